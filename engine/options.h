@@ -15,9 +15,11 @@ struct engine_options {
     const char *model_dir;
     const char *device;               /* "auto", "ref", "cpu", "cuda", "cuda:N"; to plan only, also the name of a
                                          GPU that k_device_find() knows */
-    const char *dtype;                /* "auto", or the stored dtype's name, or "float32" (then KV is f32) */
-    const char *kv_cache_dtype;       /* "auto", "float16", "float32" */
-    const char *gemm_form;            /* "auto", "lane", "tile", "mma" */
+    const char *task; /* "auto", "generate", "embed": what a model that generates is opened for; one that
+                                         gives vectors does nothing else */
+    const char *dtype; /* "auto", or the stored dtype's name, or "float32" (then KV is f32) */
+    const char *kv_cache_dtype; /* "auto", "float16", "float32" */
+    const char *gemm_form; /* "auto", "lane", "tile", "mma" */
     const char *invariance; /* "strict", or "off": a GPU may compute GEMMs of many tokens by NVIDIA's library, and a
                                          request's bits then depend on what else is served */
     const char *activation_dtype; /* "float32", or "bfloat16" in the tile form */

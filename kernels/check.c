@@ -46,6 +46,8 @@ int k_check_attention(const struct k_attention_args *a, struct quire_error *err)
     if (a->n_q_heads % a->kv->n_kv_heads != 0)
         return quire_fail(err, QUIRE_INVALID, "attention: %u query heads over %u KV heads", a->n_q_heads,
                           a->kv->n_kv_heads);
+    if (a->whole && a->window != 0)
+        return quire_fail(err, QUIRE_INVALID, "attention: whole rows through a window");
     if (a->softcap != 0.0f && !(isnormal(a->softcap) && a->softcap > 0.0f))
         return quire_fail(err, QUIRE_INVALID, "attention: a softcap of %g", (double)a->softcap);
     for (uint32_t i = 0; i < a->n_rows; i++) {

@@ -215,7 +215,8 @@ struct k_place_tokens_args {
     uint32_t n;
 };
 
-/* A sequence's tokens in this step. Position p reads the KV of positions (p - window, p]. */
+/* A sequence's tokens in this step. Position p reads the KV of positions (p - window, p]; where attention is `whole`, all
+ * up to the row's last one. */
 struct k_attn_row {
     uint32_t token; /* index of its first token in the step's arrays */
     uint32_t n_tokens; /* 0: the row only fills up a step */
@@ -230,6 +231,7 @@ struct k_attention_plan_args {
     void *plan; /* HOST memory on 16 bytes, k_plan_bytes.attention_plan of so many rows and tokens */
     uint32_t n_rows, n_tokens, n_q_heads;
     uint32_t window;
+    bool whole;
 };
 struct k_attention_args {
     const float *qkv_dev; /* [T, (Q + 2 KV) * D]: only q is read; K and V come from the cache */
@@ -246,6 +248,7 @@ struct k_attention_args {
     void *workspace_dev; /* k_plan_bytes.attention */
     uint32_t n_rows, n_tokens, n_q_heads;
     uint32_t window; /* 0 = all earlier positions */
+    bool whole; /* all positions up to the last of a token's row, later ones too; window is 0 then */
     float scale;
     float softcap; /* 0 = off; else positive and normal: a score s becomes softcap * tanh(s / softcap), after scale */
     const float

@@ -95,6 +95,8 @@ FOR_DECODES uint32_t bound_row(const struct planner *p, const struct sequence *q
 {
     if (count > p->budget)
         count = p->budget;
+    if (p->s->config.whole_prompts)
+        return count < seq_remaining(q) ? 0 : count;
     if (count > 1)
         count = bound_chunk(p, q, count);
     if (q->prompt_logits && q->n_prompt_logits < q->n_prompt) {

@@ -56,6 +56,8 @@ struct sched_config {
     uint64_t max_queued_tokens;       /* prompt tokens of waiting requests; 0 = no bound */
     uint32_t max_logit_rows;          /* logit rows in a step, >= max_num_seqs; bounds the chunks
                                          of prompt logprobs */
+    bool whole_prompts;               /* a prompt is computed in one step: max_model_len is at most
+                                         max_num_batched_tokens, and no chunk's bound or time counts */
     uint32_t overlap_depth;           /* 0 or 1 */
     const struct sched_policy *policy;
     struct sched_policy_options policy_options; /* its n_tenants also bounds sched_request.tenant */

@@ -37,7 +37,9 @@ void forward_begin(struct forward *f, uint32_t n_tokens, uint32_t n_rows, uint32
                    struct forward_batch *out)
 {
     f->n_begun++;
-    const struct forward_graph *graph = n_tokens == n_rows && n_tokens == n_logits ? graph_for(f, n_tokens) : NULL;
+    const struct forward_graph *graph = f->n_graphs > 0 && n_tokens == n_rows && n_tokens == n_logits
+                                            ? graph_for(f, n_tokens)
+                                            : NULL;
     if (graph) {
         forward_place(f, staging_of(f), graph->n_tokens, graph->n_tokens, graph->n_tokens, n_entries, out);
         out->n_tokens = out->n_rows = out->n_logits = n_tokens;
@@ -187,6 +189,26 @@ int forward_run(struct forward *f, struct forward_batch *batch, const struct k_s
     if (!f->is_in_place)
         TRY(ops->copy_out(f->backend, there, results_dev(f), batch->n_logits * sizeof *there, err));
     *results = there;
+    TRY(ops->fence(f->backend, ticket, err));
+    return ops->step_end(f->backend, err);
+}
+
+int forward_run_vectors(struct forward *f, struct forward_batch *batch, const float **vectors, uint64_t *ticket,
+                        struct quire_error *err)
+{
+    const struct k_backend_ops *ops = f->backend->ops;
+    float *there = f->vectors[f->n_begun % 2];
+    fill_group_rows(f, batch);
+    if (forward_narrows(f))
+        fill_logit_rows(f, batch);
+    TRY(ops->step_begin(f->backend, err));
+    TRY(forward_plan_attention(f, batch, err));
+    TRY(copy_to_device(f, staging_of(f), batch->sample_parts, err));
+    TRY(forward_compute(f, batch, err));
+    if (batch->n_logits > 0)
+        TRY(ops->copy_out(f->backend, there, f->logits_dev,
+                          (uint64_t)batch->n_logits * f->desc->vector_size * sizeof *there, err));
+    *vectors = there;
     TRY(ops->fence(f->backend, ticket, err));
     return ops->step_end(f->backend, err);
 }

@@ -37,16 +37,18 @@ uint64_t forward_graph_bytes(const struct forward *f); /* of the device's memory
 
 /* Host arrays of one step. The caller's rows of all KV groups use the same table offsets. */
 struct forward_batch {
-    uint32_t n_tokens, n_rows, n_logits, n_entries;
+    uint32_t n_tokens, n_rows, n_logits, n_entries; /* n_logits: of a model that gives vectors, how many */
     uint32_t *ids;                    /* [n_tokens] */
-    uint32_t *positions;              /* [n_tokens] */
-    uint32_t *slots[KV_MAX_GROUPS];   /* [n_tokens]: block id * block_tokens + offset */
-    uint32_t *tables[KV_MAX_GROUPS];  /* [n_entries] block ids */
-    struct k_attn_row *rows;          /* [n_rows] */
-    uint32_t *logit_tokens;           /* [n_logits]: tokens whose logits are wanted, ascending, each once */
+    uint32_t *segments;               /* [n_tokens] of an encoder: which text of a pair */
+    struct k_pool_row *pool_rows; /* [n_logits] of a model that gives vectors: the tokens of each, by rising token */
+    uint32_t *positions; /* [n_tokens] */
+    uint32_t *slots[KV_MAX_GROUPS]; /* [n_tokens]: block id * block_tokens + offset */
+    uint32_t *tables[KV_MAX_GROUPS]; /* [n_entries] block ids */
+    struct k_attn_row *rows; /* [n_rows] */
+    uint32_t *logit_tokens; /* [n_logits]: tokens whose logits are wanted, ascending, each once */
     /* Tokens that the step launched last is still sampling: ids[token] is that step's results[row]. */
-    struct k_token_source *sources;   /* [n_rows] */
-    uint32_t n_sources;               /* 0 from forward_begin() */
+    struct k_token_source *sources; /* [n_rows] */
+    uint32_t n_sources; /* 0 from forward_begin() */
     /* Made by forward_run(): the rows of each group, whose tables follow each other, and of the tokens with logits; plans. */
     struct k_attn_row *group_rows[KV_MAX_GROUPS]; /* [n_rows]; the first are `rows` */
     struct k_attn_row *logit_rows; /* [n_logits] */
@@ -73,6 +75,10 @@ int forward_copy(struct forward *f, const struct k_block_pair *pairs, uint32_t n
  * after the next one. */
 int forward_run(struct forward *f, struct forward_batch *batch, const struct k_sample_row *rows,
                 const struct k_sample_result **results, uint64_t *ticket, struct quire_error *err);
+/* The same of a model that gives vectors: *vectors is [n_logits, vector_size], of which the caller has set
+ * pool_rows and, where a vector is its last token's alone, logit_tokens. */
+int forward_run_vectors(struct forward *f, struct forward_batch *batch, const float **vectors, uint64_t *ticket,
+                        struct quire_error *err);
 int forward_wait(struct forward *f, uint64_t ticket, struct quire_error *err);
 
 #endif

@@ -16,6 +16,7 @@ struct pass {
     const struct weight_set *weights; /* of the layer */
     uint32_t n;       /* tokens: the step's, and from the last layer's attention on those whose logits are wanted */
     float *x;         /* [n, H] the residual stream, but for what is due */
+    const float *plain; /* what was made of a GEMM's output in its place: no operation's for GEMMs alone */
     const float *due; /* [n, H] what the block before adds to x, left to the next norm; NULL: nothing */
 };
 
@@ -24,9 +25,8 @@ struct pass {
 /* The one place that norms: of n tokens what a says. */
 static int norm(struct pass *p, enum model_norm kind, enum model_vector weight, struct k_rmsnorm_args a)
 {
-    switch (kind) {
-    case NORM_RMS: break;
-    }
+    assert(kind == NORM_RMS);
+    (void)kind;
     a.weight_dev = p->weights->vector[weight];
     a.n_tokens = p->n;
     a.eps = p->f->desc->rms_eps;
@@ -54,10 +54,31 @@ static int norm_into_x(struct pass *p, enum model_norm kind, enum model_vector w
         (struct k_rmsnorm_args){.x_dev = delta, .out_dev = p->x, .n_cols = p->f->desc->hidden_size, .into = true});
 }
 
-/* Whether x was written for GEMMs alone: so is all but the residual stream. */
+/* x = norm(x + add) */
+static int layer_norm(struct pass *p, enum model_vector weight, enum model_vector bias, const float *add)
+{
+    const struct k_layernorm_args a = {.x_dev = p->x,
+                                       .add_dev = add,
+                                       .weight_dev = p->weights->vector[weight],
+                                       .bias_dev = p->weights->vector[bias],
+                                       .out_dev = p->x,
+                                       .n_tokens = p->n,
+                                       .n_cols = p->f->desc->hidden_size,
+                                       .eps = p->f->desc->rms_eps};
+    return p->f->backend->ops->layernorm(p->f->backend, &a, p->err);
+}
+
+/* Whether x was written for GEMMs alone: so is all but the residual stream, and what an activation left. */
 static bool is_for_gemm(const struct pass *p, const float *x)
 {
-    return x != p->x;
+    return x != p->x && x != p->plain;
+}
+
+static int activate(struct pass *p, enum k_activation kind, float *x, uint32_t n_cols)
+{
+    const struct k_activate_args a = {.x_dev = x, .n_tokens = p->n, .n_cols = n_cols, .activation = kind};
+    p->plain = x;
+    return p->f->backend->ops->activate(p->f->backend, &a, p->err);
 }
 
 /* The one place that applies a weight, for n tokens, and what follows it where a backend computes both at once.
@@ -79,6 +100,9 @@ static int linear(struct pass *p, enum model_site site, enum model_activation ac
     };
     switch (activation) {
     case ACTIVATION_NONE: return f->backend->ops->gemm(f->backend, &gemm, p->err);
+    case ACTIVATION_GELU:
+        TRY(f->backend->ops->gemm(f->backend, &gemm, p->err));
+        return activate(p, K_ACT_GELU, out, f->desc->intermediate_size);
     case ACTIVATION_SILU_MUL: break;
     }
     struct k_gemm_silu_mul_args fused = {.gemm = gemm, .out_dev = out, .for_gemm = true};
@@ -139,7 +163,7 @@ static int rope_kv(struct pass *p, enum model_head_norm head_norm)
 /* The plan of a group's layers, or of the last layer, whose rows are its own. */
 static void *attention_plan_of(const struct forward *f, const struct forward_batch *batch, uint32_t l)
 {
-    uint32_t i = l + 1 == f->desc->n_layers ? f->n_groups : f->layer_group[l];
+    uint32_t i = l + 1 == f->desc->n_layers && forward_narrows(f) ? f->n_groups : f->layer_group[l];
     return batch->attention_plans + i * batch->attention_plan_stride;
 }
 
@@ -152,21 +176,24 @@ static int plan_layer(struct forward *f, uint32_t l, const struct forward_batch 
                                             .n_rows = n_rows,
                                             .n_tokens = batch->n_tokens,
                                             .n_q_heads = f->desc->n_q_heads,
-                                            .window = model_window(f->desc, l)};
+                                            .window = model_window(f->desc, l),
+                                            .whole = f->desc->encoder};
     return f->backend->ops->attention_plan(f->backend, &a, err);
 }
 
 int forward_plan_attention(struct forward *f, const struct forward_batch *batch, struct quire_error *err)
 {
     bool planned[KV_MAX_GROUPS] = {false};
-    const uint32_t last = f->desc->n_layers - 1;
+    const uint32_t last = forward_narrows(f) ? f->desc->n_layers - 1 : f->desc->n_layers;
     for (uint32_t l = 0; l < last; l++) {
         if (planned[f->layer_group[l]])
             continue;
         planned[f->layer_group[l]] = true;
         TRY(plan_layer(f, l, batch, batch->group_rows[f->layer_group[l]], batch->n_rows, err));
     }
-    return batch->n_logits ? plan_layer(f, last, batch, batch->logit_rows, batch->n_logit_rows, err) : QUIRE_OK;
+    return batch->n_logits && forward_narrows(f)
+               ? plan_layer(f, last, batch, batch->logit_rows, batch->n_logit_rows, err)
+               : QUIRE_OK;
 }
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
@@ -178,7 +205,7 @@ static int attend(struct pass *p, const struct k_attn_row *rows, uint32_t n_rows
     const struct k_attention_args a = {
         .qkv_dev = buffer(f, f->layout.wide),
         .out_dev = buffer(f, f->layout.narrow),
-        .for_gemm = p->layer + 1 < f->desc->n_layers, /* the last one's is gathered first */
+        .for_gemm = p->layer + 1 < f->desc->n_layers || !forward_narrows(f), /* the last one's is gathered first */
         .rows = rows,
         .rows_dev = forward_on_device(f, rows),
         .plan_dev = forward_on_device(f, attention_plan_of(f, p->batch, p->layer)),
@@ -190,6 +217,7 @@ static int attend(struct pass *p, const struct k_attn_row *rows, uint32_t n_rows
         .n_tokens = p->n,
         .n_q_heads = f->desc->n_q_heads,
         .window = model_window(f->desc, p->layer),
+        .whole = f->desc->encoder,
         .scale = f->scale,
     };
     return f->backend->ops->attention(f->backend, &a, p->err);
@@ -216,7 +244,7 @@ static int attention(struct pass *p, const struct model_block *block, const floa
     float *wide = buffer(f, f->layout.wide), *narrow = buffer(f, f->layout.narrow);
     TRY(linear(p, SITE_QKV, ACTIVATION_NONE, in, wide));
     TRY(rope_kv(p, block->head_norm));
-    if (p->layer + 1 < f->desc->n_layers) {
+    if (p->layer + 1 < f->desc->n_layers || !forward_narrows(f)) {
         TRY(attend(p, p->batch->group_rows[f->layer_group[p->layer]], p->batch->n_rows));
         return linear(p, SITE_O, ACTIVATION_NONE, narrow, out);
     }
@@ -236,17 +264,21 @@ static int mlp(struct pass *p, const struct model_block *block, const float *in,
 /* What a block adds to x it leaves in out. */
 struct block_kind {
     int (*run)(struct pass *p, const struct model_block *block, const float *in, float *out);
-    enum model_vector norm;
+    enum model_vector norm, norm_bias;
 };
 static const struct block_kind block_kinds[] = {
-    [BLOCK_ATTENTION] = {attention, VEC_ATTENTION_NORM},
-    [BLOCK_MLP] = {mlp, VEC_MLP_NORM},
+    [BLOCK_ATTENTION] = {attention, VEC_ATTENTION_NORM, VEC_ATTENTION_NORM_BIAS},
+    [BLOCK_MLP] = {mlp, VEC_MLP_NORM, VEC_MLP_NORM_BIAS},
 };
 
 static int run_block(struct pass *p, const struct model_block *block)
 {
     const struct block_kind *kind = &block_kinds[block->kind];
     float *delta = buffer(p->f, p->f->layout.delta);
+    if (block->place == NORM_SUM) {
+        TRY(kind->run(p, block, p->x, delta));
+        return layer_norm(p, kind->norm, kind->norm_bias, delta);
+    }
     if (block->place == NORM_POST) {
         TRY(kind->run(p, block, p->x, delta));
         return p->n ? norm_into_x(p, block->norm, kind->norm, delta) : QUIRE_OK;
@@ -259,6 +291,25 @@ static int run_block(struct pass *p, const struct model_block *block)
 
 /* ---- the pass -------------------------------------------------------------------------------- */
 
+/* What an encoder adds to its words: which text of a pair they are of, and where they stand. */
+static int embed_places(struct pass *p)
+{
+    struct forward *f = p->f;
+    const struct weight_set *beside = f->weights->beside;
+    struct k_embed_args a = {.table = beside->site[SITE_SEGMENTS].matrix,
+                             .ids_dev = forward_on_device(f, p->batch->segments),
+                             .out_dev = p->x,
+                             .n_tokens = p->n,
+                             .into = true};
+    if (a.table)
+        TRY(f->backend->ops->embed(f->backend, &a, p->err));
+    a.table = beside->site[SITE_POSITIONS].matrix;
+    a.ids_dev = forward_on_device(f, p->batch->positions);
+    TRY(f->backend->ops->embed(f->backend, &a, p->err));
+    p->weights = beside;
+    return layer_norm(p, VEC_EMBED_NORM, VEC_EMBED_NORM_BIAS, NULL);
+}
+
 /* Embedding and angles: what comes before the layers. */
 static int embed_and_angles(struct pass *p)
 {
@@ -268,6 +319,8 @@ static int embed_and_angles(struct pass *p)
                                        .out_dev = p->x,
                                        .n_tokens = p->n};
     TRY(f->backend->ops->embed(f->backend, &embed, p->err));
+    if (f->desc->encoder)
+        TRY(embed_places(p));
     const struct k_rope_angles_args angles = {
         .positions_dev = forward_on_device(f, p->batch->positions),
         .inv_freq_dev = f->weights->inv_freq,
@@ -277,6 +330,52 @@ static int embed_and_angles(struct pass *p)
         .scale = (float)f->desc->rope_attention_factor,
     };
     return f->backend->ops->rope_angles(f->backend, &angles, p->err);
+}
+
+/* The mean of each row's tokens, or those that the last layer went on with; as they are, or of length 1. */
+static int pool(struct pass *p, float *out, bool normalize)
+{
+    const struct k_pool_args a = {
+        .x_dev = p->x,
+        .rows_dev = forward_on_device(p->f, p->batch->pool_rows),
+        .out_dev = out,
+        .n_rows = p->batch->n_logits,
+        .n_cols = p->f->desc->hidden_size,
+        .pooling = K_POOL_MEAN, /* of one token where it is the first or the last */
+        .normalize = normalize,
+    };
+    return p->f->backend->ops->pool(p->f->backend, &a, p->err);
+}
+
+/* A classifier's: the first token, a layer with tanh, and the labels' logits. */
+static int classify(struct pass *p)
+{
+    struct forward *f = p->f;
+    float *first = buffer(f, f->layout.gathered), *pooled = buffer(f, f->layout.delta);
+    TRY(pool(p, first, false));
+    p->n = p->batch->n_logits;
+    p->plain = first;
+    TRY(linear(p, SITE_POOLER, ACTIVATION_NONE, first, pooled));
+    TRY(activate(p, K_ACT_TANH, pooled, f->desc->hidden_size));
+    return linear(p, SITE_CLASSIFIER, ACTIVATION_NONE, pooled, f->logits_dev);
+}
+
+/* From the last layer's x to vectors: a decoder's final norm stands between. */
+static int give_vectors(struct pass *p)
+{
+    struct forward *f = p->f;
+    if (p->batch->n_logits == 0)
+        return QUIRE_OK;
+    if (f->desc->n_labels > 0)
+        return classify(p);
+    if (!f->desc->encoder) {
+        float *normed = buffer(f, f->layout.normed);
+        const struct k_rmsnorm_args a = {
+            .x_dev = p->x, .add_dev = p->due, .out_dev = normed, .n_cols = f->desc->hidden_size};
+        TRY(norm(p, f->desc->final_norm, VEC_FINAL_NORM, a));
+        p->x = normed;
+    }
+    return pool(p, f->logits_dev, f->desc->normalize);
 }
 
 int forward_compute(struct forward *f, const struct forward_batch *batch, struct quire_error *err)
@@ -292,6 +391,8 @@ int forward_compute(struct forward *f, const struct forward_batch *batch, struct
     if (p.n == 0)
         return QUIRE_OK;
     p.weights = f->weights->beside;
+    if (f->desc->pooling != POOLING_NONE)
+        return give_vectors(&p);
     TRY(norm_x(&p, f->desc->final_norm, VEC_FINAL_NORM));
     return linear(&p, model_head_site(f->desc), ACTIVATION_NONE, buffer(f, f->layout.normed), f->logits_dev);
 }

@@ -21,6 +21,10 @@ void forward_place(struct forward *f, uint8_t *staging, uint32_t n_tokens, uint3
     at += tokens;
     out->positions = (uint32_t *)(void *)at;
     at += tokens;
+    if (f->desc->encoder) {
+        out->segments = (uint32_t *)(void *)at;
+        at += tokens;
+    }
     for (uint32_t g = 0; g < f->n_groups; g++, at += tokens)
         out->slots[g] = (uint32_t *)(void *)at;
     out->rows = (struct k_attn_row *)(void *)at;
@@ -28,6 +32,10 @@ void forward_place(struct forward *f, uint8_t *staging, uint32_t n_tokens, uint3
         out->group_rows[g] = (struct k_attn_row *)(void *)at;
     out->logit_tokens = (uint32_t *)(void *)at;
     at += layout_align(n_logits * sizeof(uint32_t));
+    if (f->desc->pooling != POOLING_NONE) {
+        out->pool_rows = (struct k_pool_row *)(void *)at;
+        at += layout_align(n_logits * sizeof(struct k_pool_row));
+    }
     out->logit_rows = (struct k_attn_row *)(void *)at;
     at += layout_align(n_logits * sizeof(struct k_attn_row));
     out->sources = (struct k_token_source *)(void *)at;

@@ -35,6 +35,7 @@ struct forward {
     struct k_plan_dims dims;   /* of the largest step */
     uint8_t *staging[2];       /* host images of a step's input, layout.input_bytes: steps take turns, so that one
                                 * can be filled while the copy of the other waits for the device */
+    float *vectors[2];         /* [max_num_seqs, vector_size] of a model that gives them, likewise */
     struct k_sample_result *results[2]; /* [max_logit_rows] where a step's results come, likewise */
     bool is_in_place; /* the backend computes in host memory, a step at a time: both are used where they are */
     uint64_t n_begun;
@@ -69,7 +70,12 @@ void *forward_on_device(const struct forward *f, const void *staged);
 
 /* How attention is divided, in the staged input: once for each KV group that has a layer before the last, and for the last layer. */
 int forward_plan_attention(struct forward *f, const struct forward_batch *batch, struct quire_error *err);
-/* Everything between the embedding and the logits. */
+/* Whether the last layer goes on with the tokens alone whose results are wanted. */
+static inline bool forward_narrows(const struct forward *f)
+{
+    return !model_reads_whole(f->desc);
+}
+/* Everything between the embedding and the logits, or the vectors in their place. */
 int forward_compute(struct forward *f, const struct forward_batch *batch, struct quire_error *err);
 
 /* ---- forward.c ---- */

@@ -57,6 +57,13 @@ static int alloc_staging(struct forward *f, const struct engine_plan *plan, stru
         if (status != QUIRE_OK)
             return status;
         f->results[i] = results;
+        void *vectors = NULL;
+        if (f->desc->pooling != POOLING_NONE)
+            status = f->backend->ops->alloc_host(
+                f->backend, (uint64_t)plan->max_num_seqs * f->desc->vector_size * sizeof(float), &vectors, err);
+        if (status != QUIRE_OK)
+            return status;
+        f->vectors[i] = vectors;
     }
     return QUIRE_OK;
 }
@@ -118,7 +125,7 @@ int forward_create(struct k_backend *backend, const struct model_desc *desc, con
         status = alloc_buffers(f, plan, err);
     if (status == QUIRE_OK)
         status = alloc_kv(f, plan, err);
-    if (status == QUIRE_OK && graphs && backend->ops->graph_begin)
+    if (status == QUIRE_OK && graphs && desc->pooling == POOLING_NONE && backend->ops->graph_begin)
         status = forward_graphs_create(
             f, plan->max_num_seqs < plan->max_num_batched_tokens ? plan->max_num_seqs : plan->max_num_batched_tokens,
             err);
@@ -157,6 +164,8 @@ void forward_destroy(struct forward *f)
     free_dev(f, f->staging[1]);
     free_dev(f, f->results[0]);
     free_dev(f, f->results[1]);
+    free_dev(f, f->vectors[0]);
+    free_dev(f, f->vectors[1]);
     free(f->layer_group);
     free(f->host_kv);
     free(f->kv);

@@ -36,13 +36,15 @@ int step_layout_make(const struct model_desc *desc, const struct engine_plan *pl
     struct k_plan_bytes bytes;
 
     plan->planner->workspace(&dims, &bytes);
-    out->has_gate_up = plan->planner->needs_gate_up(&dims);
+    out->has_gate_up = plan->planner->needs_gate_up(&dims) && !desc->encoder;
     out->input = 0;
-    for (uint64_t i = 0; i < 2 + groups; i++)
+    for (uint64_t i = 0; i < 2 + groups + desc->encoder; i++)
         take(&t, n_tokens, 1, sizeof(uint32_t));
     for (uint64_t g = 0; g < groups; g++)
         take(&t, plan->max_num_seqs, 1, sizeof(struct k_attn_row));
     take(&t, plan->max_logit_rows, 1, sizeof(uint32_t));
+    if (desc->pooling != POOLING_NONE)
+        take(&t, plan->max_logit_rows, 1, sizeof(struct k_pool_row));
     take(&t, plan->max_logit_rows, 1, sizeof(struct k_attn_row));
     take(&t, plan->max_num_seqs, 1, sizeof(struct k_token_source));
     take(&t, bytes.sample_plan, 1, 1);

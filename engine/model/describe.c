@@ -1,6 +1,7 @@
 #include "engine/model/model.h"
 
 #include "base/json.h"
+#include "engine/model/pooling.h"
 #include "engine/model/rope_config.h"
 
 #include <errno.h>
@@ -13,6 +14,7 @@
 #define GENERATION "generation_config.json"
 #define MAX_CONFIG_BYTES ((size_t)16 << 20)
 #define MAX_JSON_DEPTH 64
+#define MODULE_NAME "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 
 /* Bounds that keep every product of two sizes, and (Q + 2 KV) * D, far inside 32 and 64 bits. */
 #define MAX_VOCAB (1u << 22)
@@ -41,6 +43,9 @@ struct architecture {
     enum model_norm_place norm_place; /* of every block */
     enum model_head_norm head_norm;
     enum window_rule window;
+    bool encoder;
+    bool classifier;
+    bool behind_padding; /* of an encoder: its first position is the padding token's id + 1 */
 };
 
 static const struct architecture architectures[] = {
@@ -85,6 +90,37 @@ static const struct architecture architectures[] = {
      .reads_attention_bias = true,
      .norm_place = NORM_POST,
      .head_norm = HEAD_NORM_ALL},
+    {.name = "BertModel",
+     .model_type = "bert",
+     .default_max_position = 512,
+     .default_bos = -1,
+     .default_eos = -1,
+     .default_rms_eps = 1e-12,
+     .encoder = true},
+    {.name = "BertForSequenceClassification",
+     .model_type = "bert",
+     .default_max_position = 512,
+     .default_bos = -1,
+     .default_eos = -1,
+     .default_rms_eps = 1e-12,
+     .encoder = true,
+     .classifier = true},
+    {.name = "RobertaModel",
+     .model_type = "roberta",
+     .default_max_position = 512,
+     .default_bos = -1,
+     .default_eos = -1,
+     .default_rms_eps = 1e-12,
+     .encoder = true,
+     .behind_padding = true},
+    {.name = "XLMRobertaModel",
+     .model_type = "xlm-roberta",
+     .default_max_position = 512,
+     .default_bos = -1,
+     .default_eos = -1,
+     .default_rms_eps = 1e-12,
+     .encoder = true,
+     .behind_padding = true},
 };
 #define N_ARCHITECTURES (sizeof architectures / sizeof architectures[0])
 
@@ -120,7 +156,7 @@ static int find_architecture(const json_t *config, const struct architecture **o
             return QUIRE_OK;
         }
     }
-    char supported[256] = "";
+    char supported[512] = "";
     for (size_t i = 0, at = 0; i < N_ARCHITECTURES && at < sizeof supported; i++)
         at += (size_t)snprintf(supported + at, sizeof supported - at, "%s%s", i ? ", " : "", architectures[i].name);
     return quire_fail(err, QUIRE_UNSUPPORTED, CONFIG ": %s: '%s' is not supported; supported: %s", field,
@@ -230,7 +266,7 @@ static int read_sizes(const json_t *config, const struct architecture *arch, str
         status = quire_json_u32(config, CONFIG, "max_position_embeddings", 1, MODEL_MAX_POSITIONS, &desc->max_position,
                                 err);
     if (status == QUIRE_OK)
-        status = quire_json_f64(config, CONFIG, "rms_norm_eps", 0.0, 1.0, &eps, err);
+        status = quire_json_f64(config, CONFIG, arch->encoder ? "layer_norm_eps" : "rms_norm_eps", 0.0, 1.0, &eps, err);
     desc->rms_eps = (float)eps;
     return status;
 }
@@ -254,6 +290,87 @@ static int read_features(const json_t *config, const struct architecture *arch, 
         status = quire_json_bool(config, CONFIG, "mlp_bias", &desc->mlp_bias, err);
     desc->q_bias = desc->k_bias = desc->v_bias = arch->qkv_bias || attention_bias;
     desc->o_bias = attention_bias;
+    return status;
+}
+
+/* ---- encoders ------------------------------------------------------------------------- */
+
+#define MAX_SEGMENTS 1024u
+#define MAX_LABELS (1u << 16)
+
+/* What a config.json may say that would make another model of it. */
+static int refuse_other_encoders(const json_t *config, struct quire_error *err)
+{
+    static const struct {
+        const char *key, *only;
+    } strings[] = {{"hidden_act", "gelu"}, {"position_embedding_type", "absolute"}};
+    static const char *const switches[] = {"is_decoder", "add_cross_attention"};
+    for (size_t i = 0; i < 2; i++) {
+        const char *says = strings[i].only;
+        bool on = false;
+        char shown[48];
+        int status = quire_json_string(config, CONFIG, strings[i].key, &says, err);
+        if (status == QUIRE_OK && strcmp(says, strings[i].only) != 0)
+            return quire_fail(err, QUIRE_UNSUPPORTED, CONFIG ": %s: '%s' is not supported for an encoder (%s is)",
+                              strings[i].key, model_shown(says, shown, sizeof shown), strings[i].only);
+        if (status == QUIRE_OK)
+            status = quire_json_bool(config, CONFIG, switches[i], &on, err);
+        if (status != QUIRE_OK)
+            return status;
+        if (on)
+            return quire_fail(err, QUIRE_UNSUPPORTED, CONFIG ": %s: is not supported for an encoder", switches[i]);
+    }
+    return QUIRE_OK;
+}
+
+/* How many logits: id2label's, else num_labels', else 2 as the config class has it. */
+static int read_labels(const json_t *config, struct model_desc *desc, struct quire_error *err)
+{
+    json_t *labels = NULL;
+    desc->n_labels = 2;
+    int status = quire_json_object(config, CONFIG, "id2label", &labels, err);
+    if (status == QUIRE_OK)
+        status = quire_json_u32(config, CONFIG, "num_labels", 1, MAX_LABELS, &desc->n_labels, err);
+    if (status != QUIRE_OK || !labels)
+        return status;
+    if (json_object_size(labels) == 0 || json_object_size(labels) > MAX_LABELS)
+        return quire_fail(err, QUIRE_INVALID, CONFIG ": id2label: must have 1 to %u labels", MAX_LABELS);
+    desc->n_labels = (uint32_t)json_object_size(labels);
+    return QUIRE_OK;
+}
+
+static int read_encoder(const json_t *config, const struct architecture *arch, struct model_desc *desc,
+                        struct quire_error *err)
+{
+    uint32_t padding = arch->behind_padding ? 1 : 0;
+    int status = refuse_other_encoders(config, err);
+    model_make_encoder_layers(desc);
+    desc->encoder = true;
+    desc->tied_embeddings = true; /* there is no head that has logits of tokens */
+    desc->final_norm = NORM_LAYER;
+    desc->rope = MODEL_ROPE_NONE;
+    desc->rope_theta = 10000.0;
+    desc->rope_factor = desc->rope_attention_factor = 1.0;
+    desc->n_segments = 2;
+    if (status == QUIRE_OK)
+        status = quire_json_u32(config, CONFIG, "type_vocab_size", 0, MAX_SEGMENTS, &desc->n_segments, err);
+    if (status == QUIRE_OK)
+        status = quire_json_u32(config, CONFIG, "pad_token_id", 0, MAX_VOCAB, &padding, err);
+    if (status != QUIRE_OK)
+        return status;
+    desc->n_positions = desc->max_position;
+    desc->first_position = arch->behind_padding ? padding + 1 : 0;
+    if (desc->first_position >= desc->n_positions)
+        return quire_fail(err, QUIRE_INVALID, CONFIG ": pad_token_id: %u leaves no position of %u", padding,
+                          desc->n_positions);
+    desc->max_position -= desc->first_position;
+    desc->pooling = POOLING_MEAN;
+    desc->vector_size = desc->hidden_size;
+    if (!arch->classifier)
+        return QUIRE_OK;
+    status = read_labels(config, desc, err);
+    desc->pooling = POOLING_CLS;
+    desc->vector_size = desc->n_labels;
     return status;
 }
 
@@ -320,6 +437,16 @@ static int read_windows(const json_t *config, const struct architecture *arch, s
     for (uint32_t i = 0; i < desc->n_layers; i++)
         model_set_window(desc, i, i >= first ? window : 0);
     return types ? apply_layer_types(types, arch, window, desc, err) : QUIRE_OK;
+}
+
+static int read_decoder(const json_t *config, const struct architecture *arch, struct model_desc *desc,
+                        struct quire_error *err)
+{
+    model_make_layers(desc, arch->norm_place, arch->head_norm);
+    int status = read_features(config, arch, desc, err);
+    if (status == QUIRE_OK)
+        status = read_windows(config, arch, desc, err);
+    return status == QUIRE_OK ? model_rope_config(config, desc, err) : status;
 }
 
 /* ---- tokens and sampling ------------------------------------------------------------- */
@@ -432,13 +559,7 @@ static int describe(const json_t *config, const json_t *generation, struct model
     if (status == QUIRE_OK)
         status = read_sizes(config, arch, desc, err);
     if (status == QUIRE_OK)
-        model_make_layers(desc, arch->norm_place, arch->head_norm);
-    if (status == QUIRE_OK)
-        status = read_features(config, arch, desc, err);
-    if (status == QUIRE_OK)
-        status = read_windows(config, arch, desc, err);
-    if (status == QUIRE_OK)
-        status = model_rope_config(config, desc, err);
+        status = (arch->encoder ? read_encoder : read_decoder)(config, arch, desc, err);
     if (status == QUIRE_OK)
         status = read_config_tokens(config, arch, desc, err);
     if (status == QUIRE_OK && generation)
@@ -482,6 +603,60 @@ static int read_json(const char *dir, const char *name, bool optional, json_t **
     return status;
 }
 
+/* The file in one of the model's folders, whose name modules.json has. */
+static int read_module(const char *dir, const char *path, json_t **out, struct quire_error *err)
+{
+    char name[96];
+    if (path[0] == '\0' || strlen(path) > 64 || strspn(path, MODULE_NAME) != strlen(path))
+        return quire_fail(err, QUIRE_INVALID, "modules.json: path: must be the name of a folder of the model");
+    snprintf(name, sizeof name, "%s/" CONFIG, path);
+    return read_json(dir, name, false, out, err);
+}
+
+int model_describe_vector(const char *model_dir, struct model_desc *desc, struct quire_error *err)
+{
+    json_t *modules = NULL, *pooling = NULL, *limits = NULL;
+    const char *path = NULL;
+    int status = read_json(model_dir, "modules.json", true, &modules, err);
+    if (status == QUIRE_OK)
+        status = pooling_modules(modules, desc, &path, err);
+    if (status == QUIRE_OK && path)
+        status = read_module(model_dir, path, &pooling, err);
+    if (status == QUIRE_OK)
+        status = read_json(model_dir, "sentence_bert_config.json", true, &limits, err);
+    if (status == QUIRE_OK)
+        status = pooling_config(pooling, limits, desc, err);
+    json_decref(modules);
+    json_decref(pooling);
+    json_decref(limits);
+    return status;
+}
+
+static int parse_optional(const char *text, const char *where, json_t **out, struct quire_error *err)
+{
+    return text ? quire_json_parse(text, strlen(text), MAX_JSON_DEPTH, where, out, err) : QUIRE_OK;
+}
+
+int model_describe_vector_json(const char *modules, const char *pooling, const char *limits, struct model_desc *desc,
+                               struct quire_error *err)
+{
+    json_t *modules_json = NULL, *pooling_json = NULL, *limits_json = NULL;
+    const char *path = NULL;
+    int status = parse_optional(modules, "modules.json", &modules_json, err);
+    if (status == QUIRE_OK)
+        status = parse_optional(pooling, "pooling's config.json", &pooling_json, err);
+    if (status == QUIRE_OK)
+        status = parse_optional(limits, "sentence_bert_config.json", &limits_json, err);
+    if (status == QUIRE_OK)
+        status = pooling_modules(modules_json, desc, &path, err);
+    if (status == QUIRE_OK)
+        status = pooling_config(pooling_json, limits_json, desc, err);
+    json_decref(modules_json);
+    json_decref(pooling_json);
+    json_decref(limits_json);
+    return status;
+}
+
 int model_describe(const char *model_dir, struct model_desc *out, struct sampling_defaults *sampling,
                    struct quire_error *err)
 {
@@ -493,5 +668,5 @@ int model_describe(const char *model_dir, struct model_desc *out, struct samplin
         status = describe(config, generation, out, sampling, err);
     json_decref(config);
     json_decref(generation);
-    return status;
+    return status == QUIRE_OK && out->encoder ? model_describe_vector(model_dir, out, err) : status;
 }

@@ -2,6 +2,17 @@
 
 #include <stddef.h>
 
+void model_make_encoder_layers(struct model_desc *desc)
+{
+    const struct model_layer layer = {
+        .n_blocks = 2,
+        .blocks = {{.kind = BLOCK_ATTENTION, .norm = NORM_LAYER, .place = NORM_SUM, .mask = MASK_NONE},
+                   {.kind = BLOCK_MLP, .norm = NORM_LAYER, .place = NORM_SUM, .activation = ACTIVATION_GELU}},
+    };
+    for (uint32_t l = 0; l < desc->n_layers; l++)
+        desc->layers[l] = layer;
+}
+
 void model_make_layers(struct model_desc *desc, enum model_norm_place place, enum model_head_norm head_norm)
 {
     const struct model_layer layer = {

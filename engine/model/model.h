@@ -20,21 +20,23 @@
 
 /* A layer is a list of blocks; each adds something to the residual stream x. */
 enum model_block_kind { BLOCK_ATTENTION, BLOCK_MLP };
-enum model_norm { NORM_RMS };
+enum model_norm { NORM_RMS, NORM_LAYER };
 enum model_norm_place {
     NORM_PRE,  /* x += block(norm(x)) */
     NORM_POST, /* x += norm(block(x)); all blocks of a model, or none */
+    NORM_SUM,  /* x = norm(x + block(x)), of NORM_LAYER; likewise */
 };
 enum model_mask {
     MASK_CAUSAL, /* all positions up to a token's own */
     MASK_WINDOW, /* the last `window` of them */
+    MASK_NONE,   /* all of the text, which is computed in one step */
 };
 enum model_head_norm {
     HEAD_NORM_NONE,
     HEAD_NORM_EACH, /* RMSNorm over each q and k head, before RoPE */
     HEAD_NORM_ALL,  /* over all q heads of a token, and all k heads */
 };
-enum model_activation { ACTIVATION_NONE, ACTIVATION_SILU_MUL };
+enum model_activation { ACTIVATION_NONE, ACTIVATION_SILU_MUL, ACTIVATION_GELU };
 
 struct model_block {
     enum model_block_kind kind;
@@ -45,7 +47,7 @@ struct model_block {
     uint32_t window; /* of MASK_WINDOW */
     enum model_head_norm head_norm;
     /* MLP */
-    enum model_activation activation; /* of gate and up */
+    enum model_activation activation; /* of gate and up; GELU: of up alone */
 };
 
 #define MODEL_MAX_BLOCKS 2
@@ -56,7 +58,15 @@ struct model_layer {
 
 /* ---- the model ------------------------------------------------------------------------------------- */
 
-enum model_rope { MODEL_ROPE_DEFAULT, MODEL_ROPE_LINEAR, MODEL_ROPE_LLAMA3, MODEL_ROPE_YARN };
+enum model_rope { MODEL_ROPE_NONE, MODEL_ROPE_DEFAULT, MODEL_ROPE_LINEAR, MODEL_ROPE_LLAMA3, MODEL_ROPE_YARN };
+
+/* What becomes a text's vector. */
+enum model_pooling {
+    POOLING_NONE, /* nothing: the model generates */
+    POOLING_MEAN, /* the mean of its tokens */
+    POOLING_CLS,  /* its first token */
+    POOLING_LAST, /* its last one */
+};
 
 struct model_desc {
     char architecture[64];   /* "Qwen2ForCausalLM" */
@@ -65,7 +75,15 @@ struct model_desc {
     uint32_t vocab_size, hidden_size, n_layers, n_q_heads, n_kv_heads, head_dim;
     uint32_t intermediate_size;
     uint32_t max_position;   /* max_position_embeddings; times the linear factor; for YaRN, factor × original */
-    float rms_eps;
+    float rms_eps;           /* of either norm */
+    bool encoder; /* positions and segments are learned, attention sees the whole text, and no head makes logits */
+    uint32_t n_positions; /* an encoder's: rows of its table; a text's first token has row first_position */
+    uint32_t first_position;
+    uint32_t n_segments;
+    enum model_pooling pooling;
+    bool normalize; /* vectors have length 1 */
+    uint32_t n_labels; /* > 0: a classifier, whose vector are these logits */
+    uint32_t vector_size; /* 0 where pooling is POOLING_NONE */
     enum model_norm final_norm;
     bool tied_embeddings;
     bool q_bias, k_bias, v_bias, o_bias, mlp_bias;
@@ -73,16 +91,16 @@ struct model_desc {
 
     enum model_rope rope;
     double rope_theta;
-    double rope_factor;                /* linear, llama3, yarn */
+    double rope_factor; /* linear, llama3, yarn */
     double rope_low_freq, rope_high_freq; /* llama3: low_freq_factor, high_freq_factor */
-    double rope_original_max;          /* llama3, yarn: original_max_position_embeddings */
+    double rope_original_max; /* llama3, yarn: original_max_position_embeddings */
     double rope_beta_fast, rope_beta_slow; /* yarn */
-    bool rope_truncate;                /* yarn */
-    double rope_attention_factor;      /* yarn: multiplies cos and sin; 1 elsewhere */
+    bool rope_truncate; /* yarn */
+    double rope_attention_factor; /* yarn: multiplies cos and sin; 1 elsewhere */
 
     uint32_t n_eos;
-    uint32_t eos[MODEL_MAX_EOS];       /* generation_config.json's, else config.json's */
-    int64_t bos;                       /* -1 when there is none */
+    uint32_t eos[MODEL_MAX_EOS]; /* generation_config.json's, else config.json's */
+    int64_t bos; /* -1 when there is none */
 };
 
 /* Reads config.json and, where present, generation_config.json of a directory. Both config layouts
@@ -91,12 +109,29 @@ struct model_desc {
 int model_describe(const char *model_dir, struct model_desc *out, struct sampling_defaults *sampling,
                    struct quire_error *err);
 
+/* Makes a description that generates into one that gives vectors, as modules.json and what it names say; without one, of its
+ * last token. model_describe() has done it for an encoder. */
+int model_describe_vector(const char *model_dir, struct model_desc *desc, struct quire_error *err);
+
+/* The same from texts in memory, those that are not there being NULL: what the fuzzer calls. */
+int model_describe_vector_json(const char *modules, const char *pooling, const char *limits, struct model_desc *desc,
+                               struct quire_error *err);
+
+/* Whether a text must be computed in one step: its KV or its vector depends on all of it. */
+static inline bool model_reads_whole(const struct model_desc *desc)
+{
+    return desc->encoder || (desc->pooling != POOLING_NONE && desc->pooling != POOLING_LAST);
+}
+
 /* The same from texts in memory (generation may be NULL): what the fuzzer calls. */
 int model_describe_json(const char *config, size_t n_config, const char *generation, size_t n_generation,
                         struct model_desc *out, struct sampling_defaults *sampling, struct quire_error *err);
 
 /* Gives each of n_layers attention over all positions, then an MLP: what the architectures here have in common. */
 void model_make_layers(struct model_desc *desc, enum model_norm_place place, enum model_head_norm head_norm);
+
+/* Likewise an encoder's: LayerNorm of what a block adds to its input, attention over the whole text, GELU. */
+void model_make_encoder_layers(struct model_desc *desc);
 
 /* NULL: the layer has no block of that kind. */
 const struct model_block *model_block_of(const struct model_desc *desc, uint32_t layer, enum model_block_kind kind);

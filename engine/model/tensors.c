@@ -34,6 +34,35 @@ const struct model_tensor model_tensors[] = {
     {OF_MODEL,     TENSOR_MATRIX, SITE_EMBED,         "model.embed_tokens.weight",           SIZE_VOCAB,    SIZE_HIDDEN, SHARD_ROWS, ALWAYS},
     {OF_MODEL,     TENSOR_MATRIX, SITE_LM_HEAD,       "lm_head.weight",                      SIZE_VOCAB,    SIZE_HIDDEN, SHARD_ROWS, IF_UNTIED},
     {OF_MODEL,     TENSOR_VECTOR, VEC_FINAL_NORM,     "model.norm.weight",                   SIZE_HIDDEN,   SIZE_ONE,    SHARD_NONE, ALWAYS},
+#define E "bert.encoder.layer.*."
+#define OUTSIDE "bert.embeddings."
+    {OF_ATTENTION, TENSOR_MATRIX, SITE_QKV,                E "attention.self.query.weight",        SIZE_Q,         SIZE_HIDDEN, SHARD_NONE, IF_ENCODER},
+    {OF_ATTENTION, TENSOR_MATRIX, SITE_QKV,                E "attention.self.key.weight",          SIZE_KV,        SIZE_HIDDEN, SHARD_NONE, IF_ENCODER},
+    {OF_ATTENTION, TENSOR_MATRIX, SITE_QKV,                E "attention.self.value.weight",        SIZE_KV,        SIZE_HIDDEN, SHARD_NONE, IF_ENCODER},
+    {OF_ATTENTION, TENSOR_BIAS,   SITE_QKV,                E "attention.self.query.bias",          SIZE_Q,         SIZE_ONE,    SHARD_NONE, IF_ENCODER},
+    {OF_ATTENTION, TENSOR_BIAS,   SITE_QKV,                E "attention.self.key.bias",            SIZE_KV,        SIZE_ONE,    SHARD_NONE, IF_ENCODER},
+    {OF_ATTENTION, TENSOR_BIAS,   SITE_QKV,                E "attention.self.value.bias",          SIZE_KV,        SIZE_ONE,    SHARD_NONE, IF_ENCODER},
+    {OF_ATTENTION, TENSOR_MATRIX, SITE_O,                  E "attention.output.dense.weight",      SIZE_HIDDEN,    SIZE_Q,      SHARD_NONE, IF_ENCODER},
+    {OF_ATTENTION, TENSOR_BIAS,   SITE_O,                  E "attention.output.dense.bias",        SIZE_HIDDEN,    SIZE_ONE,    SHARD_NONE, IF_ENCODER},
+    {OF_ATTENTION, TENSOR_VECTOR, VEC_ATTENTION_NORM,      E "attention.output.LayerNorm.weight",  SIZE_HIDDEN,    SIZE_ONE,    SHARD_NONE, IF_ENCODER},
+    {OF_ATTENTION, TENSOR_VECTOR, VEC_ATTENTION_NORM_BIAS, E "attention.output.LayerNorm.bias",    SIZE_HIDDEN,    SIZE_ONE,    SHARD_NONE, IF_ENCODER},
+    {OF_MLP,       TENSOR_MATRIX, SITE_GATE_UP,            E "intermediate.dense.weight",          SIZE_INNER,     SIZE_HIDDEN, SHARD_NONE, IF_ENCODER},
+    {OF_MLP,       TENSOR_BIAS,   SITE_GATE_UP,            E "intermediate.dense.bias",            SIZE_INNER,     SIZE_ONE,    SHARD_NONE, IF_ENCODER},
+    {OF_MLP,       TENSOR_MATRIX, SITE_DOWN,               E "output.dense.weight",                SIZE_HIDDEN,    SIZE_INNER,  SHARD_NONE, IF_ENCODER},
+    {OF_MLP,       TENSOR_BIAS,   SITE_DOWN,               E "output.dense.bias",                  SIZE_HIDDEN,    SIZE_ONE,    SHARD_NONE, IF_ENCODER},
+    {OF_MLP,       TENSOR_VECTOR, VEC_MLP_NORM,            E "output.LayerNorm.weight",            SIZE_HIDDEN,    SIZE_ONE,    SHARD_NONE, IF_ENCODER},
+    {OF_MLP,       TENSOR_VECTOR, VEC_MLP_NORM_BIAS,       E "output.LayerNorm.bias",              SIZE_HIDDEN,    SIZE_ONE,    SHARD_NONE, IF_ENCODER},
+    {OF_MODEL,     TENSOR_MATRIX, SITE_EMBED,              OUTSIDE "word_embeddings.weight",       SIZE_VOCAB,     SIZE_HIDDEN, SHARD_NONE, IF_ENCODER},
+    {OF_MODEL,     TENSOR_MATRIX, SITE_POSITIONS,          OUTSIDE "position_embeddings.weight",   SIZE_POSITIONS, SIZE_HIDDEN, SHARD_NONE, IF_ENCODER},
+    {OF_MODEL,     TENSOR_MATRIX, SITE_SEGMENTS,           OUTSIDE "token_type_embeddings.weight", SIZE_SEGMENTS,  SIZE_HIDDEN, SHARD_NONE, IF_SEGMENTS},
+    {OF_MODEL,     TENSOR_VECTOR, VEC_EMBED_NORM,          OUTSIDE "LayerNorm.weight",             SIZE_HIDDEN,    SIZE_ONE,    SHARD_NONE, IF_ENCODER},
+    {OF_MODEL,     TENSOR_VECTOR, VEC_EMBED_NORM_BIAS,     OUTSIDE "LayerNorm.bias",               SIZE_HIDDEN,    SIZE_ONE,    SHARD_NONE, IF_ENCODER},
+    {OF_MODEL,     TENSOR_MATRIX, SITE_POOLER,             "bert.pooler.dense.weight",             SIZE_HIDDEN,    SIZE_HIDDEN, SHARD_NONE, IF_CLASSIFIER},
+    {OF_MODEL,     TENSOR_BIAS,   SITE_POOLER,             "bert.pooler.dense.bias",               SIZE_HIDDEN,    SIZE_ONE,    SHARD_NONE, IF_CLASSIFIER},
+    {OF_MODEL,     TENSOR_MATRIX, SITE_CLASSIFIER,         "classifier.weight",                    SIZE_LABELS,    SIZE_HIDDEN, SHARD_NONE, IF_CLASSIFIER},
+    {OF_MODEL,     TENSOR_BIAS,   SITE_CLASSIFIER,         "classifier.bias",                      SIZE_LABELS,    SIZE_ONE,    SHARD_NONE, IF_CLASSIFIER},
+#undef E
+#undef OUTSIDE
     /* clang-format on */
 };
 #undef L
@@ -49,6 +78,9 @@ uint32_t model_size_of(const struct model_desc *desc, enum model_size size)
     case SIZE_INNER: return desc->intermediate_size;
     case SIZE_VOCAB: return desc->vocab_size;
     case SIZE_HEAD_DIM: return desc->head_dim;
+    case SIZE_POSITIONS: return desc->n_positions;
+    case SIZE_SEGMENTS: return desc->n_segments;
+    case SIZE_LABELS: return desc->n_labels;
     }
     return 1;
 }
@@ -57,8 +89,13 @@ uint32_t model_size_of(const struct model_desc *desc, enum model_size size)
 static bool condition_holds(const struct model_desc *desc, const struct model_block *block,
                             enum model_condition condition)
 {
+    if (desc->encoder != (condition >= IF_ENCODER))
+        return false;
     switch (condition) {
-    case ALWAYS: break;
+    case ALWAYS:
+    case IF_ENCODER: break;
+    case IF_SEGMENTS: return desc->n_segments > 0;
+    case IF_CLASSIFIER: return desc->n_labels > 0;
     case IF_Q_BIAS: return desc->q_bias;
     case IF_K_BIAS: return desc->k_bias;
     case IF_V_BIAS: return desc->v_bias;
@@ -68,7 +105,7 @@ static bool condition_holds(const struct model_desc *desc, const struct model_bl
     case IF_NORM_POST: return block->place == NORM_POST;
     case IF_HEAD_NORM_EACH: return block->head_norm == HEAD_NORM_EACH;
     case IF_HEAD_NORM_ALL: return block->head_norm == HEAD_NORM_ALL;
-    case IF_UNTIED: return !desc->tied_embeddings;
+    case IF_UNTIED: return !desc->tied_embeddings && desc->pooling == POOLING_NONE;
     }
     return true;
 }
@@ -85,7 +122,8 @@ bool model_has_tensor(const struct model_desc *desc, uint32_t layer, const struc
 
 static bool same_object(const struct model_tensor *a, const struct model_tensor *b)
 {
-    return a == b || (a->kind == b->kind && a->place == b->place && a->kind != TENSOR_VECTOR);
+    return a == b || (a->kind == b->kind && a->place == b->place && a->kind != TENSOR_VECTOR &&
+                      (a->when >= IF_ENCODER) == (b->when >= IF_ENCODER));
 }
 
 /* Gathers the object of stack->layer that begins with row i. Returns whether the model has any part of it. */
@@ -116,10 +154,13 @@ bool model_next_stack(const struct model_desc *desc, struct model_stack *stack)
 
 void model_tensor_name(const struct model_tensor *tensor, uint32_t layer, bool bare, char out[MODEL_NAME_BYTES])
 {
-    static const char decoder[] = "model.";
+    static const char *const prefixes[] = {"model.", "bert."};
     const char *name = tensor->name, *mark = strchr(name, '*');
-    if (bare && strncmp(name, decoder, sizeof decoder - 1) == 0)
-        name += sizeof decoder - 1;
+    for (size_t i = 0; i < 2 && bare; i++)
+        if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0) {
+            name += strlen(prefixes[i]);
+            break;
+        }
     if (mark)
         snprintf(out, MODEL_NAME_BYTES, "%.*s%u%s", (int)(mark - name), name, layer, mark + 1);
     else

@@ -15,9 +15,13 @@
 enum model_site {
     SITE_QKV,     /* [(Q + 2 KV) D, H]: q, k and v stacked */
     SITE_O,       /* [H, Q D] */
-    SITE_GATE_UP, /* [2 I, H]: gate, then up */
+    SITE_GATE_UP, /* [2 I, H]: gate, then up; an encoder's [I, H]: up alone */
     SITE_DOWN,    /* [H, I] */
     SITE_EMBED,   /* [V, H] */
+    SITE_POSITIONS,  /* [P, H] */
+    SITE_SEGMENTS,   /* [S, H] */
+    SITE_POOLER,     /* [H, H]: a classifier's */
+    SITE_CLASSIFIER, /* [L, H] */
     SITE_LM_HEAD, /* [V, H]; absent where embeddings are tied: model_head_site() */
     MODEL_N_SITES,
 };
@@ -29,6 +33,10 @@ enum model_vector {
     VEC_Q_NORM,         /* [D], or [Q D] over all heads */
     VEC_K_NORM,         /* [D], or [KV D] */
     VEC_FINAL_NORM,     /* [H] */
+    VEC_ATTENTION_NORM_BIAS, /* [H], of NORM_LAYER */
+    VEC_MLP_NORM_BIAS,
+    VEC_EMBED_NORM,
+    VEC_EMBED_NORM_BIAS,
     MODEL_N_VECTORS,
 };
 
@@ -39,7 +47,18 @@ enum model_tensor_kind {
 };
 
 /* A length that the description knows. */
-enum model_size { SIZE_ONE, SIZE_HIDDEN, SIZE_Q, SIZE_KV, SIZE_INNER, SIZE_VOCAB, SIZE_HEAD_DIM };
+enum model_size {
+    SIZE_ONE,
+    SIZE_HIDDEN,
+    SIZE_Q,
+    SIZE_KV,
+    SIZE_INNER,
+    SIZE_VOCAB,
+    SIZE_HEAD_DIM,
+    SIZE_POSITIONS,
+    SIZE_SEGMENTS,
+    SIZE_LABELS
+};
 
 /* What each of several devices would hold: all of it, some of its rows, or some of its columns. Sites cut by rows make
  * what sites cut by columns take, so that a block needs one sum over the devices. */
@@ -61,6 +80,9 @@ enum model_condition {
     IF_HEAD_NORM_EACH,
     IF_HEAD_NORM_ALL,
     IF_UNTIED,
+    IF_ENCODER, /* from here on encoders alone; above, those that are none */
+    IF_SEGMENTS,
+    IF_CLASSIFIER,
 };
 
 struct model_tensor {
@@ -93,7 +115,7 @@ bool model_has_tensor(const struct model_desc *desc, uint32_t layer, const struc
 uint32_t model_size_of(const struct model_desc *desc, enum model_size size);
 
 #define MODEL_NAME_BYTES 160
-/* bare: of a checkpoint saved from the decoder alone, whose names have no "model." */
+/* bare: of a checkpoint saved from the model without its head, whose names have no "model." or "bert." */
 void model_tensor_name(const struct model_tensor *tensor, uint32_t layer, bool bare, char out[MODEL_NAME_BYTES]);
 
 /* Columns to a unit of the segments in which a matrix' GEMM sums (docs/numerics.md §5): a head, or what k_segment_unit() says,

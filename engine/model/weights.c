@@ -12,7 +12,7 @@ struct binder {
     const struct safetensors *checkpoint;
     const struct model_desc *desc;
     enum k_gemm_form form;
-    bool bare;     /* a checkpoint of the bare decoder: names without "model." */
+    bool bare;     /* a checkpoint of a model without its head: names without "model." or "bert." */
     float *params; /* host image of the arena */
     uint64_t at;   /* floats of it that have an owner */
     struct quire_error *err;
@@ -158,22 +158,22 @@ static int bind_all(struct binder *b, struct weights *w)
     return copy_params(b, w, bytes);
 }
 
-/* The row of the embedding, which every checkpoint has. */
-static const struct model_tensor *embedding(void)
+/* The row of the embedding, which every model has. */
+static const struct model_tensor *embedding(const struct model_desc *desc)
 {
     const struct model_tensor *row = model_tensors;
-    while (row->kind != TENSOR_MATRIX || row->place != SITE_EMBED)
+    while (row->kind != TENSOR_MATRIX || row->place != SITE_EMBED || !model_has_tensor(desc, desc->n_layers, row))
         row++;
     return row;
 }
 
-/* A checkpoint saved from the bare decoder names its tensors without "model.". */
-static bool is_bare(const struct safetensors *checkpoint)
+/* A checkpoint saved from the model without its head names its tensors without "model.", or "bert.". */
+static bool is_bare(const struct safetensors *checkpoint, const struct model_desc *desc)
 {
     struct safetensors_tensor t;
     char whole[MODEL_NAME_BYTES], bare[MODEL_NAME_BYTES];
-    model_tensor_name(embedding(), 0, false, whole);
-    model_tensor_name(embedding(), 0, true, bare);
+    model_tensor_name(embedding(desc), 0, false, whole);
+    model_tensor_name(embedding(desc), 0, true, bare);
     return safetensors_find(checkpoint, whole, &t, NULL) == QUIRE_NOT_FOUND &&
            safetensors_find(checkpoint, bare, &t, NULL) == QUIRE_OK;
 }
@@ -182,7 +182,7 @@ int weights_stored_dtype(const struct safetensors *checkpoint, struct model_desc
 {
     struct safetensors_tensor t;
     char name[MODEL_NAME_BYTES];
-    model_tensor_name(embedding(), 0, is_bare(checkpoint), name);
+    model_tensor_name(embedding(desc), 0, is_bare(checkpoint, desc), name);
     int status = safetensors_find(checkpoint, name, &t, err);
     if (status == QUIRE_OK)
         desc->dtype = t.format.kind;
@@ -198,7 +198,7 @@ int weights_create(struct k_backend *backend, const struct safetensors *checkpoi
                        .checkpoint = checkpoint,
                        .desc = desc,
                        .form = form,
-                       .bare = is_bare(checkpoint),
+                       .bare = is_bare(checkpoint, desc),
                        .params = calloc(model_param_floats(desc), sizeof(float)),
                        .err = err};
     if (!w || !layers || !b.params) {

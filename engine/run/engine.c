@@ -22,6 +22,7 @@ void engine_options_default(struct engine_options *options)
 {
     *options = (struct engine_options){
         .device = "auto",
+        .task = "auto",
         .dtype = "auto",
         .kv_cache_dtype = "auto",
         .gemm_form = "auto",
@@ -121,6 +122,36 @@ static int measure_driver(struct engine *e, struct quire_error *err)
     return QUIRE_OK;
 }
 
+/* What the model is opened for, and what then does not go with it. */
+static int take_task(struct engine *e, const struct engine_options *o, struct quire_error *err)
+{
+    const char *task = o->task ? o->task : "auto";
+    bool embed = strcmp(task, "embed") == 0, generate = strcmp(task, "generate") == 0;
+    if (!embed && !generate && strcmp(task, "auto") != 0)
+        return quire_fail(err, QUIRE_INVALID, "--task: must be auto, generate or embed, got '%.40s'", task);
+    if (generate && e->desc.pooling != POOLING_NONE)
+        return quire_fail(err, QUIRE_INVALID, "--task generate: a %s gives vectors and generates nothing",
+                          e->desc.architecture);
+    if (embed && e->desc.pooling == POOLING_NONE) {
+        int status = model_describe_vector(o->model_dir, &e->desc, err);
+        if (status != QUIRE_OK)
+            return status;
+    }
+    if (e->desc.pooling == POOLING_NONE)
+        return QUIRE_OK;
+    if (o->speculative.method != DRAFT_NONE)
+        return quire_fail(err, QUIRE_INVALID,
+                          "--speculative-config: a model that gives vectors draws no tokens to guess");
+    if (!model_reads_whole(&e->desc))
+        return QUIRE_OK;
+    if (o->swap_space)
+        return quire_fail(
+            err, QUIRE_INVALID,
+            "--swap-space keeps blocks of the prefix cache, which a model that reads whole texts has not");
+    e->prefix_caching = e->info.prefix_caching = false;
+    return QUIRE_OK;
+}
+
 /* What the model is, its weights' headers, the device, the plan, in this order: all that can be refused before anything large is
  * allocated or read. */
 static int prepare_model(struct engine *e, const struct engine_options *asked, struct quire_error *err)
@@ -131,6 +162,8 @@ static int prepare_model(struct engine *e, const struct engine_options *asked, s
     if (!o.device)
         o.device = "auto";
     int status = model_describe(o.model_dir, &e->desc, &e->sampling_defaults, err);
+    if (status == QUIRE_OK)
+        status = take_task(e, &o, err);
     if (status == QUIRE_OK)
         status = safetensors_open(o.model_dir, &e->checkpoint, err);
     if (status == QUIRE_OK)
@@ -194,6 +227,8 @@ static int open_scheduler(struct engine *e, const struct engine_options *o, stru
         config->kv.groups[g].n_host_blocks = e->plan.groups[g].n_host_blocks;
         config->kv.groups[g].window = e->plan.groups[g].window;
     }
+    config->whole_prompts = model_reads_whole(&e->desc);
+    config->kv.prefix_caching = e->prefix_caching;
     config->max_num_seqs = e->plan.max_num_seqs;
     config->max_num_batched_tokens = e->plan.max_num_batched_tokens;
     config->max_model_len = e->plan.max_model_len;
@@ -238,6 +273,7 @@ static int keep_policy_options(struct engine *e, const struct sched_policy_optio
 static void introduce(struct engine *e, uint32_t max_queued)
 {
     struct engine_info *info = &e->info;
+    info->vector_size = e->desc.vector_size;
     info->vocab_size = e->desc.vocab_size;
     info->n_eos = e->desc.n_eos;
     info->eos = e->desc.eos;

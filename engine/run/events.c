@@ -54,6 +54,13 @@ void event_prompt_logprob(struct engine *e, struct request *r, uint32_t position
     set_logprob(event, result);
 }
 
+void event_vector(struct engine *e, struct request *r, const float *vector, uint32_t n)
+{
+    struct engine_event *event = push(e, ENGINE_EVENT_VECTOR, r, 0);
+    event->vector = vector;
+    event->n_vector = n;
+}
+
 /* Of the prompt's full blocks, what choice 0 computed and named for others: the whole prompt but its
  * hits. */
 static uint32_t n_cache_created(const struct engine *e, const struct request *r, uint32_t choice, uint32_t n_cached)

@@ -10,6 +10,8 @@ void event_token(struct engine *e, struct request *r, uint32_t choice, uint32_t 
                  const struct k_sample_result *result);
 void event_prompt_logprob(struct engine *e, struct request *r, uint32_t position, const struct k_sample_result *result);
 /* The choice is over; once only. stop_token: the eos or stop id it ended by, or -1. */
+/* Borrowed until events_flush(). */
+void event_vector(struct engine *e, struct request *r, const float *vector, uint32_t n);
 void event_done(struct engine *e, struct request *r, uint32_t choice, enum engine_finish finish, int64_t stop_token);
 /* Hands the queued events to the sink and forgets the ids of requests that are over. Frees none: a
  * full queue may flush while somebody walks a list of requests. */

@@ -154,6 +154,17 @@ static int check_limit(const char *flag, uint32_t value, uint32_t max, struct qu
     return quire_fail(err, QUIRE_INVALID, "--%s: must be at most %u, got %u", flag, max, value);
 }
 
+/* A text that is computed in one step must fit one: what nobody asked for gives way. */
+static void fit_whole_texts(const struct engine_options *o, struct engine_plan *p)
+{
+    if (p->max_model_len <= p->max_num_batched_tokens)
+        return;
+    if (!o->max_num_batched_tokens && p->max_model_len <= MAX_BATCHED_TOKENS)
+        p->max_num_batched_tokens = p->max_model_len;
+    else if (!o->max_model_len)
+        p->max_model_len = p->max_num_batched_tokens;
+}
+
 static int plan_limits(const struct engine_options *o, const struct model_desc *desc, struct engine_plan *p,
                        struct quire_error *err)
 {
@@ -179,6 +190,13 @@ static int plan_limits(const struct engine_options *o, const struct model_desc *
     p->max_model_len = o->max_model_len ? o->max_model_len : desc->max_position;
     if (p->max_model_len > MAX_MODEL_LEN)
         p->max_model_len = MAX_MODEL_LEN;
+    if (model_reads_whole(desc))
+        fit_whole_texts(o, p);
+    if (model_reads_whole(desc) && p->max_model_len > p->max_num_batched_tokens)
+        return quire_fail(err, QUIRE_INVALID,
+                          "--max-num-batched-tokens %u is less than --max-model-len %u: this model reads a text in one"
+                          " step",
+                          p->max_num_batched_tokens, p->max_model_len);
 
     int status = QUIRE_OK;
     if (!p->n_threads)
@@ -443,7 +461,8 @@ static int plan_arenas(const struct model_desc *desc, struct engine_plan *p, str
     p->planner->workspace(&dims, &workspace);
     p->param_bytes = model_param_floats(desc) * sizeof(float);
     p->activation_bytes = layout.total;
-    p->logits_bytes = (uint64_t)p->max_logit_rows * desc->vocab_size * sizeof(float) +
+    const uint64_t rows = desc->vector_size ? p->max_num_seqs : p->max_logit_rows;
+    p->logits_bytes = rows * (desc->vector_size ? desc->vector_size : desc->vocab_size) * sizeof(float) +
                       layout_align(p->max_logit_rows * sizeof(uint32_t));
     p->workspace_bytes = layout_align(workspace.gemm) + layout_align(workspace.attention) +
                          layout_align(workspace.sample);

@@ -15,12 +15,17 @@ static int check_pin(const struct request_spec *s, const struct request_limits *
 }
 
 /* Whether this model gives what is asked for. */
-static int check_task(const struct request_spec *s, struct quire_error *err)
+static int check_task(const struct request_spec *s, const struct model_desc *desc, struct quire_error *err)
 {
-    if (s->wants_vector)
+    if (s->wants_vector && desc->pooling == POOLING_NONE)
         return quire_fail_for(err, QUIRE_UNSUPPORTED, "wants_vector", "this model generates text and gives no vectors");
-    if (s->segment_from > 0)
+    if (!s->wants_vector && desc->pooling != POOLING_NONE)
+        return quire_fail_for(err, QUIRE_INVALID, "wants_vector", "this model gives vectors and generates nothing");
+    if (s->segment_from > 0 && desc->n_segments < 2)
         return quire_fail_for(err, QUIRE_UNSUPPORTED, "segment_from", "this model does not read pairs of texts");
+    if (s->wants_vector && (s->max_tokens > 0 || s->n != 1 || s->n_prompt_logprobs >= 0))
+        return quire_fail_for(err, QUIRE_INVALID, "wants_vector",
+                              "a vector comes once, without tokens and without their logprobs");
     return QUIRE_OK;
 }
 
@@ -31,7 +36,7 @@ static int check(const struct request_spec *s, const struct request_limits *limi
     if (status == QUIRE_OK)
         status = check_pin(s, limits, err);
     if (status == QUIRE_OK)
-        status = check_task(s, err);
+        status = check_task(s, limits->desc, err);
     if (status != QUIRE_OK)
         return status;
     if ((uint64_t)s->n_prompt + s->max_tokens > limits->max_model_len)
@@ -147,6 +152,7 @@ struct sched_request request_schedule(const struct request_spec *s, uint64_t id,
         .max_tokens = s->max_tokens,
         .n = s->n,
         .prompt_logprobs = s->n_prompt_logprobs >= 0,
+        .vector = s->wants_vector,
         .background = s->background,
         .priority = s->priority,
         .arrival_us = arrival_us,

@@ -47,6 +47,8 @@ struct step_slot {
     struct step_target *targets;     /* [max_logit_rows] each */
     struct k_sample_row *rows;
     const struct k_sample_result *results; /* [n_targets], the forward pass's */
+    uint32_t n_vectors;
+    const float *vectors;            /* [n_vectors, vector_size], likewise */
     struct draft_room room;          /* what rows of drafts point into */
 };
 

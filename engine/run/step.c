@@ -6,6 +6,7 @@
 #include "engine/run/events.h"
 #include "engine/run/speculate.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -166,6 +167,34 @@ static int add_pending(const struct engine *e, uint64_t number, const struct sch
     return QUIRE_OK;
 }
 
+/* Which text of a pair each token is of, and the tokens that make the row's vector. */
+static void add_text(struct engine *e, struct step_slot *slot, const struct sched_row *row, uint32_t token,
+                     struct forward_batch *batch)
+{
+    const uint32_t from = e->owners[row->seq].request->spec.segment_from;
+    for (uint32_t i = 0; batch->segments && i < row->count; i++)
+        batch->segments[token + i] = from > 0 && row->first + i >= from;
+    if (!row->outputs.vector)
+        return;
+    const uint32_t last = token + row->count - 1, at = slot->n_vectors++;
+    batch->logit_tokens[at] = last;
+    switch (e->desc.pooling) {
+    case POOLING_MEAN: batch->pool_rows[at] = (struct k_pool_row){token, row->count}; break;
+    case POOLING_CLS: batch->pool_rows[at] = (struct k_pool_row){token, 1}; break;
+    default:
+        batch->pool_rows[at] = (struct k_pool_row){e->desc.encoder ? last : at, 1};
+        break; /* or of the last tokens */
+    }
+}
+
+static uint32_t n_vectors_of(const struct sched_plan *plan)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < plan->n_rows; i++)
+        n += plan->rows[i].outputs.vector;
+    return n;
+}
+
 static int add_row(struct engine *e, struct step_slot *slot, const struct sched_row *row, uint32_t token,
                    uint32_t table, uint32_t n_entries, struct forward_batch *batch, struct quire_error *err)
 {
@@ -184,7 +213,9 @@ static int add_row(struct engine *e, struct step_slot *slot, const struct sched_
             return status;
     }
     for (uint32_t i = 0; i < row->count; i++)
-        batch->positions[token + i] = row->first + i;
+        batch->positions[token + i] = e->desc.first_position + row->first + i;
+    if (e->desc.pooling != POOLING_NONE)
+        add_text(e, slot, row, token, batch);
     add_targets(e, slot, row, tokens, token, batch->logit_tokens);
     return add_blocks(e, row, token, table, n_entries, batch, err);
 }
@@ -213,10 +244,12 @@ int step_launch(void *engine, const struct sched_step *step, struct quire_error 
     struct forward_batch batch;
     for (uint32_t i = 0; i < plan->n_rows; i++)
         n_entries += n_entries_of(e, &plan->rows[i]);
-    forward_begin(e->forward, plan->n_tokens, plan->n_rows, plan->n_logits, n_entries, &batch);
+    const bool vectors = e->desc.pooling != POOLING_NONE;
+    forward_begin(e->forward, plan->n_tokens, plan->n_rows, vectors ? n_vectors_of(plan) : plan->n_logits, n_entries,
+                  &batch);
     slot->number = plan->step;
     slot->launched_us = e->planned_us;
-    slot->n_targets = 0;
+    slot->n_targets = slot->n_vectors = 0;
     slot->room.n = 0;
     for (uint32_t i = 0; i < plan->n_rows; i++) {
         const struct sched_row *row = &plan->rows[i];
@@ -231,9 +264,11 @@ int step_launch(void *engine, const struct sched_step *step, struct quire_error 
         token += row->count;
         table += n_row_entries;
     }
-    batch.n_logits = slot->n_targets;
+    batch.n_logits = vectors ? slot->n_vectors : slot->n_targets;
     e->n_empty_plans = 0;
     e->report.stats.token_budget = plan->token_budget;
+    if (vectors)
+        return forward_run_vectors(e->forward, &batch, &slot->vectors, &slot->ticket, err);
     return forward_run(e->forward, &batch, slot->rows, &slot->results, &slot->ticket, err);
 }
 
@@ -347,13 +382,30 @@ static bool take_row(struct engine *e, const struct step_slot *slot, const struc
     return n > 0;
 }
 
+/* A prompt's vector; one that is no vector ends its request. */
+static void take_vector(struct engine *e, const struct sched_row *row, const float *vector)
+{
+    struct request *r = e->owners[row->seq].request;
+    bool finite = true;
+    if (r->choices[0].done)
+        return;
+    for (uint32_t i = 0; i < e->desc.vector_size; i++)
+        finite = finite && isfinite(vector[i]);
+    if (finite)
+        event_vector(e, r, vector, e->desc.vector_size);
+    else
+        request_end(e, r, ENGINE_FINISH_ERROR, "the model's vector is unusable: some of it is NaN or infinite");
+}
+
 uint32_t step_take(void *engine, const struct sched_step *step, struct sched_result *results, uint32_t *tokens)
 {
     struct engine *e = engine;
     const struct step_slot *slot = &e->slots[step->slot];
     const struct sched_plan *plan = step->plan;
-    uint32_t n = 0, at = 0;
+    uint32_t n = 0, at = 0, vector = 0;
     for (uint32_t i = 0; i < plan->n_rows; i++) {
+        if (plan->rows[i].outputs.vector)
+            take_vector(e, &plan->rows[i], slot->vectors + (uint64_t)vector++ * e->desc.vector_size);
         if (!take_row(e, slot, &plan->rows[i], &at, tokens, &results[n]))
             continue;
         tokens += results[n++].n_accepted + 1;

@@ -412,7 +412,8 @@ static int plan_attention(struct op_binding *n, uint32_t chunk, uint32_t index, 
                                                                        .n_rows = n_rows,
                                                                        .n_tokens = n->n_tokens,
                                                                        .n_q_heads = n->c->n_q_heads,
-                                                                       .window = n->c->window},
+                                                                       .window = n->c->window,
+                                                                       .whole = n->c->whole},
                                        err);
     return status == QUIRE_OK ? n->b->ops->copy_in(n->b, n->plan_dev, n->plan, n->plan_bytes, err) : status;
 }
@@ -521,6 +522,7 @@ static int call_attention(struct op_binding *n, uint64_t t, uint32_t count, stru
                                           .n_tokens = n->n_tokens,
                                           .n_q_heads = n->c->n_q_heads,
                                           .window = n->c->window,
+                                          .whole = n->c->whole,
                                           .scale = scale_of(n->c),
                                           .softcap = n->c->softcap,
                                           .sinks_dev = n->vector};
@@ -593,7 +595,7 @@ static uint32_t all_tokens(const struct op_binding *n)
 
 static int call_chunks(struct op_binding *n, struct quire_error *err)
 {
-    uint32_t total = all_tokens(n), chunk = n->variant.chunk ? n->variant.chunk : total;
+    uint32_t total = all_tokens(n), chunk = n->variant.chunk && !n->c->whole ? n->variant.chunk : total;
     for (uint32_t t = 0, i = 0; t < total; t += chunk, i++) {
         uint32_t count = total - t < chunk ? total - t : chunk;
         int status = n->c->op == K_OP_ATTENTION ? plan_attention(n, chunk, i, err)

@@ -208,6 +208,11 @@ const struct op_case op_test_cases[] = {
     ATTN(K_F32, 8, 2, 96, 8, .softcap = 1, .window = 65, .extra = true, SEQS({17, 560}, {1, 1100})),
     ATTN(K_F32, 7, 1, 16, 16, .softcap = 20, .extra = true, .values = VALUES_SHARP, SEQS({3, 1030})),
 
+    /* Whole rows: within a tile, over tiles and over splits; an item's last query among them. */
+    ATTN(K_F32, 12, 12, 32, 16, .whole = true, SEQS({1, 0}, {31, 0}, {64, 0}, {65, 0})),
+    ATTN(K_F32, 2, 2, 48, 16, .whole = true, SEQS({512, 0}, {530, 0})), ATTN(K_F16, 4, 2, 64, 16, .whole = true, SEQS({150, 0}, {3, 0})),
+    ATTN(K_F16, 2, 1, 16, 32, .whole = true, .values = VALUES_SHARP, SEQS({70, 500})),
+
     /* Attention on tensor cores: the same places, and query tiles of 16 and of 64 rows, that end in a row or cross a tile;
      * widths that have a kernel and widths that do not; what several blocks share; windows that leave out whole splits. */
     ATTN_MMA(6, 2, 16, 16, SEQS({1, 0})), ATTN_MMA(6, 2, 64, 16, SEQS({1, 63}, {1, 64})),
@@ -381,7 +386,7 @@ const char *op_name(const struct op_case *c)
         append(" in %u parts", c->n_parts);
     if (c->unit > 0)
         append(" segments of %u", c->unit);
-    append("%s%s%s", c->extra ? " +" : "", c->into ? " into" : "", values[c->values]);
+    append("%s%s%s%s", c->extra ? " +" : "", c->into ? " into" : "", c->whole ? " whole" : "", values[c->values]);
     if (c->sampling != SAMPLING_MIXED)
         append(" %s", op_sampling_name(c->sampling));
     return name;

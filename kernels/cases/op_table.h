@@ -44,6 +44,7 @@ struct op_case {
     bool into; /* rmsnorm, embed: added to what is there */
     enum k_activation activation;
     enum k_pooling pooling; /* of the texts in seqs */
+    bool whole; /* attention: tokens read their row to its end */
     bool extra; /* bias, residual add, head norms, sinks; pool: of length 1 */
     float scale; /* of the angles; 0 counts as 1 */
     float softcap; /* of attention; 0 = off */

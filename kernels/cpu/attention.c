@@ -68,7 +68,8 @@ static struct slots slots_of(const struct work *w, const struct tile *tile, uint
 {
     uint32_t position = w->position + query / w->item->n_heads;
     uint32_t lowest = host_first_position(position, w->a->window);
-    return (struct slots){max_u32(lowest, tile->start) - tile->start, min_u32(position + 1 - tile->start, TILE)};
+    uint32_t end = w->a->whole ? w->item->end : position + 1;
+    return (struct slots){max_u32(lowest, tile->start) - tile->start, min_u32(end - tile->start, TILE)};
 }
 
 /* ---- a tile of the cache --------------------------------------------------------------------- */
@@ -387,7 +388,7 @@ static struct states states_at(float *memory, uint32_t n)
 static void fold_tile(struct work *w, struct tile *tile, const struct tile *next, struct states states)
 {
     uint32_t n_heads = w->item->n_heads, n_tokens = w->item->n_tokens;
-    uint32_t t0 = tile->start > w->position ? tile->start - w->position : 0, t1 = t0;
+    uint32_t t0 = tile->start > w->position && !w->a->whole ? tile->start - w->position : 0, t1 = t0;
     while (t1 < n_tokens && host_first_position(w->position + t1, w->a->window) < tile->start + TILE)
         t1++;
     uint32_t at = t0 * n_heads, end = t1 * n_heads;

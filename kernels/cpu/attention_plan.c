@@ -70,7 +70,7 @@ static struct cpu_attn_item item_at(const struct attention *t, const struct k_at
                                   .token = token,
                                   .n_tokens = n,
                                   .lowest = host_first_position(row->position + token, t->args.window),
-                                  .end = row->position + token + n};
+                                  .end = row->position + (t->args.whole ? row->n_tokens : token + n)};
 }
 
 static uint64_t row_cost(const struct attention *t, const struct k_attn_row *row)

@@ -30,6 +30,7 @@ struct attention_lane {
     const float *sinks;
     uint32_t n_rows, n_q_heads, n_kv_heads, head_dim, block_tokens, window;
     float scale, softcap, softcap_inverse;
+    bool whole; /* a token reads its row to the end */
     bool as_factors; /* so out, for GEMMs alone: an F32 cache in the mma form */
 };
 
@@ -170,7 +171,8 @@ static __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) attention_lane_ker
         return;
     const struct k_attn_row *row = &a.rows[shared.row];
     const uint32_t *table = a.tables + row->table;
-    uint32_t position = row->position + (token - row->token), end = position + 1;
+    uint32_t position = row->position + (token - row->token);
+    uint32_t end = a.whole ? row->position + row->n_tokens : position + 1;
     uint32_t first = a.window != 0 && position >= a.window ? position - a.window + 1 : 0;
     uint32_t kv_head = head / (a.n_q_heads / a.n_kv_heads), d = 2 * threadIdx.x;
     const float *q = a.qkv + ((uint64_t)token * (a.n_q_heads + 2 * a.n_kv_heads) + head) * a.head_dim;
@@ -234,7 +236,7 @@ cudaError_t launch_attention_lane(cudaStream_t stream, const struct k_attention_
     struct attention_lane args = {a->qkv_dev,        a->out_dev,       a->rows_dev, a->tables_dev, a->layer->k_dev,
                                   a->layer->v_dev,   a->sinks_dev,     a->n_rows,   a->n_q_heads,  kv->n_kv_heads,
                                   kv->head_dim,      kv->block_tokens, a->window,   a->scale,      a->softcap,
-                                  1.0f / a->softcap, a->for_gemm};
+                                  1.0f / a->softcap, a->whole,         a->for_gemm};
     dim3 grid(a->n_tokens, a->n_q_heads), block(THREADS);
     if (a->softcap != 0.0f)
         return kv->format.kind == K_F32 ? K_LAUNCH((attention_lane_kernel<K_F32, true>), grid, block, 0, stream, args)

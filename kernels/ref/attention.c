@@ -139,6 +139,12 @@ static void clear_state(struct ref_attn_query *state)
     memset(state->o, 0, sizeof state->o);
 }
 
+/* One past the last position that a token of the item reads, t from its first one. */
+static uint32_t end_of(const struct k_attention_args *a, const struct item *item, uint32_t t)
+{
+    return item->row->position + (a->whole ? item->row->n_tokens : item->token + t + 1);
+}
+
 /* Every query of the item over the tiles of one split. */
 static void run_split(const struct k_attention_args *a, const struct item *item, uint32_t split,
                       struct ref_attn_scratch *scratch)
@@ -147,7 +153,7 @@ static void run_split(const struct k_attention_args *a, const struct item *item,
     uint64_t q_stride = ((uint64_t)a->n_q_heads + 2 * (uint64_t)a->kv->n_kv_heads) * head_dim;
     uint32_t position = item->row->position + item->token;
     uint32_t lowest = host_first_position(position, a->window);
-    uint32_t end = position + item->n_tokens; /* one past the last query's position */
+    uint32_t end = end_of(a, item, item->n_tokens - 1);
     for (uint32_t start = split; start < min_u32(split + K_ATTN_SPLIT, end); start += K_ATTN_TILE) {
         if (start + K_ATTN_TILE <= lowest)
             continue;
@@ -155,7 +161,7 @@ static void run_split(const struct k_attention_args *a, const struct item *item,
         load_tile(a, item, tile, scratch);
         for (uint32_t t = 0; t < item->n_tokens; t++) {
             uint32_t from = max_u32(host_first_position(position + t, a->window), start) - start;
-            uint32_t to = min_u32(max_u32(position + t + 1, start) - start, K_ATTN_TILE);
+            uint32_t to = min_u32(max_u32(end_of(a, item, t), start) - start, K_ATTN_TILE);
             if (from >= to)
                 continue;
             const float *q = a->qkv_dev + (item->row->token + item->token + t) * q_stride;
@@ -183,7 +189,8 @@ static void run_item(const struct k_attention_args *a, const struct item *item, 
     uint32_t lowest = host_first_position(position, a->window);
     for (uint32_t i = 0; i < n_queries; i++)
         clear_state(&scratch->merged[i]);
-    for (uint32_t split = lowest - lowest % K_ATTN_SPLIT; split < position + item->n_tokens; split += K_ATTN_SPLIT) {
+    const uint32_t end = end_of(a, item, item->n_tokens - 1);
+    for (uint32_t split = lowest - lowest % K_ATTN_SPLIT; split < end; split += K_ATTN_SPLIT) {
         for (uint32_t i = 0; i < n_queries; i++)
             clear_state(&scratch->split[i]);
         run_split(a, item, split, scratch);

@@ -27,7 +27,7 @@ static void check(const struct model_desc *d)
         abort();
     model_inv_freq(d, inv_freq);
     for (uint32_t i = 0; i < d->head_dim / 2; i++)
-        if (!(inv_freq[i] > 0.0f && inv_freq[i] <= 1.0f))
+        if (d->encoder ? inv_freq[i] != 0.0f : !(inv_freq[i] > 0.0f && inv_freq[i] <= 1.0f))
             abort();
 }
 

@@ -316,6 +316,8 @@ static void check_attention_head(const struct op_case *c, const struct op_data *
                                  uint32_t t, uint32_t h, struct verdict *v)
 {
     uint32_t n = c->head_dim, seq, position = op_token_position(c, t, &seq);
+    if (c->whole)
+        position = c->seqs[seq].position + c->seqs[seq].n_tokens - 1;
     uint32_t lowest = c->window && position >= c->window ? position - c->window + 1 : 0;
     uint32_t kv_head = h / (c->n_q_heads / c->n_kv_heads), count = position - lowest + 1;
     const float *q = d->x + (uint64_t)t * d->x_width + h * n;

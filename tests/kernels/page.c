@@ -551,6 +551,8 @@ static void page_attention(const struct op_case *c, const struct op_data *d, flo
     uint32_t n = c->head_dim, n_tokens = op_n_tokens(c), seq;
     for (uint32_t t = 0; t < n_tokens; t++) {
         uint32_t position = op_token_position(c, t, &seq);
+        if (c->whole)
+            position = c->seqs[seq].position + c->seqs[seq].n_tokens - 1;
         for (uint32_t h = 0; h < c->n_q_heads; h++) {
             const float *q = d->x + (uint64_t)t * d->x_width + h * n;
             uint32_t kv_head = h / (c->n_q_heads / c->n_kv_heads);

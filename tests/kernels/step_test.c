@@ -152,7 +152,8 @@ static void attention_of_rows(const struct k_attn_row *rows, uint32_t n_rows, fl
     void *rows_dev = on_device(rows, n_rows * sizeof *rows), *tables_dev = on_device(tables, sizeof tables);
     void *plan = calloc(1, bytes.attention_plan + 1), *workspace_dev = on_device(NULL, bytes.attention + 1);
     OK(b->ops->step_begin(b, &err));
-    OK(b->ops->attention_plan(b, &(struct k_attention_plan_args){rows, &kv, plan, n_rows, N_TOKENS, Q_HEADS, 0}, &err));
+    OK(b->ops->attention_plan(b, &(struct k_attention_plan_args){rows, &kv, plan, n_rows, N_TOKENS, Q_HEADS, 0, false},
+                              &err));
     void *plan_dev = on_device(plan, bytes.attention_plan + 1);
     free(plan);
     OK(b->ops->attention(b,

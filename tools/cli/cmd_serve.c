@@ -281,6 +281,9 @@ static int open_engine(struct serve *s, struct quire_error *err)
         status = watching_add(&s->watching, &s->options, serving_death_watch(s->death), err);
     if (status == QUIRE_OK)
         status = engine_open(&s->options, daemon_sink, s->daemon, &s->engine, err);
+    if (status == QUIRE_OK && s->watching.recorder && engine_info(s->engine)->vector_size > 0)
+        status = quire_fail(err, QUIRE_UNSUPPORTED,
+                            "--record: vectors are not recorded, and this model gives nothing else");
     if (status != QUIRE_OK)
         return status;
     daemon_set_engine(s->daemon, s->engine);

@@ -4,10 +4,10 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/check.h"
 
-/* The mma form reads an f16 cache; everything else is the lane form, which needs no plan. */
-static bool is_mma(struct k_backend *b, const struct k_kv_shape *kv)
+/* The mma form reads an f16 cache, and no later positions; everything else is the lane form, which needs no plan. */
+static bool is_mma(struct k_backend *b, const struct k_kv_shape *kv, bool whole)
 {
-    return b->form == K_FORM_MMA && kv->format.kind == K_F16;
+    return b->form == K_FORM_MMA && kv->format.kind == K_F16 && !whole;
 }
 
 /* Blocks that are on the GPU together: by registers, two of the kernel that has large query tiles and three of the other, and
@@ -30,7 +30,7 @@ int cuda_attention_plan(struct k_backend *b, const struct k_attention_plan_args 
     int status = cuda_eager(b, "attention_plan", err);
     if (status == QUIRE_OK)
         status = k_check_attention(&args, err);
-    if (status != QUIRE_OK || !is_mma(b, a->kv))
+    if (status != QUIRE_OK || !is_mma(b, a->kv, a->whole))
         return status;
     uint32_t head_dim = a->kv->head_dim;
     bool is_small = attn_is_small(a->rows, a->n_rows, a->n_q_heads / a->kv->n_kv_heads, head_dim);
@@ -53,7 +53,7 @@ int cuda_attention(struct k_backend *b, const struct k_attention_args *a, struct
     bool is_small = attn_is_small(c->is_recording ? NULL : a->rows, a->n_rows, group, head_dim);
     own.n_rows = a->n_rows;
     own.for_gemm = cuda_leaves_factors(b, a->for_gemm, a->out_dev, a->n_q_heads * head_dim);
-    cudaError_t error = is_mma(b, a->kv)
+    cudaError_t error = is_mma(b, a->kv, a->whole)
                             ? launch_attention_mma(c->stream, &own, is_small, n_blocks_of(b, head_dim, is_small))
                             : launch_attention_lane(c->stream, &own);
     return cuda_check(b, error, "attention", err);
