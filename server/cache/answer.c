@@ -207,7 +207,7 @@ static bool read_done(const uint8_t *p, size_t n, struct wire_done *d)
 
 bool answer_next(struct answer_events events, size_t *cursor, struct answer_event *out)
 {
-    size_t left = events.n - *cursor, n_read = DONE_BYTES;
+    size_t left = events.n > *cursor ? events.n - *cursor : 0, n_read = DONE_BYTES;
     if (left < EVENT_BYTES)
         return false;
     const uint8_t *p = events.bytes + *cursor;

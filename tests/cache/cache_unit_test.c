@@ -6,9 +6,9 @@
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(key_test),           cmocka_unit_test(answer_test),       cmocka_unit_test(memory_layer_test),
-        cmocka_unit_test(flight_leave_test),  cmocka_unit_test(flight_fail_test),  cmocka_unit_test(flight_cut_test),
-        cmocka_unit_test(flight_verify_test), cmocka_unit_test(flight_store_test),
+        cmocka_unit_test(key_test),          cmocka_unit_test(answer_test),        cmocka_unit_test(memory_layer_test),
+        cmocka_unit_test(flight_leave_test), cmocka_unit_test(flight_fail_test),   cmocka_unit_test(flight_cut_test),
+        cmocka_unit_test(flight_long_test),  cmocka_unit_test(flight_verify_test), cmocka_unit_test(flight_store_test),
     };
     if (quire_hash_init())
         return 1;

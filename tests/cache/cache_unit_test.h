@@ -15,6 +15,7 @@ void memory_layer_test(void **state);
 void flight_leave_test(void **state);
 void flight_fail_test(void **state);
 void flight_cut_test(void **state);
+void flight_long_test(void **state);
 void flight_verify_test(void **state);
 void flight_store_test(void **state);
 

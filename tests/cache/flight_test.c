@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- the source below: does what the test says ---------------------------------------------- */
 
@@ -70,6 +71,7 @@ struct ear {
     uint32_t n_accepted, n_done, n_refused, n_lost, finish;
     uint32_t leave_after, cut_after; /* tokens; 0: never */
     uint32_t n_tokens;
+    bool has_no_room;
 };
 
 static struct key256 asked_key; /* of the last */
@@ -100,7 +102,8 @@ static void on_refused(void *context, const struct wire_refuse *refuse)
 static void on_token(void *context, const struct wire_token *token)
 {
     struct ear *e = context;
-    snprintf(e->said + strlen(e->said), 4, "%u", token->token);
+    if (e->n_tokens < 20)
+        snprintf(e->said + strlen(e->said), 4, "%u", token->token);
     e->n_tokens++;
     if (e->n_tokens == e->leave_after)
         e->source.cancel(e->source.self, e->id, -1);
@@ -122,7 +125,13 @@ static void on_lost(void *context, const char *why)
     ((struct ear *)context)->n_lost++;
 }
 
+static bool has_room(void *context)
+{
+    return !((struct ear *)context)->has_no_room;
+}
+
 static const struct completion_events events = {.on_origin = on_origin,
+                                                .has_room = has_room,
                                                 .on_accepted = on_accepted,
                                                 .on_refused = on_refused,
                                                 .on_token = on_token,
@@ -150,6 +159,8 @@ static void close_cache(void)
     event_base_free(base);
 }
 
+static uint32_t max_tokens = 4;
+
 static int ask_with(struct ear *e, const struct completion_terms *terms)
 {
     static const uint32_t prompt[] = {1, 2, 3};
@@ -158,7 +169,7 @@ static int ask_with(struct ear *e, const struct completion_terms *terms)
     request_spec_default(&spec);
     spec.prompt = prompt;
     spec.n_prompt = 3;
-    spec.max_tokens = 4;
+    spec.max_tokens = max_tokens;
     spec.temperature = 0;
     e->source = response_cache_source(cache);
     return e->source.submit(e->source.self, &spec, terms, &events, e, &e->id, &err);
@@ -315,6 +326,52 @@ void flight_cut_test(void **state)
     assert_int_equal(n_asked, 3);
     fifth.source.cancel(fifth.source.self, fifth.id, -1);
     assert_true(asked[2].cancelled);
+    close_cache();
+}
+
+/* An answer that is too long to be kept, and somebody who takes nothing for a while: everybody hears all of it. */
+void flight_long_test(void **state)
+{
+    (void)state;
+    const uint32_t n = (uint32_t)(ANSWER_MAX_BYTES / 170);
+    struct ear first = {.n_done = 0}, slow = {.has_no_room = true}, late = {.n_done = 0};
+    open_cache((struct response_cache_options){.max_entries = 4});
+    ask(&first);
+    asked[0].events.on_accepted(asked[0].context, 1);
+    for (uint32_t i = 0; i < n; i++) {
+        const struct wire_token token = {.token = 7, .has_logprob = true, .n_top = 20};
+        asked[0].events.on_token(asked[0].context, &token);
+        if (i == n / 2)
+            ask(&slow);
+        if (i == n / 2 + 5)
+            assert_true(slow.n_tokens == 0 && slow.n_accepted == 1);
+    }
+    assert_true(first.n_tokens == n && slow.n_tokens == n);
+    usleep(10000); /* its timer is still to come */
+    turn();
+    ask(&late); /* nobody joins it any more */
+    assert_int_equal(n_asked, 2);
+    end(0, WIRE_FINISH_STOP, n);
+    assert_true(first.n_done == 1 && slow.n_done == 1 && late.n_done == 0);
+    late.source.cancel(late.source.self, late.id, -1);
+    close_cache();
+    /* One that is kept waits with its rest, and goes on in slices. */
+    open_cache((struct response_cache_options){.max_entries = 4});
+    max_tokens = 1000;
+    struct ear one = {.n_done = 0}, again = {.has_no_room = true};
+    ask(&one);
+    for (uint32_t i = 0; i < 1000; i++)
+        say(0, 7);
+    end(0, WIRE_FINISH_STOP, 1000);
+    ask(&again);
+    assert_true(again.n_tokens == 0 && again.n_accepted == 1);
+    again.has_no_room = false;
+    for (int i = 0; i < 100 && again.n_done == 0; i++) {
+        usleep(1000);
+        turn();
+    }
+    assert_true(again.n_tokens == 1000 && again.n_done == 1);
+    max_tokens = 4;
     close_cache();
 }
 

@@ -1,6 +1,6 @@
 """Whether one tenant can tell by timing what another tenant's prompts were.
 
-    build/venv/bin/python tests/clients/tenant_timing.py [--trials 2000] [--prompt-words 250]
+    build/venv/bin/python tests/clients/tenant_timing.py [--trials 2000] [--prompt-words 250] [--response-cache]
 
 A prober measures the time to first token of prompts that a victim sent just before (a hit, if the cache were shared) and
 of prompts that nobody has sent. Every measurement follows one request of the victim's, of the same length, which is the
@@ -97,8 +97,10 @@ def main():
     p.add_argument("--control", type=int, default=200, help="pairs within one tenant; default 200")
     p.add_argument("--prompt-words", type=int, default=250, help="about as many tokens; default 250")
     p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--response-cache", action="store_true", help="with whole answers kept, too")
     a = p.parse_args()
-    server = conftest.Server("serve", conftest.MODEL, "--port", "0", "--api-key", "victim", "--api-key", "prober")
+    cache = ("--response-cache-entries", "4096") if a.response_cache else ()
+    server = conftest.Server("serve", conftest.MODEL, "--port", "0", "--api-key", "victim", "--api-key", "prober", *cache)
     good = True
     try:
         for what, prober, n in (("within one tenant", "victim", a.control), ("between tenants", "prober", a.trials)):

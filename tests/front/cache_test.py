@@ -268,7 +268,7 @@ def test_the_pace():
 
 
 def test_a_slow_reader_is_not_cut_off():
-    """4 MiB of events of an answer that is kept, to a client that reads nothing at first."""
+    """20,000 events of an answer that is kept, to a client that reads nothing at first."""
     with Server("--cache-entries", 8, "--mode", "count", "--tokens-per-step", 64, "--max-model-len", 40000, "--interval-us", 0) as s:
         body = {"prompt": "x", "max_tokens": 20000, "temperature": 0, "ignore_eos": True}
         assert s.request("POST", TEXT, body)[1][CACHE] == "miss"
