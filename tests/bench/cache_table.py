@@ -1,0 +1,70 @@
+#!/usr/bin/env python3
+"""What a response cache spares: four questions asked cold, and again.
+
+    python3 tests/bench/cache_table.py [MODEL] [--max-tokens 200] [--json FILE]
+
+Starts `quire serve MODEL --response-cache memory` (the demo model where none is named), asks each question once, greedily,
+and then again, and prints the times and what they were answered from. The questions are the ones with which such caches are
+usually shown; two of them say in other words what two others say, and are computed here: only the same request is answered
+from the cache. Needs a release build; only the standard library.
+"""
+
+import argparse
+import http.client
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+QUESTIONS = ("Explain reinforcement learning.", "Describe benefits of meditation.", "What is reinforcement learning?",
+             "Tell me about the advantages of meditating.")
+
+
+def ask(connection, question, max_tokens):
+    """(seconds, x-quire-cache, text, tokens)"""
+    body = json.dumps({"messages": [{"role": "user", "content": question}], "max_tokens": max_tokens, "temperature": 0})
+    began = time.perf_counter()
+    connection.request("POST", "/v1/chat/completions", body, {"Content-Type": "application/json"})
+    reply = connection.getresponse()
+    data = json.loads(reply.read())
+    seconds = time.perf_counter() - began
+    if reply.status != 200:
+        sys.exit(f"{reply.status}: {data}")
+    return seconds, reply.headers["x-quire-cache"], data["choices"], data["usage"]["completion_tokens"]
+
+
+def main():
+    p = argparse.ArgumentParser(description="Four questions, cold and from the response cache.")
+    p.add_argument("model", nargs="?", default=str(ROOT / "tools" / "demo_model" / "model"))
+    p.add_argument("--max-tokens", type=int, default=200)
+    p.add_argument("--json", type=pathlib.Path)
+    a = p.parse_args()
+    process = subprocess.Popen([ROOT / "build" / "quire", "serve", a.model, "--port", "0", "--response-cache", "memory"],
+                               stderr=subprocess.PIPE, text=True)
+    try:
+        port = next((int(m[1]) for m in (re.search(r"ready on http://[^:]+:(\d+)", line) for line in process.stderr) if m), None)
+        if port is None:
+            sys.exit("quire serve did not come up")
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=600)
+        rows = [{"question": q} for q in QUESTIONS]
+        for run in ("cold", "warm"):
+            for row in rows:
+                row[run + "_s"], row[run], choices, row["tokens"] = ask(connection, row["question"], a.max_tokens)
+                if row.setdefault("choices", choices) != choices:
+                    sys.exit(f"{row['question']}: the kept answer is another one")
+    finally:
+        process.terminate()
+        process.wait()
+    print("| question | tokens | cold | from | again | from |\n|---|---|---|---|---|---|")
+    for row in rows:
+        print(f"| {row['question']} | {row['tokens']} | {row['cold_s']:.3f} s | {row['cold']} | {row['warm_s'] * 1e3:.2f} ms | {row['warm']} |")
+    print(f"| all | | {sum(r['cold_s'] for r in rows):.3f} s | | {sum(r['warm_s'] for r in rows) * 1e3:.2f} ms | |")
+    if a.json:
+        a.json.write_text(json.dumps([{k: v for k, v in r.items() if k != "choices"} for r in rows], indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
