@@ -201,7 +201,7 @@ static int open_model(struct engine *e, const struct engine_options *o, struct q
     int status = prepare_model(e, o, err);
     if (status != QUIRE_OK)
         return status;
-    if (!o->max_model_len && e->plan.max_model_len < e->desc.max_position)
+    if (!o->max_model_len && e->plan.max_model_len < e->desc.max_position && !model_reads_whole(&e->desc))
         quire_log(QUIRE_LOG_WARN, "engine",
                   "requests are limited to %u tokens instead of the model's %u: that is what the KV"
                   " cache of %s holds; --kv-cache-memory makes it larger",
