@@ -93,6 +93,7 @@ const struct op_case op_test_cases[] = {
     MMA(9, 33, 97, .extra = true), MMA(10, 100, 513, .n_parts = 3), MMA(16, 31, 512), MMA(17, 50, 100), MMA(32, 47, 1025),
     MMA(33, 65, 520, .extra = true, .n_parts = 4), MMA(64, 64, 128), MMA(65, 130, 81), MMA(130, 19, 600),
     MMA(1, 40, 2700, .extra = true), MMA(4, 70, 896, .n_parts = 3), MMA(20, 19, 3200), MMA(70, 7, 1025),
+    MMA(33, 50, 2000), MMA(64, 40, 3500, .extra = true), /* chunks of every warp, and a round without a fourth */
     MMA(12, 4100, 530), MMA(3, 4000, 100, .unit = 16, .extra = true),
     MMA(5, 31, 896, .values = VALUES_WIDE), MMA(40, 31, 600, .values = VALUES_WIDE), MMA(4, 33, 100, .values = VALUES_TINY),
     MMA(40, 33, 100, .values = VALUES_TINY, .extra = true),

@@ -1,4 +1,4 @@
-/* Embedding, SiLU-mul, gather, placing of sampled tokens: what reads each number once and does little with it.
+/* Embedding, SiLU-mul, gather, placing of sampled tokens, factors of activations: what reads each number once and does little with it.
  *
  * The limit is memory. SiLU-mul moves 12 bytes for each output, gather 8, embedding 6 (of 16-bit weights). To keep 3.35 TB/s
  * busy at 600 ns a load, an SM must have 15 KB on the way; 2,048 threads with two 16-byte loads each have 64 KB. So a
@@ -8,6 +8,7 @@
  * Grid: x is the row, which may be any number; y the span of a row that a block does. */
 #include "kernels/cuda/factors.cuh"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/plan/plan.h"
 #include "kernels/cuda/widen.cuh"
 
 #define THREADS 256u
@@ -155,4 +156,39 @@ cudaError_t launch_place_tokens(cudaStream_t stream, const struct k_place_tokens
 {
     return K_LAUNCH(place_tokens_kernel, dim3(a->n / THREADS + (a->n % THREADS != 0)), dim3(THREADS), 0, stream,
                     a->ids_dev, a->sampled_dev, a->sources_dev, a->n);
+}
+
+/* ---- the activations' factors ---------------------------------------------------------------- */
+
+/* 8 columns of a token: x [T, n_cols] to factors [T, stride], zeros from n_cols on. stride is a multiple of 16. */
+static __global__ void __launch_bounds__(THREADS) gemm_convert(const float *x, uint16_t *factors, uint32_t n_tokens,
+                                                               uint32_t n_cols, uint32_t stride, bool is_aligned)
+{
+    uint64_t at = ((uint64_t)blockIdx.x * THREADS + threadIdx.x) * 8;
+    uint64_t token = at / stride;
+    uint32_t col = (uint32_t)(at % stride);
+    if (token >= n_tokens)
+        return;
+    const float *from = x + token * n_cols + col;
+    float v[8];
+    if (is_aligned && col + 8 <= n_cols) {
+        float4 low = ((const float4 *)from)[0], high = ((const float4 *)from)[1];
+        v[0] = low.x, v[1] = low.y, v[2] = low.z, v[3] = low.w;
+        v[4] = high.x, v[5] = high.y, v[6] = high.z, v[7] = high.w;
+    } else {
+#pragma unroll
+        for (uint32_t i = 0; i < 8; i++)
+            v[i] = col + i < n_cols ? from[i] : 0.0f;
+    }
+    *(uint4 *)(factors + at) = make_uint4(factors2(v[0], v[1]), factors2(v[2], v[3]), factors2(v[4], v[5]),
+                                          factors2(v[6], v[7]));
+}
+
+cudaError_t launch_gemm_factors(cudaStream_t stream, const struct k_gemm_args *a, void *factors)
+{
+    uint32_t n_cols = a->weight->n_cols, stride = cuda_gemm_factor_stride(n_cols);
+    uint64_t n_threads = (uint64_t)a->n_tokens * stride / 8;
+    bool is_aligned = n_cols % 4 == 0 && (uintptr_t)a->x_dev % 16 == 0;
+    return K_LAUNCH(gemm_convert, dim3((uint32_t)((n_threads + THREADS - 1) / THREADS)), dim3(THREADS), 0, stream,
+                    a->x_dev, (uint16_t *)factors, a->n_tokens, n_cols, stride, is_aligned);
 }

@@ -46,6 +46,12 @@ static inline struct gemm_mma_args gemm_mma_args_of(const struct k_gemm_args *a,
     return m;
 }
 
+/* gemm_small.cu's kernel for 33 to 64 tokens of a GEMM without segments: 48 rows to a block, whose 4 warps share the chunks. */
+#define GEMM_SPREAD_ROWS 48u
+#define GEMM_SPREAD_SHARED_BYTES (168u << 10)
+cudaError_t launch_gemm_spread(cudaStream_t stream, const struct gemm_mma_args &a, const uint16_t *factors,
+                               uint32_t stride);
+
 /* Row `i` of the tile of n rows that begins at `first`, as a row of the matrix; a.n_rows or more: there is none. Gated, a tile
  * is n / 2 rows of gate and behind them the same n / 2 of up, so that the two factors of an output meet in its block. */
 template <bool is_gated, uint32_t n>

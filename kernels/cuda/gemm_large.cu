@@ -1,5 +1,5 @@
-/* The mma GEMM of many tokens. Where the activations come as floats, a pass first writes their factors into the workspace; then
- * blocks of rows x tokens go through the columns, 64 a stage, with a ring of stages in shared memory.
+/* The mma GEMM of many tokens. Where the activations come as floats, a pass (elementwise.cu) first writes their factors into the
+ * workspace; then blocks of rows x tokens go through the columns, 64 a stage, with a ring of stages in shared memory.
  *
  * What bounds it is the port of shared memory, 128 bytes a clock of an SM, since mma.sync takes its factors from registers, and
  * before it the tensor cores by mma.sync: 2,680 flops a clock (620 TFLOP/s of an H100), where wgmma has 4,096. A stage of a block
@@ -29,7 +29,8 @@
  *   R x T       warps        port, of 16 KB   weights on the way   blocks
  *   224 x  64   7 of 32 x 64       537             84 KB            gate and up, 28,672 rows: 128, on GPUs that give a block 160 KB
  *   128 x  64   4 of 32 x 64       576             48               o and down, 4,096 rows: 32, by 4 that share the segments
- *    64 x  64   4 of 32 x 32       768             32               qkv, 6,144 rows: 96
+ *    64 x  64   4 of 32 x 32       768             32               small ones
+ *    48 x  64   4 of 48 x 64       597             48               qkv, 6,144 rows: 128, gemm_small.cu's on GPUs that give 168 KB
  *
  * - Of 112 rows of gate and of up 28,672 rows are 128 blocks, a wave of 132 SMs; of 128 they are 224, and two waves are 0.85 full.
  * - Segments of a tile are dealt to up to 4 blocks, 8 / n each, which is a subtree. Each leaves its sum where it would wait
@@ -37,9 +38,10 @@
  *   blocks fills the SMs as well and ends sooner (it reads 16 KB of others' sums, and not 96: 0.4 us and not 1.3), but takes
  *   7 % more clocks a column; for 4,096 columns they are even, for 14,336 the larger tile gains 6 %. 8 owners would double what
  *   is folded.
- * - GEMMs without segments add their chunks in rising order: one block. For qkv tiles of 48 x 64 (128 blocks, 4 warps of 48 x 16) were
- *   tried: 380 clocks of the port and 194 of instructions for 6 KB, by the model 0.67 of bandwidth against 0.68 of 64 x 64 on
- *   96 SMs, which then get more of it each.
+ * - GEMMs without segments add their chunks in rising order: one block. Tiles of 48 x 64 whose warps of 48 x 16 share each stage were
+ *   tried for qkv: 380 clocks of the port and 194 of instructions for 6 KB, by the model 0.67 of bandwidth against 0.68 of 64 x 64
+ *   on 96 SMs, which then get more of it each. So in gemm_small.cu's kernel a warp has the whole tile, of every fourth chunk,
+ *   and reads the factors of both sides once: 227 and 85.
  *
  * What is chosen where decides speed only: an output's sum is the same in all shapes and in gemm_small.cu. */
 #include "kernels/cuda/gemm.cuh"
@@ -48,37 +50,9 @@
 
 K_DYNAMIC_SHARED;
 
-#define CONVERT_THREADS 256u
 #define FEW_TOKENS 64u
 #define MOST_OWNERS 4u /* blocks that share a tile's segments */
 #define GROUP_TOKENS 1024u /* whose tiles go by while weights do once: of 14,336 columns 29 MB, which L2 keeps */
-
-/* ---- the activations' factors ---- */
-
-/* 8 columns of a token: x [T, n_cols] to factors [T, stride], zeros from n_cols on. stride is a multiple of 16. */
-static __global__ void __launch_bounds__(CONVERT_THREADS)
-    gemm_convert(const float *x, uint16_t *factors, uint32_t n_tokens, uint32_t n_cols, uint32_t stride,
-                 bool is_aligned)
-{
-    uint64_t at = ((uint64_t)blockIdx.x * CONVERT_THREADS + threadIdx.x) * 8;
-    uint64_t token = at / stride;
-    uint32_t col = (uint32_t)(at % stride);
-    if (token >= n_tokens)
-        return;
-    const float *from = x + token * n_cols + col;
-    float v[8];
-    if (is_aligned && col + 8 <= n_cols) {
-        float4 low = ((const float4 *)from)[0], high = ((const float4 *)from)[1];
-        v[0] = low.x, v[1] = low.y, v[2] = low.z, v[3] = low.w;
-        v[4] = high.x, v[5] = high.y, v[6] = high.z, v[7] = high.w;
-    } else {
-#pragma unroll
-        for (uint32_t i = 0; i < 8; i++)
-            v[i] = col + i < n_cols ? from[i] : 0.0f;
-    }
-    *(uint4 *)(factors + at) = make_uint4(factors2(v[0], v[1]), factors2(v[2], v[3]), factors2(v[4], v[5]),
-                                          factors2(v[6], v[7]));
-}
 
 /* ---- shapes ---- */
 
@@ -494,6 +468,7 @@ static cudaError_t launch_by_shape(const struct large_means *m, const struct gem
 #define FEW_MEMORY_BYTES 16u /* of weights a clock and SM, somewhat more than an H100 has */
 #define FEW_L2_BYTES 40u /* of sums that wait, a clock and SM */
 #define FEW_ARRIVAL 1500u /* clocks of a fence and a counter */
+#define FEW_ROUND 1000u /* of passing four warps' sums */
 
 /* How a GEMM of few tokens runs: a shape, and owners of its tiles. */
 struct large_way {
@@ -529,6 +504,24 @@ static void consider(struct large_way *best, const struct large_means *m, const 
     }
 }
 
+static cudaError_t launch_spread(const struct large_means *m, const struct gemm_mma_args *a, uint32_t n_owners)
+{
+    (void)n_owners;
+    return launch_gemm_spread(m->stream, *a, m->factors, m->stride);
+}
+
+/* gemm_small.cu's tile, each of whose warps has a chunk: a stage is four of the port and memory, and after each four chunks their sums
+ * are added. */
+static void consider_spread(struct large_way *best, const struct large_means *m, const struct gemm_mma_args *a)
+{
+    uint64_t n_waves = (a->n_rows + (uint64_t)GEMM_SPREAD_ROWS * m->gpu.n_sms - 1) / (GEMM_SPREAD_ROWS * m->gpu.n_sms);
+    uint64_t n_rounds = (a->n_cols + 4 * GEMM_CHUNK - 1) / (4 * GEMM_CHUNK);
+    uint64_t stage = 2 * (GEMM_SPREAD_ROWS + FEW_TOKENS) + GEMM_SPREAD_ROWS * GEMM_TILE_ROW_BYTES / FEW_MEMORY_BYTES;
+    uint64_t clocks = n_waves * n_rounds * (GEMM_TILES_IN_CHUNK * 4 * stage + FEW_ROUND);
+    if (m->gpu.shared_bytes >= GEMM_SPREAD_SHARED_BYTES && clocks < best->clocks)
+        *best = (struct large_way){clocks, 1, launch_spread};
+}
+
 template <bool is_gated, bool is_segmented>
 static cudaError_t launch_few(const struct large_means *m, const struct gemm_mma_args *a)
 {
@@ -537,6 +530,8 @@ static cudaError_t launch_few(const struct large_means *m, const struct gemm_mma
     consider<is_gated, is_segmented, shape_64>(&best, m, a);
     if constexpr (is_gated)
         consider<true, false, shape_224_few>(&best, m, a);
+    else if constexpr (!is_segmented)
+        consider_spread(&best, m, a);
     return best.launch(m, a, best.n_owners);
 }
 
@@ -545,16 +540,6 @@ static cudaError_t launch_by_tokens(const struct large_means *m, const struct ge
 {
     return a->n_tokens <= FEW_TOKENS ? launch_few<is_gated, is_segmented>(m, a)
                                      : launch_by_shape<is_gated, is_segmented>(m, a);
-}
-
-cudaError_t launch_gemm_factors(cudaStream_t stream, const struct k_gemm_args *a, void *factors)
-{
-    uint32_t n_cols = a->weight->n_cols, stride = cuda_gemm_factor_stride(n_cols);
-    uint64_t n_threads = (uint64_t)a->n_tokens * stride / 8;
-    bool is_aligned = n_cols % 4 == 0 && (uintptr_t)a->x_dev % 16 == 0;
-    return K_LAUNCH(gemm_convert, dim3((uint32_t)((n_threads + CONVERT_THREADS - 1) / CONVERT_THREADS)),
-                    dim3(CONVERT_THREADS), 0, stream, a->x_dev, (uint16_t *)factors, a->n_tokens, n_cols, stride,
-                    is_aligned);
 }
 
 cudaError_t launch_gemm_large(cudaStream_t stream, const struct k_gemm_args *args, const struct cuda_gated *gated,

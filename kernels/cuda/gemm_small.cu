@@ -1,8 +1,8 @@
-/* The mma GEMM of few tokens (at most 32): weights go by once, and memory is the limit.
+/* The mma GEMM of few tokens (at most 32, and to 64 where gemm_large.cu asks for it): weights go by once, and memory is the limit.
  *
  * Bytes: 2 N K of weights from memory; factors of activations, 2 T K for each row tile, come from L2. At 4.8 TB/s and about 0.7 us of
  * latency 3.4 MB must be on the way, 26 KB on each of 132 SMs. A warp works alone: it streams 32 rows, or 16 of narrow matrices, and
- * its tokens through a ring of 18 to 24 KB in shared memory by cp.async, 64 columns a stage:
+ * its tokens through a ring of 18 to 42 KB in shared memory by cp.async, 64 columns a stage:
  *
  *   tokens   rows   a stage   stages   weights on the way, a block of 4 warps   blocks on an SM of 227 KB
  *        8     16     3 KB       6        40 KB                                    3
@@ -10,6 +10,7 @@
  *       16     16     4 KB       6        40 KB                                    2
  *       16     32     6 KB       4        48 KB                                    2
  *       32     32     8 KB       3        32 KB                                    2
+ *       64     48    14 KB       3        48 KB                                    1, and SMs that have 168 KB
  *
  * The grid asks for no number of SMs.
  *
@@ -27,7 +28,7 @@
  * an H100's bandwidth and not 0.93, and 0.92 of an H200's and not 0.88.
  *
  * Instructions: the loop is one stage, not a chunk, and there is one kind of activations, factors: where x is floats (OLMo2's
- * residual stream, twice a layer) the pass of gemm_large.cu comes first, a launch of about 2 us.
+ * residual stream, twice a layer) the pass of elementwise.cu comes first, a launch of about 2 us.
  *
  * Gated (gate and up of an MLP), half of a warp's rows are gate's and half the same rows of up: a gate's sum and its up's end
  * in lanes 8 or 16 apart, and one shuffle brings them together. */
@@ -50,13 +51,15 @@ struct small_split {
     uint32_t n_rounds; /* chunks of each, where chunks are spread */
 };
 
-template <int n_token_tiles, int n_row_tiles, int stages> struct small_shape {
+/* splits: the warps that share a row tile, where that is known; else 1. */
+template <int n_token_tiles, int n_row_tiles, int stages, int splits = 1> struct small_shape {
     static constexpr uint32_t token_tiles = n_token_tiles, row_tiles = n_row_tiles, n_stages = stages;
     static constexpr uint32_t n_tokens = 8 * n_token_tiles, n_rows = 16 * n_row_tiles, n_outputs = n_rows * n_tokens;
     static constexpr uint32_t stage_bytes = (n_rows + n_tokens) * GEMM_TILE_ROW_BYTES;
     static constexpr uint32_t warp_bytes = stages * stage_bytes;
     static constexpr uint32_t wide_warps = WIDE_BYTES / ((stages - 1) * n_rows * GEMM_TILE_ROW_BYTES);
-    static_assert(WARPS * warp_bytes <= 99 * 1024, "a block of the smallest GPU");
+    static constexpr uint32_t n_own_outputs = n_outputs / 32 / splits; /* of a thread, at most */
+    static_assert(WARPS * warp_bytes <= (splits == 1 ? 99 : 227) * 1024, "a block of the smallest GPU");
     static_assert(n_outputs * 4 <= stage_bytes, "sums lie where a stage was");
 };
 
@@ -225,7 +228,7 @@ template <class shape> GEMM_FN void put_sums(const small_sums<shape> &c, float *
 
 /* The outputs that a thread stores, of the row tile that the warps of a group share. */
 template <class shape> struct small_outputs {
-    static constexpr uint32_t most = shape::n_outputs / 32;
+    static constexpr uint32_t most = shape::n_own_outputs;
     float y[most];
 };
 
@@ -314,7 +317,7 @@ template <bool is_gated, class shape>
 GEMM_FN void store_outputs(const struct gemm_mma_args &a, const struct small_split &split, uint32_t first_row,
                            const unsigned char *first_ring, uint32_t n_parts)
 {
-    constexpr uint32_t next = shape::warp_bytes / 4, most = shape::n_outputs / 32;
+    constexpr uint32_t next = shape::warp_bytes / 4, most = shape::n_own_outputs;
 #pragma unroll(most < 4 ? most : 4)
     for (uint32_t i = 0; i < most; i++) {
         uint32_t at = output_at(split, i);
@@ -435,6 +438,19 @@ static cudaError_t launch_by_tokens(const struct small_factors &f, const struct 
         return a.n_rows < NARROW_ROWS ? launch_by_split<is_gated, small_shape<2, 1, 6>>(f, a)
                                       : launch_by_split<is_gated, small_shape<2, 2, 4>>(f, a);
     return launch_by_split<is_gated, small_shape<4, 2, 3>>(f, a);
+}
+
+using small_spread = small_shape<8, 3, 3, WARPS>;
+static_assert(WARPS * small_spread::warp_bytes == GEMM_SPREAD_SHARED_BYTES && small_spread::n_rows == GEMM_SPREAD_ROWS,
+              "what gemm_large.cu reckons with");
+
+cudaError_t launch_gemm_spread(cudaStream_t stream, const struct gemm_mma_args &a, const uint16_t *factors,
+                               uint32_t stride)
+{
+    const struct small_factors f = {stream, factors, stride};
+    uint32_t n_chunks = (a.n_cols + GEMM_CHUNK - 1) / GEMM_CHUNK;
+    const struct small_split split = {WARPS, (n_chunks + WARPS - 1) / WARPS};
+    return launch<false, true, small_spread>(f, a, (a.n_rows + GEMM_SPREAD_ROWS - 1) / GEMM_SPREAD_ROWS, split);
 }
 
 cudaError_t launch_gemm_small(cudaStream_t stream, const struct k_gemm_args *args, const struct cuda_gated *gated)

@@ -27,6 +27,8 @@ cudaError_t launch_embed(cudaStream_t stream, const struct k_embed_args *a);
 cudaError_t launch_silu_mul(cudaStream_t stream, const float *gate_up, const struct cuda_gated *gated,
                             uint32_t n_tokens, uint32_t n); /* [T, 2 n] to [T, n] */
 cudaError_t launch_gather(cudaStream_t stream, const struct k_gather_args *a);
+/* The activations' f16 factors, x · 2^-4, in rows of cuda_gemm_factor_stride() that end in zeros. */
+cudaError_t launch_gemm_factors(cudaStream_t stream, const struct k_gemm_args *a, void *factors);
 cudaError_t launch_place_tokens(cudaStream_t stream, const struct k_place_tokens_args *a);
 /* encode.cu */
 cudaError_t launch_layernorm(cudaStream_t stream, const struct k_layernorm_args *a);
@@ -50,8 +52,6 @@ struct cuda_gemm_means {
 };
 cudaError_t launch_gemm_large(cudaStream_t stream, const struct k_gemm_args *a, const struct cuda_gated *gated,
                               const struct cuda_gemm_means *gpu);
-/* The activations' f16 factors, x · 2^-4, in rows of cuda_gemm_factor_stride() that end in zeros. */
-cudaError_t launch_gemm_factors(cudaStream_t stream, const struct k_gemm_args *a, void *factors);
 /* attention_lane.cu */
 cudaError_t launch_attention_lane(cudaStream_t stream, const struct k_attention_args *a);
 

@@ -145,14 +145,36 @@ def small_gemm_share(kernels, machine, which, rows):
     return terms["memory"] / model.clocks(terms)
 
 
-# What gemm_large.cu's few_clocks() picks for 33 to 64 tokens: rows of a tile, and the blocks that share its segments.
-FEW_TILES = {"qkv": (64, 1), "o": (128, 4), "gate, up": (224, 1), "down": (128, 4)}
+# What gemm_large.cu's few_clocks() picks for 33 to 64 tokens: rows of a tile, and the blocks that share its segments;
+# qkv has gemm_small.cu's kernel.
+FEW_TILES = {"o": (128, 4), "gate, up": (224, 1), "down": (128, 4)}
 ARRIVAL_CLOCKS = 1500  # a fence and a counter of the GPU's
+
+
+def spread_gemm(kernels, machine, rows, cols):
+    """Clocks of gemm_small.cu's kernel of 48 rows and 64 tokens, four warps with a chunk each; rounds of four chunks."""
+    kernel = find([k for k in kernels if numbers(k.readable)[:2] == [8, 3]], r"^gemm_small")
+    if not kernel:
+        return None
+    counts = kernel.function.hot()[1]
+    n_blocks = -(-rows // 48)
+    by_memory = model.hbm_bytes_a_clock(machine) * machine.sms / min(n_blocks, machine.sms)
+    by_flight = 4 * 2 * 48 * 128 / (model.LATENCY_NS * machine.clock_ghz)
+    terms = model.limits(machine, counts, 1)
+    terms["memory"] = 48 * 128 / min(by_memory, by_flight)
+    a_round = 4 * CHUNK_STAGES * model.clocks(terms) + 2 * 4 * 48 * 64 * 4 / model.SHARED_BYTES  # four sums in, four out
+    return -(-n_blocks // machine.sms) * -(-cols // 2048) * a_round
 
 
 def middle_gemm(kernels, machine):
     """Yields (matrix, share of bandwidth, share with the fold of blocks that share a tile) at 33 to 64 tokens."""
     for name, (rows, cols, which) in LLAMA_8B.items():
+        limit = 2 * rows * cols / (model.hbm_bytes_a_clock(machine) * machine.sms)
+        if name == "qkv":
+            clocks = spread_gemm(kernels, machine, rows, cols)
+            if clocks:
+                yield name, limit / clocks, limit / clocks
+            continue
         tile, owners = FEW_TILES[name]
         kernel = find([k for k in kernels if numbers(k.readable)[-5:-3] == [tile, 64]], r"^gemm_large", which)
         if not kernel:
@@ -169,7 +191,6 @@ def middle_gemm(kernels, machine):
         terms = model.limits(machine, counts, warps_of(kernel))
         terms["memory"] = tile * 128 / min(by_memory, by_flight)
         clocks = per_sm * cols / 64 / owners * model.clocks(terms)
-        limit = 2 * rows * cols / (model.hbm_bytes_a_clock(machine) * machine.sms)
         # A block writes its sums, and the last one of a tile reads the others'.
         fold = ARRIVAL_CLOCKS + owners * tile * 64 * 4 / L2_BYTES if owners > 1 else 0
         yield name, limit / clocks, limit / (clocks + fold)
