@@ -6,6 +6,7 @@ import re
 import socket
 import sys
 import tempfile
+import threading
 import time
 
 from harness import Server, post_bytes, read_all, run_tests, wait_until
@@ -253,6 +254,33 @@ def test_answers_are_carried_to_another_server():
         assert take()[1] == {"imported": 2, "refused": 0}
         got = other.request("POST", TEXT, body)
         assert got[1][CACHE] == "exact" and without_names(got[2]) == without_names(want[2])
+
+
+def test_who_ask_the_same_at_once_are_computed_once():
+    with Server("--cache-entries", 8, "--interval-us", 30000) as s:
+        body = {"prompt": "one two three four five six", "max_tokens": 6, "temperature": 0, "stop": "nothing of it"}
+        replies = []
+
+        def one(i):
+            if i % 5 == 4:  # leaves in the middle
+                with s.connect() as c:
+                    c.sendall(post_bytes(TEXT, {**body, "stream": True}))
+                    c.recv(100)
+            else:
+                replies.append((i % 2, s.request("POST", TEXT, {**body, "stream": i % 2 == 1})))
+
+        threads = [threading.Thread(target=one, args=(i,)) for i in range(20)]
+        for t in threads:
+            t.start()
+            time.sleep(0.005)
+        for t in threads:
+            t.join()
+        assert len(replies) == 16 and all(r[0] == 200 for _, r in replies)
+        assert len({without_names(r[2]) for stream, r in replies if stream}) == 1
+        assert len({without_names(r[2]) for stream, r in replies if not stream}) == 1
+        got = s.get("/cache/stats")[1]
+        assert got["misses"] == 1 and got["joined"] >= 10 and got["hits"] == 19, got
+        assert s.idle()
 
 
 def test_the_pace():
