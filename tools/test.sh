@@ -189,7 +189,7 @@ case "$needs" in *clients*) make_venv & venv=$! ;; esac
 # Where neither a build nor a GPU says for which GPUs, machine code for sm_90a alone, whose instructions are counted: one of
 # ptxas' two runs of each kernel. --all has both.
 if [ -n "$whole" ]; then
-    grep -qs '^QUIRE_CUDA_ARCHITECTURES:STRING=90a$' build/CMakeCache.txt && export QUIRE_CMAKE_OPTIONS=-DQUIRE_CUDA_ARCHITECTURES=
+    grep -qsE '^QUIRE_CUDA_ARCHITECTURES:[A-Z]+=90a$' build/CMakeCache.txt && export QUIRE_CMAKE_OPTIONS=-DQUIRE_CUDA_ARCHITECTURES=
 elif [ ! -e build/CMakeCache.txt ] && ! command -v nvidia-smi >/dev/null; then
     export QUIRE_CMAKE_OPTIONS=-DQUIRE_CUDA_ARCHITECTURES=90a
     quire_say "kernels are compiled for sm_90a; --all compiles sm_80's machine code as well"
