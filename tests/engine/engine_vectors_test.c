@@ -303,14 +303,10 @@ static void pooling_files(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(model_bert_mean),
-        cmocka_unit_test(model_bert_cls),
-        cmocka_unit_test(model_bert_labels),
-        cmocka_unit_test(model_roberta),
-        cmocka_unit_test(model_qwen3_last),
-        cmocka_unit_test(requests_of_the_other_kind),
-        cmocka_unit_test(options_that_do_not_fit),
-        cmocka_unit_test(pooling_files),
+        cmocka_unit_test(model_bert_mean),         cmocka_unit_test(model_bert_cls),
+        cmocka_unit_test(model_bert_labels),       cmocka_unit_test(model_roberta),
+        cmocka_unit_test(model_qwen3_last),        cmocka_unit_test(requests_of_the_other_kind),
+        cmocka_unit_test(options_that_do_not_fit), cmocka_unit_test(pooling_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

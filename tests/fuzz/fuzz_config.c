@@ -1,4 +1,4 @@
-/* config.json and, after a NUL byte, generation_config.json: whatever is accepted must keep the
+/* config.json and, after a NUL byte, generation_config.json or one of the files of vectors: whatever is accepted must keep the
  * bounds that the rest of the engine counts on. */
 #include "fuzz.h"
 
@@ -31,6 +31,24 @@ static void check(const struct model_desc *d)
             abort();
 }
 
+/* What follows config.json, as each of the files that say what becomes a vector. */
+static void check_vector(const struct model_desc *described, const char *text, size_t n)
+{
+    char *file = strndup(text, n);
+    for (int i = 0; i < 3 && file; i++) {
+        struct model_desc desc = *described;
+        struct quire_error err;
+        const char *at[3] = {NULL, NULL, NULL};
+        at[i] = file;
+        if (model_describe_vector_json(at[0], at[1], at[2], &desc, &err) != QUIRE_OK)
+            continue;
+        if (desc.pooling == POOLING_NONE || desc.vector_size == 0 || desc.max_position == 0 ||
+            desc.max_position > described->max_position)
+            abort();
+    }
+    free(file);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     struct model_desc desc;
@@ -46,5 +64,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     }
     if (model_describe_json(config, n_config, generation, n_generation, &desc, &sampling, &err) == QUIRE_OK)
         check(&desc);
+    if (model_describe_json(config, n_config, NULL, 0, &desc, &sampling, &err) == QUIRE_OK && generation)
+        check_vector(&desc, generation, n_generation);
     return 0;
 }
