@@ -489,7 +489,7 @@ static void test_attention_is_one_launch(void **state)
     ok(b->ops->copy_in(b, layer.v_dev, cache, sizeof cache, &err), &err);
     ok(b->ops->copy_in(b, (void *)a.qkv_dev, qkv, sizeof qkv, &err), &err);
     ok(b->ops->copy_in(b, (void *)a.tables_dev, &(uint32_t){0}, sizeof(uint32_t), &err), &err);
-    ok(b->ops->attention_plan(b, &(struct k_attention_plan_args){&row, &kv, plan, 1, 1, N_Q, 0}, &err), &err);
+    ok(b->ops->attention_plan(b, &(struct k_attention_plan_args){&row, &kv, plan, 1, 1, N_Q, 0, false}, &err), &err);
     assert_true(plan->n_merges == N_KV && plan->n_units > 4);
     ok(b->ops->copy_in(b, a.plan_dev, plan, bytes.attention_plan, &err), &err);
     free(plan);
