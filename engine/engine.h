@@ -151,6 +151,7 @@ struct engine_info {
     const uint32_t *eos; /* [n_eos] */
     uint32_t max_model_len, max_num_seqs, block_tokens, max_num_batched_tokens, max_queued_requests;
     uint32_t vector_size; /* numbers of the vector that a prompt gets; 0: the model generates, and gives none */
+    bool vector_is_scores; /* they are a classifier's, of a pair of texts; else an embedding */
     uint32_t n_blocks, n_host_blocks; /* of the first KV group; 0: there is none */
     const char *device_why; /* which backend was taken, and why */
     const char *gemm_library; /* NULL, or what computes GEMMs of many tokens: answers are not invariant */

@@ -274,6 +274,7 @@ static void introduce(struct engine *e, uint32_t max_queued)
 {
     struct engine_info *info = &e->info;
     info->vector_size = e->desc.vector_size;
+    info->vector_is_scores = e->desc.n_labels > 0;
     info->vocab_size = e->desc.vocab_size;
     info->n_eos = e->desc.n_eos;
     info->eos = e->desc.eos;

@@ -86,6 +86,8 @@ static void put_welcome(struct connection *c, const struct wire_hello *theirs)
         .block_tokens = info->block_tokens,
         .max_num_batched_tokens = info->max_num_batched_tokens,
         .max_queued_requests = info->max_queued_requests,
+        .vector_size = info->vector_size,
+        .vector_is_scores = info->vector_is_scores,
         .n_eos = info->n_eos < WIRE_MAX_EOS ? info->n_eos : WIRE_MAX_EOS,
         .eos = eos,
         .description = description,
@@ -421,6 +423,7 @@ static int on_ready_frame(struct connection *c, const struct wire_header *header
     case WIRE_TOKENS:
     case WIRE_PROMPT_LOGPROBS:
     case WIRE_DONE:
+    case WIRE_VECTOR:
     case WIRE_ERROR: break;
     }
     return quire_fail(err, QUIRE_INVALID, "%s: a client does not send it here", wire_type_name(header->type));

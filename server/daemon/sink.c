@@ -111,6 +111,12 @@ static void put_done(struct buffer *b, uint64_t wire_id, const struct engine_eve
     wire_put_done(b, wire_id, &done);
 }
 
+static void put_vector(struct buffer *b, uint64_t wire_id, const struct engine_event *event)
+{
+    const struct wire_vector vector = {.numbers = event->vector, .n_values = event->n_vector};
+    wire_put_vector(b, wire_id, &vector);
+}
+
 /* Locked. Encodes one or more events for a request's client; returns how many. */
 static size_t deliver(struct daemon *d, const struct engine_event *events, size_t n_events)
 {
@@ -127,6 +133,8 @@ static size_t deliver(struct daemon *d, const struct engine_event *events, size_
         request->accepted = true;
         if (event->kind == ENGINE_EVENT_DONE)
             put_done(&c->pending, request->wire_id, event);
+        else if (event->kind == ENGINE_EVENT_VECTOR)
+            put_vector(&c->pending, request->wire_id, event);
         else
             n = put_tokens(&c->pending, request->wire_id, events, n_events);
         queue_changed(c);

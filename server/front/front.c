@@ -48,6 +48,8 @@ static void on_ready(void *context, const struct wire_hello *hello)
     f->n_eos = eos ? hello->n_eos : 0;
     f->vocab_size = hello->vocab_size;
     f->max_model_len = hello->max_model_len;
+    f->vector_size = hello->vector_size;
+    f->vector_is_scores = hello->vector_is_scores;
     turns_set_engine(f->turns, hello->max_num_seqs, hello->max_queued_requests, hello->max_num_batched_tokens);
     take_arithmetic(f, hello);
     if (f->cache) {
@@ -103,6 +105,7 @@ int front_set_engine(struct front *f, const struct front_engine *engine, struct 
     api_fail_status(&e, QUIRE_IO, NULL);
     generations_end(f, &e);
     pins_end(f, &e);
+    vectors_end(f, &e);
     commands_end(f);
     engine_client_close(f->engine);
     f->engine = NULL;
@@ -242,6 +245,7 @@ int front_create(struct event_base *base, const struct front_options *o, struct 
     TAILQ_INIT(&f->scrapes);
     TAILQ_INIT(&f->commands);
     TAILQ_INIT(&f->pins);
+    TAILQ_INIT(&f->vectors);
     TAILQ_INIT(&f->clears);
     metrics_init(&f->metrics);
     /* Writing to a client that has gone must be an error, not the end of the process. */
@@ -330,6 +334,7 @@ void front_cancel(struct front *f)
     e.retry_ms = 1000;
     generations_end(f, &e);
     pins_end(f, &e);
+    vectors_end(f, &e);
     utilities_end(f, &e);
 }
 

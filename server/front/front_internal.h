@@ -29,6 +29,7 @@ struct turns;
 struct command;
 struct cache_clear;
 struct pin;
+struct vectors;
 
 struct front {
     struct event_base *base;
@@ -48,6 +49,8 @@ struct front {
     bool engine_seen;             /* it was ready once */
     bool engine_died;             /* it was in this process, which is about to end */
     uint32_t vocab_size, max_model_len, n_eos, *eos;
+    uint32_t vector_size;         /* numbers that a text gets; 0: the model generates */
+    bool vector_is_scores;        /* they are a classifier's, of a pair of texts */
     char arithmetic[65];          /* the engine's identity_arithmetic in hex; empty: it told none */
 
     const char *const *allowed_origins, *const *allowed_hosts;
@@ -78,6 +81,7 @@ struct front {
     TAILQ_HEAD(, scrape) scrapes;
     TAILQ_HEAD(, command) commands; /* in the order in which the engine answers them */
     TAILQ_HEAD(, pin) pins;
+    TAILQ_HEAD(, vectors) vectors;
     TAILQ_HEAD(, cache_clear) clears;
 };
 
@@ -176,6 +180,13 @@ void cache_clears_end(struct front *f);
 /* ---- cache_entries.c ---- */
 void cache_entries_start(struct front *f, struct http_exchange *x);
 void cache_import_start(struct front *f, struct http_exchange *x);
+
+/* ---- vectors/vectors.c ---- */
+void embeddings_start(struct front *f, struct http_exchange *x);
+void score_start(struct front *f, struct http_exchange *x);
+void rerank_start(struct front *f, struct http_exchange *x);
+/* Ends all of them with an error. */
+void vectors_end(struct front *f, const struct api_error *e);
 
 /* ---- command.c ---- */
 void unpin_start(struct front *f, struct http_exchange *x);

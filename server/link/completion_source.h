@@ -42,7 +42,7 @@ struct completion_origin {
 
 /* What the owner of one request hears. on_done with last = true, on_refused and on_lost are each the
  * last call. */
-struct completion_events { /* all set, on_origin and has_room aside */
+struct completion_events { /* all set, on_origin, has_room and on_vector aside */
     /* At most once, before on_accepted; of sources that keep answers. */
     void (*on_origin)(void *context, const struct completion_origin *origin);
     /* Whether more may be said now: an answer that is kept waits with its rest where a client reads slowly. */
@@ -51,6 +51,8 @@ struct completion_events { /* all set, on_origin and has_room aside */
     void (*on_refused)(void *context, const struct wire_refuse *refuse);
     void (*on_token)(void *context, const struct wire_token *token);
     void (*on_prompt_logprob)(void *context, const struct wire_token *token);
+    /* Of a spec that wants one, before its on_done; others leave it out. */
+    void (*on_vector)(void *context, const struct wire_vector *vector);
     void (*on_done)(void *context, const struct wire_done *done);
     void (*on_lost)(void *context, const char *why);
 };

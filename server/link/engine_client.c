@@ -253,6 +253,20 @@ static int on_tokens(struct engine_client *c, const struct wire_header *header, 
     return -found;
 }
 
+static int on_vector(struct engine_client *c, const struct wire_header *header, const uint8_t *body,
+                     struct quire_error *err)
+{
+    struct wire_vector vector;
+    int status = wire_get_vector(body, header->body_bytes, &vector, err);
+    const struct client_request *r = client_request_find(&c->requests, header->request);
+    if (status || !r)
+        return status;
+    if (!r->events.on_vector)
+        return quire_fail(err, QUIRE_INVALID, "VECTOR: nobody asked for one");
+    r->events.on_vector(r->context, &vector);
+    return QUIRE_OK;
+}
+
 static int on_done(struct engine_client *c, const struct wire_header *header, const uint8_t *body,
                    struct quire_error *err)
 {
@@ -355,6 +369,7 @@ static int on_frame(struct engine_client *c, const struct wire_header *header, c
     case WIRE_REFUSE: return on_refuse(c, header, body, err);
     case WIRE_TOKENS:
     case WIRE_PROMPT_LOGPROBS: return on_tokens(c, header, body, err);
+    case WIRE_VECTOR: return on_vector(c, header, body, err);
     case WIRE_DONE: return on_done(c, header, body, err);
     case WIRE_STATS: return on_stats(c, body, n, err);
     case WIRE_CONTROL: return on_control(c, body, n, err);

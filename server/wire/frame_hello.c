@@ -19,6 +19,8 @@ static const struct wire_field rules[] = {
     FIELD_SPAN(struct wire_hello, arithmetic, 15, FIELD_TEXT, 0, WIRE_MAX_TEXT),
     FIELD_SCALAR(struct wire_hello, max_num_batched_tokens, 16, FIELD_32, 0, 0),
     FIELD_SCALAR(struct wire_hello, max_queued_requests, 17, FIELD_32, 0, 0),
+    FIELD_SCALAR(struct wire_hello, vector_size, 18, FIELD_32, 0, 0),
+    FIELD_SCALAR(struct wire_hello, vector_is_scores, 19, FIELD_BOOL, 0, 0),
 };
 static const struct wire_hello defaults;
 static const struct wire_body hello_body = {"HELLO", rules, FIELD_COUNT(rules), &defaults, sizeof defaults};

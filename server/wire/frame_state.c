@@ -40,6 +40,26 @@ static const struct wire_done done_defaults;
 static const struct wire_body done_body = {"DONE", done_rules, FIELD_COUNT(done_rules), &done_defaults,
                                            sizeof done_defaults};
 
+/* ---- VECTOR ---- */
+
+static const struct wire_field vector_rules[] = {
+    {"values", 1, FIELD_WORDS, FIELD_REQUIRED | FIELD_MUST, offsetof(struct wire_vector, values),
+     offsetof(struct wire_vector, n_values), offsetof(struct wire_vector, numbers), 1, WIRE_MAX_VECTOR},
+};
+static const struct wire_vector no_vector;
+static const struct wire_body vector_body = {"VECTOR", vector_rules, FIELD_COUNT(vector_rules), &no_vector,
+                                             sizeof no_vector};
+
+int wire_put_vector(struct buffer *b, uint64_t request, const struct wire_vector *vector)
+{
+    return wire_put_body(b, WIRE_VECTOR, request, &vector_body, vector);
+}
+
+int wire_get_vector(const uint8_t *body, size_t n, struct wire_vector *out, struct quire_error *err)
+{
+    return wire_get_body(&vector_body, body, n, out, err);
+}
+
 int wire_put_done(struct buffer *b, uint64_t request, const struct wire_done *done)
 {
     return wire_put_body(b, WIRE_DONE, request, &done_body, done);

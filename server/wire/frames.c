@@ -13,12 +13,12 @@ static const struct {
     [WIRE_DONE] = {"DONE", true},      [WIRE_CANCEL] = {"CANCEL", true},
     [WIRE_CREDIT] = {"CREDIT", false}, [WIRE_CONTROL] = {"CONTROL", false},
     [WIRE_STATS] = {"STATS", false},   [WIRE_DRAIN] = {"DRAIN", false},
-    [WIRE_ERROR] = {"ERROR", false},
+    [WIRE_ERROR] = {"ERROR", false},   [WIRE_VECTOR] = {"VECTOR", true},
 };
 
 static bool known_type(uint16_t type)
 {
-    return type >= WIRE_HELLO && type <= WIRE_ERROR;
+    return type >= WIRE_HELLO && type <= WIRE_VECTOR;
 }
 
 const char *wire_type_name(uint16_t type)
@@ -53,6 +53,14 @@ int wire_header_read(const void *bytes, size_t n, struct wire_header *out, struc
 uint32_t wire_u32(const void *bytes, size_t index)
 {
     return le_load_u32((const uint8_t *)bytes + 4 * index);
+}
+
+float wire_f32(const void *bytes, size_t index)
+{
+    uint32_t bits = wire_u32(bytes, index);
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
 }
 
 /* ---- REFUSE ---- */

@@ -35,6 +35,7 @@
 #define WIRE_MAX_TOP 20u
 #define WIRE_MAX_TOKEN_RECORD (16u + 8u * WIRE_MAX_TOP)
 #define WIRE_MAX_TENANTS 1024u
+#define WIRE_MAX_VECTOR 8192u /* numbers: half an event's bytes */
 
 enum wire_type {
     WIRE_HELLO = 1,   /* both ways, first */
@@ -50,6 +51,7 @@ enum wire_type {
     WIRE_STATS = 11,  /* front → engine: asks (empty); engine → front: answers */
     WIRE_DRAIN = 12,  /* either way: no new requests from here on */
     WIRE_ERROR = 13,  /* engine → front: the connection is about to be closed, and why */
+    WIRE_VECTOR = 14, /* engine → front: of a request's prompt, before its DONE */
 };
 
 /* The type's name ("SUBMIT"), for messages. Static storage. */
@@ -86,6 +88,14 @@ struct wire_hello {
     struct key256 identity_arithmetic; /* engine → front: what answers may be kept and used again under, and */
     const char *arithmetic;            /* the text that it is the SHA-256 of. Zero, empty: not told */
     size_t n_arithmetic;
+    uint32_t vector_size; /* engine → front: numbers of a prompt's vector; 0: it generates, and gives none */
+    bool vector_is_scores; /* engine → front: they are a classifier's, of a pair of texts */
+};
+
+struct wire_vector {
+    uint32_t n_values;
+    const uint8_t *values; /* decoded: n_values × f32, unaligned little endian: wire_f32() */
+    const float *numbers;  /* for the encoder */
 };
 
 struct wire_token {                /* one generated or prompt token */
@@ -230,6 +240,7 @@ int wire_tokens_begin(struct buffer *b, uint16_t type, uint64_t request, size_t 
 int wire_tokens_add(struct buffer *b, const struct wire_token *token);
 int wire_tokens_end(struct buffer *b, size_t mark);
 int wire_put_done(struct buffer *b, uint64_t request, const struct wire_done *done);
+int wire_put_vector(struct buffer *b, uint64_t request, const struct wire_vector *vector);
 int wire_put_cancel(struct buffer *b, uint64_t request, int64_t choice); /* choice -1: all */
 int wire_put_credit(struct buffer *b, uint64_t n_bytes);
 int wire_put_control(struct buffer *b, const char *command);
@@ -246,6 +257,7 @@ int wire_get_hello(const uint8_t *body, size_t n, struct wire_hello *out, struct
 int wire_get_submit(const uint8_t *body, size_t n, struct request_spec *out, struct quire_error *err);
 int wire_get_refuse(const uint8_t *body, size_t n, struct wire_refuse *out, struct quire_error *err);
 int wire_get_done(const uint8_t *body, size_t n, struct wire_done *out, struct quire_error *err);
+int wire_get_vector(const uint8_t *body, size_t n, struct wire_vector *out, struct quire_error *err);
 int wire_get_cancel(const uint8_t *body, size_t n, int64_t *choice, struct quire_error *err);
 int wire_get_credit(const uint8_t *body, size_t n, uint64_t *n_bytes, struct quire_error *err);
 int wire_get_control(const uint8_t *body, size_t n, const char **command, size_t *n_command, struct quire_error *err);
@@ -262,5 +274,6 @@ int wire_get_drain(const uint8_t *body, size_t n, struct quire_error *err);
 int wire_next_token(const uint8_t *body, size_t n, size_t *cursor, struct wire_token *out, struct quire_error *err);
 
 uint32_t wire_u32(const void *bytes, size_t index);
+float wire_f32(const void *bytes, size_t index);
 
 #endif

@@ -93,10 +93,10 @@ def test_logprobs_are_json(server):  # 11
                 assert -9999 <= token["logprob"] <= 0 and isinstance(token["bytes"], list)
 
 
-def test_embeddings_are_refused_at_once(client):  # 12
-    with pytest.raises(openai.NotFoundError) as caught:
+def test_embeddings_of_a_chat_model_are_refused_at_once(client):  # 12
+    with pytest.raises(openai.BadRequestError) as caught:
         client.with_options(max_retries=2).embeddings.create(model="demo", input="x")
-    assert caught.value.code == "unknown_url" and "/v1/embeddings" in caught.value.message
+    assert caught.value.code == "model_not_supported" and "--task embed" in caught.value.message
 
 
 def test_what_the_sdk_may_send_next_year(client):  # 13

@@ -25,6 +25,7 @@ struct fake_request {
     struct fake_choice *choices;
     uint32_t n_prompt_told; /* positions whose logprobs are out */
     struct engine_account account;
+    float vector[16];
     bool cancelled;
 };
 
@@ -196,6 +197,23 @@ static void step_choice(struct engine *e, struct fake_request *q, uint32_t choic
         finish(e, q, choice, ENGINE_FINISH_LENGTH, NULL);
 }
 
+/* A pair's second text counts twice. */
+static void give_vector(struct engine *e, struct fake_request *q)
+{
+    for (uint32_t k = 0; k < e->options.vector_size; k++) {
+        q->vector[k] = 0;
+        for (uint32_t i = 0; i < q->r.n_prompt; i++) {
+            float weight = q->r.segment_from > 0 && i >= q->r.segment_from ? 2 : 1;
+            q->vector[k] += weight * (float)((q->r.prompt[i] + i) % (k + 3));
+        }
+        if (e->options.vector_is_scores)
+            q->vector[k] = q->vector[k] / 16 - 2;
+    }
+    struct engine_event *event = new_event(e, q, ENGINE_EVENT_VECTOR, 0);
+    event->vector = q->vector;
+    event->n_vector = e->options.vector_size;
+}
+
 static void step_request(struct engine *e, struct fake_request *q)
 {
     for (uint32_t c = 0; c < q->r.n; c++) {
@@ -210,6 +228,8 @@ static void step_request(struct engine *e, struct fake_request *q)
         event->token = q->r.prompt[event->position];
         add_logprob(e, event, event->position, q->r.n_prompt_logprobs);
     }
+    if (q->r.wants_vector && !all_over(q))
+        give_vector(e, q);
     for (uint32_t c = 0; c < q->r.n; c++) {
         if (q->r.max_tokens == 0 && !q->choices[c].over) /* only the prompt is computed */
             finish(e, q, c, ENGINE_FINISH_LENGTH, NULL);
@@ -324,6 +344,8 @@ int fake_engine_open(const struct fake_engine_options *options, engine_sink sink
         .eos = e->desc.eos,
         .max_model_len = e->plan.max_model_len,
         .max_num_seqs = e->plan.max_num_seqs,
+        .vector_size = options->vector_size,
+        .vector_is_scores = options->vector_is_scores,
         .block_tokens = e->plan.block_tokens,
         .n_blocks = e->plan.groups[0].n_blocks,
         .device_why = "fake: a test's engine",
@@ -372,7 +394,7 @@ static int check(const struct engine *e, const struct request_spec *r, struct qu
 {
     if (r->n_prompt == 0)
         return quire_fail_for(err, QUIRE_INVALID, "prompt", "must not be empty");
-    if (r->n_prompt >= e->options.max_model_len)
+    if (r->n_prompt + (r->max_tokens > 0) > e->options.max_model_len)
         return quire_fail_for(err, QUIRE_INVALID, "prompt", "%u tokens, but the longest request has %u", r->n_prompt,
                               e->options.max_model_len);
     for (uint32_t i = 0; i < r->n_prompt; i++) {

@@ -24,6 +24,9 @@ struct fake_engine_options {
     uint32_t fail_token;    /* instead of it comes ENGINE_FINISH_ERROR; UINT32_MAX: none */
     bool hold;              /* no step until fake_engine_release() */
     bool tells_no_arithmetic; /* as one of an older release */
+    uint32_t
+        vector_size; /* at most 16: it gives vectors, number k of a prompt the sum of (id + position) mod (k + 3); 0 */
+    bool vector_is_scores;
 };
 void fake_engine_options_default(struct fake_engine_options *options);
 

@@ -11,7 +11,7 @@ import socket
 import struct
 
 HELLO, SUBMIT, ACCEPT, REFUSE, TOKENS, PROMPT_LOGPROBS, DONE = 1, 2, 3, 4, 5, 6, 7
-CANCEL, CREDIT, CONTROL, STATS, DRAIN, ERROR = 8, 9, 10, 11, 12, 13
+CANCEL, CREDIT, CONTROL, STATS, DRAIN, ERROR, VECTOR = 8, 9, 10, 11, 12, 13, 14
 INVALID, NOT_FOUND, UNSUPPORTED, EXHAUSTED = 1, 2, 3, 4
 STOP, LENGTH, CANCELLED, FAILED = 0, 1, 2, 3
 MUST = 0x8000
@@ -26,7 +26,8 @@ FIELDS = {
         "eos": (9, "u32[]", False), "initial_credit": (10, "u64", True),
         "description": (11, "text", False), "key_proof": (12, "bytes", True),
         "nonce": (13, "bytes", True), "identity_arithmetic": (14, "bytes", False),
-        "arithmetic": (15, "text", False),
+        "arithmetic": (15, "text", False), "vector_size": (18, "u32", False),
+        "vector_is_scores": (19, "bool", False),
     },
     SUBMIT: {
         "prompt": (1, "u32[]", True), "max_tokens": (2, "u32", True), "n": (3, "u32", True),
@@ -43,6 +44,7 @@ FIELDS = {
         "expected_tokens": (25, "u32", False), "allowed_token_ids": (26, "u32[]", True),
         "bad_words": (27, "u32[]", True), "max_drafts": (28, "u32", False),
         "draft_method": (29, "u32", False), "prediction": (30, "u32[]", False),
+        "wants_vector": (31, "bool", True), "segment_from": (32, "u32", True),
     },
     REFUSE: {"status": (1, "u32", True), "retry_after_ms": (2, "u32", False),
              "message": (3, "text", False), "parameter": (4, "text", False)},
@@ -94,7 +96,7 @@ FIELDS = {
         "draft_method": (47, "text", False), "draft_us": (48, "u64", False),
     },
     ERROR: {"status": (1, "u32", False), "message": (2, "text", False)},
-    ACCEPT: {"id": (1, "u64", False)}, DRAIN: {},
+    ACCEPT: {"id": (1, "u64", False)}, DRAIN: {}, VECTOR: {"values": (1, "f32[]", True)},
 }
 SCALARS = {"u32": "<I", "i32": "<i", "u64": "<Q", "f32": "<f", "f64": "<d", "bool": "<?"}
 TENANT, BUCKET, STEP = "<5Q2I", "<3Q", "<2Q"
@@ -139,6 +141,8 @@ def encode_value(kind, value):
         return struct.pack(SCALARS[kind], value)
     if kind == "text":
         return value.encode()
+    if kind == "f32[]":
+        return struct.pack("<%df" % len(value), *value)
     if kind == "u32[]":
         return struct.pack("<%dI" % len(value), *value)
     if kind == "u64[]":
@@ -161,6 +165,8 @@ def decode_value(kind, value):
         return struct.unpack(SCALARS[kind], value)[0]
     if kind == "text":
         return value.decode()
+    if kind == "f32[]":
+        return list(struct.unpack("<%df" % (len(value) // 4), value))
     if kind == "u32[]":
         return list(struct.unpack("<%dI" % (len(value) // 4), value))
     if kind == "u64[]":

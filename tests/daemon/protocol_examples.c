@@ -142,6 +142,9 @@ static void print_answers(void)
     struct wire_token of_prompt = {.token = 11, .has_logprob = true, .logprob = -2.0f, .rank = 7};
     wire_put_prompt_logprobs(&b, 2, &of_prompt, 1);
     print_frame("prompt-logprobs", &b);
+    const float numbers[] = {0.25f, -1.5f, 0x1p-149f};
+    wire_put_vector(&b, 2, &(struct wire_vector){.numbers = numbers, .n_values = 3});
+    print_frame("vector", &b);
     struct wire_done done = {.choice = 0,
                              .finish = WIRE_FINISH_STOP,
                              .last = true,

@@ -120,7 +120,7 @@ def test_page():
         types.add(type_)
         again = encode(type_, request, **decode_body(type_, frame[16:]))
         check(again == frame, "%s encoded again" % name)
-    check(types == set(range(1, 14)), "all types have an example")
+    check(types == set(range(1, 15)), "all types have an example")
     with tempfile.NamedTemporaryFile(dir=tempfile.gettempdir()) as f:
         f.write(b"correct horse battery staple")
         f.flush()
@@ -410,7 +410,7 @@ def test_bad_frames():
                 (header(8, TOKENS, 0, 1) + bytes(8), "TOKENS"),
                 (header(0, STATS, 1), "flags"),
                 (header(0, STATS, 0, 5), "request id"),
-                (header(0, 14), "not a frame type"),
+                (header(0, 15), "not a frame type"),
                 (header((32 << 20) + 1, SUBMIT, 0, 1), "length"),
                 (header(3, CREDIT) + b"abc", "CREDIT: ends within"),
                 (encode(CREDIT), "CREDIT: bytes: is missing")):

@@ -479,7 +479,7 @@ def test_routes_and_methods():
     assert server.request("OPTIONS", COMPLETIONS)[0] == 405
     assert server.request("BREW", "/pot")[0] == 404
     # What is not built, a prefix that is doubled or left out, and what only looks like a route.
-    for path in ("/v1/nowhere", "/v1/embeddings", "/v1/v1/chat/completions", "/v1//chat/completions", "/chat/completions", "/v1", "//v1",
+    for path in ("/v1/nowhere", "/v1/images/generations", "/v1/v1/chat/completions", "/v1//chat/completions", "/chat/completions", "/v1", "//v1",
                  "/v1/chat/completions/x", "/V1/chat/completions", "/v1/chat/completions//", "/v1/chat%2Fcompletions"):
         for method in ("GET", "POST"):
             status, headers, body = server.request(method, path, b"{}" if method == "POST" else None)

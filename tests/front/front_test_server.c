@@ -146,6 +146,8 @@ static const struct option names[] = {
     {"cache-share", no_argument, NULL, 'G'},
     {"replay-pace", no_argument, NULL, 'R'},
     {"cache-verify", required_argument, NULL, 'V'},
+    {"vectors", required_argument, NULL, 'v'},
+    {"scores", required_argument, NULL, 'X'},
     {NULL, 0, NULL, 0},
 };
 
@@ -212,6 +214,11 @@ static bool parse(int argc, char **argv, struct front_options *o, struct fake_en
         case 'G': o->share_answers = true; break;
         case 'R': words->cache.replay_pace = true; break;
         case 'V': words->cache.verify = strtod(optarg, NULL); break;
+        case 'v': f->vector_size = number; break;
+        case 'X':
+            f->vector_size = number;
+            f->vector_is_scores = true;
+            break;
         case 'T': o->tenant_metrics = true; break;
         case 'r': f->refuse_below_us = UINT64_C(1000) * number; break;
         case 'b': o->max_body_bytes = number; break;

@@ -119,6 +119,7 @@ static void small(const struct wire_header *header, const uint8_t *body)
     struct wire_refuse refuse;
     struct wire_done done;
     struct wire_stats stats;
+    struct wire_vector vector;
     int64_t choice;
     uint64_t credit;
     uint32_t status;
@@ -131,6 +132,15 @@ static void small(const struct wire_header *header, const uint8_t *body)
         wire_get_stats_request(body, n, &status, &err);
         if (wire_get_stats(body, n, &stats, &err) == QUIRE_OK)
             stats_again(&stats, &b);
+        break;
+    case WIRE_VECTOR:
+        if (wire_get_vector(body, n, &vector, &err) == QUIRE_OK) {
+            float numbers[WIRE_MAX_VECTOR];
+            for (uint32_t i = 0; i < vector.n_values; i++)
+                numbers[i] = wire_f32(vector.values, i);
+            vector.numbers = numbers;
+            must(wire_put_vector(&b, 1, &vector) == QUIRE_OK);
+        }
         break;
     case WIRE_ACCEPT: must(wire_get_accept(body, n, &credit, &err) || !wire_put_accept(&b, 1, credit)); break;
     case WIRE_CANCEL: must(wire_get_cancel(body, n, &choice, &err) || !wire_put_cancel(&b, 1, choice)); break;

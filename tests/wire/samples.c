@@ -201,6 +201,7 @@ void sample_frame(size_t which, struct buffer *b)
     struct wire_token tokens[SAMPLE_TOKENS];
     struct wire_done done;
     struct wire_stats stats;
+    const struct wire_vector vector = {.numbers = (const float[]){0.25f, -1.5f, 0x1p-149f}, .n_values = 3};
     struct wire_refuse refuse = {.status = QUIRE_INVALID,
                                  .retry_after_ms = 1500,
                                  .message = "n: is odd",
@@ -227,6 +228,7 @@ void sample_frame(size_t which, struct buffer *b)
     case 11: wire_put_stats_request(b, 0); break;
     case 12: wire_put_stats(b, &stats); break;
     case 13: wire_put_drain(b); break;
+    case 14: wire_put_vector(b, 1, &vector); break;
     default: wire_put_error(b, QUIRE_INVALID, "HELLO: version: is missing"); break;
     }
 }
@@ -249,6 +251,7 @@ int sample_decode(uint16_t type, const uint8_t *body, size_t n, struct quire_err
         struct wire_refuse refuse;
         struct wire_done done;
         struct wire_stats stats;
+        struct wire_vector vector;
     } out;
     int64_t choice;
     uint64_t credit;
@@ -271,6 +274,7 @@ int sample_decode(uint16_t type, const uint8_t *body, size_t n, struct quire_err
     case WIRE_STATS:
         return n ? wire_get_stats(body, n, &out.stats, err) : wire_get_stats_request(body, n, &status, err);
     case WIRE_ERROR: return wire_get_error(body, n, &status, &text, &n_text, err);
+    case WIRE_VECTOR: return wire_get_vector(body, n, &out.vector, err);
     case WIRE_ACCEPT: return wire_get_accept(body, n, &credit, err);
     case WIRE_DRAIN: break;
     }

@@ -218,6 +218,9 @@ static size_t model_flags(struct engine_options *o, struct cli_option *out)
         {.names = "dtype", .kind = CLI_STRING, .target = &o->dtype, .value = "NAME",
          .help = "auto: weights as stored, f32 activations, f16 KV. float32: also f32 KV. "
                  "Naming another dtype than the stored one is refused: weights are used in place."},
+        {.names = "task", .kind = CLI_STRING, .target = &o->task, .value = "NAME",
+         .help = "auto, generate or embed. auto: encoders (BERT and its kin) give vectors, everything else generates. embed: "
+                 "a model that generates gives its last token's vector instead, as Qwen3-Embedding is meant to be used."},
         {.names = "gemm-form", .kind = CLI_STRING, .target = &o->gemm_form, .value = "NAME",
          .help = "How products are summed: lane (any weights), tile (bf16 and f16 weights, what AMX computes) or mma (the "
                  "same weights on a GPU's tensor cores). auto: mma on a GPU, tile for bf16 weights on AMX, else lane. "

@@ -32,6 +32,17 @@ struct request_item {
     size_t n_ids;
 };
 
+enum vectors_task { VECTORS_EMBED, VECTORS_SCORE, VECTORS_RERANK };
+/* What a request for vectors says besides its texts. */
+struct vectors_ask {
+    enum vectors_task task;
+    bool base64;
+    uint32_t dimensions; /* of an embedding */
+    uint32_t max_tokens; /* of a text, or of a pair: the rest is cut off */
+    size_t n_first;      /* items that are a pair's first texts, 1 or as many as the others */
+    uint32_t top_n;
+};
+
 struct request_job {
     struct text_job job; /* first: the pool's view */
     const struct front *front;
@@ -66,6 +77,7 @@ struct request_job {
     void (*put)(struct buffer *o, const struct request_job *j);
     bool counts_only; /* of text, n_ids is all that is wanted */
     uint32_t ttl_s; /* of a pin */
+    struct vectors_ask ask;
     bool background;
     size_t n_items;
     struct request_item *items;

@@ -852,6 +852,12 @@ void generation_start(struct front *f, struct http_exchange *x, const struct api
     bool has_alias;
     if (generation_alias_give(f, x, tenant, dialect, &alias, &has_alias))
         return;
+    if (f->vector_size > 0) {
+        api_fail(&e, 400, "model", "model_not_supported", "model: %s generates no text: %s", f->model_names[0],
+                 f->vector_is_scores ? "use /v1/score or /v1/rerank" : "use /v1/embeddings");
+        front_refuse(f, x, tenant, &e);
+        return;
+    }
     struct generation *g = calloc(1, sizeof *g);
     bool ok = g || api_fail(&e, 503, NULL, "out_of_memory", "out of memory");
     if (ok) {

@@ -1,0 +1,163 @@
+/* Bodies of /v1/embeddings, /v1/score and /v1/rerank. */
+#include "server/front/vectors/vectors.h"
+
+#include <string.h>
+
+#define MAX_TEXTS 2048 /* OpenAI's */
+
+static bool begin(struct request_job *j, const struct quire_doc *body, enum vectors_task task)
+{
+    struct api_error *e = &j->error;
+    const char *model = NULL, *user = NULL;
+    int64_t truncate = 0;
+    j->ask.task = task;
+    j->add_special = true;
+    if (!json_field_string(body, "model", &model, e) || !json_field_string(body, "user", &user, e))
+        return false;
+    j->model = front_model_name(j->front, model, e);
+    /* -1: to what the model takes, as is done in any case. */
+    if (!j->model || !json_field_i64(body, "truncate_prompt_tokens", -1, INT32_MAX, &truncate, e))
+        return false;
+    j->ask.max_tokens = truncate > 0 && truncate < j->max_model_len ? (uint32_t)truncate : j->max_model_len;
+    /* Texts are encoded until there is enough of them. */
+    j->params.truncate = j->max_model_len;
+    j->params.truncate_end = true;
+    return json_field_bool(body, "add_special_tokens", &j->add_special, e);
+}
+
+static bool too_many(struct request_job *j, const char *name, size_t n)
+{
+    return api_bad(&j->error, name, "has %zu texts, and one request may have %d: send fewer at once", n, MAX_TEXTS);
+}
+
+static bool take_text(struct request_job *j, struct quire_value value, const char *name, struct request_item *item)
+{
+    if (!json_is(value, QUIRE_STRING))
+        return api_bad(&j->error, name, "must be a string, or an array of strings");
+    if (!json_value_text(value, name, &item->text, &item->n_text, &j->error))
+        return false;
+    return item->n_text > 0 || api_bad(&j->error, name, "has an empty text");
+}
+
+/* ---- embeddings ---- */
+
+static bool take_input(struct request_job *j, struct quire_value input, struct request_item *item)
+{
+    struct quire_value rest = input, first;
+    if (!json_is(input, QUIRE_ARRAY))
+        return take_text(j, input, "input", item);
+    if (!quire_value_next(&rest, NULL, &first))
+        return api_bad(&j->error, "input", "has an empty array");
+    return json_field_token_ids(input, "input", j->vocab_size, &item->ids, &item->n_ids, &j->error);
+}
+
+static bool read_inputs(struct request_job *j, struct quire_value input)
+{
+    struct quire_value rest = input, item = {0};
+    bool list = json_is(input, QUIRE_ARRAY);
+    if (!list && !json_is(input, QUIRE_STRING))
+        return api_bad(&j->error, "input",
+                       "must be a string, an array of strings, an array of token ids or an array of such arrays");
+    if (list && !quire_value_next(&rest, NULL, &item))
+        return api_bad(&j->error, "input", "is empty");
+    bool one = !list || json_is(item, QUIRE_NUMBER);
+    size_t n = one ? 1 : quire_value_count(input);
+    if (n > MAX_TEXTS)
+        return too_many(j, "input", n);
+    if (!request_job_items(j, n))
+        return false;
+    if (one)
+        return take_input(j, input, &j->items[0]);
+    rest = input;
+    for (size_t i = 0; quire_value_next(&rest, NULL, &item); i++)
+        if (!take_input(j, item, &j->items[i]))
+            return false;
+    return true;
+}
+
+bool embeddings_read(struct request_job *j, const struct quire_doc *body)
+{
+    struct api_error *e = &j->error;
+    const char *format = "float";
+    int64_t dimensions = 0;
+    struct quire_value input = json_field_get(body, "input");
+    j->prompt_name = "input";
+    if (!begin(j, body, VECTORS_EMBED) || !json_field_string(body, "encoding_format", &format, e) ||
+        !json_field_i64(body, "dimensions", 1, INT32_MAX, &dimensions, e))
+        return false;
+    j->ask.base64 = strcmp(format, "base64") == 0;
+    if (!j->ask.base64 && strcmp(format, "float") != 0)
+        return api_bad(e, "encoding_format", "must be float or base64");
+    if (dimensions > j->front->vector_size)
+        return api_bad(e, "dimensions", "%lld is more than the model's %u", (long long)dimensions,
+                       j->front->vector_size);
+    j->ask.dimensions = dimensions ? (uint32_t)dimensions : j->front->vector_size;
+    if (!input.n)
+        return api_bad(e, "input", "is missing");
+    return read_inputs(j, input);
+}
+
+/* ---- pairs ---- */
+
+/* A text, or a list of them; an object has its text in "text", as rerank's documents may. */
+static size_t count_texts(struct quire_value value)
+{
+    return json_is(value, QUIRE_ARRAY) ? quire_value_count(value) : 1;
+}
+
+static bool take_one(struct request_job *j, struct quire_value value, const char *name, struct request_item *item)
+{
+    if (json_is(value, QUIRE_OBJECT))
+        value = json_field_member(value, "text");
+    return take_text(j, value, name, item);
+}
+
+static bool take_texts(struct request_job *j, struct quire_value value, const char *name, struct request_item *items)
+{
+    struct quire_value rest = value, item;
+    if (!json_is(value, QUIRE_ARRAY))
+        return take_one(j, value, name, items);
+    for (size_t i = 0; quire_value_next(&rest, NULL, &item); i++)
+        if (!take_one(j, item, name, &items[i]))
+            return false;
+    return true;
+}
+
+static bool read_pairs(struct request_job *j, const struct quire_doc *body, const char *first, const char *second)
+{
+    struct quire_value a = json_field_get(body, first), b = json_field_get(body, second);
+    j->prompt_name = second;
+    if (!a.n || !b.n)
+        return api_bad(&j->error, a.n ? second : first, "is missing");
+    size_t n_a = count_texts(a), n_b = count_texts(b);
+    if (n_a == 0 || n_b == 0)
+        return api_bad(&j->error, n_a ? second : first, "is empty");
+    if (n_a > MAX_TEXTS || n_b > MAX_TEXTS)
+        return too_many(j, n_a > MAX_TEXTS ? first : second, n_a > MAX_TEXTS ? n_a : n_b);
+    if (n_a != 1 && n_a != n_b)
+        return api_bad(&j->error, second, "has %zu texts, and %s has %zu: one, or as many", n_b, first, n_a);
+    j->ask.n_first = n_a;
+    return request_job_items(j, n_a + n_b) && take_texts(j, a, first, j->items) &&
+           take_texts(j, b, second, j->items + n_a);
+}
+
+bool score_read(struct request_job *j, const struct quire_doc *body)
+{
+    return begin(j, body, VECTORS_SCORE) && read_pairs(j, body, "text_1", "text_2");
+}
+
+bool rerank_read(struct request_job *j, const struct quire_doc *body)
+{
+    struct api_error *e = &j->error;
+    int64_t top_n = INT32_MAX;
+    bool with_documents = true;
+    struct quire_value query = json_field_get(body, "query");
+    if (!begin(j, body, VECTORS_RERANK) || !json_field_i64(body, "top_n", 0, INT32_MAX, &top_n, e) ||
+        !json_field_bool(body, "return_documents", &with_documents, e))
+        return false;
+    if (query.n && !json_is(query, QUIRE_STRING))
+        return api_bad(e, "query", "must be a string");
+    j->ask.top_n = top_n ? (uint32_t)top_n : INT32_MAX; /* vLLM's 0: all */
+    j->want_text = with_documents;
+    return read_pairs(j, body, "query", "documents");
+}

@@ -1,0 +1,183 @@
+/* What a client is told of vectors and scores, as vLLM writes it. */
+#include "server/front/vectors/vectors.h"
+
+#include <math.h>
+#include <openssl/evp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+static void begin(const struct vectors *v, struct buffer *o, const char *prefix, const char *object)
+{
+    json_out_raw(o, "{\"id\":\"");
+    json_out_raw(o, prefix);
+    json_out_raw(o, http_request_id(v->x));
+    json_out_raw(o, "\",\"object\":\"");
+    json_out_raw(o, object);
+    json_out_raw(o, "\",\"created\":");
+    json_out_i64(o, (int64_t)time(NULL));
+    json_out_raw(o, ",\"model\":");
+    json_out_text(o, v->model);
+}
+
+static void put_usage(const struct vectors *v, struct buffer *o)
+{
+    json_out_raw(o, ",\"usage\":{\"prompt_tokens\":");
+    json_out_u64(o, v->n_tokens);
+    json_out_raw(o, ",\"total_tokens\":");
+    json_out_u64(o, v->n_tokens);
+    json_out_raw(o, ",\"completion_tokens\":0,\"prompt_tokens_details\":null}}");
+}
+
+/* Nine digits give back the same f32. */
+static void put_number(struct buffer *o, double value)
+{
+    char text[32];
+    int n = snprintf(text, sizeof text, "%.9g", value);
+    buffer_append(o, text, (size_t)n);
+}
+
+/* ---- embeddings ---- */
+
+/* The first `dimensions` numbers, of length 1 again. */
+static void shorten(const struct vectors *v, float *values)
+{
+    double squares = 0;
+    if (v->ask.dimensions >= v->front->vector_size)
+        return;
+    for (uint32_t i = 0; i < v->ask.dimensions; i++)
+        squares += (double)values[i] * values[i];
+    for (uint32_t i = 0; i < v->ask.dimensions && squares > 0; i++)
+        values[i] = (float)(values[i] / sqrt(squares));
+}
+
+static void put_base64(struct buffer *o, const float *values, uint32_t n)
+{
+    unsigned char *to = buffer_reserve(o, (size_t)n * 6 + 8); /* 4 bytes for 3, and a NUL */
+    if (to)
+        o->n += (size_t)EVP_EncodeBlock(to, (const unsigned char *)values, (int)(n * sizeof *values));
+}
+
+static void put_embedding(const struct vectors *v, struct buffer *o, size_t i)
+{
+    float *values = v->prompts[i].values;
+    shorten(v, values);
+    json_out_raw(o, i ? ",{\"index\":" : "{\"index\":");
+    json_out_u64(o, i);
+    json_out_raw(o, ",\"object\":\"embedding\",\"embedding\":");
+    json_out_raw(o, v->ask.base64 ? "\"" : "[");
+    if (v->ask.base64)
+        put_base64(o, values, v->ask.dimensions);
+    for (uint32_t k = 0; k < v->ask.dimensions && !v->ask.base64; k++) {
+        if (k > 0)
+            json_out_raw(o, ",");
+        put_number(o, values[k]);
+    }
+    json_out_raw(o, v->ask.base64 ? "\"}" : "]}");
+}
+
+static void put_embeddings(const struct vectors *v, struct buffer *o)
+{
+    begin(v, o, "embd-", "list");
+    json_out_raw(o, ",\"data\":[");
+    for (size_t i = 0; i < v->n_prompts; i++)
+        put_embedding(v, o, i);
+    json_out_raw(o, "]");
+    put_usage(v, o);
+}
+
+/* ---- scores ---- */
+
+struct ranked {
+    size_t index;
+    double score;
+};
+
+static double cosine(const float *a, const float *b, uint32_t n)
+{
+    double ab = 0, aa = 0, bb = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        ab += (double)a[i] * b[i];
+        aa += (double)a[i] * a[i];
+        bb += (double)b[i] * b[i];
+    }
+    return aa > 0 && bb > 0 ? ab / sqrt(aa * bb) : 0;
+}
+
+/* Of pair i: what the model says of it, between 0 and 1; or how near its texts' vectors are. */
+static double score_of(const struct vectors *v, size_t i)
+{
+    const struct vectors_prompt *p = v->prompts;
+    if (v->front->vector_is_scores)
+        return 1 / (1 + exp(-(double)p[i].values[0]));
+    return cosine(p[v->ask.n_first == 1 ? 0 : i].values, p[v->ask.n_first + i].values, v->front->vector_size);
+}
+
+static size_t n_pairs(const struct vectors *v)
+{
+    return v->front->vector_is_scores ? v->n_prompts : v->n_prompts - v->ask.n_first;
+}
+
+static void put_scores(const struct vectors *v, struct buffer *o)
+{
+    begin(v, o, "score-", "list");
+    json_out_raw(o, ",\"data\":[");
+    for (size_t i = 0; i < n_pairs(v); i++) {
+        json_out_raw(o, i ? ",{\"index\":" : "{\"index\":");
+        json_out_u64(o, i);
+        json_out_raw(o, ",\"object\":\"score\",\"score\":");
+        put_number(o, score_of(v, i));
+        json_out_raw(o, "}");
+    }
+    json_out_raw(o, "]");
+    put_usage(v, o);
+}
+
+/* Best first; equal ones as they were. */
+static int by_score(const void *left, const void *right)
+{
+    const struct ranked *a = left, *b = right;
+    if (a->score != b->score)
+        return a->score > b->score ? -1 : 1;
+    return a->index < b->index ? -1 : a->index > b->index;
+}
+
+static void put_ranking(const struct vectors *v, struct buffer *o)
+{
+    size_t n = n_pairs(v);
+    struct ranked *ranks = malloc(n * sizeof *ranks);
+    if (!ranks) {
+        o->failed = true;
+        return;
+    }
+    for (size_t i = 0; i < n; i++)
+        ranks[i] = (struct ranked){i, score_of(v, i)};
+    qsort(ranks, n, sizeof *ranks, by_score);
+    begin(v, o, "rerank-", "list");
+    json_out_raw(o, ",\"results\":[");
+    for (size_t i = 0; i < n && i < v->ask.top_n; i++) {
+        const struct request_item *document = &v->job->items[v->ask.n_first + ranks[i].index];
+        json_out_raw(o, i ? ",{\"index\":" : "{\"index\":");
+        json_out_u64(o, ranks[i].index);
+        if (document->text) {
+            json_out_raw(o, ",\"document\":{\"text\":");
+            json_out_string(o, document->text, document->n_text);
+            json_out_raw(o, "}");
+        }
+        json_out_raw(o, ",\"relevance_score\":");
+        put_number(o, ranks[i].score);
+        json_out_raw(o, "}");
+    }
+    free(ranks);
+    json_out_raw(o, "]");
+    put_usage(v, o);
+}
+
+void vectors_reply(const struct vectors *v, struct buffer *o)
+{
+    switch (v->ask.task) {
+    case VECTORS_EMBED: put_embeddings(v, o); break;
+    case VECTORS_SCORE: put_scores(v, o); break;
+    case VECTORS_RERANK: put_ranking(v, o); break;
+    }
+}

@@ -1,0 +1,150 @@
+"""Embeddings, scores and ranks, of a fake engine whose vectors a test can compute."""
+
+import base64
+import json
+import math
+import struct
+import sys
+
+from harness import Server, run_tests
+
+EMBED, SCORE, RERANK = "/v1/embeddings", "/v1/score", "/v1/rerank"
+SIZE = 5
+
+
+def ids_of(text, special=True):
+    return embedder.post("/tokenize", {"prompt": text, "add_special_tokens": special})[1]["tokens"]
+
+
+def vector(ids, segment_from=0):
+    return [sum((2 if segment_from and i >= segment_from else 1) * ((t + i) % (k + 3)) for i, t in enumerate(ids)) for k in range(SIZE)]
+
+
+def cosine(a, b):
+    return sum(x * y for x, y in zip(a, b)) / math.sqrt(sum(x * x for x in a) * sum(y * y for y in b))
+
+
+def embed(body, **kwargs):
+    status, reply = embedder.post(EMBED, body, **kwargs)
+    assert status == 200, reply
+    assert reply["object"] == "list" and [d["index"] for d in reply["data"]] == list(range(len(reply["data"])))
+    return reply
+
+
+def refused(server, path, body, status, word):
+    got, reply = server.post(path, body)
+    assert got == status and word in reply["error"]["message"], (got, reply)
+
+
+def test_texts_ids_and_lists():
+    one, two = ids_of("hello there"), ids_of("a river")
+    for body, want in (("hello there", [one]), (["hello there", "a river"], [one, two]), (one, [one]), ([one, two, [7]], [one, two, [7]])):
+        reply = embed({"input": body, "model": "fake"})
+        assert [d["embedding"] for d in reply["data"]] == [vector(ids) for ids in want], body
+        assert reply["usage"]["prompt_tokens"] == reply["usage"]["total_tokens"] == sum(map(len, want))
+
+
+def test_base64_is_the_same_numbers():
+    want = embed({"input": ["one", "two words"]})["data"]
+    got = embed({"input": ["one", "two words"], "encoding_format": "base64"})["data"]
+    for a, b in zip(want, got):
+        raw = base64.b64decode(b["embedding"])
+        assert list(struct.unpack(f"<{SIZE}f", raw)) == a["embedding"]
+
+
+def test_dimensions_are_of_length_one():
+    whole = embed({"input": "one two three"})["data"][0]["embedding"]
+    some = embed({"input": "one two three", "dimensions": 3})["data"][0]["embedding"]
+    length = math.sqrt(sum(x * x for x in whole[:3]))
+    assert len(some) == 3 and all(abs(a / length - b) < 1e-6 for a, b in zip(whole, some))
+    assert embed({"input": "one two three", "dimensions": SIZE})["data"][0]["embedding"] == whole
+
+
+def test_long_texts_are_cut():
+    with Server("--vectors", SIZE, "--max-model-len", 16) as s:
+        reply = s.post(EMBED, {"input": ["word " * 500, "hi"]})[1]
+        ids = ids_of("word " * 500)
+        end = len(ids_of("")) and ids[-1:]  # what stands behind every text stays
+        kept = ids[:16] if not end or ids_of("")[:1] == ids[:1] and len(ids_of("")) == 1 else ids[:15] + end
+        assert reply["data"][0]["embedding"] == vector(kept) and reply["usage"]["prompt_tokens"] == 16 + len(ids_of("hi")), reply
+        reply = s.post(EMBED, {"input": "word " * 500, "truncate_prompt_tokens": 4})[1]
+        assert reply["usage"]["prompt_tokens"] == 4
+
+
+def test_many_texts_come_in_their_order():
+    texts = [f"text number {i} " + "x " * (i % 7) for i in range(700)]
+    reply = embed({"input": texts})
+    for i in (0, 1, 15, 16, 17, 333, 699):
+        assert reply["data"][i]["embedding"] == vector(ids_of(texts[i])), i
+
+
+def test_scores_are_cosines_of_an_embedder():
+    a, b, c = (vector(ids_of(t)) for t in ("one", "two three", "four"))
+    reply = embedder.post(SCORE, {"text_1": "one", "text_2": ["two three", "four"]})[1]
+    assert [abs(d["score"] - w) < 1e-6 for d, w in zip(reply["data"], (cosine(a, b), cosine(a, c)))] == [True, True], reply
+    reply = embedder.post("/score", {"text_1": ["one", "four"], "text_2": ["two three", "one"]})[1]
+    assert abs(reply["data"][1]["score"] - cosine(c, a)) < 1e-6
+
+
+def test_ranks():
+    docs = ["two three", {"text": "four"}, "one"]
+    for path in (RERANK, "/rerank", "/v2/rerank"):
+        reply = embedder.post(path, {"query": "one", "documents": docs})[1]
+        got = [(r["index"], r["document"]["text"]) for r in reply["results"]]
+        assert got[0] == (2, "one") and {i for i, _ in got} == {0, 1, 2}
+        scores = [r["relevance_score"] for r in reply["results"]]
+        assert scores == sorted(scores, reverse=True)
+        reply = embedder.post(path, {"query": "one", "documents": docs, "top_n": 1, "return_documents": False})[1]
+        assert len(reply["results"]) == 1 and "document" not in reply["results"][0]
+
+
+def test_a_classifier_gets_pairs():
+    with Server("--scores", 1) as s:
+        a, b = ids_of("one two"), ids_of("three")
+        begin = len(ids_of("")) - (1 if len(ids_of("")) > 1 else 0)
+        status, reply = s.post(SCORE, {"text_1": "one two", "text_2": "three"})
+        assert status == 200, reply
+        end = [] if len(ids_of("")) < 2 else a[-1:]
+        joined = a + b[begin:len(b) - len(end)] + end
+        x = vector(joined, len(a))[0] / 16 - 2
+        assert abs(reply["data"][0]["score"] - 1 / (1 + math.exp(-x))) < 1e-6, (reply, x)
+        assert s.post(RERANK, {"query": "one", "documents": ["three", "four"]})[0] == 200
+        refused(s, EMBED, {"input": "one"}, 400, "/v1/score")
+        refused(s, "/v1/chat/completions", {"messages": [{"role": "user", "content": "hi"}]}, 400, "/v1/score")
+
+
+def test_the_wrong_model():
+    with Server() as s:
+        for path, body in ((EMBED, {"input": "x"}), (SCORE, {"text_1": "x", "text_2": "y"}), (RERANK, {"query": "x", "documents": ["y"]})):
+            refused(s, path, body, 400, "--task embed")
+    refused(embedder, "/v1/completions", {"prompt": "x"}, 400, "/v1/embeddings")
+
+
+def test_bad_bodies():
+    for body, word in (({}, "input"), ({"input": []}, "input"), ({"input": ""}, "input"), ({"input": [""]}, "input"), ({"input": 5}, "input"),
+                       ({"input": [[]]}, "input"), ({"input": [1, "a"]}, "input"), ({"input": ["a", 1]}, "input"), ({"input": [10**9]}, "input"),
+                       ({"input": [[1], [-1]]}, "input"), ({"input": "a", "dimensions": 0}, "dimensions"), ({"input": "a", "dimensions": 99}, "dimensions"),
+                       ({"input": "a", "dimensions": 1.5}, "dimensions"), ({"input": "a", "encoding_format": "hex"}, "encoding_format"),
+                       ({"input": "a", "truncate_prompt_tokens": -2}, "truncate_prompt_tokens"), ({"input": ["a"] * 2049}, "2048"), ({"input": {"a": 1}}, "input")):
+        refused(embedder, EMBED, body, 400, word)
+    refused(embedder, EMBED, {"input": "a", "model": "other"}, 404, "other")
+    for body, word in (({"text_1": "a"}, "text_2"), ({"text_1": ["a", "b"], "text_2": ["c"]}, "text_2"), ({"text_1": [], "text_2": "a"}, "text_1"),
+                       ({"text_1": "a", "text_2": [1]}, "text_2"), ({"text_1": "a", "text_2": ["x"] * 2049}, "2048")):
+        refused(embedder, SCORE, body, 400, word)
+    for body, word in (({"query": "a"}, "documents"), ({"query": ["a"], "documents": ["b"]}, "query"), ({"query": "a", "documents": [{}]}, "documents"),
+                       ({"query": "a", "documents": ["b"], "top_n": -1}, "top_n")):
+        refused(embedder, RERANK, body, 400, word)
+
+
+def test_who_leaves_is_cancelled():
+    with Server("--vectors", SIZE, "--interval-us", 200000) as s:
+        import socket
+        c = socket.create_connection(("127.0.0.1", s.port))
+        body = json.dumps({"input": ["a b c"] * 300}).encode()
+        c.sendall(b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        c.close()
+        assert s.post(EMBED, {"input": "still there"})[0] == 200
+
+
+with Server("--vectors", SIZE) as embedder:
+    run_tests(sys.modules[__name__])
