@@ -1,0 +1,61 @@
+/* The SQLite file that answers are kept in: its schema, and what is done to it. Blocks on the disk; one thread at a time. */
+#ifndef QUIRE_CACHE_SQLITE_FILE_H
+#define QUIRE_CACHE_SQLITE_FILE_H
+
+#include "base/hash.h"
+#include "base/status.h"
+
+#include <sqlite3.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SQLITE_FILE_VERSION 1
+#define SQLITE_FILE_MAX_ANSWER ((size_t)64 << 20)
+
+enum sqlite_file_statement {
+    FILE_BEGIN, FILE_COMMIT, FILE_ROLLBACK, FILE_GET, FILE_PUT, FILE_REMOVE, FILE_HIT, FILE_CLEAR, FILE_EXPIRE, FILE_EVICT,
+    FILE_COUNT, FILE_PAGES, FILE_FREE_PAGES, FILE_N_STATEMENTS
+};
+struct sqlite_file { /* zero it to begin */
+    sqlite3 *db;
+    sqlite3_stmt *statements[FILE_N_STATEMENTS];
+    int lock; /* PATH.lock, shared by all who use the file; who sets it aside has it alone */
+    uint64_t page_bytes, max_bytes;
+};
+
+/* A file of another version or identity, or that is none of ours, is renamed to PATH.old-TIME, with a line in note. */
+int sqlite_file_open(struct sqlite_file *f, const char *path, struct key256 identity, uint64_t max_bytes, char note[256],
+                     struct quire_error *err);
+void sqlite_file_close(struct sqlite_file *f);
+
+struct sqlite_found {
+    uint8_t *bytes; /* the caller's */
+    size_t n;
+    int64_t created_s, expires_s;
+    uint64_t hits;
+};
+/* What follows gives SQLite's codes. SQLITE_ROW: found; SQLITE_DONE: not there. */
+int sqlite_file_get(struct sqlite_file *f, struct key256 key, int64_t now_s, struct sqlite_found *out);
+
+/* Between sqlite_file_begin() and sqlite_file_commit(), whole or not at all: SQLITE_OK. */
+struct sqlite_put {
+    struct key256 key, domain;
+    const uint8_t *bytes;
+    size_t n;
+    int64_t created_s, expires_s;
+    uint32_t n_tokens;
+};
+int sqlite_file_begin(struct sqlite_file *f);
+int sqlite_file_commit(struct sqlite_file *f);
+void sqlite_file_rollback(struct sqlite_file *f);
+/* Makes room first: expired answers go, then those used least recently. */
+int sqlite_file_put(struct sqlite_file *f, const struct sqlite_put *put, int64_t now_s, uint64_t *n_evicted);
+int sqlite_file_remove(struct sqlite_file *f, struct key256 key);
+int sqlite_file_hit(struct sqlite_file *f, struct key256 key, int64_t now_s);
+int sqlite_file_clear(struct sqlite_file *f, uint64_t *n_removed);
+
+/* n_bytes: of the file, but what is free in it. */
+int sqlite_file_count(struct sqlite_file *f, int64_t now_s, uint64_t *n_entries, uint64_t *n_expired, uint64_t *n_bytes);
+
+#endif

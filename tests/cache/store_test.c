@@ -1,0 +1,287 @@
+/* Stores by their interface: what was put is found, whole, by its key alone. */
+#include "server/cache/store.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static struct event_base *base;
+static char folder[64], path[96];
+static struct key256 ours = {{1}}, theirs = {{2}}, nobody;
+
+struct got {
+    bool done;
+    enum store_found found;
+    uint8_t bytes[70000];
+    size_t n;
+};
+
+static void on_answer(void *context, enum store_found found, const uint8_t *bytes, size_t n, int64_t created_s,
+                      int64_t expires_s, uint64_t hits)
+{
+    struct got *g = context;
+    (void)created_s, (void)expires_s, (void)hits;
+    g->done = true;
+    g->found = found;
+    g->n = n;
+    if (n)
+        memcpy(g->bytes, bytes, n < sizeof g->bytes ? n : sizeof g->bytes);
+}
+
+static struct key256 key_of(uint32_t i)
+{
+    return quire_sha256(&i, sizeof i);
+}
+
+/* Bytes that tell their key: what is torn or another's shows. */
+static size_t fill(uint32_t i, uint8_t *out)
+{
+    const size_t n = 100 + i * 7919u % 60000;
+    for (size_t b = 0; b < n; b++)
+        out[b] = (uint8_t)(i * 31 + b * 7 + (b >> 8));
+    return n;
+}
+
+static struct answer_store *open_file(struct key256 identity, uint64_t max_bytes, char note[256])
+{
+    struct answer_store *s = NULL;
+    struct quire_error err = {0};
+    if (store_open_sqlite(base, path, identity, max_bytes, &s, note, &err) != QUIRE_OK)
+        fail_msg("%s", err.text);
+    return s;
+}
+
+static void put(struct answer_store *s, uint32_t i, uint32_t ttl_s)
+{
+    uint8_t bytes[70000];
+    const size_t n = fill(i, bytes);
+    s->ops->put(s, key_of(i), bytes, n, time(NULL), ttl_s, 1, nobody);
+}
+
+/* Late is no answer: asked again. */
+static enum store_found look(struct answer_store *s, uint32_t i)
+{
+    static struct got g;
+    uint8_t bytes[70000];
+    for (int round = 0; round < 100; round++) {
+        g = (struct got){0};
+        assert_non_null(s->ops->get(s, key_of(i), on_answer, &g));
+        assert_false(g.done);
+        while (!g.done)
+            event_base_loop(base, EVLOOP_ONCE);
+        if (g.found != STORE_AWAY)
+            break;
+    }
+    if (g.found == STORE_FOUND) {
+        assert_int_equal(g.n, fill(i, bytes));
+        assert_memory_equal(g.bytes, bytes, g.n);
+    }
+    return g.found;
+}
+
+static void settle(struct answer_store *s)
+{
+    struct store_stats stats;
+    do {
+        usleep(1000);
+        event_base_loop(base, EVLOOP_NONBLOCK);
+        s->ops->stats(s, &stats);
+    } while (stats.n_waiting > 0);
+}
+
+static void kept_and_found_again(void **state)
+{
+    char note[256];
+    (void)state;
+    struct answer_store *s = open_file(ours, 64u << 20, note);
+    assert_int_equal(look(s, 1), STORE_MISS);
+    for (uint32_t i = 1; i <= 100; i++)
+        put(s, i, i == 50 ? 1 : 100);
+    s->ops->hit(s, key_of(1));
+    s->ops->close(s, 5000);
+    s = open_file(ours, 64u << 20, note); /* what was put before a stop is there after it */
+    assert_string_equal(note, "");
+    for (uint32_t i = 1; i <= 100; i++)
+        if (i != 50)
+            assert_int_equal(look(s, i), STORE_FOUND);
+    while (look(s, 50) == STORE_FOUND)
+        usleep(50000);
+    s->ops->remove(s, key_of(3));
+    put(s, 200, 100);
+    settle(s);
+    assert_int_equal(look(s, 3), STORE_MISS);
+    struct got g = {0};
+    struct store_lookup *l = s->ops->get(s, key_of(1), on_answer, &g);
+    s->ops->cancel(s, l);
+    assert_int_equal(look(s, 2), STORE_FOUND);
+    assert_false(g.done);
+    s->ops->close(s, 5000);
+}
+
+static void on_clear(void *context, bool ok, uint64_t n_removed)
+{
+    assert_true(ok);
+    *(uint64_t *)context = n_removed;
+}
+
+static void cleared(void **state)
+{
+    char note[256];
+    uint64_t n = UINT64_MAX;
+    (void)state;
+    struct answer_store *s = open_file(ours, 64u << 20, note);
+    for (uint32_t i = 1; i <= 10; i++)
+        put(s, i, 100);
+    s->ops->clear(s, on_clear, &n);
+    while (n == UINT64_MAX)
+        event_base_loop(base, EVLOOP_ONCE);
+    assert_int_equal(n, 10);
+    assert_int_equal(look(s, 1), STORE_MISS);
+    s->ops->close(s, 5000);
+}
+
+static void bounded(void **state)
+{
+    char note[256];
+    struct stat st;
+    struct store_stats stats;
+    (void)state;
+    struct answer_store *s = open_file(ours, 2u << 20, note);
+    for (uint32_t i = 1; i <= 300; i++) {
+        put(s, i, 100);
+        if (i % 20 == 0)
+            settle(s);
+    }
+    s->ops->stats(s, &stats);
+    assert_true(stats.n_evicted > 100);
+    assert_int_equal(stats.n_put_failed, 0);
+    assert_int_equal(look(s, 300), STORE_FOUND);
+    assert_int_equal(look(s, 1), STORE_MISS);
+    s->ops->close(s, 5000);
+    assert_int_equal(stat(path, &st), 0);
+    assert_in_range(st.st_size, 1u << 20, 2u << 20);
+}
+
+static void set_aside(void **state)
+{
+    char note[256];
+    (void)state;
+    struct answer_store *s = open_file(ours, 64u << 20, note);
+    put(s, 1, 100);
+    s->ops->close(s, 5000);
+    s = open_file(theirs, 64u << 20, note);
+    assert_non_null(strstr(note, "set aside as answers.db.old-"));
+    assert_int_equal(look(s, 1), STORE_MISS);
+    /* Another server's file is not taken away from it. */
+    struct answer_store *other = NULL;
+    struct quire_error err = {0};
+    assert_int_equal(store_open_sqlite(base, path, ours, 64u << 20, &other, note, &err), QUIRE_INVALID);
+    assert_non_null(strstr(err.text, "another process"));
+    s->ops->close(s, 5000);
+    FILE *f = fopen(path, "w");
+    for (int i = 0; i < 5000; i++)
+        fputs("no file of SQLite\n", f);
+    fclose(f);
+    s = open_file(ours, 64u << 20, note);
+    assert_non_null(strstr(note, "is no SQLite file"));
+    put(s, 2, 100);
+    s->ops->close(s, 5000);
+    assert_int_equal(store_open_sqlite(base, "/nowhere/at/all", ours, 64u << 20, &other, note, &err), QUIRE_IO);
+    assert_non_null(strstr(err.text, "--response-cache sqlite:/nowhere/at/all"));
+}
+
+/* Two servers share a file. */
+static void shared(void **state)
+{
+    char note[256];
+    (void)state;
+    struct answer_store *a = open_file(ours, 64u << 20, note), *b = open_file(ours, 64u << 20, note);
+    for (uint32_t i = 1; i <= 40; i++)
+        put(i % 2 ? a : b, i, 100);
+    settle(a);
+    settle(b);
+    for (uint32_t i = 1; i <= 40; i++)
+        assert_int_equal(look(i % 2 ? b : a, i), STORE_FOUND);
+    a->ops->close(a, 5000);
+    b->ops->close(b, 5000);
+}
+
+static void write_for_ever(uint32_t from)
+{
+    char note[256];
+    struct answer_store *s = NULL;
+    struct event_base *own = event_base_new();
+    if (store_open_sqlite(own, path, ours, 64u << 20, &s, note, NULL) != QUIRE_OK)
+        _exit(1);
+    for (uint32_t i = from;; i++) {
+        put(s, i % 500, 1000);
+        usleep(100);
+    }
+}
+
+/* Killed anywhere in the middle of writing: every answer is whole, or is not there. */
+static void killed(void **state)
+{
+    char note[256];
+    uint32_t n_found = 0;
+    (void)state;
+    for (uint32_t round = 0; round < 8; round++) {
+        pid_t child = fork();
+        if (child == 0)
+            write_for_ever(round * 37);
+        usleep(20000 + round * 7001);
+        kill(child, SIGKILL);
+        int how;
+        waitpid(child, &how, 0);
+        assert_true(WIFSIGNALED(how));
+        struct answer_store *s = open_file(ours, 64u << 20, note);
+        assert_string_equal(note, "");
+        for (uint32_t i = 0; i < 500; i += 3)
+            n_found += look(s, i) == STORE_FOUND;
+        s->ops->close(s, 5000);
+    }
+    assert_true(n_found > 0);
+}
+
+static int begin(void **state)
+{
+    (void)state;
+    snprintf(folder, sizeof folder, "/tmp/quire_store_XXXXXX");
+    if (!mkdtemp(folder))
+        return -1;
+    snprintf(path, sizeof path, "%s/answers.db", folder);
+    base = event_base_new();
+    return base ? 0 : -1;
+}
+
+static int end(void **state)
+{
+    char command[128];
+    (void)state;
+    event_base_free(base);
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    return system(command);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(kept_and_found_again, begin, end),
+        cmocka_unit_test_setup_teardown(cleared, begin, end),
+        cmocka_unit_test_setup_teardown(bounded, begin, end),
+        cmocka_unit_test_setup_teardown(set_aside, begin, end),
+        cmocka_unit_test_setup_teardown(shared, begin, end),
+        cmocka_unit_test_setup_teardown(killed, begin, end),
+    };
+    if (quire_hash_init() != QUIRE_OK)
+        return 1;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
