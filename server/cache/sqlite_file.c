@@ -14,14 +14,15 @@
  * by it, and a machine without power the last commits, each whole. */
 static const char set_up[] = "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA trusted_schema=OFF;"
                              "PRAGMA journal_size_limit=8388608; PRAGMA cell_size_check=ON;";
-static const char schema[] = "BEGIN IMMEDIATE;"
-                             "CREATE TABLE IF NOT EXISTS meta(name TEXT PRIMARY KEY, value BLOB);"
-                             "CREATE TABLE IF NOT EXISTS answers(id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, "
-                             "created INTEGER NOT NULL, expires INTEGER NOT NULL, used INTEGER NOT NULL, hits INTEGER NOT NULL,"
-                             "tokens INTEGER NOT NULL, domain BLOB NOT NULL, bytes BLOB NOT NULL);"
-                             "CREATE INDEX IF NOT EXISTS by_expiry ON answers(expires);"
-                             "CREATE INDEX IF NOT EXISTS by_use ON answers(used);"
-                             "COMMIT;";
+static const char schema[] =
+    "BEGIN IMMEDIATE;"
+    "CREATE TABLE IF NOT EXISTS meta(name TEXT PRIMARY KEY, value BLOB);"
+    "CREATE TABLE IF NOT EXISTS answers(id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, "
+    "created INTEGER NOT NULL, expires INTEGER NOT NULL, used INTEGER NOT NULL, hits INTEGER NOT NULL,"
+    "tokens INTEGER NOT NULL, domain BLOB NOT NULL, bytes BLOB NOT NULL);"
+    "CREATE INDEX IF NOT EXISTS by_expiry ON answers(expires);"
+    "CREATE INDEX IF NOT EXISTS by_use ON answers(used);"
+    "COMMIT;";
 static const char *const texts[FILE_N_STATEMENTS] = {
     [FILE_BEGIN] = "BEGIN IMMEDIATE",
     [FILE_COMMIT] = "COMMIT",
@@ -32,7 +33,8 @@ static const char *const texts[FILE_N_STATEMENTS] = {
     [FILE_REMOVE] = "DELETE FROM answers WHERE key = ?1",
     [FILE_HIT] = "UPDATE answers SET hits = hits + 1, used = ?2 WHERE key = ?1",
     [FILE_CLEAR] = "DELETE FROM answers",
-    [FILE_EXPIRE] = "DELETE FROM answers WHERE id IN (SELECT id FROM answers WHERE expires <= ?1 ORDER BY expires LIMIT 64)",
+    [FILE_EXPIRE] =
+        "DELETE FROM answers WHERE id IN (SELECT id FROM answers WHERE expires <= ?1 ORDER BY expires LIMIT 64)",
     [FILE_EVICT] = "DELETE FROM answers WHERE id IN (SELECT id FROM answers ORDER BY used, id LIMIT 8)",
     [FILE_COUNT] = "SELECT (SELECT count(*) FROM answers), (SELECT count(*) FROM answers WHERE expires <= ?1)",
     [FILE_PAGES] = "PRAGMA page_count",
@@ -179,7 +181,8 @@ static int open_db(struct sqlite_file *f, const char *path, struct quire_error *
 {
     int code = sqlite3_open_v2(path, &f->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL);
     if (code != SQLITE_OK) {
-        code = quire_fail(err, QUIRE_IO, "--response-cache sqlite:%s: %s", path, f->db ? sqlite3_errmsg(f->db) : "out of memory");
+        code = quire_fail(err, QUIRE_IO, "--response-cache sqlite:%s: %s", path,
+                          f->db ? sqlite3_errmsg(f->db) : "out of memory");
         close_db(f);
         return code;
     }
@@ -202,7 +205,8 @@ static int take_lock(struct sqlite_file *f, const char *path, struct quire_error
     if (f->lock < 0)
         return quire_fail(err, QUIRE_IO, "--response-cache sqlite:%s: %s: %s", path, name, strerror(errno));
     if (flock(f->lock, LOCK_SH | LOCK_NB) != 0)
-        return quire_fail(err, QUIRE_EXHAUSTED, "--response-cache sqlite:%s: another process is setting it aside", path);
+        return quire_fail(err, QUIRE_EXHAUSTED, "--response-cache sqlite:%s: another process is setting it aside",
+                          path);
     return QUIRE_OK;
 }
 
@@ -224,8 +228,8 @@ static int prepare(struct sqlite_file *f, const char *path, struct quire_error *
     return QUIRE_OK;
 }
 
-int sqlite_file_open(struct sqlite_file *f, const char *path, struct key256 identity, uint64_t max_bytes, char note[256],
-                     struct quire_error *err)
+int sqlite_file_open(struct sqlite_file *f, const char *path, struct key256 identity, uint64_t max_bytes,
+                     char note[256], struct quire_error *err)
 {
     *f = (struct sqlite_file){.lock = -1, .max_bytes = max_bytes};
     note[0] = '\0';
@@ -245,8 +249,8 @@ int sqlite_file_open(struct sqlite_file *f, const char *path, struct key256 iden
         close_db(f);
         status = flock(f->lock, LOCK_EX | LOCK_NB) == 0
                      ? set_aside(path, why, note, err)
-                     : (int)quire_fail(err, QUIRE_INVALID, "--response-cache sqlite:%s: %s, and another process has it open",
-                                       path, why);
+                     : (int)quire_fail(err, QUIRE_INVALID,
+                                       "--response-cache sqlite:%s: %s, and another process has it open", path, why);
     }
     if (status == QUIRE_OK) {
         flock(f->lock, LOCK_SH);

@@ -14,8 +14,20 @@
 #define SQLITE_FILE_MAX_ANSWER ((size_t)64 << 20)
 
 enum sqlite_file_statement {
-    FILE_BEGIN, FILE_COMMIT, FILE_ROLLBACK, FILE_GET, FILE_PUT, FILE_REMOVE, FILE_HIT, FILE_CLEAR, FILE_EXPIRE, FILE_EVICT,
-    FILE_COUNT, FILE_PAGES, FILE_FREE_PAGES, FILE_N_STATEMENTS
+    FILE_BEGIN,
+    FILE_COMMIT,
+    FILE_ROLLBACK,
+    FILE_GET,
+    FILE_PUT,
+    FILE_REMOVE,
+    FILE_HIT,
+    FILE_CLEAR,
+    FILE_EXPIRE,
+    FILE_EVICT,
+    FILE_COUNT,
+    FILE_PAGES,
+    FILE_FREE_PAGES,
+    FILE_N_STATEMENTS
 };
 struct sqlite_file { /* zero it to begin */
     sqlite3 *db;
@@ -25,8 +37,8 @@ struct sqlite_file { /* zero it to begin */
 };
 
 /* A file of another version or identity, or that is none of ours, is renamed to PATH.old-TIME, with a line in note. */
-int sqlite_file_open(struct sqlite_file *f, const char *path, struct key256 identity, uint64_t max_bytes, char note[256],
-                     struct quire_error *err);
+int sqlite_file_open(struct sqlite_file *f, const char *path, struct key256 identity, uint64_t max_bytes,
+                     char note[256], struct quire_error *err);
 void sqlite_file_close(struct sqlite_file *f);
 
 struct sqlite_found {
@@ -56,6 +68,7 @@ int sqlite_file_hit(struct sqlite_file *f, struct key256 key, int64_t now_s);
 int sqlite_file_clear(struct sqlite_file *f, uint64_t *n_removed);
 
 /* n_bytes: of the file, but what is free in it. */
-int sqlite_file_count(struct sqlite_file *f, int64_t now_s, uint64_t *n_entries, uint64_t *n_expired, uint64_t *n_bytes);
+int sqlite_file_count(struct sqlite_file *f, int64_t now_s, uint64_t *n_entries, uint64_t *n_expired,
+                      uint64_t *n_bytes);
 
 #endif

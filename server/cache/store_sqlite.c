@@ -15,13 +15,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LOOKUP_MS 50             /* a disk that takes longer is slower than many an engine */
-#define MAX_LOOKUPS 1024u        /* on their way */
+#define LOOKUP_MS 50 /* a disk that takes longer is slower than many an engine */
+#define MAX_LOOKUPS 1024u /* on their way */
 #define MAX_WAITING_BYTES ((size_t)64 << 20)
 #define MAX_WAITING_JOBS 4096u
-#define BATCH_JOBS 64u           /* of a transaction, which lookups wait for */
+#define BATCH_JOBS 64u /* of a transaction, which lookups wait for */
 #define BATCH_BYTES ((size_t)1 << 20)
-#define HITS_WAIT_MS 1000        /* hits alone wake nobody */
+#define HITS_WAIT_MS 1000 /* hits alone wake nobody */
 #define NS_PER_MS UINT64_C(1000000)
 
 struct store_lookup {
@@ -338,9 +338,10 @@ static void sqlite_cancel(struct answer_store *base, struct store_lookup *l)
 static bool add_job(struct sqlite_store *s, struct job *j)
 {
     pthread_mutex_lock(&s->mutex);
-    const bool full = j->kind == JOB_HIT   ? s->jobs.n >= MAX_WAITING_JOBS / 2
-                      : j->kind == JOB_PUT ? s->jobs.n >= MAX_WAITING_JOBS || s->jobs.n_bytes + j->put.n > MAX_WAITING_BYTES
-                                           : false;
+    const bool full = j->kind == JOB_HIT ? s->jobs.n >= MAX_WAITING_JOBS / 2
+                      : j->kind == JOB_PUT
+                          ? s->jobs.n >= MAX_WAITING_JOBS || s->jobs.n_bytes + j->put.n > MAX_WAITING_BYTES
+                          : false;
     if (!full) {
         *s->jobs.end = j;
         s->jobs.end = &j->next;
@@ -403,7 +404,8 @@ static void sqlite_hit(struct answer_store *base, struct key256 key)
         add_job(of(base), j);
 }
 
-static void sqlite_clear(struct answer_store *base, void (*done)(void *context, bool ok, uint64_t n_removed), void *context)
+static void sqlite_clear(struct answer_store *base, void (*done)(void *context, bool ok, uint64_t n_removed),
+                         void *context)
 {
     struct job *j = new_job(JOB_CLEAR, (struct key256){0}, 0);
     if (!j) {

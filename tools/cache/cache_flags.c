@@ -1,7 +1,12 @@
 #include "tools/cache/cache_flags.h"
 
+#include "base/log.h"
+
 #include <stdio.h>
 #include <string.h>
+
+#define SQLITE "sqlite:"
+#define DEFAULT_FILE_BYTES ((uint64_t)1 << 30)
 
 static int parse_share(const char *text, void *target, struct quire_error *err)
 {
@@ -31,9 +36,11 @@ size_t cache_flags(struct cache_flags *f, struct cli_option out[CACHE_FLAGS_MAX]
     /* clang-format off */
     const struct cli_option rows[] = {
         {.names = "Answers that were given before (docs/caching.md):", .kind = CLI_GROUP},
-        {.names = "response-cache", .kind = CLI_STRING, .target = &f->where, .value = "memory",
-         .help = "Keep answers, and give them again to the same request, bit for bit. Off unless this or "
-                 "--response-cache-entries is given."},
+        {.names = "response-cache", .kind = CLI_STRING, .target = &f->where, .value = "memory|sqlite:PATH",
+         .help = "Keep answers, and give them again to the same request, bit for bit: in memory, or in a SQLite file as "
+                 "well. Off unless this or --response-cache-entries is given."},
+        {.names = "response-cache-size", .kind = CLI_BYTES, .target = &f->file_bytes, .min = 1u << 20, .value = "SIZE",
+         .help = "How large that file may become. Default 1G."},
         {.names = "response-cache-entries", .kind = CLI_U32, .target = &o->max_entries, .min = 1, .max = 65536, .value = "N",
          .help = "Answers in this process' memory; those given least recently go first. Default 128."},
         {.names = "response-cache-memory", .kind = CLI_BYTES, .target = &o->max_bytes, .min = 65536, .value = "SIZE",
@@ -73,7 +80,33 @@ int cache_flags_check(const struct cache_flags *f, struct quire_error *err)
     if (any && !cache_flags_on(f))
         return quire_fail(err, QUIRE_INVALID,
                           "answers are kept with --response-cache memory or --response-cache-entries N only: give one");
-    if (f->where && strcmp(f->where, "memory") != 0)
-        return quire_fail(err, QUIRE_INVALID, "--response-cache %s: must be memory", f->where);
+    const bool file = f->where && strncmp(f->where, SQLITE, strlen(SQLITE)) == 0 && f->where[strlen(SQLITE)];
+    if (f->where && !file && strcmp(f->where, "memory") != 0)
+        return quire_fail(err, QUIRE_INVALID, "--response-cache %s: must be memory or sqlite:PATH", f->where);
+    if (f->file_bytes && !file)
+        return quire_fail(err, QUIRE_INVALID, "--response-cache-size is of a file: give --response-cache sqlite:PATH");
     return QUIRE_OK;
+}
+
+static struct answer_store *open_store(void *context, const struct key256 *identity)
+{
+    const struct cache_flags *f = context;
+    struct answer_store *store = NULL;
+    struct quire_error err;
+    char note[256];
+    if (store_open_sqlite(f->base, f->where + strlen(SQLITE), *identity,
+                          f->file_bytes ? f->file_bytes : DEFAULT_FILE_BYTES, &store, note, &err) != QUIRE_OK)
+        quire_log(QUIRE_LOG_ERROR, "server", "answers are kept in memory alone: %s", err.text);
+    else if (note[0])
+        quire_log(QUIRE_LOG_WARN, "server", "--response-cache %s: %s", f->where, note);
+    return store;
+}
+
+void cache_flags_begin(struct cache_flags *f, struct event_base *base)
+{
+    f->base = base;
+    if (!f->where || strncmp(f->where, SQLITE, strlen(SQLITE)) != 0)
+        return;
+    f->options.open_store = open_store;
+    f->options.context = f;
 }

@@ -9,7 +9,9 @@
 #define CACHE_FLAGS_MAX 12
 
 struct cache_flags {
-    const char *where; /* memory, sqlite:PATH, redis://..., rediss://...; NULL: not said */
+    const char *where; /* memory, sqlite:PATH; NULL: not said */
+    uint64_t file_bytes;
+    struct event_base *base; /* cache_flags_begin()'s */
     struct response_cache_options options;
     bool share_all;
     struct cache_price price; /* out below 0: not said; cache_flags() sets it so */
@@ -20,6 +22,8 @@ struct cache_flags {
 size_t cache_flags(struct cache_flags *f, struct cli_option out[CACHE_FLAGS_MAX]);
 /* What one option alone cannot say. */
 int cache_flags_check(const struct cache_flags *f, struct quire_error *err);
+/* Before options are given on: the store is opened on this loop, when an engine says what its answers depend on. */
+void cache_flags_begin(struct cache_flags *f, struct event_base *base);
 /* Off unless it was asked for. */
 bool cache_flags_on(const struct cache_flags *f);
 

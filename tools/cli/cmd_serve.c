@@ -425,6 +425,7 @@ static int open_all(struct serve *s, struct quire_error *err)
         status = open_reload(s, err);
     if (status == QUIRE_OK)
         status = open_model(s, err);
+    cache_flags_begin(&s->cache_flags, s->base);
     if (status == QUIRE_OK && cache_flags_on(&s->cache_flags))
         status = response_cache_open(s->base, &s->cache_flags.options, &s->cache, err);
     if (status == QUIRE_OK)
