@@ -269,7 +269,7 @@ int front_create(struct event_base *base, const struct front_options *o, struct 
         status = text_pool_open(base, TEXT_THREADS, &f->pool, err);
     if (status == QUIRE_OK)
         status = turns_open(base, &f->turns, err);
-    if (status == QUIRE_OK)
+    if (status == QUIRE_OK && !o->no_listener)
         status = http_server_open(base, o->host, o->port, o->backlog ? o->backlog : BACKLOG, &limits, &front_handler, f,
                                   &f->http, err);
     if (status == QUIRE_OK && o->metrics)
@@ -278,13 +278,15 @@ int front_create(struct event_base *base, const struct front_options *o, struct 
         front_destroy(f);
         return status;
     }
+    *out = f;
+    if (o->no_listener)
+        return QUIRE_OK;
     http_server_use_tls(f->http, o->tls);
     if (!tenants_ask_key(f->tenants) && !http_server_is_local(f->http))
         quire_log(QUIRE_LOG_WARN, "server",
                   "whoever can reach %s port %u may use the model, and nobody is asked for a key: give --api-key or "
                   "--tenants, or leave --host at 127.0.0.1",
                   o->host ? o->host : "0.0.0.0", http_server_port(f->http));
-    *out = f;
     return QUIRE_OK;
 }
 
@@ -311,6 +313,12 @@ void front_destroy(struct front *f)
     free(f);
 }
 
+void front_pair(struct front *f, struct front *vectors)
+{
+    f->beside = vectors;
+    vectors->beside = f;
+}
+
 uint16_t front_port(const struct front *f)
 {
     return http_server_port(f->http);
@@ -335,12 +343,16 @@ void front_cancel(struct front *f)
     generations_end(f, &e);
     pins_end(f, &e);
     vectors_end(f, &e);
+    if (f->beside)
+        vectors_end(f->beside, &e);
     utilities_end(f, &e);
 }
 
 void front_drain(struct front *f, void (*on_idle)(void *context), void *context)
 {
     f->draining = true;
+    if (f->beside)
+        f->beside->draining = true;
     http_server_on_idle(f->http, on_idle, context);
     http_server_drain(f->http);
 }

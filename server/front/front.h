@@ -49,6 +49,7 @@ struct front_options {
     int backlog; /* of the listening socket; 0 = 4,096, which the kernel's somaxconn bounds */
     const struct front_listen *metrics; /* NULL; or a second listener, that answers /metrics and /health, without
                                            a key, and nothing else, until the front is destroyed */
+    bool no_listener; /* front_pair() gives it to another, and what is said of listening does not matter */
     const struct tls *tls; /* NULL: plain HTTP; outlives the front */
     const char *const *allowed_origins; /* of web pages (CORS), checked; they outlive the front */
     size_t n_allowed_origins;
@@ -107,6 +108,10 @@ struct front_engine {
     const char *law; /* the line with which the engine's arithmetic begins, "law=2\n" */
     const char *key_file;
 };
+/* Two models behind one listener: vectors, of front_options.no_listener, answers the routes of vectors and scores, and both
+ * are on /v1/models. It is destroyed after front. Before either has an engine. */
+void front_pair(struct front *front, struct front *vectors);
+
 /* Whether the engine that is set has said anything: false of one that is gone means that none was there. */
 bool front_engine_spoke(const struct front *front);
 int front_set_engine(struct front *front, const struct front_engine *engine, struct quire_error *err);

@@ -51,6 +51,7 @@ struct front {
     uint32_t vocab_size, max_model_len, n_eos, *eos;
     uint32_t vector_size;         /* numbers that a text gets; 0: the model generates */
     bool vector_is_scores;        /* they are a classifier's, of a pair of texts */
+    struct front *beside;         /* front_pair(): the other of the two; NULL: there is one */
     char arithmetic[65];          /* the engine's identity_arithmetic in hex; empty: it told none */
 
     const char *const *allowed_origins, *const *allowed_hosts;
@@ -95,7 +96,9 @@ bool front_can_serve(const struct front *f, struct api_error *e);
 /* What /health says: ok, starting, draining, engine_unavailable or dead. */
 const char *front_state(const struct front *f);
 /* The served name for what a request asks for (NULL: the first). NULL, with a 404 in e: there is
- * none. */
+ * none; with a 400: the model beside it has it, which this route is not for. */
+/* Whether it is one of the served names. */
+bool front_has_model(const struct front *f, const char *name);
 const char *front_model_name(const struct front *f, const char *asked, struct api_error *e);
 /* Whose API key the request has. NULL, with a 401 in e: nobody's. */
 struct tenant *front_tenant(const struct front *f, const struct http_exchange *x, struct api_error *e);

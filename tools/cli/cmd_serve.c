@@ -12,6 +12,7 @@
 #include "server/http/address.h"
 #include "server/http/tls.h"
 #include "server/wire/key.h"
+#include "tools/beside/beside.h"
 #include "tools/cache/cache_flags.h"
 #include "tools/cli/command.h"
 #include "tools/cli/commands.h"
@@ -40,6 +41,7 @@ struct serve {
     struct engine_options options;
     struct watching watching;
     struct cache_flags cache_flags;
+    struct beside_flags beside_flags;
     struct hub_model model;
     const char *given; /* MODEL, as it was typed */
     const char *host, *metrics_listen, *otlp_endpoint, *remote, *key_file, *tenants_file, *warm_file, *cert_file,
@@ -72,6 +74,7 @@ struct serve {
     uint32_t weights[TENANTS_MAX]; /* of the tenants, for the engine */
     struct response_cache *cache; /* NULL: off */
     struct front *front;
+    struct beside *beside; /* NULL without --embedding-model */
     struct warming *warming; /* NULL without --warm, and before the engine is there */
     struct event *reload; /* NULL where there is nothing to be read again */
     struct event *reconnect; /* NULL without --engine */
@@ -95,6 +98,15 @@ static void begin_warming(struct serve *s, const char *host)
     const char *key = s->api_keys.n > 0 ? s->api_keys.items[0] : NULL;
     if (warming_begin(url, key, s->warm_file, &s->warming, &err) != QUIRE_OK)
         quire_log(QUIRE_LOG_ERROR, "server", "--warm: %s", err.text);
+}
+
+static void on_beside_gone(void *context)
+{
+    struct serve *s = context;
+    if (s->draining)
+        return;
+    s->exit_code = 1;
+    event_base_loopbreak(s->base);
 }
 
 /* ---- when the engine is there, and when it is gone ---- */
@@ -377,7 +389,16 @@ static int open_front(struct serve *s, struct quire_error *err)
         .context = s,
     };
     serving_allow_descriptors(s->max_connections);
-    return front_create(s->base, &options, &s->front, err);
+    int status = front_create(s->base, &options, &s->front, err);
+    if (status != QUIRE_OK || !s->beside_flags.model)
+        return status;
+    if (s->engine && engine_info(s->engine)->vector_size > 0)
+        return quire_fail(err, QUIRE_INVALID, "--embedding-model: %s gives vectors itself: serve one of the two",
+                          s->model.name);
+    status = beside_open(s->base, &s->beside_flags, &s->options, &options, on_beside_gone, s, &s->beside, err);
+    if (status == QUIRE_OK)
+        front_pair(s->front, beside_front(s->beside));
+    return status == QUIRE_OK ? beside_connect(s->beside, err) : status;
 }
 
 static int connect_remote(struct serve *s, struct quire_error *err)
@@ -443,6 +464,7 @@ static void close_all(struct serve *s)
     serving_signals_end(s->signals);
     warming_end(s->warming);
     front_destroy(s->front);
+    beside_close(s->beside);
     response_cache_close(s->cache);
     log_stats_end(s->log_stats);
     engine_close(s->engine);
@@ -643,6 +665,8 @@ static int check(struct serve *s, const char *of_engine, struct quire_error *err
             quire_error_prefix(err, "--trusted-proxies");
             return QUIRE_INVALID;
         }
+    if (beside_check(&s->beside_flags, err) != QUIRE_OK)
+        return QUIRE_INVALID;
     if (cache_flags_check(&s->cache_flags, err) != QUIRE_OK)
         return QUIRE_INVALID;
     return serving_check_listen(s->listen.items, s->listen.n, s->key_file, err);
@@ -659,7 +683,7 @@ static int run(struct serve *s, struct quire_error *err)
     if (status == QUIRE_OK) {
         log_engine(s);
         event_base_dispatch(s->base);
-        if (serving_death_was(s->death))
+        if (serving_death_was(s->death) || beside_died(s->beside))
             s->exit_code = 1;
     }
     close_all(s);
@@ -670,7 +694,7 @@ int command_serve(int argc, char **argv)
 {
     struct serve s = {
         .host = "127.0.0.1", .port = 8000, .max_connections = 4096, .specials_in_messages = QUIRE_SPECIALS_TEXT};
-    struct cli_option rows[ENGINE_FLAGS_MAX + WATCHING_FLAGS_MAX + CACHE_FLAGS_MAX + 60];
+    struct cli_option rows[ENGINE_FLAGS_MAX + WATCHING_FLAGS_MAX + CACHE_FLAGS_MAX + BESIDE_FLAGS_MAX + 60];
     struct quire_error err;
     bool given[ENGINE_FLAGS_MAX + WATCHING_FLAGS_MAX] = {false};
 
@@ -678,6 +702,7 @@ int command_serve(int argc, char **argv)
     size_t n = http_flags(&s, rows);
     n += connection_flags(&s, rows + n);
     n += cache_flags(&s.cache_flags, rows + n);
+    n += beside_flags(&s.beside_flags, rows + n);
     const size_t n_own = n;
     n += engine_flags(&s.options, rows + n);
     n += watching_flags(&s.watching, rows + n);

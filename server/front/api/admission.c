@@ -44,6 +44,14 @@ static void list_models(const struct front *f, char *out, size_t n_bytes)
     }
 }
 
+bool front_has_model(const struct front *f, const char *name)
+{
+    for (size_t i = 0; i < f->n_model_names; i++)
+        if (strcmp(f->model_names[i], name) == 0)
+            return true;
+    return false;
+}
+
 const char *front_model_name(const struct front *f, const char *asked, struct api_error *e)
 {
     if (!asked)
@@ -52,6 +60,13 @@ const char *front_model_name(const struct front *f, const char *asked, struct ap
         if (strcmp(f->model_names[i], asked) == 0)
             return f->model_names[i];
     char names[240];
+    if (f->beside && front_has_model(f->beside, asked)) {
+        api_fail(e, 400, "model", "model_not_supported",
+                 f->vector_size > 0 ? "model: '%.200s' generates text and gives no vectors: ask '%.200s' for them"
+                                    : "model: '%.200s' gives vectors and generates no text: ask '%.200s' for that",
+                 asked, f->model_names[0]);
+        return NULL;
+    }
     list_models(f, names, sizeof names);
     api_fail(e, 404, "model", "model_not_found", "the model '%.200s' does not exist; served here: %s", asked, names);
     return NULL;

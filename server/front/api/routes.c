@@ -67,11 +67,12 @@ static void start_models(struct front *f, struct http_exchange *x)
 {
     struct buffer o = {0};
     json_out_raw(&o, "{\"object\":\"list\",\"data\":[");
-    for (size_t i = 0; i < f->n_model_names; i++) {
-        if (i > 0)
-            json_out_raw(&o, ",");
-        put_model(&o, f, f->model_names[i]);
-    }
+    for (const struct front *of = f; of; of = of == f ? f->beside : NULL)
+        for (size_t i = 0; i < of->n_model_names; i++) {
+            if (i > 0 || of != f)
+                json_out_raw(&o, ",");
+            put_model(&o, of, of->model_names[i]);
+        }
     json_out_raw(&o, "]}");
     reply_json(x, 200, &o);
 }
@@ -107,6 +108,8 @@ static void start_model(struct front *f, struct http_exchange *x)
         return;
     }
     decode_percent(path, id);
+    if (f->beside && front_has_model(f->beside, id))
+        f = f->beside;
     const char *name = front_model_name(f, id, &e);
     free(id);
     if (!name) {
@@ -305,10 +308,17 @@ static void on_watcher_head(void *context, struct http_exchange *x)
     api_error_reply(x, &e);
 }
 
+static bool is_of_vectors(const struct route *route)
+{
+    return route->start == embeddings_start || route->start == score_start || route->start == rerank_start;
+}
+
 static void on_request(void *context, struct http_exchange *x)
 {
     char allow[32] = "";
-    find_route(http_path(x), http_method(x), allow)->start(context, x);
+    struct front *f = context;
+    const struct route *route = find_route(http_path(x), http_method(x), allow);
+    route->start(f->beside && is_of_vectors(route) ? f->beside : f, x);
 }
 
 static void on_watcher_bad(void *context, struct http_exchange *x, int status, const char *reason)

@@ -1,0 +1,221 @@
+#include "tools/beside/beside.h"
+
+#include "base/log.h"
+#include "base/size.h"
+#include "engine/engine.h"
+#include "engine/model/model.h"
+#include "engine/plan.h"
+#include "server/daemon/daemon.h"
+#include "tools/cli/serving.h"
+#include "tools/cli/watching.h"
+#include "tools/hub/cache.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct beside {
+    struct event_base *base;
+    struct hub_model model;
+    struct engine_options options;
+    struct serving_identity identity;
+    struct sampling_defaults sampling;
+    struct watching watching; /* of its death */
+    struct serving_death *death;
+    struct quire_text *text;
+    struct daemon *daemon;
+    struct engine *engine;
+    struct front *front;
+    void (*gone)(void *context);
+    void *context;
+};
+
+size_t beside_flags(struct beside_flags *flags, struct cli_option out[BESIDE_FLAGS_MAX])
+{
+    /* clang-format off */
+    const struct cli_option rows[] = {
+        {.names = "A model for vectors beside it:", .kind = CLI_GROUP},
+        {.names = "embedding-model", .kind = CLI_STRING, .target = &flags->model, .value = "MODEL",
+         .help = "Answer /v1/embeddings, scores and ranks by this model, in the same process (docs/embeddings.md)."},
+        {.names = "embedding-batch-size", .kind = CLI_U32, .target = &flags->batch_size, .min = 1, .max = 65536, .value = "N",
+         .help = "Collect its texts in batches of N that nobody joins, as --batching dynamic does. Default: each step takes "
+                 "what is there."},
+        {.names = "embedding-batch-wait-ms", .kind = CLI_F64, .target = &flags->batch_wait_ms, .max = 3600000, .value = "MS",
+         .help = "Longest that such a batch waits to be full. Default 0."},
+    };
+    /* clang-format on */
+    _Static_assert(sizeof rows / sizeof rows[0] <= BESIDE_FLAGS_MAX, "raise BESIDE_FLAGS_MAX");
+    memcpy(out, rows, sizeof rows);
+    return sizeof rows / sizeof rows[0];
+}
+
+int beside_check(const struct beside_flags *flags, struct quire_error *err)
+{
+    if (!flags->model && (flags->batch_size > 0 || flags->batch_wait_ms > 0))
+        return quire_fail(err, QUIRE_INVALID, "%s is of --embedding-model, which is not there",
+                          flags->batch_size > 0 ? "--embedding-batch-size" : "--embedding-batch-wait-ms");
+    if (flags->batch_wait_ms > 0 && flags->batch_size == 0)
+        return quire_fail(err, QUIRE_INVALID, "--embedding-batch-wait-ms waits for a batch: how large, by "
+                                              "--embedding-batch-size?");
+    return QUIRE_OK;
+}
+
+/* ---- its end ---- */
+
+static void on_died(void *context)
+{
+    struct beside *b = context;
+    if (b->front)
+        front_engine_died(b->front);
+}
+
+static void on_gone(void *context, const char *why)
+{
+    const struct beside *b = context;
+    quire_log(QUIRE_LOG_ERROR, "server", "the engine of %s is gone: %s", b->model.name, why);
+    b->gone(b->context);
+}
+
+/* ---- opening ---- */
+
+/* Where it computes and who pays are as of the first model; what suits a model is its own. */
+static struct engine_options options_of(const struct beside *b, const struct beside_flags *flags,
+                                        const struct engine_options *first)
+{
+    struct engine_options o;
+    engine_options_default(&o);
+    o.model_dir = b->model.dir;
+    o.task = "embed";
+    o.device = first->device;
+    o.n_threads = first->n_threads;
+    o.cpu_bind = first->cpu_bind;
+    o.gpu_memory_utilization = first->gpu_memory_utilization;
+    o.invariance = first->invariance;
+    o.policy_options = first->policy_options;
+    if (flags->batch_size > 0) {
+        o.batching = "dynamic";
+        o.max_batch_size = flags->batch_size;
+        o.max_wait_ms = flags->batch_wait_ms;
+    }
+    return o;
+}
+
+static int open_engine(struct beside *b, struct quire_error *err)
+{
+    const struct daemon_options options = {
+        .identity_text = b->identity.text, .identity_config = b->identity.config, .model = b->model.name};
+    int status = daemon_create(b->base, &options, &b->daemon, err);
+    if (status == QUIRE_OK)
+        status = serving_death_begin(b->base, on_died, b, &b->death, err);
+    if (status == QUIRE_OK)
+        status = watching_add(&b->watching, &b->options, serving_death_watch(b->death), err);
+    if (status == QUIRE_OK)
+        status = engine_open(&b->options, daemon_sink, b->daemon, &b->engine, err);
+    if (status != QUIRE_OK)
+        return status;
+    daemon_set_engine(b->daemon, b->engine);
+    const struct engine_info *info = engine_info(b->engine);
+    quire_log(QUIRE_LOG_INFO, "engine", "%s beside it: %s on %s, %s; vectors of %u numbers, texts of %u tokens",
+              b->model.name, info->desc->architecture, info->device_why, quire_size(info->plan->total_bytes).text,
+              info->vector_size, info->max_model_len);
+    return QUIRE_OK;
+}
+
+static int open_model(struct beside *b, struct quire_error *err)
+{
+    struct model_desc desc;
+    int status = model_describe(b->options.model_dir, &desc, &b->sampling, err);
+    if (status == QUIRE_OK)
+        status = serving_identity_read(b->options.model_dir, &b->identity, err);
+    if (status == QUIRE_OK)
+        status = quire_text_open(b->options.model_dir, &b->text, err);
+    if (status == QUIRE_OK && quire_text_n_ids(b->text) > desc.vocab_size)
+        status = quire_fail(err, QUIRE_INVALID, "tokenizer.json: has token id %u, but config.json: vocab_size is %u",
+                            quire_text_n_ids(b->text) - 1, desc.vocab_size);
+    return status == QUIRE_OK ? open_engine(b, err) : status;
+}
+
+static int open_front(struct beside *b, const struct front_options *shared, const char *given, struct quire_error *err)
+{
+    const char *const names[] = {b->model.name};
+    struct front_options o = *shared;
+    o.no_listener = true;
+    o.metrics = NULL;
+    o.tls = NULL;
+    o.cache = NULL;
+    o.otlp_endpoint = NULL;
+    o.model_names = names;
+    o.n_model_names = 1;
+    o.model_root = given;
+    o.text = b->text;
+    o.tool_call_parser = "none";
+    o.sampling = b->sampling;
+    o.on_engine_ready = NULL;
+    o.on_engine_gone = on_gone;
+    o.context = b;
+    return front_create(b->base, &o, &b->front, err);
+}
+
+int beside_open(struct event_base *base, const struct beside_flags *flags, const struct engine_options *options,
+                const struct front_options *shared, void (*gone)(void *context), void *context, struct beside **out,
+                struct quire_error *err)
+{
+    struct beside *b = *out = calloc(1, sizeof *b);
+    if (!b)
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    b->base = base;
+    b->gone = gone;
+    b->context = context;
+    int status = hub_model_find(flags->model, false, &b->model, err);
+    b->options = options_of(b, flags, options);
+    for (size_t i = 0; status == QUIRE_OK && i < shared->n_model_names; i++)
+        if (strcmp(shared->model_names[i], b->model.name) == 0)
+            status = quire_fail(err, QUIRE_INVALID, "both models are called %s: give --served-model-name", b->model.name);
+    if (status == QUIRE_OK)
+        status = open_model(b, err);
+    if (status == QUIRE_OK)
+        status = open_front(b, shared, flags->model, err);
+    if (status != QUIRE_OK)
+        quire_error_prefix(err, "--embedding-model");
+    return status;
+}
+
+struct front *beside_front(const struct beside *b)
+{
+    return b->front;
+}
+
+int beside_connect(struct beside *b, struct quire_error *err)
+{
+    struct wire_stream *ends[2];
+    int status = wire_stream_pair(b->base, ends, err);
+    if (status != QUIRE_OK)
+        return status;
+    status = daemon_add_connection(b->daemon, ends[0], err);
+    if (status != QUIRE_OK) {
+        wire_stream_close(ends[1]);
+        return status;
+    }
+    const struct front_engine engine = {.stream = ends[1],
+                                        .model = b->model.name,
+                                        .identity_text = b->identity.text,
+                                        .identity_config = b->identity.config,
+                                        .law = b->identity.law};
+    return front_set_engine(b->front, &engine, err);
+}
+
+bool beside_died(const struct beside *b)
+{
+    return b && serving_death_was(b->death);
+}
+
+void beside_close(struct beside *b)
+{
+    if (!b)
+        return;
+    front_destroy(b->front);
+    engine_close(b->engine);
+    daemon_close(b->daemon);
+    serving_death_end(b->death);
+    quire_text_close(b->text);
+    free(b);
+}
