@@ -17,7 +17,7 @@ CACHE = "x-quire-cache"
 
 def without_names(data):
     """Bytes of a reply, without what is another's each time: ids, times, and what the prefix cache knew."""
-    return re.sub(rb'"(id|created|created_at|cached_tokens|response_id|item_id)":("[^"]*"|\d+)', b"", data)
+    return re.sub(rb'"(id|created|created_at|completed_at|cached_tokens|response_id|item_id)":("[^"]*"|\d+)', b"", data)
 
 
 def ask(s, path, body, headers=None):
