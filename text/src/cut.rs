@@ -42,6 +42,13 @@ enum Normal {
     },
     /// Takes combining marks away.
     StripAccents,
+    /// BERT's: control characters go, white space becomes a space, han characters get a space on either side, and
+    /// marks go, after NFD. Only at spaces is anything said, which NFD moves no mark across.
+    Bert {
+        cleans: bool,
+        spaces_han: bool,
+        lowercases: bool,
+    },
     /// Something at the ends of a text only.
     Ends,
 }
@@ -287,8 +294,29 @@ impl Normal {
                 (!mark(before) && !mark(after)).then_some((before, after))
             }
             Normal::Ends => Some((before, after)),
+            Normal::Bert {
+                cleans,
+                spaces_han,
+                lowercases,
+            } => {
+                let han = |c| *spaces_han && is_han(c);
+                let is_space = after == ' ' || (*cleans && matches!(after, '\t' | '\n' | '\r'));
+                let becomes_space = is_space || han(after) || han(before);
+                let before = if *lowercases {
+                    before.to_ascii_lowercase()
+                } else {
+                    before
+                };
+                let stays = before.is_ascii_graphic() || han(before);
+                (stays && becomes_space).then_some((before, ' '))
+            }
         }
     }
+}
+
+/// Some of those that get spaces: none that NFD changes.
+fn is_han(c: char) -> bool {
+    matches!(c, '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}')
 }
 
 impl Split {
@@ -359,6 +387,11 @@ fn normal(part: &Value) -> Option<Normal> {
         "NFKD" => Normal::Form(|c| is_nfkd_quick(once(c))),
         "Lowercase" => Normal::Lowercase,
         "StripAccents" => Normal::StripAccents,
+        "BertNormalizer" => Normal::Bert {
+            cleans: part["clean_text"].as_bool()?,
+            spaces_han: part["handle_chinese_chars"].as_bool()?,
+            lowercases: part["lowercase"].as_bool()?,
+        },
         "Prepend" | "Strip" => Normal::Ends,
         "Replace" => Normal::Replace {
             from: part["pattern"]["String"].as_str()?.to_owned(),
