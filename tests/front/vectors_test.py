@@ -5,8 +5,9 @@ import json
 import math
 import struct
 import sys
+import threading
 
-from harness import Server, run_tests
+from harness import Server, post_bytes, run_tests
 
 EMBED, SCORE, RERANK = "/v1/embeddings", "/v1/score", "/v1/rerank"
 SIZE = 5
@@ -134,6 +135,33 @@ def test_bad_bodies():
     for body, word in (({"query": "a"}, "documents"), ({"query": ["a"], "documents": ["b"]}, "query"), ({"query": "a", "documents": [{}]}, "documents"),
                        ({"query": "a", "documents": ["b"], "top_n": -1}, "top_n")):
         refused(embedder, RERANK, body, 400, word)
+
+
+def test_bytes_that_are_no_bodies():
+    for data in (b'{"input": "a", "dimensions": NaN}', b'{"input": "a", "dimensions": 1e999}', b'{"input": "a"', b"[]", b"", b'{"input": "\xff"}'):
+        status, _, reply = embedder.request("POST", EMBED, data)
+        assert status == 400 and json.loads(reply)["error"]["message"], (data, reply)
+
+
+def test_many_at_once():
+    """As large as a request may be, small ones beside it, and some that leave: each gets its own."""
+    right = []
+
+    def ask(n):
+        texts = [[n + 1, i % 200] for i in range(2048 if n == 0 else 1 + 9 * n)]
+        if n % 5 == 4:
+            with embedder.connect() as c:
+                c.sendall(post_bytes(EMBED, {"input": texts * 10}))
+        elif [d["embedding"] for d in embed({"input": texts})["data"]] == [vector(ids) for ids in texts]:
+            right.append(n)
+
+    threads = [threading.Thread(target=ask, args=(n,)) for n in range(15)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert sorted(right) == [n for n in range(15) if n % 5 != 4], right
+    assert embedder.idle()
 
 
 def test_who_leaves_is_cancelled():

@@ -54,8 +54,9 @@ int beside_check(const struct beside_flags *flags, struct quire_error *err)
         return quire_fail(err, QUIRE_INVALID, "%s is of --embedding-model, which is not there",
                           flags->batch_size > 0 ? "--embedding-batch-size" : "--embedding-batch-wait-ms");
     if (flags->batch_wait_ms > 0 && flags->batch_size == 0)
-        return quire_fail(err, QUIRE_INVALID, "--embedding-batch-wait-ms waits for a batch: how large, by "
-                                              "--embedding-batch-size?");
+        return quire_fail(err, QUIRE_INVALID,
+                          "--embedding-batch-wait-ms waits for a batch: how large, by "
+                          "--embedding-batch-size?");
     return QUIRE_OK;
 }
 
@@ -169,7 +170,8 @@ int beside_open(struct event_base *base, const struct beside_flags *flags, const
     b->options = options_of(b, flags, options);
     for (size_t i = 0; status == QUIRE_OK && i < shared->n_model_names; i++)
         if (strcmp(shared->model_names[i], b->model.name) == 0)
-            status = quire_fail(err, QUIRE_INVALID, "both models are called %s: give --served-model-name", b->model.name);
+            status = quire_fail(err, QUIRE_INVALID, "both models are called %s: give --served-model-name",
+                                b->model.name);
     if (status == QUIRE_OK)
         status = open_model(b, err);
     if (status == QUIRE_OK)

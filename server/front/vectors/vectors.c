@@ -296,6 +296,16 @@ static bool queue(struct vectors *v, struct api_error *e)
     return true;
 }
 
+/* A number takes up to 15 bytes with its comma, or 5.4 of base64. */
+static bool fits_reply(const struct vectors *v, struct api_error *e)
+{
+    uint64_t n_numbers = v->ask.task == VECTORS_EMBED ? (uint64_t)v->n_prompts * v->ask.dimensions : 0;
+    if (n_numbers * (v->ask.base64 ? 6 : 15) <= FRONT_REPLY_BYTES)
+        return true;
+    return api_bad(e, "input", "the reply could be more than %llu MiB: send fewer texts%s",
+                   (unsigned long long)(FRONT_REPLY_BYTES >> 20), v->ask.base64 ? "" : ", or ask for base64");
+}
+
 static void on_text(void *owner, struct request_job *j)
 {
     struct vectors *v = owner;
@@ -307,8 +317,8 @@ static void on_text(void *owner, struct request_job *j)
     v->cache_domain = j->cache_domain;
     if (!j->ok)
         e = j->error;
-    bool ok = j->ok && front_can_serve(v->front, &e) && vectors_make_prompts(v, j, &e) && queue(v, &e) &&
-              limits_prompt(v->tenant, v->n_tokens, quire_now_us(), &e);
+    bool ok = j->ok && front_can_serve(v->front, &e) && vectors_make_prompts(v, j, &e) && fits_reply(v, &e) &&
+              queue(v, &e) && limits_prompt(v->tenant, v->n_tokens, quire_now_us(), &e);
     if (ok)
         submit_one(v, &v->prompts[0]);
     else
