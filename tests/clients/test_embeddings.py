@@ -70,6 +70,8 @@ def test_embeddings(both):
         by_ids = client.embeddings.create(model="tiny", input=[CLS, *ids_of(text), SEP], encoding_format="base64").data[0].embedding
         bits = struct.pack("<64f", *among.embedding)
         assert struct.pack("<64f", *alone) == bits == base64.b64decode(by_ids)
+    metrics = urllib.request.urlopen(both.url + "/metrics").read().decode()
+    assert 'quire:vectors_total{model_name="demo",engine="0"} 0\nquire:vectors_total{model_name="tiny",engine="1"} 9\n' in metrics
     short = client.embeddings.create(model="tiny", input="three", dimensions=8).data[0].embedding
     assert len(short) == 8 and abs(sum(x * x for x in short) - 1) < 1e-5
 

@@ -38,6 +38,8 @@ static void answer(struct front *f, struct http_exchange *x, const struct wire_s
     if (f->cache)
         response_cache_stats(f->cache, &cache);
     const struct metrics_about about = {.model = f->model_names[0],
+                                        .beside = f->beside ? &f->beside->metrics : NULL,
+                                        .beside_model = f->beside ? f->beside->model_names[0] : NULL,
                                         .tenants = f->tenant_metrics ? f->tenants : NULL,
                                         .n_connections = http_server_n_connections(f->http),
                                         .n_waiting = turns_n_all(f->turns),

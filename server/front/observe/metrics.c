@@ -64,6 +64,7 @@ void metrics_phases(struct metrics *m, double queue_s, double prefill_s, double 
 struct writer {
     struct buffer *o;
     char labels[600]; /* model_name="...",engine="0" */
+    char beside[600]; /* of the model beside it; empty: there is none */
 };
 
 static void put_number(struct buffer *o, double value)
@@ -153,11 +154,26 @@ static void make_label(char *out, size_t size, const char *name, const char *val
     snprintf(out + n, size - n, "\"");
 }
 
-static void make_labels(struct writer *w, const char *model)
+static void make_labels(struct writer *w, const char *model, const char *beside)
 {
     char label[560];
     make_label(label, sizeof label, "model_name", model, strlen(model));
     snprintf(w->labels, sizeof w->labels, "%s,engine=\"0\"", label);
+    w->beside[0] = '\0';
+    if (!beside)
+        return;
+    make_label(label, sizeof label, "model_name", beside, strlen(beside));
+    snprintf(w->beside, sizeof w->beside, "%s,engine=\"1\"", label);
+}
+
+/* What both models have: the second one's samples after the first's. */
+static void put_counter_of_both(struct writer *w, const char *name, const char *help, uint64_t value, uint64_t beside)
+{
+    struct writer second = {.o = w->o};
+    put_counter(w, name, help, value);
+    memcpy(second.labels, w->beside, sizeof second.labels);
+    if (w->beside[0] != '\0')
+        put_sample(&second, name, "", "", (double)beside);
 }
 
 static void put_policy(struct writer *w, const struct wire_stats *s)
@@ -373,7 +389,9 @@ void metrics_text(struct buffer *o, const struct metrics *m, const struct wire_s
         ",finished_reason=\"error\"",
     };
     struct writer w = {.o = o};
-    make_labels(&w, about->model);
+    static const struct metrics none;
+    const struct metrics *b = about->beside ? about->beside : &none;
+    make_labels(&w, about->model, about->beside ? about->beside_model : NULL);
     put_gauge(&w, "quire:engine_up", "1 when the engine answers.", stats != NULL);
     /* Without the engine's own numbers nothing is said: a counter that falls to 0 would look like
      * a restart. */
@@ -389,13 +407,16 @@ void metrics_text(struct buffer *o, const struct metrics *m, const struct wire_s
     }
     if (about->tenants)
         put_tenants(&w, stats, about->tenants);
-    put_counter(&w, "vllm:prompt_tokens_total", "Prompt tokens of requests taken by the engine.", m->n_prompt_tokens);
+    put_counter_of_both(&w, "vllm:prompt_tokens_total", "Prompt tokens of requests taken by the engine.",
+                        m->n_prompt_tokens, b->n_prompt_tokens);
+    put_counter_of_both(&w, "quire:vectors_total", "Texts, or pairs of them, that got a vector or a score.",
+                        m->n_vectors, b->n_vectors);
     put_counter(&w, "vllm:generation_tokens_total", "Generated tokens received from the engine.",
                 m->n_generation_tokens);
     put_type(&w, "vllm:request_success_total", "counter", "Choices that ended, by reason.");
     for (int i = 0; i < METRICS_N_FINISHES; i++)
         put_sample(&w, "vllm:request_success_total", "", reasons[i], (double)m->finished[i]);
-    put_counter(&w, "quire:requests_refused_total", "Requests answered with 429.", m->n_refused);
+    put_counter_of_both(&w, "quire:requests_refused_total", "Requests answered with 429.", m->n_refused, b->n_refused);
     if (about->otlp) {
         put_counter(&w, "quire:otlp_spans_exported_total", "Spans that the collector took.", about->otlp->n_exported);
         put_counter(&w, "quire:otlp_spans_dropped_total", "Spans that it did not take.", about->otlp->n_dropped);

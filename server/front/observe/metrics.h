@@ -32,6 +32,7 @@ struct metrics {
     uint64_t n_prompt_tokens, n_generation_tokens;
     uint64_t finished[METRICS_N_FINISHES]; /* choices */
     uint64_t n_refused;                    /* requests that got 429 */
+    uint64_t n_vectors;                    /* texts, or pairs, of replies */
     struct histogram ttft, itl, e2e, prompt_tokens, generation_tokens;
     struct histogram queue, prefill, decode, inference, tpot; /* of choices */
     struct histogram n, max_tokens, most_tokens;              /* of requests */
@@ -40,6 +41,8 @@ struct metrics {
 /* What /metrics says besides. */
 struct metrics_about {
     const char *model;             /* the label */
+    const struct metrics *beside;  /* of the model for vectors beside it; NULL: there is none */
+    const char *beside_model;
     const struct tenants *tenants; /* to be counted one by one; NULL: not asked for */
     uint32_t n_connections;
     uint64_t n_waiting;            /* choices, of prompts that the engine has not been given yet */

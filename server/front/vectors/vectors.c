@@ -114,6 +114,7 @@ static void complete(struct vectors *v)
     limits_headers(v->tenant, quire_now_us(), x);
     log_end(v, 200, NULL);
     v->front->metrics.n_prompt_tokens += v->n_tokens;
+    v->front->metrics.n_vectors += v->n_prompts;
     histogram_observe(&v->front->metrics.e2e, (double)(quire_now_us() - v->arrived_us) * 1e-6);
     vectors_free(v);
     http_reply_large(x, 200, "application/json", o->data, o->n, on_reply_gone, o);
