@@ -89,6 +89,8 @@ const char *http_method(const struct http_exchange *x);
 const char *http_path(const struct http_exchange *x);
 /* The first of this name; NULL: absent. */
 const char *http_header(const struct http_exchange *x, const char *name);
+/* The next of this name, behind `after`, which this or http_header() gave; NULL: that was the last. */
+const char *http_header_next(const struct http_exchange *x, const char *name, const char *after);
 /* Whether there are two of this name that differ. */
 bool http_header_differs(const struct http_exchange *x, const char *name);
 /* Whether the client is on this machine: 127.0.0.0/8 or ::1. */

@@ -55,6 +55,17 @@ const char *http_parser_header(const struct http_parser *p, const char *name)
     return NULL;
 }
 
+const char *http_parser_header_next(const struct http_parser *p, const char *name, const char *after)
+{
+    unsigned i = 0;
+    while (i < p->n_headers && p->headers[i].value != after)
+        i++;
+    while (++i < p->n_headers)
+        if (strcasecmp(p->headers[i].name, name) == 0)
+            return p->headers[i].value;
+    return NULL;
+}
+
 bool http_parser_header_differs(const struct http_parser *p, const char *name)
 {
     const char *first = http_parser_header(p, name);

@@ -66,6 +66,8 @@ bool http_parser_is_idle(const struct http_parser *p);
 
 /* The value of the first header of this name, in any case; NULL: there is none. */
 const char *http_parser_header(const struct http_parser *p, const char *name);
+/* That of the next header of this name, behind the one that has the value `after`. */
+const char *http_parser_header_next(const struct http_parser *p, const char *name, const char *after);
 /* Whether there are two of this name whose values differ. */
 bool http_parser_header_differs(const struct http_parser *p, const char *name);
 

@@ -46,6 +46,11 @@ const char *http_request_id(const struct http_exchange *x)
     return x->request_id;
 }
 
+const char *http_header_next(const struct http_exchange *x, const char *name, const char *after)
+{
+    return http_parser_header_next(&x->connection->parser, name, after);
+}
+
 bool http_header_differs(const struct http_exchange *x, const char *name)
 {
     return http_parser_header_differs(&x->connection->parser, name);

@@ -99,6 +99,18 @@ def test_a_request_says_what_it_wants():
         assert status == 400 and reply["error"]["param"].startswith(next(iter(wrong))), reply
 
 
+def test_cache_control_in_several_lines():
+    for i, (second, want) in enumerate((("no-cache", b"miss"), ("no-store", b"exact"), ("max-age=0", b"miss"), ("private", b"exact"))):
+        body = {"prompt": "in two lines", "max_tokens": 4, "temperature": 0, "cache_salt": f"lines {i}"}
+        lines = f"Cache-Control: max-age=60\r\nCache-Control: {second}\r\nConnection: close\r\n"
+        first = cached.raw(post_bytes(TEXT, body, lines))
+        assert b"x-quire-cache: miss" in first, first
+        if second != "no-store":
+            assert b"x-quire-cache: " + want in cached.raw(post_bytes(TEXT, body, lines))
+        else:  # the first one was not kept
+            assert ask(cached, TEXT, body)[1] == "miss"
+
+
 def test_time_to_live():
     def header(**cache):
         return ask(cached, TEXT, {"prompt": "not for long", "max_tokens": 4, "temperature": 0, "cache": {"namespace": "ttl", **cache}})[1]

@@ -25,12 +25,14 @@ static void read_directive(const char *at, size_t n, struct params_cache *cache)
 /* What is not known there is ignored, as HTTP has it. */
 void generation_cache_header(const struct http_exchange *x, struct params_cache *cache)
 {
-    const char *at = http_header(x, "cache-control");
-    while (at && *at) {
-        at += strspn(at, " \t,");
-        const size_t n = strcspn(at, " \t,");
-        read_directive(at, n, cache);
-        at += n;
+    static const char name[] = "cache-control";
+    for (const char *line = http_header(x, name); line; line = http_header_next(x, name, line)) {
+        for (const char *at = line; *at;) {
+            at += strspn(at, " \t,");
+            const size_t n = strcspn(at, " \t,");
+            read_directive(at, n, cache);
+            at += n;
+        }
     }
 }
 
