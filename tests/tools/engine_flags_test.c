@@ -159,6 +159,24 @@ static void files(void **state)
     bad("--cost-model", path);
 }
 
+/* A least value alone bounds nothing above it. */
+static void a_least_value_alone(void **state)
+{
+    (void)state;
+    uint64_t size = 0;
+    struct quire_error err;
+    bool help;
+    const struct cli_option rows[] = {
+        {.names = "size", .kind = CLI_BYTES, .target = &size, .min = 65536, .value = "SIZE", .help = "How large."},
+        {0}};
+    const struct cli_command command = {.name = "test", .usage = "test", .options = rows};
+    assert_int_equal(cli_parse(&command, 2, (char *[]){"--size", "1T"}, &help, &err), QUIRE_OK);
+    assert_true(size == (uint64_t)1 << 40);
+    assert_int_equal(cli_parse(&command, 2, (char *[]){"--size", "64K"}, &help, &err), QUIRE_OK);
+    assert_int_not_equal(cli_parse(&command, 2, (char *[]){"--size", "65535"}, &help, &err), QUIRE_OK);
+    assert_non_null(strstr(err.text, "--size: must be at least 65536, got 65535"));
+}
+
 static void every_policy_is_in_the_help(void **state)
 {
     (void)state;
@@ -179,8 +197,13 @@ static void every_policy_is_in_the_help(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes), cmocka_unit_test(times), cmocka_unit_test(speculation),
-        cmocka_unit_test(lists), cmocka_unit_test(files), cmocka_unit_test(every_policy_is_in_the_help),
+        cmocka_unit_test(sizes),
+        cmocka_unit_test(times),
+        cmocka_unit_test(speculation),
+        cmocka_unit_test(lists),
+        cmocka_unit_test(files),
+        cmocka_unit_test(a_least_value_alone),
+        cmocka_unit_test(every_policy_is_in_the_help),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -134,7 +134,11 @@ static int set_number(const struct cli_option *o, const char *value, struct quir
             return quire_fail(err, QUIRE_INVALID, "--%.*s: \"%s\" is not a whole number", name_len, o->names, value);
         real = (double)whole;
     }
-    if ((o->min != 0 || o->max != 0) && (real < o->min || real > o->max))
+    if (o->min > 0 && o->max == 0 && real < o->min)
+        return quire_fail(err, QUIRE_INVALID, "--%.*s: must be at least %.10g, got %s", name_len, o->names, o->min,
+                          value);
+    const bool has_most = o->max != 0 || o->min < 0;
+    if (has_most && (real < o->min || real > o->max))
         return quire_fail(err, QUIRE_INVALID, "--%.*s: must be between %.10g and %.10g, got %s", name_len, o->names,
                           o->min, o->max, value);
     if (o->kind == CLI_U32)

@@ -35,7 +35,7 @@ struct cli_option {
     enum cli_kind kind;
     void *target;
     bool *given;       /* set when the option was on the command line; may be NULL */
-    double min, max;   /* of numbers; both 0 = no bound but the type's */
+    double min, max;   /* of numbers; both 0 = no bound but the type's, max 0 = none above min */
     const char *value; /* "N", "PATH": shown in the help */
     const char *help;
     int (*parse)(const char *text, void *target, struct quire_error *err); /* of CLI_PARSED; the option's name is put
