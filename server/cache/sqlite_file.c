@@ -179,6 +179,10 @@ static int set_aside(const char *path, const char *why, char note[256], struct q
 
 static int open_db(struct sqlite_file *f, const char *path, struct quire_error *err)
 {
+    /* What people were told is for nobody else on this machine; SQLite gives the files beside it the same mode. */
+    const int made = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (made >= 0)
+        close(made);
     int code = sqlite3_open_v2(path, &f->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL);
     if (code != SQLITE_OK) {
         code = quire_fail(err, QUIRE_IO, "--response-cache sqlite:%s: %s", path,

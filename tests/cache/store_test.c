@@ -170,6 +170,27 @@ static void bounded(void **state)
     assert_in_range(st.st_size, 1u << 20, 2u << 20);
 }
 
+/* Nobody else on this machine may read what is kept, whatever the umask. */
+static void for_its_owner_alone(void **state)
+{
+    static const char *const names[] = {"", "-wal", "-shm", ".lock"};
+    char note[256], name[128];
+    struct stat st;
+    (void)state;
+    unlink(path);
+    const mode_t mask = umask(0);
+    struct answer_store *s = open_file(ours, 64u << 20, note);
+    put(s, 1, 100);
+    settle(s);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(name, sizeof name, "%s%s", path, names[i]);
+        assert_int_equal(stat(name, &st), 0);
+        assert_int_equal(st.st_mode & 077, 0);
+    }
+    s->ops->close(s, 5000);
+    umask(mask);
+}
+
 static void set_aside(void **state)
 {
     char note[256];
@@ -277,6 +298,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(kept_and_found_again, begin, end),
         cmocka_unit_test_setup_teardown(cleared, begin, end),
         cmocka_unit_test_setup_teardown(bounded, begin, end),
+        cmocka_unit_test_setup_teardown(for_its_owner_alone, begin, end),
         cmocka_unit_test_setup_teardown(set_aside, begin, end),
         cmocka_unit_test_setup_teardown(shared, begin, end),
         cmocka_unit_test_setup_teardown(killed, begin, end),
