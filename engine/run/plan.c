@@ -154,15 +154,20 @@ static int check_limit(const char *flag, uint32_t value, uint32_t max, struct qu
     return quire_fail(err, QUIRE_INVALID, "--%s: must be at most %u, got %u", flag, max, value);
 }
 
-/* A text that is computed in one step must fit one: what nobody asked for gives way. */
-static void fit_whole_texts(const struct engine_options *o, struct engine_plan *p)
+/* A text that is computed in one step must fit one. Longer ones would be cut, to other vectors: not because of an option that
+ * is about speed. */
+static int fit_whole_texts(const struct engine_options *o, struct engine_plan *p, struct quire_error *err)
 {
-    if (p->max_model_len <= p->max_num_batched_tokens)
-        return;
-    if (!o->max_num_batched_tokens && p->max_model_len <= MAX_BATCHED_TOKENS)
+    if (!o->max_num_batched_tokens && p->max_model_len > p->max_num_batched_tokens &&
+        p->max_model_len <= MAX_BATCHED_TOKENS)
         p->max_num_batched_tokens = p->max_model_len;
-    else if (!o->max_model_len)
-        p->max_model_len = p->max_num_batched_tokens;
+    if (p->max_model_len <= p->max_num_batched_tokens)
+        return QUIRE_OK;
+    return quire_fail(
+        err, QUIRE_INVALID,
+        "--max-num-batched-tokens %u is less than the %u tokens of a text, and this model reads a text in one "
+        "step: leave it out, or give --max-model-len, where texts are cut then",
+        p->max_num_batched_tokens, p->max_model_len);
 }
 
 static int plan_limits(const struct engine_options *o, const struct model_desc *desc, struct engine_plan *p,
@@ -190,16 +195,8 @@ static int plan_limits(const struct engine_options *o, const struct model_desc *
     p->max_model_len = o->max_model_len ? o->max_model_len : desc->max_position;
     if (p->max_model_len > MAX_MODEL_LEN)
         p->max_model_len = MAX_MODEL_LEN;
-    if (model_reads_whole(desc))
-        fit_whole_texts(o, p);
-    if (model_reads_whole(desc) && p->max_model_len > p->max_num_batched_tokens)
-        return quire_fail(err, QUIRE_INVALID,
-                          "--max-num-batched-tokens %u is less than --max-model-len %u: this model reads a text in one"
-                          " step",
-                          p->max_num_batched_tokens, p->max_model_len);
-
-    int status = QUIRE_OK;
-    if (!p->n_threads)
+    int status = model_reads_whole(desc) ? fit_whole_texts(o, p, err) : QUIRE_OK;
+    if (status == QUIRE_OK && !p->n_threads)
         status = k_backend_threads(&(struct k_backend_options){.cpu_bind = o->cpu_bind}, &p->n_threads, err);
     if (status == QUIRE_OK)
         status = check_limit("max-num-seqs", p->max_num_seqs, MAX_SEQS, err);
@@ -373,7 +370,8 @@ static uint32_t longest_served(const struct engine_plan *p, uint64_t n)
 
 /* The pool must serve one request of max_model_len, or max_model_len gives way where nobody
  * asked for it. */
-static int fit_model_len(const struct engine_options *o, struct engine_plan *p, uint64_t n, struct quire_error *err)
+static int fit_model_len(const struct engine_options *o, const struct model_desc *desc, struct engine_plan *p,
+                         uint64_t n, struct quire_error *err)
 {
     if (holds_one(p, n, p->max_model_len))
         return QUIRE_OK;
@@ -392,7 +390,7 @@ static int fit_model_len(const struct engine_options *o, struct engine_plan *p, 
                           " %s gives %llu blocks; raise %s",
                           p->block_tokens, quire_size(p->kv_block_bytes).text, flag, (unsigned long long)n,
                           o->num_kv_blocks ? flag : "--kv-cache-memory");
-    if (o->max_model_len)
+    if (o->max_model_len || model_reads_whole(desc)) /* which would cut texts: see fit_whole_texts() */
         return quire_fail(err, QUIRE_INVALID,
                           "--max-model-len %u needs %u blocks of %u tokens, %s gives %llu: lower it"
                           " to %u or raise %s",
@@ -402,7 +400,8 @@ static int fit_model_len(const struct engine_options *o, struct engine_plan *p, 
     return QUIRE_OK;
 }
 
-static int plan_kv(const struct engine_options *o, struct engine_plan *p, struct quire_error *err)
+static int plan_kv(const struct engine_options *o, const struct model_desc *desc, struct engine_plan *p,
+                   struct quire_error *err)
 {
     if (o->num_kv_blocks && o->kv_cache_memory)
         return quire_fail(err, QUIRE_INVALID, "--num-kv-blocks and --kv-cache-memory both size the KV cache: give one");
@@ -412,7 +411,7 @@ static int plan_kv(const struct engine_options *o, struct engine_plan *p, struct
                           (unsigned long long)max_blocks(p), p->block_tokens, (unsigned long long)n);
     if (!n)
         n = blocks_within(p, o->kv_cache_memory ? o->kv_cache_memory : default_kv_bytes(p));
-    int status = fit_model_len(o, p, n, err);
+    int status = fit_model_len(o, desc, p, n, err);
     if (status != QUIRE_OK)
         return status;
     p->kv_bytes = 0;
@@ -580,7 +579,7 @@ int engine_plan_make_on(const struct engine_options *options, const struct model
     if (status == QUIRE_OK && out->device_memory) /* its KV cache is what the arenas leave */
         status = plan_all_arenas(desc, draft, out, err);
     if (status == QUIRE_OK)
-        status = plan_kv(options, out, err);
+        status = plan_kv(options, desc, out, err);
     if (status == QUIRE_OK)
         status = plan_swap(options, out, err);
     if (status == QUIRE_OK) /* again: max_model_len may have given way to the KV cache */

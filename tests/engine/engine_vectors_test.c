@@ -247,7 +247,14 @@ static void options_that_do_not_fit(void **state)
     options.max_model_len = 100;
     options.max_num_batched_tokens = 64;
     try_open(&options, "reads a text in one step");
-    options.max_model_len = 0; /* a text then is at most a step long */
+    options.max_model_len =
+        0; /* no text is cut because of a step's length, nor of the KV cache's, unless that is asked for */
+    try_open(&options, "reads a text in one step");
+    options.max_num_batched_tokens = 0;
+    options.num_kv_blocks = 3;
+    try_open(&options, "--max-model-len");
+    options.num_kv_blocks = 100;
+    options.max_model_len = options.max_num_batched_tokens = 64;
     open_run("bert_cls", &options, &run);
     assert_int_equal(engine_info(run.engine)->max_model_len, 64);
     close_run(&run);

@@ -437,7 +437,7 @@ static void check_attention(const struct attention_case *c)
     }
     k_planner_find("cuda")->workspace(&dims, &bytes);
     void *plan = calloc(1, bytes.attention_plan);
-    const struct k_attention_plan_args planned = {&row, &kv, plan, 1, c->n_tokens, c->n_q_heads, 0};
+    const struct k_attention_plan_args planned = {&row, &kv, plan, 1, c->n_tokens, c->n_q_heads, 0, false};
     ok(b->ops->attention_plan(b, &planned, &err), &err);
     const struct k_kv_layer layer = {on_device(cache, n_cache * k_dtype_bytes(c->dtype)),
                                      on_device(cache, n_cache * k_dtype_bytes(c->dtype))};

@@ -3,10 +3,12 @@
 
 #include "base/buffer.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define PAGE_BYTES ((size_t)1 << 20) /* of lines that are sent at once */
 #define MAX_LINE ((size_t)2 << 20)
@@ -85,9 +87,24 @@ int answers_inspect(struct cache_client *client, struct quire_error *err)
 /* ---- files ---------------------------------------------------------------------------------- */
 
 struct exporting {
-    FILE *file;
+    const char *path;
+    FILE *
+        file; /* NULL until there is something to write: what a file had is not lost to a server that cannot be asked */
     size_t n;
 };
+
+/* Answers are whoever asked's: the file is its owner's alone. */
+static int open_export(struct exporting *e, struct quire_error *err)
+{
+    int fd = open(e->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    e->file = fd >= 0 ? fdopen(fd, "w") : NULL;
+    if (e->file)
+        return QUIRE_OK;
+    int status = quire_fail(err, QUIRE_IO, "%s: cannot be written: %m", e->path);
+    if (fd >= 0)
+        close(fd);
+    return status;
+}
 
 static int write_page(void *context, const json_t *reply, bool first, struct quire_error *err)
 {
@@ -95,6 +112,9 @@ static int write_page(void *context, const json_t *reply, bool first, struct qui
     size_t i;
     json_t *entry;
     bool ok = true;
+    int status = e->file ? QUIRE_OK : open_export(e, err);
+    if (status != QUIRE_OK)
+        return status;
     if (first) {
         json_t *head = json_pack("{s:i,s:O}", "quire_cache", 1, "identity", json_object_get(reply, "identity"));
         ok = head && json_dumpf(head, e->file, JSON_COMPACT) == 0 && fputc('\n', e->file) != EOF;
@@ -111,11 +131,9 @@ static int write_page(void *context, const json_t *reply, bool first, struct qui
 int answers_export(struct cache_client *client, const char *file, struct quire_error *err)
 {
     const bool is_out = strcmp(file, "-") == 0;
-    struct exporting e = {.file = is_out ? stdout : fopen(file, "w")};
-    if (!e.file)
-        return quire_fail(err, QUIRE_IO, "%s: cannot be written: %m", file);
+    struct exporting e = {.path = file, .file = is_out ? stdout : NULL};
     int status = each_page(client, true, write_page, &e, err);
-    if ((is_out ? fflush(e.file) : fclose(e.file)) != 0 && status == QUIRE_OK)
+    if (e.file && (is_out ? fflush(e.file) : fclose(e.file)) != 0 && status == QUIRE_OK)
         status = quire_fail(err, QUIRE_IO, "%s: cannot be written: %m", file);
     if (status == QUIRE_OK)
         fprintf(stderr, "%zu answers\n", e.n);
