@@ -28,8 +28,8 @@ static const char *const texts[FILE_N_STATEMENTS] = {
     [FILE_COMMIT] = "COMMIT",
     [FILE_ROLLBACK] = "ROLLBACK",
     [FILE_GET] = "SELECT bytes, created, expires, hits FROM answers WHERE key = ?1 AND expires > ?2",
-    [FILE_PUT] = "INSERT OR REPLACE INTO answers(key, created, expires, used, hits, tokens, domain, bytes) "
-                 "VALUES(?1, ?2, ?3, ?4, 0, ?5, ?6, ?7)",
+    [FILE_PUT] = ("INSERT OR REPLACE INTO answers(key, created, expires, used, hits, tokens, domain, bytes) "
+                  "VALUES(?1, ?2, ?3, ?4, 0, ?5, ?6, ?7)"),
     [FILE_REMOVE] = "DELETE FROM answers WHERE key = ?1",
     [FILE_HIT] = "UPDATE answers SET hits = hits + 1, used = ?2 WHERE key = ?1",
     [FILE_CLEAR] = "DELETE FROM answers",

@@ -51,7 +51,7 @@ static void the_walk_is_the_checkpoint(void **state)
         char dir[512];
         struct model_desc desc;
         struct sampling_defaults sampling;
-        struct safetensors *st;
+        struct safetensors *st = NULL;
         struct quire_error err;
         snprintf(dir, sizeof dir, MODELS "%s", names[i]);
         if (model_describe(dir, &desc, &sampling, &err) != QUIRE_OK || safetensors_open(dir, &st, &err) != QUIRE_OK)
