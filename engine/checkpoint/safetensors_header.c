@@ -1,4 +1,4 @@
-#include "engine/model/safetensors_header.h"
+#include "engine/checkpoint/checkpoint_table.h"
 
 #include "base/json.h"
 #include "base/little_endian.h"
@@ -25,7 +25,7 @@ static const struct st_dtype dtypes[] = {
     {"F6_E3M2", 6, false, K_F32}, {"F4", 4, false, K_F32},
 };
 
-bool st_is_printable(const char *text)
+bool checkpoint_is_printable(const char *text)
 {
     for (; *text; text++) {
         unsigned char c = (unsigned char)*text;
@@ -59,8 +59,8 @@ static int metadata_check(const json_t *value, const char *where, struct quire_e
 
 /* `where` names file and tensor. The product of the shape, in bits, must be whole bytes and equal
  * end - begin. */
-static int shape_check(const json_t *shape, const struct st_dtype *dtype, struct st_entry *entry, const char *where,
-                       struct quire_error *err)
+static int shape_check(const json_t *shape, const struct st_dtype *dtype, struct checkpoint_entry *entry,
+                       const char *where, struct quire_error *err)
 {
     uint64_t n_bits = dtype->bits;
     size_t i;
@@ -71,7 +71,7 @@ static int shape_check(const json_t *shape, const struct st_dtype *dtype, struct
         if (!json_is_integer(dim) || json_integer_value(dim) < 0)
             return quire_fail(err, QUIRE_INVALID, "%s: shape: must hold non-negative integers", where);
         uint64_t n = (uint64_t)json_integer_value(dim);
-        if (i < SAFETENSORS_MAX_DIMS)
+        if (i < CHECKPOINT_MAX_DIMS)
             entry->shape[i] = n;
         if (__builtin_mul_overflow(n_bits, n, &n_bits))
             overflow = true;
@@ -91,7 +91,7 @@ static int shape_check(const json_t *shape, const struct st_dtype *dtype, struct
     return QUIRE_OK;
 }
 
-static int offsets_check(const json_t *offsets, uint64_t n_data, struct st_entry *entry, const char *where,
+static int offsets_check(const json_t *offsets, uint64_t n_data, struct checkpoint_entry *entry, const char *where,
                          struct quire_error *err)
 {
     const json_t *begin = json_array_get(offsets, 0), *end = json_array_get(offsets, 1);
@@ -111,7 +111,7 @@ static int offsets_check(const json_t *offsets, uint64_t n_data, struct st_entry
 }
 
 /* Fills all of entry but name and file. */
-static int tensor_check(const json_t *value, const uint8_t *data, uint64_t n_data, struct st_entry *entry,
+static int tensor_check(const json_t *value, const uint8_t *data, uint64_t n_data, struct checkpoint_entry *entry,
                         const char *where, struct quire_error *err)
 {
     if (!json_is_object(value))
@@ -130,7 +130,7 @@ static int tensor_check(const json_t *value, const uint8_t *data, uint64_t n_dat
     const struct st_dtype *dtype = find_dtype(dtype_name);
     if (!dtype)
         return quire_fail(err, QUIRE_INVALID, "%s: dtype: '%.40s' is not a safetensors dtype", where,
-                          st_is_printable(dtype_name) ? dtype_name : "?");
+                          checkpoint_is_printable(dtype_name) ? dtype_name : "?");
     int status = offsets_check(offsets, n_data, entry, where, err);
     if (status == QUIRE_OK)
         status = shape_check(shape, dtype, entry, where, err);
@@ -138,8 +138,8 @@ static int tensor_check(const json_t *value, const uint8_t *data, uint64_t n_dat
         return status;
 
     entry->dtype_name = dtype->name;
-    entry->dtype = dtype->dtype;
-    entry->usable_dtype = dtype->usable;
+    entry->format = k_format_of(dtype->dtype);
+    entry->usable = dtype->usable;
     entry->data = data + entry->begin;
     /* Weights are read in place, so what is read must lie on its own boundary. */
     if (dtype->usable && entry->begin < entry->end && (uintptr_t)entry->data % (dtype->bits / 8) != 0)
@@ -152,7 +152,7 @@ static int tensor_check(const json_t *value, const uint8_t *data, uint64_t n_dat
 
 static int by_offset(const void *a, const void *b)
 {
-    const struct st_entry *x = a, *y = b;
+    const struct checkpoint_entry *x = a, *y = b;
     if (x->begin != y->begin)
         return x->begin < y->begin ? -1 : 1;
     if (x->end != y->end)
@@ -161,7 +161,7 @@ static int by_offset(const void *a, const void *b)
 }
 
 /* Sorts one file's entries by offset: each must begin where the one before it ends. */
-static int coverage_check(struct st_entry *entries, size_t n, uint64_t n_data, const char *where,
+static int coverage_check(struct checkpoint_entry *entries, size_t n, uint64_t n_data, const char *where,
                           struct quire_error *err)
 {
     uint64_t covered = 0;
@@ -187,26 +187,7 @@ static int coverage_check(struct st_entry *entries, size_t n, uint64_t n_data, c
     return QUIRE_OK;
 }
 
-static struct st_entry *table_append(struct st_table *table, const char *name)
-{
-    if (table->n == table->capacity) {
-        size_t more = table->capacity ? table->capacity * 2 : 64;
-        struct st_entry *grown = realloc(table->entries, more * sizeof *grown);
-        if (!grown)
-            return NULL;
-        table->entries = grown;
-        table->capacity = more;
-    }
-    struct st_entry *entry = &table->entries[table->n];
-    memset(entry, 0, sizeof *entry);
-    entry->name = strdup(name);
-    if (!entry->name)
-        return NULL;
-    table->n++;
-    return entry;
-}
-
-static int add_tensors(struct st_table *table, const json_t *header, const uint8_t *data, uint64_t n_data,
+static int add_tensors(struct checkpoint_table *table, const json_t *header, const uint8_t *data, uint64_t n_data,
                        uint32_t file, const char *where, struct quire_error *err)
 {
     const char *name;
@@ -220,9 +201,9 @@ static int add_tensors(struct st_table *table, const json_t *header, const uint8
                 return status;
             continue;
         }
-        if (!st_is_printable(name))
+        if (!checkpoint_is_printable(name))
             return quire_fail(err, QUIRE_INVALID, "%s: header: a tensor's name has control characters", where);
-        struct st_entry *entry = table_append(table, name);
+        struct checkpoint_entry *entry = checkpoint_table_append(table, name);
         if (!entry)
             return quire_fail(err, QUIRE_NO_MEMORY, "%s: out of memory", where);
         entry->file = file;
@@ -235,8 +216,8 @@ static int add_tensors(struct st_table *table, const json_t *header, const uint8
     return QUIRE_OK;
 }
 
-int st_table_add_image(struct st_table *table, const uint8_t *bytes, uint64_t n_bytes, uint32_t file, const char *where,
-                       struct quire_error *err)
+int checkpoint_add_safetensors(struct checkpoint_table *table, const uint8_t *bytes, uint64_t n_bytes, uint32_t file,
+                               const char *where, struct quire_error *err)
 {
     if (n_bytes < 8)
         return quire_fail(err, QUIRE_INVALID, "%s: header: the file ends before its 8-byte length (%llu bytes)", where,
@@ -257,7 +238,7 @@ int st_table_add_image(struct st_table *table, const uint8_t *bytes, uint64_t n_
     int status = quire_json_parse((const char *)bytes + 8, (size_t)n_header, 3, "header", &header, &why);
     if (status != QUIRE_OK)
         return quire_fail(err, (enum quire_status)status, "%s: %s", where,
-                          st_is_printable(why.text) ? why.text : "header: not valid JSON");
+                          checkpoint_is_printable(why.text) ? why.text : "header: not valid JSON");
     const uint8_t *data = bytes + 8 + n_header;
     uint64_t n_data = n_bytes - 8 - n_header;
     size_t first = table->n;
@@ -266,12 +247,4 @@ int st_table_add_image(struct st_table *table, const uint8_t *bytes, uint64_t n_
     if (status == QUIRE_OK)
         status = coverage_check(table->entries + first, table->n - first, n_data, where, err);
     return status;
-}
-
-void st_table_free(struct st_table *table)
-{
-    for (size_t i = 0; i < table->n; i++)
-        free(table->entries[i].name);
-    free(table->entries);
-    memset(table, 0, sizeof *table);
 }
