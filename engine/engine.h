@@ -70,10 +70,12 @@ enum engine_event_kind {
     ENGINE_EVENT_PROMPT_LOGPROB, /* of prompt token `position` (1..n_prompt - 1), choice 0, in rising order */
     ENGINE_EVENT_VECTOR, /* of the prompt, before its DONE */
     ENGINE_EVENT_DONE, /* one choice is over; `last` when it was the request's last one */
+    ENGINE_EVENT_ORDER, /* of no request: order `order` and those before it are carried out, and engine_stats() shows it */
 };
 struct engine_event {
     enum engine_event_kind kind;
     uint64_t request;
+    uint64_t order; /* ORDER */
     uint32_t choice;
     uint32_t token; /* TOKEN: the id. PROMPT_LOGPROB: the prompt's id there. DONE: the stop token when has_stop_token */
     uint32_t position;
@@ -136,11 +138,14 @@ struct engine_policy_options {
  * goes on running, and engine_stats() names the new one once it rules. options: NULL for those the
  * engine was opened with. Its tenants and their weights stay.
  * QUIRE_INVALID: no such policy, or options that it refuses. */
-int engine_set_policy(struct engine *e, const char *name, const struct engine_policy_options *options,
+int engine_set_policy(struct engine *e, const char *name, const struct engine_policy_options *options, uint64_t *order,
                       struct quire_error *err);
 /* Any thread; returns at once. Forgets the pins of a tenant (UINT32_MAX: of all) at the next step
- * boundary. */
-void engine_unpin(struct engine *e, uint32_t tenant);
+ * boundary. A tenant that there is not has none. */
+uint64_t engine_unpin(struct engine *e, uint32_t tenant);
+/* *order and what engine_unpin() returns is the order's number, higher than those before it; an ENGINE_EVENT_ORDER tells when it
+ * is carried out, at the latest when a dead engine finds it, unless engine_close() comes first. Of several one event may tell. 0:
+ * nothing is left to be done. */
 
 struct engine_info {
     const struct model_desc *desc;

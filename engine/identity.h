@@ -16,10 +16,10 @@
 
 struct engine_identity {
     uint32_t law; /* K_LAW_VERSION: of docs/numerics.md */
-    struct key256 weights; /* safetensors_digest() */
+    struct key256 weights; /* checkpoint_digest() */
     const char *weight_format; /* these texts are static */
     const char *form; /* of GEMMs: "lane", "tile", "mma" */
-    const char *activation; /* dtype of activations in them */
+    const char *activation; /* dtype of activations in them, "float32", "int8" */
     const char *kv_format;
     const char *invariance; /* "strict", or "off": then nothing that was computed may be used again */
     const char *adapters; /* "none" */

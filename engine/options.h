@@ -18,11 +18,13 @@ struct engine_options {
     const char *task; /* "auto", "generate", "embed": what a model that generates is opened for; one that
                                          gives vectors does nothing else */
     const char *dtype; /* "auto", or the stored dtype's name, or "float32" (then KV is f32) */
-    const char *kv_cache_dtype; /* "auto", "float16", "float32" */
+    const char *kv_cache_dtype; /* "auto", "float16", "float32", "int8", "fp8" (which is "fp8_e4m3"), "fp8_e5m2" */
     const char *gemm_form; /* "auto", "lane", "tile", "mma" */
     const char *invariance; /* "strict", or "off": a GPU may compute GEMMs of many tokens by NVIDIA's library, and a
                                          request's bits then depend on what else is served */
-    const char *activation_dtype; /* "float32", or "bfloat16" in the tile form */
+    const char *quantization; /* NULL, or a name that quantization_choose() takes: "gptq", "int8", ... */
+    const char *repack_cache; /* NULL, or a directory for rows that loading makes anew */
+    const char *activation_dtype; /* "auto", "float32", "int8" of quantized weights, or "bfloat16" in the tile form */
     uint32_t max_model_len; /* 0 = what the model says */
     uint32_t max_num_seqs; /* 0 = default */
     uint32_t max_num_batched_tokens; /* 0 = default */

@@ -15,6 +15,8 @@ struct engine_plan {
     const struct k_planner *planner; /* of it: static */
     const struct k_device *gpu; /* NULL, or the GPU that was named to plan for */
     uint64_t weight_bytes; /* mapped, in place; on a GPU its copy there */
+    uint64_t regrouped_bytes; /* rows that are made anew when they are loaded, in host memory */
+    uint64_t panel_bytes; /* of matrices that the cpu backend lays out anew for the form int8 */
     uint64_t param_bytes; /* norms and biases widened to f32, inverse frequencies */
     uint64_t activation_bytes; /* step buffers */
     uint64_t workspace_bytes; /* the backend's */
@@ -50,7 +52,7 @@ struct engine_plan {
 /* Of total_bytes, what lies on the device; without one, all of it does. */
 static inline uint64_t engine_plan_device_bytes(const struct engine_plan *p)
 {
-    return p->device_memory ? p->total_bytes - p->swap_bytes - p->draft_bytes : p->total_bytes;
+    return p->device_memory ? p->total_bytes - p->swap_bytes - p->draft_bytes - p->regrouped_bytes : p->total_bytes;
 }
 
 /* The device at hand when the engine begins to plan. */
@@ -64,6 +66,9 @@ struct engine_draft {
     uint64_t weight_bytes;
     uint32_t n_tokens; /* guesses of one sequence at most */
 };
+/* What the model is opened for (options->task): may make one that generates one that gives vectors, by its directory's
+ * files. QUIRE_INVALID for options that then do not go with it. Before engine_plan_make_on(). */
+int engine_plan_task(const struct engine_options *options, struct model_desc *desc, struct quire_error *err);
 /* draft: NULL, there is none. */
 int engine_plan_make_on(const struct engine_options *options, const struct model_desc *desc, uint64_t weight_bytes,
                         const struct engine_draft *draft, const struct engine_device *device, struct engine_plan *out,
@@ -81,8 +86,9 @@ static inline uint32_t engine_plan_n_groups(const struct engine_plan *plan)
     return plan->n_kv_groups + plan->n_draft_groups;
 }
 
-/* The form that the options ask for with such weights; K_FORM_AUTO where the backend chooses. */
-int engine_plan_form(const struct engine_options *options, enum k_dtype weights, enum k_gemm_form *out,
+/* The form that the options ask for with the model's weights; K_FORM_AUTO where the backend chooses: never for quantized
+ * ones. */
+int engine_plan_form(const struct engine_options *options, const struct model_desc *desc, enum k_gemm_form *out,
                      struct quire_error *err);
 int engine_plan_invariance(const struct engine_options *options, bool *off, struct quire_error *err);
 

@@ -2,17 +2,23 @@
 
 #include <math.h>
 
+static bool is_kv_format(struct k_format format)
+{
+    return k_format_is_quantized(format) && format.packing == K_PACKING_PLANES && format.bits == 8 &&
+           format.group == 0 && format.scale == K_F32;
+}
+
 bool k_takes_format(enum k_operation operation, struct k_format format)
 {
     bool is_plain = k_format_is_plain(format);
     switch (operation) {
     case K_OP_EMBED:
     case K_OP_GEMM:
-    case K_OP_GEMM_SILU_MUL: return is_plain;
+    case K_OP_GEMM_SILU_MUL: return is_plain || k_format_is_quantized(format);
     case K_OP_ROPE_KV:
     case K_OP_ATTENTION_PLAN:
     case K_OP_ATTENTION:
-    case K_OP_KV_COPY: return is_plain && format.kind != K_BF16;
+    case K_OP_KV_COPY: return is_plain ? format.kind != K_BF16 : is_kv_format(format);
     default: return false;
     }
 }

@@ -28,19 +28,33 @@
 
 /* ---- formats ------------------------------------------------------------------------------- */
 
-enum k_dtype { K_F32, K_F16, K_BF16 };
-size_t k_dtype_bytes(enum k_dtype dtype);
-const char *k_dtype_name(enum k_dtype dtype); /* "float32", "float16", "bfloat16" */
+enum k_dtype { K_F32, K_F16, K_BF16, K_INT /* of as many bits as the format says */, K_E4M3, K_E5M2 };
+size_t k_dtype_bytes(enum k_dtype dtype); /* of an element that has a whole number of them */
+const char *k_dtype_name(
+    enum k_dtype dtype); /* "float32", "float16", "bfloat16", "int", "float8_e4m3", "float8_e5m2" */
 
 enum k_packing {
-    K_PACKING_NONE, /* an element after the other, each in whole bytes */
+    K_PACKING_NONE, /* an element after the other, each in whole bytes, and no scales */
+    K_PACKING_PLANES, /* likewise, of 4 bits two in a byte, the low half first; scales and zero points in planes of their own */
+    /* GGUF's blocks, of 32 or of 256 columns, with their scales inside. A row is whole blocks. */
+    K_PACKING_Q8_0,
+    K_PACKING_Q4_0,
+    K_PACKING_Q4_1,
+    K_PACKING_Q5_0,
+    K_PACKING_Q5_1,
+    K_PACKING_Q2_K,
+    K_PACKING_Q3_K,
+    K_PACKING_Q4_K,
+    K_PACKING_Q5_K,
+    K_PACKING_Q6_K,
 };
+#define K_N_PACKINGS 12
 
 /* How a tensor is stored: a file's, a weight, a KV cache; each has its own. */
 struct k_format {
     enum k_dtype kind; /* what an element is, when it is widened */
     uint32_t bits; /* of an element as stored; 4 is half a byte */
-    uint32_t group; /* elements of a row that share a scale; 0: there are no scales */
+    uint32_t group; /* elements of a row that share a scale; 0: all of a row, or there are no scales */
     enum k_dtype scale; /* of the scales */
     enum k_packing packing;
 };
@@ -49,26 +63,32 @@ struct k_format {
 #define K_FORMAT_F16 {K_F16, 16, 0, K_F32, K_PACKING_NONE}
 #define K_FORMAT_BF16 {K_BF16, 16, 0, K_F32, K_PACKING_NONE}
 struct k_format k_format_of(enum k_dtype dtype);
-bool k_format_is_plain(struct k_format format); /* one of these three: all that the kernels compute on today */
-uint64_t k_format_bytes(struct k_format format,
-                        uint64_t n); /* of n elements that follow each other; scales lie apart */
-const char *k_format_name(struct k_format format); /* for messages: "bfloat16" */
+/* One of GGUF's. */
+struct k_format k_format_of_blocks(enum k_packing packing);
+/* Of planes: int4 and int8, e4m3 and e5m2, with a scale for each `group` columns of a row (0: for all of it). */
+struct k_format k_format_of_planes(enum k_dtype kind, uint32_t bits, uint32_t group, enum k_dtype scale);
+bool k_format_is_plain(struct k_format format); /* one of the first three: no scales */
+bool k_format_is_quantized(struct k_format format); /* one of the others that docs/numerics.md §19 has */
+uint64_t k_format_bytes(struct k_format format, uint64_t n); /* of a row of n elements; planes of scales lie apart */
+const char *k_format_name(struct k_format format); /* for messages: "bfloat16", "Q4_K", "int4" */
 
 /* How the products of a GEMM are summed (docs/numerics.md). The form is part of what bits are promised for. */
 enum k_gemm_form {
     K_FORM_LANE, /* 16 fp32 lanes over k, one fixed tree: any weight dtype */
     K_FORM_TILE, /* 32-deep bf16 tiles, activations as two bf16 terms: bf16 and f16 weights */
     K_FORM_TILE_BF16, /* the same with activations rounded to bf16: bf16 weights only */
-    K_FORM_MMA,       /* tensor cores: f16 factors in 16-deep products, chunks of 512; bf16 and f16
+    K_FORM_MMA, /* tensor cores: f16 factors in 16-deep products, chunks of 512; bf16 and f16
                        * weights. Attention over an f16 cache then uses them too */
-    K_FORM_AUTO,      /* in options only: the backend's choice */
+    K_FORM_INT8, /* quantized weights of integers: activations rounded to int8, a group's products summed as integers;
+                       * all other weights as in the lane form */
+    K_FORM_AUTO, /* in options only: the backend's choice */
 };
-#define K_N_FORMS 4
+#define K_N_FORMS 5
 
 /* The version of docs/numerics.md: who keeps what was computed compares it, beside the form and the formats. It moves with
  * any bit that the page moves, and with nothing else. */
 #define K_LAW_VERSION 2
-const char *k_form_name(enum k_gemm_form form); /* "lane", "tile", "tile of bfloat16 activations", "mma" */
+const char *k_form_name(enum k_gemm_form form); /* "lane", "tile", "tile of bfloat16 activations", "mma", "int8" */
 
 /* ---- weights ------------------------------------------------------------------------------ */
 
@@ -81,9 +101,17 @@ struct k_weight_view {
     uint32_t n_rows; /* output features */
     uint32_t n_cols; /* input features */
     uint64_t row_stride_bytes;
-    /* Planes that formats with groups have beside the data, a scale or a zero point a group, and the order of the columns.
-     * NULL in a plain format. */
-    const void *scales, *zero_points, *permutation;
+    /* Of K_PACKING_PLANES, else NULL and 0. Row r's scales are row r / scale_rows of `scales`, a scale of format.scale for
+     * each group, the last of which may be short; scale_rows 0 counts as 1. */
+    const void *scales;
+    uint32_t scale_rows;
+    /* NULL, or of each row and group what its integers are lessened by: int8_t. Without it 0, of 4 bits 8: elements of 4 bits
+     * are 0 to 15, of 8 bits -128 to 127. */
+    const int8_t *zero_points;
+    /* NULL, or [n_cols]: column i of the data meets column permutation[i] of the input. Of a weight whose K is one segment. */
+    const uint32_t *permutation;
+    float x_scale; /* 0, or in the form int8 the scale of all activations, which the file states */
+    bool is_table; /* rows are only looked up: no GEMM has this weight */
 };
 
 /* Of a plain format. */
@@ -95,7 +123,8 @@ struct k_weight; /* one or more parts stacked along rows (q, k and v; gate and u
 
 /* ---- KV cache ------------------------------------------------------------------------------ */
 
-/* One layer's K and V: each [n_blocks, KV, block_tokens, D] of the format, in backend memory. */
+/* One layer's K and V, each of n_blocks blocks in backend memory. A block is [KV, block_tokens, D] of the format; of a
+ * quantized one bytes, behind which lie their scales, float [KV, block_tokens]. */
 struct k_kv_layer {
     void *k_dev;
     void *v_dev;
@@ -104,11 +133,21 @@ struct k_kv_layer {
 #define K_NO_SLOT UINT32_MAX /* of a token that only fills up a step: its K and V go nowhere */
 
 struct k_kv_shape {
-    struct k_format format; /* F16 or F32 */
+    struct k_format format; /* as k_kv_format() gives it */
     uint32_t n_kv_heads;
     uint32_t head_dim; /* multiple of 16, at most 256 */
     uint32_t block_tokens;
 };
+/* F32 or F16; K_INT (of 8 bits), K_E4M3 and K_E5M2 with a scale for each token and head. */
+struct k_format k_kv_format(enum k_dtype kind);
+#ifdef __cplusplus
+extern "C" { /* for launches of GPU kernels, too */
+#endif
+uint64_t k_kv_scales_at(const struct k_kv_shape *kv); /* bytes from a block's start to its scales, if it has any */
+uint64_t k_kv_block_bytes(const struct k_kv_shape *kv); /* of K, and as many of V; a multiple of 16 */
+#ifdef __cplusplus
+}
+#endif
 
 /* ---- operations ----------------------------------------------------------------------------- */
 
@@ -373,7 +412,7 @@ struct k_planner {
     uint32_t overlap_depth; /* steps that may be in flight beyond the one being planned: 0 or 1 */
     void (*workspace)(const struct k_plan_dims *dims, struct k_plan_bytes *out);
     bool (*needs_gate_up)(const struct k_plan_dims *dims); /* whether gemm_silu_mul() needs its scratch */
-    /* Device memory that a weight of these parts takes; 0 where it is used in place. */
+    /* Device memory that a part of a weight takes; 0 where it is used in place. On a host, what the form int8 lays out anew. */
     uint64_t (*weight_bytes)(struct k_format format, uint32_t n_rows, uint32_t n_cols);
 };
 /* Of a device as options name it, "ref", "cpu", "cuda" or "cuda:N"; NULL: no such device. */

@@ -90,6 +90,43 @@ K_MATH_FN float k_f32_from_f16(uint16_t h)
     return k_f32_from_bits(r | sign);
 }
 
+/* FP8: e4m3 has no infinity, and a NaN where all of exponent and mantissa are ones; e5m2 is the upper half of an f16. Exact. */
+K_MATH_FN float k_f32_from_e4m3(uint8_t e)
+{
+    uint32_t sign = (uint32_t)(e & 0x80u) << 24;
+    uint32_t r = k_f32_bits(k_f32_from_bits((uint32_t)(e & 0x7fu) << 20) * 0x1p+120f);
+    r = k_select_u32((e & 0x7fu) == 0x7fu, 0x7fc00000u, r);
+    return k_f32_from_bits(r | sign);
+}
+
+K_MATH_FN float k_f32_from_e5m2(uint8_t e)
+{
+    return k_f32_from_f16((uint16_t)((uint32_t)e << 8));
+}
+
+/* The nearest FP8 number, ties to even, of a number that is at most the largest one, 448 or 57344. */
+K_MATH_FN uint8_t k_fp8_from_f32(float x, uint32_t mantissa_bits, float least_normal)
+{
+    uint32_t bits = k_f32_bits(x), magnitude = bits & 0x7fffffffu, cut = 23 - mantissa_bits;
+    uint32_t normal = (magnitude + (1u << (cut - 1)) - 1 + ((magnitude >> cut) & 1u)) >> cut;
+    normal -= ((k_f32_bits(least_normal) >> 23) - 1) << mantissa_bits;
+    /* What is below the least normal number is a multiple of its last place: adding 2^23 of those rounds to one. */
+    float place = least_normal * (float)(1u << 23) * k_f32_from_bits((127u - mantissa_bits) << 23);
+    uint32_t subnormal = k_f32_bits(k_f32_from_bits(magnitude) + place) - k_f32_bits(place);
+    uint32_t r = k_select_u32(magnitude < k_f32_bits(least_normal), subnormal, normal);
+    return (uint8_t)(r | ((bits >> 24) & 0x80u));
+}
+
+K_MATH_FN uint8_t k_e4m3_from_f32(float x)
+{
+    return k_fp8_from_f32(x, 3, 0x1p-6f);
+}
+
+K_MATH_FN uint8_t k_e5m2_from_f32(float x)
+{
+    return k_fp8_from_f32(x, 2, 0x1p-14f);
+}
+
 K_MATH_FN float k_f32_from_bf16(uint16_t b)
 {
     return k_f32_from_bits((uint32_t)b << 16);
@@ -121,7 +158,7 @@ K_MATH_FN uint16_t k_bf16_from_f32(float x)
 /* ---- exp, SiLU, tanh, 1/sqrt ----------------------------------------------------------------------- */
 
 #define K_EXP_LOW (-0x1.5d5894p+6f) /* -87.3365: at and below, 0; just above, a normal number */
-#define K_EXP_HIGH 0x1.62e426p+6f   /* 88.7228: at and above, +inf */
+#define K_EXP_HIGH 0x1.62e426p+6f /* 88.7228: at and above, +inf */
 
 /* e^x of x < K_EXP_HIGH that is no NaN. Largest error over every float between the two limits: 0.90 ulp. k_exp(0) is 1. The
  * polynomial is 1 + r + c2 r² + ... + c6 r⁶, fitted for least relative error (4.0e-9) on
@@ -393,6 +430,53 @@ K_MATH_FN void k_philox(const uint32_t counter[4], const uint32_t key[2], uint32
     out[1] = c1;
     out[2] = c2;
     out[3] = c3;
+}
+
+/* Activations as int8 (docs/numerics.md §19), of a group whose largest |x| is `most`: u = rint(x · factor), and the scale that
+ * makes x of it. Of what is too small both are 0, and u 0 where `most` is no number. */
+#define K_ROUND_LEAST 0x1p-120f /* 127 over what is smaller would not be finite */
+K_MATH_FN float k_round_factor(float most)
+{
+    return most >= K_ROUND_LEAST && most <= 3.402823466e+38f ? 127.0f / most : 0.0f;
+}
+
+K_MATH_FN float k_round_scale(float most)
+{
+    return most < K_ROUND_LEAST ? 0.0f : most / 127.0f;
+}
+
+K_MATH_FN int8_t k_round_int8(float x, float factor)
+{
+    float v = x * factor;
+    v = v > 127.0f ? 127.0f : v;
+    v = v < -127.0f ? -127.0f : v;
+    v = (v + 0x1.8p+23f) - 0x1.8p+23f; /* to an integer, ties to even */
+    return v == v ? (int8_t)v : (int8_t)0;
+}
+
+/* The vector of a head in an 8-bit KV cache (docs/numerics.md §9), whose largest |x| is `most`: u is x · factor, rounded to the
+ * kind, and u · scale what is read. `top`: the kind's largest number. Infinite or NaN, `most` makes all of it NaN. */
+#define K_KV_LEAST 0x1p-110f /* 57344 over what is smaller would not be finite */
+#define K_KV_TOP_INT8 127.0f
+#define K_KV_TOP_E4M3 448.0f
+#define K_KV_TOP_E5M2 57344.0f
+K_MATH_FN float k_kv_factor(float most, float top)
+{
+    return most >= K_KV_LEAST && most <= 3.402823466e+38f ? top / most : 0.0f;
+}
+
+K_MATH_FN float k_kv_scale(float most, float top)
+{
+    return most < K_KV_LEAST ? 0.0f : most <= 3.402823466e+38f ? most / top : k_f32_from_bits(0x7fc00000u);
+}
+
+/* x · factor within an FP8 kind's numbers, as k_round_int8() has it; +0 where the factor is 0. */
+K_MATH_FN float k_kv_bounded(float x, float factor, float top)
+{
+    float v = x * factor;
+    v = v > top ? top : v;
+    v = v < -top ? -top : v;
+    return factor > 0.0f ? v : 0.0f;
 }
 
 #endif

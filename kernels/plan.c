@@ -1,6 +1,7 @@
 #include "kernels/planners.h"
 
 #include "kernels/cpu/attention.h"
+#include "kernels/cpu/panels.h"
 #include "kernels/segments.h"
 
 #include <string.h>
@@ -40,6 +41,15 @@ static uint64_t host_weight_bytes(struct k_format format, uint32_t n_rows, uint3
     return 0;
 }
 
+static uint64_t cpu_weight_bytes(struct k_format format, uint32_t n_rows, uint32_t n_cols)
+{
+#if defined(__x86_64__)
+    return cpu_panels_bytes(format, n_rows, n_cols);
+#else
+    return host_weight_bytes(format, n_rows, n_cols);
+#endif
+}
+
 const struct k_planner ref_planner = {
     .name = "ref",
     .on_host = true,
@@ -52,7 +62,7 @@ const struct k_planner cpu_planner = {
     .on_host = true,
     .workspace = cpu_workspace,
     .needs_gate_up = host_needs_gate_up,
-    .weight_bytes = host_weight_bytes,
+    .weight_bytes = cpu_weight_bytes,
 };
 
 /* ---- all ---- */

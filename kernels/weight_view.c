@@ -1,5 +1,7 @@
 #include "kernels/weight_view.h"
 
+#include "kernels/quant.h"
+
 struct k_weight_view k_plain_view(const void *data, enum k_dtype dtype, uint32_t n_rows, uint32_t n_cols,
                                   uint64_t row_stride_bytes)
 {
@@ -10,24 +12,40 @@ struct k_weight_view k_plain_view(const void *data, enum k_dtype dtype, uint32_t
                                   .row_stride_bytes = row_stride_bytes};
 }
 
+static int check_planes(const struct k_weight_view *part, uint32_t index, struct quire_error *err)
+{
+    const bool has_planes = part->format.packing == K_PACKING_PLANES;
+    if (has_planes != (part->scales != NULL) ||
+        (!has_planes && (part->zero_points || part->permutation || part->scale_rows)))
+        return quire_fail(err, QUIRE_INVALID, "weight part %u: %s has %s scales, zero points or permutation", index,
+                          k_format_name(part->format), has_planes ? "no" : "planes of");
+    for (uint32_t k = 0; part->permutation && k < part->n_cols; k++)
+        if (part->permutation[k] >= part->n_cols)
+            return quire_fail(err, QUIRE_INVALID, "weight part %u: column %u meets input %u of %u", index, k,
+                              part->permutation[k], part->n_cols);
+    return QUIRE_OK;
+}
+
 static int check_part(const struct k_weight_view *part, uint32_t index, uint32_t n_cols, struct quire_error *err)
 {
-    if (!k_format_is_plain(part->format))
+    const bool is_plain = k_format_is_plain(part->format);
+    const struct k_blocks *blocks = k_blocks_of(part->format.packing);
+    if (!is_plain && !k_format_is_quantized(part->format))
         return quire_fail(err, QUIRE_UNSUPPORTED, "weight part %u: no kernel takes %u-bit %s in groups of %u", index,
                           part->format.bits, k_format_name(part->format), part->format.group);
-    if (part->scales || part->zero_points || part->permutation)
-        return quire_fail(err, QUIRE_INVALID, "weight part %u: %s has no scales, zero points or permutation", index,
-                          k_format_name(part->format));
     if (!part->data || part->n_rows == 0 || part->n_cols == 0)
         return quire_fail(err, QUIRE_INVALID, "weight part %u: empty", index);
     if (part->n_cols != n_cols)
         return quire_fail(err, QUIRE_INVALID, "weight part %u: has %u columns, part 0 has %u", index, part->n_cols,
                           n_cols);
-    size_t size = (size_t)k_format_bytes(part->format, 1);
+    if (blocks && n_cols % blocks->columns != 0)
+        return quire_fail(err, QUIRE_INVALID, "weight part %u: %u columns are no whole blocks of %s", index, n_cols,
+                          blocks->name);
+    size_t size = is_plain ? k_dtype_bytes(part->format.kind) : 1;
     if ((uintptr_t)part->data % size != 0 || part->row_stride_bytes % size != 0 ||
-        part->row_stride_bytes < (uint64_t)n_cols * size)
+        part->row_stride_bytes < k_format_bytes(part->format, n_cols))
         return quire_fail(err, QUIRE_INVALID, "weight part %u: misaligned, or its rows overlap", index);
-    return QUIRE_OK;
+    return check_planes(part, index, err);
 }
 
 int k_weight_check(const struct k_weight_view *parts, uint32_t n_parts, uint32_t *n_rows, struct quire_error *err)

@@ -41,7 +41,12 @@ int64_t quire_text_token_id(const struct quire_text *text, const char *content);
 int quire_text_encode(const struct quire_text *text, const char *utf8, size_t n_bytes, bool add_special, uint32_t **ids,
                       size_t *n_ids, struct quire_error *err);
 
-/* The same, a piece at a time, for text that others should not have to wait for. Pieces are of 16 KiB and a little:
+/* The special tokens that the tokenizer puts around and between the two texts of a pair, one after the other: what it
+ * makes of two texts without tokens. second_type: the second text's tokens have another type than the first's. */
+int quire_text_pair_specials(const struct quire_text *text, uint32_t **ids, size_t *n_ids, bool *second_type,
+                             struct quire_error *err);
+
+/* A text's ids, a piece at a time, for text that others should not have to wait for. Pieces are of 16 KiB and a little:
  * 5 to 10 ms of work, 4 MB of memory. The text is cut only where the tokenizer provably has a boundary
  * (text/src/cut.rs), so all pieces together are the ids of the whole. Where it has none in 256 KiB (one "word" of
  * that length; any text of that length, with a tokenizer of which too little is known) the next piece is QUIRE_INVALID.
@@ -109,7 +114,7 @@ void quire_detok_close(struct quire_detok *detok);
 enum quire_specials {
     QUIRE_SPECIALS_ENCODE, /* they are tokens too */
     QUIRE_SPECIALS_REFUSE, /* QUIRE_INVALID, which names the place */
-    QUIRE_SPECIALS_TEXT,   /* they are text */
+    QUIRE_SPECIALS_TEXT, /* they are text */
 };
 struct quire_chat {
     const char *messages_json;

@@ -57,6 +57,6 @@ done
 "$quire" bench --help | sed -nE '/^examples:/q; s/^  ([a-z]+) +([a-z].*)/\1 \2/p' | while read -r command title; do
     "$quire" bench "$command" --help | page "quire-bench-$command" "$title"
 done
-"$quire" cache --help | sed -nE 's/^  quire cache ([a-z]+) URL.*\[options\]$/\1/p' | while read -r action; do
+"$quire" cache --help | sed -nE 's/^  quire cache ([a-z]+) [A-Z].*\[options\]$/\1/p' | while read -r action; do
     "$quire" cache "$action" --help | page "quire-cache-$action" "quire cache: $action"
 done

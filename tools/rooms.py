@@ -11,17 +11,18 @@ import subprocess
 import sys
 
 BASE = "base/"
-ENGINE_PARTS = "base/ request/ memory/ scheduler/ speculation/ kernels/ text/"
+ENGINE_PARTS = "base/ files/ request/ memory/ scheduler/ speculation/ kernels/ text/"
 # room: the rooms that its files may see besides itself. What a room may see, its inner rooms (with a line of their own)
 # may not, unless it is said.
 ROOMS = {
     "base/": "",
     "request/": "base/",
+    "files/": "base/",
     "memory/": "base/",
     "scheduler/": "base/ request/ memory/ scheduler/policies/",
     "scheduler/policies/": "base/ request/ memory/ scheduler/",
     "speculation/": "base/",
-    "text/": "base/",
+    "text/": "base/ files/",
     # kernels.h is the interface, host/ what backends on host memory share; a backend knows no other, but that cpu
     # takes the plain page for what need not be fast. backend.c and plan.c find them.
     "kernels/": "base/ kernels/host/ kernels/ref/ kernels/cpu/ kernels/cuda/host/ kernels/cuda/plan/",
@@ -33,22 +34,24 @@ ROOMS = {
     "kernels/cuda/plan/": "base/ kernels/",
     "kernels/cases/": "base/ kernels/",
     # engine.h and watch.h are the doors; record/ looks on through them and knows nothing of run/.
-    "engine/": ENGINE_PARTS + " engine/model/",
-    "engine/model/": "base/ request/ kernels/",
-    "engine/forward/": "base/ request/ memory/ scheduler/ speculation/ kernels/ engine/ engine/model/",
-    "engine/run/": ENGINE_PARTS + " engine/ engine/model/ engine/forward/",
-    "engine/record/": ENGINE_PARTS + " engine/ engine/model/",
+    "engine/": ENGINE_PARTS + " engine/checkpoint/ engine/model/",
+    "engine/checkpoint/": "base/ files/ kernels/",
+    "engine/model/": "base/ files/ request/ kernels/ engine/checkpoint/",
+    "engine/forward/": "base/ files/ request/ memory/ scheduler/ speculation/ kernels/ engine/ engine/checkpoint/ engine/model/",
+    "engine/run/": ENGINE_PARTS + " engine/ engine/checkpoint/ engine/model/ engine/forward/",
+    "engine/record/": ENGINE_PARTS + " engine/ engine/checkpoint/ engine/model/",
     "server/http/": "base/",
     "server/wire/": "base/ request/",
     "server/link/": "base/ request/ server/wire/",
-    "server/cache/": "base/ request/ server/wire/ server/link/",
+    "server/similar/": "base/",
+    "server/cache/": "base/ request/ server/wire/ server/link/ server/similar/",
     "server/daemon/": "base/ request/ server/wire/ engine/ engine/record/",
     # Who pays and what is seen know nothing of requests being served. An error is the lowest thing of the front end.
     "server/front/api/api_error.": "base/ server/http/ server/front/output/json_out.",
     "server/front/output/json_out.": "base/",
     "server/front/tenant/": "base/ request/ server/http/ server/wire/ server/front/api/api_error. server/front/output/json_out.",
-    "server/front/observe/": "base/ request/ server/wire/ server/link/ server/cache/ server/front/tenant/ server/front/output/json_out.",
-    "server/front/": "base/ request/ speculation/ text/ server/http/ server/wire/ server/link/ server/cache/ server/front/tenant/ server/front/observe/"
+    "server/front/observe/": "base/ request/ server/wire/ server/link/ server/similar/ server/cache/ server/front/tenant/ server/front/output/json_out.",
+    "server/front/": "base/ request/ speculation/ text/ server/http/ server/wire/ server/link/ server/similar/ server/cache/ server/front/tenant/ server/front/observe/"
                      " server/front/api/api_error. server/front/output/json_out.",
     # The tools' own: cli.h reads command lines, command.h ends commands, bench/lib is what benchmarks compute.
     "tools/cli/cli.": "base/",
@@ -68,7 +71,7 @@ NOT_PURE = re.compile(r"^(time|pthread|stdio|unistd|threads|sys/.*|fcntl|signal)
 SOURCES = (".c", ".h", ".cu", ".cuh", ".cc", ".rs", ".py", ".sh", ".js", ".css")
 MAX_FILES = 30  # of a folder: sources that people write
 MAX_LINES = 900
-TOP = set("base request engine kernels memory scheduler speculation server text tests tools docs packaging README.md LICENSE "
+TOP = set("base files request engine kernels memory scheduler speculation server text tests tools docs packaging README.md LICENSE "
           "CHANGELOG.md CONTRIBUTING.md CMakeLists.txt CMakePresets.json .gitignore .dockerignore .ci .clang-format".split())
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+(?:"([^"]+)"|<([^>]+)>)', re.M)

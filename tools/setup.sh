@@ -9,11 +9,11 @@
 # what it installs before it does, asks nothing, does nothing twice, and changes no setting. Other scripts
 # source it and call quire_setup; afterwards QUIRE_CARGO and QUIRE_RUSTC name the Rust tools to build with.
 
-QUIRE_PACKAGES_build="gcc g++ make cmake ninja-build pkg-config libevent-dev libssl-dev libjansson-dev libsodium-dev libhwloc-dev libcurl4-openssl-dev libsqlite3-dev ca-certificates"
+QUIRE_PACKAGES_build="gcc g++ make cmake ninja-build pkg-config libevent-dev libssl-dev libjansson-dev libsodium-dev libhwloc-dev libcurl4-openssl-dev libsqlite3-dev libhiredis-dev ca-certificates"
 # What the build uses where it is there: brought with the rest to a machine that lacks some of it, asked of no other.
 QUIRE_PACKAGES_optional="libedit-dev"
 QUIRE_PACKAGES_demo="curl jq"
-QUIRE_PACKAGES_test="libcmocka-dev python3 python3-venv openssl ccache"
+QUIRE_PACKAGES_test="libcmocka-dev python3 python3-venv openssl ccache redis-server"
 QUIRE_PACKAGES_clients="haproxy groff-base"
 # For the page at /ui. Ubuntu's are empty: there, put Chrome and its chromedriver on PATH.
 command -v chromedriver >/dev/null || ! grep -q '^ID=debian' /etc/os-release || QUIRE_PACKAGES_clients="$QUIRE_PACKAGES_clients chromium chromium-driver"

@@ -10,7 +10,7 @@
 # above them, on an emulator that looks for races and bad addresses: no GPU is needed), cuda (the library for GPUs by
 # NVIDIA's compiler, which is installed if need be: no kernel may spill, none may grow by 3 %), clients (the real openai-python, raw sockets
 # and, for the page at /ui, Chromium against build/quire), asan (the same tests as release under AddressSanitizer and UBSan),
-# tsan (what has threads, under ThreadSanitizer), fuzz (each fuzz target for QUIRE_FUZZ_SECONDS, default 5, with --all 60).
+# tsan (what has threads, under ThreadSanitizer), fuzz (each fuzz target for QUIRE_FUZZ_SECONDS, default 3, with --all 60).
 #
 # The sample of a long matrix is drawn by a seed from the commit, so that each commit runs another and all run in time;
 # tests/sample.h says how. The seed is printed; QUIRE_TEST_SAMPLE=SEED runs that sample again, also under ctest, which
@@ -150,7 +150,7 @@ fuzz_one() { # program seconds: what it says is in its log
 export -f fuzz_one
 
 run_fuzz() {
-    local seconds=${QUIRE_FUZZ_SECONDS:-$([ -n "$whole" ] && echo 60 || echo 5)} targets bad name
+    local seconds=${QUIRE_FUZZ_SECONDS:-$([ -n "$whole" ] && echo 60 || echo 3)} targets bad name
     timed "fuzz, build" quire_build fuzz ON fuzzers
     targets=$(find build-fuzz/tests/fuzz -maxdepth 1 -name 'fuzz_*' -type f -executable | sort)
     if [ -z "$targets" ]; then tally "fuzz (there are no targets)" 0 1; return; fi

@@ -73,7 +73,8 @@ int step_layout_make(const struct model_desc *desc, const struct engine_plan *pl
 uint64_t layout_kv_bytes(const struct model_desc *desc, struct k_format format, uint32_t block_tokens,
                          uint32_t n_blocks)
 {
-    return k_format_bytes(format, (uint64_t)n_blocks * block_tokens * desc->n_kv_heads * desc->head_dim);
+    const struct k_kv_shape kv = {format, desc->n_kv_heads, desc->head_dim, block_tokens};
+    return n_blocks * k_kv_block_bytes(&kv);
 }
 
 struct k_plan_dims step_plan_dims(const struct model_desc *desc, const struct engine_plan *plan)

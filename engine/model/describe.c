@@ -1,14 +1,14 @@
 #include "engine/model/model.h"
 
+#include "base/file.h"
 #include "base/json.h"
 #include "engine/model/pooling.h"
 #include "engine/model/rope_config.h"
+#include "files/model_files.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define CONFIG "config.json"
 #define GENERATION "generation_config.json"
@@ -45,8 +45,12 @@ struct architecture {
     enum window_rule window;
     bool encoder;
     bool classifier;
-    bool behind_padding; /* of an encoder: its first position is the padding token's id + 1 */
+    bool roberta; /* of an encoder: RoBERTa's names, and its first position is the padding token's id + 1 */
 };
+
+/* What all encoders here have. */
+#define ENCODER \
+    .default_max_position = 512, .default_bos = -1, .default_eos = -1, .default_rms_eps = 1e-12, .encoder = true
 
 static const struct architecture architectures[] = {
     {.name = "LlamaForCausalLM",
@@ -90,37 +94,16 @@ static const struct architecture architectures[] = {
      .reads_attention_bias = true,
      .norm_place = NORM_POST,
      .head_norm = HEAD_NORM_ALL},
-    {.name = "BertModel",
-     .model_type = "bert",
-     .default_max_position = 512,
-     .default_bos = -1,
-     .default_eos = -1,
-     .default_rms_eps = 1e-12,
-     .encoder = true},
-    {.name = "BertForSequenceClassification",
-     .model_type = "bert",
-     .default_max_position = 512,
-     .default_bos = -1,
-     .default_eos = -1,
-     .default_rms_eps = 1e-12,
-     .encoder = true,
-     .classifier = true},
-    {.name = "RobertaModel",
-     .model_type = "roberta",
-     .default_max_position = 512,
-     .default_bos = -1,
-     .default_eos = -1,
-     .default_rms_eps = 1e-12,
-     .encoder = true,
-     .behind_padding = true},
-    {.name = "XLMRobertaModel",
+    {.name = "BertModel", .model_type = "bert", ENCODER},
+    {.name = "BertForSequenceClassification", .model_type = "bert", ENCODER, .classifier = true},
+    {.name = "RobertaModel", .model_type = "roberta", ENCODER, .roberta = true},
+    {.name = "RobertaForSequenceClassification", .model_type = "roberta", ENCODER, .roberta = true, .classifier = true},
+    {.name = "XLMRobertaModel", .model_type = "xlm-roberta", ENCODER, .roberta = true},
+    {.name = "XLMRobertaForSequenceClassification",
      .model_type = "xlm-roberta",
-     .default_max_position = 512,
-     .default_bos = -1,
-     .default_eos = -1,
-     .default_rms_eps = 1e-12,
-     .encoder = true,
-     .behind_padding = true},
+     ENCODER,
+     .roberta = true,
+     .classifier = true},
 };
 #define N_ARCHITECTURES (sizeof architectures / sizeof architectures[0])
 
@@ -161,22 +144,6 @@ static int find_architecture(const json_t *config, const struct architecture **o
         at += (size_t)snprintf(supported + at, sizeof supported - at, "%s%s", i ? ", " : "", architectures[i].name);
     return quire_fail(err, QUIRE_UNSUPPORTED, CONFIG ": %s: '%s' is not supported; supported: %s", field,
                       model_shown(name ? name : model_type, shown, sizeof shown), supported);
-}
-
-/* Weights are used as stored; a quantized checkpoint would be read as nonsense. */
-static int refuse_quantized(const json_t *config, struct quire_error *err)
-{
-    static const char *const keys[] = {"quantization_config", "compression_config"};
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
-        const json_t *value = json_object_get(config, keys[i]);
-        if (!value || json_is_null(value))
-            continue;
-        const char *method = json_string_value(json_object_get(value, "quant_method"));
-        char shown[48];
-        return quire_fail(err, QUIRE_UNSUPPORTED, CONFIG ": %s: quantized weights (%s) are not supported", keys[i],
-                          model_shown(method ? method : "no quant_method", shown, sizeof shown));
-    }
-    return QUIRE_OK;
 }
 
 static int read_dtype(const json_t *config, struct model_desc *desc, struct quire_error *err)
@@ -342,10 +309,11 @@ static int read_labels(const json_t *config, struct model_desc *desc, struct qui
 static int read_encoder(const json_t *config, const struct architecture *arch, struct model_desc *desc,
                         struct quire_error *err)
 {
-    uint32_t padding = arch->behind_padding ? 1 : 0;
+    uint32_t padding = arch->roberta ? 1 : 0;
     int status = refuse_other_encoders(config, err);
     model_make_encoder_layers(desc);
     desc->encoder = true;
+    desc->roberta = arch->roberta;
     desc->tied_embeddings = true; /* there is no head that has logits of tokens */
     desc->final_norm = NORM_LAYER;
     desc->rope = MODEL_ROPE_NONE;
@@ -359,7 +327,7 @@ static int read_encoder(const json_t *config, const struct architecture *arch, s
     if (status != QUIRE_OK)
         return status;
     desc->n_positions = desc->max_position;
-    desc->first_position = arch->behind_padding ? padding + 1 : 0;
+    desc->first_position = arch->roberta ? padding + 1 : 0;
     if (desc->first_position >= desc->n_positions)
         return quire_fail(err, QUIRE_INVALID, CONFIG ": pad_token_id: %u leaves no position of %u", padding,
                           desc->n_positions);
@@ -553,7 +521,7 @@ static int describe(const json_t *config, const json_t *generation, struct model
     if (status != QUIRE_OK)
         return status;
     snprintf(desc->architecture, sizeof desc->architecture, "%s", arch->name);
-    status = refuse_quantized(config, err);
+    status = quantization_read(config, &desc->quantization, err);
     if (status == QUIRE_OK)
         status = read_dtype(config, desc, err);
     if (status == QUIRE_OK)
@@ -582,34 +550,27 @@ int model_describe_json(const char *config, size_t n_config, const char *generat
 }
 
 /* *out stays NULL where an optional file does not exist. */
-static int read_json(const char *dir, const char *name, bool optional, json_t **out, struct quire_error *err)
+static int read_json(const char *model, const char *name, bool optional, json_t **out, struct quire_error *err)
 {
-    char *path;
+    struct buffer text = {0};
     *out = NULL;
-    if (asprintf(&path, "%s/%s", dir, name) < 0)
-        return quire_fail(err, QUIRE_NO_MEMORY, "%s: out of memory", name);
-    struct stat info;
-    int status = QUIRE_OK;
-    if (stat(path, &info) != 0) {
-        if (!(optional && errno == ENOENT))
-            status = quire_fail(err, errno == ENOENT ? QUIRE_NOT_FOUND : QUIRE_IO, "%s: cannot be opened in %.300s: %m",
-                                name, dir);
-    } else if (!S_ISREG(info.st_mode)) {
-        status = quire_fail(err, QUIRE_INVALID, "%s: not a regular file", name);
-    } else {
-        status = quire_json_read_file(path, MAX_CONFIG_BYTES, out, err);
-    }
-    free(path);
+    int status = model_file_read(model, name, MAX_CONFIG_BYTES, &text, err);
+    if (status == QUIRE_OK)
+        status = quire_json_parse(text.data, text.n, MAX_JSON_DEPTH, name, out, err);
+    else if (status == QUIRE_NOT_FOUND && optional)
+        status = QUIRE_OK;
+    buffer_free(&text);
     return status;
 }
 
+#define MODULE_FILE_BYTES 96
 /* The file in one of the model's folders, whose name modules.json has. */
-static int read_module(const char *dir, const char *path, json_t **out, struct quire_error *err)
+static int read_module(const char *dir, const char *path, char name[MODULE_FILE_BYTES], json_t **out,
+                       struct quire_error *err)
 {
-    char name[96];
     if (path[0] == '\0' || strlen(path) > 64 || strspn(path, MODULE_NAME) != strlen(path))
         return quire_fail(err, QUIRE_INVALID, "modules.json: path: must be the name of a folder of the model");
-    snprintf(name, sizeof name, "%s/" CONFIG, path);
+    snprintf(name, MODULE_FILE_BYTES, "%s/" CONFIG, path);
     return read_json(dir, name, false, out, err);
 }
 
@@ -617,21 +578,23 @@ int model_describe_vector(const char *model_dir, struct model_desc *desc, struct
 {
     json_t *modules = NULL, *pooling = NULL, *limits = NULL;
     const char *path = NULL;
+    char file[MODULE_FILE_BYTES] = "";
     int status = read_json(model_dir, "modules.json", true, &modules, err);
     if (status == QUIRE_OK)
         status = pooling_modules(modules, desc, &path, err);
     if (status == QUIRE_OK && path)
-        status = read_module(model_dir, path, &pooling, err);
+        status = read_module(model_dir, path, file, &pooling, err);
     if (status == QUIRE_OK)
         status = read_json(model_dir, "sentence_bert_config.json", true, &limits, err);
     if (status == QUIRE_OK)
-        status = pooling_config(pooling, limits, desc, err);
+        status = pooling_config(pooling, file, limits, desc, err);
     json_decref(modules);
     json_decref(pooling);
     json_decref(limits);
     return status;
 }
 
+#define POOLING "pooling's config.json"
 static int parse_optional(const char *text, const char *where, json_t **out, struct quire_error *err)
 {
     return text ? quire_json_parse(text, strlen(text), MAX_JSON_DEPTH, where, out, err) : QUIRE_OK;
@@ -644,17 +607,27 @@ int model_describe_vector_json(const char *modules, const char *pooling, const c
     const char *path = NULL;
     int status = parse_optional(modules, "modules.json", &modules_json, err);
     if (status == QUIRE_OK)
-        status = parse_optional(pooling, "pooling's config.json", &pooling_json, err);
+        status = parse_optional(pooling, POOLING, &pooling_json, err);
     if (status == QUIRE_OK)
         status = parse_optional(limits, "sentence_bert_config.json", &limits_json, err);
     if (status == QUIRE_OK)
         status = pooling_modules(modules_json, desc, &path, err);
     if (status == QUIRE_OK)
-        status = pooling_config(pooling_json, limits_json, desc, err);
+        status = pooling_config(pooling_json, POOLING, limits_json, desc, err);
     json_decref(modules_json);
     json_decref(pooling_json);
     json_decref(limits_json);
     return status;
+}
+
+/* A GGUF file's user has no config.json to look into. */
+static int name_file(const char *model, int status, struct quire_error *err)
+{
+    const char *slash = strrchr(model, '/');
+    if (status == QUIRE_OK || !err || !model_is_gguf(model))
+        return status;
+    const struct quire_error made = *err;
+    return quire_fail(err, status, "%.100s: its keys, as a %.300s", slash ? slash + 1 : model, made.text);
 }
 
 int model_describe(const char *model_dir, struct model_desc *out, struct sampling_defaults *sampling,
@@ -665,7 +638,7 @@ int model_describe(const char *model_dir, struct model_desc *out, struct samplin
     if (status == QUIRE_OK)
         status = read_json(model_dir, GENERATION, true, &generation, err);
     if (status == QUIRE_OK)
-        status = describe(config, generation, out, sampling, err);
+        status = name_file(model_dir, describe(config, generation, out, sampling, err), err);
     json_decref(config);
     json_decref(generation);
     return status == QUIRE_OK && out->encoder ? model_describe_vector(model_dir, out, err) : status;

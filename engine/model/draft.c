@@ -1,10 +1,9 @@
 #include "engine/model/draft.h"
 
-#include "base/file.h"
 #include "base/json.h"
 #include "engine/model/weights.h"
+#include "files/model_files.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -117,27 +116,13 @@ int model_same_tokens(const char *draft, size_t n_draft, const char *model, size
     return status;
 }
 
-/* QUIRE_NOT_FOUND: the directory has none. */
-static int read_tokenizer(const char *dir, struct buffer *out, struct quire_error *err)
-{
-    char path[4096];
-    if ((size_t)snprintf(path, sizeof path, "%s/" TOKENIZER, dir) >= sizeof path)
-        return quire_fail(err, QUIRE_INVALID, "%s: the path is too long", dir);
-    FILE *file = fopen(path, "rbe");
-    if (!file)
-        return quire_fail(err, errno == ENOENT ? QUIRE_NOT_FOUND : QUIRE_IO, "%s: cannot be opened: %m", path);
-    int status = buffer_read(out, file, MAX_TOKENIZER_BYTES, path, err);
-    fclose(file);
-    return status;
-}
-
 static int check_tokens(const char *draft_dir, const char *model_dir, const struct model_desc *draft,
                         const struct model_desc *model, struct quire_error *err)
 {
     struct buffer a = {0}, b = {0};
-    int status = read_tokenizer(draft_dir, &a, err);
+    int status = model_file_read(draft_dir, TOKENIZER, MAX_TOKENIZER_BYTES, &a, err);
     if (status == QUIRE_OK)
-        status = read_tokenizer(model_dir, &b, err);
+        status = model_file_read(model_dir, TOKENIZER, MAX_TOKENIZER_BYTES, &b, err);
     if (status == QUIRE_OK)
         status = model_same_tokens(a.data, a.n, b.data, b.n, err);
     else if (status == QUIRE_NOT_FOUND)
@@ -155,7 +140,7 @@ static int check_tokens(const char *draft_dir, const char *model_dir, const stru
 /* ---- the model ----------------------------------------------------------------------------------- */
 
 int model_open_draft(const char *draft_dir, const char *model_dir, const struct model_desc *model,
-                     struct model_desc *out, struct safetensors **checkpoint, struct quire_error *err)
+                     struct model_desc *out, struct checkpoint **checkpoint, struct quire_error *err)
 {
     struct sampling_defaults ignored; /* a request is sampled as its model says */
     *checkpoint = NULL;
@@ -163,11 +148,11 @@ int model_open_draft(const char *draft_dir, const char *model_dir, const struct 
     if (status == QUIRE_OK)
         status = check_tokens(draft_dir, model_dir, out, model, err);
     if (status == QUIRE_OK)
-        status = safetensors_open(draft_dir, checkpoint, err);
+        status = checkpoint_open(draft_dir, checkpoint, err);
     if (status == QUIRE_OK)
-        status = weights_stored_dtype(*checkpoint, out, err);
+        status = weights_stored_dtype(*checkpoint, NULL, out, err);
     if (status != QUIRE_OK) {
-        safetensors_close(*checkpoint);
+        checkpoint_close(*checkpoint);
         *checkpoint = NULL;
     }
     return status;

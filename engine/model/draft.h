@@ -10,12 +10,12 @@
 
 #include "base/status.h"
 #include "engine/model/model.h"
-#include "engine/model/safetensors.h"
+#include "engine/checkpoint/checkpoint.h"
 
-/* *checkpoint is the caller's (safetensors_close). QUIRE_INVALID: another tokenizer; else as model_describe() and
- * safetensors_open(). */
+/* *checkpoint is the caller's (checkpoint_close). QUIRE_INVALID: another tokenizer; else as model_describe() and
+ * checkpoint_open(). */
 int model_open_draft(const char *draft_dir, const char *model_dir, const struct model_desc *model,
-                     struct model_desc *out, struct safetensors **checkpoint, struct quire_error *err);
+                     struct model_desc *out, struct checkpoint **checkpoint, struct quire_error *err);
 
 /* The comparison of two parsed tokenizer.json: what the fuzzer calls. */
 int model_same_tokens(const char *draft, size_t n_draft, const char *model, size_t n_model, struct quire_error *err);

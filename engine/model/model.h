@@ -7,6 +7,7 @@
 #define QUIRE_ENGINE_MODEL_H
 
 #include "base/status.h"
+#include "engine/model/quantization.h"
 #include "kernels/kernels.h"
 #include "request/spec.h"
 
@@ -72,6 +73,12 @@ struct model_desc {
     char architecture[64];   /* "Qwen2ForCausalLM" */
     enum k_dtype dtype;      /* of the weights as config.json says (torch_dtype or dtype) */
     bool dtype_stated;       /* false: it says nothing (dtype is K_F32), and the stored weights decide */
+    struct k_format
+        weight_format; /* of the bulk of the matrices, once the checkpoint was looked at; model_weight_format() */
+    bool int8_activations; /* the weights were made to meet activations in int8 */
+    struct quantization quantization;
+    uint64_t panel_bytes; /* of what the cpu backend lays out anew for the form int8; set with weight_format */
+    uint64_t regrouped_bytes; /* of rows that are made anew when weights are loaded; set with weight_format */
     uint32_t vocab_size, hidden_size, n_layers, n_q_heads, n_kv_heads, head_dim;
     uint32_t intermediate_size;
     uint32_t max_position;   /* max_position_embeddings; times the linear factor; for YaRN, factor × original */
@@ -80,6 +87,7 @@ struct model_desc {
     uint32_t n_positions; /* an encoder's: rows of its table; a text's first token has row first_position */
     uint32_t first_position;
     uint32_t n_segments;
+    bool roberta; /* an encoder whose tensors are called as RoBERTa's are */
     enum model_pooling pooling;
     bool normalize; /* vectors have length 1 */
     uint32_t n_labels; /* > 0: a classifier, whose vector are these logits */
@@ -132,6 +140,12 @@ void model_make_layers(struct model_desc *desc, enum model_norm_place place, enu
 
 /* Likewise an encoder's: LayerNorm of what a block adds to its input, attention over the whole text, GELU. */
 void model_make_encoder_layers(struct model_desc *desc);
+
+/* How the bulk of its matrices is stored; where no checkpoint was looked at, as config.json says. */
+static inline struct k_format model_weight_format(const struct model_desc *desc)
+{
+    return desc->weight_format.bits ? desc->weight_format : k_format_of(desc->dtype);
+}
 
 /* NULL: the layer has no block of that kind. */
 const struct model_block *model_block_of(const struct model_desc *desc, uint32_t layer, enum model_block_kind kind);

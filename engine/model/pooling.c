@@ -6,7 +6,6 @@
 #include <string.h>
 
 #define MODULES "modules.json"
-#define POOLING "the pooling module's config.json"
 #define LIMITS "sentence_bert_config.json"
 
 /* "sentence_transformers.models.Pooling" and its later names end alike. */
@@ -54,7 +53,7 @@ int pooling_modules(const json_t *modules, struct model_desc *desc, const char *
     return i >= 2 ? QUIRE_OK : quire_fail(err, QUIRE_UNSUPPORTED, MODULES ": a model without a Pooling module");
 }
 
-static int read_mode(const json_t *pooling, struct model_desc *desc, struct quire_error *err)
+static int read_mode(const json_t *pooling, const char *file, struct model_desc *desc, struct quire_error *err)
 {
     static const struct {
         const char *key;
@@ -70,34 +69,35 @@ static int read_mode(const json_t *pooling, struct model_desc *desc, struct quir
     uint32_t n = 0;
     for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
         bool on = false;
-        int status = quire_json_bool(pooling, POOLING, modes[i].key, &on, err);
+        int status = quire_json_bool(pooling, file, modes[i].key, &on, err);
         if (status != QUIRE_OK)
             return status;
         if (on && modes[i].pooling == POOLING_NONE)
-            return quire_fail(err, QUIRE_UNSUPPORTED, POOLING ": %s: is not supported (mean, cls and lasttoken are)",
+            return quire_fail(err, QUIRE_UNSUPPORTED, "%s: %s: is not supported (mean, cls and lasttoken are)", file,
                               modes[i].key);
         if (on)
             desc->pooling = modes[i].pooling;
         n += on;
     }
     return n == 1 ? QUIRE_OK
-                  : quire_fail(err, QUIRE_UNSUPPORTED, POOLING ": %u pooling modes are on, one is supported", n);
+                  : quire_fail(err, QUIRE_UNSUPPORTED, "%s: %u pooling modes are on, one is supported", file, n);
 }
 
-int pooling_config(const json_t *pooling, const json_t *limits, struct model_desc *desc, struct quire_error *err)
+int pooling_config(const json_t *pooling, const char *file, const json_t *limits, struct model_desc *desc,
+                   struct quire_error *err)
 {
     uint32_t n = desc->vector_size, longest = desc->max_position;
     int status = QUIRE_OK;
     if (pooling && !json_is_object(pooling))
-        return quire_fail(err, QUIRE_INVALID, POOLING ": must be a JSON object");
+        return quire_fail(err, QUIRE_INVALID, "%s: must be a JSON object", file);
     if (limits && !json_is_object(limits))
         return quire_fail(err, QUIRE_INVALID, LIMITS ": must be a JSON object");
     if (pooling)
-        status = read_mode(pooling, desc, err);
+        status = read_mode(pooling, file, desc, err);
     if (status == QUIRE_OK && pooling)
-        status = quire_json_u32(pooling, POOLING, "word_embedding_dimension", 1, UINT32_MAX, &n, err);
+        status = quire_json_u32(pooling, file, "word_embedding_dimension", 1, UINT32_MAX, &n, err);
     if (status == QUIRE_OK && n != desc->vector_size)
-        return quire_fail(err, QUIRE_INVALID, POOLING ": word_embedding_dimension: is %u, and the model has %u", n,
+        return quire_fail(err, QUIRE_INVALID, "%s: word_embedding_dimension: is %u, and the model has %u", file, n,
                           desc->vector_size);
     if (status == QUIRE_OK && limits)
         status = quire_json_u32(limits, LIMITS, "max_seq_length", 1, UINT32_MAX, &longest, err);

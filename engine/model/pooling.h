@@ -12,7 +12,8 @@
  * own and unchecked, or NULL. A module that Quire does not compute is QUIRE_UNSUPPORTED, by its name. */
 int pooling_modules(const json_t *modules, struct model_desc *desc, const char **path, struct quire_error *err);
 
-/* Either may be NULL. */
-int pooling_config(const json_t *pooling, const json_t *limits, struct model_desc *desc, struct quire_error *err);
+/* pooling, of the file so called in errors, and limits may be NULL. */
+int pooling_config(const json_t *pooling, const char *file, const json_t *limits, struct model_desc *desc,
+                   struct quire_error *err);
 
 #endif

@@ -57,10 +57,14 @@ const struct model_tensor model_tensors[] = {
     {OF_MODEL,     TENSOR_MATRIX, SITE_SEGMENTS,           OUTSIDE "token_type_embeddings.weight", SIZE_SEGMENTS,  SIZE_HIDDEN, SHARD_NONE, IF_SEGMENTS},
     {OF_MODEL,     TENSOR_VECTOR, VEC_EMBED_NORM,          OUTSIDE "LayerNorm.weight",             SIZE_HIDDEN,    SIZE_ONE,    SHARD_NONE, IF_ENCODER},
     {OF_MODEL,     TENSOR_VECTOR, VEC_EMBED_NORM_BIAS,     OUTSIDE "LayerNorm.bias",               SIZE_HIDDEN,    SIZE_ONE,    SHARD_NONE, IF_ENCODER},
-    {OF_MODEL,     TENSOR_MATRIX, SITE_POOLER,             "bert.pooler.dense.weight",             SIZE_HIDDEN,    SIZE_HIDDEN, SHARD_NONE, IF_CLASSIFIER},
-    {OF_MODEL,     TENSOR_BIAS,   SITE_POOLER,             "bert.pooler.dense.bias",               SIZE_HIDDEN,    SIZE_ONE,    SHARD_NONE, IF_CLASSIFIER},
-    {OF_MODEL,     TENSOR_MATRIX, SITE_CLASSIFIER,         "classifier.weight",                    SIZE_LABELS,    SIZE_HIDDEN, SHARD_NONE, IF_CLASSIFIER},
-    {OF_MODEL,     TENSOR_BIAS,   SITE_CLASSIFIER,         "classifier.bias",                      SIZE_LABELS,    SIZE_ONE,    SHARD_NONE, IF_CLASSIFIER},
+    {OF_MODEL,     TENSOR_MATRIX, SITE_POOLER,             "bert.pooler.dense.weight",             SIZE_HIDDEN,    SIZE_HIDDEN, SHARD_NONE, IF_BERT_CLASSIFIER},
+    {OF_MODEL,     TENSOR_BIAS,   SITE_POOLER,             "bert.pooler.dense.bias",               SIZE_HIDDEN,    SIZE_ONE,    SHARD_NONE, IF_BERT_CLASSIFIER},
+    {OF_MODEL,     TENSOR_MATRIX, SITE_CLASSIFIER,         "classifier.weight",                    SIZE_LABELS,    SIZE_HIDDEN, SHARD_NONE, IF_BERT_CLASSIFIER},
+    {OF_MODEL,     TENSOR_BIAS,   SITE_CLASSIFIER,         "classifier.bias",                      SIZE_LABELS,    SIZE_ONE,    SHARD_NONE, IF_BERT_CLASSIFIER},
+    {OF_MODEL,     TENSOR_MATRIX, SITE_POOLER,             "classifier.dense.weight",              SIZE_HIDDEN,    SIZE_HIDDEN, SHARD_NONE, IF_ROBERTA_CLASSIFIER},
+    {OF_MODEL,     TENSOR_BIAS,   SITE_POOLER,             "classifier.dense.bias",                SIZE_HIDDEN,    SIZE_ONE,    SHARD_NONE, IF_ROBERTA_CLASSIFIER},
+    {OF_MODEL,     TENSOR_MATRIX, SITE_CLASSIFIER,         "classifier.out_proj.weight",           SIZE_LABELS,    SIZE_HIDDEN, SHARD_NONE, IF_ROBERTA_CLASSIFIER},
+    {OF_MODEL,     TENSOR_BIAS,   SITE_CLASSIFIER,         "classifier.out_proj.bias",             SIZE_LABELS,    SIZE_ONE,    SHARD_NONE, IF_ROBERTA_CLASSIFIER},
 #undef E
 #undef OUTSIDE
     /* clang-format on */
@@ -95,7 +99,8 @@ static bool condition_holds(const struct model_desc *desc, const struct model_bl
     case ALWAYS:
     case IF_ENCODER: break;
     case IF_SEGMENTS: return desc->n_segments > 0;
-    case IF_CLASSIFIER: return desc->n_labels > 0;
+    case IF_BERT_CLASSIFIER: return desc->n_labels > 0 && !desc->roberta;
+    case IF_ROBERTA_CLASSIFIER: return desc->n_labels > 0 && desc->roberta;
     case IF_Q_BIAS: return desc->q_bias;
     case IF_K_BIAS: return desc->k_bias;
     case IF_V_BIAS: return desc->v_bias;
@@ -152,19 +157,21 @@ bool model_next_stack(const struct model_desc *desc, struct model_stack *stack)
     return false;
 }
 
-void model_tensor_name(const struct model_tensor *tensor, uint32_t layer, bool bare, char out[MODEL_NAME_BYTES])
+void model_tensor_name(const struct model_desc *desc, const struct model_tensor *tensor, uint32_t layer, bool bare,
+                       char out[MODEL_NAME_BYTES])
 {
     static const char *const prefixes[] = {"model.", "bert."};
-    const char *name = tensor->name, *mark = strchr(name, '*');
-    for (size_t i = 0; i < 2 && bare; i++)
+    const char *name = tensor->name, *mark = strchr(name, '*'), *prefix = "";
+    for (size_t i = 0; i < 2; i++)
         if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0) {
             name += strlen(prefixes[i]);
+            prefix = bare ? "" : desc->roberta ? "roberta." : prefixes[i];
             break;
         }
     if (mark)
-        snprintf(out, MODEL_NAME_BYTES, "%.*s%u%s", (int)(mark - name), name, layer, mark + 1);
+        snprintf(out, MODEL_NAME_BYTES, "%s%.*s%u%s", prefix, (int)(mark - name), name, layer, mark + 1);
     else
-        snprintf(out, MODEL_NAME_BYTES, "%s", name);
+        snprintf(out, MODEL_NAME_BYTES, "%s%s", prefix, name);
 }
 
 uint32_t model_unit_of(const struct model_desc *desc, const struct model_tensor *tensor)
@@ -201,12 +208,46 @@ uint64_t model_param_floats(const struct model_desc *desc)
     return n;
 }
 
+struct k_format model_made_format(const struct model_desc *desc, const struct model_tensor *tensor)
+{
+    const struct quantization_made *made = desc->quantization.made;
+    const struct k_format none = {.bits = 0};
+    if (!made)
+        return none;
+    const bool is_head = tensor->owner == OF_MODEL && !desc->vector_size && tensor->place == model_head_site(desc);
+    const struct k_format to = tensor->owner != OF_MODEL ? made->layers : is_head ? made->head : none;
+    /* GGUF's rows are whole blocks. */
+    return to.packing != K_PACKING_PLANES && model_size_of(desc, tensor->cols) % 32 != 0 ? none : to;
+}
+
+/* How a matrix lies in memory, and in the copy on a device. */
+static struct k_format format_of(const struct model_desc *desc, const struct model_stack *stack)
+{
+    const struct k_format made = model_made_format(desc, stack->parts);
+    if (made.bits || desc->quantization.made)
+        return made.bits ? made : k_format_of(desc->dtype);
+    return stack->layer < desc->n_layers ? model_weight_format(desc) : k_format_of(desc->dtype);
+}
+
+/* Quantized parts have a copy each. */
+static uint64_t stack_weight_bytes(const struct model_desc *desc, const struct model_stack *stack,
+                                   const struct k_planner *planner)
+{
+    const struct k_format format = format_of(desc, stack);
+    uint64_t n = 0;
+    if (k_format_is_plain(format))
+        return planner->weight_bytes(format, stack->rows, stack->cols);
+    for (uint32_t i = 0; i < stack->n_parts; i++)
+        n += planner->weight_bytes(format, model_size_of(desc, stack->parts[i].rows), stack->cols);
+    return n;
+}
+
 uint64_t model_weight_bytes(const struct model_desc *desc, const struct k_planner *planner)
 {
     uint64_t n = 0;
     struct model_stack stack = {0};
     while (model_next_stack(desc, &stack))
         if (stack.parts->kind == TENSOR_MATRIX)
-            n += planner->weight_bytes(k_format_of(desc->dtype), stack.rows, stack.cols);
+            n += stack_weight_bytes(desc, &stack, planner);
     return n;
 }

@@ -82,14 +82,15 @@ enum model_condition {
     IF_UNTIED,
     IF_ENCODER, /* from here on encoders alone; above, those that are none */
     IF_SEGMENTS,
-    IF_CLASSIFIER,
+    IF_BERT_CLASSIFIER,
+    IF_ROBERTA_CLASSIFIER,
 };
 
 struct model_tensor {
     enum model_owner owner;
     enum model_tensor_kind kind;
     uint32_t place;   /* enum model_site, of a vector enum model_vector */
-    const char *name; /* as transformers saves it; '*' is the layer's number */
+    const char *name; /* as transformers saves it, BERT's for RoBERTa's; '*' is the layer's number */
     enum model_size rows, cols; /* SIZE_ONE columns of a bias or a vector */
     enum model_shard shard;
     enum model_condition when;
@@ -115,8 +116,9 @@ bool model_has_tensor(const struct model_desc *desc, uint32_t layer, const struc
 uint32_t model_size_of(const struct model_desc *desc, enum model_size size);
 
 #define MODEL_NAME_BYTES 160
-/* bare: of a checkpoint saved from the model without its head, whose names have no "model." or "bert." */
-void model_tensor_name(const struct model_tensor *tensor, uint32_t layer, bool bare, char out[MODEL_NAME_BYTES]);
+/* bare: of a checkpoint saved from the model without its head, whose names have no "model.", "bert." or "roberta." */
+void model_tensor_name(const struct model_desc *desc, const struct model_tensor *tensor, uint32_t layer, bool bare,
+                       char out[MODEL_NAME_BYTES]);
 
 /* Columns to a unit of the segments in which a matrix' GEMM sums (docs/numerics.md §5): a head, or what k_segment_unit() says,
  * where devices share it by columns; else 0. */
@@ -129,6 +131,9 @@ enum model_site model_head_site(const struct model_desc *desc);
  * whole arena, in the order of model_next_stack(), with the inverse frequencies at its end. */
 uint64_t model_stack_floats(const struct model_stack *stack);
 uint64_t model_param_floats(const struct model_desc *desc);
+
+/* What --quantization makes of a matrix; bits 0: it stays as it is stored. */
+struct k_format model_made_format(const struct model_desc *desc, const struct model_tensor *tensor);
 
 /* Bytes of a device's copy of every matrix; 0 where the backend uses them in place. */
 uint64_t model_weight_bytes(const struct model_desc *desc, const struct k_planner *planner);

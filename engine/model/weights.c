@@ -1,6 +1,10 @@
 #include "engine/model/weights.h"
 
+#include "engine/model/block_scales.h"
+#include "engine/model/quantize.h"
+#include "engine/model/quantized.h"
 #include "kernels/math.h"
+#include "kernels/quant.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,12 +13,13 @@
 /* What binding needs at every turn. */
 struct binder {
     struct k_backend *backend;
-    const struct safetensors *checkpoint;
+    const struct checkpoint *checkpoint;
     const struct model_desc *desc;
     enum k_gemm_form form;
     bool bare;     /* a checkpoint of a model without its head: names without "model." or "bert." */
     float *params; /* host image of the arena */
     uint64_t at;   /* floats of it that have an owner */
+    struct quantized_room room;
     struct quire_error *err;
 };
 
@@ -28,11 +33,11 @@ static void shape_text(const uint64_t *shape, uint32_t n_dims, char *out, size_t
 }
 
 /* Finds a row's tensor in the checkpoint and checks its shape. */
-static int find(const struct binder *b, const struct model_tensor *row, uint32_t layer, struct safetensors_tensor *out)
+static int find(const struct binder *b, const struct model_tensor *row, uint32_t layer, struct checkpoint_tensor *out)
 {
     char name[MODEL_NAME_BYTES], expected[64], got[192];
-    model_tensor_name(row, layer, b->bare, name);
-    int status = safetensors_find(b->checkpoint, name, out, b->err);
+    model_tensor_name(b->desc, row, layer, b->bare, name);
+    int status = checkpoint_find(b->checkpoint, name, out, b->err);
     if (status != QUIRE_OK)
         return status;
     const uint64_t want[2] = {model_size_of(b->desc, row->rows), model_size_of(b->desc, row->cols)};
@@ -45,18 +50,88 @@ static int find(const struct binder *b, const struct model_tensor *row, uint32_t
                       expected, got);
 }
 
-/* The one place where a tensor of the checkpoint becomes a view. */
-static int view_matrix(const struct binder *b, const struct model_tensor *row, uint32_t layer,
-                       struct k_weight_view *out)
+/* The row of the model that the file has as its row r. */
+static uint32_t model_row(const struct model_desc *desc, uint32_t r)
 {
-    struct safetensors_tensor t;
+    const uint32_t d = desc->head_dim, in = r % d;
+    return r - in + in % 2 * (d / 2) + in / 2;
+}
+
+/* Gives a matrix its rows in the model's order, in room. Views of single rows would spare it, but a weight has four parts at
+ * most, and a GEMM in place reads rows that follow each other. */
+static void put_in_order(struct binder *b, struct checkpoint_tensor *t)
+{
+    if (!t->interleaved)
+        return;
+    const size_t row = (size_t)k_format_bytes(t->format, t->shape[1]);
+    char *copy = quantized_take(&b->room, row * t->shape[0]);
+    if (!copy) /* it only counts */
+        return;
+    for (uint32_t r = 0; r < t->shape[0] && quantized_fills(&b->room); r++)
+        memcpy(copy + row * model_row(b->desc, r), (const char *)t->data + row * r, row);
+    t->data = copy;
+}
+
+static struct quantized_matrix quantized_of(const struct binder *b, const struct model_tensor *row, uint32_t layer)
+{
+    struct quantized_matrix m = {.checkpoint = b->checkpoint,
+                                 .how = &b->desc->quantization,
+                                 .n_rows = model_size_of(b->desc, row->rows),
+                                 .n_cols = model_size_of(b->desc, row->cols),
+                                 .n_threads = b->backend ? b->backend->n_threads : 1,
+                                 .is_read = b->backend != NULL};
+    char name[MODEL_NAME_BYTES];
+    model_tensor_name(b->desc, row, layer, b->bare, name);
+    const size_t n = strlen(name), n_suffix = strlen(".weight");
+    snprintf(m.name, sizeof m.name, "%.*s", (int)(n > n_suffix ? n - n_suffix : n), name);
+    return m;
+}
+
+/* A tensor that is only missing because its matrix is quantized, and config.json does not say so. */
+static int explain_missing(const struct binder *b, const struct quantized_matrix *m, int status)
+{
+    static const char *const suffixes[] = {"qweight", "weight_packed"};
+    for (size_t i = 0; status == QUIRE_NOT_FOUND && i < 2; i++) {
+        char name[QUANTIZED_NAME_BYTES + 24];
+        struct checkpoint_tensor t;
+        snprintf(name, sizeof name, "%s.%s", m->name, suffixes[i]);
+        if (checkpoint_find_any(b->checkpoint, name, &t, NULL) == QUIRE_OK)
+            return quire_fail(
+                b->err, QUIRE_INVALID,
+                "%.100s: tensor '%.150s': is of a quantized matrix, but config.json: quantization_config %s", t.file,
+                t.name, b->desc->quantization.layout == QUANTIZATION_NONE ? "is missing" : "has another method");
+    }
+    return status;
+}
+
+/* to.bits 0: it stays as it is. */
+static struct quantize quantize_of(const struct binder *b, const struct model_tensor *row,
+                                   const struct checkpoint_tensor *t, const struct quantized_matrix *m)
+{
+    const struct k_format as_it_is = {.bits = 0};
+    return (struct quantize){.tensor = t,
+                             .to = k_format_is_plain(t->format) ? model_made_format(b->desc, row) : as_it_is,
+                             .n_rows = m->n_rows,
+                             .n_cols = m->n_cols,
+                             .n_threads = m->n_threads};
+}
+
+/* The one place where a tensor of the checkpoint becomes a view. */
+static int view_matrix(struct binder *b, const struct model_tensor *row, uint32_t layer, struct k_weight_view *out)
+{
+    const struct quantized_matrix m = quantized_of(b, row, layer);
+    if (quantized_has(&m))
+        return quantized_view(&m, &b->room, out, b->err);
+    struct checkpoint_tensor t;
     int status = find(b, row, layer, &t);
     if (status != QUIRE_OK)
+        return explain_missing(b, &m, status);
+    if (m.is_read && (status = block_scales_check(&t, m.n_threads, b->err)) != QUIRE_OK)
         return status;
-    if (!b->backend->ops->supports(b->backend, K_OP_GEMM, b->form, t.format))
-        return quire_fail(b->err, QUIRE_INVALID, "%.100s: %s is %s: the GEMM form %s does not take such weights on %s",
-                          t.file, t.name, k_format_name(t.format), k_form_name(b->form),
-                          b->backend->ops->planner->name);
+    put_in_order(b, &t);
+    const struct quantize making = quantize_of(b, row, &t, &m);
+    if (making.to.bits)
+        return quantize_view(&making, &b->room, out, b->err);
     *out = (struct k_weight_view){
         .data = t.data,
         .format = t.format,
@@ -67,36 +142,63 @@ static int view_matrix(const struct binder *b, const struct model_tensor *row, u
     return QUIRE_OK;
 }
 
+/* Of embeddings that no GEMM reads: they are not the head, too. */
+static bool is_table(const struct model_desc *desc, const struct model_tensor *row)
+{
+    return row->place == SITE_EMBED && model_head_site(desc) != SITE_EMBED;
+}
+
 /* Several projections of one input are stacked by rows into one weight. */
-static int bind_matrix(const struct binder *b, const struct model_stack *stack, struct k_weight **out)
+static int bind_matrix(struct binder *b, const struct model_stack *stack, struct site_weight *site)
 {
     struct k_weight_view views[K_WEIGHT_MAX_PARTS];
+    site->unit = model_unit_of(b->desc, stack->parts);
     for (uint32_t i = 0; i < stack->n_parts; i++) {
         int status = view_matrix(b, &stack->parts[i], stack->layer, &views[i]);
         if (status != QUIRE_OK)
             return status;
+        const struct quantized_matrix m = quantized_of(b, &stack->parts[i], stack->layer);
+        if (!b->backend->ops->supports(b->backend, K_OP_GEMM, b->form, views[i].format))
+            return quire_fail(b->err, QUIRE_INVALID,
+                              "%.150s.weight is %s: the GEMM form %s does not take such weights on %s", m.name,
+                              k_format_name(views[i].format), k_form_name(b->form), b->backend->ops->planner->name);
+        views[i].is_table = is_table(b->desc, &stack->parts[i]);
+        if (views[i].permutation) /* K is one segment then (docs/numerics.md §19) */
+            site->unit = 0;
     }
-    return b->backend->ops->weight_create(b->backend, views, stack->n_parts, out, b->err);
+    return b->backend->ops->weight_create(b->backend, views, stack->n_parts, &site->matrix, b->err);
 }
 
-/* Reads a vector, widened to f32 (exact). */
+/* Element i of a vector, widened to f32 (exact). */
+static float element(const struct checkpoint_tensor *t, size_t i)
+{
+    float f;
+    uint16_t half;
+    if (t->format.kind == K_F32) {
+        memcpy(&f, (const char *)t->data + i * sizeof f, sizeof f);
+        return f;
+    }
+    memcpy(&half, (const char *)t->data + i * sizeof half, sizeof half);
+    return t->format.kind == K_F16 ? k_f32_from_f16(half) : k_f32_from_bf16(half);
+}
+
+static int check_plain(const struct binder *b, const struct checkpoint_tensor *t)
+{
+    if (k_format_is_plain(t->format))
+        return QUIRE_OK;
+    return quire_fail(b->err, QUIRE_UNSUPPORTED, "%.100s: %s is %s: a vector is float32, float16 or bfloat16", t->file,
+                      t->name, k_format_name(t->format));
+}
+
 static int read_vector(const struct binder *b, const struct model_tensor *row, uint32_t layer, float *out)
 {
-    struct safetensors_tensor t;
+    struct checkpoint_tensor t;
     int status = find(b, row, layer, &t);
-    if (status != QUIRE_OK)
-        return status;
-    const size_t n = (size_t)t.shape[0];
-    if (t.format.kind == K_F32) {
-        memcpy(out, t.data, n * sizeof(float));
-        return QUIRE_OK;
-    }
-    for (size_t i = 0; i < n; i++) {
-        uint16_t half;
-        memcpy(&half, (const char *)t.data + i * sizeof half, sizeof half);
-        out[i] = t.format.kind == K_F16 ? k_f32_from_f16(half) : k_f32_from_bf16(half);
-    }
-    return QUIRE_OK;
+    if (status == QUIRE_OK)
+        status = check_plain(b, &t);
+    for (uint32_t i = 0; status == QUIRE_OK && i < t.shape[0]; i++)
+        out[t.interleaved ? model_row(b->desc, i) : i] = element(&t, i);
+    return status;
 }
 
 /* Reads the parts that the model has into the image; the others stay zero. *out is where they will be. */
@@ -120,9 +222,7 @@ static int bind_stack(struct binder *b, const struct model_stack *stack, struct 
     struct weight_set *set = &w->layers[stack->layer];
     const uint32_t place = stack->parts->place;
     switch (stack->parts->kind) {
-    case TENSOR_MATRIX:
-        set->site[place].unit = model_unit_of(b->desc, stack->parts);
-        return bind_matrix(b, stack, &set->site[place].matrix);
+    case TENSOR_MATRIX: return bind_matrix(b, stack, &set->site[place]);
     case TENSOR_BIAS: return bind_vector(b, stack, w->params_dev, &set->site[place].bias);
     case TENSOR_VECTOR: break;
     }
@@ -144,6 +244,25 @@ static int copy_params(const struct binder *b, const struct weights *w, uint64_t
     return status == QUIRE_OK ? ops->step_end(b->backend, b->err) : status;
 }
 
+/* GGUF may say beside the description what each frequency of RoPE is divided by: Llama 3's scaling comes so. */
+static int scale_inv_freq(const struct binder *b, float *inv_freq)
+{
+    struct checkpoint_tensor t;
+    const uint32_t n = b->desc->head_dim / 2;
+    if (checkpoint_find(b->checkpoint, "rope_freqs.weight", &t, NULL) == QUIRE_NOT_FOUND)
+        return QUIRE_OK;
+    if (!t.data || t.n_dims != 1 || t.shape[0] != n || !k_format_is_plain(t.format))
+        return quire_fail(b->err, QUIRE_INVALID, "tensor 'rope_freqs.weight': must have %u numbers", n);
+    for (uint32_t i = 0; i < n; i++) {
+        const float factor = element(&t, i);
+        if (!(factor > 0 && factor < 1e30f))
+            return quire_fail(b->err, QUIRE_INVALID, "%.100s: tensor 'rope_freqs.weight': [%u] is %g", t.file, i,
+                              (double)factor);
+        inv_freq[i] /= factor;
+    }
+    return QUIRE_OK;
+}
+
 static int bind_all(struct binder *b, struct weights *w)
 {
     const uint64_t bytes = model_param_floats(b->desc) * sizeof(float);
@@ -154,43 +273,181 @@ static int bind_all(struct binder *b, struct weights *w)
     if (status != QUIRE_OK)
         return status;
     model_inv_freq(b->desc, b->params + b->at);
+    if ((status = scale_inv_freq(b, b->params + b->at)) != QUIRE_OK)
+        return status;
     w->inv_freq = (const float *)w->params_dev + b->at;
     return copy_params(b, w, bytes);
 }
 
-/* The row of the embedding, which every model has. */
-static const struct model_tensor *embedding(const struct model_desc *desc)
+/* The first row of a site that every model has. */
+static const struct model_tensor *matrix_of(const struct model_desc *desc, uint32_t layer, enum model_site site)
 {
     const struct model_tensor *row = model_tensors;
-    while (row->kind != TENSOR_MATRIX || row->place != SITE_EMBED || !model_has_tensor(desc, desc->n_layers, row))
+    while (row->kind != TENSOR_MATRIX || row->place != site || !model_has_tensor(desc, layer, row))
         row++;
     return row;
 }
 
+static const struct model_tensor *embedding(const struct model_desc *desc)
+{
+    return matrix_of(desc, desc->n_layers, SITE_EMBED);
+}
+
 /* A checkpoint saved from the model without its head names its tensors without "model.", or "bert.". */
-static bool is_bare(const struct safetensors *checkpoint, const struct model_desc *desc)
+static bool is_bare(const struct checkpoint *checkpoint, const struct model_desc *desc)
 {
-    struct safetensors_tensor t;
+    struct checkpoint_tensor t;
     char whole[MODEL_NAME_BYTES], bare[MODEL_NAME_BYTES];
-    model_tensor_name(embedding(desc), 0, false, whole);
-    model_tensor_name(embedding(desc), 0, true, bare);
-    return safetensors_find(checkpoint, whole, &t, NULL) == QUIRE_NOT_FOUND &&
-           safetensors_find(checkpoint, bare, &t, NULL) == QUIRE_OK;
+    model_tensor_name(desc, embedding(desc), 0, false, whole);
+    model_tensor_name(desc, embedding(desc), 0, true, bare);
+    return checkpoint_find(checkpoint, whole, &t, NULL) == QUIRE_NOT_FOUND &&
+           checkpoint_find(checkpoint, bare, &t, NULL) == QUIRE_OK;
 }
 
-int weights_stored_dtype(const struct safetensors *checkpoint, struct model_desc *desc, struct quire_error *err)
+/* ---- what the checkpoint holds ------------------------------------------------------------------------------------ */
+
+static void count_format(struct weights_contents *c, struct k_format format, const struct quantized_matrix *m,
+                         enum model_owner owner)
 {
-    struct safetensors_tensor t;
-    char name[MODEL_NAME_BYTES];
-    model_tensor_name(embedding(desc), 0, is_bare(checkpoint, desc), name);
-    int status = safetensors_find(checkpoint, name, &t, err);
-    if (status == QUIRE_OK)
-        desc->dtype = t.format.kind;
-    return status;
+    const uint64_t n = (uint64_t)m->n_rows * m->n_cols, bytes = m->n_rows * k_format_bytes(format, m->n_cols);
+    uint32_t i = 0;
+    while (i < c->n && memcmp(&c->of[i].format, &format, sizeof format) != 0)
+        i++;
+    if (i == WEIGHTS_MAX_FORMATS)
+        return;
+    c->n += i == c->n;
+    c->of[i].format = format;
+    c->of[i].bytes += bytes;
+    c->of[i].layer_bytes += owner == OF_MODEL ? 0 : bytes;
+    c->of[i].n_weights[owner] += n;
 }
 
-int weights_create(struct k_backend *backend, const struct safetensors *checkpoint, const struct model_desc *desc,
-                   enum k_gemm_form form, struct weights **out, struct quire_error *err)
+/* Tensors that are missing are refused when they are bound. */
+static int count_matrix(struct binder *b, const struct model_tensor *row, uint32_t layer, struct weights_contents *f)
+{
+    const struct quantized_matrix m = quantized_of(b, row, layer);
+    const bool is_quantized = quantized_has(&m);
+    struct k_weight_view v = {.n_rows = m.n_rows, .n_cols = m.n_cols};
+    if (is_quantized) {
+        int status = quantized_view(&m, &b->room, &v, b->err);
+        if (status != QUIRE_OK)
+            return status;
+        f->has_quantized = true;
+    } else {
+        char name[MODEL_NAME_BYTES];
+        struct checkpoint_tensor t;
+        model_tensor_name(b->desc, row, layer, b->bare, name);
+        int status = checkpoint_find(b->checkpoint, name, &t, b->err);
+        if (status == QUIRE_NOT_FOUND)
+            status = explain_missing(b, &m, status);
+        if (status != QUIRE_OK)
+            return status == QUIRE_NOT_FOUND ? QUIRE_OK : status;
+        v.format = t.format;
+        if (t.n_dims == 2 && t.shape[0] == m.n_rows && t.shape[1] == m.n_cols) /* another shape is refused later */
+            put_in_order(b, &t);
+        const struct quantize making = quantize_of(b, row, &t, &m);
+        if (making.to.bits && quantize_view(&making, &b->room, &v, b->err) != QUIRE_OK)
+            return QUIRE_INVALID;
+        f->has_quantized |= making.to.bits > 0;
+    }
+    count_format(f, v.format, &m, row->owner);
+    if (!is_table(b->desc, row))
+        f->panel_bytes += k_planner_find("cpu")->weight_bytes(v.format, m.n_rows, m.n_cols);
+    return QUIRE_OK;
+}
+
+static int count_matrices(struct binder *b, struct weights_contents *f)
+{
+    struct model_stack stack = {0};
+    int status = QUIRE_OK;
+    while (status == QUIRE_OK && model_next_stack(b->desc, &stack))
+        for (uint32_t i = 0; status == QUIRE_OK && i < stack.n_parts; i++) {
+            if (!model_has_tensor(b->desc, stack.layer, &stack.parts[i]))
+                continue;
+            if (stack.parts->kind == TENSOR_MATRIX)
+                status = count_matrix(b, &stack.parts[i], stack.layer, f);
+            else
+                f->n_vector_weights += model_size_of(b->desc, stack.parts[i].rows);
+        }
+    if (status != QUIRE_OK || f->has_quantized || b->desc->quantization.layout == QUANTIZATION_NONE)
+        return status;
+    if (b->desc->quantization.layout == QUANTIZATION_MADE)
+        return quire_fail(
+            b->err, QUIRE_UNSUPPORTED,
+            "--quantization %s: no matrix of this model has rows of whole blocks of 32 columns: leave it out",
+            quantization_name(&b->desc->quantization));
+    return quire_fail(b->err, QUIRE_INVALID,
+                      "config.json: quantization_config: says %s, but the checkpoint has no matrix of it",
+                      quantization_name(&b->desc->quantization));
+}
+
+static int look(const struct checkpoint *checkpoint, struct model_desc *desc, struct quire_error *err)
+{
+    struct checkpoint_tensor t;
+    struct weights_contents formats = {.n = 0};
+    struct binder b = {.checkpoint = checkpoint, .desc = desc, .bare = is_bare(checkpoint, desc), .err = err};
+    char name[MODEL_NAME_BYTES];
+    model_tensor_name(desc, embedding(desc), 0, b.bare, name);
+    int status = checkpoint_find(checkpoint, name, &t, err);
+    if (status == QUIRE_OK)
+        status = count_matrices(&b, &formats);
+    if (status != QUIRE_OK)
+        return status;
+    desc->dtype = k_format_is_plain(t.format) ? t.format.kind : K_F16;
+    desc->weight_format = t.format;
+    for (uint32_t i = 0, best = 0; i < formats.n; i++)
+        if (formats.of[i].layer_bytes >= formats.of[best].layer_bytes && formats.of[i].layer_bytes > 0)
+            desc->weight_format = formats.of[best = i].format;
+    desc->int8_activations = desc->quantization.inputs != INPUTS_FLOAT;
+    desc->regrouped_bytes = b.room.used;
+    desc->panel_bytes = formats.panel_bytes;
+    return QUIRE_OK;
+}
+
+int weights_stored_dtype(const struct checkpoint *checkpoint, const char *quantization, struct model_desc *desc,
+                         struct quire_error *err)
+{
+    int status = look(checkpoint, desc, err);
+    if (status != QUIRE_OK || !quantization)
+        return status;
+    /* A GGUF file of 16 bits is one, and may be quantized when it is loaded as well. */
+    const bool is_gguf = k_blocks_of(desc->weight_format.packing) != NULL ||
+                         (checkpoint_is_gguf(checkpoint) && strcmp(quantization, "gguf") == 0);
+    status = quantization_choose(quantization, is_gguf ? "gguf" : quantization_name(&desc->quantization),
+                                 &desc->quantization, err);
+    return status == QUIRE_OK && desc->quantization.made ? look(checkpoint, desc, err) : status;
+}
+
+int weights_look(const struct checkpoint *checkpoint, const struct model_desc *desc, struct weights_contents *out,
+                 struct quire_error *err)
+{
+    struct binder b = {.checkpoint = checkpoint, .desc = desc, .bare = is_bare(checkpoint, desc), .err = err};
+    memset(out, 0, sizeof *out);
+    return count_matrices(&b, out);
+}
+
+static int make_room(struct binder *b, const struct repack_source *keep, struct weights *w)
+{
+    if (!b->desc->regrouped_bytes)
+        return QUIRE_OK;
+    int status = keep ? repack_find(keep, b->desc->regrouped_bytes, &w->kept, b->err) : QUIRE_OK;
+    if (status != QUIRE_OK)
+        return status;
+    if (w->kept) {
+        w->kept_bytes = b->desc->regrouped_bytes;
+        b->room = (struct quantized_room){.base = (uint8_t *)(uintptr_t)w->kept, .is_filled = true};
+        return QUIRE_OK;
+    }
+    w->regrouped = aligned_alloc(64, b->desc->regrouped_bytes);
+    b->room.base = w->regrouped;
+    return w->regrouped ? QUIRE_OK
+                        : quire_fail(b->err, QUIRE_NO_MEMORY, "weights: no %llu bytes for rows that are regrouped",
+                                     (unsigned long long)b->desc->regrouped_bytes);
+}
+
+int weights_create(struct k_backend *backend, const struct checkpoint *checkpoint, const struct model_desc *desc,
+                   enum k_gemm_form form, const struct repack_source *keep, struct weights **out,
+                   struct quire_error *err)
 {
     struct weights *w = calloc(1, sizeof *w);
     struct weight_set *layers = calloc(desc->n_layers + 1, sizeof *layers);
@@ -211,7 +468,11 @@ int weights_create(struct k_backend *backend, const struct safetensors *checkpoi
     w->n_layers = desc->n_layers;
     w->layers = layers;
     w->beside = &layers[desc->n_layers];
-    int status = bind_all(&b, w);
+    int status = make_room(&b, keep, w);
+    if (status == QUIRE_OK)
+        status = bind_all(&b, w);
+    if (status == QUIRE_OK && keep && w->regrouped && b.room.used == desc->regrouped_bytes)
+        repack_keep(keep, w->regrouped, desc->regrouped_bytes);
     free(b.params);
     if (status != QUIRE_OK) {
         weights_destroy(w);
@@ -231,6 +492,8 @@ void weights_destroy(struct weights *w)
                 w->backend->ops->weight_destroy(w->backend, w->layers[l].site[i].matrix);
     if (w->params_dev)
         w->backend->ops->free(w->backend, w->params_dev);
+    free(w->regrouped);
+    repack_unmap(w->kept, w->kept_bytes);
     free(w->layers);
     free(w);
 }

@@ -1,7 +1,7 @@
 /* A checkpoint's tensors bound to the description by the table of engine/model/tensors.h: every GEMM weight as the
- * backend's k_weight over the mapping, in place, and every norm, bias and inverse frequency as f32 in one arena.
+ * backend's k_weight over the mapping, in place where kernels can read it there, and every norm, bias and inverse frequency as f32 in one arena.
  *
- * Owns the k_weights and the arena; borrows the mapping and the backend, which must outlive it.
+ * Owns the k_weights, the copies and the arena; borrows the mapping and the backend, which must outlive it.
  * Made and destroyed on the thread that drives the backend; read only by it.
  */
 #ifndef QUIRE_ENGINE_WEIGHTS_H
@@ -9,7 +9,8 @@
 
 #include "base/status.h"
 #include "engine/model/model.h"
-#include "engine/model/safetensors.h"
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/model/repack_cache.h"
 #include "engine/model/tensors.h"
 #include "kernels/kernels.h"
 
@@ -32,16 +33,42 @@ struct weights {
     const float *inv_freq;     /* [D / 2] */
     uint32_t n_layers;
     void *params_dev;
+    void *regrouped; /* host memory of rows that lie in the file otherwise than kernels read them, or not quantized */
+    const void *kept; /* instead of it: a file of them (engine/model/repack_cache.h) */
+    uint64_t kept_bytes;
     struct k_backend *backend;
 };
 
-/* Sets desc->dtype to the dtype that the checkpoint's embedding, and with it the bulk, is stored
- * in: config.json may leave it out, or have been written for other files. */
-int weights_stored_dtype(const struct safetensors *checkpoint, struct model_desc *desc, struct quire_error *err);
+/* Sets desc->dtype to the dtype that the checkpoint's embedding is stored in: config.json may leave it out, or have been
+ * written for other files. Sets weight_format to that of most bytes of the layers' matrices, and with it int8_activations,
+ * regrouped_bytes and panel_bytes. QUIRE_INVALID where quantization_config says otherwise than the tensors. quantization: NULL, or as
+ * quantization_choose() takes it: what the file has, or what its plain weights are made into. */
+int weights_stored_dtype(const struct checkpoint *checkpoint, const char *quantization, struct model_desc *desc,
+                         struct quire_error *err);
 
-/* Checks every shape. Errors name the tensor, what was expected and what the checkpoint has. */
-int weights_create(struct k_backend *backend, const struct safetensors *checkpoint, const struct model_desc *desc,
-                   enum k_gemm_form form, struct weights **out, struct quire_error *err);
+/* What matrices a checkpoint has, by format. */
+#define WEIGHTS_MAX_FORMATS 16u
+#define WEIGHTS_OWNERS 3u
+struct weights_of_format {
+    struct k_format format;
+    uint64_t n_weights[WEIGHTS_OWNERS]; /* by enum model_owner: embeddings and head are OF_MODEL */
+    uint64_t bytes, layer_bytes; /* of elements; planes of scales lie apart */
+};
+struct weights_contents {
+    struct weights_of_format of[WEIGHTS_MAX_FORMATS];
+    uint32_t n;
+    uint64_t panel_bytes; /* model_desc's */
+    uint64_t n_vector_weights; /* of norms and biases */
+    bool has_quantized; /* as quantization_config says */
+};
+/* After weights_stored_dtype(). */
+int weights_look(const struct checkpoint *checkpoint, const struct model_desc *desc, struct weights_contents *out,
+                 struct quire_error *err);
+
+/* keep: NULL, or where rows that are made anew are kept and found. Checks every shape. Errors name the tensor, what was expected and what the checkpoint has. */
+int weights_create(struct k_backend *backend, const struct checkpoint *checkpoint, const struct model_desc *desc,
+                   enum k_gemm_form form, const struct repack_source *keep, struct weights **out,
+                   struct quire_error *err);
 void weights_destroy(struct weights *w); /* NULL is fine */
 
 #endif

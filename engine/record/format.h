@@ -26,6 +26,8 @@ enum record_flags {
 #define RECORD_FLAGS_2 (RECORD_PROMPT_LOGPROBS | RECORD_NO_PREFIX_HITS | RECORD_HOST_GATED | RECORD_VECTOR)
 
 #define RECORD_NOT_INVARIANT 0x80u /* in the GEMM form */
+#define RECORD_MADE \
+    0x80u /* in the dtype of weights: the code of what plain ones were made into when they were loaded */
 #define RECORD_FINISHED 0x80000000u /* in a result's number of accepted drafts; in version 1 of tokens */
 
 /* The first bytes of BLAKE2b-256 under this label. `from` is where the sum before the record lies,

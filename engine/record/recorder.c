@@ -246,7 +246,8 @@ static void on_opened(void *context, const struct engine_info *info, const struc
     put_bytes(r, r->about.config_sha256.bytes, sizeof r->about.config_sha256.bytes);
     put_text(r, info->plan->device);
     put_u8(r, (uint8_t)(info->plan->gemm_form | (info->gemm_library ? RECORD_NOT_INVARIANT : 0)));
-    put_u8(r, (uint8_t)info->desc->dtype);
+    const struct quantization_made *made = info->desc->quantization.made;
+    put_u8(r, made ? (uint8_t)(made->code | RECORD_MADE) : (uint8_t)info->plan->weight_format.kind);
     put_u8(r, (uint8_t)info->plan->kv_format.kind);
     put_u32(r, info->desc->vocab_size);
     put_config(r, config);

@@ -1,5 +1,6 @@
 #include "engine/record/recording.h"
 
+#include "engine/model/quantization.h"
 #include "engine/record/format.h"
 #include "engine/record/submit.h"
 
@@ -122,6 +123,16 @@ static void get_config(struct recording *r, struct body *b, struct sched_config 
     get_cost(b, &c->cost);
 }
 
+static void get_weights(struct recording_header *h, struct body *b)
+{
+    const uint8_t dtype = body_u8(b);
+    const struct quantization_made *made = dtype & RECORD_MADE ? quantization_made_of(dtype & ~RECORD_MADE) : NULL;
+    h->quantization = made ? made->name : NULL;
+    h->weight_dtype = made ? K_F32 : dtype;
+    if (!made && dtype > K_E5M2)
+        body_wrong(b, "has a dtype that does not exist");
+}
+
 static void get_header(struct recording *r, struct body *b)
 {
     struct recording_header *h = &r->header;
@@ -142,8 +153,10 @@ static void get_header(struct recording *r, struct body *b)
     h->gemm_form = form & ~RECORD_NOT_INVARIANT;
     if (h->gemm_form >= K_N_FORMS || (h->not_invariant && h->gemm_form != K_FORM_MMA))
         body_wrong(b, "has a GEMM form that does not exist");
-    h->weight_dtype = body_below(b, K_BF16 + 1, "has a dtype that does not exist");
-    h->kv_dtype = body_below(b, K_BF16 + 1, "has a dtype that does not exist");
+    get_weights(h, b);
+    h->kv_dtype = body_below(b, K_E5M2 + 1, "has a dtype that does not exist");
+    if (h->kv_dtype == K_BF16)
+        body_wrong(b, "has a KV cache in a dtype that does not exist");
     h->vocab_size = body_u32(b);
     get_config(r, b, &h->config);
 }

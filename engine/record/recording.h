@@ -26,7 +26,8 @@ struct recording_header {
     char device[16];
     enum k_gemm_form gemm_form;
     bool not_invariant; /* answers depended on what else was served: they cannot be computed again to the bit */
-    enum k_dtype weight_dtype, kv_dtype;
+    const char *quantization; /* NULL, or --quantization's name of what plain weights were made into; static */
+    enum k_dtype weight_dtype, kv_dtype; /* the first where quantization is NULL */
     uint32_t vocab_size;
     struct sched_config config;   /* without the secret; what it points to is the recording's */
 };

@@ -40,7 +40,7 @@ struct draft_model {
     struct engine_draft about;
     struct engine_plan plan; /* of its own passes */
     enum k_gemm_form form;
-    struct safetensors *checkpoint;
+    struct checkpoint *checkpoint;
     struct weights *weights;
     struct forward *forward;
     uint32_t group, n_blocks;                /* the engine's group */
@@ -77,11 +77,11 @@ int draft_model_prepare(struct engine *e, const struct engine_options *o, struct
         return status;
     }
     d->about = (struct engine_draft){.desc = &d->desc,
-                                     .weight_bytes = safetensors_total_bytes(d->checkpoint),
+                                     .weight_bytes = checkpoint_total_bytes(d->checkpoint),
                                      .n_tokens = o->speculative.num_speculative_tokens};
     /* What it computes is nobody's answer, so it may take the form that takes every format. */
     d->form = e->backend->form;
-    if (!e->backend->ops->supports(e->backend, K_OP_GEMM, d->form, k_format_of(d->desc.dtype)))
+    if (!e->backend->ops->supports(e->backend, K_OP_GEMM, d->form, model_weight_format(&d->desc)))
         d->form = K_FORM_LANE;
     return QUIRE_OK;
 }
@@ -104,7 +104,7 @@ int draft_model_bind(struct engine *e, struct quire_error *err)
     struct draft_model *d = e->draft_model;
     if (!d)
         return QUIRE_OK;
-    int status = weights_create(e->backend, d->checkpoint, &d->desc, d->form, &d->weights, err);
+    int status = weights_create(e->backend, d->checkpoint, &d->desc, d->form, NULL, &d->weights, err);
     if (status != QUIRE_OK)
         quire_error_prefix(err, "--speculative-config: model");
     return status;
@@ -164,7 +164,7 @@ void draft_model_close(struct draft_model *d)
         return;
     forward_destroy(d->forward);
     weights_destroy(d->weights);
-    safetensors_close(d->checkpoint);
+    checkpoint_close(d->checkpoint);
     free(d->rows);
     free(d);
 }

@@ -27,7 +27,7 @@ void engine_options_default(struct engine_options *options)
         .kv_cache_dtype = "auto",
         .gemm_form = "auto",
         .invariance = "strict",
-        .activation_dtype = "float32",
+        .activation_dtype = "auto",
         .cpu_bind = "auto",
         .scheduling_policy = "fcfs",
         .batching = "continuous",
@@ -44,9 +44,9 @@ static int open_backend(struct engine *e, const struct engine_options *o, struct
 {
     struct k_backend_options options = {.device = o->device,
                                         .n_threads = o->n_threads,
-                                        .weight_format = k_format_of(e->desc.dtype),
+                                        .weight_format = model_weight_format(&e->desc),
                                         .cpu_bind = o->cpu_bind};
-    int status = engine_plan_form(o, e->desc.dtype, &options.form, err);
+    int status = engine_plan_form(o, &e->desc, &options.form, err);
     if (status == QUIRE_OK)
         status = engine_plan_invariance(o, &options.not_invariant, err);
     if (status == QUIRE_OK)
@@ -59,9 +59,10 @@ static int open_backend(struct engine *e, const struct engine_options *o, struct
              e->info.gemm_library);
     e->info.placement = e->backend->placement;
     e->depth = e->backend->ops->planner->overlap_depth;
-    if (!e->backend->ops->supports(e->backend, K_OP_GEMM, e->backend->form, k_format_of(e->desc.dtype)))
+    if (!e->backend->ops->supports(e->backend, K_OP_GEMM, e->backend->form, options.weight_format))
         return quire_fail(err, QUIRE_UNSUPPORTED, "--gemm-form: device %s does not have %s for %s weights",
-                          e->backend->ops->planner->name, k_form_name(e->backend->form), k_dtype_name(e->desc.dtype));
+                          e->backend->ops->planner->name, k_form_name(e->backend->form),
+                          k_format_name(options.weight_format));
     return QUIRE_OK;
 }
 
@@ -122,33 +123,29 @@ static int measure_driver(struct engine *e, struct quire_error *err)
     return QUIRE_OK;
 }
 
-/* What the model is opened for, and what then does not go with it. */
-static int take_task(struct engine *e, const struct engine_options *o, struct quire_error *err)
+int engine_plan_task(const struct engine_options *o, struct model_desc *desc, struct quire_error *err)
 {
     const char *task = o->task ? o->task : "auto";
     bool embed = strcmp(task, "embed") == 0, generate = strcmp(task, "generate") == 0;
     if (!embed && !generate && strcmp(task, "auto") != 0)
         return quire_fail(err, QUIRE_INVALID, "--task: must be auto, generate or embed, got '%.40s'", task);
-    if (generate && e->desc.pooling != POOLING_NONE)
+    if (generate && desc->pooling != POOLING_NONE)
         return quire_fail(err, QUIRE_INVALID, "--task generate: a %s gives vectors and generates nothing",
-                          e->desc.architecture);
-    if (embed && e->desc.pooling == POOLING_NONE) {
-        int status = model_describe_vector(o->model_dir, &e->desc, err);
+                          desc->architecture);
+    if (embed && desc->pooling == POOLING_NONE) {
+        int status = model_describe_vector(o->model_dir, desc, err);
         if (status != QUIRE_OK)
             return status;
     }
-    if (e->desc.pooling == POOLING_NONE)
+    if (desc->pooling == POOLING_NONE)
         return QUIRE_OK;
     if (o->speculative.method != DRAFT_NONE)
         return quire_fail(err, QUIRE_INVALID,
                           "--speculative-config: a model that gives vectors draws no tokens to guess");
-    if (!model_reads_whole(&e->desc))
-        return QUIRE_OK;
-    if (o->swap_space)
+    if (model_reads_whole(desc) && o->swap_space)
         return quire_fail(
             err, QUIRE_INVALID,
             "--swap-space keeps blocks of the prefix cache, which a model that reads whole texts has not");
-    e->prefix_caching = e->info.prefix_caching = false;
     return QUIRE_OK;
 }
 
@@ -163,11 +160,13 @@ static int prepare_model(struct engine *e, const struct engine_options *asked, s
         o.device = "auto";
     int status = model_describe(o.model_dir, &e->desc, &e->sampling_defaults, err);
     if (status == QUIRE_OK)
-        status = take_task(e, &o, err);
+        status = engine_plan_task(&o, &e->desc, err);
+    if (status == QUIRE_OK && model_reads_whole(&e->desc))
+        e->prefix_caching = e->info.prefix_caching = false;
     if (status == QUIRE_OK)
-        status = safetensors_open(o.model_dir, &e->checkpoint, err);
+        status = checkpoint_open(o.model_dir, &e->checkpoint, err);
     if (status == QUIRE_OK)
-        status = weights_stored_dtype(e->checkpoint, &e->desc, err);
+        status = weights_stored_dtype(e->checkpoint, o.quantization, &e->desc, err);
     if (status == QUIRE_OK)
         status = open_backend(e, &o, err);
     if (status == QUIRE_OK)
@@ -180,7 +179,7 @@ static int prepare_model(struct engine *e, const struct engine_options *asked, s
     if (e->backend->ops->memory)
         status = e->backend->ops->memory(e->backend, &device.memory, &device.available, err);
     if (status == QUIRE_OK)
-        status = engine_plan_make_on(&o, &e->desc, safetensors_total_bytes(e->checkpoint),
+        status = engine_plan_make_on(&o, &e->desc, checkpoint_total_bytes(e->checkpoint),
                                      draft_model_about(e->draft_model), &device, &e->plan, err);
     e->plan.gemm_form = e->backend->form;
     if (status != QUIRE_OK)
@@ -196,17 +195,35 @@ static int open_draft(struct engine *e, const struct engine_options *o, struct q
     return status == QUIRE_OK ? draft_model_open(e, &own, !o->enforce_eager, err) : status;
 }
 
+static int load_weights(struct engine *e, const struct engine_options *o, struct quire_error *err)
+{
+    const struct quantization_made *made = e->desc.quantization.made;
+    struct repack_source keep = {.dir = o->repack_cache,
+                                 .model = o->model_dir,
+                                 .made = made ? made->identity : "",
+                                 .n_threads = e->plan.n_threads};
+    if (keep.dir)
+        keep.checkpoint = checkpoint_digest(e->checkpoint);
+    return weights_create(e->backend, e->checkpoint, &e->desc, e->backend->form, keep.dir ? &keep : NULL, &e->weights,
+                          err);
+}
+
 static int open_model(struct engine *e, const struct engine_options *o, struct quire_error *err)
 {
     int status = prepare_model(e, o, err);
     if (status != QUIRE_OK)
         return status;
+    if (e->desc.quantization.scales_cache)
+        quire_log(QUIRE_LOG_INFO, "engine",
+                  "the checkpoint's own scales for a KV cache (kv_cache_scheme) are not used: the cache is in %s; with"
+                  " --kv-cache-dtype fp8 or int8 each token and head has a scale of its own",
+                  k_format_name(e->plan.kv_format));
     if (!o->max_model_len && e->plan.max_model_len < e->desc.max_position && !model_reads_whole(&e->desc))
         quire_log(QUIRE_LOG_WARN, "engine",
                   "requests are limited to %u tokens instead of the model's %u: that is what the KV"
                   " cache of %s holds; --kv-cache-memory makes it larger",
                   e->plan.max_model_len, e->desc.max_position, quire_size(e->plan.kv_bytes).text);
-    status = weights_create(e->backend, e->checkpoint, &e->desc, e->backend->form, &e->weights, err);
+    status = load_weights(e, o, err);
     if (status == QUIRE_OK)
         status = forward_create(e->backend, &e->desc, &e->plan, e->weights, !o->enforce_eager, &e->forward, err);
     if (status == QUIRE_OK && e->draft_model)
@@ -291,10 +308,11 @@ static void introduce(struct engine *e, uint32_t max_queued)
     const enum k_gemm_form form = e->plan.gemm_form;
     info->identity = (struct engine_identity){
         .law = K_LAW_VERSION,
-        .weights = safetensors_digest(e->checkpoint),
-        .weight_format = k_format_name(e->plan.weight_format),
+        .weights = checkpoint_digest(e->checkpoint),
+        .weight_format = e->desc.quantization.made ? e->desc.quantization.made->identity
+                                                   : k_format_name(e->plan.weight_format),
         .form = form == K_FORM_TILE_BF16 ? k_form_name(K_FORM_TILE) : k_form_name(form),
-        .activation = k_dtype_name(form == K_FORM_TILE_BF16 ? K_BF16 : K_F32),
+        .activation = form == K_FORM_INT8 ? "int8" : k_dtype_name(form == K_FORM_TILE_BF16 ? K_BF16 : K_F32),
         .kv_format = k_format_name(e->plan.kv_format),
         .invariance = info->gemm_library ? "off" : "strict",
         .adapters = "none",
@@ -369,7 +387,7 @@ int engine_examine(const struct engine_options *options, void (*look)(void *cont
         status = prepare_model(e, options, err);
     /* In host memory weights are bound where they lie, and every tensor is looked for on the way. */
     if (status == QUIRE_OK && e->plan.planner->on_host)
-        status = weights_create(e->backend, e->checkpoint, &e->desc, e->backend->form, &e->weights, err);
+        status = weights_create(e->backend, e->checkpoint, &e->desc, e->backend->form, NULL, &e->weights, err);
     if (status == QUIRE_OK && e->plan.planner->on_host)
         status = draft_model_bind(e, err);
     look(context, &e->info);
@@ -427,7 +445,7 @@ void engine_close(struct engine *e)
     weights_destroy(e->weights);
     if (e->backend)
         e->backend->ops->close(e->backend);
-    safetensors_close(e->checkpoint);
+    checkpoint_close(e->checkpoint);
     free(e);
 }
 
@@ -513,7 +531,7 @@ static void policy_options_from(const struct engine_policy_options *from, struct
     o->prefill_share = from->prefill_share;
 }
 
-int engine_set_policy(struct engine *e, const char *name, const struct engine_policy_options *options,
+int engine_set_policy(struct engine *e, const char *name, const struct engine_policy_options *options, uint64_t *order,
                       struct quire_error *err)
 {
     const struct sched_policy *policy = sched_policy_find(name);
@@ -529,14 +547,14 @@ int engine_set_policy(struct engine *e, const char *name, const struct engine_po
         return status;
     if (policy->destroy)
         policy->destroy(state);
-    mailbox_set_policy(e->mailbox, policy, &o);
+    *order = mailbox_set_policy(e->mailbox, policy, &o);
     return QUIRE_OK;
 }
 
-void engine_unpin(struct engine *e, uint32_t tenant)
+uint64_t engine_unpin(struct engine *e, uint32_t tenant)
 {
-    if (tenant == MAILBOX_ALL_TENANTS || tenant < e->policy_options.n_tenants)
-        mailbox_unpin(e->mailbox, tenant);
+    bool there = tenant == MAILBOX_ALL_TENANTS || tenant < e->policy_options.n_tenants;
+    return there ? mailbox_unpin(e->mailbox, tenant) : 0;
 }
 
 const struct engine_info *engine_info(const struct engine *e)

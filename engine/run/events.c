@@ -158,6 +158,12 @@ void events_flush(struct engine *e)
     }
 }
 
+void event_order(struct engine *e, uint64_t order)
+{
+    const struct engine_event event = {.kind = ENGINE_EVENT_ORDER, .order = order};
+    e->sink.call(e->sink.context, &event, 1);
+}
+
 void events_reap(struct engine *e)
 {
     for (struct request *r = e->over, *next; r; r = next) {

@@ -16,6 +16,8 @@ void event_done(struct engine *e, struct request *r, uint32_t choice, enum engin
 /* Hands the queued events to the sink and forgets the ids of requests that are over. Frees none: a
  * full queue may flush while somebody walks a list of requests. */
 void events_flush(struct engine *e);
+void event_order(struct engine *e,
+                 uint64_t order); /* given at once: no watch is told, and no request's events wait for it */
 /* Frees what is over. */
 void events_reap(struct engine *e);
 /* The scheduler no longer knows one choice. Frees the request when that was all that kept it. */

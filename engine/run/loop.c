@@ -325,6 +325,8 @@ static void die(struct engine *e, const char *reason)
     mailbox_drain(e->mailbox, 0, &mail);
     e->dead = true;
     end_all(e, ENGINE_FINISH_ERROR, reason);
+    if (mail.orders.number)
+        event_order(e, mail.orders.number);
     ENGINE_WATCH(e, died, reason);
 }
 
@@ -358,6 +360,10 @@ void *engine_main(void *engine)
             break;
         uint64_t begin = quire_now_us();
         take_mail(e, &mail);
+        if (mail.orders.number) {
+            engine_publish(e, 0);
+            event_order(e, mail.orders.number);
+        }
         struct quire_error err;
         if (has_work(e) && step(e, &err) != QUIRE_OK)
             die(e, err.text);

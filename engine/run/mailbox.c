@@ -37,6 +37,7 @@ struct mailbox {
     struct sched_tenant_stats *tenants; /* [n_tenants] */
     uint32_t n_tenants;
     uint64_t next_number;
+    uint64_t n_orders; /* with a number */
 
     uint64_t window_us, window_tokens, window_finished;
     double tokens_per_second, finished_per_second; /* 0 = not known yet */
@@ -220,17 +221,25 @@ void mailbox_no_more(struct mailbox *m)
     pthread_mutex_unlock(&m->mutex);
 }
 
-void mailbox_set_policy(struct mailbox *m, const struct sched_policy *policy,
-                        const struct sched_policy_options *options)
+/* Under the mutex. */
+static uint64_t order_numbered(struct mailbox *m)
+{
+    order_given(m);
+    return m->orders.number = ++m->n_orders;
+}
+
+uint64_t mailbox_set_policy(struct mailbox *m, const struct sched_policy *policy,
+                            const struct sched_policy_options *options)
 {
     pthread_mutex_lock(&m->mutex);
     m->orders.policy = policy;
     m->orders.options = *options;
-    order_given(m);
+    uint64_t number = order_numbered(m);
     pthread_mutex_unlock(&m->mutex);
+    return number;
 }
 
-void mailbox_unpin(struct mailbox *m, uint32_t tenant)
+uint64_t mailbox_unpin(struct mailbox *m, uint32_t tenant)
 {
     pthread_mutex_lock(&m->mutex);
     m->orders.unpin = true;
@@ -238,8 +247,9 @@ void mailbox_unpin(struct mailbox *m, uint32_t tenant)
         m->orders.unpin_all = true;
     else
         m->orders.unpin_tenants[tenant / 64] |= (uint64_t)1 << tenant % 64;
-    order_given(m);
+    uint64_t number = order_numbered(m);
     pthread_mutex_unlock(&m->mutex);
+    return number;
 }
 
 void mailbox_close(struct mailbox *m)

@@ -32,11 +32,12 @@ int mailbox_submit(struct mailbox *m, struct request *r, uint32_t *retry_after_m
 void mailbox_cancel(struct mailbox *m, uint64_t id, uint32_t choice);
 void mailbox_refuse_new(struct mailbox *m);
 void mailbox_no_more(struct mailbox *m);
-/* Of two that were not drained yet the later counts. The options' weights are not read. */
-void mailbox_set_policy(struct mailbox *m, const struct sched_policy *policy,
-                        const struct sched_policy_options *options);
+/* Of two that were not drained yet the later counts. The options' weights are not read. This and mailbox_unpin() return the
+ * order's number: 1, 2, 3, … */
+uint64_t mailbox_set_policy(struct mailbox *m, const struct sched_policy *policy,
+                            const struct sched_policy_options *options);
 #define MAILBOX_ALL_TENANTS UINT32_MAX
-void mailbox_unpin(struct mailbox *m, uint32_t tenant); /* one there is, or all */
+uint64_t mailbox_unpin(struct mailbox *m, uint32_t tenant); /* one there is, or all */
 void mailbox_close(struct mailbox *m);
 void mailbox_stats(struct mailbox *m, struct engine_stats *out);
 /* Of a tenant there is, as last published. */
@@ -46,16 +47,17 @@ uint64_t mailbox_next_number(struct mailbox *m); /* 0, 1, 2, … */
 /* ---- the engine thread ---- */
 
 struct mailbox_orders {
+    uint64_t number; /* of the last with a number; 0: none */
     bool no_more;
     const struct sched_policy *policy; /* NULL: stays */
     struct sched_policy_options options;
-    bool unpin;                        /* some tenant, or all */
+    bool unpin; /* some tenant, or all */
     bool unpin_all;
     uint64_t unpin_tenants[SCHED_MAX_TENANTS / 64]; /* a bit each */
 };
 struct mailbox_mail {
     struct request *submitted; /* linked by next, oldest first */
-    struct request *cancels;   /* linked by next_to_end; their choices' cancel_now is set */
+    struct request *cancels; /* linked by next_to_end; their choices' cancel_now is set */
     struct mailbox_orders orders;
     bool closing;
 };
@@ -66,10 +68,10 @@ void mailbox_drain(struct mailbox *m, uint64_t until_us, struct mailbox_mail *ou
 
 /* What the engine did since the last call, for stats and for the time to come back. */
 struct mailbox_report {
-    struct engine_stats stats;  /* draining and dead are the mailbox's own */
-    uint64_t busy_us;           /* spent on steps */
-    uint64_t n_tokens;          /* computed */
-    uint32_t n_finished;        /* choices that ended */
+    struct engine_stats stats; /* draining and dead are the mailbox's own */
+    uint64_t busy_us; /* spent on steps */
+    uint64_t n_tokens; /* computed */
+    uint32_t n_finished; /* choices that ended */
 };
 void mailbox_publish(struct mailbox *m, const struct mailbox_report *report);
 void mailbox_publish_tenants(struct mailbox *m, const struct sched_tenant_stats *tenants);

@@ -6,8 +6,10 @@
 #include "engine/model/tensors.h"
 #include "engine/run/draft_room.h"
 #include "engine/run/host_memory.h"
+#include "engine/run/schedule.h"
 #include "engine/run/speculate.h"
 #include "engine/forward/layout.h"
+#include "kernels/quant.h"
 #include "memory/kv_cache.h"
 
 #include <stdio.h>
@@ -78,36 +80,97 @@ static bool dtype_from_name(const char *name, enum k_dtype *out)
     return false;
 }
 
+/* vLLM's names, where fp8 is e4m3, too, and those that a plan says. What vLLM calls per_token_head is the only kind of scale
+ * that there is here. */
+static bool kv_kind_from_name(const char *name, enum k_dtype *out)
+{
+    static const struct {
+        const char *name;
+        enum k_dtype kind;
+    } names[] = {
+        {"int8", K_INT},      {"int8_per_token_head", K_INT}, {"fp8", K_E4M3},      {"fp8_per_token_head", K_E4M3},
+        {"fp8_e4m3", K_E4M3}, {"float8_e4m3", K_E4M3},        {"fp8_e5m2", K_E5M2}, {"float8_e5m2", K_E5M2}};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(name, names[i].name) == 0) {
+            *out = names[i].kind;
+            return true;
+        }
+    return dtype_from_name(name, out) && *out != K_BF16;
+}
+
 static bool is_auto(const char *name)
 {
     return !name || strcmp(name, "auto") == 0;
 }
 
-int engine_plan_form(const struct engine_options *o, enum k_dtype weights, enum k_gemm_form *out,
+/* What --activation-dtype says; auto: what the weights were made for. */
+enum activations { ACTIVATIONS_F32, ACTIVATIONS_BF16, ACTIVATIONS_INT8 };
+
+static int plan_activations(const struct engine_options *o, const struct model_desc *desc, enum activations *out,
+                            struct quire_error *err)
+{
+    const struct k_format weights = model_weight_format(desc);
+    const bool has_blocks = k_blocks_of(weights.packing) != NULL;
+    enum k_dtype dtype;
+    *out = ACTIVATIONS_F32;
+    if (is_auto(o->activation_dtype)) {
+        /* A form that was asked for has its own activations. */
+        if ((has_blocks || desc->int8_activations) && is_auto(o->gemm_form))
+            *out = ACTIVATIONS_INT8;
+        return QUIRE_OK;
+    }
+    if (strcmp(o->activation_dtype, "int8") == 0) {
+        *out = ACTIVATIONS_INT8;
+        if (k_format_is_quantized(weights) && weights.kind == K_INT)
+            return QUIRE_OK;
+        return quire_fail(err, QUIRE_UNSUPPORTED,
+                          "--activation-dtype int8 takes weights of integers (int4, int8, GGUF's), and these are %s: "
+                          "leave it out",
+                          k_format_name(weights));
+    }
+    if (!dtype_from_name(o->activation_dtype, &dtype) || dtype == K_F16)
+        return quire_fail(err, QUIRE_INVALID,
+                          "--activation-dtype: must be auto, float32, int8 or bfloat16, got '%.40s'",
+                          o->activation_dtype);
+    if (dtype == K_F32)
+        return QUIRE_OK;
+    *out = ACTIVATIONS_BF16;
+    if (k_format_is_plain(weights) && weights.kind == K_BF16)
+        return QUIRE_OK;
+    return quire_fail(err, QUIRE_UNSUPPORTED,
+                      "--activation-dtype bfloat16 takes bfloat16 weights, and these are %s: leave it out",
+                      k_format_name(weights));
+}
+
+int engine_plan_form(const struct engine_options *o, const struct model_desc *desc, enum k_gemm_form *out,
                      struct quire_error *err)
 {
+    const struct k_format weights = model_weight_format(desc);
     const char *form = o->gemm_form ? o->gemm_form : "auto";
-    enum k_dtype activations = K_F32;
+    enum activations activations;
     bool lane = strcmp(form, "lane") == 0, tile = strcmp(form, "tile") == 0, mma = strcmp(form, "mma") == 0;
     *out = lane ? K_FORM_LANE : tile ? K_FORM_TILE : mma ? K_FORM_MMA : K_FORM_AUTO;
     if (*out == K_FORM_AUTO && strcmp(form, "auto") != 0)
         return quire_fail(err, QUIRE_INVALID, "--gemm-form: must be auto, lane, tile or mma, got '%.40s'", form);
-    if (o->activation_dtype && (!dtype_from_name(o->activation_dtype, &activations) || activations == K_F16))
-        return quire_fail(err, QUIRE_INVALID, "--activation-dtype: must be float32 or bfloat16, got '%.40s'",
-                          o->activation_dtype);
-    if (activations == K_BF16) {
-        if (lane || mma)
-            return quire_fail(err, QUIRE_INVALID,
-                              "--activation-dtype bfloat16 is for the tile form: leave --gemm-form %s out", form);
-        if (weights != K_BF16)
-            return quire_fail(err, QUIRE_UNSUPPORTED,
-                              "--activation-dtype bfloat16 takes bfloat16 weights, and these are %s: leave it out",
-                              k_dtype_name(weights));
-        *out = K_FORM_TILE_BF16;
-    }
-    if ((tile || mma) && weights == K_F32)
+    int status = plan_activations(o, desc, &activations, err);
+    if (status != QUIRE_OK)
+        return status;
+    if (activations == ACTIVATIONS_BF16 && (lane || mma))
+        return quire_fail(err, QUIRE_INVALID,
+                          "--activation-dtype bfloat16 is for the tile form: leave --gemm-form %s out", form);
+    if (activations == ACTIVATIONS_INT8 && *out != K_FORM_AUTO)
+        return quire_fail(err, QUIRE_INVALID, "--activation-dtype int8 is a form of its own: leave --gemm-form %s out",
+                          form);
+    if ((tile || mma) && (weights.kind == K_F32 || !k_format_is_plain(weights)))
         return quire_fail(err, QUIRE_UNSUPPORTED,
-                          "--gemm-form %s takes bfloat16 or float16 weights, and these are float32: use lane", form);
+                          "--gemm-form %s takes bfloat16 or float16 weights, and these are %s: use lane", form,
+                          k_format_name(weights));
+    if (activations == ACTIVATIONS_BF16)
+        *out = K_FORM_TILE_BF16;
+    else if (activations == ACTIVATIONS_INT8)
+        *out = K_FORM_INT8;
+    else if (k_format_is_quantized(weights))
+        *out = K_FORM_LANE;
     return QUIRE_OK;
 }
 
@@ -120,10 +183,31 @@ int engine_plan_invariance(const struct engine_options *o, bool *off, struct qui
     return QUIRE_OK;
 }
 
+/* kind: what it is unless it was asked for. */
+static int plan_kv_format(const struct engine_options *o, const struct model_desc *desc, enum k_dtype kind,
+                          struct engine_plan *p, struct quire_error *err)
+{
+    if (!is_auto(o->kv_cache_dtype) && !kv_kind_from_name(o->kv_cache_dtype, &kind))
+        return quire_fail(err, QUIRE_UNSUPPORTED,
+                          "--kv-cache-dtype: must be auto, float16, float32, int8, fp8, fp8_e4m3 or fp8_e5m2, got"
+                          " '%.40s'",
+                          o->kv_cache_dtype);
+    p->kv_format = k_kv_format(kind);
+    if (k_format_is_plain(p->kv_format))
+        return QUIRE_OK;
+    if (model_reads_whole(desc))
+        return quire_fail(
+            err, QUIRE_INVALID,
+            "--kv-cache-dtype %s is for what is kept, and a model that reads whole texts keeps no K and V:"
+            " leave it out",
+            o->kv_cache_dtype);
+    return QUIRE_OK;
+}
+
 static int plan_dtypes(const struct engine_options *o, const struct model_desc *desc, struct engine_plan *p,
                        struct quire_error *err)
 {
-    enum k_dtype asked = desc->dtype, kv;
+    enum k_dtype asked = desc->dtype;
     if (!is_auto(o->dtype) && !dtype_from_name(o->dtype, &asked))
         return quire_fail(err, QUIRE_INVALID, "--dtype: must be auto, float32, float16 or bfloat16, got '%.40s'",
                           o->dtype);
@@ -132,18 +216,14 @@ static int plan_dtypes(const struct engine_options *o, const struct model_desc *
                           "--dtype %s: the weights are stored as %s and are used as stored; leave"
                           " --dtype out, or give float32 for an f32 KV cache",
                           k_dtype_name(asked), k_dtype_name(desc->dtype));
-    kv = asked == K_F32 ? K_F32 : K_F16;
-    if (!is_auto(o->kv_cache_dtype)) {
-        if (!dtype_from_name(o->kv_cache_dtype, &kv) || kv == K_BF16)
-            return quire_fail(err, QUIRE_UNSUPPORTED, "--kv-cache-dtype: must be auto, float16 or float32, got '%.40s'",
-                              o->kv_cache_dtype);
-    }
-    p->weight_format = k_format_of(desc->dtype);
-    p->kv_format = k_format_of(kv);
-    int status = engine_plan_form(o, desc->dtype, &p->gemm_form, err);
+    p->weight_format = model_weight_format(desc);
+    int status = plan_kv_format(o, desc, asked == K_F32 ? K_F32 : K_F16, p, err);
+    if (status == QUIRE_OK)
+        status = engine_plan_form(o, desc, &p->gemm_form, err);
     if (status == QUIRE_OK)
         status = engine_plan_invariance(o, &p->not_invariant, err);
-    p->not_invariant = p->not_invariant && p->gemm_form != K_FORM_LANE && desc->dtype != K_F32;
+    p->not_invariant = p->not_invariant && p->gemm_form != K_FORM_LANE && k_format_is_plain(p->weight_format) &&
+                       p->weight_format.kind != K_F32;
     return status;
 }
 
@@ -238,7 +318,8 @@ static int plan_groups(const struct model_desc *desc, struct engine_plan *p, str
 }
 
 /* A draft model's layers are one group, of full attention whatever their windows: it may compute a position long after
- * the model did, when a window's blocks would be gone. */
+ * the model did, when a window's blocks would be gone. Its K and V are kept as the model's are: who wants twice the tokens of
+ * the one wants them of the other, and what 8 bits cost a guess no answer sees. */
 static int plan_draft_group(const struct engine_draft *draft, struct engine_plan *p, struct quire_error *err)
 {
     uint32_t g = p->n_kv_groups;
@@ -310,10 +391,21 @@ static uint64_t blocks_within(const struct engine_plan *p, uint64_t bytes)
     return low;
 }
 
+/* A model that reads whole texts holds one for the step that computes it, and caches none: the tokens of the steps in
+ * flight, of each sequence a block that is not full. */
+static uint64_t bytes_of_steps(const struct engine_plan *p)
+{
+    const uint64_t n_steps = p->overlap_depth + 1, n_tokens = p->max_num_batched_tokens;
+    const uint64_t n_seqs = p->max_num_seqs < n_tokens ? p->max_num_seqs : n_tokens;
+    return bytes_with(p, n_steps * (n_tokens / p->block_tokens + n_seqs));
+}
+
 /* What every sequence at full length could hold: more would only cache. */
-static uint64_t useful_bytes(const struct engine_plan *p)
+static uint64_t useful_bytes(const struct engine_plan *p, const struct model_desc *desc)
 {
     uint64_t bytes = 0;
+    if (model_reads_whole(desc))
+        return bytes_of_steps(p);
     for (uint32_t g = 0; g < engine_plan_n_groups(p); g++)
         bytes = saturating_add(bytes,
                                saturating_mul(saturating_mul(p->max_num_seqs, blocks_for_one(p, g, p->max_model_len)),
@@ -332,15 +424,17 @@ static uint64_t device_kv_bytes(const struct engine_plan *p)
     return p->device_budget > used ? p->device_budget - used : 0;
 }
 
-static uint64_t default_kv_bytes(const struct engine_plan *p)
+static uint64_t default_kv_bytes(const struct engine_plan *p, const struct model_desc *desc)
 {
-    if (p->device_memory)
-        return device_kv_bytes(p);
+    const uint64_t useful = useful_bytes(p, desc);
+    if (p->device_memory) {
+        const uint64_t room = device_kv_bytes(p);
+        return model_reads_whole(desc) && useful < room ? useful : room;
+    }
     uint64_t available = host_memory_available();
-    uint64_t weights = saturating_add(p->weight_bytes, p->draft_weight_bytes);
+    uint64_t weights = saturating_add(saturating_add(p->weight_bytes, p->draft_weight_bytes), p->panel_bytes);
     uint64_t left = available > weights ? available - weights : 0;
     uint64_t bytes = left / KV_SHARE_DENOMINATOR * KV_SHARE_NUMERATOR;
-    uint64_t useful = useful_bytes(p);
     if (bytes > KV_DEFAULT_CAP)
         bytes = KV_DEFAULT_CAP;
     return bytes < useful ? bytes : useful;
@@ -410,7 +504,7 @@ static int plan_kv(const struct engine_options *o, const struct model_desc *desc
         return quire_fail(err, QUIRE_INVALID, "--num-kv-blocks: must be at most %llu with blocks of %u, got %llu",
                           (unsigned long long)max_blocks(p), p->block_tokens, (unsigned long long)n);
     if (!n)
-        n = blocks_within(p, o->kv_cache_memory ? o->kv_cache_memory : default_kv_bytes(p));
+        n = blocks_within(p, o->kv_cache_memory ? o->kv_cache_memory : default_kv_bytes(p, desc));
     int status = fit_model_len(o, desc, p, n, err);
     if (status != QUIRE_OK)
         return status;
@@ -490,7 +584,7 @@ int engine_plan_of_draft(const struct engine_plan *plan, const struct engine_dra
     out->n_draft_groups = out->n_draft_blocks = 0;
     out->draft_weight_bytes = out->draft_model_bytes = 0;
     out->weight_bytes = plan->draft_weight_bytes;
-    out->weight_format = k_format_of(draft->desc->dtype);
+    out->weight_format = model_weight_format(draft->desc);
     out->max_logit_rows = plan->max_num_seqs; /* one token of each sequence is drawn */
     int status = plan_of_draft_groups(plan, draft->desc, out, err);
     return status == QUIRE_OK ? plan_arenas(draft->desc, out, err) : status;
@@ -515,8 +609,9 @@ static int plan_all_arenas(const struct model_desc *desc, const struct engine_dr
 
 static void plan_total(struct engine_plan *p)
 {
-    const uint64_t parts[] = {p->param_bytes, p->activation_bytes, p->logits_bytes, p->workspace_bytes,
-                              p->kv_bytes,    p->swap_bytes,       p->draft_bytes,  p->draft_model_bytes};
+    const uint64_t parts[] = {p->param_bytes,     p->activation_bytes, p->logits_bytes, p->workspace_bytes,
+                              p->kv_bytes,        p->swap_bytes,       p->draft_bytes,  p->draft_model_bytes,
+                              p->regrouped_bytes, p->panel_bytes};
     p->total_bytes = 0;
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         p->total_bytes = saturating_add(p->total_bytes, parts[i]);
@@ -565,11 +660,17 @@ int engine_plan_make_on(const struct engine_options *options, const struct model
                         const struct engine_draft *draft, const struct engine_device *device, struct engine_plan *out,
                         struct quire_error *err)
 {
+    struct sched_config schedule; /* of no use here: who plans is told what the engine would refuse */
     memset(out, 0, sizeof *out);
     out->weight_bytes = weight_bytes;
-    int status = plan_device(options, desc, device, out, err);
+    out->regrouped_bytes = desc->regrouped_bytes + (draft ? draft->desc->regrouped_bytes : 0);
+    int status = schedule_config(options, &schedule, err);
+    if (status == QUIRE_OK)
+        status = plan_device(options, desc, device, out, err);
     if (status == QUIRE_OK)
         status = plan_dtypes(options, desc, out, err);
+    if (status == QUIRE_OK && out->gemm_form == K_FORM_INT8 && out->planner == k_planner_find("cpu"))
+        out->panel_bytes = desc->panel_bytes + (draft ? draft->desc->panel_bytes : 0);
     if (status == QUIRE_OK)
         status = plan_limits(options, desc, out, err);
     if (status == QUIRE_OK)

@@ -10,7 +10,7 @@
 #include "engine/run/draft_room.h"
 #include "engine/run/mailbox.h"
 #include "engine/run/request.h"
-#include "engine/model/safetensors.h"
+#include "engine/checkpoint/checkpoint.h"
 #include "engine/watch.h"
 #include "engine/model/weights.h"
 #include "scheduler/driver.h"
@@ -82,7 +82,7 @@ struct engine {
     uint64_t seed;
 
     struct k_backend *backend;
-    struct safetensors *checkpoint;
+    struct checkpoint *checkpoint;
     struct weights *weights;
     struct forward *forward;
     struct draft_model *draft_model; /* NULL: there is none */

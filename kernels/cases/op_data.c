@@ -14,26 +14,6 @@ static void *must(void *p)
     return p;
 }
 
-uint64_t op_random(uint64_t *state)
-{
-    uint64_t z = (*state += 0x9E3779B97F4A7C15u);
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return z ^ (z >> 31);
-}
-
-float op_random_value(uint64_t *state, enum op_values values)
-{
-    uint64_t bits = op_random(state);
-    float unit = (float)((int64_t)(bits >> 40) - (1 << 23)) * 0x1p-23f; /* [-1, 1) */
-    int exponent = (int)(bits & 0xffff);
-    if (values == VALUES_WIDE)
-        return ldexpf(unit, exponent % 41 - 20);
-    if (values == VALUES_TINY)
-        return ldexpf(unit, exponent % 32 - 140);
-    return unit;
-}
-
 /* Numbers repeat from here on: a prime, so that no two rows of a matrix are alike. Only what is timed is that large, and
  * drawing 500 million of them would take seconds. */
 #define PERIOD 4194301u
@@ -195,12 +175,25 @@ static uint64_t block_elements(const struct op_case *c)
     return (uint64_t)c->n_kv_heads * c->head_dim * c->block_tokens;
 }
 
+static uint64_t block_bytes(const struct op_case *c)
+{
+    return k_kv_block_bytes(&(struct k_kv_shape){k_kv_format(c->dtype), c->n_kv_heads, c->head_dim, c->block_tokens});
+}
+
 static void make_kv(const struct op_case *c, struct op_data *d, uint64_t *state)
 {
     uint64_t n = 0;
     for (uint32_t s = 0; s < op_n_seqs(c); s++) {
         d->kv_start[s] = (uint32_t)n;
         n += c->seqs[s].position + c->seqs[s].n_tokens;
+    }
+    if (op_has_byte_cache(c)) {
+        uint64_t bytes = c->op == K_OP_KV_COPY ? c->n_rows * block_bytes(c) : n * c->n_kv_heads * c->head_dim;
+        d->k = op_kv_bytes(bytes, c->dtype, state);
+        d->v = op_kv_bytes(bytes, c->dtype, state);
+        d->k_scales = op_kv_scales(n * c->n_kv_heads, c->dtype, state);
+        d->v_scales = op_kv_scales(n * c->n_kv_heads, c->dtype, state);
+        return;
     }
     uint64_t elements = c->op == K_OP_KV_COPY ? c->n_rows * block_elements(c) : n * c->n_kv_heads * c->head_dim;
     d->k = random_stored(elements, c->dtype, state, VALUES_PLAIN);
@@ -245,7 +238,9 @@ void op_data_make(const struct op_case *c, struct op_data *d)
     /* Tiny weights meet activations of all sizes: products and sums are tiny, but not all 0. */
     bool tiny_weights = op_is_gemm(c) && c->values == VALUES_TINY;
     d->x = random_f32(n_tokens * d->x_width, &state, tiny_weights ? VALUES_WIDE : c->values);
-    if (op_is_gemm(c) || c->op == K_OP_EMBED)
+    if (op_is_quantized(c))
+        op_quant_make(c, d, &state);
+    else if (op_is_gemm(c) || c->op == K_OP_EMBED)
         d->weights = random_stored((uint64_t)c->n_rows * c->n_cols, c->dtype, &state, c->values);
     if (c->op == K_OP_EMBED || c->op == K_OP_GATHER || c->op == K_OP_ROPE_ANGLES || c->op == K_OP_KV_COPY)
         make_ids(c, d, &state);
@@ -274,24 +269,28 @@ void op_data_make(const struct op_case *c, struct op_data *d)
         for (uint64_t i = 0; i < n_tokens * d->x_width; i++)
             d->x[i] *= 100.0f;
     }
+    for (uint64_t t = 0; c->values == VALUES_BROKEN && t < n_tokens; t++)
+        if (t % 3 != 0)
+            d->x[t * d->x_width + op_random(&state) % d->x_width] = t % 3 == 1 ? NAN : INFINITY;
     if (c->op == K_OP_SAMPLE)
         make_sample_rows(c, d, &state);
 }
 
 void op_data_free(struct op_data *d)
 {
-    void *const all[] = {d->x,       d->add, d->vector, d->bias, d->q_norm, d->k_norm, d->cos_sin,
-                         d->weights, d->ids, d->k,      d->v,    d->rows,   d->pool};
+    void *const all[] = {d->x,   d->add, d->vector, d->bias, d->q_norm, d->k_norm,   d->cos_sin, d->weights,
+                         d->ids, d->k,   d->v,      d->rows, d->pool,   d->k_scales, d->v_scales};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         free(all[i]);
+    op_quant_free(d);
     memset(d, 0, sizeof *d);
 }
 
-static void add_output(struct op_output *out, uint64_t token_bytes, bool is_f16)
+static void add_output(struct op_output *out, uint64_t token_bytes, uint32_t element_bytes)
 {
     assert(out->n_outputs < OP_MAX_OUTPUTS);
     out->arrays[out->n_outputs++] = (struct op_array){must(calloc(out->n_tokens ? out->n_tokens : 1, token_bytes)),
-                                                      token_bytes, is_f16};
+                                                      token_bytes, element_bytes};
 }
 
 void op_output_make(const struct op_case *c, struct op_output *out)
@@ -299,27 +298,28 @@ void op_output_make(const struct op_case *c, struct op_output *out)
     memset(out, 0, sizeof *out);
     out->n_tokens = c->op == K_OP_GATHER ? c->n_rows : c->op == K_OP_POOL ? op_n_seqs(c) : op_n_tokens(c);
     uint64_t head = c->head_dim;
+    const uint32_t size = (uint32_t)k_dtype_bytes(c->dtype);
     switch (c->op) {
-    case K_OP_GEMM: add_output(out, (uint64_t)c->n_rows * 4, false); break;
-    case K_OP_GEMM_SILU_MUL: add_output(out, (uint64_t)c->n_rows / 2 * 4, false); break;
-    case K_OP_ROPE_ANGLES: add_output(out, (uint64_t)c->n_cols * 8, false); break;
-    case K_OP_ATTENTION: add_output(out, c->n_q_heads * head * 4, false); break;
-    case K_OP_SAMPLE: add_output(out, sizeof(struct k_sample_result), false); break;
+    case K_OP_GEMM: add_output(out, (uint64_t)c->n_rows * 4, 4); break;
+    case K_OP_GEMM_SILU_MUL: add_output(out, (uint64_t)c->n_rows / 2 * 4, 4); break;
+    case K_OP_ROPE_ANGLES: add_output(out, (uint64_t)c->n_cols * 8, 4); break;
+    case K_OP_ATTENTION: add_output(out, c->n_q_heads * head * 4, 4); break;
+    case K_OP_SAMPLE: add_output(out, sizeof(struct k_sample_result), sizeof(struct k_sample_result)); break;
     case K_OP_RMSNORM:
-        add_output(out, (uint64_t)x_width(c) * 4, false);
+        add_output(out, (uint64_t)x_width(c) * 4, 4);
         if (!c->n_rows)
-            add_output(out, (uint64_t)c->n_cols * 4, false); /* the residual stream */
+            add_output(out, (uint64_t)c->n_cols * 4, 4); /* the residual stream */
         break;
     case K_OP_ROPE_KV:
-        add_output(out, c->n_q_heads * head * 4, false);
-        add_output(out, c->n_kv_heads * head * k_dtype_bytes(c->dtype), c->dtype == K_F16);
-        add_output(out, c->n_kv_heads * head * k_dtype_bytes(c->dtype), c->dtype == K_F16);
+        add_output(out, c->n_q_heads * head * 4, 4);
+        add_output(out, c->n_kv_heads * op_cache_row_bytes(c), size);
+        add_output(out, c->n_kv_heads * op_cache_row_bytes(c), size);
         break;
     case K_OP_KV_COPY:
-        add_output(out, block_elements(c) * k_dtype_bytes(c->dtype), c->dtype == K_F16);
-        add_output(out, block_elements(c) * k_dtype_bytes(c->dtype), c->dtype == K_F16);
+        add_output(out, block_bytes(c), size);
+        add_output(out, block_bytes(c), size);
         break;
-    default: add_output(out, (uint64_t)c->n_cols * 4, false); break;
+    default: add_output(out, (uint64_t)c->n_cols * 4, 4); break;
     }
 }
 

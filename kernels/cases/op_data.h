@@ -13,10 +13,11 @@ struct op_data {
     float *bias;      /* of a LayerNorm [H], or NULL */
     float *q_norm, *k_norm;   /* [D], or NULL */
     float *cos_sin;           /* [T, D] */
-    unsigned char *weights;   /* [N, K] as stored */
+    unsigned char *weights;   /* [N, K] as stored, where they are plain */
+    struct k_weight_view parts[K_WEIGHT_MAX_PARTS]; /* where they are quantized; row after row */
     uint32_t *ids;            /* [T] token ids, positions, blocks copied; [N] rows picked by gather */
-    void *k, *v;              /* attention: [sum of the sequences' ends, KV, D] as stored;
-                               * a copy: [N, KV, block_tokens, D] */
+    void *k, *v;              /* attention: [sum of the sequences' ends, KV, D] as stored; a copy: [N] blocks */
+    float *k_scales, *v_scales; /* attention on 8 bits: [sum of the sequences' ends, KV] */
     uint32_t kv_start[OP_MAX_SEQS]; /* a sequence's first row of k and v */
     struct k_sample_row *rows;      /* [T] */
     void *pool;                     /* what rows point to */
@@ -30,7 +31,8 @@ struct op_output {
     struct op_array {
         unsigned char *bytes;
         size_t token_bytes; /* of one token's row */
-        bool is_f16;        /* else f32 (k_sample_result for sampling) */
+        uint32_t
+            element_bytes; /* 4: f32; 2: f16; 1: bytes, of a head's rows and then their scales; else a k_sample_result */
     } arrays[OP_MAX_OUTPUTS];
 };
 
@@ -43,6 +45,14 @@ void op_output_free(struct op_output *out);
 
 /* Positions of the tokens of the step, in order; NULL-safe for cases without sequences. */
 uint32_t op_token_position(const struct op_case *c, uint32_t token, uint32_t *seq);
+
+/* op_quant.c: the parts of a quantized weight. */
+void op_quant_make(const struct op_case *c, struct op_data *d, uint64_t *state);
+void op_quant_free(struct op_data *d);
+
+/* op_kv.c: rows of a cache in 8 bits, and the scales of n rows. */
+void *op_kv_bytes(uint64_t n, enum k_dtype kind, uint64_t *state);
+float *op_kv_scales(uint64_t n, enum k_dtype kind, uint64_t *state);
 
 /* A deterministic stream: splitmix64. */
 uint64_t op_random(uint64_t *state);

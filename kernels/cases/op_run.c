@@ -170,11 +170,17 @@ static void make_tables(struct op_binding *n)
     free(order);
 }
 
-/* Where one head of a slot lies in the cache, in bytes. */
+/* Where one head of a slot lies in the cache, in bytes, and where its scale, in 8 bits. */
 static uint64_t cache_offset(const struct op_binding *n, uint32_t slot, uint32_t head)
 {
     uint64_t bt = n->kv.block_tokens;
-    return ((slot / bt * n->kv.n_kv_heads + head) * bt + slot % bt) * n->kv.head_dim * k_format_bytes(n->kv.format, 1);
+    return slot / bt * k_kv_block_bytes(&n->kv) +
+           (head * bt + slot % bt) * k_format_bytes(n->kv.format, n->kv.head_dim);
+}
+static uint64_t scale_offset(const struct op_binding *n, uint32_t slot, uint32_t head)
+{
+    uint64_t bt = n->kv.block_tokens;
+    return slot / bt * k_kv_block_bytes(&n->kv) + k_kv_scales_at(&n->kv) + (head * bt + slot % bt) * sizeof(float);
 }
 
 /* The cache holds NaN wherever no position of a sequence lies. */
@@ -182,7 +188,7 @@ static void make_cache(struct op_binding *n)
 {
     const struct op_case *c = n->c;
     size_t head_bytes = c->head_dim * k_dtype_bytes(c->dtype);
-    n->kv_bytes = n->n_blocks * n->kv.n_kv_heads * n->kv.block_tokens * head_bytes;
+    n->kv_bytes = n->n_blocks * k_kv_block_bytes(&n->kv);
     n->host_k = must(malloc(n->kv_bytes));
     n->host_v = must(malloc(n->kv_bytes));
     memset(n->host_k, 0xff, n->kv_bytes);
@@ -196,6 +202,11 @@ static void make_cache(struct op_binding *n)
             uint64_t to = cache_offset(n, n->host_slots[p], h);
             memcpy(n->host_k + to, (const unsigned char *)n->d->k + from, head_bytes);
             memcpy(n->host_v + to, (const unsigned char *)n->d->v + from, head_bytes);
+            if (!op_has_byte_cache(c))
+                continue;
+            to = scale_offset(n, n->host_slots[p], h);
+            memcpy(n->host_k + to, n->d->k_scales + (uint64_t)p * c->n_kv_heads + h, sizeof(float));
+            memcpy(n->host_v + to, n->d->v_scales + (uint64_t)p * c->n_kv_heads + h, sizeof(float));
         }
     }
     bool is_input = c->op == K_OP_ATTENTION;
@@ -223,6 +234,40 @@ static size_t copy_weights(struct op_binding *n, unsigned char **start)
     return stride;
 }
 
+/* The same of a quantized weight's parts. */
+static void copy_parts(struct op_binding *n, struct k_weight_view views[K_WEIGHT_MAX_PARTS], uint32_t n_parts)
+{
+    size_t size = 1;
+    for (uint32_t p = 0; p < n_parts; p++)
+        size = k_format_is_plain(n->d->parts[p].format) ? 2 : size;
+    const size_t before = n->variant.as_checkpoint ? 0 : size, apart = 3 * before;
+    size_t bytes = before, at = before;
+    for (uint32_t p = 0; p < n_parts; p++)
+        bytes += n->d->parts[p].n_rows * (n->d->parts[p].row_stride_bytes + apart);
+    /* Their end is the memory's, so that a checker sees who reads on. */
+    n->weight_memory = must(n->variant.as_checkpoint
+                                ? aligned_alloc(LINE_BYTES, (bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES)
+                                : malloc(bytes - apart));
+    memset(n->weight_memory, 0xff, bytes - apart);
+    for (uint32_t p = 0; p < n_parts; p++) {
+        views[p] = n->d->parts[p];
+        const size_t row_bytes = views[p].row_stride_bytes;
+        views[p].data = n->weight_memory + at;
+        views[p].row_stride_bytes = row_bytes + apart;
+        for (uint32_t r = 0; r < views[p].n_rows; r++, at += row_bytes + apart)
+            memcpy(n->weight_memory + at, (const char *)n->d->parts[p].data + r * row_bytes, row_bytes);
+    }
+}
+
+static void bind_quantized(struct op_binding *n)
+{
+    struct k_weight_view views[K_WEIGHT_MAX_PARTS];
+    const uint32_t n_parts = n->c->n_parts ? n->c->n_parts : 1;
+    struct quire_error err;
+    copy_parts(n, views, n_parts);
+    must_do(n->b->ops->weight_create(n->b, views, n_parts, &n->weight, &err), &err);
+}
+
 static void bind_weight(struct op_binding *n)
 {
     const struct op_case *c = n->c;
@@ -233,7 +278,7 @@ static void bind_weight(struct op_binding *n)
     size_t stride = is_uploaded ? c->n_cols * k_dtype_bytes(c->dtype) : copy_weights(n, &start);
     struct k_weight_view views[K_WEIGHT_MAX_PARTS];
     for (uint32_t p = 0; p < n_parts; p++) {
-        uint32_t rows = p + 1 < n_parts ? c->n_rows / (n_parts + 1) + p : c->n_rows - first;
+        uint32_t rows = op_part_rows(c, p);
         views[p] = k_plain_view(start + first * stride, c->dtype, rows, c->n_cols, stride);
         first += rows;
     }
@@ -244,7 +289,7 @@ static void bind_weight(struct op_binding *n)
 static void bind_kv(struct op_binding *n)
 {
     const struct op_case *c = n->c;
-    n->kv = (struct k_kv_shape){k_format_of(c->dtype), c->n_kv_heads, c->head_dim, c->block_tokens};
+    n->kv = (struct k_kv_shape){k_kv_format(c->dtype), c->n_kv_heads, c->head_dim, c->block_tokens};
     if (n->variant.block_tokens > 0)
         n->kv.block_tokens = n->variant.block_tokens;
     make_tables(n);
@@ -259,11 +304,6 @@ static void bind_kv(struct op_binding *n)
     n->slots = input(n, n->token_slots, n->n_tokens * sizeof *n->token_slots);
 }
 
-static uint64_t block_bytes(const struct op_binding *n)
-{
-    return (uint64_t)n->kv.n_kv_heads * n->kv.block_tokens * n->kv.head_dim * k_format_bytes(n->kv.format, 1);
-}
-
 /* One of a copy's arenas is in host memory: which one is the variant's. */
 static bool copies_to_host(const struct op_binding *n)
 {
@@ -274,9 +314,9 @@ static bool copies_to_host(const struct op_binding *n)
 static void bind_copy(struct op_binding *n)
 {
     const struct op_case *c = n->c;
-    n->kv = (struct k_kv_shape){k_format_of(c->dtype), c->n_kv_heads, c->head_dim, c->block_tokens};
+    n->kv = (struct k_kv_shape){k_kv_format(c->dtype), c->n_kv_heads, c->head_dim, c->block_tokens};
     n->n_blocks = c->n_rows;
-    n->kv_bytes = n->n_blocks * block_bytes(n);
+    n->kv_bytes = n->n_blocks * k_kv_block_bytes(&n->kv);
     n->host_k = must(malloc(n->kv_bytes));
     n->host_v = must(malloc(n->kv_bytes));
     memset(n->host_k, 0xff, n->kv_bytes);
@@ -350,7 +390,9 @@ struct op_binding *op_bind(struct k_backend *b, const struct op_case *c, const s
     n->k_norm = input(n, d->k_norm, c->head_dim * 4);
     n->cos_sin = input(n, d->cos_sin, t * c->head_dim * 4);
     n->ids = input(n, d->ids, (c->op == K_OP_GATHER ? c->n_rows : t) * 4);
-    if (d->weights)
+    if (op_is_quantized(c))
+        bind_quantized(n);
+    else if (d->weights)
         bind_weight(n);
     if (c->op == K_OP_ROPE_KV || c->op == K_OP_ATTENTION)
         bind_kv(n);
@@ -652,6 +694,13 @@ static void fetch_rows(struct op_binding *n, struct op_array *array, const float
     must_do(n->b->ops->copy_out(n->b, array->bytes, dev, bytes, &err), &err);
 }
 
+/* One head's number of bytes, out of the cache and for good: what is left there is as it was before. */
+static void take(unsigned char *out, unsigned char *cache, const unsigned char *before, uint64_t at, size_t bytes)
+{
+    memcpy(out, cache + at, bytes);
+    memcpy(cache + at, before + at, bytes);
+}
+
 /* q out of the qkv rows, K and V out of their slots; every other slot must be as it was. */
 static bool fetch_rope_kv(struct op_binding *n, struct op_output *out)
 {
@@ -661,17 +710,19 @@ static bool fetch_rope_kv(struct op_binding *n, struct op_output *out)
     must_do(n->b->ops->copy_out(n->b, x, n->x, n->n_tokens * stride, &err), &err);
     for (uint32_t t = 0; t < n->n_tokens; t++)
         memcpy(out->arrays[0].bytes + t * out->arrays[0].token_bytes, x + t * stride, out->arrays[0].token_bytes);
-    size_t head_bytes = n->kv.head_dim * k_format_bytes(n->kv.format, 1);
+    size_t head_bytes = k_format_bytes(n->kv.format, n->kv.head_dim);
     bool ok = true;
     for (int side = 0; side < 2; side++) {
         unsigned char *before = side ? n->host_v : n->host_k;
         must_do(n->b->ops->copy_out(n->b, k, side ? n->layer.v_dev : n->layer.k_dev, n->kv_bytes, &err), &err);
         for (uint32_t t = 0; t < n->n_tokens; t++) {
             for (uint32_t h = 0; h < n->kv.n_kv_heads && !op_is_fill(n->c, t); h++) {
-                uint64_t at = cache_offset(n, n->token_slots[t], h);
-                memcpy(out->arrays[1 + side].bytes + t * out->arrays[1 + side].token_bytes + h * head_bytes, k + at,
-                       head_bytes);
-                memcpy(k + at, before + at, head_bytes);
+                unsigned char *row = out->arrays[1 + side].bytes + t * out->arrays[1 + side].token_bytes;
+                uint32_t slot = n->token_slots[t];
+                take(row + h * head_bytes, k, before, cache_offset(n, slot, h), head_bytes);
+                if (op_has_byte_cache(n->c))
+                    take(row + n->kv.n_kv_heads * head_bytes + h * sizeof(float), k, before, scale_offset(n, slot, h),
+                         sizeof(float));
             }
         }
         ok = ok && memcmp(k, before, n->kv_bytes) == 0;
@@ -686,7 +737,7 @@ static bool fetch_rope_kv(struct op_binding *n, struct op_output *out)
 /* The copied blocks; every other one must be as it was. */
 static bool fetch_copies(struct op_binding *n, struct op_output *out)
 {
-    uint64_t bytes = block_bytes(n);
+    uint64_t bytes = k_kv_block_bytes(&n->kv);
     unsigned char *cache = must(malloc(n->kv_bytes));
     bool ok = true;
     for (int side = 0; side < 2; side++) {

@@ -31,7 +31,30 @@
 #define COPY(dt, kv, d, bt, t, n)                                                              \
     {.op = K_OP_KV_COPY, .dtype = dt, .n_kv_heads = kv, .head_dim = d, .block_tokens = bt,       \
      .n_tokens = t, .n_rows = n}
+/* A cache in 8 bits: read alike in every form. */
+#define ROPE_8(...) ROPE(K_INT, __VA_ARGS__), ROPE(K_E4M3, __VA_ARGS__), ROPE(K_E5M2, __VA_ARGS__)
 #define SEQS(...) .seqs = {__VA_ARGS__}
+/* Quantized weights, in both forms: blocks, and planes with their zero points or order of columns. */
+#define OF_BLOCKS(packing, bits, group) {K_INT, bits, group, K_F16, packing}
+#define OF_PLANES(kind, bits, group, scale) {kind, bits, group, scale, K_PACKING_PLANES}
+#define Q8_0 OF_BLOCKS(K_PACKING_Q8_0, 8, 32)
+#define Q4_0 OF_BLOCKS(K_PACKING_Q4_0, 4, 32)
+#define Q4_1 OF_BLOCKS(K_PACKING_Q4_1, 4, 32)
+#define Q5_0 OF_BLOCKS(K_PACKING_Q5_0, 5, 32)
+#define Q5_1 OF_BLOCKS(K_PACKING_Q5_1, 5, 32)
+#define Q2_K OF_BLOCKS(K_PACKING_Q2_K, 2, 16)
+#define Q3_K OF_BLOCKS(K_PACKING_Q3_K, 3, 16)
+#define Q4_K OF_BLOCKS(K_PACKING_Q4_K, 4, 32)
+#define Q5_K OF_BLOCKS(K_PACKING_Q5_K, 5, 32)
+#define Q6_K OF_BLOCKS(K_PACKING_Q6_K, 6, 16)
+#define INT4(group) OF_PLANES(K_INT, 4, group, K_F16)
+#define INT8(group) OF_PLANES(K_INT, 8, group, K_F32)
+#define E4M3(group) OF_PLANES(K_E4M3, 8, group, K_BF16)
+#define E5M2(group) OF_PLANES(K_E5M2, 8, group, K_F32)
+#define FLOATS(format_, t, n, k, ...) GEMM(K_F16, t, n, k, .format = format_, __VA_ARGS__)
+#define QUANT(format_, t, n, k, ...)                                                            \
+    GEMM(K_F16, t, n, k, .format = format_, __VA_ARGS__),                                       \
+        GEMM(K_F16, t, n, k, .format = format_, .form = K_FORM_INT8, __VA_ARGS__)
 /* Sequences that decode, of mixed length: 1,017 positions each in the middle. */
 #define DECODE_8 {1, 130}, {1, 1700}, {1, 64}, {1, 900}, {1, 2047}, {1, 331}, {1, 2500}, {1, 463}
 #define DECODE_64 DECODE_8, DECODE_8, DECODE_8, DECODE_8, DECODE_8, DECODE_8, DECODE_8, DECODE_8
@@ -110,6 +133,44 @@ const struct op_case op_test_cases[] = {
      * blocks', two's or one's, and without segments. */
     MMA(40, 100, 3500, .unit = 256), MMA(33, 100, 640, .unit = 64, .extra = true), MMA(64, 500, 200, .unit = 32), MMA(50, 500, 70),
 
+    /* Quantized weights: every format; tokens alone, some, and more than a pass takes; rows that fill panels and that do not. */
+    QUANT(Q8_0, 19, 37, 288), QUANT(Q4_0, 19, 37, 288), QUANT(Q4_1, 19, 21, 288), QUANT(Q5_0, 19, 21, 288), QUANT(Q5_1, 19, 21, 288),
+    QUANT(Q2_K, 19, 21, 512), QUANT(Q3_K, 19, 21, 512), QUANT(Q4_K, 19, 37, 512), QUANT(Q5_K, 19, 21, 512), QUANT(Q6_K, 19, 37, 512),
+    QUANT(INT4(32), 19, 37, 288), QUANT(INT4(64), 19, 21, 320), QUANT(INT4(128), 19, 37, 384), QUANT(INT4(0), 19, 21, 288),
+    QUANT(INT8(0), 19, 37, 320), QUANT(INT8(32), 19, 21, 288), QUANT(INT8(128), 19, 37, 640),
+    FLOATS(E4M3(128), 19, 21, 384, .scale_rows = 8), FLOATS(E4M3(0), 7, 21, 96), FLOATS(E5M2(64), 19, 21, 192), FLOATS(E5M2(0), 3, 21, 100),
+    /* The same many times a thread, alone and beside a few others; biases; a token alone of one row. */
+    QUANT(Q8_0, 1, 300, 896, .extra = true), QUANT(Q4_0, 2, 300, 896, .extra = true), QUANT(Q4_K, 1, 300, 1024), QUANT(Q6_K, 4, 131, 768, .extra = true),
+    QUANT(Q4_0, 1, 37, 896), QUANT(Q4_1, 1, 37, 896), QUANT(Q5_0, 1, 37, 896), QUANT(Q5_1, 1, 37, 928), QUANT(Q8_0, 1, 37, 1120), /* a token alone */
+    QUANT(Q2_K, 1, 37, 1280), QUANT(Q3_K, 1, 37, 1280), QUANT(Q4_K, 1, 37, 1536), QUANT(Q5_K, 1, 37, 1280), QUANT(Q6_K, 1, 37, 768),
+    QUANT(Q8_0, 1, 1, 32), QUANT(Q4_K, 33, 65, 256), QUANT(Q4_0, 70, 19, 64), QUANT(INT8(0), 67, 33, 128, .extra = true),
+    /* Zero points, also of 8 bits: differences up to 255; columns in another order; a scale of all activations. */
+    QUANT(INT4(64), 9, 37, 320, .has_zeros = true), QUANT(INT4(128), 5, 21, 300, .has_zeros = true, .permuted = true),
+    QUANT(INT8(0), 9, 37, 288, .has_zeros = true), QUANT(INT8(64), 5, 21, 192, .has_zeros = true),
+    QUANT(INT8(0), 9, 21, 320, .x_scale = 0.0078f), QUANT(INT4(32), 9, 21, 320, .x_scale = 0.011f, .permuted = true),
+    QUANT(INT8(32), 5, 21, 100, .permuted = true), QUANT(INT8(128), 9, 37, 256, .scale_rows = 16),
+    /* Columns that fill no group and no byte; groups that are longer than a row. */
+    QUANT(INT4(32), 5, 21, 101), QUANT(INT4(0), 5, 21, 45), QUANT(INT8(0), 5, 21, 31), QUANT(INT8(16), 5, 21, 77), QUANT(INT4(48), 5, 21, 130),
+    QUANT(INT4(1024), 5, 21, 96), QUANT(INT8(0), 2, 5, 1), QUANT(INT8(0), 9, 19, 5000),
+    /* Parts of several formats; gate and up. */
+    QUANT(Q4_K, 9, 90, 512, .n_parts = 3, .other = Q6_K, .extra = true), QUANT(Q8_0, 5, 60, 288, .n_parts = 2, .other = K_FORMAT_F16),
+    QUANT(Q5_0, 17, 70, 256, .n_parts = 4, .other = Q8_0), QUANT(INT4(64), 5, 60, 256, .n_parts = 3, .other = INT8(0)),
+    GATED(K_F16, 5, 33, 288, .format = Q8_0, .n_parts = 2), GATED(K_F16, 17, 24, 256, .format = Q4_K, .form = K_FORM_INT8, .extra = true),
+    /* Segments that part groups and bytes' pairs, that are longer than groups, and empty ones. */
+    QUANT(Q8_0, 7, 37, 896, .unit = 64, .extra = true), QUANT(Q8_0, 9, 21, 1280, .unit = 80), QUANT(Q4_0, 9, 21, 640, .unit = 80), QUANT(Q4_K, 9, 37, 1280, .unit = 80),
+    QUANT(Q6_K, 9, 21, 1280, .unit = 80), QUANT(Q4_K, 17, 21, 4864, .unit = 256), QUANT(Q6_K, 1, 37, 1024, .unit = 128), QUANT(Q2_K, 3, 21, 768, .unit = 48),
+    QUANT(INT4(128), 9, 37, 640, .unit = 64), QUANT(INT4(64), 7, 21, 560, .unit = 80, .has_zeros = true), QUANT(INT8(0), 9, 37, 640, .unit = 80), QUANT(INT8(128), 5, 21, 384, .unit = 64),
+    QUANT(Q5_1, 5, 21, 96, .unit = 16), QUANT(Q4_0, 1, 65, 896, .unit = 64), FLOATS(E4M3(128), 5, 21, 640, .unit = 64),
+    /* Numbers of all sizes, and none. */
+    QUANT(Q8_0, 9, 21, 288, .values = VALUES_WIDE), QUANT(Q4_K, 9, 21, 512, .values = VALUES_WIDE), QUANT(Q6_K, 9, 21, 256, .values = VALUES_TINY), QUANT(Q4_0, 9, 21, 288, .values = VALUES_TINY),
+    QUANT(INT4(64), 9, 21, 320, .values = VALUES_WIDE), QUANT(INT8(0), 9, 21, 320, .values = VALUES_WIDE), QUANT(INT8(64), 9, 21, 320, .values = VALUES_TINY),
+    QUANT(Q8_0, 19, 21, 288, .values = VALUES_BROKEN), QUANT(Q4_K, 9, 21, 256, .values = VALUES_BROKEN), QUANT(INT8(0), 9, 21, 96, .values = VALUES_BROKEN),
+    QUANT(Q6_K, 1, 21, 256, .values = VALUES_BROKEN), QUANT(INT4(32), 9, 21, 288, .values = VALUES_BROKEN), FLOATS(E4M3(0), 5, 21, 96, .values = VALUES_WIDE),
+
+    {.op = K_OP_EMBED, .n_tokens = 9, .n_rows = 40, .n_cols = 512, .format = Q4_K, .other = Q6_K, .n_parts = 3},
+    {.op = K_OP_EMBED, .n_tokens = 9, .n_rows = 40, .n_cols = 96, .format = Q8_0, .into = true},
+    {.op = K_OP_EMBED, .n_tokens = 9, .n_rows = 40, .n_cols = 320, .format = INT4(64), .has_zeros = true, .permuted = true},
+    {.op = K_OP_EMBED, .n_tokens = 5, .n_rows = 40, .n_cols = 101, .format = E4M3(0)},
     {.op = K_OP_EMBED, .dtype = K_F16, .n_tokens = 5, .n_rows = 300, .n_cols = 100, .n_parts = 2},
     {.op = K_OP_EMBED, .dtype = K_BF16, .n_tokens = 33, .n_rows = 77, .n_cols = 96},
     {.op = K_OP_EMBED, .dtype = K_F32, .n_tokens = 1, .n_rows = 3, .n_cols = 1},
@@ -169,6 +230,10 @@ const struct op_case op_test_cases[] = {
     ROPE(K_F32, 3, 1, 256, 16, SEQS({2, 15})),
     ROPE(K_F16, 8, 2, 64, 3, .extra = true, .n_fill = 5, SEQS({4, 14}, {7, 0})), ROPE(K_F32, 2, 1, 48, 128, .n_fill = 2, SEQS({2, 7})),
 
+    ROPE_8(6, 2, 64, 8, SEQS({5, 62}, {1, 511})), ROPE_8(2, 1, 256, 3, .extra = true, .n_fill = 2, SEQS({9, 14})),
+    ROPE_8(12, 3, 80, 1, .extra = true, .values = VALUES_WIDE, SEQS({17, 30}, {3, 5})), ROPE_8(3, 3, 48, 16, .values = VALUES_TINY, SEQS({9, 11})),
+    ROPE_8(1, 5, 16, 16, .values = VALUES_BROKEN, SEQS({24, 0})), ROPE(K_INT, 2, 1, 144, 16, .values = VALUES_BROKEN, SEQS({9, 0})),
+
     /* Attention: positions on both sides of tiles (64) and splits (512), windows, head groups. */
     ATTN(K_F16, 6, 2, 16, 16, SEQS({1, 0})), ATTN(K_F16, 6, 2, 64, 16, SEQS({1, 63}, {1, 64})),
     ATTN(K_F16, 6, 2, 64, 8, SEQS({3, 62}, {3, 510})),
@@ -214,6 +279,19 @@ const struct op_case op_test_cases[] = {
     ATTN(K_F32, 2, 2, 48, 16, .whole = true, SEQS({20, 500}, {3, 510})), ATTN(K_F16, 4, 2, 64, 16, .whole = true, SEQS({70, 0}, {3, 0})),
     ATTN(K_F16, 2, 1, 16, 32, .whole = true, .values = VALUES_SHARP, SEQS({17, 500})),
 
+    /* A cache in 8 bits. */
+    ATTN(K_INT, 6, 2, 16, 16, SEQS({1, 0})), ATTN(K_E4M3, 6, 2, 64, 16, SEQS({1, 63}, {1, 64})), ATTN(K_E5M2, 6, 2, 64, 8, SEQS({3, 62}, {3, 510})),
+    ATTN(K_INT, 12, 2, 80, 32, SEQS({1, 511}, {1, 512}, {2, 513})), ATTN(K_E4M3, 1, 1, 256, 8, SEQS({33, 600})), ATTN(K_INT, 9, 1, 32, 16, SEQS({5, 60})),
+    ATTN(K_E5M2, 40, 2, 16, 16, SEQS({3, 126}, {1, 5})), ATTN(K_INT, 4, 4, 48, 16, SEQS({21, 500})), ATTN(K_INT, 6, 2, 64, 16, .window = 64, SEQS({5, 126}, {2, 0})),
+    ATTN(K_E4M3, 6, 2, 64, 32, .window = 700, SEQS({5, 1340}, {9, 1020})), ATTN(K_INT, 1, 1, 64, 16, SEQS({1, 4000})),
+    ATTN(K_INT, 14, 2, 64, 16, .values = VALUES_SHARP, SEQS({40, 500}, {1, 1700})), ATTN(K_E4M3, 14, 2, 64, 16, SEQS({1, 1100}, {1, 5}, {1, 2900}, {40, 0})),
+    ATTN(K_E5M2, 7, 1, 96, 64, .window = 600, SEQS({1, 2000}, {1, 70})), ATTN(K_INT, 8, 1, 128, 128, SEQS({1, 2047}, {1, 2048})),
+    ATTN(K_E5M2, 4, 2, 256, 16, .softcap = 50, .window = 700, SEQS({3, 1500}, {1, 40})), ATTN(K_INT, 6, 2, 64, 16, .softcap = 0.5f, SEQS({3, 62}, {1, 1700})),
+    ATTN(K_E4M3, 16, 2, 64, 16, .extra = true, SEQS({1, 0}, {1, 2900}, {30, 490})), ATTN(K_INT, 8, 2, 96, 16, .softcap = 3, .extra = true, SEQS({17, 560}, {1, 1100})),
+    ATTN(K_INT, 2, 2, 48, 16, .whole = true, SEQS({20, 500}, {3, 510})), ATTN(K_E4M3, 12, 12, 32, 16, .whole = true, SEQS({1, 0}, {31, 0}, {65, 0})),
+    ATTN(K_INT, 6, 2, 64, 16, .form = K_FORM_MMA, SEQS({20, 500}, {1, 1100})), ATTN(K_E4M3, 8, 1, 128, 16, .form = K_FORM_MMA, .extra = true, SEQS({1, 600})),
+    ATTN(K_E5M2, 4, 2, 80, 32, .form = K_FORM_MMA, .softcap = 2, .window = 100, SEQS({3, 600}, {1, 5})),
+
     /* Attention on tensor cores: the same places, and query tiles of 16 and of 64 rows, that end in a row or cross a tile;
      * widths that have a kernel and widths that do not; what several blocks share; windows that leave out whole splits. */
     ATTN_MMA(6, 2, 16, 16, SEQS({1, 0})), ATTN_MMA(6, 2, 64, 16, SEQS({1, 63}, {1, 64})),
@@ -251,7 +329,8 @@ const struct op_case op_test_cases[] = {
     /* Copies: one block, some, all of an arena; pieces small and large enough for several threads. */
     COPY(K_F16, 2, 64, 16, 1, 1), COPY(K_F16, 2, 16, 8, 5, 9), COPY(K_F32, 1, 80, 32, 3, 3),
     COPY(K_F16, 8, 128, 16, 17, 40), COPY(K_F32, 3, 256, 1, 33, 50), COPY(K_F16, 1, 48, 128, 64, 64),
-    COPY(K_F16, 1, 16, 1, 300, 301),
+    COPY(K_F16, 1, 16, 1, 300, 301), COPY(K_INT, 2, 64, 16, 5, 9), COPY(K_E4M3, 1, 16, 1, 300, 301), COPY(K_E5M2, 3, 80, 5, 17, 40),
+    COPY(K_INT, 8, 128, 16, 40, 41),
 
     {.op = K_OP_SAMPLE, .n_tokens = 1, .n_rows = 1}, {.op = K_OP_SAMPLE, .n_tokens = 40, .n_rows = 5},
     {.op = K_OP_SAMPLE, .n_tokens = 200, .n_rows = 257},
@@ -274,6 +353,8 @@ const struct op_case op_bench_cases[] = {
     MMA_BATCHES(6144, 4096), MMA_BATCHES(4096, 4096), MMA_BATCHES(28672, 4096), MMA_BATCHES(4096, 14336),
     MMA(1, 128256, 4096), MMA(8, 128256, 4096), MMA(16, 128256, 4096),
     {.op = K_OP_EMBED, .dtype = K_F16, .n_tokens = 64, .n_rows = 32000, .n_cols = 896},
+    QUANT(Q8_0, 1, 4864, 896), QUANT(Q8_0, 16, 4864, 896), QUANT(Q8_0, 512, 4864, 896), QUANT(Q4_0, 1, 4864, 896), QUANT(Q4_0, 16, 4864, 896),
+    QUANT(Q4_0, 512, 4864, 896), QUANT(Q4_K, 1, 896, 4864), QUANT(Q6_K, 1, 896, 4864), QUANT(INT4(128), 1, 4864, 896), QUANT(INT8(0), 1, 4864, 896),
     NORM(1, 896, .extra = true), NORM(64, 896, .extra = true), NORM(1, 4096, .extra = true), NORM(2048, 4096, .extra = true),
     GATED(K_F16, 1, 4864, 896), GATED(K_F16, 64, 4864, 896), GATED_MMA(1, 8960, 1536), GATED_MMA(512, 8960, 1536),
     GATED_MMA(1, 14336, 4096), GATED_MMA(512, 14336, 4096),
@@ -299,6 +380,9 @@ const struct op_case op_bench_cases[] = {
     ATTN(K_F16, 16, 8, 256, 16, .softcap = 50, SEQS({1, 2047})), ATTN(K_F16, 64, 8, 64, 16, .extra = true, SEQS({1, 2047})),
     ATTN_MMA(16, 8, 256, 16, .softcap = 50, SEQS(SAME_16(4095))), ATTN_MMA(16, 8, 256, 16, SEQS(SAME_16(4095))),
     ATTN_MMA(64, 8, 64, 16, .extra = true, SEQS(SAME_16(4095))), ATTN_MMA(64, 8, 64, 16, SEQS(SAME_16(4095))),
+    /* A cache in 8 bits. */
+    ATTN(K_INT, 14, 2, 64, 16, SEQS({1, 8191})), ATTN(K_E4M3, 14, 2, 64, 16, SEQS({1, 8191})), ATTN(K_E5M2, 14, 2, 64, 16, SEQS({1, 8191})),
+    ATTN(K_INT, 32, 8, 128, 16, SEQS({1, 8191})), ATTN(K_INT, 16, 16, 64, 16, SEQS({1, 8191})), ATTN(K_INT, 14, 2, 64, 16, SEQS({512, 4096})),
     COPY(K_F16, 2, 64, 16, 1, 64), COPY(K_F16, 2, 64, 16, 64, 64), COPY(K_F16, 8, 128, 16, 64, 64),
     {.op = K_OP_SAMPLE, .n_tokens = 1, .n_rows = 151936, .sampling = SAMPLING_FULL},
     {.op = K_OP_SAMPLE, .n_tokens = 16, .n_rows = 151936, .sampling = SAMPLING_FULL},
@@ -333,6 +417,57 @@ bool op_is_gemm(const struct op_case *c)
     return c->op == K_OP_GEMM || c->op == K_OP_GEMM_SILU_MUL;
 }
 
+bool op_is_quantized(const struct op_case *c)
+{
+    return c->format.bits > 0;
+}
+
+bool op_has_cache(const struct op_case *c)
+{
+    return c->op == K_OP_ROPE_KV || c->op == K_OP_ATTENTION || c->op == K_OP_KV_COPY;
+}
+
+bool op_has_byte_cache(const struct op_case *c)
+{
+    return op_has_cache(c) && k_dtype_bytes(c->dtype) == 1;
+}
+
+uint64_t op_cache_row_bytes(const struct op_case *c)
+{
+    return c->head_dim * k_dtype_bytes(c->dtype) + (op_has_byte_cache(c) ? sizeof(float) : 0);
+}
+
+struct k_format op_format(const struct op_case *c, uint32_t part)
+{
+    if (op_has_cache(c))
+        return k_kv_format(c->dtype);
+    if (!op_is_quantized(c))
+        return k_format_of(c->dtype);
+    return part % 2 == 1 && c->other.bits > 0 ? c->other : c->format;
+}
+
+uint32_t op_part_rows(const struct op_case *c, uint32_t part)
+{
+    uint32_t n_parts = c->n_parts ? c->n_parts : 1, first = 0;
+    for (uint32_t p = 0; p < part; p++)
+        first += c->n_rows / (n_parts + 1) + p;
+    return part + 1 < n_parts ? c->n_rows / (n_parts + 1) + part : c->n_rows - first;
+}
+
+uint64_t op_weight_bytes(const struct op_case *c)
+{
+    uint64_t bytes = 0;
+    for (uint32_t p = 0; p < (c->n_parts ? c->n_parts : 1); p++) {
+        const struct k_format format = op_format(c, p);
+        uint64_t groups = format.group ? (c->n_cols + format.group - 1) / format.group : 1;
+        bool has_planes = format.packing == K_PACKING_PLANES;
+        bytes += op_part_rows(c, p) *
+                 (k_format_bytes(format, c->n_cols) + (has_planes ? groups * k_dtype_bytes(format.scale) : 0) +
+                  (has_planes && c->has_zeros ? groups : 0));
+    }
+    return bytes;
+}
+
 bool op_is_fill(const struct op_case *c, uint64_t token)
 {
     return token + c->n_fill >= op_n_tokens(c);
@@ -355,16 +490,30 @@ const char *op_sampling_name(enum op_sampling sampling)
     return names[sampling];
 }
 
+static void append_format(const struct op_case *c)
+{
+    append(" %s", k_format_name(op_format(c, 0)));
+    if (c->other.bits > 0)
+        append("/%s", k_format_name(c->other));
+    if (c->format.packing == K_PACKING_PLANES && c->format.group > 0)
+        append(" of %u", c->format.group);
+    else if (c->format.packing == K_PACKING_PLANES)
+        append(" of a row");
+    if (c->scale_rows > 1)
+        append(" and %u rows", c->scale_rows);
+    append("%s%s%s", c->has_zeros ? ", zeros" : "", c->permuted ? ", permuted" : "",
+           c->x_scale != 0 ? ", x scale" : "");
+}
+
 const char *op_name(const struct op_case *c)
 {
-    static const char *const values[] = {"", " wide", " tiny", " sharp"};
+    static const char *const values[] = {"", " wide", " tiny", " sharp", " broken"};
+    static const char *const forms[] = {"", " tile", " tile-bf16", " mma", " int8"};
     name[0] = '\0';
     append("%s", k_operation_name(c->op));
-    if (op_is_gemm(c) || c->op == K_OP_EMBED || c->op == K_OP_ROPE_KV || c->op == K_OP_ATTENTION ||
-        c->op == K_OP_KV_COPY)
-        append(" %s", k_dtype_name(c->dtype));
-    if (c->form != K_FORM_LANE)
-        append(" %s", c->form == K_FORM_MMA ? "mma" : c->form == K_FORM_TILE ? "tile" : "tile-bf16");
+    if (op_is_gemm(c) || c->op == K_OP_EMBED || op_has_cache(c))
+        append_format(c);
+    append("%s", forms[c->form]);
     if (c->op == K_OP_KV_COPY)
         append(" %u heads of %u, blocks of %u", c->n_kv_heads, c->head_dim, c->block_tokens);
     else if (c->head_dim > 0)

@@ -10,6 +10,7 @@ enum op_values {
     VALUES_WIDE,  /* exponents from -20 to 20: sums that cancel and swamp */
     VALUES_TINY,  /* exponents around the smallest normal number, denormals among them */
     VALUES_SHARP, /* attention: scores hundreds apart, so that exp reaches 0 */
+    VALUES_BROKEN, /* quantized weights: of three tokens one has a NaN, one an infinity */
 };
 
 enum op_sampling { /* what rows of logits ask for */
@@ -29,7 +30,12 @@ struct op_seq { /* a sequence's tokens in the step: n_tokens from this position 
 struct op_case {
     enum k_operation op;
     enum op_values values;
-    enum k_dtype dtype; /* of the weights, or of the KV cache */
+    enum k_dtype dtype; /* of the weights; or of the KV cache, as k_kv_format() takes it */
+    struct k_format format; /* of the weights of a GEMM or a table where they are quantized; bits 0: dtype is theirs */
+    struct k_format other; /* of the second and the fourth part; bits 0: `format` too */
+    uint32_t scale_rows; /* as in struct k_weight_view */
+    bool has_zeros, permuted; /* planes with zero points, and with an order of columns */
+    float x_scale;
     enum k_gemm_form form;
     uint32_t n_tokens; /* T; rows of logits for sampling; blocks copied; 0 = the sum over seqs */
     uint32_t
@@ -59,6 +65,13 @@ extern const size_t op_n_bench_cases;
 uint32_t op_n_seqs(const struct op_case *c);
 uint32_t op_n_tokens(const struct op_case *c);
 bool op_is_gemm(const struct op_case *c); /* has a weight, a bias and a form */
+bool op_is_quantized(const struct op_case *c); /* its weights */
+bool op_has_cache(const struct op_case *c);
+bool op_has_byte_cache(const struct op_case *c); /* of 8 bits, with scales */
+struct k_format op_format(const struct op_case *c, uint32_t part); /* of a weight's part, or of the cache */
+uint64_t op_cache_row_bytes(const struct op_case *c); /* a head's numbers of one token, with their scale */
+uint32_t op_part_rows(const struct op_case *c, uint32_t part); /* parts are of different heights */
+uint64_t op_weight_bytes(const struct op_case *c); /* with scales and zero points */
 bool op_is_fill(const struct op_case *c, uint64_t token);
 
 /* "greedy" and so on; "" for what each row chooses. */

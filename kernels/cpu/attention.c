@@ -3,8 +3,9 @@
  * Each tile of 64 positions meets the item's queries in blocks of up to QUERIES, whose sums stay in
  * registers: scores as lane sums of two keys against the block, then the weights, then the values in
  * rising order of position. One block reads the cache in place and widens as it goes: a decoding
- * sequence is as fast as memory or, with many heads to a KV head, as fast as its multiply-adds. For
- * more queries the tile is widened once, into the scratch. While a tile is computed the next one is
+ * sequence is as fast as memory or, with many heads to a KV head, as fast as its multiply-adds; 8 bits
+ * take a product more for each 16 elements, by the row's scale. For more queries the tile is widened
+ * once, into the scratch. While a tile is computed the next one is
  * fetched, block by block of the cache, as no prefetcher can know the block table.
  */
 #include "kernels/cpu/isa.h"
@@ -29,6 +30,7 @@ struct tile {
     uint32_t begin, end; /* slots that some query reads */
     const unsigned char *k, *v; /* a slot's row lies at its offset from these */
     uint64_t offset[TILE];      /* of a slot that none reads: of one that is read */
+    uint64_t scale[TILE];       /* in 8 bits: likewise, of the slot's scale */
 };
 
 struct states { /* of an item's queries, or of those from some query on */
@@ -79,7 +81,8 @@ static void locate(const struct work *w, uint32_t start, struct tile *tile)
 {
     const struct k_kv_shape *kv = w->a->kv;
     const uint32_t *table = w->a->tables_dev + w->item->row->table;
-    uint64_t row_bytes = k_format_bytes(kv->format, kv->head_dim);
+    const uint64_t row_bytes = k_format_bytes(kv->format, kv->head_dim), block_bytes = k_kv_block_bytes(kv),
+                   scales_at = k_kv_scales_at(kv);
     tile->start = start;
     tile->k = w->a->layer->k_dev;
     tile->v = w->a->layer->v_dev;
@@ -88,15 +91,20 @@ static void locate(const struct work *w, uint32_t start, struct tile *tile)
     for (uint32_t slot = tile->begin; slot < tile->end;) {
         uint32_t offset = (start + slot) % kv->block_tokens;
         uint32_t run_end = min_u32(kv->block_tokens - offset, tile->end - slot) + slot;
-        uint64_t block = table[(start + slot) / kv->block_tokens];
-        uint64_t at = ((block * kv->n_kv_heads + w->item->kv_head) * kv->block_tokens + offset) * row_bytes;
-        for (; slot < run_end; slot++, at += row_bytes)
+        const uint64_t block = table[(start + slot) / kv->block_tokens] * block_bytes;
+        const uint64_t row = (uint64_t)w->item->kv_head * kv->block_tokens + offset;
+        uint64_t at = block + row * row_bytes, scale = block + scales_at + row * sizeof(float);
+        for (; slot < run_end; slot++, at += row_bytes, scale += sizeof(float)) {
             tile->offset[slot] = at;
+            tile->scale[slot] = scale;
+        }
     }
-    for (uint32_t slot = 0; slot < tile->begin; slot++)
+    for (uint32_t slot = 0; slot < TILE; slot++) {
+        if (slot >= tile->begin && slot < tile->end)
+            continue;
         tile->offset[slot] = tile->offset[tile->begin];
-    for (uint32_t slot = tile->end; slot < TILE; slot++)
-        tile->offset[slot] = tile->offset[tile->begin];
+        tile->scale[slot] = tile->scale[tile->begin];
+    }
 }
 
 /* Into the second-level cache: with heads of 128 two tiles are more than the first. One Zen 4 core,
@@ -107,21 +115,66 @@ CPU_INLINE void prefetch(const unsigned char *row, uint64_t bytes)
         _mm_prefetch((const char *)row + i, _MM_HINT_T1);
 }
 
+CPU_INLINE uint32_t bytes_of(enum k_dtype kind, uint32_t n)
+{
+    return kind == K_F32 ? 4 * n : kind == K_F16 ? 2 * n : n;
+}
+
+/* What load_row() takes for a row of 8 bits, for of e4m3 it reads a 256th; exact. */
+CPU_INLINE lanes load_scale(const unsigned char *cache, const struct tile *tile, uint32_t slot, enum k_dtype kind)
+{
+    float scale = 1.0f;
+    if (kind != K_F32 && kind != K_F16)
+        memcpy(&scale, cache + tile->scale[slot], sizeof scale);
+    return lanes_splat(kind == K_E4M3 ? scale * 0x1p+8f : scale);
+}
+
+/* 16 elements of a row; scale: of one of 8 bits. */
+CPU_INLINE lanes load_row(const unsigned char *row, lanes scale, enum k_dtype kind, uint32_t d)
+{
+    switch (kind) {
+    case K_F32: return lanes_load_f32((const float *)(const void *)row + d);
+    case K_F16: return lanes_load_f16((const uint16_t *)(const void *)row + d);
+    case K_INT: return lanes_mul(lanes_load_i8(row + d), scale);
+    case K_E4M3: return lanes_mul(lanes_load_e4m3(row + d), scale);
+    default: return lanes_mul(lanes_load_e5m2(row + d), scale);
+    }
+}
+
+CPU_INLINE void prefetch_row(const unsigned char *cache, const struct tile *tile, uint32_t slot, enum k_dtype kind,
+                             uint32_t head_dim)
+{
+    prefetch(cache + tile->offset[slot], bytes_of(kind, head_dim));
+    if (kind != K_F32 && kind != K_F16)
+        prefetch(cache + tile->scale[slot], 1);
+}
+
+CPU_INLINE void widen_rows(const struct work *w, const struct tile *tile, const struct tile *next, enum k_dtype kind)
+{
+    const uint32_t head_dim = w->a->kv->head_dim;
+    for (uint32_t j = tile->begin; j < tile->end; j++) {
+        const unsigned char *k = tile->k + tile->offset[j], *v = tile->v + tile->offset[j];
+        const lanes k_scale = load_scale(tile->k, tile, j, kind), v_scale = load_scale(tile->v, tile, j, kind);
+        if (next) {
+            prefetch_row(next->k, next, j, kind, head_dim);
+            prefetch_row(next->v, next, j, kind, head_dim);
+        }
+        for (uint32_t d = 0; d < head_dim; d += K_LANES) {
+            lanes_store_f32(w->k + j * head_dim + d, load_row(k, k_scale, kind, d));
+            lanes_store_f32(w->v + j * head_dim + d, load_row(v, v_scale, kind, d));
+        }
+    }
+}
+
 /* The tile in f32, in the scratch; the next one is fetched meanwhile. */
 static void widen_tile(const struct work *w, struct tile *tile, const struct tile *next)
 {
-    uint32_t head_dim = w->a->kv->head_dim;
-    for (uint32_t j = tile->begin; j < tile->end; j++) {
-        const uint16_t *k = (const void *)(tile->k + tile->offset[j]);
-        const uint16_t *v = (const void *)(tile->v + tile->offset[j]);
-        if (next) {
-            prefetch(next->k + next->offset[j], 2 * head_dim);
-            prefetch(next->v + next->offset[j], 2 * head_dim);
-        }
-        for (uint32_t d = 0; d < head_dim; d += K_LANES) {
-            lanes_store_f32(w->k + j * head_dim + d, lanes_load_f16(k + d));
-            lanes_store_f32(w->v + j * head_dim + d, lanes_load_f16(v + d));
-        }
+    const uint32_t head_dim = w->a->kv->head_dim;
+    switch (w->a->kv->format.kind) {
+    case K_F16: widen_rows(w, tile, next, K_F16); break;
+    case K_INT: widen_rows(w, tile, next, K_INT); break;
+    case K_E4M3: widen_rows(w, tile, next, K_E4M3); break;
+    default: widen_rows(w, tile, next, K_E5M2); break;
     }
     tile->k = (const unsigned char *)w->k;
     tile->v = (const unsigned char *)w->v;
@@ -129,13 +182,6 @@ static void widen_tile(const struct work *w, struct tile *tile, const struct til
         uint32_t slot = j < tile->begin || j >= tile->end ? tile->begin : j;
         tile->offset[j] = slot * head_dim * sizeof(float);
     }
-}
-
-CPU_INLINE lanes load_row(const unsigned char *row, enum k_dtype dtype, uint32_t d)
-{
-    if (dtype == K_F16)
-        return lanes_load_f16((const uint16_t *)(const void *)row + d);
-    return lanes_load_f32((const float *)(const void *)row + d);
 }
 
 /* ---- a block of queries against a tile ------------------------------------------------------- */
@@ -162,23 +208,25 @@ CPU_INLINE void store_pairs(float (*p)[TILE], uint32_t j, __m128 sums, const uin
 
 CPU_INLINE void score(const struct block *b, enum k_dtype dtype, const uint32_t N)
 {
-    const uint32_t head_dim = b->w->a->kv->head_dim, row_bytes = head_dim * (dtype == K_F16 ? 2 : 4);
+    const uint32_t head_dim = b->w->a->kv->head_dim;
     const uint64_t q_step = (uint64_t)b->w->n_queries * K_LANES;
     const float *queries = b->w->q + (uint64_t)b->first * K_LANES;
     for (uint32_t j = b->any.begin & ~1u; j < b->any.end; j += 2) {
         const unsigned char *k0 = b->tile->k + b->tile->offset[j];
         const unsigned char *k1 = b->tile->k + b->tile->offset[j + 1];
+        const lanes scale0 = load_scale(b->tile->k, b->tile, j, dtype),
+                    scale1 = load_scale(b->tile->k, b->tile, j + 1, dtype);
         const float *q = queries;
         lanes s[2 * ROUND_UP_4(QUERIES)]; /* [query][key] */
         if (b->next) {
-            prefetch(b->next->k + b->next->offset[j], row_bytes);
-            prefetch(b->next->k + b->next->offset[j + 1], row_bytes);
+            prefetch_row(b->next->k, b->next, j, dtype, head_dim);
+            prefetch_row(b->next->k, b->next, j + 1, dtype, head_dim);
         }
 #pragma GCC unroll 16
         for (uint32_t i = 0; i < 2 * ROUND_UP_4(N); i++)
             s[i] = lanes_zero();
         for (uint32_t d = 0; d < head_dim; d += K_LANES, q += q_step) {
-            lanes x0 = load_row(k0, dtype, d), x1 = load_row(k1, dtype, d);
+            lanes x0 = load_row(k0, scale0, dtype, d), x1 = load_row(k1, scale1, dtype, d);
 #pragma GCC unroll 8
             for (uint32_t i = 0; i < N; i++) {
                 lanes y = lanes_load_f32(q + i * K_LANES);
@@ -268,7 +316,7 @@ CPU_INLINE void weigh(const struct block *b, const uint32_t N)
 CPU_INLINE void add_group(const struct block *b, uint32_t i0, uint32_t begin, uint32_t end, uint32_t d,
                           const struct tile *next, enum k_dtype dtype, const uint32_t N, const uint32_t G)
 {
-    const uint32_t head_dim = b->w->a->kv->head_dim, row_bytes = head_dim * (dtype == K_F16 ? 2 : 4);
+    const uint32_t head_dim = b->w->a->kv->head_dim;
     const uint64_t step = head_dim;
     float *states = b->states.o + i0 * step + d;
     lanes o[QUERIES][2];
@@ -279,12 +327,13 @@ CPU_INLINE void add_group(const struct block *b, uint32_t i0, uint32_t begin, ui
             o[i][g] = lanes_load_f32(states + i * step + g * K_LANES);
     for (uint32_t j = begin; j < end; j++) {
         const unsigned char *row = b->tile->v + b->tile->offset[j];
+        const lanes scale = load_scale(b->tile->v, b->tile, j, dtype);
         lanes v[2];
         if (next)
-            prefetch(next->v + next->offset[j], row_bytes);
+            prefetch_row(next->v, next, j, dtype, head_dim);
 #pragma GCC unroll 2
         for (uint32_t g = 0; g < G; g++)
-            v[g] = load_row(row, dtype, d + g * K_LANES);
+            v[g] = load_row(row, scale, dtype, d + g * K_LANES);
 #pragma GCC unroll 8
         for (uint32_t i = 0; i < N; i++) {
             lanes p = lanes_splat(b->p[i0 + i][j]);
@@ -313,27 +362,33 @@ CPU_INLINE void add_range(const struct block *b, uint32_t i0, uint32_t begin, ui
         add_group(b, i0, begin, end, d, d == 0 ? next : NULL, dtype, N, 1);
 }
 
-static void add_own_f16(const struct block *b, uint32_t i, uint32_t begin, uint32_t end)
-{
-    add_range(b, i, begin, end, NULL, K_F16, 1);
-}
-
-static void add_own_f32(const struct block *b, uint32_t i, uint32_t begin, uint32_t end)
-{
-    add_range(b, i, begin, end, NULL, K_F32, 1);
-}
+/* A query's own slots; not inline, since there are few. */
+#define ADD_OWN(NAME, DTYPE) \
+    static void NAME(const struct block *b, uint32_t i, uint32_t begin, uint32_t end) \
+    { \
+        add_range(b, i, begin, end, NULL, DTYPE, 1); \
+    }
+ADD_OWN(add_own_f32, K_F32)
+ADD_OWN(add_own_f16, K_F16)
+ADD_OWN(add_own_int, K_INT)
+ADD_OWN(add_own_e4m3, K_E4M3)
+ADD_OWN(add_own_e5m2, K_E5M2)
+static void (*const add_own[])(const struct block *b, uint32_t i, uint32_t begin, uint32_t end) = {
+    [K_F32] = add_own_f32,   [K_F16] = add_own_f16,   [K_INT] = add_own_int,
+    [K_E4M3] = add_own_e4m3, [K_E5M2] = add_own_e5m2,
+};
 
 /* Most slots are every query's; those before and after are some queries' own. */
 CPU_INLINE void add_values(const struct block *b, enum k_dtype dtype, const uint32_t N)
 {
     bool common = b->all.begin < b->all.end;
     for (uint32_t i = 0; i < N; i++)
-        (dtype == K_F16 ? add_own_f16 : add_own_f32)(b, i, b->slots[i].begin, common ? b->all.begin : b->slots[i].end);
+        add_own[dtype](b, i, b->slots[i].begin, common ? b->all.begin : b->slots[i].end);
     if (!common)
         return;
     add_range(b, 0, b->all.begin, b->all.end, b->next, dtype, N);
     for (uint32_t i = 0; i < N; i++)
-        (dtype == K_F16 ? add_own_f16 : add_own_f32)(b, i, b->all.end, b->slots[i].end);
+        add_own[dtype](b, i, b->all.end, b->slots[i].end);
 }
 
 CPU_INLINE void fold_block(const struct block *b, enum k_dtype dtype, const uint32_t N)
@@ -343,39 +398,39 @@ CPU_INLINE void fold_block(const struct block *b, enum k_dtype dtype, const uint
     add_values(b, dtype, N);
 }
 
-static void fold_block_f16(const struct block *b, uint32_t n)
-{
-    switch (n) {
-    case 1: fold_block(b, K_F16, 1); break;
-    case 2: fold_block(b, K_F16, 2); break;
-    case 3: fold_block(b, K_F16, 3); break;
 #if defined(__AVX512F__)
-    case 4: fold_block(b, K_F16, 4); break;
-    case 5: fold_block(b, K_F16, 5); break;
-    case 6: fold_block(b, K_F16, 6); break;
-    case 7: fold_block(b, K_F16, 7); break;
-    case 8: fold_block(b, K_F16, 8); break;
+#define MORE_QUERIES(DTYPE) \
+    case 4: fold_block(b, DTYPE, 4); break; \
+    case 5: fold_block(b, DTYPE, 5); break; \
+    case 6: fold_block(b, DTYPE, 6); break; \
+    case 7: fold_block(b, DTYPE, 7); break; \
+    case 8: fold_block(b, DTYPE, 8); break;
+#else
+#define MORE_QUERIES(DTYPE)
 #endif
-    default: break;
-    }
-}
 
-static void fold_block_f32(const struct block *b, uint32_t n)
-{
-    switch (n) {
-    case 1: fold_block(b, K_F32, 1); break;
-    case 2: fold_block(b, K_F32, 2); break;
-    case 3: fold_block(b, K_F32, 3); break;
-#if defined(__AVX512F__)
-    case 4: fold_block(b, K_F32, 4); break;
-    case 5: fold_block(b, K_F32, 5); break;
-    case 6: fold_block(b, K_F32, 6); break;
-    case 7: fold_block(b, K_F32, 7); break;
-    case 8: fold_block(b, K_F32, 8); break;
-#endif
-    default: break;
+#define FOLD_BLOCKS(NAME, DTYPE) \
+    static void NAME(const struct block *b, uint32_t n) \
+    { \
+        switch (n) { \
+        case 1: fold_block(b, DTYPE, 1); break; \
+        case 2: fold_block(b, DTYPE, 2); break; \
+        case 3: \
+            fold_block(b, DTYPE, 3); \
+            break; \
+            MORE_QUERIES(DTYPE) \
+        default: break; \
+        } \
     }
-}
+FOLD_BLOCKS(fold_blocks_f32, K_F32)
+FOLD_BLOCKS(fold_blocks_f16, K_F16)
+FOLD_BLOCKS(fold_blocks_int, K_INT)
+FOLD_BLOCKS(fold_blocks_e4m3, K_E4M3)
+FOLD_BLOCKS(fold_blocks_e5m2, K_E5M2)
+static void (*const fold_blocks[])(const struct block *b, uint32_t n) = {
+    [K_F32] = fold_blocks_f32,   [K_F16] = fold_blocks_f16,   [K_INT] = fold_blocks_int,
+    [K_E4M3] = fold_blocks_e4m3, [K_E5M2] = fold_blocks_e5m2,
+};
 
 /* ---- an item --------------------------------------------------------------------------------- */
 
@@ -410,10 +465,7 @@ static void fold_tile(struct work *w, struct tile *tile, const struct tile *next
             b.any = (struct slots){min_u32(b.any.begin, s.begin), max_u32(b.any.end, s.end)};
             b.all = (struct slots){max_u32(b.all.begin, s.begin), min_u32(b.all.end, s.end)};
         }
-        if (w->a->kv->format.kind == K_F16 && !w->widen)
-            fold_block_f16(&b, n);
-        else
-            fold_block_f32(&b, n);
+        fold_blocks[w->widen ? K_F32 : w->a->kv->format.kind](&b, n);
         at += n;
     }
 }
@@ -450,7 +502,7 @@ static void work_begin(struct work *w, const struct k_attention_args *a, const s
     w->item = item;
     w->position = item->row->position + item->token;
     w->n_queries = item->n_tokens * item->n_heads;
-    w->widen = a->kv->format.kind == K_F16 && w->n_queries > QUERIES;
+    w->widen = a->kv->format.kind != K_F32 && w->n_queries > QUERIES;
     w->q = scratch;
     w->k = w->q + CPU_ATTN_QUERIES * head_dim;
     w->v = w->k + TILE * head_dim;

@@ -2,6 +2,7 @@
  * it chooses among sets of instructions and uses none. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/planners.h"
+#include "kernels/quant.h"
 #include "kernels/ref/ref.h"
 
 #include <cpuid.h>
@@ -21,16 +22,22 @@ static const char *lacks_avx512(void)
                : "this CPU lacks AVX-512 F, BW, DQ or VL";
 }
 
+static const char *lacks_vnni(void)
+{
+    const char *lacks = lacks_avx512();
+    return lacks || __builtin_cpu_supports("avx512vnni") ? lacks : "this CPU lacks AVX-512 VNNI";
+}
+
 /* The tiles' 8 KiB belong to a thread's state only once the process has asked for them. */
 static const char *lacks_tiles(void)
 {
 #if defined(QUIRE_AMX_TWIN) /* the test's tiles need no permission */
     return NULL;
 #else
-    enum { TILE_BIT = 1 << 24, BF16_BIT = 1 << 22, REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
+    enum { TILE_BIT = 1 << 24, INT8_BIT = 1 << 25, BF16_BIT = 1 << 22, REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
     unsigned eax, ebx, ecx, edx, low, high;
-    if (!__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) || !(edx & TILE_BIT) || !(edx & BF16_BIT))
-        return "this CPU lacks AMX's tiles, or their bf16";
+    if (!__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) || !(edx & TILE_BIT) || !(edx & INT8_BIT) || !(edx & BF16_BIT))
+        return "this CPU lacks AMX's tiles, or their int8 or bf16";
     __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0)); /* AVX-512 is there, so this is */
     const unsigned saved = 3u << (TILE_DATA - 1);
     return (low & saved) == saved && syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0
@@ -41,7 +48,7 @@ static const char *lacks_tiles(void)
 
 static const char *lacks_amx(void)
 {
-    const char *lacks = lacks_avx512();
+    const char *lacks = lacks_vnni();
     if (!lacks)
         lacks = lacks_tiles();
     if (!lacks && !cpu_amx_is_exact())
@@ -51,10 +58,11 @@ static const char *lacks_amx(void)
 
 bool cpu_instruction_set(uint32_t i, struct k_instruction_set *out)
 {
-    static const char *const names[CPU_MAX_ISAS] = {"avx2", "avx512", "amx"};
+    static const char *const names[CPU_MAX_ISAS] = {"avx2", "avx512", "avx512vnni", "amx"};
+    static const char *(*const lacks[CPU_MAX_ISAS])(void) = {NULL, lacks_avx512, lacks_vnni, lacks_amx};
     if (i >= CPU_MAX_ISAS)
         return false;
-    *out = (struct k_instruction_set){names[i], i == 0 ? NULL : i == 1 ? lacks_avx512() : lacks_amx()};
+    *out = (struct k_instruction_set){names[i], i == 0 ? NULL : lacks[i]()};
     return true;
 }
 
@@ -65,10 +73,19 @@ static uint32_t sets_of_machine(struct cpu_isa sets[CPU_MAX_ISAS])
     sets[n++] = cpu_isa_avx2; /* k_backend_open has seen to it */
     if (!lacks_avx512())
         sets[n++] = cpu_isa_avx512;
-    if (!lacks_amx()) {
+    if (!lacks_vnni()) {
         sets[n] = cpu_isa_avx512;
+        sets[n].name = "avx512vnni";
+        sets[n].description = "the CPU, with AVX-512 and VNNI";
+        sets[n].quant_round = cpu_quant_round_avx512vnni;
+        sets[n++].gemm_int8 = cpu_gemm_int8_avx512vnni;
+    }
+    if (!lacks_amx()) {
+        sets[n] = sets[n - 1];
         sets[n].name = "amx";
         sets[n].description = "the CPU, with AVX-512 and AMX";
+        sets[n].quant_round = cpu_quant_round_amx;
+        sets[n].gemm_int8 = cpu_gemm_int8_amx;
         sets[n].tile_split = cpu_tile_split_amx;
         sets[n++].gemm_tile = cpu_gemm_tile_amx;
     }
@@ -77,7 +94,7 @@ static uint32_t sets_of_machine(struct cpu_isa sets[CPU_MAX_ISAS])
 
 static int choose_isa(struct cpu_isa *out, struct quire_error *err)
 {
-    static const char *const known[] = {"avx2", "avx512", "amx"};
+    static const char *const known[] = {"avx2", "avx512", "avx512vnni", "amx"};
     struct cpu_isa sets[CPU_MAX_ISAS];
     uint32_t n = sets_of_machine(sets);
     const char *asked = getenv("QUIRE_ISA");
@@ -95,7 +112,7 @@ static int choose_isa(struct cpu_isa *out, struct quire_error *err)
                               asked, strcmp(asked, "amx") == 0 ? ", or sums otherwise than docs/numerics.md" : "",
                               sets[n - 1].name);
     }
-    return quire_fail(err, QUIRE_INVALID, "QUIRE_ISA=%.40s: must be avx2, avx512 or amx", asked);
+    return quire_fail(err, QUIRE_INVALID, "QUIRE_ISA=%.40s: must be avx2, avx512, avx512vnni or amx", asked);
 }
 
 /* ---- operations: check, then all threads ------------------------------------------------------ */
@@ -111,6 +128,91 @@ static struct cpu_gemm gemm_task(struct k_backend *b, const struct k_gemm_args *
     return task;
 }
 
+/* ---- quantized weights ---- */
+
+static uint32_t least_of(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Fills in the runs of a GEMM behind its inputs, for the group size of its parts. */
+static void find_runs(struct cpu_gemm *g, bool as_int8)
+{
+    const struct k_weight_view *w = &g->args.weight->parts[g->first_part].view;
+    const uint32_t n_cols = w->n_cols, group = w->format.group;
+    const uint64_t columns = ((uint64_t)n_cols + 31) / 32 * 32;
+    const uint64_t words = as_int8 ? CPU_QUANT_INPUT_WORDS(columns) : columns + 16;
+    struct cpu_quant_run *runs = (void *)((uint32_t *)g->args.workspace_dev + g->args.n_tokens * words);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < g->n_segments; i++)
+        for (uint32_t k = g->column[i], stop; k < g->column[i + 1]; k = stop) {
+            const uint32_t end = least_of(g->column[i + 1], k_group_end(w->format, n_cols, k)), chunk = k / 256 * 256;
+            stop = least_of(end, chunk + 256);
+            if (group > 0 && as_int8)
+                stop = least_of(stop, k / 32 * 32 + 32);
+            runs[n] = (struct cpu_quant_run){
+                .column = k,
+                .scale = group > 0 ? k / 32 + i : 0,
+                .step = (uint8_t)((k - chunk) / 4),
+                .n_steps = (uint8_t)((stop - k + 15) / 16 * 4),
+                .group = (uint8_t)(group > 0 ? k / group - chunk / group : 0),
+                .segment = (uint8_t)i,
+                .ends = (group > 0 && as_int8) || stop == end,
+                .is_rest = n > 0 && !runs[n - 1].ends,
+            };
+            n++;
+        }
+    g->runs = runs;
+    g->n_runs = n;
+}
+
+static bool is_fast(const struct cpu_gemm *g, uint32_t part)
+{
+    const struct host_part *p = &g->args.weight->parts[part];
+    const bool is_float = p->view.format.kind == K_E4M3 || p->view.format.kind == K_E5M2;
+    return (p->is_bytes || is_float) && g->args.weight->n_cols <= CPU_QUANT_MAX_COLUMNS;
+}
+
+/* Parts that may follow each other in one run of the threads. */
+static bool share_inputs(const struct k_weight_view *a, const struct k_weight_view *b)
+{
+    return a->format.group == b->format.group && a->permutation == b->permutation && a->x_scale == b->x_scale;
+}
+
+/* A weight of which parts are quantized. The plain ones, in the lane form, are done first: the workspace is one. */
+static void gemm_parts(struct k_backend *b, struct cpu_gemm *task)
+{
+    const struct k_gemm_args *a = &task->args;
+    const struct k_weight *w = a->weight;
+    const struct cpu_isa *isa = cpu_isa_of(b);
+    const uint64_t inputs = (uint64_t)w->n_cols * a->n_tokens;
+    const bool as_int8 = b->form == K_FORM_INT8;
+    bool has_plain = false;
+    for (uint32_t p = 0; p < w->n_parts; p++)
+        has_plain = has_plain || k_format_is_plain(w->parts[p].view.format);
+    if (has_plain && a->n_tokens > 1)
+        host_run(b, inputs, isa->lane_pack, task);
+    if (has_plain)
+        host_run(b, inputs * w->n_rows, isa->gemm_lane, task);
+    for (uint32_t p = 0, end; p < w->n_parts; p = end) {
+        const struct host_part *part = &w->parts[p];
+        end = p + 1;
+        if (k_format_is_plain(part->view.format))
+            continue;
+        if (!is_fast(task, p)) {
+            ref_gemm_quant(b, a, part);
+            continue;
+        }
+        while (end < w->n_parts && is_fast(task, end) && share_inputs(&part->view, &w->parts[end].view))
+            end++;
+        task->first_part = p;
+        task->last_part = end;
+        find_runs(task, as_int8);
+        host_run(b, inputs, as_int8 ? isa->quant_round : isa->quant_gather, task);
+        host_run(b, inputs * w->n_rows, as_int8 ? isa->gemm_int8 : isa->gemm_quant_lane, task);
+    }
+}
+
 static int cpu_gemm(struct k_backend *b, const struct k_gemm_args *a, struct quire_error *err)
 {
     const struct k_weight *w = a->weight;
@@ -120,7 +222,11 @@ static int cpu_gemm(struct k_backend *b, const struct k_gemm_args *a, struct qui
     if (status != QUIRE_OK)
         return status;
     struct cpu_gemm task = gemm_task(b, a);
-    if (b->form == K_FORM_LANE) {
+    if (host_is_quantized(w)) {
+        gemm_parts(b, &task);
+        return QUIRE_OK;
+    }
+    if (b->form == K_FORM_LANE || b->form == K_FORM_INT8) {
         if (a->n_tokens > 1)
             host_run(b, inputs, isa->lane_pack, &task);
         host_run(b, inputs * w->n_rows, isa->gemm_lane, &task);
@@ -141,6 +247,22 @@ static int cpu_gemm_silu_mul(struct k_backend *b, const struct k_gemm_silu_mul_a
     return status;
 }
 
+/* ---- weights --------------------------------------------------------------------------------- */
+
+static int cpu_weight_create(struct k_backend *b, const struct k_weight_view *parts, uint32_t n_parts,
+                             struct k_weight **out, struct quire_error *err)
+{
+    int status = host_weight_create(b, parts, n_parts, out, err);
+    if (status != QUIRE_OK || b->form != K_FORM_INT8)
+        return status;
+    status = cpu_make_panels(b, *out, err);
+    if (status != QUIRE_OK) {
+        host_weight_destroy(b, *out);
+        *out = NULL;
+    }
+    return status;
+}
+
 /* ---- the table ------------------------------------------------------------------------------- */
 
 static void cpu_close(struct k_backend *b)
@@ -155,6 +277,7 @@ static struct k_backend_ops cpu_ops(const char *description)
     ops.planner = &cpu_planner;
     ops.description = description;
     ops.close = cpu_close;
+    ops.weight_create = cpu_weight_create;
     ops.gemm = cpu_gemm;
     ops.gemm_silu_mul = cpu_gemm_silu_mul;
     ops.attention = cpu_attention;

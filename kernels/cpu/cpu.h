@@ -12,7 +12,25 @@
 #define QUIRE_KERNELS_CPU_H
 
 #include "kernels/cpu/attention.h"
+#include "kernels/cpu/panels.h"
 #include "kernels/segments.h"
+
+/* Columns of a quantized weight that share what they are multiplied by: of one group and one segment, in the form int8 also of one
+ * piece of the activations; of at most 256 from a multiple of 256 on. */
+struct cpu_quant_run {
+    uint32_t column; /* the first one, a multiple of 16 */
+    uint32_t scale; /* of the activations' */
+    uint8_t step, n_steps; /* in its 256 columns, by four; n_steps is a multiple of 4 */
+    uint8_t group; /* among those that have columns of the 256 */
+    uint8_t segment;
+    bool ends; /* else it goes on in the 256 that follow */
+    bool is_rest; /* of one that began in the 256 before */
+};
+/* Words of the workspace for a token of so many columns, a multiple of 32. The runs lie behind those of all tokens. */
+#define CPU_QUANT_INPUT_WORDS(columns) ((columns) / 4 + (columns) / 32 + K_SEGMENTS + (columns) / 16)
+/* The packings whose elements are bytes; those of panels. */
+#define CPU_QUANT_PACKINGS(_) _(PLANES) CPU_PANEL_PACKINGS(_)
+#define CPU_PANEL_PACKINGS(_) _(Q8_0) _(Q4_0) _(Q4_1) _(Q5_0) _(Q5_1) _(Q2_K) _(Q3_K) _(Q4_K) _(Q5_K) _(Q6_K)
 
 /* A GEMM's context on every thread. */
 struct cpu_gemm {
@@ -22,6 +40,10 @@ struct cpu_gemm {
     /* tile form */
     uint32_t n_terms; /* of an activation */
     uint32_t tile[K_SEGMENTS + 1]; /* and so of tiles, one after the other */
+    /* quantized weights: parts [first_part, last_part), which read the same rounded activations */
+    uint32_t first_part, last_part;
+    const struct cpu_quant_run *runs;
+    uint32_t n_runs;
 };
 
 /* What an empty segment has for a sum: added, it leaves any number as it is. */
@@ -39,23 +61,33 @@ static inline void cpu_sum_segments(float *s, uint64_t stride, uint32_t n)
 
 /* The arithmetic of one instruction set: functions for k_pool_run. */
 struct cpu_isa {
-    const char *name;        /* as QUIRE_ISA has it */
+    const char *name; /* as QUIRE_ISA has it */
     const char *description; /* one line for people */
     k_pool_fn lane_pack; /* struct cpu_gemm: activations of two tokens or more into the workspace, before gemm_lane */
     k_pool_fn gemm_lane; /* struct cpu_gemm */
     k_pool_fn tile_split; /* struct cpu_gemm: activations into the workspace, before gemm_tile */
     k_pool_fn gemm_tile; /* struct cpu_gemm */
+    k_pool_fn quant_round; /* struct cpu_gemm: activations as int8 into the workspace, before gemm_int8 */
+    k_pool_fn gemm_int8; /* struct cpu_gemm */
+    k_pool_fn quant_gather; /* struct cpu_gemm: activations into the workspace, before gemm_quant_lane */
+    k_pool_fn gemm_quant_lane; /* struct cpu_gemm */
     struct cpu_attn_functions attention;
 };
-#define CPU_MAX_ISAS 3
+#define CPU_MAX_ISAS 4
 
 extern const struct cpu_isa cpu_isa_avx2, cpu_isa_avx512;
+
+/* What VNNI adds to AVX-512's. */
+void cpu_quant_round_avx512vnni(void *context, struct k_piece piece);
+void cpu_gemm_int8_avx512vnni(void *context, struct k_piece piece);
 
 /* What AMX adds to AVX-512's. Whether this machine's tiles sum as docs/numerics.md §6 says, in the
  * cases where they might not: to be asked first, and the rest called only where they do. */
 bool cpu_amx_is_exact(void);
 void cpu_tile_split_amx(void *context, struct k_piece piece);
 void cpu_gemm_tile_amx(void *context, struct k_piece piece);
+void cpu_quant_round_amx(void *context, struct k_piece piece);
+void cpu_gemm_int8_amx(void *context, struct k_piece piece);
 
 struct cpu_backend {
     struct host_backend host;

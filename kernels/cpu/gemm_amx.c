@@ -52,8 +52,8 @@ static void stage(const struct amx_block *b, uint32_t r, uint32_t column, uint32
 {
     for (uint32_t i = 0; i < b->n_rows[r]; i++) {
         uint64_t row = b->row[r] + (uint64_t)i * b->row_step;
-        tile_stage_row(b->part->data + row * b->part->row_stride_bytes, b->part->format.kind, column, end,
-                       staged->tile[r][0][i], staged->tile[r][1][i]);
+        tile_stage_row(host_row(b->part, row), b->part->view.format.kind, column, end, staged->tile[r][0][i],
+                       staged->tile[r][1][i]);
     }
 }
 
@@ -62,7 +62,7 @@ CPU_INLINE void multiply(const struct amx_block *b, const uint32_t segment, cons
                          const uint32_t n_groups, float *sums)
 {
     const uint32_t begin = b->task->column[segment], end = b->task->column[segment + 1], x_terms = b->task->n_terms;
-    const uint32_t w_terms = tile_weight_terms(b->part->format.kind);
+    const uint32_t w_terms = tile_weight_terms(b->part->view.format.kind);
     const uint64_t x_tile = (uint64_t)TILE_PAIRS * b->width, x_stride = (uint64_t)b->width * 4;
     const uint64_t x_at = b->task->tile[segment] * x_terms * x_tile;
     const uint32_t *x0 = tile_group(b->task, b->group) + x_at;
@@ -82,9 +82,8 @@ CPU_INLINE void multiply(const struct amx_block *b, const uint32_t segment, cons
         uint64_t stride[2] = {0};
         for (uint32_t r = 0; r < n_row_tiles; r++) {
             if (whole[r] && end - column >= TILE_DEPTH) {
-                w[r][0] = (const uint16_t *)(const void *)(b->part->data + b->row[r] * b->part->row_stride_bytes) +
-                          column;
-                stride[r] = b->row_step * b->part->row_stride_bytes;
+                w[r][0] = (const uint16_t *)(const void *)(host_row(b->part, b->row[r])) + column;
+                stride[r] = b->row_step * b->part->view.row_stride_bytes;
             } else {
                 stage(b, r, column, end, &staged);
                 w[r][0] = staged.tile[r][0];

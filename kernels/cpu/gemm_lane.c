@@ -360,7 +360,7 @@ CPU_INLINE void part_block(const struct cpu_gemm *g, const struct host_part *par
             /* Each stream a row ahead of the one before: runs are often a multiple of 4 KiB apart,
              * and streams in step would then share one set of the first-level cache. */
             uint32_t row = begin + j * run + (i + j) % run;
-            panel.rows[j] = part->data + row * part->row_stride_bytes;
+            panel.rows[j] = host_row(part, row);
             panel.out[j] = part->first_row + row;
         }
         if (g->args.n_tokens == 1)
@@ -369,7 +369,7 @@ CPU_INLINE void part_block(const struct cpu_gemm *g, const struct host_part *par
             dot_tokens(g, &panel, dtype, first, last);
     }
     for (uint32_t row = begin + ROWS * run; row < end; row++) {
-        struct panel panel = {{part->data + row * part->row_stride_bytes}, {part->first_row + row}};
+        struct panel panel = {{host_row(part, row)}, {part->first_row + row}};
         for (uint32_t t = first; t < last; t++)
             dot_1(g, &panel, dtype, t, 1);
     }
@@ -409,11 +409,11 @@ void CPU_NAME(cpu_gemm_lane)(void *context, struct k_piece piece)
     uint32_t row_begin, row_end;
     for (uint32_t p = 0; p < w->n_parts; p++) {
         const struct host_part *part = &w->parts[p];
-        if (!host_part_share(w, part, ROWS, piece, &row_begin, &row_end))
+        if (!k_format_is_plain(part->view.format) || !host_part_share(w, part, ROWS, piece, &row_begin, &row_end))
             continue;
-        if (part->format.kind == K_F16)
+        if (part->view.format.kind == K_F16)
             part_rows_f16(task, part, row_begin, row_end);
-        else if (part->format.kind == K_BF16)
+        else if (part->view.format.kind == K_BF16)
             part_rows_bf16(task, part, row_begin, row_end);
         else
             part_rows_f32(task, part, row_begin, row_end);

@@ -191,21 +191,21 @@ static void rows_part(const struct cpu_gemm *task, const struct host_part *part,
 {
     struct rows_job j;
     j.task = task;
-    j.dtype = part->format.kind;
+    j.dtype = part->view.format.kind;
     j.n_terms = task->n_terms;
     uint32_t run = (end - begin) / VEC_WIDTH, numbers[VEC_WIDTH];
     for (uint32_t i = 0; i < run; i++) {
         j.n_rows = VEC_WIDTH;
         for (uint32_t r = 0; r < VEC_WIDTH; r++) {
             numbers[r] = begin + r * run + (i + r) % run;
-            j.rows[r] = part->data + numbers[r] * part->row_stride_bytes;
+            j.rows[r] = host_row(part, numbers[r]);
         }
         rows_panel(task, part, &j, numbers, group);
     }
     j.n_rows = end - begin - run * VEC_WIDTH;
     for (uint32_t r = 0; r < j.n_rows; r++) {
         numbers[r] = begin + run * VEC_WIDTH + r;
-        j.rows[r] = part->data + numbers[r] * part->row_stride_bytes;
+        j.rows[r] = host_row(part, numbers[r]);
     }
     if (j.n_rows > 0)
         rows_panel(task, part, &j, numbers, group);
@@ -307,17 +307,17 @@ static __attribute__((noinline)) void run_tokens(const struct tokens_job *j)
 static void widen(const struct host_part *part, uint32_t row, uint32_t n_rows, uint32_t first_column, uint32_t end,
                   uint32_t n_tiles, float *out)
 {
-    const uint32_t n_terms = tile_weight_terms(part->format.kind);
+    const uint32_t n_terms = tile_weight_terms(part->view.format.kind);
     if (n_rows < ROWS)
         memset(out, 0, (size_t)n_tiles * n_terms * ROWS * TILE_DEPTH * sizeof *out);
     for (uint32_t r = 0; r < n_rows; r++) {
-        const unsigned char *data = part->data + (row + r) * part->row_stride_bytes;
+        const unsigned char *data = host_row(part, row + r);
         for (uint32_t i = 0; i < n_tiles; i++) {
             uint16_t staged[2][TILE_DEPTH];
             uint32_t column = first_column + i * TILE_DEPTH;
             const uint16_t *terms = (const uint16_t *)(const void *)data + column;
             if (n_terms > 1 || end - column < TILE_DEPTH) {
-                tile_stage_row(data, part->format.kind, column, end, staged[0], staged[1]);
+                tile_stage_row(data, part->view.format.kind, column, end, staged[0], staged[1]);
                 terms = staged[0];
             }
             for (uint32_t term = 0; term < n_terms; term++, terms += TILE_DEPTH) {
@@ -337,7 +337,7 @@ static void tokens_segment(const struct cpu_gemm *task, const struct host_part *
 {
     const uint32_t end_tile = task->tile[segment + 1], end = task->column[segment + 1];
     float w[CHUNK_TILES * 2 * ROWS * TILE_DEPTH];
-    struct tokens_job j = {.w = w, .w_terms = tile_weight_terms(part->format.kind), .x_terms = task->n_terms};
+    struct tokens_job j = {.w = w, .w_terms = tile_weight_terms(part->view.format.kind), .x_terms = task->n_terms};
     uint32_t column = task->column[segment];
     for (uint32_t g = 0; g < n_groups; g++)
         for (uint32_t i = 0; i < ROWS * TILE_TOKENS; i++)

@@ -12,5 +12,9 @@ const struct cpu_isa CPU_NAME(cpu_isa) = {
     .gemm_lane = CPU_NAME(cpu_gemm_lane),
     .tile_split = CPU_NAME(cpu_tile_split),
     .gemm_tile = CPU_NAME(cpu_gemm_tile),
+    .quant_gather = CPU_NAME(cpu_quant_gather),
+    .gemm_quant_lane = CPU_NAME(cpu_gemm_quant_lane),
+    .quant_round = cpu_quant_round_avx2,
+    .gemm_int8 = cpu_gemm_int8_avx2,
     .attention = {CPU_NAME(cpu_attn_item), CPU_NAME(cpu_attn_splits), CPU_NAME(cpu_attn_merge)},
 };

@@ -5,7 +5,11 @@
 
 #include "kernels/cpu/cpu.h"
 
-#if defined(__AVX512F__)
+#if defined(__AMX_INT8__)
+#define CPU_NAME(name) name##_amx
+#elif defined(__AVX512VNNI__)
+#define CPU_NAME(name) name##_avx512vnni
+#elif defined(__AVX512F__)
 #define CPU_NAME(name) name##_avx512
 #else
 #define CPU_NAME(name) name##_avx2
@@ -13,8 +17,17 @@
 
 void CPU_NAME(cpu_lane_pack)(void *context, struct k_piece piece);
 void CPU_NAME(cpu_gemm_lane)(void *context, struct k_piece piece);
+void CPU_NAME(cpu_quant_gather)(void *context, struct k_piece piece);
+void CPU_NAME(cpu_gemm_quant_lane)(void *context, struct k_piece piece);
 void CPU_NAME(cpu_tile_split)(void *context, struct k_piece piece);
 void CPU_NAME(cpu_gemm_tile)(void *context, struct k_piece piece);
+
+/* AVX2's are AVX-512's too: without VNNI 256 bits do as much. */
+void cpu_quant_round_avx2(void *context, struct k_piece piece);
+void cpu_gemm_int8_avx2(void *context, struct k_piece piece);
+
+/* cpu_gemm_int8 of one token and rows [begin, end) of a part with panels. False: segments cut its groups, and nothing is done. */
+bool CPU_NAME(cpu_gemm_int8_one)(const struct cpu_gemm *g, const struct host_part *part, uint32_t begin, uint32_t end);
 
 /* struct cpu_attn_functions */
 void CPU_NAME(cpu_attn_item)(const struct k_attention_args *a, const struct cpu_attn_item *item, float *scratch);

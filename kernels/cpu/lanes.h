@@ -41,6 +41,16 @@ CPU_INLINE lanes lanes_load_f16(const uint16_t *p)
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i_u *)(const void *)p));
 }
 
+CPU_INLINE lanes lanes_from_f16(__m256i h)
+{
+    return _mm512_cvtph_ps(h);
+}
+
+CPU_INLINE lanes lanes_load_i8(const uint8_t *p)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i_u *)(const void *)p)));
+}
+
 CPU_INLINE lanes lanes_load_bf16(const uint16_t *p)
 {
     __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i_u *)(const void *)p));
@@ -131,6 +141,21 @@ CPU_INLINE lanes lanes_load_f16(const uint16_t *p)
     return (lanes){widen_f16x8(p), widen_f16x8(p + 8)};
 }
 
+CPU_INLINE lanes lanes_from_f16(__m256i h)
+{
+    return (lanes){_mm256_cvtph_ps(_mm256_castsi256_si128(h)), _mm256_cvtph_ps(_mm256_extracti128_si256(h, 1))};
+}
+
+CPU_INLINE __m256 widen_i8x8(const uint8_t *p)
+{
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i_u *)(const void *)p)));
+}
+
+CPU_INLINE lanes lanes_load_i8(const uint8_t *p)
+{
+    return (lanes){widen_i8x8(p), widen_i8x8(p + 8)};
+}
+
 CPU_INLINE __m256 widen_bf16x8(const uint16_t *p)
 {
     __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i_u *)(const void *)p));
@@ -157,6 +182,20 @@ CPU_INLINE float lanes_fold(lanes a)
 }
 
 #endif
+
+/* e5m2 is the upper half of an f16. */
+CPU_INLINE lanes lanes_load_e5m2(const uint8_t *p)
+{
+    __m256i wide = _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i_u *)(const void *)p));
+    return lanes_from_f16(_mm256_slli_epi16(wide, 8));
+}
+
+/* e4m3 / 256, none of them NaN: with the exponent where an f16 has it, which counts from 8 more. */
+CPU_INLINE lanes lanes_load_e4m3(const uint8_t *p)
+{
+    __m256i wide = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i_u *)(const void *)p));
+    return lanes_from_f16(_mm256_and_si256(_mm256_slli_epi16(wide, 7), _mm256_set1_epi16((short)0xbf80)));
+}
 
 /* The largest lane of each of eight, none of them NaN. */
 CPU_INLINE __m256 lanes_largest8(const lanes s[8])

@@ -1,12 +1,13 @@
-/* Attention in the lane form: docs/numerics.md §10, bit for bit, over a cache of f16 or f32. What a suspicious answer is checked
- * by, and what F32 models and caches use: simple first.
+/* Attention in the lane form: docs/numerics.md §10, bit for bit, over a cache of any format. What a suspicious answer is checked
+ * by, and what F32 models and caches, and caches in 8 bits, use: simple first.
  *
  * A block of 128 threads has one query head of one token and does the splits of 512 positions in turn, so nothing but the token's
  * position and its row decides what is summed in which order, no workspace is needed, and the grid depends on n_tokens only.
  *   Scores: a thread has a position, four of each split. It holds the 16 lanes of that sum in registers: 16 chains of fmas, no shuffle.
  *   Tiles: 16 threads have one of the split's 8 tiles, as the page's lanes do: thread j has its positions j, j + 16, j + 32, j + 48.
  *   All tiles' scores are known by then, so the running maxima of the eight come from one scan.
- *   Values: a thread has two neighbouring elements d and follows the positions in rising order, 4 or 8 bytes each.
+ *   Values: a thread has two neighbouring elements d and follows the positions in rising order, 2, 4 or 8 bytes each. In 8 bits
+ *   the positions' scales of V are fetched with the scores.
  *
  * A split takes D / 16 · 64 fmas a thread for the scores and a chain of up to 512 for the values: about 4 µs, against 256 KB of K and V
  * (heads of 128, f16). One block would stream 65 GB/s, a decode step of 32 heads over 4,096 positions takes 30 µs a layer; 512 blocks at
@@ -28,16 +29,20 @@ struct attention_lane {
     const uint32_t *tables;
     const void *k_cache, *v_cache;
     const float *sinks;
+    uint64_t block_bytes, scales_at;
     uint32_t n_rows, n_q_heads, n_kv_heads, head_dim, block_tokens, window;
     float scale, softcap, softcap_inverse;
     bool whole; /* a token reads its row to the end */
     bool as_factors; /* so out, for GEMMs alone: an F32 cache in the mma form */
 };
 
+#define IS_BYTES(kind) ((kind) != K_F32 && (kind) != K_F16)
+#define ELEMENT_BYTES(kind) ((kind) == K_F32 ? 4u : (kind) == K_F16 ? 2u : 1u)
+
 struct split { /* what a block shares */
     __align__(16) float q[K_MAX_HEAD_DIM];
     float p[K_ATTN_SPLIT]; /* scores, then weights */
-    uint64_t element[K_ATTN_SPLIT]; /* where a position's head begins in K and in V */
+    uint64_t at[K_ATTN_SPLIT]; /* where a position's head begins in K and in V, in bytes */
     float max[TILES]; /* of the tile's scores */
     float alpha[TILES], sum[TILES];
     uint32_t row;
@@ -66,9 +71,19 @@ static __device__ __forceinline__ void find_row(struct split *shared, const stru
     __syncthreads();
 }
 
-/* The lane sum of q · k. */
+/* Elements [d, d + 4) of a key. */
 template <enum k_dtype dtype>
-static __device__ __forceinline__ float dot(const float *q, const unsigned char *k, uint32_t head_dim)
+static __device__ __forceinline__ float4 load_key(const unsigned char *k, float k_scale, uint32_t d)
+{
+    if constexpr (IS_BYTES(dtype))
+        return widen_bytes<dtype>(((const uint32_t *)k)[d / 4], k_scale);
+    else
+        return widen4<dtype>(k, d);
+}
+
+/* The lane sum of q · k; k_scale: of a key in 8 bits. */
+template <enum k_dtype dtype>
+static __device__ __forceinline__ float dot(const float *q, const unsigned char *k, float k_scale, uint32_t head_dim)
 {
     float lanes[K_LANES];
 #pragma unroll
@@ -78,7 +93,7 @@ static __device__ __forceinline__ float dot(const float *q, const unsigned char 
     for (uint32_t d = 0; d < head_dim; d += K_LANES) {
 #pragma unroll
         for (uint32_t j = 0; j < K_LANES; j += 4) {
-            float4 b = widen4<dtype>(k, d + j), c = *(const float4 *)(q + d + j);
+            float4 b = load_key<dtype>(k, k_scale, d + j), c = *(const float4 *)(q + d + j);
             lanes[j] = fmaf(c.x, b.x, lanes[j]);
             lanes[j + 1] = fmaf(c.y, b.y, lanes[j + 1]);
             lanes[j + 2] = fmaf(c.z, b.z, lanes[j + 2]);
@@ -88,20 +103,33 @@ static __device__ __forceinline__ float dot(const float *q, const unsigned char 
     return k_lane_fold(lanes);
 }
 
+/* A row's scale, (head, offset) of a block. */
+template <enum k_dtype dtype>
+static __device__ __forceinline__ float load_scale(const void *cache, const struct attention_lane &a, uint64_t block,
+                                                   uint32_t row)
+{
+    const float *scales = (const float *)((const unsigned char *)cache + block * a.block_bytes + a.scales_at);
+    return widen_scale<dtype>(scales[row]);
+}
+
 /* Scores of the split's slots, and where their values lie. */
 template <enum k_dtype dtype, bool is_capped>
-static __device__ __forceinline__ void score(struct split *shared, const struct attention_lane &a,
+static __device__ __forceinline__ void score(struct split *shared, float *v_scales, const struct attention_lane &a,
                                              const uint32_t *table, uint32_t kv_head, uint32_t start,
                                              struct range slots)
 {
-    const uint32_t element_bytes = dtype == K_F32 ? 4 : 2;
     for (uint32_t j = slots.begin + threadIdx.x; j < slots.end; j += THREADS) {
         uint32_t position = start + j;
         uint64_t block = table[position / a.block_tokens];
-        uint64_t element = ((block * a.n_kv_heads + kv_head) * a.block_tokens + position % a.block_tokens) * a.head_dim;
-        shared->element[j] = element;
-        float scaled = dot<dtype>(shared->q, (const unsigned char *)a.k_cache + element * element_bytes, a.head_dim) *
-                       a.scale;
+        uint32_t row = kv_head * a.block_tokens + position % a.block_tokens;
+        uint64_t at = block * a.block_bytes + (uint64_t)row * (a.head_dim * ELEMENT_BYTES(dtype));
+        float k_scale = 1.0f;
+        shared->at[j] = at;
+        if constexpr (IS_BYTES(dtype)) {
+            k_scale = load_scale<dtype>(a.k_cache, a, block, row);
+            v_scales[j] = load_scale<dtype>(a.v_cache, a, block, row);
+        }
+        float scaled = dot<dtype>(shared->q, (const unsigned char *)a.k_cache + at, k_scale, a.head_dim) * a.scale;
         shared->p[j] = is_capped ? k_softcap(scaled, a.softcap, a.softcap_inverse) : scaled;
     }
 }
@@ -153,18 +181,26 @@ static __device__ __forceinline__ void weigh(struct split *shared, uint32_t star
     __syncthreads();
 }
 
-/* Elements d and d + 1 of a position's value. */
-template <enum k_dtype dtype> static __device__ __forceinline__ float2 load_value(const void *cache, uint64_t element)
+/* Elements d and d + 1 of a position's value: j of the split. */
+template <enum k_dtype dtype>
+static __device__ __forceinline__ float2 load_value(const struct split *shared, const float *v_scales,
+                                                    const void *cache, uint32_t j, uint32_t d)
 {
+    const unsigned char *value = (const unsigned char *)cache + shared->at[j] + d * ELEMENT_BYTES(dtype);
+    if constexpr (IS_BYTES(dtype)) {
+        float4 two = widen_bytes<dtype>(*(const uint16_t *)value, v_scales[j]);
+        return make_float2(two.x, two.y);
+    }
     if (dtype == K_F32)
-        return *(const float2 *)((const float *)cache + element);
-    return widen_half2(*(const uint32_t *)((const uint16_t *)cache + element));
+        return *(const float2 *)value;
+    return widen_half2(*(const uint32_t *)value);
 }
 
 template <enum k_dtype dtype, bool is_capped>
 static __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) attention_lane_kernel(struct attention_lane a)
 {
     __shared__ struct split shared;
+    __shared__ float v_scales[IS_BYTES(dtype) ? K_ATTN_SPLIT : 1];
     uint32_t token = blockIdx.x, head = blockIdx.y;
     find_row(&shared, a, token);
     if (shared.row == NO_ROW)
@@ -183,7 +219,7 @@ static __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) attention_lane_ker
     bool is_first = true;
     for (uint32_t start = first - first % K_ATTN_SPLIT; start < end; start += K_ATTN_SPLIT) {
         __syncthreads(); /* q is there, and the split before is done with */
-        score<dtype, is_capped>(&shared, a, table, kv_head, start, readable(start, K_ATTN_SPLIT, first, end));
+        score<dtype, is_capped>(&shared, v_scales, a, table, kv_head, start, readable(start, K_ATTN_SPLIT, first, end));
         __syncthreads();
         float m, l = 0.0f;
         weigh(&shared, start, first, end, &m);
@@ -200,7 +236,7 @@ static __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) attention_lane_ker
             o.y = o.y * shared.alpha[tile];
 #pragma unroll 8
             for (uint32_t j = at + slots.begin; j < at + slots.end; j++) {
-                float2 v = load_value<dtype>(a.v_cache, shared.element[j] + d);
+                float2 v = load_value<dtype>(&shared, v_scales, a.v_cache, j, d);
                 o.x = fmaf(shared.p[j], v.x, o.x);
                 o.y = fmaf(shared.p[j], v.y, o.y);
             }
@@ -230,17 +266,28 @@ static __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) attention_lane_ker
     }
 }
 
+template <bool is_capped>
+static cudaError_t launch(cudaStream_t stream, enum k_dtype kind, dim3 grid, const struct attention_lane &a)
+{
+    const dim3 block(THREADS);
+    switch (kind) {
+    case K_F32: return K_LAUNCH((attention_lane_kernel<K_F32, is_capped>), grid, block, 0, stream, a);
+    case K_F16: return K_LAUNCH((attention_lane_kernel<K_F16, is_capped>), grid, block, 0, stream, a);
+    case K_INT: return K_LAUNCH((attention_lane_kernel<K_INT, is_capped>), grid, block, 0, stream, a);
+    case K_E4M3: return K_LAUNCH((attention_lane_kernel<K_E4M3, is_capped>), grid, block, 0, stream, a);
+    default: return K_LAUNCH((attention_lane_kernel<K_E5M2, is_capped>), grid, block, 0, stream, a);
+    }
+}
+
 cudaError_t launch_attention_lane(cudaStream_t stream, const struct k_attention_args *a)
 {
     const struct k_kv_shape *kv = a->kv;
-    struct attention_lane args = {a->qkv_dev,        a->out_dev,       a->rows_dev, a->tables_dev, a->layer->k_dev,
-                                  a->layer->v_dev,   a->sinks_dev,     a->n_rows,   a->n_q_heads,  kv->n_kv_heads,
-                                  kv->head_dim,      kv->block_tokens, a->window,   a->scale,      a->softcap,
-                                  1.0f / a->softcap, a->whole,         a->for_gemm};
-    dim3 grid(a->n_tokens, a->n_q_heads), block(THREADS);
-    if (a->softcap != 0.0f)
-        return kv->format.kind == K_F32 ? K_LAUNCH((attention_lane_kernel<K_F32, true>), grid, block, 0, stream, args)
-                                        : K_LAUNCH((attention_lane_kernel<K_F16, true>), grid, block, 0, stream, args);
-    return kv->format.kind == K_F32 ? K_LAUNCH((attention_lane_kernel<K_F32, false>), grid, block, 0, stream, args)
-                                    : K_LAUNCH((attention_lane_kernel<K_F16, false>), grid, block, 0, stream, args);
+    struct attention_lane args = {a->qkv_dev,         a->out_dev,        a->rows_dev,  a->tables_dev,
+                                  a->layer->k_dev,    a->layer->v_dev,   a->sinks_dev, k_kv_block_bytes(kv),
+                                  k_kv_scales_at(kv), a->n_rows,         a->n_q_heads, kv->n_kv_heads,
+                                  kv->head_dim,       kv->block_tokens,  a->window,    a->scale,
+                                  a->softcap,         1.0f / a->softcap, a->whole,     a->for_gemm};
+    const dim3 grid(a->n_tokens, a->n_q_heads);
+    return a->softcap != 0.0f ? launch<true>(stream, kv->format.kind, grid, args)
+                              : launch<false>(stream, kv->format.kind, grid, args);
 }

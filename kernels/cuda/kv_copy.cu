@@ -41,17 +41,11 @@ static __global__ void __launch_bounds__(THREADS) kv_copy_kernel(const __grid_co
             to[first + i * THREADS] = piece[i];
 }
 
-static uint32_t block_pieces(const struct k_kv_shape *kv)
-{
-    uint32_t element_bytes = kv->format.kind == K_F32 ? 4 : 2; /* and head_dim is a multiple of 16 */
-    return kv->n_kv_heads * kv->block_tokens * (kv->head_dim * element_bytes / 16);
-}
-
 cudaError_t launch_kv_copy(cudaStream_t stream, const struct k_kv_copy_args *a)
 {
     struct copies c = {{(const uint4 *)a->from->k_dev, (const uint4 *)a->from->v_dev},
                        {(uint4 *)a->to->k_dev, (uint4 *)a->to->v_dev},
-                       block_pieces(a->kv),
+                       (uint32_t)(k_kv_block_bytes(a->kv) / 16),
                        {}};
     uint32_t each = THREADS * ACCESSES;
     cudaError_t error = cudaSuccess;

@@ -43,6 +43,10 @@ cudaError_t launch_rope_kv(cudaStream_t stream, const struct k_rope_kv_args *a);
 cudaError_t launch_kv_copy(cudaStream_t stream, const struct k_kv_copy_args *a);
 /* gemm_lane.cu */
 cudaError_t launch_gemm_lane(cudaStream_t stream, const struct k_gemm_args *a, const struct cuda_gated *gated);
+/* gemm_quant.cu: quantized weights in the lane form, or in the form int8. */
+cudaError_t launch_gemm_quant(cudaStream_t stream, const struct k_gemm_args *a, const struct cuda_gated *gated,
+                              bool as_int8);
+cudaError_t launch_embed_quant(cudaStream_t stream, const struct k_embed_args *a);
 /* gemm_small.cu, gemm_large.cu: the mma form; few tokens, and any number of them */
 #define CUDA_GEMM_SMALL_TOKENS 32u
 cudaError_t launch_gemm_small(cudaStream_t stream, const struct k_gemm_args *a, const struct cuda_gated *gated);

@@ -4,6 +4,8 @@
  *   a[0..3]: A[g][2t..], A[g + 8][2t..], A[g][2t + 8..], A[g + 8][2t + 8..]  (row, pair of columns)
  *   b[0..1]: B[2t..][g], B[2t + 8..][g]                                    (pair of rows, column)
  *   c[0..3]: C[g][2t], C[g][2t + 1], C[g + 8][2t], C[g + 8][2t + 1]
+ * Of mma.m16n8k32 with bytes: a[0..3]: A[g][4t..], A[g + 8][4t..], A[g][4t + 16..], A[g + 8][4t + 16..] (row, four columns),
+ *   b[0..1]: B[4t..][g], B[4t + 16..][g], c as above.
  * ldmatrix_x4: lane 8 i + r gives the address of row r of matrix i (8 rows of 16 bytes, 16-byte aligned, in shared
  * memory); r[i] is then matrix i's row g, elements 2t and 2t + 1 (trans: column g, rows 2t and 2t + 1).
  * cp_async16: 16 bytes from global to shared memory, both 16-byte aligned; zeros where !valid. The bytes are there
@@ -41,6 +43,15 @@ PTX_FN void mma_f16(float (&c)[4], const uint32_t (&a)[4], const uint32_t b0, co
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
                  "{%0,%1,%2,%3};"
                  : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+/* c += A B, signed bytes, int32 sums: exact, and modulo 2^32. */
+PTX_FN void mma_s8(int32_t (&c)[4], const uint32_t (&a)[4], const uint32_t b0, const uint32_t b1)
+{
+    asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+                 "{%0,%1,%2,%3};"
+                 : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 

@@ -6,7 +6,8 @@
  * multiple of 8: a thread has four elements of the first half and the four that they are paired with, so that all it reads is 16
  * bytes an access: itself, angles and norm weights, for all of which it asks at once. A head of 128 has 16 threads, half a warp; wider ones
  * have a warp, narrower ones leave threads idle, which costs nothing where bytes count. What goes into an f16 cache is 8 bytes a
- * half and thread: neighbours exchange them, so that one stores 16 of the first half and the other 16 of the second.
+ * half and thread: neighbours exchange them, so that one stores 16 of the first half and the other 16 of the second. In 8 bits it
+ * is 4 bytes a half and thread, stored as they are: a quarter of what is read; the largest of a head goes round its threads.
  *
  * The arrays lie on 16 bytes: alloc() sees to it, and rows of multiples of 16 numbers.
  *
@@ -50,6 +51,7 @@ struct rope_kv {
     const uint32_t *slots;
     void *k_cache, *v_cache;
     float eps;
+    uint64_t block_bytes, scales_at;
     uint32_t n_q_heads, n_kv_heads, head_dim, block_tokens;
     uint32_t head_threads; /* 16, or 32 for heads wider than 128 */
 };
@@ -104,13 +106,52 @@ static __device__ __forceinline__ uint32_t halves(float low, float high)
     return k_f16_from_f32(low) | (uint32_t)k_f16_from_f32(high) << 16;
 }
 
+static __device__ __forceinline__ uint32_t larger_bits(uint32_t most, const float4 &x)
+{
+    most = max(most, max(k_f32_bits(x.x) & 0x7fffffffu, k_f32_bits(x.y) & 0x7fffffffu));
+    return max(most, max(k_f32_bits(x.z) & 0x7fffffffu, k_f32_bits(x.w) & 0x7fffffffu));
+}
+
+template <enum k_dtype kind> static __device__ __forceinline__ uint32_t byte_of(float x, float factor)
+{
+    if (kind == K_INT)
+        return (uint8_t)k_round_int8(x, factor);
+    return kind == K_E4M3 ? k_e4m3_from_f32(k_kv_bounded(x, factor, K_KV_TOP_E4M3))
+                          : k_e5m2_from_f32(k_kv_bounded(x, factor, K_KV_TOP_E5M2));
+}
+
+template <enum k_dtype kind> static __device__ __forceinline__ uint32_t bytes_of(const float4 &x, float factor)
+{
+    return byte_of<kind>(x.x, factor) | byte_of<kind>(x.y, factor) << 8 | byte_of<kind>(x.z, factor) << 16 |
+           byte_of<kind>(x.w, factor) << 24;
+}
+
+/* The thread's quads into the cache's head as bytes, and the head's scale. All threads of a head come here together. */
+template <enum k_dtype kind>
+static __device__ __forceinline__ void store_bytes(unsigned char *head, float *scale, const struct quads &v,
+                                                   bool is_there, uint32_t i, uint32_t half, uint32_t head_threads)
+{
+    const float top = kind == K_INT ? K_KV_TOP_INT8 : kind == K_E4M3 ? K_KV_TOP_E4M3 : K_KV_TOP_E5M2;
+    uint32_t lanes = head_threads == 32 ? ~0u : 0xffffu << (threadIdx.x & 16);
+    uint32_t most = is_there ? larger_bits(larger_bits(0, v.low), v.high) : 0;
+    for (uint32_t apart = head_threads / 2; apart > 0; apart /= 2)
+        most = max(most, __shfl_xor_sync(lanes, most, apart));
+    if (i == 0)
+        *scale = k_kv_scale(k_f32_from_bits(most), top);
+    if (!is_there)
+        return;
+    const float factor = k_kv_factor(k_f32_from_bits(most), top);
+    *(uint32_t *)(head + 4 * i) = bytes_of<kind>(v.low, factor);
+    *(uint32_t *)(head + half + 4 * i) = bytes_of<kind>(v.high, factor);
+}
+
 /* The thread's quads into the cache's head, each number rounded once. All threads of a head come here together. */
 template <enum k_dtype dtype>
-static __device__ __forceinline__ void store_quads(void *cache, uint64_t element, const struct quads &v, bool is_there,
-                                                   uint32_t i, uint32_t half, uint32_t head_threads)
+static __device__ __forceinline__ void store_quads(unsigned char *to, const struct quads &v, bool is_there, uint32_t i,
+                                                   uint32_t half, uint32_t head_threads)
 {
     if (dtype == K_F32) {
-        float *head = (float *)cache + element;
+        float *head = (float *)to;
         if (is_there) {
             *(float4 *)(head + 4 * i) = v.low;
             *(float4 *)(head + half + 4 * i) = v.high;
@@ -124,7 +165,7 @@ static __device__ __forceinline__ void store_quads(void *cache, uint64_t element
     uint2 mine = is_odd ? high : low, others = is_odd ? low : high;
     others.x = __shfl_xor_sync(lanes, others.x, 1);
     others.y = __shfl_xor_sync(lanes, others.y, 1);
-    uint16_t *head = (uint16_t *)cache + element + (is_odd ? half + 4 * (i - 1) : 4 * i);
+    uint16_t *head = (uint16_t *)to + (is_odd ? half + 4 * (i - 1) : 4 * i);
     if (is_there)
         *(uint4 *)head = is_odd ? make_uint4(others.x, others.y, mine.x, mine.y)
                                 : make_uint4(mine.x, mine.y, others.x, others.y);
@@ -177,21 +218,29 @@ template <enum k_dtype dtype> static __global__ void __launch_bounds__(THREADS) 
         return;
     }
     uint32_t kv_head = head_index - a.n_q_heads - (is_v ? a.n_kv_heads : 0);
-    uint64_t element = (((uint64_t)(slot / a.block_tokens) * a.n_kv_heads + kv_head) * a.block_tokens +
-                        slot % a.block_tokens) *
-                       a.head_dim;
-    store_quads<dtype>(is_v ? a.v_cache : a.k_cache, element, v, is_there, i, half, a.head_threads);
+    uint32_t row = kv_head * a.block_tokens + slot % a.block_tokens;
+    unsigned char *block = (unsigned char *)(is_v ? a.v_cache : a.k_cache) + slot / a.block_tokens * a.block_bytes;
+    if constexpr (dtype == K_F32 || dtype == K_F16)
+        store_quads<dtype>(block + (uint64_t)row * (a.head_dim * (dtype == K_F32 ? 4 : 2)), v, is_there, i, half,
+                           a.head_threads);
+    else
+        store_bytes<dtype>(block + (uint64_t)row * a.head_dim, (float *)(block + a.scales_at) + row, v, is_there, i,
+                           half, a.head_threads);
 }
 
 cudaError_t launch_rope_kv(cudaStream_t stream, const struct k_rope_kv_args *a)
 {
     const struct k_kv_shape *kv = a->kv;
     uint32_t head_threads = kv->head_dim > 128 ? 2 * K_LANES : K_LANES, in_block = THREADS / head_threads;
-    struct rope_kv args = {a->qkv_dev,      a->q_norm_dev,    a->k_norm_dev, a->cos_sin_dev, a->slots_dev,
-                           a->layer->k_dev, a->layer->v_dev,  a->eps,        a->n_q_heads,   kv->n_kv_heads,
-                           kv->head_dim,    kv->block_tokens, head_threads};
+    struct rope_kv args = {a->qkv_dev,      a->q_norm_dev,   a->k_norm_dev, a->cos_sin_dev,       a->slots_dev,
+                           a->layer->k_dev, a->layer->v_dev, a->eps,        k_kv_block_bytes(kv), k_kv_scales_at(kv),
+                           a->n_q_heads,    kv->n_kv_heads,  kv->head_dim,  kv->block_tokens,     head_threads};
     dim3 grid(a->n_tokens, (a->n_q_heads + 2 * kv->n_kv_heads + in_block - 1) / in_block), block(THREADS);
-    if (kv->format.kind == K_F32)
-        return K_LAUNCH(rope_kv_kernel<K_F32>, grid, block, 0, stream, args);
-    return K_LAUNCH(rope_kv_kernel<K_F16>, grid, block, 0, stream, args);
+    switch (kv->format.kind) {
+    case K_F32: return K_LAUNCH(rope_kv_kernel<K_F32>, grid, block, 0, stream, args);
+    case K_F16: return K_LAUNCH(rope_kv_kernel<K_F16>, grid, block, 0, stream, args);
+    case K_INT: return K_LAUNCH(rope_kv_kernel<K_INT>, grid, block, 0, stream, args);
+    case K_E4M3: return K_LAUNCH(rope_kv_kernel<K_E4M3>, grid, block, 0, stream, args);
+    default: return K_LAUNCH(rope_kv_kernel<K_E5M2>, grid, block, 0, stream, args);
+    }
 }

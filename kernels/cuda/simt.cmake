@@ -21,7 +21,7 @@ set(QUIRE_SIMT_CUBLASLT ${CMAKE_BINARY_DIR}/tests/simt/cublaslt CACHE INTERNAL "
 # Kernels: once plain, for everything, and once instrumented (races, bounds, alignment), for the tests that link the objects
 # of quire_cuda_instrumented: what an object defines is not taken from the library.
 set_source_files_properties(${cuda_kernel_sources} PROPERTIES LANGUAGE CXX)
-set(simt_instrument -fsanitize=thread,alignment,bounds --param=tsan-instrument-func-entry-exit=0
+set(simt_instrument -O1 -fsanitize=thread,alignment,bounds --param=tsan-instrument-func-entry-exit=0
     --param=tsan-distinguish-volatile=0)
 add_library(quire_cuda_kernels STATIC ${cuda_kernel_sources})
 add_library(quire_cuda_instrumented OBJECT ${cuda_kernel_sources})

@@ -1,5 +1,7 @@
 #include "kernels/host/host.h"
 
+#include "kernels/quant.h"
+
 #include "base/size.h"
 
 #include <stdlib.h>
@@ -11,7 +13,8 @@ int host_open(struct host_backend *h, const struct k_backend_ops *ops, const str
               struct quire_error *err)
 {
     h->base.ops = ops;
-    h->base.form = options->form == K_FORM_AUTO ? K_FORM_LANE : options->form;
+    const bool has_blocks = k_blocks_of(options->weight_format.packing) != NULL;
+    h->base.form = options->form != K_FORM_AUTO ? options->form : has_blocks ? K_FORM_INT8 : K_FORM_LANE;
     h->last_ticket = 0;
     int status = k_placement_create(options->n_threads, options->cpu_bind, &h->placement, err);
     if (status != QUIRE_OK)

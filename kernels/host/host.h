@@ -26,15 +26,22 @@ struct host_backend {
     uint64_t last_ticket;
 };
 
-struct host_part { /* rows [first_row, first_row + n_rows) of the weight */
-    const unsigned char *data;
-    struct k_format format; /* plain */
-    uint32_t first_row, n_rows;
-    uint64_t row_stride_bytes;
+struct host_part { /* rows [first_row, first_row + view.n_rows) of the weight */
+    struct k_weight_view view;
+    uint32_t first_row;
+    bool is_bytes; /* quantized, and every q is an int8 */
+    const unsigned char *panels; /* NULL, or the rows as cpu has regrouped them (cpu/panels.h) */
 };
+
+/* Row i of a part. */
+static inline const unsigned char *host_row(const struct host_part *part, uint64_t i)
+{
+    return (const unsigned char *)part->view.data + i * part->view.row_stride_bytes;
+}
 
 struct k_weight {
     uint32_t n_rows, n_cols, n_parts;
+    void *panels; /* of all parts, or NULL: the weight's */
     struct host_part parts[K_WEIGHT_MAX_PARTS];
 };
 
@@ -43,7 +50,7 @@ static inline struct host_backend *host_of(struct k_backend *b)
     return (struct host_backend *)b;
 }
 
-/* Starts the pool and fills in what is shared, with the lane form for K_FORM_AUTO; host_close() stops the pool and frees h itself. */
+/* Starts the pool and fills in what is shared, with the lane form, or int8 for GGUF's blocks, for K_FORM_AUTO; host_close() stops the pool and frees h itself. */
 int host_open(struct host_backend *h, const struct k_backend_ops *ops, const struct k_backend_options *options,
               struct quire_error *err);
 void host_close(struct host_backend *h);
@@ -59,7 +66,7 @@ void host_run(struct k_backend *b, uint64_t work, k_pool_fn fn, void *context);
 static inline bool host_part_share(const struct k_weight *w, const struct host_part *part, uint32_t step,
                                    struct k_piece piece, uint32_t *row_begin, uint32_t *row_end)
 {
-    uint64_t begin, end, part_end = (uint64_t)part->first_row + part->n_rows;
+    uint64_t begin, end, part_end = (uint64_t)part->first_row + part->view.n_rows;
     k_pool_share(((uint64_t)w->n_rows + step - 1) / step, piece, &begin, &end);
     begin = begin * step > part->first_row ? begin * step : part->first_row;
     end = end * step < part_end ? end * step : part_end;
@@ -81,6 +88,14 @@ int host_weight_create(struct k_backend *b, const struct k_weight_view *parts, u
                        struct quire_error *err);
 void host_weight_destroy(struct k_backend *b, struct k_weight *w);
 bool host_supports(struct k_backend *b, enum k_operation operation, enum k_gemm_form form, struct k_format format);
+
+static inline bool host_is_quantized(const struct k_weight *w)
+{
+    for (uint32_t p = 0; p < w->n_parts; p++)
+        if (!k_format_is_plain(w->parts[p].view.format))
+            return true;
+    return false;
+}
 
 /* QUIRE_UNSUPPORTED when a part's format is not for the backend's form. */
 int host_check_form(struct k_backend *b, const struct k_weight *w, struct quire_error *err);

@@ -33,15 +33,29 @@ static uint32_t max_u32(uint32_t a, uint32_t b)
     return a > b ? a : b;
 }
 
-static void widen_head(float *restrict out, const void *cache, enum k_dtype dtype, uint64_t element, uint64_t n)
+static float widen_byte(uint8_t u, enum k_dtype kind)
 {
-    if (dtype == K_F32) {
-        memcpy(out, (const float *)cache + element, n * sizeof *out);
-        return;
+    return kind == K_INT ? (float)(int8_t)u : kind == K_E4M3 ? k_f32_from_e4m3(u) : k_f32_from_e5m2(u);
+}
+
+/* n rows of a block, from row `row` on. */
+static void widen_rows(float *restrict out, const void *cache, const struct k_kv_shape *kv, uint64_t block,
+                       uint64_t row, uint32_t n)
+{
+    const uint32_t head_dim = kv->head_dim;
+    const unsigned char *from = (const unsigned char *)cache + block * k_kv_block_bytes(kv);
+    if (kv->format.kind == K_F32) {
+        memcpy(out, (const float *)(const void *)from + row * head_dim, (uint64_t)n * head_dim * sizeof *out);
+    } else if (kv->format.kind == K_F16) {
+        const uint16_t *h = (const uint16_t *)(const void *)from + row * head_dim;
+        for (uint64_t i = 0; i < (uint64_t)n * head_dim; i += K_LANES) /* head_dim is a multiple of 16 */
+            ref_store_f32(out + i, ref_load_f16(h + i));
+    } else {
+        const float *scales = (const float *)(const void *)(from + k_kv_scales_at(kv)) + row;
+        for (uint32_t r = 0; r < n; r++)
+            for (uint32_t d = 0; d < head_dim; d++)
+                out[r * head_dim + d] = widen_byte(from[(row + r) * head_dim + d], kv->format.kind) * scales[r];
     }
-    const uint16_t *h = (const uint16_t *)cache + element;
-    for (uint64_t i = 0; i < n; i += K_LANES) /* head_dim is a multiple of 16 */
-        ref_store_f32(out + i, ref_load_f16(h + i));
 }
 
 /* The tile's readable slots of one KV head, from their blocks into the thread's scratch. */
@@ -55,10 +69,9 @@ static void load_tile(const struct k_attention_args *a, const struct item *item,
         uint32_t offset = position % kv->block_tokens;
         uint32_t run = min_u32(kv->block_tokens - offset, tile.end - slot);
         uint64_t block = table[position / kv->block_tokens];
-        uint64_t element = ((block * kv->n_kv_heads + item->kv_head) * kv->block_tokens + offset) * kv->head_dim;
-        uint64_t n = (uint64_t)run * kv->head_dim;
-        widen_head(scratch->k + slot * kv->head_dim, a->layer->k_dev, kv->format.kind, element, n);
-        widen_head(scratch->v + slot * kv->head_dim, a->layer->v_dev, kv->format.kind, element, n);
+        uint64_t row = (uint64_t)item->kv_head * kv->block_tokens + offset;
+        widen_rows(scratch->k + slot * kv->head_dim, a->layer->k_dev, kv, block, row, run);
+        widen_rows(scratch->v + slot * kv->head_dim, a->layer->v_dev, kv, block, row, run);
         slot += run;
     }
 }

@@ -1,23 +1,44 @@
 #include "kernels/math.h"
+#include "kernels/quant.h"
 #include "kernels/ref/ref.h"
 
 #include <string.h>
 
 /* ---- embed ----------------------------------------------------------------------------------- */
 
+/* fma(scale, q, least) or scale · q, in the order of the input. */
+static void quant_row(const struct k_weight_view *w, uint32_t row, bool into, float *out)
+{
+    const bool has_least = k_format_has_least(w->format);
+    float q[K_QUANT_READ], scale, least;
+    for (uint32_t k = 0, end; k < w->n_cols; k = end) {
+        end = k_group_end(w->format, w->n_cols, k);
+        end = end - k > K_QUANT_READ ? k + K_QUANT_READ : end;
+        k_quant_read(w, row, k, end, q);
+        k_quant_scale(w, row, k, &scale, &least);
+        for (uint32_t i = k; i < end; i++) {
+            float v = has_least ? __builtin_fmaf(scale, q[i - k], least) : scale * q[i - k];
+            float *at = &out[w->permutation ? w->permutation[i] : i];
+            *at = into ? *at + v : v;
+        }
+    }
+}
+
 static void embed_row(const struct k_weight *table, uint32_t id, bool into, float *restrict out)
 {
     uint32_t i = 0;
-    while (id >= table->parts[i].first_row + table->parts[i].n_rows)
+    while (id >= table->parts[i].first_row + table->parts[i].view.n_rows)
         i++;
     const struct host_part *part = &table->parts[i];
-    const void *row = part->data + (uint64_t)(id - part->first_row) * part->row_stride_bytes;
+    const void *row = host_row(part, id - part->first_row);
     uint32_t n = table->n_cols;
-    if (part->format.kind == K_F32) {
+    if (!k_format_is_plain(part->view.format)) {
+        quant_row(&part->view, id - part->first_row, into, out);
+    } else if (part->view.format.kind == K_F32) {
         const float *f = row;
         for (uint32_t k = 0; k < n; k++)
             out[k] = into ? out[k] + f[k] : f[k];
-    } else if (part->format.kind == K_F16) {
+    } else if (part->view.format.kind == K_F16) {
         const uint16_t *h = row;
         for (uint32_t k = 0; k < n; k++)
             out[k] = into ? out[k] + k_f32_from_f16(h[k]) : k_f32_from_f16(h[k]);

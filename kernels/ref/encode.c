@@ -14,35 +14,17 @@ static struct ref_lanes add(struct ref_lanes a, struct ref_lanes b)
     return (struct ref_lanes){a.low + b.low, a.high + b.high};
 }
 
-/* The last group, filled with zeros. */
-static struct ref_lanes load_rest(const float *x, uint32_t n)
-{
-    float rest[K_LANES] = {0};
-    for (uint32_t k = 0; k < n; k++)
-        rest[k] = x[k];
-    return ref_load_f32(rest);
-}
-
 static float lane_sum(const float *x, uint32_t n)
 {
     struct ref_lanes s = ref_zero();
     uint32_t full = n - n % K_LANES;
     for (uint32_t k = 0; k < full; k += K_LANES)
         s = add(s, ref_load_f32(x + k));
-    return ref_fold(full < n ? add(s, load_rest(x + full, n - full)) : s);
-}
-
-static float lane_squares(const float *x, uint32_t n)
-{
-    struct ref_lanes s = ref_zero();
-    uint32_t full = n - n % K_LANES;
-    for (uint32_t k = 0; k < full; k += K_LANES) {
-        struct ref_lanes v = ref_load_f32(x + k);
-        s = ref_fma(v, v, s);
-    }
     if (full < n) {
-        struct ref_lanes v = load_rest(x + full, n - full);
-        s = ref_fma(v, v, s);
+        float rest[K_LANES] = {0};
+        for (uint32_t k = full; k < n; k++)
+            rest[k - full] = x[k];
+        s = add(s, ref_load_f32(rest));
     }
     return ref_fold(s);
 }
@@ -55,7 +37,7 @@ static void layernorm_row(const struct k_layernorm_args *a, const float *x, cons
     float mean = lane_sum(out, n) / (float)n;
     for (uint32_t k = 0; k < n; k++)
         out[k] = out[k] - mean;
-    float rs = k_rsqrt(lane_squares(out, n) / (float)n + a->eps);
+    float rs = k_rsqrt(ref_sum_of_squares(out, n) / (float)n + a->eps);
     for (uint32_t k = 0; k < n; k++)
         out[k] = __builtin_fmaf(out[k] * rs, a->weight_dev[k], a->bias_dev[k]);
 }
@@ -120,7 +102,7 @@ static void pool_row(const struct k_pool_args *a, const struct k_pool_row *row, 
     }
     if (!a->normalize)
         return;
-    float length = sqrtf(lane_squares(out, n));
+    float length = sqrtf(ref_sum_of_squares(out, n));
     length = length < K_POOL_LEAST_LENGTH ? K_POOL_LEAST_LENGTH : length;
     for (uint32_t k = 0; k < n; k++)
         out[k] = out[k] / length;

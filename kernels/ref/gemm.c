@@ -44,7 +44,7 @@ static float dot(const unsigned char *row, enum k_dtype dtype, const float *x, u
 static float dot_segment(const unsigned char *row, enum k_dtype dtype, const float *x, uint32_t n_cols,
                          enum k_gemm_form form)
 {
-    if (form == K_FORM_LANE)
+    if (form == K_FORM_LANE || form == K_FORM_INT8)
         return dot(row, dtype, x, n_cols);
     return ref_dot_tile((const uint16_t *)(const void *)row, dtype, x, n_cols, form == K_FORM_TILE ? 2 : 1);
 }
@@ -69,10 +69,10 @@ static void gemm_rows(const struct k_gemm_args *a, const struct host_part *part,
 {
     uint64_t n_cols = a->weight->n_cols, n_rows = a->weight->n_rows;
     for (uint32_t i = begin; i < end; i++) {
-        const unsigned char *row = part->data + i * part->row_stride_bytes;
+        const unsigned char *row = host_row(part, i);
         uint32_t r = part->first_row + i;
         for (uint32_t t = 0; t < a->n_tokens; t++) {
-            float sum = dot_segments(a, row, part->format.kind, a->x_dev + t * n_cols, form);
+            float sum = dot_segments(a, row, part->view.format.kind, a->x_dev + t * n_cols, form);
             a->y_dev[t * n_rows + r] = a->bias_dev ? sum + a->bias_dev[r] : sum;
         }
     }
@@ -91,7 +91,7 @@ static void gemm_task(void *context, struct k_piece piece)
     uint32_t row_begin, row_end;
     for (uint32_t p = 0; p < w->n_parts; p++) {
         const struct host_part *part = &w->parts[p];
-        if (host_part_share(w, part, 1, piece, &row_begin, &row_end))
+        if (k_format_is_plain(part->view.format) && host_part_share(w, part, 1, piece, &row_begin, &row_end))
             gemm_rows(&task->args, part, task->form, row_begin, row_end);
     }
 }
@@ -104,5 +104,8 @@ int ref_gemm(struct k_backend *b, const struct k_gemm_args *a, struct quire_erro
     struct gemm_task task = {*a, b->form};
     uint64_t work = (uint64_t)a->weight->n_rows * a->weight->n_cols * a->n_tokens;
     host_run(b, work, gemm_task, &task);
+    for (uint32_t p = 0; p < a->weight->n_parts; p++)
+        if (!k_format_is_plain(a->weight->parts[p].view.format))
+            ref_gemm_quant(b, a, &a->weight->parts[p]);
     return QUIRE_OK;
 }

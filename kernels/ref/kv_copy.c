@@ -29,8 +29,7 @@ int ref_kv_copy(struct k_backend *b, const struct k_kv_copy_args *a, struct quir
     int status = k_check_kv_shape("kv_copy", a->kv, err);
     if (status != QUIRE_OK)
         return status;
-    uint64_t n = (uint64_t)a->kv->n_kv_heads * a->kv->block_tokens * a->kv->head_dim;
-    struct copy copy = {.args = a, .block_bytes = (size_t)k_format_bytes(a->kv->format, n)};
+    struct copy copy = {.args = a, .block_bytes = (size_t)k_kv_block_bytes(a->kv)};
     host_run(b, 2 * copy.block_bytes * a->n_pairs, copy_share, &copy);
     return QUIRE_OK;
 }

@@ -2,8 +2,7 @@
 #include "kernels/ref/lanes.h"
 #include "kernels/ref/ref.h"
 
-/* The lane sum of x_k · x_k; a last group that is not full is filled with zeros. */
-static float sum_of_squares(const float *x, uint32_t n)
+float ref_sum_of_squares(const float *x, uint32_t n)
 {
     struct ref_lanes s = ref_zero();
     uint32_t full = n - n % K_LANES;
@@ -23,7 +22,7 @@ static float sum_of_squares(const float *x, uint32_t n)
 
 static float row_factor(const float *x, uint32_t n, float eps)
 {
-    return k_rsqrt(sum_of_squares(x, n) / (float)n + eps);
+    return k_rsqrt(ref_sum_of_squares(x, n) / (float)n + eps);
 }
 
 void ref_rmsnorm_row(const float *x, const float *weight, float *out, uint32_t n, float eps)

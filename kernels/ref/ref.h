@@ -42,6 +42,12 @@ extern const struct k_backend_ops ref_ops;
 /* What is left of gemm_silu_mul() once y has the GEMM's. */
 void ref_silu_mul(struct k_backend *b, const struct k_gemm_silu_mul_args *a);
 
+/* A GEMM's rows of one part of quantized weights. */
+void ref_gemm_quant(struct k_backend *b, const struct k_gemm_args *a, const struct host_part *part);
+
+/* The lane sum of x_k · x_k; a last group that is not full is filled with zeros. */
+float ref_sum_of_squares(const float *x, uint32_t n);
+
 /* One RMSNorm row: out = x * rsqrt(lane sum(x²) / n + eps) * weight; out may be x. */
 void ref_rmsnorm_row(const float *x, const float *weight, float *out, uint32_t n, float eps);
 

@@ -46,16 +46,44 @@ static void rotate_head(float *restrict v, const float *restrict cos_sin, uint32
     }
 }
 
-/* One head's vector into its place in a block, rounded once to the cache's dtype. */
-static void store_head(void *cache, enum k_dtype dtype, uint64_t element, const float *restrict v, uint32_t n)
+/* The largest |v_i| in the order of their bits, so that a NaN is the largest. */
+static float largest(const float *v, uint32_t n)
 {
-    if (dtype == K_F32) {
-        memcpy((float *)cache + element, v, (size_t)n * sizeof *v);
-        return;
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t bits = k_f32_bits(v[i]) & 0x7fffffffu;
+        most = bits > most ? bits : most;
     }
-    uint16_t *restrict out = (uint16_t *)cache + element;
+    return k_f32_from_bits(most);
+}
+
+/* A head's vector as bytes and their scale (docs/numerics.md §9). */
+static float store_bytes(uint8_t *restrict out, enum k_dtype kind, const float *restrict v, uint32_t n)
+{
+    const float top = kind == K_INT ? K_KV_TOP_INT8 : kind == K_E4M3 ? K_KV_TOP_E4M3 : K_KV_TOP_E5M2;
+    const float most = largest(v, n), factor = k_kv_factor(most, top);
     for (uint32_t i = 0; i < n; i++)
-        out[i] = k_f16_from_f32(v[i]);
+        out[i] = kind == K_INT    ? (uint8_t)k_round_int8(v[i], factor)
+                 : kind == K_E4M3 ? k_e4m3_from_f32(k_kv_bounded(v[i], factor, top))
+                                  : k_e5m2_from_f32(k_kv_bounded(v[i], factor, top));
+    return k_kv_scale(most, top);
+}
+
+/* One head's vector into its place in a block, rounded once to the cache's format. row: (head, offset) of the block. */
+static void store_head(void *cache, const struct k_kv_shape *kv, uint64_t block, uint64_t row, const float *restrict v)
+{
+    const uint32_t n = kv->head_dim;
+    unsigned char *to = (unsigned char *)cache + block * k_kv_block_bytes(kv);
+    if (kv->format.kind == K_F32) {
+        memcpy((float *)(void *)to + row * n, v, (size_t)n * sizeof *v);
+    } else if (kv->format.kind == K_F16) {
+        uint16_t *restrict out = (uint16_t *)(void *)to + row * n;
+        for (uint32_t i = 0; i < n; i++)
+            out[i] = k_f16_from_f32(v[i]);
+    } else {
+        float *scales = (void *)(to + k_kv_scales_at(kv));
+        scales[row] = store_bytes(to + row * n, kv->format.kind, v, n);
+    }
 }
 
 static void rope_kv_token(const struct k_rope_kv_args *a, uint64_t t)
@@ -83,9 +111,9 @@ static void rope_kv_token(const struct k_rope_kv_args *a, uint64_t t)
         else
             memcpy(rotated, head, head_dim * sizeof *rotated);
         rotate_head(rotated, cos_sin, half);
-        uint64_t element = ((block * n_kv + h) * a->kv->block_tokens + offset) * head_dim;
-        store_head(a->layer->k_dev, a->kv->format.kind, element, rotated, head_dim);
-        store_head(a->layer->v_dev, a->kv->format.kind, element, v + (uint64_t)h * head_dim, head_dim);
+        uint64_t row = (uint64_t)h * a->kv->block_tokens + offset;
+        store_head(a->layer->k_dev, a->kv, block, row, rotated);
+        store_head(a->layer->v_dev, a->kv, block, row, v + (uint64_t)h * head_dim);
     }
 }
 

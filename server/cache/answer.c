@@ -1,5 +1,6 @@
 /* Layout, all little endian: the head {8 bytes magic, u32 version, u32 flags (1: unseeded), key, i64 created_s, u64 took_us,
- * u32 choices, u32 prompt tokens, u64 generated tokens, u64 bytes of events, u32 prompt tokens of the prefix cache}, the events, SHA-256 of all before.
+ * u32 choices, u32 prompt tokens, u64 generated tokens, u64 bytes of events, u32 prompt tokens of the prefix cache, u32 bytes of
+ * the question}, the question, the events, SHA-256 of all before.
  * An event: {u8 kind, u32 pause_us, u8 choice}, then of a token {u32 token, u8 n_top or 255: no logprob}, with a logprob
  * {f32, u32 rank}, n_top × {u32, f32}; of an end {u8 finish, u8 flags (1: last, 2: has a stop token), u32 stop token,
  * u32 prompt, u32 cached, u32 generated, u32 created}. 11 bytes for a plain token. */
@@ -10,7 +11,7 @@
 #include <string.h>
 
 static const char magic[8] = {'Q', 'U', 'I', 'R', 'E', 'A', 'N', 'S'};
-#define HEAD_BYTES 92u
+#define HEAD_BYTES 96u
 #define SUM_BYTES 32u
 #define EVENT_BYTES 6u
 #define TOKEN_BYTES 5u
@@ -37,11 +38,16 @@ static float load_float(const uint8_t *p)
 
 /* ---- writing -------------------------------------------------------------------------------- */
 
-void answer_begin(struct answer_writer *w, struct key256 key, uint32_t n_choices, uint64_t now_us)
+void answer_begin(struct answer_writer *w, struct key256 key, uint32_t n_choices, struct answer_question question,
+                  uint64_t now_us)
 {
-    *w = (struct answer_writer){.key = key, .n_choices = n_choices, .begun_us = now_us, .last_us = now_us};
-    if (buffer_reserve(&w->bytes, HEAD_BYTES))
+    const uint32_t n = question.n > ANSWER_MAX_QUESTION ? 0 : (uint32_t)question.n;
+    *w = (struct answer_writer){
+        .key = key, .n_choices = n_choices, .n_question = n, .begun_us = now_us, .last_us = now_us};
+    if (buffer_reserve(&w->bytes, HEAD_BYTES + n))
         w->bytes.n = HEAD_BYTES;
+    if (n > 0)
+        buffer_append(&w->bytes, question.text, n);
 }
 
 /* Room for an event's head and n bytes more; those. NULL: there is none. */
@@ -106,8 +112,10 @@ void answer_done(struct answer_writer *w, const struct wire_done *done, uint64_t
     le_store_u32(p + 18, done->n_created);
 }
 
+/* Its question is no longer than the bytes. */
 static void read_head(const uint8_t *p, size_t n, struct answer *out)
 {
+    const uint32_t n_question = le_load_u32(p + 92), begin = HEAD_BYTES + n_question;
     *out = (struct answer){
         .created_s = (int64_t)le_load_u64(p + 48),
         .took_us = le_load_u64(p + 56),
@@ -116,7 +124,8 @@ static void read_head(const uint8_t *p, size_t n, struct answer *out)
         .n_generated = le_load_u64(p + 72),
         .n_cached = le_load_u32(p + 88),
         .unseeded = le_load_u32(p + 12) == UNSEEDED,
-        .events = {p + HEAD_BYTES, n - HEAD_BYTES - SUM_BYTES},
+        .question = {n_question > 0 ? (const char *)p + HEAD_BYTES : NULL, n_question},
+        .events = {p + begin, n - begin - SUM_BYTES},
     };
     memcpy(out->key.bytes, p + 16, sizeof out->key.bytes);
 }
@@ -139,8 +148,9 @@ bool answer_end(struct answer_writer *w, int64_t created_s, bool unseeded, struc
     le_store_u32(p + 64, w->n_choices);
     le_store_u32(p + 68, w->n_prompt);
     le_store_u64(p + 72, w->n_generated);
-    le_store_u64(p + 80, w->bytes.n - HEAD_BYTES);
+    le_store_u64(p + 80, w->bytes.n - HEAD_BYTES - w->n_question);
     le_store_u32(p + 88, w->n_cached);
+    le_store_u32(p + 92, w->n_question);
     const struct key256 hash = quire_sha256(p, w->bytes.n);
     memcpy(sum, hash.bytes, SUM_BYTES);
     w->bytes.n += SUM_BYTES;
@@ -157,9 +167,10 @@ void answer_drop(struct answer_writer *w)
 
 struct answer_events answer_so_far(const struct answer_writer *w)
 {
-    if (w->bytes.failed || w->bytes.n < HEAD_BYTES)
+    const size_t begin = HEAD_BYTES + w->n_question;
+    if (w->bytes.failed || w->bytes.n < begin)
         return (struct answer_events){0};
-    return (struct answer_events){(const uint8_t *)w->bytes.data + HEAD_BYTES, w->bytes.n - HEAD_BYTES};
+    return (struct answer_events){(const uint8_t *)w->bytes.data + begin, w->bytes.n - begin};
 }
 
 /* ---- reading -------------------------------------------------------------------------------- */
@@ -279,6 +290,13 @@ static const char *check_events(const struct answer *a, uint32_t n_vocab)
     return c.last && c.n_generated == a->n_generated ? NULL : "it does not end, or its count is wrong";
 }
 
+void answer_moved(struct answer *a, const void *from, const void *to)
+{
+    a->events.bytes = (const uint8_t *)to + (a->events.bytes - (const uint8_t *)from);
+    if (a->question.text)
+        a->question.text = (const char *)to + (a->question.text - (const char *)from);
+}
+
 bool answer_key(const void *bytes, size_t n, struct key256 *out)
 {
     if (n < HEAD_BYTES)
@@ -299,7 +317,10 @@ int answer_check(const void *bytes, size_t n, const struct key256 *key, uint32_t
     if (memcmp(p + 16, key->bytes, sizeof key->bytes) != 0)
         return quire_fail(err, QUIRE_INVALID, "a kept answer: is of another question");
     const struct key256 sum = quire_sha256(p, n - SUM_BYTES);
-    if (le_load_u64(p + 80) != n - HEAD_BYTES - SUM_BYTES || memcmp(p + n - SUM_BYTES, sum.bytes, SUM_BYTES) != 0)
+    const uint32_t n_question = le_load_u32(p + 92);
+    if (n_question > ANSWER_MAX_QUESTION || n_question > n - HEAD_BYTES - SUM_BYTES ||
+        le_load_u64(p + 80) != n - HEAD_BYTES - n_question - SUM_BYTES ||
+        memcmp(p + n - SUM_BYTES, sum.bytes, SUM_BYTES) != 0)
         return quire_fail(err, QUIRE_INVALID, "a kept answer: its length or checksum is wrong");
     read_head(p, n, out);
     if (le_load_u32(p + 12) > UNSEEDED || out->n_choices == 0 || out->n_choices > REQUEST_MAX_CHOICES ||
@@ -324,4 +345,25 @@ bool answer_same(struct answer_events a, struct answer_events b)
             return false;
     }
     return at == a.n && bt == b.n;
+}
+
+uint32_t answer_tokens(const struct answer *a, uint32_t choice, uint32_t *out, uint32_t most)
+{
+    struct answer_event e;
+    size_t cursor = 0;
+    uint32_t n = 0;
+    while (n < most && answer_next(a->events, &cursor, &e))
+        if (e.kind == ANSWER_TOKEN && e.token.choice == choice)
+            out[n++] = e.token.token;
+    return n;
+}
+
+bool answer_was_cut(const struct answer *a)
+{
+    struct answer_event e;
+    size_t cursor = 0;
+    while (answer_next(a->events, &cursor, &e))
+        if (e.kind == ANSWER_DONE && e.done.finish == WIRE_FINISH_LENGTH)
+            return true;
+    return false;
 }

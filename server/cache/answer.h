@@ -14,7 +14,7 @@
 #include "base/status.h"
 #include "server/wire/wire.h"
 
-#define ANSWER_VERSION 1u
+#define ANSWER_VERSION 2u
 #define ANSWER_MAX_BYTES \
     ((size_t)512 << 10) /* hashing it takes 2 ms of the loop; 47,000 tokens, 2,900 with 20 logprobs */
 
@@ -23,10 +23,17 @@ struct answer_writer { /* ended by answer_end() or answer_drop() */
     struct buffer bytes;
     uint64_t begun_us, last_us; /* monotonic: pauses between events are kept, for replays at the pace it had */
     struct key256 key;
-    uint32_t n_choices, n_done, n_prompt, n_cached;
+    uint32_t n_choices, n_done, n_prompt, n_cached, n_question;
     uint64_t n_generated;
 };
-void answer_begin(struct answer_writer *w, struct key256 key, uint32_t n_choices, uint64_t now_us);
+/* question: what was asked, for who asks whether another is similar; copied, at most ANSWER_MAX_QUESTION bytes; NULL: nothing. */
+#define ANSWER_MAX_QUESTION ((size_t)16 << 10)
+struct answer_question {
+    const char *text;
+    size_t n;
+};
+void answer_begin(struct answer_writer *w, struct key256 key, uint32_t n_choices, struct answer_question question,
+                  uint64_t now_us);
 void answer_token(struct answer_writer *w, const struct wire_token *token, uint64_t now_us);
 void answer_prompt_logprob(struct answer_writer *w, const struct wire_token *token, uint64_t now_us);
 /* Of a choice that stopped, was long enough or was cut by who asked; nothing else can be written. */
@@ -51,12 +58,26 @@ struct answer { /* borrows the bytes */
     uint32_t n_choices, n_prompt, n_cached; /* n_cached: of the prompt, by the prefix cache */
     uint64_t n_generated; /* by all choices */
     bool unseeded; /* drawn without a seed: another draw was as likely */
+    struct answer_question question; /* text NULL: it has none */
     struct answer_events events;
 };
 /* QUIRE_INVALID says what is wrong: version, key, length, checksum, an event out of order or range. n_vocab: ids are below
  * it. What passes is one whole answer: each choice ends once, and nothing comes after its end. */
 int answer_check(const void *bytes, size_t n, const struct key256 *key, uint32_t n_vocab, struct answer *out,
                  struct quire_error *err);
+
+/* Its bytes lie elsewhere now. */
+void answer_moved(struct answer *a, const void *from, const void *to);
+/* Longest time to live, and what the clocks of those who share answers, or one before and after it was set, may differ by. */
+#define ANSWER_MAX_TTL_S 2592000
+#define ANSWER_CLOCKS_DIFFER_S 60
+/* Whether it may be given by this clock: not after its end, and neither made in a time to come nor for longer than anything is
+ * kept, which is what a clock says that was wrong when it was made, or is wrong now. */
+static inline bool answer_is_timely(int64_t created_s, int64_t expires_s, int64_t now_s)
+{
+    return expires_s > now_s && expires_s - now_s <= ANSWER_MAX_TTL_S + ANSWER_CLOCKS_DIFFER_S &&
+           created_s <= now_s + ANSWER_CLOCKS_DIFFER_S;
+}
 
 /* The key that bytes say they have. False: they are too few. */
 bool answer_key(const void *bytes, size_t n, struct key256 *out);
@@ -70,6 +91,10 @@ struct answer_event {
 };
 /* *cursor 0 at first. False: there is none (yet), or, of what was not checked, no sound one. */
 bool answer_next(struct answer_events events, size_t *cursor, struct answer_event *out);
+/* A choice's tokens, the first so many; how many that are. */
+uint32_t answer_tokens(const struct answer *a, uint32_t choice, uint32_t *out, uint32_t most);
+/* A choice ended at its max_tokens. */
+bool answer_was_cut(const struct answer *a);
 /* Whether two answers say the same: pauses, and what was found in a prefix cache, aside. */
 bool answer_same(struct answer_events a, struct answer_events b);
 #endif

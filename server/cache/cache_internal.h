@@ -2,9 +2,11 @@
 #ifndef QUIRE_CACHE_INTERNAL_H
 #define QUIRE_CACHE_INTERNAL_H
 
+#include "base/clock.h"
 #include "server/cache/asker.h"
 #include "server/cache/cache_key.h"
 #include "server/cache/response_cache.h"
+#include "server/cache/similar.h"
 #include "server/cache/verify.h"
 
 /* Ids of ours; those of the source below are handed through where a request is none of the cache's business. */
@@ -17,6 +19,7 @@ struct response_cache {
     struct response_cache_options options;
     struct completion_source below;
     struct answer_store *store; /* NULL: none */
+    struct similar *similar; /* NULL: questions are not compared */
     bool has_identity, was_told; /* was_told: identity is that of memory and store */
     struct key256 identity;
     uint32_t n_vocab;
@@ -27,8 +30,14 @@ struct response_cache {
     TAILQ_HEAD(, clearing) clearings; /* of the store, on their way */
     struct asker_list replays; /* askers that are told what is kept */
     uint64_t next_id;
+    uint64_t n_clears; /* flights of before one are joined, and kept, no more */
     struct response_cache_stats stats; /* counters only */
 };
+
+static inline int64_t cache_wall_ms(void)
+{
+    return (int64_t)(quire_wall_ns() / 1000000u);
+}
 
 /* ---- flight.c ---- */
 /* Gives it what is kept, joins it to who asks the same, or has it computed. It is in a list afterwards, or over. On failure

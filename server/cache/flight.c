@@ -8,6 +8,8 @@
 #include "base/clock.h"
 #include "base/little_endian.h"
 #include "base/log.h"
+#include "server/cache/resume.h"
+#include "server/similar/guards.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,21 +23,26 @@ struct flight {
     struct answer_writer writer;
     uint64_t below_id, engine_id;
     struct store_lookup *lookup;
-    uint64_t looked_us;
+    uint64_t looked_us, launched_us;
     struct request_spec spec; /* while the store is asked; its numbers afterwards, too */
     struct key256 domain;
+    char *question; /* NULL: it is not compared with others */
+    size_t n_question;
+    struct key256 around;
+    struct similar_ask *similar; /* while a similar question is looked for; then with its vector */
+    struct similar_match match;
+    struct key256 any_length; /* has_any_length: what the answer may be resumed by */
+    struct kept *resumed; /* read by it: the answer's beginning, until that was told; NULL */
+    uint32_t n_prompt;
     uint32_t ttl_s;
+    uint64_t n_clears; /* of the cache, when it began */
     bool has_spec, is_looking, is_below, is_accepted, is_over;
-    bool is_listed, is_kept, is_direct, is_unseeded, is_unbounded;
+    bool is_listed, is_kept, is_direct, is_unseeded, is_unbounded, is_drafted, has_any_length, is_resumed,
+        has_waited; /* has_waited: for a draft */
     unsigned n_busy; /* it is freed when this is 0 */
     bool is_cut[REQUEST_MAX_CHOICES];
     uint32_t n_tokens[REQUEST_MAX_CHOICES];
 };
-
-static int64_t wall_s(void)
-{
-    return (int64_t)(quire_wall_ns() / 1000000000u);
-}
 
 /* ---- beginning and end ---------------------------------------------------------------------- */
 
@@ -44,17 +51,27 @@ static uint64_t flight_id(const struct key256 *key)
     return le_load_u64(key->bytes);
 }
 
-static struct flight *find_flight(const struct response_cache *c, const struct key256 *key)
-{
-    struct flight *f = (struct flight *)id_map_find(&c->flights, flight_id(key));
-    return f && memcmp(f->key.bytes, key->bytes, sizeof key->bytes) == 0 ? f : NULL;
-}
-
 static void unlist(struct flight *f)
 {
     if (f->is_listed)
         id_map_remove(&f->cache->flights, flight_id(&f->key));
     f->is_listed = false;
+}
+
+/* The cache was cleared since it began: what it finds or computes was to be forgotten. */
+static bool is_cleared(const struct flight *f)
+{
+    return f->n_clears != f->cache->n_clears;
+}
+
+static struct flight *find_flight(const struct response_cache *c, const struct key256 *key)
+{
+    struct flight *f = (struct flight *)id_map_find(&c->flights, flight_id(key));
+    if (f && is_cleared(f)) {
+        unlist(f);
+        f = NULL;
+    }
+    return f && memcmp(f->key.bytes, key->bytes, sizeof key->bytes) == 0 ? f : NULL;
 }
 
 static void drop_spec(struct flight *f)
@@ -71,7 +88,11 @@ static void flight_end(struct flight *f)
     if (f->n_busy > 0)
         return;
     drop_spec(f);
+    similar_ask_free(f->similar);
+    if (f->resumed)
+        kept_leave(f->resumed);
     answer_drop(&f->writer);
+    free(f->question);
     free(f);
 }
 
@@ -93,6 +114,8 @@ static void abandon(struct flight *f)
     if (f->lookup)
         c->store->ops->cancel(c->store, f->lookup);
     f->lookup = NULL;
+    similar_ask_free(f->similar);
+    f->similar = NULL;
     if (f->is_below)
         c->below.cancel(c->below.self, f->below_id, -1);
     f->is_below = false;
@@ -194,6 +217,35 @@ static void fail_no_memory(struct flight *f)
 
 /* ---- what comes from below ------------------------------------------------------------------ */
 
+static void tell_all(struct flight *f)
+{
+    for (struct asker *a = asker_walk(&f->askers, true); a; a = asker_walk(&f->askers, false))
+        if (!a->behind)
+            asker_tell(a, false);
+}
+
+/* It begins as an answer that is kept: from there on it is computed. */
+static void tell_resumed(struct flight *f)
+{
+    struct answer_event e;
+    size_t cursor = 0;
+    struct kept *k = f->resumed;
+    f->resumed = NULL;
+    f->cache->stats.n_resumed++;
+    f->cache->stats.n_tokens_resumed += k->answer.n_generated;
+    while (answer_next(k->answer.events, &cursor, &e)) {
+        if (e.kind != ANSWER_TOKEN)
+            continue;
+        f->n_tokens[0]++;
+        answer_token(&f->writer, &e.token, quire_now_us());
+    }
+    kept_leave(k);
+    if (f->writer.bytes.failed)
+        fail_no_memory(f);
+    else
+        tell_all(f);
+}
+
 static void on_accepted(void *context, uint64_t engine_id)
 {
     struct flight *f = context;
@@ -202,6 +254,8 @@ static void on_accepted(void *context, uint64_t engine_id)
     f->engine_id = engine_id;
     for (struct asker *a = asker_walk(&f->askers, true); a; a = asker_walk(&f->askers, false))
         asker_accepted(a, engine_id);
+    if (f->resumed && !f->is_over)
+        tell_resumed(f);
     leave(f);
 }
 
@@ -213,13 +267,6 @@ static void on_refused(void *context, const struct wire_refuse *refuse)
 static void on_lost(void *context, const char *why)
 {
     fail(context, (struct failure){.lost = why});
-}
-
-static void tell_all(struct flight *f)
-{
-    for (struct asker *a = asker_walk(&f->askers, true); a; a = asker_walk(&f->askers, false))
-        if (!a->behind)
-            asker_tell(a, false);
 }
 
 static void take_token(struct flight *f, const struct wire_token *token, bool of_prompt)
@@ -257,7 +304,7 @@ static void on_prompt_logprob(void *context, const struct wire_token *token)
     take_token(context, token, true);
 }
 
-static void keep(struct flight *f, struct kept *k, int64_t now_s, uint32_t ttl_s)
+static void keep(struct flight *f, struct kept *k, uint32_t ttl_s)
 {
     struct response_cache *c = f->cache;
     struct answer_store *store = c->store;
@@ -267,8 +314,12 @@ static void keep(struct flight *f, struct kept *k, int64_t now_s, uint32_t ttl_s
     if (!f->is_unseeded || c->options.unseeded)
         memory_layer_add(&c->memory, k);
     if (store)
-        store->ops->put(store, f->key, (const uint8_t *)k->bytes.data, k->bytes.n, now_s, ttl_s,
+        store->ops->put(store, f->key, (const uint8_t *)k->bytes.data, k->bytes.n, k->answer.created_s, ttl_s,
                         n > UINT32_MAX ? UINT32_MAX : (uint32_t)n, f->domain);
+    if (f->has_any_length)
+        resume_keep(&c->memory, k, &f->any_length, cache_wall_ms());
+    if (f->similar)
+        similar_keep(c->similar, f->similar, &f->key, k->expires_ms);
 }
 
 /* The askers are told the rest from what is kept. k is read once by the caller. all: they were told nothing yet. */
@@ -291,21 +342,23 @@ static void hand_over(struct flight *f, struct kept *k, bool all)
 static void finish(struct flight *f)
 {
     struct response_cache *c = f->cache;
-    const int64_t now = wall_s();
+    const int64_t now_ms = cache_wall_ms();
     const uint32_t ttl_s = f->ttl_s ? f->ttl_s : c->options.ttl_s;
     struct answer answer;
     struct buffer bytes;
     struct kept *k = NULL;
     f->is_below = false;
+    if (c->similar && !f->is_drafted && !f->is_resumed)
+        similar_took(c->similar, (double)(quire_now_us() - f->launched_us) * 1e-6);
     unlist(f);
-    if (answer_end(&f->writer, now, f->is_unseeded, &bytes, &answer))
-        k = kept_new(&bytes, &answer, now + ttl_s);
+    if (answer_end(&f->writer, now_ms / 1000, f->is_unseeded, &bytes, &answer))
+        k = kept_new(&bytes, &answer, now_ms + (int64_t)ttl_s * 1000);
     if (!k) {
         fail_no_memory(f);
         return;
     }
-    if (f->is_kept)
-        keep(f, k, now, ttl_s);
+    if (f->is_kept && !is_cleared(f))
+        keep(f, k, ttl_s);
     else
         c->stats.n_not_stored++;
     hand_over(f, k, false);
@@ -339,6 +392,10 @@ static void on_done(void *context, const struct wire_done *done)
     const bool sane = done->choice < f->spec.n;
     const bool cut = sane && f->is_cut[done->choice];
     enter(f);
+    if (f->is_drafted)
+        similar_drafted(f->cache->similar, f->match.similarity, done->n_predicted, done->n_predicted_right);
+    if (f->has_waited && done->finish < WIRE_FINISH_CANCELLED && done->n_generated > 0)
+        similar_spared(f->cache->similar, f->is_drafted ? (double)done->n_predicted_right / done->n_generated : 0);
     if (is_first_word(f, done)) {
         fail(f, (struct failure){.done = done});
     } else if (f->is_direct || !sane || (done->finish >= WIRE_FINISH_CANCELLED && !cut)) {
@@ -351,6 +408,11 @@ static void on_done(void *context, const struct wire_done *done)
             (f->is_unbounded || f->n_tokens[done->choice] < f->spec.max_tokens))
             f->is_kept = false;
         said.n_generated = f->n_tokens[done->choice];
+        said.n_prompt = f->n_prompt;
+        if (said.n_cached > f->n_prompt)
+            said.n_cached = f->n_prompt;
+        if (said.n_created > f->n_prompt)
+            said.n_created = f->n_prompt;
         if (cut) { /* how far it had come by then is chance */
             said.finish = WIRE_FINISH_CANCELLED;
             said.has_stop_token = false;
@@ -392,7 +454,7 @@ int64_t flight_age(const struct answer *answer, int64_t now_s)
 
 static bool is_young(const struct answer *answer, uint32_t max_age_s, int64_t now_s)
 {
-    return max_age_s == 0 || flight_age(answer, now_s) <= max_age_s;
+    return max_age_s == 0 || flight_age(answer, now_s) < max_age_s; /* of whole seconds: true to the last */
 }
 
 /* It is given: what that spares. */
@@ -416,7 +478,7 @@ void flight_count_given(struct response_cache *c, struct kept *k)
 
 static void be_given(struct response_cache *c, struct asker *a, const struct answer *answer, const char *layer)
 {
-    const int64_t age = flight_age(answer, wall_s());
+    const int64_t age = flight_age(answer, cache_wall_ms() / 1000);
     a->origin = (struct completion_origin){.from = COMPLETION_KEPT,
                                            .layer = layer,
                                            .age_s = age > UINT32_MAX ? UINT32_MAX : (uint32_t)age,
@@ -431,9 +493,9 @@ static bool give_from_memory(struct response_cache *c, struct asker *a, const st
                              const struct request_spec *spec)
 {
     const uint64_t begun_ns = quire_now_ns();
-    const int64_t now = wall_s();
-    struct kept *k = memory_layer_find(&c->memory, key, now);
-    if (k && (!fits(&k->answer, spec) || !is_young(&k->answer, a->terms.max_age_s, now)))
+    const int64_t now_ms = cache_wall_ms();
+    struct kept *k = memory_layer_find(&c->memory, key, now_ms);
+    if (k && (!fits(&k->answer, spec) || !is_young(&k->answer, a->terms.max_age_s, now_ms / 1000)))
         k = NULL;
     c->stats.memory.n_lookups++;
     cache_observe(&c->stats.memory.latency, (double)(quire_now_ns() - begun_ns) * 1e-9);
@@ -473,15 +535,44 @@ static int join(struct flight *f, struct asker *a, const struct request_spec *sp
     return QUIRE_OK;
 }
 
+/* An answer that is kept begins this one: then only what follows it is computed. */
+static void resume(struct flight *f, const struct request_spec *spec)
+{
+    struct response_cache *c = f->cache;
+    if (!f->has_any_length || f->is_direct || is_cleared(f))
+        return;
+    f->resumed = resume_find(&c->memory, &f->any_length, spec, cache_wall_ms());
+    if (!f->resumed)
+        return;
+    f->is_resumed = true;
+    kept_read(f->resumed);
+    memory_layer_use(&c->memory, f->resumed);
+}
+
 /* To the source below. */
+static int submit_below(struct flight *f, const struct request_spec *spec, struct quire_error *err)
+{
+    const struct completion_source *below = &f->cache->below;
+    struct request_spec longer;
+    uint32_t *prompt;
+    if (!f->resumed)
+        return below->submit(below->self, spec, NULL, &events, f, &f->below_id, err);
+    if (!resume_spec(f->resumed, spec, &longer, &prompt))
+        return quire_fail(err, QUIRE_NO_MEMORY, "the response cache: out of memory");
+    int status = below->submit(below->self, &longer, NULL, &events, f, &f->below_id, err);
+    free(prompt);
+    return status;
+}
+
 static int launch(struct flight *f, const struct request_spec *spec, struct quire_error *err)
 {
     struct response_cache *c = f->cache;
     c->stats.n_computed++;
     if (!f->is_direct)
-        answer_begin(&f->writer, f->key, spec->n, quire_now_us());
+        answer_begin(&f->writer, f->key, spec->n, (struct answer_question){f->question, f->n_question}, quire_now_us());
     f->is_below = true;
-    int status = c->below.submit(c->below.self, spec, NULL, &events, f, &f->below_id, err);
+    f->launched_us = quire_now_us();
+    int status = submit_below(f, spec, err);
     if (status != QUIRE_OK)
         f->is_below = false;
     return status;
@@ -503,28 +594,177 @@ static void launch_later(struct flight *f)
     leave(f);
 }
 
-/* What the store has, checked, as kept. NULL: it is of no use. */
-static struct kept *take_found(struct flight *f, const uint8_t *bytes, size_t n, int64_t expires_s, uint64_t hits)
+static uint32_t max_age_of(const struct flight *f)
+{
+    return TAILQ_FIRST(&f->askers.head)->terms.max_age_s;
+}
+
+/* What the store has under the key, checked, as kept. NULL: it is of no use. */
+static struct kept *take_found(struct flight *f, const struct key256 *key, const uint8_t *bytes, size_t n,
+                               int64_t expires_s, uint64_t hits)
 {
     struct response_cache *c = f->cache;
+    const bool is_own = key == &f->key;
     struct answer answer;
     struct quire_error err;
     struct buffer copy = {0};
-    const int64_t now = wall_s();
-    if (answer_check(bytes, n, &f->key, c->n_vocab, &answer, &err) != QUIRE_OK || !fits(&answer, &f->spec)) {
+    const int64_t now = cache_wall_ms() / 1000;
+    if (answer_check(bytes, n, key, c->n_vocab, &answer, &err) != QUIRE_OK || (is_own && !fits(&answer, &f->spec))) {
         c->stats.n_unsound++;
-        c->store->ops->remove(c->store, f->key);
+        c->store->ops->remove(c->store, *key);
         return NULL;
     }
-    const struct asker *first = TAILQ_FIRST(&f->askers.head);
-    if (expires_s <= now || !is_young(&answer, first->terms.max_age_s, now) ||
+    if (!answer_is_timely(answer.created_s, expires_s, now) || (is_own && !is_young(&answer, max_age_of(f), now)) ||
         (answer.unseeded && !c->options.unseeded) || buffer_append(&copy, bytes, n))
         return NULL;
-    answer.events.bytes = (const uint8_t *)copy.data + (answer.events.bytes - bytes);
-    struct kept *k = kept_new(&copy, &answer, expires_s);
+    answer_moved(&answer, bytes, copy.data);
+    struct kept *k = kept_new(&copy, &answer, expires_s * 1000);
     if (k)
         k->n_hits = hits + 1;
     return k;
+}
+
+/* ---- similar questions ----------------------------------------------------------------------- */
+
+/* What the first choice of an answer said is what this one is expected to say. Without memory nothing is. */
+static void predict(struct request_spec *spec, const struct answer *answer)
+{
+    uint32_t *tokens = malloc((answer->n_generated + 1) * sizeof *tokens);
+    spec->prediction = tokens;
+    spec->n_prediction = tokens ? answer_tokens(answer, 0, tokens, spec->max_tokens) : 0;
+}
+
+/* May the answer to another question be given to this one? */
+static bool may_give(struct flight *f, const struct answer *answer)
+{
+    const struct similar *s = f->cache->similar;
+    const struct answer_question *q = &answer->question;
+    if (similar_options(s)->mode != SIMILAR_ANSWER || !q->text || f->spec.n_prompt_logprobs >= 0 ||
+        answer->n_choices != f->spec.n || answer->n_generated > (uint64_t)f->spec.max_tokens * f->spec.n ||
+        !is_young(answer, max_age_of(f), cache_wall_ms() / 1000) || answer_was_cut(answer))
+        return false;
+    const enum guard guard = guard_differs(f->question, f->n_question, q->text, q->n);
+    f->cache->stats.n_guarded[guard]++;
+    return guard == GUARD_NONE;
+}
+
+/* k is read once by the caller. */
+static void give_similar(struct flight *f, struct kept *k)
+{
+    struct response_cache *c = f->cache;
+    enter(f);
+    unlist(f);
+    for (struct asker *a = asker_walk(&f->askers, true); a; a = asker_walk(&f->askers, false)) {
+        count_given(c, &k->answer);
+        be_given(c, a, &k->answer, "semantic");
+        a->origin.from = COMPLETION_SIMILAR;
+        a->origin.similarity = f->match.similarity;
+    }
+    hand_over(f, k, true);
+    flight_end(f);
+    leave(f);
+}
+
+static void use_similar(struct flight *f, struct kept *k)
+{
+    if (may_give(f, &k->answer)) {
+        give_similar(f, k);
+        return;
+    }
+    predict(&f->spec, &k->answer);
+    f->is_drafted = f->spec.n_prediction > 0;
+    struct asker *first = TAILQ_FIRST(&f->askers.head);
+    if (f->is_drafted && first->origin.from == COMPLETION_COMPUTED)
+        first->origin = (struct completion_origin){
+            .from = COMPLETION_DRAFTED, .layer = "draft", .similarity = f->match.similarity, .key = f->key};
+    launch_later(f);
+}
+
+static void on_similar_looked(void *context, enum store_found found, const uint8_t *bytes, size_t n, int64_t created_s,
+                              int64_t expires_s, uint64_t hits)
+{
+    struct flight *f = context;
+    (void)created_s;
+    f->lookup = NULL;
+    f->is_looking = false;
+    struct kept *k = found == STORE_FOUND ? take_found(f, &f->match.answer, bytes, n, expires_s, hits) : NULL;
+    if (k) {
+        if (!is_cleared(f))
+            memory_layer_add(&f->cache->memory, k);
+        use_similar(f, k);
+        kept_leave(k);
+        return;
+    }
+    if (found != STORE_AWAY)
+        similar_remove(f->cache->similar, &f->match.answer);
+    launch_later(f);
+}
+
+/* The nearest question that was answered, if one is near; its answer may have gone by now. */
+static void on_similar(void *context, const struct similar_match *match)
+{
+    struct flight *f = context;
+    struct response_cache *c = f->cache;
+    struct kept *k = match && !is_cleared(f) ? memory_layer_find(&c->memory, &match->answer, cache_wall_ms()) : NULL;
+    if (match)
+        f->match = *match;
+    if (match && !k && c->store && TAILQ_EMPTY(&c->clearings))
+        f->lookup = c->store->ops->get(c->store, match->answer, on_similar_looked, f);
+    if (f->lookup)
+        return;
+    f->is_looking = false;
+    if (k) {
+        kept_read(k);
+        use_similar(f, k);
+        kept_leave(k);
+        return;
+    }
+    if (match && !c->store)
+        similar_remove(c->similar, &match->answer);
+    launch_later(f);
+}
+
+/* The vector is there for who asks later. */
+static void on_vector_only(void *context, const struct similar_match *match)
+{
+    (void)context;
+    (void)match;
+}
+
+/* A similar question is looked for; the spec is here. False: none is, or it is not waited for. */
+static bool look_similar(struct flight *f)
+{
+    if (!f->question || f->resumed || f->spec.n_prediction > 0 || f->spec.max_tokens == 0)
+        return false;
+    if (!similar_pays(f->cache->similar)) {
+        f->similar = similar_ask(f->cache->similar, &f->around, f->question, f->n_question, f->spec.tenant,
+                                 on_vector_only, f);
+        return false;
+    }
+    f->has_waited = true;
+    f->is_looking = true;
+    f->similar = similar_ask(f->cache->similar, &f->around, f->question, f->n_question, f->spec.tenant, on_similar, f);
+    f->is_looking = f->similar != NULL;
+    return f->is_looking;
+}
+
+/* Of what is asked the question, and a digest of all else that it is asked with. Without memory it is not compared. */
+static void take_question(struct flight *f, const struct request_spec *spec, const struct completion_terms *terms)
+{
+    struct request_spec rest = *spec;
+    struct key256 key;
+    if (!f->cache->similar || !terms->question || terms->n_question == 0 || terms->n_question > ANSWER_MAX_QUESTION)
+        return;
+    rest.prompt = NULL;
+    rest.n_prompt = 0;
+    rest.max_tokens = 0; /* how far it may go says nothing of how it begins */
+    if (!cache_key(&f->cache->identity, &rest, terms, &key))
+        return;
+    f->around = quire_keyed_hash(&key, terms->around.bytes, sizeof terms->around.bytes);
+    f->question = malloc(terms->n_question);
+    f->n_question = f->question ? terms->n_question : 0;
+    if (f->question)
+        memcpy(f->question, terms->question, terms->n_question);
 }
 
 static void on_looked(void *context, enum store_found found, const uint8_t *bytes, size_t n, int64_t created_s,
@@ -536,17 +776,19 @@ static void on_looked(void *context, enum store_found found, const uint8_t *byte
     f->lookup = NULL;
     f->is_looking = false;
     cache_observe(&c->stats.store.latency, (double)(quire_now_us() - f->looked_us) * 1e-6);
-    struct kept *k = found == STORE_FOUND ? take_found(f, bytes, n, expires_s, hits) : NULL;
+    struct kept *k = found == STORE_FOUND ? take_found(f, &f->key, bytes, n, expires_s, hits) : NULL;
     if (!k) {
         c->stats.store.n_misses++;
-        launch_later(f);
+        if (!look_similar(f))
+            launch_later(f);
         return;
     }
     enter(f);
     c->stats.store.n_hits++;
     c->store->ops->hit(c->store, f->key);
     unlist(f);
-    memory_layer_add(&c->memory, k);
+    if (!is_cleared(f))
+        memory_layer_add(&c->memory, k);
     for (struct asker *a = asker_walk(&f->askers, true); a; a = asker_walk(&f->askers, false)) {
         count_given(c, &k->answer);
         be_given(c, a, &k->answer, c->store->ops->name);
@@ -557,21 +799,30 @@ static void on_looked(void *context, enum store_found found, const uint8_t *byte
     leave(f);
 }
 
-/* The store is asked first. False: there is none, or it cannot be asked. */
-static bool look(struct flight *f, const struct request_spec *spec)
+/* The store is asked. False: there is none, or it cannot be asked. */
+static bool look_store(struct flight *f)
 {
     struct response_cache *c = f->cache;
     struct answer_store *store = c->store;
-    if (!store || request_spec_copy(&f->spec, spec, NULL) != QUIRE_OK)
+    /* What is being cleared is not looked for: it would be found still. */
+    if (!store || !TAILQ_EMPTY(&c->clearings))
         return false;
-    f->has_spec = f->is_looking = true;
     c->stats.store.n_lookups++;
     f->looked_us = quire_now_us();
     f->lookup = store->ops->get(store, f->key, on_looked, f);
-    if (f->lookup)
+    f->is_looking = f->lookup != NULL;
+    c->stats.store.n_misses += !f->is_looking;
+    return f->is_looking;
+}
+
+/* What takes a while is looked at: the store, then similar questions. False: it is to be computed. */
+static bool look(struct flight *f, const struct request_spec *spec)
+{
+    if ((!f->cache->store && !f->question) || request_spec_copy(&f->spec, spec, NULL) != QUIRE_OK)
+        return false;
+    f->has_spec = true;
+    if (look_store(f) || look_similar(f))
         return true;
-    c->stats.store.n_misses++;
-    f->is_looking = false;
     drop_spec(f);
     f->spec.n = spec->n;
     f->spec.max_tokens = spec->max_tokens;
@@ -588,6 +839,7 @@ static int begin(struct response_cache *c, struct asker *a, const struct key256 
     f->key = *key;
     f->domain = a->terms.domain;
     f->ttl_s = a->terms.ttl_s;
+    f->n_clears = c->n_clears;
     f->spec.n = spec->n;
     f->spec.max_tokens = spec->max_tokens;
     f->is_unseeded = cache_is_unseeded(spec);
@@ -601,6 +853,12 @@ static int begin(struct response_cache *c, struct asker *a, const struct key256 
     a->origin = (struct completion_origin){.from = COMPLETION_COMPUTED, .layer = "", .key = *key};
     a->flight = f;
     a->written = f->is_direct ? NULL : &f->writer;
+    f->n_prompt = spec->n_prompt;
+    f->has_any_length = resume_key(&c->identity, spec, &a->terms, &f->any_length);
+    if (looks)
+        resume(f, spec);
+    if (looks)
+        take_question(f, spec, &a->terms);
     if (looks && look(f, spec))
         return QUIRE_OK;
     enter(f);

@@ -13,7 +13,7 @@ uint64_t kept_size(const struct kept *k)
     return size;
 }
 
-struct kept *kept_new(struct buffer *bytes, const struct answer *answer, int64_t expires_s)
+struct kept *kept_new(struct buffer *bytes, const struct answer *answer, int64_t expires_ms)
 {
     struct kept *k = calloc(1, sizeof *k);
     /* What it grew past its end is given back: what is counted is what there is. */
@@ -24,10 +24,10 @@ struct kept *kept_new(struct buffer *bytes, const struct answer *answer, int64_t
         return NULL;
     }
     k->answer = *answer;
-    k->answer.events.bytes = (const uint8_t *)fitted + (size_t)(answer->events.bytes - (const uint8_t *)bytes->data);
+    answer_moved(&k->answer, bytes->data, fitted);
     k->bytes = (struct buffer){.data = fitted, .n = bytes->n, .capacity = bytes->n};
     *bytes = (struct buffer){0};
-    k->expires_s = expires_s;
+    k->expires_ms = expires_ms;
     k->n_readers = 1;
     return k;
 }
@@ -115,10 +115,16 @@ void memory_layer_remove(struct memory_layer *m, struct kept *k)
     free_unused(k);
 }
 
-struct kept *memory_layer_find(struct memory_layer *m, const struct key256 *key, int64_t now_s)
+/* As answer_is_timely(), to the millisecond. */
+static bool is_over(const struct kept *k, int64_t now_ms)
+{
+    return now_ms >= k->expires_ms || k->answer.created_s > now_ms / 1000 + ANSWER_CLOCKS_DIFFER_S;
+}
+
+struct kept *memory_layer_find(struct memory_layer *m, const struct key256 *key, int64_t now_ms)
 {
     struct kept *k = find(m, key);
-    if (!k || now_s < k->expires_s)
+    if (!k || !is_over(k, now_ms))
         return k;
     m->n_expired++;
     memory_layer_remove(m, k);
@@ -169,12 +175,23 @@ void memory_layer_attach(struct memory_layer *m, struct kept *k, const struct ke
         evict_last(m);
 }
 
-const struct rendering *memory_layer_rendering(struct memory_layer *m, const struct key256 *alias, int64_t now_s)
+void memory_layer_detach(struct memory_layer *m, const struct key256 *alias)
+{
+    const struct rendering *r = (const struct rendering *)id_map_find(&m->aliases, alias_id(alias));
+    if (!r || memcmp(r->alias.bytes, alias->bytes, sizeof alias->bytes) != 0)
+        return;
+    struct rendering **at = &r->kept->renderings;
+    while (*at != r)
+        at = &(*at)->next;
+    drop_rendering(m, at);
+}
+
+const struct rendering *memory_layer_rendering(struct memory_layer *m, const struct key256 *alias, int64_t now_ms)
 {
     const struct rendering *r = (const struct rendering *)id_map_find(&m->aliases, alias_id(alias));
     if (!r || memcmp(r->alias.bytes, alias->bytes, sizeof alias->bytes) != 0)
         return NULL;
-    return memory_layer_find(m, &r->kept->answer.key, now_s) ? r : NULL;
+    return memory_layer_find(m, &r->kept->answer.key, now_ms) ? r : NULL;
 }
 
 void memory_layer_add(struct memory_layer *m, struct kept *k)
@@ -205,11 +222,11 @@ uint64_t memory_layer_clear(struct memory_layer *m)
     return n;
 }
 
-uint64_t memory_layer_n_expired(const struct memory_layer *m, int64_t now_s)
+uint64_t memory_layer_n_expired(const struct memory_layer *m, int64_t now_ms)
 {
     const struct kept *k;
     uint64_t n = 0;
     TAILQ_FOREACH(k, &m->recent, link)
-    n += now_s >= k->expires_s;
+    n += is_over(k, now_ms);
     return n;
 }

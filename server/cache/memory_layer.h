@@ -1,6 +1,6 @@
 /* Answers in this process' memory: the least recently given goes first. What they take is counted to the byte.
  *
- * A kept answer lives as long as the layer lists it or somebody reads it. Times are seconds since 1970, given. One thread.
+ * A kept answer lives as long as the layer lists it or somebody reads it. Times are milliseconds since 1970, given. One thread.
  */
 #ifndef QUIRE_CACHE_MEMORY_LAYER_H
 #define QUIRE_CACHE_MEMORY_LAYER_H
@@ -26,7 +26,7 @@ struct kept {
     struct rendering *renderings; /* the youngest first */
     struct answer answer; /* of bytes */
     struct buffer bytes;  /* no longer than they must be */
-    int64_t expires_s;
+    int64_t expires_ms;
     uint64_t n_hits;
     uint32_t n_readers;
     bool is_listed;
@@ -48,14 +48,14 @@ struct memory_layer {
 uint64_t kept_size(const struct kept *k);
 /* Bytes that answer_check() has passed as `answer`, or answer_end() made; consumed, also on failure. Read by the caller,
  * until kept_leave(). NULL: out of memory. */
-struct kept *kept_new(struct buffer *bytes, const struct answer *answer, int64_t expires_s);
+struct kept *kept_new(struct buffer *bytes, const struct answer *answer, int64_t expires_ms);
 void kept_read(struct kept *k);
 void kept_leave(struct kept *k);
 
 int memory_layer_open(struct memory_layer *m, uint32_t max_entries, uint64_t max_bytes, struct quire_error *err);
 void memory_layer_close(struct memory_layer *m);
 /* NULL: it is not there, or no more. Borrowed. */
-struct kept *memory_layer_find(struct memory_layer *m, const struct key256 *key, int64_t now_s);
+struct kept *memory_layer_find(struct memory_layer *m, const struct key256 *key, int64_t now_ms);
 /* It was given. */
 void memory_layer_use(struct memory_layer *m, struct kept *k);
 /* Takes the place of one under the same key. One that is too large for the whole layer is not listed. */
@@ -63,11 +63,12 @@ void memory_layer_add(struct memory_layer *m, struct kept *k);
 /* Bytes are copied. Of one that is not listed nothing is kept; others may give way. */
 void memory_layer_attach(struct memory_layer *m, struct kept *k, const struct key256 *alias, const void *bytes,
                          size_t n);
+void memory_layer_detach(struct memory_layer *m, const struct key256 *alias);
 /* NULL: there is none, or its answer is no more. Borrowed. */
-const struct rendering *memory_layer_rendering(struct memory_layer *m, const struct key256 *alias, int64_t now_s);
+const struct rendering *memory_layer_rendering(struct memory_layer *m, const struct key256 *alias, int64_t now_ms);
 void memory_layer_remove(struct memory_layer *m, struct kept *k);
 /* How many there were. */
 uint64_t memory_layer_clear(struct memory_layer *m);
-uint64_t memory_layer_n_expired(const struct memory_layer *m, int64_t now_s); /* that are listed still */
+uint64_t memory_layer_n_expired(const struct memory_layer *m, int64_t now_ms); /* that are listed still */
 
 #endif

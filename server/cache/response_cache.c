@@ -16,7 +16,12 @@ void response_cache_stats(const struct response_cache *c, struct response_cache_
     out->n_evicted = c->memory.n_evicted;
     out->n_verified = c->verifier.n_verified;
     out->n_differing = c->verifier.n_differing;
-    out->n_expired = memory_layer_n_expired(&c->memory, (int64_t)(quire_wall_ns() / 1000000000u));
+    out->n_expired = memory_layer_n_expired(&c->memory, cache_wall_ms());
+    out->compares = c->similar != NULL;
+    if (c->similar) {
+        similar_stats(c->similar, &out->similar);
+        out->similar_mode = similar_options(c->similar)->mode;
+    }
     if (!store)
         return;
     out->store_name = store->ops->name;
@@ -69,21 +74,16 @@ struct completion_source response_cache_source(struct response_cache *c)
 
 /* ---- replies ---------------------------------------------------------------------------------- */
 
-static int64_t wall_s(void)
-{
-    return (int64_t)(quire_wall_ns() / 1000000000u);
-}
-
 bool response_cache_find_reply(struct response_cache *c, const struct key256 *alias, struct cached_reply *out)
 {
     const uint64_t begun_ns = quire_now_ns();
-    const int64_t now = wall_s();
+    const int64_t now = cache_wall_ms();
     const struct rendering *r = c->has_identity ? memory_layer_rendering(&c->memory, alias, now) : NULL;
     if (!r || verifier_is_due(&c->verifier)) /* the answer itself is looked for later: that is counted */
         return false;
     verifier_pass(&c->verifier);
     const struct answer *answer = &r->kept->answer;
-    const int64_t age = flight_age(answer, now);
+    const int64_t age = flight_age(answer, now / 1000);
     *out = (struct cached_reply){.bytes = r->bytes,
                                  .n = r->n,
                                  .n_prompt = answer->n_prompt,
@@ -96,10 +96,15 @@ bool response_cache_find_reply(struct response_cache *c, const struct key256 *al
     return true;
 }
 
+bool response_cache_is_paced(const struct response_cache *c)
+{
+    return c->options.replay_pace;
+}
+
 void response_cache_keep_reply(struct response_cache *c, const struct key256 *key, const struct key256 *alias,
                                const void *bytes, size_t n)
 {
-    struct kept *k = memory_layer_find(&c->memory, key, wall_s());
+    struct kept *k = memory_layer_find(&c->memory, key, cache_wall_ms());
     if (k)
         memory_layer_attach(&c->memory, k, alias, bytes, n);
 }
@@ -120,7 +125,7 @@ size_t response_cache_list(const struct response_cache *c, size_t from, size_t m
                                                .bytes = (const uint8_t *)k->bytes.data,
                                                .n = k->bytes.n,
                                                .created_s = a->created_s,
-                                               .expires_s = k->expires_s,
+                                               .expires_s = k->expires_ms / 1000,
                                                .n_hits = k->n_hits,
                                                .n_generated = a->n_generated,
                                                .n_prompt = a->n_prompt,
@@ -134,22 +139,25 @@ size_t response_cache_list(const struct response_cache *c, size_t from, size_t m
 
 bool response_cache_import(struct response_cache *c, const void *bytes, size_t n, int64_t expires_s)
 {
-    const int64_t now = wall_s();
+    const int64_t now = cache_wall_ms() / 1000;
     struct answer answer;
     struct key256 key;
     struct buffer copy = {0};
     if (!answer_key(bytes, n, &key) || answer_check(bytes, n, &key, c->n_vocab, &answer, NULL) != QUIRE_OK ||
-        expires_s <= now || (answer.unseeded && !c->options.unseeded) || buffer_append(&copy, bytes, n))
+        !answer_is_timely(answer.created_s, expires_s, now) || (answer.unseeded && !c->options.unseeded) ||
+        buffer_append(&copy, bytes, n))
         return false;
-    answer.events.bytes = (const uint8_t *)copy.data + (answer.events.bytes - (const uint8_t *)bytes);
-    struct kept *k = kept_new(&copy, &answer, expires_s);
+    answer_moved(&answer, bytes, copy.data);
+    struct kept *k = kept_new(&copy, &answer, expires_s * 1000);
     if (!k)
         return false;
     memory_layer_add(&c->memory, k);
+    const int64_t created_s = answer.created_s > 0 && answer.created_s < now ? answer.created_s : now;
+    const int64_t ttl_s = expires_s - created_s;
     if (c->store)
-        c->store->ops->put(c->store, key, (const uint8_t *)k->bytes.data, k->bytes.n, answer.created_s,
-                           expires_s - now < UINT32_MAX ? (uint32_t)(expires_s - now) : UINT32_MAX,
-                           (uint32_t)answer.n_generated, (struct key256){{0}});
+        c->store->ops->put(c->store, key, (const uint8_t *)k->bytes.data, k->bytes.n, created_s,
+                           ttl_s < UINT32_MAX ? (uint32_t)ttl_s : UINT32_MAX, (uint32_t)answer.n_generated,
+                           (struct key256){{0}});
     kept_leave(k);
     return true;
 }
@@ -182,6 +190,9 @@ void response_cache_clear(struct response_cache *c, void (*done)(void *context, 
                           void *context)
 {
     const uint64_t n = memory_layer_clear(&c->memory);
+    if (c->similar)
+        similar_clear(c->similar);
+    c->n_clears++;
     struct clearing *clearing = c->store ? malloc(sizeof *clearing) : NULL;
     if (!clearing) {
         done(context, c->store == NULL, n);
@@ -196,10 +207,10 @@ void response_cache_clear(struct response_cache *c, void (*done)(void *context, 
 
 #define CLOSE_WAIT_MS 5000 /* for what was put to be acknowledged */
 
-static void close_store(struct response_cache *c)
+static void close_store(struct response_cache *c, uint32_t wait_ms)
 {
     if (c->store)
-        c->store->ops->close(c->store, CLOSE_WAIT_MS);
+        c->store->ops->close(c->store, wait_ms);
     c->store = NULL;
     while (!TAILQ_EMPTY(&c->clearings)) /* nobody will say that it is done */
         clearing_free(TAILQ_FIRST(&c->clearings));
@@ -210,6 +221,8 @@ static void on_differing(void *context, struct kept *k)
     struct response_cache *c = context;
     if (c->store)
         c->store->ops->remove(c->store, k->answer.key);
+    if (c->similar)
+        similar_remove(c->similar, &k->answer.key);
     memory_layer_remove(&c->memory, k);
 }
 
@@ -243,11 +256,18 @@ void response_cache_close(struct response_cache *c)
     if (!c)
         return;
     verifier_stop(&c->verifier);
-    close_store(c);
+    similar_close(c->similar);
+    close_store(c, CLOSE_WAIT_MS);
     memory_layer_close(&c->memory);
     id_map_free(&c->askers);
     id_map_free(&c->flights);
     free(c);
+}
+
+void response_cache_compare(struct response_cache *c, struct similar *similar)
+{
+    similar_close(c->similar);
+    c->similar = similar;
 }
 
 void response_cache_set_below(struct response_cache *c, struct completion_source below, const struct key256 *identity,
@@ -263,7 +283,7 @@ void response_cache_set_below(struct response_cache *c, struct completion_source
     c->was_told = true;
     c->identity = *identity;
     memory_layer_clear(&c->memory);
-    close_store(c);
+    close_store(c, 0); /* the loop goes on, and nobody asks for those answers any more */
     if (c->options.open_store)
         c->store = c->options.open_store(c->options.context, identity);
 }

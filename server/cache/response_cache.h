@@ -3,7 +3,8 @@
  * else goes on, and what comes back is written down on its way. It cannot lie, because a request's bits depend on the
  * request and the arithmetic alone, and these are the key.
  *
- * Layers: this process' memory (LRU), then a store (store.h), then the source below. Loop's thread.
+ * Layers: this process' memory (LRU), then a store (store.h), then answers to similar questions (similar.h), then the source
+ * below. Loop's thread.
  *
  * Kept is what was computed to its end: not errors, what a client left, or what ended because there was no more room than
  * for less than was asked (terms->is_bounded, and fewer tokens than max_tokens).
@@ -12,8 +13,10 @@
 #define QUIRE_CACHE_RESPONSE_CACHE_H
 
 #include "server/cache/latency.h"
+#include "server/cache/similar.h"
 #include "server/cache/store.h"
 #include "server/link/completion_source.h"
+#include "server/similar/guards.h"
 
 struct response_cache;
 
@@ -42,6 +45,8 @@ void response_cache_close(struct response_cache *c); /* no request is live; NULL
  * engine becomes ready; no request is live. */
 void response_cache_set_below(struct response_cache *c, struct completion_source below, const struct key256 *identity,
                               uint32_t n_vocab);
+/* Questions are compared from here on, by who embeds them; `similar` is the cache's, which closes it. Before any is asked. */
+void response_cache_compare(struct response_cache *c, struct similar *similar);
 struct completion_source response_cache_source(struct response_cache *c);
 
 /* A reply that somebody made of an answer that is kept in memory, found by a name that he gives it (he sees to it that
@@ -53,14 +58,12 @@ struct cached_reply { /* bytes: borrowed until the next call here */
     bool unseeded;
 };
 bool response_cache_find_reply(struct response_cache *c, const struct key256 *alias, struct cached_reply *out);
+/* Streams are not given at once. */
+bool response_cache_is_paced(const struct response_cache *c);
 /* key: as on_origin told it. */
 void response_cache_keep_reply(struct response_cache *c, const struct key256 *key, const struct key256 *alias,
                                const void *bytes, size_t n);
 
-struct cache_layer_stats {
-    uint64_t n_lookups, n_hits, n_misses;
-    struct cache_latency latency;
-};
 /* Answers in memory, as they lie there. Borrowed. */
 struct kept_answer {
     struct key256 key;
@@ -87,11 +90,16 @@ struct response_cache_stats { /* counters only grow; n_entries and n_bytes are o
     uint64_t n_prompt_tokens_saved, n_tokens_saved;
     uint64_t n_cached_tokens_saved; /* of the prompts': those that the prefix cache had when they were computed */
     double seconds_saved; /* what the answers took when they were computed */
+    uint64_t n_resumed, n_tokens_resumed; /* computed behind a shorter answer, and what that had */
+    uint64_t n_guarded[N_GUARDS]; /* answers to similar questions that a guard kept back; GUARD_NONE: given */
+    bool compares; /* similar questions are looked for: */
+    struct similar_stats similar;
+    enum similar_mode similar_mode;
     const char *store_name; /* NULL: there is no store */
     struct store_stats kept; /* of the store */
 };
 void response_cache_stats(const struct response_cache *c, struct response_cache_stats *out);
-/* Everything; what is being computed is kept all the same. done: once, from the loop or from within. */
+/* Everything. What is being computed is given to who waits for it, and to nobody who comes from here on. done: once, from the loop or from within. */
 void response_cache_clear(struct response_cache *c, void (*done)(void *context, bool ok, uint64_t n_removed),
                           void *context);
 #endif

@@ -28,17 +28,21 @@ static const char *const texts[FILE_N_STATEMENTS] = {
     [FILE_COMMIT] = "COMMIT",
     [FILE_ROLLBACK] = "ROLLBACK",
     [FILE_GET] = "SELECT bytes, created, expires, hits FROM answers WHERE key = ?1 AND expires > ?2",
+    /* What another server computed before a clear may come after it. One in the future was by a clock that was wrong. */
     [FILE_PUT] = ("INSERT OR REPLACE INTO answers(key, created, expires, used, hits, tokens, domain, bytes) "
-                  "VALUES(?1, ?2, ?3, ?4, 0, ?5, ?6, ?7)"),
+                  "SELECT ?1, ?2, ?3, ?4, 0, ?5, ?6, ?7 "
+                  "WHERE NOT EXISTS(SELECT 1 FROM meta WHERE name = 'cleared' AND value BETWEEN ?2 AND ?4)"),
     [FILE_REMOVE] = "DELETE FROM answers WHERE key = ?1",
     [FILE_HIT] = "UPDATE answers SET hits = hits + 1, used = ?2 WHERE key = ?1",
     [FILE_CLEAR] = "DELETE FROM answers",
+    [FILE_CLEARED] = "INSERT OR REPLACE INTO meta VALUES('cleared', ?1)",
     [FILE_EXPIRE] =
         "DELETE FROM answers WHERE id IN (SELECT id FROM answers WHERE expires <= ?1 ORDER BY expires LIMIT 64)",
     [FILE_EVICT] = "DELETE FROM answers WHERE id IN (SELECT id FROM answers ORDER BY used, id LIMIT 8)",
     [FILE_COUNT] = "SELECT (SELECT count(*) FROM answers), (SELECT count(*) FROM answers WHERE expires <= ?1)",
     [FILE_PAGES] = "PRAGMA page_count",
     [FILE_FREE_PAGES] = "PRAGMA freelist_count",
+    [FILE_SHRINK] = "PRAGMA incremental_vacuum(1024)",
 };
 
 /* ---- statements ------------------------------------------------------------------------------- */
@@ -124,7 +128,7 @@ static const char *check_file(sqlite3 *db, struct key256 identity, int *code)
         if (*code == SQLITE_OK)
             *code = write_meta(db, "identity", identity.bytes, 32);
     }
-    if (*code == SQLITE_NOTADB || *code == SQLITE_CORRUPT) {
+    if (sqlite_file_is_damage(*code)) {
         *code = SQLITE_OK;
         return "is no SQLite file, or is damaged";
     }
@@ -177,15 +181,15 @@ static int set_aside(const char *path, const char *why, char note[256], struct q
     return QUIRE_OK;
 }
 
-static int open_db(struct sqlite_file *f, const char *path, struct quire_error *err)
+static int open_db(struct sqlite_file *f, struct quire_error *err)
 {
     /* What people were told is for nobody else on this machine; SQLite gives the files beside it the same mode. */
-    const int made = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    const int made = open(f->path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (made >= 0)
         close(made);
-    int code = sqlite3_open_v2(path, &f->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL);
+    int code = sqlite3_open_v2(f->path, &f->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL);
     if (code != SQLITE_OK) {
-        code = quire_fail(err, QUIRE_IO, "--response-cache sqlite:%s: %s", path,
+        code = quire_fail(err, QUIRE_IO, "--response-cache sqlite:%s: %s", f->path,
                           f->db ? sqlite3_errmsg(f->db) : "out of memory");
         close_db(f);
         return code;
@@ -196,30 +200,50 @@ static int open_db(struct sqlite_file *f, const char *path, struct quire_error *
     return QUIRE_OK;
 }
 
-static int take_lock(struct sqlite_file *f, const char *path, struct quire_error *err)
+static int open_lock(const char *path, int *lock, struct quire_error *err)
 {
     char name[4096];
     struct stat st;
+    *lock = -1;
     if (path[0] == '\0' || strlen(path) > 4000)
         return quire_fail(err, QUIRE_INVALID, "--response-cache sqlite:PATH: a path of 1 to 4,000 bytes is missing");
     if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
         return quire_fail(err, QUIRE_INVALID, "--response-cache sqlite:%s: is no file", path);
     snprintf(name, sizeof name, "%s.lock", path);
-    f->lock = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (f->lock < 0)
+    *lock = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (*lock < 0)
         return quire_fail(err, QUIRE_IO, "--response-cache sqlite:%s: %s: %s", path, name, strerror(errno));
-    if (flock(f->lock, LOCK_SH | LOCK_NB) != 0)
-        return quire_fail(err, QUIRE_EXHAUSTED, "--response-cache sqlite:%s: another process is setting it aside",
-                          path);
     return QUIRE_OK;
 }
 
-static int prepare(struct sqlite_file *f, const char *path, struct quire_error *err)
+int sqlite_file_probe(const char *path, struct quire_error *err)
 {
-    for (size_t i = 0; i < FILE_N_STATEMENTS; i++)
-        if (sqlite3_prepare_v3(f->db, texts[i], -1, SQLITE_PREPARE_PERSISTENT, &f->statements[i], NULL) != SQLITE_OK)
-            return quire_fail(err, QUIRE_IO, "--response-cache sqlite:%s: %s", path, sqlite3_errmsg(f->db));
+    int lock;
+    int status = open_lock(path, &lock, err);
+    if (status != QUIRE_OK)
+        return status;
+    close(lock);
+    const int made = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (made < 0)
+        return quire_fail(err, QUIRE_IO, "--response-cache sqlite:%s: %s", path, strerror(errno));
+    close(made);
+    return QUIRE_OK;
+}
+
+/* As check_file() says it. */
+static const char *prepare(struct sqlite_file *f, int *code)
+{
+    *code = SQLITE_OK;
+    for (size_t i = 0; i < FILE_N_STATEMENTS && *code == SQLITE_OK; i++)
+        *code = sqlite3_prepare_v3(f->db, texts[i], -1, SQLITE_PREPARE_PERSISTENT, &f->statements[i], NULL);
+    if (*code == SQLITE_ERROR || sqlite_file_is_damage(*code)) {
+        *code = SQLITE_OK;
+        return "has not the tables that it should have";
+    }
+    if (*code != SQLITE_OK)
+        return sqlite3_errmsg(f->db);
     sqlite3_stmt *s = NULL;
+    f->page_bytes = 0;
     if (sqlite3_prepare_v2(f->db, "PRAGMA page_size", -1, &s, NULL) == SQLITE_OK)
         f->page_bytes = (uint64_t)number(s);
     sqlite3_finalize(s);
@@ -229,37 +253,70 @@ static int prepare(struct sqlite_file *f, const char *path, struct quire_error *
     char text[64];
     snprintf(text, sizeof text, "PRAGMA max_page_count=%llu", (unsigned long long)(f->max_bytes / f->page_bytes));
     sqlite3_exec(f->db, text, NULL, NULL, NULL);
+    return NULL;
+}
+
+/* Notes which file it is, and keeps it to its owner: one of before, or that somebody copied here, may be open to others. By name: closing a descriptor would drop SQLite's locks. */
+static int make_private(struct sqlite_file *f, struct quire_error *err)
+{
+    static const char *const beside[] = {"", "-wal", "-shm"};
+    char name[4096];
+    struct stat st;
+    for (size_t i = 0; i < sizeof beside / sizeof *beside; i++) {
+        snprintf(name, sizeof name, "%s%s", f->path, beside[i]);
+        if (stat(name, &st) != 0)
+            continue;
+        if (i == 0) {
+            f->device = st.st_dev;
+            f->inode = st.st_ino;
+        }
+        if ((st.st_mode & 077) && chmod(name, 0600) != 0)
+            return quire_fail(err, QUIRE_IO,
+                              "--response-cache sqlite:%s: others may read %s, and it cannot be kept from "
+                              "them: %s",
+                              f->path, name, strerror(errno));
+    }
     return QUIRE_OK;
+}
+
+/* The lock is held, shared or alone; it is shared afterwards. */
+static int open_checked(struct sqlite_file *f, char note[256], struct quire_error *err)
+{
+    for (bool again = false;; again = true) {
+        int code;
+        int status = open_db(f, err);
+        if (status != QUIRE_OK)
+            return status;
+        const char *why = check_file(f->db, f->identity, &code);
+        if (!why)
+            why = prepare(f, &code);
+        if (!why)
+            break;
+        if (code != SQLITE_OK || again)
+            return quire_fail(err, QUIRE_IO, "--response-cache sqlite:%s: %s", f->path, why);
+        close_db(f);
+        if (flock(f->lock, LOCK_EX | LOCK_NB) != 0)
+            return quire_fail(err, QUIRE_INVALID, "--response-cache sqlite:%s: %s, and another process has it open",
+                              f->path, why);
+        status = set_aside(f->path, why, note, err);
+        if (status != QUIRE_OK)
+            return status;
+    }
+    flock(f->lock, LOCK_SH);
+    return make_private(f, err);
 }
 
 int sqlite_file_open(struct sqlite_file *f, const char *path, struct key256 identity, uint64_t max_bytes,
                      char note[256], struct quire_error *err)
 {
-    *f = (struct sqlite_file){.lock = -1, .max_bytes = max_bytes};
+    *f = (struct sqlite_file){.lock = -1, .max_bytes = max_bytes, .identity = identity, .path = strdup(path)};
     note[0] = '\0';
-    int status = take_lock(f, path, err);
-    for (int i = 0; i < 2 && status == QUIRE_OK; i++) {
-        int code;
-        status = open_db(f, path, err);
-        if (status != QUIRE_OK)
-            break;
-        const char *why = check_file(f->db, identity, &code);
-        if (!why)
-            break;
-        if (code != SQLITE_OK || i == 1) {
-            status = quire_fail(err, QUIRE_IO, "--response-cache sqlite:%s: %s", path, why);
-            break;
-        }
-        close_db(f);
-        status = flock(f->lock, LOCK_EX | LOCK_NB) == 0
-                     ? set_aside(path, why, note, err)
-                     : (int)quire_fail(err, QUIRE_INVALID,
-                                       "--response-cache sqlite:%s: %s, and another process has it open", path, why);
-    }
-    if (status == QUIRE_OK) {
-        flock(f->lock, LOCK_SH);
-        status = prepare(f, path, err);
-    }
+    int status = f->path ? open_lock(path, &f->lock, err) : (int)quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    if (status == QUIRE_OK && flock(f->lock, LOCK_SH | LOCK_NB) != 0)
+        status = quire_fail(err, QUIRE_EXHAUSTED, "--response-cache sqlite:%s: another process is setting it aside",
+                            path);
+    if (status == QUIRE_OK)
+        status = open_checked(f, note, err);
     if (status != QUIRE_OK)
         sqlite_file_close(f);
     return status;
@@ -271,6 +328,45 @@ void sqlite_file_close(struct sqlite_file *f)
     if (f->lock >= 0)
         close(f->lock);
     f->lock = -1;
+    free(f->path);
+    f->path = NULL;
+}
+
+/* ---- damage ----------------------------------------------------------------------------------- */
+
+bool sqlite_file_is_damage(int code)
+{
+    return (code & 0xff) == SQLITE_CORRUPT || (code & 0xff) == SQLITE_NOTADB;
+}
+
+void sqlite_file_give_up(struct sqlite_file *f)
+{
+    close_db(f);
+    flock(f->lock, LOCK_UN);
+}
+
+/* Whether what has the name is what was open. */
+static bool is_still_there(const struct sqlite_file *f)
+{
+    struct stat st;
+    return stat(f->path, &st) == 0 && st.st_dev == f->device && st.st_ino == f->inode;
+}
+
+int sqlite_file_renew(struct sqlite_file *f, char note[256], struct quire_error *err)
+{
+    int status = QUIRE_OK;
+    note[0] = '\0';
+    if (flock(f->lock, LOCK_EX | LOCK_NB) == 0) {
+        if (is_still_there(f))
+            status = set_aside(f->path, "is damaged", note, err);
+    } else if (flock(f->lock, LOCK_SH | LOCK_NB) != 0 || is_still_there(f)) {
+        status = quire_fail(err, QUIRE_EXHAUSTED, "it is damaged, and another process has it open");
+    }
+    if (status == QUIRE_OK)
+        status = open_checked(f, note, err);
+    if (status != QUIRE_OK)
+        sqlite_file_give_up(f);
+    return status;
 }
 
 /* ---- answers ---------------------------------------------------------------------------------- */
@@ -375,10 +471,20 @@ int sqlite_file_hit(struct sqlite_file *f, struct key256 key, int64_t now_s)
     return finish(f->statements[FILE_HIT]);
 }
 
-int sqlite_file_clear(struct sqlite_file *f, uint64_t *n_removed)
+int sqlite_file_clear(struct sqlite_file *f, int64_t now_s, uint64_t *n_removed)
 {
     int code = finish(f->statements[FILE_CLEAR]);
     *n_removed = code == SQLITE_OK ? (uint64_t)sqlite3_changes(f->db) : 0;
+    sqlite3_bind_int64(f->statements[FILE_CLEARED], 1, now_s);
+    return code == SQLITE_OK ? finish(f->statements[FILE_CLEARED]) : code;
+}
+
+int sqlite_file_shrink(struct sqlite_file *f, bool *more)
+{
+    const int code = finish(f->statements[FILE_SHRINK]);
+    *more = code == SQLITE_OK && number(f->statements[FILE_FREE_PAGES]) > 0;
+    if (code == SQLITE_OK && !*more) /* the file itself is cut when its log is taken over */
+        sqlite3_wal_checkpoint_v2(f->db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
     return code;
 }
 

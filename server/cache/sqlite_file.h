@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #define SQLITE_FILE_VERSION 1
 #define SQLITE_FILE_MAX_ANSWER ((size_t)64 << 20)
@@ -22,24 +23,41 @@ enum sqlite_file_statement {
     FILE_REMOVE,
     FILE_HIT,
     FILE_CLEAR,
+    FILE_CLEARED,
     FILE_EXPIRE,
     FILE_EVICT,
     FILE_COUNT,
     FILE_PAGES,
     FILE_FREE_PAGES,
+    FILE_SHRINK,
     FILE_N_STATEMENTS
 };
 struct sqlite_file { /* zero it to begin */
     sqlite3 *db;
     sqlite3_stmt *statements[FILE_N_STATEMENTS];
     int lock; /* PATH.lock, shared by all who use the file; who sets it aside has it alone */
+    char *path;
+    struct key256 identity;
+    dev_t device; /* with inode: which file it is that was opened last */
+    ino_t inode;
     uint64_t page_bytes, max_bytes;
 };
 
-/* A file of another version or identity, or that is none of ours, is renamed to PATH.old-TIME, with a line in note. */
+/* Whether a file can be there and be written, as far as that is known before it is: makes it, and its lock. */
+int sqlite_file_probe(const char *path, struct quire_error *err);
+
+/* A file of another version or identity, or that is none of ours, is renamed to PATH.old-TIME, with a line in note. One that
+ * others may read becomes its owner's alone; where that is somebody else it is refused. */
 int sqlite_file_open(struct sqlite_file *f, const char *path, struct key256 identity, uint64_t max_bytes,
                      char note[256], struct quire_error *err);
 void sqlite_file_close(struct sqlite_file *f);
+
+/* Whether a code of those below says that the file is damaged. Then it is to be given up; nothing else may be done until it
+ * is renewed: set aside, where that was not done by another process meanwhile, and a fresh one opened. QUIRE_EXHAUSTED:
+ * another process has the damaged one open still. */
+bool sqlite_file_is_damage(int code);
+void sqlite_file_give_up(struct sqlite_file *f);
+int sqlite_file_renew(struct sqlite_file *f, char note[256], struct quire_error *err);
 
 struct sqlite_found {
     uint8_t *bytes; /* the caller's */
@@ -65,7 +83,11 @@ void sqlite_file_rollback(struct sqlite_file *f);
 int sqlite_file_put(struct sqlite_file *f, const struct sqlite_put *put, int64_t now_s, uint64_t *n_evicted);
 int sqlite_file_remove(struct sqlite_file *f, struct key256 key);
 int sqlite_file_hit(struct sqlite_file *f, struct key256 key, int64_t now_s);
-int sqlite_file_clear(struct sqlite_file *f, uint64_t *n_removed);
+/* Answers of up to this second are gone, and such as come late are not put. */
+int sqlite_file_clear(struct sqlite_file *f, int64_t now_s, uint64_t *n_removed);
+
+/* Gives some of what is free in the file back; *more: there is more. */
+int sqlite_file_shrink(struct sqlite_file *f, bool *more);
 
 /* n_bytes: of the file, but what is free in it. */
 int sqlite_file_count(struct sqlite_file *f, int64_t now_s, uint64_t *n_entries, uint64_t *n_expired,

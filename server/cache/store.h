@@ -54,11 +54,15 @@ struct answer_store { /* what each kind begins with */
 };
 
 /* identity: of the law, weights and forms that answers were made under. A file of another is set aside by name (renamed, with
- * a line in *note), never half used. max_bytes: of the file. */
+ * a line in the log), never half used. max_bytes: of the file. It is opened in the background: until then, and where it cannot
+ * be, it is away, tried again, and stats say why. */
 int store_open_sqlite(struct event_base *base, const char *path, struct key256 identity, uint64_t max_bytes,
-                      struct answer_store **out, char note[256], struct quire_error *err);
-/* url: redis://[user:password@]host[:port][/db] or rediss://… . Never fails because the Redis is not there. Keys begin with
- * "quire:" and the identity's hex. */
-int store_open_redis(struct event_base *base, const char *url, struct key256 identity, struct answer_store **out,
-                     struct quire_error *err);
+                      struct answer_store **out, struct quire_error *err);
+/* Whether store_open_sqlite() may have a file there; makes an empty one. */
+int store_probe_sqlite(const char *path, struct quire_error *err);
+/* Never fails because the Redis is not there. Keys are "quire:", the identity's hex, ":", the key's hex. It counts no hits,
+ * and knows neither bytes nor evictions. */
+struct redis_url;
+int store_open_redis(struct event_base *base, const struct redis_url *url, struct key256 identity,
+                     struct answer_store **out, struct quire_error *err);
 #endif

@@ -1,13 +1,20 @@
-/* A SQLite file as a store: the loop's side, and the one thread that reads and writes the file. Lookups go first; what is
- * to be written goes in batches, each a transaction. */
+/* A SQLite file as a store: the loop's side, and the one thread that opens, reads, writes and closes the file. Lookups go
+ * first; what is to be written goes in batches, each a transaction.
+ *
+ * The loop waits for nothing of the thread's, which the machine may stop anywhere: no lock (with a mutex and a condition the loop
+ * stood for 5 to 15 ms where more threads than cores were busy), and no lock of malloc's either (the same, where one freed
+ * what the other had allocated): things go to and fro over two piles without locks, the loop allocates and frees all of
+ * them, and only the thread what it has read. */
 #include "server/cache/sqlite_file.h"
 #include "server/cache/store.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 
-#include <errno.h>
 #include <event2/event_struct.h>
 #include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,60 +28,118 @@
 #define MAX_WAITING_JOBS 4096u
 #define BATCH_JOBS 64u /* of a transaction, which lookups wait for */
 #define BATCH_BYTES ((size_t)1 << 20)
-#define HITS_WAIT_MS 1000 /* hits alone wake nobody */
 #define NS_PER_MS UINT64_C(1000000)
+#define HITS_WAIT_NS (UINT64_C(1000) * NS_PER_MS) /* hits alone wake nobody for so long */
+/* Of a file that cannot be used: until it is tried again, and between two damaged ones that are set aside, so that a disk that
+ * spoils whatever is written makes one a minute at most. */
+#define RETRY_NS (UINT64_C(250) * NS_PER_MS)
+#define RENEW_NS (UINT64_C(60000) * NS_PER_MS)
+
+enum item_kind { LOOKUP, READ /* a lookup whose bytes the thread may free */, PUT, REMOVE, HIT, CLEAR, CLOSE };
+struct item {
+    struct item *next;
+    enum item_kind kind;
+};
+struct pile { /* the last that came lies first */
+    _Atomic(struct item *) first;
+};
+struct queue {
+    struct item *first, **end;
+};
 
 struct store_lookup {
-    struct store_lookup *next;
+    struct item item; /* first, as in a job */
     struct sqlite_store *store;
     struct key256 key;
     struct event timer;
     store_answer answer; /* the loop's: NULL once it was given, cancelled or late */
     void *context;
-    int code; /* the thread's, until it is done */
+    int code; /* the thread's, until it is done; what was found, too */
     struct sqlite_found found;
 };
-
-enum job_kind { JOB_PUT, JOB_REMOVE, JOB_HIT, JOB_CLEAR };
 struct job {
-    struct job *next;
-    enum job_kind kind;
+    struct item item;
     struct sqlite_put put;
     void (*done)(void *context, bool ok, uint64_t n_removed); /* of a clear */
     void *context;
     bool ok;
-    uint64_t n_removed;
+    uint64_t n_removed, n_evicted; /* n_evicted: of its batch, at one of it */
     uint8_t bytes[];
-};
-
-struct jobs {
-    struct job *first, **end;
-    size_t n, n_bytes;
 };
 
 struct sqlite_store {
     struct answer_store base;
-    struct sqlite_file file; /* the thread's */
-    uint64_t counted_ns, count_took_ns;
     pthread_t thread;
-    int wake; /* eventfd: something is done */
-    struct event *on_done;
-    uint32_t n_lookups; /* the loop's: on their way */
+    struct pile to_thread, to_loop;
+    sem_t work; /* something lies there for the thread */
+    int wake; /* eventfd: for the loop */
+    atomic_bool knows_hits; /* the thread will look for hits by itself */
+    uint64_t give_up_ns; /* set before CLOSE is sent */
 
-    pthread_mutex_t mutex; /* of what follows */
-    pthread_cond_t changed;
-    struct store_lookup *asked, **asked_end, *answered;
-    struct jobs jobs;
-    uint32_t n_hits_waiting;
-    struct job *cleared;
-    bool closing;
-    uint64_t give_up_ns;
-    struct store_stats stats;
+    /* The loop's. */
+    struct event *on_done;
+    uint32_t n_lookups; /* on their way */
+    size_t n_jobs, n_bytes; /* likewise */
+    struct store_stats stats; /* but what the thread says */
+
+    /* The thread's. */
+    char *path;
+    struct key256 identity;
+    uint64_t max_bytes;
+    struct sqlite_file file;
+    struct queue asked, jobs;
+    size_t n_hits_waiting, n_jobs_waiting;
+    uint64_t hits_due_ns;
+    uint64_t counted_ns, count_took_ns;
+    bool is_open, is_damaged /* when it was open last */, shrinks /* there may be something to give back */, closing;
+    uint64_t renewed_ns, retry_ns; /* 0: never; at once */
+    char said[160]; /* in the log, of opening */
+
+    pthread_mutex_t mutex; /* of what the thread says; the loop only tries it */
+    struct store_stats told;
 };
 
 static int64_t wall_s(void)
 {
     return (int64_t)(quire_wall_ns() / 1000000000u);
+}
+
+/* ---- to and fro ------------------------------------------------------------------------------- */
+
+static void lay(struct pile *p, struct item *i)
+{
+    struct item *top = atomic_load(&p->first);
+    do
+        i->next = top;
+    while (!atomic_compare_exchange_weak(&p->first, &top, i));
+}
+
+/* All that lies there, in the order in which it came. */
+static struct item *take_all(struct pile *p)
+{
+    struct item *i = atomic_exchange(&p->first, NULL), *in_order = NULL;
+    for (struct item *next; i; i = next) {
+        next = i->next;
+        i->next = in_order;
+        in_order = i;
+    }
+    return in_order;
+}
+
+static void append(struct queue *q, struct item *i)
+{
+    i->next = NULL;
+    *q->end = i;
+    q->end = &i->next;
+}
+
+static struct item *take_first(struct queue *q)
+{
+    struct item *i = q->first;
+    q->first = i->next;
+    if (!q->first)
+        q->end = &q->first;
+    return i;
 }
 
 static void tell_loop(struct sqlite_store *s)
@@ -84,43 +149,125 @@ static void tell_loop(struct sqlite_store *s)
     (void)n; /* full: it is told already */
 }
 
-/* ---- the thread ------------------------------------------------------------------------------- */
+/* ---- the thread: opening, and damage ---------------------------------------------------------- */
+
+static void say(struct sqlite_store *s, bool connected, const char *doing, const char *what)
+{
+    pthread_mutex_lock(&s->mutex);
+    s->told.connected = connected;
+    snprintf(s->told.trouble, sizeof s->told.trouble, "%.20s%.135s", doing, what);
+    pthread_mutex_unlock(&s->mutex);
+}
+
+/* What came of a look at the file. */
+static void mind_damage(struct sqlite_store *s, int code)
+{
+    if (!s->is_open || !sqlite_file_is_damage(code))
+        return;
+    sqlite_file_give_up(&s->file);
+    s->is_open = s->shrinks = false;
+    s->is_damaged = true;
+    s->retry_ns = s->renewed_ns ? s->renewed_ns + RENEW_NS : 0;
+    say(s, false, "", "the file is damaged");
+    quire_log(QUIRE_LOG_ERROR, "server", "--response-cache sqlite:%s: the file is damaged", s->path);
+}
+
+static void opened(struct sqlite_store *s, const char *note)
+{
+    if (s->is_damaged && !note[0])
+        note = "it is damaged, and another process has begun a fresh one";
+    if (note[0])
+        quire_log(QUIRE_LOG_WARN, "server", "--response-cache sqlite:%s: %s", s->path, note);
+    say(s, true, "", note);
+    pthread_mutex_lock(&s->mutex);
+    s->told.n_reconnects += s->is_damaged;
+    pthread_mutex_unlock(&s->mutex);
+    s->renewed_ns = s->is_damaged ? quire_now_ns() : 0;
+    s->is_damaged = false;
+    s->is_open = true;
+    s->said[0] = '\0';
+}
+
+static void could_not_open(struct sqlite_store *s, const char *why)
+{
+    s->retry_ns = quire_now_ns() + RETRY_NS;
+    say(s, false, "", why);
+    if (strncmp(s->said, why, sizeof s->said - 1) == 0)
+        return;
+    snprintf(s->said, sizeof s->said, "%.159s", why);
+    quire_log(QUIRE_LOG_ERROR, "server", "answers are kept in memory alone for now: %s", why);
+}
+
+/* Whether the file can be used; else it is opened, or, where it was damaged, set aside and begun afresh. */
+static bool is_usable(struct sqlite_store *s)
+{
+    struct quire_error err;
+    char note[256];
+    if (s->is_open || quire_now_ns() < s->retry_ns)
+        return s->is_open;
+    const int status = s->is_damaged ? sqlite_file_renew(&s->file, note, &err)
+                                     : sqlite_file_open(&s->file, s->path, s->identity, s->max_bytes, note, &err);
+    if (status == QUIRE_OK)
+        opened(s, note);
+    else
+        could_not_open(s, err.text);
+    return s->is_open;
+}
+
+/* At most a hundredth of the time goes into counting. */
+static void count(struct sqlite_store *s)
+{
+    const uint64_t begun_ns = quire_now_ns();
+    uint64_t n_entries = 0, n_expired = 0, n_bytes = 0;
+    if (s->counted_ns && begun_ns - s->counted_ns < 100 * s->count_took_ns)
+        return;
+    const int code = sqlite_file_count(&s->file, wall_s(), &n_entries, &n_expired, &n_bytes);
+    mind_damage(s, code);
+    if (code != SQLITE_OK)
+        return;
+    s->counted_ns = quire_now_ns();
+    s->count_took_ns = s->counted_ns - begun_ns;
+    pthread_mutex_lock(&s->mutex);
+    s->told.n_entries = n_entries;
+    s->told.n_expired = n_expired;
+    s->told.n_bytes = n_bytes;
+    pthread_mutex_unlock(&s->mutex);
+}
+
+/* ---- the thread: work ------------------------------------------------------------------------- */
 
 static void look_up(struct sqlite_store *s, struct store_lookup *l)
 {
-    l->code = sqlite_file_get(&s->file, l->key, wall_s(), &l->found);
-    const bool failed = l->code != SQLITE_ROW && l->code != SQLITE_DONE;
-    pthread_mutex_lock(&s->mutex);
-    if (failed)
-        snprintf(s->stats.trouble, sizeof s->stats.trouble, "reading: %s", sqlite3_errstr(l->code));
-    l->next = s->answered;
-    s->answered = l;
-    pthread_mutex_unlock(&s->mutex);
+    l->code = is_usable(s) ? sqlite_file_get(&s->file, l->key, wall_s(), &l->found) : SQLITE_CANTOPEN;
+    if (s->is_open && l->code != SQLITE_ROW && l->code != SQLITE_DONE)
+        say(s, true, "reading: ", sqlite3_errstr(l->code));
+    mind_damage(s, l->code);
+    lay(&s->to_loop, &l->item);
     tell_loop(s);
 }
 
 static int do_job(struct sqlite_store *s, struct job *j, uint64_t *n_evicted)
 {
     const int64_t now_s = wall_s();
-    switch (j->kind) {
-    case JOB_PUT: return sqlite_file_put(&s->file, &j->put, now_s, n_evicted);
-    case JOB_REMOVE: return sqlite_file_remove(&s->file, j->put.key);
-    case JOB_HIT: return sqlite_file_hit(&s->file, j->put.key, now_s);
-    case JOB_CLEAR: return sqlite_file_clear(&s->file, &j->n_removed);
+    switch (j->item.kind) {
+    case PUT: return sqlite_file_put(&s->file, &j->put, now_s, n_evicted);
+    case REMOVE: return sqlite_file_remove(&s->file, j->put.key);
+    case HIT: return sqlite_file_hit(&s->file, j->put.key, now_s);
+    case CLEAR: return sqlite_file_clear(&s->file, now_s, &j->n_removed);
+    default: return SQLITE_INTERNAL;
     }
-    return SQLITE_INTERNAL;
 }
 
 /* One transaction. */
-static int write_batch(struct sqlite_store *s, struct job *batch, uint64_t *n_evicted)
+static int write_batch(struct sqlite_store *s, struct item *batch, uint64_t *n_evicted)
 {
     int code = sqlite_file_begin(&s->file);
-    for (struct job *j = batch; j && code == SQLITE_OK; j = j->next) {
+    for (struct item *i = batch; i && code == SQLITE_OK; i = i->next) {
+        struct job *j = (struct job *)i;
         code = do_job(s, j, n_evicted);
-        if (code == SQLITE_TOOBIG) { /* larger than the file may be: this one alone */
-            j->n_removed = 1;
+        j->ok = code == SQLITE_OK;
+        if (code == SQLITE_TOOBIG) /* larger than the file may be: this one alone */
             code = SQLITE_OK;
-        }
     }
     if (code == SQLITE_OK)
         code = sqlite_file_commit(&s->file);
@@ -129,111 +276,96 @@ static int write_batch(struct sqlite_store *s, struct job *batch, uint64_t *n_ev
     return code;
 }
 
-/* At most a hundredth of the time goes into counting. */
-static void count(struct sqlite_store *s, bool anyway)
+/* Off the queue's front. */
+static struct item *take_batch(struct sqlite_store *s)
 {
-    const uint64_t begun_ns = quire_now_ns();
-    uint64_t n_entries = 0, n_expired = 0, n_bytes = 0;
-    if (!anyway && begun_ns - s->counted_ns < 100 * s->count_took_ns)
-        return;
-    if (sqlite_file_count(&s->file, wall_s(), &n_entries, &n_expired, &n_bytes) != SQLITE_OK)
-        return;
-    s->counted_ns = quire_now_ns();
-    s->count_took_ns = s->counted_ns - begun_ns;
-    pthread_mutex_lock(&s->mutex);
-    s->stats.n_entries = n_entries;
-    s->stats.n_expired = n_expired;
-    s->stats.n_bytes = n_bytes;
-    pthread_mutex_unlock(&s->mutex);
+    struct queue batch = {.end = &batch.first};
+    size_t n_bytes = 0;
+    for (uint32_t n = 0; s->jobs.first && n < BATCH_JOBS && n_bytes < BATCH_BYTES; n++) {
+        struct item *i = take_first(&s->jobs);
+        n_bytes += ((struct job *)i)->put.n;
+        s->n_hits_waiting -= i->kind == HIT;
+        s->n_jobs_waiting--;
+        append(&batch, i);
+    }
+    if (s->n_hits_waiting == 0)
+        atomic_store(&s->knows_hits, false);
+    return batch.first;
 }
 
-static void do_batch(struct sqlite_store *s, struct job *batch)
+static void do_batch(struct sqlite_store *s)
 {
     uint64_t n_evicted = 0;
-    const int code = write_batch(s, batch, &n_evicted);
-    bool any_cleared = false;
+    struct item *batch = take_batch(s);
+    const int code = is_usable(s) ? write_batch(s, batch, &n_evicted) : SQLITE_CANTOPEN;
+    if (s->is_open && code != SQLITE_OK)
+        say(s, true, "writing: ", sqlite3_errstr(code));
+    mind_damage(s, code);
     if (code == SQLITE_OK)
-        count(s, false);
-    pthread_mutex_lock(&s->mutex);
-    if (code != SQLITE_OK)
-        snprintf(s->stats.trouble, sizeof s->stats.trouble, "writing: %s", sqlite3_errstr(code));
-    else
-        s->stats.n_evicted += n_evicted;
-    for (struct job *j = batch, *next; j; j = next) {
-        next = j->next;
-        if (j->kind == JOB_PUT) {
-            s->stats.n_waiting--;
-            s->stats.n_put_failed += code != SQLITE_OK || j->n_removed;
-        }
-        if (j->kind == JOB_CLEAR) {
-            j->ok = code == SQLITE_OK;
-            j->next = s->cleared;
-            s->cleared = j;
-            any_cleared = true;
+        count(s);
+    for (struct item *i = batch, *next; i; i = next) {
+        struct job *j = (struct job *)i;
+        next = i->next;
+        j->ok &= code == SQLITE_OK;
+        j->n_evicted = i == batch && code == SQLITE_OK ? n_evicted : 0;
+        s->shrinks |= j->item.kind == CLEAR && j->ok;
+        lay(&s->to_loop, i);
+    }
+    tell_loop(s);
+}
+
+static void take_in(struct sqlite_store *s)
+{
+    for (struct item *i = take_all(&s->to_thread), *next; i; i = next) {
+        next = i->next;
+        if (i->kind == CLOSE) {
+            s->closing = true;
+        } else if (i->kind == LOOKUP) {
+            append(&s->asked, i);
+        } else if (i->kind == READ) {
+            free(((struct store_lookup *)i)->found.bytes);
+            ((struct store_lookup *)i)->found.bytes = NULL;
+            lay(&s->to_loop, i); /* it is freed with what comes next */
         } else {
-            free(j);
+            if (i->kind == HIT && s->n_hits_waiting++ == 0)
+                s->hits_due_ns = quire_now_ns() + HITS_WAIT_NS;
+            s->n_jobs_waiting++;
+            append(&s->jobs, i);
         }
     }
-    pthread_mutex_unlock(&s->mutex);
-    if (any_cleared)
-        tell_loop(s);
 }
 
-/* Off the queue's front. The mutex is held. */
-static struct job *take_batch(struct sqlite_store *s)
+/* Until there is something, or hits have waited long enough. */
+static void sleep_a_while(struct sqlite_store *s)
 {
-    struct job *batch = s->jobs.first, **end = &batch;
-    size_t n_bytes = 0;
-    for (uint32_t n = 0; *end && n < BATCH_JOBS && n_bytes < BATCH_BYTES; n++) {
-        n_bytes += (*end)->put.n;
-        s->n_hits_waiting -= (*end)->kind == JOB_HIT;
-        s->jobs.n--;
-        end = &(*end)->next;
-    }
-    s->jobs.first = *end;
-    if (!s->jobs.first)
-        s->jobs.end = &s->jobs.first;
-    s->jobs.n_bytes -= n_bytes;
-    *end = NULL;
-    return batch;
-}
-
-/* Until there is something to do. The mutex is held. */
-static void wait_for_work(struct sqlite_store *s)
-{
-    const struct timespec due = quire_until_ns(quire_now_ns() + HITS_WAIT_MS * NS_PER_MS);
-    while (!s->asked && !s->closing && s->jobs.n == s->n_hits_waiting) {
-        if (s->jobs.n == 0)
-            pthread_cond_wait(&s->changed, &s->mutex);
-        else if (pthread_cond_timedwait(&s->changed, &s->mutex, &due) == ETIMEDOUT)
-            return;
-    }
+    const struct timespec due = quire_until_ns(s->hits_due_ns);
+    if (s->n_hits_waiting == 0)
+        sem_wait(&s->work);
+    else
+        sem_clockwait(&s->work, CLOCK_MONOTONIC, &due);
 }
 
 static void *keeper(void *context)
 {
     struct sqlite_store *s = context;
-    count(s, true);
-    pthread_mutex_lock(&s->mutex);
+    if (is_usable(s))
+        count(s);
     for (;;) {
-        wait_for_work(s);
-        if (s->closing && (s->jobs.n == 0 || quire_now_ns() > s->give_up_ns))
+        take_in(s);
+        if (s->closing && (s->n_jobs_waiting == 0 || quire_now_ns() > s->give_up_ns))
             break;
-        struct store_lookup *l = s->asked;
-        if (l) {
-            s->asked = l->next;
-            if (!s->asked)
-                s->asked_end = &s->asked;
-        }
-        struct job *batch = l ? NULL : take_batch(s);
-        pthread_mutex_unlock(&s->mutex);
-        if (l)
-            look_up(s, l);
-        else if (batch)
-            do_batch(s, batch);
-        pthread_mutex_lock(&s->mutex);
+        if (s->asked.first)
+            look_up(s, (struct store_lookup *)take_first(&s->asked));
+        else if (s->n_jobs_waiting > s->n_hits_waiting ||
+                 (s->n_jobs_waiting > 0 && (s->closing || quire_now_ns() >= s->hits_due_ns)))
+            do_batch(s);
+        else if (s->shrinks)
+            mind_damage(s, sqlite_file_shrink(&s->file, &s->shrinks));
+        else
+            sleep_a_while(s);
     }
-    pthread_mutex_unlock(&s->mutex);
+    if (s->is_open || s->is_damaged)
+        sqlite_file_close(&s->file);
     return NULL;
 }
 
@@ -244,11 +376,11 @@ static struct sqlite_store *of(const struct answer_store *s)
     return (struct sqlite_store *)s;
 }
 
-static void free_lookup(struct store_lookup *l)
+static void hand_over(struct sqlite_store *s, struct item *i)
 {
-    event_del(&l->timer);
-    free(l->found.bytes);
-    free(l);
+    lay(&s->to_thread, i);
+    if (i->kind != HIT || !atomic_exchange(&s->knows_hits, true))
+        sem_post(&s->work);
 }
 
 static void answer(struct store_lookup *l, enum store_found found)
@@ -258,11 +390,9 @@ static void answer(struct store_lookup *l, enum store_found found)
     if (!to)
         return;
     l->answer = NULL;
-    pthread_mutex_lock(&s->mutex);
     s->stats.n_hits += found == STORE_FOUND;
     s->stats.n_misses += found == STORE_MISS;
     s->stats.n_away += found == STORE_AWAY;
-    pthread_mutex_unlock(&s->mutex);
     if (found == STORE_FOUND)
         to(l->context, found, l->found.bytes, l->found.n, l->found.created_s, l->found.expires_s, l->found.hits);
     else
@@ -275,44 +405,69 @@ static void on_late(evutil_socket_t fd, short what, void *context)
     answer(context, STORE_AWAY); /* it is freed when the thread is done with it */
 }
 
+/* True: the thread has something to free. */
+static bool lookup_back(struct sqlite_store *s, struct store_lookup *l)
+{
+    if (l->item.kind == READ) {
+        free(l);
+        return false;
+    }
+    s->n_lookups--;
+    answer(l, l->code == SQLITE_ROW ? STORE_FOUND : l->code == SQLITE_DONE ? STORE_MISS : STORE_AWAY);
+    event_del(&l->timer);
+    if (!l->found.bytes) {
+        free(l);
+        return false;
+    }
+    l->item.kind = READ;
+    lay(&s->to_thread, &l->item);
+    return true;
+}
+
+static void job_back(struct sqlite_store *s, struct job *j)
+{
+    s->n_jobs--;
+    s->n_bytes -= j->put.n;
+    s->stats.n_evicted += j->n_evicted;
+    if (j->item.kind == PUT) {
+        s->stats.n_waiting--;
+        s->stats.n_put_failed += !j->ok;
+    }
+    if (j->done)
+        j->done(j->context, j->ok, j->n_removed);
+    free(j);
+}
+
 static void on_done(evutil_socket_t fd, short what, void *context)
 {
     struct sqlite_store *s = context;
     uint64_t n;
+    bool any_read = false;
     (void)what;
     if (read(fd, &n, sizeof n) < 0)
         return;
-    pthread_mutex_lock(&s->mutex);
-    struct store_lookup *l = s->answered;
-    struct job *j = s->cleared;
-    s->answered = NULL;
-    s->cleared = NULL;
-    pthread_mutex_unlock(&s->mutex);
-    for (struct store_lookup *next; l; l = next) {
-        next = l->next;
-        s->n_lookups--;
-        answer(l, l->code == SQLITE_ROW ? STORE_FOUND : l->code == SQLITE_DONE ? STORE_MISS : STORE_AWAY);
-        free_lookup(l);
+    for (struct item *i = take_all(&s->to_loop), *next; i; i = next) {
+        next = i->next;
+        if (i->kind == LOOKUP || i->kind == READ)
+            any_read |= lookup_back(s, (struct store_lookup *)i);
+        else
+            job_back(s, (struct job *)i);
     }
-    for (struct job *next; j; j = next) {
-        next = j->next;
-        j->done(j->context, j->ok, j->n_removed);
-        free(j);
-    }
+    if (any_read)
+        sem_post(&s->work);
 }
 
 static struct store_lookup *sqlite_get(struct answer_store *base, struct key256 key, store_answer to, void *context)
 {
     struct sqlite_store *s = of(base);
     struct store_lookup *l = s->n_lookups < MAX_LOOKUPS ? calloc(1, sizeof *l) : NULL;
-    pthread_mutex_lock(&s->mutex);
     s->stats.n_lookups++;
     if (!l) {
         s->stats.n_away++;
-        pthread_mutex_unlock(&s->mutex);
         return NULL;
     }
     s->n_lookups++;
+    l->item.kind = LOOKUP;
     l->store = s;
     l->key = key;
     l->answer = to;
@@ -320,10 +475,7 @@ static struct store_lookup *sqlite_get(struct answer_store *base, struct key256 
     const struct timeval soon = {.tv_usec = LOOKUP_MS * 1000};
     evtimer_assign(&l->timer, event_get_base(s->on_done), on_late, l);
     evtimer_add(&l->timer, &soon);
-    *s->asked_end = l;
-    s->asked_end = &l->next;
-    pthread_cond_signal(&s->changed);
-    pthread_mutex_unlock(&s->mutex);
+    hand_over(s, &l->item);
     return l;
 }
 
@@ -334,125 +486,133 @@ static void sqlite_cancel(struct answer_store *base, struct store_lookup *l)
     event_del(&l->timer);
 }
 
-/* False: there is no room, and it is freed. */
-static bool add_job(struct sqlite_store *s, struct job *j)
+static bool has_room(const struct sqlite_store *s, enum item_kind kind, size_t n)
 {
-    pthread_mutex_lock(&s->mutex);
-    const bool full = j->kind == JOB_HIT ? s->jobs.n >= MAX_WAITING_JOBS / 2
-                      : j->kind == JOB_PUT
-                          ? s->jobs.n >= MAX_WAITING_JOBS || s->jobs.n_bytes + j->put.n > MAX_WAITING_BYTES
-                          : false;
-    if (!full) {
-        *s->jobs.end = j;
-        s->jobs.end = &j->next;
-        s->jobs.n++;
-        s->jobs.n_bytes += j->put.n;
-        s->n_hits_waiting += j->kind == JOB_HIT;
-        s->stats.n_waiting += j->kind == JOB_PUT;
-        if (j->kind != JOB_HIT || s->jobs.n == 1)
-            pthread_cond_signal(&s->changed);
-    }
-    pthread_mutex_unlock(&s->mutex);
-    if (full)
-        free(j);
-    return !full;
+    if (kind == HIT)
+        return s->n_jobs < MAX_WAITING_JOBS / 2;
+    return kind != PUT || (s->n_jobs < MAX_WAITING_JOBS && s->n_bytes + n <= MAX_WAITING_BYTES);
 }
 
-static struct job *new_job(enum job_kind kind, struct key256 key, size_t n)
+/* To be sent with send_job(). NULL: there is no room, or no memory. */
+static struct job *new_job(struct sqlite_store *s, enum item_kind kind, struct key256 key, size_t n)
 {
-    struct job *j = calloc(1, sizeof *j + n);
+    struct job *j = has_room(s, kind, n) ? calloc(1, sizeof *j + n) : NULL;
     if (j) {
-        j->kind = kind;
+        j->item.kind = kind;
         j->put.key = key;
+        j->put.n = n;
     }
     return j;
+}
+
+static void send_job(struct sqlite_store *s, struct job *j)
+{
+    s->n_jobs++;
+    s->n_bytes += j->put.n;
+    s->stats.n_waiting += j->item.kind == PUT;
+    hand_over(s, &j->item);
 }
 
 static void sqlite_put(struct answer_store *base, struct key256 key, const uint8_t *bytes, size_t n, int64_t created_s,
                        uint32_t ttl_s, uint32_t n_tokens, struct key256 domain)
 {
     struct sqlite_store *s = of(base);
-    struct job *j = n > 0 && n <= SQLITE_FILE_MAX_ANSWER ? new_job(JOB_PUT, key, n) : NULL;
-    bool added = false;
-    if (j) {
-        memcpy(j->bytes, bytes, n);
-        j->put.bytes = j->bytes;
-        j->put.n = n;
-        j->put.created_s = created_s;
-        j->put.expires_s = created_s + ttl_s;
-        j->put.n_tokens = n_tokens;
-        j->put.domain = domain;
-        added = add_job(s, j);
-    }
-    pthread_mutex_lock(&s->mutex);
+    struct job *j = n > 0 && n <= SQLITE_FILE_MAX_ANSWER ? new_job(s, PUT, key, n) : NULL;
     s->stats.n_puts++;
-    s->stats.n_put_failed += !added;
-    pthread_mutex_unlock(&s->mutex);
+    if (!j) {
+        s->stats.n_put_failed++;
+        return;
+    }
+    memcpy(j->bytes, bytes, n);
+    j->put.bytes = j->bytes;
+    j->put.created_s = created_s;
+    j->put.expires_s = created_s + ttl_s;
+    j->put.n_tokens = n_tokens;
+    j->put.domain = domain;
+    send_job(s, j);
+}
+
+static void send_small(struct answer_store *base, enum item_kind kind, struct key256 key)
+{
+    struct job *j = new_job(of(base), kind, key, 0);
+    if (j)
+        send_job(of(base), j);
 }
 
 static void sqlite_remove(struct answer_store *base, struct key256 key)
 {
-    struct job *j = new_job(JOB_REMOVE, key, 0);
-    if (j)
-        add_job(of(base), j);
+    send_small(base, REMOVE, key);
 }
 
 static void sqlite_hit(struct answer_store *base, struct key256 key)
 {
-    struct job *j = new_job(JOB_HIT, key, 0);
-    if (j)
-        add_job(of(base), j);
+    send_small(base, HIT, key);
 }
 
 static void sqlite_clear(struct answer_store *base, void (*done)(void *context, bool ok, uint64_t n_removed),
                          void *context)
 {
-    struct job *j = new_job(JOB_CLEAR, (struct key256){0}, 0);
+    struct job *j = new_job(of(base), CLEAR, (struct key256){0}, 0);
     if (!j) {
         done(context, false, 0);
         return;
     }
     j->done = done;
     j->context = context;
-    add_job(of(base), j);
+    send_job(of(base), j);
 }
 
 static void sqlite_stats(const struct answer_store *base, struct store_stats *out)
 {
     struct sqlite_store *s = of(base);
-    pthread_mutex_lock(&s->mutex);
+    if (pthread_mutex_trylock(&s->mutex) == 0) { /* else what it said before */
+        const struct store_stats *told = &s->told;
+        s->stats.connected = told->connected;
+        s->stats.n_entries = told->n_entries;
+        s->stats.n_expired = told->n_expired;
+        s->stats.n_bytes = told->n_bytes;
+        s->stats.n_reconnects = told->n_reconnects;
+        memcpy(s->stats.trouble, told->trouble, sizeof told->trouble);
+        pthread_mutex_unlock(&s->mutex);
+    }
     *out = s->stats;
-    pthread_mutex_unlock(&s->mutex);
 }
 
+static void free_items(struct item *i)
+{
+    for (struct item *next; i; i = next) {
+        next = i->next;
+        if (i->kind == LOOKUP) /* the others' timers are over */
+            event_del(&((struct store_lookup *)i)->timer);
+        if (i->kind == LOOKUP || i->kind == READ)
+            free(((struct store_lookup *)i)->found.bytes);
+        free(i);
+    }
+}
+
+/* Its thread is no more. */
 static void free_store(struct sqlite_store *s)
 {
-    for (struct store_lookup *l = s->asked, *next; l; l = next)
-        next = l->next, free_lookup(l);
-    for (struct store_lookup *l = s->answered, *next; l; l = next)
-        next = l->next, free_lookup(l);
-    for (struct job *j = s->jobs.first, *next; j; j = next)
-        next = j->next, free(j);
-    for (struct job *j = s->cleared, *next; j; j = next)
-        next = j->next, free(j);
+    free_items(take_all(&s->to_thread));
+    free_items(take_all(&s->to_loop));
+    free_items(s->asked.first);
+    free_items(s->jobs.first);
     if (s->on_done)
         event_free(s->on_done);
     if (s->wake >= 0)
         close(s->wake);
-    sqlite_file_close(&s->file);
-    pthread_cond_destroy(&s->changed);
+    sem_destroy(&s->work);
     pthread_mutex_destroy(&s->mutex);
+    free(s->path);
     free(s);
 }
 
 static void sqlite_close(struct answer_store *base, uint32_t wait_ms)
 {
     struct sqlite_store *s = of(base);
-    pthread_mutex_lock(&s->mutex);
-    s->closing = true;
+    struct item last = {.kind = CLOSE};
     s->give_up_ns = quire_now_ns() + wait_ms * NS_PER_MS;
-    pthread_cond_signal(&s->changed);
-    pthread_mutex_unlock(&s->mutex);
+    hand_over(s, &last);
     pthread_join(s->thread, NULL);
     free_store(s);
 }
@@ -469,34 +629,34 @@ static const struct answer_store_ops ops = {
     .close = sqlite_close,
 };
 
+int store_probe_sqlite(const char *path, struct quire_error *err)
+{
+    return sqlite_file_probe(path, err);
+}
+
 int store_open_sqlite(struct event_base *base, const char *path, struct key256 identity, uint64_t max_bytes,
-                      struct answer_store **out, char note[256], struct quire_error *err)
+                      struct answer_store **out, struct quire_error *err)
 {
     *out = NULL;
     struct sqlite_store *s = calloc(1, sizeof *s);
     if (!s)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     s->base.ops = &ops;
-    s->asked_end = &s->asked;
+    s->asked.end = &s->asked.first;
     s->jobs.end = &s->jobs.first;
-    s->stats.connected = true;
-    s->file.lock = -1;
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&s->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    s->identity = identity;
+    s->max_bytes = max_bytes;
+    s->path = strdup(path);
     pthread_mutex_init(&s->mutex, NULL);
+    sem_init(&s->work, 0, 0);
     s->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     s->on_done = s->wake < 0 ? NULL : event_new(base, s->wake, EV_READ | EV_PERSIST, on_done, s);
-    int status = s->on_done && event_add(s->on_done, NULL) == 0
-                     ? sqlite_file_open(&s->file, path, identity, max_bytes, note, err)
-                     : (int)quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
-    if (status == QUIRE_OK && pthread_create(&s->thread, NULL, keeper, s) != 0)
-        status = quire_fail(err, QUIRE_INTERNAL, "a thread cannot be started");
-    if (status != QUIRE_OK) {
+    const char *wrong = !s->path || !s->on_done || event_add(s->on_done, NULL) != 0 ? "out of memory" : NULL;
+    if (!wrong && pthread_create(&s->thread, NULL, keeper, s) != 0)
+        wrong = "a thread cannot be started";
+    if (wrong) {
         free_store(s);
-        return status;
+        return quire_fail(err, QUIRE_NO_MEMORY, "%s", wrong);
     }
     *out = &s->base;
     return QUIRE_OK;

@@ -67,7 +67,7 @@ int connection_open(struct daemon *d, struct wire_stream *stream, const struct k
     return QUIRE_OK;
 }
 
-/* The sink touches a connection only through its requests and the dirty list: it leaves both. */
+/* The sink touches a connection only through its requests, its answers and the dirty list: it leaves them all. */
 static void drop_requests(struct connection *c)
 {
     struct daemon *d = c->d;
@@ -75,6 +75,7 @@ static void drop_requests(struct connection *c)
         pthread_mutex_lock(&d->mutex);
         c->overflowed = true;
         buffer_free(&c->pending);
+        control_forget(c);
         struct live_request *request = c->requests.n ? &d->requests.slots[c->requests.first] : NULL;
         uint64_t engine_id = request ? request->engine_id : 0;
         if (request)
@@ -203,7 +204,7 @@ static bool write_released(struct connection *c)
 static bool all_over(struct connection *c)
 {
     pthread_mutex_lock(&c->d->mutex);
-    bool over = c->requests.n == 0 && c->pending.n == 0 && c->out.n == 0;
+    bool over = c->requests.n == 0 && c->n_answers == 0 && c->pending.n == 0 && c->out.n == 0;
     pthread_mutex_unlock(&c->d->mutex);
     return over;
 }

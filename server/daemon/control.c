@@ -1,4 +1,5 @@
-/* CONTROL: a name and words, in plain text; docs/protocol.md lists them. */
+/* CONTROL: a name and words, in plain text; docs/protocol.md lists them. It is answered when the engine has done it, on the
+ * engine's thread then. */
 #include "server/daemon/internal.h"
 
 #include <errno.h>
@@ -7,6 +8,7 @@
 #include <string.h>
 
 #define MAX_WORDS 32
+#define MAX_ANSWERS 256 /* of a connection, that wait for the end of a step */
 
 /* ---- values ---- */
 
@@ -81,7 +83,7 @@ static int read_option(char *word, struct engine_policy_options *o, struct quire
 
 /* ---- commands ---- */
 
-static int set_policy(struct daemon *d, char **words, size_t n, struct quire_error *err)
+static int set_policy(struct daemon *d, char **words, size_t n, uint64_t *order, struct quire_error *err)
 {
     struct engine_policy_options options = {.ageing_us = 0};
     if (n == 0)
@@ -91,21 +93,21 @@ static int set_policy(struct daemon *d, char **words, size_t n, struct quire_err
         if (status)
             return status;
     }
-    return engine_set_policy(d->engine, words[0], n > 1 ? &options : NULL, err);
+    return engine_set_policy(d->engine, words[0], n > 1 ? &options : NULL, order, err);
 }
 
-static int unpin(struct daemon *d, char **words, size_t n, struct quire_error *err)
+static int unpin(struct daemon *d, char **words, size_t n, uint64_t *order, struct quire_error *err)
 {
     uint64_t tenant;
     if (n != 1)
         return quire_fail(err, QUIRE_INVALID, "CONTROL: unpin: takes one tenant's index");
     int status = read_number("unpin", words[0], ENGINE_MAX_TENANTS - 1, &tenant, err);
     if (!status)
-        engine_unpin(d->engine, (uint32_t)tenant);
+        *order = engine_unpin(d->engine, (uint32_t)tenant);
     return status;
 }
 
-int control_run(struct daemon *d, const char *command, size_t n_command, struct quire_error *err)
+int control_run(struct daemon *d, const char *command, size_t n_command, uint64_t *order, struct quire_error *err)
 {
     char text[WIRE_MAX_TEXT + 1], *words[MAX_WORDS], *rest = NULL;
     size_t n = 0;
@@ -119,9 +121,74 @@ int control_run(struct daemon *d, const char *command, size_t n_command, struct 
         words[n++] = word;
     }
     if (n > 0 && strcmp(words[0], "set-policy") == 0)
-        return set_policy(d, words + 1, n - 1, err);
+        return set_policy(d, words + 1, n - 1, order, err);
     if (n > 0 && strcmp(words[0], "unpin") == 0)
-        return unpin(d, words + 1, n - 1, err);
+        return unpin(d, words + 1, n - 1, order, err);
     return quire_fail(err, QUIRE_UNSUPPORTED, "CONTROL: command: '%.*s' is not known here",
                       (int)(n_command < 64 ? n_command : 64), command);
+}
+
+/* ---- answers ---- */
+
+static void put_frame(struct connection *c, struct buffer *frame)
+{
+    if (!c->overflowed) {
+        if (frame->failed)
+            c->pending.failed = true;
+        else
+            buffer_append(&c->pending, frame->data, frame->n);
+        queue_changed(c);
+    }
+    buffer_free(frame);
+}
+
+int control_answer(struct connection *c, uint64_t order, struct buffer *frame, struct quire_error *err)
+{
+    struct daemon *d = c->d;
+    struct control_answer *a = NULL;
+    int status = QUIRE_OK;
+    pthread_mutex_lock(&d->mutex);
+    if (order > d->orders_given)
+        d->orders_given = order;
+    if (d->orders_given <= d->orders_done)
+        put_frame(c, frame);
+    else if (c->n_answers >= MAX_ANSWERS)
+        status = quire_fail(err, QUIRE_EXHAUSTED, "CONTROL: more than %d at once", MAX_ANSWERS);
+    else if (!(a = malloc(sizeof *a)))
+        status = quire_fail(err, QUIRE_NO_MEMORY, "CONTROL: out of memory");
+    if (a) {
+        *a = (struct control_answer){.c = c, .order = d->orders_given, .frame = *frame};
+        *frame = (struct buffer){0};
+        TAILQ_INSERT_TAIL(&d->answers, a, link);
+        c->n_answers++;
+    }
+    pthread_mutex_unlock(&d->mutex);
+    buffer_free(frame);
+    return status;
+}
+
+void control_carried_out(struct daemon *d, uint64_t order)
+{
+    struct control_answer *a;
+    d->orders_done = order;
+    while ((a = TAILQ_FIRST(&d->answers)) && a->order <= order) {
+        TAILQ_REMOVE(&d->answers, a, link);
+        a->c->n_answers--;
+        put_frame(a->c, &a->frame);
+        free(a);
+    }
+}
+
+void control_forget(struct connection *c)
+{
+    struct control_answer *next;
+    for (struct control_answer *a = TAILQ_FIRST(&c->d->answers); a; a = next) {
+        next = TAILQ_NEXT(a, link);
+        if (a->c != c)
+            continue;
+        TAILQ_REMOVE(&c->d->answers, a, link);
+        buffer_free(&a->frame);
+        free(a);
+    }
+    c->n_answers = 0;
 }

@@ -77,6 +77,7 @@ int daemon_create(struct event_base *base, const struct daemon_options *options,
     d->options = *options;
     take_defaults(&d->options);
     d->requests.first_free = NO_REQUEST;
+    TAILQ_INIT(&d->answers);
     pthread_mutex_init(&d->mutex, NULL);
     d->model = strdup(options->model ? options->model : "");
     /* Each write to an eventfd is an edge: it is never read, and its count would take 580 years to be full. */
@@ -143,7 +144,7 @@ static bool queues_empty(const struct daemon *d)
     bool empty = true;
     pthread_mutex_lock(mutex);
     for (const struct connection *c = d->connections; c && empty; c = c->next)
-        empty = c->out.n == c->sent && c->pending.n == 0;
+        empty = c->out.n == c->sent && c->pending.n == 0 && c->n_answers == 0;
     pthread_mutex_unlock(mutex);
     return empty;
 }

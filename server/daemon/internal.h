@@ -11,6 +11,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/queue.h>
 #include <sys/stat.h>
 
 #define DAEMON_LINGER_MS 1000       /* what a closed connection gets to read its ERROR */
@@ -43,6 +44,7 @@ struct connection {
     struct connection *next_dirty;
     bool dirty;      /* in the daemon's list */
     bool overflowed; /* nothing is queued any more; the loop closes it */
+    uint32_t n_answers; /* of the daemon's, that are its */
 
     atomic_size_t backlog; /* bytes of out that are not sent: the loop writes, the sink reads */
 };
@@ -66,6 +68,14 @@ struct connection_events {
     /* The state may be CLOSING afterwards; the connection itself stays. */
     void (*frame)(struct connection *c, const struct wire_header *header, const uint8_t *body);
     void (*changed)(struct daemon *d); /* something left, or somebody did: the daemon may be idle now */
+};
+
+/* To a CONTROL, until the engine has carried out what was asked before or by it. */
+struct control_answer {
+    TAILQ_ENTRY(control_answer) link;
+    struct connection *c;
+    uint64_t order;
+    struct buffer frame;
 };
 
 struct daemon {
@@ -92,6 +102,8 @@ struct daemon {
     struct request_table requests;
     struct connection *first_dirty;
     bool wake_sent;
+    TAILQ_HEAD(, control_answer) answers; /* their orders never fall */
+    uint64_t orders_given, orders_done;
 };
 
 /* connection.c */
@@ -122,8 +134,16 @@ struct connection *queue_next_dirty(struct daemon *d);
 void session_greet(struct connection *c);
 void session_frame(struct connection *c, const struct wire_header *header, const uint8_t *body);
 
-/* control.c: runs a command. QUIRE_UNSUPPORTED: there is none of that name. */
-int control_run(struct daemon *d, const char *command, size_t n_command, struct quire_error *err);
+/* control.c: gives a command to the engine; *order is its number there, which stays where nothing is to be waited for.
+ * QUIRE_UNSUPPORTED: there is none of that name. */
+int control_run(struct daemon *d, const char *command, size_t n_command, uint64_t *order, struct quire_error *err);
+/* Queues an answer, whose bytes it takes over, for when this order and those of earlier answers are carried out. An error: the
+ * connection has too many that wait. */
+int control_answer(struct connection *c, uint64_t order, struct buffer *frame, struct quire_error *err);
+/* Locked. The orders up to this one are carried out: answers become frames. */
+void control_carried_out(struct daemon *d, uint64_t order);
+/* Locked. Drops the answers of a connection. */
+void control_forget(struct connection *c);
 
 /* listen.c */
 void listener_close(struct listener *l);

@@ -131,10 +131,9 @@ static int on_hello(struct connection *c, const uint8_t *body, size_t n, struct 
 
 /* ---- SUBMIT ---- */
 
-static void put_refuse(struct connection *c, uint64_t wire_id, int status, uint32_t retry_after_ms,
-                       const struct quire_error *why)
+static struct wire_refuse refuse_of(int status, uint32_t retry_after_ms, const struct quire_error *why)
 {
-    struct wire_refuse refuse = {
+    return (struct wire_refuse){
         .status = (uint32_t)status,
         .retry_after_ms = retry_after_ms,
         .message = why->text,
@@ -142,6 +141,12 @@ static void put_refuse(struct connection *c, uint64_t wire_id, int status, uint3
         .parameter = why->parameter,
         .n_parameter = why->parameter ? strlen(why->parameter) : 0,
     };
+}
+
+static void put_refuse(struct connection *c, uint64_t wire_id, int status, uint32_t retry_after_ms,
+                       const struct quire_error *why)
+{
+    const struct wire_refuse refuse = refuse_of(status, retry_after_ms, why);
     struct buffer *b = queue_begin(c);
     if (b) {
         wire_put_refuse(b, wire_id, &refuse);
@@ -241,27 +246,26 @@ static int on_credit(struct connection *c, const uint8_t *body, size_t n, struct
     return status;
 }
 
-/* Answered by what was asked, once it is begun, or by a REFUSE without a request. */
+/* Answered by what was asked, once it is done, or by a REFUSE without a request; in the order they came. */
 static int on_control(struct connection *c, const uint8_t *body, size_t n, struct quire_error *err)
 {
     const char *command;
     size_t n_command;
+    uint64_t order = 0;
     char done[WIRE_MAX_TEXT + 1];
+    struct buffer frame = {0};
     int status = wire_get_control(body, n, &command, &n_command, err);
     if (status)
         return status;
-    status = control_run(c->d, command, n_command, err);
+    status = control_run(c->d, command, n_command, &order, err);
     if (status) {
-        put_refuse(c, 0, status, 0, err);
-        return QUIRE_OK;
+        const struct wire_refuse refuse = refuse_of(status, 0, err);
+        wire_put_refuse(&frame, 0, &refuse);
+    } else {
+        snprintf(done, sizeof done, "%.*s", (int)n_command, command);
+        wire_put_control(&frame, done);
     }
-    snprintf(done, sizeof done, "%.*s", (int)n_command, command);
-    struct buffer *b = queue_begin(c);
-    if (b) {
-        wire_put_control(b, done);
-        queue_end(c);
-    }
-    return QUIRE_OK;
+    return control_answer(c, order, &frame, err);
 }
 
 /* accepted: room for every place of a draft. */

@@ -148,8 +148,12 @@ void daemon_sink(void *context, const struct engine_event *events, size_t n_even
 {
     struct daemon *d = context;
     pthread_mutex_lock(&d->mutex);
-    for (size_t i = 0; i < n_events;)
-        i += deliver(d, events + i, n_events - i);
+    for (size_t i = 0; i < n_events;) {
+        if (events[i].kind == ENGINE_EVENT_ORDER)
+            control_carried_out(d, events[i++].order);
+        else
+            i += deliver(d, events + i, n_events - i);
+    }
     /* The loop is woken also when the last request of a closed connection ends: it may be idle
      * now. */
     bool wake = !d->wake_sent && (d->first_dirty || d->requests.n_live == 0);

@@ -106,6 +106,7 @@ int front_set_engine(struct front *f, const struct front_engine *engine, struct 
     generations_end(f, &e);
     pins_end(f, &e);
     vectors_end(f, &e);
+    embeddings_end(f);
     commands_end(f);
     engine_client_close(f->engine);
     f->engine = NULL;
@@ -144,6 +145,7 @@ static int copy_options(struct front *f, const struct front_options *o)
     f->log_requests = o->log_requests;
     f->cache = o->cache;
     f->share_answers = o->share_answers;
+    f->compares = o->compares;
     f->price = o->price ? *o->price : (struct cache_price){-1, -1, -1};
     f->sampling = o->sampling;
     f->specials_in_messages = o->specials_in_messages;
@@ -246,6 +248,7 @@ int front_create(struct event_base *base, const struct front_options *o, struct 
     TAILQ_INIT(&f->commands);
     TAILQ_INIT(&f->pins);
     TAILQ_INIT(&f->vectors);
+    TAILQ_INIT(&f->embeddings);
     TAILQ_INIT(&f->clears);
     metrics_init(&f->metrics);
     /* Writing to a client that has gone must be an error, not the end of the process. */
@@ -317,6 +320,7 @@ void front_pair(struct front *f, struct front *vectors)
 {
     f->beside = vectors;
     vectors->beside = f;
+    vectors->is_second = true;
 }
 
 uint16_t front_port(const struct front *f)

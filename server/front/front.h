@@ -13,6 +13,7 @@
 #include "base/hash.h"
 #include "base/status.h"
 #include "request/spec.h"
+#include "server/link/embedder.h"
 #include "server/front/tenant/tenants.h"
 #include "text/quire_text.h"
 
@@ -83,6 +84,7 @@ struct front_options {
     struct response_cache *cache; /* NULL: none; outlives the front, which puts it before each engine that is ready */
     const struct cache_price *price; /* NULL: nobody knows */
     bool share_answers; /* what the cache keeps is given to every tenant */
+    bool compares; /* the cache compares questions (response_cache_compare()): they are told to it */
     /* The handshake is done, requests are served. May be NULL. */
     void (*on_engine_ready)(void *context);
     /* Refused or lost. front_set_engine() may follow, not from inside. May be NULL. */
@@ -121,6 +123,9 @@ int front_set_engine(struct front *front, const struct front_engine *engine, str
  * the next front_set_engine(); set is for a time when no request is live, such as on_engine_ready. */
 struct completion_source front_source(const struct front *front);
 void front_set_source(struct front *front, struct completion_source source);
+
+/* Of a front for vectors: who gives them to this process' own texts. While there is no engine it gives none. */
+struct embedder front_embedder(struct front *vectors);
 
 uint16_t front_port(const struct front *front);
 uint16_t front_metrics_port(const struct front *front); /* 0: there is no such listener */

@@ -30,6 +30,7 @@ struct command;
 struct cache_clear;
 struct pin;
 struct vectors;
+struct embedding;
 
 struct front {
     struct event_base *base;
@@ -42,6 +43,7 @@ struct front {
     struct completion_source source; /* what generations and pins ask */
     struct response_cache *cache; /* before the engine; NULL: none */
     bool share_answers;           /* of all tenants */
+    bool compares;                /* questions, with those that were answered */
     struct cache_price price;     /* below 0: not said */
     bool chat_tells_time;         /* the chat template asks for the time: the same words are another prompt later */
     bool engine_ready;            /* handshake done and connection alive */
@@ -52,6 +54,9 @@ struct front {
     uint32_t vector_size;         /* numbers that a text gets; 0: the model generates */
     bool vector_is_scores;        /* they are a classifier's, of a pair of texts */
     struct front *beside;         /* front_pair(): the other of the two; NULL: there is one */
+    bool is_second;               /* of the two, the one for vectors */
+    bool has_told;                /* of the second: its engine answered when it was last asked, */
+    struct wire_stats told;       /* this, less what lay in the frame */
     char arithmetic[65];          /* the engine's identity_arithmetic in hex; empty: it told none */
 
     const char *const *allowed_origins, *const *allowed_hosts;
@@ -83,6 +88,7 @@ struct front {
     TAILQ_HEAD(, command) commands; /* in the order in which the engine answers them */
     TAILQ_HEAD(, pin) pins;
     TAILQ_HEAD(, vectors) vectors;
+    TAILQ_HEAD(, embedding) embeddings;
     TAILQ_HEAD(, cache_clear) clears;
 };
 
@@ -190,6 +196,9 @@ void score_start(struct front *f, struct http_exchange *x);
 void rerank_start(struct front *f, struct http_exchange *x);
 /* Ends all of them with an error. */
 void vectors_end(struct front *f, const struct api_error *e);
+/* ---- vectors/embed_question.c ---- */
+/* None of this process' own texts gets a vector any more. */
+void embeddings_end(struct front *f);
 
 /* ---- command.c ---- */
 void unpin_start(struct front *f, struct http_exchange *x);

@@ -27,14 +27,27 @@ struct completion_terms {
     bool
         is_bounded; /* max_tokens is the asker's own, or the API's default: else it is all that the model has room for */
     bool streams; /* tokens are shown as they come */
+    /* What it asks, where others may ask the same in other words, as UTF-8; NULL: nothing of the kind. */
+    const char *question;
+    size_t n_question;
+    struct key256 around; /* digest of what stands around the question in the prompt */
     uint32_t ttl_s; /* how long it is kept; 0: the server says */
     uint32_t max_age_s; /* of what is given; 0: any */
 };
 
-enum completion_from { COMPLETION_COMPUTED, COMPLETION_KEPT, COMPLETION_JOINED /* another asks the same just now */ };
+enum completion_from {
+    COMPLETION_COMPUTED,
+    COMPLETION_DRAFTED, /* computed, with the answer to a similar question as its prediction */
+    COMPLETION_KEPT,
+    COMPLETION_JOINED, /* another asks the same just now */
+    COMPLETION_SIMILAR /* the answer to a similar question, as it is */
+};
 struct completion_origin {
     enum completion_from from;
-    const char *layer; /* static: "memory", "sqlite", "redis"; "flight" of what was joined; "" of what is computed */
+    /* Static: "memory", "sqlite", "redis"; "flight" of what was joined; "draft", "semantic" of what has to do with a similar question;
+     * "" of what is computed. */
+    const char *layer;
+    float similarity; /* of the question to that */
     uint32_t age_s; /* of what was kept */
     bool unseeded; /* it was drawn without a seed */
     struct key256 key; /* under which it is kept, or would be */
@@ -60,13 +73,13 @@ struct completion_events { /* all set, on_origin, has_room and on_vector aside *
 struct completion_source { /* functions set; `self` is handed to each, and borrowed */
     void *self;
     /* *source_id: the source's name for the request, for cancel(). spec and events are copied; context is handed to
-     * every event. terms are borrowed until it returns; NULL: nothing kept is given, nothing is kept. On failure no event comes, nor has one come. QUIRE_IO: it is not there; QUIRE_EXHAUSTED: it takes
-     * no more at the moment; QUIRE_INVALID: the request is too large; QUIRE_NO_MEMORY. */
+     * every event. terms are borrowed until it returns; NULL: nothing kept is given, nothing is kept. On failure no event
+     * comes, nor has one come. QUIRE_IO: it is not there; QUIRE_EXHAUSTED: it takes no more at the moment; QUIRE_INVALID:
+     * the request is too large; QUIRE_NO_MEMORY. */
     int (*submit)(void *self, const struct request_spec *spec, const struct completion_terms *terms,
                   const struct completion_events *events, void *context, uint64_t *source_id, struct quire_error *err);
     /* No further event comes for this request. Its ids are below 1 << 63, so that who stands before may have the others.
-     * choice >= 0: only that choice ends, its on_done still comes. An id
-     * whose last event has come is ignored. */
+     * choice >= 0: only that choice ends, its on_done still comes. An id whose last event has come is ignored. */
     void (*cancel)(void *self, uint64_t source_id, int64_t choice);
 };
 

@@ -2,11 +2,13 @@
 """What a response cache spares: four questions asked cold, and again.
 
     python3 tests/bench/cache_table.py [MODEL] [--max-tokens 200] [--json FILE]
+    python3 tests/bench/cache_table.py [MODEL] --semantic-cache EMBEDDER [--semantic-mode draft|answer] [--semantic-threshold 0.8]
 
 Starts `quire serve MODEL --response-cache memory` (the demo model where none is named), asks each question once, greedily,
 and then again, and prints the times and what they were answered from. The questions are the ones with which such caches are
-usually shown; two of them say in other words what two others say, and are computed here: only the same request is answered
-from the cache. Needs a release build; only the standard library.
+usually shown; two of them say in other words what two others say. Without an embedder these are computed: only the same
+request is answered from the cache. With one (all-MiniLM-L6-v2 finds them at 0.8803 and 0.8332) what was said to the others is
+their draft, or in the mode `answer` their answer. Needs a release build; only the standard library.
 """
 
 import argparse
@@ -24,7 +26,7 @@ QUESTIONS = ("Explain reinforcement learning.", "Describe benefits of meditation
 
 
 def ask(connection, question, max_tokens):
-    """(seconds, x-quire-cache, text, tokens)"""
+    """(seconds, x-quire-cache and the similarity, text, tokens)"""
     body = json.dumps({"messages": [{"role": "user", "content": question}], "max_tokens": max_tokens, "temperature": 0})
     began = time.perf_counter()
     connection.request("POST", "/v1/chat/completions", body, {"Content-Type": "application/json"})
@@ -33,7 +35,8 @@ def ask(connection, question, max_tokens):
     seconds = time.perf_counter() - began
     if reply.status != 200:
         sys.exit(f"{reply.status}: {data}")
-    return seconds, reply.headers["x-quire-cache"], data["choices"], data["usage"]["completion_tokens"]
+    similarity = reply.headers["x-quire-similarity"]
+    return seconds, reply.headers["x-quire-cache"] + (" " + similarity if similarity else ""), data["choices"], data["usage"]["completion_tokens"]
 
 
 def main():
@@ -41,8 +44,14 @@ def main():
     p.add_argument("model", nargs="?", default=str(ROOT / "tools" / "demo_model" / "model"))
     p.add_argument("--max-tokens", type=int, default=200)
     p.add_argument("--json", type=pathlib.Path)
+    p.add_argument("--semantic-cache", metavar="EMBEDDER")
+    p.add_argument("--semantic-mode", default="draft", choices=("draft", "answer"))
+    p.add_argument("--semantic-threshold", type=float, default=0.8)
     a = p.parse_args()
-    process = subprocess.Popen([ROOT / "build" / "quire", "serve", a.model, "--port", "0", "--response-cache", "memory"],
+    semantic = ["--semantic-cache", a.semantic_cache, "--semantic-mode", a.semantic_mode,
+                "--semantic-threshold", str(a.semantic_threshold), "--speculative-config", '{"method": "none", "adaptive": false}'
+                ] if a.semantic_cache else []  # a draft is waited for, also where the model is quicker than the embedder
+    process = subprocess.Popen([ROOT / "build" / "quire", "serve", a.model, "--port", "0", "--response-cache", "memory", *semantic],
                                stderr=subprocess.PIPE, text=True)
     try:
         port = next((int(m[1]) for m in (re.search(r"ready on http://[^:]+:(\d+)", line) for line in process.stderr) if m), None)

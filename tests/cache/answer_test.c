@@ -94,7 +94,7 @@ static struct buffer make(struct key256 key, uint32_t n, struct answer *answer)
     struct buffer bytes;
     struct wire_token t = {
         .has_logprob = true, .logprob = -0.5f, .rank = 2, .n_top = 1, .top_ids = {7}, .top_logprobs = {-0.0f}};
-    answer_begin(&w, key, 2, 1000);
+    answer_begin(&w, key, 2, (struct answer_question){"why?", 4}, 1000);
     t.token = 5;
     answer_prompt_logprob(&w, &t, 1500);
     for (uint32_t i = 0; i < n; i++) {
@@ -114,7 +114,7 @@ static struct buffer make(struct key256 key, uint32_t n, struct answer *answer)
                                         .n_generated = n,
                                         .n_drafted = 77},
                     9000);
-    assert_true(answer_end(&w, 123, false, &bytes, answer));
+    assert_true(answer_end(&w, 60, false, &bytes, answer));
     return bytes;
 }
 
@@ -127,8 +127,8 @@ void answer_test(void **state)
     struct quire_error err;
     struct buffer bytes = make(key, 5, &a);
     assert_int_equal(answer_check(bytes.data, bytes.n, &key, 100, &b, &err), QUIRE_OK);
-    assert_true(a.created_s == 123 && b.took_us == 8000 && b.n_generated == 10 && b.n_prompt == 9 && b.n_cached == 4);
-    assert_true(answer_same(a.events, b.events));
+    assert_true(a.created_s == 60 && b.took_us == 8000 && b.n_generated == 10 && b.n_prompt == 9 && b.n_cached == 4);
+    assert_true(answer_same(a.events, b.events) && b.question.n == 4 && memcmp(b.question.text, "why?", 4) == 0);
     size_t cursor = 0, n = 0;
     while (answer_next(b.events, &cursor, &e))
         n++;
@@ -171,6 +171,30 @@ static bool has(struct memory_layer *m, uint8_t name, int64_t now_s)
     if (k)
         memory_layer_use(m, k);
     return k != NULL;
+}
+
+/* A clock that is set, by hand or by a battery that is empty: what it says was made in a time to come, or lives for years, is none. */
+void timely_test(void **state)
+{
+    const int64_t now = 1800000000, most = ANSWER_MAX_TTL_S + ANSWER_CLOCKS_DIFFER_S;
+    struct memory_layer m;
+    (void)state;
+    assert_true(answer_is_timely(now, now + 1, now) && answer_is_timely(now - 5, now + most, now));
+    assert_true(answer_is_timely(now + ANSWER_CLOCKS_DIFFER_S, now + 100, now));
+    assert_false(answer_is_timely(now, now, now) || answer_is_timely(now, now + most + 1, now));
+    assert_false(answer_is_timely(now + ANSWER_CLOCKS_DIFFER_S + 1, now + 100, now));
+    assert_false(answer_is_timely(0, INT64_MAX, now) || answer_is_timely(INT64_MAX, INT64_MAX, now));
+    assert_false(answer_is_timely(0, INT64_MIN, now));
+    /* In memory: made at second 123. */
+    assert_int_equal(memory_layer_open(&m, 2, 1 << 20, NULL), QUIRE_OK);
+    struct kept *k = make_kept(1, 1000000);
+    k->answer.created_s = 123;
+    memory_layer_add(&m, k);
+    kept_leave(k);
+    assert_true(has(&m, 1, 200000) && has(&m, 1, (123 - ANSWER_CLOCKS_DIFFER_S) * 1000));
+    assert_int_equal(memory_layer_n_expired(&m, 0), 1);
+    assert_false(has(&m, 1, (123 - ANSWER_CLOCKS_DIFFER_S) * 1000 - 1));
+    memory_layer_close(&m);
 }
 
 void memory_layer_test(void **state)

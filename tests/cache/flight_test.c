@@ -1,189 +1,14 @@
 /* Many who ask the same: what each hears, whoever leaves when, whatever fails. */
+#include "base/clock.h"
 #include "server/cache/answer.h"
 #include "server/cache/response_cache.h"
-#include "tests/cache/cache_unit_test.h"
+#include "tests/cache/flight_fixture.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
-
-/* ---- the source below: does what the test says ---------------------------------------------- */
-
-#define MOST 8
-static struct asked {
-    struct completion_events events;
-    void *context;
-    bool cancelled, refuses;
-    int64_t cut;
-    uint32_t max_tokens;
-} asked[MOST];
-static uint64_t n_asked;
-static bool is_away;
-
-static int below_submit(void *self, const struct request_spec *spec, const struct completion_terms *terms,
-                        const struct completion_events *events, void *context, uint64_t *id, struct quire_error *err)
-{
-    (void)self;
-    (void)terms;
-    if (is_away)
-        return quire_fail(err, QUIRE_IO, "away");
-    assert_true(n_asked < MOST);
-    asked[n_asked] = (struct asked){.events = *events, .context = context, .cut = -1, .max_tokens = spec->max_tokens};
-    *id = ++n_asked;
-    return QUIRE_OK;
-}
-
-static void below_cancel(void *self, uint64_t id, int64_t choice)
-{
-    (void)self;
-    assert_true(id >= 1 && id <= n_asked && !asked[id - 1].cancelled);
-    if (choice < 0)
-        asked[id - 1].cancelled = true;
-    else
-        asked[id - 1].cut = choice;
-}
-
-static const struct completion_source below = {.submit = below_submit, .cancel = below_cancel};
-
-static void say(uint64_t i, uint32_t token)
-{
-    if (!asked[i].cancelled)
-        asked[i].events.on_token(asked[i].context, &(struct wire_token){.token = token});
-}
-
-static void end(uint64_t i, uint32_t finish, uint32_t n_generated)
-{
-    const struct wire_done done = {
-        .finish = finish, .last = true, .n_prompt = 3, .n_generated = n_generated, .status = QUIRE_EXHAUSTED};
-    if (!asked[i].cancelled)
-        asked[i].events.on_done(asked[i].context, &done);
-}
-
-/* ---- who asks ------------------------------------------------------------------------------- */
-
-struct ear {
-    struct completion_source source;
-    uint64_t id;
-    char said[64];
-    enum completion_from from;
-    const char *layer;
-    uint32_t n_accepted, n_done, n_refused, n_lost, finish;
-    uint32_t leave_after, cut_after; /* tokens; 0: never */
-    uint32_t n_tokens;
-    bool has_no_room;
-};
-
-static struct key256 asked_key; /* of the last */
-
-static void on_origin(void *context, const struct completion_origin *origin)
-{
-    struct ear *e = context;
-    assert_int_equal(e->n_accepted, 0);
-    e->from = origin->from;
-    asked_key = origin->key;
-    e->layer = origin->layer;
-}
-
-static void on_accepted(void *context, uint64_t engine_id)
-{
-    (void)engine_id;
-    assert_non_null(((struct ear *)context)->layer);
-    ((struct ear *)context)->n_accepted++;
-}
-
-static void on_refused(void *context, const struct wire_refuse *refuse)
-{
-    (void)refuse;
-    assert_int_equal(((struct ear *)context)->n_accepted, 0);
-    ((struct ear *)context)->n_refused++;
-}
-
-static void on_token(void *context, const struct wire_token *token)
-{
-    struct ear *e = context;
-    if (e->n_tokens < 20)
-        snprintf(e->said + strlen(e->said), 4, "%u", token->token);
-    e->n_tokens++;
-    if (e->n_tokens == e->leave_after)
-        e->source.cancel(e->source.self, e->id, -1);
-    else if (e->n_tokens == e->cut_after)
-        e->source.cancel(e->source.self, e->id, token->choice);
-}
-
-static void on_done(void *context, const struct wire_done *done)
-{
-    struct ear *e = context;
-    e->n_done++;
-    e->finish = done->finish;
-    e->source.cancel(e->source.self, e->id, -1); /* of one whose last event has come: nothing */
-}
-
-static void on_lost(void *context, const char *why)
-{
-    (void)why;
-    ((struct ear *)context)->n_lost++;
-}
-
-static bool has_room(void *context)
-{
-    return !((struct ear *)context)->has_no_room;
-}
-
-static const struct completion_events events = {.on_origin = on_origin,
-                                                .has_room = has_room,
-                                                .on_accepted = on_accepted,
-                                                .on_refused = on_refused,
-                                                .on_token = on_token,
-                                                .on_prompt_logprob = on_token,
-                                                .on_done = on_done,
-                                                .on_lost = on_lost};
-
-static struct event_base *base;
-static struct response_cache *cache;
-static const struct key256 identity = {{1}};
-
-static void open_cache(struct response_cache_options options)
-{
-    struct quire_error err;
-    base = event_base_new();
-    n_asked = 0;
-    is_away = false;
-    assert_int_equal(response_cache_open(base, &options, &cache, &err), QUIRE_OK);
-    response_cache_set_below(cache, below, &identity, 100);
-}
-
-static void close_cache(void)
-{
-    response_cache_close(cache);
-    event_base_free(base);
-}
-
-static uint32_t max_tokens = 4;
-
-static int ask_with(struct ear *e, const struct completion_terms *terms)
-{
-    static const uint32_t prompt[] = {1, 2, 3};
-    struct request_spec spec;
-    struct quire_error err;
-    request_spec_default(&spec);
-    spec.prompt = prompt;
-    spec.n_prompt = 3;
-    spec.max_tokens = max_tokens;
-    spec.temperature = 0;
-    e->source = response_cache_source(cache);
-    return e->source.submit(e->source.self, &spec, terms, &events, e, &e->id, &err);
-}
-
-static void ask(struct ear *e)
-{
-    assert_int_equal(ask_with(e, &(struct completion_terms){.is_bounded = true}), QUIRE_OK);
-}
-
-static void turn(void)
-{
-    event_base_loop(base, EVLOOP_NONBLOCK);
-}
 
 /* ---- tests ---------------------------------------------------------------------------------- */
 
@@ -426,6 +251,9 @@ static struct fake_store {
     struct buffer put;
     uint32_t n_gets, n_cancels, n_puts, n_removes;
     bool is_full;
+    int64_t left_s; /* of what is found */
+    void (*cleared)(void *context, bool ok, uint64_t n_removed);
+    void *clear_context;
 } fake;
 
 static struct store_lookup *store_get(struct answer_store *s, struct key256 key, store_answer answer, void *context)
@@ -471,6 +299,13 @@ static void store_hit(struct answer_store *s, struct key256 key)
     (void)key;
 }
 
+static void store_clear(struct answer_store *s, void (*done)(void *context, bool ok, uint64_t n_removed), void *context)
+{
+    (void)s;
+    fake.cleared = done;
+    fake.clear_context = context;
+}
+
 static void store_stats(const struct answer_store *s, struct store_stats *out)
 {
     (void)s;
@@ -491,11 +326,13 @@ static struct answer_store *open_store(void *context, const struct key256 *of)
                                                 .put = store_put,
                                                 .remove = store_remove,
                                                 .hit = store_hit,
+                                                .clear = store_clear,
                                                 .stats = store_stats,
                                                 .close = store_close};
     (void)context;
     assert_memory_equal(of, &identity, sizeof identity);
     fake.store.ops = &ops;
+    fake.left_s = 100;
     return &fake.store;
 }
 
@@ -503,7 +340,7 @@ static void found(enum store_found what, size_t n, uint8_t spoil)
 {
     if (n > 0)
         fake.put.data[n / 2] ^= (char)spoil;
-    fake.answer(fake.context, what, (const uint8_t *)fake.put.data, n, 0, INT64_MAX, 3);
+    fake.answer(fake.context, what, (const uint8_t *)fake.put.data, n, 0, time(NULL) + fake.left_s, 3);
     if (n > 0)
         fake.put.data[n / 2] ^= (char)spoil;
 }
@@ -513,7 +350,7 @@ void flight_store_test(void **state)
     (void)state;
     const struct response_cache_options options = {.max_entries = 1, .open_store = open_store};
     const struct completion_terms other = {.is_bounded = true, .domain = {{1}}};
-    struct ear ears[9] = {{.n_done = 0}};
+    struct ear ears[11] = {{.n_done = 0}};
     open_cache(options);
     ask(&ears[0]);
     ask(&ears[1]); /* waits for the same lookup */
@@ -544,14 +381,92 @@ void flight_store_test(void **state)
     found(STORE_FOUND, fake.put.n, 1);
     assert_true(n_asked == 1 && fake.n_removes == 2);
     end(0, WIRE_FINISH_ERROR, 0);
+    /* Over, or for longer than anything is kept: none, but left to who has another clock. */
+    for (uint32_t i = 0; i < 2; i++) {
+        fake.left_s = i ? INT64_MAX - time(NULL) : 0;
+        ask(&ears[9 + i]);
+        found(STORE_FOUND, fake.put.n, 0);
+        assert_true(ears[9 + i].n_done == 0 && n_asked == 2 + i && fake.n_removes == 2);
+        end(1 + i, WIRE_FINISH_ERROR, 0);
+    }
     /* All leave while it is asked; a store that takes no more. */
     ask(&ears[7]);
     ears[7].source.cancel(ears[7].source.self, ears[7].id, -1);
     assert_int_equal(fake.n_cancels, 1);
     fake.is_full = true;
     ask(&ears[8]);
-    assert_int_equal(n_asked, 2);
+    assert_int_equal(n_asked, 4);
+    end(3, WIRE_FINISH_ERROR, 0);
+    close_cache();
+    buffer_free(&fake.put);
+}
+
+/* Who asks after a clear is given nothing that was found or computed for who asked before it, and nothing of that is kept. */
+void flight_clear_test(void **state)
+{
+    (void)state;
+    struct ear ears[8] = {{.n_done = 0}};
+    struct response_cache_stats s;
+    bool cleared = false;
+    open_cache((struct response_cache_options){.max_entries = 4});
+    ask(&ears[0]);
+    say(0, 5);
+    response_cache_clear(cache, on_cleared, &cleared);
+    ask(&ears[1]);
+    ask(&ears[2]); /* joins that one */
+    assert_true(cleared && n_asked == 2);
+    end(0, WIRE_FINISH_STOP, 1);
+    response_cache_stats(cache, &s);
+    assert_true(ears[0].n_done == 1 && ears[1].n_done == 0 && s.n_entries == 0 && s.n_not_stored == 1);
+    say(1, 5);
+    end(1, WIRE_FINISH_STOP, 1);
+    response_cache_stats(cache, &s);
+    assert_true(ears[1].n_done == 1 && ears[2].n_done == 1 && s.n_entries == 1);
+    close_cache();
+    /* While a store is asked, and while it is cleared. */
+    const struct response_cache_options options = {.max_entries = 4, .open_store = open_store};
+    fake = (struct fake_store){.n_puts = 0};
+    open_cache(options);
+    ask(&ears[3]);
+    found(STORE_MISS, 0, 0);
+    say(0, 5);
+    end(0, WIRE_FINISH_STOP, 1);
+    close_cache();
+    open_cache(options);
+    ask(&ears[4]);
+    cleared = false;
+    response_cache_clear(cache, on_cleared, &cleared);
+    found(STORE_FOUND, fake.put.n, 0);
+    assert_true(ears[4].n_done == 1 && !cleared);
+    ask(&ears[5]);
+    assert_true(n_asked == 1 && fake.n_gets == 2);
+    end(0, WIRE_FINISH_ERROR, 0);
+    fake.cleared(fake.clear_context, true, 1);
+    ask(&ears[6]);
+    assert_true(cleared && fake.n_gets == 3);
+    found(STORE_MISS, 0, 0);
     end(1, WIRE_FINISH_ERROR, 0);
     close_cache();
     buffer_free(&fake.put);
+}
+
+/* An answer of the last tenth of a second is kept for its time all the same. */
+void flight_ttl_test(void **state)
+{
+    (void)state;
+    struct ear first = {.n_done = 0}, again = {.n_done = 0};
+    open_cache((struct response_cache_options){.max_entries = 4, .ttl_s = 1});
+    ask(&first);
+    say(0, 5);
+    while (quire_wall_ns() / 1000000 % 1000 < 900)
+        usleep(1000);
+    const uint64_t begun_ns = quire_now_ns();
+    end(0, WIRE_FINISH_STOP, 1);
+    usleep(150000);
+    ask(&again);
+    if (quire_now_ns() - begun_ns < UINT64_C(900000000)) /* else the machine stood still */
+        assert_true(again.n_done == 1 && again.from == COMPLETION_KEPT);
+    else
+        again.source.cancel(again.source.self, again.id, -1);
+    close_cache();
 }

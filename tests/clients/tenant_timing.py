@@ -1,6 +1,6 @@
 """Whether one tenant can tell by timing what another tenant's prompts were.
 
-    build/venv/bin/python tests/clients/tenant_timing.py [--trials 2000] [--prompt-words 250] [--response-cache]
+    build/venv/bin/python tests/clients/tenant_timing.py [--trials 2000] [--prompt-words 250] [--response-cache memory|sqlite|redis] [--json FILE]
 
 A prober measures the time to first token of prompts that a victim sent just before (a hit, if the cache were shared) and
 of prompts that nobody has sent. Every measurement follows one request of the victim's, of the same length, which is the
@@ -17,9 +17,13 @@ import argparse
 import http.client
 import json
 import math
+import pathlib
 import random
+import socket
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
 
 WORDS = ("and the a to was it he she in they of with for that said on his had is you her so but at day there go went very "
@@ -90,6 +94,23 @@ def describe(times):
     return f"{q[1]:.2f} ms ({q[0]:.2f} to {q[2]:.2f})"
 
 
+def start_redis(directory):
+    """(its process, its port)"""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    redis = subprocess.Popen(["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", directory], stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            return redis, port
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+
+
 def main():
     import conftest
     p = argparse.ArgumentParser(description="Measures whether prompts of one tenant can be told by another.")
@@ -97,11 +118,17 @@ def main():
     p.add_argument("--control", type=int, default=200, help="pairs within one tenant; default 200")
     p.add_argument("--prompt-words", type=int, default=250, help="about as many tokens; default 250")
     p.add_argument("--seed", type=int, default=1)
-    p.add_argument("--response-cache", action="store_true", help="with whole answers kept, too")
+    p.add_argument("--response-cache", choices=("memory", "sqlite", "redis"), help="with whole answers kept, too; with sqlite and redis "
+                   "memory holds two of them, the store all")
+    p.add_argument("--json", type=pathlib.Path, help="write the figures there")
     a = p.parse_args()
-    cache = ("--response-cache-entries", "4096") if a.response_cache else ()
-    server = conftest.Server("serve", conftest.MODEL, "--port", "0", "--api-key", "victim", "--api-key", "prober", *cache)
-    good = True
+    directory = tempfile.TemporaryDirectory()
+    redis, port = start_redis(directory.name) if a.response_cache == "redis" else (None, 0)
+    flags = {None: (), "memory": ("--response-cache", "memory", "--response-cache-entries", "16384"),
+             "sqlite": ("--response-cache", f"sqlite:{directory.name}/answers.db", "--response-cache-entries", "2"),
+             "redis": ("--response-cache", f"redis://127.0.0.1:{port}", "--response-cache-entries", "2")}[a.response_cache]
+    server = conftest.Server("serve", conftest.MODEL, "--port", "0", "--api-key", "victim", "--api-key", "prober", *flags)
+    good, figures = True, {"response_cache": a.response_cache, "prompt_words": a.prompt_words, "seed": a.seed}
     try:
         for what, prober, n in (("within one tenant", "victim", a.control), ("between tenants", "prober", a.trials)):
             started = time.monotonic()
@@ -111,8 +138,16 @@ def main():
             print(f"{what}: AUC {found:.4f} of {n} pairs (standard error without a difference {standard_error(n):.4f}); "
                   f"medians and quartiles: sent {describe(sent)}, not sent {describe(fresh)}; "
                   f"{time.monotonic() - started:.0f} s", flush=True)
+            figures[what] = {"auc": round(found, 4), "pairs": n, "standard_error": round(standard_error(n), 4),
+                             **{f"{name}_quartiles_ms": [round(1000 * t, 3) for t in statistics.quantiles(times, n=4)]
+                                for name, times in (("sent", sent), ("not_sent", fresh))}}
     finally:
         server.stop()
+        if redis:
+            redis.terminate()
+            redis.wait()
+    if a.json:
+        a.json.write_text(json.dumps(figures, indent=1) + "\n")
     return 0 if good else 1
 
 

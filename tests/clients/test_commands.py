@@ -20,7 +20,7 @@ def quire(*arguments, stdin=None, timeout=120):
     return subprocess.run([str(QUIRE), *map(str, arguments)], capture_output=True, text=True, input=stdin, timeout=timeout)
 
 
-@pytest.mark.parametrize("command", ["serve", "engine", "generate", "plan", "cache", "sim", "replay", "doctor"])
+@pytest.mark.parametrize("command", ["serve", "engine", "generate", "plan", "cache", "sim", "replay", "doctor", "inspect"])
 def test_help_teaches(command):
     shown = quire(command, "--help")
     assert shown.returncode == 0 and f"usage: quire {command}" in shown.stdout and "example" in shown.stdout
@@ -99,13 +99,25 @@ def test_other_engines_options_are_named():
         assert got.returncode == (1 if is_flag else 2) and option in got.stderr.splitlines()[0], got
 
 
+def test_inspect_says_what_is_in_a_checkpoint():
+    told = json.loads(quire("inspect", MODEL, "--json", "--quantization", "none").stdout)
+    assert told["supported"] and told["quantization"] == "none" and told["regrouped_bytes"] == 0
+    assert told["parameters"] == told["vector_parameters"] + sum(
+        sum(m["parameters"].values()) for m in told["matrices"])
+    assert "KV cache" in quire("inspect", MODEL).stdout
+    for name, says in ("awq", "quantization is none"), ("w8a8", "quantization is none"):
+        wrong = quire("inspect", MODEL, "--json", "--quantization", name)
+        refused = json.loads(wrong.stdout)
+        assert wrong.returncode == 1 and says in wrong.stderr and says in refused["refused"]
+        assert not refused["supported"] and refused["file_bytes"] == told["file_bytes"]
+
+
 @pytest.mark.parametrize("arguments,says", [
     (["--tensor-parallel-size", "2"], "--tensor-parallel-size 2: not built yet"),
     (["--tensor_parallel_size=2"], "not built yet"),
     (["-tp", "2"], "not built yet"),
     (["--tensor-parallel-size"], "needs a value"),
     (["--pipeline-parallel-size", "2"], "not built yet"),
-    (["--quantization", "awq"], "--quantization: not built yet"),
     (["--enable-lora"], "--enable-lora: not built yet"),
     (["--speculative-config", "{}"], "--speculative-config: JSON: method: is missing"),
     (["--speculative-config", '{"method": "eagle3"}'], "until a real head is at hand"),
@@ -351,6 +363,11 @@ def test_a_truncated_checkpoint_is_one_clear_line(tmp_path):
     assert got.returncode == 1
     last = got.stderr.strip().splitlines()[-1]
     assert "model.safetensors" in last
+
+
+def test_plan_refuses_what_the_engine_refuses():
+    got = quire("plan", MODEL, "--preemption-mode", "swap")
+    assert got.returncode == 1 and "give --swap-space" in got.stderr
 
 
 def test_plan():

@@ -5,11 +5,12 @@ import json
 import shutil
 import string
 import struct
+import subprocess
 import urllib.request
 
 import openai
 import pytest
-from conftest import MODEL, ROOT
+from conftest import MODEL, QUIRE, ROOT
 
 GOLDENS = ROOT / "tests" / "goldens" / "vectors"
 LETTERS = string.ascii_lowercase
@@ -26,8 +27,9 @@ def ids_of(text):
     return [i for word in text.split() for i in (WORDS.index(word[0]), *(WORDS.index("##" + c) for c in word[1:]))]
 
 
-def model(place, golden):
-    """The golden's model with a tokenizer of letters, whose own truncation, to 4 tokens, is not obeyed."""
+def model(place, golden, between=("[SEP]",), second=1):
+    """The golden's model with a tokenizer of letters, whose own truncation, to 4 tokens, is not obeyed. between, second:
+    the tokens between a pair's texts, and the second one's type."""
     shutil.copytree(GOLDENS / golden, place)
     special = [{"id": i, "content": w, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
                for i, w in enumerate(WORDS[:4])]
@@ -39,7 +41,7 @@ def model(place, golden):
         "added_tokens": special, "normalizer": {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None, "lowercase": True},
         "pre_tokenizer": {"type": "BertPreTokenizer"},
         "post_processor": {"type": "TemplateProcessing", "single": [token("[CLS]"), text("A", 0), token("[SEP]")],
-                           "pair": [token("[CLS]"), text("A", 0), token("[SEP]"), text("B", 1), token("[SEP]")],
+                           "pair": [token("[CLS]"), text("A", 0), *map(token, between), text("B", second), {"SpecialToken": {"id": "[SEP]", "type_id": second}}],
                            "special_tokens": {n: side(n) for n in ("[CLS]", "[SEP]")}},
         "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
         "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100,
@@ -97,6 +99,46 @@ def test_each_model_is_asked_for_what_it_gives(both):
         client.embeddings.create(model="absent", input="a")
 
 
+def test_both_models_are_seen(both):
+    read = lambda path: json.loads(urllib.request.urlopen(both.url + path, timeout=60).read())
+    for path in ("/health", "/health/live"):
+        assert read(path) == {"status": "ok", "models": {"demo": "ok", "tiny": "ok"}}
+    both.client().embeddings.create(model="tiny", input="abc")
+    lines = urllib.request.urlopen(both.url + "/metrics").read().decode().splitlines()
+    value = lambda name, labels: next(float(line.split()[-1]) for line in lines if line.startswith(f"{name}{{{labels}}} "))
+    first, second = 'model_name="demo",engine="0"', 'model_name="tiny",engine="1"'
+    assert value("quire:engine_up", first) == value("quire:engine_up", second) == 1
+    assert value("quire:engine_prompt_tokens_total", second) >= 5 and value("vllm:num_requests_running", second) == 0
+    assert value("quire:kv_blocks", first) != value("quire:kv_blocks", second) > 0
+    assert value("vllm:e2e_request_latency_seconds_count", second) >= 1
+    for i, line in enumerate(lines):  # a metric's samples stand together
+        assert line.startswith("#") or "engine=\"1\"" not in line or lines[i - 1].split("{")[0].rsplit("_", 1)[0] in line, line
+
+
+def test_text_of_either_model(both):
+    assert ask(both.url + "/tokenize", {"model": "tiny", "prompt": "one two"}) == {
+        "count": 8, "max_model_len": 140, "tokens": [CLS, *ids_of("one two"), SEP], "token_strs": None}
+    assert ask(both.url + "/detokenize", {"model": "tiny", "tokens": ids_of("one two")})["prompt"] == "one two"
+    of_first = ask(both.url + "/tokenize", {"prompt": "one two"})
+    assert of_first == ask(both.url + "/tokenize", {"model": "demo", "prompt": "one two"}) and of_first["max_model_len"] == 64
+
+
+def test_the_plan_of_both(tmp_path):
+    tiny = model(tmp_path / "tiny", "bert_mean")
+    plan = lambda *more: subprocess.run([QUIRE, "plan", MODEL, *map(str, more)], capture_output=True, text=True)
+    alone, both = (json.loads(plan(*more, "--json").stdout) for more in ((), ("--embedding-model", tiny)))
+    second = both.pop("embedding_model")
+    assert both == alone and second["architecture"] == "BertModel" and second["total_bytes"] > second["kv_bytes"] > 0
+    text = plan("--embedding-model", tiny).stdout
+    assert f"{alone['total_bytes'] + second['total_bytes']} bytes" in next(l for l in text.splitlines() if l.startswith("  both"))
+    for more, says in (([tmp_path / "absent"], "--embedding-model: "), ([tiny, "--task", "sing"], "--task: must be"),
+                       ([tiny, "--task", "embed"], "gives vectors itself")):
+        got = plan("--embedding-model", *more)
+        assert got.returncode == 1 and says in got.stderr, got
+    got = subprocess.run([QUIRE, "plan", tiny, "--swap-space", "1"], capture_output=True, text=True)
+    assert got.returncode == 1 and "--swap-space" in got.stderr
+
+
 def test_batches_that_wait_give_the_same_bits(both, start, tmp_path):
     tiny = model(tmp_path / "tiny", "bert_mean")
     s = start("serve", MODEL, "--embedding-model", tiny, "--port", "0", "--embedding-batch-size", "3", "--embedding-batch-wait-ms", "20")
@@ -106,14 +148,21 @@ def test_batches_that_wait_give_the_same_bits(both, start, tmp_path):
     assert s.stop() == 0, s.output()
 
 
-def test_scores_of_pairs(start, tmp_path):
-    s = start("serve", model(tmp_path / "pairs", "bert_labels"), "--port", "0")
-    score = lambda a, b: [d["score"] for d in ask(s.url + "/v1/score", {"text_1": a, "text_2": b})["data"]]
-    many = score("one two", ["three", "four", "one two"])
-    assert all(0 < x < 1 for x in many) and len(set(many)) == 3
-    assert [score("one two", t)[0] for t in ("three", "four", "one two")] == many
+@pytest.mark.parametrize("golden, between, second, transformers", [
+    ("bert_labels", ["[SEP]"], 1, [0.6875866, 0.6452518, 0.7918027]),
+    ("xlmr_labels", ["[SEP]", "[SEP]"], 0, [0.3282616, 0.3394015, 0.4399507]),  # as XLM-R's: <s> A </s></s> B </s>
+])
+def test_scores_of_pairs(start, tmp_path, golden, between, second, transformers):
+    s = start("serve", model(tmp_path / "pairs", golden, between, second), "--port", "0")
+    texts = ["three", "four", "one two"]
+    reply = lambda a, b: ask(s.url + "/v1/score", {"text_1": a, "text_2": b})
+    score = lambda a, b: [d["score"] for d in reply(a, b)["data"]]
+    many = score("one two", texts)
+    assert many == pytest.approx(transformers, abs=1e-6) and len(set(many)) == 3
+    assert reply("one two", "three")["usage"]["prompt_tokens"] == 11 + 2 + len(between)
+    assert [score("one two", t)[0] for t in texts] == many
     assert score("three", "one two") != score("one two", "three")
-    ranked = ask(s.url + "/v2/rerank", {"query": "one two", "documents": ["three", "four", "one two"], "top_n": 2})["results"]
+    ranked = ask(s.url + "/v2/rerank", {"query": "one two", "documents": texts, "top_n": 2})["results"]
     assert [r["relevance_score"] for r in ranked] == sorted(many, reverse=True)[:2] and ranked[0]["index"] == many.index(max(many))
     with pytest.raises(openai.BadRequestError, match="/v1/score"):
         s.client().embeddings.create(model="pairs", input="a")

@@ -1,8 +1,10 @@
 """Tenants, limits, traces and the prefix cache, as openai-python and the command line meet them."""
 
+import http.server
 import json
 import signal
 import subprocess
+import threading
 import time
 import urllib.request
 
@@ -221,6 +223,64 @@ def test_pins_and_warming_from_a_terminal(start, tmp_path):
             (("warm", server.url, "--file", tmp_path / "none", "--api-key", "k"), 1, "cannot be opened")):
         got = cache(*arguments)
         assert got.returncode == code and says in got.stderr and got.stderr.count("\n") == 1, got.stderr
+
+
+def test_kept_answers_from_a_terminal(start, tmp_path):
+    file = tmp_path / "answers.jsonl"
+    file.write_text("what was there before")
+    file.chmod(0o644)
+    servers = [start("serve", MODEL, "--port", "0", "--response-cache", "memory") for _ in range(2)]
+    tell = lambda action, server, *more: cache(action, server.url, *more)
+    for i in range(3):
+        ask(servers[0].client(), prompt=f"question {i}", max_tokens=8, temperature=0)
+    stats = json.loads(tell("stats", servers[0]).stdout)
+    assert stats["total_entries"] == stats["valid_entries"] == 3 and stats["expired_entries"] == 0
+    assert len(tell("inspect", servers[0]).stdout.splitlines()) == 4
+    got = tell("export", servers[0], "--file", file)
+    assert got.returncode == 0 and file.stat().st_mode & 0o777 == 0o600 and len(file.read_text().splitlines()) == 4, got.stderr
+    assert tell("clear", servers[0]).stdout.startswith("3 answers")
+    got = tell("import", servers[1], "--file", file)
+    assert got.stdout.startswith("3 answers taken over, 0 refused"), got.stderr
+    raw = servers[1].client().completions.with_raw_response.create(model="model", prompt="question 1", max_tokens=8, temperature=0)
+    assert raw.headers["x-quire-cache"] == "exact"
+    body = urllib.request.Request(servers[1].url + "/cache/entries", b"{}", {"Content-Type": "application/json"})
+    entries = json.load(urllib.request.urlopen(body, timeout=20))["entries"]
+    assert sorted((e["hit_count"], e["tokens_saved"]) for e in entries) == [(0, 0), (0, 0), (1, 8)], entries
+    # What lives for years, is no answer, or was made by another model, is none.
+    head, *lines = file.read_text().splitlines()
+    forged = [{**json.loads(line), "expires_at": 2 ** 53} for line in lines]
+    file.write_text("\n".join([head, *map(json.dumps, forged), '{"answer": "AAAA", "expires_at": 1}', "[]"]))
+    assert "0 answers taken over, 5 refused" in tell("import", servers[1], "--file", file).stdout
+    file.write_text("\n".join([head.replace('identity":"', 'identity":"x'), *lines]))
+    assert "these answers were made under x" in tell("import", servers[1], "--file", file).stderr
+    for path, says in ((tmp_path, "directory"), ("/dev/zero", "too long"), (tmp_path / "none", "cannot be opened")):
+        got = tell("import", servers[1], "--file", path)
+        assert got.returncode == 1 and says in got.stderr, got.stderr
+
+
+def test_an_export_is_whole_or_none(tmp_path):
+    """Of a server that goes away after the first page, and onto a disk that is full."""
+    class Half(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            if json.loads(self.rfile.read(int(self.headers["Content-Length"])))["from"] > 0:
+                return
+            body = json.dumps({"identity": "x", "entries": [{"answer": "A" * 2000}] * 100, "next": 1}).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *arguments):
+            pass
+    with http.server.HTTPServer(("127.0.0.1", 0), Half) as half:
+        threading.Thread(target=half.serve_forever, daemon=True).start()
+        url, file = f"http://127.0.0.1:{half.server_port}", tmp_path / "answers"
+        file.write_text("before")
+        got = cache("export", url, "--file", file)
+        assert got.returncode == 1 and file.read_text() == "before" and list(tmp_path.iterdir()) == [file], got.stderr
+        got = cache("export", url, "--file", "/dev/full")
+        assert got.returncode == 1, got.stderr
+        half.shutdown()
 
 
 def test_warming_at_start(start, tmp_path):

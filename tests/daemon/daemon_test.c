@@ -340,6 +340,67 @@ static void test_unknown_submit_field(void **state)
     rig_close(&h.rig);
 }
 
+/* Of what the engine is asked the answer comes when it is done, in the order of the questions; what it is not asked does
+ * not wait for it. */
+static void test_control_is_answered_when_it_is_done(void **state)
+{
+    struct house h;
+    struct raw_client raw, gone;
+    struct fake_engine_options fake;
+    struct daemon_options options;
+    struct wire_header header;
+    const uint8_t *body;
+    (void)state;
+    rig_default_options(&options, &fake);
+    fake.hold = true;
+    house_open(&h, &options, &fake);
+    raw_hello(&raw, h.path, MIB);
+    raw_hello(&gone, h.path, MIB);
+    wire_put_control(&gone.out, "unpin 1");
+    wire_put_control(&raw.out, "make tea"); /* nothing is under way yet */
+    raw_send(&raw);
+    raw_expect(&raw, WIRE_REFUSE, &header, &body);
+    wire_put_control(&raw.out, "unpin 1");
+    wire_put_control(&raw.out, "make coffee");
+    wire_put_control(&raw.out, "set-policy fair");
+    wire_put_stats_request(&raw.out, 0);
+    raw_send(&gone);
+    raw_send(&raw);
+    static const uint16_t after[] = {WIRE_CONTROL, WIRE_REFUSE, WIRE_CONTROL};
+    raw_expect(&raw, WIRE_STATS, &header, &body);
+    raw_close(&gone);
+    fake_engine_release(h.rig.engine);
+    for (size_t i = 0; i < sizeof after / sizeof *after; i++)
+        raw_expect(&raw, after[i], &header, &body);
+    wire_put_control(&raw.out, "unpin 1000"); /* none of the engine's */
+    raw_send(&raw);
+    raw_expect(&raw, WIRE_CONTROL, &header, &body);
+    raw_close(&raw);
+    check_serving(&h);
+    rig_close(&h.rig);
+}
+
+static void test_control_is_bounded(void **state)
+{
+    struct house h;
+    struct raw_client raw;
+    struct fake_engine_options fake;
+    struct daemon_options options;
+    (void)state;
+    rig_default_options(&options, &fake);
+    fake.hold = true;
+    house_open(&h, &options, &fake);
+    raw_hello(&raw, h.path, MIB);
+    for (int i = 0; i < 257; i++)
+        wire_put_control(&raw.out, "unpin 1");
+    raw_send(&raw);
+    raw_expect_error(&raw, QUIRE_EXHAUSTED, "more than 256");
+    raw_close(&raw);
+    fake_engine_release(h.rig.engine);
+    check_serving(&h);
+    rig_close(&h.rig);
+}
+
 static void test_hello_time_limit(void **state)
 {
     struct house h;
@@ -787,6 +848,8 @@ int main(void)
         cmocka_unit_test(test_cancel_frames),
         cmocka_unit_test(test_bad_clients),
         cmocka_unit_test(test_unknown_submit_field),
+        cmocka_unit_test(test_control_is_answered_when_it_is_done),
+        cmocka_unit_test(test_control_is_bounded),
         cmocka_unit_test(test_hello_time_limit),
         cmocka_unit_test(test_linger_ends),
         cmocka_unit_test(test_garbage),

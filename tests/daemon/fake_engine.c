@@ -25,7 +25,7 @@ struct fake_request {
     struct fake_choice *choices;
     uint32_t n_prompt_told; /* positions whose logprobs are out */
     struct engine_account account;
-    float vector[16];
+    float *vector; /* [vector_size], once it is given */
     bool cancelled;
 };
 
@@ -39,6 +39,7 @@ struct engine {
     /* locked */
     struct fake_request *live;
     bool closing, draining, held;
+    uint64_t orders_given, orders_done;
     struct engine_stats stats;
     uint32_t n_cancelled;
     struct engine_tenant_stats tenants[FAKE_ENGINE_TENANTS];
@@ -200,6 +201,8 @@ static void step_choice(struct engine *e, struct fake_request *q, uint32_t choic
 /* A pair's second text counts twice. */
 static void give_vector(struct engine *e, struct fake_request *q)
 {
+    if (!q->vector && !(q->vector = malloc(e->options.vector_size * sizeof(float))))
+        abort();
     for (uint32_t k = 0; k < e->options.vector_size; k++) {
         q->vector[k] = 0;
         for (uint32_t i = 0; i < q->r.n_prompt; i++) {
@@ -242,7 +245,19 @@ static void request_free(struct fake_request *q)
 {
     request_spec_free(&q->r);
     free(q->choices);
+    free(q->vector);
     free(q);
+}
+
+/* Locked. */
+static void carry_out_orders(struct engine *e)
+{
+    if (e->orders_done == e->orders_given)
+        return;
+    e->stats.n_pins = 0;
+    e->orders_done = e->orders_given;
+    const struct engine_event event = {.kind = ENGINE_EVENT_ORDER, .order = e->orders_done};
+    e->sink(e->sink_context, &event, 1);
 }
 
 /* Locked. One step of every request; those that are over are freed after the sink has heard of
@@ -250,6 +265,7 @@ static void request_free(struct fake_request *q)
 static void step(struct engine *e)
 {
     struct fake_request *over = NULL;
+    carry_out_orders(e);
     e->stats.n_steps++;
     e->stats.n_step_tokens += e->stats.n_running; /* one token of each */
     for (uint32_t i = 0; i < ENGINE_N_STEP_BUCKETS; i++)
@@ -292,7 +308,7 @@ static void *run(void *context)
     struct engine *e = context;
     pthread_mutex_lock(&e->mutex);
     while (!e->closing || e->live) {
-        if (!e->closing && (!e->live || e->held)) {
+        if (!e->closing && (e->held || (!e->live && e->orders_done == e->orders_given))) {
             pthread_cond_wait(&e->changed, &e->mutex);
             continue;
         }
@@ -530,7 +546,7 @@ void engine_stats(const struct engine *e, struct engine_stats *out)
     out->kv_usage = (double)out->n_running / e->plan.max_num_seqs;
 }
 
-int engine_set_policy(struct engine *e, const char *name, const struct engine_policy_options *options,
+int engine_set_policy(struct engine *e, const char *name, const struct engine_policy_options *options, uint64_t *order,
                       struct quire_error *err)
 {
     static const char *const names[] = {"fcfs", "priority", "fair"};
@@ -538,6 +554,8 @@ int engine_set_policy(struct engine *e, const char *name, const struct engine_po
         if (strcmp(names[i], name) != 0)
             continue;
         pthread_mutex_lock(&e->mutex);
+        *order = ++e->orders_given;
+        pthread_cond_broadcast(&e->changed);
         e->stats.policy = names[i];
         e->stats.policy_figure_name = options ? "ageing_us" : NULL;
         e->stats.policy_figure = options ? (double)options->ageing_us : 0;
@@ -547,12 +565,15 @@ int engine_set_policy(struct engine *e, const char *name, const struct engine_po
     return quire_fail(err, QUIRE_INVALID, "there is no policy \"%s\"", name);
 }
 
-void engine_unpin(struct engine *e, uint32_t tenant)
+uint64_t engine_unpin(struct engine *e, uint32_t tenant)
 {
-    (void)tenant;
+    if (tenant >= FAKE_ENGINE_TENANTS)
+        return 0;
     pthread_mutex_lock(&e->mutex);
-    e->stats.n_pins = 0;
+    uint64_t order = ++e->orders_given;
+    pthread_cond_broadcast(&e->changed);
     pthread_mutex_unlock(&e->mutex);
+    return order;
 }
 
 int engine_tenant_stats(const struct engine *e, uint32_t tenant, struct engine_tenant_stats *out)

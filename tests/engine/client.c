@@ -13,6 +13,7 @@ struct client {
     struct answer *answers;
     uint64_t next_id;
     bool pause, paused;
+    uint64_t order_done;
 };
 
 static void fail(const char *what, const char *why)
@@ -114,6 +115,10 @@ static void sink(void *context, const struct engine_event *events, size_t n_even
     c->paused = false;
     for (size_t i = 0; i < n_events; i++) {
         const struct engine_event *e = &events[i];
+        if (e->kind == ENGINE_EVENT_ORDER) {
+            c->order_done = e->order;
+            continue;
+        }
         struct answer *a = find(c, e->request);
         struct choice_answer *choice = &a->choices[e->choice];
         if (a->over || choice->done)
@@ -275,6 +280,14 @@ void client_wait_paused(struct client *c)
     pthread_mutex_lock(&c->mutex);
     while (!c->paused)
         timed_wait(c, "wait for the pause");
+    pthread_mutex_unlock(&c->mutex);
+}
+
+void client_wait_order(struct client *c, uint64_t order)
+{
+    pthread_mutex_lock(&c->mutex);
+    while (c->order_done < order)
+        timed_wait(c, "wait for an order");
     pthread_mutex_unlock(&c->mutex);
 }
 

@@ -66,6 +66,7 @@ void client_wait_tokens(struct client *c, const struct answer *a, uint32_t n);
 void client_pause(struct client *c);
 void client_wait_paused(struct client *c);
 void client_resume(struct client *c);
+void client_wait_order(struct client *c, uint64_t order); /* until it is carried out */
 /* Submit and wait. */
 struct answer *client_ask(struct client *c, const struct request_spec *request);
 /* Stats once nothing runs or waits. */

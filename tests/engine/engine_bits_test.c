@@ -25,7 +25,7 @@
 #endif
 
 struct bits_case {
-    const char *model, *form;
+    const char *model, *form; /* behind a plus: the KV cache's dtype */
 };
 
 /* The file of a family of backends: its lines are the cases, in this order. */
@@ -34,7 +34,7 @@ struct bits_file {
     const char *const *devices;
     uint32_t n_devices;
     size_t n_cases;
-    struct bits_case cases[16];
+    struct bits_case cases[20];
 };
 
 #ifdef TEST_DEVICE /* in the lane form a GPU gives the bits of a CPU */
@@ -46,7 +46,7 @@ static const struct bits_file everywhere = {
     .name = QUIRE_SOURCE_DIR "/tests/engine/bits.txt",
     .devices = devices,
     .n_devices = sizeof devices / sizeof devices[0],
-    .n_cases = 14,
+    .n_cases = 17,
     .cases = {{"llama2", "lane"},
               {"llama3", "lane"},
               {"llama_bias", "lane"},
@@ -60,7 +60,10 @@ static const struct bits_file everywhere = {
               {"qwen2_window", "tile"},
               {"qwen3", "tile"},
               {"qwen3_f16", "tile"},
-              {"qwen3", "tile-bf16"}},
+              {"qwen3", "tile-bf16"},
+              {"qwen2_window", "lane+int8"},
+              {"llama3", "lane+fp8_e4m3"},
+              {"qwen3", "lane+fp8_e5m2"}},
 };
 #ifdef TEST_EMULATED /* the order of the mma form, as the emulator adds; hardware adds otherwise within a product of 16 */
 static const struct bits_file emulated = {
@@ -87,17 +90,21 @@ static struct key256 add_answer(struct key256 chain, const struct answer *a)
 
 static void digest(const char *device, const struct bits_case *what, char hex[65])
 {
-    char dir[512];
+    char dir[512], form[16];
     uint32_t prompt[N_PROMPT];
     struct engine_options options;
     struct key256 chain = {{0}};
+    const char *cache = strchr(what->form, '+');
     snprintf(dir, sizeof dir, MODELS "%s", what->model);
+    snprintf(form, sizeof form, "%.*s", (int)strcspn(what->form, "+"), what->form);
     engine_options_default(&options);
     options.num_kv_blocks = 100;
     options.max_num_batched_tokens = 64;
     options.device = device;
-    options.gemm_form = what->form;
-    if (strcmp(what->form, "tile-bf16") == 0) {
+    options.gemm_form = form;
+    if (cache)
+        options.kv_cache_dtype = cache + 1;
+    if (strcmp(form, "tile-bf16") == 0) {
         options.gemm_form = "tile";
         options.activation_dtype = "bfloat16";
     }

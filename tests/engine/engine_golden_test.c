@@ -3,21 +3,26 @@
  *
  * Lane form: within the golden's own tolerance (twice the error of a naive computation in the same
  * dtypes). Tile and mma form: within the goal that docs/numerics.md §15 sets, 0.02 nats. (The tile form of
- * bf16 activations misses it, and is not the default anywhere.) */
+ * bf16 activations misses it, and is not the default anywhere.)
+ *
+ * Quantized checkpoints and GGUF files with activations in float32: likewise within a golden's own tolerance of the weights that they stand
+ * for. */
 #include "client.h"
 #include "tests/goldens/golden.h"
 
+#include <dirent.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #define CAP 0.02
-#define MODELS QUIRE_SOURCE_DIR "/tests/goldens/models/"
+#define GOLDENS QUIRE_SOURCE_DIR "/tests/goldens/"
 
 static void check_near(const char *what, uint32_t position, uint32_t token, double got, double want, double tolerance)
 {
@@ -61,13 +66,16 @@ static void check_answer(const struct golden *g, const struct answer *a, double 
     }
 }
 
-static void check_model(const char *name, const char *form)
+static const char *kept_rows; /* NULL, or --repack-cache */
+
+/* form NULL: the only one that activations in float32 have. */
+static void check_model(const char *kind, const char *name, const char *form)
 {
     char path[512], dir[512];
     struct golden g;
     struct quire_error err;
-    snprintf(dir, sizeof dir, MODELS "%s", name);
-    snprintf(path, sizeof path, MODELS "%s/golden.txt", name);
+    snprintf(dir, sizeof dir, GOLDENS "%s/%s%s", kind, name, strcmp(kind, "gguf") == 0 ? "/model.gguf" : "");
+    snprintf(path, sizeof path, GOLDENS "%s/%s/golden.txt", kind, name);
     if (golden_read(path, &g, &err) != QUIRE_OK)
         fail_msg("%s", err.text);
 
@@ -76,18 +84,20 @@ static void check_model(const char *name, const char *form)
     options.n_threads = 1;
     options.num_kv_blocks = 100;
     options.max_num_batched_tokens = 64;
-    options.gemm_form = form;
+    options.gemm_form = form ? form : "auto";
+    options.activation_dtype = form ? "auto" : "float32";
+    options.repack_cache = kept_rows;
     const char *invariance = getenv("TEST_INVARIANCE");
     if (invariance)
         options.invariance = invariance;
     struct client *c = client_open(dir, &options);
     bool is_off = invariance && strcmp(invariance, "off") == 0;
-    assert_int_equal(engine_info(client_engine(c))->gemm_library != NULL, is_off && strcmp(form, "mma") == 0);
+    assert_int_equal(engine_info(client_engine(c))->gemm_library != NULL, is_off && form && strcmp(form, "mma") == 0);
     struct request_spec r = client_request(g.prompt, g.n_prompt, g.n_greedy);
     r.n_logprobs = r.n_prompt_logprobs = GOLDEN_TOP;
     r.ignore_eos = true;
     assert_true(g.tolerance <= CAP);
-    check_answer(&g, client_ask(c, &r), strcmp(form, "lane") != 0 ? CAP : g.tolerance);
+    check_answer(&g, client_ask(c, &r), form && strcmp(form, "lane") != 0 ? CAP : g.tolerance);
     client_close(c);
     golden_free(&g);
 }
@@ -96,19 +106,19 @@ static void check_model(const char *name, const char *form)
     static void lane_##model(void **state) \
     { \
         (void)state; \
-        check_model(#model, "lane"); \
+        check_model("models", #model, "lane"); \
     }
 #define TILE(model) \
     static void tile_##model(void **state) \
     { \
         (void)state; \
-        check_model(#model, "tile"); \
+        check_model("models", #model, "tile"); \
     }
 #define MMA(model) \
     static void mma_##model(void **state) \
     { \
         (void)state; \
-        check_model(#model, "mma"); \
+        check_model("models", #model, "mma"); \
     }
 LANE(llama2)
 LANE(llama3)
@@ -138,6 +148,54 @@ TILE(qwen3_f16)
 TILE(olmo2)
 #endif
 
+#ifndef TEST_DEVICE
+static const char *const quantized[] = {
+    "gptq_4_32",     "gptq_4_64_zeros",   "gptq_4_128_order", "gptq_4_32_order_zeros_v2",
+    "gptq_4_row_v2", "gptq_8_128_zeros",  "gptq_8_32_order",  "gptq_8_row",
+    "awq_32",        "awq_128",           "packed_4_128",     "packed_4_32_zeros",
+    "packed_4_row",  "packed_4_32_order", "packed_8_64",      "w8a16",
+    "w8a8_dynamic",  "w8a8_static",       "floats_tensor",    "floats_row",
+    "floats_block",  "fp8_block",         "fp8_block_bf16",   "fp8_tensor",
+    "fp8_e5m2",
+};
+
+static void lane_quantized(void **state)
+{
+    (void)state;
+    char dir[] = "/tmp/quire-rows-XXXXXX", path[400];
+    uint32_t n_kept = 0;
+    kept_rows = mkdtemp(dir);
+    assert_non_null(kept_rows);
+    for (size_t i = 0; i < sizeof quantized / sizeof quantized[0]; i++) {
+        print_message("%s\n", quantized[i]);
+        check_model("quantized", quantized[i], NULL);
+        check_model("quantized", quantized[i], NULL); /* with rows from the file, where there is one */
+    }
+    kept_rows = NULL;
+    DIR *kept = opendir(dir);
+    assert_non_null(kept);
+    for (struct dirent *e; (e = readdir(kept)) != NULL;)
+        if (e->d_name[0] != '.') {
+            snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
+            unlink(path);
+            n_kept++;
+        }
+    closedir(kept);
+    rmdir(dir);
+    assert_int_equal(n_kept, 13); /* the others' rows lie in the checkpoint */
+}
+
+/* Between them every type of a tensor, and every architecture's names and orders. */
+static void lane_gguf(void **state)
+{
+    (void)state;
+    check_model("gguf", "qwen2", NULL);
+    check_model("gguf", "llama", NULL);
+    check_model("gguf", "qwen3", NULL);
+    check_model("gguf", "olmo2", NULL);
+}
+#endif
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -151,7 +209,8 @@ int main(void)
         cmocka_unit_test(mma_qwen3_f16),     cmocka_unit_test(mma_olmo2),
 #else
         cmocka_unit_test(tile_llama3),       cmocka_unit_test(tile_qwen2_window), cmocka_unit_test(tile_qwen3),
-        cmocka_unit_test(tile_qwen3_f16),    cmocka_unit_test(tile_olmo2),
+        cmocka_unit_test(tile_qwen3_f16),    cmocka_unit_test(tile_olmo2),        cmocka_unit_test(lane_quantized),
+        cmocka_unit_test(lane_gguf),
 #endif
     };
 #ifdef TEST_DEVICE

@@ -147,10 +147,11 @@ static void orders(void **state)
     const struct sched_policy *fcfs = sched_policy_at(0), *second = sched_policy_at(1);
     assert_int_equal(mailbox_create(4, 0, 100, &m, NULL), QUIRE_OK);
     mailbox_set_policy(m, fcfs, &(struct sched_policy_options){0});
-    mailbox_set_policy(m, second, &options); /* the later counts */
+    assert_int_equal(mailbox_set_policy(m, second, &options), 2); /* the later counts */
     mailbox_unpin(m, 70);
-    mailbox_unpin(m, 3);
+    assert_int_equal(mailbox_unpin(m, 3), 4);
     mailbox_drain(m, MAILBOX_FOREVER, &mail);
+    assert_int_equal(mail.orders.number, 4);
     assert_ptr_equal(mail.orders.policy, second);
     assert_int_equal(mail.orders.options.ageing_us, 5);
     assert_true(mail.orders.unpin);
@@ -159,7 +160,10 @@ static void orders(void **state)
     assert_int_equal(mail.orders.unpin_tenants[1], 1 << 6);
     assert_false(mail.orders.no_more);
     mailbox_no_more(m);
-    mailbox_unpin(m, MAILBOX_ALL_TENANTS);
+    mailbox_drain(m, MAILBOX_FOREVER, &mail);
+    assert_int_equal(mail.orders.number, 0);
+    mailbox_no_more(m);
+    assert_int_equal(mailbox_unpin(m, MAILBOX_ALL_TENANTS), 5);
     mailbox_drain(m, MAILBOX_FOREVER, &mail);
     assert_null(mail.orders.policy);
     assert_true(mail.orders.no_more);

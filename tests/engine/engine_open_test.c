@@ -124,8 +124,9 @@ static void bad_options(void **state)
     REFUSE(device, "cuda", QUIRE_UNSUPPORTED, "cuda");
     REFUSE(dtype, "int8", QUIRE_INVALID, "--dtype");
     REFUSE(dtype, "bfloat16", QUIRE_UNSUPPORTED, "stored as float32");
-    REFUSE(kv_cache_dtype, "fp8", QUIRE_UNSUPPORTED, "--kv-cache-dtype");
+    REFUSE(kv_cache_dtype, "fp4", QUIRE_UNSUPPORTED, "--kv-cache-dtype");
     REFUSE(kv_cache_dtype, "bfloat16", QUIRE_UNSUPPORTED, "--kv-cache-dtype");
+    REFUSE(kv_cache_dtype, "nvfp4", QUIRE_UNSUPPORTED, "int8, fp8, fp8_e4m3 or fp8_e5m2, got 'nvfp4'");
     REFUSE(gemm_form, "tile", QUIRE_UNSUPPORTED, "--gemm-form tile");
     REFUSE(gemm_form, "round", QUIRE_INVALID, "--gemm-form");
     REFUSE(activation_dtype, "float16", QUIRE_INVALID, "--activation-dtype");
@@ -200,9 +201,18 @@ static void identity_of_the_arithmetic(void **state)
     o.device = "ref";
     struct engine_identity other = identity_of(model.dir, &o);
     same(&first, &other);
-    o.kv_cache_dtype = "float16";
+    static const char *const formats[] = {"float16", "int8", "fp8_e4m3", "fp8_e5m2"};
+    struct engine_identity of_format[4];
+    for (size_t i = 0; i < 4; i++) {
+        o.kv_cache_dtype = formats[i];
+        of_format[i] = identity_of(model.dir, &o);
+        differ(&first, &of_format[i]);
+        for (size_t k = 0; k < i; k++)
+            differ(&of_format[k], &of_format[i]);
+    }
+    o.kv_cache_dtype = "fp8";
     other = identity_of(model.dir, &o);
-    differ(&first, &other);
+    same(&of_format[2], &other);
 
     struct tiny_model tuned;
     const struct tiny_spec spec = {.seed = 77, .nan_token = -1, .prefix = "model."};
@@ -273,6 +283,75 @@ static void plan_to_the_byte(void **state)
     o.kv_cache_memory = 3000 * p.kv_block_bytes + 17;
     assert_int_equal(engine_plan_make(&o, &d, 988000000, &p, &err), QUIRE_OK);
     assert_int_equal(p.groups[0].n_blocks, 3000);
+}
+
+/* A byte for each number, four for the vector that it is of: 16 tokens of 2 heads of K and V. */
+static void plan_of_a_cache_in_8_bits(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *shown;
+        uint32_t head_dim, block_size;
+        uint64_t layer_bytes; /* of a block */
+    } cases[] = {
+        {"int8", "int8", 64, 16, 2 * 2 * 16 * (64 + 4)},
+        {"int8_per_token_head", "int8", 128, 16, 2 * 2 * 16 * 132},
+        {"fp8", "float8_e4m3", 64, 128, 2 * 2 * 128 * 68},
+        {"fp8_e4m3", "float8_e4m3", 80, 16, 2 * 2 * 16 * 84},
+        {"fp8_per_token_head", "float8_e4m3", 64, 8, 2 * 2 * 8 * 68},
+        {"fp8_e5m2", "float8_e5m2", 256, 16, 2 * 2 * 16 * 260},
+        {"float16", "float16", 64, 16, 2 * 2 * 16 * 128},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct model_desc d = half_billion();
+        struct engine_options o;
+        struct engine_plan p, wide;
+        struct quire_error err;
+        engine_options_default(&o);
+        o.device = "cpu";
+        o.block_size = cases[i].block_size;
+        o.kv_cache_memory = 1ull << 30;
+        o.swap_space = 1ull << 28;
+        d.head_dim = cases[i].head_dim;
+        assert_int_equal(engine_plan_make(&o, &d, 0, &wide, &err), QUIRE_OK);
+        o.kv_cache_dtype = cases[i].name;
+        assert_int_equal(engine_plan_make(&o, &d, 0, &p, &err), QUIRE_OK);
+        assert_string_equal(k_format_name(p.kv_format), cases[i].shown);
+        assert_int_equal(p.kv_block_bytes, 24 * cases[i].layer_bytes);
+        assert_int_equal(p.groups[0].n_blocks, (1ull << 30) / p.kv_block_bytes);
+        assert_int_equal(p.groups[0].n_host_blocks, ((1ull << 28) * p.groups[0].n_blocks) / p.kv_bytes);
+        /* The same memory holds 2 D / (D + 4) times the blocks. */
+        if (i < 6)
+            assert_int_equal(p.groups[0].n_blocks / 100,
+                             (uint64_t)wide.groups[0].n_blocks * 2 * d.head_dim / (d.head_dim + 4) / 100);
+    }
+}
+
+static void plan_of_another_cache_in_8_bits(void **state)
+{
+    (void)state;
+    struct model_desc d = half_billion();
+    struct engine_options o;
+    struct engine_plan p;
+    struct quire_error err;
+    engine_options_default(&o);
+    o.kv_cache_dtype = "fp8";
+    o.device = "cpu";
+    /* A draft model's blocks are of the same dtype, by its own shape; so are those for what is only guessed. */
+    struct model_desc guesses = half_billion();
+    guesses.n_kv_heads = 1;
+    guesses.n_layers = 3;
+    struct engine_draft draft = {.desc = &guesses, .n_tokens = 4};
+    struct engine_plan own;
+    assert_int_equal(engine_plan_make_on(&o, &d, 0, &draft, NULL, &p, &err), QUIRE_OK);
+    assert_int_equal(p.n_draft_groups, 1);
+    assert_int_equal(p.groups[1].block_bytes, 3 * 2 * 16 * (64 + 4));
+    assert_int_equal(engine_plan_of_draft(&p, &draft, &own, &err), QUIRE_OK);
+    assert_string_equal(k_format_name(own.kv_format), "float8_e4m3");
+    assert_int_equal(own.groups[0].block_bytes, p.groups[1].block_bytes);
+    o.device = "h200";
+    assert_int_equal(engine_plan_make(&o, &d, 0, &p, &err), QUIRE_OK);
+    assert_int_equal(p.groups[0].block_bytes, 24 * 2 * 2 * 16 * (64 + 4));
 }
 
 /* By arithmetic on a table: nobody needs to have the GPU. */
@@ -365,28 +444,43 @@ static void plan_with_windows(void **state)
     assert_int_equal(engine_plan_make(&o, &d, 0, &p, &err), QUIRE_UNSUPPORTED);
 }
 
+#define INT4 {K_INT, 4, 128, K_F16, K_PACKING_PLANES}
+#define ROW_INT8 {K_INT, 8, 0, K_BF16, K_PACKING_PLANES}
+#define BLOCKS {K_INT, 4, 32, K_F16, K_PACKING_Q4_K}
+#define E4M3 {K_E4M3, 8, 128, K_F32, K_PACKING_PLANES}
 static void plan_of_forms(void **state)
 {
     (void)state;
     static const struct {
         const char *form, *activations;
-        enum k_dtype weights;
+        struct k_format weights;
         int status;
         enum k_gemm_form want;
     } cases[] = {
-        {NULL, NULL, K_F16, QUIRE_OK, K_FORM_AUTO},
-        {"auto", "float32", K_BF16, QUIRE_OK, K_FORM_AUTO},
-        {"lane", "float32", K_F32, QUIRE_OK, K_FORM_LANE},
-        {"tile", "float32", K_BF16, QUIRE_OK, K_FORM_TILE},
-        {"tile", NULL, K_F16, QUIRE_OK, K_FORM_TILE},
-        {"tile", NULL, K_F32, QUIRE_UNSUPPORTED, 0},
-        {"auto", "bfloat16", K_BF16, QUIRE_OK, K_FORM_TILE_BF16},
-        {"tile", "bf16", K_BF16, QUIRE_OK, K_FORM_TILE_BF16},
-        {"lane", "bfloat16", K_BF16, QUIRE_INVALID, 0},
-        {"tile", "bfloat16", K_F16, QUIRE_UNSUPPORTED, 0},
-        {"auto", "bfloat16", K_F32, QUIRE_UNSUPPORTED, 0},
-        {"auto", "float16", K_BF16, QUIRE_INVALID, 0},
-        {"round", NULL, K_BF16, QUIRE_INVALID, 0},
+        {NULL, NULL, K_FORMAT_F16, QUIRE_OK, K_FORM_AUTO},
+        {"auto", "float32", K_FORMAT_BF16, QUIRE_OK, K_FORM_AUTO},
+        {"lane", "float32", K_FORMAT_F32, QUIRE_OK, K_FORM_LANE},
+        {"tile", "float32", K_FORMAT_BF16, QUIRE_OK, K_FORM_TILE},
+        {"tile", NULL, K_FORMAT_F16, QUIRE_OK, K_FORM_TILE},
+        {"tile", NULL, K_FORMAT_F32, QUIRE_UNSUPPORTED, 0},
+        {"auto", "bfloat16", K_FORMAT_BF16, QUIRE_OK, K_FORM_TILE_BF16},
+        {"tile", "bf16", K_FORMAT_BF16, QUIRE_OK, K_FORM_TILE_BF16},
+        {"lane", "bfloat16", K_FORMAT_BF16, QUIRE_INVALID, 0},
+        {"tile", "bfloat16", K_FORMAT_F16, QUIRE_UNSUPPORTED, 0},
+        {"auto", "bfloat16", K_FORMAT_F32, QUIRE_UNSUPPORTED, 0},
+        {"auto", "float16", K_FORMAT_BF16, QUIRE_INVALID, 0},
+        {"auto", "auto", INT4, QUIRE_OK, K_FORM_LANE},
+        {"auto", "auto", ROW_INT8, QUIRE_OK, K_FORM_LANE},
+        {"auto", NULL, BLOCKS, QUIRE_OK, K_FORM_INT8},
+        {"lane", "auto", BLOCKS, QUIRE_OK, K_FORM_LANE},
+        {"auto", "float32", BLOCKS, QUIRE_OK, K_FORM_LANE},
+        {"auto", "int8", INT4, QUIRE_OK, K_FORM_INT8},
+        {"lane", "int8", INT4, QUIRE_INVALID, 0},
+        {"tile", "auto", INT4, QUIRE_UNSUPPORTED, 0},
+        {"auto", "int8", E4M3, QUIRE_UNSUPPORTED, 0},
+        {"auto", "int8", K_FORMAT_BF16, QUIRE_UNSUPPORTED, 0},
+        {"auto", "bfloat16", INT4, QUIRE_UNSUPPORTED, 0},
+        {"round", NULL, K_FORMAT_BF16, QUIRE_INVALID, 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct engine_options o;
@@ -395,10 +489,19 @@ static void plan_of_forms(void **state)
         engine_options_default(&o);
         o.gemm_form = cases[i].form;
         o.activation_dtype = cases[i].activations;
-        assert_int_equal(engine_plan_form(&o, cases[i].weights, &form, &err), cases[i].status);
+        const struct model_desc desc = {.weight_format = cases[i].weights};
+        assert_int_equal(engine_plan_form(&o, &desc, &form, &err), cases[i].status);
         if (cases[i].status == QUIRE_OK)
             assert_int_equal(form, cases[i].want);
     }
+
+    const struct model_desc w8a8 = {.weight_format = ROW_INT8, .int8_activations = true};
+    struct engine_options o;
+    struct quire_error err;
+    enum k_gemm_form form;
+    engine_options_default(&o);
+    assert_int_equal(engine_plan_form(&o, &w8a8, &form, &err), QUIRE_OK);
+    assert_int_equal(form, K_FORM_INT8);
 }
 
 static void plan_says_what_to_change(void **state)
@@ -459,6 +562,8 @@ int main(void)
         cmocka_unit_test(identity_of_the_arithmetic),
         cmocka_unit_test(dtype_names),
         cmocka_unit_test(plan_to_the_byte),
+        cmocka_unit_test(plan_of_a_cache_in_8_bits),
+        cmocka_unit_test(plan_of_another_cache_in_8_bits),
         cmocka_unit_test(plan_for_a_gpu),
         cmocka_unit_test(plan_with_windows),
         cmocka_unit_test(plan_of_forms),

@@ -286,9 +286,10 @@ static void another_policy_while_it_runs(void **state)
     struct client *c = client_open(model.dir, &o);
     struct engine_stats stats;
     struct quire_error err;
+    uint64_t order;
     engine_stats(client_engine(c), &stats); /* known before anything has run */
     assert_string_equal(stats.policy, "fcfs");
-    assert_int_equal(engine_set_policy(client_engine(c), "first", NULL, &err), QUIRE_INVALID);
+    assert_int_equal(engine_set_policy(client_engine(c), "first", NULL, &order, &err), QUIRE_INVALID);
     assert_non_null(strstr(err.text, "fcfs, priority"));
 
     struct request_spec running = ask(0, 20, 40), late = ask(1, 20, 2), urgent = ask(2, 20, 2);
@@ -298,8 +299,11 @@ static void another_policy_while_it_runs(void **state)
     const struct answer *a = client_submit(c, &running);
     client_wait_paused(c);
     const struct answer *b = client_submit(c, &late), *d = client_submit(c, &urgent);
-    assert_int_equal(engine_set_policy(client_engine(c), "priority", NULL, &err), QUIRE_OK);
+    assert_int_equal(engine_set_policy(client_engine(c), "priority", NULL, &order, &err), QUIRE_OK);
     client_resume(c);
+    client_wait_order(c, order);
+    engine_stats(client_engine(c), &stats);
+    assert_string_equal(stats.policy, "priority");
     client_wait(c, a);
     client_wait(c, b);
     client_wait(c, d);
@@ -307,7 +311,6 @@ static void another_policy_while_it_runs(void **state)
     assert_int_equal(d->choices[0].account.n_overtaken, 0);
     assert_int_equal(d->choices[0].account.blocker, a->id);
     assert_int_equal(b->choices[0].account.blocker, d->id);
-    WAIT_FOR(c, stats, strcmp(stats.policy, "priority") == 0);
     client_close(c);
 }
 
@@ -469,8 +472,9 @@ static void a_pin_outlives_a_flood(void **state)
     flood(c);
     engine_stats(client_engine(c), &stats);
     assert_int_equal(stats.n_pins, 1);
-    engine_unpin(client_engine(c), 1);
-    WAIT_FOR(c, stats, stats.n_pins == 0);
+    client_wait_order(c, engine_unpin(client_engine(c), 1));
+    engine_stats(client_engine(c), &stats);
+    assert_int_equal(stats.n_pins, 0);
     flood(c);
     a = client_ask(c, &use);
     assert_int_equal(a->choices[0].n_cached, 0);

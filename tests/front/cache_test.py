@@ -1,6 +1,7 @@
 """The response cache: what was answered before is answered the same, and nothing else is."""
 
 import json
+import pathlib
 import random
 import re
 import socket
@@ -67,6 +68,37 @@ def test_all_layers_on_equals_all_off():
             hits += header == "exact"
         assert header == "exact" or status != 200, body
     assert hits > 60
+
+
+def test_a_file_on_equals_all_off():
+    """Of servers that stop, are killed, and find the file spoiled; memory holds two answers only."""
+    r = random.Random(20)
+    requests = [random_request(r) for _ in range(40)]
+    plain = [ask(bare, path, body) for path, body in requests]
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder, "answers.db")
+        for round in range(4):
+            hits = []
+            s = Server("--cache-entries", 2, "--cache-file", file)
+            for i, ((path, body), (status, _, want)) in enumerate(zip(requests, plain)):
+                if round == 0 and i % 2:
+                    continue
+                got_status, header, got = ask(s, path, body)
+                assert got_status == status and by_choice(got) == by_choice(want), (round, body, want, got)
+                hits.append(header == "exact" or status != 200)
+            if round in (1, 2):  # a clean stop loses nothing; what is not answered within 50 ms is computed
+                assert hits[::2].count(False) <= s.get("/cache/stats")[1]["store"]["away"], hits
+            if round == 1:
+                s.process.kill()
+                s.process.wait()
+                s.process.stdout.close()
+            else:
+                s.__exit__(None)
+            if round == 2:
+                data = bytearray(file.read_bytes())
+                data[4096:] = r.randbytes(len(data) - 4096)
+                file.write_bytes(data)
+        assert len(list(file.parent.glob("answers.db.old-*"))) > 0
 
 
 def test_headers_say_where_it_came_from():
@@ -197,6 +229,23 @@ def test_the_same_words_are_not_rendered_again():
     for wrong in (spelled[:-1], spelled + b"x", spelled.replace(b"{", b'{"n":2,', 1)):
         assert cached.request("POST", CHAT, wrong)[0] == 400
     assert cached.request("POST", TEXT, spelled)[0] == 400  # of another route
+
+
+def test_streams_in_the_same_words():
+    for path, body in ((CHAT, {"messages": [{"role": "user", "content": "stream me again"}], "n": 2, "logprobs": True, "stream_options": {"include_usage": True}}),
+                       (TEXT, {"prompt": 'a "quote", a \\ and \x01', "echo": True, "stream_options": {"include_usage": True, "continuous_usage_stats": True}})):
+        body = {**body, "max_tokens": 7, "temperature": 0, "stream": True}
+        _, headers, first = cached.request("POST", path, body)
+        before = cached.metric("vllm:generation_tokens_total"), cached.get("/cache/stats")[1]["hits"]
+        _, again_headers, again = cached.request("POST", path, json.dumps(body, indent=2).encode())
+        after = cached.metric("vllm:generation_tokens_total"), cached.get("/cache/stats")[1]["hits"]
+        events = [json.loads(e[6:]) for e in again.decode().split("\n\n") if e and e != "data: [DONE]"]
+        assert (headers[CACHE], again_headers[CACHE]) == ("miss", "exact") and without_names(first) == without_names(again)
+        assert again_headers["Content-Type"] == "text/event-stream" and again_headers["Cache-Control"] == "no-cache"
+        assert {e["id"].split("-")[1] for e in events} == {again_headers["x-request-id"]} and again_headers["x-request-id"].encode() not in first
+        assert after[0] - before[0] == events[-1]["usage"]["completion_tokens"] and after[1] - before[1] == 1
+        whole = {k: v for k, v in body.items() if k not in ("stream", "stream_options")}
+        assert json.loads(cached.request("POST", path, whole)[2])["usage"]["total_tokens"] == events[-1]["usage"]["total_tokens"]
 
 
 def test_limits_hold_for_what_is_kept():

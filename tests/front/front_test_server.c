@@ -7,6 +7,7 @@
  */
 #include "base/clock.h"
 #include "server/cache/response_cache.h"
+#include "server/cache/store.h"
 #include "server/daemon/daemon.h"
 #include "server/front/front.h"
 #include "server/http/address.h"
@@ -142,6 +143,7 @@ static const struct option names[] = {
     {"give-up-ms", required_argument, NULL, 'g'},
     {"cache-entries", required_argument, NULL, 'E'},
     {"cache-ttl", required_argument, NULL, 'l'},
+    {"cache-file", required_argument, NULL, 'F'},
     {"cache-unseeded", no_argument, NULL, 'U'},
     {"cache-share", no_argument, NULL, 'G'},
     {"replay-pace", no_argument, NULL, 'R'},
@@ -156,7 +158,7 @@ struct words {
     const char *keys[MAX_NAMES], *names[MAX_NAMES], *origins[MAX_NAMES], *hosts[MAX_NAMES];
     size_t n_keys, n_names, n_origins, n_hosts, n_networks;
     struct http_network networks[MAX_NAMES];
-    const char *tenants, *certificate, *source;
+    const char *tenants, *certificate, *source, *cache_file;
     bool has_shadow;
     uint32_t give_up_ms;
     struct response_cache_options cache; /* max_entries 0: none */
@@ -210,6 +212,7 @@ static bool parse(int argc, char **argv, struct front_options *o, struct fake_en
         case 'g': words->give_up_ms = number; break;
         case 'E': words->cache.max_entries = number; break;
         case 'l': words->cache.ttl_s = number; break;
+        case 'F': words->cache_file = optarg; break;
         case 'U': words->cache.unseeded = true; break;
         case 'G': o->share_answers = true; break;
         case 'R': words->cache.replay_pace = true; break;
@@ -270,6 +273,19 @@ static int serve(struct server *s, struct quire_text *text, struct front_options
     return status;
 }
 
+struct cache_file {
+    struct event_base *base;
+    const char *path;
+};
+
+static struct answer_store *open_file(void *context, const struct key256 *identity)
+{
+    const struct cache_file *f = context;
+    struct answer_store *store;
+    store_open_sqlite(f->base, f->path, *identity, 64u << 20, &store, NULL);
+    return store;
+}
+
 int main(int argc, char **argv)
 {
     struct words words = {.n_names = 0};
@@ -322,6 +338,8 @@ int main(int argc, char **argv)
     event_add(hangup, NULL);
     if (words.source)
         s.source = fake_source_open(s.base, strcmp(words.source, "later") == 0, fake.eos);
+    words.cache.context = &(struct cache_file){s.base, words.cache_file};
+    words.cache.open_store = words.cache_file ? open_file : NULL;
     if (words.cache.max_entries > 0)
         status = response_cache_open(s.base, &words.cache, &s.cache, &err);
     options.cache = s.cache;

@@ -15,8 +15,8 @@ SANITIZED = any(name in open(PROGRAM, "rb").read() for name in (b"__asan_init", 
 
 
 class Server:
-    def __init__(self, *arguments):
-        self.process = subprocess.Popen([PROGRAM, TOKENIZER, *map(str, arguments)], stdout=subprocess.PIPE, text=True)
+    def __init__(self, *arguments, tokenizer=TOKENIZER):
+        self.process = subprocess.Popen([PROGRAM, tokenizer, *map(str, arguments)], stdout=subprocess.PIPE, text=True)
         line = self.process.stdout.readline()
         match = re.search(r"http://[0-9.]+:(\d+)", line)
         assert match, f"the server said {line!r}"

@@ -149,9 +149,7 @@ def test_numbers_reach_the_template_as_they_are():
         shutil.copy(os.path.join(harness.TOKENIZER, "tokenizer.json"), folder)
         with open(os.path.join(folder, "chat_template.jinja"), "w") as f:
             f.write("{{ tools | tojson }}")
-        harness.TOKENIZER, demo = folder, harness.TOKENIZER
-        with Server() as s:
-            harness.TOKENIZER = demo
+        with Server(tokenizer=folder) as s:
             status, reply = s.post("/tokenize", body.encode())
             assert status == 200, reply
             status, reply = s.post("/detokenize", {"tokens": reply["tokens"]})

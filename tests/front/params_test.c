@@ -1,4 +1,5 @@
 #include "server/front/body/params.h"
+#include "server/front/body/alias.h"
 #include "tests/front/front_unit_test.h"
 
 #include <string.h>
@@ -318,11 +319,87 @@ static void tools(void **state)
     }
 }
 
+/* ---- bodies in the same words ---- */
+
+static bool alias_of(const char *text, size_t n, struct key256 *out)
+{
+    struct quire_sha256_state s;
+    quire_sha256_begin(&s);
+    const bool ok = alias_add_body(&s, text, n);
+    *out = quire_sha256_now(&s);
+    return ok;
+}
+
+static void assert_alias(const char *a, const char *b, bool same)
+{
+    struct key256 x, y;
+    assert_true(alias_of(a, strlen(a), &x));
+    assert_true(alias_of(b, strlen(b), &y));
+    assert_int_equal(memcmp(&x, &y, sizeof x) == 0, same);
+}
+
+static void aliases(void **state)
+{
+    static const struct {
+        const char *a, *b;
+        bool same;
+    } pairs[] = {
+        {"{\"a\":1,\"b\":[1,{\"x\":2,\"y\":3}]}", "{ \"b\" : [1, {\"y\":3, \"x\":2}] , \"a\":1}", true},
+        {"{\"a\":1}", "{\"a\":1,\"b\":null,\"user\":\"me\"}", true},
+        {"{\"a\":1}", "{\"a\":1.0}", false}, /* the same question, found the long way */
+        {"{\"a\":\"\u00e9\"}", "{\"a\":\"e\u0301\"}", false},
+        {"{\"a\":[1,2]}", "{\"a\":[2,1]}", false},
+        {"{\"a\":[1,[2]]}", "{\"a\":[[1],2]}", false},
+        {"{\"a\":\"b\",\"c\":\"d\"}", "{\"a\":\"d\",\"c\":\"b\"}", false},
+        {"{\"a\":\"1\"}", "{\"a\":1}", false},
+        {"{\"a\":{}}", "{\"a\":[]}", false},
+        {"{\"a\":\"b,c\"}", "{\"a\":\"b\",\"c\":1}", false},
+    };
+    static const char *const own[] = {
+        "{\"cache\":{}}", "{\"use_cache\":false}", "{\"\\u0061\":1}", "{\"a\":1,\"a\":1}", "[", ""};
+    struct key256 key;
+    (void)state;
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+        assert_alias(pairs[i].a, pairs[i].b, pairs[i].same);
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        assert_false(alias_of(own[i], strlen(own[i]), &key));
+}
+
+/* However long what comes before it is, each byte counts, and where it stands. */
+static void aliases_of_every_length(void **state)
+{
+    static char a[4096], b[4096];
+    (void)state;
+    for (size_t n = 980; n < 2100; n += n < 1060 ? 1 : 97) {
+        struct key256 x, y;
+        memset(a, 'x', sizeof a);
+        memcpy(a, "{\"p\":\"", 6);
+        memcpy(a + 6 + n, "\",\"q\":[1,2]}", 12);
+        memcpy(b, a, sizeof b);
+        assert_true(alias_of(a, 6 + n + 12, &x));
+        for (size_t at = 6; at < 6 + n; at += n - 1) {
+            b[at] = 'y';
+            assert_true(alias_of(b, 6 + n + 12, &y));
+            assert_memory_not_equal(&x, &y, sizeof x);
+            b[at] = 'x';
+        }
+        b[6 + n + 9] = '3';
+        assert_true(alias_of(b, 6 + n + 12, &y));
+        assert_memory_not_equal(&x, &y, sizeof x);
+    }
+}
+
 int run_params_tests(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(both_routes),         cmocka_unit_test(chat_only), cmocka_unit_test(completions_only),
-        cmocka_unit_test(values_and_defaults), cmocka_unit_test(tools),     cmocka_unit_test(speculative),
+        cmocka_unit_test(both_routes),
+        cmocka_unit_test(chat_only),
+        cmocka_unit_test(completions_only),
+        cmocka_unit_test(values_and_defaults),
+        cmocka_unit_test(tools),
+        cmocka_unit_test(speculative),
+        cmocka_unit_test(aliases),
+        cmocka_unit_test(aliases_of_every_length),
     };
     return cmocka_run_group_tests_name("params", tests, NULL, NULL);
 }

@@ -3,14 +3,36 @@
 import base64
 import json
 import math
+import pathlib
 import struct
 import sys
+import tempfile
 import threading
 
 from harness import Server, post_bytes, run_tests
 
 EMBED, SCORE, RERANK = "/v1/embeddings", "/v1/score", "/v1/rerank"
 SIZE = 5
+WORDS = ["[UNK]", "[CLS]", "[SEP]", "<s>", "</s>", "one", "two", "three", "four", "word"]
+
+
+def encoder_tokenizer(place, begin, end, between, second):
+    """Of words, with special tokens around a text and between the two of a pair, as BERT's and XLM-R's have."""
+    token = lambda name, kind=0: {"SpecialToken": {"id": name, "type_id": kind}}
+    text = lambda name, kind=0: {"Sequence": {"id": name, "type_id": kind}}
+    special = dict(single_word=False, lstrip=False, rstrip=False, normalized=False, special=True)
+    pathlib.Path(place, "tokenizer.json").write_text(json.dumps({
+        "version": "1.0", "added_tokens": [{"id": i, "content": w, **special} for i, w in enumerate(WORDS[:5])],
+        "normalizer": None, "pre_tokenizer": {"type": "Whitespace"}, "decoder": None,
+        "post_processor": {"type": "TemplateProcessing", "single": [token(begin), text("A"), token(end)],
+                           "pair": [token(begin), text("A"), *map(token, between), text("B", second), token(end, second)],
+                           "special_tokens": {w: {"id": w, "ids": [i], "tokens": [w]} for i, w in enumerate(WORDS[:5])}},
+        "model": {"type": "WordLevel", "unk_token": "[UNK]", "vocab": {w: i for i, w in enumerate(WORDS)}}}))
+    return place
+
+
+def words(*names):
+    return [WORDS.index(name) for name in names]
 
 
 def ids_of(text, special=True):
@@ -62,14 +84,28 @@ def test_dimensions_are_of_length_one():
 
 
 def test_long_texts_are_cut():
-    with Server("--vectors", SIZE, "--max-model-len", 16) as s:
-        reply = s.post(EMBED, {"input": ["word " * 500, "hi"]})[1]
-        ids = ids_of("word " * 500)
-        end = len(ids_of("")) and ids[-1:]  # what stands behind every text stays
-        kept = ids[:16] if not end or ids_of("")[:1] == ids[:1] and len(ids_of("")) == 1 else ids[:15] + end
-        assert reply["data"][0]["embedding"] == vector(kept) and reply["usage"]["prompt_tokens"] == 16 + len(ids_of("hi")), reply
-        reply = s.post(EMBED, {"input": "word " * 500, "truncate_prompt_tokens": 4})[1]
-        assert reply["usage"]["prompt_tokens"] == 4
+    long = "word " * 500
+    with tempfile.TemporaryDirectory() as place, Server(
+            "--vectors", SIZE, "--max-model-len", 16, tokenizer=encoder_tokenizer(place, "[CLS]", "[SEP]", ["[SEP]"], 1)) as s:
+        def read(n_tokens, **body):
+            reply = s.post(EMBED, body)[1]
+            assert reply["usage"]["prompt_tokens"] == n_tokens, reply
+            return [d["embedding"] for d in reply["data"]]
+        whole = words("[CLS]", *["word"] * 14, "[SEP]")
+        assert read(16 + 3, input=[long, "two"]) == [vector(whole), vector(words("[CLS]", "two", "[SEP]"))]
+        assert read(4, input=long, truncate_prompt_tokens=4) == [vector(words("[CLS]", "word", "word", "[SEP]"))]
+        assert read(16, input=long, add_special_tokens=False) == [vector(words(*["word"] * 16))]
+        assert read(16, input=words(*["word"] * 99)) == [vector(words(*["word"] * 15, "[SEP]"))]  # ids, too, keep their end
+
+
+def test_replies_are_bounded():
+    """64 MiB, of 15 bytes a number or 6: 4,473,924 numbers or 11,184,810."""
+    size = 8000
+    with Server("--vectors", size) as s:
+        for n, more in ((560, {}), (1399, {"encoding_format": "base64"})):
+            refused(s, EMBED, {"input": ["x"] * n, **more}, 400, "64 MiB")
+            reply = s.post(EMBED, {"input": ["x"] * n, "dimensions": 2, **more})[1]
+            assert len(reply.get("data", [])) == n, reply
 
 
 def test_many_texts_come_in_their_order():
@@ -100,18 +136,31 @@ def test_ranks():
 
 
 def test_a_classifier_gets_pairs():
-    with Server("--scores", 1) as s:
-        a, b = ids_of("one two"), ids_of("three")
-        begin = len(ids_of("")) - (1 if len(ids_of("")) > 1 else 0)
-        status, reply = s.post(SCORE, {"text_1": "one two", "text_2": "three"})
-        assert status == 200, reply
-        end = [] if len(ids_of("")) < 2 else a[-1:]
-        joined = a + b[begin:len(b) - len(end)] + end
-        x = vector(joined, len(a))[0] / 16 - 2
-        assert abs(reply["data"][0]["score"] - 1 / (1 + math.exp(-x))) < 1e-6, (reply, x)
-        assert s.post(RERANK, {"query": "one", "documents": ["three", "four"]})[0] == 200
-        refused(s, EMBED, {"input": "one"}, 400, "/v1/score")
-        refused(s, "/v1/chat/completions", {"messages": [{"role": "user", "content": "hi"}]}, 400, "/v1/score")
+    for begin, end, between, second in (("[CLS]", "[SEP]", ["[SEP]"], 1), ("<s>", "</s>", ["</s>", "</s>"], 0)):
+        with tempfile.TemporaryDirectory() as place, Server(
+                "--scores", 1, "--max-model-len", 16, tokenizer=encoder_tokenizer(place, begin, end, between, second)) as s:
+            def check(a, b, reply, n_tokens):
+                ids = words(begin, *a, *between, *b, end)
+                x = vector(ids, second and 1 + len(a) + len(between))[0] / 16 - 2
+                assert abs(reply["data"][0]["score"] - 1 / (1 + math.exp(-x))) < 1e-6, (reply, x)
+                assert reply["usage"]["prompt_tokens"] == len(ids) == n_tokens
+            n = 2 + len(between)
+            check(["one", "two"], ["three"], s.post(SCORE, {"text_1": "one two", "text_2": "three"})[1], n + 3)
+            # The longer text gives way.
+            check(["word"] * (14 - n), ["two"] * 2, s.post(SCORE, {"text_1": "word " * 50, "text_2": "two two"})[1], 16)
+            check(["two"] * 2, ["word"] * (14 - n), s.post(SCORE, {"text_1": "two two", "text_2": "word " * 50})[1], 16)
+            refused(s, SCORE, {"text_1": "one", "text_2": "two", "truncate_prompt_tokens": n + 1}, 400, "no room")
+            assert s.post(RERANK, {"query": "one", "documents": ["three", "four"]})[0] == 200
+            refused(s, EMBED, {"input": "one"}, 400, "/v1/score")
+            refused(s, "/v1/chat/completions", {"messages": [{"role": "user", "content": "hi"}]}, 400, "/v1/score")
+    with tempfile.TemporaryDirectory() as place, Server("--scores", 1, tokenizer=encoder_tokenizer(place, "[CLS]", "[SEP]", [], 0)) as s:
+        assert s.post(SCORE, {"text_1": "one", "text_2": "two"})[0] == 200
+        broken = pathlib.Path(place, "tokenizer.json")
+        text = json.loads(broken.read_text())
+        text["post_processor"]["pair"] = text["post_processor"]["pair"][1:]
+        broken.write_text(json.dumps(text))
+        with Server("--scores", 1, tokenizer=place) as other:
+            refused(other, SCORE, {"text_1": "one", "text_2": "two"}, 400, "post_processor")
 
 
 def test_the_wrong_model():

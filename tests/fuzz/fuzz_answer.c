@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HEAD 92u
+#define HEAD 96u
 #define SUM 32u
 
 static void tell(const struct answer *a)
@@ -18,6 +18,10 @@ static void tell(const struct answer *a)
     uint32_t n_done = 0;
     uint64_t n_tokens = 0;
     bool last = false;
+    char *question = malloc(a->question.n + 1); /* all of it may be read */
+    if (question && a->question.text)
+        memcpy(question, a->question.text, a->question.n);
+    free(question);
     while (answer_next(a->events, &cursor, &e)) {
         if (last || (e.kind == ANSWER_DONE ? e.done.choice : e.token.choice) >= a->n_choices)
             abort();
@@ -40,7 +44,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     memcpy(copy, data, n);
     if (n >= HEAD + SUM) {
         memcpy(key.bytes, copy + 16, sizeof key.bytes);
-        le_store_u64(copy + 80, n - HEAD - SUM);
+        const uint64_t left = n - HEAD - SUM;
+        const uint32_t n_question = (uint32_t)(le_load_u32(copy + 92) % (left + 1));
+        le_store_u32(copy + 92, n_question);
+        le_store_u64(copy + 80, left - n_question);
         const struct key256 sum = quire_sha256(copy, n - SUM);
         memcpy(copy + n - SUM, sum.bytes, SUM);
     }

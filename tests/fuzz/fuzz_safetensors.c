@@ -1,15 +1,15 @@
 /* A safetensors image: whatever is accepted must lie inside the input. */
 #include "fuzz.h"
 
-#include "engine/model/safetensors.h"
+#include "engine/checkpoint/checkpoint.h"
 
 #include <stdlib.h>
 
-static void check(const struct safetensors *st, const char *name, const uint8_t *data, size_t n)
+static void check(const struct checkpoint *st, const char *name, const uint8_t *data, size_t n)
 {
-    struct safetensors_tensor t;
+    struct checkpoint_tensor t;
     struct quire_error err;
-    if (safetensors_find(st, name, &t, &err) != QUIRE_OK)
+    if (checkpoint_find(st, name, &t, &err) != QUIRE_OK)
         return;
     const uint8_t *begin = t.data;
     if (begin < data || begin > data + n || t.n_bytes > (size_t)(data + n - begin))
@@ -23,16 +23,16 @@ static void check(const struct safetensors *st, const char *name, const uint8_t 
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    struct safetensors *st;
+    struct checkpoint *st;
     struct quire_error err;
-    if (safetensors_open_memory(data, n, &st, &err) != QUIRE_OK)
+    if (checkpoint_open_memory(data, n, &st, &err) != QUIRE_OK)
         return 0;
-    if (safetensors_total_bytes(st) > n || safetensors_n_files(st) != 1)
+    if (checkpoint_total_bytes(st) > n || checkpoint_n_files(st) != 1)
         abort();
     check(st, "a", data, n);
     check(st, "b", data, n);
     check(st, "model.norm.weight", data, n);
-    safetensors_digest(st); /* reads every tensor */
-    safetensors_close(st);
+    checkpoint_digest(st); /* reads every tensor */
+    checkpoint_close(st);
     return 0;
 }

@@ -189,8 +189,10 @@ def log_softmax(logits):
     return torch.log_softmax(logits.double(), dim=-1)
 
 
-def golden(name, directory, n_prompt, generator):
-    model = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32,
+def golden(name, directory, n_prompt, generator, source=None, kv_dtype=None):
+    """source: where the weights are read from, if not from `directory`; kv_dtype: Quire's, where they do not show it."""
+    source = source or directory
+    model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32,
                                                  attn_implementation="eager").eval()
     vocab = model.config.vocab_size
     assert (model.dtype, model.config.architectures) == (torch.float32, [type(model).__name__])
@@ -210,7 +212,8 @@ def golden(name, directory, n_prompt, generator):
     spread = logits.std(dim=-1).mean().item()
     assert 1.5 < spread < 4.0, spread
     reference = log_softmax(logits)
-    ours = naive.Model(directory)
+    ours = naive.Model(source)
+    ours.kv_dtype = kv_dtype or ours.kv_dtype
     rounded = log_softmax(ours.forward(ids, torch.float32))
     exact = log_softmax(ours.forward(ids, torch.float64, kv_dtype=torch.float64))
 

@@ -2,11 +2,12 @@
 """Makes tests/goldens/vectors/*: tiny random checkpoints of models that give vectors, and what transformers computes
 from them in fp32: README.md says what each file holds.
 
-    python tests/goldens/make_vectors.py     (torch, transformers 5, safetensors)
+    python tests/goldens/make_vectors.py [NAME ...]     (torch, transformers 5, safetensors)
 """
 
 import json
 import pathlib
+import sys
 
 import torch
 from safetensors.torch import save_file
@@ -27,6 +28,8 @@ MODELS = {
                          id2label={"0": "a", "1": "b", "2": "c"}), None, False, None),
     "roberta": (dict(BERT, model_type="roberta", architectures=["RobertaModel"], pad_token_id=1, type_vocab_size=1),
                 None, False, None),
+    "xlmr_labels": (dict(BERT, model_type="xlm-roberta", architectures=["XLMRobertaForSequenceClassification"], pad_token_id=1,
+                         type_vocab_size=1, id2label={"0": "LABEL_0"}), None, False, None),
     "qwen3_last": (dict(QWEN3, architectures=["Qwen3ForCausalLM"]), "lasttoken", True, None),
 }
 # Lengths around tiles of attention, and a pair of texts where the model reads one.
@@ -35,10 +38,10 @@ LENGTHS = [(1, 0), (3, 0), (17, 9), (64, 0), (65, 30), (129, 70)]
 
 def vector(model, name, pooling, normalize, ids, segment):
     kinds = torch.tensor([[int(segment > 0 and i >= segment) for i in range(len(ids))]])
-    pairs = {"token_type_ids": kinds} if "bert" in name and name != "roberta" else {}
+    pairs = {"token_type_ids": kinds} if name.startswith("bert") else {}
     with torch.no_grad():
         out = model(input_ids=torch.tensor([ids]), attention_mask=torch.ones(1, len(ids), dtype=torch.long), **pairs)
-    if name == "bert_labels":
+    if name.endswith("_labels"):
         return out.logits[0]
     h = out.last_hidden_state[0]
     v = {"cls_token": h[0], "lasttoken": h[-1]}.get(pooling, h.mean(0))
@@ -49,14 +52,14 @@ def make(name, config, pooling, normalize, longest):
     where = ROOT / name
     where.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(sum(map(ord, name)))
-    auto = AutoModelForSequenceClassification if name == "bert_labels" else AutoModel
+    auto = AutoModelForSequenceClassification if name.endswith("_labels") else AutoModel
     kept = {k: v for k, v in config.items() if k not in ("architectures", "torch_dtype")}
     model = auto.from_config(AutoConfig.for_model(**kept), attn_implementation="eager").eval().float()
     for key, p in model.named_parameters():  # transformers begins with norms of 1 and biases of 0
         if p.dim() == 1:
             p.data += 0.3 * torch.randn_like(p)
     state = {("model." if name == "qwen3_last" else "") + k: v.contiguous() for k, v in model.state_dict().items()
-             if "position_ids" not in k and (name == "bert_labels" or not k.startswith("pooler"))}
+             if "position_ids" not in k and (name.endswith("_labels") or not k.startswith("pooler"))}
     save_file(state, where / "model.safetensors")
     (where / "config.json").write_text(json.dumps(config, indent=1) + "\n")
     if pooling:
@@ -81,5 +84,5 @@ def make(name, config, pooling, normalize, longest):
     (where / "golden.txt").write_text("\n".join(lines) + "\n")
 
 
-for name, spec in MODELS.items():
-    make(name, *spec)
+for name in sys.argv[1:] or MODELS:
+    make(name, *MODELS[name])

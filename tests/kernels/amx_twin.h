@@ -91,13 +91,34 @@ static inline float twin_bf16(const unsigned char *at)
     return twin_flushed(x);
 }
 
-static inline void amx_dpbf16(int c, int a, int b)
+static inline void twin_must_fit(int c, int a, int b)
 {
     const struct amx_config *config = &twin.config;
     twin_must(twin.configured && c != a && c != b && a != b);
     twin_must(config->row_bytes[a] % 4 == 0 && config->row_bytes[c] % 4 == 0);
     twin_must(config->rows[c] == config->rows[a] && config->row_bytes[c] == config->row_bytes[b]);
     twin_must(config->row_bytes[a] == config->rows[b] * 4);
+}
+
+static inline void amx_dpbusd(int c, int a, int b)
+{
+    const struct amx_config *config = &twin.config;
+    twin_must_fit(c, a, b);
+    for (int m = 0; m < config->rows[c]; m++) {
+        for (int n = 0; n < config->row_bytes[c] / 4; n++) {
+            uint32_t sum;
+            memcpy(&sum, &twin.tiles[c][m][4 * n], 4);
+            for (int k = 0; k < config->row_bytes[a]; k++)
+                sum += (uint32_t)((int)twin.tiles[a][m][k] * (int8_t)twin.tiles[b][k / 4][4 * n + k % 4]);
+            memcpy(&twin.tiles[c][m][4 * n], &sum, 4);
+        }
+    }
+}
+
+static inline void amx_dpbf16(int c, int a, int b)
+{
+    const struct amx_config *config = &twin.config;
+    twin_must_fit(c, a, b);
     for (int m = 0; m < config->rows[c]; m++) {
         for (int n = 0; n < config->row_bytes[c] / 4; n++) {
             float even = 0, odd = 0, sum;

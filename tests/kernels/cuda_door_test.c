@@ -51,7 +51,7 @@ static void test_forms(void **state)
     assert_int_equal(b->form, K_FORM_LANE);
     close_gpu(b);
     assert_int_equal(try_open("cuda", K_FORM_TILE, K_BF16, &b, &err), QUIRE_UNSUPPORTED);
-    assert_says(&err, "device cuda: a GPU has the GEMM forms lane and mma, and not tile");
+    assert_says(&err, "device cuda: a GPU has the GEMM forms lane, mma and int8, and not tile");
     assert_int_equal(simt_live(), 0);
 }
 

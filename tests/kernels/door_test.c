@@ -170,6 +170,8 @@ static void test_bad_weights(void **state)
     struct quire_error err;
     struct k_weight *w;
     static const uint16_t data[64] = {0};
+    static const int8_t zeros[64] = {0};
+    static const uint32_t order[32] = {0, 32};
     const struct k_weight_view good = k_plain_view(data, K_F16, 4, 8, 16);
     struct k_weight_view bad[12] = {good, good, good, good, good, good, good, good, good, good, good, good};
     bad[0].data = NULL;
@@ -182,8 +184,8 @@ static void test_bad_weights(void **state)
     bad[7].format.bits = 8;
     bad[8].format.group = 4;
     bad[9].scales = data;
-    bad[10].zero_points = data;
-    bad[11].permutation = data;
+    bad[10].zero_points = zeros;
+    bad[11].permutation = order;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         assert_int_not_equal(b->ops->weight_create(b, &bad[i], 1, &w, &err), QUIRE_OK);
         assert_null(w);
@@ -192,6 +194,35 @@ static void test_bad_weights(void **state)
     pair[1].n_cols = 7;
     assert_int_equal(b->ops->weight_create(b, pair, 2, &w, &err), QUIRE_INVALID);
     assert_non_null(strstr(err.text, "part 1"));
+    /* Of quantized ones: no scales, columns that are no whole groups or blocks, an input that is not there, rows too short. */
+    static const uint8_t bytes[256] = {0};
+    const struct k_weight_view int4 = {.data = bytes,
+                                       .format = k_format_of_planes(K_INT, 4, 16, K_F16),
+                                       .n_rows = 4,
+                                       .n_cols = 32,
+                                       .row_stride_bytes = 16,
+                                       .scales = data};
+    struct k_weight_view wrong[] = {int4, int4, int4, int4, int4, int4, int4};
+    wrong[0].scales = NULL;
+    wrong[1].format.group = 17;
+    wrong[2].format.bits = 3;
+    wrong[3].row_stride_bytes = 15;
+    wrong[4].permutation = order;
+    wrong[5].format = k_format_of_blocks(K_PACKING_Q8_0); /* with scales of its own */
+    wrong[6].format.scale = K_INT;
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        assert_int_not_equal(b->ops->weight_create(b, &wrong[i], 1, &w, &err), QUIRE_OK);
+    assert_int_equal(b->ops->weight_create(b, &int4, 1, &w, &err), QUIRE_OK);
+    b->ops->weight_destroy(b, w);
+    struct k_weight_view blocks = {.data = bytes,
+                                   .format = k_format_of_blocks(K_PACKING_Q4_K),
+                                   .n_rows = 1,
+                                   .n_cols = 256,
+                                   .row_stride_bytes = 144};
+    assert_int_equal(b->ops->weight_create(b, &blocks, 1, &w, &err), QUIRE_OK);
+    b->ops->weight_destroy(b, w);
+    blocks.n_cols = 224;
+    assert_int_equal(b->ops->weight_create(b, &blocks, 1, &w, &err), QUIRE_INVALID);
     pair[0].n_rows = UINT32_MAX;
     pair[1].n_cols = 8;
     assert_int_equal(b->ops->weight_create(b, pair, 2, &w, &err), QUIRE_INVALID);
@@ -220,6 +251,7 @@ static void test_forms_and_weights(void **state)
         [K_FORM_LANE] = {true, true, true},
         [K_FORM_TILE] = {false, true, true},
         [K_FORM_TILE_BF16] = {false, false, true},
+        [K_FORM_INT8] = {true, true, true},
     };
     for (int form = 0; form < K_N_FORMS; form++)
         for (int dtype = 0; dtype < 3; dtype++)
@@ -337,6 +369,13 @@ static void test_supports(void **state)
     assert_true(b->ops->supports(b, K_OP_GEMM_SILU_MUL, K_FORM_TILE, k_format_of(K_F16)));
     assert_false(b->ops->supports(b, K_OP_GEMM_SILU_MUL, K_FORM_TILE, k_format_of(K_F32)));
     assert_false(b->ops->supports(b, K_OP_GEMM, K_FORM_LANE, grouped));
+    const struct k_format blocks = k_format_of_blocks(K_PACKING_Q6_K), fp8 = k_format_of_planes(K_E4M3, 8, 128, K_F32);
+    assert_true(b->ops->supports(b, K_OP_GEMM, K_FORM_LANE, blocks) &&
+                b->ops->supports(b, K_OP_GEMM, K_FORM_INT8, blocks));
+    assert_true(b->ops->supports(b, K_OP_GEMM, K_FORM_LANE, fp8) && b->ops->supports(b, K_OP_EMBED, K_FORM_TILE, fp8));
+    assert_false(b->ops->supports(b, K_OP_GEMM, K_FORM_INT8, fp8) ||
+                 b->ops->supports(b, K_OP_GEMM, K_FORM_TILE, blocks));
+    assert_false(b->ops->supports(b, K_OP_ATTENTION, K_FORM_LANE, blocks));
     assert_false(b->ops->supports(b, K_OP_RMSNORM, K_FORM_LANE, k_format_of(K_F32))); /* neither weights nor a cache */
     b->ops->close(b);
 }

@@ -139,7 +139,7 @@ static void test_wide_matrices(void **state)
         {.dtype = K_F16, .n_tokens = 1100, .n_rows = 1400, .n_cols = 20},
         {.dtype = K_BF16, .n_tokens = 600, .n_rows = 20, .n_cols = 40},
     };
-    struct sample sample = sample_of(2);
+    struct sample sample = sample_of(3);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         if (!sample_takes(&sample))
             continue;

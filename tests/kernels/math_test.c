@@ -220,6 +220,72 @@ static void test_narrowing(void **state)
         check_narrowing(edges[i]);
 }
 
+static float fp8_of(uint32_t u, int fraction_bits)
+{
+    return fraction_bits == 3 ? k_f32_from_e4m3((uint8_t)u) : k_f32_from_e5m2((uint8_t)u);
+}
+
+static void check_fp8(float x, int fraction_bits)
+{
+    uint8_t u = fraction_bits == 3 ? k_e4m3_from_f32(x) : k_e5m2_from_f32(x);
+    assert_int_equal(u, page_fp8_from_f32(x, fraction_bits));
+}
+
+/* Every finite code; every tie between two of them, and its neighbours; a sweep of all that is not larger than the largest. */
+static void test_fp8(void **state)
+{
+    (void)state;
+    for (int fraction_bits = 2; fraction_bits <= 3; fraction_bits++) {
+        const uint32_t top = fraction_bits == 3 ? 0x7e : 0x7b;
+        for (uint32_t u = 0; u <= top; u++) {
+            const float x = fp8_of(u, fraction_bits), tie = (x + fp8_of(u + (u < top), fraction_bits)) / 2;
+            assert_true(same_f32(x, page_f32_from_fp8((uint8_t)u, fraction_bits)));
+            assert_true(same_f32(-x, fp8_of(u | 0x80, fraction_bits)));
+            for (uint32_t i = 0; i < 6; i++) {
+                float near = i < 2 ? x : nextafterf(tie, i % 3 == 0 ? 0.0f : i % 3 == 1 ? tie : INFINITY);
+                near = near > fp8_of(top, fraction_bits) ? x : near;
+                check_fp8(near, fraction_bits);
+                check_fp8(-near, fraction_bits);
+            }
+            assert_int_equal(fraction_bits == 3 ? k_e4m3_from_f32(x) : k_e5m2_from_f32(x), u);
+        }
+        for (uint64_t i = 0; i <= k_f32_bits(fp8_of(top, fraction_bits)); i += 25 * STRIDE)
+            check_fp8(k_f32_from_bits((uint32_t)i), fraction_bits);
+    }
+    assert_true(isnan(k_f32_from_e4m3(0x7f)) && isnan(k_f32_from_e4m3(0xff)));
+    assert_true(k_f32_from_e4m3(0x7e) == 448 && k_f32_from_e5m2(0x7b) == 57344 && k_f32_from_e5m2(0x7c) == INFINITY);
+}
+
+/* A head in 8 bits, of the largest numbers at which anything changes. */
+static void test_kv_bytes(void **state)
+{
+    (void)state;
+    static const enum k_dtype kinds[] = {K_INT, K_E4M3, K_E5M2};
+    static const float tops[] = {K_KV_TOP_INT8, K_KV_TOP_E4M3, K_KV_TOP_E5M2};
+    static const float sizes[] = {0.0f,  0x1p-149f,        0x1p-127f, 0x1.fffffep-111f, 0x1p-110f, 0x1.8p-109f, 1.0f,
+                                  3e38f, 0x1.fffffep+127f, 1.7f,      INFINITY,         NAN};
+    static const float shares[] = {1.0f,      -1.0f,     0.0f,       -0.0f,       0.5f,
+                                   -0x1p-20f, 0.999999f, 2.5f / 127, -3.5f / 127, 17.0f / 448};
+    for (uint32_t k = 0; k < 3; k++) {
+        for (uint32_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+            float x[16] = {0}, scale;
+            uint8_t want[16];
+            for (uint32_t i = 0; i < 10; i++)
+                x[i] = i == 0 || isfinite(sizes[s]) ? sizes[s] * shares[i] : shares[i];
+            scale = page_kv_store(kinds[k], x, 16, want);
+            assert_true(same_f32(k_kv_scale(fabsf(sizes[s]), tops[k]), scale));
+            const float factor = k_kv_factor(fabsf(sizes[s]), tops[k]);
+            for (uint32_t i = 0; i < 16; i++) {
+                float y = k_kv_bounded(x[i], factor, tops[k]);
+                uint8_t u = kinds[k] == K_INT    ? (uint8_t)k_round_int8(x[i], factor)
+                            : kinds[k] == K_E4M3 ? k_e4m3_from_f32(y)
+                                                 : k_e5m2_from_f32(y);
+                assert_int_equal(u, want[i]);
+            }
+        }
+    }
+}
+
 /* 16 values of which any other order of additions gives another sum. */
 static void test_fold(void **state)
 {
@@ -263,7 +329,7 @@ int main(void)
         cmocka_unit_test(test_exp),      cmocka_unit_test(test_exp_half),  cmocka_unit_test(test_silu_and_rsqrt),
         cmocka_unit_test(test_tanh),     cmocka_unit_test(test_sincos),    cmocka_unit_test(test_log64_and_exp64),
         cmocka_unit_test(test_widening), cmocka_unit_test(test_narrowing), cmocka_unit_test(test_fold),
-        cmocka_unit_test(test_philox),
+        cmocka_unit_test(test_philox),   cmocka_unit_test(test_fp8),       cmocka_unit_test(test_kv_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -67,8 +67,8 @@ static double stored(const void *p, enum k_dtype dtype, uint64_t i)
 
 static double output(const struct op_array *a, uint64_t i)
 {
-    return a->is_f16 ? page_f32_from_f16(((const uint16_t *)(const void *)a->bytes)[i])
-                     : ((const float *)(const void *)a->bytes)[i];
+    return a->element_bytes == 2 ? page_f32_from_f16(((const uint16_t *)(const void *)a->bytes)[i])
+                                 : ((const float *)(const void *)a->bytes)[i];
 }
 
 /* An output of a GEMM, exactly, and how far from it an answer may be. */
@@ -83,6 +83,14 @@ static uint32_t fold_of_segments(const struct op_case *c)
     return c->unit > 0 ? 3 : 0;
 }
 
+static const struct k_weight_view *part_of(const struct op_data *d, uint64_t *row)
+{
+    uint32_t p = 0;
+    for (; *row >= d->parts[p].n_rows; p++)
+        *row -= d->parts[p].n_rows;
+    return &d->parts[p];
+}
+
 /* Lane form: ⌈K/16⌉ fmas in a lane and 4 additions to fold, then the bias. Tile form: a chain of
  * 16, e + o, then one addition for each of the ⌈K/32⌉ tiles and each product of terms in it; two
  * bf16 terms leave out at most 2^-8 · 2^-8 of an activation, one at most 2^-8; each of the operations
@@ -93,8 +101,11 @@ static struct bound gemm_bound(const struct op_case *c, const struct op_data *d,
     double lane_n = (c->n_cols + 15) / 16 + 4 + fold_of_segments(c);
     double tiles = (c->n_cols + 31) / 32 + (c->unit > 0 ? 8 : 0);
     double sum = 0, magnitude = 0, largest = 1;
+    uint64_t row = r;
+    const bool is_part = op_is_quantized(c); /* a plain one among others: of f16, in the lane form */
+    const void *weights = is_part ? part_of(d, &row)->data : d->weights;
     for (uint64_t k = 0; k < c->n_cols; k++) {
-        double w = stored(d->weights, c->dtype, r * c->n_cols + k);
+        double w = stored(weights, is_part ? K_F16 : c->dtype, row * c->n_cols + k);
         double x = d->x[t * c->n_cols + k];
         sum += w * x;
         magnitude += fabs(w * x);
@@ -102,7 +113,7 @@ static struct bound gemm_bound(const struct op_case *c, const struct op_data *d,
     }
     double bias = d->vector ? d->vector[r] : 0;
     double tolerance = gamma_n(lane_n) * magnitude + c->n_cols * DENORM;
-    if (c->form != K_FORM_LANE) {
+    if (c->form != K_FORM_LANE && !is_part) {
         double products = (c->form == K_FORM_TILE ? 2 : 1) * (c->dtype == K_F16 ? 2 : 1);
         double split = c->form == K_FORM_TILE ? 0x1p-16 : 0x1p-8;
         tolerance = (split + 1.01 * gamma_n(17 + products * tiles + fold_of_segments(c))) * magnitude +
@@ -134,8 +145,51 @@ static struct bound gemm_mma_bound(const struct op_case *c, const struct op_data
     return (struct bound){sum + bias, tolerance, largest >= 65520 * 16};
 }
 
+/* What rounding to int8 may move an activation by, at most: half a unit of its piece, of which `most` is the largest, or what lies
+ * beyond 127 of a scale that is stated; a piece that is cut by a segment has a scale no larger than the whole one's. */
+static double off_by_rounding(const struct page_weights *w, double x, double most)
+{
+    if (w->x_scale == 0)
+        return most < 0x1p-120 ? fabs(x) : most / 127 * 0.5001;
+    return fmax(fabs(x) - 127 * w->x_scale, w->x_scale * 0.5001);
+}
+
+/* Quantized weights, against the product with s q + m. Weight-only: a term passes a group's fmas, then one or two for each group,
+ * and 4 additions to fold. int8: what rounding moves; then s d, the integer as f32 and an fma or two for each piece, of integers that
+ * are exact. A product that is denormal is off by DENORM, times what it meets then: a scale, or an integer. */
+static struct bound quant_bound(const struct op_case *c, const struct op_data *d, uint64_t t, uint64_t r)
+{
+    static struct page_weights w;
+    static float x[PAGE_MAX_COLS];
+    uint64_t row = r;
+    const struct k_weight_view *part = part_of(d, &row);
+    page_weights_read(part, (uint32_t)row, &w);
+    page_gather(part, d->x + t * c->n_cols, x);
+    const bool is_int8 = c->form == K_FORM_INT8;
+    double group = is_int8 ? fmin(w.group, w.piece) : w.group, groups = ceil(c->n_cols / group) + 8;
+    double sum = 0, magnitude = 0, off = 0, largest = 1, most = 0,
+           n = groups * 2 + 4 + 3 + (is_int8 ? 2 : ceil(group / 16));
+    for (uint32_t k = 0; k < c->n_cols; k++) {
+        double weight = (double)w.s[k] * w.q[k] + w.m[k], size = fabs((double)w.s[k] * w.q[k]) + fabs(w.m[k]);
+        sum += weight * x[k];
+        for (uint32_t i = k; k % w.piece == 0 && i < c->n_cols && i < k + w.piece; i++)
+            most = fmax(i == k ? 0 : most, fabs(x[i]));
+        double by = is_int8 ? off_by_rounding(&w, x[k], most) : 0;
+        off += fabs(weight) * by;
+        magnitude += size * (fabs(x[k]) + by);
+        largest = fmax(largest, fmax(fabs(w.s[k]), fabs(w.m[k])));
+    }
+    double bias = d->vector ? d->vector[r] : 0;
+    double tolerance = off + gamma_n(n) * magnitude + c->n_cols * DENORM * (is_int8 ? 255 * 127 * 2 : largest);
+    tolerance += d->vector ? U * (fabs(sum + bias) + tolerance) : 0;
+    return (struct bound){sum + bias, tolerance, !isfinite(sum) && w.x_scale == 0};
+}
+
 static struct bound bound_of(const struct op_case *c, const struct op_data *d, uint64_t t, uint64_t r)
 {
+    uint64_t row = r;
+    if (op_is_quantized(c) && !k_format_is_plain(part_of(d, &row)->format))
+        return quant_bound(c, d, t, r);
     return (c->form == K_FORM_MMA ? gemm_mma_bound : gemm_bound)(c, d, t, r);
 }
 
@@ -259,6 +313,35 @@ static void check_angles(const struct op_case *c, const struct op_data *d, const
     }
 }
 
+/* A head's numbers in 8 bits: half a unit of an integer, or 2^-4 or 2^-3 of an FP8 number, and half of what a denormal one is a
+ * multiple of; factor and scale are two divisions, and a product each. Of what is too small for a scale nothing is left. */
+static void check_bytes(const struct op_case *c, const struct op_array *array, uint64_t t, uint32_t head,
+                        const double *want, const double *tolerance, struct verdict *v)
+{
+    const uint32_t n = c->head_dim;
+    const unsigned char *row = array->bytes + t * array->token_bytes, *u = row + (size_t)head * n;
+    float scale;
+    double most = 0, off = 0;
+    bool is_finite = true;
+    memcpy(&scale, row + (size_t)c->n_kv_heads * n + head * sizeof scale, sizeof scale);
+    for (uint32_t i = 0; i < n; i++) {
+        is_finite = is_finite && isfinite(want[i]);
+        most = fmax(most, fabs(want[i]));
+        off = fmax(off, tolerance[i]);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        double got = c->dtype == K_INT ? (int8_t)u[i] : page_f32_from_fp8(u[i], c->dtype == K_E4M3 ? 3 : 2);
+        double size = fabs(want[i]) + tolerance[i], unit = c->dtype == K_E4M3 ? 0x1p-9 : 0x1p-16;
+        double by = c->dtype == K_INT ? 0.5 : fmax(size / scale * (c->dtype == K_E4M3 ? 0x1p-4 : 0x1p-3), unit / 2);
+        bool is_too_small = scale == 0 && most - off < 0x1p-110;
+        double rounding = is_too_small ? size : by * scale * (1 + 4 * U) + 4 * U * size;
+        if (!is_finite)
+            v->n_bad += !isnan(scale) || u[i] != 0;
+        else
+            judge(v, t, i, got * scale, want[i], tolerance[i] + rounding + (is_too_small ? 0 : off));
+    }
+}
+
 /* Two terms, of which one is a rounded product, and one rounded fma; factors as the head norm
  * leaves them. The cache rounds K and V once more. */
 static void check_rope_head(const struct op_case *c, const struct op_data *d, const struct op_output *out, uint64_t t,
@@ -270,7 +353,7 @@ static void check_rope_head(const struct op_case *c, const struct op_data *d, co
     const struct op_array *array = &out->arrays[is_q ? 0 : is_v ? 2 : 1];
     uint64_t at = is_q ? (t * c->n_q_heads + h) * n : (t * c->n_kv_heads + (h - c->n_q_heads) % c->n_kv_heads) * n;
     double rs = norm && !is_v ? norm_factor(x, NULL, n) : 1;
-    double relative = norm && !is_v ? norm_relative(n) : 0;
+    double relative = norm && !is_v ? norm_relative(n) : 0, wants[256], tolerances[256];
     for (uint32_t i = 0; i < n; i++) {
         uint32_t j = i % half;
         double a = x[j], b = x[j + half];
@@ -282,14 +365,24 @@ static void check_rope_head(const struct op_case *c, const struct op_data *d, co
         double first = i < half ? a * cosine : b * cosine, second = i < half ? -b * sine : a * sine;
         double want = is_v ? x[i] : first + second;
         double tolerance = is_v ? 0 : (2 * U + relative) * (fabs(first) + fabs(second)) + DENORM;
+        wants[i] = want;
+        tolerances[i] = tolerance;
+        if (array->element_bytes == 1)
+            continue;
         double got = output(array, at + i);
-        if (array->is_f16) { /* f16's inf is the rounding of anything to 2^16 or further */
+        if (!isfinite(want) && isfinite(got))
+            v->n_bad++;
+        if (!isfinite(want))
+            continue;
+        if (array->element_bytes == 2) { /* f16's inf is the rounding of anything to 2^16 or further */
             tolerance += F16_U * (fabs(want) + tolerance) + 0x1p-25;
             want = fmax(-65536, fmin(65536, want));
             got = fmax(-65536, fmin(65536, got));
         }
         judge(v, t, h * n + i, got, want, tolerance);
     }
+    if (array->element_bytes == 1)
+        check_bytes(c, array, t, (h - c->n_q_heads) % c->n_kv_heads, wants, tolerances, v);
 }
 
 static void check_rope_kv(const struct op_case *c, const struct op_data *d, const struct op_output *out,
@@ -321,7 +414,7 @@ static void check_attention_head(const struct op_case *c, const struct op_data *
     uint32_t lowest = c->window && position >= c->window ? position - c->window + 1 : 0;
     uint32_t kv_head = h / (c->n_q_heads / c->n_kv_heads), count = position - lowest + 1;
     const float *q = d->x + (uint64_t)t * d->x_width + h * n;
-    bool is_mma = c->form == K_FORM_MMA;
+    bool is_mma = c->form == K_FORM_MMA && c->dtype == K_F16;
     double scale = 1.0f / sqrtf((float)n), m = -INFINITY, l = 0, l_error = 0,
            sink = d->vector ? d->vector[h] : -INFINITY;
     double *s = malloc(2 * count * sizeof *s), *error = s + count;
@@ -331,7 +424,7 @@ static void check_attention_head(const struct op_case *c, const struct op_data *
         uint64_t at = ((uint64_t)(d->kv_start[seq] + lowest + i) * c->n_kv_heads + kv_head) * n;
         double dot = 0, magnitude = 0, keys = 0, queries = 0;
         for (uint32_t k = 0; k < n; k++) {
-            double key = stored(d->k, c->dtype, at + k);
+            double key = page_key(c, d, at + k);
             dot += q[k] * key;
             magnitude += fabs(q[k] * key);
             keys += fabs(key);
@@ -367,7 +460,7 @@ static void check_attention_head(const struct op_case *c, const struct op_data *
         double o = 0, o_error = 0;
         for (uint32_t i = 0; i < count; i++) {
             uint64_t at = ((uint64_t)(d->kv_start[seq] + lowest + i) * c->n_kv_heads + kv_head) * n;
-            double value = stored(d->v, c->dtype, at + k);
+            double value = page_value(c, d, at + k);
             o += s[i] * value;
             o_error += fabs(value) * (s[i] * (error[i] + gamma_n(n_o)) + tiny);
             o_error += is_mma ? MMA_TERMS * 0x1p-14 : 0;
@@ -394,7 +487,10 @@ static void check_exact(const struct op_case *c, const struct op_data *d, const 
         for (uint64_t k = 0; k < c->n_cols; k++) {
             uint64_t at = (uint64_t)d->ids[t] * c->n_cols + k;
             double was = c->into ? d->add[t * c->n_cols + k] : 0;
-            double want = was + (c->op == K_OP_EMBED ? stored(d->weights, c->dtype, at) : d->x[at]);
+            double taken = op_is_quantized(c)    ? page_embed_quant(c, d, d->ids[t], (uint32_t)k)
+                           : c->op == K_OP_EMBED ? stored(d->weights, c->dtype, at)
+                                                 : d->x[at];
+            double want = was + taken;
             judge(v, t, k, output(&out->arrays[0], t * c->n_cols + k), want, c->into ? U * fabs(want) : 0);
         }
 }
@@ -480,7 +576,9 @@ static void check_pool(const struct op_case *c, const struct op_data *d, const s
 
 static void check_copy(const struct op_case *c, const struct op_data *d, const struct op_output *out, struct verdict *v)
 {
-    uint64_t n = (uint64_t)c->n_kv_heads * c->head_dim * c->block_tokens;
+    if (op_has_byte_cache(c)) /* no numbers but codes: the page's, bit for bit */
+        return;
+    uint64_t n = out->arrays[0].token_bytes / out->arrays[0].element_bytes;
     for (uint64_t t = 0; t < out->n_tokens; t++)
         for (uint64_t k = 0; k < n; k++) {
             uint64_t from = d->ids[t] * n + k;

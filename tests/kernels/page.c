@@ -427,13 +427,20 @@ static void page_rotate(const float *v, const float *cos_sin, float *out, uint32
     }
 }
 
-static void page_store(struct op_array *array, uint64_t element, float x)
+/* One head of a token; in 8 bits the scales stand behind all heads' bytes. */
+static void page_store(const struct op_array *array, uint64_t t, uint32_t head, uint32_t n_heads, enum k_dtype kind,
+                       const float *x, uint32_t n)
 {
-    uint16_t h = page_f16_from_f32(x);
-    if (array->is_f16)
-        memcpy(array->bytes + element * 2, &h, 2);
-    else
-        memcpy(array->bytes + element * 4, &x, 4);
+    unsigned char *row = array->bytes + t * array->token_bytes;
+    for (uint32_t i = 0; i < n && array->element_bytes > 1; i++) {
+        uint16_t h = page_f16_from_f32(x[i]);
+        memcpy(row + ((size_t)head * n + i) * array->element_bytes,
+               array->element_bytes == 2 ? (void *)&h : (void *)(uintptr_t)&x[i], array->element_bytes);
+    }
+    if (array->element_bytes == 1) {
+        float scale = page_kv_store(kind, x, n, row + (size_t)head * n);
+        memcpy(row + (size_t)n_heads * n + head * sizeof scale, &scale, sizeof scale);
+    }
 }
 
 static void page_rope_kv(const struct op_case *c, const struct op_data *d, struct op_output *out)
@@ -450,14 +457,11 @@ static void page_rope_kv(const struct op_case *c, const struct op_data *d, struc
             if (c->extra && !is_v)
                 page_norm_row(x, is_q ? d->q_norm : d->k_norm, normed, n);
             page_rotate(normed, d->cos_sin + t * n, result, n);
-            for (uint32_t i = 0; i < n; i++) {
-                if (is_q)
-                    page_store(&out->arrays[0], (t * c->n_q_heads + h) * n + i, result[i]);
-                else if (is_v)
-                    page_store(&out->arrays[2], (t * c->n_kv_heads + h - c->n_q_heads - c->n_kv_heads) * n + i, x[i]);
-                else
-                    page_store(&out->arrays[1], (t * c->n_kv_heads + h - c->n_q_heads) * n + i, result[i]);
-            }
+            uint32_t kv_head = (h - c->n_q_heads) % c->n_kv_heads;
+            if (is_q)
+                page_store(&out->arrays[0], t, h, c->n_q_heads, K_F32, result, n);
+            else
+                page_store(&out->arrays[is_v ? 2 : 1], t, kv_head, c->n_kv_heads, c->dtype, is_v ? x : result, n);
         }
     }
 }
@@ -468,13 +472,18 @@ void page_silu_mul(const float *gate_up, uint32_t n, float *out)
         out[i] = page_silu(gate_up[i]) * gate_up[n + i];
 }
 
+static void (*gemm_of(const struct op_case *c))(const struct op_case *c, const struct op_data *d, float *y)
+{
+    return op_is_quantized(c) ? page_gemm_quant : c->form == K_FORM_MMA ? page_gemm_mma : page_gemm;
+}
+
 static void page_gemm_silu_mul(const struct op_case *c, const struct op_data *d, float *out)
 {
     uint32_t n = c->n_rows / 2;
     float *y = malloc((size_t)c->n_tokens * c->n_rows * sizeof *y);
     if (!y)
         abort();
-    (c->form == K_FORM_MMA ? page_gemm_mma : page_gemm)(c, d, y);
+    gemm_of(c)(c, d, y);
     for (uint64_t t = 0; t < c->n_tokens; t++)
         page_silu_mul(y + t * c->n_rows, n, out + t * n);
     free(y);
@@ -503,9 +512,10 @@ static void page_attend_split(const struct op_case *c, const struct op_data *d, 
                 continue;
             any = true;
             uint64_t element = ((kv_row + j) * c->n_kv_heads + kv_head) * n;
-            const unsigned char *key = d->k;
-            key += element * k_dtype_bytes(c->dtype);
-            float scaled = page_dot(key, c->dtype, q, n) * scale;
+            float key[256];
+            for (uint32_t k = 0; k < n; k++)
+                key[k] = page_key(c, d, element + k);
+            float scaled = page_dot((const unsigned char *)key, K_F32, q, n) * scale;
             s[i] = page_softcap(scaled, c->softcap);
             m = s[i] > m ? s[i] : m;
         }
@@ -521,7 +531,7 @@ static void page_attend_split(const struct op_case *c, const struct op_data *d, 
             lanes[i % 16] = lanes[i % 16] + p;
             uint64_t element = ((kv_row + tile + i) * c->n_kv_heads + kv_head) * n;
             for (uint32_t k = 0; k < n; k++)
-                st->o[k] = fmaf(p, stored(d->v, c->dtype, element + k), st->o[k]);
+                st->o[k] = fmaf(p, page_value(c, d, element + k), st->o[k]);
         }
         st->l = fmaf(st->l, alpha, fold(lanes));
         st->m = m;
@@ -577,7 +587,9 @@ static void page_copy_rows(const struct op_case *c, const struct op_data *d, flo
     for (uint64_t t = 0; t < n_tokens; t++) {
         for (uint64_t k = 0; k < c->n_cols; k++) {
             uint64_t from = (uint64_t)d->ids[t] * c->n_cols + k;
-            float v = c->op == K_OP_EMBED ? stored(d->weights, c->dtype, from) : d->x[from];
+            float v = op_is_quantized(c)    ? page_embed_quant(c, d, d->ids[t], (uint32_t)k)
+                      : c->op == K_OP_EMBED ? stored(d->weights, c->dtype, from)
+                                            : d->x[from];
             out[t * c->n_cols + k] = c->into ? d->add[t * c->n_cols + k] + v : v;
         }
     }
@@ -608,10 +620,12 @@ void page_run(const struct op_case *c, const struct op_data *d, struct op_output
     case K_OP_LAYERNORM: page_layernorm(c, d, first); break;
     case K_OP_ACTIVATE: page_activate(c, d, first); break;
     case K_OP_POOL: page_pool(c, d, first); break;
-    case K_OP_GEMM: (c->form == K_FORM_MMA ? page_gemm_mma : page_gemm)(c, d, first); break;
+    case K_OP_GEMM: gemm_of(c)(c, d, first); break;
     case K_OP_ROPE_ANGLES: page_angles(c, d, first); break;
     case K_OP_ROPE_KV: page_rope_kv(c, d, out); break;
-    case K_OP_ATTENTION: (c->form == K_FORM_MMA ? page_attention_mma : page_attention)(c, d, first); break;
+    case K_OP_ATTENTION:
+        (c->form == K_FORM_MMA && c->dtype == K_F16 ? page_attention_mma : page_attention)(c, d, first);
+        break;
     case K_OP_GEMM_SILU_MUL: page_gemm_silu_mul(c, d, first); break;
     case K_OP_KV_COPY: page_copy_blocks(d, out); break;
     case K_OP_SAMPLE:

@@ -31,6 +31,38 @@ void page_silu_mul(const float *gate_up, uint32_t n, float *out);
 /* One row of logits. */
 void page_sample(const struct k_sample_row *row, const float *logits, uint32_t n_vocab, struct k_sample_result *out);
 
+/* ---- page_kv.c: a KV cache in 8 bits ---- */
+
+/* Exactly, by bits of fraction: 3 of e4m3, 2 of e5m2. What is stored is finite and at most the largest number. */
+float page_f32_from_fp8(uint8_t u, int fraction_bits);
+uint8_t page_fp8_from_f32(float x, int fraction_bits);
+/* A head's n numbers as bytes; the scale. */
+float page_kv_store(enum k_dtype kind, const float *x, uint32_t n, uint8_t *u);
+/* What attention reads of the cache, of any dtype: element of [positions, KV, D]. */
+float page_key(const struct op_case *c, const struct op_data *d, uint64_t element);
+float page_value(const struct op_case *c, const struct op_data *d, uint64_t element);
+
+/* ---- page_quant.c: quantized weights ---- */
+
+#define PAGE_MAX_COLS 5120
+
+/* A row: s · q + m. */
+struct page_weights {
+    float q[PAGE_MAX_COLS], s[PAGE_MAX_COLS], m[PAGE_MAX_COLS];
+    bool has_least;
+    uint32_t group, piece; /* columns that share s and m; that share a scale of activations in the form int8 */
+    float x_scale;
+};
+void page_weights_read(const struct k_weight_view *v, uint32_t row, struct page_weights *out);
+
+/* x in the order of the columns. */
+void page_gather(const struct k_weight_view *v, const float *x, float *out);
+
+void page_gemm_quant(const struct op_case *c, const struct op_data *d, float *y);
+float page_embed_quant(const struct op_case *c, const struct op_data *d, uint32_t id, uint32_t column);
+
+/* ---- all ---- */
+
 /* Every output of a case, allocated in out. */
 void page_run(const struct op_case *c, const struct op_data *d, struct op_output *out);
 

@@ -176,9 +176,10 @@ static void a_policy_that_changes(void **state)
     struct rig rig;
     struct rig_traffic traffic[2];
     struct quire_error err;
+    uint64_t order;
     rig_open(&rig, path, rig_options());
     rig_submit(&rig, 7, &traffic[0]);
-    assert_int_equal(engine_set_policy(client_engine(rig.client), "priority", NULL, &err), QUIRE_OK);
+    assert_int_equal(engine_set_policy(client_engine(rig.client), "priority", NULL, &order, &err), QUIRE_OK);
     rig_submit(&rig, 8, &traffic[1]);
     engine_drain(client_engine(rig.client));
     rig_wait(&rig, &traffic[0]);
@@ -419,22 +420,27 @@ static void another_model_answers_otherwise(void **state)
     recording_close(r);
 }
 
-/* Of f16 weights, which have every form; the tiny model's are f32. */
+/* Of f16 weights, which have every form; the tiny model's are f32. And every KV cache. */
 static void every_form_again(void **state)
 {
     (void)state;
     const char *model = QUIRE_SOURCE_DIR "/tests/goldens/models/qwen3_f16";
 #ifdef TEST_DEVICE
-    static const char *const forms[] = {"lane", "mma"};
+    static const struct {
+        const char *form, *cache;
+    } cases[] = {{"lane", "auto"}, {"mma", "auto"}};
 #else
-    static const char *const forms[] = {"lane", "tile"};
+    static const struct {
+        const char *form, *cache;
+    } cases[] = {{"lane", "auto"}, {"tile", "auto"}, {"lane", "int8"}, {"lane", "fp8"}, {"tile", "fp8_e5m2"}};
 #endif
     static const uint32_t prompt[] = {5, 6, 7, 8, 9, 10};
-    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const char *path = rig_new_path();
         struct engine_options o = rig_options();
         struct rig rig;
-        o.gemm_form = forms[i];
+        o.gemm_form = cases[i].form;
+        o.kv_cache_dtype = cases[i].cache;
         rig_open_model(&rig, path, model, o);
         struct request_spec r = client_request(prompt, 6, 4);
         r.n_logprobs = 2;

@@ -222,6 +222,34 @@ static void another_law_is_refused(void **state)
     free(lied);
 }
 
+/* Where the header has the KV cache's dtype: behind a version, a law, an identity, a time, two texts and a digest. */
+static size_t kv_dtype_at(void)
+{
+    const uint8_t *body = bytes + RECORD_SUM_BYTES + RECORD_HEAD_BYTES;
+    size_t at = 4 + 4 + 32 + 8;
+    at += 4 + le_load_u32(body + at) + 32;
+    at += 4 + le_load_u32(body + at);
+    return at + 2; /* the form, the weights' */
+}
+
+static void another_kv_cache_answers_otherwise(void **state)
+{
+    (void)state;
+    const uint8_t int8 = K_INT, bf16 = K_BF16, none = K_E5M2 + 1;
+    struct recording *r;
+    struct quire_error err;
+    const struct replay_report report = replay_lie(lie(RECORDING_HEADER, 0, kv_dtype_at(), &int8, 1));
+    assert_true(report.other_identity);
+    assert_true(report.n_different > 0);
+    unsigned char *lied = lie(RECORDING_HEADER, 0, kv_dtype_at(), &bf16, 1);
+    assert_int_equal(recording_open_memory(lied, n_bytes, &r, &err), QUIRE_INVALID);
+    assert_non_null(strstr(err.text, "a KV cache in a dtype that does not exist"));
+    free(lied);
+    lied = lie(RECORDING_HEADER, 0, kv_dtype_at(), &none, 1);
+    assert_int_equal(recording_open_memory(lied, n_bytes, &r, &err), QUIRE_INVALID);
+    free(lied);
+}
+
 static void drive_names_the_record(void **state)
 {
     (void)state;
@@ -285,13 +313,10 @@ static void lies_are_checked(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_flipped_byte_anywhere_is_found),
-        cmocka_unit_test(a_torn_tail_is_left_out),
-        cmocka_unit_test(records_that_moved_are_found),
-        cmocka_unit_test(replay_names_what_differs),
-        cmocka_unit_test(another_law_is_refused),
-        cmocka_unit_test(drive_names_the_record),
-        cmocka_unit_test(lies_are_checked),
+        cmocka_unit_test(a_flipped_byte_anywhere_is_found), cmocka_unit_test(a_torn_tail_is_left_out),
+        cmocka_unit_test(records_that_moved_are_found),     cmocka_unit_test(replay_names_what_differs),
+        cmocka_unit_test(another_law_is_refused),           cmocka_unit_test(another_kv_cache_answers_otherwise),
+        cmocka_unit_test(drive_names_the_record),           cmocka_unit_test(lies_are_checked),
     };
     if (quire_hash_init() != QUIRE_OK)
         return 1;

@@ -192,4 +192,28 @@ void mma_f16(const Meeting &m)
     }
 }
 
+/* Whole numbers: d = c + A B modulo 2^32, whatever order. */
+void mma_s8(const Meeting &m)
+{
+    int8_t a[16][32], b[8][32]; /* rows, columns */
+    for (int lane = 0; lane < 32; lane++) {
+        auto *x = (MmaS8Argument *)m.argument[lane];
+        int g = lane / 4, t = 4 * (lane % 4);
+        for (int i = 0; i < 4; i++)
+            memcpy(&a[g + i % 2 * 8][t + i / 2 * 16], &x->a[i], 4);
+        for (int i = 0; i < 2; i++)
+            memcpy(&b[g][t + i * 16], &x->b[i], 4);
+    }
+    for (int lane = 0; lane < 32; lane++) {
+        auto *x = (MmaS8Argument *)m.argument[lane];
+        for (int i = 0; i < 4; i++) {
+            const int8_t *row = a[lane / 4 + i / 2 * 8], *col = b[2 * (lane % 4) + i % 2];
+            int32_t sum = 0; /* at most 2^19 */
+            for (int k = 0; k < 32; k++)
+                sum += row[k] * col[k];
+            x->c[i] = (int32_t)((uint32_t)x->c[i] + (uint32_t)sum);
+        }
+    }
+}
+
 } // namespace simt

@@ -105,6 +105,7 @@ void wait_here(Fiber *f, const char *what, int line, const char *file);
 
 /* ---- mma.cc ---- */
 void mma_f16(const Meeting &m); /* for all lanes of the warp */
+void mma_s8(const Meeting &m);
 
 /* ---- fault.cc ---- */
 /* Records a fault; a fatal one ends the block. code: the address that is to blame, or nullptr. */

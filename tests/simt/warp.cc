@@ -7,7 +7,7 @@ namespace simt
 {
 
 static const char *const op_names[] = {"shuffle",    "vote",     "reduce_add",     "reduce_min", "reduce_max",
-                                       "__syncwarp", "ldmatrix", "ldmatrix.trans", "mma.f16"};
+                                       "__syncwarp", "ldmatrix", "ldmatrix.trans", "mma.f16",    "mma.s8"};
 
 /* The lanes of a mask, from 0 up. */
 #define FOR_LANES(lane, mask) \
@@ -123,6 +123,7 @@ void collective(Op op, unsigned mask, void *argument, int line, const char *file
     case LDMATRIX:
     case LDMATRIX_TRANS: ldmatrix(*m); break;
     case MMA_F16: mma_f16(*m); break;
+    case MMA_S8: mma_s8(*m); break;
     }
     w->open &= ~(1u << (m - w->meetings));
     w->ready |= mask;

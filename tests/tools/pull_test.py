@@ -142,6 +142,19 @@ class Layout(Case):
         self.hub.repos["org/gguf"] = Repo({"config.json": b"{}", "tokenizer.json": b"{}", "x.gguf": b"x"})
         self.assertIn("has no *.safetensors", self.quire("pull", "org/gguf", code=1))
 
+    def test_a_gguf_file_by_how_it_is_quantized(self):
+        files = {f"m-{q}.gguf": q.encode() for q in ("Q8_0", "q4_k_m", "Q4_K_S")}
+        files |= {f"big/m.Q6_K-0000{i}-of-00002.gguf": b"x%d" % i for i in (1, 2)}
+        self.hub.repos["org/gguf"] = Repo({**files, "config.json": b"{}", "README.md": b"x"})
+        self.assertEqual(self.pull("org/gguf:Q4_K_M")["files"], ["m-q4_k_m.gguf"])
+        self.check_content("org/gguf", {"m-q4_k_m.gguf": b"q4_k_m"})
+        self.assertEqual(self.pull("org/gguf:q6_k")["files"], [n for n in sorted(files) if "Q6_K" in n])
+        self.assertIn("no GGUF file is Q5_0; there are: ", self.quire("pull", "org/gguf:Q5_0", code=1))
+        self.hub.repos["org/gguf"] = Repo({**files, "other-Q8_0.gguf": b"y"})
+        self.assertIn("Q8_0 is more than one file: ", self.quire("pull", "org/gguf:Q8_0", code=1))
+        # What it brought is found by every command, without the hub.
+        self.assertIn("m-q4_k_m.gguf: header: is no GGUF file's", self.quire("plan", "org/gguf:Q4_K_M", code=1, HF_HUB_OFFLINE="1"))
+
     def test_same_and_empty_files(self):
         files = {**SMALL, "a.json": b"", "b.json": b"", "c.safetensors": SMALL["model.safetensors"]}
         self.hub.repos["org/demo"] = Repo(files)

@@ -5,6 +5,7 @@
 //! built of it, so a body costs its own bytes and 12 for each key that is being compared, and a number keeps its digits.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 
 use memchr::{memchr, memchr2};
 use serde::de::{Deserialize, IgnoredAny};
@@ -69,8 +70,61 @@ struct Field {
     value: Span,
 }
 
+/// What a walk leaves behind for the next one on its thread: a server that checks one body after the other asks for no memory,
+/// and so waits for no other thread that is stopped in malloc().
+#[derive(Default)]
+struct Room {
+    open: Vec<Open>,
+    keys: Vec<Key>,
+    fields: Vec<Field>,
+}
+
+/// Members, of more the room is given back.
+const KEPT_ROOM: usize = 1024;
+
+thread_local! {
+    static ROOM: Cell<Room> = const { Cell::new(Room { open: Vec::new(), keys: Vec::new(), fields: Vec::new() }) };
+}
+
+impl Room {
+    fn take() -> Room {
+        ROOM.try_with(Cell::take).unwrap_or_default()
+    }
+
+    fn keep(mut self) {
+        let _ = ROOM.try_with(|kept| {
+            let was = kept.take();
+            self.open.clear();
+            self.keys.clear();
+            self.fields.clear();
+            kept.set(Room {
+                open: larger(self.open, was.open),
+                keys: larger(self.keys, was.keys),
+                fields: larger(self.fields, was.fields),
+            });
+        });
+    }
+}
+
+fn larger<T>(a: Vec<T>, b: Vec<T>) -> Vec<T> {
+    match a.capacity() > b.capacity() && a.capacity() <= KEPT_ROOM {
+        true => a,
+        false => b,
+    }
+}
+
 /// The members of the outermost object, to be found by name.
 pub struct Fields(Vec<Field>);
+
+impl Drop for Fields {
+    fn drop(&mut self) {
+        Room {
+            fields: std::mem::take(&mut self.0),
+            ..Room::default()
+        }
+        .keep();
+    }
+}
 
 impl Fields {
     pub fn get(&self, text: &str, name: &str) -> Option<Span> {
@@ -205,18 +259,25 @@ pub fn check(bytes: &[u8], max_depth: usize) -> Result<(&str, Fields)> {
     IgnoredAny::deserialize(&mut parser)
         .and_then(|_| parser.end())
         .map_err(|e| not_json(text, &e))?;
+    let room = Room::take();
     let mut walk = Walk {
         text,
         max_depth,
-        open: Vec::new(),
-        keys: Vec::new(),
-        fields: Vec::new(),
+        open: room.open,
+        keys: room.keys,
+        fields: room.fields,
     };
     walk.all()?;
     if walk.fields.len() > FEW {
         let fields = &mut walk.fields;
         fields.sort_unstable_by(|a, b| a.key.name(text).cmp(&b.key.name(text)));
     }
+    Room {
+        open: walk.open,
+        keys: walk.keys,
+        ..Room::default()
+    }
+    .keep();
     Ok((text, Fields(walk.fields)))
 }
 
@@ -390,4 +451,38 @@ impl Walk<'_> {
 fn unit(text: &[u8], at: usize) -> Option<u16> {
     let escape = std::str::from_utf8(text.get(at..at + 6)?).ok()?;
     u16::from_str_radix(escape.strip_prefix("\\u")?, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The second text finds the first one's room, and nothing of the first one in it.
+    #[test]
+    fn room_is_used_again() {
+        let (text, fields) = check(br#"{"a":[{"b":1}],"c":2}"#, 8).unwrap();
+        let at = fields.0.as_ptr();
+        assert_eq!(fields.get(text, "c").unwrap().of(text), "2");
+        drop(fields);
+        let (text, fields) = check(br#"{"d":[]}"#, 8).unwrap();
+        assert_eq!(fields.0.as_ptr(), at);
+        assert!(fields.get(text, "a").is_none() && fields.get(text, "c").is_none());
+        let (other, more) = check(br#"{"e":1}"#, 8).unwrap();
+        assert_eq!(more.get(other, "e").unwrap().of(other), "1");
+        assert_eq!(fields.get(text, "d").unwrap().of(text), "[]");
+        drop(more);
+        drop(fields);
+        assert!(check(b"{\"a\":1,\"a\":2}", 8).is_err() && check(b"[[[", 8).is_err());
+        let (text, fields) = check(br#"{"f":1}"#, 8).unwrap();
+        assert!(fields.get(text, "a").is_none());
+    }
+
+    #[test]
+    fn room_of_many_members_is_given_back() {
+        let many: Vec<String> = (0..2 * KEPT_ROOM).map(|i| format!("\"{i}\":{i}")).collect();
+        let text = format!("{{{}}}", many.join(","));
+        drop(check(text.as_bytes(), 8).unwrap());
+        let room = Room::take();
+        assert!(room.fields.capacity() <= KEPT_ROOM && room.keys.capacity() <= KEPT_ROOM);
+    }
 }

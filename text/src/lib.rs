@@ -198,7 +198,7 @@ fn trim_heap() {
 /// # Safety
 /// As text/quire_text.h says; so for every function here.
 #[no_mangle]
-pub unsafe extern "C" fn quire_text_open(
+pub unsafe extern "C" fn quire_text_open_dir(
     model_dir: *const c_char,
     out: *mut *mut QuireText,
     err: *mut QuireError,
@@ -210,6 +210,28 @@ pub unsafe extern "C" fn quire_text_open(
         }
         let dir = Path::new(OsStr::from_bytes(CStr::from_ptr(model_dir).to_bytes()));
         let text = Text::open(dir)?;
+        *out = Box::into_raw(Box::new(QuireText(Arc::new(text))));
+        Ok(())
+    });
+    trim_heap();
+    status
+}
+
+/// # Safety
+/// See quire_text_open_dir: the same of two files in memory, tokenizer.json and tokenizer_config.json.
+#[no_mangle]
+pub unsafe extern "C" fn quire_text_open_made(
+    tokenizer: *const c_char,
+    n_tokenizer: usize,
+    config: *const c_char,
+    n_config: usize,
+    out: *mut *mut QuireText,
+    err: *mut QuireError,
+) -> c_int {
+    quiet_panics();
+    let status = boundary(err, || {
+        let tokenizer = utf8_text(tokenizer, n_tokenizer)?;
+        let text = Text::made(tokenizer, utf8_text(config, n_config)?)?;
         *out = Box::into_raw(Box::new(QuireText(Arc::new(text))));
         Ok(())
     });
@@ -277,6 +299,25 @@ pub unsafe extern "C" fn quire_text_encode(
         }
         *ids = to_malloc(&encoded, 0)?;
         *n_ids = encoded.len();
+        Ok(())
+    })
+}
+
+/// # Safety
+/// See quire_text_open.
+#[no_mangle]
+pub unsafe extern "C" fn quire_text_pair_specials(
+    text: *const QuireText,
+    ids: *mut *mut u32,
+    n_ids: *mut usize,
+    second_type: *mut bool,
+    err: *mut QuireError,
+) -> c_int {
+    boundary(err, || {
+        let (specials, second) = text_ref(text)?.vocabulary.pair_specials()?;
+        *ids = to_malloc(&specials, 0)?;
+        *n_ids = specials.len();
+        *second_type = second;
         Ok(())
     })
 }
@@ -545,7 +586,7 @@ pub unsafe extern "C" fn quire_text_chat_mentions(
 /// # Safety
 /// See quire_text_open; sha256 has 32 bytes.
 #[no_mangle]
-pub unsafe extern "C" fn quire_text_identity(
+pub unsafe extern "C" fn quire_text_identity_dir(
     model_dir: *const c_char,
     sha256: *mut u8,
     err: *mut QuireError,
@@ -557,6 +598,27 @@ pub unsafe extern "C" fn quire_text_identity(
         }
         let dir = Path::new(OsStr::from_bytes(CStr::from_ptr(model_dir).to_bytes()));
         let identity = load::identity(dir)?;
+        std::ptr::copy_nonoverlapping(identity.as_ptr(), sha256, identity.len());
+        Ok(())
+    })
+}
+
+/// # Safety
+/// See quire_text_open_made; sha256 has 32 bytes.
+#[no_mangle]
+pub unsafe extern "C" fn quire_text_identity_made(
+    tokenizer: *const c_char,
+    n_tokenizer: usize,
+    config: *const c_char,
+    n_config: usize,
+    sha256: *mut u8,
+    err: *mut QuireError,
+) -> c_int {
+    boundary(err, || {
+        let identity = load::identity_made(
+            utf8_text(tokenizer, n_tokenizer)?,
+            utf8_text(config, n_config)?,
+        );
         std::ptr::copy_nonoverlapping(identity.as_ptr(), sha256, identity.len());
         Ok(())
     })

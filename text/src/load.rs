@@ -51,6 +51,16 @@ impl Files {
         })
     }
 
+    fn made(tokenizer: &str, config: &str) -> Files {
+        Files {
+            tokenizer: tokenizer.to_owned(),
+            config: Some(config.to_owned()),
+            template: None,
+            special_tokens: None,
+            named_templates: Vec::new(),
+        }
+    }
+
     fn identity(&self) -> [u8; 32] {
         let mut hash = Sha256::new();
         let single = [
@@ -76,9 +86,21 @@ pub fn identity(dir: &Path) -> Result<[u8; 32]> {
     Ok(Files::read(dir)?.identity())
 }
 
+pub fn identity_made(tokenizer: &str, config: &str) -> [u8; 32] {
+    Files::made(tokenizer, config).identity()
+}
+
 impl Text {
     pub fn open(dir: &Path) -> Result<Text> {
-        let files = Files::read(dir)?;
+        Text::new(Files::read(dir)?)
+    }
+
+    /// Of files that lie in no directory.
+    pub fn made(tokenizer: &str, config: &str) -> Result<Text> {
+        Text::new(Files::made(tokenizer, config))
+    }
+
+    fn new(files: Files) -> Result<Text> {
         let vocabulary = Vocabulary::parse(&files.tokenizer).map_err(|e| e.at("tokenizer.json"));
         let tokens = TokenStrings::parse(files.config.as_deref(), files.special_tokens.as_deref())?;
         let templates = Templates::load(

@@ -138,6 +138,17 @@ impl Vocabulary {
         Ok(encoding.get_ids().to_vec())
     }
 
+    /// The special tokens around and between two texts, all together, and whether the second has a type of its own.
+    pub fn pair_specials(&self) -> Result<(Vec<u32>, bool)> {
+        let of = |type_id| Encoding::from_tokens(Vec::new(), type_id);
+        let pair = self
+            .tokenizer
+            .post_process(of(0), Some(of(0)), true)
+            .map_err(|e| Error::new(Status::Internal, format!("tokenizer: {e}")))?;
+        let second = pair.get_type_ids().last().is_some_and(|kind| *kind > 0);
+        Ok((pair.get_ids().to_vec(), second))
+    }
+
     /// The same of a text with marks: what it has them in is not taken for a token, and they are no part of it.
     pub fn encode_marked(&self, text: &str, mark: char, add_special: bool) -> Result<Vec<u32>> {
         if !text.contains(mark) {

@@ -78,13 +78,12 @@ static void on_gone(void *context, const char *why)
 
 /* ---- opening ---- */
 
-/* Where it computes and who pays are as of the first model; what suits a model is its own. */
-static struct engine_options options_of(const struct beside *b, const struct beside_flags *flags,
-                                        const struct engine_options *first)
+struct engine_options beside_options(const struct beside_flags *flags, const char *model_dir,
+                                     const struct engine_options *first)
 {
     struct engine_options o;
     engine_options_default(&o);
-    o.model_dir = b->model.dir;
+    o.model_dir = model_dir;
     o.task = "embed";
     o.device = first->device;
     o.n_threads = first->n_threads;
@@ -167,7 +166,7 @@ int beside_open(struct event_base *base, const struct beside_flags *flags, const
     b->gone = gone;
     b->context = context;
     int status = hub_model_find(flags->model, false, &b->model, err);
-    b->options = options_of(b, flags, options);
+    b->options = beside_options(flags, b->model.dir, options);
     for (size_t i = 0; status == QUIRE_OK && i < shared->n_model_names; i++)
         if (strcmp(shared->model_names[i], b->model.name) == 0)
             status = quire_fail(err, QUIRE_INVALID, "both models are called %s: give --served-model-name",
@@ -184,6 +183,13 @@ int beside_open(struct event_base *base, const struct beside_flags *flags, const
 struct front *beside_front(const struct beside *b)
 {
     return b->front;
+}
+
+uint32_t beside_vectors(const struct beside *b, struct key256 *identity)
+{
+    const struct engine_info *info = engine_info(b->engine);
+    *identity = info->identity.digest;
+    return info->vector_size;
 }
 
 int beside_connect(struct beside *b, struct quire_error *err)

@@ -3,10 +3,12 @@
 
 #include "base/buffer.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -88,21 +90,47 @@ int answers_inspect(struct cache_client *client, struct quire_error *err)
 
 struct exporting {
     const char *path;
-    FILE *
-        file; /* NULL until there is something to write: what a file had is not lost to a server that cannot be asked */
+    char part[4096]; /* what is written, and becomes path when it is whole; "": path itself */
+    FILE *file; /* NULL until there is something to write */
     size_t n;
 };
 
-/* Answers are whoever asked's: the file is its owner's alone. */
+/* A file is there whole, or as it was: an export that ends in the middle would be imported as one of fewer answers. Answers are
+ * whoever asked's: the file is its owner's alone, whatever it was before. */
 static int open_export(struct exporting *e, struct quire_error *err)
 {
-    int fd = open(e->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    struct stat there;
+    int fd = -1;
+    if (stat(e->path, &there) == 0 && !S_ISREG(there.st_mode)) {
+        fd = open(e->path, O_WRONLY | O_CLOEXEC);
+    } else {
+        if ((size_t)snprintf(e->part, sizeof e->part, "%s.XXXXXX", e->path) >= sizeof e->part)
+            errno = ENAMETOOLONG;
+        else
+            fd = mkostemp(e->part, O_CLOEXEC);
+        if (fd < 0)
+            e->part[0] = '\0';
+    }
     e->file = fd >= 0 ? fdopen(fd, "w") : NULL;
     if (e->file)
         return QUIRE_OK;
     int status = quire_fail(err, QUIRE_IO, "%s: cannot be written: %m", e->path);
     if (fd >= 0)
         close(fd);
+    return status;
+}
+
+static int close_export(struct exporting *e, int status, struct quire_error *err)
+{
+    bool ok = !e->file || (fflush(e->file) == 0 && (!e->part[0] || fsync(fileno(e->file)) == 0));
+    if (e->file && e->file != stdout)
+        ok = fclose(e->file) == 0 && ok;
+    if (ok && status == QUIRE_OK && e->part[0])
+        ok = rename(e->part, e->path) == 0;
+    if (!ok && status == QUIRE_OK)
+        status = quire_fail(err, QUIRE_IO, "%s: cannot be written: %m", e->path);
+    if (status != QUIRE_OK && e->part[0])
+        unlink(e->part);
     return status;
 }
 
@@ -130,11 +158,8 @@ static int write_page(void *context, const json_t *reply, bool first, struct qui
 
 int answers_export(struct cache_client *client, const char *file, struct quire_error *err)
 {
-    const bool is_out = strcmp(file, "-") == 0;
-    struct exporting e = {.path = file, .file = is_out ? stdout : NULL};
-    int status = each_page(client, true, write_page, &e, err);
-    if (e.file && (is_out ? fflush(e.file) : fclose(e.file)) != 0 && status == QUIRE_OK)
-        status = quire_fail(err, QUIRE_IO, "%s: cannot be written: %m", file);
+    struct exporting e = {.path = file, .file = strcmp(file, "-") == 0 ? stdout : NULL};
+    int status = close_export(&e, each_page(client, true, write_page, &e, err), err);
     if (status == QUIRE_OK)
         fprintf(stderr, "%zu answers\n", e.n);
     return status;
@@ -183,18 +208,31 @@ static int take_line(struct importing *m, const char *line, size_t n, size_t num
     return m->n_bytes >= PAGE_BYTES ? send_page(m, err) : QUIRE_OK;
 }
 
+/* The next line, of at most MAX_LINE: *n 0 at the end. A file may be anything, /dev/zero too. */
+static int read_line(FILE *f, char line[MAX_LINE], size_t *n, size_t number, struct quire_error *err)
+{
+    int c = 0;
+    *n = 0;
+    while (*n < MAX_LINE && c != '\n' && (c = getc_unlocked(f)) != EOF)
+        line[(*n)++] = (char)c;
+    if (ferror(f))
+        return quire_fail(err, QUIRE_IO, "line %zu: cannot be read: %m", number);
+    return *n < MAX_LINE || c == '\n' ? QUIRE_OK : quire_fail(err, QUIRE_INVALID, "line %zu: is too long", number);
+}
+
 int answers_import(struct cache_client *client, const char *file, struct quire_error *err)
 {
     FILE *f = strcmp(file, "-") == 0 ? stdin : fopen(file, "r");
     struct importing m = {.client = client, .entries = json_array()};
-    char *line = NULL;
-    size_t room = 0, number = 0;
-    ssize_t n;
+    char *line = malloc(MAX_LINE);
+    size_t number = 0, n = 1;
     int status = f ? QUIRE_OK : quire_fail(err, QUIRE_NOT_FOUND, "%s: cannot be opened: %m", file);
-    while (status == QUIRE_OK && (n = getline(&line, &room, f)) > 0) {
-        number++;
-        status = (size_t)n > MAX_LINE ? quire_fail(err, QUIRE_INVALID, "line %zu: is too long", number)
-                                      : take_line(&m, line, (size_t)n, number, err);
+    if (status == QUIRE_OK && !line)
+        status = quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    while (status == QUIRE_OK && n > 0) {
+        status = read_line(f, line, &n, number + 1, err);
+        if (status == QUIRE_OK && n > 0)
+            status = take_line(&m, line, n, ++number, err);
     }
     if (status == QUIRE_OK && number == 0)
         status = quire_fail(err, QUIRE_INVALID, "%s: is empty", file);

@@ -1,11 +1,13 @@
 #include "tools/cache/cache_flags.h"
 
 #include "base/log.h"
+#include "server/cache/redis/url.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #define SQLITE "sqlite:"
+#define REDIS "redis" /* and rediss */
 #define DEFAULT_FILE_BYTES ((uint64_t)1 << 30)
 
 static int parse_share(const char *text, void *target, struct quire_error *err)
@@ -29,6 +31,15 @@ static int parse_price(const char *text, void *target, struct quire_error *err)
     return QUIRE_OK;
 }
 
+static int parse_mode(const char *text, void *target, struct quire_error *err)
+{
+    const bool answer = strcmp(text, "answer") == 0;
+    if (!answer && strcmp(text, "draft") != 0)
+        return quire_fail(err, QUIRE_INVALID, "must be draft or answer, got %s", text);
+    *(enum similar_mode *)target = answer ? SIMILAR_ANSWER : SIMILAR_DRAFT;
+    return QUIRE_OK;
+}
+
 size_t cache_flags(struct cache_flags *f, struct cli_option out[CACHE_FLAGS_MAX])
 {
     struct response_cache_options *o = &f->options;
@@ -36,9 +47,9 @@ size_t cache_flags(struct cache_flags *f, struct cli_option out[CACHE_FLAGS_MAX]
     /* clang-format off */
     const struct cli_option rows[] = {
         {.names = "Answers that were given before (docs/caching.md):", .kind = CLI_GROUP},
-        {.names = "response-cache", .kind = CLI_STRING, .target = &f->where, .value = "memory|sqlite:PATH",
+        {.names = "response-cache", .kind = CLI_STRING, .target = &f->where, .value = "memory|sqlite:PATH|redis://HOST",
          .help = "Keep answers, and give them again to the same request, bit for bit: in memory, or in a SQLite file as "
-                 "well. Off unless this or --response-cache-entries is given."},
+                 "well, or in a Redis (redis[s]://[user:password@]host[:port][/db]; rediss with TLS). Off unless this or --response-cache-entries is given."},
         {.names = "response-cache-size", .kind = CLI_BYTES, .target = &f->file_bytes, .min = 1u << 20, .value = "SIZE",
          .help = "How large that file may become. Default 1G."},
         {.names = "response-cache-entries", .kind = CLI_U32, .target = &o->max_entries, .min = 1, .max = 65536, .value = "N",
@@ -56,6 +67,16 @@ size_t cache_flags(struct cache_flags *f, struct cli_option out[CACHE_FLAGS_MAX]
         {.names = "cache-verify", .kind = CLI_F64, .target = &o->verify, .min = 0, .max = 1, .value = "SHARE",
          .help = "Compute this share of the answers given from memory again, in the background, and compare every bit: 0.01. "
                  "Default 0."},
+        {.names = "semantic-cache", .kind = CLI_STRING, .target = &f->semantic_model, .value = "MODEL",
+         .help = "Compare questions with those that were answered, by this model's vectors (it is then the --embedding-model, too): "
+                 "what was said to a similar one is tried as a draft, which moves no bit. Switches the cache on, in memory."},
+        {.names = "semantic-threshold", .kind = CLI_F64, .target = &f->threshold, .min = 0.01, .max = 1, .value = "COSINE",
+         .help = "How similar. Default 0.92; quire cache calibrate measures it."},
+        {.names = "semantic-mode", .kind = CLI_PARSED, .parse = parse_mode, .target = &f->similar.mode, .value = "draft|answer",
+         .help = "answer gives what was said to a similar question as it is, unless numbers, names, units, negation, opposites, "
+                 "directions or language differ: it can be wrong. Default draft."},
+        {.names = "semantic-cache-entries", .kind = CLI_U32, .target = &f->similar.max_entries, .min = 1, .max = 100000000, .value = "N",
+         .help = "Questions that are compared. Default 100000."},
         {.names = "price-per-1k", .kind = CLI_PARSED, .parse = parse_price, .target = &f->price, .value = "IN,CACHED,OUT",
          .help = "What 1,000 tokens cost, of a prompt, of a prompt's cached part and generated, in any money: /metrics and "
                  "/cache/stats then say what was saved."},
@@ -69,7 +90,17 @@ size_t cache_flags(struct cache_flags *f, struct cli_option out[CACHE_FLAGS_MAX]
 
 bool cache_flags_on(const struct cache_flags *f)
 {
-    return f->where || f->options.max_entries > 0;
+    return f->where || f->options.max_entries > 0 || f->semantic_model;
+}
+
+static bool is_file(const struct cache_flags *f)
+{
+    return f->where && strncmp(f->where, SQLITE, strlen(SQLITE)) == 0;
+}
+
+static bool is_redis(const struct cache_flags *f)
+{
+    return f->where && strncmp(f->where, REDIS, strlen(REDIS)) == 0;
 }
 
 int cache_flags_check(const struct cache_flags *f, struct quire_error *err)
@@ -77,12 +108,24 @@ int cache_flags_check(const struct cache_flags *f, struct quire_error *err)
     bool any = false;
     for (size_t i = 0; i < CACHE_FLAGS_MAX; i++)
         any |= f->given[i];
+    if (!f->semantic_model && (f->threshold > 0 || f->similar.mode != SIMILAR_DRAFT || f->similar.max_entries > 0))
+        return quire_fail(err, QUIRE_INVALID, "%s is of --semantic-cache MODEL, which is not there",
+                          f->threshold > 0             ? "--semantic-threshold"
+                          : f->similar.max_entries > 0 ? "--semantic-cache-entries"
+                                                       : "--semantic-mode");
     if (any && !cache_flags_on(f))
-        return quire_fail(err, QUIRE_INVALID,
-                          "answers are kept with --response-cache memory or --response-cache-entries N only: give one");
-    const bool file = f->where && strncmp(f->where, SQLITE, strlen(SQLITE)) == 0 && f->where[strlen(SQLITE)];
-    if (f->where && !file && strcmp(f->where, "memory") != 0)
-        return quire_fail(err, QUIRE_INVALID, "--response-cache %s: must be memory or sqlite:PATH", f->where);
+        return quire_fail(
+            err, QUIRE_INVALID,
+            "answers are kept with --response-cache memory, --response-cache-entries N or --semantic-cache MODEL only: give one");
+    const bool file = is_file(f) && f->where[strlen(SQLITE)];
+    if (f->where && !file && !is_redis(f) && strcmp(f->where, "memory") != 0)
+        return quire_fail(err, QUIRE_INVALID, "--response-cache %.*s: must be memory, sqlite:PATH or redis://HOST",
+                          (int)strcspn(f->where, ":@"), f->where); /* a password may follow */
+    struct redis_url url;
+    if (is_redis(f) && redis_url_parse(f->where, &url, err) != QUIRE_OK) {
+        quire_error_prefix(err, "--response-cache"); /* and not a word of what was given: a password may be in it */
+        return QUIRE_INVALID;
+    }
     if (f->file_bytes && !file)
         return quire_fail(err, QUIRE_INVALID, "--response-cache-size is of a file: give --response-cache sqlite:PATH");
     return QUIRE_OK;
@@ -92,21 +135,31 @@ static struct answer_store *open_store(void *context, const struct key256 *ident
 {
     const struct cache_flags *f = context;
     struct answer_store *store = NULL;
+    struct redis_url url;
     struct quire_error err;
-    char note[256];
-    if (store_open_sqlite(f->base, f->where + strlen(SQLITE), *identity,
-                          f->file_bytes ? f->file_bytes : DEFAULT_FILE_BYTES, &store, note, &err) != QUIRE_OK)
+    int status = is_redis(f) ? redis_url_parse(f->where, &url, &err) : (int)QUIRE_OK;
+    if (status == QUIRE_OK && is_redis(f))
+        status = store_open_redis(f->base, &url, *identity, &store, &err);
+    else if (status == QUIRE_OK)
+        status = store_open_sqlite(f->base, f->where + strlen(SQLITE), *identity,
+                                   f->file_bytes ? f->file_bytes : DEFAULT_FILE_BYTES, &store, &err);
+    if (status != QUIRE_OK)
         quire_log(QUIRE_LOG_ERROR, "server", "answers are kept in memory alone: %s", err.text);
-    else if (note[0])
-        quire_log(QUIRE_LOG_WARN, "server", "--response-cache %s: %s", f->where, note);
     return store;
 }
 
-void cache_flags_begin(struct cache_flags *f, struct event_base *base)
+bool cache_flags_beside(const struct cache_flags *f, const char *suffix, char *out, size_t n)
+{
+    const int length = is_file(f) ? snprintf(out, n, "%s%s", f->where + strlen(SQLITE), suffix) : -1;
+    return length >= 0 && (size_t)length < n;
+}
+
+int cache_flags_begin(struct cache_flags *f, struct event_base *base, struct quire_error *err)
 {
     f->base = base;
-    if (!f->where || strncmp(f->where, SQLITE, strlen(SQLITE)) != 0)
-        return;
+    if (!is_file(f) && !is_redis(f))
+        return QUIRE_OK;
     f->options.open_store = open_store;
     f->options.context = f;
+    return is_file(f) ? store_probe_sqlite(f->where + strlen(SQLITE), err) : (int)QUIRE_OK;
 }

@@ -6,6 +6,7 @@
 #include "tools/cli/command.h"
 #include "tools/cli/commands.h"
 #include "tools/cache/answers.h"
+#include "tools/cache/cmd_calibrate.h"
 #include "tools/cache/warm.h"
 
 #include <inttypes.h>
@@ -236,6 +237,8 @@ static int run_action(size_t action, int argc, char **argv)
 
 int command_cache(int argc, char **argv)
 {
+    if (argc > 0 && strcmp(argv[0], "calibrate") == 0)
+        return cache_calibrate(argc - 1, argv + 1);
     for (size_t i = 0; argc > 0 && i < N_ACTIONS; i++)
         if (strcmp(argv[0], actions[i].name) == 0)
             return run_action(i, argc - 1, argv + 1);
@@ -247,13 +250,15 @@ int command_cache(int argc, char **argv)
     puts("usage: quire cache ACTION URL [options]\n");
     for (size_t i = 0; i < N_ACTIONS; i++)
         printf("  %s\n", actions[i].usage);
+    puts("  quire cache calibrate PAIRS.jsonl --embedding-model DIRECTORY | --url URL [options]");
     puts(
         "\nKeeps and fills the prefix cache of a running server (docs/api.md), and looks after the answers that it keeps\n(docs/caching.md).\n\n"
         "examples:\n"
         "  quire cache pin http://127.0.0.1:8000 --file system-prompt.txt --ttl 3600\n"
         "  quire cache warm http://127.0.0.1:8000 --file prompts.jsonl\n"
         "  quire cache unpin http://127.0.0.1:8000\n"
-        "  quire cache stats http://127.0.0.1:8000\n\n"
+        "  quire cache stats http://127.0.0.1:8000\n"
+        "  quire cache calibrate pairs.jsonl --embedding-model all-MiniLM-L6-v2\n\n"
         "quire cache ACTION --help says the rest.");
     return help ? 0 : 2;
 }

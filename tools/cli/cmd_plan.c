@@ -4,9 +4,10 @@
 #include "engine/engine.h"
 #include "engine/plan.h"
 #include "engine/model/draft.h"
-#include "engine/model/safetensors.h"
+#include "engine/checkpoint/checkpoint.h"
 #include "engine/model/weights.h"
 #include "server/front/front.h"
+#include "tools/beside/beside.h"
 #include "tools/cli/command.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/engine_flags.h"
@@ -23,8 +24,17 @@ struct plan_row {
     uint64_t bytes;
 };
 
-static void print_json(const char *model_dir, const struct model_desc *desc, const struct engine_plan *plan)
+/* A model and its memory. */
+struct planned {
+    const char *name; /* as it was typed */
+    struct hub_model model;
+    struct model_desc desc;
+    struct engine_plan plan;
+};
+
+static json_t *plan_json(const struct planned *p)
 {
+    const struct engine_plan *plan = &p->plan;
     json_t *groups = json_array();
     for (uint32_t g = 0; g < engine_plan_n_groups(plan); g++)
         json_array_append_new(
@@ -32,21 +42,29 @@ static void print_json(const char *model_dir, const struct model_desc *desc, con
                               (json_int_t)plan->groups[g].n_layers, "n_blocks", (json_int_t)plan->groups[g].n_blocks,
                               "n_host_blocks", (json_int_t)plan->groups[g].n_host_blocks, "block_bytes",
                               (json_int_t)plan->groups[g].block_bytes));
-    json_t *root = json_pack(
-        "{s:s, s:s, s:s, s:s?, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
-        "model", model_dir, "architecture", desc->architecture, "device", plan->device, "gpu",
+    return json_pack(
+        "{s:s, s:s, s:s, s:s?, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
+        "model", p->name, "architecture", p->desc.architecture, "device", plan->device, "gpu",
         plan->gpu ? plan->gpu->title : NULL, "weight_dtype", k_format_name(plan->weight_format), "kv_dtype",
         k_format_name(plan->kv_format), "weight_bytes", (json_int_t)plan->weight_bytes, "param_bytes",
         (json_int_t)plan->param_bytes, "activation_bytes", (json_int_t)plan->activation_bytes, "workspace_bytes",
         (json_int_t)plan->workspace_bytes, "logits_bytes", (json_int_t)plan->logits_bytes, "kv_bytes",
         (json_int_t)plan->kv_bytes, "swap_bytes", (json_int_t)plan->swap_bytes, "draft_bytes",
         (json_int_t)plan->draft_bytes, "draft_weight_bytes", (json_int_t)plan->draft_weight_bytes, "draft_model_bytes",
-        (json_int_t)plan->draft_model_bytes, "total_bytes", (json_int_t)plan->total_bytes, "device_memory",
+        (json_int_t)plan->draft_model_bytes, "regrouped_bytes", (json_int_t)plan->regrouped_bytes, "panel_bytes",
+        (json_int_t)plan->panel_bytes, "total_bytes", (json_int_t)plan->total_bytes, "device_memory",
         (json_int_t)plan->device_memory, "device_budget", (json_int_t)plan->device_budget, "driver_bytes",
         (json_int_t)plan->driver_bytes, "block_tokens", (json_int_t)plan->block_tokens, "max_model_len",
         (json_int_t)plan->max_model_len, "max_num_seqs", (json_int_t)plan->max_num_seqs, "max_num_batched_tokens",
         (json_int_t)plan->max_num_batched_tokens, "text_bytes", (json_int_t)FRONT_TEXT_BYTES, "bodies_bytes",
         (json_int_t)FRONT_BODIES_BYTES, "replies_bytes", (json_int_t)(2 * FRONT_REPLIES_BYTES), "kv_groups", groups);
+}
+
+static void print_json(const struct planned *first, const struct planned *second)
+{
+    json_t *root = plan_json(first);
+    if (root && second)
+        json_object_set_new(root, "embedding_model", plan_json(second));
     if (root) {
         json_dumpf(root, stdout, JSON_INDENT(2));
         putchar('\n');
@@ -64,9 +82,19 @@ static void print_device(const struct engine_plan *plan)
     printf("  %-12s %15" PRIu64
            " bytes  %11s   of it for the driver: context, modules, recorded steps (assumed; measured at start)\n\n",
            "driver", plan->driver_bytes, quire_size(plan->driver_bytes).text);
-    uint64_t weights = plan->weight_bytes + plan->draft_weight_bytes;
-    uint64_t needed = engine_plan_device_bytes(plan) + weights + plan->driver_bytes;
-    if (needed > plan->device_budget)
+}
+
+/* On the device, the weights included. */
+static uint64_t needed_bytes(const struct engine_plan *plan)
+{
+    return engine_plan_device_bytes(plan) + plan->weight_bytes + plan->draft_weight_bytes;
+}
+
+/* second: NULL, there is one model. */
+static void print_fit(const struct engine_plan *plan, const struct engine_plan *second)
+{
+    uint64_t needed = needed_bytes(plan) + plan->driver_bytes + (second ? needed_bytes(second) : 0);
+    if (plan->device_memory && needed > plan->device_budget)
         printf("  This does not fit: it takes %s more than the budget, and the engine would not start.\n\n",
                quire_size(needed - plan->device_budget).text);
 }
@@ -87,8 +115,9 @@ static void print_front(void)
     printf("\n");
 }
 
-static void print_table(const char *model_dir, const struct model_desc *desc, const struct engine_plan *plan)
+static void print_memory(const struct planned *p)
 {
+    const struct engine_plan *plan = &p->plan;
     const struct plan_row rows[] = {
         {"weights", plan->device_memory ? "copied to the GPU" : "mapped from the checkpoint, used in place",
          plan->weight_bytes},
@@ -103,13 +132,16 @@ static void print_table(const char *model_dir, const struct model_desc *desc, co
          plan->draft_weight_bytes},
         {"its buffers", "parameters, activations, logits, workspace, and blocks for what is only guessed",
          plan->draft_model_bytes},
+        {"regrouped", "rows quantized when they are loaded, or that lie in the file otherwise than kernels read them",
+         plan->regrouped_bytes},
+        {"panels", "rows as one-token kernels of the form int8 read them, beside the file's", plan->panel_bytes},
         {"host tier", "KV blocks that the cache gives up (--swap-space)", plan->swap_bytes},
     };
     if (plan->gpu)
-        printf("%s: %s on one %s, weights %s, KV %s\n\n", model_dir, desc->architecture, plan->gpu->title,
+        printf("%s: %s on one %s, weights %s, KV %s\n\n", p->name, p->desc.architecture, plan->gpu->title,
                k_format_name(plan->weight_format), k_format_name(plan->kv_format));
     else
-        printf("%s: %s on %s, %u thread%s, weights %s, KV %s\n\n", model_dir, desc->architecture, plan->device,
+        printf("%s: %s on %s, %u thread%s, weights %s, KV %s\n\n", p->name, p->desc.architecture, plan->device,
                plan->n_threads, plan->n_threads == 1 ? "" : "s", k_format_name(plan->weight_format),
                k_format_name(plan->kv_format));
     const size_t n_rows = sizeof rows / sizeof rows[0], n_always = 7; /* the others where they take anything */
@@ -119,9 +151,10 @@ static void print_table(const char *model_dir, const struct model_desc *desc, co
                    quire_size(rows[i].bytes).text, rows[i].label);
     printf("  %-12s %15" PRIu64 " bytes  %11s   everything but the weights\n\n", "planned", plan->total_bytes,
            quire_size(plan->total_bytes).text);
-    print_front();
-    if (plan->device_memory)
-        print_device(plan);
+}
+
+static void print_limits(const struct engine_plan *plan)
+{
     for (uint32_t g = 0; g < engine_plan_n_groups(plan); g++) {
         char span[48];
         if (g >= plan->n_kv_groups)
@@ -142,45 +175,92 @@ static void print_table(const char *model_dir, const struct model_desc *desc, co
            plan->max_num_seqs, plan->max_num_batched_tokens);
 }
 
+static void print_table(const struct planned *first, const struct planned *second)
+{
+    print_memory(first);
+    print_front();
+    if (first->plan.device_memory)
+        print_device(&first->plan);
+    if (!second)
+        print_fit(&first->plan, NULL);
+    print_limits(&first->plan);
+    if (!second)
+        return;
+    printf("\n");
+    print_memory(second);
+    print_limits(&second->plan);
+    const uint64_t both = first->plan.total_bytes + second->plan.total_bytes;
+    printf("\n  %-12s %15" PRIu64 " bytes  %11s   planned for the two models together\n\n", "both", both,
+           quire_size(both).text);
+    print_fit(&first->plan, &second->plan);
+}
+
 /* Of a draft model too, where one guesses. */
 static int make_plan(const struct engine_options *o, struct model_desc *desc, struct engine_plan *out,
                      struct quire_error *err)
 {
     struct model_desc draft_desc;
     struct sampling_defaults sampling;
-    struct safetensors *weights = NULL, *draft_weights = NULL;
+    struct checkpoint *weights = NULL, *draft_weights = NULL;
     struct engine_draft draft = {.desc = &draft_desc, .n_tokens = o->speculative.num_speculative_tokens};
     int status = model_describe(o->model_dir, desc, &sampling, err);
     if (status == QUIRE_OK)
-        status = safetensors_open(o->model_dir, &weights, err);
+        status = engine_plan_task(o, desc, err);
     if (status == QUIRE_OK)
-        status = weights_stored_dtype(weights, desc, err);
+        status = checkpoint_open(o->model_dir, &weights, err);
+    if (status == QUIRE_OK)
+        status = weights_stored_dtype(weights, o->quantization, desc, err);
     if (status == QUIRE_OK && o->speculative.method == DRAFT_MODEL) {
         status = model_open_draft(o->speculative.model, o->model_dir, desc, &draft_desc, &draft_weights, err);
         if (status != QUIRE_OK)
             quire_error_prefix(err, "--speculative-config: model");
         else
-            draft.weight_bytes = safetensors_total_bytes(draft_weights);
+            draft.weight_bytes = checkpoint_total_bytes(draft_weights);
     }
     if (status == QUIRE_OK)
-        status = engine_plan_make_on(o, desc, safetensors_total_bytes(weights), draft_weights ? &draft : NULL, NULL,
-                                     out, err);
-    safetensors_close(weights);
-    safetensors_close(draft_weights);
+        status = engine_plan_make_on(o, desc, checkpoint_total_bytes(weights), draft_weights ? &draft : NULL, NULL, out,
+                                     err);
+    checkpoint_close(weights);
+    checkpoint_close(draft_weights);
+    return status;
+}
+
+static int plan_first(struct engine_options *o, struct planned *p, struct quire_error *err)
+{
+    int status = hub_model_find(p->name, false, &p->model, err);
+    o->model_dir = p->model.dir;
+    return status == QUIRE_OK ? make_plan(o, &p->desc, &p->plan, err) : status;
+}
+
+static int plan_second(const struct beside_flags *flags, const struct engine_options *first_options,
+                       const struct planned *first, struct planned *p, struct quire_error *err)
+{
+    if (first->desc.pooling != POOLING_NONE)
+        return quire_fail(err, QUIRE_INVALID, "--embedding-model: %s gives vectors itself: serve one of the two",
+                          first->model.name);
+    *p = (struct planned){.name = flags->model};
+    int status = hub_model_find(p->name, false, &p->model, err);
+    if (status == QUIRE_OK) {
+        const struct engine_options o = beside_options(flags, p->model.dir, first_options);
+        status = make_plan(&o, &p->desc, &p->plan, err);
+    }
+    if (status != QUIRE_OK)
+        quire_error_prefix(err, "--embedding-model");
     return status;
 }
 
 int command_plan(int argc, char **argv)
 {
-    const char *model_dir = NULL;
+    struct planned first = {0}, second;
     bool json = false;
-    struct hub_model model;
     struct engine_options options;
-    struct cli_option rows[ENGINE_FLAGS_MAX + 3];
+    struct beside_flags beside = {0};
+    struct cli_option rows[ENGINE_FLAGS_MAX + BESIDE_FLAGS_MAX + 3];
     struct quire_error err;
 
     engine_options_default(&options);
     size_t n = engine_flags(&options, rows);
+    n += beside_flags(&beside, rows + n);
     rows[n++] = (struct cli_option){.names = "Output:", .kind = CLI_GROUP};
     rows[n++] = (struct cli_option){
         .names = "json", .kind = CLI_FLAG, .target = &json, .help = "Print JSON for programs."};
@@ -196,26 +276,21 @@ int command_plan(int argc, char **argv)
                     "  quire plan ./Qwen2.5-1.5B-Instruct --max-num-seqs 16 --kv-cache-memory 2GiB --json\n"
                     "  quire plan Qwen/Qwen3-8B --device h200      a GPU that is not here",
         .options = rows,
-        .positionals = {&model_dir},
+        .positionals = {&first.name},
         .first_names = FOREIGN_MODEL_NAMES,
         .foreign = foreign_flags,
     };
     int code;
     if (!command_begin(&command, argc, argv, &code))
         return code;
-    if (!model_dir)
+    if (!first.name)
         return command_fail(2, "which model? usage: quire plan MODEL [options]");
-    if (hub_model_find(model_dir, false, &model, &err) != QUIRE_OK)
+    if (beside_check(&beside, &err) != QUIRE_OK)
+        return command_fail(2, err.text);
+    if (plan_first(&options, &first, &err) != QUIRE_OK)
         return command_fail(1, err.text);
-    options.model_dir = model.dir;
-
-    struct model_desc desc;
-    struct engine_plan plan;
-    if (make_plan(&options, &desc, &plan, &err) != QUIRE_OK)
+    if (beside.model && plan_second(&beside, &options, &first, &second, &err) != QUIRE_OK)
         return command_fail(1, err.text);
-    if (json)
-        print_json(model_dir, &desc, &plan);
-    else
-        print_table(model_dir, &desc, &plan);
+    (json ? print_json : print_table)(&first, beside.model ? &second : NULL);
     return 0;
 }

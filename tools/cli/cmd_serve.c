@@ -348,6 +348,23 @@ static int parse_metrics_listen(struct serve *s, struct quire_error *err)
     return QUIRE_OK;
 }
 
+/* --semantic-cache: by the vectors of the model beside. */
+static int compare_questions(struct serve *s, struct quire_error *err)
+{
+    struct similar_options options = s->cache_flags.similar;
+    struct similar *similar;
+    char path[4096];
+    options.threshold = (float)s->cache_flags.threshold;
+    options.always = !s->options.speculative.adaptive;
+    options.n_numbers = beside_vectors(s->beside, &options.identity);
+    if (cache_flags_beside(&s->cache_flags, ".vectors", path, sizeof path))
+        options.path = path;
+    int status = similar_open(s->base, &options, front_embedder(beside_front(s->beside)), &similar, err);
+    if (status == QUIRE_OK)
+        response_cache_compare(s->cache, similar);
+    return status;
+}
+
 static int open_front(struct serve *s, struct quire_error *err)
 {
     const struct front_options options = {
@@ -364,6 +381,7 @@ static int open_front(struct serve *s, struct quire_error *err)
         .log_requests = s->log_requests,
         .cache = s->cache,
         .share_answers = s->cache_flags.share_all,
+        .compares = s->cache_flags.semantic_model != NULL,
         .price = s->cache_flags.price.out >= 0 ? &s->cache_flags.price : NULL,
         .otlp_endpoint = s->otlp_endpoint,
         .model_names = s->names.items,
@@ -398,7 +416,9 @@ static int open_front(struct serve *s, struct quire_error *err)
     status = beside_open(s->base, &s->beside_flags, &s->options, &options, on_beside_gone, s, &s->beside, err);
     if (status == QUIRE_OK)
         front_pair(s->front, beside_front(s->beside));
-    return status == QUIRE_OK ? beside_connect(s->beside, err) : status;
+    if (status == QUIRE_OK)
+        status = beside_connect(s->beside, err);
+    return status == QUIRE_OK && s->cache_flags.semantic_model ? compare_questions(s, err) : status;
 }
 
 static int connect_remote(struct serve *s, struct quire_error *err)
@@ -445,8 +465,9 @@ static int open_all(struct serve *s, struct quire_error *err)
     if (status == QUIRE_OK)
         status = open_reload(s, err);
     if (status == QUIRE_OK)
+        status = cache_flags_begin(&s->cache_flags, s->base, err);
+    if (status == QUIRE_OK)
         status = open_model(s, err);
-    cache_flags_begin(&s->cache_flags, s->base);
     if (status == QUIRE_OK && cache_flags_on(&s->cache_flags))
         status = response_cache_open(s->base, &s->cache_flags.options, &s->cache, err);
     if (status == QUIRE_OK)
@@ -665,6 +686,13 @@ static int check(struct serve *s, const char *of_engine, struct quire_error *err
             quire_error_prefix(err, "--trusted-proxies");
             return QUIRE_INVALID;
         }
+    const char *semantic = s->cache_flags.semantic_model;
+    if (semantic && s->beside_flags.model && strcmp(semantic, s->beside_flags.model) != 0)
+        return quire_fail(err, QUIRE_INVALID,
+                          "--semantic-cache %s: --embedding-model is %s, and there is one model beside", semantic,
+                          s->beside_flags.model);
+    if (semantic)
+        s->beside_flags.model = semantic;
     if (beside_check(&s->beside_flags, err) != QUIRE_OK)
         return QUIRE_INVALID;
     if (cache_flags_check(&s->cache_flags, err) != QUIRE_OK)

@@ -221,6 +221,13 @@ static size_t model_flags(struct engine_options *o, struct cli_option *out)
         {.names = "task", .kind = CLI_STRING, .target = &o->task, .value = "NAME",
          .help = "auto, generate or embed. auto: encoders (BERT and its kin) give vectors, everything else generates. embed: "
                  "a model that generates gives its last token's vector instead, as Qwen3-Embedding is meant to be used."},
+        {.names = "quantization,q", .kind = CLI_STRING, .target = &o->quantization, .value = "NAME",
+         .help = "int8, int4-block or fp8: weights that are not quantized are when they are loaded, in memory that the plan "
+                 "counts (docs/quantization.md). What a checkpoint is quantized by, gptq, awq, compressed-tensors, fp8 or "
+                 "gguf, is found without; another name than that is an error."},
+        {.names = "repack-cache", .kind = CLI_STRING, .target = &o->repack_cache, .value = "DIR",
+         .help = "Keeps rows that loading quantizes or regroups in files of this directory, checked by their hashes: the next "
+                 "start maps them. They are trusted as the model's own files are."},
         {.names = "gemm-form", .kind = CLI_STRING, .target = &o->gemm_form, .value = "NAME",
          .help = "How products are summed: lane (any weights), tile (bf16 and f16 weights, what AMX computes) or mma (the "
                  "same weights on a GPU's tensor cores). auto: mma on a GPU, tile for bf16 weights on AMX, else lane. "
@@ -230,8 +237,9 @@ static size_t model_flags(struct engine_options *o, struct cli_option *out)
                  "than 32 tokens, which may be faster, and bits may then depend on what else is served; a recording made so "
                  "cannot be replayed. On a CPU it changes nothing. Default strict."},
         {.names = "activation-dtype", .kind = CLI_STRING, .target = &o->activation_dtype, .value = "NAME",
-         .help = "float32, or bfloat16: the tile form with rounded activations, for bf16 weights. Half the work; logprobs "
-                 "are off by about 0.1."},
+         .help = "auto, float32, int8 or bfloat16. int8: activations are rounded to 8 bits, for quantized weights of integers; "
+                 "auto is that for GGUF's blocks and W8A8, else float32. bfloat16: the tile form with rounded "
+                 "activations, for bf16 weights; half the work, and logprobs are off by about 0.1."},
         {.names = "max-model-len", .kind = CLI_U32, .target = &o->max_model_len, .value = "N",
          .help = "Longest prompt plus answer, in tokens. Default: what the model says."},
     };
@@ -257,7 +265,7 @@ static size_t memory_flags(struct engine_options *o, struct cli_option *out)
          .target = &o->kv_cache_memory, .value = "SIZE",
          .help = "Memory for KV blocks: 512M, 4GiB. Default: a share of what is free, see quire plan."},
         {.names = "kv-cache-dtype", .kind = CLI_STRING, .target = &o->kv_cache_dtype,
-         .value = "NAME", .help = "auto, float16 or float32."},
+         .value = "NAME", .help = "auto, float16, float32, int8, fp8 (e4m3) or fp8_e5m2. 8 bits hold about twice the tokens."},
         {.names = "enable-prefix-caching", .kind = CLI_FLAG, .target = &o->prefix_caching,
          .help = "Share the KV blocks of equal prefixes (on). It changes speed only."},
         {.names = "prefix-cache-eviction", .kind = CLI_STRING, .target = &o->prefix_cache_eviction, .value = "NAME",

@@ -38,9 +38,9 @@ const struct cli_foreign foreign_flags[] = {
     {"n-gpu-layers,gpu-layers,ngl,cpu-offload-gb", NULL, WHOLE_MODEL},
 
     /* the model */
-    {"quantization,q", NULL, "not built yet: weights are F16, BF16 or F32, as they are stored"},
     {"load-format", "auto,safetensors", "not built: checkpoints are safetensors"},
-    {"kv-cache-quant-method,calculate-kv-scales", NULL, "not built yet: the KV cache is f16 or f32; here --kv-cache-dtype"},
+    {"kv-cache-quant-method", NULL, "here --kv-cache-dtype, which names int8 and fp8, too"},
+    {"calculate-kv-scales,quantization-param-path,kv-cache-dtype-skip-layers", NULL, "not built: with --kv-cache-dtype each token and head has a scale of its own"},
     {"cache-type-k,cache-type-v,ctk,ctv", NULL, "here --kv-cache-dtype, for both"},
     {"trust-remote-code,no-trust-remote-code", "", "no code of a model is ever run"},
     {"revision,code-revision,tokenizer-revision", NULL, "not built: a revision goes after the name, as in ORG/NAME@REVISION"},

@@ -18,6 +18,7 @@ static const struct {
     {"engine", command_engine, "serve a model over Quire's socket protocol only"},
     {"generate", command_generate, "answer a prompt, or chat, on this terminal"},
     {"plan", command_plan, "print what memory a model will take, to the byte"},
+    {"inspect", command_inspect, "say what a checkpoint holds, and what would be done with it"},
     {"doctor", command_doctor, "say what this machine offers, and what a model would get of it"},
     {"pull", command_pull, "download a model by its name on the Hugging Face hub"},
     {"sim", command_sim, "try scheduling policies on a trace, on a virtual clock"},

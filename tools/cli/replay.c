@@ -299,7 +299,10 @@ static void on_events(void *context, const struct engine_event *events, size_t n
 
 static const char *form_option(enum k_gemm_form form)
 {
-    return form == K_FORM_LANE ? "lane" : form == K_FORM_MMA ? "mma" : "tile";
+    return form == K_FORM_LANE   ? "lane"
+           : form == K_FORM_MMA  ? "mma"
+           : form == K_FORM_INT8 ? "auto" /* which int8 activations make the form */
+                                 : "tile";
 }
 
 /* What the recorded engine was, as far as answers and memory go. */
@@ -309,8 +312,11 @@ static void options_of(const struct recording_header *h, const char *model_dir, 
     o->model_dir = model_dir;
     o->device = h->device;
     o->gemm_form = form_option(h->gemm_form);
-    o->activation_dtype = h->gemm_form == K_FORM_TILE_BF16 ? "bfloat16" : "float32";
-    o->kv_cache_dtype = k_dtype_name(h->kv_dtype);
+    o->activation_dtype = h->gemm_form == K_FORM_TILE_BF16 ? "bfloat16"
+                          : h->gemm_form == K_FORM_INT8    ? "int8"
+                                                           : "float32";
+    o->quantization = h->quantization;
+    o->kv_cache_dtype = k_format_name(k_kv_format(h->kv_dtype));
     o->max_model_len = h->config.max_model_len;
     o->max_num_seqs = h->config.max_num_seqs;
     o->max_num_batched_tokens = h->config.max_num_batched_tokens;

@@ -1,9 +1,9 @@
 #include "tools/cli/serving.h"
 
 #include "base/log.h"
+#include "files/model_files.h"
 #include "kernels/kernels.h"
 
-#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -13,30 +13,19 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <sodium.h>
-
 /* ---- identity ---- */
 
-int serving_identity_read(const char *model_dir, struct serving_identity *out, struct quire_error *err)
+#define MAX_CONFIG_BYTES ((size_t)16 << 20)
+
+int serving_identity_read(const char *model, struct serving_identity *out, struct quire_error *err)
 {
-    char path[4096];
-    uint8_t chunk[65536];
-    crypto_hash_sha256_state state;
+    struct buffer config = {0};
     snprintf(out->law, sizeof out->law, "law=%d\n", K_LAW_VERSION);
-    if ((size_t)snprintf(path, sizeof path, "%s/config.json", model_dir) >= sizeof path)
-        return quire_fail(err, QUIRE_INVALID, "the model's path is too long");
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0)
-        return quire_fail(err, QUIRE_NOT_FOUND, "%s: cannot be opened: %m", path);
-    crypto_hash_sha256_init(&state);
-    ssize_t n;
-    while ((n = read(fd, chunk, sizeof chunk)) > 0)
-        crypto_hash_sha256_update(&state, chunk, (unsigned long long)n);
-    close(fd);
-    crypto_hash_sha256_final(&state, out->config.bytes);
-    if (n < 0)
-        return quire_fail(err, QUIRE_IO, "%s: cannot be read", path);
-    return quire_text_identity(model_dir, out->text.bytes, err);
+    int status = model_file_read(model, "config.json", MAX_CONFIG_BYTES, &config, err);
+    if (status == QUIRE_OK)
+        out->config = quire_sha256(config.data, config.n);
+    buffer_free(&config);
+    return status == QUIRE_OK ? quire_text_identity(model, out->text.bytes, err) : status;
 }
 
 int serving_check_listen(const char *const *addresses, size_t n, const char *key_file, struct quire_error *err)

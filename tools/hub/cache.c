@@ -1,18 +1,22 @@
 #include "tools/hub/cache.h"
 
 #include "base/json.h"
+#include "tools/hub/quant.h"
 
 #include <ctype.h>
+#include <dirent.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 
 #define INDEX_FILE "model.safetensors.index.json"
 #define MAX_INDEX_BYTES (64u << 20)
 #define MAX_DEPTH 16 /* directories in a file's name */
 #define SHOWN_MISSING 4
+#define MAX_SNAPSHOT_FILES 20000u
 
 /* ---- names ---- */
 
@@ -42,10 +46,23 @@ static bool revision_ok(const char *revision)
     return strstr(revision, "/.") == NULL;
 }
 
+/* Letters, digits, '-', '_' and '.': "Q4_K_M", "UD-Q4_K_XL". */
+static bool quant_ok(const char *quant, size_t n)
+{
+    if (n == 0 || n >= HUB_QUANT_BYTES)
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if (!isalnum((unsigned char)quant[i]) && !strchr("-_.", quant[i]))
+            return false;
+    return true;
+}
+
 int hub_name_parse(const char *given, struct hub_name *out, struct quire_error *err)
 {
     const char *at = strchr(given, '@');
-    size_t n = at ? (size_t)(at - given) : strlen(given);
+    const size_t n_given = at ? (size_t)(at - given) : strlen(given);
+    const char *colon = memchr(given, ':', n_given);
+    size_t n = colon ? (size_t)(colon - given) : n_given;
     const char *slash = memchr(given, '/', n);
     size_t first = slash ? (size_t)(slash - given) : n;
     if (n >= HUB_NAME_BYTES || !part_ok(given, first) || (slash && !part_ok(slash + 1, n - first - 1)))
@@ -53,11 +70,15 @@ int hub_name_parse(const char *given, struct hub_name *out, struct quire_error *
                           "\"%.200s\" is not a model's name: ORG/NAME, as in Qwen/Qwen2.5-1.5B-Instruct, of "
                           "letters, digits, '-', '_' and '.'",
                           given);
+    if (colon && !quant_ok(colon + 1, n_given - n - 1))
+        return quire_fail(err, QUIRE_INVALID,
+                          "\"%.200s\": after the : goes how a GGUF file is quantized, as in :Q4_K_M", given);
     if (at && !revision_ok(at + 1))
         return quire_fail(err, QUIRE_INVALID, "\"%.200s\": after the @ goes a branch, a tag or a commit, as in @main",
                           given);
     memcpy(out->text, given, n);
     out->text[n] = 0;
+    snprintf(out->quant, sizeof out->quant, "%.*s", colon ? (int)(n_given - n - 1) : 0, colon ? colon + 1 : "");
     strcpy(out->revision, at ? at + 1 : "main");
     return QUIRE_OK;
 }
@@ -217,19 +238,71 @@ static bool read_ref(const char *repo, const char *revision, char out[HUB_COMMIT
     return hub_is_commit(out);
 }
 
-/* "ORG/NAME" or "ORG/NAME@REVISION", for what to type next. */
-static const char *as_typed(const struct hub_name *name, char out[HUB_NAME_BYTES + HUB_REVISION_BYTES])
+#define TYPED_BYTES (HUB_NAME_BYTES + HUB_QUANT_BYTES + HUB_REVISION_BYTES)
+
+/* "ORG/NAME" or "ORG/NAME:QUANT@REVISION", for what to type next. */
+static const char *as_typed(const struct hub_name *name, char out[TYPED_BYTES])
 {
     bool is_main = strcmp(name->revision, "main") == 0;
-    snprintf(out, HUB_NAME_BYTES + HUB_REVISION_BYTES, "%s%s%s", name->text, is_main ? "" : "@",
+    snprintf(out, TYPED_BYTES, "%s%s%s%s%s", name->text, name->quant[0] ? ":" : "", name->quant, is_main ? "" : "@",
              is_main ? "" : name->revision);
     return out;
+}
+
+/* Names of files in a snapshot, of whatever folder in it. */
+struct names {
+    char **items;
+    size_t n;
+};
+
+static void list_files(const char *dir, const char *below, unsigned depth, struct names *names)
+{
+    char path[HUB_PATH_BYTES], name[HUB_FILE_NAME_BYTES];
+    struct stat info;
+    DIR *open = put_path(path, NULL, "%s/%s", dir, below) == QUIRE_OK ? opendir(path) : NULL;
+    for (struct dirent *entry; open && (entry = readdir(open)) && names->n < MAX_SNAPSHOT_FILES;) {
+        if (entry->d_name[0] == '.' ||
+            (size_t)snprintf(name, sizeof name, "%s%s%s", below, *below ? "/" : "", entry->d_name) >= sizeof name ||
+            !hub_file_name_ok(name) || put_path(path, NULL, "%s/%s", dir, name) != QUIRE_OK || stat(path, &info) != 0)
+            continue;
+        if (S_ISDIR(info.st_mode) && depth < 2)
+            list_files(dir, name, depth + 1, names);
+        char **more = S_ISREG(info.st_mode) ? realloc(names->items, (names->n + 1) * sizeof *more) : NULL;
+        if (more)
+            names->items = more;
+        if (more && (names->items[names->n] = strdup(name)))
+            names->n++;
+    }
+    if (open)
+        closedir(open);
+}
+
+int hub_snapshot_quant(const char *dir, const char *quant, char out[HUB_PATH_BYTES], struct quire_error *err)
+{
+    struct names names = {NULL, 0};
+    struct missing missing = {.n = 0};
+    const char *first = NULL;
+    char name[HUB_FILE_NAME_BYTES];
+    list_files(dir, "", 0, &names);
+    int status = hub_quant_choose(names.items, names.n, quant, &first, err);
+    const unsigned n = status == QUIRE_OK ? hub_quant_n_splits(first) : 0;
+    for (unsigned i = 0; i < n && missing.n <= SHOWN_MISSING; i++)
+        if (hub_quant_split(first, i, name, sizeof name))
+            look_for(dir, name, &missing);
+    if (status == QUIRE_OK && missing.n)
+        status = quire_fail(err, QUIRE_NOT_FOUND, "without %s", missing.text);
+    if (status == QUIRE_OK)
+        status = put_path(out, err, "%s/%s", dir, first);
+    for (size_t i = 0; i < names.n; i++)
+        free(names.items[i]);
+    free(names.items);
+    return status;
 }
 
 static int find_snapshot(const struct hub_name *name, bool without_weights, char out[HUB_PATH_BYTES],
                          struct quire_error *err)
 {
-    char repo[HUB_PATH_BYTES], commit[HUB_COMMIT_BYTES], typed[HUB_NAME_BYTES + HUB_REVISION_BYTES];
+    char repo[HUB_PATH_BYTES], commit[HUB_COMMIT_BYTES], typed[TYPED_BYTES];
     struct stat info;
     as_typed(name, typed);
     int status = hub_cache_repo(name, repo, err);
@@ -249,7 +322,11 @@ static int find_snapshot(const struct hub_name *name, bool without_weights, char
                           "the Hugging Face cache has no snapshot %s of %s; to download it: quire pull %s", commit,
                           name->text, typed);
     struct quire_error missing = {.text = ""};
-    if ((status = hub_snapshot_check(out, without_weights, &missing)) == QUIRE_NOT_FOUND)
+    char dir[HUB_PATH_BYTES];
+    strcpy(dir, out);
+    status = name->quant[0] ? hub_snapshot_quant(dir, name->quant, out, &missing)
+                            : hub_snapshot_check(out, without_weights, &missing);
+    if (status == QUIRE_NOT_FOUND)
         return quire_fail(err, status, "the Hugging Face cache has %s %.330s; to complete it: quire pull %s", typed,
                           missing.text, typed);
     if (status != QUIRE_OK)
@@ -286,15 +363,20 @@ int hub_model_find(const char *given, bool without_weights, struct hub_model *ou
     struct hub_name name;
     struct stat info;
     if (stat(given, &info) == 0) {
-        if (!S_ISDIR(info.st_mode))
+        const size_t n = strlen(given), n_end = strlen(".gguf");
+        const bool is_gguf = n > n_end && strcasecmp(given + n - n_end, ".gguf") == 0;
+        if (!S_ISDIR(info.st_mode) && !is_gguf)
             return quire_fail(err, QUIRE_INVALID,
-                              "%.300s is a file: MODEL is a checkpoint's directory, or its name on the hub", given);
+                              "%.300s is a file: MODEL is a checkpoint's directory, a GGUF file, or a name on the hub",
+                              given);
         directory_name(given, out->name);
+        if (!S_ISDIR(info.st_mode))
+            out->name[strlen(out->name) - n_end] = 0;
         return put_path(out->dir, err, "%s", given);
     }
     if (hub_name_parse(given, &name, NULL) != QUIRE_OK)
         return quire_fail(err, QUIRE_NOT_FOUND,
                           "%.300s: there is no such directory, and it is not a name like ORG/NAME either", given);
-    strcpy(out->name, name.text);
+    snprintf(out->name, sizeof out->name, "%s%s%s", name.text, name.quant[0] ? ":" : "", name.quant);
     return find_snapshot(&name, without_weights, out->dir, err);
 }

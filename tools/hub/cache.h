@@ -20,9 +20,12 @@
 #define HUB_COMMIT_BYTES 41
 #define HUB_FILE_NAME_BYTES 1025
 
+#define HUB_QUANT_BYTES 33
+
 /* ORG/NAME or NAME, checked: letters, digits, '-', '_' and '.', never "..", "--" or one of "-." at an end. */
 struct hub_name {
     char text[HUB_NAME_BYTES];
+    char quant[HUB_QUANT_BYTES]; /* of NAME:QUANT, "" without: which GGUF file of the repository */
     char revision[HUB_REVISION_BYTES]; /* a branch, a tag or a commit; "main" unless NAME@REVISION was given */
 };
 int hub_name_parse(const char *given, struct hub_name *out, struct quire_error *err);
@@ -46,11 +49,15 @@ int hub_snapshot_check(const char *dir, bool without_weights, struct quire_error
 
 /* What a command was given as MODEL. */
 struct hub_model {
-    char dir[HUB_PATH_BYTES];
-    char name[256]; /* what clients may call it: the name as given, less its revision; or the directory's own */
+    char dir[HUB_PATH_BYTES]; /* or a GGUF file: the first, of splits */
+    char name
+        [256]; /* what clients may call it: the name as given, less its revision; or the directory's, or file's, own */
 };
 
-/* An existing directory is itself. Anything else is a name to be found in the cache; what to do when it is not there is
+/* The GGUF file of a snapshot that a name with a quant means, whole with its splits. */
+int hub_snapshot_quant(const char *dir, const char *quant, char out[HUB_PATH_BYTES], struct quire_error *err);
+
+/* An existing directory, or a file *.gguf, is itself. Anything else is a name to be found in the cache; what to do when it is not there is
  * in the error. without_weights: the tokenizer and the configuration are enough. */
 int hub_model_find(const char *given, bool without_weights, struct hub_model *out, struct quire_error *err);
 

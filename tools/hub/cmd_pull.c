@@ -131,20 +131,27 @@ static int choose(struct pull_command *c, struct quire_error *err)
     int status = hub_get_list(c->hub, &c->name, on_note, c, &c->list, err);
     if (status != QUIRE_OK)
         return status;
+    if (c->name.quant[0] && (patterns.n_include || patterns.n_exclude))
+        return quire_fail(err, QUIRE_INVALID, "--include and --exclude choose files, and so does :%s", c->name.quant);
+    if (c->name.quant[0]) {
+        status = hub_list_quant(&c->list, c->name.quant, err);
+        if (status != QUIRE_OK)
+            quire_error_prefix(err, "%s", c->name.text);
+        return status;
+    }
     static const char *const needed[] = {"config.json", "tokenizer.json", "*.safetensors"};
     for (size_t i = 0; i < 3; i++)
         if (c->include.n == 0 && c->exclude.n == 0 && !hub_list_has(&c->list, needed[i]))
             return quire_fail(err, QUIRE_UNSUPPORTED,
                               "%s has no %s, which Quire needs; nothing was downloaded (--include and "
-                              "--exclude choose files whatever they are)",
+                              "--exclude choose files whatever they are; a GGUF file is named, as in ORG/NAME:Q4_K_M)",
                               c->name.text, needed[i]);
     hub_list_select(&c->list, &patterns);
     if (c->list.n == 0)
-        return quire_fail(
-            err, QUIRE_NOT_FOUND,
-            "%s has no file that is wanted (--include and --exclude choose; .bin, .pt, .gguf and the like "
-            "are never downloaded)",
-            c->name.text);
+        return quire_fail(err, QUIRE_NOT_FOUND,
+                          "%s has no file that is wanted (--include and --exclude choose; .bin, .pt and the like are "
+                          "never downloaded, .gguf by ORG/NAME:Q4_K_M)",
+                          c->name.text);
     return QUIRE_OK;
 }
 
@@ -219,7 +226,7 @@ static int report(const struct pull_command *c)
             c->name.text, c->list.n, quire_size(hub_pull_total_bytes(c->pull)).text,
             quire_size(hub_pull_received_bytes(c->pull)).text, quire_now_s() - c->began, n_hashed,
             c->list.n - n_hashed);
-    if (hub_snapshot_check(path, false, &missing) == QUIRE_OK)
+    if (c->name.quant[0] || hub_snapshot_check(path, false, &missing) == QUIRE_OK)
         return 0;
     fprintf(stderr, "quire: %s is here %s\n", c->name.text, missing.text);
     return c->include.n || c->exclude.n ? 0 : 1;
@@ -233,7 +240,7 @@ int command_pull(int argc, char **argv)
     const struct cli_option rows[] = {
         {.names = "What is downloaded:", .kind = CLI_GROUP},
         {.names = "include", .kind = CLI_LIST, .target = &c.include, .value = "PATTERN",
-         .help = "Only files that match one of these. Default: " HUB_WANTED ". Never .bin, .pt or .gguf."},
+         .help = "Only files that match one of these. Default: " HUB_WANTED ". Never .bin or .pt; a GGUF file is named by :QUANT."},
         {.names = "exclude", .kind = CLI_LIST, .target = &c.exclude, .value = "PATTERN",
          .help = "None that match one of these."},
         {.names = "How:", .kind = CLI_GROUP},
@@ -249,7 +256,7 @@ int command_pull(int argc, char **argv)
     /* clang-format on */
     const struct cli_command command = {
         .name = "pull",
-        .usage = "quire pull ORG/NAME[@REVISION] [options]",
+        .usage = "quire pull ORG/NAME[:QUANT][@REVISION] [options]",
         .about = "Downloads a model from the Hugging Face hub, or the one that HF_ENDPOINT names, into the\n"
                  "Hugging Face cache, which vLLM, transformers and others share (docs/models.md). Every command\n"
                  "then takes ORG/NAME for MODEL. What was interrupted goes on where it was, with the same\n"
@@ -257,6 +264,7 @@ int command_pull(int argc, char **argv)
         .examples = "examples:\n"
                     "  quire pull Qwen/Qwen2.5-1.5B-Instruct && quire serve Qwen/Qwen2.5-1.5B-Instruct\n"
                     "  quire pull Qwen/Qwen2.5-1.5B-Instruct@main --parallel 16\n"
+                    "  quire pull Qwen/Qwen2.5-1.5B-Instruct-GGUF:Q4_K_M      the GGUF file whose name ends so\n"
                     "  HF_HOME=/data/hf quire pull meta-llama/Llama-3.2-1B --token-file ~/token\n"
                     "  quire pull ORG/NAME --exclude \"*.safetensors\"      for a front end: no weights\n\n"
                     "environment: HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME (where), HF_ENDPOINT (whence), HF_TOKEN,\n"
@@ -268,7 +276,7 @@ int command_pull(int argc, char **argv)
     if (!command_begin(&command, argc, argv, &code))
         return code;
     if (!c.given)
-        return command_fail(2, "which model? usage: quire pull ORG/NAME[@REVISION]");
+        return command_fail(2, "which model? usage: quire pull ORG/NAME[:QUANT][@REVISION]");
     if (hub_name_parse(c.given, &c.name, &err) != QUIRE_OK)
         return command_fail(2, err.text);
     int status = run(&c, &err);

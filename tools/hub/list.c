@@ -1,8 +1,10 @@
 #include "tools/hub/list.h"
 
 #include "base/json.h"
+#include "tools/hub/quant.h"
 
 #include <fnmatch.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -107,6 +109,25 @@ void hub_list_select(struct hub_list *list, const struct hub_patterns *patterns)
             free(list->files[i]);
     }
     list->n = kept;
+}
+
+int hub_list_quant(struct hub_list *list, const char *quant, struct quire_error *err)
+{
+    const char *first = NULL;
+    size_t kept = 0;
+    char name[HUB_FILE_NAME_BYTES] = "";
+    int status = hub_quant_choose(list->files, list->n, quant, &first, err);
+    if (status != QUIRE_OK)
+        return status;
+    snprintf(name, sizeof name, "%s", first);
+    for (size_t i = 0; i < list->n; i++) {
+        if (hub_quant_belongs(list->files[i], name))
+            list->files[kept++] = list->files[i];
+        else
+            free(list->files[i]);
+    }
+    list->n = kept;
+    return QUIRE_OK;
 }
 
 bool hub_list_has(const struct hub_list *list, const char *pattern)

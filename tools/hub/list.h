@@ -31,8 +31,12 @@ struct hub_patterns {
 };
 #define HUB_WANTED "*.json *.safetensors tokenizer* *.txt *.jinja additional_chat_templates/*.jinja"
 
-/* Leaves the wanted files. Pickles and GGUF are never wanted: nothing in Quire reads them. */
+/* Leaves the wanted files. Pickles are never wanted: nothing in Quire reads them; nor is GGUF here, of which hub_list_quant()
+ * chooses one. */
 void hub_list_select(struct hub_list *list, const struct hub_patterns *patterns);
+
+/* Leaves one GGUF file, with its splits. QUIRE_NOT_FOUND as hub_quant_choose(). */
+int hub_list_quant(struct hub_list *list, const char *quant, struct quire_error *err);
 
 /* Is there a file of this name, or one that matches this pattern? */
 bool hub_list_has(const struct hub_list *list, const char *pattern);

@@ -4,7 +4,8 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/check.h"
 
-/* The mma form reads an f16 cache, and no later positions; everything else is the lane form, which needs no plan. */
+/* The mma form reads an f16 cache, and no later positions; everything else is the lane form, which needs no plan: what a cache in
+ * 8 bits is read as, f32(u) · scale, is no f16 number, and the page has it read alike in every form. */
 static bool is_mma(struct k_backend *b, const struct k_kv_shape *kv, bool whole)
 {
     return b->form == K_FORM_MMA && kv->format.kind == K_F16 && !whole;

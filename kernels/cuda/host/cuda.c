@@ -65,6 +65,8 @@ static enum k_gemm_form form_of(const struct k_backend_options *options)
 {
     if (options->form != K_FORM_AUTO)
         return options->form;
+    if (k_format_is_quantized(options->weight_format))
+        return options->weight_format.packing == K_PACKING_PLANES ? K_FORM_LANE : K_FORM_INT8;
     return options->weight_format.kind == K_F32 ? K_FORM_LANE : K_FORM_MMA;
 }
 
@@ -99,8 +101,8 @@ int quire_cuda_open(const struct k_backend_options *options, struct k_backend **
     c->ops.description = c->description;
     c->base = (struct k_backend){.ops = &c->ops, .n_threads = 1, .placement = c->placement, .form = form_of(options)};
     int status = QUIRE_OK;
-    if (c->base.form != K_FORM_LANE && c->base.form != K_FORM_MMA)
-        status = quire_fail(err, QUIRE_UNSUPPORTED, "a GPU has the GEMM forms lane and mma, and not %s",
+    if (c->base.form != K_FORM_LANE && c->base.form != K_FORM_MMA && c->base.form != K_FORM_INT8)
+        status = quire_fail(err, QUIRE_UNSUPPORTED, "a GPU has the GEMM forms lane, mma and int8, and not %s",
                             k_form_name(c->base.form));
     if (status == QUIRE_OK)
         status = cuda_device_open(c, options->device, err);

@@ -8,7 +8,8 @@ int cuda_embed(struct k_backend *b, const struct k_embed_args *a, struct quire_e
     int status = cuda_alive(b, err);
     if (status != QUIRE_OK || a->n_tokens == 0)
         return status;
-    return cuda_check(b, launch_embed(cuda_of(b)->stream, a), "embed", err);
+    cudaStream_t stream = cuda_of(b)->stream;
+    return cuda_check(b, a->table->n_quant > 0 ? launch_embed_quant(stream, a) : launch_embed(stream, a), "embed", err);
 }
 
 int cuda_rmsnorm(struct k_backend *b, const struct k_rmsnorm_args *a, struct quire_error *err)

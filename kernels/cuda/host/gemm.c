@@ -8,8 +8,21 @@ bool cuda_supports(struct k_backend *b, enum k_operation operation, enum k_gemm_
 {
     (void)b;
     bool is_gemm = operation == K_OP_GEMM || operation == K_OP_GEMM_SILU_MUL;
-    bool has_form = form == K_FORM_LANE || (form == K_FORM_MMA && format.kind != K_F32);
+    const bool is_plain = k_format_is_plain(format);
+    bool has_form = form == K_FORM_LANE || (form == K_FORM_MMA && is_plain && format.kind != K_F32) ||
+                    (form == K_FORM_INT8 && (is_plain || format.kind == K_INT));
     return k_takes_format(operation, format) && (!is_gemm || has_form);
+}
+
+static bool takes_weight(struct k_backend *b, const struct k_weight *w)
+{
+    bool takes = w->n_quant > 0 || cuda_supports(b, K_OP_GEMM, b->form, w->format);
+    for (uint32_t i = 0; i < w->n_quant; i++) {
+        enum cuda_quant_kind kind = w->quant[i].kind;
+        takes &= b->form == K_FORM_LANE ||
+                 (b->form == K_FORM_INT8 && kind != CUDA_QUANT_E4M3 && kind != CUDA_QUANT_E5M2);
+    }
+    return takes;
 }
 
 /* *done: whether NVIDIA's library has taken it, and SiLU then is a launch of its own. */
@@ -34,12 +47,16 @@ static int gemm(struct k_backend *b, const struct k_gemm_args *args, const struc
 {
     struct k_gemm_args a = *args;
     int status = cuda_alive(b, err);
-    if (status == QUIRE_OK && !cuda_supports(b, K_OP_GEMM, b->form, a.weight->format))
+    if (status == QUIRE_OK && !takes_weight(b, a.weight))
         status = quire_fail(err, QUIRE_UNSUPPORTED, "%s: the form %s does not take %s weights", operation,
                             k_form_name(b->form), k_format_name(a.weight->format));
     if (status != QUIRE_OK || a.n_tokens == 0)
         return status;
     a.x_for_gemm = cuda_leaves_factors(b, a.x_for_gemm, a.x_dev, a.weight->n_cols);
+    if (a.weight->n_quant > 0) {
+        cudaError_t error = launch_gemm_quant(cuda_of(b)->stream, &a, gated, b->form == K_FORM_INT8);
+        return cuda_check(b, error, operation, err);
+    }
     bool done;
     status = gemm_by_library(b, &a, gated, &done, err);
     if (status != QUIRE_OK || done)
@@ -47,7 +64,7 @@ static int gemm(struct k_backend *b, const struct k_gemm_args *args, const struc
     struct cuda_backend *c = cuda_of(b);
     cudaStream_t stream = c->stream;
     const struct cuda_gemm_means gpu = {c->n_sms, c->shared_bytes, c->arrivals_dev};
-    cudaError_t error = b->form == K_FORM_LANE                 ? launch_gemm_lane(stream, &a, gated)
+    cudaError_t error = b->form != K_FORM_MMA                  ? launch_gemm_lane(stream, &a, gated)
                         : a.n_tokens <= CUDA_GEMM_SMALL_TOKENS ? launch_gemm_small(stream, &a, gated)
                                                                : launch_gemm_large(stream, &a, gated, &gpu);
     return cuda_check(b, error, operation, err);

@@ -15,10 +15,39 @@
 
 #include <cuda_runtime_api.h>
 
+/* How a part of a quantized weight lies on the device: rows of q that end in zeros up to 32 columns, and of each group of columns its
+ * scale and what belongs to it. */
+enum cuda_quant_kind {
+    CUDA_QUANT_INT8, /* q = n - zero */
+    CUDA_QUANT_INT4, /* two in a byte, the low half first: q = n - zero */
+    CUDA_QUANT_E4M3,
+    CUDA_QUANT_E5M2,
+    CUDA_QUANT_F32, /* a plain part beside quantized ones: the numbers themselves, no groups */
+    CUDA_QUANT_F16,
+    CUDA_QUANT_BF16,
+};
+struct cuda_quant_group {
+    float scale;
+    float second; /* the group's least where the format has one, else its zero */
+};
+struct cuda_quant {
+    enum cuda_quant_kind kind;
+    bool has_least;
+    bool has_zeros; /* of CUDA_QUANT_INT8: groups have zeros that are not 0 */
+    uint32_t first_row, n_rows; /* of the weight */
+    uint32_t group, n_groups; /* columns with one scale, and how many such a row has */
+    uint32_t x_group; /* columns of activations with one scale in the form int8, or 0: all */
+    float x_scale; /* that scale where the file states it, else 0 */
+    uint64_t row_stride_bytes;
+    const unsigned char *data_dev;
+    const struct cuda_quant_group *groups_dev; /* [n_rows, n_groups]; NULL of a plain part */
+    const uint32_t *permutation_dev; /* or NULL */
+};
+
 /* One matrix, its parts stacked, in device memory; rows begin 16-byte aligned and end in zeros. */
 struct k_weight {
     uint32_t n_rows, n_cols;
-    struct k_format format;      /* of the parts */
+    struct k_format format; /* of the parts */
     enum k_dtype
         stored; /* what lies at data_dev: the same, but F16 factors of BF16 in the mma form (docs/numerics.md §17) */
     uint64_t row_stride_bytes; /* of 16 */
@@ -26,6 +55,8 @@ struct k_weight {
     int8_t *exponents_dev; /* [n_rows] of such factors: e of each row. NULL: all are 0 */
     bool has_one_exponent; /* F16 of one e for all rows, as cuBLASLt takes it */
     int exponent; /* that e */
+    uint32_t n_quant; /* > 0: it is quantized, and has these parts in data_dev in place of all that is above */
+    struct cuda_quant quant[K_WEIGHT_MAX_PARTS];
 };
 
 struct cuda_backend {

@@ -2,6 +2,7 @@
  * rows from the mapping into the next. Nobody waits for the copies: operations come behind them on the stream. */
 #include "kernels/cuda/host/memory.h"
 #include "kernels/cuda/host/operations.h"
+#include "kernels/cuda/host/quant.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/plan/plan.h"
 #include "kernels/weight_view.h"
@@ -129,10 +130,18 @@ static int make_factors(struct k_backend *b, const struct k_weight_view *parts, 
     return status;
 }
 
+static bool is_quantized(const struct k_weight_view *parts, uint32_t n_parts)
+{
+    for (uint32_t i = 0; i < n_parts; i++)
+        if (!k_format_is_plain(parts[i].format))
+            return true;
+    return false;
+}
+
 static int check(const struct k_weight_view *parts, uint32_t n_parts, uint32_t *n_rows, struct quire_error *err)
 {
     int status = k_weight_check(parts, n_parts, n_rows, err);
-    for (uint32_t i = 1; i < n_parts && status == QUIRE_OK; i++)
+    for (uint32_t i = 1; i < n_parts && status == QUIRE_OK && !is_quantized(parts, n_parts); i++)
         if (parts[i].format.kind != parts[0].format.kind)
             status = quire_fail(err, QUIRE_UNSUPPORTED,
                                 "weight part %u: is %s and part 0 is %s; a GPU takes parts of one format", i,
@@ -157,6 +166,15 @@ int cuda_weight_create(struct k_backend *b, const struct k_weight_view *parts, u
     w->n_cols = parts[0].n_cols;
     w->format = parts[0].format;
     w->stored = w->format.kind;
+    if (is_quantized(parts, n_parts)) {
+        status = cuda_quant_create(b, parts, n_parts, w, err);
+        if (status != QUIRE_OK) {
+            cuda_weight_destroy(b, w);
+            return status;
+        }
+        *out = w;
+        return QUIRE_OK;
+    }
     w->has_one_exponent = w->format.kind == K_F16;
     w->row_stride_bytes = cuda_weight_row_stride(w->format, w->n_cols);
     status = cuda_alloc(b, cuda_weight_bytes(w->format, n_rows, w->n_cols), &w->data_dev, err);
@@ -176,6 +194,7 @@ void cuda_weight_destroy(struct k_backend *b, struct k_weight *w)
 {
     if (!w)
         return;
+    cuda_quant_destroy(b, w);
     cuda_free(b, w->data_dev);
     free(w);
 }

@@ -8,11 +8,31 @@ uint64_t cuda_weight_row_stride(struct k_format format, uint32_t n_cols)
     return (k_format_bytes(format, n_cols) + 15) / 16 * 16;
 }
 
+uint64_t cuda_quant_row_stride(struct k_format format, uint32_t n_cols)
+{
+    uint32_t bits = format.kind == K_INT && format.bits <= 4 ? 4 : 8;
+    return (uint64_t)cuda_quant_columns(n_cols) * bits / 8;
+}
+
+uint32_t cuda_quant_groups(struct k_format format, uint32_t n_cols)
+{
+    return format.group ? (n_cols + format.group - 1) / format.group : 1;
+}
+
+/* Rows, groups and, of planes, an order of columns. */
+static uint64_t quant_bytes(struct k_format format, uint32_t n_rows, uint32_t n_cols)
+{
+    uint64_t row = cuda_quant_row_stride(format, n_cols) + cuda_quant_groups(format, n_cols) * UINT64_C(8);
+    return n_rows * row + (format.packing == K_PACKING_PLANES ? n_cols * UINT64_C(4) : 0);
+}
+
 /* The driver deals out 2 MiB at a time and lets what is smaller share it. */
 uint64_t cuda_weight_bytes(struct k_format format, uint32_t n_rows, uint32_t n_cols)
 {
     const uint64_t page = UINT64_C(2) << 20;
-    uint64_t bytes = n_rows * cuda_weight_row_stride(format, n_cols) + (format.kind == K_BF16 ? n_rows : 0);
+    uint64_t bytes = k_format_is_plain(format)
+                         ? n_rows * cuda_weight_row_stride(format, n_cols) + (format.kind == K_BF16 ? n_rows : 0)
+                         : quant_bytes(format, n_rows, n_cols);
     if (bytes > page / 2)
         return (bytes + page - 1) / page * page;
     return (bytes + 255) / 256 * 256;

@@ -4,6 +4,7 @@
 #define QUIRE_KERNELS_CUDA_PLAN_H
 
 #include "kernels/kernels.h"
+#include "kernels/segments.h" /* K_SEGMENT_FN: what hosts and devices compute */
 
 /* Elements of a token's row of factors in a GEMM's workspace. */
 static inline uint32_t cuda_gemm_factor_stride(uint32_t n_cols)
@@ -23,7 +24,23 @@ uint64_t cuda_attention_plan_bytes(const struct k_plan_dims *dims);
 uint64_t cuda_sample_workspace_bytes(const struct k_plan_dims *dims);
 uint64_t cuda_sample_plan_bytes(const struct k_plan_dims *dims);
 uint64_t cuda_sample_parts_bytes(uint32_t n_vocab);
+/* A token's activations in the form int8 (gemm_quant.cu): columns up to a multiple of 32, a byte each; their scales, one for
+ * each 32 columns and one more wherever a segment ends within; the sums of each 16 columns. */
+K_SEGMENT_FN uint32_t cuda_quant_columns(uint32_t n_cols)
+{
+    return (n_cols + 31) / 32 * 32;
+}
+K_SEGMENT_FN uint32_t cuda_quant_rounded_bytes(uint32_t n_cols)
+{
+    uint32_t n = cuda_quant_columns(n_cols);
+    return n + (n / 32 + K_SEGMENTS) * 4 + n / 16 * 4;
+}
+/* Quantized rows on the device: bytes from one to the next, and the groups of a row. 4 bits are kept as such, else a byte an
+ * element; of each group its scale and what belongs to it, 8 bytes. */
+uint64_t cuda_quant_row_stride(struct k_format format, uint32_t n_cols);
+uint32_t cuda_quant_groups(struct k_format format, uint32_t n_cols);
 uint64_t cuda_weight_row_stride(struct k_format format, uint32_t n_cols);
+/* Of a plain matrix with all its parts; of a quantized one of each part, which is an allocation. */
 uint64_t cuda_weight_bytes(struct k_format format, uint32_t n_rows, uint32_t n_cols);
 
 #endif

@@ -52,6 +52,7 @@ static void put_entry(void *context, const struct kept_answer *k)
     put_member(o, "hit_count", k->n_hits);
     put_member(o, "prompt_tokens", k->n_prompt);
     put_member(o, "tokens", k->n_generated);
+    put_member(o, "tokens_saved", k->n_hits * k->n_generated);
     put_member(o, "bytes", k->n);
     json_out_raw(o, k->unseeded ? "\"unseeded\":true" : "\"unseeded\":false");
     if (l->with_answers)

@@ -65,6 +65,35 @@ static void put_store(struct buffer *o, const struct store_stats *s)
     json_out_raw(o, "}");
 }
 
+static void put_similar(struct buffer *o, const struct response_cache_stats *s)
+{
+    json_out_raw(o, s->similar_mode == SIMILAR_ANSWER ? ",\"semantic\":{\"mode\":\"answer\","
+                                                      : ",\"semantic\":{\"mode\":\"draft\",");
+    put_number(o, "late", (double)s->similar.n_late);
+    put_number(o, "file_bytes", (double)s->similar.n_file_bytes);
+    put_number(o, "dropped", (double)s->similar.n_dropped);
+    put_number(o, "embedding_seconds", s->similar.embedding.sum_s);
+    put_number(o, "given", (double)s->n_guarded[GUARD_NONE]);
+    json_out_raw(o, "\"guarded\":{");
+    for (int g = GUARD_NONE + 1; g < N_GUARDS; g++) {
+        char text[80];
+        snprintf(text, sizeof text, "%s\"%s\":%llu", g > GUARD_NONE + 1 ? "," : "", guard_name((enum guard)g),
+                 (unsigned long long)s->n_guarded[g]);
+        json_out_raw(o, text);
+    }
+    json_out_raw(o, "},\"drafts\":[");
+    for (int b = 0; b < SIMILAR_BANDS; b++) {
+        char text[160];
+        snprintf(text, sizeof text,
+                 "%s{\"similarity_below\":%.2f,\"drafts\":%llu,\"tokens_tried\":%llu,\"tokens_right\":%llu}",
+                 b ? "," : "", b < SIMILAR_BANDS - 1 ? (double)similar_bands[b] : 1.01,
+                 (unsigned long long)s->similar.bands[b].n_drafts, (unsigned long long)s->similar.bands[b].n_tried,
+                 (unsigned long long)s->similar.bands[b].n_right);
+        json_out_raw(o, text);
+    }
+    json_out_raw(o, "]}");
+}
+
 /* Whatever is in memory was put into the store, too: its entries are all there are. */
 static void put_totals(struct buffer *o, const struct layer *of)
 {
@@ -93,6 +122,8 @@ void cache_stats_start(struct front *f, struct http_exchange *x)
     put_number(&o, "joined", (double)s.n_joined);
     put_number(&o, "stored", (double)s.n_stored);
     put_number(&o, "not_stored", (double)s.n_not_stored);
+    put_number(&o, "resumed", (double)s.n_resumed);
+    put_number(&o, "tokens_resumed", (double)s.n_tokens_resumed);
     put_number(&o, "unseeded_hits", (double)s.n_unseeded_hits);
     put_number(&o, "unsound", (double)s.n_unsound);
     put_number(&o, "verified", (double)s.n_verified);
@@ -108,7 +139,15 @@ void cache_stats_start(struct front *f, struct http_exchange *x)
         json_out_raw(&o, ",");
         put_layer(&o, &store);
     }
+    if (s.compares) {
+        const struct layer similar = {"semantic", &s.similar.layer,  s.similar.n_entries,
+                                      0,          s.similar.n_bytes, s.similar.n_evicted};
+        json_out_raw(&o, ",");
+        put_layer(&o, &similar);
+    }
     json_out_raw(&o, "}");
+    if (s.compares)
+        put_similar(&o, &s);
     if (s.store_name)
         put_store(&o, &s.kept);
     json_out_raw(&o, "}");

@@ -120,14 +120,21 @@ static void start_model(struct front *f, struct http_exchange *x)
     reply_json(x, 200, &o);
 }
 
-static void reply_health(struct http_exchange *x, bool good, const char *status)
+/* Where there are two models, also how each is. */
+static void reply_health(const struct front *f, struct http_exchange *x, bool good, const char *status)
 {
     struct buffer o = {0};
     if (!good)
         http_add_header(x, "Retry-After", "1");
     json_out_raw(&o, "{\"status\":");
     json_out_text(&o, status);
-    json_out_raw(&o, "}");
+    for (const struct front *of = f->beside ? f : NULL; of; of = of == f ? f->beside : NULL) {
+        json_out_raw(&o, of == f ? ",\"models\":{" : ",");
+        json_out_text(&o, of->model_names[0]);
+        json_out_raw(&o, ":");
+        json_out_text(&o, front_state(of));
+    }
+    json_out_raw(&o, f->beside ? "}}" : "}");
     reply_json(x, good ? 200 : 503, &o);
 }
 
@@ -135,13 +142,15 @@ static void reply_health(struct http_exchange *x, bool good, const char *status)
 static void start_ready(struct front *f, struct http_exchange *x)
 {
     struct api_error e;
-    reply_health(x, front_can_serve(f, &e), front_state(f));
+    const struct front *worse = f->beside && front_can_serve(f, &e) ? f->beside : f;
+    reply_health(f, x, front_can_serve(worse, &e), front_state(worse));
 }
 
 /* Whether a restart would help: not while requests are finished, nor when the engine of another process is away. */
 static void start_live(struct front *f, struct http_exchange *x)
 {
-    reply_health(x, !f->engine_died, f->engine_died ? front_state(f) : "ok");
+    const struct front *worse = f->beside && !f->engine_died ? f->beside : f;
+    reply_health(f, x, !worse->engine_died, worse->engine_died ? front_state(worse) : "ok");
 }
 
 static void start_version(struct front *f, struct http_exchange *x)

@@ -1,4 +1,5 @@
-/* /metrics: the engine is asked for its numbers, and all who wait get its next answer. */
+/* /metrics: the engine is asked for its numbers, and all who wait get its next answer. Where there are two, the second is
+ * asked before the first: what it told is kept, since an answer holds only while it is being read. */
 #include "server/front/front_internal.h"
 
 #include "server/front/output/turns.h"
@@ -7,12 +8,14 @@
 
 /* An engine in the middle of a long step answers late; the rest is worth more now. */
 #define STATS_TIMEOUT_S 2
+#define SECOND_TIMEOUT_S 1 /* of the engine beside it, before that */
 
 struct scrape {
     TAILQ_ENTRY(scrape) link;
     struct front *front;
     struct http_exchange *x;
     struct event *timeout;
+    bool waits_second;
 };
 
 static void scrape_free(struct scrape *s)
@@ -37,9 +40,15 @@ static void answer(struct front *f, struct http_exchange *x, const struct wire_s
     struct response_cache_stats cache;
     if (f->cache)
         response_cache_stats(f->cache, &cache);
+    struct wire_stats second;
+    if (f->beside && f->beside->has_told) {
+        second = f->beside->told;
+        second.n_waiting += (uint32_t)turns_n_all(f->beside->turns);
+    }
     const struct metrics_about about = {.model = f->model_names[0],
                                         .beside = f->beside ? &f->beside->metrics : NULL,
                                         .beside_model = f->beside ? f->beside->model_names[0] : NULL,
+                                        .beside_stats = f->beside && f->beside->has_told ? &second : NULL,
                                         .tenants = f->tenant_metrics ? f->tenants : NULL,
                                         .n_connections = http_server_n_connections(f->http),
                                         .n_waiting = turns_n_all(f->turns),
@@ -61,18 +70,80 @@ static void answer_one(struct scrape *s, const struct wire_stats *stats)
     answer(f, x, stats);
 }
 
+static void wait_for(struct scrape *s, time_t seconds)
+{
+    const struct timeval tv = {.tv_sec = seconds};
+    event_add(s->timeout, &tv);
+}
+
+static bool ask(struct front *f)
+{
+    uint32_t n_tenants = f->tenant_metrics ? tenants_n(f->tenants) : 0;
+    return f->engine_ready && engine_client_ask_stats(f->engine, n_tenants) == QUIRE_OK;
+}
+
+static void ask_first(struct scrape *s)
+{
+    s->waits_second = false;
+    if (ask(s->front))
+        wait_for(s, STATS_TIMEOUT_S);
+    else
+        answer_one(s, NULL);
+}
+
+static struct scrape *next_that_waits(struct front *f, bool for_second)
+{
+    struct scrape *s;
+    TAILQ_FOREACH(s, &f->scrapes, link)
+    {
+        if (s->waits_second == for_second)
+            break;
+    }
+    return s;
+}
+
+/* Its names and lists lie in the frame. */
+static void keep(struct front *f, const struct wire_stats *stats)
+{
+    f->has_told = stats != NULL;
+    if (!stats)
+        return;
+    f->told = (struct wire_stats){.n_running = stats->n_running,
+                                  .n_waiting = stats->n_waiting,
+                                  .n_waiting_tokens = stats->n_waiting_tokens,
+                                  .kv_usage = stats->kv_usage,
+                                  .n_prompt_tokens = stats->n_prompt_tokens,
+                                  .n_steps = stats->n_steps,
+                                  .n_blocks = stats->n_blocks,
+                                  .n_blocks_leaked = stats->n_blocks_leaked,
+                                  .n_refused = stats->n_refused,
+                                  .token_budget = stats->token_budget};
+}
+
 void scrapes_answer(struct front *f, const struct wire_stats *stats)
 {
     struct scrape *s;
-    while ((s = TAILQ_FIRST(&f->scrapes)))
-        answer_one(s, stats);
+    if (f->is_second)
+        keep(f, stats);
+    while ((s = next_that_waits(f->is_second ? f->beside : f, f->is_second))) {
+        if (f->is_second)
+            ask_first(s);
+        else
+            answer_one(s, stats);
+    }
 }
 
 static void on_timeout(evutil_socket_t fd, short what, void *context)
 {
+    struct scrape *s = context;
     (void)fd;
     (void)what;
-    answer_one(context, NULL);
+    if (s->waits_second) {
+        s->front->beside->has_told = false;
+        ask_first(s);
+    } else {
+        answer_one(s, NULL);
+    }
 }
 
 void scrape_start(struct front *f, struct http_exchange *x)
@@ -80,18 +151,18 @@ void scrape_start(struct front *f, struct http_exchange *x)
     struct scrape *s = calloc(1, sizeof *s);
     if (s)
         s->timeout = event_new(f->base, -1, 0, on_timeout, s);
-    uint32_t n_tenants = f->tenant_metrics ? tenants_n(f->tenants) : 0;
-    if (!s || !s->timeout || !f->engine_ready || engine_client_ask_stats(f->engine, n_tenants) != QUIRE_OK) {
-        if (s && s->timeout)
-            event_free(s->timeout);
+    if (!s || !s->timeout) {
         free(s);
         answer(f, x, NULL);
         return;
     }
-    const struct timeval tv = {.tv_sec = STATS_TIMEOUT_S};
     s->front = f;
     s->x = x;
     TAILQ_INSERT_TAIL(&f->scrapes, s, link);
     http_on_gone(x, on_gone, s);
-    event_add(s->timeout, &tv);
+    s->waits_second = f->beside && ask(f->beside);
+    if (s->waits_second)
+        wait_for(s, SECOND_TIMEOUT_S);
+    else
+        ask_first(s);
 }

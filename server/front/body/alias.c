@@ -1,6 +1,5 @@
 #include "server/front/body/alias.h"
 
-#include "base/buffer.h"
 #include "server/front/body/request_job.h"
 
 #include <stdlib.h>
@@ -11,6 +10,28 @@
 struct member {
     struct quire_value key, value;
 };
+
+/* Pieces on their way to the digest, which takes many at once. Nothing is allocated: on the loop, which this is on, malloc()
+ * may wait for a thread that was stopped in it. */
+struct pieces {
+    struct quire_sha256_state *s;
+    size_t n;
+    char bytes[1024];
+};
+
+static void put(struct pieces *o, const char *text, size_t n)
+{
+    if (n > sizeof o->bytes - o->n) {
+        quire_sha256_add(o->s, o->bytes, o->n);
+        o->n = 0;
+    }
+    if (n > sizeof o->bytes) {
+        quire_sha256_add(o->s, text, n);
+        return;
+    }
+    memcpy(o->bytes + o->n, text, n);
+    o->n += n;
+}
 
 static int by_key(const void *a, const void *b)
 {
@@ -33,45 +54,45 @@ static bool sort_members(struct quire_value object, struct member members[MAX_ME
     return true;
 }
 
-static bool put_value(struct buffer *o, struct quire_value value);
+static bool put_value(struct pieces *o, struct quire_value value);
 
-static bool put_member(struct buffer *o, const struct member *m)
+static bool put_member(struct pieces *o, const struct member *m)
 {
-    buffer_append(o, m->key.text, m->key.n);
-    buffer_append(o, ":", 1);
+    put(o, m->key.text, m->key.n);
+    put(o, ":", 1);
     const bool ok = put_value(o, m->value);
-    buffer_append(o, ",", 1);
+    put(o, ",", 1);
     return ok;
 }
 
-static bool put_object(struct buffer *o, struct quire_value object)
+static bool put_object(struct pieces *o, struct quire_value object)
 {
     struct member members[MAX_MEMBERS];
     size_t n;
     bool ok = sort_members(object, members, &n);
-    buffer_append(o, "{", 1);
+    put(o, "{", 1);
     for (size_t i = 0; i < n && ok; i++)
         ok = put_member(o, &members[i]);
-    buffer_append(o, "}", 1);
+    put(o, "}", 1);
     return ok;
 }
 
 /* Strings and numbers as they were written: what is written in another way is another digest. */
-static bool put_value(struct buffer *o, struct quire_value value)
+static bool put_value(struct pieces *o, struct quire_value value)
 {
     struct quire_value item;
     bool ok = true;
     switch (quire_value_kind(value)) {
     case QUIRE_OBJECT: return put_object(o, value);
     case QUIRE_ARRAY:
-        buffer_append(o, "[", 1);
+        put(o, "[", 1);
         while (ok && quire_value_next(&value, NULL, &item)) {
             ok = put_value(o, item);
-            buffer_append(o, ",", 1);
+            put(o, ",", 1);
         }
-        buffer_append(o, "]", 1);
+        put(o, "]", 1);
         return ok;
-    default: buffer_append(o, value.text, value.n); return true;
+    default: put(o, value.text, value.n); return true;
     }
 }
 
@@ -83,16 +104,16 @@ static bool is_key(const struct member *m, const char *name)
 /* What is about this request alone, or may be refused to somebody else. */
 static bool is_its_own(const struct member *m)
 {
-    static const char *const names[] = {
-        "cache",      "priority",       "quire_deadline_ms", "quire_trace", "prediction",
-        "request_id", "stream_options", "metadata",          "speculative", "num_speculative_tokens"};
+    static const char *const names[] = {"cache",       "priority",    "quire_deadline_ms",
+                                        "quire_trace", "prediction",  "request_id",
+                                        "metadata",    "speculative", "num_speculative_tokens"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (is_key(m, names[i]))
             return true;
-    return (is_key(m, "stream") && m->value.text[0] != 'f') || (is_key(m, "use_cache") && m->value.text[0] != 't');
+    return is_key(m, "use_cache") && m->value.text[0] != 't';
 }
 
-static bool put_body(struct buffer *o, struct quire_value body)
+static bool put_body(struct pieces *o, struct quire_value body)
 {
     struct member members[MAX_MEMBERS];
     size_t n;
@@ -103,19 +124,18 @@ static bool put_body(struct buffer *o, struct quire_value body)
             continue;
         ok = !is_its_own(&members[i]) && put_member(o, &members[i]);
     }
-    return ok && !o->failed;
+    return ok;
 }
 
 bool alias_add_body(struct quire_sha256_state *s, const char *text, size_t n)
 {
-    struct buffer o = {0};
+    struct pieces o = {.s = s, .n = 0};
     struct api_error e;
     struct quire_doc *body = NULL;
     bool ok = text && n <= ALIAS_MAX_BODY && request_body_parse(text, n, &body, &e) &&
               put_body(&o, quire_doc_root(body));
     if (ok)
-        quire_sha256_add(s, o.data, o.n);
+        quire_sha256_add(s, o.bytes, o.n);
     quire_doc_close(body);
-    buffer_free(&o);
     return ok;
 }

@@ -10,7 +10,7 @@
 
 #define ALIAS_MAX_BODY ((size_t)64 << 10) /* reading it and hashing it take less than a millisecond of the loop */
 
-/* Adds the body to what is hashed. False: it is none, too long, a stream's, or says something of how this one request is
+/* Adds the body to what is hashed. False: it is none, too long, or says something of how this one request is
  * to be served, which others in the same words might not. */
 bool alias_add_body(struct quire_sha256_state *s, const char *text, size_t n);
 

@@ -106,6 +106,8 @@ static bool read_body(struct request_job *j)
     struct quire_doc *body = NULL;
     j->is_read = true;
     bool ok = request_body_parse(j->body, j->n_body, &body, &j->error) && j->read(j, body) && encode_bad_words(j);
+    if (ok && j->front->compares)
+        question_take(j);
     quire_doc_close(body);
     free(j->body);
     j->body = NULL;
@@ -141,6 +143,10 @@ struct request_job *request_job_new(const struct front *front, struct http_excha
     j->front = front;
     j->vocab_size = front->vocab_size;
     j->max_model_len = front->max_model_len;
+    if (front->beside) {
+        j->beside_vocab_size = front->beside->vocab_size;
+        j->beside_max_model_len = front->beside->max_model_len;
+    }
     j->cache_domain = front_cache_domain(front, x);
     j->answer_domain = front->share_answers ? (struct key256){{0}} : j->cache_domain;
     j->body = http_take_body(x, &j->n_body);
@@ -162,6 +168,7 @@ void request_job_free(struct request_job *j)
         free(j->items[i].ids);
     }
     free(j->items);
+    free(j->question.text);
     free(j->prediction.text);
     free(j->prediction.ids);
     params_free(&j->params);

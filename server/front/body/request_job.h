@@ -11,6 +11,7 @@
 #include "base/hash.h"
 #include "server/front/api/api_error.h"
 #include "server/front/body/params.h"
+#include "server/front/body/question.h"
 #include "server/front/body/text_pool.h"
 #include "server/front/body/text_work.h"
 #include "text/quire_json.h"
@@ -56,6 +57,7 @@ struct request_job {
      * says why. */
     bool (*read)(struct request_job *j, const struct quire_doc *body);
     uint32_t vocab_size, max_model_len; /* the engine's */
+    uint32_t beside_vocab_size, beside_max_model_len; /* of the model beside it */
     struct key256 cache_domain;         /* the API key's, and read() adds a salt */
     struct key256 answer_domain;        /* of answers that are kept: likewise, or everybody's; and a name space */
 
@@ -81,6 +83,7 @@ struct request_job {
     bool background;
     size_t n_items;
     struct request_item *items;
+    struct question question; /* where the cache compares them */
     struct request_item prediction; /* of the one prompt's answer; its ids are no more than the context has room for,
                                        and an item more */
 

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +34,9 @@ struct queue {
 
 struct text_pool {
     pthread_mutex_t lock; /* all below, and the jobs' states */
-    pthread_cond_t wake;
+    /* Posted for whoever may find something to do. Not a condition: its signal waits for threads that were woken before and that the
+     * machine has not let run since, and the loop stood for 5 to 20 ms where more threads than cores were busy. */
+    sem_t wake;
     struct queue queues[TENANTS_MAX];
     TAILQ_HEAD(, queue) turns; /* tenants that have jobs, the next one first */
     uint32_t n_begun[N_SIZES];
@@ -84,6 +87,12 @@ static void begin(struct text_pool *pool, struct text_job *job)
     pool->queues[job->tenant].n_begun[size_of(job)]++;
 }
 
+static void wake_all(struct text_pool *pool)
+{
+    for (uint32_t i = 0; i < pool->n_threads; i++)
+        sem_post(&pool->wake);
+}
+
 /* It is over: another may begin. */
 static void end(struct text_pool *pool, struct text_job *job)
 {
@@ -93,7 +102,7 @@ static void end(struct text_pool *pool, struct text_job *job)
     pool->n_begun[size_of(job)]--;
     pool->queues[job->tenant].n_begun[size_of(job)]--;
     if (size_of(job) != SHORT)
-        pthread_cond_broadcast(&pool->wake);
+        wake_all(pool);
 }
 
 /* Which of these has waited longest, of the sizes that may be worked on. */
@@ -141,8 +150,11 @@ static void *worker(void *context)
     pthread_mutex_lock(&pool->lock);
     for (;;) {
         struct text_job *job = NULL;
-        while (!pool->closing && !(job = next_job(pool)))
-            pthread_cond_wait(&pool->wake, &pool->lock);
+        while (!pool->closing && !(job = next_job(pool))) {
+            pthread_mutex_unlock(&pool->lock);
+            sem_wait(&pool->wake);
+            pthread_mutex_lock(&pool->lock);
+        }
         if (pool->closing)
             break;
         if (!job->is_begun)
@@ -157,7 +169,7 @@ static void *worker(void *context)
         pthread_mutex_lock(&pool->lock);
         pool->n_long -= is_long;
         if (is_long && !TAILQ_EMPTY(&pool->turns))
-            pthread_cond_signal(&pool->wake); /* somebody may sleep for that */
+            sem_post(&pool->wake); /* somebody may sleep for that */
         if (more && job->state == RUNNING) {
             put(pool, job);
             continue;
@@ -230,7 +242,7 @@ int text_pool_open(struct event_base *base, uint32_t n_threads, struct text_pool
     if (!pool)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     pthread_mutex_init(&pool->lock, NULL);
-    pthread_cond_init(&pool->wake, NULL);
+    sem_init(&pool->wake, 0, 0);
     pool->max_long = n_threads > 1 ? n_threads - 1 : 1;
     TAILQ_INIT(&pool->turns);
     TAILQ_INIT(&pool->finished);
@@ -266,7 +278,7 @@ void text_pool_close(struct text_pool *pool)
         return;
     pthread_mutex_lock(&pool->lock);
     pool->closing = true;
-    pthread_cond_broadcast(&pool->wake);
+    wake_all(pool);
     pthread_mutex_unlock(&pool->lock);
     for (uint32_t i = 0; i < pool->n_threads; i++)
         pthread_join(pool->threads[i], NULL);
@@ -288,7 +300,7 @@ void text_pool_close(struct text_pool *pool)
         event_free(pool->event);
     if (pool->fd >= 0)
         close(pool->fd);
-    pthread_cond_destroy(&pool->wake);
+    sem_destroy(&pool->wake);
     pthread_mutex_destroy(&pool->lock);
     free(pool);
 }
@@ -299,7 +311,7 @@ void text_pool_submit(struct text_pool *pool, struct text_job *job)
     job->is_begun = false;
     put(pool, job);
     pthread_mutex_unlock(&pool->lock);
-    pthread_cond_signal(&pool->wake);
+    sem_post(&pool->wake);
 }
 
 void text_pool_cancel(struct text_pool *pool, struct text_job *job)

@@ -93,10 +93,19 @@ static void on_text(void *owner, struct request_job *j)
 
 /* ---- on the pool ---------------------------------------------------------------------------- */
 
+/* By its name the model beside it is asked as well. */
 static bool check_model(struct request_job *j, const struct quire_doc *body)
 {
     const char *model = NULL;
-    return json_field_string(body, "model", &model, &j->error) && front_model_name(j->front, model, &j->error);
+    const struct front *beside = j->front->beside;
+    if (!json_field_string(body, "model", &model, &j->error))
+        return false;
+    if (model && beside && front_has_model(beside, model)) {
+        j->front = beside;
+        j->vocab_size = j->beside_vocab_size;
+        j->max_model_len = j->beside_max_model_len;
+    }
+    return front_model_name(j->front, model, &j->error);
 }
 
 /* A prompt; or a text under llama.cpp's names, content and add_special, which is off unless asked

@@ -11,7 +11,8 @@ double cache_money_saved(const struct response_cache_stats *s, const struct cach
 
 struct cache_ratio cache_ratio(const struct response_cache_stats *s)
 {
-    struct cache_ratio r = {.n_hits = s->memory.n_hits + s->store.n_hits + s->n_joined, .n_misses = s->n_computed};
+    struct cache_ratio r = {.n_hits = s->memory.n_hits + s->store.n_hits + s->n_joined + s->n_guarded[GUARD_NONE],
+                            .n_misses = s->n_computed};
     if (r.n_hits + r.n_misses > 0)
         r.rate = (double)r.n_hits / (double)(r.n_hits + r.n_misses);
     return r;
@@ -61,11 +62,11 @@ static void put_latency(const struct writer *w, const struct layer *layer)
     snprintf(full, sizeof full, "%s_bucket", name);
     for (size_t i = 0; i < CACHE_LATENCY_BUCKETS; i++) {
         count += l->counts[i];
-        snprintf(label, sizeof label, "%s,le=\"%.15g\"", layer->label, cache_latency_bounds_s[i]);
+        snprintf(label, sizeof label, "%.31s,le=\"%.15g\"", layer->label, cache_latency_bounds_s[i]);
         put_sample(w, full, label, (double)count);
     }
     count += l->counts[CACHE_LATENCY_BUCKETS];
-    snprintf(label, sizeof label, "%s,le=\"+Inf\"", layer->label);
+    snprintf(label, sizeof label, "%.31s,le=\"+Inf\"", layer->label);
     put_sample(w, full, label, (double)count);
     snprintf(full, sizeof full, "%s_sum", name);
     put_sample(w, full, layer->label, l->sum_s);
@@ -110,11 +111,43 @@ static void put_store(const struct writer *w, const struct store_stats *s)
     put_counter(w, "quire:response_cache_store_reconnects_total", "Times that it came back.", (double)s->n_reconnects);
 }
 
+static void put_similar(const struct writer *w, const struct response_cache_stats *s)
+{
+    static const char guarded[] = "quire:semantic_cache_guarded_total", drafts[] = "quire:semantic_cache_drafts_total",
+                      tokens[] = "quire:semantic_cache_draft_tokens_total";
+    char label[80];
+    put_counter(w, "quire:semantic_cache_late_total", "Questions whose vector did not come in time.",
+                (double)s->similar.n_late);
+    put_counter(w, "quire:semantic_cache_embedding_seconds_total", "What was waited for vectors of questions.",
+                s->similar.embedding.sum_s);
+    put_counter(w, "quire:semantic_cache_given_total", "Answers to similar questions that were given as they are.",
+                (double)s->n_guarded[GUARD_NONE]);
+    put_type(w, guarded, "counter", "Answers to similar questions that were not given, by what differs.");
+    for (int g = GUARD_NONE + 1; g < N_GUARDS; g++) {
+        snprintf(label, sizeof label, ",guard=\"%s\"", guard_name((enum guard)g));
+        put_sample(w, guarded, label, (double)s->n_guarded[g]);
+    }
+    put_type(w, drafts, "counter", "Choices that had the answer to a similar question as a draft, by similarity.");
+    for (int b = 0; b < SIMILAR_BANDS; b++) {
+        snprintf(label, sizeof label, ",similarity_below=\"%.2f\"",
+                 b < SIMILAR_BANDS - 1 ? (double)similar_bands[b] : 1.01);
+        put_sample(w, drafts, label, (double)s->similar.bands[b].n_drafts);
+    }
+    put_type(w, tokens, "counter", "Tokens of these drafts that were tried, and those that were right.");
+    for (int b = 0; b < SIMILAR_BANDS; b++) {
+        const double below = b < SIMILAR_BANDS - 1 ? (double)similar_bands[b] : 1.01;
+        snprintf(label, sizeof label, ",similarity_below=\"%.2f\",result=\"tried\"", below);
+        put_sample(w, tokens, label, (double)s->similar.bands[b].n_tried);
+        snprintf(label, sizeof label, ",similarity_below=\"%.2f\",result=\"right\"", below);
+        put_sample(w, tokens, label, (double)s->similar.bands[b].n_right);
+    }
+}
+
 void cache_metrics_text(struct buffer *o, const char *labels, const struct response_cache_stats *s,
                         const struct cache_price *price)
 {
     const struct writer w = {o, labels};
-    struct layer layers[2] = {{.label = ",layer=\"memory\"",
+    struct layer layers[3] = {{.label = ",layer=\"memory\"",
                                .stats = &s->memory,
                                .n_entries = s->n_entries,
                                .n_bytes = s->n_bytes,
@@ -124,12 +157,25 @@ void cache_metrics_text(struct buffer *o, const char *labels, const struct respo
                                .n_bytes = s->kept.n_bytes,
                                .n_evicted = s->kept.n_evicted}};
     snprintf(layers[1].label, sizeof layers[1].label, ",layer=\"%s\"", s->store_name ? s->store_name : "");
-    put_layers(&w, layers, s->store_name ? 2 : 1);
+    size_t n_layers = s->store_name ? 2 : 1;
+    if (s->compares)
+        layers[n_layers++] = (struct layer){.label = ",layer=\"semantic\"",
+                                            .stats = &s->similar.layer,
+                                            .n_entries = s->similar.n_entries,
+                                            .n_bytes = s->similar.n_bytes,
+                                            .n_evicted = s->similar.n_evicted};
+    put_layers(&w, layers, n_layers);
+    if (s->compares)
+        put_similar(&w, s);
     if (s->store_name)
         put_store(&w, &s->kept);
     put_counter(&w, "quire:response_cache_joined_total", "Requests that waited for an identical one in flight.",
                 (double)s->n_joined);
     put_counter(&w, "quire:response_cache_computed_total", "Requests that were computed.", (double)s->n_computed);
+    put_counter(&w, "quire:response_cache_resumed_total",
+                "Of these, those that began as a shorter answer that was kept.", (double)s->n_resumed);
+    put_counter(&w, "quire:response_cache_tokens_resumed_total", "Tokens that these did not compute.",
+                (double)s->n_tokens_resumed);
     put_counter(&w, "quire:response_cache_stored_total", "Answers that were kept.", (double)s->n_stored);
     put_counter(&w, "quire:response_cache_unsound_total", "Answers of a store that were none, and thrown away.",
                 (double)s->n_unsound);

@@ -43,6 +43,7 @@ struct metrics_about {
     const char *model;             /* the label */
     const struct metrics *beside;  /* of the model for vectors beside it; NULL: there is none */
     const char *beside_model;
+    const struct wire_stats *beside_stats; /* of its engine; NULL: it does not answer */
     const struct tenants *tenants; /* to be counted one by one; NULL: not asked for */
     uint32_t n_connections;
     uint64_t n_waiting;            /* choices, of prompts that the engine has not been given yet */

@@ -42,10 +42,12 @@ static void generation_free(struct generation *g)
         free_prompt(g, &g->prompts[i]);
     free(g->prompts);
     free(g->prediction.ids);
+    free(g->question.text);
     if (g->ping)
         event_free(g->ping);
     params_free(&g->params);
     buffer_free(&g->head);
+    buffer_free(&g->shown);
     buffer_free(&g->event);
     buffer_free(&g->early);
     limits_dequeue(g->tenant, g->n_queued);
@@ -140,6 +142,7 @@ static void begin_stream(struct generation *g)
     if (early.failed || g->early.failed)
         http_cut_off(g->x);
     g->begun = true;
+    generation_alias_show(g, g->early.data, g->early.n);
     http_stream_write(g->x, g->early.data, g->early.n);
     buffer_free(&early);
     buffer_free(&g->early);
@@ -198,6 +201,7 @@ static void complete(struct generation *g)
     if (g->params.stream) {
         begin_stream(g);
         g->dialect->end(g);
+        generation_alias_keep(g, NULL);
         generation_over(g, 200, NULL);
         generation_free(g);
         http_stream_end(x);

@@ -75,9 +75,12 @@ struct generation {
     uint32_t n_queued;         /* choices without a token yet: part of the tenant's queue */
     bool admin;                /* may be told who others are */
     struct key256 cache_domain;
+    struct question question; /* the one prompt's */
     struct completion_terms terms; /* of answers that are kept; but for is_bounded, which is a prompt's */
     struct generation_cache {
         uint32_t n_told, n_kept; /* prompts of which it is known whether their answer was kept; those */
+        uint32_t n_drafted, n_similar; /* n_told's whose draft, n_kept's whose answer is a similar question's */
+        float similarity; /* of the first's */
         uint32_t age_s; /* of the oldest */
         bool unseeded;
         const char *layer; /* of the first; NULL: not told */
@@ -106,6 +109,7 @@ struct generation {
     struct buffer head; /* how every reply, or its object, begins: {"id":...,"model":"..." */
     struct buffer event; /* the one being written */
     struct buffer early; /* events made before the stream has begun */
+    struct buffer shown; /* what was written of a stream that has an alias, in generation_alias.c's form */
     bool begun; /* the stream's headers are out */
     uint64_t n_events; /* for dialects that number them */
     struct event *ping;
@@ -120,7 +124,7 @@ const char *generation_name(const struct generation *g);
 /* Cache-Control. */
 void generation_cache_header(const struct http_exchange *x, struct params_cache *cache);
 /* Makes g->terms of what it has read; header: of the request. */
-void generation_cache_begin(struct generation *g, const struct request_job *j);
+void generation_cache_begin(struct generation *g, struct request_job *j);
 void generation_cache_origin(struct generation *g, const struct completion_origin *origin);
 /* x-quire-cache and its kin, before the reply begins. */
 void generation_cache_say(const struct generation *g);
@@ -131,7 +135,9 @@ void generation_cache_say(const struct generation *g);
  * be, under this. */
 bool generation_alias_give(struct front *f, struct http_exchange *x, struct tenant *tenant,
                            const struct api_dialect *dialect, struct key256 *alias, bool *has_alias);
-/* The whole reply to it. */
+/* Events of the stream, as they are written. */
+void generation_alias_show(struct generation *g, const void *events, size_t n);
+/* The whole reply to it; NULL: it was a stream, and all of it was shown. */
 void generation_alias_keep(const struct generation *g, const struct buffer *body);
 
 /* ---- generation_end.c: what is counted, logged and traced when it is over ---- */

@@ -12,10 +12,13 @@
 
 #define MAX_CHOICES 8
 #define MAX_REPLY ((size_t)64 << 10)
+#define HEAD '\1' /* JSON escapes it */
 
-/* What is kept: this, and the reply's bytes. The id and the time are another's each time. */
+/* What is kept: this, and the reply's bytes. The id and the time are another's each time. Of a stream: the head that its events
+ * share, n_head bytes, and the events with HEAD in the head's place. */
 struct note {
-    uint32_t id_at, n_id, created_at, n_created; /* in the reply */
+    uint32_t n_head; /* 0: no stream */
+    uint32_t id_at, n_id, created_at, n_created; /* in the reply, or the head */
     uint32_t n, max_tokens;
     struct {
         uint32_t n_tokens;
@@ -66,17 +69,32 @@ static bool find_value(const struct buffer *body, const char *member, size_t n_h
     return end != NULL;
 }
 
+void generation_alias_show(struct generation *g, const void *events, size_t n)
+{
+    const char *p = events, *end = p + n, *head;
+    const char mark = HEAD;
+    if (!g->has_alias || g->shown.n > MAX_REPLY)
+        return;
+    while (p < end && (head = memmem(p, (size_t)(end - p), g->head.data, g->head.n))) {
+        buffer_append(&g->shown, p, (size_t)(head - p));
+        buffer_append(&g->shown, &mark, 1);
+        p = head + g->head.n;
+    }
+    buffer_append(&g->shown, p, (size_t)(end - p));
+}
+
 void generation_alias_keep(const struct generation *g, const struct buffer *body)
 {
-    struct note note = {.n = g->params.spec.n};
+    struct note note = {.n = g->params.spec.n, .n_head = body ? 0 : (uint32_t)g->head.n};
     struct buffer o = {0};
-    const size_t n_head = g->head.n < body->n ? g->head.n : body->n;
+    const struct buffer *said = body ? body : &g->shown, *names = body ? body : &g->head;
+    const size_t n_head = g->head.n < names->n ? g->head.n : names->n;
     /* A tool call's id is drawn for each reply. */
-    if (!g->has_alias || !g->cache.has_key || g->n_prompts != 1 || note.n > MAX_CHOICES || body->n > MAX_REPLY ||
-        g->params.tool_format != TOOL_NONE)
+    if (!g->has_alias || !g->cache.has_key || g->n_prompts != 1 || note.n > MAX_CHOICES || said->n > MAX_REPLY ||
+        said->failed || g->params.tool_format != TOOL_NONE || (!body && response_cache_is_paced(g->front->cache)))
         return;
-    if (!find_value(body, "\"id\":", n_head, &note.id_at, &note.n_id) ||
-        !find_value(body, "\"created\":", n_head, &note.created_at, &note.n_created))
+    if (!find_value(names, "\"id\":", n_head, &note.id_at, &note.n_id) ||
+        !find_value(names, "\"created\":", n_head, &note.created_at, &note.n_created))
         return;
     note.max_tokens = g->prompts[0].max_tokens;
     for (uint32_t i = 0; i < note.n; i++) {
@@ -84,7 +102,8 @@ void generation_alias_keep(const struct generation *g, const struct buffer *body
         note.choices[i].stopped = g->prompts[0].choices[i].finish == CHOICE_STOP;
     }
     buffer_append(&o, &note, sizeof note);
-    buffer_append(&o, body->data, body->n);
+    buffer_append(&o, g->head.data, note.n_head);
+    buffer_append(&o, said->data, said->n);
     if (!o.failed)
         response_cache_keep_reply(g->front->cache, &g->cache.key, &g->alias, o.data, o.n);
     buffer_free(&o);
@@ -140,14 +159,45 @@ static void say_over(struct generation *g, const struct note *note, const struct
     generation_over(g, 200, NULL);
 }
 
+/* The events of a stream, each with this one's head. */
+static void put_stream(struct buffer *o, const struct generation *g, const struct note *note, const char *kept,
+                       size_t n)
+{
+    const char *p = kept + note->n_head, *end = kept + n, *mark;
+    struct buffer head = {0};
+    put_reply(&head, g, note, kept, note->n_head);
+    while ((mark = memchr(p, HEAD, (size_t)(end - p)))) {
+        buffer_append(o, p, (size_t)(mark - p));
+        buffer_append(o, head.data, head.n);
+        p = mark + 1;
+    }
+    buffer_append(o, p, (size_t)(end - p));
+    o->failed |= head.failed;
+    buffer_free(&head);
+}
+
+static void send_stream(struct http_exchange *x, const struct buffer *events)
+{
+    http_add_header(x, "Cache-Control", "no-cache");
+    http_add_header(x, "X-Accel-Buffering", "no");
+    http_stream_begin(x, 200, "text/event-stream");
+    http_stream_write(x, events->data, events->n);
+    http_stream_end(x);
+}
+
 static void give(struct generation *g, const struct cached_reply *reply)
 {
     struct http_exchange *x = g->x;
     struct tenant *tenant = g->tenant;
     struct note note;
     struct buffer o = {0};
+    const char *kept = (const char *)reply->bytes + sizeof note;
     memcpy(&note, reply->bytes, sizeof note);
-    put_reply(&o, g, &note, (const char *)reply->bytes + sizeof note, reply->n - sizeof note);
+    g->params.stream = note.n_head > 0;
+    if (g->params.stream)
+        put_stream(&o, g, &note, kept, reply->n - sizeof note);
+    else
+        put_reply(&o, g, &note, kept, reply->n - sizeof note);
     g->params.spec.n = note.n;
     g->timing.n_cached = reply->n_cached;
     g->timing.first_token_us = quire_now_us();
@@ -157,7 +207,10 @@ static void give(struct generation *g, const struct cached_reply *reply)
     generation_cache_say(g);
     say_over(g, &note, reply);
     limits_end(tenant);
-    http_reply(x, o.failed ? 503 : 200, "application/json", o.data, o.failed ? 0 : o.n);
+    if (note.n_head > 0 && !o.failed)
+        send_stream(x, &o);
+    else
+        http_reply(x, o.failed ? 503 : 200, "application/json", o.data, o.failed ? 0 : o.n);
     buffer_free(&o);
 }
 

@@ -53,7 +53,7 @@ static struct key256 cut_digest(const struct params *p)
     return quire_sha256_now(&s);
 }
 
-void generation_cache_begin(struct generation *g, const struct request_job *j)
+void generation_cache_begin(struct generation *g, struct request_job *j)
 {
     const struct params_cache *body = &g->params.cache, *header = &g->header_cache;
     g->terms = (struct completion_terms){
@@ -62,9 +62,14 @@ void generation_cache_begin(struct generation *g, const struct request_job *j)
         .no_cache = body->no_cache || header->no_cache,
         .no_store = body->no_store || header->no_store,
         .streams = g->params.stream,
+        .question = j->question.text,
+        .n_question = j->question.n,
+        .around = j->question.around,
         .ttl_s = body->ttl_s,
         .max_age_s = header->max_age_s,
     };
+    g->question = j->question;
+    j->question = (struct question){0};
 }
 
 void generation_cache_origin(struct generation *g, const struct completion_origin *origin)
@@ -72,11 +77,14 @@ void generation_cache_origin(struct generation *g, const struct completion_origi
     struct generation_cache *c = &g->cache;
     if (c->n_told++ == 0) {
         c->layer = origin->layer;
-        c->has_key = true;
+        c->has_key = origin->from != COMPLETION_SIMILAR; /* whose reply is another question's */
         c->key = origin->key;
+        c->similarity = origin->similarity;
     }
-    if (origin->from == COMPLETION_COMPUTED)
+    c->n_drafted += origin->from == COMPLETION_DRAFTED;
+    if (origin->from == COMPLETION_COMPUTED || origin->from == COMPLETION_DRAFTED)
         return;
+    c->n_similar += origin->from == COMPLETION_SIMILAR;
     c->n_kept++;
     c->unseeded |= origin->unseeded;
     if (origin->age_s > c->age_s)
@@ -86,15 +94,19 @@ void generation_cache_origin(struct generation *g, const struct completion_origi
 void generation_cache_say(const struct generation *g)
 {
     const struct generation_cache *c = &g->cache;
-    char age[16];
+    char age[16], similarity[16];
     if (!g->front->cache)
         return;
+    if (c->n_drafted + c->n_similar > 0) {
+        snprintf(similarity, sizeof similarity, "%.4f", (double)c->similarity);
+        http_add_header(g->x, "x-quire-similarity", similarity);
+    }
     if (c->n_told == 0 || c->n_kept < c->n_told) {
-        http_add_header(g->x, "x-quire-cache", c->n_told == 0 ? "off" : "miss");
+        http_add_header(g->x, "x-quire-cache", c->n_told == 0 ? "off" : c->n_drafted ? "draft" : "miss");
         return;
     }
     snprintf(age, sizeof age, "%u", c->age_s);
-    http_add_header(g->x, "x-quire-cache", "exact");
+    http_add_header(g->x, "x-quire-cache", c->n_similar ? "semantic" : "exact");
     http_add_header(g->x, "x-quire-cache-age", age);
     if (c->unseeded)
         http_add_header(g->x, "x-quire-cache-unseeded", "true");

@@ -52,12 +52,15 @@ void reply_put_logprobs(struct buffer *o, const struct generation *g, const stru
 void reply_emit(struct generation *g)
 {
     /* Without memory for an event, what the client has must not look whole. */
-    if (g->event.failed || g->early.failed)
+    if (g->event.failed || g->early.failed) {
+        g->has_alias = false;
         http_cut_off(g->x);
-    else if (g->begun)
+    } else if (g->begun) {
+        generation_alias_show(g, g->event.data, g->event.n);
         http_stream_write(g->x, g->event.data, g->event.n);
-    else
+    } else {
         buffer_append(&g->early, g->event.data, g->event.n);
+    }
 }
 
 void reply_put_timing(struct buffer *o, const struct generation *g)

@@ -102,6 +102,8 @@ static void put_usage(struct buffer *o, const struct generation *g, bool cached)
         json_out_u64(o, u.n_rejected);
         json_out_raw(o, "}");
     }
+    if (cached && g->cache.n_similar > 0)
+        json_out_raw(o, ",\"cached\":true,\"cost\":0");
     json_out_raw(o, "}");
 }
 

@@ -40,19 +40,23 @@ static void vectors_free(struct vectors *v)
 
 static void log_end(const struct vectors *v, int status, const char *error)
 {
-    const struct quire_log_field fields[] = {
+    struct quire_log_field fields[9] = {
         {.key = "request_id", .text = http_request_id(v->x)},
         {.key = "tenant", .text = v->tenant->name},
         {.key = "route", .text = http_path(v->x)},
         {.key = "status", .number = status},
         {.key = "finish", .text = error ? "error" : "stop"},
-        {.key = "error", .text = error ? error : ""},
-        {.key = "texts", .number = (int64_t)v->n_prompts},
-        {.key = "prompt_tokens", .number = (int64_t)v->n_tokens},
-        {.key = "total_ms", .number = (int64_t)((quire_now_us() - v->arrived_us) / 1000)},
     };
-    if (v->front->log_requests)
-        quire_log_fields(QUIRE_LOG_INFO, "server", fields, sizeof fields / sizeof *fields, "request");
+    size_t n = 5;
+    if (!v->front->log_requests)
+        return;
+    if (error)
+        fields[n++] = (struct quire_log_field){.key = "error", .text = error};
+    fields[n++] = (struct quire_log_field){.key = "texts", .number = (int64_t)v->n_prompts};
+    fields[n++] = (struct quire_log_field){.key = "prompt_tokens", .number = (int64_t)v->n_tokens};
+    fields[n++] = (struct quire_log_field){.key = "total_ms",
+                                           .number = (int64_t)((quire_now_us() - v->arrived_us) / 1000)};
+    quire_log_fields(QUIRE_LOG_INFO, "server", fields, n, "request");
 }
 
 static void on_gone(void *context)

@@ -51,6 +51,8 @@ bool rerank_read(struct request_job *j, const struct quire_doc *body);
 /* The prompts of the job's items: each text's, or each pair's where the model scores pairs; cut to the model's length,
  * with the special tokens at their end kept. */
 bool vectors_make_prompts(struct vectors *v, struct request_job *j, struct api_error *e);
+/* One text's ids, likewise; malloc'd. On the pool. */
+bool vectors_encode(const struct front *f, const char *text, size_t n, uint32_t **ids, size_t *n_ids);
 
 /* ---- vectors_reply.c ---- */
 /* All vectors are there. */

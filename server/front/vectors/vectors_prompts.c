@@ -4,85 +4,131 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The special tokens that stand behind every text: those that the tokenizer makes of none, behind those that begin any. */
-static bool end_tokens(const struct front *f, uint32_t **ids, size_t *n, struct api_error *e)
+/* The special tokens that the tokenizer puts around any text: what it makes of none, as far as a text begins so and behind
+ * it; and those between the two texts of a pair. */
+struct specials {
+    uint32_t *end; /* [n_end], of `all` */
+    uint32_t *all;
+    size_t n_begin, n_end;
+    uint32_t *between; /* [n_between], of `pair` */
+    uint32_t *pair; /* NULL where there are no pairs */
+    size_t n_between;
+    bool second_type; /* a pair's second text has a type of its own */
+};
+
+static void free_specials(struct specials *s)
+{
+    free(s->all);
+    free(s->pair);
+}
+
+static bool find_specials(const struct front *f, struct specials *out, struct api_error *e)
 {
     uint32_t *some;
-    size_t n_some, n_all, same = 0;
-    int status = quire_text_encode(f->text, "", 0, true, ids, &n_all, &e->why);
+    size_t n_some, n_all;
+    *out = (struct specials){0};
+    int status = quire_text_encode(f->text, "", 0, true, &out->all, &n_all, &e->why);
     if (status == QUIRE_OK && (status = quire_text_encode(f->text, "a", 1, true, &some, &n_some, &e->why)) != QUIRE_OK)
-        free(*ids);
+        free(out->all);
     if (status != QUIRE_OK)
         return api_fail_status(e, status, NULL);
-    while (same < n_all && same < n_some && (*ids)[same] == some[same])
-        same++;
+    while (out->n_begin < n_all && out->n_begin < n_some && out->all[out->n_begin] == some[out->n_begin])
+        out->n_begin++;
     free(some);
-    memmove(*ids, *ids + same, (n_all - same) * sizeof **ids);
-    *n = n_all - same;
+    out->end = out->all + out->n_begin;
+    out->n_end = n_all - out->n_begin;
+    return true;
+}
+
+/* A pair begins and ends as a text does, in every tokenizer of a classifier; what else it has is between. */
+static bool find_between(const struct front *f, struct specials *s, struct api_error *e)
+{
+    size_t n;
+    int status = quire_text_pair_specials(f->text, &s->pair, &n, &s->second_type, &e->why);
+    if (status != QUIRE_OK)
+        return api_fail_status(e, status, NULL);
+    if (n < s->n_begin + s->n_end || memcmp(s->pair, s->all, s->n_begin * sizeof *s->all) != 0 ||
+        memcmp(s->pair + n - s->n_end, s->end, s->n_end * sizeof *s->all) != 0)
+        return api_fail(e, 400, "model", "model_not_supported",
+                        "tokenizer.json: post_processor: a pair of texts does not begin and end as a text does, which "
+                        "is not supported");
+    s->between = s->pair + s->n_begin;
+    s->n_between = n - s->n_begin - s->n_end;
     return true;
 }
 
 /* As sentence-transformers cuts it: the special tokens stay. */
-static void cut(struct vectors_prompt *p, size_t most, const uint32_t *end, size_t n_end)
+static size_t cut(uint32_t *ids, size_t n, size_t most, const uint32_t *end, size_t n_end)
 {
-    if (p->n_ids <= most)
-        return;
-    p->n_ids = most;
+    if (n <= most)
+        return n;
     if (n_end <= most)
-        memcpy(p->ids + most - n_end, end, n_end * sizeof *end);
+        memcpy(ids + most - n_end, end, n_end * sizeof *end);
+    return most;
 }
 
-static bool take_items(struct vectors *v, struct request_job *j, const uint32_t *end, size_t n_end, struct api_error *e)
+bool vectors_encode(const struct front *f, const char *text, size_t n, uint32_t **ids, size_t *n_ids)
+{
+    struct specials specials;
+    struct api_error e;
+    *ids = NULL;
+    *n_ids = 0;
+    if (!find_specials(f, &specials, &e))
+        return false;
+    const bool ok = quire_text_encode(f->text, text, n, true, ids, n_ids, &e.why) == QUIRE_OK;
+    if (ok)
+        *n_ids = cut(*ids, *n_ids, f->max_model_len, specials.end, specials.n_end);
+    free_specials(&specials);
+    return ok;
+}
+
+static bool take_items(struct vectors *v, struct request_job *j, const struct specials *specials, struct api_error *e)
 {
     for (size_t i = 0; i < v->n_prompts; i++) {
         struct vectors_prompt *p = &v->prompts[i];
         p->ids = j->items[i].ids;
         p->n_ids = j->items[i].n_ids;
         j->items[i].ids = NULL;
-        cut(p, v->ask.max_tokens, end, j->add_special ? n_end : 0);
+        p->n_ids = cut(p->ids, p->n_ids, v->ask.max_tokens, specials->end, j->add_special ? specials->n_end : 0);
         if (p->n_ids == 0)
             return api_bad(e, j->prompt_name, "text %zu has no tokens", i);
     }
     return true;
 }
 
-/* The first text with its special tokens, the second without those that begin it; the longer gives way. */
+/* begin, first, between, second, end; the longer text gives way. */
 static bool join(struct vectors *v, struct vectors_prompt *p, const struct request_item *a,
-                 const struct request_item *b, size_t n_begin, const uint32_t *end, size_t n_end, struct api_error *e)
+                 const struct request_item *b, const struct specials *specials, struct api_error *e)
 {
+    const size_t n_begin = specials->n_begin, n_between = specials->n_between, n_end = specials->n_end;
     size_t most = v->ask.max_tokens, n_a = a->n_ids - n_end, n_b = b->n_ids - n_begin - n_end;
-    if (most < n_begin + 2 * n_end + 2)
+    if (most < n_begin + n_between + n_end + 2)
         return api_bad(e, "truncate_prompt_tokens", "leaves no room for two texts");
-    while (n_a + n_b + 2 * n_end > most)
+    while (n_a + n_between + n_b + n_end > most)
         *(n_a - n_begin > n_b ? &n_a : &n_b) -= 1;
-    p->ids = malloc((n_a + n_b + 2 * n_end) * sizeof *p->ids);
+    p->n_ids = n_a + n_between + n_b + n_end;
+    p->ids = malloc(p->n_ids * sizeof *p->ids);
     if (!p->ids)
         return api_fail(e, 503, NULL, "out_of_memory", "out of memory");
-    memcpy(p->ids, a->ids, n_a * sizeof *p->ids);
-    memcpy(p->ids + n_a, end, n_end * sizeof *p->ids);
-    p->segment_from = n_a + n_end;
-    memcpy(p->ids + p->segment_from, b->ids + n_begin, n_b * sizeof *p->ids);
-    memcpy(p->ids + p->segment_from + n_b, end, n_end * sizeof *p->ids);
-    p->n_ids = p->segment_from + n_b + n_end;
+    uint32_t *at = mempcpy(p->ids, a->ids, n_a * sizeof *at);
+    at = mempcpy(at, specials->between, n_between * sizeof *at);
+    if (specials->second_type)
+        p->segment_from = n_a + n_between;
+    at = mempcpy(at, b->ids + n_begin, n_b * sizeof *at);
+    memcpy(at, specials->end, n_end * sizeof *at);
     return true;
 }
 
-static bool take_pairs(struct vectors *v, struct request_job *j, const uint32_t *end, size_t n_end, struct api_error *e)
+static bool take_pairs(struct vectors *v, struct request_job *j, const struct specials *specials, struct api_error *e)
 {
-    uint32_t *none;
-    size_t n_none;
-    int status = quire_text_encode(v->front->text, "", 0, true, &none, &n_none, &e->why);
-    if (status != QUIRE_OK)
-        return api_fail_status(e, status, NULL);
-    free(none);
-    size_t n_begin = n_none - n_end, n_first = v->ask.n_first;
+    const size_t least = specials->n_begin + specials->n_end, n_first = v->ask.n_first;
     bool ok = true;
     for (size_t i = 0; i < v->n_prompts && ok; i++) {
         const struct request_item *a = &j->items[n_first == 1 ? 0 : i], *b = &j->items[n_first + i];
-        if (a->n_ids < n_none || b->n_ids < n_none)
+        if (a->n_ids < least || b->n_ids < least)
             ok = api_bad(e, j->prompt_name, "pairs need the special tokens: leave add_special_tokens out");
         else
-            ok = join(v, &v->prompts[i], a, b, n_begin, end, n_end, e);
+            ok = join(v, &v->prompts[i], a, b, specials, e);
     }
     return ok;
 }
@@ -90,16 +136,15 @@ static bool take_pairs(struct vectors *v, struct request_job *j, const uint32_t 
 bool vectors_make_prompts(struct vectors *v, struct request_job *j, struct api_error *e)
 {
     bool pairs = v->ask.task != VECTORS_EMBED && v->front->vector_is_scores;
-    uint32_t *end = NULL;
-    size_t n_end = 0;
+    struct specials specials;
     v->n_prompts = pairs ? j->n_items - v->ask.n_first : j->n_items;
     v->prompts = calloc(v->n_prompts, sizeof *v->prompts);
     if (!v->prompts)
         return api_fail(e, 503, NULL, "out_of_memory", "out of memory");
-    if (!end_tokens(v->front, &end, &n_end, e))
+    if (!find_specials(v->front, &specials, e))
         return false;
-    bool ok = (pairs ? take_pairs : take_items)(v, j, end, n_end, e);
-    free(end);
+    bool ok = (!pairs || find_between(v->front, &specials, e)) && (pairs ? take_pairs : take_items)(v, j, &specials, e);
+    free_specials(&specials);
     for (size_t i = 0; i < v->n_prompts && ok; i++) {
         v->prompts[i].v = v;
         v->n_tokens += v->prompts[i].n_ids;

@@ -12,6 +12,8 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static struct model_desc desc;
 static struct sampling_defaults sampling;
@@ -284,9 +286,9 @@ static const struct refusal refusals[] = {
                 "config.json: architectures: 'Qwen3MoeForCausalLM' is not supported; " SUPPORTED_LIST),
     UNSUPPORTED("{\"model_type\":\"gpt2\"}", "config.json: model_type: 'gpt2' is not supported; " SUPPORTED_LIST),
     UNSUPPORTED("{\"architectures\":[\"\\u001b[2J\\n\"]}", "architectures: '?[2J?' is not supported"),
-    UNSUPPORTED(LLAMA(",\"quantization_config\":{\"quant_method\":\"gptq\"}"),
-                "config.json: quantization_config: quantized weights (gptq) are not supported"),
-    UNSUPPORTED(LLAMA(",\"quantization_config\":{}"), "quantized weights (no quant_method)"),
+    UNSUPPORTED(LLAMA(",\"quantization_config\":{\"quant_method\":\"hqq\"}"),
+                "config.json: quantization_config: quant_method: 'hqq' is not supported"),
+    INVALID(LLAMA(",\"quantization_config\":{}"), "quantization_config: quant_method: is missing"),
     UNSUPPORTED(LLAMA(",\"dtype\":\"float8_e4m3fn\""), "config.json: dtype: 'float8_e4m3fn'"),
     UNSUPPORTED(LLAMA(",\"torch_dtype\":\"int8\""), "config.json: torch_dtype: 'int8'"),
     INVALID(LLAMA(",\"dtype\":16"), "config.json: dtype: must be a string"),
@@ -420,6 +422,46 @@ static void directories(void **state)
     scratch_close(&s);
 }
 
+/* Of files that are called config.json, too, the one at fault is named. */
+static void module_files(void **state)
+{
+    (void)state;
+    static const char config[] = "{\"architectures\":[\"BertModel\"]," SIZES "}",
+                      modules[] = "[{\"type\": \"Transformer\"}, {\"type\": \"Pooling\", \"path\": \"1_Pooling\"}]";
+    static const struct {
+        const char *name, *text, *says;
+    } broken[] = {
+        {"1_Pooling/config.json", "{", "1_Pooling/config.json: not valid JSON"},
+        {"1_Pooling/config.json", "[]", "1_Pooling/config.json: must be a JSON object"},
+        {"1_Pooling/config.json", "{}", "1_Pooling/config.json: 0 pooling modes"},
+        {"1_Pooling/config.json", "{\"pooling_mode_cls_token\": 1}", "1_Pooling/config.json: pooling_mode_cls_token: "},
+        {"sentence_bert_config.json", "{", "sentence_bert_config.json: not valid JSON"},
+        {"modules.json", "[", "modules.json: not valid JSON"},
+    };
+    char pooling[80];
+    struct scratch s;
+    scratch_open(&s);
+    snprintf(pooling, sizeof pooling, "%s/1_Pooling", s.dir);
+    scratch_write(&s, "config.json", config, strlen(config));
+    scratch_write(&s, "modules.json", modules, strlen(modules));
+    assert_int_equal(model_describe(s.dir, &desc, &sampling, &err), QUIRE_NOT_FOUND);
+    assert_int_equal(strncmp(err.text, "1_Pooling/config.json: cannot be opened in ", 43), 0);
+    assert_int_equal(mkdir(pooling, 0700), 0);
+    for (size_t i = 0; i < sizeof broken / sizeof broken[0]; i++) {
+        static const char cls[] = "{\"pooling_mode_cls_token\": true}";
+        scratch_write(&s, "1_Pooling/config.json", cls, strlen(cls));
+        scratch_write(&s, broken[i].name, broken[i].text, strlen(broken[i].text));
+        assert_int_not_equal(model_describe(s.dir, &desc, &sampling, &err), QUIRE_OK);
+        if (strncmp(err.text, broken[i].says, strlen(broken[i].says)) != 0)
+            fail_msg("'%s' does not begin with '%s'", err.text, broken[i].says);
+        if (strcmp(broken[i].name, "sentence_bert_config.json") == 0)
+            scratch_remove(&s, broken[i].name);
+    }
+    scratch_remove(&s, "1_Pooling/config.json");
+    assert_int_equal(rmdir(pooling), 0);
+    scratch_close(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -437,6 +479,7 @@ int main(void)
         cmocka_unit_test(sizes_are_bounded),
         cmocka_unit_test(deep_nesting_is_refused),
         cmocka_unit_test(directories),
+        cmocka_unit_test(module_files),
     };
     return cmocka_run_group_tests_name("engine_describe", tests, NULL, NULL);
 }

@@ -8,7 +8,7 @@
 
 #include "../../goldens/golden.h"
 #include "engine/model/model.h"
-#include "engine/model/safetensors.h"
+#include "engine/checkpoint/checkpoint.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -18,12 +18,12 @@
 static const char *const names[] = {"llama2",       "llama3", "llama_bias", "mistral", "qwen2",    "qwen2_yarn",
                                     "qwen2_window", "qwen3",  "qwen3_f16",  "olmo2",   "olmo2_f32"};
 
-static void expect_shape(const struct safetensors *st, const struct model_desc *desc, const char *name, uint64_t rows,
+static void expect_shape(const struct checkpoint *st, const struct model_desc *desc, const char *name, uint64_t rows,
                          uint64_t cols)
 {
-    struct safetensors_tensor t;
+    struct checkpoint_tensor t;
     struct quire_error err;
-    if (safetensors_find(st, name, &t, &err) != QUIRE_OK)
+    if (checkpoint_find(st, name, &t, &err) != QUIRE_OK)
         fail_msg("%s", err.text);
     assert_int_equal(t.format.kind, desc->dtype);
     assert_int_equal(t.n_dims, cols ? 2 : 1);
@@ -31,7 +31,7 @@ static void expect_shape(const struct safetensors *st, const struct model_desc *
     assert_int_equal(t.shape[1], cols);
 }
 
-static void expect_layer(const struct safetensors *st, const struct model_desc *d, uint32_t layer)
+static void expect_layer(const struct checkpoint *st, const struct model_desc *d, uint32_t layer)
 {
     const struct model_block *attention = model_block_of(d, layer, BLOCK_ATTENTION);
     const bool head_norm = attention->head_norm != HEAD_NORM_NONE, follow = attention->place == NORM_POST;
@@ -59,12 +59,12 @@ static void expect_layer(const struct safetensors *st, const struct model_desc *
     };
     for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++) {
         char name[96];
-        struct safetensors_tensor t;
+        struct checkpoint_tensor t;
         snprintf(name, sizeof name, "model.layers.%u.%s", layer, tensors[i].name);
         if (tensors[i].present)
             expect_shape(st, d, name, tensors[i].rows, tensors[i].cols);
         else
-            assert_int_equal(safetensors_find(st, name, &t, NULL), QUIRE_NOT_FOUND);
+            assert_int_equal(checkpoint_find(st, name, &t, NULL), QUIRE_NOT_FOUND);
     }
 }
 
@@ -75,20 +75,20 @@ static void files_hold_what_the_description_promises(void **state)
         char dir[512];
         struct model_desc desc;
         struct sampling_defaults sampling;
-        struct safetensors *st;
-        struct safetensors_tensor t;
+        struct checkpoint *st;
+        struct checkpoint_tensor t;
         struct quire_error err;
         snprintf(dir, sizeof dir, MODELS "%s", names[i]);
-        if (model_describe(dir, &desc, &sampling, &err) != QUIRE_OK || safetensors_open(dir, &st, &err) != QUIRE_OK)
+        if (model_describe(dir, &desc, &sampling, &err) != QUIRE_OK || checkpoint_open(dir, &st, &err) != QUIRE_OK)
             fail_msg("%s: %s", names[i], err.text);
         assert_true(desc.dtype_stated);
-        assert_int_equal(safetensors_n_files(st), strcmp(names[i], "llama_bias") == 0 ? 4 : 1);
+        assert_int_equal(checkpoint_n_files(st), strcmp(names[i], "llama_bias") == 0 ? 4 : 1);
         expect_shape(st, &desc, "model.embed_tokens.weight", desc.vocab_size, desc.hidden_size);
         expect_shape(st, &desc, "model.norm.weight", desc.hidden_size, 0);
-        assert_int_equal(safetensors_find(st, "lm_head.weight", &t, NULL) == QUIRE_NOT_FOUND, desc.tied_embeddings);
+        assert_int_equal(checkpoint_find(st, "lm_head.weight", &t, NULL) == QUIRE_NOT_FOUND, desc.tied_embeddings);
         for (uint32_t layer = 0; layer < desc.n_layers; layer++)
             expect_layer(st, &desc, layer);
-        safetensors_close(st);
+        checkpoint_close(st);
     }
 }
 

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "engine/model/safetensors.h"
+#include "engine/checkpoint/checkpoint.h"
 #include "scratch.h"
 
 #include <stdio.h>
@@ -17,28 +17,28 @@
 #define T(name, dtype, shape, begin, end) \
     "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":[" #begin "," #end "]}"
 
-static int open_image(const char *header, size_t n_data, struct safetensors **st, struct quire_error *err)
+static int open_image(const char *header, size_t n_data, struct checkpoint **st, struct quire_error *err)
 {
     static unsigned char *kept; /* borrowed by the last one opened */
     size_t n;
     free(kept);
     kept = scratch_image(header, n_data, &n);
-    return safetensors_open_memory(kept, n, st, err);
+    return checkpoint_open_memory(kept, n, st, err);
 }
 
 static void views_are_in_place(void **state)
 {
     (void)state;
-    struct safetensors *st;
-    struct safetensors_tensor t;
+    struct checkpoint *st;
+    struct checkpoint_tensor t;
     struct quire_error err;
     static const char header[] = "{\"__metadata__\":{\"format\":\"pt\"}," T("b", "F16", "[2,3]", 8, 20) "," T(
         "a", "F32", "[2]", 0, 8) "," T("scalar", "BF16", "[]", 20, 22) "," T("none", "F32", "[0,7]", 22, 22) "}";
     assert_int_equal(open_image(header, 22, &st, &err), QUIRE_OK);
-    assert_int_equal(safetensors_n_files(st), 1);
-    assert_int_equal(safetensors_total_bytes(st), 22);
+    assert_int_equal(checkpoint_n_files(st), 1);
+    assert_int_equal(checkpoint_total_bytes(st), 22);
 
-    assert_int_equal(safetensors_find(st, "a", &t, &err), QUIRE_OK);
+    assert_int_equal(checkpoint_find(st, "a", &t, &err), QUIRE_OK);
     assert_string_equal(t.name, "a");
     assert_int_equal(t.format.kind, K_F32);
     assert_int_equal(t.n_dims, 1);
@@ -46,40 +46,40 @@ static void views_are_in_place(void **state)
     assert_int_equal(t.n_bytes, 8);
     assert_int_equal(((const unsigned char *)t.data)[7], 7);
 
-    assert_int_equal(safetensors_find(st, "b", &t, &err), QUIRE_OK);
+    assert_int_equal(checkpoint_find(st, "b", &t, &err), QUIRE_OK);
     assert_int_equal(t.format.kind, K_F16);
     assert_int_equal(t.shape[0], 2);
     assert_int_equal(t.shape[1], 3);
     assert_int_equal(((const unsigned char *)t.data)[0], 8);
 
-    assert_int_equal(safetensors_find(st, "scalar", &t, &err), QUIRE_OK);
+    assert_int_equal(checkpoint_find(st, "scalar", &t, &err), QUIRE_OK);
     assert_int_equal(t.format.kind, K_BF16);
     assert_int_equal(t.n_dims, 0);
     assert_int_equal(t.n_bytes, 2);
-    assert_int_equal(safetensors_find(st, "none", &t, &err), QUIRE_OK);
+    assert_int_equal(checkpoint_find(st, "none", &t, &err), QUIRE_OK);
     assert_int_equal(t.n_bytes, 0);
 
-    assert_int_equal(safetensors_find(st, "c", &t, &err), QUIRE_NOT_FOUND);
+    assert_int_equal(checkpoint_find(st, "c", &t, &err), QUIRE_NOT_FOUND);
     assert_string_equal(err.text, "model.safetensors: tensor 'c' is missing");
-    safetensors_close(st);
+    checkpoint_close(st);
 }
 
 static void unusable_tensors_fail_when_asked_for(void **state)
 {
     (void)state;
-    struct safetensors *st;
-    struct safetensors_tensor t;
+    struct checkpoint *st;
+    struct checkpoint_tensor t;
     struct quire_error err;
     static const char header[] = "{" T("f8", "F8_E4M3", "[4]", 0, 4) "," T("ids", "I64", "[1]", 4, 12) "," T(
         "nine", "F32", "[1,1,1,1,1,1,1,1,1]", 12, 16) "," T("f4", "F4", "[2]", 16, 17) "}";
     assert_int_equal(open_image(header, 17, &st, &err), QUIRE_OK);
-    assert_int_equal(safetensors_find(st, "f8", &t, &err), QUIRE_UNSUPPORTED);
+    assert_int_equal(checkpoint_find(st, "f8", &t, &err), QUIRE_UNSUPPORTED);
     assert_non_null(strstr(err.text, "model.safetensors: tensor 'f8': dtype: F8_E4M3"));
-    assert_int_equal(safetensors_find(st, "ids", &t, &err), QUIRE_UNSUPPORTED);
+    assert_int_equal(checkpoint_find(st, "ids", &t, &err), QUIRE_UNSUPPORTED);
     assert_null(t.data);
-    assert_int_equal(safetensors_find(st, "nine", &t, &err), QUIRE_UNSUPPORTED);
+    assert_int_equal(checkpoint_find(st, "nine", &t, &err), QUIRE_UNSUPPORTED);
     assert_non_null(strstr(err.text, "'nine': shape: 9 dimensions"));
-    safetensors_close(st);
+    checkpoint_close(st);
 }
 
 struct damage {
@@ -140,7 +140,7 @@ static void damage_is_refused_and_named(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
-        struct safetensors *st;
+        struct checkpoint *st;
         struct quire_error err = {.text = ""};
         int status = open_image(damages[i].header, damages[i].n_data, &st, &err);
         if (status != QUIRE_INVALID || strncmp(err.text, "model.safetensors: ", 19) != 0 ||
@@ -154,7 +154,7 @@ static void damage_is_refused_and_named(void **state)
 static void lengths_that_lie_are_refused(void **state)
 {
     (void)state;
-    struct safetensors *st;
+    struct checkpoint *st;
     struct quire_error err;
     size_t n;
     unsigned char *image = scratch_image("{" T("a", "F32", "[2]", 0, 8) "}", 8, &n);
@@ -164,7 +164,7 @@ static void lengths_that_lie_are_refused(void **state)
         unsigned char *part = malloc(cut + 1);
         assert_non_null(part);
         memcpy(part, image, cut);
-        int status = safetensors_open_memory(part, cut, &st, &err);
+        int status = checkpoint_open_memory(part, cut, &st, &err);
         const char *says = cut < 8       ? "header: the file ends before its 8-byte length"
                            : cut < n - 8 ? "header: length"
                                          : "tensor 'a': data_offsets: end at byte 8, but the file";
@@ -186,7 +186,7 @@ static void lengths_that_lie_are_refused(void **state)
     for (size_t i = 0; i < sizeof lies / sizeof lies[0]; i++) {
         for (unsigned b = 0; b < 8; b++)
             image[b] = (unsigned char)(lies[i].length >> 8 * b);
-        assert_int_equal(safetensors_open_memory(image, n, &st, &err), QUIRE_INVALID);
+        assert_int_equal(checkpoint_open_memory(image, n, &st, &err), QUIRE_INVALID);
         assert_non_null(strstr(err.text, lies[i].says));
     }
     free(image);
@@ -195,7 +195,7 @@ static void lengths_that_lie_are_refused(void **state)
 static void deep_nesting_is_refused(void **state)
 {
     (void)state;
-    struct safetensors *st;
+    struct checkpoint *st;
     struct quire_error err;
     size_t n = 1000000;
     char *header = malloc(n + 1);
@@ -211,7 +211,7 @@ static void deep_nesting_is_refused(void **state)
 static void long_names_do_not_hide_the_reason(void **state)
 {
     (void)state;
-    struct safetensors *st;
+    struct checkpoint *st;
     struct quire_error err;
     char header[2000] = "{\"";
     memset(header + 2, 'n', 1200);
@@ -227,7 +227,7 @@ static void long_names_do_not_hide_the_reason(void **state)
 /* at: this byte of b is another one; -1: none is. */
 static void digest_hex(const char *header, size_t n_a, int at, char out[65])
 {
-    struct safetensors *st;
+    struct checkpoint *st;
     struct quire_error err;
     size_t n;
     unsigned char *image = scratch_image(header, n_a + 40000, &n), *b = image + n - 40000;
@@ -235,10 +235,10 @@ static void digest_hex(const char *header, size_t n_a, int at, char out[65])
         b[i] = (unsigned char)((i * 7 + 3) % 251);
     if (at >= 0)
         b[at] ^= 1;
-    assert_int_equal(safetensors_open_memory(image, n, &st, &err), QUIRE_OK);
-    const struct key256 digest = safetensors_digest(st);
+    assert_int_equal(checkpoint_open_memory(image, n, &st, &err), QUIRE_OK);
+    const struct key256 digest = checkpoint_digest(st);
     quire_key256_hex(&digest, out);
-    safetensors_close(st);
+    checkpoint_close(st);
     free(image);
 }
 
@@ -313,35 +313,35 @@ static void single_file_and_shards_open(void **state)
 {
     (void)state;
     struct scratch s;
-    struct safetensors *st;
-    struct safetensors_tensor t;
+    struct checkpoint *st;
+    struct checkpoint_tensor t;
     struct quire_error err;
     scratch_open(&s);
     write_shards(&s);
-    assert_int_equal(safetensors_open(s.dir, &st, &err), QUIRE_OK);
-    assert_int_equal(safetensors_n_files(st), 2);
-    assert_int_equal(safetensors_total_bytes(st), 12);
-    assert_int_equal(safetensors_find(st, "b", &t, &err), QUIRE_OK);
+    assert_int_equal(checkpoint_open(s.dir, &st, &err), QUIRE_OK);
+    assert_int_equal(checkpoint_n_files(st), 2);
+    assert_int_equal(checkpoint_total_bytes(st), 12);
+    assert_int_equal(checkpoint_find(st, "b", &t, &err), QUIRE_OK);
     assert_int_equal(t.n_bytes, 8);
     assert_int_equal(((const unsigned char *)t.data)[7], 7);
-    assert_int_equal(safetensors_find(st, "c", &t, &err), QUIRE_NOT_FOUND);
+    assert_int_equal(checkpoint_find(st, "c", &t, &err), QUIRE_NOT_FOUND);
     assert_string_equal(err.text, INDEX ": tensor 'c' is missing");
-    safetensors_close(st);
+    checkpoint_close(st);
 
     /* Both forms beside each other: the single file is the checkpoint. */
     write_image(&s, "model.safetensors", "{" T("c", "F32", "[1]", 0, 4) "}", 4);
-    assert_int_equal(safetensors_open(s.dir, &st, &err), QUIRE_OK);
-    assert_int_equal(safetensors_n_files(st), 1);
-    assert_int_equal(safetensors_find(st, "c", &t, &err), QUIRE_OK);
-    safetensors_close(st);
+    assert_int_equal(checkpoint_open(s.dir, &st, &err), QUIRE_OK);
+    assert_int_equal(checkpoint_n_files(st), 1);
+    assert_int_equal(checkpoint_find(st, "c", &t, &err), QUIRE_OK);
+    checkpoint_close(st);
     scratch_close(&s);
 }
 
 static void expect(const struct scratch *s, int status, const char *says)
 {
-    struct safetensors *st;
+    struct checkpoint *st;
     struct quire_error err = {.text = ""};
-    int got = safetensors_open(s->dir, &st, &err);
+    int got = checkpoint_open(s->dir, &st, &err);
     if (got != status || !strstr(err.text, says))
         fail_msg("status %d, \"%s\" instead of %d, \"%s\"", got, err.text, status, says);
     assert_null(st);

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "engine/model/safetensors.h"
+#include "engine/checkpoint/checkpoint.h"
 #include "engine/model/tensors.h"
 
 #include <stdio.h>
@@ -18,7 +18,7 @@ static const char *const names[] = {"llama2",       "llama3", "llama_bias", "mis
                                     "qwen2_window", "qwen3",  "qwen3_f16",  "olmo2",   "olmo2_f32"};
 
 /* Bytes of every tensor that the walk names; each must be in the checkpoint. */
-static uint64_t bytes_of_walk(const struct model_desc *desc, const struct safetensors *st)
+static uint64_t bytes_of_walk(const struct model_desc *desc, const struct checkpoint *st)
 {
     uint64_t bytes = 0;
     struct model_stack stack = {0};
@@ -26,10 +26,10 @@ static uint64_t bytes_of_walk(const struct model_desc *desc, const struct safete
         for (uint32_t i = 0; i < stack.n_parts; i++) {
             const struct model_tensor *row = &stack.parts[i];
             char name[MODEL_NAME_BYTES];
-            struct safetensors_tensor t;
+            struct checkpoint_tensor t;
             struct quire_error err;
-            model_tensor_name(row, stack.layer, false, name);
-            int status = safetensors_find(st, name, &t, &err);
+            model_tensor_name(desc, row, stack.layer, false, name);
+            int status = checkpoint_find(st, name, &t, &err);
             if (!model_has_tensor(desc, stack.layer, row)) {
                 assert_int_equal(status, QUIRE_NOT_FOUND);
                 continue;
@@ -51,13 +51,13 @@ static void the_walk_is_the_checkpoint(void **state)
         char dir[512];
         struct model_desc desc;
         struct sampling_defaults sampling;
-        struct safetensors *st = NULL;
+        struct checkpoint *st = NULL;
         struct quire_error err;
         snprintf(dir, sizeof dir, MODELS "%s", names[i]);
-        if (model_describe(dir, &desc, &sampling, &err) != QUIRE_OK || safetensors_open(dir, &st, &err) != QUIRE_OK)
+        if (model_describe(dir, &desc, &sampling, &err) != QUIRE_OK || checkpoint_open(dir, &st, &err) != QUIRE_OK)
             fail_msg("%s: %s", names[i], err.text);
-        assert_int_equal(bytes_of_walk(&desc, st), safetensors_total_bytes(st));
-        safetensors_close(st);
+        assert_int_equal(bytes_of_walk(&desc, st), checkpoint_total_bytes(st));
+        checkpoint_close(st);
     }
 }
 

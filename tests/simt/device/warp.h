@@ -11,7 +11,7 @@
 namespace simt
 {
 
-enum Op { SHUFFLE, BALLOT, REDUCE_ADD, REDUCE_MIN, REDUCE_MAX, SYNCWARP, LDMATRIX, LDMATRIX_TRANS, MMA_F16 };
+enum Op { SHUFFLE, BALLOT, REDUCE_ADD, REDUCE_MIN, REDUCE_MAX, SYNCWARP, LDMATRIX, LDMATRIX_TRANS, MMA_F16, MMA_S8 };
 
 struct ShuffleArgument {
     uint64_t value, result;
@@ -27,6 +27,10 @@ struct LdmatrixArgument {
 struct MmaArgument {
     float *c; /* [4], in and out */
     const uint32_t *a, *b; /* [4], [2] */
+};
+struct MmaS8Argument {
+    int32_t *c;
+    const uint32_t *a, *b;
 };
 
 void collective(Op op, unsigned mask, void *argument, int line, const char *file);

@@ -24,6 +24,13 @@ inline void mma_f16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t
     simt::collective(simt::MMA_F16, ~0u, &m, line, file);
 }
 
+inline void mma_s8(int32_t (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, SIMT_SITE)
+{
+    uint32_t b[2] = {b0, b1};
+    simt::MmaS8Argument m = {c, a, b};
+    simt::collective(simt::MMA_S8, ~0u, &m, line, file);
+}
+
 inline void cp_async16(void *shared, const void *global, bool valid, SIMT_SITE)
 {
     simt::copy_async(shared, global, valid ? 16 : 0, line, file);

@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define BENCH_MAX_CASES 256
+
 struct bench {
     /* from the command line */
     const char *device, *filter;
@@ -27,7 +29,7 @@ struct bench {
 
     struct bench_limits *limits; /* of host memory: from the first case on */
     bool is_device, wide;
-    bool supports[K_N_FORMS][3]; /* [form][dtype] */
+    bool is_supported[BENCH_MAX_CASES]; /* of each of the cases */
     double read_gb_s, fma_gflop_s; /* the best case's limits */
     const char *isa, *limits_from;
     char backend[16], description[192];
@@ -145,9 +147,18 @@ static bool is_chosen(const struct bench *bench, const struct op_case *c)
 /* A backend has some forms; cases of the others are left out, and counted. */
 static bool is_supported(const struct bench *bench, const struct op_case *c)
 {
-    bool is_of_form = op_is_gemm(c) || c->form != K_FORM_LANE;
-    enum k_dtype weights = op_is_gemm(c) ? c->dtype : K_F16;
-    return !is_of_form || bench->supports[c->form][weights];
+    return bench->is_supported[c - bench->cases];
+}
+
+static void note_support(struct bench *bench, struct k_backend *b)
+{
+    for (size_t i = 0; i < bench->n_all && i < BENCH_MAX_CASES; i++) {
+        const struct op_case *c = &bench->cases[i];
+        const bool has_weight = op_is_gemm(c) || c->op == K_OP_EMBED, is_of_form = has_weight || c->form != K_FORM_LANE;
+        const struct k_format format = has_weight ? op_format(c, 0) : k_format_of(K_F16);
+        bench->is_supported[i] = !is_of_form ||
+                                 b->ops->supports(b, c->op == K_OP_EMBED ? c->op : K_OP_GEMM, c->form, format);
+    }
 }
 
 static int run_cases(struct bench *bench, struct quire_error *err)
@@ -194,12 +205,10 @@ static int finish(struct bench *bench)
 /* ---- what is measured, and on what ---- */
 
 /* Which instructions the backend uses: the FMA limit is theirs. Which forms it has; which it takes by itself. */
-static int look_at_backend(struct bench *bench, enum k_dtype weights, enum k_gemm_form *form, struct quire_error *err)
+static int look_at_backend(struct bench *bench, struct k_format weights, struct quire_error *err)
 {
-    const struct k_backend_options options = {.device = bench->device,
-                                              .n_threads = bench->n_threads,
-                                              .form = K_FORM_AUTO,
-                                              .weight_format = k_format_of(weights)};
+    const struct k_backend_options options = {
+        .device = bench->device, .n_threads = bench->n_threads, .form = K_FORM_AUTO, .weight_format = weights};
     struct k_backend *b;
     const char *why;
     int status = k_backend_open(&options, &b, &why, err);
@@ -211,10 +220,10 @@ static int look_at_backend(struct bench *bench, enum k_dtype weights, enum k_gem
     snprintf(bench->backend, sizeof bench->backend, "%s", b->ops->planner->name);
     snprintf(bench->description, sizeof bench->description, "%s", b->ops->description);
     bench->wide = is_cpu && strcmp(bench->isa, "avx2") != 0;
-    for (int f = 0; f < K_N_FORMS; f++)
-        for (int d = K_F32; d <= K_BF16; d++)
-            bench->supports[f][d] = b->ops->supports(b, K_OP_GEMM, (enum k_gemm_form)f, k_format_of((enum k_dtype)d));
-    *form = b->form;
+    for (uint32_t i = 0; bench->cases == bench->from_shape && i < bench->n_all; i++)
+        if (bench->from_shape[i].form == K_FORM_AUTO)
+            bench->from_shape[i].form = b->form;
+    note_support(bench, b);
     b->ops->close(b);
     bench->limits_from = !bench->is_device ? "measured" : bench->limit_gb_s > 0 ? "given" : NULL;
     return QUIRE_OK;
@@ -224,7 +233,6 @@ static int look_at_backend(struct bench *bench, enum k_dtype weights, enum k_gem
 static int choose_cases(struct bench *bench)
 {
     struct quire_error err;
-    enum k_gemm_form form;
     uint32_t n = 0;
     const struct bench_shape unused = {0};
     bench->cases = op_bench_cases;
@@ -238,12 +246,9 @@ static int choose_cases(struct bench *bench)
         return command_fail(2,
                             "--op is missing: a shape is an operation's; without any, the table's cases are measured");
     }
-    if (look_at_backend(bench, n > 0 && op_is_gemm(&bench->from_shape[0]) ? bench->from_shape[0].dtype : K_F16, &form,
-                        &err) != QUIRE_OK)
+    const bool is_gemm = n > 0 && op_is_gemm(&bench->from_shape[0]);
+    if (look_at_backend(bench, is_gemm ? op_format(&bench->from_shape[0], 0) : k_format_of(K_F16), &err) != QUIRE_OK)
         return command_fail(1, err.text);
-    for (uint32_t i = 0; i < n; i++)
-        if (bench->from_shape[i].form == K_FORM_AUTO)
-            bench->from_shape[i].form = form;
     for (size_t i = 0; i < bench->n_all; i++) {
         const struct op_case *c = &bench->cases[i];
         int width = (int)strlen(op_name(c));
@@ -287,9 +292,11 @@ static size_t own_flags(struct bench *bench, struct cli_option *out)
         {.names = "unit", .kind = CLI_U32, .target = &shape->unit, .max = 1 << 24, .value = "N",
          .help = "Columns to a unit of a gemm that sums in segments, as attention's output does by the head. Default: one segment."},
         {.names = "dtype", .kind = CLI_STRING, .target = &shape->dtype, .value = "TYPE",
-         .help = "Of the weights, or of the KV cache: float16 (default), bfloat16, float32."},
+         .help = "Of the weights, or of the KV cache: float16 (default), bfloat16, float32. Of weights also q8_0, q4_k and\n"
+                 "the like, and int4, int8, float8_e4m3 and float8_e5m2, with a scale for a row or, as int4/128, for so many columns.\n"
+                 "Of a cache also int8, float8_e4m3 and float8_e5m2."},
         {.names = "form", .kind = CLI_STRING, .target = &shape->form, .value = "FORM",
-         .help = "Of gemm and attention: lane, tile, tile-bf16 or mma. Default: what the device takes by itself."},
+         .help = "Of gemm and attention: lane, tile, tile-bf16, mma or int8. Default: what the device takes by itself."},
         {.names = "sampling", .kind = CLI_STRING, .target = &shape->sampling, .value = "KIND",
          .help = "What rows of sample ask for: greedy, temperature, top_p or full (default): top_k 50, top_p 0.9, 5 logprobs."},
         {.names = "heads", .kind = CLI_STRING, .target = &shape->heads, .value = "Q/KV", .help = "Heads of queries and of KV: 32/8."},

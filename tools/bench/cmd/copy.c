@@ -91,8 +91,7 @@ int bench_copy(const struct engine_options *options, const struct engine_info *i
                                   .head_dim = info->desc->head_dim,
                                   .block_tokens = info->plan->block_tokens},
                         .n_layers = info->desc->n_layers};
-    c.half_bytes = k_format_bytes(c.shape.format,
-                                  (uint64_t)c.shape.n_kv_heads * c.shape.head_dim * c.shape.block_tokens);
+    c.half_bytes = k_kv_block_bytes(&c.shape);
     uint64_t n_blocks = ARENA_BYTES / c.half_bytes;
     c.n_blocks = n_blocks > N_PAIRS ? (uint32_t)n_blocks : N_PAIRS;
     int status = k_backend_open(&backend, &c.backend, &why, err);

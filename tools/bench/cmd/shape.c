@@ -1,8 +1,11 @@
 #include "tools/bench/cmd/shape.h"
 
+#include "kernels/quant.h"
+
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #define MAX_NUMBER (1u << 24)
 #define MAX_ELEMENTS (1ull << 33) /* of one operand: 16 GiB of float16 */
@@ -104,10 +107,64 @@ static bool parse_dtype(const char *text, enum k_dtype *out)
     return false;
 }
 
+/* "q4_0", "Q4_K"; "int4", "int8" with a scale for a row, "int4/128" for as many columns, "float8_e4m3/128" likewise. */
+static bool parse_quantized(const char *text, struct k_format *out)
+{
+    const size_t n = strcspn(text, "/");
+    uint32_t group = 0;
+    for (int p = 0; p < K_N_PACKINGS; p++) {
+        const struct k_blocks *blocks = k_blocks_of((enum k_packing)p);
+        if (blocks && strcasecmp(text, blocks->name) == 0) {
+            *out = k_format_of_blocks((enum k_packing)p);
+            return true;
+        }
+    }
+    const char *at = text + n + 1;
+    if (text[n] == '/' && (!take_number(&at, &group) || *at != '\0'))
+        return false;
+    const struct k_format planes[] = {
+        k_format_of_planes(K_INT, 4, group, K_F16), k_format_of_planes(K_INT, 8, group, K_F32),
+        k_format_of_planes(K_E4M3, 8, group, K_BF16), k_format_of_planes(K_E5M2, 8, group, K_BF16)};
+    for (size_t i = 0; i < sizeof planes / sizeof planes[0]; i++) {
+        const char *name = k_format_name(planes[i]);
+        if (strlen(name) == n && memcmp(name, text, n) == 0 && k_format_is_quantized(planes[i])) {
+            *out = planes[i];
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool parse_cache(const char *text, enum k_dtype *out)
+{
+    static const enum k_dtype kinds[] = {K_F32, K_F16, K_INT, K_E4M3, K_E5M2};
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        if (strcmp(text, k_format_name(k_kv_format(kinds[i]))) == 0) {
+            *out = kinds[i];
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool parse_weights(const char *text, struct op_case *c)
+{
+    const struct k_blocks *blocks;
+    if (parse_dtype(text, &c->dtype))
+        return true;
+    if (!parse_quantized(text, &c->format))
+        return false;
+    blocks = k_blocks_of(c->format.packing);
+    return !blocks || c->n_cols % blocks->columns == 0;
+}
+
 static bool parse_form(const char *text, enum k_gemm_form *out)
 {
-    static const char *const names[] = {
-        [K_FORM_LANE] = "lane", [K_FORM_TILE] = "tile", [K_FORM_TILE_BF16] = "tile-bf16", [K_FORM_MMA] = "mma"};
+    static const char *const names[] = {[K_FORM_LANE] = "lane",
+                                        [K_FORM_TILE] = "tile",
+                                        [K_FORM_TILE_BF16] = "tile-bf16",
+                                        [K_FORM_MMA] = "mma",
+                                        [K_FORM_INT8] = "int8"};
     for (int f = 0; f < K_N_FORMS; f++) {
         if (strcmp(text, names[f]) == 0) {
             *out = (enum k_gemm_form)f;
@@ -162,7 +219,7 @@ static int check_rest(const struct bench_shape *s, unsigned needs, struct op_cas
     c->dtype = K_F16;
     c->form = needs & FORM ? K_FORM_AUTO : K_FORM_LANE;
     c->sampling = needs & SAMPLING ? SAMPLING_FULL : SAMPLING_MIXED;
-    bool is_cache = c->op == K_OP_ATTENTION || c->op == K_OP_ROPE_KV || c->op == K_OP_KV_COPY;
+    bool is_cache = op_has_cache(c);
     if (!!(needs & ROWS) != (s->n_rows > 0))
         return quire_fail(err, QUIRE_INVALID, "--rows: %s", needs & ROWS ? "is missing" : "this operation has none");
     if (!!(needs & COLS) != (s->n_cols > 0))
@@ -173,14 +230,16 @@ static int check_rest(const struct bench_shape *s, unsigned needs, struct op_cas
     if (s->unit > 0 && (c->op != K_OP_GEMM || s->unit % 16 != 0))
         return quire_fail(err, QUIRE_INVALID, "--unit: must be %s",
                           c->op != K_OP_GEMM ? "absent: this operation sums in one segment" : "a multiple of 16");
-    if (s->dtype && (!(needs & DTYPE) || !parse_dtype(s->dtype, &c->dtype) || (is_cache && c->dtype == K_BF16)))
+    bool is_read = s->dtype && (is_cache ? parse_cache(s->dtype, &c->dtype) : parse_weights(s->dtype, c));
+    if (s->dtype && (!(needs & DTYPE) || !is_read))
         return quire_fail(err, QUIRE_INVALID, "--dtype: must be %s",
                           !(needs & DTYPE) ? "absent: this operation is in float32"
-                          : is_cache       ? "float16 or float32 for a KV cache"
-                                           : "float32, float16 or bfloat16");
+                          : is_cache       ? "float32, float16, int8, float8_e4m3 or float8_e5m2 for a KV cache"
+                                           : "float32, float16, bfloat16, one of GGUF's such as q4_0 for columns of "
+                                             "whole blocks, or int4, int8, float8_e4m3 or float8_e5m2, with /GROUP");
     if (s->form && (!(needs & FORM) || !parse_form(s->form, &c->form)))
         return quire_fail(err, QUIRE_INVALID, "--form: must be %s",
-                          needs & FORM ? "lane, tile, tile-bf16 or mma" : "absent: this operation has one form");
+                          needs & FORM ? "lane, tile, tile-bf16, mma or int8" : "absent: this operation has one form");
     if (s->sampling && (!(needs & SAMPLING) || !parse_sampling(s->sampling, &c->sampling)))
         return quire_fail(err, QUIRE_INVALID, "--sampling: must be %s",
                           needs & SAMPLING ? "greedy, temperature, top_p or full" : "absent: it is sample's");

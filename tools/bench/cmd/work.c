@@ -21,19 +21,19 @@ void bench_work(const struct op_case *c, double *bytes, double *flops)
     *flops = 0;
     switch (c->op) {
     case K_OP_GEMM:
-        *bytes = n * k * size + 4 * t * (n + k);
+        *bytes = (double)op_weight_bytes(c) + 4 * t * (n + k);
         *flops = 2 * t * n * k;
         break;
     case K_OP_GEMM_SILU_MUL:
-        *bytes = n * k * size + 4 * t * (n / 2 + k);
+        *bytes = (double)op_weight_bytes(c) + 4 * t * (n / 2 + k);
         *flops = 2 * t * n * k;
         break;
     case K_OP_ATTENTION:
-        *bytes = 2 * read * c->n_kv_heads * c->head_dim * size;
+        *bytes = 2 * read * c->n_kv_heads * (double)op_cache_row_bytes(c);
         *flops = 4 * pairs * c->n_q_heads * c->head_dim;
         break;
     case K_OP_ROPE_KV: *bytes = 8 * t * heads; break;
-    case K_OP_KV_COPY: *bytes = 4 * t * c->n_kv_heads * c->head_dim * c->block_tokens * size; break;
+    case K_OP_KV_COPY: *bytes = 4 * t * c->n_kv_heads * c->block_tokens * (double)op_cache_row_bytes(c); break;
     case K_OP_ROPE_ANGLES: *bytes = 8 * t * k; break;
     case K_OP_RMSNORM:
     case K_OP_LAYERNORM: *bytes = 16 * t * k; break;
@@ -51,10 +51,9 @@ uint64_t bench_work_cold_bytes(const struct op_case *c)
     switch (c->op) {
     case K_OP_GEMM:
     case K_OP_GEMM_SILU_MUL:
-    case K_OP_EMBED: return (uint64_t)c->n_rows * c->n_cols * k_dtype_bytes(c->dtype);
-    case K_OP_ATTENTION: return 2 * (uint64_t)read * c->n_kv_heads * c->head_dim * k_dtype_bytes(c->dtype);
-    case K_OP_KV_COPY:
-        return 2 * (uint64_t)c->n_rows * c->n_kv_heads * c->head_dim * c->block_tokens * k_dtype_bytes(c->dtype);
+    case K_OP_EMBED: return op_weight_bytes(c);
+    case K_OP_ATTENTION: return 2 * (uint64_t)read * c->n_kv_heads * op_cache_row_bytes(c);
+    case K_OP_KV_COPY: return 2 * (uint64_t)c->n_rows * c->n_kv_heads * c->block_tokens * op_cache_row_bytes(c);
     case K_OP_SAMPLE: return (uint64_t)4 * c->n_tokens * c->n_rows;
     default: return 0;
     }

@@ -1,0 +1,61 @@
+/* A checkpoint's weights, mapped read-only and used in place: a single model.safetensors, the shards that
+ * model.safetensors.index.json lists, or a GGUF file with its splits, whose tensors go by the names that transformers gives
+ * them.
+ *
+ * The files are hostile until checked: header length, JSON, dtypes, shapes and offsets (inside the
+ * file, aligned to a dtype that Quire computes with, without overlap or gap, size = shape × dtype)
+ * are verified when opened; data is never touched. Owns the mappings; every view dies with it. Any
+ * thread may read. The files must not be changed in place while they are open.
+ */
+#ifndef QUIRE_ENGINE_CHECKPOINT_H
+#define QUIRE_ENGINE_CHECKPOINT_H
+
+#include "base/hash.h"
+#include "base/status.h"
+#include "kernels/kernels.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct checkpoint;
+
+#define CHECKPOINT_MAX_DIMS 8
+struct checkpoint_tensor {
+    const char *name;
+    const char *file; /* the shard it lies in, for messages */
+    const char *dtype; /* the file's name of it, "I32" */
+    struct k_format format;
+    uint32_t n_dims;
+    uint64_t shape[CHECKPOINT_MAX_DIMS];
+    const void *data;
+    uint64_t n_bytes;
+    /* Row 2 i + j of each head is row j D / 2 + i of the model's (as GGUF has q and k of the llama family): who uses the rows puts
+     * them in order. */
+    bool interleaved;
+};
+
+/* Opens every file of a directory's checkpoint, or of a GGUF: `model` is then its (first) file. Errors name file and tensor. */
+int checkpoint_open(const char *model, struct checkpoint **out, struct quire_error *err);
+/* Checks one file image in memory: what the fuzzer calls. `data` is borrowed. */
+int checkpoint_open_memory(const void *data, size_t n_bytes, struct checkpoint **out, struct quire_error *err);
+void checkpoint_close(struct checkpoint *st);
+
+/* QUIRE_NOT_FOUND when there is none of that name. A tensor of a dtype that Quire cannot use fails
+ * only here, when it is asked for: QUIRE_UNSUPPORTED. *out is zero on failure. */
+int checkpoint_find(const struct checkpoint *st, const char *name, struct checkpoint_tensor *out,
+                    struct quire_error *err);
+/* The same of any dtype; format is meaningful where checkpoint_find() gives the tensor. */
+int checkpoint_find_any(const struct checkpoint *st, const char *name, struct checkpoint_tensor *out,
+                        struct quire_error *err);
+uint64_t checkpoint_total_bytes(const struct checkpoint *st);
+uint32_t checkpoint_n_files(const struct checkpoint *st);
+bool checkpoint_is_gguf(const struct checkpoint *st);
+
+/* Tells checkpoints apart without reading them whole: SHA-256 over every tensor's name, dtype and shape and over pieces
+ * of its data, evenly spaced. Of a checkpoint of at most 512 tensors each gives 8 pieces of 4 KiB (32 KiB or less: all
+ * of it), of one with more fewer, at least one. docs/protocol.md has it byte for byte, and what it cannot see. How
+ * the tensors are spread over files does not matter. */
+struct key256 checkpoint_digest(const struct checkpoint *st);
+
+#endif

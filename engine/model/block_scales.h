@@ -1,0 +1,15 @@
+/* Whether the scales of a GGUF tensor's blocks are numbers, each of them: one that is not would show only as logits that are
+ * none. Zero is fine: so are blocks of zeros stored. A plain tensor has no scales. Reads the tensor's data on n_threads.
+ */
+#ifndef QUIRE_ENGINE_BLOCK_SCALES_H
+#define QUIRE_ENGINE_BLOCK_SCALES_H
+
+#include "base/status.h"
+#include "engine/checkpoint/checkpoint.h"
+
+#include <stdint.h>
+
+/* A matrix. QUIRE_INVALID: one line names the file, the tensor, the row and the block. */
+int block_scales_check(const struct checkpoint_tensor *t, uint32_t n_threads, struct quire_error *err);
+
+#endif

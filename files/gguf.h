@@ -1,0 +1,93 @@
+/* A GGUF file (versions 2 and 3, little-endian), mapped read-only: its metadata by key, and where its tensors lie.
+ *
+ * Hostile until checked: every count, length, type, dimension and offset is verified when it is opened; tensors lie inside
+ * the file, aligned, in whole blocks, none over another. The data of tensors is never touched. Values and names are views
+ * into the file and die with it. Any thread may read. The file must not be changed in place while it is open.
+ */
+#ifndef QUIRE_FILES_GGUF_H
+#define QUIRE_FILES_GGUF_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct gguf;
+
+enum gguf_kind {
+    GGUF_U8,
+    GGUF_I8,
+    GGUF_U16,
+    GGUF_I16,
+    GGUF_U32,
+    GGUF_I32,
+    GGUF_F32,
+    GGUF_BOOL,
+    GGUF_STRING,
+    GGUF_ARRAY,
+    GGUF_U64,
+    GGUF_I64,
+    GGUF_F64,
+    GGUF_N_KINDS
+};
+
+/* Not NUL-terminated, any bytes. */
+struct gguf_text {
+    const char *data;
+    size_t n;
+};
+
+/* Scalars have n == 1. */
+struct gguf_value {
+    enum gguf_kind kind; /* of an array, its elements'; arrays of arrays are skipped and not found */
+    bool is_array;
+    uint64_t n;
+    const uint8_t *data;
+};
+
+#define GGUF_MAX_DIMS 4
+struct gguf_tensor {
+    char name[65]; /* the format's limit is 64 bytes; without control characters */
+    uint32_t type; /* GGML's number of it */
+    uint32_t n_dims;
+    uint64_t size[GGUF_MAX_DIMS]; /* size[0]: columns; 1 past n_dims */
+    const uint8_t *data;
+    uint64_t begin, n_bytes; /* begin: of the file's data */
+};
+
+/* `path` names the file in errors by its last part. */
+int gguf_open(const char *path, struct gguf **out, struct quire_error *err);
+/* The same of an image in memory, which is borrowed: what the fuzzer calls. */
+int gguf_open_memory(const void *data, size_t n_bytes, const char *name, struct gguf **out, struct quire_error *err);
+/* All files of a model, given the first (or the only one): each is the next of the one before, and all are closed with the
+ * first. */
+int gguf_open_model(const char *path, struct gguf **out, struct quire_error *err);
+void gguf_close(struct gguf *g); /* NULL is fine */
+const struct gguf *gguf_next(const struct gguf *g); /* NULL: the last */
+
+const char *gguf_name(const struct gguf *g); /* the file's */
+/* Of all splits, this file's number, from 0, and how many there are: 0 and 1 where it is whole. */
+int gguf_split(const struct gguf *g, uint32_t *number, uint32_t *n, struct quire_error *err);
+
+size_t gguf_n_tensors(const struct gguf *g);
+const struct gguf_tensor *gguf_tensor(const struct gguf *g, size_t i);
+/* Of this file and those behind it; NULL: there is none. */
+const struct gguf_tensor *gguf_find_tensor(const struct gguf *g, const char *name);
+const char *gguf_type_name(uint32_t type); /* "Q4_K"; NULL: it is no type */
+
+/* false: no such key. */
+bool gguf_find(const struct gguf *g, const char *key, struct gguf_value *out);
+/* Of a key that may be absent: *out is then as it was, as with base/json.h. QUIRE_INVALID: of another kind. */
+int gguf_u64(const struct gguf *g, const char *key, uint64_t *out, struct quire_error *err);
+int gguf_f64(const struct gguf *g, const char *key, double *out, struct quire_error *err);
+int gguf_bool(const struct gguf *g, const char *key, bool *out, struct quire_error *err);
+int gguf_string(const struct gguf *g, const char *key, struct gguf_text *out, struct quire_error *err);
+/* Of this kind. */
+int gguf_array(const struct gguf *g, const char *key, enum gguf_kind kind, struct gguf_value *out,
+               struct quire_error *err);
+
+/* The next string of an array of them, `at` being value->data at first; the file was checked. */
+struct gguf_text gguf_next_string(const uint8_t **at);
+
+#endif

@@ -1,0 +1,298 @@
+#include "files/gguf_made.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* config.json and generation_config.json. What a GGUF says of a model that the description of one cannot say is refused here by
+ * its key, so that nothing is computed as if it had not been said. */
+
+#define KEY_BYTES 160
+
+struct maker {
+    const struct gguf *g;
+    json_t *json;
+    char arch[32];
+    struct quire_error *err;
+    int status; /* of the first failure: the rest does nothing then */
+};
+
+static const struct {
+    const char *gguf, *transformers, *model_type;
+} architectures[] = {{"llama", "LlamaForCausalLM", "llama"},
+                     {"qwen2", "Qwen2ForCausalLM", "qwen2"},
+                     {"qwen3", "Qwen3ForCausalLM", "qwen3"},
+                     {"olmo2", "Olmo2ForCausalLM", "olmo2"}};
+#define N_ARCHITECTURES (sizeof architectures / sizeof *architectures)
+
+/* "qwen2.block_count" of "block_count". */
+static const char *key_of(const struct maker *m, const char *key, char out[KEY_BYTES])
+{
+    snprintf(out, KEY_BYTES, "%s.%s", m->arch, key);
+    return out;
+}
+
+static bool has(const struct maker *m, const char *key)
+{
+    char full[KEY_BYTES];
+    struct gguf_value ignored;
+    return gguf_find(m->g, key_of(m, key, full), &ignored);
+}
+
+static void set(struct maker *m, const char *name, json_t *value)
+{
+    if (m->status == QUIRE_OK && json_object_set_new(m->json, name, value) != 0)
+        m->status = quire_fail(m->err, QUIRE_NO_MEMORY, "%s: out of memory", gguf_name(m->g));
+    else if (m->status != QUIRE_OK)
+        json_decref(value);
+}
+
+/* Of a key of the architecture; `must` be there or not. */
+static uint64_t integer(struct maker *m, const char *key, bool must)
+{
+    char full[KEY_BYTES];
+    uint64_t value = 0;
+    key_of(m, key, full);
+    if (m->status != QUIRE_OK)
+        return 0;
+    m->status = gguf_u64(m->g, full, &value, m->err);
+    if (m->status == QUIRE_OK && value > INT64_MAX)
+        m->status = quire_fail(m->err, QUIRE_INVALID, "%s: %s: is too large", gguf_name(m->g), full);
+    if (m->status == QUIRE_OK && must && !has(m, key))
+        m->status = quire_fail(m->err, QUIRE_INVALID, "%s: %s: is missing", gguf_name(m->g), full);
+    return value;
+}
+
+static double number(struct maker *m, const char *key, double otherwise)
+{
+    char full[KEY_BYTES];
+    double value = otherwise;
+    if (m->status == QUIRE_OK)
+        m->status = gguf_f64(m->g, key_of(m, key, full), &value, m->err);
+    return value;
+}
+
+static void set_integer(struct maker *m, const char *name, const char *key, bool must)
+{
+    uint64_t value = integer(m, key, must);
+    if (must || has(m, key))
+        set(m, name, json_integer((json_int_t)value));
+}
+
+static bool has_tensor(const struct maker *m, const char *name)
+{
+    return gguf_find_tensor(m->g, name) != NULL;
+}
+
+static void take_architecture(struct maker *m)
+{
+    struct gguf_text arch = {NULL, 0};
+    m->status = gguf_string(m->g, "general.architecture", &arch, m->err);
+    if (m->status != QUIRE_OK)
+        return;
+    for (size_t i = 0; i < N_ARCHITECTURES; i++) {
+        if (arch.n != strlen(architectures[i].gguf) || memcmp(arch.data, architectures[i].gguf, arch.n) != 0)
+            continue;
+        snprintf(m->arch, sizeof m->arch, "%s", architectures[i].gguf);
+        /* Mistral is llama in GGUF; the first of its models have a window, which llama has not. */
+        bool mistral = i == 0 && integer(m, "attention.sliding_window", false) > 0;
+        set(m, "architectures", json_pack("[s]", mistral ? "MistralForCausalLM" : architectures[i].transformers));
+        set(m, "model_type", json_string(mistral ? "mistral" : architectures[i].model_type));
+        if (mistral)
+            set_integer(m, "sliding_window", "attention.sliding_window", true);
+        return;
+    }
+    char shown[48] = "";
+    for (size_t i = 0; i < arch.n && i + 1 < sizeof shown; i++)
+        shown[i] = arch.data[i] >= 0x20 && arch.data[i] < 0x7f ? arch.data[i] : '?';
+    m->status = quire_fail(m->err, QUIRE_UNSUPPORTED,
+                           "%s: general.architecture: '%s' is not supported; supported: llama (Mistral's too), qwen2, "
+                           "qwen3, olmo2",
+                           gguf_name(m->g), shown);
+}
+
+/* Keys that make another model of it. */
+static void refuse_others(struct maker *m)
+{
+    static const char *const integers[] = {"expert_count", "attention.alibi", "nextn_predict_layers"};
+    static const char *const numbers[] = {"attention.scale",        "attention.clamp_kqv", "logit_scale",
+                                          "embedding_scale",        "residual_scale",      "attn_logit_softcapping",
+                                          "final_logit_softcapping"};
+    for (size_t i = 0; i < sizeof integers / sizeof *integers && m->status == QUIRE_OK; i++)
+        if (has(m, integers[i]) && integer(m, integers[i], false) != 0)
+            m->status = quire_fail(m->err, QUIRE_UNSUPPORTED, "%s: %s.%s: is not supported", gguf_name(m->g), m->arch,
+                                   integers[i]);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers && m->status == QUIRE_OK; i++) {
+        double value = number(m, numbers[i], 0);
+        if (value != 0 && value != 1)
+            m->status = quire_fail(m->err, QUIRE_UNSUPPORTED, "%s: %s.%s: is not supported, got %g", gguf_name(m->g),
+                                   m->arch, numbers[i], value);
+    }
+}
+
+static void set_sizes(struct maker *m)
+{
+    struct gguf_value tokens = {.n = 0};
+    set_integer(m, "hidden_size", "embedding_length", true);
+    set_integer(m, "num_hidden_layers", "block_count", true);
+    set_integer(m, "intermediate_size", "feed_forward_length", true);
+    set_integer(m, "max_position_embeddings", "context_length", true);
+    const uint64_t hidden = integer(m, "embedding_length", true), heads = integer(m, "attention.head_count", true);
+    set(m, "num_attention_heads", json_integer((json_int_t)heads));
+    set(m, "num_key_value_heads",
+        json_integer(
+            (json_int_t)(has(m, "attention.head_count_kv") ? integer(m, "attention.head_count_kv", true) : heads)));
+    uint64_t head_dim = integer(m, "attention.key_length", false);
+    if (!head_dim && heads)
+        head_dim = hidden / heads;
+    if (has(m, "attention.value_length") && integer(m, "attention.value_length", false) != head_dim &&
+        m->status == QUIRE_OK)
+        m->status = quire_fail(m->err, QUIRE_UNSUPPORTED, "%s: %s.attention.value_length: must be key_length's",
+                               gguf_name(m->g), m->arch);
+    set(m, "head_dim", json_integer((json_int_t)head_dim));
+    if (has(m, "rope.dimension_count") && head_dim)
+        set(m, "partial_rotary_factor", json_real((double)integer(m, "rope.dimension_count", true) / (double)head_dim));
+    /* The embedding's rows are the truth: vocab_size may be left out, and tokens may be padded. */
+    const struct gguf_tensor *embedding = gguf_find_tensor(m->g, "token_embd.weight");
+    gguf_find(m->g, "tokenizer.ggml.tokens", &tokens);
+    uint64_t vocab = embedding ? embedding->size[1] : tokens.n;
+    set(m, "vocab_size", json_integer((json_int_t)(vocab < INT64_MAX ? vocab : INT64_MAX)));
+    char full[KEY_BYTES];
+    if (m->status == QUIRE_OK && !has(m, "attention.layer_norm_rms_epsilon"))
+        m->status = quire_fail(m->err, QUIRE_INVALID, "%s: %s: is missing", gguf_name(m->g),
+                               key_of(m, "attention.layer_norm_rms_epsilon", full));
+    set(m, "rms_norm_eps", json_real(number(m, "attention.layer_norm_rms_epsilon", 0)));
+}
+
+static bool text_is(struct gguf_text text, const char *what)
+{
+    return text.n == strlen(what) && memcmp(text.data, what, text.n) == 0;
+}
+
+/* A factor of 1 of the attention's temperature is YaRN's own; another is not what config.json's attention_factor is. */
+static void set_rope(struct maker *m)
+{
+    struct gguf_text type = {"none", 4};
+    char full[KEY_BYTES];
+    set(m, "rope_theta", json_real(number(m, "rope.freq_base", 10000.0)));
+    if (m->status == QUIRE_OK)
+        m->status = gguf_string(m->g, key_of(m, "rope.scaling.type", full), &type, m->err);
+    double factor = number(m, "rope.scaling.factor", number(m, "rope.scale_linear", 0.0));
+    if (m->status != QUIRE_OK || (text_is(type, "none") && factor == 0.0))
+        return;
+    bool yarn = text_is(type, "yarn"), linear = text_is(type, "linear") || text_is(type, "none");
+    if (!yarn && !linear) {
+        m->status = quire_fail(m->err, QUIRE_UNSUPPORTED, "%s: %s.rope.scaling.type: is neither none, linear nor yarn",
+                               gguf_name(m->g), m->arch);
+        return;
+    }
+    json_t *scaling = json_pack("{s:s, s:f}", "rope_type", yarn ? "yarn" : "linear", "factor", factor);
+    /* context_length is what the scaling has made of it; config.json's is before a linear one. */
+    if (linear && factor >= 1.0)
+        set(m, "max_position_embeddings",
+            json_integer((json_int_t)((double)integer(m, "context_length", true) / factor)));
+    if (yarn && has(m, "rope.scaling.original_context_length"))
+        json_object_set_new(scaling, "original_max_position_embeddings",
+                            json_integer((json_int_t)integer(m, "rope.scaling.original_context_length", true)));
+    if (yarn && has(m, "rope.scaling.yarn_beta_fast"))
+        json_object_set_new(scaling, "beta_fast", json_real(number(m, "rope.scaling.yarn_beta_fast", 32)));
+    if (yarn && has(m, "rope.scaling.yarn_beta_slow"))
+        json_object_set_new(scaling, "beta_slow", json_real(number(m, "rope.scaling.yarn_beta_slow", 1)));
+    set(m, "rope_scaling", scaling);
+    static const char *const ones[] = {"rope.scaling.attn_factor", "rope.scaling.yarn_attn_factor"};
+    for (size_t i = 0; i < 2; i++)
+        if (number(m, ones[i], 1.0) != 1.0 && m->status == QUIRE_OK)
+            m->status = quire_fail(m->err, QUIRE_UNSUPPORTED, "%s: %s.%s: only 1 is supported", gguf_name(m->g),
+                                   m->arch, ones[i]);
+}
+
+/* Token ids that a text may end with: what the keys say, and tokens that are there to end a turn under their usual names. */
+static json_t *ends(struct maker *m)
+{
+    static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                                       "tokenizer.ggml.eom_token_id"};
+    static const char *const names[] = {"<|im_end|>",      "<|eot_id|>",    "<|eom_id|>",     "<|endoftext|>",
+                                        "<|end_of_text|>", "<end_of_turn>", "<|endofprompt|>"};
+    struct gguf_value tokens = {.n = 0}, kinds = {.n = 0};
+    json_t *list = json_array();
+    for (size_t i = 0; i < 3 && m->status == QUIRE_OK; i++) {
+        uint64_t id = UINT64_MAX;
+        m->status = gguf_u64(m->g, keys[i], &id, m->err);
+        if (id <= INT32_MAX)
+            json_array_append_new(list, json_integer((json_int_t)id));
+    }
+    if (m->status == QUIRE_OK)
+        m->status = gguf_array(m->g, "tokenizer.ggml.tokens", GGUF_STRING, &tokens, m->err);
+    if (m->status == QUIRE_OK)
+        m->status = gguf_array(m->g, "tokenizer.ggml.token_type", GGUF_I32, &kinds, m->err);
+    const uint8_t *at = tokens.data;
+    for (uint64_t i = 0; m->status == QUIRE_OK && i < tokens.n && i <= INT32_MAX; i++) {
+        struct gguf_text token = gguf_next_string(&at);
+        bool is_control = i < kinds.n && kinds.data[4 * i] == 3, known = false;
+        for (size_t k = 0; is_control && k < sizeof names / sizeof *names; k++)
+            known = known || text_is(token, names[k]);
+        for (size_t k = 0; known && k < json_array_size(list); k++)
+            known = json_integer_value(json_array_get(list, k)) != (json_int_t)i;
+        if (known)
+            json_array_append_new(list, json_integer((json_int_t)i));
+    }
+    return list;
+}
+
+static void set_tokens(struct maker *m)
+{
+    uint64_t bos = UINT64_MAX;
+    set(m, "eos_token_id", ends(m));
+    if (m->status == QUIRE_OK)
+        m->status = gguf_u64(m->g, "tokenizer.ggml.bos_token_id", &bos, m->err);
+    set(m, "bos_token_id", bos <= INT32_MAX ? json_integer((json_int_t)bos) : json_null());
+}
+
+static int finish(struct maker *m, struct buffer *out)
+{
+    char *text = m->status == QUIRE_OK ? json_dumps(m->json, JSON_INDENT(1) | JSON_SORT_KEYS) : NULL;
+    if (m->status == QUIRE_OK && (!text || buffer_append(out, text, strlen(text)) != QUIRE_OK))
+        m->status = quire_fail(m->err, QUIRE_NO_MEMORY, "%s: out of memory", gguf_name(m->g));
+    free(text);
+    json_decref(m->json);
+    return m->status;
+}
+
+int gguf_make_config(const struct gguf *g, struct buffer *out, struct quire_error *err)
+{
+    struct maker m = {.g = g, .json = json_object(), .err = err, .status = QUIRE_OK};
+    take_architecture(&m);
+    if (m.status == QUIRE_OK) {
+        refuse_others(&m);
+        set_sizes(&m);
+        set_rope(&m);
+        set_tokens(&m);
+        set(&m, "tie_word_embeddings", json_boolean(!has_tensor(&m, "output.weight")));
+        set(&m, "attention_bias", json_boolean(has_tensor(&m, "blk.0.attn_q.bias")));
+        set(&m, "mlp_bias", json_boolean(has_tensor(&m, "blk.0.ffn_up.bias")));
+    }
+    return finish(&m, out);
+}
+
+int gguf_make_generation(const struct gguf *g, struct buffer *out, struct quire_error *err)
+{
+    static const char *const numbers[][2] = {{"general.sampling.temp", "temperature"},
+                                             {"general.sampling.top_p", "top_p"},
+                                             {"general.sampling.min_p", "min_p"},
+                                             {"general.sampling.penalty_repeat", "repetition_penalty"}};
+    struct maker m = {.g = g, .json = json_object(), .err = err, .status = QUIRE_OK};
+    struct gguf_value ignored;
+    for (size_t i = 0; i < 4 && m.status == QUIRE_OK; i++) {
+        double value = 0;
+        m.status = gguf_f64(g, numbers[i][0], &value, err);
+        if (gguf_find(g, numbers[i][0], &ignored))
+            set(&m, numbers[i][1], json_real(value));
+    }
+    uint64_t top_k = 0;
+    if (m.status == QUIRE_OK)
+        m.status = gguf_u64(g, "general.sampling.top_k", &top_k, err);
+    if (gguf_find(g, "general.sampling.top_k", &ignored))
+        set(&m, "top_k", json_integer((json_int_t)(top_k <= INT32_MAX ? top_k : 0)));
+    return finish(&m, out);
+}

@@ -1,0 +1,627 @@
+/* The int8 form (docs/numerics.md §19): y[t, r] = sum over groups of (s · d) · f32(Σ q u), integers exact, groups in rising order.
+ *
+ * Rows are taken ROWS at a time, a lane each: of 256 columns their q lie as bytes, four columns of every row in a register, and
+ * meet the tokens while they lie in the first-level cache. So a product of bytes sums four columns into each row's lane, eight
+ * make a group of 32, and the chain of groups, which is one for each row, runs in ROWS lanes. It is the same code for every
+ * format and for any number of tokens; a format is how its bytes come out of a panel (quant_rows.h), or of planes, which
+ * lie as the file has them and are turned round (quant_unpack.h). A token alone takes the panels' numbers as they come
+ * (gemm_quant_one.c); planes have a way of their own for it, below.
+ *
+ * VNNI multiplies unsigned bytes by signed ones: u + 128 by q, and the sum begins at -128 Σ q, which does not depend on the token.
+ * AMX's tiles multiply the same bytes, a run's columns of 16 tokens by 16 rows at once.
+ * AVX2 multiplies |q| by u with q's sign, in pairs of at most 128 · 127 · 2 < 2^15, so that nothing saturates.
+ */
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/quant_rows.h"
+#include "kernels/cpu/quant_unpack.h"
+
+#define PASS 64u /* tokens that meet a chunk's bytes while they are there */
+#define X_BLOCK_BYTES (384u << 10) /* of activations that stay in the second-level cache */
+
+/* c + Σ over each lane's four bytes. */
+#if defined(__AVX512VNNI__)
+CPU_INLINE ints dot_bytes(ints c, ints u, ints q)
+{
+    return _mm512_dpbusd_epi32(c, u, q);
+}
+#else
+CPU_INLINE ints dot_bytes(ints c, ints u, ints q)
+{
+    const ints pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(q), _mm256_sign_epi8(u, q));
+    return _mm256_add_epi32(c, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+}
+#endif
+
+/* ---- activations ------------------------------------------------------------------------------------- */
+
+/* 32 activations, those from n on zeros. */
+CPU_INLINE void gather_32(const struct k_weight_view *w, const float *x, uint32_t k, uint32_t n, float out[32])
+{
+    memset(out, 0, 32 * sizeof *out);
+    for (uint32_t i = 0; i < n; i++)
+        out[i] = x[w->permutation ? w->permutation[k + i] : k + i];
+}
+
+/* The largest |x| in the order of its bits. */
+CPU_INLINE __m256i larger(__m256i most, const float *x)
+{
+    const __m256i bits = _mm256_loadu_si256((const __m256i_u *)(const void *)x);
+    return _mm256_max_epu32(most, _mm256_and_si256(bits, _mm256_set1_epi32(0x7fffffff)));
+}
+
+CPU_INLINE float largest_of(__m256i most)
+{
+    const __m128i a = _mm_max_epu32(_mm256_castsi256_si128(most), _mm256_extracti128_si256(most, 1));
+    const __m128i b = _mm_max_epu32(a, _mm_shuffle_epi32(a, 0x4e));
+    return k_f32_from_bits((uint32_t)_mm_cvtsi128_si32(_mm_max_epu32(b, _mm_shuffle_epi32(b, 0xb1))));
+}
+
+CPU_INLINE float largest_32(const float x[32])
+{
+    __m256i most = _mm256_setzero_si256();
+    for (uint32_t i = 0; i < 32; i += 8)
+        most = larger(most, x + i);
+    return largest_of(most);
+}
+
+/* k_round_int8() of eight. */
+CPU_INLINE __m256i round_8(const float *x, __m256 factor)
+{
+    __m256 v = _mm256_mul_ps(_mm256_loadu_ps(x), factor);
+    v = _mm256_and_ps(v, _mm256_cmp_ps(v, v, _CMP_ORD_Q));
+    v = _mm256_max_ps(_mm256_min_ps(v, _mm256_set1_ps(127.0f)), _mm256_set1_ps(-127.0f));
+    return _mm256_cvtps_epi32(v);
+}
+
+/* u of 32 columns from k on, of which n are written: 16 or 32. */
+CPU_INLINE void round_32(const struct inputs *in, uint32_t t, uint32_t k, uint32_t n, const float x[32], float factor)
+{
+    const __m256 by = _mm256_set1_ps(factor);
+    const __m256i a = _mm256_packs_epi32(round_8(x, by), round_8(x + 8, by));
+    const __m256i b = _mm256_packs_epi32(round_8(x + 16, by), round_8(x + 24, by));
+    const __m256i u = _mm256_permutevar8x32_epi32(_mm256_packs_epi16(a, b), _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+    const __m256i above = _mm256_xor_si256(u, _mm256_set1_epi8((char)0x80));
+    const __m256i sums = _mm256_sad_epu8(above, _mm256_setzero_si256());
+    uint32_t words[8];
+    int64_t sum[4];
+    _mm256_storeu_si256((__m256i_u *)(void *)words, OFFSET ? above : u);
+    _mm256_storeu_si256((__m256i_u *)(void *)sum, sums);
+    for (uint32_t i = 0; i < n / 4; i++)
+        in->u[(uint64_t)(k / 4 + i) * in->next_step + (uint64_t)t * in->next_token] = words[i];
+    for (uint32_t i = 0; i < n / 16; i++)
+        in->sum[(k / 16 + i) * in->T + t] = (float)(sum[2 * i] + sum[2 * i + 1] - 2048);
+}
+
+/* A piece of at most 32 columns, with a scale of its own. */
+CPU_INLINE void round_piece(const struct k_weight_view *w, const struct inputs *in, uint32_t t, const float *x,
+                            uint32_t k, uint32_t n, uint32_t segment)
+{
+    float some[32];
+    const float *from = x + k;
+    if (n < 32 || w->permutation) {
+        gather_32(w, x, k, n, some);
+        from = some;
+    }
+    const float most = w->x_scale == 0 ? largest_32(from) : 0;
+    const float factor = w->x_scale == 0 ? k_round_factor(most) : 1.0f / w->x_scale;
+    round_32(in, t, k, k + n == w->n_cols ? 32 - k % 32 : n, from, factor);
+    in->scale[(k / 32 + segment) * in->T + t] = w->x_scale == 0 ? k_round_scale(most) : w->x_scale;
+}
+
+/* All of a token with one scale. */
+static void round_token(const struct k_weight_view *w, const struct inputs *in, uint32_t t, const float *x)
+{
+    float some[32];
+    __m256i most = _mm256_setzero_si256();
+    for (uint32_t k = 0; k < w->n_cols && w->x_scale == 0; k += 32) {
+        gather_32(w, x, k, w->n_cols - k < 32 ? w->n_cols - k : 32, some);
+        for (uint32_t i = 0; i < 32; i += 8)
+            most = larger(most, some + i);
+    }
+    const float largest = largest_of(most), factor = w->x_scale == 0 ? k_round_factor(largest) : 1.0f / w->x_scale;
+    for (uint32_t k = 0; k < w->n_cols; k += 32) {
+        gather_32(w, x, k, w->n_cols - k < 32 ? w->n_cols - k : 32, some);
+        round_32(in, t, k, 32, some, factor);
+    }
+    in->scale[t] = w->x_scale == 0 ? k_round_scale(largest) : w->x_scale;
+}
+
+void CPU_NAME(cpu_quant_round)(void *context, struct k_piece piece)
+{
+    const struct cpu_gemm *g = context;
+    const struct k_weight_view *w = &g->args.weight->parts[g->first_part].view;
+    uint64_t first, last;
+    k_pool_share(g->args.n_tokens, piece, &first, &last);
+    for (uint64_t token = first; token < last; token++) {
+        const float *x = g->args.x_dev + token * w->n_cols;
+        const uint32_t t = (uint32_t)token % TOKENS;
+        const struct inputs in = inputs_at(g, (uint32_t)token - t);
+        if (w->format.group == 0) {
+            round_token(w, &in, t, x);
+            continue;
+        }
+        for (uint32_t i = 0; i < g->n_segments; i++)
+            for (uint32_t k = g->column[i], stop; k < g->column[i + 1]; k = stop) {
+                stop = k - k % 32 + 32 < g->column[i + 1] ? k - k % 32 + 32 : g->column[i + 1];
+                round_piece(w, &in, t, x, k, stop - k, i);
+            }
+    }
+}
+
+/* ---- a panel of weights ------------------------------------------------------------------------------ */
+
+#define ROW_GROUPS 20u /* CHUNK_GROUPS, in whole fours */
+#define MAX_RUNS (CHUNK / 16)
+
+struct panel {
+    uint32_t words[CHUNK / 4][ROWS]; /* four columns of a row each */
+    float scale[ROW_GROUPS][ROWS], least[ROW_GROUPS][ROWS];
+    int32_t begin[MAX_RUNS][ROWS]; /* what a run's sum begins at */
+};
+
+/* Of a chunk, row after row. */
+struct rows {
+    int8_t q[ROWS][CHUNK];
+    float scale[ROWS][ROW_GROUPS];
+};
+
+CPU_INLINE ints rows_of(const char *at, uint64_t stride)
+{
+#if defined(__AVX512VNNI__)
+    __m512i v = _mm512_castsi128_si512(load_16((const uint8_t *)at));
+    v = _mm512_inserti32x4(v, load_16((const uint8_t *)at + 4 * stride), 1);
+    v = _mm512_inserti32x4(v, load_16((const uint8_t *)at + 8 * stride), 2);
+    return _mm512_inserti32x4(v, load_16((const uint8_t *)at + 12 * stride), 3);
+#else
+    return _mm256_set_m128i(load_16((const uint8_t *)at + 4 * stride), load_16((const uint8_t *)at));
+#endif
+}
+
+/* n words of ROWS rows, `stride` bytes apart, n a multiple of 4: out[word][row]. */
+CPU_INLINE void turn(const void *from, const uint64_t stride, uint32_t n, void *out)
+{
+    for (uint32_t i = 0; i < n; i += 4) {
+        const char *at = (const char *)from + (uint64_t)i * 4;
+        char *to = (char *)out + (uint64_t)i * ROWS * 4;
+        const ints a = rows_of(at, stride), b = rows_of(at + stride, stride);
+        const ints c = rows_of(at + 2 * stride, stride), d = rows_of(at + 3 * stride, stride);
+        const ints ab = OP(unpacklo_epi32)(a, b), cd = OP(unpacklo_epi32)(c, d);
+        const ints AB = OP(unpackhi_epi32)(a, b), CD = OP(unpackhi_epi32)(c, d);
+        store_ints(to, OP(unpacklo_epi64)(ab, cd));
+        store_ints(to + ROWS * 4, OP(unpackhi_epi64)(ab, cd));
+        store_ints(to + ROWS * 8, OP(unpacklo_epi64)(AB, CD));
+        store_ints(to + ROWS * 12, OP(unpackhi_epi64)(AB, CD));
+    }
+}
+
+/* The chunk from column k on of rows that begin at `row`; beyond `last` it is the last one's. */
+static void fill_of_planes(const struct k_weight_view *w, uint32_t row, uint32_t last, uint32_t k, struct panel *out)
+{
+    const enum k_packing packing = K_PACKING_PLANES;
+    struct rows rows;
+    const uint32_t n = w->n_cols - k < CHUNK ? w->n_cols - k : CHUNK;
+    const uint32_t group = w->format.group, n_groups = group ? (k + n - 1) / group - k / group + 1 : 1;
+    for (uint32_t i = 0; i < ROWS; i++) {
+        const uint32_t r = row + i < last ? row + i : last;
+        prefetch_chunk(w, packing, row + i + ROWS, k, n);
+        unpack_chunk(w, packing, r, k, n, rows.q[i]);
+        unpack_scales(w, packing, r, k, n, rows.scale[i], NULL);
+    }
+    turn(rows.q, CHUNK, (n + 31) / 32 * 8, out->words);
+    turn(rows.scale, sizeof rows.scale[0], (n_groups + 3) / 4 * 4, out->scale);
+}
+
+/* The same of a weight that has been regrouped: 32 columns of a chunk. */
+CPU_INLINE void fill_32(struct panel_chunk c, const enum k_packing packing, const uint32_t r, struct panel *out)
+{
+    const ints z = OP(set1_epi8)((char)offset_of(packing));
+#pragma GCC unroll 8
+    for (uint32_t s = r * 8; s < r * 8 + 8; s++)
+        store_ints(out->words[s], OP(sub_epi8)(panel_bytes(c, packing, s), z));
+    const uint32_t per_32 = has_sixteens(packing) ? 2 : 1;
+#pragma GCC unroll 2
+    for (uint32_t j = r * per_32; j < (r + 1) * per_32; j++) {
+        OP(storeu_ps)(out->scale[j], panel_scale(c, packing, j));
+        if (has_least(packing))
+            OP(storeu_ps)(out->least[j], panel_least(c, packing, j));
+    }
+}
+
+CPU_INLINE void fill_panel(const struct host_part *part, const enum k_packing packing, uint32_t row, uint32_t last,
+                           uint32_t k, struct panel *out)
+{
+    const uint32_t n_cols = part->view.n_cols, n = n_cols - k < CHUNK ? n_cols - k : CHUNK;
+    if (packing == K_PACKING_PLANES) {
+        fill_of_planes(&part->view, row, last, k, out);
+        return;
+    }
+    const struct panel_chunk c = panel_chunk_at(part, row, k, n);
+#pragma GCC unroll 8
+    for (uint32_t r = 0; r < 8; r++)
+        if (r * 32 < n)
+            fill_32(c, packing, r, out);
+}
+
+CPU_INLINE void fill_begins(const struct cpu_quant_run *runs, uint32_t n, struct panel *p)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        ints sum = OP_SI(setzero)();
+        for (uint32_t s = runs[i].step; OFFSET && s < runs[i].step + runs[i].n_steps; s++)
+            sum = dot_bytes(sum, OP(set1_epi8)((char)OFFSET), load_ints(p->words[s]));
+        store_ints(p->begin[i], OP(sub_epi32)(OP_SI(setzero)(), sum));
+    }
+}
+
+/* ---- products ---------------------------------------------------------------------------------------- */
+
+struct sums { /* of tokens of a pass and a panel's rows */
+    float y[K_SEGMENTS][PASS][ROWS];
+    int32_t open[PASS][ROWS]; /* of a run that has not ended, where it is longer than a chunk */
+};
+
+#if defined(__AMX_INT8__)
+#include "kernels/cpu/quant_tiles.h"
+#else
+/* Runs of a chunk and of one segment, against the T tokens of a group. */
+CPU_INLINE void add_runs(const struct panel *p, const struct cpu_quant_run *runs, uint32_t first, uint32_t last,
+                         const struct inputs *in, float (*y)[ROWS], int32_t (*open)[ROWS], const uint32_t T,
+                         const bool least, const bool is_long)
+{
+    floats sum[TOKENS];
+#pragma GCC unroll 8
+    for (uint32_t t = 0; t < T; t++)
+        sum[t] = OP(loadu_ps)(y[t]);
+    for (uint32_t r = first; r < last; r++) {
+        const struct cpu_quant_run *run = &runs[r];
+        ints c[TOKENS];
+#pragma GCC unroll 8
+        for (uint32_t t = 0; t < T; t++) {
+            c[t] = load_ints(p->begin[r]);
+            if (is_long)
+                c[t] = OP(add_epi32)(c[t], load_ints(open[t]));
+        }
+        const uint32_t *u = in->u + (uint64_t)run->column / 4 * T;
+        for (uint32_t s = run->step, end = s + run->n_steps; s < end; s += 4)
+#pragma GCC unroll 4
+            for (uint32_t i = 0; i < 4; i++, u += T) {
+                const ints q = load_ints(p->words[s + i]);
+#pragma GCC unroll 8
+                for (uint32_t t = 0; t < T; t++)
+                    c[t] = dot_bytes(c[t], spread(u + t), q);
+            }
+        if (is_long)
+            for (uint32_t t = 0; t < T; t++)
+                store_ints(open[t], run->ends ? OP_SI(setzero)() : c[t]);
+        if (is_long && !run->ends)
+            continue;
+        const floats scale = OP(loadu_ps)(p->scale[run->group]);
+        const float *d = in->scale + (uint64_t)run->scale * T;
+#pragma GCC unroll 8
+        for (uint32_t t = 0; t < T; t++)
+            sum[t] = OP(fmadd_ps)(OP(mul_ps)(scale, OP(set1_ps)(d[t])), OP(cvtepi32_ps)(c[t]), sum[t]);
+        if (!least)
+            continue;
+        const floats by = OP(loadu_ps)(p->least[run->group]);
+        const float *half = in->sum + (uint64_t)run->column / 16 * T;
+#pragma GCC unroll 8
+        for (uint32_t t = 0; t < T; t++) {
+            float inputs = run->n_steps > 4 ? half[t] + half[T + t] : half[t];
+            sum[t] = OP(fmadd_ps)(OP(mul_ps)(by, OP(set1_ps)(d[t])), OP(set1_ps)(inputs), sum[t]);
+        }
+    }
+#pragma GCC unroll 8
+    for (uint32_t t = 0; t < T; t++)
+        OP(storeu_ps)(y[t], sum[t]);
+}
+
+/* One copy of the loops for each number of tokens and kind of run. */
+#define RUNS(name, T, least, is_long) \
+    static void name(const struct panel *p, const struct cpu_quant_run *runs, uint32_t first, uint32_t last, \
+                     const struct inputs *in, float(*y)[ROWS], int32_t(*open)[ROWS]) \
+    { \
+        add_runs(p, runs, first, last, in, y, open, T, least, is_long); \
+    }
+#define RUNS_OF(T) \
+    RUNS(runs_##T, T, false, false) \
+    RUNS(runs_least_##T, T, true, false) \
+    RUNS(runs_long_##T, T, false, true)
+RUNS_OF(1)
+RUNS_OF(2)
+RUNS_OF(3)
+RUNS_OF(4)
+#if defined(__AVX512VNNI__)
+RUNS_OF(5)
+RUNS_OF(6)
+RUNS_OF(7)
+RUNS_OF(8)
+#endif
+typedef void (*runs_fn)(const struct panel *p, const struct cpu_quant_run *runs, uint32_t first, uint32_t last,
+                        const struct inputs *in, float (*y)[ROWS], int32_t (*open)[ROWS]);
+#define KINDS(T) {runs_##T, runs_least_##T, runs_long_##T}
+static const runs_fn runs_fns[TOKENS + 1][3] = {{0},      KINDS(1), KINDS(2), KINDS(3), KINDS(4),
+#if defined(__AVX512VNNI__)
+                                                KINDS(5), KINDS(6), KINDS(7), KINDS(8)
+#endif
+};
+#endif
+
+/* A chunk's runs against tokens [first, last). */
+static void add_chunk(const struct cpu_gemm *g, const struct panel *p, const struct cpu_quant_run *runs, uint32_t n,
+                      uint32_t kind, uint32_t first, uint32_t last, struct sums *sums)
+{
+    for (uint32_t r = 0, end; r < n; r = end) {
+        for (end = r + 1; end < n && runs[end].segment == runs[r].segment;)
+            end++;
+        for (uint32_t t = first; t < last; t += TOKENS) {
+            const struct inputs in = inputs_at(g, t);
+#if defined(__AMX_INT8__)
+            tile_runs(p, runs, r, end, &in, sums->y[runs[r].segment] + (t - first), sums->open + (t - first), kind);
+#else
+            runs_fns[in.T][kind](p, runs, r, end, &in, sums->y[runs[r].segment] + (t - first),
+                                 sums->open + (t - first));
+#endif
+        }
+    }
+}
+
+/* Adds up segments, and puts each row's sum where it belongs. */
+static void put(const struct cpu_gemm *g, const struct host_part *part, uint32_t row, uint32_t n_rows, uint32_t first,
+                uint32_t last, struct sums *sums)
+{
+    const struct k_gemm_args *a = &g->args;
+    for (uint32_t i = 0; i < g->n_segments && g->n_segments > 1; i++)
+        for (uint32_t t = 0; g->column[i] == g->column[i + 1] && t < last - first; t++)
+            for (uint32_t j = 0; j < ROWS; j++)
+                sums->y[i][t][j] = CPU_NO_TERM;
+    for (uint32_t t = first; t < last; t++) {
+        float *s = sums->y[0][t - first], *y = a->y_dev + t * (uint64_t)a->weight->n_rows + part->first_row + row;
+        if (g->n_segments > 1)
+            cpu_sum_segments(s, (uint64_t)PASS * ROWS, ROWS);
+        for (uint32_t j = 0; j < n_rows; j++)
+            y[j] = a->bias_dev ? s[j] + a->bias_dev[part->first_row + row + j] : s[j];
+    }
+}
+
+/* Rows [row, row + n_rows), at most ROWS, against tokens [first, last), at most PASS. */
+CPU_INLINE void panel_pass(const struct cpu_gemm *g, const struct host_part *part, const enum k_packing packing,
+                           uint32_t row, uint32_t n_rows, uint32_t first, uint32_t last)
+{
+    struct panel panel;
+    struct sums sums;
+    const struct cpu_quant_run *runs = g->runs;
+    const uint32_t kind = part->view.format.group == 0 ? 2 : has_least(packing) ? 1 : 0;
+    for (uint32_t i = 0; i < g->n_segments; i++)
+        memset(sums.y[i], 0, (last - first) * sizeof sums.y[i][0]);
+    memset(sums.open, 0, (last - first) * sizeof sums.open[0]);
+    for (uint32_t i = 0, n; i < g->n_runs; i += n) {
+        const uint32_t k = runs[i].column - runs[i].step * 4;
+        for (n = 1; i + n < g->n_runs && runs[i + n].step != 0;)
+            n++;
+        fill_panel(part, packing, row, row + n_rows - 1, k, &panel);
+        fill_begins(runs + i, n, &panel);
+        add_chunk(g, &panel, runs + i, n, kind, first, last, &sums);
+    }
+    put(g, part, row, n_rows, first, last, &sums);
+}
+
+/* ---- one token --------------------------------------------------------------------------------------- */
+
+#if defined(__AVX512VNNI__)
+/* A token alone would wait for the bytes of planes to be laid out anew. So its columns lie along the register: 32 of a row at a
+ * time, as unsigned n = q + z by the signed u, and eight such sums are added up together; Σ q u = Σ n u - z Σ u. What comes of 256
+ * columns and 16 rows is turned round, so that the chain of groups runs in 16 lanes again. Runs are whole 32 columns here. */
+
+#define BLOCK 4u /* chunks of a row that are read one after the other: so memory sees long runs */
+#define AHEAD 10u /* rows that are asked for before they are read */
+#define UNITS 8u /* of 32 columns, of a chunk: summed by themselves */
+
+/* n of 32 columns, the i-th 32 of a chunk that begins at column k of the row and has `left` from there on. */
+CPU_INLINE __m256i unsigned_32(const struct k_weight_view *w, const uint8_t *row, uint32_t k, const uint32_t i,
+                               uint32_t left)
+{
+    if (w->format.bits == 4)
+        return plane_run(w, row, k + i * 32, left, 4);
+    return _mm256_xor_si256(plane_run(w, row, k + i * 32, left, 8), _mm256_set1_epi8((char)0x80));
+}
+
+/* The sums of four registers' halves: of each the low one's, then of each the high one's. */
+CPU_INLINE __m256i sum_halves(__m256i a, __m256i b, __m256i c, __m256i d)
+{
+    const __m256i ab = _mm256_add_epi32(_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
+    const __m256i cd = _mm256_add_epi32(_mm256_unpacklo_epi32(c, d), _mm256_unpackhi_epi32(c, d));
+    return _mm256_add_epi32(_mm256_unpacklo_epi64(ab, cd), _mm256_unpackhi_epi64(ab, cd));
+}
+
+CPU_INLINE void store_16(int32_t *p, __m128i v)
+{
+    _mm_storeu_si128((__m128i_u *)(void *)p, v);
+}
+
+/* Of each unit of a chunk of a row Σ n u. */
+CPU_INLINE void row_products(const struct k_weight_view *w, uint32_t row, uint32_t k, uint32_t n, const uint8_t *u,
+                             int32_t out[UNITS])
+{
+    const uint8_t *data = (const uint8_t *)w->data + (uint64_t)row * w->row_stride_bytes;
+    __m256i c[8];
+#pragma GCC unroll 8
+    for (uint32_t i = 0; i < 8; i++) {
+        c[i] = _mm256_setzero_si256();
+        if (i * 32 < n)
+            c[i] = _mm256_dpbusd_epi32(c[i], unsigned_32(w, data, k, i, n - i * 32), load_32(u + i * 32));
+    }
+#pragma GCC unroll 2
+    for (uint32_t i = 0; i < 8; i += 4) {
+        const __m256i sums = sum_halves(c[i], c[i + 1], c[i + 2], c[i + 3]);
+        const __m128i low = _mm256_castsi256_si128(sums), high = _mm256_extracti128_si256(sums, 1);
+        store_16(out + i, _mm_add_epi32(low, high));
+    }
+}
+
+struct one_block { /* unit by unit, row by row */
+    int32_t c[BLOCK][UNITS][ROWS];
+    float scale[BLOCK][ROW_GROUPS][ROWS];
+};
+
+struct rows_of_sums {
+    int32_t c[ROWS][BLOCK][UNITS];
+    float scale[ROWS][BLOCK][ROW_GROUPS];
+};
+
+/* What is read soon: the same columns of a row further down, of the next columns behind the panel's last row. */
+CPU_INLINE void prefetch_ahead(const struct k_weight_view *w, uint32_t row, uint32_t i, uint32_t k, uint32_t n)
+{
+    const bool is_in_panel = i + AHEAD < ROWS, has_more = k + BLOCK * CHUNK < w->n_cols;
+    const uint32_t next = is_in_panel || !has_more ? row + i + AHEAD : row + i + AHEAD - ROWS;
+    prefetch_chunk(w, K_PACKING_PLANES, next, is_in_panel ? k : has_more ? k + BLOCK * CHUNK : k % (BLOCK * CHUNK), n);
+}
+
+/* Columns [k, stop), a row after the other as they lie in memory. */
+CPU_INLINE void fill_rows(const struct k_weight_view *w, const uint8_t *u, uint32_t row, uint32_t last, uint32_t k,
+                          uint32_t stop, struct rows_of_sums *rows)
+{
+    for (uint32_t i = 0; i < ROWS; i++) {
+        const uint32_t r = row + i < last ? row + i : last;
+        for (uint32_t b = 0, at = k; at < stop; b++, at += CHUNK) {
+            const uint32_t n = stop - at < CHUNK ? stop - at : CHUNK;
+            prefetch_ahead(w, row, i, at, n);
+            if (n == CHUNK) { /* without branches */
+                row_products(w, r, at, CHUNK, u + (at - k), rows->c[i][b]);
+                unpack_scales(w, K_PACKING_PLANES, r, at, CHUNK, rows->scale[i][b], NULL);
+                continue;
+            }
+            row_products(w, r, at, n, u + (at - k), rows->c[i][b]);
+            unpack_scales(w, K_PACKING_PLANES, r, at, n, rows->scale[i][b], NULL);
+        }
+    }
+}
+
+CPU_INLINE void fill_one(const struct k_weight_view *w, const struct inputs *in, uint32_t row, uint32_t last,
+                         uint32_t k, struct one_block *out)
+{
+    struct rows_of_sums rows;
+    uint8_t u[BLOCK * CHUNK];
+    const uint32_t stop = w->n_cols - k < BLOCK * CHUNK ? w->n_cols : k + BLOCK * CHUNK, group = w->format.group;
+    for (uint32_t i = 0; i < stop - k; i += 32)
+        store_32((int8_t *)u + i,
+                 _mm256_xor_si256(load_32((const uint8_t *)in->u + k + i), _mm256_set1_epi8((char)0x80)));
+    fill_rows(w, u, row, last, k, stop, &rows);
+    for (uint32_t b = 0, at = k; at < stop; b++, at += CHUNK) {
+        const uint32_t n = stop - at < CHUNK ? stop - at : CHUNK;
+        const uint32_t n_groups = group ? (at + n - 1) / group - at / group + 1 : 1;
+        turn(rows.c[0][b], sizeof rows.c[0], UNITS, out->c[b]);
+        turn(rows.scale[0][b], sizeof rows.scale[0], (n_groups + 3) / 4 * 4, out->scale[b]);
+        for (uint32_t i = 0; i * 32 < n; i++) {
+            const float *half = in->sum + at / 16 + i * 2;
+            const int sum = (int)(half[0] + half[1]) * (w->format.bits == 4 ? 8 : 128);
+            store_ints(out->c[b][i], _mm512_sub_epi32(load_ints(out->c[b][i]), _mm512_set1_epi32(sum)));
+        }
+    }
+}
+
+/* A run's sum, and where it ends what that adds to y. */
+CPU_INLINE floats add_run(const struct one_block *block, const struct cpu_quant_run *run, const struct inputs *in,
+                          ints *open, floats y)
+{
+    const uint32_t b = run->column / CHUNK % BLOCK;
+    ints c = *open;
+    for (uint32_t s = run->step; s < run->step + (uint32_t)run->n_steps; s += 8)
+        c = _mm512_add_epi32(c, load_ints(block->c[b][s / 8]));
+    *open = run->ends ? _mm512_setzero_si512() : c;
+    if (!run->ends)
+        return y;
+    const floats d = _mm512_set1_ps(in->scale[run->scale]);
+    return _mm512_fmadd_ps(_mm512_mul_ps(_mm512_loadu_ps(block->scale[b][run->group]), d), _mm512_cvtepi32_ps(c), y);
+}
+
+static void planes_one(const struct cpu_gemm *g, const struct host_part *part, uint32_t row, uint32_t n_rows)
+{
+    struct one_block block;
+    float sums[K_SEGMENTS][ROWS];
+    const struct inputs in = inputs_at(g, 0);
+    ints open = _mm512_setzero_si512();
+    floats y = _mm512_setzero_ps();
+    for (uint32_t i = 0; i < g->n_segments; i++)
+        for (uint32_t j = 0; j < ROWS; j++)
+            sums[i][j] = CPU_NO_TERM;
+    for (uint32_t i = 0; i < g->n_runs; i++) {
+        const struct cpu_quant_run *run = &g->runs[i];
+        if (run->column % (BLOCK * CHUNK) == 0)
+            fill_one(&part->view, &in, row, row + n_rows - 1, run->column, &block);
+        y = add_run(&block, run, &in, &open, y);
+        if (i + 1 == g->n_runs || run[1].segment != run->segment) {
+            _mm512_storeu_ps(sums[run->segment], y);
+            y = _mm512_setzero_ps();
+        }
+    }
+    if (g->n_segments > 1)
+        cpu_sum_segments(sums[0], ROWS, ROWS);
+    const float *bias = g->args.bias_dev ? g->args.bias_dev + part->first_row + row : NULL;
+    for (uint32_t j = 0; j < n_rows; j++)
+        g->args.y_dev[part->first_row + row + j] = bias ? sums[0][j] + bias[j] : sums[0][j];
+}
+
+/* Whether runs are whole units, and what a row's numbers are lessened by is the same for all. */
+static bool is_for_one(const struct cpu_gemm *g, const struct host_part *part)
+{
+    return !part->view.zero_points && g->args.unit % 32 == 0 && part->view.format.group % 32 == 0;
+}
+#endif
+
+/* ---- rows -------------------------------------------------------------------------------------------- */
+
+CPU_INLINE void part_rows(const struct cpu_gemm *g, const struct host_part *part, const enum k_packing packing,
+                          uint32_t begin, uint32_t end)
+{
+    const uint32_t n_tokens = g->args.n_tokens;
+    uint32_t block = (uint32_t)(X_BLOCK_BYTES / (CPU_QUANT_INPUT_WORDS(padded(&g->args)) * 4)) / PASS * PASS;
+    block = block < PASS ? PASS : block;
+    if (n_tokens == 1 && packing != K_PACKING_PLANES && CPU_NAME(cpu_gemm_int8_one)(g, part, begin, end))
+        return;
+#if defined(__AVX512VNNI__)
+    if (n_tokens == 1 && packing == K_PACKING_PLANES && is_for_one(g, part)) {
+        for (uint32_t row = begin; row < end; row += ROWS)
+            planes_one(g, part, row, end - row < ROWS ? end - row : ROWS);
+        return;
+    }
+#endif
+    for (uint32_t from = 0; from < n_tokens; from += block) {
+        const uint32_t to = n_tokens - from < block ? n_tokens : from + block;
+        for (uint32_t row = begin; row < end; row += ROWS)
+            for (uint32_t t = from; t < to; t += PASS)
+                panel_pass(g, part, packing, row, end - row < ROWS ? end - row : ROWS, t,
+                           to - t < PASS ? to : t + PASS);
+    }
+}
+
+/* One copy for each format. */
+#define PART_ROWS(packing) \
+    static void part_##packing(const struct cpu_gemm *g, const struct host_part *part, uint32_t b, uint32_t e) \
+    { \
+        part_rows(g, part, K_PACKING_##packing, b, e); \
+    }
+CPU_QUANT_PACKINGS(PART_ROWS)
+#define PART_ENTRY(packing) [K_PACKING_##packing] = part_##packing,
+static void (*const part_fns[K_N_PACKINGS])(const struct cpu_gemm *g, const struct host_part *part, uint32_t b,
+                                            uint32_t e) = {CPU_QUANT_PACKINGS(PART_ENTRY)};
+
+/* Panels are not cut: one is whose piece has its first row. */
+static uint32_t panel_end(const struct host_part *part, uint32_t row)
+{
+    const uint32_t end = (row + CPU_PANEL_ROWS - 1) / CPU_PANEL_ROWS * CPU_PANEL_ROWS;
+    return !part->panels ? row : end < part->view.n_rows ? end : part->view.n_rows;
+}
+
+void CPU_NAME(cpu_gemm_int8)(void *context, struct k_piece piece)
+{
+    const struct cpu_gemm *g = context;
+    const struct k_weight *w = g->args.weight;
+    uint32_t begin, end;
+    for (uint32_t p = g->first_part; p < g->last_part; p++) {
+        const struct host_part *part = &w->parts[p];
+        if (host_part_share(w, part, ROWS, piece, &begin, &end))
+            part_fns[part->view.format.packing](g, part, panel_end(part, begin), panel_end(part, end));
+    }
+#if defined(__AMX_INT8__)
+    amx_release();
+#endif
+}

@@ -1,0 +1,546 @@
+/* Quantized weights (docs/numerics.md §19): in the lane form, in the form int8, and as an embedding. The bits are a CPU's in
+ * both forms.
+ *
+ * This is the first version: each element of a weight is read once for 8 tokens, or 4, straight from global memory, and nothing is
+ * on the way while it is multiplied. A part is a launch of its own, since parts of one matrix may have other formats (a GGUF
+ * file's q and k of 4 bits beside v of 6); where gate and up are wanted multiplied, up's launch finds gate's sums in out.
+ *
+ * Lane form: as gemm_lane.cu, four threads a row with four lanes each, 4 tokens; beside the lanes a of a row those of the
+ * group, g, and of the group's activations, t: 48 registers of sums.
+ *
+ * int8: activations are rounded by a launch before, into the workspace. A warp has 16 rows and 8 tokens, and takes 32 columns by
+ * one mma.m16n8k32 of bytes: 4,096 products. The sums are integers until a run of columns with one pair of scales
+ * ends, after every 32 columns as a rule; then each of a thread's four outputs takes a conversion, a product and an fma, by
+ * which the kernel is bound: about 12 instructions of a warp for each mma. Where groups of 16 columns end within 32, the mma
+ * is done twice, each time with one half of A zero. */
+#include "kernels/cuda/device.cuh"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/plan/plan.h"
+#include "kernels/cuda/widen.cuh"
+#include "kernels/segments.h"
+
+#define THREADS 128u
+#define TOKENS 8u
+
+#define QUANT_FN static __device__ __forceinline__
+
+/* Rows [first, first + n_rows) of a part, and where their sums go. */
+struct quant_rows {
+    struct cuda_quant part;
+    uint32_t first, n_rows; /* of the part */
+    const float *x, *bias; /* bias: of the first row, or NULL */
+    float *out; /* of the first row */
+    uint64_t out_stride;
+    bool multiplies; /* out = silu(out) · sum, else out = sum */
+    uint32_t n_cols, n_tokens, unit;
+    const unsigned char *rounded; /* of the form int8: [T] of plan/plan.h's layout */
+};
+
+/* Four numbers of a plain row that ends in zeros. */
+QUANT_FN float4 read4_plain(const struct cuda_quant &p, const unsigned char *row, uint32_t k)
+{
+    return p.kind == CUDA_QUANT_F32   ? widen4<K_F32>(row, k)
+           : p.kind == CUDA_QUANT_F16 ? widen4<K_F16>(row, k)
+                                      : widen4<K_BF16>(row, k);
+}
+
+/* Four q of a row, columns [k, k + 4); those from `end` on are 0. k is a multiple of 4. */
+QUANT_FN float4 read4(const struct cuda_quant &p, const unsigned char *row, uint32_t k, uint32_t end, float zero)
+{
+    float q[4];
+    if (k >= end)
+        return make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    if (!p.groups_dev)
+        return read4_plain(p, row, k);
+    uint32_t word = p.kind == CUDA_QUANT_INT4 ? *(const uint16_t *)(row + k / 2) : *(const uint32_t *)(row + k);
+#pragma unroll
+    for (uint32_t i = 0; i < 4; i++) {
+        uint32_t byte = word >> 8 * i & 0xffu;
+        float v = p.kind == CUDA_QUANT_INT4   ? (float)(word >> 4 * i & 15u) - zero
+                  : p.kind == CUDA_QUANT_INT8 ? (float)(int8_t)byte - zero
+                  : p.kind == CUDA_QUANT_E4M3 ? k_f32_from_e4m3((uint8_t)byte)
+                                              : k_f32_from_e5m2((uint8_t)byte);
+        q[i] = k + i < end ? v : 0.0f;
+    }
+    return make_float4(q[0], q[1], q[2], q[3]);
+}
+
+QUANT_FN void put(const struct quant_rows &a, uint32_t token, uint32_t row, float sum)
+{
+    if (token >= a.n_tokens || row >= a.n_rows)
+        return;
+    float *out = a.out + token * a.out_stride + row;
+    sum = a.bias ? sum + a.bias[row] : sum;
+    *out = a.multiplies ? k_silu(*out) * sum : sum;
+}
+
+/* Sums of segments as they come, folded by the tree of kernels/segments.h: what waits for others, level by level. */
+template <uint32_t n> struct quant_sums {
+    float total[n], waiting[3][n];
+};
+template <uint32_t n> QUANT_FN void fold_segment(struct quant_sums<n> &s, uint32_t i)
+{
+#pragma unroll
+    for (uint32_t level = 0; level < 3; level++) {
+        bool joins = (i + 1) % (2u << level) == 0, waits = (i + 1) % (2u << level) == 1u << level;
+#pragma unroll
+        for (uint32_t j = 0; j < n; j++) {
+            if (joins)
+                s.total[j] = s.waiting[level][j] + s.total[j];
+            else if (waits)
+                s.waiting[level][j] = s.total[j];
+        }
+    }
+}
+
+/* ---- the lane form ---------------------------------------------------------------------------------- */
+
+#define LANE_COLS 256u
+#define LANE_TOKENS 4u /* with 8 a thread has 216 registers, and on sm_100 it spills */
+#define QUARTERS 4u
+#define LANE_ROWS (THREADS / QUARTERS)
+
+QUANT_FN float4 fma4(float4 w, float4 x, float4 s)
+{
+    return make_float4(fmaf(w.x, x.x, s.x), fmaf(w.y, x.y, s.y), fmaf(w.z, x.z, s.z), fmaf(w.w, x.w, s.w));
+}
+
+QUANT_FN float4 scaled4(float w, float4 x, float4 s)
+{
+    return fma4(make_float4(w, w, w, w), x, s);
+}
+
+QUANT_FN float fold_lanes(float4 s)
+{
+    float lanes[4] = {s.x, s.y, s.z, s.w};
+#pragma unroll
+    for (uint32_t i = 0; i < 4; i++) {
+        lanes[i] = lanes[i] + __shfl_xor_sync(~0u, lanes[i], 2);
+        lanes[i] = lanes[i] + __shfl_xor_sync(~0u, lanes[i], 1);
+    }
+    return (lanes[0] + lanes[2]) + (lanes[1] + lanes[3]);
+}
+
+template <uint32_t tokens>
+QUANT_FN void load_activations(float (*shared)[LANE_COLS], const struct quant_rows &a, uint32_t token, uint32_t from,
+                               uint32_t n)
+{
+    uint32_t n_filled = (n + K_LANES - 1) / K_LANES * K_LANES;
+    for (uint32_t t = 0; t < tokens; t++) {
+        const float *x = a.x + (uint64_t)(token + t) * a.n_cols;
+        for (uint32_t k = threadIdx.x; k < n_filled; k += THREADS) {
+            float v = 0.0f;
+            if (token + t < a.n_tokens && k < n)
+                v = x[a.part.permutation_dev ? a.part.permutation_dev[from + k] : from + k];
+            shared[t][k] = v;
+        }
+    }
+}
+
+template <uint32_t tokens> struct lane_sums { /* four lanes of each token */
+    float4 all[tokens], group[tokens], inputs[tokens];
+    struct cuda_quant_group scales;
+};
+
+template <uint32_t tokens> QUANT_FN void end_group(struct lane_sums<tokens> &s, const struct cuda_quant &p)
+{
+    const float4 zero = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+#pragma unroll
+    for (uint32_t t = 0; t < tokens; t++) {
+        s.all[t] = p.groups_dev ? scaled4(s.scales.scale, s.group[t], s.all[t]) : s.group[t];
+        if (p.has_least)
+            s.all[t] = scaled4(s.scales.second, s.inputs[t], s.all[t]);
+        s.group[t] = s.inputs[t] = zero;
+    }
+}
+
+/* Columns [from, end), a segment; the lanes begin anew. */
+template <uint32_t tokens>
+QUANT_FN void sum_lanes(struct lane_sums<tokens> &s, float (*x)[tokens][LANE_COLS], uint32_t *buffer,
+                        const struct quant_rows &a, uint32_t row, uint32_t token, uint32_t from, uint32_t end)
+{
+    const struct cuda_quant &p = a.part;
+    const unsigned char *data = p.data_dev + row * p.row_stride_bytes;
+    const struct cuda_quant_group *groups = p.groups_dev ? p.groups_dev + (uint64_t)row * p.n_groups : NULL;
+    const uint32_t mine = threadIdx.x % QUARTERS * 4, first = from;
+#pragma unroll
+    for (uint32_t t = 0; t < tokens; t++)
+        s.all[t] = s.group[t] = s.inputs[t] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    for (; from < end; from += LANE_COLS, *buffer ^= 1) {
+        /* The buffer was read before the barrier of the chunk between. */
+        uint32_t n = min(end - from, LANE_COLS);
+        load_activations<tokens>(x[*buffer], a, token, from, n);
+        __syncthreads();
+        for (uint32_t k = 0; k < n; k += K_LANES) {
+            uint32_t column = from + k, next = column + K_LANES;
+            if (p.groups_dev && (column == first || column % p.group == 0))
+                s.scales = groups[column / p.group];
+            float4 q = read4(p, data, column + mine, end, p.has_least ? 0.0f : s.scales.second);
+#pragma unroll
+            for (uint32_t t = 0; t < tokens; t++) {
+                float4 v = *(const float4 *)&x[*buffer][t][k + mine];
+                s.group[t] = fma4(q, v, s.group[t]);
+                s.inputs[t] = make_float4(s.inputs[t].x + v.x, s.inputs[t].y + v.y, s.inputs[t].z + v.z,
+                                          s.inputs[t].w + v.w);
+            }
+            if (next >= end || next % p.group == 0)
+                end_group<tokens>(s, p);
+        }
+    }
+}
+
+template <uint32_t tokens> static __global__ void __launch_bounds__(THREADS) quant_lane_kernel(struct quant_rows a)
+{
+    __shared__ __align__(16) float x[2][tokens][LANE_COLS];
+    constexpr uint32_t n_own = (tokens + QUARTERS - 1) / QUARTERS;
+    const uint32_t token_tiles = (a.n_tokens + tokens - 1) / tokens, token = blockIdx.x % token_tiles * tokens;
+    const uint32_t row = blockIdx.x / token_tiles * LANE_ROWS + threadIdx.x / QUARTERS;
+    const uint32_t read = a.first + min(row, a.n_rows - 1), quarter = threadIdx.x % QUARTERS;
+    struct quant_sums<n_own> own = {
+    };
+    struct lane_sums<tokens> s = {
+    };
+    uint32_t buffer = 0;
+    for (uint32_t i = 0; i < (a.unit ? K_SEGMENTS : 1); i++) {
+        uint32_t from = k_segment_begin(a.n_cols, a.unit, i), end = k_segment_begin(a.n_cols, a.unit, i + 1);
+        sum_lanes<tokens>(s, x, &buffer, a, read, token, from, end);
+#pragma unroll
+        for (uint32_t t = 0; t < tokens; t++) {
+            float sum = fold_lanes(s.all[t]);
+            if (t % QUARTERS == quarter)
+                own.total[t / QUARTERS] = from == end ? -0.0f : sum;
+        }
+        fold_segment<n_own>(own, i);
+    }
+#pragma unroll
+    for (uint32_t t = 0; t < tokens; t++)
+        if (t % QUARTERS == quarter)
+            put(a, token + t, row, own.total[t / QUARTERS]);
+}
+
+/* ---- the form int8 ------------------------------------------------------------------------------------ */
+
+QUANT_FN int8_t *rounded_u(const struct quant_rows &a, uint32_t token)
+{
+    return (int8_t *)a.rounded + token * cuda_quant_rounded_bytes(a.n_cols);
+}
+/* Of column k in segment i: [k / 32 + i]; of a part whose x_group is 0: [0]. */
+QUANT_FN float *rounded_scales(const struct quant_rows &a, uint32_t token)
+{
+    return (float *)(rounded_u(a, token) + cuda_quant_columns(a.n_cols));
+}
+/* The sum of u over each 16 columns. */
+QUANT_FN int32_t *rounded_sums(const struct quant_rows &a, uint32_t token)
+{
+    return (int32_t *)(rounded_scales(a, token) + cuda_quant_columns(a.n_cols) / 32 + K_SEGMENTS);
+}
+
+/* Rounds column k of a piece whose largest |x| has these bits, and sums 16 of them. A warp together. */
+QUANT_FN void round_column(const struct quant_rows &a, uint32_t token, uint32_t k, float x, uint32_t bits)
+{
+    const float stated = a.part.x_scale;
+    float factor = stated != 0.0f ? 1.0f / stated : k_round_factor(k_f32_from_bits(bits));
+    int32_t u = k < a.n_cols ? k_round_int8(x, factor) : 0, sum = u;
+    rounded_u(a, token)[k] = (int8_t)u;
+#pragma unroll
+    for (uint32_t step = 8; step > 0; step /= 2)
+        sum += __shfl_xor_sync(~0u, sum, step);
+    if (k % 16 == 0)
+        rounded_sums(a, token)[k / 16] = sum;
+}
+
+QUANT_FN float input(const struct quant_rows &a, uint32_t token, uint32_t k)
+{
+    if (k >= a.n_cols)
+        return 0.0f;
+    return a.x[(uint64_t)token * a.n_cols + (a.part.permutation_dev ? a.part.permutation_dev[k] : k)];
+}
+
+QUANT_FN float scale_of(const struct quant_rows &a, uint32_t bits)
+{
+    return a.part.x_scale != 0.0f ? a.part.x_scale : k_round_scale(k_f32_from_bits(bits));
+}
+
+QUANT_FN uint32_t segment_of(const struct quant_rows &a, uint32_t k)
+{
+    uint32_t i = 0;
+    while (i + 1 < K_SEGMENTS && k_segment_begin(a.n_cols, a.unit, i + 1) <= k)
+        i++;
+    return i;
+}
+
+/* A block a token. Pieces of 32 columns, a warp each, which a segment may part in the middle. */
+static __global__ void __launch_bounds__(THREADS) quant_round_kernel(struct quant_rows a)
+{
+    const uint32_t token = blockIdx.x, lane = threadIdx.x % 32, n = cuda_quant_columns(a.n_cols);
+    for (uint32_t k = threadIdx.x; k < n; k += THREADS) { /* n is a multiple of 32: a warp stays together */
+        float x = input(a, token, k);
+        uint32_t bits = k_f32_bits(x) & 0x7fffffffu, first = k - lane;
+        uint32_t segment = segment_of(a, min(k, a.n_cols - 1)), other = __shfl_xor_sync(~0u, segment, 16);
+        bool is_cut = segment != other && first + 16 < a.n_cols;
+#pragma unroll
+        for (uint32_t step = 16; step > 0; step /= 2) {
+            uint32_t of_other = __shfl_xor_sync(~0u, bits, step);
+            bits = (step < 16 || !is_cut) && of_other > bits ? of_other : bits;
+        }
+        round_column(a, token, k, x, bits);
+        if (k % 16 == 0 && (lane == 0 || is_cut))
+            rounded_scales(a, token)[k / 32 + segment] = scale_of(a, bits);
+    }
+}
+
+/* A block a token, which has one scale. */
+static __global__ void __launch_bounds__(THREADS) quant_round_token_kernel(struct quant_rows a)
+{
+    __shared__ uint32_t largest[THREADS / 32];
+    const uint32_t token = blockIdx.x, n = cuda_quant_columns(a.n_cols);
+    uint32_t bits = 0;
+    for (uint32_t k = threadIdx.x; k < a.n_cols; k += THREADS)
+        bits = max(bits, k_f32_bits(input(a, token, k)) & 0x7fffffffu);
+#pragma unroll
+    for (uint32_t step = 16; step > 0; step /= 2)
+        bits = max(bits, __shfl_xor_sync(~0u, bits, step));
+    if (threadIdx.x % 32 == 0)
+        largest[threadIdx.x / 32] = bits;
+    __syncthreads();
+    for (uint32_t w = 0; w < THREADS / 32; w++)
+        bits = max(bits, largest[w]);
+#pragma unroll 1 /* four at a time, ptxas spills on sm_100 */
+    for (uint32_t k = threadIdx.x; k < n; k += THREADS)
+        round_column(a, token, k, input(a, token, k), bits);
+    if (threadIdx.x == 0)
+        rounded_scales(a, token)[0] = scale_of(a, bits);
+}
+
+/* Four q as bytes, columns [k, k + 4) of a row that ends in zeros. */
+QUANT_FN uint32_t read_bytes(const struct cuda_quant &p, const unsigned char *row, uint32_t k, int32_t zero)
+{
+    if (p.kind != CUDA_QUANT_INT4)
+        return *(const uint32_t *)(row + k);
+    uint32_t word = *(const uint16_t *)(row + k / 2), bytes = 0;
+#pragma unroll
+    for (uint32_t i = 0; i < 4; i++)
+        bytes |= (((word >> 4 * i & 15u) - (uint32_t)zero) & 0xffu) << 8 * i;
+    return bytes;
+}
+
+struct int8_tile { /* a warp's 16 rows and 8 tokens; of a thread rows g and g + 8, tokens 2t and 2t + 1 */
+    uint32_t row[2]; /* of the part */
+    uint32_t token;
+    int32_t c[4], inputs[2]; /* of the run so far; inputs: the sum of u of each token */
+    float y[4];
+};
+
+/* Ends a run of columns of which `column` is one, in segment i. */
+QUANT_FN void end_run(const struct quant_rows &a, struct int8_tile &w, uint32_t column, uint32_t i)
+{
+    const struct cuda_quant &p = a.part;
+    float d[2];
+#pragma unroll
+    for (uint32_t t = 0; t < 2; t++) {
+        uint32_t token = min(w.token + t, a.n_tokens - 1);
+        d[t] = rounded_scales(a, token)[p.x_group ? column / 32 + i : 0];
+    }
+#pragma unroll
+    for (uint32_t r = 0; r < 2; r++) {
+        struct cuda_quant_group s = p.groups_dev[(uint64_t)w.row[r] * p.n_groups + column / p.group];
+#pragma unroll
+        for (uint32_t t = 0; t < 2; t++) {
+            float &y = w.y[2 * r + t];
+            if (p.has_zeros) /* n - zero may leave 8 bits */
+                w.c[2 * r + t] -= (int32_t)s.second * w.inputs[t];
+            y = fmaf(s.scale * d[t], (float)w.c[2 * r + t], y);
+            if (p.has_least)
+                y = fmaf(s.second * d[t], (float)w.inputs[t], y);
+            w.c[2 * r + t] = 0;
+        }
+    }
+    w.inputs[0] = w.inputs[1] = 0;
+}
+
+/* Columns [k, k + 16) of the two halves of 32 that are wanted. */
+QUANT_FN void multiply(const struct quant_rows &a, struct int8_tile &w, const uint32_t (&weights)[4],
+                       const uint32_t (&u)[2], uint32_t k, bool low, bool high)
+{
+    uint32_t f[4] = {low ? weights[0] : 0, low ? weights[1] : 0, high ? weights[2] : 0, high ? weights[3] : 0};
+    mma_s8(w.c, f, u[0], u[1]);
+    if (!a.part.has_least && !a.part.has_zeros)
+        return;
+#pragma unroll
+    for (uint32_t t = 0; t < 2; t++) {
+        const int32_t *sums = rounded_sums(a, min(w.token + t, a.n_tokens - 1));
+        w.inputs[t] += (low ? sums[k / 16] : 0) + (high ? sums[k / 16 + 1] : 0);
+    }
+}
+
+/* Columns [from, end), segment i. */
+QUANT_FN void sum_int8(const struct quant_rows &a, struct int8_tile &w, uint32_t from, uint32_t end, uint32_t i)
+{
+    const struct cuda_quant &p = a.part;
+    const uint32_t lane = threadIdx.x % 32, t = 4 * (lane % 4), token = w.token - 2 * (lane % 4) + lane / 4;
+    const int8_t *u = rounded_u(a, min(token, a.n_tokens - 1));
+    w.y[0] = w.y[1] = w.y[2] = w.y[3] = 0.0f;
+    w.c[0] = w.c[1] = w.c[2] = w.c[3] = w.inputs[0] = w.inputs[1] = 0;
+    for (uint32_t k = from - from % 32; k < end; k += 32) {
+        bool has_low = k >= from, has_high = k + 16 < end, parts = has_low && has_high && (k + 16) % p.group == 0;
+        uint32_t weights[4], x[2];
+#pragma unroll
+        for (uint32_t half = 0; half < 2; half++) {
+            uint32_t column = k + 16 * half;
+            x[half] = *(const uint32_t *)(u + column + t);
+#pragma unroll
+            for (uint32_t r = 0; r < 2; r++) {
+                int32_t zero = 0;
+                if (p.kind == CUDA_QUANT_INT4 && !p.has_least && column < a.n_cols)
+                    zero = (int32_t)p.groups_dev[(uint64_t)w.row[r] * p.n_groups + column / p.group].second;
+                weights[2 * half + r] = read_bytes(p, p.data_dev + w.row[r] * p.row_stride_bytes, column + t, zero);
+            }
+        }
+        multiply(a, w, weights, x, k, has_low, has_high && !parts);
+        if (parts) {
+            end_run(a, w, k, i);
+            multiply(a, w, weights, x, k, false, true);
+        }
+        if (p.x_group || k + 32 >= end)
+            end_run(a, w, has_high ? k + 16 : k, i);
+    }
+}
+
+#define INT8_ROWS (THREADS / 32 * 16)
+static __global__ void __launch_bounds__(THREADS) quant_int8_kernel(struct quant_rows a)
+{
+    const uint32_t token_tiles = (a.n_tokens + TOKENS - 1) / TOKENS, lane = threadIdx.x % 32;
+    const uint32_t row = blockIdx.x / token_tiles * INT8_ROWS + threadIdx.x / 32 * 16 + lane / 4;
+    struct int8_tile w;
+    struct quant_sums<4> own = {
+    };
+    w.row[0] = a.first + min(row, a.n_rows - 1);
+    w.row[1] = a.first + min(row + 8, a.n_rows - 1);
+    w.token = blockIdx.x % token_tiles * TOKENS + 2 * (lane % 4);
+    for (uint32_t i = 0; i < (a.unit ? K_SEGMENTS : 1); i++) {
+        uint32_t from = k_segment_begin(a.n_cols, a.unit, i), end = k_segment_begin(a.n_cols, a.unit, i + 1);
+        sum_int8(a, w, from, end, i);
+#pragma unroll
+        for (uint32_t j = 0; j < 4; j++)
+            own.total[j] = from == end ? -0.0f : w.y[j];
+        fold_segment<4>(own, i);
+    }
+#pragma unroll
+    for (uint32_t j = 0; j < 4; j++)
+        put(a, w.token + j % 2, row + j / 2 * 8, own.total[j]);
+}
+
+/* ---- launches ------------------------------------------------------------------------------------------- */
+
+static cudaError_t launch_rounding(cudaStream_t stream, const struct quant_rows &a)
+{
+    if (a.part.x_group)
+        return K_LAUNCH(quant_round_kernel, dim3(a.n_tokens), dim3(THREADS), 0, stream, a);
+    return K_LAUNCH(quant_round_token_kernel, dim3(a.n_tokens), dim3(THREADS), 0, stream, a);
+}
+
+static cudaError_t launch_rows(cudaStream_t stream, const struct quant_rows &a, bool as_int8)
+{
+    const uint32_t tile = as_int8 ? INT8_ROWS : LANE_ROWS, row_tiles = (a.n_rows + tile - 1) / tile;
+    if (!as_int8 && a.n_tokens == 1)
+        return K_LAUNCH(quant_lane_kernel<1>, dim3(row_tiles), dim3(THREADS), 0, stream, a);
+    const uint32_t tokens = as_int8 ? TOKENS : LANE_TOKENS;
+    dim3 grid((a.n_tokens + tokens - 1) / tokens * row_tiles);
+    return as_int8 ? K_LAUNCH(quant_int8_kernel, grid, dim3(THREADS), 0, stream, a)
+                   : K_LAUNCH(quant_lane_kernel<LANE_TOKENS>, grid, dim3(THREADS), 0, stream, a);
+}
+
+/* Rows [begin, end) of the weight that are the part's. Gated, rows of the first half go to out, and those of the second
+ * multiply what is there. */
+static cudaError_t launch_range(cudaStream_t stream, struct quant_rows a, const struct k_gemm_args *g,
+                                const struct cuda_gated *gated, uint32_t begin, uint32_t end, bool as_int8)
+{
+    const struct cuda_quant &p = a.part;
+    begin = begin > p.first_row ? begin : p.first_row;
+    end = end < p.first_row + p.n_rows ? end : p.first_row + p.n_rows;
+    if (begin >= end)
+        return cudaSuccess;
+    const uint32_t half = gated ? g->weight->n_rows / 2 : g->weight->n_rows;
+    a.first = begin - p.first_row;
+    a.n_rows = end - begin;
+    a.bias = g->bias_dev ? g->bias_dev + begin : NULL;
+    a.multiplies = begin >= half;
+    a.out = (gated ? gated->out_dev : g->y_dev) + (a.multiplies ? begin - half : begin);
+    a.out_stride = half;
+    return launch_rows(stream, a, as_int8);
+}
+
+cudaError_t launch_gemm_quant(cudaStream_t stream, const struct k_gemm_args *g, const struct cuda_gated *gated,
+                              bool as_int8)
+{
+    const struct k_weight *w = g->weight;
+    const uint32_t half = gated ? w->n_rows / 2 : w->n_rows;
+    for (uint32_t i = 0; i < w->n_quant; i++) {
+        struct quant_rows a = {};
+        a.part = w->quant[i];
+        a.x = g->x_dev;
+        a.n_cols = w->n_cols;
+        a.n_tokens = g->n_tokens;
+        a.unit = g->unit;
+        a.rounded = (const unsigned char *)g->workspace_dev;
+        const bool rounds = as_int8 && a.part.groups_dev; /* plain parts have the lane form beside either */
+        cudaError_t error = rounds ? launch_rounding(stream, a) : cudaSuccess;
+        if (error == cudaSuccess)
+            error = launch_range(stream, a, g, gated, 0, half, rounds);
+        if (error == cudaSuccess && half < w->n_rows)
+            error = launch_range(stream, a, g, gated, half, w->n_rows, rounds);
+        if (error != cudaSuccess)
+            return error;
+    }
+    return cudaSuccess;
+}
+
+/* ---- as an embedding ---------------------------------------------------------------------------------- */
+
+struct quant_table {
+    struct cuda_quant parts[K_WEIGHT_MAX_PARTS];
+    uint32_t n_parts, n_rows, n_cols;
+};
+
+/* An id that is no row of the table makes its token NaN, as elementwise.cu has it. */
+static __global__ void __launch_bounds__(THREADS)
+    embed_quant_kernel(struct quant_table table, const uint32_t *ids, float *out, bool into)
+{
+    const uint32_t id = ids[blockIdx.x], k = (blockIdx.y * THREADS + threadIdx.x) * 4;
+    if (k >= table.n_cols)
+        return;
+    float v[4];
+    const uint32_t *permutation = NULL;
+    v[0] = v[1] = v[2] = v[3] = k_f32_from_bits(0x7fc00000u);
+    for (uint32_t i = 0; i < table.n_parts; i++) {
+        const struct cuda_quant &p = table.parts[i];
+        uint32_t row = id - p.first_row;
+        if (id < p.first_row || row >= p.n_rows)
+            continue;
+        permutation = p.permutation_dev;
+        struct cuda_quant_group s = {1.0f, 0.0f};
+        if (p.groups_dev)
+            s = p.groups_dev[(uint64_t)row * p.n_groups + k / p.group];
+        float4 q = read4(p, p.data_dev + row * p.row_stride_bytes, k, table.n_cols, p.has_least ? 0.0f : s.second);
+        float of[4] = {q.x, q.y, q.z, q.w};
+        for (uint32_t j = 0; j < 4; j++)
+            v[j] = p.has_least ? fmaf(s.scale, of[j], s.second) : s.scale * of[j];
+    }
+    for (uint32_t j = 0; j < 4 && k + j < table.n_cols; j++) {
+        float *to = out + (uint64_t)blockIdx.x * table.n_cols + (permutation ? permutation[k + j] : k + j);
+        *to = into ? *to + v[j] : v[j];
+    }
+}
+
+cudaError_t launch_embed_quant(cudaStream_t stream, const struct k_embed_args *a)
+{
+    const struct k_weight *w = a->table;
+    struct quant_table table = {};
+    for (uint32_t i = 0; i < w->n_quant; i++)
+        table.parts[i] = w->quant[i];
+    table.n_parts = w->n_quant;
+    table.n_rows = w->n_rows;
+    table.n_cols = w->n_cols;
+    dim3 grid(a->n_tokens, (w->n_cols + 4 * THREADS - 1) / (4 * THREADS));
+    return K_LAUNCH(embed_quant_kernel, grid, dim3(THREADS), 0, stream, table, a->ids_dev, a->out_dev, a->into);
+}

@@ -1,0 +1,194 @@
+/* A text of this process' own gets its vector: what the response cache compares questions by. It stands in line with the
+ * vectors that others ask for, but for the turns of tenants: a question that the engine has no room for is not compared. */
+#include "server/front/vectors/vectors.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct embedding {
+    struct text_job job; /* first: the pool's view */
+    TAILQ_ENTRY(embedding) link;
+    struct front *front;
+    char *text;
+    size_t n_text;
+    uint32_t *ids;
+    size_t n_ids;
+    uint32_t tenant;
+    void (*done)(void *context, const float *vector, uint32_t n_numbers);
+    void *context;
+    uint64_t source_id;
+    bool in_pool, live, is_over, is_submitting;
+    float *values;
+};
+
+static void embedding_free(struct embedding *e)
+{
+    free(e->text);
+    free(e->ids);
+    free(e->values);
+    free(e);
+}
+
+static void finish(struct embedding *e)
+{
+    if (e->is_submitting) { /* who submits goes on */
+        e->is_over = true;
+        return;
+    }
+    TAILQ_REMOVE(&e->front->embeddings, e, link);
+    e->done(e->context, e->values, e->values ? e->front->vector_size : 0);
+    embedding_free(e);
+}
+
+/* ---- what the engine says ------------------------------------------------------------------- */
+
+static void on_accepted(void *context, uint64_t engine_id)
+{
+    (void)context;
+    (void)engine_id;
+}
+
+static void on_token(void *context, const struct wire_token *token)
+{
+    (void)context;
+    (void)token;
+}
+
+static void on_refused(void *context, const struct wire_refuse *refuse)
+{
+    struct embedding *e = context;
+    (void)refuse;
+    e->live = false;
+    finish(e);
+}
+
+static void on_lost(void *context, const char *why)
+{
+    struct embedding *e = context;
+    (void)why;
+    e->live = false;
+    finish(e);
+}
+
+static void on_vector(void *context, const struct wire_vector *vector)
+{
+    struct embedding *e = context;
+    if (e->values || vector->n_values != e->front->vector_size)
+        return;
+    e->values = malloc(vector->n_values * sizeof *e->values);
+    for (uint32_t i = 0; i < vector->n_values && e->values; i++)
+        e->values[i] = wire_f32(vector->values, i);
+}
+
+static void on_done(void *context, const struct wire_done *done)
+{
+    struct embedding *e = context;
+    e->live = false;
+    if (done->finish >= WIRE_FINISH_CANCELLED) {
+        free(e->values);
+        e->values = NULL;
+    }
+    finish(e);
+}
+
+static const struct completion_events events = {
+    .on_accepted = on_accepted,
+    .on_refused = on_refused,
+    .on_token = on_token,
+    .on_prompt_logprob = on_token,
+    .on_vector = on_vector,
+    .on_done = on_done,
+    .on_lost = on_lost,
+};
+
+/* ---- text → ids → the engine ---------------------------------------------------------------- */
+
+static bool work(struct text_job *job)
+{
+    struct embedding *e = (struct embedding *)job;
+    (void)vectors_encode(e->front, e->text, e->n_text, &e->ids, &e->n_ids); /* none: it gets no vector */
+    return false;
+}
+
+static void on_text(struct text_job *job)
+{
+    struct embedding *e = (struct embedding *)job;
+    const struct completion_source *source = &e->front->source;
+    struct api_error why;
+    struct request_spec s;
+    e->in_pool = false;
+    if (e->n_ids == 0 || !front_can_serve(e->front, &why)) {
+        finish(e);
+        return;
+    }
+    request_spec_default(&s);
+    s.prompt = e->ids;
+    s.n_prompt = (uint32_t)e->n_ids;
+    s.temperature = 0;
+    s.wants_vector = true;
+    s.tenant = e->tenant;
+    e->live = e->is_submitting = true;
+    if (source->submit(source->self, &s, NULL, &events, e, &e->source_id, &why.why) != QUIRE_OK) {
+        e->live = false;
+        e->is_over = true;
+    }
+    e->is_submitting = false;
+    if (e->is_over)
+        finish(e);
+}
+
+static void release(struct text_job *job)
+{
+    embedding_free((struct embedding *)job);
+}
+
+/* ---- as an embedder ------------------------------------------------------------------------- */
+
+static struct embedding *embed(void *self, const char *text, size_t n, uint32_t tenant,
+                               void (*done)(void *context, const float *vector, uint32_t n_numbers), void *context)
+{
+    struct front *f = self;
+    struct embedding *e = f->engine_ready && f->vector_size > 0 ? calloc(1, sizeof *e) : NULL;
+    if (!e)
+        return NULL;
+    *e = (struct embedding){.front = f, .n_text = n, .tenant = tenant, .done = done, .context = context};
+    e->text = malloc(n + 1);
+    if (!e->text) {
+        embedding_free(e);
+        return NULL;
+    }
+    memcpy(e->text, text, n);
+    e->job = (struct text_job){.work = work, .done = on_text, .release = release, .tenant = tenant, .n_bytes = n};
+    e->in_pool = true;
+    TAILQ_INSERT_TAIL(&f->embeddings, e, link);
+    text_pool_submit(f->pool, &e->job);
+    return e;
+}
+
+static void cancel(void *self, struct embedding *e)
+{
+    struct front *f = self;
+    TAILQ_REMOVE(&f->embeddings, e, link);
+    if (e->in_pool) {
+        text_pool_cancel(f->pool, &e->job);
+        return;
+    }
+    if (e->live)
+        f->source.cancel(f->source.self, e->source_id, -1);
+    embedding_free(e);
+}
+
+struct embedder front_embedder(struct front *f)
+{
+    return (struct embedder){.self = f, .embed = embed, .cancel = cancel};
+}
+
+void embeddings_end(struct front *f)
+{
+    struct embedding *e;
+    while ((e = TAILQ_FIRST(&f->embeddings))) {
+        const struct embedding was = *e;
+        cancel(f, e);
+        was.done(was.context, NULL, 0);
+    }
+}

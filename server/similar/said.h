@@ -1,0 +1,35 @@
+/* What a text says: its words, numbers, names, units and signs in an order that does not depend on how it was put.
+ * guards.h says when. Any thread. */
+#ifndef QUIRE_SIMILAR_SAID_H
+#define QUIRE_SIMILAR_SAID_H
+
+#include "server/similar/tokens.h"
+
+#define SAID_MAX TOKENS_MAX /* words and signs. A longer text is not understood, only compared */
+
+enum said_kind { SAID_WORD, SAID_NUMBER, SAID_NAME, SAID_UNIT, SAID_NOT };
+
+struct said_item {
+    uint64_t hash;
+    uint64_t bare; /* of a word with "un-", "non-", "dis-", "in-": the rest; else 0 */
+    uint8_t kind;
+    uint8_t join;  /* said.c's */
+};
+
+struct said {
+    struct said_item items[SAID_MAX];
+    size_t n;
+    uint64_t plain;    /* of all words as they stand, and of how many they are */
+    bool only_plain;   /* nothing else tells whether it says what another text says */
+    uint32_t marks;    /* bits 1 << enum word_mark */
+    uint32_t leans;    /* enum word_lean */
+    uint64_t poles[2][MAX_POLES / 64]; /* by side */
+    uint8_t language;  /* enum language */
+    uint8_t script;    /* of most letters; 0: Latin, or none */
+    uint64_t nots;     /* a sum over its negations; 0: none */
+};
+
+/* text: any bytes, n of them. */
+void said_read(const char *text, size_t n, struct said *out);
+
+#endif

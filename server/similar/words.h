@@ -1,0 +1,108 @@
+/* What single words mean to the guards: function words, words that say the same, opposites, units, numbers, languages.
+ * Any thread; the index of the tables is made at the first call. */
+#ifndef QUIRE_SIMILAR_WORDS_H
+#define QUIRE_SIMILAR_WORDS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum word_flag {
+    WORD_FRAME = 1 << 0,        /* says nothing: "the", "is", "please" */
+    WORD_ARTICLE = 1 << 1,      /* and does not part what stands around it */
+    WORD_COMMAND = 1 << 2,      /* says nothing at the beginning: "explain", "I would like to know" */
+    WORD_GREETING = 1 << 3,     /* the same, of a sentence of its own too */
+    WORD_NOT = 1 << 4,          /* all that have this are one concept */
+    WORD_NOT_ITSELF = 1 << 15,  /* but those that have this, too: "never", "without" */
+    WORD_ABOUT_WORDS = 1 << 5,  /* a text with it is about words: "translate", "spell" */
+    WORD_UNIT = 1 << 6,
+    WORD_AFTER_NUMBER = 1 << 7, /* a unit behind a number only: "m" */
+    WORD_NUMBER = 1 << 8,       /* value; 100 and more multiply */
+    WORD_AUXILIARY = 1 << 9,    /* at the beginning it asks for yes or no */
+    WORD_OF = 1 << 10,          /* X of Y: Y X */
+    WORD_AND = 1 << 11,         /* X and Y: Y and X */
+    WORD_TO = 1 << 12,
+    WORD_FROM = 1 << 13,
+    WORD_OPENS = 1 << 14,    /* a new group begins behind it: "compare" */
+    WORD_BEFORE_OF = 1 << 16, /* says nothing before "of" or "about": "an explanation of", "the concept of" */
+    WORD_LETTERED = 1 << 17,  /* a letter behind it is no word: "vitamin a" */
+    WORD_PHRASAL = 1 << 18,   /* a preposition behind it says something: "look for", "look at" */
+    WORD_PREPOSITION = 1 << 19,
+    WORD_KEPT = 1 << 20,      /* its ending is part of it: "glasses" */
+};
+
+/* What is said once or not at all, wherever it stands. */
+enum word_mark {
+    MARK_WHO = 1,
+    MARK_WHEN,
+    MARK_WHERE,
+    MARK_WHY,
+    MARK_HOW,
+    MARK_YES_NO,
+    MARK_OR,
+    MARK_FROM,
+    MARK_BY,
+    MARK_SUMMARY,
+    MARK_CAN,
+    MARK_WOULD,
+};
+
+/* What a text may leave unsaid: texts disagree when both say one, and none that the other says. */
+enum word_lean {
+    LEAN_PAST = 1 << 0,
+    LEAN_PRESENT = 1 << 1,
+    LEAN_FUTURE = 1 << 2,
+    LEAN_SELF = 1 << 3,
+    LEAN_OTHER = 1 << 4,
+    LEAN_IN = 1 << 5,
+    LEAN_ON = 1 << 6,
+    LEAN_AT = 1 << 7,
+    LEAN_FOR = 1 << 8,
+    LEAN_ABOUT = 1 << 9,
+    LEAN_WITH = 1 << 10,
+    LEAN_AS = 1 << 11,
+    LEAN_INTO = 1 << 12,
+    LEAN_BE = 1 << 13,
+    LEAN_HAVE = 1 << 14,
+};
+#define LEAN_TENSES (LEAN_PAST | LEAN_PRESENT | LEAN_FUTURE)
+#define LEAN_PERSONS (LEAN_SELF | LEAN_OTHER)
+#define LEAN_VERBS (LEAN_BE | LEAN_HAVE)
+#define LEAN_PREPOSITIONS (LEAN_IN | LEAN_ON | LEAN_AT | LEAN_FOR | LEAN_ABOUT | LEAN_WITH | LEAN_AS | LEAN_INTO)
+
+enum language {
+    LANGUAGE_NONE,
+    LANGUAGE_ENGLISH,
+    LANGUAGE_GERMAN,
+    LANGUAGE_FRENCH,
+    LANGUAGE_SPANISH,
+    LANGUAGE_ITALIAN,
+    LANGUAGE_PORTUGUESE,
+    LANGUAGE_DUTCH,
+    N_LANGUAGES
+};
+
+#define WORD_MAX_BYTES 48
+#define MAX_POLES 192
+
+struct word {
+    uint64_t concept; /* equal for words that say the same */
+    uint32_t flags;
+    uint16_t leans;
+    uint8_t mark;     /* 0: none */
+    uint8_t pole;     /* 0: none; else the opposites that it is one of, below MAX_POLES */
+    bool other_side;  /* of pole */
+    uint8_t language; /* of which it is a usual word, of other than English ones */
+    uint64_t value;   /* of WORD_NUMBER */
+};
+
+/* Of bytes; never 0. kind keeps what is of several kinds apart. */
+uint64_t word_hash(char kind, const char *text, size_t n);
+
+/* text: lower case, 1 to WORD_MAX_BYTES bytes. A word that no table has is its own concept, without its ending. */
+struct word word_look_up(const char *text, size_t n);
+
+/* Cuts English endings off: "meditating" and "meditation" become "meditat". in place; the length that is left. */
+size_t word_stem(char *text, size_t n);
+
+#endif

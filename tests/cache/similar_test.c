@@ -1,0 +1,295 @@
+/* Answers that begin as a shorter one, and answers to similar questions: what is asked below, and what is said above. */
+#include "base/clock.h"
+#include "tests/cache/flight_fixture.h"
+
+#include <math.h>
+#include <unistd.h>
+
+/* ---- longer answers -------------------------------------------------------------------------- */
+
+/* The answer to {1, 2, 3} of four tokens begins the one of six. */
+void flight_resume_test(void **state)
+{
+    struct ear e = {.n_done = 0}, late = e, again = e;
+    struct response_cache_stats stats;
+    (void)state;
+    open_cache((struct response_cache_options){.max_entries = 4});
+    ask(&e);
+    for (uint32_t t = 5; t < 9; t++)
+        say(0, t);
+    end(0, WIRE_FINISH_LENGTH, 4);
+    max_tokens = 6;
+    ask(&again);
+    assert_true(n_asked == 2 && asked[1].n_prompt == 7 && asked[1].max_tokens == 2 && again.n_tokens == 0);
+    asked[1].events.on_refused(asked[1].context, &(struct wire_refuse){.status = QUIRE_EXHAUSTED});
+    assert_true(again.n_refused == 1 && again.n_tokens == 0);
+    again = (struct ear){.n_done = 0};
+    ask(&again);
+    asked[2].events.on_accepted(asked[2].context, 3);
+    assert_true(again.n_accepted == 1 && again.n_tokens == 4 && again.from == COMPLETION_COMPUTED);
+    say(2, 9);
+    ask(&late); /* joins, and hears all of it */
+    say(2, 1);
+    end(2, WIRE_FINISH_LENGTH, 2);
+    turn();
+    assert_string_equal(again.said, "567891");
+    assert_string_equal(late.said, "567891");
+    assert_true(again.n_done == 1 && late.n_done == 1 && n_asked == 3);
+    late = (struct ear){.n_done = 0};
+    ask(&late); /* it is kept as a whole */
+    turn();
+    assert_true(late.from == COMPLETION_KEPT && strcmp(late.said, "567891") == 0 && n_asked == 3);
+    max_tokens = 5; /* shorter than the longest: from the beginning */
+    ask(&late);
+    assert_true(n_asked == 4 && asked[3].n_prompt == 3);
+    response_cache_stats(cache, &stats);
+    assert_true(stats.n_resumed == 1 && stats.n_tokens_resumed == 4);
+    late.source.cancel(late.source.self, late.id, -1);
+    max_tokens = 4;
+    close_cache();
+}
+
+/* ---- similar questions ----------------------------------------------------------------------- */
+
+/* A text of a digit and anything has a vector of two numbers, that many tenths of a right angle up. */
+static struct fake_embedder {
+    void (*done)(void *context, const float *vector, uint32_t n_numbers);
+    void *context;
+    float vector[2];
+    uint32_t n_asked, n_cancelled;
+    bool is_there, is_away;
+} embeds;
+
+static struct embedding *fake_embed(void *self, const char *text, size_t n, uint32_t tenant,
+                                    void (*done)(void *context, const float *vector, uint32_t n_numbers), void *context)
+{
+    const float angle = (float)(text[0] - '0') * 0.15707963f;
+    (void)self;
+    (void)n;
+    (void)tenant;
+    if (embeds.is_away)
+        return NULL;
+    assert_false(embeds.is_there);
+    embeds.n_asked++;
+    embeds.is_there = true;
+    embeds.done = done;
+    embeds.context = context;
+    embeds.vector[0] = cosf(angle);
+    embeds.vector[1] = sinf(angle);
+    return (struct embedding *)&embeds;
+}
+
+static void fake_cancel(void *self, struct embedding *e)
+{
+    (void)self;
+    assert_true(embeds.is_there && e == (struct embedding *)&embeds);
+    embeds.is_there = false;
+    embeds.n_cancelled++;
+}
+
+static void embed_now(void)
+{
+    assert_true(embeds.is_there);
+    embeds.is_there = false;
+    embeds.done(embeds.context, embeds.vector, 2);
+}
+
+static bool always = true;
+
+static void open_similar(enum similar_mode mode, struct response_cache_options options)
+{
+    const struct similar_options compared = {.mode = mode, .threshold = 0.95f, .always = always};
+    const struct embedder embedder = {.embed = fake_embed, .cancel = fake_cancel};
+    struct similar *similar;
+    open_cache(options);
+    embeds = (struct fake_embedder){.n_asked = 0};
+    assert_int_equal(similar_open(base, &compared, embedder, &similar, NULL), QUIRE_OK);
+    response_cache_compare(cache, similar);
+}
+
+/* Asks prompt {n_prompt}, whose question is text, with what stands around it. */
+static void ask_like(struct ear *e, const char *text, uint8_t around, uint32_t n_prompt, bool is_bounded)
+{
+    static const uint32_t prompt[] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+    const struct completion_terms terms = {
+        .question = text, .n_question = strlen(text), .around = {{around}}, .is_bounded = is_bounded};
+    struct request_spec spec;
+    request_spec_default(&spec);
+    spec.prompt = prompt;
+    spec.n_prompt = n_prompt;
+    spec.max_tokens = is_bounded ? 4 : 100 - n_prompt;
+    spec.temperature = 0;
+    *e = (struct ear){.source = response_cache_source(cache)};
+    assert_int_equal(e->source.submit(e->source.self, &spec, &terms, &events, e, &e->id, NULL), QUIRE_OK);
+}
+
+static void answer_it(uint64_t i)
+{
+    asked[i].events.on_accepted(asked[i].context, i + 1);
+    for (uint32_t t = 5; t < 8; t++)
+        say(i, t);
+    end(i, WIRE_FINISH_STOP, 3);
+    turn();
+}
+
+void flight_draft_test(void **state)
+{
+    struct ear e;
+    struct response_cache_stats stats;
+    (void)state;
+    open_similar(SIMILAR_DRAFT, (struct response_cache_options){.max_entries = 4});
+    ask_like(&e, "1 first", 1, 2, false);
+    assert_int_equal(n_asked, 0); /* the vector comes first */
+    embed_now();
+    assert_true(n_asked == 1 && asked[0].n_prediction == 0);
+    answer_it(0);
+    assert_true(e.n_done == 1 && e.from == COMPLETION_COMPUTED);
+    ask_like(&e, "1 first", 1, 2, false); /* the same: no vector is needed */
+    turn();
+    assert_true(e.n_done == 1 && e.from == COMPLETION_KEPT && embeds.n_asked == 1);
+    ask_like(&e, "2 nearly", 1, 3,
+             false); /* a longer prompt, so there is less room: still the same but for the question */
+    embed_now();
+    assert_true(n_asked == 2 && asked[1].n_prediction == 3 && asked[1].prediction[2] == 7);
+    answer_it(1);
+    assert_true(e.n_done == 1 && e.from == COMPLETION_DRAFTED && strcmp(e.layer, "draft") == 0);
+    assert_true(e.similarity > 0.98f && e.similarity < 0.99f);
+    static const struct {
+        const char *text;
+        uint8_t around;
+        bool is_bounded;
+        uint32_t n_prediction;
+    } others[] = {{"9 far", 1, false, 0}, {"1 of another", 2, false, 0}, {"1 first", 1, true, 3}};
+    for (size_t i = 0; i < 3; i++) { /* not near; in another context; the same, which may end sooner */
+        ask_like(&e, others[i].text, others[i].around, (uint32_t)(4 + i), others[i].is_bounded);
+        embed_now();
+        assert_true(n_asked == 3 + i && asked[2 + i].n_prediction == others[i].n_prediction);
+        answer_it(2 + i);
+    }
+    response_cache_stats(cache, &stats);
+    assert_true(stats.compares && stats.similar.layer.n_lookups == 5 && stats.similar.layer.n_hits == 2);
+    assert_true(stats.similar.layer.n_misses == 3 && stats.n_computed == 5);
+    close_cache();
+}
+
+/* Who leaves while a vector is awaited, a model that is not there, one that says nothing, one that has none. */
+void flight_embedder_test(void **state)
+{
+    struct ear e, other;
+    struct response_cache_stats stats;
+    (void)state;
+    open_similar(SIMILAR_DRAFT, (struct response_cache_options){.max_entries = 4});
+    ask_like(&e, "1 leaves", 1, 2, true);
+    ask_like(&other, "1 leaves", 1, 2, true); /* joins it */
+    e.source.cancel(e.source.self, e.id, -1);
+    assert_int_equal(embeds.n_cancelled, 0);
+    other.source.cancel(other.source.self, other.id, -1);
+    assert_true(embeds.n_cancelled == 1 && n_asked == 0);
+    embeds.is_away = true;
+    ask_like(&e, "2 at once", 1, 3, true);
+    assert_int_equal(n_asked, 1);
+    answer_it(0);
+    embeds.is_away = false;
+    ask_like(&e, "3 without", 1, 4, true);
+    embeds.is_there = false;
+    embeds.done(embeds.context, NULL, 0);
+    assert_int_equal(n_asked, 2);
+    answer_it(1);
+    ask_like(&e, "4 late", 1, 5, true);
+    for (uint64_t until = quire_now_ms() + 10000; n_asked == 2 && quire_now_ms() < until;)
+        event_base_loop(base, EVLOOP_ONCE);
+    assert_true(n_asked == 3 && embeds.n_cancelled == 2);
+    answer_it(2);
+    assert_int_equal(e.n_done, 1);
+    response_cache_stats(cache, &stats);
+    assert_true(stats.similar.n_late == 2 && stats.similar.n_entries == 0 && stats.n_stored == 3);
+    close_cache();
+}
+
+/* What was found is no more: cleared, or gone from memory. */
+void flight_ghost_test(void **state)
+{
+    struct ear e;
+    struct response_cache_stats stats;
+    (void)state;
+    open_similar(SIMILAR_DRAFT, (struct response_cache_options){.max_entries = 1});
+    for (uint32_t i = 0; i < 2; i++) {
+        ask_like(&e, i ? "9 far" : "1 first", 1, 2 + i, true);
+        embed_now();
+        answer_it(i);
+    }
+    response_cache_stats(cache, &stats);
+    assert_true(stats.similar.n_entries == 2 && stats.n_entries == 1);
+    ask_like(&e, "2 nearly", 1, 4, true);
+    embed_now();
+    assert_true(n_asked == 3 && asked[2].n_prediction == 0);
+    response_cache_stats(cache, &stats);
+    assert_int_equal(stats.similar.n_entries, 1);
+    answer_it(2);
+    bool cleared = false;
+    response_cache_clear(cache, on_cleared, &cleared);
+    ask_like(&e, "2 nearly", 1, 5, true);
+    embed_now();
+    assert_true(n_asked == 4 && asked[3].n_prediction == 0);
+    answer_it(3);
+    ask_like(&e, "2 on its way", 1, 6, true); /* while its vector is awaited, all is forgotten */
+    response_cache_clear(cache, on_cleared, &cleared);
+    embed_now();
+    assert_true(n_asked == 5 && asked[4].n_prediction == 0);
+    answer_it(4);
+    close_cache();
+}
+
+void flight_semantic_test(void **state)
+{
+    struct ear e;
+    struct response_cache_stats stats;
+    (void)state;
+    open_similar(SIMILAR_ANSWER, (struct response_cache_options){.max_entries = 4});
+    ask_like(&e, "1 tablet of the medicine", 1, 2, true);
+    embed_now();
+    answer_it(0);
+    ask_like(&e, "1 tablet of a medicine", 1, 3, true);
+    embed_now();
+    turn();
+    assert_true(n_asked == 1 && e.n_done == 1 && e.from == COMPLETION_SIMILAR && e.n_tokens == 3);
+    assert_string_equal(e.layer, "semantic");
+    ask_like(&e, "2 tablets of the medicine", 1, 4, true); /* near, but not the same number: a draft */
+    embed_now();
+    assert_true(n_asked == 2 && asked[1].n_prediction == 3);
+    answer_it(1);
+    assert_true(e.from == COMPLETION_DRAFTED);
+    response_cache_stats(cache, &stats);
+    assert_true(stats.n_guarded[GUARD_NONE] == 1 && stats.n_guarded[GUARD_NUMBERS] == 1 && stats.n_stored == 2);
+    close_cache();
+}
+
+/* Vectors take longer than answers do: nobody waits, and what was asked is found by who asks much later. */
+void flight_no_wait_test(void **state)
+{
+    struct ear e;
+    struct response_cache_stats stats;
+    (void)state;
+    always = false;
+    open_similar(SIMILAR_DRAFT, (struct response_cache_options){.max_entries = 40});
+    always = true;
+    ask_like(&e, "1 first", 1, 2, true);
+    usleep(3000);
+    embed_now(); /* a vector took 3 ms */
+    answer_it(0); /* and the answer nothing */
+    ask_like(&e, "2 at once", 1, 3, true);
+    assert_true(n_asked == 2 && asked[1].n_prediction == 0);
+    answer_it(1); /* is kept before its vector is there */
+    response_cache_stats(cache, &stats);
+    assert_true(e.n_done == 1 && stats.similar.n_entries == 1);
+    embed_now();
+    response_cache_stats(cache, &stats);
+    assert_int_equal(stats.similar.n_entries, 2);
+    ask_like(&e, "3 leaves", 1, 4, true); /* with nothing to be kept its vector is not awaited */
+    e.source.cancel(e.source.self, e.id, -1);
+    assert_true(embeds.n_cancelled == 1 && asked[2].cancelled);
+    ask_like(&e, "4 is the last", 1, 5, true);
+    answer_it(3);
+    close_cache(); /* while its vector is awaited */
+    assert_int_equal(embeds.n_cancelled, 2);
+}

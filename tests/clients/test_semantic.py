@@ -1,0 +1,140 @@
+"""Answers to similar questions as drafts, and answers that go on: whatever was asked before, the bits are those of a server
+that keeps nothing."""
+
+import json
+import random
+import subprocess
+import urllib.request
+
+import pytest
+from conftest import ALWAYS_GUESSES, MODEL, QUIRE, Server
+from test_embeddings import model
+
+OPENERS = ["tell me about", "what is", "explain", "describe", "please explain", "do not explain"]
+THINGS = ["the sun", "a dog", "the cat", "rain", "the red dog", "two cats"]
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    return model(tmp_path_factory.mktemp("semantic") / "tiny", "bert_mean")
+
+
+@pytest.fixture(scope="module")
+def servers(tiny):
+    """One that keeps nothing, and one whose threshold is so low that most questions are similar to some."""
+    off = Server("serve", MODEL, "--port", "0", "--served-model-name", "demo")
+    on = Server("serve", MODEL, "--port", "0", "--served-model-name", "demo", "--semantic-cache", tiny, "--semantic-threshold",
+                "0.3", "--response-cache-entries", "64", *ALWAYS_GUESSES)
+    yield off, on
+    for s in (off, on):
+        assert s.stop() == 0, s.output()
+
+
+def ask(server, body, path="/v1/chat/completions"):
+    """What was said, and the headers."""
+    request = urllib.request.Request(server.url + path, data=json.dumps(body).encode(), headers={"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=60) as reply:
+        text = reply.read().decode()
+        if not body.get("stream"):
+            return json.loads(text)["choices"], reply.headers
+        events = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
+        return [e["choices"] for e in events if e["choices"]], reply.headers
+
+
+def stats(server):
+    return json.loads(urllib.request.urlopen(server.url + "/cache/stats", timeout=20).read())
+
+
+def test_all_layers_on_equals_all_off(servers):
+    r = random.Random(20)
+    said = []
+    off, on = servers
+    for _ in range(60):
+        body = {"messages": [{"role": "user", "content": f"{r.choice(OPENERS)} {r.choice(THINGS)}"}],
+                "max_tokens": r.choice([4, 12, 30]), "temperature": r.choice([0, 0, 1]), "seed": 3, "n": r.choice([1, 1, 2])}
+        if r.random() < 0.3:
+            body.update(logprobs=True, top_logprobs=2)
+        if r.random() < 0.2:
+            body["stop"] = ["e", "small"][r.randint(0, 1)]
+        want, headers = ask(off, body)
+        assert headers["x-quire-cache"] is None
+        for _ in range(r.randint(1, 2)):
+            got, headers = ask(on, body)
+            said.append(headers["x-quire-cache"])
+            assert got == want, (body, headers["x-quire-cache"])
+            assert (said[-1] == "draft") == (headers["x-quire-similarity"] is not None)
+        if body["n"] == 1:
+            assert ask(on, {**body, "stream": True})[0] == ask(off, {**body, "stream": True})[0]
+    assert min(said.count("draft"), said.count("exact"), said.count("miss")) >= 5, said
+    drafts = stats(on)["semantic"]["drafts"]
+    assert sum(d["tokens_tried"] for d in drafts) > sum(d["tokens_right"] for d in drafts) > 0
+    assert stats(on)["layers"]["semantic"]["hits"] >= said.count("draft")
+
+
+def test_a_longer_answer_goes_on(servers):
+    off, on = servers
+    for how in ({"temperature": 0}, {"temperature": 1, "seed": 5}, {"temperature": 0, "logprobs": 2, "stream": True},
+                {"temperature": 0, "presence_penalty": 0.5}):
+        before = stats(on)
+        for n in (16, 40):
+            body = {"prompt": "Once upon a time", "max_tokens": n, "ignore_eos": True, **how}
+            assert ask(on, body, "/v1/completions")[0] == ask(off, body, "/v1/completions")[0], (n, how)
+        after = stats(on)
+        resumed = 0 if "presence_penalty" in how else 1  # a penalty counts what was generated
+        assert after["resumed"] - before["resumed"] == resumed and after["tokens_resumed"] - before["tokens_resumed"] == 16 * resumed
+
+
+def test_answers_as_they_are(start, tiny):
+    server = start("serve", MODEL, "--port", "0", "--semantic-cache", tiny, "--semantic-threshold", "0.6", "--semantic-mode", "answer")
+    body = lambda text: {"messages": [{"role": "user", "content": text}], "max_tokens": 60, "temperature": 0}
+    first, headers = ask(server, body("please tell me about the dog"))
+    assert headers["x-quire-cache"] == "miss"
+    again, headers = ask(server, body("tell me about the dog please"))
+    assert headers["x-quire-cache"] == "semantic" and float(headers["x-quire-similarity"]) > 0.6
+    assert again[0]["message"] == first[0]["message"]
+    other, headers = ask(server, body("tell me about 15 dogs please"))
+    assert headers["x-quire-cache"] in ("draft", "miss")
+    # Of a prompt that is cut the model sees another text, whatever was asked.
+    cut, headers = ask(server, {**body("tell me about the dog please"), "truncate_prompt_tokens": 6})
+    assert headers["x-quire-cache"] == "miss" and cut[0]["message"] != first[0]["message"]
+    prompt = {"prompt": "What is 2 + 3?\n", "stop": ["\n"], "max_tokens": 60, "temperature": 0}
+    ask(server, prompt, "/v1/completions")
+    for how in ({"truncate_prompt_tokens": 2}, {"truncate_prompt_tokens": 2, "truncation_side": "right"}):
+        assert ask(server, {**prompt, **how}, "/v1/completions")[1]["x-quire-cache"] == "miss", how
+    got = stats(server)
+    assert got["semantic"]["mode"] == "answer" and got["semantic"]["given"] == 1 and got["hits"] == 1
+
+
+def test_vectors_are_kept_beside_the_file(start, tiny, tmp_path):
+    file, vectors = tmp_path / "answers.db", tmp_path / "answers.db.vectors"
+    flags = ("--port", "0", "--response-cache", f"sqlite:{file}", "--semantic-cache", tiny, "--semantic-threshold", "0.6")
+    body = lambda text: {"messages": [{"role": "user", "content": text}], "max_tokens": 20, "temperature": 0}
+    first = start("serve", MODEL, *flags)
+    want, _ = ask(first, body("tell me about the dog please"))
+    ask(first, body("what is rain"))
+    assert first.stop() == 0, first.output()
+    second = start("serve", MODEL, *flags)
+    assert stats(second)["layers"]["semantic"]["entries"] == 2 and stats(second)["semantic"]["file_bytes"] > 0
+    got, headers = ask(second, body("please tell me about the dog"))
+    assert headers["x-quire-cache"] == "draft"
+    assert ask(second, body("tell me about the dog please"))[0] == want
+    second.process.kill()
+    second.stop()
+    vectors.write_bytes(b"not vectors at all" * 9)
+    third = start("serve", MODEL, *flags)
+    assert stats(third)["layers"]["semantic"]["entries"] == 0 and len(list(tmp_path.glob("answers.db.vectors.old-*"))) == 1
+    ask(third, body("a cat"))
+    urllib.request.urlopen(urllib.request.Request(third.url + "/cache/clear", method="POST"), timeout=20).read()
+    assert stats(third)["layers"]["semantic"]["entries"] == 0
+    assert third.stop() == 0, third.output()
+    assert "not vectors" not in vectors.read_text(errors="replace")
+
+
+def test_flags_that_do_not_go_together(tiny):
+    for flags, says in ((["--semantic-threshold", "0.9"], "--semantic-threshold is of --semantic-cache MODEL"),
+                        (["--semantic-mode", "answer"], "--semantic-mode is of --semantic-cache MODEL"),
+                        (["--semantic-cache", tiny, "--semantic-mode", "guess"], "must be draft or answer"),
+                        (["--semantic-cache", tiny, "--embedding-model", MODEL], "there is one model beside"),
+                        (["--semantic-cache", MODEL], "--embedding-model")):
+        got = subprocess.run([QUIRE, "serve", MODEL, "--port", "0", *map(str, flags)], capture_output=True, text=True, timeout=30)
+        assert got.returncode != 0 and says in got.stderr, (flags, got.stderr)

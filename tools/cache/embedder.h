@@ -1,0 +1,22 @@
+/* Vectors of texts, from a running server or from a model that is opened here. One thread. */
+#ifndef QUIRE_TOOLS_EMBEDDER_H
+#define QUIRE_TOOLS_EMBEDDER_H
+
+#include "tools/cache/client.h"
+
+#include <stddef.h>
+
+struct embedder;
+
+/* client: borrowed; its /v1/embeddings are asked. */
+int embedder_of_server(struct cache_client *client, struct embedder **out, struct quire_error *err);
+/* A directory with an embedding model. */
+int embedder_of_model(const char *model_dir, struct embedder **out, struct quire_error *err);
+void embedder_close(struct embedder *e); /* NULL is fine */
+
+#define EMBEDDER_MAX_TEXTS 128
+/* n texts, at most EMBEDDER_MAX_TEXTS, none empty. The caller frees *vectors, [n][*size]; every call gives the same size. */
+int embedder_run(struct embedder *e, const char *const *texts, size_t n, float **vectors, size_t *size,
+                 struct quire_error *err);
+
+#endif

@@ -1,0 +1,279 @@
+/* quire inspect: what a checkpoint holds, and what Quire would do with it, from its config and the headers of its files. */
+#include "base/size.h"
+#include "engine/engine.h"
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/model/weights.h"
+#include "engine/plan.h"
+#include "files/model_files.h"
+#include "tools/cli/command.h"
+#include "tools/cli/commands.h"
+#include "tools/cli/engine_flags.h"
+#include "tools/cli/foreign_flags.h"
+#include "tools/hub/cache.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+
+/* How far a look got: what is known of the model. */
+enum reached { REACHED_NAME, REACHED_CONFIG, REACHED_FILES, REACHED_WEIGHTS, REACHED_PLAN };
+
+struct inspected {
+    const char *name; /* as it was typed */
+    struct hub_model model;
+    enum reached reached;
+    struct quire_error refused; /* why it got no further than there */
+    struct model_desc desc;
+    struct weights_contents contents;
+    struct engine_plan plan;
+    uint64_t file_bytes;
+    uint32_t n_files;
+};
+
+static const char *const owners[WEIGHTS_OWNERS] = {
+    [OF_ATTENTION] = "attention", [OF_MLP] = "mlp", [OF_MODEL] = "embeddings_and_head"};
+
+static const char *activations_of(const struct inspected *x)
+{
+    const enum k_gemm_form form = x->plan.gemm_form;
+    return form == K_FORM_INT8 ? "int8" : form == K_FORM_TILE_BF16 ? "bfloat16" : "float32";
+}
+
+static const char *method_of(const struct inspected *x)
+{
+    return !x->desc.quantization.made && model_is_gguf(x->model.dir) ? "gguf"
+                                                                     : quantization_name(&x->desc.quantization);
+}
+
+/* A token's K and V in all layers. */
+static uint64_t token_bytes(const struct inspected *x)
+{
+    return x->plan.kv_block_bytes / x->plan.block_tokens;
+}
+
+static uint64_t n_parameters_of(const struct inspected *x, enum model_owner owner)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < x->contents.n; i++)
+        n += x->contents.of[i].n_weights[owner];
+    return n;
+}
+
+static uint64_t n_parameters(const struct inspected *x)
+{
+    uint64_t n = x->contents.n_vector_weights;
+    for (uint32_t i = 0; i < WEIGHTS_OWNERS; i++)
+        n += n_parameters_of(x, i);
+    return n;
+}
+
+/* What is in the file and not used; NULL: nothing. */
+static const char *left_out(const struct inspected *x)
+{
+    return x->desc.quantization.scales_cache ? "kv_cache_scheme: the file's scales of a KV cache are not used" : NULL;
+}
+
+/* ---- for programs ------------------------------------------------------------------------------------------------- */
+
+static void set_number(json_t *to, const char *name, uint64_t value)
+{
+    json_object_set_new(to, name, json_integer((json_int_t)value));
+}
+
+static void set_text(json_t *to, const char *name, const char *value)
+{
+    json_object_set_new(to, name, value ? json_string(value) : json_null());
+}
+
+static json_t *owners_json(const uint64_t n_weights[WEIGHTS_OWNERS])
+{
+    json_t *of = json_object();
+    for (uint32_t i = 0; i < WEIGHTS_OWNERS; i++)
+        set_number(of, owners[i], n_weights[i]);
+    return of;
+}
+
+static json_t *formats_json(const struct inspected *x)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < x->contents.n; i++) {
+        const struct weights_of_format *f = &x->contents.of[i];
+        json_t *one = json_object();
+        set_text(one, "format", k_format_name(f->format));
+        set_number(one, "group", f->format.group);
+        set_number(one, "bytes", f->bytes);
+        json_object_set_new(one, "parameters", owners_json(f->n_weights));
+        json_array_append_new(list, one);
+    }
+    return list;
+}
+
+static void set_plan(json_t *to, const struct inspected *x)
+{
+    set_text(to, "device", x->plan.device);
+    set_text(to, "gemm_form", k_form_name(x->plan.gemm_form));
+    set_text(to, "activations", activations_of(x));
+    set_text(to, "weight_format", k_format_name(x->plan.weight_format));
+    set_text(to, "kv_format", k_format_name(x->plan.kv_format));
+    set_number(to, "kv_bytes_per_token", token_bytes(x));
+    set_number(to, "max_model_len", x->plan.max_model_len);
+    set_number(to, "regrouped_bytes", x->plan.regrouped_bytes);
+    set_number(to, "panel_bytes", x->plan.panel_bytes);
+}
+
+static void print_json(const struct inspected *x)
+{
+    json_t *root = json_object();
+    set_text(root, "model", x->name);
+    json_object_set_new(root, "supported", json_boolean(x->reached == REACHED_PLAN));
+    set_text(root, "refused", x->reached == REACHED_PLAN ? NULL : x->refused.text);
+    if (x->reached >= REACHED_CONFIG) {
+        set_text(root, "architecture", x->desc.architecture);
+        set_text(root, "quantization", method_of(x));
+        set_text(root, "not_used", left_out(x));
+        set_number(root, "n_layers", x->desc.n_layers);
+        set_number(root, "max_position", x->desc.max_position);
+    }
+    if (x->reached >= REACHED_FILES) {
+        set_number(root, "files", x->n_files);
+        set_number(root, "file_bytes", x->file_bytes);
+    }
+    if (x->reached >= REACHED_WEIGHTS) {
+        set_number(root, "parameters", n_parameters(x));
+        set_number(root, "vector_parameters", x->contents.n_vector_weights);
+        json_object_set_new(root, "matrices", formats_json(x));
+    }
+    if (x->reached == REACHED_PLAN)
+        set_plan(root, x);
+    json_dumpf(root, stdout, JSON_INDENT(2));
+    putchar('\n');
+    json_decref(root);
+}
+
+/* ---- for people --------------------------------------------------------------------------------------------------- */
+
+static void print_weights(const struct inspected *x)
+{
+    printf("  %-12s %" PRIu64 ": attention %" PRIu64 ", MLP %" PRIu64 ", embeddings and head %" PRIu64
+           ", norms and biases %" PRIu64 "\n",
+           "parameters", n_parameters(x), n_parameters_of(x, OF_ATTENTION), n_parameters_of(x, OF_MLP),
+           n_parameters_of(x, OF_MODEL), x->contents.n_vector_weights);
+    for (uint32_t i = 0; i < x->contents.n; i++) {
+        const struct weights_of_format *f = &x->contents.of[i];
+        char group[32] = "";
+        if (f->format.group)
+            snprintf(group, sizeof group, ", groups of %u", f->format.group);
+        printf("  %-12s %" PRIu64 " in layers, %" PRIu64 " beside them, %s%s\n", k_format_name(f->format),
+               f->n_weights[OF_ATTENTION] + f->n_weights[OF_MLP], f->n_weights[OF_MODEL], quire_size(f->bytes).text,
+               group);
+    }
+}
+
+static void print_plan(const struct inspected *x)
+{
+    printf("  %-12s %" PRIu64 " bytes a token in %s; at most %u tokens\n", "KV cache", token_bytes(x),
+           k_format_name(x->plan.kv_format), x->desc.max_position);
+    printf("  %-12s GEMM form %s, activations %s\n", x->plan.device, k_form_name(x->plan.gemm_form), activations_of(x));
+    if (x->plan.regrouped_bytes)
+        printf("  %-12s rows are made anew when it is loaded: %s of memory beside the file\n", "loading",
+               quire_size(x->plan.regrouped_bytes).text);
+    else
+        printf("  %-12s %s\n", "loading",
+               x->plan.panel_bytes        ? "laid out anew for the form int8"
+               : x->plan.planner->on_host ? "used where they lie in the file"
+                                          : "copied to the device");
+}
+
+static void print_text(const struct inspected *x)
+{
+    const struct model_desc *d = &x->desc;
+    if (x->reached >= REACHED_CONFIG)
+        printf("%s: %s, %u layers, hidden %u, %u heads of %u (%u of K and V), MLP %u, vocabulary %u\n\n", x->name,
+               d->architecture, d->n_layers, d->hidden_size, d->n_q_heads, d->head_dim, d->n_kv_heads,
+               d->intermediate_size, d->vocab_size);
+    if (x->reached >= REACHED_FILES)
+        printf("  %-12s %s in %u file%s; quantization: %s\n", "weights", quire_size(x->file_bytes).text, x->n_files,
+               x->n_files == 1 ? "" : "s", method_of(x));
+    if (x->reached >= REACHED_WEIGHTS)
+        print_weights(x);
+    if (x->reached == REACHED_PLAN)
+        print_plan(x);
+    if (left_out(x))
+        printf("  %-12s %s\n", "not used", left_out(x));
+}
+
+/* ---- looking ------------------------------------------------------------------------------------------------------ */
+
+static int look_at_files(struct engine_options *o, struct inspected *x, struct quire_error *err)
+{
+    struct checkpoint *checkpoint = NULL;
+    int status = checkpoint_open(o->model_dir, &checkpoint, err);
+    if (status == QUIRE_OK) {
+        x->reached = REACHED_FILES;
+        x->file_bytes = checkpoint_total_bytes(checkpoint);
+        x->n_files = checkpoint_n_files(checkpoint);
+        status = weights_stored_dtype(checkpoint, o->quantization, &x->desc, err);
+    }
+    if (status == QUIRE_OK)
+        status = weights_look(checkpoint, &x->desc, &x->contents, err);
+    if (status == QUIRE_OK) {
+        x->reached = REACHED_WEIGHTS;
+        status = engine_plan_make(o, &x->desc, x->file_bytes, &x->plan, err);
+    }
+    if (status == QUIRE_OK)
+        x->reached = REACHED_PLAN;
+    checkpoint_close(checkpoint);
+    return status;
+}
+
+static int inspect(struct engine_options *o, struct inspected *x)
+{
+    struct sampling_defaults sampling;
+    int status = hub_model_find(x->name, false, &x->model, &x->refused);
+    o->model_dir = x->model.dir;
+    if (status == QUIRE_OK)
+        status = model_describe(o->model_dir, &x->desc, &sampling, &x->refused);
+    if (status == QUIRE_OK)
+        status = engine_plan_task(o, &x->desc, &x->refused);
+    if (status != QUIRE_OK)
+        return status;
+    x->reached = REACHED_CONFIG;
+    return look_at_files(o, x, &x->refused);
+}
+
+int command_inspect(int argc, char **argv)
+{
+    struct inspected x = {0};
+    bool json = false;
+    struct engine_options options;
+    struct cli_option rows[ENGINE_FLAGS_MAX + 3];
+
+    engine_options_default(&options);
+    size_t n = engine_flags(&options, rows);
+    rows[n++] = (struct cli_option){.names = "Output:", .kind = CLI_GROUP};
+    rows[n++] = (struct cli_option){
+        .names = "json", .kind = CLI_FLAG, .target = &json, .help = "Print JSON for programs."};
+    rows[n] = (struct cli_option){0};
+    const struct cli_command command = {
+        .name = "inspect",
+        .usage = "quire inspect MODEL [options]",
+        .about = "Prints what a checkpoint holds - formats, parameters, bytes - and what `quire serve MODEL` with the\n"
+                 "same options would do with it; or what of it is not supported, and why (exit status 1). Reads\n"
+                 "config.json and the headers of the weights only.",
+        .examples = "examples:\n"
+                    "  quire inspect Qwen/Qwen2.5-1.5B-Instruct-GPTQ-Int4\n"
+                    "  quire inspect ./model --json",
+        .options = rows,
+        .positionals = {&x.name},
+        .first_names = FOREIGN_MODEL_NAMES,
+        .foreign = foreign_flags,
+    };
+    int code;
+    if (!command_begin(&command, argc, argv, &code))
+        return code;
+    if (!x.name)
+        return command_fail(2, "which model? usage: quire inspect MODEL [options]");
+    const int status = inspect(&options, &x);
+    (json ? print_json : print_text)(&x);
+    return status == QUIRE_OK ? 0 : command_fail(1, x.refused.text);
+}
