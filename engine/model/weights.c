@@ -351,8 +351,10 @@ static int count_matrix(struct binder *b, const struct model_tensor *row, uint32
         f->has_quantized |= making.to.bits > 0;
     }
     count_format(f, v.format, &m, row->owner);
-    if (!is_table(b->desc, row))
-        f->panel_bytes += k_planner_find("cpu")->weight_bytes(v.format, m.n_rows, m.n_cols);
+    if (is_table(b->desc, row))
+        return QUIRE_OK;
+    f->needs_lanes |= !k_format_is_plain(v.format) || v.format.kind == K_F32;
+    f->panel_bytes += k_planner_find("cpu")->weight_bytes(v.format, m.n_rows, m.n_cols);
     return QUIRE_OK;
 }
 
@@ -401,6 +403,7 @@ static int look(const struct checkpoint *checkpoint, struct model_desc *desc, st
     desc->int8_activations = desc->quantization.inputs != INPUTS_FLOAT;
     desc->regrouped_bytes = b.room.used;
     desc->panel_bytes = formats.panel_bytes;
+    desc->needs_lanes = formats.needs_lanes;
     return QUIRE_OK;
 }
 

@@ -41,7 +41,7 @@ struct weights {
 
 /* Sets desc->dtype to the dtype that the checkpoint's embedding is stored in: config.json may leave it out, or have been
  * written for other files. Sets weight_format to that of most bytes of the layers' matrices, and with it int8_activations,
- * regrouped_bytes and panel_bytes. QUIRE_INVALID where quantization_config says otherwise than the tensors. quantization: NULL, or as
+ * needs_lanes, regrouped_bytes and panel_bytes. QUIRE_INVALID where quantization_config says otherwise than the tensors. quantization: NULL, or as
  * quantization_choose() takes it: what the file has, or what its plain weights are made into. */
 int weights_stored_dtype(const struct checkpoint *checkpoint, const char *quantization, struct model_desc *desc,
                          struct quire_error *err);
@@ -60,6 +60,7 @@ struct weights_contents {
     uint64_t panel_bytes; /* model_desc's */
     uint64_t n_vector_weights; /* of norms and biases */
     bool has_quantized; /* as quantization_config says */
+    bool needs_lanes; /* model_desc's */
 };
 /* After weights_stored_dtype(). */
 int weights_look(const struct checkpoint *checkpoint, const struct model_desc *desc, struct weights_contents *out,

@@ -165,11 +165,18 @@ int engine_plan_form(const struct engine_options *o, const struct model_desc *de
         return quire_fail(err, QUIRE_UNSUPPORTED,
                           "--gemm-form %s takes bfloat16 or float16 weights, and these are %s: use lane", form,
                           k_format_name(weights));
+    if ((tile || mma || activations == ACTIVATIONS_BF16) && desc->needs_lanes)
+        return quire_fail(err, QUIRE_UNSUPPORTED,
+                          "%s takes bfloat16 or float16 weights, and some of this model's matrices are others: leave "
+                          "it out",
+                          activations == ACTIVATIONS_BF16 ? "--activation-dtype bfloat16"
+                          : tile                          ? "--gemm-form tile"
+                                                          : "--gemm-form mma");
     if (activations == ACTIVATIONS_BF16)
         *out = K_FORM_TILE_BF16;
     else if (activations == ACTIVATIONS_INT8)
         *out = K_FORM_INT8;
-    else if (k_format_is_quantized(weights))
+    else if (k_format_is_quantized(weights) || desc->needs_lanes)
         *out = K_FORM_LANE;
     return QUIRE_OK;
 }

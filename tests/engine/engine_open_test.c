@@ -502,6 +502,13 @@ static void plan_of_forms(void **state)
     engine_options_default(&o);
     assert_int_equal(engine_plan_form(&o, &w8a8, &form, &err), QUIRE_OK);
     assert_int_equal(form, K_FORM_INT8);
+
+    const struct model_desc mixed = {.weight_format = K_FORMAT_F16, .needs_lanes = true};
+    assert_int_equal(engine_plan_form(&o, &mixed, &form, &err), QUIRE_OK);
+    assert_int_equal(form, K_FORM_LANE);
+    o.gemm_form = "tile";
+    assert_int_equal(engine_plan_form(&o, &mixed, &form, &err), QUIRE_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "some of this model's matrices"));
 }
 
 static void plan_says_what_to_change(void **state)
