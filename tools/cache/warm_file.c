@@ -1,14 +1,10 @@
 #include "tools/cache/warm_file.h"
 
-#include "base/file.h"
+#include "tools/cache/lines_file.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_BYTES ((size_t)1 << 30)
-#define MAX_PROMPTS ((size_t)1 << 20)
-#define MAX_DEPTH 64
 #define MAX_VALUE 1e12
 
 /* ---- one line ---- */
@@ -27,12 +23,10 @@ static int check_keys(json_t *object, const char *where, struct quire_error *err
     return QUIRE_OK;
 }
 
-/* object: consumed. */
-static int take_object(json_t *object, size_t line, const char *where, struct warm_prompt *out, struct quire_error *err)
+static int take(json_t *object, size_t line, const char *where, void *item, struct quire_error *err)
 {
+    struct warm_prompt *out = item;
     *out = (struct warm_prompt){.line = line, .what = object, .value = 1};
-    if (!json_is_object(object))
-        return quire_fail(err, QUIRE_INVALID, "%s: must be an object", where);
     const json_t *prompt = json_object_get(object, "prompt"), *messages = json_object_get(object, "messages");
     int status = check_keys(object, where, err);
     if (status == QUIRE_OK)
@@ -49,58 +43,27 @@ static int take_object(json_t *object, size_t line, const char *where, struct wa
     return QUIRE_OK;
 }
 
-static int take_line(const char *text, size_t n, size_t line, const char *name, struct warm_file *file,
-                     struct quire_error *err)
-{
-    char where[160];
-    json_t *object;
-    snprintf(where, sizeof where, "%.100s: line %zu", name, line);
-    if (file->n == MAX_PROMPTS)
-        return quire_fail(err, QUIRE_INVALID, "%s: more than %zu prompts", where, MAX_PROMPTS);
-    if ((file->n & (file->n - 1)) == 0) { /* full at each power of two */
-        struct warm_prompt *more = realloc(file->prompts, (file->n ? 2 * file->n : 1) * sizeof *more);
-        if (!more)
-            return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
-        file->prompts = more;
-    }
-    int status = quire_json_parse(text, n, MAX_DEPTH, where, &object, err);
-    if (status != QUIRE_OK)
-        return status;
-    return take_object(object, line, where, &file->prompts[file->n++], err);
-}
-
 /* ---- the file ---- */
+
+static const struct lines_kind kind = {.item_bytes = sizeof(struct warm_prompt),
+                                       .max_items = (size_t)1 << 20,
+                                       .max_depth = 64,
+                                       .items = "prompts",
+                                       .take = take};
 
 int warm_file_parse(const char *text, size_t n_bytes, const char *name, struct warm_file *out, struct quire_error *err)
 {
-    *out = (struct warm_file){NULL, 0};
-    size_t line = 1;
-    for (size_t at = 0; at < n_bytes; line++) {
-        const char *begin = text + at, *end = memchr(begin, '\n', n_bytes - at);
-        size_t n = end ? (size_t)(end - begin) : n_bytes - at;
-        at += n + (end != NULL);
-        size_t blank = 0;
-        while (blank < n && memchr(" \t\r", begin[blank], 3))
-            blank++;
-        int status = blank < n ? take_line(begin, n, line, name, out, err) : QUIRE_OK;
-        if (status != QUIRE_OK)
-            return status;
-    }
-    return out->n > 0 ? QUIRE_OK : quire_fail(err, QUIRE_INVALID, "%.100s: has no prompts", name);
+    struct lines_items all;
+    int status = lines_file_parse(text, n_bytes, name, &kind, &all, err);
+    *out = (struct warm_file){all.items, all.n};
+    return status;
 }
 
 int warm_file_read(const char *path, struct warm_file *out, struct quire_error *err)
 {
-    struct buffer text = {0};
-    *out = (struct warm_file){NULL, 0};
-    FILE *f = fopen(path, "rb");
-    if (!f)
-        return quire_fail(err, QUIRE_NOT_FOUND, "%s: cannot be opened: %m", path);
-    int status = buffer_read(&text, f, MAX_BYTES, path, err);
-    fclose(f);
-    if (status == QUIRE_OK)
-        status = warm_file_parse(text.data, text.n, path, out, err);
-    buffer_free(&text);
+    struct lines_items all;
+    int status = lines_file_read(path, &kind, &all, err);
+    *out = (struct warm_file){all.items, all.n};
     return status;
 }
 
