@@ -59,6 +59,26 @@ static inline void cpu_sum_segments(float *s, uint64_t stride, uint32_t n)
     }
 }
 
+/* Segments added up, and each row's sum with its bias where it belongs: rows [row, row + n_rows) of a part, tokens [first, last).
+ * sums is [segments][pass][rows], of which the first last - first and n_rows count. */
+static inline void cpu_put_sums(const struct cpu_gemm *g, const struct host_part *part, uint32_t row, uint32_t n_rows,
+                                uint32_t first, uint32_t last, float *sums, const uint32_t pass, const uint32_t rows)
+{
+    const struct k_gemm_args *a = &g->args;
+    const uint64_t stride = (uint64_t)pass * rows;
+    for (uint32_t i = 0; i < g->n_segments && g->n_segments > 1; i++)
+        for (uint32_t j = 0; g->column[i] == g->column[i + 1] && j < (last - first) * rows; j++)
+            sums[i * stride + j] = CPU_NO_TERM;
+    for (uint32_t t = first; t < last; t++) {
+        float *s = sums + (uint64_t)(t - first) * rows;
+        float *y = a->y_dev + t * (uint64_t)a->weight->n_rows + part->first_row + row;
+        if (g->n_segments > 1)
+            cpu_sum_segments(s, stride, rows);
+        for (uint32_t j = 0; j < n_rows; j++)
+            y[j] = a->bias_dev ? s[j] + a->bias_dev[part->first_row + row + j] : s[j];
+    }
+}
+
 /* The arithmetic of one instruction set: functions for k_pool_run. */
 struct cpu_isa {
     const char *name; /* as QUIRE_ISA has it */

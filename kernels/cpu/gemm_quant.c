@@ -364,24 +364,6 @@ static void add_chunk(const struct cpu_gemm *g, const struct panel *p, const str
     }
 }
 
-/* Adds up segments, and puts each row's sum where it belongs. */
-static void put(const struct cpu_gemm *g, const struct host_part *part, uint32_t row, uint32_t n_rows, uint32_t first,
-                uint32_t last, struct sums *sums)
-{
-    const struct k_gemm_args *a = &g->args;
-    for (uint32_t i = 0; i < g->n_segments && g->n_segments > 1; i++)
-        for (uint32_t t = 0; g->column[i] == g->column[i + 1] && t < last - first; t++)
-            for (uint32_t j = 0; j < ROWS; j++)
-                sums->y[i][t][j] = CPU_NO_TERM;
-    for (uint32_t t = first; t < last; t++) {
-        float *s = sums->y[0][t - first], *y = a->y_dev + t * (uint64_t)a->weight->n_rows + part->first_row + row;
-        if (g->n_segments > 1)
-            cpu_sum_segments(s, (uint64_t)PASS * ROWS, ROWS);
-        for (uint32_t j = 0; j < n_rows; j++)
-            y[j] = a->bias_dev ? s[j] + a->bias_dev[part->first_row + row + j] : s[j];
-    }
-}
-
 /* Rows [row, row + n_rows), at most ROWS, against tokens [first, last), at most PASS. */
 CPU_INLINE void panel_pass(const struct cpu_gemm *g, const struct host_part *part, const enum k_packing packing,
                            uint32_t row, uint32_t n_rows, uint32_t first, uint32_t last)
@@ -401,7 +383,7 @@ CPU_INLINE void panel_pass(const struct cpu_gemm *g, const struct host_part *par
         fill_begins(runs + i, n, &panel);
         add_chunk(g, &panel, runs + i, n, kind, first, last, &sums);
     }
-    put(g, part, row, n_rows, first, last, &sums);
+    cpu_put_sums(g, part, row, n_rows, first, last, sums.y[0][0], PASS, ROWS);
 }
 
 /* ---- one token --------------------------------------------------------------------------------------- */
@@ -420,8 +402,8 @@ CPU_INLINE __m256i unsigned_32(const struct k_weight_view *w, const uint8_t *row
                                uint32_t left)
 {
     if (w->format.bits == 4)
-        return plane_run(w, row, k + i * 32, left, 4);
-    return _mm256_xor_si256(plane_run(w, row, k + i * 32, left, 8), _mm256_set1_epi8((char)0x80));
+        return plane_run(row, k + i * 32, left, 4);
+    return _mm256_xor_si256(plane_run(row, k + i * 32, left, 8), _mm256_set1_epi8((char)0x80));
 }
 
 /* The sums of four registers' halves: of each the low one's, then of each the high one's. */

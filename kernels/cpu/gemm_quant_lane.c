@@ -194,23 +194,6 @@ static void fold(struct sums *sums, uint32_t n_tokens, uint32_t segment)
     memset(sums->a, 0, n_tokens * sizeof sums->a[0]);
 }
 
-static void put(const struct cpu_gemm *g, const struct host_part *part, uint32_t row, uint32_t n_rows, uint32_t first,
-                uint32_t last, struct sums *sums)
-{
-    const struct k_gemm_args *a = &g->args;
-    for (uint32_t i = 0; i < g->n_segments && g->n_segments > 1; i++)
-        for (uint32_t t = 0; g->column[i] == g->column[i + 1] && t < last - first; t++)
-            for (uint32_t j = 0; j < ROWS; j++)
-                sums->y[i][t][j] = CPU_NO_TERM;
-    for (uint32_t t = first; t < last; t++) {
-        float *s = sums->y[0][t - first], *y = a->y_dev + t * (uint64_t)a->weight->n_rows + part->first_row + row;
-        if (g->n_segments > 1)
-            cpu_sum_segments(s, (uint64_t)PASS * ROWS, ROWS);
-        for (uint32_t j = 0; j < n_rows; j++)
-            y[j] = a->bias_dev ? s[j] + a->bias_dev[part->first_row + row + j] : s[j];
-    }
-}
-
 /* Rows [row, row + n_rows), at most ROWS, against tokens [first, last), at most PASS. */
 CPU_INLINE void rows_pass(const struct cpu_gemm *g, const struct host_part *part, const enum k_packing packing,
                           const enum k_dtype kind, uint32_t row, uint32_t n_rows, uint32_t first, uint32_t last)
@@ -230,7 +213,7 @@ CPU_INLINE void rows_pass(const struct cpu_gemm *g, const struct host_part *part
         if (i + n == g->n_runs || runs[i + n].segment != runs[i].segment)
             fold(&sums, last - first, runs[i].segment);
     }
-    put(g, part, row, n_rows, first, last, &sums);
+    cpu_put_sums(g, part, row, n_rows, first, last, sums.y[0][0], PASS, ROWS);
 }
 
 CPU_INLINE void part_rows(const struct cpu_gemm *g, const struct host_part *part, const enum k_packing packing,

@@ -1,17 +1,20 @@
 /* Quantized rows laid out anew for a CPU: GGUF's blocks, for the form int8.
  *
- * As files have them, a row's numbers lie side by side: who multiplies them by one token must then add up along the register, or
- * turn 16 rows round first, and reads 16 streams. So when a weight is created its rows are regrouped, once: a panel is 16 rows,
- * and of a block of each of them the first four bytes lie beside each other, then the second four, and so on. A load brings
- * four bytes of each row, a lane is a row, and all of a thread's share is one stream. Nothing else is changed, so a panel is as
- * large as its 16 rows but for what fills up the last panel, and the f16 numbers of a chunk, to whole lines.
+ * As files have them, a row's numbers lie side by side: who multiplies them by one token must then add up along the
+ * register, or turn 16 rows round first, and reads 16 streams. So when a weight is created its rows are regrouped, once: a
+ * panel is 16 rows, and of a block of each of them the first four bytes lie beside each other, then the second four, and
+ * so on. A load brings four bytes of each row, a lane is a row, and all of a thread's share is one stream. Nothing else is
+ * changed, so a panel is as large as its 16 rows but for what fills up the last panel, and the f16 numbers of a chunk, to
+ * whole lines.
  *
- * A panel is chunks of 256 columns, the last one may have fewer. A chunk is its blocks' f16 numbers, block by block, 16 rows
- * side by side, filled up to 64 bytes; then its blocks' words of 32 bits, block by block, 16 rows side by side. The words are
- * the block's as they are (cpu_panel_place() says where), but for Q8_0's, whose q are stored as q + 128, and Q5_0's and Q5_1's fifth bits: bit 4 s + b of 32 is
- * bit 8 b + s here, that of byte b of the word s columns of four further on.
+ * A panel is chunks of 256 columns, the last one may have fewer. A chunk is its blocks' f16 numbers, block by block, 16
+ * rows side by side, filled up to 64 bytes; then its blocks' words of 32 bits, block by block, 16 rows side by side. The
+ * words are the block's as they are (cpu_panel_place() says where), but for Q8_0's, whose q are stored as q + 128, and
+ * Q5_0's and Q5_1's fifth bits: bit 4 s + b of 32 is bit 8 b + s here, that of byte b of the word s columns of four further
+ * on.
  *
- * A core of a Zen 4 regroups 28 MB of Q6_K in 12 ms, page faults aside (by samples, once, busy machine). Rows in the file are not read again, but for embed().
+ * A core of a Zen 4 regroups 28 MB of Q6_K in 12 ms, page faults aside (by samples, once, busy machine). Rows in the file
+ * are not read again, but for embed().
  */
 #ifndef QUIRE_KERNELS_CPU_PANELS_H
 #define QUIRE_KERNELS_CPU_PANELS_H
@@ -32,9 +35,9 @@ static inline uint32_t cpu_panel_words(const struct k_blocks *b)
     return (b->bytes - 2 * cpu_panel_halves(b)) / 4;
 }
 
-/* Where word i of a block lies among its words. Q5_K's and Q6_K's low and high bits of a column are far from each other in the file;
- * here they lie in the order in which they are read: of two streams at a time, the machine's prefetchers saw none, and both took
- * up to twice as long. */
+/* Where word i of a block lies among its words. Q5_K's and Q6_K's low and high bits of a column are far from each other in
+ * the file; here they lie in the order in which they are read: of two streams at a time, the machine's prefetchers saw
+ * none, and both took up to twice as long. */
 static inline uint32_t cpu_panel_place(enum k_packing packing, uint32_t i)
 {
     if (packing == K_PACKING_Q5_K && i >= 3) /* 8 high ones, 4 times 8 low ones */

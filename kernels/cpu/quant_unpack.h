@@ -121,8 +121,7 @@ CPU_INLINE uint32_t plane_groups(const struct k_weight_view *w)
 }
 
 /* 32 columns from k on, of which the row has n; the others are 0. Nothing behind the row is read. */
-CPU_INLINE __m256i plane_run(const struct k_weight_view *w, const uint8_t *row, uint32_t k, uint32_t n,
-                             const uint32_t bits)
+CPU_INLINE __m256i plane_run(const uint8_t *row, uint32_t k, uint32_t n, const uint32_t bits)
 {
     uint8_t last[32];
     const uint8_t *from = row + (uint64_t)k * bits / 8;
@@ -134,7 +133,6 @@ CPU_INLINE __m256i plane_run(const struct k_weight_view *w, const uint8_t *row, 
         return load_32(from);
     const __m128i v = load_16(from), low = _mm_and_si128(v, _mm_set1_epi8(15));
     const __m128i high = _mm_and_si128(_mm_srli_epi16(v, 4), _mm_set1_epi8(15));
-    (void)w;
     return _mm256_set_m128i(_mm_unpackhi_epi8(low, high), _mm_unpacklo_epi8(low, high));
 }
 
@@ -161,7 +159,7 @@ CPU_INLINE void unpack_chunk(const struct k_weight_view *w, const enum k_packing
         const uint32_t bits = w->format.bits;
         for (uint32_t i = 0; i < n; i += 32) {
             const uint32_t left = n - i;
-            __m256i q = bits == 4 ? plane_run(w, data, k + i, left, 4) : plane_run(w, data, k + i, left, 8);
+            __m256i q = bits == 4 ? plane_run(data, k + i, left, 4) : plane_run(data, k + i, left, 8);
             if (bits == 4 || w->zero_points)
                 q = _mm256_sub_epi8(q, plane_zeros(w, row, k + i));
             store_32(out + i, q);
