@@ -73,11 +73,8 @@ static void on_lost(void *context, const char *why)
 static void on_vector(void *context, const struct wire_vector *vector)
 {
     struct embedding *e = context;
-    if (e->values || vector->n_values != e->front->vector_size)
-        return;
-    e->values = malloc(vector->n_values * sizeof *e->values);
-    for (uint32_t i = 0; i < vector->n_values && e->values; i++)
-        e->values[i] = wire_f32(vector->values, i);
+    if (!e->values)
+        e->values = vectors_numbers(e->front, vector);
 }
 
 static void on_done(void *context, const struct wire_done *done)

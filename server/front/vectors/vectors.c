@@ -183,11 +183,8 @@ static void on_token(void *context, const struct wire_token *token)
 static void on_vector(void *context, const struct wire_vector *vector)
 {
     struct vectors_prompt *p = context;
-    if (p->values || vector->n_values != p->v->front->vector_size)
-        return;
-    p->values = malloc(vector->n_values * sizeof *p->values);
-    for (uint32_t i = 0; i < vector->n_values && p->values; i++)
-        p->values[i] = wire_f32(vector->values, i);
+    if (!p->values)
+        p->values = vectors_numbers(p->v->front, vector);
 }
 
 static void on_done(void *context, const struct wire_done *done)

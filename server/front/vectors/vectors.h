@@ -53,6 +53,8 @@ bool rerank_read(struct request_job *j, const struct quire_doc *body);
 bool vectors_make_prompts(struct vectors *v, struct request_job *j, struct api_error *e);
 /* One text's ids, likewise; malloc'd. On the pool. */
 bool vectors_encode(const struct front *f, const char *text, size_t n, uint32_t **ids, size_t *n_ids);
+/* The numbers that the engine sent for a prompt, [f->vector_size], malloc'd; NULL when it sent another number of them. */
+float *vectors_numbers(const struct front *f, const struct wire_vector *vector);
 
 /* ---- vectors_reply.c ---- */
 /* All vectors are there. */

@@ -1,4 +1,4 @@
-/* What of a request's texts goes to the engine. */
+/* What of a request's texts goes to the engine, and the numbers that come back. */
 #include "server/front/vectors/vectors.h"
 
 #include <stdlib.h>
@@ -150,4 +150,12 @@ bool vectors_make_prompts(struct vectors *v, struct request_job *j, struct api_e
         v->n_tokens += v->prompts[i].n_ids;
     }
     return ok;
+}
+
+float *vectors_numbers(const struct front *f, const struct wire_vector *vector)
+{
+    float *numbers = vector->n_values == f->vector_size ? malloc(vector->n_values * sizeof *numbers) : NULL;
+    for (uint32_t i = 0; i < vector->n_values && numbers; i++)
+        numbers[i] = wire_f32(vector->values, i);
+    return numbers;
 }
