@@ -175,8 +175,6 @@ def write_checkpoint(name, config, layout, directory, attempt):
     if name in GENERATION:
         (directory / "generation_config.json").write_text(
             json.dumps(GENERATION[name], indent=2) + "\n")
-    for path in directory.iterdir():
-        path.chmod(0o644)
     return generator
 
 
@@ -266,19 +264,24 @@ def golden(name, directory, n_prompt, generator, source=None, kv_dtype=None):
     return True
 
 
-def main():
+def make(name, attempt):
+    fields, layout, n_prompt = MODELS[name]
+    generator = write_checkpoint(name, {**BASE, **fields}, layout, ROOT / name, attempt)
+    return golden(name, ROOT / name, n_prompt, generator)
+
+
+def make_all(root, names, make):
+    """What the command line names of them, or all; each is drawn again until make(name, attempt) says that it will do.
+    safetensors writes files for their owner alone, git for all."""
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
-    names = sys.argv[1:] or list(MODELS)
-    for name in names:
-        fields, layout, n_prompt = MODELS[name]
-        directory = ROOT / name
-        attempt, done = 0, False
-        while not done:
-            generator = write_checkpoint(name, {**BASE, **fields}, layout, directory, attempt)
-            done = golden(name, directory, n_prompt, generator)
+    for name in sys.argv[1:] or list(names):
+        attempt = 0
+        while not make(name, attempt):
             attempt += 1
+    for path in root.rglob("*"):
+        path.chmod(0o755 if path.is_dir() else 0o644)
 
 
 if __name__ == "__main__":
-    main()
+    make_all(ROOT, MODELS, make)

@@ -13,7 +13,6 @@ import hashlib
 import json
 import pathlib
 import shutil
-import sys
 import tempfile
 import zlib
 
@@ -287,16 +286,5 @@ def make(name, attempt):
         return make_goldens.golden(name, directory, PROMPT, generator, source, torch.float16)
 
 
-def main():
-    torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
-    for name in sys.argv[1:] or list(CASES):
-        attempt = 0
-        while not make(name, attempt):
-            attempt += 1
-    for path in ROOT.rglob("*"):
-        path.chmod(0o755 if path.is_dir() else 0o644)
-
-
 if __name__ == "__main__":
-    main()
+    make_goldens.make_all(ROOT, CASES, make)
