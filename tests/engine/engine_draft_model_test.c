@@ -67,10 +67,14 @@ static void ask_all(struct client *c, struct answer **answers)
     static uint32_t prompts[2][N_PROMPT];
     for (uint32_t i = 0; i < 2; i++)
         client_random_prompt(prompts[i], N_PROMPT, TINY_VOCAB, 7 + i);
+    client_pause(c); /* so that all of them are there when the engine goes on, however slowly they come */
     for (uint32_t i = 0; i < N_REQUESTS; i++) {
         struct request_spec r = request_number(i, prompts[i % 2]);
         answers[i] = client_submit(c, &r);
+        if (i == 0)
+            client_wait_paused(c);
     }
+    client_resume(c);
     for (uint32_t i = 0; i < N_REQUESTS; i++)
         client_wait(c, answers[i]);
 }

@@ -144,8 +144,12 @@ static void slots_and_texts(void **state)
         client_wait(first, plain[i] = submit(first, i));
     client_stop_engine(first);
     second = open_told(&t);
-    for (uint32_t i = 0; i < N_REQUESTS; i++)
+    client_pause(second); /* so that all of them are there when the second step is planned, however slowly they come */
+    drafted[0] = submit(second, 0);
+    client_wait_paused(second);
+    for (uint32_t i = 1; i < N_REQUESTS; i++)
         drafted[i] = submit(second, i);
+    client_resume(second);
     uint32_t n_learned = 0;
     for (uint32_t i = 0; i < N_REQUESTS; i++) {
         client_wait(second, drafted[i]);
