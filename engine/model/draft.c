@@ -23,51 +23,99 @@ static int differ(struct quire_error *err, const char *token, json_int_t draft, 
                       token, draft, model);
 }
 
-/* {"token": id}, as most have it. */
-static int same_map(json_t *draft, json_t *model, struct quire_error *err)
+struct side { /* borrowed, but for the last */
+    json_t *vocabulary, *added;
+    json_t *id_of_added; /* {"token": id} */
+};
+
+/* Whether only one of them may have the token: one that is added, which a GGUF file counts among its vocabulary, too, or one
+ * that fills a vocabulary up to the rows of its matrices. The model that lacks it never says it. */
+static bool may_be_lacked(const struct side *has, const char *token, json_int_t id)
+{
+    char padding[32];
+    const json_t *added = json_object_get(has->id_of_added, token);
+    snprintf(padding, sizeof padding, "[PAD%" JSON_INTEGER_FORMAT "]", id);
+    return (added && json_integer_value(added) == id) || strcmp(token, padding) == 0;
+}
+
+static int sizes_differ(size_t draft, size_t model, struct quire_error *err)
+{
+    return quire_fail(err, QUIRE_INVALID, "another tokenizer: its vocabulary has %zu tokens, the model's %zu", draft,
+                      model);
+}
+
+static bool may_lack_the_rest(const struct side *has, const json_t *other)
 {
     const char *token;
     json_t *id;
-    if (json_object_size(draft) != json_object_size(model))
-        return quire_fail(err, QUIRE_INVALID, "another tokenizer: its vocabulary has %zu tokens, the model's %zu",
-                          json_object_size(draft), json_object_size(model));
-    json_object_foreach(draft, token, id)
+    json_object_foreach(has->vocabulary, token, id)
     {
-        const json_t *other = json_object_get(model, token);
-        if (!json_equal(id, other))
-            return differ(err, token, json_integer_value(id), other ? json_integer_value(other) : -1);
+        if (!json_object_get(other, token) && !may_be_lacked(has, token, json_integer_value(id)))
+            return false;
     }
+    return true;
+}
+
+/* {"token": id}, as most have it. */
+static int same_map(const struct side *draft, const struct side *model, struct quire_error *err)
+{
+    const char *token;
+    json_t *id;
+    json_object_foreach(draft->vocabulary, token, id)
+    {
+        const json_t *other = json_object_get(model->vocabulary, token);
+        if (other && !json_equal(id, other))
+            return differ(err, token, json_integer_value(id), json_integer_value(other));
+    }
+    if (!may_lack_the_rest(draft, model->vocabulary) || !may_lack_the_rest(model, draft->vocabulary))
+        return sizes_differ(json_object_size(draft->vocabulary), json_object_size(model->vocabulary), err);
     return QUIRE_OK;
 }
 
 /* [["token", score]], where the place is the id. */
-static int same_list(const json_t *draft, const json_t *model, struct quire_error *err)
+static int same_list(const struct side *draft, const struct side *model, struct quire_error *err)
 {
-    size_t i;
-    json_t *entry;
-    if (json_array_size(draft) != json_array_size(model))
-        return quire_fail(err, QUIRE_INVALID, "another tokenizer: its vocabulary has %zu tokens, the model's %zu",
-                          json_array_size(draft), json_array_size(model));
-    json_array_foreach(draft, i, entry)
-    {
-        const json_t *a = json_array_get(entry, 0), *b = json_array_get(json_array_get(model, i), 0);
-        if (!json_is_string(a) || !json_equal(a, b))
+    const size_t n_draft = json_array_size(draft->vocabulary), n_model = json_array_size(model->vocabulary);
+    for (size_t i = 0; i < n_draft || i < n_model; i++) {
+        const json_t *a = json_array_get(json_array_get(draft->vocabulary, i), 0);
+        const json_t *b = json_array_get(json_array_get(model->vocabulary, i), 0);
+        if (i < n_draft && i < n_model && (!json_is_string(a) || !json_equal(a, b)))
             return quire_fail(err, QUIRE_INVALID, "another tokenizer: token %zu is '%.40s', and '%.40s' in the model",
                               i, json_is_string(a) ? json_string_value(a) : "",
                               json_is_string(b) ? json_string_value(b) : "");
+        const char *lacked = json_string_value(i < n_draft ? a : b);
+        if ((i >= n_draft || i >= n_model) &&
+            (!lacked || !may_be_lacked(i < n_draft ? draft : model, lacked, (json_int_t)i)))
+            return sizes_differ(n_draft, n_model, err);
     }
     return QUIRE_OK;
 }
 
-static int same_vocabulary(const json_t *draft, const json_t *model, struct quire_error *err)
+static int same_vocabulary(const struct side *draft, const struct side *model, struct quire_error *err)
 {
-    json_t *a = json_object_get(json_object_get(draft, "model"), "vocab");
-    json_t *b = json_object_get(json_object_get(model, "model"), "vocab");
-    if (json_is_object(a) && json_is_object(b))
-        return same_map(a, b, err);
-    if (json_is_array(a) && json_is_array(b))
-        return same_list(a, b, err);
+    if (json_is_object(draft->vocabulary) && json_is_object(model->vocabulary))
+        return same_map(draft, model, err);
+    if (json_is_array(draft->vocabulary) && json_is_array(model->vocabulary))
+        return same_list(draft, model, err);
     return quire_fail(err, QUIRE_INVALID, "another tokenizer: the vocabularies are not of one kind (model.vocab)");
+}
+
+static int side_of(const json_t *tokenizer, struct side *out, struct quire_error *err)
+{
+    json_t *entry;
+    size_t i;
+    *out = (struct side){.vocabulary = json_object_get(json_object_get(tokenizer, "model"), "vocab"),
+                         .added = json_object_get(tokenizer, "added_tokens"),
+                         .id_of_added = json_object()};
+    if (!out->id_of_added)
+        return quire_fail(err, QUIRE_NO_MEMORY, TOKENIZER ": out of memory");
+    json_array_foreach(out->added, i, entry)
+    {
+        const char *content = json_string_value(json_object_get(entry, "content"));
+        if (content)
+            json_object_set(out->id_of_added, content, json_object_get(entry, "id"));
+    }
+    return QUIRE_OK;
 }
 
 /* Whether the two lists agree on every id that both have; a thousand at most, but the lists are of a file. */
@@ -102,15 +150,22 @@ static int same_added(const json_t *draft, const json_t *model, struct quire_err
 int model_same_tokens(const char *draft, size_t n_draft, const char *model, size_t n_model, struct quire_error *err)
 {
     json_t *a = NULL, *b = NULL;
+    struct side of_draft = {0}, of_model = {0};
     if (n_draft == n_model && memcmp(draft, model, n_draft) == 0) /* as a family's are */
         return QUIRE_OK;
     int status = quire_json_parse(draft, n_draft, MAX_JSON_DEPTH, TOKENIZER, &a, err);
     if (status == QUIRE_OK)
         status = quire_json_parse(model, n_model, MAX_JSON_DEPTH, TOKENIZER " of the model", &b, err);
     if (status == QUIRE_OK)
-        status = same_vocabulary(a, b, err);
+        status = side_of(a, &of_draft, err);
     if (status == QUIRE_OK)
-        status = same_added(json_object_get(a, "added_tokens"), json_object_get(b, "added_tokens"), err);
+        status = side_of(b, &of_model, err);
+    if (status == QUIRE_OK)
+        status = same_vocabulary(&of_draft, &of_model, err);
+    if (status == QUIRE_OK)
+        status = same_added(of_draft.added, of_model.added, err);
+    json_decref(of_draft.id_of_added);
+    json_decref(of_model.id_of_added);
     json_decref(a);
     json_decref(b);
     return status;

@@ -1,9 +1,9 @@
 /* A model that guesses for another: described, opened, and known to speak of the same tokens by the same numbers.
  *
  * Their shapes, dtypes and even their padding of the vocabulary may differ; what a number means may not. Where both
- * directories have a tokenizer.json their vocabularies and added tokens are compared (a token that only one has can
- * never be guessed right, and harms nobody); where one lacks it, the sizes of the vocabularies must be equal. Pure but
- * for reading files; any thread.
+ * directories have a tokenizer.json their vocabularies and added tokens are compared (an added token that only one has can
+ * never be guessed right, and harms nobody; nor can padding, "[PAD" id "]"); where one lacks it, the sizes of the
+ * vocabularies must be equal. Pure but for reading files; any thread.
  */
 #ifndef QUIRE_ENGINE_DRAFT_H
 #define QUIRE_ENGINE_DRAFT_H

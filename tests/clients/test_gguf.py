@@ -187,6 +187,21 @@ def test_the_demo_model_says_the_same_from_a_gguf_file(start, tmp_path):
     assert said[0]["choices"] == said[1]["choices"] and said[0]["usage"] == said[1]["usage"]
 
 
+def test_either_file_of_a_model_guesses_for_the_other(start, tmp_path):
+    path = demo(tmp_path / "demo.gguf")
+    said = []
+    for model, draft in ((MODEL, None), (MODEL, path), (path, MODEL)):
+        flags = ["--speculative-config", json.dumps({"method": "draft_model", "model": str(draft)})] if draft else []
+        server = start("serve", model, "--port", "0", "--served-model-name", "demo", "--threads", "1", *flags)
+        said.append(ask(server, "/v1/completions", prompt="Once upon a time", seed=7, max_tokens=40)["choices"])
+        if draft:
+            metrics = urllib.request.urlopen(server.url + "/metrics", timeout=60).read().decode()
+            drafted, accepted = (float(next(line.split()[-1] for line in metrics.splitlines() if line.startswith(f"vllm:spec_decode_num_{what}_total")))
+                                 for what in ("draft_tokens", "accepted_tokens"))
+            assert 0 < accepted <= drafted
+    assert said[0] == said[1] == said[2]
+
+
 # ---- split files ----------------------------------------------------------------------------------------------------
 
 def count(no, n):

@@ -425,6 +425,22 @@ static void test_tokens(void **state)
          "token 5 is '<s>', and '</s>'"},
         {"{\"model\":{\"vocab\":{}},\"added_tokens\":[{\"id\":5,\"content\":\"<s>\"}]}", "{\"model\":{\"vocab\":{}}}",
          NULL},
+        /* As a GGUF file has it: what is added counts, too, and padding may. */
+        {"{\"model\":{\"vocab\":{\"a\":0,\"<s>\":1,\"[PAD2]\":2}},\"added_tokens\":[{\"id\":1,\"content\":\"<s>\"}]}",
+         "{\"model\":{\"vocab\":{\"a\":0}},\"added_tokens\":[{\"id\":1,\"content\":\"<s>\"}]}", NULL},
+        {"{\"model\":{\"vocab\":{\"a\":0}}}", "{\"model\":{\"vocab\":{\"a\":0,\"[PAD1]\":1,\"[PAD2]\":2}}}", NULL},
+        {"{\"model\":{\"vocab\":{\"a\":0}}}", "{\"model\":{\"vocab\":{\"a\":0,\"[PAD1]\":2}}}",
+         "has 1 tokens, the model's 2"},
+        {"{\"model\":{\"vocab\":{\"a\":0,\"b\":1}},\"added_tokens\":[{\"id\":2,\"content\":\"b\"}]}",
+         "{\"model\":{\"vocab\":{\"a\":0}}}", "has 2 tokens, the model's 1"},
+        {"{\"model\":{\"vocab\":{\"a\":0,\"b\":1}}}", "{\"model\":{\"vocab\":{\"a\":0,\"c\":1}}}",
+         "has 2 tokens, the model's 2"},
+        {"{\"model\":{\"vocab\":{\"a\":0,\"<s>\":1}},\"added_tokens\":[{\"id\":1,\"content\":\"<s>\"}]}",
+         "{\"model\":{\"vocab\":{\"a\":0}},\"added_tokens\":[{\"id\":1,\"content\":\"</s>\"}]}",
+         "token 1 is '<s>', and '</s>'"},
+        {"{\"model\":{\"vocab\":[[\"a\",0],[\"[PAD1]\",0]]}}", "{\"model\":{\"vocab\":[[\"a\",0]]}}", NULL},
+        {"{\"model\":{\"vocab\":[[\"a\",0]]}}", "{\"model\":{\"vocab\":[[\"a\",0],[\"b\",0]]}}",
+         "has 1 tokens, the model's 2"},
         {"{", "{}", "tokenizer.json"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
