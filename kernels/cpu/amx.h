@@ -20,7 +20,8 @@ struct amx_config { /* as ldtilecfg reads it */
 
 #include <immintrin.h>
 
-#define amx_configure(config) _tile_loadconfig(config)
+/* gcc 12's intrinsic says that it reads 8 of these 64 bytes: the others need not have been written. */
+#define amx_configure(config) __asm__ volatile("ldtilecfg %0" : : "m"(*(config)))
 #define amx_release() _tile_release()
 #define amx_zero(tile) _tile_zero(tile)
 /* gcc 12's intrinsic does not say that it reads memory. */
