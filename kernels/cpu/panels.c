@@ -3,6 +3,7 @@
 #include "kernels/host/host.h"
 
 #include <string.h>
+#include <sys/mman.h>
 
 static uint32_t word_at(const uint8_t *p)
 {
@@ -92,6 +93,15 @@ static uint64_t bytes_of(const struct host_part *part)
     return part->view.is_table ? 0 : cpu_panels_bytes(part->view.format, part->view.n_rows, part->view.n_cols);
 }
 
+/* Panels are read from end to end: fewer, larger pages. Where the machine gives none they are as they were. */
+static void ask_large_pages(void *panels, uint64_t bytes)
+{
+    const uintptr_t page = (uintptr_t)1 << 21, begin = ((uintptr_t)panels + page - 1) / page * page;
+    const uintptr_t end = ((uintptr_t)panels + bytes) / page * page;
+    if (begin < end)
+        (void)madvise((void *)begin, end - begin, MADV_HUGEPAGE);
+}
+
 int cpu_make_panels(struct k_backend *b, struct k_weight *w, struct quire_error *err)
 {
     uint64_t bytes = 0;
@@ -102,6 +112,7 @@ int cpu_make_panels(struct k_backend *b, struct k_weight *w, struct quire_error 
     int status = b->ops->alloc(b, bytes, &w->panels, err);
     if (status != QUIRE_OK)
         return status;
+    ask_large_pages(w->panels, bytes);
     uint8_t *at = w->panels;
     for (uint32_t p = 0; p < w->n_parts; p++) {
         struct host_part *part = &w->parts[p];
