@@ -20,6 +20,8 @@ def isas():
     out = ["avx2"]
     if "avx512bw" in flags:
         out.append("avx512")
+    if {"avx512bw", "avx512_vnni"} <= flags:
+        out.append("avx512vnni")
     if {"amx_tile", "amx_bf16"} <= flags:
         out.append("amx")
     return out

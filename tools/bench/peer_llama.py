@@ -18,9 +18,10 @@ class Llama:
         lc.llama_log_set(quiet, None)
         parameters = lc.llama_model_default_params()
         parameters.use_mmap = True
-        self.model = lc.llama_model_load_from_file(str(model / "model.gguf").encode(), parameters)
+        path = model if model.suffix == ".gguf" else model / "model.gguf"
+        self.model = lc.llama_model_load_from_file(str(path).encode(), parameters)
         if not self.model:
-            raise SystemExit(f"llama.cpp cannot load {model}/model.gguf")
+            raise SystemExit(f"llama.cpp cannot load {path}")
         self.vocab_size = lc.llama_vocab_n_tokens(lc.llama_model_get_vocab(self.model))
         self.threads = threads
         self.contexts = {}  # settings → context, kept warm
@@ -33,7 +34,7 @@ class Llama:
             p.n_batch = p.n_ubatch = 512
             p.n_seq_max = sequences
             p.n_threads = p.n_threads_batch = self.threads
-            p.flash_attn = flash
+            p.flash_attn_type = lc.LLAMA_FLASH_ATTN_TYPE_ENABLED if flash else lc.LLAMA_FLASH_ATTN_TYPE_DISABLED
             p.kv_unified = unified
             p.type_k = p.type_v = lc.GGML_TYPE_F16
             p.no_perf = True

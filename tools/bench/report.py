@@ -9,7 +9,7 @@ import statistics
 import sys
 
 
-ISA_NAMES = {"avx2": "AVX2", "avx512": "AVX-512", "amx": "AMX"}
+ISA_NAMES = {"avx2": "AVX2", "avx512": "AVX-512", "avx512vnni": "AVX-512 VNNI", "amx": "AMX"}
 
 
 def figure(value):

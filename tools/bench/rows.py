@@ -83,8 +83,13 @@ def quire_entry(who, bench, rate, model, batch, length_in, length_out, times=1, 
 # ---- one request --------------------------------------------------------------------------------------------------
 
 
+def model_of(bench, dtype):
+    """A checkpoint of 16 bits, or a GGUF file of fewer."""
+    return bench.model(SMALL, dtype) if dtype in ("f16", "bf16") else bench.gguf(SMALL, dtype)
+
+
 def decode(bench, dtype, goals):
-    model, length, steps = bench.model(SMALL, dtype), 32, 128
+    model, length, steps = model_of(bench, dtype), 32, 128
     return Row(
         f"decode-{dtype}", f"decode, 1 request, {dtype.upper()}", TOKENS_PER_S,
         [quire_entry("quire", bench, lambda a: a["decode_tokens_per_second"], model, 1, length, steps + 1),
@@ -103,16 +108,32 @@ def decode_bf16(bench):
     return decode(bench, "bf16", [Goal(1.4, "llama.cpp")])
 
 
+@row("decode-q8_0")
+def decode_q8_0(bench):
+    return decode(bench, "q8_0", [Goal(1.1, "llama.cpp"), Goal(0.80, "read")])
+
+
+@row("decode-q4_0")
+def decode_q4_0(bench):
+    return decode(bench, "q4_0", [Goal(1.1, "llama.cpp")])
+
+
+@row("decode-q4_k_m")
+def decode_q4_k_m(bench):
+    return decode(bench, "q4_k_m", [Goal(1.1, "llama.cpp")])
+
+
 # ---- 16 requests --------------------------------------------------------------------------------------------------
 
 
-def concurrent(bench, dtype, goals):
-    model, n, length, tokens = bench.model(SMALL, dtype), 16, 128, 64
+def concurrent(bench, dtype, goals, flags=()):
+    model, n, length, tokens = model_of(bench, dtype), 16, 128, 64
     prompts = random_prompts(n, length, 3)
     llama = bench.llama(model)
+    name = "-".join((dtype, *flags[1::2]))
     return Row(
-        f"concurrent-{dtype}", f"{n} concurrent requests, {length} in, {tokens} out, {dtype.upper()}, all in", TOKENS_PER_S,
-        [quire_entry("quire", bench, lambda a: n * tokens / a["avg_latency"], model, n, length, tokens),
+        f"concurrent-{name}", f"{n} concurrent requests, {length} in, {tokens} out, {name.upper()}, all in", TOKENS_PER_S,
+        [quire_entry("quire", bench, lambda a: n * tokens / a["avg_latency"], model, n, length, tokens, flags=flags),
          peer_entry("llama.cpp", llama, prompts, tokens, lambda a: n * tokens / a["seconds"], FLASH_AND_CACHES),
          peer_entry("llama.cpp, one by one", llama, prompts[:1], tokens, lambda a: tokens / a["seconds"], FLASH)],
         goals)
@@ -128,6 +149,22 @@ def concurrent_bf16(bench):
     return concurrent(bench, "bf16", [Goal(4, "llama.cpp", isa="amx")])
 
 
+@row("concurrent-q8_0")
+def concurrent_q8_0(bench):
+    return concurrent(bench, "q8_0", [Goal(1.5, "llama.cpp")])
+
+
+@row("concurrent-q4_0")
+def concurrent_q4_0(bench):
+    return concurrent(bench, "q4_0", [Goal(1.5, "llama.cpp")])
+
+
+@row("concurrent-bf16-int8")
+def concurrent_bf16_int8(bench):
+    """A BF16 checkpoint that Quire quantizes when it is loaded, beside llama.cpp's BF16."""
+    return concurrent(bench, "bf16", [Goal(2, "llama.cpp")], flags=("--quantization", "int8"))
+
+
 # ---- prefill ------------------------------------------------------------------------------------------------------
 
 PREFILL = 512
@@ -137,7 +174,7 @@ ROUNDED = ("--activation-dtype", "bfloat16")
 
 def prefill(bench, dtype, variants, goals, more=()):
     """variants: (who, isa, flags) of Quire"""
-    model = bench.model(SMALL, dtype)
+    model = model_of(bench, dtype)
     prompts = random_prompts(1, PREFILL, 4)
     entries = [quire_entry(who, bench, lambda a: a["prefill_tokens_per_second"], model, 1, PREFILL, 1, isa=isa,
                            flags=flags) for who, isa, flags in variants]
@@ -164,6 +201,21 @@ def prefill_bf16(bench):
     return prefill(bench, "bf16", variants,
                    [Goal(4, "llama.cpp", tile, "amx"), Goal(1, torch, tile, "amx"),
                     Goal(8, "llama.cpp", rounded, "amx"), Goal(2, torch, rounded, "amx")], more=["bfloat16"])
+
+
+def prefill_blocks(bench, dtype):
+    return prefill(bench, dtype, [("quire, VNNI", "avx512vnni", ()), ("quire, AMX", "amx", ())],
+                   [Goal(1.2, "llama.cpp", "quire, VNNI", "avx512vnni"), Goal(3, "llama.cpp", "quire, AMX", "amx")])
+
+
+@row("prefill-q8_0")
+def prefill_q8_0(bench):
+    return prefill_blocks(bench, "q8_0")
+
+
+@row("prefill-q4_0")
+def prefill_q4_0(bench):
+    return prefill_blocks(bench, "q4_0")
 
 
 # ---- several prompts, one by one and together ---------------------------------------------------------------------

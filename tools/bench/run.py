@@ -54,8 +54,13 @@ class Bench:
             return make_random_model.with_small_tokenizer(directory)
         return directory
 
+    def gguf(self, shape, kind):
+        """A GGUF file, quantized from the model of float16."""
+        return to_gguf.quantize(self.model(shape, "f16"), kind)
+
     def llama(self, model):
-        to_gguf.convert(model)
+        if model.suffix != ".gguf":
+            to_gguf.convert(model)
         return self.keep(Peer("peer_llama.py", model, self.threads))
 
     def transformers(self, model, dtype):

@@ -15,7 +15,7 @@ if [ ! -x "$venv/bin/python" ] || { [ -z "${QUIRE_BENCH_VENV:-}" ] && [ ! -e "$v
     python3 -m venv "$venv"
     "$venv/bin/pip" install --quiet --upgrade pip
     # Natively: a ready-made wheel would lack AVX-512 and AMX, and would be a weaker peer than people have.
-    CMAKE_ARGS="-DGGML_NATIVE=ON" "$venv/bin/pip" install --quiet --no-binary llama-cpp-python -r "$here/requirements.txt"
+    CMAKE_ARGS="-DGGML_NATIVE=ON -DCMAKE_CXX_FLAGS=-include$here/tile_config.h" "$venv/bin/pip" install --quiet --no-binary llama-cpp-python -r "$here/requirements.txt"
     touch "$venv/complete"
 fi
 exec "$venv/bin/python" "$here/run.py" "$@"

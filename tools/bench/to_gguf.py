@@ -1,9 +1,9 @@
-"""Writes a qwen2 checkpoint as GGUF with the very same weights, for llama.cpp.
+"""Writes a qwen2 checkpoint as GGUF with the very same weights, and quantizes it by llama.cpp's own quantizer.
 
-    python tools/bench/to_gguf.py build/bench/models/qwen2.5-0.5b-f16
+    python tools/bench/to_gguf.py build/bench/models/qwen2.5-0.5b-f16 [q8_0|q4_0|q4_k_m]
 
-Matrices keep their 16 bits; norms and biases become f32, as llama.cpp's own converter writes them. There is no
-vocabulary in the file: the measurements are about token ids.
+Matrices keep their 16 bits; norms and biases become f32, as llama.cpp's own converter writes them. The tokenizer is the
+checkpoint's, so that Quire can open the file, too.
 """
 import argparse
 import json
@@ -25,6 +25,22 @@ NAMES = {
     "input_layernorm": "attn_norm",
     "post_attention_layernorm": "ffn_norm",
 }
+
+
+def add_tokenizer(w, directory, size):
+    model = json.loads((directory / "tokenizer.json").read_text())
+    tokens, kinds = [f"[PAD{i}]" for i in range(size)], [gguf.TokenType.UNUSED] * size
+    for text, i in model["model"]["vocab"].items():
+        tokens[i], kinds[i] = text, gguf.TokenType.NORMAL
+    for added in model["added_tokens"]:
+        tokens[added["id"]], kinds[added["id"]] = added["content"], gguf.TokenType.CONTROL
+    w.add_tokenizer_model("gpt2")
+    w.add_tokenizer_pre("qwen2")
+    w.add_token_list(tokens)
+    w.add_token_types(kinds)
+    w.add_token_merges([m if isinstance(m, str) else " ".join(m) for m in model["model"]["merges"]])
+    w.add_eos_token_id(model["added_tokens"][0]["id"])
+    w.add_add_bos_token(False)
 
 
 def gguf_name(name):
@@ -59,7 +75,7 @@ def convert(directory):
     w.add_head_count_kv(c["num_key_value_heads"])
     w.add_rope_freq_base(c["rope_theta"])
     w.add_layer_norm_rms_eps(c["rms_norm_eps"])
-    w.add_tokenizer_model("none")
+    add_tokenizer(w, directory, c["vocab_size"])
     with safe_open(directory / "model.safetensors", "pt") as checkpoint:
         for name in checkpoint.keys():
             tensor = checkpoint.get_tensor(name)
@@ -78,7 +94,29 @@ def convert(directory):
     return path
 
 
+FILE_TYPES = {"q8_0": gguf.LlamaFileType.MOSTLY_Q8_0, "q4_0": gguf.LlamaFileType.MOSTLY_Q4_0,
+              "q4_k_m": gguf.LlamaFileType.MOSTLY_Q4_K_M}
+
+
+def quantize(directory, kind):
+    """Returns the path of DIRECTORY-KIND.gguf; what is there already is kept."""
+    import llama_cpp as lc
+    source, directory = convert(directory), pathlib.Path(directory)
+    path = directory.with_name(f"{directory.name}-{kind}.gguf")
+    if path.exists():
+        return path
+    unfinished = path.with_suffix(".part")
+    parameters = lc.llama_model_quantize_default_params()
+    parameters.ftype = int(FILE_TYPES[kind])
+    if lc.llama_model_quantize(str(source).encode(), str(unfinished).encode(), parameters) != 0:
+        raise SystemExit(f"llama.cpp could not write {path}")
+    unfinished.rename(path)
+    return path
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory")
-    print(convert(parser.parse_args().directory))
+    parser.add_argument("kind", nargs="?", choices=FILE_TYPES, help="quantize it as well")
+    arguments = parser.parse_args()
+    print(quantize(arguments.directory, arguments.kind) if arguments.kind else convert(arguments.directory))
