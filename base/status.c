@@ -56,6 +56,7 @@ const char *quire_status_name(int status)
     case QUIRE_NO_MEMORY: return "out of memory";
     case QUIRE_IO: return "i/o error";
     case QUIRE_INTERNAL: return "internal error";
+    case QUIRE_UNAVAILABLE: return "unavailable";
     }
     return "unknown status";
 }

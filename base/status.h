@@ -17,6 +17,7 @@ enum quire_status {
     QUIRE_NO_MEMORY = 5,   /* an allocation failed */
     QUIRE_IO = 6,          /* the operating system refused: open, read, connect */
     QUIRE_INTERNAL = 7,    /* a promise of our own was broken */
+    QUIRE_UNAVAILABLE = 8, /* a process that this needs is gone, hangs or gave up */
 };
 
 #define QUIRE_ERROR_BYTES 512

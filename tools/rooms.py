@@ -22,6 +22,7 @@ ROOMS = {
     "scheduler/": "base/ request/ memory/ scheduler/policies/",
     "scheduler/policies/": "base/ request/ memory/ scheduler/",
     "speculation/": "base/",
+    "parallel/": "base/",
     "text/": "base/ files/",
     # kernels.h is the interface, host/ what backends on host memory share; a backend knows no other, but that cpu
     # takes the plain page for what need not be fast. backend.c and plan.c find them.
@@ -71,7 +72,7 @@ NOT_PURE = re.compile(r"^(time|pthread|stdio|unistd|threads|sys/.*|fcntl|signal)
 SOURCES = (".c", ".h", ".cu", ".cuh", ".cc", ".rs", ".py", ".sh", ".js", ".css")
 MAX_FILES = 30  # of a folder: sources that people write
 MAX_LINES = 900
-TOP = set("base files request engine kernels memory scheduler speculation server text tests tools docs packaging README.md LICENSE "
+TOP = set("base files request engine kernels memory parallel scheduler speculation server text tests tools docs packaging README.md LICENSE "
           "CHANGELOG.md CONTRIBUTING.md CMakeLists.txt CMakePresets.json .gitignore .dockerignore .ci .clang-format".split())
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+(?:"([^"]+)"|<([^>]+)>)', re.M)

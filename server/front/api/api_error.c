@@ -62,6 +62,7 @@ bool api_fail_status(struct api_error *e, int status, const char *param)
         e->retry_ms = 1000;
         break;
     case QUIRE_IO:
+    case QUIRE_UNAVAILABLE:
         set(e, 503, param, "engine_unavailable");
         e->retry_ms = 1000;
         break;

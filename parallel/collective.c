@@ -1,0 +1,112 @@
+#include "parallel/collective.h"
+
+#include "parallel/shm.h"
+#include "parallel/shm_transport.h"
+
+#include <stdlib.h>
+
+struct collective {
+    const struct transport *transport;
+    void *state;
+    uint32_t rank, size;
+    struct collective_stats stats;
+};
+
+int collective_create_shared(uint32_t n_ranks, int *fd, struct quire_error *err)
+{
+    return shm_create(n_ranks, fd, err);
+}
+
+int collective_join_shared(int fd, uint32_t rank, uint32_t timeout_ms, struct collective **out, struct quire_error *err)
+{
+    struct collective *c = calloc(1, sizeof *c);
+    if (!c)
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    c->transport = &shm_transport;
+    c->rank = rank;
+    int status = shm_transport_open(fd, rank, timeout_ms ? timeout_ms : COLLECTIVE_TIMEOUT_MS, c->stats.waited_ns,
+                                    &c->size, &c->state, err);
+    if (status != QUIRE_OK) {
+        free(c);
+        return status;
+    }
+    *out = c;
+    return QUIRE_OK;
+}
+
+void collective_leave(struct collective *c)
+{
+    if (!c)
+        return;
+    c->transport->leave(c->state);
+    free(c);
+}
+
+uint32_t collective_rank(const struct collective *c)
+{
+    return c->rank;
+}
+
+uint32_t collective_size(const struct collective *c)
+{
+    return c->size;
+}
+
+void collective_set_timeout(struct collective *c, uint32_t timeout_ms)
+{
+    c->transport->set_timeout(c->state, timeout_ms);
+}
+
+static void count(struct collective *c, size_t n_bytes)
+{
+    c->stats.calls++;
+    c->stats.bytes += n_bytes;
+}
+
+int collective_all_reduce_tree(struct collective *c, float *x, size_t n, struct quire_error *err)
+{
+    count(c, n * sizeof *x);
+    return c->transport->all_reduce_tree(c->state, x, n, err);
+}
+
+int collective_all_gather(struct collective *c, const void *mine, size_t n_bytes, void *all, struct quire_error *err)
+{
+    count(c, n_bytes);
+    return c->transport->all_gather(c->state, mine, n_bytes, all, err);
+}
+
+static int broadcast(struct collective *c, void *x, size_t n_bytes, uint32_t root, bool patient,
+                     struct quire_error *err)
+{
+    if (root >= c->size)
+        return quire_fail(err, QUIRE_INVALID, "broadcast: there is no rank %u among %u", root, c->size);
+    count(c, n_bytes);
+    return c->transport->broadcast(c->state, x, n_bytes, root, patient, err);
+}
+
+int collective_broadcast(struct collective *c, void *x, size_t n_bytes, uint32_t root, struct quire_error *err)
+{
+    return broadcast(c, x, n_bytes, root, false, err);
+}
+
+int collective_broadcast_when_ready(struct collective *c, void *x, size_t n_bytes, uint32_t root,
+                                    struct quire_error *err)
+{
+    return broadcast(c, x, n_bytes, root, true, err);
+}
+
+int collective_barrier(struct collective *c, struct quire_error *err)
+{
+    count(c, 0);
+    return c->transport->barrier(c->state, err);
+}
+
+void collective_abort(struct collective *c, const char *why)
+{
+    c->transport->abort(c->state, why);
+}
+
+void collective_get_stats(const struct collective *c, struct collective_stats *out)
+{
+    *out = c->stats;
+}

@@ -1,0 +1,73 @@
+/* The memory that the ranks of a group share: its layout, and how it is made and mapped. Of this room only.
+ *
+ * Collectives go in rounds, counted alike by every rank. In a round a rank may write its slot of the round (there are two,
+ * in turns), says in `calls` what it is about, and publishes the round by storing `round` with release. Who has seen that
+ * may read the slot until it publishes the next round itself; so a rank writes a slot again only when everybody has
+ * published the round between. There is no lock that a stopped process could hold.
+ *
+ * What peers write is looked at, never trusted: lengths are this process's own, `round` and `calls` are compared with what
+ * they must be, and the head is copied once it is checked. The file is sealed, so nobody can cut it under a reader.
+ */
+#ifndef QUIRE_PARALLEL_SHM_H
+#define QUIRE_PARALLEL_SHM_H
+
+#include "base/status.h"
+#include "parallel/collective.h"
+
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SHM_MAGIC UINT64_C(0x315241505251) /* "QRPAR1" */
+#define SHM_VERSION 1
+#define SHM_SLOT_BYTES (128u << 10)
+#define SHM_WHY_BYTES 320
+#define SHM_LINE 64
+
+enum shm_operation { SHM_NONE, SHM_ALL_REDUCE, SHM_ALL_GATHER, SHM_BROADCAST, SHM_BARRIER };
+
+struct shm_call {
+    uint32_t number; /* calls of the group so far, modulo 2^32 */
+    uint16_t operation, root;
+    uint64_t n_bytes;
+};
+
+enum shm_state { SHM_NOT_JOINED, SHM_JOINED, SHM_LEFT };
+
+struct shm_rank {
+    alignas(SHM_LINE) _Atomic uint32_t round; /* published so far, modulo 2^32 */
+    struct shm_call calls[2]; /* of the round, and of the one before */
+
+    /* The rank sleeps on its own bell. It says `asleep` before it looks for what it waits for, and whoever publishes looks at
+     * `asleep` afterwards, all sequentially consistent: one of the two sees the other. */
+    alignas(SHM_LINE) _Atomic uint32_t bell;
+    _Atomic uint32_t asleep;
+
+    alignas(SHM_LINE) _Atomic uint32_t state;
+    _Atomic int32_t process;
+    uint32_t why_status; /* with why: written once, before the head's `aborted_by` */
+    char why[SHM_WHY_BYTES];
+};
+
+struct shm_head {
+    uint64_t magic;
+    uint32_t version, n_ranks;
+    uint64_t slot_bytes, rank_bytes, total_bytes;
+    alignas(SHM_LINE) _Atomic uint32_t aborted_by; /* rank + 1; 0: nobody */
+};
+
+struct shm {
+    struct shm_head *head;
+    struct shm_rank *ranks[COLLECTIVE_MAX_RANKS];
+    unsigned char *slots[COLLECTIVE_MAX_RANKS][2];
+    size_t slot_bytes, total_bytes;
+    uint32_t n_ranks;
+};
+
+int shm_create(uint32_t n_ranks, int *fd, struct quire_error *err);
+/* Maps and checks it. shm_unmap() takes it back. */
+int shm_map(int fd, struct shm *out, struct quire_error *err);
+void shm_unmap(struct shm *s);
+
+#endif

@@ -1,0 +1,317 @@
+#include "parallel/shm_member.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Where each rank has a CPU, calls that follow each other closely end while they are looked for: a sleep costs the waker
+ * 5 us and the sleeper 50. Where ranks share CPUs the one waited for may need this one's. */
+#define SPIN_NS 50000
+#define SPINS_PER_CLOCK_READ 32
+
+/* A sleeper is woken by whoever it waits for. It looks up in between to see whether that one lives, and counts no more than
+ * this of each sleep against the time-out: a group that was stopped and goes on as a whole (a terminal's ^Z) has not hung. */
+#define LOOK_UP_MS 100
+
+static void cpu_relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ __volatile__("yield");
+#endif
+}
+
+/* CPUs for this group's ranks. One that is bound to a single CPU takes it that its peers are bound to others. */
+static uint32_t count_cpus(void)
+{
+    cpu_set_t set;
+    int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    return n > 1 ? (uint32_t)n : online > 0 ? (uint32_t)online : 1;
+}
+
+int shm_member_open(struct shm_member *m, int fd, uint32_t rank, uint32_t timeout_ms, uint64_t *waited_ns,
+                    struct quire_error *err)
+{
+    *m = (struct shm_member){.rank = rank, .timeout_ms = timeout_ms, .waited_ns = waited_ns};
+    for (uint32_t r = 0; r < COLLECTIVE_MAX_RANKS; r++)
+        m->pidfds[r] = -1;
+    atomic_flag_clear(&m->why_is_said);
+    int status = shm_map(fd, &m->shm, err);
+    if (status != QUIRE_OK)
+        return status;
+    if (rank >= m->shm.n_ranks) {
+        status = quire_fail(err, QUIRE_INVALID, "rank %u of a group of %u", rank, m->shm.n_ranks);
+        shm_unmap(&m->shm);
+        return status;
+    }
+    struct shm_rank *self = m->shm.ranks[rank];
+    int32_t nobody = 0;
+    if (!atomic_compare_exchange_strong(&self->process, &nobody, (int32_t)getpid())) {
+        status = quire_fail(err, QUIRE_INVALID, "rank %u of the group is taken by process %d", rank, (int)nobody);
+        shm_unmap(&m->shm);
+        return status;
+    }
+    atomic_store(&self->state, SHM_JOINED);
+    m->spin_ns = count_cpus() >= m->shm.n_ranks ? SPIN_NS : 0;
+    return QUIRE_OK;
+}
+
+/* ---- waking ---- */
+
+static void ring(struct shm_rank *peer)
+{
+    atomic_fetch_add(&peer->bell, 1);
+    syscall(SYS_futex, &peer->bell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+static void ring_sleepers(struct shm_member *m)
+{
+    for (uint32_t r = 0; r < m->shm.n_ranks; r++)
+        if (r != m->rank && atomic_load(&m->shm.ranks[r]->asleep))
+            ring(m->shm.ranks[r]);
+}
+
+void shm_member_publish(struct shm_member *m)
+{
+    struct shm_rank *self = m->shm.ranks[m->rank];
+    m->round++;
+    m->calls[m->round & 1] = m->call;
+    self->calls[m->round & 1] = m->call;
+    atomic_store(&self->round, m->round);
+    ring_sleepers(m);
+}
+
+void shm_member_close(struct shm_member *m)
+{
+    atomic_store(&m->shm.ranks[m->rank]->state, SHM_LEFT);
+    ring_sleepers(m);
+    for (uint32_t r = 0; r < m->shm.n_ranks; r++)
+        if (m->pidfds[r] >= 0)
+            close(m->pidfds[r]);
+    shm_unmap(&m->shm);
+}
+
+/* ---- the end of a group ---- */
+
+void shm_member_end(struct shm_member *m, enum quire_status status, const char *why)
+{
+    struct shm_rank *self = m->shm.ranks[m->rank];
+    uint32_t nobody = 0;
+    if (atomic_load(&m->shm.head->aborted_by) || atomic_flag_test_and_set(&m->why_is_said))
+        return;
+    self->why_status = status;
+    snprintf(self->why, sizeof self->why, "%s", why);
+    atomic_compare_exchange_strong(&m->shm.head->aborted_by, &nobody, m->rank + 1);
+    for (uint32_t r = 0; r < m->shm.n_ranks; r++)
+        ring(m->shm.ranks[r]);
+}
+
+int shm_member_check(struct shm_member *m, struct quire_error *err)
+{
+    uint32_t by = atomic_load(&m->shm.head->aborted_by);
+    if (by == 0)
+        return QUIRE_OK;
+    if (by > m->shm.n_ranks)
+        return quire_fail(err, QUIRE_INTERNAL, "the group's memory is spoiled: rank %u ended it, of %u", by - 1,
+                          m->shm.n_ranks);
+    char why[SHM_WHY_BYTES];
+    memcpy(why, m->shm.ranks[by - 1]->why, sizeof why);
+    why[sizeof why - 1] = 0;
+    for (char *c = why; *c; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7f)
+            *c = '?';
+    enum quire_status status = m->shm.ranks[by - 1]->why_status == QUIRE_INVALID ? QUIRE_INVALID : QUIRE_UNAVAILABLE;
+    if (by - 1 == m->rank)
+        return quire_fail(err, status, "%s", why);
+    return quire_fail(err, status, "rank %u ended the group: %s", by - 1, why);
+}
+
+/* What this rank found ends the group, and what it found is what its caller is told. */
+static int end_with(struct shm_member *m, struct quire_error *found, enum quire_status status, struct quire_error *err)
+{
+    shm_member_end(m, status, found->text);
+    return quire_fail(err, status, "%s", found->text);
+}
+
+/* "call 12 (all-reduce of 4096 bytes)" */
+static void describe(const struct shm_call *call, char *to, size_t n)
+{
+    static const char *const names[] = {[SHM_NONE] = "nothing",
+                                        [SHM_ALL_REDUCE] = "all-reduce",
+                                        [SHM_ALL_GATHER] = "all-gather",
+                                        [SHM_BROADCAST] = "broadcast",
+                                        [SHM_BARRIER] = "barrier"};
+    const char *name = call->operation <= SHM_BARRIER ? names[call->operation] : "an unknown operation";
+    if (call->operation == SHM_BARRIER)
+        snprintf(to, n, "call %u (barrier)", call->number);
+    else if (call->operation == SHM_BROADCAST)
+        snprintf(to, n, "call %u (broadcast of %llu bytes by rank %u)", call->number, (unsigned long long)call->n_bytes,
+                 call->root);
+    else
+        snprintf(to, n, "call %u (%s of %llu bytes)", call->number, name, (unsigned long long)call->n_bytes);
+}
+
+/* ---- waiting ---- */
+
+static bool has_come(const struct shm_member *m, uint32_t r)
+{
+    return (int32_t)(atomic_load_explicit(&m->shm.ranks[r]->round, memory_order_acquire) - m->round) >= 0;
+}
+
+/* Has the rank's process ended? A process that nobody has waited for yet counts as ended. */
+static bool is_dead(struct shm_member *m, uint32_t r)
+{
+    int32_t process = atomic_load(&m->shm.ranks[r]->process);
+    if (process <= 0)
+        return false;
+    if (m->pidfds[r] < 0)
+        m->pidfds[r] = (int)syscall(SYS_pidfd_open, (pid_t)process, 0);
+    if (m->pidfds[r] < 0)
+        return errno == ESRCH;
+    struct pollfd p = {.fd = m->pidfds[r], .events = POLLIN};
+    return poll(&p, 1, 0) == 1;
+}
+
+/* Whoever died, or left while it is waited for, ends the group. */
+static int check_peers(struct shm_member *m, uint32_t waited_for, struct quire_error *err)
+{
+    struct quire_error found;
+    char what[96];
+    describe(&m->calls[m->round & 1], what, sizeof what);
+    for (uint32_t r = 0; r < m->shm.n_ranks; r++) {
+        if (r == m->rank)
+            continue;
+        bool has_left = atomic_load(&m->shm.ranks[r]->state) == SHM_LEFT;
+        if (has_left && r == waited_for && !has_come(m, r)) {
+            quire_fail(&found, QUIRE_UNAVAILABLE, "rank %u (process %d) has left before %s", r,
+                       (int)atomic_load(&m->shm.ranks[r]->process), what);
+            return end_with(m, &found, QUIRE_UNAVAILABLE, err);
+        }
+        if (!has_left && is_dead(m, r)) {
+            quire_fail(&found, QUIRE_UNAVAILABLE, "rank %u (process %d) has died, at or before %s", r,
+                       (int)atomic_load(&m->shm.ranks[r]->process), what);
+            return end_with(m, &found, QUIRE_UNAVAILABLE, err);
+        }
+    }
+    return QUIRE_OK;
+}
+
+static int late(struct shm_member *m, uint32_t r, struct quire_error *err)
+{
+    struct quire_error found;
+    char what[96];
+    int32_t process = atomic_load(&m->shm.ranks[r]->process);
+    describe(&m->calls[m->round & 1], what, sizeof what);
+    if (process == 0)
+        quire_fail(&found, QUIRE_UNAVAILABLE, "rank %u has not joined the group for %.1f s, at %s", r,
+                   m->timeout_ms / 1e3, what);
+    else
+        quire_fail(&found, QUIRE_UNAVAILABLE,
+                   "rank %u (process %d) has not come to %s for %.1f s: it hangs, or is "
+                   "stopped",
+                   r, (int)process, what, m->timeout_ms / 1e3);
+    return end_with(m, &found, QUIRE_UNAVAILABLE, err);
+}
+
+static bool spin(struct shm_member *m, uint32_t r, uint64_t began)
+{
+    if (m->spin_ns == 0)
+        return false;
+    for (uint32_t i = 1; !has_come(m, r); i++) {
+        if (i % SPINS_PER_CLOCK_READ == 0 && quire_now_ns() - began > m->spin_ns)
+            return false;
+        cpu_relax();
+    }
+    return true;
+}
+
+/* Sleeps until the bell rings, at most ms; not at all where what is waited for is there. */
+static void sleep_for(struct shm_member *m, uint32_t r, uint32_t ms)
+{
+    struct shm_rank *self = m->shm.ranks[m->rank];
+    struct timespec most = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
+    atomic_store(&self->asleep, 1);
+    uint32_t bell = atomic_load(&self->bell);
+    if (!has_come(m, r) && atomic_load(&m->shm.head->aborted_by) == 0 &&
+        atomic_load(&m->shm.ranks[r]->state) != SHM_LEFT)
+        syscall(SYS_futex, &self->bell, FUTEX_WAIT, bell, &most, NULL, 0);
+    atomic_store(&self->asleep, 0);
+}
+
+static int wait_asleep(struct shm_member *m, uint32_t r, bool patient, struct quire_error *err)
+{
+    uint64_t slept_ns = 0, timeout_ns = (uint64_t)m->timeout_ms * 1000000u;
+    while (!has_come(m, r)) {
+        uint64_t began = quire_now_ns(), left_ms = (timeout_ns - slept_ns) / 1000000u + 1;
+        sleep_for(m, r, patient || left_ms > LOOK_UP_MS ? LOOK_UP_MS : (uint32_t)left_ms);
+        if (has_come(m, r))
+            break;
+        int status = shm_member_check(m, err);
+        if (status == QUIRE_OK)
+            status = check_peers(m, r, err);
+        if (status != QUIRE_OK)
+            return status;
+        uint64_t ns = quire_now_ns() - began;
+        slept_ns += ns < LOOK_UP_MS * 1000000u ? ns : LOOK_UP_MS * 1000000u;
+        if (!patient && slept_ns >= timeout_ns)
+            return late(m, r, err);
+    }
+    return QUIRE_OK;
+}
+
+static int wait_for(struct shm_member *m, uint32_t r, bool patient, struct quire_error *err)
+{
+    if (has_come(m, r))
+        return QUIRE_OK;
+    uint64_t began = quire_now_ns();
+    int status = spin(m, r, began) ? QUIRE_OK : wait_asleep(m, r, patient, err);
+    m->waited_ns[r] += quire_now_ns() - began;
+    return status;
+}
+
+/* The peer is in this round or, with a slot of its own for it, in the next one; so what it said of this round stands. */
+static int compare(struct shm_member *m, uint32_t r, struct quire_error *err)
+{
+    struct quire_error found;
+    const struct shm_rank *peer = m->shm.ranks[r];
+    const struct shm_call *want = &m->calls[m->round & 1], said = peer->calls[m->round & 1];
+    if (atomic_load_explicit(&peer->round, memory_order_relaxed) - m->round > 1) {
+        quire_fail(&found, QUIRE_INTERNAL, "the group's memory is spoiled: rank %u is ahead of rank %u", r, m->rank);
+        return end_with(m, &found, QUIRE_INTERNAL, err);
+    }
+    if (said.number == want->number && said.operation == want->operation && said.root == want->root &&
+        said.n_bytes == want->n_bytes)
+        return QUIRE_OK;
+    char ours[96], theirs[96];
+    describe(want, ours, sizeof ours);
+    describe(&said, theirs, sizeof theirs);
+    quire_fail(&found, QUIRE_INVALID, "the ranks do not make the same call: rank %u is at %s, rank %u at %s", m->rank,
+               ours, r, theirs);
+    return end_with(m, &found, QUIRE_INVALID, err);
+}
+
+int shm_member_wait(struct shm_member *m, uint32_t of, bool patient, struct quire_error *err)
+{
+    int status = QUIRE_OK;
+    for (uint32_t r = 0; r < m->shm.n_ranks && status == QUIRE_OK; r++) {
+        if (r == m->rank || (of != SHM_EVERYBODY && r != of))
+            continue;
+        status = wait_for(m, r, patient, err);
+        if (status == QUIRE_OK && m->checked != m->round)
+            status = compare(m, r, err);
+    }
+    if (status == QUIRE_OK && of == SHM_EVERYBODY)
+        m->checked = m->round;
+    return status;
+}

@@ -1,0 +1,41 @@
+/* One rank in the shared memory of its group: it publishes rounds, waits for those of others, notices who died or hangs,
+ * and says what ended the group. Of this room only. One thread, but for shm_member_end(). */
+#ifndef QUIRE_PARALLEL_SHM_MEMBER_H
+#define QUIRE_PARALLEL_SHM_MEMBER_H
+
+#include "parallel/shm.h"
+
+#include <stdbool.h>
+
+struct shm_member {
+    struct shm shm;
+    uint32_t rank;
+    uint32_t round; /* published by this rank; the next one's slot is slots[rank][(round + 1) & 1] */
+    struct shm_call call; /* what the current rounds are for */
+    struct shm_call calls[2]; /* of a round and of the one before, as all ranks must have them */
+    uint32_t checked; /* the last round of which every peer's call was compared */
+    uint32_t timeout_ms;
+    uint64_t spin_ns;
+    uint64_t *waited_ns; /* [COLLECTIVE_MAX_RANKS], the caller's */
+    int pidfds[COLLECTIVE_MAX_RANKS]; /* -1: not yet, or there is none */
+    atomic_flag why_is_said;
+};
+
+/* Maps the memory behind fd and takes the rank's place. */
+int shm_member_open(struct shm_member *m, int fd, uint32_t rank, uint32_t timeout_ms, uint64_t *waited_ns,
+                    struct quire_error *err);
+void shm_member_close(struct shm_member *m);
+
+/* What stands here is over: the status and message of who ended it. */
+int shm_member_check(struct shm_member *m, struct quire_error *err);
+
+void shm_member_publish(struct shm_member *m);
+
+#define SHM_EVERYBODY UINT32_MAX
+/* Until rank `of`, or everybody, has published this rank's round, and was about the same call. patient: without a time-out. */
+int shm_member_wait(struct shm_member *m, uint32_t of, bool patient, struct quire_error *err);
+
+/* Ends the group with a status and a reason, unless it has ended, and wakes everybody. Any thread. */
+void shm_member_end(struct shm_member *m, enum quire_status status, const char *why);
+
+#endif

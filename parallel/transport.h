@@ -1,0 +1,23 @@
+/* What carries collectives: a table of functions, so that the door (collective.h, whose promises these keep) knows no shared
+ * memory and another carrier knows no door. Called by one thread of a rank, `abort` by any. */
+#ifndef QUIRE_PARALLEL_TRANSPORT_H
+#define QUIRE_PARALLEL_TRANSPORT_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct transport {
+    int (*all_reduce_tree)(void *state, float *x, size_t n, struct quire_error *err);
+    int (*all_gather)(void *state, const void *mine, size_t n_bytes, void *all, struct quire_error *err);
+    /* patient: those that are not root wait without a time-out. */
+    int (*broadcast)(void *state, void *x, size_t n_bytes, uint32_t root, bool patient, struct quire_error *err);
+    int (*barrier)(void *state, struct quire_error *err);
+    void (*abort)(void *state, const char *why);
+    void (*set_timeout)(void *state, uint32_t timeout_ms);
+    void (*leave)(void *state); /* and frees state */
+};
+
+#endif

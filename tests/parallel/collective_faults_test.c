@@ -1,0 +1,221 @@
+/* A rank that dies, leaves, stops, is late or gives up: every other rank is told which, soon, and nothing is left. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "ranks.h"
+#include "tests/sample.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define N_TIMES 100
+#define PATIENCE_MS 20000 /* of ranks that are to notice a death long before */
+#define TIMEOUT_MS 250 /* of ranks that are to time out */
+#define SOON_NS UINT64_C(5000000000)
+
+enum fault { KILLED, EXITS, LEAVES, STOPPED, GIVES_UP };
+
+struct scene {
+    enum fault fault;
+    uint32_t rank; /* whose */
+    int at; /* how many calls went well */
+};
+
+/* Calls of all kinds, large and small, until one fails. */
+static int call_on(struct collective *c, const void *argument, struct outcome *mine, struct quire_error *err)
+{
+    static float x[50000], all[COLLECTIVE_MAX_RANKS * 1000];
+    const struct scene *scene = argument;
+    int status = QUIRE_OK;
+    for (int i = 0; status == QUIRE_OK; i++) {
+        atomic_fetch_add(&mine->progress, 1);
+        if (i == scene->at && collective_rank(c) == scene->rank) {
+            if (scene->fault == EXITS)
+                _exit(3);
+            if (scene->fault == LEAVES)
+                return QUIRE_OK;
+            if (scene->fault == GIVES_UP)
+                collective_abort(c, "it is\ntired");
+        }
+        switch (i % 4) {
+        case 0: status = collective_all_reduce_tree(c, x, i % 3 ? 1024 : 50000, err); break;
+        case 1: status = collective_all_gather(c, x, 4000, all, err); break;
+        case 2: status = collective_broadcast(c, x, 20000, (uint32_t)i / 4 % collective_size(c), err); break;
+        default: status = collective_barrier(c, err);
+        }
+        memset(x, 0, sizeof x);
+    }
+    return status;
+}
+
+static void check_survivor(const struct scene *scene, const struct outcome *o, uint64_t since)
+{
+    char name[32];
+    snprintf(name, sizeof name, "rank %u ", scene->rank);
+    if (o->status != QUIRE_UNAVAILABLE || !strstr(o->text, name))
+        print_error("fault %d of rank %u at %d: status %d, \"%s\"\n", scene->fault, scene->rank, scene->at, o->status,
+                    o->text);
+    assert_true(atomic_load(&o->is_done));
+    assert_int_equal(o->status, QUIRE_UNAVAILABLE);
+    assert_non_null(strstr(o->text, name));
+    assert_true(o->failed_ns < since + SOON_NS);
+    if (scene->fault == GIVES_UP)
+        assert_non_null(strstr(o->text, "it is?tired"));
+    if (scene->fault == STOPPED)
+        assert_non_null(strstr(o->text, "for 0.2 s"));
+}
+
+static void act(const struct scene *scene, struct ranks *ranks)
+{
+    ranks_await(ranks, scene->rank, scene->at + 1);
+    if (scene->fault == KILLED)
+        kill(ranks->processes[scene->rank], SIGKILL);
+    if (scene->fault == STOPPED)
+        kill(ranks->processes[scene->rank], SIGSTOP);
+    uint64_t since = quire_now_ns();
+    for (uint32_t r = 0; r < ranks->n; r++)
+        while (r != scene->rank && !atomic_load(&ranks->outcomes[r].is_done) && quire_now_ns() < since + SOON_NS)
+            usleep(1000);
+    if (scene->fault == STOPPED)
+        kill(ranks->processes[scene->rank], SIGCONT); /* and it finds that the group is over */
+    ranks_join(ranks);
+    for (uint32_t r = 0; r < ranks->n; r++)
+        if (r != scene->rank)
+            check_survivor(scene, &ranks->outcomes[r], since);
+    if (scene->fault == STOPPED || scene->fault == GIVES_UP)
+        assert_int_equal(ranks->outcomes[scene->rank].status, QUIRE_UNAVAILABLE);
+}
+
+static void many_times(enum fault fault)
+{
+    uint32_t n_descriptors = count_descriptors(), n_shared = count_shared_memory();
+    struct sample sample = sample_of(5);
+    for (uint32_t i = 0; i < N_TIMES; i++) {
+        const uint32_t n = (const uint32_t[]){2, 4, 8, 2}[i % 4];
+        const struct scene scene = {.fault = fault, .rank = i / 4 % n, .at = (int)(i * 7 % 40)};
+        struct ranks ranks;
+        if (!sample_takes(&sample))
+            continue;
+        ranks_start(&ranks, n, fault == STOPPED ? TIMEOUT_MS : PATIENCE_MS, call_on, &scene);
+        act(&scene, &ranks);
+        ranks_free(&ranks);
+    }
+    sample_report(&sample, "faults");
+    assert_int_equal(count_descriptors(), n_descriptors);
+    assert_int_equal(count_shared_memory(), n_shared);
+}
+
+static void a_rank_that_is_killed_is_named(void **state)
+{
+    (void)state;
+    many_times(KILLED);
+}
+
+static void a_rank_that_exits_is_named(void **state)
+{
+    (void)state;
+    many_times(EXITS);
+}
+
+static void a_rank_that_leaves_is_named(void **state)
+{
+    (void)state;
+    many_times(LEAVES);
+}
+
+static void a_rank_that_is_stopped_is_named(void **state)
+{
+    (void)state;
+    many_times(STOPPED);
+}
+
+static void a_rank_that_gives_up_is_named_and_why(void **state)
+{
+    (void)state;
+    many_times(GIVES_UP);
+}
+
+/* ---- one that never comes, and waiting without a time-out ---- */
+
+static void a_rank_that_never_joins_is_named(void **state)
+{
+    (void)state;
+    struct collective *c;
+    struct quire_error err;
+    int fd;
+    assert_int_equal(collective_create_shared(2, &fd, &err), QUIRE_OK);
+    assert_int_equal(collective_join_shared(fd, 0, 100, &c, &err), QUIRE_OK);
+    close(fd);
+    assert_int_equal(collective_barrier(c, &err), QUIRE_UNAVAILABLE);
+    assert_non_null(strstr(err.text, "rank 1 has not joined"));
+    collective_leave(c);
+}
+
+static int wait_long(struct collective *c, const void *argument, struct outcome *mine, struct quire_error *err)
+{
+    struct collective_stats stats;
+    uint32_t x = 7 * (collective_rank(c) == 0);
+    (void)argument;
+    if (collective_rank(c) == 0)
+        usleep(3 * TIMEOUT_MS * 1000);
+    int status = collective_broadcast_when_ready(c, &x, sizeof x, 0, err);
+    collective_get_stats(c, &stats);
+    if (x != 7)
+        snprintf(mine->problem, sizeof mine->problem, "it got %u", x);
+    if (collective_rank(c) == 1 && stats.waited_ns[0] < TIMEOUT_MS * UINT64_C(2000000))
+        snprintf(mine->problem, sizeof mine->problem, "it says it waited %u us", (unsigned)(stats.waited_ns[0] / 1000));
+    return status;
+}
+
+static void who_waits_for_work_has_no_time_out(void **state)
+{
+    (void)state;
+    struct ranks ranks;
+    ranks_start(&ranks, 2, TIMEOUT_MS, wait_long, NULL);
+    ranks_join(&ranks);
+    for (uint32_t r = 0; r < 2; r++) {
+        assert_int_equal(ranks.outcomes[r].status, QUIRE_OK);
+        assert_string_equal(ranks.outcomes[r].problem, "");
+    }
+    ranks_free(&ranks);
+}
+
+static int die_as_root(struct collective *c, const void *argument, struct outcome *mine, struct quire_error *err)
+{
+    uint32_t x = 0;
+    (void)argument;
+    (void)mine;
+    if (collective_rank(c) == 0) {
+        usleep(50000);
+        _exit(1);
+    }
+    return collective_broadcast_when_ready(c, &x, sizeof x, 0, err);
+}
+
+static void but_it_notices_that_the_root_died(void **state)
+{
+    (void)state;
+    struct ranks ranks;
+    ranks_start(&ranks, 4, TIMEOUT_MS, die_as_root, NULL);
+    ranks_join(&ranks);
+    for (uint32_t r = 1; r < 4; r++)
+        assert_int_equal(ranks.outcomes[r].status, QUIRE_UNAVAILABLE);
+    ranks_free(&ranks);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_rank_that_is_killed_is_named),        cmocka_unit_test(a_rank_that_exits_is_named),
+        cmocka_unit_test(a_rank_that_leaves_is_named),           cmocka_unit_test(a_rank_that_is_stopped_is_named),
+        cmocka_unit_test(a_rank_that_gives_up_is_named_and_why), cmocka_unit_test(a_rank_that_never_joins_is_named),
+        cmocka_unit_test(who_waits_for_work_has_no_time_out),    cmocka_unit_test(but_it_notices_that_the_root_died),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

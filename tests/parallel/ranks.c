@@ -1,0 +1,99 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "ranks.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void run(struct ranks *ranks, uint32_t rank, rank_fn fn, const void *argument)
+{
+    struct outcome *mine = &ranks->outcomes[rank];
+    struct quire_error err = {.text = ""};
+    struct collective *c = NULL;
+    int status = collective_join_shared(ranks->fd, rank, ranks->timeout_ms, &c, &err);
+    if (status == QUIRE_OK)
+        status = fn(c, argument, mine, &err);
+    mine->failed_ns = quire_now_ns();
+    mine->status = status;
+    memcpy(mine->text, err.text, sizeof mine->text);
+    atomic_store(&mine->is_done, true);
+    collective_leave(c);
+    _exit(0);
+}
+
+void ranks_start(struct ranks *ranks, uint32_t n, uint32_t timeout_ms, rank_fn fn, const void *argument)
+{
+    struct quire_error err;
+    *ranks = (struct ranks){.n = n, .timeout_ms = timeout_ms};
+    ranks->outcomes = mmap(NULL, n * sizeof *ranks->outcomes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+                           0);
+    assert_true(ranks->outcomes != MAP_FAILED);
+    assert_int_equal(collective_create_shared(n, &ranks->fd, &err), QUIRE_OK);
+    pid_t parent = getpid();
+    for (uint32_t r = 0; r < n; r++) {
+        ranks->processes[r] = fork();
+        assert_true(ranks->processes[r] >= 0);
+        if (ranks->processes[r] == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            if (getppid() != parent)
+                _exit(1);
+            run(ranks, r, fn, argument);
+        }
+    }
+    close(ranks->fd);
+}
+
+void ranks_await(const struct ranks *ranks, uint32_t rank, int progress)
+{
+    while (atomic_load(&ranks->outcomes[rank].progress) < progress)
+        sched_yield();
+}
+
+void ranks_join(struct ranks *ranks)
+{
+    for (uint32_t r = 0; r < ranks->n; r++)
+        assert_int_equal(waitpid(ranks->processes[r], NULL, 0), ranks->processes[r]);
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+    assert_int_equal(errno, ECHILD);
+}
+
+void ranks_free(struct ranks *ranks)
+{
+    munmap(ranks->outcomes, ranks->n * sizeof *ranks->outcomes);
+}
+
+static uint32_t count_names(const char *folder)
+{
+    uint32_t n = 0;
+    DIR *dir = opendir(folder);
+    if (!dir)
+        return 0;
+    while (readdir(dir))
+        n++;
+    closedir(dir);
+    return n;
+}
+
+uint32_t count_descriptors(void)
+{
+    return count_names("/proc/self/fd");
+}
+
+uint32_t count_shared_memory(void)
+{
+    return count_names("/dev/shm");
+}
