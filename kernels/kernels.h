@@ -194,7 +194,7 @@ struct k_pool_row { /* a text's tokens in the step */
 struct k_pool_args { /* out[r] = the row's first or last token, or the mean of all; then of length 1 */
     const float *x_dev; /* [T, H] */
     const struct k_pool_row *rows_dev; /* [n_rows], of one token or more */
-    float *out_dev; /* [n_rows, H] */
+    float *out_dev; /* [n_rows, H]; x_dev, too, where row r is token r alone */
     uint32_t n_rows, n_cols;
     enum k_pooling pooling;
     bool normalize; /* divides by the length, or by 1e-12 where that is less */

@@ -35,7 +35,7 @@ struct checkpoint {
     struct mapped_file *files;
     uint32_t n_files;
     uint64_t total_bytes;
-    bool is_gguf;
+    bool is_gguf, has_index;
     struct gguf *gguf; /* of such files, whose mappings it owns */
 };
 
@@ -69,6 +69,7 @@ static int table_finish(struct checkpoint *st, struct quire_error *err)
     if (table->n == 0)
         return quire_fail(err, QUIRE_INVALID, "%s: header: lists no tensors", st->files[0].name);
     qsort(table->entries, table->n, sizeof *table->entries, by_name);
+    st->total_bytes = 0;
     for (size_t i = 0; i < table->n; i++) {
         const struct checkpoint_entry *e = &table->entries[i];
         if (i > 0 && strcmp(e->name, e[-1].name) == 0)
@@ -215,6 +216,7 @@ static int open_files(struct checkpoint *st, const char *dir, const char *listed
 static int open_index(struct checkpoint *st, const char *dir, const char *index_path, struct quire_error *err)
 {
     json_t *index, *weight_map = NULL;
+    st->has_index = true;
     int status = quire_json_read_file(index_path, MAX_INDEX_BYTES, &index, err);
     if (status != QUIRE_OK)
         return status;
@@ -306,6 +308,39 @@ int checkpoint_open(const char *model, struct checkpoint **out, struct quire_err
     return QUIRE_OK;
 }
 
+static int prefix_names(struct checkpoint_table *table, size_t from, const char *prefix, struct quire_error *err)
+{
+    for (size_t i = from; i < table->n; i++) {
+        char *name;
+        if (asprintf(&name, "%s%s", prefix, table->entries[i].name) < 0)
+            return quire_fail(err, QUIRE_NO_MEMORY, "checkpoint: out of memory");
+        free(table->entries[i].name);
+        table->entries[i].name = name;
+    }
+    return QUIRE_OK;
+}
+
+int checkpoint_add_folder(struct checkpoint *st, const char *model, const char *folder, const char *prefix,
+                          struct quire_error *err)
+{
+    const size_t n = st->table.n;
+    struct mapped_file *files = realloc(st->files, (st->n_files + 1) * sizeof *files);
+    if (!files)
+        return quire_fail(err, QUIRE_NO_MEMORY, "checkpoint: out of memory");
+    st->files = files;
+    struct mapped_file *file = &files[st->n_files];
+    *file = (struct mapped_file){.bytes = NULL};
+    if (asprintf(&file->name, "%s/" SINGLE_FILE, folder) < 0)
+        return quire_fail(err, QUIRE_NO_MEMORY, "checkpoint: out of memory");
+    const uint32_t i = st->n_files++;
+    int status = map_file(model, file, NULL, err);
+    if (status == QUIRE_OK)
+        status = checkpoint_add_safetensors(&st->table, file->bytes, file->n_bytes, i, file->name, err);
+    if (status == QUIRE_OK)
+        status = prefix_names(&st->table, n, prefix, err);
+    return status == QUIRE_OK ? table_finish(st, err) : status;
+}
+
 int checkpoint_open_memory(const void *data, size_t n_bytes, struct checkpoint **out, struct quire_error *err)
 {
     *out = NULL;
@@ -343,7 +378,7 @@ void checkpoint_close(struct checkpoint *st)
 static int missing(const struct checkpoint *st, const char *name, struct quire_error *err)
 {
     return quire_fail(err, QUIRE_NOT_FOUND, "%.100s: tensor '%.150s' is missing",
-                      st->n_files == 1 || st->is_gguf ? st->files[0].name : INDEX_FILE, name);
+                      st->has_index ? INDEX_FILE : st->files[0].name, name);
 }
 
 static int give_tensor(const struct checkpoint *st, const struct checkpoint_entry *entry, struct checkpoint_tensor *out,

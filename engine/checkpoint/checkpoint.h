@@ -37,6 +37,10 @@ struct checkpoint_tensor {
 
 /* Opens every file of a directory's checkpoint, or of a GGUF: `model` is then its (first) file. Errors name file and tensor. */
 int checkpoint_open(const char *model, struct checkpoint **out, struct quire_error *err);
+/* Adds the tensors of model.safetensors in a folder of the model's directory, their names behind `prefix`. On failure the
+ * checkpoint can only be closed. */
+int checkpoint_add_folder(struct checkpoint *st, const char *model, const char *folder, const char *prefix,
+                          struct quire_error *err);
 /* Checks one file image in memory: what the fuzzer calls. `data` is borrowed. */
 int checkpoint_open_memory(const void *data, size_t n_bytes, struct checkpoint **out, struct quire_error *err);
 void checkpoint_close(struct checkpoint *st);

@@ -201,6 +201,8 @@ int forward_run_vectors(struct forward *f, struct forward_batch *batch, const fl
     fill_group_rows(f, batch);
     if (forward_narrows(f))
         fill_logit_rows(f, batch);
+    for (uint32_t i = 0; batch->vector_rows && i < batch->n_logits; i++)
+        batch->vector_rows[i] = (struct k_pool_row){i, 1};
     TRY(ops->step_begin(f->backend, err));
     TRY(forward_plan_attention(f, batch, err));
     TRY(copy_to_device(f, staging_of(f), batch->sample_parts, err));

@@ -41,6 +41,8 @@ struct forward_batch {
     uint32_t *ids;                    /* [n_tokens] */
     uint32_t *segments;               /* [n_tokens] of an encoder: which text of a pair */
     struct k_pool_row *pool_rows; /* [n_logits] of a model that gives vectors: the tokens of each, by rising token */
+    struct k_pool_row
+        *vector_rows; /* [n_logits] where something is made of what is pooled: each alone. The pass's own */
     uint32_t *positions; /* [n_tokens] */
     uint32_t *slots[KV_MAX_GROUPS]; /* [n_tokens]: block id * block_tokens + offset */
     uint32_t *tables[KV_MAX_GROUPS]; /* [n_entries] block ids */

@@ -347,6 +347,29 @@ static int pool(struct pass *p, float *out, bool normalize)
     return p->f->backend->ops->pool(p->f->backend, &a, p->err);
 }
 
+/* What is pooled, through sentence-transformers' Dense. */
+static int pool_dense(struct pass *p, float *out)
+{
+    struct forward *f = p->f;
+    float *pooled = buffer(f, f->layout.gathered);
+    TRY(pool(p, pooled, false));
+    p->n = p->batch->n_logits;
+    p->plain = pooled;
+    TRY(linear(p, SITE_DENSE, ACTIVATION_NONE, pooled, out));
+    if (f->desc->dense_tanh)
+        TRY(activate(p, K_ACT_TANH, out, f->desc->vector_size));
+    if (!f->desc->normalize)
+        return QUIRE_OK;
+    const struct k_pool_args a = {.x_dev = out,
+                                  .rows_dev = forward_on_device(f, p->batch->vector_rows),
+                                  .out_dev = out,
+                                  .n_rows = p->n,
+                                  .n_cols = f->desc->vector_size,
+                                  .pooling = K_POOL_MEAN,
+                                  .normalize = true};
+    return f->backend->ops->pool(f->backend, &a, p->err);
+}
+
 /* A classifier's: the first token, a layer with tanh, and the labels' logits. */
 static int classify(struct pass *p)
 {
@@ -375,7 +398,7 @@ static int give_vectors(struct pass *p)
         TRY(norm(p, f->desc->final_norm, VEC_FINAL_NORM, a));
         p->x = normed;
     }
-    return pool(p, f->logits_dev, f->desc->normalize);
+    return f->desc->dense_size > 0 ? pool_dense(p, f->logits_dev) : pool(p, f->logits_dev, f->desc->normalize);
 }
 
 int forward_compute(struct forward *f, const struct forward_batch *batch, struct quire_error *err)

@@ -36,6 +36,10 @@ void forward_place(struct forward *f, uint8_t *staging, uint32_t n_tokens, uint3
         out->pool_rows = (struct k_pool_row *)(void *)at;
         at += layout_align(n_logits * sizeof(struct k_pool_row));
     }
+    if (f->desc->dense_size > 0) {
+        out->vector_rows = (struct k_pool_row *)(void *)at;
+        at += layout_align(n_logits * sizeof(struct k_pool_row));
+    }
     out->logit_rows = (struct k_attn_row *)(void *)at;
     at += layout_align(n_logits * sizeof(struct k_attn_row));
     out->sources = (struct k_token_source *)(void *)at;

@@ -43,7 +43,7 @@ int step_layout_make(const struct model_desc *desc, const struct engine_plan *pl
     for (uint64_t g = 0; g < groups; g++)
         take(&t, plan->max_num_seqs, 1, sizeof(struct k_attn_row));
     take(&t, plan->max_logit_rows, 1, sizeof(uint32_t));
-    if (desc->pooling != POOLING_NONE)
+    for (uint64_t i = 0; i < (uint64_t)(desc->pooling != POOLING_NONE) + (desc->dense_size > 0); i++)
         take(&t, plan->max_logit_rows, 1, sizeof(struct k_pool_row));
     take(&t, plan->max_logit_rows, 1, sizeof(struct k_attn_row));
     take(&t, plan->max_num_seqs, 1, sizeof(struct k_token_source));

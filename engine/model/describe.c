@@ -565,57 +565,70 @@ static int read_json(const char *model, const char *name, bool optional, json_t 
 
 #define MODULE_FILE_BYTES 96
 /* The file in one of the model's folders, whose name modules.json has. */
-static int read_module(const char *dir, const char *path, char name[MODULE_FILE_BYTES], json_t **out,
+static int read_module(const char *dir, const char *folder, char name[MODULE_FILE_BYTES], json_t **out,
                        struct quire_error *err)
 {
-    if (path[0] == '\0' || strlen(path) > 64 || strspn(path, MODULE_NAME) != strlen(path))
+    if (folder[0] == '\0' || strlen(folder) >= MODEL_FOLDER_BYTES || strspn(folder, MODULE_NAME) != strlen(folder))
         return quire_fail(err, QUIRE_INVALID, "modules.json: path: must be the name of a folder of the model");
-    snprintf(name, MODULE_FILE_BYTES, "%s/" CONFIG, path);
+    snprintf(name, MODULE_FILE_BYTES, "%s/" CONFIG, folder);
     return read_json(dir, name, false, out, err);
 }
 
 int model_describe_vector(const char *model_dir, struct model_desc *desc, struct quire_error *err)
 {
-    json_t *modules = NULL, *pooling = NULL, *limits = NULL;
-    const char *path = NULL;
-    char file[MODULE_FILE_BYTES] = "";
+    json_t *modules = NULL, *pooling = NULL, *dense = NULL, *limits = NULL;
+    struct pooling_folders folders = {NULL, NULL};
+    char pooling_file[MODULE_FILE_BYTES] = "", dense_file[MODULE_FILE_BYTES] = "";
     int status = read_json(model_dir, "modules.json", true, &modules, err);
     if (status == QUIRE_OK)
-        status = pooling_modules(modules, desc, &path, err);
-    if (status == QUIRE_OK && path)
-        status = read_module(model_dir, path, file, &pooling, err);
+        status = pooling_modules(modules, desc, &folders, err);
+    if (status == QUIRE_OK && folders.pooling)
+        status = read_module(model_dir, folders.pooling, pooling_file, &pooling, err);
+    if (status == QUIRE_OK && folders.dense)
+        status = read_module(model_dir, folders.dense, dense_file, &dense, err);
     if (status == QUIRE_OK)
         status = read_json(model_dir, "sentence_bert_config.json", true, &limits, err);
     if (status == QUIRE_OK)
-        status = pooling_config(pooling, file, limits, desc, err);
+        status = pooling_config(pooling, pooling_file, limits, desc, err);
+    if (status == QUIRE_OK)
+        status = pooling_dense(dense, dense_file, desc, err);
+    if (status == QUIRE_OK && dense)
+        snprintf(desc->dense_folder, sizeof desc->dense_folder, "%s", folders.dense);
     json_decref(modules);
     json_decref(pooling);
+    json_decref(dense);
     json_decref(limits);
     return status;
 }
 
 #define POOLING "pooling's config.json"
+#define DENSE "Dense's config.json"
 static int parse_optional(const char *text, const char *where, json_t **out, struct quire_error *err)
 {
     return text ? quire_json_parse(text, strlen(text), MAX_JSON_DEPTH, where, out, err) : QUIRE_OK;
 }
 
-int model_describe_vector_json(const char *modules, const char *pooling, const char *limits, struct model_desc *desc,
-                               struct quire_error *err)
+int model_describe_vector_json(const char *modules, const char *pooling, const char *dense, const char *limits,
+                               struct model_desc *desc, struct quire_error *err)
 {
-    json_t *modules_json = NULL, *pooling_json = NULL, *limits_json = NULL;
-    const char *path = NULL;
+    json_t *modules_json = NULL, *pooling_json = NULL, *dense_json = NULL, *limits_json = NULL;
+    struct pooling_folders folders;
     int status = parse_optional(modules, "modules.json", &modules_json, err);
     if (status == QUIRE_OK)
         status = parse_optional(pooling, POOLING, &pooling_json, err);
     if (status == QUIRE_OK)
+        status = parse_optional(dense, DENSE, &dense_json, err);
+    if (status == QUIRE_OK)
         status = parse_optional(limits, "sentence_bert_config.json", &limits_json, err);
     if (status == QUIRE_OK)
-        status = pooling_modules(modules_json, desc, &path, err);
+        status = pooling_modules(modules_json, desc, &folders, err);
     if (status == QUIRE_OK)
         status = pooling_config(pooling_json, POOLING, limits_json, desc, err);
+    if (status == QUIRE_OK)
+        status = pooling_dense(dense_json, DENSE, desc, err);
     json_decref(modules_json);
     json_decref(pooling_json);
+    json_decref(dense_json);
     json_decref(limits_json);
     return status;
 }

@@ -52,6 +52,7 @@ struct model_block {
 };
 
 #define MODEL_MAX_BLOCKS 2
+#define MODEL_FOLDER_BYTES 65
 struct model_layer {
     uint32_t n_blocks;
     struct model_block blocks[MODEL_MAX_BLOCKS];
@@ -92,6 +93,10 @@ struct model_desc {
     enum model_pooling pooling;
     bool normalize; /* vectors have length 1 */
     uint32_t n_labels; /* > 0: a classifier, whose vector are these logits */
+    uint32_t dense_size; /* > 0: outputs of sentence-transformers' Dense, a layer over what is pooled */
+    bool dense_bias, dense_tanh;
+    char dense_folder[MODEL_FOLDER_BYTES]; /* of the model, with the weights of it */
+    enum k_dtype dense_dtype; /* of these; set with weight_format */
     uint32_t vector_size; /* 0 where pooling is POOLING_NONE */
     enum model_norm final_norm;
     bool tied_embeddings;
@@ -123,8 +128,8 @@ int model_describe(const char *model_dir, struct model_desc *out, struct samplin
 int model_describe_vector(const char *model_dir, struct model_desc *desc, struct quire_error *err);
 
 /* The same from texts in memory, those that are not there being NULL: what the fuzzer calls. */
-int model_describe_vector_json(const char *modules, const char *pooling, const char *limits, struct model_desc *desc,
-                               struct quire_error *err);
+int model_describe_vector_json(const char *modules, const char *pooling, const char *dense, const char *limits,
+                               struct model_desc *desc, struct quire_error *err);
 
 /* Whether a text must be computed in one step: its KV or its vector depends on all of it. */
 static inline bool model_reads_whole(const struct model_desc *desc)

@@ -7,6 +7,7 @@
 
 #define MODULES "modules.json"
 #define LIMITS "sentence_bert_config.json"
+#define MAX_DENSE 8192u /* numbers of a vector that the wire takes */
 
 /* "sentence_transformers.models.Pooling" and its later names end alike. */
 static bool is_module(const char *type, const char *name)
@@ -15,12 +16,21 @@ static bool is_module(const char *type, const char *name)
     return strcmp(dot ? dot + 1 : type, name) == 0;
 }
 
-int pooling_modules(const json_t *modules, struct model_desc *desc, const char **path, struct quire_error *err)
+/* Of a module that has files, its folder. */
+static int module_folder(const json_t *module, size_t i, const char **out, struct quire_error *err)
+{
+    *out = json_string_value(json_object_get(module, "path"));
+    return *out ? QUIRE_OK : quire_fail(err, QUIRE_INVALID, MODULES ": module %zu: path: must be a string", i);
+}
+
+int pooling_modules(const json_t *modules, struct model_desc *desc, struct pooling_folders *folders,
+                    struct quire_error *err)
 {
     size_t i;
     json_t *module;
-    *path = NULL;
+    *folders = (struct pooling_folders){NULL, NULL};
     desc->normalize = false;
+    desc->dense_size = 0;
     if (desc->n_labels == 0) {
         desc->pooling = desc->encoder ? POOLING_MEAN : POOLING_LAST;
         desc->vector_size = desc->hidden_size;
@@ -33,22 +43,24 @@ int pooling_modules(const json_t *modules, struct model_desc *desc, const char *
     {
         const char *type = json_string_value(json_object_get(module, "type"));
         char shown[64];
+        int status = QUIRE_OK;
         if (!type)
             return quire_fail(err, QUIRE_INVALID, MODULES ": module %zu: type: must be a string", i);
         if (i == 0 && is_module(type, "Transformer"))
             continue;
         if (i == 1 && is_module(type, "Pooling"))
-            *path = json_string_value(json_object_get(module, "path"));
-        else if (i == 2 && is_module(type, "Normalize"))
+            status = module_folder(module, i, &folders->pooling, err);
+        else if (i == 2 && is_module(type, "Dense"))
+            status = module_folder(module, i, &folders->dense, err);
+        else if (i == (folders->dense ? 3 : 2) && is_module(type, "Normalize"))
             desc->normalize = true;
         else
             return quire_fail(err, QUIRE_UNSUPPORTED,
-                              MODULES
-                              ": module %zu: '%s' is not supported there (Transformer, Pooling and then Normalize"
-                              " are)",
+                              MODULES ": module %zu: '%s' is not supported there (Transformer, Pooling, a Dense and"
+                                      " then Normalize are)",
                               i, model_shown(type, shown, sizeof shown));
-        if (i == 1 && !*path)
-            return quire_fail(err, QUIRE_INVALID, MODULES ": module 1: path: must be a string");
+        if (status != QUIRE_OK)
+            return status;
     }
     return i >= 2 ? QUIRE_OK : quire_fail(err, QUIRE_UNSUPPORTED, MODULES ": a model without a Pooling module");
 }
@@ -103,5 +115,65 @@ int pooling_config(const json_t *pooling, const char *file, const json_t *limits
         status = quire_json_u32(limits, LIMITS, "max_seq_length", 1, UINT32_MAX, &longest, err);
     if (status == QUIRE_OK && longest < desc->max_position)
         desc->max_position = longest;
+    return status;
+}
+
+/* Identity and Tanh, in any of torch's modules. */
+static int read_activation(const json_t *dense, const char *file, struct model_desc *desc, struct quire_error *err)
+{
+    const char *name = "Tanh";
+    char shown[64];
+    int status = quire_json_string(dense, file, "activation_function", &name, err);
+    if (status != QUIRE_OK)
+        return status;
+    desc->dense_tanh = is_module(name, "Tanh");
+    return desc->dense_tanh || is_module(name, "Identity")
+               ? QUIRE_OK
+               : quire_fail(err, QUIRE_UNSUPPORTED,
+                            "%s: activation_function: '%s' is not supported (Identity and Tanh are)", file,
+                            model_shown(name, shown, sizeof shown));
+}
+
+/* It may take other things than the vector, and leave it as it was. */
+static int check_names(const json_t *dense, const char *file, struct quire_error *err)
+{
+    static const char *const keys[] = {"module_input_name", "module_output_name"};
+    for (size_t i = 0; i < 2; i++) {
+        const char *name = "sentence_embedding";
+        char shown[64];
+        int status = quire_json_string(dense, file, keys[i], &name, err);
+        if (status != QUIRE_OK)
+            return status;
+        if (strcmp(name, "sentence_embedding") != 0)
+            return quire_fail(err, QUIRE_UNSUPPORTED, "%s: %s: '%s' is not supported (sentence_embedding is)", file,
+                              keys[i], model_shown(name, shown, sizeof shown));
+    }
+    return QUIRE_OK;
+}
+
+int pooling_dense(const json_t *dense, const char *file, struct model_desc *desc, struct quire_error *err)
+{
+    uint32_t n_in = 0, n_out = 0;
+    if (!dense)
+        return QUIRE_OK;
+    if (!json_is_object(dense))
+        return quire_fail(err, QUIRE_INVALID, "%s: must be a JSON object", file);
+    desc->dense_bias = true;
+    int status = quire_json_u32(dense, file, "in_features", 1, UINT32_MAX, &n_in, err);
+    if (status == QUIRE_OK && n_in != desc->vector_size)
+        status = quire_fail(err, QUIRE_INVALID, "%s: in_features: is %u, and the model has %u", file, n_in,
+                            desc->vector_size);
+    if (status == QUIRE_OK)
+        status = quire_json_u32(dense, file, "out_features", 1, MAX_DENSE, &n_out, err);
+    if (status == QUIRE_OK && n_out == 0)
+        status = quire_fail(err, QUIRE_INVALID, "%s: out_features: is missing", file);
+    if (status == QUIRE_OK)
+        status = quire_json_bool(dense, file, "bias", &desc->dense_bias, err);
+    if (status == QUIRE_OK)
+        status = read_activation(dense, file, desc, err);
+    if (status == QUIRE_OK)
+        status = check_names(dense, file, err);
+    if (status == QUIRE_OK)
+        desc->dense_size = desc->vector_size = n_out;
     return status;
 }

@@ -1,6 +1,6 @@
 /* What sentence-transformers' files say of a model's vectors, for engine/model/describe.c only: modules.json (which
- * modules follow each other), its pooling module's config.json, and sentence_bert_config.json (how much of a text is
- * read). Pure; any thread. */
+ * modules follow each other), its pooling module's config.json, its Dense module's, and sentence_bert_config.json (how much
+ * of a text is read). Pure; any thread. */
 #ifndef QUIRE_ENGINE_MODEL_POOLING_H
 #define QUIRE_ENGINE_MODEL_POOLING_H
 
@@ -8,12 +8,21 @@
 
 #include <jansson.h>
 
-/* modules may be NULL: a mean for an encoder, the last token for a decoder. *path: the pooling module's folder, modules'
- * own and unchecked, or NULL. A module that Quire does not compute is QUIRE_UNSUPPORTED, by its name. */
-int pooling_modules(const json_t *modules, struct model_desc *desc, const char **path, struct quire_error *err);
+/* Of the modules that have files: modules.json's own and unchecked, or NULL. */
+struct pooling_folders {
+    const char *pooling, *dense;
+};
+
+/* modules may be NULL: a mean for an encoder, the last token for a decoder. A module that Quire does not compute is
+ * QUIRE_UNSUPPORTED, by its name. */
+int pooling_modules(const json_t *modules, struct model_desc *desc, struct pooling_folders *folders,
+                    struct quire_error *err);
 
 /* pooling, of the file so called in errors, and limits may be NULL. */
 int pooling_config(const json_t *pooling, const char *file, const json_t *limits, struct model_desc *desc,
                    struct quire_error *err);
+
+/* The Dense module's config.json, once the pooling is known: vectors have its outputs. dense may be NULL. */
+int pooling_dense(const json_t *dense, const char *file, struct model_desc *desc, struct quire_error *err);
 
 #endif

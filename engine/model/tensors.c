@@ -67,6 +67,8 @@ const struct model_tensor model_tensors[] = {
     {OF_MODEL,     TENSOR_BIAS,   SITE_CLASSIFIER,         "classifier.out_proj.bias",             SIZE_LABELS,    SIZE_ONE,    SHARD_NONE, IF_ROBERTA_CLASSIFIER},
 #undef E
 #undef OUTSIDE
+    {OF_MODEL,     TENSOR_MATRIX, SITE_DENSE,              MODEL_DENSE_PREFIX "linear.weight",     SIZE_DENSE,     SIZE_HIDDEN, SHARD_NONE, IF_DENSE},
+    {OF_MODEL,     TENSOR_BIAS,   SITE_DENSE,              MODEL_DENSE_PREFIX "linear.bias",       SIZE_DENSE,     SIZE_ONE,    SHARD_NONE, IF_DENSE_BIAS},
     /* clang-format on */
 };
 #undef L
@@ -85,6 +87,7 @@ uint32_t model_size_of(const struct model_desc *desc, enum model_size size)
     case SIZE_POSITIONS: return desc->n_positions;
     case SIZE_SEGMENTS: return desc->n_segments;
     case SIZE_LABELS: return desc->n_labels;
+    case SIZE_DENSE: return desc->dense_size;
     }
     return 1;
 }
@@ -93,7 +96,7 @@ uint32_t model_size_of(const struct model_desc *desc, enum model_size size)
 static bool condition_holds(const struct model_desc *desc, const struct model_block *block,
                             enum model_condition condition)
 {
-    if (desc->encoder != (condition >= IF_ENCODER))
+    if (condition < IF_DENSE && desc->encoder != (condition >= IF_ENCODER))
         return false;
     switch (condition) {
     case ALWAYS:
@@ -101,6 +104,8 @@ static bool condition_holds(const struct model_desc *desc, const struct model_bl
     case IF_SEGMENTS: return desc->n_segments > 0;
     case IF_BERT_CLASSIFIER: return desc->n_labels > 0 && !desc->roberta;
     case IF_ROBERTA_CLASSIFIER: return desc->n_labels > 0 && desc->roberta;
+    case IF_DENSE: return desc->dense_size > 0;
+    case IF_DENSE_BIAS: return desc->dense_size > 0 && desc->dense_bias;
     case IF_Q_BIAS: return desc->q_bias;
     case IF_K_BIAS: return desc->k_bias;
     case IF_V_BIAS: return desc->v_bias;
@@ -223,6 +228,8 @@ struct k_format model_made_format(const struct model_desc *desc, const struct mo
 /* How a matrix lies in memory, and in the copy on a device. */
 static struct k_format format_of(const struct model_desc *desc, const struct model_stack *stack)
 {
+    if (stack->layer == desc->n_layers && stack->parts->place == SITE_DENSE)
+        return k_format_of(desc->dense_dtype);
     const struct k_format made = model_made_format(desc, stack->parts);
     if (made.bits || desc->quantization.made)
         return made.bits ? made : k_format_of(desc->dtype);

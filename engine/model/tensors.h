@@ -22,6 +22,7 @@ enum model_site {
     SITE_SEGMENTS,   /* [S, H] */
     SITE_POOLER,     /* [H, H]: a classifier's */
     SITE_CLASSIFIER, /* [L, H] */
+    SITE_DENSE,      /* [D, H]: sentence-transformers' */
     SITE_LM_HEAD, /* [V, H]; absent where embeddings are tied: model_head_site() */
     MODEL_N_SITES,
 };
@@ -57,7 +58,8 @@ enum model_size {
     SIZE_HEAD_DIM,
     SIZE_POSITIONS,
     SIZE_SEGMENTS,
-    SIZE_LABELS
+    SIZE_LABELS,
+    SIZE_DENSE
 };
 
 /* What each of several devices would hold: all of it, some of its rows, or some of its columns. Sites cut by rows make
@@ -84,6 +86,8 @@ enum model_condition {
     IF_SEGMENTS,
     IF_BERT_CLASSIFIER,
     IF_ROBERTA_CLASSIFIER,
+    IF_DENSE, /* from here on of either kind */
+    IF_DENSE_BIAS,
 };
 
 struct model_tensor {
@@ -115,6 +119,8 @@ bool model_next_stack(const struct model_desc *desc, struct model_stack *stack);
 bool model_has_tensor(const struct model_desc *desc, uint32_t layer, const struct model_tensor *tensor);
 uint32_t model_size_of(const struct model_desc *desc, enum model_size size);
 
+/* What the tensors of the Dense module's own file are called among the model's (weights_open()). */
+#define MODEL_DENSE_PREFIX "dense."
 #define MODEL_NAME_BYTES 160
 /* bare: of a checkpoint saved from the model without its head, whose names have no "model.", "bert." or "roberta." */
 void model_tensor_name(const struct model_desc *desc, const struct model_tensor *tensor, uint32_t layer, bool bare,

@@ -38,6 +38,9 @@ static int find(const struct binder *b, const struct model_tensor *row, uint32_t
     char name[MODEL_NAME_BYTES], expected[64], got[192];
     model_tensor_name(b->desc, row, layer, b->bare, name);
     int status = checkpoint_find(b->checkpoint, name, out, b->err);
+    if (status == QUIRE_NOT_FOUND && row->when >= IF_DENSE)
+        return quire_fail(b->err, status, "%s/model.safetensors: tensor '%s' is missing", b->desc->dense_folder,
+                          name + strlen(MODEL_DENSE_PREFIX));
     if (status != QUIRE_OK)
         return status;
     const uint64_t want[2] = {model_size_of(b->desc, row->rows), model_size_of(b->desc, row->cols)};
@@ -383,6 +386,16 @@ static int count_matrices(struct binder *b, struct weights_contents *f)
                       quantization_name(&b->desc->quantization));
 }
 
+/* Its file is not the model's: it may have another dtype. */
+static int look_at_dense(const struct binder *b, struct model_desc *desc)
+{
+    struct checkpoint_tensor t;
+    int status = desc->dense_size ? find(b, matrix_of(desc, desc->n_layers, SITE_DENSE), desc->n_layers, &t) : QUIRE_OK;
+    if (desc->dense_size && status == QUIRE_OK)
+        desc->dense_dtype = t.format.kind;
+    return status;
+}
+
 static int look(const struct checkpoint *checkpoint, struct model_desc *desc, struct quire_error *err)
 {
     struct checkpoint_tensor t;
@@ -391,6 +404,8 @@ static int look(const struct checkpoint *checkpoint, struct model_desc *desc, st
     char name[MODEL_NAME_BYTES];
     model_tensor_name(desc, embedding(desc), 0, b.bare, name);
     int status = checkpoint_find(checkpoint, name, &t, err);
+    if (status == QUIRE_OK)
+        status = look_at_dense(&b, desc);
     if (status == QUIRE_OK)
         status = count_matrices(&b, &formats);
     if (status != QUIRE_OK)
@@ -405,6 +420,18 @@ static int look(const struct checkpoint *checkpoint, struct model_desc *desc, st
     desc->panel_bytes = formats.panel_bytes;
     desc->needs_lanes = formats.needs_lanes;
     return QUIRE_OK;
+}
+
+int weights_open(const char *model, const struct model_desc *desc, struct checkpoint **out, struct quire_error *err)
+{
+    int status = checkpoint_open(model, out, err);
+    if (status == QUIRE_OK && desc->dense_size)
+        status = checkpoint_add_folder(*out, model, desc->dense_folder, MODEL_DENSE_PREFIX, err);
+    if (status != QUIRE_OK) {
+        checkpoint_close(*out);
+        *out = NULL;
+    }
+    return status;
 }
 
 int weights_stored_dtype(const struct checkpoint *checkpoint, const char *quantization, struct model_desc *desc,

@@ -39,6 +39,9 @@ struct weights {
     struct k_backend *backend;
 };
 
+/* The model's checkpoint, and with it the weights of modules that lie in folders of their own. As checkpoint_open(). */
+int weights_open(const char *model, const struct model_desc *desc, struct checkpoint **out, struct quire_error *err);
+
 /* Sets desc->dtype to the dtype that the checkpoint's embedding is stored in: config.json may leave it out, or have been
  * written for other files. Sets weight_format to that of most bytes of the layers' matrices, and with it int8_activations,
  * needs_lanes, regrouped_bytes and panel_bytes. QUIRE_INVALID where quantization_config says otherwise than the tensors. quantization: NULL, or as

@@ -164,7 +164,7 @@ static int prepare_model(struct engine *e, const struct engine_options *asked, s
     if (status == QUIRE_OK && model_reads_whole(&e->desc))
         e->prefix_caching = e->info.prefix_caching = false;
     if (status == QUIRE_OK)
-        status = checkpoint_open(o.model_dir, &e->checkpoint, err);
+        status = weights_open(o.model_dir, &e->desc, &e->checkpoint, err);
     if (status == QUIRE_OK)
         status = weights_stored_dtype(e->checkpoint, o.quantization, &e->desc, err);
     if (status == QUIRE_OK)

@@ -5,6 +5,7 @@
 #include "engine/options.h"
 #include "engine/plan.h"
 
+#include <ftw.h>
 #include <math.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -12,6 +13,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -210,6 +213,8 @@ MODEL(bert_labels)
 MODEL(roberta)
 MODEL(xlmr_labels)
 MODEL(qwen3_last)
+MODEL(bert_dense)
+MODEL(qwen3_dense)
 
 static void refused(int status, const struct quire_error *err, const char *says)
 {
@@ -293,12 +298,16 @@ static void options_that_do_not_fit(void **state)
     try_open(&options, "--swap-space");
 }
 
+static const char config[] = "{\"architectures\": [\"BertModel\"], \"vocab_size\": 9, \"hidden_size\": 32,"
+                             " \"num_hidden_layers\": 1, \"num_attention_heads\": 2, \"intermediate_size\": 8}";
+
 /* modules.json and what it names: hostile until checked. */
 static void pooling_files(void **state)
 {
     (void)state;
 #define T "{\"type\": \"a.Transformer\"}"
 #define P "{\"type\": \"a.Pooling\", \"path\": \"1_Pooling\"}"
+#define D "{\"type\": \"x.Dense\", \"path\": \"2_Dense\"}"
     static const struct {
         const char *modules, *pooling, *limits, *says; /* says NULL: taken */
     } cases[] = {
@@ -310,7 +319,10 @@ static void pooling_files(void **state)
         {"[1]", NULL, NULL, "type: must be a string"},
         {"[" T "," T "]", NULL, NULL, "'a.Transformer' is not supported"},
         {"[" T ",{\"type\": \"Pooling\", \"path\": 3}]", NULL, NULL, "path: must be a string"},
-        {"[" T "," P ",{\"type\": \"x.Dense\"}]", NULL, NULL, "'x.Dense' is not supported"},
+        {"[" T "," P ",{\"type\": \"x.Dense\"}]", NULL, NULL, "module 2: path: must be a string"},
+        {"[" T "," P "," D "," D "]", NULL, NULL, "module 3: 'x.Dense' is not supported"},
+        {"[" T "," P ",{\"type\": \"Normalize\"}," D "]", NULL, NULL, "module 3: 'x.Dense' is not supported"},
+        {"[" T "," P ",{\"type\": \"x.LayerNorm\"}]", NULL, NULL, "'x.LayerNorm' is not supported"},
         {"[" T "," P "]", "[]", NULL, "must be a JSON object"},
         {"[" T "," P "]", "{}", NULL, "0 pooling modes"},
         {"[" T "," P "]", "{\"pooling_mode_max_tokens\": true}", NULL, "pooling_mode_max_tokens: is not supported"},
@@ -319,14 +331,12 @@ static void pooling_files(void **state)
         {NULL, NULL, "{\"max_seq_length\": 0}", "max_seq_length"},
         {NULL, NULL, "7", "must be"},
     };
-    static const char config[] = "{\"architectures\": [\"BertModel\"], \"vocab_size\": 9, \"hidden_size\": 32,"
-                                 " \"num_hidden_layers\": 1, \"num_attention_heads\": 2, \"intermediate_size\": 8}";
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct model_desc desc;
         struct sampling_defaults sampling;
         struct quire_error err;
         assert_int_equal(model_describe_json(config, strlen(config), NULL, 0, &desc, &sampling, &err), QUIRE_OK);
-        int status = model_describe_vector_json(cases[i].modules, cases[i].pooling, cases[i].limits, &desc, &err);
+        int status = model_describe_vector_json(cases[i].modules, cases[i].pooling, NULL, cases[i].limits, &desc, &err);
         if (cases[i].says)
             refused(status, &err, cases[i].says);
         else
@@ -338,6 +348,92 @@ static void pooling_files(void **state)
     }
 }
 
+static void dense_files(void **state)
+{
+    (void)state;
+#define SIZES "{\"in_features\": 32, \"out_features\": 9"
+    static const struct {
+        const char *dense, *says; /* says NULL: taken */
+    } cases[] = {
+        {SIZES ", \"bias\": false, \"activation_function\": \"torch.nn.modules.linear.Identity\"}", NULL},
+        {"[]", "must be a JSON object"},
+        {"{}", "in_features: is 0, and the model has 32"},
+        {"{\"in_features\": 31, \"out_features\": 9}", "in_features: is 31, and the model has 32"},
+        {"{\"in_features\": 32}", "out_features: is missing"},
+        {"{\"in_features\": 32, \"out_features\": 0}", "out_features: must be"},
+        {"{\"in_features\": 32, \"out_features\": 8193}", "out_features: must be"},
+        {SIZES ", \"bias\": 1}", "bias: must be"},
+        {SIZES ", \"activation_function\": \"torch.nn.ReLU\"}", "activation_function: 'torch.nn.ReLU' is not"},
+        {SIZES ", \"module_output_name\": \"x\"}", "module_output_name: 'x' is not supported"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct model_desc desc;
+        struct sampling_defaults sampling;
+        struct quire_error err;
+        assert_int_equal(model_describe_json(config, strlen(config), NULL, 0, &desc, &sampling, &err), QUIRE_OK);
+        int status = model_describe_vector_json("[" T "," P "," D ",{\"type\": \"Normalize\"}]",
+                                                "{\"pooling_mode_mean_tokens\": true}", cases[i].dense, NULL, &desc,
+                                                &err);
+        if (cases[i].says) {
+            refused(status, &err, cases[i].says);
+            continue;
+        }
+        assert_int_equal(status, QUIRE_OK);
+        assert_true(desc.vector_size == 9 && desc.dense_size == 9 && desc.normalize);
+        assert_false(desc.dense_bias || desc.dense_tanh);
+    }
+}
+
+static int remove_one(const char *path, const struct stat *info, int kind, struct FTW *where)
+{
+    (void)info;
+    (void)kind;
+    (void)where;
+    return remove(path);
+}
+
+static void link_file(const char *dir, const char *name, const char *from)
+{
+    char target[600], path[600];
+    snprintf(target, sizeof target, MODELS "%s", from);
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    unlink(path);
+    assert_int_equal(symlink(target, path), 0);
+}
+
+/* Its folder has another model's weights, or none. */
+static void dense_weights(void **state)
+{
+    (void)state;
+    char dir[] = "/tmp/quire-dense-XXXXXX", folder[64], ignored[512];
+    static const char *const files[] = {"config.json", "model.safetensors", "modules.json", "1_Pooling"};
+    struct engine_options options = options_for("bert_dense", ignored);
+    assert_non_null(mkdtemp(dir));
+    snprintf(folder, sizeof folder, "%s/2_Dense", dir);
+    assert_int_equal(mkdir(folder, 0700), 0);
+    options.model_dir = dir;
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        char from[64];
+        snprintf(from, sizeof from, "bert_dense/%s", files[i]);
+        link_file(dir, files[i], from);
+    }
+    try_open(&options, "2_Dense/config.json");
+    link_file(folder, "config.json", "bert_dense/2_Dense/config.json");
+    try_open(&options, "2_Dense/model.safetensors: cannot be opened");
+    link_file(folder, "model.safetensors", "qwen3_dense/2_Dense/model.safetensors");
+    try_open(&options, "2_Dense/model.safetensors: dense.linear.weight: expected [40, 64]");
+    link_file(folder, "model.safetensors", "bert_dense/model.safetensors");
+    try_open(&options, "2_Dense/model.safetensors: tensor 'linear.weight' is missing");
+    link_file(folder, "config.json", "qwen3_dense/2_Dense/config.json");
+    link_file(folder, "model.safetensors", "qwen3_dense/2_Dense/model.safetensors");
+    struct engine *engine;
+    struct quire_error err;
+    assert_int_equal(engine_open(&options, sink, NULL, &engine, &err), QUIRE_OK);
+    assert_int_equal(engine_info(engine)->vector_size, 24);
+    engine_close(engine);
+    nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -347,9 +443,13 @@ int main(void)
         cmocka_unit_test(model_roberta),
         cmocka_unit_test(model_xlmr_labels),
         cmocka_unit_test(model_qwen3_last),
+        cmocka_unit_test(model_bert_dense),
+        cmocka_unit_test(model_qwen3_dense),
         cmocka_unit_test(requests_of_the_other_kind),
         cmocka_unit_test(options_that_do_not_fit),
         cmocka_unit_test(pooling_files),
+        cmocka_unit_test(dense_files),
+        cmocka_unit_test(dense_weights),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

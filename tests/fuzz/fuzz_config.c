@@ -35,12 +35,12 @@ static void check(const struct model_desc *d)
 static void check_vector(const struct model_desc *described, const char *text, size_t n)
 {
     char *file = strndup(text, n);
-    for (int i = 0; i < 3 && file; i++) {
+    for (int i = 0; i < 4 && file; i++) {
         struct model_desc desc = *described;
         struct quire_error err;
-        const char *at[3] = {NULL, NULL, NULL};
+        const char *at[4] = {NULL, NULL, NULL, NULL};
         at[i] = file;
-        if (model_describe_vector_json(at[0], at[1], at[2], &desc, &err) != QUIRE_OK)
+        if (model_describe_vector_json(at[0], at[1], at[2], at[3], &desc, &err) != QUIRE_OK)
             continue;
         if (desc.pooling == POOLING_NONE || desc.vector_size == 0 || desc.max_position == 0 ||
             desc.max_position > described->max_position)

@@ -207,7 +207,7 @@ static int make_plan(const struct engine_options *o, struct model_desc *desc, st
     if (status == QUIRE_OK)
         status = engine_plan_task(o, desc, err);
     if (status == QUIRE_OK)
-        status = checkpoint_open(o->model_dir, &weights, err);
+        status = weights_open(o->model_dir, desc, &weights, err);
     if (status == QUIRE_OK)
         status = weights_stored_dtype(weights, o->quantization, desc, err);
     if (status == QUIRE_OK && o->speculative.method == DRAFT_MODEL) {

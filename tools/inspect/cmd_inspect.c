@@ -207,7 +207,7 @@ static void print_text(const struct inspected *x)
 static int look_at_files(struct engine_options *o, struct inspected *x, struct quire_error *err)
 {
     struct checkpoint *checkpoint = NULL;
-    int status = checkpoint_open(o->model_dir, &checkpoint, err);
+    int status = weights_open(o->model_dir, &x->desc, &checkpoint, err);
     if (status == QUIRE_OK) {
         x->reached = REACHED_FILES;
         x->file_bytes = checkpoint_total_bytes(checkpoint);
