@@ -2,8 +2,8 @@
  *
  * A log (vector_records.h): what is added or gone is appended, by a thread of its own. It was chosen before a picture of the whole
  * index because nothing has to be copied or held still for it: to tell the log of a vector takes the loop's thread
- * some microseconds, whatever the index holds. A process that is killed leaves whole records and at most one torn one, which
- * is cut off. When the file is twice what it was after it was last written anew, the thread writes what still holds
+ * some microseconds, whatever the index holds. A process that is killed leaves whole records and at most one torn one, a power
+ * failure perhaps zeros to the end of the file: both are cut off. When the file is twice what it was after it was last written anew, the thread writes what still holds
  * to PATH.new, which takes the file's place once it is on the disk.
  *
  * The loop's thread calls. The file is for its owner alone (0600), and one process has it open. */

@@ -89,6 +89,17 @@ static int check_head(const uint8_t *bytes, size_t n, const struct key256 *ident
     return QUIRE_OK;
 }
 
+/* Is the record at `at`, which is not whole, where writing ended when the power failed? A file system may have made the file longer
+ * by then without its blocks: from somewhere in the record to the end of the file all is zero. */
+static bool ends_in_zeros(const uint8_t *bytes, size_t n, size_t at, size_t n_bytes)
+{
+    const size_t from = n_bytes > 0 ? at + n_bytes - 1 : at;
+    for (size_t i = from; i < n; i++)
+        if (bytes[i] != 0)
+            return false;
+    return true;
+}
+
 int vector_records_check(const uint8_t *bytes, size_t n, const struct key256 *identity, uint32_t n_numbers,
                          size_t *n_whole, struct quire_error *err)
 {
@@ -100,8 +111,11 @@ int vector_records_check(const uint8_t *bytes, size_t n, const struct key256 *id
         const size_t n_bytes = bytes_of(bytes + at, n_numbers);
         if (n_bytes > n - at)
             break;
-        if (n_bytes == 0 || le_load_u64(bytes + at + n_bytes - SUM_BYTES) != sum_of(bytes + at, n_bytes - SUM_BYTES))
+        if (n_bytes == 0 || le_load_u64(bytes + at + n_bytes - SUM_BYTES) != sum_of(bytes + at, n_bytes - SUM_BYTES)) {
+            if (ends_in_zeros(bytes, n, at, n_bytes))
+                break;
             return quire_fail(err, QUIRE_INVALID, "the record at byte %zu is damaged", at);
+        }
         at += n_bytes;
     }
     *n_whole = at;

@@ -31,7 +31,7 @@ void vector_records_add(struct buffer *to, const struct key256 *context, const f
 void vector_records_gone(struct buffer *to, const struct key256 *answer);
 
 /* Whether the bytes are a file of this identity and width. *n_whole: where its last whole record ends; less than n where a
- * process was killed while it wrote, which is no fault. QUIRE_INVALID says what is wrong: a record that is whole and does
+ * process was killed while it wrote, or the power failed and the file ends in zeros, which is no fault. QUIRE_INVALID says what is wrong: a record that is whole and does
  * not hold what was written, or another's file. */
 int vector_records_check(const uint8_t *bytes, size_t n, const struct key256 *identity, uint32_t n_numbers,
                          size_t *n_whole, struct quire_error *err);

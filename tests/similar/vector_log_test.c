@@ -1,4 +1,4 @@
-/* A file of vectors: what was told is told again; torn, damaged and foreign files; writing anew; a process that is killed. */
+/* A file of vectors: what was told is told again; torn, damaged and foreign files; zeros at the end; writing anew; a process that is killed. */
 #include "server/similar/vector_log.h"
 #include "server/similar/vector_records.h"
 
@@ -142,6 +142,60 @@ static void torn_and_damaged(void **state)
     vector_log_close(l);
 }
 
+static void count(void *context, const struct key256 *of, const float *vector, const struct key256 *answer,
+                  int64_t expires_ms)
+{
+    (void)of, (void)vector, (void)answer, (void)expires_ms;
+    ++*(uint32_t *)context;
+}
+
+/* Zeros from any place of the last record on, or behind it, to any length: it is cut off, and so are they. Zeros with something
+ * behind them are damage. */
+static void ends_in_zeros(void **state)
+{
+    (void)state;
+    static uint8_t bytes[VECTOR_HEAD_BYTES + 10000];
+    const float v[N] = {1, 2, 3, 4, 5};
+    const size_t one = vector_record_bytes(N), n = VECTOR_HEAD_BYTES + 3 * one, last = n - one;
+    static const size_t further[] = {0, 1, 7, 8, 47, 48, 88, 4096, 9000};
+    struct buffer records = {0};
+    struct quire_error err;
+    size_t whole;
+    vector_records_head(&records, &identity, N);
+    for (uint32_t i = 0; i < 3; i++)
+        vector_records_add(&records, &around, v, N, &(struct key256){{(uint8_t)i}}, LATER);
+    assert_true(!records.failed && records.n == n && records.data[n - 1] != 0);
+    for (size_t k = 0; k < sizeof further / sizeof further[0]; k++)
+        for (size_t from = last; from <= n; from++) {
+            memset(bytes, 0, sizeof bytes);
+            memcpy(bytes, records.data, from);
+            if (from == n && further[k] == 0)
+                continue;
+            assert_int_equal(vector_records_check(bytes, n + further[k], &identity, N, &whole, &err), QUIRE_OK);
+            assert_int_equal(whole, from == n ? n : last);
+            if (further[k] == 0)
+                continue;
+            bytes[n + further[k] - 1] = 1; /* only fewer bytes than a record begins with are torn in any case */
+            assert_int_equal(vector_records_check(bytes, n + further[k], &identity, N, &whole, &err),
+                             from == n && further[k] < 8 ? QUIRE_OK : QUIRE_INVALID);
+        }
+    bytes[VECTOR_HEAD_BYTES + one - 1] ^= 1; /* a record that others follow */
+    assert_int_equal(vector_records_check(bytes, n, &identity, N, &whole, &err), QUIRE_INVALID);
+    FILE *f = fopen(path, "wb");
+    memset(bytes, 0, sizeof bytes);
+    assert_int_equal(fwrite(records.data, 1, last + 30, f), last + 30);
+    assert_int_equal(fwrite(bytes, 1, 5000, f), 5000);
+    fclose(f);
+    struct vector_log *l;
+    uint32_t n_told = 0;
+    assert_int_equal(vector_log_open(path, &identity, N, 1000, count, &n_told, &l, &err), QUIRE_OK);
+    vector_log_close(l);
+    assert_int_equal(n_told, 2);
+    assert_int_equal(size_of(), (long)last);
+    buffer_free(&records);
+    unlink(path);
+}
+
 static void written_anew(void **state)
 {
     (void)state;
@@ -204,7 +258,8 @@ int main(void)
         return 1;
     snprintf(path, sizeof path, "%s/vectors", folder);
     const struct CMUnitTest tests[] = {cmocka_unit_test(told_again), cmocka_unit_test(torn_and_damaged),
-                                       cmocka_unit_test(written_anew), cmocka_unit_test(killed)};
+                                       cmocka_unit_test(ends_in_zeros), cmocka_unit_test(written_anew),
+                                       cmocka_unit_test(killed)};
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     unlink(path);
     char fresh[80];
