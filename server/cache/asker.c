@@ -85,6 +85,13 @@ void asker_end(struct asker *a)
     free_idle(a);
 }
 
+void asker_looked(struct asker_list *list, const char *layer, uint64_t begun_ns, uint64_t ended_ns, bool found)
+{
+    struct asker *a;
+    TAILQ_FOREACH(a, &list->head, link)
+    completion_looked(&a->lookups, (struct completion_lookup){layer, begun_ns, ended_ns, found});
+}
+
 /* ---- telling -------------------------------------------------------------------------------- */
 
 static void begin(struct asker *a)
@@ -92,6 +99,7 @@ static void begin(struct asker *a)
     if (a->told_origin)
         return;
     a->told_origin = true;
+    a->origin.lookups = &a->lookups;
     if (a->events.on_origin)
         a->events.on_origin(a->context, &a->origin);
 }

@@ -31,6 +31,7 @@ struct asker {
     void *context;
     struct completion_terms terms;
     struct completion_origin origin;
+    struct completion_lookups lookups;
 
     struct flight *flight; /* that computes it; NULL: it is kept */
     const struct answer_writer *written; /* of the flight, where it writes */
@@ -52,6 +53,9 @@ void asker_list_init(struct asker_list *list);
 void asker_move(struct asker *a, struct asker_list *to);
 /* Walks over a list while askers come and go: what stands there at first. NULL: that was all. */
 struct asker *asker_walk(struct asker_list *list, bool first);
+
+/* For their origins. */
+void asker_looked(struct asker_list *list, const char *layer, uint64_t begun_ns, uint64_t ended_ns, bool found);
 
 /* In no list yet. NULL: out of memory. */
 struct asker *asker_new(struct event_base *base, struct id_map *ids, uint64_t id,

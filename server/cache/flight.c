@@ -23,7 +23,7 @@ struct flight {
     struct answer_writer writer;
     uint64_t below_id, engine_id;
     struct store_lookup *lookup;
-    uint64_t looked_us, launched_us;
+    uint64_t looked_ns, launched_us;
     struct request_spec spec; /* while the store is asked; its numbers afterwards, too */
     struct key256 domain;
     char *question; /* NULL: it is not compared with others */
@@ -498,7 +498,9 @@ static bool give_from_memory(struct response_cache *c, struct asker *a, const st
     if (k && (!fits(&k->answer, spec) || !is_young(&k->answer, a->terms.max_age_s, now_ms / 1000)))
         k = NULL;
     c->stats.memory.n_lookups++;
-    cache_observe(&c->stats.memory.latency, (double)(quire_now_ns() - begun_ns) * 1e-9);
+    const uint64_t ended_ns = quire_now_ns();
+    cache_observe(&c->stats.memory.latency, (double)(ended_ns - begun_ns) * 1e-9);
+    completion_looked(&a->lookups, (struct completion_lookup){"memory", begun_ns, ended_ns, k});
     if (!k) {
         c->stats.memory.n_misses++;
         return false;
@@ -541,7 +543,9 @@ static void resume(struct flight *f, const struct request_spec *spec)
     struct response_cache *c = f->cache;
     if (!f->has_any_length || f->is_direct || is_cleared(f))
         return;
+    const uint64_t begun_ns = quire_now_ns();
     f->resumed = resume_find(&c->memory, &f->any_length, spec, cache_wall_ms());
+    asker_looked(&f->askers, "beginning", begun_ns, quire_now_ns(), f->resumed);
     if (!f->resumed)
         return;
     f->is_resumed = true;
@@ -688,6 +692,7 @@ static void on_similar_looked(void *context, enum store_found found, const uint8
     f->lookup = NULL;
     f->is_looking = false;
     struct kept *k = found == STORE_FOUND ? take_found(f, &f->match.answer, bytes, n, expires_s, hits) : NULL;
+    asker_looked(&f->askers, f->cache->store->ops->name, f->looked_ns, quire_now_ns(), k);
     if (k) {
         if (!is_cleared(f))
             memory_layer_add(&f->cache->memory, k);
@@ -705,9 +710,17 @@ static void on_similar(void *context, const struct similar_match *match)
 {
     struct flight *f = context;
     struct response_cache *c = f->cache;
+    const struct similar_times t = similar_ask_times(f->similar);
+    asker_looked(&f->askers, "embedding", t.begun_ns, t.embedded_ns, t.looked_ns > 0);
+    if (t.looked_ns > 0)
+        asker_looked(&f->askers, "similar", t.embedded_ns, t.looked_ns, match);
+    f->looked_ns = quire_now_ns();
     struct kept *k = match && !is_cleared(f) ? memory_layer_find(&c->memory, &match->answer, cache_wall_ms()) : NULL;
     if (match)
+        asker_looked(&f->askers, "memory", f->looked_ns, quire_now_ns(), k);
+    if (match)
         f->match = *match;
+    f->looked_ns = quire_now_ns();
     if (match && !k && c->store && TAILQ_EMPTY(&c->clearings))
         f->lookup = c->store->ops->get(c->store, match->answer, on_similar_looked, f);
     if (f->lookup)
@@ -775,8 +788,9 @@ static void on_looked(void *context, enum store_found found, const uint8_t *byte
     (void)created_s; /* the answer says it itself */
     f->lookup = NULL;
     f->is_looking = false;
-    cache_observe(&c->stats.store.latency, (double)(quire_now_us() - f->looked_us) * 1e-6);
+    cache_observe(&c->stats.store.latency, (double)(quire_now_ns() - f->looked_ns) * 1e-9);
     struct kept *k = found == STORE_FOUND ? take_found(f, &f->key, bytes, n, expires_s, hits) : NULL;
+    asker_looked(&f->askers, c->store->ops->name, f->looked_ns, quire_now_ns(), k);
     if (!k) {
         c->stats.store.n_misses++;
         if (!look_similar(f))
@@ -808,7 +822,7 @@ static bool look_store(struct flight *f)
     if (!store || !TAILQ_EMPTY(&c->clearings))
         return false;
     c->stats.store.n_lookups++;
-    f->looked_us = quire_now_us();
+    f->looked_ns = quire_now_ns();
     f->lookup = store->ops->get(store, f->key, on_looked, f);
     f->is_looking = f->lookup != NULL;
     c->stats.store.n_misses += !f->is_looking;

@@ -34,7 +34,7 @@ struct similar_ask {
     struct key256 around;
     struct embedding *embedding; /* on its way */
     struct event *late;
-    uint64_t begun_us;
+    struct similar_times times;
     void (*done)(void *context, const struct similar_match *match);
     void *context;
     uint32_t n_numbers; /* 0: no vector */
@@ -163,6 +163,7 @@ static void add(struct similar *s, const struct similar_ask *a)
 static void give_up(struct similar_ask *a)
 {
     struct similar *s = a->similar;
+    a->times.embedded_ns = quire_now_ns();
     s->stats.layer.n_misses++;
     s->stats.n_late++;
     if (a->is_alone)
@@ -203,13 +204,14 @@ static void on_vector(void *context, const float *vector, uint32_t n_numbers)
     }
     memcpy(a->vector, vector, n_numbers * sizeof *vector);
     a->n_numbers = n_numbers;
-    const uint64_t begun_ns = quire_now_ns();
-    const double took_s = (double)(begun_ns / 1000 - a->begun_us) * 1e-6;
+    a->times.embedded_ns = quire_now_ns();
+    const double took_s = (double)(a->times.embedded_ns - a->times.begun_ns) * 1e-9;
     cache_observe(&s->stats.embedding, took_s);
     mean_add(&s->vector_s, took_s);
     const bool found = vector_index_find(s->index, &a->around, a->vector, s->options.threshold, wall_ms(),
                                          &match.answer, &match.similarity);
-    cache_observe(&s->stats.layer.latency, (double)(quire_now_ns() - begun_ns) * 1e-9);
+    a->times.looked_ns = quire_now_ns();
+    cache_observe(&s->stats.layer.latency, (double)(a->times.looked_ns - a->times.embedded_ns) * 1e-9);
     if (a->keeps)
         add(s, a);
     *(found ? &s->stats.layer.n_hits : &s->stats.layer.n_misses) += 1;
@@ -228,7 +230,7 @@ struct similar_ask *similar_ask(struct similar *s, const struct key256 *around, 
     if (!a)
         return NULL;
     *a = (struct similar_ask){
-        .similar = s, .around = *around, .begun_us = quire_now_us(), .done = done, .context = context};
+        .similar = s, .around = *around, .times.begun_ns = quire_now_ns(), .done = done, .context = context};
     a->late = evtimer_new(s->base, on_late, a);
     if (a->late && evtimer_add(a->late, &wait) == 0)
         a->embedding = s->embedder.embed(s->embedder.self, question, n, tenant, on_vector, a);
@@ -238,6 +240,11 @@ struct similar_ask *similar_ask(struct similar *s, const struct key256 *around, 
     }
     s->stats.layer.n_lookups++;
     return a;
+}
+
+struct similar_times similar_ask_times(const struct similar_ask *a)
+{
+    return a->times;
 }
 
 /* ---- what is kept --------------------------------------------------------------------------- */

@@ -41,6 +41,9 @@ struct similar_match {
     struct key256 answer;
     float similarity;
 };
+struct similar_times { /* of quire_now_ns() */
+    uint64_t begun_ns, embedded_ns /* there is a vector, or will be none */, looked_ns /* 0: there is none */;
+};
 
 int similar_open(struct event_base *base, const struct similar_options *options, struct embedder embedder,
                  struct similar **out, struct quire_error *err);
@@ -52,6 +55,8 @@ const struct similar_options *similar_options(const struct similar *s);
 struct similar_ask *similar_ask(struct similar *s, const struct key256 *around, const char *question, size_t n,
                                 uint32_t tenant, void (*done)(void *context, const struct similar_match *match),
                                 void *context);
+/* For done. */
+struct similar_times similar_ask_times(const struct similar_ask *a);
 /* On its way: done does not come; but what is to be kept waits for its vector. NULL is fine. */
 void similar_ask_free(struct similar_ask *a);
 

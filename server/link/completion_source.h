@@ -42,6 +42,25 @@ enum completion_from {
     COMPLETION_JOINED, /* another asks the same just now */
     COMPLETION_SIMILAR /* the answer to a similar question, as it is */
 };
+
+/* Where an answer was looked for before anything was computed, in this order. */
+#define COMPLETION_MOST_LOOKUPS 8u
+struct completion_lookup {
+    const char *layer; /* static: those of an origin; "reply", "beginning", "embedding", "similar" */
+    uint64_t begun_ns, ended_ns; /* of quire_now_ns() */
+    bool found;
+};
+struct completion_lookups {
+    uint32_t n;
+    struct completion_lookup items[COMPLETION_MOST_LOOKUPS];
+};
+/* The first so many are told of. */
+static inline void completion_looked(struct completion_lookups *l, struct completion_lookup one)
+{
+    if (l->n < COMPLETION_MOST_LOOKUPS)
+        l->items[l->n++] = one;
+}
+
 struct completion_origin {
     enum completion_from from;
     /* Static: "memory", "sqlite", "redis"; "flight" of what was joined; "draft", "semantic" of what has to do with a similar question;
@@ -51,6 +70,7 @@ struct completion_origin {
     uint32_t age_s; /* of what was kept */
     bool unseeded; /* it was drawn without a seed */
     struct key256 key; /* under which it is kept, or would be */
+    const struct completion_lookups *lookups; /* borrowed until on_origin returns */
 };
 
 /* What the owner of one request hears. on_done with last = true, on_refused and on_lost are each the

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from conftest import ALWAYS_GUESSES, MODEL
+from test_embeddings import model
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 PARENT = f"00-{TRACE}-{SPAN}-01"
@@ -56,8 +57,8 @@ def collector():
 def attributes(span):
     def value(v):
         [(kind, x)] = v.items()
-        assert {"stringValue": str, "intValue": str, "doubleValue": (int, float)}[kind], kind
-        assert isinstance(x, (int, float) if kind == "doubleValue" else str), v
+        assert {"stringValue": str, "intValue": str, "doubleValue": (int, float), "boolValue": bool}[kind], kind
+        assert isinstance(x, {"doubleValue": (int, float), "boolValue": bool}.get(kind, str)), v
         return int(x) if kind == "intValue" else x
     assert len({a["key"] for a in span["attributes"]}) == len(span["attributes"])
     return {a["key"]: value(a["value"]) for a in span["attributes"]}
@@ -174,3 +175,49 @@ def test_what_is_left_is_sent_at_the_end_and_a_dead_collector_does_not_hold_it_u
 def test_a_url_that_is_none(start):
     with pytest.raises(RuntimeError, match="must be a URL"):
         start("serve", MODEL, "--port", "0", "--otlp-endpoint", "localhost:4318")
+
+
+def test_each_lookup_of_an_answer_is_shown(start, collector, tmp_path):
+    """In quire_trace and as spans: a question that is new, the same again from memory, a similar one, the same words."""
+    tiny = model(tmp_path / "tiny", "bert_mean")
+    server = start("serve", MODEL, "--port", "0", "--otlp-endpoint", collector.url, "--semantic-cache", tiny, "--semantic-threshold", "0.3",
+                   "--response-cache", f"sqlite:{tmp_path / 'answers.db'}", "--response-cache-entries", "8", *ALWAYS_GUESSES)
+    client = server.client()
+
+    def chat(text, **fields):
+        return client.chat.completions.create(model="model", messages=[{"role": "user", "content": text}], max_tokens=6, temperature=0, **fields)
+
+    def looked(text, **fields):
+        trace = chat(text, extra_body={"quire_trace": True, **fields}).model_extra["quire_trace"]
+        at = 0
+        for l in trace["lookups"]:
+            assert list(l) == ["layer", "at_ms", "ms", "hit"] and at <= l["at_ms"] and 0 <= l["ms"], trace
+            at = l["at_ms"] + l["ms"] - 0.001  # as it is rounded
+        assert at <= trace["total_ms"], trace
+        return [(l["layer"], l["hit"]) for l in trace["lookups"]]
+
+    first = looked("tell me about the sun")
+    assert first == [("memory", False), ("beginning", False), ("sqlite", False), ("embedding", True), ("similar", False)]
+    assert looked("tell me about the sun") == [("memory", True)]
+    assert looked("explain the sun") == [*first[:4], ("similar", True), ("memory", True)]
+    assert looked("explain the sun", cache={"no_cache": True}) == []
+    chat("what is rain")
+    chat("what is rain")
+
+    def lookups():
+        roots = [s for s in collector.spans() if s["name"] == "llm_request"]
+        return [[s for s in collector.spans() if s["name"] == "lookup" and s["parentSpanId"] == root["spanId"]] for root in roots]
+
+    wait_until(lambda: len(lookups()) == 6)
+    said = [[(attributes(s)["quire.layer"], attributes(s)["quire.hit"]) for s in spans] for spans in lookups()]
+    assert said[:4] == [first, [("memory", True)], [*first[:4], ("similar", True), ("memory", True)], []]
+    assert said[4] == [("reply", False), *first[:4], ("similar", True), ("memory", True)] and said[5] == [("reply", True)]
+    roots = [s for s in collector.spans() if s["name"] == "llm_request"]
+    for root, spans in zip(roots, lookups()):
+        at = int(root["startTimeUnixNano"])
+        for s in spans:
+            assert at <= int(s["startTimeUnixNano"]) < int(s["endTimeUnixNano"]) <= int(root["endTimeUnixNano"]) + 1000
+            at = int(s["endTimeUnixNano"])
+        [admission] = [s for s in collector.spans() if s["name"] == "queue" and s["parentSpanId"] == root["spanId"]] or [None]
+        assert admission is None or int(admission["startTimeUnixNano"]) + 1000 >= at
+        assert admission is None or attributes(admission) == {"quire.cached_tokens": attributes(root)["quire.cached_tokens"]}

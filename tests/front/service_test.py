@@ -323,6 +323,7 @@ def check_trace(trace, times=1):
     assert abs(trace["queue_ms"] - turn - 5) < 1e-6 and trace["queue_ms_by_shortage"] == {
         "none": 0, "token_budget": 2, "sequences": 0, "blocks": 3, "batch": 0, "prefix": 0}
     assert {name: trace[name] for name in COUNTS} == {name: times * n for name, n in COUNTS.items()}, trace
+    assert trace["lookups"] == []
     assert 0 <= trace["text_ms"] <= trace["first_token_ms"] <= trace["total_ms"] and trace["preempted_ms"] == 0
 
 

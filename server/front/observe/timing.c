@@ -24,6 +24,12 @@ uint64_t timing_queue_us(const struct wire_account *a)
            a->queue_prefix_us;
 }
 
+uint64_t timing_looked_us(const struct timing *t)
+{
+    const uint64_t ended_us = t->lookups.n > 0 ? t->lookups.items[t->lookups.n - 1].ended_ns / 1000 : 0;
+    return ended_us > t->submitted_us ? ended_us : t->submitted_us;
+}
+
 void timing_add(struct timing *t, const struct wire_account *account, uint64_t turn_us, uint32_t n_cached)
 {
     struct wire_account *sum = &t->account;
@@ -76,6 +82,29 @@ static void put_blocker(struct buffer *o, const struct wire_account *a, const st
     json_out_text_or_null(o, find_name(names, a->blocker));
 }
 
+static void put_short_ms(struct buffer *o, const char *key, uint64_t ns)
+{
+    char text[32];
+    json_out_raw(o, key);
+    snprintf(text, sizeof text, "%.4f", (double)ns * 1e-6);
+    json_out_raw(o, text);
+}
+
+static void put_lookups(struct buffer *o, const struct timing *t)
+{
+    json_out_raw(o, ",\"lookups\":[");
+    for (uint32_t i = 0; i < t->lookups.n; i++) {
+        const struct completion_lookup *l = &t->lookups.items[i];
+        const uint64_t arrived_ns = t->arrived_us * 1000;
+        json_out_raw(o, i > 0 ? ",{\"layer\":" : "{\"layer\":");
+        json_out_text(o, l->layer);
+        put_short_ms(o, ",\"at_ms\":", l->begun_ns > arrived_ns ? l->begun_ns - arrived_ns : 0);
+        put_short_ms(o, ",\"ms\":", l->ended_ns - l->begun_ns);
+        json_out_raw(o, l->found ? ",\"hit\":true}" : ",\"hit\":false}");
+    }
+    json_out_raw(o, "]");
+}
+
 void timing_json(struct buffer *o, const struct timing *t, const struct tenant *tenant, bool admin,
                  const struct tenants *tenants, const struct blocker_names *names)
 {
@@ -101,6 +130,7 @@ void timing_json(struct buffer *o, const struct timing *t, const struct tenant *
     put_count(o, ",\"recomputed_tokens\":", a->n_recomputed);
     put_count(o, ",\"cached_tokens\":", t->n_cached);
     put_count(o, ",\"loaded_tokens\":", a->n_loaded);
+    put_lookups(o, t);
     put_blocker(o, a, tenant, admin, tenants, names);
     json_out_raw(o, "}");
 }

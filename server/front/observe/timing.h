@@ -4,6 +4,7 @@
 
 #include "server/front/output/json_out.h"
 #include "server/front/tenant/tenants.h"
+#include "server/link/completion_source.h"
 #include "server/wire/wire.h"
 
 #include <stdbool.h>
@@ -26,8 +27,11 @@ struct timing {
     uint64_t turn_us; /* in the front end, until it was the prompt's turn */
     bool accounted; /* the engine has said where the time went */
     uint64_t n_cached;
+    struct completion_lookups lookups; /* of the first prompt */
     uint64_t arrived_us, submitted_us, first_token_us, now_us; /* first_token_us 0: none came */
 };
+/* When the last lookup was over, and the engine was asked; submitted_us without any. */
+uint64_t timing_looked_us(const struct timing *t);
 /* Several prompts in one request: the times of the one that waited longest, the counts of all. */
 void timing_add(struct timing *t, const struct wire_account *account, uint64_t turn_us, uint32_t n_cached);
 

@@ -854,7 +854,8 @@ void generation_start(struct front *f, struct http_exchange *x, const struct api
         return;
     struct key256 alias;
     bool has_alias;
-    if (generation_alias_give(f, x, tenant, dialect, &alias, &has_alias))
+    struct timing timing = {.arrived_us = quire_now_us()};
+    if (generation_alias_give(f, x, tenant, dialect, &timing, &alias, &has_alias))
         return;
     if (f->vector_size > 0) {
         api_fail(&e, 400, "model", "model_not_supported", "model: %s generates no text: %s", f->model_names[0],
@@ -874,7 +875,7 @@ void generation_start(struct front *f, struct http_exchange *x, const struct api
         g->has_alias = has_alias;
         if (has_alias)
             g->alias = alias;
-        g->timing.arrived_us = quire_now_us();
+        g->timing = timing;
         ok = read_headers(g, &e);
     }
     if (ok) {

@@ -132,9 +132,10 @@ void generation_cache_say(const struct generation *g);
 /* ---- generation_alias.c: replies to bodies in the same words ---- */
 
 /* What front_begin() let begin is answered, or refused, if its reply is kept. False: it is not; has_alias: its reply may
- * be, under this. */
+ * be, under this. timing: its first lookup is noted there; arrived_us is set by the caller. */
 bool generation_alias_give(struct front *f, struct http_exchange *x, struct tenant *tenant,
-                           const struct api_dialect *dialect, struct key256 *alias, bool *has_alias);
+                           const struct api_dialect *dialect, struct timing *timing, struct key256 *alias,
+                           bool *has_alias);
 /* Events of the stream, as they are written. */
 void generation_alias_show(struct generation *g, const void *events, size_t n);
 /* The whole reply to it; NULL: it was a stream, and all of it was shown. */

@@ -215,15 +215,19 @@ static void give(struct generation *g, const struct cached_reply *reply)
 }
 
 bool generation_alias_give(struct front *f, struct http_exchange *x, struct tenant *tenant,
-                           const struct api_dialect *dialect, struct key256 *alias, bool *has_alias)
+                           const struct api_dialect *dialect, struct timing *timing, struct key256 *alias,
+                           bool *has_alias)
 {
     struct cached_reply reply;
     struct api_error e;
-    const uint64_t arrived_us = quire_now_us();
+    const uint64_t begun_ns = quire_now_ns();
     *has_alias = alias_of(f, x, dialect, alias);
-    if (!*has_alias || !response_cache_find_reply(f->cache, alias, &reply))
+    const bool found = *has_alias && response_cache_find_reply(f->cache, alias, &reply);
+    if (*has_alias)
+        completion_looked(&timing->lookups, (struct completion_lookup){"reply", begun_ns, quire_now_ns(), found});
+    if (!found)
         return false;
-    struct generation g = {.front = f, .x = x, .dialect = dialect, .tenant = tenant, .timing.arrived_us = arrived_us};
+    struct generation g = {.front = f, .x = x, .dialect = dialect, .tenant = tenant, .timing = *timing};
     uint32_t n;
     memcpy(&n, (const char *)reply.bytes + offsetof(struct note, n), sizeof n);
     snprintf(g.route, sizeof g.route, "%s", http_path(x));
@@ -231,7 +235,7 @@ bool generation_alias_give(struct front *f, struct http_exchange *x, struct tena
     bool ok = limits_queue(tenant, n, &e);
     if (ok)
         limits_dequeue(tenant, n);
-    ok = ok && limits_prompt(tenant, reply.n_prompt, arrived_us, &e);
+    ok = ok && limits_prompt(tenant, reply.n_prompt, timing->arrived_us, &e);
     if (ok) {
         give(&g, &reply);
     } else {

@@ -80,6 +80,8 @@ void generation_cache_origin(struct generation *g, const struct completion_origi
         c->has_key = origin->from != COMPLETION_SIMILAR; /* whose reply is another question's */
         c->key = origin->key;
         c->similarity = origin->similarity;
+        for (uint32_t i = 0; i < origin->lookups->n; i++)
+            completion_looked(&g->timing.lookups, origin->lookups->items[i]);
     }
     c->n_drafted += origin->from == COMPLETION_DRAFTED;
     if (origin->from == COMPLETION_COMPUTED || origin->from == COMPLETION_DRAFTED)

@@ -53,7 +53,7 @@ static struct generation_facts facts_of(const struct generation *g, int status, 
         f.engine_id = g->prompts[0].engine_id;
     /* The account comes with the end of the engine's work: nobody knows it of a request that was left before. */
     if (f.first_us > 0 && g->timing.accounted)
-        f.queued_until_us = g->timing.submitted_us + g->timing.turn_us + timing_queue_us(&g->timing.account);
+        f.queued_until_us = timing_looked_us(&g->timing) + g->timing.turn_us + timing_queue_us(&g->timing.account);
     if (f.queued_until_us > f.first_us)
         f.queued_until_us = f.first_us;
     f.error = e ? e->code : NULL;

@@ -43,7 +43,7 @@ void generation_log(const struct generation *g, const struct generation_facts *f
     if (t->submitted_us > 0)
         NUMBER("text_ms", (double)(t->submitted_us - t->arrived_us) / 1000);
     if (f->queued_until_us > 0)
-        NUMBER("queue_ms", (double)facts_since(f->queued_until_us, t->submitted_us) / 1000);
+        NUMBER("queue_ms", (double)facts_since(f->queued_until_us, timing_looked_us(t)) / 1000);
     if (f->first_us > 0)
         NUMBER("ttft_ms", (double)(f->first_us - t->arrived_us) / 1000);
     NUMBER("total_ms", (double)(t->now_us - t->arrived_us) / 1000);

@@ -13,15 +13,15 @@ struct spans {
     uint32_t n;
 };
 
-static void put_time(struct spans *s, const char *key, uint64_t us)
+static void put_time(struct spans *s, const char *key, uint64_t ns)
 {
     json_out_raw(&s->o, key);
-    json_out_u64(&s->o, s->epoch_ns + us * 1000);
+    json_out_u64(&s->o, s->epoch_ns + ns);
     json_out_raw(&s->o, "\"");
 }
 
 static void begin_span(struct spans *s, const struct generation *g, const char *id, const char *parent,
-                       const char *name, int kind, uint64_t from_us, uint64_t to_us)
+                       const char *name, int kind, uint64_t from_ns, uint64_t to_ns)
 {
     json_out_raw(&s->o, s->n++ > 0 ? ",{\"traceId\":\"" : "{\"traceId\":\"");
     json_out_raw(&s->o, g->context.trace_id);
@@ -41,8 +41,8 @@ static void begin_span(struct spans *s, const struct generation *g, const char *
     json_out_text(&s->o, name);
     json_out_raw(&s->o, ",\"kind\":");
     json_out_i64(&s->o, kind);
-    put_time(s, ",\"startTimeUnixNano\":\"", from_us);
-    put_time(s, ",\"endTimeUnixNano\":\"", to_us);
+    put_time(s, ",\"startTimeUnixNano\":\"", from_ns);
+    put_time(s, ",\"endTimeUnixNano\":\"", to_ns);
     json_out_raw(&s->o, ",\"attributes\":[");
     s->first = true;
 }
@@ -120,7 +120,7 @@ static void put_attributes(struct spans *s, const struct generation *g, const st
     put_seconds(s, "gen_ai.latency.time_in_model_decode", facts_since(f->last_us, f->first_us));
     if (f->queued_until_us == 0)
         return;
-    put_seconds(s, "gen_ai.latency.time_in_queue", facts_since(f->queued_until_us, t->submitted_us));
+    put_seconds(s, "gen_ai.latency.time_in_queue", facts_since(f->queued_until_us, timing_looked_us(t)));
     put_seconds(s, "gen_ai.latency.time_in_model_prefill", f->first_us - f->queued_until_us);
     put_seconds(s, "gen_ai.latency.time_in_model_inference", facts_since(f->last_us, f->queued_until_us));
 }
@@ -128,13 +128,33 @@ static void put_attributes(struct spans *s, const struct generation *g, const st
 #define KIND_INTERNAL 1
 #define KIND_SERVER 2
 
-static void put_part(struct spans *s, const struct generation *g, const char *parent, const char *name,
-                     uint64_t from_us, uint64_t to_us)
+static void begin_part(struct spans *s, const struct generation *g, const char *parent, const char *name,
+                       uint64_t from_us, uint64_t to_us)
 {
     char id[17];
     trace_random_id(id, 8);
-    begin_span(s, g, id, parent, name, KIND_INTERNAL, from_us, to_us > from_us ? to_us : from_us);
+    begin_span(s, g, id, parent, name, KIND_INTERNAL, from_us * 1000, (to_us > from_us ? to_us : from_us) * 1000);
+}
+
+static void put_part(struct spans *s, const struct generation *g, const char *parent, const char *name,
+                     uint64_t from_us, uint64_t to_us)
+{
+    begin_part(s, g, parent, name, from_us, to_us);
     json_out_raw(&s->o, "]}");
+}
+
+/* One that joined another's lookup has waited since it came itself. */
+static void put_lookup(struct spans *s, const struct generation *g, const char *parent,
+                       const struct completion_lookup *l)
+{
+    char id[17];
+    const uint64_t arrived_ns = g->timing.arrived_us * 1000;
+    trace_random_id(id, 8);
+    begin_span(s, g, id, parent, "lookup", KIND_INTERNAL, l->begun_ns > arrived_ns ? l->begun_ns : arrived_ns,
+               l->ended_ns);
+    put_text(s, "quire.layer", l->layer);
+    put_key(s, "quire.hit", "boolValue");
+    json_out_raw(&s->o, l->found ? "true}}]}" : "false}}]}");
 }
 
 void generation_send_spans(const struct generation *g, const struct generation_facts *f)
@@ -144,13 +164,17 @@ void generation_send_spans(const struct generation *g, const struct generation_f
     char id[17];
     s.epoch_ns = quire_wall_ns() - quire_now_ns();
     trace_random_id(id, 8);
-    begin_span(&s, g, id, g->context.parent_id, "llm_request", KIND_SERVER, t->arrived_us, t->now_us);
+    begin_span(&s, g, id, g->context.parent_id, "llm_request", KIND_SERVER, t->arrived_us * 1000, t->now_us * 1000);
     put_attributes(&s, g, f);
     json_out_raw(&s.o, f->status >= 500 ? "],\"status\":{\"code\":2}}" : "]}");
     if (t->submitted_us > 0)
         put_part(&s, g, id, "text", t->arrived_us, t->submitted_us);
+    for (uint32_t i = 0; i < t->lookups.n; i++)
+        put_lookup(&s, g, id, &t->lookups.items[i]);
     if (f->queued_until_us > 0) {
-        put_part(&s, g, id, "queue", t->submitted_us, f->queued_until_us);
+        begin_part(&s, g, id, "queue", timing_looked_us(t), f->queued_until_us);
+        put_int(&s, "quire.cached_tokens", f->n_cached);
+        json_out_raw(&s.o, "]}");
         put_part(&s, g, id, "prefill", f->queued_until_us, f->first_us);
     }
     if (f->first_us > 0)
