@@ -274,8 +274,8 @@ void flight_no_wait_test(void **state)
     open_similar(SIMILAR_DRAFT, (struct response_cache_options){.max_entries = 40});
     always = true;
     ask_like(&e, "1 first", 1, 2, true);
-    usleep(3000);
-    embed_now(); /* a vector took 3 ms */
+    usleep(50000);
+    embed_now(); /* a vector took 50 ms */
     answer_it(0); /* and the answer nothing */
     ask_like(&e, "2 at once", 1, 3, true);
     assert_true(n_asked == 2 && asked[1].n_prediction == 0);

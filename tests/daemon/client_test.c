@@ -138,6 +138,10 @@ static bool is_ready_or_closed(void *context)
     struct heard *h = context;
     return h->ready || h->closed;
 }
+static bool is_drained(void *context)
+{
+    return ((struct heard *)context)->drained;
+}
 static bool is_closed(void *context)
 {
     return ((struct heard *)context)->closed;
@@ -383,6 +387,34 @@ static bool has_tokens(void *context)
     return ((struct stream *)context)->n_tokens > 10;
 }
 
+static bool has_done(void *context)
+{
+    return ((struct stream *)context)->done > 0;
+}
+
+struct growing {
+    const struct stream *stream;
+    uint32_t n_tokens; /* that it had */
+};
+
+static bool has_grown(void *context)
+{
+    const struct growing *g = context;
+    return g->stream->n_tokens > g->n_tokens;
+}
+
+static bool idle_was_said(void *context)
+{
+    struct rig *rig = context;
+    return atomic_load(&rig->idle_calls) > 0;
+}
+
+static bool one_is_live(void *context)
+{
+    const struct rig *rig = context;
+    return fake_engine_n_live(rig->engine) <= 1;
+}
+
 static void endless(struct request_spec *what)
 {
     submit_of(what);
@@ -416,15 +448,13 @@ static void test_cancel(void **state)
     cancel_at(h.client, s[0].id, -1);
     cancel_at(h.client, 4711, -1);
     cancel_at(h.client, s[2].id, 1);
-    for (int i = 0; s[2].done == 0 && i < 500; i++)
-        rig_run_for(&rig, 5);
+    assert_true(rig_run_until(&rig, has_done, &s[2]));
     assert_int_equal(s[2].done, 1);
     assert_int_equal(s[2].dones[0].choice, 1);
     assert_int_equal(s[2].dones[0].finish, WIRE_FINISH_CANCELLED);
     assert_false(s[2].dones[0].last);
-    uint32_t after = s[2].n_tokens;
-    rig_run_for(&rig, 20);
-    assert_true(s[2].n_tokens > after); /* choice 0 goes on */
+    struct growing after = {&s[2], s[2].n_tokens};
+    assert_true(rig_run_until(&rig, has_grown, &after)); /* choice 0 goes on */
     cancel_at(h.client, s[2].id, -1);
     assert_true(rig_run_until(&rig, all_cancelled, &rig));
     rig_run_for(&rig, 20);
@@ -463,8 +493,7 @@ static void test_client_gone_cancels(void **state)
     submit(&h, &t, &what);
     submit(&other, &u, &what);
     assert_true(rig_run_until(&rig, has_tokens, &u));
-    for (int i = 0; fake_engine_n_live(rig.engine) > 1 && i < 500; i++)
-        rig_run_for(&rig, 5);
+    assert_true(rig_run_until(&rig, one_is_live, &rig));
     assert_int_equal(fake_engine_n_live(rig.engine), 1);
     assert_int_equal(s.n_tokens, 1);
     assert_int_equal(s.lost + t.lost, 0);
@@ -506,18 +535,19 @@ static void test_engine_gone(void **state)
     endless(&what);
     assert_int_equal(submit_to(h.client, &what, &request_events, &s, &s.id, &err), QUIRE_IO);
     assert_non_null(strstr(err.text, "not ready"));
-    for (int i = 0; i < 200 && !h.ready; i++) {
+    const int64_t until = rig_now_ms() + RIG_PATIENCE_MS;
+    while (!h.ready && rig_now_ms() < until) {
         rig_run_for(&rig, 2);
         event_base_loop(base, EVLOOP_NONBLOCK);
     }
     submit(&h, &s, &what);
     submit(&h, &t, &what);
-    for (int i = 0; i < 200 && s.n_tokens == 0; i++) {
+    while (s.n_tokens == 0 && rig_now_ms() < until) {
         rig_run_for(&rig, 2);
         event_base_loop(base, EVLOOP_NONBLOCK);
     }
     rig_close(&rig);
-    for (int i = 0; i < 200 && !h.closed; i++)
+    while (!h.closed && rig_now_ms() < until)
         event_base_loop(base, EVLOOP_ONCE | EVLOOP_NONBLOCK);
     assert_true(h.closed);
     assert_int_equal(s.lost, 1);
@@ -610,8 +640,7 @@ static void test_stats_and_drain(void **state)
 
     daemon_drain(rig.d);
     assert_false(daemon_idle(rig.d));
-    rig_run_for(&rig, 20);
-    assert_true(h.drained);
+    assert_true(rig_run_until(&rig, is_drained, &h));
     assert_int_equal(rig.idle_calls, 0);
     submit(&h, &late, &what);
     assert_true(rig_run_until(&rig, is_over, &late));
@@ -621,8 +650,9 @@ static void test_stats_and_drain(void **state)
     assert_int_equal(s.n_tokens, 6);
     assert_true(rig_run_until(&rig, is_closed, &h));
     assert_int_equal(s.lost + late.lost, 0);
+    assert_true(rig_run_until(&rig, idle_was_said, &rig));
     rig_run_for(&rig, 50);
-    assert_int_equal(rig.idle_calls, 1);
+    assert_int_equal(rig.idle_calls, 1); /* once */
     assert_true(daemon_idle(rig.d));
     engine_client_close(h.client);
     free(s.tokens), free(late.tokens);

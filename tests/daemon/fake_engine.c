@@ -6,6 +6,7 @@
 #include <math.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -35,6 +36,7 @@ struct engine {
     void *sink_context;
     pthread_t thread;
     pthread_mutex_t mutex;
+    atomic_uint n_wanting; /* others who are about to lock it */
     pthread_cond_t changed;
     /* locked */
     struct fake_request *live;
@@ -303,6 +305,15 @@ static void pause_locked(struct engine *e)
     }
 }
 
+/* For all but the engine's own thread, which lets go only for a moment between steps, and waits for those who want it: on a busy
+ * machine they would else find it taken again whenever they are woken, for seconds. */
+static void lock(struct engine *e)
+{
+    atomic_fetch_add(&e->n_wanting, 1);
+    pthread_mutex_lock(&e->mutex);
+    atomic_fetch_sub(&e->n_wanting, 1);
+}
+
 static void *run(void *context)
 {
     struct engine *e = context;
@@ -318,7 +329,9 @@ static void *run(void *context)
         } else {
             /* Whoever waits for the mutex gets its turn between two steps. */
             pthread_mutex_unlock(&e->mutex);
-            sched_yield();
+            do {
+                sched_yield();
+            } while (atomic_load(&e->n_wanting) > 0);
             pthread_mutex_lock(&e->mutex);
         }
     }
@@ -396,7 +409,7 @@ void engine_close(struct engine *e)
 {
     if (!e)
         return;
-    pthread_mutex_lock(&e->mutex);
+    lock(e);
     e->closing = true;
     pthread_cond_signal(&e->changed);
     pthread_mutex_unlock(&e->mutex);
@@ -482,7 +495,7 @@ int engine_submit(struct engine *e, uint64_t id, struct request_spec *spec, uint
         return status;
     if (!q)
         return quire_fail(err, QUIRE_NO_MEMORY, "fake engine: out of memory");
-    pthread_mutex_lock(&e->mutex);
+    lock(e);
     bool full = e->draining || e->stats.n_running >= e->options.max_live;
     if (!full) {
         struct fake_request **at = &e->live;
@@ -502,7 +515,7 @@ int engine_submit(struct engine *e, uint64_t id, struct request_spec *spec, uint
 
 static void cancel(struct engine *e, uint64_t id, int64_t choice)
 {
-    pthread_mutex_lock(&e->mutex);
+    lock(e);
     for (struct fake_request *q = e->live; q; q = q->next) {
         if (q->id != id)
             continue;
@@ -526,7 +539,7 @@ void engine_cancel_choice(struct engine *e, uint64_t request, uint32_t choice)
 
 void engine_drain(struct engine *e)
 {
-    pthread_mutex_lock(&e->mutex);
+    lock(e);
     e->draining = true;
     e->stats.draining = true;
     pthread_mutex_unlock(&e->mutex);
@@ -540,7 +553,7 @@ const struct engine_info *engine_info(const struct engine *e)
 void engine_stats(const struct engine *e, struct engine_stats *out)
 {
     struct engine *locked = (struct engine *)(uintptr_t)e;
-    pthread_mutex_lock(&locked->mutex);
+    lock(locked);
     *out = e->stats;
     pthread_mutex_unlock(&locked->mutex);
     out->kv_usage = (double)out->n_running / e->plan.max_num_seqs;
@@ -553,7 +566,7 @@ int engine_set_policy(struct engine *e, const char *name, const struct engine_po
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (strcmp(names[i], name) != 0)
             continue;
-        pthread_mutex_lock(&e->mutex);
+        lock(e);
         *order = ++e->orders_given;
         pthread_cond_broadcast(&e->changed);
         e->stats.policy = names[i];
@@ -569,7 +582,7 @@ uint64_t engine_unpin(struct engine *e, uint32_t tenant)
 {
     if (tenant >= FAKE_ENGINE_TENANTS)
         return 0;
-    pthread_mutex_lock(&e->mutex);
+    lock(e);
     uint64_t order = ++e->orders_given;
     pthread_cond_broadcast(&e->changed);
     pthread_mutex_unlock(&e->mutex);
@@ -581,7 +594,7 @@ int engine_tenant_stats(const struct engine *e, uint32_t tenant, struct engine_t
     struct engine *locked = (struct engine *)(uintptr_t)e;
     if (tenant >= FAKE_ENGINE_TENANTS)
         return QUIRE_INVALID;
-    pthread_mutex_lock(&locked->mutex);
+    lock(locked);
     *out = e->tenants[tenant];
     pthread_mutex_unlock(&locked->mutex);
     return QUIRE_OK;
@@ -617,7 +630,7 @@ void shadow_stats(struct shadow *shadow, struct shadow_stats *out)
 
 void fake_engine_release(struct engine *e)
 {
-    pthread_mutex_lock(&e->mutex);
+    lock(e);
     e->held = false;
     pthread_cond_signal(&e->changed);
     pthread_mutex_unlock(&e->mutex);
@@ -625,7 +638,7 @@ void fake_engine_release(struct engine *e)
 
 uint32_t fake_engine_n_live(struct engine *e)
 {
-    pthread_mutex_lock(&e->mutex);
+    lock(e);
     uint32_t n = e->stats.n_running;
     pthread_mutex_unlock(&e->mutex);
     return n;
@@ -633,7 +646,7 @@ uint32_t fake_engine_n_live(struct engine *e)
 
 uint32_t fake_engine_n_cancelled(struct engine *e)
 {
-    pthread_mutex_lock(&e->mutex);
+    lock(e);
     uint32_t n = e->n_cancelled;
     pthread_mutex_unlock(&e->mutex);
     return n;
