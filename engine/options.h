@@ -61,6 +61,11 @@ struct engine_options {
                                                   copied, what it points to must outlive the engine */
     uint32_t n_watches;
 
+    /* NULL, or called by engine_open() on its caller's thread while the model's weights are made ready: `done` of about
+     * `total` bytes are. First with 0, last with total. */
+    void (*loading)(void *context, uint64_t done, uint64_t total);
+    void *loading_context;
+
     bool has_seed; /* seeds of requests that bring none: derived from seed and a counter, else random */
     uint64_t seed;
     const struct key256 *chain_secret; /* NULL = fresh random */

@@ -20,6 +20,7 @@ struct binder {
     float *params; /* host image of the arena */
     uint64_t at;   /* floats of it that have an owner */
     struct quantized_room room;
+    struct weights_progress progress;
     struct quire_error *err;
 };
 
@@ -266,13 +267,34 @@ static int scale_inv_freq(const struct binder *b, float *inv_freq)
     return QUIRE_OK;
 }
 
+static uint64_t matrix_bytes(const struct binder *b, const struct model_stack *stack)
+{
+    return stack->parts->kind == TENSOR_MATRIX ? stack->rows * k_format_bytes(model_weight_format(b->desc), stack->cols)
+                                               : 0;
+}
+
+static void tell(const struct binder *b, uint64_t done, uint64_t total)
+{
+    if (b->progress.fn)
+        b->progress.fn(b->progress.context, done, total);
+}
+
 static int bind_all(struct binder *b, struct weights *w)
 {
     const uint64_t bytes = model_param_floats(b->desc) * sizeof(float);
     struct model_stack stack = {0};
+    uint64_t done = 0, total = 0;
+    while (model_next_stack(b->desc, &stack))
+        total += matrix_bytes(b, &stack);
+    stack = (struct model_stack){0};
+    tell(b, 0, total);
     int status = b->backend->ops->alloc(b->backend, bytes, &w->params_dev, b->err);
-    while (status == QUIRE_OK && model_next_stack(b->desc, &stack))
+    while (status == QUIRE_OK && model_next_stack(b->desc, &stack)) {
         status = bind_stack(b, &stack, w);
+        done += matrix_bytes(b, &stack);
+        if (status == QUIRE_OK && stack.parts->kind == TENSOR_MATRIX)
+            tell(b, done, total);
+    }
     if (status != QUIRE_OK)
         return status;
     model_inv_freq(b->desc, b->params + b->at);
@@ -476,8 +498,8 @@ static int make_room(struct binder *b, const struct repack_source *keep, struct 
 }
 
 int weights_create(struct k_backend *backend, const struct checkpoint *checkpoint, const struct model_desc *desc,
-                   enum k_gemm_form form, const struct repack_source *keep, struct weights **out,
-                   struct quire_error *err)
+                   enum k_gemm_form form, const struct repack_source *keep, struct weights_progress progress,
+                   struct weights **out, struct quire_error *err)
 {
     struct weights *w = calloc(1, sizeof *w);
     struct weight_set *layers = calloc(desc->n_layers + 1, sizeof *layers);
@@ -487,6 +509,7 @@ int weights_create(struct k_backend *backend, const struct checkpoint *checkpoin
                        .form = form,
                        .bare = is_bare(checkpoint, desc),
                        .params = calloc(model_param_floats(desc), sizeof(float)),
+                       .progress = progress,
                        .err = err};
     if (!w || !layers || !b.params) {
         free(w);

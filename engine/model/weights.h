@@ -69,10 +69,16 @@ struct weights_contents {
 int weights_look(const struct checkpoint *checkpoint, const struct model_desc *desc, struct weights_contents *out,
                  struct quire_error *err);
 
+/* Called as matrices become ready: engine_options.loading. */
+struct weights_progress {
+    void (*fn)(void *context, uint64_t done, uint64_t total); /* NULL: nobody asks */
+    void *context;
+};
+
 /* keep: NULL, or where rows that are made anew are kept and found. Checks every shape. Errors name the tensor, what was expected and what the checkpoint has. */
 int weights_create(struct k_backend *backend, const struct checkpoint *checkpoint, const struct model_desc *desc,
-                   enum k_gemm_form form, const struct repack_source *keep, struct weights **out,
-                   struct quire_error *err);
+                   enum k_gemm_form form, const struct repack_source *keep, struct weights_progress progress,
+                   struct weights **out, struct quire_error *err);
 void weights_destroy(struct weights *w); /* NULL is fine */
 
 #endif

@@ -104,7 +104,8 @@ int draft_model_bind(struct engine *e, struct quire_error *err)
     struct draft_model *d = e->draft_model;
     if (!d)
         return QUIRE_OK;
-    int status = weights_create(e->backend, d->checkpoint, &d->desc, d->form, NULL, &d->weights, err);
+    const struct weights_progress nobody = {.fn = NULL};
+    int status = weights_create(e->backend, d->checkpoint, &d->desc, d->form, NULL, nobody, &d->weights, err);
     if (status != QUIRE_OK)
         quire_error_prefix(err, "--speculative-config: model");
     return status;

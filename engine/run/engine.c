@@ -204,8 +204,9 @@ static int load_weights(struct engine *e, const struct engine_options *o, struct
                                  .n_threads = e->plan.n_threads};
     if (keep.dir)
         keep.checkpoint = checkpoint_digest(e->checkpoint);
-    return weights_create(e->backend, e->checkpoint, &e->desc, e->backend->form, keep.dir ? &keep : NULL, &e->weights,
-                          err);
+    const struct weights_progress progress = {o->loading, o->loading_context};
+    return weights_create(e->backend, e->checkpoint, &e->desc, e->backend->form, keep.dir ? &keep : NULL, progress,
+                          &e->weights, err);
 }
 
 static int open_model(struct engine *e, const struct engine_options *o, struct quire_error *err)
@@ -379,6 +380,7 @@ int engine_examine(const struct engine_options *options, void (*look)(void *cont
                    void *context, struct quire_error *err)
 {
     struct sched_config config;
+    const struct weights_progress nobody = {.fn = NULL};
     struct engine *e = new_engine(err);
     if (!e)
         return QUIRE_NO_MEMORY;
@@ -387,7 +389,7 @@ int engine_examine(const struct engine_options *options, void (*look)(void *cont
         status = prepare_model(e, options, err);
     /* In host memory weights are bound where they lie, and every tensor is looked for on the way. */
     if (status == QUIRE_OK && e->plan.planner->on_host)
-        status = weights_create(e->backend, e->checkpoint, &e->desc, e->backend->form, NULL, &e->weights, err);
+        status = weights_create(e->backend, e->checkpoint, &e->desc, e->backend->form, NULL, nobody, &e->weights, err);
     if (status == QUIRE_OK && e->plan.planner->on_host)
         status = draft_model_bind(e, err);
     look(context, &e->info);

@@ -559,6 +559,31 @@ static void sizes_overflow(void **state)
     assert_true(status == QUIRE_INVALID || p.total_bytes == UINT64_MAX || p.total_bytes > 1ull << 60);
 }
 
+struct told {
+    uint32_t n;
+    uint64_t done, total;
+};
+
+static void on_loading(void *context, uint64_t done, uint64_t total)
+{
+    struct told *t = context;
+    assert_true(t->n == 0 ? done == 0 && total > 0 : done > t->done && done <= total && total == t->total);
+    *t = (struct told){t->n + 1, done, total};
+}
+
+/* From nothing to all, a step for each matrix: of two layers four, then embedding and head. */
+static void loading_is_told(void **state)
+{
+    (void)state;
+    struct told told = {.n = 0};
+    struct engine_options o = small_options();
+    o.loading = on_loading;
+    o.loading_context = &told;
+    client_close(client_open(model.dir, &o));
+    assert_int_equal(told.n, 1 + 2 * 4 + 2);
+    assert_int_equal(told.done, told.total);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -566,6 +591,7 @@ int main(void)
         cmocka_unit_test(missing_tensors),
         cmocka_unit_test(names_without_prefix),
         cmocka_unit_test(bad_options),
+        cmocka_unit_test(loading_is_told),
         cmocka_unit_test(identity_of_the_arithmetic),
         cmocka_unit_test(dtype_names),
         cmocka_unit_test(plan_to_the_byte),

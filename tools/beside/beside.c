@@ -6,6 +6,7 @@
 #include "engine/model/model.h"
 #include "engine/plan.h"
 #include "server/daemon/daemon.h"
+#include "tools/cli/loading.h"
 #include "tools/cli/serving.h"
 #include "tools/cli/watching.h"
 #include "tools/hub/cache.h"
@@ -109,7 +110,7 @@ static int open_engine(struct beside *b, struct quire_error *err)
     if (status == QUIRE_OK)
         status = watching_add(&b->watching, &b->options, serving_death_watch(b->death), err);
     if (status == QUIRE_OK)
-        status = engine_open(&b->options, daemon_sink, b->daemon, &b->engine, err);
+        status = loading_engine_open(&b->options, daemon_sink, b->daemon, &b->engine, err);
     if (status != QUIRE_OK)
         return status;
     daemon_set_engine(b->daemon, b->engine);

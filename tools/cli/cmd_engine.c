@@ -8,6 +8,7 @@
 #include "tools/cli/commands.h"
 #include "tools/cli/engine_flags.h"
 #include "tools/cli/foreign_flags.h"
+#include "tools/cli/loading.h"
 #include "tools/cli/log_stats.h"
 #include "tools/cli/serving.h"
 #include "tools/hub/cache.h"
@@ -88,7 +89,7 @@ static int open_all(struct engine_command *c, struct engine_options *options, st
         (status = watching_begin(&c->watching, &about, options, err)) != QUIRE_OK ||
         (status = serving_death_begin(c->base, NULL, NULL, &c->death, err)) != QUIRE_OK ||
         (status = watching_add(&c->watching, options, serving_death_watch(c->death), err)) != QUIRE_OK ||
-        (status = engine_open(options, daemon_sink, c->daemon, &c->engine, err)) != QUIRE_OK)
+        (status = loading_engine_open(options, daemon_sink, c->daemon, &c->engine, err)) != QUIRE_OK)
         return status;
     daemon_set_engine(c->daemon, c->engine);
     daemon_set_shadow(c->daemon, c->watching.shadow);

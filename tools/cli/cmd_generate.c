@@ -12,6 +12,7 @@
 #include "tools/cli/commands.h"
 #include "tools/cli/engine_flags.h"
 #include "tools/cli/foreign_flags.h"
+#include "tools/cli/loading.h"
 #include "tools/cli/prompt_line.h"
 #include "tools/cli/serving.h"
 #include "tools/hub/cache.h"
@@ -363,7 +364,7 @@ static int open_all(struct generate *g)
     status = g->base && g->messages ? daemon_create(g->base, &daemon_options, &g->daemon, &engine_err)
                                     : quire_fail(&engine_err, QUIRE_NO_MEMORY, "out of memory");
     if (status == QUIRE_OK)
-        status = engine_open(&g->options, daemon_sink, g->daemon, &g->engine, &engine_err);
+        status = loading_engine_open(&g->options, daemon_sink, g->daemon, &g->engine, &engine_err);
     int text_status = serving_text_join(load, &g->text, &g->err);
     if (status != QUIRE_OK) {
         g->err = engine_err;

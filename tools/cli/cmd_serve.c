@@ -18,6 +18,7 @@
 #include "tools/cli/commands.h"
 #include "tools/cli/engine_flags.h"
 #include "tools/cli/foreign_flags.h"
+#include "tools/cli/loading.h"
 #include "tools/cli/log_stats.h"
 #include "tools/cli/serving.h"
 #include "tools/hub/cache.h"
@@ -292,7 +293,7 @@ static int open_engine(struct serve *s, struct quire_error *err)
     if (status == QUIRE_OK)
         status = watching_add(&s->watching, &s->options, serving_death_watch(s->death), err);
     if (status == QUIRE_OK)
-        status = engine_open(&s->options, daemon_sink, s->daemon, &s->engine, err);
+        status = loading_engine_open(&s->options, daemon_sink, s->daemon, &s->engine, err);
     if (status == QUIRE_OK && s->watching.recorder && engine_info(s->engine)->vector_size > 0)
         status = quire_fail(err, QUIRE_UNSUPPORTED,
                             "--record: vectors are not recorded, and this model gives nothing else");
