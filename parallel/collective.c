@@ -101,6 +101,11 @@ int collective_barrier(struct collective *c, struct quire_error *err)
     return c->transport->barrier(c->state, err);
 }
 
+int collective_check(const struct collective *c, struct quire_error *err)
+{
+    return c->transport->check(c->state, err);
+}
+
 void collective_abort(struct collective *c, const char *why)
 {
     c->transport->abort(c->state, why);

@@ -1,6 +1,6 @@
 /* Collectives: what the ranks of a group do together. A rank is a process; N = 1, 2, 4 or 8 of them, 0 .. N-1.
  *
- * Each rank has one struct collective, which it owns, and calls it from one thread; collective_abort() may come from any.
+ * Each rank has one struct collective, which it owns, and calls it from one thread; collective_abort() and _check() may come from any.
  * All ranks make the same calls with the same sizes in the same order. Where they do not, or where one died, left, hangs or
  * gave up, each gets a status and a message that names the rank, and so does every later call: such a group is over.
  *
@@ -60,6 +60,9 @@ int collective_broadcast_when_ready(struct collective *c, void *x, size_t n_byte
                                     struct quire_error *err);
 
 int collective_barrier(struct collective *c, struct quire_error *err);
+
+/* Is the group over, and why? What calls would return. Any thread. */
+int collective_check(const struct collective *c, struct quire_error *err);
 
 /* Ends the group: wakes every rank, and their calls return QUIRE_UNAVAILABLE with the rank and why. Any thread. */
 void collective_abort(struct collective *c, const char *why);

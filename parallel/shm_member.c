@@ -117,7 +117,7 @@ void shm_member_end(struct shm_member *m, enum quire_status status, const char *
         ring(m->shm.ranks[r]);
 }
 
-int shm_member_check(struct shm_member *m, struct quire_error *err)
+int shm_member_check(const struct shm_member *m, struct quire_error *err)
 {
     uint32_t by = atomic_load(&m->shm.head->aborted_by);
     if (by == 0)

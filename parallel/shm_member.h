@@ -1,5 +1,5 @@
 /* One rank in the shared memory of its group: it publishes rounds, waits for those of others, notices who died or hangs,
- * and says what ended the group. Of this room only. One thread, but for shm_member_end(). */
+ * and says what ended the group. Of this room only. One thread, but for _check() and _end(). */
 #ifndef QUIRE_PARALLEL_SHM_MEMBER_H
 #define QUIRE_PARALLEL_SHM_MEMBER_H
 
@@ -26,8 +26,8 @@ int shm_member_open(struct shm_member *m, int fd, uint32_t rank, uint32_t timeou
                     struct quire_error *err);
 void shm_member_close(struct shm_member *m);
 
-/* What stands here is over: the status and message of who ended it. */
-int shm_member_check(struct shm_member *m, struct quire_error *err);
+/* Whether the group is over: then the status and message of who ended it. Any thread. */
+int shm_member_check(const struct shm_member *m, struct quire_error *err);
 
 void shm_member_publish(struct shm_member *m);
 

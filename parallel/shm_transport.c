@@ -200,6 +200,11 @@ static int barrier(void *state, struct quire_error *err)
     return status == QUIRE_OK ? close_round(m, err) : status;
 }
 
+static int check(const void *state, struct quire_error *err)
+{
+    return shm_member_check(state, err);
+}
+
 static void end(void *state, const char *why)
 {
     shm_member_end(state, QUIRE_UNAVAILABLE, why);
@@ -221,6 +226,7 @@ const struct transport shm_transport = {
     .all_gather = all_gather,
     .broadcast = broadcast,
     .barrier = barrier,
+    .check = check,
     .abort = end,
     .set_timeout = set_timeout,
     .leave = leave,

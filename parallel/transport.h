@@ -1,5 +1,5 @@
 /* What carries collectives: a table of functions, so that the door (collective.h, whose promises these keep) knows no shared
- * memory and another carrier knows no door. Called by one thread of a rank, `abort` by any. */
+ * memory and another carrier knows no door. Called by one thread of a rank, `check` and `abort` by any. */
 #ifndef QUIRE_PARALLEL_TRANSPORT_H
 #define QUIRE_PARALLEL_TRANSPORT_H
 
@@ -15,6 +15,7 @@ struct transport {
     /* patient: those that are not root wait without a time-out. */
     int (*broadcast)(void *state, void *x, size_t n_bytes, uint32_t root, bool patient, struct quire_error *err);
     int (*barrier)(void *state, struct quire_error *err);
+    int (*check)(const void *state, struct quire_error *err);
     void (*abort)(void *state, const char *why);
     void (*set_timeout)(void *state, uint32_t timeout_ms);
     void (*leave)(void *state); /* and frees state */
