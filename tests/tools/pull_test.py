@@ -74,10 +74,12 @@ class Layout(Case):
     def test_layout(self):
         """As huggingface_hub documents it: blobs by ETag, relative links by commit and name, refs without a line break."""
         extra = {"additional_chat_templates/tool use.jinja": b"{{ x }}", "pytorch_model.bin": b"pickle",
-                 "original/params.json": b"{}", "consolidated.safetensors": b"again", "merges.txt": b"a b"}
+                 "original/params.json": b"{}", "consolidated.safetensors": b"again", "merges.txt": b"a b", "1_Pooling/config.json": b"{ }",
+                 "2_Dense/config.json": b"{  }", "2_Dense/model.safetensors": b"dense", "2_Dense/pytorch_model.bin": b"pickle"}
         repo = self.hub.repos["org/demo"] = Repo({**DEMO, **extra})
         said = self.pull("org/demo")
-        wanted = sorted(WANTED + ["additional_chat_templates/tool use.jinja", "merges.txt"])
+        wanted = sorted(WANTED + ["additional_chat_templates/tool use.jinja", "merges.txt", "1_Pooling/config.json",
+                                  "2_Dense/config.json", "2_Dense/model.safetensors"])
         self.assertEqual(sorted(said["files"]), wanted)
         self.assertEqual(said["commit"], COMMIT)
         self.assertEqual(said["bytes"], sum(len(repo.files[n]) for n in wanted))

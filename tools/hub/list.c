@@ -84,12 +84,18 @@ static bool matches(const char *const *patterns, size_t n, const char *name, int
 }
 
 /* consolidated*.safetensors are the same weights once more, in the form of another program. Directories (original/, onnx/)
- * hold other forms too, except for the chat templates. */
+ * hold other forms too, except for the chat templates and sentence-transformers' modules (1_Pooling, 2_Dense). */
 static bool is_wanted(const struct hub_patterns *p, const char *name)
 {
     static const char *const never[] = {"*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.gguf"};
-    static const char *const wanted[] = {"*.json", "*.safetensors", "tokenizer*",
-                                         "*.txt",  "*.jinja",       "additional_chat_templates/*.jinja"};
+    static const char *const wanted[] = {"*.json",
+                                         "*.safetensors",
+                                         "tokenizer*",
+                                         "*.txt",
+                                         "*.jinja",
+                                         "additional_chat_templates/*.jinja",
+                                         "[0-9]_*/config.json",
+                                         "[0-9]_*/model.safetensors"};
     static const char *const twice[] = {"consolidated*.safetensors"};
     if (matches(never, sizeof never / sizeof *never, name, 0) || matches(p->exclude, p->n_exclude, name, 0))
         return false;
