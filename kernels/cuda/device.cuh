@@ -63,4 +63,16 @@ static __device__ __forceinline__ bool cuda_is_last_to_arrive(uint32_t *arrivals
 
 #include "kernels/cuda/ptx.cuh"
 
+/* The fold of the lanes that four neighbouring threads have: 8, 4, 2, 1 apart. Every one of them has it. */
+static __device__ __forceinline__ float fold_lanes(float4 s)
+{
+    float lanes[4] = {s.x, s.y, s.z, s.w};
+#pragma unroll
+    for (uint32_t i = 0; i < 4; i++) {
+        lanes[i] = lanes[i] + __shfl_xor_sync(~0u, lanes[i], 2);
+        lanes[i] = lanes[i] + __shfl_xor_sync(~0u, lanes[i], 1);
+    }
+    return (lanes[0] + lanes[2]) + (lanes[1] + lanes[3]);
+}
+
 #endif

@@ -16,6 +16,7 @@
  *
  * Grid: tiles of tokens within tiles of rows, so that the blocks that read the same weights run at the same time and L2 has them; all
  * in x, where a grid may have 2^31 blocks. */
+#include "kernels/cuda/device.cuh"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/widen.cuh"
 #include "kernels/segments.h"
@@ -52,18 +53,6 @@ static __device__ __forceinline__ void load_activations(float (*shared)[COLS], c
 static __device__ __forceinline__ float4 fma4(float4 w, float4 x, float4 s)
 {
     return make_float4(fmaf(w.x, x.x, s.x), fmaf(w.y, x.y, s.y), fmaf(w.z, x.z, s.z), fmaf(w.w, x.w, s.w));
-}
-
-/* The fold of the lanes that four neighbouring threads have: 8, 4, 2, 1 apart. Every one of them has it. */
-static __device__ __forceinline__ float fold(float4 s)
-{
-    float lanes[4] = {s.x, s.y, s.z, s.w};
-#pragma unroll
-    for (uint32_t i = 0; i < 4; i++) {
-        lanes[i] = lanes[i] + __shfl_xor_sync(~0u, lanes[i], 2);
-        lanes[i] = lanes[i] + __shfl_xor_sync(~0u, lanes[i], 1);
-    }
-    return (lanes[0] + lanes[2]) + (lanes[1] + lanes[3]);
 }
 
 /* The row of a thread's r-th sum, of which the first lies at `first`. */
@@ -121,7 +110,7 @@ static __device__ __forceinline__ void sum_columns(struct lane_rows<tokens> &own
     for (uint32_t t = 0; t < tokens; t++)
 #pragma unroll
         for (uint32_t r = 0; r < ROWS; r++) {
-            float s = fold(sums[r][t]);
+            float s = fold_lanes(sums[r][t]);
             if (t % QUARTERS == quarter)
                 own.total[r][t / QUARTERS] = is_empty ? -0.0f : s;
         }

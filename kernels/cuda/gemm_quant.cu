@@ -110,17 +110,6 @@ QUANT_FN float4 scaled4(float w, float4 x, float4 s)
     return fma4(make_float4(w, w, w, w), x, s);
 }
 
-QUANT_FN float fold_lanes(float4 s)
-{
-    float lanes[4] = {s.x, s.y, s.z, s.w};
-#pragma unroll
-    for (uint32_t i = 0; i < 4; i++) {
-        lanes[i] = lanes[i] + __shfl_xor_sync(~0u, lanes[i], 2);
-        lanes[i] = lanes[i] + __shfl_xor_sync(~0u, lanes[i], 1);
-    }
-    return (lanes[0] + lanes[2]) + (lanes[1] + lanes[3]);
-}
-
 template <uint32_t tokens>
 QUANT_FN void load_activations(float (*shared)[LANE_COLS], const struct quant_rows &a, uint32_t token, uint32_t from,
                                uint32_t n)
