@@ -268,6 +268,8 @@ void response_cache_compare(struct response_cache *c, struct similar *similar)
 {
     similar_close(c->similar);
     c->similar = similar;
+    if (similar && c->was_told)
+        similar_answered_by(similar, &c->identity);
 }
 
 void response_cache_set_below(struct response_cache *c, struct completion_source below, const struct key256 *identity,
@@ -286,4 +288,6 @@ void response_cache_set_below(struct response_cache *c, struct completion_source
     close_store(c, 0); /* the loop goes on, and nobody asks for those answers any more */
     if (c->options.open_store)
         c->store = c->options.open_store(c->options.context, identity);
+    if (c->similar)
+        similar_answered_by(c->similar, identity);
 }

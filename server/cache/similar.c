@@ -12,6 +12,8 @@
 
 const float similar_bands[SIMILAR_BANDS - 1] = {0.85f, 0.9f, 0.95f, 0.98f};
 
+#define CLOSE_WAIT_MS 1000 /* for what was shared to be acknowledged */
+
 struct similar {
     struct event_base *base;
     TAILQ_HEAD(, similar_ask) alone; /* whose owner is gone: their vectors are to be kept */
@@ -19,6 +21,9 @@ struct similar {
     struct embedder embedder;
     struct vector_index *index; /* NULL until the first vector says how many numbers it has */
     struct vector_log *log;     /* NULL: none, or it could not be had */
+    struct redis_url shared;
+    bool is_shared; /* by that */
+    struct vector_stream *stream; /* NULL: it is not, or nobody answers yet */
     struct similar_stats stats;
     double vector_s, answer_s,
         share; /* running means: what a vector takes, an answer, and how much of it drafts spare */
@@ -91,6 +96,23 @@ static void open_log(struct similar *s)
     quire_log(QUIRE_LOG_WARN, "cache", "questions are kept in memory alone: %s", err.text);
 }
 
+static void on_others_cleared(void *context)
+{
+    vector_index_clear(((struct similar *)context)->index);
+}
+
+void similar_answered_by(struct similar *s, const struct key256 *identity)
+{
+    const struct vector_stream_events events = {.told = on_told, .cleared = on_others_cleared, .context = s};
+    struct quire_error err;
+    if (!s->is_shared)
+        return;
+    vector_stream_close(s->stream, 0);
+    if (vector_stream_open(s->base, &s->shared, identity, &s->options.identity, s->options.n_numbers,
+                           s->options.max_entries, events, &s->stream, &err) != QUIRE_OK)
+        quire_log(QUIRE_LOG_ERROR, "cache", "questions are not shared: %s", err.text);
+}
+
 int similar_open(struct event_base *base, const struct similar_options *options, struct embedder embedder,
                  struct similar **out, struct quire_error *err)
 {
@@ -104,7 +126,7 @@ int similar_open(struct event_base *base, const struct similar_options *options,
     s->options.max_entries = options->max_entries ? options->max_entries : SIMILAR_ENTRIES;
     s->embedder = embedder;
     s->share = 0.5; /* until it is known */
-    if (!options->path)
+    if (!options->path && !options->shared)
         return QUIRE_OK;
     s->index = vector_index_create(options->n_numbers, s->options.max_entries);
     if (!s->index) {
@@ -112,8 +134,13 @@ int similar_open(struct event_base *base, const struct similar_options *options,
         *out = NULL;
         return quire_fail(err, QUIRE_NO_MEMORY, "the semantic cache: out of memory");
     }
-    open_log(s);
+    if (options->path)
+        open_log(s);
+    s->is_shared = options->shared != NULL;
+    if (s->is_shared)
+        s->shared = *options->shared;
     s->options.path = NULL; /* the caller's */
+    s->options.shared = NULL;
     return QUIRE_OK;
 }
 
@@ -125,6 +152,7 @@ void similar_close(struct similar *s)
     while ((a = TAILQ_FIRST(&s->alone)))
         ask_free(a);
     vector_log_close(s->log);
+    vector_stream_close(s->stream, CLOSE_WAIT_MS);
     vector_index_free(s->index);
     free(s);
 }
@@ -155,8 +183,12 @@ static void mean_add(double *mean, double value)
 /* Without memory for it nobody finds it: no more than that. */
 static void add(struct similar *s, const struct similar_ask *a)
 {
-    if (vector_index_add(s->index, &a->around, a->vector, &a->answer, a->expires_ms) && s->log)
+    if (!vector_index_add(s->index, &a->around, a->vector, &a->answer, a->expires_ms))
+        return;
+    if (s->log)
         vector_log_add(s->log, &a->around, a->vector, &a->answer, a->expires_ms);
+    if (s->stream)
+        vector_stream_add(s->stream, &a->around, a->vector, &a->answer, a->expires_ms);
 }
 
 /* There is no vector, or none in time. */
@@ -264,6 +296,8 @@ void similar_remove(struct similar *s, const struct key256 *answer)
         vector_index_remove(s->index, answer);
     if (s->log)
         vector_log_remove(s->log, answer);
+    if (s->stream)
+        vector_stream_remove(s->stream, answer);
 }
 
 void similar_clear(struct similar *s)
@@ -272,6 +306,8 @@ void similar_clear(struct similar *s)
         vector_index_clear(s->index);
     if (s->log)
         vector_log_clear(s->log);
+    if (s->stream)
+        vector_stream_clear(s->stream);
 }
 
 /* ---- does it pay? --------------------------------------------------------------------------- */
@@ -320,6 +356,9 @@ void similar_stats(const struct similar *s, struct similar_stats *out)
     out->n_entries = index.n_entries;
     out->n_bytes = index.n_bytes;
     out->n_evicted = index.n_evicted;
+    out->is_shared = s->stream != NULL;
+    if (s->stream)
+        vector_stream_stats(s->stream, &out->shared);
     if (!s->log)
         return;
     struct vector_log_stats log;

@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "base/status.h"
 #include "server/cache/latency.h"
+#include "server/cache/vector_stream.h"
 #include "server/link/embedder.h"
 
 #include <event2/event.h>
@@ -33,6 +34,7 @@ struct similar_options {
     /* Where vectors are kept for who begins again, of an embedder of this identity that gives so many numbers; NULL: nowhere.
      * What is there already and cannot be used is renamed. Read while it is opened. */
     const char *path;
+    const struct redis_url *shared; /* the Redis whose servers share them; likewise, read while it is opened */
     struct key256 identity;
     uint32_t n_numbers;
 };
@@ -47,6 +49,8 @@ struct similar_times { /* of quire_now_ns() */
 
 int similar_open(struct event_base *base, const struct similar_options *options, struct embedder embedder,
                  struct similar **out, struct quire_error *err);
+/* Who answers from here on: what is shared is shared with servers whose answers are the same. */
+void similar_answered_by(struct similar *s, const struct key256 *identity);
 void similar_close(struct similar *s); /* no question is there; NULL is fine */
 const struct similar_options *similar_options(const struct similar *s);
 
@@ -85,6 +89,8 @@ struct similar_stats { /* counters only grow */
     uint64_t n_late; /* of the misses: no vector in time, or none */
     uint64_t n_entries, n_bytes, n_evicted;
     uint64_t n_file_bytes, n_dropped; /* dropped: of what was to be written into the file */
+    bool is_shared;
+    struct vector_stream_stats shared;
     struct {
         uint64_t n_drafts, n_tried, n_right;
     } bands[SIMILAR_BANDS];

@@ -1,7 +1,6 @@
 #include "server/similar/vector_log.h"
 
 #include "base/clock.h"
-#include "base/little_endian.h"
 #include "server/similar/vector_records.h"
 
 #include <errno.h>
@@ -9,6 +8,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -196,10 +196,8 @@ static void tell(const struct vector_log *l, const uint8_t *bytes, float *vector
 {
     struct vector_record r;
     for (size_t at = 0; vector_records_next(bytes, l->n_bytes, l->n_numbers, &at, &r);) {
-        for (uint32_t i = 0; r.vector && i < l->n_numbers; i++) {
-            const uint32_t bits = le_load_u32(r.vector + (size_t)i * 4);
-            memcpy(vector + i, &bits, sizeof bits);
-        }
+        if (r.vector)
+            vector_record_numbers(&r, l->n_numbers, vector);
         told(context, &r.context, r.vector ? vector : NULL, &r.answer, r.expires_ms);
     }
 }

@@ -122,6 +122,18 @@ int vector_records_check(const uint8_t *bytes, size_t n, const struct key256 *id
     return QUIRE_OK;
 }
 
+static struct vector_record read_record(const uint8_t *p)
+{
+    const bool is_vector = le_load_u32(p) == KIND_VECTOR;
+    struct vector_record r = {.vector = is_vector ? p + 80 : NULL};
+    memcpy(&r.answer, p + 8, sizeof r.answer);
+    if (is_vector) {
+        memcpy(&r.context, p + 40, sizeof r.context);
+        r.expires_ms = (int64_t)le_load_u64(p + 72);
+    }
+    return r;
+}
+
 bool vector_records_next(const uint8_t *bytes, size_t n_whole, uint32_t n_numbers, size_t *at,
                          struct vector_record *out)
 {
@@ -129,14 +141,24 @@ bool vector_records_next(const uint8_t *bytes, size_t n_whole, uint32_t n_number
         *at = VECTOR_HEAD_BYTES;
     if (*at >= n_whole)
         return false;
-    const uint8_t *p = bytes + *at;
-    const bool is_vector = le_load_u32(p) == KIND_VECTOR;
-    *out = (struct vector_record){.vector = is_vector ? p + 80 : NULL};
-    memcpy(&out->answer, p + 8, sizeof out->answer);
-    if (is_vector) {
-        memcpy(&out->context, p + 40, sizeof out->context);
-        out->expires_ms = (int64_t)le_load_u64(p + 72);
-    }
-    *at += bytes_of(p, n_numbers);
+    *out = read_record(bytes + *at);
+    *at += bytes_of(bytes + *at, n_numbers);
     return true;
+}
+
+bool vector_record_check(const uint8_t *bytes, size_t n, uint32_t n_numbers, struct vector_record *out)
+{
+    if (n < VECTOR_GONE_BYTES || bytes_of(bytes, n_numbers) != n ||
+        le_load_u64(bytes + n - SUM_BYTES) != sum_of(bytes, n - SUM_BYTES))
+        return false;
+    *out = read_record(bytes);
+    return true;
+}
+
+void vector_record_numbers(const struct vector_record *r, uint32_t n_numbers, float *out)
+{
+    for (uint32_t i = 0; i < n_numbers; i++) {
+        const uint32_t bits = le_load_u32(r->vector + (size_t)i * 4);
+        memcpy(out + i, &bits, sizeof bits);
+    }
 }

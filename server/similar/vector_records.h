@@ -24,6 +24,11 @@ struct vector_record {
     const uint8_t *vector; /* n_numbers f32 of the file, at no particular address; NULL: the answer is gone */
 };
 
+/* The bytes of one record alone. False: they are none of vectors of this width, or do not hold what was written. */
+bool vector_record_check(const uint8_t *bytes, size_t n, uint32_t n_numbers, struct vector_record *out);
+/* Of one that has a vector. */
+void vector_record_numbers(const struct vector_record *r, uint32_t n_numbers, float *out);
+
 /* Append; a failed allocation is the buffer's to say. */
 void vector_records_head(struct buffer *to, const struct key256 *identity, uint32_t n_numbers);
 void vector_records_add(struct buffer *to, const struct key256 *context, const float *vector, uint32_t n_numbers,

@@ -24,6 +24,7 @@ int main(void)
         cmocka_unit_test(flight_ghost_test),
         cmocka_unit_test(flight_semantic_test),
         cmocka_unit_test(flight_no_wait_test),
+        cmocka_unit_test(redis_stream_test),
     };
     if (quire_hash_init())
         return 1;

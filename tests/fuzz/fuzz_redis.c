@@ -1,7 +1,9 @@
-/* Bytes from a Redis: replies, or an error, whatever pieces they come in. The first byte says how large those are. */
+/* Bytes from a Redis: replies, or an error, whatever pieces they come in, each read as what XREAD says, too. The first byte says
+ * how large the pieces are. */
 #include "fuzz.h"
 
 #include "server/cache/redis/reply.h"
+#include "server/cache/redis/stream.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +25,27 @@ static void look(const struct redis_reply *reply, struct sum *sum)
         look(&reply->items[i], sum);
 }
 
+static void look_as_stream(const struct redis_reply *reply)
+{
+    const struct redis_reply *entries, *value;
+    struct redis_stream_id last = {0}, before;
+    char text[REDIS_STREAM_ID_BYTES];
+    size_t n;
+    if (!redis_stream_entries(reply, &entries, &n))
+        return;
+    for (size_t i = 0; i < n; i++) {
+        before = last;
+        if (!redis_stream_next(&entries[i], &last))
+            return;
+        if (last.ms < before.ms || (last.ms == before.ms && last.number <= before.number))
+            abort();
+        redis_stream_id_text(&last, text);
+        value = redis_stream_value(&entries[i], "v1");
+        if (value && (value->type != REDIS_TEXT || value->text[value->n] != '\0'))
+            abort();
+    }
+}
+
 /* False: nothing more can be read. */
 static int take(struct redis_replies *r, const uint8_t *bytes, size_t n)
 {
@@ -34,6 +57,7 @@ static int take(struct redis_replies *r, const uint8_t *bytes, size_t n)
         look(reply, &sum);
         if (sum.n_items > REDIS_REPLY_MAX_ITEMS || sum.n_bytes > REDIS_REPLY_MAX_BYTES)
             abort();
+        look_as_stream(reply);
         redis_reply_free(reply);
     }
     if (status != QUIRE_OK && !err.text[0])

@@ -32,6 +32,19 @@ static void make_sums(uint8_t *bytes, size_t n, uint32_t n_records)
     }
 }
 
+/* One alone, as it comes from others: the same. */
+static void read_one(const uint8_t *bytes, size_t n)
+{
+    struct vector_record r;
+    float v[N_NUMBERS];
+    if (n < VECTOR_GONE_BYTES || !vector_record_check(bytes, n, N_NUMBERS, &r))
+        return;
+    if (n != (r.vector ? vector_record_bytes(N_NUMBERS) : VECTOR_GONE_BYTES))
+        abort();
+    if (r.vector)
+        vector_record_numbers(&r, N_NUMBERS, v);
+}
+
 static void walk(const uint8_t *bytes, size_t n_whole)
 {
     struct vector_index *x = vector_index_create(N_NUMBERS, 4);
@@ -65,6 +78,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         return 0;
     memcpy(copy, data + 1, n - 1);
     make_sums(copy, n - 1, data[0]);
+    if (n - 1 >= VECTOR_HEAD_BYTES + VECTOR_GONE_BYTES) {
+        uint8_t *alone = malloc(n - 1 - VECTOR_HEAD_BYTES);
+        if (alone) {
+            memcpy(alone, copy + VECTOR_HEAD_BYTES, n - 1 - VECTOR_HEAD_BYTES);
+            read_one(alone, n - 1 - VECTOR_HEAD_BYTES);
+            read_one(alone, vector_record_bytes(N_NUMBERS) < n - 1 - VECTOR_HEAD_BYTES ? vector_record_bytes(N_NUMBERS)
+                                                                                       : VECTOR_GONE_BYTES);
+        }
+        free(alone);
+    }
     if (vector_records_check(copy, n - 1, &identity, N_NUMBERS, &n_whole, &err) != QUIRE_OK) {
         if (!err.text[0])
             abort();

@@ -154,6 +154,11 @@ bool cache_flags_beside(const struct cache_flags *f, const char *suffix, char *o
     return length >= 0 && (size_t)length < n;
 }
 
+bool cache_flags_redis(const struct cache_flags *f, struct redis_url *out)
+{
+    return is_redis(f) && redis_url_parse(f->where, out, NULL) == QUIRE_OK;
+}
+
 int cache_flags_begin(struct cache_flags *f, struct event_base *base, struct quire_error *err)
 {
     f->base = base;

@@ -30,6 +30,8 @@ int cache_flags_check(const struct cache_flags *f, struct quire_error *err);
 int cache_flags_begin(struct cache_flags *f, struct event_base *base, struct quire_error *err);
 /* Where a file beside the one of answers lies. False: there is none, or its path is too long. */
 bool cache_flags_beside(const struct cache_flags *f, const char *suffix, char *out, size_t n);
+/* The Redis where answers are kept. False: they are not. */
+bool cache_flags_redis(const struct cache_flags *f, struct redis_url *out);
 /* Off unless it was asked for. */
 bool cache_flags_on(const struct cache_flags *f);
 

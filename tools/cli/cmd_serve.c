@@ -354,12 +354,15 @@ static int compare_questions(struct serve *s, struct quire_error *err)
 {
     struct similar_options options = s->cache_flags.similar;
     struct similar *similar;
+    struct redis_url redis;
     char path[4096];
     options.threshold = (float)s->cache_flags.threshold;
     options.always = !s->options.speculative.adaptive;
     options.n_numbers = beside_vectors(s->beside, &options.identity);
     if (cache_flags_beside(&s->cache_flags, ".vectors", path, sizeof path))
         options.path = path;
+    if (cache_flags_redis(&s->cache_flags, &redis))
+        options.shared = &redis;
     int status = similar_open(s->base, &options, front_embedder(beside_front(s->beside)), &similar, err);
     if (status == QUIRE_OK)
         response_cache_compare(s->cache, similar);

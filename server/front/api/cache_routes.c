@@ -65,6 +65,20 @@ static void put_store(struct buffer *o, const struct store_stats *s)
     json_out_raw(o, "}");
 }
 
+/* By the servers of one Redis. */
+static void put_shared(struct buffer *o, const struct similar_stats *s)
+{
+    if (!s->is_shared)
+        return;
+    json_out_raw(o, s->shared.connected ? "\"shared\":{\"connected\":true," : "\"shared\":{\"connected\":false,");
+    put_number(o, "taken", (double)s->shared.n_taken);
+    put_number(o, "refused", (double)s->shared.n_refused);
+    put_number(o, "appended", (double)s->shared.n_appended);
+    char text[40];
+    snprintf(text, sizeof text, "\"dropped\":%llu},", (unsigned long long)s->shared.n_dropped);
+    json_out_raw(o, text);
+}
+
 static void put_similar(struct buffer *o, const struct response_cache_stats *s)
 {
     json_out_raw(o, s->similar_mode == SIMILAR_ANSWER ? ",\"semantic\":{\"mode\":\"answer\","
@@ -72,6 +86,7 @@ static void put_similar(struct buffer *o, const struct response_cache_stats *s)
     put_number(o, "late", (double)s->similar.n_late);
     put_number(o, "file_bytes", (double)s->similar.n_file_bytes);
     put_number(o, "dropped", (double)s->similar.n_dropped);
+    put_shared(o, &s->similar);
     put_number(o, "embedding_seconds", s->similar.embedding.sum_s);
     put_number(o, "given", (double)s->n_guarded[GUARD_NONE]);
     json_out_raw(o, "\"guarded\":{");
