@@ -5,7 +5,8 @@
 
 #include <string.h>
 
-#define ENTRY(id, n_id, value) "*2\r\n$" #n_id "\r\n" id "\r\n*4\r\n$2\r\nby\r\n$2\r\nme\r\n$2\r\nv1\r\n$1\r\n" value "\r\n"
+#define ENTRY(id, n_id, value) \
+    "*2\r\n$" #n_id "\r\n" id "\r\n*4\r\n$2\r\nby\r\n$2\r\nme\r\n$2\r\nv1\r\n$1\r\n" value "\r\n"
 #define STREAM(n) "*1\r\n*2\r\n$1\r\ns\r\n*" #n "\r\n"
 
 static struct redis_reply *read_reply(const char *text)
@@ -52,11 +53,12 @@ void redis_stream_test(void **state)
     assert_int_equal(n_good(STREAM(1) ENTRY("9", 1, "a")), 0);
     assert_int_equal(n_good(STREAM(1) "*2\r\n$3\r\n9-1\r\n*-1\r\n"), 0);
     for (size_t i = 0; i < 6; i++) {
-        static const char *const none[] = {"-ERR no\r\n",       "$1\r\na\r\n",          ":1\r\n",
-                                           "*1\r\n*1\r\n:1\r\n", "*1\r\n*2\r\n:1\r\n:1\r\n", "*0\r\n"};
+        static const char *const none[] = {
+            "-ERR no\r\n", "$1\r\na\r\n", ":1\r\n", "*1\r\n*1\r\n:1\r\n", "*1\r\n*2\r\n:1\r\n:1\r\n", "*0\r\n"};
         assert_int_equal(n_good(none[i]), -1);
     }
-    struct redis_reply *reply = read_reply(STREAM(2) ENTRY("8-1", 3, "a") "*2\r\n$3\r\n8-2\r\n*3\r\n$2\r\nv1\r\n:1\r\n$2\r\nby\r\n");
+    struct redis_reply *reply = read_reply(
+        STREAM(2) ENTRY("8-1", 3, "a") "*2\r\n$3\r\n8-2\r\n*3\r\n$2\r\nv1\r\n:1\r\n$2\r\nby\r\n");
     const struct redis_reply *entries;
     size_t n;
     assert_true(redis_stream_entries(reply, &entries, &n) && n == 2);

@@ -1,5 +1,6 @@
 /* engine_client and daemon, joined by a socketpair on one loop as in `quire serve MODEL`, over the
  * fake engine. */
+#include "tests/daemon/heard.h"
 #include "tests/daemon/link_calls.h"
 #include "tests/daemon/rig.h"
 
@@ -14,130 +15,6 @@
 
 #include <cmocka.h>
 
-struct heard {
-    struct engine_client *client;
-    bool ready, closed, drained, stats_came;
-    char why[512];
-    struct wire_hello hello;
-    char model[64];
-    struct wire_stats stats;
-    unsigned calls_after_close;
-};
-
-#define MOST 20000
-struct stream {
-    struct heard *heard;
-    uint64_t id;
-    unsigned accepted, refused, lost, done, last;
-    uint32_t n_tokens, n_prompt;
-    struct wire_token *tokens;
-    struct wire_token prompt[64];
-    struct wire_done dones[8];
-    struct wire_refuse refuse;
-    char message[256], parameter[64];
-    uint32_t cancel_at; /* cancels itself within on_token then; 0: never */
-    bool close_at_token;
-};
-
-static void on_ready(void *context, const struct wire_hello *hello)
-{
-    struct heard *h = context;
-    h->ready = true;
-    h->hello = *hello;
-    snprintf(h->model, sizeof h->model, "%.*s", (int)hello->n_model, hello->model);
-}
-static void on_stats(void *context, const struct wire_stats *stats)
-{
-    struct heard *h = context;
-    h->stats_came = true;
-    h->stats = *stats;
-}
-static void on_control(void *context, const struct wire_refuse *refuse)
-{
-    assert_true(context == (const void *)refuse); /* nothing is commanded here */
-}
-static void on_drain(void *context)
-{
-    ((struct heard *)context)->drained = true;
-}
-static void on_closed(void *context, const char *why)
-{
-    struct heard *h = context;
-    assert_false(h->closed);
-    h->closed = true;
-    snprintf(h->why, sizeof h->why, "%s", why);
-}
-static const struct engine_client_events client_events = {on_ready, on_stats, on_control, on_drain, on_closed};
-
-static void on_accepted(void *context, uint64_t id)
-{
-    struct stream *s = context;
-    assert_true(id != 0 && s->n_tokens == 0);
-    s->accepted++;
-}
-static void on_refused(void *context, const struct wire_refuse *refuse)
-{
-    struct stream *s = context;
-    s->refused++;
-    s->refuse = *refuse;
-    snprintf(s->message, sizeof s->message, "%.*s", (int)refuse->n_message, refuse->message);
-    snprintf(s->parameter, sizeof s->parameter, "%.*s", (int)refuse->n_parameter, refuse->parameter);
-}
-static void on_token(void *context, const struct wire_token *token)
-{
-    struct stream *s = context;
-    assert_int_equal(s->accepted, 1);
-    assert_true(s->n_tokens < MOST);
-    s->tokens[s->n_tokens++] = *token;
-    if (s->n_tokens == s->cancel_at)
-        cancel_at(s->heard->client, s->id, -1);
-    if (s->close_at_token)
-        engine_client_close(s->heard->client);
-}
-static void on_prompt_logprob(void *context, const struct wire_token *token)
-{
-    struct stream *s = context;
-    if (s->n_prompt < 64)
-        s->prompt[s->n_prompt] = *token;
-    s->n_prompt++;
-}
-static void on_done(void *context, const struct wire_done *done)
-{
-    struct stream *s = context;
-    assert_int_equal(s->last, 0);
-    s->dones[s->done++] = *done;
-    s->last += done->last;
-    snprintf(s->message, sizeof s->message, "%.*s", (int)done->n_message, done->message);
-    snprintf(s->parameter, sizeof s->parameter, "%.*s", (int)done->n_parameter, done->parameter);
-}
-static void on_lost(void *context, const char *why)
-{
-    struct stream *s = context;
-    s->lost++;
-    snprintf(s->message, sizeof s->message, "%s", why);
-}
-static const struct completion_events request_events = {
-    .on_accepted = on_accepted,
-    .on_refused = on_refused,
-    .on_token = on_token,
-    .on_prompt_logprob = on_prompt_logprob,
-    .on_done = on_done,
-    .on_lost = on_lost,
-};
-
-static void stream_open(struct stream *s, struct heard *h)
-{
-    memset(s, 0, sizeof *s);
-    s->heard = h;
-    s->tokens = malloc(MOST * sizeof *s->tokens);
-    assert_non_null(s->tokens);
-}
-
-static bool is_ready_or_closed(void *context)
-{
-    struct heard *h = context;
-    return h->ready || h->closed;
-}
 static bool is_drained(void *context)
 {
     return ((struct heard *)context)->drained;
@@ -145,18 +22,6 @@ static bool is_drained(void *context)
 static bool is_closed(void *context)
 {
     return ((struct heard *)context)->closed;
-}
-static bool is_over(void *context)
-{
-    struct stream *s = context;
-    return s->last || s->refused || s->lost;
-}
-
-static void our_hello(struct wire_hello *hello)
-{
-    *hello = (struct wire_hello){.model = "fake", .n_model = 4};
-    memset(hello->identity_text.bytes, 0x11, 32);
-    memset(hello->identity_config.bytes, 0x22, 32);
 }
 
 static bool in_memory; /* what client and daemon are joined by; all tests run with both */
@@ -175,8 +40,7 @@ static void join(struct rig *rig, struct heard *h, const struct wire_hello *hell
         ends[1] = wire_stream_of_socket(rig->base, fds[1]);
     }
     assert_int_equal(daemon_add_connection(rig->d, ends[0], &err), QUIRE_OK);
-    assert_int_equal(engine_client_open(rig->base, ends[1], hello, NULL, &client_events, h, &h->client, &err),
-                     QUIRE_OK);
+    assert_int_equal(engine_client_open(rig->base, ends[1], hello, NULL, &heard_events, h, &h->client, &err), QUIRE_OK);
     assert_false(h->ready);
     assert_true(rig_run_until(rig, is_ready_or_closed, h));
 }
@@ -187,21 +51,6 @@ static void join_well(struct rig *rig, struct heard *h)
     our_hello(&hello);
     join(rig, h, &hello);
     assert_true(h->ready);
-}
-
-static const uint32_t prompt[] = {10, 20, 30, 40, 50};
-static void submit_of(struct request_spec *submit)
-{
-    request_spec_default(submit);
-    submit->prompt = prompt;
-    submit->n_prompt = 5;
-    submit->max_tokens = 100;
-}
-
-static void submit(struct heard *h, struct stream *s, const struct request_spec *what)
-{
-    struct quire_error err;
-    assert_int_equal(submit_to(h->client, what, &request_events, s, &s->id, &err), QUIRE_OK);
 }
 
 /* ---- tests ---- */
@@ -231,7 +80,7 @@ static void test_echo(void **state)
     assert_int_equal(s.accepted, 1);
     assert_int_equal(s.n_tokens, 6);
     for (uint32_t i = 0; i < 5; i++)
-        assert_int_equal(s.tokens[i].token, prompt[i]);
+        assert_int_equal(s.tokens[i].token, heard_prompt[i]);
     assert_int_equal(s.tokens[5].token, 2);
     assert_false(s.tokens[0].has_logprob);
     assert_int_equal(s.done, 1);
@@ -286,7 +135,7 @@ static void test_choices_and_logprob_bits(void **state)
     }
     assert_int_equal(s.n_prompt, 4);
     for (uint32_t i = 0; i < 4; i++) {
-        assert_int_equal(s.prompt[i].token, prompt[i + 1]);
+        assert_int_equal(s.prompt[i].token, heard_prompt[i + 1]);
         assert_int_equal(s.prompt[i].n_top, 3);
     }
     free(s.tokens);
@@ -367,7 +216,7 @@ static void test_refusals(void **state)
     assert_non_null(huge);
     what.prompt = huge;
     what.n_prompt = n;
-    assert_int_equal(submit_to(h.client, &what, &request_events, &s, &s.id, &err), QUIRE_INVALID);
+    assert_int_equal(submit_to(h.client, &what, &stream_events, &s, &s.id, &err), QUIRE_INVALID);
     assert_int_equal(engine_client_n_live(h.client), 0);
     free(huge);
     free(s.tokens);
@@ -527,13 +376,13 @@ static void test_engine_gone(void **state)
     our_hello(&hello);
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
     assert_int_equal(daemon_add_connection(rig.d, wire_stream_of_socket(rig.base, fds[0]), &err), QUIRE_OK);
-    assert_int_equal(engine_client_open(base, wire_stream_of_socket(base, fds[1]), &hello, NULL, &client_events, &h,
-                                        &h.client, &err),
-                     QUIRE_OK);
+    assert_int_equal(
+        engine_client_open(base, wire_stream_of_socket(base, fds[1]), &hello, NULL, &heard_events, &h, &h.client, &err),
+        QUIRE_OK);
     stream_open(&s, &h);
     stream_open(&t, &h);
     endless(&what);
-    assert_int_equal(submit_to(h.client, &what, &request_events, &s, &s.id, &err), QUIRE_IO);
+    assert_int_equal(submit_to(h.client, &what, &stream_events, &s, &s.id, &err), QUIRE_IO);
     assert_non_null(strstr(err.text, "not ready"));
     const int64_t until = rig_now_ms() + RIG_PATIENCE_MS;
     while (!h.ready && rig_now_ms() < until) {
@@ -554,7 +403,7 @@ static void test_engine_gone(void **state)
     assert_int_equal(t.lost, 1);
     assert_non_null(strstr(s.message, "closed"));
     assert_int_equal(engine_client_n_live(h.client), 0);
-    assert_int_equal(submit_to(h.client, &what, &request_events, &s, &s.id, &err), QUIRE_IO);
+    assert_int_equal(submit_to(h.client, &what, &stream_events, &s, &s.id, &err), QUIRE_IO);
     assert_int_equal(engine_client_ask_stats(h.client, 0), QUIRE_IO);
     cancel_at(h.client, 1, -1);
     engine_client_drain(h.client);
@@ -774,123 +623,6 @@ static void test_request_error(void **state)
     rig_close(&rig);
 }
 
-/* ---- addresses and keys ---- */
-
-static void open_at(struct rig *rig, struct heard *h, const char *address, const char *key_file)
-{
-    struct quire_error err;
-    struct wire_hello hello;
-    int fd;
-    memset(h, 0, sizeof *h);
-    our_hello(&hello);
-    assert_int_equal(engine_client_connect(address, 2000, &fd, &err), QUIRE_OK);
-    assert_int_equal(engine_client_open(rig->base, wire_stream_of_socket(rig->base, fd), &hello, key_file,
-                                        &client_events, h, &h->client, &err),
-                     QUIRE_OK);
-    assert_true(rig_run_until(rig, is_ready_or_closed, h));
-}
-
-static void test_keys(void **state)
-{
-    struct rig rig;
-    struct heard h;
-    struct quire_error err;
-    struct stream s;
-    struct request_spec what;
-    char right[128], wrong[128], same[128], path[128], keyed[160], plain[160];
-    (void)state;
-    rig_open(&rig, NULL, NULL);
-    rig_path(&rig, "right.key", right, sizeof right);
-    rig_path(&rig, "wrong.key", wrong, sizeof wrong);
-    rig_path(&rig, "same.key", same, sizeof same);
-    rig_write_key(right, "a key that is long enough");
-    rig_write_key(same, "a key that is long enough \r\n\n");
-    rig_write_key(wrong, "a key that is long, but not it");
-    assert_int_equal(daemon_listen(rig.d, "tcp:127.0.0.1:0", NULL, &err), QUIRE_INVALID);
-    assert_non_null(strstr(err.text, "key"));
-    assert_int_equal(daemon_listen(rig.d, "tcp:127.0.0.1:0", right, &err), QUIRE_OK);
-    rig_path(&rig, "keyed.sock", path, sizeof path);
-    snprintf(keyed, sizeof keyed, "unix:%s", path);
-    assert_int_equal(daemon_listen(rig.d, keyed, right, &err), QUIRE_OK);
-    rig_path(&rig, "plain.sock", path, sizeof path);
-    snprintf(plain, sizeof plain, "unix:%s", path);
-    assert_int_equal(daemon_listen(rig.d, plain, NULL, &err), QUIRE_OK);
-
-    const char *tcp = daemon_address(rig.d, 0);
-    assert_int_equal(strncmp(tcp, "tcp:127.0.0.1:", 14), 0);
-    assert_null(daemon_address(rig.d, 3));
-    struct {
-        const char *address, *key, *why;
-    } cases[] = {
-        {tcp, right, NULL},
-        {tcp, same, NULL},
-        {tcp, wrong, "the key is a different one"},
-        {tcp, NULL, "no key file was given"},
-        {keyed, right, NULL},
-        {keyed, wrong, "the key is a different one"},
-        {plain, NULL, NULL},
-        {plain, right, "asks for no key"},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        open_at(&rig, &h, cases[i].address, cases[i].key);
-        assert_int_equal(h.ready, cases[i].why == NULL);
-        if (cases[i].why && !strstr(h.why, cases[i].why))
-            fail_msg("case %zu: '%s' does not say '%s'", i, h.why, cases[i].why);
-        if (h.ready) {
-            stream_open(&s, &h);
-            submit_of(&what);
-            submit(&h, &s, &what);
-            assert_true(rig_run_until(&rig, is_over, &s));
-            assert_int_equal(s.n_tokens, 6);
-            free(s.tokens);
-        }
-        engine_client_close(h.client);
-    }
-    rig_close(&rig);
-}
-
-/* Somebody listens, but is no engine. */
-static void test_strangers(void **state)
-{
-    struct quire_error err;
-    struct wire_hello hello;
-    static const struct {
-        const char *says;
-        size_t n;
-        const char *why;
-    } cases[] = {
-        {"HTTP/1.1 400 Bad Request\r\n\r\n", 28, "a bad frame"},
-        {"\0\0\0\0\x0d\0\0\0\0\0\0\0\0\0\0\0", 16, "a bad frame"}, /* ERROR without a status */
-        {"\0\0\0\0\x0c\0\0\0\0\0\0\0\0\0\0\0", 16, "DRAIN: does not belong here"},
-        {"\x0c\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0\1\x80\0\0\4\0\0\0\2\0\0\0", 28, "version"},
-        {"", 0, "closed"},
-    };
-    (void)state;
-    our_hello(&hello);
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct event_base *base = event_base_new();
-        struct heard h = {0};
-        int fds[2];
-        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
-        assert_int_equal(engine_client_open(base, wire_stream_of_socket(base, fds[1]), &hello, NULL, &client_events, &h,
-                                            &h.client, &err),
-                         QUIRE_OK);
-        if (cases[i].n)
-            assert_int_equal(write(fds[0], cases[i].says, cases[i].n), cases[i].n);
-        else
-            close(fds[0]);
-        for (int k = 0; k < 100 && !h.closed; k++)
-            event_base_loop(base, EVLOOP_ONCE | EVLOOP_NONBLOCK);
-        assert_true(h.closed);
-        if (!strstr(h.why, cases[i].why))
-            fail_msg("'%s' does not say '%s'", h.why, cases[i].why);
-        engine_client_close(h.client);
-        if (cases[i].n)
-            close(fds[0]);
-        event_base_free(base);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -906,8 +638,6 @@ int main(void)
         cmocka_unit_test(test_client_drains),
         cmocka_unit_test(test_many_streams_small_credit),
         cmocka_unit_test(test_request_error),
-        cmocka_unit_test(test_keys),
-        cmocka_unit_test(test_strangers),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     in_memory = true;

@@ -1,7 +1,7 @@
 /* The line of the log while an engine has something to do: what it says, and when it says nothing. */
 #include "base/log.h"
 #include "engine/engine.h"
-#include "tools/cli/log_stats.h"
+#include "tools/cli/watch/log_stats.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -6,9 +6,9 @@
 #include "engine/model/model.h"
 #include "engine/plan.h"
 #include "server/daemon/daemon.h"
-#include "tools/cli/loading.h"
+#include "tools/cli/watch/loading.h"
 #include "tools/cli/serving.h"
-#include "tools/cli/watching.h"
+#include "tools/cli/watch/watching.h"
 #include "tools/hub/cache.h"
 
 #include <stdlib.h>

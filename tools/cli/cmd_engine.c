@@ -8,12 +8,12 @@
 #include "tools/cli/commands.h"
 #include "tools/cli/engine_flags.h"
 #include "tools/cli/foreign_flags.h"
-#include "tools/cli/loading.h"
-#include "tools/cli/log_stats.h"
+#include "tools/cli/watch/loading.h"
+#include "tools/cli/watch/log_stats.h"
 #include "tools/cli/serving.h"
 #include "tools/hub/cache.h"
 #include "tools/cli/notify.h"
-#include "tools/cli/watching.h"
+#include "tools/cli/watch/watching.h"
 
 #include <stdio.h>
 #include <string.h>

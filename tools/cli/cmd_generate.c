@@ -12,7 +12,7 @@
 #include "tools/cli/commands.h"
 #include "tools/cli/engine_flags.h"
 #include "tools/cli/foreign_flags.h"
-#include "tools/cli/loading.h"
+#include "tools/cli/watch/loading.h"
 #include "tools/cli/prompt_line.h"
 #include "tools/cli/serving.h"
 #include "tools/hub/cache.h"

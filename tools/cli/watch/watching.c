@@ -1,4 +1,4 @@
-#include "tools/cli/watching.h"
+#include "tools/cli/watch/watching.h"
 
 #include <string.h>
 

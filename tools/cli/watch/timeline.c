@@ -1,4 +1,4 @@
-#include "tools/cli/timeline.h"
+#include "tools/cli/watch/timeline.h"
 
 #include "base/clock.h"
 #include "base/log.h"

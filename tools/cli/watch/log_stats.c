@@ -1,4 +1,4 @@
-#include "tools/cli/log_stats.h"
+#include "tools/cli/watch/log_stats.h"
 
 #include "base/clock.h"
 #include "base/log.h"

@@ -12,8 +12,8 @@
  * than that write. Events leave whole, so after kill -9 only the closing bracket is missing, which both viewers
  * forgive. The functions of the watch run on the engine's thread; nothing is allocated in a step.
  */
-#ifndef QUIRE_TOOLS_TIMELINE_H
-#define QUIRE_TOOLS_TIMELINE_H
+#ifndef QUIRE_TOOLS_WATCH_TIMELINE_H
+#define QUIRE_TOOLS_WATCH_TIMELINE_H
 
 #include "engine/watch.h"
 

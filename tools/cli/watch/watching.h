@@ -1,12 +1,12 @@
 /* Who looks on while a server's engine schedules: --record, --trace-file, --shadow-policy. */
-#ifndef QUIRE_TOOLS_WATCHING_H
-#define QUIRE_TOOLS_WATCHING_H
+#ifndef QUIRE_TOOLS_WATCH_WATCHING_H
+#define QUIRE_TOOLS_WATCH_WATCHING_H
 
 #include "engine/record/recorder.h"
 #include "engine/options.h"
 #include "engine/record/shadow.h"
 #include "tools/cli/cli.h"
-#include "tools/cli/timeline.h"
+#include "tools/cli/watch/timeline.h"
 
 #define WATCHING_FLAGS_MAX 4
 

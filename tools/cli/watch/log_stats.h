@@ -1,7 +1,7 @@
 /* A line in the log every ten seconds while an engine has something to do, as vLLM has it; one more when it is done, and
  * then silence. Of the loop's thread. */
-#ifndef QUIRE_TOOLS_LOG_STATS_H
-#define QUIRE_TOOLS_LOG_STATS_H
+#ifndef QUIRE_TOOLS_WATCH_LOG_STATS_H
+#define QUIRE_TOOLS_WATCH_LOG_STATS_H
 
 #include "base/status.h"
 #include "tools/cli/cli.h"

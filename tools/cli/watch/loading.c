@@ -1,4 +1,4 @@
-#include "tools/cli/loading.h"
+#include "tools/cli/watch/loading.h"
 
 #include "base/clock.h"
 #include "base/log.h"

@@ -1,7 +1,7 @@
 /* Opens an engine and shows how far its weights are, where that takes more than two seconds (rows that are regrouped,
  * quantized or checked): a bar where standard error is a terminal, else one line of the log. */
-#ifndef QUIRE_TOOLS_LOADING_H
-#define QUIRE_TOOLS_LOADING_H
+#ifndef QUIRE_TOOLS_WATCH_LOADING_H
+#define QUIRE_TOOLS_WATCH_LOADING_H
 
 #include "engine/engine.h"
 #include "engine/options.h"
