@@ -2,6 +2,7 @@
 #include "server/cache/answer.h"
 #include "server/cache/redis/url.h"
 #include "server/cache/store.h"
+#include "tests/cache/store_rig.h"
 
 #include "base/clock.h"
 
@@ -159,19 +160,6 @@ static void on_answer(void *context, enum store_found found, const uint8_t *byte
     }
 }
 
-static struct key256 key_of(uint32_t i)
-{
-    return quire_sha256(&i, sizeof i);
-}
-
-static size_t fill(uint32_t i, uint8_t *out)
-{
-    const size_t n = 100 + i * 7919u % 60000;
-    for (size_t b = 0; b < n; b++)
-        out[b] = (uint8_t)(i * 31 + b * 7 + (b >> 8));
-    return n;
-}
-
 static struct answer_store *open_url(const char *text, struct key256 identity)
 {
     struct answer_store *s = NULL;
@@ -214,18 +202,6 @@ static struct answer_store *open_here(struct key256 identity)
     struct answer_store *s = open_url(url, identity);
     wait_until(s, true);
     return s;
-}
-
-static void put_made(struct answer_store *s, uint32_t i, uint32_t ttl_s, int in_s)
-{
-    uint8_t bytes[70000];
-    const size_t n = fill(i, bytes);
-    s->ops->put(s, key_of(i), bytes, n, time(NULL) + in_s, ttl_s, 1, nobody);
-}
-
-static void put(struct answer_store *s, uint32_t i, uint32_t ttl_s)
-{
-    put_made(s, i, ttl_s, 0);
 }
 
 static void settle(struct answer_store *s)

@@ -1,5 +1,6 @@
 /* Stores by their interface: what was put is found, whole, by its key alone. */
 #include "server/cache/store.h"
+#include "tests/cache/store_rig.h"
 
 #include <glob.h>
 #include <setjmp.h>
@@ -16,7 +17,7 @@
 
 static struct event_base *base;
 static char folder[64], path[96];
-static struct key256 ours = {{1}}, theirs = {{2}}, nobody;
+static struct key256 ours = {{1}}, theirs = {{2}};
 
 struct got {
     bool done;
@@ -35,20 +36,6 @@ static void on_answer(void *context, enum store_found found, const uint8_t *byte
     g->n = n;
     if (n)
         memcpy(g->bytes, bytes, n < sizeof g->bytes ? n : sizeof g->bytes);
-}
-
-static struct key256 key_of(uint32_t i)
-{
-    return quire_sha256(&i, sizeof i);
-}
-
-/* Bytes that tell their key: what is torn or another's shows. */
-static size_t fill(uint32_t i, uint8_t *out)
-{
-    const size_t n = 100 + i * 7919u % 60000;
-    for (size_t b = 0; b < n; b++)
-        out[b] = (uint8_t)(i * 31 + b * 7 + (b >> 8));
-    return n;
 }
 
 /* Until it is open, or cannot be; note: what it says about that. */
@@ -73,18 +60,6 @@ static struct answer_store *open_file(struct key256 identity, uint64_t max_bytes
     if (!stats.connected)
         fail_msg("%s", stats.trouble);
     return s;
-}
-
-static void put_made(struct answer_store *s, uint32_t i, uint32_t ttl_s, int in_s)
-{
-    uint8_t bytes[70000];
-    const size_t n = fill(i, bytes);
-    s->ops->put(s, key_of(i), bytes, n, time(NULL) + in_s, ttl_s, 1, nobody);
-}
-
-static void put(struct answer_store *s, uint32_t i, uint32_t ttl_s)
-{
-    put_made(s, i, ttl_s, 0);
 }
 
 /* Late is no answer: asked again. */

@@ -305,8 +305,8 @@ static void pause_locked(struct engine *e)
     }
 }
 
-/* For all but the engine's own thread, which lets go only for a moment between steps, and waits for those who want it: on a busy
- * machine they would else find it taken again whenever they are woken, for seconds. */
+/* For all but the engine's own thread, which lets go only for a moment between steps, and waits for those who want it: on a
+ * busy machine they would else find it taken again whenever they are woken, for seconds. */
 static void lock(struct engine *e)
 {
     atomic_fetch_add(&e->n_wanting, 1);
@@ -329,9 +329,8 @@ static void *run(void *context)
         } else {
             /* Whoever waits for the mutex gets its turn between two steps. */
             pthread_mutex_unlock(&e->mutex);
-            do {
-                sched_yield();
-            } while (atomic_load(&e->n_wanting) > 0);
+            while (atomic_load(&e->n_wanting) > 0)
+                sched_yield(); /* not at every step: beside other busy processes each takes milliseconds */
             pthread_mutex_lock(&e->mutex);
         }
     }
