@@ -4,7 +4,7 @@
  *
  * amx_dpbf16(c, a, b): c[m][n] += e + o with e (o) the chain of fma over the even (odd) k of
  * a[m][k] * b[k][n]; b has (even, odd) pairs of k side by side. Denormals are zeros, in and out.
- * amx_dpbusd(c, a, b): the same of unsigned bytes by signed ones, four of k side by side in b; exact. */
+ * amx_dpbssd(c, a, b): the same of signed bytes, four of k side by side in b; exact. */
 #ifndef QUIRE_KERNELS_CPU_AMX_H
 #define QUIRE_KERNELS_CPU_AMX_H
 
@@ -32,7 +32,7 @@ struct amx_config { /* as ldtilecfg reads it */
     } while (0)
 #define amx_store(tile, base, stride) _tile_stored(tile, base, stride)
 #define amx_dpbf16(c, a, b) _tile_dpbf16ps(c, a, b)
-#define amx_dpbusd(c, a, b) _tile_dpbusd(c, a, b)
+#define amx_dpbssd(c, a, b) _tile_dpbssd(c, a, b)
 
 #endif
 

@@ -8,7 +8,7 @@
  * (gemm_quant_one.c); planes have a way of their own for it, below.
  *
  * VNNI multiplies unsigned bytes by signed ones: u + 128 by q, and the sum begins at -128 Σ q, which does not depend on the token.
- * AMX's tiles multiply the same bytes, a run's columns of 16 tokens by 16 rows at once.
+ * AMX's tiles multiply signed bytes, a run's columns of 16 tokens by 16 rows at once (quant_tiles.h).
  * AVX2 multiplies |q| by u with q's sign, in pairs of at most 128 · 127 · 2 < 2^15, so that nothing saturates.
  */
 #include "kernels/cpu/isa.h"
@@ -242,9 +242,10 @@ CPU_INLINE void fill_panel(const struct host_part *part, const enum k_packing pa
             fill_32(c, packing, r, out);
 }
 
+/* Where u is signed they begin at 0. */
 CPU_INLINE void fill_begins(const struct cpu_quant_run *runs, uint32_t n, struct panel *p)
 {
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n && !(OFFSET == 0 && TOKENS == 16); i++) {
         ints sum = OP_SI(setzero)();
         for (uint32_t s = runs[i].step; OFFSET && s < runs[i].step + runs[i].n_steps; s++)
             sum = dot_bytes(sum, OP(set1_epi8)((char)OFFSET), load_ints(p->words[s]));
@@ -257,6 +258,9 @@ CPU_INLINE void fill_begins(const struct cpu_quant_run *runs, uint32_t n, struct
 struct sums { /* of tokens of a pass and a panel's rows */
     float y[K_SEGMENTS][PASS][ROWS];
     int32_t open[PASS][ROWS]; /* of a run that has not ended, where it is longer than a chunk */
+#if defined(__AMX_INT8__)
+    uint32_t tiles; /* what they are configured for */
+#endif
 };
 
 #if defined(__AMX_INT8__)
@@ -355,7 +359,8 @@ static void add_chunk(const struct cpu_gemm *g, const struct panel *p, const str
         for (uint32_t t = first; t < last; t += TOKENS) {
             const struct inputs in = inputs_at(g, t);
 #if defined(__AMX_INT8__)
-            tile_runs(p, runs, r, end, &in, sums->y[runs[r].segment] + (t - first), sums->open + (t - first), kind);
+            tile_runs(p, runs, r, end, &in, sums->y[runs[r].segment] + (t - first), sums->open + (t - first), kind,
+                      &sums->tiles);
 #else
             runs_fns[in.T][kind](p, runs, r, end, &in, sums->y[runs[r].segment] + (t - first),
                                  sums->open + (t - first));
@@ -375,6 +380,9 @@ CPU_INLINE void panel_pass(const struct cpu_gemm *g, const struct host_part *par
     for (uint32_t i = 0; i < g->n_segments; i++)
         memset(sums.y[i], 0, (last - first) * sizeof sums.y[i][0]);
     memset(sums.open, 0, (last - first) * sizeof sums.open[0]);
+#if defined(__AMX_INT8__)
+    sums.tiles = 0;
+#endif
     for (uint32_t i = 0, n; i < g->n_runs; i += n) {
         const uint32_t k = runs[i].column - runs[i].step * 4;
         for (n = 1; i + n < g->n_runs && runs[i + n].step != 0;)
@@ -485,7 +493,7 @@ CPU_INLINE void fill_one(const struct k_weight_view *w, const struct inputs *in,
     const uint32_t stop = w->n_cols - k < BLOCK * CHUNK ? w->n_cols : k + BLOCK * CHUNK, group = w->format.group;
     for (uint32_t i = 0; i < stop - k; i += 32)
         store_32((int8_t *)u + i,
-                 _mm256_xor_si256(load_32((const uint8_t *)in->u + k + i), _mm256_set1_epi8((char)0x80)));
+                 _mm256_xor_si256(load_32((const uint8_t *)in->u + k + i), _mm256_set1_epi8((char)OFFSET)));
     fill_rows(w, u, row, last, k, stop, &rows);
     for (uint32_t b = 0, at = k; at < stop; b++, at += CHUNK) {
         const uint32_t n = stop - at < CHUNK ? stop - at : CHUNK;

@@ -49,7 +49,11 @@ CPU_INLINE void add_group(struct walk *w, struct panel_chunk c, const enum k_pac
                           const uint32_t *u)
 {
     const uint32_t n_steps = has_sixteens(packing) ? 4 : 8;
-    const int z = packing == K_PACKING_Q8_0 && OFFSET == 0 ? 0 : offset_of(packing);
+#if defined(__AVX512VNNI__)
+    const int z = offset_of(packing);
+#else
+    const int z = packing == K_PACKING_Q8_0 ? 0 : offset_of(packing);
+#endif
     ints dot = OP_SI(setzero)();
 #pragma GCC unroll 8
     for (uint32_t s = j * n_steps; s < (j + 1) * n_steps; s++)

@@ -10,10 +10,11 @@
 #define ROWS 16u
 #if defined(__AMX_INT8__)
 #define TOKENS 16u /* a tile's rows */
+#define OFFSET 0 /* of u */
 #else
 #define TOKENS 8u /* 8 sums of integers, 8 of floats */
+#define OFFSET 128
 #endif
-#define OFFSET 128 /* of u */
 typedef __m512i ints;
 typedef __m512 floats;
 #define OP(name) _mm512_##name

@@ -1,100 +1,184 @@
-/* The products of kernels/cpu/gemm_quant.c by AMX's tiles, which includes this in AMX's build and where it has them: the unsigned u
+/* The products of kernels/cpu/gemm_quant.c by AMX's tiles, which includes this in AMX's build and where it has them: the signed u
  * of up to 16 tokens by the signed q of a panel's 16 rows, the columns of a run at a time. A panel's words lie as the B operand
  * is to lie, and the sums come out with the rows in lanes, so that scales and the chain of groups are VNNI's.
  *
- * By count, of 16 tokens, 16 rows and 32 columns: VNNI 128 instructions of 64 products, a tile one, and 64 for scales in both.
+ * A tile's sums can only be had through memory, and come 52 cycles after they were asked for: so two runs are on their way
+ * at a time, and of 16 tokens the chains stay in registers. By count, of 16 tokens, 16 rows and 32 columns, a tile takes 24
+ * loads of 64 bytes and 16 stores, and scales 16 conversions, products and sums; VNNI alone takes 128 products.
  */
 #ifndef QUIRE_KERNELS_CPU_QUANT_TILES_H
 #define QUIRE_KERNELS_CPU_QUANT_TILES_H
 
 #include "kernels/cpu/amx.h"
 
-/* Tile 0: sums [token][row]; 1 and 2, 3 and 4, 5 and 6: u [token] and q of 64, 32 and 16 columns. */
-static void configure_tiles(uint32_t n_tokens)
+/* Tiles 0 and 1: sums [token][row]. 2 and 3, 4 and 5: u [token] and q of 32 columns; 6 and 7: of 16. Of long runs 4 and 5
+ * have 16, 6 and 7 have 64. */
+static void configure_tiles(uint32_t n_tokens, bool is_long)
 {
     struct amx_config config = {.palette = 1};
-    config.rows[0] = (uint8_t)n_tokens;
-    config.row_bytes[0] = ROWS * 4;
-    for (uint32_t i = 0; i < 3; i++) {
-        config.rows[1 + 2 * i] = (uint8_t)n_tokens;
-        config.row_bytes[1 + 2 * i] = (uint16_t)(64 >> i);
-        config.rows[2 + 2 * i] = (uint8_t)(16 >> i);
-        config.row_bytes[2 + 2 * i] = ROWS * 4;
+    const uint32_t steps_of[] = {0, 8, is_long ? 4 : 8, is_long ? 16 : 4};
+    for (uint32_t i = 0; i < 8; i += 2) {
+        const uint32_t steps = steps_of[i / 2];
+        config.rows[i] = (uint8_t)n_tokens;
+        config.row_bytes[i] = (uint16_t)(i == 0 ? ROWS * 4 : steps * 4);
+        config.rows[i + 1] = (uint8_t)(i == 0 ? n_tokens : steps);
+        config.row_bytes[i + 1] = ROWS * 4;
     }
     amx_configure(&config);
 }
 
-/* out = begin + u q over a run's columns; begin: of a token, so many bytes from the next one's. */
-CPU_INLINE void tile_products(const struct panel *p, const struct cpu_quant_run *run, const struct inputs *in,
-                              const void *begin, uint64_t next, int32_t (*out)[ROWS])
+/* Asks for u q over a run's columns, at most 32, in the sums of one of two sets of tiles. */
+CPU_INLINE void begin_products(const struct panel *p, const struct cpu_quant_run *run, const struct inputs *in,
+                               const uint32_t set)
 {
     const uint64_t stride = (uint64_t)in->next_token * 4;
     const uint32_t *u = in->u + run->column / 4;
-    uint32_t s = run->step, left = run->n_steps;
-    amx_load(0, begin, next);
-    for (; left >= 16; left -= 16, s += 16, u += 16) {
-        amx_load(1, u, stride);
-        amx_load(2, p->words[s], ROWS * 4);
-        amx_dpbusd(0, 1, 2);
+    const uint32_t(*q)[ROWS] = p->words + run->step;
+    if (set == 0)
+        amx_zero(0);
+    else
+        amx_zero(1);
+    if (run->n_steps < 8) {
+        amx_load(6, u, stride);
+        amx_load(7, q, ROWS * 4);
+        if (set == 0)
+            amx_dpbssd(0, 6, 7);
+        else
+            amx_dpbssd(1, 6, 7);
+    } else if (set == 0) {
+        amx_load(2, u, stride);
+        amx_load(3, q, ROWS * 4);
+        amx_dpbssd(0, 2, 3);
+    } else {
+        amx_load(4, u, stride);
+        amx_load(5, q, ROWS * 4);
+        amx_dpbssd(1, 4, 5);
     }
-    if (left >= 8) {
-        amx_load(3, u, stride);
-        amx_load(4, p->words[s], ROWS * 4);
-        amx_dpbusd(0, 3, 4);
-        left -= 8, s += 8, u += 8;
-    }
-    if (left >= 4) {
-        amx_load(5, u, stride);
-        amx_load(6, p->words[s], ROWS * 4);
-        amx_dpbusd(0, 5, 6);
-    }
-    amx_store(0, out, ROWS * 4);
 }
 
-/* What a run's sums add to y. */
-CPU_INLINE void tile_scale(const struct panel *p, const struct cpu_quant_run *run, const struct inputs *in,
-                           const int32_t (*c)[ROWS], float (*y)[ROWS], const bool least)
+/* sum + what a run's sums of token t add to it. */
+CPU_INLINE floats scaled(floats sum, const struct panel *p, const struct cpu_quant_run *run, const struct inputs *in,
+                         const uint32_t T, uint32_t t, const int32_t *c, const bool least)
 {
-    const float *d = in->scale + (uint64_t)run->scale * in->T, *half = in->sum + (uint64_t)run->column / 16 * in->T;
-    const floats scale = _mm512_loadu_ps(p->scale[run->group]);
-    const floats by = least ? _mm512_loadu_ps(p->least[run->group]) : scale;
-    for (uint32_t t = 0; t < in->T; t++) {
-        const floats each = _mm512_set1_ps(d[t]);
-        floats sum = _mm512_fmadd_ps(_mm512_mul_ps(scale, each), _mm512_cvtepi32_ps(load_ints(c[t])),
-                                     _mm512_loadu_ps(y[t]));
-        if (least) {
-            const float inputs = run->n_steps > 4 ? half[t] + half[in->T + t] : half[t];
-            sum = _mm512_fmadd_ps(_mm512_mul_ps(by, each), _mm512_set1_ps(inputs), sum);
-        }
-        _mm512_storeu_ps(y[t], sum);
-    }
+    const floats d = _mm512_set1_ps(in->scale[run->scale * (uint64_t)T + t]);
+    sum = _mm512_fmadd_ps(_mm512_mul_ps(_mm512_loadu_ps(p->scale[run->group]), d), _mm512_cvtepi32_ps(load_ints(c)),
+                          sum);
+    if (!least)
+        return sum;
+    const float *half = in->sum + (uint64_t)run->column / 16 * T + t;
+    const float inputs = run->n_steps > 4 ? half[0] + half[T] : half[0];
+    return _mm512_fmadd_ps(_mm512_mul_ps(_mm512_loadu_ps(p->least[run->group]), d), _mm512_set1_ps(inputs), sum);
 }
 
-/* add_runs() by tiles, which are configured for as many tokens. kind: 1 where the format has a least value, 2 where a run is
- * longer than a chunk. */
-static void tile_runs(const struct panel *p, const struct cpu_quant_run *runs, uint32_t first, uint32_t last,
-                      const struct inputs *in, float (*y)[ROWS], int32_t (*open)[ROWS], uint32_t kind)
+/* Of runs r and r + 1, where they are there. */
+CPU_INLINE void begin_two(const struct panel *p, const struct cpu_quant_run *runs, uint32_t r, uint32_t last,
+                          const struct inputs *in)
+{
+    if (r < last)
+        begin_products(p, &runs[r], in, 0);
+    if (r + 1 < last)
+        begin_products(p, &runs[r + 1], in, 1);
+}
+
+/* Groups of 16 tokens, whose sums stay in registers. */
+CPU_INLINE void runs_of_16(const struct panel *p, const struct cpu_quant_run *runs, uint32_t first, uint32_t last,
+                           const struct inputs *in, float (*y)[ROWS], const bool least)
+{
+    int32_t c[2][2][16][ROWS];
+    floats sum[16];
+#pragma GCC unroll 16
+    for (uint32_t t = 0; t < 16; t++)
+        sum[t] = _mm512_loadu_ps(y[t]);
+    begin_two(p, runs, first, last, in);
+    for (uint32_t r = first, at = 0; r < last + 2; r += 2, at ^= 1) {
+        if (r < last) {
+            amx_store(0, c[at][0], ROWS * 4);
+            amx_store(1, c[at][1], ROWS * 4); /* of an odd last one nobody reads it */
+            begin_two(p, runs, r + 2, last, in);
+        }
+        if (r == first)
+            continue;
+#pragma GCC unroll 16
+        for (uint32_t t = 0; t < 16; t++)
+            sum[t] = scaled(sum[t], p, &runs[r - 2], in, 16, t, c[at ^ 1][0][t], least);
+        if (r - 1 >= last)
+            break;
+#pragma GCC unroll 16
+        for (uint32_t t = 0; t < 16; t++)
+            sum[t] = scaled(sum[t], p, &runs[r - 1], in, 16, t, c[at ^ 1][1][t], least);
+    }
+#pragma GCC unroll 16
+    for (uint32_t t = 0; t < 16; t++)
+        _mm512_storeu_ps(y[t], sum[t]);
+}
+
+/* Of fewer tokens. */
+CPU_INLINE void runs_of_few(const struct panel *p, const struct cpu_quant_run *runs, uint32_t first, uint32_t last,
+                            const struct inputs *in, float (*y)[ROWS], const bool least)
 {
     int32_t c[TOKENS][ROWS];
-    configure_tiles(in->T);
+    for (uint32_t r = first; r < last; r++) {
+        begin_products(p, &runs[r], in, 0);
+        amx_store(0, c, ROWS * 4);
+        for (uint32_t t = 0; t < in->T; t++)
+            _mm512_storeu_ps(y[t], scaled(_mm512_loadu_ps(y[t]), p, &runs[r], in, in->T, t, c[t], least));
+    }
+}
+
+/* Runs longer than a chunk, whose integers stay open from one to the next. */
+static void long_runs(const struct panel *p, const struct cpu_quant_run *runs, uint32_t first, uint32_t last,
+                      const struct inputs *in, float (*y)[ROWS], int32_t (*open)[ROWS])
+{
+    const uint64_t stride = (uint64_t)in->next_token * 4;
     for (uint32_t r = first; r < last; r++) {
         const struct cpu_quant_run *run = &runs[r];
-        if (kind != 2) {
-            tile_products(p, run, in, p->begin[r], 0, c);
-            if (kind == 1)
-                tile_scale(p, run, in, c, y, true);
-            else
-                tile_scale(p, run, in, c, y, false);
-            continue;
+        const uint32_t *u = in->u + run->column / 4, steps = run->n_steps;
+        uint32_t s = 0;
+        amx_load(0, open, ROWS * 4);
+        for (; s + 16 <= steps; s += 16) {
+            amx_load(6, u + s, stride);
+            amx_load(7, p->words[run->step + s], ROWS * 4);
+            amx_dpbssd(0, 6, 7);
         }
-        for (uint32_t t = 0; t < in->T; t++)
-            store_ints(open[t], _mm512_add_epi32(load_ints(open[t]), load_ints(p->begin[r])));
-        tile_products(p, run, in, open, ROWS * 4, open);
+        if (s + 8 <= steps) {
+            amx_load(2, u + s, stride);
+            amx_load(3, p->words[run->step + s], ROWS * 4);
+            amx_dpbssd(0, 2, 3);
+            s += 8;
+        }
+        if (s < steps) {
+            amx_load(4, u + s, stride);
+            amx_load(5, p->words[run->step + s], ROWS * 4);
+            amx_dpbssd(0, 4, 5);
+        }
+        amx_store(0, open, ROWS * 4);
         if (!run->ends)
             continue;
-        tile_scale(p, run, in, open, y, false);
+        for (uint32_t t = 0; t < in->T; t++)
+            _mm512_storeu_ps(y[t], scaled(_mm512_loadu_ps(y[t]), p, run, in, in->T, t, open[t], false));
         memset(open, 0, in->T * sizeof open[0]);
     }
+}
+
+/* add_runs() by tiles. kind: 1 where the format has a least value, 2 where a run is longer than a chunk. tiles: what they are
+ * configured for, 0 for nothing. */
+static void tile_runs(const struct panel *p, const struct cpu_quant_run *runs, uint32_t first, uint32_t last,
+                      const struct inputs *in, float (*y)[ROWS], int32_t (*open)[ROWS], uint32_t kind, uint32_t *tiles)
+{
+    if (*tiles != in->T) {
+        configure_tiles(in->T, kind == 2);
+        *tiles = in->T;
+    }
+    if (kind == 2)
+        long_runs(p, runs, first, last, in, y, open);
+    else if (in->T == 16 && kind == 1)
+        runs_of_16(p, runs, first, last, in, y, true);
+    else if (in->T == 16)
+        runs_of_16(p, runs, first, last, in, y, false);
+    else if (kind == 1)
+        runs_of_few(p, runs, first, last, in, y, true);
+    else
+        runs_of_few(p, runs, first, last, in, y, false);
 }
 
 #endif

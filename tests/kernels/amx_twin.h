@@ -100,7 +100,7 @@ static inline void twin_must_fit(int c, int a, int b)
     twin_must(config->row_bytes[a] == config->rows[b] * 4);
 }
 
-static inline void amx_dpbusd(int c, int a, int b)
+static inline void amx_dpbssd(int c, int a, int b)
 {
     const struct amx_config *config = &twin.config;
     twin_must_fit(c, a, b);
@@ -109,7 +109,7 @@ static inline void amx_dpbusd(int c, int a, int b)
             uint32_t sum;
             memcpy(&sum, &twin.tiles[c][m][4 * n], 4);
             for (int k = 0; k < config->row_bytes[a]; k++)
-                sum += (uint32_t)((int)twin.tiles[a][m][k] * (int8_t)twin.tiles[b][k / 4][4 * n + k % 4]);
+                sum += (uint32_t)((int)(int8_t)twin.tiles[a][m][k] * (int8_t)twin.tiles[b][k / 4][4 * n + k % 4]);
             memcpy(&twin.tiles[c][m][4 * n], &sum, 4);
         }
     }
