@@ -1,4 +1,5 @@
-/* What response_cache.c (the door, counters) and flight.c (what is asked, and what becomes of it) share. */
+/* What response_cache.c (the door, counters), flight.c (what is asked, and what becomes of it) and give.c (whether what is
+ * kept may be given) share. */
 #ifndef QUIRE_CACHE_INTERNAL_H
 #define QUIRE_CACHE_INTERNAL_H
 
@@ -44,12 +45,34 @@ static inline int64_t cache_wall_ms(void)
  * no event has come, and the asker is the caller's. */
 int flight_ask(struct response_cache *c, struct asker *a, const struct key256 *key, const struct request_spec *spec,
                struct quire_error *err);
-/* An answer in memory is given: counted, and young again. */
-void flight_count_given(struct response_cache *c, struct kept *k);
-int64_t flight_age(const struct answer *answer, int64_t now_s);
 /* Its owner wants no more. It is no more. */
 void flight_leave(struct asker *a);
 /* Its owner has cut a choice. */
 void flight_cut(struct asker *a, uint32_t choice);
+
+/* ---- give.c ---- */
+/* An answer that is sound may still not be one to this request: a key is no proof against who writes into the store. */
+bool give_fits(const struct answer *answer, const struct request_spec *spec);
+int64_t give_age(const struct answer *answer, int64_t now_s);
+/* max_age_s 0: it may be of any age. */
+bool give_is_young(const struct answer *answer, uint32_t max_age_s, int64_t now_s);
+
+/* What a store has under a key, borrowed; checked, it is as kept, read once by the caller. spec: the request whose own key it
+ * is; NULL: another's answer is looked for. NULL: it is of no use. */
+struct store_entry {
+    const uint8_t *bytes;
+    size_t n;
+    int64_t expires_s;
+    uint64_t hits;
+};
+struct kept *give_found(struct response_cache *c, const struct key256 *key, const struct store_entry *e,
+                        const struct request_spec *spec, uint32_t max_age_s);
+
+/* It is given: what that spares. */
+void give_count(struct response_cache *c, const struct answer *answer);
+/* One in memory: counted, and young again. */
+void give_count_memory(struct response_cache *c, struct kept *k);
+/* The asker is told what it is given, from its beginning on. */
+void give_begin(struct response_cache *c, struct asker *a, const struct answer *answer, const char *layer);
 
 #endif

@@ -440,62 +440,13 @@ static const struct completion_events events = {
 
 /* ---- asking --------------------------------------------------------------------------------- */
 
-/* An answer that is sound may still not be one to this request: a key is no proof against who writes into the store. */
-static bool fits(const struct answer *answer, const struct request_spec *spec)
-{
-    return answer->n_choices == spec->n && answer->n_prompt == spec->n_prompt &&
-           answer->n_generated <= (uint64_t)spec->max_tokens * spec->n;
-}
-
-int64_t flight_age(const struct answer *answer, int64_t now_s)
-{
-    return now_s > answer->created_s ? now_s - answer->created_s : 0;
-}
-
-static bool is_young(const struct answer *answer, uint32_t max_age_s, int64_t now_s)
-{
-    return max_age_s == 0 || flight_age(answer, now_s) < max_age_s; /* of whole seconds: true to the last */
-}
-
-/* It is given: what that spares. */
-static void count_given(struct response_cache *c, const struct answer *answer)
-{
-    c->stats.n_prompt_tokens_saved += answer->n_prompt;
-    c->stats.n_cached_tokens_saved += answer->n_cached;
-    c->stats.n_tokens_saved += answer->n_generated;
-    c->stats.seconds_saved += (double)answer->took_us * 1e-6;
-    c->stats.n_unseeded_hits += answer->unseeded;
-}
-
-void flight_count_given(struct response_cache *c, struct kept *k)
-{
-    c->stats.memory.n_hits++;
-    memory_layer_use(&c->memory, k);
-    if (c->store)
-        c->store->ops->hit(c->store, k->answer.key);
-    count_given(c, &k->answer);
-}
-
-static void be_given(struct response_cache *c, struct asker *a, const struct answer *answer, const char *layer)
-{
-    const int64_t age = flight_age(answer, cache_wall_ms() / 1000);
-    a->origin = (struct completion_origin){.from = COMPLETION_KEPT,
-                                           .layer = layer,
-                                           .age_s = age > UINT32_MAX ? UINT32_MAX : (uint32_t)age,
-                                           .unseeded = answer->unseeded,
-                                           .key = answer->key};
-    a->behind = true;
-    a->paced = c->options.replay_pace && a->terms.streams;
-    a->clock_us = quire_now_us();
-}
-
 static bool give_from_memory(struct response_cache *c, struct asker *a, const struct key256 *key,
                              const struct request_spec *spec)
 {
     const uint64_t begun_ns = quire_now_ns();
     const int64_t now_ms = cache_wall_ms();
     struct kept *k = memory_layer_find(&c->memory, key, now_ms);
-    if (k && (!fits(&k->answer, spec) || !is_young(&k->answer, a->terms.max_age_s, now_ms / 1000)))
+    if (k && (!give_fits(&k->answer, spec) || !give_is_young(&k->answer, a->terms.max_age_s, now_ms / 1000)))
         k = NULL;
     c->stats.memory.n_lookups++;
     const uint64_t ended_ns = quire_now_ns();
@@ -505,8 +456,8 @@ static bool give_from_memory(struct response_cache *c, struct asker *a, const st
         c->stats.memory.n_misses++;
         return false;
     }
-    flight_count_given(c, k);
-    be_given(c, a, &k->answer, "memory");
+    give_count_memory(c, k);
+    give_begin(c, a, &k->answer, "memory");
     a->kept = k;
     kept_read(k);
     verifier_given(&c->verifier, k, spec);
@@ -603,31 +554,6 @@ static uint32_t max_age_of(const struct flight *f)
     return TAILQ_FIRST(&f->askers.head)->terms.max_age_s;
 }
 
-/* What the store has under the key, checked, as kept. NULL: it is of no use. */
-static struct kept *take_found(struct flight *f, const struct key256 *key, const uint8_t *bytes, size_t n,
-                               int64_t expires_s, uint64_t hits)
-{
-    struct response_cache *c = f->cache;
-    const bool is_own = key == &f->key;
-    struct answer answer;
-    struct quire_error err;
-    struct buffer copy = {0};
-    const int64_t now = cache_wall_ms() / 1000;
-    if (answer_check(bytes, n, key, c->n_vocab, &answer, &err) != QUIRE_OK || (is_own && !fits(&answer, &f->spec))) {
-        c->stats.n_unsound++;
-        c->store->ops->remove(c->store, *key);
-        return NULL;
-    }
-    if (!answer_is_timely(answer.created_s, expires_s, now) || (is_own && !is_young(&answer, max_age_of(f), now)) ||
-        (answer.unseeded && !c->options.unseeded) || buffer_append(&copy, bytes, n))
-        return NULL;
-    answer_moved(&answer, bytes, copy.data);
-    struct kept *k = kept_new(&copy, &answer, expires_s * 1000);
-    if (k)
-        k->n_hits = hits + 1;
-    return k;
-}
-
 /* ---- similar questions ----------------------------------------------------------------------- */
 
 /* What the first choice of an answer said is what this one is expected to say. Without memory nothing is. */
@@ -645,7 +571,7 @@ static bool may_give(struct flight *f, const struct answer *answer)
     const struct answer_question *q = &answer->question;
     if (similar_options(s)->mode != SIMILAR_ANSWER || !q->text || f->spec.n_prompt_logprobs >= 0 ||
         answer->n_choices != f->spec.n || answer->n_generated > (uint64_t)f->spec.max_tokens * f->spec.n ||
-        !is_young(answer, max_age_of(f), cache_wall_ms() / 1000) || answer_was_cut(answer))
+        !give_is_young(answer, max_age_of(f), cache_wall_ms() / 1000) || answer_was_cut(answer))
         return false;
     const enum guard guard = guard_differs(f->question, f->n_question, q->text, q->n);
     f->cache->stats.n_guarded[guard]++;
@@ -659,8 +585,8 @@ static void give_similar(struct flight *f, struct kept *k)
     enter(f);
     unlist(f);
     for (struct asker *a = asker_walk(&f->askers, true); a; a = asker_walk(&f->askers, false)) {
-        count_given(c, &k->answer);
-        be_given(c, a, &k->answer, "semantic");
+        give_count(c, &k->answer);
+        give_begin(c, a, &k->answer, "semantic");
         a->origin.from = COMPLETION_SIMILAR;
         a->origin.similarity = f->match.similarity;
     }
@@ -691,7 +617,9 @@ static void on_similar_looked(void *context, enum store_found found, const uint8
     (void)created_s;
     f->lookup = NULL;
     f->is_looking = false;
-    struct kept *k = found == STORE_FOUND ? take_found(f, &f->match.answer, bytes, n, expires_s, hits) : NULL;
+    struct kept *k = found == STORE_FOUND ? give_found(f->cache, &f->match.answer,
+                                                       &(struct store_entry){bytes, n, expires_s, hits}, NULL, 0)
+                                          : NULL;
     asker_looked(&f->askers, f->cache->store->ops->name, f->looked_ns, quire_now_ns(), k);
     if (k) {
         if (!is_cleared(f))
@@ -789,7 +717,9 @@ static void on_looked(void *context, enum store_found found, const uint8_t *byte
     f->lookup = NULL;
     f->is_looking = false;
     cache_observe(&c->stats.store.latency, (double)(quire_now_ns() - f->looked_ns) * 1e-9);
-    struct kept *k = found == STORE_FOUND ? take_found(f, &f->key, bytes, n, expires_s, hits) : NULL;
+    struct kept *k = found == STORE_FOUND ? give_found(c, &f->key, &(struct store_entry){bytes, n, expires_s, hits},
+                                                       &f->spec, max_age_of(f))
+                                          : NULL;
     asker_looked(&f->askers, c->store->ops->name, f->looked_ns, quire_now_ns(), k);
     if (!k) {
         c->stats.store.n_misses++;
@@ -804,8 +734,8 @@ static void on_looked(void *context, enum store_found found, const uint8_t *byte
     if (!is_cleared(f))
         memory_layer_add(&c->memory, k);
     for (struct asker *a = asker_walk(&f->askers, true); a; a = asker_walk(&f->askers, false)) {
-        count_given(c, &k->answer);
-        be_given(c, a, &k->answer, c->store->ops->name);
+        give_count(c, &k->answer);
+        give_begin(c, a, &k->answer, c->store->ops->name);
     }
     hand_over(f, k, true);
     kept_leave(k);

@@ -83,7 +83,7 @@ bool response_cache_find_reply(struct response_cache *c, const struct key256 *al
         return false;
     verifier_pass(&c->verifier);
     const struct answer *answer = &r->kept->answer;
-    const int64_t age = flight_age(answer, now / 1000);
+    const int64_t age = give_age(answer, now / 1000);
     *out = (struct cached_reply){.bytes = r->bytes,
                                  .n = r->n,
                                  .n_prompt = answer->n_prompt,
@@ -91,7 +91,7 @@ bool response_cache_find_reply(struct response_cache *c, const struct key256 *al
                                  .age_s = age > UINT32_MAX ? UINT32_MAX : (uint32_t)age,
                                  .unseeded = answer->unseeded};
     c->stats.memory.n_lookups++;
-    flight_count_given(c, r->kept);
+    give_count_memory(c, r->kept);
     cache_observe(&c->stats.memory.latency, (double)(quire_now_ns() - begun_ns) * 1e-9);
     return true;
 }
