@@ -119,6 +119,10 @@ int engine_submit(struct engine *e, uint64_t engine_id, struct request_spec *spe
 /* Any thread. Its DONE events (CANCELLED) still come. Unknown ids are ignored. */
 void engine_cancel(struct engine *e, uint64_t request);
 void engine_cancel_choice(struct engine *e, uint64_t request, uint32_t choice);
+/* Any thread. What the answer is expected to be, of a request that was submitted without saying so: from the next step boundary on
+ * it is as its `prediction`. The first counts, and of it what the model has room for. tokens: of malloc(), the engine's from here
+ * on, also when this fails. An id that is not live is ignored. QUIRE_INVALID: one is no token. */
+int engine_predict(struct engine *e, uint64_t request, uint32_t *tokens, uint32_t n, struct quire_error *err);
 
 /* New requests are refused (QUIRE_EXHAUSTED) from here on; running ones finish, incomplete static
  * batches with them. */

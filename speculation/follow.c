@@ -17,6 +17,8 @@
 #define NEAR 128u  /* places looked at before and after the aligned one */
 #define FAR 1024u  /* places looked at elsewhere */
 #define MOST_AGREE 16u /* more is not counted */
+#define AT_ONCE \
+    1024u  /* tokens of an answer are compared: what is expected may come late, and 1,000 are a millisecond */
 
 struct state {
     uint32_t n_seen;             /* tokens of the answer that have been compared */
@@ -98,10 +100,12 @@ static void realign(struct state *s, const struct draft_text *t)
     s->n_agreed = best.n_agree;
 }
 
-static void follow_answer(struct state *s, const struct draft_text *t)
+/* False: there is more of it. */
+static bool follow_answer(struct state *s, const struct draft_text *t)
 {
-    const uint32_t *answer = t->tokens + t->n_prompt;
-    while (s->n_seen < t->n_tokens - t->n_prompt) {
+    const uint32_t *answer = t->tokens + t->n_prompt, n_answer = t->n_tokens - t->n_prompt;
+    const uint32_t end = n_answer - s->n_seen > AT_ONCE ? s->n_seen + AT_ONCE : n_answer;
+    while (s->n_seen < end) {
         uint32_t token = answer[s->n_seen++];
         if (s->at < t->n_expected && t->expected[s->at] == token) {
             s->at++;
@@ -114,6 +118,7 @@ static void follow_answer(struct state *s, const struct draft_text *t)
             s->sure_at = s->at;
         }
     }
+    return end == n_answer;
 }
 
 static void begin(struct drafter *d, uint32_t slot, const struct draft_text *text)
@@ -131,8 +136,7 @@ static int propose(struct drafter *d, struct draft_ask *asks, uint32_t n, struct
         a->n = 0;
         if (a->text.n_expected == 0)
             continue;
-        follow_answer(s, &a->text);
-        if (s->n_seen - s->sure_seen > LOST && s->n_agreed < SURE)
+        if (!follow_answer(s, &a->text) || (s->n_seen - s->sure_seen > LOST && s->n_agreed < SURE))
             continue;
         while (a->n < a->most && s->at + a->n < a->text.n_expected) {
             a->drafts[a->n] = a->text.expected[s->at + a->n];

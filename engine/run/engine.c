@@ -510,6 +510,21 @@ void engine_cancel_choice(struct engine *e, uint64_t request, uint32_t choice)
         mailbox_cancel(e->mailbox, request, choice);
 }
 
+int engine_predict(struct engine *e, uint64_t request, uint32_t *tokens, uint32_t n, struct quire_error *err)
+{
+    uint32_t n_right = 0;
+    while (n_right < n && tokens[n_right] < e->desc.vocab_size)
+        n_right++;
+    if (n_right < n) {
+        const uint32_t wrong = tokens[n_right];
+        free(tokens);
+        return quire_fail_for(err, QUIRE_INVALID, "prediction", "%u is not below the vocabulary's %u", wrong,
+                              e->desc.vocab_size);
+    }
+    mailbox_predict(e->mailbox, request, tokens, n < e->plan.max_model_len ? n : e->plan.max_model_len);
+    return QUIRE_OK;
+}
+
 void engine_drain(struct engine *e)
 {
     mailbox_refuse_new(e->mailbox);

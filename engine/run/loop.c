@@ -71,6 +71,15 @@ static void place(struct engine *e, struct request *r)
     }
 }
 
+/* What the answer is expected to be was not known when it was submitted. */
+static void take_prediction(struct engine *e, struct request *r)
+{
+    request_take_prediction(r);
+    for (uint32_t i = 0; i < r->spec.n; i++)
+        if (!r->choices[i].done)
+            speculate_predicted(e, r->choices[i].seq);
+}
+
 static void carry_out_cancels(struct engine *e, struct request *r)
 {
     for (uint32_t i = 0; i < r->spec.n; i++) {
@@ -123,13 +132,15 @@ static void carry_out_orders(struct engine *e, const struct mailbox_orders *orde
     }
 }
 
-/* Places what was submitted, then cancels, so that a cancel always finds its request placed. */
+/* Places what was submitted, then the others, so that a prediction and a cancel always find their request placed. */
 static void take_mail(struct engine *e, const struct mailbox_mail *mail)
 {
     for (struct request *r = mail->submitted, *next; r; r = next) {
         next = r->next;
         place(e, r);
     }
+    for (struct request *r = mail->predicted; r; r = r->next_predicted)
+        take_prediction(e, r);
     for (struct request *r = mail->cancels, *next; r; r = next) {
         next = r->next_to_end;
         carry_out_cancels(e, r);

@@ -22,7 +22,7 @@ struct mailbox {
     pthread_cond_t wake;
 
     struct request *submitted, **submitted_end;
-    struct request *cancels;
+    struct request *cancels, *predicted;
     struct request *live[BUCKETS];
     struct mailbox_orders orders;
     bool has_orders;
@@ -169,6 +169,7 @@ int mailbox_submit(struct mailbox *m, struct request *r, uint32_t *retry_after_m
         r->next_live = *head;
         *head = r;
         r->next = NULL;
+        r->has_prediction = r->spec.n_prediction > 0;
         *m->submitted_end = r;
         m->submitted_end = &r->next;
         m->new_choices += r->spec.n;
@@ -196,6 +197,24 @@ void mailbox_cancel(struct mailbox *m, uint64_t id, uint32_t choice)
         pthread_cond_signal(&m->wake);
     }
     pthread_mutex_unlock(&m->mutex);
+}
+
+void mailbox_predict(struct mailbox *m, uint64_t id, uint32_t *tokens, uint32_t n)
+{
+    pthread_mutex_lock(&m->mutex);
+    struct request *r = find(m, id);
+    const bool takes = r && !r->has_prediction && n > 0;
+    if (takes) {
+        r->has_prediction = r->in_predicted = true;
+        r->late_prediction = tokens;
+        r->n_late_prediction = n;
+        r->next_predicted = m->predicted;
+        m->predicted = r;
+        pthread_cond_signal(&m->wake);
+    }
+    pthread_mutex_unlock(&m->mutex);
+    if (!takes)
+        free(tokens);
 }
 
 void mailbox_refuse_new(struct mailbox *m)
@@ -290,7 +309,7 @@ uint64_t mailbox_next_number(struct mailbox *m)
 
 static bool has_mail(const struct mailbox *m)
 {
-    return m->submitted || m->cancels || m->has_orders || m->closing;
+    return m->submitted || m->predicted || m->cancels || m->has_orders || m->closing;
 }
 
 /* Under the mutex. */
@@ -334,6 +353,10 @@ void mailbox_drain(struct mailbox *m, uint64_t until_us, struct mailbox_mail *ou
         }
     }
     m->cancels = NULL;
+    out->predicted = m->predicted;
+    for (struct request *r = m->predicted; r; r = r->next_predicted)
+        r->in_predicted = false;
+    m->predicted = NULL;
     pthread_mutex_unlock(&m->mutex);
 }
 
@@ -380,6 +403,13 @@ void mailbox_forget(struct mailbox *m, struct request *r)
         if (*at)
             *at = r->next_cancel;
         r->in_cancels = false;
+    }
+    if (r->in_predicted) {
+        for (at = &m->predicted; *at && *at != r;)
+            at = &(*at)->next_predicted;
+        if (*at)
+            *at = r->next_predicted;
+        r->in_predicted = false;
     }
     pthread_mutex_unlock(&m->mutex);
 }

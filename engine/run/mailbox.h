@@ -1,4 +1,4 @@
-/* Where the world and the engine thread meet: requests, cancels and orders go in, counters come out.
+/* Where the world and the engine thread meet: requests, predictions, cancels and orders go in, counters come out.
  *
  * One mutex guards everything here; nobody holds it while computing. Admission is decided here,
  * at once, from counters: what the scheduler had waiting at the last step boundary plus what was
@@ -30,6 +30,8 @@ void mailbox_destroy(struct mailbox *m); /* frees requests that were never drain
 int mailbox_submit(struct mailbox *m, struct request *r, uint32_t *retry_after_ms, struct quire_error *err);
 #define MAILBOX_ALL_CHOICES UINT32_MAX
 void mailbox_cancel(struct mailbox *m, uint64_t id, uint32_t choice);
+/* Takes the tokens over, of malloc(): for a live request that has no prediction. */
+void mailbox_predict(struct mailbox *m, uint64_t id, uint32_t *tokens, uint32_t n);
 void mailbox_refuse_new(struct mailbox *m);
 void mailbox_no_more(struct mailbox *m);
 /* Of two that were not drained yet the later counts. The options' weights are not read. This and mailbox_unpin() return the
@@ -57,6 +59,7 @@ struct mailbox_orders {
 };
 struct mailbox_mail {
     struct request *submitted; /* linked by next, oldest first */
+    struct request *predicted; /* linked by next_predicted; their late_prediction is the engine thread's */
     struct request *cancels; /* linked by next_to_end; their choices' cancel_now is set */
     struct mailbox_orders orders;
     bool closing;

@@ -177,10 +177,18 @@ void request_free(struct request *r)
         return;
     sampling_free(&r->sampling);
     request_spec_free(&r->spec);
+    free(r->late_prediction);
     free(r->hashes);
     free(r->counts_memory);
     free(r->rooms);
     free(r);
+}
+
+void request_take_prediction(struct request *r)
+{
+    r->spec.prediction = r->late_prediction;
+    r->spec.n_prediction = r->n_late_prediction;
+    r->late_prediction = NULL;
 }
 
 struct token_counts *request_counts(struct request *r, uint32_t choice)

@@ -63,6 +63,11 @@ struct request {
     struct request *next_live; /* mailbox: in its bucket */
     struct request *next_cancel; /* mailbox */
     bool in_cancels;           /* mailbox */
+    bool has_prediction,
+        in_predicted; /* mailbox: from its spec or later, which is at most once; in the list of those */
+    struct request *next_predicted;    /* mailbox; of one drain after that */
+    uint32_t *late_prediction; /* of malloc(): mailbox; drained, the spec's */
+    uint32_t n_late_prediction;
 
     struct request_choice choices[]; /* [spec.n] */
 };
@@ -85,6 +90,8 @@ void request_free(struct request *r); /* NULL is fine */
 /* What the scheduler is told of a spec that arrived then; borrows from it. Hashes, what depends on the sampler and where
  * the prompt may not be taken from the cache are the caller's to add. */
 struct sched_request request_schedule(const struct request_spec *spec, uint64_t id, uint64_t arrival_us);
+/* What came late is the spec's, which had none. */
+void request_take_prediction(struct request *r);
 /* The scheduler has copied the prompt: ours goes. */
 void request_drop_prompt(struct request *r);
 

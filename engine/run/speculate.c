@@ -142,6 +142,14 @@ void speculate_placed(struct engine *e, uint32_t seq)
     gate(e, seq, wants);
 }
 
+void speculate_predicted(struct engine *e, uint32_t seq)
+{
+    const uint32_t slot = e->owners[seq].draft_slot;
+    if (slot > 0)
+        e->speculation->seqs[slot - 1].length = (struct draft_length){0};
+    speculate_placed(e, seq);
+}
+
 /* As far as it is known. */
 static struct draft_text text_of(const struct engine *e, uint32_t seq)
 {

@@ -31,6 +31,8 @@ bool speculate_wants(const struct engine *e, const struct request *r);
 
 /* The scheduler has a new sequence, and its owner is known. */
 void speculate_placed(struct engine *e, uint32_t seq);
+/* Its request has a prediction now: what was thought of drafts until then was thought of others. */
+void speculate_predicted(struct engine *e, uint32_t seq);
 /* A plan was made: who was preempted gives up what drafters know of it, and is asked for as somebody new later. */
 void speculate_planned(struct engine *e, const struct sched_plan *plan);
 /* The results of a row with drafts are there: it is counted, and then, in order, each draft that became a token of the

@@ -88,6 +88,7 @@ static void put_welcome(struct connection *c, const struct wire_hello *theirs)
         .max_queued_requests = info->max_queued_requests,
         .vector_size = info->vector_size,
         .vector_is_scores = info->vector_is_scores,
+        .takes_predict = true,
         .n_eos = info->n_eos < WIRE_MAX_EOS ? info->n_eos : WIRE_MAX_EOS,
         .eos = eos,
         .description = description,
@@ -218,23 +219,42 @@ static int on_submit(struct connection *c, uint64_t wire_id, const uint8_t *body
 
 /* ---- the others ---- */
 
-static int on_cancel(struct connection *c, uint64_t wire_id, const uint8_t *body, size_t n, struct quire_error *err)
+/* The engine's name for it; 0: it may be over while the frame was on its way, and then nothing is left to be done. */
+static uint64_t engine_id_of(struct connection *c, uint64_t wire_id)
 {
     struct daemon *d = c->d;
-    int64_t choice;
-    int status = wire_get_cancel(body, n, &choice, err);
-    if (status)
-        return status;
     pthread_mutex_lock(&d->mutex);
     struct live_request *request = request_by_wire_id(&d->requests, &c->requests, wire_id);
     uint64_t engine_id = request ? request->engine_id : 0;
     pthread_mutex_unlock(&d->mutex);
-    /* It may be over while the CANCEL was on its way: then nothing is left to be done. */
+    return engine_id;
+}
+
+static int on_predict(struct connection *c, uint64_t wire_id, const uint8_t *body, size_t n, struct quire_error *err)
+{
+    struct wire_predict predict;
+    struct quire_error why;
+    int status = wire_get_predict(body, n, &predict, err);
+    const uint64_t engine_id = status ? 0 : engine_id_of(c, wire_id);
+    uint32_t *tokens = engine_id ? malloc((predict.n_tokens + 1) * sizeof *tokens) : NULL;
+    if (!tokens) /* without memory nothing is expected of it */
+        return status;
+    for (uint32_t i = 0; i < predict.n_tokens; i++)
+        tokens[i] = wire_u32(predict.tokens, i);
+    status = engine_predict(c->d->engine, engine_id, tokens, predict.n_tokens, &why);
+    return status ? quire_fail(err, (enum quire_status)status, "PREDICT: tokens: %s", why.text) : QUIRE_OK;
+}
+
+static int on_cancel(struct connection *c, uint64_t wire_id, const uint8_t *body, size_t n, struct quire_error *err)
+{
+    int64_t choice;
+    int status = wire_get_cancel(body, n, &choice, err);
+    const uint64_t engine_id = status ? 0 : engine_id_of(c, wire_id);
     if (engine_id && choice < 0)
-        engine_cancel(d->engine, engine_id);
+        engine_cancel(c->d->engine, engine_id);
     else if (engine_id)
-        engine_cancel_choice(d->engine, engine_id, (uint32_t)choice);
-    return QUIRE_OK;
+        engine_cancel_choice(c->d->engine, engine_id, (uint32_t)choice);
+    return status;
 }
 
 static int on_credit(struct connection *c, const uint8_t *body, size_t n, struct quire_error *err)
@@ -416,6 +436,7 @@ static int on_ready_frame(struct connection *c, const struct wire_header *header
     size_t n = header->body_bytes;
     switch ((enum wire_type)header->type) {
     case WIRE_SUBMIT: return on_submit(c, header->request, body, n, err);
+    case WIRE_PREDICT: return on_predict(c, header->request, body, n, err);
     case WIRE_CANCEL: return on_cancel(c, header->request, body, n, err);
     case WIRE_CREDIT: return on_credit(c, body, n, err);
     case WIRE_CONTROL: return on_control(c, body, n, err);

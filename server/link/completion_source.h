@@ -1,8 +1,8 @@
 /* Where prompts are completed: what a front end's generations ask, whatever answers. An engine client is one
  * (engine_client_source()); a cache or a router is another that stands before others.
  *
- * One that keeps answers may hand on what was said to a similar question as a spec's `prediction`, where the request
- * brings none: it is proposed token by token, resynchronised after a mismatch, and moves no bit. A client is told of
+ * One that keeps answers may hand on what was said to a similar question by predict(), as if it were the `prediction` of a spec
+ * that brought none: it is proposed token by token, resynchronised after a mismatch, and moves no bit. A client is told of
  * accepted and rejected tokens only where its own body had a prediction.
  *
  * All on the thread of the event loop. Events come from the loop or from within submit() itself (what a cache has, it
@@ -98,6 +98,9 @@ struct completion_source { /* functions set; `self` is handed to each, and borro
      * the request is too large; QUIRE_NO_MEMORY. */
     int (*submit)(void *self, const struct request_spec *spec, const struct completion_terms *terms,
                   const struct completion_events *events, void *context, uint64_t *source_id, struct quire_error *err);
+    /* What the answer of a request that runs is expected to be. False: it takes none, or not any more. NULL: it never does. Of
+     * a request that has one already nothing changes. */
+    bool (*predict)(void *self, uint64_t source_id, const uint32_t *tokens, uint32_t n);
     /* No further event comes for this request. Its ids are below 1 << 63, so that who stands before may have the others.
      * choice >= 0: only that choice ends, its on_done still comes. An id whose last event has come is ignored. */
     void (*cancel)(void *self, uint64_t source_id, int64_t choice);

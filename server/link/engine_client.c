@@ -39,6 +39,7 @@ struct engine_client {
 
     struct client_requests requests;
     uint64_t ungranted; /* bytes read since the last CREDIT */
+    bool takes_predict; /* the engine: one of an older release does not */
     bool stats_asked, spoke;
     unsigned depth; /* > 0: within a callback of the loop; freeing and writing wait for its end */
     bool closed;    /* engine_client_close() was called */
@@ -215,6 +216,7 @@ static void take_welcome(struct engine_client *c, const struct wire_hello *their
     if (!is_of_our_law(c, theirs))
         return;
     event_del(c->deadline);
+    c->takes_predict = theirs->takes_predict;
     c->state = CLIENT_READY;
     c->events.on_ready(c->context, theirs);
 }
@@ -375,6 +377,7 @@ static int on_frame(struct engine_client *c, const struct wire_header *header, c
     case WIRE_CONTROL: return on_control(c, body, n, err);
     case WIRE_DRAIN: return on_drain(c, body, n, err);
     case WIRE_SUBMIT:
+    case WIRE_PREDICT:
     case WIRE_CANCEL:
     case WIRE_CREDIT:
     case WIRE_ERROR: break;
@@ -583,6 +586,18 @@ static int client_submit(void *self, const struct request_spec *spec, const stru
     return status ? quire_fail(err, QUIRE_NO_MEMORY, "engine client: out of memory") : QUIRE_OK;
 }
 
+/* An engine that reads slowly has requests to read before guesses. */
+static bool client_predict(void *self, uint64_t wire_id, const uint32_t *tokens, uint32_t n)
+{
+    struct engine_client *c = self;
+    const struct wire_predict predict = {.ids = tokens, .n_tokens = n};
+    if (c->state != CLIENT_READY || !c->takes_predict || !client_request_find(&c->requests, wire_id) ||
+        c->out.n - c->sent > MAX_OUT_BYTES || wire_put_predict(out_buffer(c), wire_id, &predict) == QUIRE_INVALID)
+        return false;
+    out_changed(c);
+    return true;
+}
+
 static void client_cancel(void *self, uint64_t wire_id, int64_t choice)
 {
     struct engine_client *c = self;
@@ -599,7 +614,8 @@ static void client_cancel(void *self, uint64_t wire_id, int64_t choice)
 
 struct completion_source engine_client_source(struct engine_client *c)
 {
-    return (struct completion_source){.self = c, .submit = client_submit, .cancel = client_cancel};
+    return (struct completion_source){
+        .self = c, .submit = client_submit, .predict = client_predict, .cancel = client_cancel};
 }
 
 int engine_client_ask_stats(struct engine_client *c, uint32_t n_tenants)

@@ -1,5 +1,5 @@
 /* SUBMIT: a request_spec. What can change the tokens must be understood, and a pin, which is told as done; what says when
- * a request should run may be ignored. */
+ * a request should run may be ignored. PREDICT: of a spec that was submitted, what was not known then. */
 #include "server/wire/fields.h"
 
 #include "request/codec.h"
@@ -43,4 +43,24 @@ int wire_put_submit(struct buffer *b, uint64_t request, const struct request_spe
 int wire_get_submit(const uint8_t *body, size_t n, struct request_spec *out, struct quire_error *err)
 {
     return request_spec_get("SUBMIT", body, n, out, err);
+}
+
+/* ---- PREDICT ---- */
+
+static const struct wire_field predict_rules[] = {
+    {"tokens", 1, FIELD_WORDS, FIELD_REQUIRED | FIELD_MUST, offsetof(struct wire_predict, tokens),
+     offsetof(struct wire_predict, n_tokens), offsetof(struct wire_predict, ids), 1, REQUEST_MAX_PROMPT},
+};
+static const struct wire_predict no_predict;
+static const struct wire_body predict_body = {"PREDICT", predict_rules, FIELD_COUNT(predict_rules), &no_predict,
+                                              sizeof no_predict};
+
+int wire_put_predict(struct buffer *b, uint64_t request, const struct wire_predict *predict)
+{
+    return wire_put_body(b, WIRE_PREDICT, request, &predict_body, predict);
+}
+
+int wire_get_predict(const uint8_t *body, size_t n, struct wire_predict *out, struct quire_error *err)
+{
+    return wire_get_body(&predict_body, body, n, out, err);
 }

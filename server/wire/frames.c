@@ -7,18 +7,19 @@ static const struct {
     const char *name;
     bool has_request;
 } types[] = {
-    [WIRE_HELLO] = {"HELLO", false},   [WIRE_SUBMIT] = {"SUBMIT", true},
-    [WIRE_ACCEPT] = {"ACCEPT", true},  [WIRE_REFUSE] = {"REFUSE", true},
-    [WIRE_TOKENS] = {"TOKENS", true},  [WIRE_PROMPT_LOGPROBS] = {"PROMPT_LOGPROBS", true},
-    [WIRE_DONE] = {"DONE", true},      [WIRE_CANCEL] = {"CANCEL", true},
-    [WIRE_CREDIT] = {"CREDIT", false}, [WIRE_CONTROL] = {"CONTROL", false},
-    [WIRE_STATS] = {"STATS", false},   [WIRE_DRAIN] = {"DRAIN", false},
-    [WIRE_ERROR] = {"ERROR", false},   [WIRE_VECTOR] = {"VECTOR", true},
+    [WIRE_HELLO] = {"HELLO", false},    [WIRE_SUBMIT] = {"SUBMIT", true},
+    [WIRE_ACCEPT] = {"ACCEPT", true},   [WIRE_REFUSE] = {"REFUSE", true},
+    [WIRE_TOKENS] = {"TOKENS", true},   [WIRE_PROMPT_LOGPROBS] = {"PROMPT_LOGPROBS", true},
+    [WIRE_DONE] = {"DONE", true},       [WIRE_CANCEL] = {"CANCEL", true},
+    [WIRE_CREDIT] = {"CREDIT", false},  [WIRE_CONTROL] = {"CONTROL", false},
+    [WIRE_STATS] = {"STATS", false},    [WIRE_DRAIN] = {"DRAIN", false},
+    [WIRE_ERROR] = {"ERROR", false},    [WIRE_VECTOR] = {"VECTOR", true},
+    [WIRE_PREDICT] = {"PREDICT", true},
 };
 
 static bool known_type(uint16_t type)
 {
-    return type >= WIRE_HELLO && type <= WIRE_VECTOR;
+    return type >= WIRE_HELLO && type <= WIRE_PREDICT;
 }
 
 const char *wire_type_name(uint16_t type)

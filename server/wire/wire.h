@@ -52,6 +52,7 @@ enum wire_type {
     WIRE_DRAIN = 12,  /* either way: no new requests from here on */
     WIRE_ERROR = 13,  /* engine → front: the connection is about to be closed, and why */
     WIRE_VECTOR = 14, /* engine → front: of a request's prompt, before its DONE */
+    WIRE_PREDICT = 15, /* front → engine: what the answer to a live request is expected to be */
 };
 
 /* The type's name ("SUBMIT"), for messages. Static storage. */
@@ -90,12 +91,19 @@ struct wire_hello {
     size_t n_arithmetic;
     uint32_t vector_size; /* engine → front: numbers of a prompt's vector; 0: it generates, and gives none */
     bool vector_is_scores; /* engine → front: they are a classifier's, of a pair of texts */
+    bool takes_predict; /* engine → front: it knows PREDICT */
 };
 
 struct wire_vector {
     uint32_t n_values;
     const uint8_t *values; /* decoded: n_values × f32, unaligned little endian: wire_f32() */
     const float *numbers;  /* for the encoder */
+};
+
+struct wire_predict { /* as a spec's `prediction` */
+    uint32_t n_tokens;
+    const uint8_t *tokens; /* decoded: n_tokens × u32, unaligned little endian: wire_u32() */
+    const uint32_t *ids;   /* for the encoder */
 };
 
 struct wire_token {                /* one generated or prompt token */
@@ -241,6 +249,7 @@ int wire_tokens_add(struct buffer *b, const struct wire_token *token);
 int wire_tokens_end(struct buffer *b, size_t mark);
 int wire_put_done(struct buffer *b, uint64_t request, const struct wire_done *done);
 int wire_put_vector(struct buffer *b, uint64_t request, const struct wire_vector *vector);
+int wire_put_predict(struct buffer *b, uint64_t request, const struct wire_predict *predict);
 int wire_put_cancel(struct buffer *b, uint64_t request, int64_t choice); /* choice -1: all */
 int wire_put_credit(struct buffer *b, uint64_t n_bytes);
 int wire_put_control(struct buffer *b, const char *command);
@@ -258,6 +267,7 @@ int wire_get_submit(const uint8_t *body, size_t n, struct request_spec *out, str
 int wire_get_refuse(const uint8_t *body, size_t n, struct wire_refuse *out, struct quire_error *err);
 int wire_get_done(const uint8_t *body, size_t n, struct wire_done *out, struct quire_error *err);
 int wire_get_vector(const uint8_t *body, size_t n, struct wire_vector *out, struct quire_error *err);
+int wire_get_predict(const uint8_t *body, size_t n, struct wire_predict *out, struct quire_error *err);
 int wire_get_cancel(const uint8_t *body, size_t n, int64_t *choice, struct quire_error *err);
 int wire_get_credit(const uint8_t *body, size_t n, uint64_t *n_bytes, struct quire_error *err);
 int wire_get_control(const uint8_t *body, size_t n, const char **command, size_t *n_command, struct quire_error *err);

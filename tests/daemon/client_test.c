@@ -293,7 +293,11 @@ static void test_cancel(void **state)
         submit(&h, &s[i], &what);
     assert_true(rig_run_until(&rig, has_tokens, &s[0]));
     uint32_t seen = s[0].n_tokens;
+    const struct completion_source source = engine_client_source(h.client);
+    assert_true(source.predict(source.self, s[2].id, heard_prompt, 5));
+    assert_false(source.predict(source.self, 4711, heard_prompt, 5));
     cancel_at(h.client, s[0].id, -1);
+    assert_false(source.predict(source.self, s[0].id, heard_prompt, 5));
     cancel_at(h.client, s[0].id, -1);
     cancel_at(h.client, 4711, -1);
     cancel_at(h.client, s[2].id, 1);
@@ -301,6 +305,7 @@ static void test_cancel(void **state)
     assert_int_equal(s[2].done, 1);
     assert_int_equal(s[2].dones[0].choice, 1);
     assert_int_equal(s[2].dones[0].finish, WIRE_FINISH_CANCELLED);
+    assert_int_equal(s[2].dones[0].n_predicted, 5);
     assert_false(s[2].dones[0].last);
     struct growing after = {&s[2], s[2].n_tokens};
     assert_true(rig_run_until(&rig, has_grown, &after)); /* choice 0 goes on */

@@ -28,6 +28,7 @@ struct fake_request {
     struct engine_account account;
     float *vector; /* [vector_size], once it is given */
     bool cancelled;
+    uint32_t n_predicted; /* tokens that came late */
 };
 
 struct engine {
@@ -167,6 +168,7 @@ static void finish(struct engine *e, struct fake_request *q, uint32_t choice, en
     event->last = all_over(q);
     event->n_prompt = q->r.n_prompt;
     event->n_generated = q->choices[choice].n_generated;
+    event->n_predicted = q->n_predicted;
     event->message = why == ENGINE_FINISH_ERROR ? "the fake engine was told to fail here" : NULL;
     event->parameter = why == ENGINE_FINISH_ERROR ? "fail_token" : NULL;
     event->account = &q->account;
@@ -529,6 +531,22 @@ static void cancel(struct engine *e, uint64_t id, int64_t choice)
 void engine_cancel(struct engine *e, uint64_t request)
 {
     cancel(e, request, -1);
+}
+
+int engine_predict(struct engine *e, uint64_t request, uint32_t *tokens, uint32_t n, struct quire_error *err)
+{
+    int status = QUIRE_OK;
+    for (uint32_t i = 0; i < n && status == QUIRE_OK; i++)
+        if (tokens[i] >= e->options.vocab_size)
+            status = quire_fail(err, QUIRE_INVALID, "%u is not below the vocabulary's %u", tokens[i],
+                                e->options.vocab_size);
+    lock(e);
+    for (struct fake_request *q = e->live; q && status == QUIRE_OK; q = q->next)
+        if (q->id == request && q->n_predicted == 0)
+            q->n_predicted = n;
+    pthread_mutex_unlock(&e->mutex);
+    free(tokens);
+    return status;
 }
 
 void engine_cancel_choice(struct engine *e, uint64_t request, uint32_t choice)

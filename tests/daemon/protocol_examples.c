@@ -115,6 +115,8 @@ static void print_requests(void)
         .status = QUIRE_EXHAUSTED, .retry_after_ms = 1500, .message = "queue full", .n_message = 10};
     wire_put_refuse(&b, 2, &refuse);
     print_frame("refuse", &b);
+    wire_put_predict(&b, 1, &(struct wire_predict){.ids = allowed, .n_tokens = 3});
+    print_frame("predict", &b);
     wire_put_cancel(&b, 1, -1);
     print_frame("cancel", &b);
     wire_put_cancel(&b, 2, 1);

@@ -13,7 +13,7 @@ import tempfile
 
 from protocol_client import (
     ACCEPT, CANCELLED, CONTROL, CREDIT, DONE, DRAIN, ERROR, EXHAUSTED, FAILED, HELLO, INVALID, LENGTH,
-    PROMPT_LOGPROBS, REFUSE, STATS, STOP, SUBMIT, TOKENS, UNSUPPORTED, Client, Connection,
+    PREDICT, PROMPT_LOGPROBS, REFUSE, STATS, STOP, SUBMIT, TOKENS, UNSUPPORTED, Client, Connection,
     ProtocolError, decode_body, encode, field, prove, read_key,
 )
 
@@ -120,7 +120,7 @@ def test_page():
         types.add(type_)
         again = encode(type_, request, **decode_body(type_, frame[16:]))
         check(again == frame, "%s encoded again" % name)
-    check(types == set(range(1, 15)), "all types have an example")
+    check(types == set(range(1, 16)), "all types have an example")
     with tempfile.NamedTemporaryFile(dir=tempfile.gettempdir()) as f:
         f.write(b"correct horse battery staple")
         f.flush()
@@ -289,6 +289,9 @@ def test_cancel_stats_drain():
                 seen += len(frame["records"])
             if seen > 20:
                 break
+        c.send(encode(PREDICT, 1, tokens=[7, 8, 999]))
+        c.send(encode(PREDICT, 1, tokens=[9]))  # it has one
+        c.send(encode(PREDICT, 77, tokens=[9]))  # nobody's
         c.send(encode(STATS))
         c.cancel(1, 1)
         stats = done = None
@@ -299,6 +302,7 @@ def test_cancel_stats_drain():
                 break
         check(stats["n_running"] == 1 and stats["n_steps"] >= 10, "STATS")
         check((done["choice"], done["finish"], done["last"]) == (1, CANCELLED, False), "choice 1")
+        check(done["n_predicted"] == 3, "PREDICT: the fake engine says how much it was told")
         c.cancel(77)
         c.cancel(1)
         for frame in frames:
@@ -411,9 +415,13 @@ def test_bad_frames():
                 (header(8, TOKENS, 0, 1) + bytes(8), "TOKENS"),
                 (header(0, STATS, 1), "flags"),
                 (header(0, STATS, 0, 5), "request id"),
-                (header(0, 15), "not a frame type"),
+                (header(0, 16), "not a frame type"),
                 (header((32 << 20) + 1, SUBMIT, 0, 1), "length"),
                 (header(3, CREDIT) + b"abc", "CREDIT: ends within"),
+                (encode(PREDICT, 0, tokens=[1]), "PREDICT: request id"),
+                (encode(PREDICT, 9), "PREDICT: tokens: is missing"),
+                (encode(PREDICT, 9, extra=field(1, b"12345", True)), "PREDICT: tokens: must be a multiple of 4"),
+                (submit + encode(PREDICT, 9, tokens=[999, 1000]), "PREDICT: tokens: 1000 is not below the vocabulary's 1000"),
                 (encode(CREDIT), "CREDIT: bytes: is missing")):
             c = server.client()
             c.send(frame)

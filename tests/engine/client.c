@@ -299,6 +299,28 @@ void client_resume(struct client *c)
     pthread_mutex_unlock(&c->mutex);
 }
 
+void client_predict(struct client *c, const struct answer *a, const uint32_t *tokens, uint32_t n)
+{
+    uint32_t *ours = malloc((n + 1) * sizeof *ours);
+    struct quire_error err;
+    if (!ours)
+        abort();
+    memcpy(ours, tokens, n * sizeof *ours);
+    if (engine_predict(c->engine, a->id, ours, n, &err) != QUIRE_OK)
+        abort();
+}
+
+struct answer *client_ask_late(struct client *c, const struct request_spec *request, const uint32_t *tokens, uint32_t n)
+{
+    client_pause(c);
+    struct answer *a = client_submit(c, request);
+    client_wait_paused(c);
+    client_predict(c, a, tokens, n);
+    client_resume(c);
+    client_wait(c, a);
+    return a;
+}
+
 struct answer *client_ask(struct client *c, const struct request_spec *request)
 {
     struct answer *a = client_submit(c, request);

@@ -67,6 +67,11 @@ void client_pause(struct client *c);
 void client_wait_paused(struct client *c);
 void client_resume(struct client *c);
 void client_wait_order(struct client *c, uint64_t order); /* until it is carried out */
+/* What the answer is expected to be, handed to the engine when the request runs. */
+void client_predict(struct client *c, const struct answer *a, const uint32_t *tokens, uint32_t n);
+/* Submits, and predicts between the first step with events and the next; then waits. */
+struct answer *client_ask_late(struct client *c, const struct request_spec *request, const uint32_t *tokens,
+                               uint32_t n);
 /* Submit and wait. */
 struct answer *client_ask(struct client *c, const struct request_spec *request);
 /* Stats once nothing runs or waits. */

@@ -150,6 +150,98 @@ static void test_predictions_change_no_bit(void **state)
     client_close(c);
 }
 
+/* The same, told when the answer has begun; without a method of the server's, and with one that has paused by then. */
+static void late_predictions(const char *speculative)
+{
+    struct engine_options o = options();
+    uint32_t prompt[N_PROMPT];
+    if (speculative)
+        assert_int_equal(speculative_config_parse(speculative, strlen(speculative), &o.speculative, NULL), QUIRE_OK);
+    struct client *c = client_open(model.dir, &o);
+    uint64_t n_plain = 0;
+    for (uint32_t i = 0; i < N_REQUESTS; i++) {
+        client_random_prompt(prompt, N_PROMPT, TINY_VOCAB, 7 + i % 2);
+        struct request_spec r = request_number(i, prompt, NULL);
+        r.n_stop_token_ids = 0;
+        struct answer *plain = client_ask(c, &r);
+        n_plain += client_idle_stats(c).n_accepted_tokens;
+        const struct choice_answer *said = &plain->choices[0];
+        uint32_t wrong[5];
+        for (uint32_t k = 0; k < 5; k++)
+            wrong[k] = (said->tokens[0] + k + 1) % TINY_VOCAB;
+        const bool lies = i % 3 == 2;
+        assert_same(plain, client_ask_late(c, &r, lies ? wrong : said->tokens, lies ? 5 : said->n_tokens));
+        n_plain -= client_idle_stats(c).n_accepted_tokens;
+    }
+    assert_true(0 - n_plain > 60); /* so many more were right */
+    client_stop_engine(c);
+    client_close(c);
+}
+
+static void test_late_predictions_change_no_bit(void **state)
+{
+    (void)state;
+    late_predictions(NULL);
+    late_predictions("{\"method\": \"ngram\", \"num_speculative_tokens\": 4}");
+}
+
+/* One is taken: not a second, nor one of a request that brought one, that wants none, or that is not live. */
+static void test_one_prediction_is_taken(void **state)
+{
+    (void)state;
+    struct engine_options o = options();
+    uint32_t prompt[N_PROMPT], tokens[20], wrong[20];
+    struct quire_error err;
+    struct client *c = client_open(model.dir, &o);
+    client_random_prompt(prompt, N_PROMPT, TINY_VOCAB, 7);
+    struct request_spec r = client_request(prompt, N_PROMPT, 20);
+    r.ignore_eos = true;
+    const struct answer *plain = client_ask(c, &r);
+    memcpy(tokens, plain->choices[0].tokens, sizeof tokens);
+    for (uint32_t i = 0; i < 20; i++)
+        wrong[i] = (tokens[i] + 1) % TINY_VOCAB;
+    client_predict(c, plain, tokens, 20); /* over */
+    client_pause(c);
+    struct answer *a = client_submit(c, &r);
+    client_wait_paused(c);
+    client_predict(c, a, tokens, 20);
+    client_predict(c, a, wrong, 20);
+    uint32_t *bad = malloc(sizeof *bad);
+    assert_non_null(bad);
+    *bad = TINY_VOCAB;
+    assert_int_equal(engine_predict(client_engine(c), a->id, bad, 1, &err), QUIRE_INVALID);
+    assert_string_equal(err.parameter, "prediction");
+    client_resume(c);
+    client_wait(c, a);
+    assert_same(plain, a);
+    struct engine_stats stats = client_idle_stats(c);
+    assert_true(stats.n_accepted_tokens >= 16 && stats.n_draft_tokens == stats.n_accepted_tokens);
+    r.prediction = tokens;
+    r.n_prediction = 20;
+    assert_same(plain, client_ask_late(c, &r, wrong, 20));
+    const struct engine_stats brought = client_idle_stats(c);
+    assert_true(brought.n_draft_tokens == brought.n_accepted_tokens && brought.n_draft_tokens > stats.n_draft_tokens);
+    r.n_prediction = 0;
+    r.max_drafts = 0;
+    assert_same(plain, client_ask_late(c, &r, tokens, 20));
+    stats = client_idle_stats(c);
+    assert_int_equal(stats.n_draft_tokens, brought.n_draft_tokens);
+    client_pause(c);
+    a = client_submit(c, &r);
+    client_wait_paused(c);
+    client_predict(c, a, tokens, 20);
+    engine_cancel(client_engine(c), a->id); /* both at one boundary */
+    client_resume(c);
+    client_wait(c, a);
+    client_pause(c);
+    a = client_submit(c, &r);
+    client_wait_paused(c);
+    client_predict(c, a, tokens, 20); /* the engine ends before it looks */
+    client_resume(c);
+    client_stop_engine(c);
+    client_close(c);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -166,7 +258,8 @@ static int tear_down(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_drafts_change_no_bit),
-                                       cmocka_unit_test(test_predictions_change_no_bit)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_drafts_change_no_bit), cmocka_unit_test(test_predictions_change_no_bit),
+        cmocka_unit_test(test_late_predictions_change_no_bit), cmocka_unit_test(test_one_prediction_is_taken)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -112,6 +112,23 @@ static void stats_again(struct wire_stats *stats, struct buffer *b)
     free(words);
 }
 
+static void predict(const uint8_t *body, size_t n)
+{
+    struct wire_predict p;
+    struct quire_error err;
+    struct buffer b = {0};
+    if (wire_get_predict(body, n, &p, &err))
+        return;
+    uint32_t *ids = malloc((p.n_tokens + 1) * sizeof *ids);
+    must(ids != NULL);
+    for (uint32_t i = 0; i < p.n_tokens; i++)
+        ids[i] = wire_u32(p.tokens, i);
+    must(wire_put_predict(&b, 1, &(struct wire_predict){.ids = ids, .n_tokens = p.n_tokens}) == QUIRE_OK);
+    must(memcmp(b.data + WIRE_HEADER_BYTES + 8, p.tokens, p.n_tokens * sizeof *ids) == 0);
+    buffer_free(&b);
+    free(ids);
+}
+
 static void small(const struct wire_header *header, const uint8_t *body)
 {
     struct quire_error err;
@@ -165,6 +182,8 @@ static void frame(const struct wire_header *header, const uint8_t *body)
         hello(copy, header->body_bytes);
     else if (header->type == WIRE_SUBMIT)
         submit(copy, header->body_bytes);
+    else if (header->type == WIRE_PREDICT)
+        predict(copy, header->body_bytes);
     else
         small(header, copy);
     free(copy);

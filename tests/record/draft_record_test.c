@@ -163,6 +163,40 @@ static void an_engines_drafts(void **state)
     recording_close(r);
 }
 
+/* What is expected is told when the request runs: that is not recorded, but what follows from it is, and drives the scheduler. */
+static void a_late_prediction(void **state)
+{
+    (void)state;
+    const char *path = rig_new_path();
+    uint32_t prompt[N_PROMPT], n_proposed = 0;
+    struct recording_entry e;
+    struct recording_run run;
+    struct recording *r;
+    struct rig rig;
+    struct engine_options o = rig_options();
+    o.speculative.adaptive = false;
+    rig_open(&rig, path, o);
+    client_random_prompt(prompt, N_PROMPT, TINY_VOCAB, 3);
+    struct request_spec q = client_request(prompt, N_PROMPT, N_TOKENS);
+    q.ignore_eos = true;
+    const struct answer *plain = client_ask(rig.client, &q);
+    const struct answer *late = client_ask_late(rig.client, &q, plain->choices[0].tokens, N_TOKENS);
+    assert_true(answers_equal(plain, late));
+    const struct engine_stats stats = client_idle_stats(rig.client);
+    rig_close(&rig);
+    assert_int_equal(recording_open(path, &r, NULL), QUIRE_OK);
+    while (recording_next(r, &e, NULL) == QUIRE_OK && e.kind != RECORDING_END) {
+        n_proposed += e.kind == RECORDING_PROPOSE ? e.propose.n : 0;
+        assert_true(e.kind != RECORDING_SUBMIT || e.submit.spec.n_prediction == 0);
+    }
+    assert_true(stats.n_accepted_tokens > N_TOKENS / 2 && n_proposed >= stats.n_accepted_tokens);
+    assert_int_equal(recording_drive(r, NULL, NULL, &run, NULL), QUIRE_OK);
+    assert_true(run.agrees);
+    recording_run_free(&run);
+    assert_int_equal(replay(r, NULL).n_tokens, 2 * N_TOKENS);
+    recording_close(r);
+}
+
 /* Each choice of how many drafts stands before what it proposed, with what it followed from. */
 static void choices_are_recorded(void **state)
 {
@@ -201,7 +235,7 @@ static void choices_are_recorded(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(drafts_again), cmocka_unit_test(an_engines_drafts),
-                                       cmocka_unit_test(choices_are_recorded)};
+                                       cmocka_unit_test(a_late_prediction), cmocka_unit_test(choices_are_recorded)};
     if (quire_hash_init() != QUIRE_OK)
         return 1;
     return cmocka_run_group_tests(tests, rig_set_up, rig_tear_down);

@@ -154,6 +154,31 @@ static void ends_and_begins_again(void **state)
     free(expected);
 }
 
+/* What is expected comes when much was said: it is caught up with a piece at a time, and silently. */
+static void catches_up(void **state)
+{
+    (void)state;
+    enum { N = 2500 };
+    uint32_t *tokens = malloc(N * sizeof *tokens), out[DRAFT_MAX];
+    uint64_t random = 3;
+    struct drafter *d = make();
+    assert_non_null(tokens);
+    for (uint32_t i = 0; i < N; i++)
+        tokens[i] = draw(&random, 300);
+    struct draft_text t = text_of(tokens, 0, 2400);
+    d->ops->begin(d, 0, &t);
+    assert_int_equal(ask_one(d, 0, &t, 5, out), 0);
+    t.expected = tokens;
+    t.n_expected = N;
+    assert_int_equal(ask_one(d, 0, &t, 5, out), 0);
+    t.n_tokens++;
+    assert_int_equal(ask_one(d, 0, &t, 5, out), 0);
+    assert_int_equal(ask_one(d, 0, &t, 5, out), 5);
+    assert_memory_equal(out, tokens + 2401, sizeof(uint32_t[5]));
+    d->ops->destroy(d);
+    free(tokens);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -161,6 +186,7 @@ int main(void)
         cmocka_unit_test(finds_far_places),
         cmocka_unit_test(says_nothing_where_nothing_agrees),
         cmocka_unit_test(ends_and_begins_again),
+        cmocka_unit_test(catches_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

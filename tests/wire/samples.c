@@ -30,6 +30,7 @@ void sample_hello(struct wire_hello *out)
         .n_nonce = 32,
         .arithmetic = "law=1\nform=lane\n",
         .n_arithmetic = 16,
+        .takes_predict = true,
     };
     memcpy(out->identity_arithmetic.bytes, rising + 3, 32);
     memcpy(out->identity_text.bytes, rising + 1, 32);
@@ -201,6 +202,7 @@ void sample_frame(size_t which, struct buffer *b)
     struct wire_token tokens[SAMPLE_TOKENS];
     struct wire_done done;
     struct wire_stats stats;
+    const struct wire_predict predict = {.ids = (const uint32_t[]){1, 50, UINT32_MAX}, .n_tokens = 3};
     const struct wire_vector vector = {.numbers = (const float[]){0.25f, -1.5f, 0x1p-149f}, .n_values = 3};
     struct wire_refuse refuse = {.status = QUIRE_INVALID,
                                  .retry_after_ms = 1500,
@@ -229,6 +231,7 @@ void sample_frame(size_t which, struct buffer *b)
     case 12: wire_put_stats(b, &stats); break;
     case 13: wire_put_drain(b); break;
     case 14: wire_put_vector(b, 1, &vector); break;
+    case 15: wire_put_predict(b, 1, &predict); break;
     default: wire_put_error(b, QUIRE_INVALID, "HELLO: version: is missing"); break;
     }
 }
@@ -252,6 +255,7 @@ int sample_decode(uint16_t type, const uint8_t *body, size_t n, struct quire_err
         struct wire_done done;
         struct wire_stats stats;
         struct wire_vector vector;
+        struct wire_predict predict;
     } out;
     int64_t choice;
     uint64_t credit;
@@ -275,6 +279,7 @@ int sample_decode(uint16_t type, const uint8_t *body, size_t n, struct quire_err
         return n ? wire_get_stats(body, n, &out.stats, err) : wire_get_stats_request(body, n, &status, err);
     case WIRE_ERROR: return wire_get_error(body, n, &status, &text, &n_text, err);
     case WIRE_VECTOR: return wire_get_vector(body, n, &out.vector, err);
+    case WIRE_PREDICT: return wire_get_predict(body, n, &out.predict, err);
     case WIRE_ACCEPT: return wire_get_accept(body, n, &credit, err);
     case WIRE_DRAIN: break;
     }

@@ -65,7 +65,7 @@ static void test_header(void **state)
         const char *says;
     } bad[] = {
         {4, 0, "not a frame type"},
-        {4, 15, "not a frame type"},
+        {4, 16, "not a frame type"},
         {5, 1, "not a frame type"},
         {6, 1, "flags"},
         {7, 0x80, "flags"},
@@ -122,6 +122,7 @@ static void test_hello(void **state)
     assert_memory_equal(&got.identity_arithmetic, &want.identity_arithmetic, 32);
     assert_int_equal(got.n_arithmetic, want.n_arithmetic);
     assert_memory_equal(got.arithmetic, want.arithmetic, want.n_arithmetic);
+    assert_true(got.takes_predict);
     buffer_free(&b);
 
     /* A greeting is the version alone: 16 + 8 + 4 bytes. */
