@@ -94,14 +94,21 @@ void asker_looked(struct asker_list *list, const char *layer, uint64_t begun_ns,
 
 /* ---- telling -------------------------------------------------------------------------------- */
 
+static void tell_origin(struct asker *a)
+{
+    a->origin.again = a->told_origin;
+    a->origin.lookups = &a->lookups;
+    a->told_origin = true;
+    if (a->events.on_origin)
+        a->events.on_origin(a->context, &a->origin);
+    a->lookups.n = 0;
+}
+
 static void begin(struct asker *a)
 {
     if (a->told_origin)
         return;
-    a->told_origin = true;
-    a->origin.lookups = &a->lookups;
-    if (a->events.on_origin)
-        a->events.on_origin(a->context, &a->origin);
+    tell_origin(a);
 }
 
 static void accept_now(struct asker *a, uint64_t engine_id)
@@ -209,6 +216,17 @@ static void leave(struct asker *a, bool was_busy)
     a->is_busy = was_busy;
     if (a->is_gone)
         free_idle(a);
+}
+
+void asker_tell_again(struct asker_list *list)
+{
+    for (struct asker *a = asker_walk(list, true); a; a = asker_walk(list, false)) {
+        const bool was_busy = a->is_busy;
+        a->is_busy = true;
+        if (a->told_origin && a->lookups.n > 0)
+            tell_origin(a);
+        leave(a, was_busy);
+    }
 }
 
 void asker_accepted(struct asker *a, uint64_t engine_id)

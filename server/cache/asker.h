@@ -31,7 +31,7 @@ struct asker {
     void *context;
     struct completion_terms terms;
     struct completion_origin origin;
-    struct completion_lookups lookups;
+    struct completion_lookups lookups; /* that its owner has not been told of */
 
     struct flight *flight; /* that computes it; NULL: it is kept */
     const struct answer_writer *written; /* of the flight, where it writes */
@@ -56,6 +56,9 @@ struct asker *asker_walk(struct asker_list *list, bool first);
 
 /* For their origins. */
 void asker_looked(struct asker_list *list, const char *layer, uint64_t begun_ns, uint64_t ended_ns, bool found);
+
+/* Those who were told their origin are told what is new of it. */
+void asker_tell_again(struct asker_list *list);
 
 /* In no list yet. NULL: out of memory. */
 struct asker *asker_new(struct event_base *base, struct id_map *ids, uint64_t id,

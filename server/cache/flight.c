@@ -23,13 +23,13 @@ struct flight {
     struct answer_writer writer;
     uint64_t below_id, engine_id;
     struct store_lookup *lookup;
-    uint64_t looked_ns, launched_us;
+    uint64_t looked_ns;
     struct request_spec spec; /* while the store is asked; its numbers afterwards, too */
     struct key256 domain;
     char *question; /* NULL: it is not compared with others */
     size_t n_question;
     struct key256 around;
-    struct similar_ask *similar; /* while a similar question is looked for; then with its vector */
+    struct similar_ask *similar; /* a similar question is looked for; then with its vector. NULL: none is */
     struct similar_match match;
     struct key256 any_length; /* has_any_length: what the answer may be resumed by */
     struct kept *resumed; /* read by it: the answer's beginning, until that was told; NULL */
@@ -37,8 +37,7 @@ struct flight {
     uint32_t ttl_s;
     uint64_t n_clears; /* of the cache, when it began */
     bool has_spec, is_looking, is_below, is_accepted, is_over;
-    bool is_listed, is_kept, is_direct, is_unseeded, is_unbounded, is_drafted, has_any_length, is_resumed,
-        has_waited; /* has_waited: for a draft */
+    bool is_listed, is_kept, is_direct, is_unseeded, is_unbounded, is_compared, is_drafted, has_any_length;
     unsigned n_busy; /* it is freed when this is 0 */
     bool is_cut[REQUEST_MAX_CHOICES];
     uint32_t n_tokens[REQUEST_MAX_CHOICES];
@@ -74,6 +73,14 @@ static struct flight *find_flight(const struct response_cache *c, const struct k
     return f && memcmp(f->key.bytes, key->bytes, sizeof key->bytes) == 0 ? f : NULL;
 }
 
+/* Of the spec what is asked for later. */
+static void keep_numbers(struct flight *f, const struct request_spec *spec)
+{
+    f->spec.n = spec->n;
+    f->spec.max_tokens = spec->max_tokens;
+    f->spec.tenant = spec->tenant;
+}
+
 static void drop_spec(struct flight *f)
 {
     if (f->has_spec)
@@ -88,6 +95,8 @@ static void flight_end(struct flight *f)
     if (f->n_busy > 0)
         return;
     drop_spec(f);
+    if (f->lookup)
+        f->cache->store->ops->cancel(f->cache->store, f->lookup);
     similar_ask_free(f->similar);
     if (f->resumed)
         kept_leave(f->resumed);
@@ -110,12 +119,7 @@ static void leave(struct flight *f)
 /* Nobody waits any more. */
 static void abandon(struct flight *f)
 {
-    struct response_cache *c = f->cache;
-    if (f->lookup)
-        c->store->ops->cancel(c->store, f->lookup);
-    f->lookup = NULL;
-    similar_ask_free(f->similar);
-    f->similar = NULL;
+    const struct response_cache *c = f->cache;
     if (f->is_below)
         c->below.cancel(c->below.self, f->below_id, -1);
     f->is_below = false;
@@ -348,8 +352,6 @@ static void finish(struct flight *f)
     struct buffer bytes;
     struct kept *k = NULL;
     f->is_below = false;
-    if (c->similar && !f->is_drafted && !f->is_resumed)
-        similar_took(c->similar, (double)(quire_now_us() - f->launched_us) * 1e-6);
     unlist(f);
     if (answer_end(&f->writer, now_ms / 1000, f->is_unseeded, &bytes, &answer))
         k = kept_new(&bytes, &answer, now_ms + (int64_t)ttl_s * 1000);
@@ -394,8 +396,6 @@ static void on_done(void *context, const struct wire_done *done)
     enter(f);
     if (f->is_drafted)
         similar_drafted(f->cache->similar, f->match.similarity, done->n_predicted, done->n_predicted_right);
-    if (f->has_waited && done->finish < WIRE_FINISH_CANCELLED && done->n_generated > 0)
-        similar_spared(f->cache->similar, f->is_drafted ? (double)done->n_predicted_right / done->n_generated : 0);
     if (is_first_word(f, done)) {
         fail(f, (struct failure){.done = done});
     } else if (f->is_direct || !sane || (done->finish >= WIRE_FINISH_CANCELLED && !cut)) {
@@ -499,7 +499,6 @@ static void resume(struct flight *f, const struct request_spec *spec)
     asker_looked(&f->askers, "beginning", begun_ns, quire_now_ns(), f->resumed);
     if (!f->resumed)
         return;
-    f->is_resumed = true;
     kept_read(f->resumed);
     memory_layer_use(&c->memory, f->resumed);
 }
@@ -519,6 +518,11 @@ static int submit_below(struct flight *f, const struct request_spec *spec, struc
     return status;
 }
 
+static uint32_t max_age_of(const struct flight *f)
+{
+    return TAILQ_FIRST(&f->askers.head)->terms.max_age_s;
+}
+
 static int launch(struct flight *f, const struct request_spec *spec, struct quire_error *err)
 {
     struct response_cache *c = f->cache;
@@ -526,7 +530,6 @@ static int launch(struct flight *f, const struct request_spec *spec, struct quir
     if (!f->is_direct)
         answer_begin(&f->writer, f->key, spec->n, (struct answer_question){f->question, f->n_question}, quire_now_us());
     f->is_below = true;
-    f->launched_us = quire_now_us();
     int status = submit_below(f, spec, err);
     if (status != QUIRE_OK)
         f->is_below = false;
@@ -538,8 +541,7 @@ static void launch_later(struct flight *f)
     struct quire_error err;
     enter(f);
     struct request_spec spec = request_spec_move(&f->spec);
-    f->spec.n = spec.n;
-    f->spec.max_tokens = spec.max_tokens;
+    keep_numbers(f, &spec);
     f->has_spec = false;
     int status = launch(f, &spec, &err);
     request_spec_free(&spec);
@@ -549,28 +551,14 @@ static void launch_later(struct flight *f)
     leave(f);
 }
 
-static uint32_t max_age_of(const struct flight *f)
-{
-    return TAILQ_FIRST(&f->askers.head)->terms.max_age_s;
-}
-
 /* ---- similar questions ----------------------------------------------------------------------- */
-
-/* What the first choice of an answer said is what this one is expected to say. Without memory nothing is. */
-static void predict(struct request_spec *spec, const struct answer *answer)
-{
-    uint32_t *tokens = malloc((answer->n_generated + 1) * sizeof *tokens);
-    spec->prediction = tokens;
-    spec->n_prediction = tokens ? answer_tokens(answer, 0, tokens, spec->max_tokens) : 0;
-}
 
 /* May the answer to another question be given to this one? */
 static bool may_give(struct flight *f, const struct answer *answer)
 {
-    const struct similar *s = f->cache->similar;
     const struct answer_question *q = &answer->question;
-    if (similar_options(s)->mode != SIMILAR_ANSWER || !q->text || f->spec.n_prompt_logprobs >= 0 ||
-        answer->n_choices != f->spec.n || answer->n_generated > (uint64_t)f->spec.max_tokens * f->spec.n ||
+    if (!q->text || f->spec.n_prompt_logprobs >= 0 || answer->n_choices != f->spec.n ||
+        answer->n_generated > (uint64_t)f->spec.max_tokens * f->spec.n ||
         !give_is_young(answer, max_age_of(f), cache_wall_ms() / 1000) || answer_was_cut(answer))
         return false;
     const enum guard guard = guard_differs(f->question, f->n_question, q->text, q->n);
@@ -578,11 +566,9 @@ static bool may_give(struct flight *f, const struct answer *answer)
     return guard == GUARD_NONE;
 }
 
-/* k is read once by the caller. */
 static void give_similar(struct flight *f, struct kept *k)
 {
     struct response_cache *c = f->cache;
-    enter(f);
     unlist(f);
     for (struct asker *a = asker_walk(&f->askers, true); a; a = asker_walk(&f->askers, false)) {
         give_count(c, &k->answer);
@@ -592,45 +578,60 @@ static void give_similar(struct flight *f, struct kept *k)
     }
     hand_over(f, k, true);
     flight_end(f);
-    leave(f);
 }
 
-static void use_similar(struct flight *f, struct kept *k)
+/* What the first choice of an answer said is what this one is expected to say. Without memory nothing is. */
+static void predict(struct flight *f, const struct answer *answer)
 {
-    if (may_give(f, &k->answer)) {
-        give_similar(f, k);
-        return;
-    }
-    predict(&f->spec, &k->answer);
-    f->is_drafted = f->spec.n_prediction > 0;
+    const struct completion_source *below = &f->cache->below;
+    uint32_t *tokens = f->is_below && below->predict ? malloc((answer->n_generated + 1) * sizeof *tokens) : NULL;
+    const uint32_t n = tokens ? answer_tokens(answer, 0, tokens, f->spec.max_tokens) : 0;
+    f->is_drafted = n > 0 && below->predict(below->self, f->below_id, tokens, n);
+    free(tokens);
     struct asker *first = TAILQ_FIRST(&f->askers.head);
-    if (f->is_drafted && first->origin.from == COMPLETION_COMPUTED)
-        first->origin = (struct completion_origin){
-            .from = COMPLETION_DRAFTED, .layer = "draft", .similarity = f->match.similarity, .key = f->key};
-    launch_later(f);
+    if (!f->is_drafted || first->origin.from != COMPLETION_COMPUTED)
+        return;
+    first->origin.from = COMPLETION_DRAFTED;
+    first->origin.layer = "draft";
+    first->origin.similarity = f->match.similarity;
+}
+
+/* k: the answer to a similar question, NULL: there is none. Where it is not computed yet it may be the answer; else, and where it
+ * may not, it is the draft of what is computed. */
+static void similar_found(struct flight *f, struct kept *k)
+{
+    enter(f);
+    const bool waits = f->is_looking;
+    f->is_looking = false;
+    if (k && waits && may_give(f, &k->answer)) {
+        give_similar(f, k);
+    } else {
+        if (waits)
+            launch_later(f);
+        if (k && !f->is_over)
+            predict(f, &k->answer);
+        if (!f->is_over)
+            asker_tell_again(&f->askers);
+    }
+    leave(f);
 }
 
 static void on_similar_looked(void *context, enum store_found found, const uint8_t *bytes, size_t n, int64_t created_s,
                               int64_t expires_s, uint64_t hits)
 {
     struct flight *f = context;
+    const struct store_entry entry = {bytes, n, expires_s, hits};
     (void)created_s;
     f->lookup = NULL;
-    f->is_looking = false;
-    struct kept *k = found == STORE_FOUND ? give_found(f->cache, &f->match.answer,
-                                                       &(struct store_entry){bytes, n, expires_s, hits}, NULL, 0)
-                                          : NULL;
+    struct kept *k = found == STORE_FOUND ? give_found(f->cache, &f->match.answer, &entry, NULL, 0) : NULL;
     asker_looked(&f->askers, f->cache->store->ops->name, f->looked_ns, quire_now_ns(), k);
-    if (k) {
-        if (!is_cleared(f))
-            memory_layer_add(&f->cache->memory, k);
-        use_similar(f, k);
-        kept_leave(k);
-        return;
-    }
-    if (found != STORE_AWAY)
+    if (k && !is_cleared(f))
+        memory_layer_add(&f->cache->memory, k);
+    if (!k && found != STORE_AWAY)
         similar_remove(f->cache->similar, &f->match.answer);
-    launch_later(f);
+    similar_found(f, k);
+    if (k)
+        kept_leave(k);
 }
 
 /* The nearest question that was answered, if one is near; its answer may have gone by now. */
@@ -653,40 +654,29 @@ static void on_similar(void *context, const struct similar_match *match)
         f->lookup = c->store->ops->get(c->store, match->answer, on_similar_looked, f);
     if (f->lookup)
         return;
-    f->is_looking = false;
-    if (k) {
-        kept_read(k);
-        use_similar(f, k);
-        kept_leave(k);
-        return;
-    }
-    if (match && !c->store)
+    if (match && !k && !c->store)
         similar_remove(c->similar, &match->answer);
-    launch_later(f);
+    if (k)
+        kept_read(k);
+    similar_found(f, k);
+    if (k)
+        kept_leave(k);
 }
 
-/* The vector is there for who asks later. */
-static void on_vector_only(void *context, const struct similar_match *match)
+/* Nothing is computed before it is known whether the answer to a similar question does. */
+static bool may_wait(const struct flight *f)
 {
-    (void)context;
-    (void)match;
+    return f->is_compared && similar_options(f->cache->similar)->mode == SIMILAR_ANSWER;
 }
 
-/* A similar question is looked for; the spec is here. False: none is, or it is not waited for. */
-static bool look_similar(struct flight *f)
+/* A similar question is looked for: before anything is computed where that may spare it, else meanwhile. */
+static bool look_similar(struct flight *f, bool is_before)
 {
-    if (!f->question || f->resumed || f->spec.n_prediction > 0 || f->spec.max_tokens == 0)
+    if (!f->is_compared || may_wait(f) != is_before)
         return false;
-    if (!similar_pays(f->cache->similar)) {
-        f->similar = similar_ask(f->cache->similar, &f->around, f->question, f->n_question, f->spec.tenant,
-                                 on_vector_only, f);
-        return false;
-    }
-    f->has_waited = true;
-    f->is_looking = true;
     f->similar = similar_ask(f->cache->similar, &f->around, f->question, f->n_question, f->spec.tenant, on_similar, f);
-    f->is_looking = f->similar != NULL;
-    return f->is_looking;
+    f->is_looking = is_before && f->similar;
+    return f->similar != NULL;
 }
 
 /* Of what is asked the question, and a digest of all else that it is asked with. Without memory it is not compared. */
@@ -723,8 +713,13 @@ static void on_looked(void *context, enum store_found found, const uint8_t *byte
     asker_looked(&f->askers, c->store->ops->name, f->looked_ns, quire_now_ns(), k);
     if (!k) {
         c->stats.store.n_misses++;
-        if (!look_similar(f))
-            launch_later(f);
+        if (look_similar(f, true))
+            return;
+        enter(f);
+        launch_later(f);
+        if (!f->is_over)
+            look_similar(f, false);
+        leave(f);
         return;
     }
     enter(f);
@@ -759,17 +754,16 @@ static bool look_store(struct flight *f)
     return f->is_looking;
 }
 
-/* What takes a while is looked at: the store, then similar questions. False: it is to be computed. */
+/* What takes a while is looked at before anything is computed. False: there is nothing to look at. */
 static bool look(struct flight *f, const struct request_spec *spec)
 {
-    if ((!f->cache->store && !f->question) || request_spec_copy(&f->spec, spec, NULL) != QUIRE_OK)
+    if ((!f->cache->store && !may_wait(f)) || request_spec_copy(&f->spec, spec, NULL) != QUIRE_OK)
         return false;
     f->has_spec = true;
-    if (look_store(f) || look_similar(f))
+    if (look_store(f) || look_similar(f, true))
         return true;
     drop_spec(f);
-    f->spec.n = spec->n;
-    f->spec.max_tokens = spec->max_tokens;
+    keep_numbers(f, spec);
     return false;
 }
 
@@ -784,8 +778,7 @@ static int begin(struct response_cache *c, struct asker *a, const struct key256 
     f->domain = a->terms.domain;
     f->ttl_s = a->terms.ttl_s;
     f->n_clears = c->n_clears;
-    f->spec.n = spec->n;
-    f->spec.max_tokens = spec->max_tokens;
+    keep_numbers(f, spec);
     f->is_unseeded = cache_is_unseeded(spec);
     f->is_unbounded = !a->terms.is_bounded;
     f->is_kept = !a->terms.no_store && (!f->is_unseeded || c->options.unseeded || c->store);
@@ -803,6 +796,7 @@ static int begin(struct response_cache *c, struct asker *a, const struct key256 
         resume(f, spec);
     if (looks)
         take_question(f, spec, &a->terms);
+    f->is_compared = f->question && !f->resumed && spec->n_prediction == 0 && spec->max_tokens > 0;
     if (looks && look(f, spec))
         return QUIRE_OK;
     enter(f);
@@ -813,6 +807,8 @@ static int begin(struct response_cache *c, struct asker *a, const struct key256 
         a->written = NULL;
         flight_end(f);
     }
+    if (!f->is_over)
+        look_similar(f, false);
     leave(f);
     return status;
 }

@@ -25,9 +25,6 @@ struct similar {
     bool is_shared; /* by that */
     struct vector_stream *stream; /* NULL: it is not, or nobody answers yet */
     struct similar_stats stats;
-    double vector_s, answer_s,
-        share; /* running means: what a vector takes, an answer, and how much of it drafts spare */
-    uint32_t n_not_waited; /* in a row */
 };
 
 struct similar_ask {
@@ -125,7 +122,6 @@ int similar_open(struct event_base *base, const struct similar_options *options,
     s->options.threshold = options->threshold > 0 ? options->threshold : SIMILAR_THRESHOLD;
     s->options.max_entries = options->max_entries ? options->max_entries : SIMILAR_ENTRIES;
     s->embedder = embedder;
-    s->share = 0.5; /* until it is known */
     if (!options->path && !options->shared)
         return QUIRE_OK;
     s->index = vector_index_create(options->n_numbers, s->options.max_entries);
@@ -172,12 +168,6 @@ void similar_ask_free(struct similar_ask *a)
     } else if (a) {
         ask_free(a);
     }
-}
-
-/* A mean of the last some; 0 at first. */
-static void mean_add(double *mean, double value)
-{
-    *mean += (value - *mean) * (*mean > 0 ? 1.0 / 16 : 1);
 }
 
 /* Without memory for it nobody finds it: no more than that. */
@@ -237,9 +227,7 @@ static void on_vector(void *context, const float *vector, uint32_t n_numbers)
     memcpy(a->vector, vector, n_numbers * sizeof *vector);
     a->n_numbers = n_numbers;
     a->times.embedded_ns = quire_now_ns();
-    const double took_s = (double)(a->times.embedded_ns - a->times.begun_ns) * 1e-9;
-    cache_observe(&s->stats.embedding, took_s);
-    mean_add(&s->vector_s, took_s);
+    cache_observe(&s->stats.embedding, (double)(a->times.embedded_ns - a->times.begun_ns) * 1e-9);
     const bool found = vector_index_find(s->index, &a->around, a->vector, s->options.threshold, wall_ms(),
                                          &match.answer, &match.similarity);
     a->times.looked_ns = quire_now_ns();
@@ -308,30 +296,6 @@ void similar_clear(struct similar *s)
         vector_log_clear(s->log);
     if (s->stream)
         vector_stream_clear(s->stream);
-}
-
-/* ---- does it pay? --------------------------------------------------------------------------- */
-
-#define TRY_EVERY 16u /* answers that did not wait */
-
-bool similar_pays(struct similar *s)
-{
-    if (s->options.always || s->options.mode == SIMILAR_ANSWER || s->vector_s == 0 || s->answer_s == 0 ||
-        s->vector_s < s->answer_s * s->share || ++s->n_not_waited >= TRY_EVERY) {
-        s->n_not_waited = 0;
-        return true;
-    }
-    return false;
-}
-
-void similar_took(struct similar *s, double seconds)
-{
-    mean_add(&s->answer_s, seconds);
-}
-
-void similar_spared(struct similar *s, double share)
-{
-    s->share += (share - s->share) / 16;
 }
 
 /* ---- counting ------------------------------------------------------------------------------- */

@@ -23,14 +23,13 @@ enum similar_mode { SIMILAR_DRAFT, SIMILAR_ANSWER };
 #define SIMILAR_THRESHOLD 0.92f
 #define SIMILAR_ENTRIES 100000u
 /* A question whose vector is not there by then is answered without: the model beside shares its cores with the one that
- * answers, and an answer without a draft is never wrong. */
+ * answers, and an answer that is computed is never wrong. */
 #define SIMILAR_WAIT_MS 500u
 
 struct similar_options {
     enum similar_mode mode;
     float threshold; /* of the cosine; 0 = SIMILAR_THRESHOLD */
     uint32_t max_entries; /* 0 = SIMILAR_ENTRIES */
-    bool always; /* a draft is waited for whether that pays or not */
     /* Where vectors are kept for who begins again, of an embedder of this identity that gives so many numbers; NULL: nowhere.
      * What is there already and cannot be used is renamed. Read while it is opened. */
     const char *path;
@@ -69,14 +68,6 @@ void similar_keep(struct similar *s, struct similar_ask *a, const struct key256 
 /* There is no such answer any more. */
 void similar_remove(struct similar *s, const struct key256 *answer);
 void similar_clear(struct similar *s);
-
-/* Whether an answer had better wait for a draft: what the last ones spared, against what the vectors took. Now and then it says
- * so to find out. */
-bool similar_pays(struct similar *s);
-/* An answer without a draft took so long. */
-void similar_took(struct similar *s, double seconds);
-/* One that waited for a draft was spared this share of its tokens; 0: none was found. */
-void similar_spared(struct similar *s, double share);
 
 /* What became of a draft: tokens of it that were tried, and those that were right. */
 void similar_drafted(struct similar *s, float similarity, uint32_t n_tried, uint32_t n_right);

@@ -70,13 +70,14 @@ struct completion_origin {
     uint32_t age_s; /* of what was kept */
     bool unseeded; /* it was drawn without a seed */
     struct key256 key; /* under which it is kept, or would be */
-    const struct completion_lookups *lookups; /* borrowed until on_origin returns */
+    bool again; /* it was told before: a similar question was looked for meanwhile */
+    const struct completion_lookups *lookups; /* since it was told; borrowed until on_origin returns */
 };
 
 /* What the owner of one request hears. on_done with last = true, on_refused and on_lost are each the
  * last call. */
 struct completion_events { /* all set, on_origin, has_room and on_vector aside */
-    /* At most once, before on_accepted; of sources that keep answers. */
+    /* Before on_accepted, and at most once again after it; of sources that keep answers. */
     void (*on_origin)(void *context, const struct completion_origin *origin);
     /* Whether more may be said now: an answer that is kept waits with its rest where a client reads slowly. */
     bool (*has_room)(void *context);

@@ -23,7 +23,7 @@ int main(void)
         cmocka_unit_test(flight_embedder_test),
         cmocka_unit_test(flight_ghost_test),
         cmocka_unit_test(flight_semantic_test),
-        cmocka_unit_test(flight_no_wait_test),
+        cmocka_unit_test(flight_late_draft_test),
         cmocka_unit_test(redis_stream_test),
     };
     if (quire_hash_init())

@@ -26,7 +26,7 @@ void flight_draft_test(void **state);
 void flight_embedder_test(void **state);
 void flight_ghost_test(void **state);
 void flight_semantic_test(void **state);
-void flight_no_wait_test(void **state);
+void flight_late_draft_test(void **state);
 void redis_stream_test(void **state);
 
 #endif

@@ -18,7 +18,7 @@ static struct asked {
     void *context;
     bool cancelled, refuses;
     int64_t cut;
-    uint32_t max_tokens, n_prompt, n_prediction, prediction[8];
+    uint32_t max_tokens, n_prompt, n_prediction, prediction[8]; /* the prediction came after it */
 } asked[MOST];
 static uint64_t n_asked;
 static bool is_away;
@@ -34,11 +34,20 @@ static inline int below_submit(void *self, const struct request_spec *spec, cons
     assert_true(n_asked < MOST);
     asked[n_asked] = (struct asked){.events = *events, .context = context, .cut = -1, .max_tokens = spec->max_tokens};
     asked[n_asked].n_prompt = spec->n_prompt;
-    asked[n_asked].n_prediction = spec->n_prediction;
-    if (spec->n_prediction > 0)
-        memcpy(asked[n_asked].prediction, spec->prediction, (spec->n_prediction < 8 ? spec->n_prediction : 8) * 4);
+    assert_int_equal(spec->n_prediction, 0);
     *id = ++n_asked;
     return QUIRE_OK;
+}
+
+static inline bool below_predict(void *self, uint64_t id, const uint32_t *tokens, uint32_t n)
+{
+    (void)self;
+    assert_true(id >= 1 && id <= n_asked && !asked[id - 1].cancelled && asked[id - 1].n_prediction == 0 && n <= 8);
+    if (asked[id - 1].refuses)
+        return false;
+    asked[id - 1].n_prediction = n;
+    memcpy(asked[id - 1].prediction, tokens, n * sizeof *tokens);
+    return true;
 }
 
 static inline void below_cancel(void *self, uint64_t id, int64_t choice)
@@ -51,7 +60,8 @@ static inline void below_cancel(void *self, uint64_t id, int64_t choice)
         asked[id - 1].cut = choice;
 }
 
-static const struct completion_source below = {.submit = below_submit, .cancel = below_cancel};
+static const struct completion_source below = {
+    .submit = below_submit, .predict = below_predict, .cancel = below_cancel};
 
 static inline void say(uint64_t i, uint32_t token)
 {
@@ -81,8 +91,9 @@ struct ear {
     uint32_t n_accepted, n_done, n_refused, n_lost, finish;
     uint32_t leave_after, cut_after; /* tokens; 0: never */
     uint32_t n_tokens;
-    bool has_no_room;
+    bool has_no_room, leaves_again; /* leaves_again: when it is told its origin again */
     float similarity;
+    uint32_t n_origins, n_lookups;
 };
 
 static struct key256 asked_key; /* of the last */
@@ -90,11 +101,16 @@ static struct key256 asked_key; /* of the last */
 static inline void on_origin(void *context, const struct completion_origin *origin)
 {
     struct ear *e = context;
-    assert_int_equal(e->n_accepted, 0);
+    assert_int_equal(e->n_accepted, origin->again);
+    assert_int_equal(e->n_origins, origin->again);
+    e->n_origins++;
+    e->n_lookups += origin->lookups->n;
     e->from = origin->from;
     e->similarity = origin->similarity;
     asked_key = origin->key;
     e->layer = origin->layer;
+    if (origin->again && e->leaves_again)
+        e->source.cancel(e->source.self, e->id, -1);
 }
 
 static inline void on_accepted(void *context, uint64_t engine_id)

@@ -94,11 +94,9 @@ static void embed_now(void)
     embeds.done(embeds.context, embeds.vector, 2);
 }
 
-static bool always = true;
-
 static void open_similar(enum similar_mode mode, struct response_cache_options options)
 {
-    const struct similar_options compared = {.mode = mode, .threshold = 0.95f, .always = always};
+    const struct similar_options compared = {.mode = mode, .threshold = 0.95f};
     const struct embedder embedder = {.embed = fake_embed, .cancel = fake_cancel};
     struct similar *similar;
     open_cache(options);
@@ -137,23 +135,23 @@ void flight_draft_test(void **state)
     struct ear e;
     struct response_cache_stats stats;
     (void)state;
-    open_similar(SIMILAR_DRAFT, (struct response_cache_options){.max_entries = 4});
+    open_similar(SIMILAR_DRAFT, (struct response_cache_options){.max_entries = 5});
     ask_like(&e, "1 first", 1, 2, false);
-    assert_int_equal(n_asked, 0); /* the vector comes first */
+    assert_int_equal(n_asked, 1); /* and waits for no vector */
     embed_now();
-    assert_true(n_asked == 1 && asked[0].n_prediction == 0);
     answer_it(0);
-    assert_true(e.n_done == 1 && e.from == COMPLETION_COMPUTED);
+    assert_true(e.n_done == 1 && e.from == COMPLETION_COMPUTED && asked[0].n_prediction == 0);
     ask_like(&e, "1 first", 1, 2, false); /* the same: no vector is needed */
     turn();
     assert_true(e.n_done == 1 && e.from == COMPLETION_KEPT && embeds.n_asked == 1);
     ask_like(&e, "2 nearly", 1, 3,
              false); /* a longer prompt, so there is less room: still the same but for the question */
-    embed_now();
-    assert_true(n_asked == 2 && asked[1].n_prediction == 3 && asked[1].prediction[2] == 7);
+    assert_true(n_asked == 2 && asked[1].n_prediction == 0);
+    embed_now(); /* before it is taken: its owner is told at once */
+    assert_true(asked[1].n_prediction == 3 && asked[1].prediction[2] == 7 && e.n_origins == 0);
     answer_it(1);
     assert_true(e.n_done == 1 && e.from == COMPLETION_DRAFTED && strcmp(e.layer, "draft") == 0);
-    assert_true(e.similarity > 0.98f && e.similarity < 0.99f);
+    assert_true(e.similarity > 0.98f && e.similarity < 0.99f && e.n_origins == 1);
     static const struct {
         const char *text;
         uint8_t around;
@@ -172,6 +170,53 @@ void flight_draft_test(void **state)
     close_cache();
 }
 
+/* The vector is there when the answer has begun, is over, or its owner leaves at that; others join meanwhile. */
+void flight_late_draft_test(void **state)
+{
+    struct ear e, other;
+    struct response_cache_stats stats;
+    (void)state;
+    open_similar(SIMILAR_DRAFT, (struct response_cache_options){.max_entries = 5});
+    ask_like(&e, "1 first", 1, 2, true);
+    answer_it(0); /* is kept before its vector is there */
+    response_cache_stats(cache, &stats);
+    assert_true(e.n_done == 1 && stats.similar.n_entries == 0 && e.n_origins == 1);
+    embed_now();
+    response_cache_stats(cache, &stats);
+    assert_int_equal(stats.similar.n_entries, 1);
+    ask_like(&e, "2 nearly", 1, 3, true);
+    asked[1].events.on_accepted(asked[1].context, 1);
+    say(1, 5);
+    ask_like(&other, "2 nearly", 1, 3, true); /* joins it */
+    assert_true(e.n_tokens == 1 && e.from == COMPLETION_COMPUTED && e.n_lookups == 2); /* memory, beginning */
+    embed_now();
+    assert_true(asked[1].n_prediction == 3 && asked[1].prediction[0] == 5);
+    assert_true(e.from == COMPLETION_DRAFTED && e.similarity > 0.98f && e.n_origins == 2);
+    assert_true(e.n_lookups == 5 && other.from == COMPLETION_JOINED); /* embedding, similar, memory */
+    say(1, 6);
+    end(1, WIRE_FINISH_STOP, 2);
+    turn();
+    assert_true(e.n_done == 1 && other.n_done == 1 && strcmp(e.said, "56") == 0 && strcmp(other.said, "56") == 0);
+    ask_like(&e, "2 again", 1, 4, true); /* a source that takes none, or not any more */
+    asked[2].refuses = true;
+    asked[2].events.on_accepted(asked[2].context, 1);
+    embed_now();
+    assert_true(e.from == COMPLETION_COMPUTED && e.n_origins == 2);
+    answer_it(2);
+    ask_like(&e, "2 leaves then", 1, 5, true);
+    e.leaves_again = true;
+    asked[3].events.on_accepted(asked[3].context, 1);
+    embed_now();
+    assert_true(e.n_origins == 2 && asked[3].cancelled && asked[3].n_prediction > 0);
+    ask_like(&e, "2 fails", 1, 6, true);
+    asked[4].events.on_lost(asked[4].context, "gone");
+    assert_true(e.n_lost == 1 && embeds.n_cancelled == 1);
+    ask_like(&e, "2 is the last", 1, 7, true);
+    answer_it(5);
+    close_cache(); /* while its vector is awaited */
+    assert_int_equal(embeds.n_cancelled, 2);
+}
+
 /* Who leaves while a vector is awaited, a model that is not there, one that says nothing, one that has none. */
 void flight_embedder_test(void **state)
 {
@@ -184,22 +229,21 @@ void flight_embedder_test(void **state)
     e.source.cancel(e.source.self, e.id, -1);
     assert_int_equal(embeds.n_cancelled, 0);
     other.source.cancel(other.source.self, other.id, -1);
-    assert_true(embeds.n_cancelled == 1 && n_asked == 0);
+    assert_true(embeds.n_cancelled == 1 && n_asked == 1 && asked[0].cancelled);
     embeds.is_away = true;
     ask_like(&e, "2 at once", 1, 3, true);
-    assert_int_equal(n_asked, 1);
-    answer_it(0);
+    assert_int_equal(n_asked, 2);
+    answer_it(1);
     embeds.is_away = false;
     ask_like(&e, "3 without", 1, 4, true);
     embeds.is_there = false;
     embeds.done(embeds.context, NULL, 0);
-    assert_int_equal(n_asked, 2);
-    answer_it(1);
-    ask_like(&e, "4 late", 1, 5, true);
-    for (uint64_t until = quire_now_ms() + 10000; n_asked == 2 && quire_now_ms() < until;)
-        event_base_loop(base, EVLOOP_ONCE);
-    assert_true(n_asked == 3 && embeds.n_cancelled == 2);
     answer_it(2);
+    ask_like(&e, "4 late", 1, 5, true);
+    for (uint64_t until = quire_now_ms() + 10000; embeds.n_cancelled == 1 && quire_now_ms() < until;)
+        event_base_loop(base, EVLOOP_ONCE);
+    assert_true(n_asked == 4 && embeds.n_cancelled == 2);
+    answer_it(3);
     assert_int_equal(e.n_done, 1);
     response_cache_stats(cache, &stats);
     assert_true(stats.similar.n_late == 2 && stats.similar.n_entries == 0 && stats.n_stored == 3);
@@ -247,6 +291,7 @@ void flight_semantic_test(void **state)
     (void)state;
     open_similar(SIMILAR_ANSWER, (struct response_cache_options){.max_entries = 4});
     ask_like(&e, "1 tablet of the medicine", 1, 2, true);
+    assert_int_equal(n_asked, 0); /* an answer may spare the computing: it is waited for */
     embed_now();
     answer_it(0);
     ask_like(&e, "1 tablet of a medicine", 1, 3, true);
@@ -262,34 +307,4 @@ void flight_semantic_test(void **state)
     response_cache_stats(cache, &stats);
     assert_true(stats.n_guarded[GUARD_NONE] == 1 && stats.n_guarded[GUARD_NUMBERS] == 1 && stats.n_stored == 2);
     close_cache();
-}
-
-/* Vectors take longer than answers do: nobody waits, and what was asked is found by who asks much later. */
-void flight_no_wait_test(void **state)
-{
-    struct ear e;
-    struct response_cache_stats stats;
-    (void)state;
-    always = false;
-    open_similar(SIMILAR_DRAFT, (struct response_cache_options){.max_entries = 40});
-    always = true;
-    ask_like(&e, "1 first", 1, 2, true);
-    usleep(50000);
-    embed_now(); /* a vector took 50 ms */
-    answer_it(0); /* and the answer nothing */
-    ask_like(&e, "2 at once", 1, 3, true);
-    assert_true(n_asked == 2 && asked[1].n_prediction == 0);
-    answer_it(1); /* is kept before its vector is there */
-    response_cache_stats(cache, &stats);
-    assert_true(e.n_done == 1 && stats.similar.n_entries == 1);
-    embed_now();
-    response_cache_stats(cache, &stats);
-    assert_int_equal(stats.similar.n_entries, 2);
-    ask_like(&e, "3 leaves", 1, 4, true); /* with nothing to be kept its vector is not awaited */
-    e.source.cancel(e.source.self, e.id, -1);
-    assert_true(embeds.n_cancelled == 1 && asked[2].cancelled);
-    ask_like(&e, "4 is the last", 1, 5, true);
-    answer_it(3);
-    close_cache(); /* while its vector is awaited */
-    assert_int_equal(embeds.n_cancelled, 2);
 }

@@ -357,7 +357,6 @@ static int compare_questions(struct serve *s, struct quire_error *err)
     struct redis_url redis;
     char path[4096];
     options.threshold = (float)s->cache_flags.threshold;
-    options.always = !s->options.speculative.adaptive;
     options.n_numbers = beside_vectors(s->beside, &options.identity);
     if (cache_flags_beside(&s->cache_flags, ".vectors", path, sizeof path))
         options.path = path;

@@ -75,7 +75,7 @@ void generation_cache_begin(struct generation *g, struct request_job *j)
 void generation_cache_origin(struct generation *g, const struct completion_origin *origin)
 {
     struct generation_cache *c = &g->cache;
-    if (c->n_told++ == 0) {
+    if (origin->again || c->n_told++ == 0) { /* only what has one prompt is told again */
         c->layer = origin->layer;
         c->has_key = origin->from != COMPLETION_SIMILAR; /* whose reply is another question's */
         c->key = origin->key;
@@ -84,7 +84,7 @@ void generation_cache_origin(struct generation *g, const struct completion_origi
             completion_looked(&g->timing.lookups, origin->lookups->items[i]);
     }
     c->n_drafted += origin->from == COMPLETION_DRAFTED;
-    if (origin->from == COMPLETION_COMPUTED || origin->from == COMPLETION_DRAFTED)
+    if (origin->again || origin->from == COMPLETION_COMPUTED || origin->from == COMPLETION_DRAFTED)
         return;
     c->n_similar += origin->from == COMPLETION_SIMILAR;
     c->n_kept++;
