@@ -53,7 +53,8 @@ bool planner_may_admit(struct planner *p)
         return true;
     if (s->n_listed == 0 && s->n_touched == 0 && s->batch_left > 0 && s->queue.n == 0)
         s->batch_left = 0; /* those who were to join are gone */
-    if (s->batch_left > 0 || begin_batch(p))
+    /* Live requests take the places of the background in a batch that runs. */
+    if (s->batch_left > 0 || p->n_held > 0 || begin_batch(p))
         return true;
     if (s->queue.n > 0)
         s->shortage = SCHED_SHORT_OF_BATCH;
@@ -221,7 +222,7 @@ void planner_slack(const struct planner *p, int64_t *slack)
 {
     const struct sched *s = p->s;
     for (uint32_t g = 0; g < s->config.kv.n_groups; g++)
-        slack[g] = (int64_t)kv_cache_usage(s->kv, g).n_free - (int64_t)p->owed[g] - s->n_listed;
+        slack[g] = (int64_t)kv_cache_usage(s->kv, g).n_free - (int64_t)p->owed[g] - (s->n_listed - p->n_held);
 }
 
 /* The head that did not fit would not fit now either: saves looking its prefix up at every step. */
@@ -295,18 +296,18 @@ static void note_admission(struct planner *p, struct sequence *q, uint32_t hit, 
 }
 
 /* Is there a place for one more, whatever its size? */
-static bool has_place(struct planner *p)
+static bool has_place(struct planner *p, const struct sequence *q)
 {
-    const struct sched *s = p->s;
-    if (s->n_listed == s->config.max_num_seqs) {
-        p->s->shortage = SCHED_SHORT_OF_SEQS;
-        return false;
-    }
-    if (s->config.batching != SCHED_CONTINUOUS && s->batch_left == 0) {
-        p->s->shortage = SCHED_SHORT_OF_BATCH;
-        return false;
-    }
-    return true;
+    struct sched *s = p->s;
+    bool all_run = s->n_listed == s->config.max_num_seqs;
+    bool batched = s->config.batching != SCHED_CONTINUOUS && s->batch_left == 0;
+    if (q->key.background && p->live_first)
+        s->shortage = SCHED_SHORT_OF_BUDGET;
+    else if ((all_run || batched) && !planner_give_way(p))
+        s->shortage = all_run ? SCHED_SHORT_OF_SEQS : SCHED_SHORT_OF_BATCH;
+    else
+        return true;
+    return false;
 }
 
 /* How many positions its first row may have; 0 says what it is short of. */
@@ -382,19 +383,27 @@ static void start(struct planner *p, struct sequence *q, const struct takeover *
     planner_add_owed(p, q);
 }
 
+/* The head found none. True: look again, since the background gave some back. Where blocks are on their way back
+ * already, they may be enough. */
+static bool find_blocks(struct planner *p)
+{
+    if (p->s->n_touched == 0 && planner_give_way(p))
+        return true;
+    p->s->shortage = SCHED_SHORT_OF_BLOCKS;
+    return false;
+}
+
 bool planner_admit(struct planner *p)
 {
     struct sched *s = p->s;
     struct sequence *q = &s->seqs[queue_top(&s->queue)];
     int64_t before[KV_MAX_GROUPS];
-    if (!has_place(p))
+    if (!has_place(p, q))
         return false;
     planner_slack(p, before);
     bool alone = s->n_listed == 0 && s->n_touched == 0; /* nobody else can give blocks back */
-    if (!alone && still_blocked(s, q, before)) {
-        s->shortage = SCHED_SHORT_OF_BLOCKS;
-        return false;
-    }
+    if (!alone && still_blocked(s, q, before))
+        return find_blocks(p);
     q->table = s->tables[--s->n_spare];
     kv_table_set_owner(q->table, q->key.tenant);
     struct takeover t = take_over(s, q);
@@ -408,12 +417,11 @@ bool planner_admit(struct planner *p)
         return false;
     if (alone && pins_drop_one(s))
         return true; /* look again */
-    s->shortage = SCHED_SHORT_OF_BLOCKS;
     if (p->n_passed == 0) {
         s->blocked_order = q->key.order;
         memcpy(s->blocked_slack, before, sizeof before);
     }
-    return false;
+    return find_blocks(p);
 }
 
 /* ---- flows that let others go first ---- */

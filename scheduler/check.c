@@ -7,7 +7,7 @@
 /* 1: states and counts. */
 static int check_counts(const struct sched *s, struct quire_error *err)
 {
-    uint32_t n[SEQ_RETIRED + 1] = {0}, n_new = 0;
+    uint32_t n[SEQ_RETIRED + 1] = {0}, n_new = 0, n_live_waiting = 0;
     for (uint32_t i = 0; i < s->n_names; i++) {
         const struct sequence *q = &s->seqs[i];
         bool live = q->state >= SEQ_WAITING && q->state <= SEQ_LEAVING;
@@ -18,9 +18,11 @@ static int check_counts(const struct sched *s, struct quire_error *err)
         n[q->state]++;
         n_new += live && !q->was_admitted;
     }
+    for (uint32_t i = 0; i < s->n_names; i++)
+        n_live_waiting += s->seqs[i].job && s->seqs[i].state != SEQ_RUNNING && !s->seqs[i].key.background;
     if (n[SEQ_FREE] != s->n_free_names || n[SEQ_RETIRED] != s->n_retired || n[SEQ_RUNNING] != s->stats.n_running ||
         n[SEQ_WAITING] + n[SEQ_FOLLOWING] + n[SEQ_LEAVING] != s->stats.n_waiting ||
-        n[SEQ_LEAVING] + n[SEQ_ENDING] != s->n_touched || n_new != s->n_new)
+        n[SEQ_LEAVING] + n[SEQ_ENDING] != s->n_touched || n_new != s->n_new || n_live_waiting != s->n_live_waiting)
         return BROKEN(err, "1: counts by state are wrong");
     for (uint32_t i = 0; i < s->n_free_names; i++)
         if (s->seqs[s->free_names[i]].state != SEQ_FREE)

@@ -84,7 +84,8 @@ static uint32_t compact(struct planner *p)
             q->key.n_computed = q->n_planned;
             q->key.rank = s->config.policy->rank(s->policy_state, &q->key);
         }
-        count_wants(p, q);
+        if (!q->key.background)
+            count_wants(p, q);
     }
     return n;
 }
@@ -139,6 +140,19 @@ static void sort(struct sched *s, uint32_t n)
         insert(s, n_kept + i, s->scratch[i]);
 }
 
+/* The background comes last of the list. What it wants counts only in a step that it is part of. */
+static void hold_background(struct planner *p)
+{
+    struct sched *s = p->s;
+    p->live_first = s->n_live_waiting > 0 || p->n_partial > 0;
+    for (uint32_t i = s->n_listed; i-- > 0 && s->seqs[s->running[i]].key.background;) {
+        if (p->live_first)
+            p->n_held++;
+        else
+            count_wants(p, &s->seqs[s->running[i]]);
+    }
+}
+
 void planner_order(struct planner *p)
 {
     struct sched *s = p->s;
@@ -151,4 +165,5 @@ void planner_order(struct planner *p)
     }
     sort(s, n);
     s->n_listed = n;
+    hold_background(p);
 }

@@ -2,7 +2,8 @@
  *
  *  1. The running (running.c), in policy order: a sequence that wants one token (decode) has its row at once; one
  *     that wants more (its prompt, or what a preemption lost) gets the blocks for its chunk. Decodes
- *     are counted first, so that chunks never take their tokens from them.
+ *     are counted first, so that chunks never take their tokens from them. The background has no row in a step
+ *     in which a live request waits or computes its prompt.
  *  2. What is left of the budget goes to chunks and to admissions, merged in policy order: a request
  *     that waits goes before a running one that the policy ranks after it.
  *  3. What is left then goes to drafts, at the ends of rows that give a token: a step without room has none.

@@ -18,6 +18,8 @@ struct planner {
     uint32_t n_partial;           /* sequences whose prompt is under way */
     uint32_t n_computing;         /* in s->computing */
     uint32_t n_drafts;            /* tokens of the rows that are guesses */
+    bool live_first;              /* a live request waits or computes its prompt: the background has no row */
+    uint32_t n_held;              /* running sequences of the background, at the end of the list, that have none */
     bool short_of_blocks;
     bool prompt_planned;          /* of a leader, by a row of this plan */
     uint64_t owed[KV_MAX_GROUPS]; /* blocks the running still need */
@@ -33,7 +35,7 @@ struct planner {
 
 /* ---- order.c ---- */
 
-/* Drops what no longer runs, restores the policy's order and counts what the running want. */
+/* Drops what no longer runs, restores the policy's order, counts what the running want and says who is held. */
 void planner_order(struct planner *p);
 
 /* ---- running.c ---- */
@@ -50,6 +52,8 @@ void planner_add_owed(struct planner *p, const struct sequence *q);
 uint32_t planner_left_for_prompts(const struct planner *p);
 /* The running, in policy order: rows of decodes, blocks for chunks. */
 void planner_serve_running(struct planner *p);
+/* One that is held gives its place and its blocks to a live request that waits. False: nobody is held. */
+bool planner_give_way(struct planner *p);
 
 /* ---- admit.c ---- */
 

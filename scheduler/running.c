@@ -5,6 +5,9 @@
  * nobody: it leaves. When blocks are already on their way back (a launched step still touches
  * them), the sequence waits for the next plan instead of taking more victims. Nothing is admitted
  * in a plan that was short of blocks.
+ *
+ * The background is held, without a row, while a live request waits or computes its prompt: its tokens would make
+ * that step longer. It keeps its blocks and its place until a live request finds none (planner_give_way).
  */
 #include "scheduler/planner.h"
 
@@ -229,6 +232,7 @@ static struct sequence *preempt_last(struct planner *p)
     struct sequence *q = &s->seqs[name];
     p->slot->preempted[p->slot->plan.n_preempted++] = name;
     s->stats.n_preemptions++;
+    p->n_held -= p->n_held > 0;
     sched_stops_running(s, q);
     if (q->last_step > s->committed) {
         q->state = SEQ_LEAVING;
@@ -237,6 +241,22 @@ static struct sequence *preempt_last(struct planner *p)
         sched_requeue(s, q);
     }
     return q;
+}
+
+/* Those admitted in this plan stand after the held. */
+bool planner_give_way(struct planner *p)
+{
+    struct sched *s = p->s;
+    uint32_t last = s->n_listed - 1, at = last;
+    if (p->n_held == 0)
+        return false;
+    while (!s->seqs[s->running[at]].key.background)
+        at--;
+    uint32_t name = s->running[at];
+    s->running[at] = s->running[last];
+    s->running[last] = name;
+    preempt_last(p);
+    return true;
 }
 
 static bool make_room(struct planner *p, struct sequence *q, uint32_t n_tokens)
@@ -284,11 +304,11 @@ void planner_serve_running(struct planner *p)
 {
     struct sched *s = p->s;
     uint32_t prompt_left = planner_left_for_prompts(p);
-    for (uint32_t i = 0; i < s->n_listed; i++) {
+    for (uint32_t i = 0; i < s->n_listed - p->n_held; i++) {
         struct sequence *q = &s->seqs[s->running[i]];
         uint32_t left = seq_remaining(q);
         /* One logit row stays for each sequence after this one. */
-        uint32_t logits = p->logits - (s->n_listed - 1 - i);
+        uint32_t logits = p->logits - (s->n_listed - p->n_held - 1 - i);
         if (q->n_computed < q->n_prompt)
             s->computing[p->n_computing++] = sched_name(s, q);
         if (left == 1) {

@@ -39,6 +39,7 @@ void sched_enqueue(struct sched *s, struct sequence *q)
 void sched_starts_running(struct sched *s, struct sequence *q)
 {
     s->stats.n_waiting--;
+    s->n_live_waiting -= !q->key.background;
     s->stats.n_running++;
     s->tenants[q->key.tenant].n_waiting--;
     s->tenants[q->key.tenant].n_running++;
@@ -48,6 +49,7 @@ void sched_stops_running(struct sched *s, struct sequence *q)
 {
     s->stats.n_running--;
     s->stats.n_waiting++;
+    s->n_live_waiting += !q->key.background;
     s->tenants[q->key.tenant].n_running--;
     s->tenants[q->key.tenant].n_waiting++;
     s->batch_left += s->config.batching != SCHED_CONTINUOUS;
@@ -130,6 +132,7 @@ void sched_end(struct sched *s, struct sequence *q)
         tenant->n_running--;
     } else {
         s->stats.n_waiting--;
+        s->n_live_waiting -= !q->key.background;
         tenant->n_waiting--;
     }
     if (q->queue_index != QUEUE_NONE) {

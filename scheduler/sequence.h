@@ -168,6 +168,7 @@ struct sched {
     uint64_t short_us[SCHED_N_SHORTAGES]; /* sums */
     uint64_t n_admissions;    /* first ones, in all */
     uint32_t n_new;           /* live sequences that were never admitted */
+    uint32_t n_live_waiting;  /* of stats.n_waiting, those that are not in the background */
     uint64_t last_admitted;   /* request, and its tenant */
     uint32_t last_admitted_tenant;
     uint32_t rerank_cursor;   /* names, round and round */

@@ -263,6 +263,7 @@ int sched_submit(struct sched *s, const struct sched_request *r, uint32_t *seqs,
         s->budget.committed = s->committed;
     sched_enqueue(s, leader);
     s->stats.n_waiting += r->n;
+    s->n_live_waiting += r->background ? 0 : r->n;
     s->tenants[r->tenant].n_waiting += r->n;
     s->stats.n_waiting_tokens += r->n_prompt;
     s->no_more = false;

@@ -273,9 +273,27 @@ static bool check_row_order(struct fake_engine *e, const struct sched_plan *plan
     return true;
 }
 
+/* The background has no row in a step in which a live request waited or computes its prompt. */
+static bool check_background(struct fake_engine *e, const struct sched_plan *plan)
+{
+    bool live_first = false, has_row = false;
+    for (uint32_t i = 0; i < FAKE_MAX_NAMES; i++) {
+        const struct fake_seq *d = &e->seqs[i];
+        live_first |= d->used && !d->over && !d->running && !d->request.background;
+    }
+    for (uint32_t i = 0; i < plan->n_rows; i++) {
+        const struct sched_row *row = &plan->rows[i];
+        bool background = e->seqs[row->seq].request.background;
+        has_row |= background;
+        live_first |= !background && row->count - row->n_draft > 1;
+    }
+    e->seen.background += has_row;
+    return !has_row || !live_first || fail(e, "the background has a row before a live request");
+}
+
 static bool check_order(struct fake_engine *e, const struct sched_plan *plan)
 {
-    if (!check_row_order(e, plan))
+    if (!check_row_order(e, plan) || !check_background(e, plan))
         return false;
     uint32_t row = 0;
     for (uint32_t i = 0; i < plan->n_admitted; i++) {
@@ -305,6 +323,8 @@ static bool check_order(struct fake_engine *e, const struct sched_plan *plan)
         for (uint32_t j = 0; j < plan->n_rows; j++)
             if (fake_has_order(e) && fake_ranks_before(e, d, &e->seqs[plan->rows[j].seq]))
                 return fail(e, "sequence %u was preempted for one that ranks after it", plan->preempted[i]);
+        if (d->request.background)
+            continue;
         if (plan->n_admitted)
             return fail(e, "a plan admits and preempts");
         if (e->config.preemption == SCHED_PREEMPT_NEVER)

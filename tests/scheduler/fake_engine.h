@@ -118,7 +118,7 @@ struct fake_engine {
     struct {
         uint64_t steps, tokens, finished, cancelled, preempted, hit_tokens, refused, discarded;
         uint64_t given_up, loads, spills, pinned, policies;
-        uint64_t verified, accepted;
+        uint64_t verified, accepted, background;
         uint64_t drafts_preempted, drafts_cancelled; /* of sequences, while a row verified drafts of them */
     } seen;
     char failure[256];

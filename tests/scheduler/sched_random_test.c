@@ -32,7 +32,7 @@
 
 struct totals {
     uint64_t events, steps, tokens, finished, cancelled, preempted, hit_tokens, refused, discarded;
-    uint64_t given_up, loads, spills, pinned, policies, verified, accepted;
+    uint64_t given_up, loads, spills, pinned, policies, verified, accepted, background;
     uint64_t drafts_preempted, drafts_cancelled;
 };
 
@@ -324,6 +324,7 @@ static bool run_random(uint64_t seed, uint64_t n_events, struct totals *t)
         t->pinned += e->seen.pinned;
         t->policies += e->seen.policies;
         t->verified += e->seen.verified;
+        t->background += e->seen.background;
         t->accepted += e->seen.accepted;
         t->drafts_preempted += e->seen.drafts_preempted;
         t->drafts_cancelled += e->seen.drafts_cancelled;
@@ -362,15 +363,16 @@ int main(int argc, char **argv)
     printf("from seed %llu on, %llu events: %llu steps, %llu tokens, %llu finished, %llu cancelled, %llu refused,\n"
            "%llu preempted, %llu tokens hit, %llu results thrown away, %llu refused by the policy,\n"
            "%llu blocks to the host, %llu back, %llu pins, %llu changes of policy,\n"
-           "%llu drafts verified, %llu of them right; meanwhile %llu preempted, %llu cancelled\n",
+           "%llu drafts verified, %llu of them right; meanwhile %llu preempted, %llu cancelled;\n"
+           "%llu steps with rows of the background\n",
            (unsigned long long)seed, (unsigned long long)t.events, (unsigned long long)t.steps,
            (unsigned long long)t.tokens, (unsigned long long)t.finished, (unsigned long long)t.cancelled,
            (unsigned long long)t.refused, (unsigned long long)t.preempted, (unsigned long long)t.hit_tokens,
            (unsigned long long)t.discarded, (unsigned long long)t.given_up, (unsigned long long)t.spills,
            (unsigned long long)t.loads, (unsigned long long)t.pinned, (unsigned long long)t.policies,
            (unsigned long long)t.verified, (unsigned long long)t.accepted, (unsigned long long)t.drafts_preempted,
-           (unsigned long long)t.drafts_cancelled);
-    if (t.events >= 400000 && (t.drafts_preempted < 5 || t.drafts_cancelled < 50))
+           (unsigned long long)t.drafts_cancelled, (unsigned long long)t.background);
+    if (t.events >= 400000 && (t.drafts_preempted < 5 || t.drafts_cancelled < 50 || t.background < 1000))
         return 1; /* so much and what is hardest did not happen */
     return run_faults() ? 0 : 1;
 }

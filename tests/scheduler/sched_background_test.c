@@ -1,0 +1,182 @@
+/* What the background may have: nothing that a live request wants, under any policy. */
+#include "tests/scheduler/sched_harness.h"
+
+static uint32_t submit_background(struct sched *s, uint64_t id, uint32_t n_prompt, uint32_t max_tokens)
+{
+    struct sched_request r = request_of(id, (uint32_t)id * 1000, n_prompt, max_tokens);
+    r.background = true;
+    r.priority = -100;
+    return submit(s, r);
+}
+
+static uint32_t submit_live(struct sched *s, uint64_t id, uint32_t n_prompt, uint32_t max_tokens)
+{
+    return submit(s, request_of(id, (uint32_t)id * 1000, n_prompt, max_tokens));
+}
+
+static bool has_row(const struct sched_plan *p, uint32_t seq)
+{
+    for (uint32_t i = 0; i < p->n_rows; i++)
+        if (p->rows[i].seq == seq)
+            return true;
+    return false;
+}
+
+static void end_all(struct sched *s)
+{
+    while (!sched_idle(s))
+        step(s);
+    close_sched(s);
+}
+
+/* A prompt of several steps has them alone; beside its decode the background goes on, with what it had. */
+static void steps_are_live(struct sched_config *c)
+{
+    struct sched *s = open_sched(c);
+    uint32_t a = submit_background(s, 1, 8, 30);
+    step(s);
+    assert_true(has_row(step(s), a));
+    uint32_t live = submit_live(s, 2, 40, 4);
+    for (uint32_t i = 0; i < 3; i++) {
+        const struct sched_plan *p = step(s);
+        assert_int_equal(p->n_rows, 1);
+        assert_true(has_row(p, live));
+    }
+    const struct sched_plan *p = step(s);
+    assert_true(has_row(p, live) && has_row(p, a));
+    assert_int_equal(sched_account(s, a).n_preemptions, 0);
+    end_all(s);
+}
+
+/* All places are the background's: one is given up, and no more. */
+static void places_are_live(struct sched_config *c)
+{
+    c->max_num_seqs = 2;
+    struct sched *s = open_sched(c);
+    uint32_t a = submit_background(s, 1, 4, 30), b = submit_background(s, 2, 4, 30);
+    step(s);
+    step(s);
+    uint32_t live = submit_live(s, 3, 8, 3);
+    const struct sched_plan *p = step(s);
+    assert_int_equal(p->n_rows, 1);
+    assert_true(has_row(p, live));
+    assert_int_equal(p->n_preempted, 1);
+    assert_int_equal(sched_account(s, a).n_preemptions + sched_account(s, b).n_preemptions, 1);
+    p = step(s);
+    assert_int_equal(p->n_rows, 2);
+    assert_true(has_row(p, live));
+    /* Two live ones have both places; one more of them waits, and so does the background. */
+    submit_live(s, 4, 4, 30);
+    submit_live(s, 5, 4, 30);
+    for (uint32_t n_waiting = 2; n_waiting > 0; n_waiting -= p->n_admitted) {
+        p = step(s);
+        assert_false(has_row(p, a) || has_row(p, b));
+    }
+    end_all(s);
+}
+
+/* A prompt that finds no blocks has those of the background, and of a pool that is too small all of them. */
+static void blocks_are_live(struct sched_config *c)
+{
+    c->kv.groups[0].n_blocks = 12;
+    struct sched *s = open_sched(c);
+    uint32_t a = submit_background(s, 1, 12, 8), b = submit_background(s, 2, 12, 8);
+    step(s);
+    step(s);
+    assert_int_equal(sched_stats(s).n_running, 2);
+    uint32_t live = submit_live(s, 3, 40, 2);
+    for (uint32_t i = 0; i < 3; i++) {
+        const struct sched_plan *p = step(s);
+        assert_int_equal(p->n_rows, 1);
+        assert_true(has_row(p, live));
+    }
+    assert_int_equal(sched_account(s, a).n_preemptions, 1);
+    assert_int_equal(sched_account(s, b).n_preemptions, 1);
+    end_all(s);
+}
+
+/* Nobody joins a batch that runs, but the places of the background are free to live requests. */
+static void batches_are_live(struct sched_config *c)
+{
+    c->max_num_seqs = 2;
+    c->batching = SCHED_DYNAMIC;
+    struct sched *s = open_sched(c);
+    submit_background(s, 1, 4, 30);
+    submit_background(s, 2, 4, 30);
+    step(s);
+    uint32_t live = submit_live(s, 3, 8, 3);
+    const struct sched_plan *p = step(s);
+    assert_int_equal(p->n_rows, 1);
+    assert_true(has_row(p, live));
+    sched_no_more(s);
+    end_all(s);
+}
+
+/* It is admitted when nobody else waits and no prompt of a live request is under way. */
+static void admitted_last(struct sched_config *c)
+{
+    struct sched *s = open_sched(c);
+    uint32_t a = submit_background(s, 1, 4, 2), live = submit_live(s, 2, 20, 3);
+    for (uint32_t i = 0; i < 2; i++) {
+        const struct sched_plan *p = step(s);
+        assert_int_equal(p->n_rows, 1);
+        assert_true(has_row(p, live));
+    }
+    const struct sched_plan *p = step(s);
+    assert_true(has_row(p, live) && has_row(p, a));
+    end_all(s);
+}
+
+/* Also where nobody else is ever preempted. */
+static void under_every_policy(void (*check)(struct sched_config *c))
+{
+    const struct sched_policy *policy;
+    for (uint32_t i = 0; (policy = sched_policy_at(i)); i++) {
+        struct sched_config c = small_config();
+        c.policy = policy;
+        check(&c);
+        c = small_config();
+        c.policy = policy;
+        c.preemption = SCHED_PREEMPT_NEVER;
+        check(&c);
+    }
+}
+
+static void test_steps(void **state)
+{
+    (void)state;
+    under_every_policy(steps_are_live);
+}
+
+static void test_places(void **state)
+{
+    (void)state;
+    under_every_policy(places_are_live);
+}
+
+static void test_blocks(void **state)
+{
+    (void)state;
+    under_every_policy(blocks_are_live);
+}
+
+static void test_batches(void **state)
+{
+    (void)state;
+    under_every_policy(batches_are_live);
+}
+
+static void test_admission(void **state)
+{
+    (void)state;
+    under_every_policy(admitted_last);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_steps),   cmocka_unit_test(test_places),    cmocka_unit_test(test_blocks),
+        cmocka_unit_test(test_batches), cmocka_unit_test(test_admission),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
