@@ -63,10 +63,11 @@ static bool is_cleared(const struct flight *f)
     return f->n_clears != f->cache->n_clears;
 }
 
-static struct flight *find_flight(const struct response_cache *c, const struct key256 *key)
+/* One in the background is joined by its like only: who does not give way does not wait for one that does. */
+static struct flight *find_flight(const struct response_cache *c, const struct key256 *key, bool background)
 {
     struct flight *f = (struct flight *)id_map_find(&c->flights, flight_id(key));
-    if (f && is_cleared(f)) {
+    if (f && (is_cleared(f) || (f->spec.background && !background))) {
         unlist(f);
         f = NULL;
     }
@@ -79,6 +80,7 @@ static void keep_numbers(struct flight *f, const struct request_spec *spec)
     f->spec.n = spec->n;
     f->spec.max_tokens = spec->max_tokens;
     f->spec.tenant = spec->tenant;
+    f->spec.background = spec->background;
 }
 
 static void drop_spec(struct flight *f)
@@ -817,7 +819,7 @@ int flight_ask(struct response_cache *c, struct asker *a, const struct key256 *k
                struct quire_error *err)
 {
     const bool looks = !a->terms.no_cache && (!cache_is_unseeded(spec) || c->options.unseeded);
-    struct flight *f = looks ? find_flight(c, key) : NULL;
+    struct flight *f = looks ? find_flight(c, key, spec->background) : NULL;
     if (looks && give_from_memory(c, a, key, spec))
         return QUIRE_OK;
     if (f && !(f->is_looking && a->terms.max_age_s > 0))

@@ -251,6 +251,7 @@ int front_create(struct event_base *base, const struct front_options *o, struct 
     TAILQ_INIT(&f->embeddings);
     TAILQ_INIT(&f->clears);
     metrics_init(&f->metrics);
+    metrics_init(&f->background);
     /* Writing to a client that has gone must be an error, not the end of the process. */
     signal(SIGPIPE, SIG_IGN);
     /* jansson's hash seed is set once, before threads could. */

@@ -81,7 +81,7 @@ struct front {
     void *context;
 
     bool draining;
-    struct metrics metrics;
+    struct metrics metrics, background; /* background: of requests that give way, which alarms are not for */
     TAILQ_HEAD(, generation) generations;
     TAILQ_HEAD(, utility) utilities;
     TAILQ_HEAD(, scrape) scrapes;

@@ -11,6 +11,7 @@ int main(void)
         cmocka_unit_test(timely_test),
         cmocka_unit_test(memory_layer_test),
         cmocka_unit_test(flight_leave_test),
+        cmocka_unit_test(flight_background_test),
         cmocka_unit_test(flight_fail_test),
         cmocka_unit_test(flight_cut_test),
         cmocka_unit_test(flight_long_test),

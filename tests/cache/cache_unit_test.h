@@ -14,6 +14,7 @@ void answer_test(void **state);
 void memory_layer_test(void **state);
 void timely_test(void **state);
 void flight_leave_test(void **state);
+void flight_background_test(void **state);
 void flight_fail_test(void **state);
 void flight_cut_test(void **state);
 void flight_long_test(void **state);

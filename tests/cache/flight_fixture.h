@@ -188,6 +188,7 @@ static inline void close_cache(void)
 }
 
 static uint32_t max_tokens = 4;
+static bool in_background;
 
 static inline int ask_with(struct ear *e, const struct completion_terms *terms)
 {
@@ -198,6 +199,7 @@ static inline int ask_with(struct ear *e, const struct completion_terms *terms)
     spec.prompt = prompt;
     spec.n_prompt = 3;
     spec.max_tokens = max_tokens;
+    spec.background = in_background;
     spec.temperature = 0;
     e->source = response_cache_source(cache);
     return e->source.submit(e->source.self, &spec, terms, &events, e, &e->id, &err);

@@ -81,6 +81,32 @@ void flight_leave_test(void **state)
         three((uint32_t[3]){way % 7 + 1, way / 7 % 7 + 1, way / 49 % 7 + 1}, way >= 343);
 }
 
+/* Who does not give way does not wait for one that does; the other way round it is joined. */
+void flight_background_test(void **state)
+{
+    (void)state;
+    struct ear first = {.n_done = 0}, live = {.n_done = 0}, second = {.n_done = 0}, late = {.n_done = 0};
+    open_cache((struct response_cache_options){.max_entries = 4});
+    in_background = true;
+    ask(&first);
+    in_background = false;
+    ask(&live);
+    assert_int_equal(n_asked, 2);
+    in_background = true;
+    ask(&second); /* joins the live one */
+    in_background = false;
+    assert_int_equal(n_asked, 2);
+    say(1, 5);
+    end(1, WIRE_FINISH_STOP, 1);
+    assert_true(live.n_done == 1 && second.n_done == 1 && first.n_done == 0);
+    say(0, 5);
+    end(0, WIRE_FINISH_STOP, 1);
+    assert_true(first.n_done == 1);
+    ask(&late);
+    assert_int_equal(n_asked, 2);
+    close_cache();
+}
+
 void flight_fail_test(void **state)
 {
     (void)state;

@@ -127,7 +127,7 @@ FIELDS = [
     (("/v1/cache/pins",), "prompt", (None, 1, True, {}, [], "", ["x"], [-1], [1.5], [10 ** 9])),
     (("/v1/cache/pins",), "messages", (*ARRAYS, [], [1], [{}])),  # the prompt is taken out
     (("/v1/cache/pins",), "ttl_seconds", (*INTEGERS, -1, 86_401)),
-    (("/v1/cache/pins",), "background", FLAGS),
+    ((*OPENAI, "/v1/messages", "/v1/cache/pins"), "background", FLAGS),
     (("/v1/admin/scheduling-policy",), "policy", (None, *STRINGS, "", "no such", "fcfs\n", "x" * 65)),
     (("/v1/admin/scheduling-policy",), "options", ("x", 1, True, [], {"prefill_share": "x"}, {"prefill_share": 1.5}, {"": 1}, {"a b": 1},
                                                   {"a": []}, {"a": {}}, {"a": None}, {"a": [1, "x"]})),

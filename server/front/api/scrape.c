@@ -46,6 +46,7 @@ static void answer(struct front *f, struct http_exchange *x, const struct wire_s
         second.n_waiting += (uint32_t)turns_n_all(f->beside->turns);
     }
     const struct metrics_about about = {.model = f->model_names[0],
+                                        .background = &f->background,
                                         .beside = f->beside ? &f->beside->metrics : NULL,
                                         .beside_model = f->beside ? f->beside->model_names[0] : NULL,
                                         .beside_stats = f->beside && f->beside->has_told ? &second : NULL,

@@ -104,9 +104,9 @@ static bool is_key(const struct member *m, const char *name)
 /* What is about this request alone, or may be refused to somebody else. */
 static bool is_its_own(const struct member *m)
 {
-    static const char *const names[] = {"cache",       "priority",    "quire_deadline_ms",
-                                        "quire_trace", "prediction",  "request_id",
-                                        "metadata",    "speculative", "num_speculative_tokens"};
+    static const char *const names[] = {
+        "cache",    "priority",    "quire_deadline_ms",      "quire_trace", "prediction", "request_id",
+        "metadata", "speculative", "num_speculative_tokens", "background"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (is_key(m, names[i]))
             return true;

@@ -351,6 +351,17 @@ static double tenant_figure(const struct wire_tenant *t, enum tenant_figure figu
     return 0;
 }
 
+static void put_background(struct writer *w, const struct metrics *m, const char *const *reasons)
+{
+    put_type(w, "quire:background_choices_total", "counter",
+             "Choices of requests in the background that ended, by reason.");
+    for (int i = 0; i < METRICS_N_FINISHES; i++)
+        put_sample(w, "quire:background_choices_total", "", reasons[i], (double)m->finished[i]);
+    put_type(w, "quire:background_tokens_total", "counter", "Tokens of requests in the background.");
+    put_sample(w, "quire:background_tokens_total", "", ",kind=\"prompt\"", (double)m->n_prompt_tokens);
+    put_sample(w, "quire:background_tokens_total", "", ",kind=\"generated\"", (double)m->n_generation_tokens);
+}
+
 static void put_tenant(struct writer *w, const char *name, const struct tenant *tenant, double value)
 {
     char label[TENANT_MAX_NAME + 16];
@@ -453,6 +464,7 @@ void metrics_text(struct buffer *o, const struct metrics *m, const struct wire_s
     put_type(&w, "vllm:request_success_total", "counter", "Choices that ended, by reason.");
     for (int i = 0; i < METRICS_N_FINISHES; i++)
         put_sample(&w, "vllm:request_success_total", "", reasons[i], (double)m->finished[i]);
+    put_background(&w, about->background, reasons);
     put_counter_of_both(&w, "quire:requests_refused_total", "Requests answered with 429.", m->n_refused, b->n_refused);
     if (about->otlp) {
         put_counter(&w, "quire:otlp_spans_exported_total", "Spans that the collector took.", about->otlp->n_exported);

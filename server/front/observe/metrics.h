@@ -41,6 +41,7 @@ struct metrics {
 /* What /metrics says besides. */
 struct metrics_about {
     const char *model;             /* the label */
+    const struct metrics *background; /* of requests in the background, of which only sums are said */
     const struct metrics *beside;  /* of the model for vectors beside it; NULL: there is none */
     const char *beside_model;
     const struct wire_stats *beside_stats; /* of its engine; NULL: it does not answer */

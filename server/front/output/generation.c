@@ -1,5 +1,5 @@
 #include "base/clock.h"
-#include "server/front/output/generation.h"
+#include "server/front/output/generation_facts.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,7 +63,7 @@ static void count_unfinished(struct generation *g, enum metrics_finish how)
         const struct gen_prompt *p = &g->prompts[i];
         for (uint32_t j = 0; p->choices && j < g->params.spec.n; j++)
             if (p->choices[j].finish == CHOICE_RUNS && p->accepted)
-                g->front->metrics.finished[how]++;
+                generation_metrics(g)->finished[how]++;
     }
 }
 
@@ -301,7 +301,7 @@ static int conclude(struct generation *g, struct gen_prompt *p, struct choice *c
     if (g->params.stream)
         g->dialect->finish(g, p, c);
     choice_settle(c);
-    struct metrics *m = &g->front->metrics;
+    struct metrics *m = generation_metrics(g);
     m->finished[c->finish == CHOICE_STOP ? METRICS_STOP : METRICS_LENGTH]++;
     histogram_observe(&m->generation_tokens, c->n_tokens);
     return QUIRE_OK;
@@ -309,7 +309,7 @@ static int conclude(struct generation *g, struct gen_prompt *p, struct choice *c
 
 static void time_token(struct generation *g, struct choice *c)
 {
-    struct metrics *m = &g->front->metrics;
+    struct metrics *m = generation_metrics(g);
     uint64_t now = quire_now_us();
     m->n_generation_tokens++;
     limits_token(g->tenant, now);

@@ -7,7 +7,7 @@
 
 void generation_prompt_taken(struct generation *g, const struct gen_prompt *p)
 {
-    struct metrics *m = &g->front->metrics;
+    struct metrics *m = generation_metrics(g);
     blocker_name_add(&g->front->names, p->engine_id, generation_name(g));
     m->n_prompt_tokens += p->item.n_ids;
     histogram_observe(&m->prompt_tokens, (double)p->item.n_ids);
@@ -22,7 +22,7 @@ void generation_choice_over(struct generation *g, const struct gen_prompt *p, co
     uint64_t queue_us = facts_since(p->submitted_us, g->timing.submitted_us) + timing_queue_us(account);
     uint64_t prefill_us = facts_since(c->first_token_us, g->timing.submitted_us + queue_us);
     uint64_t decode_us = c->last_token_us - c->first_token_us;
-    metrics_phases(&g->front->metrics, (double)queue_us * 1e-6, (double)prefill_us * 1e-6, (double)decode_us * 1e-6,
+    metrics_phases(generation_metrics(g), (double)queue_us * 1e-6, (double)prefill_us * 1e-6, (double)decode_us * 1e-6,
                    c->n_tokens);
 }
 
@@ -68,7 +68,7 @@ static struct generation_facts facts_of(const struct generation *g, int status, 
 
 static void count(struct generation *g, const struct generation_facts *f)
 {
-    struct metrics *m = &g->front->metrics;
+    struct metrics *m = generation_metrics(g);
     histogram_observe(&m->e2e, (double)(g->timing.now_us - g->timing.arrived_us) * 1e-6);
     histogram_observe(&m->n, g->params.spec.n);
     histogram_observe(&m->most_tokens, (double)f->n_most);

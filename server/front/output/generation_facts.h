@@ -13,6 +13,12 @@ struct generation_facts {
     uint64_t queued_until_us, first_us, last_us, engine_id;
 };
 
+/* What counts it. */
+static inline struct metrics *generation_metrics(const struct generation *g)
+{
+    return g->params.spec.background ? &g->front->background : &g->front->metrics;
+}
+
 static inline uint64_t facts_since(uint64_t now_us, uint64_t then_us)
 {
     return now_us > then_us ? now_us - then_us : 0;
