@@ -96,6 +96,10 @@ struct front {
 extern const struct http_handler front_handler;         /* its context is the front */
 extern const struct http_handler front_watcher_handler; /* likewise, of the listener for metrics */
 
+/* ---- ../output/generation_end.c ---- */
+/* Requests under way that do not give way to others. */
+uint64_t generation_n_live(const struct front *f);
+
 /* ---- admission.c ---- */
 /* False, with a 503 in e: requests cannot be taken now. */
 bool front_can_serve(const struct front *f, struct api_error *e);

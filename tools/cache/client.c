@@ -1,6 +1,7 @@
 #include "tools/cache/client.h"
 
 #include "base/buffer.h"
+#include "base/clock.h"
 #include <curl/curl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,11 +20,12 @@ struct cache_client {
     char *base; /* the URL without "/" and "/v1" at its end */
     struct buffer reply; /* in progress */
     char curl_text[CURL_ERROR_SIZE];
+    double deadline_s; /* 0: none */
 };
 
 static bool stopped(const struct cache_client *c)
 {
-    return c->options.stop && atomic_load(c->options.stop);
+    return (c->options.stop && atomic_load(c->options.stop)) || (c->deadline_s > 0 && quire_now_s() >= c->deadline_s);
 }
 
 /* ---- opening ---- */
@@ -101,6 +103,18 @@ void cache_client_close(struct cache_client *c)
     free(c->base);
     buffer_free(&c->reply);
     free(c);
+}
+
+void cache_client_set_deadline(struct cache_client *c, double at_s)
+{
+    c->deadline_s = at_s;
+}
+
+bool cache_client_was_kept(const struct cache_client *c)
+{
+    struct curl_header *h;
+    return curl_easy_header(c->easy, "x-quire-cache", 0, CURLH_HEADER, -1, &h) == CURLHE_OK &&
+           (strcmp(h->value, "exact") == 0 || strcmp(h->value, "semantic") == 0);
 }
 
 /* ---- a call ---- */

@@ -21,10 +21,15 @@ struct cache_client_options { /* borrowed until the client is closed */
 int cache_client_open(const struct cache_client_options *options, struct cache_client **out, struct quire_error *err);
 void cache_client_close(struct cache_client *c);
 
-/* method "POST" with a body (borrowed; "model" is added), or "DELETE" without. The caller owns *reply, the
+/* method "POST" with a body (borrowed; "model" is added), or "GET" or "DELETE" without. The caller owns *reply, the
  * object of a 200. Else the server's words: QUIRE_INVALID for a 4xx, QUIRE_IO for what else went wrong. Waits as
  * long as Retry-After says where the answer is 429 or 503. */
 int cache_client_call(struct cache_client *c, const char *method, const char *path, const json_t *body, json_t **reply,
                       struct quire_error *err);
+
+/* Calls end at this moment of quire_now_s() with QUIRE_EXHAUSTED; 0: never. */
+void cache_client_set_deadline(struct cache_client *c, double at_s);
+/* Whether the last reply was kept before it was asked for. */
+bool cache_client_was_kept(const struct cache_client *c);
 
 #endif

@@ -1,13 +1,11 @@
 /* quire cache: pins and warms the prefix cache of a running server, and looks after the answers that it keeps. */
-#include "base/clock.h"
 #include "base/file.h"
-#include "tools/bench/lib/progress.h"
 #include "tools/cli/cli.h"
 #include "tools/cli/command.h"
 #include "tools/cli/commands.h"
 #include "tools/cache/answers.h"
 #include "tools/cache/cmd_calibrate.h"
-#include "tools/cache/warm.h"
+#include "tools/cache/cmd_warm.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -71,7 +69,7 @@ static int pin(const struct cache_command *a, struct cache_client *client, struc
     return status;
 }
 
-/* ---- unpin, warm ---- */
+/* ---- unpin ---- */
 
 static int unpin(const struct cache_command *a, struct cache_client *client, struct quire_error *err)
 {
@@ -81,34 +79,6 @@ static int unpin(const struct cache_command *a, struct cache_client *client, str
     if (status == QUIRE_OK)
         puts("the pins of this key are forgotten");
     json_decref(reply);
-    return status;
-}
-
-struct shown {
-    struct bench_progress bar;
-    bool begun;
-};
-
-static void show(void *context, uint64_t done, uint64_t total)
-{
-    struct shown *s = context;
-    if (!s->begun)
-        bench_progress_begin(&s->bar, "warming: tokens", total);
-    s->begun = true;
-    bench_progress_set(&s->bar, done);
-}
-
-static int warm(const struct cache_command *a, struct cache_client *client, struct quire_error *err)
-{
-    struct warm_report report;
-    struct shown shown = {.begun = false};
-    double began = quire_now_s();
-    int status = warm_run(client, a->file, show, &shown, &report, err);
-    if (shown.begun)
-        bench_progress_end(&shown.bar);
-    if (report.n_prompts > 0)
-        printf("%zu prompts, %" PRIu64 " tokens, %" PRIu64 " of them cached before, in %.1f s\n", report.n_prompts,
-               report.n_tokens, report.n_cached, quire_now_s() - began);
     return status;
 }
 
@@ -156,11 +126,6 @@ static const struct {
      "The prompt: text, - for standard input, or NAME.json with a list of messages.", true, pin},
     {"unpin", "quire cache unpin URL [options]", "Forgets every pin of the key that is given.",
      "examples:\n  quire cache unpin http://127.0.0.1:8000", NULL, false, unpin},
-    {"warm", "quire cache warm URL --file PROMPTS.jsonl [options]",
-     "Computes the prompts of a file into the server's prefix cache, below its live traffic: lines of\n"
-     "{\"prompt\" or \"messages\", \"value\"}, those with the greatest value times tokens first.",
-     "examples:\n  quire cache warm http://127.0.0.1:8000 --file prompts.jsonl", "The prompts, one JSON object a line.",
-     false, warm},
     {"stats", "quire cache stats URL [options]",
      "Prints the counters of the answers that the server keeps (docs/caching.md), as JSON.",
      "examples:\n  quire cache stats http://127.0.0.1:8000", NULL, false, stats},
@@ -239,6 +204,8 @@ int command_cache(int argc, char **argv)
 {
     if (argc > 0 && strcmp(argv[0], "calibrate") == 0)
         return cache_calibrate(argc - 1, argv + 1);
+    if (argc > 0 && strcmp(argv[0], "warm") == 0)
+        return cache_warm(argc - 1, argv + 1);
     for (size_t i = 0; argc > 0 && i < N_ACTIONS; i++)
         if (strcmp(argv[0], actions[i].name) == 0)
             return run_action(i, argc - 1, argv + 1);
@@ -250,12 +217,14 @@ int command_cache(int argc, char **argv)
     puts("usage: quire cache ACTION URL [options]\n");
     for (size_t i = 0; i < N_ACTIONS; i++)
         printf("  %s\n", actions[i].usage);
+    puts("  quire cache warm URL --file PROMPTS.jsonl | --answers FILE [options]");
     puts("  quire cache calibrate PAIRS.jsonl --embedding-model DIRECTORY | --url URL [options]");
     puts(
         "\nKeeps and fills the prefix cache of a running server (docs/api.md), and looks after the answers that it keeps\n(docs/caching.md).\n\n"
         "examples:\n"
         "  quire cache pin http://127.0.0.1:8000 --file system-prompt.txt --ttl 3600\n"
         "  quire cache warm http://127.0.0.1:8000 --file prompts.jsonl\n"
+        "  quire cache warm http://127.0.0.1:8000 --answers day.rec --budget-seconds 600\n"
         "  quire cache unpin http://127.0.0.1:8000\n"
         "  quire cache stats http://127.0.0.1:8000\n"
         "  quire cache calibrate pairs.jsonl --embedding-model all-MiniLM-L6-v2\n\n"

@@ -148,6 +148,7 @@ void cache_stats_start(struct front *f, struct http_exchange *x)
     put_number(&o, "seconds_saved", s.seconds_saved);
     if (f->price.out >= 0)
         put_number(&o, "money_saved", cache_money_saved(&s, &f->price));
+    put_number(&o, "live_requests", (double)generation_n_live(f));
     json_out_raw(&o, "\"layers\":{");
     put_layer(&o, &memory);
     if (s.store_name) {

@@ -3,6 +3,15 @@
 
 #include "base/clock.h"
 
+uint64_t generation_n_live(const struct front *f)
+{
+    const struct generation *g;
+    uint64_t n = 0;
+    TAILQ_FOREACH(g, &f->generations, link)
+    n += !g->params.spec.background;
+    return n;
+}
+
 /* ---- counting ------------------------------------------------------------------------------- */
 
 void generation_prompt_taken(struct generation *g, const struct gen_prompt *p)

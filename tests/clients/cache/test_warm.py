@@ -1,0 +1,139 @@
+"""quire cache warm --answers: what was asked is asked again by the command, in the background, and then it is there for those who ask."""
+
+import json
+import subprocess
+import urllib.request
+
+import pytest
+
+from conftest import MODEL, QUIRE
+from test_embeddings import model
+from test_redis_cache import wait_until
+
+CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
+
+
+def chat(text, **more):
+    return {"messages": [{"role": "user", "content": text}], "max_tokens": 8, "temperature": 0, **more}
+
+
+def text(prompt, **more):
+    return {"prompt": prompt, "max_tokens": 8, "temperature": 0, **more}
+
+
+def ask(server, body):
+    """The layer that answered, and the reply."""
+    path = CHAT if "messages" in body else TEXT
+    request = urllib.request.Request(server.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=60) as reply:
+        return reply.headers["x-quire-cache"], json.load(reply)
+
+
+def stats(server):
+    return json.load(urllib.request.urlopen(server.url + "/cache/stats", timeout=20))
+
+
+def lines(tmp_path, *all_lines):
+    path = tmp_path / "asked.jsonl"
+    path.write_text("".join((one if isinstance(one, str) else json.dumps(one)) + "\n" for one in all_lines))
+    return path
+
+
+def warm(server, path, *flags, code=0):
+    done = subprocess.run([QUIRE, "cache", "warm", server.url, "--answers", path, *map(str, flags)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == code, done.stdout + done.stderr
+    return json.loads(done.stdout) if "--json" in flags else done.stdout + done.stderr
+
+
+@pytest.fixture
+def server(start):
+    return start("serve", MODEL, "--port", "0", "--response-cache", "memory", "--max-model-len", "1024")
+
+
+def test_what_was_asked_is_there(server, tmp_path):
+    often, once, long = chat("Hello"), text("Once upon a time"), text("a b c " * 30, max_tokens=20)
+    path = lines(tmp_path, once, {"path": CHAT, "body": often, "count": 7}, "", {**often, "stream": True, "user": "somebody"}, long,
+                 {"body": {**text("x"), "max_tokens": -5}})
+    got = warm(server, path, "--json")
+    assert (got["requests"], got["sent"], got["kept"], got["refused"], got["ended"]) == (4, 3, 0, 1, "done")
+    assert got["expected"]["requests"] == 4 and got["expected"]["asked"] == 11
+    assert got["tokens_saved"] > got["prompt_tokens"] + got["completion_tokens"] > 30
+    # All of them by the command: in the background, and nobody else's latency counts them.
+    assert server.metric("quire:background_tokens_total") == got["prompt_tokens"] + got["completion_tokens"]
+    assert server.metric("vllm:time_to_first_token_seconds_count") == 0
+    for body in (often, once, long, {**often, "stream": False}):
+        layer, reply = ask(server, body)
+        assert layer == "exact", body
+        assert reply["choices"] == ask(server, {**body, "use_cache": False})[1]["choices"]
+    again = warm(server, path)
+    assert "3 requests, 3 of them kept before: 0 prompt and 0 generated tokens" in again and "1 were refused, the first: " in again
+
+
+def test_the_most_valuable_come_first_within_a_budget(server, tmp_path):
+    asked = [{"body": text(f"number {i}"), "count": i + 1} for i in range(6)]
+    got = warm(server, lines(tmp_path, *asked), "--json", "--budget-tokens", 20)
+    assert got["ended"] == "budget_tokens" and 20 <= got["prompt_tokens"] + got["completion_tokens"] < 50
+    assert 0 < got["sent"] < 4
+    for i in range(6):
+        assert ask(server, asked[i]["body"])[0] == ("exact" if i >= 6 - got["sent"] else "miss")
+
+
+def test_it_waits_while_others_ask(server, tmp_path):
+    """A stream that nobody reads to its end keeps it waiting; the time budget ends it."""
+    request = urllib.request.Request(server.url + TEXT, json.dumps(text("a story", max_tokens=900, ignore_eos=True, stream=True)).encode(),
+                                     {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=60) as stream:
+        stream.readline()
+        live = stats(server)["live_requests"]
+        got = warm(server, lines(tmp_path, text("quiet")), "--json", "--budget-seconds", 0.3)
+        still = stats(server)["live_requests"]
+    if live and still: # it ran all the time
+        assert (got["sent"], got["ended"]) == (0, "budget_seconds") and got["paused_seconds"] > 0.05
+    got = warm(server, lines(tmp_path, text("quiet")), "--json")
+    assert (got["sent"], got["ended"]) == (1, "done")
+
+
+def test_a_recording(server, start, tmp_path):
+    recorded = start("serve", MODEL, "--port", "0", "--max-model-len", "1024", "--record", tmp_path / "day.rec")
+    asked = [chat("Hello"), text("Once upon a time", n=2, logprobs=2), text("never", ignore_eos=True), text("three", stop_token_ids=[5]),
+             chat("no end", max_tokens=None), text("seeded", temperature=0.7, seed=3, top_p=0.9)]
+    for body in (*asked, asked[0], asked[0]):
+        ask(recorded, body)
+    assert recorded.stop() == 0
+    got = warm(server, tmp_path / "day.rec", "--json")
+    assert (got["requests"], got["sent"], got["refused"], got["expected"]["asked"]) == (6, 6, 0, 8)
+    for body in asked:
+        assert ask(server, body)[0] == "exact", body
+
+
+def test_every_layer(start, tmp_path, tmp_path_factory):
+    """The file of answers, the vectors of questions and the KV blocks have it, too."""
+    tiny = model(tmp_path_factory.mktemp("warm") / "tiny", "bert_mean")
+    serve = lambda: start("serve", MODEL, "--port", "0", "--max-model-len", "1024", "--response-cache", f"sqlite:{tmp_path}/answers.db",
+                          "--semantic-cache", tiny)
+    first = serve()
+    body = text("tell me a long story about a small house " * 6, max_tokens=20)
+    warm(first, lines(tmp_path, body), "--json")
+    wait_until(lambda: stats(first)["layers"]["semantic"]["entries"] == 1)
+    layer, reply = ask(first, {**body, "use_cache": False})
+    assert layer == "off" and reply["usage"]["prompt_tokens_details"]["cached_tokens"] > 16
+    first.stop()
+    second = serve()
+    wait_until(lambda: second.metric("quire:response_cache_store_up") == 1)
+    assert ask(second, body)[0] == "exact"
+
+
+def test_errors(server, start, tmp_path):
+    for wrong, named in (("{}", 'line 1: must have one of "messages" and "prompt"'), ('{"prompt": 5}', "prompt"), ('{"messages": {}}', "messages"),
+                         ('{"prompt": "x", "messages": []}', "one of"), ('{"body": {"prompt": "x"}, "path": "/v1/chat/completions"}', "path"),
+                         ('{"body": {"prompt": "x"}, "count": 0}', "count"), ('{"body": {"prompt": "x"}, "value": 1}', '"value"'),
+                         ('{"body": 7}', "body"), ("[1]", "object"), ("", "has no requests"), ('{"prompt": "x"', "line 1"),
+                         ("QUIREREC and no more", "")):
+        said = warm(server, lines(tmp_path, wrong), code=1)
+        assert named in said and "asked.jsonl" in said, said
+    assert "cannot be opened" in warm(server, tmp_path / "none", code=1)
+    assert "would have none of them" in warm(server, lines(tmp_path, text("x", max_tokens=-1)), code=1)
+    plain = start("serve", MODEL, "--port", "0")
+    assert "--response-cache" in warm(plain, lines(tmp_path, text("x")), code=1)
+    both = subprocess.run([QUIRE, "cache", "warm", server.url, "--answers", "a", "--file", "b"], capture_output=True, text=True, timeout=20)
+    assert both.returncode == 2 and "--file PROMPTS.jsonl or --answers FILE" in both.stderr
