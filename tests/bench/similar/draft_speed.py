@@ -6,7 +6,8 @@
 Two servers of one model, one with --semantic-cache EMBEDDER and one without, are asked the same in turns, one request at a
 time: of each pair of tests/bench/similar_pairs.py --demo first the first question, then the second, which is timed. Paraphrases
 find the first answer as their draft; neighbours (another animal, before for after) find it too, and it is mostly wrong. Every
-answer must have the same bytes from both. Medians of the ratio without / with: above 1 the drafts pay. Needs a release build.
+answer must have the same bytes from both. Medians of the ratio without / with: above 1 the drafts pay. --json has every sample. Needs
+a release build; tests/bench/wide_demo.py writes a model that says what the demo model says at the cost of a larger one.
 """
 
 import argparse
@@ -38,11 +39,35 @@ class Server:
         data = json.loads(reply.read())
         if reply.status != 200:
             sys.exit(f"{reply.status}: {data}")
-        return time.perf_counter() - began, data["choices"], reply.headers["x-quire-cache"]
+        seconds = time.perf_counter() - began
+        return {"s": seconds, "said": data["choices"], "tokens": data["usage"]["completion_tokens"], "from": reply.headers["x-quire-cache"]}
+
+    def drafts(self):
+        """Tokens of drafts that were tried, and that were right."""
+        self.connection.request("GET", "/cache/stats")
+        drafts = json.loads(self.connection.getresponse().read())["semantic"]["drafts"]
+        return sum(d["tokens_tried"] for d in drafts), sum(d["tokens_right"] for d in drafts)
 
     def stop(self):
         self.process.terminate()
         self.process.wait()
+
+
+def table(out):
+    """By whether it had a draft; those whose answer was kept already, word for word, are left out."""
+    lines = ["| questions | drafted | pairs | without, ms | with, ms | without / with | 10 % | 90 % | drafts right |", "|---|---|---|---|---|---|---|---|---|"]
+    for same, name in ((True, "paraphrases"), (False, "neighbours")):
+        for drafted, origins in (("yes", ("draft",)), ("no", ("miss",)), ("all", ("draft", "miss"))):
+            rows = [r for r in out if r["same"] is same and r["from"] in origins]
+            if len(rows) < 3:
+                continue
+            ratios = sorted(r["without_s"] / r["with_s"] for r in rows)
+            cut = statistics.quantiles(ratios, n=10)
+            tried, right = sum(r["tried"] for r in rows), sum(r["right"] for r in rows)
+            lines.append(f"| {name} | {drafted} | {len(rows)} | {1e3 * statistics.median(r['without_s'] for r in rows):.1f} | "
+                         f"{1e3 * statistics.median(r['with_s'] for r in rows):.1f} | {statistics.median(ratios):.2f} | {cut[0]:.2f} | "
+                         f"{cut[-1]:.2f} | {right} of {tried} |")
+    return "\n".join(lines)
 
 
 def main():
@@ -63,30 +88,22 @@ def main():
     try:
         for same, some in chosen.items():
             for i, pair in enumerate(some):
-                for server in (on, off):
-                    server.ask(pair["a"], a.max_tokens)
+                first = [server.ask(pair["a"], a.max_tokens) for server in (on, off)][0]
+                tried, right = on.drafts()
                 got = {}
                 for server in ((on, off), (off, on))[i % 2]:
                     got[server] = server.ask(pair["b"], a.max_tokens)
-                if got[on][1] != got[off][1]:
+                if got[on]["said"] != got[off]["said"]:
                     sys.exit(f"{pair}: another answer with a draft")
-                out.append({"same": same, "from": got[on][2], "with_s": got[on][0], "without_s": got[off][0]})
+                now_tried, now_right = on.drafts()
+                out.append({"same": same, "from": got[on]["from"], "with_s": got[on]["s"], "without_s": got[off]["s"], "tokens": got[on]["tokens"],
+                            "same_answer": first["said"] == got[on]["said"], "tried": now_tried - tried, "right": now_right - right})
                 print(f"\r{len(out)} pairs", end="", file=sys.stderr)
     finally:
         print(file=sys.stderr)
         on.stop()
         off.stop()
-    print("| questions | drafted | pairs | without, ms | with, ms | without / with | 10 % | 90 % |\n|---|---|---|---|---|---|---|---|")
-    for same in (True, False):
-        for origin in ("draft", "miss"):
-            rows = [r for r in out if r["same"] is same and r["from"] == origin]
-            if len(rows) < 3:
-                continue
-            ratios = sorted(r["without_s"] / r["with_s"] for r in rows)
-            cut = statistics.quantiles(ratios, n=10)
-            print(f"| {'paraphrases' if same else 'neighbours'} | {'yes' if origin == 'draft' else 'no'} | {len(rows)} | "
-                  f"{1e3 * statistics.median(r['without_s'] for r in rows):.1f} | {1e3 * statistics.median(r['with_s'] for r in rows):.1f} | "
-                  f"{statistics.median(ratios):.2f} | {cut[0]:.2f} | {cut[-1]:.2f} |")
+    print(table(out))
     if a.json:
         a.json.write_text(json.dumps(out, indent=1) + "\n")
 
