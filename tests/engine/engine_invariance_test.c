@@ -51,6 +51,7 @@ struct drafting {
     bool watch; /* tests/engine/guesser.h does, so: */
     enum guesses guesses;
     bool predicts; /* the request itself, nine tokens of ten right */
+    bool is_late; /* when it is submitted */
 };
 
 struct way {
@@ -105,6 +106,7 @@ static const struct drafting draftings[] = {
     {.name = "lies", .watch = true, .guesses = GUESSES_AT_RANDOM},
     {.name = "right for a while", .watch = true, .guesses = GUESSES_MIXED},
     {.name = "prediction", .predicts = true},
+    {.name = "late prediction", .predicts = true, .is_late = true},
     {.name = "n-gram", .method = DRAFT_NGRAM},
     {.name = "suffix", .method = DRAFT_SUFFIX},
     {.name = "draft model", .method = DRAFT_MODEL}, /* the model itself */
@@ -260,11 +262,22 @@ static struct client *open_way(const struct model *model, const struct way *way,
     return client_open(dir, &o);
 }
 
-static void run(struct client *c, struct workload *w, bool together, struct answer **out)
+/* What is expected of a request comes when it may run already. */
+static struct answer *submit_late(struct client *c, struct request_spec r)
+{
+    const uint32_t n = r.n_prediction;
+    r.n_prediction = 0;
+    struct answer *a = client_submit(c, &r);
+    client_predict(c, a, r.prediction, n);
+    return a;
+}
+
+static void run(struct client *c, const struct way *way, struct workload *w, struct answer **out)
 {
     for (uint32_t i = 0; i < w->n; i++) {
-        out[i] = client_submit(c, &w->requests[i]);
-        if (!together)
+        const bool is_late = way->drafting && way->drafting->is_late;
+        out[i] = is_late ? submit_late(c, w->requests[i]) : client_submit(c, &w->requests[i]);
+        if (!way->together)
             client_wait(c, out[i]);
     }
     engine_no_more(client_engine(c));
@@ -308,10 +321,10 @@ static void check_way(const struct model *model, const struct way *way, struct w
     struct guesser *g = d && d->watch ? guesser_new(want, w->n, model->n_vocab, d->guesses, way->k, w->n) : NULL;
     expect_answers(w, want, d);
     struct client *c = open_way(model, way, w->max_model_len, g ? &g->watch : NULL);
-    run(c, w, way->together, got);
+    run(c, way, w, got);
     compare(model, way, w, got, want);
     if (way->again) {
-        run(c, w, way->together, got);
+        run(c, way, w, got);
         compare(model, way, w, got, want);
         /* Request 2's prompt was seen; prompt logprobs (request 0) take no hits. */
         assert_true(way->starved || got[2]->choices[0].n_cached > 0);
@@ -399,7 +412,7 @@ static void check_model(const struct model *model)
     struct seen seen = {0};
     make_growing(&w, model->n_vocab);
     struct client *c = open_way(model, &reference, w.max_model_len, NULL);
-    run(c, &w, false, want);
+    run(c, &reference, &w, want);
     for (size_t i = 0; i < sizeof growing_ways / sizeof growing_ways[0]; i++)
         check_way(model, &growing_ways[i], &w, want, &seen);
     assert_true(seen.preemptions > 0);
@@ -407,7 +420,7 @@ static void check_model(const struct model *model)
 
     make_workload(&w, model->n_vocab);
     c = open_way(model, &reference, w.max_model_len, NULL);
-    run(c, &w, false, want);
+    run(c, &reference, &w, want);
     check_reference((const struct answer *const *)want);
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i += TEST_EVERY)
         if (sample_takes(&sample))
