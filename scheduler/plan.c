@@ -170,6 +170,13 @@ static void pass_time(struct sched *s, uint64_t now_us)
     s->shortage = SCHED_SHORT_OF_NOTHING;
 }
 
+/* A prompt of the background that had a whole step would keep a live request that comes then waiting for all of it. */
+static uint32_t background_tokens(const struct sched_config *c)
+{
+    uint32_t part = c->max_num_batched_tokens / SCHED_BACKGROUND_PART;
+    return part < SCHED_MIN_CHUNK ? SCHED_MIN_CHUNK : part;
+}
+
 static void begin(struct planner *p, struct sched *s, uint64_t now_us)
 {
     *p = (struct planner){.s = s,
@@ -177,6 +184,7 @@ static void begin(struct planner *p, struct sched *s, uint64_t now_us)
                           .now_us = now_us,
                           .budget = s->config.max_num_batched_tokens,
                           .logits = s->config.max_logit_rows,
+                          .background = background_tokens(&s->config),
                           .target_us = budget_target_us(&s->budget)};
     p->slot->plan = (struct sched_plan){.rows = p->slot->rows,
                                         .preempted = p->slot->preempted,

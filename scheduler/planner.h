@@ -10,6 +10,7 @@ struct planner {
     uint64_t now_us;
     uint32_t budget;              /* tokens left */
     uint32_t logits;              /* logit rows left */
+    uint32_t background;          /* of the tokens left, those that the background may have */
     double target_us;             /* 0 = none */
     struct sched_shape shape;     /* of the rows so far */
     uint32_t n_decodes;           /* running sequences that want one token */

@@ -7,7 +7,8 @@
  * in a plan that was short of blocks.
  *
  * The background is held, without a row, while a live request waits or computes its prompt: its tokens would make
- * that step longer. It keeps its blocks and its place until a live request finds none (planner_give_way).
+ * that step longer. It keeps its blocks and its place until a live request finds none (planner_give_way). Its part of
+ * any step is small, since who comes while the step runs waits for the end of it.
  */
 #include "scheduler/planner.h"
 
@@ -100,6 +101,8 @@ FOR_DECODES uint32_t bound_row(const struct planner *p, const struct sequence *q
         count = p->budget;
     if (p->s->config.whole_prompts)
         return count < seq_remaining(q) ? 0 : count;
+    if (q->key.background && count > p->background)
+        count = p->background;
     if (count > 1)
         count = bound_chunk(p, q, count);
     if (q->prompt_logits && q->n_prompt_logits < q->n_prompt) {
@@ -178,6 +181,8 @@ FOR_DECODES void add_row(struct planner *p, struct sequence *q, uint32_t count)
     plan->n_tokens += count;
     plan->n_logits += end - first_logit;
     p->budget -= count;
+    if (q->key.background)
+        p->background -= count < p->background ? count : p->background;
     p->logits -= end - first_logit;
     if (s->config.cost.n_points > 0)
         sched_shape_add(&p->shape, first, count, end - first_logit);

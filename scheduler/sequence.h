@@ -116,6 +116,8 @@ struct plan_slot {
 #define SCHED_MAX_PASSED 4
 /* Prompt tokens of a step that is past its time target by its decodes alone. */
 #define SCHED_MIN_CHUNK 16
+/* The background has this part of a step's tokens, but SCHED_MIN_CHUNK. */
+#define SCHED_BACKGROUND_PART 16
 
 #define PLAN_SLOTS_MAX 3 /* overlap_depth + 2 */
 

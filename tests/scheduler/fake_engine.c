@@ -277,6 +277,7 @@ static bool check_row_order(struct fake_engine *e, const struct sched_plan *plan
 static bool check_background(struct fake_engine *e, const struct sched_plan *plan)
 {
     bool live_first = false, has_row = false;
+    uint32_t n_tokens = 0, most = e->config.max_num_batched_tokens / 16;
     for (uint32_t i = 0; i < FAKE_MAX_NAMES; i++) {
         const struct fake_seq *d = &e->seqs[i];
         live_first |= d->used && !d->over && !d->running && !d->request.background;
@@ -285,9 +286,12 @@ static bool check_background(struct fake_engine *e, const struct sched_plan *pla
         const struct sched_row *row = &plan->rows[i];
         bool background = e->seqs[row->seq].request.background;
         has_row |= background;
+        n_tokens += background ? row->count - row->n_draft : 0;
         live_first |= !background && row->count - row->n_draft > 1;
     }
     e->seen.background += has_row;
+    if (n_tokens > (most < 16 ? 16 : most) && !e->config.whole_prompts)
+        return fail(e, "the background has %u tokens of a step", n_tokens);
     return !has_row || !live_first || fail(e, "the background has a row before a live request");
 }
 

@@ -127,6 +127,20 @@ static void admitted_last(struct sched_config *c)
     end_all(s);
 }
 
+/* Who comes while a step runs waits for its end: the background's part of one is small, also where nobody else is there. */
+static void parts_are_small(struct sched_config *c)
+{
+    c->max_num_batched_tokens = 320;
+    struct sched *s = open_sched(c);
+    submit_background(s, 1, 70, 4);
+    submit_background(s, 2, 30, 4);
+    for (uint32_t left = 100; left > 0; left -= left < 20 ? left : 20)
+        assert_int_equal(step(s)->n_tokens, 20);
+    submit_live(s, 3, 100, 1);
+    assert_int_equal(step(s)->n_tokens, 100);
+    end_all(s);
+}
+
 /* Also where nobody else is ever preempted. */
 static void under_every_policy(void (*check)(struct sched_config *c))
 {
@@ -166,6 +180,12 @@ static void test_batches(void **state)
     under_every_policy(batches_are_live);
 }
 
+static void test_parts(void **state)
+{
+    (void)state;
+    under_every_policy(parts_are_small);
+}
+
 static void test_admission(void **state)
 {
     (void)state;
@@ -176,7 +196,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_steps),   cmocka_unit_test(test_places),    cmocka_unit_test(test_blocks),
-        cmocka_unit_test(test_batches), cmocka_unit_test(test_admission),
+        cmocka_unit_test(test_batches), cmocka_unit_test(test_admission), cmocka_unit_test(test_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
