@@ -207,6 +207,8 @@ struct engine_stats {
     uint64_t n_swapped_out, n_swapped_in; /* blocks copied to and from the host tier, all groups */
     uint32_t n_pins, n_pinned_blocks; /* the blocks of the first group. A pin that is due counts until the
                                          next step, also when nobody comes */
+    uint32_t n_kept, n_kept_blocks; /* pins of kept answers, likewise; what several hold counts once */
+    uint64_t kept_bytes; /* of the blocks, in all groups */
     uint64_t n_blocks_leaked; /* blocks referenced while no sequence lives and nothing is pinned:
                                      always 0 */
     uint32_t token_budget; /* of the last step */

@@ -167,6 +167,14 @@ static int check_bad_words(const struct request_spec *s, uint32_t n_vocab, struc
     return status;
 }
 
+static int check_given(const struct request_spec *s, struct quire_error *err)
+{
+    if (s->n_given <= REQUEST_MAX_GIVEN && s->n_given % 3 == 0)
+        return QUIRE_OK;
+    return quire_fail_for(err, QUIRE_INVALID, "given", "must be at most %u numbers, by threes, got %u",
+                          REQUEST_MAX_GIVEN, s->n_given);
+}
+
 static int check_field(const struct request_field *f, const struct request_spec *spec, uint32_t n_vocab,
                        struct quire_error *err)
 {
@@ -181,6 +189,8 @@ static int check_field(const struct request_field *f, const struct request_spec 
     case REQUEST_BIASES:
         if (f->at == offsetof(struct request_spec, bad_words))
             return check_bad_words(spec, n_vocab, err);
+        if (f->at == offsetof(struct request_spec, given))
+            return check_given(spec, err);
         return check_list(f, request_field_list(f, spec), n_vocab, err);
     case REQUEST_BOOL:
     case REQUEST_KEY: break;

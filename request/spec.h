@@ -25,6 +25,7 @@
 #define REQUEST_MAX_STOP_TOKEN_IDS 4096u
 #define REQUEST_MAX_BIASES 65536u
 #define REQUEST_MAX_ALLOWED_TOKEN_IDS (1u << 22)
+#define REQUEST_MAX_GIVEN 3072u
 #define REQUEST_MAX_BAD_WORDS 16384u /* a row where all of them match costs 0.06 ms, 0.24 with 60,000 biases */
 #define REQUEST_MAX_US ((int64_t)1 << 50) /* about 35 years: sums of such times do not overflow */
 
@@ -56,6 +57,12 @@ struct request_spec {
     uint32_t class_index; /* of service; 0 = default */
     bool background; /* runs on what live requests leave, and gives way to them */
     uint64_t pin_us; /* > 0: when choice 0 ends, the prompt's full blocks stay cached so long after their last use */
+    /* > 0: the answer is kept by who asks. When it ends by itself its full blocks, generated ones too, stay cached at most so long,
+     * as far as the share of pins goes and nothing is worth more. keep_name: what `given` calls it later. */
+    uint64_t keep_us, keep_name;
+    /* Threes of a keep_name's low and high half and how often that answer was given so far; a name of zero: all are forgotten. */
+    const uint32_t *given;
+    uint32_t n_given;
     uint32_t expected_tokens; /* that will be generated, where somebody knows; 0 = unknown */
 
     uint32_t max_drafts; /* of a row; 0: no speculation. It never moves a bit, only when tokens are known */

@@ -276,7 +276,7 @@ static int check_sums(const struct sched *s, struct quire_error *err)
 /* 12: pins. */
 static int check_pins(const struct sched *s, struct quire_error *err)
 {
-    uint32_t n = 0, n_promised = 0;
+    uint32_t n = 0, n_promised = 0, n_kept = 0;
     uint64_t n_blocks = 0;
     for (const struct pin *pin = s->pins.first; pin; pin = pin->next) {
         uint32_t n_held;
@@ -292,6 +292,11 @@ static int check_pins(const struct sched *s, struct quire_error *err)
             n_promised++;
             n_blocks += r->pin->n_blocks;
         }
+    for (const struct pin *pin = s->pins.kept; pin; pin = pin->next)
+        n_kept++;
+    if (n_kept != s->pins.n_kept || pins_kept_blocks(s) != s->pins.n_kept_blocks)
+        return BROKEN(err, "12: %u kept answers of %u blocks, counted %u, %u", n_kept, pins_kept_blocks(s),
+                      s->pins.n_kept, s->pins.n_kept_blocks);
     if (n != s->pins.n || n_promised != s->pins.n_promised || n_blocks != s->pins.n_blocks)
         return BROKEN(err, "12: %u pins and %u promised ones of %llu blocks, counted %u, %u, %u", n, n_promised,
                       (unsigned long long)n_blocks, s->pins.n, s->pins.n_promised, s->pins.n_blocks);

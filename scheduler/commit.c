@@ -134,6 +134,8 @@ static void finish(struct sched *s, struct sequence *q)
         pins_fill(s, job->pin, q);
         job->pin = NULL;
     }
+    if (job->keep_us > 0)
+        pins_keep(s, q);
 }
 
 int sched_commit(struct sched *s, const struct sched_result *results, uint32_t n_results, bool *finished,

@@ -18,12 +18,194 @@ static uint32_t most_blocks(const struct sched *s)
     return (uint32_t)((uint64_t)n * percent / 100);
 }
 
+static void pin_free(struct pin *pin)
+{
+    if (pin)
+        kv_table_destroy(pin->table);
+    free(pin);
+}
+
 static void destroy(struct sched *s, struct pin *pin)
 {
     s->pins.n_blocks -= pin->n_blocks;
-    kv_table_destroy(pin->table);
-    free(pin);
+    pin_free(pin);
 }
+
+static bool same(const struct key256 *a, const struct key256 *b)
+{
+    return memcmp(a->bytes, b->bytes, sizeof a->bytes) == 0;
+}
+
+/* A table of its own with room for so many blocks. NULL: out of memory. */
+static struct pin *pin_new(struct sched *s, uint32_t n_blocks)
+{
+    struct pin *pin = calloc(1, sizeof *pin);
+    if (!pin || kv_table_create(s->kv, &pin->table, NULL) ||
+        kv_table_prepare(pin->table, n_blocks * s->config.kv.block_tokens)) {
+        pin_free(pin);
+        return NULL;
+    }
+    pin->n_blocks = n_blocks;
+    return pin;
+}
+
+/* Takes references on the blocks that have q's names: those that are hit, which need not be q's own. What two compute at the
+ * same time is named once, and a name may have been given up since. False: a window has passed what would be needed. */
+static bool fill(struct sched *s, struct pin *pin, const struct sequence *q)
+{
+    uint32_t n_tokens = pin->n_blocks * s->config.kv.block_tokens;
+    for (uint32_t i = 0; i < pin->n_blocks; i++)
+        kv_table_publish(q->table, i, &q->hashes[i]);
+    return kv_table_match(pin->table, q->hashes, pin->n_blocks, n_tokens) == n_tokens;
+}
+
+/* ---- kept answers --------------------------------------------------------------------------- */
+
+static uint64_t worth(const struct pin *pin)
+{
+    return (uint64_t)pin->n_given + pin->n_hits;
+}
+
+/* Leading blocks that both hold. A name has one block while somebody holds it, so ids tell: of a group that holds all of a
+ * prefix, where there is one. */
+static uint32_t n_common(const struct sched *s, const struct pin *a, const struct pin *b)
+{
+    uint32_t g = 0, n_a, n_b;
+    while (g + 1 < s->config.kv.n_groups && s->config.kv.groups[g].window > 0)
+        g++;
+    if (s->config.kv.groups[g].window > 0)
+        g = 0;
+    const uint32_t *of_a = kv_table_blocks(a->table, g, &n_a), *of_b = kv_table_blocks(b->table, g, &n_b);
+    uint32_t low = 0, high = n_a < n_b ? n_a : n_b;
+    while (low < high) { /* prefixes: where one differs, all that follow do */
+        uint32_t middle = low + (high - low) / 2;
+        if (of_a[middle] == of_b[middle])
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Of the blocks that it holds those that no pin of the list holds. */
+static uint32_t own_blocks(const struct sched *s, const struct pin *pin, const struct pin *list)
+{
+    uint32_t most = 0;
+    for (; list; list = list->next) {
+        uint32_t n = list == pin ? 0 : n_common(s, pin, list);
+        most = n > most ? n : most;
+    }
+    return pin->n_blocks - most;
+}
+
+uint32_t pins_kept_blocks(const struct sched *s)
+{
+    uint32_t n = 0;
+    for (const struct pin *pin = s->pins.kept; pin; pin = pin->next)
+        n += own_blocks(s, pin, pin->next);
+    return n;
+}
+
+static void drop_kept(struct sched *s, struct pin **link)
+{
+    struct pin *pin = *link;
+    *link = pin->next;
+    s->pins.n_kept--;
+    s->pins.n_kept_blocks -= own_blocks(s, pin, s->pins.kept);
+    pin_free(pin);
+}
+
+/* NULL: there is none. */
+static struct pin **least_kept(struct sched *s)
+{
+    struct pin **least = NULL;
+    for (struct pin **link = &s->pins.kept; *link; link = &(*link)->next)
+        if (!least || worth(*link) <= worth(*least))
+            least = link;
+    return least;
+}
+
+/* The share is others' first. */
+static void make_way(struct sched *s)
+{
+    while (s->pins.n_kept > 0 && s->pins.n_blocks + s->pins.n_kept_blocks > most_blocks(s))
+        drop_kept(s, least_kept(s));
+}
+
+/* One that goes beyond others is those, too. False: another goes as far as it. */
+static bool join_others(struct sched *s, struct pin *pin)
+{
+    for (struct pin **link = &s->pins.kept; *link;) {
+        struct pin *old = *link;
+        uint32_t n = n_common(s, pin, old);
+        if (n == pin->n_blocks) {
+            old->due_us = old->due_us > pin->due_us ? old->due_us : pin->due_us;
+            return false;
+        }
+        if (n < old->n_blocks) {
+            link = &old->next;
+            continue;
+        }
+        pin->n_given = pin->n_given > old->n_given ? pin->n_given : old->n_given;
+        pin->n_hits = pin->n_hits > old->n_hits ? pin->n_hits : old->n_hits;
+        drop_kept(s, link);
+    }
+    return true;
+}
+
+/* False: what is there is worth more. */
+static bool find_share(struct sched *s, const struct pin *pin)
+{
+    const uint32_t share = most_blocks(s), n_others = s->pins.n_blocks;
+    uint32_t own = own_blocks(s, pin, s->pins.kept);
+    while (s->pins.n_kept == SCHED_MAX_KEPT || n_others + s->pins.n_kept_blocks + own > share) {
+        struct pin **least = least_kept(s);
+        if (!least || worth(*least) > worth(pin))
+            return false;
+        drop_kept(s, least);
+        own = own_blocks(s, pin, s->pins.kept);
+    }
+    return true;
+}
+
+void pins_keep(struct sched *s, const struct sequence *q)
+{
+    const struct sched_job *job = q->job;
+    const uint32_t n_blocks = q->n_published;
+    /* More than the share holds at most drops nothing in vain. */
+    if (s->config.max_pinned_percent == 0 || job->n > 1 || n_blocks == 0 ||
+        s->pins.n_blocks + n_blocks > most_blocks(s))
+        return;
+    struct pin *pin = pin_new(s, n_blocks);
+    if (!pin)
+        return;
+    pin->tenant = q->key.tenant;
+    pin->name = job->keep_name;
+    pin->due_us = s->now_us + job->keep_us;
+    pin->last = q->hashes[n_blocks - 1];
+    if (!fill(s, pin, q) || !join_others(s, pin) || !find_share(s, pin)) {
+        pin_free(pin);
+        return;
+    }
+    s->pins.n_kept_blocks += own_blocks(s, pin, s->pins.kept);
+    pin->next = s->pins.kept;
+    s->pins.kept = pin;
+    s->pins.n_kept++;
+}
+
+void pins_given(struct sched *s, const uint32_t *given, uint32_t n)
+{
+    for (uint32_t i = 0; i + 3 <= n; i += 3) {
+        const uint64_t name = given[i] | (uint64_t)given[i + 1] << 32;
+        while (name == 0 && s->pins.kept)
+            drop_kept(s, &s->pins.kept);
+        for (struct pin *pin = s->pins.kept; pin; pin = pin->next)
+            if (pin->name == name)
+                pin->n_given = given[i + 2];
+    }
+}
+
+/* ---- pins that are asked for ----------------------------------------------------------------- */
 
 int pins_make(struct sched *s, const struct sched_request *r, struct pin **out, struct quire_error *err)
 {
@@ -40,19 +222,15 @@ int pins_make(struct sched *s, const struct sched_request *r, struct pin **out, 
     if (s->pins.n_blocks + n_blocks > most_blocks(s))
         return quire_fail(err, QUIRE_EXHAUSTED, "pin: needs %u blocks, %u of at most %u are pinned", n_blocks,
                           s->pins.n_blocks, most_blocks(s));
-    struct pin *pin = calloc(1, sizeof *pin);
-    if (!pin || kv_table_create(s->kv, &pin->table, err) || kv_table_prepare(pin->table, r->n_prompt)) {
-        if (pin)
-            kv_table_destroy(pin->table);
-        free(pin);
+    struct pin *pin = pin_new(s, n_blocks);
+    if (!pin)
         return quire_fail(err, QUIRE_NO_MEMORY, "pin: out of memory");
-    }
-    pin->n_blocks = n_blocks;
     pin->tenant = r->tenant;
     pin->ttl_us = r->pin_us;
     pin->last = r->hashes[n_blocks - 1];
     s->pins.n_promised++;
     s->pins.n_blocks += n_blocks;
+    make_way(s);
     *out = pin;
     return QUIRE_OK;
 }
@@ -65,11 +243,6 @@ void pins_forget(struct sched *s, struct pin *pin)
     destroy(s, pin);
 }
 
-static bool same(const struct key256 *a, const struct key256 *b)
-{
-    return memcmp(a->bytes, b->bytes, sizeof a->bytes) == 0;
-}
-
 void pins_fill(struct sched *s, struct pin *pin, const struct sequence *q)
 {
     for (struct pin *old = s->pins.first; old; old = old->next)
@@ -79,13 +252,8 @@ void pins_fill(struct sched *s, struct pin *pin, const struct sequence *q)
             pins_forget(s, pin);
             return;
         }
-    /* The blocks that have the names are those that are hit, and need not be q's own: what two compute
-     * at the same time is named once, and a name may have been given up since. */
-    for (uint32_t i = 0; i < pin->n_blocks; i++)
-        kv_table_publish(q->table, i, &q->hashes[i]);
-    uint32_t n_tokens = pin->n_blocks * s->config.kv.block_tokens;
-    if (kv_table_match(pin->table, q->hashes, pin->n_blocks, n_tokens) < n_tokens) {
-        pins_forget(s, pin); /* a window has passed what would be needed */
+    if (!fill(s, pin, q)) {
+        pins_forget(s, pin);
         return;
     }
     pin->due_us = s->now_us + pin->ttl_us;
@@ -100,6 +268,8 @@ void pins_used(struct sched *s, const struct sequence *q, uint32_t n_blocks, uin
     for (struct pin *pin = s->pins.first; pin; pin = pin->next)
         if (pin->n_blocks <= n_blocks && same(&q->hashes[pin->n_blocks - 1], &pin->last))
             pin->due_us = now_us + pin->ttl_us;
+    for (struct pin *pin = s->pins.kept; pin && !q->was_admitted; pin = pin->next)
+        pin->n_hits += pin->n_blocks <= n_blocks && same(&q->hashes[pin->n_blocks - 1], &pin->last);
 }
 
 static void drop(struct sched *s, struct pin **link)
@@ -117,11 +287,20 @@ void pins_expire(struct sched *s, uint64_t now_us)
             drop(s, link);
         else
             link = &(*link)->next;
+    for (struct pin **link = &s->pins.kept; *link;)
+        if ((*link)->due_us <= now_us)
+            drop_kept(s, link);
+        else
+            link = &(*link)->next;
 }
 
 bool pins_drop_one(struct sched *s)
 {
     struct pin **soonest = &s->pins.first;
+    if (s->pins.kept) {
+        drop_kept(s, least_kept(s));
+        return true;
+    }
     if (!*soonest)
         return false;
     for (struct pin **link = soonest; *link; link = &(*link)->next)
@@ -133,11 +312,16 @@ bool pins_drop_one(struct sched *s)
 
 uint32_t sched_unpin(struct sched *s, uint32_t tenant)
 {
-    uint32_t n = s->pins.n;
+    uint32_t n = s->pins.n + s->pins.n_kept;
     for (struct pin **link = &s->pins.first; *link;)
         if (tenant == UINT32_MAX || (*link)->tenant == tenant)
             drop(s, link);
         else
             link = &(*link)->next;
-    return n - s->pins.n;
+    for (struct pin **link = &s->pins.kept; *link;)
+        if (tenant == UINT32_MAX || (*link)->tenant == tenant)
+            drop_kept(s, link);
+        else
+            link = &(*link)->next;
+    return n - s->pins.n - s->pins.n_kept;
 }

@@ -343,6 +343,8 @@ struct sched_stats sched_stats(const struct sched *s)
     struct sched_stats stats = s->stats;
     stats.n_pins = s->pins.n;
     stats.n_pinned_blocks = s->pins.n_blocks;
+    stats.n_kept = s->pins.n_kept;
+    stats.n_kept_blocks = s->pins.n_kept_blocks;
     stats.budget_ratio = s->budget.ratio;
     return stats;
 }

@@ -73,7 +73,7 @@ struct sched_config {
     uint32_t max_batch_size;          /* of dynamic and static batches; 0 = max_num_seqs */
     uint64_t max_wait_us;             /* of dynamic batches */
     enum sched_preemption preemption;
-    uint32_t max_pinned_percent;      /* of a group's blocks; 0 = 50 */
+    uint32_t max_pinned_percent;      /* of a group's blocks; 0 = 50, and none for kept answers */
     struct sched_cost cost;           /* n_points = 0: there is none */
 
     struct key256 secret;             /* of the hash chain, for blocks filled by generated tokens */
@@ -109,6 +109,11 @@ struct sched_request {
     uint64_t deadline_us; /* of the first token; 0 = none; for policies */
     uint64_t pin_us; /* > 0: when choice 0 ends, the prompt's full blocks stay cached
                                      for so long after their last use */
+    uint64_t keep_us,
+        keep_name; /* keep_us > 0: the same of an answer that its asker keeps, generated blocks too, for at most so
+                                     long, while it is worth as much as others: pins.h */
+    const uint32_t *given; /* [n_given], threes: a keep_name's halves, the low first, and how often it was given */
+    uint32_t n_given;
     uint32_t tenant; /* dense small integer, for policies and counters */
     uint32_t class_index; /* below SCHED_MAX_CLASSES, for policies */
     uint32_t expected_tokens; /* 0 = unknown, for policies */
@@ -263,6 +268,7 @@ struct sched_stats {
     uint64_t n_steps;
     uint32_t n_pins;
     uint32_t n_pinned_blocks; /* of the first group */
+    uint32_t n_kept, n_kept_blocks; /* pins of kept answers; what several of them hold counts once */
     double budget_ratio; /* with adaptive_budget: measured to predicted step times,
                                            smoothed; else 1 */
 };
@@ -277,7 +283,7 @@ struct sched_tenant_stats {
 };
 struct sched_tenant_stats sched_tenant_stats(const struct sched *s, uint32_t tenant);
 
-/* Forgets the pins of a tenant (UINT32_MAX: of all); returns how many there were. */
+/* Forgets the pins of a tenant (UINT32_MAX: of all), kept answers' too; returns how many there were. */
 uint32_t sched_unpin(struct sched *s, uint32_t tenant);
 struct kv_usage sched_kv_usage(const struct sched *s, uint32_t group);
 /* No sequence that lives or waits to be collected by sched_next_retired, no uncommitted plan. */

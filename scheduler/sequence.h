@@ -53,6 +53,7 @@ struct sched_job {
     uint32_t n_waiting_tokens; /* the prompt's length until a choice was first admitted, then 0 */
     bool prompt_logprobs, no_prefix_hits;
     struct pin *pin;           /* NULL, or what takes over the prompt's blocks when choice 0 ends */
+    uint64_t keep_us, keep_name; /* of its request */
     uint32_t seqs[];           /* [n] names; one that is over may be another request's by now */
 };
 

@@ -188,7 +188,9 @@ static int make_job(struct sched *s, const struct sched_request *r, uint32_t flo
                               .n_live = r->n,
                               .n_waiting_tokens = r->n_prompt,
                               .prompt_logprobs = r->prompt_logprobs,
-                              .no_prefix_hits = r->no_prefix_hits};
+                              .no_prefix_hits = r->no_prefix_hits,
+                              .keep_us = r->keep_us,
+                              .keep_name = r->keep_name};
     int status = queue_reserve(&s->queue, flow, s->flow_live[flow] + r->n);
     if (!status)
         status = id_map_add(&s->jobs, r->id, (uintptr_t)job);
@@ -223,6 +225,7 @@ int sched_submit(struct sched *s, const struct sched_request *r, uint32_t *seqs,
     struct sched_job *job = NULL;
     if (retry_us)
         *retry_us = 0;
+    pins_given(s, r->given, r->n_given);
     int status = check_request(s, r, err);
     if (!status)
         status = check_room(s, r, err);

@@ -145,10 +145,14 @@ static void get_submit_2(const struct recording_header *h, struct submit_room *r
     q->background = spec->background;
     q->priority = spec->priority;
     q->pin_us = spec->pin_us;
+    q->keep_us = spec->keep_us;
+    q->keep_name = spec->keep_name;
+    q->given = spec->given;
+    q->n_given = spec->n_given;
     q->tenant = spec->tenant;
     q->class_index = spec->class_index;
     q->expected_tokens = spec->expected_tokens;
-    if (q->pin_us > RECORD_MAX_TIME_US)
+    if (q->pin_us > RECORD_MAX_TIME_US || q->keep_us > RECORD_MAX_TIME_US)
         body_wrong(b, "has a time out of range");
     check_request(h, b, q);
 }

@@ -201,10 +201,13 @@ static void measure(struct engine *e, struct engine_stats *stats)
     stats->n_steps = s.n_steps;
     stats->n_pins = s.n_pins;
     stats->n_pinned_blocks = s.n_pinned_blocks;
+    stats->n_kept = s.n_kept;
+    stats->n_kept_blocks = s.n_kept_blocks;
+    stats->kept_bytes = s.n_kept_blocks * e->plan.kv_block_bytes;
     stats->policy = sched_policy_of(e->sched)->name;
     stats->policy_figure = sched_policy_figure(e->sched, &stats->policy_figure_name);
     log_budget(e, s.budget_ratio);
-    measure_kv(e, sched_idle(e->sched) && s.n_pins == 0, stats);
+    measure_kv(e, sched_idle(e->sched) && s.n_pins + s.n_kept == 0, stats);
 }
 
 static void publish_tenants(struct engine *e)

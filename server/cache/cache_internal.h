@@ -13,6 +13,13 @@
 /* Ids of ours; those of the source below are handed through where a request is none of the cache's business. */
 #define OUR_ID (UINT64_C(1) << 63)
 
+/* How often kept answers were given, for who ranks their KV blocks (pins, docs/scheduling.md): it goes with the next request. */
+#define NEWS_MOST 64u
+struct given_news {
+    uint32_t n, next; /* next: the place of the one that is overwritten when all are taken */
+    uint32_t items[3 * NEWS_MOST]; /* as request_spec.given */
+};
+
 struct clearing;
 
 struct response_cache {
@@ -30,6 +37,7 @@ struct response_cache {
     struct id_map flights; /* those that may be joined, by the first 8 bytes of their key */
     TAILQ_HEAD(, clearing) clearings; /* of the store, on their way */
     struct asker_list replays; /* askers that are told what is kept */
+    struct given_news given;
     uint64_t next_id;
     uint64_t n_clears; /* flights of before one are joined, and kept, no more */
     struct response_cache_stats stats; /* counters only */
@@ -72,6 +80,12 @@ struct kept *give_found(struct response_cache *c, const struct key256 *key, cons
 void give_count(struct response_cache *c, const struct answer *answer);
 /* One in memory: counted, and young again. */
 void give_count_memory(struct response_cache *c, struct kept *k);
+/* spec: of what will be kept under this key so long (0: not at all). The news in it are borrowed; once the source below has it
+ * they are none any more. */
+void give_mark(const struct response_cache *c, const struct key256 *key, uint32_t ttl_s, struct request_spec *spec);
+/* That answer was given so often; a zero key: all are forgotten. */
+void give_note(struct response_cache *c, const struct key256 *key, uint64_t n_hits);
+
 /* The asker is told what it is given, from its beginning on. */
 void give_begin(struct response_cache *c, struct asker *a, const struct answer *answer, const char *layer);
 

@@ -508,14 +508,16 @@ static void resume(struct flight *f, const struct request_spec *spec)
 /* To the source below. */
 static int submit_below(struct flight *f, const struct request_spec *spec, struct quire_error *err)
 {
-    const struct completion_source *below = &f->cache->below;
-    struct request_spec longer;
-    uint32_t *prompt;
-    if (!f->resumed)
-        return below->submit(below->self, spec, NULL, &events, f, &f->below_id, err);
-    if (!resume_spec(f->resumed, spec, &longer, &prompt))
+    struct response_cache *c = f->cache;
+    struct request_spec asked = *spec;
+    uint32_t *prompt = NULL;
+    if (f->resumed && !resume_spec(f->resumed, spec, &asked, &prompt))
         return quire_fail(err, QUIRE_NO_MEMORY, "the response cache: out of memory");
-    int status = below->submit(below->self, &longer, NULL, &events, f, &f->below_id, err);
+    const uint32_t ttl_s = f->ttl_s ? f->ttl_s : c->options.ttl_s;
+    give_mark(c, &f->key, f->is_kept ? ttl_s : 0, &asked);
+    int status = c->below.submit(c->below.self, &asked, NULL, &events, f, &f->below_id, err);
+    if (status == QUIRE_OK)
+        c->given.n = 0;
     free(prompt);
     return status;
 }

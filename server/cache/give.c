@@ -1,6 +1,10 @@
 /* An answer that is kept, and somebody who asks: whether it may be given, and what giving it is. */
 #include "server/cache/cache_internal.h"
 
+#include "base/little_endian.h"
+
+#include <string.h>
+
 bool give_fits(const struct answer *answer, const struct request_spec *spec)
 {
     return answer->n_choices == spec->n && answer->n_prompt == spec->n_prompt &&
@@ -49,10 +53,43 @@ void give_count(struct response_cache *c, const struct answer *answer)
     c->stats.n_unseeded_hits += answer->unseeded;
 }
 
+/* Keys are hashes: half of their half tells them apart. */
+static uint64_t keep_name(const struct key256 *key)
+{
+    return le_load_u64(key->bytes);
+}
+
+void give_mark(const struct response_cache *c, const struct key256 *key, uint32_t ttl_s, struct request_spec *spec)
+{
+    spec->keep_us = (uint64_t)ttl_s * 1000000;
+    spec->keep_name = keep_name(key);
+    spec->given = c->given.items;
+    spec->n_given = 3 * c->given.n;
+}
+
+void give_note(struct response_cache *c, const struct key256 *key, uint64_t n_hits)
+{
+    struct given_news *news = &c->given;
+    const uint64_t name = keep_name(key);
+    const uint32_t item[] = {(uint32_t)name, (uint32_t)(name >> 32),
+                             n_hits > UINT32_MAX ? UINT32_MAX : (uint32_t)n_hits};
+    uint32_t at = 0;
+    if (name == 0)
+        news->n = 0;
+    while (at < news->n && memcmp(&news->items[3 * at], item, 2 * sizeof item[0]) != 0)
+        at++;
+    if (at == NEWS_MOST)
+        at = news->next++ % NEWS_MOST;
+    else if (at == news->n)
+        news->n++;
+    memcpy(&news->items[3 * at], item, sizeof item);
+}
+
 void give_count_memory(struct response_cache *c, struct kept *k)
 {
     c->stats.memory.n_hits++;
     memory_layer_use(&c->memory, k);
+    give_note(c, &k->answer.key, k->n_hits);
     if (c->store)
         c->store->ops->hit(c->store, k->answer.key);
     give_count(c, &k->answer);

@@ -192,6 +192,7 @@ void response_cache_clear(struct response_cache *c, void (*done)(void *context, 
     const uint64_t n = memory_layer_clear(&c->memory);
     if (c->similar)
         similar_clear(c->similar);
+    give_note(c, &(struct key256){{0}}, 0);
     c->n_clears++;
     struct clearing *clearing = c->store ? malloc(sizeof *clearing) : NULL;
     if (!clearing) {
@@ -285,6 +286,7 @@ void response_cache_set_below(struct response_cache *c, struct completion_source
     c->was_told = true;
     c->identity = *identity;
     memory_layer_clear(&c->memory);
+    c->given.n = 0;
     close_store(c, 0); /* the loop goes on, and nobody asks for those answers any more */
     if (c->options.open_store)
         c->store = c->options.open_store(c->options.context, identity);

@@ -220,6 +220,10 @@ void ui_start(struct front *f, struct http_exchange *x);
 void openapi_start(struct front *f, struct http_exchange *x);
 
 /* ---- scrape.c ---- */
+/* stats NULL: the engine did not answer. */
+typedef void (*scrape_answer)(struct front *f, struct http_exchange *x, const struct wire_stats *stats);
+/* Answers when the engine has told its numbers, or in time without. */
+void scrape_ask(struct front *f, struct http_exchange *x, scrape_answer answer);
 void scrape_start(struct front *f, struct http_exchange *x);
 /* stats NULL: there will be none. */
 void scrapes_answer(struct front *f, const struct wire_stats *stats);

@@ -127,6 +127,9 @@ static const struct wire_field stats_rules[] = {
      WIRE_MAX_ACCEPTED},
     FIELD_SPAN(struct wire_stats, draft_method, 47, FIELD_TEXT, 0, WIRE_MAX_TEXT),
     STATS(draft_us, 48, FIELD_64),
+    STATS(n_kept, 49, FIELD_32),
+    STATS(n_kept_blocks, 50, FIELD_32),
+    STATS(kept_bytes, 51, FIELD_64),
 };
 static const struct wire_stats stats_defaults;
 static const struct wire_body stats_body = {"STATS", stats_rules, FIELD_COUNT(stats_rules), &stats_defaults,

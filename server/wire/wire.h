@@ -198,6 +198,8 @@ struct wire_stats {
     const char *draft_method;            /* the server's: "none", "ngram", "suffix" */
     size_t n_draft_method;
     uint64_t draft_us;                   /* that a draft model's passes took */
+    uint32_t n_kept, n_kept_blocks;      /* kept answers that are pinned, and their blocks, of the first group */
+    uint64_t kept_bytes;                 /* of all groups */
 };
 struct wire_step_bucket {          /* steps with at most n_tokens tokens */
     uint64_t n_tokens, n_steps;

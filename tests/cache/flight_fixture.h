@@ -18,6 +18,8 @@ static struct asked {
     void *context;
     bool cancelled, refuses;
     int64_t cut;
+    uint64_t keep_us, keep_name;
+    uint32_t n_given, given[12];
     uint32_t max_tokens, n_prompt, n_prediction, prediction[8]; /* the prediction came after it */
 } asked[MOST];
 static uint64_t n_asked;
@@ -34,6 +36,12 @@ static inline int below_submit(void *self, const struct request_spec *spec, cons
     assert_true(n_asked < MOST);
     asked[n_asked] = (struct asked){.events = *events, .context = context, .cut = -1, .max_tokens = spec->max_tokens};
     asked[n_asked].n_prompt = spec->n_prompt;
+    asked[n_asked].keep_us = spec->keep_us;
+    asked[n_asked].keep_name = spec->keep_name;
+    asked[n_asked].n_given = spec->n_given;
+    assert_true(spec->n_given <= 12);
+    if (spec->n_given > 0)
+        memcpy(asked[n_asked].given, spec->given, spec->n_given * sizeof asked[0].given[0]);
     assert_int_equal(spec->n_prediction, 0);
     *id = ++n_asked;
     return QUIRE_OK;

@@ -49,6 +49,46 @@ void flight_resume_test(void **state)
     close_cache();
 }
 
+/* Below it is told what is kept and, with the next request that goes there, how often what was kept was given. */
+void flight_given_test(void **state)
+{
+    struct ear e = {.n_done = 0};
+    bool cleared = false;
+    (void)state;
+    open_cache((struct response_cache_options){.max_entries = 4, .ttl_s = 20});
+    ask(&e);
+    assert_true(asked[0].keep_us == 20000000 && asked[0].n_given == 0);
+    say(0, 5);
+    end(0, WIRE_FINISH_STOP, 1);
+    for (uint32_t i = 0; i < 3; i++) {
+        e = (struct ear){.n_done = 0};
+        ask(&e);
+        turn();
+        assert_true(e.n_done == 1 && n_asked == 1);
+    }
+    max_tokens = 5;
+    is_away = true;
+    e = (struct ear){.n_done = 0};
+    assert_int_equal(ask_with(&e, &(struct completion_terms){.is_bounded = true}), QUIRE_IO); /* the news stay */
+    is_away = false;
+    e = (struct ear){.n_done = 0};
+    ask(&e);
+    assert_int_equal(n_asked, 2);
+    assert_int_equal(asked[1].n_given, 3);
+    assert_true((asked[1].given[0] | (uint64_t)asked[1].given[1] << 32) == asked[0].keep_name &&
+                asked[1].given[2] == 3);
+    assert_true(asked[1].keep_name != asked[0].keep_name);
+    say(1, 5);
+    end(1, WIRE_FINISH_STOP, 1);
+    response_cache_clear(cache, on_cleared, &cleared);
+    e = (struct ear){.n_done = 0};
+    ask(&e);
+    assert_true(cleared && n_asked == 3 && asked[2].n_given == 3 && (asked[2].given[0] | asked[2].given[1]) == 0);
+    e.source.cancel(e.source.self, e.id, -1);
+    max_tokens = 4;
+    close_cache();
+}
+
 /* ---- similar questions ----------------------------------------------------------------------- */
 
 /* A text of a digit and anything has a vector of two numbers, that many tenths of a right angle up. */

@@ -58,6 +58,10 @@ static struct request_spec full(void)
         .n_bad_words = 5,
         .wants_vector = true,
         .segment_from = 2,
+        .keep_us = 3,
+        .keep_name = UINT64_MAX,
+        .given = ids,
+        .n_given = 3,
     };
     memset(s.cache_domain.bytes, 0xab, sizeof s.cache_domain.bytes);
     return s;
@@ -260,7 +264,7 @@ static void ids_are_in_the_vocabulary(void **state)
     for (size_t i = 0; i < request_n_fields; i++) {
         const struct request_field *f = &request_fields[i];
         struct request_spec s = least();
-        if (f->kind != REQUEST_IDS || strcmp(f->member, "bad_words") == 0)
+        if (f->kind != REQUEST_IDS || strcmp(f->member, "bad_words") == 0 || strcmp(f->member, "given") == 0)
             continue;
         request_field_set_list(f, &s, (struct request_list){outside, 2});
         expect(&s, f->name, false);
@@ -280,6 +284,13 @@ static void ids_are_in_the_vocabulary(void **state)
     s = least();
     s.n_prompt = 0;
     expect(&s, "prompt", false);
+    s = least();
+    static const uint32_t given[REQUEST_MAX_GIVEN + 3] = {UINT32_MAX};
+    s.given = given;
+    for (uint32_t n = 0; n <= REQUEST_MAX_GIVEN + 3; n++) {
+        s.n_given = n;
+        expect(&s, "given", n % 3 == 0 && n <= REQUEST_MAX_GIVEN);
+    }
     s = least();
     s.min_tokens = 5;
     expect(&s, "min_tokens", false);

@@ -119,6 +119,7 @@ bool fake_submit(struct fake_engine *e, struct fake_request *r)
                                     .arrival_us = r->arrival_us,
                                     .deadline_us = r->deadline_us,
                                     .pin_us = r->pin_us,
+                                    .keep_us = r->keep_us,
                                     .adapter = r->adapter};
     hash_prompt(e, r, &request, hashes);
     int owed = owed_status(e, r);
@@ -754,7 +755,8 @@ bool fake_unpin(struct fake_engine *e, uint32_t tenant)
     for (uint32_t i = 0; i < e->n_pins; i++)
         if (tenant != UINT32_MAX && e->pins[i].tenant != tenant)
             e->pins[n++] = e->pins[i];
-    if (sched_unpin(e->sched, tenant) != e->n_pins - n && !e->pins_unknown)
+    const uint32_t n_kept = sched_stats(e->sched).n_kept, n_gone = sched_unpin(e->sched, tenant);
+    if (n_gone != e->n_pins - n + n_kept - sched_stats(e->sched).n_kept && !e->pins_unknown)
         return fail(e, "unpin forgot another number of pins than %u", e->n_pins - n);
     e->n_pins = n;
     return true;

@@ -49,7 +49,7 @@ struct fake_request {
     uint32_t stop_every; /* a token that is a multiple of it stops; 0 = none does */
     bool prompt_logprobs, no_prefix_hits, background, host_gated, vector;
     uint32_t adapter, class_index, expected_tokens;
-    uint64_t arrival_us, deadline_us, pin_us;
+    uint64_t arrival_us, deadline_us, pin_us, keep_us;
 };
 
 /* What the oracle knows of a sequence. */

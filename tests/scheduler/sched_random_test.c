@@ -184,6 +184,8 @@ static struct fake_request random_request(struct fake_random *random, const stru
         r.pin_us = 1 + fake_below(random, 100000);
         r.max_tokens = fake_chance(random, 50) ? 0 : r.max_tokens;
     }
+    if (fake_chance(random, 30)) /* without a share it is in vain */
+        r.keep_us = 1 + fake_below(random, 1000000);
     return r;
 }
 

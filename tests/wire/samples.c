@@ -182,6 +182,9 @@ void sample_stats(struct wire_stats *out)
         .accepted_at = accepted,
         .n_accepted_at = 2,
         .draft_us = 1234567890123,
+        .n_kept = 3,
+        .n_kept_blocks = 41,
+        .kept_bytes = 1234567890124,
         .draft_method = "suffix",
         .n_draft_method = 6,
     };

@@ -397,6 +397,7 @@ static void test_stats(void **state)
     assert_int_equal(got.n_accepted_at, 2);
     assert_true(wire_accepted_get(&got, 0) == UINT64_C(1) << 44 && wire_accepted_get(&got, 1) == 7);
     assert_int_equal(got.draft_us, 1234567890123);
+    assert_true(got.n_kept == 3 && got.n_kept_blocks == 41 && got.kept_bytes == 1234567890124);
     assert_int_equal(got.n_draft_method, 6);
     assert_memory_equal(got.draft_method, "suffix", 6);
     struct wire_tenant tenant;

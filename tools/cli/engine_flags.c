@@ -275,7 +275,8 @@ static size_t memory_flags(struct engine_options *o, struct cli_option *out)
          .help = "Host memory for cached blocks that the KV cache gives up, and that come back at a hit: 4, 4GiB, 512M. "
                  "Default: none."},
         {.names = "max-pinned-percent", .kind = CLI_U32, .target = &o->max_pinned_percent, .min = 1, .max = 100,
-         .value = "N", .help = "Share of the KV blocks that pinned prefixes may hold. Default 50."},
+         .value = "N", .help = "Share of the KV blocks that pinned prefixes may hold. Default 50. Given, what they leave of it is for "
+                          "answers of a response cache, by worth."},
         {.names = "Requests:", .kind = CLI_GROUP},
         {.names = "max-num-queued-reqs", .kind = CLI_U32, .target = &o->max_queued_requests,
          .value = "N", .help = "Requests that may wait; past it: 429 with Retry-After. Default 1024."},

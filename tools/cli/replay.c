@@ -392,7 +392,7 @@ static int submit(struct replay *p, size_t index, struct quire_error *err)
         return status;
     /* When it runs, and who pays, is not to be done again. */
     spec.priority = 0;
-    spec.deadline_us = spec.pin_us = 0;
+    spec.deadline_us = spec.pin_us = spec.keep_us = 0;
     spec.tenant = spec.class_index = spec.expected_tokens = 0;
     spec.background = false;
     spec.draft_method = DRAFT_NONE; /* this engine's */

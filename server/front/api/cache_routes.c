@@ -118,12 +118,10 @@ static void put_totals(struct buffer *o, const struct layer *of)
     put_number(o, "bytes", (double)of->n_bytes);
 }
 
-void cache_stats_start(struct front *f, struct http_exchange *x)
+static void answer_stats(struct front *f, struct http_exchange *x, const struct wire_stats *stats)
 {
     struct response_cache_stats s;
     struct buffer o = {0};
-    if (!is_on(f, x))
-        return;
     response_cache_stats(f->cache, &s);
     const struct cache_ratio ratio = cache_ratio(&s);
     const struct layer memory = {"memory", &s.memory, s.n_entries, s.n_expired, s.n_bytes, s.n_evicted};
@@ -139,6 +137,11 @@ void cache_stats_start(struct front *f, struct http_exchange *x)
     put_number(&o, "not_stored", (double)s.n_not_stored);
     put_number(&o, "resumed", (double)s.n_resumed);
     put_number(&o, "tokens_resumed", (double)s.n_tokens_resumed);
+    if (stats) {
+        put_number(&o, "pinned_answers", stats->n_kept);
+        put_number(&o, "pinned_blocks", stats->n_kept_blocks);
+        put_number(&o, "pinned_bytes", (double)stats->kept_bytes);
+    }
     put_number(&o, "unseeded_hits", (double)s.n_unseeded_hits);
     put_number(&o, "unsound", (double)s.n_unsound);
     put_number(&o, "verified", (double)s.n_verified);
@@ -169,6 +172,12 @@ void cache_stats_start(struct front *f, struct http_exchange *x)
     json_out_raw(&o, "}");
     http_reply(x, o.failed ? 503 : 200, "application/json", o.data, o.failed ? 0 : o.n);
     buffer_free(&o);
+}
+
+void cache_stats_start(struct front *f, struct http_exchange *x)
+{
+    if (is_on(f, x))
+        scrape_ask(f, x, answer_stats);
 }
 
 /* ---- clear ---------------------------------------------------------------------------------- */

@@ -1,4 +1,4 @@
-/* /metrics: the engine is asked for its numbers, and all who wait get its next answer. Where there are two, the second is
+/* /metrics and /cache/stats: the engine is asked for its numbers, and all who wait get its next answer. Where there are two, the second is
  * asked before the first: what it told is kept, since an answer holds only while it is being read. */
 #include "server/front/front_internal.h"
 
@@ -15,6 +15,7 @@ struct scrape {
     struct front *front;
     struct http_exchange *x;
     struct event *timeout;
+    scrape_answer answer;
     bool waits_second;
 };
 
@@ -31,7 +32,7 @@ static void on_gone(void *context)
     scrape_free(context);
 }
 
-static void answer(struct front *f, struct http_exchange *x, const struct wire_stats *stats)
+static void answer_metrics(struct front *f, struct http_exchange *x, const struct wire_stats *stats)
 {
     struct buffer o = {0};
     struct otlp_counts otlp;
@@ -67,6 +68,7 @@ static void answer_one(struct scrape *s, const struct wire_stats *stats)
 {
     struct front *f = s->front;
     struct http_exchange *x = s->x;
+    const scrape_answer answer = s->answer;
     scrape_free(s);
     answer(f, x, stats);
 }
@@ -147,7 +149,7 @@ static void on_timeout(evutil_socket_t fd, short what, void *context)
     }
 }
 
-void scrape_start(struct front *f, struct http_exchange *x)
+void scrape_ask(struct front *f, struct http_exchange *x, scrape_answer answer)
 {
     struct scrape *s = calloc(1, sizeof *s);
     if (s)
@@ -158,12 +160,18 @@ void scrape_start(struct front *f, struct http_exchange *x)
         return;
     }
     s->front = f;
+    s->answer = answer;
     s->x = x;
     TAILQ_INSERT_TAIL(&f->scrapes, s, link);
     http_on_gone(x, on_gone, s);
-    s->waits_second = f->beside && ask(f->beside);
+    s->waits_second = answer == answer_metrics && f->beside && ask(f->beside);
     if (s->waits_second)
         wait_for(s, SECOND_TIMEOUT_S);
     else
         ask_first(s);
+}
+
+void scrape_start(struct front *f, struct http_exchange *x)
+{
+    scrape_ask(f, x, answer_metrics);
 }

@@ -295,6 +295,9 @@ static void put_engine(struct writer *w, const struct wire_stats *s, const struc
     put_counter(w, "quire:kv_blocks_loaded_total", "KV blocks copied back from the host tier.", s->n_swapped_in);
     put_gauge(w, "quire:cache_pins", "Pinned prefixes.", s->n_pins);
     put_gauge(w, "quire:pinned_kv_blocks", "KV blocks that are pinned.", s->n_pinned_blocks);
+    put_gauge(w, "quire:pinned_answers", "Kept answers whose KV blocks are pinned by worth.", s->n_kept);
+    put_gauge(w, "quire:pinned_answer_kv_blocks", "Their KV blocks.", s->n_kept_blocks);
+    put_gauge(w, "quire:pinned_answer_kv_bytes", "Their bytes.", (double)s->kept_bytes);
     put_drafts(w, s);
     put_policy(w, s);
     put_gauge_of_both(w, "quire:kv_blocks_leaked", "KV blocks in use while no sequence lives: always 0.",

@@ -1,0 +1,63 @@
+"""KV blocks of kept answers: in a small pool with others' requests in between, who goes on after an answer finds its blocks where a
+share of the pool is for them."""
+
+import json
+import urllib.request
+
+from conftest import MODEL, Server
+from test_redis_cache import wait_until
+
+BLOCK = 16
+
+
+def ask(server, body):
+    request = urllib.request.Request(server.url + "/v1/completions", data=json.dumps(body).encode(),
+                                     headers={"Content-Type": "application/json"})
+    reply = json.loads(urllib.request.urlopen(request, timeout=60).read())
+    return reply["choices"][0], reply["usage"]
+
+
+def stats(server):
+    return json.loads(urllib.request.urlopen(server.url + "/cache/stats", timeout=20).read())
+
+
+QUESTION = {"prompt": "Once upon a time there was a dog who", "temperature": 0, "ignore_eos": True}
+
+
+def goes_on(*options, n_hits=2):
+    """An answer of 64 tokens is asked for, and again n_hits times; other requests go through a pool of 48 blocks; then 120 are asked
+    for. How many prompt tokens were computed for that, the answer, and what is told of the cache before it."""
+    server = Server("serve", MODEL, "--port", "0", "--response-cache", "memory", "--block-size", BLOCK, "--num-kv-blocks", 48,
+                    "--max-model-len", 384, *options)
+    try:
+        for _ in range(1 + n_hits):
+            ask(server, {**QUESTION, "max_tokens": 64})
+        for i in range(16):  # twice the pool and more, and answers that are kept, too
+            ask(server, {"prompt": f"{i}: {' '.join(chr(97 + (i + k) % 26) for k in range(40))}", "max_tokens": 60, "temperature": 0,
+                         "ignore_eos": True})
+        # What the engine tells is as old as its last step.
+        wait_until(lambda: server.metric("quire:pinned_answer_kv_blocks") == stats(server)["pinned_blocks"], 20)
+        told = stats(server)
+        before = server.metric("vllm:prefix_cache_queries_total"), server.metric("vllm:prefix_cache_hits_total")
+        answer, usage = ask(server, {**QUESTION, "max_tokens": 120})
+        assert usage["completion_tokens"] == 120 and stats(server)["resumed"] == 1
+        n_asked = server.metric("vllm:prefix_cache_queries_total") - before[0]
+        assert n_asked == usage["prompt_tokens"] + 64
+        n_computed = n_asked - (server.metric("vllm:prefix_cache_hits_total") - before[1])
+        urllib.request.urlopen(urllib.request.Request(server.url + "/cache/clear", method="POST"), timeout=20).read()
+        ask(server, {"prompt": "a", "max_tokens": 1})
+        wait_until(lambda: server.metric("quire:pinned_answer_kv_blocks") == 0, 20)
+        assert server.metric("quire:kv_blocks_leaked") == 0
+        return n_computed, answer, told
+    finally:
+        assert server.stop() == 0, server.output()
+
+
+def test_a_longer_answer_goes_on_in_a_pool_under_pressure():
+    without, answer, told = goes_on()
+    assert without > 64 and told["pinned_answers"] == 0
+    least, same, told = goes_on("--max-pinned-percent", "25")
+    assert least <= BLOCK and same == answer
+    assert 0 < told["pinned_blocks"] <= 12 and told["pinned_answers"] > 0 and told["pinned_bytes"] > 0
+    # Nobody was given it again: the later ones, worth as much, have its place.
+    assert goes_on("--max-pinned-percent", "25", n_hits=0)[0] > 64
