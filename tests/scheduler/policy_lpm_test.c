@@ -75,6 +75,24 @@ static void test_one_computes(void **state)
         }
 }
 
+/* One runs at a time, and the pool has room for one prefix: who shares it follows, whoever came in between. */
+static void test_those_who_share_follow_each_other(void **state)
+{
+    (void)state;
+    const char *const policies[] = {"fcfs", "lpm"};
+    for (uint32_t i = 0; i < 2; i++) {
+        struct sched_config c = lpm_config();
+        c.policy = sched_policy_find(policies[i]);
+        c.kv.groups[0].n_blocks = 12;
+        c.max_num_seqs = 1;
+        struct sched *s = open_sched(&c);
+        for (uint32_t id = 1; id <= 12; id++)
+            submit(s, request_sharing(id, 1 + id % 3, SHARED, SHARED + TAIL));
+        assert_int_equal(run(s, 0), (i == 0 ? 12 : 3) * SHARED + 12 * TAIL);
+        close_sched(s);
+    }
+}
+
 /* More than one plan passes over, and more than run at once. */
 static void test_one_computes_for_many(void **state)
 {
@@ -252,6 +270,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_computes),
+        cmocka_unit_test(test_those_who_share_follow_each_other),
         cmocka_unit_test(test_one_computes_for_many),
         cmocka_unit_test(test_choices_do_not_wait_for_themselves),
         cmocka_unit_test(test_cancelled_while_computing),
