@@ -10,9 +10,8 @@ from test_redis_cache import wait_until
 BLOCK = 16
 
 
-def ask(server, body):
-    request = urllib.request.Request(server.url + "/v1/completions", data=json.dumps(body).encode(),
-                                     headers={"Content-Type": "application/json"})
+def ask(server, body, path="/v1/completions"):
+    request = urllib.request.Request(server.url + path, data=json.dumps(body).encode(), headers={"Content-Type": "application/json"})
     reply = json.loads(urllib.request.urlopen(request, timeout=60).read())
     return reply["choices"][0], reply["usage"]
 
@@ -24,17 +23,26 @@ def stats(server):
 QUESTION = {"prompt": "Once upon a time there was a dog who", "temperature": 0, "ignore_eos": True}
 
 
+def serve(*options):
+    return Server("serve", MODEL, "--port", "0", "--response-cache", "memory", "--block-size", BLOCK, "--num-kv-blocks", 48,
+                  "--max-model-len", 384, *options)
+
+
+def churn(server):
+    """Twice the pool and more, and answers that are kept, too."""
+    for i in range(16):
+        ask(server, {"prompt": f"{i}: {' '.join(chr(97 + (i + k) % 26) for k in range(40))}", "max_tokens": 60, "temperature": 0,
+                     "ignore_eos": True})
+
+
 def goes_on(*options, n_hits=2):
     """An answer of 64 tokens is asked for, and again n_hits times; other requests go through a pool of 48 blocks; then 120 are asked
     for. How many prompt tokens were computed for that, the answer, and what is told of the cache before it."""
-    server = Server("serve", MODEL, "--port", "0", "--response-cache", "memory", "--block-size", BLOCK, "--num-kv-blocks", 48,
-                    "--max-model-len", 384, *options)
+    server = serve(*options)
     try:
         for _ in range(1 + n_hits):
             ask(server, {**QUESTION, "max_tokens": 64})
-        for i in range(16):  # twice the pool and more, and answers that are kept, too
-            ask(server, {"prompt": f"{i}: {' '.join(chr(97 + (i + k) % 26) for k in range(40))}", "max_tokens": 60, "temperature": 0,
-                         "ignore_eos": True})
+        churn(server)
         # What the engine tells is as old as its last step.
         wait_until(lambda: server.metric("quire:pinned_answer_kv_blocks") == stats(server)["pinned_blocks"], 20)
         told = stats(server)
@@ -61,3 +69,22 @@ def test_a_longer_answer_goes_on_in_a_pool_under_pressure():
     assert 0 < told["pinned_blocks"] <= 12 and told["pinned_answers"] > 0 and told["pinned_bytes"] > 0
     # Nobody was given it again: the later ones, worth as much, have its place.
     assert goes_on("--max-pinned-percent", "25", n_hits=0)[0] > 64
+
+
+def test_a_chat_goes_on_after_its_answer():
+    said = []
+    for options in ((), ("--max-pinned-percent", "25")):
+        server = serve(*options)
+        try:
+            body = {"messages": [{"role": "user", "content": "please tell me about the dog"}], "temperature": 0}
+            for _ in range(3):
+                answer, first = ask(server, body, "/v1/chat/completions")
+            churn(server)
+            body["messages"] += [{"role": "assistant", "content": answer["message"]["content"]}, {"role": "user", "content": "and the cat"}]
+            answer, usage = ask(server, body, "/v1/chat/completions")
+            said.append(answer)
+            n_there, n_found = first["total_tokens"], usage["prompt_tokens_details"]["cached_tokens"]
+            assert n_found == 0 if not options else n_there - n_found <= BLOCK, (first, usage)
+        finally:
+            assert server.stop() == 0, server.output()
+    assert said[0] == said[1]
