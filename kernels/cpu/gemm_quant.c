@@ -154,9 +154,11 @@ void CPU_NAME(cpu_quant_round)(void *context, struct k_piece piece)
 #define MAX_RUNS (CHUNK / 16)
 
 struct panel {
-    uint32_t words[CHUNK / 4][ROWS]; /* four columns of a row each */
+    _Alignas(64) uint32_t words[CHUNK / 4][ROWS]; /* four columns of a row each */
     float scale[ROW_GROUPS][ROWS], least[ROW_GROUPS][ROWS];
     int32_t begin[MAX_RUNS][ROWS]; /* what a run's sum begins at */
+    const char *next; /* what is read for the next panel, where that is one stream */
+    uint32_t next_step; /* bytes of it for a step of this one */
 };
 
 /* Of a chunk, row after row. */
@@ -231,11 +233,15 @@ CPU_INLINE void fill_panel(const struct host_part *part, const enum k_packing pa
                            uint32_t k, struct panel *out)
 {
     const uint32_t n_cols = part->view.n_cols, n = n_cols - k < CHUNK ? n_cols - k : CHUNK;
+    out->next_step = 0;
     if (packing == K_PACKING_PLANES) {
         fill_of_planes(&part->view, row, last, k, out);
         return;
     }
     const struct panel_chunk c = panel_chunk_at(part, row, k, n);
+    const uint32_t bytes = cpu_panel_chunk_bytes(k_blocks_of(packing), n / k_blocks_of(packing)->columns);
+    out->next = (const char *)c.halves + bytes;
+    out->next_step = (bytes + n / 4 - 1) / (n / 4);
 #pragma GCC unroll 8
     for (uint32_t r = 0; r < 8; r++)
         if (r * 32 < n)
@@ -253,10 +259,17 @@ CPU_INLINE void fill_begins(const struct cpu_quant_run *runs, uint32_t n, struct
     }
 }
 
+/* While a run is computed memory brings its share of the next panel; all at once it would be waited for. */
+CPU_INLINE void fetch_next(const struct panel *p, const struct cpu_quant_run *run)
+{
+    for (uint32_t i = 0; i < run->n_steps * p->next_step; i += 64)
+        _mm_prefetch(p->next + run->step * p->next_step + i, _MM_HINT_T0);
+}
+
 /* ---- products ---------------------------------------------------------------------------------------- */
 
 struct sums { /* of tokens of a pass and a panel's rows */
-    float y[K_SEGMENTS][PASS][ROWS];
+    _Alignas(64) float y[K_SEGMENTS][PASS][ROWS];
     int32_t open[PASS][ROWS]; /* of a run that has not ended, where it is longer than a chunk */
 #if defined(__AMX_INT8__)
     uint32_t tiles; /* what they are configured for */
@@ -277,6 +290,7 @@ CPU_INLINE void add_runs(const struct panel *p, const struct cpu_quant_run *runs
         sum[t] = OP(loadu_ps)(y[t]);
     for (uint32_t r = first; r < last; r++) {
         const struct cpu_quant_run *run = &runs[r];
+        fetch_next(p, run);
         ints c[TOKENS];
 #pragma GCC unroll 8
         for (uint32_t t = 0; t < T; t++) {
@@ -350,14 +364,16 @@ static const runs_fn runs_fns[TOKENS + 1][3] = {{0},      KINDS(1), KINDS(2), KI
 #endif
 
 /* A chunk's runs against tokens [first, last). */
-static void add_chunk(const struct cpu_gemm *g, const struct panel *p, const struct cpu_quant_run *runs, uint32_t n,
+static void add_chunk(const struct cpu_gemm *g, struct panel *p, const struct cpu_quant_run *runs, uint32_t n,
                       uint32_t kind, uint32_t first, uint32_t last, struct sums *sums)
 {
+    const uint32_t next_step = p->next_step;
     for (uint32_t r = 0, end; r < n; r = end) {
         for (end = r + 1; end < n && runs[end].segment == runs[r].segment;)
             end++;
         for (uint32_t t = first; t < last; t += TOKENS) {
             const struct inputs in = inputs_at(g, t);
+            p->next_step = t == first ? next_step : 0; /* once is enough */
 #if defined(__AMX_INT8__)
             tile_runs(p, runs, r, end, &in, sums->y[runs[r].segment] + (t - first), sums->open + (t - first), kind,
                       &sums->tiles);

@@ -247,6 +247,16 @@ static void part_e5m2(const struct cpu_gemm *g, const struct host_part *part, ui
     part_rows(g, part, K_PACKING_PLANES, K_E5M2, begin, end);
 }
 
+#if defined(__AVX512F__)
+#include "kernels/cpu/quant_lane_one.h"
+#else
+static bool part_one(const struct cpu_gemm *g, const struct host_part *part, uint32_t begin, uint32_t end)
+{
+    (void)g, (void)part, (void)begin, (void)end;
+    return false;
+}
+#endif
+
 void CPU_NAME(cpu_gemm_quant_lane)(void *context, struct k_piece piece)
 {
     const struct cpu_gemm *g = context;
@@ -255,6 +265,8 @@ void CPU_NAME(cpu_gemm_quant_lane)(void *context, struct k_piece piece)
     for (uint32_t p = g->first_part; p < g->last_part; p++) {
         const struct host_part *part = &w->parts[p];
         if (!host_part_share(w, part, ROWS, piece, &begin, &end))
+            continue;
+        if (part_one(g, part, begin, end))
             continue;
         if (part->view.format.kind == K_E4M3)
             part_e4m3(g, part, begin, end);

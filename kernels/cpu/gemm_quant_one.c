@@ -72,16 +72,6 @@ CPU_INLINE void add_group(struct walk *w, struct panel_chunk c, const enum k_pac
     w->column += n_steps * 4;
 }
 
-/* A panel is one stream, and the machine's own prefetchers stop where a page of it ends: of 136 million weights of Q4_0 two cores
- * of a Sapphire Rapids read 21.2 GB a second, with this and large pages (panels.c) 29.4; of Q8_0 24.0 and 27.9. 2 KiB, 8 KiB, two
- * or four panels at once and the first-level cache were tried, and are slower or the same. */
-#define AHEAD_BYTES 4096u
-CPU_INLINE void fetch_ahead(const struct panel_chunk c, uint32_t bytes)
-{
-    for (uint32_t i = 0; i < bytes; i += 64)
-        _mm_prefetch((const char *)c.halves + AHEAD_BYTES + i, _MM_HINT_T1);
-}
-
 /* A chunk of n columns. */
 CPU_INLINE void add_chunk(struct walk *w, const struct panel_chunk c, const enum k_packing packing, uint32_t n,
                           const uint32_t *from)

@@ -34,6 +34,7 @@ CPU_INLINE void begin_products(const struct panel *p, const struct cpu_quant_run
     const uint64_t stride = (uint64_t)in->next_token * 4;
     const uint32_t *u = in->u + run->column / 4;
     const uint32_t(*q)[ROWS] = p->words + run->step;
+    fetch_next(p, run);
     if (set == 0)
         amx_zero(0);
     else
@@ -84,7 +85,7 @@ CPU_INLINE void begin_two(const struct panel *p, const struct cpu_quant_run *run
 CPU_INLINE void runs_of_16(const struct panel *p, const struct cpu_quant_run *runs, uint32_t first, uint32_t last,
                            const struct inputs *in, float (*y)[ROWS], const bool least)
 {
-    int32_t c[2][2][16][ROWS];
+    _Alignas(64) int32_t c[2][2][16][ROWS];
     floats sum[16];
 #pragma GCC unroll 16
     for (uint32_t t = 0; t < 16; t++)
@@ -116,7 +117,7 @@ CPU_INLINE void runs_of_16(const struct panel *p, const struct cpu_quant_run *ru
 CPU_INLINE void runs_of_few(const struct panel *p, const struct cpu_quant_run *runs, uint32_t first, uint32_t last,
                             const struct inputs *in, float (*y)[ROWS], const bool least)
 {
-    int32_t c[TOKENS][ROWS];
+    _Alignas(64) int32_t c[TOKENS][ROWS];
     for (uint32_t r = first; r < last; r++) {
         begin_products(p, &runs[r], in, 0);
         amx_store(0, c, ROWS * 4);
