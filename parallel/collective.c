@@ -75,6 +75,15 @@ int collective_all_gather(struct collective *c, const void *mine, size_t n_bytes
     return c->transport->all_gather(c->state, mine, n_bytes, all, err);
 }
 
+int collective_gather(struct collective *c, const void *mine, size_t n_bytes, uint32_t root, void *all,
+                      struct quire_error *err)
+{
+    if (root >= c->size)
+        return quire_fail(err, QUIRE_INVALID, "gather: there is no rank %u among %u", root, c->size);
+    count(c, n_bytes);
+    return c->transport->gather(c->state, mine, n_bytes, root, all, err);
+}
+
 static int broadcast(struct collective *c, void *x, size_t n_bytes, uint32_t root, bool patient,
                      struct quire_error *err)
 {

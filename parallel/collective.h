@@ -52,6 +52,10 @@ int collective_all_reduce_tree(struct collective *c, float *x, size_t n, struct 
 /* all: [size][n_bytes], by rank. mine may be its own place in there. */
 int collective_all_gather(struct collective *c, const void *mine, size_t n_bytes, void *all, struct quire_error *err);
 
+/* The same to the root alone; all is the root's, and may be NULL elsewhere. Who is not root may return before it has it. */
+int collective_gather(struct collective *c, const void *mine, size_t n_bytes, uint32_t root, void *all,
+                      struct quire_error *err);
+
 /* x of root, to all. The root may return before the others have it. */
 int collective_broadcast(struct collective *c, void *x, size_t n_bytes, uint32_t root, struct quire_error *err);
 

@@ -25,7 +25,7 @@
 #define SHM_WHY_BYTES 320
 #define SHM_LINE 64
 
-enum shm_operation { SHM_NONE, SHM_ALL_REDUCE, SHM_ALL_GATHER, SHM_BROADCAST, SHM_BARRIER };
+enum shm_operation { SHM_NONE, SHM_ALL_REDUCE, SHM_ALL_GATHER, SHM_GATHER, SHM_BROADCAST, SHM_BARRIER };
 
 struct shm_call {
     uint32_t number; /* calls of the group so far, modulo 2^32 */

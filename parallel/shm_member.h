@@ -15,7 +15,7 @@ struct shm_member {
     struct shm_call calls[2]; /* of a round and of the one before, as all ranks must have them */
     uint32_t checked; /* the last round of which every peer's call was compared */
     uint32_t timeout_ms;
-    uint64_t spin_ns;
+    uint64_t keep_ns; /* of a wait: looks for what it waits for without giving the CPU away */
     uint64_t *waited_ns; /* [COLLECTIVE_MAX_RANKS], the caller's */
     int pidfds[COLLECTIVE_MAX_RANKS]; /* -1: not yet, or there is none */
     atomic_flag why_is_said;

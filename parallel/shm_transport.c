@@ -156,6 +156,36 @@ static int all_gather(void *state, const void *mine, size_t n_bytes, void *all, 
     return status;
 }
 
+/* The root reads what the others wrote; they wait for nobody but where a slot is still read. */
+static int gather(void *state, const void *mine, size_t n_bytes, uint32_t root, void *all, struct quire_error *err)
+{
+    struct shm_member *m = state;
+    unsigned char *to = all, *slot;
+    const bool is_root = m->rank == root;
+    size_t at = 0;
+    int status = begin_call(m, SHM_GATHER, root, n_bytes, err);
+    if (status != QUIRE_OK)
+        return status;
+    if (is_root && n_bytes > 0)
+        memmove(to + root * n_bytes, mine, n_bytes);
+    do {
+        size_t chunk = chunk_of(m, n_bytes, at);
+        status = open_round(m, &slot, err);
+        if (status != QUIRE_OK)
+            return status;
+        if (!is_root && chunk > 0)
+            memcpy(slot, (const unsigned char *)mine + at, chunk);
+        shm_member_publish(m);
+        if (is_root)
+            status = shm_member_wait(m, SHM_EVERYBODY, false, err);
+        for (uint32_t r = 0; is_root && r < m->shm.n_ranks && status == QUIRE_OK && chunk > 0; r++)
+            if (r != root)
+                memcpy(to + r * n_bytes + at, slot_of(m, r), chunk);
+        at += chunk;
+    } while (at < n_bytes && status == QUIRE_OK);
+    return status;
+}
+
 /* The root waits for nobody but where a slot is still read; the others for the root alone. */
 static int broadcast_chunk(struct shm_member *m, unsigned char *x, size_t chunk, bool patient, struct quire_error *err)
 {
@@ -224,6 +254,7 @@ static void leave(void *state)
 const struct transport shm_transport = {
     .all_reduce_tree = all_reduce_tree,
     .all_gather = all_gather,
+    .gather = gather,
     .broadcast = broadcast,
     .barrier = barrier,
     .check = check,

@@ -12,6 +12,7 @@
 struct transport {
     int (*all_reduce_tree)(void *state, float *x, size_t n, struct quire_error *err);
     int (*all_gather)(void *state, const void *mine, size_t n_bytes, void *all, struct quire_error *err);
+    int (*gather)(void *state, const void *mine, size_t n_bytes, uint32_t root, void *all, struct quire_error *err);
     /* patient: those that are not root wait without a time-out. */
     int (*broadcast)(void *state, void *x, size_t n_bytes, uint32_t root, bool patient, struct quire_error *err);
     int (*barrier)(void *state, struct quire_error *err);

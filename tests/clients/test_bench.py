@@ -23,7 +23,7 @@ def bench_json(*arguments):
     return json.loads(got.stdout)
 
 
-@pytest.mark.parametrize("name", ["throughput", "latency", "serve", "compare", "steps", "kernels"])
+@pytest.mark.parametrize("name", ["throughput", "latency", "serve", "compare", "steps", "kernels", "collectives"])
 def test_help_teaches(name):
     shown = bench(name, "--help")
     assert shown.returncode == 0 and f"usage: quire bench {name}" in shown.stdout and "examples:" in shown.stdout
@@ -44,6 +44,15 @@ def check_throughput(result, n, n_prompt, n_output):
     assert result["requests_per_second"] == pytest.approx(n / s, rel=1e-6)
     assert result["tokens_per_second"] == pytest.approx((n_prompt + n_output) / s, rel=1e-6)
     assert result["output_tokens_per_second"] == pytest.approx(n_output / s, rel=1e-6)
+
+
+def test_collectives():
+    result = bench_json("collectives", "--ranks", 2, "--calls", 20)
+    assert result["ranks"] == 2 and result["calls"] == 20
+    assert [row["name"].split()[0] for row in result["collectives"]] == ["barrier", "all-reduce", "all-reduce", "all-reduce", "plan"]
+    assert all(0 < row["median_us"] <= row["p95_us"] for row in result["collectives"])
+    wrong = bench("collectives", "--ranks", 3)
+    assert wrong.returncode == 1 and "a group has 1, 2, 4 or 8" in wrong.stderr
 
 
 def test_throughput():

@@ -43,10 +43,11 @@ static int call_on(struct collective *c, const void *argument, struct outcome *m
             if (scene->fault == GIVES_UP)
                 collective_abort(c, "it is\ntired");
         }
-        switch (i % 4) {
+        switch (i % 5) {
         case 0: status = collective_all_reduce_tree(c, x, i % 3 ? 1024 : 50000, err); break;
         case 1: status = collective_all_gather(c, x, 4000, all, err); break;
-        case 2: status = collective_broadcast(c, x, 20000, (uint32_t)i / 4 % collective_size(c), err); break;
+        case 2: status = collective_broadcast(c, x, 20000, (uint32_t)i / 5 % collective_size(c), err); break;
+        case 3: status = collective_gather(c, x, 4000, (uint32_t)i / 5 % collective_size(c), all, err); break;
         default: status = collective_barrier(c, err);
         }
         memset(x, 0, sizeof x);

@@ -151,6 +151,13 @@ static int gather_and_broadcast(struct collective *c, const void *argument, stru
             if (all[i] != byte((uint32_t)(i / n), i % n))
                 snprintf(mine->problem, sizeof mine->problem, "all-gather of %zu: byte %zu", n, i);
         for (uint32_t root = 0; root < size && status == QUIRE_OK; root++) {
+            memset(all, 0, n * size);
+            status = collective_gather(c, one, n, root, rank == root ? all : NULL, err);
+            for (size_t i = 0; rank == root && i < n * size && status == QUIRE_OK; i++)
+                if (all[i] != byte((uint32_t)(i / n), i % n))
+                    snprintf(mine->problem, sizeof mine->problem, "gather of %zu by %u: byte %zu", n, root, i);
+        }
+        for (uint32_t root = 0; root < size && status == QUIRE_OK; root++) {
             for (size_t i = 0; i < n; i++)
                 one[i] = byte(rank, i);
             /* Either is the same call. */

@@ -18,6 +18,7 @@ static const struct {
     {"compare", bench_compare, "two configurations in turns: is the difference more than noise?"},
     {"steps", bench_steps, "what a step takes by its shape, and the cost model that predicts it"},
     {"kernels", bench_kernels, "the arithmetic alone, against what the machine can do at most"},
+    {"collectives", bench_collectives, "processes that add up vectors and hand plans round, over shared memory"},
 };
 #define N_BENCHES (sizeof benches / sizeof benches[0])
 
@@ -25,14 +26,15 @@ static void print_help(void)
 {
     puts("usage: quire bench BENCHMARK [arguments]\n");
     for (size_t i = 0; i < N_BENCHES; i++)
-        printf("  %-10s %s\n", benches[i].name, benches[i].about);
+        printf("  %-11s %s\n", benches[i].name, benches[i].about);
     puts("\nexamples:\n"
          "  quire bench throughput ./model --num-prompts 16 --input-len 128 --output-len 64\n"
          "  quire bench latency ./model --batch-size 1 --input-len 512 --output-len 128\n"
          "  quire bench serve --url http://127.0.0.1:8000 --request-rate 2 --num-prompts 50\n"
          "  quire bench compare ./model --a \"--max-num-seqs 4\" --b \"--max-num-seqs 8\"\n"
          "  quire bench steps ./model --output cost.json\n"
-         "  quire bench kernels --case gemm\n\n"
+         "  quire bench kernels --case gemm\n"
+         "  quire bench collectives --ranks 2\n\n"
          "Results have the names that vllm bench gives them (docs/benchmarking.md). --json prints them for\n"
          "programs. quire bench BENCHMARK --help says the rest.");
 }

@@ -8,5 +8,6 @@ int bench_serve(int argc, char **argv);
 int bench_kernels(int argc, char **argv);
 int bench_steps(int argc, char **argv);
 int bench_compare(int argc, char **argv);
+int bench_collectives(int argc, char **argv);
 
 #endif
