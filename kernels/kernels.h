@@ -211,6 +211,9 @@ struct k_gemm_args { /* y[t, r] = Σ_k w[r, k] x[t, k] (+ bias[r]) */
     uint32_t n_tokens;
     uint32_t
         unit; /* K is summed in segments of whole units of so many columns, a multiple of 16 (segments.h); 0: in one */
+    /* A share of a GEMM of n_whole columns: K are those from first_col on, in whole segments. y is what they add up to, without
+     * a bias; the sum over all shares is the fold's (docs/numerics.md §5). 0: K is all columns. On host backends. */
+    uint32_t n_whole, first_col;
     bool x_for_gemm; /* x_dev is what an operation wrote for GEMMs */
 };
 

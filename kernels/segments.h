@@ -24,6 +24,16 @@ K_SEGMENT_FN uint32_t k_segment_begin(uint32_t n_cols, uint32_t unit, uint32_t i
     return column < n_cols ? (uint32_t)column : n_cols;
 }
 
+/* The same within a share of them: columns [first, first + n_cols) of n_whole, counted from its own first one. n_whole 0: it
+ * is no share. */
+K_SEGMENT_FN uint32_t k_segment_begin_in(uint32_t n_cols, uint32_t n_whole, uint32_t first, uint32_t unit, uint32_t i)
+{
+    if (n_whole == 0)
+        return k_segment_begin(n_cols, unit, i);
+    const uint32_t begin = k_segment_begin(n_whole, unit, i);
+    return begin <= first ? 0 : begin - first < n_cols ? begin - first : n_cols;
+}
+
 /* Columns to a unit of an MLP's down projection: the largest of 256, 128, 64, 32 and 16 of which there are 8. */
 K_SEGMENT_FN uint32_t k_segment_unit(uint32_t n_cols)
 {

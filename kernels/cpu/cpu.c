@@ -122,7 +122,7 @@ static struct cpu_gemm gemm_task(struct k_backend *b, const struct k_gemm_args *
     struct cpu_gemm task = {.args = *a, .n_segments = a->unit ? K_SEGMENTS : 1};
     task.n_terms = b->form == K_FORM_TILE ? 2 : 1;
     for (uint32_t i = 0; i < task.n_segments; i++) {
-        task.column[i + 1] = k_segment_begin(a->weight->n_cols, a->unit, i + 1);
+        task.column[i + 1] = k_segment_begin_in(a->weight->n_cols, a->n_whole, a->first_col, a->unit, i + 1);
         task.tile[i + 1] = task.tile[i] + (task.column[i + 1] - task.column[i] + 31) / 32;
     }
     return task;

@@ -55,8 +55,8 @@ static float dot_segments(const struct k_gemm_args *a, const unsigned char *row,
 {
     float s[K_SEGMENTS];
     for (uint32_t i = 0; i < K_SEGMENTS; i++) {
-        uint32_t begin = k_segment_begin(a->weight->n_cols, a->unit, i);
-        uint32_t end = k_segment_begin(a->weight->n_cols, a->unit, i + 1);
+        uint32_t begin = k_segment_begin_in(a->weight->n_cols, a->n_whole, a->first_col, a->unit, i);
+        uint32_t end = k_segment_begin_in(a->weight->n_cols, a->n_whole, a->first_col, a->unit, i + 1);
         const unsigned char *w = row + begin * k_dtype_bytes(dtype);
         s[i] = begin < end ? dot_segment(w, dtype, x + begin, end - begin, form) : -0.0f;
     }

@@ -104,8 +104,9 @@ static void round_task(void *context, struct k_piece piece)
             continue;
         }
         for (uint32_t i = 0; i < K_SEGMENTS; i++) {
-            uint32_t end = k_segment_begin(n_cols, a->unit, i + 1);
-            for (uint32_t k = k_segment_begin(n_cols, a->unit, i), stop; k < end; k = stop) {
+            uint32_t end = k_segment_begin_in(n_cols, a->n_whole, a->first_col, a->unit, i + 1);
+            for (uint32_t k = k_segment_begin_in(n_cols, a->n_whole, a->first_col, a->unit, i), stop; k < end;
+                 k = stop) {
                 stop = k - k % group + group < end ? k - k % group + group : end;
                 r.scale[k / group + i] = round_group(w, x, k, stop, r.u);
             }
@@ -149,7 +150,8 @@ static float dot_segment(const struct quant_task *task, const float *gathered, u
 {
     const struct k_gemm_args *a = &task->args;
     const struct k_weight_view *w = &task->part->view;
-    const uint32_t begin = k_segment_begin(w->n_cols, a->unit, i), end = k_segment_begin(w->n_cols, a->unit, i + 1);
+    const uint32_t begin = k_segment_begin_in(w->n_cols, a->n_whole, a->first_col, a->unit, i);
+    const uint32_t end = k_segment_begin_in(w->n_cols, a->n_whole, a->first_col, a->unit, i + 1);
     if (begin == end)
         return -0.0f; /* no term: added, it leaves any number as it is */
     if (task->as_int8)

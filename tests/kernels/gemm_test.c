@@ -127,7 +127,7 @@ static void test_segments_cancel(void **state)
 #define SHARED_MAX_COLS 4864
 #define SHARED_OUT (SHARED_TOKENS * SHARED_ROWS)
 
-/* y of the columns [begin, end) of a matrix with n_cols, by one who has these and no others. */
+/* What the columns [begin, end) of a matrix with n_cols give, by one who has these and no others. */
 static void gemm_of_columns(enum k_gemm_form form, const uint16_t *w, const float *x, uint32_t n_cols, uint32_t begin,
                             uint32_t end, uint32_t units_of, float y[SHARED_OUT])
 {
@@ -149,28 +149,12 @@ static void gemm_of_columns(enum k_gemm_form form, const uint16_t *w, const floa
                                      .y_dev = y,
                                      .workspace_dev = workspace,
                                      .n_tokens = SHARED_TOKENS,
-                                     .unit = units_of};
+                                     .unit = units_of,
+                                     .n_whole = end - begin < n_cols ? n_cols : 0,
+                                     .first_col = begin};
     assert_int_equal(b->ops->gemm(b, &args, &err), QUIRE_OK);
     b->ops->free(b, workspace);
     b->ops->weight_destroy(b, weight);
-}
-
-/* The sum over segments [first, first + n), each by one who has its columns. false: they have none. */
-static bool sum_of_owner(enum k_gemm_form form, const uint16_t *w, const float *x, uint32_t n_cols, uint32_t units_of,
-                         uint32_t first, uint32_t n, float y[SHARED_OUT])
-{
-    float right[SHARED_OUT];
-    if (n == 1) {
-        uint32_t begin = k_segment_begin(n_cols, units_of, first), end = k_segment_begin(n_cols, units_of, first + 1);
-        if (begin < end)
-            gemm_of_columns(form, w, x, n_cols, begin, end, 0, y);
-        return begin < end;
-    }
-    bool has_left = sum_of_owner(form, w, x, n_cols, units_of, first, n / 2, y);
-    bool has_right = sum_of_owner(form, w, x, n_cols, units_of, first + n / 2, n / 2, right);
-    for (uint32_t i = 0; has_right && i < SHARED_OUT; i++)
-        y[i] = has_left ? y[i] + right[i] : right[i];
-    return has_left || has_right;
 }
 
 /* 1, 2, 4 and 8 owners of whole subtrees, each with its own columns only, and what they have is added up along the tree:
@@ -194,16 +178,18 @@ static void test_owners(void **state)
             float whole[SHARED_OUT], owned[8][SHARED_OUT];
             gemm_of_columns((enum k_gemm_form)form, w, x, n_cols, 0, n_cols, of, whole);
             for (uint32_t n = 1; n <= 8; n *= 2) {
-                bool has[8];
-                for (uint32_t o = 0; o < n; o++)
-                    has[o] = sum_of_owner((enum k_gemm_form)form, w, x, n_cols, of, o * (8 / n), 8 / n, owned[o]);
-                for (uint32_t apart = 1; apart < n; apart *= 2) {
-                    for (uint32_t o = 0; o < n; o += 2 * apart) {
-                        for (uint32_t k = 0; has[o + apart] && k < SHARED_OUT; k++)
-                            owned[o][k] = has[o] ? owned[o][k] + owned[o + apart][k] : owned[o + apart][k];
-                        has[o] |= has[o + apart];
-                    }
+                for (uint32_t o = 0; o < n; o++) {
+                    const uint32_t begin = k_segment_begin(n_cols, of, o * (8 / n));
+                    const uint32_t end = k_segment_begin(n_cols, of, (o + 1) * (8 / n));
+                    for (uint32_t k = 0; k < SHARED_OUT; k++)
+                        owned[o][k] = -0.0f; /* who has no column gives no term */
+                    if (begin < end)
+                        gemm_of_columns((enum k_gemm_form)form, w, x, n_cols, begin, end, of, owned[o]);
                 }
+                for (uint32_t apart = 1; apart < n; apart *= 2)
+                    for (uint32_t o = 0; o < n; o += 2 * apart)
+                        for (uint32_t k = 0; k < SHARED_OUT; k++)
+                            owned[o][k] += owned[o + apart][k];
                 assert_memory_equal(owned[0], whole, sizeof whole);
             }
         }
