@@ -111,6 +111,12 @@ int engine_open(const struct engine_options *options, engine_sink sink, void *si
 /* Cancels everything, joins the thread, frees everything. */
 void engine_close(struct engine *e);
 
+/* An engine of several ranks (options->tensor_parallel_size) is this process, which is rank 0, and as many others, which
+ * engine_open() starts of the same program: main() asks first of all whether it is one of them, and then does what
+ * engine_work() does, until rank 0 closes the engine (QUIRE_OK) or a rank fails. */
+bool engine_is_rank(void);
+int engine_work(struct quire_error *err);
+
 /* Any thread; the request arrives now. engine_id: the caller's, unique among live requests. What spec has is the engine's from
  * here on, also when this fails: it is left as request_spec_default() would. QUIRE_EXHAUSTED: full; *retry_after_ms says
  * when to come back. QUIRE_INVALID: names the parameter. Prefix hashes are computed here, off the engine thread. */

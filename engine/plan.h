@@ -3,6 +3,7 @@
 #define QUIRE_ENGINE_PLAN_H
 
 #include "base/status.h"
+#include "engine/checkpoint/checkpoint.h"
 #include "engine/model/model.h"
 #include "engine/options.h"
 #include "kernels/kernels.h"
@@ -36,7 +37,8 @@ struct engine_plan {
     uint64_t draft_model_bytes; /* its parameters, step buffers, logits and workspace, and the blocks below */
     uint32_t n_draft_blocks; /* in its arena behind the group's: for positions that are only guessed */
     uint32_t block_tokens, max_model_len, max_num_seqs, max_num_batched_tokens, max_logit_rows;
-    uint32_t n_threads;
+    uint32_t n_ranks; /* of which this is the plan of one; all have as many blocks */
+    uint32_t n_threads; /* of each */
     uint32_t overlap_depth; /* a windowed sequence holds its reach in blocks once more for each step in flight */
     bool not_invariant; /* k_plan_dims' */
     struct k_format weight_format, kv_format;
@@ -69,6 +71,11 @@ struct engine_draft {
 /* What the model is opened for (options->task): may make one that generates one that gives vectors, by its directory's
  * files. QUIRE_INVALID for options that then do not go with it. Before engine_plan_make_on(). */
 int engine_plan_task(const struct engine_options *options, struct model_desc *desc, struct quire_error *err);
+/* The description that a rank of o->tensor_parallel_size ranks computes by, and the bytes of weights that it has: of one rank
+ * desc itself, once weights_stored_dtype() was there. Refuses by name what several ranks cannot do, and divides threads that
+ * nobody asked for. */
+int engine_plan_share(struct engine_options *o, const struct checkpoint *checkpoint, const struct model_desc *desc,
+                      uint32_t rank, struct model_desc *own, uint64_t *weight_bytes, struct quire_error *err);
 /* draft: NULL, there is none. */
 int engine_plan_make_on(const struct engine_options *options, const struct model_desc *desc, uint64_t weight_bytes,
                         const struct engine_draft *draft, const struct engine_device *device, struct engine_plan *out,

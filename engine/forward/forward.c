@@ -215,6 +215,22 @@ int forward_run_vectors(struct forward *f, struct forward_batch *batch, const fl
     return ops->step_end(f->backend, err);
 }
 
+int forward_follow(struct forward *f, struct forward_batch *batch, struct quire_error *err)
+{
+    const struct k_backend_ops *ops = f->backend->ops;
+    uint64_t ticket;
+    fill_group_rows(f, batch);
+    fill_logit_rows(f, batch);
+    batch->graph = NULL;
+    TRY(ops->step_begin(f->backend, err));
+    TRY(forward_plan_attention(f, batch, err));
+    TRY(copy_to_device(f, staging_of(f), batch->sample_parts, err));
+    TRY(forward_compute(f, batch, err));
+    TRY(ops->fence(f->backend, &ticket, err));
+    TRY(ops->step_end(f->backend, err));
+    return ops->wait(f->backend, ticket, err);
+}
+
 /* ---- the host tier ---------------------------------------------------------------------------- */
 
 /* Pairs of one call. They are compared with each other, so not many. */

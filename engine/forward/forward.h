@@ -28,9 +28,22 @@
 
 struct forward;
 
-/* graphs: record steps, where the backend can. */
+/* What a pass that is one rank's of several needs of the others, who make the same calls; a status that is not QUIRE_OK ends
+ * the pass. Of backends that compute in host memory. */
+struct forward_group {
+    void *context;
+    /* x = the sum over ranks by the tree of docs/numerics.md §5, in place. */
+    int (*all_reduce_tree)(void *context, float *x, size_t n, struct quire_error *err);
+    /* all: [ranks][n_bytes]; mine may lie in its place there. */
+    int (*all_gather)(void *context, const void *mine, size_t n_bytes, void *all, struct quire_error *err);
+    /* The same for rank 0 alone. */
+    int (*gather)(void *context, const void *mine, size_t n_bytes, void *all, struct quire_error *err);
+};
+
+/* graphs: record steps, where the backend can. group: NULL, or of a rank's description (desc->share), copied. */
 int forward_create(struct k_backend *backend, const struct model_desc *desc, const struct engine_plan *plan,
-                   const struct weights *weights, bool graphs, struct forward **out, struct quire_error *err);
+                   const struct weights *weights, const struct forward_group *group, bool graphs, struct forward **out,
+                   struct quire_error *err);
 void forward_destroy(struct forward *f); /* NULL is fine */
 uint32_t forward_n_graphs(const struct forward *f);
 uint64_t forward_graph_bytes(const struct forward *f); /* of the device's memory, as it was seen to go */
@@ -38,8 +51,8 @@ uint64_t forward_graph_bytes(const struct forward *f); /* of the device's memory
 /* Host arrays of one step. The caller's rows of all KV groups use the same table offsets. */
 struct forward_batch {
     uint32_t n_tokens, n_rows, n_logits, n_entries; /* n_logits: of a model that gives vectors, how many */
-    uint32_t *ids;                    /* [n_tokens] */
-    uint32_t *segments;               /* [n_tokens] of an encoder: which text of a pair */
+    uint32_t *ids; /* [n_tokens] */
+    uint32_t *segments; /* [n_tokens] of an encoder: which text of a pair */
     struct k_pool_row *pool_rows; /* [n_logits] of a model that gives vectors: the tokens of each, by rising token */
     struct k_pool_row
         *vector_rows; /* [n_logits] where something is made of what is pooled: each alone. The pass's own */
@@ -81,6 +94,8 @@ int forward_run(struct forward *f, struct forward_batch *batch, const struct k_s
  * pool_rows and, where a vector is its last token's alone, logit_tokens. */
 int forward_run_vectors(struct forward *f, struct forward_batch *batch, const float **vectors, uint64_t *ticket,
                         struct quire_error *err);
+/* The same without a draw: the pass of a rank whose rank 0 draws. Returns when it is computed. */
+int forward_follow(struct forward *f, struct forward_batch *batch, struct quire_error *err);
 int forward_wait(struct forward *f, uint64_t ticket, struct quire_error *err);
 
 #endif

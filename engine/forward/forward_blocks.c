@@ -1,6 +1,7 @@
 #include "engine/forward/forward_internal.h"
 
 #include <assert.h>
+#include <string.h>
 
 static float *buffer(const struct forward *f, uint64_t offset)
 {
@@ -81,6 +82,28 @@ static int activate(struct pass *p, enum k_activation kind, float *x, uint32_t n
     return p->f->backend->ops->activate(p->f->backend, &a, p->err);
 }
 
+/* Of a site whose input lies with the ranks by columns. */
+static int linear_shared(struct pass *p, enum model_site site, struct k_gemm_args gemm)
+{
+    struct forward *f = p->f;
+    const struct site_weight *weight = &p->weights->site[site];
+    const enum model_size size = site == SITE_O ? SIZE_Q : SIZE_INNER;
+    if (weight->cut == CUT_GATHERED) {
+        float *all = buffer(f, f->layout.inputs);
+        const uint32_t n_cols = model_size_of(f->desc, size);
+        memcpy(forward_own_part(f, p->n, size), gemm.x_dev, (size_t)p->n * n_cols * sizeof *all);
+        TRY(forward_gather(f, p->n, size, all, p->err));
+        gemm.x_dev = all;
+        gemm.x_for_gemm = false;
+        return f->backend->ops->gemm(f->backend, &gemm, p->err);
+    }
+    gemm.n_whole = model_whole_size(f->desc, size);
+    gemm.first_col = model_share_of(f->desc, f->desc->share.rank, size).first;
+    gemm.bias_dev = NULL;
+    TRY(f->backend->ops->gemm(f->backend, &gemm, p->err));
+    return forward_reduce(f, gemm.y_dev, p->n, f->desc->hidden_size, weight->bias, p->err);
+}
+
 /* The one place that applies a weight, for n tokens, and what follows it where a backend computes both at once.
  * out: [n, rows of the site], or half of them after an activation that multiplies one half with the other; then all
  * rows lie in `wide` where the backend cannot keep them to itself. */
@@ -98,6 +121,8 @@ static int linear(struct pass *p, enum model_site site, enum model_activation ac
         .unit = weight->unit,
         .x_for_gemm = is_for_gemm(p, x),
     };
+    if (weight->cut >= CUT_COLS)
+        return linear_shared(p, site, gemm);
     switch (activation) {
     case ACTIVATION_NONE: return f->backend->ops->gemm(f->backend, &gemm, p->err);
     case ACTIVATION_GELU:
@@ -401,6 +426,24 @@ static int give_vectors(struct pass *p)
     return f->desc->dense_size > 0 ? pool_dense(p, f->logits_dev) : pool(p, f->logits_dev, f->desc->normalize);
 }
 
+/* Of a rank its rows of the head; then those of all. */
+static int make_logits(struct pass *p)
+{
+    struct forward *f = p->f;
+    const bool is_shared = f->desc->share.n_ranks > 1;
+    const struct k_gemm_args gemm = {
+        .weight = f->weights->head.matrix,
+        .x_dev = buffer(f, f->layout.normed),
+        .bias_dev = f->weights->head.bias,
+        .y_dev = is_shared ? forward_own_logits(f) : f->logits_dev,
+        .workspace_dev = f->gemm_workspace_dev,
+        .n_tokens = p->n,
+        .x_for_gemm = true,
+    };
+    TRY(f->backend->ops->gemm(f->backend, &gemm, p->err));
+    return is_shared ? forward_gather_logits(f, p->n, p->err) : QUIRE_OK;
+}
+
 int forward_compute(struct forward *f, const struct forward_batch *batch, struct quire_error *err)
 {
     struct pass p = {.f = f, .batch = batch, .err = err, .n = batch->n_tokens, .x = buffer(f, f->layout.residual)};
@@ -417,5 +460,5 @@ int forward_compute(struct forward *f, const struct forward_batch *batch, struct
     if (f->desc->pooling != POOLING_NONE)
         return give_vectors(&p);
     TRY(norm_x(&p, f->desc->final_norm, VEC_FINAL_NORM));
-    return linear(&p, model_head_site(f->desc), ACTIVATION_NONE, buffer(f, f->layout.normed), f->logits_dev);
+    return make_logits(&p);
 }

@@ -24,6 +24,7 @@ struct forward {
     struct k_backend *backend;
     const struct model_desc *desc;
     const struct weights *weights;
+    struct forward_group group; /* of a rank; else all NULL */
     struct step_layout layout;
     uint32_t n_groups;
     struct k_kv_shape kv_shape;
@@ -77,6 +78,21 @@ static inline bool forward_narrows(const struct forward *f)
 }
 /* Everything between the embedding and the logits, or the vectors in their place. */
 int forward_compute(struct forward *f, const struct forward_batch *batch, struct quire_error *err);
+
+/* ---- forward_share.c: what ranks bring together ---- */
+
+/* y = the sum of all ranks' y, [n, n_cols], plus the bias of its columns (NULL: none), which is due once. */
+int forward_reduce(struct forward *f, float *y, uint32_t n, uint32_t n_cols, const float *bias,
+                   struct quire_error *err);
+/* Where this rank's part of n tokens goes before forward_gather(): [n, its part of size]. */
+float *forward_own_part(struct forward *f, uint32_t n, enum model_size size);
+/* all: [n, the whole size], of each token what the ranks have side by side. */
+int forward_gather(struct forward *f, uint32_t n, enum model_size size, float *all, struct quire_error *err);
+
+/* Where this rank's rows of the head leave theirs: [n, its part of the vocabulary]. */
+float *forward_own_logits(struct forward *f);
+/* Then rank 0 has all of them, where sampling finds them. */
+int forward_gather_logits(struct forward *f, uint32_t n, struct quire_error *err);
 
 /* ---- forward.c ---- */
 

@@ -95,7 +95,8 @@ static int alloc_buffers(struct forward *f, const struct engine_plan *plan, stru
 }
 
 int forward_create(struct k_backend *backend, const struct model_desc *desc, const struct engine_plan *plan,
-                   const struct weights *weights, bool graphs, struct forward **out, struct quire_error *err)
+                   const struct weights *weights, const struct forward_group *group, bool graphs, struct forward **out,
+                   struct quire_error *err)
 {
     struct forward *f = calloc(1, sizeof *f);
     if (!f)
@@ -104,6 +105,8 @@ int forward_create(struct k_backend *backend, const struct model_desc *desc, con
     f->is_in_place = !backend->ops->memory && backend->ops->planner->overlap_depth == 0;
     f->desc = desc;
     f->weights = weights;
+    if (group)
+        f->group = *group;
     f->dims = step_plan_dims(desc, plan);
     f->n_groups = plan->n_kv_groups;
     f->scale = (float)(1.0 / sqrt((double)desc->head_dim));

@@ -1,5 +1,7 @@
 #include "engine/forward/layout.h"
 
+#include "engine/model/share.h"
+
 /* Adds up pieces; an overflow sticks. */
 struct tally {
     uint64_t at;
@@ -61,6 +63,14 @@ int step_layout_make(const struct model_desc *desc, const struct engine_plan *pl
     out->angles = take(&t, n_tokens, desc->head_dim, sizeof(float));
     out->gathered = take(&t, plan->max_logit_rows, desc->hidden_size, sizeof(float));
     out->results = take(&t, plan->max_logit_rows, 1, sizeof(struct k_sample_result));
+    if (desc->share.n_ranks > 1) {
+        const uint64_t n = desc->share.n_ranks;
+        out->inputs = take(&t, n_tokens, max64(model_whole_size(desc, SIZE_Q), model_whole_size(desc, SIZE_INNER)),
+                           sizeof(float));
+        const uint64_t cols = max64(model_share_most(desc, SIZE_Q), model_share_most(desc, SIZE_INNER));
+        const uint64_t rows = plan->max_logit_rows + n, vocab = model_share_most(desc, SIZE_VOCAB);
+        out->shared = take(&t, max64(n * n_tokens * cols, rows * vocab), 1, sizeof(float));
+    }
     out->total = t.at;
     if (t.overflow)
         return quire_fail(err, QUIRE_INVALID,
@@ -79,8 +89,8 @@ uint64_t layout_kv_bytes(const struct model_desc *desc, struct k_format format, 
 
 struct k_plan_dims step_plan_dims(const struct model_desc *desc, const struct engine_plan *plan)
 {
-    uint64_t q = (uint64_t)desc->n_q_heads * desc->head_dim;
-    uint64_t widest = max64(max64(desc->hidden_size, desc->intermediate_size), q);
+    uint64_t q = model_whole_size(desc, SIZE_Q), inner = model_whole_size(desc, SIZE_INNER);
+    uint64_t widest = max64(max64(desc->hidden_size, inner), q);
     return (struct k_plan_dims){
         .n_tokens = plan->max_num_batched_tokens,
         .n_seqs = plan->max_num_seqs,

@@ -29,9 +29,12 @@ struct step_layout {
     uint64_t angles;   /* [T, D / 2, 2] */
     uint64_t gathered; /* [R, H]: the residual of the tokens whose logits are wanted */
     uint64_t results;  /* [R] of sampling */
+    uint64_t inputs;   /* of a rank: [T, Q D] or [T, I] of the whole model, where a matrix could not be cut */
+    uint64_t
+        shared; /* of a rank: what all ranks bring, [T, columns] each; or its own logits, and room for a row of all ranks' */
     uint64_t input_bytes;
     uint64_t total;
-    bool has_gate_up;  /* the planner's needs_gate_up: else gate and up lie nowhere */
+    bool has_gate_up; /* the planner's needs_gate_up: else gate and up lie nowhere */
 };
 
 /* Reads the plan's limits and KV groups. QUIRE_INVALID when a size overflows. */

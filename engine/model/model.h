@@ -70,6 +70,12 @@ enum model_pooling {
     POOLING_LAST, /* its last one */
 };
 
+/* Which part of a model this is a description of (engine/model/share.h). */
+struct model_share {
+    uint32_t rank, n_ranks; /* n_ranks 0: it is all of it, and what follows is not set */
+    uint32_t n_q_heads, n_kv_heads, intermediate_size; /* the whole model's */
+};
+
 struct model_desc {
     char architecture[64];   /* "Qwen2ForCausalLM" */
     enum k_dtype dtype;      /* of the weights as config.json says (torch_dtype or dtype) */
@@ -83,6 +89,7 @@ struct model_desc {
     uint64_t regrouped_bytes; /* of rows that are made anew when weights are loaded; set with weight_format */
     uint32_t vocab_size, hidden_size, n_layers, n_q_heads, n_kv_heads, head_dim;
     uint32_t intermediate_size;
+    struct model_share share; /* heads and intermediate_size are what the rank has */
     uint32_t max_position;   /* max_position_embeddings; times the linear factor; for YaRN, factor × original */
     float rms_eps;           /* of either norm */
     bool encoder; /* positions and segments are learned, attention sees the whole text, and no head makes logits */

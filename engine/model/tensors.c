@@ -92,6 +92,18 @@ uint32_t model_size_of(const struct model_desc *desc, enum model_size size)
     return 1;
 }
 
+uint32_t model_whole_size(const struct model_desc *desc, enum model_size size)
+{
+    if (desc->share.n_ranks == 0)
+        return model_size_of(desc, size);
+    switch (size) {
+    case SIZE_Q: return desc->share.n_q_heads * desc->head_dim;
+    case SIZE_KV: return desc->share.n_kv_heads * desc->head_dim;
+    case SIZE_INNER: return desc->share.intermediate_size;
+    default: return model_size_of(desc, size);
+    }
+}
+
 /* Of the block that owns it; the conditions of what lies beside the layers ask for none. */
 static bool condition_holds(const struct model_desc *desc, const struct model_block *block,
                             enum model_condition condition)
@@ -183,7 +195,7 @@ uint32_t model_unit_of(const struct model_desc *desc, const struct model_tensor 
 {
     if (tensor->shard != SHARD_COLS)
         return 0;
-    return tensor->owner == OF_ATTENTION ? desc->head_dim : k_segment_unit(model_size_of(desc, tensor->cols));
+    return tensor->owner == OF_ATTENTION ? desc->head_dim : k_segment_unit(model_whole_size(desc, tensor->cols));
 }
 
 enum model_site model_head_site(const struct model_desc *desc)
@@ -222,7 +234,7 @@ struct k_format model_made_format(const struct model_desc *desc, const struct mo
     const bool is_head = tensor->owner == OF_MODEL && !desc->vector_size && tensor->place == model_head_site(desc);
     const struct k_format to = tensor->owner != OF_MODEL ? made->layers : is_head ? made->head : none;
     /* GGUF's rows are whole blocks. */
-    return to.packing != K_PACKING_PLANES && model_size_of(desc, tensor->cols) % 32 != 0 ? none : to;
+    return to.packing != K_PACKING_PLANES && model_whole_size(desc, tensor->cols) % 32 != 0 ? none : to;
 }
 
 /* How a matrix lies in memory, and in the copy on a device. */

@@ -118,6 +118,8 @@ bool model_next_stack(const struct model_desc *desc, struct model_stack *stack);
 /* layer: n_layers of what lies beside the layers. */
 bool model_has_tensor(const struct model_desc *desc, uint32_t layer, const struct model_tensor *tensor);
 uint32_t model_size_of(const struct model_desc *desc, enum model_size size);
+/* Of the whole model, whose tensors a checkpoint has, where desc is a rank's. */
+uint32_t model_whole_size(const struct model_desc *desc, enum model_size size);
 
 /* What the tensors of the Dense module's own file are called among the model's (weights_open()). */
 #define MODEL_DENSE_PREFIX "dense."

@@ -44,7 +44,7 @@ static int find(const struct binder *b, const struct model_tensor *row, uint32_t
                           name + strlen(MODEL_DENSE_PREFIX));
     if (status != QUIRE_OK)
         return status;
-    const uint64_t want[2] = {model_size_of(b->desc, row->rows), model_size_of(b->desc, row->cols)};
+    const uint64_t want[2] = {model_whole_size(b->desc, row->rows), model_whole_size(b->desc, row->cols)};
     const uint32_t n_dims = row->kind == TENSOR_MATRIX ? 2 : 1;
     if (out->n_dims == n_dims && memcmp(out->shape, want, n_dims * sizeof *want) == 0)
         return QUIRE_OK;
@@ -80,8 +80,8 @@ static struct quantized_matrix quantized_of(const struct binder *b, const struct
 {
     struct quantized_matrix m = {.checkpoint = b->checkpoint,
                                  .how = &b->desc->quantization,
-                                 .n_rows = model_size_of(b->desc, row->rows),
-                                 .n_cols = model_size_of(b->desc, row->cols),
+                                 .n_rows = model_whole_size(b->desc, row->rows),
+                                 .n_cols = model_whole_size(b->desc, row->cols),
                                  .n_threads = b->backend ? b->backend->n_threads : 1,
                                  .is_read = b->backend != NULL};
     char name[MODEL_NAME_BYTES];
@@ -152,10 +152,26 @@ static bool is_table(const struct model_desc *desc, const struct model_tensor *r
     return row->place == SITE_EMBED && model_head_site(desc) != SITE_EMBED;
 }
 
+/* A rank's rows of the head. The whole matrix it has where it is the embeddings, too. */
+static int bind_head(struct binder *b, const char *name, const struct k_weight_view *whole, bool is_tied,
+                     struct weights *w)
+{
+    struct k_weight_view view = *whole;
+    view.is_table = false;
+    int status = model_share_cut_head(b->desc, name, &view, b->err);
+    if (status != QUIRE_OK)
+        return status;
+    w->has_own_head = is_tied;
+    return b->backend->ops->weight_create(b->backend, &view, 1, &w->head.matrix, b->err);
+}
+
 /* Several projections of one input are stacked by rows into one weight. */
-static int bind_matrix(struct binder *b, const struct model_stack *stack, struct site_weight *site)
+static int bind_matrix(struct binder *b, const struct model_stack *stack, struct site_weight *site, struct weights *w)
 {
     struct k_weight_view views[K_WEIGHT_MAX_PARTS];
+    const bool is_shared = b->desc->share.n_ranks > 1;
+    const bool is_head = stack->parts->owner == OF_MODEL && b->desc->pooling == POOLING_NONE &&
+                         stack->parts->place == model_head_site(b->desc);
     site->unit = model_unit_of(b->desc, stack->parts);
     for (uint32_t i = 0; i < stack->n_parts; i++) {
         int status = view_matrix(b, &stack->parts[i], stack->layer, &views[i]);
@@ -166,11 +182,23 @@ static int bind_matrix(struct binder *b, const struct model_stack *stack, struct
             return quire_fail(b->err, QUIRE_INVALID,
                               "%.150s.weight is %s: the GEMM form %s does not take such weights on %s", m.name,
                               k_format_name(views[i].format), k_form_name(b->form), b->backend->ops->planner->name);
-        views[i].is_table = is_table(b->desc, &stack->parts[i]);
+        status = model_share_cut(b->desc, &stack->parts[i], m.name, &views[i], &site->cut, b->err);
+        if (status == QUIRE_OK && is_head && is_shared)
+            status = bind_head(b, m.name, &views[i], stack->parts->place == SITE_EMBED, w);
+        if (status != QUIRE_OK)
+            return status;
+        views[i].is_table = is_table(b->desc, &stack->parts[i]) || (is_head && is_shared);
         if (views[i].permutation) /* K is one segment then (docs/numerics.md §19) */
             site->unit = 0;
     }
-    return b->backend->ops->weight_create(b->backend, views, stack->n_parts, &site->matrix, b->err);
+    if (is_head && is_shared && stack->parts->place != SITE_EMBED) {
+        site->matrix = w->head.matrix;
+        return QUIRE_OK;
+    }
+    int status = b->backend->ops->weight_create(b->backend, views, stack->n_parts, &site->matrix, b->err);
+    if (status == QUIRE_OK && is_head && !is_shared)
+        w->head = *site;
+    return status;
 }
 
 /* Element i of a vector, widened to f32 (exact). */
@@ -205,14 +233,30 @@ static int read_vector(const struct binder *b, const struct model_tensor *row, u
     return status;
 }
 
+/* A rank's part of a vector. */
+static int read_share(const struct binder *b, const struct model_tensor *row, uint32_t layer, float *out)
+{
+    const struct model_range range = model_share_of(b->desc, b->desc->share.rank, row->rows);
+    float *whole = malloc(model_whole_size(b->desc, row->rows) * sizeof *whole);
+    if (!whole)
+        return quire_fail(b->err, QUIRE_NO_MEMORY, "weights: out of memory");
+    int status = read_vector(b, row, layer, whole);
+    if (status == QUIRE_OK)
+        memcpy(out, whole + range.first, range.n * sizeof *out);
+    free(whole);
+    return status;
+}
+
 /* Reads the parts that the model has into the image; the others stay zero. *out is where they will be. */
 static int bind_vector(struct binder *b, const struct model_stack *stack, const float *params_dev, const float **out)
 {
     float *part = b->params + b->at;
     for (uint32_t i = 0; i < stack->n_parts; part += model_size_of(b->desc, stack->parts[i].rows), i++) {
-        if (!model_has_tensor(b->desc, stack->layer, &stack->parts[i]))
+        const struct model_tensor *row = &stack->parts[i];
+        if (!model_has_tensor(b->desc, stack->layer, row))
             continue;
-        int status = read_vector(b, &stack->parts[i], stack->layer, part);
+        const bool is_cut = b->desc->share.n_ranks > 1 && row->shard == SHARD_ROWS;
+        int status = is_cut ? read_share(b, row, stack->layer, part) : read_vector(b, row, stack->layer, part);
         if (status != QUIRE_OK)
             return status;
     }
@@ -226,7 +270,7 @@ static int bind_stack(struct binder *b, const struct model_stack *stack, struct 
     struct weight_set *set = &w->layers[stack->layer];
     const uint32_t place = stack->parts->place;
     switch (stack->parts->kind) {
-    case TENSOR_MATRIX: return bind_matrix(b, stack, &set->site[place]);
+    case TENSOR_MATRIX: return bind_matrix(b, stack, &set->site[place], w);
     case TENSOR_BIAS: return bind_vector(b, stack, w->params_dev, &set->site[place].bias);
     case TENSOR_VECTOR: break;
     }
@@ -331,10 +375,10 @@ static bool is_bare(const struct checkpoint *checkpoint, const struct model_desc
 
 /* ---- what the checkpoint holds ------------------------------------------------------------------------------------ */
 
-static void count_format(struct weights_contents *c, struct k_format format, const struct quantized_matrix *m,
-                         enum model_owner owner)
+static void count_format(struct weights_contents *c, const struct k_weight_view *v, enum model_owner owner)
 {
-    const uint64_t n = (uint64_t)m->n_rows * m->n_cols, bytes = m->n_rows * k_format_bytes(format, m->n_cols);
+    const struct k_format format = v->format;
+    const uint64_t n = (uint64_t)v->n_rows * v->n_cols, bytes = v->n_rows * k_format_bytes(format, v->n_cols);
     uint32_t i = 0;
     while (i < c->n && memcmp(&c->of[i].format, &format, sizeof format) != 0)
         i++;
@@ -375,11 +419,16 @@ static int count_matrix(struct binder *b, const struct model_tensor *row, uint32
             return QUIRE_INVALID;
         f->has_quantized |= making.to.bits > 0;
     }
-    count_format(f, v.format, &m, row->owner);
+    enum model_cut cut;
+    v.data = NULL; /* only counted */
+    int status = model_share_cut(b->desc, row, m.name, &v, &cut, b->err);
+    if (status != QUIRE_OK)
+        return status;
+    count_format(f, &v, row->owner);
     if (is_table(b->desc, row))
         return QUIRE_OK;
     f->needs_lanes |= !k_format_is_plain(v.format) || v.format.kind == K_F32;
-    f->panel_bytes += k_planner_find("cpu")->weight_bytes(v.format, m.n_rows, m.n_cols);
+    f->panel_bytes += k_planner_find("cpu")->weight_bytes(v.format, v.n_rows, v.n_cols);
     return QUIRE_OK;
 }
 
@@ -470,6 +519,20 @@ int weights_stored_dtype(const struct checkpoint *checkpoint, const char *quanti
     return status == QUIRE_OK && desc->quantization.made ? look(checkpoint, desc, err) : status;
 }
 
+int weights_look_share(const struct checkpoint *checkpoint, struct model_desc *desc, uint64_t *bytes,
+                       struct quire_error *err)
+{
+    struct weights_contents contents;
+    int status = weights_look(checkpoint, desc, &contents, err);
+    if (status != QUIRE_OK)
+        return status;
+    desc->panel_bytes = contents.panel_bytes;
+    *bytes = 0;
+    for (uint32_t i = 0; i < contents.n; i++)
+        *bytes += contents.of[i].bytes;
+    return QUIRE_OK;
+}
+
 int weights_look(const struct checkpoint *checkpoint, const struct model_desc *desc, struct weights_contents *out,
                  struct quire_error *err)
 {
@@ -543,6 +606,8 @@ void weights_destroy(struct weights *w)
         for (uint32_t i = 0; i < MODEL_N_SITES; i++)
             if (w->layers[l].site[i].matrix)
                 w->backend->ops->weight_destroy(w->backend, w->layers[l].site[i].matrix);
+    if (w->has_own_head && w->head.matrix)
+        w->backend->ops->weight_destroy(w->backend, w->head.matrix);
     if (w->params_dev)
         w->backend->ops->free(w->backend, w->params_dev);
     free(w->regrouped);

@@ -11,6 +11,7 @@
 #include "engine/model/model.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/model/repack_cache.h"
+#include "engine/model/share.h"
 #include "engine/model/tensors.h"
 #include "kernels/kernels.h"
 
@@ -19,6 +20,7 @@ struct site_weight {
     struct k_weight *matrix; /* NULL where the model has no such site */
     const float *bias;       /* in backend memory, or NULL */
     uint32_t unit;           /* of its sum's segments, k_gemm_args.unit */
+    enum model_cut cut;      /* of a rank's share */
 };
 
 /* Of one layer, or of what lies beside the layers. Vectors are in backend memory; NULL where the model has none. */
@@ -30,7 +32,9 @@ struct weight_set {
 struct weights {
     struct weight_set *layers; /* [n_layers] */
     struct weight_set *beside; /* layers[n_layers] */
-    const float *inv_freq;     /* [D / 2] */
+    struct site_weight head; /* what makes logits: of a rank its rows; without a matrix in a model that makes none */
+    bool has_own_head; /* which is no site's */
+    const float *inv_freq; /* [D / 2] */
     uint32_t n_layers;
     void *params_dev;
     void *regrouped; /* host memory of rows that lie in the file otherwise than kernels read them, or not quantized */
@@ -68,6 +72,10 @@ struct weights_contents {
 /* After weights_stored_dtype(). */
 int weights_look(const struct checkpoint *checkpoint, const struct model_desc *desc, struct weights_contents *out,
                  struct quire_error *err);
+
+/* Of a rank's description what its own part takes: desc->panel_bytes, and bytes of matrices, which are mapped in place. */
+int weights_look_share(const struct checkpoint *checkpoint, struct model_desc *desc, uint64_t *bytes,
+                       struct quire_error *err);
 
 /* Called as matrices become ready: engine_options.loading. */
 struct weights_progress {

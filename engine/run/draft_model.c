@@ -154,7 +154,7 @@ int draft_model_open(struct engine *e, const struct engine_plan *plan, bool grap
     if (status != QUIRE_OK)
         return status;
     swap_form(d);
-    status = forward_create(e->backend, &d->desc, &d->plan, d->weights, graphs, &d->forward, err);
+    status = forward_create(e->backend, &d->desc, &d->plan, d->weights, NULL, graphs, &d->forward, err);
     swap_form(d);
     return status;
 }

@@ -5,8 +5,10 @@
 #include "base/size.h"
 #include "engine/run/draft_model.h"
 #include "engine/run/events.h"
-#include "engine/run/host_memory.h"
+#include "base/host_memory.h"
 #include "engine/run/loop.h"
+#include "engine/run/open.h"
+#include "engine/run/rank.h"
 #include "engine/run/schedule.h"
 #include "engine/run/speculate.h"
 #include "engine/run/step.h"
@@ -82,8 +84,8 @@ static int check_device_memory(const struct engine_plan *plan, struct quire_erro
         quire_size(plan->kv_bytes).text, quire_size(plan->driver_bytes).text, quire_size(plan->device_budget).text);
 }
 
-/* Memory that is not there would be missed only when it is touched, by a killed process. */
-static int check_memory(const struct engine_plan *plan, struct quire_error *err)
+/* Memory that is not there would be missed only when it is touched, by a killed process. n_ranks: who are about to take it. */
+static int check_memory(const struct engine_plan *plan, uint32_t n_ranks, struct quire_error *err)
 {
     uint64_t available = host_memory_available();
     if (plan->device_memory) {
@@ -91,7 +93,7 @@ static int check_memory(const struct engine_plan *plan, struct quire_error *err)
         if (status != QUIRE_OK || plan->swap_bytes + plan->draft_bytes <= available)
             return status;
     }
-    if (plan->total_bytes <= available)
+    if (plan->total_bytes <= available / n_ranks)
         return QUIRE_OK;
     return quire_fail(err, QUIRE_NO_MEMORY,
                       "this takes %s beside the weights, %s of them for the KV cache and %s for its host tier, and %s"
@@ -149,9 +151,7 @@ int engine_plan_task(const struct engine_options *o, struct model_desc *desc, st
     return QUIRE_OK;
 }
 
-/* What the model is, its weights' headers, the device, the plan, in this order: all that can be refused before anything large is
- * allocated or read. */
-static int prepare_model(struct engine *e, const struct engine_options *asked, struct quire_error *err)
+int engine_prepare(struct engine *e, const struct engine_options *asked, struct quire_error *err)
 {
     struct engine_options o = *asked;
     if (!o.model_dir)
@@ -167,6 +167,9 @@ static int prepare_model(struct engine *e, const struct engine_options *asked, s
         status = weights_open(o.model_dir, &e->desc, &e->checkpoint, err);
     if (status == QUIRE_OK)
         status = weights_stored_dtype(e->checkpoint, o.quantization, &e->desc, err);
+    uint64_t weight_bytes = 0;
+    if (status == QUIRE_OK)
+        status = engine_plan_share(&o, e->checkpoint, &e->desc, e->rank, &e->own, &weight_bytes, err);
     if (status == QUIRE_OK)
         status = open_backend(e, &o, err);
     if (status == QUIRE_OK)
@@ -179,13 +182,13 @@ static int prepare_model(struct engine *e, const struct engine_options *asked, s
     if (e->backend->ops->memory)
         status = e->backend->ops->memory(e->backend, &device.memory, &device.available, err);
     if (status == QUIRE_OK)
-        status = engine_plan_make_on(&o, &e->desc, checkpoint_total_bytes(e->checkpoint),
-                                     draft_model_about(e->draft_model), &device, &e->plan, err);
+        status = engine_plan_make_on(&o, &e->own, weight_bytes, draft_model_about(e->draft_model), &device, &e->plan,
+                                     err);
     e->plan.gemm_form = e->backend->form;
     if (status != QUIRE_OK)
         return status;
     e->block_shift = (uint32_t)__builtin_ctz(e->plan.block_tokens); /* which plan.c has checked */
-    return check_memory(&e->plan, err);
+    return check_memory(&e->plan, e->rank == 0 ? e->plan.n_ranks : 1, err);
 }
 
 static int open_draft(struct engine *e, const struct engine_options *o, struct quire_error *err)
@@ -205,13 +208,24 @@ static int load_weights(struct engine *e, const struct engine_options *o, struct
     if (keep.dir)
         keep.checkpoint = checkpoint_digest(e->checkpoint);
     const struct weights_progress progress = {o->loading, o->loading_context};
-    return weights_create(e->backend, e->checkpoint, &e->desc, e->backend->form, keep.dir ? &keep : NULL, progress,
+    return weights_create(e->backend, e->checkpoint, &e->own, e->backend->form, keep.dir ? &keep : NULL, progress,
                           &e->weights, err);
+}
+
+int engine_load(struct engine *e, const struct engine_options *o, struct quire_error *err)
+{
+    const struct forward_group group = rank_group(e);
+    int status = load_weights(e, o, err);
+    return status == QUIRE_OK ? forward_create(e->backend, &e->own, &e->plan, e->weights, e->collective ? &group : NULL,
+                                               !o->enforce_eager, &e->forward, err)
+                              : status;
 }
 
 static int open_model(struct engine *e, const struct engine_options *o, struct quire_error *err)
 {
-    int status = prepare_model(e, o, err);
+    int status = engine_prepare(e, o, err);
+    if (status == QUIRE_OK && o->tensor_parallel_size > 1)
+        status = rank_begin(e, o, err);
     if (status != QUIRE_OK)
         return status;
     if (e->desc.quantization.scales_cache)
@@ -224,9 +238,9 @@ static int open_model(struct engine *e, const struct engine_options *o, struct q
                   "requests are limited to %u tokens instead of the model's %u: that is what the KV"
                   " cache of %s holds; --kv-cache-memory makes it larger",
                   e->plan.max_model_len, e->desc.max_position, quire_size(e->plan.kv_bytes).text);
-    status = load_weights(e, o, err);
-    if (status == QUIRE_OK)
-        status = forward_create(e->backend, &e->desc, &e->plan, e->weights, !o->enforce_eager, &e->forward, err);
+    status = engine_load(e, o, err);
+    if (status == QUIRE_OK && e->ranks)
+        status = rank_agree(e, err);
     if (status == QUIRE_OK && e->draft_model)
         status = open_draft(e, o, err);
     if (status == QUIRE_OK && e->plan.device_memory)
@@ -362,7 +376,7 @@ static int open_all(struct engine *e, const struct engine_options *o, struct qui
     return status;
 }
 
-static struct engine *new_engine(struct quire_error *err)
+struct engine *engine_new(struct quire_error *err)
 {
     struct engine *e = calloc(1, sizeof *e);
     if (!e) {
@@ -381,15 +395,15 @@ int engine_examine(const struct engine_options *options, void (*look)(void *cont
 {
     struct sched_config config;
     const struct weights_progress nobody = {.fn = NULL};
-    struct engine *e = new_engine(err);
+    struct engine *e = engine_new(err);
     if (!e)
         return QUIRE_NO_MEMORY;
     int status = schedule_config(options, &config, err);
     if (status == QUIRE_OK)
-        status = prepare_model(e, options, err);
+        status = engine_prepare(e, options, err);
     /* In host memory weights are bound where they lie, and every tensor is looked for on the way. */
     if (status == QUIRE_OK && e->plan.planner->on_host)
-        status = weights_create(e->backend, e->checkpoint, &e->desc, e->backend->form, NULL, nobody, &e->weights, err);
+        status = weights_create(e->backend, e->checkpoint, &e->own, e->backend->form, NULL, nobody, &e->weights, err);
     if (status == QUIRE_OK && e->plan.planner->on_host)
         status = draft_model_bind(e, err);
     look(context, &e->info);
@@ -401,7 +415,7 @@ int engine_open(const struct engine_options *options, engine_sink sink, void *si
                 struct quire_error *err)
 {
     double begin = quire_now_s();
-    struct engine *e = new_engine(err);
+    struct engine *e = engine_new(err);
     *out = NULL;
     if (!e)
         return QUIRE_NO_MEMORY;
@@ -433,6 +447,7 @@ void engine_close(struct engine *e)
         mailbox_close(e->mailbox);
         pthread_join(e->thread, NULL);
     }
+    ranks_stop(e->ranks);
     step_slots_destroy(e);
     events_destroy(e);
     mailbox_destroy(e->mailbox);

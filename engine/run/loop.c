@@ -21,6 +21,9 @@
 /* How old a tenant's counters may be: copying up to a thousand of them in every step would show. */
 #define TENANTS_EVERY_US 100000u
 
+/* How often an idle engine looks whether the other ranks live. */
+#define LOOK_AFTER_RANKS_US 500000u
+
 /* ---- mail ------------------------------------------------------------------------------------ */
 
 static void watch_submit(const struct engine *e, const struct request *r, const struct sched_request *request,
@@ -360,7 +363,17 @@ static bool has_work(const struct engine *e)
 /* Until when to wait for mail; 0 = not at all. */
 static uint64_t wait_until(const struct engine *e)
 {
-    return has_work(e) ? e->sleep_until_us : MAILBOX_FOREVER;
+    const uint64_t until = has_work(e) ? e->sleep_until_us : MAILBOX_FOREVER;
+    const uint64_t look = e->ranks && !e->dead && until > 0 ? quire_now_us() + LOOK_AFTER_RANKS_US : MAILBOX_FOREVER;
+    return look < until ? look : until;
+}
+
+/* A turn of what there is to do. */
+static int turn(struct engine *e, struct quire_error *err)
+{
+    if (e->ranks && !e->dead && ranks_check(e->ranks, err) != QUIRE_OK)
+        return QUIRE_UNAVAILABLE;
+    return has_work(e) ? step(e, err) : QUIRE_OK;
 }
 
 void *engine_main(void *engine)
@@ -379,7 +392,7 @@ void *engine_main(void *engine)
             event_order(e, mail.orders.number);
         }
         struct quire_error err;
-        if (has_work(e) && step(e, &err) != QUIRE_OK)
+        if (turn(e, &err) != QUIRE_OK)
             die(e, err.text);
         engine_publish(e, quire_now_us() - begin);
         events_flush(e);

@@ -5,7 +5,7 @@
 #include "engine/plan.h"
 #include "engine/model/tensors.h"
 #include "engine/run/draft_room.h"
-#include "engine/run/host_memory.h"
+#include "base/host_memory.h"
 #include "engine/run/schedule.h"
 #include "engine/run/speculate.h"
 #include "engine/forward/layout.h"
@@ -438,7 +438,7 @@ static uint64_t default_kv_bytes(const struct engine_plan *p, const struct model
         const uint64_t room = device_kv_bytes(p);
         return model_reads_whole(desc) && useful < room ? useful : room;
     }
-    uint64_t available = host_memory_available();
+    uint64_t available = host_memory_available() / p->n_ranks; /* the others want as much */
     uint64_t weights = saturating_add(saturating_add(p->weight_bytes, p->draft_weight_bytes), p->panel_bytes);
     uint64_t left = available > weights ? available - weights : 0;
     uint64_t bytes = left / KV_SHARE_DENOMINATOR * KV_SHARE_NUMERATOR;
@@ -670,6 +670,7 @@ int engine_plan_make_on(const struct engine_options *options, const struct model
     struct sched_config schedule; /* of no use here: who plans is told what the engine would refuse */
     memset(out, 0, sizeof *out);
     out->weight_bytes = weight_bytes;
+    out->n_ranks = desc->share.n_ranks > 1 ? desc->share.n_ranks : 1;
     out->regrouped_bytes = desc->regrouped_bytes + (draft ? draft->desc->regrouped_bytes : 0);
     int status = schedule_config(options, &schedule, err);
     if (status == QUIRE_OK)

@@ -230,7 +230,9 @@ int step_move(struct engine *e, const struct sched_plan *plan, struct quire_erro
             return quire_fail(err, QUIRE_INTERNAL, "KV group %u has no block %u, or no host block %u", m->group,
                               m->device_block, m->host_block);
     }
-    int status = forward_move(e->forward, plan->moves, plan->n_moves, err);
+    int status = e->ranks ? ranks_move(e->ranks, plan->moves, plan->n_moves, err) : QUIRE_OK;
+    if (status == QUIRE_OK)
+        status = forward_move(e->forward, plan->moves, plan->n_moves, err);
     return status == QUIRE_OK && e->draft_model ? draft_model_move(e->draft_model, plan->moves, plan->n_moves, err)
                                                 : status;
 }
@@ -267,6 +269,11 @@ int step_launch(void *engine, const struct sched_step *step, struct quire_error 
     batch.n_logits = vectors ? slot->n_vectors : slot->n_targets;
     e->n_empty_plans = 0;
     e->report.stats.token_budget = plan->token_budget;
+    if (e->ranks) {
+        int status = ranks_step(e->ranks, &batch, err);
+        if (status != QUIRE_OK)
+            return status;
+    }
     if (vectors)
         return forward_run_vectors(e->forward, &batch, &slot->vectors, &slot->ticket, err);
     return forward_run(e->forward, &batch, slot->rows, &slot->results, &slot->ticket, err);

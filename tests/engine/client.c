@@ -140,6 +140,15 @@ static void sink(void *context, const struct engine_event *events, size_t n_even
 
 /* ---- open, close ----------------------------------------------------------------------------- */
 
+int rank_main(void)
+{
+    struct quire_error err;
+    if (engine_work(&err) == QUIRE_OK)
+        return 0;
+    fprintf(stderr, "rank: %s\n", err.text);
+    return 1;
+}
+
 struct client *client_try_open(const char *model, const struct engine_options *options, struct quire_error *err)
 {
     struct client *c = calloc(1, sizeof *c);

@@ -42,6 +42,9 @@ struct answer {
     struct answer *next;
 };
 
+/* Of a test with several ranks: what main() does first where engine_is_rank(). */
+int rank_main(void);
+
 struct client;
 
 /* model: a directory. Options but the model directory are the caller's. */

@@ -43,7 +43,7 @@ static json_t *plan_json(const struct planned *p)
                               "n_host_blocks", (json_int_t)plan->groups[g].n_host_blocks, "block_bytes",
                               (json_int_t)plan->groups[g].block_bytes));
     return json_pack(
-        "{s:s, s:s, s:s, s:s?, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
+        "{s:s, s:s, s:s, s:s?, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
         "model", p->name, "architecture", p->desc.architecture, "device", plan->device, "gpu",
         plan->gpu ? plan->gpu->title : NULL, "weight_dtype", k_format_name(plan->weight_format), "kv_dtype",
         k_format_name(plan->kv_format), "weight_bytes", (json_int_t)plan->weight_bytes, "param_bytes",
@@ -57,7 +57,8 @@ static json_t *plan_json(const struct planned *p)
         (json_int_t)plan->driver_bytes, "block_tokens", (json_int_t)plan->block_tokens, "max_model_len",
         (json_int_t)plan->max_model_len, "max_num_seqs", (json_int_t)plan->max_num_seqs, "max_num_batched_tokens",
         (json_int_t)plan->max_num_batched_tokens, "text_bytes", (json_int_t)FRONT_TEXT_BYTES, "bodies_bytes",
-        (json_int_t)FRONT_BODIES_BYTES, "replies_bytes", (json_int_t)(2 * FRONT_REPLIES_BYTES), "kv_groups", groups);
+        (json_int_t)FRONT_BODIES_BYTES, "replies_bytes", (json_int_t)(2 * FRONT_REPLIES_BYTES), "tensor_parallel_size",
+        (json_int_t)plan->n_ranks, "kv_groups", groups);
 }
 
 static void print_json(const struct planned *first, const struct planned *second)
@@ -144,6 +145,8 @@ static void print_memory(const struct planned *p)
         printf("%s: %s on %s, %u thread%s, weights %s, KV %s\n\n", p->name, p->desc.architecture, plan->device,
                plan->n_threads, plan->n_threads == 1 ? "" : "s", k_format_name(plan->weight_format),
                k_format_name(plan->kv_format));
+    if (plan->n_ranks > 1)
+        printf("One of %u ranks (--tensor-parallel-size), the first; all have as many KV blocks.\n\n", plan->n_ranks);
     const size_t n_rows = sizeof rows / sizeof rows[0], n_always = 7; /* the others where they take anything */
     for (size_t i = 0; i < n_rows; i++)
         if (i < n_always || rows[i].bytes > 0)
@@ -196,10 +199,12 @@ static void print_table(const struct planned *first, const struct planned *secon
 }
 
 /* Of a draft model too, where one guesses. */
-static int make_plan(const struct engine_options *o, struct model_desc *desc, struct engine_plan *out,
+static int make_plan(const struct engine_options *options, struct model_desc *desc, struct engine_plan *out,
                      struct quire_error *err)
 {
-    struct model_desc draft_desc;
+    struct engine_options own = *options, *o = &own;
+    struct model_desc draft_desc, share;
+    uint64_t weight_bytes = 0;
     struct sampling_defaults sampling;
     struct checkpoint *weights = NULL, *draft_weights = NULL;
     struct engine_draft draft = {.desc = &draft_desc, .n_tokens = o->speculative.num_speculative_tokens};
@@ -218,8 +223,9 @@ static int make_plan(const struct engine_options *o, struct model_desc *desc, st
             draft.weight_bytes = checkpoint_total_bytes(draft_weights);
     }
     if (status == QUIRE_OK)
-        status = engine_plan_make_on(o, desc, checkpoint_total_bytes(weights), draft_weights ? &draft : NULL, NULL, out,
-                                     err);
+        status = engine_plan_share(o, weights, desc, 0, &share, &weight_bytes, err);
+    if (status == QUIRE_OK)
+        status = engine_plan_make_on(o, &share, weight_bytes, draft_weights ? &draft : NULL, NULL, out, err);
     checkpoint_close(weights);
     checkpoint_close(draft_weights);
     return status;

@@ -14,6 +14,7 @@ int command_replay(int argc, char **argv);
 int command_bench(int argc, char **argv);
 int command_pull(int argc, char **argv);
 int command_cache(int argc, char **argv);
+int command_rank(void); /* what rank 0 of a tensor-parallel engine starts; main() knows it without a name */
 int command_version(int argc, char **argv);
 
 #endif

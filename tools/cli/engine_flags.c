@@ -194,7 +194,7 @@ size_t schedule_flags(struct engine_options *o, struct cli_option out[SCHEDULE_F
     return sizeof rows / sizeof rows[0];
 }
 
-#define MODEL_FLAGS_MAX 16
+#define MODEL_FLAGS_MAX 18
 
 static size_t model_flags(struct engine_options *o, struct cli_option *out)
 {
@@ -212,6 +212,9 @@ static size_t model_flags(struct engine_options *o, struct cli_option *out)
         {.names = "threads", .kind = CLI_U32, .target = &o->n_threads, .max = K_MAX_THREADS, .value = "N",
          .help = "Compute threads. Default: the physical cores this process may use, within its container's CPU "
                  "quota. Never changes a bit of any answer."},
+        {.names = "tensor-parallel-size,tp,tp-size", .kind = CLI_U32, .target = &o->tensor_parallel_size, .min = 1, .max = 8,
+         .value = "N", .help = "Processes that share the model, its KV cache and each step: 1, 2, 4 or 8, each with --threads of its "
+                               "own. Never changes a bit of any answer (docs/parallel.md). Default 1."},
         {.names = "cpu-bind", .kind = CLI_STRING, .target = &o->cpu_bind, .value = "CPUS",
          .help = "auto, none, or the CPU of each compute thread, as in 0-3,8. auto binds only where the kernel could "
                  "choose badly: several NUMA nodes or SMT, and a thread for every core."},

@@ -25,7 +25,6 @@
 /* clang-format off */
 const struct cli_foreign foreign_flags[] = {
     /* several devices */
-    {"tensor-parallel-size,tp,tp-size", "1", ONE_DEVICE},
     {"pipeline-parallel-size,pp,pp-size", "1", ONE_DEVICE},
     {"decode-context-parallel-size,prefill-context-parallel-size", "1", ONE_DEVICE},
     {"data-parallel-size,dp,dp-size", "1", ONE_ENGINE},

@@ -1,6 +1,7 @@
 /* quire: one program, a few commands. */
 #include "base/hash.h"
 #include "base/log.h"
+#include "engine/engine.h"
 #include "tools/cli/command.h"
 #include "tools/cli/commands.h"
 
@@ -54,6 +55,8 @@ int main(int argc, char **argv)
         return command_fail(1, "libsodium found no source of random numbers");
 
     const char *name = argc > 1 ? argv[1] : "--help";
+    if (engine_is_rank() && strcmp(name, "rank") == 0)
+        return command_rank();
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
         if (argc > 2) {
             char *help[] = {"--help"};

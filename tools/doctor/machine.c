@@ -1,6 +1,6 @@
 #include "tools/doctor/machine.h"
 
-#include "engine/run/host_memory.h"
+#include "base/host_memory.h"
 #include "kernels/host/cpu_quota.h"
 #include "kernels/host/placement.h"
 

@@ -1,5 +1,5 @@
 /* A safetensors image: whatever is accepted must lie inside the input. */
-#include "fuzz.h"
+#include "../fuzz.h"
 
 #include "engine/checkpoint/checkpoint.h"
 

@@ -1,6 +1,6 @@
 /* config.json and, after a NUL byte, a safetensors image: whatever becomes a view lies inside the image or the room that was
  * counted for it, and every element and scale of it can be read; also of what a plain matrix is made into. */
-#include "fuzz.h"
+#include "../fuzz.h"
 
 #include "base/json.h"
 #include "engine/model/quantize.h"

@@ -1,5 +1,5 @@
 /* Two tokenizer.json, split at a NUL byte: whatever they are, comparing them ends, and the same again is the same. */
-#include "fuzz.h"
+#include "../fuzz.h"
 
 #include "engine/model/draft.h"
 

@@ -1,7 +1,7 @@
 /* How much memory this process may still take: the machine's, or its container's where that is
  * less. */
-#ifndef QUIRE_ENGINE_HOST_MEMORY_H
-#define QUIRE_ENGINE_HOST_MEMORY_H
+#ifndef QUIRE_BASE_HOST_MEMORY_H
+#define QUIRE_BASE_HOST_MEMORY_H
 
 #include <stdint.h>
 

@@ -3,7 +3,7 @@
  *
  * input: {u8: 1 = leave the sums as they are} {file}
  */
-#include "fuzz.h"
+#include "../fuzz.h"
 
 #include "engine/record/format.h"
 #include "engine/record/drive.h"

@@ -1,6 +1,6 @@
 /* A GGUF image: whatever is accepted lies inside it, what is made of its metadata is JSON, and a tensor that is usable has the
  * bytes that its format says. */
-#include "fuzz.h"
+#include "../fuzz.h"
 
 #include "engine/checkpoint/checkpoint_table.h"
 #include "files/gguf.h"

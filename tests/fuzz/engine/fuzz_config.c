@@ -1,6 +1,6 @@
 /* config.json and, after a NUL byte, generation_config.json or one of the files of vectors: whatever is accepted must keep the
  * bounds that the rest of the engine counts on. */
-#include "fuzz.h"
+#include "../fuzz.h"
 
 #include "engine/model/model.h"
 

@@ -1,0 +1,44 @@
+/* What one of several ranks holds of a model (docs/numerics.md §5, docs/parallel.md): its attention heads and the KV heads that
+ * they read, its part of an MLP's inner columns in whole units, its rows of the head. Norms and embeddings every rank has. A
+ * rank owns whole segments of the sums that ranks share, so that what they add up to has the same bits for any number of
+ * them. Pure; any thread.
+ */
+#ifndef QUIRE_ENGINE_SHARE_H
+#define QUIRE_ENGINE_SHARE_H
+
+#include "engine/model/tensors.h"
+
+struct model_range {
+    uint32_t first, n;
+};
+
+/* QUIRE_UNSUPPORTED: the message names the numbers of ranks that are possible. n_ranks: 1, 2, 4 or 8. */
+int model_share_check(const struct model_desc *desc, uint32_t n_ranks, struct quire_error *err);
+
+/* The description that a rank computes by: local numbers of heads and inner columns, and in `share` the model's. */
+struct model_desc model_share_describe(const struct model_desc *whole, uint32_t rank, uint32_t n_ranks);
+
+/* Of all that a length counts, what `rank` has; of a model that is not shared, all. SIZE_VOCAB: of the head. */
+struct model_range model_share_of(const struct model_desc *desc, uint32_t rank, enum model_size size);
+
+/* The most that any rank has. */
+uint32_t model_share_most(const struct model_desc *desc, enum model_size size);
+
+/* How a matrix is cut for a rank. */
+enum model_cut {
+    CUT_NONE, /* the rank has all of it */
+    CUT_ROWS, /* its rows: y is its part of the outputs */
+    CUT_COLS, /* its columns: y is a partial sum */
+    CUT_GATHERED /* all of it, though its input lies with the ranks by columns: what no boundary of formats allows to cut */
+};
+
+/* Cuts the view of a whole matrix to what desc->share's rank has of it. QUIRE_UNSUPPORTED: rows that share scales lie
+ * with two ranks. The view's data may be NULL. name: for the message. */
+int model_share_cut(const struct model_desc *desc, const struct model_tensor *tensor, const char *name,
+                    struct k_weight_view *view, enum model_cut *cut, struct quire_error *err);
+
+/* The same of the head's matrix, by rows. */
+int model_share_cut_head(const struct model_desc *desc, const char *name, struct k_weight_view *view,
+                         struct quire_error *err);
+
+#endif

@@ -1,0 +1,158 @@
+#include "engine/ranks/ranks.h"
+
+#include "engine/ranks/setup.h"
+#include "parallel/group.h"
+#include "parallel/plan_frame.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Loading: the ranks are as far apart as a slow disk puts them; one that dies is noticed at once all the same. */
+#define LOAD_TIMEOUT_MS (30u * 60 * 1000)
+
+struct ranks {
+    struct group *group;
+    uint32_t n_ranks;
+    uint64_t n_sent; /* frames */
+    struct step_limits limits;
+    void *payload; /* of the largest frame; NULL before ranks_ready() */
+};
+
+int ranks_start(uint32_t n_ranks, struct ranks **out, struct quire_error *err)
+{
+    static char name[] = "quire", command[] = "rank";
+    static char *const argv[] = {name, command, NULL};
+    const struct group_options options = {.n_ranks = n_ranks, .argv = argv};
+    struct ranks *r = calloc(1, sizeof *r);
+    if (!r)
+        return quire_fail(err, QUIRE_NO_MEMORY, "ranks: out of memory");
+    r->n_ranks = n_ranks;
+    int status = group_start(&options, &r->group, err);
+    if (status != QUIRE_OK) {
+        free(r);
+        return status;
+    }
+    *out = r;
+    return QUIRE_OK;
+}
+
+struct collective *ranks_collective(struct ranks *r)
+{
+    return group_collective(r->group);
+}
+
+int ranks_check(struct ranks *r, struct quire_error *err)
+{
+    return group_check(r->group, err);
+}
+
+/* The group knows better than the call that failed why it did. */
+static int explain(struct ranks *r, int status, struct quire_error *err)
+{
+    struct quire_error why;
+    if (status != QUIRE_OK && group_check(r->group, &why) != QUIRE_OK)
+        *err = why;
+    return status;
+}
+
+static int send(struct ranks *r, enum rank_frame kind, const void *payload, size_t n_bytes, struct quire_error *err)
+{
+    const struct plan_frame frame = {.step = r->n_sent++, .kind = kind, .n_bytes = n_bytes};
+    return explain(r, plan_frame_send(group_collective(r->group), &frame, payload, err), err);
+}
+
+void ranks_stop(struct ranks *r)
+{
+    struct quire_error err;
+    if (!r)
+        return;
+    if (group_check(r->group, &err) == QUIRE_OK && send(r, RANK_STOP, "", 0, &err) != QUIRE_OK)
+        collective_abort(group_collective(r->group), err.text);
+    group_stop(r->group);
+    free(r->payload);
+    free(r);
+}
+
+int ranks_setup(struct ranks *r, const struct engine_options *own, struct quire_error *err)
+{
+    char *payload = malloc(SETUP_MAX_BYTES);
+    size_t n_bytes;
+    if (!payload)
+        return quire_fail(err, QUIRE_NO_MEMORY, "ranks: out of memory");
+    int status = setup_write(own, payload, &n_bytes, err);
+    if (status == QUIRE_OK)
+        status = send(r, RANK_SETUP, payload, n_bytes, err);
+    free(payload);
+    return status;
+}
+
+int ranks_ready(struct ranks *r, const struct step_limits *limits, struct quire_error *err)
+{
+    r->limits = *limits;
+    r->payload = malloc(step_frame_max_bytes(limits));
+    return r->payload ? QUIRE_OK : quire_fail(err, QUIRE_NO_MEMORY, "ranks: out of memory");
+}
+
+int ranks_step(struct ranks *r, const struct forward_batch *batch, struct quire_error *err)
+{
+    if (batch->n_sources > 0)
+        return quire_fail(err, QUIRE_INTERNAL, "ranks: a step whose tokens rank 0 does not know yet");
+    return send(r, RANK_STEP, r->payload, step_frame_write(&r->limits, batch, r->payload), err);
+}
+
+int ranks_move(struct ranks *r, const struct kv_move *moves, uint32_t n_moves, struct quire_error *err)
+{
+    const uint32_t max = step_frame_max_moves(&r->limits);
+    int status = QUIRE_OK;
+    for (uint32_t at = 0, n; at < n_moves && status == QUIRE_OK; at += n) {
+        n = n_moves - at < max ? n_moves - at : max;
+        status = send(r, RANK_MOVES, r->payload, moves_frame_write(moves + at, n, r->payload), err);
+    }
+    return status;
+}
+
+/* ---- agreement ---- */
+
+static int compare(const struct rank_report *own, uint32_t rank, const struct rank_report *other, uint32_t other_rank,
+                   struct quire_error *err)
+{
+    if (other->status != QUIRE_OK)
+        return quire_fail(err, other->status, "rank %u: %.*s", other_rank, (int)sizeof other->text - 1, other->text);
+    if (strncmp(own->version, other->version, sizeof own->version) != 0)
+        return quire_fail(err, QUIRE_INVALID, "rank %u is quire %.40s, and rank %u is %.40s", rank, own->version,
+                          other_rank, other->version);
+    if (own->law != other->law)
+        return quire_fail(err, QUIRE_INVALID, "rank %u computes by version %u of the arithmetic, rank %u by %u", rank,
+                          own->law, other_rank, other->law);
+    if (memcmp(&own->weights, &other->weights, sizeof own->weights) != 0) {
+        char a[2 * sizeof own->weights + 1], b[sizeof a];
+        for (size_t i = 0; i < sizeof own->weights; i++) {
+            snprintf(a + 2 * i, 3, "%02x", own->weights.bytes[i]);
+            snprintf(b + 2 * i, 3, "%02x", other->weights.bytes[i]);
+        }
+        return quire_fail(err, QUIRE_INVALID, "the weights of rank %u have the digest %.16s, those of rank %u %.16s",
+                          rank, a, other_rank, b);
+    }
+    if (memcmp(&own->limits, &other->limits, sizeof own->limits) != 0)
+        return quire_fail(err, QUIRE_INTERNAL,
+                          "rank %u was opened for %u tokens, %u rows and %u blocks a step, rank %u for %u, %u and %u",
+                          rank, own->limits.n_tokens, own->limits.n_rows, own->limits.n_blocks[0], other_rank,
+                          other->limits.n_tokens, other->limits.n_rows, other->limits.n_blocks[0]);
+    return QUIRE_OK;
+}
+
+int ranks_agree(struct collective *c, const struct rank_report *own, struct quire_error *err)
+{
+    const uint32_t n = collective_size(c), rank = collective_rank(c);
+    struct rank_report *all = calloc(n, sizeof *all);
+    if (!all)
+        return quire_fail(err, QUIRE_NO_MEMORY, "ranks: out of memory");
+    collective_set_timeout(c, LOAD_TIMEOUT_MS);
+    int status = collective_all_gather(c, own, sizeof *own, all, err);
+    collective_set_timeout(c, COLLECTIVE_TIMEOUT_MS);
+    for (uint32_t r = 0; r < n && status == QUIRE_OK; r++)
+        status = compare(own, rank, &all[r], r, err);
+    free(all);
+    return status;
+}

@@ -1,0 +1,60 @@
+/* The ranks of a tensor-parallel engine. Rank 0 schedules, samples and answers; the others are processes of the same program
+ * that compute their share of each step and decide nothing: what a step is comes to them as one frame, checked and numbered,
+ * so that a rank that missed or garbled one ends the group instead of computing something else.
+ *
+ * A group's life: setup (options), agreement (all have loaded the same model), steps and moves, stop. Every failure is the
+ * group's end: QUIRE_UNAVAILABLE names the rank. Engine thread only, but for ranks_check().
+ */
+#ifndef QUIRE_ENGINE_RANKS_H
+#define QUIRE_ENGINE_RANKS_H
+
+#include "base/hash.h"
+#include "engine/ranks/step_frame.h"
+#include "parallel/collective.h"
+
+/* ---- rank 0 ---- */
+
+struct ranks;
+
+/* Starts ranks 1 .. n_ranks - 1. */
+int ranks_start(uint32_t n_ranks, struct ranks **out, struct quire_error *err);
+/* Tells them to end, and reaps them. NULL is fine. */
+void ranks_stop(struct ranks *r);
+
+struct collective *ranks_collective(struct ranks *r);
+
+/* What they are to load: before anything large is loaded here, so that all load at once. `own` are rank 0's options with
+ * what was decided in place of defaults. */
+int ranks_setup(struct ranks *r, const struct engine_options *own, struct quire_error *err);
+
+/* From then on steps within the limits can be told. */
+int ranks_ready(struct ranks *r, const struct step_limits *limits, struct quire_error *err);
+
+/* Before forward_run() and forward_move() of the same. */
+int ranks_step(struct ranks *r, const struct forward_batch *batch, struct quire_error *err);
+int ranks_move(struct ranks *r, const struct kv_move *moves, uint32_t n_moves, struct quire_error *err);
+
+/* Is the group over, and why? Any thread. */
+int ranks_check(struct ranks *r, struct quire_error *err);
+
+/* ---- the others ---- */
+
+enum rank_frame { RANK_SETUP = 1, RANK_STEP, RANK_MOVES, RANK_STOP };
+
+/* ---- all ---- */
+
+/* How far a rank came, and with what: of all ranks the same but for the status and its text. */
+struct rank_report {
+    int32_t status;
+    uint32_t law;
+    char text[QUIRE_ERROR_BYTES];
+    struct key256 weights; /* checkpoint_digest() */
+    struct step_limits limits;
+    char version[64]; /* the program's */
+};
+
+/* Waits until every rank has come here, for as long as they live. An error where one of them failed, or loaded something
+ * else than this one: the message names the rank, and both where they differ. */
+int ranks_agree(struct collective *c, const struct rank_report *own, struct quire_error *err);
+
+#endif

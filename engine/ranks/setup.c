@@ -1,0 +1,118 @@
+#include "engine/ranks/setup.h"
+
+#include "base/little_endian.h"
+
+#include <string.h>
+
+#define MAGIC 0x31535251u /* "QRS1" */
+#define NO_TEXT UINT32_MAX
+
+struct field {
+    const char *name;
+    size_t at, bytes;
+};
+#define FIELD(name) {#name, offsetof(struct engine_options, name), sizeof(((struct engine_options *)0)->name)}
+
+static const struct field texts_of[] = {
+    FIELD(model_dir),      FIELD(device),           FIELD(task),       FIELD(dtype),
+    FIELD(kv_cache_dtype), FIELD(gemm_form),        FIELD(invariance), FIELD(quantization),
+    FIELD(repack_cache),   FIELD(activation_dtype), FIELD(cpu_bind),
+};
+static const struct field numbers_of[] = {
+    FIELD(max_model_len), FIELD(max_num_seqs), FIELD(max_num_batched_tokens), FIELD(block_size), FIELD(swap_space),
+    FIELD(num_kv_blocks), FIELD(n_threads),    FIELD(enforce_eager),
+};
+#define N_TEXTS (sizeof texts_of / sizeof texts_of[0])
+#define N_NUMBERS (sizeof numbers_of / sizeof numbers_of[0])
+
+static const char *text_at(const struct engine_options *o, const struct field *f)
+{
+    return *(const char *const *)((const char *)o + f->at);
+}
+
+static uint64_t number_at(const struct engine_options *o, const struct field *f)
+{
+    const char *at = (const char *)o + f->at;
+    switch (f->bytes) {
+    case sizeof(bool): return *(const bool *)at;
+    case sizeof(uint32_t): return *(const uint32_t *)(const void *)at;
+    default: return *(const uint64_t *)(const void *)at;
+    }
+}
+
+/* False: it does not fit the field. */
+static bool set_number(struct engine_options *o, const struct field *f, uint64_t value)
+{
+    char *at = (char *)o + f->at;
+    switch (f->bytes) {
+    case sizeof(bool): *(bool *)at = value != 0; return value <= 1;
+    case sizeof(uint32_t): *(uint32_t *)(void *)at = (uint32_t)value; return value <= UINT32_MAX;
+    default: *(uint64_t *)(void *)at = value; return true;
+    }
+}
+
+int setup_write(const struct engine_options *o, void *to, size_t *n_bytes, struct quire_error *err)
+{
+    char *begin = to, *at = begin + sizeof(uint32_t), *end = begin + SETUP_MAX_BYTES - N_NUMBERS * sizeof(uint64_t);
+    le_store_u32(begin, MAGIC);
+    for (size_t i = 0; i < N_TEXTS; i++) {
+        const char *text = text_at(o, &texts_of[i]);
+        const size_t n = text ? strlen(text) : 0;
+        if (n > (size_t)(end - at) || (size_t)(end - at) - n < sizeof(uint32_t))
+            return quire_fail(err, QUIRE_INVALID, "%s: longer than ranks can be told", texts_of[i].name);
+        le_store_u32(at, text ? (uint32_t)n : NO_TEXT);
+        at += sizeof(uint32_t);
+        if (n > 0)
+            memcpy(at, text, n);
+        at += n;
+    }
+    for (size_t i = 0; i < N_NUMBERS; i++, at += sizeof(uint64_t))
+        le_store_u64(at, number_at(o, &numbers_of[i]));
+    *n_bytes = (size_t)(at - begin);
+    return QUIRE_OK;
+}
+
+static int read_text(const char **at, const char *end, const struct field *f, char **texts, struct engine_options *out,
+                     struct quire_error *err)
+{
+    const char *text = NULL;
+    if (end - *at < (ptrdiff_t)sizeof(uint32_t))
+        return quire_fail(err, QUIRE_INVALID, "setup frame: it ends before %s", f->name);
+    const uint32_t n = le_load_u32(*at);
+    *at += sizeof(uint32_t);
+    if (n != NO_TEXT) {
+        if (n > (size_t)(end - *at) || memchr(*at, 0, n))
+            return quire_fail(err, QUIRE_INVALID, "setup frame: %s of %u bytes, and %zu follow", f->name, n,
+                              (size_t)(end - *at));
+        text = *texts;
+        memcpy(*texts, *at, n);
+        (*texts)[n] = 0;
+        *texts += n + 1; /* the length took four bytes, so the texts with their ends are shorter than the frame */
+        *at += n;
+    }
+    *(const char **)(void *)((char *)out + f->at) = text;
+    return QUIRE_OK;
+}
+
+int setup_read(const void *from, size_t n_bytes, char *texts, struct engine_options *out, struct quire_error *err)
+{
+    const char *at = from, *end = at + n_bytes;
+    if (n_bytes < sizeof(uint32_t) || n_bytes > SETUP_MAX_BYTES || le_load_u32(at) != MAGIC)
+        return quire_fail(err, QUIRE_INVALID, "setup frame: %zu bytes that are none", n_bytes);
+    at += sizeof(uint32_t);
+    for (size_t i = 0; i < N_TEXTS; i++) {
+        int status = read_text(&at, end, &texts_of[i], &texts, out, err);
+        if (status != QUIRE_OK)
+            return status;
+    }
+    if ((size_t)(end - at) != N_NUMBERS * sizeof(uint64_t))
+        return quire_fail(err, QUIRE_INVALID, "setup frame: %zu bytes of numbers, where %zu were to come",
+                          (size_t)(end - at), N_NUMBERS * sizeof(uint64_t));
+    for (size_t i = 0; i < N_NUMBERS; i++, at += sizeof(uint64_t))
+        if (!set_number(out, &numbers_of[i], le_load_u64(at)))
+            return quire_fail(err, QUIRE_INVALID, "setup frame: %s is %llu", numbers_of[i].name,
+                              (unsigned long long)le_load_u64(at));
+    if (!out->model_dir)
+        return quire_fail(err, QUIRE_INVALID, "setup frame: no model");
+    return QUIRE_OK;
+}

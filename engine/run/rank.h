@@ -1,0 +1,19 @@
+/* What an engine that shares a model with others needs of its group; the others' whole life is work.c (engine_work()). */
+#ifndef QUIRE_ENGINE_RUN_RANK_H
+#define QUIRE_ENGINE_RUN_RANK_H
+
+#include "engine/run/state.h"
+
+/* The group's collectives, of an engine with e->ranks or, of another rank, e->collective. */
+struct forward_group rank_group(struct engine *e);
+
+/* Starts the other ranks of a prepared engine and tells them what to load: e->ranks. */
+int rank_begin(struct engine *e, const struct engine_options *options, struct quire_error *err);
+
+/* How far this rank came; of an engine that may be NULL where the status is no QUIRE_OK. */
+void rank_report_make(const struct engine *e, int status, const char *text, struct rank_report *out);
+
+/* Once this rank has loaded: waits for the others, which must have loaded the same. */
+int rank_agree(struct engine *e, struct quire_error *err);
+
+#endif

@@ -1,0 +1,133 @@
+/* The life of a rank that is not 0: it loads what rank 0 says, and computes its share of each step that it is told. */
+#include "engine/ranks/setup.h"
+#include "engine/run/open.h"
+#include "engine/run/rank.h"
+#include "parallel/group.h"
+#include "parallel/plan_frame.h"
+
+#include <stdlib.h>
+
+/* What is told to a rank; the texts of `options` lie in `texts`. */
+struct rank {
+    struct collective *collective;
+    struct engine *engine;
+    struct engine_options options;
+    struct step_limits limits;
+    uint64_t n_received; /* frames */
+    char texts[SETUP_MAX_BYTES];
+    unsigned char setup[SETUP_MAX_BYTES];
+    size_t max_bytes;
+    unsigned char *payload; /* [max_bytes], once it has loaded */
+    struct kv_move *moves;  /* of the largest frame */
+};
+
+static int load(struct rank *r, struct quire_error *err)
+{
+    struct plan_frame frame;
+    int status = plan_frame_receive(r->collective, r->n_received++, sizeof r->setup, &frame, r->setup, err);
+    if (status == QUIRE_OK && frame.kind != RANK_SETUP)
+        status = quire_fail(err, QUIRE_INVALID, "ranks: the first frame is of kind %u", frame.kind);
+    engine_options_default(&r->options);
+    if (status == QUIRE_OK)
+        status = setup_read(r->setup, frame.n_bytes, r->texts, &r->options, err);
+    if (status != QUIRE_OK)
+        return status;
+    r->engine = engine_new(err);
+    if (!r->engine)
+        return QUIRE_NO_MEMORY;
+    r->engine->rank = collective_rank(r->collective);
+    r->options.tensor_parallel_size = collective_size(r->collective);
+    r->engine->collective = r->collective;
+    status = engine_prepare(r->engine, &r->options, err);
+    return status == QUIRE_OK ? engine_load(r->engine, &r->options, err) : status;
+}
+
+/* Rank 0 is told why it cannot be. */
+static int agree(struct rank *r, int status, struct quire_error *err)
+{
+    struct rank_report own;
+    struct quire_error other;
+    if (status == QUIRE_OK)
+        return rank_agree(r->engine, err);
+    rank_report_make(r->engine, status, err->text, &own);
+    ranks_agree(r->collective, &own, &other);
+    return status;
+}
+
+static int make_room(struct rank *r, struct quire_error *err)
+{
+    r->limits = step_limits_of(&r->engine->desc, &r->engine->plan);
+    r->max_bytes = step_frame_max_bytes(&r->limits);
+    r->payload = malloc(r->max_bytes);
+    r->moves = malloc((step_frame_max_moves(&r->limits) + 1) * sizeof *r->moves);
+    return r->payload && r->moves ? QUIRE_OK : quire_fail(err, QUIRE_NO_MEMORY, "ranks: out of memory");
+}
+
+static int do_step(struct rank *r, size_t n_bytes, struct quire_error *err)
+{
+    struct forward_batch batch;
+    struct step_sizes s;
+    int status = step_frame_sizes(&r->limits, r->payload, n_bytes, &s, err);
+    if (status != QUIRE_OK)
+        return status;
+    forward_begin(r->engine->forward, s.n_tokens, s.n_rows, s.n_logits, s.n_entries, &batch);
+    status = step_frame_read(&r->limits, r->payload, &batch, err);
+    return status == QUIRE_OK ? forward_follow(r->engine->forward, &batch, err) : status;
+}
+
+static int do_moves(struct rank *r, size_t n_bytes, struct quire_error *err)
+{
+    uint32_t n;
+    int status = moves_frame_read(&r->limits, r->payload, n_bytes, r->moves, &n, err);
+    return status == QUIRE_OK ? forward_move(r->engine->forward, r->moves, n, err) : status;
+}
+
+/* Until rank 0 says that it is over. */
+static int follow(struct rank *r, struct quire_error *err)
+{
+    for (;;) {
+        struct plan_frame frame;
+        int status = plan_frame_receive(r->collective, r->n_received++, r->max_bytes, &frame, r->payload, err);
+        if (status != QUIRE_OK)
+            return status;
+        switch (frame.kind) {
+        case RANK_STEP: status = do_step(r, frame.n_bytes, err); break;
+        case RANK_MOVES: status = do_moves(r, frame.n_bytes, err); break;
+        case RANK_STOP: return QUIRE_OK;
+        default: status = quire_fail(err, QUIRE_INVALID, "ranks: a frame of kind %u", frame.kind); break;
+        }
+        if (status != QUIRE_OK) {
+            collective_abort(r->collective, err->text);
+            return status;
+        }
+    }
+}
+
+bool engine_is_rank(void)
+{
+    return group_is_worker();
+}
+
+int engine_work(struct quire_error *err)
+{
+    struct rank *r = calloc(1, sizeof *r);
+    if (!r)
+        return quire_fail(err, QUIRE_NO_MEMORY, "ranks: out of memory");
+    int status = group_join(&r->collective, err);
+    if (status != QUIRE_OK) {
+        free(r);
+        return status;
+    }
+    status = load(r, err);
+    status = agree(r, status, err);
+    if (status == QUIRE_OK)
+        status = make_room(r, err);
+    if (status == QUIRE_OK)
+        status = follow(r, err);
+    engine_close(r->engine);
+    collective_leave(r->collective);
+    free(r->payload);
+    free(r->moves);
+    free(r);
+    return status;
+}

@@ -1,0 +1,116 @@
+"""Several processes that share a model: the answers of one, and what clients see when one of them dies."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+import urllib.request
+
+import pytest
+
+from conftest import MODEL, QUIRE, Server
+
+ASKED = [
+    {"prompt": "Once upon a time", "max_tokens": 60, "ignore_eos": True, "temperature": 0, "logprobs": 5},
+    {"prompt": "What does a goat like?", "max_tokens": 40, "temperature": 0.9, "seed": 7, "n": 3, "logprobs": 2},
+    {"prompt": "Tell me a story. " * 60, "max_tokens": 30, "temperature": 0.7, "top_p": 0.9, "seed": 8},
+    {"prompt": "One two three one two three", "max_tokens": 40, "temperature": 0, "repetition_penalty": 1.2, "prediction": {"type": "content", "content": " four five six"}},
+]
+LONG = {"model": "demo", "prompt": "Once upon a time", "max_tokens": 1900, "ignore_eos": True, "temperature": 1.0, "seed": 1}
+
+
+def begin(n_ranks, *more):
+    return Server("serve", MODEL, "--port", "0", "--served-model-name", "demo", "--device", "cpu", "-tp", n_ranks, "--threads", "1", *more)
+
+
+def answers(server):
+    got = [server.client().completions.create(model="demo", **{k: v for k, v in body.items() if k in ("prompt", "max_tokens", "temperature", "seed", "n", "logprobs", "top_p")},
+                                              extra_body={k: v for k, v in body.items() if k in ("ignore_eos", "repetition_penalty", "prediction")}) for body in ASKED]
+    return [[(c.text, c.finish_reason, c.logprobs and c.logprobs.model_dump()) for c in g.choices] for g in got]
+
+
+def workers(server):
+    """Its other ranks, by process."""
+    listed = subprocess.run(["ps", "-o", "pid=,args=", "--ppid", str(server.process.pid)], capture_output=True, text=True).stdout
+    return [int(line.split()[0]) for line in listed.splitlines() if line.split(maxsplit=1)[1] == "quire rank"]
+
+
+def is_gone(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def test_any_number_of_ranks_gives_the_same_answers():
+    expected = None
+    for n in 1, 2, 4:
+        server = begin(n)
+        ranks = workers(server)
+        assert len(ranks) == n - 1
+        got = answers(server)
+        expected = expected or got
+        assert got == expected, f"{n} ranks"
+        assert server.stop() == 0, server.output()
+        assert all(is_gone(pid) for pid in ranks)
+
+
+def streamed(server):
+    """A stream that runs, and what it said so far."""
+    request = urllib.request.Request(server.url + "/v1/completions", json.dumps({**LONG, "stream": True}).encode(), {"Content-Type": "application/json"})
+    reply = urllib.request.urlopen(request, timeout=60)
+    assert reply.readline().startswith(b"data: ")
+    return reply
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_rank_that_is_lost_ends_what_streams_with_an_error(how):
+    server = begin(2)
+    rank, = workers(server)
+    reply = streamed(server)
+    os.kill(rank, how)
+    lost = time.monotonic()
+    rest = reply.read().decode()
+    assert '"error"' in rest and "rank 1" in rest, rest[-600:]
+    assert time.monotonic() - lost < 30  # 5 s of the time-out, on a machine that has other things to do
+    assert server.process.wait(30) == 1, server.output()
+    assert is_gone(rank)
+
+
+def test_the_others_end_with_rank_0():
+    server = begin(4)
+    ranks = workers(server)
+    server.process.kill()
+    server.process.wait()
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline and not all(map(is_gone, ranks)):
+        time.sleep(0.05)
+    assert all(map(is_gone, ranks))
+
+
+@pytest.mark.parametrize("arguments,says", [
+    (["-tp", "3"], "--tensor-parallel-size: must be 1, 2, 4 or 8, got 3"),
+    (["-tp", "8"], "the model's 4 attention heads, which read 2 of K and V, can be divided among these numbers of ranks: 1, 2, 4"),
+    (["-tp", "2", "--cpu-bind", "0,1"], "--cpu-bind 0,1 is a list for one rank"),
+    (["-tp", "2", "--task", "embed"], "a model that gives vectors computes on one rank"),
+    (["-tp", "2", "--speculative-config", json.dumps({"method": "draft_model", "model": str(MODEL)})], "a draft model computes on one rank"),
+])
+def test_what_ranks_cannot_do_is_refused(arguments, says):
+    for command in ["serve", MODEL, "--port", "0", "--device", "cpu"], ["plan", MODEL]:
+        got = subprocess.run([str(QUIRE), *map(str, command), *arguments], capture_output=True, text=True, timeout=60)
+        assert got.returncode == 1 and says in got.stderr, got
+
+
+def test_plan_says_what_a_rank_takes():
+    def plan(*arguments):
+        return json.loads(subprocess.run([str(QUIRE), "plan", str(MODEL), "--json", "--num-kv-blocks", "100", *arguments], capture_output=True, text=True, check=True).stdout)
+    one, two = plan(), plan("-tp", "2")
+    assert (one["tensor_parallel_size"], two["tensor_parallel_size"]) == (1, 2)
+    assert 2 * two["kv_bytes"] == one["kv_bytes"] and two["weight_bytes"] < one["weight_bytes"]
+
+
+def test_nobody_takes_a_rank_for_a_command():
+    got = subprocess.run([str(QUIRE), "rank"], capture_output=True, text=True, timeout=60)
+    assert got.returncode == 2 and 'no command "rank"' in got.stderr

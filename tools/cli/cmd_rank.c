@@ -1,0 +1,15 @@
+/* A rank of a tensor-parallel engine: no command that anybody types; rank 0 starts it. */
+#include "engine/engine.h"
+#include "tools/cli/command.h"
+#include "tools/cli/commands.h"
+
+#include <signal.h>
+
+int command_rank(void)
+{
+    struct quire_error err;
+    /* A terminal's Ctrl-C reaches all processes at once, and rank 0 ends the others when its requests have ended. */
+    signal(SIGINT, SIG_IGN);
+    signal(SIGTERM, SIG_IGN);
+    return engine_work(&err) == QUIRE_OK ? 0 : command_fail(1, err.text);
+}
