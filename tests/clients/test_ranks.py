@@ -9,7 +9,7 @@ import urllib.request
 
 import pytest
 
-from conftest import MODEL, QUIRE, Server
+from conftest import MODEL, QUIRE
 
 ASKED = [
     {"prompt": "Once upon a time", "max_tokens": 60, "ignore_eos": True, "temperature": 0, "logprobs": 5},
@@ -20,8 +20,9 @@ ASKED = [
 LONG = {"model": "demo", "prompt": "Once upon a time", "max_tokens": 1900, "ignore_eos": True, "temperature": 1.0, "seed": 1}
 
 
-def begin(n_ranks, *more):
-    return Server("serve", MODEL, "--port", "0", "--served-model-name", "demo", "--device", "cpu", "-tp", n_ranks, "--threads", "1", *more)
+@pytest.fixture
+def begin(start):
+    return lambda n_ranks, *more: start("serve", MODEL, "--port", "0", "--served-model-name", "demo", "--device", "cpu", "-tp", n_ranks, "--threads", "1", *more)
 
 
 def answers(server):
@@ -44,7 +45,7 @@ def is_gone(pid):
     return False
 
 
-def test_any_number_of_ranks_gives_the_same_answers():
+def test_any_number_of_ranks_gives_the_same_answers(begin):
     expected = None
     for n in 1, 2, 4:
         server = begin(n)
@@ -66,7 +67,7 @@ def streamed(server):
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
-def test_a_rank_that_is_lost_ends_what_streams_with_an_error(how):
+def test_a_rank_that_is_lost_ends_what_streams_with_an_error(begin, how):
     server = begin(2)
     rank, = workers(server)
     reply = streamed(server)
@@ -79,7 +80,7 @@ def test_a_rank_that_is_lost_ends_what_streams_with_an_error(how):
     assert is_gone(rank)
 
 
-def test_the_others_end_with_rank_0():
+def test_the_others_end_with_rank_0(begin):
     server = begin(4)
     ranks = workers(server)
     server.process.kill()
@@ -101,6 +102,18 @@ def test_what_ranks_cannot_do_is_refused(arguments, says):
     for command in ["serve", MODEL, "--port", "0", "--device", "cpu"], ["plan", MODEL]:
         got = subprocess.run([str(QUIRE), *map(str, command), *arguments], capture_output=True, text=True, timeout=60)
         assert got.returncode == 1 and says in got.stderr, got
+
+
+def test_a_recording_of_two_ranks_replays_on_one(begin, tmp_path):
+    """Blocks run out, so that some are preempted and brought back."""
+    server = begin(2, "--record", tmp_path / "rec", "--num-kv-blocks", "130", "--max-model-len", "1024", "--swap-space", "16MiB", "--kv-cache-dtype", "int8",
+                   "--quantization", "int8", "--speculative-config", '{"method": "ngram"}')
+    asked = {"model": "demo", "prompt": ["Tell me a story.", "What does a goat like?"], "n": 8, "max_tokens": 150, "temperature": 0.8, "seed": 3, "extra_body": {"ignore_eos": True}}
+    got = server.client().completions.create(**asked)
+    assert len(got.choices) == 16 and server.metric("vllm:num_preemptions_total") > 0
+    assert server.stop() == 0, server.output()
+    replayed = subprocess.run([str(QUIRE), "replay", tmp_path / "rec", MODEL], capture_output=True, text=True, timeout=120)
+    assert replayed.returncode == 0 and "All 16 choices are the same" in replayed.stdout, replayed
 
 
 def test_plan_says_what_a_rank_takes():

@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <time.h>
 
 #define MAX_CHOICES 128
@@ -52,7 +53,7 @@ struct engine {
     /* the engine's thread */
     struct engine_event events[BATCH];
     struct fake_logprob logprobs[BATCH];
-    size_t n_events;
+    size_t n_events, n_since_rest;
 
     struct model_desc desc;
     struct sampling_defaults sampling;
@@ -93,6 +94,7 @@ void fake_engine_logprob(uint32_t token, uint32_t i, uint32_t vocab_size, struct
 
 static void flush_events(struct engine *e)
 {
+    e->n_since_rest += e->n_events;
     if (e->n_events)
         e->sink(e->sink_context, e->events, e->n_events);
     e->n_events = 0;
@@ -316,6 +318,17 @@ static void lock(struct engine *e)
     atomic_fetch_sub(&e->n_wanting, 1);
 }
 
+/* No engine makes millions of tokens a second: beside other busy processes who reads them would fall behind for good. */
+#define REST_EVENTS 512u
+#define REST_US 3000u
+static void rest(struct engine *e)
+{
+    if (e->n_since_rest < REST_EVENTS)
+        return;
+    e->n_since_rest = 0;
+    usleep(REST_US);
+}
+
 static void *run(void *context)
 {
     struct engine *e = context;
@@ -331,6 +344,7 @@ static void *run(void *context)
         } else {
             /* Whoever waits for the mutex gets its turn between two steps. */
             pthread_mutex_unlock(&e->mutex);
+            rest(e);
             while (atomic_load(&e->n_wanting) > 0)
                 sched_yield(); /* not at every step: beside other busy processes each takes milliseconds */
             pthread_mutex_lock(&e->mutex);
