@@ -17,6 +17,11 @@
 
 #if defined(__AVX512F__)
 #include <immintrin.h>
+
+/* clang 14 calls it so. */
+#if defined(__AMX_INT8__) || defined(__AMXINT8__)
+#define CPU_AMX_INT8
+#endif
 #endif
 
 /* Columns of a quantized weight that share what they are multiplied by: of one group and one segment, in the form int8 also of one

@@ -271,12 +271,12 @@ CPU_INLINE void fetch_next(const struct panel *p, const struct cpu_quant_run *ru
 struct sums { /* of tokens of a pass and a panel's rows */
     _Alignas(64) float y[K_SEGMENTS][PASS][ROWS];
     int32_t open[PASS][ROWS]; /* of a run that has not ended, where it is longer than a chunk */
-#if defined(__AMX_INT8__)
+#if defined(CPU_AMX_INT8)
     uint32_t tiles; /* what they are configured for */
 #endif
 };
 
-#if defined(__AMX_INT8__)
+#if defined(CPU_AMX_INT8)
 #include "kernels/cpu/quant_tiles.h"
 #else
 /* Runs of a chunk and of one segment, against the T tokens of a group. */
@@ -374,7 +374,7 @@ static void add_chunk(const struct cpu_gemm *g, struct panel *p, const struct cp
         for (uint32_t t = first; t < last; t += TOKENS) {
             const struct inputs in = inputs_at(g, t);
             p->next_step = t == first ? next_step : 0; /* once is enough */
-#if defined(__AMX_INT8__)
+#if defined(CPU_AMX_INT8)
             tile_runs(p, runs, r, end, &in, sums->y[runs[r].segment] + (t - first), sums->open + (t - first), kind,
                       &sums->tiles);
 #else
@@ -396,7 +396,7 @@ CPU_INLINE void panel_pass(const struct cpu_gemm *g, const struct host_part *par
     for (uint32_t i = 0; i < g->n_segments; i++)
         memset(sums.y[i], 0, (last - first) * sizeof sums.y[i][0]);
     memset(sums.open, 0, (last - first) * sizeof sums.open[0]);
-#if defined(__AMX_INT8__)
+#if defined(CPU_AMX_INT8)
     sums.tiles = 0;
 #endif
     for (uint32_t i = 0, n; i < g->n_runs; i += n) {
@@ -627,7 +627,7 @@ void CPU_NAME(cpu_gemm_int8)(void *context, struct k_piece piece)
         if (host_part_share(w, part, ROWS, piece, &begin, &end))
             part_fns[part->view.format.packing](g, part, panel_end(part, begin), panel_end(part, end));
     }
-#if defined(__AMX_INT8__)
+#if defined(CPU_AMX_INT8)
     amx_release();
 #endif
 }

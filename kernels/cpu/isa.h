@@ -5,7 +5,7 @@
 
 #include "kernels/cpu/cpu.h"
 
-#if defined(__AMX_INT8__)
+#if defined(CPU_AMX_INT8)
 #define CPU_NAME(name) name##_amx
 #elif defined(__AVX512VNNI__)
 #define CPU_NAME(name) name##_avx512vnni

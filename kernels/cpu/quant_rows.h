@@ -8,7 +8,7 @@
 
 #if defined(__AVX512VNNI__)
 #define ROWS 16u
-#if defined(__AMX_INT8__)
+#if defined(CPU_AMX_INT8)
 #define TOKENS 16u /* a tile's rows */
 #define OFFSET 0 /* of u */
 #else
@@ -64,7 +64,7 @@ CPU_INLINE struct inputs inputs_at(const struct cpu_gemm *g, uint32_t token)
     const uint32_t left = g->args.n_tokens - token, T = left < TOKENS ? left : TOKENS;
     uint32_t *u = (uint32_t *)g->args.workspace_dev + token * CPU_QUANT_INPUT_WORDS(columns);
     float *scale = (float *)(u + T * columns / 4);
-#if defined(__AMX_INT8__)
+#if defined(CPU_AMX_INT8)
     const uint32_t next_step = 1, next_token = (uint32_t)columns / 4;
 #else
     const uint32_t next_step = T, next_token = 1;

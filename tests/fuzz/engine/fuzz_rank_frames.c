@@ -2,7 +2,6 @@
  * and written again to the same bytes; every error is one line of text. The first byte says which of the three follows. */
 #include "../fuzz.h"
 
-#include "engine/engine.h"
 #include "engine/ranks/setup.h"
 #include "engine/ranks/step_frame.h"
 
@@ -35,9 +34,8 @@ static void read_setup(const uint8_t *data, size_t n)
     static char texts[SETUP_MAX_BYTES];
     static unsigned char again[SETUP_MAX_BYTES];
     struct quire_error err = {.text = ""};
-    struct engine_options options;
+    struct engine_options options = {.model_dir = NULL};
     size_t n_again;
-    engine_options_default(&options);
     int status = setup_read(data, n, texts, &options, &err);
     check_text(status, &err);
     if (status != QUIRE_OK)
