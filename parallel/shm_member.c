@@ -140,10 +140,14 @@ int shm_member_check(const struct shm_member *m, struct quire_error *err)
     return quire_fail(err, status, "rank %u ended the group: %s", by - 1, why);
 }
 
-/* What this rank found ends the group, and what it found is what its caller is told. */
+/* What this rank found ends the group, and is what its caller is told; but where another rank has ended it already, its reason is
+ * the cause: who gives up, or found a death, leaves and dies next. */
 static int end_with(struct shm_member *m, struct quire_error *found, enum quire_status status, struct quire_error *err)
 {
     shm_member_end(m, status, found->text);
+    const uint32_t by = atomic_load(&m->shm.head->aborted_by);
+    if (by != 0 && by - 1 != m->rank)
+        return shm_member_check(m, err);
     return quire_fail(err, status, "%s", found->text);
 }
 
