@@ -47,7 +47,8 @@ struct store_lookup {
     struct redis_store *store;
     struct key256 key;
     uint64_t asked_ns;
-    struct event timer;
+    struct event timer; /* of the loop's clock, which may be 4 ms ahead of asked_ns */
+    bool is_late; /* it has fired */
     store_answer answer; /* NULL once it was given or cancelled: then it waits for the Redis alone */
     void *context;
 };
@@ -186,6 +187,7 @@ static void on_late(evutil_socket_t fd, short what, void *context)
 {
     struct store_lookup *l = context;
     (void)fd, (void)what;
+    l->is_late = true;
     redis_link_note(l->store->link, "a lookup", "no answer in 50 ms");
     give(l, STORE_AWAY, NULL, 0); /* it is freed when the Redis answers, or is given up */
 }
@@ -246,7 +248,7 @@ static void on_found(void *context, const struct redis_reply *reply)
 static bool is_late(const struct redis_store *s)
 {
     const struct store_lookup *first = TAILQ_FIRST(&s->lookups);
-    return first && quire_now_ns() - first->asked_ns > LOOKUP_MS * MS;
+    return first && (first->is_late || quire_now_ns() - first->asked_ns > LOOKUP_MS * MS);
 }
 
 static struct store_lookup *redis_get(struct answer_store *base, struct key256 key, store_answer answer, void *context)
