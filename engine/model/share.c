@@ -16,18 +16,34 @@ static bool heads_allow(const struct model_desc *desc, uint32_t n)
     return desc->n_q_heads % n == 0 && (desc->n_kv_heads % n == 0 || n % desc->n_kv_heads == 0);
 }
 
+/* Every rank has inner columns and rows of the head. */
+static bool lengths_allow(const struct model_desc *desc, uint32_t n)
+{
+    for (uint32_t r = 0; r < n; r++) {
+        const struct model_desc own = model_share_describe(desc, r, n);
+        if (model_share_of(&own, r, SIZE_INNER).n == 0 || model_share_of(&own, r, SIZE_VOCAB).n == 0)
+            return false;
+    }
+    return true;
+}
+
 int model_share_check(const struct model_desc *desc, uint32_t n_ranks, struct quire_error *err)
 {
     char possible[32] = "1";
     size_t at = 1;
     for (uint32_t n = 2; n <= K_SEGMENTS; n *= 2)
-        if (heads_allow(desc, n))
+        if (heads_allow(desc, n) && lengths_allow(desc, n))
             at += (size_t)snprintf(possible + at, sizeof possible - at, ", %u", n);
     if (!heads_allow(desc, n_ranks))
         return quire_fail(err, QUIRE_UNSUPPORTED,
                           "--tensor-parallel-size %u: the model's %u attention heads, which read %u of K and V, can be "
                           "divided among these numbers of ranks: %s",
                           n_ranks, desc->n_q_heads, desc->n_kv_heads, possible);
+    if (n_ranks > 1 && !lengths_allow(desc, n_ranks))
+        return quire_fail(err, QUIRE_UNSUPPORTED,
+                          "--tensor-parallel-size %u: of the model's intermediate_size %u or its vocab_size %u a rank "
+                          "would have nothing; they can be divided among these numbers of ranks: %s",
+                          n_ranks, desc->intermediate_size, desc->vocab_size, possible);
     for (uint32_t l = 0; l < desc->n_layers; l++) {
         const struct model_block *block = model_block_of(desc, l, BLOCK_ATTENTION);
         if (n_ranks > 1 && block && block->head_norm == HEAD_NORM_ALL)

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "engine/model/model.h"
+#include "engine/model/share.h"
 #include "scratch.h"
 
 #include <math.h>
@@ -462,6 +463,38 @@ static void module_files(void **state)
     scratch_close(&s);
 }
 
+/* Whoever would have no heads, no inner columns or no rows of the head. */
+static void numbers_of_ranks(void **state)
+{
+    static const struct {
+        uint32_t inner, vocab;
+        const char *possible; /* of 8 */
+    } rows[] = {
+        {250, 320, "1, 2, 4, 8"}, {128, 57, "1, 2, 4, 8"}, {98, 320, "1, 2, 4"}, /* 7 units */
+        {64, 320, "1, 2, 4"},     {30, 320, "1, 2"},       {16, 320, "1"},       {250, 56, "1, 2, 4, 8"},
+        {250, 9, "1, 2"},         {250, 2, "1, 2"},        {250, 1, "1"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char config[300];
+        snprintf(config, sizeof config,
+                 "{\"architectures\":[\"LlamaForCausalLM\"],\"vocab_size\":%u,\"hidden_size\":128,"
+                 "\"intermediate_size\":%u,\"num_hidden_layers\":1,\"num_attention_heads\":8,"
+                 "\"num_key_value_heads\":2}",
+                 rows[i].vocab, rows[i].inner);
+        must_describe(config);
+        for (uint32_t n = 1; n <= 8; n *= 2) {
+            const char number[] = {(char)('0' + n), '\0'};
+            char list[64];
+            snprintf(list, sizeof list, "these numbers of ranks: %s", rows[i].possible);
+            const int status = model_share_check(&desc, n, &err);
+            if (status != (strstr(rows[i].possible, number) ? QUIRE_OK : QUIRE_UNSUPPORTED) ||
+                (status != QUIRE_OK && (!strstr(err.text, "intermediate_size") || !strstr(err.text, list))))
+                fail_msg("%u ranks of %u and %u: %d %s", n, rows[i].inner, rows[i].vocab, status, err.text);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -480,6 +513,7 @@ int main(void)
         cmocka_unit_test(deep_nesting_is_refused),
         cmocka_unit_test(directories),
         cmocka_unit_test(module_files),
+        cmocka_unit_test(numbers_of_ranks),
     };
     return cmocka_run_group_tests_name("engine_describe", tests, NULL, NULL);
 }
