@@ -66,6 +66,16 @@ def streamed(server):
     return reply
 
 
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_what_a_terminal_tells_all_is_rank_0s(begin, how):
+    server = begin(2)
+    rank, = workers(server)
+    os.kill(rank, how)
+    time.sleep(0.05)  # it would end at once; where that is late, this sees nothing
+    assert answers(server) and not is_gone(rank)
+    assert server.stop() == 0, server.output()
+
+
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_rank_that_is_lost_ends_what_streams_with_an_error(begin, how):
     server = begin(2)
