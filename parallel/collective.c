@@ -3,13 +3,15 @@
 #include "parallel/shm.h"
 #include "parallel/shm_transport.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 
 struct collective {
     const struct transport *transport;
     void *state;
+    struct collective *whole; /* of a part; else NULL */
     uint32_t rank, size;
-    struct collective_stats stats;
+    struct collective_stats stats; /* of a part: not used */
 };
 
 int collective_create_shared(uint32_t n_ranks, int *fd, struct quire_error *err)
@@ -32,6 +34,49 @@ int collective_join_shared(int fd, uint32_t rank, uint32_t timeout_ms, struct co
     }
     *out = c;
     return QUIRE_OK;
+}
+
+/* Rising, below the size, and this rank among them. */
+static bool can_be_part(const struct collective *c, const uint32_t *ranks, uint32_t n_ranks, uint32_t *place)
+{
+    bool has_own = false;
+    for (uint32_t i = 0; i < n_ranks; i++) {
+        if (ranks[i] >= c->size || (i > 0 && ranks[i] <= ranks[i - 1]))
+            return false;
+        if (ranks[i] == c->rank) {
+            has_own = true;
+            *place = i;
+        }
+    }
+    return has_own;
+}
+
+int collective_open_part(struct collective *c, uint32_t part, const uint32_t *ranks, uint32_t n_ranks,
+                         struct collective **out, struct quire_error *err)
+{
+    struct collective *made = calloc(1, sizeof *made);
+    if (!made)
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    int status = QUIRE_OK;
+    if (c->whole || part >= COLLECTIVE_MAX_PARTS || !can_be_part(c, ranks, n_ranks, &made->rank))
+        status = quire_fail(err, QUIRE_INVALID, "part %u of a group of %u: not some of its ranks by rising number",
+                            part, c->size);
+    if (status == QUIRE_OK)
+        status = c->transport->open_part(c->state, part, ranks, n_ranks, &made->state, err);
+    if (status != QUIRE_OK) {
+        free(made);
+        return status;
+    }
+    made->transport = c->transport;
+    made->whole = c;
+    made->size = n_ranks;
+    *out = made;
+    return QUIRE_OK;
+}
+
+void collective_be_lenient(struct collective *c)
+{
+    c->transport->be_lenient(c->state);
 }
 
 void collective_leave(struct collective *c)
@@ -59,12 +104,16 @@ void collective_set_timeout(struct collective *c, uint32_t timeout_ms)
 
 static void count(struct collective *c, size_t n_bytes)
 {
-    c->stats.calls++;
-    c->stats.bytes += n_bytes;
+    struct collective_stats *s = c->whole ? &c->whole->stats : &c->stats;
+    s->calls++;
+    s->bytes += n_bytes;
 }
 
 int collective_all_reduce_tree(struct collective *c, float *x, size_t n, struct quire_error *err)
 {
+    if ((c->size & (c->size - 1)) != 0)
+        return quire_fail(err, QUIRE_INVALID, "all-reduce: the tree is over 1, 2, 4 or 8 ranks, and there are %u",
+                          c->size);
     count(c, n * sizeof *x);
     return c->transport->all_reduce_tree(c->state, x, n, err);
 }

@@ -1,4 +1,4 @@
-/* Collectives: what the ranks of a group do together. A rank is a process; N = 1, 2, 4 or 8 of them, 0 .. N-1.
+/* Collectives: what the ranks of a group do together. A rank is a process; 1 to 8 of them, 0 .. N-1.
  *
  * Each rank has one struct collective, which it owns, and calls it from one thread; collective_abort() and _check() may come from any.
  * All ranks make the same calls with the same sizes in the same order. Where they do not, or where one died, left, hangs or
@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #define COLLECTIVE_MAX_RANKS 8
+#define COLLECTIVE_MAX_PARTS 16
 #define COLLECTIVE_TIMEOUT_MS 5000
 
 struct collective;
@@ -36,6 +37,19 @@ int collective_join_shared(int fd, uint32_t rank, uint32_t timeout_ms, struct co
 /* Others that still wait for this rank get an error. NULL is ignored. */
 void collective_leave(struct collective *c);
 
+/* ---- groups within a group ---- */
+
+/* Some of the ranks, among themselves: calls of one group and of another do not wait for each other. ranks: [n_ranks] of c's
+ * by rising number, this one's among them; in the part they are 0 .. n_ranks - 1, and messages call them by c's numbers.
+ * part: below COLLECTIVE_MAX_PARTS, each opened once. What ends a part ends c, and the other way. The calls of both are
+ * this thread's; collective_leave() it before c. */
+int collective_open_part(struct collective *c, uint32_t part, const uint32_t *ranks, uint32_t n_ranks,
+                         struct collective **out, struct quire_error *err);
+
+/* From then on a rank that uses its CPUs is not late, however long it does: where others compute something else before they
+ * come. One that hangs asleep or is stopped still is; one that hangs in a loop is not found. */
+void collective_be_lenient(struct collective *c);
+
 /* ---- calls ---- */
 
 uint32_t collective_rank(const struct collective *c);
@@ -46,7 +60,7 @@ void collective_set_timeout(struct collective *c, uint32_t timeout_ms);
 
 /* x = ((x0 + x1) + (x2 + x3)) + ((x4 + x5) + (x6 + x7)) element by element over the ranks (fewer ranks: the left part), in
  * place: docs/numerics.md section 5. Plain f32 additions, denormals kept; every rank gets the same bits, which depend on
- * neither n nor how the vector is cut. x is undefined after an error. */
+ * neither n nor how the vector is cut. x is undefined after an error. Of 1, 2, 4 or 8 ranks; others: QUIRE_INVALID. */
 int collective_all_reduce_tree(struct collective *c, float *x, size_t n, struct quire_error *err);
 
 /* all: [size][n_bytes], by rank. mine may be its own place in there. */
@@ -74,7 +88,7 @@ void collective_abort(struct collective *c, const char *why);
 /* ---- what it cost ---- */
 
 struct collective_stats {
-    uint64_t calls;
+    uint64_t calls; /* its parts' among them */
     uint64_t bytes; /* of this rank's vectors */
     uint64_t waited_ns[COLLECTIVE_MAX_RANKS]; /* for each peer, when those before it had come: a slow rank stands out */
 };

@@ -14,7 +14,7 @@
 struct group;
 
 struct group_options {
-    uint32_t n_ranks; /* 1, 2, 4 or 8, rank 0 among them */
+    uint32_t n_ranks; /* 1 to 8, rank 0 among them */
     char *const *argv; /* of every worker, NULL-terminated; read by group_start() only */
     uint32_t timeout_ms; /* as collective_join_shared() has it, for all ranks */
 };

@@ -18,7 +18,7 @@ static size_t up_to_page(size_t n)
 
 static bool can_be_ranks(uint32_t n)
 {
-    return n == 1 || n == 2 || n == 4 || n == 8;
+    return n >= 1 && n <= COLLECTIVE_MAX_RANKS;
 }
 
 /* The one head that a group of so many ranks has. */
@@ -34,17 +34,19 @@ static struct shm_head head_of(uint32_t n_ranks)
 static int fill(int fd, uint32_t n_ranks, struct quire_error *err)
 {
     const struct shm_head head = head_of(n_ranks);
-    if (ftruncate(fd, (off_t)head.total_bytes) != 0 || pwrite(fd, &head, sizeof head, 0) != (ssize_t)sizeof head ||
-        fcntl(fd, F_ADD_SEALS, SEALS) != 0)
+    bool is_written = ftruncate(fd, (off_t)(SHM_GROUPS * head.total_bytes)) == 0;
+    for (uint32_t g = 0; g < SHM_GROUPS && is_written; g++)
+        is_written = pwrite(fd, &head, sizeof head, (off_t)(g * head.total_bytes)) == (ssize_t)sizeof head;
+    if (!is_written || fcntl(fd, F_ADD_SEALS, SEALS) != 0)
         return quire_fail(err, QUIRE_IO, "shared memory of %llu bytes for %u ranks: %s",
-                          (unsigned long long)head.total_bytes, n_ranks, strerror(errno));
+                          (unsigned long long)(SHM_GROUPS * head.total_bytes), n_ranks, strerror(errno));
     return QUIRE_OK;
 }
 
 int shm_create(uint32_t n_ranks, int *fd, struct quire_error *err)
 {
     if (!can_be_ranks(n_ranks))
-        return quire_fail(err, QUIRE_INVALID, "%u ranks: a group has 1, 2, 4 or 8", n_ranks);
+        return quire_fail(err, QUIRE_INVALID, "%u ranks: a group has 1 to %u", n_ranks, COLLECTIVE_MAX_RANKS);
     int made = memfd_create("quire-group", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (made < 0)
         return quire_fail(err, QUIRE_IO, "shared memory: %s", strerror(errno));
@@ -75,26 +77,29 @@ static int check(int fd, struct shm_head *head, struct quire_error *err)
         return quire_fail(err, QUIRE_INVALID, "the group's memory says %u ranks", head->n_ranks);
     const struct shm_head want = head_of(head->n_ranks);
     if (head->slot_bytes != want.slot_bytes || head->rank_bytes != want.rank_bytes ||
-        head->total_bytes != want.total_bytes || st.st_size != (off_t)want.total_bytes)
+        head->total_bytes != want.total_bytes || st.st_size != (off_t)(SHM_GROUPS * want.total_bytes))
         return quire_fail(err, QUIRE_INVALID, "the group's memory has %lld bytes and says %llu of %u ranks",
                           (long long)st.st_size, (unsigned long long)head->total_bytes, head->n_ranks);
     return QUIRE_OK;
 }
 
-int shm_map(int fd, struct shm *out, struct quire_error *err)
+int shm_map(int fd, uint32_t group, uint32_t n_ranks, struct shm *out, struct quire_error *err)
 {
     struct shm_head head;
     int status = check(fd, &head, err);
     if (status != QUIRE_OK)
         return status;
-    unsigned char *at = mmap(NULL, head.total_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (n_ranks > head.n_ranks)
+        return quire_fail(err, QUIRE_INVALID, "a part of %u ranks, in a group of %u", n_ranks, head.n_ranks);
+    unsigned char *at = mmap(NULL, head.total_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+                             (off_t)(group * head.total_bytes));
     if (at == MAP_FAILED)
         return quire_fail(err, QUIRE_IO, "mapping the group's memory: %s", strerror(errno));
-    *out = (struct shm){.head = (struct shm_head *)(void *)at, .n_ranks = head.n_ranks};
+    *out = (struct shm){.head = (struct shm_head *)(void *)at, .n_ranks = n_ranks ? n_ranks : head.n_ranks};
     out->slot_bytes = head.slot_bytes;
     out->total_bytes = head.total_bytes;
     at += up_to_page(sizeof head);
-    for (uint32_t r = 0; r < head.n_ranks; r++, at += head.rank_bytes) {
+    for (uint32_t r = 0; r < out->n_ranks; r++, at += head.rank_bytes) {
         out->ranks[r] = (struct shm_rank *)(void *)at;
         out->slots[r][0] = at + up_to_page(sizeof(struct shm_rank));
         out->slots[r][1] = out->slots[r][0] + head.slot_bytes;

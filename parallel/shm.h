@@ -20,10 +20,14 @@
 #include <stdint.h>
 
 #define SHM_MAGIC UINT64_C(0x315241505251) /* "QRPAR1" */
-#define SHM_VERSION 1
+#define SHM_VERSION 2
 #define SHM_SLOT_BYTES (128u << 10)
 #define SHM_WHY_BYTES 320
 #define SHM_LINE 64
+
+/* The memory has room for the group and, behind it, for so many groups of some of its ranks: all laid out alike. Of what
+ * nobody uses only the heads are more than addresses. */
+#define SHM_GROUPS (1 + COLLECTIVE_MAX_PARTS)
 
 enum shm_operation { SHM_NONE, SHM_ALL_REDUCE, SHM_ALL_GATHER, SHM_GATHER, SHM_BROADCAST, SHM_BARRIER };
 
@@ -52,8 +56,8 @@ struct shm_rank {
 
 struct shm_head {
     uint64_t magic;
-    uint32_t version, n_ranks;
-    uint64_t slot_bytes, rank_bytes, total_bytes;
+    uint32_t version, n_ranks; /* of the whole group */
+    uint64_t slot_bytes, rank_bytes, total_bytes; /* the last of one of the SHM_GROUPS */
     alignas(SHM_LINE) _Atomic uint32_t aborted_by; /* rank + 1; 0: nobody */
 };
 
@@ -66,8 +70,9 @@ struct shm {
 };
 
 int shm_create(uint32_t n_ranks, int *fd, struct quire_error *err);
-/* Maps and checks it. shm_unmap() takes it back. */
-int shm_map(int fd, struct shm *out, struct quire_error *err);
+/* Maps and checks the group's, or with `group` 1 .. COLLECTIVE_MAX_PARTS a part's, of which the caller says how many ranks it
+ * has (0: all). shm_unmap() takes it back. */
+int shm_map(int fd, uint32_t group, uint32_t n_ranks, struct shm *out, struct quire_error *err);
 void shm_unmap(struct shm *s);
 
 #endif

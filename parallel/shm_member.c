@@ -3,6 +3,7 @@
 #include "base/clock.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <poll.h>
@@ -43,31 +44,63 @@ static uint32_t count_cpus(void)
     return n > 1 ? (uint32_t)n : online > 0 ? (uint32_t)online : 1;
 }
 
+/* Maps group number `group` of the memory, of n_ranks, and takes the rank's place there. */
+static int take_place(struct shm_member *m, int fd, uint32_t group, uint32_t n_ranks, struct quire_error *err)
+{
+    int status = shm_map(fd, group, n_ranks, &m->shm, err);
+    if (status != QUIRE_OK)
+        return status;
+    int32_t nobody = 0;
+    if (m->rank >= m->shm.n_ranks)
+        status = quire_fail(err, QUIRE_INVALID, "rank %u of a group of %u", m->rank, m->shm.n_ranks);
+    else if (!atomic_compare_exchange_strong(&m->shm.ranks[m->rank]->process, &nobody, (int32_t)getpid()))
+        status = quire_fail(err, QUIRE_INVALID, "rank %u of the group is taken by process %d", m->names[m->rank],
+                            (int)nobody);
+    if (status != QUIRE_OK) {
+        shm_unmap(&m->shm);
+        return status;
+    }
+    atomic_store(&m->shm.ranks[m->rank]->state, SHM_JOINED);
+    m->keep_ns = count_cpus() >= m->shm.n_ranks ? KEEP_NS : 0;
+    return QUIRE_OK;
+}
+
+static void clear(struct shm_member *m)
+{
+    for (uint32_t r = 0; r < COLLECTIVE_MAX_RANKS; r++) {
+        m->pidfds[r] = -1;
+        m->names[r] = r;
+    }
+    atomic_flag_clear(&m->why_is_said);
+}
+
 int shm_member_open(struct shm_member *m, int fd, uint32_t rank, uint32_t timeout_ms, uint64_t *waited_ns,
                     struct quire_error *err)
 {
     *m = (struct shm_member){.rank = rank, .timeout_ms = timeout_ms, .waited_ns = waited_ns};
-    for (uint32_t r = 0; r < COLLECTIVE_MAX_RANKS; r++)
-        m->pidfds[r] = -1;
-    atomic_flag_clear(&m->why_is_said);
-    int status = shm_map(fd, &m->shm, err);
+    clear(m);
+    int status = take_place(m, fd, 0, 0, err);
     if (status != QUIRE_OK)
         return status;
-    if (rank >= m->shm.n_ranks) {
-        status = quire_fail(err, QUIRE_INVALID, "rank %u of a group of %u", rank, m->shm.n_ranks);
-        shm_unmap(&m->shm);
-        return status;
+    m->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (m->fd >= 0)
+        return QUIRE_OK;
+    status = quire_fail(err, QUIRE_IO, "keeping the group's memory: %s", strerror(errno));
+    shm_member_close(m);
+    return status;
+}
+
+int shm_member_open_part(struct shm_member *m, struct shm_member *whole, uint32_t part, const uint32_t *ranks,
+                         uint32_t n_ranks, struct quire_error *err)
+{
+    *m = (struct shm_member){.fd = -1, .whole = whole, .timeout_ms = whole->timeout_ms, .waited_ns = whole->waited_ns};
+    clear(m);
+    for (uint32_t r = 0; r < n_ranks; r++) {
+        m->names[r] = ranks[r];
+        if (ranks[r] == whole->rank)
+            m->rank = r;
     }
-    struct shm_rank *self = m->shm.ranks[rank];
-    int32_t nobody = 0;
-    if (!atomic_compare_exchange_strong(&self->process, &nobody, (int32_t)getpid())) {
-        status = quire_fail(err, QUIRE_INVALID, "rank %u of the group is taken by process %d", rank, (int)nobody);
-        shm_unmap(&m->shm);
-        return status;
-    }
-    atomic_store(&self->state, SHM_JOINED);
-    m->keep_ns = count_cpus() >= m->shm.n_ranks ? KEEP_NS : 0;
-    return QUIRE_OK;
+    return take_place(m, whole->fd, 1 + part, n_ranks, err);
 }
 
 /* ---- waking ---- */
@@ -103,6 +136,8 @@ void shm_member_close(struct shm_member *m)
         if (m->pidfds[r] >= 0)
             close(m->pidfds[r]);
     shm_unmap(&m->shm);
+    if (m->fd >= 0)
+        close(m->fd);
 }
 
 /* ---- the end of a group ---- */
@@ -118,13 +153,15 @@ void shm_member_end(struct shm_member *m, enum quire_status status, const char *
     atomic_compare_exchange_strong(&m->shm.head->aborted_by, &nobody, m->rank + 1);
     for (uint32_t r = 0; r < m->shm.n_ranks; r++)
         ring(m->shm.ranks[r]);
+    if (m->whole)
+        shm_member_end(m->whole, status, why);
 }
 
 int shm_member_check(const struct shm_member *m, struct quire_error *err)
 {
     uint32_t by = atomic_load(&m->shm.head->aborted_by);
     if (by == 0)
-        return QUIRE_OK;
+        return m->whole ? shm_member_check(m->whole, err) : QUIRE_OK;
     if (by > m->shm.n_ranks)
         return quire_fail(err, QUIRE_INTERNAL, "the group's memory is spoiled: rank %u ended it, of %u", by - 1,
                           m->shm.n_ranks);
@@ -137,7 +174,7 @@ int shm_member_check(const struct shm_member *m, struct quire_error *err)
     enum quire_status status = m->shm.ranks[by - 1]->why_status == QUIRE_INVALID ? QUIRE_INVALID : QUIRE_UNAVAILABLE;
     if (by - 1 == m->rank)
         return quire_fail(err, status, "%s", why);
-    return quire_fail(err, status, "rank %u ended the group: %s", by - 1, why);
+    return quire_fail(err, status, "rank %u ended the group: %s", m->names[by - 1], why);
 }
 
 /* What this rank found ends the group, and is what its caller is told; but where another rank has ended it already, its reason is
@@ -152,7 +189,7 @@ static int end_with(struct shm_member *m, struct quire_error *found, enum quire_
 }
 
 /* "call 12 (all-reduce of 4096 bytes)" */
-static void describe(const struct shm_call *call, char *to, size_t n)
+static void describe(const struct shm_member *m, const struct shm_call *call, char *to, size_t n)
 {
     static const char *const names[] = {
         [SHM_NONE] = "nothing",  [SHM_ALL_REDUCE] = "all-reduce", [SHM_ALL_GATHER] = "all-gather",
@@ -162,7 +199,7 @@ static void describe(const struct shm_call *call, char *to, size_t n)
         snprintf(to, n, "call %u (barrier)", call->number);
     else if (call->operation == SHM_BROADCAST)
         snprintf(to, n, "call %u (broadcast of %llu bytes by rank %u)", call->number, (unsigned long long)call->n_bytes,
-                 call->root);
+                 call->root < m->shm.n_ranks ? m->names[call->root] : call->root);
     else
         snprintf(to, n, "call %u (%s of %llu bytes)", call->number, name, (unsigned long long)call->n_bytes);
 }
@@ -193,19 +230,19 @@ static int check_peers(struct shm_member *m, uint32_t waited_for, struct quire_e
 {
     struct quire_error found;
     char what[96];
-    describe(&m->calls[m->round & 1], what, sizeof what);
+    describe(m, &m->calls[m->round & 1], what, sizeof what);
     for (uint32_t r = 0; r < m->shm.n_ranks; r++) {
         if (r == m->rank)
             continue;
         bool has_left = atomic_load(&m->shm.ranks[r]->state) == SHM_LEFT;
         if (has_left && r == waited_for && !has_come(m, r)) {
-            quire_fail(&found, QUIRE_UNAVAILABLE, "rank %u (process %d) has left before %s", r,
+            quire_fail(&found, QUIRE_UNAVAILABLE, "rank %u (process %d) has left before %s", m->names[r],
                        (int)atomic_load(&m->shm.ranks[r]->process), what);
             return end_with(m, &found, QUIRE_UNAVAILABLE, err);
         }
         /* Who ends well leaves before its process does: it may have done both since it was looked at. */
         if (!has_left && is_dead(m, r) && atomic_load(&m->shm.ranks[r]->state) != SHM_LEFT) {
-            quire_fail(&found, QUIRE_UNAVAILABLE, "rank %u (process %d) has died, at or before %s", r,
+            quire_fail(&found, QUIRE_UNAVAILABLE, "rank %u (process %d) has died, at or before %s", m->names[r],
                        (int)atomic_load(&m->shm.ranks[r]->process), what);
             return end_with(m, &found, QUIRE_UNAVAILABLE, err);
         }
@@ -218,15 +255,15 @@ static int late(struct shm_member *m, uint32_t r, struct quire_error *err)
     struct quire_error found;
     char what[96];
     int32_t process = atomic_load(&m->shm.ranks[r]->process);
-    describe(&m->calls[m->round & 1], what, sizeof what);
+    describe(m, &m->calls[m->round & 1], what, sizeof what);
     if (process == 0)
-        quire_fail(&found, QUIRE_UNAVAILABLE, "rank %u has not joined the group for %.1f s, at %s", r,
+        quire_fail(&found, QUIRE_UNAVAILABLE, "rank %u has not joined the group for %.1f s, at %s", m->names[r],
                    m->timeout_ms / 1e3, what);
     else
         quire_fail(&found, QUIRE_UNAVAILABLE,
                    "rank %u (process %d) has not come to %s for %.1f s: it hangs, or is "
                    "stopped",
-                   r, (int)process, what, m->timeout_ms / 1e3);
+                   m->names[r], (int)process, what, m->timeout_ms / 1e3);
     return end_with(m, &found, QUIRE_UNAVAILABLE, err);
 }
 
@@ -259,9 +296,30 @@ static void sleep_for(struct shm_member *m, uint32_t r, uint32_t ms)
     atomic_store(&self->asleep, 0);
 }
 
+/* CPU time of the rank's process; 0: it cannot be read. */
+static uint64_t cpu_ns_of(const struct shm_member *m, uint32_t r)
+{
+    clockid_t clock;
+    struct timespec t;
+    const int32_t process = atomic_load(&m->shm.ranks[r]->process);
+    if (process <= 0 || clock_getcpuclockid((pid_t)process, &clock) != 0 || clock_gettime(clock, &t) != 0)
+        return 0;
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* A rank of another stage is waited for while it computes, however long that takes. One that hangs, or is stopped, has no CPU
+ * time; and one that only waits for such a one itself wakes to look after it, and is the one that ends the group. */
+static bool is_late(const struct shm_member *m, uint32_t r, uint64_t *cpu_ns)
+{
+    const uint64_t before = *cpu_ns;
+    *cpu_ns = m->is_lenient ? cpu_ns_of(m, r) : before;
+    return *cpu_ns == before;
+}
+
 static int wait_asleep(struct shm_member *m, uint32_t r, bool patient, struct quire_error *err)
 {
     uint64_t slept_ns = 0, timeout_ns = (uint64_t)m->timeout_ms * 1000000u;
+    uint64_t cpu_ns = m->is_lenient ? cpu_ns_of(m, r) : 0;
     while (!has_come(m, r)) {
         uint64_t began = quire_now_ns(), left_ms = (timeout_ns - slept_ns) / 1000000u + 1;
         sleep_for(m, r, patient || left_ms > LOOK_UP_MS ? LOOK_UP_MS : (uint32_t)left_ms);
@@ -274,8 +332,11 @@ static int wait_asleep(struct shm_member *m, uint32_t r, bool patient, struct qu
             return status;
         uint64_t ns = quire_now_ns() - began;
         slept_ns += ns < LOOK_UP_MS * 1000000u ? ns : LOOK_UP_MS * 1000000u;
-        if (!patient && slept_ns >= timeout_ns)
-            return late(m, r, err);
+        if (!patient && slept_ns >= timeout_ns) {
+            if (is_late(m, r, &cpu_ns))
+                return late(m, r, err);
+            slept_ns = 0;
+        }
     }
     return QUIRE_OK;
 }
@@ -286,7 +347,7 @@ static int wait_for(struct shm_member *m, uint32_t r, bool patient, struct quire
         return QUIRE_OK;
     uint64_t began = quire_now_ns();
     int status = spin(m, r, began) ? QUIRE_OK : wait_asleep(m, r, patient, err);
-    m->waited_ns[r] += quire_now_ns() - began;
+    m->waited_ns[m->names[r]] += quire_now_ns() - began;
     return status;
 }
 
@@ -297,17 +358,18 @@ static int compare(struct shm_member *m, uint32_t r, struct quire_error *err)
     const struct shm_rank *peer = m->shm.ranks[r];
     const struct shm_call *want = &m->calls[m->round & 1], said = peer->calls[m->round & 1];
     if (atomic_load_explicit(&peer->round, memory_order_relaxed) - m->round > 1) {
-        quire_fail(&found, QUIRE_INTERNAL, "the group's memory is spoiled: rank %u is ahead of rank %u", r, m->rank);
+        quire_fail(&found, QUIRE_INTERNAL, "the group's memory is spoiled: rank %u is ahead of rank %u", m->names[r],
+                   m->names[m->rank]);
         return end_with(m, &found, QUIRE_INTERNAL, err);
     }
     if (said.number == want->number && said.operation == want->operation && said.root == want->root &&
         said.n_bytes == want->n_bytes)
         return QUIRE_OK;
     char ours[96], theirs[96];
-    describe(want, ours, sizeof ours);
-    describe(&said, theirs, sizeof theirs);
-    quire_fail(&found, QUIRE_INVALID, "the ranks do not make the same call: rank %u is at %s, rank %u at %s", m->rank,
-               ours, r, theirs);
+    describe(m, want, ours, sizeof ours);
+    describe(m, &said, theirs, sizeof theirs);
+    quire_fail(&found, QUIRE_INVALID, "the ranks do not make the same call: rank %u is at %s, rank %u at %s",
+               m->names[m->rank], ours, m->names[r], theirs);
     return end_with(m, &found, QUIRE_INVALID, err);
 }
 

@@ -9,14 +9,18 @@
 
 struct shm_member {
     struct shm shm;
-    uint32_t rank;
+    uint32_t rank; /* its place in this group; names[] is what messages call it */
+    uint32_t names[COLLECTIVE_MAX_RANKS];
+    struct shm_member *whole; /* of a part: the group, which ends with it and with which it ends; else NULL */
+    int fd; /* of the memory; the member's */
     uint32_t round; /* published by this rank; the next one's slot is slots[rank][(round + 1) & 1] */
     struct shm_call call; /* what the current rounds are for */
     struct shm_call calls[2]; /* of a round and of the one before, as all ranks must have them */
     uint32_t checked; /* the last round of which every peer's call was compared */
     uint32_t timeout_ms;
+    bool is_lenient; /* who computes is not late */
     uint64_t keep_ns; /* of a wait: looks for what it waits for without giving the CPU away */
-    uint64_t *waited_ns; /* [COLLECTIVE_MAX_RANKS], the caller's */
+    uint64_t *waited_ns; /* [COLLECTIVE_MAX_RANKS], by names; the caller's */
     int pidfds[COLLECTIVE_MAX_RANKS]; /* -1: not yet, or there is none */
     atomic_flag why_is_said;
 };
@@ -24,6 +28,9 @@ struct shm_member {
 /* Maps the memory behind fd and takes the rank's place. */
 int shm_member_open(struct shm_member *m, int fd, uint32_t rank, uint32_t timeout_ms, uint64_t *waited_ns,
                     struct quire_error *err);
+/* Takes its place in group number `part` of some of whole's ranks. */
+int shm_member_open_part(struct shm_member *m, struct shm_member *whole, uint32_t part, const uint32_t *ranks,
+                         uint32_t n_ranks, struct quire_error *err);
 void shm_member_close(struct shm_member *m);
 
 /* Whether the group is over: then the status and message of who ended it. Any thread. */

@@ -245,6 +245,26 @@ static void set_timeout(void *state, uint32_t timeout_ms)
     ((struct shm_member *)state)->timeout_ms = timeout_ms;
 }
 
+static void be_lenient(void *state)
+{
+    ((struct shm_member *)state)->is_lenient = true;
+}
+
+static int open_part(void *state, uint32_t part, const uint32_t *ranks, uint32_t n_ranks, void **out,
+                     struct quire_error *err)
+{
+    struct shm_member *m = malloc(sizeof *m);
+    if (!m)
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    int status = shm_member_open_part(m, state, part, ranks, n_ranks, err);
+    if (status != QUIRE_OK) {
+        free(m);
+        return status;
+    }
+    *out = m;
+    return QUIRE_OK;
+}
+
 static void leave(void *state)
 {
     shm_member_close(state);
@@ -260,5 +280,7 @@ const struct transport shm_transport = {
     .check = check,
     .abort = end,
     .set_timeout = set_timeout,
+    .be_lenient = be_lenient,
+    .open_part = open_part,
     .leave = leave,
 };

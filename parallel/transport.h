@@ -19,6 +19,10 @@ struct transport {
     int (*check)(const void *state, struct quire_error *err);
     void (*abort)(void *state, const char *why);
     void (*set_timeout)(void *state, uint32_t timeout_ms);
+    void (*be_lenient)(void *state);
+    /* What the door says of collective_open_part(), which has checked them. *out: a state of this transport. */
+    int (*open_part)(void *state, uint32_t part, const uint32_t *ranks, uint32_t n_ranks, void **out,
+                     struct quire_error *err);
     void (*leave)(void *state); /* and frees state */
 };
 

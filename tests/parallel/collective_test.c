@@ -271,7 +271,7 @@ static void memory_that_is_no_groups_is_refused(void **state)
     struct quire_error err;
     uint64_t version = 77;
     int fd;
-    assert_int_equal(collective_create_shared(3, &fd, &err), QUIRE_INVALID);
+    assert_int_equal(collective_create_shared(9, &fd, &err), QUIRE_INVALID);
     assert_int_equal(collective_create_shared(0, &fd, &err), QUIRE_INVALID);
     assert_int_equal(collective_join_shared(-1, 0, 0, &c, &err), QUIRE_INVALID);
     int null = open("/dev/zero", O_RDWR);

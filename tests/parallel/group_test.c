@@ -227,7 +227,7 @@ static void a_wrong_place_is_refused(void **state)
     }
     unsetenv("QUIRE_GROUP");
     struct group *g;
-    assert_int_equal(group_start(&(struct group_options){.n_ranks = 5}, &g, &err), QUIRE_INVALID);
+    assert_int_equal(group_start(&(struct group_options){.n_ranks = 9}, &g, &err), QUIRE_INVALID);
 }
 
 int main(int argc, char **argv)

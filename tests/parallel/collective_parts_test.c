@@ -1,0 +1,218 @@
+/* Groups within a group, as stages of ranks have them: calls of one do not wait for another, what ends one ends all, and who
+ * computes for long is not late where that is allowed. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "ranks.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define TIMEOUT_MS 20000
+#define N_STAGES 3u
+#define N_PLACES 2u
+#define N_FLOATS 70000u /* more than two slots */
+
+/* Of one rank: those of its stage, and those with its place in the stage before and in the next one. */
+struct parts {
+    struct collective *stage, *before, *next;
+};
+
+static int open_link(struct collective *c, uint32_t stage, uint32_t place, struct collective **out,
+                     struct quire_error *err)
+{
+    const uint32_t ends[2] = {stage * N_PLACES + place, (stage + 1) * N_PLACES + place};
+    return collective_open_part(c, N_STAGES + ends[0], ends, 2, out, err);
+}
+
+static int open_parts(struct collective *c, struct parts *out, struct quire_error *err)
+{
+    const uint32_t stage = collective_rank(c) / N_PLACES, place = collective_rank(c) % N_PLACES;
+    const uint32_t members[N_PLACES] = {stage * N_PLACES, stage * N_PLACES + 1};
+    *out = (struct parts){NULL, NULL, NULL};
+    int status = collective_open_part(c, stage, members, N_PLACES, &out->stage, err);
+    if (status == QUIRE_OK && stage > 0)
+        status = open_link(c, stage - 1, place, &out->before, err);
+    return status == QUIRE_OK && stage + 1 < N_STAGES ? open_link(c, stage, place, &out->next, err) : status;
+}
+
+static void close_parts(struct parts *parts)
+{
+    collective_leave(parts->stage);
+    collective_leave(parts->before);
+    collective_leave(parts->next);
+}
+
+/* What comes from the stage before is added up in this one, and goes on; every 7th time all ranks meet. */
+static int pass_on(struct collective *c, const struct parts *p, int i, struct outcome *mine, struct quire_error *err)
+{
+    static float x[N_FLOATS];
+    const size_t n = i % 3 == 0 ? N_FLOATS : 100;
+    const float begin = (float)(i + 1);
+    int status = QUIRE_OK;
+    for (size_t k = 0; k < n && !p->before; k++)
+        x[k] = begin;
+    if (p->before)
+        status = collective_broadcast(p->before, x, n * sizeof *x, 0, err);
+    if (status == QUIRE_OK)
+        status = collective_all_reduce_tree(p->stage, x, n, err);
+    if (status == QUIRE_OK && p->next)
+        status = collective_broadcast(p->next, x, n * sizeof *x, 0, err);
+    const float want = begin * (float)(1u << (collective_rank(c) / N_PLACES + 1));
+    for (size_t k = 0; k < n && status == QUIRE_OK; k++)
+        if (x[k] != want)
+            snprintf(mine->problem, sizeof mine->problem, "round %d: [%zu] is %g, not %g", i, k, (double)x[k],
+                     (double)want);
+    return status == QUIRE_OK && i % 7 == 0 ? collective_barrier(c, err) : status;
+}
+
+static int run_stages(struct collective *c, const void *argument, struct outcome *mine, struct quire_error *err)
+{
+    struct parts parts;
+    float x[3] = {0};
+    (void)argument;
+    int status = open_parts(c, &parts, err);
+    for (int i = 0; i < 60 && status == QUIRE_OK; i++)
+        status = pass_on(c, &parts, i, mine, err);
+    struct quire_error why;
+    if (status == QUIRE_OK && collective_all_reduce_tree(c, x, 3, &why) != QUIRE_INVALID)
+        snprintf(mine->problem, sizeof mine->problem, "6 ranks have a tree");
+    close_parts(&parts);
+    return status;
+}
+
+static void stages_compute_side_by_side(void **state)
+{
+    (void)state;
+    struct ranks ranks;
+    ranks_start(&ranks, N_STAGES * N_PLACES, TIMEOUT_MS, run_stages, NULL);
+    ranks_join(&ranks);
+    for (uint32_t r = 0; r < ranks.n; r++) {
+        if (ranks.outcomes[r].status != QUIRE_OK)
+            print_error("rank %u: %s\n", r, ranks.outcomes[r].text);
+        assert_int_equal(ranks.outcomes[r].status, QUIRE_OK);
+        assert_string_equal(ranks.outcomes[r].problem, "");
+    }
+    ranks_free(&ranks);
+}
+
+static int one_exits(struct collective *c, const void *argument, struct outcome *mine, struct quire_error *err)
+{
+    const uint32_t who = *(const uint32_t *)argument;
+    struct parts parts;
+    int status = open_parts(c, &parts, err);
+    for (int i = 0; status == QUIRE_OK; i++) {
+        if (i == 20 && collective_rank(c) == who)
+            _exit(3);
+        status = pass_on(c, &parts, i, mine, err);
+    }
+    close_parts(&parts);
+    return status;
+}
+
+static void who_dies_in_a_stage_ends_all(void **state)
+{
+    (void)state;
+    for (uint32_t who = 0; who < N_STAGES * N_PLACES; who++) {
+        struct ranks ranks;
+        char name[32];
+        snprintf(name, sizeof name, "rank %u ", who);
+        ranks_start(&ranks, N_STAGES * N_PLACES, TIMEOUT_MS, one_exits, &who);
+        ranks_join(&ranks);
+        for (uint32_t r = 0; r < ranks.n; r++) {
+            if (r == who)
+                continue;
+            if (!strstr(ranks.outcomes[r].text, name))
+                print_error("rank %u: %s\n", r, ranks.outcomes[r].text);
+            assert_int_equal(ranks.outcomes[r].status, QUIRE_UNAVAILABLE);
+            assert_non_null(strstr(ranks.outcomes[r].text, name));
+        }
+        ranks_free(&ranks);
+    }
+}
+
+/* ---- late, or computing ---- */
+
+#define SHORT_MS 400
+
+static void compute_for(uint64_t ms)
+{
+    struct timespec t;
+    do
+        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    while ((uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000 < ms);
+}
+
+/* Rank 0 computes for much longer than the time-out, and then sleeps. */
+static int compute_and_sleep(struct collective *c, const void *argument, struct outcome *mine, struct quire_error *err)
+{
+    float x = 0;
+    (void)argument;
+    collective_be_lenient(c);
+    if (collective_rank(c) == 0)
+        compute_for(4 * SHORT_MS);
+    int status = collective_barrier(c, err);
+    mine->value = status == QUIRE_OK;
+    if (status == QUIRE_OK && collective_rank(c) == 0)
+        usleep(1000u * 10 * SHORT_MS);
+    return status == QUIRE_OK ? collective_broadcast(c, &x, sizeof x, 0, err) : status;
+}
+
+static void who_computes_is_not_late_and_who_sleeps_is(void **state)
+{
+    (void)state;
+    struct ranks ranks;
+    ranks_start(&ranks, 2, SHORT_MS, compute_and_sleep, NULL);
+    ranks_join(&ranks);
+    for (uint32_t r = 0; r < 2; r++)
+        assert_int_equal(ranks.outcomes[r].value, 1);
+    assert_int_equal(ranks.outcomes[1].status, QUIRE_UNAVAILABLE);
+    assert_non_null(strstr(ranks.outcomes[1].text, "rank 0 "));
+    assert_non_null(strstr(ranks.outcomes[1].text, "hangs"));
+    ranks_free(&ranks);
+}
+
+/* ---- what is no part ---- */
+
+static void parts_are_some_of_the_ranks_by_rising_number(void **state)
+{
+    (void)state;
+    struct collective *c, *part;
+    struct quire_error err;
+    int fd;
+    assert_int_equal(collective_create_shared(4, &fd, &err), QUIRE_OK);
+    assert_int_equal(collective_join_shared(fd, 1, 0, &c, &err), QUIRE_OK);
+    close(fd);
+    assert_int_equal(collective_open_part(c, 0, (const uint32_t[]){0, 2}, 2, &part, &err), QUIRE_INVALID);
+    assert_int_equal(collective_open_part(c, 0, (const uint32_t[]){1, 4}, 2, &part, &err), QUIRE_INVALID);
+    assert_int_equal(collective_open_part(c, 0, (const uint32_t[]){2, 1}, 2, &part, &err), QUIRE_INVALID);
+    assert_int_equal(collective_open_part(c, 0, NULL, 0, &part, &err), QUIRE_INVALID);
+    assert_int_equal(collective_open_part(c, COLLECTIVE_MAX_PARTS, (const uint32_t[]){1}, 1, &part, &err),
+                     QUIRE_INVALID);
+    struct collective *inner;
+    assert_int_equal(collective_open_part(c, 0, (const uint32_t[]){1, 3}, 2, &part, &err), QUIRE_OK);
+    assert_int_equal(collective_rank(part), 0);
+    assert_int_equal(collective_size(part), 2);
+    assert_int_equal(collective_open_part(part, 1, (const uint32_t[]){0}, 1, &inner, &err), QUIRE_INVALID);
+    assert_int_equal(collective_open_part(c, 0, (const uint32_t[]){1, 3}, 2, &inner, &err), QUIRE_INVALID);
+    assert_non_null(strstr(err.text, "taken"));
+    collective_leave(part);
+    collective_leave(c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(stages_compute_side_by_side),
+        cmocka_unit_test(who_dies_in_a_stage_ends_all),
+        cmocka_unit_test(who_computes_is_not_late_and_who_sleeps_is),
+        cmocka_unit_test(parts_are_some_of_the_ranks_by_rising_number),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
