@@ -38,7 +38,8 @@ struct engine_options {
     double gpu_memory_utilization; /* share of a GPU's memory that the engine may take, the driver's part
                                          included; 0 = 0.9 */
     bool enforce_eager; /* run every step operation by operation: no recorded graphs */
-    uint32_t tensor_parallel_size; /* processes that share the model, of n_threads each; 0 and 1: this one alone */
+    uint32_t tensor_parallel_size; /* processes that share each layer, of n_threads each; 0 and 1: one */
+    uint32_t pipeline_parallel_size; /* stages that have some of the layers each, of so many processes; 0 and 1: one */
     const char *cpu_bind; /* "auto", "none", or the CPU of each compute thread: "0-3,8" */
     uint32_t max_queued_requests; /* 0 = 1,024 */
     uint64_t max_queued_tokens; /* 0 = no bound */

@@ -31,13 +31,16 @@ struct engine_plan {
     struct {
         uint32_t window, n_layers, n_blocks, n_host_blocks;
         uint64_t block_bytes;
+        uint64_t
+            first_bytes; /* the same of the first stage, which has the most layers: sizes are decided by it, so that all
+                               * ranks have as many blocks */
     } groups[4];
     /* A draft model's; all 0 without one. Its KV cache and host tier are in those above. */
     uint64_t draft_weight_bytes; /* as weight_bytes */
     uint64_t draft_model_bytes; /* its parameters, step buffers, logits and workspace, and the blocks below */
     uint32_t n_draft_blocks; /* in its arena behind the group's: for positions that are only guessed */
     uint32_t block_tokens, max_model_len, max_num_seqs, max_num_batched_tokens, max_logit_rows;
-    uint32_t n_ranks; /* of which this is the plan of one; all have as many blocks */
+    uint32_t n_ranks, n_stages; /* ranks in all, of which this is the plan of one; all have as many blocks */
     uint32_t n_threads; /* of each */
     uint32_t overlap_depth; /* a windowed sequence holds its reach in blocks once more for each step in flight */
     bool not_invariant; /* k_plan_dims' */
@@ -71,11 +74,13 @@ struct engine_draft {
 /* What the model is opened for (options->task): may make one that generates one that gives vectors, by its directory's
  * files. QUIRE_INVALID for options that then do not go with it. Before engine_plan_make_on(). */
 int engine_plan_task(const struct engine_options *options, struct model_desc *desc, struct quire_error *err);
-/* The description that a rank of o->tensor_parallel_size ranks computes by, and the bytes of weights that it has: of one rank
- * desc itself, once weights_stored_dtype() was there. Refuses by name what several ranks cannot do, and divides threads that
- * nobody asked for. */
+/* The description that one of the options' ranks computes by (rank = stage * tensor_parallel_size + its place there), and the
+ * bytes of weights that it has: of one rank desc itself, once weights_stored_dtype() was there. Refuses by name what several
+ * ranks cannot do, and divides threads that nobody asked for. */
 int engine_plan_share(struct engine_options *o, const struct checkpoint *checkpoint, const struct model_desc *desc,
                       uint32_t rank, struct model_desc *own, uint64_t *weight_bytes, struct quire_error *err);
+/* The options by which the other ranks plan, of those that rank 0's plan was made by: what it decided in place of defaults. */
+void engine_plan_for_others(const struct engine_plan *plan, struct engine_options *options);
 /* draft: NULL, there is none. */
 int engine_plan_make_on(const struct engine_options *options, const struct model_desc *desc, uint64_t weight_bytes,
                         const struct engine_draft *draft, const struct engine_device *device, struct engine_plan *out,

@@ -60,30 +60,6 @@ static void fill_group_rows(const struct forward *f, struct forward_batch *batch
     }
 }
 
-/* The attention rows of the tokens whose logits are wanted, as the last layer has them: runs of neighbours in one row. */
-static void fill_logit_rows(const struct forward *f, struct forward_batch *batch)
-{
-    const struct k_attn_row *rows = batch->group_rows[f->layer_group[f->desc->n_layers - 1]];
-    uint32_t row = 0, n = 0;
-    for (uint32_t i = 0; i < batch->n_logits; i++) {
-        uint32_t token = batch->logit_tokens[i];
-        bool new_row = i == 0;
-        for (; token >= rows[row].token + rows[row].n_tokens; row++)
-            new_row = true;
-        struct k_attn_row *last = new_row ? NULL : &batch->logit_rows[n - 1];
-        if (last && token == last->token + last->n_tokens)
-            last->n_tokens++;
-        else
-            batch->logit_rows[n++] = (struct k_attn_row){
-                .token = token,
-                .n_tokens = 1,
-                .position = rows[row].position + (token - rows[row].token),
-                .table = rows[row].table,
-            };
-    }
-    batch->n_logit_rows = n;
-}
-
 /* As many of the rows as there is room for. *end: of the staged input. */
 static int plan_samples(struct forward *f, const struct forward_batch *batch, const struct k_sample_row *rows,
                         uint32_t n_rows, uint32_t *n_planned, const uint8_t **end, struct quire_error *err)
@@ -160,7 +136,10 @@ int forward_queue(struct forward *f, const struct forward_batch *batch, const st
                   uint32_t n_sampled, struct quire_error *err)
 {
     TRY(place_tokens(f, batch, err));
-    TRY(forward_compute(f, batch, err));
+    if (f->desc->stage.n_stages)
+        TRY(forward_compute_staged(f, batch, err));
+    else
+        TRY(forward_compute(f, batch, f->logits_dev, err));
     return sample(f, batch, rows, 0, n_sampled, err);
 }
 
@@ -172,7 +151,7 @@ int forward_run(struct forward *f, struct forward_batch *batch, const struct k_s
     const uint8_t *end;
     uint32_t n_sampled;
     fill_group_rows(f, batch);
-    fill_logit_rows(f, batch);
+    forward_fill_logit_rows(f, batch);
     TRY(ops->step_begin(f->backend, err));
     TRY(forward_plan_attention(f, batch, err));
     TRY(plan_samples(f, batch, rows, batch->n_logits, &n_sampled, &end, err));
@@ -200,13 +179,13 @@ int forward_run_vectors(struct forward *f, struct forward_batch *batch, const fl
     float *there = f->vectors[f->n_begun % 2];
     fill_group_rows(f, batch);
     if (forward_narrows(f))
-        fill_logit_rows(f, batch);
+        forward_fill_logit_rows(f, batch);
     for (uint32_t i = 0; batch->vector_rows && i < batch->n_logits; i++)
         batch->vector_rows[i] = (struct k_pool_row){i, 1};
     TRY(ops->step_begin(f->backend, err));
     TRY(forward_plan_attention(f, batch, err));
     TRY(copy_to_device(f, staging_of(f), batch->sample_parts, err));
-    TRY(forward_compute(f, batch, err));
+    TRY(forward_compute(f, batch, f->logits_dev, err));
     if (batch->n_logits > 0)
         TRY(ops->copy_out(f->backend, there, f->logits_dev,
                           (uint64_t)batch->n_logits * f->desc->vector_size * sizeof *there, err));
@@ -220,12 +199,12 @@ int forward_follow(struct forward *f, struct forward_batch *batch, struct quire_
     const struct k_backend_ops *ops = f->backend->ops;
     uint64_t ticket;
     fill_group_rows(f, batch);
-    fill_logit_rows(f, batch);
+    forward_fill_logit_rows(f, batch);
     batch->graph = NULL;
     TRY(ops->step_begin(f->backend, err));
     TRY(forward_plan_attention(f, batch, err));
     TRY(copy_to_device(f, staging_of(f), batch->sample_parts, err));
-    TRY(forward_compute(f, batch, err));
+    TRY(forward_queue(f, batch, NULL, 0, err));
     TRY(ops->fence(f->backend, &ticket, err));
     TRY(ops->step_end(f->backend, err));
     return ops->wait(f->backend, ticket, err);
@@ -259,7 +238,7 @@ static uint32_t fill_run(const struct kv_move *moves, uint32_t n_moves, struct k
 static int copy_run(struct forward *f, const struct kv_move *first, const struct k_block_pair *pairs, uint32_t n_pairs,
                     struct quire_error *err)
 {
-    for (uint32_t l = 0; l < f->desc->n_layers; l++) {
+    for (uint32_t l = model_first_layer(f->desc); l < model_end_layer(f->desc); l++) {
         if (f->layer_group[l] != first->group)
             continue;
         const struct k_kv_copy_args a = {.kv = &f->kv_shape,
@@ -288,7 +267,7 @@ int forward_move(struct forward *f, const struct kv_move *moves, uint32_t n_move
 int forward_copy(struct forward *f, const struct k_block_pair *pairs, uint32_t n_pairs, struct quire_error *err)
 {
     TRY(f->backend->ops->step_begin(f->backend, err));
-    for (uint32_t l = 0; l < f->desc->n_layers; l++) {
+    for (uint32_t l = model_first_layer(f->desc); l < model_end_layer(f->desc); l++) {
         const struct k_kv_copy_args a = {
             .kv = &f->kv_shape, .from = &f->kv[l], .to = &f->kv[l], .pairs = pairs, .n_pairs = n_pairs};
         TRY(f->backend->ops->kv_copy(f->backend, &a, err));

@@ -14,6 +14,9 @@
  * size and run as one launch, between the two copies. What fills it up writes no K or V, reads none, is not sampled,
  * and no row sees another: the bits are those of the step as it is. Rows with more masks, biases and counts than a copy
  * has room for make a step that is not recorded, and are sampled in rounds.
+ *
+ * A stage of a pipeline computes its layers of a step in micro-batches, which go on to the next stage as they are ready, so
+ * that stages compute at the same time; rank 0 has the logits of all of them in the end, and samples.
  */
 #ifndef QUIRE_ENGINE_FORWARD_H
 #define QUIRE_ENGINE_FORWARD_H
@@ -36,8 +39,14 @@ struct forward_group {
     int (*all_reduce_tree)(void *context, float *x, size_t n, struct quire_error *err);
     /* all: [ranks][n_bytes]; mine may lie in its place there. */
     int (*all_gather)(void *context, const void *mine, size_t n_bytes, void *all, struct quire_error *err);
-    /* The same for rank 0 alone. */
+    /* The same for the first of them alone. */
     int (*gather)(void *context, const void *mine, size_t n_bytes, void *all, struct quire_error *err);
+    /* Of stages: from this rank to the one of its place in the next stage, and there from the one before. */
+    int (*send)(void *context, const void *x, size_t n_bytes, struct quire_error *err);
+    int (*receive)(void *context, void *x, size_t n_bytes, struct quire_error *err);
+    /* From the last stage's first rank to rank 0. */
+    int (*send_back)(void *context, const void *x, size_t n_bytes, struct quire_error *err);
+    int (*receive_back)(void *context, void *x, size_t n_bytes, struct quire_error *err);
 };
 
 /* graphs: record steps, where the backend can. group: NULL, or of a rank's description (desc->share), copied. */

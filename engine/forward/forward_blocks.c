@@ -19,6 +19,7 @@ struct pass {
     float *x;         /* [n, H] the residual stream, but for what is due */
     const float *plain; /* what was made of a GEMM's output in its place: no operation's for GEMMs alone */
     const float *due; /* [n, H] what the block before adds to x, left to the next norm; NULL: nothing */
+    float *logits; /* or vectors */
 };
 
 /* ---- one operation each ---------------------------------------------------------------------- */
@@ -209,16 +210,17 @@ static int plan_layer(struct forward *f, uint32_t l, const struct forward_batch 
 int forward_plan_attention(struct forward *f, const struct forward_batch *batch, struct quire_error *err)
 {
     bool planned[KV_MAX_GROUPS] = {false};
-    const uint32_t last = forward_narrows(f) ? f->desc->n_layers - 1 : f->desc->n_layers;
-    for (uint32_t l = 0; l < last; l++) {
+    const uint32_t end = model_end_layer(f->desc);
+    const bool narrows = forward_narrows(f) && model_is_last_stage(f->desc);
+    const uint32_t last = narrows ? end - 1 : end;
+    for (uint32_t l = model_first_layer(f->desc); l < last; l++) {
         if (planned[f->layer_group[l]])
             continue;
         planned[f->layer_group[l]] = true;
         TRY(plan_layer(f, l, batch, batch->group_rows[f->layer_group[l]], batch->n_rows, err));
     }
-    return batch->n_logits && forward_narrows(f)
-               ? plan_layer(f, last, batch, batch->logit_rows, batch->n_logit_rows, err)
-               : QUIRE_OK;
+    return batch->n_logits && narrows ? plan_layer(f, last, batch, batch->logit_rows, batch->n_logit_rows, err)
+                                      : QUIRE_OK;
 }
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
@@ -335,17 +337,20 @@ static int embed_places(struct pass *p)
     return layer_norm(p, VEC_EMBED_NORM, VEC_EMBED_NORM_BIAS, NULL);
 }
 
-/* Embedding and angles: what comes before the layers. */
-static int embed_and_angles(struct pass *p)
+static int embed(struct pass *p)
 {
     struct forward *f = p->f;
-    const struct k_embed_args embed = {.table = f->weights->beside->site[SITE_EMBED].matrix,
-                                       .ids_dev = forward_on_device(f, p->batch->ids),
-                                       .out_dev = p->x,
-                                       .n_tokens = p->n};
-    TRY(f->backend->ops->embed(f->backend, &embed, p->err));
-    if (f->desc->encoder)
-        TRY(embed_places(p));
+    const struct k_embed_args a = {.table = f->weights->beside->site[SITE_EMBED].matrix,
+                                   .ids_dev = forward_on_device(f, p->batch->ids),
+                                   .out_dev = p->x,
+                                   .n_tokens = p->n};
+    TRY(f->backend->ops->embed(f->backend, &a, p->err));
+    return f->desc->encoder ? embed_places(p) : QUIRE_OK;
+}
+
+static int make_angles(struct pass *p)
+{
+    struct forward *f = p->f;
     const struct k_rope_angles_args angles = {
         .positions_dev = forward_on_device(f, p->batch->positions),
         .inv_freq_dev = f->weights->inv_freq,
@@ -405,7 +410,7 @@ static int classify(struct pass *p)
     p->plain = first;
     TRY(linear(p, SITE_POOLER, ACTIVATION_NONE, first, pooled));
     TRY(activate(p, K_ACT_TANH, pooled, f->desc->hidden_size));
-    return linear(p, SITE_CLASSIFIER, ACTIVATION_NONE, pooled, f->logits_dev);
+    return linear(p, SITE_CLASSIFIER, ACTIVATION_NONE, pooled, p->logits);
 }
 
 /* From the last layer's x to vectors: a decoder's final norm stands between. */
@@ -423,7 +428,7 @@ static int give_vectors(struct pass *p)
         TRY(norm(p, f->desc->final_norm, VEC_FINAL_NORM, a));
         p->x = normed;
     }
-    return f->desc->dense_size > 0 ? pool_dense(p, f->logits_dev) : pool(p, f->logits_dev, f->desc->normalize);
+    return f->desc->dense_size > 0 ? pool_dense(p, p->logits) : pool(p, p->logits, f->desc->normalize);
 }
 
 /* Of a rank its rows of the head; then those of all. */
@@ -435,25 +440,35 @@ static int make_logits(struct pass *p)
         .weight = f->weights->head.matrix,
         .x_dev = buffer(f, f->layout.normed),
         .bias_dev = f->weights->head.bias,
-        .y_dev = is_shared ? forward_own_logits(f) : f->logits_dev,
+        .y_dev = is_shared ? forward_own_logits(f) : p->logits,
         .workspace_dev = f->gemm_workspace_dev,
         .n_tokens = p->n,
         .x_for_gemm = true,
     };
     TRY(f->backend->ops->gemm(f->backend, &gemm, p->err));
-    return is_shared ? forward_gather_logits(f, p->n, p->err) : QUIRE_OK;
+    return is_shared ? forward_gather_logits(f, p->n, p->logits, p->err) : QUIRE_OK;
 }
 
-int forward_compute(struct forward *f, const struct forward_batch *batch, struct quire_error *err)
+int forward_compute(struct forward *f, const struct forward_batch *batch, float *logits, struct quire_error *err)
 {
-    struct pass p = {.f = f, .batch = batch, .err = err, .n = batch->n_tokens, .x = buffer(f, f->layout.residual)};
-    TRY(embed_and_angles(&p));
-    for (; p.layer < f->desc->n_layers; p.layer++) {
+    const uint32_t end = model_end_layer(f->desc);
+    struct pass p = {.f = f,
+                     .batch = batch,
+                     .err = err,
+                     .layer = model_first_layer(f->desc),
+                     .n = batch->n_tokens,
+                     .x = buffer(f, f->layout.residual),
+                     .logits = logits};
+    TRY(model_is_first_stage(f->desc) ? embed(&p) : forward_receive(f, p.n, p.x, err));
+    TRY(make_angles(&p));
+    for (; p.layer < end; p.layer++) {
         const struct model_layer *layer = &f->desc->layers[p.layer];
         p.weights = &f->weights->layers[p.layer];
         for (uint32_t i = 0; i < layer->n_blocks && p.n > 0; i++)
             TRY(run_block(&p, &layer->blocks[i]));
     }
+    if (!model_is_last_stage(f->desc))
+        return forward_send(f, p.n, p.x, p.due, err);
     if (p.n == 0)
         return QUIRE_OK;
     p.weights = f->weights->beside;

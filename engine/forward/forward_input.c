@@ -57,8 +57,33 @@ void forward_place(struct forward *f, uint8_t *staging, uint32_t n_tokens, uint3
 void *forward_on_device(const struct forward *f, const void *staged)
 {
     const uint8_t *at = staged;
+    if (f->is_in_place)
+        return (void *)(uintptr_t)at;
     uint8_t *first = f->staging[0];
     if (at < first || at >= first + f->layout.input_bytes)
         first = f->staging[1];
-    return (f->is_in_place ? first : f->arena_dev + f->layout.input) + (at - first);
+    return f->arena_dev + f->layout.input + (at - first);
+}
+
+void forward_fill_logit_rows(const struct forward *f, struct forward_batch *batch)
+{
+    const struct k_attn_row *rows = batch->group_rows[f->layer_group[f->desc->n_layers - 1]];
+    uint32_t row = 0, n = 0;
+    for (uint32_t i = 0; i < batch->n_logits; i++) {
+        uint32_t token = batch->logit_tokens[i];
+        bool new_row = i == 0;
+        for (; token >= rows[row].token + rows[row].n_tokens; row++)
+            new_row = true;
+        struct k_attn_row *last = new_row ? NULL : &batch->logit_rows[n - 1];
+        if (last && token == last->token + last->n_tokens)
+            last->n_tokens++;
+        else
+            batch->logit_rows[n++] = (struct k_attn_row){
+                .token = token,
+                .n_tokens = 1,
+                .position = rows[row].position + (token - rows[row].token),
+                .table = rows[row].table,
+            };
+    }
+    batch->n_logit_rows = n;
 }

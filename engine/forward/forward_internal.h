@@ -67,6 +67,9 @@ void forward_place(struct forward *f, uint8_t *staging, uint32_t n_tokens, uint3
 /* Where a piece of the staged input lies for the backend. */
 void *forward_on_device(const struct forward *f, const void *staged);
 
+/* The attention rows of the tokens whose logits are wanted, as the last layer has them: runs of neighbours in one row. */
+void forward_fill_logit_rows(const struct forward *f, struct forward_batch *batch);
+
 /* ---- forward_blocks.c: the layers' blocks ---- */
 
 /* How attention is divided, in the staged input: once for each KV group that has a layer before the last, and for the last layer. */
@@ -76,8 +79,9 @@ static inline bool forward_narrows(const struct forward *f)
 {
     return !model_reads_whole(f->desc);
 }
-/* Everything between the embedding and the logits, or the vectors in their place. */
-int forward_compute(struct forward *f, const struct forward_batch *batch, struct quire_error *err);
+/* Everything between the embedding and the logits, or the vectors in their place; of a stage its layers. logits: of the
+ * batch's first. */
+int forward_compute(struct forward *f, const struct forward_batch *batch, float *logits, struct quire_error *err);
 
 /* ---- forward_share.c: what ranks bring together ---- */
 
@@ -91,8 +95,17 @@ int forward_gather(struct forward *f, uint32_t n, enum model_size size, float *a
 
 /* Where this rank's rows of the head leave theirs: [n, its part of the vocabulary]. */
 float *forward_own_logits(struct forward *f);
-/* Then rank 0 has all of them, where sampling finds them. */
-int forward_gather_logits(struct forward *f, uint32_t n, struct quire_error *err);
+/* Then the first rank of the stage has all of them in `logits`. */
+int forward_gather_logits(struct forward *f, uint32_t n, float *logits, struct quire_error *err);
+
+/* The residual stream of n tokens, x + due (NULL: nothing), from the stage before to the next one. */
+int forward_receive(struct forward *f, uint32_t n, float *x, struct quire_error *err);
+int forward_send(struct forward *f, uint32_t n, float *x, const float *due, struct quire_error *err);
+
+/* ---- forward_stage.c: a stage's step ---- */
+
+/* forward_compute() of the whole step, in micro-batches where that is worth it; then rank 0 has the logits. */
+int forward_compute_staged(struct forward *f, const struct forward_batch *batch, struct quire_error *err);
 
 /* ---- forward.c ---- */
 

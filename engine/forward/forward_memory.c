@@ -26,6 +26,8 @@ static int alloc_kv(struct forward *f, const struct engine_plan *plan, struct qu
         while (plan->groups[g].window != model_window(d, l))
             g++;
         f->layer_group[l] = (uint8_t)g;
+        if (l < model_first_layer(d) || l >= model_end_layer(d))
+            continue;
         int status = alloc_layer(f, b->ops->alloc, plan->groups[g].n_blocks, &f->kv[l], err);
         if (status != QUIRE_OK) {
             quire_error_prefix(err, "KV cache of %s (--kv-cache-memory or --num-kv-blocks make it smaller)",

@@ -1,4 +1,5 @@
-/* What the ranks of a tensor-parallel engine bring together in a pass, in host memory: two sums a layer, and the logits. */
+/* What ranks bring together in a pass, in host memory: those of a stage two sums a layer, and the logits; stages hand on what
+ * they made of the residual stream. */
 #include "engine/forward/forward_internal.h"
 
 #include <string.h>
@@ -41,17 +42,31 @@ float *forward_own_logits(struct forward *f)
 }
 
 /* Row by row, so that they come to where they belong: 32 rows of 152,064 are 19 MB, and each copy of them 3 ms. */
-int forward_gather_logits(struct forward *f, uint32_t n, struct quire_error *err)
+int forward_gather_logits(struct forward *f, uint32_t n, float *logits, struct quire_error *err)
 {
     const struct model_desc *d = f->desc;
     const size_t most = model_share_most(d, SIZE_VOCAB);
     const uint32_t own = model_share_of(d, d->share.rank, SIZE_VOCAB).n;
     const bool fits = d->share.n_ranks * most == d->vocab_size;
     for (uint32_t t = 0; t < n; t++) {
-        float *row = f->logits_dev + (size_t)t * d->vocab_size, *to = fits ? row : shared_of(f) + n * most;
+        float *row = logits + (size_t)t * d->vocab_size, *to = fits ? row : shared_of(f) + n * most;
         TRY(f->group.gather(f->group.context, forward_own_logits(f) + (size_t)t * own, most * sizeof *row, to, err));
         if (!fits && d->share.rank == 0)
             memcpy(row, to, d->vocab_size * sizeof *row);
     }
     return QUIRE_OK;
+}
+
+int forward_receive(struct forward *f, uint32_t n, float *x, struct quire_error *err)
+{
+    return f->group.receive(f->group.context, x, (size_t)n * f->desc->hidden_size * sizeof *x, err);
+}
+
+/* The same addition as the norm's that follows where there are no stages: x is what it would have left. */
+int forward_send(struct forward *f, uint32_t n, float *x, const float *due, struct quire_error *err)
+{
+    const size_t count = (size_t)n * f->desc->hidden_size;
+    for (size_t i = 0; due && i < count; i++)
+        x[i] += due[i];
+    return f->group.send(f->group.context, x, count * sizeof *x, err);
 }

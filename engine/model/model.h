@@ -76,6 +76,12 @@ struct model_share {
     uint32_t n_q_heads, n_kv_heads, intermediate_size; /* the whole model's */
 };
 
+/* Which of its layers (engine/model/share.h): those of a pipeline's stage. */
+struct model_stage {
+    uint32_t index, n_stages; /* n_stages 0: it has all of them, and what follows is not set */
+    uint32_t first_layer, end_layer;
+};
+
 struct model_desc {
     char architecture[64];   /* "Qwen2ForCausalLM" */
     enum k_dtype dtype;      /* of the weights as config.json says (torch_dtype or dtype) */
@@ -90,6 +96,7 @@ struct model_desc {
     uint32_t vocab_size, hidden_size, n_layers, n_q_heads, n_kv_heads, head_dim;
     uint32_t intermediate_size;
     struct model_share share; /* heads and intermediate_size are what the rank has */
+    struct model_stage stage; /* n_layers and layers are the model's all the same */
     uint32_t max_position;   /* max_position_embeddings; times the linear factor; for YaRN, factor × original */
     float rms_eps;           /* of either norm */
     bool encoder; /* positions and segments are learned, attention sees the whole text, and no head makes logits */
@@ -162,6 +169,25 @@ static inline struct k_format model_weight_format(const struct model_desc *desc)
 
 /* NULL: the layer has no block of that kind. */
 const struct model_block *model_block_of(const struct model_desc *desc, uint32_t layer, enum model_block_kind kind);
+
+/* The layers that are computed here: [first, end). */
+static inline uint32_t model_first_layer(const struct model_desc *desc)
+{
+    return desc->stage.n_stages ? desc->stage.first_layer : 0;
+}
+static inline uint32_t model_end_layer(const struct model_desc *desc)
+{
+    return desc->stage.n_stages ? desc->stage.end_layer : desc->n_layers;
+}
+/* The first stage has the embedding, the last one the final norm and the head. */
+static inline bool model_is_first_stage(const struct model_desc *desc)
+{
+    return model_first_layer(desc) == 0;
+}
+static inline bool model_is_last_stage(const struct model_desc *desc)
+{
+    return model_end_layer(desc) == desc->n_layers;
+}
 
 /* How many positions a layer's attention looks back on, its own included; 0 = all. */
 uint32_t model_window(const struct model_desc *desc, uint32_t layer);

@@ -93,6 +93,10 @@ static struct key256 key_of(const struct repack_source *s, uint64_t n_bytes)
              (unsigned long long)n_bytes);
     quire_sha256_begin(&state);
     add(&state, line);
+    if (s->end_layer > 0) {
+        snprintf(line, sizeof line, "layers=%u-%u\n", s->first_layer, s->end_layer);
+        add(&state, line);
+    }
     const int n = scandir(s->model, &names, is_of_model, alphasort);
     if (n < 0)
         add_file(&state, s->model, "");

@@ -25,6 +25,7 @@ struct repack_source {
     const char *model; /* the checkpoint's directory, or its file */
     struct key256 checkpoint; /* checkpoint_digest() */
     const char *made; /* quantization_made.identity, or "" */
+    uint32_t first_layer, end_layer; /* of a stage; else both 0 */
     uint32_t n_threads; /* that hash */
 };
 

@@ -1,7 +1,8 @@
-/* What one of several ranks holds of a model (docs/numerics.md §5, docs/parallel.md): its attention heads and the KV heads that
- * they read, its part of an MLP's inner columns in whole units, its rows of the head. Norms and embeddings every rank has. A
- * rank owns whole segments of the sums that ranks share, so that what they add up to has the same bits for any number of
- * them. Pure; any thread.
+/* What one of several ranks holds of a model (docs/numerics.md §5, docs/parallel.md): layers of a stage, and of these its
+ * attention heads and the KV heads that they read, its part of an MLP's inner columns in whole units, its rows of the head.
+ * Norms and embeddings every rank of a stage has. A rank owns whole segments of the sums that ranks share, so that what they
+ * add up to has the same bits for any number of them; what goes from stage to stage is the residual stream as it is.
+ * Pure; any thread.
  */
 #ifndef QUIRE_ENGINE_SHARE_H
 #define QUIRE_ENGINE_SHARE_H
@@ -17,6 +18,10 @@ int model_share_check(const struct model_desc *desc, uint32_t n_ranks, struct qu
 
 /* The description that a rank computes by: local numbers of heads and inner columns, and in `share` the model's. */
 struct model_desc model_share_describe(const struct model_desc *whole, uint32_t rank, uint32_t n_ranks);
+
+/* Makes it one stage's of n_stages: [first layer, end). Layers cost the same, and the first stages have one more where they do
+ * not divide: the last one has the head besides. n_stages: 1 .. n_layers. */
+void model_stage_describe(struct model_desc *desc, uint32_t index, uint32_t n_stages);
 
 /* Of all that a length counts, what `rank` has; of a model that is not shared, all. SIZE_VOCAB: of the head. */
 struct model_range model_share_of(const struct model_desc *desc, uint32_t rank, enum model_size size);

@@ -148,7 +148,17 @@ static bool same_object(const struct model_tensor *a, const struct model_tensor 
                       (a->when >= IF_ENCODER) == (b->when >= IF_ENCODER));
 }
 
-/* Gathers the object of stack->layer that begins with row i. Returns whether the model has any part of it. */
+/* Of what the model has, what a stage computes with. */
+static bool stage_has(const struct model_desc *desc, uint32_t layer, const struct model_tensor *tensor)
+{
+    if (layer < desc->n_layers)
+        return layer >= model_first_layer(desc) && layer < model_end_layer(desc);
+    const bool is_embedding = tensor->kind == TENSOR_MATRIX && tensor->place == SITE_EMBED;
+    return (is_embedding && model_is_first_stage(desc)) ||
+           ((!is_embedding || desc->tied_embeddings) && model_is_last_stage(desc));
+}
+
+/* Gathers the object of stack->layer that begins with row i. Returns whether any part of it is had. */
 static bool gather_stack(const struct model_desc *desc, size_t i, struct model_stack *stack)
 {
     bool present = false;
@@ -156,7 +166,8 @@ static bool gather_stack(const struct model_desc *desc, size_t i, struct model_s
     stack->n_parts = stack->rows = 0;
     stack->cols = model_size_of(desc, stack->parts->cols);
     for (; i < model_n_tensors && same_object(&model_tensors[i], stack->parts); i++) {
-        present |= model_has_tensor(desc, stack->layer, &model_tensors[i]);
+        present |= model_has_tensor(desc, stack->layer, &model_tensors[i]) &&
+                   stage_has(desc, stack->layer, &model_tensors[i]);
         stack->rows += model_size_of(desc, model_tensors[i].rows);
         stack->n_parts++;
     }

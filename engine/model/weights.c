@@ -149,7 +149,7 @@ static int view_matrix(struct binder *b, const struct model_tensor *row, uint32_
 /* Of embeddings that no GEMM reads: they are not the head, too. */
 static bool is_table(const struct model_desc *desc, const struct model_tensor *row)
 {
-    return row->place == SITE_EMBED && model_head_site(desc) != SITE_EMBED;
+    return row->place == SITE_EMBED && (model_head_site(desc) != SITE_EMBED || !model_is_last_stage(desc));
 }
 
 /* A rank's rows of the head. The whole matrix it has where it is the embeddings, too. */
@@ -171,7 +171,7 @@ static int bind_matrix(struct binder *b, const struct model_stack *stack, struct
     struct k_weight_view views[K_WEIGHT_MAX_PARTS];
     const bool is_shared = b->desc->share.n_ranks > 1;
     const bool is_head = stack->parts->owner == OF_MODEL && b->desc->pooling == POOLING_NONE &&
-                         stack->parts->place == model_head_site(b->desc);
+                         stack->parts->place == model_head_site(b->desc) && model_is_last_stage(b->desc);
     site->unit = model_unit_of(b->desc, stack->parts);
     for (uint32_t i = 0; i < stack->n_parts; i++) {
         int status = view_matrix(b, &stack->parts[i], stack->layer, &views[i]);
@@ -445,7 +445,8 @@ static int count_matrices(struct binder *b, struct weights_contents *f)
             else
                 f->n_vector_weights += model_size_of(b->desc, stack.parts[i].rows);
         }
-    if (status != QUIRE_OK || f->has_quantized || b->desc->quantization.layout == QUANTIZATION_NONE)
+    if (status != QUIRE_OK || f->has_quantized || b->desc->quantization.layout == QUANTIZATION_NONE ||
+        b->desc->stage.n_stages) /* a stage's layers may be those that are not */
         return status;
     if (b->desc->quantization.layout == QUANTIZATION_MADE)
         return quire_fail(
@@ -522,11 +523,13 @@ int weights_stored_dtype(const struct checkpoint *checkpoint, const char *quanti
 int weights_look_share(const struct checkpoint *checkpoint, struct model_desc *desc, uint64_t *bytes,
                        struct quire_error *err)
 {
-    struct weights_contents contents;
-    int status = weights_look(checkpoint, desc, &contents, err);
+    struct weights_contents contents = {.n = 0};
+    struct binder b = {.checkpoint = checkpoint, .desc = desc, .bare = is_bare(checkpoint, desc), .err = err};
+    int status = count_matrices(&b, &contents);
     if (status != QUIRE_OK)
         return status;
     desc->panel_bytes = contents.panel_bytes;
+    desc->regrouped_bytes = b.room.used;
     *bytes = 0;
     for (uint32_t i = 0; i < contents.n; i++)
         *bytes += contents.of[i].bytes;

@@ -73,7 +73,8 @@ struct weights_contents {
 int weights_look(const struct checkpoint *checkpoint, const struct model_desc *desc, struct weights_contents *out,
                  struct quire_error *err);
 
-/* Of a rank's description what its own part takes: desc->panel_bytes, and bytes of matrices, which are mapped in place. */
+/* Of a rank's description what its own part takes: desc->panel_bytes and regrouped_bytes, and bytes of matrices, which are
+ * mapped in place. */
 int weights_look_share(const struct checkpoint *checkpoint, struct model_desc *desc, uint64_t *bytes,
                        struct quire_error *err);
 

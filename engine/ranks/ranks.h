@@ -1,4 +1,4 @@
-/* The ranks of a tensor-parallel engine. Rank 0 schedules, samples and answers; the others are processes of the same program
+/* The ranks of an engine. Rank 0 schedules, samples and answers; the others are processes of the same program
  * that compute their share of each step and decide nothing: what a step is comes to them as one frame, checked and numbered,
  * so that a rank that missed or garbled one ends the group instead of computing something else.
  *

@@ -204,6 +204,8 @@ static int load_weights(struct engine *e, const struct engine_options *o, struct
     struct repack_source keep = {.dir = o->repack_cache,
                                  .model = o->model_dir,
                                  .made = made ? made->identity : "",
+                                 .first_layer = e->own.stage.first_layer,
+                                 .end_layer = e->own.stage.end_layer,
                                  .n_threads = e->plan.n_threads};
     if (keep.dir)
         keep.checkpoint = checkpoint_digest(e->checkpoint);
@@ -224,7 +226,7 @@ int engine_load(struct engine *e, const struct engine_options *o, struct quire_e
 static int open_model(struct engine *e, const struct engine_options *o, struct quire_error *err)
 {
     int status = engine_prepare(e, o, err);
-    if (status == QUIRE_OK && o->tensor_parallel_size > 1)
+    if (status == QUIRE_OK && e->plan.n_ranks > 1)
         status = rank_begin(e, o, err);
     if (status != QUIRE_OK)
         return status;
@@ -447,6 +449,7 @@ void engine_close(struct engine *e)
         mailbox_close(e->mailbox);
         pthread_join(e->thread, NULL);
     }
+    parts_close(&e->parts);
     ranks_stop(e->ranks);
     step_slots_destroy(e);
     events_destroy(e);

@@ -3,6 +3,7 @@
 
 #include "base/size.h"
 #include "engine/plan.h"
+#include "engine/model/share.h"
 #include "engine/model/tensors.h"
 #include "engine/run/draft_room.h"
 #include "base/host_memory.h"
@@ -298,10 +299,13 @@ static int plan_limits(const struct engine_options *o, const struct model_desc *
 
 /* ---- KV ------------------------------------------------------------------------------------- */
 
-/* Layers with the same window form a group, in order of the first layer of each. */
+/* Layers with the same window form a group, in order of the first layer of each: the model's, of which a stage has some. */
 static int plan_groups(const struct model_desc *desc, struct engine_plan *p, struct quire_error *err)
 {
     uint64_t layer_bytes = 2 * layout_kv_bytes(desc, p->kv_format, p->block_tokens, 1);
+    struct model_desc first = *desc;
+    if (desc->stage.n_stages)
+        model_stage_describe(&first, 0, desc->stage.n_stages);
     p->n_kv_groups = 0;
     p->kv_block_bytes = 0;
     for (uint32_t l = 0; l < desc->n_layers; l++) {
@@ -314,9 +318,13 @@ static int plan_groups(const struct model_desc *desc, struct engine_plan *p, str
         if (g == p->n_kv_groups) {
             p->groups[g].window = model_window(desc, l);
             p->groups[g].n_layers = 0;
-            p->groups[g].block_bytes = 0;
+            p->groups[g].block_bytes = p->groups[g].first_bytes = 0;
             p->n_kv_groups++;
         }
+        if (l < model_end_layer(&first))
+            p->groups[g].first_bytes += layer_bytes;
+        if (l < model_first_layer(desc) || l >= model_end_layer(desc))
+            continue;
         p->groups[g].n_layers++;
         p->groups[g].block_bytes += layer_bytes;
         p->kv_block_bytes += layer_bytes;
@@ -339,6 +347,7 @@ static int plan_draft_group(const struct engine_draft *draft, struct engine_plan
     p->groups[g].n_layers = draft->desc->n_layers;
     p->groups[g].block_bytes = draft->desc->n_layers * 2 *
                                layout_kv_bytes(draft->desc, p->kv_format, p->block_tokens, 1);
+    p->groups[g].first_bytes = p->groups[g].block_bytes;
     p->kv_block_bytes += p->groups[g].block_bytes;
     p->n_draft_groups = 1;
     p->n_draft_blocks = p->max_num_seqs * ((draft->n_tokens + p->block_tokens - 1) / p->block_tokens);
@@ -375,7 +384,7 @@ static uint64_t bytes_with(const struct engine_plan *p, uint64_t n)
 {
     uint64_t bytes = 0;
     for (uint32_t g = 0; g < engine_plan_n_groups(p); g++)
-        bytes = saturating_add(bytes, saturating_mul(group_blocks(p, g, n), p->groups[g].block_bytes));
+        bytes = saturating_add(bytes, saturating_mul(group_blocks(p, g, n), p->groups[g].first_bytes));
     return bytes;
 }
 
@@ -416,7 +425,7 @@ static uint64_t useful_bytes(const struct engine_plan *p, const struct model_des
     for (uint32_t g = 0; g < engine_plan_n_groups(p); g++)
         bytes = saturating_add(bytes,
                                saturating_mul(saturating_mul(p->max_num_seqs, blocks_for_one(p, g, p->max_model_len)),
-                                              p->groups[g].block_bytes));
+                                              p->groups[g].first_bytes));
     return bytes;
 }
 
@@ -536,12 +545,15 @@ static int plan_swap(const struct engine_options *o, struct engine_plan *p, stru
         return quire_fail(err, QUIRE_INVALID,
                           "--swap-space keeps blocks of the prefix cache, which is off: leave"
                           " --no-enable-prefix-caching out, or --swap-space");
+    uint64_t first_bytes = 0; /* of the KV cache of the first stage */
+    for (uint32_t g = 0; g < engine_plan_n_groups(p); g++)
+        first_bytes += p->groups[g].n_blocks * p->groups[g].first_bytes;
     for (uint32_t g = 0; g < engine_plan_n_groups(p); g++) {
         unsigned __int128 share = (unsigned __int128)o->swap_space * p->groups[g].n_blocks;
-        uint64_t n = (uint64_t)(share / p->kv_bytes);
+        uint64_t n = (uint64_t)(share / first_bytes);
         if (n == 0)
             return quire_fail(err, QUIRE_INVALID, "--swap-space: %s give a KV group no block: at least %s are needed",
-                              quire_size(o->swap_space).text, quire_size(p->kv_bytes / p->groups[g].n_blocks + 1).text);
+                              quire_size(o->swap_space).text, quire_size(first_bytes / p->groups[g].n_blocks + 1).text);
         p->groups[g].n_host_blocks = (uint32_t)(n < MAX_HOST_BLOCKS ? n : MAX_HOST_BLOCKS);
         p->swap_bytes += p->groups[g].n_host_blocks * p->groups[g].block_bytes;
     }
@@ -670,7 +682,8 @@ int engine_plan_make_on(const struct engine_options *options, const struct model
     struct sched_config schedule; /* of no use here: who plans is told what the engine would refuse */
     memset(out, 0, sizeof *out);
     out->weight_bytes = weight_bytes;
-    out->n_ranks = desc->share.n_ranks > 1 ? desc->share.n_ranks : 1;
+    out->n_stages = desc->stage.n_stages ? desc->stage.n_stages : 1;
+    out->n_ranks = (desc->share.n_ranks > 1 ? desc->share.n_ranks : 1) * out->n_stages;
     out->regrouped_bytes = desc->regrouped_bytes + (draft ? draft->desc->regrouped_bytes : 0);
     int status = schedule_config(options, &schedule, err);
     if (status == QUIRE_OK)

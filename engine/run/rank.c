@@ -3,65 +3,133 @@
 #include <stdio.h>
 #include <string.h>
 
-#define FLAG "--tensor-parallel-size"
+#define TENSOR "--tensor-parallel-size"
+#define PIPELINE "--pipeline-parallel-size"
+
+static uint32_t at_least_one(uint32_t n)
+{
+    return n > 1 ? n : 1;
+}
+
+static int check_sizes(const struct engine_options *o, const struct model_desc *desc, struct quire_error *err)
+{
+    const uint32_t n_places = at_least_one(o->tensor_parallel_size), n_stages = at_least_one(o->pipeline_parallel_size);
+    if (n_places != 1 && n_places != 2 && n_places != 4 && n_places != 8)
+        return quire_fail(err, QUIRE_INVALID, TENSOR ": must be 1, 2, 4 or 8, got %u", n_places);
+    if (n_stages > desc->n_layers)
+        return quire_fail(err, QUIRE_UNSUPPORTED, PIPELINE " %u: the model has %u layer%s, and a stage at least one",
+                          n_stages, desc->n_layers, desc->n_layers == 1 ? "" : "s");
+    if (n_stages > COLLECTIVE_MAX_RANKS || n_places * n_stages > COLLECTIVE_MAX_RANKS)
+        return quire_fail(err, QUIRE_UNSUPPORTED,
+                          PIPELINE " %u with " TENSOR " %u: %u processes, and there are at most %d", n_stages, n_places,
+                          n_stages * n_places, COLLECTIVE_MAX_RANKS);
+    return QUIRE_OK;
+}
 
 static int check_options(const struct engine_options *o, const struct model_desc *desc, struct quire_error *err)
 {
-    const uint32_t n = o->tensor_parallel_size;
+    const char *flag = o->tensor_parallel_size > 1 ? TENSOR : PIPELINE;
     const bool is_bound = o->cpu_bind && strcmp(o->cpu_bind, "auto") != 0 && strcmp(o->cpu_bind, "none") != 0;
-    if (n != 2 && n != 4 && n != 8)
-        return quire_fail(err, QUIRE_INVALID, FLAG ": must be 1, 2, 4 or 8, got %u", n);
+    int status = check_sizes(o, desc, err);
+    if (status != QUIRE_OK)
+        return status;
     if (desc->pooling != POOLING_NONE)
-        return quire_fail(err, QUIRE_UNSUPPORTED,
-                          FLAG ": a model that gives vectors computes on one rank: leave it out");
+        return quire_fail(err, QUIRE_UNSUPPORTED, "%s: a model that gives vectors computes on one rank: leave it out",
+                          flag);
     if (o->speculative.method == DRAFT_MODEL)
         return quire_fail(err, QUIRE_UNSUPPORTED,
-                          FLAG ": a draft model computes on one rank: leave one of the two out, or guess by "
-                               "{\"method\": \"ngram\"}");
+                          "%s: a draft model computes on one rank: leave one of the two out, or guess by "
+                          "{\"method\": \"ngram\"}",
+                          flag);
     if (is_bound)
-        return quire_fail(err, QUIRE_UNSUPPORTED, "--cpu-bind %.60s is a list for one rank: leave it out with " FLAG,
-                          o->cpu_bind);
-    return model_share_check(desc, n, err);
+        return quire_fail(err, QUIRE_UNSUPPORTED, "--cpu-bind %.60s is a list for one rank: leave it out with %s",
+                          o->cpu_bind, flag);
+    return model_share_check(desc, at_least_one(o->tensor_parallel_size), err);
 }
 
 int engine_plan_share(struct engine_options *o, const struct checkpoint *checkpoint, const struct model_desc *desc,
                       uint32_t rank, struct model_desc *own, uint64_t *weight_bytes, struct quire_error *err)
 {
-    const uint32_t n = o->tensor_parallel_size;
+    const uint32_t n_places = at_least_one(o->tensor_parallel_size), n_stages = at_least_one(o->pipeline_parallel_size);
     uint32_t n_threads;
     *weight_bytes = checkpoint_total_bytes(checkpoint);
     *own = *desc;
-    if (n <= 1)
+    if (n_places == 1 && n_stages == 1)
         return QUIRE_OK;
     int status = check_options(o, desc, err);
     if (status == QUIRE_OK && !o->n_threads) {
         status = k_backend_threads(&(struct k_backend_options){.cpu_bind = o->cpu_bind}, &n_threads, err);
-        o->n_threads = n_threads > n ? n_threads / n : 1;
+        o->n_threads = at_least_one(n_threads / (n_places * n_stages));
     }
     if (status != QUIRE_OK)
         return status;
-    *own = model_share_describe(desc, rank, n);
+    *own = model_share_describe(desc, rank % n_places, n_places);
+    model_stage_describe(own, rank / n_places, n_stages);
     return weights_look_share(checkpoint, own, weight_bytes, err);
 }
 
-static int all_reduce_tree(void *collective, float *x, size_t n, struct quire_error *err)
+/* ---- what the forward pass needs of the others ---- */
+
+static int all_reduce_tree(void *parts, float *x, size_t n, struct quire_error *err)
 {
-    return collective_all_reduce_tree(collective, x, n, err);
+    return collective_all_reduce_tree(((struct rank_parts *)parts)->stage, x, n, err);
 }
 
-static int all_gather(void *collective, const void *mine, size_t n_bytes, void *all, struct quire_error *err)
+static int all_gather(void *parts, const void *mine, size_t n_bytes, void *all, struct quire_error *err)
 {
-    return collective_all_gather(collective, mine, n_bytes, all, err);
+    return collective_all_gather(((struct rank_parts *)parts)->stage, mine, n_bytes, all, err);
 }
 
-static int gather(void *collective, const void *mine, size_t n_bytes, void *all, struct quire_error *err)
+static int gather(void *parts, const void *mine, size_t n_bytes, void *all, struct quire_error *err)
 {
-    return collective_gather(collective, mine, n_bytes, 0, all, err);
+    return collective_gather(((struct rank_parts *)parts)->stage, mine, n_bytes, 0, all, err);
+}
+
+static int send_on(void *parts, const void *x, size_t n_bytes, struct quire_error *err)
+{
+    return parts_send(parts, x, n_bytes, err);
+}
+
+static int receive(void *parts, void *x, size_t n_bytes, struct quire_error *err)
+{
+    return parts_receive(parts, x, n_bytes, err);
+}
+
+static int send_back(void *parts, const void *x, size_t n_bytes, struct quire_error *err)
+{
+    return parts_send_back(parts, x, n_bytes, err);
+}
+
+static int receive_back(void *parts, void *x, size_t n_bytes, struct quire_error *err)
+{
+    return parts_receive_back(parts, x, n_bytes, err);
 }
 
 struct forward_group rank_group(struct engine *e)
 {
-    return (struct forward_group){e->collective, all_reduce_tree, all_gather, gather};
+    return (struct forward_group){.context = &e->parts,
+                                  .all_reduce_tree = all_reduce_tree,
+                                  .all_gather = all_gather,
+                                  .gather = gather,
+                                  .send = send_on,
+                                  .receive = receive,
+                                  .send_back = send_back,
+                                  .receive_back = receive_back};
+}
+
+void engine_plan_for_others(const struct engine_plan *plan, struct engine_options *o)
+{
+    o->n_threads = plan->n_threads;
+    o->max_model_len = plan->max_model_len;
+    o->max_num_seqs = plan->max_num_seqs;
+    o->max_num_batched_tokens = plan->max_num_batched_tokens;
+    o->block_size = plan->block_tokens;
+    o->kv_cache_memory = 0;
+    o->num_kv_blocks = 0;
+    for (uint32_t g = 0; g < plan->n_kv_groups;
+         g++) /* a window's group may have fewer than were to be had: it will again */
+        if (plan->groups[g].n_blocks > o->num_kv_blocks)
+            o->num_kv_blocks = plan->groups[g].n_blocks;
 }
 
 int rank_begin(struct engine *e, const struct engine_options *options, struct quire_error *err)
@@ -69,20 +137,17 @@ int rank_begin(struct engine *e, const struct engine_options *options, struct qu
     const struct engine_plan *p = &e->plan;
     struct engine_options own = *options;
     if (!p->planner->on_host)
-        return quire_fail(err, QUIRE_UNSUPPORTED, FLAG ": %s has no collectives yet: --device cpu, or leave it out",
-                          p->device);
+        return quire_fail(err, QUIRE_UNSUPPORTED, "%s: %s has no collectives yet: --device cpu, or leave it out",
+                          options->tensor_parallel_size > 1 ? TENSOR : PIPELINE, p->device);
     own.device = p->device;
-    own.n_threads = p->n_threads;
-    own.max_model_len = p->max_model_len;
-    own.max_num_seqs = p->max_num_seqs;
-    own.max_num_batched_tokens = p->max_num_batched_tokens;
-    own.block_size = p->block_tokens;
-    own.num_kv_blocks = p->groups[0].n_blocks;
-    own.kv_cache_memory = 0;
+    engine_plan_for_others(p, &own);
     int status = ranks_start(p->n_ranks, &e->ranks, err);
     if (status != QUIRE_OK)
         return status;
     e->collective = ranks_collective(e->ranks);
+    status = parts_open(e->collective, p->n_stages, &e->parts, err);
+    if (status != QUIRE_OK)
+        return status;
     const size_t n_gemms = strlen(e->info.gemms);
     snprintf(e->info.gemms + n_gemms, sizeof e->info.gemms - n_gemms, "; %u ranks", p->n_ranks);
     return ranks_setup(e->ranks, &own, err);

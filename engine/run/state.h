@@ -10,6 +10,7 @@
 #include "engine/run/draft_room.h"
 #include "engine/run/mailbox.h"
 #include "engine/run/request.h"
+#include "engine/ranks/parts.h"
 #include "engine/ranks/ranks.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/watch.h"
@@ -90,6 +91,7 @@ struct engine {
     uint32_t rank;
     struct model_desc own;           /* what this rank computes of desc; all of it where it is alone */
     struct collective *collective;   /* NULL: it computes alone. The group's of ranks, or engine_work()'s */
+    struct rank_parts parts;         /* of `collective` */
     struct ranks *ranks;             /* NULL: this process computes alone, or is not rank 0 */
     struct mailbox *mailbox;
 

@@ -32,13 +32,20 @@ static int load(struct rank *r, struct quire_error *err)
         status = setup_read(r->setup, frame.n_bytes, r->texts, &r->options, err);
     if (status != QUIRE_OK)
         return status;
+    const uint32_t n_stages = r->options.pipeline_parallel_size > 1 ? r->options.pipeline_parallel_size : 1;
+    const uint32_t n_places = r->options.tensor_parallel_size > 1 ? r->options.tensor_parallel_size : 1;
+    if (n_stages > COLLECTIVE_MAX_RANKS || n_places != collective_size(r->collective) / n_stages ||
+        n_places * n_stages != collective_size(r->collective))
+        return quire_fail(err, QUIRE_INVALID, "ranks: %u stages of %u ranks, and the group has %u", n_stages, n_places,
+                          collective_size(r->collective));
     r->engine = engine_new(err);
     if (!r->engine)
         return QUIRE_NO_MEMORY;
     r->engine->rank = collective_rank(r->collective);
-    r->options.tensor_parallel_size = collective_size(r->collective);
     r->engine->collective = r->collective;
-    status = engine_prepare(r->engine, &r->options, err);
+    status = parts_open(r->collective, n_stages, &r->engine->parts, err);
+    if (status == QUIRE_OK)
+        status = engine_prepare(r->engine, &r->options, err);
     return status == QUIRE_OK ? engine_load(r->engine, &r->options, err) : status;
 }
 

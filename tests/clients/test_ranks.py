@@ -22,7 +22,7 @@ LONG = {"model": "demo", "prompt": "Once upon a time", "max_tokens": 1900, "igno
 
 @pytest.fixture
 def begin(start):
-    return lambda n_ranks, *more: start("serve", MODEL, "--port", "0", "--served-model-name", "demo", "--device", "cpu", "-tp", n_ranks, "--threads", "1", *more)
+    return lambda n_ranks, *more, stages=1: start("serve", MODEL, "--port", "0", "--served-model-name", "demo", "--device", "cpu", "-tp", n_ranks, "-pp", stages, "--threads", "1", *more)
 
 
 def answers(server):
@@ -47,13 +47,13 @@ def is_gone(pid):
 
 def test_any_number_of_ranks_gives_the_same_answers(begin):
     expected = None
-    for n in 1, 2, 4:
-        server = begin(n)
+    for n, stages in (1, 1), (2, 1), (4, 1), (1, 2), (1, 3), (2, 2):
+        server = begin(n, stages=stages)
         ranks = workers(server)
-        assert len(ranks) == n - 1
+        assert len(ranks) == n * stages - 1
         got = answers(server)
         expected = expected or got
-        assert got == expected, f"{n} ranks"
+        assert got == expected, f"{stages} stages of {n} ranks"
         assert server.stop() == 0, server.output()
         assert all(is_gone(pid) for pid in ranks)
 
@@ -76,18 +76,19 @@ def test_what_a_terminal_tells_all_is_rank_0s(begin, how):
     assert server.stop() == 0, server.output()
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
-def test_a_rank_that_is_lost_ends_what_streams_with_an_error(begin, how):
-    server = begin(2)
-    rank, = workers(server)
+@pytest.mark.parametrize("n,stages,lost,how", [(2, 1, 1, signal.SIGKILL), (2, 1, 1, signal.SIGSTOP), (1, 3, 1, signal.SIGSTOP), (1, 3, 2, signal.SIGKILL), (2, 2, 3, signal.SIGKILL)])
+def test_a_rank_that_is_lost_ends_what_streams_with_an_error(begin, n, stages, lost, how):
+    server = begin(n, stages=stages)
+    ranks = workers(server)
+    rank = ranks[lost - 1]
     reply = streamed(server)
     os.kill(rank, how)
-    lost = time.monotonic()
+    since = time.monotonic()
     rest = reply.read().decode()
-    assert '"error"' in rest and "rank 1" in rest, rest[-600:]
-    assert time.monotonic() - lost < 30  # 5 s of the time-out, on a machine that has other things to do
+    assert '"error"' in rest and f"rank {lost} " in rest, rest[-600:]
+    assert time.monotonic() - since < 30  # 5 s of the time-out, on a machine that has other things to do
     assert server.process.wait(30) == 1, server.output()
-    assert is_gone(rank)
+    assert all(map(is_gone, ranks))
 
 
 def test_the_others_end_with_rank_0(begin):
@@ -104,6 +105,9 @@ def test_the_others_end_with_rank_0(begin):
 @pytest.mark.parametrize("arguments,says", [
     (["-tp", "3"], "--tensor-parallel-size: must be 1, 2, 4 or 8, got 3"),
     (["-tp", "8"], "the model's 4 attention heads, which read 2 of K and V, can be divided among these numbers of ranks: 1, 2, 4"),
+    (["-pp", "7"], "--pipeline-parallel-size 7: the model has"),
+    (["-pp", "3", "-tp", "4"], "12 processes, and there are at most 8"),
+    (["-pp", "2", "--task", "embed"], "--pipeline-parallel-size: a model that gives vectors computes on one rank"),
     (["-tp", "2", "--cpu-bind", "0,1"], "--cpu-bind 0,1 is a list for one rank"),
     (["-tp", "2", "--task", "embed"], "a model that gives vectors computes on one rank"),
     (["-tp", "2", "--speculative-config", json.dumps({"method": "draft_model", "model": str(MODEL)})], "a draft model computes on one rank"),
@@ -114,10 +118,11 @@ def test_what_ranks_cannot_do_is_refused(arguments, says):
         assert got.returncode == 1 and says in got.stderr, got
 
 
-def test_a_recording_of_two_ranks_replays_on_one(begin, tmp_path):
+@pytest.mark.parametrize("stages", [1, 2])
+def test_a_recording_of_two_ranks_replays_on_one(begin, tmp_path, stages):
     """Blocks run out, so that some are preempted and brought back."""
     server = begin(2, "--record", tmp_path / "rec", "--num-kv-blocks", "130", "--max-model-len", "1024", "--swap-space", "16MiB", "--kv-cache-dtype", "int8",
-                   "--quantization", "int8", "--speculative-config", '{"method": "ngram"}')
+                   "--quantization", "int8", "--speculative-config", '{"method": "ngram"}', stages=stages)
     asked = {"model": "demo", "prompt": ["Tell me a story.", "What does a goat like?"], "n": 8, "max_tokens": 150, "temperature": 0.8, "seed": 3, "extra_body": {"ignore_eos": True}}
     got = server.client().completions.create(**asked)
     assert len(got.choices) == 16 and server.metric("vllm:num_preemptions_total") > 0
@@ -132,6 +137,10 @@ def test_plan_says_what_a_rank_takes():
     one, two = plan(), plan("-tp", "2")
     assert (one["tensor_parallel_size"], two["tensor_parallel_size"]) == (1, 2)
     assert 2 * two["kv_bytes"] == one["kv_bytes"] and two["weight_bytes"] < one["weight_bytes"]
+    assert one["ranks"] == [] and [r["kv_bytes"] for r in two["ranks"]] == 2 * [two["kv_bytes"]]
+    stages = plan("-pp", "3")
+    assert stages["pipeline_parallel_size"] == 3 and sum(r["kv_bytes"] for r in stages["ranks"]) == one["kv_bytes"]
+    assert [r["first_layer"] for r in stages["ranks"]] == [0] + [r["end_layer"] for r in stages["ranks"]][:2]
 
 
 def test_nobody_takes_a_rank_for_a_command():

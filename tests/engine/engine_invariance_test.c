@@ -80,6 +80,7 @@ static const struct way reference = {
 #define STARVED .together = true, .starved = true
 static const struct way ways[] = {
     WAY("chunks of 16, together", 16, 16, 1, 400, TOGETHER),
+    WAY("all in one step", 512, 16, 2, 400, TOGETHER), /* which stages compute in micro-batches */
     WAY("chunks of 48, blocks of 8, 2 threads, miss and hit", 48, 8, 2, 800, CACHE, TOGETHER, AGAIN),
     WAY("blocks of 32, alone, miss and hit", 512, 32, 1, 200, CACHE, AGAIN),
     WAY("starved, chunks of 48", 48, 16, 1, 2, STARVED),
@@ -258,8 +259,15 @@ static struct client *open_way(const struct model *model, const struct way *way,
         o.num_kv_blocks += kv_blocks_needed(&kv, 0, o.max_model_len, way->budget * (TEST_OVERLAP_DEPTH + 1));
     }
 #ifdef TEST_RANKS /* against the answers of one process */
-    if (way != &reference)
-        o.tensor_parallel_size = TEST_RANKS;
+    static uint32_t n_opened; /* by ranks of one stage, by stages of one rank, and by both */
+    if (way != &reference) {
+        static struct model_desc desc;
+        struct sampling_defaults sampling;
+        assert_int_equal(model_describe(dir, &desc, &sampling, NULL), QUIRE_OK);
+        const bool has_stages = n_opened % 3 != 0 && desc.n_layers > 1;
+        o.tensor_parallel_size = n_opened++ % 3 != 1 || !has_stages ? TEST_RANKS : 1;
+        o.pipeline_parallel_size = has_stages ? 2 : 1;
+    }
 #endif
     o.watches = &watch;
     o.n_watches = watch != NULL;

@@ -6,6 +6,7 @@
 #include "engine/model/draft.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/model/weights.h"
+#include "parallel/collective.h"
 #include "server/front/front.h"
 #include "tools/beside/beside.h"
 #include "tools/cli/command.h"
@@ -24,13 +25,32 @@ struct plan_row {
     uint64_t bytes;
 };
 
-/* A model and its memory. */
+/* A model and its memory; of several ranks `plan` is the first's. */
 struct planned {
     const char *name; /* as it was typed */
     struct hub_model model;
     struct model_desc desc;
     struct engine_plan plan;
+    struct rank_row {
+        uint32_t first_layer, end_layer, n_q_heads;
+        uint64_t weight_bytes, kv_bytes, swap_bytes, total_bytes;
+    } ranks[COLLECTIVE_MAX_RANKS]; /* [plan.n_ranks] where there are several */
 };
+
+static json_t *ranks_json(const struct planned *p)
+{
+    json_t *ranks = json_array();
+    for (uint32_t r = 0; r < p->plan.n_ranks && p->plan.n_ranks > 1; r++) {
+        const struct rank_row *row = &p->ranks[r];
+        json_array_append_new(ranks, json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "rank", (json_int_t)r,
+                                               "first_layer", (json_int_t)row->first_layer, "end_layer",
+                                               (json_int_t)row->end_layer, "n_q_heads", (json_int_t)row->n_q_heads,
+                                               "weight_bytes", (json_int_t)row->weight_bytes, "kv_bytes",
+                                               (json_int_t)row->kv_bytes, "swap_bytes", (json_int_t)row->swap_bytes,
+                                               "total_bytes", (json_int_t)row->total_bytes));
+    }
+    return ranks;
+}
 
 static json_t *plan_json(const struct planned *p)
 {
@@ -43,7 +63,7 @@ static json_t *plan_json(const struct planned *p)
                               "n_host_blocks", (json_int_t)plan->groups[g].n_host_blocks, "block_bytes",
                               (json_int_t)plan->groups[g].block_bytes));
     return json_pack(
-        "{s:s, s:s, s:s, s:s?, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
+        "{s:s, s:s, s:s, s:s?, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}",
         "model", p->name, "architecture", p->desc.architecture, "device", plan->device, "gpu",
         plan->gpu ? plan->gpu->title : NULL, "weight_dtype", k_format_name(plan->weight_format), "kv_dtype",
         k_format_name(plan->kv_format), "weight_bytes", (json_int_t)plan->weight_bytes, "param_bytes",
@@ -58,7 +78,8 @@ static json_t *plan_json(const struct planned *p)
         (json_int_t)plan->max_model_len, "max_num_seqs", (json_int_t)plan->max_num_seqs, "max_num_batched_tokens",
         (json_int_t)plan->max_num_batched_tokens, "text_bytes", (json_int_t)FRONT_TEXT_BYTES, "bodies_bytes",
         (json_int_t)FRONT_BODIES_BYTES, "replies_bytes", (json_int_t)(2 * FRONT_REPLIES_BYTES), "tensor_parallel_size",
-        (json_int_t)plan->n_ranks, "kv_groups", groups);
+        (json_int_t)(plan->n_ranks / plan->n_stages), "pipeline_parallel_size", (json_int_t)plan->n_stages, "kv_groups",
+        groups, "ranks", ranks_json(p));
 }
 
 static void print_json(const struct planned *first, const struct planned *second)
@@ -146,7 +167,7 @@ static void print_memory(const struct planned *p)
                plan->n_threads, plan->n_threads == 1 ? "" : "s", k_format_name(plan->weight_format),
                k_format_name(plan->kv_format));
     if (plan->n_ranks > 1)
-        printf("One of %u ranks (--tensor-parallel-size), the first; all have as many KV blocks.\n\n", plan->n_ranks);
+        printf("One of %u ranks, the first; the others are listed below.\n\n", plan->n_ranks);
     const size_t n_rows = sizeof rows / sizeof rows[0], n_always = 7; /* the others where they take anything */
     for (size_t i = 0; i < n_rows; i++)
         if (i < n_always || rows[i].bytes > 0)
@@ -178,6 +199,22 @@ static void print_limits(const struct engine_plan *plan)
            plan->max_num_seqs, plan->max_num_batched_tokens);
 }
 
+/* Of several ranks each. */
+static void print_ranks(const struct planned *p)
+{
+    if (p->plan.n_ranks == 1)
+        return;
+    printf("\n  Ranks, of which all have as many KV blocks:\n\n  rank   layers   heads %18s %18s %18s\n", "weights",
+           "KV cache", "planned");
+    for (uint32_t r = 0; r < p->plan.n_ranks; r++) {
+        const struct rank_row *row = &p->ranks[r];
+        char layers[32];
+        snprintf(layers, sizeof layers, "%u-%u", row->first_layer, row->end_layer - 1);
+        printf("  %4u %8s %7u %18" PRIu64 " %18" PRIu64 " %18" PRIu64 "\n", r, layers, row->n_q_heads,
+               row->weight_bytes, row->kv_bytes, row->total_bytes);
+    }
+}
+
 static void print_table(const struct planned *first, const struct planned *second)
 {
     print_memory(first);
@@ -187,6 +224,7 @@ static void print_table(const struct planned *first, const struct planned *secon
     if (!second)
         print_fit(&first->plan, NULL);
     print_limits(&first->plan);
+    print_ranks(first);
     if (!second)
         return;
     printf("\n");
@@ -198,12 +236,38 @@ static void print_table(const struct planned *first, const struct planned *secon
     print_fit(&first->plan, &second->plan);
 }
 
+/* What a rank takes, once rank 0 has decided how many blocks all have. */
+static int plan_rank(const struct engine_options *options, const struct checkpoint *weights, uint32_t rank,
+                     struct planned *p, struct quire_error *err)
+{
+    struct engine_options o = *options;
+    struct model_desc share;
+    struct engine_plan plan;
+    uint64_t weight_bytes;
+    if (p->plan.n_ranks == 1)
+        return QUIRE_OK;
+    engine_plan_for_others(&p->plan, &o);
+    int status = engine_plan_share(&o, weights, &p->desc, rank, &share, &weight_bytes, err);
+    if (status == QUIRE_OK)
+        status = engine_plan_make_on(&o, &share, weight_bytes, NULL, NULL, &plan, err);
+    if (status != QUIRE_OK)
+        return status;
+    p->ranks[rank] = (struct rank_row){.first_layer = model_first_layer(&share),
+                                       .end_layer = model_end_layer(&share),
+                                       .n_q_heads = share.n_q_heads,
+                                       .weight_bytes = plan.weight_bytes,
+                                       .kv_bytes = plan.kv_bytes,
+                                       .swap_bytes = plan.swap_bytes,
+                                       /* rank 0 alone guesses */
+                                       .total_bytes = plan.total_bytes - (rank > 0 ? plan.draft_bytes : 0)};
+    return QUIRE_OK;
+}
+
 /* Of a draft model too, where one guesses. */
-static int make_plan(const struct engine_options *options, struct model_desc *desc, struct engine_plan *out,
-                     struct quire_error *err)
+static int make_plan(const struct engine_options *options, struct planned *p, struct quire_error *err)
 {
     struct engine_options own = *options, *o = &own;
-    struct model_desc draft_desc, share;
+    struct model_desc draft_desc, share, *desc = &p->desc;
     uint64_t weight_bytes = 0;
     struct sampling_defaults sampling;
     struct checkpoint *weights = NULL, *draft_weights = NULL;
@@ -225,7 +289,9 @@ static int make_plan(const struct engine_options *options, struct model_desc *de
     if (status == QUIRE_OK)
         status = engine_plan_share(o, weights, desc, 0, &share, &weight_bytes, err);
     if (status == QUIRE_OK)
-        status = engine_plan_make_on(o, &share, weight_bytes, draft_weights ? &draft : NULL, NULL, out, err);
+        status = engine_plan_make_on(o, &share, weight_bytes, draft_weights ? &draft : NULL, NULL, &p->plan, err);
+    for (uint32_t r = 0; status == QUIRE_OK && r < p->plan.n_ranks; r++)
+        status = plan_rank(o, weights, r, p, err);
     checkpoint_close(weights);
     checkpoint_close(draft_weights);
     return status;
@@ -235,7 +301,7 @@ static int plan_first(struct engine_options *o, struct planned *p, struct quire_
 {
     int status = hub_model_find(p->name, false, &p->model, err);
     o->model_dir = p->model.dir;
-    return status == QUIRE_OK ? make_plan(o, &p->desc, &p->plan, err) : status;
+    return status == QUIRE_OK ? make_plan(o, p, err) : status;
 }
 
 static int plan_second(const struct beside_flags *flags, const struct engine_options *first_options,
@@ -248,7 +314,7 @@ static int plan_second(const struct beside_flags *flags, const struct engine_opt
     int status = hub_model_find(p->name, false, &p->model, err);
     if (status == QUIRE_OK) {
         const struct engine_options o = beside_options(flags, p->model.dir, first_options);
-        status = make_plan(&o, &p->desc, &p->plan, err);
+        status = make_plan(&o, p, err);
     }
     if (status != QUIRE_OK)
         quire_error_prefix(err, "--embedding-model");

@@ -1,4 +1,4 @@
-/* A rank of a tensor-parallel engine: no command that anybody types; rank 0 starts it. */
+/* A rank of an engine of several: no command that anybody types; rank 0 starts it. */
 #include "engine/engine.h"
 #include "tools/cli/command.h"
 #include "tools/cli/commands.h"

@@ -194,7 +194,7 @@ size_t schedule_flags(struct engine_options *o, struct cli_option out[SCHEDULE_F
     return sizeof rows / sizeof rows[0];
 }
 
-#define MODEL_FLAGS_MAX 18
+#define MODEL_FLAGS_MAX 19
 
 static size_t model_flags(struct engine_options *o, struct cli_option *out)
 {
@@ -215,6 +215,9 @@ static size_t model_flags(struct engine_options *o, struct cli_option *out)
         {.names = "tensor-parallel-size,tp,tp-size", .kind = CLI_U32, .target = &o->tensor_parallel_size, .min = 1, .max = 8,
          .value = "N", .help = "Processes that share the model, its KV cache and each step: 1, 2, 4 or 8, each with --threads of its "
                                "own. Never changes a bit of any answer (docs/parallel.md). Default 1."},
+        {.names = "pipeline-parallel-size,pp,pp-size", .kind = CLI_U32, .target = &o->pipeline_parallel_size, .min = 1, .max = 8,
+         .value = "N", .help = "Stages that have some of the layers each, with their weights and KV cache: as many processes, times "
+                               "--tensor-parallel-size, at most 8 in all. Never changes a bit of any answer. Default 1."},
         {.names = "cpu-bind", .kind = CLI_STRING, .target = &o->cpu_bind, .value = "CPUS",
          .help = "auto, none, or the CPU of each compute thread, as in 0-3,8. auto binds only where the kernel could "
                  "choose badly: several NUMA nodes or SMT, and a thread for every core."},
