@@ -2,6 +2,7 @@
 
 import http.server
 import json
+import os
 import signal
 import subprocess
 import threading
@@ -293,6 +294,9 @@ def test_warming_at_start(start, tmp_path):
     assert server.stop() == 0
     lines.write_text("{}\n")
     server = start("serve", MODEL, "--port", "0", "--warm", lines, wait_for=r"--warm: .*line 1")
+    assert server.stop() == 0
+    os.mkfifo(tmp_path / "pipe")  # that nobody writes into
+    server = start("serve", MODEL, "--port", "0", "--warm", tmp_path / "pipe", wait_for=r"--warm: .*pipe: is no regular file")
     assert server.stop() == 0
 
 

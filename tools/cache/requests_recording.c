@@ -4,18 +4,23 @@
 #include "engine/record/recording.h"
 #include "request/fields.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 bool requests_are_recorded(const char *path)
 {
     char head[8];
-    FILE *f = fopen(path, "rb");
-    bool is = f && fread(head, 1, sizeof head, f) == sizeof head && memcmp(head, "QUIREREC", sizeof head) == 0;
-    if (f)
-        fclose(f);
+    struct stat st;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    const bool is = fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
+                    read(fd, head, sizeof head) == (ssize_t)sizeof head && memcmp(head, "QUIREREC", sizeof head) == 0;
+    if (fd >= 0)
+        close(fd);
     return is;
 }
 

@@ -4,7 +4,7 @@
 
 #include "tools/cache/requests_file.h"
 
-/* Does a file begin as a recording does? false also where it cannot be read. */
+/* Does a file begin as a recording does? false also where it cannot be read; of a pipe nothing is taken, and it is none. */
 bool requests_are_recorded(const char *path);
 /* Those that were answered by text: not pins, vectors, background requests, nor what a body cannot say (words that are
  * forbidden as ids). What the HTTP server did with them alone is not in a recording: stop strings, salts, names of caches. A greedy

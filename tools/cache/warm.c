@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static int count_tokens(struct cache_client *client, struct warm_prompt *p, struct quire_error *err)
 {
@@ -118,10 +119,22 @@ static void *warm_thread(void *context)
     return NULL;
 }
 
+/* A pipe may have no writer, or one that says nothing: the thread would sit in the kernel, and the server never end. */
+static int check_is_file(const char *path, struct quire_error *err)
+{
+    struct stat st;
+    if (stat(path, &st) != 0)
+        return quire_fail(err, QUIRE_NOT_FOUND, "%s: cannot be opened: %m", path);
+    return S_ISREG(st.st_mode) ? QUIRE_OK : quire_fail(err, QUIRE_INVALID, "%s: is no regular file", path);
+}
+
 int warming_begin(const char *url, const char *api_key, const char *path, struct warming **out, struct quire_error *err)
 {
-    struct warming *w = calloc(1, sizeof *w);
     *out = NULL;
+    int status = check_is_file(path, err);
+    if (status != QUIRE_OK)
+        return status;
+    struct warming *w = calloc(1, sizeof *w);
     if (!w)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     w->url = strdup(url);
@@ -130,8 +143,8 @@ int warming_begin(const char *url, const char *api_key, const char *path, struct
     /* Its certificate is for the name that others know it by. */
     const struct cache_client_options options = {
         .url = w->url, .api_key = w->api_key, .any_certificate = true, .stop = &w->stop};
-    int status = w->url && w->path && (w->api_key || !api_key) ? cache_client_open(&options, &w->client, err)
-                                                               : quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    status = w->url && w->path && (w->api_key || !api_key) ? cache_client_open(&options, &w->client, err)
+                                                           : quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     if (status == QUIRE_OK && pthread_create(&w->thread, NULL, warm_thread, w) != 0)
         status = quire_fail(err, QUIRE_NO_MEMORY, "a thread could not be started");
     if (status != QUIRE_OK) {

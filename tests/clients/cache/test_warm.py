@@ -123,6 +123,14 @@ def test_every_layer(start, tmp_path, tmp_path_factory):
     assert ask(second, body)[0] == "exact"
 
 
+def test_a_pipe_is_read_once(server, tmp_path):
+    """As of a shell's <(zcat day.jsonl.gz)."""
+    done = subprocess.run(["bash", "-c", f"{QUIRE} cache warm {server.url} --json --answers <(cat {lines(tmp_path, text('piped'))})"],
+                          capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and json.loads(done.stdout)["sent"] == 1, done
+    assert ask(server, text("piped"))[0] == "exact"
+
+
 def test_errors(server, start, tmp_path):
     for wrong, named in (("{}", 'line 1: must have one of "messages" and "prompt"'), ('{"prompt": 5}', "prompt"), ('{"messages": {}}', "messages"),
                          ('{"prompt": "x", "messages": []}', "one of"), ('{"body": {"prompt": "x"}, "path": "/v1/chat/completions"}', "path"),
