@@ -52,7 +52,7 @@ def test_collectives():
     assert [row["name"].split()[0] for row in result["collectives"]] == ["barrier", "all-reduce", "all-reduce", "all-reduce", "plan"]
     assert all(0 < row["median_us"] <= row["p95_us"] for row in result["collectives"])
     wrong = bench("collectives", "--ranks", 3)
-    assert wrong.returncode == 1 and "a group has 1, 2, 4 or 8" in wrong.stderr
+    assert wrong.returncode == 2 and wrong.stderr == "quire: --ranks: must be 1, 2, 4 or 8\n"
 
 
 def test_throughput():

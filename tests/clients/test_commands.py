@@ -114,9 +114,9 @@ def test_inspect_says_what_is_in_a_checkpoint():
 
 @pytest.mark.parametrize("arguments,says", [
     (["--tensor-parallel-size", "9"], "--tensor-parallel-size: must be between 1 and 8, got 9"),
-    (["-pp", "2"], "not built yet"),
+    (["-pp", "9"], "--pipeline-parallel-size: must be between 1 and 8, got 9"),
     (["--tensor-parallel-size"], "needs a value"),
-    (["--pipeline-parallel-size", "2"], "not built yet"),
+    (["--data-parallel-size", "2"], "not built yet"),
     (["--enable-lora"], "--enable-lora: not built yet"),
     (["--speculative-config", "{}"], "--speculative-config: JSON: method: is missing"),
     (["--speculative-config", '{"method": "eagle3"}'], "until a real head is at hand"),
@@ -138,7 +138,7 @@ def test_an_option_of_another_engine_is_explained(arguments, says):
 
 
 def test_what_is_so_anyway_is_taken():
-    taken = ["--pipeline-parallel-size", "1", "--trust-remote-code", "--enable-chunked-prefill", "--enable-auto-tool-choice", "--load-format=auto"]
+    taken = ["--data-parallel-size", "1", "--trust-remote-code", "--enable-chunked-prefill", "--enable-auto-tool-choice", "--load-format=auto"]
     got = quire("plan", "--model", MODEL, *taken, "--max-model-len", "512")
     assert got.returncode == 0 and got.stdout == quire("plan", MODEL, "--max-model-len", "512").stdout
     assert "--trust-remote-code changes nothing: no code of a model is ever run" in got.stderr and got.stderr.count("changes nothing") == 5

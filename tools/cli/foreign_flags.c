@@ -25,7 +25,6 @@
 /* clang-format off */
 const struct cli_foreign foreign_flags[] = {
     /* several devices */
-    {"pipeline-parallel-size,pp,pp-size", "1", ONE_DEVICE},
     {"decode-context-parallel-size,prefill-context-parallel-size", "1", ONE_DEVICE},
     {"data-parallel-size,dp,dp-size", "1", ONE_ENGINE},
     {"api-server-count", "1", "not built: one front end takes all connections; more of them with --engine"},

@@ -199,5 +199,7 @@ int bench_collectives(int argc, char **argv)
     int code;
     if (!command_begin(&command, argc, argv, &code))
         return code;
+    if (b.n_ranks & (b.n_ranks - 1))
+        return command_fail(2, "--ranks: must be 1, 2, 4 or 8");
     return group_is_worker() ? run_worker(&b) : run_first(&b);
 }
