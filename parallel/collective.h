@@ -18,7 +18,7 @@
 
 #define COLLECTIVE_MAX_RANKS 8
 #define COLLECTIVE_MAX_PARTS 16
-#define COLLECTIVE_TIMEOUT_MS 5000
+#define COLLECTIVE_TIMEOUT_MS 4000 /* clients are told within 5 s */
 
 struct collective;
 

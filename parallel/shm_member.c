@@ -309,11 +309,12 @@ static uint64_t cpu_ns_of(const struct shm_member *m, uint32_t r)
 
 /* A rank of another stage is waited for while it computes, however long that takes. One that hangs, or is stopped, has no CPU
  * time; and one that only waits for such a one itself wakes to look after it, and is the one that ends the group. */
-static bool is_late(const struct shm_member *m, uint32_t r, uint64_t *cpu_ns)
+static bool has_computed(const struct shm_member *m, uint32_t r, uint64_t *cpu_ns)
 {
     const uint64_t before = *cpu_ns;
-    *cpu_ns = m->is_lenient ? cpu_ns_of(m, r) : before;
-    return *cpu_ns == before;
+    if (m->is_lenient)
+        *cpu_ns = cpu_ns_of(m, r);
+    return *cpu_ns != before;
 }
 
 static int wait_asleep(struct shm_member *m, uint32_t r, bool patient, struct quire_error *err)
@@ -332,11 +333,10 @@ static int wait_asleep(struct shm_member *m, uint32_t r, bool patient, struct qu
             return status;
         uint64_t ns = quire_now_ns() - began;
         slept_ns += ns < LOOK_UP_MS * 1000000u ? ns : LOOK_UP_MS * 1000000u;
-        if (!patient && slept_ns >= timeout_ns) {
-            if (is_late(m, r, &cpu_ns))
-                return late(m, r, err);
+        if (has_computed(m, r, &cpu_ns))
             slept_ns = 0;
-        }
+        if (!patient && slept_ns >= timeout_ns)
+            return late(m, r, err);
     }
     return QUIRE_OK;
 }

@@ -328,6 +328,8 @@ static void end_all(struct engine *e, enum engine_finish finish, const char *mes
 {
     struct request *r;
     while ((r = mailbox_any_live(e->mailbox)) != NULL) {
+        if (finish == ENGINE_FINISH_ERROR)
+            r->status = QUIRE_UNAVAILABLE;
         request_end(e, r, finish, message);
         events_flush(e);
     }

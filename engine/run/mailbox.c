@@ -135,7 +135,7 @@ static int admit(const struct mailbox *m, const struct request *r, uint32_t *ret
     uint64_t choices = m->stats.n_waiting + m->drained_choices + m->new_choices;
     uint64_t tokens = m->stats.n_waiting_tokens + m->drained_tokens + m->new_tokens;
     if (m->dead || m->closing)
-        return quire_fail(err, QUIRE_INTERNAL, "the engine has stopped: %s",
+        return quire_fail(err, m->dead ? QUIRE_UNAVAILABLE : QUIRE_INTERNAL, "the engine has stopped: %s",
                           m->dead ? m->death.text : "it is being closed");
     if (m->draining) {
         *retry_after_ms = RETRY_DRAINING_MS;

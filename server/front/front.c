@@ -58,12 +58,15 @@ static void on_ready(void *context, const struct wire_hello *hello)
         f->source = response_cache_source(f->cache);
     }
     f->engine_ready = f->engine_seen = true;
+    f->engine_returns_ms = 0;
+    f->owes_sign = false;
     if (f->on_engine_ready)
         f->on_engine_ready(f->context);
 }
 
 static void on_stats(void *context, const struct wire_stats *stats)
 {
+    ((struct front *)context)->owes_sign = false;
     scrapes_answer(context, stats);
 }
 
@@ -332,6 +335,20 @@ uint16_t front_port(const struct front *f)
 uint16_t front_metrics_port(const struct front *f)
 {
     return f->watchers ? http_server_port(f->watchers) : 0;
+}
+
+void front_engine_returns(struct front *f, uint32_t in_ms)
+{
+    f->engine_returns_ms = quire_now_ms() + in_ms;
+    f->n_engine_restarts++;
+}
+
+bool front_engine_answers(struct front *f)
+{
+    const bool answered = !f->owes_sign;
+    f->owes_sign = f->engine_ready;
+    scrapes_question(f);
+    return answered;
 }
 
 void front_engine_died(struct front *f)

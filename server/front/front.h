@@ -130,6 +130,13 @@ struct embedder front_embedder(struct front *vectors);
 uint16_t front_port(const struct front *front);
 uint16_t front_metrics_port(const struct front *front); /* 0: there is no such listener */
 
+/* The engine that is gone is being started again, and expected in about so long: until one is ready health says "restarting",
+ * and who asks is told when to come back. */
+void front_engine_returns(struct front *front, uint32_t in_ms);
+
+/* Asks the engine for a sign of life, where there is one. False: the one that was asked for before has not come. */
+bool front_engine_answers(struct front *front);
+
 /* The engine in this process has stopped for good: health says "dead", and nothing is taken any more. */
 void front_engine_died(struct front *front);
 

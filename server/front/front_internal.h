@@ -49,6 +49,9 @@ struct front {
     bool engine_ready;            /* handshake done and connection alive */
     bool engine_draining;         /* it takes nothing new */
     bool engine_seen;             /* it was ready once */
+    uint64_t engine_returns_ms;   /* when one that is gone is expected; 0: nobody starts it again */
+    uint32_t n_engine_restarts;
+    bool owes_sign;               /* it was asked for one (front_engine_answers()) */
     bool engine_died;             /* it was in this process, which is about to end */
     uint32_t vocab_size, max_model_len, n_eos, *eos;
     uint32_t vector_size;         /* numbers that a text gets; 0: the model generates */
@@ -103,7 +106,7 @@ uint64_t generation_n_live(const struct front *f);
 /* ---- admission.c ---- */
 /* False, with a 503 in e: requests cannot be taken now. */
 bool front_can_serve(const struct front *f, struct api_error *e);
-/* What /health says: ok, starting, draining, engine_unavailable or dead. */
+/* What /health says: ok, starting, draining, restarting, engine_unavailable or dead. */
 const char *front_state(const struct front *f);
 /* The served name for what a request asks for (NULL: the first). NULL, with a 404 in e: there is
  * none; with a 400: the model beside it has it, which this route is not for. */
@@ -224,6 +227,8 @@ void openapi_start(struct front *f, struct http_exchange *x);
 typedef void (*scrape_answer)(struct front *f, struct http_exchange *x, const struct wire_stats *stats);
 /* Answers when the engine has told its numbers, or in time without. */
 void scrape_ask(struct front *f, struct http_exchange *x, scrape_answer answer);
+/* Asks the engine for its numbers, unless that is under way. False: there is no engine. */
+bool scrapes_question(struct front *f);
 void scrape_start(struct front *f, struct http_exchange *x);
 /* stats NULL: there will be none. */
 void scrapes_answer(struct front *f, const struct wire_stats *stats);

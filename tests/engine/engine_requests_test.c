@@ -789,6 +789,7 @@ static void a_dead_backend_tells_everybody(void **state)
         client_wait(c, a[i]);
         for (uint32_t j = 0; j < 2; j++) {
             assert_int_equal(a[i]->choices[j].finish, ENGINE_FINISH_ERROR);
+            assert_int_equal(a[i]->choices[j].status, QUIRE_UNAVAILABLE);
             assert_non_null(strstr(a[i]->choices[j].message, "the device has gone"));
         }
     }
@@ -796,7 +797,7 @@ static void a_dead_backend_tells_everybody(void **state)
     struct engine_stats stats;
     int status;
     assert_null(client_try(c, &r, &status, NULL, &err));
-    assert_int_equal(status, QUIRE_INTERNAL);
+    assert_int_equal(status, QUIRE_UNAVAILABLE);
     engine_stats(client_engine(c), &stats);
     assert_true(stats.dead);
     client_close(c);

@@ -368,6 +368,26 @@ void cli_print_help(const struct cli_command *command)
         printf("\n%s\n", command->examples);
 }
 
+size_t cli_pick(const struct cli_command *command, int argc, char **argv, const struct cli_option *rows, size_t n,
+                char **out)
+{
+    size_t n_out = 0;
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        const char *name = argv[i] + (argv[i][0] == '-') + (argv[i][0] == '-' && argv[i][1] == '-');
+        const size_t n_name = strcspn(name, "=");
+        bool negated;
+        const struct cli_option *o = name == argv[i] ? NULL : find(command, name, n_name, &negated);
+        const int first = i;
+        if (o && o->kind != CLI_FLAG && name[n_name] != '=')
+            i++;
+        while (o && o->kind == CLI_LIST && name[n_name] != '=' && i + 1 < argc && argv[i + 1][0] != '-')
+            i++;
+        for (int at = first; o && o >= rows && o < rows + n && at <= i; at++)
+            out[n_out++] = argv[at];
+    }
+    return n_out;
+}
+
 void cli_note_given(struct cli_option *rows, size_t n, bool *given)
 {
     for (size_t i = 0; i < n; i++)

@@ -69,6 +69,11 @@ void cli_note_given(struct cli_option *rows, size_t n, bool *given);
 /* After it: the name of the first of rows[n] that was given, NULL where none was. */
 const char *cli_first_given(const struct cli_option *rows, size_t n);
 
+/* Of a command line that cli_parse() has taken, the arguments of rows[n], which are among the command's, with their values:
+ * at most argc of them to out. */
+size_t cli_pick(const struct cli_command *command, int argc, char **argv, const struct cli_option *rows, size_t n,
+                char **out);
+
 /* "512M" → bytes. */
 int cli_parse_bytes(const char *text, uint64_t *out);
 

@@ -8,6 +8,7 @@
 #include "tools/cli/commands.h"
 #include "tools/cli/engine_flags.h"
 #include "tools/cli/foreign_flags.h"
+#include "tools/cli/keep/keeper.h"
 #include "tools/cli/watch/loading.h"
 #include "tools/cli/watch/log_stats.h"
 #include "tools/cli/serving.h"
@@ -15,6 +16,7 @@
 #include "tools/cli/notify.h"
 #include "tools/cli/watch/watching.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -32,7 +34,12 @@ struct engine_command {
     struct cli_list listen;
     uint32_t shutdown_timeout_s;
     bool disable_log_stats;
+    bool is_kept; /* by a quire serve, whose signals mean that one, and which ends this process in time */
+    int front_fd; /* its end of the connection */
+    struct event *life;
 };
+
+#define LAST_WORDS_MS 100 /* of a kept engine that died: its front end tells who waits for more */
 
 static void on_drain(void *context)
 {
@@ -49,6 +56,40 @@ static void on_idle(void *context)
 static void on_give_up(void *context)
 {
     event_base_loopbreak(((struct engine_command *)context)->base);
+}
+
+/* ---- kept by quire serve --restart ---- */
+
+static void on_parent_gone(evutil_socket_t fd, short what, void *context)
+{
+    (void)fd;
+    (void)what;
+    event_base_loopbreak(((struct engine_command *)context)->base);
+}
+
+static void on_died(void *context)
+{
+    const struct timeval soon = {.tv_usec = LAST_WORDS_MS * 1000};
+    struct engine_command *c = context;
+    if (c->is_kept)
+        event_base_loopexit(c->base, &soon);
+}
+
+static int join_parent(struct engine_command *c, int *life_fd, struct quire_error *err)
+{
+    c->is_kept = true;
+    signal(SIGINT, SIG_IGN);
+    signal(SIGTERM, SIG_IGN);
+    signal(SIGHUP, SIG_IGN);
+    return keeper_join(&c->front_fd, life_fd, err);
+}
+
+static int serve_parent(struct engine_command *c, int life_fd, struct quire_error *err)
+{
+    c->life = event_new(c->base, life_fd, EV_READ, on_parent_gone, c);
+    if (!c->life || event_add(c->life, NULL) != 0)
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    return daemon_add_connection(c->daemon, wire_stream_of_socket(c->base, c->front_fd), err);
 }
 
 /* Front ends say whose a request is; what a tenant's share is, the engine has to know itself. */
@@ -69,7 +110,10 @@ static int read_weights(struct engine_command *c, struct engine_options *options
 static int open_all(struct engine_command *c, struct engine_options *options, struct quire_error *err)
 {
     struct serving_identity identity;
-    int status = read_weights(c, options, err);
+    int life_fd = -1;
+    int status = keeper_is_child() ? join_parent(c, &life_fd, err) : QUIRE_OK;
+    if (status == QUIRE_OK)
+        status = read_weights(c, options, err);
     if (status == QUIRE_OK)
         status = serving_identity_read(options->model_dir, &identity, err);
     if (status != QUIRE_OK)
@@ -87,7 +131,7 @@ static int open_all(struct engine_command *c, struct engine_options *options, st
     const struct recorder_about about = {.model = c->model.name, .config_sha256 = identity.config};
     if ((status = daemon_create(c->base, &daemon_options, &c->daemon, err)) != QUIRE_OK ||
         (status = watching_begin(&c->watching, &about, options, err)) != QUIRE_OK ||
-        (status = serving_death_begin(c->base, NULL, NULL, &c->death, err)) != QUIRE_OK ||
+        (status = serving_death_begin(c->base, on_died, c, &c->death, err)) != QUIRE_OK ||
         (status = watching_add(&c->watching, options, serving_death_watch(c->death), err)) != QUIRE_OK ||
         (status = loading_engine_open(options, daemon_sink, c->daemon, &c->engine, err)) != QUIRE_OK)
         return status;
@@ -96,6 +140,8 @@ static int open_all(struct engine_command *c, struct engine_options *options, st
     for (size_t i = 0; i < c->listen.n; i++)
         if ((status = daemon_listen(c->daemon, c->listen.items[i], c->key_file, err)) != QUIRE_OK)
             return status;
+    if (c->is_kept)
+        return serve_parent(c, life_fd, err);
     const struct serving_drain drain = {on_drain, on_give_up, c, c->shutdown_timeout_s};
     return serving_signals_begin(c->base, &drain, &c->signals, err);
 }
@@ -108,6 +154,8 @@ static void close_all(struct engine_command *c)
     watching_end(&c->watching);
     daemon_close(c->daemon);
     serving_death_end(c->death);
+    if (c->life)
+        event_free(c->life);
     if (c->base)
         event_base_free(c->base);
 }
@@ -181,7 +229,7 @@ int command_engine(int argc, char **argv)
         return code;
     if (!options.model_dir)
         return command_fail(2, "which model? usage: quire engine MODEL --listen ADDRESS");
-    if (c.listen.n == 0)
+    if (c.listen.n == 0 && !keeper_is_child())
         return command_fail(2, "where to listen? --listen unix:PATH or --listen tcp:HOST:PORT");
     if (serving_check_listen(c.listen.items, c.listen.n, c.key_file, &err) != QUIRE_OK)
         return command_fail(2, err.text);

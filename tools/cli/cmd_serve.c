@@ -18,6 +18,7 @@
 #include "tools/cli/commands.h"
 #include "tools/cli/engine_flags.h"
 #include "tools/cli/foreign_flags.h"
+#include "tools/cli/keep/keeper.h"
 #include "tools/cli/watch/loading.h"
 #include "tools/cli/watch/log_stats.h"
 #include "tools/cli/serving.h"
@@ -79,6 +80,9 @@ struct serve {
     struct warming *warming; /* NULL without --warm, and before the engine is there */
     struct event *reload; /* NULL where there is nothing to be read again */
     struct event *reconnect; /* NULL without --engine */
+    struct keeper *keeper; /* NULL without --restart */
+    uint32_t restarts; /* in a row, at most; 0: the engine is in this process */
+    char **engine_argv; /* of the process that has it otherwise */
     uint32_t n_in_vain; /* times that the first engine was looked for */
     bool ready_once, draining;
     int exit_code;
@@ -154,6 +158,10 @@ static void on_engine_gone(void *context, const char *why)
         return;
     }
     quire_log(QUIRE_LOG_ERROR, "server", "the engine is gone: %s", why);
+    if (s->keeper) {
+        keeper_lost(s->keeper);
+        return;
+    }
     if (s->reconnect && s->ready_once) {
         wait_for_engine(s, why);
         return;
@@ -203,6 +211,79 @@ static void on_reconnect(evutil_socket_t fd, short what, void *context)
     quire_log(QUIRE_LOG_ERROR, "server", "%s", err.text);
     s->exit_code = 1;
     event_base_loopbreak(s->base);
+}
+
+/* ---- an engine that is started again ---- */
+
+static void on_engine_up(void *context, int fd)
+{
+    struct serve *s = context;
+    struct quire_error err;
+    if (attach_engine(s, wire_stream_of_socket(s->base, fd), &err) == QUIRE_OK)
+        return;
+    quire_log(QUIRE_LOG_ERROR, "server", "%s", err.text);
+    keeper_lost(s->keeper);
+}
+
+static void on_engine_down(void *context, uint32_t retry_ms, const char *why)
+{
+    (void)why;
+    front_engine_returns(((struct serve *)context)->front, retry_ms);
+}
+
+static bool engine_answers(void *context)
+{
+    return front_engine_answers(((struct serve *)context)->front);
+}
+
+static void on_given_up(void *context, const char *why)
+{
+    struct serve *s = context;
+    if (s->draining)
+        return;
+    quire_log(QUIRE_LOG_ERROR, "server", "the engine is not started again: %s", why);
+    s->exit_code = 1;
+    event_base_loopbreak(s->base);
+}
+
+static int keep_engine(struct serve *s, struct quire_error *err)
+{
+    const struct keeper_calls calls = {
+        .up = on_engine_up, .down = on_engine_down, .answers = engine_answers, .given_up = on_given_up, .context = s};
+    return keeper_begin(s->base, s->engine_argv, s->restarts, &calls, &s->keeper, err);
+}
+
+/* quire engine MODEL, with what of this command line is an engine's. */
+static int write_engine_argv(struct serve *s, const struct cli_command *command, int argc, char **argv,
+                             const struct cli_option *rows, size_t n_rows, struct quire_error *err)
+{
+    static char quire[] = "quire", engine[] = "engine", listen[] = "--listen", key[] = "--engine-key-file",
+                tenants[] = "--tenants", silent[] = "--disable-log-stats", json[] = "--log-format=json", end[] = "--";
+    char **to = s->engine_argv = calloc((size_t)argc + 2 * s->listen.n + 16, sizeof *to);
+    if (!to)
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    *to++ = quire;
+    *to++ = engine;
+    to += cli_pick(command, argc, argv, rows, n_rows, to);
+    for (size_t i = 0; i < s->listen.n; i++) {
+        *to++ = listen;
+        *to++ = (char *)(uintptr_t)s->listen.items[i];
+    }
+    if (s->key_file) {
+        *to++ = key;
+        *to++ = (char *)(uintptr_t)s->key_file;
+    }
+    if (s->tenants_file) {
+        *to++ = tenants;
+        *to++ = (char *)(uintptr_t)s->tenants_file;
+    }
+    if (s->disable_log_stats)
+        *to++ = silent;
+    if (quire_log_format() == QUIRE_LOG_AS_JSON)
+        *to++ = json;
+    *to++ = end;
+    *to = (char *)(uintptr_t)s->given;
+    return QUIRE_OK;
 }
 
 /* ---- drain ---- */
@@ -319,7 +400,7 @@ static int open_model(struct serve *s, struct quire_error *err)
         status = serving_text_begin(s->options.model_dir, &load, err);
     if (status != QUIRE_OK)
         return status;
-    if (!s->remote)
+    if (!s->remote && !s->restarts)
         status = open_engine(s, err);
     int text_status = serving_text_join(load, &s->text, &text_err);
     if (status == QUIRE_OK && text_status != QUIRE_OK) {
@@ -443,6 +524,8 @@ static int connect_engine(struct serve *s, struct quire_error *err)
     struct wire_stream *ends[2];
     if (s->remote)
         return connect_remote(s, err);
+    if (s->restarts)
+        return keep_engine(s, err);
     int status = wire_stream_pair(s->base, ends, err);
     if (status != QUIRE_OK)
         return status;
@@ -488,6 +571,8 @@ static void close_all(struct serve *s)
     serving_signals_end(s->signals);
     warming_end(s->warming);
     front_destroy(s->front);
+    keeper_end(s->keeper);
+    free(s->engine_argv);
     beside_close(s->beside);
     response_cache_close(s->cache);
     log_stats_end(s->log_stats);
@@ -634,6 +719,7 @@ static size_t connection_flags(struct serve *s, struct cli_option *out)
         {.names = "write-timeout", .kind = CLI_U32, .target = &s->write_timeout_s, .min = 1, .max = 86400, .value = "SECONDS",
          .help = "For a client to take some of its reply. Default 60."},
         serving_shutdown_option(&s->shutdown_timeout_s),
+        keeper_option(&s->restarts),
         {.names = "Engines elsewhere:", .kind = CLI_GROUP},
         {.names = "engine", .kind = CLI_STRING, .target = &s->remote, .value = "ADDRESS",
          .help = "Use the engine at unix:PATH or tcp:HOST:PORT (quire engine), and wait for it where it is not there yet. "
@@ -662,6 +748,8 @@ static int check(struct serve *s, const char *of_engine, struct quire_error *err
         return quire_fail(err, QUIRE_INVALID,
                           "--%s is for an engine in this process; with --engine there is none: give it to quire engine",
                           of_engine);
+    else if (s->remote && s->restarts)
+        wrong = "--restart is for an engine of this server; with --engine it is waited for anyway";
     else if (s->warm_file && !s->options.prefix_caching)
         wrong = "--warm fills the prefix cache, which is off: leave --no-enable-prefix-caching out";
     else if (s->warm_file && s->tenants_file)
@@ -765,5 +853,7 @@ int command_serve(int argc, char **argv)
         free(s.environment_keys);
         return command_fail(2, err.text);
     }
+    if (s.restarts && write_engine_argv(&s, &command, argc, argv, rows + n_own, n - n_own, &err) != QUIRE_OK)
+        return command_fail(1, err.text);
     return run(&s, &err) == QUIRE_OK ? s.exit_code : command_fail(1, err.text);
 }

@@ -7,15 +7,27 @@
 #include <stdio.h>
 #include <string.h>
 
+#define LEAST_RETRY_MS 1000u
+#define MOST_RETRY_MS 60000u
+
+/* Of an engine that is being started again, when it is expected. */
+static uint32_t retry_ms(const struct front *f)
+{
+    const uint64_t now_ms = quire_now_ms(), until_ms = f->draining ? 0 : f->engine_returns_ms;
+    const uint64_t left_ms = until_ms > now_ms ? until_ms - now_ms : 0;
+    return left_ms < LEAST_RETRY_MS ? LEAST_RETRY_MS : left_ms > MOST_RETRY_MS ? MOST_RETRY_MS : (uint32_t)left_ms;
+}
+
 bool front_can_serve(const struct front *f, struct api_error *e)
 {
     if (f->draining || f->engine_draining)
         api_fail(e, 503, NULL, "server_draining", "the server is shutting down");
     else if (!f->engine_ready || f->engine_died)
-        api_fail(e, 503, NULL, "engine_unavailable", "the engine is not there");
+        api_fail(e, 503, NULL, "engine_unavailable",
+                 f->engine_returns_ms ? "the engine is being started again" : "the engine is not there");
     else
         return true;
-    e->retry_ms = 1000;
+    e->retry_ms = retry_ms(f);
     return false;
 }
 
@@ -27,6 +39,8 @@ const char *front_state(const struct front *f)
         return "draining";
     if (f->engine_ready)
         return "ok";
+    if (f->engine_returns_ms)
+        return "restarting";
     return f->engine_seen ? "engine_unavailable" : "starting";
 }
 

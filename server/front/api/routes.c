@@ -124,8 +124,12 @@ static void start_model(struct front *f, struct http_exchange *x)
 static void reply_health(const struct front *f, struct http_exchange *x, bool good, const char *status)
 {
     struct buffer o = {0};
+    struct api_error e = {.retry_ms = 0};
+    char seconds[16] = "1";
+    if (!good && !front_can_serve(f, &e))
+        snprintf(seconds, sizeof seconds, "%u", (e.retry_ms + 999) / 1000);
     if (!good)
-        http_add_header(x, "Retry-After", "1");
+        http_add_header(x, "Retry-After", seconds);
     json_out_raw(&o, "{\"status\":");
     json_out_text(&o, status);
     for (const struct front *of = f->beside ? f : NULL; of; of = of == f ? f->beside : NULL) {

@@ -52,6 +52,7 @@ static void answer_metrics(struct front *f, struct http_exchange *x, const struc
                                         .beside_model = f->beside ? f->beside->model_names[0] : NULL,
                                         .beside_stats = f->beside && f->beside->has_told ? &second : NULL,
                                         .tenants = f->tenant_metrics ? f->tenants : NULL,
+                                        .n_engine_restarts = f->n_engine_restarts,
                                         .n_connections = http_server_n_connections(f->http),
                                         .n_waiting = turns_n_all(f->turns),
                                         .otlp = f->otlp ? &otlp : NULL,
@@ -79,7 +80,7 @@ static void wait_for(struct scrape *s, time_t seconds)
     event_add(s->timeout, &tv);
 }
 
-static bool ask(struct front *f)
+bool scrapes_question(struct front *f)
 {
     uint32_t n_tenants = f->tenant_metrics ? tenants_n(f->tenants) : 0;
     return f->engine_ready && engine_client_ask_stats(f->engine, n_tenants) == QUIRE_OK;
@@ -88,7 +89,7 @@ static bool ask(struct front *f)
 static void ask_first(struct scrape *s)
 {
     s->waits_second = false;
-    if (ask(s->front))
+    if (scrapes_question(s->front))
         wait_for(s, STATS_TIMEOUT_S);
     else
         answer_one(s, NULL);
@@ -164,7 +165,7 @@ void scrape_ask(struct front *f, struct http_exchange *x, scrape_answer answer)
     s->x = x;
     TAILQ_INSERT_TAIL(&f->scrapes, s, link);
     http_on_gone(x, on_gone, s);
-    s->waits_second = answer == answer_metrics && f->beside && ask(f->beside);
+    s->waits_second = answer == answer_metrics && f->beside && scrapes_question(f->beside);
     if (s->waits_second)
         wait_for(s, SECOND_TIMEOUT_S);
     else

@@ -444,6 +444,8 @@ void metrics_text(struct buffer *o, const struct metrics *m, const struct wire_s
     const struct metrics *b = about->beside ? about->beside : &none;
     make_labels(&w, about->model, about->beside ? about->beside_model : NULL);
     put_gauge_of_both(&w, "quire:engine_up", "1 when the engine answers.", stats != NULL, about->beside_stats != NULL);
+    put_counter(&w, "quire:engine_restarts_total", "Times that the engine was started again (--restart).",
+                about->n_engine_restarts);
     /* Without the engine's own numbers nothing is said: a counter that falls to 0 would look like
      * a restart. */
     if (stats)

@@ -47,6 +47,7 @@ struct metrics_about {
     const struct wire_stats *beside_stats; /* of its engine; NULL: it does not answer */
     const struct tenants *tenants; /* to be counted one by one; NULL: not asked for */
     uint32_t n_connections;
+    uint32_t n_engine_restarts;
     uint64_t n_waiting;            /* choices, of prompts that the engine has not been given yet */
     const struct otlp_counts *otlp; /* NULL: no spans are exported */
     const char *arithmetic;        /* identity of what the engine's bits depend on; empty: not known */

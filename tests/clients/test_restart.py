@@ -1,0 +1,150 @@
+"""An engine that is lost and started again behind the same port."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+
+from conftest import MODEL, QUIRE
+
+LONG = {"model": "demo", "prompt": "Once upon a time", "max_tokens": 1900, "ignore_eos": True, "temperature": 0}
+SHORT = {**LONG, "max_tokens": 8}
+
+
+@pytest.fixture
+def begin(start):
+    return lambda *more, restart="on-failure": start("serve", MODEL, "--port", "0", "--served-model-name", "demo", "--device", "cpu", "--threads", "1", "--restart", restart, *more,
+                                                     wait_for=r"ready on http://[0-9.]+:(\d+)")
+
+
+def ask(server, body, path="/v1/completions"):
+    """Status, headers and body."""
+    request = urllib.request.Request(server.url + path, body and json.dumps(body).encode(), {"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=60) as reply:
+            return reply.status, reply.headers, reply.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.headers, error.read().decode()
+
+
+def children(pid, command):
+    listed = subprocess.run(["ps", "-o", "pid=,args=", "--ppid", str(pid)], capture_output=True, text=True).stdout
+    return [int(line.split()[0]) for line in listed.splitlines() if line.split(maxsplit=1)[1].startswith("quire " + command)]
+
+
+def processes(server):
+    """The engine's, which is rank 0, and those of the others."""
+    engine, = children(server.process.pid, "engine")
+    return [engine, *children(engine, "rank")]
+
+
+def is_gone(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as f:
+            return f.read().rsplit(")", 1)[1].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def wait(condition, seconds=30):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and not condition():
+        time.sleep(0.02)
+    assert condition()
+
+
+def in_thread(got, key, *arguments):
+    thread = threading.Thread(target=lambda: got.__setitem__(key, ask(*arguments)))
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize("arguments,lost,how", [(["-tp", "2"], 1, signal.SIGKILL), (["-tp", "2"], 0, signal.SIGKILL), ([], 0, signal.SIGSTOP), (["-pp", "3"], 1, signal.SIGSTOP)])
+def test_who_waits_is_told_and_the_engine_comes_back(begin, arguments, lost, how):
+    server = begin(*arguments)
+    before, got = processes(server), {}
+    expected = json.loads(ask(server, SHORT)[2])["choices"]
+    threads = [in_thread(got, stream, server, {**LONG, "stream": stream}) for stream in (False, True)]
+    wait(lambda: server.metric("vllm:num_requests_running") == 2)
+    os.kill(before[lost], how)
+    for thread in threads:
+        thread.join()
+    status, headers, text = got[False]
+    assert status == 503 and int(headers["Retry-After"]) >= 1 and json.loads(text)["error"]["code"] == "engine_unavailable", got[False]
+    assert got[True][0] == 200 and '"error"' in got[True][2] and '"engine_unavailable"' in got[True][2]
+    status, headers, text = ask(server, SHORT)
+    assert status == 200 or (status == 503 and headers["Retry-After"] and "engine" in text)
+    wait(lambda: "the engine is back" in server.output())
+    assert all(map(is_gone, before))
+    assert ask(server, None, "/health")[::2] == (200, '{"status":"ok"}')
+    assert json.loads(ask(server, SHORT)[2])["choices"] == expected  # the same bits
+    assert server.metric("quire:engine_restarts_total") == 1
+    after = processes(server)
+    assert len(after) == len(before) and server.stop() == 0, server.output()
+    assert all(map(is_gone, after))
+
+
+def test_health_says_so_meanwhile_and_who_asks_too(begin):
+    server = begin()
+    for pid in processes(server):
+        os.kill(pid, signal.SIGKILL)
+    wait(lambda: "is started again in" in server.output())
+    assert ask(server, None, "/health")[::2] == (503, '{"status":"restarting"}')
+    status, headers, text = ask(server, SHORT)
+    assert status == 503 and headers["Retry-After"] and "is being started again" in text
+    assert ask(server, None, "/health/live")[0] == 200
+    wait(lambda: ask(server, None, "/health")[0] == 200)
+
+
+def test_it_is_given_up_after_so_many_in_a_row(begin):
+    server = begin(restart="on-failure:2")
+    for n in range(1, 4):
+        before = processes(server)
+        os.kill(before[0], signal.SIGKILL)
+        if n < 3:
+            wait(lambda: server.output().count("the engine is back") == n)
+    assert server.process.wait(20) == 1
+    assert "the engine is not started again" in server.output() and "start 2 of 2 in a row" in server.output()
+
+
+def test_what_fails_at_first_is_not_tried_again():
+    got = subprocess.run([str(QUIRE), "serve", str(MODEL), "--port", "0", "--device", "cpu", "-tp", "3", "--restart", "on-failure"], capture_output=True, text=True, timeout=60)
+    assert got.returncode == 1 and "must be 1, 2, 4 or 8, got 3" in got.stderr and "started again in" not in got.stderr, got
+    for word in "always", "on-failure:0", "on-failure:x":
+        got = subprocess.run([str(QUIRE), "serve", str(MODEL), "--restart", word], capture_output=True, text=True, timeout=60)
+        assert got.returncode == 2 and f'--restart: must be no, on-failure or on-failure:N with N from 1, got "{word}"' in got.stderr
+
+
+def test_engine_and_ranks_end_with_the_server_however_it_ends(begin):
+    server = begin("-tp", "2")
+    its = processes(server)
+    for pid in its:
+        os.kill(pid, signal.SIGTERM)  # a service manager tells all: what it means the server knows
+    time.sleep(0.05)
+    assert ask(server, SHORT)[0] == 200
+    server.process.kill()
+    server.process.wait()
+    wait(lambda: all(map(is_gone, its)))
+
+
+def test_its_options_are_the_engines(begin, tmp_path):
+    """Recordings, listeners and logs are the engine's process's, and are whole at the end."""
+    server = begin("--record", tmp_path / "rec", f"--max-model-len=512", "--listen", f"unix:{tmp_path}/engine.sock", "--log-format", "json", "--seed", "3")
+    assert ask(server, SHORT)[0] == 200 and (tmp_path / "engine.sock").exists()
+    assert ask(server, LONG)[0] == 400
+    assert server.stop() == 0, server.output()
+    assert all(json.loads(line) for line in server.output().splitlines())
+    replayed = subprocess.run([str(QUIRE), "replay", tmp_path / "rec", MODEL], capture_output=True, text=True, timeout=120)
+    assert replayed.returncode == 0, replayed
+
+
+def test_not_with_an_engine_elsewhere():
+    got = subprocess.run([str(QUIRE), "serve", str(MODEL), "--engine", "unix:/tmp/x", "--restart", "on-failure"], capture_output=True, text=True, timeout=60)
+    assert got.returncode == 2 and "it is waited for anyway" in got.stderr

@@ -1,0 +1,359 @@
+#include "tools/cli/keep/keeper.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Where the child finds them: "SOCKET LIFE". */
+#define VARIABLE "QUIRE_FRONT"
+
+/* An engine is asked this often, and has as many times to answer: 3.5 s, and who waits is told within 5. Only turns of the
+ * loop count, so that a machine that stood still, or a front end that was stopped, ends nobody. */
+#define ASK_EVERY_MS 500
+#define MOST_SILENT 7
+
+/* Before the first start again, time for the memory of what was ended to come back; twice as long before each that follows. */
+#define FIRST_DELAY_MS 250u
+#define MOST_DELAY_MS 30000u
+#define SERVED_MS 60000 /* who was there for so long, begins to count anew */
+#define END_MS 10000 /* for one that serves to write down what it has */
+#define LOST_MS 1000 /* for one that has failed */
+
+struct keeper {
+    struct event_base *base;
+    char *const *argv;
+    uint32_t tries;
+    struct keeper_calls calls;
+
+    pid_t process; /* 0: none */
+    int pidfd, life, front; /* -1: none; front: until it is handed on */
+    struct event *ended, *spoke; /* NULL: not now */
+    struct event *start, *ask, *end; /* timers */
+    bool is_up, was_up, is_stopping;
+    uint32_t n_silent, n_in_a_row;
+    uint64_t started_ms, up_ms, load_ms;
+};
+
+/* ---- the child ---- */
+
+/* In the child of a process with threads: system calls only. */
+static void become_engine(char *const *argv, char *const *environment, const int fds[2], pid_t parent)
+{
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() == parent && fcntl(fds[0], F_SETFD, 0) == 0 && fcntl(fds[1], F_SETFD, 0) == 0)
+        execve("/proc/self/exe", argv, environment);
+    _exit(127);
+}
+
+/* This process's without what is its own, and `place`. To be freed; NULL: no memory. */
+static char **environment_with(char *place)
+{
+    size_t n = 0, kept = 0;
+    while (environ[n])
+        n++;
+    char **made = malloc((n + 2) * sizeof *made);
+    for (size_t i = 0; made && i < n; i++)
+        if (strncmp(environ[i], VARIABLE "=", sizeof VARIABLE) != 0 && strncmp(environ[i], "NOTIFY_SOCKET=", 14) != 0)
+            made[kept++] = environ[i];
+    if (!made)
+        return NULL;
+    made[kept] = place;
+    made[kept + 1] = NULL;
+    return made;
+}
+
+static int fork_engine(struct keeper *k, const int fds[2], struct quire_error *err)
+{
+    char place[64];
+    snprintf(place, sizeof place, VARIABLE "=%d %d", fds[0], fds[1]);
+    char **environment = environment_with(place);
+    const pid_t parent = getpid();
+    if (!environment)
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    k->process = fork();
+    if (k->process == 0)
+        become_engine(k->argv, environment, fds, parent);
+    const int why = errno;
+    free(environment);
+    if (k->process < 0) {
+        k->process = 0;
+        return quire_fail(err, QUIRE_IO, "starting the engine: %s", strerror(why));
+    }
+    k->pidfd = (int)syscall(SYS_pidfd_open, k->process, 0);
+    if (k->pidfd < 0)
+        return quire_fail(err, QUIRE_IO, "watching the engine: %s (pidfd_open, of Linux 5.3)", strerror(errno));
+    return QUIRE_OK;
+}
+
+static void close_fd(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+static void forget_event(struct event **event)
+{
+    if (*event)
+        event_free(*event);
+    *event = NULL;
+}
+
+static void on_ended(evutil_socket_t fd, short what, void *context);
+static void on_spoke(evutil_socket_t fd, short what, void *context);
+
+static int start(struct keeper *k, struct quire_error *err)
+{
+    int front[2] = {-1, -1}, life[2] = {-1, -1};
+    int status = QUIRE_OK;
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, front) != 0 || pipe2(life, O_CLOEXEC) != 0)
+        status = quire_fail(err, QUIRE_IO, "starting the engine: %s", strerror(errno));
+    if (status == QUIRE_OK)
+        status = fork_engine(k, (const int[]){front[1], life[0]}, err);
+    close_fd(&front[1]);
+    close_fd(&life[0]);
+    k->front = front[0];
+    k->life = life[1];
+    k->is_up = false;
+    k->started_ms = quire_now_ms();
+    if (status != QUIRE_OK)
+        return status;
+    k->ended = event_new(k->base, k->pidfd, EV_READ, on_ended, k);
+    k->spoke = event_new(k->base, k->front, EV_READ, on_spoke, k);
+    if (!k->ended || !k->spoke || event_add(k->ended, NULL) != 0 || event_add(k->spoke, NULL) != 0)
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    return QUIRE_OK;
+}
+
+/* Of a process that has ended, or is killed here. How it ended goes to `why`. */
+static void reap(struct keeper *k, char *why, size_t n)
+{
+    int how = 0;
+    forget_event(&k->ended);
+    forget_event(&k->spoke);
+    event_del(k->ask);
+    event_del(k->end);
+    if (k->process) {
+        kill(k->process, SIGKILL);
+        while (waitpid(k->process, &how, 0) < 0 && errno == EINTR)
+            ;
+        if (WIFSIGNALED(how))
+            snprintf(why, n, "its process %d was ended by signal %d (%s)", (int)k->process, WTERMSIG(how),
+                     strsignal(WTERMSIG(how)));
+        else
+            snprintf(why, n, "its process %d ended with status %d", (int)k->process, WEXITSTATUS(how));
+    }
+    k->process = 0;
+    close_fd(&k->pidfd);
+    close_fd(&k->front);
+    close_fd(&k->life);
+}
+
+/* ---- again ---- */
+
+static void set_timer(struct event *timer, uint32_t ms)
+{
+    const struct timeval time = {.tv_sec = ms / 1000, .tv_usec = (int)(ms % 1000) * 1000};
+    event_add(timer, &time);
+}
+
+static uint32_t delay_ms(uint32_t n_in_a_row)
+{
+    const uint32_t doubled = FIRST_DELAY_MS << (n_in_a_row < 8 ? n_in_a_row - 1 : 7);
+    return doubled < MOST_DELAY_MS ? doubled : MOST_DELAY_MS;
+}
+
+static void start_again(struct keeper *k, const char *why)
+{
+    const uint64_t now_ms = quire_now_ms();
+    k->n_in_a_row = k->is_up && now_ms - k->up_ms >= SERVED_MS ? 1 : k->n_in_a_row + 1;
+    k->is_up = false;
+    if (!k->was_up || k->n_in_a_row > k->tries) {
+        k->calls.given_up(k->calls.context, why);
+        return;
+    }
+    const uint32_t delay = delay_ms(k->n_in_a_row);
+    quire_log(QUIRE_LOG_WARN, "server", "the engine is started again in %.1f s (start %u of %u in a row): %s",
+              delay / 1e3, k->n_in_a_row, k->tries, why);
+    k->calls.down(k->calls.context, delay + (uint32_t)(k->load_ms < 3600000 ? k->load_ms : 3600000), why);
+    set_timer(k->start, delay);
+}
+
+static void on_ended(evutil_socket_t fd, short what, void *context)
+{
+    struct keeper *k = context;
+    char why[160] = "";
+    (void)fd;
+    (void)what;
+    reap(k, why, sizeof why);
+    if (!k->is_stopping)
+        start_again(k, why);
+}
+
+static void on_start(evutil_socket_t fd, short what, void *context)
+{
+    struct keeper *k = context;
+    struct quire_error err;
+    char how[160];
+    (void)fd;
+    (void)what;
+    if (start(k, &err) == QUIRE_OK)
+        return;
+    reap(k, how, sizeof how);
+    start_again(k, err.text);
+}
+
+/* ---- signs of life ---- */
+
+/* The first bytes, or its end: on_ended() then comes too. */
+static void on_spoke(evutil_socket_t fd, short what, void *context)
+{
+    struct keeper *k = context;
+    char byte;
+    (void)what;
+    if (recv((int)fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) != 1)
+        return;
+    k->is_up = k->was_up = true;
+    k->up_ms = quire_now_ms();
+    k->load_ms = k->up_ms - k->started_ms;
+    k->n_silent = 0;
+    k->front = -1;
+    set_timer(k->ask, ASK_EVERY_MS);
+    k->calls.up(k->calls.context, (int)fd);
+}
+
+static void on_ask(evutil_socket_t fd, short what, void *context)
+{
+    struct keeper *k = context;
+    (void)fd;
+    (void)what;
+    k->n_silent = k->calls.answers(k->calls.context) ? 0 : k->n_silent + 1;
+    if (k->n_silent < MOST_SILENT) {
+        set_timer(k->ask, ASK_EVERY_MS);
+        return;
+    }
+    quire_log(QUIRE_LOG_ERROR, "server", "the engine (process %d) has not answered for %.1f s: it hangs, or is stopped",
+              (int)k->process, MOST_SILENT * ASK_EVERY_MS / 1e3);
+    kill(k->process, SIGKILL);
+}
+
+static void on_end(evutil_socket_t fd, short what, void *context)
+{
+    (void)fd;
+    (void)what;
+    kill(((struct keeper *)context)->process, SIGKILL);
+}
+
+void keeper_lost(struct keeper *k)
+{
+    event_del(k->ask);
+    if (k->process)
+        set_timer(k->end, LOST_MS);
+}
+
+/* ---- the door ---- */
+
+int keeper_begin(struct event_base *base, char *const *argv, uint32_t tries, const struct keeper_calls *calls,
+                 struct keeper **out, struct quire_error *err)
+{
+    struct keeper *k = *out = calloc(1, sizeof *k);
+    if (!k)
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    k->base = base;
+    k->argv = argv;
+    k->tries = tries;
+    k->calls = *calls;
+    k->pidfd = k->life = k->front = -1;
+    k->start = evtimer_new(base, on_start, k);
+    k->ask = evtimer_new(base, on_ask, k);
+    k->end = evtimer_new(base, on_end, k);
+    return k->start && k->ask && k->end ? start(k, err) : quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+}
+
+void keeper_end(struct keeper *k)
+{
+    char how[160];
+    if (!k)
+        return;
+    k->is_stopping = true;
+    close_fd(&k->life); /* by which it knows */
+    if (k->process && k->is_up && k->n_silent == 0)
+        poll(&(struct pollfd){.fd = k->pidfd, .events = POLLIN}, 1, END_MS);
+    if (k->end)
+        reap(k, how, sizeof how);
+    forget_event(&k->start);
+    forget_event(&k->ask);
+    forget_event(&k->end);
+    free(k);
+}
+
+/* ---- in the child ---- */
+
+bool keeper_is_child(void)
+{
+    return getenv(VARIABLE) != NULL;
+}
+
+int keeper_join(int *front_fd, int *life_fd, struct quire_error *err)
+{
+    const char *place = getenv(VARIABLE);
+    int n_read = 0;
+    if (!place || strspn(place, "0123456789 ") != strlen(place) ||
+        sscanf(place, "%9d %9d%n", front_fd, life_fd, &n_read) != 2 || place[n_read] != 0 ||
+        fcntl(*front_fd, F_SETFD, FD_CLOEXEC) != 0 || fcntl(*life_fd, F_SETFD, FD_CLOEXEC) != 0)
+        return quire_fail(err, QUIRE_INVALID, VARIABLE ": \"%.40s\" is not \"SOCKET LIFE\", two open descriptors",
+                          place ? place : "");
+    unsetenv(VARIABLE); /* what this process starts is no engine of this front end */
+    return QUIRE_OK;
+}
+
+/* ---- the option ---- */
+
+static int parse_restart(const char *text, void *target, struct quire_error *err)
+{
+    static const char again[] = "on-failure";
+    const size_t n = sizeof again - 1;
+    uint32_t *tries = target;
+    unsigned long most = KEEPER_TRIES;
+    if (strcmp(text, "no") == 0) {
+        *tries = 0;
+        return QUIRE_OK;
+    }
+    if (strncmp(text, again, n) == 0 && text[n] == ':' && strspn(text + n + 1, "0123456789") == strlen(text + n + 1) &&
+        strlen(text + n + 1) <= 5)
+        most = strtoul(text + n + 1, NULL, 10);
+    else if (strcmp(text, again) != 0)
+        most = 0;
+    if (most == 0)
+        return quire_fail(err, QUIRE_INVALID, "must be no, on-failure or on-failure:N with N from 1, got \"%.40s\"",
+                          text);
+    *tries = (uint32_t)most;
+    return QUIRE_OK;
+}
+
+struct cli_option keeper_option(uint32_t *tries)
+{
+    return (struct cli_option){
+        .names = "restart",
+        .kind = CLI_PARSED,
+        .parse = parse_restart,
+        .target = tries,
+        .value = "no|on-failure[:N]",
+        .help = "on-failure: the engine is a process of its own; when it or one of its ranks ends or hangs, requests get "
+                "503 until it is there again, at most N times in a row (5). Default no: the server ends with status 1."};
+}
