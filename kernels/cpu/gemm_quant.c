@@ -9,7 +9,7 @@
  *
  * VNNI multiplies unsigned bytes by signed ones: u + 128 by q, and the sum begins at -128 Σ q, which does not depend on the token.
  * AMX's tiles multiply signed bytes, a run's columns of 16 tokens by 16 rows at once (quant_tiles.h).
- * AVX2 multiplies |q| by u with q's sign, in pairs of at most 128 · 127 · 2 < 2^15, so that nothing saturates.
+ * AVX2 multiplies bytes in pairs that must not saturate (quant_pairs.h), and takes a panel's 16 rows in two registers.
  */
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/quant_rows.h"
@@ -18,17 +18,11 @@
 #define PASS 64u /* tokens that meet a chunk's bytes while they are there */
 #define X_BLOCK_BYTES (384u << 10) /* of activations that stay in the second-level cache */
 
-/* c + Σ over each lane's four bytes. */
 #if defined(__AVX512VNNI__)
+/* c + Σ over each lane's four bytes. */
 CPU_INLINE ints dot_bytes(ints c, ints u, ints q)
 {
     return _mm512_dpbusd_epi32(c, u, q);
-}
-#else
-CPU_INLINE ints dot_bytes(ints c, ints u, ints q)
-{
-    const ints pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(q), _mm256_sign_epi8(u, q));
-    return _mm256_add_epi32(c, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
 }
 #endif
 
@@ -156,7 +150,9 @@ void CPU_NAME(cpu_quant_round)(void *context, struct k_piece piece)
 struct panel {
     _Alignas(64) uint32_t words[CHUNK / 4][ROWS]; /* four columns of a row each */
     float scale[ROW_GROUPS][ROWS], least[ROW_GROUPS][ROWS];
+#if HALVES == 1
     int32_t begin[MAX_RUNS][ROWS]; /* what a run's sum begins at */
+#endif
     const char *next; /* what is read for the next panel, where that is one stream */
     uint32_t next_step; /* bytes of it for a step of this one */
 };
@@ -213,10 +209,16 @@ static void fill_of_planes(const struct k_weight_view *w, uint32_t row, uint32_t
     turn(rows.scale, sizeof rows.scale[0], (n_groups + 3) / 4 * 4, out->scale);
 }
 
+/* Whether a panel has q, or n. */
+CPU_INLINE bool is_lessened(const enum k_packing packing)
+{
+    return HALVES == 1 || packing == K_PACKING_Q8_0;
+}
+
 /* The same of a weight that has been regrouped: 32 columns of a chunk. */
 CPU_INLINE void fill_32(struct panel_chunk c, const enum k_packing packing, const uint32_t r, struct panel *out)
 {
-    const ints z = OP(set1_epi8)((char)offset_of(packing));
+    const ints z = OP(set1_epi8)((char)(is_lessened(packing) ? offset_of(packing) : 0));
 #pragma GCC unroll 8
     for (uint32_t s = r * 8; s < r * 8 + 8; s++)
         store_ints(out->words[s], OP(sub_epi8)(panel_bytes(c, packing, s), z));
@@ -248,16 +250,18 @@ CPU_INLINE void fill_panel(const struct host_part *part, const enum k_packing pa
             fill_32(c, packing, r, out);
 }
 
+#if HALVES == 1
 /* Where u is signed they begin at 0. */
 CPU_INLINE void fill_begins(const struct cpu_quant_run *runs, uint32_t n, struct panel *p)
 {
-    for (uint32_t i = 0; i < n && !(OFFSET == 0 && TOKENS == 16); i++) {
+    for (uint32_t i = 0; i < n && OFFSET != 0; i++) {
         ints sum = OP_SI(setzero)();
-        for (uint32_t s = runs[i].step; OFFSET && s < runs[i].step + runs[i].n_steps; s++)
+        for (uint32_t s = runs[i].step; s < runs[i].step + runs[i].n_steps; s++)
             sum = dot_bytes(sum, OP(set1_epi8)((char)OFFSET), load_ints(p->words[s]));
         store_ints(p->begin[i], OP(sub_epi32)(OP_SI(setzero)(), sum));
     }
 }
+#endif
 
 /* While a run is computed memory brings its share of the next panel; all at once it would be waited for. */
 CPU_INLINE void fetch_next(const struct panel *p, const struct cpu_quant_run *run)
@@ -269,8 +273,8 @@ CPU_INLINE void fetch_next(const struct panel *p, const struct cpu_quant_run *ru
 /* ---- products ---------------------------------------------------------------------------------------- */
 
 struct sums { /* of tokens of a pass and a panel's rows */
-    _Alignas(64) float y[K_SEGMENTS][PASS][ROWS];
-    int32_t open[PASS][ROWS]; /* of a run that has not ended, where it is longer than a chunk */
+    _Alignas(64) float y[K_SEGMENTS][PASS][CPU_PANEL_ROWS];
+    int32_t open[PASS][CPU_PANEL_ROWS]; /* of a run that has not ended, where it is longer than a chunk */
 #if defined(CPU_AMX_INT8)
     uint32_t tiles; /* what they are configured for */
 #endif
@@ -278,6 +282,8 @@ struct sums { /* of tokens of a pass and a panel's rows */
 
 #if defined(CPU_AMX_INT8)
 #include "kernels/cpu/quant_tiles.h"
+#elif HALVES == 2
+#include "kernels/cpu/quant_pairs.h"
 #else
 /* Runs of a chunk and of one segment, against the T tokens of a group. */
 CPU_INLINE void add_runs(const struct panel *p, const struct cpu_quant_run *runs, uint32_t first, uint32_t last,
@@ -347,25 +353,20 @@ RUNS_OF(1)
 RUNS_OF(2)
 RUNS_OF(3)
 RUNS_OF(4)
-#if defined(__AVX512VNNI__)
 RUNS_OF(5)
 RUNS_OF(6)
 RUNS_OF(7)
 RUNS_OF(8)
-#endif
 typedef void (*runs_fn)(const struct panel *p, const struct cpu_quant_run *runs, uint32_t first, uint32_t last,
                         const struct inputs *in, float (*y)[ROWS], int32_t (*open)[ROWS]);
 #define KINDS(T) {runs_##T, runs_least_##T, runs_long_##T}
 static const runs_fn runs_fns[TOKENS + 1][3] = {{0},      KINDS(1), KINDS(2), KINDS(3), KINDS(4),
-#if defined(__AVX512VNNI__)
-                                                KINDS(5), KINDS(6), KINDS(7), KINDS(8)
-#endif
-};
+                                                KINDS(5), KINDS(6), KINDS(7), KINDS(8)};
 #endif
 
-/* A chunk's runs against tokens [first, last). */
+/* A chunk's runs against tokens [first, last). kind: see product_kind(). */
 static void add_chunk(const struct cpu_gemm *g, struct panel *p, const struct cpu_quant_run *runs, uint32_t n,
-                      uint32_t kind, uint32_t first, uint32_t last, struct sums *sums)
+                      uint32_t kind, float z, uint32_t first, uint32_t last, struct sums *sums)
 {
     const uint32_t next_step = p->next_step;
     for (uint32_t r = 0, end; r < n; r = end) {
@@ -373,26 +374,40 @@ static void add_chunk(const struct cpu_gemm *g, struct panel *p, const struct cp
             end++;
         for (uint32_t t = first; t < last; t += TOKENS) {
             const struct inputs in = inputs_at(g, t);
+            float(*y)[CPU_PANEL_ROWS] = sums->y[runs[r].segment] + (t - first);
             p->next_step = t == first ? next_step : 0; /* once is enough */
 #if defined(CPU_AMX_INT8)
-            tile_runs(p, runs, r, end, &in, sums->y[runs[r].segment] + (t - first), sums->open + (t - first), kind,
-                      &sums->tiles);
+            (void)z;
+            tile_runs(p, runs, r, end, &in, y, sums->open + (t - first), kind, &sums->tiles);
+#elif HALVES == 2
+            runs_fns[in.T][kind](p, runs, r, end, &in, y, sums->open + (t - first), z);
 #else
-            runs_fns[in.T][kind](p, runs, r, end, &in, sums->y[runs[r].segment] + (t - first),
-                                 sums->open + (t - first));
+            (void)z;
+            runs_fns[in.T][kind](p, runs, r, end, &in, y, sums->open + (t - first));
 #endif
         }
     }
 }
 
-/* Rows [row, row + n_rows), at most ROWS, against tokens [first, last), at most PASS. */
+/* Which of the loops: 1 where the format has a least value, 2 where a run is longer than a chunk; of pairs, theirs. */
+CPU_INLINE uint32_t product_kind(const struct host_part *part, const enum k_packing packing)
+{
+    const bool is_long = part->view.format.group == 0;
+#if HALVES == 2
+    return pairs_kind_of(packing, is_long);
+#else
+    return is_long ? 2 : has_least(packing) ? 1 : 0;
+#endif
+}
+
+/* Rows [row, row + n_rows), at most a panel's, against tokens [first, last), at most PASS. */
 CPU_INLINE void panel_pass(const struct cpu_gemm *g, const struct host_part *part, const enum k_packing packing,
                            uint32_t row, uint32_t n_rows, uint32_t first, uint32_t last)
 {
-    struct panel panel;
+    struct panel panel[HALVES];
     struct sums sums;
     const struct cpu_quant_run *runs = g->runs;
-    const uint32_t kind = part->view.format.group == 0 ? 2 : has_least(packing) ? 1 : 0;
+    const uint32_t kind = product_kind(part, packing);
     for (uint32_t i = 0; i < g->n_segments; i++)
         memset(sums.y[i], 0, (last - first) * sizeof sums.y[i][0]);
     memset(sums.open, 0, (last - first) * sizeof sums.open[0]);
@@ -403,11 +418,14 @@ CPU_INLINE void panel_pass(const struct cpu_gemm *g, const struct host_part *par
         const uint32_t k = runs[i].column - runs[i].step * 4;
         for (n = 1; i + n < g->n_runs && runs[i + n].step != 0;)
             n++;
-        fill_panel(part, packing, row, row + n_rows - 1, k, &panel);
-        fill_begins(runs + i, n, &panel);
-        add_chunk(g, &panel, runs + i, n, kind, first, last, &sums);
+        for (uint32_t h = 0; h < HALVES; h++)
+            fill_panel(part, packing, row + h * ROWS, row + n_rows - 1, k, &panel[h]);
+#if HALVES == 1
+        fill_begins(runs + i, n, panel);
+#endif
+        add_chunk(g, panel, runs + i, n, kind, (float)offset_of(packing), first, last, &sums);
     }
-    cpu_put_sums(g, part, row, n_rows, first, last, sums.y[0][0], PASS, ROWS);
+    cpu_put_sums(g, part, row, n_rows, first, last, sums.y[0][0], PASS, CPU_PANEL_ROWS);
 }
 
 /* ---- one token --------------------------------------------------------------------------------------- */
@@ -592,9 +610,9 @@ CPU_INLINE void part_rows(const struct cpu_gemm *g, const struct host_part *part
 #endif
     for (uint32_t from = 0; from < n_tokens; from += block) {
         const uint32_t to = n_tokens - from < block ? n_tokens : from + block;
-        for (uint32_t row = begin; row < end; row += ROWS)
+        for (uint32_t row = begin; row < end; row += CPU_PANEL_ROWS)
             for (uint32_t t = from; t < to; t += PASS)
-                panel_pass(g, part, packing, row, end - row < ROWS ? end - row : ROWS, t,
+                panel_pass(g, part, packing, row, end - row < CPU_PANEL_ROWS ? end - row : CPU_PANEL_ROWS, t,
                            to - t < PASS ? to : t + PASS);
     }
 }
@@ -624,7 +642,7 @@ void CPU_NAME(cpu_gemm_int8)(void *context, struct k_piece piece)
     uint32_t begin, end;
     for (uint32_t p = g->first_part; p < g->last_part; p++) {
         const struct host_part *part = &w->parts[p];
-        if (host_part_share(w, part, ROWS, piece, &begin, &end))
+        if (host_part_share(w, part, CPU_PANEL_ROWS, piece, &begin, &end))
             part_fns[part->view.format.packing](g, part, panel_end(part, begin), panel_end(part, end));
     }
 #if defined(CPU_AMX_INT8)

@@ -1,4 +1,4 @@
-/* Rows in lanes: what the kernels of the form int8 are written in, and panels (panels.h) as they read them. ROWS rows at a time: a
+/* Rows in lanes: what the kernels of the form int8 are written in, and panels (panels.h) as they read them. ROWS rows in a register: a
  * whole panel with AVX-512 VNNI, half of one with AVX2. */
 #ifndef QUIRE_KERNELS_CPU_QUANT_ROWS_H
 #define QUIRE_KERNELS_CPU_QUANT_ROWS_H
@@ -8,6 +8,7 @@
 
 #if defined(__AVX512VNNI__)
 #define ROWS 16u
+#define HALVES 1u /* registers that a panel's rows take */
 #if defined(CPU_AMX_INT8)
 #define TOKENS 16u /* a tile's rows */
 #define OFFSET 0 /* of u */
@@ -21,6 +22,7 @@ typedef __m512 floats;
 #define OP_SI(name) _mm512_##name##_si512
 #else
 #define ROWS 8u
+#define HALVES 2u
 #define TOKENS 4u
 #define OFFSET 0
 typedef __m256i ints;

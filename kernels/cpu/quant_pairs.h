@@ -1,0 +1,198 @@
+/* The products of kernels/cpu/gemm_quant.c in AVX2, which includes this there: a whole panel's 16 rows, in two registers, by up to
+ * four tokens, so that eight sums are on their way and four columns' u, once spread over a register, meet both.
+ *
+ * maddubs multiplies unsigned bytes by signed ones and adds them up by pairs, in 16 bits that saturate. Where a format's n = q + z
+ * have few bits there is room for more than a pair: of n up to 15, eight pairs' sum is at most 8 · 2 · 15 · 127 < 2^15, so the 32 columns of
+ * a group are added up in 16 bits and widened once; of n up to 31 it is four pairs, up to 63 two. Σ q u = Σ n u - z Σ u, both less than
+ * 2^24 and exact as floats. Eight bits leave no room: |q| meets u with q's sign, a pair at most 128 · 127 · 2 < 2^15, and each is
+ * widened. On a Zen 3 core the first takes 0.6 of the second's time; 16-bit factors, and q as two halves of 4 bits, take as long as the
+ * second.
+ */
+#ifndef QUIRE_KERNELS_CPU_QUANT_PAIRS_H
+#define QUIRE_KERNELS_CPU_QUANT_PAIRS_H
+
+/* What there is room for in 16 bits, and what a format adds. */
+enum pairs_kind { ONE_PAIR, ONE_PAIR_LONG, EIGHT_PAIRS, EIGHT_PAIRS_LEAST, FOUR_PAIRS, FOUR_PAIRS_LEAST, TWO_PAIRS };
+#define N_PAIRS_KINDS 7
+
+CPU_INLINE enum pairs_kind pairs_kind_of(const enum k_packing packing, bool is_long)
+{
+    switch (packing) {
+    case K_PACKING_PLANES: return is_long ? ONE_PAIR_LONG : ONE_PAIR;
+    case K_PACKING_Q8_0: return ONE_PAIR;
+    case K_PACKING_Q5_0: return FOUR_PAIRS;
+    case K_PACKING_Q5_1:
+    case K_PACKING_Q5_K: return FOUR_PAIRS_LEAST;
+    case K_PACKING_Q6_K: return TWO_PAIRS;
+    default: return has_least(packing) ? EIGHT_PAIRS_LEAST : EIGHT_PAIRS;
+    }
+}
+
+/* The same number, where the compiler is to have it: it would bring loads and products forward, and keep them in memory
+ * for lack of registers. That took 1.4 times as long. */
+CPU_INLINE ints settled(ints v)
+{
+    __asm__ volatile("" : "+x"(v));
+    return v;
+}
+
+CPU_INLINE ints widened(ints pairs)
+{
+    return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+}
+
+/* Adds n steps from s on to sums of pairs. */
+CPU_INLINE void add_pairs(const struct panel *p, uint32_t s, const uint32_t *u, const uint32_t T, const uint32_t n,
+                          const bool begins, ints c[TOKENS][HALVES])
+{
+#pragma GCC unroll 4
+    for (uint32_t i = 0; i < n; i++) {
+        const ints q[HALVES] = {load_ints(p[0].words[s + i]), load_ints(p[1].words[s + i])};
+#pragma GCC unroll 4
+        for (uint32_t t = 0; t < T; t++) {
+            const ints by = spread(u + i * T + t);
+#pragma GCC unroll 2
+            for (uint32_t h = 0; h < HALVES; h++) {
+                const ints pairs = _mm256_maddubs_epi16(q[h], by);
+                c[t][h] = settled(begins && i == 0 ? pairs : _mm256_add_epi16(c[t][h], pairs));
+            }
+        }
+    }
+}
+
+/* c + those sums. */
+CPU_INLINE void widen(ints pairs[TOKENS][HALVES], const uint32_t T, const bool begins, ints c[TOKENS][HALVES])
+{
+#pragma GCC unroll 4
+    for (uint32_t t = 0; t < T; t++)
+#pragma GCC unroll 2
+        for (uint32_t h = 0; h < HALVES; h++)
+            c[t][h] = begins ? widened(pairs[t][h]) : _mm256_add_epi32(c[t][h], widened(pairs[t][h]));
+}
+
+/* Four steps of signed q. */
+CPU_INLINE void add_signed(const struct panel *p, uint32_t s, const uint32_t *u, const uint32_t T, const bool begins,
+                           ints c[TOKENS][HALVES])
+{
+#pragma GCC unroll 4
+    for (uint32_t i = 0; i < 4; i++) {
+        const ints q[HALVES] = {load_ints(p[0].words[s + i]), load_ints(p[1].words[s + i])};
+        const ints most[HALVES] = {_mm256_abs_epi8(q[0]), _mm256_abs_epi8(q[1])};
+#pragma GCC unroll 4
+        for (uint32_t t = 0; t < T; t++) {
+            const ints by = spread(u + i * T + t);
+#pragma GCC unroll 2
+            for (uint32_t h = 0; h < HALVES; h++) {
+                const ints sum = widened(_mm256_maddubs_epi16(most[h], _mm256_sign_epi8(by, q[h])));
+                c[t][h] = settled(begins && i == 0 ? sum : _mm256_add_epi32(c[t][h], sum));
+            }
+        }
+    }
+}
+
+/* Σ n u, or Σ q u, of a run. */
+CPU_INLINE void run_sums(const struct panel *p, const struct cpu_quant_run *run, const uint32_t *u, const uint32_t T,
+                         const enum pairs_kind kind, ints c[TOKENS][HALVES])
+{
+    ints pairs[TOKENS][HALVES];
+    const uint32_t s = run->step;
+    if (kind <= ONE_PAIR_LONG) {
+        add_signed(p, s, u, T, true, c);
+        for (uint32_t i = 4; i < run->n_steps; i += 4)
+            add_signed(p, s + i, u + i * T, T, false, c);
+    } else if (kind <= EIGHT_PAIRS_LEAST) {
+        add_pairs(p, s, u, T, 4, true, pairs);
+        if (run->n_steps > 4)
+            add_pairs(p, s + 4, u + 4 * T, T, 4, false, pairs);
+        widen(pairs, T, true, c);
+    } else if (kind <= FOUR_PAIRS_LEAST) {
+        add_pairs(p, s, u, T, 4, true, pairs);
+        widen(pairs, T, true, c);
+        if (run->n_steps > 4) {
+            add_pairs(p, s + 4, u + 4 * T, T, 4, true, pairs);
+            widen(pairs, T, false, c);
+        }
+    } else { /* groups of 16 columns */
+        add_pairs(p, s, u, T, 2, true, pairs);
+        widen(pairs, T, true, c);
+        add_pairs(p, s + 2, u + 2 * T, T, 2, true, pairs);
+        widen(pairs, T, false, c);
+    }
+}
+
+/* What a run's sums add to y. */
+CPU_INLINE void add_scaled(const struct panel *p, const struct cpu_quant_run *run, const struct inputs *in,
+                           const uint32_t T, const enum pairs_kind kind, float z, ints c[TOKENS][HALVES],
+                           float (*y)[CPU_PANEL_ROWS])
+{
+    const bool least = kind == EIGHT_PAIRS_LEAST || kind == FOUR_PAIRS_LEAST;
+    const float *half = in->sum + (uint64_t)run->column / 16 * T;
+    const uint32_t other = run->n_steps > 4 ? T : 0;
+#pragma GCC unroll 4
+    for (uint32_t t = 0; t < T; t++) {
+        const floats d = _mm256_set1_ps(in->scale[(uint64_t)run->scale * T + t]);
+        floats sum = _mm256_set1_ps(half[t]);
+        if (kind > ONE_PAIR_LONG && kind != TWO_PAIRS && other)
+            sum = _mm256_add_ps(sum, _mm256_set1_ps(half[T + t]));
+#pragma GCC unroll 2
+        for (uint32_t h = 0; h < HALVES; h++) {
+            floats f = _mm256_cvtepi32_ps(c[t][h]);
+            if (kind > ONE_PAIR_LONG && !least)
+                f = _mm256_fnmadd_ps(_mm256_set1_ps(z), sum, f);
+            floats all = _mm256_loadu_ps(y[t] + h * ROWS);
+            all = _mm256_fmadd_ps(_mm256_mul_ps(_mm256_loadu_ps(p[h].scale[run->group]), d), f, all);
+            if (least)
+                all = _mm256_fmadd_ps(_mm256_mul_ps(_mm256_loadu_ps(p[h].least[run->group]), d), sum, all);
+            _mm256_storeu_ps(y[t] + h * ROWS, all);
+        }
+    }
+}
+
+/* Runs of a chunk and of one segment, against the T tokens of a group. */
+CPU_INLINE void add_runs(const struct panel *p, const struct cpu_quant_run *runs, uint32_t first, uint32_t last,
+                         const struct inputs *in, float (*y)[CPU_PANEL_ROWS], int32_t (*open)[CPU_PANEL_ROWS],
+                         const uint32_t T, const enum pairs_kind kind, float z)
+{
+    for (uint32_t r = first; r < last; r++) {
+        const struct cpu_quant_run *run = &runs[r];
+        ints c[TOKENS][HALVES];
+        fetch_next(p, run);
+        run_sums(p, run, in->u + (uint64_t)run->column / 4 * T, T, kind, c);
+        for (uint32_t t = 0; t < T && kind == ONE_PAIR_LONG; t++)
+            for (uint32_t h = 0; h < HALVES; h++) {
+                int32_t *at = open[t] + h * ROWS;
+                c[t][h] = _mm256_add_epi32(c[t][h], load_ints(at));
+                store_ints(at, run->ends ? _mm256_setzero_si256() : c[t][h]);
+            }
+        if (kind != ONE_PAIR_LONG || run->ends)
+            add_scaled(p, run, in, T, kind, z, c, y);
+    }
+}
+
+/* One copy of the loops for each number of tokens and kind. */
+typedef void (*runs_fn)(const struct panel *p, const struct cpu_quant_run *runs, uint32_t first, uint32_t last,
+                        const struct inputs *in, float (*y)[CPU_PANEL_ROWS], int32_t (*open)[CPU_PANEL_ROWS], float z);
+#define RUNS(T, kind) \
+    static void runs_##T##_##kind(const struct panel *p, const struct cpu_quant_run *runs, uint32_t first, \
+                                  uint32_t last, const struct inputs *in, float(*y)[CPU_PANEL_ROWS], \
+                                  int32_t(*open)[CPU_PANEL_ROWS], float z) \
+    { \
+        add_runs(p, runs, first, last, in, y, open, T, kind, z); \
+    }
+#define KINDS(_, T) \
+    _(T, ONE_PAIR) \
+    _(T, ONE_PAIR_LONG) \
+    _(T, EIGHT_PAIRS) \
+    _(T, EIGHT_PAIRS_LEAST) \
+    _(T, FOUR_PAIRS) \
+    _(T, FOUR_PAIRS_LEAST) \
+    _(T, TWO_PAIRS)
+KINDS(RUNS, 1)
+KINDS(RUNS, 2)
+KINDS(RUNS, 3)
+KINDS(RUNS, 4)
+#define RUNS_ENTRY(T, kind) [T][kind] = runs_##T##_##kind,
+static const runs_fn runs_fns[TOKENS + 1][N_PAIRS_KINDS] = {KINDS(RUNS_ENTRY, 1) KINDS(RUNS_ENTRY, 2)
+                                                                KINDS(RUNS_ENTRY, 3) KINDS(RUNS_ENTRY, 4)};
+
+#endif
