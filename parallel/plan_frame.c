@@ -1,5 +1,6 @@
 #include "parallel/plan_frame.h"
 
+#include "base/checksum.h"
 #include "base/little_endian.h"
 
 #include <string.h>
@@ -9,37 +10,9 @@
 
 /* ---- the checksum ---- */
 
-/* Four words at a time, each in a lane of its own: a step is an exclusive or, a rotation and an odd factor, all of which can
- * be undone, so whatever changes one word changes the lane. 20 KiB take 2 us, where one lane of bytes takes 20. */
-#define FACTOR UINT64_C(0x9e3779b97f4a7c15)
-
-static uint64_t turn(uint64_t lane, uint64_t word)
-{
-    lane ^= word;
-    return (lane << 29 | lane >> 35) * FACTOR;
-}
-
-static uint64_t sum(uint64_t seed, const unsigned char *bytes, size_t n)
-{
-    uint64_t lanes[4] = {seed, seed + 1, seed + 2, seed + 3 + n * 4};
-    size_t i = 0;
-    for (; i + 32 <= n; i += 32)
-        for (size_t k = 0; k < 4; k++)
-            lanes[k] = turn(lanes[k], le_load_u64(bytes + i + 8 * k));
-    for (size_t k = 0; i < n; i += 8, k++) {
-        unsigned char last[8] = {0};
-        memcpy(last, bytes + i, n - i < 8 ? n - i : 8);
-        lanes[k] = turn(lanes[k], le_load_u64(last));
-    }
-    uint64_t all = lanes[0];
-    for (size_t k = 1; k < 4; k++)
-        all = turn(all, lanes[k]);
-    return all ^ all >> 32;
-}
-
 static uint64_t checksum_of(const unsigned char head[PLAN_FRAME_HEAD_BYTES], const void *payload, size_t n_bytes)
 {
-    return sum(sum(MAGIC, head, CHECKED_BYTES), payload, n_bytes);
+    return quire_checksum(quire_checksum(MAGIC, head, CHECKED_BYTES), payload, n_bytes);
 }
 
 /* ---- bytes ---- */

@@ -140,6 +140,7 @@ int forward_queue(struct forward *f, const struct forward_batch *batch, const st
         TRY(forward_compute_staged(f, batch, err));
     else
         TRY(forward_compute(f, batch, f->logits_dev, err));
+    TRY(forward_agree(f, err));
     return sample(f, batch, rows, 0, n_sampled, err);
 }
 

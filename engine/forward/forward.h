@@ -41,6 +41,8 @@ struct forward_group {
     int (*all_gather)(void *context, const void *mine, size_t n_bytes, void *all, struct quire_error *err);
     /* The same for the first of them alone. */
     int (*gather)(void *context, const void *mine, size_t n_bytes, void *all, struct quire_error *err);
+    /* Whether all ranks of the stage have the same digest; an error names one that has not. NULL: it is not asked. */
+    int (*agree)(void *context, uint64_t digest, struct quire_error *err);
     /* Of stages: from this rank to the one of its place in the next stage, and there from the one before. */
     int (*send)(void *context, const void *x, size_t n_bytes, struct quire_error *err);
     int (*receive)(void *context, void *x, size_t n_bytes, struct quire_error *err);

@@ -467,13 +467,19 @@ int forward_compute(struct forward *f, const struct forward_batch *batch, float 
         for (uint32_t i = 0; i < layer->n_blocks && p.n > 0; i++)
             TRY(run_block(&p, &layer->blocks[i]));
     }
-    if (!model_is_last_stage(f->desc))
-        return forward_send(f, p.n, p.x, p.due, err);
-    if (p.n == 0)
+    if (!model_is_last_stage(f->desc)) {
+        TRY(forward_send(f, p.n, p.x, p.due, err));
+        forward_note(f, p.x, p.n);
         return QUIRE_OK;
+    }
+    if (p.n == 0) {
+        forward_note(f, p.x, batch->n_tokens);
+        return QUIRE_OK;
+    }
     p.weights = f->weights->beside;
     if (f->desc->pooling != POOLING_NONE)
         return give_vectors(&p);
     TRY(norm_x(&p, f->desc->final_norm, VEC_FINAL_NORM));
+    forward_note(f, p.x, p.n);
     return make_logits(&p);
 }

@@ -25,6 +25,7 @@ struct forward {
     const struct model_desc *desc;
     const struct weights *weights;
     struct forward_group group; /* of a rank; else all NULL */
+    uint64_t digest; /* of what this step has left that all ranks of a stage have alike */
     struct step_layout layout;
     uint32_t n_groups;
     struct k_kv_shape kv_shape;
@@ -97,6 +98,11 @@ int forward_gather(struct forward *f, uint32_t n, enum model_size size, float *a
 float *forward_own_logits(struct forward *f);
 /* Then the first rank of the stage has all of them in `logits`. */
 int forward_gather_logits(struct forward *f, uint32_t n, float *logits, struct quire_error *err);
+
+/* The residual stream of n tokens at the end of a pass, which every rank of the stage has: into the digest. */
+void forward_note(struct forward *f, const float *x, uint32_t n);
+/* At the end of a step: whether the others have the same one. */
+int forward_agree(struct forward *f, struct quire_error *err);
 
 /* The residual stream of n tokens, x + due (NULL: nothing), from the stage before to the next one. */
 int forward_receive(struct forward *f, uint32_t n, float *x, struct quire_error *err);

@@ -2,6 +2,8 @@
  * they made of the residual stream. */
 #include "engine/forward/forward_internal.h"
 
+#include "base/checksum.h"
+
 #include <string.h>
 
 int forward_reduce(struct forward *f, float *y, uint32_t n, uint32_t n_cols, const float *bias, struct quire_error *err)
@@ -55,6 +57,19 @@ int forward_gather_logits(struct forward *f, uint32_t n, float *logits, struct q
             memcpy(row, to, d->vocab_size * sizeof *row);
     }
     return QUIRE_OK;
+}
+
+void forward_note(struct forward *f, const float *x, uint32_t n)
+{
+    if (f->group.agree && f->is_in_place)
+        f->digest = quire_checksum(f->digest, x, (size_t)n * f->desc->hidden_size * sizeof *x);
+}
+
+int forward_agree(struct forward *f, struct quire_error *err)
+{
+    const uint64_t digest = f->digest;
+    f->digest = 0;
+    return f->group.agree && f->is_in_place ? f->group.agree(f->group.context, digest, err) : QUIRE_OK;
 }
 
 int forward_receive(struct forward *f, uint32_t n, float *x, struct quire_error *err)

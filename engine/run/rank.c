@@ -85,6 +85,45 @@ static int gather(void *parts, const void *mine, size_t n_bytes, void *all, stru
     return collective_gather(((struct rank_parts *)parts)->stage, mine, n_bytes, 0, all, err);
 }
 
+/* Whom most others contradict; of two, nobody knows which. */
+static uint32_t find_odd(const uint64_t *digests, uint32_t n)
+{
+    uint32_t most = 0, most_like = 0;
+    for (uint32_t r = 0; r < n; r++) {
+        uint32_t like = 0;
+        for (uint32_t other = 0; other < n; other++)
+            like += digests[other] == digests[r];
+        if (like > most_like) {
+            most = r;
+            most_like = like;
+        }
+    }
+    for (uint32_t r = 0; r < n; r++)
+        if (digests[r] != digests[most])
+            return r;
+    return n;
+}
+
+static int agree(void *parts, uint64_t digest, struct quire_error *err)
+{
+    const struct rank_parts *p = parts;
+    uint64_t all[COLLECTIVE_MAX_RANKS];
+    const uint32_t n = collective_size(p->stage), own = collective_rank(p->stage);
+    const uint32_t first = collective_rank(p->whole) - own; /* of the stage's, among all */
+    int status = collective_all_gather(p->stage, &digest, sizeof digest, all, err);
+    const uint32_t odd = status == QUIRE_OK ? find_odd(all, n) : n;
+    if (odd == n)
+        return status;
+    const uint32_t other = odd == 0 ? 1 : 0;
+    status = quire_fail(err, QUIRE_INTERNAL,
+                        "rank %u has computed other bits than rank %u (residual stream at the end of a step: digests "
+                        "%016llx and %016llx)%s",
+                        first + odd, first + other, (unsigned long long)all[odd], (unsigned long long)all[other],
+                        n > 2 ? "" : ", or that one has");
+    collective_abort(p->whole, err->text);
+    return status;
+}
+
 static int send_on(void *parts, const void *x, size_t n_bytes, struct quire_error *err)
 {
     return parts_send(parts, x, n_bytes, err);
@@ -111,6 +150,7 @@ struct forward_group rank_group(struct engine *e)
                                   .all_reduce_tree = all_reduce_tree,
                                   .all_gather = all_gather,
                                   .gather = gather,
+                                  .agree = e->parts.stage ? agree : NULL,
                                   .send = send_on,
                                   .receive = receive,
                                   .send_back = send_back,

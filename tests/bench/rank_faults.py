@@ -15,11 +15,13 @@ import random
 import re
 import signal
 import subprocess
+import sys
 import threading
 import time
 
 QUIRE = pathlib.Path(__file__).resolve().parents[2] / "build" / "quire"
 PROMISED_S = 5
+IN_A_ROW = 5  # as many starts as a server has, unless told otherwise: then a fresh one
 
 
 def parse():
@@ -30,8 +32,10 @@ def parse():
     parser.add_argument("--clients", type=int, default=4)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--output")
-    parser.add_argument("engine", nargs="*")
-    return parser.parse_args()
+    at = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
+    args = parser.parse_args(sys.argv[1:at])
+    args.engine = sys.argv[at + 1:]
+    return args
 
 
 def children(pid):
@@ -104,15 +108,17 @@ def one_fault(server, port, draw, n_clients):
             "served_again_s": round(time.monotonic() - since, 3), "left": sum(map(is_alive, ranks))}
 
 
-def groups_memory():
-    """Shared memory of groups that any process holds."""
-    n = 0
-    for fd in pathlib.Path("/proc").glob("[0-9]*/fd/*"):
-        try:
-            n += "memfd:quire-group" in os.readlink(fd)
-        except OSError:
-            pass
-    return n
+def memory_of(pids):
+    """The shared memory of groups that these processes hold, by inode."""
+    found = set()
+    for pid in pids:
+        for fd in pathlib.Path(f"/proc/{pid}/fd").glob("*"):
+            try:
+                if "memfd:quire-group" in os.readlink(fd):
+                    found.add(os.stat(fd).st_ino)
+            except OSError:
+                pass
+    return found
 
 
 def summary(faults):
@@ -126,28 +132,36 @@ def summary(faults):
             "by_signal": {s: {"faults": sum(f["signal"] == s for f in faults), "told_s_most": max((max(f["told_s"]) for f in faults if f["signal"] == s), default=None)} for s in ("SIGKILL", "SIGSTOP")}}
 
 
-def main():
-    args = parse()
-    draw, memory = random.Random(args.seed), groups_memory()
-    command = [args.quire, "serve", args.model, "--port", "0", "--device", "cpu", "--restart", "on-failure:60000", *args.engine]
-    server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+def begin(args):
+    server = subprocess.Popen([args.quire, "serve", args.model, "--port", "0", "--device", "cpu", "--restart", "on-failure", *args.engine], stderr=subprocess.PIPE, text=True)
     for line in server.stderr:
         if port := re.search(r"ready on http://127.0.0.1:(\d+)", line):
-            break
-    threading.Thread(target=lambda: list(server.stderr), daemon=True).start()
-    port, faults = int(port.group(1)), []
-    for n in range(args.times):
-        faults.append(one_fault(server, port, draw, args.clients))
-        print(n + 1, faults[-1], flush=True)
-    ranks = engine_of(server)
-    server.send_signal(signal.SIGTERM)
-    status = server.wait(60)
-    result = {"command": ["quire", "serve", "MODEL", *command[3:]], "seed": args.seed, **summary(faults), "status_at_the_end": status,
-              "left_at_the_end": sum(map(is_alive, ranks)), "memory_left": groups_memory() - memory, "each": faults}
+            threading.Thread(target=lambda: list(server.stderr), daemon=True).start()
+            return server, int(port.group(1))
+    raise SystemExit("the server did not come up")
+
+
+def main():
+    args = parse()
+    draw, memory, faults, ends, left = random.Random(args.seed), set(), [], [], 0
+    while len(faults) < args.times:
+        server, port = begin(args)
+        for _ in range(min(IN_A_ROW, args.times - len(faults))):
+            memory |= memory_of(engine_of(server))
+            faults.append(one_fault(server, port, draw, args.clients))
+            print(len(faults), faults[-1], flush=True)
+        ranks = engine_of(server)
+        server.send_signal(signal.SIGTERM)
+        ends.append(server.wait(60))
+        left += sum(map(is_alive, ranks))
+    held = memory & memory_of(p.name for p in pathlib.Path("/proc").glob("[0-9]*"))
+    result = {"engine": args.engine, "seed": args.seed, "clients_each": args.clients, **summary(faults), "servers": len(ends), "ended_with_status_0": ends.count(0),
+              "processes_left_at_the_end": left, "memories_seen": len(memory), "memories_left": len(held), "each": faults}
     print(json.dumps({k: v for k, v in result.items() if k != "each"}, indent=1))
     if args.output:
-        pathlib.Path(args.output).write_text(json.dumps(result, indent=1) + "\n")
-    raise SystemExit(0 if result["in_time"] == args.times and not result["wrong"] and not result["processes_left"] and not status and not result["left_at_the_end"] else 1)
+        pathlib.Path(args.output).write_text(json.dumps(result) + "\n")
+    good = result["in_time"] == args.times and not result["wrong"] and not result["processes_left"] and not any(ends) and not left and not held
+    raise SystemExit(0 if good else 1)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,109 @@
+/* A rank that computes other bits than the others: a bit of one number of its residual stream is turned, once, in the
+ * middle of an answer (not its lowest, which the sums that follow may round away). The linker hands the engine this k_backend_open() (--wrap), in every process of the group. */
+#include "engine/engine.h"
+#include "kernels/kernels.h"
+#include "tests/engine/client.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define MODEL QUIRE_SOURCE_DIR "/tools/demo_model/model"
+#define NORMS_BEFORE 100 /* of sums: a few steps of so many layers */
+
+int __real_k_backend_open(const struct k_backend_options *options, struct k_backend **out, const char **why,
+                          struct quire_error *err);
+int __wrap_k_backend_open(const struct k_backend_options *options, struct k_backend **out, const char **why,
+                          struct quire_error *err);
+
+static const struct k_backend_ops *real;
+static struct k_backend_ops lying;
+static int own_rank;
+static unsigned n_norms;
+
+static int rmsnorm(struct k_backend *b, const struct k_rmsnorm_args *a, struct quire_error *err)
+{
+    const int status = real->rmsnorm(b, a, err);
+    if (status == QUIRE_OK && a->add_dev && ++n_norms == NORMS_BEFORE)
+        ((uint32_t *)(void *)a->x_dev)[0] ^= 1u << 12;
+    return status;
+}
+
+int __wrap_k_backend_open(const struct k_backend_options *options, struct k_backend **out, const char **why,
+                          struct quire_error *err)
+{
+    const char *who = getenv("TEST_LIES");
+    const int status = __real_k_backend_open(options, out, why, err);
+    if (status != QUIRE_OK || !who || atoi(who) != own_rank)
+        return status;
+    real = (*out)->ops;
+    lying = *real;
+    lying.rmsnorm = rmsnorm;
+    n_norms = 0;
+    (*out)->ops = &lying;
+    return status;
+}
+
+/* Whether the answer came to its end; else why not. */
+static bool answers(uint32_t n_places, uint32_t n_stages, char *why)
+{
+    static uint32_t prompt[20];
+    struct engine_options o;
+    engine_options_default(&o);
+    o.device = "cpu";
+    o.n_threads = 1;
+    o.num_kv_blocks = 64;
+    o.tensor_parallel_size = n_places;
+    o.pipeline_parallel_size = n_stages;
+    for (uint32_t i = 0; i < 20; i++)
+        prompt[i] = 30 + 7 * i;
+    struct client *c = client_open(MODEL, &o);
+    struct request_spec r = client_request(prompt, 20, 100);
+    r.ignore_eos = true;
+    const struct answer *a = client_ask(c, &r);
+    const bool is_whole = a->choices[0].finish == ENGINE_FINISH_LENGTH;
+    if (!is_whole) {
+        assert_int_equal(a->choices[0].finish, ENGINE_FINISH_ERROR);
+        assert_int_equal(a->choices[0].status, QUIRE_UNAVAILABLE);
+        assert_true(a->choices[0].n_tokens < 100);
+    }
+    memcpy(why, a->choices[0].message, QUIRE_ERROR_BYTES);
+    client_close(c);
+    return is_whole;
+}
+
+static void a_rank_with_other_bits_is_found_and_named(void **state)
+{
+    static const struct {
+        uint32_t n_places, n_stages;
+        const char *who, *says;
+    } cases[] = {{4, 1, "0", "rank 0 has computed other bits than rank 1 ("},
+                 {4, 1, "2", "rank 2 has computed other bits than rank 0 ("},
+                 {2, 1, "1", "rank 1 has computed other bits than rank 0 ("},
+                 {2, 2, "3", "rank 3 has computed other bits than rank 2 ("}};
+    char why[QUIRE_ERROR_BYTES];
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        setenv("TEST_LIES", cases[i].who, 1);
+        assert_false(answers(cases[i].n_places, cases[i].n_stages, why));
+        if (!strstr(why, cases[i].says))
+            fail_msg("rank %s of %u: \"%s\"", cases[i].who, cases[i].n_places, why);
+    }
+    unsetenv("TEST_LIES");
+    assert_true(answers(4, 1, why));
+}
+
+int main(void)
+{
+    const char *place = getenv("QUIRE_GROUP"); /* "DESCRIPTOR RANK TIMEOUT_MS" */
+    if (engine_is_rank()) {
+        own_rank = atoi(strchr(place, ' '));
+        return rank_main();
+    }
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_rank_with_other_bits_is_found_and_named)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
