@@ -220,14 +220,10 @@ static int choose_tool_format(struct front *f, const char *name, struct quire_er
     return QUIRE_OK;
 }
 
-int front_create(struct event_base *base, const struct front_options *o, struct front **out, struct quire_error *err)
+static struct http_limits limits_of(const struct front_options *o)
 {
-    *out = NULL;
-    int status = QUIRE_OK;
-    if (o->n_model_names == 0)
-        return quire_fail(err, QUIRE_INVALID, "a model needs a name to be served under");
     const size_t max_body = o->max_body_bytes ? o->max_body_bytes : (size_t)16 << 20;
-    const struct http_limits limits = {
+    return (struct http_limits){
         .max_head_bytes = MAX_HEAD_BYTES,
         .max_body_bytes = max_body,
         .max_all_bodies_bytes = o->max_body_bytes ? 16 * max_body : (size_t)FRONT_BODIES_BYTES,
@@ -241,6 +237,50 @@ int front_create(struct event_base *base, const struct front_options *o, struct 
         .idle_timeout_ms = or_default(o->idle_timeout_ms, 75000),
         .write_timeout_ms = or_default(o->write_timeout_ms, 60000),
     };
+}
+
+static void prepare_process(void)
+{
+    /* Writing to a client that has gone must be an error, not the end of the process. */
+    signal(SIGPIPE, SIG_IGN);
+    /* jansson's hash seed is set once, before threads could. */
+    json_object_seed(0);
+    /* Copies of bodies and of long texts go back to the system as they are freed. Left to itself glibc raises the bound
+     * to 32 MiB with the first of them and keeps them all: eight chats of 16 MiB at once then took 363 MiB instead of
+     * 227, and left 123. A heap is not given back by its default of 128 KiB: encoding 64 KiB of prose took 34 ms so, and
+     * 27 with 8 MiB. */
+    mallopt(M_MMAP_THRESHOLD, LARGE_BYTES);
+    mallopt(M_TRIM_THRESHOLD, 4 * LARGE_BYTES);
+}
+
+static int open_parts(struct front *f, const struct front_options *o, struct quire_error *err)
+{
+    const struct http_limits limits = limits_of(o);
+    int status = QUIRE_OK;
+    if (copy_options(f, o) != QUIRE_OK)
+        status = quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    if (status == QUIRE_OK && o->otlp_endpoint)
+        status = otlp_open(o->otlp_endpoint, f->version, &f->otlp, err);
+    if (status == QUIRE_OK)
+        status = choose_tool_format(f, o->tool_call_parser, err);
+    f->chat_tells_time = quire_text_chat_mentions(o->text, "strftime_now");
+    if (status == QUIRE_OK)
+        status = text_pool_open(f->base, TEXT_THREADS, &f->pool, err);
+    if (status == QUIRE_OK)
+        status = turns_open(f->base, &f->turns, err);
+    if (status == QUIRE_OK && !o->no_listener)
+        status = http_server_open(f->base, o->host, o->port, o->backlog ? o->backlog : BACKLOG, &limits, &front_handler,
+                                  f, &f->http, err);
+    if (status == QUIRE_OK && o->metrics)
+        status = open_watchers(f, o->metrics, &limits, err);
+    return status;
+}
+
+int front_create(struct event_base *base, const struct front_options *o, struct front **out, struct quire_error *err)
+{
+    *out = NULL;
+    if (o->n_model_names == 0)
+        return quire_fail(err, QUIRE_INVALID, "a model needs a name to be served under");
     struct front *f = calloc(1, sizeof *f);
     if (!f)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
@@ -255,32 +295,8 @@ int front_create(struct event_base *base, const struct front_options *o, struct 
     TAILQ_INIT(&f->clears);
     metrics_init(&f->metrics);
     metrics_init(&f->background);
-    /* Writing to a client that has gone must be an error, not the end of the process. */
-    signal(SIGPIPE, SIG_IGN);
-    /* jansson's hash seed is set once, before threads could. */
-    json_object_seed(0);
-    /* Copies of bodies and of long texts go back to the system as they are freed. Left to itself glibc raises the bound
-     * to 32 MiB with the first of them and keeps them all: eight chats of 16 MiB at once then took 363 MiB instead of
-     * 227, and left 123. A heap is not given back by its default of 128 KiB: encoding 64 KiB of prose took 34 ms so, and
-     * 27 with 8 MiB. */
-    mallopt(M_MMAP_THRESHOLD, LARGE_BYTES);
-    mallopt(M_TRIM_THRESHOLD, 4 * LARGE_BYTES);
-    if (copy_options(f, o) != QUIRE_OK)
-        status = quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
-    if (status == QUIRE_OK && o->otlp_endpoint)
-        status = otlp_open(o->otlp_endpoint, f->version, &f->otlp, err);
-    if (status == QUIRE_OK)
-        status = choose_tool_format(f, o->tool_call_parser, err);
-    f->chat_tells_time = quire_text_chat_mentions(o->text, "strftime_now");
-    if (status == QUIRE_OK)
-        status = text_pool_open(base, TEXT_THREADS, &f->pool, err);
-    if (status == QUIRE_OK)
-        status = turns_open(base, &f->turns, err);
-    if (status == QUIRE_OK && !o->no_listener)
-        status = http_server_open(base, o->host, o->port, o->backlog ? o->backlog : BACKLOG, &limits, &front_handler, f,
-                                  &f->http, err);
-    if (status == QUIRE_OK && o->metrics)
-        status = open_watchers(f, o->metrics, &limits, err);
+    prepare_process();
+    int status = open_parts(f, o, err);
     if (status != QUIRE_OK) {
         front_destroy(f);
         return status;

@@ -430,6 +430,34 @@ static void put_shadow(struct writer *w, const struct wire_stats *s)
     put_shadow_histogram(w, s, false);
 }
 
+static void put_histograms(struct writer *w, const struct metrics *m, const struct metrics_about *about)
+{
+    put_histogram(w, "vllm:time_to_first_token_seconds", "From a request's arrival to its first token.", &m->ttft);
+    put_histogram(w, "vllm:inter_token_latency_seconds", "Between two tokens of a choice.", &m->itl);
+    put_histogram(w, "vllm:time_per_output_token_seconds",
+                  "What vllm:inter_token_latency_seconds was called before: the same.", &m->itl);
+    put_histogram(w, "vllm:request_time_per_output_token_seconds",
+                  "Mean time between two tokens of a choice, after its first.", &m->tpot);
+    put_histogram(w, "vllm:e2e_request_latency_seconds", "From a request's arrival to the end of its reply.", &m->e2e);
+    if (about->beside) {
+        struct writer second = second_of(w);
+        put_histogram_samples(&second, "vllm:e2e_request_latency_seconds", &about->beside->e2e, 0);
+    }
+    put_histogram(w, "vllm:request_queue_time_seconds", "Of a choice in the engine's queue.", &m->queue);
+    put_histogram(w, "vllm:request_prefill_time_seconds", "From the queue to a choice's first token.", &m->prefill);
+    put_histogram(w, "vllm:request_decode_time_seconds", "From a choice's first token to its last.", &m->decode);
+    put_histogram(w, "vllm:request_inference_time_seconds", "From the queue to a choice's last token.", &m->inference);
+    put_histogram_to(w, "vllm:request_prompt_tokens", "Prompt tokens of a request.", &m->prompt_tokens,
+                     about->max_model_len);
+    put_histogram_to(w, "vllm:request_generation_tokens", "Generated tokens of a choice.", &m->generation_tokens,
+                     about->max_model_len);
+    put_histogram_to(w, "vllm:request_max_num_generation_tokens", "Generated tokens of a request's longest choice.",
+                     &m->most_tokens, about->max_model_len);
+    put_histogram_to(w, "vllm:request_params_max_tokens", "max_tokens of a request.", &m->max_tokens,
+                     about->max_model_len);
+    put_histogram(w, "vllm:request_params_n", "n of a request.", &m->n);
+}
+
 void metrics_text(struct buffer *o, const struct metrics *m, const struct wire_stats *stats,
                   const struct metrics_about *about)
 {
@@ -478,29 +506,6 @@ void metrics_text(struct buffer *o, const struct metrics *m, const struct wire_s
     if (about->cache)
         cache_metrics_text(o, w.labels, about->cache, about->price);
     put_gauge(&w, "quire:http_connections", "Open connections.", about->n_connections);
-    put_histogram(&w, "vllm:time_to_first_token_seconds", "From a request's arrival to its first token.", &m->ttft);
-    put_histogram(&w, "vllm:inter_token_latency_seconds", "Between two tokens of a choice.", &m->itl);
-    put_histogram(&w, "vllm:time_per_output_token_seconds",
-                  "What vllm:inter_token_latency_seconds was called before: the same.", &m->itl);
-    put_histogram(&w, "vllm:request_time_per_output_token_seconds",
-                  "Mean time between two tokens of a choice, after its first.", &m->tpot);
-    put_histogram(&w, "vllm:e2e_request_latency_seconds", "From a request's arrival to the end of its reply.", &m->e2e);
-    if (about->beside) {
-        struct writer second = second_of(&w);
-        put_histogram_samples(&second, "vllm:e2e_request_latency_seconds", &b->e2e, 0);
-    }
-    put_histogram(&w, "vllm:request_queue_time_seconds", "Of a choice in the engine's queue.", &m->queue);
-    put_histogram(&w, "vllm:request_prefill_time_seconds", "From the queue to a choice's first token.", &m->prefill);
-    put_histogram(&w, "vllm:request_decode_time_seconds", "From a choice's first token to its last.", &m->decode);
-    put_histogram(&w, "vllm:request_inference_time_seconds", "From the queue to a choice's last token.", &m->inference);
-    put_histogram_to(&w, "vllm:request_prompt_tokens", "Prompt tokens of a request.", &m->prompt_tokens,
-                     about->max_model_len);
-    put_histogram_to(&w, "vllm:request_generation_tokens", "Generated tokens of a choice.", &m->generation_tokens,
-                     about->max_model_len);
-    put_histogram_to(&w, "vllm:request_max_num_generation_tokens", "Generated tokens of a request's longest choice.",
-                     &m->most_tokens, about->max_model_len);
-    put_histogram_to(&w, "vllm:request_params_max_tokens", "max_tokens of a request.", &m->max_tokens,
-                     about->max_model_len);
-    put_histogram(&w, "vllm:request_params_n", "n of a request.", &m->n);
+    put_histograms(&w, m, about);
     process_metrics_text(o);
 }

@@ -354,6 +354,7 @@ struct cli_option keeper_option(uint32_t *tries)
         .parse = parse_restart,
         .target = tries,
         .value = "no|on-failure[:N]",
-        .help = "on-failure: the engine is a process of its own; when it or one of its ranks ends or hangs, requests get "
-                "503 until it is there again, at most N times in a row (5). Default no: the server ends with status 1."};
+        .help =
+            "on-failure: the engine is a process of its own; when it or one of its ranks ends or hangs, requests get "
+            "503 until it is there again, at most N times in a row (5). Default no: the server ends with status 1."};
 }
