@@ -185,7 +185,8 @@ static void check_file(const struct bits_file *f)
     }
     fclose(file);
     sample_report(&sample, "lines");
-    assert_true(n_compared > 0);
+    assert_true(n_compared > 0 ||
+                sample.one_in > 1); /* a sample's models may all have other heads than the ranks take */
 }
 
 static void every_build_gives_the_committed_bits(void **state)
