@@ -197,6 +197,8 @@ extern const uint32_t engine_step_bounds[ENGINE_N_STEP_BUCKETS];
 #define ENGINE_MAX_DRAFT 64u
 
 /* Counters only grow; the rest is as of the last step boundary. */
+#define ENGINE_MAX_RANKS 8u
+
 struct engine_stats {
     uint32_t n_running, n_waiting;
     uint64_t n_waiting_tokens;
@@ -222,6 +224,9 @@ struct engine_stats {
         n_accepted_tokens; /* rows that verified drafts, the drafts, those that were right */
     uint64_t accepted_at[ENGINE_MAX_DRAFT]; /* rows whose draft of this place was right */
     double draft_seconds; /* of the engine's thread, that a draft model's passes took */
+    uint32_t n_ranks; /* that share the model; 0: one */
+    uint64_t rank_waited_us[ENGINE_MAX_RANKS]
+                           [ENGINE_MAX_RANKS]; /* each, for each other, within steps; about a second old */
     const char *policy; /* static */
     const char *policy_figure_name; /* static; NULL: the policy has no figure of its own */
     double policy_figure;

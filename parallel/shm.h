@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 #define SHM_MAGIC UINT64_C(0x315241505251) /* "QRPAR1" */
-#define SHM_VERSION 2
+#define SHM_VERSION 3
 #define SHM_SLOT_BYTES (128u << 10)
 #define SHM_WHY_BYTES 320
 #define SHM_LINE 64
@@ -35,6 +35,7 @@ struct shm_call {
     uint32_t number; /* calls of the group so far, modulo 2^32 */
     uint16_t operation, root;
     uint64_t n_bytes;
+    uint64_t published_ns; /* when the rank came, by the clock that all have */
 };
 
 enum shm_state { SHM_NOT_JOINED, SHM_JOINED, SHM_LEFT };

@@ -122,6 +122,7 @@ void shm_member_publish(struct shm_member *m)
 {
     struct shm_rank *self = m->shm.ranks[m->rank];
     m->round++;
+    m->call.published_ns = quire_now_ns();
     m->calls[m->round & 1] = m->call;
     self->calls[m->round & 1] = m->call;
     atomic_store(&self->round, m->round);
@@ -347,7 +348,10 @@ static int wait_for(struct shm_member *m, uint32_t r, bool patient, struct quire
         return QUIRE_OK;
     uint64_t began = quire_now_ns();
     int status = spin(m, r, began) ? QUIRE_OK : wait_asleep(m, r, patient, err);
-    m->waited_ns[m->names[r]] += quire_now_ns() - began;
+    /* Until that one came, and not until this one, which may itself have been stopped meanwhile, had a look. */
+    const uint64_t now = quire_now_ns(), came = m->shm.ranks[r]->calls[m->round & 1].published_ns;
+    const uint64_t until = status == QUIRE_OK && came < now ? came : now;
+    m->waited_ns[m->names[r]] += until > began ? until - began : 0;
     return status;
 }
 

@@ -31,7 +31,8 @@ int shm_transport_open(int fd, uint32_t rank, uint32_t timeout_ms, uint64_t *wai
 static int begin_call(struct shm_member *m, enum shm_operation operation, uint32_t root, size_t n_bytes,
                       struct quire_error *err)
 {
-    m->call = (struct shm_call){m->call.number + 1, (uint16_t)operation, (uint16_t)root, n_bytes};
+    m->call = (struct shm_call){
+        .number = m->call.number + 1, .operation = (uint16_t)operation, .root = (uint16_t)root, .n_bytes = n_bytes};
     return shm_member_check(m, err);
 }
 

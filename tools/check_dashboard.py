@@ -117,7 +117,7 @@ def main():
         processes = [
             subprocess.Popen([ROOT / "build" / "quire", "serve", ROOT / "tools" / "demo_model" / "model", "--port", str(api),
                               "--tenants", directory / "tenants.json", "--tenant-metrics", "--metrics-listen", f"127.0.0.1:{metrics}",
-                              "--max-model-len", "1024"], stderr=subprocess.DEVNULL),
+                              "--max-model-len", "1024", "--device", "cpu", "-tp", "2"], stderr=subprocess.DEVNULL),
             subprocess.Popen(["prometheus", f"--config.file={directory}/prometheus.yml", f"--storage.tsdb.path={directory}/data",
                               f"--web.listen-address=127.0.0.1:{prometheus}"], stderr=subprocess.DEVNULL)]
         try:

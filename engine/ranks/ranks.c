@@ -1,5 +1,6 @@
 #include "engine/ranks/ranks.h"
 
+#include "base/clock.h"
 #include "engine/ranks/setup.h"
 #include "parallel/group.h"
 #include "parallel/plan_frame.h"
@@ -11,12 +12,18 @@
 /* Loading: the ranks are as far apart as a slow disk puts them; one that dies is noticed at once all the same. */
 #define LOAD_TIMEOUT_MS (30u * 60 * 1000)
 
+#define LOOK_EVERY_US 1000000u
+
 struct ranks {
     struct group *group;
     uint32_t n_ranks;
     uint64_t n_sent; /* frames */
     struct step_limits limits;
     void *payload; /* of the largest frame; NULL before ranks_ready() */
+    bool is_ahead; /* of others: the last step brought nothing back */
+    bool has_news; /* a step was told since all were asked how long they wait */
+    uint64_t look_us; /* when to ask again */
+    uint64_t waited_before[COLLECTIVE_MAX_RANKS]; /* while they loaded */
 };
 
 int ranks_start(uint32_t n_ranks, struct ranks **out, struct quire_error *err)
@@ -89,6 +96,9 @@ int ranks_setup(struct ranks *r, const struct engine_options *own, struct quire_
 
 int ranks_ready(struct ranks *r, const struct step_limits *limits, struct quire_error *err)
 {
+    struct collective_stats stats;
+    collective_get_stats(group_collective(r->group), &stats);
+    memcpy(r->waited_before, stats.waited_ns, sizeof r->waited_before);
     r->limits = *limits;
     r->payload = malloc(step_frame_max_bytes(limits));
     return r->payload ? QUIRE_OK : quire_fail(err, QUIRE_NO_MEMORY, "ranks: out of memory");
@@ -98,6 +108,8 @@ int ranks_step(struct ranks *r, const struct forward_batch *batch, struct quire_
 {
     if (batch->n_sources > 0)
         return quire_fail(err, QUIRE_INTERNAL, "ranks: a step whose tokens rank 0 does not know yet");
+    r->is_ahead = batch->n_logits == 0;
+    r->has_news = true;
     return send(r, RANK_STEP, r->payload, step_frame_write(&r->limits, batch, r->payload), err);
 }
 
@@ -109,6 +121,31 @@ int ranks_move(struct ranks *r, const struct kv_move *moves, uint32_t n_moves, s
         n = n_moves - at < max ? n_moves - at : max;
         status = send(r, RANK_MOVES, r->payload, moves_frame_write(moves + at, n, r->payload), err);
     }
+    return status;
+}
+
+/* ---- who waits for whom ---- */
+
+int ranks_tell_waits(struct collective *c, const uint64_t ns[COLLECTIVE_MAX_RANKS], struct quire_error *err)
+{
+    return collective_gather(c, ns, COLLECTIVE_MAX_RANKS * sizeof *ns, 0, NULL, err);
+}
+
+int ranks_look(struct ranks *r, bool is_idle, struct rank_waits *out, struct quire_error *err)
+{
+    const uint64_t now_us = quire_now_us();
+    struct collective *c = group_collective(r->group);
+    struct collective_stats stats;
+    if (!r->has_news || now_us < r->look_us || (r->is_ahead && !is_idle))
+        return QUIRE_OK;
+    r->look_us = now_us + LOOK_EVERY_US;
+    r->has_news = false;
+    collective_get_stats(c, &stats);
+    for (uint32_t p = 0; p < COLLECTIVE_MAX_RANKS; p++)
+        stats.waited_ns[p] -= r->waited_before[p];
+    int status = send(r, RANK_WAITS, "", 0, err);
+    if (status == QUIRE_OK)
+        status = explain(r, collective_gather(c, stats.waited_ns, sizeof stats.waited_ns, 0, out->ns, err), err);
     return status;
 }
 

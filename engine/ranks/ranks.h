@@ -12,6 +12,8 @@
 #include "engine/ranks/step_frame.h"
 #include "parallel/collective.h"
 
+#include <stdbool.h>
+
 /* ---- rank 0 ---- */
 
 struct ranks;
@@ -34,12 +36,23 @@ int ranks_ready(struct ranks *r, const struct step_limits *limits, struct quire_
 int ranks_step(struct ranks *r, const struct forward_batch *batch, struct quire_error *err);
 int ranks_move(struct ranks *r, const struct kv_move *moves, uint32_t n_moves, struct quire_error *err);
 
+/* How long each rank has waited for each other one within steps, since all had loaded: [rank][for whom], ns. */
+struct rank_waits {
+    uint64_t ns[COLLECTIVE_MAX_RANKS][COLLECTIVE_MAX_RANKS];
+};
+/* Asks all about once a second, between steps that nobody is behind with; is_idle: nothing runs. *out is as it was where it
+ * is not yet time. */
+int ranks_look(struct ranks *r, bool is_idle, struct rank_waits *out, struct quire_error *err);
+
 /* Is the group over, and why? Any thread. */
 int ranks_check(struct ranks *r, struct quire_error *err);
 
 /* ---- the others ---- */
 
-enum rank_frame { RANK_SETUP = 1, RANK_STEP, RANK_MOVES, RANK_STOP };
+enum rank_frame { RANK_SETUP = 1, RANK_STEP, RANK_MOVES, RANK_STOP, RANK_WAITS };
+
+/* Its own row, after RANK_WAITS. */
+int ranks_tell_waits(struct collective *c, const uint64_t ns[COLLECTIVE_MAX_RANKS], struct quire_error *err);
 
 /* ---- all ---- */
 

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "engine/run/events.h"
+#include "engine/run/rank.h"
 #include "engine/run/speculate.h"
 #include "engine/run/step.h"
 
@@ -375,7 +376,10 @@ static int turn(struct engine *e, struct quire_error *err)
 {
     if (e->ranks && !e->dead && ranks_check(e->ranks, err) != QUIRE_OK)
         return QUIRE_UNAVAILABLE;
-    return has_work(e) ? step(e, err) : QUIRE_OK;
+    int status = has_work(e) ? step(e, err) : QUIRE_OK;
+    if (status == QUIRE_OK && e->ranks && !e->dead)
+        status = rank_look(e, !has_work(e), err);
+    return status;
 }
 
 void *engine_main(void *engine)

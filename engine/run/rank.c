@@ -193,6 +193,18 @@ int rank_begin(struct engine *e, const struct engine_options *options, struct qu
     return ranks_setup(e->ranks, &own, err);
 }
 
+int rank_look(struct engine *e, bool is_idle, struct quire_error *err)
+{
+    _Static_assert(ENGINE_MAX_RANKS == COLLECTIVE_MAX_RANKS, "ranks");
+    struct engine_stats *stats = &e->report.stats;
+    const int status = ranks_look(e->ranks, is_idle, &e->rank_waits, err);
+    stats->n_ranks = e->plan.n_ranks;
+    for (uint32_t r = 0; r < stats->n_ranks; r++)
+        for (uint32_t p = 0; p < stats->n_ranks; p++)
+            stats->rank_waited_us[r][p] = e->rank_waits.ns[r][p] / 1000;
+    return status;
+}
+
 /* ---- all ---- */
 
 void rank_report_make(const struct engine *e, int status, const char *text, struct rank_report *out)

@@ -13,6 +13,9 @@ int rank_begin(struct engine *e, const struct engine_options *options, struct qu
 /* How far this rank came; of an engine that may be NULL where the status is no QUIRE_OK. */
 void rank_report_make(const struct engine *e, int status, const char *text, struct rank_report *out);
 
+/* Of rank 0, between steps: how long ranks wait for each other, for engine_stats(). */
+int rank_look(struct engine *e, bool is_idle, struct quire_error *err);
+
 /* Once this rank has loaded: waits for the others, which must have loaded the same. */
 int rank_agree(struct engine *e, struct quire_error *err);
 

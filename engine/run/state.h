@@ -93,6 +93,7 @@ struct engine {
     struct collective *collective;   /* NULL: it computes alone. The group's of ranks, or engine_work()'s */
     struct rank_parts parts;         /* of `collective` */
     struct ranks *ranks;             /* NULL: this process computes alone, or is not rank 0 */
+    struct rank_waits rank_waits;    /* as last told */
     struct mailbox *mailbox;
 
     pthread_t thread;

@@ -6,6 +6,7 @@
 #include "parallel/plan_frame.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* What is told to a rank; the texts of `options` lie in `texts`. */
 struct rank {
@@ -14,6 +15,8 @@ struct rank {
     struct engine_options options;
     struct step_limits limits;
     uint64_t n_received; /* frames */
+    uint64_t idle_ns; /* that it waited for them: rank 0 had nothing to say */
+    uint64_t waited_before[COLLECTIVE_MAX_RANKS]; /* while all loaded */
     char texts[SETUP_MAX_BYTES];
     unsigned char setup[SETUP_MAX_BYTES];
     size_t max_bytes;
@@ -89,17 +92,41 @@ static int do_moves(struct rank *r, size_t n_bytes, struct quire_error *err)
     return status == QUIRE_OK ? forward_move(r->engine->forward, r->moves, n, err) : status;
 }
 
+static int tell_waits(struct rank *r, struct quire_error *err)
+{
+    struct collective_stats stats;
+    collective_get_stats(r->collective, &stats);
+    for (uint32_t p = 0; p < COLLECTIVE_MAX_RANKS; p++)
+        stats.waited_ns[p] -= r->waited_before[p];
+    stats.waited_ns[0] -= r->idle_ns;
+    return ranks_tell_waits(r->collective, stats.waited_ns, err);
+}
+
+static int receive(struct rank *r, struct plan_frame *frame, struct quire_error *err)
+{
+    struct collective_stats before, after;
+    collective_get_stats(r->collective, &before);
+    const int status = plan_frame_receive(r->collective, r->n_received++, r->max_bytes, frame, r->payload, err);
+    collective_get_stats(r->collective, &after);
+    r->idle_ns += after.waited_ns[0] - before.waited_ns[0];
+    return status;
+}
+
 /* Until rank 0 says that it is over. */
 static int follow(struct rank *r, struct quire_error *err)
 {
+    struct collective_stats stats;
+    collective_get_stats(r->collective, &stats);
+    memcpy(r->waited_before, stats.waited_ns, sizeof r->waited_before);
     for (;;) {
         struct plan_frame frame;
-        int status = plan_frame_receive(r->collective, r->n_received++, r->max_bytes, &frame, r->payload, err);
+        int status = receive(r, &frame, err);
         if (status != QUIRE_OK)
             return status;
         switch (frame.kind) {
         case RANK_STEP: status = do_step(r, frame.n_bytes, err); break;
         case RANK_MOVES: status = do_moves(r, frame.n_bytes, err); break;
+        case RANK_WAITS: status = tell_waits(r, err); break;
         case RANK_STOP: return QUIRE_OK;
         default: status = quire_fail(err, QUIRE_INVALID, "ranks: a frame of kind %u", frame.kind); break;
         }

@@ -305,6 +305,18 @@ static void drafts_add(const struct engine_info *info, const struct engine_stats
     out->n_draft_method = info->draft_method ? strlen(info->draft_method) : 0;
 }
 
+/* words: room for every two ranks. */
+static void waits_add(struct daemon *d, struct wire_stats *out, uint32_t *words)
+{
+    struct engine_stats s;
+    engine_stats(d->engine, &s);
+    for (uint32_t r = 0; r < s.n_ranks; r++)
+        for (uint32_t p = 0; p < s.n_ranks; p++)
+            wire_rank_wait_put(words + (size_t)WIRE_RANK_WAIT_WORDS * (r * s.n_ranks + p), s.rank_waited_us[r][p]);
+    out->rank_waits = words;
+    out->n_rank_waits = s.n_ranks * s.n_ranks;
+}
+
 /* words, accepted: room for every bucket and every place of a draft. */
 static void stats_make(struct daemon *d, struct wire_stats *out, uint32_t *words, uint32_t *accepted)
 {
@@ -405,14 +417,17 @@ static int on_stats(struct connection *c, const uint8_t *body, size_t n, struct 
 {
     _Static_assert(SHADOW_N_BUCKETS <= WIRE_MAX_SHADOW_BUCKETS, "STATS tells every bucket");
     _Static_assert(ENGINE_MAX_DRAFT <= WIRE_MAX_ACCEPTED, "and every place of a draft");
+    _Static_assert(ENGINE_MAX_RANKS * ENGINE_MAX_RANKS <= WIRE_MAX_RANK_WAITS, "and every two ranks");
     uint32_t n_tenants, words[WIRE_MAX_TENANTS * WIRE_TENANT_WORDS];
     uint32_t buckets[SHADOW_N_BUCKETS * WIRE_SHADOW_BUCKET_WORDS];
+    uint32_t waits[ENGINE_MAX_RANKS * ENGINE_MAX_RANKS * WIRE_RANK_WAIT_WORDS];
     uint32_t steps[ENGINE_N_STEP_BUCKETS * WIRE_STEP_BUCKET_WORDS], accepted[ENGINE_MAX_DRAFT * WIRE_ACCEPTED_WORDS];
     struct wire_stats stats;
     int status = wire_get_stats_request(body, n, &n_tenants, err);
     if (status)
         return status;
     stats_make(c->d, &stats, steps, accepted);
+    waits_add(c->d, &stats, waits);
     stats.tenants = words;
     stats.n_tenants = tenants_make(c->d, n_tenants, words);
     if (c->d->shadow)

@@ -130,6 +130,9 @@ static const struct wire_field stats_rules[] = {
     STATS(n_kept, 49, FIELD_32),
     STATS(n_kept_blocks, 50, FIELD_32),
     STATS(kept_bytes, 51, FIELD_64),
+    {"rank_waits", 52, FIELD_WORDS, 0, offsetof(struct wire_stats, rank_wait_bytes),
+     offsetof(struct wire_stats, n_rank_waits), offsetof(struct wire_stats, rank_waits), WIRE_RANK_WAIT_WORDS,
+     WIRE_MAX_RANK_WAITS},
 };
 static const struct wire_stats stats_defaults;
 static const struct wire_body stats_body = {"STATS", stats_rules, FIELD_COUNT(stats_rules), &stats_defaults,
@@ -188,6 +191,16 @@ void wire_accepted_put(uint32_t *words, uint64_t n_rows)
 uint64_t wire_accepted_get(const struct wire_stats *stats, uint32_t place)
 {
     return le_load_u64(stats->accepted_at_bytes + 4 * (size_t)WIRE_ACCEPTED_WORDS * place);
+}
+
+void wire_rank_wait_put(uint32_t *words, uint64_t us)
+{
+    put_words(words, us);
+}
+
+uint64_t wire_rank_wait_get(const struct wire_stats *stats, uint32_t index)
+{
+    return le_load_u64(stats->rank_wait_bytes + 4 * (size_t)WIRE_RANK_WAIT_WORDS * index);
 }
 
 void wire_tenant_put(uint32_t *words, const struct wire_tenant *tenant)

@@ -200,8 +200,11 @@ struct wire_stats {
     uint64_t draft_us;                   /* that a draft model's passes took */
     uint32_t n_kept, n_kept_blocks;      /* kept answers that are pinned, and their blocks, of the first group */
     uint64_t kept_bytes;                 /* of all groups */
+    const uint32_t *rank_waits; /* as tenants: WIRE_RANK_WAIT_WORDS, wire_rank_wait_get(). Of each rank by number, */
+    const uint8_t *rank_wait_bytes; /* how long it waited for each one: the square of the number of ranks */
+    uint32_t n_rank_waits;
 };
-struct wire_step_bucket {          /* steps with at most n_tokens tokens */
+struct wire_step_bucket { /* steps with at most n_tokens tokens */
     uint64_t n_tokens, n_steps;
 };
 #define WIRE_STEP_BUCKET_WORDS 4u
@@ -212,14 +215,18 @@ void wire_step_bucket_get(const struct wire_stats *stats, uint32_t index, struct
 #define WIRE_MAX_ACCEPTED 64u
 void wire_accepted_put(uint32_t *words, uint64_t n_rows);
 uint64_t wire_accepted_get(const struct wire_stats *stats, uint32_t place);
-struct wire_shadow_bucket {        /* requests with a first token within the bound */
+#define WIRE_RANK_WAIT_WORDS 2u
+#define WIRE_MAX_RANK_WAITS 64u
+void wire_rank_wait_put(uint32_t *words, uint64_t us);
+uint64_t wire_rank_wait_get(const struct wire_stats *stats, uint32_t index);
+struct wire_shadow_bucket { /* requests with a first token within the bound */
     uint64_t bound_us, n_live, n_shadow;
 };
 #define WIRE_SHADOW_BUCKET_WORDS 6u
 #define WIRE_MAX_SHADOW_BUCKETS 64u
 void wire_shadow_bucket_put(uint32_t *words, const struct wire_shadow_bucket *bucket);
 void wire_shadow_bucket_get(const struct wire_stats *stats, uint32_t index, struct wire_shadow_bucket *out);
-struct wire_tenant {               /* what the engine counts for one */
+struct wire_tenant { /* what the engine counts for one */
     uint64_t n_prompt_tokens, n_generated_tokens, n_prefix_queries, n_prefix_hits;
     uint64_t n_evicted_blocks;
     uint32_t n_running, n_waiting;

@@ -2,8 +2,10 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
+import threading
 import time
 import urllib.request
 
@@ -146,3 +148,35 @@ def test_plan_says_what_a_rank_takes():
 def test_nobody_takes_a_rank_for_a_command():
     got = subprocess.run([str(QUIRE), "rank"], capture_output=True, text=True, timeout=60)
     assert got.returncode == 2 and 'no command "rank"' in got.stderr
+
+
+@pytest.mark.parametrize("stages", [1, 2])
+def test_a_slow_rank_is_named(begin, stages):
+    """Stopped four fifths of the time, it is what others wait for."""
+    server = begin(2, "--log-format", "json", stages=stages)
+    ranks = workers(server)
+    slow = ranks[-1]  # of the last stage
+    number = len(ranks)
+    stop = threading.Event()
+
+    def slow_down():
+        while not stop.is_set():
+            os.kill(slow, signal.SIGSTOP)
+            stop.wait(0.2)
+            os.kill(slow, signal.SIGCONT)
+            stop.wait(0.05)
+    thread = threading.Thread(target=slow_down)
+    thread.start()
+    try:
+        deadline = time.monotonic() + 60
+        while f'"slow_rank":{number},' not in server.output() and time.monotonic() < deadline:
+            server.client().completions.create(**{k: v for k, v in LONG.items() if k != "ignore_eos"} | {"max_tokens": 200}, extra_body={"ignore_eos": True})
+    finally:
+        stop.set()
+        thread.join()
+    assert f'"slow_rank":{number},' in server.output() and f"of the time for rank {number}" in server.output()
+    text = urllib.request.urlopen(server.url + "/metrics", timeout=20).read().decode()
+    waits = {(r, p): float(s) for r, p, s in re.findall(r'quire:rank_wait_seconds_total\{[^}]*rank="(\d)",peer="(\d)"\} ([0-9.e+-]+)', text)}
+    n = 2 * stages
+    assert len(waits) == n * n - n and waits[str(number - 1), str(number)] > 2 * waits[str(number), str(number - 1)], waits
+    assert server.stop() == 0 and re.search(rf"ranks waited .*\d s for rank {number}", server.output())

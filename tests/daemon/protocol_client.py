@@ -97,6 +97,7 @@ FIELDS = {
         "n_accepted_tokens": (45, "u64", False), "accepted_at": (46, "u64[]", False),
         "draft_method": (47, "text", False), "draft_us": (48, "u64", False),
         "n_kept": (49, "u32", False), "n_kept_blocks": (50, "u32", False), "kept_bytes": (51, "u64", False),
+        "rank_waits": (52, "u64[]", False),
     },
     ERROR: {"status": (1, "u32", False), "message": (2, "text", False)},
     ACCEPT: {"id": (1, "u64", False)}, DRAIN: {}, VECTOR: {"values": (1, "f32[]", True)},

@@ -176,6 +176,16 @@ static void print_answers(void)
     print_frame("done-refused", &b);
 }
 
+static void print_rank_waits(struct buffer *b)
+{
+    uint32_t waits[4 * WIRE_RANK_WAIT_WORDS] = {0};
+    const struct wire_stats stats = {.rank_waits = waits, .n_rank_waits = 4};
+    wire_rank_wait_put(waits + WIRE_RANK_WAIT_WORDS, 1000000);
+    wire_rank_wait_put(waits + 2 * WIRE_RANK_WAIT_WORDS, 500);
+    wire_put_stats(b, &stats);
+    print_frame("stats-ranks", b);
+}
+
 static void print_others(void)
 {
     struct buffer b = {0};
@@ -235,6 +245,7 @@ static void print_others(void)
                                 .n_draft_method = 5};
     wire_put_stats(&b, &stats);
     print_frame("stats-drafts", &b);
+    print_rank_waits(&b);
     wire_put_drain(&b);
     print_frame("drain", &b);
     wire_put_error(&b, QUIRE_INVALID, "SUBMIT: before HELLO");

@@ -104,6 +104,11 @@ static void stats_again(struct wire_stats *stats, struct buffer *b)
     must(stats->n_accepted_at <= WIRE_MAX_ACCEPTED);
     for (uint32_t i = 0; i < stats->n_accepted_at; i++)
         wire_accepted_put(accepted + WIRE_ACCEPTED_WORDS * i, wire_accepted_get(stats, i));
+    uint32_t waits[WIRE_MAX_RANK_WAITS * WIRE_RANK_WAIT_WORDS];
+    must(stats->n_rank_waits <= WIRE_MAX_RANK_WAITS);
+    for (uint32_t i = 0; i < stats->n_rank_waits; i++)
+        wire_rank_wait_put(waits + WIRE_RANK_WAIT_WORDS * i, wire_rank_wait_get(stats, i));
+    stats->rank_waits = waits;
     stats->accepted_at = accepted;
     stats->step_buckets = steps;
     stats->shadow_buckets = buckets;

@@ -126,6 +126,7 @@ void sample_stats(struct wire_stats *out)
 {
     static uint32_t tenants[2 * WIRE_TENANT_WORDS], buckets[WIRE_SHADOW_BUCKET_WORDS];
     static uint32_t steps[2 * WIRE_STEP_BUCKET_WORDS], accepted[2 * WIRE_ACCEPTED_WORDS];
+    static uint32_t waits[4 * WIRE_RANK_WAIT_WORDS];
     *out = (struct wire_stats){
         .n_running = 3,
         .n_waiting = 4,
@@ -187,7 +188,11 @@ void sample_stats(struct wire_stats *out)
         .kept_bytes = 1234567890124,
         .draft_method = "suffix",
         .n_draft_method = 6,
+        .rank_waits = waits,
+        .n_rank_waits = 4,
     };
+    wire_rank_wait_put(waits + WIRE_RANK_WAIT_WORDS, UINT64_C(1) << 46);
+    wire_rank_wait_put(waits + 2 * WIRE_RANK_WAIT_WORDS, 52);
     wire_accepted_put(accepted, UINT64_C(1) << 44);
     wire_accepted_put(accepted + WIRE_ACCEPTED_WORDS, 7);
     wire_step_bucket_put(steps, &(struct wire_step_bucket){1, 2});

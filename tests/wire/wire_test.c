@@ -400,6 +400,8 @@ static void test_stats(void **state)
     assert_true(got.n_kept == 3 && got.n_kept_blocks == 41 && got.kept_bytes == 1234567890124);
     assert_int_equal(got.n_draft_method, 6);
     assert_memory_equal(got.draft_method, "suffix", 6);
+    assert_int_equal(got.n_rank_waits, 4);
+    assert_true(wire_rank_wait_get(&got, 1) == UINT64_C(1) << 46 && wire_rank_wait_get(&got, 2) == 52);
     struct wire_tenant tenant;
     wire_tenant_get(&got, 0, &tenant);
     assert_memory_equal(&tenant, (&(struct wire_tenant){1, 2, 3, 4, 5, 6, 7}), sizeof tenant);
@@ -424,6 +426,8 @@ static void test_stats_of_all_tenants(void **state)
     stats.n_draft_method = sizeof text;
     stats.accepted_at = words;
     stats.n_accepted_at = WIRE_MAX_ACCEPTED;
+    stats.rank_waits = words;
+    stats.n_rank_waits = WIRE_MAX_RANK_WAITS;
     stats.step_buckets = words;
     stats.n_step_buckets = WIRE_MAX_STEP_BUCKETS;
     stats.shadow_buckets = words;

@@ -261,12 +261,31 @@ static void put_drafts(struct writer *w, const struct wire_stats *s)
     }
 }
 
+/* Each rank's time for each other one: what a slow rank costs is under its `peer`. */
+static void put_rank_waits(struct writer *w, const struct wire_stats *s)
+{
+    static const char name[] = "quire:rank_wait_seconds_total";
+    uint32_t n = 0;
+    while (n * n < s->n_rank_waits)
+        n++;
+    if (n == 0 || n * n != s->n_rank_waits)
+        return;
+    put_type(w, name, "counter", "Seconds that a rank waited, within steps, for a peer to come.");
+    for (uint32_t i = 0; i < s->n_rank_waits; i++) {
+        char label[48];
+        snprintf(label, sizeof label, ",rank=\"%u\",peer=\"%u\"", i / n, i % n);
+        if (i / n != i % n)
+            put_sample(w, name, "", label, (double)wire_rank_wait_get(s, i) / 1e6);
+    }
+}
+
 /* b: of the engine beside it. What an engine that gives vectors has none of is the first one's alone. */
 static void put_engine(struct writer *w, const struct wire_stats *s, const struct wire_stats *b,
                        uint64_t n_waiting_here)
 {
     put_cache_config(w, s);
     put_steps(w, s);
+    put_rank_waits(w, s);
     put_gauge_of_both(w, "vllm:num_requests_running", "Sequences in the running batch.", s->n_running, b->n_running);
     put_gauge_of_both(w, "vllm:num_requests_waiting", "Sequences waiting to be run.",
                       (double)(s->n_waiting + n_waiting_here), b->n_waiting);

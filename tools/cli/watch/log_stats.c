@@ -22,6 +22,31 @@ static double rounded(double value, double steps)
     return round(value * steps) / steps;
 }
 
+/* A rank is slow where another waits so much of the time for it, and it not for others: who is waited for because it waits
+ * itself, as a stage for the next one, is not. */
+#define SLOW_SHARE 0.1
+
+/* The rank that is waited for most, and how much of the time more than it waits; false: there is none. */
+static bool find_slow(const struct log_stats *l, const struct engine_stats *now, double seconds, uint32_t *rank,
+                      double *share)
+{
+    *share = 0;
+    for (uint32_t p = 0; p < now->n_ranks; p++) {
+        int64_t most = 0, own = 0;
+        for (uint32_t r = 0; r < now->n_ranks; r++) {
+            const int64_t its = (int64_t)(now->rank_waited_us[r][p] - l->before.rank_waited_us[r][p]);
+            most = its > most ? its : most;
+            own += (int64_t)(now->rank_waited_us[p][r] - l->before.rank_waited_us[p][r]);
+        }
+        const double net = (double)(most - own) / 1e6 / seconds;
+        if (net > *share) {
+            *rank = p;
+            *share = net;
+        }
+    }
+    return *share >= SLOW_SHARE;
+}
+
 static void say(const struct log_stats *l, const struct engine_stats *now, double seconds)
 {
     const struct engine_stats *b = &l->before;
@@ -37,27 +62,36 @@ static void say(const struct log_stats *l, const struct engine_stats *now, doubl
     uint64_t drafted = now->n_draft_tokens - b->n_draft_tokens, right = now->n_accepted_tokens - b->n_accepted_tokens;
     double acceptance = draft_acceptance(drafted, right);
     double a_step = draft_tokens_a_step(now->n_generation_tokens - b->n_generation_tokens, right);
-    char drafts[80] = "";
-    const struct quire_log_field fields[] = {
+    char drafts[80] = "", slow[80] = "";
+    uint32_t slow_rank = 0;
+    double slow_share;
+    const bool is_slow = find_slow(l, now, seconds, &slow_rank, &slow_share);
+    struct quire_log_field fields[10] = {
         {.key = "running", .number = now->n_running},
         {.key = "waiting", .number = now->n_waiting},
         {.key = "prompt_tokens_per_s", .number = rounded(prompt, 10)},
         {.key = "generation_tokens_per_s", .number = rounded(generation, 10)},
         {.key = "kv_cache_usage", .number = rounded(now->kv_usage, 1000)},
         {.key = "prefix_cache_hit_rate", .number = rounded(hits, 1000)},
-        {.key = "draft_acceptance_rate", .number = rounded(acceptance, 1000)},
-        {.key = "tokens_a_step", .number = rounded(a_step, 1000)},
     };
+    size_t n_all = 6;
     /* Where nothing was guessed, nothing is said of it. */
-    size_t n_all = sizeof fields / sizeof *fields - (drafted > 0 ? 0 : 2);
-    if (drafted > 0)
+    if (drafted > 0) {
+        fields[n_all++] = (struct quire_log_field){.key = "draft_acceptance_rate", .number = rounded(acceptance, 1000)};
+        fields[n_all++] = (struct quire_log_field){.key = "tokens_a_step", .number = rounded(a_step, 1000)};
         snprintf(drafts, sizeof drafts, "; drafts %.1f%% right, %.2f tokens a step", 100 * acceptance, a_step);
+    }
+    if (is_slow) {
+        fields[n_all++] = (struct quire_log_field){.key = "slow_rank", .number = slow_rank};
+        fields[n_all++] = (struct quire_log_field){.key = "slow_rank_wait", .number = rounded(slow_share, 1000)};
+        snprintf(slow, sizeof slow, "; others wait %.1f%% of the time for rank %u", 100 * slow_share, slow_rank);
+    }
     /* In text the words say it all. */
     size_t n_fields = quire_log_format() == QUIRE_LOG_AS_JSON ? n_all : 0;
     quire_log_fields(QUIRE_LOG_INFO, "engine", fields, n_fields,
                      "running %u, waiting %u; prompt %.1f tokens/s, generation %.1f tokens/s; KV cache %.1f%% used, "
-                     "prefix cache hit rate %.1f%%%s",
-                     now->n_running, now->n_waiting, prompt, generation, 100 * now->kv_usage, 100 * hits, drafts);
+                     "prefix cache hit rate %.1f%%%s%s",
+                     now->n_running, now->n_waiting, prompt, generation, 100 * now->kv_usage, 100 * hits, drafts, slow);
 }
 
 static void on_tick(evutil_socket_t fd, short what, void *context)
@@ -92,10 +126,28 @@ int log_stats_begin(struct event_base *base, const struct engine *engine, uint32
     return QUIRE_OK;
 }
 
+/* What all ranks waited for each, since the start. */
+static void say_waits(const struct log_stats *l)
+{
+    struct engine_stats now;
+    char text[200] = "";
+    size_t n = 0;
+    engine_stats(l->engine, &now);
+    for (uint32_t p = 0; p < now.n_ranks; p++) {
+        uint64_t us = 0;
+        for (uint32_t r = 0; r < now.n_ranks; r++)
+            us += now.rank_waited_us[r][p];
+        n += (size_t)snprintf(text + n, sizeof text - n, "%s%.1f s for rank %u", p ? ", " : "", (double)us / 1e6, p);
+    }
+    if (now.n_steps > 0 && now.n_ranks > 0)
+        quire_log(QUIRE_LOG_INFO, "engine", "in %llu steps ranks waited %s", (unsigned long long)now.n_steps, text);
+}
+
 void log_stats_end(struct log_stats *l)
 {
     if (!l)
         return;
+    say_waits(l);
     if (l->tick)
         event_free(l->tick);
     free(l);

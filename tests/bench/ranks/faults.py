@@ -1,6 +1,6 @@
 """What clients see when ranks are lost: a server with --restart under load, of which a random process is killed, or stopped, at random moments.
 
-    python3 tests/bench/rank_faults.py MODEL [--times 100] [--seed 1] [--output FILE] -- -tp 2 --threads 1
+    python3 tests/bench/ranks/faults.py MODEL [--times 100] [--seed 1] [--output FILE] -- -tp 2 --threads 1
 
 Each time, clients stream and wait; the victim is any rank, 0 among them; the signal SIGKILL or SIGSTOP. Counted: clients that had an
 answer, an error event or a 503 with Retry-After within 5 s of the signal; how long that took; how long until requests were served
@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 
-QUIRE = pathlib.Path(__file__).resolve().parents[2] / "build" / "quire"
+QUIRE = pathlib.Path(__file__).resolve().parents[3] / "build" / "quire"
 PROMISED_S = 5
 IN_A_ROW = 5  # as many starts as a server has, unless told otherwise: then a fresh one
 
