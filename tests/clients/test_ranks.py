@@ -145,6 +145,23 @@ def test_plan_says_what_a_rank_takes():
     assert [r["first_layer"] for r in stages["ranks"]] == [0] + [r["end_layer"] for r in stages["ranks"]][:2]
 
 
+def test_plan_of_ranks_on_every_gpu_that_is_listed():
+    """Each fits beside its driver, the one with the most weights hardly."""
+    def plan(*arguments):
+        return subprocess.run([str(QUIRE), "plan", str(MODEL), "--json", *arguments], capture_output=True, text=True)
+    listed = plan("--device", "cuda").stderr.rsplit("Name a GPU: ", 1)[1].strip().split(", ")
+    assert len(listed) >= 8
+    for gpu in listed:
+        for ranks in ["-tp", "2"], ["-tp", "4"], ["-pp", "3"], ["-tp", "2", "-pp", "3"]:
+            got = json.loads(plan("--device", gpu, *ranks).stdout)
+            assert len({r["kv_bytes"] // (r["end_layer"] - r["first_layer"]) for r in got["ranks"]}) == 1  # as many blocks
+            most = max(r["device_bytes"] for r in got["ranks"])
+            block = sum(g["block_bytes"] for g in got["kv_groups"])
+            assert got["device_budget"] - 2 * block * len(got["ranks"]) < most <= got["device_budget"], (gpu, ranks)
+        for ranks in "3", "8":
+            assert plan("--device", gpu, "-tp", ranks).returncode == 1
+
+
 def test_nobody_takes_a_rank_for_a_command():
     got = subprocess.run([str(QUIRE), "rank"], capture_output=True, text=True, timeout=60)
     assert got.returncode == 2 and 'no command "rank"' in got.stderr

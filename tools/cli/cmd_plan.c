@@ -34,6 +34,7 @@ struct planned {
     struct rank_row {
         uint32_t first_layer, end_layer, n_q_heads;
         uint64_t weight_bytes, kv_bytes, swap_bytes, total_bytes;
+        uint64_t device_bytes; /* of its GPU's, the driver's included; 0: it computes in host memory */
     } ranks[COLLECTIVE_MAX_RANKS]; /* [plan.n_ranks] where there are several */
 };
 
@@ -42,12 +43,12 @@ static json_t *ranks_json(const struct planned *p)
     json_t *ranks = json_array();
     for (uint32_t r = 0; r < p->plan.n_ranks && p->plan.n_ranks > 1; r++) {
         const struct rank_row *row = &p->ranks[r];
-        json_array_append_new(ranks, json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "rank", (json_int_t)r,
-                                               "first_layer", (json_int_t)row->first_layer, "end_layer",
-                                               (json_int_t)row->end_layer, "n_q_heads", (json_int_t)row->n_q_heads,
-                                               "weight_bytes", (json_int_t)row->weight_bytes, "kv_bytes",
-                                               (json_int_t)row->kv_bytes, "swap_bytes", (json_int_t)row->swap_bytes,
-                                               "total_bytes", (json_int_t)row->total_bytes));
+        json_array_append_new(
+            ranks, json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "rank", (json_int_t)r, "first_layer",
+                             (json_int_t)row->first_layer, "end_layer", (json_int_t)row->end_layer, "n_q_heads",
+                             (json_int_t)row->n_q_heads, "weight_bytes", (json_int_t)row->weight_bytes, "kv_bytes",
+                             (json_int_t)row->kv_bytes, "swap_bytes", (json_int_t)row->swap_bytes, "total_bytes",
+                             (json_int_t)row->total_bytes, "device_bytes", (json_int_t)row->device_bytes));
     }
     return ranks;
 }
@@ -212,6 +213,9 @@ static void print_ranks(const struct planned *p)
         snprintf(layers, sizeof layers, "%u-%u", row->first_layer, row->end_layer - 1);
         printf("  %4u %8s %7u %18" PRIu64 " %18" PRIu64 " %18" PRIu64 "\n", r, layers, row->n_q_heads,
                row->weight_bytes, row->kv_bytes, row->total_bytes);
+        if (row->device_bytes > p->plan.device_budget)
+            printf("       does not fit: it takes %s more than its GPU's budget\n",
+                   quire_size(row->device_bytes - p->plan.device_budget).text);
     }
 }
 
@@ -234,6 +238,31 @@ static void print_table(const struct planned *first, const struct planned *secon
     printf("\n  %-12s %15" PRIu64 " bytes  %11s   planned for the two models together\n\n", "both", both,
            quire_size(both).text);
     print_fit(&first->plan, &second->plan);
+}
+
+/* All ranks have as many KV blocks: on GPUs as many as fit beside the largest share of the weights. That rank's plan makes the
+ * options of all, and so rank 0's once more. */
+static int plan_tightest(struct engine_options *o, const struct checkpoint *weights, struct planned *p, bool *is_other,
+                         struct quire_error *err)
+{
+    const uint32_t first = p->plan.groups[0].n_blocks;
+    struct engine_plan tightest = p->plan;
+    int status = QUIRE_OK;
+    for (uint32_t r = 1; status == QUIRE_OK && p->plan.device_memory && r < p->plan.n_ranks; r++) {
+        struct engine_options own = *o;
+        struct model_desc share;
+        struct engine_plan plan;
+        uint64_t weight_bytes;
+        status = engine_plan_share(&own, weights, &p->desc, r, &share, &weight_bytes, err);
+        if (status == QUIRE_OK)
+            status = engine_plan_make_on(&own, &share, weight_bytes, NULL, NULL, &plan, err);
+        if (status == QUIRE_OK && plan.groups[0].n_blocks < tightest.groups[0].n_blocks)
+            tightest = plan;
+    }
+    *is_other = tightest.groups[0].n_blocks < first;
+    if (*is_other)
+        engine_plan_for_others(&tightest, o);
+    return status;
 }
 
 /* What a rank takes, once rank 0 has decided how many blocks all have. */
@@ -259,7 +288,9 @@ static int plan_rank(const struct engine_options *options, const struct checkpoi
                                        .kv_bytes = plan.kv_bytes,
                                        .swap_bytes = plan.swap_bytes,
                                        /* rank 0 alone guesses */
-                                       .total_bytes = plan.total_bytes - (rank > 0 ? plan.draft_bytes : 0)};
+                                       .total_bytes = plan.total_bytes - (rank > 0 ? plan.draft_bytes : 0),
+                                       .device_bytes = plan.device_memory ? needed_bytes(&plan) + plan.driver_bytes
+                                                                          : 0};
     return QUIRE_OK;
 }
 
@@ -289,6 +320,11 @@ static int make_plan(const struct engine_options *options, struct planned *p, st
     if (status == QUIRE_OK)
         status = engine_plan_share(o, weights, desc, 0, &share, &weight_bytes, err);
     if (status == QUIRE_OK)
+        status = engine_plan_make_on(o, &share, weight_bytes, draft_weights ? &draft : NULL, NULL, &p->plan, err);
+    bool is_other = false;
+    if (status == QUIRE_OK)
+        status = plan_tightest(o, weights, p, &is_other, err);
+    if (status == QUIRE_OK && is_other)
         status = engine_plan_make_on(o, &share, weight_bytes, draft_weights ? &draft : NULL, NULL, &p->plan, err);
     for (uint32_t r = 0; status == QUIRE_OK && r < p->plan.n_ranks; r++)
         status = plan_rank(o, weights, r, p, err);
