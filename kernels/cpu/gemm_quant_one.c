@@ -1,4 +1,4 @@
-/* One token against panels in the int8 form (docs/numerics.md §19). Each load brings four columns of ROWS rows, as unsigned n = q + z,
+/* One token against panels in the int8 form (docs/numerics.md §19). Each load brings four columns of up to 16 rows, as unsigned n = q + z,
  * and meets four u that are spread over the register: a lane is a row's sum, nothing is added up along the register, and
  * Σ q u = Σ n u - z Σ u. A group's sum is less than 2^24, so that both are exact as floats, too. All that is read is one stream; of
  * Q4_0 a group of 16 rows is 288 bytes and 40 instructions.
@@ -6,42 +6,82 @@
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/quant_rows.h"
 
-/* The sums of ROWS rows on their way through the columns. */
+/* The sums of a panel's rows on their way through the columns. */
 struct walk {
     const struct cpu_gemm *g;
     const float *scale, *sum; /* of the activations, by 32 columns and segment, and by 16 columns */
     uint32_t column, segment;
-    floats y;
-    float (*sums)[ROWS]; /* of segments that have ended */
+    floats y[HALVES];
+    float (*sums)[CPU_PANEL_ROWS]; /* of segments that have ended */
 };
 
 /* The segments that end before the column. */
 static __attribute__((noinline, cold)) void next_segment(struct walk *w)
 {
     while (w->column == w->g->column[w->segment + 1]) {
-        OP(storeu_ps)(w->sums[w->segment], w->g->column[w->segment] == w->column ? OP(set1_ps)(CPU_NO_TERM) : w->y);
-        w->y = OP(setzero_ps)();
+        const bool is_empty = w->g->column[w->segment] == w->column;
+        for (uint32_t h = 0; h < HALVES; h++) {
+            OP(storeu_ps)(w->sums[w->segment] + h * ROWS, is_empty ? OP(set1_ps)(CPU_NO_TERM) : w->y[h]);
+            w->y[h] = OP(setzero_ps)();
+        }
         if (++w->segment == w->g->n_segments)
             return;
     }
 }
 
-/* c + Σ over each lane's four bytes, n unsigned. */
-CPU_INLINE ints dot_unsigned(ints c, ints n, ints u, const enum k_packing packing)
-{
 #if defined(__AVX512VNNI__)
-    (void)packing;
-    return _mm512_dpbusd_epi32(c, n, u);
+#define LESSENED 0 /* whether Q8_0's n is made q */
+/* Σ over each lane's bytes of steps [s, s + n), times u. */
+CPU_INLINE ints dot_group(struct panel_chunk c, const enum k_packing packing, const uint32_t s, const uint32_t n,
+                          const uint32_t *u)
+{
+    ints dot = _mm512_setzero_si512();
+#pragma GCC unroll 8
+    for (uint32_t i = s; i < s + n; i++)
+        dot = _mm512_dpbusd_epi32(dot, panel_bytes(c, packing, i), spread(u + i));
+    return dot;
+}
 #else
-    ints pairs;
-    if (packing == K_PACKING_Q8_0) { /* n · u would saturate */
-        const ints q = _mm256_xor_si256(n, _mm256_set1_epi8((char)0x80));
-        pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(q), _mm256_sign_epi8(u, q));
-    } else {
-        pairs = _mm256_maddubs_epi16(n, u);
+#define LESSENED (packing == K_PACKING_Q8_0)
+/* Sums of how many steps' pairs 16 bits have room for: quant_pairs.h. Q8_0's n u would saturate. */
+CPU_INLINE uint32_t steps_of_16_bits(const enum k_packing packing)
+{
+    switch (packing) {
+    case K_PACKING_Q8_0: return 1;
+    case K_PACKING_Q6_K: return 2;
+    case K_PACKING_Q5_0:
+    case K_PACKING_Q5_1:
+    case K_PACKING_Q5_K: return 4;
+    default: return 8;
     }
-    return _mm256_add_epi32(c, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+}
+
+CPU_INLINE ints dot_group(struct panel_chunk c, const enum k_packing packing, const uint32_t s, const uint32_t n,
+                          const uint32_t *u)
+{
+    const uint32_t most = steps_of_16_bits(packing);
+    ints dot = _mm256_setzero_si256(), pairs = dot;
+#pragma GCC unroll 8
+    for (uint32_t i = 0; i < n; i++) {
+        const ints q = panel_bytes(c, packing, s + i), by = spread(u + s + i);
+        if (packing == K_PACKING_Q8_0) {
+            const ints lessened = _mm256_xor_si256(q, _mm256_set1_epi8((char)0x80));
+            pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(lessened), _mm256_sign_epi8(by, lessened));
+        } else {
+            const ints some = _mm256_maddubs_epi16(q, by);
+            pairs = i % most == 0 ? some : _mm256_add_epi16(pairs, some);
+        }
+        if ((i + 1) % most == 0 || i + 1 == n)
+            dot = _mm256_add_epi32(dot, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+    }
+    return dot;
+}
 #endif
+
+/* A panel's h-th register of rows. */
+CPU_INLINE struct panel_chunk half_of(struct panel_chunk c, const uint32_t h)
+{
+    return (struct panel_chunk){c.halves + h * ROWS * 2, c.words + h * ROWS * 4};
 }
 
 /* Adds group j of a chunk. */
@@ -49,27 +89,34 @@ CPU_INLINE void add_group(struct walk *w, struct panel_chunk c, const enum k_pac
                           const uint32_t *u)
 {
     const uint32_t n_steps = has_sixteens(packing) ? 4 : 8;
-#if defined(__AVX512VNNI__)
-    const int z = offset_of(packing);
-#else
-    const int z = packing == K_PACKING_Q8_0 ? 0 : offset_of(packing);
-#endif
-    ints dot = OP_SI(setzero)();
-#pragma GCC unroll 8
-    for (uint32_t s = j * n_steps; s < (j + 1) * n_steps; s++)
-        dot = dot_unsigned(dot, panel_bytes(c, packing, s), spread(u + s), packing);
+    const int z = LESSENED ? 0 : offset_of(packing);
+    ints dot[HALVES];
+#pragma GCC unroll 2
+    for (uint32_t h = 0; h < HALVES; h++)
+        dot[h] = dot_group(half_of(c, h), packing, j * n_steps, n_steps, u);
     if (w->column == w->g->column[w->segment + 1])
         next_segment(w);
     const float *half = w->sum + w->column / 16;
     const floats sum = OP(set1_ps)(n_steps == 8 ? half[0] + half[1] : half[0]);
     const floats d = OP(set1_ps)(w->scale[w->column / 32 + w->segment]);
-    floats f = OP(cvtepi32_ps)(dot);
-    if (z != 0)
-        f = OP(fnmadd_ps)(OP(set1_ps)((float)z), sum, f);
-    w->y = OP(fmadd_ps)(OP(mul_ps)(panel_scale(c, packing, j), d), f, w->y);
-    if (has_least(packing))
-        w->y = OP(fmadd_ps)(OP(mul_ps)(panel_least(c, packing, j), d), sum, w->y);
+#pragma GCC unroll 2
+    for (uint32_t h = 0; h < HALVES; h++) {
+        floats f = OP(cvtepi32_ps)(dot[h]);
+        if (z != 0)
+            f = OP(fnmadd_ps)(OP(set1_ps)((float)z), sum, f);
+        w->y[h] = OP(fmadd_ps)(OP(mul_ps)(panel_scale(half_of(c, h), packing, j), d), f, w->y[h]);
+        if (has_least(packing))
+            w->y[h] = OP(fmadd_ps)(OP(mul_ps)(panel_least(half_of(c, h), packing, j), d), sum, w->y[h]);
+    }
     w->column += n_steps * 4;
+}
+
+/* Its share of a chunk's bytes, further on, while group j is computed. */
+CPU_INLINE void fetch_group(const struct panel_chunk c, const enum k_packing packing, const uint32_t j)
+{
+    const uint32_t bytes = cpu_panel_chunk_bytes(k_blocks_of(packing), CPU_PANEL_CHUNK / k_blocks_of(packing)->columns);
+    const uint32_t groups = CPU_PANEL_CHUNK / (has_sixteens(packing) ? 16 : 32);
+    fetch_ahead(c.halves + j * bytes / groups, (bytes / groups + 63) / 64 * 64);
 }
 
 /* A chunk of n columns. */
@@ -84,13 +131,17 @@ CPU_INLINE void add_chunk(struct walk *w, const struct panel_chunk c, const enum
     if (has_sixteens(packing)) {
 #pragma GCC unroll 16
         for (uint32_t j = 0; j < CPU_PANEL_CHUNK / 16; j++)
-            if (j * 16 < n)
+            if (j * 16 < n) {
+                fetch_group(c, packing, j);
                 add_group(w, c, packing, j, u);
+            }
     } else {
 #pragma GCC unroll 8
         for (uint32_t j = 0; j < CPU_PANEL_CHUNK / 32; j++)
-            if (j * 32 < n)
+            if (j * 32 < n) {
+                fetch_group(c, packing, j);
                 add_group(w, c, packing, j, u);
+            }
     }
 }
 
@@ -99,24 +150,24 @@ CPU_INLINE void rows_one(const struct cpu_gemm *g, const struct host_part *part,
 {
     const uint32_t n_cols = part->view.n_cols, n_whole = n_cols / CPU_PANEL_CHUNK * CPU_PANEL_CHUNK;
     const struct inputs in = inputs_at(g, 0);
-    float sums[K_SEGMENTS][ROWS];
-    struct walk w = {.g = g, .scale = in.scale, .sum = in.sum, .y = OP(setzero_ps)(), .sums = sums};
+    float sums[K_SEGMENTS][CPU_PANEL_ROWS];
+    struct walk w = {.g = g, .scale = in.scale, .sum = in.sum, .sums = sums};
+    for (uint32_t h = 0; h < HALVES; h++)
+        w.y[h] = OP(setzero_ps)();
     const uint32_t bytes = cpu_panel_chunk_bytes(k_blocks_of(packing), CPU_PANEL_CHUNK / k_blocks_of(packing)->columns);
     struct panel_chunk c = panel_chunk_at(part, row, 0, CPU_PANEL_CHUNK);
     for (uint32_t k = 0; k < n_whole; k += CPU_PANEL_CHUNK) {
-        fetch_ahead(c, bytes);
         add_chunk(&w, c, packing, CPU_PANEL_CHUNK, in.u + k / 4);
         c.halves += bytes;
         c.words += bytes;
     }
     if (n_whole < n_cols) {
         c = panel_chunk_at(part, row, n_whole, n_cols - n_whole);
-        fetch_ahead(c, bytes * (n_cols - n_whole) / CPU_PANEL_CHUNK);
         add_chunk(&w, c, packing, n_cols - n_whole, in.u + n_whole / 4);
     }
     next_segment(&w);
     if (g->n_segments > 1)
-        cpu_sum_segments(sums[0], ROWS, ROWS);
+        cpu_sum_segments(sums[0], CPU_PANEL_ROWS, CPU_PANEL_ROWS);
     const uint32_t first = part->first_row + row;
     for (uint32_t j = 0; j < n_rows; j++)
         g->args.y_dev[first + j] = g->args.bias_dev ? sums[0][j] + g->args.bias_dev[first + j] : sums[0][j];
@@ -138,7 +189,7 @@ bool CPU_NAME(cpu_gemm_int8_one)(const struct cpu_gemm *g, const struct host_par
     const enum k_packing packing = part->view.format.packing;
     if (g->args.unit % (has_sixteens(packing) ? 16 : 32) != 0)
         return false;
-    for (uint32_t row = begin; row < end; row += ROWS)
-        one_fns[packing](g, part, row, end - row < ROWS ? end - row : ROWS);
+    for (uint32_t row = begin; row < end; row += CPU_PANEL_ROWS)
+        one_fns[packing](g, part, row, end - row < CPU_PANEL_ROWS ? end - row : CPU_PANEL_ROWS);
     return true;
 }
