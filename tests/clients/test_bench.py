@@ -49,7 +49,8 @@ def check_throughput(result, n, n_prompt, n_output):
 def test_collectives():
     result = bench_json("collectives", "--ranks", 2, "--calls", 20)
     assert result["ranks"] == 2 and result["calls"] == 20
-    assert [row["name"].split()[0] for row in result["collectives"]] == ["barrier", "all-reduce", "all-reduce", "all-reduce", "plan"]
+    assert [row["name"].split()[0] for row in result["collectives"]] == ["barrier", "all-reduce", "all-reduce", "all-reduce", "plan", "memory"]
+    assert all((row["link_share"] > 0) == (row["name"].split()[0] == "all-reduce") for row in result["collectives"])
     assert all(0 < row["median_us"] <= row["p95_us"] for row in result["collectives"])
     wrong = bench("collectives", "--ranks", 3)
     assert wrong.returncode == 2 and wrong.stderr == "quire: --ranks: must be 1, 2, 4 or 8\n"

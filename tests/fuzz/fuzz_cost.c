@@ -27,8 +27,9 @@ static void check(const struct sched_cost *cost)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     struct sched_cost cost;
+    struct cost_shape shape;
     struct quire_error err;
-    if (cost_file_parse((const char *)data, n, "cost", &cost, &err) == QUIRE_OK) {
+    if (cost_file_parse((const char *)data, n, "cost", &cost, &shape, &err) == QUIRE_OK) {
         check(&cost);
     } else {
         for (const char *c = err.text; *c; c++)

@@ -133,6 +133,24 @@ class Sim(unittest.TestCase):
         self.assertIn("budget=1024", table)
         self.assertIn("*", table)
 
+    def test_ranks_that_share_the_model(self):
+        """A request alone takes what the formulas of docs/simulator.md say, and ranks are swept."""
+        with open(self.path("cost.json"), "w") as f:
+            json.dump({"points": [[1, 1000], [1001, 9000]], "logit_us": 8, "model": {"n_layers": 10, "hidden_size": 1000, "vocab_size": 100000}}, f)
+        with open(self.path("plain.json"), "w") as f:
+            json.dump({"points": [[1, 1000], [1001, 9000]]}, f)
+        base = ("--trace", self.write([{"timestamp": 0, "input_length": 101, "output_length": 3, "hash_ids": [1]}], "one.jsonl"))
+        got = sim_json(*base, "--cost-model", self.path("cost.json"), "--tensor-parallel-size", 4, "--link", "5,40")
+        gather = 8 / 4 + 5 + 4 * 100000 * 3 / 4 / 40e3
+        first, later = (us / 4 + 20 * (5 + 1.5 * 4000 * n / 40e3) + gather for n, us in ((101, 1800), (1, 1000)))
+        self.assertAlmostEqual(got["ttft_ms"]["mean"], first / 1e3, delta=0.002)
+        self.assertAlmostEqual(got["tpot_ms"]["mean"], later / 1e3, delta=0.002)
+        swept = sim_json(*base, "--sweep", "tensor-parallel-size=1,2,8")
+        self.assertEqual([r["ttft_ms"]["mean"] for r in swept], sorted((r["ttft_ms"]["mean"] for r in swept), reverse=True))
+        for arguments, says in ((("-tp", 3), "must be 1, 2, 4 or 8"), (("-tp", 2, "--link", "tape"), "shared-memory, nvlink, pcie"), (("--link", "pcie"), "give --tensor-parallel-size"),
+                                (("-tp", 2, "--cost-model", self.path("plain.json")), "does not say of which model")):
+            self.assertIn(says, sim(*base, *arguments, code=2))
+
     def test_the_page_stands_alone(self):
         page = self.path("page.html")
         sim("--trace-format", "synthetic", "--num-requests", 100, "--tenants", "a:rate=5,b:rate=9", "--html", page)

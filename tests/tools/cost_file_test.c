@@ -2,7 +2,9 @@
 #include "tests/tools/bench_test.h"
 
 #include "tools/bench/lib/cost_file.h"
+#include "tools/bench/lib/cost_links.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +22,8 @@ static void what_is_written_is_read_back(void **state)
                               .pair_us = 12345.678901234567,
                               .block_copy_us = 7},
                       got;
+    const struct cost_shape shape = {24, 896, 151936};
+    struct cost_shape got_shape;
     for (uint32_t i = 0; i < cost.n_points; i++) {
         cost.points[i].n_tokens = i == SCHED_COST_MAX_POINTS - 1 ? UINT32_MAX : i * i + 1;
         cost.points[i].us = 100 + i / 7.0;
@@ -27,8 +31,8 @@ static void what_is_written_is_read_back(void **state)
     int fd = mkstemp(path);
     assert_true(fd >= 0);
     close(fd);
-    assert_int_equal(cost_file_write(path, &cost, "a \"test\"", &err), QUIRE_OK);
-    assert_int_equal(cost_file_read(path, &got, &err), QUIRE_OK);
+    assert_int_equal(cost_file_write(path, &cost, "a \"test\"", &shape, &err), QUIRE_OK);
+    assert_int_equal(cost_file_read(path, &got, &got_shape, &err), QUIRE_OK);
     unlink(path);
     assert_int_equal(got.n_points, cost.n_points);
     for (uint32_t i = 0; i < cost.n_points; i++) {
@@ -38,8 +42,9 @@ static void what_is_written_is_read_back(void **state)
     assert_true(got.row_us == cost.row_us && got.logit_us == cost.logit_us);
     assert_true(got.context_us == cost.context_us && got.pair_us == cost.pair_us);
     assert_true(got.block_copy_us == cost.block_copy_us);
-    assert_int_equal(cost_file_read(path, &got, &err), QUIRE_NOT_FOUND);
-    assert_int_equal(cost_file_write("/nonexistent/cost.json", &cost, NULL, &err), QUIRE_IO);
+    assert_memory_equal(&got_shape, &shape, sizeof shape);
+    assert_int_equal(cost_file_read(path, &got, NULL, &err), QUIRE_NOT_FOUND);
+    assert_int_equal(cost_file_write("/nonexistent/cost.json", &cost, NULL, NULL, &err), QUIRE_IO);
     assert_non_null(strstr(err.text, "/nonexistent/cost.json"));
 }
 
@@ -68,11 +73,18 @@ static void the_member_is_named(void **state)
         {"{\"points\": [[1, 2]], \"about\": 1}", "cost: about: "},
         {"{\"points\": [[1, 2]], \"rows_us\\u001b\": 1}", "cost: \"rows_us?\" is not a member"},
         {"{\"points\": [[[[1]]]]}", "cost: nested"},
+        {"{\"points\": [[1, 2]], \"model\": 3}", "cost: model: must be"},
+        {"{\"points\": [[1, 2]], \"model\": {\"n_layers\": 2, \"hidden_size\": 4}}", "cost: model: must be"},
+        {"{\"points\": [[1, 2]], \"model\": {\"n_layers\": 2, \"hidden_size\": 0, \"vocab_size\": 9}}",
+         "cost: model.hidden_size: must be a whole number"},
+        {"{\"points\": [[1, 2]], \"model\": {\"n_layers\": 2, \"hidden_size\": 4, \"vocab\": 9}}",
+         "cost: model.vocab_size: must be a whole number"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         struct sched_cost got = {.n_points = 77};
         struct quire_error err;
-        assert_int_equal(cost_file_parse(wrong[i].text, strlen(wrong[i].text), "cost", &got, &err), QUIRE_INVALID);
+        assert_int_equal(cost_file_parse(wrong[i].text, strlen(wrong[i].text), "cost", &got, NULL, &err),
+                         QUIRE_INVALID);
         assert_ptr_equal(strstr(err.text, wrong[i].says), err.text);
         assert_int_equal(got.n_points, 77);
     }
@@ -87,7 +99,7 @@ static void too_many_points_are_refused(void **state)
     for (int i = 1; i <= SCHED_COST_MAX_POINTS; i++)
         sprintf(text + strlen(text), ", [%d, 1]", i + 1);
     strcat(text, "]}");
-    assert_int_equal(cost_file_parse(text, strlen(text), "cost", &got, &err), QUIRE_INVALID);
+    assert_int_equal(cost_file_parse(text, strlen(text), "cost", &got, NULL, &err), QUIRE_INVALID);
     assert_non_null(strstr(err.text, "points: at most 24, got 25"));
 }
 
@@ -114,10 +126,43 @@ static void the_default_is_what_its_formulas_say(void **state)
     }
 }
 
+/* Worked out by hand from the header's formulas. */
+static void ranks_divide_and_tell_each_other(void **state)
+{
+    (void)state;
+    const struct cost_shape shape = {.n_layers = 10, .hidden_size = 1000, .vocab_size = 100000};
+    const struct sched_cost one = {.n_points = 2,
+                                   .points = {{1, 1000}, {101, 9000}},
+                                   .row_us = 3,
+                                   .logit_us = 8,
+                                   .context_us = 0.5,
+                                   .pair_us = 0.25,
+                                   .block_copy_us = 12};
+    struct sched_cost cost = one;
+    struct cost_link room;
+    const struct cost_link *link = cost_link_find("5,40", &room); /* 40,000 bytes a us */
+    struct quire_error err;
+    assert_int_equal(cost_share(&cost, &shape, 4, link, &err), QUIRE_OK);
+    /* 20 sums of 4,000 bytes a token, of which a rank moves 1.5 times as much */
+    assert_true(fabs(cost.points[0].us - (250 + 20 * (5 + 1.5 * 4000 / 40000))) < 1e-9);
+    assert_true(fabs(cost.points[1].us - (2250 + 20 * (5 + 1.5 * 404000 / 40000))) < 1e-9);
+    assert_true(fabs(cost.logit_us - (2 + 5 + 300000 / 40000.0)) < 1e-9);
+    assert_true(cost.row_us == 3 && cost.context_us == 0.125 && cost.pair_us == 0.0625 && cost.block_copy_us == 3);
+    /* What was measured comes out: 4 KiB, 64 KiB and 4 MiB of two ranks over shared memory. */
+    const struct cost_link *memory = cost_link_find("shared-memory", &room);
+    const double measured[][2] = {{4096, 1.4}, {65536, 10.8}, {4194304, 550.5}};
+    for (size_t i = 0; i < 3; i++)
+        assert_true(fabs(cost_all_reduce_us(memory, 2, measured[i][0]) / measured[i][1] - 1) < 0.15);
+    static const char *const wrong[] = {"", "ib", "5", "5,", ",5", "-1,5", "5,0", "5,40x", "5,nan", "inf,5", "5,1e30"};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        assert_null(cost_link_find(wrong[i], &room));
+}
+
 int run_cost_file_tests(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_written_is_read_back),
+        cmocka_unit_test(ranks_divide_and_tell_each_other),
         cmocka_unit_test(the_member_is_named),
         cmocka_unit_test(too_many_points_are_refused),
         cmocka_unit_test(the_default_is_what_its_formulas_say),

@@ -28,7 +28,7 @@ static int parse_swap_space(const char *text, void *target, struct quire_error *
 
 static int parse_cost_model(const char *text, void *target, struct quire_error *err)
 {
-    return cost_file_read(text, target, err);
+    return cost_file_read(text, target, NULL, err);
 }
 
 /* Who computes nothing, as a simulation, takes a draft model that is nowhere, too: opening it says that it is missing. */

@@ -4,6 +4,7 @@
 #include "tools/cli/command.h"
 #include "tools/cli/commands.h"
 #include "tools/bench/lib/cost_file.h"
+#include "tools/bench/lib/cost_links.h"
 #include "tools/cli/engine_flags.h"
 #include "tools/sim/metrics.h"
 #include "tools/sim/recording.h"
@@ -27,6 +28,10 @@ struct settings { /* the command line */
     const char *acceptance_text;
     struct sim_acceptance acceptance;
     struct sched_cost draft_cost;
+    struct cost_shape shape; /* of the model whose cost it is */
+    struct cost_link own_link;
+    const struct cost_link *link; /* between ranks; NULL: not said */
+    uint32_t n_ranks;
     double service_time;
     uint32_t num_host_blocks, overlap_depth, max_tokens;
     bool has_service_time, oracle_lengths, predict, json;
@@ -36,9 +41,26 @@ struct settings { /* the command line */
 
 /* ---- the command line ---- */
 
-static int parse_cost_model(const char *text, void *target, struct quire_error *err)
+static int parse_draft_cost(const char *text, void *target, struct quire_error *err)
 {
-    return cost_file_read(text, target, err);
+    return cost_file_read(text, target, NULL, err);
+}
+
+static int parse_cost(const char *text, void *settings, struct quire_error *err)
+{
+    struct settings *s = settings;
+    return cost_file_read(text, &s->engine.cost, &s->shape, err);
+}
+
+static int parse_link(const char *text, void *settings, struct quire_error *err)
+{
+    struct settings *s = settings;
+    s->link = cost_link_find(text, &s->own_link);
+    return s->link ? QUIRE_OK
+                   : quire_fail(err, QUIRE_INVALID,
+                                "must be shared-memory, nvlink, pcie, or microseconds of a call and GB a second, as "
+                                "5,300, got \"%.40s\"",
+                                text);
 }
 
 static void set_defaults(struct settings *s)
@@ -48,6 +70,8 @@ static void set_defaults(struct settings *s)
     engine_options_default(&s->engine);
     s->engine.scheduling_policy = NULL; /* fcfs, or a recording's own */
     s->engine.cost = *cost_default();
+    s->shape = cost_default_shape();
+    s->n_ranks = 1;
     s->engine.max_num_seqs = 256;
     s->engine.max_num_batched_tokens = 2048;
     s->engine.block_size = 16;
@@ -128,8 +152,13 @@ static size_t engine_like_flags(struct settings *s, struct cli_option *out)
         {.names = "speculative-acceptance", .kind = CLI_STRING, .target = &s->acceptance_text, .value = "RATES",
          .help = "With --speculative-config, how many drafts are right: 0.7 of those whose predecessors were; 0.8,0.6,0.4 of all first, second and third "
                  "ones, as vLLM prints them; or a recording, to take what was right there."},
-        {.names = "draft-cost-model", .kind = CLI_PARSED, .parse = parse_cost_model, .target = &s->draft_cost, .value = "FILE",
+        {.names = "draft-cost-model", .kind = CLI_PARSED, .parse = parse_draft_cost, .target = &s->draft_cost, .value = "FILE",
          .help = "What a draft model's own steps take, fitted by quire bench steps DRAFT_MODEL."},
+        {.names = "tensor-parallel-size,tp", .kind = CLI_U32, .target = &s->n_ranks, .min = 1, .max = 8, .value = "N",
+         .help = "The model is shared by N ranks: what the cost model says is divided, and what they tell each other is added "
+                 "(docs/simulator.md). Default 1."},
+        {.names = "link", .kind = CLI_PARSED, .parse = parse_link, .target = s, .value = "NAME",
+         .help = "How they do: shared-memory (measured), nvlink or pcie (published figures), or CALL_US,GB_PER_S. Default nvlink."},
         {.names = "service-time", .kind = CLI_F64, .target = &s->service_time, .given = &s->has_service_time, .value = "0",
          .help = "Each request runs alone, in arrival order and in no time, its prompt only, and a trace's blocks count as "
                  "full: hit rates to compare with other tools."},
@@ -192,9 +221,15 @@ static int check_of_recording(const struct settings *s, const char *name, struct
 {
     static const char *const of_both[] = {"trace", "trace-format", "goodput", "class-ttft-ms", "predict", "json",
                                           "save",  "html",         NULL};
-    static const char *const of_prediction[] = {
-        "scheduling-policy", "cost-model", "oracle-lengths", "speculative-config", "speculative-acceptance",
-        "draft-cost-model",  NULL};
+    static const char *const of_prediction[] = {"scheduling-policy",
+                                                "cost-model",
+                                                "oracle-lengths",
+                                                "speculative-config",
+                                                "speculative-acceptance",
+                                                "draft-cost-model",
+                                                "tensor-parallel-size,tp",
+                                                "link",
+                                                NULL};
     if (is_one_of(name, of_both) || (s->predict && is_one_of(name, of_prediction)))
         return QUIRE_OK;
     if (is_one_of(name, of_prediction))
@@ -297,6 +332,22 @@ static int check_speculation(struct settings *s, struct quire_error *err)
     return status;
 }
 
+/* The cost of one becomes that of several. */
+static int share_cost(struct settings *s, struct quire_error *err)
+{
+    if (s->n_ranks == 1)
+        return s->link ? quire_fail(err, QUIRE_INVALID, "--link is between ranks: give --tensor-parallel-size")
+                       : QUIRE_OK;
+    if (s->n_ranks & (s->n_ranks - 1))
+        return quire_fail(err, QUIRE_INVALID, "--tensor-parallel-size: must be 1, 2, 4 or 8, got %u", s->n_ranks);
+    if (s->shape.n_layers == 0)
+        return quire_fail(err, QUIRE_INVALID,
+                          "--tensor-parallel-size: the cost model does not say of which model it is: add \"model\": "
+                          "{\"n_layers\": ..., \"hidden_size\": ..., \"vocab_size\": ...}");
+    return cost_share(&s->engine.cost, &s->shape, s->n_ranks,
+                      s->link ? s->link : cost_link_find("nvlink", &s->own_link), err);
+}
+
 /* What the values mean together. */
 static int check_values(struct settings *s, struct quire_error *err)
 {
@@ -339,7 +390,7 @@ static int check_values(struct settings *s, struct quire_error *err)
                           "another mode");
     s->workload.milliseconds = strcmp(s->time_unit, "ms") == 0;
     s->workload.full_blocks = s->has_service_time;
-    return QUIRE_OK;
+    return share_cost(s, err);
 }
 
 static int make_sched_config(struct settings *s, struct quire_error *err)
@@ -364,7 +415,13 @@ static int parse(int argc, char **argv, struct settings *s, bool *help, struct q
     set_defaults(s);
     size_t n = trace_flags(s, rows);
     n += engine_like_flags(s, rows + n);
+    const size_t n_before = n;
     n += schedule_flags(&s->engine, rows + n);
+    for (size_t i = n_before; i < n; i++)
+        if (rows[i].names && strcmp(rows[i].names, "cost-model") == 0) { /* and of which model it is */
+            rows[i].parse = parse_cost;
+            rows[i].target = s;
+        }
     n += result_flags(s, rows + n);
     rows[n] = (struct cli_option){0};
     cli_note_given(rows, n, given);

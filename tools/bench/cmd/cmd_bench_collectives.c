@@ -15,7 +15,7 @@
 #define PLAN_BYTES (20u << 10) /* a step of 256 rows */
 #define MAX_BYTES (4u << 20)
 
-enum kind { BARRIER, ALL_REDUCE, PLAN };
+enum kind { BARRIER, ALL_REDUCE, PLAN, COPY };
 
 static const struct row {
     const char *name;
@@ -28,8 +28,10 @@ static const struct row {
     {"all-reduce 64 KiB", ALL_REDUCE, 64u << 10, 2},
     {"all-reduce 4 MiB", ALL_REDUCE, MAX_BYTES, 50},
     {"plan broadcast 20 KiB", PLAN, PLAN_BYTES, 1},
+    {"memory copy 4 MiB", COPY, MAX_BYTES, 50}, /* by all ranks at once: what the link can do */
 };
 #define N_ROWS (sizeof rows / sizeof rows[0])
+#define COPY_ROW (N_ROWS - 1)
 
 /* Of a row, the slowest rank's. */
 struct times {
@@ -40,7 +42,7 @@ struct bench {
     uint32_t n_ranks, n_calls;
     bool json;
     struct collective *c;
-    float *x; /* [MAX_BYTES] */
+    float *x, *y; /* [MAX_BYTES] each */
     double *us; /* [n_calls + n_calls / WARM_UP + 1] */
     uint64_t step;
     struct times times[N_ROWS];
@@ -64,10 +66,21 @@ static int call_plan(struct bench *b, double *us, struct quire_error *err)
     return status == QUIRE_OK ? collective_barrier(b->c, err) : status;
 }
 
+static int call_copy(struct bench *b, double *us, struct quire_error *err)
+{
+    const int status = collective_barrier(b->c, err);
+    const uint64_t began = quire_now_ns();
+    memcpy(b->y, b->x, MAX_BYTES);
+    *us = (double)(quire_now_ns() - began) * 1e-3;
+    return status;
+}
+
 static int call(struct bench *b, const struct row *row, double *us, struct quire_error *err)
 {
     if (row->kind == PLAN)
         return call_plan(b, us, err);
+    if (row->kind == COPY)
+        return call_copy(b, us, err);
     uint64_t began = quire_now_ns();
     int status = row->kind == BARRIER ? collective_barrier(b->c, err)
                                       : collective_all_reduce_tree(b->c, b->x, row->n_bytes / sizeof *b->x, err);
@@ -98,11 +111,13 @@ static int measure_row(struct bench *b, const struct row *row, struct times *out
 static int measure(struct bench *b, struct quire_error *err)
 {
     b->x = malloc(MAX_BYTES);
+    b->y = malloc(MAX_BYTES);
     b->us = malloc((b->n_calls + b->n_calls / WARM_UP + 2) * sizeof *b->us);
-    int status = b->x && b->us ? QUIRE_OK : quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    int status = b->x && b->y && b->us ? QUIRE_OK : quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     for (size_t i = 0; i < N_ROWS && status == QUIRE_OK; i++)
         status = measure_row(b, &rows[i], &b->times[i], err);
     free(b->x);
+    free(b->y);
     free(b->us);
     return status;
 }
@@ -115,22 +130,32 @@ static double bus_gb_s(const struct bench *b, size_t i)
     return 2.0 * (b->n_ranks - 1) / b->n_ranks * (double)rows[i].n_bytes / b->times[i].median_us * 1e-3;
 }
 
+/* Of what a rank's own copies carried, all ranks copying: of shared memory the link. */
+static double link_share(const struct bench *b, size_t i)
+{
+    return bus_gb_s(b, i) * b->times[COPY_ROW].median_us * 1e3 / MAX_BYTES;
+}
+
 static int report(const struct bench *b)
 {
     if (b->json) {
         json_t *list = json_array();
         for (size_t i = 0; i < N_ROWS; i++)
-            json_array_append_new(list, json_pack("{s:s, s:I, s:f, s:f, s:f}", "name", rows[i].name, "bytes",
+            json_array_append_new(list, json_pack("{s:s, s:I, s:f, s:f, s:f, s:f}", "name", rows[i].name, "bytes",
                                                   (json_int_t)rows[i].n_bytes, "median_us", b->times[i].median_us,
-                                                  "p95_us", b->times[i].p95_us, "bus_gb_s", bus_gb_s(b, i)));
+                                                  "p95_us", b->times[i].p95_us, "bus_gb_s", bus_gb_s(b, i),
+                                                  "link_share", link_share(b, i)));
         return command_print_json(
             json_pack("{s:i, s:i, s:o}", "ranks", (int)b->n_ranks, "calls", (int)b->n_calls, "collectives", list));
     }
-    printf("%u ranks\n%-24s %12s %12s %14s\n", b->n_ranks, "", "median (us)", "p95 (us)", "bus (GB/s)");
+    printf("%u ranks\n%-24s %12s %12s %14s %14s\n", b->n_ranks, "", "median (us)", "p95 (us)", "bus (GB/s)",
+           "of the link");
     for (size_t i = 0; i < N_ROWS; i++) {
         printf("%-24s %12.1f %12.1f", rows[i].name, b->times[i].median_us, b->times[i].p95_us);
         if (rows[i].kind == ALL_REDUCE)
-            printf(" %14.2f", bus_gb_s(b, i));
+            printf(" %14.2f %12.0f %%", bus_gb_s(b, i), 100 * link_share(b, i));
+        if (rows[i].kind == COPY)
+            printf(" %14.2f", MAX_BYTES / b->times[i].median_us * 1e-3);
         putchar('\n');
     }
     return 0;
@@ -190,7 +215,7 @@ int bench_collectives(int argc, char **argv)
             "Starts processes of this program that add up vectors and hand plans round over shared memory, and says\n"
             "what each call takes: of the slowest rank the median and the 95th percentile. A plan's time is from\n"
             "before it is sent until it is received and checked. Bus: what a rank must send and receive, over\n"
-            "the time.",
+            "the time; the link: what it copies in memory while all ranks do.",
         .examples = "examples:\n"
                     "  quire bench collectives\n"
                     "  quire bench collectives --ranks 4 --calls 20000 --json",

@@ -282,6 +282,13 @@ static const char *kind_name(int kind)
     return kind == COST_N_KINDS ? "all" : cost_kind_name((enum cost_kind)kind);
 }
 
+static struct cost_shape shape_of(const struct steps *s)
+{
+    const struct model_desc *desc = bench_steps_info(s->bench)->desc;
+    return (struct cost_shape){
+        .n_layers = desc->n_layers, .hidden_size = desc->hidden_size, .vocab_size = desc->vocab_size};
+}
+
 static int save(const struct steps *s, struct quire_error *err)
 {
     const struct engine_info *info = bench_steps_info(s->bench);
@@ -289,7 +296,8 @@ static int save(const struct steps *s, struct quire_error *err)
     snprintf(about, sizeof about, "%s on %s, %u threads: %.1f %% off on %zu steps it was not fitted on",
              info->desc->architecture, info->plan->device, info->plan->n_threads,
              s->errors[COST_N_KINDS].mean_absolute * 100, s->errors[COST_N_KINDS].n);
-    return cost_file_write(s->output, &s->cost, about, err);
+    const struct cost_shape shape = shape_of(s);
+    return cost_file_write(s->output, &s->cost, about, &shape, err);
 }
 
 static json_t *errors_json(const struct steps *s)
@@ -323,9 +331,10 @@ static json_t *steps_json(const struct steps *s)
 
 static int report_json(const struct steps *s)
 {
-    return command_print_json(json_pack("{s:o, s:o, s:i, s:o, s:o}", "cost", cost_file_json(&s->cost, NULL), "errors",
-                                        errors_json(s), "rounds", (int)s->n_rounds, "drafts", drafts_json(s), "steps",
-                                        steps_json(s)));
+    const struct cost_shape shape = shape_of(s);
+    return command_print_json(json_pack("{s:o, s:o, s:i, s:o, s:o}", "cost", cost_file_json(&s->cost, NULL, &shape),
+                                        "errors", errors_json(s), "rounds", (int)s->n_rounds, "drafts", drafts_json(s),
+                                        "steps", steps_json(s)));
 }
 
 static void print_model(const struct sched_cost *cost)
@@ -391,7 +400,7 @@ static int fit_recording(struct steps *s, struct cost_sample *samples, size_t n,
     snprintf(about, sizeof about,
              "a recorded server: %.1f %% off on the last %zu of %zu steps, which it was not fitted on",
              s->errors[COST_N_KINDS].mean_absolute * 100, n - n_first, n);
-    return s->output ? cost_file_write(s->output, &s->cost, about, err) : QUIRE_OK;
+    return s->output ? cost_file_write(s->output, &s->cost, about, NULL, err) : QUIRE_OK;
 }
 
 static int run_recording(struct steps *s)
@@ -406,7 +415,7 @@ static int run_recording(struct steps *s)
     if (status != QUIRE_OK)
         return command_fail(1, err.text);
     if (s->json)
-        return command_print_json(json_pack("{s:o, s:o, s:I}", "cost", cost_file_json(&s->cost, NULL), "errors",
+        return command_print_json(json_pack("{s:o, s:o, s:I}", "cost", cost_file_json(&s->cost, NULL, NULL), "errors",
                                             errors_json(s), "steps", (json_int_t)n));
     printf("%-34s %zu of %s\n\n", "Steps:", n, s->recording);
     print_errors(s);

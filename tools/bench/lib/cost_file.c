@@ -8,6 +8,7 @@
 
 #define MAX_FILE_BYTES (64u << 10)
 #define MAX_DEPTH 3
+#define MAX_SIZE 100000000 /* of what a model has */
 
 struct member {
     const char *key;
@@ -26,7 +27,7 @@ static const struct member members[] = {
 
 static bool is_known(const char *key)
 {
-    if (strcmp(key, "about") == 0 || strcmp(key, "points") == 0)
+    if (strcmp(key, "about") == 0 || strcmp(key, "points") == 0 || strcmp(key, "model") == 0)
         return true;
     for (size_t i = 0; i < N_MEMBERS; i++)
         if (strcmp(key, members[i].key) == 0)
@@ -78,9 +79,33 @@ static int read_points(const json_t *object, const char *where, struct sched_cos
     return QUIRE_OK;
 }
 
-static int read_object(const json_t *object, const char *where, struct sched_cost *out, struct quire_error *err)
+/* All of it, or nothing. */
+static int read_shape(const json_t *object, const char *where, struct cost_shape *out, struct quire_error *err)
+{
+    static const char *const keys[] = {"n_layers", "hidden_size", "vocab_size"};
+    uint32_t *const numbers[] = {&out->n_layers, &out->hidden_size, &out->vocab_size};
+    const json_t *model = json_object_get(object, "model");
+    *out = (struct cost_shape){0};
+    if (!model)
+        return QUIRE_OK;
+    if (!json_is_object(model) || json_object_size(model) != 3)
+        return quire_fail(err, QUIRE_INVALID, "%s: model: must be {\"n_layers\", \"hidden_size\", \"vocab_size\"}",
+                          where);
+    for (size_t i = 0; i < 3; i++) {
+        const json_t *number = json_object_get(model, keys[i]);
+        if (!json_is_integer(number) || json_integer_value(number) < 1 || json_integer_value(number) > MAX_SIZE)
+            return quire_fail(err, QUIRE_INVALID, "%s: model.%s: must be a whole number from 1 to %d", where, keys[i],
+                              MAX_SIZE);
+        *numbers[i] = (uint32_t)json_integer_value(number);
+    }
+    return QUIRE_OK;
+}
+
+static int read_object(const json_t *object, const char *where, struct sched_cost *out, struct cost_shape *shape,
+                       struct quire_error *err)
 {
     struct sched_cost cost = {0};
+    struct cost_shape found;
     const char *about;
     if (!json_is_object(object))
         return quire_fail(err, QUIRE_INVALID, "%s: must be a JSON object", where);
@@ -98,37 +123,41 @@ static int read_object(const json_t *object, const char *where, struct sched_cos
             quire_error_prefix(err, "%s", where);
     }
     if (status == QUIRE_OK)
+        status = read_shape(object, where, &found, err);
+    if (status == QUIRE_OK)
         *out = cost;
+    if (status == QUIRE_OK && shape)
+        *shape = found;
     return status;
 }
 
-int cost_file_read(const char *path, struct sched_cost *out, struct quire_error *err)
+int cost_file_read(const char *path, struct sched_cost *out, struct cost_shape *shape, struct quire_error *err)
 {
     const char *slash = strrchr(path, '/');
     json_t *object;
     int status = quire_json_read_file(path, MAX_FILE_BYTES, &object, err);
     if (status != QUIRE_OK)
         return status;
-    status = read_object(object, slash ? slash + 1 : path, out, err);
+    status = read_object(object, slash ? slash + 1 : path, out, shape, err);
     json_decref(object);
     return status;
 }
 
 int cost_file_parse(const char *text, size_t n_bytes, const char *where, struct sched_cost *out,
-                    struct quire_error *err)
+                    struct cost_shape *shape, struct quire_error *err)
 {
     json_t *object;
     int status = quire_json_parse(text, n_bytes, MAX_DEPTH, where, &object, err);
     if (status != QUIRE_OK)
         return status;
-    status = read_object(object, where, out, err);
+    status = read_object(object, where, out, shape, err);
     json_decref(object);
     return status;
 }
 
 /* ---- writing ---- */
 
-json_t *cost_file_json(const struct sched_cost *cost, const char *about)
+json_t *cost_file_json(const struct sched_cost *cost, const char *about, const struct cost_shape *shape)
 {
     json_t *object = json_object(), *points = json_array();
     int bad = about ? json_object_set_new(object, "about", json_string(about)) : 0;
@@ -139,6 +168,11 @@ json_t *cost_file_json(const struct sched_cost *cost, const char *about)
     for (size_t i = 0; i < N_MEMBERS; i++)
         bad |= json_object_set_new(object, members[i].key,
                                    json_real(*(const double *)((const char *)cost + members[i].offset)));
+    if (shape && shape->n_layers)
+        bad |= json_object_set_new(object, "model",
+                                   json_pack("{s:I, s:I, s:I}", "n_layers", (json_int_t)shape->n_layers, "hidden_size",
+                                             (json_int_t)shape->hidden_size, "vocab_size",
+                                             (json_int_t)shape->vocab_size));
     if (bad) {
         json_decref(object);
         return NULL;
@@ -146,10 +180,11 @@ json_t *cost_file_json(const struct sched_cost *cost, const char *about)
     return object;
 }
 
-int cost_file_write(const char *path, const struct sched_cost *cost, const char *about, struct quire_error *err)
+int cost_file_write(const char *path, const struct sched_cost *cost, const char *about, const struct cost_shape *shape,
+                    struct quire_error *err)
 {
     int status = QUIRE_OK;
-    json_t *object = cost_file_json(cost, about);
+    json_t *object = cost_file_json(cost, about, shape);
     if (!object)
         status = quire_fail(err, QUIRE_NO_MEMORY, "%s: out of memory", path);
     else if (json_dump_file(object, path, JSON_REAL_PRECISION(17)) != 0)
@@ -170,4 +205,9 @@ const struct sched_cost *cost_default(void)
         .block_copy_us = 42,
     };
     return &cost;
+}
+
+struct cost_shape cost_default_shape(void)
+{
+    return (struct cost_shape){.n_layers = 32, .hidden_size = 4096, .vocab_size = 128256};
 }

@@ -3,10 +3,11 @@
  *   {"about": "demo, cpu, 2 threads: 2.1 % off",
  *    "points": [[1, 6368], [159, 6368], [160, 6400], [8192, 327680]],
  *    "row_us": 0, "logit_us": 0, "context_us": 0.0489, "pair_us": 0.00131,
- *    "block_copy_us": 42}
+ *    "block_copy_us": 42,
+ *    "model": {"n_layers": 32, "hidden_size": 4096, "vocab_size": 128256}}
  *
  * points: [tokens of the step, microseconds], rising. Members as in scheduler/cost.h; those left out are 0, except
- * points, which must be there. `about` is for people. Anything else is an error, so that no misspelt price is taken for 0.
+ * points, which must be there, and model, of which all or nothing is known. `about` is for people. Anything else is an error, so that no misspelt price is taken for 0.
  */
 #ifndef QUIRE_TOOLS_COST_FILE_H
 #define QUIRE_TOOLS_COST_FILE_H
@@ -16,14 +17,21 @@
 #include <jansson.h>
 #include <stddef.h>
 
-/* What is read has passed sched_cost_check(). QUIRE_INVALID and QUIRE_NOT_FOUND name the file and the member. */
-int cost_file_read(const char *path, struct sched_cost *out, struct quire_error *err);
+/* Of the model, what says how much ranks that share it tell each other (cost_links.h). */
+struct cost_shape {
+    uint32_t n_layers, hidden_size, vocab_size; /* all 0: not known */
+};
+
+/* What is read has passed sched_cost_check(). shape: may be NULL. QUIRE_INVALID and QUIRE_NOT_FOUND name the file and the
+ * member. */
+int cost_file_read(const char *path, struct sched_cost *out, struct cost_shape *shape, struct quire_error *err);
 /* The same of text[n_bytes]; `where` begins the error. */
 int cost_file_parse(const char *text, size_t n_bytes, const char *where, struct sched_cost *out,
+                    struct cost_shape *shape, struct quire_error *err);
+/* about: for people, UTF-8, or NULL; shape: NULL, it is not known. The caller owns the result; NULL without memory. */
+json_t *cost_file_json(const struct sched_cost *cost, const char *about, const struct cost_shape *shape);
+int cost_file_write(const char *path, const struct sched_cost *cost, const char *about, const struct cost_shape *shape,
                     struct quire_error *err);
-/* about: for people, UTF-8, or NULL. The caller owns the result; NULL without memory. */
-json_t *cost_file_json(const struct sched_cost *cost, const char *about);
-int cost_file_write(const char *path, const struct sched_cost *cost, const char *about, struct quire_error *err);
 
 /* A model to simulate with when none is given, derived from limits and not measured: 8.0e9 parameters in bf16 on one GPU
  * with 3.35 TB/s of memory and 400 TFLOP/s in matrix products as they come out in practice.
@@ -33,5 +41,6 @@ int cost_file_write(const char *path, const struct sched_cost *cost, const char 
  *   block_copy_us     = 16 positions x 128 KiB / 50 GB/s
  * Rows and logits cost nothing of their own. */
 const struct sched_cost *cost_default(void);
+struct cost_shape cost_default_shape(void);
 
 #endif

@@ -1,0 +1,60 @@
+#include "tools/bench/lib/cost_links.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The memory of one host: quire bench collectives on two cores of a Sapphire Rapids, 1.4 us for 4 KiB, 10.8 for 64 KiB and 550
+ * for 4 MiB (docs/benchmarks/collectives.json). The GPUs' links nobody here has measured: what a rank moves is 0.7 of what the
+ * vendor says a direction carries (NVLink 4: 450 GB/s, PCIe 5.0 x16: 63 GB/s); a call is what vLLM publishes for its one-shot
+ * all-reduce of 16 KiB over eight H100s, 6 to 8 us, and over PCIe what NCCL's takes, about 20 us. */
+static const struct cost_link links[] = {
+    {"shared-memory", "measured", 0.8, 7.6e3, true},
+    {"nvlink", "published figures, not measured", 7, 0.7 * 450e3, false},
+    {"pcie", "published figures, not measured", 20, 0.7 * 63e3, false},
+};
+#define N_LINKS (sizeof links / sizeof links[0])
+
+const struct cost_link *cost_link_at(uint32_t index)
+{
+    return index < N_LINKS ? &links[index] : NULL;
+}
+
+const struct cost_link *cost_link_find(const char *text, struct cost_link *room)
+{
+    char *end;
+    for (size_t i = 0; i < N_LINKS; i++)
+        if (strcmp(text, links[i].name) == 0)
+            return &links[i];
+    *room = (struct cost_link){.name = text, .from = "said"};
+    room->call_us = strtod(text, &end);
+    if (end == text || *end != ',')
+        return NULL;
+    const char *rate = end + 1;
+    room->bytes_us = strtod(rate, &end) * 1e3;
+    return end != rate && *end == '\0' && room->call_us >= 0 && room->call_us <= 1e6 && room->bytes_us > 0 &&
+                   room->bytes_us <= 1e9
+               ? room
+               : NULL;
+}
+
+double cost_all_reduce_us(const struct cost_link *link, uint32_t n_ranks, double n_bytes)
+{
+    const double factor = link->reads_all ? n_ranks - 1 : 2.0 * (n_ranks - 1) / n_ranks;
+    return link->call_us + factor * n_bytes / link->bytes_us;
+}
+
+int cost_share(struct sched_cost *cost, const struct cost_shape *shape, uint32_t n_ranks, const struct cost_link *link,
+               struct quire_error *err)
+{
+    const double share = 1.0 / n_ranks, n_sums = 2.0 * shape->n_layers;
+    for (uint32_t i = 0; i < cost->n_points; i++) {
+        const double n_bytes = 4.0 * shape->hidden_size * cost->points[i].n_tokens;
+        cost->points[i].us = cost->points[i].us * share + n_sums * cost_all_reduce_us(link, n_ranks, n_bytes);
+    }
+    cost->logit_us = cost->logit_us * share + link->call_us +
+                     4.0 * shape->vocab_size * (n_ranks - 1) * share / link->bytes_us;
+    cost->context_us *= share;
+    cost->pair_us *= share;
+    cost->block_copy_us *= share;
+    return sched_cost_check(cost, err);
+}
