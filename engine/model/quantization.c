@@ -103,9 +103,18 @@ static int read_block(const json_t *c, const char *where, const char *key, struc
 
 static int read_fp8(const json_t *c, const char *where, struct quantization *q, struct quire_error *err)
 {
+    const char *fmt = NULL;
     q->layout = QUANTIZATION_ELEMENTS;
     q->is_float = q->symmetric = true;
     q->bits = 8;
+    int status = quire_json_string(c, where, "fmt", &fmt, err);
+    if (status != QUIRE_OK)
+        return status;
+    if (fmt) {
+        q->floats = strstr(fmt, "e4m3") ? "F8_E4M3" : strstr(fmt, "e5m2") ? "F8_E5M2" : NULL;
+        if (!q->floats)
+            return refuse(where, "fmt", fmt, "e4m3 and e5m2 are", err);
+    }
     return read_block(c, where, "weight_block_size", q, err);
 }
 

@@ -40,6 +40,7 @@ struct quantization {
     uint32_t group; /* columns that share a scale; 0: the row */
     uint32_t block_rows; /* rows that do, of FP8's blocks; 0: none */
     bool is_float; /* of ELEMENTS: FP8, else I8 */
+    const char *floats; /* of FP8, tensors' dtypes that fit what the file says: static; NULL: any */
     bool symmetric; /* there are no zero points, or all of them say the middle */
     bool zero_is_less; /* GPTQ's first version: zero points are stored less 1 */
     bool in_order; /* of groups: columns lie as g_idx says */

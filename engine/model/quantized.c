@@ -332,12 +332,40 @@ static int view_input(const struct quantized_matrix *m, struct k_weight_view *ou
     return QUIRE_OK;
 }
 
+/* weight_shape, which older files lack: the sizes before packing. */
+static int check_shape(const struct quantized_matrix *m, struct quire_error *err)
+{
+    struct checkpoint_tensor t;
+    if (find(m, "weight_shape", &t, NULL) == QUIRE_NOT_FOUND)
+        return QUIRE_OK;
+    int status = find(m, "weight_shape", &t, err);
+    if (status == QUIRE_OK)
+        status = check_dtype(&t, "I64 I32", err);
+    if (status != QUIRE_OK)
+        return status;
+    const bool is_wide = strcmp(t.dtype, "I64") == 0;
+    if (n_elements(&t) != 2 || t.n_bytes != (is_wide ? 16 : 8))
+        return quire_fail(err, QUIRE_INVALID, "%.100s: tensor '%.150s': shape: must be [2]", t.file, t.name);
+    if (!m->is_read)
+        return QUIRE_OK;
+    const uint8_t *p = t.data;
+    const int64_t rows = is_wide ? (int64_t)le_load_u64(p) : (int32_t)le_load_u32(p);
+    const int64_t cols = is_wide ? (int64_t)le_load_u64(p + 8) : (int32_t)le_load_u32(p + 4);
+    if (rows == m->n_rows && cols == m->n_cols)
+        return QUIRE_OK;
+    return quire_fail(err, QUIRE_INVALID,
+                      "%.100s: tensor '%.150s': says [%lld, %lld], but config.json makes it [%u, %u]", t.file, t.name,
+                      (long long)rows, (long long)cols, m->n_rows, m->n_cols);
+}
+
 static int view_packed(const struct quantized_matrix *m, struct quantized_room *room, struct k_weight_view *out,
                        struct quire_error *err)
 {
     const uint32_t per_word = 32 / m->how->bits;
     struct checkpoint_tensor words;
     int status = check_sizes(m, 1, per_word, err);
+    if (status == QUIRE_OK)
+        status = check_shape(m, err);
     if (status == QUIRE_OK)
         status = find_matrix(m, "weight_packed", "I32", m->n_rows, m->n_cols / per_word, &words, err);
     if (status != QUIRE_OK)
@@ -361,7 +389,8 @@ static int view_elements(const struct quantized_matrix *m, struct quantized_room
                          struct quire_error *err)
 {
     struct checkpoint_tensor t;
-    int status = find_matrix(m, "weight", m->how->is_float ? "F8_E4M3 F8_E5M2" : "I8", m->n_rows, m->n_cols, &t, err);
+    const char *floats = m->how->floats ? m->how->floats : "F8_E4M3 F8_E5M2";
+    int status = find_matrix(m, "weight", m->how->is_float ? floats : "I8", m->n_rows, m->n_cols, &t, err);
     if (status != QUIRE_OK)
         return status;
     *out = new_view(m, !m->how->is_float ? K_INT : strcmp(t.dtype, "F8_E4M3") == 0 ? K_E4M3 : K_E5M2, K_F32);
@@ -388,9 +417,22 @@ bool quantized_has(const struct quantized_matrix *m)
     return false;
 }
 
+/* Packed, and plain beside it: which is the layer's nobody can say. */
+static int check_alone(const struct quantized_matrix *m, struct quire_error *err)
+{
+    struct checkpoint_tensor t;
+    if (m->how->layout == QUANTIZATION_ELEMENTS || find(m, "weight", &t, NULL) != QUIRE_OK)
+        return QUIRE_OK;
+    return quire_fail(err, QUIRE_INVALID, "%.100s: tensor '%.150s': is there beside the layer's packed weights", t.file,
+                      t.name);
+}
+
 int quantized_view(const struct quantized_matrix *m, struct quantized_room *room, struct k_weight_view *out,
                    struct quire_error *err)
 {
+    int status = check_alone(m, err);
+    if (status != QUIRE_OK)
+        return status;
     switch (m->how->layout) {
     case QUANTIZATION_NONE:
     case QUANTIZATION_MADE: break;

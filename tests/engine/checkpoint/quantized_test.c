@@ -346,6 +346,7 @@ static void bad_tensors(void **state)
         {"sym", "tensor 'm.qzeros': row 0 has the zero point"},
         {"bits", "tensor 'm.qweight': shape"},
         {"group", "tensor 'm.scales': shape"},
+        {"both", "tensor 'm.weight': is there beside"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct image *im = calloc(1, sizeof *im);
@@ -364,12 +365,62 @@ static void bad_tensors(void **state)
         how.in_order = what[0] != 'u';
         how.symmetric = what[0] == 's';
         pack_gptq(im, m, 4, false);
-        how.bits = what[0] == 'b' ? 8 : 4;
+        if (strcmp(what, "both") == 0)
+            add(im, "weight", "F16", "[24,160]", 2u * N * K);
+        how.bits = strcmp(what, "bits") == 0 ? 8 : 4;
         how.group = what[0] == 'g' ? 64 : 32;
         struct checkpoint *st = open_image(im);
         assert_int_equal(view_of(st, &how, &v, &room, &err), QUIRE_INVALID);
         if (!strstr(err.text, cases[i].says) || !strstr(err.text, "model.safetensors") || strchr(err.text, '\n'))
             fail_msg("%s: %s", what, err.text);
+        checkpoint_close(st);
+        free(room);
+        free(im);
+        free(m);
+    }
+}
+
+/* Sizes, or a kind of FP8, that the file states and its tensors have not. */
+static void contradictions(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *floats; /* of FP8, else packed */
+        int64_t rows, cols;
+        const char *says; /* NULL: it is right */
+    } cases[] = {
+        {NULL, N, K, NULL},
+        {NULL, N, K - 1, "tensor 'm.weight_shape': says [24, 159], but config.json makes it [24, 160]"},
+        {NULL, -1, K, "tensor 'm.weight_shape': says [-1, 160]"},
+        {"F8_E4M3", 0, 0, NULL},
+        {"F8_E5M2", 0, 0, "tensor 'm.weight': dtype: F8_E4M3, but config.json's quantization_config needs F8_E5M2"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct image *im = calloc(1, sizeof *im);
+        struct meant *m = calloc(1, sizeof *m);
+        struct quantization how = {.layout = cases[i].floats ? QUANTIZATION_ELEMENTS : QUANTIZATION_PACKED,
+                                   .bits = cases[i].floats ? 8 : 4,
+                                   .group = cases[i].floats ? 0 : 32,
+                                   .is_float = cases[i].floats != NULL,
+                                   .floats = cases[i].floats,
+                                   .symmetric = true};
+        struct k_weight_view v;
+        struct quire_error err;
+        uint8_t *room;
+        draw_meant(m, 4, 32, true, false);
+        if (cases[i].floats) {
+            add(im, "weight", "F8_E4M3", "[24,160]", N * K);
+            *(float *)add(im, "weight_scale", "F32", "[1]", 4) = 1;
+        } else {
+            pack_ct(im, m, 4, true, false);
+            int64_t *shape = add(im, "weight_shape", "I64", "[2]", 16);
+            shape[0] = cases[i].rows;
+            shape[1] = cases[i].cols;
+        }
+        struct checkpoint *st = open_image(im);
+        int status = view_of(st, &how, &v, &room, &err);
+        if (status != (cases[i].says ? QUIRE_INVALID : QUIRE_OK) || (cases[i].says && !strstr(err.text, cases[i].says)))
+            fail_msg("case %zu: status %d, %s", i, status, status == QUIRE_OK ? "" : err.text);
         checkpoint_close(st);
         free(room);
         free(im);
@@ -405,6 +456,9 @@ static void configs(void **state)
         {Q("\"quant_method\":\"fp8\",\"weight_block_size\":[128,128]"), QUIRE_OK, "fp8"},
         {Q("\"quant_method\":\"fp8\",\"weight_block_size\":[128,100]"), QUIRE_UNSUPPORTED, "weight_block_size"},
         {Q("\"quant_method\":\"fp8\",\"weight_block_size\":[0,128]"), QUIRE_UNSUPPORTED, "weight_block_size"},
+        {Q("\"quant_method\":\"fp8\",\"fmt\":\"e4m3\""), QUIRE_OK, "fp8"},
+        {Q("\"quant_method\":\"fp8\",\"fmt\":\"e3m4\""), QUIRE_UNSUPPORTED, "fmt: 'e3m4'"},
+        {Q("\"quant_method\":\"fp8\",\"fmt\":3"), QUIRE_INVALID, "fmt"},
         {Q("\"quant_method\":\"bitsandbytes\""), QUIRE_UNSUPPORTED, "'bitsandbytes'"},
         {Q("\"quant_method\":\"mxfp4\""), QUIRE_UNSUPPORTED, "'mxfp4'"},
         {Q("\"bits\":4"), QUIRE_INVALID, "quant_method: is missing"},
@@ -471,7 +525,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cache_scales), cmocka_unit_test(packed_integers), cmocka_unit_test(elements_in_place),
-        cmocka_unit_test(bad_tensors),  cmocka_unit_test(configs),
+        cmocka_unit_test(bad_tensors), cmocka_unit_test(contradictions), cmocka_unit_test(configs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
