@@ -112,16 +112,15 @@ CPU_INLINE void add_group(struct walk *w, struct panel_chunk c, const enum k_pac
 }
 
 /* Its share of a chunk's bytes, further on, while group j is computed. */
-CPU_INLINE void fetch_group(const struct panel_chunk c, const enum k_packing packing, const uint32_t j)
+CPU_INLINE void fetch_group(const struct panel_chunk c, const enum k_packing packing, const uint32_t j, uint32_t bytes)
 {
-    const uint32_t bytes = cpu_panel_chunk_bytes(k_blocks_of(packing), CPU_PANEL_CHUNK / k_blocks_of(packing)->columns);
     const uint32_t groups = CPU_PANEL_CHUNK / (has_sixteens(packing) ? 16 : 32);
-    fetch_ahead(c.halves + j * bytes / groups, (bytes / groups + 63) / 64 * 64);
+    fetch_ahead(c.halves + j * bytes / groups, bytes / groups + 63);
 }
 
-/* A chunk of n columns. */
+/* A chunk of n columns; a whole one has so many bytes. */
 CPU_INLINE void add_chunk(struct walk *w, const struct panel_chunk c, const enum k_packing packing, uint32_t n,
-                          const uint32_t *from)
+                          const uint32_t *from, uint32_t bytes)
 {
     uint32_t u[CPU_PANEL_CHUNK / 4];
     const __m256i offset = _mm256_set1_epi8((char)OFFSET);
@@ -132,14 +131,14 @@ CPU_INLINE void add_chunk(struct walk *w, const struct panel_chunk c, const enum
 #pragma GCC unroll 16
         for (uint32_t j = 0; j < CPU_PANEL_CHUNK / 16; j++)
             if (j * 16 < n) {
-                fetch_group(c, packing, j);
+                fetch_group(c, packing, j, bytes);
                 add_group(w, c, packing, j, u);
             }
     } else {
 #pragma GCC unroll 8
         for (uint32_t j = 0; j < CPU_PANEL_CHUNK / 32; j++)
             if (j * 32 < n) {
-                fetch_group(c, packing, j);
+                fetch_group(c, packing, j, bytes);
                 add_group(w, c, packing, j, u);
             }
     }
@@ -157,13 +156,13 @@ CPU_INLINE void rows_one(const struct cpu_gemm *g, const struct host_part *part,
     const uint32_t bytes = cpu_panel_chunk_bytes(k_blocks_of(packing), CPU_PANEL_CHUNK / k_blocks_of(packing)->columns);
     struct panel_chunk c = panel_chunk_at(part, row, 0, CPU_PANEL_CHUNK);
     for (uint32_t k = 0; k < n_whole; k += CPU_PANEL_CHUNK) {
-        add_chunk(&w, c, packing, CPU_PANEL_CHUNK, in.u + k / 4);
+        add_chunk(&w, c, packing, CPU_PANEL_CHUNK, in.u + k / 4, bytes);
         c.halves += bytes;
         c.words += bytes;
     }
     if (n_whole < n_cols) {
         c = panel_chunk_at(part, row, n_whole, n_cols - n_whole);
-        add_chunk(&w, c, packing, n_cols - n_whole, in.u + n_whole / 4);
+        add_chunk(&w, c, packing, n_cols - n_whole, in.u + n_whole / 4, bytes);
     }
     next_segment(&w);
     if (g->n_segments > 1)
