@@ -19,21 +19,38 @@ int collective_create_shared(uint32_t n_ranks, int *fd, struct quire_error *err)
     return shm_create(n_ranks, fd, err);
 }
 
-int collective_join_shared(int fd, uint32_t rank, uint32_t timeout_ms, struct collective **out, struct quire_error *err)
+int transport_collective(const struct transport *transport, uint32_t rank, transport_open_fn *open, void *context,
+                         struct collective **out, struct quire_error *err)
 {
     struct collective *c = calloc(1, sizeof *c);
     if (!c)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
-    c->transport = &shm_transport;
+    c->transport = transport;
     c->rank = rank;
-    int status = shm_transport_open(fd, rank, timeout_ms ? timeout_ms : COLLECTIVE_TIMEOUT_MS, c->stats.waited_ns,
-                                    &c->size, &c->state, err);
+    int status = open(context, c->stats.waited_ns, &c->size, &c->state, err);
     if (status != QUIRE_OK) {
         free(c);
         return status;
     }
     *out = c;
     return QUIRE_OK;
+}
+
+struct shared_place {
+    int fd;
+    uint32_t rank, timeout_ms;
+};
+
+static int open_shared(void *context, uint64_t *waited_ns, uint32_t *size, void **state, struct quire_error *err)
+{
+    const struct shared_place *place = context;
+    return shm_transport_open(place->fd, place->rank, place->timeout_ms, waited_ns, size, state, err);
+}
+
+int collective_join_shared(int fd, uint32_t rank, uint32_t timeout_ms, struct collective **out, struct quire_error *err)
+{
+    struct shared_place place = {fd, rank, timeout_ms ? timeout_ms : COLLECTIVE_TIMEOUT_MS};
+    return transport_collective(&shm_transport, rank, open_shared, &place, out, err);
 }
 
 /* Rising, below the size, and this rank among them. */

@@ -26,4 +26,12 @@ struct transport {
     void (*leave)(void *state); /* and frees state */
 };
 
+/* For who opens a transport: a collective of one, by which callers know this rank's place. `open` makes its state, once, before
+ * this returns. waited_ns: [COLLECTIVE_MAX_RANKS], the collective's, where the time for each peer is added up. */
+typedef int transport_open_fn(void *context, uint64_t *waited_ns, uint32_t *size, void **state,
+                              struct quire_error *err);
+struct collective;
+int transport_collective(const struct transport *transport, uint32_t rank, transport_open_fn *open, void *context,
+                         struct collective **out, struct quire_error *err);
+
 #endif

@@ -1,0 +1,202 @@
+#include "parallel/hosts/door.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+bool door_is_loopback(const struct sockaddr_storage *address)
+{
+    const struct sockaddr_in *four = (const struct sockaddr_in *)(const void *)address;
+    const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)(const void *)address;
+    if (address->ss_family == AF_INET)
+        return ntohl(four->sin_addr.s_addr) >> 24 == 127;
+    return address->ss_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&six->sin6_addr);
+}
+
+int door_open(struct door *d, const struct door_own *own, const struct sockaddr *address, socklen_t n_address,
+              struct quire_error *err)
+{
+    const int yes = 1;
+    memset(d, 0, sizeof *d);
+    d->own = own;
+    for (size_t i = 0; i < DOOR_PLACES; i++)
+        d->callers[i].fd = -1;
+    d->fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (d->fd >= 0)
+        setsockopt(d->fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    if (d->fd >= 0 && bind(d->fd, address, n_address) == 0 && listen(d->fd, DOOR_PLACES) == 0)
+        return QUIRE_OK;
+    const int why = errno;
+    door_close(d);
+    return quire_fail(err, why == EADDRNOTAVAIL ? QUIRE_NOT_FOUND : QUIRE_IO, "%s", strerror(why));
+}
+
+static void forget(struct door_caller *c)
+{
+    close(c->fd);
+    c->fd = -1;
+}
+
+void door_close(struct door *d)
+{
+    for (size_t i = 0; i < DOOR_PLACES; i++)
+        if (d->callers[i].fd >= 0)
+            forget(&d->callers[i]);
+    if (d->fd >= 0)
+        close(d->fd);
+    d->fd = -1;
+}
+
+uint16_t door_port(const struct door *d)
+{
+    struct sockaddr_storage at = {0};
+    socklen_t n = sizeof at;
+    getsockname(d->fd, (struct sockaddr *)&at, &n);
+    return ntohs(at.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)(void *)&at)->sin6_port
+                                          : ((struct sockaddr_in *)(void *)&at)->sin_port);
+}
+
+static void note_refused(struct door *d, const struct sockaddr_storage *address, const char *why)
+{
+    char host[64] = "?";
+    getnameinfo((const struct sockaddr *)address, sizeof *address, host, sizeof host, NULL, 0, NI_NUMERICHOST);
+    quire_fail(&d->refused, QUIRE_INVALID, "%s: %.300s", host, why);
+}
+
+/* ---- calls ---- */
+
+static void take_call(struct door *d)
+{
+    const int yes = 1;
+    struct door_caller *place = &d->callers[0];
+    struct sockaddr_storage address = {0};
+    socklen_t n = sizeof address;
+    int fd = accept4(d->fd, (struct sockaddr *)&address, &n, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0)
+        return;
+    if (!d->own->has_secret && !door_is_loopback(&address)) {
+        note_refused(d, &address, "without QUIRE_GROUP_SECRET ranks come from loopback addresses only");
+        close(fd);
+        return;
+    }
+    for (size_t i = 0; i < DOOR_PLACES && place->fd >= 0; i++)
+        if (d->callers[i].fd < 0 || d->callers[i].until_ms < place->until_ms)
+            place = &d->callers[i];
+    if (place->fd >= 0)
+        forget(place);
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+    *place = (struct door_caller){.fd = fd, .address = address, .until_ms = quire_now_ms() + DOOR_MS};
+}
+
+/* To a connection on which nothing was sent yet, so that this much always has room. */
+static bool say(int fd, const void *bytes, size_t n)
+{
+    return send(fd, bytes, n, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)n;
+}
+
+/* The caller's secret is another one. It gets an answer that has none of ours in it. */
+static void turn_away(struct door_caller *c)
+{
+    static const struct key256 none;
+    const struct join_welcome welcome = {.status = QUIRE_INVALID};
+    unsigned char frame[JOIN_WELCOME_BYTES];
+    join_welcome_write(&none, c->hello, c->challenge, &welcome, frame);
+    say(c->fd, frame, sizeof frame);
+}
+
+/* True: the caller has said all, and is one of us. */
+static bool hear(struct door *d, struct door_caller *c, struct quire_error *err)
+{
+    struct join_hello hello;
+    unsigned char *to = c->has_hello ? c->proof : c->hello;
+    const size_t n = c->has_hello ? JOIN_PROOF_BYTES : JOIN_HELLO_BYTES;
+    ssize_t got = recv(c->fd, to + c->n_in, n - c->n_in, MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return false;
+    if (got <= 0) {
+        quire_fail(err, QUIRE_IO, "hung up");
+        return false;
+    }
+    c->n_in += (size_t)got;
+    if (c->n_in < n)
+        return false;
+    c->n_in = 0;
+    if (c->has_hello) {
+        if (join_proof_check(d->own->key, c->hello, c->challenge, c->proof, err) == QUIRE_OK)
+            return true;
+        turn_away(c);
+        return false;
+    }
+    if (join_hello_read(c->hello, &hello, err) != QUIRE_OK)
+        return false;
+    c->has_hello = true;
+    join_challenge_write(d->own->rank, c->challenge);
+    if (!say(c->fd, c->challenge, sizeof c->challenge))
+        quire_fail(err, QUIRE_IO, "hung up");
+    return false;
+}
+
+/* False: there is no such caller. Its place is kept until it is answered. */
+static bool look_at(struct door *d, struct door_caller *c, struct door_arrival *out)
+{
+    struct quire_error wrong = {.text = ""};
+    if (hear(d, c, &wrong)) {
+        out->fd = c->fd;
+        out->address = c->address;
+        return join_hello_read(c->hello, &out->hello, &wrong) == QUIRE_OK;
+    }
+    if (wrong.text[0]) {
+        note_refused(d, &c->address, wrong.text);
+        forget(c);
+    }
+    return false;
+}
+
+bool door_wait(struct door *d, int ms, struct door_arrival *out)
+{
+    struct pollfd fds[DOOR_PLACES + 1];
+    uint64_t now = quire_now_ms();
+    for (size_t i = 0; i < DOOR_PLACES; i++) {
+        struct door_caller *c = &d->callers[i];
+        if (c->fd >= 0 && now >= c->until_ms) {
+            note_refused(d, &c->address, "said nothing for too long");
+            forget(c);
+        }
+        fds[i] = (struct pollfd){.fd = c->fd, .events = POLLIN};
+    }
+    fds[DOOR_PLACES] = (struct pollfd){.fd = d->fd, .events = POLLIN};
+    if (poll(fds, DOOR_PLACES + 1, ms) <= 0)
+        return false;
+    for (size_t i = 0; i < DOOR_PLACES; i++)
+        if (fds[i].fd >= 0 && fds[i].revents && look_at(d, &d->callers[i], out))
+            return true;
+    if (fds[DOOR_PLACES].revents)
+        take_call(d);
+    return false;
+}
+
+bool door_answer(struct door *d, const struct door_arrival *arrival, int status, const char *why)
+{
+    struct join_welcome welcome = {.status = (enum quire_status)status, .process = (uint32_t)getpid()};
+    unsigned char frame[JOIN_WELCOME_BYTES];
+    struct door_caller *c = d->callers;
+    while (c->fd != arrival->fd)
+        c++;
+    snprintf(welcome.host, sizeof welcome.host, "%s", d->own->host);
+    snprintf(welcome.text, sizeof welcome.text, "%s", why);
+    join_welcome_write(d->own->key, c->hello, c->challenge, &welcome, frame);
+    const bool is_said = say(c->fd, frame, sizeof frame);
+    if (status != QUIRE_OK)
+        note_refused(d, &c->address, why);
+    if (status != QUIRE_OK || !is_said)
+        close(c->fd);
+    c->fd = -1;
+    return is_said;
+}

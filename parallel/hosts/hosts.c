@@ -1,0 +1,300 @@
+#include "parallel/hosts/hosts.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "parallel/hosts/hosts_transport.h"
+#include "parallel/hosts/meeting.h"
+#include "parallel/hosts/mpi_carrier.h"
+#include "parallel/hosts/tcp_carrier.h"
+
+#include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define SECRET "QUIRE_GROUP_SECRET"
+#define MIN_SECRET 16
+#define MAX_SECRET 4096
+
+struct joining {
+    const struct hosts_options *options;
+    struct door_own own;
+    struct key256 key;
+    struct door door; /* rank 0's */
+    bool has_door;
+    struct meeting_place place; /* of the others */
+    void *mpi; /* the carrier's state; NULL: there is none */
+    char library[256]; /* the MPI's */
+    uint64_t until_ms;
+};
+
+/* ---- the secret ---- */
+
+static int read_secret(struct joining *j, struct quire_error *err)
+{
+    const char *value = getenv(SECRET);
+    size_t n = value ? strlen(value) : 0;
+    while (n > 0 && strchr(" \t\r\n", value[n - 1]))
+        n--;
+    if (!value)
+        return QUIRE_OK;
+    if (n < MIN_SECRET || n > MAX_SECRET)
+        return quire_fail(err, QUIRE_INVALID, SECRET ": must have %d to %d bytes, has %zu: openssl rand -hex 32 makes one",
+                          MIN_SECRET, MAX_SECRET, n);
+    j->key = quire_keyed_hash(NULL, value, n);
+    j->own.has_secret = true;
+    return QUIRE_OK;
+}
+
+/* ---- where rank 0 is ---- */
+
+static int look_up(const struct place *place, struct meeting_place *out, struct quire_error *err)
+{
+    const struct addrinfo want = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
+    struct addrinfo *found = NULL;
+    char port[8];
+    snprintf(port, sizeof port, "%u", place->port);
+    int why = getaddrinfo(place->address, port, &want, &found);
+    if (why != 0)
+        return quire_fail(err, QUIRE_UNAVAILABLE, "rank 0's address %s: %s", place->address, gai_strerror(why));
+    out->n = 0;
+    for (struct addrinfo *a = found; a && out->n < MEETING_ADDRESSES; a = a->ai_next)
+        if (a->ai_family == AF_INET || a->ai_family == AF_INET6)
+            memcpy(&out->addresses[out->n++], a->ai_addr, a->ai_addrlen);
+    freeaddrinfo(found);
+    return out->n > 0 ? QUIRE_OK
+                      : quire_fail(err, QUIRE_UNAVAILABLE, "rank 0's address %s: there is none", place->address);
+}
+
+/* A name that a cluster makes up may not be there yet. */
+static int look_up_patiently(const struct joining *j, struct meeting_place *out, struct quire_error *err)
+{
+    int status = look_up(j->options->place, out, err);
+    while (status != QUIRE_OK && quire_now_ms() < j->until_ms) {
+        usleep(200000);
+        status = look_up(j->options->place, out, err);
+    }
+    return status;
+}
+
+static int open_at(struct joining *j, const struct sockaddr_storage *address, struct quire_error *err)
+{
+    const socklen_t n = address->ss_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+    int status = door_open(&j->door, &j->own, (const struct sockaddr *)address, n, err);
+    j->has_door = status == QUIRE_OK;
+    return status;
+}
+
+/* At rank 0's address; where that is not this host's own (a service's, or behind NAT) at all that it has. */
+static int open_door(struct joining *j, struct quire_error *err)
+{
+    const struct place *place = j->options->place;
+    struct meeting_place at;
+    int status = look_up_patiently(j, &at, err);
+    if (status != QUIRE_OK)
+        return status;
+    if (!j->own.has_secret && !door_is_loopback(&at.addresses[0]))
+        return quire_fail(err, QUIRE_INVALID,
+                          "rank 0's address %s is no loopback address, and without a secret others are not spoken to: set "
+                          SECRET ", the same at every rank",
+                          place->address);
+    status = open_at(j, &at.addresses[0], err);
+    if (status == QUIRE_NOT_FOUND && j->own.has_secret) {
+        const struct sockaddr_in any = {.sin_family = AF_INET, .sin_port = htons(place->port)};
+        memcpy(&at.addresses[0], &any, sizeof any);
+        status = open_at(j, &at.addresses[0], err);
+    }
+    if (status != QUIRE_OK)
+        quire_error_prefix(err, "listening at %s, port %u", place->address, place->port);
+    return status == QUIRE_OK ? status : QUIRE_IO;
+}
+
+/* ---- MPI ---- */
+
+/* Rank 0's addresses, if all of its network's that others may reach. */
+static uint32_t list_addresses(bool is_local, uint16_t port, struct sockaddr_storage *out, uint32_t max)
+{
+    struct ifaddrs *all = NULL;
+    uint32_t n = 0;
+    const struct sockaddr_in loopback = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    if (is_local || getifaddrs(&all) != 0) {
+        memcpy(&out[n++], &loopback, sizeof loopback);
+        return n;
+    }
+    for (struct ifaddrs *a = all; a && n < max; a = a->ifa_next) {
+        if (!a->ifa_addr || a->ifa_addr->sa_family != AF_INET || !(a->ifa_flags & IFF_UP) ||
+            (a->ifa_flags & IFF_LOOPBACK))
+            continue;
+        memcpy(&out[n], a->ifa_addr, sizeof(struct sockaddr_in));
+        ((struct sockaddr_in *)(void *)&out[n++])->sin_port = htons(port);
+    }
+    freeifaddrs(all);
+    return n;
+}
+
+/* What rank 0 tells the others by MPI: a secret for this group, and where it listens. */
+struct mpi_meeting {
+    unsigned char secret[32];
+    uint32_t n;
+    unsigned char table[JOIN_TABLE_BYTES]; /* of n addresses, from the second place on */
+};
+
+static int open_mpi_door(struct joining *j, struct mpi_meeting *said, struct quire_error *err)
+{
+    struct sockaddr_storage addresses[1 + MEETING_ADDRESSES], any = {0};
+    const bool is_local = j->options->place->n_local == j->own.size;
+    const struct sockaddr_in at = {.sin_family = AF_INET,
+                                   .sin_addr.s_addr = htonl(is_local ? INADDR_LOOPBACK : INADDR_ANY)};
+    memcpy(&any, &at, sizeof at);
+    memset(addresses, 0, sizeof addresses);
+    int status = open_at(j, &any, err);
+    if (status != QUIRE_OK)
+        return status;
+    quire_random(said->secret, sizeof said->secret);
+    said->n = list_addresses(is_local, door_port(&j->door), addresses + 1, COLLECTIVE_MAX_RANKS - 1);
+    join_table_write(addresses, 1 + said->n, said->table);
+    return QUIRE_OK;
+}
+
+static int share_mpi_meeting(struct joining *j, struct quire_error *err)
+{
+    struct mpi_meeting said = {.n = 0};
+    struct sockaddr_storage addresses[1 + COLLECTIVE_MAX_RANKS];
+    int own = j->own.rank == 0 ? open_mpi_door(j, &said, err) : QUIRE_OK;
+    int status = mpi_carrier_share(j->mpi, &said, sizeof said, err);
+    if (own != QUIRE_OK || status != QUIRE_OK)
+        return own != QUIRE_OK ? own : status;
+    memcpy(j->key.bytes, said.secret, sizeof said.secret);
+    j->own.has_secret = true;
+    explicit_bzero(said.secret, sizeof said.secret);
+    if (said.n == 0 || said.n >= COLLECTIVE_MAX_RANKS)
+        return quire_fail(err, QUIRE_UNAVAILABLE, "rank 0 has no address that others could reach");
+    status = join_table_read(said.table, 1 + said.n, addresses, err);
+    j->place.n = said.n;
+    memcpy(j->place.addresses, addresses + 1, said.n * sizeof addresses[0]);
+    return status;
+}
+
+/* MPI where it is asked for, or where mpirun started this and it is there; else TCP, and it is said why. */
+static int choose_carrier(struct joining *j, struct quire_error *err)
+{
+    const struct place *place = j->options->place;
+    uint32_t rank = 0, size = 0;
+    struct quire_error why;
+    j->own.carrier = JOIN_BY_TCP;
+    if (j->options->transport == PLACE_TCP || (j->options->transport != PLACE_MPI && !place->is_mpi))
+        return QUIRE_OK;
+    int status = mpi_carrier_open(place->is_mpich, &rank, &size, j->library, &j->mpi, &why);
+    if (status == QUIRE_OK && (rank != place->rank || size != place->size))
+        return quire_fail(err, QUIRE_INVALID, "%s says that this is rank %u of %u, and %s rank %u of %u", j->library, rank,
+                          size, place->launcher, place->rank, place->size);
+    if (status == QUIRE_OK) {
+        j->own.carrier = JOIN_BY_MPI;
+        return QUIRE_OK;
+    }
+    if (j->options->transport == PLACE_MPI)
+        return quire_fail(err, status, "--rank-transport mpi: %s", why.text);
+    if (!place->address[0])
+        return quire_fail(err, status, "%s does not say where rank 0 is, and there is no MPI to ask (%.200s): give "
+                          "--master-addr", place->launcher, why.text);
+    quire_log(QUIRE_LOG_WARN, "ranks", "MPI is not used, but TCP: %s", why.text);
+    return QUIRE_OK;
+}
+
+/* ---- all ---- */
+
+static int meet(struct joining *j, struct peer_link *links, struct quire_error *err)
+{
+    int status;
+    if (j->mpi)
+        status = share_mpi_meeting(j, err);
+    else
+        status = j->own.rank == 0 ? open_door(j, err) : look_up_patiently(j, &j->place, err);
+    if (status != QUIRE_OK)
+        return status;
+    return j->own.rank == 0 ? meeting_host(&j->own, &j->door, j->until_ms, links, err)
+                            : meeting_join(&j->own, &j->place, j->until_ms, links, err);
+}
+
+/* The ways between ranks that have met. Takes links. */
+static int connect_ranks(struct joining *j, const struct peer_link *links, struct member *m, struct quire_error *err)
+{
+    const struct carrier *carrier = j->mpi ? &mpi_carrier : &tcp_carrier;
+    void *state = j->mpi;
+    struct peers *peers;
+    int status = j->mpi ? QUIRE_OK : tcp_carrier_open(j->own.size, links, hosts_transport_inbox(m), &state, err);
+    if (j->mpi)
+        mpi_carrier_set_inbox(state, hosts_transport_inbox(m));
+    int peers_status = peers_open(j->own.rank, j->own.size, links, &peers, status == QUIRE_OK ? err : NULL);
+    if (status == QUIRE_OK && peers_status != QUIRE_OK)
+        carrier->close(state, false);
+    if (status != QUIRE_OK && peers_status == QUIRE_OK)
+        peers_close(peers);
+    if (status != QUIRE_OK || peers_status != QUIRE_OK)
+        return status != QUIRE_OK ? status : peers_status;
+    hosts_transport_set(m, peers, carrier, state);
+    return QUIRE_OK;
+}
+
+static int open_transport(void *context, uint64_t *waited_ns, uint32_t *size, void **state, struct quire_error *err)
+{
+    struct joining *j = context;
+    struct peer_link links[COLLECTIVE_MAX_RANKS];
+    const uint32_t timeout_ms = j->options->timeout_ms ? j->options->timeout_ms : COLLECTIVE_TIMEOUT_MS;
+    for (uint32_t r = 0; r < COLLECTIVE_MAX_RANKS; r++) {
+        links[r] = (struct peer_link){.control = -1, .data = -1};
+        snprintf(links[r].name, sizeof links[r].name, "rank %u", r);
+    }
+    struct member *m = hosts_transport_new(j->own.rank, j->own.size, timeout_ms, waited_ns, err);
+    if (!m)
+        return QUIRE_NO_MEMORY;
+    int status = meet(j, links, err);
+    if (status == QUIRE_OK)
+        status = connect_ranks(j, links, m, err);
+    else
+        for (uint32_t r = 0; r < COLLECTIVE_MAX_RANKS; r++) {
+            if (links[r].control >= 0)
+                close(links[r].control);
+            if (links[r].data >= 0)
+                close(links[r].data);
+        }
+    if (status != QUIRE_OK) {
+        hosts_transport_free(m);
+        return status;
+    }
+    *size = j->own.size;
+    *state = m;
+    return QUIRE_OK;
+}
+
+int hosts_join(const struct hosts_options *options, struct collective **out, struct quire_error *err)
+{
+    const struct place *place = options->place;
+    struct joining j = {.options = options,
+                        .own = {.rank = place->rank, .size = place->size},
+                        .until_ms = quire_now_ms() + (options->join_ms ? options->join_ms : HOSTS_JOIN_MS)};
+    if (place->size < 1 || place->size > COLLECTIVE_MAX_RANKS || place->rank >= place->size)
+        return quire_fail(err, QUIRE_INVALID, "rank %u of a group of %u, which may be %d", place->rank, place->size,
+                          COLLECTIVE_MAX_RANKS);
+    j.own.key = &j.key;
+    if (gethostname(j.own.host, sizeof j.own.host - 1) != 0)
+        j.own.host[0] = 0;
+    int status = read_secret(&j, err);
+    if (status == QUIRE_OK)
+        status = choose_carrier(&j, err);
+    if (status == QUIRE_OK)
+        status = transport_collective(&hosts_transport, place->rank, open_transport, &j, out, err);
+    if (j.has_door)
+        door_close(&j.door);
+    explicit_bzero(&j.key, sizeof j.key);
+    if (status == QUIRE_OK)
+        quire_log(QUIRE_LOG_INFO, "ranks", "rank %u of %u, started by %s; data goes by %s", place->rank, place->size,
+                  place->launcher, j.mpi ? j.library : "TCP");
+    return status;
+}

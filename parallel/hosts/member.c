@@ -1,0 +1,271 @@
+#include "parallel/hosts/member.h"
+
+#include "base/clock.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <sys/eventfd.h>
+
+/* As between ranks of one host (shm_member.c): calls that follow each other closely end while they are looked for. */
+#define KEEP_NS 500
+#define SPIN_NS 50000
+/* A sleeper is woken by what it waits for. No more than this of each sleep counts against the time-out. */
+#define LOOK_UP_MS 100
+
+/* Who computes uses more of its time than this share; what waits and looks up uses 1/1000. */
+#define BUSY_SHARE 50
+
+/* ---- what ends a group ---- */
+
+int member_check(const struct member *m, struct quire_error *err)
+{
+    return peers_check(m->ways->peers, err);
+}
+
+void member_end(struct member *m, const char *why)
+{
+    peers_end(m->ways->peers, QUIRE_UNAVAILABLE, why);
+}
+
+/* What this rank found ends the group; where another has ended it already, its reason is the cause. */
+static int end_with(struct member *m, enum quire_status status, const struct quire_error *found,
+                    struct quire_error *err)
+{
+    peers_end(m->ways->peers, status, found->text);
+    return member_check(m, err);
+}
+
+static const char *name_of(const struct member *m, uint32_t r)
+{
+    return peers_name(m->ways->peers, m->names[r]);
+}
+
+static struct message_call *call_of(struct member *m, uint32_t number)
+{
+    return &m->calls[number % MEMBER_CALLS];
+}
+
+/* "call 12 (all-reduce of 4096 bytes)" */
+static void describe(const struct member *m, const struct message_call *call, char *to, size_t n)
+{
+    static const char *const names[] = {[MESSAGE_ALL_REDUCE] = "all-reduce",
+                                        [MESSAGE_ALL_GATHER] = "all-gather",
+                                        [MESSAGE_GATHER] = "gather"};
+    if (call->operation == MESSAGE_BARRIER)
+        snprintf(to, n, "call %u (barrier)", call->number);
+    else if (call->operation == MESSAGE_BROADCAST)
+        snprintf(to, n, "call %u (broadcast of %llu bytes by rank %u)", call->number, (unsigned long long)call->n_bytes,
+                 call->root < m->n_ranks ? m->names[call->root] : call->root);
+    else
+        snprintf(to, n, "call %u (%s of %llu bytes)", call->number, names[call->operation],
+                 (unsigned long long)call->n_bytes);
+}
+
+int member_begin(struct member *m, enum message_operation operation, uint32_t root, size_t n_bytes,
+                 struct quire_error *err)
+{
+    m->n_calls++;
+    *call_of(m, m->n_calls) = (struct message_call){m->n_calls, (uint16_t)operation, (uint16_t)root, n_bytes};
+    return member_check(m, err);
+}
+
+/* ---- waiting ---- */
+
+/* What is waited for: a message, or that one is taken. */
+struct wait {
+    uint32_t r; /* of this group */
+    bool is_sending;
+    struct inbox_message *message;
+    bool is_there;
+};
+
+static int look(struct member *m, struct wait *w, uint32_t from, struct quire_error *err)
+{
+    struct member_ways *ways = m->ways;
+    const uint32_t r = m->names[w->r];
+    int status = QUIRE_OK;
+    if (w->is_sending)
+        status = ways->carrier->send(ways->carrier_state, r, NULL, NULL, &w->is_there, err);
+    if (status == QUIRE_OK && !w->is_there)
+        status = ways->carrier->receive(ways->carrier_state, from, err);
+    if (status == QUIRE_OK && !w->is_sending) {
+        w->message = inbox_take(&ways->inbox, r, m->group);
+        w->is_there = w->message != NULL;
+    }
+    if (status == QUIRE_OK)
+        return QUIRE_OK;
+    struct quire_error found;
+    quire_fail(&found, status, "%s sent what is none, or cannot be kept: %.200s",
+               from == CARRIER_EVERYBODY ? "a rank" : name_of(m, w->r), err ? err->text : "");
+    return end_with(m, QUIRE_UNAVAILABLE, &found, err);
+}
+
+/* Its connection has ended, and nothing that it sent is left. Why, who listens to it knows at once or in a moment. */
+static int explain_closed(struct member *m, uint32_t r, struct quire_error *err)
+{
+    char what[96];
+    struct quire_error found;
+    const uint64_t until_ms = quire_now_ms() + 1000;
+    describe(m, call_of(m, m->n_calls), what, sizeof what);
+    while (quire_now_ms() < until_ms && !peers_has_left(m->ways->peers, m->names[r]) && member_check(m, NULL) == QUIRE_OK)
+        sched_yield();
+    if (peers_has_left(m->ways->peers, m->names[r]))
+        quire_fail(&found, QUIRE_UNAVAILABLE, "%s has left before %s", name_of(m, r), what);
+    else
+        quire_fail(&found, QUIRE_UNAVAILABLE, "%s has closed its connection, before %s", name_of(m, r), what);
+    return end_with(m, QUIRE_UNAVAILABLE, &found, err);
+}
+
+static int late(struct member *m, uint32_t r, struct quire_error *err)
+{
+    char what[96];
+    struct quire_error found;
+    describe(m, call_of(m, m->n_calls), what, sizeof what);
+    quire_fail(&found, QUIRE_UNAVAILABLE, "%s has not come to %s for %.1f s: it hangs or is stopped", name_of(m, r),
+               what, m->timeout_ms * 1e-3);
+    return end_with(m, QUIRE_UNAVAILABLE, &found, err);
+}
+
+/* Has a rank that is waited for so long computed nothing meanwhile? */
+static bool is_late(const struct member *m, uint32_t r, uint64_t *cpu_ns)
+{
+    const uint64_t before = *cpu_ns;
+    *cpu_ns = peers_cpu_ns(m->ways->peers, m->names[r]);
+    return !m->is_lenient || *cpu_ns - before < (uint64_t)m->timeout_ms * 1000000u / BUSY_SHARE;
+}
+
+/* True: it came. */
+static int spin(struct member *m, struct wait *w, uint64_t began, struct quire_error *err)
+{
+    const uint64_t keep_ns = m->ways->n_cpus >= m->n_ranks ? KEEP_NS : 0;
+    int status = look(m, w, m->names[w->r], err);
+    for (uint64_t ns = 0; status == QUIRE_OK && !w->is_there && ns < SPIN_NS; ns = quire_now_ns() - began) {
+        if (ns > keep_ns)
+            sched_yield();
+        status = look(m, w, m->names[w->r], err);
+    }
+    return status;
+}
+
+/* That a rank has left may be known before what it sent is here, by another way. */
+static int look_longer(struct member *m, struct wait *w, struct quire_error *err)
+{
+    const uint64_t until_ms = quire_now_ms() + LOOK_UP_MS;
+    int status = QUIRE_OK;
+    while (status == QUIRE_OK && !w->is_there && !m->ways->inbox.peers[m->names[w->r]].is_closed &&
+           quire_now_ms() < until_ms) {
+        sched_yield();
+        status = look(m, w, CARRIER_EVERYBODY, err);
+    }
+    return status;
+}
+
+/* One that left may have sent before what is waited for: it is looked at last. */
+static int look_at_peer(struct member *m, struct wait *w, struct quire_error *err)
+{
+    struct member_ways *ways = m->ways;
+    const uint32_t r = m->names[w->r];
+    const bool has_left = peers_has_left(ways->peers, r);
+    int status = member_check(m, err);
+    if (status == QUIRE_OK)
+        status = look(m, w, CARRIER_EVERYBODY, err);
+    if (status != QUIRE_OK || w->is_there)
+        return status;
+    if (has_left && !ways->inbox.peers[r].is_closed)
+        status = look_longer(m, w, err);
+    if (status != QUIRE_OK || w->is_there)
+        return status;
+    if (ways->inbox.peers[r].is_closed || has_left)
+        return explain_closed(m, w->r, err);
+    if (!w->is_sending && !inbox_has_place(&ways->inbox, r)) {
+        struct quire_error found;
+        quire_fail(&found, QUIRE_INVALID, "%s is ahead by %u messages of other groups", name_of(m, w->r), INBOX_PLACES);
+        return end_with(m, QUIRE_INVALID, &found, err);
+    }
+    return QUIRE_OK;
+}
+
+static int wait_asleep(struct member *m, struct wait *w, bool patient, struct quire_error *err)
+{
+    struct member_ways *ways = m->ways;
+    const int wake_fd = peers_wake_fd(ways->peers);
+    uint64_t slept_ns = 0, timeout_ns = (uint64_t)m->timeout_ms * 1000000u;
+    uint64_t cpu_ns = peers_cpu_ns(ways->peers, m->names[w->r]);
+    int status = look_at_peer(m, w, err);
+    while (status == QUIRE_OK && !w->is_there) {
+        eventfd_t woken;
+        uint64_t began = quire_now_ns(), left_ms = slept_ns < timeout_ns ? (timeout_ns - slept_ns) / 1000000u + 1 : 1;
+        ways->carrier->sleep(ways->carrier_state, w->is_sending ? m->names[w->r] : CARRIER_EVERYBODY, wake_fd,
+                             patient || left_ms > LOOK_UP_MS ? LOOK_UP_MS : (uint32_t)left_ms);
+        eventfd_read(wake_fd, &woken);
+        status = look_at_peer(m, w, err);
+        uint64_t ns = quire_now_ns() - began;
+        slept_ns += ns < LOOK_UP_MS * 1000000u ? ns : LOOK_UP_MS * 1000000u;
+        if (status == QUIRE_OK && !w->is_there && !patient && slept_ns >= timeout_ns) {
+            if (is_late(m, w->r, &cpu_ns))
+                return late(m, w->r, err);
+            slept_ns = 0;
+        }
+    }
+    return status;
+}
+
+static int wait_for(struct member *m, struct wait *w, bool patient, struct quire_error *err)
+{
+    const uint64_t began = quire_now_ns();
+    int status = spin(m, w, began, err);
+    if (status == QUIRE_OK && !w->is_there)
+        status = wait_asleep(m, w, patient, err);
+    m->ways->waited_ns[m->names[w->r]] += quire_now_ns() - began;
+    return status;
+}
+
+/* ---- messages ---- */
+
+int member_send(struct member *m, uint32_t to, const void *bytes, size_t n, struct quire_error *err)
+{
+    struct member_ways *ways = m->ways;
+    struct wait w = {.r = to, .is_sending = true};
+    const struct message_head head = {*call_of(m, m->n_calls), (uint16_t)m->group, (uint32_t)n};
+    int status = ways->carrier->send(ways->carrier_state, m->names[to], &head, bytes, &w.is_there, err);
+    if (status != QUIRE_OK || w.is_there)
+        return status;
+    return wait_for(m, &w, false, err);
+}
+
+/* The peer was to be about the same call. Where it is behind, that is one which this rank has made already. */
+static int compare(struct member *m, uint32_t r, const struct message_head *head, size_t n, struct quire_error *err)
+{
+    const struct message_call *want = call_of(m, m->n_calls), *said = &head->call;
+    if (said->number == want->number && said->operation == want->operation && said->root == want->root &&
+        said->n_bytes == want->n_bytes && head->n_payload == n)
+        return QUIRE_OK;
+    char ours[96], theirs[96];
+    struct quire_error found;
+    if (m->n_calls - said->number < MEMBER_CALLS)
+        want = call_of(m, said->number);
+    describe(m, want, ours, sizeof ours);
+    describe(m, said, theirs, sizeof theirs);
+    quire_fail(&found, QUIRE_INVALID, "the ranks do not make the same call: rank %u is at %s, rank %u at %s",
+               m->names[m->rank], ours, m->names[r], theirs);
+    return end_with(m, QUIRE_INVALID, &found, err);
+}
+
+int member_receive(struct member *m, uint32_t from, size_t n, bool patient, struct inbox_message **out,
+                   struct quire_error *err)
+{
+    struct wait w = {.r = from};
+    int status = wait_for(m, &w, patient, err);
+    if (status == QUIRE_OK)
+        status = compare(m, from, &w.message->head, n, err);
+    if (status == QUIRE_OK)
+        *out = w.message;
+    else if (w.message)
+        member_give_back(m, w.message);
+    return status;
+}
+
+void member_give_back(struct member *m, struct inbox_message *message)
+{
+    inbox_give_back(&m->ways->inbox, message);
+}

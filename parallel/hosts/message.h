@@ -1,0 +1,68 @@
+/* What the ranks of different hosts send each other, as bytes. Everything is little-endian. Pure; any thread.
+ *
+ * Data, of collectives: a head of 32 bytes, and then at most MESSAGE_MAX_BYTES of what the call is about.
+ *
+ *     0  u32  "QRM1"          8  u32  number of the call     16  u64  bytes that the call is about
+ *     4  u16  group           12 u16  root                   24  u32  bytes that follow
+ *     6  u16  operation       14 u16  0                      28  u32  0
+ *
+ * Signs, of life and of the end: a head of 16 bytes, and then at most SIGN_MAX_TEXT bytes of text, which an end has.
+ *
+ *     0  u32  "QRS1"          6  u16  bytes of text          8   u64  CPU time of the process in ns
+ *     4  u8   what it says    5  u8   status
+ *
+ * Both come from a peer that has proven itself, and are checked all the same: what is none, or out of bounds, is QUIRE_INVALID
+ * and names the field. */
+#ifndef QUIRE_PARALLEL_HOSTS_MESSAGE_H
+#define QUIRE_PARALLEL_HOSTS_MESSAGE_H
+
+#include "base/status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define MESSAGE_HEAD_BYTES 32u
+#define MESSAGE_MAX_BYTES (128u << 10)
+
+enum message_operation { MESSAGE_ALL_REDUCE = 1, MESSAGE_ALL_GATHER, MESSAGE_GATHER, MESSAGE_BROADCAST, MESSAGE_BARRIER };
+
+/* What a call is: the same at every rank of its group. */
+struct message_call {
+    uint32_t number; /* calls of the group so far, modulo 2^32 */
+    uint16_t operation, root;
+    uint64_t n_bytes;
+};
+
+struct message_head {
+    struct message_call call;
+    uint16_t group; /* 0: all ranks; else 1 + the part */
+    uint32_t n_payload;
+};
+
+void message_write(const struct message_head *head, unsigned char to[MESSAGE_HEAD_BYTES]);
+int message_read(const unsigned char from[MESSAGE_HEAD_BYTES], struct message_head *out, struct quire_error *err);
+
+/* ---- signs ---- */
+
+#define SIGN_HEAD_BYTES 16u
+#define SIGN_MAX_TEXT 320u
+#define SIGN_MAX_BYTES (SIGN_HEAD_BYTES + SIGN_MAX_TEXT)
+
+enum sign_kind { SIGN_ALIVE = 1, SIGN_LEAVES, SIGN_ENDS };
+
+struct sign {
+    enum sign_kind kind;
+    enum quire_status status; /* of an end: QUIRE_INVALID or QUIRE_UNAVAILABLE */
+    uint64_t cpu_ns;
+    char text[SIGN_MAX_TEXT + 1]; /* printable */
+};
+
+/* Longer text is cut. Returns how many bytes. */
+size_t sign_write(const struct sign *sign, unsigned char to[SIGN_MAX_BYTES]);
+/* The first sign of n bytes; *used: its bytes, 0 where more have to come. */
+int sign_read(const unsigned char *from, size_t n, struct sign *out, size_t *used, struct quire_error *err);
+
+/* Copies at most n - 1 bytes of text and ends it; what is no printable ASCII becomes '?'. */
+void message_print(char *to, size_t n, const char *text, size_t n_text);
+
+#endif

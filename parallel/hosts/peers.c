@@ -1,0 +1,313 @@
+#include "parallel/hosts/peers.h"
+
+#include "base/clock.h"
+#include "parallel/hosts/message.h"
+
+#include <errno.h>
+#include <linux/sockios.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define BEAT_MS 100
+
+/* Of the time between two looks no more than this counts as silence: a group that is stopped as a whole and goes on has lost
+ * nobody. */
+#define MOST_MS 200
+
+/* What was said last must reach the others before the connection ends. */
+#define FAREWELL_MS 200
+
+struct peer {
+    int fd; /* -1: over */
+    char name[PEER_NAME_BYTES];
+    atomic_bool has_left;
+    _Atomic uint64_t cpu_ns;
+    uint64_t silent_ns;
+    unsigned char in[2 * SIGN_MAX_BYTES];
+    size_t n_in;
+};
+
+struct peers {
+    uint32_t rank, size;
+    struct peer peers[COLLECTIVE_MAX_RANKS];
+    int wake_fd, stop_fd;
+    pthread_t thread;
+    bool has_thread;
+
+    pthread_mutex_t lock; /* of sending and closing, and of the three below */
+    atomic_bool is_over; /* stored after the two below, which never change again */
+    enum quire_status status;
+    char text[QUIRE_ERROR_BYTES];
+};
+
+/* ---- saying ---- */
+
+/* With the lock. Nobody waits for a peer's buffer: one that is full is of a peer that does not read, which its silence tells. */
+static void say(struct peers *p, const struct sign *sign)
+{
+    unsigned char bytes[SIGN_MAX_BYTES];
+    const size_t n = sign_write(sign, bytes);
+    for (uint32_t r = 0; r < p->size; r++) {
+        struct peer *peer = &p->peers[r];
+        if (peer->fd < 0)
+            continue;
+        ssize_t sent = send(peer->fd, bytes, n, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (sent > 0 && (size_t)sent < n) /* what follows would be no sign */
+            shutdown(peer->fd, SHUT_RDWR);
+    }
+}
+
+/* With the lock. */
+static void end(struct peers *p, enum quire_status status, const char *text)
+{
+    if (atomic_load(&p->is_over))
+        return;
+    p->status = status;
+    message_print(p->text, sizeof p->text, text, strlen(text));
+    atomic_store(&p->is_over, true);
+    eventfd_write(p->wake_fd, 1);
+}
+
+void peers_end(struct peers *p, enum quire_status status, const char *why)
+{
+    struct sign sign = {.kind = SIGN_ENDS, .status = status == QUIRE_INVALID ? QUIRE_INVALID : QUIRE_UNAVAILABLE};
+    pthread_mutex_lock(&p->lock);
+    if (!atomic_load(&p->is_over)) {
+        end(p, sign.status, why);
+        snprintf(sign.text, sizeof sign.text, "%.*s", (int)SIGN_MAX_TEXT, p->text);
+        say(p, &sign);
+    }
+    pthread_mutex_unlock(&p->lock);
+}
+
+int peers_check(struct peers *p, struct quire_error *err)
+{
+    return atomic_load(&p->is_over) ? quire_fail(err, p->status, "%s", p->text) : QUIRE_OK;
+}
+
+/* ---- listening ---- */
+
+static void close_peer(struct peers *p, uint32_t r)
+{
+    pthread_mutex_lock(&p->lock);
+    close(p->peers[r].fd);
+    p->peers[r].fd = -1;
+    pthread_mutex_unlock(&p->lock);
+}
+
+static void lose(struct peers *p, uint32_t r, const char *what)
+{
+    struct quire_error found;
+    quire_fail(&found, QUIRE_UNAVAILABLE, "%s %s", p->peers[r].name, what);
+    peers_end(p, QUIRE_UNAVAILABLE, found.text);
+}
+
+static void hear(struct peers *p, uint32_t r, const struct sign *sign)
+{
+    struct peer *peer = &p->peers[r];
+    atomic_store(&peer->cpu_ns, sign->cpu_ns);
+    if (sign->kind == SIGN_LEAVES) {
+        atomic_store(&peer->has_left, true);
+        eventfd_write(p->wake_fd, 1);
+    }
+    if (sign->kind != SIGN_ENDS)
+        return;
+    struct quire_error found;
+    quire_fail(&found, sign->status, "rank %u ended the group: %s", r, sign->text);
+    pthread_mutex_lock(&p->lock);
+    end(p, sign->status, found.text);
+    pthread_mutex_unlock(&p->lock);
+}
+
+/* What has come of a peer. False: nothing more will. */
+static bool listen_to(struct peers *p, uint32_t r)
+{
+    struct peer *peer = &p->peers[r];
+    struct quire_error wrong;
+    struct sign sign;
+    ssize_t got = recv(peer->fd, peer->in + peer->n_in, sizeof peer->in - peer->n_in, MSG_DONTWAIT);
+    if (got < 0)
+        return errno == EAGAIN || errno == EINTR;
+    peer->n_in += (size_t)got;
+    for (size_t used = 1; used > 0;) {
+        if (sign_read(peer->in, peer->n_in, &sign, &used, &wrong) != QUIRE_OK) {
+            struct quire_error found;
+            quire_fail(&found, QUIRE_UNAVAILABLE, "%s says what is none: %.200s", peer->name, wrong.text);
+            peers_end(p, QUIRE_UNAVAILABLE, found.text);
+            return false;
+        }
+        if (used > 0)
+            hear(p, r, &sign);
+        peer->n_in -= used;
+        memmove(peer->in, peer->in + used, peer->n_in);
+    }
+    peer->silent_ns = 0;
+    return got > 0;
+}
+
+static void look_around(struct peers *p, uint64_t passed_ns)
+{
+    const uint64_t most = (uint64_t)MOST_MS * 1000000u;
+    for (uint32_t r = 0; r < p->size; r++) {
+        struct peer *peer = &p->peers[r];
+        if (peer->fd < 0 || atomic_load(&peer->has_left))
+            continue;
+        peer->silent_ns += passed_ns < most ? passed_ns : most;
+        if (peer->silent_ns > (uint64_t)PEERS_SILENT_MS * 1000000u) {
+            char what[120];
+            snprintf(what, sizeof what,
+                     "was not heard of for %.1f s: it is stopped, or its host or the network to it is gone",
+                     (double)peer->silent_ns * 1e-9);
+            lose(p, r, what);
+            close_peer(p, r);
+        }
+    }
+}
+
+/* What the process has computed, without this thread, which always does something. */
+static uint64_t computed_ns(void)
+{
+    const uint64_t own = quire_clock_ns(CLOCK_THREAD_CPUTIME_ID), all = quire_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+    return all > own ? all - own : 0;
+}
+
+static void beat(struct peers *p)
+{
+    const struct sign sign = {.kind = SIGN_ALIVE, .cpu_ns = computed_ns()};
+    pthread_mutex_lock(&p->lock);
+    say(p, &sign);
+    pthread_mutex_unlock(&p->lock);
+}
+
+static void *run(void *peers)
+{
+    struct peers *p = peers;
+    struct pollfd fds[COLLECTIVE_MAX_RANKS + 1];
+    uint64_t looked = quire_now_ns(), beaten = 0;
+    fds[p->size] = (struct pollfd){.fd = p->stop_fd, .events = POLLIN};
+    for (;;) {
+        uint64_t now = quire_now_ns();
+        if (now - beaten >= BEAT_MS * UINT64_C(1000000)) {
+            beat(p);
+            beaten = now;
+        }
+        for (uint32_t r = 0; r < p->size; r++)
+            fds[r] = (struct pollfd){.fd = p->peers[r].fd, .events = POLLIN};
+        if (poll(fds, p->size + 1, (int)(BEAT_MS - (now - beaten) / 1000000)) > 0 && fds[p->size].revents)
+            return NULL;
+        for (uint32_t r = 0; r < p->size; r++)
+            if (fds[r].fd >= 0 && fds[r].revents && !listen_to(p, r)) {
+                if (!atomic_load(&p->peers[r].has_left))
+                    lose(p, r, "has died: its connection has ended");
+                close_peer(p, r);
+            }
+        now = quire_now_ns();
+        look_around(p, now - looked);
+        looked = now;
+    }
+}
+
+/* ---- the door ---- */
+
+static int start(struct peers *p, struct quire_error *err)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the caller's threads */
+    int why = pthread_create(&p->thread, NULL, run, p);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    p->has_thread = why == 0;
+    return why == 0 ? QUIRE_OK : quire_fail(err, QUIRE_IO, "starting a thread: %s", strerror(why));
+}
+
+int peers_open(uint32_t rank, uint32_t size, const struct peer_link *links, struct peers **out, struct quire_error *err)
+{
+    struct peers *p = calloc(1, sizeof *p);
+    if (!p) {
+        for (uint32_t r = 0; r < size; r++)
+            if (links[r].control >= 0)
+                close(links[r].control);
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    }
+    p->rank = rank;
+    p->size = size;
+    pthread_mutex_init(&p->lock, NULL);
+    for (uint32_t r = 0; r < size; r++) {
+        p->peers[r].fd = links[r].control;
+        snprintf(p->peers[r].name, sizeof p->peers[r].name, "%s", links[r].name);
+    }
+    p->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    p->stop_fd = eventfd(0, EFD_CLOEXEC);
+    int status = p->wake_fd >= 0 && p->stop_fd >= 0 ? start(p, err)
+                                                    : quire_fail(err, QUIRE_IO, "eventfd: %s", strerror(errno));
+    if (status != QUIRE_OK) {
+        peers_close(p);
+        return status;
+    }
+    *out = p;
+    return QUIRE_OK;
+}
+
+/* Until the peer's host has what was sent, or the time is over; what came is read, or the connection would be reset. */
+static void await_delivery(int fd, uint64_t until_ms)
+{
+    unsigned char rest[4096];
+    int n_left = 0;
+    while (ioctl(fd, SIOCOUTQ, &n_left) == 0 && n_left > 0 && quire_now_ms() < until_ms)
+        poll(NULL, 0, 1);
+    while (recv(fd, rest, sizeof rest, MSG_DONTWAIT) > 0)
+        ;
+}
+
+void peers_close(struct peers *p)
+{
+    const struct sign leaves = {.kind = SIGN_LEAVES};
+    if (!p)
+        return;
+    if (p->has_thread) {
+        eventfd_write(p->stop_fd, 1);
+        pthread_join(p->thread, NULL);
+        say(p, &leaves);
+    }
+    const uint64_t until_ms = quire_now_ms() + FAREWELL_MS;
+    for (uint32_t r = 0; r < p->size; r++)
+        if (p->peers[r].fd >= 0) {
+            await_delivery(p->peers[r].fd, until_ms);
+            close(p->peers[r].fd);
+        }
+    if (p->wake_fd >= 0)
+        close(p->wake_fd);
+    if (p->stop_fd >= 0)
+        close(p->stop_fd);
+    pthread_mutex_destroy(&p->lock);
+    free(p);
+}
+
+const char *peers_name(const struct peers *p, uint32_t r)
+{
+    return p->peers[r].name;
+}
+
+bool peers_has_left(struct peers *p, uint32_t r)
+{
+    return atomic_load(&p->peers[r].has_left);
+}
+
+uint64_t peers_cpu_ns(struct peers *p, uint32_t r)
+{
+    return atomic_load(&p->peers[r].cpu_ns);
+}
+
+int peers_wake_fd(const struct peers *p)
+{
+    return p->wake_fd;
+}

@@ -1,0 +1,44 @@
+/* Who lives of a group across hosts: a connection to each peer, over which both say every 100 ms that they do, and a thread that
+ * listens. So a peer that is stopped, whose host is gone or to whom the network is cut is noticed whatever this process does
+ * meanwhile, also nothing; and what ends the group reaches all. Collectives' data takes other ways (carrier.h).
+ *
+ * One thread opens and closes; everything else is for any thread. */
+#ifndef QUIRE_PARALLEL_HOSTS_PEERS_H
+#define QUIRE_PARALLEL_HOSTS_PEERS_H
+
+#include "base/status.h"
+#include "parallel/collective.h"
+
+#include <stdbool.h>
+
+/* Of a peer that nothing was heard of for so long the group takes its leave: before the 5 s within which all is to be known. */
+#define PEERS_SILENT_MS 3500u
+
+#define PEER_NAME_BYTES 96
+
+struct peers;
+
+struct peer_link {
+    int control, data; /* connections that have proven themselves; -1: this rank's own place, or data goes another way */
+    char name[PEER_NAME_BYTES]; /* "rank 1 (HOST, process 77)" */
+};
+
+/* Takes links[0 .. size - 1].control, also where it fails. */
+int peers_open(uint32_t rank, uint32_t size, const struct peer_link *links, struct peers **out,
+               struct quire_error *err);
+/* Tells the others that this rank leaves, and waits a moment until they have it. */
+void peers_close(struct peers *p);
+
+/* Is the group over, and why? */
+int peers_check(struct peers *p, struct quire_error *err);
+/* Ends the group, unless it has ended, and tells all peers why: QUIRE_INVALID or QUIRE_UNAVAILABLE. */
+void peers_end(struct peers *p, enum quire_status status, const char *why);
+
+const char *peers_name(const struct peers *p, uint32_t r);
+bool peers_has_left(struct peers *p, uint32_t r);
+/* What its process has computed, as it last said. */
+uint64_t peers_cpu_ns(struct peers *p, uint32_t r);
+/* Readable once the group is over or somebody left, until it is read: for who sleeps. */
+int peers_wake_fd(const struct peers *p);
+
+#endif
