@@ -115,7 +115,13 @@ void engine_close(struct engine *e);
  * engine_open() starts of the same program: main() asks first of all whether it is one of them, and then does what
  * engine_work() does, until rank 0 closes the engine (QUIRE_OK) or a rank fails. */
 bool engine_is_rank(void);
-int engine_work(struct quire_error *err);
+/* own: NULL, or the options of a rank that engine_rank() found: compared with rank 0's, which count, but for where the model lies and
+ * how many threads there are. */
+int engine_work(const struct engine_options *own, struct quire_error *err);
+
+/* Ranks may also be started by others, on one host or several: all with the same options, by mpirun and its like, whose environment
+ * says which one this is, or by options. *rank: this one's; who is not 0 calls engine_work() where rank 0 calls engine_open(). */
+int engine_rank(const struct engine_options *options, uint32_t *rank, struct quire_error *err);
 
 /* Any thread; the request arrives now. engine_id: the caller's, unique among live requests. What spec has is the engine's from
  * here on, also when this fails: it is left as request_spec_default() would. QUIRE_EXHAUSTED: full; *retry_after_ms says

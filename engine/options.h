@@ -40,6 +40,10 @@ struct engine_options {
     bool enforce_eager; /* run every step operation by operation: no recorded graphs */
     uint32_t tensor_parallel_size; /* processes that share each layer, of n_threads each; 0 and 1: one */
     uint32_t pipeline_parallel_size; /* stages that have some of the layers each, of so many processes; 0 and 1: one */
+    uint32_t local_ranks; /* of these, on this host; 0: all */
+    const char *rank_transport; /* NULL and "auto", "shm", "tcp", "mpi": how ranks reach each other */
+    const char *master_addr; /* of ranks that others start: where rank 0 is, and which of them this is. NULL, 0: what */
+    uint32_t master_port, nnodes, node_rank; /* the environment says (parallel/hosts/place.h) */
     const char *cpu_bind; /* "auto", "none", or the CPU of each compute thread: "0-3,8" */
     uint32_t max_queued_requests; /* 0 = 1,024 */
     uint64_t max_queued_tokens; /* 0 = no bound */

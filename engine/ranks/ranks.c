@@ -15,7 +15,8 @@
 #define LOOK_EVERY_US 1000000u
 
 struct ranks {
-    struct group *group;
+    struct group *group; /* NULL: others have started them */
+    struct collective *collective;
     uint32_t n_ranks;
     uint64_t n_sent; /* frames */
     struct step_limits limits;
@@ -40,25 +41,41 @@ int ranks_start(uint32_t n_ranks, struct ranks **out, struct quire_error *err)
         free(r);
         return status;
     }
+    r->collective = group_collective(r->group);
+    *out = r;
+    return QUIRE_OK;
+}
+
+int ranks_meet(const struct hosts_options *options, struct ranks **out, struct quire_error *err)
+{
+    struct ranks *r = calloc(1, sizeof *r);
+    if (!r)
+        return quire_fail(err, QUIRE_NO_MEMORY, "ranks: out of memory");
+    r->n_ranks = options->place->size;
+    int status = hosts_join(options, &r->collective, err);
+    if (status != QUIRE_OK) {
+        free(r);
+        return status;
+    }
     *out = r;
     return QUIRE_OK;
 }
 
 struct collective *ranks_collective(struct ranks *r)
 {
-    return group_collective(r->group);
+    return r->collective;
 }
 
 int ranks_check(struct ranks *r, struct quire_error *err)
 {
-    return group_check(r->group, err);
+    return r->group ? group_check(r->group, err) : collective_check(r->collective, err);
 }
 
 /* The group knows better than the call that failed why it did. */
 static int explain(struct ranks *r, int status, struct quire_error *err)
 {
     struct quire_error why;
-    if (status != QUIRE_OK && group_check(r->group, &why) != QUIRE_OK)
+    if (status != QUIRE_OK && ranks_check(r, &why) != QUIRE_OK)
         *err = why;
     return status;
 }
@@ -66,7 +83,7 @@ static int explain(struct ranks *r, int status, struct quire_error *err)
 static int send(struct ranks *r, enum rank_frame kind, const void *payload, size_t n_bytes, struct quire_error *err)
 {
     const struct plan_frame frame = {.step = r->n_sent++, .kind = kind, .n_bytes = n_bytes};
-    return explain(r, plan_frame_send(group_collective(r->group), &frame, payload, err), err);
+    return explain(r, plan_frame_send(r->collective, &frame, payload, err), err);
 }
 
 void ranks_stop(struct ranks *r)
@@ -74,20 +91,28 @@ void ranks_stop(struct ranks *r)
     struct quire_error err;
     if (!r)
         return;
-    if (group_check(r->group, &err) == QUIRE_OK && send(r, RANK_STOP, "", 0, &err) != QUIRE_OK)
-        collective_abort(group_collective(r->group), err.text);
-    group_stop(r->group);
+    if (ranks_check(r, &err) == QUIRE_OK && send(r, RANK_STOP, "", 0, &err) != QUIRE_OK)
+        collective_abort(r->collective, err.text);
+    if (r->group)
+        group_stop(r->group);
+    else
+        collective_leave(r->collective);
     free(r->payload);
     free(r);
 }
 
-int ranks_setup(struct ranks *r, const struct engine_options *own, struct quire_error *err)
+int ranks_setup(struct ranks *r, const struct engine_options *given, const struct engine_options *own,
+                struct quire_error *err)
 {
     char *payload = malloc(SETUP_MAX_BYTES);
     size_t n_bytes;
     if (!payload)
         return quire_fail(err, QUIRE_NO_MEMORY, "ranks: out of memory");
-    int status = setup_write(own, payload, &n_bytes, err);
+    int status = setup_write(given, payload, &n_bytes, err);
+    if (status == QUIRE_OK)
+        status = send(r, RANK_GIVEN, payload, n_bytes, err);
+    if (status == QUIRE_OK)
+        status = setup_write(own, payload, &n_bytes, err);
     if (status == QUIRE_OK)
         status = send(r, RANK_SETUP, payload, n_bytes, err);
     free(payload);
@@ -97,7 +122,7 @@ int ranks_setup(struct ranks *r, const struct engine_options *own, struct quire_
 int ranks_ready(struct ranks *r, const struct step_limits *limits, struct quire_error *err)
 {
     struct collective_stats stats;
-    collective_get_stats(group_collective(r->group), &stats);
+    collective_get_stats(r->collective, &stats);
     memcpy(r->waited_before, stats.waited_ns, sizeof r->waited_before);
     r->limits = *limits;
     r->payload = malloc(step_frame_max_bytes(limits));
@@ -134,7 +159,7 @@ int ranks_tell_waits(struct collective *c, const uint64_t ns[COLLECTIVE_MAX_RANK
 int ranks_look(struct ranks *r, bool is_idle, struct rank_waits *out, struct quire_error *err)
 {
     const uint64_t now_us = quire_now_us();
-    struct collective *c = group_collective(r->group);
+    struct collective *c = r->collective;
     struct collective_stats stats;
     if (!r->has_news || now_us < r->look_us || (r->is_ahead && !is_idle))
         return QUIRE_OK;
@@ -162,6 +187,10 @@ static int compare(const struct rank_report *own, uint32_t rank, const struct ra
     if (own->law != other->law)
         return quire_fail(err, QUIRE_INVALID, "rank %u computes by version %u of the arithmetic, rank %u by %u", rank,
                           own->law, other_rank, other->law);
+    if (strncmp(own->form, other->form, sizeof own->form) != 0)
+        return quire_fail(err, QUIRE_INVALID,
+                          "rank %u computes GEMMs by %.32s, and rank %u by %.32s: name a form that both have by --gemm-form",
+                          rank, own->form, other_rank, other->form);
     if (memcmp(&own->weights, &other->weights, sizeof own->weights) != 0) {
         char a[2 * sizeof own->weights + 1], b[sizeof a];
         for (size_t i = 0; i < sizeof own->weights; i++) {

@@ -11,6 +11,7 @@
 #include "base/hash.h"
 #include "engine/ranks/step_frame.h"
 #include "parallel/collective.h"
+#include "parallel/hosts/hosts.h"
 
 #include <stdbool.h>
 
@@ -20,14 +21,17 @@ struct ranks;
 
 /* Starts ranks 1 .. n_ranks - 1. */
 int ranks_start(uint32_t n_ranks, struct ranks **out, struct quire_error *err);
+/* Waits for those that others have started. */
+int ranks_meet(const struct hosts_options *options, struct ranks **out, struct quire_error *err);
 /* Tells them to end, and reaps them. NULL is fine. */
 void ranks_stop(struct ranks *r);
 
 struct collective *ranks_collective(struct ranks *r);
 
-/* What they are to load: before anything large is loaded here, so that all load at once. `own` are rank 0's options with
- * what was decided in place of defaults. */
-int ranks_setup(struct ranks *r, const struct engine_options *own, struct quire_error *err);
+/* What they are to load: before anything large is loaded here, so that all load at once. `given` are rank 0's options, and `own`
+ * the same with what was decided in place of defaults. */
+int ranks_setup(struct ranks *r, const struct engine_options *given, const struct engine_options *own,
+                struct quire_error *err);
 
 /* From then on steps within the limits can be told. */
 int ranks_ready(struct ranks *r, const struct step_limits *limits, struct quire_error *err);
@@ -49,7 +53,7 @@ int ranks_check(struct ranks *r, struct quire_error *err);
 
 /* ---- the others ---- */
 
-enum rank_frame { RANK_SETUP = 1, RANK_STEP, RANK_MOVES, RANK_STOP, RANK_WAITS };
+enum rank_frame { RANK_SETUP = 1, RANK_STEP, RANK_MOVES, RANK_STOP, RANK_WAITS, RANK_GIVEN };
 
 /* Its own row, after RANK_WAITS. */
 int ranks_tell_waits(struct collective *c, const uint64_t ns[COLLECTIVE_MAX_RANKS], struct quire_error *err);
@@ -64,6 +68,7 @@ struct rank_report {
     struct key256 weights; /* checkpoint_digest() */
     struct step_limits limits;
     char version[64]; /* the program's */
+    char form[32]; /* of its GEMMs: hosts may have other CPUs */
 };
 
 /* Waits until every rank has come here, for as long as they live. An error where one of them failed, or loaded something

@@ -10,13 +10,17 @@
 struct field {
     const char *name;
     size_t at, bytes;
+    bool is_hosts; /* one host's own matter */
 };
-#define FIELD(name) {#name, offsetof(struct engine_options, name), sizeof(((struct engine_options *)0)->name)}
+#define FIELD_(name, is_hosts) \
+    {#name, offsetof(struct engine_options, name), sizeof(((struct engine_options *)0)->name), is_hosts}
+#define FIELD(name) FIELD_(name, false)
+#define HOSTS_FIELD(name) FIELD_(name, true)
 
 static const struct field texts_of[] = {
-    FIELD(model_dir),      FIELD(device),           FIELD(task),       FIELD(dtype),
-    FIELD(kv_cache_dtype), FIELD(gemm_form),        FIELD(invariance), FIELD(quantization),
-    FIELD(repack_cache),   FIELD(activation_dtype), FIELD(cpu_bind),
+    HOSTS_FIELD(model_dir),    FIELD(device),           FIELD(task),           FIELD(dtype),
+    FIELD(kv_cache_dtype),     FIELD(gemm_form),        FIELD(invariance),     FIELD(quantization),
+    HOSTS_FIELD(repack_cache), FIELD(activation_dtype), HOSTS_FIELD(cpu_bind),
 };
 static const struct field numbers_of[] = {
     FIELD(max_model_len),
@@ -25,7 +29,7 @@ static const struct field numbers_of[] = {
     FIELD(block_size),
     FIELD(swap_space),
     FIELD(num_kv_blocks),
-    FIELD(n_threads),
+    HOSTS_FIELD(n_threads),
     FIELD(enforce_eager),
     FIELD(tensor_parallel_size),
     FIELD(pipeline_parallel_size),
@@ -77,6 +81,36 @@ int setup_write(const struct engine_options *o, void *to, size_t *n_bytes, struc
     for (size_t i = 0; i < N_NUMBERS; i++, at += sizeof(uint64_t))
         le_store_u64(at, number_at(o, &numbers_of[i]));
     *n_bytes = (size_t)(at - begin);
+    return QUIRE_OK;
+}
+
+/* The option's name, as it is typed. */
+static void name_option(const struct field *f, char *to, size_t n)
+{
+    size_t i = 0;
+    for (; f->name[i] && i + 1 < n; i++)
+        to[i] = f->name[i] == '_' ? '-' : f->name[i];
+    to[i] = 0;
+}
+
+int setup_compare(const struct engine_options *first, const struct engine_options *own, uint32_t rank,
+                  struct quire_error *err)
+{
+    char name[64];
+    for (size_t i = 0; i < N_TEXTS; i++) {
+        const char *a = text_at(first, &texts_of[i]), *b = text_at(own, &texts_of[i]);
+        name_option(&texts_of[i], name, sizeof name);
+        if (!texts_of[i].is_hosts && (a && b ? strcmp(a, b) != 0 : a != b))
+            return quire_fail(err, QUIRE_INVALID, "--%s: rank 0 was given %.60s, and rank %u %.60s", name,
+                              a ? a : "nothing", rank, b ? b : "nothing");
+    }
+    for (size_t i = 0; i < N_NUMBERS; i++) {
+        const uint64_t a = number_at(first, &numbers_of[i]), b = number_at(own, &numbers_of[i]);
+        name_option(&numbers_of[i], name, sizeof name);
+        if (!numbers_of[i].is_hosts && a != b)
+            return quire_fail(err, QUIRE_INVALID, "--%s: rank 0 was given %llu, and rank %u %llu", name,
+                              (unsigned long long)a, rank, (unsigned long long)b);
+    }
     return QUIRE_OK;
 }
 

@@ -188,7 +188,8 @@ int engine_prepare(struct engine *e, const struct engine_options *asked, struct 
     if (status != QUIRE_OK)
         return status;
     e->block_shift = (uint32_t)__builtin_ctz(e->plan.block_tokens); /* which plan.c has checked */
-    return check_memory(&e->plan, e->rank == 0 ? e->plan.n_ranks : 1, err);
+    const uint32_t n_here = o.local_ranks ? o.local_ranks : e->plan.n_ranks;
+    return check_memory(&e->plan, e->rank == 0 ? n_here : 1, err);
 }
 
 static int open_draft(struct engine *e, const struct engine_options *o, struct quire_error *err)
@@ -223,9 +224,14 @@ int engine_load(struct engine *e, const struct engine_options *o, struct quire_e
                               : status;
 }
 
-static int open_model(struct engine *e, const struct engine_options *o, struct quire_error *err)
+static int open_model(struct engine *e, const struct engine_options *given, struct quire_error *err)
 {
-    int status = engine_prepare(e, o, err);
+    struct engine_options placed = *given;
+    const struct engine_options *o = &placed;
+    struct place place;
+    int status = rank_find_place(&placed, &place, err);
+    if (status == QUIRE_OK)
+        status = engine_prepare(e, o, err);
     if (status == QUIRE_OK && e->plan.n_ranks > 1)
         status = rank_begin(e, o, err);
     if (status != QUIRE_OK)

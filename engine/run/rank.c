@@ -59,7 +59,7 @@ int engine_plan_share(struct engine_options *o, const struct checkpoint *checkpo
     int status = check_options(o, desc, err);
     if (status == QUIRE_OK && !o->n_threads) {
         status = k_backend_threads(&(struct k_backend_options){.cpu_bind = o->cpu_bind}, &n_threads, err);
-        o->n_threads = at_least_one(n_threads / (n_places * n_stages));
+        o->n_threads = at_least_one(n_threads / (o->local_ranks ? o->local_ranks : n_places * n_stages));
     }
     if (status != QUIRE_OK)
         return status;
@@ -172,6 +172,71 @@ void engine_plan_for_others(const struct engine_plan *plan, struct engine_option
             o->num_kv_blocks = plan->groups[g].n_blocks;
 }
 
+/* ---- where it is ---- */
+
+static int read_flags(const struct engine_options *o, struct place_flags *out, struct quire_error *err)
+{
+    *out = (struct place_flags){.nnodes = o->nnodes,
+                                .node_rank = o->node_rank,
+                                .master_addr = o->master_addr,
+                                .master_port = o->master_port};
+    int status = place_transport_parse(o->rank_transport ? o->rank_transport : "auto", &out->transport, err);
+    if (status != QUIRE_OK)
+        quire_error_prefix(err, "--rank-transport");
+    return status;
+}
+
+int rank_find_place(struct engine_options *o, struct place *out, struct quire_error *err)
+{
+    struct place_flags flags;
+    const uint32_t n_ranks = at_least_one(o->tensor_parallel_size) * at_least_one(o->pipeline_parallel_size);
+    int status = read_flags(o, &flags, err);
+    if (status == QUIRE_OK)
+        status = place_find(&flags, n_ranks, out, err);
+    if (status == QUIRE_OK)
+        o->local_ranks = out->n_local;
+    return status;
+}
+
+int rank_hosts_options(const struct engine_options *o, const struct place *place, struct hosts_options *out,
+                       struct quire_error *err)
+{
+    struct place_flags flags;
+    int status = read_flags(o, &flags, err);
+    *out = (struct hosts_options){.place = place, .transport = flags.transport};
+    return status;
+}
+
+int engine_rank(const struct engine_options *options, uint32_t *rank, struct quire_error *err)
+{
+    struct engine_options o = *options;
+    struct place place;
+    int status = rank_find_place(&o, &place, err);
+    *rank = place.rank;
+    return status;
+}
+
+/* ---- rank 0 ---- */
+
+static int find_others(struct engine *e, const struct engine_options *o, struct quire_error *err)
+{
+    struct engine_options copy = *o;
+    struct hosts_options hosts;
+    struct place place;
+    int status = rank_find_place(&copy, &place, err);
+    if (status != QUIRE_OK)
+        return status;
+    if (!place.launcher)
+        return ranks_start(e->plan.n_ranks, &e->ranks, err);
+    if (place.rank != 0)
+        return quire_fail(err, QUIRE_UNSUPPORTED,
+                          "%s started this as rank %u: only quire serve and quire engine have ranks that others start; "
+                          "--rank-transport shm starts them here",
+                          place.launcher, place.rank);
+    status = rank_hosts_options(o, &place, &hosts, err);
+    return status == QUIRE_OK ? ranks_meet(&hosts, &e->ranks, err) : status;
+}
+
 int rank_begin(struct engine *e, const struct engine_options *options, struct quire_error *err)
 {
     const struct engine_plan *p = &e->plan;
@@ -181,7 +246,7 @@ int rank_begin(struct engine *e, const struct engine_options *options, struct qu
                           options->tensor_parallel_size > 1 ? TENSOR : PIPELINE, p->device);
     own.device = p->device;
     engine_plan_for_others(p, &own);
-    int status = ranks_start(p->n_ranks, &e->ranks, err);
+    int status = find_others(e, options, err);
     if (status != QUIRE_OK)
         return status;
     e->collective = ranks_collective(e->ranks);
@@ -190,7 +255,7 @@ int rank_begin(struct engine *e, const struct engine_options *options, struct qu
         return status;
     const size_t n_gemms = strlen(e->info.gemms);
     snprintf(e->info.gemms + n_gemms, sizeof e->info.gemms - n_gemms, "; %u ranks", p->n_ranks);
-    return ranks_setup(e->ranks, &own, err);
+    return ranks_setup(e->ranks, options, &own, err);
 }
 
 int rank_look(struct engine *e, bool is_idle, struct quire_error *err)
@@ -217,6 +282,7 @@ void rank_report_make(const struct engine *e, int status, const char *text, stru
     if (status != QUIRE_OK)
         return;
     out->weights = checkpoint_digest(e->checkpoint);
+    snprintf(out->form, sizeof out->form, "%s", k_form_name(e->plan.gemm_form));
     out->limits = step_limits_of(&e->desc, &e->plan);
 }
 

@@ -7,6 +7,12 @@
 /* The group's collectives, of an engine with e->ranks or, of another rank, e->collective. */
 struct forward_group rank_group(struct engine *e);
 
+/* Which rank this process is, of how many on which hosts; what is so of this host goes into the options. */
+int rank_find_place(struct engine_options *options, struct place *out, struct quire_error *err);
+/* That which the options and the place say of how ranks meet. */
+int rank_hosts_options(const struct engine_options *options, const struct place *place, struct hosts_options *out,
+                       struct quire_error *err);
+
 /* Starts the other ranks of a prepared engine and tells them what to load: e->ranks. */
 int rank_begin(struct engine *e, const struct engine_options *options, struct quire_error *err);
 

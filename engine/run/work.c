@@ -17,6 +17,7 @@ struct rank {
     uint64_t n_received; /* frames */
     uint64_t idle_ns; /* that it waited for them: rank 0 had nothing to say */
     uint64_t waited_before[COLLECTIVE_MAX_RANKS]; /* while all loaded */
+    const struct engine_options *own; /* NULL: of its own it has none */
     char texts[SETUP_MAX_BYTES];
     unsigned char setup[SETUP_MAX_BYTES];
     size_t max_bytes;
@@ -24,17 +25,41 @@ struct rank {
     struct kv_move *moves;  /* of the largest frame */
 };
 
-static int load(struct rank *r, struct quire_error *err)
+/* The options of rank 0 that a frame of the kind has. */
+static int hear_options(struct rank *r, enum rank_frame kind, struct quire_error *err)
 {
     struct plan_frame frame;
     int status = plan_frame_receive(r->collective, r->n_received++, sizeof r->setup, &frame, r->setup, err);
-    if (status == QUIRE_OK && frame.kind != RANK_SETUP)
-        status = quire_fail(err, QUIRE_INVALID, "ranks: the first frame is of kind %u", frame.kind);
+    if (status == QUIRE_OK && frame.kind != kind)
+        status = quire_fail(err, QUIRE_INVALID, "ranks: a frame of kind %u, where options were to come", frame.kind);
     engine_options_default(&r->options);
+    return status == QUIRE_OK ? setup_read(r->setup, frame.n_bytes, r->texts, &r->options, err) : status;
+}
+
+/* Where its model lies, and how many threads it has, a rank on another host knows better than rank 0. */
+static void keep_own(struct rank *r)
+{
+    r->options.model_dir = r->own->model_dir;
+    r->options.repack_cache = r->own->repack_cache;
+    r->options.cpu_bind = r->own->cpu_bind;
+    r->options.n_threads = r->own->n_threads;
+    r->options.local_ranks = r->own->local_ranks;
+}
+
+static int load(struct rank *r, struct quire_error *err)
+{
+    struct quire_error other;
+    int status = hear_options(r, RANK_GIVEN, err), differs = QUIRE_OK;
+    if (status == QUIRE_OK && r->own)
+        differs = setup_compare(&r->options, r->own, collective_rank(r->collective), &other);
     if (status == QUIRE_OK)
-        status = setup_read(r->setup, frame.n_bytes, r->texts, &r->options, err);
+        status = hear_options(r, RANK_SETUP, err);
+    if (status == QUIRE_OK && differs != QUIRE_OK)
+        status = quire_fail(err, differs, "%s", other.text);
     if (status != QUIRE_OK)
         return status;
+    if (r->own)
+        keep_own(r);
     const uint32_t n_stages = r->options.pipeline_parallel_size > 1 ? r->options.pipeline_parallel_size : 1;
     const uint32_t n_places = r->options.tensor_parallel_size > 1 ? r->options.tensor_parallel_size : 1;
     if (n_stages > COLLECTIVE_MAX_RANKS || n_places != collective_size(r->collective) / n_stages ||
@@ -142,12 +167,28 @@ bool engine_is_rank(void)
     return group_is_worker();
 }
 
-int engine_work(struct quire_error *err)
+/* A rank that others have started meets them; else rank 0 has said where the group is. */
+static int join(struct engine_options *own, struct collective **out, struct quire_error *err)
 {
+    struct hosts_options hosts;
+    struct place place;
+    int status = rank_find_place(own, &place, err);
+    if (status == QUIRE_OK)
+        status = rank_hosts_options(own, &place, &hosts, err);
+    return status == QUIRE_OK ? hosts_join(&hosts, out, err) : status;
+}
+
+int engine_work(const struct engine_options *given, struct quire_error *err)
+{
+    struct engine_options own;
     struct rank *r = calloc(1, sizeof *r);
     if (!r)
         return quire_fail(err, QUIRE_NO_MEMORY, "ranks: out of memory");
-    int status = group_join(&r->collective, err);
+    if (given) {
+        own = *given;
+        r->own = &own;
+    }
+    int status = given ? join(&own, &r->collective, err) : group_join(&r->collective, err);
     if (status != QUIRE_OK) {
         free(r);
         return status;

@@ -234,6 +234,8 @@ int command_engine(int argc, char **argv)
     if (serving_check_listen(c.listen.items, c.listen.n, c.key_file, &err) != QUIRE_OK)
         return command_fail(2, err.text);
 
+    if (command_as_rank(options.model_dir, &options, &code))
+        return code;
     if (hub_model_find(options.model_dir, false, &c.model, &err) != QUIRE_OK)
         return command_fail(1, err.text);
     options.model_dir = c.model.dir;

@@ -1,7 +1,9 @@
-/* A rank of an engine of several: no command that anybody types; rank 0 starts it. */
+/* A rank of an engine of several: no command that anybody types; rank 0 starts it, or a launcher does, with rank 0's command. */
 #include "engine/engine.h"
 #include "tools/cli/command.h"
 #include "tools/cli/commands.h"
+#include "tools/cli/engine_flags.h"
+#include "tools/hub/cache.h"
 
 #include <signal.h>
 
@@ -13,5 +15,37 @@ int command_rank(void)
     signal(SIGINT, SIG_IGN);
     signal(SIGTERM, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
-    return engine_work(&err) == QUIRE_OK ? 0 : command_fail(1, err.text);
+    return engine_work(NULL, &err) == QUIRE_OK ? 0 : command_fail(1, err.text);
+}
+
+static void on_first(int number)
+{
+    (void)number;
+}
+
+bool command_as_rank(const char *model, const struct engine_options *options, int *code)
+{
+    struct hub_model found;
+    struct quire_error err;
+    uint32_t rank;
+    *code = 0;
+    if (engine_rank(options, &rank, &err) != QUIRE_OK) {
+        *code = command_fail(2, err.text);
+        return true;
+    }
+    if (rank == 0)
+        return false;
+    /* What a launcher or Kubernetes tells all ranks rank 0 acts on, and ends the others; whoever tells this one twice means it. */
+    const struct sigaction once = {.sa_handler = on_first, .sa_flags = SA_RESTART | SA_RESETHAND};
+    sigaction(SIGINT, &once, NULL);
+    sigaction(SIGTERM, &once, NULL);
+    signal(SIGHUP, SIG_IGN);
+    int status = hub_model_find(model, false, &found, &err);
+    struct engine_options own = *options;
+    own.model_dir = found.dir;
+    if (status == QUIRE_OK)
+        status = engine_work(&own, &err);
+    if (status != QUIRE_OK)
+        *code = command_fail(1, err.text);
+    return true;
 }

@@ -849,6 +849,8 @@ int command_serve(int argc, char **argv)
         return code;
     if (check(&s, cli_first_given(rows + n_own, n - n_own), &err) != QUIRE_OK)
         return command_fail(2, err.text);
+    if (!s.remote && command_as_rank(s.given, &s.options, &code))
+        return code;
     if (keys_from_environment(&s, &err) != QUIRE_OK) {
         free(s.environment_keys);
         return command_fail(2, err.text);

@@ -30,7 +30,8 @@ const struct cli_foreign foreign_flags[] = {
     {"api-server-count", "1", "not built: one front end takes all connections; more of them with --engine"},
     {"expert-parallel-size,ep,ep-size", "1", NO_EXPERTS},
     {"enable-expert-parallel,all2all-backend,moe-backend,cpu-moe,n-cpu-moe", NULL, NO_EXPERTS},
-    {"distributed-executor-backend,nnodes,node-rank,dist-init-addr,master-addr,master-port,data-parallel-rank,"
+    {"dist-init-addr", NULL, "here --master-addr and --master-port"},
+    {"distributed-executor-backend,data-parallel-rank,"
      "data-parallel-address,disable-custom-all-reduce,tensor-split,ts,split-mode,sm", NULL, ONE_DEVICE},
     {"main-gpu,mg,base-gpu-id", NULL, "here --device cuda:N"},
     {"n-gpu-layers,gpu-layers,ngl,cpu-offload-gb", NULL, WHOLE_MODEL},
