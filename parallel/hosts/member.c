@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 
+#include <poll.h>
 #include <sched.h>
 #include <stdio.h>
 #include <sys/eventfd.h>
@@ -107,8 +108,9 @@ static int explain_closed(struct member *m, uint32_t r, struct quire_error *err)
     struct quire_error found;
     const uint64_t until_ms = quire_now_ms() + 1000;
     describe(m, call_of(m, m->n_calls), what, sizeof what);
-    while (quire_now_ms() < until_ms && !peers_has_left(m->ways->peers, m->names[r]) && member_check(m, NULL) == QUIRE_OK)
-        sched_yield();
+    while (quire_now_ms() < until_ms && !peers_has_left(m->ways->peers, m->names[r]) &&
+           member_check(m, NULL) == QUIRE_OK)
+        poll(NULL, 0, 1);
     if (peers_has_left(m->ways->peers, m->names[r]))
         quire_fail(&found, QUIRE_UNAVAILABLE, "%s has left before %s", name_of(m, r), what);
     else
@@ -121,8 +123,8 @@ static int late(struct member *m, uint32_t r, struct quire_error *err)
     char what[96];
     struct quire_error found;
     describe(m, call_of(m, m->n_calls), what, sizeof what);
-    quire_fail(&found, QUIRE_UNAVAILABLE, "%s has not come to %s for %.1f s: it hangs or is stopped", name_of(m, r),
-               what, m->timeout_ms * 1e-3);
+    quire_fail(&found, QUIRE_UNAVAILABLE, "%s has not come to %s for %.1f s: it hangs or is stopped",
+               peers_name(m->ways->peers, peers_blame(m->ways->peers, m->names[r])), what, m->timeout_ms * 1e-3);
     return end_with(m, QUIRE_UNAVAILABLE, &found, err);
 }
 
@@ -214,8 +216,11 @@ static int wait_for(struct member *m, struct wait *w, bool patient, struct quire
 {
     const uint64_t began = quire_now_ns();
     int status = spin(m, w, began, err);
-    if (status == QUIRE_OK && !w->is_there)
+    if (status == QUIRE_OK && !w->is_there) {
+        peers_wait_for(m->ways->peers, m->names[w->r]);
         status = wait_asleep(m, w, patient, err);
+        peers_wait_for(m->ways->peers, PEERS_NOBODY);
+    }
     m->ways->waited_ns[m->names[w->r]] += quire_now_ns() - began;
     return status;
 }

@@ -64,6 +64,8 @@ size_t sign_write(const struct sign *sign, unsigned char to[SIGN_MAX_BYTES])
     to[5] = (unsigned char)sign->status;
     le_store_u16(to + 6, (uint32_t)n);
     le_store_u64(to + 8, sign->cpu_ns);
+    memset(to + 16, 0, 8);
+    to[16] = (unsigned char)(sign->rank + 1); /* of SIGN_NOBODY 0 */
     memcpy(to + SIGN_HEAD_BYTES, sign->text, n);
     return SIGN_HEAD_BYTES + n;
 }
@@ -83,11 +85,15 @@ int sign_read(const unsigned char *from, size_t n, struct sign *out, size_t *use
                           from[4] == SIGN_ENDS ? SIGN_MAX_TEXT : 0);
     if (from[5] != (from[4] != SIGN_ENDS ? QUIRE_OK : from[5] == QUIRE_INVALID ? QUIRE_INVALID : QUIRE_UNAVAILABLE))
         return quire_fail(err, QUIRE_INVALID, "sign: status: %u is not of kind %u", from[5], from[4]);
+    for (size_t i = 16; i < SIGN_HEAD_BYTES; i++)
+        if (from[i] > (i == 16 ? COLLECTIVE_MAX_RANKS : 0))
+            return quire_fail(err, QUIRE_INVALID, "sign: rank: %u is none", from[i]);
     if (n < SIGN_HEAD_BYTES + n_text)
         return QUIRE_OK;
     out->kind = (enum sign_kind)from[4];
     out->status = (enum quire_status)from[5];
     out->cpu_ns = le_load_u64(from + 8);
+    out->rank = from[16] ? from[16] - 1u : SIGN_NOBODY;
     message_print(out->text, sizeof out->text, (const char *)from + SIGN_HEAD_BYTES, n_text);
     *used = SIGN_HEAD_BYTES + n_text;
     return QUIRE_OK;

@@ -6,10 +6,11 @@
  *     4  u16  group           12 u16  root                   24  u32  bytes that follow
  *     6  u16  operation       14 u16  0                      28  u32  0
  *
- * Signs, of life and of the end: a head of 16 bytes, and then at most SIGN_MAX_TEXT bytes of text, which an end has.
+ * Signs, of life and of the end: a head of 24 bytes, and then at most SIGN_MAX_TEXT bytes of text, which an end has.
  *
- *     0  u32  "QRS1"          6  u16  bytes of text          8   u64  CPU time of the process in ns
- *     4  u8   what it says    5  u8   status
+ *     0  u32  "QRS1"          6  u16  bytes of text                          16  u8   rank + 1
+ *     4  u8   what it says    8  u64  CPU time of the process in ns          17  0
+ *     5  u8   status
  *
  * Both come from a peer that has proven itself, and are checked all the same: what is none, or out of bounds, is QUIRE_INVALID
  * and names the field. */
@@ -44,16 +45,19 @@ int message_read(const unsigned char from[MESSAGE_HEAD_BYTES], struct message_he
 
 /* ---- signs ---- */
 
-#define SIGN_HEAD_BYTES 16u
+#define SIGN_HEAD_BYTES 24u
 #define SIGN_MAX_TEXT 320u
 #define SIGN_MAX_BYTES (SIGN_HEAD_BYTES + SIGN_MAX_TEXT)
 
 enum sign_kind { SIGN_ALIVE = 1, SIGN_LEAVES, SIGN_ENDS };
 
+#define SIGN_NOBODY UINT32_MAX
+
 struct sign {
     enum sign_kind kind;
     enum quire_status status; /* of an end: QUIRE_INVALID or QUIRE_UNAVAILABLE */
     uint64_t cpu_ns;
+    uint32_t rank; /* of an end: whose it was; of a sign of life: for whom it waits; SIGN_NOBODY */
     char text[SIGN_MAX_TEXT + 1]; /* printable */
 };
 

@@ -5,6 +5,8 @@
 
 #include <errno.h>
 #include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -23,6 +25,9 @@
  * nobody. */
 #define MOST_MS 200
 
+/* Of the time without a sign, this much tells that a peer is stopped when one has to be blamed: two beats and a half. */
+#define STILL_NS UINT64_C(250000000)
+
 /* What was said last must reach the others before the connection ends. */
 #define FAREWELL_MS 200
 
@@ -31,13 +36,15 @@ struct peer {
     char name[PEER_NAME_BYTES];
     atomic_bool has_left;
     _Atomic uint64_t cpu_ns;
-    uint64_t silent_ns;
+    _Atomic uint64_t silent_ns;
+    _Atomic uint32_t waits_for;
     unsigned char in[2 * SIGN_MAX_BYTES];
     size_t n_in;
 };
 
 struct peers {
     uint32_t rank, size;
+    _Atomic uint32_t waits_for; /* this rank */
     struct peer peers[COLLECTIVE_MAX_RANKS];
     int wake_fd, stop_fd;
     pthread_t thread;
@@ -66,27 +73,29 @@ static void say(struct peers *p, const struct sign *sign)
     }
 }
 
-/* With the lock. */
-static void end(struct peers *p, enum quire_status status, const char *text)
+/* The group is over, as rank `by` found. All are told, also where another one told this rank: so who leaves next has said why before,
+ * and is never taken for the cause. */
+static void end(struct peers *p, uint32_t by, enum quire_status status, const char *why)
 {
-    if (atomic_load(&p->is_over))
-        return;
-    p->status = status;
-    message_print(p->text, sizeof p->text, text, strlen(text));
-    atomic_store(&p->is_over, true);
-    eventfd_write(p->wake_fd, 1);
+    struct sign sign = {.kind = SIGN_ENDS, .status = status, .rank = by};
+    pthread_mutex_lock(&p->lock);
+    if (!atomic_load(&p->is_over)) {
+        message_print(sign.text, sizeof sign.text, why, strlen(why));
+        if (by == p->rank)
+            snprintf(p->text, sizeof p->text, "%s", sign.text);
+        else
+            snprintf(p->text, sizeof p->text, "rank %u ended the group: %s", by, sign.text);
+        p->status = status;
+        atomic_store(&p->is_over, true);
+        eventfd_write(p->wake_fd, 1);
+        say(p, &sign);
+    }
+    pthread_mutex_unlock(&p->lock);
 }
 
 void peers_end(struct peers *p, enum quire_status status, const char *why)
 {
-    struct sign sign = {.kind = SIGN_ENDS, .status = status == QUIRE_INVALID ? QUIRE_INVALID : QUIRE_UNAVAILABLE};
-    pthread_mutex_lock(&p->lock);
-    if (!atomic_load(&p->is_over)) {
-        end(p, sign.status, why);
-        snprintf(sign.text, sizeof sign.text, "%.*s", (int)SIGN_MAX_TEXT, p->text);
-        say(p, &sign);
-    }
-    pthread_mutex_unlock(&p->lock);
+    end(p, p->rank, status == QUIRE_INVALID ? QUIRE_INVALID : QUIRE_UNAVAILABLE, why);
 }
 
 int peers_check(struct peers *p, struct quire_error *err)
@@ -114,18 +123,16 @@ static void lose(struct peers *p, uint32_t r, const char *what)
 static void hear(struct peers *p, uint32_t r, const struct sign *sign)
 {
     struct peer *peer = &p->peers[r];
-    atomic_store(&peer->cpu_ns, sign->cpu_ns);
+    if (sign->kind == SIGN_ALIVE) {
+        atomic_store(&peer->cpu_ns, sign->cpu_ns);
+        atomic_store(&peer->waits_for, sign->rank);
+    }
     if (sign->kind == SIGN_LEAVES) {
         atomic_store(&peer->has_left, true);
         eventfd_write(p->wake_fd, 1);
     }
-    if (sign->kind != SIGN_ENDS)
-        return;
-    struct quire_error found;
-    quire_fail(&found, sign->status, "rank %u ended the group: %s", r, sign->text);
-    pthread_mutex_lock(&p->lock);
-    end(p, sign->status, found.text);
-    pthread_mutex_unlock(&p->lock);
+    if (sign->kind == SIGN_ENDS)
+        end(p, sign->rank == SIGN_NOBODY ? r : sign->rank, sign->status, sign->text);
 }
 
 /* What has come of a peer. False: nothing more will. */
@@ -137,6 +144,8 @@ static bool listen_to(struct peers *p, uint32_t r)
     ssize_t got = recv(peer->fd, peer->in + peer->n_in, sizeof peer->in - peer->n_in, MSG_DONTWAIT);
     if (got < 0)
         return errno == EAGAIN || errno == EINTR;
+    const int yes = 1;
+    setsockopt(peer->fd, IPPROTO_TCP, TCP_QUICKACK, &yes, sizeof yes); /* who leaves waits for it */
     peer->n_in += (size_t)got;
     for (size_t used = 1; used > 0;) {
         if (sign_read(peer->in, peer->n_in, &sign, &used, &wrong) != QUIRE_OK) {
@@ -150,7 +159,7 @@ static bool listen_to(struct peers *p, uint32_t r)
         peer->n_in -= used;
         memmove(peer->in, peer->in + used, peer->n_in);
     }
-    peer->silent_ns = 0;
+    atomic_store(&peer->silent_ns, 0);
     return got > 0;
 }
 
@@ -161,12 +170,13 @@ static void look_around(struct peers *p, uint64_t passed_ns)
         struct peer *peer = &p->peers[r];
         if (peer->fd < 0 || atomic_load(&peer->has_left))
             continue;
-        peer->silent_ns += passed_ns < most ? passed_ns : most;
-        if (peer->silent_ns > (uint64_t)PEERS_SILENT_MS * 1000000u) {
+        const uint64_t silent_ns = atomic_load(&peer->silent_ns) + (passed_ns < most ? passed_ns : most);
+        atomic_store(&peer->silent_ns, silent_ns);
+        if (silent_ns > (uint64_t)PEERS_SILENT_MS * 1000000u) {
             char what[120];
             snprintf(what, sizeof what,
                      "was not heard of for %.1f s: it is stopped, or its host or the network to it is gone",
-                     (double)peer->silent_ns * 1e-9);
+                     (double)silent_ns * 1e-9);
             lose(p, r, what);
             close_peer(p, r);
         }
@@ -182,7 +192,7 @@ static uint64_t computed_ns(void)
 
 static void beat(struct peers *p)
 {
-    const struct sign sign = {.kind = SIGN_ALIVE, .cpu_ns = computed_ns()};
+    const struct sign sign = {.kind = SIGN_ALIVE, .cpu_ns = computed_ns(), .rank = atomic_load(&p->waits_for)};
     pthread_mutex_lock(&p->lock);
     say(p, &sign);
     pthread_mutex_unlock(&p->lock);
@@ -240,9 +250,11 @@ int peers_open(uint32_t rank, uint32_t size, const struct peer_link *links, stru
     }
     p->rank = rank;
     p->size = size;
+    atomic_store(&p->waits_for, PEERS_NOBODY);
     pthread_mutex_init(&p->lock, NULL);
     for (uint32_t r = 0; r < size; r++) {
         p->peers[r].fd = links[r].control;
+        atomic_store(&p->peers[r].waits_for, PEERS_NOBODY);
         snprintf(p->peers[r].name, sizeof p->peers[r].name, "%s", links[r].name);
     }
     p->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -270,7 +282,7 @@ static void await_delivery(int fd, uint64_t until_ms)
 
 void peers_close(struct peers *p)
 {
-    const struct sign leaves = {.kind = SIGN_LEAVES};
+    const struct sign leaves = {.kind = SIGN_LEAVES, .rank = SIGN_NOBODY};
     if (!p)
         return;
     if (p->has_thread) {
@@ -305,6 +317,22 @@ bool peers_has_left(struct peers *p, uint32_t r)
 uint64_t peers_cpu_ns(struct peers *p, uint32_t r)
 {
     return atomic_load(&p->peers[r].cpu_ns);
+}
+
+void peers_wait_for(struct peers *p, uint32_t r)
+{
+    atomic_store(&p->waits_for, r);
+}
+
+uint32_t peers_blame(struct peers *p, uint32_t r)
+{
+    for (uint32_t i = 0; i < p->size; i++) {
+        const uint32_t next = atomic_load(&p->peers[r].waits_for);
+        if (next >= p->size || next == p->rank || atomic_load(&p->peers[r].silent_ns) > STILL_NS)
+            break;
+        r = next;
+    }
+    return r;
 }
 
 int peers_wake_fd(const struct peers *p)

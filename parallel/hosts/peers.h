@@ -38,6 +38,11 @@ const char *peers_name(const struct peers *p, uint32_t r);
 bool peers_has_left(struct peers *p, uint32_t r);
 /* What its process has computed, as it last said. */
 uint64_t peers_cpu_ns(struct peers *p, uint32_t r);
+/* For whom this rank waits, which its peers are told; PEERS_NOBODY. */
+#define PEERS_NOBODY UINT32_MAX
+void peers_wait_for(struct peers *p, uint32_t r);
+/* Rank r has not come. Whose fault is it, as far as is known: r's, or that of whom r itself waits for, or of who is silent? */
+uint32_t peers_blame(struct peers *p, uint32_t r);
 /* Readable once the group is over or somebody left, until it is read: for who sleeps. */
 int peers_wake_fd(const struct peers *p);
 

@@ -5,10 +5,12 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "parallel/hosts/hosts.h"
 #include "ranks.h"
 
 #include <dirent.h>
 #include <errno.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -16,15 +18,54 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+uint16_t free_port(void)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t n = sizeof at;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_true(fd >= 0 && bind(fd, (struct sockaddr *)&at, n) == 0 && getsockname(fd, (struct sockaddr *)&at, &n) == 0);
+    close(fd);
+    return ntohs(at.sin_port);
+}
+
+#ifdef TEST_HOSTS
+static int make_group(struct ranks *ranks)
+{
+    ranks->fd = -1;
+    ranks->port = free_port();
+    return QUIRE_OK;
+}
+
+static int join(const struct ranks *ranks, uint32_t rank, struct collective **out, struct quire_error *err)
+{
+    const struct place place = {
+        .launcher = "a test", .rank = rank, .size = ranks->n, .address = "127.0.0.1", .port = ranks->port};
+    const struct hosts_options options = {.place = &place, .timeout_ms = ranks->timeout_ms, .join_ms = 20000};
+    unsetenv("QUIRE_GROUP_SECRET");
+    return hosts_join(&options, out, err);
+}
+#else
+static int make_group(struct ranks *ranks)
+{
+    return collective_create_shared(ranks->n, &ranks->fd, NULL);
+}
+
+static int join(const struct ranks *ranks, uint32_t rank, struct collective **out, struct quire_error *err)
+{
+    return collective_join_shared(ranks->fd, rank, ranks->timeout_ms, out, err);
+}
+#endif
 
 static void run(struct ranks *ranks, uint32_t rank, rank_fn fn, const void *argument)
 {
     struct outcome *mine = &ranks->outcomes[rank];
     struct quire_error err = {.text = ""};
     struct collective *c = NULL;
-    int status = collective_join_shared(ranks->fd, rank, ranks->timeout_ms, &c, &err);
+    int status = join(ranks, rank, &c, &err);
     if (status == QUIRE_OK)
         status = fn(c, argument, mine, &err);
     mine->failed_ns = quire_now_ns();
@@ -37,12 +78,11 @@ static void run(struct ranks *ranks, uint32_t rank, rank_fn fn, const void *argu
 
 void ranks_start(struct ranks *ranks, uint32_t n, uint32_t timeout_ms, rank_fn fn, const void *argument)
 {
-    struct quire_error err;
     *ranks = (struct ranks){.n = n, .timeout_ms = timeout_ms};
     ranks->outcomes = mmap(NULL, n * sizeof *ranks->outcomes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
                            0);
     assert_true(ranks->outcomes != MAP_FAILED);
-    assert_int_equal(collective_create_shared(n, &ranks->fd, &err), QUIRE_OK);
+    assert_int_equal(make_group(ranks), QUIRE_OK);
     pid_t parent = getpid();
     for (uint32_t r = 0; r < n; r++) {
         ranks->processes[r] = fork();
@@ -54,7 +94,8 @@ void ranks_start(struct ranks *ranks, uint32_t n, uint32_t timeout_ms, rank_fn f
             run(ranks, r, fn, argument);
         }
     }
-    close(ranks->fd);
+    if (ranks->fd >= 0)
+        close(ranks->fd);
 }
 
 void ranks_await(const struct ranks *ranks, uint32_t rank, int progress)

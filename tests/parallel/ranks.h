@@ -1,4 +1,5 @@
-/* Ranks as real processes: forked by a test, each joins a group, does something and leaves; what it says is kept. */
+/* Ranks as real processes: forked by a test, each joins a group, does something and leaves; what it says is kept.
+ * The group is one of shared memory, or with TEST_HOSTS one over TCP. */
 #ifndef QUIRE_TESTS_RANKS_H
 #define QUIRE_TESTS_RANKS_H
 
@@ -21,7 +22,8 @@ struct outcome {
 
 struct ranks {
     uint32_t n, timeout_ms;
-    int fd;
+    int fd; /* of the group's memory */
+    uint16_t port; /* with TEST_HOSTS: of rank 0, on the loopback interface, instead */
     pid_t processes[COLLECTIVE_MAX_RANKS];
     struct outcome *outcomes; /* [n] */
 };
@@ -35,6 +37,9 @@ void ranks_await(const struct ranks *ranks, uint32_t rank, int progress);
 /* Waits for all processes and checks that nothing of them is left. The outcomes stay until ranks_free(). */
 void ranks_join(struct ranks *ranks);
 void ranks_free(struct ranks *ranks);
+
+/* A port of the loopback interface that nobody has. */
+uint16_t free_port(void);
 
 /* Descriptors of this process, and names in /dev/shm. */
 uint32_t count_descriptors(void);
