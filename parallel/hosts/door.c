@@ -104,10 +104,11 @@ static bool say(int fd, const void *bytes, size_t n)
 /* The caller's secret is another one. It gets an answer that has none of ours in it. */
 static void turn_away(struct door_caller *c)
 {
-    static const struct key256 none;
+    struct key256 nobodys;
     const struct join_welcome welcome = {.status = QUIRE_INVALID};
     unsigned char frame[JOIN_WELCOME_BYTES];
-    join_welcome_write(&none, c->hello, c->challenge, &welcome, frame);
+    quire_random(&nobodys, sizeof nobodys);
+    join_welcome_write(&nobodys, c->hello, c->challenge, &welcome, frame);
     say(c->fd, frame, sizeof frame);
 }
 
