@@ -188,9 +188,10 @@ static int compare(const struct rank_report *own, uint32_t rank, const struct ra
         return quire_fail(err, QUIRE_INVALID, "rank %u computes by version %u of the arithmetic, rank %u by %u", rank,
                           own->law, other_rank, other->law);
     if (strncmp(own->form, other->form, sizeof own->form) != 0)
-        return quire_fail(err, QUIRE_INVALID,
-                          "rank %u computes GEMMs by %.32s, and rank %u by %.32s: name a form that both have by --gemm-form",
-                          rank, own->form, other_rank, other->form);
+        return quire_fail(
+            err, QUIRE_INVALID,
+            "rank %u computes GEMMs by %.32s, and rank %u by %.32s: name a form that both have by --gemm-form", rank,
+            own->form, other_rank, other->form);
     if (memcmp(&own->weights, &other->weights, sizeof own->weights) != 0) {
         char a[2 * sizeof own->weights + 1], b[sizeof a];
         for (size_t i = 0; i < sizeof own->weights; i++) {

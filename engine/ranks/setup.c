@@ -23,16 +23,9 @@ static const struct field texts_of[] = {
     HOSTS_FIELD(repack_cache), FIELD(activation_dtype), HOSTS_FIELD(cpu_bind),
 };
 static const struct field numbers_of[] = {
-    FIELD(max_model_len),
-    FIELD(max_num_seqs),
-    FIELD(max_num_batched_tokens),
-    FIELD(block_size),
-    FIELD(swap_space),
-    FIELD(num_kv_blocks),
-    HOSTS_FIELD(n_threads),
-    FIELD(enforce_eager),
-    FIELD(tensor_parallel_size),
-    FIELD(pipeline_parallel_size),
+    FIELD(max_model_len),        FIELD(max_num_seqs),           FIELD(max_num_batched_tokens), FIELD(block_size),
+    FIELD(swap_space),           FIELD(num_kv_blocks),          HOSTS_FIELD(n_threads),        FIELD(enforce_eager),
+    FIELD(tensor_parallel_size), FIELD(pipeline_parallel_size),
 };
 #define N_TEXTS (sizeof texts_of / sizeof texts_of[0])
 #define N_NUMBERS (sizeof numbers_of / sizeof numbers_of[0])

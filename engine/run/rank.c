@@ -176,10 +176,8 @@ void engine_plan_for_others(const struct engine_plan *plan, struct engine_option
 
 static int read_flags(const struct engine_options *o, struct place_flags *out, struct quire_error *err)
 {
-    *out = (struct place_flags){.nnodes = o->nnodes,
-                                .node_rank = o->node_rank,
-                                .master_addr = o->master_addr,
-                                .master_port = o->master_port};
+    *out = (struct place_flags){
+        .nnodes = o->nnodes, .node_rank = o->node_rank, .master_addr = o->master_addr, .master_port = o->master_port};
     int status = place_transport_parse(o->rank_transport ? o->rank_transport : "auto", &out->transport, err);
     if (status != QUIRE_OK)
         quire_error_prefix(err, "--rank-transport");

@@ -44,8 +44,9 @@ static int read_secret(struct joining *j, struct quire_error *err)
     if (!value)
         return QUIRE_OK;
     if (n < MIN_SECRET || n > MAX_SECRET)
-        return quire_fail(err, QUIRE_INVALID, SECRET ": must have %d to %d bytes, has %zu: openssl rand -hex 32 makes one",
-                          MIN_SECRET, MAX_SECRET, n);
+        return quire_fail(err, QUIRE_INVALID,
+                          SECRET ": must have %d to %d bytes, has %zu: openssl rand -hex 32 makes one", MIN_SECRET,
+                          MAX_SECRET, n);
     j->key = quire_keyed_hash(NULL, value, n);
     j->own.has_secret = true;
     return QUIRE_OK;
@@ -99,10 +100,11 @@ static int open_door(struct joining *j, struct quire_error *err)
     if (status != QUIRE_OK)
         return status;
     if (!j->own.has_secret && !door_is_loopback(&at.addresses[0]))
-        return quire_fail(err, QUIRE_INVALID,
-                          "rank 0's address %s is no loopback address, and without a secret others are not spoken to: set "
-                          SECRET ", the same at every rank",
-                          place->address);
+        return quire_fail(
+            err, QUIRE_INVALID,
+            "rank 0's address %s is no loopback address, and without a secret others are not spoken to: set " SECRET
+            ", the same at every rank",
+            place->address);
     status = open_at(j, &at.addresses[0], err);
     if (status == QUIRE_NOT_FOUND && j->own.has_secret) {
         const struct sockaddr_in any = {.sin_family = AF_INET, .sin_port = htons(place->port)};
@@ -192,8 +194,8 @@ static int choose_carrier(struct joining *j, struct quire_error *err)
         return QUIRE_OK;
     int status = mpi_carrier_open(place->is_mpich, &rank, &size, j->library, &j->mpi, &why);
     if (status == QUIRE_OK && (rank != place->rank || size != place->size))
-        return quire_fail(err, QUIRE_INVALID, "%s says that this is rank %u of %u, and %s rank %u of %u", j->library, rank,
-                          size, place->launcher, place->rank, place->size);
+        return quire_fail(err, QUIRE_INVALID, "%s says that this is rank %u of %u, and %s rank %u of %u", j->library,
+                          rank, size, place->launcher, place->rank, place->size);
     if (status == QUIRE_OK) {
         j->own.carrier = JOIN_BY_MPI;
         return QUIRE_OK;
@@ -201,8 +203,10 @@ static int choose_carrier(struct joining *j, struct quire_error *err)
     if (j->options->transport == PLACE_MPI)
         return quire_fail(err, status, "--rank-transport mpi: %s", why.text);
     if (!place->address[0])
-        return quire_fail(err, status, "%s does not say where rank 0 is, and there is no MPI to ask (%.200s): give "
-                          "--master-addr", place->launcher, why.text);
+        return quire_fail(err, status,
+                          "%s does not say where rank 0 is, and there is no MPI to ask (%.200s): give "
+                          "--master-addr",
+                          place->launcher, why.text);
     quire_log(QUIRE_LOG_WARN, "ranks", "MPI is not used, but TCP: %s", why.text);
     return QUIRE_OK;
 }

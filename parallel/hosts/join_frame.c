@@ -145,8 +145,8 @@ void join_welcome_write(const struct key256 *key, const unsigned char hello[JOIN
 }
 
 int join_welcome_read(const struct key256 *key, const unsigned char hello[JOIN_HELLO_BYTES],
-                      const unsigned char challenge[JOIN_CHALLENGE_BYTES],
-                      const unsigned char from[JOIN_WELCOME_BYTES], struct join_welcome *out, struct quire_error *err)
+                      const unsigned char challenge[JOIN_CHALLENGE_BYTES], const unsigned char from[JOIN_WELCOME_BYTES],
+                      struct join_welcome *out, struct quire_error *err)
 {
     int status = check_magic(from, MAGIC_WELCOME, "welcome", err);
     if (status != QUIRE_OK)

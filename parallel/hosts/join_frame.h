@@ -73,8 +73,8 @@ void join_welcome_write(const struct key256 *key, const unsigned char hello[JOIN
                         unsigned char to[JOIN_WELCOME_BYTES]);
 /* QUIRE_INVALID: it is none, or its sender does not have the secret. Other statuses are in *out. */
 int join_welcome_read(const struct key256 *key, const unsigned char hello[JOIN_HELLO_BYTES],
-                      const unsigned char challenge[JOIN_CHALLENGE_BYTES],
-                      const unsigned char from[JOIN_WELCOME_BYTES], struct join_welcome *out, struct quire_error *err);
+                      const unsigned char challenge[JOIN_CHALLENGE_BYTES], const unsigned char from[JOIN_WELCOME_BYTES],
+                      struct join_welcome *out, struct quire_error *err);
 
 /* addresses: [n], by rank, that of rank 0 not looked at; IPv4 or IPv6. */
 void join_table_write(const struct sockaddr_storage *addresses, uint32_t n, unsigned char to[JOIN_TABLE_BYTES]);

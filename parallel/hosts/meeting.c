@@ -124,8 +124,8 @@ static int await_calls(const struct door_own *own, struct door *door, uint64_t u
                               door->refused.text[0] ? "; refused was " : "", door->refused.text);
         if (now - said_ms >= SAY_EVERY_MS) {
             said_ms = now;
-            quire_log(QUIRE_LOG_WARN, "ranks", "waiting at port %u for ranks %s of %u%s%.200s", door_port(door), missing,
-                      own->size, door->refused.text[0] ? "; refused was " : "", door->refused.text);
+            quire_log(QUIRE_LOG_WARN, "ranks", "waiting at port %u for ranks %s of %u%s%.200s", door_port(door),
+                      missing, own->size, door->refused.text[0] ? "; refused was " : "", door->refused.text);
         }
         if (door_wait(door, (int)(until_ms - now < 1000 ? until_ms - now : 1000), &arrival))
             take(own, door, &arrival, links, addresses);
@@ -201,11 +201,9 @@ static int open_own_door(struct door *door, const struct door_own *own, int fami
 {
     struct sockaddr_in four = {.sin_family = AF_INET,
                                .sin_addr.s_addr = htonl(own->has_secret ? INADDR_ANY : INADDR_LOOPBACK)};
-    struct sockaddr_in6 six = {.sin6_family = AF_INET6,
-                               .sin6_addr = own->has_secret ? in6addr_any : in6addr_loopback};
-    int status = family == AF_INET6
-                     ? door_open(door, own, (const struct sockaddr *)&six, sizeof six, err)
-                     : door_open(door, own, (const struct sockaddr *)&four, sizeof four, err);
+    struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_addr = own->has_secret ? in6addr_any : in6addr_loopback};
+    int status = family == AF_INET6 ? door_open(door, own, (const struct sockaddr *)&six, sizeof six, err)
+                                    : door_open(door, own, (const struct sockaddr *)&four, sizeof four, err);
     if (status != QUIRE_OK)
         quire_error_prefix(err, "listening for other ranks");
     return status == QUIRE_OK ? status : QUIRE_IO;

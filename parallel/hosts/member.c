@@ -49,9 +49,8 @@ static struct message_call *call_of(struct member *m, uint32_t number)
 /* "call 12 (all-reduce of 4096 bytes)" */
 static void describe(const struct member *m, const struct message_call *call, char *to, size_t n)
 {
-    static const char *const names[] = {[MESSAGE_ALL_REDUCE] = "all-reduce",
-                                        [MESSAGE_ALL_GATHER] = "all-gather",
-                                        [MESSAGE_GATHER] = "gather"};
+    static const char *const names[] = {
+        [MESSAGE_ALL_REDUCE] = "all-reduce", [MESSAGE_ALL_GATHER] = "all-gather", [MESSAGE_GATHER] = "gather"};
     if (call->operation == MESSAGE_BARRIER)
         snprintf(to, n, "call %u (barrier)", call->number);
     else if (call->operation == MESSAGE_BROADCAST)

@@ -25,7 +25,13 @@
 #define MESSAGE_HEAD_BYTES 32u
 #define MESSAGE_MAX_BYTES (128u << 10)
 
-enum message_operation { MESSAGE_ALL_REDUCE = 1, MESSAGE_ALL_GATHER, MESSAGE_GATHER, MESSAGE_BROADCAST, MESSAGE_BARRIER };
+enum message_operation {
+    MESSAGE_ALL_REDUCE = 1,
+    MESSAGE_ALL_GATHER,
+    MESSAGE_GATHER,
+    MESSAGE_BROADCAST,
+    MESSAGE_BARRIER
+};
 
 /* What a call is: the same at every rank of its group. */
 struct message_call {

@@ -19,7 +19,8 @@
 struct peers;
 
 struct peer_link {
-    int control, data; /* connections that have proven themselves; -1: this rank's own place, or data goes another way */
+    int control,
+        data; /* connections that have proven themselves; -1: this rank's own place, or data goes another way */
     char name[PEER_NAME_BYTES]; /* "rank 1 (HOST, process 77)" */
 };
 

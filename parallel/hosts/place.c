@@ -175,10 +175,11 @@ static int find_port(const struct place_flags *flags, struct place *out, struct 
 static int take_flags(const struct place_flags *flags, uint32_t n_ranks, struct place *out, struct quire_error *err)
 {
     if (flags->nnodes != n_ranks)
-        return quire_fail(err, QUIRE_INVALID,
-                          "--nnodes %u: the engine has %u ranks, and by hand each node has one; more on a node are started "
-                          "with RANK, WORLD_SIZE and MASTER_ADDR in their environment",
-                          flags->nnodes, n_ranks);
+        return quire_fail(
+            err, QUIRE_INVALID,
+            "--nnodes %u: the engine has %u ranks, and by hand each node has one; more on a node are started "
+            "with RANK, WORLD_SIZE and MASTER_ADDR in their environment",
+            flags->nnodes, n_ranks);
     if (flags->node_rank >= flags->nnodes)
         return quire_fail(err, QUIRE_INVALID, "--node-rank %u: of --nnodes %u", flags->node_rank, flags->nnodes);
     out->launcher = "--nnodes";
@@ -194,22 +195,25 @@ int place_find(const struct place_flags *flags, uint32_t n_ranks, struct place *
     int status = QUIRE_OK;
     *out = (struct place){.size = n_ranks, .n_local = 1};
     if (flags->transport == PLACE_SHM && has_flags)
-        return quire_fail(err, QUIRE_INVALID,
-                          "--rank-transport shm is for ranks of one host: leave --nnodes, --node-rank, --master-addr and "
-                          "--master-port out");
+        return quire_fail(
+            err, QUIRE_INVALID,
+            "--rank-transport shm is for ranks of one host: leave --nnodes, --node-rank, --master-addr and "
+            "--master-port out");
     if (n_ranks > 1 && flags->nnodes)
         status = take_flags(flags, n_ranks, out, err);
     else if (n_ranks > 1 && flags->transport != PLACE_SHM && l)
         status = take_launcher(l, n_ranks, out, err);
     else if (has_flags)
         return quire_fail(err, QUIRE_INVALID,
-                          n_ranks > 1 ? "--master-addr, --master-port and --node-rank need --nnodes"
-                                      : "--nnodes and its like are for --tensor-parallel-size or --pipeline-parallel-size");
+                          n_ranks > 1
+                              ? "--master-addr, --master-port and --node-rank need --nnodes"
+                              : "--nnodes and its like are for --tensor-parallel-size or --pipeline-parallel-size");
     else if (n_ranks > 1 && flags->transport > PLACE_SHM)
-        return quire_fail(err, QUIRE_INVALID,
-                          "--rank-transport: %s is for ranks that mpirun, srun, torchrun, a LeaderWorkerSet or --nnodes "
-                          "started, and nothing in the environment says so",
-                          flags->transport == PLACE_MPI ? "mpi" : "tcp");
+        return quire_fail(
+            err, QUIRE_INVALID,
+            "--rank-transport: %s is for ranks that mpirun, srun, torchrun, a LeaderWorkerSet or --nnodes "
+            "started, and nothing in the environment says so",
+            flags->transport == PLACE_MPI ? "mpi" : "tcp");
     if (status != QUIRE_OK || !out->launcher) {
         out->n_local = out->launcher ? out->n_local : n_ranks;
         return status;
@@ -218,7 +222,7 @@ int place_find(const struct place_flags *flags, uint32_t n_ranks, struct place *
     if (status == QUIRE_OK)
         status = find_port(flags, out, err);
     if (status == QUIRE_OK && !out->address[0] && (!out->is_mpi || flags->transport == PLACE_TCP))
-        status = quire_fail(err, QUIRE_INVALID, "%s does not say where rank 0 is: give --master-addr, or set MASTER_ADDR",
-                            out->launcher);
+        status = quire_fail(err, QUIRE_INVALID,
+                            "%s does not say where rank 0 is: give --master-addr, or set MASTER_ADDR", out->launcher);
     return status;
 }

@@ -21,7 +21,8 @@ struct place_flags {
 };
 
 struct place {
-    const char *launcher; /* NULL: nobody else starts ranks, and rank 0 does; else "torchrun", "Open MPI", ... (static) */
+    const char
+        *launcher; /* NULL: nobody else starts ranks, and rank 0 does; else "torchrun", "Open MPI", ... (static) */
     uint32_t rank, size;
     uint32_t n_local; /* ranks on this host, as far as it is known; else 1 */
     bool is_mpi; /* mpirun's: MPI itself can tell where rank 0 is */

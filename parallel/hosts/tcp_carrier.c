@@ -128,7 +128,8 @@ static int receive_from(struct tcp *t, uint32_t peer, struct quire_error *err)
 {
     struct line *l = &t->lines[peer];
     while (l->fd >= 0 && inbox_has_place(t->inbox, peer)) {
-        if (l->n_in < MESSAGE_HEAD_BYTES && !read_some(t, peer, l->in + l->n_in, MESSAGE_HEAD_BYTES - l->n_in, &l->n_in))
+        if (l->n_in < MESSAGE_HEAD_BYTES &&
+            !read_some(t, peer, l->in + l->n_in, MESSAGE_HEAD_BYTES - l->n_in, &l->n_in))
             break;
         if (l->n_in < MESSAGE_HEAD_BYTES)
             continue;

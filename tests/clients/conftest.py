@@ -24,9 +24,10 @@ class Server:
 
     program = QUIRE
 
-    def __init__(self, *arguments, wait_for=r"http://[0-9.]+:(\d+)", cwd=None):
+    def __init__(self, *arguments, wait_for=r"http://[0-9.]+:(\d+)", cwd=None, before=(), environment=None, program=None):
+        """before: what starts the program, as mpirun; environment: of the process, beside what it has."""
         self.process = subprocess.Popen(
-            [str(self.program), *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=cwd)
+            [*before, str(program or self.program), *map(str, arguments)], env={**os.environ, **(environment or {})}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=cwd)
         self.lines = []
         os.set_blocking(self.process.stdout.fileno(), False)
         self.port = None

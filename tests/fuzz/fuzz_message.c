@@ -26,7 +26,8 @@ static void read_head(const uint8_t *data)
     check_text(err.text);
     if (status != QUIRE_OK)
         return;
-    if (head.n_payload > MESSAGE_MAX_BYTES || head.group > COLLECTIVE_MAX_PARTS || head.call.root >= COLLECTIVE_MAX_RANKS)
+    if (head.n_payload > MESSAGE_MAX_BYTES || head.group > COLLECTIVE_MAX_PARTS ||
+        head.call.root >= COLLECTIVE_MAX_RANKS)
         abort();
     message_write(&head, again);
     if (memcmp(again, data, sizeof again) != 0)

@@ -55,7 +55,8 @@ static uint32_t add(struct meeting *m, struct start s)
     struct quire_error err = {.text = ""};
     struct collective *c = NULL;
     struct place place = {.launcher = "a test", .rank = s.rank, .size = s.size, .port = m->port};
-    const struct hosts_options options = {.place = &place, .transport = PLACE_TCP, .join_ms = s.join_ms ? s.join_ms : 20000};
+    const struct hosts_options options = {
+        .place = &place, .transport = PLACE_TCP, .join_ms = s.join_ms ? s.join_ms : 20000};
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     snprintf(place.address, sizeof place.address, "%s", s.address ? s.address : "127.0.0.1");
     if (s.secret)
@@ -155,7 +156,8 @@ static void a_secret_is_no_word_and_without_one_loopback_is_all(void **state)
     (void)state;
     struct meeting m;
     begin(&m);
-    expect(&m, add(&m, (struct start){.size = 2, .secret = "short"}), QUIRE_INVALID, "QUIRE_GROUP_SECRET: must have 16");
+    expect(&m, add(&m, (struct start){.size = 2, .secret = "short"}), QUIRE_INVALID,
+           "QUIRE_GROUP_SECRET: must have 16");
     expect(&m, add(&m, (struct start){.size = 2, .address = "192.0.2.1"}), QUIRE_INVALID, "set QUIRE_GROUP_SECRET");
     expect(&m, add(&m, (struct start){.rank = 1, .size = 2, .address = "192.0.2.1"}), QUIRE_INVALID,
            "set QUIRE_GROUP_SECRET");

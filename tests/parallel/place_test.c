@@ -10,11 +10,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const names[] = {"RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
-                                    "TORCHELASTIC_USE_AGENT_STORE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
-                                    "OMPI_COMM_WORLD_LOCAL_SIZE", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", "PMIX_RANK",
-                                    "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST",
-                                    "LWS_LEADER_ADDRESS", "LWS_GROUP_SIZE", "LWS_WORKER_INDEX"};
+static const char *const names[] = {"RANK",
+                                    "WORLD_SIZE",
+                                    "LOCAL_WORLD_SIZE",
+                                    "MASTER_ADDR",
+                                    "MASTER_PORT",
+                                    "TORCHELASTIC_USE_AGENT_STORE",
+                                    "OMPI_COMM_WORLD_RANK",
+                                    "OMPI_COMM_WORLD_SIZE",
+                                    "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                    "PMI_RANK",
+                                    "PMI_SIZE",
+                                    "MPI_LOCALNRANKS",
+                                    "PMIX_RANK",
+                                    "SLURM_PROCID",
+                                    "SLURM_STEP_NUM_TASKS",
+                                    "SLURM_STEP_NODELIST",
+                                    "SLURM_JOB_NODELIST",
+                                    "LWS_LEADER_ADDRESS",
+                                    "LWS_GROUP_SIZE",
+                                    "LWS_WORKER_INDEX"};
 
 /* "NAME=VALUE NAME=VALUE" and nothing else of the kind. */
 static void set_environment(const char *text)
@@ -41,13 +56,14 @@ static void launchers_say_which_rank_this_is(void **state)
         const char *address;
         uint16_t port;
     } rows[] = {
-        {"RANK=3 WORLD_SIZE=4 LOCAL_WORLD_SIZE=2 MASTER_ADDR=node7 MASTER_PORT=29400", "torchrun", 3, 2, "node7", 29400},
-        {"RANK=0 WORLD_SIZE=4 MASTER_ADDR=10.0.0.1 MASTER_PORT=1234 TORCHELASTIC_USE_AGENT_STORE=True", "torchrun", 0, 1,
-         "10.0.0.1", 1235},
+        {"RANK=3 WORLD_SIZE=4 LOCAL_WORLD_SIZE=2 MASTER_ADDR=node7 MASTER_PORT=29400", "torchrun", 3, 2, "node7",
+         29400},
+        {"RANK=0 WORLD_SIZE=4 MASTER_ADDR=10.0.0.1 MASTER_PORT=1234 TORCHELASTIC_USE_AGENT_STORE=True", "torchrun", 0,
+         1, "10.0.0.1", 1235},
         {"OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=4 PMIX_RANK=1", "Open MPI", 1, 4,
          "127.0.0.1", 29501},
-        {"OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=2 SLURM_JOB_NODELIST=n[1-2]", "Open MPI", 1,
-         2, "", 29501},
+        {"OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=2 SLURM_JOB_NODELIST=n[1-2]",
+         "Open MPI", 1, 2, "", 29501},
         {"PMI_RANK=2 PMI_SIZE=4 MPI_LOCALNRANKS=1", "PMI", 2, 1, "", 29501},
         {"PMIX_RANK=2 SLURM_PROCID=2 SLURM_STEP_NUM_TASKS=4", "PMIx", 2, 1, "", 29501},
         {"SLURM_PROCID=2 SLURM_STEP_NUM_TASKS=4 SLURM_STEP_NODELIST=node[03-07,09],x", "Slurm", 2, 1, "node03", 29501},
@@ -103,7 +119,9 @@ static void what_makes_no_sense_is_named(void **state)
         {"RANK=0 WORLD_SIZE=4 MASTER_ADDR=a MASTER_PORT=0", "MASTER_PORT: 0 is none", {0}},
         {"RANK=0 WORLD_SIZE=4 MASTER_ADDR=a MASTER_PORT=70000", "MASTER_PORT: \"70000\" is not a number", {0}},
         {"PMI_RANK=0 PMI_SIZE=4", "PMI does not say where rank 0 is", {.transport = PLACE_TCP}},
-        {"SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=4 SLURM_JOB_NODELIST=a[1-2]b[3-4]", "SLURM_JOB_NODELIST: its first host", {0}},
+        {"SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=4 SLURM_JOB_NODELIST=a[1-2]b[3-4]",
+         "SLURM_JOB_NODELIST: its first host",
+         {0}},
         {"SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=4 SLURM_JOB_NODELIST=a[x]", "SLURM_JOB_NODELIST: its first host", {0}},
         {"SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=4 SLURM_JOB_NODELIST=a[1", "SLURM_JOB_NODELIST: its first host", {0}},
         {"LWS_WORKER_INDEX=0 LWS_GROUP_SIZE=4", "LeaderWorkerSet does not say where rank 0 is", {0}},

@@ -27,7 +27,8 @@ uint16_t free_port(void)
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t n = sizeof at;
     int fd = socket(AF_INET, SOCK_STREAM, 0);
-    assert_true(fd >= 0 && bind(fd, (struct sockaddr *)&at, n) == 0 && getsockname(fd, (struct sockaddr *)&at, &n) == 0);
+    assert_true(fd >= 0 && bind(fd, (struct sockaddr *)&at, n) == 0 &&
+                getsockname(fd, (struct sockaddr *)&at, &n) == 0);
     close(fd);
     return ntohs(at.sin_port);
 }

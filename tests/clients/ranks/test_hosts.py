@@ -1,0 +1,217 @@
+"""Ranks that others start, as on several hosts: the answers of one process, and what clients see when one dies or the network does."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import urllib.request
+
+import pytest
+
+from conftest import MODEL, QUIRE
+from test_ranks import LONG, answers, is_gone, streamed
+
+SERVE = ["serve", MODEL, "--port", "0", "--served-model-name", "demo", "--device", "cpu", "--threads", "1"]
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Group:
+    """Ranks by torchrun's environment, of which 0 answers."""
+
+    def __init__(self, start, n, *more, of_rank_1=(), model_of_rank_1=MODEL, wait=True, **environment):
+        self.others = []
+        port = free_port()
+        placed = lambda rank: {"RANK": str(rank), "WORLD_SIZE": str(n), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), **environment}
+        for rank in range(1, n):
+            command = [str(QUIRE), *map(str, [*SERVE, *more, *(of_rank_1 if rank == 1 else ())])]
+            if rank == 1:
+                command[2] = str(model_of_rank_1)
+            self.others.append(subprocess.Popen(command, env={**os.environ, **placed(rank)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
+        self.first = start(*SERVE, *more, environment=placed(0)) if wait else None
+        if not wait:
+            self.refused = subprocess.run([str(QUIRE), *map(str, [*SERVE, *more])], env={**os.environ, **placed(0)}, capture_output=True, text=True, timeout=60)
+
+    def ends(self):
+        return [p.wait(30) for p in self.others]
+
+    def close(self):
+        for p in self.others:
+            if p.poll() is None:
+                p.kill()
+            p.wait()
+
+
+@pytest.fixture
+def group(start):
+    made = []
+
+    def begin(*arguments, **more):
+        made.append(Group(start, *arguments, **more))
+        return made[-1]
+
+    yield begin
+    for g in made:
+        g.close()
+
+
+@pytest.fixture(scope="module")
+def expected():
+    from conftest import Server
+    one = Server(*SERVE)
+    got = answers(one)
+    assert one.stop() == 0
+    return got
+
+
+@pytest.mark.parametrize("n,stages", [(2, 1), (1, 2), (2, 2)])
+def test_tcp_gives_the_answers_of_one_process(group, expected, tmp_path, n, stages):
+    """Where the model lies is each host's own matter."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.symlink_to(MODEL)
+    ranks = group(n * stages, "-tp", n, "-pp", stages, model_of_rank_1=elsewhere, QUIRE_GROUP_SECRET="correct horse battery staple")
+    assert "data goes by TCP" in ranks.first.output()
+    assert answers(ranks.first) == expected
+    assert ranks.first.stop() == 0, ranks.first.output()
+    assert ranks.ends() == [0] * (n * stages - 1)
+
+
+MPIS = {"openmpi": (["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n"], "Open MPI v"), "mpich": (["mpirun.mpich", "-n"], "MPICH Version")}
+
+
+@pytest.mark.parametrize("mpi,n,stages", [("openmpi", 2, 1), ("openmpi", 2, 2), ("mpich", 2, 1), ("mpich", 1, 2)])
+def test_mpirun_gives_the_answers_of_one_process(start, expected, mpi, n, stages):
+    command, name = MPIS[mpi]
+    if not shutil.which(command[0]) or not (QUIRE.parent / f"libquire_{mpi}.so").exists():
+        pytest.skip(f"there is no {command[0]}, or the build had no {mpi}")
+    server = start(*SERVE, "-tp", n, "-pp", stages, before=[*command, str(n * stages)])
+    assert f"data goes by {name}" in server.output()
+    assert answers(server) == expected
+    # Rank 0 is told to end, and mpirun sees all end well.
+    listening = subprocess.run(["ss", "-Hltnp", f"sport = :{server.port}"], capture_output=True, text=True).stdout
+    os.kill(int(listening.split("pid=")[1].split(",")[0]), signal.SIGTERM)
+    assert server.process.wait(30) == 0, server.output()
+
+
+def test_mpi_that_is_not_there_is_named_and_tcp_taken(start, expected, tmp_path):
+    if not shutil.which("mpirun.mpich"):
+        pytest.skip("there is no mpirun.mpich")
+    alone = tmp_path / "quire"
+    shutil.copy(QUIRE, alone)
+    lacks = "no libquire_mpich.so beside the program, in ../lib or on the loader's path"
+    got = subprocess.run(["mpirun.mpich", "-n", "2", str(alone), *map(str, SERVE), "-tp", "2", "--rank-transport", "mpi"], capture_output=True, text=True, timeout=60)
+    assert got.returncode != 0 and f"--rank-transport mpi: {lacks}" in got.stderr, got.stderr
+    server = start(*SERVE, "-tp", "2", before=["mpirun.mpich", "-n", "2"], program=alone, environment={"MASTER_PORT": str(free_port())})
+    assert f"MPI is not used, but TCP: {lacks}" in server.output() and "data goes by TCP" in server.output()
+    assert answers(server) == expected
+
+
+@pytest.mark.parametrize("n,stages,lost,how", [(2, 1, 1, signal.SIGKILL), (2, 1, 1, signal.SIGSTOP), (2, 2, 3, signal.SIGSTOP)])
+def test_a_rank_that_is_lost_ends_what_streams_with_an_error(group, n, stages, lost, how):
+    ranks = group(n * stages, "-tp", n, "-pp", stages)
+    reply = streamed(ranks.first)
+    os.kill(ranks.others[lost - 1].pid, how)
+    since = time.monotonic()
+    rest = reply.read().decode()
+    assert '"error"' in rest and f"rank {lost} " in rest, rest[-600:]
+    assert time.monotonic() - since < 30  # 5 s, on a machine that has other things to do
+    assert ranks.first.process.wait(30) == 1, ranks.first.output()
+    os.kill(ranks.others[lost - 1].pid, signal.SIGKILL)
+    codes = ranks.ends()
+    assert codes.pop(lost - 1) == -signal.SIGKILL and codes == [1] * len(codes)
+
+
+def test_an_idle_rank_that_is_stopped_is_noticed(group):
+    """Nobody waits for it: its silence tells."""
+    ranks = group(2, "-tp", 2)
+    os.kill(ranks.others[0].pid, signal.SIGSTOP)
+    assert ranks.first.process.wait(30) == 1
+    assert "rank 1 (" in ranks.first.output() and "was not heard of for 3." in ranks.first.output()
+
+
+def test_the_others_end_with_rank_0(group):
+    ranks = group(4, "-tp", 4)
+    ranks.first.process.kill()
+    ranks.first.process.wait()
+    assert ranks.ends() == [1, 1, 1]
+    assert all("rank 0 (" in p.stdout.read() for p in ranks.others)
+
+
+def test_options_that_differ_are_named(group):
+    ranks = group(2, "-tp", 2, "--max-num-seqs", 8, of_rank_1=["--max-num-seqs", 16], wait=False)
+    assert ranks.refused.returncode == 1
+    said = "--max-num-seqs: rank 0 was given 8, and rank 1 16"
+    assert f"rank 1: {said}" in ranks.refused.stderr, ranks.refused.stderr
+    assert ranks.ends() == [1] and said in ranks.others[0].stdout.read()
+
+
+@pytest.mark.parametrize("environment,says", [
+    ({"RANK": "0", "WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1"}, "WORLD_SIZE: 3 processes were started, and the engine has 2 ranks"),
+    ({"RANK": "0", "WORLD_SIZE": "2"}, "torchrun does not say where rank 0 is: give --master-addr"),
+    ({"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "192.0.2.1"}, "it is no loopback address, and without a secret others are not spoken to: set QUIRE_GROUP_SECRET"),
+])
+def test_places_that_cannot_be_are_refused(environment, says):
+    got = subprocess.run([str(QUIRE), *map(str, SERVE), "-tp", "2"], env={**os.environ, **environment}, capture_output=True, text=True, timeout=60)
+    assert got.returncode in (1, 2) and says in got.stderr, got
+
+
+# ---- a network that is cut ----
+
+def ip(*words):
+    subprocess.run(["ip", *words], check=True, capture_output=True)
+
+
+@pytest.fixture
+def two_hosts():
+    """Two network namespaces with a wire between them."""
+    if os.geteuid() != 0 or not shutil.which("ip"):
+        pytest.skip("namespaces of networks are root's, and need ip (iproute2)")
+    names = [f"quire{os.getpid()}{c}" for c in "ab"]
+    try:
+        for name in names:
+            ip("netns", "add", name)
+    except subprocess.CalledProcessError as e:
+        pytest.skip(f"no namespaces of networks here: {e.stderr}")
+    ip("link", "add", "wire0", "netns", names[0], "type", "veth", "peer", "name", "wire1", "netns", names[1])
+    for i, name in enumerate(names):
+        ip("-n", name, "addr", "add", f"10.99.0.{i + 1}/24", "dev", f"wire{i}")
+        ip("-n", name, "link", "set", f"wire{i}", "up")
+        ip("-n", name, "link", "set", "lo", "up")
+    yield names
+    for name in names:
+        subprocess.run(["ip", "netns", "del", name])
+
+
+ASK = """import json, sys, urllib.request
+request = urllib.request.Request(sys.argv[1], sys.argv[2].encode(), {"Content-Type": "application/json"})
+for line in urllib.request.urlopen(request, timeout=60): print(line.decode(), end="", flush=True)"""
+
+
+def test_a_cut_network_ends_both_sides(two_hosts, start, tmp_path):
+    flags = [*SERVE, "-tp", "2", "--nnodes", "2", "--master-addr", "10.99.0.1"]
+    secret = {"QUIRE_GROUP_SECRET": "correct horse battery staple"}
+    other = subprocess.Popen(["ip", "netns", "exec", two_hosts[1], str(QUIRE), *map(str, flags), "--node-rank", "1"],
+                             env={**os.environ, **secret}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        first = start(*flags, "--node-rank", "0", before=["ip", "netns", "exec", two_hosts[0]], environment=secret)
+        asks = subprocess.Popen(["ip", "netns", "exec", two_hosts[0], "python3", "-c", ASK, first.url + "/v1/completions", json.dumps({**LONG, "stream": True})],
+                                stdout=subprocess.PIPE, text=True)
+        assert asks.stdout.readline().startswith("data: ")
+        ip("-n", two_hosts[1], "link", "set", "wire1", "down")
+        since = time.monotonic()
+        rest = asks.communicate(timeout=60)[0]
+        assert time.monotonic() - since < 30  # 5 s, on a machine that has other things to do
+        assert '"error"' in rest and "rank 1 (" in rest, rest[-600:]
+        assert first.process.wait(30) == 1, first.output()
+        assert other.wait(30) == 1
+        assert "rank 0 (" in other.stdout.read()
+    finally:
+        other.kill()
+        other.wait()
