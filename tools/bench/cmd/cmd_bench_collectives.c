@@ -1,6 +1,7 @@
-/* quire bench collectives: what it takes ranks to add up and to be told, in processes of this host. */
+/* quire bench collectives: what it takes ranks to add up and to be told, in processes of this host or of several. */
 #include "base/clock.h"
 #include "parallel/group.h"
+#include "parallel/hosts/hosts.h"
 #include "parallel/plan_frame.h"
 #include "tools/bench/cmd/cmd_bench.h"
 #include "tools/bench/lib/metrics.h"
@@ -41,6 +42,7 @@ struct times {
 struct bench {
     uint32_t n_ranks, n_calls;
     bool json;
+    enum place_transport transport;
     struct collective *c;
     float *x, *y; /* [MAX_BYTES] each */
     double *us; /* [n_calls + n_calls / WARM_UP + 1] */
@@ -171,6 +173,27 @@ static int run_worker(struct bench *b)
     return status == QUIRE_OK ? 0 : command_fail(1, err.text);
 }
 
+/* One of the ranks that mpirun or another launcher started; rank 0 reports. */
+static int run_placed(struct bench *b, const struct place *place)
+{
+    struct quire_error err;
+    const struct hosts_options options = {.place = place, .transport = b->transport};
+    int status = hosts_join(&options, &b->c, &err);
+    if (status == QUIRE_OK)
+        status = measure(b, &err);
+    if (status == QUIRE_OK)
+        status = collective_barrier(b->c, &err);
+    collective_leave(b->c);
+    if (status != QUIRE_OK)
+        return command_fail(1, err.text);
+    return place->rank == 0 ? report(b) : 0;
+}
+
+static int parse_transport(const char *text, void *target, struct quire_error *err)
+{
+    return place_transport_parse(text, target, err);
+}
+
 static int run_first(struct bench *b)
 {
     struct quire_error err;
@@ -205,6 +228,12 @@ int bench_collectives(int argc, char **argv)
          .max = 10000000,
          .value = "N",
          .help = "How often each is called; large ones less often. Default 5000."},
+        {.names = "rank-transport",
+         .kind = CLI_PARSED,
+         .parse = parse_transport,
+         .target = &b.transport,
+         .value = "NAME",
+         .help = "As of quire serve: shm starts the processes; tcp, mpi: mpirun and its like have. Default auto."},
         {.names = "json", .kind = CLI_FLAG, .target = &b.json, .help = "Print JSON for programs."},
         {0},
     };
@@ -212,13 +241,14 @@ int bench_collectives(int argc, char **argv)
         .name = "bench collectives",
         .usage = "quire bench collectives [options]",
         .about =
-            "Starts processes of this program that add up vectors and hand plans round over shared memory, and says\n"
-            "what each call takes: of the slowest rank the median and the 95th percentile. A plan's time is from\n"
+            "Starts processes of this program that add up vectors and hand plans round over shared memory (or, started\n"
+            "by mpirun and its like, over MPI or TCP), and says what each call takes: of the slowest rank the median and the 95th percentile. A plan's time is from\n"
             "before it is sent until it is received and checked. Bus: what a rank must send and receive, over\n"
             "the time; the link: what it copies in memory while all ranks do.",
         .examples = "examples:\n"
                     "  quire bench collectives\n"
-                    "  quire bench collectives --ranks 4 --calls 20000 --json",
+                    "  quire bench collectives --ranks 4 --calls 20000 --json\n"
+                    "  mpirun -n 2 quire bench collectives",
         .options = options,
     };
     int code;
@@ -226,5 +256,11 @@ int bench_collectives(int argc, char **argv)
         return code;
     if (b.n_ranks & (b.n_ranks - 1))
         return command_fail(2, "--ranks: must be 1, 2, 4 or 8");
-    return group_is_worker() ? run_worker(&b) : run_first(&b);
+    if (group_is_worker())
+        return run_worker(&b);
+    struct place place;
+    struct quire_error err;
+    if (place_find(&(struct place_flags){.transport = b.transport}, b.n_ranks, &place, &err) != QUIRE_OK)
+        return command_fail(2, err.text);
+    return place.launcher ? run_placed(&b, &place) : run_first(&b);
 }
