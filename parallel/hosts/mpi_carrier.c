@@ -11,9 +11,10 @@
 #include <time.h>
 #include <unistd.h>
 
-/* MPI has nothing to sleep on, so a rank looks again and again: first after 20 us, and each time later by half, up to 1 ms. */
+/* MPI has nothing to sleep on, so a rank looks again and again: first after 20 us, and each time later by a sixteenth, so that no
+ * wait becomes longer by more than that share; up to 2 ms, where 500 looks a second are some percent of a core. */
 #define FIRST_NAP_NS 20000u
-#define LAST_NAP_NS 1000000u
+#define LAST_NAP_NS 2000000u
 
 struct mpi {
     const struct mpi_module *module;
@@ -166,7 +167,9 @@ static void nap(void *state, uint32_t to, int wake_fd, uint32_t ms)
     (void)to;
     (void)ms; /* at least one */
     ppoll(&p, 1, &t, NULL);
-    m->nap_ns = m->nap_ns * 3 / 2 < LAST_NAP_NS ? m->nap_ns * 3 / 2 : LAST_NAP_NS;
+    m->nap_ns += m->nap_ns / 16;
+    if (m->nap_ns > LAST_NAP_NS)
+        m->nap_ns = LAST_NAP_NS;
 }
 
 static void close_mpi(void *state, bool is_well)

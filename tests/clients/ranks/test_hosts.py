@@ -10,8 +10,9 @@ import time
 import urllib.request
 
 import pytest
+import yaml
 
-from conftest import MODEL, QUIRE
+from conftest import MODEL, QUIRE, ROOT
 from test_ranks import LONG, answers, is_gone, streamed
 
 SERVE = ["serve", MODEL, "--port", "0", "--served-model-name", "demo", "--device", "cpu", "--threads", "1"]
@@ -160,6 +161,29 @@ def test_options_that_differ_are_named(group):
 def test_places_that_cannot_be_are_refused(environment, says):
     got = subprocess.run([str(QUIRE), *map(str, SERVE), "-tp", "2"], env={**os.environ, **environment}, capture_output=True, text=True, timeout=60)
     assert got.returncode in (1, 2) and says in got.stderr, got
+
+
+def test_the_manifest_starts_a_group(start, expected):
+    """What it has for each pod, with the variables that the controller sets."""
+    documents = yaml.safe_load_all((ROOT / "packaging" / "leaderworkerset.yaml").read_text())
+    group = next(d for d in documents if d["kind"] == "LeaderWorkerSet")["spec"]["leaderWorkerTemplate"]
+    pods = [group[k]["spec"]["containers"][0] for k in ("leaderTemplate", "workerTemplate")]
+    assert pods[0]["args"] == pods[1]["args"] and f"--tensor-parallel-size={group['size']}" in pods[0]["args"]
+    assert all("QUIRE_GROUP_SECRET" in [e["name"] for e in pod["env"]] for pod in pods)
+    replaced = {"Qwen/Qwen2.5-1.5B-Instruct": str(MODEL), "--host=0.0.0.0": "--host=127.0.0.1", "--port=8000": "--port=0", "--metrics-listen=0.0.0.0:9000": f"--metrics-listen=127.0.0.1:{free_port()}"}
+    arguments = [replaced.pop(a, a) for a in pods[0]["args"]] + ["--device=cpu", "--threads=1", "--served-model-name=demo"]
+    assert not replaced
+    port = str(free_port())
+    placed = lambda index: {"LWS_LEADER_ADDRESS": "localhost", "LWS_GROUP_SIZE": "2", "LWS_WORKER_INDEX": index, "MASTER_PORT": port, "QUIRE_GROUP_SECRET": "correct horse battery staple"}
+    worker = subprocess.Popen([str(QUIRE), *arguments], env={**os.environ, **placed("1")})
+    try:
+        leader = start(*arguments, environment=placed("0"))
+        assert answers(leader) == expected
+        worker.send_signal(signal.SIGTERM)  # as Kubernetes sends it to all
+        assert leader.stop() == 0 and worker.wait(30) == 0
+    finally:
+        worker.kill()
+        worker.wait()
 
 
 # ---- a network that is cut ----

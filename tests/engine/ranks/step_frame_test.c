@@ -206,6 +206,33 @@ static void options_are_read_as_they_were_written(void **state)
     free(long_name);
 }
 
+static void options_that_differ_are_named(void **state)
+{
+    (void)state;
+    struct engine_options first, own;
+    struct quire_error err;
+    engine_options_default(&first);
+    engine_options_default(&own);
+    own.model_dir = "elsewhere"; /* a host's own */
+    own.repack_cache = "/tmp";
+    own.cpu_bind = "none";
+    own.n_threads = 7;
+    own.scheduling_policy = "sjf"; /* rank 0's alone */
+    assert_int_equal(setup_compare(&first, &own, 3, &err), QUIRE_OK);
+#define DIFFERS(change, says) \
+    do { \
+        engine_options_default(&own); \
+        change; \
+        assert_int_equal(setup_compare(&first, &own, 3, &err), QUIRE_INVALID); \
+        assert_string_equal(err.text, says); \
+    } while (0)
+    DIFFERS(own.max_num_seqs = 8, "--max-num-seqs: rank 0 was given 0, and rank 3 8");
+    DIFFERS(own.tensor_parallel_size = 2, "--tensor-parallel-size: rank 0 was given 0, and rank 3 2");
+    DIFFERS(own.kv_cache_dtype = "int8", "--kv-cache-dtype: rank 0 was given auto, and rank 3 int8");
+    DIFFERS(own.quantization = "fp8", "--quantization: rank 0 was given nothing, and rank 3 fp8");
+    DIFFERS(own.enforce_eager = true, "--enforce-eager: rank 0 was given 0, and rank 3 1");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -214,6 +241,7 @@ int main(void)
         cmocka_unit_test(sizes_are_checked),
         cmocka_unit_test(moves_are_read_as_they_were_written),
         cmocka_unit_test(options_are_read_as_they_were_written),
+        cmocka_unit_test(options_that_differ_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
