@@ -23,6 +23,7 @@ ROOMS = {
     "scheduler/policies/": "base/ request/ memory/ scheduler/",
     "speculation/": "base/",
     "parallel/": "base/",
+    "parallel/hosts/": "base/ parallel/",
     "text/": "base/ files/",
     # kernels.h is the interface, host/ what backends on host memory share; a backend knows no other, but that cpu
     # takes the plain page for what need not be fast. backend.c and plan.c find them.
@@ -39,8 +40,8 @@ ROOMS = {
     "engine/checkpoint/": "base/ files/ kernels/",
     "engine/model/": "base/ files/ request/ kernels/ engine/checkpoint/",
     "engine/forward/": "base/ files/ request/ memory/ scheduler/ speculation/ kernels/ engine/ engine/checkpoint/ engine/model/",
-    "engine/ranks/": "base/ files/ request/ memory/ scheduler/ speculation/ parallel/ kernels/ engine/ engine/checkpoint/ engine/model/ engine/forward/",
-    "engine/run/": ENGINE_PARTS + " parallel/ engine/ranks/  engine/ engine/checkpoint/ engine/model/ engine/forward/",
+    "engine/ranks/": "base/ files/ request/ memory/ scheduler/ speculation/ parallel/ parallel/hosts/ kernels/ engine/ engine/checkpoint/ engine/model/ engine/forward/",
+    "engine/run/": ENGINE_PARTS + " parallel/ parallel/hosts/ engine/ranks/  engine/ engine/checkpoint/ engine/model/ engine/forward/",
     "engine/record/": ENGINE_PARTS + " engine/ engine/checkpoint/ engine/model/",
     "server/http/": "base/",
     "server/wire/": "base/ request/",

@@ -208,7 +208,7 @@ int rank_hosts_options(const struct engine_options *o, const struct place *place
 int engine_rank(const struct engine_options *options, uint32_t *rank, struct quire_error *err)
 {
     struct engine_options o = *options;
-    struct place place;
+    struct place place = {.rank = 0};
     int status = rank_find_place(&o, &place, err);
     *rank = place.rank;
     return status;

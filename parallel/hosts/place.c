@@ -36,6 +36,18 @@ static int number(const char *name, uint32_t max, uint32_t *out, struct quire_er
     return QUIRE_OK;
 }
 
+/* The leading number of "2" and of Slurm's "2(x3)"; of "2,1" none: hosts have not the same. */
+static int local_number(const char *name, uint32_t *out, struct quire_error *err)
+{
+    const char *value = variable(name);
+    const size_t n = strspn(value, "0123456789");
+    if (n == 0 || n > 5 || (value[n] && value[n] != '(' && value[n] != ','))
+        return quire_fail(err, QUIRE_INVALID, "%s: \"%.40s\" is not a number of processes", name, value);
+    if (value[n] != ',')
+        *out = (uint32_t)strtoul(value, NULL, 10);
+    return QUIRE_OK;
+}
+
 static int set_address(struct place *out, const char *name, const char *value, size_t n, struct quire_error *err)
 {
     bool is_name = n > 0 && n < sizeof out->address;
@@ -68,7 +80,13 @@ static const struct launcher {
     /* Slurm's plugin of PMIx says the rank here and the number below. */
     {"PMIx", {"PMIX_RANK", NULL}, "PMIX_RANK", NULL, NULL, true, false},
     /* A batch script has SLURM_PROCID, too, but no step. */
-    {"Slurm", {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"}, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", NULL, false, false},
+    {"Slurm",
+     {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"},
+     "SLURM_PROCID",
+     "SLURM_STEP_NUM_TASKS",
+     "SLURM_STEP_TASKS_PER_NODE",
+     false,
+     false},
     {"LeaderWorkerSet",
      {"LWS_WORKER_INDEX", "LWS_GROUP_SIZE"},
      "LWS_WORKER_INDEX",
@@ -96,8 +114,10 @@ static int take_launcher(const struct launcher *l, uint32_t n_ranks, struct plac
     int status = number(l->rank, 65535, &out->rank, err);
     if (status == QUIRE_OK && l->size)
         status = number(l->size, 65535, &out->size, err);
-    if (status == QUIRE_OK && l->local && variable(l->local))
-        status = number(l->local, 65535, &out->n_local, err);
+    const char *local = l->local && variable(l->local) ? l->local
+                                                       : "SLURM_STEP_TASKS_PER_NODE"; /* of srun, by PMI too */
+    if (status == QUIRE_OK && variable(local))
+        status = local_number(local, &out->n_local, err);
     if (status == QUIRE_OK && out->size != n_ranks)
         status = quire_fail(err, QUIRE_INVALID,
                             "%s: %u processes were started, and the engine has %u ranks: --tensor-parallel-size times "

@@ -9,6 +9,7 @@ import subprocess
 import time
 import urllib.request
 
+import openai
 import pytest
 import yaml
 
@@ -31,11 +32,16 @@ class Group:
         self.others = []
         port = free_port()
         placed = lambda rank: {"RANK": str(rank), "WORLD_SIZE": str(n), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), **environment}
-        for rank in range(1, n):
+
+        def begin(rank):
             command = [str(QUIRE), *map(str, [*SERVE, *more, *(of_rank_1 if rank == 1 else ())])]
             if rank == 1:
                 command[2] = str(model_of_rank_1)
             self.others.append(subprocess.Popen(command, env={**os.environ, **placed(rank)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
+
+        self.start_again = begin
+        for rank in range(1, n):
+            begin(rank)
         self.first = start(*SERVE, *more, environment=placed(0)) if wait else None
         if not wait:
             self.refused = subprocess.run([str(QUIRE), *map(str, [*SERVE, *more])], env={**os.environ, **placed(0)}, capture_output=True, text=True, timeout=60)
@@ -84,6 +90,10 @@ def test_tcp_gives_the_answers_of_one_process(group, expected, tmp_path, n, stag
     assert ranks.ends() == [0] * (n * stages - 1)
 
 
+def children(pid):
+    return [int(line) for line in subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True).stdout.split()]
+
+
 MPIS = {"openmpi": (["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n"], "Open MPI v"), "mpich": (["mpirun.mpich", "-n"], "MPICH Version")}
 
 
@@ -99,6 +109,20 @@ def test_mpirun_gives_the_answers_of_one_process(start, expected, mpi, n, stages
     listening = subprocess.run(["ss", "-Hltnp", f"sport = :{server.port}"], capture_output=True, text=True).stdout
     os.kill(int(listening.split("pid=")[1].split(",")[0]), signal.SIGTERM)
     assert server.process.wait(30) == 0, server.output()
+
+
+def test_mpirun_leaves_nothing_of_a_rank_that_is_killed(start):
+    if not shutil.which("mpirun.mpich") or not (QUIRE.parent / "libquire_mpich.so").exists():
+        pytest.skip("there is no mpirun.mpich, or the build had no MPICH")
+    server = start(*SERVE, "-tp", "2", before=["mpirun.mpich", "-n", "2"])
+    reply = streamed(server)
+    proxy, = children(server.process.pid)
+    ranks = children(proxy)
+    rank, = (pid for pid in ranks if b"\0PMI_RANK=1\0" in open(f"/proc/{pid}/environ", "rb").read())
+    os.kill(rank, signal.SIGKILL)
+    assert server.process.wait(30) != 0
+    reply.close()
+    assert all(map(is_gone, ranks))
 
 
 def test_mpi_that_is_not_there_is_named_and_tcp_taken(start, expected, tmp_path):
@@ -143,6 +167,26 @@ def test_the_others_end_with_rank_0(group):
     ranks.first.process.wait()
     assert ranks.ends() == [1, 1, 1]
     assert all("rank 0 (" in p.stdout.read() for p in ranks.others)
+
+
+def test_a_server_that_restarts_its_engine_waits_for_the_others(group, expected):
+    ranks = group(2, "-tp", 2, "--restart", "on-failure")
+    ranks.others[0].kill()
+    deadline = time.monotonic() + 30
+    while ranks.first.metric("quire:engine_restarts_total") < 1:
+        assert time.monotonic() < deadline, ranks.first.output()
+        time.sleep(0.05)
+    ranks.start_again(1)
+    while time.monotonic() < deadline:
+        try:
+            assert answers(ranks.first) == expected
+            break
+        except openai.InternalServerError:  # 503, with Retry-After
+            time.sleep(0.1)
+    else:
+        raise AssertionError(ranks.first.output())
+    assert ranks.first.stop() == 0, ranks.first.output()
+    assert ranks.others[-1].wait(30) == 0
 
 
 def test_options_that_differ_are_named(group):
