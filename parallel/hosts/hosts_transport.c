@@ -76,13 +76,31 @@ static int give_parts(struct member *m, float *x, size_t n, struct quire_error *
     return status;
 }
 
-/* n floats that fit into a message. */
-static int reduce_chunk(struct member *m, float *x, size_t n, struct quire_error *err)
+static size_t floats_from(size_t n, size_t at)
 {
-    if (m->n_ranks == 2 || n * sizeof *x < PARTS_BYTES) {
-        int status = send_to_all(m, x, n * sizeof *x, err);
-        return status == QUIRE_OK ? add(m, x, n, err) : status;
-    }
+    return chunk_of(n * sizeof(float), at * sizeof(float)) / sizeof(float);
+}
+
+/* Everybody adds all of it. A message is on its way while the one before is added: a network's delay is waited for once. */
+static int reduce_whole(struct member *m, float *x, size_t n, struct quire_error *err)
+{
+    size_t at = 0, chunk = floats_from(n, 0);
+    int status = send_to_all(m, x, chunk * sizeof *x, err);
+    do {
+        const size_t next = at + chunk, next_chunk = floats_from(n, next);
+        if (status == QUIRE_OK && next_chunk > 0)
+            status = send_to_all(m, x + next, next_chunk * sizeof *x, err);
+        if (status == QUIRE_OK)
+            status = add(m, x + at, chunk, err);
+        at = next;
+        chunk = next_chunk;
+    } while (status == QUIRE_OK && chunk > 0);
+    return status;
+}
+
+/* n floats that fit into a message, of which each adds a part. */
+static int reduce_parts(struct member *m, float *x, size_t n, struct quire_error *err)
+{
     int status = QUIRE_OK;
     for (uint32_t r = 0; r < m->n_ranks && status == QUIRE_OK; r++) {
         const size_t at = part_of(m, r, n);
@@ -98,15 +116,15 @@ static int reduce_chunk(struct member *m, float *x, size_t n, struct quire_error
 static int all_reduce_tree(void *state, float *x, size_t n, struct quire_error *err)
 {
     struct member *m = state;
-    size_t at = 0, n_bytes = n * sizeof *x;
-    int status = member_begin(m, MESSAGE_ALL_REDUCE, 0, n_bytes, err);
+    int status = member_begin(m, MESSAGE_ALL_REDUCE, 0, n * sizeof *x, err);
     if (status != QUIRE_OK || m->n_ranks == 1)
         return status;
-    do {
-        const size_t chunk = chunk_of(n_bytes, at);
-        status = reduce_chunk(m, x + at / sizeof *x, chunk / sizeof *x, err);
-        at += chunk;
-    } while (at < n_bytes && status == QUIRE_OK);
+    if (m->n_ranks == 2 || n * sizeof *x < PARTS_BYTES)
+        return reduce_whole(m, x, n, err);
+    for (size_t at = 0, chunk; at < n && status == QUIRE_OK; at += chunk) {
+        chunk = floats_from(n, at);
+        status = reduce_parts(m, x + at, chunk, err);
+    }
     return status;
 }
 

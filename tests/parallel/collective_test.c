@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "parallel/hosts/hosts.h"
 #include "ranks.h"
 
 #include <fcntl.h>
@@ -333,8 +334,42 @@ static void a_group_of_one_needs_nobody(void **state)
 
 #endif
 
+#ifdef TEST_HOSTS
+/* One of n ranks that mpirun started: the same, over its MPI. */
+static int run_as_rank(uint32_t n)
+{
+    struct place place;
+    struct collective *c;
+    struct quire_error err = {.text = ""};
+    struct outcome mine = {.status = QUIRE_OK};
+    const struct place_flags flags = {.transport = PLACE_MPI};
+    int status = place_find(&flags, n, &place, &err);
+    const struct hosts_options options = {.place = &place, .transport = PLACE_MPI, .timeout_ms = TIMEOUT_MS};
+    if (status == QUIRE_OK)
+        status = hosts_join(&options, &c, &err);
+    if (status != QUIRE_OK) {
+        fprintf(stderr, "%s\n", err.text);
+        return 1;
+    }
+    status = sum(c, NULL, &mine, &err);
+    if (status == QUIRE_OK)
+        status = gather_and_broadcast(c, NULL, &mine, &err);
+    if (status == QUIRE_OK)
+        status = collective_barrier(c, &err);
+    collective_leave(c);
+    if (status != QUIRE_OK || mine.problem[0])
+        fprintf(stderr, "rank %u: %s%s\n", place.rank, err.text, mine.problem);
+    return status != QUIRE_OK || mine.problem[0];
+}
+#endif
+
 int main(void)
 {
+#ifdef TEST_HOSTS
+    const char *size = getenv("OMPI_COMM_WORLD_SIZE") ? getenv("OMPI_COMM_WORLD_SIZE") : getenv("PMI_SIZE");
+    if (size)
+        return run_as_rank((uint32_t)atoi(size));
+#endif
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_have_the_bits_of_the_tree_on_every_rank),
         cmocka_unit_test(every_rank_gets_what_the_others_have),

@@ -230,6 +230,16 @@ def test_the_manifest_starts_a_group(start, expected):
         worker.wait()
 
 
+def test_what_ranks_tell_each_other_is_measured():
+    environment = lambda rank: {**os.environ, "RANK": rank, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    port, command = str(free_port()), [str(QUIRE), "bench", "collectives", "--calls", "50", "--json"]
+    other = subprocess.Popen(command, env=environment("1"), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    got = subprocess.run(command, env=environment("0"), capture_output=True, text=True, timeout=60)
+    assert got.returncode == 0 and json.loads(got.stdout)["ranks"] == 2, got
+    assert all(row["median_us"] > 0 for row in json.loads(got.stdout)["collectives"])
+    assert other.communicate(timeout=30)[0] == b"" and other.returncode == 0
+
+
 # ---- a network that is cut ----
 
 def ip(*words):
