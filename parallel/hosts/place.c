@@ -97,11 +97,14 @@ static const struct launcher {
 };
 #define N_LAUNCHERS (sizeof launchers / sizeof launchers[0])
 
+/* One that started a single process left the others to it: srun -n 1, or torchrun with one. */
 static const struct launcher *find_launcher(void)
 {
-    for (size_t i = 0; i < N_LAUNCHERS; i++)
-        if (variable(launchers[i].needs[0]) && (!launchers[i].needs[1] || variable(launchers[i].needs[1])))
-            return &launchers[i];
+    for (size_t i = 0; i < N_LAUNCHERS; i++) {
+        const struct launcher *l = &launchers[i];
+        if (variable(l->needs[0]) && (!l->needs[1] || variable(l->needs[1])))
+            return l->size && strcmp(variable(l->size), "1") == 0 ? NULL : l;
+    }
     return NULL;
 }
 
@@ -121,7 +124,7 @@ static int take_launcher(const struct launcher *l, uint32_t n_ranks, struct plac
     if (status == QUIRE_OK && out->size != n_ranks)
         status = quire_fail(err, QUIRE_INVALID,
                             "%s: %u processes were started, and the engine has %u ranks: --tensor-parallel-size times "
-                            "--pipeline-parallel-size",
+                            "--pipeline-parallel-size; --rank-transport shm starts them here",
                             l->size, out->size, n_ranks);
     if (status == QUIRE_OK && out->rank >= out->size)
         status = quire_fail(err, QUIRE_INVALID, "%s: there is no rank %u among %u", l->rank, out->rank, out->size);

@@ -79,6 +79,7 @@ static void launchers_say_which_rank_this_is(void **state)
          "quire-0.quire.default", 29501},
         {"SLURM_PROCID=0 SLURM_JOB_NODELIST=alpha,beta", NULL, 0, 4, "", 0}, /* a batch script, without srun */
         {"RANK= WORLD_SIZE=4", NULL, 0, 4, "", 0},
+        {"SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_STEP_NODELIST=a", NULL, 0, 4, "", 0}, /* srun -n 1 */
         {"", NULL, 0, 4, "", 0},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
