@@ -178,7 +178,7 @@ static int join(struct engine_options *own, struct collective **out, struct quir
     return status == QUIRE_OK ? hosts_join(&hosts, out, err) : status;
 }
 
-int engine_work(const struct engine_options *given, struct quire_error *err)
+int engine_work(const struct engine_options *given, void (*met)(void), struct quire_error *err)
 {
     struct engine_options own;
     struct rank *r = calloc(1, sizeof *r);
@@ -193,6 +193,8 @@ int engine_work(const struct engine_options *given, struct quire_error *err)
         free(r);
         return status;
     }
+    if (met)
+        met();
     status = load(r, err);
     status = agree(r, status, err);
     if (status == QUIRE_OK)

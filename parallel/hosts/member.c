@@ -135,7 +135,7 @@ static bool is_late(const struct member *m, uint32_t r, uint64_t *cpu_ns)
     return !m->is_lenient || *cpu_ns - before < (uint64_t)m->timeout_ms * 1000000u / BUSY_SHARE;
 }
 
-/* True: it came. */
+/* Looks for a moment. */
 static int spin(struct member *m, struct wait *w, uint64_t began, struct quire_error *err)
 {
     const uint64_t keep_ns = m->ways->n_cpus >= m->n_ranks ? KEEP_NS : 0;

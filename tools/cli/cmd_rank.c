@@ -15,12 +15,22 @@ int command_rank(void)
     signal(SIGINT, SIG_IGN);
     signal(SIGTERM, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
-    return engine_work(NULL, &err) == QUIRE_OK ? 0 : command_fail(1, err.text);
+    return engine_work(NULL, NULL, &err) == QUIRE_OK ? 0 : command_fail(1, err.text);
 }
 
 static void on_first(int number)
 {
     (void)number;
+}
+
+/* From here on what a launcher or Kubernetes tells all ranks rank 0 acts on, and ends the others; whoever tells this one twice
+ * means it. */
+static void on_met(void)
+{
+    const struct sigaction once = {.sa_handler = on_first, .sa_flags = SA_RESTART | SA_RESETHAND};
+    sigaction(SIGINT, &once, NULL);
+    sigaction(SIGTERM, &once, NULL);
+    signal(SIGHUP, SIG_IGN);
 }
 
 bool command_as_rank(const char *model, const struct engine_options *options, int *code)
@@ -35,16 +45,11 @@ bool command_as_rank(const char *model, const struct engine_options *options, in
     }
     if (rank == 0)
         return false;
-    /* What a launcher or Kubernetes tells all ranks rank 0 acts on, and ends the others; whoever tells this one twice means it. */
-    const struct sigaction once = {.sa_handler = on_first, .sa_flags = SA_RESTART | SA_RESETHAND};
-    sigaction(SIGINT, &once, NULL);
-    sigaction(SIGTERM, &once, NULL);
-    signal(SIGHUP, SIG_IGN);
     int status = hub_model_find(model, false, &found, &err);
     struct engine_options own = *options;
     own.model_dir = found.dir;
     if (status == QUIRE_OK)
-        status = engine_work(&own, &err);
+        status = engine_work(&own, on_met, &err);
     if (status != QUIRE_OK)
         *code = command_fail(1, err.text);
     return true;

@@ -189,6 +189,20 @@ def test_a_server_that_restarts_its_engine_waits_for_the_others(group, expected)
     assert ranks.others[-1].wait(30) == 0
 
 
+def test_a_signal_to_all_is_rank_0s_and_twice_is_meant(group):
+    ranks = group(2, "-tp", 2)
+    ranks.others[0].send_signal(signal.SIGTERM)
+    time.sleep(0.05)  # it would end at once; where that is late, this sees nothing
+    assert answers(ranks.first) and ranks.others[0].poll() is None
+    ranks.others[0].send_signal(signal.SIGTERM)
+    assert ranks.ends() == [-signal.SIGTERM] and ranks.first.process.wait(30) == 1
+    # One that still waits for the others has nothing to finish.
+    alone = subprocess.Popen([str(QUIRE), *map(str, SERVE), "-tp", "2", "--nnodes", "2", "--node-rank", "1", "--master-addr", "127.0.0.1", "--master-port", str(free_port())])
+    time.sleep(0.3)
+    alone.send_signal(signal.SIGTERM)
+    assert alone.wait(30) == -signal.SIGTERM
+
+
 def test_options_that_differ_are_named(group):
     ranks = group(2, "-tp", 2, "--max-num-seqs", 8, of_rank_1=["--max-num-seqs", 16], wait=False)
     assert ranks.refused.returncode == 1
