@@ -275,6 +275,7 @@ static int attention(struct pass *p, const struct model_block *block, const floa
         TRY(attend(p, p->batch->group_rows[f->layer_group[p->layer]], p->batch->n_rows));
         return linear(p, SITE_O, ACTIVATION_NONE, narrow, out);
     }
+    forward_note(f, p->x, p->n); /* of all tokens: those that are drawn are looked at again at the end */
     if (p->batch->n_logits > 0)
         TRY(narrow_to_logits(p));
     p->n = p->batch->n_logits;
@@ -472,10 +473,8 @@ int forward_compute(struct forward *f, const struct forward_batch *batch, float 
         forward_note(f, p.x, p.n);
         return QUIRE_OK;
     }
-    if (p.n == 0) {
-        forward_note(f, p.x, batch->n_tokens);
+    if (p.n == 0)
         return QUIRE_OK;
-    }
     p.weights = f->weights->beside;
     if (f->desc->pooling != POOLING_NONE)
         return give_vectors(&p);
