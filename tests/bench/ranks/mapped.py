@@ -82,7 +82,7 @@ def main():
         drop(path)
     left = sum(map(cached, paths))
     plan = json.loads(subprocess.run([args.quire, "plan", args.model, "--json", *engine], capture_output=True, text=True, check=True).stdout)
-    process = subprocess.Popen([args.quire, "bench", "latency", args.model, "--device", "cpu", "--input-len", "64", "--output-len", "8", "--batch-size", "2", "--num-iters", "2", *engine],
+    process = subprocess.Popen([args.quire, "bench", "latency", args.model, "--device", "cpu", "--input-len", "32", "--output-len", "4", "--batch-size", "2", "--num-iters", "1", "--num-iters-warmup", "1", *engine],
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     while process.poll() is None:
         look(process.pid, paths, seen)
