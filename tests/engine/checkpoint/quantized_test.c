@@ -525,7 +525,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cache_scales), cmocka_unit_test(packed_integers), cmocka_unit_test(elements_in_place),
-        cmocka_unit_test(bad_tensors), cmocka_unit_test(contradictions), cmocka_unit_test(configs),
+        cmocka_unit_test(bad_tensors),  cmocka_unit_test(contradictions),  cmocka_unit_test(configs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
