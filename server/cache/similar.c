@@ -290,6 +290,9 @@ void similar_remove(struct similar *s, const struct key256 *answer)
 
 void similar_clear(struct similar *s)
 {
+    struct similar_ask *a;
+    while ((a = TAILQ_FIRST(&s->alone))) /* of answers that are gone */
+        ask_free(a);
     if (s->index)
         vector_index_clear(s->index);
     if (s->log)

@@ -321,6 +321,10 @@ void flight_ghost_test(void **state)
     embed_now();
     assert_true(n_asked == 5 && asked[4].n_prediction == 0);
     answer_it(4);
+    ask_like(&e, "2 is kept", 1, 7, true);
+    answer_it(5); /* before its vector is there, and then all is forgotten: it is of no use any more */
+    response_cache_clear(cache, on_cleared, &cleared);
+    assert_int_equal(embeds.n_cancelled, 1);
     close_cache();
 }
 
