@@ -573,6 +573,8 @@ static void close_all(struct serve *s)
     front_destroy(s->front);
     keeper_end(s->keeper);
     free(s->engine_argv);
+    if (s->cache) /* vectors may still be on their way from the model beside */
+        response_cache_compare(s->cache, NULL);
     beside_close(s->beside);
     response_cache_close(s->cache);
     log_stats_end(s->log_stats);

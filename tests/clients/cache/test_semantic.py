@@ -127,6 +127,13 @@ def test_answers_as_they_are(start, tiny):
     assert got["semantic"]["mode"] == "answer" and got["semantic"]["given"] == 1 and got["hits"] == 1
 
 
+def test_the_end_while_a_vector_is_on_its_way(start, tiny, monkeypatch):
+    monkeypatch.setenv("MALLOC_PERTURB_", "165")  # what is freed is no longer what it was
+    server = start("serve", MODEL, "--port", "0", "--semantic-cache", tiny, "--embedding-batch-size", "100", "--embedding-batch-wait-ms", "60000")
+    ask(server, {"messages": [{"role": "user", "content": "tell me about the dog"}], "max_tokens": 4, "temperature": 0})
+    assert server.stop() == 0, server.output()  # it is waited for 500 ms
+
+
 def test_vectors_are_kept_beside_the_file(start, tiny, tmp_path):
     file, vectors = tmp_path / "answers.db", tmp_path / "answers.db.vectors"
     flags = ("--port", "0", "--response-cache", f"sqlite:{file}", "--semantic-cache", tiny, "--semantic-threshold", "0.6")
