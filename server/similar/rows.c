@@ -6,9 +6,11 @@
 #include <string.h>
 
 struct block {
-    uint32_t capacity; /* a power of two; at least SCAN_ROWS where there are codes */
+    uint32_t capacity; /* a power of two; at least SKETCH_ROWS where there are sketches and codes */
     size_t n_bytes;
-    uint8_t *codes; /* stage by stage; NULL: none */
+    uint8_t *sketches; /* NULL: none */
+    float *sketch_scale, *sketch_rest;
+    uint8_t *codes; /* stage by stage */
     float *rest, *scale, *vectors;
     struct entry **owners;
 };
@@ -21,8 +23,9 @@ static size_t rounded(size_t n)
 static struct block *block_create(struct row_shape *shape, uint32_t capacity)
 {
     const size_t head = rounded(sizeof(struct block)), wide = (size_t)capacity * shape->n_stages;
-    const bool coded = capacity >= SCAN_ROWS;
-    const size_t of_codes = coded ? wide * (SCAN_DIMS + sizeof(float)) + rounded(capacity * sizeof(float)) : 0;
+    const bool coded = capacity >= SKETCH_ROWS;
+    const size_t of_row = SKETCH_STAGE_BYTES + SCAN_DIMS + sizeof(float); /* and a stage */
+    const size_t of_codes = coded ? wide * of_row + 3 * rounded(capacity * sizeof(float)) : 0;
     const size_t n = rounded(head + of_codes + rounded(capacity * sizeof(struct entry *)) +
                              (size_t)capacity * shape->n_dims * sizeof(float));
     char *at = aligned_alloc(64, n);
@@ -36,6 +39,9 @@ static struct block *block_create(struct row_shape *shape, uint32_t capacity)
         b->codes = (uint8_t *)at;
         b->rest = (float *)(at + wide * SCAN_DIMS);
         b->scale = b->rest + wide;
+        b->sketch_scale = b->scale + rounded(capacity * sizeof(float)) / sizeof(float);
+        b->sketch_rest = b->sketch_scale + rounded(capacity * sizeof(float)) / sizeof(float);
+        b->sketches = (uint8_t *)(b->sketch_rest + rounded(capacity * sizeof(float)) / sizeof(float));
     }
     b->owners = (struct entry **)(at + of_codes);
     b->vectors = (float *)(at + of_codes + rounded(capacity * sizeof(struct entry *)));
@@ -53,8 +59,9 @@ static void put(struct row_shape *shape, struct block *b, uint32_t row, struct e
 {
     b->owners[row] = e;
     memcpy(b->vectors + (size_t)row * shape->n_dims, vector, shape->n_dims * sizeof *vector);
-    if (b->codes) {
+    if (b->sketches) {
         codes_turn(vector, shape->n_dims, shape->n_stages, shape->turned);
+        sketch_put(shape->turned, shape->n_stages, row, b->sketches, b->sketch_scale, b->sketch_rest);
         codes_put(shape->turned, shape->n_stages, row, b->capacity, b->codes, b->rest, b->scale);
     }
 }
@@ -167,12 +174,13 @@ static void compare(const struct row_shape *shape, const struct block *b, uint32
     }
 }
 
-/* What the first stage left of a tile goes through the others, then is compared whole. */
+/* What the sketches left of a tile goes through the stages of its codes, then is compared whole. */
 static void find_in_tile(const struct row_shape *shape, const struct block *b, uint32_t tile, uint16_t left,
-                         int32_t *sums, const struct row_query *q, int64_t now_ms, struct row_best *best)
+                         const struct row_query *q, int64_t now_ms, struct row_best *best)
 {
     const size_t row = (size_t)tile * SCAN_ROWS;
-    for (uint32_t s = 1; s < shape->n_stages && left; s++) {
+    int32_t sums[SCAN_ROWS] = {0};
+    for (uint32_t s = 0; s < shape->n_stages && left; s++) {
         uint16_t mask;
         shape->scan(b->codes + ((size_t)s * b->capacity + row) * SCAN_DIMS, b->scale + row,
                     b->rest + (size_t)s * b->capacity + row, 1, &q->steps[s], best->similarity, sums, &mask);
@@ -185,16 +193,17 @@ static void find_in_tile(const struct row_shape *shape, const struct block *b, u
 static void find_in_block(const struct row_shape *shape, const struct block *b, uint32_t n_rows,
                           const struct row_query *q, int64_t now_ms, struct row_best *best)
 {
-    int32_t sums[ROWS_OF_BLOCK];
-    uint16_t masks[ROWS_OF_BLOCK / SCAN_ROWS];
-    const uint32_t n_tiles = (n_rows + SCAN_ROWS - 1) / SCAN_ROWS;
-    memset(sums, 0, n_tiles * SCAN_ROWS * sizeof *sums);
-    shape->scan(b->codes, b->scale, b->rest, n_tiles, q->steps, best->similarity, sums, masks);
-    if (n_rows % SCAN_ROWS)
-        masks[n_tiles - 1] &= (uint16_t)((1u << n_rows % SCAN_ROWS) - 1);
-    for (uint32_t t = 0; t < n_tiles; t++)
-        if (masks[t])
-            find_in_tile(shape, b, t, masks[t], sums + t * SCAN_ROWS, q, now_ms, best);
+    uint32_t masks[ROWS_OF_BLOCK / SKETCH_ROWS];
+    const uint32_t n_tiles = (n_rows + SKETCH_ROWS - 1) / SKETCH_ROWS;
+    shape->sketch(b->sketches, b->sketch_scale, b->sketch_rest, n_tiles, &q->sketch, best->similarity, masks);
+    if (n_rows % SKETCH_ROWS)
+        masks[n_tiles - 1] &= (1u << n_rows % SKETCH_ROWS) - 1;
+    for (uint32_t t = 0; t < n_tiles; t++) {
+        if (masks[t] & 0xffff)
+            find_in_tile(shape, b, 2 * t, (uint16_t)masks[t], q, now_ms, best);
+        if (masks[t] >> 16)
+            find_in_tile(shape, b, 2 * t + 1, (uint16_t)(masks[t] >> 16), q, now_ms, best);
+    }
 }
 
 void rows_find(const struct row_shape *shape, const struct context *c, struct row_query *q, int64_t now_ms,
@@ -203,7 +212,7 @@ void rows_find(const struct row_shape *shape, const struct context *c, struct ro
     for (uint32_t i = 0; i < c->n_blocks; i++) {
         const struct block *b = c->blocks[i];
         const uint32_t n = i + 1 < c->n_blocks ? ROWS_OF_BLOCK : c->n_rows - i * ROWS_OF_BLOCK;
-        if (!b->codes) {
+        if (!b->sketches) {
             for (uint32_t r = 0; r < n; r++)
                 compare(shape, b, r, q->vector, now_ms, best);
             continue;
@@ -211,6 +220,7 @@ void rows_find(const struct row_shape *shape, const struct context *c, struct ro
         if (!q->is_coded) {
             codes_turn(q->vector, shape->n_dims, shape->n_stages, shape->turned);
             codes_of_query(shape->turned, shape->n_stages, q->codes, q->steps);
+            sketch_of_query(shape->turned, shape->n_stages, q->tables, &q->sketch);
             q->is_coded = true;
         }
         find_in_block(shape, b, n, q, now_ms, best);

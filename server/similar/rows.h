@@ -1,16 +1,18 @@
-/* The vectors of one context, with what rules them out quickly (scan.h): blocks of up to 1,024 rows, all but the last one
+/* The vectors of one context, with what rules them out quickly (sketch.h, then scan.h): blocks of up to 1,024 rows, all but the last one
  * full, so that a scan runs over memory from one end to the other. A row that goes is replaced by the last one: nothing dead
- * is ever scanned, and nothing has to be rebuilt. A context of fewer than 16 rows has no codes: most contexts have one. */
+ * is ever scanned, and nothing has to be rebuilt. A context of 16 rows or fewer has neither: most contexts have one. */
 #ifndef QUIRE_SIMILAR_ROWS_H
 #define QUIRE_SIMILAR_ROWS_H
 
 #include "server/similar/scan.h"
+#include "server/similar/sketch.h"
 #include "server/similar/vector_index.h"
 
 #define ROWS_OF_BLOCK 1024u
 
 struct row_shape { /* what all rows of an index have in common */
     uint32_t n_dims, n_stages;
+    sketch_tiles *sketch;
     scan_tiles *scan;
     float *turned; /* scratch: n_stages · SCAN_DIMS */
     size_t n_bytes; /* what blocks and contexts take */
@@ -36,6 +38,8 @@ struct context {
 /* A question, as scans want it. The arrays are the index's. */
 struct row_query {
     const float *vector;
+    uint8_t *tables;
+    struct sketch_query sketch;
     int8_t *codes;
     struct scan_step *steps; /* n_stages */
     bool is_coded;

@@ -1,12 +1,13 @@
 /* Which of many vectors cannot be similar enough, from 8-bit codes of a part of their dimensions.
  *
- * A vector is turned first (turn.h: an orthogonal matrix, so products stay), which spreads what it has over all dimensions;
+ * A vector is turned first (codes.h: an orthogonal matrix, so products stay), which spreads what it has over all dimensions;
  * then it is cut into stages of 64. With x = (a, b), the stages so far and the rest, q·x <= q_a·x_a + |q_b||x_b| (Cauchy and
  * Schwarz). x_a is known as scale·codes, off by at most scale/2 in each of k dimensions, and q_a likewise, off by a vector
  * whose length e is known. So
  *     q·x <= scale (query_scale·sum + (|q_a| + e) √k/2) + |x_b||q_b| + e |x_a|
  * and what stays under the cut by this is out, for good. Of unrelated vectors (product 0) of 384 dimensions one stage
- * leaves |x_b||q_b| = 5/6: they are all out for thresholds above 0.85, having cost 72 bytes of memory each, of 1,536.
+ * leaves |x_b||q_b| = 5/6: they are all out for thresholds above 0.85, having cost 72 bytes of memory each, of 1,536. Before all that
+ * one bit of each dimension is looked at (sketch.h); only what that leaves comes here, a tile at a time.
  *
  * 16 vectors make a tile: 16 groups of 4 dimensions, in each 16 rows of 4 codes. That is the operand of vpdpbusd and of
  * vpmaddubsw, and sums stay in their row's lane. Codes are from 1 to 255 with 128 as zero, the query's from -63 to 63: two

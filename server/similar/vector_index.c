@@ -27,9 +27,10 @@ static bool create_parts(struct vector_index *x)
     const size_t n_stages = x->shape.n_stages;
     x->shape.turned = calloc(n_stages * SCAN_DIMS, sizeof *x->shape.turned);
     x->query.codes = calloc(n_stages, SCAN_DIMS);
+    x->query.tables = calloc(n_stages, SKETCH_TABLE_BYTES);
     x->query.steps = calloc(n_stages, sizeof *x->query.steps);
     x->ring = calloc(x->max_entries, sizeof(*x->ring));
-    return x->shape.turned && x->query.codes && x->query.steps && x->ring &&
+    return x->shape.turned && x->query.codes && x->query.tables && x->query.steps && x->ring &&
            key_table_create(&x->entries, x->max_entries) && key_table_create(&x->contexts, x->max_entries);
 }
 
@@ -41,8 +42,10 @@ struct vector_index *vector_index_create(uint32_t n_numbers, uint32_t max_entrie
     if (!x)
         return NULL;
     x->max_entries = max_entries;
-    x->shape = (struct row_shape){
-        .n_dims = n_numbers, .n_stages = (n_numbers + SCAN_DIMS - 1) / SCAN_DIMS, .scan = scan_isa()->tiles};
+    x->shape = (struct row_shape){.n_dims = n_numbers,
+                                  .n_stages = (n_numbers + SCAN_DIMS - 1) / SCAN_DIMS,
+                                  .sketch = sketch_best(),
+                                  .scan = scan_isa()->tiles};
     if (create_parts(x))
         return x;
     vector_index_free(x);
@@ -59,6 +62,7 @@ void vector_index_free(struct vector_index *x)
     key_table_destroy(&x->contexts);
     free(x->ring);
     free(x->query.steps);
+    free(x->query.tables);
     free(x->query.codes);
     free(x->shape.turned);
     free(x);
@@ -222,8 +226,8 @@ bool vector_index_find(struct vector_index *x, const struct key256 *context, con
 
 void vector_index_stats(const struct vector_index *x, struct vector_index_stats *out)
 {
-    const size_t of_scratch = x->shape.n_stages *
-                              (SCAN_DIMS * (sizeof *x->shape.turned + sizeof *x->query.codes) + sizeof *x->query.steps);
+    const size_t of_scratch = x->shape.n_stages * (SCAN_DIMS * (sizeof *x->shape.turned + sizeof *x->query.codes) +
+                                                   SKETCH_TABLE_BYTES + sizeof *x->query.steps);
     const size_t of_places = x->max_entries * sizeof(*x->ring) +
                              (x->entries.capacity + x->contexts.capacity) * sizeof(*x->entries.places);
     *out = (struct vector_index_stats){

@@ -21,7 +21,7 @@ struct vector_index;
 #define VECTOR_SQUARES_SLACK 1e-2 /* the squares of a vector of length 1 sum to 1 within this */
 
 /* Of vectors of so many numbers. NULL: out of memory, or more than the two bounds above, or 0. Takes 32 to 56 bytes for each of
- * max_entries at once (which is memory when it is used), and 5.1 · n_numbers and about 150 bytes for each entry. */
+ * max_entries at once (which is memory when it is used), and 5.3 · n_numbers and about 150 bytes for each entry. */
 struct vector_index *vector_index_create(uint32_t n_numbers, uint32_t max_entries);
 void vector_index_free(struct vector_index *x); /* NULL is fine */
 uint32_t vector_index_width(const struct vector_index *x);

@@ -1,5 +1,6 @@
 /* The nearest vector, against a loop over all of them; places that are removed, late, evicted or taken again. */
-#include "server/similar/scan.h"
+#include "server/similar/codes.h"
+#include "server/similar/sketch.h"
 #include "server/similar/vector_index.h"
 
 #include <math.h>
@@ -269,9 +270,84 @@ static void same_sums(void **state)
     }
 }
 
+/* ---- sketches -------------------------------------------------------------------------------- */
+
+#define SKETCHED (2 * SKETCH_ROWS)
+#define SKETCH_MOST_DIMS 8192u
+
+static double turned_product(const float *a, const float *b, uint32_t n)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < n; i++)
+        sum += (double)a[i] * b[i];
+    return sum;
+}
+
+static void draw_turned(uint32_t n_dims, uint32_t n_stages, float *out)
+{
+    static float v[SKETCH_MOST_DIMS];
+    double squares = 0;
+    for (uint32_t i = 0; i < n_dims; i++) {
+        v[i] = (float)draw(2001) - 999.5f;
+        squares += (double)v[i] * v[i];
+    }
+    for (uint32_t i = 0; i < n_dims; i++)
+        v[i] = (float)(v[i] / sqrt(squares));
+    codes_turn(v, n_dims, n_stages, out);
+}
+
+/* What the signs leave of a vector, at length 1: no query's product with it is nearer to the bound. */
+static void draw_hardest(const float *turned, float scale, float rest, uint32_t n, float *out)
+{
+    for (uint32_t i = 0; i < n; i++)
+        out[i] = (turned[i] - (turned[i] > 0 ? scale : -scale)) / (rest > 0 ? rest : 1);
+}
+
+/* Whatever the width: a row whose product reaches the cut is never ruled out, far ones are, and each instruction set says the
+ * same of each row. */
+static void sketches(void **state)
+{
+    (void)state;
+    static const uint32_t widths[] = {1, 19, 64, 130, 384, 1024, SKETCH_MOST_DIMS};
+    static _Alignas(64) uint8_t tiles[SKETCHED * SKETCH_MOST_DIMS / 8], tables[SKETCH_MOST_DIMS * 4];
+    static _Alignas(64) float scale[SKETCHED], rest[SKETCHED];
+    static float turned[SKETCHED][SKETCH_MOST_DIMS], query[SKETCH_MOST_DIMS];
+    for (uint32_t w = 0; w < sizeof widths / sizeof widths[0]; w++) {
+        const uint32_t n_stages = (widths[w] + SCAN_DIMS - 1) / SCAN_DIMS;
+        uint32_t n_out = 0;
+        for (uint32_t r = 0; r < SKETCHED; r++) {
+            draw_turned(widths[w], n_stages, turned[r]);
+            sketch_put(turned[r], n_stages, r, tiles, scale, rest);
+        }
+        for (uint32_t round = 0; round < SKETCHED; round++) {
+            struct sketch_query q;
+            uint32_t masks[2], plain[2];
+            memcpy(query, turned[round], sizeof query); /* one that is there */
+            const uint32_t other = (round + 1) % SKETCHED, n = n_stages * SCAN_DIMS;
+            if (round % 4 == 0)
+                draw_turned(widths[w], n_stages, query);
+            if (round % 4 == 2)
+                draw_hardest(turned[other], scale[other], rest[other], n, query);
+            sketch_of_query(query, n_stages, tables, &q);
+            const float cut = round % 2 ? 0.8f : (float)turned_product(query, turned[other], n);
+            sketch_tiles_plain(tiles, scale, rest, 2, &q, cut, plain);
+            sketch_best()(tiles, scale, rest, 2, &q, cut, masks);
+            assert_memory_equal(masks, plain, sizeof plain);
+            for (uint32_t r = 0; r < SKETCHED; r++) {
+                const bool stays = masks[r / SKETCH_ROWS] >> r % SKETCH_ROWS & 1;
+                assert_true(stays || turned_product(query, turned[r], n) < (double)cut);
+                n_out += round % 2 && !stays;
+            }
+        }
+        if (widths[w] >= 384) /* all but those that are meant */
+            assert_true(n_out >= SKETCHED / 2 * (SKETCHED - 1));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(nearest), cmocka_unit_test(refused),
-                                       cmocka_unit_test(many_in_one), cmocka_unit_test(same_sums)};
+                                       cmocka_unit_test(many_in_one), cmocka_unit_test(same_sums),
+                                       cmocka_unit_test(sketches)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define N_TOPICS 2000u
 
@@ -53,6 +54,14 @@ static void draw_near(const float *to, float cosine, float *v)
     unit(v);
 }
 
+/* Of this thread: what others had of the processor is not in it. */
+static uint64_t cpu_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
 static int by_size(const void *a, const void *b)
 {
     const double x = *(const double *)a, y = *(const double *)b;
@@ -61,7 +70,7 @@ static int by_size(const void *a, const void *b)
 
 static void look(struct vector_index *x, const float *queries, uint32_t n_queries, float threshold)
 {
-    double *took = calloc(n_queries, sizeof *took), sum = 0;
+    double *took = calloc(2 * n_queries, sizeof *took), *worked = took + n_queries, sum = 0;
     const struct key256 context = {{7}};
     struct vector_index_stats before, after;
     uint32_t n_found = 0;
@@ -69,17 +78,20 @@ static void look(struct vector_index *x, const float *queries, uint32_t n_querie
     for (uint32_t i = 0; took && i < n_queries; i++) {
         struct key256 answer;
         float similarity;
-        const uint64_t begun = quire_now_ns();
+        const uint64_t begun = quire_now_ns(), begun_cpu = cpu_ns();
         n_found += vector_index_find(x, &context, queries + (size_t)i * n_numbers, threshold, 1, &answer, &similarity);
+        worked[i] = (double)(cpu_ns() - begun_cpu) * 1e-6;
         took[i] = (double)(quire_now_ns() - begun) * 1e-6;
         sum += took[i];
     }
     vector_index_stats(x, &after);
     qsort(took, n_queries, sizeof *took, by_size);
-    printf("{\"threshold\": %.2f, \"mean_ms\": %.3f, \"p50_ms\": %.3f, \"p95_ms\": %.3f, \"found\": %u, \"of\": %u, "
-           "\"compared_whole\": %.1f}",
-           (double)threshold, sum / n_queries, took[n_queries / 2], took[n_queries * 95 / 100], n_found, n_queries,
-           (double)(after.n_compared - before.n_compared) / n_queries);
+    qsort(worked, n_queries, sizeof *worked, by_size);
+    printf(
+        "{\"threshold\": %.2f, \"cpu_p50_ms\": %.3f, \"mean_ms\": %.3f, \"p50_ms\": %.3f, \"p95_ms\": %.3f, \"found\": %u, \"of\": %u, "
+        "\"compared_whole\": %.1f}",
+        (double)threshold, worked[n_queries / 2], sum / n_queries, took[n_queries / 2], took[n_queries * 95 / 100],
+        n_found, n_queries, (double)(after.n_compared - before.n_compared) / n_queries);
     free(took);
 }
 
