@@ -194,7 +194,7 @@ size_t schedule_flags(struct engine_options *o, struct cli_option out[SCHEDULE_F
     return sizeof rows / sizeof rows[0];
 }
 
-#define MODEL_FLAGS_MAX 24
+#define MODEL_FLAGS_MAX 17
 
 static size_t model_flags(struct engine_options *o, struct cli_option *out)
 {
@@ -212,23 +212,6 @@ static size_t model_flags(struct engine_options *o, struct cli_option *out)
         {.names = "threads", .kind = CLI_U32, .target = &o->n_threads, .max = K_MAX_THREADS, .value = "N",
          .help = "Compute threads. Default: the physical cores this process may use, within its container's CPU "
                  "quota. Never changes a bit of any answer."},
-        {.names = "tensor-parallel-size,tp,tp-size", .kind = CLI_U32, .target = &o->tensor_parallel_size, .min = 1, .max = 8,
-         .value = "N", .help = "Processes that share the model, its KV cache and each step: 1, 2, 4 or 8, each with --threads of its "
-                               "own. Never changes a bit of any answer (docs/parallel.md). Default 1."},
-        {.names = "pipeline-parallel-size,pp,pp-size", .kind = CLI_U32, .target = &o->pipeline_parallel_size, .min = 1, .max = 8,
-         .value = "N", .help = "Stages that have some of the layers each, with their weights and KV cache: as many processes, times "
-                               "--tensor-parallel-size, at most 8 in all. Never changes a bit of any answer. Default 1."},
-        {.names = "rank-transport", .kind = CLI_STRING, .target = &o->rank_transport, .value = "NAME",
-         .help = "How these processes reach each other. shm: on this host, where they are started here. tcp, mpi: each is started "
-                 "by mpirun, srun, torchrun, a LeaderWorkerSet or --nnodes, with this same command line; hosts other than this one "
-                 "need $QUIRE_GROUP_SECRET, the same everywhere. auto: what fits the environment. Default auto."},
-        {.names = "nnodes", .kind = CLI_U32, .target = &o->nnodes, .min = 1, .max = 8, .value = "N",
-         .help = "Started by hand, one process on each of so many hosts."},
-        {.names = "node-rank", .kind = CLI_U32, .target = &o->node_rank, .max = 7, .value = "R", .help = "Which of them this is; 0 answers."},
-        {.names = "master-addr", .kind = CLI_STRING, .target = &o->master_addr, .value = "HOST",
-         .help = "Where rank 0 is. Default: $MASTER_ADDR, or what the launcher says."},
-        {.names = "master-port", .kind = CLI_U32, .target = &o->master_port, .min = 1, .max = 65535, .value = "N",
-         .help = "Its port for other ranks. Default: $MASTER_PORT (under torchrun the one after it), or 29501."},
         {.names = "cpu-bind", .kind = CLI_STRING, .target = &o->cpu_bind, .value = "CPUS",
          .help = "auto, none, or the CPU of each compute thread, as in 0-3,8. auto binds only where the kernel could "
                  "choose badly: several NUMA nodes or SMT, and a thread for every core."},
@@ -262,6 +245,37 @@ static size_t model_flags(struct engine_options *o, struct cli_option *out)
     };
     /* clang-format on */
     _Static_assert(sizeof rows / sizeof rows[0] <= MODEL_FLAGS_MAX, "raise MODEL_FLAGS_MAX");
+    memcpy(out, rows, sizeof rows);
+    return sizeof rows / sizeof rows[0];
+}
+
+#define RANK_FLAGS_MAX 8
+
+static size_t rank_flags(struct engine_options *o, struct cli_option *out)
+{
+    /* clang-format off */
+    const struct cli_option rows[] = {
+        {.names = "Several processes:", .kind = CLI_GROUP},
+        {.names = "tensor-parallel-size,tp,tp-size", .kind = CLI_U32, .target = &o->tensor_parallel_size, .min = 1, .max = 8,
+         .value = "N", .help = "Processes that share the model, its KV cache and each step: 1, 2, 4 or 8, each with --threads of its "
+                               "own. Never changes a bit of any answer (docs/parallel.md). Default 1."},
+        {.names = "pipeline-parallel-size,pp,pp-size", .kind = CLI_U32, .target = &o->pipeline_parallel_size, .min = 1, .max = 8,
+         .value = "N", .help = "Stages that have some of the layers each, with their weights and KV cache: as many processes, times "
+                               "--tensor-parallel-size, at most 8 in all. Never changes a bit of any answer. Default 1."},
+        {.names = "rank-transport", .kind = CLI_STRING, .target = &o->rank_transport, .value = "NAME",
+         .help = "How these processes reach each other. shm: on this host, where they are started here. tcp, mpi: each is started "
+                 "by mpirun, srun, torchrun, a LeaderWorkerSet or --nnodes, with this same command line; hosts other than this one "
+                 "need $QUIRE_GROUP_SECRET, the same everywhere. auto: what fits the environment. Default auto."},
+        {.names = "nnodes", .kind = CLI_U32, .target = &o->nnodes, .min = 1, .max = 8, .value = "N",
+         .help = "Started by hand, one process on each of so many hosts."},
+        {.names = "node-rank", .kind = CLI_U32, .target = &o->node_rank, .max = 7, .value = "R", .help = "Which of them this is; 0 answers."},
+        {.names = "master-addr", .kind = CLI_STRING, .target = &o->master_addr, .value = "HOST",
+         .help = "Where rank 0 is. Default: $MASTER_ADDR, or what the launcher says."},
+        {.names = "master-port", .kind = CLI_U32, .target = &o->master_port, .min = 1, .max = 65535, .value = "N",
+         .help = "Its port for other ranks. Default: $MASTER_PORT (under torchrun the one after it), or 29501."},
+    };
+    /* clang-format on */
+    _Static_assert(sizeof rows / sizeof rows[0] <= RANK_FLAGS_MAX, "raise RANK_FLAGS_MAX");
     memcpy(out, rows, sizeof rows);
     return sizeof rows / sizeof rows[0];
 }
@@ -308,11 +322,12 @@ static size_t memory_flags(struct engine_options *o, struct cli_option *out)
     return sizeof rows / sizeof rows[0];
 }
 
-_Static_assert(MODEL_FLAGS_MAX + MEMORY_FLAGS_MAX + SCHEDULE_FLAGS_MAX <= ENGINE_FLAGS_MAX, "raise ENGINE_FLAGS_MAX");
+_Static_assert(MODEL_FLAGS_MAX + RANK_FLAGS_MAX + MEMORY_FLAGS_MAX + SCHEDULE_FLAGS_MAX <= ENGINE_FLAGS_MAX, "raise ENGINE_FLAGS_MAX");
 
 size_t engine_flags(struct engine_options *o, struct cli_option out[ENGINE_FLAGS_MAX])
 {
     size_t n = model_flags(o, out);
+    n += rank_flags(o, out + n);
     n += memory_flags(o, out + n);
     return n + schedule_flags(o, out + n);
 }
