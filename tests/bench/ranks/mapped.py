@@ -57,16 +57,21 @@ def read_bytes(pid):
     return int(re.search(r"^read_bytes: (\d+)", pathlib.Path(f"/proc/{pid}/io").read_text(), re.M)[1])
 
 
-def look(first, paths, seen):
-    listed = subprocess.run(["ps", "-o", "pid=,args=", "--ppid", str(first)], capture_output=True, text=True).stdout
-    ranks = [first] + [int(line.split()[0]) for line in listed.splitlines() if line.split()[1:3] == ["quire", "rank"]]
-    for n, pid in enumerate(ranks):
-        try:
+def ranks_of(first):
+    listed = subprocess.run(["ps", "-o", "pid=,stat=,args=", "--ppid", str(first)], capture_output=True, text=True).stdout
+    return [first] + [int(line.split()[0]) for line in listed.splitlines() if line.split()[2:4] == ["quire", "rank"] and line.split()[1][0] != "Z"]
+
+
+def look(first, paths, n_ranks):
+    """Of all ranks, where all are there: what a child read counts as its parent's once it has ended."""
+    ranks, rows = ranks_of(first), []
+    try:
+        for n, pid in enumerate(ranks):
             rss, own = mapped(pid, paths)
-            if rss:
-                seen[n] = {"rank": n, "mapped_bytes": rss, "mapped_alone_bytes": own, "read_bytes": read_bytes(pid)}
-        except (FileNotFoundError, ProcessLookupError, PermissionError):
-            pass
+            rows.append({"rank": n, "mapped_bytes": rss, "mapped_alone_bytes": own, "read_bytes": read_bytes(pid)})
+    except (FileNotFoundError, ProcessLookupError, PermissionError, TypeError):
+        return None
+    return rows if len(ranks) == n_ranks and all(r["mapped_bytes"] for r in rows) and ranks_of(first) == ranks else None
 
 
 def main():
@@ -76,7 +81,7 @@ def main():
     parser.add_argument("--output")
     at = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
     args = parser.parse_args(sys.argv[1:at])
-    engine, seen = sys.argv[at + 1:], {}
+    engine, seen = sys.argv[at + 1:], []
     paths = [p.resolve() for p in pathlib.Path(args.model).glob("*.safetensors")]
     for path in paths:
         drop(path)
@@ -85,10 +90,10 @@ def main():
     process = subprocess.Popen([args.quire, "bench", "latency", args.model, "--device", "cpu", "--input-len", "32", "--output-len", "4", "--batch-size", "2", "--num-iters", "1", "--num-iters-warmup", "1", *engine],
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     while process.poll() is None:
-        look(process.pid, paths, seen)
+        seen = look(process.pid, paths, max(1, len(plan["ranks"]))) or seen
         time.sleep(0.05)
     size = sum(p.stat().st_size for p in paths)
-    ranks = [seen[n] | {"planned_weight_bytes": (plan["ranks"][n] if plan["ranks"] else plan)["weight_bytes"]} for n in sorted(seen)]
+    ranks = [row | {"planned_weight_bytes": (plan["ranks"][row["rank"]] if plan["ranks"] else plan)["weight_bytes"]} for row in seen]
     result = {"engine": engine, "status": process.returncode, "file_bytes": size, "cached_before": left, "cached_after": sum(map(cached, paths)),
               "read_by_all": sum(r["read_bytes"] for r in ranks), "ranks": ranks}
     print(json.dumps(result, indent=1))
