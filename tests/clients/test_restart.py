@@ -72,7 +72,7 @@ def test_who_waits_is_told_and_the_engine_comes_back(begin, arguments, lost, how
     before, got = processes(server), {}
     expected = json.loads(ask(server, SHORT)[2])["choices"]
     threads = [in_thread(got, stream, server, {**LONG, "stream": stream}) for stream in (False, True)]
-    wait(lambda: server.metric("vllm:num_requests_running") == 2)
+    wait(lambda: server.metric("vllm:num_requests_running") == 2 and server.metric("vllm:generation_tokens_total") > 40)  # the stream has begun
     os.kill(before[lost], how)
     for thread in threads:
         thread.join()
