@@ -272,6 +272,8 @@ void op_data_make(const struct op_case *c, struct op_data *d)
     for (uint64_t t = 0; c->values == VALUES_BROKEN && t < n_tokens; t++)
         if (t % 3 != 0)
             d->x[t * d->x_width + op_random(&state) % d->x_width] = t % 3 == 1 ? NAN : INFINITY;
+    for (uint64_t i = 0; c->values == VALUES_FULL && i < n_tokens * d->x_width; i++)
+        d->x[i] = i / d->x_width % 2 ? -1.0f : 1.0f;
     if (c->op == K_OP_SAMPLE)
         make_sample_rows(c, d, &state);
 }

@@ -112,6 +112,8 @@ static void make_part(const struct op_case *c, uint32_t part, struct k_weight_vi
     *w = (struct k_weight_view){.data = data, .format = format, .n_rows = (uint32_t)n_rows, .n_cols = c->n_cols};
     w->row_stride_bytes = row_bytes;
     random_bytes(data, drawn, state);
+    for (uint64_t i = 0; c->values == VALUES_FULL && i < drawn; i++) /* 0x80: -128 */
+        data[i] = (unsigned char[]){0xff, 0x00, 0x80, 0x7f}[i / row_bytes % 4];
     if (k_format_is_plain(format))
         for (uint64_t i = 0; i < drawn / 2; i++) { /* the only plain one among parts: f16 */
             uint16_t h = k_f16_from_f32(op_random_value(state, VALUES_PLAIN));

@@ -165,6 +165,9 @@ const struct op_case op_test_cases[] = {
     QUANT(Q8_0, 9, 21, 288, .values = VALUES_WIDE), QUANT(Q4_K, 9, 21, 512, .values = VALUES_WIDE), QUANT(Q6_K, 9, 21, 256, .values = VALUES_TINY), QUANT(Q4_0, 9, 21, 288, .values = VALUES_TINY),
     QUANT(INT4(64), 9, 21, 320, .values = VALUES_WIDE), QUANT(INT8(0), 9, 21, 320, .values = VALUES_WIDE), QUANT(INT8(64), 9, 21, 320, .values = VALUES_TINY),
     QUANT(Q8_0, 19, 21, 288, .values = VALUES_BROKEN), QUANT(Q4_K, 9, 21, 256, .values = VALUES_BROKEN), QUANT(INT8(0), 9, 21, 96, .values = VALUES_BROKEN),
+    QUANT(Q8_0, 5, 21, 288, .values = VALUES_FULL), QUANT(Q4_0, 5, 21, 288, .values = VALUES_FULL), QUANT(Q5_1, 5, 21, 288, .values = VALUES_FULL),
+    QUANT(Q4_K, 5, 21, 256, .values = VALUES_FULL), QUANT(Q6_K, 5, 21, 256, .values = VALUES_FULL), QUANT(INT8(0), 5, 21, 320, .values = VALUES_FULL),
+    QUANT(Q8_0, 1, 21, 288, .values = VALUES_FULL), QUANT(Q5_0, 1, 21, 288, .values = VALUES_FULL), QUANT(Q6_K, 1, 21, 256, .values = VALUES_FULL), QUANT(Q4_0, 1, 21, 288, .values = VALUES_FULL),
     QUANT(Q6_K, 1, 21, 256, .values = VALUES_BROKEN), QUANT(INT4(32), 9, 21, 288, .values = VALUES_BROKEN), FLOATS(E4M3(0), 5, 21, 96, .values = VALUES_WIDE),
 
     {.op = K_OP_EMBED, .n_tokens = 9, .n_rows = 40, .n_cols = 512, .format = Q4_K, .other = Q6_K, .n_parts = 3},
@@ -507,7 +510,7 @@ static void append_format(const struct op_case *c)
 
 const char *op_name(const struct op_case *c)
 {
-    static const char *const values[] = {"", " wide", " tiny", " sharp", " broken"};
+    static const char *const values[] = {"", " wide", " tiny", " sharp", " broken", " full"};
     static const char *const forms[] = {"", " tile", " tile-bf16", " mma", " int8"};
     name[0] = '\0';
     append("%s", k_operation_name(c->op));

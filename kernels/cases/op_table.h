@@ -11,6 +11,7 @@ enum op_values {
     VALUES_TINY,  /* exponents around the smallest normal number, denormals among them */
     VALUES_SHARP, /* attention: scores hundreds apart, so that exp reaches 0 */
     VALUES_BROKEN, /* quantized weights: of three tokens one has a NaN, one an infinity */
+    VALUES_FULL, /* quantized weights: a row's bits all set, or all clear; a token's numbers all 1, or all -1 */
 };
 
 enum op_sampling { /* what rows of logits ask for */
