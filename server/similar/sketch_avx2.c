@@ -14,7 +14,8 @@ static uint32_t eight(__m256i sums, const float *scale, const float *rest, const
 }
 
 /* 16 sums of 16 bits, rows from `scale` on. */
-static uint32_t sixteen(__m256i sums, const float *scale, const float *rest, const struct sketch_query *query, float cut)
+static uint32_t sixteen(__m256i sums, const float *scale, const float *rest, const struct sketch_query *query,
+                        float cut)
 {
     const __m256i low = _mm256_cvtepu16_epi32(_mm256_castsi256_si128(sums));
     const __m256i high = _mm256_cvtepu16_epi32(_mm256_extracti128_si256(sums, 1));
