@@ -322,7 +322,8 @@ static size_t memory_flags(struct engine_options *o, struct cli_option *out)
     return sizeof rows / sizeof rows[0];
 }
 
-_Static_assert(MODEL_FLAGS_MAX + RANK_FLAGS_MAX + MEMORY_FLAGS_MAX + SCHEDULE_FLAGS_MAX <= ENGINE_FLAGS_MAX, "raise ENGINE_FLAGS_MAX");
+_Static_assert(MODEL_FLAGS_MAX + RANK_FLAGS_MAX + MEMORY_FLAGS_MAX + SCHEDULE_FLAGS_MAX <= ENGINE_FLAGS_MAX,
+               "raise ENGINE_FLAGS_MAX");
 
 size_t engine_flags(struct engine_options *o, struct cli_option out[ENGINE_FLAGS_MAX])
 {
