@@ -31,8 +31,27 @@ int k_check_rmsnorm(const struct k_rmsnorm_args *a, struct quire_error *err)
         return quire_fail(err, QUIRE_INVALID, "rmsnorm: rows of %u columns, %u apart", a->n_cols, a->row_stride);
     if (a->into && a->add_dev)
         return quire_fail(err, QUIRE_INVALID, "rmsnorm: adds to x and to out");
+    if (a->add_is_part && (!a->add_dev || a->row_stride != 0))
+        return quire_fail(err, QUIRE_INVALID, "rmsnorm: a part of a sum that is not there, or strided");
     if (a->for_gemm && (a->into || a->out_dev == a->x_dev))
         return quire_fail(err, QUIRE_INVALID, "rmsnorm: what GEMMs read lies apart");
+    return QUIRE_OK;
+}
+
+int k_check_group(const char *operation, const struct k_group *group, struct quire_error *err)
+{
+    if (group->n_ranks != 2 && group->n_ranks != 4 && group->n_ranks != 8)
+        return quire_fail(err, QUIRE_INVALID, "%s: the tree is over 2, 4 or 8 ranks, and there are %u", operation,
+                          group->n_ranks);
+    return QUIRE_OK;
+}
+
+int k_check_all_gather(const struct k_all_gather_args *a, const struct k_group *group, struct quire_error *err)
+{
+    for (uint32_t r = 0; r < group->n_ranks; r++)
+        if (a->first_cols[r + 1] < a->first_cols[r] || a->first_cols[0] != 0)
+            return quire_fail(err, QUIRE_INVALID, "all_gather: rank %u has columns [%u, %u)", r, a->first_cols[r],
+                              a->first_cols[r + 1]);
     return QUIRE_OK;
 }
 

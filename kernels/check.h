@@ -18,6 +18,9 @@ bool k_takes_format(enum k_operation operation, struct k_format format);
 
 /* QUIRE_INVALID for arguments that no backend can compute, named by the operation. */
 int k_check_rmsnorm(const struct k_rmsnorm_args *a, struct quire_error *err);
+/* Of a backend's group, which has no ranks before it has joined one. */
+int k_check_group(const char *operation, const struct k_group *group, struct quire_error *err);
+int k_check_all_gather(const struct k_all_gather_args *a, const struct k_group *group, struct quire_error *err);
 int k_check_kv_shape(const char *operation, const struct k_kv_shape *kv, struct quire_error *err);
 int k_check_attention(const struct k_attention_args *a, struct quire_error *err);
 int k_check_sample(const struct k_sample_plan_args *a, struct quire_error *err);

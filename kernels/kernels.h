@@ -162,6 +162,10 @@ struct k_embed_args { /* out[t] = table[ids[t]] widened to f32 */
 struct k_rmsnorm_args { /* x += add; out = x * rsqrt(mean(x²) + eps) * weight, or out += that */
     float *x_dev; /* [T, H] residual stream, updated in place when add_dev is not NULL */
     const float *add_dev; /* [T, H] or NULL */
+    /* What add_dev holds is this rank's part of a sum: all_reduce() first, with this bias, and then as ever. Rows are not
+     * strided then, and what add_dev holds afterwards is undefined. */
+    bool add_is_part;
+    const float *add_bias_dev; /* [H] or NULL */
     const float *weight_dev; /* [H] */
     float *out_dev; /* [T, H]; apart from x_dev, or x_dev itself where nothing is added to either */
     uint32_t n_tokens, n_cols;
@@ -212,7 +216,7 @@ struct k_gemm_args { /* y[t, r] = Σ_k w[r, k] x[t, k] (+ bias[r]) */
     uint32_t
         unit; /* K is summed in segments of whole units of so many columns, a multiple of 16 (segments.h); 0: in one */
     /* A share of a GEMM of n_whole columns: K are those from first_col on, in whole segments. y is what they add up to, without
-     * a bias; the sum over all shares is the fold's (docs/numerics.md §5). 0: K is all columns. On host backends. */
+     * a bias; the sum over all shares is the fold's (docs/numerics.md §5). 0: K is all columns. */
     uint32_t n_whole, first_col;
     bool x_for_gemm; /* x_dev is what an operation wrote for GEMMs */
 };
@@ -386,6 +390,45 @@ struct k_sample_args {
     uint32_t n_rows, n_vocab;
 };
 
+/* ---- ranks ----------------------------------------------------------------------------------- */
+
+#define K_MAX_RANKS 8u
+
+/* The ranks that compute a pass together, a process each, as one of them sees them: calls on host memory that all make alike
+ * and in the same order. A status that is not QUIRE_OK ends the group. A backend on host memory brings everything
+ * together by them; a device, whose kernels reach its peers' memory themselves, finds its peers by them. */
+struct k_group {
+    void *context;
+    uint32_t rank, n_ranks; /* 2, 4 or 8 of them */
+    /* x = ((x0 + x1) + (x2 + x3)) + ((x4 + x5) + (x6 + x7)) over the ranks, in place (docs/numerics.md §5) */
+    int (*all_reduce_tree)(void *context, float *x, size_t n, struct quire_error *err);
+    /* all: [ranks][n_bytes]; mine may lie in its place there. */
+    int (*all_gather)(void *context, const void *mine, size_t n_bytes, void *all, struct quire_error *err);
+    /* The same for the first of them alone. */
+    int (*gather)(void *context, const void *mine, size_t n_bytes, void *all, struct quire_error *err);
+    /* Is the group over, and why? Any thread. */
+    int (*check)(void *context, struct quire_error *err);
+    void (*abort)(void *context, const char *why); /* ends it for all. Any thread. */
+    uint32_t timeout_ms; /* how long a rank is waited for */
+};
+
+struct k_all_reduce_args { /* x[t, c] = the tree's sum over the ranks of x[t, c], and then bias[c] */
+    float *x_dev; /* [T, n_cols] */
+    const float *bias_dev; /* [n_cols], the same on every rank, or NULL */
+    uint32_t n_tokens, n_cols;
+};
+
+struct k_all_gather_args { /* out[t] = row t of rank 0, of rank 1, ... */
+    const float *
+        own_dev; /* [T, columns of this rank]; on a host with room for a row of the widest part behind the last row's begin */
+    float *out_dev; /* [T, all columns]; apart from own_dev and scratch_dev */
+    float *
+        scratch_dev; /* of host backends: [ranks, T, the widest part]; own_dev may lie there. With to_first [ranks, the widest part] */
+    uint32_t first_cols[K_MAX_RANKS + 1]; /* rank r has the columns [first_cols[r], first_cols[r + 1]) */
+    uint32_t n_tokens;
+    bool to_first; /* out is wanted by rank 0 alone, and undefined elsewhere */
+};
+
 /* ---- planning ---------------------------------------------------------------------------------
  * Host arithmetic only, so that memory can be planned for a device this machine does not have. */
 
@@ -398,6 +441,7 @@ struct k_plan_dims {
     uint32_t max_model_len;
     uint32_t n_threads; /* as in k_backend_options, 0 included: host backends need scratch for each */
     bool not_invariant; /* as in k_backend_options, with 16-bit weights in the mma form */
+    uint32_t n_ranks; /* that compute together; 0 is 1 */
 };
 struct k_plan_bytes {
     uint64_t gemm;
@@ -406,6 +450,7 @@ struct k_plan_bytes {
     uint64_t sample;
     uint64_t sample_plan;
     uint64_t sample_parts; /* holds those of any one row */
+    uint64_t group; /* what join() takes for itself */
 };
 
 /* What a backend needs, known without opening it. Constant and static; an opened backend points to its own. */
@@ -467,6 +512,12 @@ struct k_backend_ops {
     void (*weight_destroy)(struct k_backend *b, struct k_weight *w);
     /* Whether the operation takes weights, or a KV cache, that are stored so; a GEMM: in this form. */
     bool (*supports)(struct k_backend *b, enum k_operation operation, enum k_gemm_form form, struct k_format format);
+    /* From then on the backend is a rank's: K_GROUP_OPERATIONS may be called, by all ranks alike. Once, before anything is
+     * recorded; all ranks at the same time. *group is copied, and its context lives as long as the backend.
+     * QUIRE_UNSUPPORTED: the peers' memory cannot be reached. */
+    int (*join)(struct k_backend *b, const struct k_group *group, struct quire_error *err);
+    /* Before the group goes: it is not called from here on. Of a backend that is nobody's rank nothing. */
+    void (*leave)(struct k_backend *b);
 
     /* a step: begin wakes workers, end lets them sleep */
     int (*step_begin)(struct k_backend *b, struct quire_error *err);
@@ -483,7 +534,7 @@ struct k_backend_ops {
 
     /* A step of one shape as one launch. Operations between graph_begin and graph_end are recorded and
      * not run; graph_launch runs them on what their buffers hold by then. What may be
-     * recorded: K_RECORDED_OPERATIONS and K_LINKING_OPERATIONS. All four are NULL where a backend has no graphs. Like memory: made
+     * recorded: K_RECORDED_OPERATIONS, K_LINKING_OPERATIONS and K_GROUP_OPERATIONS. All four are NULL where a backend has no graphs. Like memory: made
      * while a model is opened. */
     int (*graph_begin)(struct k_backend *b, struct quire_error *err);
     int (*graph_end)(struct k_backend *b, struct k_graph **out, struct quire_error *err);

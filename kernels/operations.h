@@ -36,6 +36,13 @@
     X(ATTENTION_PLAN, attention_plan, "how a step's attention is divided among the device; host backends need none") \
     X(SAMPLE_PLAN, sample_plan, "what a device reads of a step's rows; host backends need none")
 
-#define K_OPERATIONS(X) K_RECORDED_OPERATIONS(X) K_EAGER_OPERATIONS(X) K_LINKING_OPERATIONS(X) K_PREPARING_OPERATIONS(X)
+/* What several ranks do together, and is recorded too; kernels_group_test and kernels_cuda_group_test have its cases. */
+#define K_GROUP_OPERATIONS(X) \
+    X(ALL_REDUCE, all_reduce, "the sum of what the ranks have, by one tree, and a bias") \
+    X(ALL_GATHER, all_gather, "the columns that the ranks have, side by side")
+
+#define K_OPERATIONS(X) \
+    K_RECORDED_OPERATIONS(X) \
+    K_EAGER_OPERATIONS(X) K_LINKING_OPERATIONS(X) K_PREPARING_OPERATIONS(X) K_GROUP_OPERATIONS(X)
 
 #endif

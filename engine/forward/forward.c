@@ -156,8 +156,8 @@ int forward_run(struct forward *f, struct forward_batch *batch, const struct k_s
     TRY(ops->step_begin(f->backend, err));
     TRY(forward_plan_attention(f, batch, err));
     TRY(plan_samples(f, batch, rows, batch->n_logits, &n_sampled, &end, err));
-    if (batch->n_logits != batch->n_tokens ||
-        n_sampled < batch->n_logits) /* fewer are wanted, or sampled, than recorded */
+    if (batch->n_logits != batch->n_tokens || /* fewer are wanted, or sampled, than recorded */
+        (n_sampled < batch->n_logits && !forward_is_shared(f)))
         batch->graph = NULL;
     /* A recorded step looks for a source of each of its tokens: most are the host's. */
     for (uint32_t i = batch->n_sources; batch->graph && i < batch->graph->n_tokens; i++)
@@ -165,6 +165,8 @@ int forward_run(struct forward *f, struct forward_batch *batch, const struct k_s
     TRY(copy_to_device(f, staging_of(f), end, err));
     TRY(batch->graph ? ops->graph_launch(f->backend, batch->graph->graph, err)
                      : forward_queue(f, batch, rows, n_sampled, err));
+    if (batch->graph && forward_is_shared(f))
+        TRY(sample(f, batch, rows, 0, n_sampled, err));
     TRY(sample_rest(f, batch, rows, n_sampled, err));
     if (!f->is_in_place)
         TRY(ops->copy_out(f->backend, there, results_dev(f), batch->n_logits * sizeof *there, err));
@@ -201,11 +203,12 @@ int forward_follow(struct forward *f, struct forward_batch *batch, struct quire_
     uint64_t ticket;
     fill_group_rows(f, batch);
     forward_fill_logit_rows(f, batch);
-    batch->graph = NULL;
+    if (batch->n_logits != batch->n_tokens) /* as forward_run() of rank 0 decides */
+        batch->graph = NULL;
     TRY(ops->step_begin(f->backend, err));
     TRY(forward_plan_attention(f, batch, err));
     TRY(copy_to_device(f, staging_of(f), batch->sample_parts, err));
-    TRY(forward_queue(f, batch, NULL, 0, err));
+    TRY(batch->graph ? ops->graph_launch(f->backend, batch->graph->graph, err) : forward_queue(f, batch, NULL, 0, err));
     TRY(ops->fence(f->backend, &ticket, err));
     TRY(ops->step_end(f->backend, err));
     return ops->wait(f->backend, ticket, err);

@@ -32,18 +32,14 @@
 struct forward;
 
 /* What a pass that is one rank's of several needs of the others, who make the same calls; a status that is not QUIRE_OK ends
- * the pass. Of backends that compute in host memory. */
+ * the pass. */
 struct forward_group {
+    struct k_group stage; /* the ranks of this one's stage: what its backend joins; n_ranks 1: there is no other */
     void *context;
-    /* x = the sum over ranks by the tree of docs/numerics.md §5, in place. */
-    int (*all_reduce_tree)(void *context, float *x, size_t n, struct quire_error *err);
-    /* all: [ranks][n_bytes]; mine may lie in its place there. */
-    int (*all_gather)(void *context, const void *mine, size_t n_bytes, void *all, struct quire_error *err);
-    /* The same for the first of them alone. */
-    int (*gather)(void *context, const void *mine, size_t n_bytes, void *all, struct quire_error *err);
     /* Whether all ranks of the stage have the same digest; an error names one that has not. NULL: it is not asked. */
     int (*agree)(void *context, uint64_t digest, struct quire_error *err);
-    /* Of stages: from this rank to the one of its place in the next stage, and there from the one before. */
+    /* Of stages, and of backends that compute in host memory: from this rank to the one of its place in the next stage, and
+     * there from the one before. */
     int (*send)(void *context, const void *x, size_t n_bytes, struct quire_error *err);
     int (*receive)(void *context, void *x, size_t n_bytes, struct quire_error *err);
     /* From the last stage's first rank to rank 0. */
@@ -51,10 +47,13 @@ struct forward_group {
     int (*receive_back)(void *context, void *x, size_t n_bytes, struct quire_error *err);
 };
 
-/* graphs: record steps, where the backend can. group: NULL, or of a rank's description (desc->share), copied. */
+/* group: NULL, or of a rank's description (desc->share), copied. */
 int forward_create(struct k_backend *backend, const struct model_desc *desc, const struct engine_plan *plan,
-                   const struct weights *weights, const struct forward_group *group, bool graphs, struct forward **out,
+                   const struct weights *weights, const struct forward_group *group, struct forward **out,
                    struct quire_error *err);
+/* Before the first step, of ranks once all have loaded: the backend joins its stage's ranks. graphs: and records steps, where
+ * it can. */
+int forward_ready(struct forward *f, bool graphs, struct quire_error *err);
 void forward_destroy(struct forward *f); /* NULL is fine */
 uint32_t forward_n_graphs(const struct forward *f);
 uint64_t forward_graph_bytes(const struct forward *f); /* of the device's memory, as it was seen to go */

@@ -1,7 +1,6 @@
 #include "engine/forward/forward_internal.h"
 
 #include <assert.h>
-#include <string.h>
 
 static float *buffer(const struct forward *f, uint64_t offset)
 {
@@ -19,6 +18,8 @@ struct pass {
     float *x;         /* [n, H] the residual stream, but for what is due */
     const float *plain; /* what was made of a GEMM's output in its place: no operation's for GEMMs alone */
     const float *due; /* [n, H] what the block before adds to x, left to the next norm; NULL: nothing */
+    bool out_is_part, due_is_part; /* a linear's output, and due: this rank's part of a sum, with a bias behind it */
+    const float *part_bias;
     float *logits; /* or vectors */
 };
 
@@ -40,6 +41,8 @@ static int norm_x(struct pass *p, enum model_norm kind, enum model_vector weight
 {
     const struct k_rmsnorm_args a = {.x_dev = p->x,
                                      .add_dev = p->due,
+                                     .add_is_part = p->due && p->due_is_part,
+                                     .add_bias_dev = p->part_bias,
                                      .out_dev = buffer(p->f, p->f->layout.normed),
                                      .n_cols = p->f->desc->hidden_size,
                                      .for_gemm = true};
@@ -91,9 +94,7 @@ static int linear_shared(struct pass *p, enum model_site site, struct k_gemm_arg
     const enum model_size size = site == SITE_O ? SIZE_Q : SIZE_INNER;
     if (weight->cut == CUT_GATHERED) {
         float *all = buffer(f, f->layout.inputs);
-        const uint32_t n_cols = model_size_of(f->desc, size);
-        memcpy(forward_own_part(f, p->n, size), gemm.x_dev, (size_t)p->n * n_cols * sizeof *all);
-        TRY(forward_gather(f, p->n, size, all, p->err));
+        TRY(forward_gather(f, p->n, size, gemm.x_dev, all, p->err));
         gemm.x_dev = all;
         gemm.x_for_gemm = false;
         return f->backend->ops->gemm(f->backend, &gemm, p->err);
@@ -101,8 +102,18 @@ static int linear_shared(struct pass *p, enum model_site site, struct k_gemm_arg
     gemm.n_whole = model_whole_size(f->desc, size);
     gemm.first_col = model_share_of(f->desc, f->desc->share.rank, size).first;
     gemm.bias_dev = NULL;
-    TRY(f->backend->ops->gemm(f->backend, &gemm, p->err));
-    return forward_reduce(f, gemm.y_dev, p->n, f->desc->hidden_size, weight->bias, p->err);
+    p->out_is_part = true;
+    p->part_bias = weight->bias;
+    return f->backend->ops->gemm(f->backend, &gemm, p->err);
+}
+
+/* Of a block's output that is not left to a norm: the sum over ranks. */
+static int complete(struct pass *p, float *out, bool *is_part)
+{
+    if (!*is_part)
+        return QUIRE_OK;
+    *is_part = false;
+    return p->n ? forward_reduce(p->f, out, p->n, p->f->desc->hidden_size, p->part_bias, p->err) : QUIRE_OK;
 }
 
 /* The one place that applies a weight, for n tokens, and what follows it where a backend computes both at once.
@@ -305,15 +316,19 @@ static int run_block(struct pass *p, const struct model_block *block)
     float *delta = buffer(p->f, p->f->layout.delta);
     if (block->place == NORM_SUM) {
         TRY(kind->run(p, block, p->x, delta));
+        TRY(complete(p, delta, &p->out_is_part));
         return layer_norm(p, kind->norm, kind->norm_bias, delta);
     }
     if (block->place == NORM_POST) {
         TRY(kind->run(p, block, p->x, delta));
+        TRY(complete(p, delta, &p->out_is_part));
         return p->n ? norm_into_x(p, block->norm, kind->norm, delta) : QUIRE_OK;
     }
     TRY(norm_x(p, block->norm, kind->norm));
+    p->out_is_part = false;
     TRY(kind->run(p, block, buffer(p->f, p->f->layout.normed), delta));
     p->due = delta;
+    p->due_is_part = p->out_is_part;
     return QUIRE_OK;
 }
 
@@ -469,6 +484,7 @@ int forward_compute(struct forward *f, const struct forward_batch *batch, float 
             TRY(run_block(&p, &layer->blocks[i]));
     }
     if (!model_is_last_stage(f->desc)) {
+        TRY(complete(&p, buffer(f, f->layout.delta), &p.due_is_part));
         TRY(forward_send(f, p.n, p.x, p.due, err));
         forward_note(f, p.x, p.n);
         return QUIRE_OK;

@@ -36,27 +36,30 @@ static int run_step(struct forward *f, uint32_t n, struct quire_error *err)
             for (uint32_t g = 0; g < f->n_groups; g++)
                 batch.slots[g][i] = K_NO_SLOT;
         }
-        status = forward_run(f, &batch, rows, &results, &ticket, err);
+        status = f->group.stage.rank > 0 ? forward_follow(f, &batch, err)
+                                         : forward_run(f, &batch, rows, &results, &ticket, err);
     }
-    if (status == QUIRE_OK)
+    if (status == QUIRE_OK && f->group.stage.rank == 0)
         status = forward_wait(f, ticket, err);
     free(rows);
     return status;
 }
 
-/* Only where things lie is recorded, not what they hold. */
+/* Only where things lie is recorded, not what they hold. Of ranks' steps no sampling: rank 0 alone samples, and whether it can
+ * sample all rows at once the others do not know. */
 static int record(struct forward *f, uint32_t n, struct forward_graph *out, struct quire_error *err)
 {
     const struct k_backend_ops *ops = f->backend->ops;
     struct forward_batch batch;
     struct quire_error ignored;
     forward_place(f, f->staging[0], n, n, n, 0, &batch);
-    batch.n_logit_rows = batch.n_sources = n;
+    batch.n_logit_rows = n;
+    batch.n_sources = forward_is_shared(f) ? 0 : n;
     out->n_tokens = n;
     int status = ops->graph_begin(f->backend, err);
     if (status != QUIRE_OK)
         return status;
-    status = forward_queue(f, &batch, NULL, n, err);
+    status = forward_queue(f, &batch, NULL, forward_is_shared(f) ? 0 : n, err);
     int end = ops->graph_end(f->backend, &out->graph, status == QUIRE_OK ? err : &ignored);
     if (status != QUIRE_OK && end == QUIRE_OK)
         ops->graph_destroy(f->backend, out->graph);

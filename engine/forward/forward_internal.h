@@ -35,6 +35,7 @@ struct forward {
     float scale;               /* of attention scores */
 
     struct k_plan_dims dims;   /* of the largest step */
+    uint32_t max_decoding;     /* tokens of the largest step that is worth recording */
     uint8_t *staging[2];       /* host images of a step's input, layout.input_bytes: steps take turns, so that one
                                 * can be filled while the copy of the other waits for the device */
     float *vectors[2];         /* [max_num_seqs, vector_size] of a model that gives them, likewise */
@@ -86,13 +87,17 @@ int forward_compute(struct forward *f, const struct forward_batch *batch, float 
 
 /* ---- forward_share.c: what ranks bring together ---- */
 
+/* Whether other ranks have a part of the same layers. */
+static inline bool forward_is_shared(const struct forward *f)
+{
+    return f->desc->share.n_ranks > 1;
+}
 /* y = the sum of all ranks' y, [n, n_cols], plus the bias of its columns (NULL: none), which is due once. */
 int forward_reduce(struct forward *f, float *y, uint32_t n, uint32_t n_cols, const float *bias,
                    struct quire_error *err);
-/* Where this rank's part of n tokens goes before forward_gather(): [n, its part of size]. */
-float *forward_own_part(struct forward *f, uint32_t n, enum model_size size);
-/* all: [n, the whole size], of each token what the ranks have side by side. */
-int forward_gather(struct forward *f, uint32_t n, enum model_size size, float *all, struct quire_error *err);
+/* all: [n, the whole size], of each token what the ranks have side by side; own: [n, this rank's part of it]. */
+int forward_gather(struct forward *f, uint32_t n, enum model_size size, const float *own, float *all,
+                   struct quire_error *err);
 
 /* Where this rank's rows of the head leave theirs: [n, its part of the vocabulary]. */
 float *forward_own_logits(struct forward *f);

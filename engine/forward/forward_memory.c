@@ -86,7 +86,7 @@ static int alloc_buffers(struct forward *f, const struct engine_plan *plan, stru
         status = b->ops->alloc(b, sampled_bytes, &sampled, err);
     f->sampled_dev = sampled;
     if (status == QUIRE_OK)
-        status = b->ops->alloc(b, plan->workspace_bytes, &work, err);
+        status = b->ops->alloc(b, plan->workspace_bytes - workspace.group, &work, err);
     f->workspace_dev = work;
     if (status != QUIRE_OK)
         return status;
@@ -97,7 +97,7 @@ static int alloc_buffers(struct forward *f, const struct engine_plan *plan, stru
 }
 
 int forward_create(struct k_backend *backend, const struct model_desc *desc, const struct engine_plan *plan,
-                   const struct weights *weights, const struct forward_group *group, bool graphs, struct forward **out,
+                   const struct weights *weights, const struct forward_group *group, struct forward **out,
                    struct quire_error *err)
 {
     struct forward *f = calloc(1, sizeof *f);
@@ -130,16 +130,23 @@ int forward_create(struct k_backend *backend, const struct model_desc *desc, con
         status = alloc_buffers(f, plan, err);
     if (status == QUIRE_OK)
         status = alloc_kv(f, plan, err);
-    if (status == QUIRE_OK && graphs && desc->pooling == POOLING_NONE && backend->ops->graph_begin)
-        status = forward_graphs_create(
-            f, plan->max_num_seqs < plan->max_num_batched_tokens ? plan->max_num_seqs : plan->max_num_batched_tokens,
-            err);
+    f->max_decoding = plan->max_num_seqs < plan->max_num_batched_tokens ? plan->max_num_seqs
+                                                                        : plan->max_num_batched_tokens;
     if (status != QUIRE_OK) {
         forward_destroy(f);
         return status;
     }
     *out = f;
     return QUIRE_OK;
+}
+
+int forward_ready(struct forward *f, bool graphs, struct quire_error *err)
+{
+    const struct k_backend_ops *ops = f->backend->ops;
+    int status = forward_is_shared(f) ? ops->join(f->backend, &f->group.stage, err) : QUIRE_OK;
+    if (status == QUIRE_OK && graphs && f->desc->pooling == POOLING_NONE && ops->graph_begin)
+        status = forward_graphs_create(f, f->max_decoding, err);
+    return status;
 }
 
 static void free_dev(struct forward *f, void *dev)

@@ -103,5 +103,6 @@ struct k_plan_dims step_plan_dims(const struct model_desc *desc, const struct en
         .max_model_len = plan->max_model_len,
         .n_threads = plan->n_threads,
         .not_invariant = plan->not_invariant,
+        .n_ranks = desc->share.n_ranks,
     };
 }

@@ -154,7 +154,9 @@ int draft_model_open(struct engine *e, const struct engine_plan *plan, bool grap
     if (status != QUIRE_OK)
         return status;
     swap_form(d);
-    status = forward_create(e->backend, &d->desc, &d->plan, d->weights, NULL, graphs, &d->forward, err);
+    status = forward_create(e->backend, &d->desc, &d->plan, d->weights, NULL, &d->forward, err);
+    if (status == QUIRE_OK)
+        status = forward_ready(d->forward, graphs, err);
     swap_form(d);
     return status;
 }

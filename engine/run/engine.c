@@ -42,9 +42,21 @@ void engine_options_default(struct engine_options *options)
 
 /* ---- open ------------------------------------------------------------------------------------ */
 
+/* Each rank has a GPU of its own: the one that was named, and those behind it. */
+static const char *device_of_rank(const struct engine *e, const struct engine_options *o, char name[16])
+{
+    const bool is_one = o->tensor_parallel_size <= 1 && o->pipeline_parallel_size <= 1;
+    const unsigned long first = strncmp(o->device, "cuda:", 5) == 0 ? strtoul(o->device + 5, NULL, 10) : 0;
+    if (is_one || e->rank == 0 || strncmp(o->device, "cuda", 4) != 0 || first > 1023)
+        return o->device;
+    snprintf(name, 16, "cuda:%lu", first + e->rank);
+    return name;
+}
+
 static int open_backend(struct engine *e, const struct engine_options *o, struct quire_error *err)
 {
-    struct k_backend_options options = {.device = o->device,
+    char own_device[16];
+    struct k_backend_options options = {.device = device_of_rank(e, o, own_device),
                                         .n_threads = o->n_threads,
                                         .weight_format = model_weight_format(&e->desc),
                                         .cpu_bind = o->cpu_bind};
@@ -60,7 +72,6 @@ static int open_backend(struct engine *e, const struct engine_options *o, struct
              e->info.gemm_library ? "%s, of many tokens %s (--invariance off)" : "%s", k_form_name(e->backend->form),
              e->info.gemm_library);
     e->info.placement = e->backend->placement;
-    e->depth = e->backend->ops->planner->overlap_depth;
     if (!e->backend->ops->supports(e->backend, K_OP_GEMM, e->backend->form, options.weight_format))
         return quire_fail(err, QUIRE_UNSUPPORTED, "--gemm-form: device %s does not have %s for %s weights",
                           e->backend->ops->planner->name, k_form_name(e->backend->form),
@@ -187,6 +198,7 @@ int engine_prepare(struct engine *e, const struct engine_options *asked, struct 
     e->plan.gemm_form = e->backend->form;
     if (status != QUIRE_OK)
         return status;
+    e->depth = e->plan.overlap_depth;
     e->block_shift = (uint32_t)__builtin_ctz(e->plan.block_tokens); /* which plan.c has checked */
     const uint32_t n_here = o.local_ranks ? o.local_ranks : e->plan.n_ranks;
     return check_memory(&e->plan, e->rank == 0 ? n_here : 1, err);
@@ -219,9 +231,10 @@ int engine_load(struct engine *e, const struct engine_options *o, struct quire_e
 {
     const struct forward_group group = rank_group(e);
     int status = load_weights(e, o, err);
-    return status == QUIRE_OK ? forward_create(e->backend, &e->own, &e->plan, e->weights, e->collective ? &group : NULL,
-                                               !o->enforce_eager, &e->forward, err)
-                              : status;
+    if (status == QUIRE_OK)
+        status = forward_create(e->backend, &e->own, &e->plan, e->weights, e->collective ? &group : NULL, &e->forward,
+                                err);
+    return status;
 }
 
 static int open_model(struct engine *e, const struct engine_options *given, struct quire_error *err)
@@ -249,6 +262,8 @@ static int open_model(struct engine *e, const struct engine_options *given, stru
     status = engine_load(e, o, err);
     if (status == QUIRE_OK && e->ranks)
         status = rank_agree(e, err);
+    if (status == QUIRE_OK)
+        status = forward_ready(e->forward, !o->enforce_eager, err);
     if (status == QUIRE_OK && e->draft_model)
         status = open_draft(e, o, err);
     if (status == QUIRE_OK && e->plan.device_memory)
@@ -455,6 +470,8 @@ void engine_close(struct engine *e)
         mailbox_close(e->mailbox);
         pthread_join(e->thread, NULL);
     }
+    if (e->backend)
+        e->backend->ops->leave(e->backend);
     parts_close(&e->parts);
     ranks_stop(e->ranks);
     step_slots_destroy(e);

@@ -577,7 +577,7 @@ static int plan_arenas(const struct model_desc *desc, struct engine_plan *p, str
     p->logits_bytes = rows * (desc->vector_size ? desc->vector_size : desc->vocab_size) * sizeof(float) +
                       layout_align(p->max_logit_rows * sizeof(uint32_t));
     p->workspace_bytes = layout_align(workspace.gemm) + layout_align(workspace.attention) +
-                         layout_align(workspace.sample);
+                         layout_align(workspace.sample) + workspace.group;
     return QUIRE_OK;
 }
 
@@ -652,7 +652,8 @@ static int plan_device(const struct engine_options *o, const struct model_desc *
     if (!p->planner)
         return quire_fail(err, QUIRE_INVALID, "--device: must be auto, ref, cpu, cuda or cuda:N, got '%.40s'", device);
     snprintf(p->device, sizeof p->device, "%s", p->planner->name);
-    p->overlap_depth = p->planner->overlap_depth;
+    p->overlap_depth = p->n_ranks > 1 ? 0
+                                      : p->planner->overlap_depth; /* ranks are told tokens, not where they will be */
     if (p->planner->on_host)
         return QUIRE_OK;
     double share = o->gpu_memory_utilization > 0 ? o->gpu_memory_utilization : DEFAULT_GPU_UTILIZATION;

@@ -124,6 +124,16 @@ static int agree(void *parts, uint64_t digest, struct quire_error *err)
     return status;
 }
 
+static int check(void *parts, struct quire_error *err)
+{
+    return collective_check(((struct rank_parts *)parts)->stage, err);
+}
+
+static void end(void *parts, const char *why)
+{
+    collective_abort(((struct rank_parts *)parts)->stage, why);
+}
+
 static int send_on(void *parts, const void *x, size_t n_bytes, struct quire_error *err)
 {
     return parts_send(parts, x, n_bytes, err);
@@ -146,15 +156,24 @@ static int receive_back(void *parts, void *x, size_t n_bytes, struct quire_error
 
 struct forward_group rank_group(struct engine *e)
 {
-    return (struct forward_group){.context = &e->parts,
-                                  .all_reduce_tree = all_reduce_tree,
-                                  .all_gather = all_gather,
-                                  .gather = gather,
-                                  .agree = e->parts.stage ? agree : NULL,
-                                  .send = send_on,
-                                  .receive = receive,
-                                  .send_back = send_back,
-                                  .receive_back = receive_back};
+    struct forward_group out = {.stage = {.n_ranks = 1},
+                                .context = &e->parts,
+                                .agree = e->parts.stage ? agree : NULL,
+                                .send = send_on,
+                                .receive = receive,
+                                .send_back = send_back,
+                                .receive_back = receive_back};
+    if (e->parts.stage)
+        out.stage = (struct k_group){.context = &e->parts,
+                                     .rank = collective_rank(e->parts.stage),
+                                     .n_ranks = collective_size(e->parts.stage),
+                                     .all_reduce_tree = all_reduce_tree,
+                                     .all_gather = all_gather,
+                                     .gather = gather,
+                                     .check = check,
+                                     .abort = end,
+                                     .timeout_ms = COLLECTIVE_TIMEOUT_MS};
+    return out;
 }
 
 void engine_plan_for_others(const struct engine_plan *plan, struct engine_options *o)
@@ -239,10 +258,11 @@ int rank_begin(struct engine *e, const struct engine_options *options, struct qu
 {
     const struct engine_plan *p = &e->plan;
     struct engine_options own = *options;
-    if (!p->planner->on_host)
-        return quire_fail(err, QUIRE_UNSUPPORTED, "%s: %s has no collectives yet: --device cpu, or leave it out",
-                          options->tensor_parallel_size > 1 ? TENSOR : PIPELINE, p->device);
-    own.device = p->device;
+    if (!p->planner->on_host && p->n_stages > 1)
+        return quire_fail(err, QUIRE_UNSUPPORTED,
+                          PIPELINE ": stages hand on what they computed in host memory: --device cpu, or " TENSOR
+                                   " instead");
+    own.device = p->planner->on_host || strncmp(options->device, "cuda", 4) != 0 ? p->device : options->device;
     engine_plan_for_others(p, &own);
     int status = find_others(e, options, err);
     if (status != QUIRE_OK)

@@ -198,6 +198,8 @@ int engine_work(const struct engine_options *given, void (*met)(void), struct qu
     status = load(r, err);
     status = agree(r, status, err);
     if (status == QUIRE_OK)
+        status = forward_ready(r->engine->forward, !r->options.enforce_eager, err);
+    if (status == QUIRE_OK)
         status = make_room(r, err);
     if (status == QUIRE_OK)
         status = follow(r, err);

@@ -62,6 +62,17 @@ int host_alloc(struct k_backend *b, uint64_t bytes, void **dev, struct quire_err
     return QUIRE_OK;
 }
 
+int host_join(struct k_backend *b, const struct k_group *group, struct quire_error *err)
+{
+    host_of(b)->group = *group;
+    return k_check_group("join", group, err);
+}
+
+void host_leave(struct k_backend *b)
+{
+    host_of(b)->group = (struct k_group){.n_ranks = 0};
+}
+
 void host_free(struct k_backend *b, void *dev)
 {
     (void)b;

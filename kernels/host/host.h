@@ -24,6 +24,7 @@ struct host_backend {
     bool is_placed; /* each thread sits on its CPU: from the first step on */
     struct k_pool *pool;
     uint64_t last_ticket;
+    struct k_group group; /* n_ranks 0: it is nobody's rank */
 };
 
 struct host_part { /* rows [first_row, first_row + view.n_rows) of the weight */
@@ -99,6 +100,9 @@ static inline bool host_is_quantized(const struct k_weight *w)
 
 /* QUIRE_UNSUPPORTED when a part's format is not for the backend's form. */
 int host_check_form(struct k_backend *b, const struct k_weight *w, struct quire_error *err);
+
+int host_join(struct k_backend *b, const struct k_group *group, struct quire_error *err);
+void host_leave(struct k_backend *b);
 
 int host_step_begin(struct k_backend *b, struct quire_error *err);
 int host_step_end(struct k_backend *b, struct quire_error *err);

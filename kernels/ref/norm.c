@@ -58,6 +58,13 @@ static void rmsnorm_task(void *context, struct k_piece piece)
 int ref_rmsnorm(struct k_backend *b, const struct k_rmsnorm_args *a, struct quire_error *err)
 {
     int status = k_check_rmsnorm(a, err);
+    if (status == QUIRE_OK && a->add_is_part)
+        status = ref_all_reduce(b,
+                                &(struct k_all_reduce_args){.x_dev = (float *)(uintptr_t)a->add_dev,
+                                                            .bias_dev = a->add_bias_dev,
+                                                            .n_tokens = a->n_tokens,
+                                                            .n_cols = a->n_cols},
+                                err);
     if (status != QUIRE_OK)
         return status;
     struct k_rmsnorm_args args = *a;

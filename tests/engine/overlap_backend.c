@@ -67,7 +67,7 @@ struct k_graph {
         int (*run)(struct k_backend *b, const struct recorded_op *op, struct quire_error *err);
         union {
 #define ARGUMENTS(NAME, name, text) struct k_##name##_args name;
-            K_RECORDED_OPERATIONS(ARGUMENTS) K_LINKING_OPERATIONS(ARGUMENTS)
+            K_RECORDED_OPERATIONS(ARGUMENTS) K_LINKING_OPERATIONS(ARGUMENTS) K_GROUP_OPERATIONS(ARGUMENTS)
         };
     } ops[512];
     uint32_t n;
@@ -94,6 +94,7 @@ static struct recorded_op *record(void)
     }
 K_RECORDED_OPERATIONS(OPERATION)
 K_LINKING_OPERATIONS(OPERATION)
+K_GROUP_OPERATIONS(OPERATION)
 
 /* A host backend looks at the rows on the host: here they are the same memory. */
 static int run_attention_of_rows(struct k_backend *b, const struct recorded_op *op, struct quire_error *err)
@@ -214,6 +215,7 @@ int __wrap_k_backend_open(const struct k_backend_options *options, struct k_back
 #define ENTRY(NAME, name, text) ops->name = record_##name;
     K_RECORDED_OPERATIONS(ENTRY)
     K_LINKING_OPERATIONS(ENTRY)
+    K_GROUP_OPERATIONS(ENTRY)
     ops->attention = attention;
     ops->sample = sample;
     ops->sample_plan = sample_plan;

@@ -635,6 +635,8 @@ void page_run(const struct op_case *c, const struct op_data *d, struct op_output
         break;
     case K_OP_ATTENTION_PLAN:
     case K_OP_SAMPLE_PLAN:
+    case K_OP_ALL_REDUCE:
+    case K_OP_ALL_GATHER:
     case K_OP_PLACE_TOKENS: break; /* without cases */
     }
 }
