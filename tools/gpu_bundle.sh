@@ -18,11 +18,11 @@ case $1 in -*) quire_die "$usage" ;; /*) out=$1 ;; *) out=$PWD/$1 ;; esac
 build=${3:-build-gpu}
 if [ $# = 3 ]; then
     programs=quire
-    tests="kernels_test kernels_step_test"
+    tests="kernels_test kernels_step_test kernels_group_test"
     built_with=$(gcc --version | head -1)
 else
     programs="quire gpu_limits gpu_fragments gpu_probe"
-    tests="kernels_test kernels_sample_test kernels_sample_edges_test kernels_step_test"
+    tests="kernels_test kernels_sample_test kernels_sample_edges_test kernels_step_test kernels_group_test"
     for name in golden bits invariance sampling requests; do tests="$tests engine_${name}_cuda_test"; done
 fi
 

@@ -221,6 +221,7 @@ conformance() {
     step "kernels against the page" 150 kernels.txt check_kernels
     step "answers, lane form, GPU and CPU" 30 answers.txt check_answers $([ -n "$small" ] && echo 4 || echo 60)
     run "a step's operations" 60 step.txt kernels_step_test cuda
+    run "what ranks bring together" 90 group.txt kernels_group_test cuda
     for test in golden bits invariance sampling requests; do
         not_here "engine: $test" || run "engine: $test" 90 "engine_$test.txt" "engine_${test}_cuda_test"
     done

@@ -25,7 +25,7 @@ struct gemm_mma_args {
     float *y; /* [T, n_rows]; gated: [T, n_rows / 2] */
     uint64_t row_stride_bytes;
     uint32_t n_rows, n_cols, n_tokens;
-    uint32_t unit; /* of kernels/segments.h */
+    uint32_t unit, n_whole, first_col; /* of kernels/segments.h */
     bool x_is_factors, y_is_factors; /* and not floats: factors.cuh */
 };
 
@@ -41,6 +41,8 @@ static inline struct gemm_mma_args gemm_mma_args_of(const struct k_gemm_args *a,
                               a->weight->n_cols,
                               a->n_tokens,
                               a->unit,
+                              a->n_whole,
+                              a->first_col,
                               a->x_for_gemm,
                               gated && gated->as_factors};
     return m;

@@ -33,7 +33,7 @@ struct gemm_lane {
     const float *x, *bias;
     float *y; /* [T, n_rows]; gated: [T, n_rows / 2], silu(gate) · up, of which a thread has both rows */
     uint32_t n_rows, n_cols, n_tokens;
-    uint32_t unit; /* of segments.h */
+    uint32_t unit, n_whole, first_col; /* of segments.h */
 };
 
 /* Columns [from, from + n) of the tile's tokens, n at most COLS, +0 past the last of either. */
@@ -147,8 +147,8 @@ static __global__ void __launch_bounds__(THREADS, 2) gemm_lane_kernel(struct gem
     for (uint32_t r = 0; r < ROWS; r++)
         own.rows[r] = a.weight + min(matrix_row<is_gated>(a, first_row, r), a.n_rows - 1) * a.row_stride_bytes;
     for (uint32_t i = 0; i < (a.unit ? K_SEGMENTS : 1); i++) {
-        sum_columns<dtype, tokens>(own, x, a, token, k_segment_begin(a.n_cols, a.unit, i),
-                                   k_segment_begin(a.n_cols, a.unit, i + 1));
+        sum_columns<dtype, tokens>(own, x, a, token, k_segment_begin_in(a.n_cols, a.n_whole, a.first_col, a.unit, i),
+                                   k_segment_begin_in(a.n_cols, a.n_whole, a.first_col, a.unit, i + 1));
         fold_segment<tokens>(own, i);
     }
 #pragma unroll
@@ -181,7 +181,9 @@ static cudaError_t launch(cudaStream_t stream, const struct k_gemm_args *a, floa
                              w->n_rows,
                              w->n_cols,
                              a->n_tokens,
-                             a->unit};
+                             a->unit,
+                             a->n_whole,
+                             a->first_col};
     uint32_t row_tiles = w->n_rows / BLOCK_ROWS + (w->n_rows % BLOCK_ROWS != 0);
     if (a->n_tokens == 1)
         return K_LAUNCH((gemm_lane_kernel<dtype, is_gated, 1>), dim3(row_tiles), dim3(THREADS), 0, stream, args);

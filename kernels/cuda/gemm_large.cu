@@ -382,7 +382,7 @@ static __global__ void __launch_bounds__(shape::n_threads)
     uint32_t n_owners = is_segmented && shape::is_of_few_tokens ? owners.n : 1;
     uint32_t n_segments = is_segmented ? K_SEGMENTS / n_owners : 1;
     if (is_segmented && threadIdx.x <= K_SEGMENTS)
-        begins[threadIdx.x] = k_segment_begin(a.n_cols, a.unit, threadIdx.x);
+        begins[threadIdx.x] = k_segment_begin_in(a.n_cols, a.n_whole, a.first_col, a.unit, threadIdx.x);
     waiting += (uint64_t)blockIdx.x * (shape::waiting_bytes / 16);
     for (uint32_t item = blockIdx.x; item < tiles.n_row_tiles * tiles.n_token_tiles * n_owners; item += gridDim.x) {
         __syncthreads(); /* begins are there, and the tile before has left shared memory */

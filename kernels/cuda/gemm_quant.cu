@@ -32,9 +32,17 @@ struct quant_rows {
     float *out; /* of the first row */
     uint64_t out_stride;
     bool multiplies; /* out = silu(out) · sum, else out = sum */
-    uint32_t n_cols, n_tokens, unit;
+    uint32_t n_cols, n_tokens;
+    uint32_t unit, n_whole, first_col; /* of segments.h */
     const unsigned char *rounded; /* of the form int8: [T] of plan/plan.h's layout */
 };
+
+/* k_segment_begin_in(), of which every launch makes a share: of a whole GEMM all columns from 0 on. */
+QUANT_FN uint32_t segment_begin(const struct quant_rows &a, uint32_t i)
+{
+    const uint32_t begin = k_segment_begin(a.n_whole, a.unit, i);
+    return min(begin - min(begin, a.first_col), a.n_cols);
+}
 
 /* Four numbers of a plain row that ends in zeros. */
 QUANT_FN float4 read4_plain(const struct cuda_quant &p, const unsigned char *row, uint32_t k)
@@ -191,7 +199,7 @@ template <uint32_t tokens> static __global__ void __launch_bounds__(THREADS) qua
     };
     uint32_t buffer = 0;
     for (uint32_t i = 0; i < (a.unit ? K_SEGMENTS : 1); i++) {
-        uint32_t from = k_segment_begin(a.n_cols, a.unit, i), end = k_segment_begin(a.n_cols, a.unit, i + 1);
+        uint32_t from = segment_begin(a, i), end = segment_begin(a, i + 1);
         sum_lanes<tokens>(s, x, &buffer, a, read, token, from, end);
 #pragma unroll
         for (uint32_t t = 0; t < tokens; t++) {
@@ -253,7 +261,7 @@ QUANT_FN float scale_of(const struct quant_rows &a, uint32_t bits)
 QUANT_FN uint32_t segment_of(const struct quant_rows &a, uint32_t k)
 {
     uint32_t i = 0;
-    while (i + 1 < K_SEGMENTS && k_segment_begin(a.n_cols, a.unit, i + 1) <= k)
+    while (i + 1 < K_SEGMENTS && segment_begin(a, i + 1) <= k)
         i++;
     return i;
 }
@@ -407,7 +415,7 @@ static __global__ void __launch_bounds__(THREADS) quant_int8_kernel(struct quant
     w.row[1] = a.first + min(row + 8, a.n_rows - 1);
     w.token = blockIdx.x % token_tiles * TOKENS + 2 * (lane % 4);
     for (uint32_t i = 0; i < (a.unit ? K_SEGMENTS : 1); i++) {
-        uint32_t from = k_segment_begin(a.n_cols, a.unit, i), end = k_segment_begin(a.n_cols, a.unit, i + 1);
+        uint32_t from = segment_begin(a, i), end = segment_begin(a, i + 1);
         sum_int8(a, w, from, end, i);
 #pragma unroll
         for (uint32_t j = 0; j < 4; j++)
@@ -471,6 +479,8 @@ cudaError_t launch_gemm_quant(cudaStream_t stream, const struct k_gemm_args *g, 
         a.n_cols = w->n_cols;
         a.n_tokens = g->n_tokens;
         a.unit = g->unit;
+        a.n_whole = g->n_whole ? g->n_whole : w->n_cols;
+        a.first_col = g->first_col;
         a.rounded = (const unsigned char *)g->workspace_dev;
         const bool rounds = as_int8 && a.part.groups_dev; /* plain parts have the lane form beside either */
         cudaError_t error = rounds ? launch_rounding(stream, a) : cudaSuccess;

@@ -359,9 +359,9 @@ static __global__ void __launch_bounds__(WARPS * 32, 2)
         fill_ring<is_gated, shape>(s, ring);
         sum_rounds<is_gated, shape>(s, ring, split);
     } else {
-        uint32_t first = k_segment_begin(a.n_cols, a.unit, 2 * own_split);
-        ring.at.mid = k_segment_begin(a.n_cols, a.unit, 2 * own_split + 1);
-        ring.at.last = k_segment_begin(a.n_cols, a.unit, 2 * own_split + 2);
+        uint32_t first = k_segment_begin_in(a.n_cols, a.n_whole, a.first_col, a.unit, 2 * own_split);
+        ring.at.mid = k_segment_begin_in(a.n_cols, a.n_whole, a.first_col, a.unit, 2 * own_split + 1);
+        ring.at.last = k_segment_begin_in(a.n_cols, a.n_whole, a.first_col, a.unit, 2 * own_split + 2);
         ring.at.col = first;
         fill_ring<is_gated, shape>(s, ring);
         small_sums<shape> total;

@@ -16,6 +16,18 @@ struct cuda_gated {
     bool as_factors;
 };
 
+/* A group's memory, as kernels reach it (peers.cuh). */
+enum { CUDA_CONTROL_ABORT, CUDA_CONTROL_OVER, CUDA_CONTROL_LATE, CUDA_CONTROL_WORDS };
+struct cuda_peers {
+    unsigned char *memory[K_MAX_RANKS]; /* of each rank, CUDA_PEER_BYTES */
+    unsigned char *own; /* this one's */
+    uint32_t
+        *control; /* in host memory: the host's word that all is over; a kernel's that it is, and the rank that did not
+                          * come, counted from 1 */
+    uint64_t timeout_ns;
+    uint32_t rank, n_ranks;
+};
+
 /* weight.cu */
 cudaError_t launch_weight_exponents(cudaStream_t stream, const struct k_weight *w);
 cudaError_t launch_weight_factors(cudaStream_t stream,
@@ -36,6 +48,9 @@ cudaError_t launch_activate(cudaStream_t stream, const struct k_activate_args *a
 cudaError_t launch_pool(cudaStream_t stream, const struct k_pool_args *a);
 /* rmsnorm.cu */
 cudaError_t launch_rmsnorm(cudaStream_t stream, const struct k_rmsnorm_args *a);
+/* Whether the rows are few and small enough for a launch that adds up the ranks' parts, too; of 2, 4 or 8 ranks. */
+bool cuda_fuses_sum(uint32_t n_ranks, const struct k_rmsnorm_args *a);
+cudaError_t launch_rmsnorm_of_sum(cudaStream_t stream, const struct cuda_peers *p, const struct k_rmsnorm_args *a);
 /* rope.cu */
 cudaError_t launch_rope_angles(cudaStream_t stream, const struct k_rope_angles_args *a);
 cudaError_t launch_rope_kv(cudaStream_t stream, const struct k_rope_kv_args *a);
@@ -56,6 +71,9 @@ struct cuda_gemm_means {
 };
 cudaError_t launch_gemm_large(cudaStream_t stream, const struct k_gemm_args *a, const struct cuda_gated *gated,
                               const struct cuda_gemm_means *gpu);
+/* group.cu: of 2, 4 or 8 ranks, which all launch the same */
+cudaError_t launch_all_reduce(cudaStream_t stream, const struct cuda_peers *p, const struct k_all_reduce_args *a);
+cudaError_t launch_all_gather(cudaStream_t stream, const struct cuda_peers *p, const struct k_all_gather_args *a);
 /* attention_lane.cu */
 cudaError_t launch_attention_lane(cudaStream_t stream, const struct k_attention_args *a);
 

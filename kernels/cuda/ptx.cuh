@@ -8,6 +8,8 @@
  *   b[0..1]: B[4t..][g], B[4t + 16..][g], c as above.
  * ldmatrix_x4: lane 8 i + r gives the address of row r of matrix i (8 rows of 16 bytes, 16-byte aligned, in shared
  * memory); r[i] is then matrix i's row g, elements 2t and 2t + 1 (trans: column g, rows 2t and 2t + 1).
+ * The loads and stores of words of memory that several GPUs and the host reach, at the scope of the system: release and acquire
+ * order what threads did before and after them, relaxed ones nothing. ptx_nanoseconds: a clock.
  * cp_async16: 16 bytes from global to shared memory, both 16-byte aligned; zeros where !valid. The bytes are there
  * for the copying thread after cp_async_wait, for others after a barrier. */
 #ifndef QUIRE_KERNELS_CUDA_PTX_CUH
@@ -71,6 +73,37 @@ PTX_FN void cp_async_commit()
 template <int n> PTX_FN void cp_async_wait()
 {
     asm volatile("cp.async.wait_group %0;" ::"n"(n) : "memory");
+}
+
+PTX_FN void ptx_store_release_sys(uint32_t *p, uint32_t v)
+{
+    asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+}
+
+PTX_FN uint32_t ptx_load_acquire_sys(const uint32_t *p)
+{
+    uint32_t v;
+    asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+    return v;
+}
+
+PTX_FN void ptx_store_relaxed_sys(uint32_t *p, uint32_t v)
+{
+    asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+}
+
+PTX_FN uint32_t ptx_load_relaxed_sys(const uint32_t *p)
+{
+    uint32_t v;
+    asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+    return v;
+}
+
+PTX_FN uint64_t ptx_nanoseconds()
+{
+    uint64_t ns;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(ns));
+    return ns;
 }
 #else
 #include <simt_ptx.h> /* the twins: tests/simt/include */

@@ -16,6 +16,7 @@
  * elements that it read, so out may be x. What GEMMs alone read is stored as their factors, 2 bytes an element. */
 #include "kernels/cuda/factors.cuh"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/peers.cuh"
 
 #define HELD \
     11264u /* columns in shared memory: 44 of the 48 KB that every GPU gives without asking; a multiple of ROUND */
@@ -105,11 +106,6 @@ static __device__ __forceinline__ float factor(float s, uint32_t n_cols, float e
     return rs;
 }
 
-static __device__ __forceinline__ float4 sum(float4 a, float4 b)
-{
-    return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
-}
-
 static __global__ void __launch_bounds__(MAX_THREADS)
     rmsnorm_kernel(float *x, const float *add, const float *weight, float *out, uint32_t n_cols, uint64_t stride,
                    bool into, bool as_factors, float eps)
@@ -150,6 +146,59 @@ static __global__ void __launch_bounds__(MAX_THREADS)
             store4(out, as_factors, out_row + k, into ? sum(a[i], v[i]) : v[i]);
         }
     }
+}
+
+/* The same where what is added is the sum over ranks of `part`, and a bias (peers.cuh): a block has a row there, too. The row
+ * and the weight are asked for before the peers are waited for. */
+template <uint32_t n_ranks>
+static __global__ void __launch_bounds__(MAX_THREADS)
+    rmsnorm_of_sum_kernel(const __grid_constant__ struct cuda_peers p, float *x, const float *part, const float *bias,
+                          const float *weight, float *out, uint32_t n_cols, bool as_factors, float eps)
+{
+    const struct steps columns = {(float *)k_shared, stride_of(n_cols)};
+    const uint64_t row = blockIdx.x * (uint64_t)n_cols;
+    uint32_t round;
+    float4 v[EACH], w[EACH];
+    if (!peers_begin(p, &round))
+        return;
+    float4 *own = peer_area<float4>(p.own, ++round);
+#pragma unroll
+    for (uint32_t i = 0; i < EACH; i++) {
+        uint32_t k = 4 * (threadIdx.x + i * blockDim.x);
+        if (k < n_cols) {
+            own[k / 4] = *(const float4 *)(part + row + k);
+            v[i] = *(const float4 *)(x + row + k);
+            w[i] = *(const float4 *)(weight + k);
+        }
+    }
+    if (!peers_meet(p, round))
+        return;
+#pragma unroll
+    for (uint32_t i = 0; i < EACH; i++) {
+        uint32_t k = 4 * (threadIdx.x + i * blockDim.x);
+        if (k < n_cols) {
+            float4 of[n_ranks];
+#pragma unroll
+            for (uint32_t r = 0; r < n_ranks; r++)
+                of[r] = peer_area<float4>(p.memory[r], round)[k / 4];
+            const float4 s = tree(of);
+            v[i] = sum(v[i], bias ? sum(s, *(const float4 *)(bias + k)) : s);
+            *(float4 *)(x + row + k) = v[i];
+            columns.set4(k, v[i]);
+        }
+    }
+    columns.fill_up(n_cols);
+    __syncthreads();
+    float rs = factor(threadIdx.x < K_LANES ? add_squares(0.0f, columns, n_cols, threadIdx.x) : 0.0f, n_cols, eps);
+#pragma unroll
+    for (uint32_t i = 0; i < EACH; i++) {
+        uint32_t k = 4 * (threadIdx.x + i * blockDim.x);
+        if (k < n_cols)
+            store4(out, as_factors, row + k,
+                   make_float4((v[i].x * rs) * w[i].x, (v[i].y * rs) * w[i].y, (v[i].z * rs) * w[i].z,
+                               (v[i].w * rs) * w[i].w));
+    }
+    peers_end(p, round);
 }
 
 static __global__ void __launch_bounds__(PIECE_THREADS)
@@ -202,4 +251,29 @@ cudaError_t launch_rmsnorm(cudaStream_t stream, const struct k_rmsnorm_args *a)
     return K_LAUNCH(rmsnorm_pieces_kernel, dim3(a->n_tokens), dim3(a->n_cols < 4096 ? 128 : PIECE_THREADS),
                     shared_bytes, stream, a->x_dev, a->add_dev, a->weight_dev, a->out_dev, a->n_cols, stride, a->into,
                     a->for_gemm, a->eps);
+}
+
+template <uint32_t n_ranks>
+static cudaError_t launch_of_sum(cudaStream_t stream, const struct cuda_peers *p, const struct k_rmsnorm_args *a)
+{
+    return K_LAUNCH((rmsnorm_of_sum_kernel<n_ranks>), dim3(a->n_tokens),
+                    dim3(round_up(a->n_cols, 128 * EACH) / (4 * EACH)), K_LANES * stride_of(a->n_cols) * sizeof(float),
+                    stream, *p, a->x_dev, a->add_dev, a->add_bias_dev, a->weight_dev, a->out_dev, a->n_cols,
+                    a->for_gemm, a->eps);
+}
+
+bool cuda_fuses_sum(uint32_t n_ranks, const struct k_rmsnorm_args *a)
+{
+    uintptr_t addresses = (uintptr_t)a->x_dev | (uintptr_t)a->add_dev | (uintptr_t)a->weight_dev |
+                          (uintptr_t)a->out_dev | (uintptr_t)a->add_bias_dev;
+    return !a->into && a->n_tokens <= CUDA_PEER_BLOCKS && a->n_cols <= HELD &&
+           a->n_cols <= CUDA_PEER_AREA_BYTES / sizeof(float) && a->n_cols % 4 == 0 && addresses % 16 == 0 &&
+           peers_are_one_shot(n_ranks, (uint64_t)a->n_tokens * a->n_cols * sizeof(float));
+}
+
+cudaError_t launch_rmsnorm_of_sum(cudaStream_t stream, const struct cuda_peers *p, const struct k_rmsnorm_args *a)
+{
+    return p->n_ranks == 2   ? launch_of_sum<2>(stream, p, a)
+           : p->n_ranks == 4 ? launch_of_sum<4>(stream, p, a)
+                             : launch_of_sum<8>(stream, p, a);
 }

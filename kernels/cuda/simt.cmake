@@ -9,7 +9,7 @@ set(simt_cxx_options -std=c++17 -O2 -g1 -march=x86-64-v3 -Wno-unknown-pragmas -W
     -Wno-missing-field-initializers -fno-strict-aliasing -fno-extern-tls-init)
 set(simt_include ${CMAKE_SOURCE_DIR}/tests/simt/include)
 
-file(GLOB simt_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/simt/*.cc)
+file(GLOB simt_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/simt/*.cc ${CMAKE_SOURCE_DIR}/tests/simt/peer/*.cc)
 list(FILTER simt_sources EXCLUDE REGEX "(_test|_record)\\.cc$")
 add_library(quire_simt STATIC ${simt_sources})
 target_compile_options(quire_simt PRIVATE ${simt_cxx_options} -fvisibility=default)

@@ -22,15 +22,19 @@
 static const struct shape {
     uint32_t n_places, n_stages;
     const char *name;
-} shapes[] = {{2, 1, "2 ranks"},
-              {4, 1, "4 ranks"},
-              {1, 2, "2 stages"},
-              {1, 3, "3 stages"},
-              {2, 2, "2 stages of 2 ranks"}},
+} shapes[] =
+    {
+        {2, 1, "2 ranks"},  {4, 1, "4 ranks"},
+#ifndef TEST_DEVICE /* stages are CPUs' */
+        {1, 2, "2 stages"}, {1, 3, "3 stages"}, {2, 2, "2 stages of 2 ranks"},
+#endif
+},
   *shape;
 #endif
 /* Of the lines of bits.txt: where steps are slow, some of them. */
-#ifdef TEST_EMULATED
+#if defined TEST_EMULATED && defined TEST_RANKS
+#define ONE_IN 6
+#elif defined TEST_EMULATED
 #define ONE_IN 2
 #else
 #define ONE_IN (SAMPLE_IS_SANITIZED ? 3 : 1)

@@ -6,6 +6,7 @@
  * begin no epoch: they order registers, not memory. */
 #include <string.h>
 
+#include "tests/simt/peer/peer.h"
 #include "tests/simt/state.h"
 
 extern __thread unsigned char k_shared[];
@@ -224,6 +225,8 @@ static void access_device(const char *p, size_t bytes, Where where, const Alloca
               p - allocation->begin, allocation->bytes);
     }
     check_global(device_cells(p), (size_t)(p - allocation->begin), bytes, e);
+    if (allocation->peer)
+        peer_access(allocation->peer, p, bytes, e.kind != READ, e.code);
 }
 
 static void access_tls(size_t offset, const char *p, size_t bytes, const Event &e)

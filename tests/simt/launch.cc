@@ -4,6 +4,7 @@
 #include <mutex>
 #include <thread>
 
+#include "tests/simt/peer/peer.h"
 #include "tests/simt/state.h"
 
 namespace simt
@@ -104,6 +105,7 @@ void launch(const Launch &launch)
     for (unsigned i = 0; i < n_blocks; i++)
         of_blocks[i] = 0;
     releases = of_blocks.data();
+    peer_launch_begins(n_blocks);
     uint32_t first_run = next_run;
     next_run += n_blocks;
     pool->run(launch, first_run);

@@ -79,8 +79,30 @@ void *dev_alloc(size_t bytes)
     for (size_t i = 0; i < granules; i++)
         owner[offset / granule + i] = i + 1 < granules ? n_allocations : 0;
     memset(arena + offset, 0xff, granules * granule);
-    allocations[n_allocations++] = {arena + offset, bytes};
+    allocations[n_allocations++] = {arena + offset, bytes, nullptr};
     return arena + offset;
+}
+
+Allocation *dev_reserve(size_t page_bytes, size_t first, size_t bytes)
+{
+    char *p = (char *)dev_alloc(page_bytes + 2 * 4096);
+    const Allocation *found;
+    if (!p)
+        return nullptr;
+    find_device(p, &found);
+    Allocation *a = const_cast<Allocation *>(found);
+    a->begin = (char *)(((uintptr_t)p + 4095) & ~(uintptr_t)4095) + first;
+    a->bytes = bytes;
+    return a;
+}
+
+/* Its addresses are not handed out again. */
+void dev_forget(Allocation *a)
+{
+    std::lock_guard<std::mutex> lock(heap_mutex);
+    size_t i = (size_t)(a->begin - arena) / granule;
+    for (uint32_t id = owner[i]; (owner[i] & ~freed_bit) == id; i++)
+        owner[i] |= freed_bit;
 }
 
 void dev_free(void *p)

@@ -7,6 +7,7 @@
 #include <map>
 #include <vector>
 
+#include "tests/simt/peer/peer.h"
 #include "tests/simt/runtime.h"
 #include "tests/simt/simt.h"
 #undef warpSize /* a member of cudaDeviceProp too */
@@ -98,7 +99,7 @@ size_t used_bytes()
 {
     size_t used = driver_bytes + graph_memory();
     for (auto &[base, range] : state().allocations)
-        used += range.is_host || range.device != device_of_thread ? 0 : rounded(range.bytes);
+        used += range.is_host || range.is_foreign || range.device != device_of_thread ? 0 : rounded(range.bytes);
     return used;
 }
 
@@ -208,6 +209,18 @@ size_t dynamic_shared_limit(const void *kernel)
 namespace
 {
 
+Range note_allocation(char *base, size_t bytes)
+{
+    State &s = state();
+    s.lowest = s.lowest && s.lowest < base ? s.lowest : base;
+    s.highest = s.highest > base + bytes ? s.highest : base + bytes;
+    Range range;
+    range.base = base;
+    range.bytes = bytes;
+    range.device = device_of_thread;
+    return range;
+}
+
 cudaError_t allocate(void **out, size_t bytes, bool is_host)
 {
     *out = nullptr;
@@ -221,15 +234,9 @@ cudaError_t allocate(void **out, size_t bytes, bool is_host)
     char *base = (char *)simt::dev_alloc(bytes);
     if (!base)
         return cudaErrorMemoryAllocation;
-    State &s = state();
-    s.lowest = s.lowest && s.lowest < base ? s.lowest : base;
-    s.highest = s.highest > base + bytes ? s.highest : base + bytes;
-    Range range;
-    range.base = base;
-    range.bytes = bytes;
+    Range range = note_allocation(base, bytes);
     range.is_host = is_host;
-    range.device = device_of_thread;
-    s.allocations[base] = range;
+    state().allocations[base] = range;
     *out = base;
     return cudaSuccess;
 }
@@ -240,7 +247,7 @@ cudaError_t release(void *p, bool is_host, cudaError_t error)
     if (!p)
         return error;
     auto found = state().allocations.find((char *)p);
-    if (found == state().allocations.end() || found->second.is_host != is_host)
+    if (found == state().allocations.end() || found->second.is_host != is_host || found->second.is_foreign)
         return error ? error : cudaErrorInvalidValue;
     if (error && error != death())
         return error; /* asked for by a test, or lost to a capture */
@@ -516,6 +523,51 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, c
     return cudaSuccess;
 }
 
+/* ---- memory of other processes ---- */
+
+cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *handle, void *dev)
+{
+    BEGIN(unsafe);
+    simt::PeerHandle h;
+    static_assert(sizeof h <= sizeof *handle, "a handle is 64 bytes");
+    Range range = find(dev, 1);
+    if (!range || range.is_host || range.is_foreign || range.base != dev || !simt::peer_export(dev, &h))
+        return Call::done(cudaErrorInvalidValue);
+    memset(handle, 0, sizeof *handle);
+    memcpy(handle, &h, sizeof h);
+    return cudaSuccess;
+}
+
+cudaError_t cudaIpcOpenMemHandle(void **dev, cudaIpcMemHandle_t handle, unsigned flags)
+{
+    *dev = nullptr;
+    BEGIN(unsafe);
+    simt::PeerHandle h;
+    memcpy(&h, &handle, sizeof h);
+    void *p = flags == cudaIpcMemLazyEnablePeerAccess ? simt::peer_import(h) : nullptr;
+    if (!p)
+        return Call::done(cudaErrorInvalidValue);
+    Range range = note_allocation((char *)p, h.bytes);
+    range.is_foreign = true;
+    state().allocations[range.base] = range;
+    *dev = p;
+    return cudaSuccess;
+}
+
+cudaError_t cudaIpcCloseMemHandle(void *dev)
+{
+    Call call(__func__, InCapture::unsafe);
+    auto found = state().allocations.find((char *)dev);
+    if (found == state().allocations.end() || !found->second.is_foreign)
+        return Call::done(call.error() ? call.error() : cudaErrorInvalidValue);
+    if (call.error() && call.error() != death())
+        return Call::done(call.error());
+    drain_all();
+    simt::peer_release(dev);
+    state().allocations.erase(found);
+    return Call::done(death());
+}
+
 /* ---- kernels ---- */
 
 cudaError_t cudaFuncSetAttribute(const void *func, enum cudaFuncAttribute attr, int value)
@@ -605,7 +657,7 @@ void simt_new_device(void)
     std::lock_guard<std::recursive_mutex> lock(state().lock);
     forget_streams();
     for (auto &[base, range] : state().allocations)
-        simt::dev_free(base);
+        range.is_foreign ? simt::peer_release(base) : simt::dev_free(base);
     state().allocations.clear();
     state().wishes.clear();
     state().death = last_error = cudaSuccess;

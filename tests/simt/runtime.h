@@ -53,6 +53,7 @@ struct Range { /* an allocation that holds [p, p + bytes), or none */
     char *base = nullptr;
     size_t bytes = 0;
     bool is_host = false;
+    bool is_foreign = false; /* another process' device memory */
     int device = 0; /* that it was allocated on */
     explicit operator bool() const
     {

@@ -120,14 +120,20 @@ extern std::atomic<uint64_t> *releases;
 void access(const void *p, size_t bytes, Access kind, const void *code);
 
 /* ---- memory.cc ---- */
+struct PeerMemory;
 struct Allocation {
     char *begin;
     size_t bytes;
+    PeerMemory *peer; /* where other processes reach it (peer/peer.h); else nullptr */
 };
 /* Whether p lies where device memory is handed out; *allocation is then the one that p is in or was in (freed), or
  * the last one before it (bytes of no allocation), or null. */
 enum Where { ELSEWHERE, LIVE, FREED, BETWEEN };
 Where find_device(const void *p, const Allocation **allocation);
+/* An allocation of `bytes`, `first` bytes into so many whole pages of addresses, for who maps something there; nullptr: there
+ * are none. dev_forget() ends it. */
+Allocation *dev_reserve(size_t page_bytes, size_t first, size_t bytes);
+void dev_forget(Allocation *a);
 /* The cells of device memory from p on; only where instrumented. */
 Cell *device_cells(const void *p);
 

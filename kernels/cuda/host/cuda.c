@@ -2,6 +2,7 @@
 #include "kernels/cuda/host/cublaslt.h"
 #include "kernels/cuda/host/device.h"
 #include "kernels/cuda/host/graph.h"
+#include "kernels/cuda/host/group.h"
 #include "kernels/cuda/host/memory.h"
 #include "kernels/cuda/host/open.h"
 #include "kernels/cuda/host/operations.h"
@@ -21,6 +22,7 @@ static int cuda_step(struct k_backend *b, struct quire_error *err)
 static void cuda_close(struct k_backend *b)
 {
     struct cuda_backend *c = cuda_of(b);
+    cuda_leave(b);
     cuda_alive(b, NULL);
     cuda_drop_recording(b);
     if (c->stream)
@@ -44,12 +46,14 @@ static const struct k_backend_ops cuda_ops = {
     .weight_create = cuda_weight_create,
     .weight_destroy = cuda_weight_destroy,
     .supports = cuda_supports,
+    .join = cuda_join,
+    .leave = cuda_leave,
     .step_begin = cuda_step,
     .step_end = cuda_step,
     .copy_in = cuda_copy_in,
-    .copy_out = cuda_copy_out,
+    .copy_out = cuda_group_copy_out,
     .fence = cuda_fence,
-    .wait = cuda_wait,
+    .wait = cuda_group_wait,
 #define ENTRY(NAME, name, text) .name = cuda_##name,
     K_OPERATIONS(ENTRY)
 #undef ENTRY

@@ -1,4 +1,5 @@
 /* The host side of every operation but GEMM, attention and sampling: look at the arguments, queue the kernel. */
+#include "kernels/cuda/host/group.h"
 #include "kernels/cuda/host/operations.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/check.h"
@@ -21,6 +22,8 @@ int cuda_rmsnorm(struct k_backend *b, const struct k_rmsnorm_args *a, struct qui
         return status;
     struct k_rmsnorm_args own = *a;
     own.for_gemm = cuda_leaves_factors(b, a->for_gemm, a->out_dev, a->n_cols);
+    if (a->add_is_part)
+        return cuda_group_rmsnorm(b, &own, err);
     return cuda_check(b, launch_rmsnorm(cuda_of(b)->stream, &own), "rmsnorm", err);
 }
 

@@ -38,6 +38,10 @@ uint64_t cuda_weight_bytes(struct k_format format, uint32_t n_rows, uint32_t n_c
     return (bytes + 255) / 256 * 256;
 }
 
+_Static_assert(CUDA_PEER_HEAD_BYTES >= CUDA_PEER_FLAG_BYTES + (CUDA_PEER_BLOCKS + 1) * 4 &&
+                   CUDA_PEER_HEAD_BYTES + CUDA_PEER_BLOCKS * UINT64_C(2) * CUDA_PEER_AREA_BYTES <= CUDA_PEER_BYTES,
+               "flags, counts and areas");
+
 static void cuda_workspace(const struct k_plan_dims *dims, struct k_plan_bytes *out)
 {
     *out = (struct k_plan_bytes){
@@ -47,6 +51,7 @@ static void cuda_workspace(const struct k_plan_dims *dims, struct k_plan_bytes *
         .sample = cuda_sample_workspace_bytes(dims),
         .sample_plan = cuda_sample_plan_bytes(dims),
         .sample_parts = cuda_sample_parts_bytes(dims->n_vocab),
+        .group = dims->n_ranks > 1 ? CUDA_PEER_BYTES : 0,
     };
 }
 

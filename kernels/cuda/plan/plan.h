@@ -18,6 +18,13 @@ static inline uint32_t cuda_gemm_factor_stride(uint32_t n_cols)
 #define CUDA_GEMM_WAITING_BYTES (UINT64_C(45) << 20)
 /* Tiles of gemm_large.cu that blocks may share the segments of: a counter each, 4 KiB that the backend takes when it opens. */
 #define CUDA_GEMM_ARRIVALS 1024u
+/* What a rank's peers reach of its memory (peers.cuh): flags and counts, and two areas for each block that meets others. */
+#define CUDA_PEER_BLOCKS 64u
+#define CUDA_PEER_AREA_BYTES (64u << 10)
+#define CUDA_PEER_FLAG_BYTES (CUDA_PEER_BLOCKS * K_MAX_RANKS * 4)
+#define CUDA_PEER_HEAD_BYTES 4096u
+/* In whole pages of the driver: of what is smaller it would give peers its neighbours, too. */
+#define CUDA_PEER_BYTES (UINT64_C(10) << 20)
 uint64_t cuda_gemm_workspace_bytes(const struct k_plan_dims *dims);
 uint64_t cuda_attention_workspace_bytes(const struct k_plan_dims *dims);
 uint64_t cuda_attention_plan_bytes(const struct k_plan_dims *dims);

@@ -3,6 +3,7 @@
 #define QUIRE_SIMT_PTX_H
 
 #include "tests/simt/device/copy.h"
+#include "tests/simt/device/system.h"
 #include "tests/simt/device/warp.h"
 
 inline void ldmatrix_x4(uint32_t (&r)[4], const void *row, SIMT_SITE)
@@ -44,6 +45,31 @@ inline void cp_async_commit()
 template <int n> inline void cp_async_wait()
 {
     simt::copy_wait(n);
+}
+
+inline void ptx_store_release_sys(uint32_t *p, uint32_t v)
+{
+    simt::peer_store(p, v, true);
+}
+
+inline uint32_t ptx_load_acquire_sys(const uint32_t *p)
+{
+    return simt::peer_load(p, true);
+}
+
+inline void ptx_store_relaxed_sys(uint32_t *p, uint32_t v)
+{
+    simt::peer_store(p, v, false);
+}
+
+inline uint32_t ptx_load_relaxed_sys(const uint32_t *p)
+{
+    return simt::peer_load(p, false);
+}
+
+inline uint64_t ptx_nanoseconds()
+{
+    return simt::nanoseconds();
 }
 
 #endif
