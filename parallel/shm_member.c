@@ -1,6 +1,7 @@
 #include "parallel/shm_member.h"
 
 #include "base/clock.h"
+#include "parallel/collective.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,6 +26,10 @@
 /* A sleeper is woken by whoever it waits for. It looks up in between to see whether that one lives, and counts no more than
  * this of each sleep against the time-out: a group that was stopped and goes on as a whole (a terminal's ^Z) has not hung. */
 #define LOOK_UP_MS 100
+
+/* While weights are loaded the time-out is long, since a slow disk takes as long as it takes. Who is stopped (SIGSTOP) for so
+ * long does not load. */
+#define STOPPED_MS COLLECTIVE_TIMEOUT_MS
 
 static void cpu_relax(void)
 {
@@ -251,7 +256,7 @@ static int check_peers(struct shm_member *m, uint32_t waited_for, struct quire_e
     return QUIRE_OK;
 }
 
-static int late(struct shm_member *m, uint32_t r, struct quire_error *err)
+static int late(struct shm_member *m, uint32_t r, uint32_t ms, struct quire_error *err)
 {
     struct quire_error found;
     char what[96];
@@ -259,12 +264,12 @@ static int late(struct shm_member *m, uint32_t r, struct quire_error *err)
     describe(m, &m->calls[m->round & 1], what, sizeof what);
     if (process == 0)
         quire_fail(&found, QUIRE_UNAVAILABLE, "rank %u has not joined the group for %.1f s, at %s", m->names[r],
-                   m->timeout_ms / 1e3, what);
+                   ms / 1e3, what);
     else
         quire_fail(&found, QUIRE_UNAVAILABLE,
                    "rank %u (process %d) has not come to %s for %.1f s: it hangs, or is "
                    "stopped",
-                   m->names[r], (int)process, what, m->timeout_ms / 1e3);
+                   m->names[r], (int)process, what, ms / 1e3);
     return end_with(m, &found, QUIRE_UNAVAILABLE, err);
 }
 
@@ -318,9 +323,24 @@ static bool has_computed(const struct shm_member *m, uint32_t r, uint64_t *cpu_n
     return *cpu_ns != before;
 }
 
+/* Is the rank's process stopped (T, not a debugger's t)? One whose state cannot be read is not. */
+static bool is_stopped(const struct shm_member *m, uint32_t r)
+{
+    char path[32], line[128];
+    const int32_t process = atomic_load(&m->shm.ranks[r]->process);
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)process);
+    const int fd = process > 0 ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    const ssize_t n = fd >= 0 ? read(fd, line, sizeof line - 1) : -1;
+    if (fd >= 0)
+        close(fd);
+    line[n > 0 ? n : 0] = '\0';
+    const char *name_end = strrchr(line, ')'); /* a name has at most 15 bytes, and may be any */
+    return name_end && strncmp(name_end, ") T", 3) == 0;
+}
+
 static int wait_asleep(struct shm_member *m, uint32_t r, bool patient, struct quire_error *err)
 {
-    uint64_t slept_ns = 0, timeout_ns = (uint64_t)m->timeout_ms * 1000000u;
+    uint64_t slept_ns = 0, stopped_ns = 0, timeout_ns = (uint64_t)m->timeout_ms * 1000000u;
     uint64_t cpu_ns = m->is_lenient ? cpu_ns_of(m, r) : 0;
     while (!has_come(m, r)) {
         uint64_t began = quire_now_ns(), left_ms = (timeout_ns - slept_ns) / 1000000u + 1;
@@ -333,11 +353,15 @@ static int wait_asleep(struct shm_member *m, uint32_t r, bool patient, struct qu
         if (status != QUIRE_OK)
             return status;
         uint64_t ns = quire_now_ns() - began;
-        slept_ns += ns < LOOK_UP_MS * 1000000u ? ns : LOOK_UP_MS * 1000000u;
+        ns = ns < LOOK_UP_MS * 1000000u ? ns : LOOK_UP_MS * 1000000u;
+        slept_ns += ns;
+        stopped_ns = !patient && m->timeout_ms > STOPPED_MS && is_stopped(m, r) ? stopped_ns + ns : 0;
+        if (stopped_ns >= STOPPED_MS * 1000000ull)
+            return late(m, r, STOPPED_MS, err);
         if (has_computed(m, r, &cpu_ns))
             slept_ns = 0;
         if (!patient && slept_ns >= timeout_ns)
-            return late(m, r, err);
+            return late(m, r, m->timeout_ms, err);
     }
     return QUIRE_OK;
 }
