@@ -34,6 +34,10 @@ int model_share_check(const struct model_desc *desc, uint32_t n_ranks, struct qu
     for (uint32_t n = 2; n <= K_SEGMENTS; n *= 2)
         if (heads_allow(desc, n) && lengths_allow(desc, n))
             at += (size_t)snprintf(possible + at, sizeof possible - at, ", %u", n);
+    if (n_ranks == 0 || n_ranks > K_SEGMENTS || (n_ranks & (n_ranks - 1)) != 0)
+        return quire_fail(err, QUIRE_INVALID,
+                          "--tensor-parallel-size: must be 1, 2, 4 or 8, got %u; this model can be divided among: %s",
+                          n_ranks, possible);
     if (!heads_allow(desc, n_ranks))
         return quire_fail(err, QUIRE_UNSUPPORTED,
                           "--tensor-parallel-size %u: the model's %u attention heads, which read %u of K and V, can be "

@@ -13,7 +13,8 @@ struct model_range {
     uint32_t first, n;
 };
 
-/* QUIRE_UNSUPPORTED: the message names the numbers of ranks that are possible. n_ranks: 1, 2, 4 or 8. */
+/* QUIRE_UNSUPPORTED: the message names the numbers of ranks that are possible. QUIRE_INVALID: no number that any
+ * model allows. */
 int model_share_check(const struct model_desc *desc, uint32_t n_ranks, struct quire_error *err);
 
 /* The description that a rank computes by: local numbers of heads and inner columns, and in `share` the model's. */

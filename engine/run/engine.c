@@ -106,6 +106,13 @@ static int check_memory(const struct engine_plan *plan, uint32_t n_ranks, struct
     }
     if (plan->total_bytes <= available / n_ranks)
         return QUIRE_OK;
+    if (n_ranks > 1)
+        return quire_fail(
+            err, QUIRE_NO_MEMORY,
+            "each of %u ranks on this host takes %s beside the weights, %s of them for the KV cache, and %s"
+            " are free for all: lower --kv-cache-memory or --num-kv-blocks, which count for each rank, or"
+            " --max-num-seqs",
+            n_ranks, quire_size(plan->total_bytes).text, quire_size(plan->kv_bytes).text, quire_size(available).text);
     return quire_fail(err, QUIRE_NO_MEMORY,
                       "this takes %s beside the weights, %s of them for the KV cache and %s for its host tier, and %s"
                       " are free: lower --kv-cache-memory, --num-kv-blocks, --swap-space or --max-num-seqs",

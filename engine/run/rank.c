@@ -15,7 +15,7 @@ static int check_sizes(const struct engine_options *o, const struct model_desc *
 {
     const uint32_t n_places = at_least_one(o->tensor_parallel_size), n_stages = at_least_one(o->pipeline_parallel_size);
     if (n_places != 1 && n_places != 2 && n_places != 4 && n_places != 8)
-        return quire_fail(err, QUIRE_INVALID, TENSOR ": must be 1, 2, 4 or 8, got %u", n_places);
+        return model_share_check(desc, n_places, err);
     if (n_stages > desc->n_layers)
         return quire_fail(err, QUIRE_UNSUPPORTED, PIPELINE " %u: the model has %u layer%s, and a stage at least one",
                           n_stages, desc->n_layers, desc->n_layers == 1 ? "" : "s");

@@ -20,6 +20,7 @@
 #define SECRET "QUIRE_GROUP_SECRET"
 #define MIN_SECRET 16
 #define MAX_SECRET 4096
+#define SAY_EVERY_MS 10000u /* what is waited for */
 
 struct joining {
     const struct hosts_options *options;
@@ -75,8 +76,13 @@ static int look_up(const struct place *place, struct meeting_place *out, struct 
 /* A name that a cluster makes up may not be there yet. */
 static int look_up_patiently(const struct joining *j, struct meeting_place *out, struct quire_error *err)
 {
+    uint64_t said_ms = quire_now_ms() - SAY_EVERY_MS;
     int status = look_up(j->options->place, out, err);
     while (status != QUIRE_OK && quire_now_ms() < j->until_ms) {
+        if (quire_now_ms() - said_ms >= SAY_EVERY_MS) {
+            said_ms = quire_now_ms();
+            quire_log(QUIRE_LOG_WARN, "ranks", "looked up again until it is known: %.300s", err->text);
+        }
         usleep(200000);
         status = look_up(j->options->place, out, err);
     }

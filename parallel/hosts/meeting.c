@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 
+#include <netdb.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -177,6 +178,14 @@ static int call_both(const struct door_own *own, uint32_t to, uint16_t port, con
     return status;
 }
 
+static void say_waiting(const struct sockaddr_storage *address, const char *why)
+{
+    char host[INET6_ADDRSTRLEN] = "?", port[8] = "?";
+    getnameinfo((const struct sockaddr *)address, sizeof *address, host, sizeof host, port, sizeof port,
+                NI_NUMERICHOST | NI_NUMERICSERV);
+    quire_log(QUIRE_LOG_WARN, "ranks", "waiting at %s, port %s, for %.300s", host, port, why);
+}
+
 /* Rank 0 may be started later than this rank. */
 static int find_first(const struct door_own *own, const struct meeting_place *place, uint16_t port, uint64_t until_ms,
                       struct peer_link *link, struct quire_error *err)
@@ -189,7 +198,7 @@ static int find_first(const struct door_own *own, const struct meeting_place *pl
             return status;
         if (now - said_ms >= SAY_EVERY_MS) {
             said_ms = now;
-            quire_log(QUIRE_LOG_WARN, "ranks", "waiting for %.300s", err->text);
+            say_waiting(&place->addresses[i], err->text);
         }
         if (i + 1 == place->n)
             poll(NULL, 0, AGAIN_MS);

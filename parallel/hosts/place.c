@@ -204,7 +204,8 @@ static int take_flags(const struct place_flags *flags, uint32_t n_ranks, struct 
             "with RANK, WORLD_SIZE and MASTER_ADDR in their environment",
             flags->nnodes, n_ranks);
     if (flags->node_rank >= flags->nnodes)
-        return quire_fail(err, QUIRE_INVALID, "--node-rank %u: of --nnodes %u", flags->node_rank, flags->nnodes);
+        return quire_fail(err, QUIRE_INVALID, "--node-rank %u: of --nnodes %u they are 0 to %u", flags->node_rank,
+                          flags->nnodes, flags->nnodes - 1);
     out->launcher = "--nnodes";
     out->rank = flags->node_rank;
     out->size = flags->nnodes;

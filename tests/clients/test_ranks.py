@@ -105,7 +105,7 @@ def test_the_others_end_with_rank_0(begin):
 
 
 @pytest.mark.parametrize("arguments,says", [
-    (["-tp", "3"], "--tensor-parallel-size: must be 1, 2, 4 or 8, got 3"),
+    (["-tp", "3"], "--tensor-parallel-size: must be 1, 2, 4 or 8, got 3; this model can be divided among: 1, 2, 4"),
     (["-tp", "8"], "the model's 4 attention heads, which read 2 of K and V, can be divided among these numbers of ranks: 1, 2, 4"),
     (["-pp", "7"], "--pipeline-parallel-size 7: the model has"),
     (["-pp", "3", "-tp", "4"], "12 processes, and there are at most 8"),
@@ -118,6 +118,15 @@ def test_what_ranks_cannot_do_is_refused(arguments, says):
     for command in ["serve", MODEL, "--port", "0", "--device", "cpu"], ["plan", MODEL]:
         got = subprocess.run([str(QUIRE), *map(str, command), *arguments], capture_output=True, text=True, timeout=60)
         assert got.returncode == 1 and says in got.stderr, got
+
+
+@pytest.mark.parametrize("arguments,code,says", [
+    (["-tp", "2", "--kv-cache-memory", "512T"], 1, "each of 2 ranks on this host takes "),
+    (["-tp", "2", "--engine", "unix:/nowhere"], 2, "quire: --tensor-parallel-size is for an engine in this process"),
+])
+def test_what_a_server_of_ranks_cannot_do_is_refused(arguments, code, says):
+    got = subprocess.run([str(QUIRE), "serve", str(MODEL), "--port", "0", *arguments], capture_output=True, text=True, timeout=60)
+    assert got.returncode == code and says in got.stderr, got
 
 
 @pytest.mark.parametrize("stages", [1, 2])

@@ -133,7 +133,7 @@ static void what_makes_no_sense_is_named(void **state)
         {"SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=4 SLURM_JOB_NODELIST=a[1", "SLURM_JOB_NODELIST: its first host", {0}},
         {"LWS_WORKER_INDEX=0 LWS_GROUP_SIZE=4", "LeaderWorkerSet does not say where rank 0 is", {0}},
         {"", "--nnodes 3: the engine has 4 ranks", {.nnodes = 3}},
-        {"", "--node-rank 4: of --nnodes 4", {.nnodes = 4, .node_rank = 4}},
+        {"", "--node-rank 4: of --nnodes 4 they are 0 to 3", {.nnodes = 4, .node_rank = 4}},
         {"", "--nnodes does not say where rank 0 is", {.nnodes = 4}},
         {"", "need --nnodes", {.master_addr = "a"}},
         {"", "--rank-transport: tcp is for ranks that", {.transport = PLACE_TCP}},

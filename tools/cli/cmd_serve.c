@@ -747,9 +747,10 @@ static int check(struct serve *s, const char *of_engine, struct quire_error *err
     else if (s->remote && strncmp(s->remote, "tcp:", 4) == 0 && !s->key_file)
         wrong = "--engine tcp:HOST:PORT needs --engine-key-file, the file with the secret that the engine has too";
     else if (s->remote && of_engine)
-        return quire_fail(err, QUIRE_INVALID,
-                          "--%s is for an engine in this process; with --engine there is none: give it to quire engine",
-                          of_engine);
+        return quire_fail(
+            err, QUIRE_INVALID,
+            "--%.*s is for an engine in this process; with --engine there is none: give it to quire engine",
+            (int)strcspn(of_engine, ","), of_engine);
     else if (s->remote && s->restarts)
         wrong = "--restart is for an engine of this server; with --engine it is waited for anyway";
     else if (s->warm_file && !s->options.prefix_caching)

@@ -189,6 +189,19 @@ def test_a_server_that_restarts_its_engine_waits_for_the_others(group, expected)
     assert ranks.others[-1].wait(30) == 0
 
 
+@pytest.mark.parametrize("rank", ["0", "1"])
+def test_a_name_that_nobody_knows_is_said(rank):
+    """It may come yet, so it is looked up again; who waits is told at once."""
+    placed = {"RANK": rank, "WORLD_SIZE": "2", "MASTER_ADDR": "rank0.invalid", "MASTER_PORT": str(free_port())}
+    waits = subprocess.Popen([str(QUIRE), *map(str, SERVE), "-tp", "2"], env={**os.environ, **placed}, stderr=subprocess.PIPE, text=True)
+    try:
+        line = waits.stderr.readline()
+        assert "looked up again until it is known: rank 0's address rank0.invalid: " in line
+    finally:
+        waits.kill()
+        waits.communicate()
+
+
 def test_a_signal_to_all_is_rank_0s_and_twice_is_meant(group):
     ranks = group(2, "-tp", 2)
     ranks.others[0].send_signal(signal.SIGTERM)
