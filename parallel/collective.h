@@ -55,7 +55,8 @@ void collective_be_lenient(struct collective *c);
 uint32_t collective_rank(const struct collective *c);
 uint32_t collective_size(const struct collective *c);
 
-/* For what lies ahead, as loading, where ranks may be far apart. */
+/* For what lies ahead, as loading, where ranks may be far apart. One that is stopped (SIGSTOP) is still late after
+ * COLLECTIVE_TIMEOUT_MS. */
 void collective_set_timeout(struct collective *c, uint32_t timeout_ms);
 
 /* x = ((x0 + x1) + (x2 + x3)) + ((x4 + x5) + (x6 + x7)) element by element over the ranks (fewer ranks: the left part), in

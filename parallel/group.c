@@ -23,6 +23,9 @@
 /* From the first sign of a group's end until its processes are killed: time to say why, and to free what they hold. */
 #define GRACE_MS 500
 
+#define NOT_STARTED 127
+#define NOT_STARTED_TEXT ": this program could not be run a second time, by /proc/self/exe"
+
 struct worker {
     pid_t process; /* 0: none, or reaped */
     int pidfd;
@@ -85,7 +88,7 @@ static void become_worker(const struct group *g, pid_t parent, char *const *envi
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() == parent && fcntl(g->fd, F_SETFD, 0) == 0)
         execve("/proc/self/exe", g->argv, environment);
-    _exit(127);
+    _exit(NOT_STARTED);
 }
 
 static int start_worker(struct group *g, uint32_t rank)
@@ -127,8 +130,8 @@ static void note_end(struct group *g, uint32_t rank, int how)
             quire_fail(&err, QUIRE_UNAVAILABLE, "rank %u (process %d) was ended by signal %d (%s)", rank, process,
                        WTERMSIG(how), strsignal(WTERMSIG(how)));
         else
-            quire_fail(&err, QUIRE_UNAVAILABLE, "rank %u (process %d) ended with status %d", rank, process,
-                       WEXITSTATUS(how));
+            quire_fail(&err, QUIRE_UNAVAILABLE, "rank %u (process %d) ended with status %d%s", rank, process,
+                       WEXITSTATUS(how), WEXITSTATUS(how) == NOT_STARTED ? NOT_STARTED_TEXT : "");
         collective_abort(g->collective, err.text);
         snprintf(g->ended, sizeof g->ended, "%.160s%s%.320s", err.text, is_first ? "" : "; before that ", before.text);
     }

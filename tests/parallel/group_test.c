@@ -36,6 +36,8 @@ static int work(int argc, char **argv)
         float x = 1;
         if (is_meant && i == 3 && strcmp(argv[1], "exit") == 0)
             _exit(7);
+        if (is_meant && i == 3 && strcmp(argv[1], "unable") == 0)
+            _exit(127); /* as one that could not be run */
         if (is_meant && i == 3 && strcmp(argv[1], "kill") == 0)
             raise(SIGKILL);
         if (is_meant && i == 3 && strcmp(argv[1], "stop") == 0)
@@ -160,6 +162,7 @@ static void a_worker_that_ends_ends_the_group(void **state)
             fail_with("exit", n, rank, "ended with status 7");
     }
     sample_report(&sample, "deaths");
+    fail_with("unable", 2, 1, "ended with status 127: this program could not be run a second time");
     assert_int_equal(count_descriptors(), n_descriptors);
 }
 
