@@ -1,6 +1,7 @@
 #include "kernels/planners.h"
 
 #include "kernels/cpu/attention.h"
+#include "kernels/cpu/lane_rows.h"
 #include "kernels/cpu/panels.h"
 #include "kernels/segments.h"
 
@@ -24,7 +25,10 @@ static void ref_workspace(const struct k_plan_dims *dims, struct k_plan_bytes *o
 static void cpu_workspace(const struct k_plan_dims *dims, struct k_plan_bytes *out)
 {
     ref_workspace(dims, out);
-    out->attention = cpu_attn_workspace_bytes(dims, dims->n_threads ? dims->n_threads : k_default_threads());
+    const uint64_t n_threads = dims->n_threads ? dims->n_threads : k_default_threads();
+    if (dims->n_tokens >= CPU_LANE_ROWS_TOKENS || dims->n_logits >= CPU_LANE_ROWS_TOKENS)
+        out->gemm += n_threads * cpu_lane_rows_floats(dims->max_gemm_cols) * sizeof(float);
+    out->attention = cpu_attn_workspace_bytes(dims, n_threads);
 }
 
 static bool host_needs_gate_up(const struct k_plan_dims *dims)

@@ -81,6 +81,9 @@ const struct op_case op_test_cases[] = {
     GEMM(K_F32, 5, 19, 100, .extra = true), GEMM(K_F32, 17, 67, 896, .n_parts = 4),
     GEMM(K_F32, 33, 130, 100), GEMM(K_F32, 5, 31, 896, .values = VALUES_WIDE),
     GEMM(K_F32, 3, 17, 100, .values = VALUES_TINY), GEMM(K_F32, 12, 5, 20000),
+    /* 64 tokens and more: groups of 5 and 6, blocks of groups, panels of 16 rows and what is left. */
+    GEMM(K_F16, 64, 35, 100, .extra = true), GEMM(K_BF16, 97, 50, 896, .n_parts = 3, .extra = true), GEMM(K_F32, 65, 32, 384),
+    GEMM(K_F32, 70, 9, 15), GEMM(K_F16, 66, 31, 896, .values = VALUES_WIDE), GEMM(K_F32, 71, 17, 100, .values = VALUES_TINY),
     TILE(1, 1, 1), TILE(1, 7, 16), TILE(2, 16, 32), TILE(3, 17, 96, .extra = true),
     TILE(5, 19, 100, .n_parts = 2), TILE(17, 131, 896, .extra = true, .n_parts = 3),
     TILE(33, 65, 48), TILE(5, 31, 896, .values = VALUES_WIDE),
@@ -104,6 +107,7 @@ const struct op_case op_test_cases[] = {
     GEMM(K_BF16, 17, 20, 4864, .unit = 256), GEMM(K_F32, 64, 33, 1100, .unit = 128, .n_parts = 2), GEMM(K_F32, 5, 16, 300, .unit = 256),
     GEMM(K_BF16, 1, 9, 100, .unit = 16, .extra = true), GEMM(K_F16, 3, 17, 80, .unit = 80), GEMM(K_F16, 4, 33, 1200, .unit = 80),
     GEMM(K_F32, 8, 31, 896, .unit = 64, .values = VALUES_WIDE), GEMM(K_F16, 9, 17, 250, .unit = 16, .values = VALUES_TINY),
+    GEMM(K_F32, 130, 35, 392, .unit = 16, .extra = true), GEMM(K_BF16, 68, 16, 300, .unit = 256), GEMM(K_F16, 64, 18, 1200, .unit = 80),
     TILE(1, 33, 896, .unit = 64), TILE(6, 37, 896, .unit = 64, .extra = true), TILE(7, 18, 100, .unit = 16),
     TILE(17, 20, 4864, .unit = 256), TILE(64, 65, 1100, .unit = 128, .n_parts = 2, .extra = true), TILE(12, 16, 300, .unit = 256),
     TILE(3, 33, 80, .unit = 80), TILE(33, 50, 1200, .unit = 80), TILE(20, 31, 896, .unit = 64, .values = VALUES_WIDE),

@@ -179,6 +179,17 @@ static bool share_inputs(const struct k_weight_view *a, const struct k_weight_vi
     return a->format.group == b->format.group && a->permutation == b->permutation && a->x_scale == b->x_scale;
 }
 
+static void gemm_lane(struct k_backend *b, struct cpu_gemm *task)
+{
+    const struct k_gemm_args *a = &task->args;
+    const struct cpu_isa *isa = cpu_isa_of(b);
+    const uint64_t inputs = (uint64_t)a->weight->n_cols * a->n_tokens;
+    const bool by_rows = isa->gemm_lane_rows && a->n_tokens >= CPU_LANE_ROWS_TOKENS;
+    if (a->n_tokens > 1)
+        host_run(b, inputs, by_rows ? isa->lane_rows_pack : isa->lane_pack, task);
+    host_run(b, inputs * a->weight->n_rows, by_rows ? isa->gemm_lane_rows : isa->gemm_lane, task);
+}
+
 /* A weight of which parts are quantized. The plain ones, in the lane form, are done first: the workspace is one. */
 static void gemm_parts(struct k_backend *b, struct cpu_gemm *task)
 {
@@ -190,10 +201,8 @@ static void gemm_parts(struct k_backend *b, struct cpu_gemm *task)
     bool has_plain = false;
     for (uint32_t p = 0; p < w->n_parts; p++)
         has_plain = has_plain || k_format_is_plain(w->parts[p].view.format);
-    if (has_plain && a->n_tokens > 1)
-        host_run(b, inputs, isa->lane_pack, task);
     if (has_plain)
-        host_run(b, inputs * w->n_rows, isa->gemm_lane, task);
+        gemm_lane(b, task);
     for (uint32_t p = 0, end; p < w->n_parts; p = end) {
         const struct host_part *part = &w->parts[p];
         end = p + 1;
@@ -227,9 +236,7 @@ static int cpu_gemm(struct k_backend *b, const struct k_gemm_args *a, struct qui
         return QUIRE_OK;
     }
     if (b->form == K_FORM_LANE || b->form == K_FORM_INT8) {
-        if (a->n_tokens > 1)
-            host_run(b, inputs, isa->lane_pack, &task);
-        host_run(b, inputs * w->n_rows, isa->gemm_lane, &task);
+        gemm_lane(b, &task);
         return QUIRE_OK;
     }
     host_run(b, inputs, isa->tile_split, &task);

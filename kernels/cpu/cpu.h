@@ -12,6 +12,7 @@
 #define QUIRE_KERNELS_CPU_H
 
 #include "kernels/cpu/attention.h"
+#include "kernels/cpu/lane_rows.h"
 #include "kernels/cpu/panels.h"
 #include "kernels/segments.h"
 
@@ -113,6 +114,7 @@ struct cpu_isa {
     const char *description; /* one line for people */
     k_pool_fn lane_pack; /* struct cpu_gemm: activations of two tokens or more into the workspace, before gemm_lane */
     k_pool_fn gemm_lane; /* struct cpu_gemm */
+    k_pool_fn lane_rows_pack, gemm_lane_rows; /* likewise, for CPU_LANE_ROWS_TOKENS or more; or NULL */
     k_pool_fn tile_split; /* struct cpu_gemm: activations into the workspace, before gemm_tile */
     k_pool_fn gemm_tile; /* struct cpu_gemm */
     k_pool_fn quant_round; /* struct cpu_gemm: activations as int8 into the workspace, before gemm_int8 */

@@ -10,6 +10,10 @@ const struct cpu_isa CPU_NAME(cpu_isa) = {
 #endif
     .lane_pack = CPU_NAME(cpu_lane_pack),
     .gemm_lane = CPU_NAME(cpu_gemm_lane),
+#if !defined(__AVX512F__)
+    .lane_rows_pack = cpu_lane_rows_pack_avx2,
+    .gemm_lane_rows = cpu_gemm_lane_rows_avx2,
+#endif
     .tile_split = CPU_NAME(cpu_tile_split),
     .gemm_tile = CPU_NAME(cpu_gemm_tile),
     .quant_gather = CPU_NAME(cpu_quant_gather),

@@ -17,6 +17,9 @@
 
 void CPU_NAME(cpu_lane_pack)(void *context, struct k_piece piece);
 void CPU_NAME(cpu_gemm_lane)(void *context, struct k_piece piece);
+/* Of many tokens; AVX2's alone. */
+void cpu_lane_rows_pack_avx2(void *context, struct k_piece piece);
+void cpu_gemm_lane_rows_avx2(void *context, struct k_piece piece);
 void CPU_NAME(cpu_quant_gather)(void *context, struct k_piece piece);
 void CPU_NAME(cpu_gemm_quant_lane)(void *context, struct k_piece piece);
 void CPU_NAME(cpu_tile_split)(void *context, struct k_piece piece);

@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #define MAX_COLS 100
-#define MAX_TOKENS 20
+#define MAX_TOKENS 67
 
 static const char *device = "ref";
 #define N_FORMS (K_FORM_TILE_BF16 + 1) /* those of the CPU's family */
@@ -45,7 +45,7 @@ static float backend_dot(enum k_gemm_form form, enum k_dtype dtype, const float 
     void *workspace;
     k_planner_find(device)->workspace(&dims, &bytes);
     assert_int_equal(b->ops->alloc(b, bytes.gemm, &workspace, &err), QUIRE_OK);
-    static const uint32_t counts[] = {1, 12, MAX_TOKENS};
+    static const uint32_t counts[] = {1, 12, 20, MAX_TOKENS};
     static float many[MAX_TOKENS * MAX_COLS];
     float y[MAX_TOKENS];
     for (uint32_t t = 0; t < MAX_TOKENS; t++)
@@ -54,7 +54,7 @@ static float backend_dot(enum k_gemm_form form, enum k_dtype dtype, const float 
     *page = page_row(&row, stored, x);
     if (bias)
         *page += *bias;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         const struct k_gemm_args args = {.weight = weight,
                                          .x_dev = many,
                                          .bias_dev = bias,
