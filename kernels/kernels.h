@@ -514,7 +514,8 @@ struct k_backend_ops {
     bool (*supports)(struct k_backend *b, enum k_operation operation, enum k_gemm_form form, struct k_format format);
     /* From then on the backend is a rank's: K_GROUP_OPERATIONS may be called, by all ranks alike. Once, before anything is
      * recorded; all ranks at the same time. *group is copied, and its context lives as long as the backend.
-     * QUIRE_UNSUPPORTED: the peers' memory cannot be reached. */
+     * From then on there
+     * may be no graphs: look again. QUIRE_UNSUPPORTED: the peers' memory cannot be reached, and nothing carries between them. */
     int (*join)(struct k_backend *b, const struct k_group *group, struct quire_error *err);
     /* Before the group goes: it is not called from here on. Of a backend that is nobody's rank nothing. */
     void (*leave)(struct k_backend *b);

@@ -17,7 +17,14 @@ struct cuda_gated {
 };
 
 /* A group's memory, as kernels reach it (peers.cuh). */
-enum { CUDA_CONTROL_ABORT, CUDA_CONTROL_OVER, CUDA_CONTROL_LATE, CUDA_CONTROL_WORDS };
+enum {
+    CUDA_CONTROL_ABORT,
+    CUDA_CONTROL_OVER,
+    CUDA_CONTROL_LATE,
+    CUDA_CONTROL_ARRIVED, /* fold.cu's turns */
+    CUDA_CONTROL_LEFT,
+    CUDA_CONTROL_WORDS
+};
 struct cuda_peers {
     unsigned char *memory[K_MAX_RANKS]; /* of each rank, CUDA_PEER_BYTES */
     unsigned char *own; /* this one's */
@@ -26,6 +33,15 @@ struct cuda_peers {
                           * come, counted from 1 */
     uint64_t timeout_ns;
     uint32_t rank, n_ranks;
+};
+
+/* A part of what ranks bring together through NCCL: n elements from `from` on. */
+struct cuda_fold {
+    float *gathered; /* [ranks][n] */
+    uint32_t *control; /* struct cuda_peers' */
+    uint64_t from;
+    uint32_t n;
+    uint32_t turn; /* of the gathering, counted from 1 */
 };
 
 /* weight.cu */
@@ -74,6 +90,14 @@ cudaError_t launch_gemm_large(cudaStream_t stream, const struct k_gemm_args *a, 
 /* group.cu: of 2, 4 or 8 ranks, which all launch the same */
 cudaError_t launch_all_reduce(cudaStream_t stream, const struct cuda_peers *p, const struct k_all_reduce_args *a);
 cudaError_t launch_all_gather(cudaStream_t stream, const struct cuda_peers *p, const struct k_all_gather_args *a);
+/* fold.cu: before a gathering, and after it */
+cudaError_t launch_fold_arrive(cudaStream_t stream, const struct cuda_fold *f);
+cudaError_t launch_fold(cudaStream_t stream, const struct cuda_fold *f, uint32_t n_ranks,
+                        const struct k_all_reduce_args *a);
+cudaError_t launch_fold_pack(cudaStream_t stream, const struct cuda_fold *f, uint32_t rank, uint32_t n_ranks,
+                             const struct k_all_gather_args *a); /* this rank's part into its place */
+cudaError_t launch_fold_unpack(cudaStream_t stream, const struct cuda_fold *f, uint32_t rank, uint32_t n_ranks,
+                               const struct k_all_gather_args *a);
 /* attention_lane.cu */
 cudaError_t launch_attention_lane(cudaStream_t stream, const struct k_attention_args *a);
 

@@ -2,12 +2,18 @@
  *
  * A kernel that waits for a peer ends when the time is up, or before that by a word in host memory: a thread looks every
  * LOOK_MS whether the group is over, and writes it. It calls nothing of CUDA. What was queued then runs through without
- * effect, and the wait for it says why. */
+ * effect, and the wait for it says why.
+ *
+ * Where a GPU does not reach a peer's memory, NCCL carries what they bring together (nccl.h), through what would have been this
+ * rank's areas, and fold.cu adds it up. Its kernels know of no time and of no word of the host's: the watcher sees by fold.cu's
+ * two words how long one waits, and aborts. Nothing is recorded then, since a graph outlives what was aborted. */
 #include "kernels/cuda/host/group.h"
 #include "kernels/cuda/host/memory.h"
+#include "kernels/cuda/host/nccl.h"
 #include "kernels/cuda/host/operations.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/plan/plan.h"
+#include "base/clock.h"
 #include "kernels/check.h"
 
 #include <pthread.h>
@@ -24,6 +30,10 @@
 struct cuda_group {
     struct k_group group;
     struct cuda_peers peers; /* memory of ranks that were not reached: NULL */
+    struct nccl *nccl; /* NULL: kernels reach the peers' memory */
+    uint32_t turn; /* gatherings by NCCL so far */
+    uint32_t seen; /* the watcher's: the last that it saw begin, and when */
+    uint64_t seen_ms;
     pthread_t watcher;
     bool has_watcher;
     sem_t stop;
@@ -34,6 +44,8 @@ struct greeting {
     int32_t status;
     char text[QUIRE_ERROR_BYTES];
     cudaIpcMemHandle_t memory;
+    char version[32]; /* NCCL's */
+    struct nccl_id id; /* rank 0's */
 };
 
 /* ---- the watcher ------------------------------------------------------------------------------- */
@@ -48,6 +60,24 @@ static uint32_t control_load(const struct cuda_group *g, int word)
     return atomic_load((_Atomic uint32_t *)(void *)&g->peers.control[word]);
 }
 
+/* Ends the group when NCCL has failed, or waits for too long. */
+static void look_at_nccl(struct cuda_group *g)
+{
+    struct quire_error error;
+    const uint32_t arrived = control_load(g, CUDA_CONTROL_ARRIVED);
+    const uint64_t now = quire_now_ms();
+    if (nccl_look(g->nccl, &error) != QUIRE_OK)
+        g->group.abort(g->group.context, error.text);
+    if (arrived == control_load(g, CUDA_CONTROL_LEFT) || arrived != g->seen) {
+        g->seen = arrived;
+        g->seen_ms = now;
+    } else if (now - g->seen_ms > g->group.timeout_ms) {
+        snprintf(error.text, sizeof error.text, "rank %u's GPU waits for another's, through NCCL, for %.1f s",
+                 g->group.rank, g->group.timeout_ms / 1e3);
+        g->group.abort(g->group.context, error.text);
+    }
+}
+
 static void *watch(void *group)
 {
     struct cuda_group *g = group;
@@ -60,8 +90,15 @@ static void *watch(void *group)
         until.tv_nsec %= 1000000000;
         if (sem_timedwait(&g->stop, &until) == 0)
             return NULL;
-        if (g->group.check(g->group.context, &ignored) != QUIRE_OK)
-            control_store(g, CUDA_CONTROL_ABORT, 1);
+        if (g->nccl)
+            look_at_nccl(g);
+        if (g->group.check(g->group.context, &ignored) == QUIRE_OK)
+            continue;
+        control_store(g, CUDA_CONTROL_ABORT, 1);
+        if (g->nccl) {
+            control_store(g, CUDA_CONTROL_OVER, 1); /* before what waits is let go: fold.cu looks at it */
+            nccl_abort(g->nccl);
+        }
     }
 }
 
@@ -129,21 +166,71 @@ static int agree(struct cuda_group *g, int status, struct greeting *mine, struct
     if (status != QUIRE_OK)
         snprintf(mine->text, sizeof mine->text, "%s", err->text);
     status = g->group.all_gather(g->group.context, mine, sizeof *mine, all, err);
-    for (uint32_t r = 0; r < g->group.n_ranks && status == QUIRE_OK; r++)
-        if (all[r].status != QUIRE_OK)
-            status = quire_fail(err, all[r].status, "rank %u: %.*s", r, (int)sizeof all[r].text - 16, all[r].text);
+    if (status != QUIRE_OK)
+        return status;
+    const struct greeting *worst = NULL; /* what is not supported may be had otherwise */
+    for (uint32_t r = 0; r < g->group.n_ranks; r++)
+        if (all[r].status != QUIRE_OK &&
+            (!worst || (worst->status == QUIRE_UNSUPPORTED && all[r].status != worst->status)))
+            worst = &all[r];
+    return worst ? quire_fail(err, worst->status, "rank %u: %.*s", (unsigned)(worst - all),
+                              (int)sizeof worst->text - 16, worst->text)
+                 : QUIRE_OK;
+}
+
+static void unmap_peers(struct cuda_group *g)
+{
+    for (uint32_t r = 0; r < g->group.n_ranks; r++)
+        if (g->peers.memory[r] && g->peers.memory[r] != g->peers.own) {
+            cudaIpcCloseMemHandle(g->peers.memory[r]);
+            g->peers.memory[r] = NULL;
+        }
+}
+
+static int open_nccl(struct cuda_group *g, struct greeting *mine, struct quire_error *err)
+{
+    int status = nccl_open(&g->nccl, err);
+    if (status == QUIRE_OK) {
+        snprintf(mine->version, sizeof mine->version, "%s", nccl_version(g->nccl));
+        status = g->group.rank == 0 ? nccl_make_id(g->nccl, &mine->id, err) : QUIRE_OK;
+    }
     return status;
+}
+
+/* The way round, of all ranks, for what *err says was in the way of the other. */
+static int meet_through_nccl(struct k_backend *b, struct cuda_group *g, struct greeting *mine, struct greeting *all,
+                             struct quire_error *err)
+{
+    struct cuda_backend *c = cuda_of(b);
+    const struct quire_error why = *err;
+    unmap_peers(g);
+    int status = agree(g, open_nccl(g, mine, err), mine, all, err);
+    for (uint32_t r = 1; r < g->group.n_ranks && status == QUIRE_OK; r++)
+        if (strcmp(all[r].version, all[0].version) != 0)
+            status = quire_fail(err, QUIRE_UNSUPPORTED, "rank 0 has NCCL %.31s, and rank %u %.31s", all[0].version, r,
+                                all[r].version);
+    if (status == QUIRE_OK)
+        status = agree(g, nccl_start(g->nccl, c->device, &g->group, &all[0].id, err), mine, all, err);
+    if (status != QUIRE_OK) {
+        const struct quire_error then = *err;
+        return quire_fail(err, status, "%.140s; %.140s", why.text, then.text);
+    }
+    c->ops.graph_begin = NULL;
+    c->ops.graph_end = NULL;
+    c->ops.graph_launch = NULL;
+    c->ops.graph_destroy = NULL;
+    const size_t at = strlen(c->placement);
+    snprintf(c->placement + at, sizeof c->placement - at, ", its ranks by NCCL %s", nccl_version(g->nccl));
+    return QUIRE_OK;
 }
 
 static int meet(struct k_backend *b, struct cuda_group *g, struct greeting *mine, struct greeting *all,
                 struct quire_error *err)
 {
-    int status = alloc_own(b, g, mine, err);
-    status = agree(g, status, mine, all, err);
-    if (status != QUIRE_OK)
-        return status;
-    status = map_peers(b, g, all, err);
-    return agree(g, status, mine, all, err);
+    int status = agree(g, alloc_own(b, g, mine, err), mine, all, err);
+    if (status == QUIRE_OK)
+        status = agree(g, map_peers(b, g, all, err), mine, all, err);
+    return status == QUIRE_UNSUPPORTED ? meet_through_nccl(b, g, mine, all, err) : status;
 }
 
 int cuda_join(struct k_backend *b, const struct k_group *group, struct quire_error *err)
@@ -185,12 +272,13 @@ void cuda_leave(struct k_backend *b)
     }
     if (g->peers.control)
         control_store(g, CUDA_CONTROL_ABORT, 1); /* what is still queued waits for nobody */
+    if (g->nccl && control_load(g, CUDA_CONTROL_LEFT) != g->turn)
+        nccl_abort(g->nccl);
     cuda_alive(b, NULL);
     cuda_drop_recording(b);
     cudaStreamSynchronize(c->stream);
-    for (uint32_t r = 0; r < g->group.n_ranks; r++)
-        if (g->peers.memory[r] && g->peers.memory[r] != g->peers.own)
-            cudaIpcCloseMemHandle(g->peers.memory[r]);
+    nccl_close(g->nccl);
+    unmap_peers(g);
     cuda_free(b, g->peers.own);
     cuda_free(b, g->peers.control);
     sem_destroy(&g->stop);
@@ -204,6 +292,8 @@ static int check_group(struct k_backend *b, struct quire_error *err)
     char why[160];
     if (!g || !control_load(g, CUDA_CONTROL_OVER))
         return QUIRE_OK;
+    if (g->nccl && control_load(g, CUDA_CONTROL_LEFT) == g->turn)
+        return QUIRE_OK; /* it was over when all had been brought together */
     int status = g->group.check(g->group.context, err);
     if (status != QUIRE_OK)
         return status;
@@ -239,12 +329,79 @@ static int group_of(struct k_backend *b, const char *operation, struct cuda_grou
     return k_check_group(operation, *out ? &(*out)->group : &none, err);
 }
 
+/* What NCCL says ends the group; and once that is over, it says why. */
+static int gather_by_nccl(struct k_backend *b, struct cuda_group *g, struct cuda_fold *f, const float *own,
+                          struct quire_error *err)
+{
+    cudaStream_t stream = cuda_of(b)->stream;
+    f->turn = ++g->turn;
+    int status = cuda_check(b, launch_fold_arrive(stream, f), "a gathering by NCCL", err);
+    if (status != QUIRE_OK)
+        return status;
+    status = nccl_all_gather(g->nccl, own, f->gathered, f->n, stream, err);
+    if (status == QUIRE_OK)
+        return QUIRE_OK;
+    g->group.abort(g->group.context, err->text);
+    return g->group.check(g->group.context, err);
+}
+
+/* Elements [from, n) of what is brought together, as many as the areas hold of every rank. */
+static struct cuda_fold fold_from(const struct cuda_group *g, uint64_t from, uint64_t n)
+{
+    const uint64_t most = CUDA_PEER_BLOCKS * UINT64_C(2) * CUDA_PEER_AREA_BYTES / sizeof(float) / g->group.n_ranks;
+    return (struct cuda_fold){.gathered = (float *)(void *)(g->peers.own + CUDA_PEER_HEAD_BYTES),
+                              .control = g->peers.control,
+                              .from = from,
+                              .n = (uint32_t)(n - from < most ? n - from : most)};
+}
+
+static int sum_by_nccl(struct k_backend *b, struct cuda_group *g, const struct k_all_reduce_args *a,
+                       struct quire_error *err)
+{
+    const uint64_t n = (uint64_t)a->n_tokens * a->n_cols;
+    int status = QUIRE_OK;
+    struct cuda_fold f;
+    for (uint64_t from = 0; from < n && status == QUIRE_OK; from += f.n) {
+        f = fold_from(g, from, n);
+        status = gather_by_nccl(b, g, &f, a->x_dev + from, err);
+        if (status == QUIRE_OK)
+            status = cuda_check(b, launch_fold(cuda_of(b)->stream, &f, g->group.n_ranks, a), "a sum over ranks", err);
+    }
+    return status;
+}
+
+static int columns_by_nccl(struct k_backend *b, struct cuda_group *g, const struct k_all_gather_args *a,
+                           struct quire_error *err)
+{
+    cudaStream_t stream = cuda_of(b)->stream;
+    uint32_t most = 0;
+    for (uint32_t r = 0; r < g->group.n_ranks; r++) {
+        const uint32_t n = a->first_cols[r + 1] - a->first_cols[r];
+        most = n > most ? n : most;
+    }
+    const uint64_t n = (uint64_t)a->n_tokens * most;
+    int status = QUIRE_OK;
+    struct cuda_fold f;
+    for (uint64_t from = 0; from < n && status == QUIRE_OK; from += f.n) {
+        f = fold_from(g, from, n);
+        status = cuda_check(b, launch_fold_pack(stream, &f, g->group.rank, g->group.n_ranks, a), "all_gather", err);
+        if (status == QUIRE_OK)
+            status = gather_by_nccl(b, g, &f, f.gathered + (uint64_t)g->group.rank * f.n, err);
+        if (status == QUIRE_OK)
+            status = cuda_check(b, launch_fold_unpack(stream, &f, g->group.rank, g->group.n_ranks, a), "all_gather",
+                                err);
+    }
+    return status;
+}
+
 int cuda_all_reduce(struct k_backend *b, const struct k_all_reduce_args *a, struct quire_error *err)
 {
     struct cuda_group *g;
     int status = group_of(b, "all_reduce", &g, err);
     if (status != QUIRE_OK || a->n_tokens == 0 || a->n_cols == 0)
         return status;
+    if (g->nccl)
+        return sum_by_nccl(b, g, a, err);
     return cuda_check(b, launch_all_reduce(cuda_of(b)->stream, &g->peers, a), "all_reduce", err);
 }
 
@@ -259,6 +416,8 @@ int cuda_all_gather(struct k_backend *b, const struct k_all_gather_args *a, stru
     if ((uint64_t)a->n_tokens * a->first_cols[g->group.n_ranks] > UINT32_MAX)
         return quire_fail(err, QUIRE_INVALID, "all_gather: %u rows of %u columns are more than a launch has",
                           a->n_tokens, a->first_cols[g->group.n_ranks]);
+    if (g->nccl)
+        return columns_by_nccl(b, g, a, err);
     return cuda_check(b, launch_all_gather(cuda_of(b)->stream, &g->peers, a), "all_gather", err);
 }
 
@@ -269,7 +428,7 @@ int cuda_group_rmsnorm(struct k_backend *b, const struct k_rmsnorm_args *a, stru
     int status = group_of(b, "rmsnorm", &g, err);
     if (status != QUIRE_OK)
         return status;
-    if (cuda_fuses_sum(g->group.n_ranks, a))
+    if (!g->nccl && cuda_fuses_sum(g->group.n_ranks, a))
         return cuda_check(b, launch_rmsnorm_of_sum(stream, &g->peers, a), "rmsnorm of a sum", err);
     status = cuda_all_reduce(b,
                              &(struct k_all_reduce_args){.x_dev = (float *)(uintptr_t)a->add_dev,

@@ -2,7 +2,7 @@
  *
  * Host side in C, who is further down calls who is further up: state.c errors, and whether a step is being recorded; memory.c
  * allocations, copies, staging, tickets; graph.c recorded steps; device.c which GPU and what it is; weight.c weights onto the
- * device; cublaslt.c NVIDIA's GEMM; gemm.c, attention.c, sample.c, elementwise.c check arguments and launch; cuda.c the
+ * device; cublaslt.c NVIDIA's GEMM; nccl.c NVIDIA's carrier between GPUs; gemm.c, attention.c, sample.c, elementwise.c check arguments and launch; cuda.c the
  * table, open and close. Kernels in NAME.cu, each compiling on its own over device.cuh; launch.h declares what they export
  * to C.
  *

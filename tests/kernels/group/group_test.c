@@ -5,7 +5,11 @@
 #include "base/clock.h"
 #include "kernels/kernels.h"
 #include "parallel/collective.h"
+#ifdef TEST_EMULATED
+#include "tests/simt/control.h"
+#endif
 
+#include <dlfcn.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -20,6 +24,25 @@
 
 static const char *device;
 static struct quire_error err; /* of the last call that failed */
+#ifdef TEST_EMULATED
+static bool is_apart; /* rank 1's GPU does not reach the others', and ranks have NCCL's twin */
+static void be_apart(uint32_t rank)
+{
+    if (!is_apart)
+        return;
+    if (rank == 1)
+        setenv("QUIRE_SIMT_FAIL", "cudaIpcOpenMemHandle:1:801", 1);
+    if (!dlopen(TEST_NCCL, RTLD_NOW)) { /* found from now on by its name */
+        fprintf(stderr, "%s\n", dlerror());
+        exit(1);
+    }
+}
+#else
+static void be_apart(uint32_t rank)
+{
+    (void)rank;
+}
+#endif
 
 struct rank {
     struct collective *collective;
@@ -71,6 +94,7 @@ static void open_rank(struct rank *r, int fd, uint32_t timeout_ms)
 {
     const struct k_backend_options options = {.device = device, .n_threads = 1, .weight_format = K_FORMAT_F32};
     const char *why;
+    be_apart(r->rank);
     OK(collective_join_shared(fd, r->rank, TIMEOUT_MS, &r->collective, &err));
     OK(k_backend_open(&options, &r->b, &why, &err));
     r->group = (struct k_group){.context = r->collective,
@@ -424,7 +448,94 @@ static void stay_apart(struct rank *r, int fd)
     CHECK(status == QUIRE_UNSUPPORTED, "status %d", status);
     CHECK(strstr(err.text, "rank 1: GPU 0 does not reach the memory of rank 0's: operation not supported"), "\"%s\"",
           err.text);
+    CHECK(strstr(err.text, "; rank 0: libnccl.so.2 is not there"), "\"%s\"", err.text);
     close_rank(r);
+}
+
+/* With NCCL's twin, which `name` has do what it should not on rank `rank`: all hear of it. */
+static void refuse(struct rank *r, int fd, uint32_t rank, const char *name, const char *value, int wanted,
+                   const char *text)
+{
+    open_rank(r, fd, TIMEOUT_MS);
+    if (r->rank == rank && name)
+        setenv(name, value, 1);
+    else if (r->rank == rank)
+        simt_fail_call(value, 1, (cudaError_t)2);
+    const int status = r->b->ops->join(r->b, &r->group, &err);
+    CHECK(status == wanted, "status %d", status);
+    CHECK(strstr(err.text, text) && strstr(err.text, "does not reach"), "\"%s\"", err.text);
+    close_rank(r);
+}
+static void refuse_old(struct rank *r, int fd)
+{
+    refuse(r, fd, 2, "SIMT_NCCL_VERSION", "20803", QUIRE_UNSUPPORTED,
+           "rank 2: libnccl.so.2 is version 2.8.3, and one of 2.14 to 2.99 is needed");
+}
+static void refuse_other(struct rank *r, int fd)
+{
+    refuse(r, fd, 3, "SIMT_NCCL_VERSION", "22907", QUIRE_UNSUPPORTED, "rank 0 has NCCL 2.27.3, and rank 3 2.29.7");
+}
+static void refuse_id(struct rank *r, int fd)
+{
+    refuse(r, fd, 0, NULL, "ncclGetUniqueId", QUIRE_UNAVAILABLE,
+           "rank 0: NCCL 2.27.3: ncclGetUniqueId: unhandled system error");
+}
+static void refuse_start(struct rank *r, int fd)
+{
+    refuse(r, fd, 1, NULL, "ncclCommInitRank", QUIRE_UNAVAILABLE,
+           "rank 1: NCCL 2.27.3: ncclCommInitRank: unhandled system error");
+}
+static void die_at_start(struct rank *r, int fd)
+{
+    refuse(r, fd, 3, "SIMT_NCCL_DIES", "", QUIRE_UNAVAILABLE, "rank 3");
+}
+
+/* The last rank's NCCL fails, or the last rank does not come: the others' sums end with it. `wanted` is what they hear. */
+static void lose_nccl(struct rank *r, int fd, const char *call, const char *wanted)
+{
+    struct sum s;
+    const uint64_t began = quire_now_ms();
+    const bool is_last = r->rank + 1 == r->n_ranks;
+    uint64_t ticket;
+    join(r, fd, 1000);
+    CHECK(!r->b->ops->graph_begin && strstr(r->b->placement, "its ranks by NCCL 2.27.3"), "\"%s\"", r->b->placement);
+    make_sum(r, &sum_cases[5], 1, &s);
+    OK(r->b->ops->all_reduce(r->b, &s.args, &err));
+    check_sum(r, &sum_cases[5], 1, &s);
+    make_sum(r, &sum_cases[5], 1, &s);
+    if (is_last && call && strcmp(call, "ncclCommGetAsyncError") == 0)
+        setenv("SIMT_NCCL_ASYNC", "2", 1);
+    else if (is_last && call)
+        simt_fail_call(call, 1, (cudaError_t)2);
+    while (is_last && !call && collective_check(r->collective, &err) == QUIRE_OK)
+        usleep(1000);
+    int status = r->b->ops->all_reduce(r->b, &s.args, &err);
+    for (int i = 0; status == QUIRE_OK && i < 200; i++) {
+        if (r->b->ops->fence(r->b, &ticket, &err) == QUIRE_OK)
+            status = r->b->ops->wait(r->b, ticket, &err);
+        usleep(1000);
+        if (status == QUIRE_OK)
+            status = r->b->ops->all_reduce(r->b, &s.args, &err);
+    }
+    CHECK(status == QUIRE_UNAVAILABLE, "status %d", status);
+    CHECK(strstr(err.text, wanted), "\"%s\"", err.text);
+    CHECK(quire_now_ms() - began < TIMEOUT_MS / 2, "told after %llu ms", (unsigned long long)(quire_now_ms() - began));
+    r->b->ops->free(r->b, s.args.x_dev);
+    r->b->ops->free(r->b, (void *)(uintptr_t)s.args.bias_dev);
+    free(s.host);
+    close_rank(r);
+}
+static void lose_by_error(struct rank *r, int fd)
+{
+    lose_nccl(r, fd, "ncclAllGather", "NCCL 2.27.3: ncclAllGather: unhandled system error");
+}
+static void lose_by_async_error(struct rank *r, int fd)
+{
+    lose_nccl(r, fd, "ncclCommGetAsyncError", "NCCL 2.27.3: what it carries: unhandled system error");
+}
+static void lose_by_waiting(struct rank *r, int fd)
+{
+    lose_nccl(r, fd, NULL, "'s GPU waits for another's, through NCCL, for 1.0 s");
 }
 #endif
 
@@ -516,6 +627,19 @@ int main(int argc, char **argv)
         all_end_well(2, lose_one_by_word, 0, "a rank that gives up ends the others");
 #ifdef TEST_EMULATED
         all_end_well(4, stay_apart, 0, "GPUs that do not reach each other are named");
+        is_apart = true;
+        for (uint32_t n = 2; n <= 8; n *= 2)
+            all_end_well(n, compute, 0, "the bits of the tree, by NCCL's twin");
+        all_end_well(4, lose_one_by_death, -SIGKILL, "by NCCL's twin, a rank that dies ends the others");
+        all_end_well(2, lose_one_by_word, 0, "by NCCL's twin, a rank that gives up ends the others");
+        all_end_well(2, lose_by_waiting, 0, "by NCCL's twin, a rank that does not come ends the others");
+        all_end_well(4, lose_by_error, 0, "an error of NCCL's twin ends all");
+        all_end_well(4, lose_by_async_error, 0, "an error of NCCL's twin that comes later ends all");
+        all_end_well(4, refuse_old, 0, "an old NCCL is named");
+        all_end_well(4, refuse_other, 0, "two versions of NCCL are named");
+        all_end_well(4, refuse_id, 0, "an NCCL that does not start is named");
+        all_end_well(4, refuse_start, 0, "an NCCL that does not start on one rank is named");
+        all_end_well(4, die_at_start, -SIGKILL, "a rank that dies while NCCL starts ends the others");
 #endif
     }
     return 0;

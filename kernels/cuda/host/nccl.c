@@ -1,0 +1,309 @@
+/* nccl.h says what this is.
+ *
+ * A call of NCCL may wait for a peer that is gone. Starting does so on a thread of its own, beside which ranks tell each other
+ * how far they are, over the group: it is left behind when that ends. All later calls hold `lock`, by which the communicator is there for as long as they last;
+ * nccl_abort() waits ABORT_MS for it, and then takes it that a call hangs, which aborting the communicator ends. */
+#include "kernels/cuda/host/nccl.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define LOOK_MS 20
+#define ABORT_MS 500
+/* The calls are older, but nobody has looked at how older ones abort. */
+#define LEAST_VERSION 21400
+
+struct nccl {
+    struct nccl_calls calls;
+    char version[32];
+    pthread_mutex_t lock;
+    struct nccl_comm *comm; /* NULL: not started, or aborted */
+    _Atomic bool is_aborted;
+};
+
+enum progress { UNDER_WAY, WELL, FAILED };
+
+/* A start that may be left behind: whoever is last frees it. */
+struct start {
+    struct nccl_calls calls;
+    int device, rank, n_ranks;
+    struct nccl_id id;
+    struct nccl_comm *comm;
+    int result;
+    cudaError_t error;
+    pthread_mutex_t lock;
+    pthread_cond_t done;
+    bool is_done, is_left;
+};
+
+static void in_ms(struct timespec *out, long ms)
+{
+    clock_gettime(CLOCK_REALTIME, out);
+    out->tv_nsec += ms * 1000000;
+    out->tv_sec += out->tv_nsec / 1000000000;
+    out->tv_nsec %= 1000000000;
+}
+
+/* ---- opening ----------------------------------------------------------------------------------- */
+
+static int find_calls(struct nccl_calls *calls, struct quire_error *err)
+{
+    void *library = dlopen(NCCL_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        return quire_fail(err, QUIRE_UNSUPPORTED, NCCL_LIBRARY " is not there (%.120s)", dlerror());
+    const struct {
+        const char *name;
+        void *at;
+    } all[] = {
+        {"ncclGetVersion", &calls->get_version},
+        {"ncclGetUniqueId", &calls->get_unique_id},
+        {"ncclCommInitRank", &calls->comm_init_rank},
+        {"ncclAllGather", &calls->all_gather},
+        {"ncclCommGetAsyncError", &calls->comm_get_async_error},
+        {"ncclCommAbort", &calls->comm_abort},
+        {"ncclCommDestroy", &calls->comm_destroy},
+        {"ncclGetErrorString", &calls->get_error_string},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        void *symbol = dlsym(library, all[i].name);
+        if (!symbol)
+            return quire_fail(err, QUIRE_UNSUPPORTED, "the " NCCL_LIBRARY " that was found has no %s", all[i].name);
+        memcpy(all[i].at, &symbol, sizeof symbol);
+    }
+    return QUIRE_OK;
+}
+
+static int check_version(struct nccl *n, struct quire_error *err)
+{
+    int v = 0;
+    const int result = n->calls.get_version(&v);
+    if (result != NCCL_SUCCESS)
+        return quire_fail(err, QUIRE_UNSUPPORTED, NCCL_LIBRARY " does not say its version: %.120s",
+                          n->calls.get_error_string(result));
+    if (v < 10000) /* before 2.9 a thousand was a major version */
+        snprintf(n->version, sizeof n->version, "%d.%d.%d", v / 1000, v / 100 % 10, v % 100);
+    else
+        snprintf(n->version, sizeof n->version, "%d.%d.%d", v / 10000, v / 100 % 100, v % 100);
+    if (v < LEAST_VERSION || v / 10000 != 2)
+        return quire_fail(err, QUIRE_UNSUPPORTED, NCCL_LIBRARY " is version %s, and one of 2.14 to 2.99 is needed",
+                          n->version);
+    return QUIRE_OK;
+}
+
+int nccl_open(struct nccl **out, struct quire_error *err)
+{
+    *out = NULL;
+    struct nccl *n = calloc(1, sizeof *n);
+    if (!n)
+        return quire_fail(err, QUIRE_NO_MEMORY, "NCCL: out of memory");
+    pthread_mutex_init(&n->lock, NULL);
+    int status = find_calls(&n->calls, err);
+    if (status == QUIRE_OK)
+        status = check_version(n, err);
+    if (status != QUIRE_OK) {
+        nccl_close(n);
+        return status;
+    }
+    *out = n;
+    return QUIRE_OK;
+}
+
+const char *nccl_version(const struct nccl *n)
+{
+    return n->version;
+}
+
+static int failed(struct nccl *n, const char *call, int result, struct quire_error *err)
+{
+    return quire_fail(err, QUIRE_UNAVAILABLE, "NCCL %s: %s: %.160s", n->version, call,
+                      n->calls.get_error_string(result));
+}
+
+int nccl_make_id(struct nccl *n, struct nccl_id *out, struct quire_error *err)
+{
+    const int result = n->calls.get_unique_id(out);
+    return result == NCCL_SUCCESS ? QUIRE_OK : failed(n, "ncclGetUniqueId", result, err);
+}
+
+/* ---- starting ---------------------------------------------------------------------------------- */
+
+static void free_start(struct start *s)
+{
+    pthread_mutex_destroy(&s->lock);
+    pthread_cond_destroy(&s->done);
+    free(s);
+}
+
+static void *start_one(void *start)
+{
+    struct start *s = start;
+    s->error = cudaSetDevice(s->device);
+    if (s->error == cudaSuccess)
+        s->result = s->calls.comm_init_rank(&s->comm, s->n_ranks, s->id, s->rank);
+    pthread_mutex_lock(&s->lock);
+    const bool is_left = s->is_left;
+    s->is_done = true;
+    pthread_cond_signal(&s->done);
+    pthread_mutex_unlock(&s->lock);
+    if (!is_left)
+        return NULL;
+    if (s->error == cudaSuccess && s->result == NCCL_SUCCESS)
+        s->calls.comm_abort(s->comm);
+    free_start(s);
+    return NULL;
+}
+
+static int start_thread(struct start *s, struct quire_error *err)
+{
+    pthread_t thread;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the caller's threads */
+    const int why = pthread_create(&thread, NULL, start_one, s);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (why != 0)
+        return quire_fail(err, QUIRE_IO, "starting a thread: %s", strerror(why));
+    pthread_detach(thread);
+    return QUIRE_OK;
+}
+
+/* Whether it is done after LOOK_MS, and well. */
+static enum progress look_at_start(struct start *s)
+{
+    struct timespec until;
+    in_ms(&until, LOOK_MS);
+    pthread_mutex_lock(&s->lock);
+    while (!s->is_done && pthread_cond_timedwait(&s->done, &s->lock, &until) == 0) {
+    }
+    const enum progress at = !s->is_done                                                ? UNDER_WAY
+                             : s->error == cudaSuccess && s->result == NCCL_SUCCESS ? WELL
+                                                                                        : FAILED;
+    pthread_mutex_unlock(&s->lock);
+    return at;
+}
+
+/* Until it is done on all ranks, or has failed on one, whose error is the group's; the group finds who is gone. */
+static int await(struct start *s, const struct k_group *group, struct quire_error *err)
+{
+    int status = QUIRE_OK;
+    uint32_t n_well = 0;
+    while (n_well < group->n_ranks && status == QUIRE_OK) {
+        unsigned char mine = (unsigned char)look_at_start(s), all[K_MAX_RANKS];
+        status = group->all_gather(group->context, &mine, 1, all, err);
+        n_well = 0;
+        for (uint32_t r = 0; r < group->n_ranks && status == QUIRE_OK && mine != FAILED; r++) {
+            n_well += all[r] == WELL;
+            if (all[r] == FAILED)
+                status = quire_fail(err, QUIRE_UNSUPPORTED, "NCCL does not start on rank %u", r);
+        }
+        if (mine == FAILED)
+            break;
+    }
+    return status;
+}
+
+/* Whether it is the caller's to free. */
+static bool is_left_done(struct start *s)
+{
+    pthread_mutex_lock(&s->lock);
+    const bool is_done = s->is_done;
+    s->is_left = !is_done;
+    pthread_mutex_unlock(&s->lock);
+    return is_done;
+}
+
+int nccl_start(struct nccl *n, int device, const struct k_group *group, const struct nccl_id *id,
+               struct quire_error *err)
+{
+    struct start *s = calloc(1, sizeof *s);
+    if (!s)
+        return quire_fail(err, QUIRE_NO_MEMORY, "NCCL: out of memory");
+    s->calls = n->calls;
+    s->device = device;
+    s->rank = (int)group->rank;
+    s->n_ranks = (int)group->n_ranks;
+    s->id = *id;
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->done, NULL);
+    int status = start_thread(s, err);
+    if (status != QUIRE_OK) {
+        free_start(s);
+        return status;
+    }
+    status = await(s, group, err);
+    if (!is_left_done(s))
+        return status;
+    if (status != QUIRE_OK && s->error == cudaSuccess && s->result == NCCL_SUCCESS)
+        s->calls.comm_abort(s->comm);
+    else if (s->error != cudaSuccess)
+        status = quire_fail(err, QUIRE_UNAVAILABLE, "NCCL: GPU %d: %s", device, cudaGetErrorString(s->error));
+    else if (s->result != NCCL_SUCCESS)
+        status = failed(n, "ncclCommInitRank", s->result, err);
+    else
+        n->comm = s->comm;
+    free_start(s);
+    return status;
+}
+
+/* ---- running ----------------------------------------------------------------------------------- */
+
+int nccl_all_gather(struct nccl *n, const float *own_dev, float *all_dev, size_t n_floats, cudaStream_t stream,
+                    struct quire_error *err)
+{
+    int status = QUIRE_OK;
+    pthread_mutex_lock(&n->lock);
+    if (atomic_load(&n->is_aborted)) {
+        status = quire_fail(err, QUIRE_UNAVAILABLE, "NCCL: the group is over");
+    } else {
+        const int result = n->calls.all_gather(own_dev, all_dev, n_floats, NCCL_F32, n->comm, stream);
+        if (result != NCCL_SUCCESS)
+            status = failed(n, "ncclAllGather", result, err);
+    }
+    pthread_mutex_unlock(&n->lock);
+    return status;
+}
+
+/* It does not wait for a call that hangs: that one's end is the group's. */
+int nccl_look(struct nccl *n, struct quire_error *err)
+{
+    int status = QUIRE_OK, error = NCCL_SUCCESS;
+    if (pthread_mutex_trylock(&n->lock) != 0)
+        return QUIRE_OK;
+    if (n->comm && !atomic_load(&n->is_aborted)) {
+        const int result = n->calls.comm_get_async_error(n->comm, &error);
+        if (result != NCCL_SUCCESS || (error != NCCL_SUCCESS && error != NCCL_IN_PROGRESS))
+            status = failed(n, "what it carries", result != NCCL_SUCCESS ? result : error, err);
+    }
+    pthread_mutex_unlock(&n->lock);
+    return status;
+}
+
+void nccl_abort(struct nccl *n)
+{
+    struct timespec until;
+    if (atomic_exchange(&n->is_aborted, true))
+        return;
+    in_ms(&until, ABORT_MS);
+    const bool is_locked = pthread_mutex_timedlock(&n->lock, &until) == 0;
+    if (n->comm)
+        n->calls.comm_abort(n->comm);
+    n->comm = NULL;
+    if (is_locked)
+        pthread_mutex_unlock(&n->lock);
+}
+
+void nccl_close(struct nccl *n)
+{
+    if (!n)
+        return;
+    if (n->comm)
+        n->calls.comm_destroy(n->comm);
+    pthread_mutex_destroy(&n->lock);
+    free(n);
+}

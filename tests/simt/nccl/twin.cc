@@ -1,0 +1,183 @@
+/* A twin of the calls of NCCL that kernels/cuda/host/nccl.c makes, for the emulator: a libnccl.so.2 whose ranks are processes that
+ * share a memory file. What a gathering does it does as a kernel on the stream, and waits there for the others until it is
+ * aborted, as NCCL's own kernels do; ncclCommInitRank waits for them and cannot be aborted.
+ *
+ * What it is given it checks: memory that is there, the same count on every rank. Failures on demand by simt_fail_call() or
+ * QUIRE_SIMT_FAIL, whose error is the result. SIMT_NCCL_VERSION is the version it says; SIMT_NCCL_DIES ends the process in
+ * ncclCommInitRank; SIMT_NCCL_ASYNC is what ncclCommGetAsyncError finds. What was not given back ends the process with the
+ * emulator's status. */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+
+#include "kernels/cuda/host/nccl.h"
+#include "tests/simt/runtime.h"
+#include "tests/simt/simt.h"
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+struct Shared {
+    std::atomic<uint32_t> n_arrived;
+    std::atomic<uint64_t> bytes[K_MAX_RANKS];
+    unsigned char data[16u << 20];
+};
+
+struct nccl_comm {
+    Shared *shared;
+    uint32_t n_ranks, rank, n_meetings;
+    std::atomic<bool> is_aborted, is_running;
+};
+
+namespace
+{
+
+enum { SYSTEM_ERROR = 2, INVALID_ARGUMENT = 4 };
+std::atomic<long> n_live;
+
+[[noreturn]] void defect(const char *what)
+{
+    fprintf(stderr, "simt: NCCL: %s\n", what);
+    _exit(SIMT_EXIT_STATUS);
+}
+
+struct Leaks {
+    ~Leaks()
+    {
+        if (n_live != 0)
+            defect("a communicator was not given back");
+    }
+} leaks;
+
+int asked_for(const char *call)
+{
+    return (int)simt_runtime::injected(call);
+}
+
+int number(const char *name, int otherwise)
+{
+    const char *text = getenv(name);
+    return text ? atoi(text) : otherwise;
+}
+
+/* False: aborted meanwhile. */
+bool meet(nccl_comm *c)
+{
+    const uint32_t wanted = ++c->n_meetings * c->n_ranks;
+    c->shared->n_arrived++;
+    while ((int32_t)(c->shared->n_arrived - wanted) < 0) {
+        if (c->is_aborted)
+            return false;
+        usleep(20);
+    }
+    return true;
+}
+
+struct Gathering {
+    nccl_comm *comm;
+    const unsigned char *own;
+    unsigned char *all;
+    uint64_t bytes;
+};
+
+void gather(Gathering g)
+{
+    nccl_comm *c = g.comm;
+    c->is_running = true;
+    if (!c->is_aborted) {
+        memcpy(c->shared->data + c->rank * g.bytes, g.own, g.bytes);
+        c->shared->bytes[c->rank] = g.bytes;
+        if (meet(c)) {
+            for (uint32_t r = 0; r < c->n_ranks; r++)
+                if (c->shared->bytes[r] != g.bytes)
+                    defect("ranks gather different counts");
+            memcpy(g.all, c->shared->data, c->n_ranks * g.bytes);
+            meet(c);
+        }
+    }
+    c->is_running = false;
+}
+
+} // namespace
+
+EXPORT int ncclGetVersion(int *version)
+{
+    *version = number("SIMT_NCCL_VERSION", 22703);
+    return asked_for("ncclGetVersion");
+}
+
+EXPORT const char *ncclGetErrorString(int result)
+{
+    return result == SYSTEM_ERROR ? "unhandled system error" : "invalid argument";
+}
+
+EXPORT int ncclGetUniqueId(nccl_id *out)
+{
+    int fd = memfd_create("twin of NCCL", MFD_CLOEXEC);
+    if (fd < 0 || ftruncate(fd, sizeof(Shared)) != 0)
+        return SYSTEM_ERROR;
+    snprintf(out->internal, sizeof out->internal, "/proc/%d/fd/%d", (int)getpid(), fd);
+    return asked_for("ncclGetUniqueId");
+}
+
+EXPORT int ncclCommInitRank(nccl_comm **out, int n_ranks, nccl_id id, int rank)
+{
+    if (getenv("SIMT_NCCL_DIES"))
+        raise(SIGKILL);
+    int result = asked_for("ncclCommInitRank");
+    int fd = result ? -1 : open(id.internal, O_RDWR | O_CLOEXEC);
+    if (fd < 0)
+        return result ? result : SYSTEM_ERROR;
+    void *p = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    if (p == MAP_FAILED)
+        return SYSTEM_ERROR;
+    *out = new nccl_comm{(Shared *)p, (uint32_t)n_ranks, (uint32_t)rank, 0, {false}, {false}};
+    meet(*out);
+    n_live++;
+    return NCCL_SUCCESS;
+}
+
+EXPORT int ncclAllGather(const void *own, void *all, size_t n, int type, nccl_comm *c, cudaStream_t stream)
+{
+    const uint64_t bytes = n * sizeof(float);
+    int result = asked_for("ncclAllGather");
+    if (result)
+        return result;
+    if (type != NCCL_F32 || !c || bytes * c->n_ranks > sizeof c->shared->data || !simt_runtime::find(own, bytes) ||
+        !simt_runtime::find(all, bytes * c->n_ranks))
+        return INVALID_ARGUMENT;
+    Gathering g = {c, (const unsigned char *)own, (unsigned char *)all, bytes};
+    return simt::launch_on(stream, dim3(1), dim3(1), 0, "ncclAllGather", gather, g) == cudaSuccess ? NCCL_SUCCESS : 1;
+}
+
+EXPORT int ncclCommGetAsyncError(nccl_comm *, int *error)
+{
+    *error = number("SIMT_NCCL_ASYNC", NCCL_SUCCESS);
+    return NCCL_SUCCESS;
+}
+
+/* What is queued still comes by: the communicator stays. */
+EXPORT int ncclCommAbort(nccl_comm *c)
+{
+    c->is_aborted = true;
+    while (c->is_running)
+        usleep(20);
+    n_live--;
+    return NCCL_SUCCESS;
+}
+
+EXPORT int ncclCommDestroy(nccl_comm *c)
+{
+    if (c->is_running || c->is_aborted)
+        defect("a communicator is destroyed that runs, or is gone");
+    munmap(c->shared, sizeof *c->shared);
+    delete c;
+    n_live--;
+    return NCCL_SUCCESS;
+}
