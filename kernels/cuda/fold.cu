@@ -42,9 +42,9 @@ struct fold_columns {
     uint32_t most;
 };
 
-static __global__ void __launch_bounds__(THREADS) pack_kernel(const __grid_constant__ struct cuda_fold f, uint32_t rank,
-                                                              const float *own,
-                                                              const __grid_constant__ struct fold_columns a)
+static __global__ void __launch_bounds__(THREADS)
+    pack_kernel(const __grid_constant__ struct cuda_fold f, uint32_t rank, const float *own,
+                const __grid_constant__ struct fold_columns a)
 {
     const uint32_t i = blockIdx.x * THREADS + threadIdx.x, n_own = a.first[rank + 1] - a.first[rank];
     const uint32_t at = (uint32_t)f.from + i, t = at / a.most, c = at % a.most;
@@ -52,9 +52,9 @@ static __global__ void __launch_bounds__(THREADS) pack_kernel(const __grid_const
         f.gathered[(uint64_t)rank * f.n + i] = c < n_own ? own[(uint64_t)t * n_own + c] : 0;
 }
 
-static __global__ void __launch_bounds__(THREADS) unpack_kernel(const __grid_constant__ struct cuda_fold f, float *out,
-                                                                uint32_t n_all,
-                                                                const __grid_constant__ struct fold_columns a)
+static __global__ void __launch_bounds__(THREADS)
+    unpack_kernel(const __grid_constant__ struct cuda_fold f, float *out, uint32_t n_all,
+                  const __grid_constant__ struct fold_columns a)
 {
     const uint32_t i = blockIdx.x * THREADS + threadIdx.x, r = blockIdx.y;
     const uint32_t at = (uint32_t)f.from + i, t = at / a.most, c = at % a.most;
@@ -105,6 +105,6 @@ cudaError_t launch_fold_unpack(cudaStream_t stream, const struct cuda_fold *f, u
                                const struct k_all_gather_args *a)
 {
     float *out = !a->to_first || rank == 0 ? a->out_dev : NULL;
-    return K_LAUNCH((unpack_kernel), grid_of(f->n, n_ranks), dim3(THREADS), 0, stream, *f, out,
-                    a->first_cols[n_ranks], columns_of(a, n_ranks));
+    return K_LAUNCH((unpack_kernel), grid_of(f->n, n_ranks), dim3(THREADS), 0, stream, *f, out, a->first_cols[n_ranks],
+                    columns_of(a, n_ranks));
 }

@@ -181,9 +181,9 @@ static enum progress look_at_start(struct start *s)
     pthread_mutex_lock(&s->lock);
     while (!s->is_done && pthread_cond_timedwait(&s->done, &s->lock, &until) == 0) {
     }
-    const enum progress at = !s->is_done                                                ? UNDER_WAY
+    const enum progress at = !s->is_done                                            ? UNDER_WAY
                              : s->error == cudaSuccess && s->result == NCCL_SUCCESS ? WELL
-                                                                                        : FAILED;
+                                                                                    : FAILED;
     pthread_mutex_unlock(&s->lock);
     return at;
 }
