@@ -198,9 +198,10 @@ static void workers_do_not_outlive_rank_0(void **state)
     pid_t leader = fork();
     if (leader == 0) {
         start(&rig, 4, "linger", 2, TIMEOUT_MS);
-        ssize_t n = write(fds[1], rig.processes, sizeof rig.processes);
+        if (write(fds[1], rig.processes, sizeof rig.processes) != (ssize_t)sizeof rig.processes)
+            _exit(1);
         for (;;)
-            n += pause();
+            pause();
     }
     assert_int_equal(read(fds[0], rig.processes, sizeof rig.processes), sizeof rig.processes);
     close(fds[0]);
