@@ -5,6 +5,7 @@
 #include "kernels/kernels.h"
 
 #include <assert.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,13 +14,15 @@ int __real_k_backend_open(const struct k_backend_options *options, struct k_back
 int __wrap_k_backend_open(const struct k_backend_options *options, struct k_backend **out, const char **why,
                           struct quire_error *err);
 
-/* One backend of a process at a time is looked at: the engine's. */
+/* Of all of the process, which are alike. */
 static const struct k_backend_ops *real;
 
 /* ---- results that come late ------------------------------------------------------------------- */
 
-#define N_COPIES 4u
+#define N_COPIES 8u
+static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER; /* an engine may end its last step while another is opened */
 static struct copy {
+    struct k_backend *of;
     void *copied, *there; /* as it was, and where the caller wants it */
     uint64_t bytes;
     uint64_t ticket; /* 0 until a fence came after it */
@@ -28,35 +31,43 @@ static struct copy {
 static int copy_out(struct k_backend *b, void *dst, const void *src_dev, uint64_t bytes, struct quire_error *err)
 {
     struct copy *c = copies;
+    void *copied = malloc(bytes + 1);
+    if (!copied)
+        return quire_fail(err, QUIRE_NO_MEMORY, "copy_out: out of memory");
+    pthread_mutex_lock(&guard);
     while (c->copied) {
         c++;
         assert(c < copies + N_COPIES); /* more steps in flight than the depth allows */
     }
-    *c = (struct copy){.copied = malloc(bytes + 1), .there = dst, .bytes = bytes};
+    *c = (struct copy){.of = b, .copied = copied, .there = dst, .bytes = bytes};
+    pthread_mutex_unlock(&guard);
     memset(dst, 0xa5, bytes);
-    return c->copied ? real->copy_out(b, c->copied, src_dev, bytes, err)
-                     : quire_fail(err, QUIRE_NO_MEMORY, "copy_out: out of memory");
+    return real->copy_out(b, copied, src_dev, bytes, err);
 }
 
 static int fence(struct k_backend *b, uint64_t *ticket, struct quire_error *err)
 {
     int status = real->fence(b, ticket, err);
+    pthread_mutex_lock(&guard);
     for (uint32_t i = 0; i < N_COPIES; i++)
-        if (copies[i].copied && !copies[i].ticket)
+        if (copies[i].copied && copies[i].of == b && !copies[i].ticket)
             copies[i].ticket = *ticket;
+    pthread_mutex_unlock(&guard);
     return status;
 }
 
 static int wait(struct k_backend *b, uint64_t ticket, struct quire_error *err)
 {
+    pthread_mutex_lock(&guard);
     for (uint32_t i = 0; i < N_COPIES; i++) {
         struct copy *c = &copies[i];
-        if (!c->copied || !c->ticket || c->ticket > ticket)
+        if (!c->copied || c->of != b || !c->ticket || c->ticket > ticket)
             continue;
         memcpy(c->there, c->copied, c->bytes);
         free(c->copied);
         c->copied = NULL;
     }
+    pthread_mutex_unlock(&guard);
     return real->wait(b, ticket, err);
 }
 
@@ -184,30 +195,24 @@ static void graph_destroy(struct k_backend *b, struct k_graph *graph)
 
 static void close_backend(struct k_backend *b)
 {
+    pthread_mutex_lock(&guard);
     for (uint32_t i = 0; i < N_COPIES; i++) {
+        if (copies[i].of != b)
+            continue;
         free(copies[i].copied);
         copies[i].copied = NULL;
     }
+    pthread_mutex_unlock(&guard);
     real->close(b);
 }
 
-int __wrap_k_backend_open(const struct k_backend_options *options, struct k_backend **out, const char **why,
-                          struct quire_error *err)
+/* What a backend has, with what is late and recorded here in place of its own. */
+static void make_table(const struct k_backend_ops *of, struct k_planner *planner, struct k_backend_ops *ops)
 {
-    static struct k_backend_ops tables[2]; /* of ref and of cpu */
-    static struct k_backend_ops reals[2];
-    static struct k_planner planners[2];
-    int status = __real_k_backend_open(options, out, why, err);
-    if (status)
-        return status;
-    size_t i = (*out)->ops->planner != k_planner_find("ref");
-    struct k_backend_ops *ops = &tables[i];
-    reals[i] = *(*out)->ops;
-    real = &reals[i];
-    *ops = *real;
-    planners[i] = *real->planner;
-    planners[i].overlap_depth = 1;
-    ops->planner = &planners[i];
+    *ops = *of;
+    *planner = *of->planner;
+    planner->overlap_depth = 1;
+    ops->planner = planner;
     ops->close = close_backend;
     ops->copy_out = copy_out;
     ops->fence = fence;
@@ -223,6 +228,24 @@ int __wrap_k_backend_open(const struct k_backend_options *options, struct k_back
     ops->graph_end = graph_end;
     ops->graph_launch = graph_launch;
     ops->graph_destroy = graph_destroy;
-    (*out)->ops = ops;
+}
+
+int __wrap_k_backend_open(const struct k_backend_options *options, struct k_backend **out, const char **why,
+                          struct quire_error *err)
+{
+    static struct k_backend_ops tables[2]; /* of ref and of cpu */
+    static struct k_backend_ops reals[2];
+    static struct k_planner planners[2];
+    int status = __real_k_backend_open(options, out, why, err);
+    if (status)
+        return status;
+    size_t i = (*out)->ops->planner != k_planner_find("ref");
+    if (!reals[i].planner) { /* made once: another engine's thread may be reading it */
+        reals[i] = *(*out)->ops;
+        make_table(&reals[i], &planners[i], &tables[i]);
+    }
+    if (real != &reals[i])
+        real = &reals[i];
+    (*out)->ops = &tables[i];
     return QUIRE_OK;
 }
