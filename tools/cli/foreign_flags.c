@@ -1,7 +1,8 @@
 #include "tools/cli/foreign_flags.h"
 
 #define ADAPTERS "not built yet: adapters"
-#define ONE_DEVICE "not built yet: an engine uses one device"
+#define ONE_DEVICE \
+    "not built: several devices share a model by --tensor-parallel-size and --pipeline-parallel-size alone"
 #define ONE_ENGINE "not built yet: start an engine for each device, with a proxy before them (docs/deploying.md)"
 #define NO_EXPERTS "not built yet: models with experts"
 #define GUESSES "here --speculative-config"
@@ -19,7 +20,7 @@
 #define OF_REQUESTS "a request's field here, or the model's generation_config.json"
 #define GRAPHS "not built: there is nothing to compile; a GPU's steps are recorded as graphs unless --enforce-eager"
 #define OWN_KERNELS "not built: there is one set of kernels for each device, Quire's own"
-#define WHOLE_MODEL "not built: a model computes on one device as a whole; here --device"
+#define WHOLE_MODEL "not built: a model's layers are all on devices of one kind; here --device"
 
 /* {names, what is accepted, what is said}. A row whose text begins with "here --" names an option of ours. */
 /* clang-format off */
