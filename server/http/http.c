@@ -761,10 +761,20 @@ void http_server_drain(struct http_server *s)
 {
     s->draining = true;
     struct http_connection *c;
-    /* What is between requests goes at the next turn of the loop, where nobody holds it. */
+    /* What is between requests goes at the next turn of the loop, where nobody holds it. Who has not had a reply yet may have
+     * sent a request that is on its way, and is treated as who comes late: a client takes a closed connection for a fault. */
     TAILQ_FOREACH(c, &s->connections, link)
-    if (c->phase == READING && http_parser_is_idle(&c->parser))
-        http_connection_later(c);
+    {
+        if (c->phase != READING || !http_parser_is_idle(&c->parser))
+            continue;
+        if (c->served) {
+            http_connection_later(c);
+        } else if (!c->late) {
+            c->late = true;
+            s->n_late++;
+            set_read_deadline(c);
+        }
+    }
     check_idle(s);
 }
 

@@ -60,7 +60,7 @@ struct http_connection {
     bool served;      /* it has had a reply */
     bool unwritten;   /* in the server's list */
     bool is_tls;      /* written by the bufferevent alone */
-    bool late;        /* accepted by a server that drains */
+    bool late;        /* its first request comes, if any, when the server drains */
     bool from_loopback;
     uint64_t opened_ms;
     size_t n_lingered, n_body;

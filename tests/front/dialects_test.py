@@ -467,12 +467,14 @@ def test_silence_deadlines_and_traces():
 def test_a_draining_server_finishes_them():
     for path, body in STREAMS:
         s = Server("--interval-us", 10000)
-        with s.connect() as holder:
+        with s.connect() as holder, s.connect() as early:
             limit = {"max_tokens": 200} if path == MESSAGES else {"max_output_tokens": 200}
             holder.sendall(post_bytes(path, {**body, **limit, "ignore_eos": True, "stream": True}))
             assert holder.recv(4096).startswith(b"HTTP/1.1 200")
             s.process.terminate()
             assert wait_until(lambda: s.get("/health")[0] == 503)
+            early.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")  # connected before, and nothing asked yet
+            assert early.recv(4096).startswith(b"HTTP/1.1 503")
             status, late = s.post(path, body)
             assert status == 503 and check_error(path, late, 503)
             assert (b"event: message_stop" if path == MESSAGES else b"event: response.incomplete") in read_all(holder)
