@@ -35,9 +35,11 @@ static const struct shape {
 #if defined TEST_EMULATED && defined TEST_RANKS
 #define ONE_IN 6
 #elif defined TEST_EMULATED
-#define ONE_IN 2
+#define ONE_IN 4
+#elif defined TEST_RANKS
+#define ONE_IN (SAMPLE_IS_SANITIZED ? 9 : 2)
 #else
-#define ONE_IN (SAMPLE_IS_SANITIZED ? 3 : 1)
+#define ONE_IN (SAMPLE_IS_SANITIZED ? 6 : 1)
 #endif
 
 struct bits_case {

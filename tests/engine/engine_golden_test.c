@@ -21,6 +21,8 @@
 
 #include <cmocka.h>
 
+#include "tests/sample_tests.h"
+
 #define CAP 0.02
 #define GOLDENS QUIRE_SOURCE_DIR "/tests/goldens/"
 
@@ -198,7 +200,7 @@ static void lane_gguf(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
+    struct CMUnitTest tests[] = {
         cmocka_unit_test(lane_llama2),       cmocka_unit_test(lane_llama3),      cmocka_unit_test(lane_llama_bias),
         cmocka_unit_test(lane_mistral),      cmocka_unit_test(lane_qwen2),       cmocka_unit_test(lane_qwen2_yarn),
         cmocka_unit_test(lane_qwen2_window), cmocka_unit_test(lane_qwen3),       cmocka_unit_test(lane_qwen3_f16),
@@ -221,6 +223,9 @@ int main(void)
     };
     if (getenv("TEST_INVARIANCE"))
         return cmocka_run_group_tests(off, NULL, NULL);
+#endif
+#ifdef TEST_EMULATED /* a model goes through kernels that another one of the sample goes through, too */
+    sample_tests(tests, sizeof tests / sizeof *tests, 2);
 #endif
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,9 +29,13 @@
 #else
 #define TEST_EVERY 1
 #define N_OTHERS (SAMPLE_IS_FOR_RACES ? 10u : 24u) /* what they share is the same for fewer */
+#ifdef TEST_RANKS /* each way is computed by one process, too, to compare with */
+#define ONE_MODEL_IN (SAMPLE_IS_SANITIZED ? 8 : 2)
+#else
 #define ONE_MODEL_IN (SAMPLE_IS_SANITIZED ? 8 : 1)
-#define ONE_IN (SAMPLE_IS_FOR_RACES ? 12 : 3)
-#define ONE_GUESS_IN 12
+#endif
+#define ONE_IN (SAMPLE_IS_FOR_RACES ? 12 : SAMPLE_IS_SANITIZED ? 6 : 3)
+#define ONE_GUESS_IN (SAMPLE_IS_SANITIZED ? 24 : 12)
 #endif
 static struct sample models_sample; /* a model's answers to compare with cost more than a way, where steps are slow */
 static struct sample sample; /* of their ways; those for what grows always run */

@@ -289,6 +289,21 @@ static bool check_case(const struct backends *all, const struct op_case *c, doub
     return ok;
 }
 
+#define LARGE_CASE 4000000u
+
+/* That a GEMM or attention's scores are made of. */
+static uint64_t products_of(const struct op_case *c)
+{
+    if (op_is_gemm(c))
+        return (uint64_t)op_n_tokens(c) * c->n_rows * c->n_cols;
+    uint64_t n = 0;
+    for (uint32_t i = 0; op_has_cache(c) && i < op_n_seqs(c); i++) {
+        const struct op_seq *seq = &c->seqs[i];
+        n += (uint64_t)seq->n_tokens * (seq->position + seq->n_tokens) * c->n_q_heads * c->head_dim;
+    }
+    return n;
+}
+
 static int run_tests(const struct options *options)
 {
     struct backends all = {0};
@@ -296,13 +311,15 @@ static int run_tests(const struct options *options)
         for (uint32_t i = 0; i < N_SETTINGS && has_form(options->backend, (enum k_gemm_form)form); i++)
             all.b[form][i] = open_backend(options->backend, i, (enum k_gemm_form)form);
     uint32_t n_failed = 0, n_run = 0, n_wanted = 0;
-    /* Emulated, or under a sanitizer, a case takes its time; and the table is run for every instruction set. */
-    struct sample sample = sample_of(SAMPLE_IS_FOR_RACES                                         ? 48
-                                     : is_emulated(all.b[K_FORM_LANE][0]) || SAMPLE_IS_SANITIZED ? 8
-                                                                                                 : 4);
+    /* Emulated, or under a sanitizer, a case takes its time, and a tenth of them two thirds of it; and the table is run for
+     * every instruction set. */
+    const bool is_slow = is_emulated(all.b[K_FORM_LANE][0]) || SAMPLE_IS_SANITIZED;
+    struct sample sample = sample_of(SAMPLE_IS_FOR_RACES ? 48 : is_slow ? 8 : 4);
+    struct sample large = sample_of(SAMPLE_IS_FOR_RACES ? 48 : is_slow ? 32 : 4);
     for (size_t i = 0; i < op_n_test_cases; i++) {
         const struct op_case *c = &op_test_cases[i];
-        if ((options->filter && !strstr(op_name(c), options->filter)) || !sample_takes(&sample))
+        if ((options->filter && !strstr(op_name(c), options->filter)) ||
+            !sample_takes(products_of(c) > LARGE_CASE ? &large : &sample))
             continue;
         if (n_wanted++ % options->n_parts + 1 != options->part)
             continue;
@@ -314,6 +331,7 @@ static int run_tests(const struct options *options)
     }
     printf("%s: %u cases, %u failed\n", options->backend, n_run, n_failed);
     sample_report(&sample, "cases");
+    sample_report(&large, "large cases");
     for (int form = 0; form < K_N_FORMS; form++)
         for (uint32_t i = 0; i < N_SETTINGS && all.b[form][i]; i++)
             all.b[form][i]->ops->close(all.b[form][i]);

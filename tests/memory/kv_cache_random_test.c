@@ -6,10 +6,11 @@
  * What the blocks of both tiers hold is simulated: a step makes the recorded copies in their order,
  * then writes what is computed, and every named block must hold what its name says. At the end the
  * model, or who makes the copies, is made wrong on purpose, in one rule at a time; each time the
- * difference must be found.
+ * difference must be found. By a sample (tests/sample.h) it is half of the operations, from the sample's seed on.
  */
 #include "memory/kv_cache.h"
 #include "tests/memory/kv_model.h"
+#include "tests/sample.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -371,8 +372,9 @@ static bool run_episode(uint64_t seed, enum wrong_rule wrong)
 
 int main(int argc, char **argv)
 {
-    uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
-    uint64_t n_operations = argc > 2 ? strtoull(argv[2], NULL, 10) : 400000;
+    const struct sample sample = sample_of(SAMPLE_IS_SANITIZED ? 16 : 2);
+    uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 1 + sample.seed;
+    uint64_t n_operations = argc > 2 ? strtoull(argv[2], NULL, 10) : 400000 / sample.one_in;
     for (uint64_t done = 0; done < n_operations; done += EPISODE_OPERATIONS, seed++)
         if (!run_episode(seed, WRONG_NOTHING)) {
             printf("seed %llu\n", (unsigned long long)seed);

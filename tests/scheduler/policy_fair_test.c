@@ -375,7 +375,7 @@ static void test_bound(void **state)
     struct trace *t = malloc(sizeof *t);
     uint64_t n_preempted = 0, n_hits = 0;
     double worst = 0, unfair = 0;
-    struct sample sample = sample_of(SAMPLE_IS_SANITIZED ? 8 : 2);
+    struct sample sample = sample_of(SAMPLE_IS_SANITIZED ? 16 : 2);
     for (uint64_t seed = 1; seed <= 200; seed++) {
         if (!sample_takes(&sample))
             continue;
@@ -429,7 +429,7 @@ static void test_throughput(void **state)
     struct world *w = malloc(sizeof *w);
     struct trace *t = malloc(sizeof *t);
     double least = 2;
-    for (uint64_t seed = 1; seed <= (SAMPLE_IS_SANITIZED ? 3 : 12); seed++) {
+    for (uint64_t seed = 1; seed <= (SAMPLE_IS_SANITIZED ? 1 : 12); seed++) {
         saturated_trace(t, seed);
         run(w, t, "fcfs");
         double fcfs = (double)w->now_us;

@@ -24,7 +24,7 @@
 #define EPISODE_EVENTS 1500
 /* A minute and a half on one core; everything is checked after every event. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define DEFAULT_EVENTS 500000
+#define DEFAULT_EVENTS 250000
 #else
 #define DEFAULT_EVENTS 10000000
 #endif
