@@ -16,7 +16,7 @@ import time
 import recording_format
 
 QUIRE, MODEL = sys.argv[1:3]
-BRIEF = "brief" in sys.argv[3:]  # a request takes ten times as long under a sanitizer: then half of them, and three replays of nine
+BRIEF = "brief" in sys.argv[3:]  # a replay takes ten times as long under a sanitizer: then three of nine
 OPTIONS = ["--port", "0", "--threads", "1", "--max-model-len", "160", "--num-kv-blocks", "14", "--max-num-seqs", "6",
            "--max-num-batched-tokens", "64", "--scheduling-policy", "priority"]
 DRAFTS = '{"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_min": 1, "adaptive": %s}'
@@ -254,13 +254,13 @@ def main():
     for closed in endings:
         record, trace = directory / f"{closed}.rec", directory / f"{closed}.json"
         server = Server("--record", record, "--trace-file", trace, "--speculative-config", DRAFTS % ("false" if closed else "true"))
-        threads = serve_many(server, 0, 12 if BRIEF else 24)
+        threads = serve_many(server, 0, 24)
         if closed:
             for thread in threads:
                 thread.join()
             assert server.end(signal.SIGTERM) == 0, server.log
         else:
-            for thread in threads[:10 if BRIEF else 20]:
+            for thread in threads[:20]:
                 thread.join()
             threads += serve_many(server, 24, 4)
             server.end(signal.SIGKILL)
