@@ -111,6 +111,10 @@ struct k_weight_view {
     /* NULL, or [n_cols]: column i of the data meets column permutation[i] of the input. Of a weight whose K is one segment. */
     const uint32_t *permutation;
     float x_scale; /* 0, or in the form int8 the scale of all activations, which the file states */
+    /* NULL, or of columns that were cut out of a plain matrix: its row 0, column 0, and its columns. Rows are as far apart. What a
+     * form has of a whole row, as the exponents of docs/numerics.md §17, it takes from there. */
+    const void *whole;
+    uint32_t whole_cols;
     bool is_table; /* rows are only looked up: no GEMM has this weight */
 };
 

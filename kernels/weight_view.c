@@ -45,6 +45,9 @@ static int check_part(const struct k_weight_view *part, uint32_t index, uint32_t
     if ((uintptr_t)part->data % size != 0 || part->row_stride_bytes % size != 0 ||
         part->row_stride_bytes < k_format_bytes(part->format, n_cols))
         return quire_fail(err, QUIRE_INVALID, "weight part %u: misaligned, or its rows overlap", index);
+    if (part->whole && (!is_plain || (uintptr_t)part->whole % size != 0 || part->whole_cols < n_cols ||
+                        part->row_stride_bytes < k_format_bytes(part->format, part->whole_cols)))
+        return quire_fail(err, QUIRE_INVALID, "weight part %u: was cut out of no such rows", index);
     return check_planes(part, index, err);
 }
 

@@ -175,6 +175,10 @@ int model_share_cut(const struct model_desc *desc, const struct model_tensor *te
     *cut = can_cut_cols(range, view) ? CUT_COLS : CUT_GATHERED;
     if (*cut == CUT_GATHERED)
         return QUIRE_OK;
+    if (k_format_is_plain(view->format)) {
+        view->whole = view->data;
+        view->whole_cols = view->n_cols;
+    }
     if (view->data)
         view->data = (const char *)view->data + k_format_bytes(view->format, range.first);
     view->n_cols = range.n;

@@ -39,7 +39,7 @@ enum model_cut {
 };
 
 /* Cuts the view of a whole matrix to what desc->share's rank has of it. QUIRE_UNSUPPORTED: rows that share scales lie
- * with two ranks. The view's data may be NULL. name: for the message. */
+ * with two ranks. The view's data may be NULL. Of columns it says what they were cut out of. name: for the message. */
 int model_share_cut(const struct model_desc *desc, const struct model_tensor *tensor, const char *name,
                     struct k_weight_view *view, enum model_cut *cut, struct quire_error *err);
 

@@ -45,7 +45,8 @@ struct cuda_fold {
 };
 
 /* weight.cu */
-cudaError_t launch_weight_exponents(cudaStream_t stream, const struct k_weight *w);
+cudaError_t launch_weight_exponents(cudaStream_t stream, const struct k_weight *w,
+                                    uint64_t row_stride_bytes); /* of BF16 rows so far apart at w->data_dev */
 cudaError_t launch_weight_factors(cudaStream_t stream,
                                   const struct k_weight *w); /* BF16 in place, by w->exponents_dev */
 /* load.cu */

@@ -56,11 +56,11 @@ static __global__ void weight_exponents(const unsigned char *data, uint64_t row_
         exponents[row] = (int8_t)e;
 }
 
-extern "C" cudaError_t launch_weight_exponents(cudaStream_t stream, const struct k_weight *w)
+extern "C" cudaError_t launch_weight_exponents(cudaStream_t stream, const struct k_weight *w, uint64_t row_stride_bytes)
 {
     uint32_t n_blocks = w->n_rows / WARPS_PER_BLOCK + (w->n_rows % WARPS_PER_BLOCK != 0);
     return K_LAUNCH(weight_exponents, n_blocks, WARPS_PER_BLOCK * 32, 0, stream, (const unsigned char *)w->data_dev,
-                    w->row_stride_bytes, w->n_rows, w->exponents_dev);
+                    row_stride_bytes, w->n_rows, w->exponents_dev);
 }
 
 static __device__ uint32_t factors_of(uint32_t pair, float scale)

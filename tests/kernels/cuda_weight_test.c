@@ -60,12 +60,13 @@ static void check_weight(struct k_backend *b, const struct k_weight *w, const st
         for (uint32_t r = 0; r < parts[p].n_rows; r++, row++) {
             const unsigned char *at = data + row * w->row_stride_bytes;
             const void *from = (const char *)parts[p].data + r * parts[p].row_stride_bytes;
+            const void *whole = parts[p].whole ? (const char *)parts[p].whole + r * parts[p].row_stride_bytes : from;
             assert_memory_equal(at + width, zeros, w->row_stride_bytes - width);
             if (!is_factors) {
                 assert_memory_equal(at, from, width);
                 continue;
             }
-            assert_int_equal(exponents[row], naive_exponent(from, w->n_cols));
+            assert_int_equal(exponents[row], naive_exponent(whole, parts[p].whole ? parts[p].whole_cols : w->n_cols));
             assert_factors((const uint16_t *)(const void *)at, from, w->n_cols, exponents[row]);
         }
     }
@@ -173,6 +174,13 @@ static void test_exponents(void **state)
         try_weight(b, &part, 1);
     }
     unsetenv("QUIRE_SIMT_ORDER");
+    struct k_weight_view cut[2] = {part, part}; /* as a rank has columns of them: the first 7, and of others the last */
+    cut[0].whole = cut[1].whole = data;
+    cut[0].whole_cols = cut[1].whole_cols = N_COLS;
+    cut[0].n_cols = cut[1].n_cols = 7;
+    cut[0].n_rows = 1024;
+    cut[1].data = data + N_COLS - 7;
+    try_weight(b, cut, 2);
     free(data);
     close_gpu(b);
 }
@@ -243,6 +251,11 @@ static void test_bad_weights(void **state)
     pair[1].n_cols = 7;
     assert_int_equal(b->ops->weight_create(b, pair, 2, &w, &err), QUIRE_INVALID);
     assert_says(&err, "part 1");
+    pair[1] = good;
+    pair[1].whole = data;
+    pair[1].whole_cols = 9; /* of rows of 8 */
+    assert_int_equal(b->ops->weight_create(b, pair, 2, &w, &err), QUIRE_INVALID);
+    assert_says(&err, "part 1: was cut out of no such rows");
     assert_int_equal(b->ops->weight_create(b, pair, 0, &w, &err), QUIRE_INVALID);
     pair[1] = k_plain_view(data, K_F32, 1u << 31, 1u << 30, UINT64_C(1) << 32);
     assert_int_equal(b->ops->weight_create(b, &pair[1], 1, &w, &err), QUIRE_NO_MEMORY);

@@ -19,6 +19,7 @@ static struct k_backend *b;
 struct gemm {
     enum k_dtype dtype;
     uint32_t n_rows, n_cols, n_tokens, unit;
+    uint32_t n_whole, first_col; /* of a rank's columns */
     uint16_t *w;
     float *x, *y;
     struct k_weight *weight;
@@ -78,7 +79,9 @@ static void run(struct gemm *g, uint32_t n_tokens, uint32_t shift)
                                      .y_dev = g->y_dev,
                                      .workspace_dev = g->workspace,
                                      .n_tokens = n_tokens,
-                                     .unit = g->unit};
+                                     .unit = g->unit,
+                                     .n_whole = g->n_whole,
+                                     .first_col = g->first_col};
     ok(b->ops->gemm(b, &args, &err), &err);
     ok(b->ops->copy_out(b, g->y, g->y_dev, y_bytes, &err), &err);
 }
@@ -122,6 +125,59 @@ static void test_every_number_of_tokens(void **state)
         for (uint32_t n = 1; n <= 70; n++) {
             run(&g, n, n % 2);
             assert_memory_equal(g.y, want, n * 37 * sizeof(float));
+        }
+        free_gemm(&g);
+    }
+}
+
+/* What the columns [begin, end) add, by a rank that has these and no others. */
+static void run_columns(const struct gemm *whole, uint32_t begin, uint32_t end, float *y)
+{
+    struct gemm g = new_gemm(whole->dtype, whole->n_rows, end - begin, whole->n_tokens);
+    struct k_weight_view view = k_plain_view(whole->w + begin, whole->dtype, whole->n_rows, end - begin,
+                                             (uint64_t)whole->n_cols * 2);
+    struct quire_error err;
+    view.whole = whole->w;
+    view.whole_cols = whole->n_cols;
+    ok(b->ops->weight_create(b, &view, 1, &g.weight, &err), &err);
+    g.unit = whole->unit;
+    g.n_whole = whole->n_cols;
+    g.first_col = begin;
+    for (uint32_t t = 0; t < g.n_tokens; t++)
+        memcpy(g.x + (uint64_t)t * g.n_cols, whole->x + (uint64_t)t * whole->n_cols + begin, g.n_cols * sizeof *g.x);
+    run(&g, g.n_tokens, 0);
+    memcpy(y, g.y, (size_t)g.n_tokens * g.n_rows * sizeof *y);
+    free_gemm(&g);
+}
+
+/* Rows whose largest numbers lie with one rank, 2^32 to 2^46 above the others: that one's e is all ranks', and 2 and 4 of them
+ * give the bits of one. Half of the tokens do not see the large numbers, and so show what became of the small ones. */
+static void test_columns_of_ranks(void **state)
+{
+    (void)state;
+    enum { ROWS = 20, COLS = 512, TOKENS = 40 };
+    static const uint32_t counts[] = {3, TOKENS};
+    static float part[4][TOKENS * ROWS];
+    for (int i = 0; i < 2; i++) {
+        struct gemm g = new_gemm(K_BF16, ROWS, COLS, counts[i]);
+        const uint32_t n = counts[i] * ROWS;
+        g.unit = COLS / 8;
+        fill(&g, 11);
+        for (uint32_t r = 0; r < ROWS; r++)
+            for (uint32_t k = r % 2 * COLS / 2; k < (r % 2 + 1) * COLS / 2; k++)
+                g.w[r * COLS + k] = page_bf16_from_f32(ldexpf(page_f32_from_bf16(g.w[r * COLS + k]), 32 + (int)r % 15));
+        for (uint32_t t = 0; t < counts[i]; t++)
+            memset(g.x + t * COLS + t % 2 * COLS / 2, 0, COLS / 2 * sizeof *g.x);
+        run(&g, counts[i], 0);
+        assert_page(&g, counts[i]);
+        for (uint32_t n_ranks = 2; n_ranks <= 4; n_ranks *= 2) {
+            for (uint32_t rank = 0; rank < n_ranks; rank++)
+                run_columns(&g, rank * COLS / n_ranks, (rank + 1) * COLS / n_ranks, part[rank]);
+            for (uint32_t apart = 1; apart < n_ranks; apart *= 2)
+                for (uint32_t rank = 0; rank < n_ranks; rank += 2 * apart)
+                    for (uint32_t k = 0; k < n; k++)
+                        part[rank][k] += part[rank + apart][k];
+            assert_memory_equal(part[0], g.y, n * sizeof(float));
         }
         free_gemm(&g);
     }
@@ -524,6 +580,7 @@ int main(void)
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_number_of_tokens),
+        cmocka_unit_test(test_columns_of_ranks),
         cmocka_unit_test(test_wide_matrices),
         cmocka_unit_test(test_every_weight),
         cmocka_unit_test(test_small_factors),

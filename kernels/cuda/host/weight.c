@@ -115,13 +115,80 @@ static int make_one_exponent(struct k_backend *b, const struct k_weight_view *pa
                       "a weight's exponent", err);
 }
 
-/* f16 factors in place of BF16. */
-static int make_factors(struct k_backend *b, const struct k_weight_view *parts, struct k_weight *w,
-                        struct quire_error *err)
+static bool is_cut(const struct k_weight_view *parts, uint32_t n_parts)
+{
+    for (uint32_t i = 0; i < n_parts; i++)
+        if (parts[i].whole)
+            return true;
+    return false;
+}
+
+/* BF16. A Zen 3 reads rows so at 11 GB/s a thread, and one number at a time at 2.3. */
+typedef int16_t eight __attribute__((vector_size(16)));
+
+static eight larger_finite(eight best, eight bits)
+{
+    bits &= 0x7fff;
+    bits &= bits < 0x7f80;
+    const eight is_larger = bits > best;
+    return (bits & is_larger) | (best & ~is_larger);
+}
+
+/* The largest finite number of a row, without its sign. */
+static int16_t largest_of(const unsigned char *row, uint32_t n_cols)
+{
+    eight best = {0}, bits = {0};
+    uint32_t i = 0;
+    for (; n_cols - i >= 8; i += 8) {
+        memcpy(&bits, row + 2 * (uint64_t)i, sizeof bits);
+        best = larger_finite(best, bits);
+    }
+    memcpy(&bits, row + 2 * (uint64_t)i, 2 * (n_cols - i)); /* what it keeps was there before */
+    best = larger_finite(best, bits);
+    for (int k = 1; k < 8; k++)
+        best[0] = best[k] > best[0] ? best[k] : best[0];
+    return best[0];
+}
+
+/* Of each row, as far as it went before it was cut. */
+static void find_largest(const struct k_weight_view *part, int16_t *out)
+{
+    const unsigned char *row = part->whole ? part->whole : part->data;
+    for (uint32_t r = 0; r < part->n_rows; r++, row += part->row_stride_bytes)
+        out[r] = largest_of(row, part->whole ? part->whole_cols : part->n_cols);
+}
+
+/* e of rows of which only some columns come here. Their largest numbers are found on the host, which has the whole rows, and go
+ * where the columns will be: a matrix of one column. */
+static int make_exponents_of_cut(struct k_backend *b, const struct k_weight_view *parts, uint32_t n_parts,
+                                 struct k_weight *w, struct quire_error *err)
+{
+    const uint64_t stride = cuda_weight_row_stride(w->format, 1);
+    int16_t *largest = malloc(w->n_rows * sizeof *largest), *at = largest;
+    if (!largest)
+        return quire_fail(err, QUIRE_NO_MEMORY, "weight: out of memory");
+    for (uint32_t i = 0; i < n_parts; at += parts[i].n_rows, i++)
+        find_largest(&parts[i], at);
+    const struct k_weight_view column = k_plain_view(largest, K_BF16, w->n_rows, 1, sizeof *largest);
+    int status = upload_part(b, &column, stride, w->data_dev, err);
+    free(largest);
+    return status == QUIRE_OK
+               ? cuda_check(b, launch_weight_exponents(cuda_of(b)->stream, w, stride), "a weight's exponents", err)
+               : status;
+}
+
+/* BF16 that becomes f16 factors in place. */
+static int upload_factors(struct k_backend *b, const struct k_weight_view *parts, uint32_t n_parts, struct k_weight *w,
+                          struct quire_error *err)
 {
     cudaStream_t stream = cuda_of(b)->stream;
+    const bool is_of_cut = is_cut(parts, n_parts);
     w->exponents_dev = (int8_t *)w->data_dev + w->n_rows * w->row_stride_bytes;
-    int status = cuda_check(b, launch_weight_exponents(stream, w), "a weight's exponents", err);
+    int status = is_of_cut ? make_exponents_of_cut(b, parts, n_parts, w, err) : QUIRE_OK;
+    if (status == QUIRE_OK)
+        status = upload(b, parts, n_parts, w, err);
+    if (status == QUIRE_OK && !is_of_cut)
+        status = cuda_check(b, launch_weight_exponents(stream, w, w->row_stride_bytes), "a weight's exponents", err);
     if (status == QUIRE_OK && cuda_of(b)->lt)
         status = make_one_exponent(b, parts, w, err);
     if (status == QUIRE_OK)
@@ -178,10 +245,9 @@ int cuda_weight_create(struct k_backend *b, const struct k_weight_view *parts, u
     w->has_one_exponent = w->format.kind == K_F16;
     w->row_stride_bytes = cuda_weight_row_stride(w->format, w->n_cols);
     status = cuda_alloc(b, cuda_weight_bytes(w->format, n_rows, w->n_cols), &w->data_dev, err);
+    const bool as_factors = w->format.kind == K_BF16 && b->form == K_FORM_MMA;
     if (status == QUIRE_OK)
-        status = upload(b, parts, n_parts, w, err);
-    if (status == QUIRE_OK && w->format.kind == K_BF16 && b->form == K_FORM_MMA)
-        status = make_factors(b, parts, w, err);
+        status = as_factors ? upload_factors(b, parts, n_parts, w, err) : upload(b, parts, n_parts, w, err);
     if (status != QUIRE_OK) {
         cuda_weight_destroy(b, w);
         return status;

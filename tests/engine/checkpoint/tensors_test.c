@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/model/share.h"
 #include "engine/model/tensors.h"
 
 #include <stdio.h>
@@ -130,12 +131,42 @@ static void shards_fit_together(void **state)
     }
 }
 
+/* Columns of a rank say what rows they were cut out of; rows do not, and blocks have nothing of a whole row. */
+static void columns_know_their_rows(void **state)
+{
+    (void)state;
+    static const uint16_t data[32 * 512];
+    const struct model_desc whole = {
+        .n_q_heads = 8, .n_kv_heads = 8, .head_dim = 64, .intermediate_size = 512, .hidden_size = 32, .vocab_size = 32};
+    const struct model_desc desc = model_share_describe(&whole, 3, 4);
+    const struct k_format q8_0 = k_format_of_blocks(K_PACKING_Q8_0);
+    enum model_cut cut;
+    struct quire_error err;
+    for (size_t i = 0; i < model_n_tensors; i++) {
+        const struct model_tensor *row = &model_tensors[i];
+        if (row->kind != TENSOR_MATRIX || row->owner == OF_MODEL || row->shard == SHARD_NONE)
+            continue;
+        const uint32_t n_rows = model_whole_size(&desc, row->rows), n_cols = model_whole_size(&desc, row->cols);
+        struct k_weight_view view = k_plain_view(data, K_BF16, n_rows, n_cols, n_cols * UINT64_C(2)), blocks = view;
+        blocks.format = q8_0;
+        blocks.row_stride_bytes = k_format_bytes(q8_0, n_cols);
+        assert_int_equal(model_share_cut(&desc, row, "w", &view, &cut, &err), QUIRE_OK);
+        assert_ptr_equal(view.whole, cut == CUT_COLS ? data : NULL);
+        assert_int_equal(view.whole_cols, cut == CUT_COLS ? 512 : 0);
+        assert_int_equal(view.n_cols, cut == CUT_COLS ? 128 : n_cols);
+        assert_ptr_equal(view.data, data + (cut == CUT_COLS ? 3 * 128 : n_rows / 4 * 3 * n_cols));
+        assert_int_equal(model_share_cut(&desc, row, "w", &blocks, &cut, &err), QUIRE_OK);
+        assert_null(blocks.whole);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_walk_is_the_checkpoint),
         cmocka_unit_test(each_object_comes_once),
         cmocka_unit_test(shards_fit_together),
+        cmocka_unit_test(columns_know_their_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
