@@ -20,7 +20,13 @@ PEER_FN void leave(const struct cuda_fold &f)
         ptx_store_relaxed_sys(&f.control[CUDA_CONTROL_LEFT], f.turn);
 }
 
-template <uint32_t n_ranks>
+/* Of what NCCL has added. */
+template <class V> PEER_FN V tree(const V (&v)[1])
+{
+    return v[0];
+}
+
+template <uint32_t n_parts>
 static __global__ void __launch_bounds__(THREADS)
     fold_kernel(const __grid_constant__ struct cuda_fold f, float *x, const float *bias, uint32_t n_cols)
 {
@@ -28,9 +34,9 @@ static __global__ void __launch_bounds__(THREADS)
     leave(f);
     if (i >= f.n)
         return;
-    float v[n_ranks];
+    float v[n_parts];
 #pragma unroll
-    for (uint32_t r = 0; r < n_ranks; r++)
+    for (uint32_t r = 0; r < n_parts; r++)
         v[r] = f.gathered[(uint64_t)r * f.n + i];
     const float s = tree(v);
     x[f.from + i] = bias ? s + bias[(f.from + i) % n_cols] : s;
@@ -83,13 +89,15 @@ cudaError_t launch_fold_arrive(cudaStream_t stream, const struct cuda_fold *f)
     return K_LAUNCH((arrive_kernel), dim3(1), dim3(1), 0, stream, &f->control[CUDA_CONTROL_ARRIVED], f->turn);
 }
 
-cudaError_t launch_fold(cudaStream_t stream, const struct cuda_fold *f, uint32_t n_ranks,
+cudaError_t launch_fold(cudaStream_t stream, const struct cuda_fold *f, uint32_t n_parts,
                         const struct k_all_reduce_args *a)
 {
     const dim3 grid = grid_of(f->n, 1), block = dim3(THREADS);
-    if (n_ranks == 2)
+    if (n_parts == 1)
+        return K_LAUNCH((fold_kernel<1>), grid, block, 0, stream, *f, a->x_dev, a->bias_dev, a->n_cols);
+    if (n_parts == 2)
         return K_LAUNCH((fold_kernel<2>), grid, block, 0, stream, *f, a->x_dev, a->bias_dev, a->n_cols);
-    if (n_ranks == 4)
+    if (n_parts == 4)
         return K_LAUNCH((fold_kernel<4>), grid, block, 0, stream, *f, a->x_dev, a->bias_dev, a->n_cols);
     return K_LAUNCH((fold_kernel<8>), grid, block, 0, stream, *f, a->x_dev, a->bias_dev, a->n_cols);
 }

@@ -37,7 +37,7 @@ struct cuda_peers {
 
 /* A part of what ranks bring together through NCCL: n elements from `from` on. */
 struct cuda_fold {
-    float *gathered; /* [ranks][n] */
+    float *gathered; /* [ranks][n]; of a sum that NCCL has added [n] */
     uint32_t *control; /* struct cuda_peers' */
     uint64_t from;
     uint32_t n;
@@ -93,8 +93,8 @@ cudaError_t launch_all_reduce(cudaStream_t stream, const struct cuda_peers *p, c
 cudaError_t launch_all_gather(cudaStream_t stream, const struct cuda_peers *p, const struct k_all_gather_args *a);
 /* fold.cu: before a gathering, and after it */
 cudaError_t launch_fold_arrive(cudaStream_t stream, const struct cuda_fold *f);
-cudaError_t launch_fold(cudaStream_t stream, const struct cuda_fold *f, uint32_t n_ranks,
-                        const struct k_all_reduce_args *a);
+cudaError_t launch_fold(cudaStream_t stream, const struct cuda_fold *f, uint32_t n_parts,
+                        const struct k_all_reduce_args *a); /* n_parts: the ranks, or 1 */
 cudaError_t launch_fold_pack(cudaStream_t stream, const struct cuda_fold *f, uint32_t rank, uint32_t n_ranks,
                              const struct k_all_gather_args *a); /* this rank's part into its place */
 cudaError_t launch_fold_unpack(cudaStream_t stream, const struct cuda_fold *f, uint32_t rank, uint32_t n_ranks,

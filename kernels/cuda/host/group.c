@@ -6,7 +6,8 @@
  *
  * Where a GPU does not reach a peer's memory, NCCL carries what they bring together (nccl.h), through what would have been this
  * rank's areas, and fold.cu adds it up. Its kernels know of no time and of no word of the host's: the watcher sees by fold.cu's
- * two words how long one waits, and aborts. Nothing is recorded then, since a graph outlives what was aborted. */
+ * two words how long one waits, and aborts. Nothing is recorded then, since a graph outlives what was aborted. With --invariance
+ * off NCCL adds, too: fold.cu then finds the sum where else it finds the parts. */
 #include "kernels/cuda/host/group.h"
 #include "kernels/cuda/host/memory.h"
 #include "kernels/cuda/host/nccl.h"
@@ -197,6 +198,12 @@ static int open_nccl(struct cuda_group *g, struct greeting *mine, struct quire_e
     return status;
 }
 
+/* What --invariance off asked for: with it comes cuBLASLt. */
+static bool adds_by_nccl(struct k_backend *b)
+{
+    return cuda_of(b)->lt != NULL;
+}
+
 /* The way round, of all ranks, for what *err says was in the way of the other. */
 static int meet_through_nccl(struct k_backend *b, struct cuda_group *g, struct greeting *mine, struct greeting *all,
                              struct quire_error *err)
@@ -220,7 +227,8 @@ static int meet_through_nccl(struct k_backend *b, struct cuda_group *g, struct g
     c->ops.graph_launch = NULL;
     c->ops.graph_destroy = NULL;
     const size_t at = strlen(c->placement);
-    snprintf(c->placement + at, sizeof c->placement - at, ", its ranks by NCCL %s", nccl_version(g->nccl));
+    snprintf(c->placement + at, sizeof c->placement - at, ", its ranks by NCCL %s%s", nccl_version(g->nccl),
+             adds_by_nccl(b) ? ", sums too" : "");
     return QUIRE_OK;
 }
 
@@ -329,26 +337,30 @@ static int group_of(struct k_backend *b, const char *operation, struct cuda_grou
     return k_check_group(operation, *out ? &(*out)->group : &none, err);
 }
 
+/* nccl_all_gather or nccl_all_reduce. */
+typedef int nccl_call(struct nccl *n, const float *own_dev, float *out_dev, size_t n_floats, cudaStream_t stream,
+                      struct quire_error *err);
+
 /* What NCCL says ends the group; and once that is over, it says why. */
-static int gather_by_nccl(struct k_backend *b, struct cuda_group *g, struct cuda_fold *f, const float *own,
-                          struct quire_error *err)
+static int bring_by_nccl(struct k_backend *b, struct cuda_group *g, nccl_call *call, struct cuda_fold *f,
+                         const float *own, struct quire_error *err)
 {
     cudaStream_t stream = cuda_of(b)->stream;
     f->turn = ++g->turn;
     int status = cuda_check(b, launch_fold_arrive(stream, f), "a gathering by NCCL", err);
     if (status != QUIRE_OK)
         return status;
-    status = nccl_all_gather(g->nccl, own, f->gathered, f->n, stream, err);
+    status = call(g->nccl, own, f->gathered, f->n, stream, err);
     if (status == QUIRE_OK)
         return QUIRE_OK;
     g->group.abort(g->group.context, err->text);
     return g->group.check(g->group.context, err);
 }
 
-/* Elements [from, n) of what is brought together, as many as the areas hold of every rank. */
-static struct cuda_fold fold_from(const struct cuda_group *g, uint64_t from, uint64_t n)
+/* Elements [from, n) of what is brought together, as many as the areas hold of n_parts. */
+static struct cuda_fold fold_from(const struct cuda_group *g, uint32_t n_parts, uint64_t from, uint64_t n)
 {
-    const uint64_t most = CUDA_PEER_BLOCKS * UINT64_C(2) * CUDA_PEER_AREA_BYTES / sizeof(float) / g->group.n_ranks;
+    const uint64_t most = CUDA_PEER_BLOCKS * UINT64_C(2) * CUDA_PEER_AREA_BYTES / sizeof(float) / n_parts;
     return (struct cuda_fold){.gathered = (float *)(void *)(g->peers.own + CUDA_PEER_HEAD_BYTES),
                               .control = g->peers.control,
                               .from = from,
@@ -359,13 +371,15 @@ static int sum_by_nccl(struct k_backend *b, struct cuda_group *g, const struct k
                        struct quire_error *err)
 {
     const uint64_t n = (uint64_t)a->n_tokens * a->n_cols;
+    const bool is_added = adds_by_nccl(b);
+    const uint32_t n_parts = is_added ? 1 : g->group.n_ranks;
     int status = QUIRE_OK;
     struct cuda_fold f;
     for (uint64_t from = 0; from < n && status == QUIRE_OK; from += f.n) {
-        f = fold_from(g, from, n);
-        status = gather_by_nccl(b, g, &f, a->x_dev + from, err);
+        f = fold_from(g, n_parts, from, n);
+        status = bring_by_nccl(b, g, is_added ? nccl_all_reduce : nccl_all_gather, &f, a->x_dev + from, err);
         if (status == QUIRE_OK)
-            status = cuda_check(b, launch_fold(cuda_of(b)->stream, &f, g->group.n_ranks, a), "a sum over ranks", err);
+            status = cuda_check(b, launch_fold(cuda_of(b)->stream, &f, n_parts, a), "a sum over ranks", err);
     }
     return status;
 }
@@ -383,10 +397,10 @@ static int columns_by_nccl(struct k_backend *b, struct cuda_group *g, const stru
     int status = QUIRE_OK;
     struct cuda_fold f;
     for (uint64_t from = 0; from < n && status == QUIRE_OK; from += f.n) {
-        f = fold_from(g, from, n);
+        f = fold_from(g, g->group.n_ranks, from, n);
         status = cuda_check(b, launch_fold_pack(stream, &f, g->group.rank, g->group.n_ranks, a), "all_gather", err);
         if (status == QUIRE_OK)
-            status = gather_by_nccl(b, g, &f, f.gathered + (uint64_t)g->group.rank * f.n, err);
+            status = bring_by_nccl(b, g, nccl_all_gather, &f, f.gathered + (uint64_t)g->group.rank * f.n, err);
         if (status == QUIRE_OK)
             status = cuda_check(b, launch_fold_unpack(stream, &f, g->group.rank, g->group.n_ranks, a), "all_gather",
                                 err);

@@ -65,6 +65,7 @@ static int find_calls(struct nccl_calls *calls, struct quire_error *err)
         {"ncclGetUniqueId", &calls->get_unique_id},
         {"ncclCommInitRank", &calls->comm_init_rank},
         {"ncclAllGather", &calls->all_gather},
+        {"ncclAllReduce", &calls->all_reduce},
         {"ncclCommGetAsyncError", &calls->comm_get_async_error},
         {"ncclCommAbort", &calls->comm_abort},
         {"ncclCommDestroy", &calls->comm_destroy},
@@ -253,20 +254,41 @@ int nccl_start(struct nccl *n, int device, const struct k_group *group, const st
 
 /* ---- running ----------------------------------------------------------------------------------- */
 
+/* With the lock; what was begun ends with end_call(). */
+static int begin_call(struct nccl *n, struct quire_error *err)
+{
+    pthread_mutex_lock(&n->lock);
+    if (!atomic_load(&n->is_aborted))
+        return QUIRE_OK;
+    pthread_mutex_unlock(&n->lock);
+    return quire_fail(err, QUIRE_UNAVAILABLE, "NCCL: the group is over");
+}
+
+static int end_call(struct nccl *n, const char *call, int result, struct quire_error *err)
+{
+    const int status = result == NCCL_SUCCESS ? QUIRE_OK : failed(n, call, result, err);
+    pthread_mutex_unlock(&n->lock);
+    return status;
+}
+
 int nccl_all_gather(struct nccl *n, const float *own_dev, float *all_dev, size_t n_floats, cudaStream_t stream,
                     struct quire_error *err)
 {
-    int status = QUIRE_OK;
-    pthread_mutex_lock(&n->lock);
-    if (atomic_load(&n->is_aborted)) {
-        status = quire_fail(err, QUIRE_UNAVAILABLE, "NCCL: the group is over");
-    } else {
-        const int result = n->calls.all_gather(own_dev, all_dev, n_floats, NCCL_F32, n->comm, stream);
-        if (result != NCCL_SUCCESS)
-            status = failed(n, "ncclAllGather", result, err);
-    }
-    pthread_mutex_unlock(&n->lock);
-    return status;
+    const int status = begin_call(n, err);
+    if (status != QUIRE_OK)
+        return status;
+    return end_call(n, "ncclAllGather", n->calls.all_gather(own_dev, all_dev, n_floats, NCCL_F32, n->comm, stream),
+                    err);
+}
+
+int nccl_all_reduce(struct nccl *n, const float *own_dev, float *sums_dev, size_t n_floats, cudaStream_t stream,
+                    struct quire_error *err)
+{
+    const int status = begin_call(n, err);
+    if (status != QUIRE_OK)
+        return status;
+    return end_call(n, "ncclAllReduce",
+                    n->calls.all_reduce(own_dev, sums_dev, n_floats, NCCL_F32, NCCL_SUM, n->comm, stream), err);
 }
 
 /* It does not wait for a call that hangs: that one's end is the group's. */

@@ -1,4 +1,5 @@
-/* NVIDIA's NCCL, opened when a group needs it: it carries bytes between GPUs that do not reach each other's memory, and adds nothing.
+/* NVIDIA's NCCL, opened when a group needs it: it carries bytes between GPUs that do not reach each other's memory, and adds nothing
+ * but with --invariance off.
  * What it declares is declared here again, since the build takes nothing of NVIDIA's but CUDA (nccl_header_test.c compares). */
 #ifndef QUIRE_KERNELS_CUDA_NCCL_H
 #define QUIRE_KERNELS_CUDA_NCCL_H
@@ -12,6 +13,7 @@
 
 enum nccl_result { NCCL_SUCCESS = 0, NCCL_IN_PROGRESS = 7 };
 enum nccl_type { NCCL_F32 = 7 };
+enum nccl_operation { NCCL_SUM = 0 };
 struct nccl_id {
     char internal[NCCL_ID_BYTES];
 };
@@ -22,6 +24,8 @@ struct nccl_calls {
     int (*get_unique_id)(struct nccl_id *out);
     int (*comm_init_rank)(struct nccl_comm **out, int n_ranks, struct nccl_id id, int rank);
     int (*all_gather)(const void *own, void *all, size_t n_of_each, int type, struct nccl_comm *comm,
+                      cudaStream_t stream);
+    int (*all_reduce)(const void *own, void *sums, size_t n, int type, int operation, struct nccl_comm *comm,
                       cudaStream_t stream);
     int (*comm_get_async_error)(struct nccl_comm *comm, int *error);
     int (*comm_abort)(struct nccl_comm *comm);
@@ -44,6 +48,9 @@ int nccl_start(struct nccl *n, int device, const struct k_group *group, const st
 
 /* all: [ranks][n_floats] in device memory, in stream order. QUIRE_UNAVAILABLE: NCCL says why not, or it was aborted. */
 int nccl_all_gather(struct nccl *n, const float *own_dev, float *all_dev, size_t n_floats, cudaStream_t stream,
+                    struct quire_error *err);
+/* sums: [n_floats], added in whatever order NCCL takes; else alike. */
+int nccl_all_reduce(struct nccl *n, const float *own_dev, float *sums_dev, size_t n_floats, cudaStream_t stream,
                     struct quire_error *err);
 /* QUIRE_UNAVAILABLE: what runs has failed, by NCCL's word. */
 int nccl_look(struct nccl *n, struct quire_error *err);

@@ -26,6 +26,7 @@ static const char *device;
 static struct quire_error err; /* of the last call that failed */
 #ifdef TEST_EMULATED
 static bool is_apart; /* rank 1's GPU does not reach the others', and ranks have NCCL's twin */
+static bool is_free; /* --invariance off: that twin adds, too */
 static void be_apart(uint32_t rank)
 {
     if (!is_apart)
@@ -38,6 +39,7 @@ static void be_apart(uint32_t rank)
     }
 }
 #else
+static const bool is_free = false;
 static void be_apart(uint32_t rank)
 {
     (void)rank;
@@ -92,7 +94,12 @@ static void end(void *c, const char *why)
 
 static void open_rank(struct rank *r, int fd, uint32_t timeout_ms)
 {
-    const struct k_backend_options options = {.device = device, .n_threads = 1, .weight_format = K_FORMAT_F32};
+    const struct k_format formats[] = {K_FORMAT_F32, K_FORMAT_BF16};
+    const struct k_backend_options options = {.device = device,
+                                              .n_threads = 1,
+                                              .weight_format = formats[is_free],
+                                              .form = K_FORM_AUTO,
+                                              .not_invariant = is_free};
     const char *why;
     be_apart(r->rank);
     OK(collective_join_shared(fd, r->rank, TIMEOUT_MS, &r->collective, &err));
@@ -147,11 +154,18 @@ static float value(uint32_t rank, uint32_t seed, uint64_t i)
     return ldexpf((float)(int32_t)x * 0x1p-31f, (int)(x >> 40 & 15) - 8);
 }
 
+/* The sum over the ranks: by the tree, or from the last rank to the first as NCCL's twin adds. */
 static float tree(uint32_t n_ranks, uint32_t seed, uint64_t i)
 {
     float x[8];
     for (uint32_t r = 0; r < n_ranks; r++)
         x[r] = value(r, seed, i);
+    if (is_free) {
+        float sum = x[n_ranks - 1];
+        for (uint32_t r = n_ranks - 1; r-- > 0;)
+            sum += x[r];
+        return sum;
+    }
     if (n_ranks == 2)
         return x[0] + x[1];
     if (n_ranks == 4)
@@ -452,6 +466,17 @@ static void stay_apart(struct rank *r, int fd)
     close_rank(r);
 }
 
+/* With --invariance off NCCL adds, whatever the order; bias, columns and the norm of a sum are ours. */
+static void compute_free(struct rank *r, int fd)
+{
+    join(r, fd, TIMEOUT_MS);
+    CHECK(strstr(r->b->placement, "its ranks by NCCL 2.27.3, sums too"), "\"%s\"", r->b->placement);
+    sum_all(r, 6);
+    gather_one(r, &gather_cases[4], 20);
+    norm_one(r, 2, 2051, true);
+    close_rank(r);
+}
+
 /* With NCCL's twin, which `name` has do what it should not on rank `rank`: all hear of it. */
 static void refuse(struct rank *r, int fd, uint32_t rank, const char *name, const char *value, int wanted,
                    const char *text)
@@ -640,6 +665,8 @@ int main(int argc, char **argv)
         all_end_well(4, refuse_id, 0, "an NCCL that does not start is named");
         all_end_well(4, refuse_start, 0, "an NCCL that does not start on one rank is named");
         all_end_well(4, die_at_start, -SIGKILL, "a rank that dies while NCCL starts ends the others");
+        is_free = true;
+        all_end_well(4, compute_free, 0, "what NCCL's twin adds up");
 #endif
     }
     return 0;

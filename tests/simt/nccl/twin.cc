@@ -81,9 +81,23 @@ bool meet(nccl_comm *c)
 struct Gathering {
     nccl_comm *comm;
     const unsigned char *own;
-    unsigned char *all;
+    unsigned char *out;
     uint64_t bytes;
+    bool as_sum;
 };
+
+/* From the last rank to the first, which is no tree: who takes it for one is found. */
+void add(const Gathering &g)
+{
+    const float *all = (const float *)g.comm->shared->data;
+    float *out = (float *)g.out;
+    for (uint64_t i = 0, n = g.bytes / sizeof(float); i < n; i++) {
+        float sum = all[(g.comm->n_ranks - 1) * n + i];
+        for (uint32_t r = g.comm->n_ranks - 1; r-- > 0;)
+            sum += all[r * n + i];
+        out[i] = sum;
+    }
+}
 
 void gather(Gathering g)
 {
@@ -96,11 +110,28 @@ void gather(Gathering g)
             for (uint32_t r = 0; r < c->n_ranks; r++)
                 if (c->shared->bytes[r] != g.bytes)
                     defect("ranks gather different counts");
-            memcpy(g.all, c->shared->data, c->n_ranks * g.bytes);
+            if (g.as_sum)
+                add(g);
+            else
+                memcpy(g.out, c->shared->data, c->n_ranks * g.bytes);
             meet(c);
         }
     }
     c->is_running = false;
+}
+
+int queue(const char *call, const void *own, void *out, uint64_t n_out, uint64_t n, int type, nccl_comm *c,
+          cudaStream_t stream, bool as_sum)
+{
+    const uint64_t bytes = n * sizeof(float);
+    int result = asked_for(call);
+    if (result)
+        return result;
+    if (type != NCCL_F32 || !c || bytes * c->n_ranks > sizeof c->shared->data || !simt_runtime::find(own, bytes) ||
+        !simt_runtime::find(out, n_out * sizeof(float)))
+        return INVALID_ARGUMENT;
+    Gathering g = {c, (const unsigned char *)own, (unsigned char *)out, bytes, as_sum};
+    return simt::launch_on(stream, dim3(1), dim3(1), 0, call, gather, g) == cudaSuccess ? NCCL_SUCCESS : 1;
 }
 
 } // namespace
@@ -145,15 +176,13 @@ EXPORT int ncclCommInitRank(nccl_comm **out, int n_ranks, nccl_id id, int rank)
 
 EXPORT int ncclAllGather(const void *own, void *all, size_t n, int type, nccl_comm *c, cudaStream_t stream)
 {
-    const uint64_t bytes = n * sizeof(float);
-    int result = asked_for("ncclAllGather");
-    if (result)
-        return result;
-    if (type != NCCL_F32 || !c || bytes * c->n_ranks > sizeof c->shared->data || !simt_runtime::find(own, bytes) ||
-        !simt_runtime::find(all, bytes * c->n_ranks))
-        return INVALID_ARGUMENT;
-    Gathering g = {c, (const unsigned char *)own, (unsigned char *)all, bytes};
-    return simt::launch_on(stream, dim3(1), dim3(1), 0, "ncclAllGather", gather, g) == cudaSuccess ? NCCL_SUCCESS : 1;
+    return queue("ncclAllGather", own, all, n * (c ? c->n_ranks : 0), n, type, c, stream, false);
+}
+
+EXPORT int ncclAllReduce(const void *own, void *sums, size_t n, int type, int operation, nccl_comm *c,
+                         cudaStream_t stream)
+{
+    return operation == NCCL_SUM ? queue("ncclAllReduce", own, sums, n, n, type, c, stream, true) : INVALID_ARGUMENT;
 }
 
 EXPORT int ncclCommGetAsyncError(nccl_comm *, int *error)
