@@ -20,6 +20,11 @@ PEER_FN void leave(const struct cuda_fold &f)
         ptx_store_relaxed_sys(&f.control[CUDA_CONTROL_LEFT], f.turn);
 }
 
+static __global__ void leave_kernel(const __grid_constant__ struct cuda_fold f)
+{
+    leave(f);
+}
+
 /* Of what NCCL has added. */
 template <class V> PEER_FN V tree(const V (&v)[1])
 {
@@ -87,6 +92,11 @@ static struct fold_columns columns_of(const struct k_all_gather_args *args, uint
 cudaError_t launch_fold_arrive(cudaStream_t stream, const struct cuda_fold *f)
 {
     return K_LAUNCH((arrive_kernel), dim3(1), dim3(1), 0, stream, &f->control[CUDA_CONTROL_ARRIVED], f->turn);
+}
+
+cudaError_t launch_fold_leave(cudaStream_t stream, const struct cuda_fold *f)
+{
+    return K_LAUNCH((leave_kernel), dim3(1), dim3(1), 0, stream, *f);
 }
 
 cudaError_t launch_fold(cudaStream_t stream, const struct cuda_fold *f, uint32_t n_parts,

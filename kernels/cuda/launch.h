@@ -95,6 +95,7 @@ cudaError_t launch_all_gather(cudaStream_t stream, const struct cuda_peers *p, c
 cudaError_t launch_fold_arrive(cudaStream_t stream, const struct cuda_fold *f);
 cudaError_t launch_fold(cudaStream_t stream, const struct cuda_fold *f, uint32_t n_parts,
                         const struct k_all_reduce_args *a); /* n_parts: the ranks, or 1 */
+cudaError_t launch_fold_leave(cudaStream_t stream, const struct cuda_fold *f); /* where nothing else follows */
 cudaError_t launch_fold_pack(cudaStream_t stream, const struct cuda_fold *f, uint32_t rank, uint32_t n_ranks,
                              const struct k_all_gather_args *a); /* this rank's part into its place */
 cudaError_t launch_fold_unpack(cudaStream_t stream, const struct cuda_fold *f, uint32_t rank, uint32_t n_ranks,

@@ -24,6 +24,7 @@ struct nccl {
     char version[32];
     pthread_mutex_t lock;
     struct nccl_comm *comm; /* NULL: not started, or aborted */
+    int n_ranks;
     _Atomic bool is_aborted;
 };
 
@@ -66,6 +67,10 @@ static int find_calls(struct nccl_calls *calls, struct quire_error *err)
         {"ncclCommInitRank", &calls->comm_init_rank},
         {"ncclAllGather", &calls->all_gather},
         {"ncclAllReduce", &calls->all_reduce},
+        {"ncclGroupStart", &calls->group_start},
+        {"ncclGroupEnd", &calls->group_end},
+        {"ncclSend", &calls->send},
+        {"ncclRecv", &calls->recv},
         {"ncclCommGetAsyncError", &calls->comm_get_async_error},
         {"ncclCommAbort", &calls->comm_abort},
         {"ncclCommDestroy", &calls->comm_destroy},
@@ -248,6 +253,7 @@ int nccl_start(struct nccl *n, int device, const struct k_group *group, const st
         status = failed(n, "ncclCommInitRank", s->result, err);
     else
         n->comm = s->comm;
+    n->n_ranks = s->n_ranks;
     free_start(s);
     return status;
 }
@@ -279,6 +285,30 @@ int nccl_all_gather(struct nccl *n, const float *own_dev, float *all_dev, size_t
         return status;
     return end_call(n, "ncclAllGather", n->calls.all_gather(own_dev, all_dev, n_floats, NCCL_F32, n->comm, stream),
                     err);
+}
+
+/* As one operation, for which each rank needs all its calls to be known. */
+static int send_and_receive(const struct nccl *n, const float *own, float *parts, size_t n_floats, cudaStream_t stream)
+{
+    int result = n->calls.group_start();
+    if (result != NCCL_SUCCESS)
+        return result;
+    for (int r = 0; r < n->n_ranks && result == NCCL_SUCCESS; r++) {
+        result = n->calls.send(own + (size_t)r * n_floats, n_floats, NCCL_F32, r, n->comm, stream);
+        if (result == NCCL_SUCCESS)
+            result = n->calls.recv(parts + (size_t)r * n_floats, n_floats, NCCL_F32, r, n->comm, stream);
+    }
+    const int end = n->calls.group_end();
+    return result == NCCL_SUCCESS ? end : result;
+}
+
+int nccl_exchange(struct nccl *n, const float *own_dev, float *parts_dev, size_t n_floats, cudaStream_t stream,
+                  struct quire_error *err)
+{
+    const int status = begin_call(n, err);
+    if (status != QUIRE_OK)
+        return status;
+    return end_call(n, "ncclSend and ncclRecv", send_and_receive(n, own_dev, parts_dev, n_floats, stream), err);
 }
 
 int nccl_all_reduce(struct nccl *n, const float *own_dev, float *sums_dev, size_t n_floats, cudaStream_t stream,

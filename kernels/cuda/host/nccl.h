@@ -27,6 +27,10 @@ struct nccl_calls {
                       cudaStream_t stream);
     int (*all_reduce)(const void *own, void *sums, size_t n, int type, int operation, struct nccl_comm *comm,
                       cudaStream_t stream);
+    int (*group_start)(void);
+    int (*group_end)(void);
+    int (*send)(const void *own, size_t n, int type, int to, struct nccl_comm *comm, cudaStream_t stream);
+    int (*recv)(void *theirs, size_t n, int type, int from, struct nccl_comm *comm, cudaStream_t stream);
     int (*comm_get_async_error)(struct nccl_comm *comm, int *error);
     int (*comm_abort)(struct nccl_comm *comm);
     int (*comm_destroy)(struct nccl_comm *comm);
@@ -49,6 +53,9 @@ int nccl_start(struct nccl *n, int device, const struct k_group *group, const st
 /* all: [ranks][n_floats] in device memory, in stream order. QUIRE_UNAVAILABLE: NCCL says why not, or it was aborted. */
 int nccl_all_gather(struct nccl *n, const float *own_dev, float *all_dev, size_t n_floats, cudaStream_t stream,
                     struct quire_error *err);
+/* own: [ranks][n_floats], of which rank r gets the r-th; parts: [ranks][n_floats], what each had for this one. */
+int nccl_exchange(struct nccl *n, const float *own_dev, float *parts_dev, size_t n_floats, cudaStream_t stream,
+                  struct quire_error *err);
 /* sums: [n_floats], added in whatever order NCCL takes; else alike. */
 int nccl_all_reduce(struct nccl *n, const float *own_dev, float *sums_dev, size_t n_floats, cudaStream_t stream,
                     struct quire_error *err);

@@ -23,6 +23,10 @@ IS(ncclCommInitRank, ncclResult_t (*)(ncclComm_t *, int, ncclUniqueId, int));
 IS(ncclAllGather, ncclResult_t (*)(const void *, void *, size_t, ncclDataType_t, ncclComm_t, cudaStream_t));
 IS(ncclAllReduce,
    ncclResult_t (*)(const void *, void *, size_t, ncclDataType_t, ncclRedOp_t, ncclComm_t, cudaStream_t));
+IS(ncclGroupStart, ncclResult_t (*)(void));
+IS(ncclGroupEnd, ncclResult_t (*)(void));
+IS(ncclSend, ncclResult_t (*)(const void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t));
+IS(ncclRecv, ncclResult_t (*)(void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t));
 IS(ncclCommGetAsyncError, ncclResult_t (*)(ncclComm_t, ncclResult_t *));
 IS(ncclCommAbort, ncclResult_t (*)(ncclComm_t));
 IS(ncclCommDestroy, ncclResult_t (*)(ncclComm_t));

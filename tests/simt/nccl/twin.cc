@@ -25,8 +25,10 @@
 struct Shared {
     std::atomic<uint32_t> n_arrived;
     std::atomic<uint64_t> bytes[K_MAX_RANKS];
+    std::atomic<uint64_t> sent[K_MAX_RANKS][K_MAX_RANKS]; /* from, to */
     unsigned char data[16u << 20];
 };
+const uint64_t most_sent = (16u << 20) / K_MAX_RANKS; /* by a rank, in all */
 
 struct nccl_comm {
     Shared *shared;
@@ -134,7 +136,98 @@ int queue(const char *call, const void *own, void *out, uint64_t n_out, uint64_t
     return simt::launch_on(stream, dim3(1), dim3(1), 0, call, gather, g) == cudaSuccess ? NCCL_SUCCESS : 1;
 }
 
+/* What a rank says between ncclGroupStart and ncclGroupEnd: at most a message to each and one from each. All ranks have a
+ * group at the same time here. */
+struct Exchange {
+    nccl_comm *comm;
+    cudaStream_t stream;
+    const unsigned char *own[K_MAX_RANKS];
+    unsigned char *theirs[K_MAX_RANKS];
+    uint64_t n_own[K_MAX_RANKS], n_theirs[K_MAX_RANKS];
+};
+thread_local Exchange said;
+thread_local bool is_open;
+
+void exchange(Exchange e)
+{
+    nccl_comm *c = e.comm;
+    unsigned char *at = c->shared->data + c->rank * most_sent;
+    c->is_running = true;
+    for (uint32_t r = 0; r < c->n_ranks; at += e.n_own[r++]) {
+        c->shared->sent[c->rank][r] = e.n_own[r];
+        memcpy(at, e.own[r], e.n_own[r]);
+    }
+    if (!c->is_aborted && meet(c)) {
+        for (uint32_t r = 0; r < c->n_ranks; r++) {
+            at = c->shared->data + r * most_sent;
+            for (uint32_t before = 0; before < c->rank; before++)
+                at += c->shared->sent[r][before];
+            if (c->shared->sent[r][c->rank] != e.n_theirs[r])
+                defect("what a rank sends another does not await");
+            memcpy(e.theirs[r], at, e.n_theirs[r]);
+        }
+        meet(c);
+    }
+    c->is_running = false;
+}
+
+/* A message from or to a peer, whose place is `at` of `said`. */
+template <class P>
+int say(const char *call, P memory, P (&at)[K_MAX_RANKS], uint64_t (&bytes)[K_MAX_RANKS], size_t n, int type, int peer,
+        nccl_comm *c, cudaStream_t stream)
+{
+    const int result = asked_for(call);
+    if (result)
+        return result;
+    if (!is_open || type != NCCL_F32 || !c || peer < 0 || (uint32_t)peer >= c->n_ranks || at[peer] ||
+        (said.comm && (said.comm != c || said.stream != stream)) || !simt_runtime::find(memory, n * sizeof(float)))
+        return INVALID_ARGUMENT;
+    said.comm = c;
+    said.stream = stream;
+    at[peer] = memory;
+    bytes[peer] = n * sizeof(float);
+    return NCCL_SUCCESS;
+}
+
 } // namespace
+
+EXPORT int ncclGroupStart()
+{
+    if (is_open)
+        defect("a group within a group");
+    said = {};
+    const int result = asked_for("ncclGroupStart");
+    is_open = result == NCCL_SUCCESS;
+    return result;
+}
+
+EXPORT int ncclGroupEnd()
+{
+    if (!is_open)
+        defect("the end of no group");
+    is_open = false;
+    const int result = asked_for("ncclGroupEnd");
+    uint64_t sum = 0;
+    for (uint64_t n : said.n_own)
+        sum += n;
+    if (result || !said.comm)
+        return result;
+    if (sum > most_sent)
+        return INVALID_ARGUMENT;
+    return simt::launch_on(said.stream, dim3(1), dim3(1), 0, "ncclSend and ncclRecv", exchange, said) == cudaSuccess
+               ? NCCL_SUCCESS
+               : 1;
+}
+
+EXPORT int ncclSend(const void *own, size_t n, int type, int to, nccl_comm *c, cudaStream_t stream)
+{
+    return say("ncclSend", (const unsigned char *)own, said.own, said.n_own, n, type, to, c, stream);
+}
+
+EXPORT int ncclRecv(void *theirs, size_t n, int type, int from, nccl_comm *c, cudaStream_t stream)
+{
+    return say("ncclRecv", (unsigned char *)theirs, said.theirs, said.n_theirs, n, type, from, c, stream);
+}
 
 EXPORT int ncclGetVersion(int *version)
 {
