@@ -433,6 +433,12 @@ struct k_all_gather_args { /* out[t] = row t of rank 0, of rank 1, ... */
     bool to_first; /* out is wanted by rank 0 alone, and undefined elsewhere */
 };
 
+struct k_checksum_args { /* *sum += the checksum of x (k_checksum_term() of math.h): integers, which no order changes */
+    const float *x_dev; /* [T, n_cols] */
+    uint64_t *sum_dev;
+    uint32_t n_tokens, n_cols;
+};
+
 /* ---- planning ---------------------------------------------------------------------------------
  * Host arithmetic only, so that memory can be planned for a device this machine does not have. */
 

@@ -454,6 +454,14 @@ K_MATH_FN int8_t k_round_int8(float x, float factor)
     return v == v ? (int8_t)v : (int8_t)0;
 }
 
+/* What the element `i` of an array adds to its checksum: another number for each float at each place. Against faults, not
+ * against enemies. */
+K_MATH_FN uint64_t k_checksum_term(float x, uint32_t i)
+{
+    const uint64_t z = ((uint64_t)k_f32_bits(x) << 32 | i) * UINT64_C(0x9e3779b97f4a7c15);
+    return z ^ z >> 32;
+}
+
 /* The vector of a head in an 8-bit KV cache (docs/numerics.md §9), whose largest |x| is `most`: u is x · factor, rounded to the
  * kind, and u · scale what is read. `top`: the kind's largest number. Infinite or NaN, `most` makes all of it NaN. */
 #define K_KV_LEAST 0x1p-110f /* 57344 over what is smaller would not be finite */

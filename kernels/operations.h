@@ -39,7 +39,8 @@
 /* What several ranks do together, and is recorded too; kernels_group_test and kernels_cuda_group_test have its cases. */
 #define K_GROUP_OPERATIONS(X) \
     X(ALL_REDUCE, all_reduce, "the sum of what the ranks have, by one tree, and a bias") \
-    X(ALL_GATHER, all_gather, "the columns that the ranks have, side by side")
+    X(ALL_GATHER, all_gather, "the columns that the ranks have, side by side") \
+    X(CHECKSUM, checksum, "a number of rows that all ranks should have alike")
 
 #define K_OPERATIONS(X) \
     K_RECORDED_OPERATIONS(X) \

@@ -140,7 +140,6 @@ int forward_queue(struct forward *f, const struct forward_batch *batch, const st
         TRY(forward_compute_staged(f, batch, err));
     else
         TRY(forward_compute(f, batch, f->logits_dev, err));
-    TRY(forward_agree(f, err));
     return sample(f, batch, rows, 0, n_sampled, err);
 }
 
@@ -170,6 +169,7 @@ int forward_run(struct forward *f, struct forward_batch *batch, const struct k_s
     TRY(sample_rest(f, batch, rows, n_sampled, err));
     if (!f->is_in_place)
         TRY(ops->copy_out(f->backend, there, results_dev(f), batch->n_logits * sizeof *there, err));
+    TRY(forward_fetch_digest(f, err));
     *results = there;
     TRY(ops->fence(f->backend, ticket, err));
     return ops->step_end(f->backend, err);
@@ -209,9 +209,10 @@ int forward_follow(struct forward *f, struct forward_batch *batch, struct quire_
     TRY(forward_plan_attention(f, batch, err));
     TRY(copy_to_device(f, staging_of(f), batch->sample_parts, err));
     TRY(batch->graph ? ops->graph_launch(f->backend, batch->graph->graph, err) : forward_queue(f, batch, NULL, 0, err));
+    TRY(forward_fetch_digest(f, err));
     TRY(ops->fence(f->backend, &ticket, err));
     TRY(ops->step_end(f->backend, err));
-    return ops->wait(f->backend, ticket, err);
+    return forward_wait(f, ticket, err);
 }
 
 /* ---- the host tier ---------------------------------------------------------------------------- */
@@ -281,5 +282,6 @@ int forward_copy(struct forward *f, const struct k_block_pair *pairs, uint32_t n
 
 int forward_wait(struct forward *f, uint64_t ticket, struct quire_error *err)
 {
-    return f->backend->ops->wait(f->backend, ticket, err);
+    TRY(f->backend->ops->wait(f->backend, ticket, err));
+    return forward_agree(f, err);
 }

@@ -36,7 +36,7 @@ struct forward;
 struct forward_group {
     struct k_group stage; /* the ranks of this one's stage: what its backend joins; n_ranks 1: there is no other */
     void *context;
-    /* Whether all ranks of the stage have the same digest; an error names one that has not. NULL: it is not asked. */
+    /* Whether all ranks of the stage have the same digest; an error names one that has not. NULL where the stage has one rank. */
     int (*agree)(void *context, uint64_t digest, struct quire_error *err);
     /* Of stages, and of backends that compute in host memory: from this rank to the one of its place in the next stage, and
      * there from the one before. */

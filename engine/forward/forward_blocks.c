@@ -286,7 +286,7 @@ static int attention(struct pass *p, const struct model_block *block, const floa
         TRY(attend(p, p->batch->group_rows[f->layer_group[p->layer]], p->batch->n_rows));
         return linear(p, SITE_O, ACTIVATION_NONE, narrow, out);
     }
-    forward_note(f, p->x, p->n); /* of all tokens: those that are drawn are looked at again at the end */
+    TRY(forward_note(f, p->x, p->n, p->err)); /* of all tokens: those that are drawn are looked at again at the end */
     if (p->batch->n_logits > 0)
         TRY(narrow_to_logits(p));
     p->n = p->batch->n_logits;
@@ -486,8 +486,7 @@ int forward_compute(struct forward *f, const struct forward_batch *batch, float 
     if (!model_is_last_stage(f->desc)) {
         TRY(complete(&p, buffer(f, f->layout.delta), &p.due_is_part));
         TRY(forward_send(f, p.n, p.x, p.due, err));
-        forward_note(f, p.x, p.n);
-        return QUIRE_OK;
+        return forward_note(f, p.x, p.n, err);
     }
     if (p.n == 0)
         return QUIRE_OK;
@@ -495,6 +494,6 @@ int forward_compute(struct forward *f, const struct forward_batch *batch, float 
     if (f->desc->pooling != POOLING_NONE)
         return give_vectors(&p);
     TRY(norm_x(&p, f->desc->final_norm, VEC_FINAL_NORM));
-    forward_note(f, p.x, p.n);
+    TRY(forward_note(f, p.x, p.n, err));
     return make_logits(&p);
 }

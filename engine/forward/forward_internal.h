@@ -25,20 +25,22 @@ struct forward {
     const struct model_desc *desc;
     const struct weights *weights;
     struct forward_group group; /* of a rank; else all NULL */
-    uint64_t digest; /* of what this step has left that all ranks of a stage have alike */
+    uint64_t *
+        digest; /* in host memory, of a rank: where what layout.digest holds comes at the end of a step, a number of all
+                       * so far that the ranks of a stage have alike */
     struct step_layout layout;
     uint32_t n_groups;
     struct k_kv_shape kv_shape;
-    struct k_kv_layer *kv;     /* [n_layers] */
+    struct k_kv_layer *kv; /* [n_layers] */
     struct k_kv_layer *host_kv; /* [n_layers]: the host tier; without one all NULL */
-    uint8_t *layer_group;      /* [n_layers] */
-    float scale;               /* of attention scores */
+    uint8_t *layer_group; /* [n_layers] */
+    float scale; /* of attention scores */
 
-    struct k_plan_dims dims;   /* of the largest step */
-    uint32_t max_decoding;     /* tokens of the largest step that is worth recording */
-    uint8_t *staging[2];       /* host images of a step's input, layout.input_bytes: steps take turns, so that one
+    struct k_plan_dims dims; /* of the largest step */
+    uint32_t max_decoding; /* tokens of the largest step that is worth recording */
+    uint8_t *staging[2]; /* host images of a step's input, layout.input_bytes: steps take turns, so that one
                                 * can be filled while the copy of the other waits for the device */
-    float *vectors[2];         /* [max_num_seqs, vector_size] of a model that gives them, likewise */
+    float *vectors[2]; /* [max_num_seqs, vector_size] of a model that gives them, likewise */
     struct k_sample_result *results[2]; /* [max_logit_rows] where a step's results come, likewise */
     bool is_in_place; /* the backend computes in host memory, a step at a time: both are used where they are */
     uint64_t n_begun;
@@ -104,9 +106,12 @@ float *forward_own_logits(struct forward *f);
 /* Then the first rank of the stage has all of them in `logits`. */
 int forward_gather_logits(struct forward *f, uint32_t n, float *logits, struct quire_error *err);
 
+/* Before the first step: nothing is in the digest. */
+int forward_clear_digest(struct forward *f, struct quire_error *err);
 /* The residual stream of n tokens at the end of a pass, which every rank of the stage has: into the digest. */
-void forward_note(struct forward *f, const float *x, uint32_t n);
-/* At the end of a step: whether the others have the same one. */
+int forward_note(struct forward *f, const float *x, uint32_t n, struct quire_error *err);
+/* At the end of a step: the digest comes, and when it has, whether the others have the same one. */
+int forward_fetch_digest(struct forward *f, struct quire_error *err);
 int forward_agree(struct forward *f, struct quire_error *err);
 
 /* The residual stream of n tokens, x + due (NULL: nothing), from the stage before to the next one. */

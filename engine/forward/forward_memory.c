@@ -67,6 +67,13 @@ static int alloc_staging(struct forward *f, const struct engine_plan *plan, stru
             return status;
         f->vectors[i] = vectors;
     }
+    void *digest = NULL;
+    if (forward_is_shared(f)) {
+        int status = f->backend->ops->alloc_host(f->backend, sizeof *f->digest, &digest, err);
+        if (status != QUIRE_OK)
+            return status;
+    }
+    f->digest = digest;
     return QUIRE_OK;
 }
 
@@ -144,6 +151,8 @@ int forward_ready(struct forward *f, bool graphs, struct quire_error *err)
 {
     const struct k_backend_ops *ops = f->backend->ops;
     int status = forward_is_shared(f) ? ops->join(f->backend, &f->group.stage, err) : QUIRE_OK;
+    if (status == QUIRE_OK && forward_is_shared(f))
+        status = forward_clear_digest(f, err);
     if (status == QUIRE_OK && graphs && f->desc->pooling == POOLING_NONE && ops->graph_begin)
         status = forward_graphs_create(f, f->max_decoding, err);
     return status;
@@ -178,6 +187,7 @@ void forward_destroy(struct forward *f)
     free_dev(f, f->results[1]);
     free_dev(f, f->vectors[0]);
     free_dev(f, f->vectors[1]);
+    free_dev(f, f->digest);
     free(f->layer_group);
     free(f->host_kv);
     free(f->kv);

@@ -2,8 +2,6 @@
  * they made of the residual stream, in host memory. */
 #include "engine/forward/forward_internal.h"
 
-#include "base/checksum.h"
-
 int forward_reduce(struct forward *f, float *y, uint32_t n, uint32_t n_cols, const float *bias, struct quire_error *err)
 {
     const struct k_all_reduce_args a = {.x_dev = y, .bias_dev = bias, .n_tokens = n, .n_cols = n_cols};
@@ -54,17 +52,34 @@ int forward_gather_logits(struct forward *f, uint32_t n, float *logits, struct q
     return f->backend->ops->all_gather(f->backend, &a, err);
 }
 
-void forward_note(struct forward *f, const float *x, uint32_t n)
+static uint64_t *digest_dev(const struct forward *f)
 {
-    if (f->group.agree && f->is_in_place)
-        f->digest = quire_checksum(f->digest, x, (size_t)n * f->desc->hidden_size * sizeof *x);
+    return (uint64_t *)(void *)(f->arena_dev + f->layout.digest);
+}
+
+int forward_clear_digest(struct forward *f, struct quire_error *err)
+{
+    *f->digest = 0;
+    return f->backend->ops->copy_in(f->backend, digest_dev(f), f->digest, sizeof *f->digest, err);
+}
+
+int forward_note(struct forward *f, const float *x, uint32_t n, struct quire_error *err)
+{
+    const struct k_checksum_args a = {
+        .x_dev = x, .sum_dev = digest_dev(f), .n_tokens = n, .n_cols = f->desc->hidden_size};
+    return forward_is_shared(f) && n ? f->backend->ops->checksum(f->backend, &a, err) : QUIRE_OK;
+}
+
+int forward_fetch_digest(struct forward *f, struct quire_error *err)
+{
+    return forward_is_shared(f)
+               ? f->backend->ops->copy_out(f->backend, f->digest, digest_dev(f), sizeof *f->digest, err)
+               : QUIRE_OK;
 }
 
 int forward_agree(struct forward *f, struct quire_error *err)
 {
-    const uint64_t digest = f->digest;
-    f->digest = 0;
-    return f->group.agree && f->is_in_place ? f->group.agree(f->group.context, digest, err) : QUIRE_OK;
+    return forward_is_shared(f) ? f->group.agree(f->group.context, *f->digest, err) : QUIRE_OK;
 }
 
 int forward_receive(struct forward *f, uint32_t n, float *x, struct quire_error *err)

@@ -70,6 +70,7 @@ int step_layout_make(const struct model_desc *desc, const struct engine_plan *pl
         const uint64_t cols = max64(model_share_most(desc, SIZE_Q), model_share_most(desc, SIZE_INNER));
         const uint64_t rows = plan->max_logit_rows + n, vocab = model_share_most(desc, SIZE_VOCAB);
         out->shared = take(&t, max64(n * n_tokens * cols, rows * vocab), 1, sizeof(float));
+        out->digest = take(&t, 1, 1, sizeof(uint64_t));
     }
     out->total = t.at;
     if (t.overflow)

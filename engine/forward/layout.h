@@ -32,6 +32,7 @@ struct step_layout {
     uint64_t inputs;   /* of a rank: [T, Q D] or [T, I] of the whole model, where a matrix could not be cut */
     uint64_t
         shared; /* of a rank: what all ranks bring, [T, columns] each; or its own logits, and room for a row of all ranks' */
+    uint64_t digest; /* of a rank: struct forward's */
     uint64_t input_bytes;
     uint64_t total;
     bool has_gate_up; /* the planner's needs_gate_up: else gate and up lie nowhere */

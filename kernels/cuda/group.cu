@@ -177,3 +177,26 @@ cudaError_t launch_all_gather(cudaStream_t stream, const struct cuda_peers *p, c
         is_vector &= a->first_cols[r] % 4 == 0;
     return is_vector ? launch_gather<float4>(stream, p, a) : launch_gather<float>(stream, p, a);
 }
+
+/* ---- checksum -------------------------------------------------------------------------------- */
+
+#define CHECKSUM_BLOCKS 128u
+
+static __global__ void __launch_bounds__(THREADS) checksum_kernel(const float *x, uint32_t n, unsigned long long *total)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = blockIdx.x * THREADS + threadIdx.x; i < n; i += gridDim.x * THREADS)
+        sum += k_checksum_term(x[i], i);
+#pragma unroll
+    for (uint32_t step = 16; step > 0; step /= 2)
+        sum += __shfl_xor_sync(~0u, sum, step);
+    if (threadIdx.x % 32 == 0)
+        atomicAdd(total, (unsigned long long)sum);
+}
+
+cudaError_t launch_checksum(cudaStream_t stream, const struct k_checksum_args *a)
+{
+    const uint32_t n = a->n_tokens * a->n_cols, n_blocks = min((n + THREADS - 1) / THREADS, CHECKSUM_BLOCKS);
+    return K_LAUNCH((checksum_kernel), dim3(n_blocks), dim3(THREADS), 0, stream, a->x_dev, n,
+                    (unsigned long long *)a->sum_dev);
+}

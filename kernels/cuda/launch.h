@@ -91,6 +91,7 @@ cudaError_t launch_gemm_large(cudaStream_t stream, const struct k_gemm_args *a, 
 /* group.cu: of 2, 4 or 8 ranks, which all launch the same */
 cudaError_t launch_all_reduce(cudaStream_t stream, const struct cuda_peers *p, const struct k_all_reduce_args *a);
 cudaError_t launch_all_gather(cudaStream_t stream, const struct cuda_peers *p, const struct k_all_gather_args *a);
+cudaError_t launch_checksum(cudaStream_t stream, const struct k_checksum_args *a);
 /* fold.cu: before a gathering, and after it */
 cudaError_t launch_fold_arrive(cudaStream_t stream, const struct cuda_fold *f);
 cudaError_t launch_fold(cudaStream_t stream, const struct cuda_fold *f, uint32_t n_parts,

@@ -465,6 +465,14 @@ int cuda_all_gather(struct k_backend *b, const struct k_all_gather_args *a, stru
     return cuda_check(b, launch_all_gather(cuda_of(b)->stream, &g->peers, a), "all_gather", err);
 }
 
+int cuda_checksum(struct k_backend *b, const struct k_checksum_args *a, struct quire_error *err)
+{
+    int status = cuda_alive(b, err);
+    if (status != QUIRE_OK || a->n_tokens == 0 || a->n_cols == 0)
+        return status;
+    return cuda_check(b, launch_checksum(cuda_of(b)->stream, a), "checksum", err);
+}
+
 int cuda_group_rmsnorm(struct k_backend *b, const struct k_rmsnorm_args *a, struct quire_error *err)
 {
     struct cuda_group *g;

@@ -4,6 +4,7 @@
  * kernels_group_test BACKEND [FAULT]: with a fault the kernels are broken (CMakeLists.txt), and it must be found. */
 #include "base/clock.h"
 #include "kernels/kernels.h"
+#include "kernels/math.h"
 #include "parallel/collective.h"
 #ifdef TEST_EMULATED
 #include "tests/simt/control.h"
@@ -330,6 +331,40 @@ static void sum_recorded(struct rank *r)
     free(s.host);
 }
 
+/* ---- checksums --------------------------------------------------------------------------------- */
+
+/* Twice of the same rows, then with one bit that is other. */
+static void sum_up(struct rank *r, uint32_t n_tokens, uint32_t n_cols)
+{
+    const uint64_t n = (uint64_t)n_tokens * n_cols, before = UINT64_C(0xfedcba9876543210);
+    uint64_t want = before, got[2];
+    float *host = malloc(n * sizeof *host);
+    CHECK(host, "out of memory");
+    for (uint64_t i = 0; i < n; i++) {
+        host[i] = value(r->rank, 90, i);
+        want += 2 * k_checksum_term(host[i], (uint32_t)i);
+    }
+    struct k_checksum_args a = {.x_dev = new_memory(r, host, n * sizeof *host),
+                                .sum_dev = new_memory(r, &before, sizeof before),
+                                .n_tokens = n_tokens,
+                                .n_cols = n_cols};
+    OK(r->b->ops->checksum(r->b, &a, &err));
+    OK(r->b->ops->checksum(r->b, &a, &err));
+    fetch(r, &got[0], a.sum_dev, sizeof got[0]);
+    CHECK(got[0] == want, "%u x %u: checksum %llx, not %llx", n_tokens, n_cols, (unsigned long long)got[0],
+          (unsigned long long)want);
+    ((uint32_t *)(void *)host)[n / 2] ^= 1;
+    OK(r->b->ops->copy_in(r->b, (void *)(uintptr_t)a.x_dev, host, n * sizeof *host, &err));
+    OK(r->b->ops->copy_in(r->b, a.sum_dev, &before, sizeof before, &err));
+    OK(r->b->ops->checksum(r->b, &a, &err));
+    OK(r->b->ops->checksum(r->b, &a, &err));
+    fetch(r, &got[1], a.sum_dev, sizeof got[1]);
+    CHECK(got[1] != got[0], "%u x %u: a bit is other, and the checksum the same", n_tokens, n_cols);
+    r->b->ops->free(r->b, (void *)(uintptr_t)a.x_dev);
+    r->b->ops->free(r->b, a.sum_dev);
+    free(host);
+}
+
 /* ---- RMSNorm of a sum -------------------------------------------------------------------------- */
 
 /* x, then out, of n_tokens rows each, against the sum and the norm one after the other. */
@@ -389,6 +424,8 @@ static void compute(struct rank *r, int fd)
     for (size_t i = 0; i < N_GATHERS; i++)
         gather_one(r, &gather_cases[i], 20 + (uint32_t)i);
     sum_recorded(r);
+    sum_up(r, 1, 1);
+    sum_up(r, 3, 897);
     norm_one(r, 1, 896, true);
     norm_one(r, 3, 2048, false);
     norm_one(r, 70, 64, true);
