@@ -10,10 +10,16 @@
 #include "base/file.h"
 #include "base/id_map.h"
 #include "base/little_endian.h"
+#include "base/process.h"
 #include "base/size.h"
 
+#include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static void the_clock_counts_up_in_every_unit(void **state)
 {
@@ -200,9 +206,62 @@ static void sizes_are_what_people_say(void **state)
         assert_string_equal(quire_size(rows[i].n_bytes).text, rows[i].text);
 }
 
+/* ---- processes ---- */
+
+static void *say_who_and_wait(void *context)
+{
+    const int out = *(const int *)context, own = (int)gettid();
+    if (write(out, &own, sizeof own) == sizeof own)
+        pause();
+    return NULL;
+}
+
+/* A child with a thread that waits, whose first one computes for 50 ms and is then stopped. */
+static _Noreturn void be_looked_at(int out)
+{
+    pthread_t thread;
+    const uint64_t began = quire_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    prctl(PR_SET_NAME, "a) T 1 (b");
+    if (pthread_create(&thread, NULL, say_who_and_wait, &out) != 0)
+        _exit(1);
+    while (quire_clock_ns(CLOCK_PROCESS_CPUTIME_ID) < began + 50000000)
+        ;
+    raise(SIGSTOP);
+    _exit(0);
+}
+
+static void a_process_and_its_threads_are_looked_at(void **state)
+{
+    (void)state;
+    struct quire_process_look look;
+    int out[2], thread = 0, how;
+    assert_int_equal(pipe(out), 0);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0)
+        be_looked_at(out[1]);
+    assert_int_equal(read(out[0], &thread, sizeof thread), sizeof thread);
+    assert_int_equal(waitpid(child, &how, WUNTRACED), child);
+    assert_true(WIFSTOPPED(how));
+    assert_true(quire_process_look(child, 0, &look) && look.is_stopped && !look.is_at_disk);
+    const uint64_t ns = look.work_ns % QUIRE_PROCESS_PAGE_NS; /* a page may have come from a disk */
+    assert_in_range(ns, 40000000, 1000000000);
+    assert_true(quire_process_look(child, thread, &look) && look.work_ns % QUIRE_PROCESS_PAGE_NS < 20000000);
+    assert_true(quire_process_look((int32_t)getpid(), 0, &look) && !look.is_stopped);
+    assert_int_equal(kill(child, SIGKILL), 0);
+    assert_int_equal(waitpid(child, &how, 0), child);
+    assert_false(quire_process_look(child, 0, &look));
+    assert_int_equal(look.work_ns, 0);
+    assert_false(quire_process_look(0, 0, &look));
+    close(out[0]);
+    close(out[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_process_and_its_threads_are_looked_at),
         cmocka_unit_test(the_clock_counts_up_in_every_unit),
         cmocka_unit_test(the_wall_clock_is_of_this_century),
         cmocka_unit_test(a_moment_becomes_a_timespec),

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -120,6 +121,25 @@ def test_what_fails_at_first_is_not_tried_again():
     for word in "always", "on-failure:0", "on-failure:x":
         got = subprocess.run([str(QUIRE), "serve", str(MODEL), "--restart", word], capture_output=True, text=True, timeout=60)
         assert got.returncode == 2 and f'--restart: must be no, on-failure or on-failure:N with N from 1, got "{word}"' in got.stderr
+
+
+def test_one_that_is_stopped_while_it_loads_is_noticed():
+    """Rank 0, which waits for another to come."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    environment = {**os.environ, "RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    server = subprocess.Popen([str(QUIRE), "serve", str(MODEL), "--port", "0", "--device", "cpu", "-tp", "2", "--restart", "on-failure"], env=environment, stderr=subprocess.PIPE, text=True)
+    try:
+        wait(lambda: socket.socket().connect_ex(("127.0.0.1", port)) == 0)
+        engine, = children(server.pid, "engine")
+        os.kill(engine, signal.SIGSTOP)
+        said = server.communicate(timeout=30)[1]
+    finally:
+        server.kill()
+        server.wait()
+    assert server.returncode == 1 and f"process {engine}: the engine has been stopped for 3.5 s while it loads" in said, said
+    assert is_gone(engine)
 
 
 def test_engine_and_ranks_end_with_the_server_however_it_ends(begin):

@@ -2,6 +2,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/process.h"
+#include "tools/cli/keep/pulse.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,11 +21,6 @@
 /* Where the child finds them: "SOCKET LIFE". */
 #define VARIABLE "QUIRE_FRONT"
 
-/* An engine is asked this often, and has as many times to answer: 3.5 s, and who waits is told within 5. Only turns of the
- * loop count, so that a machine that stood still, or a front end that was stopped, ends nobody. */
-#define ASK_EVERY_MS 500
-#define MOST_SILENT 7
-
 /* Before the first start again, time for the memory of what was ended to come back; twice as long before each that follows. */
 #define FIRST_DELAY_MS 250u
 #define MOST_DELAY_MS 30000u
@@ -40,9 +37,10 @@ struct keeper {
     pid_t process; /* 0: none */
     int pidfd, life, front; /* -1: none; front: until it is handed on */
     struct event *ended, *spoke; /* NULL: not now */
-    struct event *start, *ask, *end; /* timers */
+    struct event *start, *end; /* timers */
+    struct pulse *pulse;
     bool is_up, was_up, is_stopping;
-    uint32_t n_silent, n_in_a_row;
+    uint32_t n_in_a_row;
     uint64_t started_ms, up_ms, load_ms;
 };
 
@@ -133,6 +131,7 @@ static int start(struct keeper *k, struct quire_error *err)
     k->started_ms = quire_now_ms();
     if (status != QUIRE_OK)
         return status;
+    pulse_begin(k->pulse);
     k->ended = event_new(k->base, k->pidfd, EV_READ, on_ended, k);
     k->spoke = event_new(k->base, k->front, EV_READ, on_spoke, k);
     if (!k->ended || !k->spoke || event_add(k->ended, NULL) != 0 || event_add(k->spoke, NULL) != 0)
@@ -146,7 +145,7 @@ static void reap(struct keeper *k, char *why, size_t n)
     int how = 0;
     forget_event(&k->ended);
     forget_event(&k->spoke);
-    event_del(k->ask);
+    pulse_end(k->pulse);
     event_del(k->end);
     if (k->process) {
         kill(k->process, SIGKILL);
@@ -231,24 +230,27 @@ static void on_spoke(evutil_socket_t fd, short what, void *context)
     k->is_up = k->was_up = true;
     k->up_ms = quire_now_ms();
     k->load_ms = k->up_ms - k->started_ms;
-    k->n_silent = 0;
     k->front = -1;
-    set_timer(k->ask, ASK_EVERY_MS);
+    pulse_begin(k->pulse);
     k->calls.up(k->calls.context, (int)fd);
 }
 
-static void on_ask(evutil_socket_t fd, short what, void *context)
+/* One that loads, which takes as long as it takes, has nobody to ask yet: the kernel knows whether it is stopped. */
+static bool lives(void *context)
 {
     struct keeper *k = context;
-    (void)fd;
-    (void)what;
-    k->n_silent = k->calls.answers(k->calls.context) ? 0 : k->n_silent + 1;
-    if (k->n_silent < MOST_SILENT) {
-        set_timer(k->ask, ASK_EVERY_MS);
-        return;
-    }
-    quire_log(QUIRE_LOG_ERROR, "server", "the engine (process %d) has not answered for %.1f s: it hangs, or is stopped",
-              (int)k->process, MOST_SILENT * ASK_EVERY_MS / 1e3);
+    struct quire_process_look look;
+    if (k->is_up)
+        return k->calls.answers(k->calls.context);
+    quire_process_look(k->process, 0, &look);
+    return !look.is_stopped;
+}
+
+static void on_lost(void *context)
+{
+    struct keeper *k = context;
+    quire_log(QUIRE_LOG_ERROR, "server", "process %d: %s", (int)k->process,
+              k->is_up ? PULSE_LOST : "the engine has been stopped for 3.5 s while it loads");
     kill(k->process, SIGKILL);
 }
 
@@ -261,7 +263,7 @@ static void on_end(evutil_socket_t fd, short what, void *context)
 
 void keeper_lost(struct keeper *k)
 {
-    event_del(k->ask);
+    pulse_end(k->pulse);
     if (k->process)
         set_timer(k->end, LOST_MS);
 }
@@ -280,9 +282,9 @@ int keeper_begin(struct event_base *base, char *const *argv, uint32_t tries, con
     k->calls = *calls;
     k->pidfd = k->life = k->front = -1;
     k->start = evtimer_new(base, on_start, k);
-    k->ask = evtimer_new(base, on_ask, k);
+    k->pulse = pulse_new(base, &(struct pulse_calls){.lives = lives, .lost = on_lost, .context = k});
     k->end = evtimer_new(base, on_end, k);
-    return k->start && k->ask && k->end ? start(k, err) : quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    return k->start && k->pulse && k->end ? start(k, err) : quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
 }
 
 void keeper_end(struct keeper *k)
@@ -292,13 +294,13 @@ void keeper_end(struct keeper *k)
         return;
     k->is_stopping = true;
     close_fd(&k->life); /* by which it knows */
-    if (k->process && k->is_up && k->n_silent == 0)
+    if (k->process && k->is_up && pulse_is_felt(k->pulse))
         poll(&(struct pollfd){.fd = k->pidfd, .events = POLLIN}, 1, END_MS);
-    if (k->end)
+    if (k->end && k->pulse)
         reap(k, how, sizeof how);
     forget_event(&k->start);
-    forget_event(&k->ask);
     forget_event(&k->end);
+    pulse_free(k->pulse);
     free(k);
 }
 

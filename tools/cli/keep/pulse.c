@@ -1,0 +1,68 @@
+#include "tools/cli/keep/pulse.h"
+
+#include <stdlib.h>
+
+#define ASK_EVERY_MS 500
+#define MOST_SILENT 7 /* times: 3.5 s */
+
+struct pulse {
+    struct pulse_calls calls;
+    struct event *ask;
+    unsigned n_silent;
+};
+
+static void wait_a_while(struct pulse *p)
+{
+    const struct timeval time = {.tv_usec = ASK_EVERY_MS * 1000};
+    event_add(p->ask, &time);
+}
+
+static void on_ask(evutil_socket_t fd, short what, void *context)
+{
+    struct pulse *p = context;
+    (void)fd;
+    (void)what;
+    p->n_silent = p->calls.lives(p->calls.context) ? 0 : p->n_silent + 1;
+    if (p->n_silent < MOST_SILENT)
+        wait_a_while(p);
+    else
+        p->calls.lost(p->calls.context);
+}
+
+struct pulse *pulse_new(struct event_base *base, const struct pulse_calls *calls)
+{
+    struct pulse *p = calloc(1, sizeof *p);
+    if (!p)
+        return NULL;
+    p->calls = *calls;
+    p->ask = evtimer_new(base, on_ask, p);
+    if (!p->ask) {
+        free(p);
+        return NULL;
+    }
+    return p;
+}
+
+void pulse_begin(struct pulse *p)
+{
+    p->n_silent = 0;
+    wait_a_while(p);
+}
+
+void pulse_end(struct pulse *p)
+{
+    event_del(p->ask);
+}
+
+bool pulse_is_felt(const struct pulse *p)
+{
+    return p->n_silent == 0;
+}
+
+void pulse_free(struct pulse *p)
+{
+    if (!p)
+        return;
+    event_free(p->ask);
+    free(p);
+}
