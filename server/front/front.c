@@ -59,14 +59,12 @@ static void on_ready(void *context, const struct wire_hello *hello)
     }
     f->engine_ready = f->engine_seen = true;
     f->engine_returns_ms = 0;
-    f->owes_sign = false;
     if (f->on_engine_ready)
         f->on_engine_ready(f->context);
 }
 
 static void on_stats(void *context, const struct wire_stats *stats)
 {
-    ((struct front *)context)->owes_sign = false;
     scrapes_answer(context, stats);
 }
 
@@ -361,10 +359,15 @@ void front_engine_returns(struct front *f, uint32_t in_ms)
 
 bool front_engine_answers(struct front *f)
 {
-    const bool answered = !f->owes_sign;
-    f->owes_sign = f->engine_ready;
+    const bool moved = !f->engine_ready || engine_client_moved(f->engine);
     scrapes_question(f);
-    return answered;
+    return moved;
+}
+
+void front_engine_give_up(struct front *f, const char *why)
+{
+    if (f->engine)
+        engine_client_give_up(f->engine, why);
 }
 
 void front_engine_died(struct front *f)

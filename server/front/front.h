@@ -134,8 +134,10 @@ uint16_t front_metrics_port(const struct front *front); /* 0: there is no such l
  * and who asks is told when to come back. */
 void front_engine_returns(struct front *front, uint32_t in_ms);
 
-/* Asks the engine for a sign of life, where there is one. False: the one that was asked for before has not come. */
+/* Asks the engine for a sign of life, where there is one. False: since that was done before, none has come. */
 bool front_engine_answers(struct front *front);
+/* It is lost: who waits is told, and on_engine_gone follows. why: static. */
+void front_engine_give_up(struct front *front, const char *why);
 
 /* The engine in this process has stopped for good: health says "dead", and nothing is taken any more. */
 void front_engine_died(struct front *front);

@@ -51,7 +51,6 @@ struct front {
     bool engine_seen;             /* it was ready once */
     uint64_t engine_returns_ms;   /* when one that is gone is expected; 0: nobody starts it again */
     uint32_t n_engine_restarts;
-    bool owes_sign;               /* it was asked for one (front_engine_answers()) */
     bool engine_died;             /* it was in this process, which is about to end */
     uint32_t vocab_size, max_model_len, n_eos, *eos;
     uint32_t vector_size;         /* numbers that a text gets; 0: the model generates */

@@ -41,6 +41,8 @@ struct engine_client {
     uint64_t ungranted; /* bytes read since the last CREDIT */
     bool takes_predict; /* the engine: one of an older release does not */
     bool stats_asked, spoke;
+    bool moved; /* since engine_client_moved() */
+    const char *given_up; /* why; NULL: it is not */
     unsigned depth; /* > 0: within a callback of the loop; freeing and writing wait for its end */
     bool closed;    /* engine_client_close() was called */
     char why[QUIRE_ERROR_BYTES];
@@ -418,7 +420,7 @@ static int read_some(struct engine_client *c)
     uint8_t *space = frame_reader_space(&c->in, READ_BYTES);
     ssize_t n = space ? wire_stream_receive(c->stream, space, READ_BYTES) : -1;
     if (n > 0) {
-        c->spoke = true;
+        c->spoke = c->moved = true;
         frame_reader_added(&c->in, (size_t)n);
         read_frames(c);
         return n == READ_BYTES;
@@ -447,9 +449,12 @@ static void on_readable(void *context)
     end_call(c);
 }
 
+/* What had waited for room: the other end has taken some. */
 static void on_writable(void *context)
 {
-    flush(context);
+    struct engine_client *c = context;
+    c->moved = true;
+    flush(c);
 }
 
 static void on_broken(evutil_socket_t fd, short what, void *context)
@@ -462,7 +467,9 @@ static void on_broken(evutil_socket_t fd, short what, void *context)
         if (read_some(c) <= 0)
             break;
     }
-    fail_connection(c, c->out.failed ? "out of memory" : "the connection to the engine broke");
+    fail_connection(c, c->out.failed ? "out of memory"
+                       : c->given_up ? c->given_up
+                                     : "the connection to the engine broke");
     end_call(c);
 }
 
@@ -650,6 +657,21 @@ void engine_client_drain(struct engine_client *c)
 bool engine_client_spoke(const struct engine_client *c)
 {
     return c->spoke;
+}
+
+bool engine_client_moved(struct engine_client *c)
+{
+    const bool moved = c->moved;
+    c->moved = false;
+    return moved;
+}
+
+void engine_client_give_up(struct engine_client *c, const char *why)
+{
+    if (c->state == CLIENT_GONE)
+        return;
+    c->given_up = why;
+    event_active(c->broken, EV_TIMEOUT, 0);
 }
 
 uint32_t engine_client_n_live(const struct engine_client *c)

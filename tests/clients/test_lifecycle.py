@@ -266,6 +266,22 @@ def test_front_end_and_engine_apart(start, tmp_path):
     remote = server.client().completions.create(**ask).choices[0]
     local = start("serve", MODEL, "--port", "0", "--served-model-name", "demo").client().completions.create(**ask).choices[0]
     assert (remote.text, remote.logprobs) == (local.text, local.logprobs)
+    with server.connect(60) as s:
+        s.sendall(raw({**LONG, "max_tokens": 1000, "n": 16, "stream": True}))
+        assert s.recv(4096)
+        engine.process.send_signal(signal.SIGSTOP)
+        since, data = time.monotonic(), b""
+        while b"[DONE]" not in data:
+            data += s.recv(65536)  # pings, where nobody notices
+            assert time.monotonic() - since < 30  # 5 s, on a machine that has other things to do
+    assert b'"code":"engine_unavailable"' in data and b"has not answered for 3.5 s" in data
+    with pytest.raises(openai.InternalServerError) as caught:
+        server.client().completions.create(model="demo", prompt="x", max_tokens=1)
+    assert caught.value.status_code == 503 and caught.value.response.headers["Retry-After"]
+    engine.process.send_signal(signal.SIGCONT)
+    assert wait_until(lambda: server.metric("quire:engine_up") == 1), server.output()
+    assert server.client().completions.create(**ask).choices[0].text == remote.text
+    assert server.output().count("the engine is gone") == 1
     engine.process.kill()
     with pytest.raises(openai.InternalServerError) as caught:
         for _ in range(50):

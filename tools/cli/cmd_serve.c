@@ -19,6 +19,7 @@
 #include "tools/cli/engine_flags.h"
 #include "tools/cli/foreign_flags.h"
 #include "tools/cli/keep/keeper.h"
+#include "tools/cli/keep/pulse.h"
 #include "tools/cli/watch/loading.h"
 #include "tools/cli/watch/log_stats.h"
 #include "tools/cli/serving.h"
@@ -80,6 +81,7 @@ struct serve {
     struct warming *warming; /* NULL without --warm, and before the engine is there */
     struct event *reload; /* NULL where there is nothing to be read again */
     struct event *reconnect; /* NULL without --engine */
+    struct pulse *pulse; /* of the engine there; NULL: likewise */
     struct keeper *keeper; /* NULL without --restart */
     uint32_t restarts; /* in a row, at most; 0: the engine is in this process */
     char **engine_argv; /* of the process that has it otherwise */
@@ -132,6 +134,8 @@ static void on_engine_ready(void *context)
         notify_ready();
         begin_warming(s, host);
     }
+    if (s->pulse)
+        pulse_begin(s->pulse);
     s->ready_once = true;
 }
 
@@ -151,9 +155,11 @@ static void wait_for_engine(struct serve *s, const char *why)
 static void on_engine_gone(void *context, const char *why)
 {
     struct serve *s = context;
+    if (s->pulse)
+        pulse_end(s->pulse);
     if (s->draining)
         return;
-    if (s->reconnect && !s->ready_once && !front_engine_spoke(s->front)) {
+    if (s->reconnect && !front_engine_spoke(s->front)) { /* nobody is there, or still the one that is stopped */
         wait_for_engine(s, why);
         return;
     }
@@ -196,6 +202,16 @@ static int look_for_engine(struct serve *s, int timeout_ms, struct quire_error *
     return QUIRE_OK;
 }
 
+static bool engine_answers(void *context)
+{
+    return front_engine_answers(((struct serve *)context)->front);
+}
+
+static void on_engine_silent(void *context)
+{
+    front_engine_give_up(((struct serve *)context)->front, PULSE_LOST);
+}
+
 static void on_reconnect(evutil_socket_t fd, short what, void *context)
 {
     struct serve *s = context;
@@ -229,11 +245,6 @@ static void on_engine_down(void *context, uint32_t retry_ms, const char *why)
 {
     (void)why;
     front_engine_returns(((struct serve *)context)->front, retry_ms);
-}
-
-static bool engine_answers(void *context)
-{
-    return front_engine_answers(((struct serve *)context)->front);
 }
 
 static void on_given_up(void *context, const char *why)
@@ -514,7 +525,9 @@ static int connect_remote(struct serve *s, struct quire_error *err)
     if (status != QUIRE_OK)
         return status;
     s->reconnect = evtimer_new(s->base, on_reconnect, s);
-    if (!s->reconnect)
+    s->pulse = pulse_new(s->base,
+                         &(struct pulse_calls){.lives = engine_answers, .lost = on_engine_silent, .context = s});
+    if (!s->reconnect || !s->pulse)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     return look_for_engine(s, CONNECT_TIMEOUT_MS, err);
 }
@@ -584,6 +597,7 @@ static void close_all(struct serve *s)
     serving_death_end(s->death);
     if (s->reconnect)
         event_free(s->reconnect);
+    pulse_free(s->pulse);
     if (s->reload)
         event_free(s->reload);
     tls_free(s->tls);
