@@ -46,8 +46,9 @@ void collective_leave(struct collective *c);
 int collective_open_part(struct collective *c, uint32_t part, const uint32_t *ranks, uint32_t n_ranks,
                          struct collective **out, struct quire_error *err);
 
-/* From then on a rank that uses its CPUs is not late, however long it does: where others compute something else before they
- * come. One that hangs asleep or is stopped still is; one that hangs in a loop is not found. */
+/* From then on a rank whose calling thread uses a CPU, or waits for a disk, is not late, however long it does: where others compute
+ * something else before they come, or wait for one who does. One that hangs asleep or is stopped still is, whatever other threads of
+ * its process do; one that hangs in a loop is not found. */
 void collective_be_lenient(struct collective *c);
 
 /* ---- calls ---- */
@@ -55,8 +56,8 @@ void collective_be_lenient(struct collective *c);
 uint32_t collective_rank(const struct collective *c);
 uint32_t collective_size(const struct collective *c);
 
-/* For what lies ahead, as loading, where ranks may be far apart. One that is stopped (SIGSTOP) is still late after
- * COLLECTIVE_TIMEOUT_MS. */
+/* For what lies ahead, as loading, where ranks may be far apart: before they begin. One that is stopped (SIGSTOP) is still late
+ * after COLLECTIVE_TIMEOUT_MS, and one whose whole process does nothing (at_work.h) after a minute. */
 void collective_set_timeout(struct collective *c, uint32_t timeout_ms);
 
 /* x = ((x0 + x1) + (x2 + x3)) + ((x4 + x5) + (x6 + x7)) element by element over the ranks (fewer ranks: the left part), in

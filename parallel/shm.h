@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 #define SHM_MAGIC UINT64_C(0x315241505251) /* "QRPAR1" */
-#define SHM_VERSION 3
+#define SHM_VERSION 4
 #define SHM_SLOT_BYTES (128u << 10)
 #define SHM_WHY_BYTES 320
 #define SHM_LINE 64
@@ -50,7 +50,8 @@ struct shm_rank {
     _Atomic uint32_t asleep;
 
     alignas(SHM_LINE) _Atomic uint32_t state;
-    _Atomic int32_t process;
+    _Atomic int32_t process, thread; /* the second: that which made the last call */
+    _Atomic uint32_t waits_for; /* of the whole group's, rank + 1; 0: nobody */
     uint32_t why_status; /* with why: written once, before the head's `aborted_by` */
     char why[SHM_WHY_BYTES];
 };

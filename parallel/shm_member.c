@@ -1,6 +1,7 @@
 #include "parallel/shm_member.h"
 
 #include "base/clock.h"
+#include "parallel/at_work.h"
 #include "parallel/collective.h"
 
 #include <errno.h>
@@ -27,8 +28,7 @@
  * this of each sleep against the time-out: a group that was stopped and goes on as a whole (a terminal's ^Z) has not hung. */
 #define LOOK_UP_MS 100
 
-/* While weights are loaded the time-out is long, since a slow disk takes as long as it takes. Who is stopped (SIGSTOP) for so
- * long does not load. */
+/* Where the time-out is longer, ranks load. Who is stopped (SIGSTOP) for so long does not. */
 #define STOPPED_MS COLLECTIVE_TIMEOUT_MS
 
 static void cpu_relax(void)
@@ -123,9 +123,16 @@ static void ring_sleepers(struct shm_member *m)
             ring(m->shm.ranks[r]);
 }
 
+/* The rank in the memory of the whole group; by its number there. */
+static struct shm_rank *rank_of_all(const struct shm_member *m, uint32_t rank)
+{
+    return (m->whole ? m->whole : m)->shm.ranks[rank];
+}
+
 void shm_member_publish(struct shm_member *m)
 {
     struct shm_rank *self = m->shm.ranks[m->rank];
+    atomic_store_explicit(&rank_of_all(m, m->names[m->rank])->thread, (int32_t)gettid(), memory_order_relaxed);
     m->round++;
     m->call.published_ns = quire_now_ns();
     m->calls[m->round & 1] = m->call;
@@ -256,20 +263,21 @@ static int check_peers(struct shm_member *m, uint32_t waited_for, struct quire_e
     return QUIRE_OK;
 }
 
-static int late(struct shm_member *m, uint32_t r, uint32_t ms, struct quire_error *err)
+/* who: of the whole group's. */
+static int late(struct shm_member *m, uint32_t who, uint32_t ms, struct quire_error *err)
 {
     struct quire_error found;
     char what[96];
-    int32_t process = atomic_load(&m->shm.ranks[r]->process);
+    int32_t process = atomic_load(&rank_of_all(m, who)->process);
     describe(m, &m->calls[m->round & 1], what, sizeof what);
     if (process == 0)
-        quire_fail(&found, QUIRE_UNAVAILABLE, "rank %u has not joined the group for %.1f s, at %s", m->names[r],
-                   ms / 1e3, what);
+        quire_fail(&found, QUIRE_UNAVAILABLE, "rank %u has not joined the group for %.1f s, at %s", who, ms / 1e3,
+                   what);
     else
         quire_fail(&found, QUIRE_UNAVAILABLE,
                    "rank %u (process %d) has not come to %s for %.1f s: it hangs, or is "
                    "stopped",
-                   m->names[r], (int)process, what, ms / 1e3);
+                   who, (int)process, what, ms / 1e3);
     return end_with(m, &found, QUIRE_UNAVAILABLE, err);
 }
 
@@ -302,68 +310,79 @@ static void sleep_for(struct shm_member *m, uint32_t r, uint32_t ms)
     atomic_store(&self->asleep, 0);
 }
 
-/* CPU time of the rank's process; 0: it cannot be read. */
-static uint64_t cpu_ns_of(const struct shm_member *m, uint32_t r)
+/* How long nothing came, and what whoever is to blame did meanwhile. */
+struct patience {
+    uint64_t slept_ns, stopped_ns;
+    struct at_work work;
+};
+
+/* Rank r has not come. For whom is it waited in the end: r, or whom that one waits for itself? Of the whole group's; and what it does,
+ * its process where ranks load, which several threads do, and else the thread that computes. */
+static uint32_t find_culprit(const struct shm_member *m, uint32_t r, struct quire_process_look *look)
 {
-    clockid_t clock;
-    struct timespec t;
-    const int32_t process = atomic_load(&m->shm.ranks[r]->process);
-    if (process <= 0 || clock_getcpuclockid((pid_t)process, &clock) != 0 || clock_gettime(clock, &t) != 0)
-        return 0;
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+    const uint32_t n = (m->whole ? m->whole : m)->shm.n_ranks;
+    uint32_t who = m->names[r];
+    for (uint32_t i = 0;; i++) {
+        const struct shm_rank *peer = rank_of_all(m, who);
+        const uint32_t next = atomic_load(&peer->waits_for);
+        quire_process_look(atomic_load(&peer->process), m->timeout_ms > STOPPED_MS ? 0 : atomic_load(&peer->thread),
+                           look);
+        if (next == 0 || next > n || next - 1 == m->names[m->rank] || look->is_stopped || i == n)
+            return who;
+        who = next - 1;
+    }
 }
 
-/* A rank of another stage is waited for while it computes, however long that takes. One that hangs, or is stopped, has no CPU
- * time; and one that only waits for such a one itself wakes to look after it, and is the one that ends the group. */
-static bool has_computed(const struct shm_member *m, uint32_t r, uint64_t *cpu_ns)
+/* After ns more. A rank of another stage may compute for as long as that takes. */
+static int check_late(struct shm_member *m, uint32_t r, uint64_t ns, struct patience *p, struct quire_error *err)
 {
-    const uint64_t before = *cpu_ns;
+    const bool loads = m->timeout_ms > STOPPED_MS;
+    struct quire_process_look look;
+    p->slept_ns += ns;
+    if (!loads && !m->is_lenient && p->slept_ns < (uint64_t)m->timeout_ms * 1000000u)
+        return QUIRE_OK;
+    const uint32_t who = find_culprit(m, r, &look);
+    const uint64_t thread = (uint32_t)atomic_load(&rank_of_all(m, who)->thread);
+    at_work_look(&p->work, (uint64_t)who << 32 | thread, &look, ns);
+    p->stopped_ns = look.is_stopped ? p->stopped_ns + ns : 0;
     if (m->is_lenient)
-        *cpu_ns = cpu_ns_of(m, r);
-    return *cpu_ns != before;
-}
-
-/* Is the rank's process stopped (T, not a debugger's t)? One whose state cannot be read is not. */
-static bool is_stopped(const struct shm_member *m, uint32_t r)
-{
-    char path[32], line[128];
-    const int32_t process = atomic_load(&m->shm.ranks[r]->process);
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)process);
-    const int fd = process > 0 ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-    const ssize_t n = fd >= 0 ? read(fd, line, sizeof line - 1) : -1;
-    if (fd >= 0)
-        close(fd);
-    line[n > 0 ? n : 0] = '\0';
-    const char *name_end = strrchr(line, ')'); /* a name has at most 15 bytes, and may be any */
-    return name_end && strncmp(name_end, ") T", 3) == 0;
+        p->slept_ns = p->work.idle_ns;
+    if (loads && p->stopped_ns >= STOPPED_MS * UINT64_C(1000000))
+        return late(m, who, STOPPED_MS, err);
+    if (loads && p->work.idle_ns >= AT_WORK_LOADING_MS * UINT64_C(1000000))
+        return late(m, who, AT_WORK_LOADING_MS, err);
+    return p->slept_ns >= (uint64_t)m->timeout_ms * 1000000u ? late(m, who, m->timeout_ms, err) : QUIRE_OK;
 }
 
 static int wait_asleep(struct shm_member *m, uint32_t r, bool patient, struct quire_error *err)
 {
-    uint64_t slept_ns = 0, stopped_ns = 0, timeout_ns = (uint64_t)m->timeout_ms * 1000000u;
-    uint64_t cpu_ns = m->is_lenient ? cpu_ns_of(m, r) : 0;
+    const uint64_t timeout_ns = (uint64_t)m->timeout_ms * 1000000u;
+    struct patience p = {0};
     while (!has_come(m, r)) {
-        uint64_t began = quire_now_ns(), left_ms = (timeout_ns - slept_ns) / 1000000u + 1;
+        uint64_t began = quire_now_ns(), left_ms = (timeout_ns - p.slept_ns) / 1000000u + 1;
         sleep_for(m, r, patient || left_ms > LOOK_UP_MS ? LOOK_UP_MS : (uint32_t)left_ms);
         if (has_come(m, r))
             break;
         int status = shm_member_check(m, err);
         if (status == QUIRE_OK)
             status = check_peers(m, r, err);
+        const uint64_t ns = quire_now_ns() - began;
+        if (status == QUIRE_OK && !patient)
+            status = check_late(m, r, ns < LOOK_UP_MS * 1000000u ? ns : LOOK_UP_MS * 1000000u, &p, err);
         if (status != QUIRE_OK)
             return status;
-        uint64_t ns = quire_now_ns() - began;
-        ns = ns < LOOK_UP_MS * 1000000u ? ns : LOOK_UP_MS * 1000000u;
-        slept_ns += ns;
-        stopped_ns = !patient && m->timeout_ms > STOPPED_MS && is_stopped(m, r) ? stopped_ns + ns : 0;
-        if (stopped_ns >= STOPPED_MS * 1000000ull)
-            return late(m, r, STOPPED_MS, err);
-        if (has_computed(m, r, &cpu_ns))
-            slept_ns = 0;
-        if (!patient && slept_ns >= timeout_ns)
-            return late(m, r, m->timeout_ms, err);
     }
     return QUIRE_OK;
+}
+
+/* Whose fault it is that this rank does not come, others see. */
+static int wait_long(struct shm_member *m, uint32_t r, bool patient, struct quire_error *err)
+{
+    struct shm_rank *self = rank_of_all(m, m->names[m->rank]);
+    atomic_store(&self->waits_for, 1 + m->names[r]);
+    int status = wait_asleep(m, r, patient, err);
+    atomic_store(&self->waits_for, 0);
+    return status;
 }
 
 static int wait_for(struct shm_member *m, uint32_t r, bool patient, struct quire_error *err)
@@ -371,7 +390,7 @@ static int wait_for(struct shm_member *m, uint32_t r, bool patient, struct quire
     if (has_come(m, r))
         return QUIRE_OK;
     uint64_t began = quire_now_ns();
-    int status = spin(m, r, began) ? QUIRE_OK : wait_asleep(m, r, patient, err);
+    int status = spin(m, r, began) ? QUIRE_OK : wait_long(m, r, patient, err);
     /* Until that one came, and not until this one, which may itself have been stopped meanwhile, had a look. */
     const uint64_t now = quire_now_ns(), came = m->shm.ranks[r]->calls[m->round & 1].published_ns;
     const uint64_t until = status == QUIRE_OK && came < now ? came : now;

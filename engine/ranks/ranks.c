@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Loading: the ranks are as far apart as a slow disk puts them; one that dies is noticed at once all the same. */
+/* Loading: the ranks are as far apart as a slow disk puts them; one that dies, is stopped or does nothing is noticed long before. */
 #define LOAD_TIMEOUT_MS (30u * 60 * 1000)
 
 #define LOOK_EVERY_US 1000000u
@@ -115,8 +115,14 @@ int ranks_setup(struct ranks *r, const struct engine_options *given, const struc
         status = setup_write(own, payload, &n_bytes, err);
     if (status == QUIRE_OK)
         status = send(r, RANK_SETUP, payload, n_bytes, err);
+    ranks_load_begins(r->collective);
     free(payload);
     return status;
+}
+
+void ranks_load_begins(struct collective *c)
+{
+    collective_set_timeout(c, LOAD_TIMEOUT_MS);
 }
 
 int ranks_ready(struct ranks *r, const struct step_limits *limits, struct quire_error *err)
@@ -215,7 +221,7 @@ int ranks_agree(struct collective *c, const struct rank_report *own, struct quir
     struct rank_report *all = calloc(n, sizeof *all);
     if (!all)
         return quire_fail(err, QUIRE_NO_MEMORY, "ranks: out of memory");
-    collective_set_timeout(c, LOAD_TIMEOUT_MS);
+    ranks_load_begins(c);
     int status = collective_all_gather(c, own, sizeof *own, all, err);
     collective_set_timeout(c, COLLECTIVE_TIMEOUT_MS);
     for (uint32_t r = 0; r < n && status == QUIRE_OK; r++)

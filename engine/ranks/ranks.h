@@ -71,7 +71,10 @@ struct rank_report {
     char form[32]; /* of its GEMMs: hosts may have other CPUs */
 };
 
-/* Waits until every rank has come here, for as long as they live. An error where one of them failed, or loaded something
+/* Before anything large is loaded: from here on ranks may be far apart, until they agree. */
+void ranks_load_begins(struct collective *c);
+
+/* Waits until every rank has come here, for as long as they live and do something. An error where one of them failed, or loaded something
  * else than this one: the message names the rank, and both where they differ. */
 int ranks_agree(struct collective *c, const struct rank_report *own, struct quire_error *err);
 

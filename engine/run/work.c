@@ -58,6 +58,7 @@ static int load(struct rank *r, struct quire_error *err)
         status = quire_fail(err, differs, "%s", other.text);
     if (status != QUIRE_OK)
         return status;
+    ranks_load_begins(r->collective);
     if (r->own)
         keep_own(r);
     const uint32_t n_stages = r->options.pipeline_parallel_size > 1 ? r->options.pipeline_parallel_size : 1;

@@ -227,7 +227,10 @@ static void end(void *state, const char *why)
 
 static void set_timeout(void *state, uint32_t timeout_ms)
 {
-    ((struct member *)state)->timeout_ms = timeout_ms;
+    struct member *m = state;
+    m->timeout_ms = timeout_ms;
+    if (m->group == 0)
+        peers_load(m->ways->peers, timeout_ms > COLLECTIVE_TIMEOUT_MS);
 }
 
 static void be_lenient(void *state)

@@ -1,20 +1,19 @@
 #include "parallel/hosts/member.h"
 
 #include "base/clock.h"
+#include "parallel/at_work.h"
 
 #include <poll.h>
 #include <sched.h>
 #include <stdio.h>
 #include <sys/eventfd.h>
+#include <unistd.h>
 
 /* As between ranks of one host (shm_member.c): calls that follow each other closely end while they are looked for. */
 #define KEEP_NS 500
 #define SPIN_NS 50000
 /* A sleeper is woken by what it waits for. No more than this of each sleep counts against the time-out. */
 #define LOOK_UP_MS 100
-
-/* Who computes uses more of its time than this share; what waits and looks up uses 1/1000. */
-#define BUSY_SHARE 50
 
 /* ---- what ends a group ---- */
 
@@ -65,6 +64,7 @@ int member_begin(struct member *m, enum message_operation operation, uint32_t ro
                  struct quire_error *err)
 {
     m->n_calls++;
+    peers_compute(m->ways->peers, (int32_t)gettid());
     *call_of(m, m->n_calls) = (struct message_call){m->n_calls, (uint16_t)operation, (uint16_t)root, n_bytes};
     return member_check(m, err);
 }
@@ -117,22 +117,34 @@ static int explain_closed(struct member *m, uint32_t r, struct quire_error *err)
     return end_with(m, QUIRE_UNAVAILABLE, &found, err);
 }
 
-static int late(struct member *m, uint32_t r, struct quire_error *err)
+/* who: of the whole group's. */
+static int late(struct member *m, uint32_t who, uint32_t ms, struct quire_error *err)
 {
     char what[96];
     struct quire_error found;
     describe(m, call_of(m, m->n_calls), what, sizeof what);
     quire_fail(&found, QUIRE_UNAVAILABLE, "%s has not come to %s for %.1f s: it hangs or is stopped",
-               peers_name(m->ways->peers, peers_blame(m->ways->peers, m->names[r])), what, m->timeout_ms * 1e-3);
+               peers_name(m->ways->peers, who), what, ms * 1e-3);
     return end_with(m, QUIRE_UNAVAILABLE, &found, err);
 }
 
-/* Has a rank that is waited for so long computed nothing meanwhile? */
-static bool is_late(const struct member *m, uint32_t r, uint64_t *cpu_ns)
+/* How long nothing came, and what whoever is to blame did meanwhile. */
+struct patience {
+    uint64_t slept_ns;
+    struct at_work work;
+};
+
+/* After ns more without what rank r is waited for. A rank of another stage may compute for as long as that takes. */
+static int check_late(struct member *m, uint32_t r, uint64_t ns, struct patience *p, struct quire_error *err)
 {
-    const uint64_t before = *cpu_ns;
-    *cpu_ns = peers_cpu_ns(m->ways->peers, m->names[r]);
-    return !m->is_lenient || *cpu_ns - before < (uint64_t)m->timeout_ms * 1000000u / BUSY_SHARE;
+    const uint32_t who = peers_blame(m->ways->peers, m->names[r]);
+    const struct quire_process_look look = {.work_ns = peers_work_ns(m->ways->peers, who)};
+    const bool loads = m->timeout_ms > COLLECTIVE_TIMEOUT_MS;
+    at_work_look(&p->work, who, &look, ns);
+    p->slept_ns = m->is_lenient ? p->work.idle_ns : p->slept_ns + ns;
+    if (loads && p->work.idle_ns >= AT_WORK_LOADING_MS * UINT64_C(1000000))
+        return late(m, who, AT_WORK_LOADING_MS, err);
+    return p->slept_ns >= (uint64_t)m->timeout_ms * 1000000u ? late(m, who, m->timeout_ms, err) : QUIRE_OK;
 }
 
 /* Looks for a moment. */
@@ -190,23 +202,19 @@ static int wait_asleep(struct member *m, struct wait *w, bool patient, struct qu
 {
     struct member_ways *ways = m->ways;
     const int wake_fd = peers_wake_fd(ways->peers);
-    uint64_t slept_ns = 0, timeout_ns = (uint64_t)m->timeout_ms * 1000000u;
-    uint64_t cpu_ns = peers_cpu_ns(ways->peers, m->names[w->r]);
+    const uint64_t timeout_ns = (uint64_t)m->timeout_ms * 1000000u;
+    struct patience p = {0};
     int status = look_at_peer(m, w, err);
     while (status == QUIRE_OK && !w->is_there) {
         eventfd_t woken;
-        uint64_t began = quire_now_ns(), left_ms = slept_ns < timeout_ns ? (timeout_ns - slept_ns) / 1000000u + 1 : 1;
+        uint64_t began = quire_now_ns(), left_ms = (timeout_ns - p.slept_ns) / 1000000u + 1;
         ways->carrier->sleep(ways->carrier_state, w->is_sending ? m->names[w->r] : CARRIER_EVERYBODY, wake_fd,
                              patient || left_ms > LOOK_UP_MS ? LOOK_UP_MS : (uint32_t)left_ms);
         eventfd_read(wake_fd, &woken);
         status = look_at_peer(m, w, err);
-        uint64_t ns = quire_now_ns() - began;
-        slept_ns += ns < LOOK_UP_MS * 1000000u ? ns : LOOK_UP_MS * 1000000u;
-        if (status == QUIRE_OK && !w->is_there && !patient && slept_ns >= timeout_ns) {
-            if (is_late(m, w->r, &cpu_ns))
-                return late(m, w->r, err);
-            slept_ns = 0;
-        }
+        const uint64_t ns = quire_now_ns() - began;
+        if (status == QUIRE_OK && !w->is_there && !patient)
+            status = check_late(m, w->r, ns < LOOK_UP_MS * 1000000u ? ns : LOOK_UP_MS * 1000000u, &p, err);
     }
     return status;
 }

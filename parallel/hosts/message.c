@@ -63,7 +63,7 @@ size_t sign_write(const struct sign *sign, unsigned char to[SIGN_MAX_BYTES])
     to[4] = (unsigned char)sign->kind;
     to[5] = (unsigned char)sign->status;
     le_store_u16(to + 6, (uint32_t)n);
-    le_store_u64(to + 8, sign->cpu_ns);
+    le_store_u64(to + 8, sign->work_ns);
     memset(to + 16, 0, 8);
     to[16] = (unsigned char)(sign->rank + 1); /* of SIGN_NOBODY 0 */
     memcpy(to + SIGN_HEAD_BYTES, sign->text, n);
@@ -92,7 +92,7 @@ int sign_read(const unsigned char *from, size_t n, struct sign *out, size_t *use
         return QUIRE_OK;
     out->kind = (enum sign_kind)from[4];
     out->status = (enum quire_status)from[5];
-    out->cpu_ns = le_load_u64(from + 8);
+    out->work_ns = le_load_u64(from + 8);
     out->rank = from[16] ? from[16] - 1u : SIGN_NOBODY;
     message_print(out->text, sizeof out->text, (const char *)from + SIGN_HEAD_BYTES, n_text);
     *used = SIGN_HEAD_BYTES + n_text;

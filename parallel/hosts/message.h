@@ -9,7 +9,7 @@
  * Signs, of life and of the end: a head of 24 bytes, and then at most SIGN_MAX_TEXT bytes of text, which an end has.
  *
  *     0  u32  "QRS1"          6  u16  bytes of text                          16  u8   rank + 1
- *     4  u8   what it says    8  u64  CPU time of the process in ns          17  0
+ *     4  u8   what it says    8  u64  what it has worked, in ns              17  0
  *     5  u8   status
  *
  * Both come from a peer that has proven itself, and are checked all the same: what is none, or out of bounds, is QUIRE_INVALID
@@ -62,7 +62,7 @@ enum sign_kind { SIGN_ALIVE = 1, SIGN_LEAVES, SIGN_ENDS };
 struct sign {
     enum sign_kind kind;
     enum quire_status status; /* of an end: QUIRE_INVALID or QUIRE_UNAVAILABLE */
-    uint64_t cpu_ns;
+    uint64_t work_ns; /* of a sign of life: only ever grows */
     uint32_t rank; /* of an end: whose it was; of a sign of life: for whom it waits; SIGN_NOBODY */
     char text[SIGN_MAX_TEXT + 1]; /* printable */
 };

@@ -1,6 +1,7 @@
 #include "parallel/hosts/peers.h"
 
 #include "base/clock.h"
+#include "base/process.h"
 #include "parallel/hosts/message.h"
 
 #include <errno.h>
@@ -35,7 +36,7 @@ struct peer {
     int fd; /* -1: over */
     char name[PEER_NAME_BYTES];
     atomic_bool has_left;
-    _Atomic uint64_t cpu_ns;
+    _Atomic uint64_t work_ns;
     _Atomic uint64_t silent_ns;
     _Atomic uint32_t waits_for;
     unsigned char in[2 * SIGN_MAX_BYTES];
@@ -45,6 +46,11 @@ struct peer {
 struct peers {
     uint32_t rank, size;
     _Atomic uint32_t waits_for; /* this rank */
+    _Atomic int32_t computes; /* its thread that does */
+    atomic_bool loads;
+    int32_t own_thread; /* the listening thread's, as the three below */
+    int32_t seen; /* whose work was seen last; 0: the process' */
+    uint64_t seen_ns, work_ns; /* that, and all that counts */
     struct peer peers[COLLECTIVE_MAX_RANKS];
     int wake_fd, stop_fd;
     pthread_t thread;
@@ -124,7 +130,7 @@ static void hear(struct peers *p, uint32_t r, const struct sign *sign)
 {
     struct peer *peer = &p->peers[r];
     if (sign->kind == SIGN_ALIVE) {
-        atomic_store(&peer->cpu_ns, sign->cpu_ns);
+        atomic_store(&peer->work_ns, sign->work_ns);
         atomic_store(&peer->waits_for, sign->rank);
     }
     if (sign->kind == SIGN_LEAVES) {
@@ -183,16 +189,27 @@ static void look_around(struct peers *p, uint64_t passed_ns)
     }
 }
 
-/* What the process has computed, without this thread, which always does something. */
-static uint64_t computed_ns(void)
+/* Adds what was worked since the last beat. This thread always does something, and is left out. */
+static uint64_t count_work(struct peers *p)
 {
-    const uint64_t own = quire_clock_ns(CLOCK_THREAD_CPUTIME_ID), all = quire_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
-    return all > own ? all - own : 0;
+    struct quire_process_look look, own = {.work_ns = 0};
+    const int32_t whose = atomic_load(&p->loads) ? 0 : atomic_load(&p->computes);
+    quire_process_look((int32_t)getpid(), whose, &look);
+    if (whose == 0)
+        quire_process_look((int32_t)getpid(), p->own_thread, &own);
+    const uint64_t now_ns = look.work_ns > own.work_ns ? look.work_ns - own.work_ns : 0;
+    if (whose == p->seen && now_ns > p->seen_ns)
+        p->work_ns += now_ns - p->seen_ns;
+    if (look.is_at_disk)
+        p->work_ns += BEAT_MS * UINT64_C(1000000);
+    p->seen = whose;
+    p->seen_ns = now_ns;
+    return p->work_ns;
 }
 
 static void beat(struct peers *p)
 {
-    const struct sign sign = {.kind = SIGN_ALIVE, .cpu_ns = computed_ns(), .rank = atomic_load(&p->waits_for)};
+    const struct sign sign = {.kind = SIGN_ALIVE, .work_ns = count_work(p), .rank = atomic_load(&p->waits_for)};
     pthread_mutex_lock(&p->lock);
     say(p, &sign);
     pthread_mutex_unlock(&p->lock);
@@ -203,6 +220,7 @@ static void *run(void *peers)
     struct peers *p = peers;
     struct pollfd fds[COLLECTIVE_MAX_RANKS + 1];
     uint64_t looked = quire_now_ns(), beaten = 0;
+    p->own_thread = (int32_t)gettid();
     fds[p->size] = (struct pollfd){.fd = p->stop_fd, .events = POLLIN};
     for (;;) {
         uint64_t now = quire_now_ns();
@@ -314,9 +332,19 @@ bool peers_has_left(struct peers *p, uint32_t r)
     return atomic_load(&p->peers[r].has_left);
 }
 
-uint64_t peers_cpu_ns(struct peers *p, uint32_t r)
+uint64_t peers_work_ns(struct peers *p, uint32_t r)
 {
-    return atomic_load(&p->peers[r].cpu_ns);
+    return atomic_load(&p->peers[r].work_ns);
+}
+
+void peers_compute(struct peers *p, int32_t thread)
+{
+    atomic_store_explicit(&p->computes, thread, memory_order_relaxed);
+}
+
+void peers_load(struct peers *p, bool loads)
+{
+    atomic_store(&p->loads, loads);
 }
 
 void peers_wait_for(struct peers *p, uint32_t r)

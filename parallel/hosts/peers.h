@@ -37,8 +37,12 @@ void peers_end(struct peers *p, enum quire_status status, const char *why);
 
 const char *peers_name(const struct peers *p, uint32_t r);
 bool peers_has_left(struct peers *p, uint32_t r);
-/* What its process has computed, as it last said. */
-uint64_t peers_cpu_ns(struct peers *p, uint32_t r);
+/* What it has worked, as it last said: as struct quire_process_look has it, and all the time that it was found waiting for a disk. Of the
+ * thread that computes, or while it loads, which several may do, of the process. */
+uint64_t peers_work_ns(struct peers *p, uint32_t r);
+/* That is, of this rank, of this thread; and whether it loads. */
+void peers_compute(struct peers *p, int32_t thread);
+void peers_load(struct peers *p, bool loads);
 /* For whom this rank waits, which its peers are told; PEERS_NOBODY. */
 #define PEERS_NOBODY UINT32_MAX
 void peers_wait_for(struct peers *p, uint32_t r);
