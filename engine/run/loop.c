@@ -340,7 +340,6 @@ static void end_all(struct engine *e, enum engine_finish finish, const char *mes
 static void die(struct engine *e, const char *reason)
 {
     struct mailbox_mail mail;
-    quire_log(QUIRE_LOG_ERROR, "engine", "%s", reason);
     mailbox_die(e->mailbox, reason);
     mailbox_drain(e->mailbox, 0, &mail);
     e->dead = true;

@@ -156,11 +156,22 @@ static int follow(struct rank *r, struct quire_error *err)
         case RANK_STOP: return QUIRE_OK;
         default: status = quire_fail(err, QUIRE_INVALID, "ranks: a frame of kind %u", frame.kind); break;
         }
-        if (status != QUIRE_OK) {
-            collective_abort(r->collective, err->text);
+        if (status != QUIRE_OK)
             return status;
-        }
     }
+}
+
+/* Of a group that has agreed. Why it ends here rank 0 is told, unless the group was over before. */
+static int take_part(struct rank *r, struct quire_error *err)
+{
+    int status = forward_ready(r->engine->forward, !r->options.enforce_eager, err);
+    if (status == QUIRE_OK)
+        status = make_room(r, err);
+    if (status == QUIRE_OK)
+        status = follow(r, err);
+    if (status != QUIRE_OK)
+        collective_abort(r->collective, err->text);
+    return status;
 }
 
 bool engine_is_rank(void)
@@ -199,11 +210,7 @@ int engine_work(const struct engine_options *given, void (*met)(void), struct qu
     status = load(r, err);
     status = agree(r, status, err);
     if (status == QUIRE_OK)
-        status = forward_ready(r->engine->forward, !r->options.enforce_eager, err);
-    if (status == QUIRE_OK)
-        status = make_room(r, err);
-    if (status == QUIRE_OK)
-        status = follow(r, err);
+        status = take_part(r, err);
     engine_close(r->engine);
     collective_leave(r->collective);
     free(r->payload);

@@ -91,6 +91,8 @@ def test_a_rank_that_is_lost_ends_what_streams_with_an_error(begin, n, stages, l
     assert time.monotonic() - since < 30  # 5 s of the time-out, on a machine that has other things to do
     assert server.process.wait(30) == 1, server.output()
     assert all(map(is_gone, ranks))
+    told = [line for line in server.output().splitlines() if f"rank {lost} " in line]
+    assert len(told) == 1 and "the engine has stopped (" in told[0], told
 
 
 def test_the_others_end_with_rank_0(begin):

@@ -7,6 +7,14 @@
 
 #include <signal.h>
 
+static bool is_in_group;
+
+static void on_joined(void)
+{
+    is_in_group = true;
+}
+
+/* What ends the group, this rank's fault or not, rank 0 knows, and says it once for all. */
 int command_rank(void)
 {
     struct quire_error err;
@@ -15,7 +23,9 @@ int command_rank(void)
     signal(SIGINT, SIG_IGN);
     signal(SIGTERM, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
-    return engine_work(NULL, NULL, &err) == QUIRE_OK ? 0 : command_fail(1, err.text);
+    if (engine_work(NULL, on_joined, &err) == QUIRE_OK)
+        return 0;
+    return is_in_group ? 1 : command_fail(1, err.text);
 }
 
 static void on_first(int number)
