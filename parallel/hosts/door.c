@@ -7,6 +7,7 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -183,13 +184,24 @@ bool door_wait(struct door *d, int ms, struct door_arrival *out)
     return false;
 }
 
+static struct door_caller *caller_of(struct door *d, const struct door_arrival *arrival)
+{
+    struct door_caller *c = d->callers;
+    while (c->fd != arrival->fd)
+        c++;
+    return c;
+}
+
+void door_hang_up(struct door *d, const struct door_arrival *arrival)
+{
+    forget(caller_of(d, arrival));
+}
+
 bool door_answer(struct door *d, const struct door_arrival *arrival, int status, const char *why)
 {
     struct join_welcome welcome = {.status = (enum quire_status)status, .process = (uint32_t)getpid()};
     unsigned char frame[JOIN_WELCOME_BYTES];
-    struct door_caller *c = d->callers;
-    while (c->fd != arrival->fd)
-        c++;
+    struct door_caller *c = caller_of(d, arrival);
     snprintf(welcome.host, sizeof welcome.host, "%s", d->own->host);
     snprintf(welcome.text, sizeof welcome.text, "%s", why);
     join_welcome_write(d->own->key, c->hello, c->challenge, &welcome, frame);
@@ -200,4 +212,38 @@ bool door_answer(struct door *d, const struct door_arrival *arrival, int status,
         close(c->fd);
     c->fd = -1;
     return is_said;
+}
+
+/* ---- after the meeting ---- */
+
+struct kept_door {
+    struct door door; /* first, so that one is the other */
+    struct door_own own;
+    struct key256 key;
+};
+
+struct door *door_keep(struct door *from)
+{
+    struct kept_door *kept = malloc(sizeof *kept);
+    if (!kept)
+        return NULL;
+    kept->door = *from;
+    kept->own = *from->own;
+    kept->key = *from->own->key;
+    kept->own.key = &kept->key;
+    kept->door.own = &kept->own;
+    for (size_t i = 0; i < DOOR_PLACES; i++)
+        from->callers[i].fd = -1;
+    from->fd = -1;
+    return &kept->door;
+}
+
+void door_give_up(struct door *door)
+{
+    struct kept_door *kept = (struct kept_door *)(void *)door;
+    if (!kept)
+        return;
+    door_close(door);
+    explicit_bzero(&kept->key, sizeof kept->key);
+    free(kept);
 }

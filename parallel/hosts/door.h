@@ -49,6 +49,12 @@ uint16_t door_port(const struct door *d);
 bool door_wait(struct door *d, int ms, struct door_arrival *out);
 /* Answers: QUIRE_OK, or why not (the connection is then closed). False: it has gone meanwhile, and is closed. */
 bool door_answer(struct door *d, const struct door_arrival *arrival, int status, const char *why);
+/* Without an answer: it may try again. */
+void door_hang_up(struct door *d, const struct door_arrival *arrival);
+
+/* For after the meeting: takes all of *from, which is then as after door_close(), and copies of its `own` and key. NULL: no memory. */
+struct door *door_keep(struct door *from);
+void door_give_up(struct door *kept); /* closes and frees it; NULL is fine */
 
 bool door_is_loopback(const struct sockaddr_storage *address);
 

@@ -241,7 +241,9 @@ static int connect_ranks(struct joining *j, const struct peer_link *links, struc
     int status = j->mpi ? QUIRE_OK : tcp_carrier_open(j->own.size, links, hosts_transport_inbox(m), &state, err);
     if (j->mpi)
         mpi_carrier_set_inbox(state, hosts_transport_inbox(m));
-    int peers_status = peers_open(j->own.rank, j->own.size, links, &peers, status == QUIRE_OK ? err : NULL);
+    /* MPI starts no process too many. */
+    struct door *kept = j->has_door && !j->mpi ? door_keep(&j->door) : NULL;
+    int peers_status = peers_open(j->own.rank, j->own.size, links, kept, &peers, status == QUIRE_OK ? err : NULL);
     if (status == QUIRE_OK && peers_status != QUIRE_OK)
         carrier->close(state, false);
     if (status != QUIRE_OK && peers_status == QUIRE_OK)

@@ -32,6 +32,9 @@
 /* What was said last must reach the others before the connection ends. */
 #define FAREWELL_MS 200
 
+/* Of a door at which nobody is expected any more: turns a beat, of which a caller takes three. */
+#define DOOR_TURNS 4
+
 struct peer {
     int fd; /* -1: over */
     char name[PEER_NAME_BYTES];
@@ -52,6 +55,7 @@ struct peers {
     int32_t seen; /* whose work was seen last; 0: the process' */
     uint64_t seen_ns, work_ns; /* that, and all that counts */
     struct peer peers[COLLECTIVE_MAX_RANKS];
+    struct door *door; /* NULL: none */
     int wake_fd, stop_fd;
     pthread_t thread;
     bool has_thread;
@@ -215,6 +219,33 @@ static void beat(struct peers *p)
     pthread_mutex_unlock(&p->lock);
 }
 
+/* Who comes as a rank that lives is one too many. Where it may just have died, or the group is over, it is the next one's: it tries
+ * again, and finds that door. */
+static void turn_away(struct peers *p, const struct door_arrival *arrival)
+{
+    const uint32_t r = arrival->hello.rank;
+    char why[JOIN_TEXT_BYTES];
+    const bool is_rank = r < p->size && r != p->rank;
+    if (atomic_load(&p->is_over) ||
+        (is_rank && (p->peers[r].fd < 0 || atomic_load(&p->peers[r].silent_ns) > STILL_NS))) {
+        door_hang_up(p->door, arrival);
+        return;
+    }
+    if (is_rank)
+        snprintf(why, sizeof why, "two processes are %s", p->peers[r].name);
+    else
+        snprintf(why, sizeof why, "rank %u is one too many: all %u ranks are there", r, p->size);
+    door_answer(p->door, arrival, QUIRE_INVALID, why);
+}
+
+static void mind_door(struct peers *p)
+{
+    struct door_arrival arrival;
+    for (int i = 0; p->door && i < DOOR_TURNS; i++)
+        if (door_wait(p->door, 0, &arrival))
+            turn_away(p, &arrival);
+}
+
 static void *run(void *peers)
 {
     struct peers *p = peers;
@@ -238,6 +269,7 @@ static void *run(void *peers)
                     lose(p, r, "has died: its connection has ended");
                 close_peer(p, r);
             }
+        mind_door(p);
         now = quire_now_ns();
         look_around(p, now - looked);
         looked = now;
@@ -257,10 +289,12 @@ static int start(struct peers *p, struct quire_error *err)
     return why == 0 ? QUIRE_OK : quire_fail(err, QUIRE_IO, "starting a thread: %s", strerror(why));
 }
 
-int peers_open(uint32_t rank, uint32_t size, const struct peer_link *links, struct peers **out, struct quire_error *err)
+int peers_open(uint32_t rank, uint32_t size, const struct peer_link *links, struct door *door, struct peers **out,
+               struct quire_error *err)
 {
     struct peers *p = calloc(1, sizeof *p);
     if (!p) {
+        door_give_up(door);
         for (uint32_t r = 0; r < size; r++)
             if (links[r].control >= 0)
                 close(links[r].control);
@@ -268,6 +302,7 @@ int peers_open(uint32_t rank, uint32_t size, const struct peer_link *links, stru
     }
     p->rank = rank;
     p->size = size;
+    p->door = door;
     atomic_store(&p->waits_for, PEERS_NOBODY);
     pthread_mutex_init(&p->lock, NULL);
     for (uint32_t r = 0; r < size; r++) {
@@ -308,6 +343,7 @@ void peers_close(struct peers *p)
         pthread_join(p->thread, NULL);
         say(p, &leaves);
     }
+    door_give_up(p->door);
     const uint64_t until_ms = quire_now_ms() + FAREWELL_MS;
     for (uint32_t r = 0; r < p->size; r++)
         if (p->peers[r].fd >= 0) {

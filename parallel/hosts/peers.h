@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "parallel/collective.h"
+#include "parallel/hosts/door.h"
 
 #include <stdbool.h>
 
@@ -24,8 +25,9 @@ struct peer_link {
     char name[PEER_NAME_BYTES]; /* "rank 1 (HOST, process 77)" */
 };
 
-/* Takes links[0 .. size - 1].control, also where it fails. */
-int peers_open(uint32_t rank, uint32_t size, const struct peer_link *links, struct peers **out,
+/* Takes links[0 .. size - 1].control and the door, also where it fails. door: rank 0's, of door_keep(), where whoever comes as a rank that
+ * is there is told at once that it is; NULL: there is none. */
+int peers_open(uint32_t rank, uint32_t size, const struct peer_link *links, struct door *door, struct peers **out,
                struct quire_error *err);
 /* Tells the others that this rank leaves, and waits a moment until they have it. */
 void peers_close(struct peers *p);

@@ -12,6 +12,7 @@
 #include "ranks.h"
 
 #include <netinet/in.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +29,7 @@ struct start {
     const char *secret; /* NULL: none */
     const char *address;
     uint32_t join_ms;
+    bool stays; /* once it is there, until finish() or its end */
 };
 
 struct meeting {
@@ -35,6 +37,7 @@ struct meeting {
     uint32_t n;
     pid_t processes[16];
     struct outcome *outcomes; /* [16] */
+    int hold[2]; /* a pipe: who stays reads its end */
 };
 
 static void begin(struct meeting *m)
@@ -42,6 +45,7 @@ static void begin(struct meeting *m)
     *m = (struct meeting){.port = free_port()};
     m->outcomes = mmap(NULL, 16 * sizeof *m->outcomes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(m->outcomes != MAP_FAILED);
+    assert_int_equal(pipe(m->hold), 0);
 }
 
 /* A process that joins, and then meets the others at a barrier. */
@@ -66,6 +70,13 @@ static uint32_t add(struct meeting *m, struct start s)
     int status = hosts_join(&options, &c, &err);
     if (status == QUIRE_OK)
         status = collective_barrier(c, &err);
+    if (s.stays && status == QUIRE_OK) {
+        char byte;
+        atomic_store(&m->outcomes[i].progress, 1);
+        close(m->hold[1]);
+        if (read(m->hold[0], &byte, 1) == 0)
+            status = collective_barrier(c, &err);
+    }
     collective_leave(c);
     m->outcomes[i].status = status;
     memcpy(m->outcomes[i].text, err.text, sizeof err.text);
@@ -89,8 +100,17 @@ static void expect(struct meeting *m, uint32_t i, int status, const char *says)
     assert_non_null(strstr(o->text, says));
 }
 
+static void let_go(struct meeting *m)
+{
+    close(m->hold[1]);
+    m->hold[1] = -1;
+}
+
 static void finish(struct meeting *m)
 {
+    if (m->hold[1] >= 0)
+        let_go(m);
+    close(m->hold[0]);
     for (uint32_t i = 0; i < m->n; i++)
         end(m, i);
     munmap(m->outcomes, 16 * sizeof *m->outcomes);
@@ -246,6 +266,47 @@ static void noise_at_the_port_harms_nobody(void **state)
     finish(&m);
 }
 
+/* The port of a group that is whole: noise, and a process that is one too many. */
+static void who_comes_too_late_is_told_at_once(void **state)
+{
+    (void)state;
+    struct meeting m;
+    unsigned char bytes[4096];
+    begin(&m);
+    for (uint32_t r = 0; r < 3; r++)
+        add(&m, (struct start){.rank = r, .size = 3, .secret = SECRET, .stays = true});
+    for (uint32_t r = 0; r < 3; r++)
+        while (!atomic_load(&m.outcomes[r].progress))
+            usleep(1000);
+    for (int i = 0; i < 8; i++) {
+        int fd = connect_to(m.port);
+        quire_random(bytes, sizeof bytes);
+        send(fd, bytes, sizeof bytes, MSG_NOSIGNAL);
+        close(fd);
+    }
+    char taken[64];
+    const uint64_t began = quire_now_ms();
+    uint32_t late = add(&m, (struct start){.rank = 1, .size = 3, .secret = SECRET});
+    end(&m, late);
+    snprintf(taken, sizeof taken, "process %d)", (int)m.processes[1]);
+    expect(&m, late, QUIRE_INVALID, "rank 0: two processes are rank 1 (");
+    expect(&m, late, QUIRE_INVALID, taken);
+    expect(&m, add(&m, (struct start){.rank = 7, .size = 8, .secret = SECRET}), QUIRE_INVALID,
+           "rank 7 is one too many: all 3 ranks are there");
+    expect(&m, add(&m, (struct start){.rank = 1, .size = 3, .secret = SECRET "!"}), QUIRE_INVALID,
+           "(QUIRE_GROUP_SECRET) is another one");
+    assert_true(quire_now_ms() - began < 10000); /* a tenth, on a machine that has other things to do */
+    kill(m.processes[1], SIGSTOP); /* its place may be free in a moment */
+    usleep(400000);
+    expect(&m, add(&m, (struct start){.rank = 1, .size = 3, .secret = SECRET, .join_ms = 500}), QUIRE_UNAVAILABLE,
+           "rank 0: "); /* hung up, or on the way there, as often as it tries */
+    kill(m.processes[1], SIGCONT);
+    let_go(&m);
+    for (uint32_t r = 0; r < 3; r++)
+        expect(&m, r, QUIRE_OK, "");
+    finish(&m);
+}
+
 /* Each of a good exchange's bytes turned around: nobody gets in by it. */
 static void no_byte_of_a_proof_can_be_another(void **state)
 {
@@ -306,6 +367,7 @@ int main(void)
         cmocka_unit_test(who_does_not_fit_is_told_why),
         cmocka_unit_test(who_does_not_come_is_named),
         cmocka_unit_test(noise_at_the_port_harms_nobody),
+        cmocka_unit_test(who_comes_too_late_is_told_at_once),
     };
     return quire_hash_init() == 0 ? cmocka_run_group_tests(tests, NULL, NULL) : 1;
 }
