@@ -60,7 +60,7 @@ struct engine_watch {
                            const struct sched_policy_options *options);
     void (*unpinned)(void *context, uint64_t now_us, uint32_t tenant);
 
-    /* Once: the backend broke, and every request was told so. Nothing is served any more. */
+    /* Once: the backend broke, and every request will be told so next. Nothing is served any more. */
     void (*died)(void *context, const char *reason);
 
     /* What goes to the sink, before it goes there. */

@@ -343,10 +343,10 @@ static void die(struct engine *e, const char *reason)
     mailbox_die(e->mailbox, reason);
     mailbox_drain(e->mailbox, 0, &mail);
     e->dead = true;
+    ENGINE_WATCH(e, died, reason); /* before anybody who drains is done with its last request */
     end_all(e, ENGINE_FINISH_ERROR, reason);
     if (mail.orders.number)
         event_order(e, mail.orders.number);
-    ENGINE_WATCH(e, died, reason);
 }
 
 /* The last thing: what an uncommitted step of a dead engine still held is let go of unseen. */

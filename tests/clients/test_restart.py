@@ -92,6 +92,21 @@ def test_who_waits_is_told_and_the_engine_comes_back(begin, arguments, lost, how
     assert all(map(is_gone, after))
 
 
+@pytest.mark.parametrize("restart", ["no", "on-failure"])
+def test_one_that_is_lost_while_the_server_drains_is_not_forgiven(begin, restart):
+    """It is the end that matters, not who watched."""
+    server, got = begin("-tp", "2", restart=restart), {}
+    rank, = children(server.process.pid, "rank") if restart == "no" else processes(server)[1:]
+    thread = in_thread(got, True, server, {**LONG, "n": 8, "stream": True})
+    wait(lambda: server.metric("vllm:generation_tokens_total") > 0)
+    server.process.send_signal(signal.SIGTERM)
+    wait(lambda: "finishing what runs" in server.output())
+    os.kill(rank, signal.SIGKILL)
+    thread.join()
+    assert '"engine_unavailable"' in got[True][2] and server.process.wait(30) == 1, server.output()
+    assert is_gone(rank) and "is started again in" not in server.output()
+
+
 def test_health_says_so_meanwhile_and_who_asks_too(begin):
     server = begin()
     for pid in processes(server):

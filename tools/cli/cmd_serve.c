@@ -157,8 +157,11 @@ static void on_engine_gone(void *context, const char *why)
     struct serve *s = context;
     if (s->pulse)
         pulse_end(s->pulse);
-    if (s->draining)
+    if (s->draining) {
+        if (s->keeper) /* with what ran there; of an engine in this process its death says so */
+            s->exit_code = 1;
         return;
+    }
     if (s->reconnect && !front_engine_spoke(s->front)) { /* nobody is there, or still the one that is stopped */
         wait_for_engine(s, why);
         return;
@@ -250,8 +253,6 @@ static void on_engine_down(void *context, uint32_t retry_ms, const char *why)
 static void on_given_up(void *context, const char *why)
 {
     struct serve *s = context;
-    if (s->draining)
-        return;
     quire_log(QUIRE_LOG_ERROR, "server", "the engine is not started again: %s", why);
     s->exit_code = 1;
     event_base_loopbreak(s->base);
@@ -310,6 +311,7 @@ static void on_drain(void *context)
     s->draining = true;
     notify_stopping();
     warming_stop(s->warming);
+    keeper_drain(s->keeper);
     front_drain(s->front, on_front_idle, s);
 }
 
@@ -584,7 +586,8 @@ static void close_all(struct serve *s)
     serving_signals_end(s->signals);
     warming_end(s->warming);
     front_destroy(s->front);
-    keeper_end(s->keeper);
+    if (!keeper_end(s->keeper))
+        s->exit_code = 1;
     free(s->engine_argv);
     if (s->cache) /* vectors may still be on their way from the model beside */
         response_cache_compare(s->cache, NULL);

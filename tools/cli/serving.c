@@ -4,6 +4,7 @@
 #include "files/model_files.h"
 #include "kernels/kernels.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -185,7 +186,6 @@ struct serving_death {
     struct event_base *base;
     struct event *told, *leave;
     int fd;
-    bool was;
 };
 
 /* On the engine's thread. */
@@ -204,7 +204,6 @@ static void on_told(evutil_socket_t fd, short what, void *context)
     const struct timeval soon = {.tv_sec = LAST_WORDS_S};
     (void)fd;
     (void)what;
-    death->was = true;
     if (death->died)
         death->died(death->context);
     event_add(death->leave, &soon);
@@ -244,7 +243,7 @@ const struct engine_watch *serving_death_watch(struct serving_death *death)
 
 bool serving_death_was(const struct serving_death *death)
 {
-    return death && death->was;
+    return death && poll(&(struct pollfd){.fd = death->fd, .events = POLLIN}, 1, 0) == 1;
 }
 
 void serving_death_end(struct serving_death *death)

@@ -139,8 +139,8 @@ static int start(struct keeper *k, struct quire_error *err)
     return QUIRE_OK;
 }
 
-/* Of a process that has ended, or is killed here. How it ended goes to `why`. */
-static void reap(struct keeper *k, char *why, size_t n)
+/* Of a process that has ended, or is killed here. How it ended goes to `why`. True: with status 0. */
+static bool reap(struct keeper *k, char *why, size_t n)
 {
     int how = 0;
     forget_event(&k->ended);
@@ -161,6 +161,7 @@ static void reap(struct keeper *k, char *why, size_t n)
     close_fd(&k->pidfd);
     close_fd(&k->front);
     close_fd(&k->life);
+    return WIFEXITED(how) && WEXITSTATUS(how) == 0;
 }
 
 /* ---- again ---- */
@@ -211,7 +212,7 @@ static void on_start(evutil_socket_t fd, short what, void *context)
     char how[160];
     (void)fd;
     (void)what;
-    if (start(k, &err) == QUIRE_OK)
+    if (k->is_stopping || start(k, &err) == QUIRE_OK)
         return;
     reap(k, how, sizeof how);
     start_again(k, err.text);
@@ -287,21 +288,29 @@ int keeper_begin(struct event_base *base, char *const *argv, uint32_t tries, con
     return k->start && k->pulse && k->end ? start(k, err) : quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
 }
 
-void keeper_end(struct keeper *k)
+void keeper_drain(struct keeper *k)
+{
+    if (k)
+        k->is_stopping = true;
+}
+
+bool keeper_end(struct keeper *k)
 {
     char how[160];
+    bool has_ended = false, is_well = true;
     if (!k)
-        return;
+        return true;
     k->is_stopping = true;
     close_fd(&k->life); /* by which it knows */
     if (k->process && k->is_up && pulse_is_felt(k->pulse))
-        poll(&(struct pollfd){.fd = k->pidfd, .events = POLLIN}, 1, END_MS);
+        has_ended = poll(&(struct pollfd){.fd = k->pidfd, .events = POLLIN}, 1, END_MS) == 1;
     if (k->end && k->pulse)
-        reap(k, how, sizeof how);
+        is_well = reap(k, how, sizeof how) || !has_ended;
     forget_event(&k->start);
     forget_event(&k->end);
     pulse_free(k->pulse);
     free(k);
+    return is_well;
 }
 
 /* ---- in the child ---- */

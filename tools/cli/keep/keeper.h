@@ -40,8 +40,10 @@ int keeper_begin(struct event_base *base, char *const *argv, uint32_t tries, con
                  struct keeper **out, struct quire_error *err);
 /* The connection to it is lost: where it does not end by itself soon, it is ended. */
 void keeper_lost(struct keeper *k);
-/* Ends it: one that serves has a moment to finish what it writes. NULL is fine. */
-void keeper_end(struct keeper *k);
+/* From here on what ends is not started again. NULL is fine. */
+void keeper_drain(struct keeper *k);
+/* Ends it: one that serves has a moment to finish what it writes. False: it had failed by then. NULL is fine. */
+bool keeper_end(struct keeper *k);
 
 /* ---- in the child ---- */
 
