@@ -41,6 +41,7 @@ struct engine_options {
     uint32_t tensor_parallel_size; /* processes that share each layer, of n_threads each; 0 and 1: one */
     uint32_t pipeline_parallel_size; /* stages that have some of the layers each, of so many processes; 0 and 1: one */
     uint32_t local_ranks; /* of these, on this host; 0: all */
+    uint64_t message_bytes; /* that each takes for messages to the others, where others start them; 0: rank 0 does */
     const char *rank_transport; /* NULL and "auto", "shm", "tcp", "mpi": how ranks reach each other */
     const char *master_addr; /* of ranks that others start: where rank 0 is, and which of them this is. NULL, 0: what */
     uint32_t master_port, nnodes, node_rank; /* the environment says (parallel/hosts/place.h) */

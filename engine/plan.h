@@ -25,6 +25,7 @@ struct engine_plan {
     uint64_t kv_bytes; /* all groups */
     uint64_t kv_block_bytes; /* one block of every group */
     uint64_t swap_bytes; /* the host tier of all groups */
+    uint64_t message_bytes; /* of several ranks, in host memory: what they tell each other */
     uint64_t draft_bytes; /* drafters and what is kept for them, in host memory */
     uint32_t n_kv_groups; /* the model's */
     uint32_t n_draft_groups; /* 1: a draft model's group comes behind them; else 0 */
@@ -57,7 +58,8 @@ struct engine_plan {
 /* Of total_bytes, what lies on the device; without one, all of it does. */
 static inline uint64_t engine_plan_device_bytes(const struct engine_plan *p)
 {
-    return p->device_memory ? p->total_bytes - p->swap_bytes - p->draft_bytes - p->regrouped_bytes : p->total_bytes;
+    return p->device_memory ? p->total_bytes - p->swap_bytes - p->message_bytes - p->draft_bytes - p->regrouped_bytes
+                            : p->total_bytes;
 }
 
 /* The device at hand when the engine begins to plan. */
@@ -74,6 +76,9 @@ struct engine_draft {
 /* What the model is opened for (options->task): may make one that generates one that gives vectors, by its directory's
  * files. QUIRE_INVALID for options that then do not go with it. Before engine_plan_make_on(). */
 int engine_plan_task(const struct engine_options *options, struct model_desc *desc, struct quire_error *err);
+/* Of ranks that others start (parallel/hosts/place.h: options and environment), what follows for each: local_ranks, message_bytes.
+ * QUIRE_INVALID: they do not fit together. Before the others. */
+int engine_plan_place(struct engine_options *options, struct quire_error *err);
 /* The description that one of the options' ranks computes by (rank = stage * tensor_parallel_size + its place there), and the
  * bytes of weights that it has: of one rank desc itself, once weights_stored_dtype() was there. Refuses by name what several
  * ranks cannot do, and divides threads that nobody asked for. */

@@ -47,6 +47,11 @@ static int open_shared(void *context, uint64_t *waited_ns, uint32_t *size, void 
     return shm_transport_open(place->fd, place->rank, place->timeout_ms, waited_ns, size, state, err);
 }
 
+size_t collective_shared_bytes(uint32_t rank, uint32_t n_groups)
+{
+    return shm_bytes(rank, n_groups);
+}
+
 int collective_join_shared(int fd, uint32_t rank, uint32_t timeout_ms, struct collective **out, struct quire_error *err)
 {
     struct shared_place place = {fd, rank, timeout_ms ? timeout_ms : COLLECTIVE_TIMEOUT_MS};

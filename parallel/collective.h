@@ -28,6 +28,9 @@ struct collective;
  * has no name, so nothing is left of it when the last rank is gone. Close-on-exec; the caller closes it. */
 int collective_create_shared(uint32_t n_ranks, int *fd, struct quire_error *err);
 
+/* Of that memory, what one rank writes that has its place in so many groups: the whole one and parts. Rank 0 writes the heads, too. */
+size_t collective_shared_bytes(uint32_t rank, uint32_t n_groups);
+
 /* Takes its place in the group; the others need not be there yet. timeout_ms: how long a call waits for a rank; 0 is
  * COLLECTIVE_TIMEOUT_MS. fd stays the caller's and may be closed at once. QUIRE_INVALID: no memory of a group, another
  * version's, or a rank that is taken. */

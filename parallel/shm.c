@@ -31,6 +31,12 @@ static struct shm_head head_of(uint32_t n_ranks)
     return head;
 }
 
+size_t shm_bytes(uint32_t rank, uint32_t n_groups)
+{
+    const size_t heads = rank == 0 ? SHM_GROUPS * up_to_page(sizeof(struct shm_head)) : 0;
+    return heads + n_groups * head_of(1).rank_bytes;
+}
+
 static int fill(int fd, uint32_t n_ranks, struct quire_error *err)
 {
     const struct shm_head head = head_of(n_ranks);

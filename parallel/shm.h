@@ -72,6 +72,7 @@ struct shm {
 };
 
 int shm_create(uint32_t n_ranks, int *fd, struct quire_error *err);
+size_t shm_bytes(uint32_t rank, uint32_t n_groups); /* collective_shared_bytes() */
 /* Maps and checks the group's, or with `group` 1 .. COLLECTIVE_MAX_PARTS a part's, of which the caller says how many ranks it
  * has (0: all). shm_unmap() takes it back. */
 int shm_map(int fd, uint32_t group, uint32_t n_ranks, struct shm *out, struct quire_error *err);

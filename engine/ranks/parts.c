@@ -25,6 +25,15 @@ static int open_pair(struct collective *whole, uint32_t part, uint32_t first, ui
     return status;
 }
 
+uint32_t parts_count(uint32_t rank, uint32_t n_ranks, uint32_t n_stages)
+{
+    const uint32_t n_places = n_ranks / n_stages, stage = rank / n_places;
+    if (n_stages == 1)
+        return 0;
+    return (n_places > 1 ? 1u : 0) + (stage > 0 ? 1u : 0) + (stage + 1 < n_stages ? 1u : 0) +
+           (rank == 0 || rank == n_ranks - n_places ? 1u : 0);
+}
+
 int parts_open(struct collective *whole, uint32_t n_stages, struct rank_parts *out, struct quire_error *err)
 {
     const uint32_t rank = collective_rank(whole), size = collective_size(whole), n_places = size / n_stages;

@@ -14,6 +14,9 @@ struct rank_parts {
     struct collective *whole; /* the caller's; where there is one stage, `stage` is it */
 };
 
+/* How many of them a rank has beside the whole group. Pure. */
+uint32_t parts_count(uint32_t rank, uint32_t n_ranks, uint32_t n_stages);
+
 /* n_stages divides the group's size. parts_close() it before the group is left; also where this failed. */
 int parts_open(struct collective *whole, uint32_t n_stages, struct rank_parts *out, struct quire_error *err);
 void parts_close(struct rank_parts *parts);

@@ -5,6 +5,7 @@
 #include "engine/plan.h"
 #include "engine/model/share.h"
 #include "engine/model/tensors.h"
+#include "engine/ranks/parts.h"
 #include "engine/run/draft_room.h"
 #include "base/host_memory.h"
 #include "engine/run/schedule.h"
@@ -630,7 +631,7 @@ static void plan_total(struct engine_plan *p)
 {
     const uint64_t parts[] = {p->param_bytes,     p->activation_bytes, p->logits_bytes, p->workspace_bytes,
                               p->kv_bytes,        p->swap_bytes,       p->draft_bytes,  p->draft_model_bytes,
-                              p->regrouped_bytes, p->panel_bytes};
+                              p->regrouped_bytes, p->panel_bytes,      p->message_bytes};
     p->total_bytes = 0;
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         p->total_bytes = saturating_add(p->total_bytes, parts[i]);
@@ -676,6 +677,18 @@ static int plan_device(const struct engine_options *o, const struct model_desc *
     return QUIRE_OK;
 }
 
+/* Of this rank's, in shared memory: the group of all, and those parts of it that the rank is in. */
+static uint64_t plan_messages(const struct engine_options *o, const struct model_desc *desc,
+                              const struct engine_plan *p)
+{
+    const uint32_t n_places = p->n_ranks / p->n_stages;
+    const uint32_t rank = desc->stage.index * n_places + desc->share.rank;
+    if (p->n_ranks == 1)
+        return 0;
+    return o->message_bytes ? o->message_bytes
+                            : collective_shared_bytes(rank, 1 + parts_count(rank, p->n_ranks, p->n_stages));
+}
+
 int engine_plan_make_on(const struct engine_options *options, const struct model_desc *desc, uint64_t weight_bytes,
                         const struct engine_draft *draft, const struct engine_device *device, struct engine_plan *out,
                         struct quire_error *err)
@@ -685,6 +698,7 @@ int engine_plan_make_on(const struct engine_options *options, const struct model
     out->weight_bytes = weight_bytes;
     out->n_stages = desc->stage.n_stages ? desc->stage.n_stages : 1;
     out->n_ranks = (desc->share.n_ranks > 1 ? desc->share.n_ranks : 1) * out->n_stages;
+    out->message_bytes = plan_messages(options, desc, out);
     out->regrouped_bytes = desc->regrouped_bytes + (draft ? draft->desc->regrouped_bytes : 0);
     int status = schedule_config(options, &schedule, err);
     if (status == QUIRE_OK)

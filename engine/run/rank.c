@@ -210,9 +210,17 @@ int rank_find_place(struct engine_options *o, struct place *out, struct quire_er
     int status = read_flags(o, &flags, err);
     if (status == QUIRE_OK)
         status = place_find(&flags, n_ranks, out, err);
-    if (status == QUIRE_OK)
-        o->local_ranks = out->n_local;
-    return status;
+    if (status != QUIRE_OK)
+        return status;
+    o->local_ranks = out->n_local;
+    o->message_bytes = out->launcher ? hosts_message_bytes(out, flags.transport) : 0;
+    return QUIRE_OK;
+}
+
+int engine_plan_place(struct engine_options *o, struct quire_error *err)
+{
+    struct place place;
+    return rank_find_place(o, &place, err);
 }
 
 int rank_hosts_options(const struct engine_options *o, const struct place *place, struct hosts_options *out,

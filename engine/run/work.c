@@ -44,6 +44,7 @@ static void keep_own(struct rank *r)
     r->options.cpu_bind = r->own->cpu_bind;
     r->options.n_threads = r->own->n_threads;
     r->options.local_ranks = r->own->local_ranks;
+    r->options.message_bytes = r->own->message_bytes;
 }
 
 static int load(struct rank *r, struct quire_error *err)

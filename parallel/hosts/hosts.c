@@ -285,6 +285,14 @@ static int open_transport(void *context, uint64_t *waited_ns, uint32_t *size, vo
     return QUIRE_OK;
 }
 
+size_t hosts_message_bytes(const struct place *place, enum place_transport transport)
+{
+    const size_t n_peers = place->size - 1;
+    const bool is_mpi = transport == PLACE_MPI || (transport == PLACE_AUTO && place->is_mpi);
+    return n_peers * INBOX_PLACES * sizeof(struct inbox_message) + place->size * sizeof(struct inbox_message) +
+           (is_mpi ? mpi_carrier_bytes() : 0);
+}
+
 int hosts_join(const struct hosts_options *options, struct collective **out, struct quire_error *err)
 {
     const struct place *place = options->place;

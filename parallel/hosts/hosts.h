@@ -19,6 +19,10 @@ struct hosts_options {
     uint32_t join_ms; /* how long the ranks may take to find each other; 0: HOSTS_JOIN_MS */
 };
 
+/* What messages take at most at each of the place's ranks: those that came too early, those that a call holds, and with MPI those that
+ * go. */
+size_t hosts_message_bytes(const struct place *place, enum place_transport transport);
+
 /* Waits until all ranks have come. Logs whom it waits for, and at last by what they are connected.
  * QUIRE_INVALID: options or secrets that do not fit; QUIRE_UNAVAILABLE: somebody did not come. */
 int hosts_join(const struct hosts_options *options, struct collective **out, struct quire_error *err);

@@ -86,6 +86,11 @@ int mpi_carrier_open(bool is_mpich, uint32_t *rank, uint32_t *size, char *librar
     return QUIRE_OK;
 }
 
+size_t mpi_carrier_bytes(void)
+{
+    return sizeof(struct mpi);
+}
+
 int mpi_carrier_share(void *state, void *bytes, size_t n, struct quire_error *err)
 {
     struct mpi *m = state;

@@ -10,6 +10,8 @@ extern const struct carrier mpi_carrier;
  * *rank and *size. library: [256], its name and version. QUIRE_UNSUPPORTED: it is not there, or does not begin; err has why. */
 int mpi_carrier_open(bool is_mpich, uint32_t *rank, uint32_t *size, char *library, void **state,
                      struct quire_error *err);
+/* What it takes beside the inbox: a message to each, and the one that comes. */
+size_t mpi_carrier_bytes(void);
 /* n bytes of rank 0, to all. */
 int mpi_carrier_share(void *state, void *bytes, size_t n, struct quire_error *err);
 /* Where messages go; before the first call of the table. */

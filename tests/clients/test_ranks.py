@@ -147,9 +147,17 @@ def test_a_recording_of_two_ranks_replays_on_one(begin, tmp_path, stages):
 def test_plan_says_what_a_rank_takes():
     def plan(*arguments):
         return json.loads(subprocess.run([str(QUIRE), "plan", str(MODEL), "--json", "--num-kv-blocks", "100", *arguments], capture_output=True, text=True, check=True).stdout)
-    one, two = plan(), plan("-tp", "2")
+    one, two = plan("--threads", "1"), plan("-tp", "2", "--threads", "1")
     assert (one["tensor_parallel_size"], two["tensor_parallel_size"]) == (1, 2)
     assert 2 * two["kv_bytes"] == one["kv_bytes"] and two["weight_bytes"] < one["weight_bytes"]
+    shared = lambda n_groups: n_groups * (4096 + 2 * 131072)
+    assert one["message_bytes"] == 0 and two["message_bytes"] == 17 * 4096 + shared(1)
+    assert two["total_bytes"] - sum(two[k] for k in ("param_bytes", "activation_bytes", "workspace_bytes", "logits_bytes", "kv_bytes", "draft_bytes")) == two["message_bytes"]
+    apart = plan("-tp", "2", "--threads", "1", "--nnodes", "2", "--node-rank", "1", "--master-addr", "127.0.0.1")
+    message = 131072 + 64
+    assert apart["message_bytes"] == (16 + 2) * message
+    for of_shared, of_hosts in zip(two["ranks"], apart["ranks"]):
+        assert of_hosts["total_bytes"] - of_shared["total_bytes"] == apart["message_bytes"] - shared(1) - (17 * 4096 if of_shared["rank"] == 0 else 0)
     assert one["ranks"] == [] and [r["kv_bytes"] for r in two["ranks"]] == 2 * [two["kv_bytes"]]
     stages = plan("-pp", "3")
     assert stages["pipeline_parallel_size"] == 3 and sum(r["kv_bytes"] for r in stages["ranks"]) == one["kv_bytes"]

@@ -64,7 +64,7 @@ static json_t *plan_json(const struct planned *p)
                               "n_host_blocks", (json_int_t)plan->groups[g].n_host_blocks, "block_bytes",
                               (json_int_t)plan->groups[g].block_bytes));
     return json_pack(
-        "{s:s, s:s, s:s, s:s?, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}",
+        "{s:s, s:s, s:s, s:s?, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}",
         "model", p->name, "architecture", p->desc.architecture, "device", plan->device, "gpu",
         plan->gpu ? plan->gpu->title : NULL, "weight_dtype", k_format_name(plan->weight_format), "kv_dtype",
         k_format_name(plan->kv_format), "weight_bytes", (json_int_t)plan->weight_bytes, "param_bytes",
@@ -73,14 +73,14 @@ static json_t *plan_json(const struct planned *p)
         (json_int_t)plan->kv_bytes, "swap_bytes", (json_int_t)plan->swap_bytes, "draft_bytes",
         (json_int_t)plan->draft_bytes, "draft_weight_bytes", (json_int_t)plan->draft_weight_bytes, "draft_model_bytes",
         (json_int_t)plan->draft_model_bytes, "regrouped_bytes", (json_int_t)plan->regrouped_bytes, "panel_bytes",
-        (json_int_t)plan->panel_bytes, "total_bytes", (json_int_t)plan->total_bytes, "device_memory",
-        (json_int_t)plan->device_memory, "device_budget", (json_int_t)plan->device_budget, "driver_bytes",
-        (json_int_t)plan->driver_bytes, "block_tokens", (json_int_t)plan->block_tokens, "max_model_len",
-        (json_int_t)plan->max_model_len, "max_num_seqs", (json_int_t)plan->max_num_seqs, "max_num_batched_tokens",
-        (json_int_t)plan->max_num_batched_tokens, "text_bytes", (json_int_t)FRONT_TEXT_BYTES, "bodies_bytes",
-        (json_int_t)FRONT_BODIES_BYTES, "replies_bytes", (json_int_t)(2 * FRONT_REPLIES_BYTES), "tensor_parallel_size",
-        (json_int_t)(plan->n_ranks / plan->n_stages), "pipeline_parallel_size", (json_int_t)plan->n_stages, "kv_groups",
-        groups, "ranks", ranks_json(p));
+        (json_int_t)plan->panel_bytes, "message_bytes", (json_int_t)plan->message_bytes, "total_bytes",
+        (json_int_t)plan->total_bytes, "device_memory", (json_int_t)plan->device_memory, "device_budget",
+        (json_int_t)plan->device_budget, "driver_bytes", (json_int_t)plan->driver_bytes, "block_tokens",
+        (json_int_t)plan->block_tokens, "max_model_len", (json_int_t)plan->max_model_len, "max_num_seqs",
+        (json_int_t)plan->max_num_seqs, "max_num_batched_tokens", (json_int_t)plan->max_num_batched_tokens,
+        "text_bytes", (json_int_t)FRONT_TEXT_BYTES, "bodies_bytes", (json_int_t)FRONT_BODIES_BYTES, "replies_bytes",
+        (json_int_t)(2 * FRONT_REPLIES_BYTES), "tensor_parallel_size", (json_int_t)(plan->n_ranks / plan->n_stages),
+        "pipeline_parallel_size", (json_int_t)plan->n_stages, "kv_groups", groups, "ranks", ranks_json(p));
 }
 
 static void print_json(const struct planned *first, const struct planned *second)
@@ -158,6 +158,7 @@ static void print_memory(const struct planned *p)
         {"regrouped", "rows quantized when they are loaded, or that lie in the file otherwise than kernels read them",
          plan->regrouped_bytes},
         {"panels", "rows as one-token kernels of the form int8 read them, beside the file's", plan->panel_bytes},
+        {"messages", "what ranks tell each other, in host memory", plan->message_bytes},
         {"host tier", "KV blocks that the cache gives up (--swap-space)", plan->swap_bytes},
     };
     if (plan->gpu)
@@ -303,7 +304,9 @@ static int make_plan(const struct engine_options *options, struct planned *p, st
     struct sampling_defaults sampling;
     struct checkpoint *weights = NULL, *draft_weights = NULL;
     struct engine_draft draft = {.desc = &draft_desc, .n_tokens = o->speculative.num_speculative_tokens};
-    int status = model_describe(o->model_dir, desc, &sampling, err);
+    int status = engine_plan_place(o, err);
+    if (status == QUIRE_OK)
+        status = model_describe(o->model_dir, desc, &sampling, err);
     if (status == QUIRE_OK)
         status = engine_plan_task(o, desc, err);
     if (status == QUIRE_OK)
