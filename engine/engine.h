@@ -139,6 +139,9 @@ int engine_predict(struct engine *e, uint64_t request, uint32_t *tokens, uint32_
 /* New requests are refused (QUIRE_EXHAUSTED) from here on; running ones finish, incomplete static
  * batches with them. */
 void engine_drain(struct engine *e);
+/* Of several ranks: QUIRE_UNAVAILABLE, and why, once their group is over, also where the engine's own thread does not see that, since it
+ * hangs or computes. Any thread, until engine_close(). */
+int engine_check(const struct engine *e, struct quire_error *err);
 
 /* Any thread. Nobody submits for the time being: incomplete static batches begin. */
 void engine_no_more(struct engine *e);

@@ -578,6 +578,11 @@ void engine_drain(struct engine *e)
     mailbox_refuse_new(e->mailbox);
 }
 
+int engine_check(const struct engine *e, struct quire_error *err)
+{
+    return e->ranks ? ranks_check(e->ranks, err) : QUIRE_OK;
+}
+
 void engine_no_more(struct engine *e)
 {
     mailbox_no_more(e->mailbox);

@@ -23,7 +23,7 @@
 #define TENANTS_EVERY_US 100000u
 
 /* How often an idle engine looks whether the other ranks live. */
-#define LOOK_AFTER_RANKS_US 500000u
+#define LOOK_AFTER_RANKS_US 200000u
 
 /* ---- mail ------------------------------------------------------------------------------------ */
 

@@ -136,7 +136,7 @@ void front_engine_returns(struct front *front, uint32_t in_ms);
 
 /* Asks the engine for a sign of life, where there is one. False: since that was done before, none has come. */
 bool front_engine_answers(struct front *front);
-/* It is lost: who waits is told, and on_engine_gone follows. why: static. */
+/* It is lost: who waits is told, and on_engine_gone follows. why: borrowed until then. */
 void front_engine_give_up(struct front *front, const char *why);
 
 /* The engine in this process has stopped for good: health says "dead", and nothing is taken any more. */

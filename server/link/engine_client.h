@@ -60,7 +60,7 @@ bool engine_client_spoke(const struct engine_client *c);
 /* Whether anything came since this was last asked, or went that had waited for room. Of an engine that lives, whatever it computes, an
  * answer to engine_client_ask_stats() does at once. */
 bool engine_client_moved(struct engine_client *c);
-/* It is taken for lost: on_lost and on_closed follow. why: static. */
+/* It is taken for lost: on_lost and on_closed follow. why: borrowed until then. */
 void engine_client_give_up(struct engine_client *c, const char *why);
 uint32_t engine_client_n_live(const struct engine_client *c);
 

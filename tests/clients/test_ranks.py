@@ -1,5 +1,6 @@
 """Several processes that share a model: the answers of one, and what clients see when one of them dies."""
 
+import ctypes
 import json
 import os
 import re
@@ -93,6 +94,41 @@ def test_a_rank_that_is_lost_ends_what_streams_with_an_error(begin, n, stages, l
     assert all(map(is_gone, ranks))
     told = [line for line in server.output().splitlines() if f"rank {lost} " in line]
     assert len(told) == 1 and "the engine has stopped (" in told[0], told
+
+
+@pytest.mark.parametrize("more", [[], ["--restart", "on-failure"]])
+def test_an_engine_s_thread_that_hangs_is_noticed_by_the_others(begin, more):
+    """Rank 0's, beside a loop that lives: a tracer stops that thread alone."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    server = begin(2, *more)
+    engine = int(subprocess.run(["ps", "-o", "pid=", "--ppid", str(server.process.pid)], capture_output=True, text=True).stdout.split()[0]) if more else server.process.pid
+    reply = streamed(server)
+    ran = lambda: {int(t): sum(map(int, open(f"/proc/{engine}/task/{t}/stat").read().rsplit(")", 1)[1].split()[11:13])) for t in os.listdir(f"/proc/{engine}/task") if int(t) != engine}
+    before = ran()
+    time.sleep(0.2)
+    after = ran()
+    thread = max(after, key=lambda t: after[t] - before.get(t, 0))
+    other, = (int(pid) for pid in subprocess.run(["ps", "-o", "pid=", "--ppid", str(engine)], capture_output=True, text=True).stdout.split())
+    os.kill(other, signal.SIGSTOP)  # so that the thread waits for it, in the midst of a step: between steps nobody waits for rank 0
+    time.sleep(0.3)
+    if libc.ptrace(0x4206, thread, None, None) != 0 or libc.ptrace(0x4207, thread, None, None) != 0:  # SEIZE, INTERRUPT
+        pytest.skip(f"no tracing here: {os.strerror(ctypes.get_errno())}")
+    threading.Thread(target=lambda: os.waitpid(thread, 0x40000000) and os.waitpid(thread, 0x40000000)).start()  # its stop, and its end
+    os.kill(other, signal.SIGCONT)
+    since, rest = time.monotonic(), b""
+    while b"[DONE]" not in rest:
+        rest += reply.readline()  # pings, where nobody notices
+        assert time.monotonic() - since < 30  # 5 s, on a machine that has other things to do
+    assert b'"engine_unavailable"' in rest, rest[-600:]
+    said = "the engine has stopped (rank 1 (process"
+    if more:
+        deadline = time.monotonic() + 30
+        while "the engine is back" not in server.output():
+            assert time.monotonic() < deadline, server.output()
+            time.sleep(0.05)
+        assert said in server.output() and server.stop() == 0, server.output()
+    else:
+        assert server.process.wait(30) == 1 and said in server.output(), server.output()
 
 
 def test_the_others_end_with_rank_0(begin):

@@ -135,6 +135,8 @@ static int open_all(struct engine_command *c, struct engine_options *options, st
         (status = watching_add(&c->watching, options, serving_death_watch(c->death), err)) != QUIRE_OK ||
         (status = loading_engine_open(options, daemon_sink, c->daemon, &c->engine, err)) != QUIRE_OK)
         return status;
+    if ((status = serving_death_mind(c->death, c->engine, err)) != QUIRE_OK)
+        return status;
     daemon_set_engine(c->daemon, c->engine);
     daemon_set_shadow(c->daemon, c->watching.shadow);
     for (size_t i = 0; i < c->listen.n; i++)
@@ -194,6 +196,7 @@ static int run(struct engine_command *c, struct engine_options *options, struct 
                       info->open_seconds);
         notify_ready();
         event_base_dispatch(c->base);
+        serving_death_leave(c->death);
     }
     return status;
 }

@@ -157,6 +157,8 @@ static void on_engine_gone(void *context, const char *why)
     struct serve *s = context;
     if (s->pulse)
         pulse_end(s->pulse);
+    if (serving_death_hangs(s->death)) /* the loop is left in a moment */
+        return;
     if (s->draining) {
         if (s->keeper) /* with what ran there; of an engine in this process its death says so */
             s->exit_code = 1;
@@ -325,6 +327,8 @@ static void on_engine_died(void *context)
     struct serve *s = context;
     if (s->front)
         front_engine_died(s->front);
+    if (s->front && serving_death_hangs(s->death)) /* it will not say so itself */
+        front_engine_give_up(s->front, serving_death_hangs(s->death));
 }
 
 /* ---- tenants ---- */
@@ -388,6 +392,8 @@ static int open_engine(struct serve *s, struct quire_error *err)
         status = watching_add(&s->watching, &s->options, serving_death_watch(s->death), err);
     if (status == QUIRE_OK)
         status = loading_engine_open(&s->options, daemon_sink, s->daemon, &s->engine, err);
+    if (status == QUIRE_OK)
+        status = serving_death_mind(s->death, s->engine, err);
     if (status == QUIRE_OK && s->watching.recorder && engine_info(s->engine)->vector_size > 0)
         status = quire_fail(err, QUIRE_UNSUPPORTED,
                             "--record: vectors are not recorded, and this model gives nothing else");
@@ -822,6 +828,7 @@ static int run(struct serve *s, struct quire_error *err)
     if (status == QUIRE_OK) {
         log_engine(s);
         event_base_dispatch(s->base);
+        serving_death_leave(s->death);
         if (serving_death_was(s->death) || beside_died(s->beside))
             s->exit_code = 1;
     }

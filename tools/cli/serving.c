@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -184,18 +185,50 @@ struct serving_death {
     void (*died)(void *context);
     void *context;
     struct event_base *base;
-    struct event *told, *leave;
+    struct event *told, *leave, *look; /* look: NULL before serving_death_mind() */
     int fd;
+    atomic_bool is_said;
+    const struct engine *engine;
+    uint32_t n_over; /* looks in a row */
+    bool is_hung;
+    struct quire_error why;
 };
+
+/* A group that is over its engine sees within a fifth of a second, unless it computes. */
+#define LOOK_EVERY_MS 125
+#define MOST_OVER 4
+
+static void say(struct serving_death *death, const char *reason)
+{
+    const uint64_t one = 1;
+    if (atomic_exchange(&death->is_said, true))
+        return;
+    quire_log(QUIRE_LOG_ERROR, "quire", "the engine has stopped (%s): ending with status 1", reason);
+    if (write(death->fd, &one, sizeof one) != sizeof one)
+        quire_log(QUIRE_LOG_ERROR, "quire", "the loop could not be told: %m");
+}
 
 /* On the engine's thread. */
 static void on_died(void *context, const char *reason)
 {
+    say(context, reason);
+}
+
+static void on_look(evutil_socket_t fd, short what, void *context)
+{
     struct serving_death *death = context;
-    const uint64_t one = 1;
-    quire_log(QUIRE_LOG_ERROR, "quire", "the engine has stopped (%s): ending with status 1", reason);
-    if (write(death->fd, &one, sizeof one) != sizeof one)
-        quire_log(QUIRE_LOG_ERROR, "quire", "the loop could not be told: %m");
+    const struct timeval soon = {.tv_usec = LOOK_EVERY_MS * 1000};
+    (void)fd;
+    (void)what;
+    if (atomic_load(&death->is_said))
+        return;
+    death->n_over = engine_check(death->engine, &death->why) == QUIRE_OK ? 0 : death->n_over + 1;
+    if (death->n_over < MOST_OVER) {
+        event_add(death->look, &soon);
+        return;
+    }
+    death->is_hung = true;
+    say(death, death->why.text);
 }
 
 static void on_told(evutil_socket_t fd, short what, void *context)
@@ -236,6 +269,27 @@ int serving_death_begin(struct event_base *base, void (*died)(void *context), vo
     return QUIRE_OK;
 }
 
+int serving_death_mind(struct serving_death *death, const struct engine *engine, struct quire_error *err)
+{
+    death->engine = engine;
+    death->look = evtimer_new(death->base, on_look, death);
+    if (!death->look)
+        return quire_fail(err, QUIRE_INTERNAL, "the engine's end cannot be watched for");
+    on_look(-1, 0, death);
+    return QUIRE_OK;
+}
+
+const char *serving_death_hangs(const struct serving_death *death)
+{
+    return death && death->is_hung ? death->why.text : NULL;
+}
+
+void serving_death_leave(const struct serving_death *death)
+{
+    if (serving_death_hangs(death))
+        _exit(1);
+}
+
 const struct engine_watch *serving_death_watch(struct serving_death *death)
 {
     return &death->watch;
@@ -254,6 +308,8 @@ void serving_death_end(struct serving_death *death)
         event_free(death->told);
     if (death->leave)
         event_free(death->leave);
+    if (death->look)
+        event_free(death->look);
     if (death->fd >= 0)
         close(death->fd);
     free(death);

@@ -50,6 +50,13 @@ struct serving_death;
 int serving_death_begin(struct event_base *base, void (*died)(void *context), void *context, struct serving_death **out,
                         struct quire_error *err);
 const struct engine_watch *serving_death_watch(struct serving_death *death);
+/* Once it is open. Where the group of its ranks is over for half a second and the engine's thread says nothing, this does: who waits is
+ * told soon also where that thread hangs. QUIRE_INTERNAL. */
+int serving_death_mind(struct serving_death *death, const struct engine *engine, struct quire_error *err);
+/* NULL: it does not, as far as is known. Else why the group is over; it lives as long as death. Also of NULL. */
+const char *serving_death_hangs(const struct serving_death *death);
+/* After the loop, before engine_close(): where the engine's thread hangs nobody waits for it, and the process ends here, with status 1. */
+void serving_death_leave(const struct serving_death *death);
 bool serving_death_was(const struct serving_death *death); /* also of NULL: false */
 void serving_death_end(struct serving_death *death); /* after engine_close(); NULL is fine */
 
