@@ -116,8 +116,9 @@ void engine_close(struct engine *e);
  * engine_work() does, until rank 0 closes the engine (QUIRE_OK) or a rank fails. */
 bool engine_is_rank(void);
 /* own: NULL, or the options of a rank that engine_rank() found: compared with rank 0's, which count, but for where the model lies and
- * how many threads there are. met: NULL, or called once all ranks have found each other. */
-int engine_work(const struct engine_options *own, void (*met)(void), struct quire_error *err);
+ * how many threads there are. met: NULL, or called once all ranks have found each other. over: NULL, or called by any thread when their
+ * group ends before its time, of ranks that others started: this one's own thread may hang, and not return. */
+int engine_work(const struct engine_options *own, void (*met)(void), void (*over)(void), struct quire_error *err);
 
 /* Ranks may also be started by others, on one host or several: all with the same options, by mpirun and its like, whose environment
  * says which one this is, or by options. *rank: this one's; who is not 0 calls engine_work() where rank 0 calls engine_open(). */

@@ -181,17 +181,20 @@ bool engine_is_rank(void)
 }
 
 /* A rank that others have started meets them; else rank 0 has said where the group is. */
-static int join(struct engine_options *own, struct collective **out, struct quire_error *err)
+static int join(struct engine_options *own, void (*over)(void), struct collective **out, struct quire_error *err)
 {
     struct hosts_options hosts;
     struct place place;
     int status = rank_find_place(own, &place, err);
     if (status == QUIRE_OK)
         status = rank_hosts_options(own, &place, &hosts, err);
-    return status == QUIRE_OK ? hosts_join(&hosts, out, err) : status;
+    if (status != QUIRE_OK)
+        return status;
+    hosts.over = over;
+    return hosts_join(&hosts, out, err);
 }
 
-int engine_work(const struct engine_options *given, void (*met)(void), struct quire_error *err)
+int engine_work(const struct engine_options *given, void (*met)(void), void (*over)(void), struct quire_error *err)
 {
     struct engine_options own;
     struct rank *r = calloc(1, sizeof *r);
@@ -201,7 +204,7 @@ int engine_work(const struct engine_options *given, void (*met)(void), struct qu
         own = *given;
         r->own = &own;
     }
-    int status = given ? join(&own, &r->collective, err) : group_join(&r->collective, err);
+    int status = given ? join(&own, over, &r->collective, err) : group_join(&r->collective, err);
     if (status != QUIRE_OK) {
         free(r);
         return status;

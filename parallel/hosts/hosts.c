@@ -243,7 +243,8 @@ static int connect_ranks(struct joining *j, const struct peer_link *links, struc
         mpi_carrier_set_inbox(state, hosts_transport_inbox(m));
     /* MPI starts no process too many. */
     struct door *kept = j->has_door && !j->mpi ? door_keep(&j->door) : NULL;
-    int peers_status = peers_open(j->own.rank, j->own.size, links, kept, &peers, status == QUIRE_OK ? err : NULL);
+    int peers_status = peers_open(j->own.rank, j->own.size, links, kept, j->options->over, &peers,
+                                  status == QUIRE_OK ? err : NULL);
     if (status == QUIRE_OK && peers_status != QUIRE_OK)
         carrier->close(state, false);
     if (status != QUIRE_OK && peers_status == QUIRE_OK)

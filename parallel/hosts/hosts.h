@@ -16,6 +16,8 @@ struct hosts_options {
     const struct place *place; /* with a launcher */
     enum place_transport transport; /* auto: MPI for mpirun's ranks where its module is there, else TCP */
     uint32_t timeout_ms; /* as collective_join_shared() has it */
+    void (*over)(
+        void); /* NULL, or called once, by any thread, when the group ends before its time: this rank may hang itself */
     uint32_t join_ms; /* how long the ranks may take to find each other; 0: HOSTS_JOIN_MS */
 };
 

@@ -56,6 +56,7 @@ struct peers {
     uint64_t seen_ns, work_ns; /* that, and all that counts */
     struct peer peers[COLLECTIVE_MAX_RANKS];
     struct door *door; /* NULL: none */
+    void (*over)(void); /* NULL: nobody asks */
     int wake_fd, stop_fd;
     pthread_t thread;
     bool has_thread;
@@ -89,7 +90,8 @@ static void end(struct peers *p, uint32_t by, enum quire_status status, const ch
 {
     struct sign sign = {.kind = SIGN_ENDS, .status = status, .rank = by};
     pthread_mutex_lock(&p->lock);
-    if (!atomic_load(&p->is_over)) {
+    const bool is_first = !atomic_load(&p->is_over);
+    if (is_first) {
         message_print(sign.text, sizeof sign.text, why, strlen(why));
         if (by == p->rank)
             snprintf(p->text, sizeof p->text, "%s", sign.text);
@@ -101,6 +103,8 @@ static void end(struct peers *p, uint32_t by, enum quire_status status, const ch
         say(p, &sign);
     }
     pthread_mutex_unlock(&p->lock);
+    if (is_first && p->over)
+        p->over();
 }
 
 void peers_end(struct peers *p, enum quire_status status, const char *why)
@@ -289,8 +293,8 @@ static int start(struct peers *p, struct quire_error *err)
     return why == 0 ? QUIRE_OK : quire_fail(err, QUIRE_IO, "starting a thread: %s", strerror(why));
 }
 
-int peers_open(uint32_t rank, uint32_t size, const struct peer_link *links, struct door *door, struct peers **out,
-               struct quire_error *err)
+int peers_open(uint32_t rank, uint32_t size, const struct peer_link *links, struct door *door, void (*over)(void),
+               struct peers **out, struct quire_error *err)
 {
     struct peers *p = calloc(1, sizeof *p);
     if (!p) {
@@ -303,6 +307,7 @@ int peers_open(uint32_t rank, uint32_t size, const struct peer_link *links, stru
     p->rank = rank;
     p->size = size;
     p->door = door;
+    p->over = over;
     atomic_store(&p->waits_for, PEERS_NOBODY);
     pthread_mutex_init(&p->lock, NULL);
     for (uint32_t r = 0; r < size; r++) {

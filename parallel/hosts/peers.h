@@ -26,9 +26,9 @@ struct peer_link {
 };
 
 /* Takes links[0 .. size - 1].control and the door, also where it fails. door: rank 0's, of door_keep(), where whoever comes as a rank that
- * is there is told at once that it is; NULL: there is none. */
-int peers_open(uint32_t rank, uint32_t size, const struct peer_link *links, struct door *door, struct peers **out,
-               struct quire_error *err);
+ * is there is told at once that it is; NULL: there is none. over: of struct hosts_options. */
+int peers_open(uint32_t rank, uint32_t size, const struct peer_link *links, struct door *door, void (*over)(void),
+               struct peers **out, struct quire_error *err);
 /* Tells the others that this rank leaves, and waits a moment until they have it. */
 void peers_close(struct peers *p);
 

@@ -143,7 +143,7 @@ static void sink(void *context, const struct engine_event *events, size_t n_even
 int rank_main(void)
 {
     struct quire_error err;
-    if (engine_work(NULL, NULL, &err) == QUIRE_OK)
+    if (engine_work(NULL, NULL, NULL, &err) == QUIRE_OK)
         return 0;
     fprintf(stderr, "rank: %s\n", err.text);
     return 1;

@@ -6,6 +6,7 @@
 #include "tools/hub/cache.h"
 
 #include <signal.h>
+#include <unistd.h>
 
 static bool is_in_group;
 
@@ -23,7 +24,7 @@ int command_rank(void)
     signal(SIGINT, SIG_IGN);
     signal(SIGTERM, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
-    if (engine_work(NULL, on_joined, &err) == QUIRE_OK)
+    if (engine_work(NULL, on_joined, NULL, &err) == QUIRE_OK)
         return 0;
     return is_in_group ? 1 : command_fail(1, err.text);
 }
@@ -43,6 +44,14 @@ static void on_met(void)
     signal(SIGHUP, SIG_IGN);
 }
 
+/* Nobody here ends a rank that hangs, as rank 0 does with those that it started. One that does not has ended long before. */
+#define HANG_S 10
+
+static void on_over(void)
+{
+    alarm(HANG_S); /* by which the process ends */
+}
+
 bool command_as_rank(const char *model, const struct engine_options *options, int *code)
 {
     struct hub_model found;
@@ -59,7 +68,7 @@ bool command_as_rank(const char *model, const struct engine_options *options, in
     struct engine_options own = *options;
     own.model_dir = found.dir;
     if (status == QUIRE_OK)
-        status = engine_work(&own, on_met, &err);
+        status = engine_work(&own, on_met, on_over, &err);
     if (status != QUIRE_OK)
         *code = command_fail(1, err.text);
     return true;

@@ -1,5 +1,6 @@
 """Ranks that others start, as on several hosts: the answers of one process, and what clients see when one dies or the network does."""
 
+import ctypes
 import json
 import os
 import shutil
@@ -151,6 +152,21 @@ def test_a_rank_that_is_lost_ends_what_streams_with_an_error(group, n, stages, l
     os.kill(ranks.others[lost - 1].pid, signal.SIGKILL)
     codes = ranks.ends()
     assert codes.pop(lost - 1) == -signal.SIGKILL and codes == [1] * len(codes)
+
+
+def test_a_rank_that_hangs_for_good_ends_after_its_group(group):
+    """Nobody here ends it: it says that it lives, and only its first thread is stopped, by a tracer."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    ranks = group(2, "-tp", 2, of_rank_1=["--threads", "2"])
+    rank = ranks.others[0]
+    reply = streamed(ranks.first)
+    if libc.ptrace(0x4206, rank.pid, None, None) != 0 or libc.ptrace(0x4207, rank.pid, None, None) != 0:  # SEIZE, INTERRUPT
+        pytest.skip(f"no tracing here: {os.strerror(ctypes.get_errno())}")
+    rest = reply.read().decode()
+    assert '"error"' in rest and "rank 1 (" in rest and "for 4.0 s: it hangs" in rest, rest[-600:]
+    assert ranks.first.process.wait(30) == 1
+    assert os.WIFSTOPPED(os.waitpid(rank.pid, 0)[1])
+    assert rank.wait(30) == -signal.SIGALRM
 
 
 def test_an_idle_rank_that_is_stopped_is_noticed(group):
