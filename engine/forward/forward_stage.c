@@ -2,18 +2,9 @@
  * where a step is computed when its call returns. */
 #include "engine/forward/forward_internal.h"
 
+#include "engine/model/share.h"
+
 #include <string.h>
-
-/* A micro-batch has at least so many tokens: with fewer a stage would read its weights again for each, and gain nothing. And a
- * step is cut into no more than that pays: with n of them and s stages, n + s - 1 turns do the work of n. */
-#define MICRO_TOKENS 64u
-#define MICROS_A_STAGE 4u
-
-static uint32_t count_micros(const struct forward *f, uint32_t n_tokens)
-{
-    const uint32_t most = MICROS_A_STAGE * f->desc->stage.n_stages, n = n_tokens / MICRO_TOKENS;
-    return n < 1 ? 1 : n < most ? n : most;
-}
 
 /* What lies in tokens [begin, end) of a group's rows, counted from `begin`. Returns how many. */
 static uint32_t cut_rows(const struct k_attn_row *rows, uint32_t n_rows, uint32_t begin, uint32_t end,
@@ -85,7 +76,7 @@ static int bring_logits(struct forward *f, uint32_t n, struct quire_error *err)
 
 int forward_compute_staged(struct forward *f, const struct forward_batch *batch, struct quire_error *err)
 {
-    const uint32_t n = count_micros(f, batch->n_tokens);
+    const uint32_t n = model_stage_micros(f->desc->stage.n_stages, batch->n_tokens);
     TRY(n > 1 ? compute_micros(f, batch, n, err) : forward_compute(f, batch, f->logits_dev, err));
     return bring_logits(f, batch->n_logits, err);
 }

@@ -76,19 +76,18 @@ struct model_desc model_share_describe(const struct model_desc *whole, uint32_t 
     return out;
 }
 
-static uint32_t stage_begin(uint32_t n_layers, uint32_t index, uint32_t n_stages)
+struct model_range model_stage_layers(uint32_t n_layers, uint32_t index, uint32_t n_stages)
 {
-    const uint32_t more = n_layers % n_stages;
-    return index * (n_layers / n_stages) + (index < more ? index : more);
+    const uint32_t n = n_layers / n_stages, more = n_layers % n_stages;
+    return (struct model_range){index * n + (index < more ? index : more), n + (index < more)};
 }
 
 void model_stage_describe(struct model_desc *desc, uint32_t index, uint32_t n_stages)
 {
+    const struct model_range layers = model_stage_layers(desc->n_layers, index, n_stages);
     if (n_stages > 1)
-        desc->stage = (struct model_stage){.index = index,
-                                           .n_stages = n_stages,
-                                           .first_layer = stage_begin(desc->n_layers, index, n_stages),
-                                           .end_layer = stage_begin(desc->n_layers, index + 1, n_stages)};
+        desc->stage = (struct model_stage){
+            .index = index, .n_stages = n_stages, .first_layer = layers.first, .end_layer = layers.first + layers.n};
 }
 
 static struct model_range heads_of(uint32_t n_heads, uint32_t head_dim, uint32_t rank, uint32_t n_ranks)

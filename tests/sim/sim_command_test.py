@@ -151,6 +151,71 @@ class Sim(unittest.TestCase):
                                 (("-tp", 2, "--cost-model", self.path("plain.json")), "does not say of which model")):
             self.assertIn(says, sim(*base, *arguments, code=2))
 
+    def check_stages(self, stages, ranks, prompt, budget):
+        """A request alone, beside stages that are programs: where two meet both wait, and go on together."""
+        layers, points = 11, lambda n: (992 + 8 * n) / ranks + (22 * (5 + 2 * (1 - 1 / ranks) * 4000 * n / 40e3) if ranks > 1 else 0)
+        share = [(layers // stages + (s < layers % stages)) / layers for s in range(stages)]
+        logit, send = 8 / ranks + (5 + 400000 * (1 - 1 / ranks) / 40e3 if ranks > 1 else 0), lambda n: 5 + 4000 * n / 40e3
+        programs, last = [[] for _ in range(stages)], stages - 1
+        steps = [budget] * ((prompt - 1) // budget) + [prompt - (prompt - 1) // budget * budget, 1, 1]
+        for number, n in enumerate(steps):
+            draws, at, micros = number >= len(steps) - 3, 0, max(1, min(n // 64, 4 * stages))
+            for program in programs:
+                program.append(("told", number, 0))
+            for m in range(micros):
+                begin, at = at, n * (m + 1) // micros
+                for s in range(stages):
+                    programs[s] += [("meet", (number, m, s), send(at - begin))] * (s > 0)
+                    programs[s].append(("work", 0, points(at - begin) * share[s] + logit * (s == last and draws and m == micros - 1)))
+                    programs[s] += [("meet", (number, m, s + 1), send(at - begin))] * (s < last)
+            for s in (0, last) if draws else ():
+                programs[s].append(("meet", (number, "logits"), 5 + 400000 / 40e3))
+            programs[0].append(("over", number, 0))
+        now, at, heard, told, over = [0.0] * stages, [0] * stages, {}, {}, {}
+        turns = 0
+        while at != [len(p) for p in programs]:
+            turns += 1
+            self.assertLess(turns, 100000)
+            for s in (s for s in range(stages) if at[s] < len(programs[s])):
+                what, which, us = programs[s][at[s]]
+                if what == "told" and s == 0:  # once all are there to hear of the step before
+                    there = [heard.get((t, which - 1)) for t in range(1, stages)] if which > 0 else [0]
+                    if None in there:
+                        continue
+                    now[0] = told[which] = max(now[0], *there)
+                elif what == "told":
+                    heard[s, which] = now[s]
+                    if which not in told:
+                        continue
+                    now[s] = max(now[s], told[which])
+                elif what == "meet":
+                    other = [t for t in range(stages) if t != s and at[t] < len(programs[t]) and programs[t][at[t]] == (what, which, us)]
+                    if not other:
+                        continue
+                    now[s] = now[other[0]] = max(now[s], now[other[0]]) + us
+                    at[other[0]] += 1
+                elif what == "over":
+                    over[which] = now[s]
+                now[s] += us if what == "work" else 0
+                at[s] += 1
+        trace = self.write([{"timestamp": 0, "input_length": prompt, "output_length": 3, "hash_ids": list(range((prompt + 511) // 512))}], "one.jsonl")
+        got = sim_json("--trace", trace, "--cost-model", self.path("stages.json"), "--link", "5,40", "-tp", ranks, "-pp", stages, "--max-num-batched-tokens", budget)
+        self.assertAlmostEqual(got["ttft_ms"]["mean"], over[len(steps) - 3] / 1e3, delta=0.002)
+        self.assertAlmostEqual(got["e2el_ms"]["mean"], over[len(steps) - 1] / 1e3, delta=0.002)
+
+    def test_stages(self):
+        with open(self.path("stages.json"), "w") as f:
+            json.dump({"points": [[1, 1000], [1001, 9000]], "logit_us": 8, "model": {"n_layers": 11, "hidden_size": 1000, "vocab_size": 100000}}, f)
+        for stages, ranks, prompt, budget in ((2, 1, 900, 512), (2, 4, 900, 512), (3, 2, 1000, 200), (4, 1, 1000, 100), (8, 1, 2500, 2048), (7, 1, 600, 70)):
+            with self.subTest(stages=stages, ranks=ranks, budget=budget):
+                self.check_stages(stages, ranks, prompt, budget)
+        with open(self.path("few.json"), "w") as f:
+            json.dump({"points": [[1, 1000]], "model": {"n_layers": 4, "hidden_size": 10, "vocab_size": 10}}, f)
+        base = ("--trace-format", "synthetic", "--num-requests", 10)
+        for arguments, says in ((("-pp", 4, "-tp", 4), "16 ranks, and there are at most 8"), (("-pp", 2, "--overlap-depth", 1), "plans no step ahead"),
+                                (("-pp", 8, "--cost-model", self.path("few.json")), "the model has 4 layers")):
+            self.assertIn(says, sim(*base, *arguments, code=2))
+
     def test_the_page_stands_alone(self):
         page = self.path("page.html")
         sim("--trace-format", "synthetic", "--num-requests", 100, "--tenants", "a:rate=5,b:rate=9", "--html", page)

@@ -107,6 +107,31 @@ static void with_overlap_the_next_step_is_planned_ahead(void **state)
     sim_result_free(&r);
 }
 
+/* By hand: a prompt of 300 is a step of 256 without logits and one of 44. The first goes through in four micro-batches of 64,
+ * 531.5 in each stage and 42 from one to the other: the stages are in step until the last, which the first leaves at 2,294
+ * and the second at 2,825.5. So the second step, 521.5 in each and 32 between, begins at 2,294, waits for the second
+ * stage, and has its logits after 521.5 + 7 + 13 more. A token then goes through one stage after the other. */
+static void stages_overlap_where_nothing_is_drawn(void **state)
+{
+    (void)state;
+    struct sim_request requests[] = {{.arrival_s = 0, .n_prompt = 300, .n_output = 2}};
+    const struct sim_workload t = workload_of(requests, 1, 1);
+    struct sim_setup s = setup_of(256);
+    s.cost.logit_us = 7;
+    s.stages = (struct sim_stages){.n = 2, .share = {0.5, 0.5}, .call_us = 10, .token_us = 0.5, .logit_us = 3};
+    struct sim_result r = run(&s, &t);
+    check_times(&r, 0, 2825.5 + 32 + 521.5 + 7 + 13, 3399 + 500 + 10.5 + 500 + 7 + 13);
+    sim_result_free(&r);
+    s.sched.max_num_batched_tokens = 127; /* a micro-batch a step, the third of 46 tokens */
+    s.stages.share[0] = 0.25;
+    s.stages.share[1] = 0.75;
+    r = run(&s, &t);
+    const double second = 0.75 * 1126, between = 10 + 63.5;
+    check_times(&r, 0, 0.25 * 1126 + 2 * (between + second) + 33 + 0.75 * 1045 + 7 + 13,
+                0.25 * 1126 + 2 * (between + second) + 33 + 0.75 * 1045 + 20 + 1000 + 10.5 + 20);
+    sim_result_free(&r);
+}
+
 /* An engine with nothing to do begins a step when a request comes. */
 static void an_idle_engine_waits_for_arrivals(void **state)
 {
@@ -523,6 +548,7 @@ int run_sim_run_tests(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_takes_what_its_shape_costs),
+        cmocka_unit_test(stages_overlap_where_nothing_is_drawn),
         cmocka_unit_test(with_overlap_the_next_step_is_planned_ahead),
         cmocka_unit_test(an_idle_engine_waits_for_arrivals),
         cmocka_unit_test(the_clock_goes_to_what_a_batch_waits_for),

@@ -1,4 +1,5 @@
 /* quire sim: the scheduler that serves, on a virtual clock. */
+#include "engine/model/share.h"
 #include "engine/run/schedule.h"
 #include "tools/bench/lib/progress.h"
 #include "tools/cli/command.h"
@@ -16,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OWN_FLAGS_MAX 48
+#define OWN_FLAGS_MAX 54
 
 struct settings { /* the command line */
     struct engine_options engine; /* what of it schedules */
@@ -31,7 +32,8 @@ struct settings { /* the command line */
     struct cost_shape shape; /* of the model whose cost it is */
     struct cost_link own_link;
     const struct cost_link *link; /* between ranks; NULL: not said */
-    uint32_t n_ranks;
+    uint32_t n_ranks, n_stages; /* of a stage, and stages */
+    struct sim_stages stages;
     double service_time;
     uint32_t num_host_blocks, overlap_depth, max_tokens;
     bool has_service_time, oracle_lengths, predict, json;
@@ -71,7 +73,7 @@ static void set_defaults(struct settings *s)
     s->engine.scheduling_policy = NULL; /* fcfs, or a recording's own */
     s->engine.cost = *cost_default();
     s->shape = cost_default_shape();
-    s->n_ranks = 1;
+    s->n_ranks = s->n_stages = 1;
     s->engine.max_num_seqs = 256;
     s->engine.max_num_batched_tokens = 2048;
     s->engine.block_size = 16;
@@ -157,6 +159,9 @@ static size_t engine_like_flags(struct settings *s, struct cli_option *out)
         {.names = "tensor-parallel-size,tp", .kind = CLI_U32, .target = &s->n_ranks, .min = 1, .max = 8, .value = "N",
          .help = "The model is shared by N ranks: what the cost model says is divided, and what they tell each other is added "
                  "(docs/simulator.md). Default 1."},
+        {.names = "pipeline-parallel-size,pp", .kind = CLI_U32, .target = &s->n_stages, .min = 1, .max = 8, .value = "N",
+         .help = "Its layers are shared by N stages, of as many ranks each: steps go through them in micro-batches, as in the "
+                 "engine. Default 1."},
         {.names = "link", .kind = CLI_PARSED, .parse = parse_link, .target = s, .value = "NAME",
          .help = "How they do: shared-memory (measured), nvlink or pcie (published figures), or CALL_US,GB_PER_S. Default nvlink."},
         {.names = "service-time", .kind = CLI_F64, .target = &s->service_time, .given = &s->has_service_time, .value = "0",
@@ -228,6 +233,7 @@ static int check_of_recording(const struct settings *s, const char *name, struct
                                                 "speculative-acceptance",
                                                 "draft-cost-model",
                                                 "tensor-parallel-size,tp",
+                                                "pipeline-parallel-size,pp",
                                                 "link",
                                                 NULL};
     if (is_one_of(name, of_both) || (s->predict && is_one_of(name, of_prediction)))
@@ -332,20 +338,53 @@ static int check_speculation(struct settings *s, struct quire_error *err)
     return status;
 }
 
+static int check_ranks(const struct settings *s, struct quire_error *err)
+{
+    if (s->n_ranks & (s->n_ranks - 1))
+        return quire_fail(err, QUIRE_INVALID, "--tensor-parallel-size: must be 1, 2, 4 or 8, got %u", s->n_ranks);
+    if (s->n_ranks * s->n_stages > SIM_MAX_STAGES)
+        return quire_fail(
+            err, QUIRE_INVALID,
+            "--pipeline-parallel-size %u with --tensor-parallel-size %u: %u ranks, and there are at most %d",
+            s->n_stages, s->n_ranks, s->n_ranks * s->n_stages, SIM_MAX_STAGES);
+    if (s->shape.n_layers == 0)
+        return quire_fail(err, QUIRE_INVALID,
+                          "--%s: the cost model does not say of which model it is: add \"model\": {\"n_layers\": ..., "
+                          "\"hidden_size\": ..., \"vocab_size\": ...}",
+                          s->n_ranks > 1 ? "tensor-parallel-size" : "pipeline-parallel-size");
+    if (s->n_stages > s->shape.n_layers)
+        return quire_fail(err, QUIRE_INVALID, "--pipeline-parallel-size %u: the model has %u layers", s->n_stages,
+                          s->shape.n_layers);
+    return s->overlap_depth > 0
+               ? quire_fail(err, QUIRE_INVALID,
+                            "--overlap-depth 1: an engine of several ranks plans no step ahead: leave it out")
+               : QUIRE_OK;
+}
+
+static void make_stages(struct settings *s, const struct cost_link *link)
+{
+    s->stages = (struct sim_stages){.n = s->n_stages,
+                                    .call_us = link->call_us,
+                                    .token_us = 4.0 * s->shape.hidden_size / link->bytes_us,
+                                    .logit_us = 4.0 * s->shape.vocab_size / link->bytes_us};
+    for (uint32_t i = 0; i < s->n_stages; i++)
+        s->stages.share[i] = (double)model_stage_layers(s->shape.n_layers, i, s->n_stages).n / s->shape.n_layers;
+}
+
 /* The cost of one becomes that of several. */
 static int share_cost(struct settings *s, struct quire_error *err)
 {
-    if (s->n_ranks == 1)
-        return s->link ? quire_fail(err, QUIRE_INVALID, "--link is between ranks: give --tensor-parallel-size")
+    if (s->n_ranks == 1 && s->n_stages == 1)
+        return s->link ? quire_fail(err, QUIRE_INVALID,
+                                    "--link is between ranks: give --tensor-parallel-size or --pipeline-parallel-size")
                        : QUIRE_OK;
-    if (s->n_ranks & (s->n_ranks - 1))
-        return quire_fail(err, QUIRE_INVALID, "--tensor-parallel-size: must be 1, 2, 4 or 8, got %u", s->n_ranks);
-    if (s->shape.n_layers == 0)
-        return quire_fail(err, QUIRE_INVALID,
-                          "--tensor-parallel-size: the cost model does not say of which model it is: add \"model\": "
-                          "{\"n_layers\": ..., \"hidden_size\": ..., \"vocab_size\": ...}");
-    return cost_share(&s->engine.cost, &s->shape, s->n_ranks,
-                      s->link ? s->link : cost_link_find("nvlink", &s->own_link), err);
+    const struct cost_link *link = s->link ? s->link : cost_link_find("nvlink", &s->own_link);
+    int status = check_ranks(s, err);
+    if (status == QUIRE_OK && s->n_ranks > 1)
+        status = cost_share(&s->engine.cost, &s->shape, s->n_ranks, link, err);
+    if (status == QUIRE_OK && s->n_stages > 1)
+        make_stages(s, link);
+    return status;
 }
 
 /* What the values mean together. */
@@ -503,6 +542,7 @@ static int simulate(const struct settings *s, bool with_progress, struct simulat
     struct bench_progress progress;
     struct sim_setup setup = {.sched = s->sched,
                               .cost = s->engine.cost,
+                              .stages = s->stages,
                               .one_by_one = s->has_service_time,
                               .oracle_lengths = s->oracle_lengths,
                               .max_tokens = s->max_tokens,
@@ -635,11 +675,14 @@ static void predict_drafts(const struct settings *s, struct sim_recording *r, st
 static int predict(const struct settings *s, struct sim_recording *r, const struct sim_metrics *recorded,
                    const struct sim_bounds *bounds, struct quire_error *err)
 {
-    struct sim_setup setup = {.sched = r->config, .cost = s->engine.cost, .oracle_lengths = s->oracle_lengths};
+    struct sim_setup setup = {
+        .sched = r->config, .cost = s->engine.cost, .stages = s->stages, .oracle_lengths = s->oracle_lengths};
     struct day day = {.metrics = {.tenants = NULL}}, without = {.metrics = {.tenants = NULL}};
     const char *asked = s->engine.scheduling_policy;
     if (asked)
         setup.sched.policy = sched_policy_find(asked); /* check() knows it */
+    if (s->n_ranks * s->n_stages > 1)
+        setup.sched.overlap_depth = 0;
     const char *policy = setup.sched.policy->name;
     predict_drafts(s, r, &setup);
     if (drafts_asked(s) > 0 && setup.acceptance.n == 0)

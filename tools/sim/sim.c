@@ -55,6 +55,7 @@ struct run {
     uint64_t n_over;
     bool said_no_more;
     double now_us, device_free_us;
+    struct sim_stage_clock stages;
     double end_us[MAX_FLIGHTS]; /* of the steps in flight, by slot */
     double planned_us[MAX_FLIGHTS], done_us; /* likewise; of the last step that ended */
 };
@@ -191,6 +192,7 @@ static int open_run(struct run *r)
     for (size_t i = 0; i < r->workload->n; i++)
         r->out->records[i].arrival_us = EPOCH_US + r->workload->requests[i].arrival_s * 1e6;
     r->now_us = r->device_free_us = r->out->records[0].arrival_us;
+    sim_stages_begin(&r->stages, &r->setup->stages, &r->setup->cost);
     decision_log_begin(&r->log);
     return QUIRE_OK;
 }
@@ -396,20 +398,29 @@ static int on_planned(void *context, uint64_t now_us, const struct sched_plan *p
     return QUIRE_OK;
 }
 
+/* When a step that begins then is over. */
+static double end_of(struct run *r, const struct sched_plan *plan, const struct sched_shape *shape, double start_us)
+{
+    if (r->setup->one_by_one)
+        return start_us;
+    return r->setup->stages.n > 1 ? sim_stages_step(&r->stages, plan, start_us)
+                                  : start_us + sched_cost_us(&r->setup->cost, shape);
+}
+
 static int on_launch(void *context, const struct sched_step *step, struct quire_error *err)
 {
     struct run *r = context;
     struct sim_watch *w = &r->out->watch;
     const struct sched_shape shape = read_rows(r, step->plan);
-    double step_us = r->setup->one_by_one ? 0 : sched_cost_us(&r->setup->cost, &shape);
     double start_us = r->device_free_us > r->now_us ? r->device_free_us : r->now_us;
+    double end_us = end_of(r, step->plan, &shape, start_us);
     (void)err;
     for (uint32_t t = 0; w->n_tenants > 1 && t < w->n_tenants; t++)
         w->backlogged[t] = sched_tenant_stats(r->sched, t).n_waiting > 0;
     if (w->n_tenants > 1)
         sim_watch_fairness(w);
-    watch_slots(r, step_us);
-    r->end_us[step->slot] = r->device_free_us = start_us + step_us;
+    watch_slots(r, end_us - start_us);
+    r->end_us[step->slot] = r->device_free_us = end_us;
     r->planned_us[step->slot] = r->now_us;
     return QUIRE_OK;
 }

@@ -12,6 +12,7 @@
 
 #include "scheduler/scheduler.h"
 #include "tools/sim/drafts.h"
+#include "tools/sim/stages.h"
 #include "tools/sim/workload.h"
 #include "tools/sim/watch.h"
 
@@ -20,6 +21,7 @@ struct sim_setup {
                                    max_queued_requests 0 and max_logit_rows 0: what the workload needs. The tenants and their
                                    weights are the workload's. */
     struct sched_cost cost; /* the clock */
+    struct sim_stages stages; /* that share the layers; with some, overlap depth 0 */
     bool one_by_one; /* each request runs alone, in arrival order, in no time: only its prompt */
     bool oracle_lengths; /* policies are told how long each answer will be */
     uint32_t max_tokens; /* what requests ask for, where it is more than their length, at which they stop */
