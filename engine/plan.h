@@ -26,6 +26,7 @@ struct engine_plan {
     uint64_t kv_block_bytes; /* one block of every group */
     uint64_t swap_bytes; /* the host tier of all groups */
     uint64_t message_bytes; /* of several ranks, in host memory: what they tell each other */
+    uint64_t handover_bytes; /* what a stage on a GPU gets and hands on, in host memory */
     uint64_t draft_bytes; /* drafters and what is kept for them, in host memory */
     uint32_t n_kv_groups; /* the model's */
     uint32_t n_draft_groups; /* 1: a draft model's group comes behind them; else 0 */
@@ -55,11 +56,16 @@ struct engine_plan {
     uint64_t graph_room_bytes; /* of those, what is kept for recorded steps before there are any */
 };
 
+/* Of total_bytes, what lies in host memory beside a device. */
+static inline uint64_t engine_plan_host_bytes(const struct engine_plan *p)
+{
+    return p->swap_bytes + p->draft_bytes + p->regrouped_bytes + p->handover_bytes + p->message_bytes;
+}
+
 /* Of total_bytes, what lies on the device; without one, all of it does. */
 static inline uint64_t engine_plan_device_bytes(const struct engine_plan *p)
 {
-    return p->device_memory ? p->total_bytes - p->swap_bytes - p->message_bytes - p->draft_bytes - p->regrouped_bytes
-                            : p->total_bytes;
+    return p->device_memory ? p->total_bytes - engine_plan_host_bytes(p) : p->total_bytes;
 }
 
 /* The device at hand when the engine begins to plan. */

@@ -79,13 +79,6 @@ static int plan_samples(struct forward *f, const struct forward_batch *batch, co
                : quire_fail(err, QUIRE_INTERNAL, "sampling: no room for what a single row brings");
 }
 
-static int copy_to_device(struct forward *f, const uint8_t *begin, const uint8_t *end, struct quire_error *err)
-{
-    return f->is_in_place
-               ? QUIRE_OK
-               : f->backend->ops->copy_in(f->backend, forward_on_device(f, begin), begin, (uint64_t)(end - begin), err);
-}
-
 static int place_tokens(struct forward *f, const struct forward_batch *batch, struct quire_error *err)
 {
     const struct k_place_tokens_args a = {.ids_dev = forward_on_device(f, batch->ids),
@@ -126,7 +119,7 @@ static int sample_rest(struct forward *f, const struct forward_batch *batch, con
         TRY(f->backend->ops->fence(f->backend, &ticket, err));
         TRY(f->backend->ops->wait(f->backend, ticket, err));
         TRY(plan_samples(f, batch, rows + n_sampled, batch->n_logits - n_sampled, &n, &end, err));
-        TRY(copy_to_device(f, batch->sample_plan, end, err));
+        TRY(forward_copy_to_device(f, batch->sample_plan, end, err));
         TRY(sample(f, batch, rows + n_sampled, n_sampled, n, err));
     }
     return QUIRE_OK;
@@ -136,11 +129,31 @@ int forward_queue(struct forward *f, const struct forward_batch *batch, const st
                   uint32_t n_sampled, struct quire_error *err)
 {
     TRY(place_tokens(f, batch, err));
-    if (f->desc->stage.n_stages)
-        TRY(forward_compute_staged(f, batch, err));
-    else
-        TRY(forward_compute(f, batch, f->logits_dev, err));
+    TRY(forward_compute(f, batch, f->logits_dev, err));
     return sample(f, batch, rows, 0, n_sampled, err);
+}
+
+/* Micro-batches have been where the sampling's plan was copied to, which ends at `end`. */
+static int run_stage(struct forward *f, const struct forward_batch *batch, const struct k_sample_row *rows,
+                     uint32_t n_sampled, const uint8_t *end, struct quire_error *err)
+{
+    TRY(forward_compute_staged(f, batch, err));
+    if (n_sampled == 0)
+        return QUIRE_OK;
+    TRY(forward_copy_to_device(f, batch->sample_plan, end, err));
+    return sample(f, batch, rows, 0, n_sampled, err);
+}
+
+/* A step whose input is on its way. */
+static int run(struct forward *f, const struct forward_batch *batch, const struct k_sample_row *rows,
+               uint32_t n_sampled, const uint8_t *end, struct quire_error *err)
+{
+    if (forward_is_stage(f))
+        return run_stage(f, batch, rows, n_sampled, end, err);
+    if (!batch->graph)
+        return forward_queue(f, batch, rows, n_sampled, err);
+    TRY(f->backend->ops->graph_launch(f->backend, batch->graph->graph, err));
+    return forward_is_shared(f) ? sample(f, batch, rows, 0, n_sampled, err) : QUIRE_OK;
 }
 
 int forward_run(struct forward *f, struct forward_batch *batch, const struct k_sample_row *rows,
@@ -156,16 +169,13 @@ int forward_run(struct forward *f, struct forward_batch *batch, const struct k_s
     TRY(forward_plan_attention(f, batch, err));
     TRY(plan_samples(f, batch, rows, batch->n_logits, &n_sampled, &end, err));
     if (batch->n_logits != batch->n_tokens || /* fewer are wanted, or sampled, than recorded */
-        (n_sampled < batch->n_logits && !forward_is_shared(f)))
+        (n_sampled < batch->n_logits && !forward_is_shared(f) && !forward_is_stage(f)))
         batch->graph = NULL;
     /* A recorded step looks for a source of each of its tokens: most are the host's. */
     for (uint32_t i = batch->n_sources; batch->graph && i < batch->graph->n_tokens; i++)
         batch->sources[i] = (struct k_token_source){.token = K_NO_TOKEN};
-    TRY(copy_to_device(f, staging_of(f), end, err));
-    TRY(batch->graph ? ops->graph_launch(f->backend, batch->graph->graph, err)
-                     : forward_queue(f, batch, rows, n_sampled, err));
-    if (batch->graph && forward_is_shared(f))
-        TRY(sample(f, batch, rows, 0, n_sampled, err));
+    TRY(forward_copy_to_device(f, staging_of(f), end, err));
+    TRY(run(f, batch, rows, n_sampled, end, err));
     TRY(sample_rest(f, batch, rows, n_sampled, err));
     if (!f->is_in_place)
         TRY(ops->copy_out(f->backend, there, results_dev(f), batch->n_logits * sizeof *there, err));
@@ -187,7 +197,7 @@ int forward_run_vectors(struct forward *f, struct forward_batch *batch, const fl
         batch->vector_rows[i] = (struct k_pool_row){i, 1};
     TRY(ops->step_begin(f->backend, err));
     TRY(forward_plan_attention(f, batch, err));
-    TRY(copy_to_device(f, staging_of(f), batch->sample_parts, err));
+    TRY(forward_copy_to_device(f, staging_of(f), batch->sample_parts, err));
     TRY(forward_compute(f, batch, f->logits_dev, err));
     if (batch->n_logits > 0)
         TRY(ops->copy_out(f->backend, there, f->logits_dev,
@@ -197,7 +207,20 @@ int forward_run_vectors(struct forward *f, struct forward_batch *batch, const fl
     return ops->step_end(f->backend, err);
 }
 
-int forward_follow(struct forward *f, struct forward_batch *batch, struct quire_error *err)
+static int queue_all(struct forward *f, const struct forward_batch *batch, struct quire_error *err)
+{
+    return run(f, batch, NULL, 0, NULL, err);
+}
+
+static int queue_alone(struct forward *f, const struct forward_batch *batch, struct quire_error *err)
+{
+    return forward_queue(f, batch, NULL, 0, err);
+}
+
+/* A pass without a draw. */
+static int follow(struct forward *f, struct forward_batch *batch,
+                  int (*queue)(struct forward *f, const struct forward_batch *batch, struct quire_error *err),
+                  struct quire_error *err)
 {
     const struct k_backend_ops *ops = f->backend->ops;
     uint64_t ticket;
@@ -207,12 +230,22 @@ int forward_follow(struct forward *f, struct forward_batch *batch, struct quire_
         batch->graph = NULL;
     TRY(ops->step_begin(f->backend, err));
     TRY(forward_plan_attention(f, batch, err));
-    TRY(copy_to_device(f, staging_of(f), batch->sample_parts, err));
-    TRY(batch->graph ? ops->graph_launch(f->backend, batch->graph->graph, err) : forward_queue(f, batch, NULL, 0, err));
+    TRY(forward_copy_to_device(f, staging_of(f), batch->sample_parts, err));
+    TRY(queue(f, batch, err));
     TRY(forward_fetch_digest(f, err));
     TRY(ops->fence(f->backend, &ticket, err));
     TRY(ops->step_end(f->backend, err));
     return forward_wait(f, ticket, err);
+}
+
+int forward_follow(struct forward *f, struct forward_batch *batch, struct quire_error *err)
+{
+    return follow(f, batch, queue_all, err);
+}
+
+int forward_warm(struct forward *f, struct forward_batch *batch, struct quire_error *err)
+{
+    return follow(f, batch, queue_alone, err);
 }
 
 /* ---- the host tier ---------------------------------------------------------------------------- */

@@ -38,8 +38,8 @@ struct forward_group {
     void *context;
     /* Whether all ranks of the stage have the same digest; an error names one that has not. NULL where the stage has one rank. */
     int (*agree)(void *context, uint64_t digest, struct quire_error *err);
-    /* Of stages, and of backends that compute in host memory: from this rank to the one of its place in the next stage, and
-     * there from the one before. */
+    /* Of stages, what lies in host memory: from this rank to the one of its place in the next stage, and there from the one
+     * before. */
     int (*send)(void *context, const void *x, size_t n_bytes, struct quire_error *err);
     int (*receive)(void *context, void *x, size_t n_bytes, struct quire_error *err);
     /* From the last stage's first rank to rank 0. */

@@ -465,6 +465,17 @@ static int make_logits(struct pass *p)
     return is_shared ? forward_gather_logits(f, p->n, p->logits, p->err) : QUIRE_OK;
 }
 
+/* Of a stage that is not the last: what its last block adds to x, by the operation that adds it wherever a block follows. What
+ * that makes of it here nobody reads. */
+static int leave_x(struct pass *p)
+{
+    const struct model_layer *layer = &p->f->desc->layers[p->layer - 1];
+    const struct model_block *last = &layer->blocks[layer->n_blocks - 1];
+    if (p->due)
+        TRY(norm_x(p, last->norm, block_kinds[last->kind].norm));
+    return forward_note(p->f, p->x, p->n, p->err);
+}
+
 int forward_compute(struct forward *f, const struct forward_batch *batch, float *logits, struct quire_error *err)
 {
     const uint32_t end = model_end_layer(f->desc);
@@ -475,7 +486,8 @@ int forward_compute(struct forward *f, const struct forward_batch *batch, float 
                      .n = batch->n_tokens,
                      .x = buffer(f, f->layout.residual),
                      .logits = logits};
-    TRY(model_is_first_stage(f->desc) ? embed(&p) : forward_receive(f, p.n, p.x, err));
+    if (model_is_first_stage(f->desc))
+        TRY(embed(&p));
     TRY(make_angles(&p));
     for (; p.layer < end; p.layer++) {
         const struct model_layer *layer = &f->desc->layers[p.layer];
@@ -483,11 +495,8 @@ int forward_compute(struct forward *f, const struct forward_batch *batch, float 
         for (uint32_t i = 0; i < layer->n_blocks && p.n > 0; i++)
             TRY(run_block(&p, &layer->blocks[i]));
     }
-    if (!model_is_last_stage(f->desc)) {
-        TRY(complete(&p, buffer(f, f->layout.delta), &p.due_is_part));
-        TRY(forward_send(f, p.n, p.x, p.due, err));
-        return forward_note(f, p.x, p.n, err);
-    }
+    if (!model_is_last_stage(f->desc))
+        return leave_x(&p);
     if (p.n == 0)
         return QUIRE_OK;
     p.weights = f->weights->beside;

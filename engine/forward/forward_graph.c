@@ -1,5 +1,7 @@
 #include "engine/forward/forward_internal.h"
 
+#include "engine/model/share.h"
+
 #include <stdlib.h>
 
 /* Steps of 8, 16 and 32 apart: a batch of 33 is not worth a graph of its own, and one of 64 would compute twice as much. */
@@ -20,7 +22,7 @@ uint32_t forward_graph_sizes(uint32_t max_tokens, uint32_t *sizes)
 static int run_step(struct forward *f, uint32_t n, struct quire_error *err)
 {
     struct forward_batch batch;
-    uint64_t ticket;
+    uint64_t ticket = 0;
     struct k_sample_row *rows = calloc(n, sizeof *rows);
     const struct k_sample_result *results;
     int status = rows ? QUIRE_OK : quire_fail(err, QUIRE_NO_MEMORY, "forward pass: out of memory");
@@ -36,30 +38,33 @@ static int run_step(struct forward *f, uint32_t n, struct quire_error *err)
             for (uint32_t g = 0; g < f->n_groups; g++)
                 batch.slots[g][i] = K_NO_SLOT;
         }
-        status = f->group.stage.rank > 0 ? forward_follow(f, &batch, err)
-                                         : forward_run(f, &batch, rows, &results, &ticket, err);
+        if (forward_is_stage(f) || f->group.stage.rank > 0)
+            status = forward_warm(f, &batch, err);
+        else
+            status = forward_run(f, &batch, rows, &results, &ticket, err);
     }
-    if (status == QUIRE_OK && f->group.stage.rank == 0)
+    if (status == QUIRE_OK && ticket)
         status = forward_wait(f, ticket, err);
     free(rows);
     return status;
 }
 
 /* Only where things lie is recorded, not what they hold. Of ranks' steps no sampling: rank 0 alone samples, and whether it can
- * sample all rows at once the others do not know. */
+ * sample all rows at once the others do not know. Of a stage its layers: what goes from one to the other passes the host. */
 static int record(struct forward *f, uint32_t n, struct forward_graph *out, struct quire_error *err)
 {
     const struct k_backend_ops *ops = f->backend->ops;
     struct forward_batch batch;
     struct quire_error ignored;
+    const bool alone = !forward_is_shared(f) && !forward_is_stage(f);
     forward_place(f, f->staging[0], n, n, n, 0, &batch);
     batch.n_logit_rows = n;
-    batch.n_sources = forward_is_shared(f) ? 0 : n;
+    batch.n_sources = alone ? n : 0;
     out->n_tokens = n;
     int status = ops->graph_begin(f->backend, err);
     if (status != QUIRE_OK)
         return status;
-    status = forward_queue(f, &batch, NULL, forward_is_shared(f) ? 0 : n, err);
+    status = forward_queue(f, &batch, NULL, alone ? n : 0, err);
     int end = ops->graph_end(f->backend, &out->graph, status == QUIRE_OK ? err : &ignored);
     if (status != QUIRE_OK && end == QUIRE_OK)
         ops->graph_destroy(f->backend, out->graph);
@@ -79,6 +84,8 @@ static uint64_t memory_left(struct forward *f)
 int forward_graphs_create(struct forward *f, uint32_t max_tokens, struct quire_error *err)
 {
     uint32_t sizes[FORWARD_MAX_GRAPHS];
+    if (forward_is_stage(f) && max_tokens > MODEL_STAGE_MOST_WHOLE) /* more go through in micro-batches */
+        max_tokens = MODEL_STAGE_MOST_WHOLE;
     uint32_t n = forward_graph_sizes(max_tokens, sizes);
     int status = run_step(f, 1, err);
     uint64_t before = status == QUIRE_OK ? memory_left(f) : 0;

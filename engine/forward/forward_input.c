@@ -65,6 +65,13 @@ void *forward_on_device(const struct forward *f, const void *staged)
     return f->arena_dev + f->layout.input + (at - first);
 }
 
+int forward_copy_to_device(struct forward *f, const uint8_t *begin, const uint8_t *end, struct quire_error *err)
+{
+    return f->is_in_place
+               ? QUIRE_OK
+               : f->backend->ops->copy_in(f->backend, forward_on_device(f, begin), begin, (uint64_t)(end - begin), err);
+}
+
 void forward_fill_logit_rows(const struct forward *f, struct forward_batch *batch)
 {
     const struct k_attn_row *rows = batch->group_rows[f->layer_group[f->desc->n_layers - 1]];

@@ -43,6 +43,9 @@ struct forward {
     float *vectors[2]; /* [max_num_seqs, vector_size] of a model that gives them, likewise */
     struct k_sample_result *results[2]; /* [max_logit_rows] where a step's results come, likewise */
     bool is_in_place; /* the backend computes in host memory, a step at a time: both are used where they are */
+    uint8_t
+        *handover; /* [handover_bytes] in host memory, of a stage elsewhere: what it gets and hands on, on its way */
+    uint64_t handover_bytes, taken; /* taken: the ticket of the last copy from there, 0 before the first */
     uint64_t n_begun;
     struct forward_graph graphs[FORWARD_MAX_GRAPHS]; /* by rising size */
     uint32_t n_graphs;
@@ -70,6 +73,8 @@ void forward_place(struct forward *f, uint8_t *staging, uint32_t n_tokens, uint3
                    uint32_t n_entries, struct forward_batch *out);
 /* Where a piece of the staged input lies for the backend. */
 void *forward_on_device(const struct forward *f, const void *staged);
+/* Queues the copy of a piece there, where it is not used in place. */
+int forward_copy_to_device(struct forward *f, const uint8_t *begin, const uint8_t *end, struct quire_error *err);
 
 /* The attention rows of the tokens whose logits are wanted, as the last layer has them: runs of neighbours in one row. */
 void forward_fill_logit_rows(const struct forward *f, struct forward_batch *batch);
@@ -83,8 +88,8 @@ static inline bool forward_narrows(const struct forward *f)
 {
     return !model_reads_whole(f->desc);
 }
-/* Everything between the embedding and the logits, or the vectors in their place; of a stage its layers. logits: of the
- * batch's first. */
+/* Everything between the embedding and the logits, or the vectors in their place; of a stage its layers, from the residual stream
+ * that the stage before left to what it leaves itself. logits: of the batch's first. */
 int forward_compute(struct forward *f, const struct forward_batch *batch, float *logits, struct quire_error *err);
 
 /* ---- forward_share.c: what ranks bring together ---- */
@@ -93,6 +98,10 @@ int forward_compute(struct forward *f, const struct forward_batch *batch, float 
 static inline bool forward_is_shared(const struct forward *f)
 {
     return f->desc->share.n_ranks > 1;
+}
+static inline bool forward_is_stage(const struct forward *f)
+{
+    return f->desc->stage.n_stages > 0;
 }
 /* y = the sum of all ranks' y, [n, n_cols], plus the bias of its columns (NULL: none), which is due once. */
 int forward_reduce(struct forward *f, float *y, uint32_t n, uint32_t n_cols, const float *bias,
@@ -114,18 +123,19 @@ int forward_note(struct forward *f, const float *x, uint32_t n, struct quire_err
 int forward_fetch_digest(struct forward *f, struct quire_error *err);
 int forward_agree(struct forward *f, struct quire_error *err);
 
-/* The residual stream of n tokens, x + due (NULL: nothing), from the stage before to the next one. */
-int forward_receive(struct forward *f, uint32_t n, float *x, struct quire_error *err);
-int forward_send(struct forward *f, uint32_t n, float *x, const float *due, struct quire_error *err);
-
 /* ---- forward_stage.c: a stage's step ---- */
 
-/* forward_compute() of the whole step, in micro-batches where that is worth it; then rank 0 has the logits. */
+/* forward_compute() of the whole step, or its graph, in micro-batches where that is worth it, between what the stage before
+ * hands on and what this one does; then rank 0 has the logits. Of a device's input only that of a single micro-batch is left. */
 int forward_compute_staged(struct forward *f, const struct forward_batch *batch, struct quire_error *err);
 
 /* ---- forward.c ---- */
 
-/* A step from the copy of its input to its results: what a graph records. Of its logits the first n_sampled are sampled. */
+/* forward_follow(), of a stage its own layers alone: nothing comes from others, nor goes to them. */
+int forward_warm(struct forward *f, struct forward_batch *batch, struct quire_error *err);
+
+/* A step from the copy of its input to its results: what a graph records. Of its logits the first n_sampled are sampled. Of
+ * a stage its layers alone. */
 int forward_queue(struct forward *f, const struct forward_batch *batch, const struct k_sample_row *rows,
                   uint32_t n_sampled, struct quire_error *err);
 

@@ -46,6 +46,17 @@ static int alloc_kv(struct forward *f, const struct engine_plan *plan, struct qu
     return QUIRE_OK;
 }
 
+/* What goes through the host from one stage to the other. */
+static int alloc_handover(struct forward *f, const struct engine_plan *plan, struct quire_error *err)
+{
+    void *handover = NULL;
+    f->handover_bytes = plan->handover_bytes;
+    int status = plan->handover_bytes ? f->backend->ops->alloc_host(f->backend, plan->handover_bytes, &handover, err)
+                                      : QUIRE_OK;
+    f->handover = handover;
+    return status;
+}
+
 /* A step's input on the host, where a device copies from it while the next one is filled, and its results. */
 static int alloc_staging(struct forward *f, const struct engine_plan *plan, struct quire_error *err)
 {
@@ -134,6 +145,8 @@ int forward_create(struct k_backend *backend, const struct model_desc *desc, con
     if (status == QUIRE_OK)
         status = alloc_staging(f, plan, err);
     if (status == QUIRE_OK)
+        status = alloc_handover(f, plan, err);
+    if (status == QUIRE_OK)
         status = alloc_buffers(f, plan, err);
     if (status == QUIRE_OK)
         status = alloc_kv(f, plan, err);
@@ -181,6 +194,7 @@ void forward_destroy(struct forward *f)
     free_dev(f, f->sampled_dev);
     free_dev(f, f->logits_dev);
     free_dev(f, f->arena_dev);
+    free_dev(f, f->handover);
     free_dev(f, f->staging[0]);
     free_dev(f, f->staging[1]);
     free_dev(f, f->results[0]);

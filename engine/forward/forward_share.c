@@ -1,5 +1,4 @@
-/* What ranks bring together in a pass: those of a stage two sums a layer, and the logits, by the backend; stages hand on what
- * they made of the residual stream, in host memory. */
+/* What the ranks of a stage bring together in a pass, by the backend: two sums a layer, and the logits. */
 #include "engine/forward/forward_internal.h"
 
 int forward_reduce(struct forward *f, float *y, uint32_t n, uint32_t n_cols, const float *bias, struct quire_error *err)
@@ -80,18 +79,4 @@ int forward_fetch_digest(struct forward *f, struct quire_error *err)
 int forward_agree(struct forward *f, struct quire_error *err)
 {
     return forward_is_shared(f) ? f->group.agree(f->group.context, *f->digest, err) : QUIRE_OK;
-}
-
-int forward_receive(struct forward *f, uint32_t n, float *x, struct quire_error *err)
-{
-    return f->group.receive(f->group.context, x, (size_t)n * f->desc->hidden_size * sizeof *x, err);
-}
-
-/* The same addition as the norm's that follows where there are no stages: x is what it would have left. */
-int forward_send(struct forward *f, uint32_t n, float *x, const float *due, struct quire_error *err)
-{
-    const size_t count = (size_t)n * f->desc->hidden_size;
-    for (size_t i = 0; due && i < count; i++)
-        x[i] += due[i];
-    return f->group.send(f->group.context, x, count * sizeof *x, err);
 }

@@ -1,10 +1,70 @@
-/* A step as a stage of a pipeline computes it: micro-batch by micro-batch. In host memory,
- * where a step is computed when its call returns. */
+/* A step as a stage of a pipeline computes it: micro-batch by micro-batch. What stages tell each other lies in host memory: where
+ * a device computes, its residual stream and logits pass through f->handover, and the host waits for them. */
 #include "engine/forward/forward_internal.h"
 
 #include "engine/model/share.h"
 
 #include <string.h>
+
+/* ---- from stage to stage ---- */
+
+/* Until what was copied from the host's memory has arrived. */
+static int settle(struct forward *f, struct quire_error *err)
+{
+    return f->taken ? f->backend->ops->wait(f->backend, f->taken, err) : QUIRE_OK;
+}
+
+static uint64_t piece_of(const struct forward *f, uint64_t n_bytes, uint64_t at)
+{
+    return n_bytes - at < f->handover_bytes ? n_bytes - at : f->handover_bytes;
+}
+
+static int give(struct forward *f, int (*send)(void *context, const void *x, size_t n_bytes, struct quire_error *err),
+                const void *x_dev, uint64_t n_bytes, struct quire_error *err)
+{
+    const struct k_backend_ops *ops = f->backend->ops;
+    if (f->is_in_place)
+        return send(f->group.context, x_dev, n_bytes, err);
+    for (uint64_t at = 0, n; at < n_bytes; at += n) {
+        uint64_t there;
+        n = piece_of(f, n_bytes, at);
+        TRY(ops->copy_out(f->backend, f->handover, (const uint8_t *)x_dev + at, n, err));
+        TRY(ops->fence(f->backend, &there, err));
+        TRY(ops->wait(f->backend, there, err));
+        TRY(send(f->group.context, f->handover, n, err));
+    }
+    return QUIRE_OK;
+}
+
+static int take(struct forward *f, int (*receive)(void *context, void *x, size_t n_bytes, struct quire_error *err),
+                void *x_dev, uint64_t n_bytes, struct quire_error *err)
+{
+    const struct k_backend_ops *ops = f->backend->ops;
+    if (f->is_in_place)
+        return receive(f->group.context, x_dev, n_bytes, err);
+    for (uint64_t at = 0, n; at < n_bytes; at += n) {
+        n = piece_of(f, n_bytes, at);
+        TRY(settle(f, err));
+        TRY(receive(f->group.context, f->handover, n, err));
+        TRY(ops->copy_in(f->backend, (uint8_t *)x_dev + at, f->handover, n, err));
+        TRY(ops->fence(f->backend, &f->taken, err));
+    }
+    return QUIRE_OK;
+}
+
+/* This stage's part of a micro-batch whose input is on its way. */
+static int compute(struct forward *f, const struct forward_batch *micro, float *logits, struct quire_error *err)
+{
+    uint8_t *x = f->arena_dev + f->layout.residual;
+    const uint64_t n_bytes = (uint64_t)micro->n_tokens * f->desc->hidden_size * sizeof(float);
+    if (!model_is_first_stage(f->desc))
+        TRY(take(f, f->group.receive, x, n_bytes, err));
+    TRY(micro->graph ? f->backend->ops->graph_launch(f->backend, micro->graph->graph, err)
+                     : forward_compute(f, micro, logits, err));
+    return model_is_last_stage(f->desc) ? QUIRE_OK : give(f, f->group.send, x, n_bytes, err);
+}
+
+/* ---- micro-batches ---- */
 
 /* What lies in tokens [begin, end) of a group's rows, counted from `begin`. Returns how many. */
 static uint32_t cut_rows(const struct k_attn_row *rows, uint32_t n_rows, uint32_t begin, uint32_t end,
@@ -24,18 +84,18 @@ static uint32_t cut_rows(const struct k_attn_row *rows, uint32_t n_rows, uint32_
     return n;
 }
 
-/* The step's tokens [begin, end) as a step of their own, in the room of the arena that a device's input would have. Their
- * tables are the step's. */
+/* The step's tokens [begin, end) as a step of their own, in the image of a step's input that none is made in: steps of ranks do not
+ * overlap. Their tables are the step's. */
 static void cut(struct forward *f, const struct forward_batch *batch, uint32_t begin, uint32_t end,
                 uint32_t first_logit, uint32_t n_logits, struct forward_batch *out)
 {
-    forward_place(f, f->arena_dev + f->layout.input, end - begin, batch->n_rows, n_logits, 0, out);
-    out->n_entries = batch->n_entries;
-    out->ids = batch->ids + begin;
-    out->positions = batch->positions + begin;
+    const size_t n_bytes = (end - begin) * sizeof(uint32_t);
+    forward_place(f, f->staging[(f->n_begun + 1) % 2], end - begin, batch->n_rows, n_logits, batch->n_entries, out);
+    memcpy(out->ids, batch->ids + begin, n_bytes);
+    memcpy(out->positions, batch->positions + begin, n_bytes);
     for (uint32_t g = 0; g < f->n_groups; g++) {
-        out->slots[g] = batch->slots[g] + begin;
-        out->tables[g] = batch->tables[g];
+        memcpy(out->slots[g], batch->slots[g] + begin, n_bytes);
+        memcpy(out->tables[g], batch->tables[g], batch->n_entries * sizeof(uint32_t));
         out->n_rows = cut_rows(batch->group_rows[g], batch->n_rows, begin, end, out->group_rows[g]);
     }
     for (uint32_t i = 0; i < n_logits; i++)
@@ -52,9 +112,11 @@ static int compute_micros(struct forward *f, const struct forward_batch *batch, 
         uint32_t n_logits = 0;
         while (first_logit + n_logits < batch->n_logits && batch->logit_tokens[first_logit + n_logits] < end)
             n_logits++;
+        TRY(settle(f, err)); /* and the input before it has, which was copied sooner */
         cut(f, batch, begin, end, first_logit, n_logits, &micro);
         TRY(forward_plan_attention(f, &micro, err));
-        TRY(forward_compute(f, &micro, f->logits_dev + (size_t)first_logit * f->desc->vocab_size, err));
+        TRY(forward_copy_to_device(f, f->staging[(f->n_begun + 1) % 2], micro.sample_parts, err));
+        TRY(compute(f, &micro, f->logits_dev + (size_t)first_logit * f->desc->vocab_size, err));
         begin = end;
         first_logit += n_logits;
     }
@@ -65,18 +127,17 @@ static int compute_micros(struct forward *f, const struct forward_batch *batch, 
 static int bring_logits(struct forward *f, uint32_t n, struct quire_error *err)
 {
     const struct model_desc *d = f->desc;
-    const size_t row = d->vocab_size * sizeof *f->logits_dev;
+    const uint64_t n_bytes = (uint64_t)n * d->vocab_size * sizeof *f->logits_dev;
     if (d->share.n_ranks > 1 && d->share.rank > 0)
         return QUIRE_OK;
     if (model_is_last_stage(d))
-        return n ? f->group.send_back(f->group.context, f->logits_dev, n * row, err) : QUIRE_OK;
-    return n && model_is_first_stage(d) ? f->group.receive_back(f->group.context, f->logits_dev, n * row, err)
-                                        : QUIRE_OK;
+        return n ? give(f, f->group.send_back, f->logits_dev, n_bytes, err) : QUIRE_OK;
+    return n && model_is_first_stage(d) ? take(f, f->group.receive_back, f->logits_dev, n_bytes, err) : QUIRE_OK;
 }
 
 int forward_compute_staged(struct forward *f, const struct forward_batch *batch, struct quire_error *err)
 {
     const uint32_t n = model_stage_micros(f->desc->stage.n_stages, batch->n_tokens);
-    TRY(n > 1 ? compute_micros(f, batch, n, err) : forward_compute(f, batch, f->logits_dev, err));
+    TRY(n > 1 ? compute_micros(f, batch, n, err) : compute(f, batch, f->logits_dev, err));
     return bring_logits(f, batch->n_logits, err);
 }

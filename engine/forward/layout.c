@@ -81,6 +81,15 @@ int step_layout_make(const struct model_desc *desc, const struct engine_plan *pl
     return QUIRE_OK;
 }
 
+uint64_t layout_handover_bytes(const struct model_desc *desc, const struct engine_plan *plan)
+{
+    const bool is_in_place = plan->planner->on_host && plan->planner->overlap_depth == 0;
+    if (!desc->stage.n_stages || is_in_place)
+        return 0;
+    return (uint64_t)model_stage_micro_most(desc->stage.n_stages, plan->max_num_batched_tokens) * desc->hidden_size *
+           sizeof(float);
+}
+
 uint64_t layout_kv_bytes(const struct model_desc *desc, struct k_format format, uint32_t block_tokens,
                          uint32_t n_blocks)
 {

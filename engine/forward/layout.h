@@ -45,6 +45,9 @@ int step_layout_make(const struct model_desc *desc, const struct engine_plan *pl
 /* What the backend's workspace is planned from. */
 struct k_plan_dims step_plan_dims(const struct model_desc *desc, const struct engine_plan *plan);
 
+/* What a stage keeps in host memory for what it gets and hands on: 0 where it computes there. All ranks' have the same size. */
+uint64_t layout_handover_bytes(const struct model_desc *desc, const struct engine_plan *plan);
+
 /* Bytes of K, or of V, of one layer. */
 uint64_t layout_kv_bytes(const struct model_desc *desc, struct k_format format, uint32_t block_tokens,
                          uint32_t n_blocks);

@@ -101,7 +101,7 @@ static int check_memory(const struct engine_plan *plan, uint32_t n_ranks, struct
     uint64_t available = host_memory_available();
     if (plan->device_memory) {
         int status = check_device_memory(plan, err);
-        if (status != QUIRE_OK || plan->swap_bytes + plan->draft_bytes <= available)
+        if (status != QUIRE_OK || plan->swap_bytes + plan->draft_bytes + plan->handover_bytes <= available)
             return status;
     }
     if (plan->total_bytes <= available / n_ranks)

@@ -579,6 +579,7 @@ static int plan_arenas(const struct model_desc *desc, struct engine_plan *p, str
                       layout_align(p->max_logit_rows * sizeof(uint32_t));
     p->workspace_bytes = layout_align(workspace.gemm) + layout_align(workspace.attention) +
                          layout_align(workspace.sample) + workspace.group;
+    p->handover_bytes = layout_handover_bytes(desc, p);
     return QUIRE_OK;
 }
 
@@ -629,9 +630,10 @@ static int plan_all_arenas(const struct model_desc *desc, const struct engine_dr
 
 static void plan_total(struct engine_plan *p)
 {
-    const uint64_t parts[] = {p->param_bytes,     p->activation_bytes, p->logits_bytes, p->workspace_bytes,
-                              p->kv_bytes,        p->swap_bytes,       p->draft_bytes,  p->draft_model_bytes,
-                              p->regrouped_bytes, p->panel_bytes,      p->message_bytes};
+    const uint64_t parts[] = {p->param_bytes,     p->activation_bytes, p->logits_bytes,  p->workspace_bytes,
+                              p->kv_bytes,        p->swap_bytes,       p->draft_bytes,   p->draft_model_bytes,
+                              p->regrouped_bytes, p->panel_bytes,      p->handover_bytes,
+                              p->message_bytes};
     p->total_bytes = 0;
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         p->total_bytes = saturating_add(p->total_bytes, parts[i]);

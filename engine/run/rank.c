@@ -266,10 +266,6 @@ int rank_begin(struct engine *e, const struct engine_options *options, struct qu
 {
     const struct engine_plan *p = &e->plan;
     struct engine_options own = *options;
-    if (!p->planner->on_host && p->n_stages > 1)
-        return quire_fail(err, QUIRE_UNSUPPORTED,
-                          PIPELINE ": stages hand on what they computed in host memory: --device cpu, or " TENSOR
-                                   " instead");
     own.device = p->planner->on_host || strncmp(options->device, "cuda", 4) != 0 ? p->device : options->device;
     engine_plan_for_others(p, &own);
     int status = find_others(e, options, err);

@@ -73,7 +73,7 @@ static json_t *plan_json(const struct planned *p)
         (json_int_t)plan->kv_bytes, "swap_bytes", (json_int_t)plan->swap_bytes, "draft_bytes",
         (json_int_t)plan->draft_bytes, "draft_weight_bytes", (json_int_t)plan->draft_weight_bytes, "draft_model_bytes",
         (json_int_t)plan->draft_model_bytes, "regrouped_bytes", (json_int_t)plan->regrouped_bytes, "panel_bytes",
-        (json_int_t)plan->panel_bytes, "message_bytes", (json_int_t)plan->message_bytes, "total_bytes",
+        (json_int_t)plan->panel_bytes, "message_bytes", (json_int_t)plan->message_bytes, "handover_bytes", (json_int_t)plan->handover_bytes, "total_bytes",
         (json_int_t)plan->total_bytes, "device_memory", (json_int_t)plan->device_memory, "device_budget",
         (json_int_t)plan->device_budget, "driver_bytes", (json_int_t)plan->driver_bytes, "block_tokens",
         (json_int_t)plan->block_tokens, "max_model_len", (json_int_t)plan->max_model_len, "max_num_seqs",
@@ -159,6 +159,7 @@ static void print_memory(const struct planned *p)
          plan->regrouped_bytes},
         {"panels", "rows as one-token kernels of the form int8 read them, beside the file's", plan->panel_bytes},
         {"messages", "what ranks tell each other, in host memory", plan->message_bytes},
+        {"handover", "what stages hand on, on its way through host memory", plan->handover_bytes},
         {"host tier", "KV blocks that the cache gives up (--swap-space)", plan->swap_bytes},
     };
     if (plan->gpu)
