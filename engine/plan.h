@@ -92,6 +92,11 @@ int engine_plan_share(struct engine_options *o, const struct checkpoint *checkpo
                       uint32_t rank, struct model_desc *own, uint64_t *weight_bytes, struct quire_error *err);
 /* The options by which the other ranks plan, of those that rank 0's plan was made by: what it decided in place of defaults. */
 void engine_plan_for_others(const struct engine_plan *plan, struct engine_options *options);
+/* Rank 0's plan, on a GPU, once more where another rank has less room beside its weights: all have as many KV blocks. Takes each
+ * rank's GPU for one like its own. device: NULL, the options name one. */
+int engine_plan_fit_all(const struct engine_options *options, const struct checkpoint *checkpoint,
+                        const struct model_desc *desc, const struct engine_draft *draft,
+                        const struct engine_device *device, struct engine_plan *plan, struct quire_error *err);
 /* draft: NULL, there is none. */
 int engine_plan_make_on(const struct engine_options *options, const struct model_desc *desc, uint64_t weight_bytes,
                         const struct engine_draft *draft, const struct engine_device *device, struct engine_plan *out,

@@ -23,9 +23,17 @@ static const struct field texts_of[] = {
     HOSTS_FIELD(repack_cache), FIELD(activation_dtype), HOSTS_FIELD(cpu_bind),
 };
 static const struct field numbers_of[] = {
-    FIELD(max_model_len),        FIELD(max_num_seqs),           FIELD(max_num_batched_tokens), FIELD(block_size),
-    FIELD(swap_space),           FIELD(num_kv_blocks),          HOSTS_FIELD(n_threads),        FIELD(enforce_eager),
-    FIELD(tensor_parallel_size), FIELD(pipeline_parallel_size),
+    FIELD(max_model_len),
+    FIELD(max_num_seqs),
+    FIELD(max_num_batched_tokens),
+    FIELD(block_size),
+    FIELD(swap_space),
+    FIELD(num_kv_blocks),
+    HOSTS_FIELD(n_threads),
+    FIELD(enforce_eager),
+    FIELD(tensor_parallel_size),
+    FIELD(pipeline_parallel_size),
+    HOSTS_FIELD(gpu_memory_utilization),
 };
 #define N_TEXTS (sizeof texts_of / sizeof texts_of[0])
 #define N_NUMBERS (sizeof numbers_of / sizeof numbers_of[0])
@@ -38,10 +46,11 @@ static const char *text_at(const struct engine_options *o, const struct field *f
 static uint64_t number_at(const struct engine_options *o, const struct field *f)
 {
     const char *at = (const char *)o + f->at;
+    uint64_t bits;
     switch (f->bytes) {
     case sizeof(bool): return *(const bool *)at;
     case sizeof(uint32_t): return *(const uint32_t *)(const void *)at;
-    default: return *(const uint64_t *)(const void *)at;
+    default: memcpy(&bits, at, sizeof bits); return bits; /* of 64, of a double too */
     }
 }
 
@@ -52,7 +61,7 @@ static bool set_number(struct engine_options *o, const struct field *f, uint64_t
     switch (f->bytes) {
     case sizeof(bool): *(bool *)at = value != 0; return value <= 1;
     case sizeof(uint32_t): *(uint32_t *)(void *)at = (uint32_t)value; return value <= UINT32_MAX;
-    default: *(uint64_t *)(void *)at = value; return true;
+    default: memcpy(at, &value, sizeof value); return true;
     }
 }
 

@@ -202,6 +202,9 @@ int engine_prepare(struct engine *e, const struct engine_options *asked, struct 
     if (status == QUIRE_OK)
         status = engine_plan_make_on(&o, &e->own, weight_bytes, draft_model_about(e->draft_model), &device, &e->plan,
                                      err);
+    if (status == QUIRE_OK && e->rank == 0) /* which decides for all */
+        status = engine_plan_fit_all(&o, e->checkpoint, &e->desc, draft_model_about(e->draft_model), &device, &e->plan,
+                                     err);
     e->plan.gemm_form = e->backend->form;
     if (status != QUIRE_OK)
         return status;

@@ -191,6 +191,29 @@ void engine_plan_for_others(const struct engine_plan *plan, struct engine_option
             o->num_kv_blocks = plan->groups[g].n_blocks;
 }
 
+int engine_plan_fit_all(const struct engine_options *options, const struct checkpoint *checkpoint,
+                        const struct model_desc *desc, const struct engine_draft *draft,
+                        const struct engine_device *device, struct engine_plan *plan, struct quire_error *err)
+{
+    struct engine_options o = *options;
+    struct engine_plan tightest = *plan, other;
+    struct model_desc share;
+    uint64_t weight_bytes;
+    int status = QUIRE_OK;
+    for (uint32_t r = 1; status == QUIRE_OK && plan->device_memory && r < plan->n_ranks; r++) {
+        status = engine_plan_share(&o, checkpoint, desc, r, &share, &weight_bytes, err);
+        if (status == QUIRE_OK)
+            status = engine_plan_make_on(&o, &share, weight_bytes, NULL, device, &other, err);
+        if (status == QUIRE_OK && other.groups[0].n_blocks < tightest.groups[0].n_blocks)
+            tightest = other;
+    }
+    if (status != QUIRE_OK || tightest.groups[0].n_blocks == plan->groups[0].n_blocks)
+        return status;
+    engine_plan_for_others(&tightest, &o);
+    status = engine_plan_share(&o, checkpoint, desc, 0, &share, &weight_bytes, err);
+    return status == QUIRE_OK ? engine_plan_make_on(&o, &share, weight_bytes, draft, device, plan, err) : status;
+}
+
 /* ---- where it is ---- */
 
 static int read_flags(const struct engine_options *o, struct place_flags *out, struct quire_error *err)

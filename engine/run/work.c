@@ -36,13 +36,14 @@ static int hear_options(struct rank *r, enum rank_frame kind, struct quire_error
     return status == QUIRE_OK ? setup_read(r->setup, frame.n_bytes, r->texts, &r->options, err) : status;
 }
 
-/* Where its model lies, and how many threads it has, a rank on another host knows better than rank 0. */
+/* Where its model lies, and what it may take of its host, a rank on another host knows better than rank 0. */
 static void keep_own(struct rank *r)
 {
     r->options.model_dir = r->own->model_dir;
     r->options.repack_cache = r->own->repack_cache;
     r->options.cpu_bind = r->own->cpu_bind;
     r->options.n_threads = r->own->n_threads;
+    r->options.gpu_memory_utilization = r->own->gpu_memory_utilization;
     r->options.local_ranks = r->own->local_ranks;
     r->options.message_bytes = r->own->message_bytes;
 }

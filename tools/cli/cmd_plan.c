@@ -242,31 +242,6 @@ static void print_table(const struct planned *first, const struct planned *secon
     print_fit(&first->plan, &second->plan);
 }
 
-/* All ranks have as many KV blocks: on GPUs as many as fit beside the largest share of the weights. That rank's plan makes the
- * options of all, and so rank 0's once more. */
-static int plan_tightest(struct engine_options *o, const struct checkpoint *weights, struct planned *p, bool *is_other,
-                         struct quire_error *err)
-{
-    const uint32_t first = p->plan.groups[0].n_blocks;
-    struct engine_plan tightest = p->plan;
-    int status = QUIRE_OK;
-    for (uint32_t r = 1; status == QUIRE_OK && p->plan.device_memory && r < p->plan.n_ranks; r++) {
-        struct engine_options own = *o;
-        struct model_desc share;
-        struct engine_plan plan;
-        uint64_t weight_bytes;
-        status = engine_plan_share(&own, weights, &p->desc, r, &share, &weight_bytes, err);
-        if (status == QUIRE_OK)
-            status = engine_plan_make_on(&own, &share, weight_bytes, NULL, NULL, &plan, err);
-        if (status == QUIRE_OK && plan.groups[0].n_blocks < tightest.groups[0].n_blocks)
-            tightest = plan;
-    }
-    *is_other = tightest.groups[0].n_blocks < first;
-    if (*is_other)
-        engine_plan_for_others(&tightest, o);
-    return status;
-}
-
 /* What a rank takes, once rank 0 has decided how many blocks all have. */
 static int plan_rank(const struct engine_options *options, const struct checkpoint *weights, uint32_t rank,
                      struct planned *p, struct quire_error *err)
@@ -325,11 +300,8 @@ static int make_plan(const struct engine_options *options, struct planned *p, st
         status = engine_plan_share(o, weights, desc, 0, &share, &weight_bytes, err);
     if (status == QUIRE_OK)
         status = engine_plan_make_on(o, &share, weight_bytes, draft_weights ? &draft : NULL, NULL, &p->plan, err);
-    bool is_other = false;
     if (status == QUIRE_OK)
-        status = plan_tightest(o, weights, p, &is_other, err);
-    if (status == QUIRE_OK && is_other)
-        status = engine_plan_make_on(o, &share, weight_bytes, draft_weights ? &draft : NULL, NULL, &p->plan, err);
+        status = engine_plan_fit_all(o, weights, desc, draft_weights ? &draft : NULL, NULL, &p->plan, err);
     for (uint32_t r = 0; status == QUIRE_OK && r < p->plan.n_ranks; r++)
         status = plan_rank(o, weights, r, p, err);
     checkpoint_close(weights);

@@ -179,6 +179,7 @@ static void options_are_read_as_they_were_written(void **state)
     from.num_kv_blocks = 77;
     from.swap_space = (uint64_t)1 << 40;
     from.enforce_eager = true;
+    from.gpu_memory_utilization = 0.3;
     assert_int_equal(setup_write(&from, frame, &n, &err), QUIRE_OK);
     assert_int_equal(setup_read(frame, n, texts, &to, &err), QUIRE_OK);
     assert_string_equal(to.model_dir, "models/a");
@@ -186,7 +187,7 @@ static void options_are_read_as_they_were_written(void **state)
     assert_string_equal(to.cpu_bind, "");
     assert_null(to.repack_cache);
     assert_true(to.max_model_len == UINT32_MAX && to.num_kv_blocks == 77 && to.swap_space == (uint64_t)1 << 40 &&
-                to.enforce_eager);
+                to.enforce_eager && to.gpu_memory_utilization == 0.3);
     for (size_t cut = 0; cut < n; cut++) /* a smaller text is read from a smaller one, or it is refused */
         assert_int_equal(setup_read(frame, cut, texts, &to, &err), QUIRE_INVALID);
 
