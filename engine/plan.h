@@ -33,9 +33,7 @@ struct engine_plan {
     struct {
         uint32_t window, n_layers, n_blocks, n_host_blocks;
         uint64_t block_bytes;
-        uint64_t
-            first_bytes; /* the same of the first stage, which has the most layers: sizes are decided by it, so that all
-                               * ranks have as many blocks */
+        uint64_t most_bytes; /* the same of the stage that has most: so that all ranks have as many blocks */
     } groups[4];
     /* A draft model's; all 0 without one. Its KV cache and host tier are in those above. */
     uint64_t draft_weight_bytes; /* as weight_bytes */

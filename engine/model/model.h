@@ -80,6 +80,7 @@ struct model_share {
 struct model_stage {
     uint32_t index, n_stages; /* n_stages 0: it has all of them, and what follows is not set */
     uint32_t first_layer, end_layer;
+    bool last_has_more; /* than the first one, of layers that do not divide */
 };
 
 struct model_desc {

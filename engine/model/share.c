@@ -76,18 +76,35 @@ struct model_desc model_share_describe(const struct model_desc *whole, uint32_t 
     return out;
 }
 
-struct model_range model_stage_layers(uint32_t n_layers, uint32_t index, uint32_t n_stages)
+/* Of n_more layers that are left when all stages have as many. */
+static bool stage_has_more(uint32_t n_more, uint32_t index, uint32_t n_stages, bool last_has_more)
 {
-    const uint32_t n = n_layers / n_stages, more = n_layers % n_stages;
-    return (struct model_range){index * n + (index < more ? index : more), n + (index < more)};
+    const uint32_t n_between = n_stages - 2;
+    if (index > 0 && index + 1 < n_stages)
+        return index <= n_more;
+    return n_stages > 1 && n_more > n_between && (index > 0) == last_has_more;
 }
 
-void model_stage_describe(struct model_desc *desc, uint32_t index, uint32_t n_stages)
+struct model_range model_stage_layers(uint32_t n_layers, uint32_t index, uint32_t n_stages, bool last_has_more)
 {
-    const struct model_range layers = model_stage_layers(desc->n_layers, index, n_stages);
+    const uint32_t n = n_layers / n_stages, n_more = n_layers % n_stages;
+    struct model_range layers = {0, 0};
+    for (uint32_t i = 0; i <= index; i++) {
+        layers.first += layers.n;
+        layers.n = n + stage_has_more(n_more, i, n_stages, last_has_more);
+    }
+    return layers;
+}
+
+void model_stage_describe(struct model_desc *desc, uint32_t index, uint32_t n_stages, bool last_has_more)
+{
+    const struct model_range layers = model_stage_layers(desc->n_layers, index, n_stages, last_has_more);
     if (n_stages > 1)
-        desc->stage = (struct model_stage){
-            .index = index, .n_stages = n_stages, .first_layer = layers.first, .end_layer = layers.first + layers.n};
+        desc->stage = (struct model_stage){.index = index,
+                                           .n_stages = n_stages,
+                                           .first_layer = layers.first,
+                                           .end_layer = layers.first + layers.n,
+                                           .last_has_more = last_has_more};
 }
 
 static struct model_range heads_of(uint32_t n_heads, uint32_t head_dim, uint32_t rank, uint32_t n_ranks)

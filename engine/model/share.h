@@ -20,9 +20,9 @@ int model_share_check(const struct model_desc *desc, uint32_t n_ranks, struct qu
 /* The description that a rank computes by: local numbers of heads and inner columns, and in `share` the model's. */
 struct model_desc model_share_describe(const struct model_desc *whole, uint32_t rank, uint32_t n_ranks);
 
-/* The layers of a stage. They cost the same, and the first stages have one more where they do not divide: the last one has the
- * head besides. n_stages: 1 .. n_layers. */
-struct model_range model_stage_layers(uint32_t n_layers, uint32_t index, uint32_t n_stages);
+/* The layers of a stage. They cost the same; where they do not divide, stages that have neither the embedding nor the head have
+ * one more, and if that is not all, the last, or the first. n_stages: 1 .. n_layers. */
+struct model_range model_stage_layers(uint32_t n_layers, uint32_t index, uint32_t n_stages, bool last_has_more);
 
 /* In how many micro-batches a step goes through the stages, token i * n_tokens / n beginning the one that is i-th. A micro-batch
  * has at least 64 tokens: with fewer a stage would read its weights again for each, and gain nothing. And a step is cut into
@@ -43,7 +43,7 @@ static inline uint32_t model_stage_micro_most(uint32_t n_stages, uint32_t max_to
 }
 
 /* Makes it one stage's of n_stages. */
-void model_stage_describe(struct model_desc *desc, uint32_t index, uint32_t n_stages);
+void model_stage_describe(struct model_desc *desc, uint32_t index, uint32_t n_stages, bool last_has_more);
 
 /* Of all that a length counts, what `rank` has; of a model that is not shared, all. SIZE_VOCAB: of the head. */
 struct model_range model_share_of(const struct model_desc *desc, uint32_t rank, enum model_size size);

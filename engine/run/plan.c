@@ -300,13 +300,25 @@ static int plan_limits(const struct engine_options *o, const struct model_desc *
 
 /* ---- KV ------------------------------------------------------------------------------------- */
 
+/* Of any stage, how many of its layers have the window. */
+static uint32_t most_layers(const struct model_desc *desc, uint32_t window)
+{
+    const uint32_t n_stages = desc->stage.n_stages ? desc->stage.n_stages : 1;
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < n_stages; i++) {
+        const struct model_range layers = model_stage_layers(desc->n_layers, i, n_stages, desc->stage.last_has_more);
+        uint32_t n = 0;
+        for (uint32_t l = layers.first; l < layers.first + layers.n; l++)
+            n += model_window(desc, l) == window;
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
 /* Layers with the same window form a group, in order of the first layer of each: the model's, of which a stage has some. */
 static int plan_groups(const struct model_desc *desc, struct engine_plan *p, struct quire_error *err)
 {
     uint64_t layer_bytes = 2 * layout_kv_bytes(desc, p->kv_format, p->block_tokens, 1);
-    struct model_desc first = *desc;
-    if (desc->stage.n_stages)
-        model_stage_describe(&first, 0, desc->stage.n_stages);
     p->n_kv_groups = 0;
     p->kv_block_bytes = 0;
     for (uint32_t l = 0; l < desc->n_layers; l++) {
@@ -319,11 +331,10 @@ static int plan_groups(const struct model_desc *desc, struct engine_plan *p, str
         if (g == p->n_kv_groups) {
             p->groups[g].window = model_window(desc, l);
             p->groups[g].n_layers = 0;
-            p->groups[g].block_bytes = p->groups[g].first_bytes = 0;
+            p->groups[g].block_bytes = 0;
+            p->groups[g].most_bytes = most_layers(desc, p->groups[g].window) * layer_bytes;
             p->n_kv_groups++;
         }
-        if (l < model_end_layer(&first))
-            p->groups[g].first_bytes += layer_bytes;
         if (l < model_first_layer(desc) || l >= model_end_layer(desc))
             continue;
         p->groups[g].n_layers++;
@@ -348,7 +359,7 @@ static int plan_draft_group(const struct engine_draft *draft, struct engine_plan
     p->groups[g].n_layers = draft->desc->n_layers;
     p->groups[g].block_bytes = draft->desc->n_layers * 2 *
                                layout_kv_bytes(draft->desc, p->kv_format, p->block_tokens, 1);
-    p->groups[g].first_bytes = p->groups[g].block_bytes;
+    p->groups[g].most_bytes = p->groups[g].block_bytes;
     p->kv_block_bytes += p->groups[g].block_bytes;
     p->n_draft_groups = 1;
     p->n_draft_blocks = p->max_num_seqs * ((draft->n_tokens + p->block_tokens - 1) / p->block_tokens);
@@ -381,11 +392,13 @@ static uint64_t group_blocks(const struct engine_plan *p, uint32_t group, uint64
     return n < most ? n : most;
 }
 
-static uint64_t bytes_with(const struct engine_plan *p, uint64_t n)
+/* own: of this stage, and not of the one that has most. */
+static uint64_t bytes_with(const struct engine_plan *p, uint64_t n, bool own)
 {
     uint64_t bytes = 0;
     for (uint32_t g = 0; g < engine_plan_n_groups(p); g++)
-        bytes = saturating_add(bytes, saturating_mul(group_blocks(p, g, n), p->groups[g].first_bytes));
+        bytes = saturating_add(
+            bytes, saturating_mul(group_blocks(p, g, n), own ? p->groups[g].block_bytes : p->groups[g].most_bytes));
     return bytes;
 }
 
@@ -395,12 +408,12 @@ static uint64_t max_blocks(const struct engine_plan *p)
     return UINT32_MAX / p->block_tokens - p->n_draft_blocks;
 }
 
-static uint64_t blocks_within(const struct engine_plan *p, uint64_t bytes)
+static uint64_t blocks_within(const struct engine_plan *p, uint64_t bytes, bool own)
 {
     uint64_t low = 0, high = max_blocks(p);
     while (low < high) {
         uint64_t middle = low + (high - low + 1) / 2;
-        if (bytes_with(p, middle) <= bytes)
+        if (bytes_with(p, middle, own) <= bytes)
             low = middle;
         else
             high = middle - 1;
@@ -414,7 +427,7 @@ static uint64_t bytes_of_steps(const struct engine_plan *p)
 {
     const uint64_t n_steps = p->overlap_depth + 1, n_tokens = p->max_num_batched_tokens;
     const uint64_t n_seqs = p->max_num_seqs < n_tokens ? p->max_num_seqs : n_tokens;
-    return bytes_with(p, n_steps * (n_tokens / p->block_tokens + n_seqs));
+    return bytes_with(p, n_steps * (n_tokens / p->block_tokens + n_seqs), true);
 }
 
 /* What every sequence at full length could hold: more would only cache. */
@@ -426,7 +439,7 @@ static uint64_t useful_bytes(const struct engine_plan *p, const struct model_des
     for (uint32_t g = 0; g < engine_plan_n_groups(p); g++)
         bytes = saturating_add(bytes,
                                saturating_mul(saturating_mul(p->max_num_seqs, blocks_for_one(p, g, p->max_model_len)),
-                                              p->groups[g].first_bytes));
+                                              p->groups[g].most_bytes));
     return bytes;
 }
 
@@ -520,8 +533,10 @@ static int plan_kv(const struct engine_options *o, const struct model_desc *desc
     if (n > max_blocks(p))
         return quire_fail(err, QUIRE_INVALID, "--num-kv-blocks: must be at most %llu with blocks of %u, got %llu",
                           (unsigned long long)max_blocks(p), p->block_tokens, (unsigned long long)n);
-    if (!n)
-        n = blocks_within(p, o->kv_cache_memory ? o->kv_cache_memory : default_kv_bytes(p, desc));
+    if (!n && o->kv_cache_memory)
+        n = blocks_within(p, o->kv_cache_memory, false);
+    if (!n) /* beside a GPU's weights: engine_plan_fit_all() looks at the other ranks */
+        n = blocks_within(p, default_kv_bytes(p, desc), p->device_memory > 0);
     int status = fit_model_len(o, desc, p, n, err);
     if (status != QUIRE_OK)
         return status;
@@ -546,15 +561,15 @@ static int plan_swap(const struct engine_options *o, struct engine_plan *p, stru
         return quire_fail(err, QUIRE_INVALID,
                           "--swap-space keeps blocks of the prefix cache, which is off: leave"
                           " --no-enable-prefix-caching out, or --swap-space");
-    uint64_t first_bytes = 0; /* of the KV cache of the first stage */
+    uint64_t most_bytes = 0; /* of the KV cache of any stage */
     for (uint32_t g = 0; g < engine_plan_n_groups(p); g++)
-        first_bytes += p->groups[g].n_blocks * p->groups[g].first_bytes;
+        most_bytes += p->groups[g].n_blocks * p->groups[g].most_bytes;
     for (uint32_t g = 0; g < engine_plan_n_groups(p); g++) {
         unsigned __int128 share = (unsigned __int128)o->swap_space * p->groups[g].n_blocks;
-        uint64_t n = (uint64_t)(share / first_bytes);
+        uint64_t n = (uint64_t)(share / most_bytes);
         if (n == 0)
             return quire_fail(err, QUIRE_INVALID, "--swap-space: %s give a KV group no block: at least %s are needed",
-                              quire_size(o->swap_space).text, quire_size(first_bytes / p->groups[g].n_blocks + 1).text);
+                              quire_size(o->swap_space).text, quire_size(most_bytes / p->groups[g].n_blocks + 1).text);
         p->groups[g].n_host_blocks = (uint32_t)(n < MAX_HOST_BLOCKS ? n : MAX_HOST_BLOCKS);
         p->swap_bytes += p->groups[g].n_host_blocks * p->groups[g].block_bytes;
     }
@@ -630,10 +645,9 @@ static int plan_all_arenas(const struct model_desc *desc, const struct engine_dr
 
 static void plan_total(struct engine_plan *p)
 {
-    const uint64_t parts[] = {p->param_bytes,     p->activation_bytes, p->logits_bytes,  p->workspace_bytes,
-                              p->kv_bytes,        p->swap_bytes,       p->draft_bytes,   p->draft_model_bytes,
-                              p->regrouped_bytes, p->panel_bytes,      p->handover_bytes,
-                              p->message_bytes};
+    const uint64_t parts[] = {p->param_bytes,     p->activation_bytes, p->logits_bytes,   p->workspace_bytes,
+                              p->kv_bytes,        p->swap_bytes,       p->draft_bytes,    p->draft_model_bytes,
+                              p->regrouped_bytes, p->panel_bytes,      p->handover_bytes, p->message_bytes};
     p->total_bytes = 0;
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         p->total_bytes = saturating_add(p->total_bytes, parts[i]);

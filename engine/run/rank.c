@@ -47,6 +47,28 @@ static int check_options(const struct engine_options *o, const struct model_desc
     return model_share_check(desc, at_least_one(o->tensor_parallel_size), err);
 }
 
+/* Whether the last stage has the layer more that the first would have: unless that makes the larger of the two larger. Of a step that
+ * draws nothing it computes K and V of its last layer and no more. */
+static int deal_ends(const struct checkpoint *checkpoint, const struct model_desc *desc, uint32_t n_stages,
+                     bool *last_has_more, struct quire_error *err)
+{
+    uint64_t most[2] = {0, 0};
+    *last_has_more = false;
+    if (n_stages == 1 || desc->n_layers % n_stages + 1 < n_stages)
+        return QUIRE_OK;
+    for (uint32_t i = 0; i < 4; i++) {
+        struct model_desc end = *desc;
+        uint64_t bytes;
+        model_stage_describe(&end, i % 2 ? n_stages - 1 : 0, n_stages, i / 2);
+        int status = weights_look_share(checkpoint, &end, &bytes, err);
+        if (status != QUIRE_OK)
+            return status;
+        most[i / 2] = bytes > most[i / 2] ? bytes : most[i / 2];
+    }
+    *last_has_more = most[1] <= most[0];
+    return QUIRE_OK;
+}
+
 int engine_plan_share(struct engine_options *o, const struct checkpoint *checkpoint, const struct model_desc *desc,
                       uint32_t rank, struct model_desc *own, uint64_t *weight_bytes, struct quire_error *err)
 {
@@ -63,8 +85,13 @@ int engine_plan_share(struct engine_options *o, const struct checkpoint *checkpo
     }
     if (status != QUIRE_OK)
         return status;
+    bool last_has_more;
+    *own = model_share_describe(desc, 0, n_places); /* of all places alike */
+    status = deal_ends(checkpoint, own, n_stages, &last_has_more, err);
+    if (status != QUIRE_OK)
+        return status;
     *own = model_share_describe(desc, rank % n_places, n_places);
-    model_stage_describe(own, rank / n_places, n_stages);
+    model_stage_describe(own, rank / n_places, n_stages, last_has_more);
     return weights_look_share(checkpoint, own, weight_bytes, err);
 }
 

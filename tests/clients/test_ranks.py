@@ -2,6 +2,7 @@
 
 import ctypes
 import json
+import math
 import os
 import re
 import signal
@@ -198,6 +199,35 @@ def test_plan_says_what_a_rank_takes():
     stages = plan("-pp", "3")
     assert stages["pipeline_parallel_size"] == 3 and sum(r["kv_bytes"] for r in stages["ranks"]) == one["kv_bytes"]
     assert [r["first_layer"] for r in stages["ranks"]] == [0] + [r["end_layer"] for r in stages["ranks"]][:2]
+
+
+def make_checkpoint(folder, n_layers, head, hidden=32, inner=64, vocab=4096):
+    """A Llama of zeros in BF16, whose head is its own."""
+    shapes = {"model.embed_tokens.weight": [vocab, hidden], "lm_head.weight": [vocab, hidden], "model.norm.weight": [hidden]}
+    for layer in range(n_layers):
+        for name, shape in {"self_attn.q_proj": [hidden, hidden], "self_attn.k_proj": [hidden, hidden], "self_attn.v_proj": [hidden, hidden], "self_attn.o_proj": [hidden, hidden], "mlp.gate_proj": [inner, hidden],
+                            "mlp.up_proj": [inner, hidden], "mlp.down_proj": [hidden, inner], "input_layernorm": [hidden], "post_attention_layernorm": [hidden]}.items():
+            shapes[f"model.layers.{layer}.{name}.weight"] = shape
+    header, at = {}, 0
+    for name, shape in shapes.items():
+        dtype = head if name == "lm_head.weight" else "BF16"
+        n_bytes = {"BF16": 2, "F32": 4}[dtype] * math.prod(shape)
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + n_bytes]}
+        at += n_bytes
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    (folder / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + bytes(at))
+    (folder / "config.json").write_text(json.dumps({"architectures": ["LlamaForCausalLM"], "hidden_size": hidden, "intermediate_size": inner, "num_hidden_layers": n_layers, "num_attention_heads": 2, "vocab_size": vocab,
+                                                    "torch_dtype": "bfloat16", "tie_word_embeddings": False}))
+
+
+@pytest.mark.parametrize("head,more,ends", [("BF16", [], {2: [2, 5], 3: [1, 3, 5], 4: [1, 3, 4, 5]}), ("BF16", ["--quantization", "int8"], {2: [2, 5], 3: [1, 3, 5]}), ("F32", [], {2: [3, 5], 3: [2, 4, 5], 4: [1, 3, 4, 5]})])
+def test_the_end_that_takes_less_has_the_layer_that_is_left(tmp_path, head, more, ends):
+    """The last one, where they take the same."""
+    make_checkpoint(tmp_path, 5, head)
+    for n, expected in ends.items():
+        got = json.loads(subprocess.run([str(QUIRE), "plan", str(tmp_path), "--json", "-pp", str(n), *more], capture_output=True, text=True, check=True).stdout)
+        assert [r["end_layer"] for r in got["ranks"]] == expected, n
 
 
 def test_plan_of_ranks_on_every_gpu_that_is_listed():

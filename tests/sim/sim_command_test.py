@@ -154,7 +154,10 @@ class Sim(unittest.TestCase):
     def check_stages(self, stages, ranks, prompt, budget):
         """A request alone, beside stages that are programs: where two meet both wait, and go on together."""
         layers, points = 11, lambda n: (992 + 8 * n) / ranks + (22 * (5 + 2 * (1 - 1 / ranks) * 4000 * n / 40e3) if ranks > 1 else 0)
-        share = [(layers // stages + (s < layers % stages)) / layers for s in range(stages)]
+        share = [layers // stages for s in range(stages)]
+        for s in [*range(1, stages - 1), stages - 1][:layers % stages]:
+            share[s] += 1
+        share = [n / layers for n in share]
         logit, send = 8 / ranks + (5 + 400000 * (1 - 1 / ranks) / 40e3 if ranks > 1 else 0), lambda n: 5 + 4000 * n / 40e3
         programs, last = [[] for _ in range(stages)], stages - 1
         steps = [budget] * ((prompt - 1) // budget) + [prompt - (prompt - 1) // budget * budget, 1, 1]

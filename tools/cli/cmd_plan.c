@@ -73,14 +73,15 @@ static json_t *plan_json(const struct planned *p)
         (json_int_t)plan->kv_bytes, "swap_bytes", (json_int_t)plan->swap_bytes, "draft_bytes",
         (json_int_t)plan->draft_bytes, "draft_weight_bytes", (json_int_t)plan->draft_weight_bytes, "draft_model_bytes",
         (json_int_t)plan->draft_model_bytes, "regrouped_bytes", (json_int_t)plan->regrouped_bytes, "panel_bytes",
-        (json_int_t)plan->panel_bytes, "message_bytes", (json_int_t)plan->message_bytes, "handover_bytes", (json_int_t)plan->handover_bytes, "total_bytes",
-        (json_int_t)plan->total_bytes, "device_memory", (json_int_t)plan->device_memory, "device_budget",
-        (json_int_t)plan->device_budget, "driver_bytes", (json_int_t)plan->driver_bytes, "block_tokens",
-        (json_int_t)plan->block_tokens, "max_model_len", (json_int_t)plan->max_model_len, "max_num_seqs",
-        (json_int_t)plan->max_num_seqs, "max_num_batched_tokens", (json_int_t)plan->max_num_batched_tokens,
-        "text_bytes", (json_int_t)FRONT_TEXT_BYTES, "bodies_bytes", (json_int_t)FRONT_BODIES_BYTES, "replies_bytes",
-        (json_int_t)(2 * FRONT_REPLIES_BYTES), "tensor_parallel_size", (json_int_t)(plan->n_ranks / plan->n_stages),
-        "pipeline_parallel_size", (json_int_t)plan->n_stages, "kv_groups", groups, "ranks", ranks_json(p));
+        (json_int_t)plan->panel_bytes, "message_bytes", (json_int_t)plan->message_bytes, "handover_bytes",
+        (json_int_t)plan->handover_bytes, "total_bytes", (json_int_t)plan->total_bytes, "device_memory",
+        (json_int_t)plan->device_memory, "device_budget", (json_int_t)plan->device_budget, "driver_bytes",
+        (json_int_t)plan->driver_bytes, "block_tokens", (json_int_t)plan->block_tokens, "max_model_len",
+        (json_int_t)plan->max_model_len, "max_num_seqs", (json_int_t)plan->max_num_seqs, "max_num_batched_tokens",
+        (json_int_t)plan->max_num_batched_tokens, "text_bytes", (json_int_t)FRONT_TEXT_BYTES, "bodies_bytes",
+        (json_int_t)FRONT_BODIES_BYTES, "replies_bytes", (json_int_t)(2 * FRONT_REPLIES_BYTES), "tensor_parallel_size",
+        (json_int_t)(plan->n_ranks / plan->n_stages), "pipeline_parallel_size", (json_int_t)plan->n_stages, "kv_groups",
+        groups, "ranks", ranks_json(p));
 }
 
 static void print_json(const struct planned *first, const struct planned *second)

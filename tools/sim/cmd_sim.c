@@ -368,7 +368,7 @@ static void make_stages(struct settings *s, const struct cost_link *link)
                                     .token_us = 4.0 * s->shape.hidden_size / link->bytes_us,
                                     .logit_us = 4.0 * s->shape.vocab_size / link->bytes_us};
     for (uint32_t i = 0; i < s->n_stages; i++)
-        s->stages.share[i] = (double)model_stage_layers(s->shape.n_layers, i, s->n_stages).n / s->shape.n_layers;
+        s->stages.share[i] = (double)model_stage_layers(s->shape.n_layers, i, s->n_stages, true).n / s->shape.n_layers;
 }
 
 /* The cost of one becomes that of several. */

@@ -495,6 +495,36 @@ static void numbers_of_ranks(void **state)
     }
 }
 
+/* Each layer is one stage's, and no stage has two more than another. */
+static void check_deal(uint32_t n_layers, uint32_t n_stages, bool last_has_more)
+{
+    const uint32_t n = n_layers / n_stages, n_more = n_layers % n_stages;
+    uint32_t at = 0, n_between = 0, ends[2] = {0, 0};
+    for (uint32_t i = 0; i < n_stages; i++) {
+        const struct model_range layers = model_stage_layers(n_layers, i, n_stages, last_has_more);
+        assert_int_equal(layers.first, at);
+        assert_true(layers.n == n || layers.n == n + 1);
+        at += layers.n;
+        if (i > 0 && i + 1 < n_stages)
+            n_between += layers.n - n;
+        else
+            ends[i > 0] = layers.n - n;
+    }
+    assert_int_equal(at, n_layers);
+    assert_int_equal(n_between, n_stages > 2 && n_more > n_stages - 2 ? n_stages - 2 : n_stages > 2 ? n_more : 0);
+    assert_int_equal(ends[!last_has_more], 0);
+}
+
+static void layers_that_do_not_divide(void **state)
+{
+    (void)state;
+    for (uint32_t n_layers = 1; n_layers <= 40; n_layers++)
+        for (uint32_t n_stages = 1; n_stages <= 8 && n_stages <= n_layers; n_stages++) {
+            check_deal(n_layers, n_stages, false);
+            check_deal(n_layers, n_stages, true);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -514,6 +544,7 @@ int main(void)
         cmocka_unit_test(directories),
         cmocka_unit_test(module_files),
         cmocka_unit_test(numbers_of_ranks),
+        cmocka_unit_test(layers_that_do_not_divide),
     };
     return cmocka_run_group_tests_name("engine_describe", tests, NULL, NULL);
 }
