@@ -45,7 +45,7 @@ static const struct shape {
 #endif
 /* Of the lines of bits.txt: where steps are slow, some of them. */
 #if defined TEST_EMULATED && defined TEST_RANKS
-#define ONE_IN (shape->n_stages > 1 ? 24 : 6) /* stages have no arithmetic of their own */
+#define ONE_IN (shape->n_stages > 1 ? 24 : 12) /* stages have no arithmetic of their own */
 #elif defined TEST_EMULATED
 #define ONE_IN 4
 #elif defined TEST_RANKS
