@@ -125,6 +125,9 @@ int forward_agree(struct forward *f, struct quire_error *err);
 
 /* ---- forward_stage.c: a stage's step ---- */
 
+/* Before the first step. What a recorded step is filled up with no stage receives: it is what was there, of all ranks of a stage
+ * alike, as the digest wants it. */
+int forward_clear_stage(struct forward *f, struct quire_error *err);
 /* forward_compute() of the whole step, or its graph, in micro-batches where that is worth it, between what the stage before
  * hands on and what this one does; then rank 0 has the logits. Of a device's input only that of a single micro-batch is left. */
 int forward_compute_staged(struct forward *f, const struct forward_batch *batch, struct quire_error *err);

@@ -166,6 +166,8 @@ int forward_ready(struct forward *f, bool graphs, struct quire_error *err)
     int status = forward_is_shared(f) ? ops->join(f->backend, &f->group.stage, err) : QUIRE_OK;
     if (status == QUIRE_OK && forward_is_shared(f))
         status = forward_clear_digest(f, err);
+    if (status == QUIRE_OK)
+        status = forward_clear_stage(f, err);
     if (status == QUIRE_OK && graphs && f->desc->pooling == POOLING_NONE && ops->graph_begin)
         status = forward_graphs_create(f, f->max_decoding, err);
     return status;

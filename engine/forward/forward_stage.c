@@ -52,6 +52,15 @@ static int take(struct forward *f, int (*receive)(void *context, void *x, size_t
     return QUIRE_OK;
 }
 
+int forward_clear_stage(struct forward *f, struct quire_error *err)
+{
+    if (f->is_in_place || !forward_is_stage(f))
+        return QUIRE_OK;
+    memset(f->handover, 0, f->handover_bytes);
+    TRY(f->backend->ops->copy_in(f->backend, f->arena_dev + f->layout.residual, f->handover, f->handover_bytes, err));
+    return f->backend->ops->fence(f->backend, &f->taken, err);
+}
+
 /* This stage's part of a micro-batch whose input is on its way. */
 static int compute(struct forward *f, const struct forward_batch *micro, float *logits, struct quire_error *err)
 {

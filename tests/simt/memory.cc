@@ -5,9 +5,11 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 
+#include "tests/simt/runtime.h"
 #include "tests/simt/state.h"
 
 namespace simt
@@ -78,7 +80,9 @@ void *dev_alloc(size_t bytes)
         return nullptr;
     for (size_t i = 0; i < granules; i++)
         owner[offset / granule + i] = i + 1 < granules ? n_allocations : 0;
-    memset(arena + offset, 0xff, granules * granule);
+    /* NaN in every format of 16 and 32 bits, of each GPU another: they have nothing in common by chance. */
+    std::fill_n((uint16_t *)(arena + offset), granules * granule / 2,
+                (uint16_t)(0xffff - simt_runtime::current_device()));
     allocations[n_allocations++] = {arena + offset, bytes, nullptr};
     return arena + offset;
 }
