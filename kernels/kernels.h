@@ -404,6 +404,7 @@ struct k_sample_args {
 struct k_group {
     void *context;
     uint32_t rank, n_ranks; /* 2, 4 or 8 of them */
+    uint32_t first; /* what messages call its rank 0: a stage's ranks have numbers among those of all stages */
     /* x = ((x0 + x1) + (x2 + x3)) + ((x4 + x5) + (x6 + x7)) over the ranks, in place (docs/numerics.md §5) */
     int (*all_reduce_tree)(void *context, float *x, size_t n, struct quire_error *err);
     /* all: [ranks][n_bytes]; mine may lie in its place there. */

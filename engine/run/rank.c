@@ -194,6 +194,7 @@ struct forward_group rank_group(struct engine *e)
         out.stage = (struct k_group){.context = &e->parts,
                                      .rank = collective_rank(e->parts.stage),
                                      .n_ranks = collective_size(e->parts.stage),
+                                     .first = collective_rank(e->parts.whole) - collective_rank(e->parts.stage),
                                      .all_reduce_tree = all_reduce_tree,
                                      .all_gather = all_gather,
                                      .gather = gather,

@@ -77,7 +77,7 @@ static void look_at_nccl(struct cuda_group *g)
         g->seen_ms = now;
     } else if (now - g->seen_ms > g->group.timeout_ms) {
         snprintf(error.text, sizeof error.text, "rank %u's GPU waits for another's, through NCCL, for %.1f s",
-                 g->group.rank, g->group.timeout_ms / 1e3);
+                 g->group.first + g->group.rank, g->group.timeout_ms / 1e3);
         g->group.abort(g->group.context, error.text);
     }
 }
@@ -156,7 +156,7 @@ static int map_peers(struct k_backend *b, struct cuda_group *g, const struct gre
         if (error != cudaSuccess) {
             cudaGetLastError();
             return quire_fail(err, QUIRE_UNSUPPORTED, "GPU %d does not reach the memory of rank %u's: %s",
-                              cuda_of(b)->device, r, cudaGetErrorString(error));
+                              cuda_of(b)->device, g->group.first + r, cudaGetErrorString(error));
         }
         g->peers.memory[r] = memory;
     }
@@ -177,7 +177,7 @@ static int agree(struct cuda_group *g, int status, struct greeting *mine, struct
         if (all[r].status != QUIRE_OK &&
             (!worst || (worst->status == QUIRE_UNSUPPORTED && all[r].status != worst->status)))
             worst = &all[r];
-    return worst ? quire_fail(err, worst->status, "rank %u: %.*s", (unsigned)(worst - all),
+    return worst ? quire_fail(err, worst->status, "rank %u: %.*s", g->group.first + (unsigned)(worst - all),
                               (int)sizeof worst->text - 16, worst->text)
                  : QUIRE_OK;
 }
@@ -217,8 +217,8 @@ static int meet_through_nccl(struct k_backend *b, struct cuda_group *g, struct g
     int status = agree(g, open_nccl(g, mine, err), mine, all, err);
     for (uint32_t r = 1; r < g->group.n_ranks && status == QUIRE_OK; r++)
         if (strcmp(all[r].version, all[0].version) != 0)
-            status = quire_fail(err, QUIRE_UNSUPPORTED, "rank 0 has NCCL %.31s, and rank %u %.31s", all[0].version, r,
-                                all[r].version);
+            status = quire_fail(err, QUIRE_UNSUPPORTED, "rank %u has NCCL %.31s, and rank %u %.31s", g->group.first,
+                                all[0].version, g->group.first + r, all[r].version);
     if (status == QUIRE_OK)
         status = agree(g, nccl_start(g->nccl, c->device, &g->group, &all[0].id, err), mine, all, err);
     if (status != QUIRE_OK) {
@@ -309,8 +309,8 @@ static int check_group(struct k_backend *b, struct quire_error *err)
     if (status != QUIRE_OK)
         return status;
     const uint32_t late = control_load(g, CUDA_CONTROL_LATE);
-    snprintf(why, sizeof why, "rank %u's GPU has not come to what rank %u's waits for, for %.1f s", late - 1,
-             g->group.rank, g->group.timeout_ms / 1e3);
+    snprintf(why, sizeof why, "rank %u's GPU has not come to what rank %u's waits for, for %.1f s",
+             g->group.first + late - 1, g->group.first + g->group.rank, g->group.timeout_ms / 1e3);
     g->group.abort(g->group.context, why);
     return quire_fail(err, QUIRE_UNAVAILABLE, "%s", why);
 }

@@ -206,7 +206,7 @@ static int await(struct start *s, const struct k_group *group, struct quire_erro
         for (uint32_t r = 0; r < group->n_ranks && status == QUIRE_OK && mine != FAILED; r++) {
             n_well += all[r] == WELL;
             if (all[r] == FAILED)
-                status = quire_fail(err, QUIRE_UNSUPPORTED, "NCCL does not start on rank %u", r);
+                status = quire_fail(err, QUIRE_UNSUPPORTED, "NCCL does not start on rank %u", group->first + r);
         }
         if (mine == FAILED)
             break;
