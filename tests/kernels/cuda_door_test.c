@@ -357,7 +357,8 @@ static struct k_graph *record(struct recorded *r)
     struct quire_error err;
     struct k_graph *graph;
     ok(r->b->ops->graph_begin(r->b, &err), &err);
-    ok(cuda_check(r->b, launch_weight_exponents(cuda_of(r->b)->stream, r->w), "test", &err), &err);
+    ok(cuda_check(r->b, launch_weight_exponents(cuda_of(r->b)->stream, r->w, r->w->row_stride_bytes), "test", &err),
+       &err);
     ok(r->b->ops->graph_end(r->b, &graph, &err), &err);
     assert_non_null(graph);
     return graph;
@@ -529,7 +530,8 @@ static void test_what_may_not_be_recorded(void **state)
     struct k_graph *good = record(&r);
     for (int which = 0; which < N_MISUSES; which++) {
         ok(r.b->ops->graph_begin(r.b, &err), &err);
-        ok(cuda_check(r.b, launch_weight_exponents(cuda_of(r.b)->stream, r.w), "test", &err), &err);
+        ok(cuda_check(r.b, launch_weight_exponents(cuda_of(r.b)->stream, r.w, r.w->row_stride_bytes), "test", &err),
+           &err);
         assert_int_equal(misuse(&r, (enum misuse)which, good, pinned, &err), QUIRE_INVALID);
         assert_says(&err, "not to be recorded");
         graph = good;
@@ -559,7 +561,8 @@ static void test_graph_without_memory(void **state)
     start(&r);
     for (int i = 0; i < 2; i++) {
         ok(r.b->ops->graph_begin(r.b, &err), &err);
-        ok(cuda_check(r.b, launch_weight_exponents(cuda_of(r.b)->stream, r.w), "test", &err), &err);
+        ok(cuda_check(r.b, launch_weight_exponents(cuda_of(r.b)->stream, r.w, r.w->row_stride_bytes), "test", &err),
+           &err);
         simt_fail_call(calls[i], 1, cudaErrorMemoryAllocation);
         assert_int_equal(r.b->ops->graph_end(r.b, &graph, &err), QUIRE_NO_MEMORY);
         assert_null(graph);
@@ -587,7 +590,7 @@ static int whole_step(struct recorded *r, void *pinned, struct quire_error *err)
     if (status == QUIRE_OK)
         status = b->ops->graph_begin(b, err);
     if (status == QUIRE_OK)
-        status = cuda_check(b, launch_weight_exponents(cuda_of(b)->stream, r->w), "test", err);
+        status = cuda_check(b, launch_weight_exponents(cuda_of(b)->stream, r->w, r->w->row_stride_bytes), "test", err);
     if (status == QUIRE_OK)
         status = b->ops->graph_end(b, &graph, err);
     if (status == QUIRE_OK)
