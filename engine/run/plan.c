@@ -535,7 +535,7 @@ static int plan_kv(const struct engine_options *o, const struct model_desc *desc
                           (unsigned long long)max_blocks(p), p->block_tokens, (unsigned long long)n);
     if (!n && o->kv_cache_memory)
         n = blocks_within(p, o->kv_cache_memory, false);
-    if (!n) /* beside a GPU's weights: engine_plan_fit_all() looks at the other ranks */
+    else if (!n) /* beside a GPU's weights: engine_plan_fit_all() looks at the other ranks */
         n = blocks_within(p, default_kv_bytes(p, desc), p->device_memory > 0);
     int status = fit_model_len(o, desc, p, n, err);
     if (status != QUIRE_OK)
