@@ -225,7 +225,7 @@ static int call_something_else(struct collective *c, const void *argument, struc
     for (int i = 0; i < 3 && status == QUIRE_OK; i++)
         status = collective_all_reduce_tree(c, x, 8, err);
     if (status != QUIRE_OK)
-        return QUIRE_OK; /* it was to fail later */
+        return status; /* others are a call ahead, and have found it: the message says at which call */
     switch (kind) {
     case 0: status = collective_all_reduce_tree(c, x, is_odd ? 7 : 8, err); break;
     case 1: status = is_odd ? collective_barrier(c, err) : collective_all_reduce_tree(c, x, 8, err); break;
