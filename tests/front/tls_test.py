@@ -65,6 +65,7 @@ def test_a_long_stream_arrives_whole():
 def test_a_large_request():
     prompt = "word " * 400000
     with connect(server) as c:
+        c.settimeout(100)  # 2 MB under ThreadSanitizer, beside four other tests: more than 20 s of a slow machine
         c.sendall(post_bytes("/tokenize", {"prompt": prompt}, "Connection: close\r\n"))
         assert b'"count":' in read_all(c)
 
