@@ -105,11 +105,10 @@ def test_an_engine_s_thread_that_hangs_is_noticed_by_the_others(begin, more):
     engine = int(subprocess.run(["ps", "-o", "pid=", "--ppid", str(server.process.pid)], capture_output=True, text=True).stdout.split()[0]) if more else server.process.pid
     reply = streamed(server)
     ran = lambda: {int(t): sum(map(int, open(f"/proc/{engine}/task/{t}/stat").read().rsplit(")", 1)[1].split()[11:13])) for t in os.listdir(f"/proc/{engine}/task") if int(t) != engine}
-    before, gained = ran(), [0]
-    while max(gained) < 10 + 2 * min(gained[:2]):  # ticks of 10 ms, which on a busy machine come late: until one thread is ahead
-        time.sleep(0.1)
+    before = now = ran()
+    while max(now[t] - before.get(t, 0) for t in now) < 10:  # ticks of 10 ms, which on a busy machine come late
+        time.sleep(0.02)
         now = ran()
-        gained = sorted((now[t] - before.get(t, 0) for t in now), reverse=True)
     thread = max(now, key=lambda t: now[t] - before.get(t, 0))
     other, = (int(pid) for pid in subprocess.run(["ps", "-o", "pid=", "--ppid", str(engine)], capture_output=True, text=True).stdout.split())
     os.kill(other, signal.SIGSTOP)  # so that the thread waits for it, in the midst of a step: between steps nobody waits for rank 0
