@@ -11,6 +11,22 @@ static inline void sample_leaves_out(void **state)
     skip();
 }
 
+/* Results of so many steps may be due at once: of the program's device. */
+#ifndef TEST_OVERLAP_DEPTH
+#define TEST_OVERLAP_DEPTH 0u
+#endif
+
+/* Of two programs that run the same tests, one of them with overlap, a sanitizer runs one, by the seed. Other builds run both. */
+static inline void sample_twin(struct CMUnitTest *tests, size_t n)
+{
+    struct sample sample = sample_of(SAMPLE_IS_SANITIZED ? 2 : 1);
+    if (sample.one_in == 1 || sample.seed % 2 == TEST_OVERLAP_DEPTH)
+        return;
+    for (size_t i = 0; i < n; i++)
+        tests[i] = (struct CMUnitTest){.name = tests[i].name, .test_func = sample_leaves_out};
+    printf("its twin runs, by QUIRE_TEST_SAMPLE=%llu\n", (unsigned long long)sample.seed);
+}
+
 static inline void sample_tests(struct CMUnitTest *tests, size_t n, uint32_t one_in)
 {
     struct sample sample = sample_of(one_in);

@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include "tests/sample_tests.h"
+
 #define N_REQUESTS 12u
 #define N_PROMPT 40u
 
@@ -259,8 +261,9 @@ static int tear_down(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
+    struct CMUnitTest tests[] = {
         cmocka_unit_test(test_drafts_change_no_bit), cmocka_unit_test(test_predictions_change_no_bit),
         cmocka_unit_test(test_late_predictions_change_no_bit), cmocka_unit_test(test_one_prediction_is_taken)};
+    sample_twin(tests, sizeof tests / sizeof *tests);
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -7,7 +7,6 @@
 #include "guesser.h"
 
 #include "memory/kv_cache.h"
-#include "tests/sample.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,6 +15,8 @@
 #include <string.h>
 
 #include <cmocka.h>
+
+#include "tests/sample_tests.h"
 
 #define MODELS QUIRE_SOURCE_DIR "/tests/goldens/models/"
 #define N_PROBES 4u
@@ -43,10 +44,6 @@ static struct sample guesses_sample; /* of their ways with guesses */
 #define N_REQUESTS (N_PROBES + N_OTHERS)
 #define MAX_PROMPT 160u
 #define N_TENANTS 3u
-
-#ifndef TEST_OVERLAP_DEPTH /* of the device that the build is for */
-#define TEST_OVERLAP_DEPTH 0u
-#endif
 
 /* Who guesses. */
 struct drafting {
@@ -591,7 +588,7 @@ int main(void)
     if (engine_is_rank())
         return rank_main();
 #endif
-    const struct CMUnitTest tests[] = {
+    struct CMUnitTest tests[] = {
 #ifdef TEST_DEVICE
         cmocka_unit_test(mistral_mma),   cmocka_unit_test(two_kv_groups_mma), cmocka_unit_test(qwen3_mma),
 #else
@@ -619,6 +616,9 @@ int main(void)
 #endif
 #endif
     };
+#ifndef TEST_RANKS
+    sample_twin(tests, sizeof tests / sizeof *tests);
+#endif
     models_sample = sample_of(ONE_MODEL_IN);
     sample = sample_of(ONE_IN);
     guesses_sample = sample_of(ONE_GUESS_IN);

@@ -847,5 +847,6 @@ int main(void)
 #ifdef TEST_EMULATED /* they run whole as engine_requests_test and its twin */
     sample_tests(tests, sizeof tests / sizeof *tests, 2);
 #endif
+    sample_twin(tests, sizeof tests / sizeof *tests);
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -12,6 +12,8 @@
 
 #include <cmocka.h>
 
+#include "tests/sample_tests.h"
+
 #define N_PROMPT 20u
 #define N_TOKENS 40u
 
@@ -234,9 +236,10 @@ static void choices_are_recorded(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(drafts_again), cmocka_unit_test(an_engines_drafts),
-                                       cmocka_unit_test(a_late_prediction), cmocka_unit_test(choices_are_recorded)};
+    struct CMUnitTest tests[] = {cmocka_unit_test(drafts_again), cmocka_unit_test(an_engines_drafts),
+                                 cmocka_unit_test(a_late_prediction), cmocka_unit_test(choices_are_recorded)};
     if (quire_hash_init() != QUIRE_OK)
         return 1;
+    sample_twin(tests, sizeof tests / sizeof *tests);
     return cmocka_run_group_tests(tests, rig_set_up, rig_tear_down);
 }

@@ -510,5 +510,6 @@ int main(void)
 #ifdef TEST_DEVICE /* the last is the device's own; the others run whole as record_test */
     sample_tests(tests, sizeof tests / sizeof *tests - 1, 2);
 #endif
+    sample_twin(tests, sizeof tests / sizeof *tests);
     return cmocka_run_group_tests(tests, rig_set_up, rig_tear_down);
 }
