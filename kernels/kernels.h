@@ -469,6 +469,9 @@ struct k_planner {
     const char *name; /* of the backend: "ref", "cpu", "cuda" */
     bool on_host; /* it computes in host memory, with n_threads compute threads; else in a device's own memory */
     uint32_t overlap_depth; /* steps that may be in flight beyond the one being planned: 0 or 1 */
+    /* The least tokens of a micro-batch that goes from stage to stage: half of them take the device nearly as long, since what
+     * that reads of the weights is the same. */
+    uint32_t micro_batch_tokens;
     void (*workspace)(const struct k_plan_dims *dims, struct k_plan_bytes *out);
     bool (*needs_gate_up)(const struct k_plan_dims *dims); /* whether gemm_silu_mul() needs its scratch */
     /* Device memory that a part of a weight takes; 0 where it is used in place. On a host, what the form int8 lays out anew. */

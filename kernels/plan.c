@@ -9,6 +9,8 @@
 
 /* ---- host backends ---- */
 
+#define HOST_MICRO_BATCH_TOKENS 64u
+
 /* Sampling needs a copy of one row of logits for each thread. A GEMM may lay its input out anew: 16 tokens
  * by 32 columns at a time, 4 bytes each, of which each segment may have some that are not full. */
 static void ref_workspace(const struct k_plan_dims *dims, struct k_plan_bytes *out)
@@ -57,6 +59,7 @@ static uint64_t cpu_weight_bytes(struct k_format format, uint32_t n_rows, uint32
 const struct k_planner ref_planner = {
     .name = "ref",
     .on_host = true,
+    .micro_batch_tokens = HOST_MICRO_BATCH_TOKENS,
     .workspace = ref_workspace,
     .needs_gate_up = host_needs_gate_up,
     .weight_bytes = host_weight_bytes,
@@ -64,6 +67,7 @@ const struct k_planner ref_planner = {
 const struct k_planner cpu_planner = {
     .name = "cpu",
     .on_host = true,
+    .micro_batch_tokens = HOST_MICRO_BATCH_TOKENS,
     .workspace = cpu_workspace,
     .needs_gate_up = host_needs_gate_up,
     .weight_bytes = cpu_weight_bytes,

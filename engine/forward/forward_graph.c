@@ -84,8 +84,9 @@ static uint64_t memory_left(struct forward *f)
 int forward_graphs_create(struct forward *f, uint32_t max_tokens, struct quire_error *err)
 {
     uint32_t sizes[FORWARD_MAX_GRAPHS];
-    if (forward_is_stage(f) && max_tokens > MODEL_STAGE_MOST_WHOLE) /* more go through in micro-batches */
-        max_tokens = MODEL_STAGE_MOST_WHOLE;
+    const uint32_t most_whole = model_stage_most_whole(f->backend->ops->planner->micro_batch_tokens);
+    if (forward_is_stage(f) && max_tokens > most_whole) /* more go through in micro-batches */
+        max_tokens = most_whole;
     uint32_t n = forward_graph_sizes(max_tokens, sizes);
     int status = run_step(f, 1, err);
     uint64_t before = status == QUIRE_OK ? memory_left(f) : 0;

@@ -146,7 +146,8 @@ static int bring_logits(struct forward *f, uint32_t n, struct quire_error *err)
 
 int forward_compute_staged(struct forward *f, const struct forward_batch *batch, struct quire_error *err)
 {
-    const uint32_t n = model_stage_micros(f->desc->stage.n_stages, batch->n_tokens);
+    const uint32_t least = f->backend->ops->planner->micro_batch_tokens;
+    const uint32_t n = model_stage_micros(f->desc->stage.n_stages, least, batch->n_tokens);
     TRY(n > 1 ? compute_micros(f, batch, n, err) : compute(f, batch, f->logits_dev, err));
     return bring_logits(f, batch->n_logits, err);
 }

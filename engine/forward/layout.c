@@ -86,8 +86,9 @@ uint64_t layout_handover_bytes(const struct model_desc *desc, const struct engin
     const bool is_in_place = plan->planner->on_host && plan->planner->overlap_depth == 0;
     if (!desc->stage.n_stages || is_in_place)
         return 0;
-    return (uint64_t)model_stage_micro_most(desc->stage.n_stages, plan->max_num_batched_tokens) * desc->hidden_size *
-           sizeof(float);
+    return (uint64_t)model_stage_micro_most(desc->stage.n_stages, plan->planner->micro_batch_tokens,
+                                            plan->max_num_batched_tokens) *
+           desc->hidden_size * sizeof(float);
 }
 
 uint64_t layout_kv_bytes(const struct model_desc *desc, struct k_format format, uint32_t block_tokens,

@@ -25,20 +25,25 @@ struct model_desc model_share_describe(const struct model_desc *whole, uint32_t 
 struct model_range model_stage_layers(uint32_t n_layers, uint32_t index, uint32_t n_stages, bool last_has_more);
 
 /* In how many micro-batches a step goes through the stages, token i * n_tokens / n beginning the one that is i-th. A micro-batch
- * has at least 64 tokens: with fewer a stage would read its weights again for each, and gain nothing. And a step is cut into
- * no more than that pays: with n of them and s stages, n + s - 1 turns do the work of n. */
-#define MODEL_STAGE_MICRO_TOKENS 64u
-#define MODEL_STAGE_MOST_WHOLE (2 * MODEL_STAGE_MICRO_TOKENS - 1) /* tokens of a step that is one */
-static inline uint32_t model_stage_micros(uint32_t n_stages, uint32_t n_tokens)
+ * has at least `least` tokens, the device's k_planner.micro_batch_tokens: with fewer a stage would read its weights again for
+ * each, and gain nothing. And a step is cut into no more than that pays: with n of them and s stages, n + s - 1 turns do the
+ * work of n. */
+static inline uint32_t model_stage_micros(uint32_t n_stages, uint32_t least, uint32_t n_tokens)
 {
-    const uint32_t most = 4 * n_stages, n = n_tokens / MODEL_STAGE_MICRO_TOKENS;
+    const uint32_t most = 4 * n_stages, n = n_tokens / least;
     return n < 1 ? 1 : n < most ? n : most;
 }
-/* The most tokens of a micro-batch, of steps of up to max_tokens. */
-static inline uint32_t model_stage_micro_most(uint32_t n_stages, uint32_t max_tokens)
+/* The most tokens of a step that is one micro-batch. */
+static inline uint32_t model_stage_most_whole(uint32_t least)
 {
-    const uint32_t n = (max_tokens - 1) / model_stage_micros(n_stages, max_tokens) + 1;
-    const uint32_t whole = max_tokens < MODEL_STAGE_MOST_WHOLE ? max_tokens : MODEL_STAGE_MOST_WHOLE;
+    return 2 * least - 1;
+}
+/* The most tokens of a micro-batch, of steps of up to max_tokens. */
+static inline uint32_t model_stage_micro_most(uint32_t n_stages, uint32_t least, uint32_t max_tokens)
+{
+    const uint32_t n = (max_tokens - 1) / model_stage_micros(n_stages, least, max_tokens) + 1;
+    const uint32_t most_whole = model_stage_most_whole(least),
+                   whole = max_tokens < most_whole ? max_tokens : most_whole;
     return n > whole ? n : whole;
 }
 

@@ -104,6 +104,7 @@ static void test_planners(void **state)
         assert_string_equal(planner->name, known[i]);
         assert_int_equal(planner->on_host, i < 2);
         assert_int_equal(planner->overlap_depth, i == 2);
+        assert_int_equal(planner->micro_batch_tokens, i == 2 ? 256 : 64);
     }
     assert_ptr_equal(k_planner_find("cuda:3"), k_planner_find("cuda"));
     for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++)

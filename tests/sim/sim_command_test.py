@@ -151,7 +151,7 @@ class Sim(unittest.TestCase):
                                 (("-tp", 2, "--cost-model", self.path("plain.json")), "does not say of which model")):
             self.assertIn(says, sim(*base, *arguments, code=2))
 
-    def check_stages(self, stages, ranks, prompt, budget):
+    def check_stages(self, stages, ranks, prompt, budget, least):
         """A request alone, beside stages that are programs: where two meet both wait, and go on together."""
         layers, points = 11, lambda n: (992 + 8 * n) / ranks + (22 * (5 + 2 * (1 - 1 / ranks) * 4000 * n / 40e3) if ranks > 1 else 0)
         share = [layers // stages for s in range(stages)]
@@ -162,7 +162,7 @@ class Sim(unittest.TestCase):
         programs, last = [[] for _ in range(stages)], stages - 1
         steps = [budget] * ((prompt - 1) // budget) + [prompt - (prompt - 1) // budget * budget, 1, 1]
         for number, n in enumerate(steps):
-            draws, at, micros = number >= len(steps) - 3, 0, max(1, min(n // 64, 4 * stages))
+            draws, at, micros = number >= len(steps) - 3, 0, max(1, min(n // least, 4 * stages))
             for program in programs:
                 program.append(("told", number, 0))
             for m in range(micros):
@@ -202,16 +202,18 @@ class Sim(unittest.TestCase):
                 now[s] += us if what == "work" else 0
                 at[s] += 1
         trace = self.write([{"timestamp": 0, "input_length": prompt, "output_length": 3, "hash_ids": list(range((prompt + 511) // 512))}], "one.jsonl")
-        got = sim_json("--trace", trace, "--cost-model", self.path("stages.json"), "--link", "5,40", "-tp", ranks, "-pp", stages, "--max-num-batched-tokens", budget)
+        got = sim_json("--trace", trace, "--cost-model", self.path(f"stages-{least}.json"), "--link", "5,40", "-tp", ranks, "-pp", stages, "--max-num-batched-tokens", budget)
         self.assertAlmostEqual(got["ttft_ms"]["mean"], over[len(steps) - 3] / 1e3, delta=0.002)
         self.assertAlmostEqual(got["e2el_ms"]["mean"], over[len(steps) - 1] / 1e3, delta=0.002)
 
     def test_stages(self):
-        with open(self.path("stages.json"), "w") as f:
-            json.dump({"points": [[1, 1000], [1001, 9000]], "logit_us": 8, "model": {"n_layers": 11, "hidden_size": 1000, "vocab_size": 100000}}, f)
-        for stages, ranks, prompt, budget in ((2, 1, 900, 512), (2, 4, 900, 512), (3, 2, 1000, 200), (4, 1, 1000, 100), (8, 1, 2500, 2048), (7, 1, 600, 70)):
-            with self.subTest(stages=stages, ranks=ranks, budget=budget):
-                self.check_stages(stages, ranks, prompt, budget)
+        for least in (64, 256):  # what a file does not say is a GPU's
+            with open(self.path(f"stages-{least}.json"), "w") as f:
+                json.dump({"points": [[1, 1000], [1001, 9000]], "logit_us": 8, "model": {"n_layers": 11, "hidden_size": 1000, "vocab_size": 100000}}
+                          | ({"micro_batch_tokens": 64} if least == 64 else {}), f)
+            for stages, ranks, prompt, budget in ((2, 1, 900, 512), (2, 4, 900, 512), (3, 2, 1000, 200), (4, 1, 1000, 100), (8, 1, 2500, 2048), (7, 1, 600, 70)):
+                with self.subTest(stages=stages, ranks=ranks, budget=budget, least=least):
+                    self.check_stages(stages, ranks, prompt, budget, least)
         with open(self.path("few.json"), "w") as f:
             json.dump({"points": [[1, 1000]], "model": {"n_layers": 4, "hidden_size": 10, "vocab_size": 10}}, f)
         base = ("--trace-format", "synthetic", "--num-requests", 10)

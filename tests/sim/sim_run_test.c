@@ -118,7 +118,8 @@ static void stages_overlap_where_nothing_is_drawn(void **state)
     const struct sim_workload t = workload_of(requests, 1, 1);
     struct sim_setup s = setup_of(256);
     s.cost.logit_us = 7;
-    s.stages = (struct sim_stages){.n = 2, .share = {0.5, 0.5}, .call_us = 10, .token_us = 0.5, .logit_us = 3};
+    s.stages = (struct sim_stages){
+        .n = 2, .micro_batch_tokens = 64, .share = {0.5, 0.5}, .call_us = 10, .token_us = 0.5, .logit_us = 3};
     struct sim_result r = run(&s, &t);
     check_times(&r, 0, 2825.5 + 32 + 521.5 + 7 + 13, 3399 + 500 + 10.5 + 500 + 7 + 13);
     sim_result_free(&r);

@@ -22,7 +22,7 @@ static void what_is_written_is_read_back(void **state)
                               .pair_us = 12345.678901234567,
                               .block_copy_us = 7},
                       got;
-    const struct cost_shape shape = {24, 896, 151936};
+    const struct cost_shape shape = {24, 896, 151936, 64};
     struct cost_shape got_shape;
     for (uint32_t i = 0; i < cost.n_points; i++) {
         cost.points[i].n_tokens = i == SCHED_COST_MAX_POINTS - 1 ? UINT32_MAX : i * i + 1;
@@ -79,6 +79,7 @@ static void the_member_is_named(void **state)
          "cost: model.hidden_size: must be a whole number"},
         {"{\"points\": [[1, 2]], \"model\": {\"n_layers\": 2, \"hidden_size\": 4, \"vocab\": 9}}",
          "cost: model.vocab_size: must be a whole number"},
+        {"{\"points\": [[1, 2]], \"micro_batch_tokens\": 0}", "cost: micro_batch_tokens: must be a whole number"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         struct sched_cost got = {.n_points = 77};

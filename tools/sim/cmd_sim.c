@@ -363,7 +363,10 @@ static int check_ranks(const struct settings *s, struct quire_error *err)
 
 static void make_stages(struct settings *s, const struct cost_link *link)
 {
+    const uint32_t least =
+        s->shape.micro_batch_tokens; /* a model that does not say is taken for a GPU's, as the default one is */
     s->stages = (struct sim_stages){.n = s->n_stages,
+                                    .micro_batch_tokens = least ? least : k_planner_find("cuda")->micro_batch_tokens,
                                     .call_us = link->call_us,
                                     .token_us = 4.0 * s->shape.hidden_size / link->bytes_us,
                                     .logit_us = 4.0 * s->shape.vocab_size / link->bytes_us};

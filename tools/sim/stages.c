@@ -60,7 +60,7 @@ void sim_stages_begin(struct sim_stage_clock *clock, const struct sim_stages *st
 double sim_stages_step(struct sim_stage_clock *clock, const struct sched_plan *plan, double now_us)
 {
     const struct sim_stages *s = clock->stages;
-    const uint32_t n_micros = model_stage_micros(s->n, plan->n_tokens);
+    const uint32_t n_micros = model_stage_micros(s->n, s->micro_batch_tokens, plan->n_tokens);
     const double told_us = later(now_us, clock->over_us[0]);
     struct cursor cursor = {.row = plan->rows};
     uint32_t begin = 0, n_logits = 0;

@@ -19,6 +19,7 @@
 
 struct sim_stages {
     uint32_t n; /* below 2: there is one */
+    uint32_t micro_batch_tokens; /* at least */
     double share[SIM_MAX_STAGES]; /* of the layers; 1 in all */
     double call_us; /* of what is handed on, and back to rank 0: a call, */
     double token_us, logit_us; /* and each token's residual stream or row of logits */

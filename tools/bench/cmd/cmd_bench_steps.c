@@ -284,9 +284,11 @@ static const char *kind_name(int kind)
 
 static struct cost_shape shape_of(const struct steps *s)
 {
-    const struct model_desc *desc = bench_steps_info(s->bench)->desc;
-    return (struct cost_shape){
-        .n_layers = desc->n_layers, .hidden_size = desc->hidden_size, .vocab_size = desc->vocab_size};
+    const struct engine_info *info = bench_steps_info(s->bench);
+    return (struct cost_shape){.n_layers = info->desc->n_layers,
+                               .hidden_size = info->desc->hidden_size,
+                               .vocab_size = info->desc->vocab_size,
+                               .micro_batch_tokens = info->plan->planner->micro_batch_tokens};
 }
 
 static int save(const struct steps *s, struct quire_error *err)

@@ -3,6 +3,7 @@
 #include "base/json.h"
 
 #include <float.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,8 +28,10 @@ static const struct member members[] = {
 
 static bool is_known(const char *key)
 {
-    if (strcmp(key, "about") == 0 || strcmp(key, "points") == 0 || strcmp(key, "model") == 0)
-        return true;
+    static const char *const others[] = {"about", "points", "model", "micro_batch_tokens"};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (strcmp(key, others[i]) == 0)
+            return true;
     for (size_t i = 0; i < N_MEMBERS; i++)
         if (strcmp(key, members[i].key) == 0)
             return true;
@@ -79,26 +82,33 @@ static int read_points(const json_t *object, const char *where, struct sched_cos
     return QUIRE_OK;
 }
 
-/* All of it, or nothing. */
+static int read_size(const json_t *number, const char *where, const char *name, uint32_t *out, struct quire_error *err)
+{
+    if (!json_is_integer(number) || json_integer_value(number) < 1 || json_integer_value(number) > MAX_SIZE)
+        return quire_fail(err, QUIRE_INVALID, "%s: %s: must be a whole number from 1 to %d", where, name, MAX_SIZE);
+    *out = (uint32_t)json_integer_value(number);
+    return QUIRE_OK;
+}
+
+/* Of the model all, or nothing. */
 static int read_shape(const json_t *object, const char *where, struct cost_shape *out, struct quire_error *err)
 {
     static const char *const keys[] = {"n_layers", "hidden_size", "vocab_size"};
     uint32_t *const numbers[] = {&out->n_layers, &out->hidden_size, &out->vocab_size};
-    const json_t *model = json_object_get(object, "model");
+    const json_t *model = json_object_get(object, "model"), *least = json_object_get(object, "micro_batch_tokens");
     *out = (struct cost_shape){0};
-    if (!model)
-        return QUIRE_OK;
+    int status = least ? read_size(least, where, "micro_batch_tokens", &out->micro_batch_tokens, err) : QUIRE_OK;
+    if (!model || status != QUIRE_OK)
+        return status;
     if (!json_is_object(model) || json_object_size(model) != 3)
         return quire_fail(err, QUIRE_INVALID, "%s: model: must be {\"n_layers\", \"hidden_size\", \"vocab_size\"}",
                           where);
-    for (size_t i = 0; i < 3; i++) {
-        const json_t *number = json_object_get(model, keys[i]);
-        if (!json_is_integer(number) || json_integer_value(number) < 1 || json_integer_value(number) > MAX_SIZE)
-            return quire_fail(err, QUIRE_INVALID, "%s: model.%s: must be a whole number from 1 to %d", where, keys[i],
-                              MAX_SIZE);
-        *numbers[i] = (uint32_t)json_integer_value(number);
+    for (size_t i = 0; i < 3 && status == QUIRE_OK; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "model.%s", keys[i]);
+        status = read_size(json_object_get(model, keys[i]), where, name, numbers[i], err);
     }
-    return QUIRE_OK;
+    return status;
 }
 
 static int read_object(const json_t *object, const char *where, struct sched_cost *out, struct cost_shape *shape,
@@ -173,6 +183,8 @@ json_t *cost_file_json(const struct sched_cost *cost, const char *about, const s
                                    json_pack("{s:I, s:I, s:I}", "n_layers", (json_int_t)shape->n_layers, "hidden_size",
                                              (json_int_t)shape->hidden_size, "vocab_size",
                                              (json_int_t)shape->vocab_size));
+    if (shape && shape->micro_batch_tokens)
+        bad |= json_object_set_new(object, "micro_batch_tokens", json_integer(shape->micro_batch_tokens));
     if (bad) {
         json_decref(object);
         return NULL;

@@ -4,10 +4,12 @@
  *    "points": [[1, 6368], [159, 6368], [160, 6400], [8192, 327680]],
  *    "row_us": 0, "logit_us": 0, "context_us": 0.0489, "pair_us": 0.00131,
  *    "block_copy_us": 42,
+ *    "micro_batch_tokens": 64,
  *    "model": {"n_layers": 32, "hidden_size": 4096, "vocab_size": 128256}}
  *
  * points: [tokens of the step, microseconds], rising. Members as in scheduler/cost.h; those left out are 0, except
- * points, which must be there, and model, of which all or nothing is known. `about` is for people. Anything else is an error, so that no misspelt price is taken for 0.
+ * points, which must be there, model, of which all or nothing is known, and micro_batch_tokens, k_planner's of the device that
+ * it was fitted on. `about` is for people. Anything else is an error, so that no misspelt price is taken for 0.
  */
 #ifndef QUIRE_TOOLS_COST_FILE_H
 #define QUIRE_TOOLS_COST_FILE_H
@@ -17,9 +19,10 @@
 #include <jansson.h>
 #include <stddef.h>
 
-/* Of the model, what says how much ranks that share it tell each other (cost_links.h). */
+/* Of the model, what says how much ranks that share it tell each other (cost_links.h), and of the device, how its stages do. */
 struct cost_shape {
     uint32_t n_layers, hidden_size, vocab_size; /* all 0: not known */
+    uint32_t micro_batch_tokens; /* 0: not known */
 };
 
 /* What is read has passed sched_cost_check(). shape: may be NULL. QUIRE_INVALID and QUIRE_NOT_FOUND name the file and the
