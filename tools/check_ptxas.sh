@@ -23,7 +23,7 @@ for file in kernels/cuda/*.cu kernels/cuda/*.cuh; do
 done
 
 # Each file compiles alone, by nvcc -std=c++17 -O3 -I. -Ikernels FILE: what compiled it here may not say more than that.
-found=$(grep -nE -- '[ ",]-(D|include|imacros|isystem)' kernels/cuda/library.cmake | head -3)
+found=$(grep -nE -- '[ ",]-(D|include|imacros|isystem)' kernels/cuda/toolchain/library.cmake | head -3)
 [ -z "$found" ] || complain "kernels must compile without definitions and with the root's headers alone: $found"
 
 logs=""

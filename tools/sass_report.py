@@ -2,7 +2,7 @@
 """What the machine code of the GPU kernels says without a GPU: counts, and speeds that are predicted from them.
 
     python3 tools/sass_report.py table [--arch sm_90a] [FILE...]       registers, shared memory, code, the inner loop by pipe
-    python3 tools/sass_report.py counts [--renew] [LIBRARY]            against kernels/cuda/counts.txt, within 3 %
+    python3 tools/sass_report.py counts [--renew] [LIBRARY]            against kernels/cuda/toolchain/counts.txt, within 3 %
     python3 tools/sass_report.py predict [LIBRARY]                     docs/benchmarks/gpu-predicted.md's tables
     python3 tools/sass_report.py references DIRECTORY                  the published kernels that the model was held against
 

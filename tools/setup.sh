@@ -100,7 +100,7 @@ quire_setup_rust() {
     quire_die "no Rust $QUIRE_RUST_MIN or later is to be had from the distribution; install one from https://rustup.rs and run this again"
 }
 
-# Prints the nvcc, 12 or later, that the build will find (kernels/cuda/toolkit.cmake looks in the same places).
+# Prints the nvcc, 12 or later, that the build will find (kernels/cuda/toolchain/toolkit.cmake looks in the same places).
 quire_find_nvcc() {
     local root nvcc major
     root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

@@ -1,9 +1,9 @@
-"""kernels/cuda/counts.txt: what each kernel was made of, held within 3 % so that a change that costs instructions is seen."""
+"""kernels/cuda/toolchain/counts.txt: what each kernel was made of, held within 3 % so that a change that costs instructions is seen."""
 import sys
 
 from sass import cubins
 
-TABLE = cubins.ROOT / "kernels" / "cuda" / "counts.txt"
+TABLE = cubins.ROOT / "kernels" / "cuda" / "toolchain" / "counts.txt"
 ARCHS = ("sm_90a",)
 COLUMNS = ("registers", "shared", "stack", "spills", "code", "inner")
 SHARE = 0.03
@@ -84,5 +84,5 @@ def renew_or_check(kernels, is_renewed):
     if found:
         print("sass: python3 tools/sass_report.py counts --renew writes them anew", file=sys.stderr)
         return 1
-    print(f"sass: {len(rows)} kernels are what kernels/cuda/counts.txt says, within 3 %")
+    print(f"sass: {len(rows)} kernels are what kernels/cuda/toolchain/counts.txt says, within 3 %")
     return 0

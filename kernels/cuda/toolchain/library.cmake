@@ -38,9 +38,9 @@ function(quire_add_gpu_object source out)
   get_filename_component(name ${source} NAME)
   set(object ${CMAKE_CURRENT_BINARY_DIR}/${name}.o)
   add_custom_command(OUTPUT ${object}
-    COMMAND sh ${CMAKE_SOURCE_DIR}/kernels/cuda/nvcc.sh ${object}.log
+    COMMAND sh ${CMAKE_SOURCE_DIR}/kernels/cuda/toolchain/nvcc.sh ${object}.log
             ${QUIRE_NVCC} ${gpu_options} ${ARGN} -MMD -MF ${object}.d -MT ${object} -c ${source} -o ${object}
-    DEPENDS ${source} ${CMAKE_SOURCE_DIR}/kernels/cuda/nvcc.sh DEPFILE ${object}.d
+    DEPENDS ${source} ${CMAKE_SOURCE_DIR}/kernels/cuda/toolchain/nvcc.sh DEPFILE ${object}.d
     COMMENT "Compiling ${name} for GPUs" VERBATIM)
   set(${out} ${object} PARENT_SCOPE)
 endfunction()
@@ -60,9 +60,9 @@ target_compile_definitions(quire_cuda PRIVATE QUIRE_VERSION="${PROJECT_VERSION}"
 target_include_directories(quire_cuda SYSTEM PRIVATE ${QUIRE_CUDA_INCLUDE})
 target_link_libraries(quire_cuda PRIVATE ${QUIRE_CUDART} Threads::Threads dl rt m)
 target_link_options(quire_cuda PRIVATE
-  -Wl,-z,defs -Wl,--version-script=${CMAKE_CURRENT_SOURCE_DIR}/exports.map)
+  -Wl,-z,defs -Wl,--version-script=${CMAKE_CURRENT_SOURCE_DIR}/toolchain/exports.map)
 set_target_properties(quire_cuda PROPERTIES
-  LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR} LINK_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/exports.map)
+  LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR} LINK_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/toolchain/exports.map)
 install(TARGETS quire_cuda LIBRARY DESTINATION lib)
 
 # Three programs for tools/gpu_check.sh, only when they are asked for: what a GPU can do at most, what its instructions put
