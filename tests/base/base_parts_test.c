@@ -1,4 +1,4 @@
-/* base/: the clock, little-endian bytes, the buffer, the id map. */
+/* base/: the clock, little-endian bytes, the buffer, the id map, numbers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/id_map.h"
 #include "base/little_endian.h"
+#include "base/number.h"
 #include "base/process.h"
 #include "base/size.h"
 
@@ -258,6 +259,29 @@ static void a_process_and_its_threads_are_looked_at(void **state)
     close(out[1]);
 }
 
+static void numbers_are_as_people_write_them(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *rest;
+        double value;
+    } good[] = {{"5", "", 5}, {"0,1", ",1", 0}, {".5", "", 0.5}, {"1.25e2x", "x", 125}, {"10", "", 10}, {"0e1", "", 0}};
+    static const char *const wrong[] = {"",    ".",   "x",   " 5",  "\t5", "-1",     "+1",
+                                        "0x5", "0X5", "inf", "nan", "126", "1e-320", "1e999"};
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        const char *at = good[i].text;
+        double value = -1;
+        assert_true(quire_take_number(&at, 125, &value));
+        assert_true(value == good[i].value);
+        assert_string_equal(at, good[i].rest);
+    }
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        const char *at = wrong[i];
+        double value;
+        assert_false(quire_take_number(&at, 125, &value));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -272,6 +296,7 @@ int main(void)
         cmocka_unit_test(a_file_is_read_up_to_a_bound),
         cmocka_unit_test(an_id_map_is_its_model),
         cmocka_unit_test(sizes_are_what_people_say),
+        cmocka_unit_test(numbers_are_as_people_write_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -148,7 +148,10 @@ class Sim(unittest.TestCase):
         swept = sim_json(*base, "--sweep", "tensor-parallel-size=1,2,8")
         self.assertEqual([r["ttft_ms"]["mean"] for r in swept], sorted((r["ttft_ms"]["mean"] for r in swept), reverse=True))
         for arguments, says in ((("-tp", 3), "must be 1, 2, 4 or 8"), (("-tp", 2, "--link", "tape"), "shared-memory, nvlink, pcie"), (("--link", "pcie"), "give --tensor-parallel-size"),
-                                (("-tp", 2, "--cost-model", self.path("plain.json")), "does not say of which model")):
+                                (("-tp", 2, "--cost-model", self.path("plain.json")), "does not say of which model"),
+                                (("-tp", 2, "--service-time", 0), "leave --tensor-parallel-size out"), (("-pp", 2, "--service-time", 0), "leave --pipeline-parallel-size out"),
+                                *((("-tp", 2, f"--link={link}"), f'--link: must be shared-memory, nvlink, pcie, or microseconds of a call (0 to 1000000) and GB a second (0.001 to 1000000), as 5,300, got "{link}"')
+                                  for link in (" 5,100", "0x5,1", "1,1e-300", "5,-1"))):
             self.assertIn(says, sim(*base, *arguments, code=2))
 
     def check_stages(self, stages, ranks, prompt, budget, least):

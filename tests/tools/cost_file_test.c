@@ -154,7 +154,9 @@ static void ranks_divide_and_tell_each_other(void **state)
     const double measured[][2] = {{4096, 1.4}, {65536, 10.8}, {4194304, 550.5}};
     for (size_t i = 0; i < 3; i++)
         assert_true(fabs(cost_all_reduce_us(memory, 2, measured[i][0]) / measured[i][1] - 1) < 0.15);
-    static const char *const wrong[] = {"", "ib", "5", "5,", ",5", "-1,5", "5,0", "5,40x", "5,nan", "inf,5", "5,1e30"};
+    static const char *const wrong[] = {"",       "ib",    "5",     "5,",       ",5",     "-1,5",
+                                        "5,0",    "5,40x", "5,nan", "inf,5",    "5,1e30", " 5,100",
+                                        "5, 100", "0x5,1", "5,0X1", "1,1e-300", "+5,1",   "5,1e7"};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
         assert_null(cost_link_find(wrong[i], &room));
 }

@@ -1,9 +1,11 @@
 #include "tools/cli/cli.h"
 
 #include "base/log.h"
+#include "base/number.h"
 
 #include <ctype.h>
 #include <errno.h>
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -124,9 +126,10 @@ static int set_number(const struct cli_option *o, const char *value, struct quir
                               o->names, value);
         real = (double)whole;
     } else if (o->kind == CLI_F64) {
-        real = strtod(value, &end);
-        if (end == value || *end || errno || !isfinite(real))
+        const char *at = value + (value[0] == '-');
+        if (!quire_take_number(&at, DBL_MAX, &real) || *at)
             return quire_fail(err, QUIRE_INVALID, "--%.*s: \"%s\" is not a number", name_len, o->names, value);
+        real = value[0] == '-' ? -real : real;
     } else {
         whole = isdigit((unsigned char)value[0]) ? strtoull(value, &end, 10) : 0;
         uint64_t most = o->kind == CLI_U32 ? UINT32_MAX : UINT64_MAX;

@@ -1,11 +1,11 @@
 #include "tools/cli/engine_flags.h"
+
+#include "base/number.h"
 #include "kernels/kernels.h"
 
 #include "tools/bench/lib/cost_file.h"
 #include "tools/hub/cache.h"
 
-#include <ctype.h>
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,25 +44,13 @@ int speculative_flag_parse(const char *text, void *target, struct quire_error *e
     return status;
 }
 
-/* A number at *text, which moves past it. */
-static bool take_number(const char **text, double max, double *out)
-{
-    char *end;
-    errno = 0;
-    if (!isdigit((unsigned char)**text))
-        return false;
-    *out = strtod(*text, &end);
-    *text = end;
-    return errno == 0 && *out <= max;
-}
-
 #define MAX_MS 3600000.0 /* an hour */
 
 static int parse_ms(const char *text, void *target, struct quire_error *err)
 {
     double ms;
     const char *at = text;
-    if (!take_number(&at, MAX_MS, &ms) || *at)
+    if (!quire_take_number(&at, MAX_MS, &ms) || *at)
         return quire_fail(err, QUIRE_INVALID, "\"%.60s\" is not a number of milliseconds up to %.0f", text, MAX_MS);
     *(uint64_t *)target = (uint64_t)(ms * 1000);
     return QUIRE_OK;
@@ -74,8 +62,8 @@ static int parse_classes(const char *text, double max, double out[SCHED_MAX_CLAS
     const char *at = text;
     do {
         double index, value;
-        if (!take_number(&at, SCHED_MAX_CLASSES - 1, &index) || index != floor(index) || *at++ != '=' ||
-            !take_number(&at, max, &value) || (*at && *at != ','))
+        if (!quire_take_number(&at, SCHED_MAX_CLASSES - 1, &index) || index != floor(index) || *at++ != '=' ||
+            !quire_take_number(&at, max, &value) || (*at && *at != ','))
             return quire_fail(err, QUIRE_INVALID,
                               "\"%.60s\" is not a list like 0=4,1=1 of classes below %u and values up to %.0f", text,
                               SCHED_MAX_CLASSES, max);
@@ -112,8 +100,8 @@ static int parse_prices(const char *text, void *target, struct quire_error *err)
     struct sched_policy_options *o = target;
     const char *at = text;
     double prompt, output;
-    if (!take_number(&at, 1000, &prompt) || *at++ != ',' || !take_number(&at, 1000, &output) || *at || prompt < 1 ||
-        output < 1 || prompt != floor(prompt) || output != floor(output))
+    if (!quire_take_number(&at, 1000, &prompt) || *at++ != ',' || !quire_take_number(&at, 1000, &output) || *at ||
+        prompt < 1 || output < 1 || prompt != floor(prompt) || output != floor(output))
         return quire_fail(
             err, QUIRE_INVALID,
             "\"%.60s\" is not the price of a prompt token and of a generated one, whole numbers from 1 to "

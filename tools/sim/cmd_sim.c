@@ -60,9 +60,9 @@ static int parse_link(const char *text, void *settings, struct quire_error *err)
     s->link = cost_link_find(text, &s->own_link);
     return s->link ? QUIRE_OK
                    : quire_fail(err, QUIRE_INVALID,
-                                "must be shared-memory, nvlink, pcie, or microseconds of a call and GB a second, as "
-                                "5,300, got \"%.40s\"",
-                                text);
+                                "must be shared-memory, nvlink, pcie, or microseconds of a call (0 to %.0f) and GB a "
+                                "second (%g to %.0f), as 5,300, got \"%.40s\"",
+                                COST_LINK_MOST, COST_LINK_LEAST_GB_S, COST_LINK_MOST, text);
 }
 
 static void set_defaults(struct settings *s)
@@ -340,6 +340,10 @@ static int check_speculation(struct settings *s, struct quire_error *err)
 
 static int check_ranks(const struct settings *s, struct quire_error *err)
 {
+    const char *option = s->n_ranks > 1 ? "tensor-parallel-size" : "pipeline-parallel-size";
+    if (s->has_service_time)
+        return quire_fail(err, QUIRE_INVALID,
+                          "--service-time 0 computes nothing that ranks could share: leave --%s out", option);
     if (s->n_ranks & (s->n_ranks - 1))
         return quire_fail(err, QUIRE_INVALID, "--tensor-parallel-size: must be 1, 2, 4 or 8, got %u", s->n_ranks);
     if (s->n_ranks * s->n_stages > SIM_MAX_STAGES)
@@ -351,7 +355,7 @@ static int check_ranks(const struct settings *s, struct quire_error *err)
         return quire_fail(err, QUIRE_INVALID,
                           "--%s: the cost model does not say of which model it is: add \"model\": {\"n_layers\": ..., "
                           "\"hidden_size\": ..., \"vocab_size\": ...}",
-                          s->n_ranks > 1 ? "tensor-parallel-size" : "pipeline-parallel-size");
+                          option);
     if (s->n_stages > s->shape.n_layers)
         return quire_fail(err, QUIRE_INVALID, "--pipeline-parallel-size %u: the model has %u layers", s->n_stages,
                           s->shape.n_layers);

@@ -1,6 +1,7 @@
 #include "tools/bench/lib/cost_links.h"
 
-#include <stdlib.h>
+#include "base/number.h"
+
 #include <string.h>
 
 /* The memory of one host: quire bench collectives on two cores of a Sapphire Rapids, 1.4 us for 4 KiB, 10.8 for 64 KiB and 550
@@ -21,20 +22,17 @@ const struct cost_link *cost_link_at(uint32_t index)
 
 const struct cost_link *cost_link_find(const char *text, struct cost_link *room)
 {
-    char *end;
+    const char *at = text;
     for (size_t i = 0; i < N_LINKS; i++)
         if (strcmp(text, links[i].name) == 0)
             return &links[i];
     *room = (struct cost_link){.name = text, .from = "said"};
-    room->call_us = strtod(text, &end);
-    if (end == text || *end != ',')
+    double gb_s;
+    if (!quire_take_number(&at, COST_LINK_MOST, &room->call_us) || *at++ != ',' ||
+        !quire_take_number(&at, COST_LINK_MOST, &gb_s) || *at || gb_s < COST_LINK_LEAST_GB_S)
         return NULL;
-    const char *rate = end + 1;
-    room->bytes_us = strtod(rate, &end) * 1e3;
-    return end != rate && *end == '\0' && room->call_us >= 0 && room->call_us <= 1e6 && room->bytes_us > 0 &&
-                   room->bytes_us <= 1e9
-               ? room
-               : NULL;
+    room->bytes_us = gb_s * 1e3;
+    return room;
 }
 
 double cost_all_reduce_us(const struct cost_link *link, uint32_t n_ranks, double n_bytes)

@@ -23,7 +23,9 @@ struct cost_link {
     bool reads_all;
 };
 
-/* By name, or "CALL_US,GB_PER_S" into *room. NULL: it is neither. */
+#define COST_LINK_LEAST_GB_S 0.001
+#define COST_LINK_MOST 1e6 /* of both numbers */
+/* By name, or "CALL_US,GB_PER_S" into *room, from 0 and from COST_LINK_LEAST_GB_S on. NULL: it is neither. */
 const struct cost_link *cost_link_find(const char *text, struct cost_link *room);
 const struct cost_link *cost_link_at(uint32_t index); /* NULL past the last */
 
