@@ -129,6 +129,13 @@ void daemon_drain(struct daemon *d)
     event_active(d->wake, 0, 0);
 }
 
+void daemon_engine_died(struct daemon *d, const char *why)
+{
+    d->finishing = true;
+    for (struct connection *c = d->connections; c; c = c->next)
+        connection_fail(c, QUIRE_UNAVAILABLE, why);
+}
+
 static bool requests_live(const struct daemon *d)
 {
     pthread_mutex_t *mutex = (pthread_mutex_t *)(uintptr_t)&d->mutex;

@@ -71,6 +71,8 @@ const char *daemon_address(const struct daemon *d, size_t index);
 /* No new requests from here on: tells the engine and every client. Running ones finish; clients have
  * 5 seconds to take the rest, and another one to close, then on_idle comes. */
 void daemon_drain(struct daemon *d);
+/* The engine has stopped for good: every client is told why, and no more are taken. Those that live are closed within a second. */
+void daemon_engine_died(struct daemon *d, const char *why);
 /* No request is live and everything queued is delivered; of a drained daemon: nor is anybody
  * connected. */
 bool daemon_idle(const struct daemon *d);

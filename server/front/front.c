@@ -89,9 +89,16 @@ static void on_closed(void *context, const char *why)
         f->on_engine_gone(f->context, why);
 }
 
+static const char *why_ended(void *context)
+{
+    const struct front *f = context;
+    return f->why_engine_ended ? f->why_engine_ended(f->context) : NULL;
+}
+
 int front_set_engine(struct front *f, const struct front_engine *engine, struct quire_error *err)
 {
-    static const struct engine_client_events events = {on_ready, on_stats, on_control, on_engine_drain, on_closed};
+    static const struct engine_client_events events = {on_ready,        on_stats,  on_control,
+                                                       on_engine_drain, on_closed, why_ended};
     struct wire_hello ours = {
         .version = WIRE_VERSION,
         .identity_text = engine->identity_text,
@@ -154,6 +161,7 @@ static int copy_options(struct front *f, const struct front_options *o)
     f->max_choices = o->max_choices ? o->max_choices : 4096;
     f->on_engine_ready = o->on_engine_ready;
     f->on_engine_gone = o->on_engine_gone;
+    f->why_engine_ended = o->why_engine_ended;
     f->context = o->context;
     f->created = (int64_t)time(NULL);
     f->model_root = strdup(o->model_root ? o->model_root : o->model_names[0]);

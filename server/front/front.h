@@ -89,6 +89,8 @@ struct front_options {
     void (*on_engine_ready)(void *context);
     /* Refused or lost. front_set_engine() may follow, not from inside. May be NULL. */
     void (*on_engine_gone)(void *context, const char *why);
+    /* As of server/link/engine_client.h; may be NULL. */
+    const char *(*why_engine_ended)(void *context);
     void *context;
 };
 

@@ -353,8 +353,11 @@ static int on_error(struct engine_client *c, const uint8_t *body, size_t n, stru
     int status = wire_get_error(body, n, &code, &message, &n_message, err);
     if (status)
         return status;
-    snprintf(why, sizeof why, "the engine closed the connection: %s: %.*s", quire_status_name((int)code),
-             (int)n_message, message);
+    if (code == QUIRE_UNAVAILABLE)
+        snprintf(why, sizeof why, "the engine has stopped: %.*s", (int)n_message, message);
+    else
+        snprintf(why, sizeof why, "the engine closed the connection: %s: %.*s", quire_status_name((int)code),
+                 (int)n_message, message);
     fail_connection(c, why);
     return QUIRE_OK;
 }
@@ -428,8 +431,13 @@ static int read_some(struct engine_client *c)
     if (space && n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
         return 0;
     char why[QUIRE_ERROR_BYTES];
+    const char *known = c->given_up;
+    if (!known && c->events.why_ended)
+        known = c->events.why_ended(c->context);
     if (!space)
         snprintf(why, sizeof why, "out of memory");
+    else if (known)
+        snprintf(why, sizeof why, "%s", known);
     else if (n < 0)
         snprintf(why, sizeof why, "the connection to the engine broke: %m");
     else

@@ -20,7 +20,7 @@
 struct engine_client;
 
 /* What the owner of the connection hears. */
-struct engine_client_events { /* all set; hello and stats are borrowed */
+struct engine_client_events { /* all set but the last; hello and stats are borrowed */
     void (*on_ready)(void *context, const struct wire_hello *hello); /* handshake done */
     void (*on_stats)(void *context, const struct wire_stats *stats);
     /* The answer to the oldest engine_client_control() that has none yet. refuse NULL: it is
@@ -29,6 +29,8 @@ struct engine_client_events { /* all set; hello and stats are borrowed */
     void (*on_drain)(void *context);
     /* The handshake was refused, or the connection is lost; after the on_lost calls. */
     void (*on_closed)(void *context, const char *why);
+    /* The connection has ended, and the engine did not say why. NULL, of either: nobody knows. */
+    const char *(*why_ended)(void *context);
 };
 
 /* identities are compared with the engine's: a mismatch ends in on_closed, as does an engine that

@@ -67,8 +67,13 @@ def in_thread(got, key, *arguments):
     return thread
 
 
-@pytest.mark.parametrize("arguments,lost,how", [(["-tp", "2"], 1, signal.SIGKILL), (["-tp", "2"], 0, signal.SIGKILL), ([], 0, signal.SIGSTOP), (["-pp", "3"], 1, signal.SIGSTOP)])
-def test_who_waits_is_told_and_the_engine_comes_back(begin, arguments, lost, how):
+@pytest.mark.parametrize("arguments,lost,how,says", [
+    (["-tp", "2"], 1, signal.SIGKILL, r"rank 1 \(process \d+\).* signal 9"),
+    (["-tp", "2"], 0, signal.SIGKILL, r"its process \d+ was ended by signal 9 \(Killed\)"),
+    ([], 0, signal.SIGSTOP, "the engine has not answered for 3.5 s"),
+    (["-pp", "3"], 1, signal.SIGSTOP, r"rank 1 \(process \d+\)"),
+])
+def test_who_waits_is_told_why_and_the_engine_comes_back(begin, arguments, lost, how, says):
     server = begin(*arguments)
     before, got = processes(server), {}
     expected = json.loads(ask(server, SHORT)[2])["choices"]
@@ -80,6 +85,7 @@ def test_who_waits_is_told_and_the_engine_comes_back(begin, arguments, lost, how
     status, headers, text = got[False]
     assert status == 503 and int(headers["Retry-After"]) >= 1 and json.loads(text)["error"]["code"] == "engine_unavailable", got[False]
     assert got[True][0] == 200 and '"error"' in got[True][2] and '"engine_unavailable"' in got[True][2]
+    assert re.search(says, json.loads(text)["error"]["message"]) and re.search(says, got[True][2]), (text, got[True][2][-600:])
     status, headers, text = ask(server, SHORT)
     assert status == 200 or (status == 503 and headers["Retry-After"] and "engine" in text)
     wait(lambda: "the engine is back" in server.output())
@@ -117,6 +123,28 @@ def test_health_says_so_meanwhile_and_who_asks_too(begin):
     assert status == 503 and headers["Retry-After"] and "is being started again" in text
     assert ask(server, None, "/health/live")[0] == 200
     wait(lambda: ask(server, None, "/health")[0] == 200)
+
+
+def test_health_says_so_once_a_client_knows(begin):
+    """Although the engine's process takes a while to end its ranks."""
+    server = begin("-tp", "2")
+    rank = processes(server)[1]
+    request = urllib.request.Request(server.url + "/v1/completions", json.dumps({**LONG, "stream": True}).encode(), {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=60) as reply:
+        assert b"data:" in reply.readline()
+        os.kill(rank, signal.SIGKILL)
+        while b'"error"' not in reply.readline():
+            pass
+        assert ask(server, None, "/health")[0] == 503
+    assert not is_gone(children(server.process.pid, "engine")[0])  # that it has ended is not how it is known
+
+
+def test_an_engine_that_is_stopped_is_not_waited_for_at_the_end(begin):
+    server = begin()
+    os.kill(processes(server)[0], signal.SIGSTOP)
+    since = time.monotonic()
+    assert server.stop() == 0, server.output()
+    assert time.monotonic() - since < 8  # 3.5 s, and 10 for one that writes
 
 
 def test_it_is_given_up_after_so_many_in_a_row(begin):

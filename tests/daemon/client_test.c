@@ -513,6 +513,42 @@ static void test_stats_and_drain(void **state)
     rig_close(&rig);
 }
 
+/* Every client hears why, whether its request ran or it had none, and nobody is taken any more. */
+static void test_engine_that_died(void **state)
+{
+    struct rig rig;
+    struct heard h, idle;
+    struct stream s;
+    struct request_spec what;
+    struct fake_engine_options fake;
+    struct daemon_options options;
+    struct wire_stream *ends[2];
+    struct quire_error err;
+    (void)state;
+    rig_default_options(&options, &fake);
+    fake.hold = true;
+    rig_open(&rig, &options, &fake);
+    join_well(&rig, &h);
+    join_well(&rig, &idle);
+    stream_open(&s, &h);
+    submit_of(&what);
+    submit(&h, &s, &what);
+    daemon_engine_died(rig.d, "rank 1 has gone");
+    assert_true(rig_run_until(&rig, is_closed, &h));
+    assert_true(rig_run_until(&rig, is_closed, &idle));
+    assert_int_equal(s.lost, 1);
+    assert_string_equal(s.message, "the engine has stopped: rank 1 has gone");
+    assert_string_equal(idle.why, s.message);
+    assert_int_equal(wire_stream_pair(rig.base, ends, &err), QUIRE_OK);
+    assert_int_equal(daemon_add_connection(rig.d, ends[0], &err), QUIRE_EXHAUSTED);
+    wire_stream_close(ends[1]);
+    fake_engine_release(rig.engine);
+    free(s.tokens);
+    engine_client_close(h.client);
+    engine_client_close(idle.client);
+    rig_close(&rig);
+}
+
 /* A client that says DRAIN is closed when its last request is delivered; others do not notice. */
 static void test_client_drains(void **state)
 {
@@ -640,6 +676,7 @@ int main(void)
         cmocka_unit_test(test_engine_gone),
         cmocka_unit_test(test_mismatches),
         cmocka_unit_test(test_stats_and_drain),
+        cmocka_unit_test(test_engine_that_died),
         cmocka_unit_test(test_client_drains),
         cmocka_unit_test(test_many_streams_small_credit),
         cmocka_unit_test(test_request_error),

@@ -38,7 +38,8 @@ static void on_closed(void *context, const char *why)
     h->closed = true;
     snprintf(h->why, sizeof h->why, "%s", why);
 }
-const struct engine_client_events heard_events = {on_ready, on_stats, on_control, on_drain, on_closed};
+const struct engine_client_events heard_events = {
+    .on_ready = on_ready, .on_stats = on_stats, .on_control = on_control, .on_drain = on_drain, .on_closed = on_closed};
 
 static void on_accepted(void *context, uint64_t id)
 {

@@ -45,7 +45,8 @@ static void on_closed(void *context, const char *why)
     (void)context;
     fail_msg("closed: %s", why);
 }
-static const struct engine_client_events client_events = {on_ready, on_stats, on_control, on_drain, on_closed};
+static const struct engine_client_events client_events = {
+    .on_ready = on_ready, .on_stats = on_stats, .on_control = on_control, .on_drain = on_drain, .on_closed = on_closed};
 
 static void on_accepted(void *context, uint64_t id)
 {

@@ -63,9 +63,10 @@ int beside_check(const struct beside_flags *flags, struct quire_error *err)
 
 /* ---- its end ---- */
 
-static void on_died(void *context)
+static void on_died(void *context, const char *why)
 {
     struct beside *b = context;
+    (void)why; /* who waits hears it from the engine */
     if (b->front)
         front_engine_died(b->front);
 }

@@ -67,10 +67,12 @@ static void on_parent_gone(evutil_socket_t fd, short what, void *context)
     event_base_loopbreak(((struct engine_command *)context)->base);
 }
 
-static void on_died(void *context)
+/* At once: closing takes half a second where ranks are to end, in which front ends would take it for one that serves. */
+static void on_died(void *context, const char *why)
 {
     const struct timeval soon = {.tv_usec = LAST_WORDS_MS * 1000};
     struct engine_command *c = context;
+    daemon_engine_died(c->daemon, why);
     if (c->is_kept)
         event_base_loopexit(c->base, &soon);
 }

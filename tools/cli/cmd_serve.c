@@ -22,6 +22,7 @@
 #include "tools/cli/keep/pulse.h"
 #include "tools/cli/watch/loading.h"
 #include "tools/cli/watch/log_stats.h"
+#include "tools/cli/serve_values.h"
 #include "tools/cli/serving.h"
 #include "tools/hub/cache.h"
 #include "tools/cli/notify.h"
@@ -52,7 +53,7 @@ struct serve {
     const char *tool_call_parser;
     enum quire_specials specials_in_messages;
     bool tenant_metrics, log_requests, disable_log_stats;
-    char metrics_host[256];
+    char metrics_host[SERVE_HOST_BYTES];
     struct front_listen metrics; /* what metrics_listen says */
     char *environment_keys; /* what api_keys point into, when they came from the environment */
     struct cli_list api_keys, origins, hosts, names, listen, proxies;
@@ -252,6 +253,18 @@ static void on_engine_down(void *context, uint32_t retry_ms, const char *why)
     front_engine_returns(((struct serve *)context)->front, retry_ms);
 }
 
+/* Who waits is told why, and not only that the connection ended. */
+static void on_engine_lost(void *context, const char *why)
+{
+    front_engine_give_up(((struct serve *)context)->front, why);
+}
+
+static const char *why_engine_ended(void *context)
+{
+    struct serve *s = context;
+    return s->keeper ? keeper_how_ended(s->keeper) : NULL;
+}
+
 static void on_given_up(void *context, const char *why)
 {
     struct serve *s = context;
@@ -262,8 +275,12 @@ static void on_given_up(void *context, const char *why)
 
 static int keep_engine(struct serve *s, struct quire_error *err)
 {
-    const struct keeper_calls calls = {
-        .up = on_engine_up, .down = on_engine_down, .answers = engine_answers, .given_up = on_given_up, .context = s};
+    const struct keeper_calls calls = {.up = on_engine_up,
+                                       .down = on_engine_down,
+                                       .answers = engine_answers,
+                                       .lost = on_engine_lost,
+                                       .given_up = on_given_up,
+                                       .context = s};
     return keeper_begin(s->base, s->engine_argv, s->restarts, &calls, &s->keeper, err);
 }
 
@@ -322,9 +339,10 @@ static void on_give_up(void *context)
     front_cancel(((struct serve *)context)->front);
 }
 
-static void on_engine_died(void *context)
+static void on_engine_died(void *context, const char *why)
 {
     struct serve *s = context;
+    (void)why; /* who waits hears it from the engine */
     if (s->front)
         front_engine_died(s->front);
     if (s->front && serving_death_hangs(s->death)) /* it will not say so itself */
@@ -433,22 +451,6 @@ static int open_model(struct serve *s, struct quire_error *err)
     return status;
 }
 
-/* "HOST:PORT", "[IPv6]:PORT" or ":PORT". */
-static int parse_metrics_listen(struct serve *s, struct quire_error *err)
-{
-    const char *text = s->metrics_listen;
-    const char *colon = strrchr(text, ':');
-    size_t n = colon ? (size_t)(colon - text) : 0;
-    size_t n_port = colon ? strspn(colon + 1, "0123456789") : 0;
-    unsigned long port = n_port > 0 && n_port <= 5 && colon[1 + n_port] == '\0' ? strtoul(colon + 1, NULL, 10) : 65536;
-    bool v6 = n > 2 && text[0] == '[' && text[n - 1] == ']';
-    if (port > 65535 || n >= sizeof s->metrics_host || (!v6 && n > 0 && memchr(text, ':', n)))
-        return quire_fail(err, QUIRE_INVALID, "--metrics-listen %s: must be HOST:PORT, [IPV6]:PORT or :PORT", text);
-    snprintf(s->metrics_host, sizeof s->metrics_host, "%.*s", (int)(v6 ? n - 2 : n), v6 ? text + 1 : text);
-    s->metrics = (struct front_listen){.host = n > 0 ? s->metrics_host : NULL, .port = (uint16_t)port};
-    return QUIRE_OK;
-}
-
 /* --semantic-cache: by the vectors of the model beside. */
 static int compare_questions(struct serve *s, struct quire_error *err)
 {
@@ -507,6 +509,7 @@ static int open_front(struct serve *s, struct quire_error *err)
         .write_timeout_ms = 1000 * s->write_timeout_s,
         .on_engine_ready = on_engine_ready,
         .on_engine_gone = on_engine_gone,
+        .why_engine_ended = why_engine_ended,
         .context = s,
     };
     serving_allow_descriptors(s->max_connections);
@@ -631,43 +634,6 @@ static void log_engine(const struct serve *s)
               plan->max_model_len, plan->max_num_seqs);
 }
 
-/* QUIRE_API_KEY: one key, or several with commas between. What is set but holds none must not open the server to
- * everybody. */
-static int keys_from_environment(struct serve *s, struct quire_error *err)
-{
-    const char *value = getenv("QUIRE_API_KEY");
-    if (!value || s->api_keys.n > 0 || s->tenants_file)
-        return QUIRE_OK;
-    if (!*value || strpbrk(value, " \t\r\n"))
-        return quire_fail(err, QUIRE_INVALID, "QUIRE_API_KEY: %s",
-                          *value ? "has white space in it, which no key may have"
-                                 : "is empty: unset it to serve everybody");
-    char *rest = s->environment_keys = strdup(value);
-    if (!rest)
-        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
-    for (const char *key; (key = strsep(&rest, ","));) {
-        if (!*key)
-            return quire_fail(err, QUIRE_INVALID, "QUIRE_API_KEY: one of its keys is empty");
-        if (s->api_keys.n == CLI_MAX_LIST)
-            return quire_fail(err, QUIRE_INVALID, "QUIRE_API_KEY: has more than %d keys: use --tenants", CLI_MAX_LIST);
-        s->api_keys.items[s->api_keys.n++] = key;
-    }
-    return QUIRE_OK;
-}
-
-/* Of --special-tokens-in-messages. */
-static int parse_specials(const char *text, void *target, struct quire_error *err)
-{
-    static const char *const names[] = {
-        [QUIRE_SPECIALS_ENCODE] = "encode", [QUIRE_SPECIALS_REFUSE] = "refuse", [QUIRE_SPECIALS_TEXT] = "text"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(text, names[i]) == 0) {
-            *(enum quire_specials *)target = (enum quire_specials)i;
-            return QUIRE_OK;
-        }
-    return quire_fail(err, QUIRE_INVALID, "must be text, encode or refuse, not \"%.40s\"", text);
-}
-
 static size_t http_flags(struct serve *s, struct cli_option *out)
 {
     /* clang-format off */
@@ -712,7 +678,7 @@ static size_t http_flags(struct serve *s, struct cli_option *out)
         {.names = "tool-call-parser", .kind = CLI_STRING, .target = &s->tool_call_parser, .value = "NAME",
          .help = "How the model writes tool calls: hermes (Qwen too), llama3_json, or none to leave them in the text. "
                  "Default auto: as its chat template shows."},
-        {.names = "special-tokens-in-messages", .kind = CLI_PARSED, .parse = parse_specials, .target = &s->specials_in_messages, .value = "text|encode|refuse",
+        {.names = "special-tokens-in-messages", .kind = CLI_PARSED, .parse = serve_parse_specials, .target = &s->specials_in_messages, .value = "text|encode|refuse",
          .help = "What becomes of special tokens that messages spell, such as <|im_end|>: they are text, tokens, or a 400. Default text."},
     };
     /* clang-format on */
@@ -786,7 +752,7 @@ static int check(struct serve *s, const char *of_engine, struct quire_error *err
         wrong = "--ssl-keyfile is the key of a certificate: name it with --ssl-certfile";
     if (wrong)
         return quire_fail(err, QUIRE_INVALID, "%s", wrong);
-    if (s->metrics_listen && parse_metrics_listen(s, err) != QUIRE_OK)
+    if (s->metrics_listen && serve_metrics_listen(s->metrics_listen, s->metrics_host, &s->metrics, err) != QUIRE_OK)
         return QUIRE_INVALID;
     for (size_t i = 0; i < s->origins.n; i++)
         if (cors_check(s->origins.items[i], err) != QUIRE_OK) {
@@ -878,7 +844,7 @@ int command_serve(int argc, char **argv)
         return command_fail(2, err.text);
     if (!s.remote && command_as_rank(s.given, &s.options, &code))
         return code;
-    if (keys_from_environment(&s, &err) != QUIRE_OK) {
+    if (!s.tenants_file && serve_keys_of_environment(&s.api_keys, &s.environment_keys, &err) != QUIRE_OK) {
         free(s.environment_keys);
         return command_fail(2, err.text);
     }

@@ -182,12 +182,13 @@ void serving_signals_end(struct serving_signals *signals)
 
 struct serving_death {
     struct engine_watch watch;
-    void (*died)(void *context);
+    void (*died)(void *context, const char *why);
     void *context;
     struct event_base *base;
     struct event *told, *leave, *look; /* look: NULL before serving_death_mind() */
     int fd;
     atomic_bool is_said;
+    char said[QUIRE_ERROR_BYTES]; /* by the one thread that set it; read once fd says so */
     const struct engine *engine;
     uint32_t n_over; /* looks in a row */
     bool is_hung;
@@ -203,6 +204,7 @@ static void say(struct serving_death *death, const char *reason)
     const uint64_t one = 1;
     if (atomic_exchange(&death->is_said, true))
         return;
+    snprintf(death->said, sizeof death->said, "%s", reason);
     quire_log(QUIRE_LOG_ERROR, "quire", "the engine has stopped (%s): ending with status 1", reason);
     if (write(death->fd, &one, sizeof one) != sizeof one)
         quire_log(QUIRE_LOG_ERROR, "quire", "the loop could not be told: %m");
@@ -238,7 +240,7 @@ static void on_told(evutil_socket_t fd, short what, void *context)
     (void)fd;
     (void)what;
     if (death->died)
-        death->died(death->context);
+        death->died(death->context, death->said);
     event_add(death->leave, &soon);
 }
 
@@ -249,8 +251,8 @@ static void on_leave(evutil_socket_t fd, short what, void *context)
     event_base_loopbreak(((struct serving_death *)context)->base);
 }
 
-int serving_death_begin(struct event_base *base, void (*died)(void *context), void *context, struct serving_death **out,
-                        struct quire_error *err)
+int serving_death_begin(struct event_base *base, void (*died)(void *context, const char *why), void *context,
+                        struct serving_death **out, struct quire_error *err)
 {
     struct serving_death *death = calloc(1, sizeof *death);
     *out = death;

@@ -44,11 +44,11 @@ void serving_signals_end(struct serving_signals *signals);
 /* Raises the limit of open descriptors to n and some, as far as the system lets. */
 void serving_allow_descriptors(uint32_t n);
 
-/* An engine whose backend broke can serve nobody: died(context) is called on the loop (NULL: nobody asks), a second after
+/* An engine whose backend broke can serve nobody: died(context, why) is called on the loop (NULL: nobody asks), a second after
  * it said so to everybody the loop is left, and serving_death_was() is true. Give the engine serving_death_watch(). */
 struct serving_death;
-int serving_death_begin(struct event_base *base, void (*died)(void *context), void *context, struct serving_death **out,
-                        struct quire_error *err);
+int serving_death_begin(struct event_base *base, void (*died)(void *context, const char *why), void *context,
+                        struct serving_death **out, struct quire_error *err);
 const struct engine_watch *serving_death_watch(struct serving_death *death);
 /* Once it is open. Where the group of its ranks is over for half a second and the engine's thread says nothing, this does: who waits is
  * told soon also where that thread hangs. QUIRE_INTERNAL. */

@@ -27,6 +27,8 @@
 #define SERVED_MS 60000 /* who was there for so long, begins to count anew */
 #define END_MS 10000 /* for one that serves to write down what it has */
 #define LOST_MS 1000 /* for one that has failed */
+#define ENDING_MS 50 /* from the end of a process's connections to its own */
+#define LOOK_MS 100
 
 struct keeper {
     struct event_base *base;
@@ -41,6 +43,7 @@ struct keeper {
     struct pulse *pulse;
     bool is_up, was_up, is_stopping;
     uint32_t n_in_a_row;
+    char how[160]; /* the last one ended; empty: there is one */
     uint64_t started_ms, up_ms, load_ms;
 };
 
@@ -128,6 +131,7 @@ static int start(struct keeper *k, struct quire_error *err)
     k->front = front[0];
     k->life = life[1];
     k->is_up = false;
+    k->how[0] = '\0';
     k->started_ms = quire_now_ms();
     if (status != QUIRE_OK)
         return status;
@@ -139,29 +143,34 @@ static int start(struct keeper *k, struct quire_error *err)
     return QUIRE_OK;
 }
 
-/* Of a process that has ended, or is killed here. How it ended goes to `why`. True: with status 0. */
-static bool reap(struct keeper *k, char *why, size_t n)
+static void say_how(struct keeper *k, const siginfo_t *end)
 {
-    int how = 0;
+    if (end->si_code == CLD_EXITED)
+        snprintf(k->how, sizeof k->how, "its process %d ended with status %d", (int)k->process, end->si_status);
+    else
+        snprintf(k->how, sizeof k->how, "its process %d was ended by signal %d (%s)", (int)k->process, end->si_status,
+                 strsignal(end->si_status));
+}
+
+/* Of a process that has ended, or is killed here. How goes to k->how. True: with status 0. */
+static bool reap(struct keeper *k)
+{
+    siginfo_t end = {0};
     forget_event(&k->ended);
     forget_event(&k->spoke);
     pulse_end(k->pulse);
     event_del(k->end);
     if (k->process) {
         kill(k->process, SIGKILL);
-        while (waitpid(k->process, &how, 0) < 0 && errno == EINTR)
+        while (waitid(P_PID, (id_t)k->process, &end, WEXITED) < 0 && errno == EINTR)
             ;
-        if (WIFSIGNALED(how))
-            snprintf(why, n, "its process %d was ended by signal %d (%s)", (int)k->process, WTERMSIG(how),
-                     strsignal(WTERMSIG(how)));
-        else
-            snprintf(why, n, "its process %d ended with status %d", (int)k->process, WEXITSTATUS(how));
+        say_how(k, &end);
     }
     k->process = 0;
     close_fd(&k->pidfd);
     close_fd(&k->front);
     close_fd(&k->life);
-    return WIFEXITED(how) && WEXITSTATUS(how) == 0;
+    return end.si_code == CLD_EXITED && end.si_status == 0;
 }
 
 /* ---- again ---- */
@@ -197,24 +206,22 @@ static void start_again(struct keeper *k, const char *why)
 static void on_ended(evutil_socket_t fd, short what, void *context)
 {
     struct keeper *k = context;
-    char why[160] = "";
     (void)fd;
     (void)what;
-    reap(k, why, sizeof why);
+    reap(k);
     if (!k->is_stopping)
-        start_again(k, why);
+        start_again(k, k->how);
 }
 
 static void on_start(evutil_socket_t fd, short what, void *context)
 {
     struct keeper *k = context;
     struct quire_error err;
-    char how[160];
     (void)fd;
     (void)what;
     if (k->is_stopping || start(k, &err) == QUIRE_OK)
         return;
-    reap(k, how, sizeof how);
+    reap(k);
     start_again(k, err.text);
 }
 
@@ -252,6 +259,8 @@ static void on_lost(void *context)
     struct keeper *k = context;
     quire_log(QUIRE_LOG_ERROR, "server", "process %d: %s", (int)k->process,
               k->is_up ? PULSE_LOST : "the engine has been stopped for 3.5 s while it loads");
+    if (k->is_up)
+        k->calls.lost(k->calls.context, PULSE_LOST);
     kill(k->process, SIGKILL);
 }
 
@@ -267,6 +276,15 @@ void keeper_lost(struct keeper *k)
     pulse_end(k->pulse);
     if (k->process)
         set_timer(k->end, LOST_MS);
+}
+
+const char *keeper_how_ended(struct keeper *k)
+{
+    siginfo_t end = {0};
+    if (k->process && poll(&(struct pollfd){.fd = k->pidfd, .events = POLLIN}, 1, ENDING_MS) == 1 &&
+        waitid(P_PID, (id_t)k->process, &end, WEXITED | WNOHANG | WNOWAIT) == 0 && end.si_pid != 0)
+        say_how(k, &end);
+    return k->how[0] ? k->how : NULL;
 }
 
 /* ---- the door ---- */
@@ -294,18 +312,33 @@ void keeper_drain(struct keeper *k)
         k->is_stopping = true;
 }
 
+/* Of one that serves; one that is stopped meanwhile gets no longer than one that does not answer. */
+static bool ends_in_time(const struct keeper *k)
+{
+    const uint64_t began_ms = quire_now_ms();
+    uint64_t ran_ms = began_ms;
+    for (uint64_t now_ms = began_ms; now_ms - began_ms < END_MS && now_ms - ran_ms < PULSE_LOST_MS;
+         now_ms = quire_now_ms()) {
+        struct quire_process_look look;
+        if (poll(&(struct pollfd){.fd = k->pidfd, .events = POLLIN}, 1, LOOK_MS) == 1)
+            return true;
+        quire_process_look(k->process, 0, &look);
+        ran_ms = look.is_stopped ? ran_ms : quire_now_ms();
+    }
+    return false;
+}
+
 bool keeper_end(struct keeper *k)
 {
-    char how[160];
     bool has_ended = false, is_well = true;
     if (!k)
         return true;
     k->is_stopping = true;
     close_fd(&k->life); /* by which it knows */
     if (k->process && k->is_up && pulse_is_felt(k->pulse))
-        has_ended = poll(&(struct pollfd){.fd = k->pidfd, .events = POLLIN}, 1, END_MS) == 1;
+        has_ended = ends_in_time(k);
     if (k->end && k->pulse)
-        is_well = reap(k, how, sizeof how) || !has_ended;
+        is_well = reap(k) || !has_ended;
     forget_event(&k->start);
     forget_event(&k->end);
     pulse_free(k->pulse);

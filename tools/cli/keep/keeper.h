@@ -30,6 +30,8 @@ struct keeper_calls { /* all set; on the loop */
     void (*down)(void *context, uint32_t retry_ms, const char *why);
     /* Asks it for a sign of life; whether the one before has come. Of an engine that is up, twice a second. */
     bool (*answers)(void *context);
+    /* One that is up is ended, since it does not answer. why: static. */
+    void (*lost)(void *context, const char *why);
     /* It is not started again: it never came, or too often in vain. */
     void (*given_up)(void *context, const char *why);
     void *context;
@@ -40,6 +42,9 @@ int keeper_begin(struct event_base *base, char *const *argv, uint32_t tries, con
                  struct keeper **out, struct quire_error *err);
 /* The connection to it is lost: where it does not end by itself soon, it is ended. */
 void keeper_lost(struct keeper *k);
+/* How its process ended, which may be about to: "its process 1234 was ended by signal 9 (Killed)". NULL: it lives. Valid until the
+ * next start. */
+const char *keeper_how_ended(struct keeper *k);
 /* From here on what ends is not started again. NULL is fine. */
 void keeper_drain(struct keeper *k);
 /* Ends it: one that serves has a moment to finish what it writes. False: it had failed by then. NULL is fine. */

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #define ASK_EVERY_MS 500
-#define MOST_SILENT 7 /* times: 3.5 s */
+#define MOST_SILENT (PULSE_LOST_MS / ASK_EVERY_MS) /* times */
 
 struct pulse {
     struct pulse_calls calls;

@@ -7,6 +7,7 @@
 #include <event2/event.h>
 #include <stdbool.h>
 
+#define PULSE_LOST_MS 3500
 #define PULSE_LOST "the engine has not answered for 3.5 s: it hangs, or is stopped"
 
 struct pulse;
