@@ -89,6 +89,12 @@ static void on_closed(void *context, const char *why)
         f->on_engine_gone(f->context, why);
 }
 
+static bool on_silent(void *context)
+{
+    const struct front *f = context;
+    return f->on_engine_silent && f->on_engine_silent(f->context);
+}
+
 static const char *why_ended(void *context)
 {
     const struct front *f = context;
@@ -97,8 +103,8 @@ static const char *why_ended(void *context)
 
 int front_set_engine(struct front *f, const struct front_engine *engine, struct quire_error *err)
 {
-    static const struct engine_client_events events = {on_ready,        on_stats,  on_control,
-                                                       on_engine_drain, on_closed, why_ended};
+    static const struct engine_client_events events = {on_ready,  on_stats,  on_control, on_engine_drain,
+                                                       on_closed, on_silent, why_ended};
     struct wire_hello ours = {
         .version = WIRE_VERSION,
         .identity_text = engine->identity_text,
@@ -161,6 +167,7 @@ static int copy_options(struct front *f, const struct front_options *o)
     f->max_choices = o->max_choices ? o->max_choices : 4096;
     f->on_engine_ready = o->on_engine_ready;
     f->on_engine_gone = o->on_engine_gone;
+    f->on_engine_silent = o->on_engine_silent;
     f->why_engine_ended = o->why_engine_ended;
     f->context = o->context;
     f->created = (int64_t)time(NULL);

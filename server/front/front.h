@@ -90,6 +90,7 @@ struct front_options {
     /* Refused or lost. front_set_engine() may follow, not from inside. May be NULL. */
     void (*on_engine_gone)(void *context, const char *why);
     /* As of server/link/engine_client.h; may be NULL. */
+    bool (*on_engine_silent)(void *context);
     const char *(*why_engine_ended)(void *context);
     void *context;
 };

@@ -80,6 +80,7 @@ struct front {
     struct replies replies;       /* what they take */
     void (*on_engine_ready)(void *context);
     void (*on_engine_gone)(void *context, const char *why);
+    bool (*on_engine_silent)(void *context);
     const char *(*why_engine_ended)(void *context);
     void *context;
 

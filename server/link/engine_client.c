@@ -483,11 +483,15 @@ static void on_broken(evutil_socket_t fd, short what, void *context)
 
 static void on_deadline(evutil_socket_t fd, short what, void *context)
 {
+    const struct timeval again = {.tv_sec = HELLO_TIMEOUT_S};
     struct engine_client *c = context;
     (void)fd;
     (void)what;
     c->depth++;
-    fail_connection(c, "the engine did not say HELLO in time");
+    if (c->spoke || !c->events.on_silent || !c->events.on_silent(c->context))
+        fail_connection(c, "the engine did not say HELLO in time");
+    else if (c->state != CLIENT_GONE)
+        event_add(c->deadline, &again);
     end_call(c);
 }
 

@@ -20,7 +20,7 @@
 struct engine_client;
 
 /* What the owner of the connection hears. */
-struct engine_client_events { /* all set but the last; hello and stats are borrowed */
+struct engine_client_events { /* all set but the last two; hello and stats are borrowed */
     void (*on_ready)(void *context, const struct wire_hello *hello); /* handshake done */
     void (*on_stats)(void *context, const struct wire_stats *stats);
     /* The answer to the oldest engine_client_control() that has none yet. refuse NULL: it is
@@ -29,12 +29,14 @@ struct engine_client_events { /* all set but the last; hello and stats are borro
     void (*on_drain)(void *context);
     /* The handshake was refused, or the connection is lost; after the on_lost calls. */
     void (*on_closed)(void *context, const char *why);
+    /* Nothing at all has come for five seconds, and the connection holds: true, it is waited on. NULL: it is not. */
+    bool (*on_silent)(void *context);
     /* The connection has ended, and the engine did not say why. NULL, of either: nobody knows. */
     const char *(*why_ended)(void *context);
 };
 
 /* identities are compared with the engine's: a mismatch ends in on_closed, as does an engine that
- * does not answer within 5 seconds. stream: consumed also on failure; NULL is one. ours:
+ * does not answer within 5 seconds (but on_silent). stream: consumed also on failure; NULL is one. ours:
  * identities, model and initial_credit (0 = 1 MiB) are used, and copied; of arithmetic the line of the law alone, "law=2\n",
  * with which the engine's must begin (empty: any will do). key_file: NULL, or the key
  * that the engine must ask for and know too. */

@@ -48,6 +48,16 @@ static int try_address(const struct wire_address *address, int64_t until_ms, int
     }
 }
 
+/* A host that is gone is noticed in half a minute: of an engine that has not spoken yet nothing else tells it from a stopped one. */
+static void watch_host(int fd)
+{
+    const int yes = 1, idle_s = 10, every_s = 5, n = 4;
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof yes);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &every_s, sizeof every_s);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &n, sizeof n);
+}
+
 int engine_client_connect(const char *address, int timeout_ms, int *fd, struct quire_error *err)
 {
     struct wire_address addresses[WIRE_MAX_ADDRESSES];
@@ -67,7 +77,7 @@ int engine_client_connect(const char *address, int timeout_ms, int *fd, struct q
             int yes = 1;
             if (!addresses[i].is_unix) {
                 setsockopt(s, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-                setsockopt(s, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof yes);
+                watch_host(s);
             }
             *fd = s;
             return QUIRE_OK;

@@ -320,6 +320,21 @@ def test_a_front_end_waits_for_its_engine(start, tmp_path):
         proxy.accept()[0].sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 10)
         assert waits.process.wait(20) == 1
 
+    # The system of a stopped engine accepts for it: one connection waits there, however long it is.
+    with socket.socket(socket.AF_UNIX) as mute:
+        mute.bind(f"{tmp_path}/mute")
+        mute.listen()
+        mute.settimeout(20)
+        waits = start("serve", MODEL, "--engine", f"unix:{tmp_path}/mute", "--port", "0", wait_for="waiting for the engine")
+        accepted = mute.accept()[0]
+        mute.settimeout(3)
+        with pytest.raises(TimeoutError):
+            mute.accept()
+        mute.settimeout(20)
+        accepted.close()
+        mute.accept()[0].close()
+        assert waits.stop(timeout=5) == 0, waits.output()
+
 
 def test_what_waiting_does_not_mend_ends_at_once(tmp_path):
     short, good = tmp_path / "short", tmp_path / "good"

@@ -38,7 +38,7 @@
 #define CONNECT_TIMEOUT_MS 5000
 #define RECONNECT_TIMEOUT_MS 200 /* the loop waits for it */
 #define RECONNECT_EVERY_S 1
-#define SAY_EVERY 10 /* of the times that it was looked for in vain */
+#define SAY_EVERY_S 10
 
 struct serve {
     /* from the command line */
@@ -86,7 +86,7 @@ struct serve {
     struct keeper *keeper; /* NULL without --restart */
     uint32_t restarts; /* in a row, at most; 0: the engine is in this process */
     char **engine_argv; /* of the process that has it otherwise */
-    uint32_t n_in_vain; /* times that the first engine was looked for */
+    double said_waiting; /* when, of the first engine; 0: never */
     bool ready_once, draining;
     int exit_code;
     double started;
@@ -140,17 +140,35 @@ static void on_engine_ready(void *context)
     s->ready_once = true;
 }
 
-/* The engine is looked for again in a while. Of the first one it is said now and then. */
-static void wait_for_engine(struct serve *s, const char *why)
+/* Of the first one, now and then. */
+static void say_waiting(struct serve *s, const char *why)
 {
-    const struct timeval soon = {.tv_sec = RECONNECT_EVERY_S};
     size_t n = strlen(s->remote);
     if (strncmp(why, s->remote, n) == 0 && why[n] == ':') /* it begins with the address, which the line has */
         why += n + 1 + strspn(why + n + 1, " ");
-    if (!s->ready_once && s->n_in_vain++ % SAY_EVERY == 0)
-        quire_log(QUIRE_LOG_WARN, "server", "waiting for the engine at %s: %s; port %u answers 503 until it is there",
-                  s->remote, why, front_port(s->front));
+    if (s->ready_once || (s->said_waiting > 0 && quire_now_s() - s->said_waiting < SAY_EVERY_S))
+        return;
+    s->said_waiting = quire_now_s();
+    quire_log(QUIRE_LOG_WARN, "server", "waiting for the engine at %s: %s; port %u answers 503 until it is there",
+              s->remote, why, front_port(s->front));
+}
+
+/* The engine is looked for again in a while. */
+static void wait_for_engine(struct serve *s, const char *why)
+{
+    const struct timeval soon = {.tv_sec = RECONNECT_EVERY_S};
+    say_waiting(s, why);
     event_add(s->reconnect, &soon);
+}
+
+/* One at --engine that is stopped: its system takes connections for it, which would pile up there. */
+static bool keeps_waiting(void *context)
+{
+    struct serve *s = context;
+    if (!s->remote)
+        return false;
+    say_waiting(s, "it is connected, and says nothing");
+    return true;
 }
 
 static void on_engine_gone(void *context, const char *why)
@@ -509,6 +527,7 @@ static int open_front(struct serve *s, struct quire_error *err)
         .write_timeout_ms = 1000 * s->write_timeout_s,
         .on_engine_ready = on_engine_ready,
         .on_engine_gone = on_engine_gone,
+        .on_engine_silent = keeps_waiting,
         .why_engine_ended = why_engine_ended,
         .context = s,
     };
