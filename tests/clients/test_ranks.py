@@ -112,7 +112,11 @@ def test_an_engine_s_thread_that_hangs_is_noticed_by_the_others(begin, more):
     thread = max(now, key=lambda t: now[t] - before.get(t, 0))
     other, = (int(pid) for pid in subprocess.run(["ps", "-o", "pid=", "--ppid", str(engine)], capture_output=True, text=True).stdout.split())
     os.kill(other, signal.SIGSTOP)  # so that the thread waits for it, in the midst of a step: between steps nobody waits for rank 0
-    time.sleep(0.3)
+    n_asleep = 0
+    while n_asleep < 5:  # and does not only wait for a CPU
+        time.sleep(0.06)
+        with open(f"/proc/{engine}/task/{thread}/stat") as f:
+            n_asleep = n_asleep + 1 if f.read().rsplit(")", 1)[1].split()[0] == "S" else 0
     if libc.ptrace(0x4206, thread, None, None) != 0 or libc.ptrace(0x4207, thread, None, None) != 0:  # SEIZE, INTERRUPT
         pytest.skip(f"no tracing here: {os.strerror(ctypes.get_errno())}")
     threading.Thread(target=lambda: os.waitpid(thread, 0x40000000) and os.waitpid(thread, 0x40000000)).start()  # its stop, and its end
