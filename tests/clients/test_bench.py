@@ -333,6 +333,7 @@ def test_steps(tmp_path):
     written = json.loads(saved.read_text())
     assert "steps it was not fitted on" in written.pop("about")
     assert written["points"] == [pytest.approx(p, rel=1e-6) for p in cost["points"]] and set(written) == set(cost)
+    assert cost["micro_batch_tokens"] == 64  # a CPU's
     most = max(s["tokens"] for s in steps if not s["held_out"])  # as large as there is time for
     assert 16 <= most <= 64
     assert cost["points"][0][0] == 1 and cost["points"] == sorted(cost["points"]) and cost["points"][-1][0] == most
