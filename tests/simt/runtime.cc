@@ -103,9 +103,34 @@ size_t used_bytes()
     return used;
 }
 
+/* Of the machine's devices those that CUDA_VISIBLE_DEVICES names, in its order and up to the first that is not there. */
+std::vector<int> visible_devices()
+{
+    const int n = (int)setting("QUIRE_SIMT_DEVICES", 1);
+    const char *at = getenv("CUDA_VISIBLE_DEVICES");
+    std::vector<int> all;
+    for (int device = 0; !at && device < n; device++)
+        all.push_back(device);
+    while (at && *at) {
+        char *end;
+        const long device = strtol(at, &end, 10);
+        if (end == at || device < 0 || device >= n)
+            break;
+        all.push_back((int)device);
+        at = *end == ',' ? end + 1 : end;
+    }
+    return all;
+}
+
 unsigned device_count()
 {
-    return (unsigned)setting("QUIRE_SIMT_DEVICES", 1);
+    return (unsigned)visible_devices().size();
+}
+
+/* The machine's number of a device that is there. */
+int device_of_machine(int device)
+{
+    return visible_devices()[(size_t)device];
 }
 
 cudaError_t check_device(int device)
@@ -395,7 +420,7 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attr, int dev
     case cudaDevAttrCanMapHostMemory: *value = 1; break;
     case cudaDevAttrComputeMode: *value = 0; break;
     case cudaDevAttrEccEnabled: *value = 1; break;
-    case cudaDevAttrPciBusId: *value = device; break;
+    case cudaDevAttrPciBusId: *value = device_of_machine(device); break;
     case cudaDevAttrPciDeviceId: *value = 0; break;
     case cudaDevAttrMemoryClockRate: *value = 1000000; break;
     case cudaDevAttrGlobalMemoryBusWidth: *value = 64; break;
@@ -438,7 +463,8 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device)
     prop->multiProcessorCount = attribute(cudaDevAttrMultiProcessorCount);
     prop->canMapHostMemory = 1;
     prop->ECCEnabled = 1;
-    prop->pciBusID = device;
+    prop->pciBusID = device_of_machine(device);
+    snprintf(prop->uuid.bytes, sizeof prop->uuid.bytes, "%d %.10s", prop->pciBusID, simt::host_name());
     prop->unifiedAddressing = 1;
     prop->memoryBusWidth = attribute(cudaDevAttrGlobalMemoryBusWidth);
     prop->l2CacheSize = attribute(cudaDevAttrL2CacheSize);
@@ -455,7 +481,7 @@ cudaError_t cudaDeviceGetPCIBusId(char *pci_bus_id, int len, int device)
     BEGIN(allowed);
     if (check_device(device) != cudaSuccess)
         return Call::done(cudaErrorInvalidDevice);
-    snprintf(pci_bus_id, (size_t)len, "0000:%02x:00.0", (unsigned)device);
+    snprintf(pci_bus_id, (size_t)len, "0000:%02x:00.0", (unsigned)device_of_machine(device));
     return cudaSuccess;
 }
 

@@ -399,7 +399,7 @@ static void test_device(void **state)
 {
     (void)state;
     int n;
-    struct cudaDeviceProp prop;
+    struct cudaDeviceProp prop, same;
     OK(cudaGetDeviceCount(&n));
     assert_int_equal(n, 1);
     FAILS(cudaSetDevice(1), cudaErrorInvalidDevice);
@@ -412,6 +412,17 @@ static void test_device(void **state)
     setenv("QUIRE_SIMT_DEVICES", "2", 1);
     OK(cudaGetDeviceProperties(&prop, 1));
     assert_true(prop.multiProcessorCount == 7 && prop.major == 8 && prop.minor == 6);
+    setenv("CUDA_VISIBLE_DEVICES", "1,5,0", 1); /* what is behind the one that is not there is not seen */
+    OK(cudaGetDeviceCount(&n));
+    assert_int_equal(n, 1);
+    OK(cudaGetDeviceProperties(&same, 0));
+    assert_int_equal(same.pciBusID, 1);
+    assert_memory_equal(&same.uuid, &prop.uuid, sizeof prop.uuid);
+    setenv("QUIRE_SIMT_HOST", "other", 1);
+    OK(cudaGetDeviceProperties(&same, 0));
+    assert_memory_not_equal(&same.uuid, &prop.uuid, sizeof prop.uuid);
+    unsetenv("QUIRE_SIMT_HOST");
+    unsetenv("CUDA_VISIBLE_DEVICES");
     setenv("QUIRE_SIMT_DEVICES", "0", 1);
     FAILS(cudaGetDeviceCount(&n), cudaErrorNoDevice);
     unsetenv("QUIRE_SIMT_SMS");

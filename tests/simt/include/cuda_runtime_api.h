@@ -53,8 +53,13 @@ const char *cudaGetErrorString(cudaError_t error);
 
 /* ---- the device ---- */
 
+typedef struct CUuuid_st {
+    char bytes[16];
+} cudaUUID_t;
+
 struct cudaDeviceProp {
     char name[256];
+    cudaUUID_t uuid;
     size_t totalGlobalMem;
     size_t sharedMemPerBlock;
     int regsPerBlock;

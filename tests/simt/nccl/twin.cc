@@ -4,7 +4,7 @@
  *
  * What it is given it checks: memory that is there, the same count on every rank. Failures on demand by simt_fail_call() or
  * QUIRE_SIMT_FAIL, whose error is the result. SIMT_NCCL_VERSION is the version it says; SIMT_NCCL_DIES ends the process in
- * ncclCommInitRank; SIMT_NCCL_ASYNC is what ncclCommGetAsyncError finds. What was not given back ends the process with the
+ * ncclCommInitRank, and SIMT_NCCL_HANGS has it hang there; SIMT_NCCL_ASYNC is what ncclCommGetAsyncError finds. What was not given back ends the process with the
  * emulator's status. */
 #include <fcntl.h>
 #include <signal.h>
@@ -253,6 +253,8 @@ EXPORT int ncclCommInitRank(nccl_comm **out, int n_ranks, nccl_id id, int rank)
 {
     if (getenv("SIMT_NCCL_DIES"))
         raise(SIGKILL);
+    while (getenv("SIMT_NCCL_HANGS"))
+        usleep(20000);
     int result = asked_for("ncclCommInitRank");
     int fd = result ? -1 : open(id.internal, O_RDWR | O_CLOEXEC);
     if (fd < 0)

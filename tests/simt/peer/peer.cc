@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -163,6 +164,12 @@ static PeerMemory *map_records(int fd, size_t file_bytes, char *first)
     return p == MAP_FAILED ? nullptr : new PeerMemory{first, (Record *)p, file_bytes, fd};
 }
 
+const char *host_name()
+{
+    const char *name = getenv("QUIRE_SIMT_HOST");
+    return name ? name : "";
+}
+
 bool peer_export(void *p, PeerHandle *out)
 {
     const Allocation *found;
@@ -181,7 +188,8 @@ bool peer_export(void *p, PeerHandle *out)
     }
     if (!a->peer)
         return false;
-    *out = {magic, self(), a->peer->fd, (uint32_t)(a->begin - begin), a->bytes, bytes};
+    *out = {magic, self(), a->peer->fd, {}, (uint32_t)(a->begin - begin), a->bytes, bytes};
+    snprintf(out->host, sizeof out->host, "%s", host_name());
     return true;
 }
 
@@ -190,6 +198,8 @@ void *peer_import(const PeerHandle &h)
     char name[64];
     if (h.magic != magic || h.process == self())
         return nullptr;
+    if (strncmp(h.host, host_name(), sizeof h.host - 1) != 0) /* what CUDA takes it for nobody knows */
+        fault("PEERS", true, nullptr, "memory of host %.8s is to be reached from %s", h.host, host_name());
     snprintf(name, sizeof name, "/proc/%u/fd/%d", h.process, h.fd);
     int fd = open(name, O_RDWR | O_CLOEXEC);
     if (fd < 0)

@@ -24,9 +24,13 @@ struct PeerMemory; /* of an allocation: its records */
 struct PeerHandle {
     uint32_t magic, process;
     int32_t fd; /* of that process */
+    char host[8]; /* host_name() of that process */
     uint32_t first; /* where the allocation begins in the file */
     uint64_t bytes, file_bytes; /* the allocation's; the file's before the records */
 };
+
+/* QUIRE_SIMT_HOST: processes whose names differ are on different hosts. */
+const char *host_name();
 
 bool peer_export(void *allocation, PeerHandle *out); /* false: it is none, or out of memory */
 void *peer_import(const PeerHandle &handle); /* nullptr: nothing to be mapped */
