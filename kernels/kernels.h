@@ -405,6 +405,7 @@ struct k_group {
     void *context;
     uint32_t rank, n_ranks; /* 2, 4 or 8 of them */
     uint32_t first; /* what messages call its rank 0: a stage's ranks have numbers among those of all stages */
+    bool is_across_hosts; /* not all are on one: no device reaches the memory of another rank's */
     /* x = ((x0 + x1) + (x2 + x3)) + ((x4 + x5) + (x6 + x7)) over the ranks, in place (docs/numerics.md §5) */
     int (*all_reduce_tree)(void *context, float *x, size_t n, struct quire_error *err);
     /* all: [ranks][n_bytes]; mine may lie in its place there. */
@@ -567,6 +568,20 @@ struct k_backend {
                                * depend on how many there are */
 };
 
+/* A GPU, whichever process sees it under whatever number: its UUID. */
+#define K_GPU_ID_BYTES 16
+struct k_gpu_id {
+    unsigned char bytes[K_GPU_ID_BYTES];
+};
+#define K_MAX_GPUS 32u /* of a host; more are not looked at */
+
+/* Called once while a GPU's backend is opened: which of those that this process sees, from the device's number on, is to be taken.
+ * *out is below n, which is 1 at least. What it returns the opening returns. */
+struct k_gpu_choice {
+    void *context;
+    int (*choose)(void *context, const struct k_gpu_id *seen, uint32_t n, uint32_t *out, struct quire_error *err);
+};
+
 struct k_backend_options {
     const char *device; /* "auto", "ref", "cpu", "cuda", "cuda:N" */
     uint32_t n_threads; /* 0 = what k_backend_threads() says */
@@ -575,6 +590,7 @@ struct k_backend_options {
     const char *cpu_bind; /* NULL or "auto", "none", or the CPU of each thread: "0-3,8" */
     bool
         not_invariant; /* a GPU computes GEMMs of many tokens by NVIDIA's library in the mma form; a host changes nothing */
+    const struct k_gpu_choice *choice; /* NULL: the first; read before k_backend_open() returns */
 };
 
 /* Opens a backend. "auto" takes the best this machine has; *why says in one line which and why

@@ -129,6 +129,63 @@ static void test_second_gpu(void **state)
     unsetenv("QUIRE_SIMT_DEVICES");
 }
 
+struct seen {
+    struct k_gpu_id ids[3];
+    uint32_t n;
+};
+
+/* The last of those that are seen. */
+static int take_last(void *context, const struct k_gpu_id *seen, uint32_t n, uint32_t *out, struct quire_error *err)
+{
+    struct seen *s = context;
+    (void)err;
+    memcpy(s->ids, seen, n * sizeof *seen);
+    s->n = n;
+    *out = n - 1;
+    return QUIRE_OK;
+}
+
+static int take_none(void *context, const struct k_gpu_id *seen, uint32_t n, uint32_t *out, struct quire_error *err)
+{
+    (void)context;
+    (void)seen;
+    (void)n;
+    (void)out;
+    return quire_fail(err, QUIRE_INVALID, "all are taken");
+}
+
+static void test_a_caller_that_chooses(void **state)
+{
+    (void)state;
+    struct seen all, later;
+    struct k_gpu_choice choice = {&all, take_last};
+    struct k_backend_options options = {.device = "cuda", .n_threads = 1, .choice = &choice};
+    struct k_backend *b;
+    struct quire_error err;
+    const char *why;
+    setenv("QUIRE_SIMT_DEVICES", "3", 1);
+    ok(k_backend_open(&options, &b, &why, &err), &err);
+    assert_non_null(strstr(b->placement, "GPU 2 at 0000:02:00"));
+    close_gpu(b);
+    assert_int_equal(all.n, 3);
+    assert_memory_not_equal(&all.ids[0], &all.ids[1], sizeof all.ids[0]);
+    choice.context = &later;
+    options.device = "cuda:1"; /* from there on */
+    ok(k_backend_open(&options, &b, &why, &err), &err);
+    assert_non_null(strstr(b->placement, "GPU 2 at 0000:02:00"));
+    close_gpu(b);
+    assert_int_equal(later.n, 2);
+    assert_memory_equal(later.ids, &all.ids[1], 2 * sizeof all.ids[0]);
+    choice.choose = take_none;
+    assert_int_equal(k_backend_open(&options, &b, &why, &err), QUIRE_INVALID);
+    assert_says(&err, "device cuda:1: all are taken");
+    simt_fail_call("cudaGetDeviceProperties", 2, cudaErrorSystemNotReady);
+    assert_int_equal(k_backend_open(&options, &b, &why, &err), QUIRE_UNSUPPORTED);
+    assert_says(&err, "GPU 2: cannot be asked what it is: system not yet initialized");
+    assert_int_equal(simt_live(), 0);
+    unsetenv("QUIRE_SIMT_DEVICES");
+}
+
 /* Whichever call fails while the backend opens: it says so, and nothing stays behind. */
 static void test_opening_fails_anywhere(void **state)
 {
@@ -706,6 +763,7 @@ int main(void)
         cmocka_unit_test_setup(test_auto, set_up),
         cmocka_unit_test_setup(test_machines_that_will_not_do, set_up),
         cmocka_unit_test_setup(test_second_gpu, set_up),
+        cmocka_unit_test_setup(test_a_caller_that_chooses, set_up),
         cmocka_unit_test_setup(test_opening_fails_anywhere, set_up),
         cmocka_unit_test_setup(test_memory, set_up),
         cmocka_unit_test_setup(test_copies, set_up),

@@ -109,7 +109,7 @@ int quire_cuda_open(const struct k_backend_options *options, struct k_backend **
         status = quire_fail(err, QUIRE_UNSUPPORTED, "a GPU has the GEMM forms lane, mma and int8, and not %s",
                             k_form_name(c->base.form));
     if (status == QUIRE_OK)
-        status = cuda_device_open(c, options->device, err);
+        status = cuda_device_open(c, options, err);
     cuda_set_thread_device(status == QUIRE_OK ? c->device : -1);
     if (status != QUIRE_OK) {
         free(c);

@@ -75,21 +75,50 @@ static int count_devices(int *n, int *driver, struct quire_error *err)
     return QUIRE_OK;
 }
 
-static int choose(struct cuda_backend *c, const char *device, struct cudaDeviceProp *prop, int *driver,
-                  struct quire_error *err)
+static int ask(int device, struct cudaDeviceProp *prop, struct quire_error *err)
+{
+    cudaError_t error = cudaGetDeviceProperties(prop, device);
+    return error == cudaSuccess ? QUIRE_OK
+                                : quire_fail(err, QUIRE_UNSUPPORTED, "GPU %d: cannot be asked what it is: %s", device,
+                                             cudaGetErrorString(error));
+}
+
+/* The caller's choice among GPUs [*device, n). */
+static int have_chosen(const struct k_gpu_choice *choice, int n, int *device, struct quire_error *err)
+{
+    struct k_gpu_id seen[K_MAX_GPUS];
+    struct cudaDeviceProp prop;
+    uint32_t n_seen = 0, chosen;
+    _Static_assert(sizeof prop.uuid.bytes == sizeof seen[0].bytes, "an id of 16 bytes");
+    for (int d = *device; d < n && n_seen < K_MAX_GPUS; d++, n_seen++) {
+        int status = ask(d, &prop, err);
+        if (status != QUIRE_OK)
+            return status;
+        memcpy(seen[n_seen].bytes, prop.uuid.bytes, sizeof seen[n_seen].bytes);
+    }
+    int status = choice->choose(choice->context, seen, n_seen, &chosen, err);
+    if (status == QUIRE_OK)
+        *device += (int)chosen;
+    return status;
+}
+
+static int choose(struct cuda_backend *c, const struct k_backend_options *options, struct cudaDeviceProp *prop,
+                  int *driver, struct quire_error *err)
 {
     int n;
-    int status = parse_device(device, &c->device, err);
+    int status = parse_device(options->device, &c->device, err);
     if (status == QUIRE_OK)
         status = count_devices(&n, driver, err);
     if (status != QUIRE_OK)
         return status;
     if (c->device >= n)
         return quire_fail(err, QUIRE_UNSUPPORTED, "this machine shows %d GPU%s, numbered from 0", n, n == 1 ? "" : "s");
-    cudaError_t error = cudaGetDeviceProperties(prop, c->device);
-    if (error != cudaSuccess)
-        return quire_fail(err, QUIRE_UNSUPPORTED, "GPU %d: cannot be asked what it is: %s", c->device,
-                          cudaGetErrorString(error));
+    if (options->choice)
+        status = have_chosen(options->choice, n, &c->device, err);
+    if (status == QUIRE_OK)
+        status = ask(c->device, prop, err);
+    if (status != QUIRE_OK)
+        return status;
     c->compute_capability = prop->major * 10 + prop->minor;
     c->n_sms = (uint32_t)prop->multiProcessorCount;
     c->shared_bytes = (uint32_t)prop->sharedMemPerBlockOptin;
@@ -97,7 +126,7 @@ static int choose(struct cuda_backend *c, const char *device, struct cudaDeviceP
         return quire_fail(err, QUIRE_UNSUPPORTED, "GPU %d, %s, is sm_%d: the kernels need sm_%d or later", c->device,
                           prop->name, c->compute_capability, LEAST_CAPABILITY);
     /* Makes the context: where another process has the GPU for itself, or its memory is full, it shows here. */
-    error = cudaSetDevice(c->device);
+    cudaError_t error = cudaSetDevice(c->device);
     if (error != cudaSuccess)
         return quire_fail(err, QUIRE_UNSUPPORTED, "GPU %d, %s, cannot be used: %s", c->device, prop->name,
                           cudaGetErrorString(error));
@@ -108,13 +137,13 @@ static int choose(struct cuda_backend *c, const char *device, struct cudaDeviceP
     return QUIRE_OK;
 }
 
-int cuda_device_open(struct cuda_backend *c, const char *device, struct quire_error *err)
+int cuda_device_open(struct cuda_backend *c, const struct k_backend_options *options, struct quire_error *err)
 {
     struct cudaDeviceProp prop = {0};
     size_t available, total;
     char name[64];
     int driver;
-    int status = choose(c, device, &prop, &driver, err);
+    int status = choose(c, options, &prop, &driver, err);
     cudaError_t error = cudaSuccess;
     if (status == QUIRE_OK)
         error = cudaMemGetInfo(&available, &total);

@@ -4,7 +4,7 @@
  * LOOK_MS whether the group is over, and writes it. It calls nothing of CUDA. What was queued then runs through without
  * effect, and the wait for it says why.
  *
- * Where a GPU does not reach a peer's memory, NCCL carries what they bring together (nccl.h), through what would have been this
+ * Where a GPU does not reach a peer's memory, as none does across hosts, NCCL carries what they bring together (nccl.h), through what would have been this
  * rank's areas, and fold.cu adds it up. Its kernels know of no time and of no word of the host's: the watcher sees by fold.cu's
  * two words how long one waits, and aborts. Nothing is recorded then, since a graph outlives what was aborted. With --invariance
  * off NCCL adds, too: fold.cu then finds the sum where else it finds the parts. */
@@ -120,7 +120,7 @@ static int start_watcher(struct cuda_group *g, struct quire_error *err)
 /* ---- joining ----------------------------------------------------------------------------------- */
 
 /* This rank's memory, its head of zeros before anybody hears of it, and words for both sides. */
-static int alloc_own(struct k_backend *b, struct cuda_group *g, struct greeting *mine, struct quire_error *err)
+static int alloc_own(struct k_backend *b, struct cuda_group *g, struct quire_error *err)
 {
     struct cuda_backend *c = cuda_of(b);
     void *own, *control;
@@ -136,14 +136,17 @@ static int alloc_own(struct k_backend *b, struct cuda_group *g, struct greeting 
     status = cuda_check(b, cudaMemsetAsync(own, 0, CUDA_PEER_HEAD_BYTES, c->stream), "clearing flags", err);
     if (status == QUIRE_OK)
         status = cuda_check(b, cudaStreamSynchronize(c->stream), "clearing flags", err);
-    if (status != QUIRE_OK)
-        return status;
-    cudaError_t error = cudaIpcGetMemHandle(&mine->memory, own);
+    return status;
+}
+
+static int lend_own(struct k_backend *b, const struct cuda_group *g, struct greeting *mine, struct quire_error *err)
+{
+    cudaError_t error = cudaIpcGetMemHandle(&mine->memory, g->peers.own);
     if (error == cudaSuccess)
         return QUIRE_OK;
     cudaGetLastError(); /* refused, and not the next caller's error */
-    return quire_fail(err, QUIRE_UNSUPPORTED, "GPU %d does not give its memory to other processes: %s", c->device,
-                      cudaGetErrorString(error));
+    return quire_fail(err, QUIRE_UNSUPPORTED, "GPU %d does not give its memory to other processes: %s",
+                      cuda_of(b)->device, cudaGetErrorString(error));
 }
 
 static int map_peers(struct k_backend *b, struct cuda_group *g, const struct greeting *all, struct quire_error *err)
@@ -238,8 +241,14 @@ static int meet_through_nccl(struct k_backend *b, struct cuda_group *g, struct g
 static int meet(struct k_backend *b, struct cuda_group *g, struct greeting *mine, struct greeting *all,
                 struct quire_error *err)
 {
-    int status = agree(g, alloc_own(b, g, mine, err), mine, all, err);
-    if (status == QUIRE_OK)
+    const bool is_across_hosts = g->group.is_across_hosts;
+    int status = alloc_own(b, g, err);
+    if (status == QUIRE_OK && !is_across_hosts)
+        status = lend_own(b, g, mine, err);
+    status = agree(g, status, mine, all, err);
+    if (status == QUIRE_OK && is_across_hosts)
+        status = quire_fail(err, QUIRE_UNSUPPORTED, "GPUs of several hosts do not reach each other's memory");
+    else if (status == QUIRE_OK)
         status = agree(g, map_peers(b, g, all, err), mine, all, err);
     return status == QUIRE_UNSUPPORTED ? meet_through_nccl(b, g, mine, all, err) : status;
 }

@@ -4,6 +4,7 @@
  * how far they are, over the group: it is left behind when that ends. All later calls hold `lock`, by which the communicator is there for as long as they last;
  * nccl_abort() waits ABORT_MS for it, and then takes it that a call hangs, which aborting the communicator ends. */
 #include "kernels/cuda/host/nccl.h"
+#include "base/clock.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -16,6 +17,8 @@
 
 #define LOOK_MS 20
 #define ABORT_MS 500
+/* Of the group's time-out: how long NCCL may take to start. It opens connections of its own, which a network may swallow. */
+#define START_TIMEOUTS 30
 /* The calls are older, but nobody has looked at how older ones abort. */
 #define LEAST_VERSION 21400
 
@@ -38,6 +41,7 @@ struct start {
     struct nccl_comm *comm;
     int result;
     cudaError_t error;
+    uint64_t until_ms; /* of quire_now_ms() */
     pthread_mutex_t lock;
     pthread_cond_t done;
     bool is_done, is_left;
@@ -187,7 +191,7 @@ static enum progress look_at_start(struct start *s)
     pthread_mutex_lock(&s->lock);
     while (!s->is_done && pthread_cond_timedwait(&s->done, &s->lock, &until) == 0) {
     }
-    const enum progress at = !s->is_done                                            ? UNDER_WAY
+    const enum progress at = !s->is_done ? (quire_now_ms() < s->until_ms ? UNDER_WAY : FAILED)
                              : s->error == cudaSuccess && s->result == NCCL_SUCCESS ? WELL
                                                                                     : FAILED;
     pthread_mutex_unlock(&s->lock);
@@ -208,8 +212,11 @@ static int await(struct start *s, const struct k_group *group, struct quire_erro
             if (all[r] == FAILED)
                 status = quire_fail(err, QUIRE_UNSUPPORTED, "NCCL does not start on rank %u", group->first + r);
         }
-        if (mine == FAILED)
-            break;
+        if (mine == FAILED && status == QUIRE_OK) /* where it is NCCL's error, nccl_start() has that */
+            status = quire_fail(err, QUIRE_UNAVAILABLE,
+                                "NCCL has not started within %.0f s: NCCL_DEBUG=INFO has it say what it waits for, "
+                                "NCCL_SOCKET_IFNAME names the network to take",
+                                START_TIMEOUTS * group->timeout_ms / 1e3);
     }
     return status;
 }
@@ -235,6 +242,7 @@ int nccl_start(struct nccl *n, int device, const struct k_group *group, const st
     s->rank = (int)group->rank;
     s->n_ranks = (int)group->n_ranks;
     s->id = *id;
+    s->until_ms = quire_now_ms() + START_TIMEOUTS * (uint64_t)group->timeout_ms;
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->done, NULL);
     int status = start_thread(s, err);

@@ -1,4 +1,4 @@
-/* NVIDIA's NCCL, opened when a group needs it: it carries bytes between GPUs that do not reach each other's memory, and adds nothing
+/* NVIDIA's NCCL, opened when a group needs it: it carries bytes between GPUs that do not reach each other's memory, on one host or on several, and adds nothing
  * but with --invariance off.
  * What it declares is declared here again, since the build takes nothing of NVIDIA's but CUDA (nccl_header_test.c compares). */
 #ifndef QUIRE_KERNELS_CUDA_NCCL_H
@@ -46,7 +46,7 @@ int nccl_open(struct nccl **out, struct quire_error *err);
 const char *nccl_version(const struct nccl *n);
 /* Of one rank, for all to start with. */
 int nccl_make_id(struct nccl *n, struct nccl_id *out, struct quire_error *err);
-/* All ranks together, once. Ends with the group, should a rank never come. */
+/* All ranks together, once. Ends with the group, should a rank never come, and after thirty of the group's time-outs. */
 int nccl_start(struct nccl *n, int device, const struct k_group *group, const struct nccl_id *id,
                struct quire_error *err);
 

@@ -27,12 +27,15 @@ static const char *device;
 static struct quire_error err; /* of the last call that failed */
 #ifdef TEST_EMULATED
 static bool is_apart; /* rank 1's GPU does not reach the others', and ranks have NCCL's twin */
+static bool is_across; /* every other rank is on another host, whose memory a GPU must not try to reach */
 static bool is_free; /* --invariance off: that twin adds, too */
 static void be_apart(uint32_t rank)
 {
+    if (is_across)
+        setenv("QUIRE_SIMT_HOST", rank % 2 ? "b" : "a", 1);
     if (!is_apart)
         return;
-    if (rank == 1)
+    if (rank == 1 && !is_across)
         setenv("QUIRE_SIMT_FAIL", "cudaIpcOpenMemHandle:1:801", 1);
     if (!dlopen(TEST_NCCL, RTLD_NOW)) { /* found from now on by its name */
         fprintf(stderr, "%s\n", dlerror());
@@ -40,7 +43,7 @@ static void be_apart(uint32_t rank)
     }
 }
 #else
-static const bool is_free = false;
+static const bool is_across = false, is_free = false;
 static void be_apart(uint32_t rank)
 {
     (void)rank;
@@ -108,6 +111,7 @@ static void open_rank(struct rank *r, int fd, uint32_t timeout_ms)
     r->group = (struct k_group){.context = r->collective,
                                 .rank = r->rank,
                                 .n_ranks = r->n_ranks,
+                                .is_across_hosts = is_across,
                                 .all_reduce_tree = all_reduce_tree,
                                 .all_gather = all_gather,
                                 .gather = gather,
@@ -503,6 +507,16 @@ static void stay_apart(struct rank *r, int fd)
     close_rank(r);
 }
 
+static void stay_on_hosts(struct rank *r, int fd)
+{
+    open_rank(r, fd, TIMEOUT_MS);
+    const int status = r->b->ops->join(r->b, &r->group, &err);
+    CHECK(status == QUIRE_UNSUPPORTED, "status %d", status);
+    CHECK(strstr(err.text, "GPUs of several hosts do not reach each other's memory; rank 0: libnccl.so.2 is not there"),
+          "\"%s\"", err.text);
+    close_rank(r);
+}
+
 /* With --invariance off NCCL adds, whatever the order; bias, columns and the norm of a sum are ours. */
 static void compute_free(struct rank *r, int fd)
 {
@@ -518,14 +532,15 @@ static void compute_free(struct rank *r, int fd)
 static void refuse(struct rank *r, int fd, uint32_t rank, const char *name, const char *value, int wanted,
                    const char *text)
 {
-    open_rank(r, fd, TIMEOUT_MS);
+    if (!r->b)
+        open_rank(r, fd, TIMEOUT_MS);
     if (r->rank == rank && name)
         setenv(name, value, 1);
     else if (r->rank == rank)
         simt_fail_call(value, 1, (cudaError_t)2);
     const int status = r->b->ops->join(r->b, &r->group, &err);
     CHECK(status == wanted, "status %d", status);
-    CHECK(strstr(err.text, text) && strstr(err.text, "does not reach"), "\"%s\"", err.text);
+    CHECK(strstr(err.text, text) && strstr(err.text, " not reach "), "\"%s\"", err.text);
     close_rank(r);
 }
 static void refuse_old(struct rank *r, int fd)
@@ -546,6 +561,11 @@ static void refuse_start(struct rank *r, int fd)
 {
     refuse(r, fd, 1, NULL, "ncclCommInitRank", QUIRE_UNAVAILABLE,
            "rank 1: NCCL 2.27.3: ncclCommInitRank: unhandled system error");
+}
+static void hang_at_start(struct rank *r, int fd)
+{
+    open_rank(r, fd, 100);
+    refuse(r, fd, 3, "SIMT_NCCL_HANGS", "", QUIRE_UNAVAILABLE, "NCCL has not started within 3 s: ");
 }
 static void die_at_start(struct rank *r, int fd)
 {
@@ -689,7 +709,12 @@ int main(int argc, char **argv)
         all_end_well(2, lose_one_by_word, 0, "a rank that gives up ends the others");
 #ifdef TEST_EMULATED
         all_end_well(4, stay_apart, 0, "GPUs that do not reach each other are named");
+        is_across = true;
+        all_end_well(4, stay_on_hosts, 0, "GPUs of several hosts need NCCL");
         is_apart = true;
+        all_end_well(4, compute, 0, "the bits of the tree, on several hosts by NCCL's twin");
+        all_end_well(4, lose_one_by_death, -SIGKILL, "on several hosts, a rank that dies ends the others");
+        is_across = false;
         for (uint32_t n = 2; n <= 8; n *= 2)
             all_end_well(n, compute, 0, "the bits of the tree, by NCCL's twin");
         all_end_well(4, lose_one_by_death, -SIGKILL, "by NCCL's twin, a rank that dies ends the others");
@@ -701,6 +726,7 @@ int main(int argc, char **argv)
         all_end_well(4, refuse_other, 0, "two versions of NCCL are named");
         all_end_well(4, refuse_id, 0, "an NCCL that does not start is named");
         all_end_well(4, refuse_start, 0, "an NCCL that does not start on one rank is named");
+        all_end_well(4, hang_at_start, 0, "an NCCL that hangs at its start is named");
         all_end_well(4, die_at_start, -SIGKILL, "a rank that dies while NCCL starts ends the others");
         is_free = true;
         all_end_well(4, compute_free, 0, "what NCCL's twin adds up");
