@@ -42,24 +42,14 @@ void engine_options_default(struct engine_options *options)
 
 /* ---- open ------------------------------------------------------------------------------------ */
 
-/* Each rank has a GPU of its own: the one that was named, and those behind it. */
-static const char *device_of_rank(const struct engine *e, const struct engine_options *o, char name[16])
-{
-    const bool is_one = o->tensor_parallel_size <= 1 && o->pipeline_parallel_size <= 1;
-    const unsigned long first = strncmp(o->device, "cuda:", 5) == 0 ? strtoul(o->device + 5, NULL, 10) : 0;
-    if (is_one || e->rank == 0 || strncmp(o->device, "cuda", 4) != 0 || first > 1023)
-        return o->device;
-    snprintf(name, 16, "cuda:%lu", first + e->rank);
-    return name;
-}
-
 static int open_backend(struct engine *e, const struct engine_options *o, struct quire_error *err)
 {
-    char own_device[16];
-    struct k_backend_options options = {.device = device_of_rank(e, o, own_device),
+    const struct k_gpu_choice choice = {e, rank_choose_gpu};
+    struct k_backend_options options = {.device = o->device,
                                         .n_threads = o->n_threads,
                                         .weight_format = model_weight_format(&e->desc),
-                                        .cpu_bind = o->cpu_bind};
+                                        .cpu_bind = o->cpu_bind,
+                                        .choice = &choice};
     int status = engine_plan_form(o, &e->desc, &options.form, err);
     if (status == QUIRE_OK)
         status = engine_plan_invariance(o, &options.not_invariant, err);

@@ -1,5 +1,7 @@
 #include "engine/run/rank.h"
 
+#include "engine/ranks/gpus.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -195,6 +197,7 @@ struct forward_group rank_group(struct engine *e)
                                      .rank = collective_rank(e->parts.stage),
                                      .n_ranks = collective_size(e->parts.stage),
                                      .first = collective_rank(e->parts.whole) - collective_rank(e->parts.stage),
+                                     .is_across_hosts = e->is_across_hosts,
                                      .all_reduce_tree = all_reduce_tree,
                                      .all_gather = all_gather,
                                      .gather = gather,
@@ -292,6 +295,47 @@ int engine_rank(const struct engine_options *options, uint32_t *rank, struct qui
     return status;
 }
 
+/* ---- which GPU is whose ---- */
+
+static bool is_on_gpus(const char *device)
+{
+    return device && strncmp(device, "cuda", 4) == 0;
+}
+
+/* Of all ranks at the same time; *own is the place of this one's among `seen`. */
+static int share_gpus(struct engine *e, const struct k_gpu_id *seen, uint32_t n, uint32_t *own, struct quire_error *err)
+{
+    struct rank_gpus all[COLLECTIVE_MAX_RANKS];
+    uint32_t taken[COLLECTIVE_MAX_RANKS];
+    const uint32_t rank = collective_rank(e->collective);
+    const uint32_t n_places = e->parts.stage ? collective_size(e->parts.stage) : 1;
+    e->has_told_gpus = true;
+    int status = gpus_tell(e->collective, seen, n, all, err);
+    if (status == QUIRE_OK)
+        status = gpus_deal(all, collective_size(e->collective), taken, err);
+    if (status != QUIRE_OK)
+        return status;
+    e->is_across_hosts = gpus_are_across_hosts(all, rank - rank % n_places, n_places);
+    *own = taken[rank];
+    return QUIRE_OK;
+}
+
+int rank_choose_gpu(void *engine, const struct k_gpu_id *seen, uint32_t n, uint32_t *out, struct quire_error *err)
+{
+    struct engine *e = engine;
+    *out = 0;
+    e->gpu = seen[0];
+    return e->rank == 0 ? QUIRE_OK : share_gpus(e, seen, n, out, err);
+}
+
+void rank_has_no_gpu(struct collective *c, const struct engine *e, const char *device)
+{
+    struct rank_gpus all[COLLECTIVE_MAX_RANKS];
+    struct quire_error ignored; /* why it has none is told later */
+    if (is_on_gpus(device) && !(e && e->has_told_gpus))
+        gpus_tell(c, NULL, 0, all, &ignored);
+}
+
 /* ---- rank 0 ---- */
 
 static int find_others(struct engine *e, const struct engine_options *o, struct quire_error *err)
@@ -317,7 +361,7 @@ int rank_begin(struct engine *e, const struct engine_options *options, struct qu
 {
     const struct engine_plan *p = &e->plan;
     struct engine_options own = *options;
-    own.device = p->planner->on_host || strncmp(options->device, "cuda", 4) != 0 ? p->device : options->device;
+    own.device = p->planner->on_host || !is_on_gpus(options->device) ? p->device : options->device;
     engine_plan_for_others(p, &own);
     int status = find_others(e, options, err);
     if (status != QUIRE_OK)
@@ -328,7 +372,9 @@ int rank_begin(struct engine *e, const struct engine_options *options, struct qu
         return status;
     const size_t n_gemms = strlen(e->info.gemms);
     snprintf(e->info.gemms + n_gemms, sizeof e->info.gemms - n_gemms, "; %u ranks", p->n_ranks);
-    return ranks_setup(e->ranks, options, &own, err);
+    status = ranks_setup(e->ranks, options, &own, err);
+    uint32_t first;
+    return status == QUIRE_OK && is_on_gpus(own.device) ? share_gpus(e, &e->gpu, 1, &first, err) : status;
 }
 
 int rank_look(struct engine *e, bool is_idle, struct quire_error *err)

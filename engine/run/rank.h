@@ -16,6 +16,11 @@ int rank_hosts_options(const struct engine_options *options, const struct place 
 /* Starts the other ranks of a prepared engine and tells them what to load: e->ranks. */
 int rank_begin(struct engine *e, const struct engine_options *options, struct quire_error *err);
 
+/* Which GPU is this rank's (struct k_gpu_choice); rank 0's is the first, and it tells the others in rank_begin(). */
+int rank_choose_gpu(void *engine, const struct k_gpu_id *seen, uint32_t n, uint32_t *out, struct quire_error *err);
+/* Of ranks on GPUs that `device` says: what rank_choose_gpu() would have told, of one that did not come so far. engine may be NULL. */
+void rank_has_no_gpu(struct collective *c, const struct engine *e, const char *device);
+
 /* How far this rank came; of an engine that may be NULL where the status is no QUIRE_OK. */
 void rank_report_make(const struct engine *e, int status, const char *text, struct rank_report *out);
 

@@ -94,6 +94,9 @@ struct engine {
     struct rank_parts parts;         /* of `collective` */
     struct ranks *ranks;             /* NULL: this process computes alone, or is not rank 0 */
     struct rank_waits rank_waits;    /* as last told */
+    struct k_gpu_id gpu;             /* of rank 0 on a GPU: which it has */
+    bool has_told_gpus;              /* to the other ranks */
+    bool is_across_hosts;            /* the ranks of its stage are; on a GPU, where it matters */
     struct mailbox *mailbox;
 
     pthread_t thread;

@@ -1,4 +1,5 @@
 /* The life of a rank that is not 0: it loads what rank 0 says, and computes its share of each step that it is told. */
+#include "base/log.h"
 #include "engine/ranks/setup.h"
 #include "engine/run/open.h"
 #include "engine/run/rank.h"
@@ -48,7 +49,8 @@ static void keep_own(struct rank *r)
     r->options.message_bytes = r->own->message_bytes;
 }
 
-static int load(struct rank *r, struct quire_error *err)
+/* What rank 0 says, which this rank's own options may contradict. */
+static int hear_setup(struct rank *r, struct quire_error *err)
 {
     struct quire_error other;
     int status = hear_options(r, RANK_GIVEN, err), differs = QUIRE_OK;
@@ -56,11 +58,12 @@ static int load(struct rank *r, struct quire_error *err)
         differs = setup_compare(&r->options, r->own, collective_rank(r->collective), &other);
     if (status == QUIRE_OK)
         status = hear_options(r, RANK_SETUP, err);
-    if (status == QUIRE_OK && differs != QUIRE_OK)
-        status = quire_fail(err, differs, "%s", other.text);
-    if (status != QUIRE_OK)
-        return status;
     ranks_load_begins(r->collective);
+    return status == QUIRE_OK && differs != QUIRE_OK ? quire_fail(err, differs, "%s", other.text) : status;
+}
+
+static int prepare(struct rank *r, struct quire_error *err)
+{
     if (r->own)
         keep_own(r);
     const uint32_t n_stages = r->options.pipeline_parallel_size > 1 ? r->options.pipeline_parallel_size : 1;
@@ -74,9 +77,17 @@ static int load(struct rank *r, struct quire_error *err)
         return QUIRE_NO_MEMORY;
     r->engine->rank = collective_rank(r->collective);
     r->engine->collective = r->collective;
-    status = parts_open(r->collective, n_stages, &r->engine->parts, err);
+    int status = parts_open(r->collective, n_stages, &r->engine->parts, err);
+    return status == QUIRE_OK ? engine_prepare(r->engine, &r->options, err) : status;
+}
+
+static int load(struct rank *r, struct quire_error *err)
+{
+    int status = hear_setup(r, err);
     if (status == QUIRE_OK)
-        status = engine_prepare(r->engine, &r->options, err);
+        status = prepare(r, err);
+    if (status != QUIRE_OK)
+        rank_has_no_gpu(r->collective, r->engine, r->options.device);
     return status == QUIRE_OK ? engine_load(r->engine, &r->options, err) : status;
 }
 
@@ -167,6 +178,8 @@ static int follow(struct rank *r, struct quire_error *err)
 static int take_part(struct rank *r, struct quire_error *err)
 {
     int status = forward_ready(r->engine->forward, !r->options.enforce_eager, err);
+    if (status == QUIRE_OK && r->own)
+        quire_log(QUIRE_LOG_INFO, "ranks", "rank %u computes on %s", r->engine->rank, r->engine->info.placement);
     if (status == QUIRE_OK)
         status = make_room(r, err);
     if (status == QUIRE_OK)

@@ -62,9 +62,9 @@ def test_any_number_of_ranks_gives_the_same_answers(begin):
         assert all(is_gone(pid) for pid in ranks)
 
 
-def streamed(server):
-    """A stream that runs, and what it said so far."""
-    request = urllib.request.Request(server.url + "/v1/completions", json.dumps({**LONG, "stream": True}).encode(), {"Content-Type": "application/json"})
+def streamed(server, **more):
+    """A stream that runs, of which the first line is read."""
+    request = urllib.request.Request(server.url + "/v1/completions", json.dumps({**LONG, "stream": True, **more}).encode(), {"Content-Type": "application/json"})
     reply = urllib.request.urlopen(request, timeout=60)
     assert reply.readline().startswith(b"data: ")
     return reply

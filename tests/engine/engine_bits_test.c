@@ -14,7 +14,15 @@
 #include <stdlib.h>
 #include <string.h>
 #ifdef TEST_NCCL
+#include "base/host_id.h"
+
+#include <arpa/inet.h>
 #include <dlfcn.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #endif
 
 #include <cmocka.h>
@@ -28,17 +36,23 @@ static const struct shape {
     uint32_t n_places, n_stages;
     const char *name;
     bool is_apart; /* rank 1's GPU does not reach the others', and NCCL's twin carries */
+    uint32_t n_on_host; /* ranks that others started over TCP, so many on a host; 0: rank 0 starts them */
 } shapes[] =
     {
-        {2, 1, "2 ranks", false},
-        {4, 1, "4 ranks", false},
-        {1, 2, "2 stages", false},
+        {2, 1, "2 ranks", false, 0},
+        {4, 1, "4 ranks", false, 0},
+        {1, 2, "2 stages", false, 0},
 #ifndef TEST_DEVICE
-        {1, 3, "3 stages", false},
+        {1, 3, "3 stages", false, 0},
 #endif
-        {2, 2, "2 stages of 2 ranks", false},
+        {2, 2, "2 stages of 2 ranks", false, 0},
 #ifdef TEST_NCCL
-        {2, 1, "2 ranks by NCCL's twin", true},
+        {2, 1, "2 ranks that others started", false, 2},
+        {1, 2, "2 stages on hosts of their own", false, 1},
+        {2, 2, "2 stages of 2 ranks, a stage on a host", false, 2},
+        {2, 1, "2 ranks by NCCL's twin", true, 0},
+        {2, 1, "2 ranks on hosts of their own, by NCCL's twin", true, 1},
+        {2, 2, "2 stages of 2 ranks on hosts of their own, by NCCL's twin", true, 1},
 #endif
 },
   *shape;
@@ -135,6 +149,135 @@ static void check_overlap(struct client *c, uint32_t vocab_size)
 }
 #endif
 
+/* Texts of *o lie in dir and form. */
+static void make_options(const char *device, const struct bits_case *what, char dir[512], char form[16],
+                         struct engine_options *o)
+{
+    const char *cache = strchr(what->form, '+');
+    snprintf(dir, 512, MODELS "%s", what->model);
+    snprintf(form, 16, "%.*s", (int)strcspn(what->form, "+"), what->form);
+    engine_options_default(o);
+    o->model_dir = dir;
+    o->num_kv_blocks = 100;
+    o->max_num_batched_tokens = 64;
+    o->device = device;
+    o->gemm_form = form;
+    if (cache)
+        o->kv_cache_dtype = cache + 1;
+    if (strcmp(form, "tile-bf16") == 0) {
+        o->gemm_form = "tile";
+        o->activation_dtype = "bfloat16";
+    }
+#ifdef TEST_RANKS
+    o->tensor_parallel_size = shape->n_places;
+    o->pipeline_parallel_size = shape->n_stages;
+    if (shape->n_stages > 1) { /* the prompt in micro-batches, with the logprobs of all of it */
+        o->max_num_batched_tokens = 192;
+        o->max_num_seqs = N_PROMPT;
+    }
+    o->n_threads = 1;
+#endif
+}
+
+#ifdef TEST_NCCL
+/* ---- ranks that others start: this program again, each on the host that QUIRE_SIMT_HOST says, with as many GPUs as ranks ---- */
+
+extern char **environ;
+
+void __wrap_quire_host_id(char out[QUIRE_HOST_ID_BYTES]);
+void __wrap_quire_host_id(char out[QUIRE_HOST_ID_BYTES])
+{
+    const char *name = getenv("QUIRE_SIMT_HOST");
+    snprintf(out, QUIRE_HOST_ID_BYTES, "%s", name ? name : "");
+}
+
+static void set_number(const char *name, uint32_t value)
+{
+    char text[16];
+    snprintf(text, sizeof text, "%u", value);
+    setenv(name, text, 1);
+}
+
+static void be_rank(uint32_t rank)
+{
+    set_number("RANK", rank);
+    set_number("QUIRE_SIMT_HOST", rank / shape->n_on_host);
+}
+
+static uint16_t free_port(void)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t n = sizeof at;
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&at, n), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &n), 0);
+    close(fd);
+    return ntohs(at.sin_port);
+}
+
+/* This process becomes rank 0 of them. */
+static void start_others(const char *device, const struct bits_case *what, pid_t processes[TEST_RANKS])
+{
+    const uint32_t n = shape->n_places * shape->n_stages;
+    char number[16];
+    snprintf(number, sizeof number, "%d", (int)(shape - shapes));
+    const char *const argv[] = {"rank", "--rank", number, device, what->model, what->form, NULL};
+    set_number("WORLD_SIZE", n);
+    set_number("QUIRE_SIMT_DEVICES", shape->n_on_host);
+    setenv("MASTER_ADDR", "127.0.0.1", 1);
+    set_number("MASTER_PORT", free_port());
+    for (uint32_t r = n; r-- > 0;) {
+        be_rank(r);
+        if (r > 0)
+            assert_int_equal(
+                posix_spawn(&processes[r], "/proc/self/exe", NULL, NULL, (char *const *)(uintptr_t)argv, environ), 0);
+    }
+}
+
+static void await_others(const pid_t processes[TEST_RANKS])
+{
+    int how;
+    for (uint32_t r = 1; r < shape->n_places * shape->n_stages; r++) {
+        assert_int_equal(waitpid(processes[r], &how, 0), processes[r]);
+        assert_int_equal(how, 0);
+    }
+    unsetenv("RANK");
+    unsetenv("WORLD_SIZE");
+    unsetenv("QUIRE_SIMT_HOST");
+    set_number("QUIRE_SIMT_DEVICES", TEST_RANKS);
+}
+
+/* In a process of ranks that are apart, which the environment says where rank 0 started them, it finds the twin from now on by its
+ * name. */
+static void be_apart(void)
+{
+    const char *place = getenv("QUIRE_GROUP"); /* "DESCRIPTOR RANK TIMEOUT_MS" */
+    if (place && atoi(strchr(place, ' ')) == 1)
+        setenv("QUIRE_SIMT_FAIL", "cudaIpcOpenMemHandle:1:801", 1);
+    if (!dlopen(TEST_NCCL, RTLD_NOW)) {
+        fprintf(stderr, "%s\n", dlerror());
+        exit(1);
+    }
+}
+
+/* argv: as start_others() has it. */
+static int be_started(char **argv)
+{
+    const struct bits_case what = {argv[4], argv[5]};
+    struct engine_options options;
+    struct quire_error err;
+    char dir[512], form[16];
+    shape = &shapes[atoi(argv[2])];
+    if (shape->is_apart)
+        be_apart();
+    make_options(argv[3], &what, dir, form, &options);
+    if (engine_work(&options, NULL, NULL, &err) == QUIRE_OK)
+        return 0;
+    fprintf(stderr, "rank: %s\n", err.text);
+    return 1;
+}
+#endif
+
 /* false: its heads are not for so many ranks. */
 static bool digest(const char *device, const struct bits_case *what, char hex[65])
 {
@@ -142,31 +285,18 @@ static bool digest(const char *device, const struct bits_case *what, char hex[65
     uint32_t prompt[N_PROMPT];
     struct engine_options options;
     struct key256 chain = {{0}};
-    const char *cache = strchr(what->form, '+');
-    snprintf(dir, sizeof dir, MODELS "%s", what->model);
-    snprintf(form, sizeof form, "%.*s", (int)strcspn(what->form, "+"), what->form);
-    engine_options_default(&options);
-    options.num_kv_blocks = 100;
-    options.max_num_batched_tokens = 64;
-    options.device = device;
-    options.gemm_form = form;
-    if (cache)
-        options.kv_cache_dtype = cache + 1;
-    if (strcmp(form, "tile-bf16") == 0) {
-        options.gemm_form = "tile";
-        options.activation_dtype = "bfloat16";
-    }
+    make_options(device, what, dir, form, &options);
+#ifdef TEST_NCCL
+    pid_t others[TEST_RANKS];
+    if (shape->n_on_host > 0)
+        start_others(device, what, others);
+#endif
 #ifdef TEST_RANKS
     struct quire_error err;
-    options.tensor_parallel_size = shape->n_places;
-    options.pipeline_parallel_size = shape->n_stages;
-    if (shape->n_stages > 1) { /* the prompt in micro-batches, with the logprobs of all of it */
-        options.max_num_batched_tokens = 192;
-        options.max_num_seqs = N_PROMPT;
-    }
-    options.n_threads = 1;
     struct client *c = client_try_open(dir, &options, &err);
     if (!c) { /* 6 heads are no 4 ranks', nor 2 layers 3 stages' */
+        if (shape->n_on_host > 0)
+            fail_msg("%s", err.text);
         assert_true((shape->n_places > 2 && strstr(err.text, "can be divided among these numbers of ranks: 1, 2")) ||
                     (shape->n_stages > 1 && strstr(err.text, ", and a stage at least one")));
         return false;
@@ -193,6 +323,10 @@ static bool digest(const char *device, const struct bits_case *what, char hex[65
         check_overlap(c, engine_info(client_engine(c))->desc->vocab_size);
 #endif
     client_close(c);
+#ifdef TEST_NCCL
+    if (shape->n_on_host > 0)
+        await_others(others);
+#endif
     quire_key256_hex(&chain, hex);
     return true;
 }
@@ -216,7 +350,7 @@ static void check_file(const struct bits_file *f)
     struct sample sample = sample_of(ONE_IN);
     uint32_t n_compared = 0;
 #ifdef TEST_NCCL
-    if (shape->is_apart && sample.one_in > 1)
+    if ((shape->is_apart || shape->n_on_host > 0) && sample.one_in > 1)
         sample.one_in = (uint32_t)f->n_cases; /* one line */
 #endif
     for (size_t i = 0; i < f->n_cases; i++) {
@@ -279,20 +413,6 @@ static void print_file(const struct bits_file *f)
     }
 }
 
-#ifdef TEST_NCCL
-/* In a process of ranks that are apart, which the environment says, it finds the twin from now on by its name. */
-static void be_apart(void)
-{
-    const char *place = getenv("QUIRE_GROUP"); /* "DESCRIPTOR RANK TIMEOUT_MS" */
-    if (place && atoi(strchr(place, ' ')) == 1)
-        setenv("QUIRE_SIMT_FAIL", "cudaIpcOpenMemHandle:1:801", 1);
-    if (!dlopen(TEST_NCCL, RTLD_NOW)) {
-        fprintf(stderr, "%s\n", dlerror());
-        exit(1);
-    }
-}
-#endif
-
 int main(int argc, char **argv)
 {
 #ifdef TEST_NCCL
@@ -305,6 +425,10 @@ int main(int argc, char **argv)
 #endif
     if (quire_hash_init() != QUIRE_OK)
         return 1;
+#ifdef TEST_NCCL
+    if (argc == 6 && strcmp(argv[1], "--rank") == 0)
+        return be_started(argv);
+#endif
     if (argc > 1 && strcmp(argv[1], "--write") == 0) {
 #ifdef TEST_EMULATED
         print_file(&emulated);

@@ -190,8 +190,9 @@ static size_t model_flags(struct engine_options *o, struct cli_option *out)
     const struct cli_option rows[] = {
         {.names = "Model and device:", .kind = CLI_GROUP},
         {.names = "device", .kind = CLI_STRING, .target = &o->device, .value = "NAME",
-         .help = "auto, ref, cpu, cuda or cuda:N. auto takes the best this machine has and says why at start. quire plan "
-                 "also takes the name of a GPU that is not here, such as h200."},
+         .help = "auto, ref, cpu, cuda or cuda:N. auto takes the best this machine has and says why at start. Of several processes "
+                 "each takes a GPU of its host, from N on, that none before it has. quire plan also takes the name of a GPU that "
+                 "is not here, such as h200."},
         {.names = "gpu-memory-utilization", .kind = CLI_F64, .target = &o->gpu_memory_utilization, .min = 0.05, .max = 1,
          .value = "SHARE", .help = "Share of a GPU's memory that may be taken, the driver's part included; the KV cache gets "
                                    "what the rest leaves. Default 0.9."},

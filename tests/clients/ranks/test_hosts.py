@@ -29,23 +29,24 @@ def free_port():
 class Group:
     """Ranks by torchrun's environment, of which 0 answers."""
 
-    def __init__(self, start, n, *more, of_rank_1=(), model_of_rank_1=MODEL, wait=True, **environment):
+    def __init__(self, start, n, *more, of_rank_1=(), model_of_rank_1=MODEL, wait=True, program=QUIRE, serve=SERVE, before=lambda rank: [], of_rank=lambda rank: {}, **environment):
+        """before: what starts a rank; of_rank: of its environment what is its own."""
         self.others = []
         port = free_port()
-        placed = lambda rank: {"RANK": str(rank), "WORLD_SIZE": str(n), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), **environment}
+        placed = lambda rank: {"RANK": str(rank), "WORLD_SIZE": str(n), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), **environment, **of_rank(rank)}
 
         def begin(rank):
-            command = [str(QUIRE), *map(str, [*SERVE, *more, *(of_rank_1 if rank == 1 else ())])]
+            command = [str(program), *map(str, [*serve, *more, *(of_rank_1 if rank == 1 else ())])]
             if rank == 1:
                 command[2] = str(model_of_rank_1)
-            self.others.append(subprocess.Popen(command, env={**os.environ, **placed(rank)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
+            self.others.append(subprocess.Popen([*before(rank), *command], env={**os.environ, **placed(rank)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
 
         self.start_again = begin
         for rank in range(1, n):
             begin(rank)
-        self.first = start(*SERVE, *more, environment=placed(0)) if wait else None
+        self.first = start(*serve, *more, environment=placed(0), before=before(0), program=program) if wait else None
         if not wait:
-            self.refused = subprocess.run([str(QUIRE), *map(str, [*SERVE, *more])], env={**os.environ, **placed(0)}, capture_output=True, text=True, timeout=60)
+            self.refused = subprocess.run([*before(0), str(program), *map(str, [*serve, *more])], env={**os.environ, **placed(0)}, capture_output=True, text=True, timeout=60)
 
     def ends(self):
         return [p.wait(30) for p in self.others]
