@@ -76,8 +76,11 @@ static void look_at_nccl(struct cuda_group *g)
         g->seen = arrived;
         g->seen_ms = now;
     } else if (now - g->seen_ms > g->group.timeout_ms) {
-        snprintf(error.text, sizeof error.text, "rank %u's GPU waits for another's, through NCCL, for %.1f s",
-                 g->group.first + g->group.rank, g->group.timeout_ms / 1e3);
+        char whom[16] = "another"; /* of several nobody knows which */
+        if (g->group.n_ranks == 2)
+            snprintf(whom, sizeof whom, "rank %u", g->group.first + 1 - g->group.rank);
+        snprintf(error.text, sizeof error.text, "rank %u's GPU waits for %s's, through NCCL, for %.1f s",
+                 g->group.first + g->group.rank, whom, g->group.timeout_ms / 1e3);
         g->group.abort(g->group.context, error.text);
     }
 }

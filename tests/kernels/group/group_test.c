@@ -617,7 +617,9 @@ static void lose_by_async_error(struct rank *r, int fd)
 }
 static void lose_by_waiting(struct rank *r, int fd)
 {
-    lose_nccl(r, fd, NULL, "'s GPU waits for another's, through NCCL, for 1.0 s");
+    lose_nccl(r, fd, NULL,
+              r->n_ranks == 2 ? "rank 0's GPU waits for rank 1's, through NCCL, for 1.0 s"
+                              : "'s GPU waits for another's, through NCCL, for 1.0 s");
 }
 #endif
 
@@ -719,7 +721,8 @@ int main(int argc, char **argv)
             all_end_well(n, compute, 0, "the bits of the tree, by NCCL's twin");
         all_end_well(4, lose_one_by_death, -SIGKILL, "by NCCL's twin, a rank that dies ends the others");
         all_end_well(2, lose_one_by_word, 0, "by NCCL's twin, a rank that gives up ends the others");
-        all_end_well(2, lose_by_waiting, 0, "by NCCL's twin, a rank that does not come ends the others");
+        for (uint32_t n = 2; n <= 4; n *= 2)
+            all_end_well(n, lose_by_waiting, 0, "by NCCL's twin, a rank that does not come ends the others");
         all_end_well(4, lose_by_error, 0, "an error of NCCL's twin ends all");
         all_end_well(4, lose_by_async_error, 0, "an error of NCCL's twin that comes later ends all");
         all_end_well(4, refuse_old, 0, "an old NCCL is named");
