@@ -9,6 +9,7 @@ import subprocess
 import time
 
 import pytest
+import yaml
 
 from conftest import MODEL, ROOT
 from test_hosts import ASK, MPIS, Group, free_port, ip, two_hosts
@@ -156,6 +157,34 @@ def test_a_cut_network_ends_both_sides(two_hosts, start):
         assert "rank 0 (" in ranks.others[0].stdout.read()
     finally:
         ranks.close()
+
+
+def test_the_manifest_with_its_lines_for_gpus_starts_a_group(start, expected):
+    """A pod is a host that shows one GPU; the variables are the controller's."""
+    if not has_hosts():
+        pytest.skip("to name hosts is root's (unshare --uts)")
+    text = (ROOT / "packaging" / "leaderworkerset.yaml").read_text()
+    for line in "- --device=cuda", 'nvidia.com/gpu: "1"':
+        assert text.count("# " + line) == 1
+        text = text.replace("# " + line, line)
+    workload = next(d for d in yaml.safe_load_all(text) if d["kind"] == "LeaderWorkerSet")["spec"]["leaderWorkerTemplate"]
+    pods = [workload[k]["spec"]["containers"][0] for k in ("leaderTemplate", "workerTemplate")]
+    assert pods[0]["args"] == pods[1]["args"] and all(pod["resources"]["limits"]["nvidia.com/gpu"] == "1" for pod in pods)
+    replaced = {"Qwen/Qwen2.5-1.5B-Instruct": str(MODEL), "--host=0.0.0.0": "--host=127.0.0.1", "--port=8000": "--port=0", "--metrics-listen=0.0.0.0:9000": f"--metrics-listen=127.0.0.1:{free_port()}"}
+    arguments = [replaced.pop(a, a) for a in pods[0]["args"]] + ["--threads=1", "--served-model-name=demo", "--max-model-len=512", "--max-num-seqs=4"]
+    assert not replaced and "--device=cuda" in arguments
+    port = str(free_port())
+    placed = lambda index: {"LWS_LEADER_ADDRESS": "localhost", "LWS_GROUP_SIZE": "2", "LWS_WORKER_INDEX": index, "MASTER_PORT": port, "QUIRE_GROUP_SECRET": "correct horse battery staple",
+                            "QUIRE_SIMT_HOST": index, "LD_LIBRARY_PATH": str(TWIN)}
+    worker = subprocess.Popen([*named("pod-1"), str(QUIRE), *arguments], env={**os.environ, **placed("1")})
+    try:
+        leader = start(*arguments, before=named("pod-0"), program=QUIRE, environment=placed("0"))
+        assert "its ranks by NCCL 2.27.3" in leader.output()
+        assert answers(leader) == expected
+        assert leader.stop() == 0 and worker.wait(30) == 0
+    finally:
+        worker.kill()
+        worker.wait()
 
 
 def test_a_number_that_no_gpu_has_is_refused():
