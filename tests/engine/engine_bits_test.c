@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #ifdef TEST_NCCL
-#include "base/host_id.h"
+#include "parallel/host_id.h"
 
 #include <arpa/inet.h>
 #include <dlfcn.h>
