@@ -245,7 +245,9 @@ static int open_model(struct engine *e, const struct engine_options *given, stru
     int status = rank_find_place(&placed, &place, err);
     if (status == QUIRE_OK)
         status = engine_prepare(e, o, err);
-    if (status == QUIRE_OK && e->plan.n_ranks > 1)
+    if (status != QUIRE_OK)
+        rank_give_up(e, o, err);
+    else if (e->plan.n_ranks > 1)
         status = rank_begin(e, o, err);
     if (status != QUIRE_OK)
         return status;

@@ -7,6 +7,7 @@
 
 #define TENSOR "--tensor-parallel-size"
 #define PIPELINE "--pipeline-parallel-size"
+#define GIVE_UP_MS 10000u /* for ranks that were started at the same time to come and hear why */
 
 static uint32_t at_least_one(uint32_t n)
 {
@@ -355,6 +356,23 @@ static int find_others(struct engine *e, const struct engine_options *o, struct 
                           place.launcher, place.rank);
     status = rank_hosts_options(o, &place, &hosts, err);
     return status == QUIRE_OK ? ranks_meet(&hosts, &e->ranks, err) : status;
+}
+
+void rank_give_up(const struct engine *e, const struct engine_options *options, const struct quire_error *why)
+{
+    struct engine_options copy = *options;
+    struct hosts_options hosts;
+    struct place place;
+    struct quire_error ignored;
+    struct ranks *ranks;
+    if (e->rank != 0 || rank_find_place(&copy, &place, &ignored) != QUIRE_OK || !place.is_mpi || place.rank != 0 ||
+        rank_hosts_options(options, &place, &hosts, &ignored) != QUIRE_OK || hosts.transport == PLACE_TCP)
+        return;
+    hosts.join_ms = GIVE_UP_MS;
+    if (ranks_meet(&hosts, &ranks, &ignored) != QUIRE_OK)
+        return;
+    collective_abort(ranks_collective(ranks), why->text);
+    ranks_stop(ranks);
 }
 
 int rank_begin(struct engine *e, const struct engine_options *options, struct quire_error *err)

@@ -16,6 +16,9 @@ int rank_hosts_options(const struct engine_options *options, const struct place 
 /* Starts the other ranks of a prepared engine and tells them what to load: e->ranks. */
 int rank_begin(struct engine *e, const struct engine_options *options, struct quire_error *err);
 
+/* Where an engine cannot be prepared: tells mpirun's other ranks why, which wait in MPI_Init() for this one and which MPICH's does not end. */
+void rank_give_up(const struct engine *e, const struct engine_options *options, const struct quire_error *why);
+
 /* Which GPU is this rank's (struct k_gpu_choice); rank 0's is the first, and it tells the others in rank_begin(). */
 int rank_choose_gpu(void *engine, const struct k_gpu_id *seen, uint32_t n, uint32_t *out, struct quire_error *err);
 /* Of ranks on GPUs that `device` says: what rank_choose_gpu() would have told, of one that did not come so far. engine may be NULL. */

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <ifaddrs.h>
+#include <limits.h>
 #include <net/if.h>
 #include <netdb.h>
 #include <stdio.h>
@@ -304,8 +305,9 @@ int hosts_join(const struct hosts_options *options, struct collective **out, str
         return quire_fail(err, QUIRE_INVALID, "rank %u of a group of %u, which may be %d", place->rank, place->size,
                           COLLECTIVE_MAX_RANKS);
     j.own.key = &j.key;
-    if (gethostname(j.own.host, sizeof j.own.host - 1) != 0)
-        j.own.host[0] = 0;
+    char name[HOST_NAME_MAX + 1] = "";
+    if (gethostname(name, sizeof name) == 0)
+        snprintf(j.own.host, sizeof j.own.host, "%.*s", JOIN_HOST_BYTES - 1, name);
     int status = read_secret(&j, err);
     if (status == QUIRE_OK)
         status = choose_carrier(&j, err);

@@ -69,7 +69,7 @@ def in_thread(got, key, *arguments):
 
 @pytest.mark.parametrize("arguments,lost,how,says", [
     (["-tp", "2"], 1, signal.SIGKILL, r"rank 1 \(process \d+\).* signal 9"),
-    (["-tp", "2"], 0, signal.SIGKILL, r"its process \d+ was ended by signal 9 \(Killed\)"),
+    (["-tp", "2"], 0, signal.SIGKILL, r"the engine has ended: its process \d+, by signal 9 \(Killed\)"),
     ([], 0, signal.SIGSTOP, "the engine has not answered for 3.5 s"),
     (["-pp", "3"], 1, signal.SIGSTOP, r"rank 1 \(process \d+\)"),
 ])
@@ -113,6 +113,16 @@ def test_one_that_is_lost_while_the_server_drains_is_not_forgiven(begin, restart
     assert is_gone(rank) and "is started again in" not in server.output()
 
 
+def test_one_that_is_stopped_when_the_server_ends_is_killed_and_not_forgiven(begin):
+    server = begin()
+    engine, = processes(server)
+    os.kill(engine, signal.SIGSTOP)
+    began = time.monotonic()
+    server.process.send_signal(signal.SIGTERM)
+    assert server.process.wait(30) == 1 and time.monotonic() - began < 7, server.output()
+    assert is_gone(engine) and f"the engine does not end, and is killed: process {engine}" in server.output()
+
+
 def test_health_says_so_meanwhile_and_who_asks_too(begin):
     server = begin()
     for pid in processes(server):
@@ -137,14 +147,6 @@ def test_health_says_so_once_a_client_knows(begin):
             pass
         assert ask(server, None, "/health")[0] == 503
     assert not is_gone(children(server.process.pid, "engine")[0])  # that it has ended is not how it is known
-
-
-def test_an_engine_that_is_stopped_is_not_waited_for_at_the_end(begin):
-    server = begin()
-    os.kill(processes(server)[0], signal.SIGSTOP)
-    since = time.monotonic()
-    assert server.stop() == 0, server.output()
-    assert time.monotonic() - since < 8  # 3.5 s, and 10 for one that writes
 
 
 def test_it_is_given_up_after_so_many_in_a_row(begin):

@@ -1,6 +1,7 @@
 #include "tools/cache/cache_flags.h"
 
 #include "base/log.h"
+#include "base/number.h"
 #include "server/cache/redis/url.h"
 
 #include <stdio.h>
@@ -22,9 +23,9 @@ static int parse_share(const char *text, void *target, struct quire_error *err)
 static int parse_price(const char *text, void *target, struct quire_error *err)
 {
     struct cache_price *p = target, got;
-    int end = -1;
-    if (sscanf(text, "%lf,%lf,%lf%n", &got.in, &got.cached, &got.out, &end) != 3 || end < 0 || text[end] != '\0' ||
-        !(got.in >= 0 && got.cached >= 0 && got.out >= 0) || !(got.in + got.cached + got.out < 1e12))
+    const char *at = text;
+    if (!quire_take_number(&at, 1e11, &got.in) || *at++ != ',' || !quire_take_number(&at, 1e11, &got.cached) ||
+        *at++ != ',' || !quire_take_number(&at, 1e11, &got.out) || *at)
         return quire_fail(err, QUIRE_INVALID,
                           "must be three prices, of 1,000 tokens in, cached and out: 0.5,0.05,1.5; got %s", text);
     *p = got;

@@ -93,11 +93,10 @@ static int unknown(const struct cli_command *command, const char *name, size_t n
 int cli_parse_bytes(const char *text, uint64_t *out)
 {
     static const char units[] = "KMGT";
-    char *end;
-    if (!isdigit((unsigned char)text[0]))
+    const char *end = text;
+    double value;
+    if (!quire_take_number(&end, DBL_MAX, &value))
         return QUIRE_INVALID;
-    errno = 0;
-    double value = strtod(text, &end);
     if (*end) {
         const char *unit = strchr(units, toupper((unsigned char)*end));
         if (!unit)
@@ -107,7 +106,7 @@ int cli_parse_bytes(const char *text, uint64_t *out)
         if (strcmp(end, "") != 0 && strcasecmp(end, "B") != 0 && strcasecmp(end, "iB") != 0)
             return QUIRE_INVALID;
     }
-    if (errno || !(value >= 0) || value >= 18446744073709551615.0)
+    if (value >= 18446744073709551615.0)
         return QUIRE_INVALID;
     *out = (uint64_t)value;
     return QUIRE_OK;

@@ -57,17 +57,23 @@ static int parse_ms(const char *text, void *target, struct quire_error *err)
 }
 
 /* "0=4,1=1": a value for each class named; the others keep theirs. */
-static int parse_classes(const char *text, double max, double out[SCHED_MAX_CLASSES], struct quire_error *err)
+static int parse_classes(const char *text, double least, double max, double out[SCHED_MAX_CLASSES],
+                         struct quire_error *err)
 {
     const char *at = text;
     do {
-        double index, value;
-        if (!quire_take_number(&at, SCHED_MAX_CLASSES - 1, &index) || index != floor(index) || *at++ != '=' ||
-            !quire_take_number(&at, max, &value) || (*at && *at != ','))
+        double value;
+        const uint32_t index = (uint32_t)(at[0] - '0'); /* one digit: there are 8 */
+        bool is_well = index < SCHED_MAX_CLASSES && at[1] == '=';
+        if (is_well) {
+            at += 2;
+            is_well = quire_take_number(&at, max, &value) && value >= least && (!*at || *at == ',');
+        }
+        if (!is_well)
             return quire_fail(err, QUIRE_INVALID,
-                              "\"%.60s\" is not a list like 0=4,1=1 of classes below %u and values up to %.0f", text,
-                              SCHED_MAX_CLASSES, max);
-        out[(int)index] = value;
+                              "\"%.60s\" is not a list like 0=4,1=1 of classes below %u and values from %g to %.0f",
+                              text, SCHED_MAX_CLASSES, least, max);
+        out[index] = value;
     } while (*at++);
     return QUIRE_OK;
 }
@@ -76,10 +82,10 @@ static int parse_class_weights(const char *text, void *target, struct quire_erro
 {
     double values[SCHED_MAX_CLASSES] = {0};
     uint32_t *weights = target;
-    int status = parse_classes(text, 1000, values, err);
+    int status = parse_classes(text, 1, 1000, values, err);
     for (uint32_t i = 0; status == QUIRE_OK && i < SCHED_MAX_CLASSES; i++) {
         if (values[i] != floor(values[i]))
-            return quire_fail(err, QUIRE_INVALID, "weights are whole numbers up to 1000");
+            return quire_fail(err, QUIRE_INVALID, "weights are whole numbers from 1 to 1000");
         weights[i] = (uint32_t)values[i];
     }
     return status;
@@ -89,7 +95,7 @@ static int parse_class_ttft(const char *text, void *target, struct quire_error *
 {
     double values[SCHED_MAX_CLASSES] = {0};
     uint64_t *us = target;
-    int status = parse_classes(text, MAX_MS, values, err);
+    int status = parse_classes(text, 0.001, MAX_MS, values, err);
     for (uint32_t i = 0; status == QUIRE_OK && i < SCHED_MAX_CLASSES; i++)
         us[i] = (uint64_t)(values[i] * 1000);
     return status;

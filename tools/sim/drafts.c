@@ -1,9 +1,7 @@
 #include "tools/sim/drafts.h"
 
+#include "base/number.h"
 #include "tools/bench/lib/random.h"
-
-#include <ctype.h>
-#include <stdlib.h>
 
 #define STREAM_DRAFTS 202
 
@@ -12,9 +10,8 @@ int sim_acceptance_parse(const char *text, struct sim_acceptance *out, struct qu
     double before = 1;
     *out = (struct sim_acceptance){0};
     for (const char *at = text;; at++) {
-        char *end;
-        double rate = isdigit((unsigned char)*at) || *at == '.' ? strtod(at, &end) : -1;
-        if (!(rate >= 0 && rate <= 1) || (*end != ',' && *end != '\0'))
+        double rate;
+        if (!quire_take_number(&at, 1, &rate) || (*at != ',' && *at != '\0'))
             return quire_fail(
                 err, QUIRE_INVALID,
                 "'%.40s': must be a share between 0 and 1, or one for each draft of a row, as 0.8,0.6,0.4", text);
@@ -25,7 +22,6 @@ int sim_acceptance_parse(const char *text, struct sim_acceptance *out, struct qu
             return quire_fail(err, QUIRE_INVALID, "'%.40s': a row has at most %u drafts", text, SCHED_MAX_DRAFT);
         out->chance[out->n++] = before > 0 ? rate / before : 0;
         before = rate;
-        at = end;
         if (*at == '\0')
             return QUIRE_OK;
     }

@@ -1,5 +1,6 @@
 #include "tools/sim/tenants.h"
 
+#include "base/number.h"
 #include "tools/bench/lib/draw.h"
 #include "tools/bench/lib/random.h"
 
@@ -12,15 +13,13 @@
 static bool take_number(const char **text, double min, double max, bool whole, double *out)
 {
     char *end;
-    if (!isdigit((unsigned char)**text) && **text != '-')
+    if (!whole)
+        return quire_take_number(text, max, out) && *out >= min;
+    if (!isdigit((unsigned char)(*text)[**text == '-']))
         return false;
-    if (whole && strspn(*text, "-0123456789") == 0)
-        return false;
-    *out = whole ? (double)strtoll(*text, &end, 10) : strtod(*text, &end);
-    if (end == *text || !(*out >= min && *out <= max))
-        return false;
+    *out = (double)strtoll(*text, &end, 10);
     *text = end;
-    return true;
+    return *out >= min && *out <= max;
 }
 
 static bool parse_lengths(const char *text, struct sim_lengths *out)

@@ -1,5 +1,6 @@
 #include "tools/sim/workload.h"
 
+#include "base/number.h"
 #include "tools/bench/lib/draw.h"
 #include "tools/bench/lib/random.h"
 
@@ -203,17 +204,11 @@ static uint64_t name_number(const char *name)
 
 static int parse_ramp(const char *text, double *from, double *to, struct quire_error *err)
 {
-    char *end = NULL;
+    const char *at = text;
     *from = *to = 1;
-    if (!text)
+    if (!text || (quire_take_number(&at, 1e6, from) && *at++ == ':' && quire_take_number(&at, 1e6, to) && !*at &&
+                  *from > 0 && *to > 0))
         return QUIRE_OK;
-    *from = strtod(text, &end);
-    if (end != text && *end == ':') {
-        const char *second = end + 1;
-        *to = strtod(second, &end);
-        if (end != second && *end == 0 && *from > 0 && *to > 0 && *from <= 1e6 && *to <= 1e6)
-            return QUIRE_OK;
-    }
     return quire_fail(err, QUIRE_INVALID,
                       "--ramp: \"%.40s\": must be FROM:TO, what rates are multiplied by at the "
                       "beginning and at the end, both above 0: 0.5:2",

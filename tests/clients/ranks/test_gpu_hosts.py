@@ -43,7 +43,7 @@ def group(start):
         """So many ranks on each host, which has a GPU for each; 0: all on this one."""
         if n_on_host and not has_hosts():
             pytest.skip("to name hosts is root's (unshare --uts)")
-        host = lambda rank: f"quire-{rank // n_on_host}" if n_on_host else ""
+        host = lambda rank: f"quire-{rank // n_on_host}".rjust(64, "h") if n_on_host else ""  # as long as a name may be
         placed = lambda rank: {"QUIRE_SIMT_DEVICES": str(n_on_host or n), "QUIRE_SIMT_HOST": host(rank)[-1:], **of_rank(rank)}
         twin = {"LD_LIBRARY_PATH": str(TWIN)} if with_twin else {}
         made.append(Group(start, n, *arguments, program=QUIRE, serve=SERVE, before=lambda rank: named(host(rank)) if n_on_host else [], of_rank=placed, **twin, **more))

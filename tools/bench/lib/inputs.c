@@ -1,9 +1,11 @@
 #include "tools/bench/lib/inputs.h"
 
 #include "base/json.h"
+#include "base/number.h"
 #include "tools/bench/lib/draw.h"
 #include "tools/bench/lib/random.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -381,9 +383,9 @@ char *bench_inputs_text(const struct bench_inputs *in, size_t i)
 
 int bench_inputs_parse_rate(const char *text, void *rate, struct quire_error *err)
 {
-    char *end;
-    double value = strtod(text, &end);
-    if (end == text || *end || !(value > 0))
+    const char *at = text;
+    double value = INFINITY;
+    if (strcmp(text, "inf") != 0 && (!quire_take_number(&at, DBL_MAX, &value) || *at || value <= 0))
         return quire_fail(err, QUIRE_INVALID, "\"%.40s\": must be requests a second, or inf", text);
     *(double *)rate = value;
     return QUIRE_OK;

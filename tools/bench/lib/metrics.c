@@ -1,7 +1,9 @@
 #include "tools/bench/lib/metrics.h"
 
+#include "base/number.h"
 #include "speculation/figures.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -115,19 +117,18 @@ static int parse_shown(const char *text, struct bench_metrics_options *out, stru
 
 static int parse_percentiles(const char *text, struct bench_metrics_options *out, struct quire_error *err)
 {
-    for (const char *at = text; *at;) {
-        size_t n = strcspn(at, ",");
-        char *end;
-        double p = strtod(at, &end);
-        if (n == 0 || end != at + n || !(p >= 0 && p <= 100))
+    const char *at = text;
+    do {
+        const char *const from = at;
+        double p;
+        if (!quire_take_number(&at, 100, &p) || (*at && *at != ','))
             return quire_fail(err, QUIRE_INVALID,
-                              "--metric-percentiles: \"%.*s\": must be numbers from 0 to 100, as in 50,95,99", (int)n,
-                              at);
+                              "--metric-percentiles: \"%.*s\": must be numbers from 0 to 100, as in 50,95,99",
+                              (int)strcspn(from, ","), from);
         if (out->n_percentiles == BENCH_MAX_PERCENTILES)
             return quire_fail(err, QUIRE_INVALID, "--metric-percentiles: more than %d", BENCH_MAX_PERCENTILES);
         out->percentiles[out->n_percentiles++] = p;
-        at += n + (at[n] == ',');
-    }
+    } while (*at++);
     return QUIRE_OK;
 }
 
@@ -135,9 +136,9 @@ static int parse_goodput(const char *text, struct bench_metrics_options *out, st
 {
     size_t n = strcspn(text, ":");
     int metric = find_metric(text, n);
-    char *end = NULL;
-    double ms = text[n] == ':' ? strtod(text + n + 1, &end) : -1;
-    if (metric < 0 || metric == BENCH_ITL || !end || end == text + n + 1 || *end || !(ms >= 0 && isfinite(ms)))
+    const char *at = text + n + (text[n] == ':');
+    double ms;
+    if (metric < 0 || metric == BENCH_ITL || text[n] != ':' || !quire_take_number(&at, DBL_MAX, &ms) || *at)
         return quire_fail(err, QUIRE_INVALID,
                           "--goodput: \"%.60s\": must be ttft:MS, tpot:MS or e2el:MS, milliseconds that a good request "
                           "stays within",

@@ -146,10 +146,11 @@ static int start(struct keeper *k, struct quire_error *err)
 static void say_how(struct keeper *k, const siginfo_t *end)
 {
     if (end->si_code == CLD_EXITED)
-        snprintf(k->how, sizeof k->how, "its process %d ended with status %d", (int)k->process, end->si_status);
+        snprintf(k->how, sizeof k->how, "the engine has ended: its process %d, with status %d", (int)k->process,
+                 end->si_status);
     else
-        snprintf(k->how, sizeof k->how, "its process %d was ended by signal %d (%s)", (int)k->process, end->si_status,
-                 strsignal(end->si_status));
+        snprintf(k->how, sizeof k->how, "the engine has ended: its process %d, by signal %d (%s)", (int)k->process,
+                 end->si_status, strsignal(end->si_status));
 }
 
 /* Of a process that has ended, or is killed here. How goes to k->how. True: with status 0. */
@@ -330,15 +331,16 @@ static bool ends_in_time(const struct keeper *k)
 
 bool keeper_end(struct keeper *k)
 {
-    bool has_ended = false, is_well = true;
     if (!k)
         return true;
     k->is_stopping = true;
     close_fd(&k->life); /* by which it knows */
-    if (k->process && k->is_up && pulse_is_felt(k->pulse))
-        has_ended = ends_in_time(k);
-    if (k->end && k->pulse)
-        is_well = reap(k) || !has_ended;
+    const bool serves = k->process && k->is_up;
+    bool is_well = !serves || (pulse_is_felt(k->pulse) && ends_in_time(k));
+    if (!is_well)
+        quire_log(QUIRE_LOG_ERROR, "server", "the engine does not end, and is killed: process %d", (int)k->process);
+    if (k->end && k->pulse && !reap(k) && serves)
+        is_well = false;
     forget_event(&k->start);
     forget_event(&k->end);
     pulse_free(k->pulse);

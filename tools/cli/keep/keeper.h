@@ -42,7 +42,7 @@ int keeper_begin(struct event_base *base, char *const *argv, uint32_t tries, con
                  struct keeper **out, struct quire_error *err);
 /* The connection to it is lost: where it does not end by itself soon, it is ended. */
 void keeper_lost(struct keeper *k);
-/* How its process ended, which may be about to: "its process 1234 was ended by signal 9 (Killed)". NULL: it lives. Valid until the
+/* How its process ended, which may be about to: "the engine has ended: its process 1234, by signal 9 (Killed)". NULL: it lives. Valid until the
  * next start. */
 const char *keeper_how_ended(struct keeper *k);
 /* From here on what ends is not started again. NULL is fine. */
