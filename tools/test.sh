@@ -123,7 +123,13 @@ run_clients() { # [files]
         timed "clients, install" wait "$venv" || { tally "clients (the Python clients could not be installed)" 0 1; return; }
         venv=""
     fi
-    [ $# -gt 0 ] || set -- tests/clients
+    if [ $# = 0 ] && [ "$(uname -m)" = x86_64 ]; then
+        set -- tests/clients
+        timed "clients, the emulator's server" quire_build simt ON emulated_ranks
+    elif [ $# = 0 ]; then
+        set -- tests/clients --ignore tests/clients/ranks/test_gpu_hosts.py
+        not_run="$not_run clients:test_gpu_hosts"
+    fi
     # Files side by side, for each has servers of its own and mostly waits.
     timed "clients, tests" build/venv/bin/pytest -q -p no:cacheprovider -n $at_once --dist loadfile --junitxml=build/pytest.xml "$@"
     local total bad
