@@ -151,10 +151,8 @@ def test_mpi_that_is_not_there_is_named_and_tcp_taken(start, expected, tmp_path)
     assert answers(server) == expected
 
 
-@pytest.mark.parametrize("n,stages,lost,how", [(2, 1, 1, signal.SIGKILL), (2, 1, 1, signal.SIGSTOP), (2, 2, 3, signal.SIGSTOP)])
-def test_a_rank_that_is_lost_ends_what_streams_with_an_error(group, n, stages, lost, how):
-    ranks = group(n * stages, "-tp", n, "-pp", stages)
-    reply = streamed(ranks.first)
+def lose(ranks, reply, lost, how):
+    """Sends a rank a signal: what streams and everybody's end say so."""
     os.kill(ranks.others[lost - 1].pid, how)
     since = time.monotonic()
     rest = reply.read().decode()
@@ -164,6 +162,12 @@ def test_a_rank_that_is_lost_ends_what_streams_with_an_error(group, n, stages, l
     os.kill(ranks.others[lost - 1].pid, signal.SIGKILL)
     codes = ranks.ends()
     assert codes.pop(lost - 1) == -signal.SIGKILL and codes == [1] * len(codes)
+
+
+@pytest.mark.parametrize("n,stages,lost,how", [(2, 1, 1, signal.SIGKILL), (2, 1, 1, signal.SIGSTOP), (2, 2, 3, signal.SIGSTOP)])
+def test_a_rank_that_is_lost_ends_what_streams_with_an_error(group, n, stages, lost, how):
+    ranks = group(n * stages, "-tp", n, "-pp", stages)
+    lose(ranks, streamed(ranks.first), lost, how)
 
 
 def test_a_rank_that_hangs_for_good_ends_after_its_group(group):
