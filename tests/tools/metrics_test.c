@@ -167,6 +167,8 @@ static void wrong_options_are_named(void **state)
         const char *shown, *percentiles, *goodput, *says;
     } cases[] = {
         {"ttft,latency", "50", NULL, "latency"},
+        {"", "50", NULL, "--percentile-metrics"},
+        {"ttft,", "50", NULL, "--percentile-metrics"},
         {"ttft", "50,101", NULL, "101"},
         {"ttft", "50,,99", NULL, "--metric-percentiles"},
         {"ttft", "nan", NULL, "nan"},

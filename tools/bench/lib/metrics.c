@@ -103,15 +103,16 @@ static int find_metric(const char *name, size_t n)
 
 static int parse_shown(const char *text, struct bench_metrics_options *out, struct quire_error *err)
 {
-    for (const char *at = text; *at;) {
-        size_t n = strcspn(at, ",");
-        int metric = find_metric(at, n);
+    const char *at = text;
+    do {
+        const size_t n = strcspn(at, ",");
+        const int metric = find_metric(at, n);
         if (metric < 0)
             return quire_fail(err, QUIRE_INVALID, "--percentile-metrics: \"%.*s\": must be some of ttft,tpot,itl,e2el",
                               (int)n, at);
         out->shown[metric] = true;
-        at += n + (at[n] == ',');
-    }
+        at += n;
+    } while (*at++);
     return QUIRE_OK;
 }
 
