@@ -14,7 +14,8 @@
 #
 # The sample of a long matrix is drawn by a seed from the commit, so that each commit runs another and all run in time;
 # tests/sample.h says how. The seed is printed; QUIRE_TEST_SAMPLE=SEED runs that sample again, also under ctest, which
-# without it runs everything. A program that samples says how many of how many cases it ran.
+# without it runs everything, but for sanitizers' invariance tests, which would take hours. A program that samples says how many of
+# how many cases it ran.
 #
 # Ends with where the time went and one line "N passed, N failed".
 set -u
