@@ -66,6 +66,24 @@ static void must_do(int status, const struct quire_error *err)
     }
 }
 
+static void write_to(struct op_binding *n, bool is_host, void *dst, const void *src, uint64_t bytes)
+{
+    struct quire_error err;
+    if (is_host)
+        memcpy(dst, src, bytes);
+    else if (bytes > 0)
+        must_do(n->b->ops->copy_in(n->b, dst, src, bytes, &err), &err);
+}
+
+/* By pieces: a workspace has 45 MiB, and as many that are mapped for it alone took the emulator's tests a tenth of their time. */
+static void fill(struct op_binding *n, bool is_host, unsigned char *dst, uint64_t bytes)
+{
+    unsigned char piece[65536];
+    memset(piece, FILL, sizeof piece);
+    for (uint64_t at = 0; at < bytes; at += sizeof piece)
+        write_to(n, is_host, dst + at, piece, bytes - at < sizeof piece ? bytes - at : sizeof piece);
+}
+
 /* A buffer with guards, in the backend's memory or in host memory that it reaches; filled from host when given, else with
  * the fill pattern. */
 static void *new_buffer_in(struct op_binding *n, bool is_host, const void *host, uint64_t bytes, bool is_input)
@@ -75,15 +93,10 @@ static void *new_buffer_in(struct op_binding *n, bool is_host, const void *host,
     void *base;
     must_do((is_host ? n->b->ops->alloc_host : n->b->ops->alloc)(n->b, bytes + 2 * GUARD_BYTES, &base, &err), &err);
     *buffer = (struct buffer){base, bytes, is_host, is_input ? host : NULL};
-    unsigned char *fill = is_host ? base : must(malloc(bytes + 2 * GUARD_BYTES));
-    memset(fill, FILL, host ? GUARD_BYTES : bytes + 2 * GUARD_BYTES);
+    fill(n, is_host, base, host ? GUARD_BYTES : bytes + 2 * GUARD_BYTES);
     if (host) {
-        memcpy(fill + GUARD_BYTES, host, bytes);
-        memset(fill + GUARD_BYTES + bytes, FILL, GUARD_BYTES);
-    }
-    if (!is_host) {
-        must_do(n->b->ops->copy_in(n->b, base, fill, bytes + 2 * GUARD_BYTES, &err), &err);
-        free(fill);
+        write_to(n, is_host, buffer->base + GUARD_BYTES, host, bytes);
+        fill(n, is_host, buffer->base + GUARD_BYTES + bytes, GUARD_BYTES);
     }
     return buffer->base + GUARD_BYTES;
 }
@@ -110,19 +123,22 @@ static void *input(struct op_binding *n, const void *host, uint64_t bytes)
 
 static bool check_buffer(struct op_binding *n, const struct buffer *buffer)
 {
-    uint64_t all = buffer->bytes + 2 * GUARD_BYTES;
-    unsigned char *copy = must(malloc(all));
-    read_back(n, buffer->is_host, copy, buffer->base, all);
+    unsigned char guards[2 * GUARD_BYTES];
     bool ok = true;
-    for (uint32_t i = 0; i < GUARD_BYTES; i++)
-        ok = ok && copy[i] == FILL && copy[all - 1 - i] == FILL;
+    read_back(n, buffer->is_host, guards, buffer->base, GUARD_BYTES);
+    read_back(n, buffer->is_host, guards + GUARD_BYTES, buffer->base + GUARD_BYTES + buffer->bytes, GUARD_BYTES);
+    for (uint32_t i = 0; i < sizeof guards; i++)
+        ok = ok && guards[i] == FILL;
     if (!ok)
         printf("FAILED: a guard was overwritten\n");
-    if (ok && buffer->host && buffer->bytes > 0 && memcmp(copy + GUARD_BYTES, buffer->host, buffer->bytes) != 0) {
-        printf("FAILED: an input was overwritten\n");
-        ok = false;
+    if (ok && buffer->host && buffer->bytes > 0) {
+        unsigned char *copy = must(malloc(buffer->bytes));
+        read_back(n, buffer->is_host, copy, buffer->base + GUARD_BYTES, buffer->bytes);
+        ok = memcmp(copy, buffer->host, buffer->bytes) == 0;
+        free(copy);
+        if (!ok)
+            printf("FAILED: an input was overwritten\n");
     }
-    free(copy);
     return ok;
 }
 

@@ -32,7 +32,11 @@ static std::map<size_t, size_t> freed; /* offset, bytes; both with the granule b
 template <class T> static T *reserve(size_t n)
 {
     void *p = mmap(nullptr, n * sizeof(T), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return p == MAP_FAILED ? nullptr : (T *)p;
+    if (p == MAP_FAILED)
+        return nullptr;
+    /* The first touch of 4 KiB takes 4 to 9 us on a virtual machine, and each byte of a GPU has a cell of 20. */
+    madvise(p, n * sizeof(T), MADV_HUGEPAGE);
+    return (T *)p;
 }
 
 static bool set_up()
