@@ -75,7 +75,7 @@ static void write_to(struct op_binding *n, bool is_host, void *dst, const void *
         must_do(n->b->ops->copy_in(n->b, dst, src, bytes, &err), &err);
 }
 
-/* By pieces: a workspace has 45 MiB, and as many that are mapped for it alone took the emulator's tests a tenth of their time. */
+/* By pieces: a workspace has 45 MiB, and a copy of it for each case took kernels_cuda_1_test 5 of 21 s of CPU time. */
 static void fill(struct op_binding *n, bool is_host, unsigned char *dst, uint64_t bytes)
 {
     unsigned char piece[65536];
