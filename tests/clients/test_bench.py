@@ -267,12 +267,11 @@ LOAD = ["--num-prompts", 24, "--input-len", 16, "--output-len", 24]
 
 
 def test_compare_finds_a_difference():
-    for rounds in 12, 24:  # the second where the machine is too busy for the first to tell
-        result = bench_json("compare", MODEL, "--a", "--max-num-seqs 1", "--b", "--max-num-seqs=8 --no-enable-prefix-caching", *LOAD, "--rounds", rounds)
-        assert result["a"] == "--max-num-seqs 1" and result["rounds"] == rounds and result["num_prompts"] == 24
-        rate = result["output_throughput"]
-        if rate["better"] != "none":
-            break
+    """The oracle takes four times as long: a difference that a busy machine cannot hide."""
+    rounds = 12
+    result = bench_json("compare", MODEL, "--a", "--device ref", "--b", "--max-num-seqs=8 --no-enable-prefix-caching", *LOAD, "--rounds", rounds)
+    assert result["a"] == "--device ref" and result["rounds"] == rounds and result["num_prompts"] == 24
+    rate = result["output_throughput"]
     assert rate["better"] == "b" and 1 < rate["low"] <= rate["ratio"] <= rate["high"]
     assert len(rate["rounds"]) == rounds and rate["a"] == pytest.approx(statistics.median(a for a, _ in rate["rounds"]))
     assert set(result) > {"mean_ttft_ms", "p95_ttft_ms", "mean_tpot_ms", "mean_e2el_ms"}
@@ -283,8 +282,8 @@ def test_compare_finds_a_difference():
 
 
 def test_compare_takes_no_noise_for_a_difference():
-    # Five figures at 99 % each: at most 5 of 100 comparisons say so of equal sides, two in a row 1 of 400.
-    for attempt in range(2):
+    # Five figures at 99 % each: at most 5 of 100 comparisons say so of equal sides, three in a row 1 of 8,000.
+    for attempt in range(3):
         got = bench("compare", MODEL, "--b", "--max-num-seqs 64", "--max-num-seqs", 64, *LOAD, "--rounds", 10)
         assert got.returncode == 0, got.stderr
         if got.stdout.count("no difference beyond noise (99 % interval") == 5:
