@@ -1,7 +1,7 @@
 /* Chooses a backend. Unlike the arithmetic, this file is built for the oldest machine of the
  * architecture: one that lacks the instructions gets a message and not an illegal instruction. */
 #include "kernels/kernels.h"
-#if defined(__x86_64__)
+#if defined(QUIRE_CPU_BACKEND)
 #include "kernels/cpu/cpu.h"
 #endif
 #include "kernels/cuda/host/open.h"
@@ -35,7 +35,7 @@ static int check_machine(struct quire_error *err)
 
 bool k_instruction_set_at(uint32_t i, struct k_instruction_set *out)
 {
-#if defined(__x86_64__)
+#if defined(QUIRE_CPU_BACKEND)
     if (check_machine(NULL) == QUIRE_OK)
         return cpu_instruction_set(i, out);
     *out = (struct k_instruction_set){"avx2", "this CPU lacks AVX2, FMA or F16C"};
@@ -158,11 +158,11 @@ int k_backend_open(const struct k_backend_options *options, struct k_backend **o
     status = is_auto ? open_auto_on_gpu(options, out, why, err) : QUIRE_UNSUPPORTED;
     if (status != QUIRE_UNSUPPORTED)
         return status;
-#if defined(__x86_64__)
+#if defined(QUIRE_CPU_BACKEND)
     if (!is_ref)
         return cpu_open(options, out, err);
 #endif
     if (!is_ref)
-        *why = "ref: no faster kernels for this architecture; the bits are equal";
+        *why = "ref: no faster kernels in this build; the bits are equal";
     return ref_open(options, out, err);
 }

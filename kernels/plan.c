@@ -49,7 +49,7 @@ static uint64_t host_weight_bytes(struct k_format format, uint32_t n_rows, uint3
 
 static uint64_t cpu_weight_bytes(struct k_format format, uint32_t n_rows, uint32_t n_cols)
 {
-#if defined(__x86_64__)
+#if defined(QUIRE_CPU_BACKEND)
     return cpu_panels_bytes(format, n_rows, n_cols);
 #else
     return host_weight_bytes(format, n_rows, n_cols);

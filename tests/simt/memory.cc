@@ -104,6 +104,12 @@ Allocation *dev_reserve(size_t page_bytes, size_t first, size_t bytes)
     return a;
 }
 
+void dev_expect_little(const void *begin, size_t bytes)
+{
+    if (cells)
+        madvise(device_cells(begin), bytes * sizeof(Cell), MADV_NOHUGEPAGE);
+}
+
 /* Its addresses are not handed out again. */
 void dev_forget(Allocation *a)
 {

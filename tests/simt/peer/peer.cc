@@ -179,6 +179,7 @@ bool peer_export(void *p, PeerHandle *out)
     char *begin = (char *)((uintptr_t)a->begin & ~(uintptr_t)(page - 1));
     size_t bytes = ((size_t)(a->begin - begin) + a->bytes + page - 1) / page * page;
     if (!a->peer) {
+        dev_expect_little(begin, bytes);
         int fd = memfd_create("simt device memory", MFD_CLOEXEC);
         if (fd < 0 || ftruncate(fd, (off_t)(bytes + bytes / 4 * sizeof(Record))) != 0 ||
             pwrite(fd, begin, bytes, 0) != (ssize_t)bytes ||
@@ -210,6 +211,7 @@ void *peer_import(const PeerHandle &h)
         close(fd);
         return nullptr;
     }
+    dev_expect_little(begin, h.file_bytes);
     a->peer = map_records(fd, h.file_bytes, begin);
     return a->peer ? a->begin : nullptr;
 }
