@@ -331,13 +331,14 @@ def test_large_bodies_of_one_address():
         refused = {}
         for c in sockets:
             c.sendall(post_bytes(COMPLETIONS, body)[:-1])
-        assert wait_until(lambda: take_replies(sockets, refused) == 12)
+        assert wait_until(lambda: take_replies(sockets, refused) >= 12)
         assert s.get("/health")[0] == 200
         still_serves(s)
         with s.connect(source="127.0.0.2") as other:
             other.sendall(post_bytes(COMPLETIONS, {"prompt": "a" * 1500, "x": "b" * 900000}, "Connection: close\r\n"))
             assert split(read_all(other))[0] == 200
-        assert take_replies(sockets, refused) == 12
+        # Eight are half of it to the byte: one more goes where the last of them are read while the small one is there.
+        assert 12 <= take_replies(sockets, refused) <= 13
         assert all(is_error(reply, 503) for reply in refused.values())
         for c in sockets:
             c.close()
