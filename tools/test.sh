@@ -190,7 +190,7 @@ if command -v ccache >/dev/null; then
     export CCACHE_DIR=${CCACHE_DIR:-$PWD/build/ccache} CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
     export CCACHE_DEPEND=1 # headers by the compiler's own list: without it each file is preprocessed twice, a seventh of the whole
 fi
-# Of what links programs for tests alone GNU's gold takes half of the time, and 500 are linked.
+# gold takes half of the time to link, and 500 programs are linked.
 command -v ld.gold >/dev/null && export LDFLAGS="${LDFLAGS:-} -fuse-ld=gold"
 
 # pip computes on one core, and the build uses what it leaves.
