@@ -14,6 +14,8 @@
 
 #include <cmocka.h>
 
+#include "tests/isolated_tests.h"
+
 #include "tests/sample_tests.h"
 
 #ifdef TEST_DEVICE /* emulated: each token takes milliseconds */
@@ -468,7 +470,7 @@ int main(void)
 #ifdef TEST_EMULATED /* they run whole as engine_draft_model_test and its twin */
     sample_tests(tests, sizeof tests / sizeof *tests, 2);
 #endif
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = RUN_ISOLATED(tests, NULL, NULL);
     tiny_model_remove(&model);
     tiny_model_remove(&other);
     return failed;

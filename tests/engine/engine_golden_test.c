@@ -21,6 +21,8 @@
 
 #include <cmocka.h>
 
+#include "tests/isolated_tests.h"
+
 #include "tests/sample_tests.h"
 
 #define CAP 0.02
@@ -222,10 +224,10 @@ int main(void)
         cmocka_unit_test(mma_qwen3_f16),
     };
     if (getenv("TEST_INVARIANCE"))
-        return cmocka_run_group_tests(off, NULL, NULL);
+        return RUN_ISOLATED(off, NULL, NULL);
 #endif
 #ifdef TEST_EMULATED /* a model goes through kernels that another one of the sample goes through, too */
     sample_tests(tests, sizeof tests / sizeof *tests, 2);
 #endif
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return RUN_ISOLATED(tests, NULL, NULL);
 }

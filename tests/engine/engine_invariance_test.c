@@ -16,6 +16,8 @@
 
 #include <cmocka.h>
 
+#include "tests/isolated_tests.h"
+
 #include "tests/sample_tests.h"
 
 #define MODELS QUIRE_SOURCE_DIR "/tests/goldens/models/"
@@ -629,7 +631,7 @@ int main(void)
         sample.one_in = 4;
         guesses_sample.one_in = 12;
     }
-    int n_failed = cmocka_run_group_tests(tests, NULL, NULL);
+    int n_failed = RUN_ISOLATED(tests, NULL, NULL);
     sample_report(&models_sample, "models");
     sample_report(&sample, "ways");
     sample_report(&guesses_sample, "ways with guesses");

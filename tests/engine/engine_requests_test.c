@@ -14,6 +14,8 @@
 
 #include <cmocka.h>
 
+#include "tests/isolated_tests.h"
+
 #include "tests/sample_tests.h"
 
 #define N_PROMPT 24u
@@ -848,5 +850,5 @@ int main(void)
     sample_tests(tests, sizeof tests / sizeof *tests, 2);
 #endif
     sample_twin(tests, sizeof tests / sizeof *tests);
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return RUN_ISOLATED(tests, set_up, tear_down);
 }

@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include "tests/isolated_tests.h"
+
 #define N_PROMPT 20u
 
 static struct tiny_model model;
@@ -437,5 +439,5 @@ int main(void)
         cmocka_unit_test(choices_and_seeds),
         cmocka_unit_test(engine_seed),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return RUN_ISOLATED(tests, set_up, tear_down);
 }

@@ -18,6 +18,8 @@
 
 #include <cmocka.h>
 
+#include "tests/isolated_tests.h"
+
 #define MODELS QUIRE_SOURCE_DIR "/tests/goldens/vectors/"
 #define MAX_TEXTS 8u
 #define MAX_TOKENS 160u
@@ -394,11 +396,14 @@ static int remove_one(const char *path, const struct stat *info, int kind, struc
 
 static void link_file(const char *dir, const char *name, const char *from)
 {
-    char target[600], path[600];
+    char target[600], path[600], *whole;
     snprintf(target, sizeof target, MODELS "%s", from);
     snprintf(path, sizeof path, "%s/%s", dir, name);
+    whole = realpath(target, NULL); /* the models' folder may be named from the working directory */
+    assert_non_null(whole);
     unlink(path);
-    assert_int_equal(symlink(target, path), 0);
+    assert_int_equal(symlink(whole, path), 0);
+    free(whole);
 }
 
 /* Its folder has another model's weights, or none. */
@@ -451,5 +456,5 @@ int main(void)
         cmocka_unit_test(dense_files),
         cmocka_unit_test(dense_weights),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return RUN_ISOLATED(tests, NULL, NULL);
 }

@@ -7,7 +7,10 @@
  *   a NaN in one token's input stays in that token's output, and so does an infinity in its V;
  *   guards, inputs and other slots of the cache untouched.
  *
- * kernels_test [--backend ref] [--case SUBSTRING] [--part I/N: each Nth case]; `quire bench kernels` times the same table. */
+ * kernels_test [--backend ref] [--case SUBSTRING] [--part I/N: each Nth case] [--exact: tensor cores add as the page says, so
+ * the mma form is compared bit for bit on hardware too]; `quire bench kernels` times the same table. With QUIRE_ISOLATE=1 a
+ * case that dies takes no other with it. */
+#include "kernels/cases/isolate.h"
 #include "kernels/cases/op_run.h"
 #include "tests/kernels/oracle.h"
 #include "tests/kernels/page.h"
@@ -19,6 +22,7 @@
 #include <string.h>
 
 #define N_SETTINGS 3
+#define CASE_LIMIT_S 60 /* isolated: the longest takes 10 s, of the page on one core */
 
 /* What may differ from run to run and moves no bit. The emulator of GPUs takes its settings from the environment. */
 static const struct {
@@ -30,6 +34,7 @@ struct options {
     const char *backend;
     const char *filter;
     unsigned part, n_parts; /* part of 1...n_parts */
+    bool exact;
 };
 
 struct backends { /* [form][setting]; NULL: a form that the backend does not have */
@@ -262,7 +267,7 @@ static bool check_two_steps(struct k_backend *b, const struct op_case *c, struct
     return ok;
 }
 
-static bool check_case(const struct backends *all, const struct op_case *c, double *worst)
+static bool check_case(const struct backends *all, const struct op_case *c, bool exact, double *worst)
 {
     struct k_backend *const *b = all->b[c->form];
     if (!b[0] || ((op_is_gemm(c) || c->op == K_OP_EMBED || op_has_cache(c)) &&
@@ -275,7 +280,7 @@ static bool check_case(const struct backends *all, const struct op_case *c, doub
     op_data_make(c, &d);
     bool ok = op_run(with(b, 0), c, &d, &(struct op_variant){0}, &out);
     ok = oracle_check(c, &d, &out, worst) && ok;
-    if (c->form != K_FORM_MMA || is_emulated(b[0])) {
+    if (c->form != K_FORM_MMA || exact || is_emulated(b[0])) {
         page_run(c, &d, &page);
         ok = same_output(c, &page, &out, UINT32_MAX, "the page") && ok;
         op_output_free(&page);
@@ -304,7 +309,7 @@ static uint64_t products_of(const struct op_case *c)
     return n;
 }
 
-static int run_tests(const struct options *options)
+static int run_tests(const struct options *options, const struct isolate_range *range)
 {
     struct backends all = {0};
     for (int form = 0; form < K_N_FORMS; form++)
@@ -321,10 +326,11 @@ static int run_tests(const struct options *options)
         if ((options->filter && !strstr(op_name(c), options->filter)) ||
             !sample_takes(products_of(c) > LARGE_CASE ? &large : &sample))
             continue;
-        if (n_wanted++ % options->n_parts + 1 != options->part)
+        if (n_wanted++ % options->n_parts + 1 != options->part || i < range->first || i >= range->end)
             continue;
         double worst = 0;
-        bool ok = check_case(&all, c, &worst);
+        isolate_enter(i, op_name(c));
+        bool ok = check_case(&all, c, options->exact, &worst);
         printf("%-4s %-76s %.3f of tolerance\n", ok ? "ok" : "FAIL", op_name(c), worst);
         n_failed += !ok;
         n_run++;
@@ -335,7 +341,7 @@ static int run_tests(const struct options *options)
     for (int form = 0; form < K_N_FORMS; form++)
         for (uint32_t i = 0; i < N_SETTINGS && all.b[form][i]; i++)
             all.b[form][i]->ops->close(all.b[form][i]);
-    return n_failed > 0 || n_run == 0;
+    return n_failed > 0 || (n_run == 0 && !range->is_child);
 }
 
 int main(int argc, char **argv)
@@ -349,11 +355,17 @@ int main(int argc, char **argv)
         else if (strcmp(argv[i], "--part") == 0 && i + 1 < argc &&
                  sscanf(argv[i + 1], "%u/%u", &options.part, &options.n_parts) == 2 && options.n_parts > 0)
             i++;
+        else if (strcmp(argv[i], "--exact") == 0)
+            options.exact = true;
         else {
-            printf("usage: %s [--backend NAME] [--case TEXT] [--part I/N]\n", argv[0]);
+            printf("usage: %s [--backend NAME] [--case TEXT] [--part I/N] [--exact]\n", argv[0]);
             return 2;
         }
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
-    return run_tests(&options);
+    const struct isolate_range range = isolate_range(op_n_test_cases);
+    const struct isolate_job job = {.n = op_n_test_cases, .limit_s = CASE_LIMIT_S, .explain = true};
+    if (!range.is_child && getenv("QUIRE_ISOLATE"))
+        return isolate_run(&job);
+    return run_tests(&options, &range);
 }

@@ -15,6 +15,8 @@
 
 #include <cmocka.h>
 
+#include "tests/isolated_tests.h"
+
 static const char *device = "ref";
 
 struct fixture {
@@ -353,5 +355,5 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_masks),  cmocka_unit_test(test_many_counts),
         cmocka_unit_test(test_rounds), cmocka_unit_test(test_refusals),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return RUN_ISOLATED(tests, setup, teardown);
 }

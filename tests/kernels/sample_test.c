@@ -16,6 +16,8 @@
 
 #include <cmocka.h>
 
+#include "tests/isolated_tests.h"
+
 static const char *device = "ref";
 static uint32_t n_draws = 60000;
 static uint32_t n_looks = 8; /* at long rows, of which an emulator reads a million tokens a second */
@@ -505,5 +507,5 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_forced),
         cmocka_unit_test(test_bad_rows),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return RUN_ISOLATED(tests, setup, teardown);
 }

@@ -14,6 +14,8 @@
 
 #include <cmocka.h>
 
+#include "tests/isolated_tests.h"
+
 #define N_THREADS 2
 
 static const char *device = "ref";
@@ -317,7 +319,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_calls_for_nothing),
         cmocka_unit_test(test_impossible_shapes),
     };
-    int n_failed = cmocka_run_group_tests(tests, NULL, NULL);
+    int n_failed = RUN_ISOLATED(tests, NULL, NULL);
     b->ops->close(b);
     return n_failed;
 }

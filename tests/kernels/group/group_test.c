@@ -3,6 +3,7 @@
  *
  * kernels_group_test BACKEND [FAULT]: with a fault the kernels are broken (CMakeLists.txt), and it must be found. */
 #include "base/clock.h"
+#include "kernels/cases/isolate.h"
 #include "kernels/kernels.h"
 #include "kernels/math.h"
 #include "parallel/collective.h"
@@ -22,6 +23,7 @@
 
 #define SIMT_EXIT_STATUS 86 /* of tests/simt/control.h: a kernel's fault */
 #define TIMEOUT_MS 30000
+#define CASE_LIMIT_S 60 /* isolated; 8 contexts of one GPU take turns */
 
 static const char *device;
 static struct quire_error err; /* of the last call that failed */
@@ -697,6 +699,38 @@ static int find_fault(const char *kind)
     return is_found ? 0 : 1;
 }
 
+struct group_case {
+    uint32_t n_ranks;
+    void (*fn)(struct rank *r, int fd);
+    int last_status;
+    const char *what;
+};
+
+/* On a GPU every rank is a process with a context on it: few ranks first, and each case in a process of its own where
+ * QUIRE_ISOLATE is set, so that one that hangs stops no other. */
+static int run_cases(void)
+{
+    static const struct group_case cases[] = {
+        {2, compute, 0, "the bits of the tree"},
+        {4, compute, 0, "the bits of the tree"},
+        {8, compute, 0, "the bits of the tree"},
+        {2, lose_one_by_word, 0, "a rank that gives up ends the others"},
+        {4, lose_one_by_death, -SIGKILL, "a rank that dies ends the others"},
+    };
+    const size_t n = strcmp(device, "cuda") == 0 ? sizeof cases / sizeof cases[0] : 3;
+    const struct isolate_range range = isolate_range(n);
+    const struct isolate_job job = {.n = n, .limit_s = CASE_LIMIT_S, .one_each = true};
+    if (!range.is_child && getenv("QUIRE_ISOLATE"))
+        return isolate_run(&job);
+    for (size_t i = range.first; i < range.end; i++) {
+        char name[96];
+        snprintf(name, sizeof name, "%u ranks: %s", cases[i].n_ranks, cases[i].what);
+        isolate_enter(i, name);
+        all_end_well(cases[i].n_ranks, cases[i].fn, cases[i].last_status, cases[i].what);
+    }
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 2)
@@ -704,12 +738,9 @@ int main(int argc, char **argv)
     device = argv[1];
     if (argc > 2)
         return find_fault(argv[2]);
-    for (uint32_t n = 2; n <= 8; n *= 2)
-        all_end_well(n, compute, 0, "the bits of the tree");
-    if (strcmp(device, "cuda") == 0) {
-        all_end_well(4, lose_one_by_death, -SIGKILL, "a rank that dies ends the others");
-        all_end_well(2, lose_one_by_word, 0, "a rank that gives up ends the others");
+    int status = run_cases();
 #ifdef TEST_EMULATED
+    if (status == 0 && strcmp(device, "cuda") == 0) {
         all_end_well(4, stay_apart, 0, "GPUs that do not reach each other are named");
         is_across = true;
         all_end_well(4, stay_on_hosts, 0, "GPUs of several hosts need NCCL");
@@ -733,7 +764,7 @@ int main(int argc, char **argv)
         all_end_well(4, die_at_start, -SIGKILL, "a rank that dies while NCCL starts ends the others");
         is_free = true;
         all_end_well(4, compute_free, 0, "what NCCL's twin adds up");
-#endif
     }
-    return 0;
+#endif
+    return status;
 }

@@ -1,5 +1,6 @@
 /* quire bench kernels: the cases of kernels/cases, or one shape from the command line, timed on one backend and held against
  * what the machine can do at most. */
+#include "kernels/cases/isolate.h"
 #include "kernels/cpu/cpu.h"
 #include "tools/bench/lib/progress.h"
 #include "tools/bench/cmd/shape.h"
@@ -14,6 +15,7 @@
 #include <string.h>
 
 #define BENCH_MAX_CASES 256
+#define CASE_LIMIT_S 60 /* of a device: the longest takes 3 s */
 
 struct bench {
     /* from the command line */
@@ -34,6 +36,7 @@ struct bench {
     const char *isa, *limits_from;
     char backend[16], description[192];
     uint32_t n_cases, n_lacking, n_rows; /* n_rows: of the JSON so far */
+    struct isolate_range range; /* of the cases, that this process measures */
     int name_width; /* of the longest case's name */
 };
 
@@ -53,6 +56,7 @@ static void print_heading(const struct bench *bench)
                bench->quick ? "one call each" : "median of 5 to 31 calls within a step");
     printf("%-*s %10s %21s %8s %9s  %s\n", bench->name_width, "case", "median us", "10 %  -  90 %", "GB/s", "GFLOP/s",
            "share");
+    fflush(stdout); /* also where the first case hangs */
 }
 
 static json_t *real_or_null(double x)
@@ -166,7 +170,9 @@ static int run_cases(struct bench *bench, struct quire_error *err)
     struct bench_progress progress;
     uint32_t done = 0;
     int status = QUIRE_OK;
-    if (!bench->json)
+    if (bench->range.first > 0) /* a process before this one printed the heading, and at least one row */
+        bench->n_rows = 1;
+    else if (!bench->json)
         print_heading(bench);
     else if (print_json_heading(bench) != QUIRE_OK)
         return quire_fail(err, QUIRE_IO, "the results could not be written");
@@ -175,9 +181,13 @@ static int run_cases(struct bench *bench, struct quire_error *err)
         const struct op_case *c = &bench->cases[i];
         if (!is_chosen(bench, c) || !is_supported(bench, c))
             continue;
+        done++;
+        if (i < bench->range.first || i >= bench->range.end)
+            continue;
         bench_progress_end(&progress); /* the case's line comes where the bar was */
+        isolate_enter(i, op_name(c));
         status = bench_case(bench, c, err);
-        bench_progress_set(&progress, ++done);
+        bench_progress_set(&progress, done);
     }
     bench_progress_end(&progress);
     return status;
@@ -320,6 +330,24 @@ static size_t own_flags(struct bench *bench, struct cli_option *out)
     return sizeof rows / sizeof rows[0];
 }
 
+/* Case i was lost: its row says how. */
+static void report_lost(void *context, size_t i, const char *name, const char *how)
+{
+    const struct bench *bench = context;
+    if (bench->json)
+        print_json_line(json_pack("{s:s, s:s}", "case", name, "error", how), i > 0 ? "," : "", "\n");
+    else
+        printf("%s: not measured: %s\n", name, how);
+}
+
+/* On a device, a case that dies takes no other with it. */
+static int run_isolated(struct bench *bench)
+{
+    const struct isolate_job job = {
+        .n = BENCH_MAX_CASES, .limit_s = CASE_LIMIT_S, .lost = report_lost, .context = bench, .explain = !bench->json};
+    return isolate_run(&job);
+}
+
 int bench_kernels(int argc, char **argv)
 {
     struct bench bench = {.device = "cpu"};
@@ -348,11 +376,14 @@ int bench_kernels(int argc, char **argv)
         return code;
     if (bench.n_threads == 0)
         bench.n_threads = k_default_threads();
+    bench.range = isolate_range(BENCH_MAX_CASES);
+    if (!bench.range.is_child && strncmp(bench.device, "cuda", 4) == 0)
+        return run_isolated(&bench);
     code = choose_cases(&bench);
     if (code != 0)
         return code;
     int status = run_cases(&bench, &err);
-    code = status == QUIRE_OK ? finish(&bench) : command_fail(1, err.text);
+    code = status == QUIRE_OK ? finish(&bench) : command_fail(bench.range.is_child ? ISOLATE_BROKEN : 1, err.text);
     bench_limits_close(bench.limits);
     return code;
 }
