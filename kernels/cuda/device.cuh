@@ -18,17 +18,22 @@
  * none is loaded by its first launch, which may be while a step is recorded. */
 struct k_loadable {
     const void *kernel;
+    const char *name; /* the compiler's text, which ends in "kernel = NAME]" or the like */
     const struct k_loadable *next;
     static inline const struct k_loadable *first;
 
-    explicit k_loadable(const void *k) : kernel(k), next(first)
+    k_loadable(const void *k, const char *text) : kernel(k), name(text), next(first)
     {
         first = this;
     }
 };
 
 template <auto kernel> struct k_loadable_of {
-    static inline const struct k_loadable entry{(const void *)kernel};
+    static const char *name()
+    {
+        return __PRETTY_FUNCTION__;
+    }
+    static inline const struct k_loadable entry{(const void *)kernel, name()};
 };
 
 /* Launches kernel(args...) and yields its cudaError_t. */

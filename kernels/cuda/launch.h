@@ -50,7 +50,8 @@ cudaError_t launch_weight_exponents(cudaStream_t stream, const struct k_weight *
 cudaError_t launch_weight_factors(cudaStream_t stream,
                                   const struct k_weight *w); /* BF16 in place, by w->exponents_dev */
 /* load.cu */
-cudaError_t launch_load_all(void); /* of every kernel; an error where the current GPU does not take this build's */
+/* Loads every kernel, also behind one that fails. The first error and that kernel's name, as the compiler has it in a longer text. */
+cudaError_t launch_load_all(const char **name);
 /* elementwise.cu */
 cudaError_t launch_embed(cudaStream_t stream, const struct k_embed_args *a);
 cudaError_t launch_silu_mul(cudaStream_t stream, const float *gate_up, const struct cuda_gated *gated,

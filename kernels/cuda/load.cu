@@ -5,12 +5,16 @@
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/launch.h"
 
-extern "C" cudaError_t launch_load_all(void)
+extern "C" cudaError_t launch_load_all(const char **name)
 {
-    cudaError_t error = cudaSuccess;
-    for (const struct k_loadable *at = k_loadable::first; at && error == cudaSuccess; at = at->next) {
+    cudaError_t first = cudaSuccess;
+    for (const struct k_loadable *at = k_loadable::first; at; at = at->next) {
         struct cudaFuncAttributes attributes;
-        error = cudaFuncGetAttributes(&attributes, at->kernel);
+        cudaError_t error = cudaFuncGetAttributes(&attributes, at->kernel);
+        if (error != cudaSuccess && first == cudaSuccess) {
+            first = error;
+            *name = at->name;
+        }
     }
-    return error;
+    return first;
 }

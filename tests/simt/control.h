@@ -11,8 +11,12 @@ extern "C" {
 #endif
 
 /* The nth call from now of this name gives this error and does nothing else. Names: those of CUDA's functions; "launch"
- * any kernel's launch; "kernel" its run on the device, after which the device is lost, as after a real fault.
+ * any kernel's launch; "kernel" its run on the device, after which the device is lost, as after a real fault; a kernel's name, as K_LAUNCH has it,
+ * the run of that kernel.
  * n = 0 forgets the wish. One wish for each name. */
+/* In place of the error of a kernel's run: it never ends, or it does nothing and reports success. */
+#define SIMT_KERNEL_HANGS -1
+#define SIMT_KERNEL_IS_SKIPPED -2
 void simt_fail_call(const char *call, unsigned nth, cudaError_t error);
 /* How often a call of this name was made so far; NULL: all calls together. */
 unsigned long simt_calls(const char *call);

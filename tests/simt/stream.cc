@@ -5,6 +5,7 @@
  * far as its events say. A query lets one operation run and says "not ready" until there are none. */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <deque>
@@ -13,6 +14,7 @@
 #include <set>
 #include <vector>
 
+#include "tests/simt/control.h"
 #include "tests/simt/runtime.h"
 #include "tests/simt/simt.h"
 
@@ -667,6 +669,13 @@ cudaError_t queue(cudaStream_t stream, const char *name, const void *kernel, con
     memcpy(args.get(), launch_.arg, launch_.argsz);
     return add(s, [=] {
         cudaError_t asked_for = injected("kernel");
+        if (!asked_for)
+            asked_for = injected(name);
+        if (asked_for == (cudaError_t)SIMT_KERNEL_HANGS)
+            for (;;)
+                pause();
+        if (asked_for == (cudaError_t)SIMT_KERNEL_IS_SKIPPED)
+            return;
         if (asked_for) {
             die(asked_for, std::string(name) + ": as a test asked", false);
             return;

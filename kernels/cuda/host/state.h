@@ -73,7 +73,8 @@ struct cuda_backend {
     uint32_t *arrivals_dev; /* [CUDA_GEMM_ARRIVALS] counters of gemm_large.cu, 0 between launches; cuda.c's */
     struct cuda_group *group; /* group.c's; NULL: it is nobody's rank */
     struct cublaslt *lt; /* cublaslt.c's; NULL: our kernels compute everything */
-    char description[400], placement[160];
+    char description[560], placement[160];
+    char not_loaded[128]; /* a part of the description; empty where every kernel is loaded */
 };
 
 static inline struct cuda_backend *cuda_of(struct k_backend *b)
