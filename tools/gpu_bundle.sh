@@ -1,35 +1,39 @@
 #!/usr/bin/env bash
-# Packs what a machine with a GPU needs to run tools/gpu_check.sh: programs, tests, models and the libraries they load, which
-# a bare machine with NVIDIA's driver need not have. For an H100 or H200 alone (sm_90a, and PTX for others), and small enough to be
-# sent: at most 55 MiB packed, and 60 MiB as files.
+# Packs the programs that tools/gpu_check.sh runs, and the libraries they load, for a machine with a GPU that has no compiler.
+# Models, goldens and scripts come from the source tree. For an H100 or H200 (sm_90a, and PTX for other GPUs).
 #
-#   bash tools/gpu_bundle.sh OUT.tar.gz
-#   tar xf OUT.tar.gz && bash quire-gpu/tools/gpu_check.sh results
-#   bash tools/gpu_bundle.sh OUT.tar.gz --emulator BUILD       of a build of the preset simt: a dry run of all this, without a GPU
+#   bash tools/gpu_bundle.sh OUT.tar.xz
+#   tar -C TREE -xf OUT.tar.xz && bash TREE/tools/gpu_check.sh results       TREE: a copy of the source tree; no network is needed
+#   bash tools/gpu_bundle.sh OUT.tar.xz --emulator BUILD    of a build of the preset simt: a dry run of all this, without a GPU
+#   bash tools/gpu_bundle.sh OUT.tar.xz --build BUILD       of a build that has libquire_cuda.so; without it: builds into build-gpu
 #
-# Builds into build-gpu, installing what is missing. The C library of this machine goes along: gpu_check.sh takes
-# it where the other machine's is older. Of CUDA nothing goes along but what is linked in.
+# The bundle and the tracked files of the tree together have at most 60 MiB. This machine's C library goes along: gpu_check.sh
+# uses it where the other machine's is older. Of CUDA nothing goes along but what is linked in. libcurl is replaced by a stub
+# whose calls fail, since it loads LDAP, Kerberos and more, and the check never downloads anything.
 set -eu
 cd "$(dirname "$0")/.."
 . tools/setup.sh
-usage="usage: bash tools/gpu_bundle.sh OUT.tar.gz [--emulator BUILD]"
-[ $# = 1 ] || { [ $# = 3 ] && [ "$2" = --emulator ]; } || quire_die "$usage"
+usage="usage: bash tools/gpu_bundle.sh OUT.tar.xz [--emulator BUILD | --build BUILD]"
+[ $# = 1 ] || { [ $# = 3 ] && { [ "$2" = --emulator ] || [ "$2" = --build ]; }; } || quire_die "$usage"
+kind=${2:-}
 case $1 in -*) quire_die "$usage" ;; /*) out=$1 ;; *) out=$PWD/$1 ;; esac
 build=${3:-build-gpu}
-if [ $# = 3 ]; then
+MOST_MIB=60
+if [ "$kind" = --emulator ]; then
     programs=quire
     tests="kernels_test kernels_step_test kernels_group_test"
     built_with=$(gcc --version | head -1)
 else
-    programs="quire gpu_limits gpu_fragments gpu_probe"
-    tests="kernels_test kernels_sample_test kernels_sample_edges_test kernels_step_test kernels_group_test"
-    for name in golden bits invariance sampling requests; do tests="$tests engine_${name}_cuda_test"; done
+    programs="quire gpu_limits gpu_fragments gpu_probe gpu_nccl"
+    tests="kernels_test kernels_gemm_mma_test kernels_sample_test kernels_sample_edges_test kernels_step_test kernels_group_test"
+    for name in golden bits invariance sampling requests draft_model vectors; do tests="$tests engine_${name}_cuda_test"; done
 fi
 
 log=$(mktemp)
 stage=$(mktemp -d)
 trap 'rm -rf "$stage" "$log"' EXIT
-if [ $# = 1 ]; then
+built_with=${built_with:-$(gcc --version | head -1)}
+if [ -z "$kind" ]; then
     quire_setup build test cuda
     quire_say "building into build-gpu"
     built_with="$(gcc --version | head -1), $("$(quire_find_nvcc)" --version | sed -n 's/^Cuda compilation tools, //p')"
@@ -42,30 +46,37 @@ if [ $# = 1 ]; then
     } >"$log" 2>&1 || { tail -40 "$log" >&2; quire_die "the build failed (its last lines stand above)"; }
 fi
 
-to=$stage/quire-gpu
-mkdir -p "$to/bin" "$to/lib/libc" "$to/tools" "$to/tests/goldens" "$to/tests/engine"
+to=$stage/gpu-bundle
+mkdir -p "$to/bin" "$to/lib/libc"
 for name in $programs $tests; do
     path=$(find "$build" -name "$name" -type f -perm -u+x | head -1)
     [ -n "$path" ] || quire_die "there is no $name in $build"
     cp "$path" "$to/bin/$name"
 done
-[ $# = 3 ] || cp build-gpu/libquire_cuda.so "$to/lib/"
+[ "$kind" = --emulator ] || cp "$build/libquire_cuda.so" "$to/lib/"
+
+# A libcurl with the functions that our programs call: each returns 0, an error where a handle is expected.
+stub_curl() {
+    local names
+    names=$(nm -D --undefined-only "$to"/bin/* | sed -nE 's/.* (curl_[a-z_]+)@CURL_OPENSSL_4$/\1/p' | sort -u)
+    [ -n "$names" ] || return 0
+    for name in $names; do echo "void *$name(void); void *$name(void) { return 0; }"; done >"$stage/curl.c"
+    { echo "CURL_OPENSSL_4 { global:"; for name in $names; do echo "$name;"; done; echo "local: *; };"; } >"$stage/curl.map"
+    gcc -shared -fPIC -O1 -o "$to/lib/libcurl.so.4" -Wl,-soname,libcurl.so.4 -Wl,--version-script="$stage/curl.map" "$stage/curl.c"
+}
+stub_curl
 # The C library's own libraries only where they replace the other machine's; all others beside the programs.
-ldd "$to"/bin/* $(ls "$to"/lib/*.so 2>/dev/null) | awk '$3 ~ /^\// { print $3 } $1 ~ /^\/.*ld-linux/ { print $1 }' | sort -u | while read -r library; do
+LD_LIBRARY_PATH="$to/lib" ldd "$to"/bin/* $(ls "$to"/lib/*.so 2>/dev/null) | awk '$3 ~ /^\// { print $3 } $1 ~ /^\/.*ld-linux/ { print $1 }' | sort -u | while read -r library; do
     case ${library##*/} in
         ld-linux* | libc.so.* | libm.so.* | libdl.so.* | libpthread.so.* | librt.so.* | libresolv.so.*) cp -L "$library" "$to/lib/libc/" ;;
+        libcurl.so.4 | libquire_cuda.so) ;;
         *) cp -L "$library" "$to/lib/" ;;
     esac
 done
 for name in libdl.so.2 libpthread.so.0 librt.so.1; do # NVIDIA's driver asks for them by name
     [ -e "$to/lib/libc/$name" ] || cp -L "$(dirname "$(ldd /bin/sh | awk '$1 ~ /^libc\.so/ { print $3 }')")/$name" "$to/lib/libc/"
 done
-strip $([ $# = 1 ] && echo --strip-unneeded || echo --strip-debug) "$to"/bin/* "$to"/lib/*.so* 2>/dev/null
-cp -r tests/goldens/models "$to/tests/goldens/"
-cp tests/engine/bits.txt "$to/tests/engine/"
-mkdir -p "$to/tools/demo_model"
-cp -r tools/demo_model/model "$to/tools/demo_model/"
-cp tools/gpu_check.sh tools/gpu_model.py tools/gpu_peers.py LICENSE "$to/tools/"
+strip $([ "$kind" = --emulator ] && echo --strip-debug || echo --strip-unneeded) "$to"/bin/* "$to"/lib/*.so* 2>/dev/null
 {
     echo "Quire $(git rev-parse --short HEAD 2>/dev/null || echo "of no repository")$(git diff --quiet HEAD 2>/dev/null || echo ", with changes")"
     echo "built $(date -u +%Y-%m-%dT%H:%MZ) with $built_with"
@@ -73,10 +84,12 @@ cp tools/gpu_check.sh tools/gpu_model.py tools/gpu_peers.py LICENSE "$to/tools/"
     echo
     (cd "$to" && find . -type f ! -name MANIFEST -exec sha256sum {} + | sort -k 2)
 } >"$to/MANIFEST"
-unpacked=$(du -sb "$to" | cut -f1)
-tar -C "$stage" -caf "$out" quire-gpu
+case $out in # xz in as many threads as there are cores
+    *.xz) tar -C "$stage" -cf - gpu-bundle | xz -T0 -6 >"$out" ;;
+    *) tar -C "$stage" -caf "$out" gpu-bundle ;;
+esac
 bytes=$(stat -c %s "$out")
-quire_say "$out: $((bytes >> 20)) MiB, $((unpacked >> 20)) MiB of files"
-[ $# = 1 ] || exit 0 # an emulator's are of another size
-[ "$bytes" -le $((55 << 20)) ] || quire_die "that is more than 55 MiB"
-[ "$unpacked" -le $((60 << 20)) ] || quire_die "as files that is more than 60 MiB"
+tree=$(git ls-files -z 2>/dev/null | xargs -0 -r stat -c %s -- 2>/dev/null | awk '{ n += $1 } END { print n + 0 }')
+quire_say "$out: $((bytes >> 20)) MiB, and $((tree >> 20)) MiB of tracked files"
+[ "$kind" != --emulator ] || exit 0 # an emulator's are of another size
+[ $((bytes + tree)) -le $((MOST_MIB << 20)) ] || quire_die "together that is more than $MOST_MIB MiB, which is what can be sent to a machine"

@@ -1,20 +1,22 @@
 #!/usr/bin/env bash
 # Two commands for a machine with a GPU: are its answers right, and how near to its limits is it? At most 8 minutes each.
 #
-#   bash tools/gpu_check.sh [conformance|figures] OUT_DIR    in a bundle of tools/gpu_bundle.sh, or in the source tree, where it
-#                                                            makes one first; without a word: both, one after the other
+#   bash tools/gpu_check.sh [conformance|figures] OUT_DIR    in the source tree, where a bundle of tools/gpu_bundle.sh was unpacked;
+#                                                            without a bundle it builds one. Without a word: both, one after the other
 #   bash tools/gpu_check.sh [conformance|figures] OUT_DIR --emulator [--build BUILD]
 #                                                            with the preset simt, on tiny sizes: proves this script, and measures nothing
 #
 # Writes OUT_DIR/report.md, and OUT_DIR/results.tar.gz with what each step printed: JSON where it is figures. Both are written
-# anew after each step, so that what ends early has said what it measured; two calls with one OUT_DIR make one report.
-# Every step has a limit of its own, and none stops the next; what tells most comes first. Exit status: 0 when everything that
-# ran was right; 1 when something failed; 2 when there was nothing to run on. What was not measured says so and why: a step that
-# ran out of time has not failed. Needs bash, coreutils, sed, awk, tar and NVIDIA's driver; python3 makes models, torch is a peer.
+# anew after each step. A copy of the results is kept in QUIRE_GPU_CHECK_KEEP (default /var/tmp/quire-gpu-check), so that a
+# second call completes the report of the first, also where OUT_DIR is another.
+# Every step has a time limit, and none stops the next: a case that crashes or hangs is named, run again by itself with
+# CUDA_LAUNCH_BLOCKING=1 and under compute-sanitizer, and the next case runs in a new process. Exit status: 0 when everything
+# that ran was right; 1 when something failed; 2 when there was no GPU. A step that was not measured says why: one that ran out
+# of time has not failed. Needs bash, coreutils, sed, awk, tar and NVIDIA's driver; python3 makes models, torch is a peer.
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 say() { printf 'gpu_check: %s\n' "$*" >&2; }
-usage() { sed -n '2,13s/^# \{0,1\}//p' "$0"; }
+usage() { sed -n '2,17s/^# \{0,1\}//p' "$0"; }
 misused() { usage >&2; exit 2; }
 
 out="" build="" emulator=0 calls="conformance figures"
@@ -39,30 +41,44 @@ trap 'kill $background 2>/dev/null; rm -rf "$work" "$fast"' EXIT
 fast=$work
 results=$work/results
 mkdir "$results"
-[ ! -s "$out/results.tar.gz" ] || tar -C "$work" -xzf "$out/results.tar.gz" || exit 2 # an earlier call's
+keep=${QUIRE_GPU_CHECK_KEEP:-/var/tmp/quire-gpu-check}
+bundle=gpu-bundle
+earlier() { # an earlier call's results, of this bundle
+    local place
+    for place in "$out" "$keep"; do
+        [ -s "$place/results.tar.gz" ] || continue
+        [ "$place" = "$out" ] || cmp -s "$keep/MANIFEST" "$bundle/MANIFEST" || continue
+        tar -C "$work" -xzf "$place/results.tar.gz" && return
+        say "$place/results.tar.gz is damaged and not used"
+        rm -rf "$results" && mkdir "$results"
+    done
+}
+earlier
+# NVIDIA's tools are often not on the PATH of a bare shell.
+for folder in /usr/local/cuda*/bin /opt/nvidia/*/bin /opt/nvidia/nsight-compute/*/; do
+    [ ! -d "$folder" ] || PATH=$PATH:$folder
+done
 
 # ---- programs ----
 
 if [ $emulator = 1 ]; then
-    [ -n "$build" ] || [ -x bin/quire ] || build=$root/build-simt
-elif [ -z "$build" ] && [ ! -x bin/quire ]; then
-    bash tools/gpu_bundle.sh "$work/bundle.tar.gz" && tar -C "$work" -xf "$work/bundle.tar.gz" || exit 2
-    for call in $calls; do bash "$work/quire-gpu/tools/gpu_check.sh" "$call" "$out" || exit; done
-    exit
+    [ -n "$build" ] || [ -x $bundle/bin/quire ] || build=$root/build-simt
+elif [ -z "$build" ] && [ ! -x $bundle/bin/quire ]; then
+    bash tools/gpu_bundle.sh "$work/bundle.tar" && tar -xf "$work/bundle.tar" || exit 2
 fi
 program() { # prints where a program lies; nothing where it is not
     local place
-    for place in bin ${build:+"$build" "$build/tests/kernels" "$build/tests/engine" "$build/tests/simt"}; do
+    for place in $bundle/bin ${build:+"$build" "$build/tests/kernels" "$build/tests/engine" "$build/tests/simt"}; do
         [ -x "$place/$1" ] && echo "$place/$1" && return
     done
 }
 # In a build tree tests lie elsewhere than libquire_cuda.so; a bundle's programs find its libraries, an emulator's do not.
-if [ -n "$build" ]; then libraries=$build; elif [ $emulator = 1 ]; then libraries=$root/lib; else libraries=""; fi
+if [ -n "$build" ]; then libraries=$build; elif [ $emulator = 1 ]; then libraries=$root/$bundle/lib; else libraries=""; fi
 [ -z "$libraries" ] || export LD_LIBRARY_PATH="$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 # A machine whose C library is older than the bundle's runs on the bundle's own.
 loader=()
-if [ -x lib/libc/ld-linux-x86-64.so.2 ] && ! bin/quire version >/dev/null 2>&1; then
-    loader=(lib/libc/ld-linux-x86-64.so.2 --library-path "$root/lib/libc:$root/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}")
+if [ -x $bundle/lib/libc/ld-linux-x86-64.so.2 ] && ! $bundle/bin/quire version >/dev/null 2>&1; then
+    loader=($bundle/lib/libc/ld-linux-x86-64.so.2 --library-path "$root/$bundle/lib/libc:$root/$bundle/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}")
 fi
 quire=$(program quire)
 [ -n "$quire" ] || { say "there is no quire${build:+ in $build}: build it first"; exit 2; }
@@ -70,6 +86,9 @@ quire=("${loader[@]}" "$quire")
 small="" # set on the emulator: tiny sizes
 [ $emulator = 0 ] || { small=1; export QUIRE_SIMT_MEMORY_MIB=2048; }
 export CMOCKA_MESSAGE_OUTPUT=STDOUT
+# Programs run their cases in processes of their own, and a kernel that does not load stops only its own cases.
+export QUIRE_ISOLATE=1 QUIRE_CUDA_LOAD=lenient
+[ $emulator = 1 ] || [ ${#loader[@]} != 0 ] || export QUIRE_COMPUTE_SANITIZER=$(command -v compute-sanitizer)
 
 # ---- steps ----
 
@@ -85,7 +104,7 @@ row() { # step, result, seconds, what it said
 skip() { row "$1" "not measured" "" "$2"; }
 
 # What says that an answer is wrong, of our tests and of compute-sanitizer: such a step has failed, in time or not.
-wrong='^FAILED|^\[  FAILED|FAILED:|^========= (Invalid|Uninitialized|Race|Error:|Potential|Barrier|Program hit)'
+wrong='^DIED|^FAIL |^FAILED|^\[  FAILED|FAILED:|^========= (Invalid|Uninitialized|Race|Error:|Potential|Barrier|Program hit)'
 
 # step NAME LIMIT_S FILE COMMAND...: standard output goes to FILE, errors to FILE.err. A function limits its own commands, to
 # $limit, and returns 124 where one ran out of it.
@@ -115,6 +134,7 @@ step() {
             note="$(grep -E "$wrong" "$results/$file" | head -1 | cut -c1-100), and then ran out of time" ;;
     esac
     failed=$((failed + 1))
+    grep -qE "$wrong" <<<"$note" || note="$(grep -hE "$wrong" "$results/$file" | head -1 | cut -c1-140)${note:+ ($note)}"
     row "$name" FAILED $((SECONDS - from)) "status $status: $note"
     return 1
 }
@@ -134,7 +154,7 @@ field() { sed -nE "s/.*\"$2\":([0-9.eE+-]+).*/\1/p" "$results/$1" 2>/dev/null | 
 describe_machine() {
     date -u
     "${quire[@]}" version
-    [ ! -e MANIFEST ] || head -4 MANIFEST
+    [ ! -e $bundle/MANIFEST ] || head -4 $bundle/MANIFEST
     uname -srm
     lscpu 2>/dev/null | grep -E '^(Model name|CPU\(s\)|Thread)'
     ldd --version 2>/dev/null | head -1
@@ -175,9 +195,10 @@ check_kernels() {
     local path parts=1 part status=0 all="" ended
     path=$(program kernels_test)
     [ -n "$path" ] || { echo "kernels_test was not built"; return 77; }
+    [ -n "$exact" ] || echo "the mma form is held to tolerances: the probe did not find that the tensor cores add as the specification says"
     [ -n "$small" ] || parts=$((($(nproc) + 1) / 2))
     for part in $(seq $parts); do
-        timeout -k 5 "$limit" "${loader[@]}" "$path" --backend cuda ${small:+--case "T1 N7 K16"} --part "$part/$parts" >"$work/kernels.$part" 2>&1 &
+        timeout -k 5 "$limit" "${loader[@]}" "$path" --backend cuda ${small:+--case " T1 K"} $exact --part "$part/$parts" >"$work/kernels.$part" 2>&1 &
         all="$all $!"
     done
     for part in $all; do
@@ -185,8 +206,37 @@ check_kernels() {
         ended=$?
         if [ $ended != 0 ] && { [ $status = 0 ] || [ $status = 124 ]; }; then status=$ended; fi # a wrong answer tells more than a lack of time
     done
+    grep -hE '^DIED|^FAIL ' "$work"/kernels.* # what is wrong first
     cat "$work"/kernels.*
     return $status
+}
+
+# NCCL lies off the loader's path where pip or an image put it.
+nccl_folder() {
+    local folder
+    for folder in $(ldconfig -p 2>/dev/null | sed -nE 's/.*libnccl\.so\.2 .* => (.*)\/[^/]*$/\1/p') \
+        $(python3 -c 'import sys; print("\n".join(p + "/nvidia/nccl/lib" for p in sys.path if p))' 2>/dev/null) /usr/local/cuda*/lib64; do
+        [ -e "$folder/libnccl.so.2" ] && echo "$folder" && return
+    done
+    return 1
+}
+check_nccl() {
+    local path folder
+    path=$(program gpu_nccl)
+    [ -n "$path" ] || { echo "gpu_nccl was not built"; return 77; }
+    folder=$(nccl_folder) || { echo "NCCL is not installed"; return 77; }
+    [ ${#loader[@]} = 0 ] || { echo "this machine's C library is too old for the bundle's programs"; return 77; }
+    LD_LIBRARY_PATH="$folder${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" timeout -k 5 "$limit" "$path"
+}
+
+# --invariance off: cuBLASLt's answers are near the golden's, too.
+check_off() {
+    local path folder
+    path=$(program engine_golden_cuda_test)
+    [ -n "$path" ] || { echo "engine_golden_cuda_test was not built"; return 77; }
+    folder=$(cublaslt_folder) || { echo "cuBLASLt is not installed"; return 77; }
+    [ ${#loader[@]} = 0 ] || { echo "this machine's C library is too old for the bundle's programs"; return 77; }
+    TEST_INVARIANCE=off LD_LIBRARY_PATH="$folder${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" timeout -k 5 "$limit" "$path"
 }
 
 # A tool of NVIDIA's that needs more of the machine than a program does: where it may not look, nothing was measured.
@@ -212,19 +262,43 @@ sanitize() { # tool
     done
 }
 
-conformance() {
-    local test
+# One program that takes its test's name as a word, in a process for each of its tests.
+engine() { # name, limit, arguments
+    local name=$1 limit=$2
+    shift 2
+    not_here "engine: $name${1:+ $1}" || run "engine: $name${1:+ $1}" "$limit" "engine_$name${1:+_$1}.txt" "engine_${name}_cuda_test" "$@"
+}
+
+# What the instructions do, by programs of their own: the gates of the engine do not hide them.
+exact="" # --exact, where the probe finds that the tensor cores add as the specification says
+probe() {
     if ! not_here "what the instructions put where, and how they round"; then
         run "fragments of the instructions" 30 fragments.txt gpu_fragments
         run "rounding of the tensor cores" 60 probe.json gpu_probe
     fi
-    step "kernels against the page" 150 kernels.txt check_kernels
+    ! grep -q '"mma_is_the_model":true' "$results/probe.json" 2>/dev/null || exact=--exact
+}
+
+conformance() {
+    step "kernels against the specification" 150 kernels.txt check_kernels
     step "answers, lane form, GPU and CPU" 30 answers.txt check_answers $([ -n "$small" ] && echo 4 || echo 60)
     run "a step's operations" 60 step.txt kernels_step_test cuda
+    engine golden 90
+    engine bits 60
+    if [ -n "$exact" ]; then
+        engine bits 60 mma
+        run "GEMM of every number of tokens, bit for bit" 60 gemm_mma.txt kernels_gemm_mma_test
+    else
+        not_here "engine: bits mma" || skip "engine: bits mma" "the tensor cores add otherwise than the specification, see the probe"
+    fi
+    engine invariance 90
+    engine sampling 60
+    engine requests 90
+    engine draft_model 90
+    engine vectors 60
+    not_here "NCCL on one rank" || step "NCCL on one rank" 60 nccl.json check_nccl
+    not_here "answers of --invariance off" || step "answers of --invariance off" 60 golden_off.txt check_off
     run "what ranks bring together" 90 group.txt kernels_group_test cuda
-    for test in golden bits invariance sampling requests; do
-        not_here "engine: $test" || run "engine: $test" 90 "engine_$test.txt" "engine_${test}_cuda_test"
-    done
     if ! not_here "sampling"; then
         run "sampling" 60 sample.txt kernels_sample_test cuda
         run "sampling, edges" 60 sample_edges.txt kernels_sample_edges_test cuda
@@ -249,10 +323,13 @@ bench_kernels() {
     fi
     kernels 90 goals --case " mma "
     kernels 20 sample --case sample
-    local shape
-    for shape in "28672 4096" "4096 4096" "4096 14336"; do # what the table leaves out: the second kernel's edges, and prefill
-        kernels 30 "gemm_${shape/ /_}" --op gemm --rows ${shape% *} --cols ${shape#* } --tokens 24,32,33,48,64,65,128,256,2048 --dtype bfloat16
-    done
+    kernels 60 quantized --case " K4096"
+    kernels 30 kv_8bit --case "heads of 128, blocks of 16, window 0, from 4095"
+    # What the table leaves out: prefill, and the edges of the second kernel. o and down sum in segments, as they are served.
+    kernels 20 gemm_qkv --op gemm --rows 6144 --cols 4096 --tokens 24,33,64,65,256,2048 --dtype bfloat16
+    kernels 20 gemm_o --op gemm --rows 4096 --cols 4096 --unit 128 --tokens 24,32,33,48,65,128,256 --dtype bfloat16
+    kernels 20 gemm_down --op gemm --rows 4096 --cols 14336 --unit 256 --tokens 24,32,33,48,65,128,256 --dtype bfloat16
+    kernels 20 gemm_gate_up --op gemm --rows 28672 --cols 4096 --tokens 24,32,33,48,64,65,128,256,2048 --dtype bfloat16
     kernels 20 norm --case rmsnorm
     kernels 20 rope --case rope_kv
 }
@@ -279,7 +356,7 @@ make_model() { # shape
         [ "$fast" != "$work" ] || [ "$(df --output=avail -k /dev/shm 2>/dev/null | tail -1)" -le 25000000 ] || fast=$(mktemp -d /dev/shm/quire.XXXXXX)
         place=$fast ;;
     esac
-    step "a model of random weights: $1" 60 "model_$1.txt" python3 tools/gpu_model.py "$1" "$place/$1" || return
+    step "a model of random weights: $1" 120 "model_$1.txt" python3 tools/gpu_model.py "$1" "$place/$1" || return
     model=$place/$1
     cp tools/demo_model/model/tokenizer*.json "$model/" # an engine looks for one
 }
@@ -298,7 +375,7 @@ throughput() { # file name, limit, arguments
 ready_once() { # cold or warm
     local began from pid=0 file
     if [ "$1" = cold ]; then
-        for file in "$model"/* bin/* lib/*.so*; do # their pages go, and nothing of them changes
+        for file in "$model"/* $bundle/bin/* $bundle/lib/*.so*; do # their pages go, and nothing of them changes
             [ ! -f "$file" ] || { sync "$file"; dd if="$file" iflag=nocache count=0 2>/dev/null; }
         done
     fi
@@ -314,7 +391,9 @@ ready_once() { # cold or warm
     done
     printf '%s\n' $((($(date +%s%N) - from) / 1000000))
     kill $pid
-    wait $pid
+    for tick in $(seq 50); do kill -0 $pid 2>/dev/null && sleep 0.1; done
+    if kill -9 $pid 2>/dev/null; then echo "the engine did not end within 5 s and was killed" >&2; fi
+    wait $pid 2>/dev/null
     cp "$work/engine.log" "$results/engine_${model##*/}.log" # what it took of the GPU's memory, graphs among it
     return 0
 }
@@ -482,19 +561,22 @@ goals() {
     goal "decode attention, lengths by Zipf over equal ones, of bandwidth" "$(over "$decode 16, window 0, from 32767 .* 12 more T16" "$decode 16, window 0, from 4095 .* 12 more T16")"
     goal "pages of 16 over pages of 128, decode" "$(over "$decode 16, window 0, from 4095 .* 12 more T16" "$decode 128, window 0, from 4095 .* 12 more T16")"
     goal "the same, against contiguous K and V" "" "the peers' rows are of contiguous K and V: see peers"
-    goal "decode attention with FP8 KV; XQA; MLA" "" "there is no FP8 KV cache and no such model"
+    goal "decode attention with FP8 KV, 16 × 4k" "$(reads "^attention float8_e4m3 32/8 heads of 128, blocks of 16, window 0, from 4095")"
+    goal "decode attention, XQA; MLA" "" "there is no such model"
     goal "attention of a shared prefix (cascade)" "" "a prefix is shared in memory, and read by each sequence"
     goal "prefill attention, 8k causal" "$(multiplies "$decode 16, window 0, from 0 T8192")"
     goal "prefill attention, 16k causal" "$(multiplies "$decode 16, window 0, from 0 T16384")"
     goal "prefill attention, 1k and 4k causal; 32k paged" "" "8k and 16k stand for them"
     goal "GEMV, 28672 × 4096" "$(reads "^gemm bfloat16 mma T1 N28672 K4096")"
     goal "GEMM of 8 tokens; of 16" "$(both "$(reads "^gemm bfloat16 mma T8 N28672 K4096")" "$(reads "^gemm bfloat16 mma T16 N28672 K4096")")"
-    goal "GEMV, narrow: o 4096 × 4096; down 4096 × 14336" "$(both "$(reads "^gemm bfloat16 mma T1 N4096 K4096")" "$(reads "^gemm bfloat16 mma T1 N4096 K14336")")"
-    goal "GEMM of 64 tokens: o; down" "$(both "$(reads "^gemm bfloat16 mma T64 N4096 K4096")" "$(reads "^gemm bfloat16 mma T64 N4096 K14336")")"
+    goal "GEMV, narrow: o 4096 × 4096; down 4096 × 14336" "$(both "$(reads "^gemm bfloat16 mma T1 N4096 K4096 segments")" "$(reads "^gemm bfloat16 mma T1 N4096 K14336 segments")")"
+    goal "GEMM of 64 tokens: o; down" "$(both "$(reads "^gemm bfloat16 mma T64 N4096 K4096 segments")" "$(reads "^gemm bfloat16 mma T64 N4096 K14336 segments")")"
     goal "GEMV, 73728 × 12288 (cuBLAS 591.8 us on Hopper)" "$(reads "^gemm bfloat16 mma T1 N73728 K12288")"
     goal "the same, 32 tokens" "$(reads "^gemm bfloat16 mma T32 N73728 K12288")"
     goal "GEMM of prefill, 28672 × 4096, 2,048 tokens" "$(multiplies "^gemm bfloat16 mma T2048 N28672 K4096")"
-    goal "W4A16 and W8A8 GEMMs; FP8 GEMMs; fused MoE" "" "a GPU takes BF16 and F16 weights of dense models"
+    goal "GEMV of int4 weights, groups of 128, 28672 × 4096" "$(reads "^gemm int4 of 128 T1 N28672 K4096")"
+    goal "GEMV of int8 weights; of Q4_K, by int8" "$(both "$(reads "^gemm int8 of a row T1 N28672 K4096")" "$(reads "^gemm q4_k int8 T1 N28672 K4096")")"
+    goal "fused MoE" "" "there are no mixtures of experts"
     goal "RMSNorm with the residual, 2048 × 4096; one token" "$(both "$(reads "^rmsnorm T2048 K4096")" "$(takes "^rmsnorm T1 K4096")")"
     goal "QK norms, RoPE and KV in one, 2,048 tokens" "$(reads "^rope_kv float16 32/8 .* T2048")"
     goal "RMSNorm of 262,144 columns (QuACK)" "" "no model has such rows"
@@ -537,6 +619,22 @@ clocks() { # under load: the rows of nvidia-smi in which the GPU was busy
               for (r in reasons) printf " %s in %d", r, reasons[r]
               print "." }' "$results/clocks.csv"
 }
+# Measured over predicted, worst first. Where a step was measured on a GPU that has no predictions there is no table.
+predictions() {
+    local name
+    case $gpu in *H200*) name=H200 ;; *H100*) name=H100 ;; *) echo "There are predictions for the H100 and the H200 only."; return ;; esac
+    {
+        cat "$work/rows"
+        for name_of in "8B:latency_1_llama-3.1-8b.json" "0.6B:latency_1_qwen3-0.6b.json"; do
+            printf 'step of one sequence, %s|%s\n' "${name_of%%:*}" "$(figure "${name_of#*:}" avg_tpot 1e6 "")"
+        done
+    } | awk -F'|' -v gpu=$name '
+        FNR == NR { if ($1 == gpu) predicted[$2] = $3; next }
+        ($1 in predicted) && $2 > 0 && !seen[$1]++ { printf "%.3f|%s|%.1f|%.1f\n", $2 / predicted[$1], $1, $2, predicted[$1] }' tools/gpu_predicted.txt - |
+        sort -t'|' -rn | awk -F'|' '
+        BEGIN { print "| case | measured us | predicted us | measured / predicted |\n|---|---|---|---|" }
+        { printf "| %s | %s | %s | %.2f |\n", $2, $3, $4, $1 }'
+}
 write_report() { # [whole]: with the tables, once a call, since they take a while; after each step what was printed suffices
     local file part
     [ $# = 0 ] || case_rows >"$work/rows"
@@ -560,6 +658,8 @@ write_report() { # [whole]: with the tables, once a call, since they take a whil
         if [ "${1:-}" = whole ] && [ -s "$results/steps_figures.md" ]; then
             printf '\n## Goals and published figures\n\n'
             goals
+            printf '\n## Against the prediction\n\n'
+            predictions
             printf '\n## Kernels\n\n'
             case_table
         fi
@@ -568,21 +668,27 @@ write_report() { # [whole]: with the tables, once a call, since they take a whil
         done
     } >"$work/report.md"
     mv "$work/report.md" "$out/report.md"
-    tar -C "$work" -czf "$work/results.tar.gz" results && mv "$work/results.tar.gz" "$out/results.tar.gz"
+    tar -C "$work" -czf "$work/results.tar.gz" results && cp "$work/results.tar.gz" "$out/results.tar.gz"
+    mkdir -p "$keep" 2>/dev/null && cp "$work/results.tar.gz" "$keep/" && { [ ! -e $bundle/MANIFEST ] || cp $bundle/MANIFEST "$keep/"; }
 }
 
 # ---- the calls ----
 
 describe_machine >"$results/machine.txt" 2>&1
 no_gpu=0
-timeout 60 "${quire[@]}" bench kernels --device cuda --quick --op rmsnorm --tokens 1 --cols 64 >"$work/gpu" 2>&1 || no_gpu=1
+timeout -k 5 60 "${quire[@]}" bench kernels --device cuda --quick --op rmsnorm --tokens 1 --cols 64 >"$work/gpu" 2>&1
 gpu=$(head -1 "$work/gpu")
+case $gpu in *", sm_"*) ;; *) no_gpu=1 ;; esac # it opens: a kernel that fails is a step's matter
 for call in $calls; do
     : >"$results/steps_$call.md"
     begun=$SECONDS
-    [ $no_gpu = 0 ] || { failed=1; row "a GPU" FAILED 0 "$gpu"; continue; }
-    row "a GPU" ok 0 "$gpu"
     measure_limits
+    [ -s "$results/probe.json" ] && [ $call = figures ] || probe
+    case $no_gpu,$gpu in
+        0,*"NOT LOADED"*) failed=1; row "a GPU" FAILED 0 "$gpu" ;;
+        0,*) row "a GPU" ok 0 "$gpu" ;;
+        *) failed=1; row "a GPU" FAILED 0 "$gpu"; write_report whole; continue ;;
+    esac
     $call
     write_report whole
 done

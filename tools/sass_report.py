@@ -4,6 +4,7 @@
     python3 tools/sass_report.py table [--arch sm_90a] [FILE...]       registers, shared memory, code, the inner loop by pipe
     python3 tools/sass_report.py counts [--renew] [LIBRARY]            against kernels/cuda/toolchain/counts.txt, within 3 %
     python3 tools/sass_report.py predict [LIBRARY]                     docs/benchmarks/gpu-predicted.md's tables
+    python3 tools/sass_report.py cases [LIBRARY]                       tools/gpu_predicted.txt: those of one case each
     python3 tools/sass_report.py references DIRECTORY                  the published kernels that the model was held against
 
 FILE: cubins, or a library or object that has some; by default build/libquire_cuda.so. Needs nvdisasm and cuobjdump, which
@@ -70,7 +71,7 @@ def show_references(directory):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("table", "counts", "predict", "references"))
+    parser.add_argument("what", choices=("table", "counts", "predict", "cases", "references"))
     parser.add_argument("files", nargs="*", default=[LIBRARY])
     parser.add_argument("--arch", action="append")
     parser.add_argument("--renew", action="store_true")
@@ -82,6 +83,8 @@ def main():
             show_table(kernels_of(args.files, args.arch))
         elif args.what == "predict":
             ours.show(kernels_of(args.files, ["sm_90a"]))
+        elif args.what == "cases":
+            ours.show_cases(kernels_of(args.files, ["sm_90a"]))
         else:
             return counts.renew_or_check(kernels_of(args.files, counts.ARCHS), args.renew)
     except cubins.Missing as missing:

@@ -99,8 +99,16 @@ run_simt() { # x86-64 only
     timed "simt, build" quire_build simt ON && run_ctest simt
 }
 
+# What goes to a machine with a GPU, by the release build's programs, is small enough to be sent.
+check_bundle() {
+    cmake --build --preset release --target gpu_limits gpu_fragments gpu_probe gpu_nccl >build/gpu-bundle.log 2>&1 ||
+        { tail -20 build/gpu-bundle.log >&2; return 1; }
+    bash tools/gpu_bundle.sh build/gpu-bundle.tar.xz --build build
+}
+
 run_cuda() { # the release build has the library since there is a toolkit
     bash tools/check_ptxas.sh build && [ -f build/libquire_cuda.so ] && tally cuda 1 0 || tally cuda 0 1
+    timed "cuda, bundle" check_bundle && tally "cuda bundle" 1 0 || tally "cuda bundle" 0 1
     timed "cuda, counts" python3 -B tools/sass_report.py counts build/libquire_cuda.so
     case $? in
         0) tally "cuda counts" 1 0 ;;

@@ -17,6 +17,11 @@
 #define TILE_BF16(t, n, k, ...) GEMM(K_BF16, t, n, k, .form = K_FORM_TILE_BF16, __VA_ARGS__)
 #define MMA(t, n, k, ...) GEMM(K_BF16, t, n, k, .form = K_FORM_MMA, __VA_ARGS__)
 #define MMA_F16(t, n, k, ...) GEMM(K_F16, t, n, k, .form = K_FORM_MMA, __VA_ARGS__)
+/* As an engine runs o and down: sums in segments of so many columns' units. */
+#define MMA_SERVED(n, k, u) \
+    MMA(1, n, k, .unit = u), MMA(16, n, k, .unit = u), MMA(64, n, k, .unit = u), MMA(512, n, k, .unit = u), \
+        MMA(2048, n, k, .unit = u)
+#define GATED_BATCHES(n, k) GATED_MMA(1, n, k), GATED_MMA(16, n, k), GATED_MMA(64, n, k), GATED_MMA(2048, n, k)
 #define MMA_BATCHES(n, k) MMA(1, n, k), MMA(8, n, k), MMA(16, n, k), MMA(512, n, k)
 #define LAYER(t, n, ...) {.op = K_OP_LAYERNORM, .n_tokens = t, .n_cols = n, __VA_ARGS__}
 #define POOL(how, n, ...) {.op = K_OP_POOL, .pooling = how, .n_cols = n, __VA_ARGS__}
@@ -364,7 +369,11 @@ const struct op_case op_bench_cases[] = {
     QUANT(Q4_0, 512, 4864, 896), QUANT(Q4_K, 1, 896, 4864), QUANT(Q6_K, 1, 896, 4864), QUANT(INT4(128), 1, 4864, 896), QUANT(INT8(0), 1, 4864, 896),
     NORM(1, 896, .extra = true), NORM(64, 896, .extra = true), NORM(1, 4096, .extra = true), NORM(2048, 4096, .extra = true),
     GATED(K_F16, 1, 4864, 896), GATED(K_F16, 64, 4864, 896), GATED_MMA(1, 8960, 1536), GATED_MMA(512, 8960, 1536),
-    GATED_MMA(1, 14336, 4096), GATED_MMA(512, 14336, 4096),
+    GATED_MMA(512, 14336, 4096), GATED_BATCHES(14336, 4096),
+    /* o and down of the 8B model as they are served, and the layer's quantized weights. */
+    MMA_SERVED(4096, 4096, 128), MMA_SERVED(4096, 14336, 256),
+    QUANT(INT4(128), 1, 28672, 4096), QUANT(INT4(128), 16, 28672, 4096), QUANT(INT8(0), 1, 28672, 4096), QUANT(Q8_0, 1, 28672, 4096),
+    QUANT(Q4_K, 1, 28672, 4096), QUANT(Q4_K, 512, 28672, 4096),
     {.op = K_OP_ROPE_ANGLES, .n_tokens = 64, .n_cols = 32},
     ROPE(K_F16, 14, 2, 64, 16, SEQS({64, 448})), ROPE(K_F16, 32, 8, 128, 16, .extra = true, SEQS({2048, 0})),
     ATTN(K_F16, 14, 2, 64, 16, SEQS({1, 2047})), ATTN(K_F16, 14, 2, 64, 16, SEQS({128, 384})),
@@ -388,6 +397,7 @@ const struct op_case op_bench_cases[] = {
     ATTN_MMA(16, 8, 256, 16, .softcap = 50, SEQS(SAME_16(4095))), ATTN_MMA(16, 8, 256, 16, SEQS(SAME_16(4095))),
     ATTN_MMA(64, 8, 64, 16, .extra = true, SEQS(SAME_16(4095))), ATTN_MMA(64, 8, 64, 16, SEQS(SAME_16(4095))),
     /* A cache in 8 bits. */
+    ATTN(K_INT, 32, 8, 128, 16, SEQS(SAME_16(4095))), ATTN(K_E4M3, 32, 8, 128, 16, SEQS(SAME_16(4095))),
     ATTN(K_INT, 14, 2, 64, 16, SEQS({1, 8191})), ATTN(K_E4M3, 14, 2, 64, 16, SEQS({1, 8191})), ATTN(K_E5M2, 14, 2, 64, 16, SEQS({1, 8191})),
     ATTN(K_INT, 32, 8, 128, 16, SEQS({1, 8191})), ATTN(K_INT, 16, 16, 64, 16, SEQS({1, 8191})), ATTN(K_INT, 14, 2, 64, 16, SEQS({512, 4096})),
     COPY(K_F16, 2, 64, 16, 1, 64), COPY(K_F16, 2, 64, 16, 64, 64), COPY(K_F16, 8, 128, 16, 64, 64),

@@ -7,8 +7,9 @@ import re
 
 from sass import listing, model
 
-# 4096 x 4096 x 4096, f16 in, f32 sums, H100 SXM: results/bench.csv of waynehacking8/blackwell-tensorcore-kernels.
-CUBLAS_TFLOPS = 733
+# 8192 x 8192 x 8192, BF16 in, random data, H100 SXM, driver 580.159.04, by torch 2.11: 792 in docs/benchmarks/gpu-h100/peers.json
+# and 798 measured before it on another machine of that kind.
+CUBLAS_TFLOPS = 798
 
 # Microseconds of kernels that a step of one sequence waits for, the node of the graph included: chains of dependent loads and
 # sums, not throughput (RMSNorm's chain of 256 steps alone is 0.83).
@@ -209,6 +210,44 @@ def step_ms(kernels, machine, matrices, layers, vocabulary, hidden, warp_rows):
 
     layer = sum(gemm(*m) for m in matrices.values()) + 2 * NORM_US + ROPE_US + ATTENTION_US
     return (layers * layer + gemm(vocabulary, hidden, PLAIN, 32) + NORM_US + 3 * OTHER_US + SAMPLING_US + IDLE_US) / 1e3
+
+
+# How the benchmark's cases are called that the predictions above are of.
+CASE_OF = {"qkv": "gemm bfloat16 mma T{} N6144 K4096", "o": "gemm bfloat16 mma T{} N4096 K4096 segments of 128",
+           "gate, up": "gemm_silu_mul bfloat16 mma T{} N28672 K4096",
+           "down": "gemm bfloat16 mma T{} N4096 K14336 segments of 256"}
+ATTENTION_CASE = ("attention float16 mma 32/8 heads of 128, blocks of 16, window 0, "
+                  "from 4095 4095 4095 4095 and 60 more T64")
+ATTENTION_BYTES = 64 * 4096 * 2 * 8 * 128 * 2
+
+
+def predicted_cases(kernels, machine):
+    """Yields (case of `quire bench kernels` or step, microseconds)."""
+    rate = model.HBM_SHARE * machine.hbm_gb_s * 1e3  # bytes a microsecond
+    for name, teraflops, _, _ in prefill_gemm(kernels, machine):
+        rows, cols, _ = LLAMA_8B[name]
+        yield CASE_OF[name].format(2048), 2 * 2048 * rows * cols / teraflops * 1e-6
+    for name, _, folded in middle_gemm(kernels, machine):
+        rows, cols, _ = LLAMA_8B[name]
+        yield CASE_OF[name].format(64), 2 * rows * cols / (rate * folded)
+    for name, (rows, cols, which) in LLAMA_8B.items():
+        share = small_gemm_share(kernels, machine, which, 32)
+        if share:
+            yield CASE_OF[name].format(1), 2 * rows * cols / (rate * share) + FILL_US
+    attention = decode_attention(kernels, machine)
+    if attention:
+        yield ATTENTION_CASE, ATTENTION_BYTES / (rate * attention[0])
+    for name, args in (("8B", (LLAMA_8B, 32, 128256, 4096, 32)), ("0.6B", (QWEN_06B, 28, 151936, 1024, 16))):
+        ms = step_ms(kernels, machine, *args)
+        if ms:
+            yield f"step of one sequence, {name}", ms * 1e3
+
+
+def show_cases(kernels):
+    """tools/gpu_predicted.txt: GPU|case|microseconds."""
+    for machine in (model.H100, model.H200):
+        for case, us in predicted_cases(kernels, machine):
+            print(f"{machine.name.split()[0]}|{case}|{us:.1f}")
 
 
 def show_terms(title, terms):
