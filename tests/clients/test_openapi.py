@@ -1,4 +1,4 @@
-"""docs/openapi.json is what the server does: its routes, its replies and streams, and thousands of generated requests.
+"""docs/reference/openapi.json is what the server does: its routes, its replies and streams, and thousands of generated requests.
 
 A long run by hand: QUIRE_SCHEMATHESIS_EXAMPLES=1000 build/venv/bin/pytest -q -p no:cacheprovider tests/clients/test_openapi.py
 """
