@@ -17,7 +17,7 @@ import jsonschema_rs
 import pytest
 from conftest import MODEL, ROOT
 
-FILE = ROOT / "docs" / "openapi.json"
+FILE = ROOT / "docs" / "reference" / "openapi.json"
 DOC = json.loads(FILE.read_bytes())
 KEY = {"x-api-key": "k"}
 CHAT = [{"role": "user", "content": "Tell me a story."}]
