@@ -61,7 +61,7 @@ RULES = {
         r"\bhad each \w+ for\b|\bcannot \w+ out them\b|\bonly the \w+ knows?\b",
         r"\b(?:has|have|had) nothing \w+(?:ed|pt)\b|\bmay tell\b",
         r"\b(?:may|might|can|need|could), or is not\b",
-        r"\bis (?:the|an?) \w+'s, (?:which|who)\b|\bare the \w+'s\b",
+        r"\bis (?:the|an?) \w+'s, (?:which|who)\b|\bare the \w+'s\b(?! own)",
         r"\bexcepted\b|\bjust what\b|\bas which\b|\bas (?:its|the|a|everything) \w+ (?:is|are|do|does|has)\b|, as everything\b",
     ],
     # 4. Negative existentials and indefinite persons ("is none", "nobody", "as ever").
@@ -79,13 +79,13 @@ RULES = {
         r"\b(?:is|are|was|has|have|not) said\b|\bsaid (?:is|was|where|so)\b|\basks? (?:no|it|of|which|for all)\b|\bit asks\b",
         r"\bgives? way\b|\btakes? (?:its|their) leave\b|\bmakes? one up\b|\blets? go\b|\bis let go\b|\bits mouth\b|\bmouth\b",
         r"\b(?:says|say) (?:so|nothing|of|with|in its|for|where|beyond)\b|\bsays the\b",
-        r"\bteaches\b|\bforgotten first\b|\bmeets? (?:in|them)\b|\bcarries$|\bunseen\b|\bwants what\b|\bthinks\b",
+        r"\bteaches\b|\bforgotten first\b|\bmeets? (?:in|them)\b|\bcarries$|\bof unseen$|\bwants what\b|\bthinks\b",
         r"\b(?:stand|stands) (?:in the|in it|at|between|before|around)\b|\bpays\b|\blooks? on\b|\banew\b|\bhanded? round\b",
     ],
     # 6. Private vocabulary and riddles; docs/internals/glossary.md has the standard term for each.
     "private": [
         r"\blaws?\b|\brooms\b|\b(?:a|the|its|one\'s|each|their|another|what|lower|same) (?:\w+ )?room\b|\bdoors?\b|\bbeside[.,;)]|\bmodels? beside\b|\btwins?\b|\bkeepers?\b|\bpulses?\b|\baskers?\b|\bpanels?\b",
-        r"\bregroup(?:s|ed|ing)?\b|\banswers? again\b|\bkept answers?\b|\bthe news\b|\bcomes? new\b|\bkept on\b",
+        r"\bregroup(?:s|ed|ing)?\b|\banswers again\b|\bkept answers?\b|\bthe news\b|\bcomes? new\b|\bkept on\b",
         r"\bat work\b|\blenient\b|\bin its own right\b|\bby worth\b|\bpush(?:es)? out\b",
     ],
 }
