@@ -1,6 +1,6 @@
 """Who includes whom, who calls whom, and how large a folder or a file may be. tools/check_rooms.sh runs it.
 
-docs/architecture.md draws the rooms and says why. A room is a path prefix; a file belongs to the longest one that
+docs/internals/architecture.md draws the rooms and says why. A room is a path prefix; a file belongs to the longest one that
 fits. What a file sees is what it includes and what that includes, all the way down: a door that hands a lower room
 on shows up at everybody who opens it.
 """

@@ -135,7 +135,7 @@ def cosine(a, b):
 
 def numbers(options, directory):
     rng = random.Random(7)
-    prose = " ".join(path.read_text() for path in sorted((ROOT / "docs").glob("*.md"))).split()
+    prose = " ".join(path.read_text() for path in sorted((ROOT / "docs").rglob("*.md"))).split()
     texts = list(PAIRS)
     while len(texts) < 200:
         n = rng.choice([1, 2, 3, 5, 8, 13, 21, 34, 60, 120, 200, 400])

@@ -3,7 +3,7 @@
 usage: make_demo_goldens.py      needs torch and transformers 5 (tools/demo_model/requirements.txt)
 
 Each step carries the margin between the two best logits; test_demo_goldens.py follows the answer up to the first
-step whose margin is below docs/numerics.md §15's bound, 0.02 nats.
+step whose margin is below docs/internals/numerics.md §15's bound, 0.02 nats.
 """
 
 import json

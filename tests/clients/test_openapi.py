@@ -1,4 +1,4 @@
-"""docs/openapi.json is what the server does: its routes, its replies and streams, and thousands of generated requests.
+"""docs/reference/openapi.json is what the server does: its routes, its replies and streams, and thousands of generated requests.
 
 A long run by hand: QUIRE_SCHEMATHESIS_EXAMPLES=1000 build/venv/bin/pytest -q -p no:cacheprovider tests/clients/test_openapi.py
 """
@@ -17,7 +17,7 @@ import jsonschema_rs
 import pytest
 from conftest import MODEL, ROOT
 
-FILE = ROOT / "docs" / "openapi.json"
+FILE = ROOT / "docs" / "reference" / "openapi.json"
 DOC = json.loads(FILE.read_bytes())
 KEY = {"x-api-key": "k"}
 CHAT = [{"role": "user", "content": "Tell me a story."}]

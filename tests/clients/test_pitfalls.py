@@ -1,5 +1,5 @@
 """What other servers got wrong, held against openai-python's own code: its reader of events and its joiner of deltas.
-docs/conformance.md says which test stands for which mistake."""
+docs/internals/conformance.md says which test stands for which mistake."""
 
 import json
 import urllib.request

@@ -1,4 +1,4 @@
-"""A client of docs/protocol.md, written from that page. Standard library only.
+"""A client of docs/reference/protocol.md, written from that page. Standard library only.
 
     client = Client("unix:/run/quire.sock", identity_text, identity_config)
     client.submit(1, prompt=[1, 2, 3], max_tokens=8, temperature=0.0)

@@ -1,4 +1,4 @@
-"""docs/protocol.md against a running daemon, over the fake engine, and against this build's frames.
+"""docs/reference/protocol.md against a running daemon, over the fake engine, and against this build's frames.
 
     protocol_test.py FAKE_ENGINE_SERVER PROTOCOL_EXAMPLES PROTOCOL_MD
 """

@@ -43,7 +43,7 @@ def texts(value):
 
 
 def is_json(data):
-    """As Python has it, without what docs/api.md says is refused."""
+    """As Python has it, without what docs/reference/http-api.md says is refused."""
     try:
         value = json.loads(data.decode("utf-8"), object_pairs_hook=refuse_twice, parse_constant=refuse_constant)
     except (ValueError, RecursionError):

@@ -25,7 +25,7 @@ DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch
 TOP = 20
 GREEDY = 24
 LIVELY = 8  # distinct tokens a greedy answer must have; a model that loops sooner is drawn again
-CAP = 0.02  # nats: docs/numerics.md §15
+CAP = 0.02  # nats: docs/internals/numerics.md §15
 
 BASE = {
     "hidden_act": "silu",

@@ -1,4 +1,4 @@
-"""The plain forward pass in Quire's dtypes, written from docs/numerics.md and independent of both
+"""The plain forward pass in Quire's dtypes, written from docs/internals/numerics.md and independent of both
 transformers' code and kernels/ref: weights as stored and widened, activations in f32, K and V rounded
 once to the KV dtype, inverse frequencies made in f64. How far it lies from transformers in fp32 is
 what the choice of dtypes costs, and the goldens' tolerance is twice that."""

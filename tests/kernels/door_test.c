@@ -381,7 +381,7 @@ static void test_supports(void **state)
     b->ops->close(b);
 }
 
-/* docs/kernels.md has a row for each operation, in the list's words, and none besides. */
+/* docs/internals/kernels.md has a row for each operation, in the list's words, and none besides. */
 static void test_documented_operations(void **state)
 {
     (void)state;
@@ -392,7 +392,7 @@ static void test_documented_operations(void **state)
 #define OTHER(NAME, name, text) {#name, text, "no"},
         K_RECORDED_OPERATIONS(RECORDED) K_EAGER_OPERATIONS(OTHER) K_LINKING_OPERATIONS(RECORDED)
             K_PREPARING_OPERATIONS(OTHER) K_GROUP_OPERATIONS(RECORDED)};
-    FILE *file = fopen(QUIRE_SOURCE_DIR "/docs/kernels.md", "r");
+    FILE *file = fopen(QUIRE_SOURCE_DIR "/docs/internals/kernels.md", "r");
     char line[1024], want[1024];
     size_t n = 0;
     assert_non_null(file);

@@ -1,5 +1,5 @@
 """data/v1.rec, written by a program of version 1 of the format, is read and means the same for ever: its decisions are made
-again. Its answers were computed by version 1 of docs/numerics.md and are refused by name: record_server_test replays those of
+again. Its answers were computed by version 1 of docs/internals/numerics.md and are refused by name: record_server_test replays those of
 today. With n > 1, sampled and greedy answers, logprobs of prompts too, penalties, biases, stops, lists, cancels, two tenants,
 shared prefixes, preemptions and a host tier. Never make it anew: what it proves is that a file of its day is still
 understood."""
@@ -47,7 +47,7 @@ def check_decisions(path):
 
 def check_answers(path):
     got = subprocess.run([QUIRE, "replay", path, MODEL], capture_output=True, text=True, timeout=300)
-    assert got.returncode == 1 and not got.stdout and "by version 1 of docs/numerics.md" in got.stderr, (got.returncode, got.stderr)
+    assert got.returncode == 1 and not got.stdout and "by version 1 of docs/internals/numerics.md" in got.stderr, (got.returncode, got.stderr)
     assert f"computes by version {LAW}:" in got.stderr and "with the release that made it" in got.stderr, got.stderr
 
 

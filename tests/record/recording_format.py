@@ -1,4 +1,4 @@
-"""Reads recordings of versions 1 and 2 as docs/recording.md describes them, by the standard library alone: the C code's second opinion."""
+"""Reads recordings of versions 1 and 2 as docs/reference/recording.md describes them, by the standard library alone: the C code's second opinion."""
 
 import hashlib
 import struct

@@ -1,5 +1,5 @@
-/* The documents say what the table says: docs/openapi.json of the fields that every generating route reads (type, range,
- * default, description), docs/protocol.md of all (tag, name, kind, bit, most items). */
+/* The documents say what the table says: docs/reference/openapi.json of the fields that every generating route reads (type, range,
+ * default, description), docs/reference/protocol.md of all (tag, name, kind, bit, most items). */
 #include "base/json.h"
 #include "request/fields.h"
 
@@ -82,7 +82,7 @@ static json_t *schema_of(const struct request_field *f)
 static void openapi_is_the_table(void **state)
 {
     (void)state;
-    json_t *doc = json_load_file(QUIRE_SOURCE_DIR "/docs/openapi.json", JSON_DECODE_INT_AS_REAL, NULL);
+    json_t *doc = json_load_file(QUIRE_SOURCE_DIR "/docs/reference/openapi.json", JSON_DECODE_INT_AS_REAL, NULL);
     assert_non_null(doc);
     const json_t *schemas = json_object_get(json_object_get(doc, "components"), "schemas");
     const json_t *fields = json_object_get(json_object_get(schemas, "Sampling"), "properties");
@@ -97,7 +97,7 @@ static void openapi_is_the_table(void **state)
         /* jansson's integers end at 2^63, so both sides have doubles. */
         json_t *expected = json_loads(text, JSON_DECODE_INT_AS_REAL, NULL);
         if (!json_equal(expected, json_object_get(fields, f->name))) {
-            print_error("docs/openapi.json, components.schemas.Sampling: \"%s\": %s\n", f->name, text);
+            print_error("docs/reference/openapi.json, components.schemas.Sampling: \"%s\": %s\n", f->name, text);
             n_wrong++;
         }
         free(text);
@@ -108,7 +108,7 @@ static void openapi_is_the_table(void **state)
     assert_int_equal(n_wrong, 0);
 }
 
-/* ---- docs/protocol.md ------------------------------------------------------------------------ */
+/* ---- docs/reference/protocol.md ------------------------------------------------------------------------ */
 
 /* As the page's second column has it. */
 static void kind_of(const struct request_field *f, char *out, size_t size)
@@ -145,7 +145,7 @@ static void default_of_frame(const struct request_field *f, char *out, size_t si
 static void the_protocol_is_the_table(void **state)
 {
     (void)state;
-    FILE *file = fopen(QUIRE_SOURCE_DIR "/docs/protocol.md", "r");
+    FILE *file = fopen(QUIRE_SOURCE_DIR "/docs/reference/protocol.md", "r");
     assert_non_null(file);
     char line[4096];
     while (fgets(line, sizeof line, file) && strcmp(line, "### SUBMIT\n") != 0) {
@@ -161,7 +161,7 @@ static void the_protocol_is_the_table(void **state)
         default_of_frame(f, usual, sizeof usual);
         snprintf(want, sizeof want, "| %u | %s | %s | %s |", f->tag, f->member, kind, usual);
         if (strncmp(line, want, strlen(want)) != 0)
-            fail_msg("docs/protocol.md, SUBMIT: %swants: %s", line, want);
+            fail_msg("docs/reference/protocol.md, SUBMIT: %swants: %s", line, want);
     }
     fclose(file);
     assert_int_equal(n_rows, request_n_fields);

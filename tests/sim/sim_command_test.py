@@ -134,7 +134,7 @@ class Sim(unittest.TestCase):
         self.assertIn("*", table)
 
     def test_ranks_that_share_the_model(self):
-        """A request alone takes what the formulas of docs/simulator.md say, and ranks are swept."""
+        """A request alone takes what the formulas of docs/guides/simulator.md say, and ranks are swept."""
         with open(self.path("cost.json"), "w") as f:
             json.dump({"points": [[1, 1000], [1001, 9000]], "logit_us": 8, "model": {"n_layers": 10, "hidden_size": 1000, "vocab_size": 100000}}, f)
         with open(self.path("plain.json"), "w") as f:

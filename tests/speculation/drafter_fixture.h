@@ -38,13 +38,13 @@ static inline uint32_t ask_one(struct drafter *d, uint32_t slot, const struct dr
     return a.n;
 }
 
-/* Words and signs of a page of the documentation, each with a number of its own. */
+/* Words and signs of a page in tests/speculation/pages, each with a number of its own. */
 static inline uint32_t read_page(const char *name, uint32_t *tokens, uint32_t most)
 {
     char path[512];
     uint32_t n = 0, word = 0;
     int c;
-    snprintf(path, sizeof path, "%s/docs/%s", QUIRE_SOURCE_DIR, name);
+    snprintf(path, sizeof path, "%s/tests/speculation/pages/%s.txt", QUIRE_SOURCE_DIR, name);
     FILE *f = fopen(path, "rb");
     assert_non_null(f);
     while (n < most && (c = fgetc(f)) != EOF) {

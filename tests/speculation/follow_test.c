@@ -70,7 +70,7 @@ static void goes_on_after_edits(void **state)
     static uint32_t expected[LEN], answer[4 * LEN];
     uint64_t random = 5;
     struct drafter *d = make();
-    uint32_t n = read_page("api.md", expected, LEN);
+    uint32_t n = read_page("api", expected, LEN);
     for (uint32_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
         uint32_t n_edits, n_answer = edit(&random, &kinds[k].edits, expected, n, answer, &n_edits);
         uint32_t n_steps = steps(d, expected, n, answer, n_answer);

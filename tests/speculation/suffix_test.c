@@ -158,7 +158,7 @@ static void equals_a_suffix_tree(void **state)
 static void nearly_equals_it_on_prose(void **state)
 {
     (void)state;
-    static const char *const pages[] = {"api.md", "operating.md", "scheduling.md"};
+    static const char *const pages[] = {"api", "operating", "scheduling"};
     static uint32_t tokens[4][4000];
     struct oracle_text texts[3];
     struct key256 a = domain_of(1);
@@ -167,7 +167,7 @@ static void nearly_equals_it_on_prose(void **state)
         texts[i] = (struct oracle_text){tokens[i], read_page(pages[i], tokens[i], 4000)};
         learn(d, i, &a, 0, tokens[i], texts[i].n, true);
     }
-    uint32_t n = read_page("benchmarks/server.md", tokens[3], 1500), n_steps[2] = {0, 0};
+    uint32_t n = read_page("server", tokens[3], 1500), n_steps[2] = {0, 0};
     for (uint32_t kind = 0; kind < 2; kind++) {
         struct draft_text t = {.tokens = tokens[3], .n_tokens = 1, .n_prompt = 1, .domain = &a};
         d->ops->begin(d, 0, &t);
