@@ -10,6 +10,7 @@
 #include "server/front/tenant/limits.h"
 #include "server/front/observe/metrics.h"
 #include "server/front/observe/otlp.h"
+#include "server/front/observe/prefix_watch.h"
 #include "server/front/body/params.h"
 #include "server/front/body/request_job.h"
 #include "server/front/output/reply_bytes.h"
@@ -67,11 +68,13 @@ struct front {
     bool tenant_metrics, log_requests;
     struct otlp *otlp;            /* NULL: no spans */
     struct blocker_names names;
+    struct prefix_watch prefixes; /* of prompts */
     char **model_names;
     size_t n_model_names;
     char *model_root, *version, *fingerprint;
     int64_t created;              /* of the models: when the server began */
     enum quire_specials specials_in_messages;
+    bool keeps_billing_header;
     enum tool_format tool_format; /* of this model's calls */
     bool is_tool_tag_special;     /* the tokenizer's decoder leaves the tag out where it leaves out special tokens */
     struct sampling_defaults sampling;
