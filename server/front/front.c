@@ -127,6 +127,10 @@ int front_set_engine(struct front *f, const struct front_engine *engine, struct 
     f->engine_ready = f->engine_draining = false;
     int status = engine_client_open(f->base, engine->stream, &ours, engine->key_file, &events, f, &f->engine, err);
     f->source = engine_client_source(f->engine);
+    if (f->engine && f->cache && f->engine_seen) { /* what is kept is given until it is there */
+        response_cache_await_below(f->cache, f->source);
+        f->source = response_cache_source(f->cache);
+    }
     return status;
 }
 

@@ -126,6 +126,12 @@ struct key256 front_cache_domain(const struct front *f, const struct http_exchan
 /* A request that costs something begins: the engine takes it, and its tenant's limits do. NULL: it
  * was answered. Else limits_end() ends it. */
 struct tenant *front_begin(struct front *f, struct http_exchange *x);
+/* The same of a request that may have a kept answer: also while an engine that was there is started again. What is not kept
+ * ends with front_can_serve()'s error then. */
+struct tenant *front_begin_kept(struct front *f, struct http_exchange *x);
+/* The error of a request that a source did not take, or lost, with this status; e->why says more. One that is being started
+ * again says when to come back. */
+void front_failed_with(const struct front *f, int status, struct api_error *e);
 /* Ends with an error what front_begin() let begin, and nothing has come of. */
 void front_refuse(const struct front *f, struct http_exchange *x, struct tenant *tenant, const struct api_error *e);
 /* The log's line for a request that was refused before it began; tenant NULL: not known. */

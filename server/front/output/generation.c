@@ -111,7 +111,7 @@ static void fail_with(struct generation *g, int status, const char *why)
 {
     struct api_error e;
     snprintf(e.why.text, sizeof e.why.text, "%s", why);
-    api_fail_status(&e, status, NULL);
+    front_failed_with(g->front, status, &e);
     fail(g, &e);
 }
 
@@ -662,7 +662,7 @@ static void submit_one(struct generation *g, struct gen_prompt *p)
     if (status == QUIRE_EXHAUSTED && try_later(g, p))
         return;
     if (status != QUIRE_OK)
-        api_fail_status(&e, status, NULL);
+        front_failed_with(g->front, status, &e);
     if (status != QUIRE_OK || g->failed_early)
         fail(g, &e);
     else if (g->n_open == 0)
@@ -843,7 +843,7 @@ static bool read_headers(struct generation *g, struct api_error *e)
 void generation_start(struct front *f, struct http_exchange *x, const struct api_dialect *dialect)
 {
     struct api_error e;
-    struct tenant *tenant = front_begin(f, x);
+    struct tenant *tenant = front_begin_kept(f, x);
     if (!tenant)
         return;
     struct key256 alias;
