@@ -20,7 +20,7 @@ const struct request_field request_fields[] = {
     WHOLE(REQUEST_U32, n, "n", 3, BODY, 1, REQUEST_MAX_CHOICES, .about = "Choices; in responses and messages 1 only."),
     WHOLE(REQUEST_U32, min_tokens, "min_tokens", 4, BODY, 0, UINT32_MAX, .body = {.most = INT32_MAX}),
     NUMBER(temperature, 5, BODY | REQUEST_MODELS, 0, 1000, .body = {.high = 2}, .about = "0 is greedy."),
-    NUMBER(top_p, 6, BODY | REQUEST_MODELS | REQUEST_ABOVE, 0, 1, .about = "Above 0."),
+    NUMBER(top_p, 6, BODY | REQUEST_MODELS | REQUEST_ABOVE, 0, 1, .body = {.high = 1}, .about = "0 is greedy."),
     NUMBER(min_p, 7, BODY | REQUEST_MODELS, 0, 1),
     WHOLE(REQUEST_U32, top_k, "top_k", 8, BODY | REQUEST_MODELS, 0, UINT32_MAX,
           .body = {.least = -1, .most = INT32_MAX}, .about = "-1 and 0: off."),

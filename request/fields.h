@@ -27,7 +27,7 @@ enum request_flags {
     REQUEST_DRAWS = 4, /* it can change the tokens or what is told of them; implies REQUEST_MUST */
     REQUEST_IN_BODY = 8, /* the HTTP API's generating routes all read it as the row says; else a route makes it */
     REQUEST_PRIVATE = 16, /* not in recordings */
-    REQUEST_ABOVE = 32, /* its least value is not allowed itself */
+    REQUEST_ABOVE = 32, /* the least value of `range` is not allowed itself */
     REQUEST_NOT_EMPTY = 64, /* a list that is given has items */
     REQUEST_MODELS = 128, /* the checkpoint may have a default of its own */
 };

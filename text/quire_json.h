@@ -71,7 +71,8 @@ static inline bool quire_value_is(struct quire_value value, const char *text)
 int quire_value_text(struct quire_value string, char **out, size_t *n_bytes, struct quire_error *err);
 
 enum quire_integer { QUIRE_INTEGER, QUIRE_NO_INTEGER, QUIRE_TOO_LARGE };
-/* A whole number without point or exponent: its sign, and as much of it as 64 bits hold. */
+/* A number without a fraction other than zero, however it is written (4, 4.0, 40e-1): its sign, and as much of it as 64
+ * bits hold. The bytes need not be a number of a document. */
 enum quire_integer quire_value_integer(struct quire_value value, bool *negative, uint64_t *magnitude);
 /* The nearest one, infinite where it is too large; NaN of anything but a number. */
 double quire_value_double(struct quire_value value);

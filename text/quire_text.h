@@ -56,6 +56,11 @@ int quire_encoder_open(const struct quire_text *text, const char *utf8, size_t n
                        struct quire_encoder **out, struct quire_error *err);
 /* Before the first next: the text is a chat's, with this mark in it (quire_text_chat()). */
 void quire_encoder_mark(struct quire_encoder *encoder, uint32_t mark);
+/* Before the first next: the places of ids are wanted, too. That costs about half as much again. */
+void quire_encoder_place(struct quire_encoder *encoder);
+/* After a next: how many characters of the text stand before each of its ids; NULL: not known (of a text with a mark).
+ * What the post-processor adds has the place of what follows it. Valid as the ids are. */
+const uint32_t *quire_encoder_places(const struct quire_encoder *encoder);
 int quire_encoder_next(struct quire_encoder *encoder, const uint32_t **ids, size_t *n_ids, struct quire_error *err);
 void quire_encoder_close(struct quire_encoder *encoder);
 
@@ -94,6 +99,9 @@ int quire_detok_open(const struct quire_text *text, const uint32_t *prompt, size
 int quire_detok_push(struct quire_detok *detok, uint32_t id, const char **piece, size_t *n_bytes,
                      struct quire_error *err);
 int quire_detok_finish(struct quire_detok *detok, const char **piece, size_t *n_bytes, struct quire_error *err);
+/* How many characters that no push has given out yet stand before the text of the id that is pushed next; next −1:
+ * before the end of the text. Bytes that may still become one character with that id's are none. */
+size_t quire_detok_held(const struct quire_detok *detok, int64_t next);
 void quire_detok_close(struct quire_detok *detok);
 
 /* Renders a chat template as transformers does.

@@ -90,6 +90,8 @@ struct model_desc {
     struct k_format
         weight_format; /* of the bulk of the matrices, once the checkpoint was looked at; model_weight_format() */
     bool needs_lanes; /* a GEMM's matrix is neither float16 nor bfloat16, whatever most are; set with weight_format */
+    char lanes_matrix[96]; /* the first such matrix; "" without */
+    struct k_format lanes_format; /* its format */
     bool int8_activations; /* the weights were made to meet activations in int8 */
     struct quantization quantization;
     uint64_t panel_bytes; /* of what the cpu backend lays out anew for the form int8; set with weight_format */

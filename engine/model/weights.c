@@ -427,7 +427,11 @@ static int count_matrix(struct binder *b, const struct model_tensor *row, uint32
     count_format(f, &v, row->owner);
     if (is_table(b->desc, row))
         return QUIRE_OK;
-    f->needs_lanes |= !k_format_is_plain(v.format) || v.format.kind == K_F32;
+    if ((!k_format_is_plain(v.format) || v.format.kind == K_F32) && !f->needs_lanes) {
+        f->needs_lanes = true;
+        f->lanes_format = v.format;
+        snprintf(f->lanes_matrix, sizeof f->lanes_matrix, "%.88s.weight", m.name);
+    }
     f->panel_bytes += k_planner_find("cpu")->weight_bytes(v.format, v.n_rows, v.n_cols);
     return QUIRE_OK;
 }
@@ -491,6 +495,8 @@ static int look(const struct checkpoint *checkpoint, struct model_desc *desc, st
     desc->regrouped_bytes = b.room.used;
     desc->panel_bytes = formats.panel_bytes;
     desc->needs_lanes = formats.needs_lanes;
+    memcpy(desc->lanes_matrix, formats.lanes_matrix, sizeof desc->lanes_matrix);
+    desc->lanes_format = formats.lanes_format;
     return QUIRE_OK;
 }
 

@@ -67,7 +67,9 @@ struct weights_contents {
     uint64_t panel_bytes; /* model_desc's */
     uint64_t n_vector_weights; /* of norms and biases */
     bool has_quantized; /* as quantization_config says */
-    bool needs_lanes; /* model_desc's */
+    bool needs_lanes; /* model_desc's, and the two after it */
+    char lanes_matrix[96];
+    struct k_format lanes_format;
 };
 /* After weights_stored_dtype(). */
 int weights_look(const struct checkpoint *checkpoint, const struct model_desc *desc, struct weights_contents *out,

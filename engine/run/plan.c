@@ -169,11 +169,11 @@ int engine_plan_form(const struct engine_options *o, const struct model_desc *de
                           k_format_name(weights));
     if ((tile || mma || activations == ACTIVATIONS_BF16) && desc->needs_lanes)
         return quire_fail(err, QUIRE_UNSUPPORTED,
-                          "%s takes bfloat16 or float16 weights, and some of this model's matrices are others: leave "
-                          "it out",
-                          activations == ACTIVATIONS_BF16 ? "--activation-dtype bfloat16"
-                          : tile                          ? "--gemm-form tile"
-                                                          : "--gemm-form mma");
+                          "%s weights, and some of this model's matrices are others (the first: %s is %s): leave it out",
+                          activations == ACTIVATIONS_BF16 ? "--activation-dtype bfloat16 takes bfloat16"
+                          : tile                          ? "--gemm-form tile takes bfloat16 or float16"
+                                                          : "--gemm-form mma takes bfloat16 or float16",
+                          desc->lanes_matrix, k_format_name(desc->lanes_format));
     if (activations == ACTIVATIONS_BF16)
         *out = K_FORM_TILE_BF16;
     else if (activations == ACTIVATIONS_INT8)

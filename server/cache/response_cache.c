@@ -273,6 +273,12 @@ void response_cache_compare(struct response_cache *c, struct similar *similar)
         similar_answered_by(similar, &c->identity);
 }
 
+void response_cache_await_below(struct response_cache *c, struct completion_source below)
+{
+    verifier_stop(&c->verifier);
+    c->below = c->verifier.below = below;
+}
+
 void response_cache_set_below(struct response_cache *c, struct completion_source below, const struct key256 *identity,
                               uint32_t n_vocab)
 {

@@ -34,6 +34,7 @@
  * spoils whatever is written makes one a minute at most. */
 #define RETRY_NS (UINT64_C(250) * NS_PER_MS)
 #define RENEW_NS (UINT64_C(60000) * NS_PER_MS)
+#define LOG_NS (60 * UINT64_C(1000000000)) /* between two lines about the same kind of failure */
 
 enum item_kind { LOOKUP, READ /* a lookup whose bytes the thread may free */, PUT, REMOVE, HIT, CLEAR, CLOSE };
 struct item {
@@ -94,6 +95,11 @@ struct sqlite_store {
     bool is_open, is_damaged /* when it was open last */, shrinks /* there may be something to give back */, closing;
     uint64_t renewed_ns, retry_ns; /* 0: never; at once */
     char said[160]; /* in the log, of opening */
+    struct failing {
+        int code; /* of the last time, SQLITE_OK: it works */
+        uint64_t logged_ns; /* 0: never */
+        bool is_logged; /* since it worked last */
+    } reading, writing;
 
     pthread_mutex_t mutex; /* of what the thread says; the loop only tries it */
     struct store_stats told;
@@ -157,6 +163,27 @@ static void say(struct sqlite_store *s, bool connected, const char *doing, const
     s->told.connected = connected;
     snprintf(s->told.trouble, sizeof s->told.trouble, "%.20s%.135s", doing, what);
     pthread_mutex_unlock(&s->mutex);
+}
+
+/* What came of reading or writing a file that is open: a disk that is full, for one. In the log a line when it begins,
+ * and when it is over; none where it comes and goes within a minute. */
+static void mind_failure(struct sqlite_store *s, struct failing *f, int code)
+{
+    const char *doing = f == &s->reading ? "reading: " : "writing: ";
+    if (code != SQLITE_OK) {
+        say(s, true, doing, sqlite3_errstr(code));
+        const uint64_t now_ns = quire_now_ns();
+        if (f->code != code && (f->logged_ns == 0 || now_ns - f->logged_ns >= LOG_NS)) {
+            quire_log(QUIRE_LOG_ERROR, "server", "--response-cache sqlite:%s: %s%s", s->path, doing,
+                      sqlite3_errstr(code));
+            f->logged_ns = now_ns;
+            f->is_logged = true;
+        }
+    } else if (f->is_logged) {
+        quire_log(QUIRE_LOG_INFO, "server", "--response-cache sqlite:%s: %sit works again", s->path, doing);
+        f->is_logged = false;
+    }
+    f->code = code;
 }
 
 /* What came of a look at the file. */
@@ -239,8 +266,8 @@ static void count(struct sqlite_store *s)
 static void look_up(struct sqlite_store *s, struct store_lookup *l)
 {
     l->code = is_usable(s) ? sqlite_file_get(&s->file, l->key, wall_s(), &l->found) : SQLITE_CANTOPEN;
-    if (s->is_open && l->code != SQLITE_ROW && l->code != SQLITE_DONE)
-        say(s, true, "reading: ", sqlite3_errstr(l->code));
+    if (s->is_open && !sqlite_file_is_damage(l->code))
+        mind_failure(s, &s->reading, l->code == SQLITE_ROW || l->code == SQLITE_DONE ? SQLITE_OK : l->code);
     mind_damage(s, l->code);
     lay(&s->to_loop, &l->item);
     tell_loop(s);
@@ -298,8 +325,8 @@ static void do_batch(struct sqlite_store *s)
     uint64_t n_evicted = 0;
     struct item *batch = take_batch(s);
     const int code = is_usable(s) ? write_batch(s, batch, &n_evicted) : SQLITE_CANTOPEN;
-    if (s->is_open && code != SQLITE_OK)
-        say(s, true, "writing: ", sqlite3_errstr(code));
+    if (s->is_open && !sqlite_file_is_damage(code))
+        mind_failure(s, &s->writing, code);
     mind_damage(s, code);
     if (code == SQLITE_OK)
         count(s);

@@ -127,6 +127,10 @@ int front_set_engine(struct front *f, const struct front_engine *engine, struct 
     f->engine_ready = f->engine_draining = false;
     int status = engine_client_open(f->base, engine->stream, &ours, engine->key_file, &events, f, &f->engine, err);
     f->source = engine_client_source(f->engine);
+    if (f->engine && f->cache && f->engine_seen) { /* what is kept is given until it is there */
+        response_cache_await_below(f->cache, f->source);
+        f->source = response_cache_source(f->cache);
+    }
     return status;
 }
 
@@ -163,6 +167,7 @@ static int copy_options(struct front *f, const struct front_options *o)
     f->price = o->price ? *o->price : (struct cache_price){-1, -1, -1};
     f->sampling = o->sampling;
     f->specials_in_messages = o->specials_in_messages;
+    f->keeps_billing_header = o->keeps_billing_header;
     f->ping_ms = o->ping_ms ? o->ping_ms : 15000;
     f->max_choices = o->max_choices ? o->max_choices : 4096;
     f->on_engine_ready = o->on_engine_ready;
@@ -339,6 +344,7 @@ void front_destroy(struct front *f)
     turns_close(f->turns);
     engine_client_close(f->engine);
     otlp_close(f->otlp);
+    prefix_watch_free(&f->prefixes);
     for (size_t i = 0; i < f->n_model_names; i++)
         free(f->model_names[i]);
     free(f->model_names);

@@ -68,6 +68,7 @@ struct front_options {
     const char *version; /* on /version, and in system_fingerprint */
     const struct quire_text *text; /* outlives the front */
     enum quire_specials specials_in_messages; /* what becomes of special tokens that messages spell */
+    bool keeps_billing_header; /* in the system prompt of /v1/messages: docs/api.md, section 17 */
     const char *tool_call_parser; /* "hermes", "llama3_json", "none"; NULL or "auto": by the chat template's text */
     struct sampling_defaults sampling; /* the checkpoint's */
     size_t max_body_bytes; /* 0 = 16 MiB */

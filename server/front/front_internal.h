@@ -10,6 +10,7 @@
 #include "server/front/tenant/limits.h"
 #include "server/front/observe/metrics.h"
 #include "server/front/observe/otlp.h"
+#include "server/front/observe/prefix_watch.h"
 #include "server/front/body/params.h"
 #include "server/front/body/request_job.h"
 #include "server/front/output/reply_bytes.h"
@@ -67,11 +68,13 @@ struct front {
     bool tenant_metrics, log_requests;
     struct otlp *otlp;            /* NULL: no spans */
     struct blocker_names names;
+    struct prefix_watch prefixes; /* of prompts */
     char **model_names;
     size_t n_model_names;
     char *model_root, *version, *fingerprint;
     int64_t created;              /* of the models: when the server began */
     enum quire_specials specials_in_messages;
+    bool keeps_billing_header;
     enum tool_format tool_format; /* of this model's calls */
     bool is_tool_tag_special;     /* the tokenizer's decoder leaves the tag out where it leaves out special tokens */
     struct sampling_defaults sampling;
@@ -123,6 +126,12 @@ struct key256 front_cache_domain(const struct front *f, const struct http_exchan
 /* A request that costs something begins: the engine takes it, and its tenant's limits do. NULL: it
  * was answered. Else limits_end() ends it. */
 struct tenant *front_begin(struct front *f, struct http_exchange *x);
+/* The same of a request that may have a kept answer: also while an engine that was there is started again. What is not kept
+ * ends with front_can_serve()'s error then. */
+struct tenant *front_begin_kept(struct front *f, struct http_exchange *x);
+/* The error of a request that a source did not take, or lost, with this status; e->why says more. One that is being started
+ * again says when to come back. */
+void front_failed_with(const struct front *f, int status, struct api_error *e);
 /* Ends with an error what front_begin() let begin, and nothing has come of. */
 void front_refuse(const struct front *f, struct http_exchange *x, struct tenant *tenant, const struct api_error *e);
 /* The log's line for a request that was refused before it began; tenant NULL: not known. */

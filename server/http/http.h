@@ -85,7 +85,7 @@ void http_server_on_idle(struct http_server *s, void (*on_idle)(void *context), 
 /* ---- the request ---- */
 
 const char *http_method(const struct http_exchange *x);
-/* Not decoded, without query. */
+/* Percent-encoded bytes are decoded, but for %2F and %25; without query. */
 const char *http_path(const struct http_exchange *x);
 /* The first of this name; NULL: absent. */
 const char *http_header(const struct http_exchange *x, const char *name);

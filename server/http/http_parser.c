@@ -99,6 +99,66 @@ static bool is_token(const char *text)
     return *text != '\0';
 }
 
+static int hex_digit(uint8_t c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F')
+        return c - 'A' + 10;
+    return -1;
+}
+
+/* Whether it is HTTP/1.x. A minor version that is not known is handled as 1.1 (RFC 9110, 2.5). */
+static bool parse_version(const char *text, bool *is_1_0)
+{
+    static const char major[] = "HTTP/1.";
+    const size_t n = sizeof major - 1;
+    *is_1_0 = strcmp(text, "HTTP/1.0") == 0;
+    return strncmp(text, major, n) == 0 && text[n] >= '0' && text[n] <= '9' && text[n + 1] == '\0';
+}
+
+/* "http://host:80/path": what stands before the path becomes p->authority. Returns the path, or NULL. */
+static char *parse_absolute(struct http_parser *p, char *target)
+{
+    char *authority = strchr(target, ':') + 3;
+    size_t n = strcspn(authority, "/?#");
+    if (authority[n] != '/') {
+        bad(p, 400, "the request's URL has no path");
+        return NULL;
+    }
+    if (n == 0 || memchr(authority, '@', n)) {
+        bad(p, 400, n == 0 ? "the request's URL has no host" : "the request's URL has a user name");
+        return NULL;
+    }
+    /* A byte to the left, over the second slash: so there is room for its end. */
+    memmove(authority - 1, authority, n);
+    authority[n - 1] = '\0';
+    p->authority = authority - 1;
+    return authority + n;
+}
+
+/* Percent-encoded bytes are decoded: a path is compared, shown and logged as it is then. An encoded slash is no slash, so
+ * "%2F" stays, and for its sake "%25"; what is no escape stands for itself. */
+static enum http_parsed decode_path(struct http_parser *p, char *path)
+{
+    char *out = path;
+    p->path = path;
+    while (*path) {
+        int high = path[0] == '%' ? hex_digit((uint8_t)path[1]) : -1;
+        int low = high >= 0 ? hex_digit((uint8_t)path[2]) : -1;
+        uint8_t c = low >= 0 ? (uint8_t)(high * 16 + low) : (uint8_t)path[0];
+        bool stays = low >= 0 && (c == '/' || c == '%');
+        if (c < 0x20 || c == 0x7f)
+            return bad(p, 400, "the request's path has an encoded control character");
+        *out++ = stays ? path[0] : (char)c;
+        path += low >= 0 && !stays ? 3 : 1;
+    }
+    *out = '\0';
+    return HTTP_MORE;
+}
+
 /* "GET /path?query HTTP/1.1", NUL-terminated, cut into its parts in place. */
 static enum http_parsed parse_request_line(struct http_parser *p, char *line)
 {
@@ -110,27 +170,25 @@ static enum http_parsed parse_request_line(struct http_parser *p, char *line)
     *version++ = '\0';
     if (!is_token(line))
         return bad(p, 400, "the request's method is not a token");
-    if (strcmp(version, "HTTP/1.1") != 0 && strcmp(version, "HTTP/1.0") != 0)
-        return bad(p, 400, "the request's version is neither HTTP/1.1 nor HTTP/1.0");
-    p->http_1_0 = version[7] == '0';
+    if (!parse_version(version, &p->http_1_0))
+        return bad(p, 400, "the request's version is not HTTP/1.1, HTTP/1.0 or another of HTTP/1");
     p->method = line;
 
     for (const char *c = target; *c; c++)
         if ((uint8_t)*c <= 0x20 || (uint8_t)*c >= 0x7f)
             return bad(p, 400, "the request's path has bytes that are not printable ASCII");
     if (strncasecmp(target, "http://", 7) == 0 || strncasecmp(target, "https://", 8) == 0) {
-        /* Absolute form, which proxies send: the path begins after the authority. */
-        target = strchr(strchr(target, ':') + 3, '/');
+        /* Absolute form, which proxies send. */
+        target = parse_absolute(p, target);
         if (!target)
-            return bad(p, 400, "the request's URL has no path");
+            return HTTP_BAD;
     }
     if (target[0] != '/' && strcmp(target, "*") != 0)
         return bad(p, 400, "the request's path does not begin with '/'");
     char *end = strpbrk(target, "?#");
     if (end)
         *end = '\0';
-    p->path = target;
-    return HTTP_MORE;
+    return decode_path(p, target);
 }
 
 static enum http_parsed parse_header_line(struct http_parser *p, char *line)
@@ -216,10 +274,17 @@ static enum http_parsed apply_headers(struct http_parser *p)
             p->expect_continue = !p->http_1_0;
         } else if (strcasecmp(name, "Host") == 0) {
             n_hosts++;
+            if (p->authority)
+                p->headers[i].value = p->authority; /* RFC 9112, 3.2.2 */
         }
     }
     if (n_hosts > 1 || (n_hosts == 0 && !p->http_1_0))
         return bad(p, 400, "an HTTP/1.1 request needs exactly one Host header");
+    if (n_hosts == 0 && p->authority) {
+        if (p->n_headers == HTTP_MAX_HEADERS)
+            return bad(p, 431, "the request has more than 100 headers");
+        p->headers[p->n_headers++] = (struct http_header){"Host", p->authority};
+    }
     if (p->chunked && (has_length || p->http_1_0))
         return bad(p, 400, "Transfer-Encoding with Content-Length or in HTTP/1.0");
     if (p->content_length > p->max_body_bytes)
@@ -338,17 +403,6 @@ static enum http_parsed feed_body(struct http_parser *p, const uint8_t *data, si
         return HTTP_MORE;
     p->state = p->chunked ? AFTER_CHUNK : FINISHED;
     return HTTP_MORE;
-}
-
-static int hex_digit(uint8_t c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return -1;
 }
 
 /* One character of "1a3;extension\r\n". */

@@ -1,4 +1,4 @@
-/* HTTP/1.0 and 1.1 requests out of a stream of bytes: pure, no I/O.
+/* HTTP/1.x requests out of a stream of bytes: pure, no I/O.
  *
  * Strict where leniency has been a hole elsewhere: lines end in CRLF, no folded headers, no two
  * Content-Lengths, none beside Transfer-Encoding, "chunked" is the only coding.
@@ -30,7 +30,8 @@ struct http_parser {
     size_t max_head_bytes, max_body_bytes;
 
     /* Valid from HTTP_HEAD on until http_parser_reset. */
-    const char *method, *path; /* path: as sent, without query */
+    const char *method, *path; /* path: decoded but for %2F and %25, without query and authority */
+    const char *authority;     /* of an absolute-form target, which is the Host then; NULL: there is none */
     struct http_header headers[HTTP_MAX_HEADERS];
     unsigned n_headers;
     bool http_1_0, keep_alive, expect_continue, has_body, chunked;

@@ -2,12 +2,15 @@
 #include "server/cache/store.h"
 #include "tests/cache/store_rig.h"
 
+#include <fcntl.h>
 #include <glob.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -395,6 +398,57 @@ static void killed(void **state)
     assert_true(n_found > 0);
 }
 
+/* Lines of the log so far that say this. */
+static int n_logged(const char *log, const char *what)
+{
+    char text[4096] = "";
+    int n = 0;
+    FILE *f = fopen(log, "r");
+    assert_non_null(f);
+    text[fread(text, 1, sizeof text - 1, f)] = '\0';
+    fclose(f);
+    for (const char *at = text; (at = strstr(at, what)); at++)
+        n++;
+    return n;
+}
+
+/* A file that may not grow stands for a disk that is full: writing fails, once in the log and in `trouble`. */
+static void full(void **state)
+{
+    char note[256], log[128];
+    struct store_stats stats;
+    struct rlimit no_limit, limit;
+    (void)state;
+    snprintf(log, sizeof log, "%s/log", folder);
+    struct answer_store *s = open_file(ours, 64u << 20, note);
+    put(s, 1, 100);
+    settle(s);
+    const int told = dup(2), to = open(log, O_WRONLY | O_CREAT, 0600);
+    assert_true(told >= 0 && to >= 0 && dup2(to, 2) == 2);
+    assert_true(signal(SIGXFSZ, SIG_IGN) != SIG_ERR);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &no_limit), 0);
+    limit = (struct rlimit){8192, no_limit.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    for (uint32_t i = 2; i < 20; i++) {
+        put(s, i, 100);
+        settle(s);
+    }
+    s->ops->stats(s, &stats);
+    assert_true(stats.connected && stats.n_put_failed == 18);
+    assert_true(strncmp(stats.trouble, "writing: ", 9) == 0);
+    assert_int_equal(look(s, 1), STORE_FOUND);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &no_limit), 0);
+    put(s, 30, 100);
+    settle(s);
+    assert_int_equal(look(s, 30), STORE_FOUND);
+    s->ops->close(s, 5000);
+    assert_true(dup2(told, 2) == 2);
+    assert_int_equal(n_logged(log, "writing: "), 2);
+    assert_int_equal(n_logged(log, "writing: it works again"), 1);
+    close(to);
+    close(told);
+}
+
 static int begin(void **state)
 {
     (void)state;
@@ -426,6 +480,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(shared, begin, end),
         cmocka_unit_test_setup_teardown(damaged, begin, end),
         cmocka_unit_test_setup_teardown(damaged_and_shared, begin, end),
+        cmocka_unit_test_setup_teardown(full, begin, end),
         cmocka_unit_test_setup_teardown(killed, begin, end),
     };
     if (quire_hash_init() != QUIRE_OK)

@@ -135,6 +135,33 @@ def test_health_says_so_meanwhile_and_who_asks_too(begin):
     wait(lambda: ask(server, None, "/health")[0] == 200)
 
 
+@pytest.mark.parametrize("store", [False, True])
+def test_what_is_kept_is_given_meanwhile(begin, tmp_path, store):
+    server = begin("--response-cache", f"sqlite:{tmp_path / 'answers.db'}" if store else "memory")
+    chat = {"model": "demo", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 8, "temperature": 0}
+    kept = [(SHORT, "/v1/completions"), (chat, "/v1/chat/completions"), ({**SHORT, "prompt": ["One", "Two"]}, "/v1/completions")]
+    text = lambda reply: [c.get("text") or c["message"]["content"] for c in json.loads(reply)["choices"]]
+    before = [text(ask(server, *one)[2]) for one in kept]
+    for pid in processes(server):
+        os.kill(pid, signal.SIGKILL)
+    wait(lambda: "is started again in" in server.output())
+    for one, want in zip(kept, before):
+        for body in (one[0], {**one[0], "user": "other words"}):
+            status, headers, reply = ask(server, body, one[1])
+            assert (status, headers["x-quire-cache"], text(reply)) == (200, "exact", want), reply
+    status, _, events = ask(server, {**SHORT, "stream": True})
+    assert status == 200 and "data: [DONE]" in events
+    for other in ({**SHORT, "prompt": "Never asked"}, {**SHORT, "use_cache": False}, {**SHORT, "prompt": ["One", "Three"]}):
+        status, headers, reply = ask(server, other)
+        assert status == 503 and headers["Retry-After"] and "is being started again" in reply, reply
+    assert ask(server, None, "/health")[::2] == (503, '{"status":"restarting"}'), "all of this was while it was away"
+    wait(lambda: ask(server, None, "/health")[0] == 200)
+    for one, want in zip(kept, before):
+        status, headers, reply = ask(server, *one)
+        assert (status, headers["x-quire-cache"], text(reply)) == (200, "exact", want)
+    assert ask(server, {**SHORT, "prompt": "Never asked"})[0] == 200
+
+
 def test_health_says_so_once_a_client_knows(begin):
     """Although the engine's process takes a while to end its ranks."""
     server = begin("-tp", "2")

@@ -503,12 +503,16 @@ static void plan_of_forms(void **state)
     assert_int_equal(engine_plan_form(&o, &w8a8, &form, &err), QUIRE_OK);
     assert_int_equal(form, K_FORM_INT8);
 
-    const struct model_desc mixed = {.weight_format = K_FORMAT_F16, .needs_lanes = true};
+    const struct model_desc mixed = {.weight_format = K_FORMAT_F16,
+                                     .needs_lanes = true,
+                                     .lanes_matrix = "model.layers.1.mlp.down_proj.weight",
+                                     .lanes_format = K_FORMAT_F32};
     assert_int_equal(engine_plan_form(&o, &mixed, &form, &err), QUIRE_OK);
     assert_int_equal(form, K_FORM_LANE);
     o.gemm_form = "tile";
     assert_int_equal(engine_plan_form(&o, &mixed, &form, &err), QUIRE_UNSUPPORTED);
     assert_non_null(strstr(err.text, "some of this model's matrices"));
+    assert_non_null(strstr(err.text, "model.layers.1.mlp.down_proj.weight is float32"));
 }
 
 static void plan_says_what_to_change(void **state)

@@ -286,6 +286,54 @@ def test_echo_with_logprobs_scores_the_prompt():
     assert both["text_offset"][len(ids)] == len(TEXT)
 
 
+def check_offsets(choice):
+    """Each token's string stands at its offset in the text, or it has none there."""
+    text, lp = choice["text"], choice["logprobs"]
+    offsets = lp["text_offset"]
+    assert offsets == sorted(offsets) and offsets[0] == 0 and offsets[-1] <= len(text), (text, offsets)
+    for token, at, end in zip(lp["tokens"], offsets, [*offsets[1:], len(text)]):
+        shown = text[at:end]
+        assert "\ufffd" in token or shown == token or shown == "", (token, shown, text, offsets)
+
+
+def test_offsets_are_in_the_text_that_is_returned():
+    score = {"echo": True, "max_tokens": 0, "logprobs": 0}
+    assert one("x<|im_end|> y", **score)["logprobs"]["text_offset"] == [0, 1, 11]
+    assert one("<|im_start|><|im_end|>", **score)["logprobs"]["text_offset"] == [0, 12]
+    # The tokenizer composes what the text has in two characters: the tokens behind it stand where they stand.
+    assert one("e\u0301<|im_end|>e\u0301 y", **score)["logprobs"]["text_offset"][-1] == 14
+    texts = (TEXT, "a<|im_end|>b<|im_start|>c <|endoftext|>", "🙂🙂<|im_end|>漢字", "  two  blanks\n\n\nlines ", "naïve" * 300)
+    for text in texts:
+        for skip in (True, False):
+            for fields in ({**score}, {**score, "max_tokens": 5}, {"echo": True, "logprobs": 2, "max_tokens": 40, "n": 2}):
+                reply = complete(text, **fields, skip_special_tokens=skip)
+                for choice in reply["choices"]:
+                    assert choice["text"].startswith(text)
+                    check_offsets(choice)
+    # A prompt of ids, whose text has its special tokens only where they are shown; prompts that are cut; several.
+    ids = ids_of("a<|im_end|>b 🙂 c")
+    for skip in (True, False):
+        choice = one(ids, **score, skip_special_tokens=skip)
+        check_offsets(choice)
+        assert ("<|im_end|>" in choice["text"]) != skip and choice["logprobs"]["text_offset"][2] == (1 if skip else 11)
+    cut = one("one two three four five", **score, truncate_prompt_tokens=2)
+    assert cut["logprobs"]["text_offset"] == [cut["text"].index(t) for t in cut["logprobs"]["tokens"]]
+    for choice in complete([TEXT, "x<|im_end|> y"], **score)["choices"]:
+        check_offsets(choice)
+
+
+def test_offsets_in_a_stream():
+    for prompt, skip in ((TEXT, True), ("x<|im_end|> y 🙂 z", True), ("x<|im_end|> y 🙂 z", False)):
+        for echo in (True, False):
+            body = {"prompt": prompt, "max_tokens": 60, "logprobs": 1, "echo": echo, "skip_special_tokens": skip, "ignore_eos": True}
+            whole = server.post(COMPLETIONS, body)[1]["choices"][0]
+            check_offsets(whole)
+            choices = [c for e in server.stream(COMPLETIONS, body) for c in e["choices"]]
+            streamed = [o for c in choices if c["logprobs"] for o in c["logprobs"]["text_offset"]]
+            assert "".join(c["text"] for c in choices) == whole["text"]
+            assert streamed == whole["logprobs"]["text_offset"], (prompt, echo)
+
+
 def test_completion_logprobs():
     choice = one(TEXT, logprobs=3, return_token_ids=True)
     lp = choice["logprobs"]
@@ -457,7 +505,7 @@ def test_errors_name_the_parameter():
         error = reply["error"]
         assert (status, error["param"], error["type"]) == (400, param, "invalid_request_error"), (fields, reply)
         assert param.split("[")[0] in error["message"] and (error["code"] is None or isinstance(error["code"], str))
-    for prompt in (None, [], "", [[]], [1, "x"], ["x", 1], [[1], "x", 2], {"a": 1}, [10**9], [-1], [1.0], 7):
+    for prompt in (None, [], "", [[]], [1, "x"], ["x", 1], [[1], "x", 2], {"a": 1}, [10**9], [-1], [1.5], 7, ["x", [1]], [[1], "x"]):
         status, reply = server.post(COMPLETIONS, {"prompt": prompt})
         assert status == 400 and reply["error"]["param"] == "prompt", (prompt, reply)
     status, reply = server.post(COMPLETIONS, {"prompt": ["x"] * 100, "n": 100})

@@ -12,6 +12,7 @@ ASK = {"max_tokens": 200, "messages": CHAT}
 STREAMS = ((RESPONSES, {"input": "Hello there"}), (MESSAGES, ASK))
 
 server = Server()
+BILLING = "x-anthropic-billing-header: cc_version=2.1.36.2e1; cc_entrypoint=cli; cch=36ee5;"
 
 
 def chat(messages, **fields):
@@ -217,7 +218,7 @@ def test_bad_responses_name_the_field():
            ({"input": [{**item, "content": [{"type": "input_text", "text": 3}]}]}, "input[0].content"),
            ({"instructions": ["x"]}, "instructions"), ({"max_output_tokens": 0}, "max_output_tokens"),
            ({"max_output_tokens": 5000}, "max_output_tokens"), ({"temperature": 2.5}, "temperature"),
-           ({"top_p": 0}, "top_p"),
+           ({"top_p": -0.1}, "top_p"),
            ({"top_logprobs": 21}, "top_logprobs"), ({"include": "x"}, "include"), ({"include": [3]}, "include"),
            ({"truncation": "some"}, "truncation"), ({"metadata": {"a": 1}}, "metadata"),
            ({"metadata": "x"}, "metadata"),
@@ -480,6 +481,61 @@ def test_a_draining_server_finishes_them():
             assert (b"event: message_stop" if path == MESSAGES else b"event: response.incomplete") in read_all(holder)
         assert s.process.wait(20) == 0
         s.process.stdout.close()
+
+
+def test_an_empty_system_prompt_is_none():
+    plain = prompt_of_message(messages=CHAT)
+    for system in ("", [], [{"type": "text", "text": ""}], [{"type": "text", "text": ""}] * 2, None):
+        assert prompt_of_message(messages=CHAT, system=system) == plain, system
+        assert server.post(COUNT, {"messages": CHAT, "system": system})[1] == server.post(COUNT, {"messages": CHAT})[1]
+    for system in (" ", [{"type": "text", "text": "x"}, {"type": "text", "text": ""}]):
+        assert prompt_of_message(messages=CHAT, system=system) != plain, system
+    assert prompt_of_response(input="Hello there", instructions="") == prompt_of_response(input="Hello there")
+    assert prompt_of_response(input="Hello there", instructions=" ") != prompt_of_response(input="Hello there")
+
+
+def test_billing_lines_are_no_part_of_a_prompt():
+    text = lambda *texts: [{"type": "text", "text": t, "cache_control": {"type": "ephemeral"}} for t in texts]
+    plain, none = prompt_of_message(messages=CHAT, system="Be nice."), prompt_of_message(messages=CHAT)
+    for line in (BILLING, BILLING[:-1], BILLING.upper().replace("X-ANTHROPIC", "X-Anthropic"), BILLING + " ", BILLING.replace("; ", ";"),
+                 "x-anthropic-billing-header: cch=0;", BILLING.replace("cch=36ee5", "cch=")):
+        assert prompt_of_message(messages=CHAT, system=text(line, "Be nice.")) == plain, line
+        for end in ("\n", "\r\n"):
+            assert prompt_of_message(messages=CHAT, system=line + end + "Be nice.") == plain, (line, end)
+            assert prompt_of_message(messages=CHAT, system=text(line + end + "Be nice.")) == plain, (line, end)
+        assert prompt_of_message(messages=CHAT, system=line) == prompt_of_message(messages=CHAT, system=text(line)) == none, line
+        assert server.post(COUNT, {"messages": CHAT, "system": text(line, "Be nice.")})[1] == server.post(
+            COUNT, {"messages": CHAT, "system": "Be nice."})[1]
+    # Nothing else is left out.
+    assert prompt_of_message(messages=CHAT, system=BILLING + "Be nice.") == plain
+    for kept in ("Be nice. " + BILLING, "x-anthropic-billing-header: none of your business", "x-anthropic-billing-header-2: cch=1;", "x-anthropic-billing-header:"):
+        assert prompt_of_message(messages=CHAT, system=kept) == prompt_of_chat([{"role": "system", "content": kept}, *CHAT]), kept
+    with Server("--keep-billing-header") as s:
+        count = lambda **fields: s.post(COUNT, {"messages": CHAT, **fields})[1]["input_tokens"]
+        assert count(system=text(BILLING, "Be nice.")) > count(system="Be nice.") + 20
+
+
+def test_where_a_prompt_differs():
+    with Server() as s:
+        def differs(text, **fields):
+            status, reply = s.post("/v1/completions", {"prompt": text, "max_tokens": 1, "quire_trace": True, **fields})
+            assert status == 200, reply
+            return reply["quire_trace"]["prefix_differs_at"]
+        ids = list(range(10, 400))
+        assert differs(ids) is None, "there is none before it"
+        assert differs(ids) is None and differs(ids[:50]) is None and differs([*ids, 5, 6]) is None
+        assert differs([*ids[:33], 5, *ids[34:]]) == 33
+        assert differs([*ids[:200], 5]) == 200 and differs([9, *ids]) == 0
+        assert differs([*ids[:33], 6, *ids[34:]]) == 33
+        assert differs([*ids, 5, 7]) == len(ids) + 1
+        # Others' prompts are nobody's business.
+        assert differs([*ids[:20], 8], cache_salt="x") is None and differs([*ids[:20], 9], cache_salt="x") == 20
+        assert s.metric("quire:prefix_differs_at_tokens_count") == 6
+        for k in range(100):
+            differs([k, 1])
+        assert differs([*ids[:33], 5, *ids[34:]]) == 0, "the last prompts only"
+        for path, body in ((MESSAGES, {**ASK, "quire_trace": True}), (RESPONSES, {"input": "x", "quire_trace": True})):
+            assert "prefix_differs_at" in s.post(path, body)[1]["quire_trace"]
 
 
 with server:

@@ -24,18 +24,18 @@ OPENAI = GENERATING[:2]
 EDGE = 2 ** 63
 STRINGS = (7, 1.5, True, [], {}, ["x"])
 FLAGS = (0, 1, "true", "", [], {}, 1.5)
-INTEGERS = ("1", "", 1.5, 1.0, True, [], {}, [1], 1e300, 2 ** 64, 10 ** 30, -10 ** 30)
+INTEGERS = ("1", "", 1.5, True, [], {}, [1], 1e300, 2 ** 64, 10 ** 30, -10 ** 30)
 NUMBERS = ("1", "", True, [], {}, 1e300, -1e300)
 OBJECTS = ("x", "", 1, True, [], [{}])
 ARRAYS = ("x", "", 1, True, {}, {"0": 1})
-IDS = (*ARRAYS, [""], ["1"], [1.0], [-1], [True], [None], [[]], [10 ** 9], [EDGE - 1], [2 ** 64], list(range(-1, 3)))
+IDS = (*ARRAYS, [""], ["1"], [1.5], [-1], [True], [None], [[]], [10 ** 9], [EDGE - 1], [2 ** 64], list(range(-1, 3)))
 
 # routes, field, bad values; the name in the error is the field's own unless it says more.
 FIELDS = [
     (ROUTES.keys() - {"/v1/admin/scheduling-policy"}, "model", STRINGS),
     (GENERATING, "temperature", (*NUMBERS, -0.001, 2.001)),
     (("/v1/messages",), "temperature", (1.001,)),
-    (GENERATING, "top_p", (*NUMBERS, 0, -1, 1.001, 1e-60)),
+    (GENERATING, "top_p", (*NUMBERS, -1, -1e-60, 1.001)),
     (GENERATING, "min_p", (*NUMBERS, -0.001, 1.001)),
     (GENERATING, "repetition_penalty", (*NUMBERS, 0, -1, 1001)),
     (GENERATING, "presence_penalty", (*NUMBERS, -2.001, 2.001)),
@@ -57,7 +57,7 @@ FIELDS = [
     ((*GENERATING, "/v1/cache/pins"), "cache_salt", STRINGS),
     (GENERATING, "speculative", (0, 1, "true", "", [], {"method": "eagle3"}, {"method": ""}, {"method": 1}, {"method": ["ngram"]}, {"x": 1},
                                  {"method": "none", "": 0}, {"num_speculative_tokens": -1}, {"num_speculative_tokens": 65},
-                                 {"num_speculative_tokens": 2 ** 64}, {"num_speculative_tokens": 1.0}, {"num_speculative_tokens": "1"})),
+                                 {"num_speculative_tokens": 2 ** 64}, {"num_speculative_tokens": 1.5}, {"num_speculative_tokens": "1"})),
     (OPENAI, "prediction", (*OBJECTS, {}, {"type": "content"}, {"content": "x"}, {"type": "text", "content": "x"}, {"type": 1, "content": "x"},
                             {"type": "content", "content": None}, {"type": "content", "content": 1}, {"type": "content", "content": {}},
                             {"type": "content", "content": ["x"]}, {"type": "content", "content": [None]}, {"type": "content", "content": [{}]},
@@ -67,7 +67,7 @@ FIELDS = [
                                 {"1": 100.5}, {"1": True}, {"1": None}, {"1": [1]})),
     (GENERATING, "stop_token_ids", IDS),
     (GENERATING, "allowed_token_ids", (*IDS, [])),
-    (GENERATING, "bad_words", (*ARRAYS, [""], [1], [None], [["x"]], ["  "], ["x", ""], ["x" * 513])),
+    (GENERATING, "bad_words", (*ARRAYS, [""], [1], [None], [["x"]], ["  "], ["\n"], ["x", ""], ["x" * 513])),
     ((*OPENAI, "/v1/responses"), "stop", (7, True, {}, "", [""], [1], [None], [["x"]], ["x"] * 33, "x" * 513)),
     (("/v1/messages",), "stop_sequences", (7, True, {}, "", [""], [1], [None], ["x"] * 33, ["x" * 513])),
     (OPENAI, "max_tokens", (*INTEGERS, -1, 4097, 2 ** 31)),
@@ -177,6 +177,53 @@ def test_bad_values_are_refused_by_name():
     assert n > 1000
     for path, body in ROUTES.items():
         assert server.post(path, body)[0] == 200
+
+
+def test_integers_have_many_spellings():
+    """An integer is a number without a fraction other than zero, as JSON Schema has it: 4.0, 4e0, 40e-1 and 0.4E1 are one."""
+    cases = [(path, field, n) for path in GENERATING for field, n in
+             (("top_k", 4), ("seed", 7), ("min_tokens", 1), ("priority", -3), ("stream_interval", 2), ("quire_deadline_ms", 60000), ("n", 1))]
+    cases += [(path, field, n) for path in OPENAI for field, n in (("max_tokens", 4), ("truncate_prompt_tokens", 8), ("prompt_logprobs", 2), ("n", 2))]
+    cases += [("/v1/chat/completions", "max_completion_tokens", 4), ("/v1/messages", "max_tokens", 4), ("/v1/responses", "max_output_tokens", 4),
+              ("/v1/completions", "logprobs", 3), ("/v1/cache/pins", "ttl_seconds", 5)]
+    plain = {}
+    for path, field, n in cases:
+        def ask(text):
+            body = json.dumps({**ROUTES[path], "temperature": 0, field: "@"} if path in GENERATING else {**ROUTES[path], field: "@"})
+            status, _, reply = server.request("POST", path, body.replace('"@"', text).encode())
+            assert status == 200, (path, field, text, reply)
+            return re.sub(rb'"(id|created|created_at|cached_tokens|cache_\w+|input_tokens)":("[^"]*"|\d+)', b"", reply)
+        plain = ask(str(n))
+        for text in (f"{n}.0", f"{n}e0", f"{n}.000E+0", f"{n}0e-1", f"{n / 10}e1"):
+            assert ask(text) == plain or path == "/v1/responses", (path, field, text)
+    ids = server.post("/v1/completions", {"prompt": [5, 6, 70], "temperature": 0})[1]["choices"][0]["text"]
+    for text in ("[5.0,6e0,7e1]", "[5,6.00,70]", "[50e-1, 0.6e1, 7E+1]"):
+        status, _, reply = server.request("POST", "/v1/completions", f'{{"prompt":{text},"temperature":0}}'.encode())
+        assert status == 200 and json.loads(reply)["choices"][0]["text"] == ids, text
+    for field in ("stop_token_ids", "allowed_token_ids"):
+        assert server.request("POST", "/v1/completions", f'{{"prompt":"x","{field}":[1.0,2e0]}}'.encode())[0] == 200
+    for text in ('{"tokens":[1.0]}', '{"tokens":[1e0]}'):
+        assert json.loads(server.request("POST", "/detokenize", text.encode())[2]) == server.post("/detokenize", {"tokens": [1]})[1]
+    for text in ("4.5", "1e-1", "1e400", "-1.0", "[4.0]", "NaN", "4.", "1e"):
+        assert server.request("POST", "/v1/completions", f'{{"prompt":"x","max_tokens":{text}}}'.encode())[0] == 400, text
+
+
+def test_a_top_p_of_zero_is_greedy():
+    for path in GENERATING:
+        def ask(**fields):
+            status, reply = server.post(path, {**ROUTES[path], **fields})
+            assert status == 200, reply
+            return [c.get("text") or c["message"]["content"] for c in reply["choices"]] if "choices" in reply else json.dumps(
+                reply.get("content") or [o["content"] for o in reply["output"]])
+        greedy = ask(temperature=0)
+        for zero in (0, 0.0, -0.0, 1e-60):
+            assert ask(top_p=zero) == ask(top_p=zero, temperature=1, seed=3) == greedy, (path, zero)
+
+
+def test_bad_words_are_named():
+    for word, shown in (("\n", r'"\n"'), ("  ", '"  "'), ("x" * 600, '"xxxxx')):
+        status, reply = server.post("/v1/completions", {"prompt": "x", "bad_words": ["fine", word]})
+        assert status == 400 and shown in reply["error"]["message"], reply
 
 
 def test_what_is_not_built_is_refused_by_name():

@@ -74,6 +74,16 @@ def test_names_that_are_not_this_machines():
     assert server.raw(b"GET /v1/models HTTP/1.0\r\nOrigin: http://x\r\n\r\n").startswith(b"HTTP/1.0 403")
 
 
+def test_an_absolute_target_is_the_host():
+    def status(target, host="localhost"):
+        return int(server.raw(f"GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())[9:12])
+    assert status("http://localhost/v1/models", "evil.example") == 200
+    assert status("http://evil.example/v1/models") == 403 and status("https://evil.example:80/v1/models") == 403
+    assert status("http://localhost/health", "") == 200 and status("http:///v1/models") == 400
+    assert status("/v1/%6dodels") == status("/%76%31/models/") == 200 and status("/v1/models%00") == 400
+    assert status("http://evil.example/%76%31/models") == 403
+
+
 def test_what_is_allowed():
     with Server("--allowed-hosts", "chat.example.com", "--allowed-hosts", "[fd00::7]",
                 "--allowed-origins", "https://chat.example.com") as s:

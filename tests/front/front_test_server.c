@@ -134,6 +134,7 @@ static const struct option names[] = {
     {"max-connections-per-address", required_argument, NULL, 'd'},
     {"trusted-proxies", required_argument, NULL, 'Y'},
     {"special-tokens-in-messages", required_argument, NULL, 'Z'},
+    {"keep-billing-header", no_argument, NULL, 'J'},
     {"certificate", required_argument, NULL, 'C'},
     {"tool-call-parser", required_argument, NULL, 'u'},
     {"tenant-metrics", no_argument, NULL, 'T'},
@@ -200,6 +201,7 @@ static bool parse(int argc, char **argv, struct front_options *o, struct fake_en
                                       : strcmp(optarg, "refuse") == 0 ? QUIRE_SPECIALS_REFUSE
                                                                       : QUIRE_SPECIALS_ENCODE;
             break;
+        case 'J': o->keeps_billing_header = true; break;
         case 'd': o->max_connections_per_address = number; break;
         case 'n':
             if (words->n_names < MAX_NAMES)

@@ -31,8 +31,9 @@ static void summarize(const char *text, size_t n, size_t step, char *out, size_t
     if (got == HTTP_BAD)
         snprintf(out, n_out, "bad %d %s", p.bad_status, p.bad_reason);
     else if (got == HTTP_DONE)
-        snprintf(out, n_out, "%s %s keep=%d heads=%d expect=%d body=%.*s rest=%zu", p.method, p.path, p.keep_alive,
-                 n_heads, p.expect_continue, (int)p.n_body, p.n_body ? p.body : "", n - at);
+        snprintf(out, n_out, "%s %s keep=%d heads=%d expect=%d body=%.*s rest=%zu host=%s", p.method, p.path,
+                 p.keep_alive, n_heads, p.expect_continue, (int)p.n_body, p.n_body ? p.body : "", n - at,
+                 http_parser_header(&p, "host") ? http_parser_header(&p, "host") : "none");
     else
         snprintf(out, n_out, "more");
     http_parser_reset(&p);
@@ -75,6 +76,38 @@ static void good_requests(void **state)
     CHECK("OPTIONS * HTTP/1.1\r\n" H "\r\n", "OPTIONS * keep=1");
     CHECK("BREW /pot HTTP/1.1\r\n" H "X:\r\n\r\n", "BREW /pot keep=1");
     CHECK("GET / HTTP/1.1\r\n" H "X: \xe2\x82\xac\r\n\r\n", "GET / keep=1");
+}
+
+static void targets(void **state)
+{
+    (void)state;
+#define REST " heads=1 expect=0 body= rest=0 host="
+    /* A URL's authority is the Host, whatever that says. */
+    CHECK("GET http://h:8/a?q HTTP/1.1\r\n" H "\r\n", "GET /a keep=1" REST "h:8");
+    CHECK("GET HTTPS://[::1]:8/ HTTP/1.1\r\nA: b\r\nhOST: evil\r\n\r\n", "GET / keep=1" REST "[::1]:8");
+    CHECK("GET http://h/a HTTP/1.0\r\n\r\n", "GET /a keep=0" REST "h");
+    CHECK("GET /a HTTP/1.0\r\n\r\n", "GET /a keep=0" REST "none");
+    CHECK("GET http://h/a/http://i/ HTTP/1.1\r\n" H "\r\n", "GET /a/http://i/ keep=1" REST "h");
+    CHECK("GET http://h/a HTTP/1.1\r\n\r\n", "bad 400");
+    CHECK("GET http:///a HTTP/1.1\r\n" H "\r\n", "bad 400 the request's URL has no host");
+    CHECK("GET http://h?x/a HTTP/1.1\r\n" H "\r\n", "bad 400 the request's URL has no path");
+    CHECK("GET http://h#x/a HTTP/1.1\r\n" H "\r\n", "bad 400 the request's URL has no path");
+    CHECK("GET http://u:p@h/a HTTP/1.1\r\n" H "\r\n", "bad 400 the request's URL has a user name");
+    /* Later versions of HTTP/1. */
+    CHECK("GET / HTTP/1.2\r\n" H "\r\n", "GET / keep=1" REST "x");
+    CHECK("GET / HTTP/1.9\r\n" H "Connection: close\r\n\r\n", "GET / keep=0" REST "x");
+    CHECK("GET / HTTP/1.2\r\n\r\n", "bad 400");
+    CHECK("GET / HTTP/1.10\r\n" H "\r\n", "bad 400");
+    CHECK("GET / HTTP/1.\r\n" H "\r\n", "bad 400");
+    CHECK("GET / HTTP/1.x\r\n" H "\r\n", "bad 400");
+    CHECK("GET / http/1.1\r\n" H "\r\n", "bad 400");
+    /* Escapes. */
+    CHECK("GET /%61%2Fb%20c%C3%a9%3F HTTP/1.1\r\n" H "\r\n", "GET /a%2Fb c\xc3\xa9? keep=1");
+    CHECK("GET /%2561%zz%4%2f HTTP/1.1\r\n" H "\r\n", "GET /%2561%zz%4%2f keep=1");
+    CHECK("GET /a%3fb?c=%00 HTTP/1.1\r\n" H "\r\n", "GET /a?b keep=1");
+    CHECK("GET /%00 HTTP/1.1\r\n" H "\r\n", "bad 400");
+    CHECK("GET /%0d%0a HTTP/1.1\r\n" H "\r\n", "bad 400");
+    CHECK("GET /%7f HTTP/1.1\r\n" H "\r\n", "bad 400");
 }
 
 static void incomplete_requests(void **state)
@@ -173,10 +206,8 @@ static void bounds(void **state)
 int run_http_parser_tests(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(good_requests),
-        cmocka_unit_test(incomplete_requests),
-        cmocka_unit_test(bad_requests),
-        cmocka_unit_test(bounds),
+        cmocka_unit_test(good_requests), cmocka_unit_test(targets), cmocka_unit_test(incomplete_requests),
+        cmocka_unit_test(bad_requests),  cmocka_unit_test(bounds),
     };
     return cmocka_run_group_tests_name("http_parser", tests, NULL, NULL);
 }

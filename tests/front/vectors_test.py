@@ -80,7 +80,47 @@ def test_dimensions_are_of_length_one():
     some = embed({"input": "one two three", "dimensions": 3})["data"][0]["embedding"]
     length = math.sqrt(sum(x * x for x in whole[:3]))
     assert len(some) == 3 and all(abs(a / length - b) < 1e-6 for a, b in zip(whole, some))
-    assert embed({"input": "one two three", "dimensions": SIZE})["data"][0]["embedding"] == whole
+    for body in ({"dimensions": SIZE}, {"dimensions": float(SIZE)}, {"normalize": True}, {"use_activation": True}):
+        full = embed({"input": "one two three", **body})["data"][0]["embedding"]
+        length = math.sqrt(sum(x * x for x in whole))
+        assert len(full) == SIZE and all(abs(a / length - b) < 1e-6 for a, b in zip(whole, full)), body
+
+
+def test_what_would_change_the_numbers_is_refused():
+    for field, values in (("input_type", ["query", 1]), ("prompt_name", ["query"]), ("prompt", ["Represent this: "]), ("normalize", [False, 1, "x"]),
+                          ("embed_dtype", ["float16", "bfloat16", 1]), ("output_dtype", ["int8"]), ("endianness", ["big"]),
+                          ("task", ["retrieval.query"]), ("late_chunking", [True]), ("truncation_direction", ["Left"])):
+        for value in values:
+            status, reply = embedder.post(EMBED, {"input": "one", field: value})
+            error = reply["error"]
+            assert (status, error["param"]) == (400, field) and field in error["message"], (field, value, reply)
+    plain = embed({"input": "one"})["data"]
+    for same in ({"input_type": None}, {"prompt_name": ""}, {"embed_dtype": "float32"}, {"endianness": "little"}, {"late_chunking": False}):
+        assert embed({"input": "one", **same})["data"] == plain, same
+    for mixed in (["one", [1]], [[1], "one"], ["one", "two", [1]]):
+        status, reply = embedder.post(EMBED, {"input": mixed})
+        assert (status, reply["error"]["param"]) == (400, "input"), (mixed, reply)
+    score = {"text_1": "one", "text_2": "two", "max_tokens_per_doc": 4}
+    assert embedder.post("/v1/score", score)[1]["error"]["param"] == "max_tokens_per_doc"
+
+
+def test_documents_are_cut():
+    """max_tokens_per_doc: a document's own tokens, with a model that embeds and with one that scores pairs."""
+    long, short = "two " * 50, "two two two"
+    ask = {"query": "one " * 9, "documents": [long, short]}
+    with tempfile.TemporaryDirectory() as place:
+        tokenizer = encoder_tokenizer(place, "[CLS]", "[SEP]", ["[SEP]"], 1)
+        for arguments, n_whole, n_cut in ((["--vectors", SIZE], 11 + 52 + 5, 11 + 5 + 5), (["--scores", 1], 2 * 12 + 53, 2 * 12 + 6)):
+            with Server(*arguments, "--max-model-len", 100, tokenizer=tokenizer) as s:
+                def ranked(**body):
+                    status, reply = s.post("/v1/rerank", {**ask, **body})
+                    assert status == 200, reply
+                    return reply["usage"]["prompt_tokens"], {r["index"]: r["relevance_score"] for r in reply["results"]}
+                assert ranked()[0] == ranked(max_tokens_per_doc=0)[0] == ranked(max_tokens_per_doc=99)[0] == n_whole
+                assert ranked(max_tokens_per_doc=3)[0] == ranked(max_tokens_per_doc=3.0)[0] == n_cut
+                assert len(set(ranked(max_tokens_per_doc=3)[1].values())) == 1, "cut, they are the same document"
+                for bad in (-1, "x", 1.5):
+                    assert s.post("/v1/rerank", {**ask, "max_tokens_per_doc": bad})[1]["error"]["param"] == "max_tokens_per_doc"
 
 
 def test_long_texts_are_cut():

@@ -54,7 +54,8 @@ static json_t *schema_of(const struct request_field *f)
     const struct request_range *r = request_field_body(f);
     json_t *schema = json_pack("{s:[s, s]}", "type", type_of(f), "null");
     if (f->kind == REQUEST_F32) {
-        json_object_set_new(schema, f->flags & REQUEST_ABOVE ? "exclusiveMinimum" : "minimum", number(r->low));
+        bool above = f->flags & REQUEST_ABOVE && r == &f->range;
+        json_object_set_new(schema, above ? "exclusiveMinimum" : "minimum", number(r->low));
         json_object_set_new(schema, "maximum", number(r->high));
     } else if (f->kind == REQUEST_IDS) {
         json_object_set_new(schema, "items", token_ids());

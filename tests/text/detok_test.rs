@@ -97,6 +97,51 @@ fn stream(text: &Arc<Text>, prompt: &[u32], ids: &[u32], skip: bool) -> String {
     out
 }
 
+/// How many characters stand before each id's text, and before the end.
+fn places(text: &Arc<Text>, prompt: &[u32], ids: &[u32], skip: bool) -> Vec<usize> {
+    let mut detok = Detok::open(text.clone(), prompt, skip).unwrap();
+    let (mut places, mut chars) = (Vec::new(), 0);
+    for id in ids {
+        places.push(chars + detok.held(Some(*id)));
+        chars += detok.push(*id).unwrap().chars().count();
+    }
+    places.push(chars + detok.held(None));
+    chars += detok.finish().unwrap().chars().count();
+    assert_eq!(*places.last().unwrap(), chars);
+    places
+}
+
+#[test]
+fn places_count_what_is_held_back() {
+    let of = |text: &Arc<Text>, tokens: &[&str]| -> Vec<u32> {
+        let id = |t: &&str| text.vocabulary.token_id(t).unwrap_or_else(|| panic!("{t}"));
+        tokens.iter().map(id).collect()
+    };
+    let bytes = open("bytelevel"); // € is the bytes â Ĥ ¬
+    for (tokens, expected) in [
+        (&["â", "Ĥ", "¬", "a"][..], &[0, 0, 0, 1, 2][..]),
+        (&["a", "â", "Ĥ", "a"], &[0, 1, 1, 2, 3]),
+        (&["â", "â", "Ĥ", "¬"], &[0, 1, 1, 1, 2]),
+        (&["â", "Ĥ"], &[0, 0, 1]),
+        (&["¬", "¬", "a"], &[0, 1, 2, 3]),
+    ] {
+        assert_eq!(places(&bytes, &[], &of(&bytes, tokens), true), expected, "{tokens:?}");
+    }
+    // A character that the prompt began is the prompt's where it is not finished.
+    let prompt = of(&bytes, &["â"]);
+    assert_eq!(places(&bytes, &prompt, &of(&bytes, &["a", "a"]), true), [0, 1, 2]);
+    assert_eq!(places(&bytes, &prompt, &of(&bytes, &["Ĥ", "¬", "a"]), true), [0, 0, 1, 2]);
+
+    let runs = open("fallback");
+    for (tokens, expected) in [
+        (&["<0xE2>", "<0x82>", "<0xAC>", "<0x61>", "▁a"][..], &[0, 0, 0, 1, 2, 4][..]),
+        (&["<0x61>", "<0x61>", "<0x61>"], &[0, 1, 2, 3]),
+        (&["<0xAC>", "<0xAC>", "▁a"], &[0, 1, 2, 4]),
+    ] {
+        assert_eq!(places(&runs, &[], &of(&runs, tokens), true), expected, "{tokens:?}");
+    }
+}
+
 #[test]
 fn a_stream_is_the_whole_decode() {
     for name in NAMES {

@@ -34,7 +34,7 @@ const BLOOM: &str = r" ?[^(\s|[.,!?…。，、।۔،])]+";
 
 /// What random texts are made of: each class of the patterns, what changes class by its neighbours, what normalizers
 /// change, and added tokens.
-const SCRAPS: [&str; 44] = [
+const SCRAPS: [&str; 46] = [
     "a",
     "B",
     "s",
@@ -61,6 +61,8 @@ const SCRAPS: [&str; 44] = [
     "中",
     "，",
     "中。文",
+    "—",
+    "…",
     "ſ",
     "ß",
     "\u{a0}",
@@ -288,8 +290,23 @@ fn tokenizers() -> Vec<(String, Arc<Text>)> {
 
 /// The ids by pieces of so many bytes, and how many pieces there were.
 fn by_pieces(text: &Arc<Text>, input: &str, special: bool, bytes: usize) -> (Vec<u32>, usize) {
+    let (ids, _, n) = placed(text, input, special, bytes, false);
+    (ids, n)
+}
+
+/// The same with the ids' places.
+fn placed(
+    text: &Arc<Text>,
+    input: &str,
+    special: bool,
+    bytes: usize,
+    with_places: bool,
+) -> (Vec<u32>, Vec<u32>, usize) {
     let mut pieces = Pieces::sized(text.clone(), special, bytes);
-    let (mut ids, mut n) = (Vec::new(), 0);
+    if with_places {
+        pieces.set_placed();
+    }
+    let (mut ids, mut places, mut n) = (Vec::new(), Vec::new(), 0);
     while let Some(piece) = pieces.next(input).unwrap_or_else(|e| {
         panic!(
             "{input:?}: {} {:?}",
@@ -297,10 +314,54 @@ fn by_pieces(text: &Arc<Text>, input: &str, special: bool, bytes: usize) -> (Vec
             text.vocabulary.encode(input, false)
         )
     }) {
-        ids.extend(piece);
+        ids.extend(piece.ids);
+        places.extend(piece.places);
         n += 1;
     }
-    (ids, n)
+    (ids, places, n)
+}
+
+/// The crate's own offsets are the reference, but for the blanks that a post-processor leaves out of them.
+#[test]
+fn places_are_those_of_the_whole() {
+    let mut random = Random(0x0fed_cba9_8765_4321);
+    for (name, text) in tokenizers() {
+        for round in 0..500 {
+            let length = 1 + random.below(24);
+            let input = scramble(&mut random, length);
+            let bytes = 1 + round % 3 * 7;
+            let special = round % 2 == 0;
+            let (ids, places, _) = placed(&text, &input, special, bytes, true);
+            let crates = text
+                .vocabulary
+                .tokenizer
+                .encode_char_offsets(input.as_str(), special)
+                .unwrap();
+            assert_eq!(ids, crates.get_ids(), "{name}: {input:?}");
+            assert_eq!(ids.len(), places.len(), "{name}: {input:?}");
+            let chars: Vec<char> = input.chars().collect();
+            for (i, offsets) in crates.get_offsets().iter().enumerate() {
+                let place = places[i] as usize;
+                assert!(place <= chars.len(), "{name}: {input:?} {places:?}");
+                if crates.get_special_tokens_mask()[i] == 0 {
+                    let blanks = chars[place..].iter().take_while(|c| c.is_whitespace()).count();
+                    assert!(
+                        (place..=place + blanks).contains(&offsets.0) || offsets.0 == offsets.1,
+                        "{name}: {input:?} token {i}: {place} is not {offsets:?}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn places_are_in_the_text_as_it_was_sent() {
+    let byte_level = byte_text(Json::Null, sequence(&[split(QWEN2), byte_level(false)]));
+    let place = |text: &Arc<Text>, input: &str| placed(text, input, false, 16 << 10, true).1;
+    assert_eq!(place(&byte_level, "x<|im_end|>y"), [0, 1, 11]);
+    assert_eq!(place(&byte_level, "e\u{301}"), [0, 1, 1]);
+    assert_eq!(place(&byte_level, "€a"), [0, 0, 0, 1]);
 }
 
 #[test]
@@ -342,6 +403,17 @@ fn long_texts() {
         let (ids, n) = by_pieces(&text, &input, true, 16 << 10);
         assert_eq!(ids, whole, "{name}");
         assert!(n > 4, "{name}: {n} pieces");
+    }
+}
+
+/// BERT makes a token of each punctuation mark, so a text of nothing else may be cut anywhere.
+#[test]
+fn a_million_marks() {
+    let text = Arc::new(Text::open("../tests/text/data/wordpiece".as_ref()).unwrap());
+    for mark in ["-", "=", "—", "…", "。", "，", ".a", "_-"] {
+        let n = 1_000_000 / mark.len();
+        let (ids, n_pieces) = by_pieces(&text, &mark.repeat(n), true, 16 << 10);
+        assert!(ids.len() >= n && n_pieces > 50, "{mark}: {}", ids.len());
     }
 }
 
@@ -511,7 +583,7 @@ fn marked_tokens_are_text() {
                     .next(&marked)
                     .unwrap_or_else(|e| panic!("{name}: {marked:?}: {}", e.text))
                 {
-                    ids.extend(piece);
+                    ids.extend(piece.ids);
                 }
                 assert_eq!(ids, expected.get_ids(), "{name}: {marked:?} by {bytes}");
             }

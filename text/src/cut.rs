@@ -43,7 +43,7 @@ enum Normal {
     /// Takes combining marks away.
     StripAccents,
     /// BERT's: control characters go, white space becomes a space, han characters get a space on either side, and
-    /// marks go, after NFD. Only at spaces is anything said, which NFD moves no mark across.
+    /// marks go, after NFD. Only at spaces and between plain characters is anything said: NFD moves no mark across.
     Bert {
         cleans: bool,
         spaces_han: bool,
@@ -68,6 +68,8 @@ enum Split {
     },
     /// At white space, which is removed. Only before a space is anything said.
     Space,
+    /// BERT's: likewise, and each punctuation mark by itself.
+    Bert,
 }
 
 /// Strings of which no cut may divide one.
@@ -302,16 +304,27 @@ impl Normal {
                 let han = |c| *spaces_han && is_han(c);
                 let is_space = after == ' ' || (*cleans && matches!(after, '\t' | '\n' | '\r'));
                 let becomes_space = is_space || han(after) || han(before);
-                let before = if *lowercases {
-                    before.to_ascii_lowercase()
-                } else {
-                    before
+                let lower = |c: char| match *lowercases {
+                    true => c.to_ascii_lowercase(),
+                    false => c,
                 };
-                let stays = before.is_ascii_graphic() || han(before);
-                (stays && becomes_space).then_some((before, ' '))
+                let is_plain = |c: char| c.is_ascii_graphic() || is_mark(c);
+                let after = match becomes_space {
+                    true => ' ',
+                    false if is_plain(after) => lower(after),
+                    false => return None,
+                };
+                (is_plain(before) || han(before)).then_some((lower(before), after))
             }
         }
     }
+}
+
+/// Some of the punctuation that BERT splits at: none that NFD changes.
+fn is_mark(c: char) -> bool {
+    c.is_ascii_punctuation()
+        || matches!(c, '\u{2010}'..='\u{2027}' | '\u{3001}'..='\u{3003}')
+        || matches!(c, '\u{ff01}' | '\u{ff0c}' | '\u{ff0e}' | '\u{ff1a}' | '\u{ff1b}' | '\u{ff1f}')
 }
 
 /// Some of those that get spaces: none that NFD changes.
@@ -351,6 +364,7 @@ impl Split {
                 splits,
             } => Some(*splits && (after == ' ' || after == *replacement)),
             Split::Space => (after == ' ').then_some(true),
+            Split::Bert => (after == ' ' || is_mark(before) || is_mark(after)).then_some(true),
         }
     }
 }
@@ -428,7 +442,8 @@ fn split_of(part: &Value) -> Option<Option<Split>> {
             replacement: part["replacement"].as_str()?.chars().next()?,
             splits: part["split"] != false,
         },
-        "Whitespace" | "WhitespaceSplit" | "BertPreTokenizer" => Split::Space,
+        "Whitespace" | "WhitespaceSplit" => Split::Space,
+        "BertPreTokenizer" => Split::Bert,
         _ => return None,
     }))
 }

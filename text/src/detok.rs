@@ -288,6 +288,44 @@ fn finish(rules: &[Rule], states: &mut [State], out: &mut String) -> Result<()> 
     Ok(())
 }
 
+/// How many characters the bytes that wait in a rule are, the prompt's own left out, before a token that follows them;
+/// None: before the text's end. What that token may still make of a character's first bytes is looked at.
+fn held(rule: &Rule, state: &State, next: Option<&str>) -> usize {
+    let (bytes, muted) = (state.pending.as_slice(), state.muted);
+    match rule {
+        Rule::ByteLevel if bytes.is_empty() || muted > 0 => 0,
+        // They are the beginning of one character.
+        Rule::ByteLevel => {
+            let mut all = bytes.to_vec();
+            if let Some(next) = next {
+                bytelevel::append_token(next, &mut all);
+            }
+            let is_broken = match std::str::from_utf8(&all) {
+                Ok(_) => false,
+                Err(e) if e.valid_up_to() > 0 => false,
+                Err(e) => next.is_none() || e.error_len() == Some(bytes.len()),
+            };
+            usize::from(is_broken)
+        }
+        Rule::ByteFallback => {
+            let goes_on = next.is_some_and(|token| fallback_byte(token).is_some());
+            match std::str::from_utf8(bytes) {
+                Ok(text) => text
+                    .char_indices()
+                    .filter(|(at, c)| at + c.len_utf8() > muted)
+                    .count(),
+                // The next byte may be what it lacks.
+                Err(e) if goes_on && e.error_len().is_none() => {
+                    let whole = &bytes[..e.valid_up_to()];
+                    std::str::from_utf8(whole).map_or(0, |text| text.chars().count())
+                }
+                Err(_) => bytes.len() - muted,
+            }
+        }
+        _ => 0,
+    }
+}
+
 /// As the crate strips: never more than is there.
 fn strip_token(text: &str, content: char, start: usize, stop: usize) -> String {
     let lead = text
@@ -586,6 +624,22 @@ impl Detok {
             &mut self.piece,
         )?;
         Ok(&self.piece)
+    }
+
+    /// How many characters that are not given out yet stand before the text of `next`; None: before the text's end.
+    pub fn held(&self, next: Option<u32>) -> usize {
+        let vocabulary = &self.text.vocabulary;
+        let Plan::Rules(rules) = &vocabulary.plan else {
+            return 0;
+        };
+        let token = next.and_then(|id| vocabulary.token(id, self.skip_special));
+        if next.is_some() && token.is_none() {
+            return 0; // it has no text, and what waits may go on behind it
+        }
+        let states = rules.iter().zip(&self.run.states);
+        states
+            .map(|(rule, state)| held(rule, state, token.as_deref()))
+            .sum()
     }
 
     /// What was still undecided; a second finish gives nothing.

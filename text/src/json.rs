@@ -188,6 +188,71 @@ pub fn word_end(text: &[u8], mut at: usize) -> usize {
     at
 }
 
+/// An integer: a number without a fraction other than zero, as JSON Schema has it. 4, 4.0, 4e0 and 40E-1 are one.
+pub struct Whole {
+    pub negative: bool,
+    /// None: more than 64 bits hold.
+    pub magnitude: Option<u64>,
+}
+
+/// None where `number` is not a JSON number, or not a whole one. Leading zeros are let pass. Costs its length, whatever
+/// the exponent.
+pub fn whole(number: &[u8]) -> Option<Whole> {
+    let (negative, unsigned) = match number {
+        [b'-', rest @ ..] => (true, rest),
+        _ => (false, number),
+    };
+    let of_digits = |text: &[u8]| text.iter().take_while(|c| c.is_ascii_digit()).count();
+    let (units, rest) = unsigned.split_at(of_digits(unsigned));
+    let (fraction, rest) = match rest {
+        [b'.', rest @ ..] if of_digits(rest) > 0 => rest.split_at(of_digits(rest)),
+        _ => (&rest[..0], rest),
+    };
+    if units.is_empty() {
+        return None;
+    }
+    let mut digits = units.iter().chain(fraction).map(|c| u64::from(c - b'0'));
+    let is_zero = digits.clone().all(|digit| digit == 0);
+    let last = digits.clone().rev().take_while(|digit| *digit == 0).count();
+    // The value is `digits`, the zeros at their end left out, times ten to the power of `scale`.
+    let scale = exponent(rest)? - fraction.len() as i64 + last as i64;
+    if !is_zero && scale < 0 {
+        return None;
+    }
+    let n_digits = units.len() + fraction.len() - last;
+    let times = |value: u64, digit| value.checked_mul(10)?.checked_add(digit);
+    let magnitude = match is_zero {
+        true => Some(0),
+        // Of more than 20 zeros the first 20 are too many already.
+        false => digits
+            .by_ref()
+            .take(n_digits)
+            .chain(std::iter::repeat_n(0, scale.min(20) as usize))
+            .try_fold(0, times),
+    };
+    Some(Whole {
+        negative,
+        magnitude,
+    })
+}
+
+/// What follows a number's digits. It saturates: a text is shorter than what would matter.
+fn exponent(text: &[u8]) -> Option<i64> {
+    let (negative, digits) = match text {
+        [] => return Some(0),
+        [b'e' | b'E', b'-', digits @ ..] => (true, digits),
+        [b'e' | b'E', b'+', digits @ ..] | [b'e' | b'E', digits @ ..] => (false, digits),
+        _ => return None,
+    };
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let magnitude = digits.iter().fold(0i64, |value, c| {
+        (value * 10 + i64::from(c - b'0')).min(1 << 40)
+    });
+    Some(if negative { -magnitude } else { magnitude })
+}
+
 /// Behind the value that begins at `at`.
 fn value_end(text: &[u8], at: usize) -> usize {
     match text.get(at) {
@@ -475,6 +540,36 @@ mod tests {
         assert!(check(b"{\"a\":1,\"a\":2}", 8).is_err() && check(b"[[[", 8).is_err());
         let (text, fields) = check(br#"{"f":1}"#, 8).unwrap();
         assert!(fields.get(text, "a").is_none());
+    }
+
+    #[test]
+    fn integers_have_many_spellings() {
+        let is = |text: &str, negative: bool, value: u64| {
+            let got = whole(text.as_bytes()).unwrap_or_else(|| panic!("{text} is an integer"));
+            assert_eq!((got.negative, got.magnitude), (negative, Some(value)), "{text}");
+        };
+        for text in ["4", "4.0", "4.000", "4e0", "4E0", "4e+0", "4e-0", "40e-1", "0.4e1", "0.04E2", "4000e-3", "4.0e0"] {
+            is(text, false, 4);
+            is(&format!("-{text}"), true, 4);
+        }
+        is("1.5e1", false, 15);
+        is("18446744073709551615", false, u64::MAX);
+        is("1844674407370955161.5e1", false, u64::MAX);
+        is("184467440737095516150e-1", false, u64::MAX);
+        is("1e19", false, 10_000_000_000_000_000_000);
+        for text in ["0", "0.0", "0e0", "0e99999999999999999999", "0.000e-99999999999999999999"] {
+            is(text, false, 0);
+        }
+        let long = format!("7{}e-{}", "0".repeat(3000), 3000);
+        is(&long, false, 7);
+        for text in ["4.5", "4.01", "1e-1", "15e-2", "0.1", "1e-99999999999999999999", "", "-", "+1", ".5", "1.", "1.e1",
+            "e1", "1e", "1e+", "1e1.0", "1 ", "0x1", "NaN", "1e1e1", "\"4\"", "--1", "1.0.0"]
+        {
+            assert!(whole(text.as_bytes()).is_none(), "{text}");
+        }
+        for text in ["18446744073709551616", "1e20", "2e19", "1e99999999999999999999", "1.5e400"] {
+            assert!(whole(text.as_bytes()).unwrap().magnitude.is_none(), "{text}");
+        }
     }
 
     #[test]

@@ -243,23 +243,15 @@ pub unsafe extern "C" fn quire_value_integer(
     negative: *mut bool,
     magnitude: *mut u64,
 ) -> c_int {
-    let (minus, digits) = match value.bytes() {
-        [b'-', digits @ ..] => (true, digits),
-        digits => (false, digits),
-    };
-    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+    let Some(whole) = json::whole(value.bytes()) else {
         return NO_INTEGER;
+    };
+    *negative = whole.negative;
+    *magnitude = whole.magnitude.unwrap_or(u64::MAX);
+    match whole.magnitude {
+        Some(_) => INTEGER,
+        None => TOO_LARGE,
     }
-    *negative = minus;
-    *magnitude = 0;
-    for digit in digits {
-        let next = (*magnitude).checked_mul(10);
-        match next.and_then(|n| n.checked_add(u64::from(digit - b'0'))) {
-            Some(n) => *magnitude = n,
-            None => return TOO_LARGE,
-        }
-    }
-    INTEGER
 }
 
 /// # Safety
@@ -276,11 +268,12 @@ pub unsafe extern "C" fn quire_value_double(value: QuireValue) -> f64 {
 }
 
 fn id(item: &[u8], end: u32) -> Option<u32> {
-    if item.len() > 10 {
-        return None;
-    }
-    let id = item.iter().try_fold(0u64, |id, c| match c {
-        b'0'..=b'9' => Some(id * 10 + u64::from(c - b'0')),
+    let plain = item.iter().try_fold(0u64, |id, c| match c {
+        b'0'..=b'9' if item.len() <= 10 => Some(id * 10 + u64::from(c - b'0')),
+        _ => None,
+    });
+    let id = plain.or_else(|| match json::whole(item)? {
+        json::Whole { magnitude, negative } if !negative || magnitude == Some(0) => magnitude,
         _ => None,
     })?;
     u32::try_from(id).ok().filter(|id| *id < end)

@@ -39,7 +39,7 @@ use std::sync::{Arc, Once};
 use detok::Detok;
 use error::{Error, Result, Status};
 use load::Text;
-use pieces::Pieces;
+use pieces::{Piece, Pieces};
 
 const ERROR_BYTES: usize = 512;
 
@@ -58,7 +58,7 @@ pub struct QuireEncoder {
     pieces: Pieces,
     input: *const u8,
     n_bytes: usize,
-    ids: Vec<u32>,
+    piece: Piece,
 }
 
 /// struct quire_detok
@@ -295,7 +295,7 @@ pub unsafe extern "C" fn quire_text_encode(
         let mut pieces = Pieces::new(text_ref(text)?.clone(), add_special);
         let mut encoded = Vec::new();
         while let Some(piece) = pieces.next(input)? {
-            encoded.extend(piece);
+            encoded.extend(piece.ids);
         }
         *ids = to_malloc(&encoded, 0)?;
         *n_ids = encoded.len();
@@ -356,7 +356,7 @@ pub unsafe extern "C" fn quire_encoder_open(
             pieces: Pieces::new(text_ref(text)?.clone(), add_special),
             input: utf8.cast(),
             n_bytes,
-            ids: Vec::new(),
+            piece: Piece::default(),
         }));
         Ok(())
     })
@@ -368,6 +368,25 @@ pub unsafe extern "C" fn quire_encoder_open(
 pub unsafe extern "C" fn quire_encoder_mark(encoder: *mut QuireEncoder, mark: u32) {
     if let (Some(encoder), Some(mark)) = (encoder.as_mut(), char::from_u32(mark)) {
         encoder.pieces.set_mark(mark);
+    }
+}
+
+/// # Safety
+/// See quire_text_open.
+#[no_mangle]
+pub unsafe extern "C" fn quire_encoder_place(encoder: *mut QuireEncoder) {
+    if let Some(encoder) = encoder.as_mut() {
+        encoder.pieces.set_placed();
+    }
+}
+
+/// # Safety
+/// See quire_text_open.
+#[no_mangle]
+pub unsafe extern "C" fn quire_encoder_places(encoder: *const QuireEncoder) -> *const u32 {
+    match encoder.as_ref() {
+        Some(e) if e.piece.places.len() == e.piece.ids.len() => e.piece.places.as_ptr(),
+        _ => std::ptr::null(),
     }
 }
 
@@ -386,13 +405,13 @@ pub unsafe extern "C" fn quire_encoder_next(
         // It was checked when the encoder was opened.
         let piece = encoder.pieces.next(std::str::from_utf8_unchecked(bytes))?;
         let is_end = piece.is_none();
-        encoder.ids = piece.unwrap_or_default();
+        encoder.piece = piece.unwrap_or_default();
         *ids = if is_end {
             std::ptr::null()
         } else {
-            encoder.ids.as_ptr()
+            encoder.piece.ids.as_ptr()
         };
-        *n_ids = encoder.ids.len();
+        *n_ids = encoder.piece.ids.len();
         Ok(())
     })
 }
@@ -511,6 +530,19 @@ pub unsafe extern "C" fn quire_detok_finish(
     err: *mut QuireError,
 ) -> c_int {
     detok_step(detok, piece, n_bytes, err, Detok::finish)
+}
+
+/// # Safety
+/// See quire_text_open.
+#[no_mangle]
+pub unsafe extern "C" fn quire_detok_held(detok: *const QuireDetok, next: i64) -> usize {
+    let mut held = 0;
+    boundary(std::ptr::null_mut(), || {
+        let detok = detok.as_ref().ok_or_else(|| null("detok"))?;
+        held = detok.detok.held(u32::try_from(next).ok());
+        Ok(())
+    });
+    held
 }
 
 /// # Safety

@@ -28,6 +28,15 @@ pub struct Pieces {
     /// In the input, and no part of the text.
     mark: Option<char>,
     memo: Memo,
+    /// With places: characters of the input that are done.
+    chars: Option<u32>,
+}
+
+/// The ids of a piece and, where they are asked for, their places: how many characters of the input stand before each.
+#[derive(Debug, Default)]
+pub struct Piece {
+    pub ids: Vec<u32>,
+    pub places: Vec<u32>,
 }
 
 impl Pieces {
@@ -45,6 +54,7 @@ impl Pieces {
             piece_bytes,
             mark: None,
             memo: Memo::default(),
+            chars: None,
         }
     }
 
@@ -52,35 +62,56 @@ impl Pieces {
         self.mark = Some(mark);
     }
 
-    fn encode(&self, text: &str, add_special: bool) -> Result<Vec<u32>> {
-        match self.mark {
-            Some(mark) => self.text.vocabulary.encode_marked(text, mark, add_special),
-            None => self.text.vocabulary.encode(text, add_special),
-        }
+    /// Before the first piece: places are wanted. Of a text with a mark there are none.
+    pub fn set_placed(&mut self) {
+        self.chars = Some(0);
     }
 
-    /// The ids of the next piece; None after the last. The input is the same at each call.
-    pub fn next(&mut self, input: &str) -> Result<Option<Vec<u32>>> {
+    fn encode(&self, text: &str, add_special: bool) -> Result<Piece> {
+        let vocabulary = &self.text.vocabulary;
+        let (ids, places) = match (self.mark, self.chars) {
+            (Some(mark), _) => {
+                let ids = vocabulary.encode_marked(text, mark, add_special)?;
+                (ids, Vec::new())
+            }
+            (None, None) => (vocabulary.encode(text, add_special)?, Vec::new()),
+            (None, Some(_)) => vocabulary.encode_placed(text, add_special)?,
+        };
+        Ok(Piece { ids, places })
+    }
+
+    /// The next piece; None after the last. The input is the same at each call.
+    pub fn next(&mut self, input: &str) -> Result<Option<Piece>> {
         if self.done {
             return Ok(None);
         }
         let end = self.piece_end(input)?;
-        let mut ids = if self.begins && end == input.len() {
+        let mut piece = if self.begins && end == input.len() {
             self.encode(input, self.add_special)?
         } else if self.begins {
-            let mut ids = self.specials().0.to_vec();
-            ids.extend(self.encode(&input[..end], false)?);
-            ids
+            let mut piece = self.encode(&input[..end], false)?;
+            let before = self.specials().0;
+            piece.ids.splice(..0, before.iter().copied());
+            if self.chars.is_some() {
+                piece.places.splice(..0, before.iter().map(|_| 0));
+            }
+            piece
         } else {
             self.continued(input, end)?
         };
+        if let Some(chars) = &mut self.chars {
+            *chars += input[self.at..end].chars().count() as u32;
+        }
         self.done = end == input.len();
         if self.done && !self.begins {
-            ids.extend(self.specials().1);
+            piece.ids.extend(self.specials().1);
+            if let Some(chars) = self.chars {
+                piece.places.resize(piece.ids.len(), chars);
+            }
         }
         self.begins = false;
         self.at = end;
-        Ok(Some(ids))
+        Ok(Some(piece))
     }
 
     fn specials(&self) -> (&[u32], &[u32]) {
@@ -91,20 +122,27 @@ impl Pieces {
     }
 
     /// The ids of a piece after a cut: with the character before it, and without that one's own.
-    fn continued(&self, input: &str, end: usize) -> Result<Vec<u32>> {
+    fn continued(&self, input: &str, end: usize) -> Result<Piece> {
         let before = input[..self.at]
             .char_indices()
             .next_back()
             .map_or(0, |(i, _)| i);
         let context = self.encode(&input[before..self.at], false)?;
-        let ids = self.encode(&input[before..end], false)?;
-        match ids.strip_prefix(context.as_slice()) {
-            Some(ids) => Ok(ids.to_vec()),
-            None => Err(Error::new(
+        let mut piece = self.encode(&input[before..end], false)?;
+        if !piece.ids.starts_with(&context.ids) {
+            return Err(Error::new(
                 crate::error::Status::Internal,
                 "tokenizer: a cut did not hold",
-            )),
+            ));
         }
+        piece.ids.drain(..context.ids.len());
+        if let Some(chars) = self.chars {
+            piece.places.drain(..context.ids.len());
+            for place in &mut piece.places {
+                *place += chars - 1; // the character before is done
+            }
+        }
+        Ok(piece)
     }
 
     fn piece_end(&mut self, input: &str) -> Result<usize> {

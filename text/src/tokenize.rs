@@ -138,6 +138,28 @@ impl Vocabulary {
         Ok(encoding.get_ids().to_vec())
     }
 
+    /// The same with the place of each token: how many characters of the text stand before it. A token that the
+    /// post-processor adds has the place of what follows it.
+    pub fn encode_placed(&self, text: &str, add_special: bool) -> Result<(Vec<u32>, Vec<u32>)> {
+        let t = &self.tokenizer;
+        let run = || -> tokenizers::Result<(Vec<u32>, Vec<u32>)> {
+            let mut parts = t
+                .get_added_vocabulary()
+                .extract_and_normalize(t.get_normalizer(), text);
+            if let Some(splitter) = t.get_pre_tokenizer() {
+                splitter.pre_tokenize(&mut parts)?;
+            }
+            t.get_model().tokenize_in_pretokenized(&mut parts, None)?;
+            let encoding = parts.into_encoding(None, 0, OffsetType::Char)?;
+            // Read here: a post-processor may move a place behind the blanks that a token begins with.
+            let own = encoding.get_ids().to_vec();
+            let starts: Vec<u32> = encoding.get_offsets().iter().map(|o| o.0 as u32).collect();
+            let all = t.post_process(encoding, None, add_special)?;
+            Ok((all.get_ids().to_vec(), among(all.get_ids(), &own, &starts, text)))
+        };
+        run().map_err(|e| Error::new(Status::Internal, format!("tokenizer: {e}")))
+    }
+
     /// The special tokens around and between two texts, all together, and whether the second has a type of its own.
     pub fn pair_specials(&self) -> Result<(Vec<u32>, bool)> {
         let of = |type_id| Encoding::from_tokens(Vec::new(), type_id);
@@ -217,6 +239,22 @@ impl Vocabulary {
             None => Vec::new(),
         }
     }
+}
+
+/// The places of all ids, among which the text's own stand one after the other.
+fn among(all: &[u32], own: &[u32], starts: &[u32], text: &str) -> Vec<u32> {
+    let before = match own {
+        [] => 0,
+        _ => all
+            .windows(own.len())
+            .position(|ids| ids == own)
+            .unwrap_or(0),
+    };
+    let end = text.chars().count() as u32;
+    let mut places = vec![0; before];
+    places.extend(starts);
+    places.resize(all.len(), end);
+    places
 }
 
 /// How many of the tokens that were found so far are of these.

@@ -52,6 +52,7 @@ struct serve {
         *tls_key_file;
     const char *tool_call_parser;
     enum quire_specials specials_in_messages;
+    bool keeps_billing_header;
     bool tenant_metrics, log_requests, disable_log_stats;
     char metrics_host[SERVE_HOST_BYTES];
     struct front_listen metrics; /* what metrics_listen says */
@@ -513,6 +514,7 @@ static int open_front(struct serve *s, struct quire_error *err)
         .version = QUIRE_VERSION,
         .text = s->text,
         .specials_in_messages = s->specials_in_messages,
+        .keeps_billing_header = s->keeps_billing_header,
         .tool_call_parser = s->tool_call_parser,
         .sampling = s->sampling,
         .max_body_bytes = s->max_body_bytes,
@@ -699,6 +701,9 @@ static size_t http_flags(struct serve *s, struct cli_option *out)
                  "Default auto: as its chat template shows."},
         {.names = "special-tokens-in-messages", .kind = CLI_PARSED, .parse = serve_parse_specials, .target = &s->specials_in_messages, .value = "text|encode|refuse",
          .help = "What becomes of special tokens that messages spell, such as <|im_end|>: they are text, tokens, or a 400. Default text."},
+        {.names = "keep-billing-header", .kind = CLI_FLAG, .target = &s->keeps_billing_header,
+         .help = "Leave the line \"x-anthropic-billing-header: ...\" in system prompts of /v1/messages. It changes with each request, so "
+                 "that nothing behind it is found in the prefix cache. Default: it is left out."},
     };
     /* clang-format on */
     memcpy(out, rows, sizeof rows);

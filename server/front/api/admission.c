@@ -31,6 +31,12 @@ bool front_can_serve(const struct front *f, struct api_error *e)
     return false;
 }
 
+void front_failed_with(const struct front *f, int status, struct api_error *e)
+{
+    if (status != QUIRE_IO || f->engine_ready || front_can_serve(f, e))
+        api_fail_status(e, status, NULL);
+}
+
 const char *front_state(const struct front *f)
 {
     if (f->engine_died)
@@ -142,11 +148,18 @@ void front_log_refused(const struct front *f, const struct http_exchange *x, con
         quire_log_fields(QUIRE_LOG_INFO, "server", fields, sizeof fields / sizeof *fields, "request");
 }
 
-struct tenant *front_begin(struct front *f, struct http_exchange *x)
+/* An engine that was there is being started again, or looked for: what is kept can be given. */
+static bool has_answers(const struct front *f)
 {
-    struct api_error e;
+    return f->cache && f->engine && f->engine_seen && !f->engine_ready && !f->engine_died && !f->draining &&
+           !f->engine_draining;
+}
+
+static struct tenant *begin(struct front *f, struct http_exchange *x, bool may_serve, struct api_error *refused)
+{
+    struct api_error e = *refused;
     uint64_t now_us = quire_now_us();
-    struct tenant *tenant = front_can_serve(f, &e) ? front_tenant(f, x, &e) : NULL;
+    struct tenant *tenant = may_serve ? front_tenant(f, x, &e) : NULL;
     if (tenant && limits_begin(tenant, now_us, &e))
         return tenant;
     f->metrics.n_refused += e.status == 429;
@@ -155,6 +168,20 @@ struct tenant *front_begin(struct front *f, struct http_exchange *x)
         limits_headers(tenant, now_us, x);
     api_error_reply(x, &e);
     return NULL;
+}
+
+struct tenant *front_begin(struct front *f, struct http_exchange *x)
+{
+    struct api_error e = {0};
+    bool may_serve = front_can_serve(f, &e);
+    return begin(f, x, may_serve, &e);
+}
+
+struct tenant *front_begin_kept(struct front *f, struct http_exchange *x)
+{
+    struct api_error e = {0};
+    bool may_serve = front_can_serve(f, &e) || has_answers(f);
+    return begin(f, x, may_serve, &e);
 }
 
 void front_refuse(const struct front *f, struct http_exchange *x, struct tenant *tenant, const struct api_error *e)

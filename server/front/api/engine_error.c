@@ -17,7 +17,10 @@ void front_refused(const struct front *f, const struct wire_refuse *refuse, stru
     snprintf(e->why.text, sizeof e->why.text, "%.*s", (int)refuse->n_message,
              refuse->n_message > 0 ? refuse->message : "");
     int status = refuse->status == QUIRE_OK ? QUIRE_INTERNAL : (int)refuse->status;
-    fail_as_said(e, status, refuse->parameter, refuse->n_parameter);
+    if (status == QUIRE_IO)
+        front_failed_with(f, status, e);
+    else
+        fail_as_said(e, status, refuse->parameter, refuse->n_parameter);
     if (status != QUIRE_EXHAUSTED)
         return;
     e->retry_ms = refuse->retry_after_ms > 0 ? refuse->retry_after_ms : 1000;

@@ -77,20 +77,13 @@ static void start_models(struct front *f, struct http_exchange *x)
     reply_json(x, 200, &o);
 }
 
-/* "%2F" is "/"; what is no escape stands for itself. out has room for strlen(text) + 1. */
-static void decode_percent(const char *text, char *out)
+/* What a path still has of escapes: "%2F" is "/". out has room for strlen(text) + 1. */
+static void decode_rest(const char *text, char *out)
 {
-    static const char digits[] = "0123456789abcdef0123456789ABCDEF";
     while (*text) {
-        const char *high = text[0] == '%' && text[1] ? strchr(digits, text[1]) : NULL;
-        const char *low = high && text[2] ? strchr(digits, text[2]) : NULL;
-        char c = low ? (char)((high - digits) % 16 * 16 + (low - digits) % 16) : 0;
-        if (c) {
-            *out++ = c;
-            text += 3;
-        } else {
-            *out++ = *text++;
-        }
+        bool slash = strncasecmp(text, "%2f", 3) == 0, percent = strncmp(text, "%25", 3) == 0;
+        *out++ = slash ? '/' : *text;
+        text += slash || percent ? 3 : 1;
     }
     *out = '\0';
 }
@@ -107,7 +100,7 @@ static void start_model(struct front *f, struct http_exchange *x)
         api_error_reply(x, &e);
         return;
     }
-    decode_percent(path, id);
+    decode_rest(path, id);
     if (f->beside && front_has_model(f->beside, id))
         f = f->beside;
     const char *name = front_model_name(f, id, &e);

@@ -44,6 +44,8 @@ bool completions_read(struct request_job *j, const struct quire_doc *body)
         return false;
     if (one)
         return completions_take_prompt(j, prompt, &j->items[0]);
+    if (json_array_is_mixed(prompt))
+        return api_bad(e, "prompt", "mixes strings and arrays of token ids: send all as one or the other");
     rest = prompt;
     for (size_t i = 0; quire_value_next(&rest, NULL, &item); i++)
         if (!completions_take_prompt(j, item, &j->items[i]))

@@ -66,6 +66,17 @@ bool json_field_i64(const struct quire_doc *body, const char *key, int64_t min, 
     return true;
 }
 
+bool json_array_is_mixed(struct quire_value array)
+{
+    struct quire_value rest = array, first, item;
+    if (!json_is(array, QUIRE_ARRAY) || !quire_value_next(&rest, NULL, &first))
+        return false;
+    while (quire_value_next(&rest, NULL, &item))
+        if (quire_value_kind(item) != quire_value_kind(first))
+            return true;
+    return false;
+}
+
 bool json_value_text(struct quire_value string, const char *name, char **out, size_t *n_bytes, struct api_error *e)
 {
     return quire_value_text(string, out, n_bytes, NULL) == QUIRE_OK ||

@@ -31,6 +31,9 @@ bool json_value_bool(struct quire_value value, const char *name, bool *out, stru
 bool json_value_whole(struct quire_value value, const char *name, int64_t min, uint64_t max, uint64_t *bits,
                       struct api_error *e);
 
+/* Whether it is an array of values of more than one kind. */
+bool json_array_is_mixed(struct quire_value array);
+
 /* What a string says, malloc'd and NUL-terminated. */
 bool json_value_text(struct quire_value string, const char *name, char **out, size_t *n_bytes, struct api_error *e);
 /* A JSON array of token ids below vocab_size into malloc'd memory. */

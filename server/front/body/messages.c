@@ -1,4 +1,5 @@
 /* /v1/messages, Anthropic's: its body becomes a chat and its parameters. Text only. */
+#include "server/front/body/system_prompt.h"
 #include "server/front/front_internal.h"
 
 #include <stdio.h>
@@ -55,7 +56,7 @@ static bool read_prompt(struct request_job *j, const struct quire_doc *body)
     struct buffer o = {0};
     json_out_raw(&o, "[");
     /* An answer that is begun is continued. */
-    bool ok = (!system.n || add_message(&o, "system", system, "system", e)) &&
+    bool ok = (!system.n || system_prompt_add(&o, system, !j->front->keeps_billing_header, e)) &&
               add_messages(&o, json_field_get(body, "messages"), &j->continue_final, e);
     json_out_raw(&o, "]");
     j->add_generation_prompt = !j->continue_final;

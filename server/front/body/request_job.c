@@ -59,6 +59,7 @@ static bool apply_params(struct request_job *j)
     j->add_special = p->add_special;
     j->skip_special = p->skip_special;
     j->want_text = p->echo;
+    j->want_places = p->echo && p->spec.n_logprobs >= 0;
     return true;
 }
 
@@ -166,6 +167,7 @@ void request_job_free(struct request_job *j)
     for (size_t i = 0; i < j->n_items; i++) {
         free(j->items[i].text);
         free(j->items[i].ids);
+        free(j->items[i].places);
     }
     free(j->items);
     free(j->question.text);

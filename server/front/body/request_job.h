@@ -21,6 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct front;
 
@@ -30,8 +31,18 @@ struct request_item {
     char *text; /* malloc'd, not NUL-terminated; NULL: none (yet) */
     size_t n_text;
     uint32_t *ids; /* malloc'd; NULL: none (yet) */
+    uint32_t *places; /* as many, malloc'd: characters of text before each id; NULL unless want_places */
     size_t n_ids;
 };
+
+/* Of its ids only n from one on. */
+static inline void request_item_keep(struct request_item *item, size_t from, size_t n)
+{
+    memmove(item->ids, item->ids + from, n * sizeof *item->ids);
+    if (item->places)
+        memmove(item->places, item->places + from, n * sizeof *item->places);
+    item->n_ids = n;
+}
 
 enum vectors_task { VECTORS_EMBED, VECTORS_SCORE, VECTORS_RERANK };
 /* What a request for vectors says besides its texts. */
@@ -39,7 +50,9 @@ struct vectors_ask {
     enum vectors_task task;
     bool base64;
     uint32_t dimensions; /* of an embedding */
+    bool normalize;      /* to length 1, whatever the model does */
     uint32_t max_tokens; /* of a text, or of a pair: the rest is cut off */
+    uint32_t max_document_tokens; /* of rerank's documents, special tokens aside; 0: no bound but that */
     size_t n_first;      /* items that are a pair's first texts, 1 or as many as the others */
     uint32_t top_n;
 };
@@ -73,6 +86,7 @@ struct request_job {
     bool add_special;  /* encoding */
     bool skip_special; /* decoding */
     bool want_text;    /* items that have only ids are decoded */
+    bool want_places;  /* with want_text */
     bool want_strings; /* token_strings: tokens of items[0], JSON strings with commas between */
     /* A reply that needs no engine, made on the pool from what the items have become; NULL: the items are prompts,
      * and must fit the model's context. */

@@ -79,7 +79,7 @@ static bool read_input(struct request_job *j, const struct quire_doc *body)
     if (instructions.n && !json_is(instructions, QUIRE_STRING))
         return api_bad(&j->error, "instructions", "must be a string");
     json_out_raw(&o, "[");
-    if (instructions.n)
+    if (instructions.n && !quire_value_is(instructions, "")) /* an empty one is none, as with vLLM */
         add_message(&o, "system", instructions);
     j->add_generation_prompt = true;
     bool ok = add_input(&o, json_field_get(body, "input"), &j->error);

@@ -10,17 +10,12 @@
 static bool read_number(const struct request_field *f, struct quire_value value, float *out, struct api_error *e)
 {
     const struct request_range *r = request_field_body(f);
-    bool above = f->flags & REQUEST_ABOVE;
     if (!json_is(value, QUIRE_NUMBER))
         return api_bad(e, f->name, "must be a number");
     double got = quire_value_double(value);
-    /* Compared again as the fp32 that is sent: a tiny top_p must not become 0. */
-    float narrow = (float)got;
-    if (!isfinite(got) || got < r->low || got > r->high || (above && !(narrow > (float)r->low)))
-        return api_bad(e, f->name,
-                       above ? "must be above %g and at most %g, got %.*s" : "must be between %g and %g, got %.*s",
-                       r->low, r->high, JSON_SHOWN(value));
-    *out = narrow;
+    if (!isfinite(got) || got < r->low || got > r->high)
+        return api_bad(e, f->name, "must be between %g and %g, got %.*s", r->low, r->high, JSON_SHOWN(value));
+    *out = (float)got;
     return true;
 }
 
@@ -64,7 +59,10 @@ static bool read_id(struct quire_value key, uint32_t vocab_size, uint32_t *out)
     const struct quire_value digits = {key.text + 1, key.n - 2};
     bool negative;
     uint64_t id;
-    if (quire_value_integer(digits, &negative, &id) != QUIRE_INTEGER || negative || id >= vocab_size ||
+    for (size_t i = 0; i < digits.n; i++)
+        if (digits.text[i] < '0' || digits.text[i] > '9')
+            return false;
+    if (quire_value_integer(digits, &negative, &id) != QUIRE_INTEGER || id >= vocab_size ||
         (digits.n > 1 && digits.text[0] == '0'))
         return false;
     *out = (uint32_t)id;
@@ -143,5 +141,9 @@ bool spec_json_read(struct request_spec *spec, const struct quire_doc *body, uin
     for (size_t i = 0; i < request_n_fields; i++)
         if (request_fields[i].flags & REQUEST_IN_BODY && !read_field(&request_fields[i], body, vocab_size, spec, e))
             return false;
+    if (spec->top_p == 0) { /* also one that is 0 as the fp32 that is sent: only the likeliest token is left */
+        spec->temperature = 0;
+        spec->top_p = 1;
+    }
     return true;
 }

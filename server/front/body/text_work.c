@@ -41,7 +41,7 @@ static bool is_due(uint64_t until_us)
 static void item_done(struct text_work *w)
 {
     w->n_items++;
-    w->n_ids = w->capacity = 0;
+    w->n_ids = w->n_chars = w->capacity = 0;
 }
 
 /* ---- a template ----------------------------------------------------------------------------- */
@@ -91,20 +91,31 @@ static size_t listed_bytes(const uint32_t *ids, size_t n)
     return bytes;
 }
 
+static bool grow(struct request_job *j, uint32_t **numbers, size_t capacity)
+{
+    uint32_t *grown = realloc(*numbers, capacity * sizeof *grown);
+    if (!grown)
+        return no_memory(j);
+    *numbers = grown;
+    return true;
+}
+
 static bool append_ids(struct request_job *j, struct request_item *item, const uint32_t *ids, size_t n)
 {
     struct text_work *w = &j->work;
+    bool placed = j->want_places && !is_prediction(j, item);
     if (!item->ids || n > w->capacity - item->n_ids) {
         /* Most prompts are one piece, and have just the room they need. */
         size_t capacity = item->ids ? (w->capacity + n) + (w->capacity + n) / 2 : n + (n == 0);
-        uint32_t *grown = realloc(item->ids, capacity * sizeof *grown);
-        if (!grown)
-            return no_memory(j);
-        item->ids = grown;
+        if (!grow(j, &item->ids, capacity) || (placed && !grow(j, &item->places, capacity)))
+            return false;
         w->capacity = capacity;
     }
     if (n > 0)
         memcpy(item->ids + item->n_ids, ids, n * sizeof *ids);
+    const uint32_t *places = placed ? quire_encoder_places(w->encoder) : NULL;
+    for (size_t i = 0; placed && i < n; i++)
+        item->places[item->n_ids + i] = places ? places[i] : 0;
     item->n_ids += n;
     return true;
 }
@@ -119,8 +130,7 @@ static bool make_room(const struct request_job *j, struct request_item *item)
     if (j->params.truncate == 0)
         return false;
     if (item->n_ids > 2 * most) {
-        memmove(item->ids, item->ids + item->n_ids - most, most * sizeof *item->ids);
-        item->n_ids = most;
+        request_item_keep(item, item->n_ids - most, most);
     }
     return true;
 }
@@ -163,6 +173,8 @@ static bool begin_encoding(struct request_job *j, struct request_item *item)
     if (!checked(j,
                  quire_encoder_open(text, item->text, item->n_text, j->add_special, &j->work.encoder, &j->error.why)))
         return false;
+    if (j->want_places)
+        quire_encoder_place(j->work.encoder);
     if (j->mark)
         quire_encoder_mark(j->work.encoder, j->mark);
     return true;
@@ -208,6 +220,8 @@ static bool append_text(struct request_job *j, const char *piece, size_t n)
     w->n_reply_bytes += json_out_string_bytes(piece, n) - 2; /* the quotes are those of the whole */
     if (w->n_reply_bytes > TEXT_MAX_REPLY_BYTES)
         return too_much(j);
+    if (j->want_places)
+        w->n_chars += utf8_count(piece, n);
     return buffer_append(&w->text, piece, n) == QUIRE_OK || no_memory(j);
 }
 
@@ -219,7 +233,11 @@ static bool decode(struct request_job *j, struct request_item *item, uint64_t un
     size_t n;
     if (!w->detok && !checked(j, quire_detok_open(text, NULL, 0, j->skip_special, &w->detok, &j->error.why)))
         return false;
+    if (j->want_places && !item->places && !grow(j, &item->places, item->n_ids + 1))
+        return false;
     while (w->n_ids < item->n_ids) {
+        if (j->want_places)
+            item->places[w->n_ids] = (uint32_t)(w->n_chars + quire_detok_held(w->detok, item->ids[w->n_ids]));
         if (!checked(j, quire_detok_push(w->detok, item->ids[w->n_ids++], &piece, &n, &j->error.why)) ||
             !append_text(j, piece, n))
             return false;

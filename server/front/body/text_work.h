@@ -23,6 +23,7 @@ struct text_work { /* zeroed: nothing is done yet */
     bool rendered;
     size_t n_items; /* done */
     size_t n_ids; /* of the item, or of its token strings: done */
+    size_t n_chars; /* of the item's text: decoded */
     size_t capacity; /* ids that the item has room for */
     size_t n_reply_bytes;
     struct quire_encoder *encoder;

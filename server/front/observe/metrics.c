@@ -37,6 +37,7 @@ void metrics_init(struct metrics *m)
         .n = BOUNDS(n_bounds),
         .max_tokens = BOUNDS(token_bounds),
         .most_tokens = BOUNDS(token_bounds),
+        .prefix_differs_at = BOUNDS(token_bounds),
     };
 }
 
@@ -475,6 +476,9 @@ static void put_histograms(struct writer *w, const struct metrics *m, const stru
     put_histogram_to(w, "vllm:request_params_max_tokens", "max_tokens of a request.", &m->max_tokens,
                      about->max_model_len);
     put_histogram(w, "vllm:request_params_n", "n of a request.", &m->n);
+    put_histogram_to(w, "quire:prefix_differs_at_tokens",
+                     "The token at which a prompt first differs from the nearest one before it, of prompts that do.",
+                     &m->prefix_differs_at, about->max_model_len);
 }
 
 void metrics_text(struct buffer *o, const struct metrics *m, const struct wire_stats *stats,

@@ -36,24 +36,25 @@ struct metrics {
     struct histogram ttft, itl, e2e, prompt_tokens, generation_tokens;
     struct histogram queue, prefill, decode, inference, tpot; /* of choices */
     struct histogram n, max_tokens, most_tokens;              /* of requests */
+    struct histogram prefix_differs_at; /* of prompts that differ from those before: the token */
 };
 
 /* What /metrics says besides. */
 struct metrics_about {
-    const char *model;             /* the label */
+    const char *model; /* the label */
     const struct metrics *background; /* of requests in the background, of which only sums are said */
-    const struct metrics *beside;  /* of the model for vectors beside it; NULL: there is none */
+    const struct metrics *beside; /* of the model for vectors beside it; NULL: there is none */
     const char *beside_model;
     const struct wire_stats *beside_stats; /* of its engine; NULL: it does not answer */
     const struct tenants *tenants; /* to be counted one by one; NULL: not asked for */
     uint32_t n_connections;
     uint32_t n_engine_restarts;
-    uint64_t n_waiting;            /* choices, of prompts that the engine has not been given yet */
+    uint64_t n_waiting; /* choices, of prompts that the engine has not been given yet */
     const struct otlp_counts *otlp; /* NULL: no spans are exported */
-    const char *arithmetic;        /* identity of what the engine's bits depend on; empty: not known */
+    const char *arithmetic; /* identity of what the engine's bits depend on; empty: not known */
     const struct response_cache_stats *cache; /* NULL: no answers are kept */
-    const struct cache_price *price;          /* NULL: not said */
-    uint32_t max_model_len;        /* bounds of tokens end there, as vLLM's do; 0 = unknown */
+    const struct cache_price *price; /* NULL: not said */
+    uint32_t max_model_len; /* bounds of tokens end there, as vLLM's do; 0 = unknown */
 };
 
 void metrics_init(struct metrics *m);

@@ -130,6 +130,10 @@ void timing_json(struct buffer *o, const struct timing *t, const struct tenant *
     put_count(o, ",\"recomputed_tokens\":", a->n_recomputed);
     put_count(o, ",\"cached_tokens\":", t->n_cached);
     put_count(o, ",\"loaded_tokens\":", a->n_loaded);
+    if (t->differs)
+        put_count(o, ",\"prefix_differs_at\":", t->differs_at);
+    else
+        json_out_raw(o, ",\"prefix_differs_at\":null");
     put_lookups(o, t);
     put_blocker(o, a, tenant, admin, tenants, names);
     json_out_raw(o, "}");

@@ -27,6 +27,8 @@ struct timing {
     uint64_t turn_us; /* in the front end, until it was the prompt's turn */
     bool accounted; /* the engine has said where the time went */
     uint64_t n_cached;
+    bool differs; /* the first prompt, from those before it; at this token */
+    uint32_t differs_at;
     struct completion_lookups lookups; /* of the first prompt */
     uint64_t arrived_us, submitted_us, first_token_us, now_us; /* first_token_us 0: none came */
 };

@@ -88,7 +88,10 @@ int choice_token(struct choice *c, const struct choice_rules *rules, uint32_t to
         c->finish = CHOICE_STOP;
         c->stop_token = asked ? (int64_t)token : -1;
     }
-    if (!stops || p->include_stop) {
+    bool is_shown = !stops || p->include_stop;
+    if (p->spec.n_logprobs >= 0)
+        c->offset = c->n_chars + quire_detok_held(c->detok, is_shown ? (int64_t)token : -1);
+    if (is_shown) {
         int status = quire_detok_push(c->detok, token, &piece, &n_piece, err);
         if (status != QUIRE_OK)
             return status;

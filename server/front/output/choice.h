@@ -24,7 +24,7 @@ struct choice_rules {
     uint32_t n_eos;
 };
 
-/* A generated token, and how many characters of text stand before it. */
+/* A generated token, and how many characters of text stand before it, where logprobs are asked for. */
 struct choice_token {
     struct wire_token token;
     uint64_t offset;
@@ -44,6 +44,7 @@ struct choice {
     struct stop_holder holder;
     uint32_t n_tokens;    /* generated up to where it stopped */
     uint64_t n_chars;     /* of text so far, what is held back included */
+    uint64_t offset;      /* with logprobs: characters of text before the last token's */
     enum choice_finish finish;
     int stop_string;      /* index, or -1 */
     int64_t stop_token;   /* id of one of the request's stop_token_ids, or -1 */

@@ -25,8 +25,7 @@ static void free_prompt(struct generation *g, struct gen_prompt *p)
     free(p->choices);
     free(p->item.text);
     free(p->item.ids);
-    if (p->detok)
-        quire_detok_close(p->detok);
+    free(p->item.places);
     logprobs_arrays_free(&p->arrays);
     buffer_free(&p->prompt_logprobs);
 }
@@ -112,7 +111,7 @@ static void fail_with(struct generation *g, int status, const char *why)
 {
     struct api_error e;
     snprintf(e.why.text, sizeof e.why.text, "%s", why);
-    api_fail_status(&e, status, NULL);
+    front_failed_with(g->front, status, &e);
     fail(g, &e);
 }
 
@@ -338,9 +337,10 @@ static void on_token(void *context, const struct wire_token *token)
         return;
     turns_began(g->front->turns, &p->place);
     time_token(g, c);
-    const struct choice_token one = {*token, c->n_chars};
+    struct choice_token one = {.token = *token};
     struct gen_piece piece = {.tokens = &one, .n_tokens = 1};
     int status = choice_token(c, &g->rules, token->token, &piece.text, &piece.n_text, &err);
+    one.offset = c->offset;
     if (status == QUIRE_OK)
         status = add(g, p, c, &piece, &err);
     if (status == QUIRE_OK && c->finish != CHOICE_RUNS)
@@ -365,9 +365,6 @@ static void on_prompt_logprob(void *context, const struct wire_token *token)
 
 static void prompt_over(struct generation *g, struct gen_prompt *p)
 {
-    if (p->detok)
-        quire_detok_close(p->detok);
-    p->detok = NULL;
     /* A stream has said it all. */
     if (g->params.stream)
         logprobs_arrays_free(&p->arrays);
@@ -549,8 +546,7 @@ static bool fit_prompt(const struct generation *g, struct gen_prompt *p, struct 
             keep = answer < context ? (size_t)(context - answer) : 0;
         if (p->item.n_ids > keep) {
             size_t from = params->truncate_end ? 0 : p->item.n_ids - keep;
-            memmove(p->item.ids, p->item.ids + from, keep * sizeof *p->item.ids);
-            p->item.n_ids = keep;
+            request_item_keep(&p->item, from, keep);
         }
     }
     if (p->item.n_ids == 0)
@@ -602,15 +598,13 @@ static int open_prompt(struct generation *g, struct gen_prompt *p, struct quire_
     if (p->opened) /* its second time */
         return QUIRE_OK;
     p->opened = true;
+    generation_watch_prefix(g, p);
     for (uint32_t i = 0; i < g->params.spec.n && status == QUIRE_OK; i++) {
         status = choice_open(&p->choices[i], &g->rules, p->item.ids, p->item.n_ids, err);
         if (g->params.echo)
             p->choices[i].n_chars = utf8_count(p->item.text, p->item.n_text);
     }
-    if (status != QUIRE_OK || !wants_prompt_logprobs(&g->params))
-        return status;
-    status = quire_detok_open(g->rules.text, NULL, 0, g->params.skip_special, &p->detok, err);
-    if (status == QUIRE_OK)
+    if (status == QUIRE_OK && wants_prompt_logprobs(&g->params))
         reply_prompt_logprob(g, p, NULL);
     return status;
 }
@@ -668,7 +662,7 @@ static void submit_one(struct generation *g, struct gen_prompt *p)
     if (status == QUIRE_EXHAUSTED && try_later(g, p))
         return;
     if (status != QUIRE_OK)
-        api_fail_status(&e, status, NULL);
+        front_failed_with(g->front, status, &e);
     if (status != QUIRE_OK || g->failed_early)
         fail(g, &e);
     else if (g->n_open == 0)
@@ -849,7 +843,7 @@ static bool read_headers(struct generation *g, struct api_error *e)
 void generation_start(struct front *f, struct http_exchange *x, const struct api_dialect *dialect)
 {
     struct api_error e;
-    struct tenant *tenant = front_begin(f, x);
+    struct tenant *tenant = front_begin_kept(f, x);
     if (!tenant)
         return;
     struct key256 alias;

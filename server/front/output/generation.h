@@ -59,8 +59,6 @@ struct gen_prompt {
     /* Of the prompt, for echo and prompt_logprobs. */
     struct logprobs_arrays arrays;
     struct buffer prompt_logprobs;
-    struct quire_detok *detok;
-    uint64_t n_chars;
 };
 
 struct generation {
@@ -143,6 +141,8 @@ void generation_alias_keep(const struct generation *g, const struct buffer *body
 
 /* ---- generation_end.c: what is counted, logged and traced when it is over ---- */
 
+/* Before a prompt is submitted: where it differs from those before it. */
+void generation_watch_prefix(struct generation *g, const struct gen_prompt *p);
 /* The prompt was taken. */
 void generation_prompt_taken(struct generation *g, const struct gen_prompt *p);
 /* One choice's engine work is over. */

@@ -14,6 +14,18 @@ uint64_t generation_n_live(const struct front *f)
 
 /* ---- counting ------------------------------------------------------------------------------- */
 
+void generation_watch_prefix(struct generation *g, const struct gen_prompt *p)
+{
+    uint32_t at;
+    bool differs = prefix_watch_add(&g->front->prefixes, &g->cache_domain, p->item.ids, p->item.n_ids, &at);
+    if (differs)
+        histogram_observe(&generation_metrics(g)->prefix_differs_at, at);
+    if (p == g->prompts) {
+        g->timing.differs = differs;
+        g->timing.differs_at = at;
+    }
+}
+
 void generation_prompt_taken(struct generation *g, const struct gen_prompt *p)
 {
     struct metrics *m = generation_metrics(g);

@@ -221,12 +221,8 @@ void reply_prompt_logprob(struct generation *g, struct gen_prompt *p, const stru
     const struct wire_token *shown = token ? token : &first;
     if (params->echo && params->spec.n_logprobs >= 0) {
         const struct logprobs_style style = reply_logprobs_style(g, params->spec.n_logprobs);
-        const char *piece;
-        size_t n_piece;
-        logprobs_arrays_add(&p->arrays, &style, shown, p->n_chars);
-        int status = quire_detok_push(p->detok, shown->token, &piece, &n_piece, NULL);
-        if (status == QUIRE_OK)
-            p->n_chars += utf8_count(piece, n_piece);
+        bool placed = p->item.places && p->arrays.n < p->item.n_ids;
+        logprobs_arrays_add(&p->arrays, &style, shown, placed ? p->item.places[p->arrays.n] : 0);
     }
     if (params->spec.n_prompt_logprobs >= 0) {
         const struct logprobs_style style = reply_logprobs_style(g, params->spec.n_prompt_logprobs);

@@ -89,7 +89,11 @@ static bool take_items(struct vectors *v, struct request_job *j, const struct sp
         p->ids = j->items[i].ids;
         p->n_ids = j->items[i].n_ids;
         j->items[i].ids = NULL;
-        p->n_ids = cut(p->ids, p->n_ids, v->ask.max_tokens, specials->end, j->add_special ? specials->n_end : 0);
+        size_t n_end = j->add_special ? specials->n_end : 0, n_begin = j->add_special ? specials->n_begin : 0;
+        size_t most = v->ask.max_tokens, of_document = v->ask.max_document_tokens;
+        if (of_document > 0 && i >= v->ask.n_first && of_document + n_begin + n_end < most)
+            most = of_document + n_begin + n_end;
+        p->n_ids = cut(p->ids, p->n_ids, most, specials->end, n_end);
         if (p->n_ids == 0)
             return api_bad(e, j->prompt_name, "text %zu has no tokens", i);
     }
@@ -104,6 +108,8 @@ static bool join(struct vectors *v, struct vectors_prompt *p, const struct reque
     size_t most = v->ask.max_tokens, n_a = a->n_ids - n_end, n_b = b->n_ids - n_begin - n_end;
     if (most < n_begin + n_between + n_end + 2)
         return api_bad(e, "truncate_prompt_tokens", "leaves no room for two texts");
+    if (v->ask.max_document_tokens > 0 && n_b > v->ask.max_document_tokens)
+        n_b = v->ask.max_document_tokens;
     while (n_a + n_between + n_b + n_end > most)
         *(n_a - n_begin > n_b ? &n_a : &n_b) -= 1;
     p->n_ids = n_a + n_between + n_b + n_end;

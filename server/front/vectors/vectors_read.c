@@ -5,6 +5,32 @@
 
 #define MAX_TEXTS 2048 /* OpenAI's */
 
+/* Fields of other servers that would change the numbers. */
+static const char *const not_built[] = {
+    "input_type",      "prompt_name",          "prompt",  "instruction",        "task",        "late_chunking",
+    "embedding_types", "max_tokens_per_query", "softmax", "max_chunks_per_doc", "rank_fields", "prompt_embeds",
+};
+
+/* Those that may ask for what is done anyway. */
+static bool check_same(const struct quire_doc *body, struct api_error *e)
+{
+    static const struct {
+        const char *name, *values[2], *why;
+    } fields[] = {
+        {"embed_dtype", {"float32", "float"}, "only \"float32\" is supported"},
+        {"output_dtype", {"float32", "float"}, "only \"float\" is supported"},
+        {"endianness", {"little", "native"}, "only \"little\" is supported"},
+        {"truncation_direction", {"Right", "right"}, "only \"Right\" is supported"},
+        {"truncation_side", {"right", "Right"}, "only \"right\" is supported"},
+    };
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        struct quire_value value = json_field_get(body, fields[i].name);
+        if (value.n && !quire_value_is(value, fields[i].values[0]) && !quire_value_is(value, fields[i].values[1]))
+            return api_unsupported(e, fields[i].name, "%s", fields[i].why);
+    }
+    return true;
+}
+
 static bool begin(struct request_job *j, const struct quire_doc *body, enum vectors_task task)
 {
     struct api_error *e = &j->error;
@@ -12,7 +38,8 @@ static bool begin(struct request_job *j, const struct quire_doc *body, enum vect
     int64_t truncate = 0;
     j->ask.task = task;
     j->add_special = true;
-    if (!json_field_string(body, "model", &model, e) || !json_field_string(body, "user", &user, e))
+    if (!params_refuse(body, not_built, sizeof not_built / sizeof *not_built, e) || !check_same(body, e) ||
+        !json_field_string(body, "model", &model, e) || !json_field_string(body, "user", &user, e))
         return false;
     j->model = front_model_name(j->front, model, e);
     /* -1: to what the model takes, as is done in any case. */
@@ -68,11 +95,24 @@ static bool read_inputs(struct request_job *j, struct quire_value input)
         return false;
     if (one)
         return take_input(j, input, &j->items[0]);
+    if (json_array_is_mixed(input))
+        return api_bad(&j->error, "input", "mixes strings and arrays of token ids: send all as one or the other");
     rest = input;
     for (size_t i = 0; quire_value_next(&rest, NULL, &item); i++)
         if (!take_input(j, item, &j->items[i]))
             return false;
     return true;
+}
+
+/* What modules.json of a model says is done in the engine; what it did cannot be undone here. */
+static bool read_normalize(struct request_job *j, const struct quire_doc *body, const char *name)
+{
+    bool wanted = true;
+    if (!json_field_bool(body, name, &wanted, &j->error))
+        return false;
+    j->ask.normalize |= json_field_get(body, name).n > 0;
+    return wanted ||
+           api_unsupported(&j->error, name, "false is not supported: leave it out for the model's own modules.json");
 }
 
 bool embeddings_read(struct request_job *j, const struct quire_doc *body)
@@ -83,7 +123,8 @@ bool embeddings_read(struct request_job *j, const struct quire_doc *body)
     struct quire_value input = json_field_get(body, "input");
     j->prompt_name = "input";
     if (!begin(j, body, VECTORS_EMBED) || !json_field_string(body, "encoding_format", &format, e) ||
-        !json_field_i64(body, "dimensions", 1, INT32_MAX, &dimensions, e))
+        !json_field_i64(body, "dimensions", 1, INT32_MAX, &dimensions, e) || !read_normalize(j, body, "normalize") ||
+        !read_normalize(j, body, "use_activation"))
         return false;
     j->ask.base64 = strcmp(format, "base64") == 0;
     if (!j->ask.base64 && strcmp(format, "float") != 0)
@@ -92,6 +133,7 @@ bool embeddings_read(struct request_job *j, const struct quire_doc *body)
         return api_bad(e, "dimensions", "%lld is more than the model's %u", (long long)dimensions,
                        j->front->vector_size);
     j->ask.dimensions = dimensions ? (uint32_t)dimensions : j->front->vector_size;
+    j->ask.normalize |= dimensions > 0;
     if (!input.n)
         return api_bad(e, "input", "is missing");
     return read_inputs(j, input);
@@ -143,18 +185,23 @@ static bool read_pairs(struct request_job *j, const struct quire_doc *body, cons
 
 bool score_read(struct request_job *j, const struct quire_doc *body)
 {
-    return begin(j, body, VECTORS_SCORE) && read_pairs(j, body, "text_1", "text_2");
+    static const char *const of_rerank[] = {"max_tokens_per_doc"};
+    return params_refuse(body, of_rerank, 1, &j->error) && begin(j, body, VECTORS_SCORE) &&
+           read_pairs(j, body, "text_1", "text_2");
 }
 
 bool rerank_read(struct request_job *j, const struct quire_doc *body)
 {
     struct api_error *e = &j->error;
-    int64_t top_n = INT32_MAX;
+    int64_t top_n = INT32_MAX, most = 0;
     bool with_documents = true;
     struct quire_value query = json_field_get(body, "query");
     if (!begin(j, body, VECTORS_RERANK) || !json_field_i64(body, "top_n", 0, INT32_MAX, &top_n, e) ||
         !json_field_bool(body, "return_documents", &with_documents, e))
         return false;
+    if (!json_field_i64(body, "max_tokens_per_doc", 0, INT32_MAX, &most, e))
+        return false;
+    j->ask.max_document_tokens = (uint32_t)most;
     if (query.n && !json_is(query, QUIRE_STRING))
         return api_bad(e, "query", "must be a string");
     j->ask.top_n = top_n ? (uint32_t)top_n : INT32_MAX; /* vLLM's 0: all */

@@ -39,14 +39,19 @@ static void put_number(struct buffer *o, double value)
 
 /* ---- embeddings ---- */
 
-/* The first `dimensions` numbers, of length 1 again. */
+/* What an f32 vector that was normalised may be off by. */
+#define IS_NORMALISED 1e-6
+
+/* The first `dimensions` numbers, of length 1 where that is asked for. One that has it already keeps its bits. */
 static void shorten(const struct vectors *v, float *values)
 {
     double squares = 0;
-    if (v->ask.dimensions >= v->front->vector_size)
+    if (!v->ask.normalize)
         return;
     for (uint32_t i = 0; i < v->ask.dimensions; i++)
         squares += (double)values[i] * values[i];
+    if (fabs(squares - 1) < IS_NORMALISED)
+        return;
     for (uint32_t i = 0; i < v->ask.dimensions && squares > 0; i++)
         values[i] = (float)(values[i] / sqrt(squares));
 }
