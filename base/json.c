@@ -104,6 +104,23 @@ static char *mend_string(char *at, const char *end)
     return at < end ? at + 1 : at;
 }
 
+/* How many bytes at `at` are a number of JSON's. */
+static size_t number_bytes(const char *at)
+{
+    const char *const from = at;
+    at += *at == '-';
+    const size_t n_digits = strspn(at, "0123456789");
+    if (n_digits == 0 || (*at == '0' && n_digits > 1))
+        return 0;
+    at += n_digits;
+    if (*at == '.' && strspn(at + 1, "0123456789") > 0)
+        at += 1 + strspn(at + 1, "0123456789");
+    const size_t sign = (*at == 'e' || *at == 'E') && (at[1] == '+' || at[1] == '-');
+    if ((*at == 'e' || *at == 'E') && strspn(at + 1 + sign, "0123456789") > 0)
+        at += 1 + sign + strspn(at + 1 + sign, "0123456789");
+    return (size_t)(at - from);
+}
+
 /* A number of n bytes. An integer that jansson has no room for becomes the real number next to it: its last two digits are
  * none of a double's. 2048.0, which is how Python writes a float without a fraction, becomes 2048. */
 static void mend_number(char *at, size_t n)
@@ -147,7 +164,8 @@ static void mend(char *text, size_t n_bytes)
             at += n;
         } else if (*at == '-' || (*at >= '0' && *at <= '9')) {
             n = strspn(at, "+-.0123456789eE");
-            mend_number(at, n);
+            if (number_bytes(at) == n)
+                mend_number(at, n);
             at += n;
         } else {
             at++;
