@@ -20,9 +20,17 @@
 int quire_json_parse(const char *text, size_t n_bytes, unsigned max_depth, const char *where, json_t **out,
                      struct quire_error *err);
 
+/* Parses what Python wrote to disk, as its json module reads it: NaN, Infinity and numbers of any length are numbers, the
+ * last of repeated keys counts, 2048.0 is the integer it equals, and strings may have \u0000 and halves of surrogate pairs, which become U+FFFD. An integer
+ * past 64 bits becomes the nearest double. What no double holds becomes an empty array: a getter that asks for that field
+ * refuses it, and the others never see it. Depth 1,000. */
+int quire_json_parse_python(const char *text, size_t n_bytes, const char *where, json_t **out, struct quire_error *err);
+
 /* Reads and parses a file of at most max_bytes (depth 64). QUIRE_NOT_FOUND when there is none. The error
  * begins with the file's base name. */
 int quire_json_read_file(const char *path, size_t max_bytes, json_t **out, struct quire_error *err);
+/* The same by quire_json_parse_python(). */
+int quire_json_read_python_file(const char *path, size_t max_bytes, json_t **out, struct quire_error *err);
 
 int quire_json_u32(const json_t *object, const char *where, const char *key, uint32_t min, uint32_t max, uint32_t *out,
                    struct quire_error *err);

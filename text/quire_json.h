@@ -2,8 +2,7 @@
  *
  * A document is checked once, whole: what is not JSON, nested too deep, or has a key twice is refused before anybody
  * looks at a value. A value is then the piece of text it was written as; nothing is built of it, so that a body costs
- * no memory beside its own bytes, and numbers keep their digits. Files, and what a model writes, are jansson's
- * (base/json.h).
+ * no memory beside its own bytes, and numbers keep their digits. Files are jansson's (base/json.h).
  *
  * Values borrow from the text, which whoever opened the document keeps. Every function that takes a value wants one of a
  * document. A document belongs to one thread at a time; no call prints, aborts or lets a panic out.
@@ -36,7 +35,12 @@ enum quire_kind {
     QUIRE_OBJECT,
 };
 
-/* Refuses what is not one JSON value in UTF-8, \u0000, half of a surrogate pair, a key that stands twice in an object,
+/* Whether a text is JSON as Python's json reads it, which models have learned to write: a document that may also have NaN,
+ * Infinity, \u0000, halves of surrogate pairs and keys that stand twice in an object. Templates take such JSON as part of
+ * a request's messages (quire_text_render()). */
+bool quire_json_is_pythons(const char *text, size_t n_bytes, unsigned max_depth);
+
+/* Refuses what is not one JSON value in UTF-8, \u0000 (but in items of "messages" and "input"), half of a surrogate pair, a key that stands twice in an object,
  * more than 65,536 members in an object and nesting deeper than max_depth: QUIRE_INVALID, and "<what> is not valid JSON: <why> at byte <n>". The text stays the
  * caller's and must outlive *out. Costs 12 to 24 bytes for each key of the objects that are open at once, and keeps 20 for
  * each outermost one. */

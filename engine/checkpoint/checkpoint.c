@@ -217,7 +217,7 @@ static int open_index(struct checkpoint *st, const char *dir, const char *index_
 {
     json_t *index, *weight_map = NULL;
     st->has_index = true;
-    int status = quire_json_read_file(index_path, MAX_INDEX_BYTES, &index, err);
+    int status = quire_json_read_python_file(index_path, MAX_INDEX_BYTES, &index, err);
     if (status != QUIRE_OK)
         return status;
     if (!json_is_object(index))

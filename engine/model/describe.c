@@ -13,7 +13,6 @@
 #define CONFIG "config.json"
 #define GENERATION "generation_config.json"
 #define MAX_CONFIG_BYTES ((size_t)16 << 20)
-#define MAX_JSON_DEPTH 64
 #define MODULE_NAME "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 
 /* Bounds that keep every product of two sizes, and (Q + 2 KV) * D, far inside 32 and 64 bits. */
@@ -539,9 +538,9 @@ int model_describe_json(const char *config, size_t n_config, const char *generat
                         struct model_desc *out, struct sampling_defaults *sampling, struct quire_error *err)
 {
     json_t *config_json = NULL, *generation_json = NULL;
-    int status = quire_json_parse(config, n_config, MAX_JSON_DEPTH, CONFIG, &config_json, err);
+    int status = quire_json_parse_python(config, n_config, CONFIG, &config_json, err);
     if (status == QUIRE_OK && generation)
-        status = quire_json_parse(generation, n_generation, MAX_JSON_DEPTH, GENERATION, &generation_json, err);
+        status = quire_json_parse_python(generation, n_generation, GENERATION, &generation_json, err);
     if (status == QUIRE_OK)
         status = describe(config_json, generation_json, out, sampling, err);
     json_decref(config_json);
@@ -556,7 +555,7 @@ static int read_json(const char *model, const char *name, bool optional, json_t 
     *out = NULL;
     int status = model_file_read(model, name, MAX_CONFIG_BYTES, &text, err);
     if (status == QUIRE_OK)
-        status = quire_json_parse(text.data, text.n, MAX_JSON_DEPTH, name, out, err);
+        status = quire_json_parse_python(text.data, text.n, name, out, err);
     else if (status == QUIRE_NOT_FOUND && optional)
         status = QUIRE_OK;
     buffer_free(&text);
@@ -605,7 +604,7 @@ int model_describe_vector(const char *model_dir, struct model_desc *desc, struct
 #define DENSE "Dense's config.json"
 static int parse_optional(const char *text, const char *where, json_t **out, struct quire_error *err)
 {
-    return text ? quire_json_parse(text, strlen(text), MAX_JSON_DEPTH, where, out, err) : QUIRE_OK;
+    return text ? quire_json_parse_python(text, strlen(text), where, out, err) : QUIRE_OK;
 }
 
 int model_describe_vector_json(const char *modules, const char *pooling, const char *dense, const char *limits,

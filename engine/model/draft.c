@@ -11,7 +11,6 @@
 #define TOKENIZER "tokenizer.json"
 /* The largest at hand, of a vocabulary of 262,144, has 33 MB. */
 #define MAX_TOKENIZER_BYTES ((size_t)256 << 20)
-#define MAX_JSON_DEPTH 64
 
 /* ---- tokens -------------------------------------------------------------------------------------- */
 
@@ -153,9 +152,9 @@ int model_same_tokens(const char *draft, size_t n_draft, const char *model, size
     struct side of_draft = {0}, of_model = {0};
     if (n_draft == n_model && memcmp(draft, model, n_draft) == 0) /* as a family's are */
         return QUIRE_OK;
-    int status = quire_json_parse(draft, n_draft, MAX_JSON_DEPTH, TOKENIZER, &a, err);
+    int status = quire_json_parse_python(draft, n_draft, TOKENIZER, &a, err);
     if (status == QUIRE_OK)
-        status = quire_json_parse(model, n_model, MAX_JSON_DEPTH, TOKENIZER " of the model", &b, err);
+        status = quire_json_parse_python(model, n_model, TOKENIZER " of the model", &b, err);
     if (status == QUIRE_OK)
         status = side_of(a, &of_draft, err);
     if (status == QUIRE_OK)

@@ -103,6 +103,131 @@ static void json_refuses_what_is_not_clean(void **state)
     free(deep);
 }
 
+static json_t *python(const char *text)
+{
+    struct quire_error err;
+    json_t *value;
+    if (quire_json_parse_python(text, strlen(text), "file", &value, &err) != QUIRE_OK)
+        fail_msg("%s: %s", text, err.text);
+    return value;
+}
+
+/* Each left side as Python 3.13's json.loads() reads it; what jansson cannot hold is an empty array. */
+static void json_is_read_as_python_reads_it(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *same;
+    } rows[] = {
+        {"{\"a\":1,\"a\":2}", "{\"a\":2}"},
+        {"[NaN,Infinity,-Infinity,1e400,-1e400,0]", "[[],[],[],[],[],0]"},
+        {"{\"a\":{\"b\":[0.5, Infinity]}}", "{\"a\":{\"b\":[0.5, []]}}"},
+        {"9223372036854775807", "9223372036854775807"},
+        {"-9223372036854775808", "-9223372036854775808"},
+        {"9223372036854775808", "9223372036854775808.0"},
+        {"[1000000000000000019884624838656]", "[1.00000000000000001988e30]"},
+        {"[-123456789012345678901234567890]", "[-123456789012345678901234567890.0]"},
+        {"1e-400", "0.0"},
+        {"[2048.0,-3.00,0.5,-0.0,1.0e3,12345678901234567890.0]", "[2048,-3,0.5,0,1000.0,12345678901234567890.0]"},
+        {"\"NaN Infinity 1e400 \\\" NaN 99999999999999999999\"",
+         "\"NaN Infinity 1e400 \\\" NaN 99999999999999999999\""},
+        {"\"a\\u0000\\ud800\\udc00\\ud800x\\udc00\\ud83d\\ude00\"",
+         "\"a\\ufffd\\ud800\\udc00\\ufffdx\\ufffd\\ud83d\\ude00\""},
+        {"{\"\\u0000\":\"\\\\u0000\"}", "{\"\\ufffd\":\"\\\\u0000\"}"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        json_t *got = python(rows[i].text), *same = json_loads(rows[i].same, JSON_DECODE_ANY, NULL);
+        assert_non_null(same);
+        if (!json_equal(got, same))
+            fail_msg("%s", rows[i].text);
+        json_decref(got);
+        json_decref(same);
+    }
+
+    static const char *const bad[] = {
+        "",
+        "{",
+        "[nan]",
+        "[Nan]",
+        "[+Infinity]",
+        "[- Infinity]",
+        "[NaNs]",
+        "[01]",
+        "[01e400]",
+        "[1.e400]",
+        "[1e400x]",
+        "[1.]",
+        "[.5]",
+        "[1e]",
+        "[--1]",
+        "\"\n\"",
+        "\"\\u12\"",
+        "\"\\u00g0\"",
+        "[1] x",
+        "\"\xff\"",
+        "\"a",
+        "{\"a\":1,}",
+        "\"a\\",
+        "\"\\ud800",
+        "[1,]",
+        "\xef\xbb\xbf{\"a\":1}",
+        "[Infinit]",
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct quire_error err;
+        json_t *value;
+        assert_int_equal(quire_json_parse_python(bad[i], strlen(bad[i]), "file", &value, &err), QUIRE_INVALID);
+        assert_null(value);
+        assert_int_equal(strncmp(err.text, "file: ", 6), 0);
+    }
+}
+
+static void json_of_python_is_bounded(void **state)
+{
+    (void)state;
+    struct quire_error err;
+    json_t *value;
+    char *deep = malloc(2 * 200000);
+    for (size_t n = 70; n <= 200000; n = n == 70 ? 1000 : n == 1000 ? 1001 : n == 1001 ? 200000 : n + 1) {
+        memset(deep, '[', n);
+        memset(deep + n, ']', n);
+        assert_int_equal(quire_json_parse_python(deep, 2 * n, "file", &value, &err),
+                         n <= 1000 ? QUIRE_OK : QUIRE_INVALID);
+        json_decref(value);
+    }
+    free(deep);
+}
+
+static void json_integers_however_they_are_written(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *value, *says; /* NULL: 2048 */
+    } rows[] = {{"2048", NULL},
+                {"2048.0", NULL},
+                {"2048.000", NULL},
+                {"2.048e3", "file: k: must be an integer"},
+                {"2048.5", "file: k: must be an integer"},
+                {"\"2048\"", "file: k: must be an integer"},
+                {"NaN", "file: k: must be an integer"},
+                {"Infinity", "file: k: must be an integer"},
+                {"1e30", "file: k: must be between 0 and 4096, got 1"},
+                {"123456789012345678901234567890", "file: k: must be between 0 and 4096, got 1"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char text[80];
+        struct quire_error err = {.text = ""};
+        uint32_t got = 7;
+        snprintf(text, sizeof text, "{\"k\": %s}", rows[i].value);
+        json_t *object = python(text);
+        const int status = quire_json_u32(object, "file", "k", 0, 4096, &got, &err);
+        assert_int_equal(status, rows[i].says ? QUIRE_INVALID : QUIRE_OK);
+        assert_int_equal(got, rows[i].says ? 7 : 2048);
+        if (rows[i].says)
+            assert_non_null(strstr(err.text, rows[i].says));
+        json_decref(object);
+    }
+}
+
 static void json_getters_check_type_and_range(void **state)
 {
     (void)state;
@@ -257,6 +382,9 @@ int main(void)
         cmocka_unit_test(errors_are_cut_and_never_overrun),
         cmocka_unit_test(hashes_are_the_published_ones),
         cmocka_unit_test(json_refuses_what_is_not_clean),
+        cmocka_unit_test(json_is_read_as_python_reads_it),
+        cmocka_unit_test(json_of_python_is_bounded),
+        cmocka_unit_test(json_integers_however_they_are_written),
         cmocka_unit_test(json_getters_check_type_and_range),
         cmocka_unit_test(json_files_are_bounded),
         cmocka_unit_test(a_log_line_as_text_cannot_be_forged),

@@ -135,6 +135,31 @@ def test_length_is_told(serve):
     assert reply.choices[0].finish_reason == "length"
 
 
+ARGUMENTS = ['{"a":123456789012345678901234567890}', '{"a":1e400,"a":NaN}', '{"a":"\\u0000"}', '{"a":' + "[" * 70 + "]" * 70 + "}",
+             '{"a": }', "{'a': 1}"]
+
+
+@pytest.mark.parametrize("arguments", ARGUMENTS)
+def test_arguments_are_the_models_and_come_back(serve, arguments):
+    client = serve()
+    text = '<tool_call>{"name":"weather","arguments":' + arguments + "}</tool_call>"
+    for reply in (whole(client, text), streamed(client, text)[0]):
+        assert calls(reply.choices[0]) == [("weather", arguments)] and reply.choices[0].finish_reason == "tool_calls"
+        messages = [{"role": "user", "content": "?"}, reply.choices[0].message.model_dump(exclude_none=True),
+                    {"role": "tool", "tool_call_id": reply.choices[0].message.tool_calls[0].id, "content": "sunny"}]
+        again = client.chat.completions.create(model="fake", messages=messages, tools=TOOLS, max_tokens=20)
+        assert again.choices[0].message.content == "sunny"
+
+
+def test_a_call_that_is_cut(serve):
+    client = serve()
+    n = whole(client, CALL).usage.completion_tokens
+    reply = client.chat.completions.create(**{**ask(client, CALL), "max_tokens": n - 12})
+    (name, arguments), = calls(reply.choices[0])
+    assert name == "weather" and 0 < len(arguments) < len(PARIS) and PARIS.startswith(arguments)
+    assert reply.choices[0].finish_reason == "length"
+
+
 def test_when_nothing_is_looked_for(serve):
     client = serve()
     for fields in ({"tools": None}, {"tool_choice": "none"}):

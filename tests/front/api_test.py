@@ -3,13 +3,16 @@
 import base64
 import hashlib
 import json
+import pathlib
 import re
+import shutil
 import signal
 import struct
 import sys
+import tempfile
 import time
 
-from harness import RACES, SANITIZED, Server, post_bytes, read_all, run_tests, wait_until
+from harness import RACES, SANITIZED, TOKENIZER, Server, post_bytes, read_all, run_tests, wait_until
 
 TEXT = "Hello there, my friend. naïve café 漢字 🙂 end"
 CHAT = [{"role": "user", "content": "Hello there"}]
@@ -200,6 +203,64 @@ def test_messages():
     open_end = [*CHAT, {"role": "assistant", "content": "I say"}]
     reply = server.post(CHATS, {"messages": open_end, "continue_final_message": True, "return_token_ids": True})[1]
     assert server.post("/detokenize", {"tokens": reply["prompt_token_ids"]})[1]["prompt"].rstrip().endswith("I say")
+
+
+# What a model may have written as a call's arguments, and what the template is given of it: an object as Python reads it, else
+# the text.
+ARGUMENTS = [
+    ('{"a": 1}', '{"a": 1}'),
+    ('{"a":123456789012345678901234567890}', '{"a": 123456789012345678901234567890}'),
+    ('{"a":1e400,"b":NaN,"c":-Infinity}', '{"a": Infinity, "b": NaN, "c": -Infinity}'),
+    ('{"a":1,"a":2}', '{"a": 2}'),
+    ('{"a":"\\u0000"}', '{"a": "\\u0000"}'),
+    ('{"a":' + "[" * 70 + "]" * 70 + "}", '{"a": ' + "[" * 70 + "]" * 70 + "}"),
+    ("", "{}"),
+    ("null", "null"),
+    ('{"a":', json.dumps('{"a":')),
+    ("{'a': 1}", json.dumps("{'a': 1}")),
+    ('{"a": 1} x', json.dumps('{"a": 1} x')),
+    ('{"a": "b\nc"}', json.dumps('{"a": "b\nc"}')),
+    ("not JSON \0", json.dumps("not JSON \0")),
+    ("\ufeff{}", json.dumps("\ufeff{}", ensure_ascii=False)),
+    ("[" * 2000, json.dumps("[" * 2000)),
+    ("[" * 200 + "]" * 200, json.dumps("[" * 200 + "]" * 200)),
+]
+
+
+def template_server(folder, template):
+    model = pathlib.Path(folder) / "model"
+    shutil.copytree(TOKENIZER, model, dirs_exist_ok=True)
+    (model / "chat_template.jinja").write_text(template)
+    return Server(tokenizer=str(model))
+
+
+EACH_CALL = "{% for m in messages %}{% for c in m.tool_calls or [] %}{{ c.function.arguments | FILTER }}{% endfor %}{% endfor %}"
+
+
+def with_arguments(arguments):
+    return [*CHAT, {"role": "assistant", "content": None, "tool_calls": [
+        {"id": "c1", "type": "function", "function": {"name": "f", "arguments": arguments}}]},
+        {"role": "tool", "tool_call_id": "c1", "content": "7"}]
+
+
+def rendered(s, messages):
+    status, reply = s.post(CHATS, {"messages": messages, "max_tokens": 1, "return_token_ids": True})
+    assert status == 200, (messages, reply)
+    return s.post("/detokenize", {"tokens": reply["prompt_token_ids"]})[1]["prompt"]
+
+
+def test_arguments_never_end_a_chat():
+    with tempfile.TemporaryDirectory() as folder, template_server(folder, EACH_CALL.replace("FILTER", "tojson")) as s:
+        for arguments, expected in ARGUMENTS:
+            assert rendered(s, with_arguments(arguments)) == expected, arguments
+            assert s.post("/tokenize", {"messages": with_arguments(arguments)})[0] == 200
+        # A model can say U+0000, and is told so again; nobody else says it.
+        said = [*CHAT, {"role": "assistant", "content": "a\0b"}, *CHAT]
+        assert rendered(s, said + with_arguments("{}")) == "{}"
+        assert s.post(CHATS, {"messages": CHAT, "max_tokens": 1, "user": "a\0b"})[0] == 400
+    # A template that knows mappings only.
+    with tempfile.TemporaryDirectory() as folder, template_server(folder, EACH_CALL.replace("FILTER", "items | list | tojson")) as s:
+        assert rendered(s, with_arguments('{"a":')) == json.dumps([["arguments", '{"a":']])
 
 
 def test_echo():
@@ -492,7 +553,7 @@ def test_errors_name_the_parameter():
         ({"messages": [*CHAT, {"role": "user", "content": 3}]}, "messages[1].content"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages[0].content"),
         ({"messages": [{"role": "user", "content": ["x"]}]}, "messages[0].content"),
-        ({"messages": [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{"}}]}]},
+        ({"messages": [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": 3}}]}]},
          "messages[0].tool_calls"),
         ({"messages": [{"role": "assistant", "tool_calls": 3}]}, "messages[0].tool_calls"),
         ({"max_tokens": 5000}, "max_tokens"), ({"max_completion_tokens": 5000}, "max_completion_tokens"),

@@ -73,6 +73,9 @@ static void check_rows(enum tool_format format, const struct row *rows, size_t n
 
 #define F "{\"name\": \"f\", \"arguments\": {\"a\": 1}}"
 
+#define TEN(x) x x x x x x x x x x
+#define DEEP TEN("[[[[[[[") TEN("]]]]]]]")
+
 static void hermes(void **state)
 {
     (void)state;
@@ -101,16 +104,43 @@ static void hermes(void **state)
         /* The end may cut the end tag off. */
         {"<tool_call>\n" F, "|", "f({\"a\": 1})"},
         {"<tool_call>\n" F "\n</tool_", "|", "f({\"a\": 1})"},
+        /* A call is a call: numbers, escapes, repeated keys and nesting are the client's to judge. */
+        {"<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":123456789012345678901234567890}}</tool_call>", "|",
+         "f({\"a\":123456789012345678901234567890})"},
+        {"<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":1e400,\"b\":NaN,\"a\":-0}}</tool_call>", "|",
+         "f({\"a\":1e400,\"b\":NaN,\"a\":-0})"},
+        {"<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":\"\\u0000\\ud800\\x\"}}</tool_call>", "|",
+         "f({\"a\":\"\\u0000\\ud800\\x\"})"},
+        {"<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":" DEEP "}}</tool_call>", "|", "f({\"a\":" DEEP "})"},
+        {"<tool_call>{\"name\":\"f\",\"name\":\"g\",\"arguments\":{},\"arguments\":{\"a\":1}}</tool_call>", "|",
+         "g({\"a\":1})"},
+        /* So is one whose arguments are no JSON. */
+        {"<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": }}</tool_call>", "|", "f({\"a\": })"},
+        {"<tool_call>{\"name\": \"f\", \"arguments\": {'a': 1, b: [2}}</tool_call>", "|", "f({'a': 1, b: [2})"},
+        {"<tool_call>{\"name\": \"f\", \"arguments\": {\"a\":]}}</tool_call>", "|", "f({\"a\":]})"},
+        {"<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"1\n2\"}}</tool_call>", "|", "f({\"a\": \"1\n2\"})"},
+        /* Or cut: by the end of the text, by a brace that is lacking, by a quote that is. */
+        {"so <tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": \"x", "so|", "f({\"a\": \"x)"},
+        {"<tool_call>{\"name\": \"f\", \"arguments\": {", "|", "f({)"},
+        {"<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 1}", "|", "f({\"a\": 1})"},
+        {"<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1}\n</tool_call>", "|", "f({\"a\": 1})"},
+        {"<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1}\n</tool_", "|", "f({\"a\": 1})"},
+        {"<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": [1</tool_call> and <tool_call>" F "</tool_call>", "|and|",
+         "f({\"a\": [1)f({\"a\": 1})"},
+        {"<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"x}}</tool_call> and on", "|and on", "f({\"a\": \"x}})"},
+        {"<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"x}</tool_call><tool_call>{'name</tool_call>!",
+         "|<tool_call>{'name</tool_call>!", "f({\"a\": \"x})"},
         /* What is no call comes back as it was. */
-        {"<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1}\n</tool_call>", NULL, ""},
+        {"<tool_call>\n{\"name\": \"f\", \"arguments\":", NULL, ""},
+        {"<tool_call>{\"name\": \"f\\u0000\", \"arguments\": {}}</tool_call>", NULL, ""},
+        {"<tool_call>{\"name\": \"f\" \"arguments\": {}}</tool_call>", NULL, ""},
+        {"<tool_call>{\"name\": \"f, \"arguments\": {}}</tool_call>", NULL, ""},
         {"so <tool_call>\n{\"name\": \"f\", \"argum", NULL, ""},
         {"<tool_call>not JSON</tool_call> and on", NULL, ""},
-        {"<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": }}</tool_call>", NULL, ""},
         {"<tool_call>{\"name\": \"f\", \"arguments\": \"{}\"}</tool_call>", NULL, ""},
         {"<tool_call>{\"name\": \"f\"}</tool_call>", NULL, ""},
         {"<tool_call>{\"name\": 3, \"arguments\": {}}</tool_call>", NULL, ""},
         {"<tool_call>{\"name\": \"\", \"arguments\": {}}</tool_call>", NULL, ""},
-        {"<tool_call>{\"name\":\"f\",\"name\":\"g\",\"arguments\":{}}</tool_call>", NULL, ""},
         {"<tool_call>" F " oh\n</tool_call>", NULL, ""},
         {"<tool_call>{]}</tool_call>", NULL, ""},
         {"<tool_call> ", NULL, ""},
@@ -143,7 +173,11 @@ static void llama3_json(void **state)
         {G "; {\"a\":1} " G, "|; {\"a\":1} " G, "g({\"b\": \"x\"})"},
         {"{\"a\": 1}; " G, NULL, ""},
         {"{\"name\": \"Bob\"}", NULL, ""},
-        {"{\"name\": \"g\", \"parameters\": {", NULL, ""},
+        {"{\"name\": \"g\", \"parameters\": {", "|", "g({)"},
+        {"{\"name\": \"g\", \"parameters\": {\"a\": 1e400, \"b\": </tool_call>", "|",
+         "g({\"a\": 1e400, \"b\": </tool_call>)"},
+        {G "; {\"name\": \"g\", \"parameters\": {\"b\": \"", "||", "g({\"b\": \"x\"})g({\"b\": \")"},
+        {"{\"name\": \"g\", \"parameters\":", NULL, ""},
         {"<|python_tag|>print(1)", NULL, ""},
         {"<|python", NULL, ""},
         {"<|python_tag|>", NULL, ""},
@@ -165,6 +199,26 @@ static void large(void **state)
     }
 }
 
+/* A megabyte of calls whose strings do not end: content at last, and not in quadratic time. */
+static void many_without_an_end(void **state)
+{
+    (void)state;
+    static const char piece[] = "</tool_call><tool_call>{\\\"";
+    struct buffer text = {0};
+    struct heard h = {0};
+    struct tool_parser p = {.format = TOOL_HERMES};
+    const struct tool_sink sink = {on_text, on_call, &h};
+    json_out_raw(&text, "<tool_call>{\"");
+    for (size_t i = 0; i < 40000; i++)
+        json_out_raw(&text, piece);
+    assert_true(tool_parser_push(&p, text.data, text.n, &sink) && tool_parser_finish(&p, &sink));
+    check(&h.content, buffer_text(&text) ? text.data : "", "many", "content");
+    tool_parser_free(&p);
+    buffer_free(&h.content);
+    buffer_free(&h.calls);
+    buffer_free(&text);
+}
+
 static void names(void **state)
 {
     (void)state;
@@ -179,9 +233,8 @@ static void names(void **state)
 int run_tool_parser_tests(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hermes),
-        cmocka_unit_test(llama3_json),
-        cmocka_unit_test(large),
+        cmocka_unit_test(hermes), cmocka_unit_test(llama3_json),
+        cmocka_unit_test(large),  cmocka_unit_test(many_without_an_end),
         cmocka_unit_test(names),
     };
     return cmocka_run_group_tests_name("tool parser", tests, NULL, NULL);

@@ -5,7 +5,6 @@
  */
 #include "fuzz.h"
 
-#include "base/json.h"
 #include "server/front/output/tool_parser.h"
 
 #include <stdlib.h>
@@ -34,12 +33,8 @@ static void on_text(void *context, const char *text, size_t n)
 static void on_call(void *context, const struct tool_call *call)
 {
     struct heard *h = context;
-    struct quire_error err;
-    json_t *arguments = NULL;
     must(call->n_name > 0);
-    must(quire_json_parse(call->arguments, call->n_arguments, 64, "arguments", &arguments, &err) == QUIRE_OK);
-    must(json_is_object(arguments));
-    json_decref(arguments);
+    must(call->n_arguments > 0 && call->arguments[0] == '{');
     buffer_append(&h->all, "\0", 1);
     buffer_append(&h->all, call->name, call->n_name);
     buffer_append(&h->all, "\1", 1);

@@ -537,3 +537,82 @@ fn special_tokens_that_words_spell_are_refused() {
         assert_eq!(e, format!("{place}: spells the special token \"<s>\""));
     }
 }
+
+fn render_text(source: &str, messages: &str) -> Result<String, Error> {
+    templates(source).render(&Request {
+        messages,
+        ..Request::default()
+    })
+}
+
+/// Arguments as a model may have written them: the texts are json.dumps(json.loads(...), ensure_ascii=False) in Python 3.13,
+/// but for the half of a surrogate pair, which no UTF-8 can have.
+#[test]
+fn arguments_are_read_as_python_reads_them() {
+    let rows = [
+        (
+            r#"{"a":123456789012345678901234567890}"#,
+            r#"{"a": 123456789012345678901234567890}"#,
+        ),
+        (
+            r#"{"a":1e400,"b":-1E400}"#,
+            r#"{"a": Infinity, "b": -Infinity}"#,
+        ),
+        (
+            r#"{"a":1.50,"b":2.0,"c":1e3}"#,
+            r#"{"a": 1.5, "b": 2.0, "c": 1000.0}"#,
+        ),
+        (r#"[NaN,Infinity,-Infinity]"#, "[NaN, Infinity, -Infinity]"),
+        (r#"{"a":1,"b":2,"a":3}"#, r#"{"a": 3, "b": 2}"#),
+        (r#"{"a\u0000":"\u0000b"}"#, r#"{"a\u0000": "\u0000b"}"#),
+        (r#""\ud83d\ude00 \ud83d x""#, "\"😀 \u{fffd} x\""),
+    ];
+    for (arguments, expected) in rows {
+        let messages = format!(
+            r#"[{{"role":"assistant","tool_calls":[{{"function":{{"name":"f","arguments":{arguments}}}}}]}}]"#
+        );
+        let source = "{{ messages[0].tool_calls[0].function.arguments | tojson }}";
+        assert_eq!(
+            render_text(source, &messages).unwrap(),
+            expected,
+            "{arguments}"
+        );
+    }
+    let deep = format!(
+        "[{{\"role\":\"user\",\"x\":{}{}}}]",
+        "[".repeat(120),
+        "]".repeat(120)
+    );
+    let expected = "[".repeat(120) + &"]".repeat(120);
+    assert_eq!(
+        render_text("{{ messages[0].x | tojson }}", &deep).unwrap(),
+        expected
+    );
+}
+
+/// A template that knows mappings only has a text as one; others have it as it is.
+#[test]
+fn arguments_that_are_a_text_do_not_end_a_chat() {
+    let messages = r#"[{"role":"user","content":"go"},
+        {"role":"assistant","content":null,"tool_calls":[{"id":"c","function":{"name":"f","arguments":"{\"a\":"}},
+            {"function":{"name":"g","arguments":{"b":1}}}]}]"#;
+    let each = "{%- for call in messages[1].tool_calls %}{{ call.id }}{{ call.function.name }}:";
+    let rows = [
+        ("{{ call.function.arguments }}", "cf:{\"a\":g:{'b': 1}"),
+        ("{{ call.function.arguments | tojson }}", r#"cf:"{\"a\":"g:{"b": 1}"#),
+        (
+            "{% for k, v in call.function.arguments | items %}{{ k }}={{ v }}{% endfor %}",
+            r#"cf:arguments={"a":g:b=1"#,
+        ),
+        (
+            "{% if call.function.arguments is not mapping %}{{ raise_exception('no mapping') }}{% endif %}ok",
+            "cf:okg:ok",
+        ),
+    ];
+    for (what, expected) in rows {
+        let source = format!("{each}{what}{{%- endfor %}}");
+        assert_eq!(render_text(&source, messages).unwrap(), expected, "{what}");
+    }
+    let failed = render_text("{{ raise_exception('never') }}", messages).unwrap_err();
+    assert_eq!(failed.text, "never");
+}

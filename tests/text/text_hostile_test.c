@@ -148,7 +148,8 @@ static void wrong_tokenizers(void **state)
         {MODEL(", \"post_processor\": []"), "post_processor: "},
         {MODEL(", \"added_tokens\": {}"), "added_tokens: "},
         {MODEL(", \"added_tokens\": [{\"id\": 7}]"), "added_tokens: "},
-        {MODEL(", \"decoder\": null, \"decoder\": null"), "duplicate field"},
+        {MODEL(", \"decoder\": null, \"decoder\": 3"), "decoder"},
+        {MODEL(", \"decoder\": NaN"), "decoder: "},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         write_tokenizer(cases[i].json);

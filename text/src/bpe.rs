@@ -12,6 +12,7 @@ use serde::Deserialize;
 use tokenizers::models::bpe::{BpeBuilder, BPE};
 
 use crate::error::{without_position, Error, Result};
+use crate::python_json;
 
 /// A vocabulary: token → id.
 struct Vocab(AHashMap<String, u32>);
@@ -128,7 +129,7 @@ struct BpeFile {
 
 /// The model and its largest id.
 pub fn parse(json: &str) -> Result<(BPE, Option<u32>)> {
-    let file: BpeFile = serde_json::from_str(json).map_err(without_position)?;
+    let file: BpeFile = python_json::read(json).map_err(without_position)?;
     check_merges(&file)?;
     let largest = file.vocab.0.values().copied().max();
     let mut builder = BpeBuilder::new()

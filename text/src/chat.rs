@@ -12,15 +12,17 @@ use serde_json::{Map, Value as Json};
 
 use crate::error::{Error, Result, Status};
 use crate::jinja::{self, Raised};
-use crate::json;
+use crate::json::{self, Writer};
 use crate::load::MAX_TEMPLATE_BYTES;
 use crate::marks::{Specials, Spelled, Speller};
 use crate::python;
+use crate::python_json::mended;
 
 const MAX_OUTPUT_BYTES: usize = 16 << 20;
 /// Of messages, tools and kwargs together. A value costs up to 150 bytes here, so this bounds a chat to 40 MB beside its
 /// text; a chat of 65,536 messages has 196,609.
 const MAX_VALUES: usize = 1 << 18;
+/// Of messages with the arguments of their calls: server/front/body/chat.c reads 120 levels of those.
 const MAX_DEPTH: usize = 128;
 /// Enough for what MAX_TEMPLATE_BYTES can write and the engine's own bound on steps can build.
 const STACK_BYTES: usize = 256 << 20;
@@ -73,7 +75,7 @@ impl TokenStrings {
 }
 
 fn parse_object(file: &str, text: Option<&str>) -> Result<Map<String, Json>> {
-    match text.map(serde_json::from_str::<Json>) {
+    match text.map(|text| serde_json::from_str::<Json>(&mended(text))) {
         None => Ok(Map::new()),
         Some(Ok(Json::Object(object))) => Ok(object),
         Some(Ok(_)) => Err(Error::invalid(format!("{file}: must be a JSON object"))),
@@ -225,19 +227,36 @@ impl Templates {
             variables.insert(name.to_string(), value);
         }
 
-        // transformers leaves out what is null (`"content": null` beside tool calls), and most
-        // templates are written for that; some ask whether the content is none.
+        let objects = with_object_arguments(&messages);
+        let text = self.render_present(name, &variables, messages, request.continue_final);
+        match (text, objects) {
+            (Err(first), Some(objects)) => self
+                .render_present(name, &variables, objects, request.continue_final)
+                .map_err(|_| first),
+            (text, _) => text,
+        }
+    }
+
+    /// transformers leaves out what is null (`"content": null` beside tool calls), and most templates are written for
+    /// that; some ask whether the content is none.
+    fn render_present(
+        &self,
+        name: &str,
+        variables: &BTreeMap<String, Value>,
+        messages: Vec<Message>,
+        continue_final: bool,
+    ) -> Result<String> {
         let is_null = |(_, value): &(Value, Value)| value.is_none();
         if !messages.iter().flatten().any(is_null) {
-            return self.render_messages(name, &variables, messages, request.continue_final);
+            return self.render_messages(name, variables, messages, continue_final);
         }
         let mut present = messages.clone();
         for message in &mut present {
             message.retain(|member| !is_null(member));
         }
-        self.render_messages(name, &variables, present, request.continue_final)
+        self.render_messages(name, variables, present, continue_final)
             .or_else(|first| {
-                self.render_messages(name, &variables, messages, request.continue_final)
+                self.render_messages(name, variables, messages, continue_final)
                     .map_err(|_| first)
             })
     }
@@ -462,10 +481,11 @@ struct Parser<'a, 's> {
 impl<'a, 's> Parser<'a, 's> {
     fn new(
         what: &'static str,
+        writer: Writer,
         text: &'a str,
         shared: &'a mut Shared<'s>,
     ) -> Result<Parser<'a, 's>> {
-        json::check(text.as_bytes(), MAX_DEPTH)
+        json::check_of(writer, text.as_bytes(), MAX_DEPTH)
             .map_err(|e| Error::new(e.status, format!("{what}: it {}", e.text)))?;
         let mut parser = Parser {
             text,
@@ -584,7 +604,7 @@ impl<'a, 's> Parser<'a, 's> {
 }
 
 fn parse_messages(text: &str, shared: &mut Shared) -> Result<Vec<Message>> {
-    let mut parser = Parser::new("messages", text, shared)?;
+    let mut parser = Parser::new("messages", Writer::Python, text, shared)?;
     parser.must_be(b'[', None)?;
     let i = Cell::new(0);
     let messages = parser.items(|parser| {
@@ -605,7 +625,7 @@ fn parse_messages(text: &str, shared: &mut Shared) -> Result<Vec<Message>> {
 /// None when there are no tools; JSON null is the same.
 fn parse_tools(text: Option<&str>, shared: &mut Shared) -> Result<Option<Value>> {
     let Some(text) = text else { return Ok(None) };
-    let mut parser = Parser::new("tools", text, shared)?;
+    let mut parser = Parser::new("tools", Writer::Client, text, shared)?;
     if parser.is_null() {
         return Ok(None);
     }
@@ -623,7 +643,7 @@ fn parse_kwargs(text: Option<&str>, shared: &mut Shared) -> Result<Message> {
     let Some(text) = text else {
         return Ok(Message::new());
     };
-    let mut parser = Parser::new("chat_template_kwargs", text, shared)?;
+    let mut parser = Parser::new("chat_template_kwargs", Writer::Client, text, shared)?;
     if parser.is_null() {
         return Ok(Message::new());
     }
@@ -656,6 +676,45 @@ fn set_member(message: &mut Message, name: &str, value: Value) {
         Some((_, old)) => *old = value,
         None => message.push((Value::from(name), value)),
     }
+}
+
+/// The members of a mapping.
+fn members_of(value: &Value) -> Message {
+    let keys = value.try_iter().into_iter().flatten();
+    keys.map(|key| (key.clone(), value.get_item(&key).unwrap_or_default()))
+        .collect()
+}
+
+/// The messages with {"arguments": text} in the place of arguments that are a text, which a model wrote that was cut or is
+/// no JSON: for templates that only know mappings. None: there are none.
+fn with_object_arguments(messages: &[Message]) -> Option<Vec<Message>> {
+    let arguments = |call: &Value| call.get_attr("function").ok()?.get_attr("arguments").ok();
+    let calls = |message: &Message| member(message, "tool_calls").map_or(Vec::new(), parts);
+    let is_text = |call: &Value| arguments(call).is_some_and(|given| given.as_str().is_some());
+    if !messages.iter().flat_map(calls).any(|call| is_text(&call)) {
+        return None;
+    }
+    let mended = messages.iter().cloned().map(|mut message| {
+        let calls: Vec<Value> = calls(&message).iter().map(with_object).collect();
+        if !calls.is_empty() {
+            set_member(&mut message, "tool_calls", Value::from(calls));
+        }
+        message
+    });
+    Some(mended.collect())
+}
+
+fn with_object(call: &Value) -> Value {
+    let mut call = members_of(call);
+    let Some(mut function) = member(&call, "function").map(members_of) else {
+        return Value::from_pairs(call);
+    };
+    if let Some(text) = member(&function, "arguments").filter(|given| given.as_str().is_some()) {
+        let object = Value::from_pairs(vec![(Value::from("arguments"), text.clone())]);
+        set_member(&mut function, "arguments", object);
+        set_member(&mut call, "function", Value::from_pairs(function));
+    }
+    Value::from_pairs(call)
 }
 
 /// Reasoning given under any of its names can be read under the first, and under `thinking`.
@@ -718,10 +777,7 @@ fn mark_part(content: &Value, marked: Value) -> Value {
         .rev()
         .find(|part| !text_of(part).is_undefined());
     if let Some(part) = last {
-        let mut members: Message = Vec::new();
-        for key in part.try_iter().into_iter().flatten() {
-            members.push((key.clone(), part.get_item(&key).unwrap_or_default()));
-        }
+        let mut members = members_of(part);
         set_member(&mut members, "text", marked);
         *part = Value::from_pairs(members);
     }

@@ -11,12 +11,16 @@ use memchr::{memchr, memchr2};
 use serde::de::{Deserialize, IgnoredAny};
 
 use crate::error::{Error, Result};
+use crate::python_json::mended;
 
 /// Up to so many keys are compared each with each, and fields looked for one by one.
 const FEW: usize = 16;
 
 /// Of one object. Sorted to be compared, 1.6 million take 0.4 s, and nothing else bounds those that nobody knows.
 const MAX_MEMBERS: usize = 1 << 16;
+
+/// Fields whose items may have \u0000 in their strings: a model can write that, and its words come back.
+const HISTORIES: [&str; 2] = ["messages", "input"];
 
 /// A piece of the text: a value, or a key with its quotes.
 #[derive(Clone, Copy)]
@@ -143,7 +147,11 @@ impl Fields {
 pub fn unescape(string: &str) -> Cow<'_, str> {
     match memchr(b'\\', string.as_bytes()) {
         None => Cow::Borrowed(&string[1..string.len() - 1]),
-        Some(_) => Cow::Owned(serde_json::from_str(string).unwrap_or_default()),
+        Some(_) => Cow::Owned(
+            serde_json::from_str(string)
+                .or_else(|_| serde_json::from_str(&mended(string)))
+                .unwrap_or_default(),
+        ),
     }
 }
 
@@ -182,7 +190,9 @@ pub fn string_end(text: &[u8], at: usize) -> usize {
 
 /// Behind the number, or the word, that begins at `at`.
 pub fn word_end(text: &[u8], mut at: usize) -> usize {
-    while let Some(b'0'..=b'9' | b'a'..=b'z' | b'-' | b'+' | b'.' | b'E') = text.get(at) {
+    while let Some(b'0'..=b'9' | b'a'..=b'z' | b'-' | b'+' | b'.' | b'E' | b'N' | b'I') =
+        text.get(at)
+    {
         at += 1;
     }
     at
@@ -310,9 +320,23 @@ pub fn next(rest: &[u8]) -> Option<Member<'_>> {
     })
 }
 
+/// Who wrote a text.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Writer {
+    /// A client, of whom a request is taken that means one thing.
+    Client,
+    /// Python, or a model that learned from it: NaN, Infinity, \u0000, halves of surrogate pairs, and keys that stand
+    /// twice, of which the last counts.
+    Python,
+}
+
 /// Refuses what is not JSON as this API takes it, and finds the outermost members. The error goes on from the name of
 /// the text: "is not valid JSON: ...".
 pub fn check(bytes: &[u8], max_depth: usize) -> Result<(&str, Fields)> {
+    check_of(Writer::Client, bytes, max_depth)
+}
+
+pub fn check_of(writer: Writer, bytes: &[u8], max_depth: usize) -> Result<(&str, Fields)> {
     let text = std::str::from_utf8(bytes).map_err(|e| {
         let at = e.valid_up_to();
         Error::invalid(format!("is not valid JSON: it is not UTF-8 at byte {at}"))
@@ -320,13 +344,18 @@ pub fn check(bytes: &[u8], max_depth: usize) -> Result<(&str, Fields)> {
     if u32::try_from(text.len()).is_err() {
         return Err(Error::invalid("is longer than 4 GiB"));
     }
-    let mut parser = serde_json::Deserializer::from_str(text);
+    let strict = match writer {
+        Writer::Client => Cow::Borrowed(text),
+        Writer::Python => mended(text),
+    };
+    let mut parser = serde_json::Deserializer::from_str(&strict);
     IgnoredAny::deserialize(&mut parser)
         .and_then(|_| parser.end())
         .map_err(|e| not_json(text, &e))?;
     let room = Room::take();
     let mut walk = Walk {
         text,
+        writer,
         max_depth,
         open: room.open,
         keys: room.keys,
@@ -375,6 +404,7 @@ struct Open {
 /// One walk over a text that is JSON.
 struct Walk<'a> {
     text: &'a str,
+    writer: Writer,
     max_depth: usize,
     open: Vec<Open>,
     /// Of all objects that are open, one after the other.
@@ -390,7 +420,7 @@ impl Walk<'_> {
             match c {
                 b'"' => {
                     let end = string_end(text, at);
-                    let escaped = self.check_escapes(at, end)?;
+                    let escaped = self.check_escapes(at, end, at_key)?;
                     if at_key {
                         let span = Span::new(at, end);
                         self.key(Key { span, escaped })?;
@@ -463,7 +493,9 @@ impl Walk<'_> {
         };
         let text = self.text;
         let keys = &mut self.keys[open.first_key..];
-        let twice = if keys.len() <= FEW {
+        let twice = if self.writer == Writer::Python {
+            None
+        } else if keys.len() <= FEW {
             (1..keys.len()).find(|i| keys[..*i].iter().any(|key| key.same(&keys[*i], text)))
         } else {
             keys.sort_unstable_by(|a, b| a.name(text).cmp(&b.name(text)));
@@ -479,8 +511,17 @@ impl Walk<'_> {
         Ok(())
     }
 
+    /// Whether this is in an item of a chat's history, which may say again what a model said.
+    fn is_said_again(&self) -> bool {
+        let [_, list, _, ..] = self.open.as_slice() else {
+            return false;
+        };
+        let field = list.first_key.checked_sub(1).map(|at| self.keys[at]);
+        field.is_some_and(|key| HISTORIES.iter().any(|name| key.is(self.text, name)))
+    }
+
     /// Whether a string has escapes at all. serde_json has seen that each is one.
-    fn check_escapes(&self, from: usize, to: usize) -> Result<bool> {
+    fn check_escapes(&self, from: usize, to: usize, is_key: bool) -> Result<bool> {
         let text = self.text.as_bytes();
         let mut at = from;
         loop {
@@ -496,12 +537,14 @@ impl Walk<'_> {
             }
             at += match (unit(text, at), unit(text, at + 6)) {
                 (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => 12,
-                (Some(0xd800..=0xdfff), _) => {
+                (Some(0xd800..=0xdfff), _) if self.writer == Writer::Client => {
                     return Err(Error::invalid(format!(
                         "is not valid JSON: half of a surrogate pair at byte {at}"
                     )))
                 }
-                (Some(0), _) => {
+                (Some(0), _)
+                    if self.writer == Writer::Client && (is_key || !self.is_said_again()) =>
+                {
                     let why = format!("has \\u0000, which is not allowed, at byte {at}");
                     return Err(Error::invalid(why));
                 }
@@ -513,7 +556,7 @@ impl Walk<'_> {
 }
 
 /// The UTF-16 unit of a \uXXXX that begins at `at`.
-fn unit(text: &[u8], at: usize) -> Option<u16> {
+pub fn unit(text: &[u8], at: usize) -> Option<u16> {
     let escape = std::str::from_utf8(text.get(at..at + 6)?).ok()?;
     u16::from_str_radix(escape.strip_prefix("\\u")?, 16).ok()
 }

@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int, c_uint};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
 use crate::error::{Error, Status};
-use crate::json::{self, Fields};
+use crate::json::{self, Fields, Writer};
 use crate::{boundary, c_str, null, put_text, slice, QuireError};
 
 /// struct quire_doc
@@ -83,6 +83,20 @@ pub unsafe extern "C" fn quire_doc_open(
             kept: RefCell::default(),
         }));
         Ok(())
+    })
+}
+
+/// # Safety
+/// See quire_doc_open.
+#[no_mangle]
+pub unsafe extern "C" fn quire_json_is_pythons(
+    text: *const c_char,
+    n_bytes: usize,
+    max_depth: c_uint,
+) -> bool {
+    quietly(false, || {
+        let bytes = QuireValue { text, n: n_bytes }.bytes();
+        json::check_of(Writer::Python, bytes, max_depth as usize).is_ok()
     })
 }
 

@@ -18,6 +18,7 @@ mod load;
 mod marks;
 mod pieces;
 mod python;
+mod python_json;
 mod tokenize;
 
 #[cfg(test)]
@@ -180,7 +181,11 @@ unsafe fn utf8_text<'a>(utf8: *const c_char, n_bytes: usize) -> Result<&'a str> 
         .map_err(|e| Error::invalid(format!("text: not UTF-8 at byte {}", e.valid_up_to())))
 }
 
-pub(crate) unsafe fn put_text(text: &str, out: *mut *mut c_char, n_bytes: *mut usize) -> Result<()> {
+pub(crate) unsafe fn put_text(
+    text: &str,
+    out: *mut *mut c_char,
+    n_bytes: *mut usize,
+) -> Result<()> {
     *out = to_malloc(text.as_bytes(), 1)?.cast();
     *n_bytes = text.len();
     Ok(())
@@ -586,7 +591,9 @@ pub unsafe extern "C" fn quire_text_chat(
             },
         };
         let text = text_ref(text)?;
-        let rendered = text.templates.render_marked(&request, &text.vocabulary.spelled)?;
+        let rendered = text
+            .templates
+            .render_marked(&request, &text.vocabulary.spelled)?;
         if let Some(mark) = mark.as_mut() {
             *mark = rendered.mark.map_or(0, u32::from);
         }

@@ -9,6 +9,8 @@ use minijinja::value::{from_args, Kwargs, Object, ObjectRepr, Value, ValueKind};
 use minijinja::{Error, ErrorKind, State};
 use minijinja_contrib::pycompat;
 
+use crate::python_json::is_word;
+
 /// JSON that comes in is at most 128 deep; a template can nest deeper.
 const MAX_DEPTH: usize = 256;
 
@@ -42,7 +44,7 @@ pub fn float_repr(x: f64) -> String {
 
 /// A number of JSON as Python reads it: of any size, where it has neither point nor exponent.
 pub fn number(text: &str) -> Value {
-    if text.contains(['.', 'e', 'E']) {
+    if is_word(text) || text.contains(['.', 'e', 'E']) {
         return Value::from(text.parse::<f64>().unwrap_or(f64::NAN));
     }
     match (text.parse::<i64>(), text.parse::<i128>()) {

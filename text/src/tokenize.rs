@@ -1,7 +1,6 @@
 //! text → ids, and what one id stands for.
 
-use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use serde::de::DeserializeOwned;
 use serde::Deserialize;
@@ -18,6 +17,7 @@ use crate::detok::Plan;
 use crate::error::{without_position, Error, Result, Status};
 use crate::fit::Fit;
 use crate::marks::Specials;
+use crate::python_json;
 
 pub type Tokenizer = TokenizerImpl<
     ModelWrapper,
@@ -29,27 +29,30 @@ pub type Tokenizer = TokenizerImpl<
 
 /// tokenizer.json. `truncation` and `padding` are left out on purpose: they are remains of how
 /// the file was trained, and would cut or pad a prompt.
-#[derive(Deserialize)]
-struct File<'a> {
-    version: Option<String>,
-    #[serde(borrow)]
-    added_tokens: Option<&'a RawValue>,
-    #[serde(borrow)]
-    normalizer: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pre_tokenizer: Option<&'a RawValue>,
-    #[serde(borrow)]
-    post_processor: Option<&'a RawValue>,
-    #[serde(borrow)]
-    decoder: Option<&'a RawValue>,
-    #[serde(borrow)]
-    model: Option<&'a RawValue>,
+struct File<'a>(BTreeMap<String, &'a RawValue>);
+
+impl<'a> File<'a> {
+    fn parse(json: &'a str) -> Result<File<'a>> {
+        let members = serde_json::from_str(json);
+        members.map(File).map_err(|e| Error::invalid(e.to_string()))
+    }
+
+    fn get(&self, name: &str) -> Option<&'a str> {
+        let raw = self.0.get(name).map(|raw| raw.get());
+        raw.filter(|raw| *raw != "null")
+    }
+
+    /// One member, read as what the crate has for it.
+    fn part<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>> {
+        let part = self.get(name).map(python_json::read).transpose();
+        part.map_err(|e| without_position(e).at(name))
+    }
 }
 
 #[derive(Deserialize)]
-struct ModelType<'a> {
-    #[serde(borrow, rename = "type")]
-    kind: Option<Cow<'a, str>>,
+struct ModelType {
+    #[serde(rename = "type")]
+    kind: Option<String>,
 }
 
 pub struct Vocabulary {
@@ -66,23 +69,27 @@ pub struct Vocabulary {
 
 impl Vocabulary {
     pub fn parse(json: &str) -> Result<Vocabulary> {
-        let file: File = serde_json::from_str(json).map_err(|e| Error::invalid(e.to_string()))?;
-        if let Some(version) = file.version.as_deref().filter(|v| *v != "1.0") {
+        let json = python_json::mended(json);
+        let file = File::parse(&json)?;
+        let version: Option<String> = file.part("version")?;
+        if let Some(version) = version.filter(|v| v != "1.0") {
             return Err(Error::invalid(format!(
                 "version: \"1.0\" expected, got {version:?}"
             )));
         }
-        let model = file.model.ok_or_else(|| Error::invalid("model: missing"))?;
-        let (model, largest) = parse_model(model.get()).map_err(|e| e.at("model"))?;
-        let decoder: Option<DecoderWrapper> = part("decoder", file.decoder)?;
+        let model = file
+            .get("model")
+            .ok_or_else(|| Error::invalid("model: missing"))?;
+        let (model, largest) = parse_model(model).map_err(|e| e.at("model"))?;
+        let decoder: Option<DecoderWrapper> = file.part("decoder")?;
         let plan = Plan::new(decoder.as_ref());
-        let added: Option<Vec<AddedToken>> = part("added_tokens", file.added_tokens)?;
+        let added: Option<Vec<AddedToken>> = file.part("added_tokens")?;
 
         let mut tokenizer: Tokenizer = TokenizerBuilder::new()
             .with_model(model)
-            .with_normalizer(part("normalizer", file.normalizer)?)
-            .with_pre_tokenizer(part("pre_tokenizer", file.pre_tokenizer)?)
-            .with_post_processor(part("post_processor", file.post_processor)?)
+            .with_normalizer(file.part("normalizer")?)
+            .with_pre_tokenizer(file.part("pre_tokenizer")?)
+            .with_post_processor(file.part("post_processor")?)
             .with_decoder(decoder)
             .build()
             .map_err(|e| Error::invalid(e.to_string()))?;
@@ -90,10 +97,7 @@ impl Vocabulary {
             .add_tokens(added.unwrap_or_default())
             .map_err(|e| Error::invalid(format!("added_tokens: {e}")))?;
         let n_ids = count_ids(&tokenizer, largest)?;
-        let (normalizer, split) = (
-            file.normalizer.map(RawValue::get),
-            file.pre_tokenizer.map(RawValue::get),
-        );
+        let (normalizer, split) = (file.get("normalizer"), file.get("pre_tokenizer"));
         let spelled = tokenizer
             .get_added_vocabulary()
             .get_added_tokens_decoder()
@@ -278,22 +282,14 @@ fn specials(tokenizer: &Tokenizer) -> Option<(Vec<u32>, Vec<u32>)> {
     once.then(|| (before.to_vec(), after.to_vec()))
 }
 
-/// One member of tokenizer.json, read as what the crate has for it.
-fn part<T: DeserializeOwned>(name: &str, raw: Option<&RawValue>) -> Result<Option<T>> {
-    match raw {
-        Some(raw) => serde_json::from_str(raw.get()).map_err(|e| without_position(e).at(name)),
-        None => Ok(None),
-    }
-}
-
 /// The model, and the largest id of its vocabulary where reading it has told.
 fn parse_model(json: &str) -> Result<(ModelWrapper, Option<u32>)> {
-    let head: ModelType = serde_json::from_str(json).map_err(without_position)?;
+    let head: ModelType = python_json::read(json).map_err(without_position)?;
     if head.kind.as_deref() == Some("BPE") {
         let (model, largest) = bpe::parse(json)?;
         return Ok((ModelWrapper::BPE(model), largest));
     }
-    let model: ModelWrapper = serde_json::from_str(json).map_err(without_position)?;
+    let model: ModelWrapper = python_json::read(json).map_err(without_position)?;
     let largest = match &model {
         // A Unigram's ids are the positions in its list.
         ModelWrapper::Unigram(m) => (m.get_vocab_size() as u32).checked_sub(1),

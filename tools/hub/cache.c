@@ -185,7 +185,7 @@ static int look_for_shards(const char *dir, struct missing *missing, struct quir
     const char *key;
     int status = put_path(path, err, "%s/" INDEX_FILE, dir);
     if (status == QUIRE_OK)
-        status = quire_json_read_file(path, MAX_INDEX_BYTES, &index, err);
+        status = quire_json_read_python_file(path, MAX_INDEX_BYTES, &index, err);
     if (status == QUIRE_OK)
         status = quire_json_object(index, INDEX_FILE, "weight_map", &map, err);
     json_object_foreach(map, key, value)

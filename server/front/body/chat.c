@@ -78,11 +78,13 @@ static bool put_content(struct buffer *o, struct quire_value content, size_t ind
     return true;
 }
 
-/* Clients send a call's arguments as a JSON string; templates write them as the object they are. */
+/* A call's arguments as templates take them. Levels of nesting that are read; deeper text stays a string. */
+#define ARGUMENTS_MAX_DEPTH 120
+
+/* Clients send a call's arguments as a JSON string; templates write them as the object they are. A model wrote them: what is not
+ * JSON goes to the template as the string, so that one bad call does not end a chat. */
 static bool put_arguments(struct buffer *o, struct quire_value arguments, size_t index, struct api_error *e)
 {
-    struct quire_doc *doc;
-    struct quire_error why;
     char *text;
     size_t n;
     if (json_is(arguments, QUIRE_OBJECT)) {
@@ -97,12 +99,12 @@ static bool put_arguments(struct buffer *o, struct quire_value arguments, size_t
         return bad_message(e, index, "tool_calls", "function.arguments must be a JSON string");
     if (!json_value_text(arguments, "messages", &text, &n, e))
         return false;
-    int status = quire_doc_open(text, n, REQUEST_MAX_DEPTH, "function.arguments", &doc, &why);
-    if (status == QUIRE_OK)
-        put_value(o, quire_doc_root(doc));
-    quire_doc_close(doc);
+    if (quire_json_is_pythons(text, n, ARGUMENTS_MAX_DEPTH))
+        buffer_append(o, text, n);
+    else
+        put_value(o, arguments);
     free(text);
-    return status == QUIRE_OK || bad_message(e, index, "tool_calls", why.text);
+    return true;
 }
 
 static bool put_function(struct buffer *o, struct quire_value function, size_t index, struct api_error *e)

@@ -143,6 +143,7 @@ static void finish(struct generation *g, struct gen_prompt *p, struct choice *c)
     struct deltas d = {.g = g, .c = c, .piece = &none};
     const struct tool_sink sink = {put_content_delta, put_call_deltas, &d};
     open_choice(g, p, c);
+    c->tools.is_stopped = c->stop_string >= 0;
     bool ok = g->params.tool_format == TOOL_NONE || tool_parser_finish(&c->tools, &sink);
     choices_begin_event(g);
     choices_begin_choice(g, c);
@@ -192,6 +193,7 @@ static void put_message(struct buffer *o, const struct generation *g, struct cho
     struct message m = {.one_call = g->params.one_tool_call, .c = c};
     const struct tool_sink sink = {add_content, add_call, &m};
     buffer_append(&m.content, g->params.lead, g->params.n_lead);
+    c->tools.is_stopped = c->stop_string >= 0;
     if (g->params.tool_format == TOOL_NONE)
         buffer_append(&m.content, c->text.data, c->text.n);
     else if (!tool_parser_push(&c->tools, c->text.data, c->text.n, &sink) || !tool_parser_finish(&c->tools, &sink))

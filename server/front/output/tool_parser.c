@@ -1,10 +1,10 @@
 #include "server/front/output/tool_parser.h"
 
-#include "base/json.h"
-
+#include <jansson.h>
 #include <string.h>
 
-#define MAX_DEPTH 64
+/* Calls with a string that does not end, of which what follows is read once more. Each costs as much as all that follows. */
+#define MAX_REREADS 16
 /* What is left is moved down behind each tag: a megabyte of them in one piece would hold the loop for 1.5 s, in such
  * pieces it takes 5 ms. */
 #define SLICE_BYTES 4096
@@ -35,7 +35,8 @@ const char *tool_format_tag(enum tool_format format)
     return forms[format].tag;
 }
 
-/* ---- JSON text ------------------------------------------------------------------------------ */
+/* ---- the text of a call ---------------------------------------------------------------------
+ * A model wrote it, so it may be cut or be no JSON: what counts is where its strings and braces are. */
 
 static bool is_blank(char c)
 {
@@ -49,73 +50,82 @@ static size_t skip_blank(const char *text, size_t n, size_t at)
     return at;
 }
 
-/* Behind the value that begins at `at`, in text that is known to be JSON. */
-static size_t skip_value(const char *text, size_t at)
+/* Each of these gives n where what begins at `at` does not end. */
+static size_t skip_string(const char *text, size_t n, size_t at)
 {
-    bool in_string = false;
-    uint32_t depth = 0;
-    for (;; at++) {
-        char c = text[at];
-        if (in_string) {
-            at += c == '\\';
-            in_string = c != '"';
-        } else if (c == '"') {
-            in_string = true;
-        } else if (c == '{' || c == '[') {
-            depth++;
-        } else if (c == '}' || c == ']') {
-            if (depth == 0)
-                return at;
-            depth--;
-        } else if (depth == 0 && (c == ',' || c == ':' || is_blank(c))) {
+    for (at++; at < n && text[at] != '"'; at++)
+        at += text[at] == '\\';
+    return at < n ? at + 1 : n;
+}
+
+static size_t skip_nested(const char *text, size_t n, size_t at, char open, char close)
+{
+    size_t depth = 0;
+    while (at < n) {
+        const char c = text[at];
+        at = c == '"' ? skip_string(text, n, at) : at + 1;
+        depth += c == open;
+        if (c == close && --depth == 0)
             return at;
-        } else {
-            continue;
-        }
-        if (depth == 0 && !in_string)
-            return at + 1;
     }
+    return n;
 }
 
-/* Where a member's value lies in the text of an object that is known to be JSON. */
-static bool find_member(const char *text, size_t n, const char *key, const char **value, size_t *n_value)
+static size_t skip_value(const char *text, size_t n, size_t at)
 {
-    size_t n_key = strlen(key), at = skip_blank(text, n, 1);
-    while (text[at] == '"') {
-        size_t end = skip_value(text, at);
-        bool found = end - at == n_key + 2 && memcmp(text + at + 1, key, n_key) == 0;
-        at = skip_blank(text, n, skip_blank(text, n, end) + 1); /* past the colon */
-        end = skip_value(text, at);
-        if (found) {
-            *value = text + at;
-            *n_value = end - at;
-            return true;
-        }
-        at = skip_blank(text, n, end);
-        if (text[at] == ',')
-            at = skip_blank(text, n, at + 1);
-    }
-    return false;
+    const char c = at < n ? text[at] : ',';
+    if (c == '"')
+        return skip_string(text, n, at);
+    if (c == '{' || c == '[')
+        return skip_nested(text, n, at, c, c == '{' ? '}' : ']');
+    while (at < n && text[at] != ',' && text[at] != '}' && !is_blank(text[at]))
+        at++;
+    return at;
 }
 
-/* Gives an object out if it is a call. */
+/* Of what a call is made of; as everywhere, the last of two members of one name counts. */
+enum { MEMBER_NAME, MEMBER_ARGUMENTS, MEMBER_PARAMETERS, N_MEMBERS };
+struct span {
+    const char *text;
+    size_t n;
+};
+
+static void find_members(const char *text, size_t n, struct span out[N_MEMBERS])
+{
+    static const char *const names[N_MEMBERS] = {"\"name\"", "\"arguments\"", "\"parameters\""};
+    size_t at = skip_blank(text, n, 1);
+    while (at < n && text[at] == '"') {
+        const size_t key = at, behind = skip_string(text, n, at), colon = skip_blank(text, n, behind);
+        if (colon == n || text[colon] != ':')
+            return;
+        const size_t value = skip_blank(text, n, colon + 1), end = skip_value(text, n, value);
+        for (size_t i = 0; i < N_MEMBERS; i++)
+            if (behind - key == strlen(names[i]) && memcmp(text + key, names[i], behind - key) == 0)
+                out[i] = (struct span){text + value, end - value};
+        at = skip_blank(text, n, end);
+        if (at == n || text[at] != ',')
+            return;
+        at = skip_blank(text, n, at + 1);
+    }
+}
+
+/* Gives an object out if it is a call: one with a name and arguments that at least begin. */
 static bool give_call(const char *text, size_t n, const struct tool_sink *sink)
 {
-    json_t *object = NULL;
-    struct quire_error err;
+    struct span members[N_MEMBERS] = {{NULL, 0}};
     struct tool_call call;
-    bool is_call = false;
-    if (quire_json_parse(text, n, MAX_DEPTH, "call", &object, &err) == QUIRE_OK) {
-        const json_t *name = json_object_get(object, "name");
-        const char *key = json_object_get(object, "arguments") ? "arguments" : "parameters";
-        call.name = json_string_value(name);
-        call.n_name = json_string_length(name);
-        is_call = call.n_name > 0 && json_is_object(json_object_get(object, key)) &&
-                  find_member(text, n, key, &call.arguments, &call.n_arguments);
-        if (is_call)
-            sink->call(sink->context, &call);
-    }
-    json_decref(object);
+    find_members(text, n, members);
+    const struct span *arguments = &members[members[MEMBER_ARGUMENTS].n ? MEMBER_ARGUMENTS : MEMBER_PARAMETERS];
+    json_t *name = json_loadb(members[MEMBER_NAME].text ? members[MEMBER_NAME].text : "", members[MEMBER_NAME].n,
+                              JSON_DECODE_ANY, NULL);
+    call.name = json_string_value(name);
+    call.n_name = json_string_length(name);
+    call.arguments = arguments->text;
+    call.n_arguments = arguments->n;
+    const bool is_call = call.n_name > 0 && arguments->n > 0 && arguments->text[0] == '{';
+    if (is_call)
+        sink->call(sink->context, &call);
+    json_decref(name);
     return is_call;
 }
 
@@ -203,7 +213,24 @@ static bool at_start(struct tool_parser *p, bool over, const struct tool_sink *s
     return true;
 }
 
-/* From p->at: blanks and an object, up to its end. */
+/* Whether the end tag stands at p->at, as far as the text goes. */
+static bool at_end_tag(const struct tool_parser *p)
+{
+    const char *end = forms[p->format].end;
+    const size_t left = p->held.n - p->at, n_end = end ? strlen(end) : 0;
+    return end && memcmp(p->held.data + p->at, end, left < n_end ? left : n_end) == 0;
+}
+
+/* The object ends before p->at. */
+static bool end_object(struct tool_parser *p)
+{
+    p->end = p->at;
+    p->state = TOOL_AFTER;
+    return true;
+}
+
+/* From p->at: blanks and an object, up to its end, which is where its braces are even, where an end tag stands outside a string,
+ * or where the text is over. */
 static bool in_object(struct tool_parser *p, bool over, const struct tool_sink *sink)
 {
     const char *text = p->held.data;
@@ -224,17 +251,18 @@ static bool in_object(struct tool_parser *p, bool over, const struct tool_sink *
             p->in_string = !ends;
         } else if (c == '"') {
             p->in_string = true;
-        } else if (c == '{' || c == '[') {
+        } else if (c == '{') {
             p->depth++;
-        } else if ((c == '}' || c == ']') && --p->depth == 0) {
-            p->end = ++p->at;
-            p->state = TOOL_AFTER;
-            return true;
+        } else if (c == '}' && --p->depth == 0) {
+            p->at++;
+            return end_object(p);
+        } else if (c == '<' && at_end_tag(p)) {
+            return (over || n - p->at >= strlen(forms[p->format].end)) && end_object(p);
         }
     }
-    if (over) /* what follows an object without an end is not looked at: it is part of it */
+    if (over && p->is_stopped)
         give_up(p, n, sink);
-    return false;
+    return over && !p->is_stopped && end_object(p);
 }
 
 static void take_call(struct tool_parser *p, size_t n, const struct tool_sink *sink)
@@ -253,7 +281,7 @@ static bool after_object(struct tool_parser *p, bool over, const struct tool_sin
 {
     const char *end = forms[p->format].end;
     size_t n_end = strlen(end), from = skip_blank(p->held.data, p->held.n, p->end), n = p->held.n - from;
-    if (memcmp(p->held.data + from, end, n < n_end ? n : n_end) != 0)
+    if (n > 0 && memcmp(p->held.data + from, end, n < n_end ? n : n_end) != 0)
         give_up(p, p->end, sink);
     else if (n >= n_end || over)
         take_call(p, n >= n_end ? from + n_end : p->held.n, sink);
@@ -312,10 +340,33 @@ bool tool_parser_push(struct tool_parser *p, const char *text, size_t n, const s
     return !p->held.failed && !p->blank.failed;
 }
 
+/* The text is over within a string of an object. If an end tag stands in it the model forgot the quote: what follows is read
+ * again. False: out of memory. */
+static bool reread(struct tool_parser *p, const struct tool_sink *sink, bool *again)
+{
+    const char *end = forms[p->format].end, *found = NULL;
+    if (p->state == TOOL_OBJECT && p->in_string && end)
+        found = memmem(p->held.data + p->object, p->held.n - p->object, end, strlen(end));
+    *again = found != NULL;
+    if (!found)
+        return true;
+    struct buffer rest = {0};
+    p->at = (size_t)(found - p->held.data);
+    buffer_append(&rest, found, p->held.n - p->at);
+    p->held.n = p->at;
+    bool ok = !rest.failed && end_object(p) && tool_parser_push(p, rest.data, rest.n, sink);
+    buffer_free(&rest);
+    return ok;
+}
+
 bool tool_parser_finish(struct tool_parser *p, const struct tool_sink *sink)
 {
+    bool again = true;
     if (p->held.failed || p->blank.failed)
         return false;
+    for (size_t i = 0; i < MAX_REREADS && again; i++)
+        if (!reread(p, sink, &again))
+            return false;
     while (p->held.n > 0 && step(p, true, sink)) {
     }
     if (p->blank.n > 0 && !p->after_call)

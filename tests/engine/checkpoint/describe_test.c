@@ -311,7 +311,10 @@ static const struct refusal refusals[] = {
     INVALID(LLAMA(",\"attention_bias\":1"), "config.json: attention_bias: must be true or false"),
     INVALID(LLAMA(",\"tie_word_embeddings\":\"no\""), "config.json: tie_word_embeddings: must be"),
     INVALID(LLAMA(",\"rope_theta\":0"), "config.json: rope_theta: must be between"),
-    INVALID(LLAMA(",\"rope_theta\":1e999"), "config.json: not valid JSON: real number overflow"),
+    INVALID(LLAMA(",\"rope_theta\":1e999"), "config.json: rope_theta: must be a number"),
+    INVALID(LLAMA(",\"rms_norm_eps\":NaN"), "config.json: rms_norm_eps: must be a number"),
+    INVALID(LLAMA(",\"rope_scaling\":Infinity"), "config.json: rope_scaling: must be an object"),
+    INVALID("\xef\xbb\xbf" LLAMA(""), "config.json: begins with a byte order mark"),
     UNSUPPORTED(LLAMA(",\"partial_rotary_factor\":0.5"), "config.json: partial_rotary_factor: only 1"),
     INVALID(LLAMA(",\"rope_scaling\":\"yarn\""), "config.json: rope_scaling: must be an object"),
     UNSUPPORTED(SCALING("\"rope_type\":\"longrope\""),
@@ -390,6 +393,21 @@ static void sizes_are_bounded(void **state)
                 fail_msg("%s: \"%s\"", config, err.text);
         }
     }
+}
+
+/* What Python's json writes and reads, where nobody asks for it and where somebody does. */
+static void as_python_writes_it(void **state)
+{
+    (void)state;
+    must_describe(LLAMA(",\"time_step_limit\":[0.0,Infinity],\"a\":NaN,\"b\":-Infinity,\"c\":1e999,"
+                        "\"d\":123456789012345678901234567890,\"e\":\"\\u0000\\ud800\",\"f\":{\"x\":1,\"x\":2}"));
+    assert_int_equal(desc.n_layers, 3);
+    must_describe(LLAMA(",\"num_hidden_layers\":4,\"max_position_embeddings\":4096.0,\"eos_token_id\":[7.0]"));
+    assert_int_equal(desc.n_layers, 4);
+    assert_int_equal(desc.max_position, 4096);
+    assert_int_equal(desc.eos[0], 7);
+    assert_int_equal(describe_both(LLAMA(""), "{\"x\":Infinity,\"top_k\":20,\"top_k\":5.0}"), QUIRE_OK);
+    assert_int_equal(sampling.top_k, 5);
 }
 
 static void deep_nesting_is_refused(void **state)
@@ -540,6 +558,7 @@ int main(void)
         cmocka_unit_test(generation_config_wins),
         cmocka_unit_test(what_cannot_be_served_is_refused_and_named),
         cmocka_unit_test(sizes_are_bounded),
+        cmocka_unit_test(as_python_writes_it),
         cmocka_unit_test(deep_nesting_is_refused),
         cmocka_unit_test(directories),
         cmocka_unit_test(module_files),

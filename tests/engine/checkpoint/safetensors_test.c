@@ -301,6 +301,10 @@ static void write_text(const struct scratch *s, const char *name, const char *te
 #define SHARD2 "model-00002-of-00002.safetensors"
 #define MAP(entries) "{\"metadata\":{\"total_size\":12},\"weight_map\":{" entries "}}"
 static const char good_index[] = MAP("\"a\":\"" SHARD1 "\",\"b\":\"" SHARD2 "\"");
+/* As Python may have written it: the last of two keys counts. */
+static const char python_index[] =
+    "{\"metadata\":{\"total_size\":123456789012345678901234567890,\"x\":NaN},\"weight_map\":{\"a\":\"" SHARD2
+    "\",\"a\":\"" SHARD1 "\",\"b\":\"" SHARD2 "\"}}";
 
 static void write_shards(const struct scratch *s)
 {
@@ -326,6 +330,10 @@ static void single_file_and_shards_open(void **state)
     assert_int_equal(((const unsigned char *)t.data)[7], 7);
     assert_int_equal(checkpoint_find(st, "c", &t, &err), QUIRE_NOT_FOUND);
     assert_string_equal(err.text, INDEX ": tensor 'c' is missing");
+    checkpoint_close(st);
+    write_text(&s, INDEX, python_index);
+    assert_int_equal(checkpoint_open(s.dir, &st, &err), QUIRE_OK);
+    assert_int_equal(checkpoint_n_files(st), 2);
     checkpoint_close(st);
 
     /* Both forms beside each other: the single file is the checkpoint. */
