@@ -12,13 +12,13 @@
  * given. So whoever changes the struct comes by here. What stays out, because no bit depends on it:
  *   dtype_stated, scales_cache, quantization.floats    what a file may say is checked by them, or logged
  *   panel_bytes, regrouped_bytes                       memory
- *   needs_lanes                                        decides the GEMM form, which engine_identity has itself
+ *   needs_lanes, lanes_matrix, lanes_format            decide the GEMM form, which engine_identity has itself
  *   share, stage                                       ranks change no bit
  *   max_position                                       a limit: a request's max_tokens holds it, and RoPE is resolved
  *   dense_folder                                       the weights in it are in the weights' digest
  *   bos                                                the tokenizer's matter
  *   rope, rope_*                                       but for the frequencies and the factor that result */
-_Static_assert(sizeof(struct model_desc) == 15888,
+_Static_assert(sizeof(struct model_desc) == 16008,
                "struct model_desc has changed: add its new fields to model_identity(), or to the list above");
 
 __attribute__((format(printf, 2, 3))) static void add(struct quire_sha256_state *s, const char *format, ...)
