@@ -136,6 +136,10 @@ bool quire_text_has_chat(const struct quire_text *text);
  * can be told from it. */
 bool quire_text_chat_mentions(const struct quire_text *text, const char *words);
 
+/* A digest of the files that it was opened from, as they were read then: whoever keeps something by a text, and not by its
+ * tokens, keeps it under this. */
+void quire_text_digest(const struct quire_text *text, uint8_t sha256[32]);
+
 /* SHA-256 over the files that decide what quire_text_open(model_dir) gives, in the order tokenizer.json,
  * tokenizer_config.json, chat_template.jinja, special_tokens_map.json, then name and text of each
  * additional chat template by name (absent ones skipped, each preceded by its length as 8

@@ -586,6 +586,15 @@ pub unsafe extern "C" fn quire_text_chat_mentions(
 /// # Safety
 /// See quire_text_open; sha256 has 32 bytes.
 #[no_mangle]
+pub unsafe extern "C" fn quire_text_digest(text: *const QuireText, sha256: *mut u8) {
+    if let (Ok(text), false) = (text_ref(text), sha256.is_null()) {
+        std::ptr::copy_nonoverlapping(text.digest.as_ptr(), sha256, text.digest.len());
+    }
+}
+
+/// # Safety
+/// See quire_text_open; sha256 has 32 bytes.
+#[no_mangle]
 pub unsafe extern "C" fn quire_text_identity_dir(
     model_dir: *const c_char,
     sha256: *mut u8,

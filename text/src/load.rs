@@ -22,6 +22,8 @@ const MAX_NAMED_TEMPLATES: usize = 64;
 pub struct Text {
     pub vocabulary: Vocabulary,
     pub templates: Templates,
+    /// Of the files as they were read: two texts of one digest tokenize and render alike.
+    pub digest: [u8; 32],
 }
 
 /// The files that decide what a Text does, as read, in the order they are hashed.
@@ -79,6 +81,27 @@ impl Files {
         }
         hash.finalize().into()
     }
+
+    /// Unlike identity(), whose bytes docs/protocol.md fixes, it says of each file whether it is there: the same text in another
+    /// file has another digest.
+    fn digest(&self) -> [u8; 32] {
+        let mut hash = Sha256::new();
+        let mut add = |text: Option<&String>| {
+            hash.update([u8::from(text.is_some())]);
+            let text = text.map_or("", String::as_str);
+            hash.update((text.len() as u64).to_le_bytes());
+            hash.update(text.as_bytes());
+        };
+        add(Some(&self.tokenizer));
+        add(self.config.as_ref());
+        add(self.template.as_ref());
+        add(self.special_tokens.as_ref());
+        for (name, source) in &self.named_templates {
+            add(Some(name));
+            add(Some(source));
+        }
+        hash.finalize().into()
+    }
 }
 
 /// What Text::open(dir) would depend on, without the cost of opening it.
@@ -101,6 +124,7 @@ impl Text {
     }
 
     fn new(files: Files) -> Result<Text> {
+        let digest = files.digest();
         let vocabulary = Vocabulary::parse(&files.tokenizer).map_err(|e| e.at("tokenizer.json"));
         let tokens = TokenStrings::parse(files.config.as_deref(), files.special_tokens.as_deref())?;
         let templates = Templates::load(
@@ -112,6 +136,7 @@ impl Text {
         Ok(Text {
             vocabulary: vocabulary?,
             templates,
+            digest,
         })
     }
 }
