@@ -1,5 +1,12 @@
-/* What an engine's bits depend on beside the request, the tokenizer and config.json, as one value to compare: a cache of
- * answers, of K and V or of logits may be used by engines of the same identity only.
+/* The identity of an engine: everything that can change an answer to a prompt of token ids, as one value to compare. Answers,
+ * K and V, or logits that one engine computed may be used by an engine of the same identity only.
+ *
+ * It covers the arithmetic, the weights, the model's description as the engine computes with it, and the ids that end an answer.
+ * It leaves out what changes no bit: drafts, ranks, threads, the scheduler, the prefix cache. It does not know text: whoever keys
+ * something before tokenizing adds the tokenizer, the chat template and the generation defaults (quire_text_digest(),
+ * server/front/prompt_identity.h).
+ *
+ * Whatever else comes to change answers (an adapter, a grammar) gets a line of its own here.
  *
  * The canonical text is what is hashed: one `name=value` a line, always all of them, in this order, each
  * line ended by a line feed. docs/protocol.md lists the values. Pure; any thread.
@@ -17,6 +24,7 @@
 struct engine_identity {
     uint32_t law; /* K_LAW_VERSION: of docs/numerics.md */
     struct key256 weights; /* checkpoint_digest() */
+    struct key256 model; /* model_identity() */
     const char *weight_format; /* these texts are static */
     const char *form; /* of GEMMs: "lane", "tile", "mma" */
     const char *activation; /* dtype of activations in them, "float32", "int8" */

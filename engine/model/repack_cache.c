@@ -85,12 +85,13 @@ static void add_file(struct quire_sha256_state *to, const char *dir, const char 
 /* The digest reads a part of each tensor; times and sizes see what it does not. */
 static struct key256 key_of(const struct repack_source *s, uint64_t n_bytes)
 {
-    char digest[65], line[256];
+    char digest[65], description[65], line[320];
     struct dirent **names = NULL;
     struct quire_sha256_state state;
     quire_key256_hex(&s->checkpoint, digest);
-    snprintf(line, sizeof line, "version=%u\ncheckpoint=%s\nmade=%s\nbytes=%llu\n", REPACK_VERSION, digest, s->made,
-             (unsigned long long)n_bytes);
+    quire_key256_hex(&s->description, description);
+    snprintf(line, sizeof line, "version=%u\ncheckpoint=%s\ndescription=%s\nmade=%s\nbytes=%llu\n", REPACK_VERSION,
+             digest, description, s->made, (unsigned long long)n_bytes);
     quire_sha256_begin(&state);
     add(&state, line);
     if (s->end_layer > 0) {

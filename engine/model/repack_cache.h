@@ -1,7 +1,7 @@
 /* --repack-cache DIR: rows that loading made anew, kept in a file that the next start maps.
  *
- * A file's name and header hold a key: the checkpoint's digest, its files' names, sizes and times, what was made of it, and how
- * (REPACK_VERSION); and a hash of all that follows. Whatever does not agree, a broken, truncated, foreign or stale file, is set
+ * A file's name and header hold a key: the checkpoint's digest, its files' names, sizes and times, the model's description, what
+ * was made of it, and how (REPACK_VERSION); and a hash of all that follows. Whatever does not agree, a broken, truncated, foreign or stale file, is set
  * aside under its name with ".bad" behind it, logged, and never used; a new one is written whole under another name and then
  * renamed, or not at all. Who can write to DIR decides what the model computes, as who can write to the model's files does;
  * what is read is checked as the rows of a file are (k_weight_check()). Engine thread.
@@ -25,6 +25,7 @@ struct repack_source {
     const char *model; /* the checkpoint's directory, or its file */
     struct key256 checkpoint; /* checkpoint_digest() */
     const char *made; /* quantization_made.identity, or "" */
+    struct key256 description; /* of the model, model_identity(): how a file's rows are to be read is in it */
     uint32_t first_layer, end_layer; /* of a stage; else both 0 */
     uint32_t n_threads; /* that hash */
 };

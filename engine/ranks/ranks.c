@@ -182,6 +182,18 @@ int ranks_look(struct ranks *r, bool is_idle, struct rank_waits *out, struct qui
 
 /* ---- agreement ---- */
 
+static int compare_digests(const char *what, uint32_t rank, const struct key256 *own, uint32_t other_rank,
+                           const struct key256 *other, struct quire_error *err)
+{
+    char a[65], b[65];
+    if (memcmp(own, other, sizeof *own) == 0)
+        return QUIRE_OK;
+    quire_key256_hex(own, a);
+    quire_key256_hex(other, b);
+    return quire_fail(err, QUIRE_INVALID, "the %s of rank %u have the digest %.16s, those of rank %u %.16s", what, rank,
+                      a, other_rank, b);
+}
+
 static int compare(const struct rank_report *own, uint32_t rank, const struct rank_report *other, uint32_t other_rank,
                    struct quire_error *err)
 {
@@ -198,15 +210,12 @@ static int compare(const struct rank_report *own, uint32_t rank, const struct ra
             err, QUIRE_INVALID,
             "rank %u computes GEMMs by %.32s, and rank %u by %.32s: name a form that both have by --gemm-form", rank,
             own->form, other_rank, other->form);
-    if (memcmp(&own->weights, &other->weights, sizeof own->weights) != 0) {
-        char a[2 * sizeof own->weights + 1], b[sizeof a];
-        for (size_t i = 0; i < sizeof own->weights; i++) {
-            snprintf(a + 2 * i, 3, "%02x", own->weights.bytes[i]);
-            snprintf(b + 2 * i, 3, "%02x", other->weights.bytes[i]);
-        }
-        return quire_fail(err, QUIRE_INVALID, "the weights of rank %u have the digest %.16s, those of rank %u %.16s",
-                          rank, a, other_rank, b);
-    }
+    int status = compare_digests("weights", rank, &own->weights, other_rank, &other->weights, err);
+    if (status == QUIRE_OK)
+        status = compare_digests("settings in config.json and generation_config.json", rank, &own->model, other_rank,
+                                 &other->model, err);
+    if (status != QUIRE_OK)
+        return status;
     if (memcmp(&own->limits, &other->limits, sizeof own->limits) != 0)
         return quire_fail(err, QUIRE_INTERNAL,
                           "rank %u was opened for %u tokens, %u rows and %u blocks a step, rank %u for %u, %u and %u",

@@ -66,6 +66,7 @@ struct rank_report {
     uint32_t law;
     char text[QUIRE_ERROR_BYTES];
     struct key256 weights; /* checkpoint_digest() */
+    struct key256 model; /* model_identity() */
     struct step_limits limits;
     char version[64]; /* the program's */
     char form[32]; /* of its GEMMs: hosts may have other CPUs */

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/size.h"
+#include "engine/identity/model_identity.h"
 #include "engine/run/draft_model.h"
 #include "engine/run/events.h"
 #include "base/host_memory.h"
@@ -217,6 +218,7 @@ static int load_weights(struct engine *e, const struct engine_options *o, struct
     struct repack_source keep = {.dir = o->repack_cache,
                                  .model = o->model_dir,
                                  .made = made ? made->identity : "",
+                                 .description = model_identity(&e->desc),
                                  .first_layer = e->own.stage.first_layer,
                                  .end_layer = e->own.stage.end_layer,
                                  .n_threads = e->plan.n_threads};
@@ -349,6 +351,7 @@ static void introduce(struct engine *e, uint32_t max_queued)
     info->identity = (struct engine_identity){
         .law = K_LAW_VERSION,
         .weights = checkpoint_digest(e->checkpoint),
+        .model = model_identity(&e->desc),
         .weight_format = e->desc.quantization.made ? e->desc.quantization.made->identity
                                                    : k_format_name(e->plan.weight_format),
         .form = form == K_FORM_TILE_BF16 ? k_form_name(K_FORM_TILE) : k_form_name(form),

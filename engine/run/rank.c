@@ -1,5 +1,6 @@
 #include "engine/run/rank.h"
 
+#include "engine/identity/model_identity.h"
 #include "engine/ranks/gpus.h"
 
 #include <stdio.h>
@@ -419,6 +420,7 @@ void rank_report_make(const struct engine *e, int status, const char *text, stru
     if (status != QUIRE_OK)
         return;
     out->weights = checkpoint_digest(e->checkpoint);
+    out->model = model_identity(&e->desc);
     snprintf(out->form, sizeof out->form, "%s", k_form_name(e->plan.gemm_form));
     out->limits = step_limits_of(&e->desc, &e->plan);
 }
