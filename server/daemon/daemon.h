@@ -33,11 +33,13 @@ struct daemon;
 struct daemon_options { /* copied by daemon_create */
     struct key256 identity_text;   /* quire_text_identity(); a client with another one is refused */
     struct key256 identity_config; /* SHA-256 of config.json; the same */
-    const char *model;             /* name, for messages */
-    uint32_t max_connections;      /* 0 = 64; one more is told so and closed */
-    uint32_t max_requests;         /* live, of one connection; 0 = 4,096; one more is refused */
-    size_t max_queued_bytes;       /* of one connection; 0 = 8 MiB; past it, it is closed */
-    uint32_t hello_timeout_ms;     /* 0 = 5,000 */
+    struct key256
+        identity_generation; /* of generation_config.json; compared with a client that tells its own. Zero: not told */
+    const char *model; /* name, for messages */
+    uint32_t max_connections; /* 0 = 64; one more is told so and closed */
+    uint32_t max_requests; /* live, of one connection; 0 = 4,096; one more is refused */
+    size_t max_queued_bytes; /* of one connection; 0 = 8 MiB; past it, it is closed */
+    uint32_t hello_timeout_ms; /* 0 = 5,000 */
     /* May be NULL. Once, on the loop: a drained daemon has become idle. */
     void (*on_idle)(void *context);
     void *context;

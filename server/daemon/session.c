@@ -48,6 +48,15 @@ static int check_identity(const char *field, const char *what, const struct key2
                       field, what, a, b);
 }
 
+/* A client of an older release tells none. */
+static int check_generation(const struct key256 *ours, const struct key256 *theirs, struct quire_error *err)
+{
+    static const struct key256 none;
+    if (memcmp(ours, &none, sizeof none) == 0 || memcmp(theirs, &none, sizeof none) == 0)
+        return QUIRE_OK;
+    return check_identity("identity_generation", "generation_config.json", ours, theirs, err);
+}
+
 static int check_hello(const struct connection *c, const struct wire_hello *theirs, struct quire_error *err)
 {
     const struct daemon_options *o = &c->d->options;
@@ -60,6 +69,8 @@ static int check_hello(const struct connection *c, const struct wire_hello *thei
                                 &theirs->identity_text, err);
     if (!status)
         status = check_identity("identity_config", "config.json", &o->identity_config, &theirs->identity_config, err);
+    if (!status)
+        status = check_generation(&o->identity_generation, &theirs->identity_generation, err);
     if (!status && theirs->initial_credit < WIRE_MIN_CREDIT)
         status = quire_fail(err, QUIRE_INVALID, "HELLO: initial_credit: must be at least %u, got %" PRIu64,
                             WIRE_MIN_CREDIT, theirs->initial_credit);
@@ -78,6 +89,7 @@ static void put_welcome(struct connection *c, const struct wire_hello *theirs)
         .version = WIRE_VERSION,
         .identity_text = d->options.identity_text,
         .identity_config = d->options.identity_config,
+        .identity_generation = d->options.identity_generation,
         .model = d->model,
         .n_model = strlen(d->model),
         .vocab_size = info->vocab_size,

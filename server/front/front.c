@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "server/front/output/turns.h"
+#include "server/front/prompt_identity.h"
 
 #include <malloc.h>
 #include <signal.h>
@@ -37,6 +38,16 @@ static void take_arithmetic(struct front *f, const struct wire_hello *hello)
     quire_log(QUIRE_LOG_INFO, "server", "identity_arithmetic %s: %s", f->arithmetic, text);
 }
 
+/* NULL: nothing that this engine computes may be used again, because it does not tell its identity, or because its bits depend
+ * on what else it serves. */
+static const struct key256 *identity_of(const struct wire_hello *hello)
+{
+    static const char off[] = "\ninvariance=off\n";
+    const size_t n = sizeof off - 1;
+    const bool is_off = memmem(hello->arithmetic, hello->n_arithmetic, off, n) != NULL;
+    return hello->n_arithmetic == 0 || is_off ? NULL : &hello->identity_arithmetic;
+}
+
 static void on_ready(void *context, const struct wire_hello *hello)
 {
     struct front *f = context;
@@ -53,8 +64,7 @@ static void on_ready(void *context, const struct wire_hello *hello)
     turns_set_engine(f->turns, hello->max_num_seqs, hello->max_queued_requests, hello->max_num_batched_tokens);
     take_arithmetic(f, hello);
     if (f->cache) {
-        response_cache_set_below(f->cache, engine_client_source(f->engine),
-                                 hello->n_arithmetic ? &hello->identity_arithmetic : NULL, hello->vocab_size);
+        response_cache_set_below(f->cache, engine_client_source(f->engine), identity_of(hello), hello->vocab_size);
         f->source = response_cache_source(f->cache);
     }
     f->engine_ready = f->engine_seen = true;
@@ -109,6 +119,7 @@ int front_set_engine(struct front *f, const struct front_engine *engine, struct 
         .version = WIRE_VERSION,
         .identity_text = engine->identity_text,
         .identity_config = engine->identity_config,
+        .identity_generation = engine->identity_generation,
         .model = engine->model,
         .n_model = strlen(engine->model),
         .arithmetic = engine->law,
@@ -276,6 +287,7 @@ static int open_parts(struct front *f, const struct front_options *o, struct qui
         status = otlp_open(o->otlp_endpoint, f->version, &f->otlp, err);
     if (status == QUIRE_OK)
         status = choose_tool_format(f, o->tool_call_parser, err);
+    f->prompt_identity = prompt_identity(o->text, &o->sampling, o->specials_in_messages, (int)f->tool_format);
     f->chat_tells_time = quire_text_chat_mentions(o->text, "strftime_now");
     if (status == QUIRE_OK)
         status = text_pool_open(f->base, TEXT_THREADS, &f->pool, err);

@@ -103,13 +103,15 @@ int front_create(struct event_base *base, const struct front_options *options, s
 void front_destroy(struct front *front);
 
 /* The engine at the other end of fd (connected stream socket, consumed also on failure).
- * identity_text: quire_text_identity(); identity_config: SHA-256 of config.json. key_file: for
+ * identity_text: quire_text_identity(); identity_config, identity_generation: SHA-256 of config.json, and of
+ * generation_config.json. key_file: for
  * tcp, else NULL. Replaces an engine that is gone. */
 struct front_engine {
     struct wire_stream *stream; /* consumed, also on failure; NULL is one */
     const char *model; /* for messages */
     struct key256 identity_text;
     struct key256 identity_config;
+    struct key256 identity_generation;
     const char *law; /* the line with which the engine's arithmetic begins, "law=2\n" */
     const char *key_file;
 };

@@ -46,6 +46,7 @@ struct front {
     bool compares;                /* questions, with those that were answered */
     struct cache_price price;     /* below 0: not said */
     bool chat_tells_time;         /* the chat template asks for the time: the same words are another prompt later */
+    struct key256 prompt_identity; /* under which what is keyed by text is kept; constant */
     bool engine_ready;            /* handshake done and connection alive */
     bool engine_draining;         /* it takes nothing new */
     bool engine_seen;             /* it was ready once */

@@ -198,6 +198,13 @@ static bool is_of_our_law(struct engine_client *c, const struct wire_hello *thei
     return false;
 }
 
+/* Whether it is not zero: an older release tells none. */
+static bool is_told(const struct key256 *identity)
+{
+    static const struct key256 none;
+    return memcmp(identity, &none, sizeof none) != 0;
+}
+
 static void take_welcome(struct engine_client *c, const struct wire_hello *theirs)
 {
     if (c->has_key) {
@@ -213,6 +220,11 @@ static void take_welcome(struct engine_client *c, const struct wire_hello *their
     }
     if (memcmp(&theirs->identity_config, &c->ours.identity_config, sizeof theirs->identity_config)) {
         fail_connection(c, "HELLO: identity_config: config.json differs from the engine's");
+        return;
+    }
+    if (is_told(&theirs->identity_generation) && is_told(&c->ours.identity_generation) &&
+        memcmp(&theirs->identity_generation, &c->ours.identity_generation, sizeof theirs->identity_generation)) {
+        fail_connection(c, "HELLO: identity_generation: generation_config.json differs from the engine's");
         return;
     }
     if (!is_of_our_law(c, theirs))
@@ -507,6 +519,7 @@ static void copy_ours(struct engine_client *c, const struct wire_hello *ours)
         .version = WIRE_VERSION,
         .identity_text = ours->identity_text,
         .identity_config = ours->identity_config,
+        .identity_generation = ours->identity_generation,
         .model = c->model,
         .n_model = n_model,
         .initial_credit = ours->initial_credit ? ours->initial_credit : DEFAULT_CREDIT,

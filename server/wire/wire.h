@@ -72,6 +72,8 @@ struct wire_hello {
     uint32_t version;
     struct key256 identity_text;   /* quire_text_identity() */
     struct key256 identity_config; /* SHA-256 of config.json */
+    struct key256
+        identity_generation; /* SHA-256 of generation_config.json, of nothing where there is none; zero: not told */
     const char *model;             /* name, for messages; not NUL-terminated: n_model */
     size_t n_model;
     /* engine → front only (zero from a front): */

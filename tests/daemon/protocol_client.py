@@ -27,7 +27,7 @@ FIELDS = {
         "description": (11, "text", False), "key_proof": (12, "bytes", True),
         "nonce": (13, "bytes", True), "identity_arithmetic": (14, "bytes", False),
         "arithmetic": (15, "text", False), "vector_size": (18, "u32", False),
-        "vector_is_scores": (19, "bool", False), "takes_predict": (20, "bool", False),
+        "vector_is_scores": (19, "bool", False), "takes_predict": (20, "bool", False), "identity_generation": (21, "bytes", False),
     },
     SUBMIT: {
         "prompt": (1, "u32[]", True), "max_tokens": (2, "u32", True), "n": (3, "u32", True),

@@ -5,6 +5,7 @@
 #include "engine/engine.h"
 #include "engine/model/model.h"
 #include "engine/plan.h"
+#include "files/model_files.h"
 #include "server/daemon/daemon.h"
 #include "tools/cli/watch/loading.h"
 #include "tools/cli/serving.h"
@@ -14,11 +15,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MAX_PROMPTS_BYTES ((size_t)1 << 20)
+
 struct beside {
     struct event_base *base;
     struct hub_model model;
     struct engine_options options;
     struct serving_identity identity;
+    struct key256 vectors; /* what they depend on */
     struct sampling_defaults sampling;
     struct watching watching; /* of its death */
     struct serving_death *death;
@@ -103,8 +107,10 @@ struct engine_options beside_options(const struct beside_flags *flags, const cha
 
 static int open_engine(struct beside *b, struct quire_error *err)
 {
-    const struct daemon_options options = {
-        .identity_text = b->identity.text, .identity_config = b->identity.config, .model = b->model.name};
+    const struct daemon_options options = {.identity_text = b->identity.text,
+                                           .identity_config = b->identity.config,
+                                           .identity_generation = b->identity.generation,
+                                           .model = b->model.name};
     int status = daemon_create(b->base, &options, &b->daemon, err);
     if (status == QUIRE_OK)
         status = serving_death_begin(b->base, on_died, b, &b->death, err);
@@ -122,6 +128,31 @@ static int open_engine(struct beside *b, struct quire_error *err)
     return QUIRE_OK;
 }
 
+/* A question's vector depends on the engine (weights, pooling, normalization), on how the text becomes tokens, on where a long
+ * one is cut, and on the prompts that the model's card puts before it. */
+static int read_identity(struct beside *b, struct quire_error *err)
+{
+    static const char label[] = "quire embedder 1", prompts_file[] = "config_sentence_transformers.json";
+    const struct engine_info *info = engine_info(b->engine);
+    struct quire_sha256_state s;
+    struct buffer prompts = {0};
+    struct key256 text;
+    int status = model_file_read(b->options.model_dir, prompts_file, MAX_PROMPTS_BYTES, &prompts, err);
+    if (status == QUIRE_NOT_FOUND)
+        status = QUIRE_OK;
+    quire_text_digest(b->text, text.bytes);
+    quire_sha256_begin(&s);
+    quire_sha256_add(&s, label, sizeof label);
+    quire_sha256_add(&s, info->identity.digest.bytes, sizeof info->identity.digest.bytes);
+    quire_sha256_add(&s, text.bytes, sizeof text.bytes);
+    quire_sha256_add(&s, &info->max_model_len, sizeof info->max_model_len);
+    if (prompts.n > 0)
+        quire_sha256_add(&s, prompts.data, prompts.n);
+    b->vectors = quire_sha256_now(&s);
+    buffer_free(&prompts);
+    return status;
+}
+
 static int open_model(struct beside *b, struct quire_error *err)
 {
     struct model_desc desc;
@@ -133,7 +164,9 @@ static int open_model(struct beside *b, struct quire_error *err)
     if (status == QUIRE_OK && quire_text_n_ids(b->text) > desc.vocab_size)
         status = quire_fail(err, QUIRE_INVALID, "tokenizer.json: has token id %u, but config.json: vocab_size is %u",
                             quire_text_n_ids(b->text) - 1, desc.vocab_size);
-    return status == QUIRE_OK ? open_engine(b, err) : status;
+    if (status == QUIRE_OK)
+        status = open_engine(b, err);
+    return status == QUIRE_OK ? read_identity(b, err) : status;
 }
 
 static int open_front(struct beside *b, const struct front_options *shared, const char *given, struct quire_error *err)
@@ -189,9 +222,8 @@ struct front *beside_front(const struct beside *b)
 
 uint32_t beside_vectors(const struct beside *b, struct key256 *identity)
 {
-    const struct engine_info *info = engine_info(b->engine);
-    *identity = info->identity.digest;
-    return info->vector_size;
+    *identity = b->vectors;
+    return engine_info(b->engine)->vector_size;
 }
 
 int beside_connect(struct beside *b, struct quire_error *err)
@@ -209,6 +241,7 @@ int beside_connect(struct beside *b, struct quire_error *err)
                                         .model = b->model.name,
                                         .identity_text = b->identity.text,
                                         .identity_config = b->identity.config,
+                                        .identity_generation = b->identity.generation,
                                         .law = b->identity.law};
     return front_set_engine(b->front, &engine, err);
 }

@@ -126,6 +126,7 @@ static int open_all(struct engine_command *c, struct engine_options *options, st
     const struct daemon_options daemon_options = {
         .identity_text = identity.text,
         .identity_config = identity.config,
+        .identity_generation = identity.generation,
         .model = c->model.name,
         .on_idle = on_idle,
         .context = c,

@@ -338,6 +338,7 @@ static int connect_engine(struct generate *g)
     const struct wire_hello ours = {.version = WIRE_VERSION,
                                     .identity_text = g->identity.text,
                                     .identity_config = g->identity.config,
+                                    .identity_generation = g->identity.generation,
                                     .arithmetic = g->identity.law,
                                     .n_arithmetic = strlen(g->identity.law)};
     status = engine_client_open(g->base, pair[1], &ours, NULL, &events, g, &g->client, &g->err);
@@ -357,8 +358,10 @@ static int open_all(struct generate *g)
     if (status != QUIRE_OK)
         return status;
     struct quire_error engine_err;
-    const struct daemon_options daemon_options = {
-        .identity_text = g->identity.text, .identity_config = g->identity.config, .model = "model"};
+    const struct daemon_options daemon_options = {.identity_text = g->identity.text,
+                                                  .identity_config = g->identity.config,
+                                                  .identity_generation = g->identity.generation,
+                                                  .model = "model"};
     g->base = event_base_new();
     g->messages = json_array();
     status = g->base && g->messages ? daemon_create(g->base, &daemon_options, &g->daemon, &engine_err)

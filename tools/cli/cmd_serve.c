@@ -207,6 +207,7 @@ static int attach_engine(struct serve *s, struct wire_stream *stream, struct qui
                                         .model = s->model.name,
                                         .identity_text = s->identity.text,
                                         .identity_config = s->identity.config,
+                                        .identity_generation = s->identity.generation,
                                         .law = s->identity.law,
                                         .key_file = s->remote ? s->key_file : NULL};
     return front_set_engine(s->front, &engine, err);
@@ -416,8 +417,10 @@ static int open_tenants(struct serve *s, struct quire_error *err)
 
 static int open_engine(struct serve *s, struct quire_error *err)
 {
-    const struct daemon_options options = {
-        .identity_text = s->identity.text, .identity_config = s->identity.config, .model = s->model.name};
+    const struct daemon_options options = {.identity_text = s->identity.text,
+                                           .identity_config = s->identity.config,
+                                           .identity_generation = s->identity.generation,
+                                           .model = s->model.name};
     const struct recorder_about about = {.model = s->model.name, .config_sha256 = s->identity.config};
     int status = daemon_create(s->base, &options, &s->daemon, err);
     if (status == QUIRE_OK)

@@ -12,9 +12,10 @@
 #include <event2/event.h>
 #include <stdbool.h>
 
-/* What a front end and an engine compare in HELLO: quire_text_identity(), and the SHA-256 of config.json. */
+/* What a front end and an engine compare in HELLO: quire_text_identity(), and the SHA-256 of config.json and of
+ * generation_config.json (of nothing where there is none). */
 struct serving_identity {
-    struct key256 text, config;
+    struct key256 text, config, generation;
     char law[24]; /* "law=2\n": K_LAW_VERSION, as an engine's arithmetic begins */
 };
 int serving_identity_read(const char *model_dir, struct serving_identity *out, struct quire_error *err);

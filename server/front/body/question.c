@@ -13,6 +13,14 @@ static void add(struct quire_sha256_state *s, const char *text, size_t n)
     quire_sha256_add(s, text, n);
 }
 
+/* The same words around a question are another prompt under another tokenizer or template. */
+static void begin(struct quire_sha256_state *s, const struct request_job *j)
+{
+    const struct key256 *identity = &j->front->prompt_identity;
+    quire_sha256_begin(s);
+    quire_sha256_add(s, identity->bytes, sizeof identity->bytes);
+}
+
 /* Of a prompt that is cut the model sees a part, and it is another question than the whole. */
 static void add_cut(struct quire_sha256_state *s, const struct request_job *j)
 {
@@ -46,7 +54,7 @@ static void take_chat(struct request_job *j)
         quire_value_text(content, &j->question.text, &j->question.n, NULL) != QUIRE_OK)
         return;
     const char *end = content.text + content.n;
-    quire_sha256_begin(&s);
+    begin(&s, j);
     quire_sha256_add(&s, "chat", 4);
     quire_sha256_add(&s, how, sizeof how);
     add_cut(&s, j);
@@ -69,7 +77,7 @@ static void take_prompt(struct request_job *j)
         return;
     j->question.n = item->n_text;
     memcpy(j->question.text, item->text, item->n_text);
-    quire_sha256_begin(&s);
+    begin(&s, j);
     quire_sha256_add(&s, &how, sizeof how);
     add_cut(&s, j);
     j->question.around = quire_sha256_now(&s);

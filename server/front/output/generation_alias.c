@@ -44,8 +44,12 @@ static bool alias_of(struct front *f, struct http_exchange *x, const struct api_
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (http_header(x, own[i]))
             return false;
+    /* What a body means follows from the front end and from what its engine has room for. */
+    const uint32_t sizes[2] = {f->max_model_len, f->vocab_size};
     const struct key256 domain = f->share_answers ? (struct key256){{0}} : front_cache_domain(f, x);
     quire_sha256_begin(&s);
+    quire_sha256_add(&s, f->prompt_identity.bytes, sizeof f->prompt_identity.bytes);
+    quire_sha256_add(&s, sizes, sizeof sizes);
     quire_sha256_add(&s, domain.bytes, sizeof domain.bytes);
     quire_sha256_add(&s, d->id_prefix, strlen(d->id_prefix) + 1);
     const char *text = http_body(x, &n);
