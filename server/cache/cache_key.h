@@ -11,7 +11,7 @@
 /* Of a prompt and lists that are longer nothing is kept: hashing so much takes 2 ms of the loop. */
 #define CACHE_KEY_MAX_BYTES ((size_t)512 << 10)
 
-/* identity: of law, weights and forms. False: the request is too long. */
+/* identity: the engine's (engine/identity.h). False: the request is too long. */
 bool cache_key(const struct key256 *identity, const struct request_spec *spec, const struct completion_terms *terms,
                struct key256 *out);
 /* Whether the answer is drawn, and from no seed. */

@@ -53,7 +53,7 @@ struct answer_store { /* what each kind begins with */
     const struct answer_store_ops *ops;
 };
 
-/* identity: of the law, weights and forms that answers were made under. A file of another is set aside by name (renamed, with
+/* identity: of the engine that made the answers (engine/identity.h). A file of another is set aside by name (renamed, with
  * a line in the log), never half used. max_bytes: of the file. It is opened in the background: until then, and where it cannot
  * be, it is away, tried again, and stats say why. */
 int store_open_sqlite(struct event_base *base, const char *path, struct key256 identity, uint64_t max_bytes,

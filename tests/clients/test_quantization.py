@@ -1,6 +1,7 @@
 """--quantization of a checkpoint that is not quantized: what it makes, what it costs, what it changes."""
 
 import json
+import os
 import re
 import shutil
 import urllib.request
@@ -13,6 +14,7 @@ from test_commands import quire
 # The demo model's matrices: rows, columns, how often. Embeddings, which are the head too, are the last.
 LAYERS = [(256, 256, 8), (128, 256, 8), (640, 256, 8), (256, 640, 4)]
 HEAD = (2048, 256, 1)
+BRIEF = ("--input-len", "4", "--output-len", "1", "--num-iters", "1", "--num-iters-warmup", "0")
 STORY = ("generate", MODEL, "Once upon a time", "--raw", "--max-tokens", "24", "--temperature", "0")
 
 
@@ -107,6 +109,21 @@ def test_rows_of_another_checkpoint_are_not_used(tmp_path):
     assert missing.returncode == 1 and "is no directory" in missing.stderr
 
 
+def test_rows_of_another_description_are_not_used(tmp_path):
+    """Also where a copy has the file's size and time: how a zero point is stored, from 1 up or from 0, is in config.json."""
+    model, kept = copied(tmp_path, "gptq_4_32_order_zeros_v2"), tmp_path / "kept"
+    kept.mkdir()
+    path = model / "config.json"
+    about = path.stat()
+    assert quire("bench", "latency", model, *BRIEF, "--repack-cache", kept).returncode == 0 and len(kept_files(kept)) == 1
+    text = path.read_text()
+    assert '"gptq_v2"' in text
+    path.write_text(text.replace('"gptq_v2"', '"gptq"   '))
+    os.utime(path, ns=(about.st_atime_ns, about.st_mtime_ns))
+    assert path.stat().st_size == about.st_size and path.stat().st_mtime_ns == about.st_mtime_ns
+    assert quire("bench", "latency", model, *BRIEF, "--repack-cache", kept).returncode == 0 and len(kept_files(kept)) == 2
+
+
 def copied(tmp_path, name):
     shutil.copytree(ROOT / "tests" / "goldens" / "quantized" / name, tmp_path / name)
     return tmp_path / name
@@ -181,7 +198,7 @@ BAD_TENSORS = [
 
 
 def refusal(model):
-    got = quire("bench", "latency", model, "--input-len", "4", "--output-len", "1", "--num-iters", "1", "--num-iters-warmup", "0")
+    got = quire("bench", "latency", model, *BRIEF)
     lines = got.stderr.strip().splitlines()
     assert got.returncode == 1 and len(lines) == 1, got
     return lines[0]

@@ -438,6 +438,12 @@ static void test_mismatches(void **state)
     assert_non_null(strstr(h.why, "identity_config"));
     engine_client_close(h.client);
     our_hello(&hello);
+    hello.identity_generation.bytes[31] = 1;
+    join(&rig, &h, &hello);
+    assert_true(h.closed && !h.ready);
+    assert_non_null(strstr(h.why, "identity_generation"));
+    engine_client_close(h.client);
+    our_hello(&hello);
     hello.arithmetic = "law=7\n";
     hello.n_arithmetic = 6;
     join(&rig, &h, &hello);

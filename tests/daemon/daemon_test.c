@@ -173,6 +173,7 @@ enum bad_kind {
     BAD_VERSION,
     BAD_TEXT,
     BAD_CONFIG,
+    BAD_GENERATION,
     BAD_CREDIT,
     BAD_LONG_HELLO,
     BAD_HELLO_BODY,
@@ -195,6 +196,7 @@ static const struct {
     [BAD_VERSION] = {QUIRE_UNSUPPORTED, "HELLO: version: the engine speaks 1, the client 2"},
     [BAD_TEXT] = {QUIRE_INVALID, "HELLO: identity_text: tokenizer or chat template differ"},
     [BAD_CONFIG] = {QUIRE_INVALID, "HELLO: identity_config: config.json differ"},
+    [BAD_GENERATION] = {QUIRE_INVALID, "HELLO: identity_generation: generation_config.json differ"},
     [BAD_CREDIT] = {QUIRE_INVALID, "HELLO: initial_credit: must be at least 65536, got 65535"},
     [BAD_LONG_HELLO] = {QUIRE_INVALID, "HELLO: length: at most 4096 here, got 4097"},
     [BAD_HELLO_BODY] = {QUIRE_INVALID, "HELLO: version: must be 4 bytes, got 1"},
@@ -221,6 +223,8 @@ static void put_bad_hello(struct raw_client *raw, enum bad_kind kind)
         hello.identity_text.bytes[3] = 0;
     if (kind == BAD_CONFIG)
         hello.identity_config.bytes[3] = 0;
+    if (kind == BAD_GENERATION) /* the others tell none, and are taken */
+        hello.identity_generation.bytes[3] = 1;
     if (kind == BAD_CREDIT)
         hello.initial_credit--;
     if (kind == BAD_NO_HELLO)

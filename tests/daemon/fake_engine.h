@@ -24,6 +24,7 @@ struct fake_engine_options {
     uint32_t fail_token;    /* instead of it comes ENGINE_FINISH_ERROR; UINT32_MAX: none */
     bool hold;              /* no step until fake_engine_release() */
     bool tells_no_arithmetic; /* as one of an older release */
+    bool not_invariant; /* it says that its bits depend on what else it serves */
     uint32_t
         vector_size; /* at most 16: it gives vectors, number k of a prompt the sum of (id + position) mod (k + 3); 0 */
     bool vector_is_scores;

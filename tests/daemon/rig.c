@@ -32,6 +32,7 @@ void rig_default_options(struct daemon_options *options, struct fake_engine_opti
     *options = (struct daemon_options){.model = "fake"};
     memset(options->identity_text.bytes, 0x11, 32);
     memset(options->identity_config.bytes, 0x22, 32);
+    memset(options->identity_generation.bytes, 0x33, 32);
     fake_engine_options_default(fake);
 }
 

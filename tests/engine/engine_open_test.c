@@ -186,12 +186,13 @@ static void identity_of_the_arithmetic(void **state)
     const struct engine_identity first = identity_of(model.dir, &o);
     const struct key256 of_text = quire_sha256(first.text, strlen(first.text));
     assert_memory_equal(&first.digest, &of_text, sizeof of_text);
-    char text[ENGINE_IDENTITY_BYTES], weights[65];
+    char text[ENGINE_IDENTITY_BYTES], weights[65], described[65];
     quire_key256_hex(&first.weights, weights);
+    quire_key256_hex(&first.model, described);
     snprintf(text, sizeof text,
-             "law=%u\nweights=%s\nweight_format=float32\nform=lane\nactivation=float32\nkv_format=float32\n"
+             "law=%u\nweights=%s\nmodel=%s\nweight_format=float32\nform=lane\nactivation=float32\nkv_format=float32\n"
              "invariance=strict\nadapters=none\n",
-             K_LAW_VERSION, weights);
+             K_LAW_VERSION, weights, described);
     assert_string_equal(first.text, text);
 
     /* Neither memory nor scheduling nor threads move a bit. */

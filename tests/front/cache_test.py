@@ -356,6 +356,13 @@ def test_the_pace():
         assert ask(s, TEXT, body)[1] == "exact"
 
 
+def test_an_engine_that_is_not_invariant_has_nothing_kept():
+    """Its bits depend on what else it serves: none of them may be given again."""
+    with Server("--cache-entries", 8, "--invariance-off") as s:
+        body = {"prompt": "x", "max_tokens": 5, "temperature": 0}
+        assert [s.request("POST", TEXT, body)[1][CACHE] for _ in range(3)] == ["off"] * 3
+
+
 def test_a_slow_reader_is_not_cut_off():
     """20,000 events of an answer that is kept, to a client that reads nothing at first."""
     with Server("--cache-entries", 8, "--mode", "count", "--tokens-per-step", 64, "--max-model-len", 40000, "--interval-us", 0) as s:

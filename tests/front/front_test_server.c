@@ -149,6 +149,7 @@ static const struct option names[] = {
     {"cache-share", no_argument, NULL, 'G'},
     {"replay-pace", no_argument, NULL, 'R'},
     {"cache-verify", required_argument, NULL, 'V'},
+    {"invariance-off", no_argument, NULL, '0'},
     {"vectors", required_argument, NULL, 'v'},
     {"scores", required_argument, NULL, 'X'},
     {NULL, 0, NULL, 0},
@@ -218,6 +219,7 @@ static bool parse(int argc, char **argv, struct front_options *o, struct fake_en
         case 'U': words->cache.unseeded = true; break;
         case 'G': o->share_answers = true; break;
         case 'R': words->cache.replay_pace = true; break;
+        case '0': f->not_invariant = true; break;
         case 'V': words->cache.verify = strtod(optarg, NULL); break;
         case 'v': f->vector_size = number; break;
         case 'X':

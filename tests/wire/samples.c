@@ -35,6 +35,7 @@ void sample_hello(struct wire_hello *out)
     memcpy(out->identity_arithmetic.bytes, rising + 3, 32);
     memcpy(out->identity_text.bytes, rising + 1, 32);
     memcpy(out->identity_config.bytes, rising + 2, 32);
+    memcpy(out->identity_generation.bytes, rising + 4, 32);
 }
 
 void sample_submit(struct request_spec *out)

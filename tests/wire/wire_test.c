@@ -123,6 +123,7 @@ static void test_hello(void **state)
     assert_int_equal(got.n_arithmetic, want.n_arithmetic);
     assert_memory_equal(got.arithmetic, want.arithmetic, want.n_arithmetic);
     assert_true(got.takes_predict);
+    assert_memory_equal(&got.identity_generation, &want.identity_generation, 32);
     buffer_free(&b);
 
     /* A greeting is the version alone: 16 + 8 + 4 bytes. */

@@ -127,11 +127,32 @@ struct BpeFile {
     merges: Merges,
 }
 
+/// The largest id of a vocabulary. Two tokens of one id are refused: the crate's map from ids to tokens would keep either of them,
+/// as the random seed of a hash has it, and the same answer would read differently after each start.
+pub fn largest_id<'a>(
+    vocab: impl Iterator<Item = (&'a String, &'a u32)> + Clone,
+) -> Result<Option<u32>> {
+    let mut ids: Vec<u32> = vocab.clone().map(|(_, id)| *id).collect();
+    ids.sort_unstable();
+    let Some(twice) = ids.windows(2).find(|pair| pair[0] == pair[1]) else {
+        return Ok(ids.last().copied());
+    };
+    let mut tokens: Vec<String> = vocab
+        .filter(|(_, id)| **id == twice[0])
+        .map(|(token, _)| token.chars().take(40).collect())
+        .collect();
+    tokens.sort_unstable();
+    Err(Error::invalid(format!(
+        "vocab: {:?} and {:?} have the same id {}",
+        tokens[0], tokens[1], twice[0]
+    )))
+}
+
 /// The model and its largest id.
 pub fn parse(json: &str) -> Result<(BPE, Option<u32>)> {
     let file: BpeFile = python_json::read(json).map_err(without_position)?;
     check_merges(&file)?;
-    let largest = file.vocab.0.values().copied().max();
+    let largest = largest_id(file.vocab.0.iter())?;
     let mut builder = BpeBuilder::new()
         .vocab_and_merges(file.vocab.0, file.merges.0)
         .fuse_unk(file.fuse_unk.unwrap_or(false))

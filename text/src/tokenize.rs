@@ -293,7 +293,7 @@ fn parse_model(json: &str) -> Result<(ModelWrapper, Option<u32>)> {
     let largest = match &model {
         // A Unigram's ids are the positions in its list.
         ModelWrapper::Unigram(m) => (m.get_vocab_size() as u32).checked_sub(1),
-        m => m.get_vocab().into_values().max(),
+        m => bpe::largest_id(m.get_vocab().iter())?,
     };
     Ok((model, largest))
 }

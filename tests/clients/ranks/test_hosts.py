@@ -258,6 +258,21 @@ def test_options_that_differ_are_named(group):
     assert ranks.ends() == [1] and said in ranks.others[0].stdout.read()
 
 
+@pytest.mark.parametrize("file,key,value", [("config.json", "rope_theta", 5000.0), ("generation_config.json", "eos_token_id", 2047)])
+def test_settings_that_differ_are_named(group, tmp_path, file, key, value):
+    """Weights are the same on both hosts; another answer would come of the rest."""
+    elsewhere = tmp_path / "elsewhere"
+    shutil.copytree(MODEL, elsewhere)
+    settings = json.loads((elsewhere / file).read_text())
+    (elsewhere / file).write_text(json.dumps({**settings, key: value}))
+    ranks = group(2, "-tp", 2, model_of_rank_1=elsewhere, wait=False)
+    assert ranks.refused.returncode == 1
+    assert "the settings in config.json and generation_config.json of rank 0 have the digest" in ranks.refused.stderr, ranks.refused.stderr
+    assert ranks.ends() == [1]
+    (elsewhere / file).write_text(json.dumps(settings, indent=7))  # other bytes that say the same
+    assert group(2, "-tp", 2, model_of_rank_1=elsewhere).first.stop() == 0
+
+
 @pytest.mark.parametrize("environment,says", [
     ({"RANK": "0", "WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1"}, "WORLD_SIZE: 3 processes were started, and the engine has 2 ranks"),
     ({"RANK": "0", "WORLD_SIZE": "2"}, "torchrun does not say where rank 0 is: give --master-addr"),
