@@ -82,5 +82,6 @@ endfunction()
 quire_add_gpu_program(gpu_limits SOURCES tools/gpu_limits.cu CODE ${cuda_code})
 quire_add_gpu_program(gpu_fragments CODE ${cuda_code}
   SOURCES tests/simt/fragments/fragments.cu tests/simt/fragments/fragments_record.cc)
-quire_add_gpu_program(gpu_probe SOURCES tests/simt/fragments/probe.cu # wgmma is in no PTX but compute_90a's
+quire_add_gpu_program(gpu_probe # wgmma is in no PTX but compute_90a's
+  SOURCES tests/simt/fragments/probe.cu tests/simt/fragments/probe_chains.cu
   CODE -gencode arch=compute_90a,code=sm_90a -gencode arch=compute_80,code=compute_80)

@@ -6,15 +6,16 @@
  *    other sort of GPU, and for fma in sequence.
  * 2. wgmma.m64nNk16 on sm_90a, N from 8 to 256: how many sums are other than mma.sync's of the same factors. First with small
  *    integers, whose sums are exact: if those differ, factors lie elsewhere than this program thinks, and no more is said.
- * Exit status 0: the model is this GPU's, and wgmma's bits are mma.sync's where there is a wgmma. 1: not so. 2: it did not run.
+ * 3. Chains of wgmma, whose factors lie in shared memory as a GEMM has them (probe_chains.cu).
+ * Exit status 0: the model is this GPU's, and where there is a wgmma, its bits and its chains' are the model's too. 1: not so.
+ * 2: it did not run.
  * On the emulator, whose mma is that model and which has no wgmma, it tests itself, with a fiftieth of the sums. */
 #include "kernels/cuda/device.cuh"
 
-#include <stdio.h>
-#include <stdlib.h>
-
+#include "tests/simt/fragments/probe.h"
 #include "tests/simt/fragments/products.h"
 #include "tests/simt/fragments/tensor_core.h"
+#include "tests/simt/fragments/wgmma_lists.cuh"
 
 #define N_AT_ONCE 256 /* instructions a launch */
 #ifdef __CUDACC__
@@ -22,14 +23,6 @@
 #else
 #define N_SUMS 20000
 #endif
-
-static void check(cudaError_t error, const char *what)
-{
-    if (error == cudaSuccess)
-        return;
-    fprintf(stderr, "gpu_probe: %s: %s\n", what, cudaGetErrorString(error));
-    exit(2);
-}
 
 static __global__ void __launch_bounds__(32) multiply(struct fragments *all)
 {
@@ -83,16 +76,16 @@ static long probe_mma(long n_sums, int model)
     static struct fragments host[N_AT_ONCE];
     struct fragments *device;
     long all = 0;
-    check(cudaMalloc((void **)&device, sizeof host), "memory");
+    probe_check(cudaMalloc((void **)&device, sizeof host), "memory");
     printf("\"model\":\"%s\",\"mma\":[", model_names[model]);
     for (int kind = 0; kind < n_product_kinds; kind++) {
         long differ[n_models] = {0, 0, 0}, n = 0;
         for (uint32_t round = 0; n < n_sums; round += N_AT_ONCE) {
             for (uint32_t i = 0; i < N_AT_ONCE; i++)
                 fill_products(&host[i], kind, round + i);
-            check(cudaMemcpy(device, host, sizeof host, cudaMemcpyHostToDevice), "copying");
-            check(K_LAUNCH(multiply, N_AT_ONCE, 32, 0, nullptr, device), "mma");
-            check(cudaMemcpy(host, device, sizeof host, cudaMemcpyDeviceToHost), "mma");
+            probe_check(cudaMemcpy(device, host, sizeof host, cudaMemcpyHostToDevice), "copying");
+            probe_check(K_LAUNCH(multiply, N_AT_ONCE, 32, 0, nullptr, device), "mma");
+            probe_check(cudaMemcpy(host, device, sizeof host, cudaMemcpyDeviceToHost), "mma");
             for (int i = 0; i < N_AT_ONCE && n < n_sums; i++, n += 128)
                 compare(&host[i], differ);
         }
@@ -116,32 +109,6 @@ struct wide {
 };
 
 #ifdef __CUDACC__
-#define LIST_4 "%0,%1,%2,%3"
-#define LIST_8 \
-    LIST_4 "," \
-           "%4,%5,%6,%7"
-#define LIST_16 \
-    LIST_8 "," \
-           "%8,%9,%10,%11,%12,%13,%14,%15"
-#define LIST_32 \
-    LIST_16 "," \
-            "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
-#define LIST_64 \
-    LIST_32 "," \
-            "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55," \
-            "%56,%57,%58,%59,%60,%61,%62,%63"
-#define LIST_128 \
-    LIST_64 "," \
-            "%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87," \
-            "%88,%89,%90,%91,%92,%93,%94,%95,%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108," \
-            "%109,%110,%111,%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
-#define OUT_4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
-#define OUT_8(i) OUT_4(i), OUT_4(i + 4)
-#define OUT_16(i) OUT_8(i), OUT_8(i + 8)
-#define OUT_32(i) OUT_16(i), OUT_16(i + 16)
-#define OUT_64(i) OUT_32(i), OUT_32(i + 32)
-#define OUT_128(i) OUT_64(i), OUT_64(i + 64)
-
 template <int n> static __device__ void wgmma(float (&d)[n / 2], const uint32_t (&a)[4], uint64_t b);
 
 /* d += A B: A from registers, B by columns from shared memory. rest: A's four registers and B, behind the sums. */
@@ -232,9 +199,9 @@ template <int n> static long run_wide(struct wide *device, int kind, long rounds
     for (long round = 0; round < rounds; round++) {
         fill_wide(&host, kind, &random);
         host.has_wgmma = host.n_other = 0;
-        check(cudaMemcpy(device, &host, sizeof host, cudaMemcpyHostToDevice), "copying");
-        check(K_LAUNCH(multiply_wide<n>, 1, 128, 0, nullptr, device), "wgmma");
-        check(cudaMemcpy(&host, device, sizeof host, cudaMemcpyDeviceToHost), "wgmma");
+        probe_check(cudaMemcpy(device, &host, sizeof host, cudaMemcpyHostToDevice), "copying");
+        probe_check(K_LAUNCH(multiply_wide<n>, 1, 128, 0, nullptr, device), "wgmma");
+        probe_check(cudaMemcpy(&host, device, sizeof host, cudaMemcpyDeviceToHost), "wgmma");
         if (!host.has_wgmma)
             return -1;
         n_other += host.n_other;
@@ -259,7 +226,7 @@ template <int n> static bool probe_shape(struct wide *device, long n_sums)
 static int probe_wgmma(long n_sums)
 {
     struct wide *device;
-    check(cudaMalloc((void **)&device, sizeof *device), "memory");
+    probe_check(cudaMalloc((void **)&device, sizeof *device), "memory");
     if (run_wide<8>(device, n_product_kinds, 1) < 0)
         return -1;
     printf("[");
@@ -280,20 +247,26 @@ static int probe_wgmma(long)
 }
 #endif
 
+static const char *yes_or_no(int status)
+{
+    if (status < 0)
+        return "null";
+    return status ? "false" : "true";
+}
+
 int main(int argc, char **argv)
 {
     long n_sums = argc > 1 ? atol(argv[1]) : N_SUMS;
     struct cudaDeviceProp gpu;
-    check(cudaGetDeviceProperties(&gpu, 0), "asking what the GPU is");
+    probe_check(cudaGetDeviceProperties(&gpu, 0), "asking what the GPU is");
     printf("{\"gpu\":\"%s\",\"compute_capability\":\"%d.%d\",", gpu.name, gpu.major, gpu.minor);
     long n_other = probe_mma(n_sums, gpu.major == 8 ? AMPERE : HOPPER);
     printf(",\"wgmma\":");
     int wide = probe_wgmma(n_sums);
     if (wide < 0)
         printf("\"not available\"");
-    printf(",\"mma_is_the_model\":%s,\"wgmma_is_mma\":%s}\n", n_other ? "false" : "true",
-           wide < 0 ? "null"
-           : wide   ? "false"
-                    : "true");
-    return n_other > 0 || wide > 0;
+    printf(",\"mma_is_the_model\":%s,\"wgmma_is_mma\":%s,", n_other ? "false" : "true", yes_or_no(wide));
+    int chains = probe_chains();
+    printf(",\"chains_are_the_model\":%s}\n", yes_or_no(chains));
+    return n_other > 0 || wide > 0 || chains > 0;
 }
