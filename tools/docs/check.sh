@@ -22,10 +22,10 @@ run() { # name command...: prints the output of a check that fails
     fi
 }
 
-spelling() { git ls-files -z -- '*.md' '*.c' '*.h' '*.cc' '*.cu' '*.cuh' '*.rs' '*.py' '*.sh' | xargs -0 "$bin/codespell"; }
+spelling() { git ls-files -z -- '*.md' '*.c' '*.h' '*.cc' '*.cu' '*.cuh' '*.rs' '*.py' '*.sh' | xargs -0 "$bin/codespell" --config tools/docs/codespell.cfg; }
 
 run spelling spelling
-run markdown "$bin/rumdl" check README.md CONTRIBUTING.md CHANGELOG.md docs
+run markdown "$bin/rumdl" check --config tools/docs/rumdl.toml README.md CONTRIBUTING.md CHANGELOG.md docs
 run links python3 -B tools/docs/links.py
 run prose python3 -B tools/check_prose.py
 run performance python3 -B tools/docs/performance.py --check
