@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Checks the text of the repository: spelling, Markdown, links, plain English, generated tables. 5 s, no network.
+# Checks the text of the repository: spelling, Markdown, links, plain English, generated tables, the site. 8 s of CPU, no
+# network.
 #
 #   bash tools/docs/check.sh
 #
@@ -29,4 +30,5 @@ run markdown "$bin/rumdl" check --config tools/docs/rumdl.toml README.md CONTRIB
 run links python3 -B tools/docs/links.py
 run prose python3 -B tools/check_prose.py
 run performance python3 -B tools/docs/performance.py --check
+run site bash tools/docs.sh
 [ -z "$failed" ]
