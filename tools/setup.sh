@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Installs what Quire's build needs and this machine lacks; with `demo`, `test`, `clients`, `fuzz` or `cuda` also what
-# those need.
+# Installs what Quire's build needs and this machine lacks; with `demo`, `test`, `clients`, `fuzz`, `cuda` or `docs` also
+# what those need.
 #
-#   bash tools/setup.sh [build] [demo] [test] [clients] [fuzz] [cuda]
+#   bash tools/setup.sh [build] [demo] [test] [clients] [fuzz] [cuda] [docs]
 #
 # This is the one list of what Quire takes from the distribution, and of the CUDA compiler that `cuda` takes from NVIDIA's
 # Python packages where the machine has no toolkit. Debian 12 or later and Ubuntu 24.04 or later. Says
@@ -139,9 +139,26 @@ quire_setup_cuda() {
     quire_say "CUDA: $nvcc"
 }
 
-# quire_setup build [demo] [test] [clients] [fuzz] [cuda]
+# The site's generator and the checks of text, from PyPI, in an environment of their own in build/docs-venv.
+quire_setup_docs() {
+    local root list venv
+    root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+    list=$root/tools/docs/requirements.txt
+    venv=$root/build/docs-venv
+    cmp -s "$list" "$venv/requirements.txt" && return
+    if command -v dpkg-query >/dev/null && ! python3 -c 'import ensurepip, venv' 2>/dev/null; then quire_install python3-venv; fi
+    quire_say "installing the documentation tools of tools/docs/requirements.txt into build/docs-venv"
+    rm -rf "$venv"
+    mkdir -p "$root/build"
+    python3 -m venv "$venv" && "$venv/bin/pip" install -q --disable-pip-version-check --no-cache-dir -r "$list" ||
+        { rm -rf "$venv"; quire_say "the documentation tools could not be installed: is there a network?"; return 1; }
+    cp "$list" "$venv/requirements.txt"
+}
+
+# quire_setup build [demo] [test] [clients] [fuzz] [cuda] [docs]
 quire_setup() {
     case " $* " in *" cuda "*) quire_setup_cuda ;; esac
+    case " $* " in *" docs "*) quire_setup_docs ;; esac
     if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
         quire_say "this is neither Debian nor Ubuntu: nothing is installed for you. Needed are: $QUIRE_PACKAGES_build (by your distribution's names), and Rust $QUIRE_RUST_MIN or later"
         quire_use_rust cargo rustc || quire_die "cargo and rustc $QUIRE_RUST_MIN or later are not on PATH"
@@ -176,8 +193,8 @@ if [ "${BASH_SOURCE[0]}" = "$0" ]; then
     [ $# -gt 0 ] || set -- build
     for kind in "$@"; do
         case $kind in
-            build | demo | test | clients | fuzz | cuda) ;;
-            *) quire_die "usage: bash tools/setup.sh [build] [demo] [test] [clients] [fuzz] [cuda]" ;;
+            build | demo | test | clients | fuzz | cuda | docs) ;;
+            *) quire_die "usage: bash tools/setup.sh [build] [demo] [test] [clients] [fuzz] [cuda] [docs]" ;;
         esac
     done
     quire_setup "$@"

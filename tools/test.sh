@@ -6,7 +6,7 @@
 #   bash tools/test.sh quick              a minute after a build: rooms, the release's short tests, a few clients
 #   bash tools/test.sh release asan       parts: rooms, release, simt, cuda, clients, asan, tsan, fuzz
 #
-# Parts: rooms (who includes whom, and the layout of sources), release (unit, golden and invariance tests), simt (the kernels for GPUs and the engine
+# Parts: rooms (who includes whom, the layout of sources, and their text), release (unit, golden and invariance tests), simt (the kernels for GPUs and the engine
 # above them, on an emulator that looks for races and bad addresses: no GPU is needed), cuda (the library for GPUs by
 # NVIDIA's compiler, which is installed if need be: no kernel may spill, none may grow by 3 %), clients (the real openai-python, raw sockets
 # and, for the page at /ui, Chromium against build/quire), asan (the same tests as release under AddressSanitizer and UBSan),
@@ -90,6 +90,7 @@ run_ctest() { # preset [arguments of ctest]
 run_rooms() {
     if timed rooms bash tools/check_rooms.sh; then tally rooms 1 0; else tally rooms 0 1; fi
     if timed format bash tools/format.sh --check; then tally format 1 0; else tally format 0 1; fi
+    if timed text bash tools/docs/check.sh; then tally text 1 0; else tally text 0 1; fi
 }
 
 run_release() { run_ctest release; }

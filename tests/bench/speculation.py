@@ -411,7 +411,7 @@ def report(o, rows, about):
         cost = about["cost"]
         out.append(f"The draft model of the demo model, [tools/demo_model/draft.py](../../tools/demo_model/draft.py): a step of it takes "
                    f"{cost['draft_us']:.0f} µs, one of the demo model {cost['demo_us']:.0f}: {cost['ratio']:.2f}.\n")
-    out.append("| work | who | tokens/s | gain | CPU time | drafts that were right | tokens a step | goal |\n|---|---|---|---|---|---|---|---|")
+    out.append("| work | engine | tokens/s | gain | CPU time | accepted drafts | tokens a step | goal |\n|---|---|---|---|---|---|---|---|")
     out += [line for row in rows for line in row.table()]
     return "\n".join(out) + "\n"
 

@@ -1,7 +1,9 @@
 """Tests tools/check_prose.py: against sentences labelled by hand, and against sentences that reviewers quoted."""
 
 import os
+import subprocess
 import sys
+import tempfile
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -40,6 +42,18 @@ class Prose(unittest.TestCase):
             "What does it cost?",
         ):
             self.assertEqual(check_prose.rules_broken(text), [], text)
+
+    def test_a_share_above_its_limit_fails(self):
+        command = [sys.executable, "-B", os.path.join(HERE, "..", "..", "tools", "check_prose.py")]
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run(["git", "init", "-q", folder], check=True)
+            page = os.path.join(folder, "page.md")
+            for text, status in (("The server reads the file.\n", 0), ("Who waits reads why the engine is none.\n", 1)):
+                with open(page, "w", encoding="utf-8") as file:
+                    file.write(text)
+                subprocess.run(["git", "-C", folder, "add", "page.md"], check=True)
+                done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+                self.assertEqual(done.returncode, status, done.stdout + done.stderr)
 
     def test_extraction(self):
         c = '// Owns the buffer. Thread: any.\n// Copies nothing.\nint f(void) { return error(e, "the file has no end, got %d"); }\n'

@@ -97,7 +97,7 @@ def goals_table(results):
 
 
 def figures_table(results):
-    yield "| work | who | median | spread | of read |"
+    yield "| work | engine | median | spread | of read |"
     yield "|---|---|---|---|---|"
     for row in results.rows:
         for who in row["entries"]:
@@ -121,7 +121,7 @@ def figures_table(results):
 
 
 def proof_table(results):
-    yield "| model | who | greedy tokens equal | parted at near ties | first logits apart (RMS, relative) | bound |"
+    yield "| model | engine | greedy tokens equal | parted at near ties | first logits apart (RMS, relative) | bound |"
     yield "|---|---|---|---|---|---|"
     for p in results.proofs:
         error = "" if p["logits_error"] is None else f"{p['logits_error']:.2g}"
@@ -152,11 +152,11 @@ def markdown(results, name):
     if any(row["unit"] == "tok/s" for row in results.rows):
         yield f"![tokens a second]({name}.svg)"
         yield ""
-    yield "## What was to be reached"
+    yield "## Goals"
     yield ""
     yield from goals_table(results)
     yield ""
-    yield "## The figures"
+    yield "## Results"
     yield ""
     yield from figures_table(results)
     if results.proofs:
