@@ -232,7 +232,7 @@ static void add_word(struct reader *r, size_t from)
         return;
     }
     if (r->out->too_many) { /* nobody looks at it, but for whether it is the same */
-        t.as_is = word_hash('x', lower, n);
+        t.as_is = word_hash('x', (const char *)r->text + from, r->at - from);
         add(r, &t);
         return;
     }
