@@ -1,6 +1,7 @@
 #include "parallel/group.h"
 
 #include "base/clock.h"
+#include "base/process.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -174,9 +175,20 @@ static void watch(struct group *g, int ms)
             reap(g, r);
 }
 
+/* One that is stopped does not end by itself. */
+static void kill_stopped(struct group *g)
+{
+    for (uint32_t r = 1; r < g->n_ranks; r++) {
+        struct quire_process_look look;
+        if (g->workers[r].process && quire_process_look(g->workers[r].process, 0, &look) && look.is_stopped)
+            kill(g->workers[r].process, SIGKILL);
+    }
+}
+
 static void end_workers(struct group *g)
 {
     uint64_t until = quire_now_ms() + GRACE_MS;
+    kill_stopped(g);
     for (uint64_t now = quire_now_ms(); count_workers(g) > 0 && now < until; now = quire_now_ms())
         watch(g, (int)(until - now));
     for (uint32_t r = 1; r < g->n_ranks; r++)

@@ -168,12 +168,13 @@ int engine_plan_form(const struct engine_options *o, const struct model_desc *de
                           "--gemm-form %s takes bfloat16 or float16 weights, and these are %s: use lane", form,
                           k_format_name(weights));
     if ((tile || mma || activations == ACTIVATIONS_BF16) && desc->needs_lanes)
-        return quire_fail(err, QUIRE_UNSUPPORTED,
-                          "%s weights, and some of this model's matrices are others (the first: %s is %s): leave it out",
-                          activations == ACTIVATIONS_BF16 ? "--activation-dtype bfloat16 takes bfloat16"
-                          : tile                          ? "--gemm-form tile takes bfloat16 or float16"
-                                                          : "--gemm-form mma takes bfloat16 or float16",
-                          desc->lanes_matrix, k_format_name(desc->lanes_format));
+        return quire_fail(
+            err, QUIRE_UNSUPPORTED,
+            "%s weights, and some of this model's matrices are others (the first: %s is %s): leave it out",
+            activations == ACTIVATIONS_BF16 ? "--activation-dtype bfloat16 takes bfloat16"
+            : tile                          ? "--gemm-form tile takes bfloat16 or float16"
+                                            : "--gemm-form mma takes bfloat16 or float16",
+            desc->lanes_matrix, k_format_name(desc->lanes_format));
     if (activations == ACTIVATIONS_BF16)
         *out = K_FORM_TILE_BF16;
     else if (activations == ACTIVATIONS_INT8)

@@ -279,6 +279,11 @@ void response_cache_await_below(struct response_cache *c, struct completion_sour
     c->below = c->verifier.below = below;
 }
 
+bool response_cache_is_of(const struct response_cache *c, const struct key256 *identity)
+{
+    return identity && c->was_told && memcmp(identity, &c->identity, sizeof *identity) == 0;
+}
+
 void response_cache_set_below(struct response_cache *c, struct completion_source below, const struct key256 *identity,
                               uint32_t n_vocab)
 {

@@ -44,6 +44,8 @@ void response_cache_close(struct response_cache *c); /* no request is live; NULL
 /* What answers is another one, which has not told its identity yet; response_cache_set_below() follows when it does. What
  * is kept is given meanwhile, and what is not is asked of it. */
 void response_cache_await_below(struct response_cache *cache, struct completion_source below);
+/* Whether what is kept is of this identity; NULL: of none. Else no request may be live at response_cache_set_below(). */
+bool response_cache_is_of(const struct response_cache *cache, const struct key256 *identity);
 /* What is below, and what its answers depend on; identity NULL: it does not tell, and nothing is kept. Again whenever an
  * engine becomes ready; no request is live. */
 void response_cache_set_below(struct response_cache *c, struct completion_source below, const struct key256 *identity,

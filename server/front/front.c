@@ -48,6 +48,20 @@ static const struct key256 *identity_of(const struct wire_hello *hello)
     return hello->n_arithmetic == 0 || is_off ? NULL : &hello->identity_arithmetic;
 }
 
+/* Requests that came while no engine was there have been given what is kept, which is not this engine's if it is another
+ * one. */
+static void take_cache(struct front *f, const struct key256 *identity)
+{
+    struct api_error e;
+    if (!response_cache_is_of(f->cache, identity)) {
+        snprintf(e.why.text, sizeof e.why.text, "the engine was replaced");
+        api_fail_status(&e, QUIRE_IO, NULL);
+        generations_end(f, &e);
+    }
+    response_cache_set_below(f->cache, engine_client_source(f->engine), identity, f->vocab_size);
+    f->source = response_cache_source(f->cache);
+}
+
 static void on_ready(void *context, const struct wire_hello *hello)
 {
     struct front *f = context;
@@ -63,10 +77,8 @@ static void on_ready(void *context, const struct wire_hello *hello)
     f->vector_is_scores = hello->vector_is_scores;
     turns_set_engine(f->turns, hello->max_num_seqs, hello->max_queued_requests, hello->max_num_batched_tokens);
     take_arithmetic(f, hello);
-    if (f->cache) {
-        response_cache_set_below(f->cache, engine_client_source(f->engine), identity_of(hello), hello->vocab_size);
-        f->source = response_cache_source(f->cache);
-    }
+    if (f->cache)
+        take_cache(f, identity_of(hello));
     f->engine_ready = f->engine_seen = true;
     f->engine_returns_ms = 0;
     if (f->on_engine_ready)

@@ -56,7 +56,11 @@ static bool opposed(const struct said *a, const struct said *b)
         if ((a_only[0] & b_only[1]) || (a_only[1] & b_only[0]))
             return true;
     }
-    return apart(a, b, LEAN_TENSES) || apart(a, b, LEAN_PERSONS) || apart(a, b, LEAN_VERBS);
+    /* "Who hired", "who was hired", "who has hired"; "who owns", "who owned", "who will own". */
+    const uint32_t strict = LEAN_PAST | LEAN_FUTURE | (a->has_past || b->has_past ? LEAN_VERBS : 0) |
+                            (a->marks & b->marks & 1u << MARK_YES_NO ? LEAN_PERSONS : 0);
+    return (a->leans ^ b->leans) & strict || apart(a, b, LEAN_TENSES) || apart(a, b, LEAN_PERSONS) ||
+           apart(a, b, LEAN_VERBS);
 }
 
 static bool in_one_order(const struct said *a, const struct said *b)
@@ -65,6 +69,29 @@ static bool in_one_order(const struct said *a, const struct said *b)
         if (a->items[i].hash != b->items[i].hash)
             return false;
     return true;
+}
+
+/* Of texts that say the same in one order: whether a verb of theirs stands in another form. */
+static bool in_one_form(const struct said *a, const struct said *b)
+{
+    for (size_t i = 0; i < a->n; i++) {
+        const uint8_t x = a->items[i].form, y = b->items[i].form;
+        const bool nouns = (x == FORM_NOUN && y != FORM_PAST) || (y == FORM_NOUN && x != FORM_PAST);
+        if (x != y && x != FORM_ANY && y != FORM_ANY && !nouns)
+            return false;
+    }
+    return true;
+}
+
+/* Likewise, whether one word is written with other capitals that say something. */
+static const struct said_item *other_case(const struct said *a, const struct said *b)
+{
+    for (size_t i = 0; i < a->n; i++) {
+        const struct said_item *x = &a->items[i], *y = &b->items[i];
+        if ((x->is_cased || y->is_cased) && x->folded == y->folded && x->cased && y->cased && x->cased != y->cased)
+            return x;
+    }
+    return NULL;
 }
 
 static enum guard compare(const struct said *a, const struct said *b, struct tally *t)
@@ -91,8 +118,15 @@ static enum guard compare(const struct said *a, const struct said *b, struct tal
         return GUARD_WORDS;
     if (!in_one_order(a, b))
         return GUARD_DIRECTION;
-    /* The texts' words differ: that of two equal ones was asked first. */
-    return a->only_plain || b->only_plain ? GUARD_WORDS : GUARD_NONE;
+    if (!in_one_form(a, b))
+        return GUARD_POLARITY;
+    const struct said_item *cased = other_case(a, b);
+    if (cased)
+        return cased->kind == SAID_UNIT ? GUARD_UNITS : GUARD_NAMES;
+    /* "Are the mushrooms edible", "are mushrooms edible": asked for yes or no, these are some and all. */
+    if (a->marks & 1u << MARK_YES_NO && a->n_the != b->n_the)
+        return GUARD_WORDS;
+    return (a->only_plain || b->only_plain) && a->plain != b->plain ? GUARD_WORDS : GUARD_NONE;
 }
 
 enum guard guard_differs(const char *a, size_t n_a, const char *b, size_t n_b)
@@ -103,7 +137,7 @@ enum guard guard_differs(const char *a, size_t n_a, const char *b, size_t n_b)
         return GUARD_NONE;
     said_read(a, n_a, &said_a);
     said_read(b, n_b, &said_b);
-    if (said_a.plain == said_b.plain)
+    if (said_a.plain == said_b.plain && said_a.cased == said_b.cased)
         return GUARD_NONE;
     if (said_a.script != said_b.script || (said_a.language && said_b.language && said_a.language != said_b.language))
         return GUARD_LANGUAGE;

@@ -14,6 +14,9 @@ struct speaker {
     bool what;         /* "what" stands before the words that are being said */
     uint32_t persons;  /* leans of "do you", "do I", which mean anybody where the question is how */
     bool title;        /* Most Words Begin So */
+    bool turns;        /* what AND joins may be turned round */
+    bool keeps;        /* what AND joins may not: "commit and push" */
+    bool anybody_can;  /* "how can I", which is how it is done */
 };
 
 /* ---- what holds for the whole text ---- */
@@ -47,11 +50,22 @@ static bool is_title(const struct tokens *t)
 
 /* ---- items ---- */
 
+/* What the last item's word has besides its meaning. */
+static void say_how(struct speaker *s, const struct token *t)
+{
+    struct said_item *item = &s->out->items[s->out->n - 1];
+    item->form = t->word.form;
+    item->folded = t->folded;
+    item->cased = s->title && !t->is_symbol ? 0 : t->cased;
+    item->is_cased = t->is_cased;
+    s->out->has_past = s->out->has_past || t->word.form == FORM_PAST;
+}
+
 static void say(struct speaker *s, enum said_kind kind, uint64_t hash, uint64_t bare)
 {
     struct said *out = s->out;
     out->items[out->n++] = (struct said_item){
-        .hash = hash, .bare = bare, .kind = (uint8_t)kind, .join = (uint8_t)s->join};
+        .hash = hash, .bare = bare, .kind = (uint8_t)kind, .join = (uint8_t)s->join, .form = FORM_ANY};
     s->join = JOIN_NEXT;
     s->begun = true;
 }
@@ -76,9 +90,9 @@ static bool is_word(const struct token *t, const char *word)
 static bool is_pronoun(const struct speaker *s, size_t i)
 {
     const struct token *before = i > 0 ? token_at(s, i - 1) : NULL, *next = token_at(s, i + 1);
-    return is_word(token_at(s, i), "one") &&
+    return is_word(token_at(s, i), "one") && !is_word(next, "of") &&
            ((before && has(before, WORD_AUXILIARY | WORD_ARTICLE)) || (before && is_word(before, "which")) ||
-            (before && is_word(before, "no")) || is_word(next, "of") || has(next, WORD_AUXILIARY));
+            (before && is_word(before, "no")) || has(next, WORD_AUXILIARY));
 }
 
 static void say_number(struct speaker *s, uint64_t value)
@@ -116,12 +130,20 @@ static size_t say_spelled(struct speaker *s, size_t i)
 
 /* ---- words ---- */
 
+/* A word that asks for an answer, and not whether somebody is able to. */
+static bool is_request(const struct token *t)
+{
+    return has(t, WORD_COMMAND | WORD_ABOUT_WORDS) || is_word(t, "please") || is_word(t, "kindly") ||
+           (t->kind == TOKEN_WORD && t->word.mark == MARK_SUMMARY);
+}
+
 /* "Can you tell me …", "could somebody explain", "I would like to". */
 static bool is_courtesy(const struct speaker *s, size_t i)
 {
     const struct token *t = token_at(s, i), *next = token_at(s, i + 1);
-    bool asks_for_it = (t->word.mark == MARK_CAN || t->word.mark == MARK_WOULD || t->word.leans & LEAN_FUTURE) &&
-                       is_word(next, "you");
+    bool asks_for_it = (t->word.mark == MARK_CAN || t->word.mark == MARK_COULD || t->word.mark == MARK_WOULD ||
+                        t->word.leans & LEAN_FUTURE) &&
+                       is_word(next, "you") && is_request(token_at(s, i + 2));
     return !s->begun && ((t->first && (asks_for_it || has(token_at(s, i + 2), WORD_COMMAND))) || is_word(next, "like"));
 }
 
@@ -169,10 +191,18 @@ static void note(struct speaker *s, size_t i)
         out->poles[t->word.other_side][t->word.pole / 64] |= 1ull << t->word.pole % 64;
     if (t->word.flags & WORD_ABOUT_WORDS)
         out->only_plain = true;
-    if (t->word.mark && !is_courtesy(s, i)) {
+    bool is_any = t->word.flags & WORD_ANY && before &&
+                  (has(before, WORD_COMMAND) || is_word(before, "me") || is_word(before, "us") ||
+                   (is_word(before, "are") && i > 1 && is_word(token_at(s, i - 2), "what")));
+    if (t->word.mark && !is_courtesy(s, i) && !is_any) {
         out->marks |= 1u << t->word.mark;
         s->begun = true;
     }
+    out->n_the += is_word(t, "the");
+    s->anybody_can = s->anybody_can || (t->word.mark == MARK_CAN && (is_word(next, "i") || is_word(next, "you") ||
+                                                                     is_word(next, "we") || is_word(next, "one")));
+    s->turns = s->turns || t->word.flags & WORD_SAME_EITHER_WAY;
+    s->keeps = s->keeps || is_word(t, "and");
 }
 
 static void pass_frame(struct speaker *s, const struct token *t)
@@ -240,6 +270,14 @@ static bool has_weight(const struct speaker *s, size_t i)
     return noun || letter || first_person || particle;
 }
 
+/* "An explanation of", "all about"; but "all of the dogs" is not "the dogs". */
+static bool leads_to(const struct token *t, const struct token *next)
+{
+    if (!(t->word.flags & WORD_BEFORE_OF) || !has(next, WORD_OF))
+        return false;
+    return is_word(next, "about") || !(is_word(t, "all") || is_word(t, "more"));
+}
+
 static void say_word(struct speaker *s, size_t i)
 {
     const struct token *t = token_at(s, i);
@@ -257,19 +295,26 @@ static void say_word(struct speaker *s, size_t i)
         s->persons |= you ? LEAN_OTHER : me ? LEAN_SELF : 0;
         s->out->marks |= t->first && !s->begun ? 1u << MARK_YES_NO : 0;
     }
+    if (is_courtesy(s, i) && t->word.leans & LEAN_FUTURE) {
+        s->join = JOIN_PARTED; /* "will you explain" is no future */
+        return;
+    }
     note(s, i);
+    const size_t n_before = s->out->n;
     if (has_weight(s, i))
         say(s, SAID_WORD, t->word.concept, 0);
     else if (f & WORD_NOT)
         say_not(s, t);
     else if (f & WORD_FRAME)
         pass_frame(s, t);
-    else if (is_filler(s, i) || is_command(s, i) || (f & WORD_BEFORE_OF && has(token_at(s, i + 1), WORD_OF)))
+    else if (is_filler(s, i) || is_command(s, i) || leads_to(t, token_at(s, i + 1)))
         s->join = JOIN_PARTED;
     else if (f & WORD_UNIT && (!(f & WORD_AFTER_NUMBER) || behind_number))
         say(s, SAID_UNIT, t->word.concept, 0);
     else
         say(s, name ? SAID_NAME : SAID_WORD, t->word.concept, t->bare);
+    if (s->out->n > n_before && !(f & WORD_NOT))
+        say_how(s, t);
     if (f & WORD_OPENS && !(f & WORD_FRAME))
         s->join = JOIN_PARTED;
 }
@@ -370,10 +415,10 @@ static void swap_groups(struct group *a, struct group *b)
     a->join = join;
 }
 
-/* "A and B" is "B and A"; "to A from B" is "from B to A". groups run from the end of the text to its beginning. */
-static void sort_groups(struct order *o)
+/* "between A and B" is "between B and A", "A or B" is "B or A"; "to A from B" is "from B to A". groups run from the end of the text to its beginning. */
+static void sort_groups(struct order *o, bool turns)
 {
-    for (size_t i = o->n_groups; i-- > 0;)
+    for (size_t i = turns ? o->n_groups : 0; i-- > 0;)
         for (size_t k = i;
              k + 1 < o->n_groups && o->groups[k].join == JOIN_AND && o->groups[k].hash < o->groups[k + 1].hash; k++)
             swap_groups(&o->groups[k], &o->groups[k + 1]);
@@ -385,13 +430,13 @@ static void sort_groups(struct order *o)
         }
 }
 
-static void put_in_order(struct said *said)
+static void put_in_order(struct said *said, bool turns)
 {
     struct order o;
     size_t n = 0;
     cut_runs(said, &o);
     fold(said, &o);
-    sort_groups(&o);
+    sort_groups(&o, turns);
     for (size_t i = o.n_groups; i-- > 0;)
         for (uint16_t r = o.groups[i].head; r != NO_RUN; r = o.runs[r].next)
             for (uint16_t k = o.runs[r].first; k < o.runs[r].end; k++)
@@ -415,7 +460,9 @@ void said_read(const char *text, size_t n, struct said *out)
     tokens_read(text, n, &tokens);
     struct speaker s = {.tokens = &tokens, .out = out, .title = is_title(&tokens)};
     out->n = 0;
-    out->marks = out->leans = 0;
+    out->marks = out->leans = out->n_the = 0;
+    out->has_past = false;
+    out->cased = tokens.cased;
     out->nots = 0;
     memset(out->poles, 0, sizeof out->poles);
     out->plain = tokens.plain;
@@ -426,10 +473,11 @@ void said_read(const char *text, size_t n, struct said *out)
         i = say_token(&s, i);
     if (!s.joined)
         drop_nots(out);
-    if (out->marks & 1u << MARK_HOW)
-        out->marks &= ~(1u << MARK_CAN); /* "how can I", "how do I" */
+    if (out->marks & 1u << MARK_HOW) /* "how can I", "how do I" */
+        out->marks &= ~(s.anybody_can ? 1u << MARK_CAN : 0);
     else
         out->leans |= s.persons;
     out->only_plain = out->only_plain || out->n == 0;
-    put_in_order(out);
+    /* What is done first and what then: "and" alone keeps its order. */
+    put_in_order(out, s.turns && !(out->marks & 1u << MARK_OR && s.keeps));
 }

@@ -14,12 +14,19 @@ struct said_item {
     uint64_t bare; /* of a word with "un-", "non-", "dis-", "in-": the rest; else 0 */
     uint8_t kind;
     uint8_t join;  /* said.c's */
+    uint8_t form;  /* enum word_form; FORM_ANY of what is no word */
+    bool is_cased; /* its capitals say something */
+    uint64_t folded,
+        cased; /* of a word: in lower case, and as it was written; 0: of none, and where all have capitals */
 };
 
 struct said {
     struct said_item items[SAID_MAX];
     size_t n;
     uint64_t plain;    /* of all words as they stand, and of how many they are */
+    uint64_t cased;    /* the same with the capitals that say something */
+    bool has_past;     /* a past tense or participle is among the items */
+    uint32_t n_the;    /* how often "the" stands there */
     bool only_plain;   /* nothing else tells whether it says what another text says */
     uint32_t marks;    /* bits 1 << enum word_mark */
     uint32_t leans;    /* enum word_lean */

@@ -108,8 +108,9 @@ static void add(struct reader *r, const struct token *t)
 {
     struct tokens *out = r->out;
     if (t->kind != TOKEN_STOP) {
-        uint64_t two[2] = {out->plain, t->as_is};
+        uint64_t two[2] = {out->plain, t->as_is}, three[2] = {out->cased, t->is_cased ? t->cased : t->as_is};
         out->plain = word_hash('p', (const char *)two, sizeof two);
+        out->cased = word_hash('p', (const char *)three, sizeof three);
     } else if (r->stopped) {
         return; /* one end is enough */
     }
@@ -200,6 +201,26 @@ static size_t lower_case(const struct reader *r, size_t from, char lower[WORD_MA
     return n;
 }
 
+/* What the capitals of a word say, of which `lower` is [n] in lower case. */
+static void mind_case(const struct reader *r, size_t from, const char *lower, size_t n, struct token *t)
+{
+    char raw[WORD_MAX_BYTES];
+    size_t n_raw = r->at - from < n ? r->at - from : n, n_inner = 0;
+    memcpy(raw, r->text + from, n_raw);
+    if (r->stopped && n_raw > 0 && !t->caps)
+        raw[0] = lower[0];
+    for (size_t i = 1; i < n_raw; i++)
+        n_inner += raw[i] >= 'A' && raw[i] <= 'Z';
+    const bool is_unit = t->word.flags & WORD_UNIT, is_letter = n == 1 && lower[0] != 'a' && lower[0] != 'i';
+    t->is_symbol = is_unit && n <= 3;
+    t->is_cased = n_inner > 0 || is_letter || t->is_symbol || t->word.flags & WORD_CASED;
+    t->folded = word_hash('f', lower, n);
+    t->cased = word_hash('f', raw, n_raw);
+    /* "Mb" is a megabit, "MB" a megabyte. */
+    if (is_unit && n_raw == 2 && strchr("KMGT", raw[0]) && raw[1] == 'b')
+        t->word.concept = word_hash('w', raw, n_raw);
+}
+
 static void add_word(struct reader *r, size_t from)
 {
     char lower[WORD_MAX_BYTES];
@@ -211,7 +232,7 @@ static void add_word(struct reader *r, size_t from)
         return;
     }
     if (r->out->too_many) { /* nobody looks at it, but for whether it is the same */
-        t.as_is = word_hash('x', lower, n);
+        t.as_is = word_hash('x', (const char *)r->text + from, r->at - from);
         add(r, &t);
         return;
     }
@@ -225,6 +246,7 @@ static void add_word(struct reader *r, size_t from)
     t.word = word_look_up(lower, n);
     t.bare = bare_of(lower, n);
     t.as_is = word_hash(t.caps ? 'X' : 'x', lower, n);
+    mind_case(r, from, lower, n, &t);
     r->out->usual[LANGUAGE_ENGLISH] += (t.word.flags & (WORD_FRAME | WORD_COMMAND | WORD_NOT)) != 0;
     r->out->usual[t.word.language] += t.word.language != LANGUAGE_NONE;
     add(r, &t);
@@ -290,6 +312,10 @@ static void read_word(struct reader *r)
     if (r->at - from > WORD_MAX_BYTES) {
         add_raw(r, TOKEN_NAME, from);
     } else {
+        memcpy(lower, r->text + from, r->at - from); /* of an identifier or an address each letter counts */
+        if (r->stopped && lower[0] >= 'A' && lower[0] <= 'Z')
+            lower[0] = (char)(lower[0] + 32);
+        n = r->at - from;
         uint64_t hash = word_hash('w', lower, n);
         add(r, &(struct token){.kind = TOKEN_NAME, .as_is = hash, .word.concept = hash, .capital = capital});
     }
@@ -452,6 +478,24 @@ static void read_sign(struct reader *r, uint32_t c, size_t k)
     }
 }
 
+/* "-d", "--force": what a command takes; each letter counts. False: it is none. */
+static bool read_option(struct reader *r)
+{
+    size_t from = r->at, unused;
+    if (from > 0 && !is_blank(character(r, from - 1, &unused)) && !strchr("(`\"'", r->text[from - 1]))
+        return false;
+    size_t at = from;
+    while (at < r->n && at < from + 2 && r->text[at] == '-')
+        at++;
+    if (at == from || at >= r->n || r->text[at] == '_' || r->text[at] >= 0x80 || !is_letter(r->text[at]))
+        return false;
+    while (at < r->n && r->text[at] < 0x80 && (is_letter(r->text[at]) || is_digit(r->text[at]) || r->text[at] == '-'))
+        at++;
+    r->at = at;
+    add_raw(r, in_literal(r) ? TOKEN_LITERAL : TOKEN_NAME, from);
+    return true;
+}
+
 static void read_one(struct reader *r)
 {
     size_t k, unused;
@@ -462,6 +506,8 @@ static void read_one(struct reader *r)
         r->payload = r->payload || (c == '\n' && r->out->n > 0);
     } else if (!is_apostrophe(c) && is_letter(c)) {
         read_word(r);
+    } else if (c == '-' && read_option(r)) {
+        return;
     } else if (is_digit(c) ||
                ((c == '-' || c == '.') && is_digit(next) && !is_digit(before) && !is_letter(before) && before != ')')) {
         read_number(r);
@@ -475,7 +521,7 @@ void tokens_read(const char *text, size_t n, struct tokens *out)
     struct reader r = {.text = (const unsigned char *)text, .n = n, .out = out, .stopped = true};
     out->n = 0;
     out->too_many = false;
-    out->plain = 1;
+    out->plain = out->cased = 1;
     memset(out->usual, 0, sizeof out->usual);
     while (r.at < n)
         read_one(&r);

@@ -22,6 +22,10 @@ struct token {
     bool first;   /* of its sentence */
     struct word word; /* of TOKEN_WORD; concept: of every kind */
     uint64_t as_is;   /* of the lower-case word, without what the tables know */
+    bool is_cased;    /* its capitals say something: "Mb", "fooBar", a single letter */
+    bool is_symbol;   /* also where all words have capitals: "Mb" */
+    uint64_t folded,
+        cased; /* of a word in lower case, and as it was written; the first letter of a sentence is small */
     uint64_t bare;    /* of a word with "un-", "non-", "dis-", "in-", "im-": what the rest means; else 0 */
 };
 
@@ -30,6 +34,7 @@ struct tokens {
     size_t n;        /* as many as there were, at most TOKENS_MAX */
     bool too_many;   /* there were more */
     uint64_t plain;  /* of all of them */
+    uint64_t cased;  /* the same, with the capitals that say something */
     uint32_t usual[N_LANGUAGES]; /* usual words of a language */
     uint8_t script;  /* of most letters; 0: Latin, or no letters */
 };

@@ -57,6 +57,20 @@ static size_t cut_verb(char *text, size_t n)
     return n;
 }
 
+/* By its ending; irregular ones are in the tables. */
+static enum word_form form_of(const char *word, size_t n)
+{
+    char text[WORD_MAX_BYTES];
+    memcpy(text, word, n);
+    for (size_t i = 0; i < n; i++)
+        if (text[i] < 'a' || text[i] > 'z')
+            return FORM_BASE;
+    n = cut_plural(text, n);
+    if (cut_verb(text, n) < n)
+        return text[n - 1] == 'd' ? FORM_PAST : FORM_ING;
+    return (n >= 8 && ends_with(text, n, "ion")) || (n >= 9 && ends_with(text, n, "ment")) ? FORM_NOUN : FORM_BASE;
+}
+
 size_t word_stem(char *text, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -86,7 +100,11 @@ static const struct {
     uint16_t leans;
     const char *words;
 } exact[] = {
-    {WORD_FRAME | WORD_ARTICLE, 0, 0, "a an the some any this that these those very really"},
+    {WORD_FRAME | WORD_ARTICLE, 0, 0, "a an the"},
+    {WORD_FRAME | WORD_ARTICLE | WORD_ANY, MARK_SOME, 0, "some"},
+    {WORD_FRAME | WORD_ARTICLE | WORD_ANY, MARK_ANY, 0, "any"},
+    {WORD_FRAME | WORD_ARTICLE, MARK_THIS, 0, "this these"},
+    {WORD_FRAME | WORD_ARTICLE, MARK_THAT, 0, "that those"},
     {WORD_FRAME, 0, 0,
      "i it its itself then so also actually exactly basically please kindly what which "
      "let's ok okay you"},
@@ -99,11 +117,12 @@ static const struct {
     {WORD_FRAME | WORD_PREPOSITION, 0, LEAN_AS, "as"},
     {WORD_FRAME | WORD_PREPOSITION, 0, LEAN_WITH, "with"},
     {WORD_FRAME | WORD_PREPOSITION, 0, LEAN_INTO, "into onto"},
-    {WORD_FRAME | WORD_AND, 0, 0, "and vs versus"},
+    {WORD_FRAME | WORD_AND, 0, 0, "and"},
+    {WORD_FRAME | WORD_AND | WORD_SAME_EITHER_WAY, 0, 0, "vs versus"},
     {WORD_FRAME | WORD_TO, 0, 0, "to"},
     {WORD_FRAME | WORD_FROM, MARK_FROM, 0, "from"},
     {WORD_FRAME, MARK_BY, 0, "by"},
-    {WORD_FRAME | WORD_AND, MARK_OR, 0, "or"},
+    {WORD_FRAME | WORD_AND | WORD_SAME_EITHER_WAY, MARK_OR, 0, "or"},
     {WORD_FRAME, MARK_WHO, 0, "who whom whose"},
     {WORD_FRAME, MARK_WHEN, 0, "when"},
     {WORD_FRAME, MARK_WHERE, 0, "where located location"},
@@ -116,10 +135,15 @@ static const struct {
     {WORD_FRAME | WORD_AUXILIARY, 0, LEAN_PAST, "did"},
     {WORD_FRAME | WORD_AUXILIARY, 0, LEAN_PAST | LEAN_BE, "was were"},
     {WORD_FRAME | WORD_AUXILIARY, 0, LEAN_PAST | LEAN_HAVE, "had"},
-    {WORD_FRAME, 0, LEAN_BE, "be been being"},
+    {WORD_FRAME, 0, LEAN_BE, "be"},
+    {WORD_FRAME, MARK_BEEN, LEAN_BE, "been"},
+    {WORD_FRAME, MARK_BEING, LEAN_BE, "being"},
     {WORD_FRAME, 0, LEAN_HAVE, "having"},
     {WORD_FRAME | WORD_AUXILIARY, 0, LEAN_FUTURE, "will shall"},
-    {WORD_FRAME | WORD_AUXILIARY, MARK_CAN, 0, "can could may might able"},
+    {WORD_FRAME | WORD_AUXILIARY, MARK_CAN, 0, "can able"},
+    {WORD_FRAME | WORD_AUXILIARY, MARK_COULD, 0, "could"},
+    {WORD_FRAME | WORD_AUXILIARY, MARK_MAY, 0, "may"},
+    {WORD_FRAME | WORD_AUXILIARY, MARK_MIGHT, 0, "might"},
     {WORD_FRAME | WORD_AUXILIARY, MARK_WOULD, 0, "would"},
     {WORD_FRAME | WORD_AUXILIARY, 0, LEAN_HAVE, "has have"},
     {WORD_AUXILIARY, 0, 0, "should must"},
@@ -140,7 +164,16 @@ static const struct {
      "mean means meaning word words spell spelled spelling translate translation translated synonym synonyms antonym "
      "antonyms pronounce pronounced pronunciation rhyme rhymes sentence phrase letter letters verb noun tense repeat "
      "rewrite rephrase paraphrase proofread correct say says said saying"},
-    {WORD_OPENS, 0, 0, "compare comparison difference differences differ between both"},
+    {WORD_OPENS | WORD_SAME_EITHER_WAY, 0, 0, "compare comparison difference differences differ between"},
+    {WORD_OPENS, 0, 0, "both"},
+    {WORD_PAST, 0, 0,
+     "chose chosen made went gone bought got gotten took taken wrote written won sold paid lost died began begun ate eaten ran came "
+     "saw seen spoke spoken grew grown fell fallen drove driven thought became hit cut put set let shut hurt quit split spread bet burst"},
+    {WORD_AGENT, 0, 0, "inventor inventors founder founders discovery discoveries"},
+    {WORD_CASED, 0, 0,
+     "polish turkey china japan chile jordan march may august apple windows java swift rust go amazon bill mark rose reading nice "
+     "mobile oracle orange shell target gap word excel access outlook teams edge chrome safari meta signal slack zoom will us it who "
+     "aids catholic earth mercury cuba job pole finish welsh scotch lima tangier divine frank jack rich grace hope joy faith"},
     {WORD_KEPT, 0, 0,
      "glasses customs arms goods news painting paintings building buildings meeting meetings wedding weddings evening evenings "
      "feeling feelings housing engineering statement statements apartment apartments department departments question questions "
@@ -228,7 +261,7 @@ static const char *const same[] = {
     "become became",
     "improve enhance",
     "job occupation",
-    "should ought must",
+    "should ought",
     "colour color",
     "favourite favorite",
     "house home",
@@ -628,6 +661,10 @@ struct word word_look_up(const char *text, size_t n)
         word.leans = as_is->leans;
         word.mark = as_is->mark;
     }
+    word.form = word.flags & WORD_AGENT  ? FORM_ANY
+                : word.flags & WORD_KEPT ? FORM_BASE
+                : word.flags & WORD_PAST ? FORM_PAST
+                                         : form_of(text, n);
     word.language = other ? other->language : LANGUAGE_NONE;
     return word;
 }

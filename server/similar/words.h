@@ -29,6 +29,11 @@ enum word_flag {
     WORD_PHRASAL = 1 << 18,   /* a preposition behind it says something: "look for", "look at" */
     WORD_PREPOSITION = 1 << 19,
     WORD_KEPT = 1 << 20,      /* its ending is part of it: "glasses" */
+    WORD_PAST = 1 << 21,      /* a past tense or participle that no ending shows: "went" */
+    WORD_AGENT = 1 << 22,     /* a noun for what a verb says in any tense: "inventor", "invented" */
+    WORD_CASED = 1 << 23,     /* another word with a capital: "polish", "Polish" */
+    WORD_ANY = 1 << 24,       /* says nothing behind a command: "list some" */
+    WORD_SAME_EITHER_WAY = 1 << 25, /* what it joins may be turned round: "A vs B" */
 };
 
 /* What is said once or not at all, wherever it stands. */
@@ -45,6 +50,25 @@ enum word_mark {
     MARK_SUMMARY,
     MARK_CAN,
     MARK_WOULD,
+    MARK_COULD,
+    MARK_MAY,
+    MARK_MIGHT,
+    MARK_THIS,
+    MARK_THAT,
+    MARK_SOME,
+    MARK_ANY,
+    MARK_BEING,
+    MARK_BEEN,
+    N_MARKS
+};
+
+/* Of a verb, or of a noun that is made of one. */
+enum word_form {
+    FORM_BASE,
+    FORM_PAST, /* "owned", "went"; a participle, too */
+    FORM_ING,  /* "meditating" */
+    FORM_NOUN, /* "meditation" */
+    FORM_ANY,  /* of WORD_AGENT */
 };
 
 /* What a text may leave unsaid: texts disagree when both say one, and none that the other says. */
@@ -92,6 +116,7 @@ struct word {
     uint8_t mark;     /* 0: none */
     uint8_t pole;     /* 0: none; else the opposites that it is one of, below MAX_POLES */
     bool other_side;  /* of pole */
+    uint8_t form;     /* enum word_form */
     uint8_t language; /* of which it is a usual word, of other than English ones */
     uint64_t value;   /* of WORD_NUMBER */
 };

@@ -153,6 +153,8 @@ def test_what_is_so_anyway_is_taken():
     assert got.returncode == 0 and got.stdout == quire("plan", MODEL, "--max-model-len", "512").stdout
     assert "--trust-remote-code changes nothing: no code of a model is ever run" in got.stderr and got.stderr.count("changes nothing") == 5
     answer = quire("generate", "What is 12 plus 30?", "--temperature", "0", "-m", MODEL)
+    for zero in ("0", "1e-300"):
+        assert quire("generate", "What is 12 plus 30?", "--top-p", zero, "-m", MODEL).stdout == answer.stdout
     assert "42" in answer.stdout
 
 

@@ -86,6 +86,15 @@ def test_long_texts_are_cut_at_the_models_length(both):
     assert same.data[0].embedding == reply.data[0].embedding
 
 
+@pytest.mark.parametrize("mark", ["-", "—", "。", "a-", "--- "])
+def test_a_million_marks_are_tokens(both, mark):
+    """BERT makes a token of each; the model's length of them is read."""
+    client = both.client()
+    read = lambda n: client.embeddings.create(model="tiny", input=mark * n, encoding_format="float")
+    whole, short = read(1_000_000 // len(mark)), read(600)
+    assert whole.usage.prompt_tokens == short.usage.prompt_tokens and whole.data[0].embedding == short.data[0].embedding
+
+
 def test_each_model_is_asked_for_what_it_gives(both):
     client, chat = both.client(), [{"role": "user", "content": "Hi"}]
     alone = client.chat.completions.create(model="demo", messages=chat, max_tokens=5, temperature=0).choices[0].message.content

@@ -208,7 +208,7 @@ BAD = [
     ({"messages": [{"role": 3, "content": "x"}]}, "messages"),
     ({"temperature": -1}, "temperature"),
     ({"temperature": "hot"}, "temperature"),
-    ({"top_p": 0}, "top_p"),
+    ({"top_p": -0.1}, "top_p"),
     ({"top_p": 1.5}, "top_p"),
     ({"top_k": -7}, "top_k"),
     ({"min_p": 2}, "min_p"),

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -160,6 +161,27 @@ def test_what_is_kept_is_given_meanwhile(begin, tmp_path, store):
         status, headers, reply = ask(server, *one)
         assert (status, headers["x-quire-cache"], text(reply)) == (200, "exact", want)
     assert ask(server, {**SHORT, "prompt": "Never asked"})[0] == 200
+
+
+def test_what_is_kept_is_not_another_models(start, tmp_path):
+    """The files change while the engine is away: what it answers then is computed."""
+    model = tmp_path / "model"
+    shutil.copytree(MODEL, model)
+    server = start("serve", model, "--port", "0", "--served-model-name", "demo", "--device", "cpu", "--threads", "1", "--restart", "on-failure",
+                   "--response-cache", f"sqlite:{tmp_path / 'answers.db'}", wait_for=r"ready on http://[0-9.]+:(\d+)")
+    ask(server, SHORT)
+    assert ask(server, SHORT)[1]["x-quire-cache"] == "exact"
+    weights = bytearray((model / "model.safetensors").read_bytes())
+    for at in range(len(weights) // 2, len(weights), 100):
+        weights[at] ^= 1
+    for pid in processes(server):
+        os.kill(pid, signal.SIGKILL)
+    (model / "new").write_bytes(weights)
+    (model / "new").rename(model / "model.safetensors")
+    wait(lambda: "is started again in" in server.output())
+    wait(lambda: ask(server, None, "/health")[0] == 200)
+    assert ask(server, SHORT)[1]["x-quire-cache"] == "miss"
+    assert ask(server, SHORT)[1]["x-quire-cache"] == "exact"
 
 
 def test_health_says_so_once_a_client_knows(begin):

@@ -153,8 +153,10 @@ static int submit(struct generate *g, const uint32_t *ids, size_t n_ids)
     request_spec_take_defaults(&s, info->sampling);
     if (g->has_temperature)
         s.temperature = (float)g->temperature;
-    if (g->has_top_p)
+    if (g->has_top_p && (float)g->top_p > 0)
         s.top_p = (float)g->top_p;
+    else if (g->has_top_p) /* as in requests */
+        s.temperature = 0;
     if (g->has_top_k)
         s.top_k = g->top_k;
     g->n_prompt = s.n_prompt;
@@ -412,8 +414,8 @@ static size_t own_flags(struct generate *g, struct cli_option *out)
          .help = "Longest answer. Default: until the model stops or the context is full."},
         {.names = "temperature", .kind = CLI_F64, .target = &g->temperature, .given = &g->has_temperature,
          .max = 100, .value = "X", .help = "0 is greedy. Default: generation_config.json's, else 1."},
-        {.names = "top-p", .kind = CLI_F64, .target = &g->top_p, .given = &g->has_top_p, .min = 1e-6,
-         .max = 1, .value = "X", .help = "Likewise."},
+        {.names = "top-p", .kind = CLI_F64, .target = &g->top_p, .given = &g->has_top_p, .max = 1,
+         .value = "X", .help = "Likewise."},
         {.names = "top-k", .kind = CLI_U32, .target = &g->top_k, .given = &g->has_top_k, .value = "N",
          .help = "Likewise; 0 = off."},
         {.names = "json", .kind = CLI_FLAG, .target = &g->json, .help = "Print JSON for programs, once the answer is whole."},

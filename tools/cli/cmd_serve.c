@@ -487,8 +487,14 @@ static int compare_questions(struct serve *s, struct quire_error *err)
     if (cache_flags_redis(&s->cache_flags, &redis))
         options.shared = &redis;
     int status = similar_open(s->base, &options, front_embedder(beside_front(s->beside)), &similar, err);
-    if (status == QUIRE_OK)
-        response_cache_compare(s->cache, similar);
+    if (status != QUIRE_OK)
+        return status;
+    response_cache_compare(s->cache, similar);
+    if (options.mode == SIMILAR_ANSWER)
+        quire_log(
+            QUIRE_LOG_WARN, "server",
+            "--semantic-mode answer: what was answered to a similar question is given as it is, and some of these "
+            "answers are wrong (docs/caching.md); with --semantic-mode draft none is");
     return status;
 }
 

@@ -28,8 +28,7 @@ struct prefix_watch {
 /* Compares a prompt with those before it and keeps its beginning. True: *at is the token, from 0, at which it first
  * differs from the nearest one. False: it continues one, one continues it, there is none to compare it with, or no
  * difference within PREFIX_WATCH_TOKENS. */
-bool prefix_watch_add(struct prefix_watch *w, const struct key256 *domain, const uint32_t *ids, size_t n,
-                      uint32_t *at);
+bool prefix_watch_add(struct prefix_watch *w, const struct key256 *domain, const uint32_t *ids, size_t n, uint32_t *at);
 void prefix_watch_free(struct prefix_watch *w);
 
 #endif

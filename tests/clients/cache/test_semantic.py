@@ -108,6 +108,7 @@ def test_a_longer_answer_goes_on(servers):
 
 def test_answers_as_they_are(start, tiny):
     server = start("serve", MODEL, "--port", "0", "--semantic-cache", tiny, "--semantic-threshold", "0.6", "--semantic-mode", "answer")
+    assert "warn  server: --semantic-mode answer:" in server.output()
     body = lambda text: {"messages": [{"role": "user", "content": text}], "max_tokens": 60, "temperature": 0}
     first, headers = ask(server, body("please tell me about the dog"))
     assert headers["x-quire-cache"] == "miss"
