@@ -131,6 +131,21 @@ static bool is_tied_head(const struct look *l, const char *name)
     return l->desc->tied_embeddings && !l->desc->encoder && strcmp(name, "lm_head.weight") == 0;
 }
 
+/* All of what has 16 MiB; of more its ends and 256 pieces between: heads that are trained apart differ everywhere, and a look at
+ * a model must not read gigabytes. */
+static bool same_bytes(const uint8_t *a, const uint8_t *b, uint64_t n)
+{
+    const uint64_t whole = (uint64_t)16 << 20, end = (uint64_t)1 << 20, piece = 4096, n_pieces = 256;
+    if (n <= whole)
+        return memcmp(a, b, n) == 0;
+    bool same = memcmp(a, b, end) == 0 && memcmp(a + n - end, b + n - end, end) == 0;
+    for (uint64_t i = 0; same && i < n_pieces; i++) {
+        const uint64_t at = (n - piece) / n_pieces * i;
+        same = memcmp(a + at, b + at, piece) == 0;
+    }
+    return same;
+}
+
 static const char *copy_of_embeddings(const struct look *l, const struct checkpoint_tensor *t)
 {
     struct checkpoint_tensor embedding;
@@ -139,7 +154,7 @@ static const char *copy_of_embeddings(const struct look *l, const struct checkpo
                             NULL) != QUIRE_OK)
         return NULL;
     const bool is_same = embedding.n_bytes == t->n_bytes && strcmp(embedding.dtype, t->dtype) == 0 &&
-                         memcmp(embedding.data, t->data, t->n_bytes) == 0;
+                         same_bytes(embedding.data, t->data, t->n_bytes);
     return is_same ? "a copy of the embeddings" : NULL;
 }
 
