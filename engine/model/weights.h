@@ -75,10 +75,10 @@ int weights_look(const struct checkpoint *checkpoint, const struct model_desc *d
 
 /* Tensors that the model does not compute with, by kind. */
 #define WEIGHTS_MAX_UNUSED 24u
-#define WEIGHTS_IGNORED "ignored (--ignore-unused-tensors)"
+#define WEIGHTS_IGNORED "not of this model (refused without --ignore-unused-tensors)"
 struct weights_unused {
     struct weights_unused_kind {
-        const char *what; /* "rotary tables"; WEIGHTS_IGNORED: the model may be another one than its files say */
+        const char *what; /* "rotary tables"; WEIGHTS_IGNORED: what weights_unused() refuses */
         char first[MODEL_NAME_BYTES];
         uint32_t n;
         uint64_t bytes;

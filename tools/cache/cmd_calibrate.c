@@ -226,10 +226,18 @@ static int run(struct calibrate_command *c, struct quire_error *err)
     return QUIRE_OK;
 }
 
+static int run_command(struct calibrate_command *c)
+{
+    struct quire_error err;
+    int status = run(c, &err);
+    free(c->rated);
+    pairs_file_free(&c->pairs);
+    return status == QUIRE_OK ? 0 : command_fail(1, err.text);
+}
+
 int cache_calibrate(int argc, char **argv)
 {
     struct calibrate_command c = {.precision = 0.99};
-    struct quire_error err;
     const struct cli_option rows[] = {
         {.names = "embedding-model",
          .kind = CLI_STRING,
@@ -293,8 +301,5 @@ int cache_calibrate(int argc, char **argv)
         return command_fail(2, "by which model? either --embedding-model DIRECTORY or --url URL");
     if (!c.api_key)
         c.api_key = getenv("OPENAI_API_KEY");
-    int status = run(&c, &err);
-    free(c.rated);
-    pairs_file_free(&c.pairs);
-    return status == QUIRE_OK ? 0 : command_fail(1, err.text);
+    return run_command(&c);
 }
