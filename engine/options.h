@@ -23,6 +23,7 @@ struct engine_options {
     const char *invariance; /* "strict", or "off": a GPU may compute GEMMs of many tokens by NVIDIA's library, and a
                                          request's bits then depend on what else is served */
     const char *quantization; /* NULL, or a name that quantization_choose() takes: "gptq", "int8", ... */
+    bool ignore_unused_tensors; /* go on where the checkpoint has weights that the model does not compute with */
     const char *repack_cache; /* NULL, or a directory for rows that loading makes anew */
     const char *activation_dtype; /* "auto", "float32", "int8" of quantized weights, or "bfloat16" in the tile form */
     uint32_t max_model_len; /* 0 = what the model says */

@@ -1,6 +1,7 @@
 #include "files/gguf_made.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -112,23 +113,192 @@ static void take_architecture(struct maker *m)
                            gguf_name(m->g), shown);
 }
 
-/* Keys that make another model of it. */
+/* ---- keys that make another model of it -------------------------------------------------------------
+ * Of those that llama.cpp knows (its llama-arch.cpp), all that could change what a model of these architectures computes, with
+ * the values that change nothing. Another value is refused. */
+
+#define ABSENT 1, {0} /* a number of 0, false, or an empty array */
+#define UNIT 2, {0, 1}
+static const struct {
+    const char *key;
+    uint32_t n;
+    double neutral[2];
+} switches[] = {
+    /* attention */
+    {"attention.causal", 1, {1}},
+    {"attention.clamp_kqv", ABSENT},
+    {"attention.max_alibi_bias", ABSENT},
+    {"attention.alibi", ABSENT},
+    {"attention.output_scale", UNIT},
+    {"attention.value_scale", UNIT},
+    {"attention.temperature_length", ABSENT},
+    {"attention.temperature_scale", ABSENT},
+    {"attention.relative_buckets_count", ABSENT},
+    {"attention.q_lora_rank", ABSENT},
+    {"attention.kv_lora_rank", ABSENT},
+    {"attention.key_length_mla", ABSENT},
+    {"attention.value_length_mla", ABSENT},
+    {"attention.output_group_count", ABSENT},
+    {"attention.output_lora_rank", ABSENT},
+    {"attention.shared_kv_layers", ABSENT},
+    {"attention.recurrent_layers", ABSENT},
+    {"attention.compress_ratios", ABSENT},
+    {"attention.indexer.head_count", ABSENT},
+    {"attention.indexer.top_k", ABSENT},
+    {"attention.group_norm_groups", ABSENT},
+    {"attn_logit_softcapping", ABSENT},
+    /* RoPE */
+    {"rope.dimension_sections", ABSENT},
+    {"rope.scaling.alpha", UNIT},
+    {"rope.scaling.attn_factor", 1, {1}},
+    {"rope.scaling.yarn_attn_factor", 1, {1}},
+    {"rope.scaling.yarn_ext_factor", 2, {1, -1}},
+    {"rope.scaling.yarn_log_multiplier", ABSENT},
+    /* scales, norms and activations */
+    {"logit_scale", UNIT},
+    {"embedding_scale", UNIT},
+    {"residual_scale", UNIT},
+    {"final_logit_softcapping", ABSENT},
+    {"router_logit_softcapping", ABSENT},
+    {"swiglu_clamp_exp", ABSENT},
+    {"swiglu_clamp_shexp", ABSENT},
+    {"use_parallel_residual", ABSENT},
+    {"norm_before_residual", ABSENT},
+    {"swin_norm", ABSENT},
+    {"rescale_every_n_layers", ABSENT},
+    /* experts */
+    {"expert_count", ABSENT},
+    {"expert_used_count", ABSENT},
+    {"expert_shared_count", ABSENT},
+    {"expert_group_count", ABSENT},
+    {"expert_group_used_count", ABSENT},
+    {"interleave_moe_layer_step", ABSENT},
+    {"moe_every_n_layers", ABSENT},
+    /* other layers, and other models */
+    {"nextn_predict_layers", ABSENT},
+    {"n_deepstack_layers", ABSENT},
+    {"full_attention_interval", ABSENT},
+    {"token_shift_count", ABSENT},
+    {"hash_layer_count", ABSENT},
+    {"hyper_connection.count", ABSENT},
+    {"shortconv.l_cache", ABSENT},
+    {"ssm.conv_kernel", ABSENT},
+    {"ssm.state_size", ABSENT},
+    {"ssm.inner_size", ABSENT},
+    {"wkv.head_size", ABSENT},
+    {"kda.head_dim", ABSENT},
+    {"embedding_length_per_layer_input", ABSENT},
+    {"decoder_block_count", ABSENT},
+    {"classifier.output_labels", ABSENT},
+    {"dense_2_feat_in", ABSENT},
+    {"dense_2_feat_out", ABSENT},
+    {"dense_3_feat_in", ABSENT},
+    {"dense_3_feat_out", ABSENT},
+    /* of a vector: 0 none, 3 the last token's, which is what a decoder here gives */
+    {"pooling_type", 2, {0, 3}},
+};
+
+static void refuse(struct maker *m, const char *key, const char *why)
+{
+    if (m->status == QUIRE_OK)
+        m->status = quire_fail(m->err, QUIRE_UNSUPPORTED, "%s: %s.%s: is not supported%s", gguf_name(m->g), m->arch,
+                               key, why);
+}
+
+/* How many of an array's elements are not 0; strings all are not. */
+static double n_set(const struct gguf_value *v)
+{
+    static const uint8_t sizes[GGUF_N_KINDS] = {
+        [GGUF_U8] = 1,  [GGUF_I8] = 1,   [GGUF_U16] = 2, [GGUF_I16] = 2, [GGUF_U32] = 4, [GGUF_I32] = 4,
+        [GGUF_F32] = 4, [GGUF_BOOL] = 1, [GGUF_U64] = 8, [GGUF_I64] = 8, [GGUF_F64] = 8};
+    static const uint8_t zero[8] = {0};
+    const size_t size = sizes[v->kind];
+    uint64_t n = size ? 0 : v->n;
+    for (uint64_t i = 0; size && i < v->n; i++)
+        n += memcmp(v->data + i * size, zero, size) != 0;
+    return (double)n;
+}
+
+/* A scalar of whatever kind as a number; a string is NaN. An array counts as what is set of it. */
+static double scalar(const struct maker *m, const char *full, const struct gguf_value *v)
+{
+    uint64_t whole = 0;
+    double value = (double)NAN;
+    bool flag = false;
+    if (v->is_array)
+        return n_set(v);
+    if (v->kind == GGUF_STRING)
+        return (double)NAN;
+    if (v->kind == GGUF_BOOL)
+        return gguf_bool(m->g, full, &flag, NULL) == QUIRE_OK ? flag : (double)NAN;
+    if (v->kind == GGUF_F32 || v->kind == GGUF_F64)
+        return gguf_f64(m->g, full, &value, NULL) == QUIRE_OK ? value : (double)NAN;
+    return gguf_u64(m->g, full, &whole, NULL) == QUIRE_OK ? (double)whole : -1.0;
+}
+
+static bool find(const struct maker *m, const char *key, double *out)
+{
+    char full[KEY_BYTES];
+    struct gguf_value v;
+    if (!gguf_find(m->g, key_of(m, key, full), &v))
+        return false;
+    *out = scalar(m, full, &v);
+    return true;
+}
+
+static void refuse_switches(struct maker *m)
+{
+    for (size_t i = 0; i < sizeof switches / sizeof *switches; i++) {
+        double value;
+        char why[48];
+        if (!find(m, switches[i].key, &value) || value == switches[i].neutral[0] ||
+            (switches[i].n > 1 && value == switches[i].neutral[1]))
+            continue;
+        snprintf(why, sizeof why, ", got %g", value);
+        refuse(m, switches[i].key, why);
+    }
+}
+
+/* What must be what another key says. */
 static void refuse_others(struct maker *m)
 {
-    static const char *const integers[] = {"expert_count", "attention.alibi", "nextn_predict_layers"};
-    static const char *const numbers[] = {"attention.scale",        "attention.clamp_kqv", "logit_scale",
-                                          "embedding_scale",        "residual_scale",      "attn_logit_softcapping",
-                                          "final_logit_softcapping"};
-    for (size_t i = 0; i < sizeof integers / sizeof *integers && m->status == QUIRE_OK; i++)
-        if (has(m, integers[i]) && integer(m, integers[i], false) != 0)
-            m->status = quire_fail(m->err, QUIRE_UNSUPPORTED, "%s: %s.%s: is not supported", gguf_name(m->g), m->arch,
-                                   integers[i]);
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers && m->status == QUIRE_OK; i++) {
-        double value = number(m, numbers[i], 0);
-        if (value != 0 && value != 1)
-            m->status = quire_fail(m->err, QUIRE_UNSUPPORTED, "%s: %s.%s: is not supported, got %g", gguf_name(m->g),
-                                   m->arch, numbers[i], value);
-    }
+    static const char *const pairs[][2] = {
+        {"attention.key_length_swa", "attention.key_length"},
+        {"attention.value_length_swa", "attention.value_length"},
+        {"rope.dimension_count_swa", "rope.dimension_count"},
+        {"embedding_length_out", "embedding_length"},
+        {"rope.freq_base_swa", "rope.freq_base"},
+    };
+    struct gguf_text act = {"silu", 4};
+    char full[KEY_BYTES];
+    double scale, other, window, context;
+    refuse_switches(m);
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+        if (find(m, pairs[i][0], &scale) && scale != 0 && (!find(m, pairs[i][1], &other) || scale != other))
+            refuse(m, pairs[i][0], " where it is another than for all layers");
+    /* The scale of scores is 1 / sqrt(head_dim); files have it as f32. */
+    const double head_dim = find(m, "attention.key_length", &other) ? other
+                            : find(m, "embedding_length", &other) && find(m, "attention.head_count", &scale) &&
+                                    scale > 0
+                                ? other / scale
+                                : 0;
+    if (find(m, "attention.scale", &scale) && scale != 0 && !(fabs(scale * sqrt(head_dim) - 1) < 1e-6))
+        refuse(m, "attention.scale", ": only 1 / sqrt(key_length) is");
+    if (m->status == QUIRE_OK)
+        m->status = gguf_string(m->g, key_of(m, "hidden_activation", full), &act, m->err);
+    if (!(act.n == 4 && memcmp(act.data, "silu", 4) == 0))
+        refuse(m, "hidden_activation", ": only silu is");
+    /* llama with a window is Mistral, whose window is every layer's. */
+    if (strcmp(m->arch, "llama") != 0 && find(m, "attention.sliding_window", &window) && window != 0 &&
+        !(find(m, "context_length", &context) && window >= context))
+        refuse(m, "attention.sliding_window", " for this architecture");
+    if (find(m, "attention.sliding_window", &window) && window != 0 &&
+        find(m, "attention.sliding_window_pattern", &other) && other > 1)
+        refuse(m, "attention.sliding_window_pattern", ": only a window of every layer is");
+    struct gguf_value banned;
+    if (gguf_find(m->g, "tokenizer.ggml.suppress_tokens", &banned) && banned.n > 0 && m->status == QUIRE_OK)
+        m->status = quire_fail(m->err, QUIRE_UNSUPPORTED, "%s: tokenizer.ggml.suppress_tokens: is not supported",
+                               gguf_name(m->g));
 }
 
 static void set_sizes(struct maker *m)
@@ -170,18 +340,18 @@ static bool text_is(struct gguf_text text, const char *what)
     return text.n == strlen(what) && memcmp(text.data, what, text.n) == 0;
 }
 
-/* A factor of 1 of the attention's temperature is YaRN's own; another is not what config.json's attention_factor is. */
+/* Without a type a factor is linear; "none" is none, whatever the factor. */
 static void set_rope(struct maker *m)
 {
-    struct gguf_text type = {"none", 4};
+    struct gguf_text type = {"linear", 6};
     char full[KEY_BYTES];
     set(m, "rope_theta", json_real(number(m, "rope.freq_base", 10000.0)));
     if (m->status == QUIRE_OK)
         m->status = gguf_string(m->g, key_of(m, "rope.scaling.type", full), &type, m->err);
     double factor = number(m, "rope.scaling.factor", number(m, "rope.scale_linear", 0.0));
-    if (m->status != QUIRE_OK || (text_is(type, "none") && factor == 0.0))
+    if (m->status != QUIRE_OK || text_is(type, "none") || (text_is(type, "linear") && factor == 0.0))
         return;
-    bool yarn = text_is(type, "yarn"), linear = text_is(type, "linear") || text_is(type, "none");
+    bool yarn = text_is(type, "yarn"), linear = text_is(type, "linear");
     if (!yarn && !linear) {
         m->status = quire_fail(m->err, QUIRE_UNSUPPORTED, "%s: %s.rope.scaling.type: is neither none, linear nor yarn",
                                gguf_name(m->g), m->arch);
@@ -200,11 +370,6 @@ static void set_rope(struct maker *m)
     if (yarn && has(m, "rope.scaling.yarn_beta_slow"))
         json_object_set_new(scaling, "beta_slow", json_real(number(m, "rope.scaling.yarn_beta_slow", 1)));
     set(m, "rope_scaling", scaling);
-    static const char *const ones[] = {"rope.scaling.attn_factor", "rope.scaling.yarn_attn_factor"};
-    for (size_t i = 0; i < 2; i++)
-        if (number(m, ones[i], 1.0) != 1.0 && m->status == QUIRE_OK)
-            m->status = quire_fail(m->err, QUIRE_UNSUPPORTED, "%s: %s.%s: only 1 is supported", gguf_name(m->g),
-                                   m->arch, ones[i]);
 }
 
 /* Token ids that a text may end with: what the keys say, and tokens that are there to end a turn under their usual names. */

@@ -381,16 +381,10 @@ static int missing(const struct checkpoint *st, const char *name, struct quire_e
                       st->has_index ? INDEX_FILE : st->files[0].name, name);
 }
 
-static int give_tensor(const struct checkpoint *st, const struct checkpoint_entry *entry, struct checkpoint_tensor *out,
-                       struct quire_error *err)
+static void put_tensor(const struct checkpoint *st, const struct checkpoint_entry *entry, struct checkpoint_tensor *out)
 {
-    const char *file = st->files[entry->file].name;
-    if (entry->n_dims > CHECKPOINT_MAX_DIMS)
-        return quire_fail(err, QUIRE_UNSUPPORTED,
-                          "%.100s: tensor '%.150s': shape: %u dimensions, at most %d are supported", file, entry->name,
-                          entry->n_dims, CHECKPOINT_MAX_DIMS);
     out->name = entry->name;
-    out->file = file;
+    out->file = st->files[entry->file].name;
     out->dtype = entry->dtype_name;
     out->format = entry->format;
     out->n_dims = entry->n_dims;
@@ -398,7 +392,26 @@ static int give_tensor(const struct checkpoint *st, const struct checkpoint_entr
     out->data = entry->data;
     out->interleaved = entry->interleaved;
     out->n_bytes = entry->end - entry->begin;
+}
+
+static int give_tensor(const struct checkpoint *st, const struct checkpoint_entry *entry, struct checkpoint_tensor *out,
+                       struct quire_error *err)
+{
+    if (entry->n_dims > CHECKPOINT_MAX_DIMS)
+        return quire_fail(err, QUIRE_UNSUPPORTED,
+                          "%.100s: tensor '%.150s': shape: %u dimensions, at most %d are supported",
+                          st->files[entry->file].name, entry->name, entry->n_dims, CHECKPOINT_MAX_DIMS);
+    put_tensor(st, entry, out);
     return QUIRE_OK;
+}
+
+bool checkpoint_at(const struct checkpoint *st, size_t i, struct checkpoint_tensor *out)
+{
+    memset(out, 0, sizeof *out);
+    if (i >= st->table.n)
+        return false;
+    put_tensor(st, &st->table.entries[i], out);
+    return true;
 }
 
 int checkpoint_find_any(const struct checkpoint *st, const char *name, struct checkpoint_tensor *out,

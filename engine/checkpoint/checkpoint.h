@@ -52,6 +52,9 @@ int checkpoint_find(const struct checkpoint *st, const char *name, struct checkp
 /* The same of any dtype; format is meaningful where checkpoint_find() gives the tensor. */
 int checkpoint_find_any(const struct checkpoint *st, const char *name, struct checkpoint_tensor *out,
                         struct quire_error *err);
+/* The i-th tensor by name, of any dtype; of more than CHECKPOINT_MAX_DIMS dimensions shape has the first. false: there are
+ * not so many. */
+bool checkpoint_at(const struct checkpoint *st, size_t i, struct checkpoint_tensor *out);
 uint64_t checkpoint_total_bytes(const struct checkpoint *st);
 uint32_t checkpoint_n_files(const struct checkpoint *st);
 bool checkpoint_is_gguf(const struct checkpoint *st);

@@ -193,9 +193,10 @@ static int check_tokens(const char *draft_dir, const char *model_dir, const stru
 
 /* ---- the model ----------------------------------------------------------------------------------- */
 
-int model_open_draft(const char *draft_dir, const char *model_dir, const struct model_desc *model,
+int model_open_draft(const char *draft_dir, const char *model_dir, const struct model_desc *model, bool ignore_unused,
                      struct model_desc *out, struct checkpoint **checkpoint, struct quire_error *err)
 {
+    struct weights_unused unused;
     struct sampling_defaults ignored; /* a request is sampled as its model says */
     *checkpoint = NULL;
     int status = model_describe(draft_dir, out, &ignored, err);
@@ -205,6 +206,8 @@ int model_open_draft(const char *draft_dir, const char *model_dir, const struct 
         status = checkpoint_open(draft_dir, checkpoint, err);
     if (status == QUIRE_OK)
         status = weights_stored_dtype(*checkpoint, NULL, out, err);
+    if (status == QUIRE_OK)
+        status = weights_unused(*checkpoint, out, ignore_unused, &unused, err);
     if (status != QUIRE_OK) {
         checkpoint_close(*checkpoint);
         *checkpoint = NULL;

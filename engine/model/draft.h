@@ -13,8 +13,8 @@
 #include "engine/checkpoint/checkpoint.h"
 
 /* *checkpoint is the caller's (checkpoint_close). QUIRE_INVALID: another tokenizer; else as model_describe() and
- * checkpoint_open(). */
-int model_open_draft(const char *draft_dir, const char *model_dir, const struct model_desc *model,
+ * checkpoint_open() and weights_unused(). */
+int model_open_draft(const char *draft_dir, const char *model_dir, const struct model_desc *model, bool ignore_unused,
                      struct model_desc *out, struct checkpoint **checkpoint, struct quire_error *err);
 
 /* The comparison of two parsed tokenizer.json: what the fuzzer calls. */

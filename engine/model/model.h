@@ -96,6 +96,7 @@ struct model_desc {
     struct quantization quantization;
     uint64_t panel_bytes; /* of what the cpu backend lays out anew for the form int8; set with weight_format */
     uint64_t regrouped_bytes; /* of rows that are made anew when weights are loaded; set with weight_format */
+    uint32_t n_next_layers; /* behind the model's in the files: they guess tokens, and are not computed */
     uint32_t vocab_size, hidden_size, n_layers, n_q_heads, n_kv_heads, head_dim;
     uint32_t intermediate_size;
     struct model_share share; /* heads and intermediate_size are what the rank has */

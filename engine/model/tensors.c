@@ -202,6 +202,55 @@ void model_tensor_name(const struct model_desc *desc, const struct model_tensor 
         snprintf(out, MODEL_NAME_BYTES, "%s%s", prefix, name);
 }
 
+static bool ends_with(const char *text, const char *end)
+{
+    const size_t n = strlen(text), n_end = strlen(end);
+    return n >= n_end && strcmp(text + n - n_end, end) == 0;
+}
+
+/* The layer in a name that has one; n_layers: it has none. */
+static uint32_t layer_in(const struct model_desc *desc, const char *name)
+{
+    static const char *const before[] = {"layers.", "layer."};
+    for (size_t i = 0; i < 2; i++) {
+        const char *at = strstr(name, before[i]);
+        uint32_t layer = 0;
+        if (at && sscanf(at + strlen(before[i]), "%9u", &layer) == 1)
+            return layer;
+    }
+    return desc->n_layers;
+}
+
+bool model_uses_name(const struct model_desc *desc, bool bare, const char *name)
+{
+    const uint32_t layer = layer_in(desc, name);
+    char own[MODEL_NAME_BYTES];
+    if (layer > desc->n_layers)
+        return false;
+    for (const struct model_tensor *row = model_tensors; row < model_tensors + model_n_tensors; row++) {
+        const char *mark = strchr(row->name, '*');
+        if (!ends_with(name, mark ? mark + 1 : strrchr(row->name, '.')) || !model_has_tensor(desc, layer, row))
+            continue;
+        model_tensor_name(desc, row, layer, bare, own);
+        if (strcmp(own, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+bool model_knows_name(const struct model_desc *desc, const char *name)
+{
+    static const char *const of_decoders[] = {"model.", "layers.", "embed_tokens.", "norm.", "lm_head."};
+    static const char *const of_encoders[] = {"bert.", "roberta.", "encoder.", "embeddings.", "pooler.", "classifier."};
+    const char *const *known = desc->encoder ? of_encoders : of_decoders;
+    const size_t n = desc->encoder ? sizeof of_encoders / sizeof *of_encoders
+                                   : sizeof of_decoders / sizeof *of_decoders;
+    for (size_t i = 0; i < n; i++)
+        if (strncmp(name, known[i], strlen(known[i])) == 0)
+            return true;
+    return desc->dense_size > 0 && strncmp(name, MODEL_DENSE_PREFIX, strlen(MODEL_DENSE_PREFIX)) == 0;
+}
+
 uint32_t model_unit_of(const struct model_desc *desc, const struct model_tensor *tensor)
 {
     if (tensor->shard != SHARD_COLS)

@@ -362,8 +362,7 @@ static const struct model_tensor *embedding(const struct model_desc *desc)
     return matrix_of(desc, desc->n_layers, SITE_EMBED);
 }
 
-/* A checkpoint saved from the model without its head names its tensors without "model.", or "bert.". */
-static bool is_bare(const struct checkpoint *checkpoint, const struct model_desc *desc)
+bool weights_are_bare(const struct checkpoint *checkpoint, const struct model_desc *desc)
 {
     struct checkpoint_tensor t;
     char whole[MODEL_NAME_BYTES], bare[MODEL_NAME_BYTES];
@@ -476,7 +475,7 @@ static int look(const struct checkpoint *checkpoint, struct model_desc *desc, st
 {
     struct checkpoint_tensor t;
     struct weights_contents formats = {.n = 0};
-    struct binder b = {.checkpoint = checkpoint, .desc = desc, .bare = is_bare(checkpoint, desc), .err = err};
+    struct binder b = {.checkpoint = checkpoint, .desc = desc, .bare = weights_are_bare(checkpoint, desc), .err = err};
     char name[MODEL_NAME_BYTES];
     model_tensor_name(desc, embedding(desc), 0, b.bare, name);
     int status = checkpoint_find(checkpoint, name, &t, err);
@@ -530,7 +529,7 @@ int weights_look_share(const struct checkpoint *checkpoint, struct model_desc *d
                        struct quire_error *err)
 {
     struct weights_contents contents = {.n = 0};
-    struct binder b = {.checkpoint = checkpoint, .desc = desc, .bare = is_bare(checkpoint, desc), .err = err};
+    struct binder b = {.checkpoint = checkpoint, .desc = desc, .bare = weights_are_bare(checkpoint, desc), .err = err};
     int status = count_matrices(&b, &contents);
     if (status != QUIRE_OK)
         return status;
@@ -545,7 +544,7 @@ int weights_look_share(const struct checkpoint *checkpoint, struct model_desc *d
 int weights_look(const struct checkpoint *checkpoint, const struct model_desc *desc, struct weights_contents *out,
                  struct quire_error *err)
 {
-    struct binder b = {.checkpoint = checkpoint, .desc = desc, .bare = is_bare(checkpoint, desc), .err = err};
+    struct binder b = {.checkpoint = checkpoint, .desc = desc, .bare = weights_are_bare(checkpoint, desc), .err = err};
     memset(out, 0, sizeof *out);
     return count_matrices(&b, out);
 }
@@ -579,7 +578,7 @@ int weights_create(struct k_backend *backend, const struct checkpoint *checkpoin
                        .checkpoint = checkpoint,
                        .desc = desc,
                        .form = form,
-                       .bare = is_bare(checkpoint, desc),
+                       .bare = weights_are_bare(checkpoint, desc),
                        .params = calloc(model_param_floats(desc), sizeof(float)),
                        .progress = progress,
                        .err = err};

@@ -75,6 +75,26 @@ struct weights_contents {
 int weights_look(const struct checkpoint *checkpoint, const struct model_desc *desc, struct weights_contents *out,
                  struct quire_error *err);
 
+/* Tensors that the model does not compute with, by kind. */
+#define WEIGHTS_MAX_UNUSED 24u
+#define WEIGHTS_IGNORED "not of this model (refused without --ignore-unused-tensors)"
+struct weights_unused {
+    struct weights_unused_kind {
+        const char *what; /* "rotary tables"; WEIGHTS_IGNORED: what weights_unused() refuses */
+        char first[MODEL_NAME_BYTES];
+        uint32_t n;
+        uint64_t bytes;
+    } of[WEIGHTS_MAX_UNUSED];
+    uint32_t n;
+};
+/* After weights_stored_dtype(). QUIRE_INVALID, naming the first: the checkpoint has a tensor under a name of the architecture,
+ * or of a GGUF file under any name, that the model does not compute with, and that is not known to change nothing (rotary
+ * tables, vision parts, a tied head that is a copy, biases of zeros ...). `ignore`: such tensors are counted instead. */
+int weights_unused(const struct checkpoint *checkpoint, const struct model_desc *desc, bool ignore,
+                   struct weights_unused *out, struct quire_error *err);
+/* Whether the checkpoint names its tensors without "model.", or "bert.": it was saved from the model without its head. */
+bool weights_are_bare(const struct checkpoint *checkpoint, const struct model_desc *desc);
+
 /* Of a rank's description what its own part takes: desc->panel_bytes and regrouped_bytes, and bytes of matrices, which are
  * mapped in place. */
 int weights_look_share(const struct checkpoint *checkpoint, struct model_desc *desc, uint64_t *bytes,

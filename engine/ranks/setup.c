@@ -31,6 +31,7 @@ static const struct field numbers_of[] = {
     FIELD(num_kv_blocks),
     HOSTS_FIELD(n_threads),
     FIELD(enforce_eager),
+    FIELD(ignore_unused_tensors),
     FIELD(tensor_parallel_size),
     FIELD(pipeline_parallel_size),
     HOSTS_FIELD(gpu_memory_utilization),

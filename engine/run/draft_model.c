@@ -71,7 +71,8 @@ int draft_model_prepare(struct engine *e, const struct engine_options *o, struct
     if (!d)
         return quire_fail(err, QUIRE_NO_MEMORY, "draft model: out of memory");
     d->engine = e;
-    int status = model_open_draft(o->speculative.model, o->model_dir, &e->desc, &d->desc, &d->checkpoint, err);
+    int status = model_open_draft(o->speculative.model, o->model_dir, &e->desc, o->ignore_unused_tensors, &d->desc,
+                                  &d->checkpoint, err);
     if (status != QUIRE_OK) {
         quire_error_prefix(err, "--speculative-config: model");
         return status;

@@ -160,6 +160,19 @@ int engine_plan_task(const struct engine_options *o, struct model_desc *desc, st
     return QUIRE_OK;
 }
 
+static int check_unused(const struct engine *e, bool ignore, struct quire_error *err)
+{
+    struct weights_unused unused;
+    int status = weights_unused(e->checkpoint, &e->desc, ignore, &unused, err);
+    for (uint32_t i = 0; status == QUIRE_OK && e->rank == 0 && i < unused.n; i++)
+        if (strcmp(unused.of[i].what, WEIGHTS_IGNORED) == 0)
+            quire_log(QUIRE_LOG_WARN, "engine",
+                      "%u tensors of the checkpoint are not used, '%.150s' the first: the model may be another one than"
+                      " its files say",
+                      unused.of[i].n, unused.of[i].first);
+    return status;
+}
+
 int engine_prepare(struct engine *e, const struct engine_options *asked, struct quire_error *err)
 {
     struct engine_options o = *asked;
@@ -176,6 +189,8 @@ int engine_prepare(struct engine *e, const struct engine_options *asked, struct 
         status = weights_open(o.model_dir, &e->desc, &e->checkpoint, err);
     if (status == QUIRE_OK)
         status = weights_stored_dtype(e->checkpoint, o.quantization, &e->desc, err);
+    if (status == QUIRE_OK)
+        status = check_unused(e, o.ignore_unused_tensors, err);
     uint64_t weight_bytes = 0;
     if (status == QUIRE_OK)
         status = engine_plan_share(&o, e->checkpoint, &e->desc, e->rank, &e->own, &weight_bytes, err);

@@ -71,7 +71,7 @@ def calls(choice):
     (OTHER + " Wait. " + CALL + " Done.", "Wait. Done.", [("clock", "{}"), ("weather", PARIS)]),
     ("A\n" + CALL + "\n" + CALL + "\nB\n", "A\nB\n", [("weather", PARIS)] * 2),
     ("No call: <tool_call>nothing</tool_call>", "No call: <tool_call>nothing</tool_call>", []),
-    (CALL[:-20], CALL[:-20], []),
+    (CALL[:-20], None, [("weather", PARIS[:-6])]),
     ("Plain text.", "Plain text.", []),
 ], ids=["one", "after-text", "two", "between-text", "two-between-text", "malformed", "cut", "none"])
 def test_calls(serve, text, content, expected):
@@ -136,7 +136,7 @@ def test_length_is_told(serve):
 
 
 ARGUMENTS = ['{"a":123456789012345678901234567890}', '{"a":1e400,"a":NaN}', '{"a":"\\u0000"}', '{"a":' + "[" * 70 + "]" * 70 + "}",
-             '{"a": }', "{'a': 1}"]
+             '{"a": }', "{'a': 1}", "not JSON"]
 
 
 @pytest.mark.parametrize("arguments", ARGUMENTS)

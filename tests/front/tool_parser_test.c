@@ -117,6 +117,9 @@ static void hermes(void **state)
         /* So is one whose arguments are no JSON. */
         {"<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": }}</tool_call>", "|", "f({\"a\": })"},
         {"<tool_call>{\"name\": \"f\", \"arguments\": {'a': 1, b: [2}}</tool_call>", "|", "f({'a': 1, b: [2})"},
+        {"<tool_call>{\"name\": \"f\", \"arguments\": not JSON }</tool_call>", "|", "f(not JSON)"},
+        {"<tool_call>{\"name\": \"f\", \"arguments\": [1, {\"a\": 2}]}</tool_call>", "|", "f([1, {\"a\": 2}])"},
+        {"<tool_call>{\"arguments\": null, \"name\": \"f\"}</tool_call>", "|", "f(null)"},
         {"<tool_call>{\"name\": \"f\", \"arguments\": {\"a\":]}}</tool_call>", "|", "f({\"a\":]})"},
         {"<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"1\n2\"}}</tool_call>", "|", "f({\"a\": \"1\n2\"})"},
         /* Or cut: by the end of the text, by a brace that is lacking, by a quote that is. */
@@ -132,6 +135,8 @@ static void hermes(void **state)
          "|<tool_call>{'name</tool_call>!", "f({\"a\": \"x})"},
         /* What is no call comes back as it was. */
         {"<tool_call>\n{\"name\": \"f\", \"arguments\":", NULL, ""},
+        {"<tool_call>\n{\"name\": \"f\", \"arguments\": }</tool_call>", NULL, ""},
+        {"<tool_call>\n{\"name\": \"f\", \"arguments\": , \"x\": 1}</tool_call>", NULL, ""},
         {"<tool_call>{\"name\": \"f\\u0000\", \"arguments\": {}}</tool_call>", NULL, ""},
         {"<tool_call>{\"name\": \"f\" \"arguments\": {}}</tool_call>", NULL, ""},
         {"<tool_call>{\"name\": \"f, \"arguments\": {}}</tool_call>", NULL, ""},

@@ -34,7 +34,7 @@ static void on_call(void *context, const struct tool_call *call)
 {
     struct heard *h = context;
     must(call->n_name > 0);
-    must(call->n_arguments > 0 && call->arguments[0] == '{');
+    must(call->n_arguments > 0 && call->arguments[0] != '"');
     buffer_append(&h->all, "\0", 1);
     buffer_append(&h->all, call->name, call->n_name);
     buffer_append(&h->all, "\1", 1);

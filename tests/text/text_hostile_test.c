@@ -177,6 +177,28 @@ static void deep_nesting(void **state)
     free(json);
 }
 
+/* What Python's json writes and reads, where nobody asks for it and where somebody does. */
+static void as_python_writes_it(void **state)
+{
+    (void)state;
+    static const char config[] =
+        "{\"model_max_length\":1000000000000000019884624838656,\"x\":[NaN,-Infinity,1e400],\"bos_token\":1,"
+        "\"bos_token\":{\"content\":\"a\",\"content\":\"b\"},\"z\":\"\\ud800\\u0000\"}";
+    struct quire_text *text = NULL;
+    struct quire_error err;
+    write_tokenizer(MODEL(", \"x\": NaN, \"y\": [Infinity, -1e400, 123456789012345678901234567890], \"version\": 3,"
+                          "\"version\": \"1.0\", \"decoder\": 3, \"decoder\": {\"type\": 7, \"type\": \"Fuse\"},"
+                          "\"added_tokens\": [{\"id\": 3, \"id\": 3, \"content\": \"?\", \"content\": \"<s>\","
+                          "\"single_word\": false, \"lstrip\": false, \"rstrip\": false, \"normalized\": false,"
+                          "\"special\": true}]"));
+    write_file("tokenizer_config.json", config, strlen(config));
+    if (quire_text_open(dir, &text, &err) != QUIRE_OK)
+        fail_msg("%s", err.text);
+    assert_int_equal(quire_text_token_id(text, "<s>"), 3);
+    quire_text_close(text);
+    assert_int_equal(unlink(in_dir("tokenizer_config.json")), 0);
+}
+
 static void wrong_side_files(void **state)
 {
     (void)state;
@@ -256,9 +278,9 @@ int main(void)
 {
 #define HOSTILE(test) cmocka_unit_test_setup_teardown(test, make_dir, remove_dir)
     const struct CMUnitTest tests[] = {
-        HOSTILE(missing_files),    HOSTILE(not_a_file),   HOSTILE(too_large),        HOSTILE(not_utf8),
-        HOSTILE(wrong_tokenizers), HOSTILE(deep_nesting), HOSTILE(wrong_side_files), HOSTILE(tokenizer_alone),
-        HOSTILE(broken_template),  HOSTILE(long_message),
+        HOSTILE(missing_files),    HOSTILE(not_a_file),      HOSTILE(too_large),           HOSTILE(not_utf8),
+        HOSTILE(wrong_tokenizers), HOSTILE(deep_nesting),    HOSTILE(as_python_writes_it), HOSTILE(wrong_side_files),
+        HOSTILE(tokenizer_alone),  HOSTILE(broken_template), HOSTILE(long_message),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -96,6 +96,7 @@ struct engine_options beside_options(const struct beside_flags *flags, const cha
     o.cpu_bind = first->cpu_bind;
     o.gpu_memory_utilization = first->gpu_memory_utilization;
     o.invariance = first->invariance;
+    o.ignore_unused_tensors = first->ignore_unused_tensors;
     o.policy_options = first->policy_options;
     if (flags->batch_size > 0) {
         o.batching = "dynamic";

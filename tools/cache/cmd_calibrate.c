@@ -16,7 +16,7 @@
 struct calibrate_command {
     const char *file, *url, *embedding_model, *api_key, *model, *picture;
     double precision;
-    bool json;
+    bool json, ignore_unused;
     struct pairs_file pairs;
     struct calibration_pair *rated; /* [pairs.n] */
     struct calibration result;
@@ -78,7 +78,8 @@ static int embed_all(struct calibrate_command *c, struct quire_error *err)
     const struct cache_client_options options = {.url = c->url, .api_key = c->api_key, .model = c->model};
     int status = c->url ? cache_client_open(&options, &client, err) : QUIRE_OK;
     if (status == QUIRE_OK)
-        status = c->url ? embedder_of_server(client, &e, err) : embedder_of_model(c->embedding_model, &e, err);
+        status = c->url ? embedder_of_server(client, &e, err)
+                        : embedder_of_model(c->embedding_model, c->ignore_unused, &e, err);
     if (status == QUIRE_OK)
         status = rate_all(c, e, err);
     embedder_close(e);
@@ -225,16 +226,28 @@ static int run(struct calibrate_command *c, struct quire_error *err)
     return QUIRE_OK;
 }
 
+static int run_command(struct calibrate_command *c)
+{
+    struct quire_error err;
+    int status = run(c, &err);
+    free(c->rated);
+    pairs_file_free(&c->pairs);
+    return status == QUIRE_OK ? 0 : command_fail(1, err.text);
+}
+
 int cache_calibrate(int argc, char **argv)
 {
     struct calibrate_command c = {.precision = 0.99};
-    struct quire_error err;
     const struct cli_option rows[] = {
         {.names = "embedding-model",
          .kind = CLI_STRING,
          .target = &c.embedding_model,
          .value = "DIRECTORY",
          .help = "The embedding model, opened here."},
+        {.names = "ignore-unused-tensors",
+         .kind = CLI_FLAG,
+         .target = &c.ignore_unused,
+         .help = "Go on where its files hold weights that it does not compute with."},
         {.names = "url",
          .kind = CLI_STRING,
          .target = &c.url,
@@ -288,8 +301,5 @@ int cache_calibrate(int argc, char **argv)
         return command_fail(2, "by which model? either --embedding-model DIRECTORY or --url URL");
     if (!c.api_key)
         c.api_key = getenv("OPENAI_API_KEY");
-    int status = run(&c, &err);
-    free(c.rated);
-    pairs_file_free(&c.pairs);
-    return status == QUIRE_OK ? 0 : command_fail(1, err.text);
+    return run_command(&c);
 }

@@ -168,12 +168,13 @@ int embedder_of_server(struct cache_client *client, struct embedder **out, struc
     return QUIRE_OK;
 }
 
-int embedder_of_model(const char *model_dir, struct embedder **out, struct quire_error *err)
+int embedder_of_model(const char *model_dir, bool ignore_unused, struct embedder **out, struct quire_error *err)
 {
     struct engine_options options;
     engine_options_default(&options);
     options.model_dir = model_dir;
     options.task = "embed";
+    options.ignore_unused_tensors = ignore_unused;
     struct embedder *e = *out = make();
     if (!e)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");

@@ -11,7 +11,7 @@ struct embedder;
 /* client: borrowed; its /v1/embeddings are asked. */
 int embedder_of_server(struct cache_client *client, struct embedder **out, struct quire_error *err);
 /* A directory with an embedding model. */
-int embedder_of_model(const char *model_dir, struct embedder **out, struct quire_error *err);
+int embedder_of_model(const char *model_dir, bool ignore_unused, struct embedder **out, struct quire_error *err);
 void embedder_close(struct embedder *e); /* NULL is fine */
 
 #define EMBEDDER_MAX_TEXTS 128

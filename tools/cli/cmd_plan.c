@@ -305,6 +305,7 @@ static int make_plan(const struct engine_options *options, struct planned *p, st
     struct model_desc draft_desc, share, *desc = &p->desc;
     uint64_t weight_bytes = 0;
     struct sampling_defaults sampling;
+    struct weights_unused unused;
     struct checkpoint *weights = NULL, *draft_weights = NULL;
     struct engine_draft draft = {.desc = &draft_desc, .n_tokens = o->speculative.num_speculative_tokens};
     int status = engine_plan_place(o, err);
@@ -316,8 +317,11 @@ static int make_plan(const struct engine_options *options, struct planned *p, st
         status = weights_open(o->model_dir, desc, &weights, err);
     if (status == QUIRE_OK)
         status = weights_stored_dtype(weights, o->quantization, desc, err);
+    if (status == QUIRE_OK)
+        status = weights_unused(weights, desc, o->ignore_unused_tensors, &unused, err);
     if (status == QUIRE_OK && o->speculative.method == DRAFT_MODEL) {
-        status = model_open_draft(o->speculative.model, o->model_dir, desc, &draft_desc, &draft_weights, err);
+        status = model_open_draft(o->speculative.model, o->model_dir, desc, o->ignore_unused_tensors, &draft_desc,
+                                  &draft_weights, err);
         if (status != QUIRE_OK)
             quire_error_prefix(err, "--speculative-config: model");
         else

@@ -188,7 +188,7 @@ size_t schedule_flags(struct engine_options *o, struct cli_option out[SCHEDULE_F
     return sizeof rows / sizeof rows[0];
 }
 
-#define MODEL_FLAGS_MAX 17
+#define MODEL_FLAGS_MAX 18
 
 static size_t model_flags(struct engine_options *o, struct cli_option *out)
 {
@@ -220,6 +220,9 @@ static size_t model_flags(struct engine_options *o, struct cli_option *out)
          .help = "int8, int4-block or fp8: weights that are not quantized are when they are loaded, in memory that the plan "
                  "counts (docs/quantization.md). What a checkpoint is quantized by, gptq, awq, compressed-tensors, fp8 or "
                  "gguf, is found without; another name than that is an error."},
+        {.names = "ignore-unused-tensors", .kind = CLI_FLAG, .target = &o->ignore_unused_tensors,
+         .help = "Go on where the files hold weights under the model's names that it does not compute with, such as more layers "
+                 "than config.json says. Without it they are an error that names the first."},
         {.names = "repack-cache", .kind = CLI_STRING, .target = &o->repack_cache, .value = "DIR",
          .help = "Keeps rows that loading quantizes or regroups in files of this directory, checked by their hashes: the next "
                  "start maps them. They are trusted as the model's own files are."},

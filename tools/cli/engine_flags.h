@@ -7,7 +7,7 @@
 #include "tools/cli/cli.h"
 
 #define SCHEDULE_FLAGS_MAX 24
-#define ENGINE_FLAGS_MAX 72
+#define ENGINE_FLAGS_MAX 73
 
 /* Writes the option rows for `options` to out[0..return value), without a terminating row. has_seed is set
  * when --seed is given. Both stay borrowed until cli_parse() has returned. */

@@ -316,6 +316,7 @@ static void options_of(const struct recording_header *h, const char *model_dir, 
                           : h->gemm_form == K_FORM_INT8    ? "int8"
                                                            : "float32";
     o->quantization = h->quantization;
+    o->ignore_unused_tensors = true; /* as was recorded: the weights' digest is compared */
     o->kv_cache_dtype = k_format_name(k_kv_format(h->kv_dtype));
     o->max_model_len = h->config.max_model_len;
     o->max_num_seqs = h->config.max_num_seqs;

@@ -25,6 +25,7 @@ struct inspected {
     struct quire_error refused; /* why it got no further than there */
     struct model_desc desc;
     struct weights_contents contents;
+    struct weights_unused unused;
     struct engine_plan plan;
     uint64_t file_bytes;
     uint32_t n_files;
@@ -108,6 +109,21 @@ static json_t *formats_json(const struct inspected *x)
     return list;
 }
 
+static json_t *unused_json(const struct inspected *x)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < x->unused.n; i++) {
+        const struct weights_unused_kind *kind = &x->unused.of[i];
+        json_t *one = json_object();
+        set_text(one, "what", kind->what);
+        set_text(one, "first", kind->first);
+        set_number(one, "tensors", kind->n);
+        set_number(one, "bytes", kind->bytes);
+        json_array_append_new(list, one);
+    }
+    return list;
+}
+
 static void set_plan(json_t *to, const struct inspected *x)
 {
     set_text(to, "device", x->plan.device);
@@ -142,6 +158,7 @@ static void print_json(const struct inspected *x)
         set_number(root, "parameters", n_parameters(x));
         set_number(root, "vector_parameters", x->contents.n_vector_weights);
         json_object_set_new(root, "matrices", formats_json(x));
+        json_object_set_new(root, "unused_tensors", unused_json(x));
     }
     if (x->reached == REACHED_PLAN)
         set_plan(root, x);
@@ -198,6 +215,10 @@ static void print_text(const struct inspected *x)
         print_weights(x);
     if (x->reached == REACHED_PLAN)
         print_plan(x);
+    for (uint32_t i = 0; i < x->unused.n; i++)
+        printf("  %-12s %u tensor%s, %s: %s, %s%s\n", "not used", x->unused.of[i].n, x->unused.of[i].n == 1 ? "" : "s",
+               quire_size(x->unused.of[i].bytes).text, x->unused.of[i].what, x->unused.of[i].n == 1 ? "" : "the first ",
+               x->unused.of[i].first);
     if (left_out(x))
         printf("  %-12s %s\n", "not used", left_out(x));
 }
@@ -216,10 +237,14 @@ static int look_at_files(struct engine_options *o, struct inspected *x, struct q
     }
     if (status == QUIRE_OK)
         status = weights_look(checkpoint, &x->desc, &x->contents, err);
-    if (status == QUIRE_OK) {
+    if (status == QUIRE_OK) { /* all of them are listed, also where one is refused */
         x->reached = REACHED_WEIGHTS;
-        status = engine_plan_make(o, &x->desc, x->file_bytes, &x->plan, err);
+        weights_unused(checkpoint, &x->desc, true, &x->unused, NULL);
+        struct weights_unused allowed;
+        status = weights_unused(checkpoint, &x->desc, o->ignore_unused_tensors, &allowed, err);
     }
+    if (status == QUIRE_OK)
+        status = engine_plan_make(o, &x->desc, x->file_bytes, &x->plan, err);
     if (status == QUIRE_OK)
         x->reached = REACHED_PLAN;
     checkpoint_close(checkpoint);

@@ -78,8 +78,11 @@ static size_t skip_value(const char *text, size_t n, size_t at)
         return skip_string(text, n, at);
     if (c == '{' || c == '[')
         return skip_nested(text, n, at, c, c == '{' ? '}' : ']');
-    while (at < n && text[at] != ',' && text[at] != '}' && !is_blank(text[at]))
+    const size_t from = at;
+    while (at < n && text[at] != ',' && text[at] != '}')
         at++;
+    while (at > from && is_blank(text[at - 1]))
+        at--;
     return at;
 }
 
@@ -109,7 +112,7 @@ static void find_members(const char *text, size_t n, struct span out[N_MEMBERS])
     }
 }
 
-/* Gives an object out if it is a call: one with a name and arguments that at least begin. */
+/* Gives an object out if it is a call: one with a name and arguments that at least begin, and are no text. */
 static bool give_call(const char *text, size_t n, const struct tool_sink *sink)
 {
     struct span members[N_MEMBERS] = {{NULL, 0}};
@@ -122,7 +125,7 @@ static bool give_call(const char *text, size_t n, const struct tool_sink *sink)
     call.n_name = json_string_length(name);
     call.arguments = arguments->text;
     call.n_arguments = arguments->n;
-    const bool is_call = call.n_name > 0 && arguments->n > 0 && arguments->text[0] == '{';
+    const bool is_call = call.n_name > 0 && arguments->n > 0 && arguments->text[0] != '"';
     if (is_call)
         sink->call(sink->context, &call);
     json_decref(name);

@@ -2,8 +2,8 @@
  *
  * Text goes in as it is generated, in pieces of any size; content and calls come out in the order in which they
  * were written, and do not depend on how the text was cut. What may become a call is held back until it is known to
- * be one or not to be. A call is given out whole: a name, and arguments that begin with a brace, as the model wrote them,
- * cut or no JSON as they may be. Text that only looks like a call is content and comes back unchanged. Blanks before a call are left out, and
+ * be one or not to be. A call is given out whole: a name, and arguments that are no string, as the model wrote them, cut or
+ * no JSON as they may be. Text that only looks like a call is content and comes back unchanged. Blanks before a call are left out, and
  * those after it when no text follows or none came before. Loop's thread.
  */
 #ifndef QUIRE_FRONT_TOOL_PARSER_H

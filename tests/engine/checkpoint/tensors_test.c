@@ -9,6 +9,7 @@
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/model/share.h"
 #include "engine/model/tensors.h"
+#include "engine/model/weights.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -53,11 +54,14 @@ static void the_walk_is_the_checkpoint(void **state)
         struct model_desc desc;
         struct sampling_defaults sampling;
         struct checkpoint *st = NULL;
+        struct weights_unused unused;
         struct quire_error err;
         snprintf(dir, sizeof dir, MODELS "%s", names[i]);
         if (model_describe(dir, &desc, &sampling, &err) != QUIRE_OK || checkpoint_open(dir, &st, &err) != QUIRE_OK)
             fail_msg("%s: %s", names[i], err.text);
         assert_int_equal(bytes_of_walk(&desc, st), checkpoint_total_bytes(st));
+        assert_int_equal(weights_unused(st, &desc, false, &unused, &err), QUIRE_OK);
+        assert_int_equal(unused.n, 0);
         checkpoint_close(st);
     }
 }

@@ -1,9 +1,40 @@
-/* A safetensors image: whatever is accepted must lie inside the input. */
+/* A safetensors image: whatever is accepted must lie inside the input, and each tensor of it is used, known, ignored or
+ * refused. */
 #include "../fuzz.h"
 
 #include "engine/checkpoint/checkpoint.h"
 
+#include "engine/model/weights.h"
+
 #include <stdlib.h>
+#include <string.h>
+
+static void check_unused(const struct checkpoint *st)
+{
+    static const char config[] = "{\"architectures\":[\"LlamaForCausalLM\"],\"vocab_size\":100,\"hidden_size\":16,"
+                                 "\"intermediate_size\":16,\"num_hidden_layers\":2,\"num_attention_heads\":1,"
+                                 "\"tie_word_embeddings\":true,\"num_nextn_predict_layers\":1}";
+    static struct model_desc desc;
+    static struct sampling_defaults sampling;
+    struct quire_error err;
+    struct weights_unused strict, ignored;
+    struct checkpoint_tensor t;
+    size_t n = 0, n_unused = 0;
+    if (!desc.n_layers && model_describe_json(config, strlen(config), NULL, 0, &desc, &sampling, &err) != QUIRE_OK)
+        abort();
+    while (checkpoint_at(st, n, &t))
+        n++;
+    if (weights_unused(st, &desc, true, &ignored, &err) != QUIRE_OK)
+        abort();
+    for (uint32_t i = 0; i < ignored.n; i++)
+        n_unused += ignored.of[i].n;
+    if (n_unused > n)
+        abort();
+    err.text[0] = '\0';
+    if (weights_unused(st, &desc, false, &strict, &err) == QUIRE_OK ? memcmp(&strict, &ignored, sizeof strict) != 0
+                                                                    : !err.text[0] || strchr(err.text, '\n'))
+        abort();
+}
 
 static void check(const struct checkpoint *st, const char *name, const uint8_t *data, size_t n)
 {
@@ -32,6 +63,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     check(st, "a", data, n);
     check(st, "b", data, n);
     check(st, "model.norm.weight", data, n);
+    check_unused(st);
     checkpoint_digest(st); /* reads every tensor */
     checkpoint_close(st);
     return 0;

@@ -1,0 +1,123 @@
+"""GGUF's keys that could change the arithmetic: each is read or refused. One file per key and value."""
+
+import json
+import struct
+
+import pytest
+
+from test_commands import quire
+from test_gguf import GOLDENS, Gguf, array, demo, f32, text_value, u32
+
+
+def flag(value):
+    return struct.pack("<IB", 7, value)
+
+
+# Of llama.cpp's list of keys (its llama-arch.cpp) those that are read: each makes another model of it, or none.
+READ = {
+    "context_length": u32(77), "embedding_length": u32(32), "block_count": u32(2), "feed_forward_length": u32(32),
+    "attention.head_count": u32(2), "attention.head_count_kv": u32(1), "attention.key_length": u32(32),
+    "attention.value_length": u32(32), "attention.layer_norm_rms_epsilon": f32(0.5), "rope.dimension_count": u32(2),
+    "attention.sliding_window": u32(5), "rope.scale_linear": f32(2.0), "rope.scaling.factor": f32(2.0),
+    "rope.freq_base": f32(77.0), "rope.scaling.type": text_value("yarn"),
+}
+
+# A value that is refused, and one that says what is so without it.
+U, F = u32, f32
+REFUSED = {
+    "attention.causal": (flag(0), flag(1)), "attention.clamp_kqv": (F(1.0), F(0.0)), "attention.max_alibi_bias": (F(8.0), F(0.0)),
+    "attention.scale": (F(1.0), F(0.0)), "attention.output_scale": (F(0.5), F(1.0)), "attention.value_scale": (F(0.5), F(1.0)),
+    "attention.temperature_length": (U(8192), U(0)), "attention.temperature_scale": (F(0.1), F(0.0)),
+    "attention.relative_buckets_count": (U(32), U(0)), "attention.q_lora_rank": (U(8), U(0)), "attention.kv_lora_rank": (U(8), U(0)),
+    "attention.key_length_mla": (U(8), U(0)), "attention.value_length_mla": (U(8), U(0)), "attention.shared_kv_layers": (U(1), U(0)),
+    "attention.indexer.head_count": (U(1), U(0)), "attention.key_length_swa": (U(8), U(0)), "attention.value_length_swa": (U(8), U(0)),
+    "attention.recurrent_layers": (array(4, [1]), array(4, [0])), "attention.compress_ratios": (array(4, [4]), array(4, [0])),
+    "attn_logit_softcapping": (F(1.0), F(0.0)), "final_logit_softcapping": (F(30.0), F(0.0)), "router_logit_softcapping": (F(30.0), F(0.0)),
+    "logit_scale": (F(0.0625), F(1.0)), "embedding_scale": (F(12.0), F(1.0)), "residual_scale": (F(0.22), F(1.0)),
+    "rope.dimension_sections": (array(5, [16, 24, 24, 0]), array(5, [0, 0, 0, 0])), "rope.dimension_count_swa": (U(4), U(0)),
+    "rope.freq_base_swa": (F(77.0), F(0.0)), "rope.scaling.alpha": (F(1000.0), F(1.0)), "rope.scaling.attn_factor": (F(0.5), F(1.0)),
+    "rope.scaling.yarn_attn_factor": (F(0.5), F(1.0)), "rope.scaling.yarn_ext_factor": (F(0.5), F(1.0)),
+    "rope.scaling.yarn_log_multiplier": (F(0.1), F(0.0)), "hidden_activation": (text_value("gelu"), text_value("silu")),
+    "swiglu_clamp_exp": (array(6, [7.0]), array(6, [0.0])), "use_parallel_residual": (flag(1), flag(0)), "swin_norm": (flag(1), flag(0)),
+    "norm_before_residual": (flag(1), flag(0)), "rescale_every_n_layers": (U(6), U(0)), "expert_count": (U(8), U(0)),
+    "expert_used_count": (U(2), U(0)), "expert_shared_count": (U(1), U(0)), "expert_group_count": (U(2), U(0)),
+    "expert_group_used_count": (U(1), U(0)), "interleave_moe_layer_step": (U(2), U(0)), "moe_every_n_layers": (U(2), U(0)),
+    "nextn_predict_layers": (U(1), U(0)), "n_deepstack_layers": (U(1), U(0)), "full_attention_interval": (U(4), U(0)),
+    "token_shift_count": (U(2), U(0)), "hash_layer_count": (U(1), U(0)), "hyper_connection.count": (U(4), U(0)),
+    "shortconv.l_cache": (U(3), U(0)), "ssm.state_size": (U(16), U(0)), "wkv.head_size": (U(64), U(0)), "kda.head_dim": (U(64), U(0)),
+    "embedding_length_out": (U(8), U(0)), "embedding_length_per_layer_input": (U(8), U(0)), "decoder_block_count": (U(1), U(0)),
+    "classifier.output_labels": (array(8, ["yes", "no"]), array(8, [])), "dense_2_feat_out": (U(8), U(0)), "pooling_type": (U(1), U(3)),
+}
+
+
+def inspected(path):
+    got = quire("inspect", path, "--json")
+    return got.returncode, json.loads(got.stdout), got.stderr
+
+
+def written(tmp_path, arch="llama", **keys):
+    return Gguf(GOLDENS / arch / "model.gguf").write(tmp_path / "keyed.gguf", **keys)
+
+
+@pytest.mark.parametrize("key", REFUSED)
+def test_a_key_that_changes_the_arithmetic(tmp_path, key):
+    value, neutral = REFUSED[key]
+    for arch in ("llama", "qwen3"):
+        status, _, said = inspected(written(tmp_path, arch, **{f"{arch}.{key}": value}))
+        assert status == 1 and f"keyed.gguf: {arch}.{key}: is not supported" in said, said
+        status, _, said = inspected(written(tmp_path, arch, **{f"{arch}.{key}": neutral}))
+        assert status == 0, said
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return demo(tmp_path_factory.mktemp("demo") / "demo.gguf")
+
+
+def told(path):
+    """What a model is, and what it says, or that it is refused."""
+    said = quire("generate", path, "Once upon a time there was a dog", "--raw", "--max-tokens", "24", "--temperature", "0")
+    about = inspected(path)[1]
+    return said.returncode, said.stdout, {k: v for k, v in about.items() if k != "model"}
+
+
+@pytest.mark.parametrize("key", READ)
+def test_a_key_that_is_read(tmp_path, model, key):
+    changed = Gguf(model).write(tmp_path / "keyed.gguf", **{f"qwen2.{key}": READ[key]})
+    before, after = told(model), told(changed)
+    assert before[0] == 0 and before != after, after
+
+
+def test_windows(tmp_path):
+    for arch in ("qwen2", "qwen3", "olmo2"):
+        status, _, said = inspected(written(tmp_path, arch, **{f"{arch}.attention.sliding_window": u32(4)}))
+        assert status == 1 and f"{arch}.attention.sliding_window: is not supported" in said
+        status, _, said = inspected(written(tmp_path, arch, **{f"{arch}.attention.sliding_window": u32(1 << 20)}))
+        assert status == 0, said
+    keys = {"llama.attention.sliding_window": u32(4)}
+    assert inspected(written(tmp_path, **keys))[1]["architecture"] == "MistralForCausalLM"
+    status, _, said = inspected(written(tmp_path, **keys, **{"llama.attention.sliding_window_pattern": u32(6)}))
+    assert status == 1 and "sliding_window_pattern" in said
+
+
+def test_rope_scaling(tmp_path):
+    """By llama.cpp: without a type a factor is linear, and the type none has none."""
+    def length(**keys):
+        status, about, said = inspected(written(tmp_path, "qwen3", **{f"qwen3.rope.scaling.{k}": v for k, v in keys.items()}))
+        assert status == 0, said
+        return about["max_position"]
+    whole = length()
+    assert length(type=text_value("none"), factor=f32(4.0)) == length(factor=f32(0.0)) == length(type=text_value("linear")) == whole
+    assert length(factor=f32(4.0)) == length(type=text_value("linear"), factor=f32(4.0)) == whole // 4 * 4
+    assert length(type=text_value("yarn"), factor=f32(4.0)) == 4 * whole
+
+
+def test_tokens_that_are_never_drawn(tmp_path):
+    status, _, said = inspected(written(tmp_path, **{"tokenizer.ggml.suppress_tokens": array(5, [3])}))
+    assert status == 1 and "tokenizer.ggml.suppress_tokens" in said
+
+
+def test_the_scale_of_scores(tmp_path):
+    file = Gguf(GOLDENS / "qwen3" / "model.gguf")
+    head_dim, = struct.unpack_from("<I", file.keys["qwen3.attention.key_length"], 4)
+    assert inspected(written(tmp_path, "qwen3", **{"qwen3.attention.scale": f32(head_dim ** -0.5)}))[0] == 0
