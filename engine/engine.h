@@ -5,7 +5,7 @@
  * through one sink, called on the engine thread. Nothing is allocated on the device after engine_open() returns.
  *
  * A request gets the same tokens and logprob bits whatever else is being served
- * (docs/numerics.md), unless the options give that up (invariance). A request's fault ends that request only.
+ * (numerics.md), unless the options give that up (invariance). A request's fault ends that request only.
  *
  * This is the door of those who speak to an engine that somebody opened; whoever opens one also needs options.h. What
  * lies below (kernels, scheduler) is not seen from here.

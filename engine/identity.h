@@ -9,7 +9,7 @@
  * Whatever else comes to change answers (an adapter, a grammar) gets a line of its own here.
  *
  * The canonical text is what is hashed: one `name=value` a line, always all of them, in this order, each
- * line ended by a line feed. docs/protocol.md lists the values. Pure; any thread.
+ * line ended by a line feed. protocol.md lists the values. Pure; any thread.
  */
 #ifndef QUIRE_ENGINE_IDENTITY_H
 #define QUIRE_ENGINE_IDENTITY_H
@@ -22,7 +22,7 @@
 #define ENGINE_IDENTITY_BYTES 512u
 
 struct engine_identity {
-    uint32_t law; /* K_LAW_VERSION: of docs/numerics.md */
+    uint32_t law; /* K_LAW_VERSION: of numerics.md */
     struct key256 weights; /* checkpoint_digest() */
     struct key256 model; /* model_identity() */
     const char *weight_format; /* these texts are static */

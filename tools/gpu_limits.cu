@@ -1,5 +1,5 @@
 /* What a GPU can do at most, for tools/gpu_check.sh to hold the kernels against: memory read and copied, and products of
- * the tensor cores by the one instruction that the kernels have (docs/numerics.md, section 17). Prints one JSON object.
+ * the tensor cores by the one instruction that the kernels have (numerics.md, section 17). Prints one JSON object.
  *
  *   gpu_limits [GPU]
  *

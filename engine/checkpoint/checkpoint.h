@@ -61,7 +61,7 @@ bool checkpoint_is_gguf(const struct checkpoint *st);
 
 /* Tells checkpoints apart without reading them whole: SHA-256 over every tensor's name, dtype and shape and over pieces
  * of its data, evenly spaced. Of a checkpoint of at most 512 tensors each gives 8 pieces of 4 KiB (32 KiB or less: all
- * of it), of one with more fewer, at least one. docs/protocol.md has it byte for byte, and what it cannot see. How
+ * of it), of one with more fewer, at least one. protocol.md has it byte for byte, and what it cannot see. How
  * the tensors are spread over files does not matter. */
 struct key256 checkpoint_digest(const struct checkpoint *st);
 

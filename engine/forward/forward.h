@@ -1,4 +1,4 @@
-/* One forward pass over a step: the order of docs/numerics.md §12, driven by the description alone.
+/* One forward pass over a step: the order of numerics.md §12, driven by the description alone.
  *
  * Owns the step's buffers, the logits, the workspace, the KV storage in backend memory and its host
  * tier, all allocated by forward_create(); a step allocates nothing. Borrows backend, description and

@@ -17,6 +17,7 @@
  *   max_position                                       a limit: a request's max_tokens holds it, and RoPE is resolved
  *   dense_folder                                       the weights in it are in the weights' digest
  *   bos                                                the tokenizer's matter
+ *   n_next_layers                                      tensors that are not computed
  *   rope, rope_*                                       but for the frequencies and the factor that result */
 _Static_assert(sizeof(struct model_desc) == 16008,
                "struct model_desc has changed: add its new fields to model_identity(), or to the list above");

@@ -197,7 +197,7 @@ static inline bool model_is_last_stage(const struct model_desc *desc)
 uint32_t model_window(const struct model_desc *desc, uint32_t layer);
 void model_set_window(struct model_desc *desc, uint32_t layer, uint32_t window);
 
-/* inv_freq[head_dim / 2] by docs/numerics.md §8. */
+/* inv_freq[head_dim / 2] by numerics.md §8. */
 void model_inv_freq(const struct model_desc *desc, float *inv_freq);
 
 #endif

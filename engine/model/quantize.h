@@ -1,5 +1,5 @@
 /* A plain matrix quantized when it is loaded (--quantization int8, int4-block, fp8), in room that the caller has. The numbers are
- * those of docs/numerics.md §19, whatever the machine and the threads. Pure; any thread. */
+ * those of numerics.md §19, whatever the machine and the threads. Pure; any thread. */
 #ifndef QUIRE_ENGINE_QUANTIZE_H
 #define QUIRE_ENGINE_QUANTIZE_H
 

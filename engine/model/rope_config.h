@@ -7,7 +7,7 @@
 
 #include <jansson.h>
 
-/* The largest angle that sincos is defined for (docs/numerics.md §3): frequencies are at most 1. */
+/* The largest angle that sincos is defined for (numerics.md §3): frequencies are at most 1. */
 #define MODEL_MAX_POSITIONS (1u << 26)
 
 /* `config` is an object; desc->max_position holds max_position_embeddings and becomes what the

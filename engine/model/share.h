@@ -1,4 +1,4 @@
-/* What one of several ranks holds of a model (docs/numerics.md §5, docs/parallel.md): layers of a stage, and of these its
+/* What one of several ranks holds of a model (numerics.md §5, collectives.md): layers of a stage, and of these its
  * attention heads and the KV heads that they read, its part of an MLP's inner columns in whole units, its rows of the head.
  * Norms and embeddings every rank of a stage has. A rank owns whole segments of the sums that ranks share, so that what they
  * add up to has the same bits for any number of them; what goes from stage to stage is the residual stream as it is.

@@ -133,7 +133,7 @@ bool model_uses_name(const struct model_desc *desc, bool bare, const char *name)
 /* Whether a name is one of the architecture's, used or not. */
 bool model_knows_name(const struct model_desc *desc, const char *name);
 
-/* Columns to a unit of the segments in which a matrix' GEMM sums (docs/numerics.md §5): a head, or what k_segment_unit() says,
+/* Columns to a unit of the segments in which a matrix' GEMM sums (numerics.md §5): a head, or what k_segment_unit() says,
  * where devices share it by columns; else 0. */
 uint32_t model_unit_of(const struct model_desc *desc, const struct model_tensor *tensor);
 

@@ -188,7 +188,7 @@ static int bind_matrix(struct binder *b, const struct model_stack *stack, struct
         if (status != QUIRE_OK)
             return status;
         views[i].is_table = is_table(b->desc, &stack->parts[i]) || (is_head && is_shared);
-        if (views[i].permutation) /* K is one segment then (docs/numerics.md §19) */
+        if (views[i].permutation) /* K is one segment then (numerics.md §19) */
             site->unit = 0;
     }
     if (is_head && is_shared && stack->parts->place != SITE_EMBED) {

@@ -304,7 +304,8 @@ static int open_parts(struct front *f, const struct front_options *o, struct qui
         status = otlp_open(o->otlp_endpoint, f->version, &f->otlp, err);
     if (status == QUIRE_OK)
         status = choose_tool_format(f, o->tool_call_parser, err);
-    f->prompt_identity = prompt_identity(o->text, &o->sampling, o->specials_in_messages, (int)f->tool_format);
+    f->prompt_identity = prompt_identity(o->text, &o->sampling, o->specials_in_messages, (int)f->tool_format,
+                                         o->keeps_billing_header);
     f->chat_tells_time = quire_text_chat_mentions(o->text, "strftime_now");
     if (status == QUIRE_OK)
         status = text_pool_open(f->base, TEXT_THREADS, &f->pool, err);

@@ -14,9 +14,9 @@ static void add_number(struct quire_sha256_state *s, bool has, double value)
 _Static_assert(sizeof(struct sampling_defaults) == 48, "a new default belongs into prompt_identity()");
 
 struct key256 prompt_identity(const struct quire_text *text, const struct sampling_defaults *defaults,
-                              enum quire_specials specials_in_messages, int tool_format)
+                              enum quire_specials specials_in_messages, int tool_format, bool keeps_billing_header)
 {
-    const uint8_t how[2] = {(uint8_t)specials_in_messages, (uint8_t)tool_format};
+    const uint8_t how[3] = {(uint8_t)specials_in_messages, (uint8_t)tool_format, keeps_billing_header};
     struct quire_sha256_state s;
     struct key256 files = {{0}};
     if (text)

@@ -12,6 +12,6 @@
 
 /* tool_format: as an enum tool_format. */
 struct key256 prompt_identity(const struct quire_text *text, const struct sampling_defaults *defaults,
-                              enum quire_specials specials_in_messages, int tool_format);
+                              enum quire_specials specials_in_messages, int tool_format, bool keeps_billing_header);
 
 #endif

@@ -448,7 +448,8 @@ static void test_mismatches(void **state)
     hello.n_arithmetic = 6;
     join(&rig, &h, &hello);
     assert_true(h.closed && !h.ready);
-    assert_non_null(strstr(h.why, "the engine computes by law=1 of docs/numerics.md, this front end knows law=7:"));
+    assert_non_null(
+        strstr(h.why, "the engine computes by law=1 of docs/internals/numerics.md, this front end knows law=7:"));
     engine_client_close(h.client);
     our_hello(&hello);
     hello.arithmetic = "law=1\n";

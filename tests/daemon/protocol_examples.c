@@ -1,4 +1,4 @@
-/* Prints the examples of docs/protocol.md as this build encodes them, one "name hex" a line: the
+/* Prints the examples of protocol.md as this build encodes them, one "name hex" a line: the
  * page is compared with it. */
 #include "server/wire/key.h"
 #include "server/wire/wire.h"

@@ -3,7 +3,7 @@
  *
  * tests/engine/bits.txt holds, for each golden model and form, the BLAKE2b-256 over everything the engine said of one greedy
  * and one sampled request. A difference is a changed answer for every user: it needs a reason in
- * docs/numerics.md and a line in CHANGELOG.md. With --write the program prints the file anew. */
+ * numerics.md and a line in CHANGELOG.md. With --write the program prints the file anew. */
 #include "client.h"
 #include "base/hash.h"
 #include "tests/sample.h"

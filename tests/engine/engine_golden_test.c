@@ -2,7 +2,7 @@
  * prompt, the best twenty at chosen positions, and the greedy continuation.
  *
  * Lane form: within the golden's own tolerance (twice the error of a naive computation in the same
- * dtypes). Tile and mma form: within the goal that docs/numerics.md §15 sets, 0.02 nats. (The tile form of
+ * dtypes). Tile and mma form: within the goal that numerics.md §15 sets, 0.02 nats. (The tile form of
  * bf16 activations misses it, and is not the default anywhere.)
  *
  * Quantized checkpoints and GGUF files with activations in float32: likewise within a golden's own tolerance of the weights that they stand

@@ -364,7 +364,7 @@ static uint32_t *put_answer(uint32_t *at, uint32_t kind, const struct record *re
     return at;
 }
 
-/* Against docs/recording.md, from what the client was given. */
+/* Against recording.md, from what the client was given. */
 static void digests_cover_every_logprob_bit(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* One full example of every frame, and a decoder for any of them: for tests, the fuzzer's corpus
- * and the examples of docs/protocol.md. */
+ * and the examples of protocol.md. */
 #ifndef QUIRE_TESTS_WIRE_SAMPLES_H
 #define QUIRE_TESTS_WIRE_SAMPLES_H
 

@@ -98,7 +98,7 @@ static void from_hex(const char *hex, uint8_t out[32])
     }
 }
 
-/* The numbers of docs/protocol.md, which Python's hashlib computes too. */
+/* The numbers of protocol.md, which Python's hashlib computes too. */
 static void test_key_proof(void **state)
 {
     uint8_t engine[32], front[32], want[32];

@@ -82,7 +82,7 @@ impl Files {
         hash.finalize().into()
     }
 
-    /// Unlike identity(), whose bytes docs/protocol.md fixes, it says of each file whether it is there: the same text in another
+    /// Unlike identity(), whose bytes protocol.md fixes, it says of each file whether it is there: the same text in another
     /// file has another digest.
     fn digest(&self) -> [u8; 32] {
         let mut hash = Sha256::new();

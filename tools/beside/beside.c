@@ -40,7 +40,7 @@ size_t beside_flags(struct beside_flags *flags, struct cli_option out[BESIDE_FLA
     const struct cli_option rows[] = {
         {.names = "A model for vectors beside it:", .kind = CLI_GROUP},
         {.names = "embedding-model", .kind = CLI_STRING, .target = &flags->model, .value = "MODEL",
-         .help = "Answer /v1/embeddings, scores and ranks by this model, in the same process (docs/embeddings.md)."},
+         .help = "Answer /v1/embeddings, scores and ranks by this model, in the same process (docs/guides/embeddings.md)."},
         {.names = "embedding-batch-size", .kind = CLI_U32, .target = &flags->batch_size, .min = 1, .max = 65536, .value = "N",
          .help = "Collect its texts in batches of N that nobody joins, as --batching dynamic does. Default: each step takes "
                  "what is there."},

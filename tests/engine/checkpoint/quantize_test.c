@@ -1,4 +1,4 @@
-/* Plain matrices quantized when they are loaded: each number is the nearest that its format has, as docs/numerics.md §19 says,
+/* Plain matrices quantized when they are loaded: each number is the nearest that its format has, as numerics.md §19 says,
  * whatever the threads; what cannot be quantized is refused by its place. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -242,7 +242,7 @@ static void digest_hex(const char *header, size_t n_a, int at, char out[65])
     free(image);
 }
 
-/* The value is a few lines of Python's, written from docs/protocol.md. b's pieces begin every 4,488 bytes from 2,244 on. */
+/* The value is a few lines of Python's, written from protocol.md. b's pieces begin every 4,488 bytes from 2,244 on. */
 static void digest_is_as_specified(void **state)
 {
     (void)state;
