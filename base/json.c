@@ -35,12 +35,12 @@ static bool deeper_than(const json_t *value, unsigned max_depth)
 int quire_json_parse(const char *text, size_t n_bytes, unsigned max_depth, const char *where, json_t **out,
                      struct quire_error *err)
 {
-    /* jansson itself stops at 2,048 levels, so neither its parser nor the walk below can overrun a stack. */
+    /* jansson stops at 2,048 levels, so neither its parser nor the walk below can overflow a stack. */
     json_error_t at;
     json_t *value = json_loadb(text, n_bytes, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &at);
     *out = NULL;
     if (!value) {
-        /* jansson quotes what it could not read; nobody vouched for those bytes. */
+        /* jansson's message quotes input that it could not parse. Those bytes are untrusted. */
         for (char *c = at.text; *c; c++)
             if ((unsigned char)*c < 0x20 || (unsigned char)*c >= 0x7f)
                 *c = '?';
@@ -73,7 +73,7 @@ int quire_json_read_file(const char *path, size_t max_bytes, json_t **out, struc
     return status;
 }
 
-/* The value of key, or NULL when it is absent or null. */
+/* Returns the value of key, or NULL if it is absent or null. */
 static json_t *present(const json_t *object, const char *key)
 {
     json_t *value = json_object_get(object, key);
@@ -138,7 +138,7 @@ int quire_json_string(const json_t *object, const char *where, const char *key, 
     const json_t *value = present(object, key);
     if (!value)
         return QUIRE_OK;
-    /* jansson refuses \u0000 when it parses, so the string ends where its NUL stands. */
+    /* jansson rejects \u0000, so the string ends at its NUL. */
     if (!json_is_string(value))
         return quire_fail(err, QUIRE_INVALID, "%s: %s: must be a string", where, key);
     *out = json_string_value(value);

@@ -61,7 +61,7 @@ static void check(const char *beside, const char *in_lib, bool opens, const char
         snprintf(on_auto, sizeof on_auto, "cpu: %s", text);
         if (opens)
             _exit(expect("cuda:0", QUIRE_OK, "cuda", "cuda: asked for") ||
-                  expect("auto", QUIRE_OK, "cuda", "cuda: the GPU answers"));
+                  expect("auto", QUIRE_OK, "cuda", "cuda: a GPU is available"));
         _exit(expect("cuda:0", QUIRE_UNSUPPORTED, "", on_cuda) || expect("auto", QUIRE_OK, "cpu", on_auto));
     }
     int status;
@@ -74,7 +74,7 @@ static void check(const char *beside, const char *in_lib, bool opens, const char
 static void test_places(void **state)
 {
     (void)state;
-    check(NULL, NULL, false, "no libquire_cuda.so beside the program, in ../lib or on the loader's path");
+    check(NULL, NULL, false, "no libquire_cuda.so next to the program, in ../lib or on the loader's path");
     check("fake_opens", NULL, true, NULL);
     check(NULL, "fake_opens", true, NULL);
     check("fake_opens", "fake_old", true, NULL); /* the nearer one */
@@ -83,8 +83,8 @@ static void test_places(void **state)
 static void test_libraries_that_will_not_do(void **state)
 {
     (void)state;
-    check("fake_old", "fake_opens", false, "libquire_cuda.so is of Quire 0.0.1, and this is Quire " QUIRE_VERSION);
-    check("fake_empty", NULL, false, "libquire_cuda.so is not Quire's");
+    check("fake_old", "fake_opens", false, "libquire_cuda.so is from Quire 0.0.1, but this is Quire " QUIRE_VERSION);
+    check("fake_empty", NULL, false, "libquire_cuda.so is not a Quire library");
     check("fake_no_driver", NULL, false, "no NVIDIA driver on this machine");
     char text[PATH_MAX + 32];
     snprintf(text, sizeof text, "%s/libquire_cuda.so: ", bin); /* and what the loader says of it */
