@@ -103,11 +103,11 @@ static void test_refusals(void **state)
         {"0x1", 0, "must be"},
         {"0-1-2", 0, "must be"},
         {"18446744073709551616", 0, "must be"},
-        {"0-999999", 0, "CPU 4 is not one that this process may use: 0-3"},
+        {"0-999999", 0, "CPU 4 is not available to this process; available: 0-3"},
         {"999999", 0, "CPU 999999 is not one"},
-        {"1,0-2", 0, "CPU 1 is named twice"},
-        {"0-2", 4, "names 3 CPUs for 4 threads"},
-        {"0-2", 2, "names 3 CPUs for 2 threads"},
+        {"1,0-2", 0, "CPU 1 is listed twice"},
+        {"0-2", 4, "lists 3 CPUs for 4 threads"},
+        {"0-2", 2, "lists 3 CPUs for 2 threads"},
         {"none", K_MAX_THREADS + 1, "threads: must be 1 to 512"},
     };
     set_machine(PLAIN);
