@@ -104,7 +104,7 @@ static void test_refusals(void **state)
         {"0-1-2", 0, "must be"},
         {"18446744073709551616", 0, "must be"},
         {"0-999999", 0, "CPU 4 is not available to this process; available: 0-3"},
-        {"999999", 0, "CPU 999999 is not one"},
+        {"999999", 0, "CPU 999999 is not available"},
         {"1,0-2", 0, "CPU 1 is listed twice"},
         {"0-2", 4, "lists 3 CPUs for 4 threads"},
         {"0-2", 2, "lists 3 CPUs for 2 threads"},
