@@ -417,7 +417,7 @@ struct k_group {
     uint32_t first; /* the number that messages use for rank 0 of this stage, because ranks are numbered over all
                      * stages */
     bool is_across_hosts; /* the ranks are on several hosts; devices cannot access each other's memory */
-    /* x = ((x0 + x1) + (x2 + x3)) + ((x4 + x5) + (x6 + x7)) over the ranks, in place (docs/numerics.md §5) */
+    /* x = ((x0 + x1) + (x2 + x3)) + ((x4 + x5) + (x6 + x7)) over the ranks, in place (docs/internals/numerics.md §5) */
     int (*all_reduce_tree)(void *context, float *x, size_t n, struct quire_error *err);
     /* all: [ranks][n_bytes]. mine may already be at its position in all. */
     int (*all_gather)(void *context, const void *mine, size_t n_bytes, void *all, struct quire_error *err);

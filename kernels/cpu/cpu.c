@@ -52,7 +52,7 @@ static const char *lacks_amx(void)
     if (!lacks)
         lacks = lacks_tiles();
     if (!lacks && !cpu_amx_is_exact())
-        lacks = "AMX's tiles sum otherwise here than docs/numerics.md says";
+        lacks = "AMX's tiles sum otherwise here than docs/internals/numerics.md says";
     return lacks;
 }
 

@@ -1,5 +1,5 @@
-/* --invariance off on the emulated GPU: GEMMs of many tokens by cuBLASLt's twin, and what happens where it has nothing for a
- * shape, fails, or is not there. `absent` as argument: run where the loader does not find it. */
+/* --invariance off on the emulated GPU: GEMMs of many tokens by cuBLASLt's twin, and what happens where it has nothing
+ * for a shape, fails, or is not there. `absent` as argument: run where the loader does not find it. */
 #include "tests/kernels/cuda_fixture.h"
 #include "tests/kernels/page.h"
 
@@ -103,8 +103,8 @@ static int run(struct gemm *g, uint32_t n_tokens, struct quire_error *err)
     return status == QUIRE_OK ? g->b->ops->copy_out(g->b, g->y, g->y_dev, n_tokens * N * 4, err) : status;
 }
 
-/* In doubles, and how far an answer may be: an activation's factor is off by 2^-11 of it or, where it is small, by 2^-21; sums of
- * K terms by K 2^-24. Nothing besides: what weights lose must show. */
+/* In doubles, and how far an answer may be: an activation's factor is off by 2^-11 of it or, where it is small, by
+ * 2^-21; sums of K terms by K 2^-24. Nothing besides: what weights lose must show. */
 static void check_y(const struct gemm *g, enum k_dtype dtype, uint32_t n_tokens)
 {
     for (uint32_t t = 0; t < n_tokens; t++)
@@ -191,8 +191,9 @@ static void test_embedding(void **state)
     close_gpu(b);
 }
 
-/* A row's relative error must stay what it is in a strict engine: rows too far below the largest would lose bits as factors of
- * its e, or become zeros. Such a matrix is left to our kernel. Rows of zeros, as of a padded vocabulary, say nothing. */
+/* A row's relative error must stay what it is in a strict engine: rows too far below the largest would lose bits as
+ * factors of its e, or become zeros. Such a matrix is left to our kernel. Rows of zeros, as of a padded vocabulary, say
+ * nothing. */
 static void test_range(void **state)
 {
     (void)state;
@@ -361,7 +362,7 @@ static void test_absent(void **state)
     struct k_backend *b;
     assert_int_equal(try_off(K_FORM_AUTO, &b, &err), QUIRE_INVALID);
     assert_null(b);
-    assert_says(&err, "device cuda: --invariance off takes cuBLASLt, and libcublasLt");
+    assert_says(&err, "device cuda: --invariance off needs cuBLASLt, but libcublasLt");
     assert_says(&err, "LD_LIBRARY_PATH");
     assert_int_equal(simt_live(), 0);
     test_lane(state);

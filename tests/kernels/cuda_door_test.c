@@ -51,7 +51,7 @@ static void test_forms(void **state)
     assert_int_equal(b->form, K_FORM_LANE);
     close_gpu(b);
     assert_int_equal(try_open("cuda", K_FORM_TILE, K_BF16, &b, &err), QUIRE_UNSUPPORTED);
-    assert_says(&err, "device cuda: a GPU has the GEMM forms lane, mma and int8, and not tile");
+    assert_says(&err, "device cuda: a GPU supports the GEMM forms lane, mma and int8, not tile");
     assert_int_equal(simt_live(), 0);
 }
 
@@ -331,7 +331,7 @@ static void test_tickets(void **state)
     uint64_t *dev = new_memory(b, sizeof value, false), *got = new_memory(b, sizeof tickets, true);
     assert_int_equal(b->ops->wait(b, 0, &err), QUIRE_INVALID);
     assert_int_equal(b->ops->wait(b, 1, &err), QUIRE_INVALID);
-    assert_says(&err, "never given");
+    assert_says(&err, "no fence has returned this ticket");
     for (int i = 0; i < 40; i++) {
         value = (uint64_t)i;
         ok(b->ops->copy_in(b, dev, &value, sizeof value, &err), &err);
@@ -503,8 +503,8 @@ static int misuse(struct recorded *r, enum misuse which, struct k_graph *graph, 
     return QUIRE_OK;
 }
 
-/* Of a sequence that is cut among all blocks: one launch, which leaves the plan as it was, so that it runs again by the same
- * plan, and recorded as well. */
+/* Of a sequence that is cut among all blocks: one launch, which leaves the plan as it was, so that it runs again by the
+ * same plan, and recorded as well. */
 static void test_attention_is_one_launch(void **state)
 {
     (void)state;

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-/* e of docs/numerics.md §17, from the numbers themselves. */
+/* e of docs/internals/numerics.md §17, from the numbers themselves. */
 static int naive_exponent(const uint16_t *row, uint32_t n_cols)
 {
     double largest = 0;
@@ -199,7 +199,8 @@ static void test_lane_form(void **state)
     close_gpu(b);
 }
 
-/* Factors as an embedding: exact down to 2^-31 of the row's largest, and below that off by at most half of 2^-24 · 2^e. */
+/* Factors as an embedding: exact down to 2^-31 of the row's largest, and below that off by at most half of 2^-24 · 2^e.
+ *  */
 static void test_embedding(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* docs/numerics.md once more, one element at a time and as naively as it reads: lane arrays, no
+/* docs/internals/numerics.md once more, one element at a time and as naively as it reads: lane arrays, no
  * blocks, no threads, no cache layout. It shares no code with kernels/ and uses libm only for what
  * IEEE defines exactly (fma, sqrt, rint, ldexp). A backend that promises ref's bits equals it. */
 #ifndef QUIRE_TESTS_PAGE_H

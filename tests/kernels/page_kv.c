@@ -1,4 +1,4 @@
-/* docs/numerics.md §9: a KV cache in 8 bits. */
+/* docs/internals/numerics.md §9: a KV cache in 8 bits. */
 #include "tests/kernels/page.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* docs/numerics.md §17 as naively as it reads: the forms that are made of 16-deep products of f16 factors. */
+/* docs/internals/numerics.md §17 as naively as it reads: the forms that are made of 16-deep products of f16 factors. */
 #ifndef QUIRE_TESTS_PAGE_MMA_H
 #define QUIRE_TESTS_PAGE_MMA_H
 

@@ -1,4 +1,4 @@
-/* docs/numerics.md §17, attention in the mma form, one (token, head) at a time. */
+/* docs/internals/numerics.md §17, attention in the mma form, one (token, head) at a time. */
 #include "tests/kernels/page.h"
 #include "tests/kernels/page_mma.h"
 

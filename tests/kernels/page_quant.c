@@ -1,5 +1,5 @@
-/* docs/numerics.md §19, an element at a time. What a block holds is read here as GGUF's own loops read it, in the order of a
- * block's columns: another way than kernels/quant.c's. */
+/* docs/internals/numerics.md §19, an element at a time. What a block holds is read here as GGUF's own loops read it, in
+ * the order of a block's columns: another way than kernels/quant.c's. */
 #include "tests/kernels/page.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* docs/numerics.md §13 and §14 as they read: rank everything with a sort, keep a prefix. */
+/* docs/internals/numerics.md §13 and §14 as they read: rank everything with a sort, keep a prefix. */
 #include "tests/kernels/page.h"
 
 #include <math.h>

@@ -1,8 +1,10 @@
-/* nccl.h says what this is.
+/* See nccl.h.
  *
- * A call of NCCL may wait for a peer that is gone. Starting does so on a thread of its own, beside which ranks tell each other
- * how far they are, over the group: it is left behind when that ends. All later calls hold `lock`, by which the communicator is there for as long as they last;
- * nccl_abort() waits ABORT_MS for it, and then takes it that a call hangs, which aborting the communicator ends. */
+ * A call of NCCL may wait for a peer that is gone. The start therefore runs on its own thread, while the ranks exchange
+ * their progress over the group; if the group ends, the thread is abandoned. All later calls hold `lock`, which keeps
+ * the communicator alive while they run. nccl_abort() waits ABORT_MS for the lock. After that it assumes that a call
+ * hangs, and aborts the communicator, which ends the call.
+ */
 #include "kernels/cuda/host/nccl.h"
 #include "base/clock.h"
 
@@ -17,23 +19,24 @@
 
 #define LOOK_MS 20
 #define ABORT_MS 500
-/* Of the group's time-out: how long NCCL may take to start. It opens connections of its own, which a network may swallow. */
+/* The time that NCCL may take to start, in time-outs of the group. NCCL opens its own connections, which a network may
+ * drop. */
 #define START_TIMEOUTS 30
-/* The calls are older, but nobody has looked at how older ones abort. */
+/* The functions exist in older versions, but their abort is untested. */
 #define LEAST_VERSION 21400
 
 struct nccl {
     struct nccl_calls calls;
     char version[32];
     pthread_mutex_t lock;
-    struct nccl_comm *comm; /* NULL: not started, or aborted */
+    struct nccl_comm *comm; /* NULL before the start and after an abort */
     int n_ranks;
     _Atomic bool is_aborted;
 };
 
 enum progress { UNDER_WAY, WELL, FAILED };
 
-/* A start that may be left behind: whoever is last frees it. */
+/* A start that may be abandoned; the last user frees it. */
 struct start {
     struct nccl_calls calls;
     int device, rank, n_ranks;
@@ -83,7 +86,7 @@ static int find_calls(struct nccl_calls *calls, struct quire_error *err)
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         void *symbol = dlsym(library, all[i].name);
         if (!symbol)
-            return quire_fail(err, QUIRE_UNSUPPORTED, "the " NCCL_LIBRARY " that was found has no %s", all[i].name);
+            return quire_fail(err, QUIRE_UNSUPPORTED, "the installed " NCCL_LIBRARY " lacks %s", all[i].name);
         memcpy(all[i].at, &symbol, sizeof symbol);
     }
     return QUIRE_OK;
@@ -101,7 +104,7 @@ static int check_version(struct nccl *n, struct quire_error *err)
     else
         snprintf(n->version, sizeof n->version, "%d.%d.%d", v / 10000, v / 100 % 100, v % 100);
     if (v < LEAST_VERSION || v / 10000 != 2)
-        return quire_fail(err, QUIRE_UNSUPPORTED, NCCL_LIBRARY " is version %s, and one of 2.14 to 2.99 is needed",
+        return quire_fail(err, QUIRE_UNSUPPORTED, NCCL_LIBRARY " is version %s, but 2.14 to 2.99 is needed",
                           n->version);
     return QUIRE_OK;
 }
@@ -183,7 +186,7 @@ static int start_thread(struct start *s, struct quire_error *err)
     return QUIRE_OK;
 }
 
-/* Whether it is done after LOOK_MS, and well. */
+/* Returns whether the start has finished after LOOK_MS, and whether it succeeded. */
 static enum progress look_at_start(struct start *s)
 {
     struct timespec until;
@@ -198,7 +201,8 @@ static enum progress look_at_start(struct start *s)
     return at;
 }
 
-/* Until it is done on all ranks, or has failed on one, whose error is the group's; the group finds who is gone. */
+/* Waits until the start has finished on all ranks, or has failed on one, whose error becomes the group's. The group
+ * detects lost ranks. */
 static int await(struct start *s, const struct k_group *group, struct quire_error *err)
 {
     int status = QUIRE_OK;
@@ -212,7 +216,7 @@ static int await(struct start *s, const struct k_group *group, struct quire_erro
             if (all[r] == FAILED)
                 status = quire_fail(err, QUIRE_UNSUPPORTED, "NCCL does not start on rank %u", group->first + r);
         }
-        if (mine == FAILED && status == QUIRE_OK) /* where it is NCCL's error, nccl_start() has that */
+        if (mine == FAILED && status == QUIRE_OK) /* nccl_start() returns NCCL's own error */
             status = quire_fail(err, QUIRE_UNAVAILABLE,
                                 "NCCL has not started within %.0f s: NCCL_DEBUG=INFO has it say what it waits for, "
                                 "NCCL_SOCKET_IFNAME names the network to take",
@@ -221,7 +225,7 @@ static int await(struct start *s, const struct k_group *group, struct quire_erro
     return status;
 }
 
-/* Whether it is the caller's to free. */
+/* Returns whether the caller must free it. */
 static bool is_left_done(struct start *s)
 {
     pthread_mutex_lock(&s->lock);
@@ -268,7 +272,7 @@ int nccl_start(struct nccl *n, int device, const struct k_group *group, const st
 
 /* ---- running ----------------------------------------------------------------------------------- */
 
-/* With the lock; what was begun ends with end_call(). */
+/* Takes the lock. end_call() releases it. */
 static int begin_call(struct nccl *n, struct quire_error *err)
 {
     pthread_mutex_lock(&n->lock);
@@ -295,7 +299,7 @@ int nccl_all_gather(struct nccl *n, const float *own_dev, float *all_dev, size_t
                     err);
 }
 
-/* As one operation, for which each rank needs all its calls to be known. */
+/* One operation, for which each rank must know all its calls. */
 static int send_and_receive(const struct nccl *n, const float *own, float *parts, size_t n_floats, cudaStream_t stream)
 {
     int result = n->calls.group_start();
@@ -329,7 +333,7 @@ int nccl_all_reduce(struct nccl *n, const float *own_dev, float *sums_dev, size_
                     n->calls.all_reduce(own_dev, sums_dev, n_floats, NCCL_F32, NCCL_SUM, n->comm, stream), err);
 }
 
-/* It does not wait for a call that hangs: that one's end is the group's. */
+/* Does not wait for a call that hangs; the end of the group ends that call. */
 int nccl_look(struct nccl *n, struct quire_error *err)
 {
     int status = QUIRE_OK, error = NCCL_SUCCESS;
