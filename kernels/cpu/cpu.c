@@ -52,7 +52,7 @@ static const char *lacks_amx(void)
     if (!lacks)
         lacks = lacks_tiles();
     if (!lacks && !cpu_amx_is_exact())
-        lacks = "AMX's tiles sum otherwise here than docs/internals/numerics.md says";
+        lacks = "this machine's AMX tiles sum differently than docs/internals/numerics.md specifies";
     return lacks;
 }
 

@@ -1,4 +1,5 @@
-/* Stands in for libquire_cuda.so in cuda_library_test: FAKE_OPENS, or it finds no driver; FAKE_EMPTY: it is not Quire's. */
+/* A substitute for libquire_cuda.so in cuda_library_test. FAKE_OPENS: it opens; otherwise it finds no driver.
+ * FAKE_EMPTY: it is not a Quire library. */
 #include "kernels/cuda/host/open.h"
 
 #if !defined(FAKE_EMPTY)
