@@ -1,13 +1,15 @@
-/* How this GPU's tensor cores round, in one JSON object: for tools/gpu_check.sh.
+/* Measures how this GPU's tensor cores round, and prints one JSON object. For tools/gpu_check.sh.
  *
- *   gpu_probe [SUMS]          SUMS: how many of each kind, 1000000 if not said
+ *   gpu_probe [SUMS]          SUMS: number of sums of each kind, default 1000000
  *
- * 1. mma.sync, on products.h's kinds of factors: how many sums are other than tensor_core.h has them for this GPU, for the
- *    other sort of GPU, and for fma in sequence.
- * 2. wgmma.m64nNk16 on sm_90a, N from 8 to 256: how many sums are other than mma.sync's of the same factors. First with small
- *    integers, whose sums are exact: if those differ, factors lie elsewhere than this program thinks, and no more is said.
- * Exit status 0: the model is this GPU's, and wgmma's bits are mma.sync's where there is a wgmma. 1: not so. 2: it did not run.
- * On the emulator, whose mma is that model and which has no wgmma, it tests itself, with a fiftieth of the sums. */
+ * 1. mma.sync, on products.h's kinds of factors: how many sums differ from tensor_core.h's for this GPU, from those for
+ *    the other sort of GPU, and from fma in sequence.
+ * 2. wgmma.m64nNk16 on sm_90a, N from 8 to 256: how many sums differ from mma.sync's with the same factors. It starts
+ *    with small integers, whose sums are exact: if those differ, the layout of factors is not as assumed, and the probe
+ * stops. Exit status 0: the model matches this GPU, and wgmma's bits equal mma.sync's if there is a wgmma. 1: they
+ * differ. 2: it did not run. On the emulator, whose mma is that model and which has no wgmma, it tests itself, with a
+ * fiftieth of the sums.
+ */
 #include "kernels/cuda/device.cuh"
 
 #include <stdio.h>
@@ -16,7 +18,7 @@
 #include "tests/simt/fragments/products.h"
 #include "tests/simt/fragments/tensor_core.h"
 
-#define N_AT_ONCE 256 /* instructions a launch */
+#define N_AT_ONCE 256 /* instructions per launch */
 #ifdef __CUDACC__
 #define N_SUMS 1000000
 #else
@@ -59,7 +61,7 @@ static float sum_by(int model, float c, const float *a, const float *b)
     return c;
 }
 
-/* Sums of one instruction that are other than each model's. */
+/* Counts the sums of one instruction that differ from each model. */
 static void compare(const struct fragments *f, long differ[n_models])
 {
     float a[16][16], b[8][16];
@@ -77,7 +79,7 @@ static void compare(const struct fragments *f, long differ[n_models])
             }
 }
 
-/* Prints the kinds' counts; yields how many sums differ from this GPU's model. */
+/* Prints the counts of each kind. Returns how many sums differ from this GPU's model. */
 static long probe_mma(long n_sums, int model)
 {
     static struct fragments host[N_AT_ONCE];
@@ -108,7 +110,7 @@ static long probe_mma(long n_sums, int model)
 
 /* ---- wgmma ---- */
 
-/* A's fragments as mma.sync has them, a warp for 16 of 64 rows; B as it lies in shared memory; c as both have it. */
+/* A's fragments as for mma.sync, one warp for 16 of 64 rows; B in the layout of shared memory; c as for both. */
 struct wide {
     uint32_t a[128][4], b[256 * 8];
     float c[128][128];
@@ -144,7 +146,8 @@ struct wide {
 
 template <int n> static __device__ void wgmma(float (&d)[n / 2], const uint32_t (&a)[4], uint64_t b);
 
-/* d += A B: A from registers, B by columns from shared memory. rest: A's four registers and B, behind the sums. */
+/* d += A B, with A from registers and B by columns from shared memory. rest: A's four registers and B, after the sums.
+ *  */
 #define DEFINE_WGMMA(n, sums, rest) \
     template <> __device__ void wgmma<n>(float(&d)[n / 2], const uint32_t(&a)[4], uint64_t b) \
     { \
@@ -164,8 +167,8 @@ DEFINE_WGMMA(128, 64, "{%64,%65,%66,%67}, %68")
 DEFINE_WGMMA(256, 128, "{%128,%129,%130,%131}, %132")
 #endif
 
-/* Where the pair of rows 2 p and 2 p + 1 of B's column `col` lies, in words: 8 columns of 8 rows are 128 bytes, a column 16 of
- * them; such blocks follow each other by columns, then come those of the other 8 rows. */
+/* Returns the position, in words, of the pair of rows 2 p and 2 p + 1 of B's column `col`. 8 columns of 8 rows are 128
+ * bytes, and a column is 16 of them. Such blocks follow each other by columns, then come those of the other 8 rows. */
 static __host__ __device__ int place_in_b(int n, int p, int col)
 {
     return p / 4 * (n / 8 * 32) + col / 8 * 32 + col % 8 * 4 + p % 4;
@@ -186,7 +189,8 @@ template <int n> static __global__ void __launch_bounds__(128) multiply_wide(str
         d[i] = w->c[threadIdx.x][i];
     asm volatile("fence.proxy.async;\n" ::: "memory");
     __syncthreads();
-    /* no swizzle; from the first 8 rows to the others n / 8 blocks, from 8 columns to the next one block, in units of 16 bytes */
+    /* no swizzle; the stride from the first 8 rows to the others is n / 8 blocks, that from 8 columns to the next is
+     * one block, in units of 16 bytes */
     uint64_t descriptor = (uint64_t)(__cvta_generic_to_shared(b) >> 4 & 0x3fff) | (uint64_t)n << 16 | 8ull << 32;
     asm volatile("wgmma.fence.sync.aligned;\n" ::: "memory");
     wgmma<n>(d, a, descriptor);
@@ -223,7 +227,7 @@ static void fill_wide(struct wide *w, int kind, uint32_t *random)
     }
 }
 
-/* Sums of `rounds` instructions that are other than mma.sync's; below 0 where there is no wgmma. */
+/* Returns the number of sums of `rounds` instructions that differ from mma.sync's; negative without wgmma. */
 template <int n> static long run_wide(struct wide *device, int kind, long rounds)
 {
     static struct wide host;
@@ -242,7 +246,7 @@ template <int n> static long run_wide(struct wide *device, int kind, long rounds
     return n_other;
 }
 
-/* Prints one shape; yields whether its bits are mma.sync's. */
+/* Prints one shape. Returns whether its bits equal mma.sync's. */
 template <int n> static bool probe_shape(struct wide *device, long n_sums)
 {
     long rounds = n_sums / (n_product_kinds * 64 * n) + 1, n_other = 0,
@@ -255,7 +259,7 @@ template <int n> static bool probe_shape(struct wide *device, long n_sums)
     return misplaced == 0 && n_other == 0;
 }
 
-/* 0: the same bits as mma.sync; 1: not so; below 0: no wgmma. */
+/* Returns 0 if the bits equal mma.sync's, 1 if not, and a negative number without wgmma. */
 static int probe_wgmma(long n_sums)
 {
     struct wide *device;
