@@ -52,7 +52,7 @@ enum k_packing {
 /* The storage format of a tensor: a tensor in a file, a weight, or a KV cache. */
 struct k_format {
     enum k_dtype kind; /* the type of an element before it is widened */
-    uint32_t bits; /* of a stored element; 4 is half a byte */
+    uint32_t bits; /* size of a stored element; 4 is half a byte */
     uint32_t group; /* elements of a row that share a scale; 0: the whole row, or no scales */
     enum k_dtype scale; /* type of the scales */
     enum k_packing packing;
@@ -69,7 +69,7 @@ struct k_format k_format_of_blocks(enum k_packing packing);
 struct k_format k_format_of_planes(enum k_dtype kind, uint32_t bits, uint32_t group, enum k_dtype scale);
 bool k_format_is_plain(struct k_format format); /* one of the three plain formats: no scales */
 bool k_format_is_quantized(struct k_format format); /* one of the other formats of docs/internals/numerics.md §19 */
-uint64_t k_format_bytes(struct k_format format, uint64_t n); /* of a row of n elements, without planes of scales */
+uint64_t k_format_bytes(struct k_format format, uint64_t n); /* size of a row of n elements, without planes of scales */
 const char *k_format_name(struct k_format format); /* for messages: "bfloat16", "Q4_K", "int4" */
 
 /* The order in which a GEMM sums its products (docs/internals/numerics.md). The promise of equal bits holds for one
@@ -153,7 +153,7 @@ struct k_format k_kv_format(enum k_dtype kind);
 extern "C" { /* for launches of GPU kernels, too */
 #endif
 uint64_t k_kv_scales_at(const struct k_kv_shape *kv); /* byte offset of a block's scales, if it has any */
-uint64_t k_kv_block_bytes(const struct k_kv_shape *kv); /* of K; V takes the same; a multiple of 16 */
+uint64_t k_kv_block_bytes(const struct k_kv_shape *kv); /* size of K, and also of V; a multiple of 16 */
 #ifdef __cplusplus
 }
 #endif
@@ -361,7 +361,7 @@ struct k_sample_row {
     uint32_t n_biases;
     const uint32_t *mask; /* NULL, or one bit per token; a set bit allows the token */
     uint64_t seed; /* the draw depends only on (seed, position, choice) */
-    uint32_t position; /* of the token to draw */
+    uint32_t position; /* the position of the token to draw */
     uint32_t choice;
     int32_t n_logprobs; /* -1: off; 0: the chosen token's; 1..20: also this many of the best */
     int64_t forced; /* -1, or the token to report instead of drawing one (prompt logprobs) */
@@ -440,7 +440,7 @@ struct k_all_gather_args { /* out[t] = row t of rank 0, of rank 1, ... */
      *  */
     const float *own_dev;
     float *out_dev; /* [T, all columns]; not own_dev or scratch_dev */
-    /* Of host backends: [ranks, T, the widest part], or [ranks, the widest part] with to_first. own_dev may lie in it.
+    /* For host backends: [ranks, T, the widest part], or [ranks, the widest part] with to_first. own_dev may lie in it.
      *  */
     float *scratch_dev;
     uint32_t first_cols[K_MAX_RANKS + 1]; /* rank r has the columns [first_cols[r], first_cols[r + 1]) */
@@ -581,7 +581,7 @@ struct k_backend {
     const struct k_backend_ops *ops;
     uint32_t n_threads; /* compute threads on the host, including the caller's */
     const char *placement; /* one line for people: how many threads, on which CPUs, and where memory lies */
-    enum k_gemm_form form; /* of every GEMM; never K_FORM_AUTO */
+    enum k_gemm_form form; /* the form of every GEMM; never K_FORM_AUTO */
     /* NULL, or the library that computes GEMMs of many tokens, "cuBLASLt 13.1.0". The bits of a token then depend on
      * the number of tokens. */
     const char *gemm_library;

@@ -439,7 +439,8 @@ K_MATH_FN void k_philox(const uint32_t counter[4], const uint32_t key[2], uint32
 }
 
 /* Rounds activations to int8 (docs/internals/numerics.md §19) in a group whose largest |x| is `most`: u = rint(x ·
- * factor), and u · scale restores x. If `most` is too small, factor and scale are 0. If `most` is NaN, u is 0. */
+ * factor), and u · scale restores x. If `most` is too small, factor and scale are 0. If `most` is infinite or NaN, u is
+ * 0. */
 #define K_ROUND_LEAST 0x1p-120f /* 127 over a smaller number would not be finite */
 K_MATH_FN float k_round_factor(float most)
 {

@@ -412,8 +412,8 @@ static uint64_t pace_of(struct k_pool *pool, uint64_t own_ns, uint32_t n_own)
     return pace;
 }
 
-/* Runs the owner's own pieces while workers sleep: until none is left, or until it has run alone long enough that they
- * are woken. Sets how long waking took. */
+/* Runs the owner's own pieces while workers sleep: until no piece is left, or until it has run alone long enough that
+ * they are woken. Sets how long waking took. */
 static uint32_t run_alone(struct k_pool *pool, uint64_t begin, uint64_t *waking_ns)
 {
     uint32_t n = 0;

@@ -32,7 +32,7 @@ struct tile {
     uint64_t scale[TILE];       /* in 8 bits: the offset of the slot's scale, by the same rule */
 };
 
-struct states { /* of an item's queries, or of those from a given query on */
+struct states { /* the states of an item's queries, or of those from a given query on */
     float *m, *l; /* [queries] */
     float *o;     /* [queries][D] */
 };
@@ -40,7 +40,7 @@ struct states { /* of an item's queries, or of those from a given query on */
 struct work { /* an item on its thread */
     const struct k_attention_args *a;
     const struct cpu_attn_item *item;
-    uint32_t position; /* of the item's first token */
+    uint32_t position; /* the item's first token's */
     uint32_t n_queries;
     bool widen;
     float *q;           /* [D / 16][n_queries][16] */

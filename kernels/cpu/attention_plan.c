@@ -55,7 +55,7 @@ static bool is_mine(const struct share *share, uint64_t begin, uint64_t cost)
     return middle >= share->begin && middle < share->end;
 }
 
-/* ---- what a unit costs ----------------------------------------------------------------------- */
+/* ---- the cost of a unit ----------------------------------------------------------------------- */
 
 static uint64_t cost_of(uint32_t n_positions, uint64_t n_queries)
 {

@@ -22,7 +22,7 @@
  * apart, a page. Spread over all rows, 32 tokens took one thread of a Sapphire Rapids 42.9 ms (151936 x 896); over 512
  * rows 27.9, over 256 24.6 and over 64 29.8. Two threads: 16.4, 14.8, 13.1 and 16.0. */
 #define SPREAD_ROWS 256u
-#define X_BYTES (1280u << 10) /* of activations that fit a second-level cache of 2 MiB */
+#define X_BYTES (1280u << 10) /* activations that fit a second-level cache of 2 MiB */
 
 /* Tiles 0..3: sums of (rows 0, group 0), (rows 1, group 0), (rows 0, group 1), (rows 1, group 1);
  * 4 and 5: weights; 6 and 7: activations. */

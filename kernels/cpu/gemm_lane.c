@@ -34,7 +34,7 @@ typedef __m256 vec;
  * arithmetic is the limit, it costs up to 18 %. */
 #define PREFETCH_NEAR 512u
 #define PREFETCH_FAR 4096u
-#define X_BLOCK_BYTES (384u << 10) /* of activations that fit the second-level cache */
+#define X_BLOCK_BYTES (384u << 10) /* activations that fit the second-level cache */
 
 #if defined(__AVX512F__)
 CPU_INLINE vec vec_load(const float *p)

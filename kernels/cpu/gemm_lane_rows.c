@@ -19,7 +19,7 @@
 #define TOKENS 6u /* 2 x 6 sums, 2 registers of weights and an activation: 15 of 16 */
 #define BLOCK_GROUPS 8u
 #define BLOCK (BLOCK_GROUPS * TOKENS)
-#define LEVELS 4u /* of the fold of 16 lanes */
+#define LEVELS 4u /* steps of the fold of 16 lanes */
 
 /* The lanes in an order in which their fold walks a tree from left to right. */
 static const uint8_t place_of_lane[K_LANES] = {0, 8, 4, 12, 2, 10, 6, 14, 1, 9, 5, 13, 3, 11, 7, 15};

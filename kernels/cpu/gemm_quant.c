@@ -17,7 +17,7 @@
 #include "kernels/cpu/quant_unpack.h"
 
 #define PASS 64u /* tokens that use a chunk's bytes while they are in the cache */
-#define X_BLOCK_BYTES (384u << 10) /* of activations that fit the second-level cache */
+#define X_BLOCK_BYTES (384u << 10) /* activations that fit the second-level cache */
 
 #if defined(__AVX512VNNI__)
 /* Returns c plus the sum of products of each lane's four bytes. */
@@ -143,7 +143,7 @@ void CPU_NAME(cpu_quant_round)(void *context, struct k_piece piece)
     }
 }
 
-/* ---- a panel of weights ------------------------------------------------------------------------------ */
+/* ---- a block of weight rows--------------------------------------------------------------------------- */
 
 #define ROW_GROUPS 20u /* CHUNK_GROUPS, rounded up to a multiple of four */
 #define MAX_RUNS (CHUNK / 16)
@@ -273,9 +273,9 @@ CPU_INLINE void fetch_next(const struct panel *p, const struct cpu_quant_run *ru
 
 /* ---- products ---------------------------------------------------------------------------------------- */
 
-struct sums { /* of the tokens of a pass and the rows of a block */
+struct sums { /* the tokens of a pass by the rows of a block */
     _Alignas(64) float y[K_SEGMENTS][PASS][CPU_PANEL_ROWS];
-    int32_t open[PASS][CPU_PANEL_ROWS]; /* of a run that is longer than a chunk and has not ended */
+    int32_t open[PASS][CPU_PANEL_ROWS]; /* partial sums of a run that is longer than a chunk and has not ended */
 #if defined(CPU_AMX_INT8)
     uint32_t tiles; /* the tile configuration */
 #endif

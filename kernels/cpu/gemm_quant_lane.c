@@ -107,7 +107,7 @@ CPU_INLINE void fill_chunk(const struct k_weight_view *w, const enum k_packing p
 
 /* ---- products ---------------------------------------------------------------------------------------- */
 
-struct sums { /* of the tokens of a pass */
+struct sums { /* sums of the tokens of a pass */
     float a[PASS][ROWS][K_LANES];
     float open[PASS][ROWS][K_LANES]; /* g of a group that continues in the next chunk */
     float y[K_SEGMENTS][PASS][ROWS];

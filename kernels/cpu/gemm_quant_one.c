@@ -9,7 +9,7 @@
 /* The sums of 16 rows during a pass over the columns. */
 struct walk {
     const struct cpu_gemm *g;
-    const float *scale, *sum; /* of the activations, by 32 columns and segment, and by 16 columns */
+    const float *scale, *sum; /* the activations' scales and sums, by 32 columns and segment, and by 16 columns */
     uint32_t column, segment;
     floats y[HALVES];
     float (*sums)[CPU_PANEL_ROWS]; /* of finished segments */

@@ -219,9 +219,9 @@ static void rows_part(const struct cpu_gemm *task, const struct host_part *part,
 #define ROWS 3u /* 12 sums in 16 registers: each broadcast weight serves two vectors */
 #define TOKEN_VECS 2
 #endif
-#define CHUNK_TILES 16u /* of weights that are widened at once: 16 KiB, twice that for F16 */
+#define CHUNK_TILES 16u /* weights that are widened at once: 16 KiB, twice that for F16 */
 #define MAX_GROUPS 8u
-#define X_BYTES (512u << 10) /* of activations that stay in the second-level cache while the rows are processed */
+#define X_BYTES (512u << 10) /* activations that stay in the second-level cache while the rows are processed */
 
 struct tokens_job {
     const float *w; /* [tile][term][row][k], widened */

@@ -69,7 +69,7 @@ static __device__ __forceinline__ uint32_t matrix_row(const struct gemm_lane &a,
 template <uint32_t tokens> struct lane_rows {
     static constexpr uint32_t n_own = (tokens + QUARTERS - 1) / QUARTERS;
     const unsigned char *rows[ROWS];
-    float total[ROWS][n_own]; /* of the last segment, including those that waited for it */
+    float total[ROWS][n_own]; /* sums of the last segment, including those that waited for it */
     float waiting[3][ROWS][n_own]; /* s0; s0 + s1; (s0 + s1) + (s2 + s3) */
     uint32_t buffer;
 };

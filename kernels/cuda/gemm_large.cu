@@ -482,8 +482,8 @@ static cudaError_t launch_by_shape(const struct large_means *m, const struct gem
                            : launch<is_gated, is_segmented, shape_192>(m, a, 1);
 }
 
-#define FEW_MEMORY_BYTES 16u /* of weights per clock and SM, slightly more than an H100 has */
-#define FEW_L2_BYTES 40u /* of waiting sums, per clock and SM */
+#define FEW_MEMORY_BYTES 16u /* weights per clock and SM, slightly more than an H100 has */
+#define FEW_L2_BYTES 40u /* waiting sums per clock and SM */
 #define FEW_ARRIVAL 1500u /* clocks of a fence and a counter */
 #define FEW_ROUND 1000u /* clocks to exchange four warps' sums */
 

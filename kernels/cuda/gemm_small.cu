@@ -25,7 +25,7 @@
  *   in rising order, through shared memory.
  * Nothing is spread over blocks, so one launch is enough. 1,536 rows are 96 blocks with 40 KB in flight each, and the
  * other
- * 36 SMs have none. 96 SMs can read at the speed of memory: 50 GB/s each; L2 delivers over 100 to each.
+ * 36 SMs are idle. 96 SMs can read at the speed of memory: 50 GB/s each; L2 delivers over 100 to each.
  *
  * In cycles of shared memory, of which there are 97 for 2 KB of weights at 36 GB/s per SM, weights take 32 and 8 tokens
  * 16 (in and out). So a tile of tokens serves 32 rows, except where that leaves SMs without a block: by the model a
@@ -45,8 +45,7 @@ K_DYNAMIC_SHARED;
 
 #define WARPS 4u /* maximum per block */
 #define PAIRS (K_SEGMENTS / 2)
-#define WIDE_BYTES \
-    (10u << 20) /* of weights in flight, three times what memory needs: a smaller grid splits the chunks */
+#define WIDE_BYTES (10u << 20) /* weights in flight, three times what memory needs: a smaller grid splits the chunks */
 #define FILLING_BLOCKS 120u /* fewer blocks leave SMs of an H100 idle */
 #define NARROW_ROWS 4096u /* 32 rows for each of 128 SMs */
 static_assert(PAIRS == WARPS, "a warp has two segments");

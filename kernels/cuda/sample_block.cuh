@@ -183,7 +183,7 @@ template <bool weighed, class F> static __device__ __forceinline__ void each_own
     each_token<weighed>(v, begin, end < v->end ? end : v->end, f);
 }
 
-/* ---- what threads do together ------------------------------------------------------------------ */
+/* ---- collective operations --------------------------------------------------------------------- */
 
 static __device__ __forceinline__ uint64_t warp_sum(uint64_t x)
 {

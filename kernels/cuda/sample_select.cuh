@@ -233,7 +233,7 @@ static __device__ __forceinline__ uint64_t cut_few(struct block_state *s, struct
 }
 
 /* Returns a key that at least k tokens reach: the k-th best of the maxima of groups of four threads, or v->keep if
- * fewer groups have one. 0 means that a thread has none. */
+ * fewer groups have one. 0 means that a thread has no key. */
 static __device__ __forceinline__ uint64_t bound_of_bests(struct block_state *s, const struct view *v, uint64_t best,
                                                           uint32_t k)
 {
@@ -253,7 +253,7 @@ static __device__ __forceinline__ uint64_t bound_of_bests(struct block_state *s,
     return cut_few(s, {v->keep, ~UINT64_C(0)}, false, k);
 }
 
-/* ---- which tokens are kept --------------------------------------------------------------------- */
+/* ---- the kept tokens --------------------------------------------------------------------------- */
 
 /* The part of the ranking to keep: its first k, or (k = 0) the shortest prefix with this share of the weight. */
 struct goal {

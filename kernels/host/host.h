@@ -63,7 +63,7 @@ uint32_t host_pieces(struct k_backend *b, uint64_t work, uint32_t most_per_threa
 /* Runs fn on that many pieces. */
 void host_run(struct k_backend *b, uint64_t work, k_pool_fn fn, void *context);
 
-/* Returns the rows of the part that belong to a piece, or false if there are none. The pieces divide a weight's rows in
+/* Returns the rows of the part that belong to a piece, or false if it has no rows. The pieces divide a weight's rows in
  * units of `step`. */
 static inline bool host_part_share(const struct k_weight *w, const struct host_part *part, uint32_t step,
                                    struct k_piece piece, uint32_t *row_begin, uint32_t *row_end)

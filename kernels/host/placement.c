@@ -28,7 +28,7 @@ struct machine {
     hwloc_bitmap_t allowed;
     uint32_t n_cpus;  /* in allowed */
     uint32_t n_cores; /* cores that have a CPU in allowed */
-    uint32_t first_cpus[K_MAX_THREADS]; /* of each core, ordered by node and package */
+    uint32_t first_cpus[K_MAX_THREADS]; /* each core's first CPU, ordered by node and package */
 };
 
 /* ---- the machine ----------------------------------------------------------------------------- */
@@ -70,7 +70,7 @@ static void look_at_machine(hwloc_topology_t t, struct machine *m)
     }
 }
 
-/* ---- what was asked for ---------------------------------------------------------------------- */
+/* ---- the option cpu_bind --------------------------------------------------------------------- */
 
 static bool is_number(char c)
 {

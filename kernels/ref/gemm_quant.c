@@ -49,7 +49,7 @@ static float dot_lanes(const struct k_weight_view *w, uint32_t row, const float 
 /* A token's activations in the int8 form: u, and a scale for each piece of columns that share one. */
 struct rounded {
     int8_t *u;
-    float *scale; /* of column k in segment i: scale[k / group + i]; group 0: scale[0] */
+    float *scale; /* column k in segment i has scale[k / group + i]; group 0: scale[0] */
     uint32_t group;
 };
 
@@ -69,7 +69,7 @@ static struct rounded rounded_at(const struct k_gemm_args *a, uint32_t token, ui
 /* Rounds columns that share a scale. Returns the scale. */
 static float round_group(const struct k_weight_view *w, const float *x, uint32_t begin, uint32_t end, int8_t *u)
 {
-    uint32_t largest = 0; /* of |x|, compared as bits, so a NaN is the largest */
+    uint32_t largest = 0; /* largest |x|, compared as bits, so a NaN is the largest */
     for (uint32_t k = begin; k < end && w->x_scale == 0; k++) {
         uint32_t bits = k_f32_bits(x[w->permutation ? w->permutation[k] : k]) & 0x7fffffffu;
         largest = bits > largest ? bits : largest;

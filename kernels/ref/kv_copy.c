@@ -5,7 +5,7 @@
 
 struct copy {
     const struct k_kv_copy_args *args;
-    size_t block_bytes; /* of K; V has the same size */
+    size_t block_bytes; /* size of K, and also of V */
 };
 
 /* Each thread copies its share of the pairs' halves: first every K, then every V. */

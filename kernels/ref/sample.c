@@ -143,7 +143,7 @@ static uint32_t first_equal(const float *z, uint32_t n, float value)
     return i;
 }
 
-/* ---- which tokens are kept ------------------------------------------------------------------- */
+/* ---- the kept tokens ------------------------------------------------------------------------- */
 
 struct weights { /* a row's w, in blocks; a block whose max is 0 contains no kept token */
     float *w;

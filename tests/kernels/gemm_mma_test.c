@@ -462,7 +462,7 @@ static void *on_device(const void *host, uint64_t bytes)
     return dev;
 }
 
-#define KV_TOKENS 1536u /* of the cache, which has one block */
+#define KV_TOKENS 1536u /* the size of the cache, which has one block */
 
 /* One sequence, whose last tokens are in the step. */
 struct attention_case {

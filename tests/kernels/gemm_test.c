@@ -19,8 +19,8 @@
 static const char *device = "ref";
 #define N_FORMS (K_FORM_TILE_BF16 + 1) /* the CPU's forms */
 static struct k_backend *backends[N_FORMS];
-static const float *bias; /* of the row, or NULL */
-static uint32_t unit;     /* of the segments; 0: one */
+static const float *bias; /* the row's bias, or NULL */
+static uint32_t unit;     /* columns per unit of the segments; 0: one segment */
 
 /* Computes y of one row, from weights given as f32. The token is computed alone and among others, which uses other code
  * paths. All must give the same result. */

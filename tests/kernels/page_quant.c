@@ -15,7 +15,7 @@ static float half(const uint8_t *p)
 
 static void scale_and_least(const uint8_t *p, uint32_t j, uint32_t *scale, uint32_t *least)
 {
-    uint64_t low = 0, high = 0; /* 8 bytes of the low bits of four groups each, and of the others */
+    uint64_t low = 0, high = 0; /* 8 bytes each: the low bits of four groups, and those of the others */
     for (int i = 0; i < 4; i++) {
         low |= (uint64_t)(p[i] & 63) << 8 * i | (uint64_t)(p[4 + i] & 63) << (32 + 8 * i);
         high |= (uint64_t)((p[8 + i] & 15) + 16 * (p[i] / 64)) << 8 * i |

@@ -13,7 +13,7 @@ namespace simt
 namespace
 {
 
-/* The launching OS thread works too. The others sleep between launches; a launch of one block wakes none of them. */
+/* The launching OS thread works too. The others sleep between launches; a launch of one block does not wake them. */
 class Pool
 {
   public:

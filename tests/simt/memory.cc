@@ -16,14 +16,14 @@ namespace simt
 {
 
 static constexpr size_t granule = 256;
-static constexpr size_t arena_bytes = 16ull << 30; /* of addresses; memory is used when it is touched */
+static constexpr size_t arena_bytes = 16ull << 30; /* address space; memory is used when it is touched */
 static constexpr uint32_t max_allocations = 1u << 24;
 static constexpr uint32_t freed_bit = 1u << 31;
 
 static std::mutex heap_mutex; /* for allocating and freeing; kernels only read */
 static char *arena;
 static size_t arena_top = granule;
-static uint32_t *owner;         /* of each granule: an index into allocations, with freed_bit when freed; 0:
+static uint32_t *owner;         /* per granule: an index into allocations, with freed_bit when freed; 0:
                                  * unallocated */
 static Allocation *allocations; /* [0] is unused */
 static uint32_t n_allocations = 1;

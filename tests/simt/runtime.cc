@@ -28,7 +28,7 @@ struct State {
     std::map<std::string, unsigned long> calls;
     std::map<std::string, Wish> wishes;
     std::map<char *, Range> allocations; /* by their first byte */
-    char *lowest = nullptr, *highest = nullptr; /* of all allocations so far */
+    char *lowest = nullptr, *highest = nullptr; /* bounds of all allocations so far */
     std::map<std::pair<const void *, int>, int> dynamic_shared; /* by kernel and device: set by cudaFuncSetAttribute */
     cudaError_t death = cudaSuccess;
     unsigned n_faults = 0;

@@ -72,7 +72,7 @@ bool capture_forbids(); /* whether an active capture ends by an unsafe call; it 
 bool capture_is_on();
 unsigned live_handles();
 unsigned pending();
-size_t graph_memory(); /* of the device, used by instantiated graphs */
+size_t graph_memory(); /* device memory used by instantiated graphs */
 
 /* ---- kernels ---- */
 size_t dynamic_shared_limit(const void *kernel);

@@ -151,7 +151,7 @@ struct Image {
     std::vector<Span> static_shared;
 };
 const Image &image();
-char *image_tls(); /* of the calling OS thread */
+char *image_tls(); /* the calling OS thread's */
 
 } // namespace simt
 

@@ -11,7 +11,7 @@
 
 #define N_SHAPES 512u  /* a model has 5 shapes, and a step of 2,048 tokens falls into one of 32 buckets */
 #define BUCKET_TOKENS 64u
-#define ALIGNMENT 16u  /* of every matrix; the fastest kernels require it */
+#define ALIGNMENT 16u  /* required of every matrix by the fastest kernels */
 
 /* The library's objects for GEMMs of one shape. */
 struct shape {

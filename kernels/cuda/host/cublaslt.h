@@ -12,7 +12,8 @@
 #include "kernels/cuda/host/state.h"
 
 /* Opens the library and makes the current GPU's handle. Returns QUIRE_INVALID if no release of the library can be
- * opened; the error names the missing part. *version (static storage of the object): "cuBLASLt 13.0.2". */
+ * opened; the error names the missing part. cublaslt_version() returns "cuBLASLt 13.0.2", which lives as long as the
+ * object. */
 struct cublaslt;
 int cublaslt_open(struct cublaslt **out, struct quire_error *err);
 void cublaslt_close(struct cublaslt *lt); /* NULL is allowed */

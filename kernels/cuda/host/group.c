@@ -79,7 +79,7 @@ static void look_at_nccl(struct cuda_group *g)
         g->seen = arrived;
         g->seen_ms = now;
     } else if (now - g->seen_ms > g->group.timeout_ms) {
-        char whom[16] = "another"; /* of several peers the late one is unknown */
+        char whom[16] = "another"; /* with several peers, the late one is unknown */
         if (g->group.n_ranks == 2)
             snprintf(whom, sizeof whom, "rank %u", g->group.first + 1 - g->group.rank);
         snprintf(error.text, sizeof error.text, "rank %u's GPU waits for %s's, through NCCL, for %.1f s",

@@ -16,7 +16,7 @@
 #include <assert.h>
 
 #define SPLIT_TILES (K_ATTN_SPLIT / K_ATTN_TILE)
-#define PLAN_ALIGN 16u /* of each part of a plan */
+#define PLAN_ALIGN 16u /* alignment of each part of a plan */
 #define SLACK 48u /* a share may end early or late by this fraction of itself, to avoid a division */
 
 struct planner {
@@ -27,7 +27,7 @@ struct planner {
     struct attn_merge *merges;
     struct attn_unit *units;
     uint32_t n_merges, n_units, n_partial_rows;
-    uint64_t total, slack; /* of the line, in KV tiles */
+    uint64_t total, slack; /* length of the line and tolerance, in KV tiles */
     uint32_t block;        /* the block being filled */
     uint64_t at, target;   /* positions on the line: reached so far, and the end of the block's share */
 };

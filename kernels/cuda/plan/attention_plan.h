@@ -32,7 +32,7 @@
 #define ATTN_PARTIAL_FLOATS(head_dim) ((head_dim) + 4u)
 
 struct attn_unit {
-    uint32_t token, position, table; /* of the sequence, as in k_attn_row */
+    uint32_t token, position, table; /* the sequence's, as in k_attn_row */
     uint32_t query; /* the tile's first query, relative to the sequence's first */
     uint16_t kv_head;
     uint8_t n_queries; /* up to ATTN_SMALL use the small kernel */

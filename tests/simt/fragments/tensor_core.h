@@ -65,7 +65,7 @@ static inline float tensor_core_group(struct tensor_core core, float c, const fl
     }
     if (isinf(ideal) || top == none)
         return (float)ideal + 0.0f;
-    double units = ldexp(1, core.bits - top); /* of a number: exact, and a cast truncates towards zero */
+    double units = ldexp(1, core.bits - top); /* the scaling is exact, and a cast truncates towards zero */
     int64_t sum = (int64_t)(c * units);
     for (int k = 0; k < core.group; k++)
         sum += (int64_t)((double)a[k] * b[k] * units);

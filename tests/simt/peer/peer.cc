@@ -32,7 +32,7 @@ struct Record {
     Stamp reads[max_processes];
 };
 
-/* What a block acquired from a process, and when. */
+/* The stamp that a block acquired from a process, and the time. */
 struct Knowledge {
     Stamp of;
     uint32_t launch;
@@ -44,7 +44,7 @@ struct BlockKnowledge {
 };
 
 uint32_t processes[max_processes]; /* in order of first use */
-std::vector<BlockKnowledge> known; /* of each block of a launch */
+std::vector<BlockKnowledge> known; /* per block of a launch */
 uint32_t known_launch[max_processes]; /* all of the process' launches before this one */
 uint32_t launch_number;
 
@@ -144,7 +144,7 @@ void take_over(const Stamp &released, const Fiber *f)
 } // namespace
 
 struct PeerMemory {
-    char *first; /* of the file, page-aligned, in this process */
+    char *first; /* start of the file, page-aligned, in this process */
     Record *records; /* one per word */
     size_t file_bytes;
     int fd;

@@ -27,7 +27,7 @@ struct PeerHandle {
     int32_t fd; /* in that process */
     char host[8]; /* host_name() of that process */
     uint32_t first; /* offset of the allocation in the file */
-    uint64_t bytes, file_bytes; /* of the allocation; of the file up to the records */
+    uint64_t bytes, file_bytes; /* size of the allocation; size of the file up to the records */
 };
 
 /* QUIRE_SIMT_HOST: processes with different names are on different hosts. */
