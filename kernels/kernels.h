@@ -295,8 +295,8 @@ struct k_attention_args {
     const struct k_attn_row *rows; /* [n_rows] HOST memory; not read between graph_begin and graph_end, where n_rows
                                     * is an upper bound */
     const struct k_attn_row *rows_dev; /* the same in backend memory */
-    /* A copy of the plan of these rows and this window, 16-byte aligned. A device uses counters in it and resets them.
-     *  */
+    /* A copy of the plan of these rows and this window, 16-byte aligned. A device uses counters in it and resets
+     * them. */
     void *plan_dev;
     const uint32_t *tables_dev; /* block ids; entry i of a table covers positions [i, i+1) * block_tokens */
     const struct k_kv_shape *kv;
@@ -436,12 +436,12 @@ struct k_all_reduce_args { /* x[t, c] = the tree sum over the ranks of x[t, c], 
 };
 
 struct k_all_gather_args { /* out[t] = row t of rank 0, of rank 1, ... */
-    /* [T, columns of this rank]. On a host there is space for a row of the widest part after the start of the last row.
-     *  */
+    /* [T, columns of this rank]. On a host there is space for a row of the widest part after the start of the last
+     * row. */
     const float *own_dev;
     float *out_dev; /* [T, all columns]; not own_dev or scratch_dev */
-    /* For host backends: [ranks, T, the widest part], or [ranks, the widest part] with to_first. own_dev may lie in it.
-     *  */
+    /* For host backends: [ranks, T, the widest part], or [ranks, the widest part] with to_first. own_dev may lie in
+     * it. */
     float *scratch_dev;
     uint32_t first_cols[K_MAX_RANKS + 1]; /* rank r has the columns [first_cols[r], first_cols[r + 1]) */
     uint32_t n_tokens;
@@ -479,8 +479,8 @@ struct k_plan_bytes {
     uint64_t group; /* memory that join() uses */
 };
 
-/* A backend's requirements, known without opening it. Constant and static. An opened backend points to its own planner.
- *  */
+/* A backend's requirements, known without opening it. Constant and static. An opened backend points to its own
+ * planner. */
 struct k_planner {
     const char *name; /* the backend's name: "ref", "cpu", "cuda" */
     bool on_host; /* computes in host memory with n_threads compute threads; otherwise in a device's own memory */

@@ -168,8 +168,8 @@ static void help(struct k_pool *pool, struct home *home, uint32_t thread)
 
 /* ---- waiting --------------------------------------------------------------------------------- */
 
-/* Returns whether the wait is over: for a worker, its home has pieces; for the owner (NULL), all pieces are finished.
- *  */
+/* Returns whether the wait is over: for a worker, its home has pieces; for the owner (NULL), all pieces are
+ * finished. */
 static bool is_over(struct k_pool *pool, struct home *home)
 {
     if (!home)

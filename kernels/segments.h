@@ -34,8 +34,8 @@ K_SEGMENT_FN uint32_t k_segment_begin_in(uint32_t n_cols, uint32_t n_whole, uint
     return begin <= first ? 0 : begin - first < n_cols ? begin - first : n_cols;
 }
 
-/* Returns the columns per unit of an MLP's down projection: the largest of 256, 128, 64, 32 and 16 that fits 8 times.
- *  */
+/* Returns the columns per unit of an MLP's down projection: the largest of 256, 128, 64, 32 and 16 that fits 8
+ * times. */
 K_SEGMENT_FN uint32_t k_segment_unit(uint32_t n_cols)
 {
     uint32_t unit = 256;

@@ -10,14 +10,14 @@
  * on blocks and must be destroyed before the cache.
  *
  * Invariants (kv_cache_check):
- * - 1. In each group, every block is in exactly one state: referenced (count > 0), free and cached, or free and blank.
- * - 2. A block's reference count is the number of table entries that name it.
- * - 3. The free lists of a group hold exactly its unreferenced blocks: one list holds the blank blocks, which are taken
- *   first; the others hold the cached blocks, each in eviction order.
- * - 4. The prefix index maps a hash to at most one block of a group, and that block carries that hash.
- * - 5. Without tables, all blocks of all groups are free.
- * - 6. A name is on the host tier at most once, and only while no device block of that group has it. The tier's list
- *   holds every used host block once, in order of arrival.
+ *  1. In each group, every block is in exactly one state: referenced (count > 0), free and cached, or free and blank.
+ *  2. A block's reference count is the number of table entries that name it.
+ *  3. The free lists of a group hold exactly its unreferenced blocks: one list holds the blank blocks, which are taken
+ *     first; the others hold the cached blocks, each in eviction order.
+ *  4. The prefix index maps a hash to at most one block of a group, and that block carries that hash.
+ *  5. Without tables, all blocks of all groups are free.
+ *  6. A name is on the host tier at most once, and only while no device block of that group has it. The tier's list
+ *     holds every used host block once, in order of arrival.
  */
 #ifndef QUIRE_MEMORY_KV_CACHE_H
 #define QUIRE_MEMORY_KV_CACHE_H
@@ -122,8 +122,8 @@ int kv_table_share(const struct kv_table *from, uint32_t n_blocks, struct kv_tab
  * table. */
 void kv_table_set_owner(struct kv_table *table, uint32_t tenant);
 
-/* Releases the blocks past the first n_tokens positions. They must not be published: their content is no longer needed.
- *  */
+/* Releases the blocks past the first n_tokens positions. They must not be published: their content is no longer
+ * needed. */
 void kv_table_cut(struct kv_table *table, uint32_t n_tokens);
 
 /* Releases all blocks, tail first. The empty table keeps its allocated entries. */

@@ -37,8 +37,8 @@ struct cpu_quant_run {
     bool ends; /* otherwise it continues in the next 256 columns */
     bool is_rest; /* continues a run of the previous 256 columns */
 };
-/* Words of the workspace for a token of this many columns, a multiple of 32. The runs follow after all tokens' words.
- *  */
+/* Words of the workspace for a token of this many columns, a multiple of 32. The runs follow after all tokens'
+ * words. */
 #define CPU_QUANT_INPUT_WORDS(columns) ((columns) / 4 + (columns) / 32 + K_SEGMENTS + (columns) / 16)
 /* The packings whose elements are bytes, and those that are repacked. */
 #define CPU_QUANT_PACKINGS(_) _(PLANES) CPU_PANEL_PACKINGS(_)

@@ -257,8 +257,8 @@ CPU_INLINE void add_group(vec s[ROWS][TOKENS], const unsigned char *const *rows,
 #pragma GCC unroll 6
     for (uint32_t t = 0; t < T; t++) {
         v[t] = vec_load(x + t * VEC);
-        /* Loaded once for all rows: otherwise a compiler rereads it in each fma, and loads limit AVX2 to 150 GFLOP/s.
-         *  */
+        /* Loaded once for all rows: otherwise a compiler rereads it in each fma, and loads limit AVX2 to 150
+         * GFLOP/s. */
         __asm__("" : "+v"(v[t]));
     }
 #pragma GCC unroll 4

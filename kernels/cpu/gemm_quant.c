@@ -143,7 +143,7 @@ void CPU_NAME(cpu_quant_round)(void *context, struct k_piece piece)
     }
 }
 
-/* ---- a block of weight rows--------------------------------------------------------------------------- */
+/* ---- a block of weight rows -------------------------------------------------------------------------- */
 
 #define ROW_GROUPS 20u /* CHUNK_GROUPS, rounded up to a multiple of four */
 #define MAX_RUNS (CHUNK / 16)

@@ -33,9 +33,7 @@ CPU_INLINE lanes lanes_tanh(lanes x)
     const __m512 magic = _mm512_set1_ps(0x1.8p+23f), two = _mm512_set1_ps(2.0f), limit = _mm512_set1_ps(10.0f);
     const __m512i sign_bit = _mm512_set1_epi32(INT32_MIN);
     __m512i bits = _mm512_castps_si512(x), sign = _mm512_and_si512(bits, sign_bit);
-    __m512 y = _mm512_min_ps(limit,
-                             _mm512_castsi512_ps(_mm512_xor_si512(bits, sign))); /* a NaN is the second operand and
-                                                                                  * stays */
+    __m512 y = _mm512_min_ps(limit, _mm512_castsi512_ps(_mm512_xor_si512(bits, sign))); /* a NaN is second, and stays */
     y = _mm512_add_ps(y, y);
     __m512 shifted = _mm512_add_ps(_mm512_mul_ps(y, _mm512_set1_ps(0x1.715476p+0f)), magic);
     __m512 n = _mm512_sub_ps(shifted, magic);

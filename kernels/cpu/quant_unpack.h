@@ -270,8 +270,7 @@ CPU_INLINE void halves_of_blocks(const uint8_t *p, const uint32_t stride, uint32
     _mm256_storeu_ps(out, _mm256_cvtph_ps(v));
 }
 
-/* Unpacks scale and least of each group that overlaps the n columns starting at k; least only if the format has one.
- *  */
+/* Unpacks scale and least of each group that overlaps the n columns starting at k; least only if the format has one. */
 CPU_INLINE void unpack_scales(const struct k_weight_view *w, const enum k_packing packing, uint32_t row, uint32_t k,
                               uint32_t n, float *scale, float *least)
 {

@@ -243,8 +243,8 @@ ATTN_FN void small_scores(const struct attention_mma &a, uint32_t keys, uint32_t
     }
 }
 
-/* At most sixteen queries, shared by the warps. Returns false if the unit must be computed one token at a time instead.
- *  */
+/* At most sixteen queries, shared by the warps. Returns false if the unit must be computed one token at a time
+ * instead. */
 template <uint32_t D, bool is_capped>
 ATTN_FN bool run_small(const struct attention_mma &a, const struct attn_unit &unit)
 {

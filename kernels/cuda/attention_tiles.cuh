@@ -174,8 +174,8 @@ template <uint32_t D, uint32_t N> struct attn_feed {
 
 /* ---- queries ---------------------------------------------------------------------------------- */
 
-/* The rows of a fragment that a thread holds: g and g + 8 of its warp's sixteen. A row without a query reads nothing.
- *  */
+/* The rows of a fragment that a thread holds: g and g + 8 of its warp's sixteen. A row without a query reads
+ * nothing. */
 struct attn_rows {
     uint32_t lowest[2], end[2]; /* positions [lowest, end); end is 0 for a row without a query */
 };
@@ -268,8 +268,8 @@ ATTN_FN float quad_max(float x)
     return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
 }
 
-/* Returns the sum of a tile's p for the two rows. Lane t of the four holds thread t's part of the quad, in its order.
- *  */
+/* Returns the sum of a tile's p for the two rows. Lane t of the four holds thread t's part of the quad, in its
+ * order. */
 ATTN_FN void sum_weights(float (&sum)[2], const uint32_t (&p)[4][4])
 {
 #pragma unroll

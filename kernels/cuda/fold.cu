@@ -14,8 +14,8 @@ static __global__ void arrive_kernel(uint32_t *word, uint32_t turn)
     ptx_store_relaxed_sys(word, turn);
 }
 
-/* Called once per launch: the preceding call has ended, and successfully. The host sets a word before it aborts a call.
- *  */
+/* Called once per launch: the preceding call has ended, and successfully. The host sets a word before it aborts a
+ * call. */
 PEER_FN void leave(const struct cuda_fold &f)
 {
     if (blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0 &&

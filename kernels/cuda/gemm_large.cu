@@ -13,12 +13,10 @@
  *    64 x  64   4 of 32 x 32     0.094       316           5 of 16 KB: all
  *
  * A chunk's sums need a second set of registers in addition to those of all chunks. This limits a warp: 2 x 96
- * registers of
- * 255 for 48 x 64. For 64 x 64 both sets would be all registers. One of them in shared memory would move 256 KB for
- * each 8 stages of 96 KB, and gain nothing. A stage of 192 x 128 is 285 instructions per warp on sm_90a (96 mma.sync,
- * 28 ldmatrix,
- * 10 cp.async), 570 of its scheduler's 1,216 clocks. A stage of 128 x 128 is 227; it was 378 while BF16 was converted
- * to factors here.
+ * registers of 255 for 48 x 64. For 64 x 64 both sets would be all registers. One of them in shared memory would move
+ * 256 KB for each 8 stages of 96 KB, and gain nothing. A stage of 192 x 128 is 285 instructions per warp on sm_90a (96
+ * mma.sync, 28 ldmatrix, 10 cp.async), 570 of its scheduler's 1,216 clocks. A stage of 128 x 128 is 227; it was 378
+ * while BF16 was converted to factors here.
  *
  * Selection of the shape: the one whose waves of blocks take the fewest clocks of the port. At 2,048 tokens and 4,096
  * rows that is 3 waves of 192 x 128 (1,216 clocks per stage) and not 4 of 128 x 128 (1,024).
@@ -32,27 +30,22 @@
  * in flight on each SM, as in gemm_small.cu, and the port has 1,232 clocks for 16 KB of them at 13 bytes per clock:
  *
  *   R x T       warps        port, of 16 KB   weights in flight   blocks
- *   224 x  64   7 of 32 x 64       537             84 KB          gate and up, 28,672 rows: 128, on GPUs with 160 KB
- *   per block
- *   128 x  64   4 of 32 x 64       576             48             o and down, 4,096 rows: 32, by 4 that share the
- *   segments
+ *   224 x  64   7 of 32 x 64       537             84 KB          gate and up, 28,672 rows: 128, with 160 KB per block
+ *   128 x  64   4 of 32 x 64       576             48             o and down, 4,096 rows: 32, by 4 that share segments
  *    64 x  64   4 of 32 x 32       768             32             small ones
- *    48 x  64   4 of 48 x 64       597             48             qkv, 6,144 rows: 128, gemm_small.cu's on GPUs with
- *    168 KB
+ *    48 x  64   4 of 48 x 64       597             48             qkv, 6,144 rows: 128 of gemm_small.cu, with 168 KB
  *
  * - With 112 rows of gate and of up per block, 28,672 rows are 128 blocks, a wave of 132 SMs. With 128 they are 224,
  *   and two waves are 0.85 full.
  * - The segments of a tile are distributed to up to 4 blocks, 8 / n each, which is a subtree. Each block stores its sum
  *   where it would wait for its partner. The block that arrives last, by a counter, folds them, so no second launch is
- *   needed.
- *   64 x 64 by two blocks also fills the SMs and ends sooner (it reads 16 KB of others' sums instead of 96: 0.4 us
- *   instead of 1.3), but takes 7 % more clocks per column. For 4,096 columns they are equal; for 14,336 the larger tile
- *   gains 6 %. 8 owners would double the data that is folded.
+ *   needed. 64 x 64 by two blocks also fills the SMs and ends sooner (it reads 16 KB of others' sums instead of 96: 0.4
+ *   us instead of 1.3), but takes 7 % more clocks per column. For 4,096 columns they are equal; for 14,336 the larger
+ *   tile gains 6 %. 8 owners would double the data that is folded.
  * - GEMMs without segments add their chunks in rising order: one block. Tiles of 48 x 64 whose warps of 48 x 16 share
  *   each stage were tried for qkv: 380 clocks of the port and 194 of instructions for 6 KB. By the model that is 0.67
- *   of bandwidth;
- *   64 x 64 has 0.68 on 96 SMs, each of which then gets more bandwidth. So in gemm_small.cu's kernel a warp has the
- *   whole tile, of every fourth chunk, and reads the factors of both sides once: 227 and 85.
+ *   of bandwidth; 64 x 64 has 0.68 on 96 SMs, each of which then gets more bandwidth. So in gemm_small.cu's kernel a
+ *   warp has the whole tile, of every fourth chunk, and reads the factors of both sides once: 227 and 85.
  *
  * The selection affects only the speed: an output's sum is the same in all shapes and in gemm_small.cu.
  */
@@ -64,9 +57,8 @@ K_DYNAMIC_SHARED;
 
 #define FEW_TOKENS 64u
 #define MOST_OWNERS 4u /* blocks that share a tile's segments */
-#define GROUP_TOKENS \
-    1024u /* tiles of so many tokens share one pass over the weights: with 14,336 columns 29 MB,
-                            * which L2 holds */
+/* Tiles of this many tokens share one pass over the weights: with 14,336 columns 29 MB, which L2 holds. */
+#define GROUP_TOKENS 1024u
 
 /* ---- shapes ---- */
 

@@ -24,8 +24,7 @@
  *   spread over the warps of a block: warp s of S takes chunks s, s + S, ..., and after each round the S sums are added
  *   in rising order, through shared memory.
  * Nothing is spread over blocks, so one launch is enough. 1,536 rows are 96 blocks with 40 KB in flight each, and the
- * other
- * 36 SMs are idle. 96 SMs can read at the speed of memory: 50 GB/s each; L2 delivers over 100 to each.
+ * other 36 SMs are idle. 96 SMs can read at the speed of memory: 50 GB/s each; L2 delivers over 100 to each.
  *
  * In cycles of shared memory, of which there are 97 for 2 KB of weights at 36 GB/s per SM, weights take 32 and 8 tokens
  * 16 (in and out). So a tile of tokens serves 32 rows, except where that leaves SMs without a block: by the model a

@@ -27,8 +27,8 @@
 
 #define PEER_FN static __device__ __forceinline__
 
-/* Reads of a flag, about 0.7 µs each, between two reads of the clock and of the host's word, which is behind the bus.
- *  */
+/* Reads of a flag, about 0.7 µs each, between two reads of the clock and of the host's word, which is behind the
+ * bus. */
 #define PEER_LOOKS 256u
 
 PEER_FN uint32_t *peer_flag(const struct cuda_peers &p, uint32_t of, uint32_t from)

@@ -4,8 +4,9 @@
  *   a[0..3]: A[g][2t..], A[g + 8][2t..], A[g][2t + 8..], A[g + 8][2t + 8..]  (row, pair of columns)
  *   b[0..1]: B[2t..][g], B[2t + 8..][g]                                    (pair of rows, column)
  *   c[0..3]: C[g][2t], C[g][2t + 1], C[g + 8][2t], C[g + 8][2t + 1]
- * For mma.m16n8k32 with bytes: a[0..3]: A[g][4t..], A[g + 8][4t..], A[g][4t + 16..], A[g + 8][4t + 16..] (row, four
- *   columns), b[0..1]: B[4t..][g], B[4t + 16..][g], c as above.
+ * For mma.m16n8k32 with bytes:
+ *   a[0..3]: A[g][4t..], A[g + 8][4t..], A[g][4t + 16..], A[g + 8][4t + 16..] (row, four columns)
+ *   b[0..1]: B[4t..][g], B[4t + 16..][g], c as above
  * ldmatrix_x4: lane 8 i + r supplies the address of row r of matrix i (8 rows of 16 bytes, 16-byte aligned, in shared
  * memory); r[i] is then matrix i's row g, elements 2t and 2t + 1 (trans: column g, rows 2t and 2t + 1).
  * Loads and stores of words that several GPUs and the host access, at system scope: release and acquire order a

@@ -45,9 +45,8 @@ cudaError_t launch_rope_angles(cudaStream_t stream, const struct k_rope_angles_a
 /* ---- head norm, rotation, and K and V into the cache ------------------------------------------ */
 
 #define THREADS 128u
-#define SHARED_FLOATS \
-    (8 * THREADS + 16 * (THREADS / K_LANES)) /* a thread has 8 elements, and each head 16 floats of
-                                                                * padding */
+/* A thread has 8 elements, and each head 16 floats of padding. */
+#define SHARED_FLOATS (8 * THREADS + 16 * (THREADS / K_LANES))
 
 struct rope_kv {
     float *qkv;
@@ -131,8 +130,8 @@ template <enum k_dtype kind> static __device__ __forceinline__ uint32_t bytes_of
            byte_of<kind>(x.w, factor) << 24;
 }
 
-/* Stores the thread's quads in the cache's head as bytes, and the head's scale. All threads of a head call it together.
- *  */
+/* Stores the thread's quads in the cache's head as bytes, and the head's scale. All threads of a head call it
+ * together. */
 template <enum k_dtype kind>
 static __device__ __forceinline__ void store_bytes(unsigned char *head, float *scale, const struct quads &v,
                                                    bool is_there, uint32_t i, uint32_t half, uint32_t head_threads)

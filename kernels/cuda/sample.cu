@@ -14,13 +14,12 @@
  *   logprobs        +2: log-sum with candidates of the best n; rank
  *   bias, penalties, mask: +1
  * 128 rows of 131,072 logits are 64 MiB per pass: 20 to 22 us at 3.35 TB/s, for which 512 threads with 8 logits each
- * have
- * 16 KiB of each SM in flight. Instructions per token, of the machine code for sm_90a: about 7 to find the largest, 50
- * for the first histogram (15 for the weight, 9 for its units, the rest bucket and sum), 34 to gather candidates. A
- * temperature other than 1 is a division, 17 more in each of the last two. 16.8 M tokens x 50 / (132 SMs x 128 lanes x
- * 1.755 GHz) =
- * 28 us, slightly longer than the bytes. So weights are computed again in each pass: storing them costs a pass that
- * also writes, 45 us, and saves 15 us of the next one. top_p is predicted to take 85 us, 100 us with a temperature.
+ * have 16 KiB of each SM in flight. Instructions per token, of the machine code for sm_90a: about 7 to find the
+ * largest, 50 for the first histogram (15 for the weight, 9 for its units, the rest bucket and sum), 34 to gather
+ * candidates. A temperature other than 1 is a division, 17 more in each of the last two. 16.8 M tokens x 50 / (132 SMs
+ * x 128 lanes x 1.755 GHz) = 28 us, slightly longer than the bytes. So weights are computed again in each pass: storing
+ * them costs a pass that also writes, 45 us, and saves 15 us of the next one. top_p is predicted to take 85 us, 100 us
+ * with a temperature.
  * A single row has one SM: 131,072 tokens would be 20 us of loads to find the largest, 29 us of instructions for the
  * histogram, 20 us for candidates or sums. For up to 32 rows 16 blocks each have 8,192 tokens, in three launches: the
  * largest, 3 us; the histogram of a row that only top_p limits, 4 to 5 us (41 instructions per token are 1.5 us; the

@@ -321,8 +321,7 @@ static __device__ __forceinline__ void select(struct block_state *s, struct view
             need = has_need ? need : share_of(goal.share, weight_of_list(s, r));
             r.low = cut_few(s, r, by_weight, need);
             is_found = true;
-        } else if (!is_found && by_weight && r.low >> 32 == r.high >> 32) { /* equal weights: keep a number of them,
-                                                                             * by id */
+        } else if (!is_found && by_weight && r.low >> 32 == r.high >> 32) { /* equal weights: keep some, by id */
             uint64_t each = amount(r.low, true), last = key_of((uint32_t)(r.low >> 32), v->n - 1);
             need = (need + each - 1) / each;
             by_weight = false;

@@ -191,8 +191,8 @@ static hwloc_membind_policy_t memory_policy(const struct k_placement *p)
     return hwloc_bitmap_weight(p->nodes) > 1 ? HWLOC_MEMBIND_INTERLEAVE : HWLOC_MEMBIND_BIND;
 }
 
-/* Does not set a memory policy if there is only one choice, or if the system does not allow it, as in some containers.
- *  */
+/* Does not set a memory policy if there is only one choice, or if the system does not allow it, as in some
+ * containers. */
 static void decide_memory(struct k_placement *p)
 {
     hwloc_topology_t t = p->topology;

@@ -34,8 +34,8 @@ const char *k_placement_text(const struct k_placement *p); /* one line for peopl
  * refuses, since only speed depends on it. */
 void k_placement_pin(const struct k_placement *p, uint32_t thread);
 
-/* Sets the nodes for the pages of data[0..bytes), which must not have been touched yet. Does nothing for small areas.
- *  */
+/* Sets the nodes for the pages of data[0..bytes), which must not have been touched yet. Does nothing for small
+ * areas. */
 void k_placement_memory(const struct k_placement *p, void *data, uint64_t bytes);
 
 #endif

@@ -42,8 +42,8 @@ static int gather_to_all(const struct k_group *g, const struct k_all_gather_args
     return status;
 }
 
-/* Gathers row by row, directly to the final position: 32 rows of 152,064 are 19 MB, and each copy of them takes 3 ms.
- *  */
+/* Gathers row by row, directly to the final position: 32 rows of 152,064 are 19 MB, and each copy of them takes 3
+ * ms. */
 static int gather_to_first(const struct k_group *g, const struct k_all_gather_args *a, struct quire_error *err)
 {
     const uint32_t *first = a->first_cols, n_all = first[g->n_ranks], n_own = first[g->rank + 1] - first[g->rank];

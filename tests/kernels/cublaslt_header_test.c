@@ -1,5 +1,5 @@
-/* Checks that the declarations of kernels/cuda/host/cublaslt.h agree with NVIDIA's header. The compiler does the check.
- *  */
+/* Checks that the declarations of kernels/cuda/host/cublaslt.h agree with NVIDIA's header. The compiler does the
+ * check. */
 #include "kernels/cuda/host/cublaslt.h"
 
 #include <cublasLt.h>

@@ -1,5 +1,5 @@
-/* A literal implementation of docs/internals/numerics.md §13 and §14: ranks all tokens by sorting and keeps a prefix.
- *  */
+/* A literal implementation of docs/internals/numerics.md §13 and §14: ranks all tokens by sorting and keeps a
+ * prefix. */
 #include "tests/kernels/page.h"
 
 #include <math.h>

@@ -184,8 +184,8 @@ static void test_match_needs_only_the_window(void **state)
     kv_cache_destroy(cache);
 }
 
-/* The windowed group has lost block 3 of 6. 24 positions need blocks 4 and 5, which it has; 20 positions need block 3.
- *  */
+/* The windowed group has lost block 3 of 6. 24 positions need blocks 4 and 5, which it has; 20 positions need block
+ * 3. */
 static void test_match_backs_off_to_what_all_groups_hold(void **state)
 {
     (void)state;

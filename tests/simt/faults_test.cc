@@ -1,5 +1,5 @@
-/* Checks that the emulator finds each fault of faults.cu, and no fault in the correct kernels, in any order of threads.
- *  */
+/* Checks that the emulator finds each fault of faults.cu, and no fault in the correct kernels, in any order of
+ * threads. */
 #include <stdio.h>
 
 #include "tests/simt/faults.h"

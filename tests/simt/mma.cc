@@ -137,8 +137,8 @@ static __m256 finish(__m256i sum, __m256i c_part, __m256i e, __m256i products, _
     return _mm256_blendv_ps(d, _mm256_add_ps(c, _mm256_setzero_ps()), _mm256_castsi256_ps(has_none));
 }
 
-/* Computes d of four rows. A product is exact in f32, and so is its multiple by 2^(25 - E), unless that is far below 1.
- *  */
+/* Computes d of four rows. A product is exact in f32, and so is its multiple by 2^(25 - E), unless that is far below
+ * 1. */
 static void four_rows(const Operands *o, int row, float d[4][8])
 {
     __m256i top = largest_exponents(o, row), products[4], e[4], sum[4];

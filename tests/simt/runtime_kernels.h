@@ -1,5 +1,5 @@
-/* Kernels for runtime_test.c, correct and faulty ones. Each function queues its kernel and returns the launch's error.
- *  */
+/* Kernels for runtime_test.c, correct and faulty ones. Each function queues its kernel and returns the launch's
+ * error. */
 #ifndef QUIRE_TESTS_SIMT_RUNTIME_KERNELS_H
 #define QUIRE_TESTS_SIMT_RUNTIME_KERNELS_H
 

@@ -682,8 +682,8 @@ cudaError_t queue(cudaStream_t stream, const char *name, const void *kernel, con
 
 } // namespace
 
-/* Behaves like <<<>>> and cudaGetLastError() after it: an earlier call's error that was not fetched is returned here.
- *  */
+/* Behaves like <<<>>> and cudaGetLastError() after it: an earlier call's error that was not fetched is returned
+ * here. */
 cudaError_t queue_kernel(cudaStream_t stream, const char *name, const void *kernel, const Launch &l)
 {
     simt_runtime::Call::done(queue(stream, name, kernel, l));

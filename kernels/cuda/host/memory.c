@@ -15,8 +15,8 @@
 
 #define PIECE_BYTES (4u << 20)
 #define N_PIECES (CUDA_STAGING_BYTES / PIECE_BYTES)
-#define SMALLEST_SPLIT \
-    (64u << 10) /* a smaller rest of a piece stays unused instead of taking the head of a longer upload */
+/* A smaller rest of a piece stays unused instead of taking the head of a longer upload. */
+#define SMALLEST_SPLIT (64u << 10)
 #define N_FENCES 8u /* more than the steps in flight */
 #define ALIGNMENT 256u
 
@@ -263,8 +263,7 @@ int cuda_wait(struct k_backend *b, uint64_t ticket, struct quire_error *err)
         return quire_fail(err, QUIRE_INVALID, "backend cuda: wait: no fence has returned this ticket");
     if (ticket <= m->done_ticket)
         return QUIRE_OK;
-    uint64_t reached = m->last_ticket - (m->last_ticket - ticket) % N_FENCES; /* the ticket that the event stands for
-                                                                               * now */
+    uint64_t reached = m->last_ticket - (m->last_ticket - ticket) % N_FENCES; /* the event's current ticket */
     status = cuda_check(b, cudaEventSynchronize(m->fences[ticket % N_FENCES]), "waiting for the GPU", err);
     if (status != QUIRE_OK)
         return status;

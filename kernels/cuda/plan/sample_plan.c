@@ -21,8 +21,8 @@ uint64_t cuda_sample_parts_bytes(uint32_t n_vocab)
     return row > PARTS_BYTES ? row : PARTS_BYTES;
 }
 
-/* The surveys of a few rows, and a saved logit for each bias and count, 8 bytes each. A row has an even number of them.
- *  */
+/* The surveys of a few rows, and a saved logit for each bias and count, 8 bytes each. A row has an even number of
+ * them. */
 uint64_t cuda_sample_workspace_bytes(const struct k_plan_dims *dims)
 {
     return SAMPLE_SURVEY_ROWS * sizeof(struct sample_survey) + cuda_sample_parts_bytes(dims->n_vocab) / 2 +

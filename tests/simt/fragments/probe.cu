@@ -146,8 +146,8 @@ struct wide {
 
 template <int n> static __device__ void wgmma(float (&d)[n / 2], const uint32_t (&a)[4], uint64_t b);
 
-/* d += A B, with A from registers and B by columns from shared memory. rest: A's four registers and B, after the sums.
- *  */
+/* d += A B, with A from registers and B by columns from shared memory. rest: A's four registers and B, after the
+ * sums. */
 #define DEFINE_WGMMA(n, sums, rest) \
     template <> __device__ void wgmma<n>(float(&d)[n / 2], const uint32_t(&a)[4], uint64_t b) \
     { \
