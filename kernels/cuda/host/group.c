@@ -120,7 +120,7 @@ static int start_watcher(struct cuda_group *g, struct quire_error *err)
     int why = pthread_create(&g->watcher, NULL, watch, g);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     g->has_watcher = why == 0;
-    return why == 0 ? QUIRE_OK : quire_fail(err, QUIRE_IO, "starting a thread: %s", strerror(why));
+    return why == 0 ? QUIRE_OK : quire_fail(err, QUIRE_IO, "cannot start a thread: %s", strerror(why));
 }
 
 /* ---- joining ----------------------------------------------------------------------------------- */
@@ -152,7 +152,7 @@ static int lend_own(struct k_backend *b, const struct cuda_group *g, struct gree
     if (error == cudaSuccess)
         return QUIRE_OK;
     cudaGetLastError(); /* refused, and not the next caller's error */
-    return quire_fail(err, QUIRE_UNSUPPORTED, "GPU %d does not give its memory to other processes: %s",
+    return quire_fail(err, QUIRE_UNSUPPORTED, "GPU %d cannot share its memory with other processes: %s",
                       cuda_of(b)->device, cudaGetErrorString(error));
 }
 
@@ -325,8 +325,8 @@ static int check_group(struct k_backend *b, struct quire_error *err)
     if (status != QUIRE_OK)
         return status;
     const uint32_t late = control_load(g, CUDA_CONTROL_LATE);
-    snprintf(why, sizeof why, "rank %u's GPU has not come to what rank %u's waits for, for %.1f s",
-             g->group.first + late - 1, g->group.first + g->group.rank, g->group.timeout_ms / 1e3);
+    snprintf(why, sizeof why, "rank %u's GPU has not answered rank %u's for %.1f s", g->group.first + late - 1,
+             g->group.first + g->group.rank, g->group.timeout_ms / 1e3);
     g->group.abort(g->group.context, why);
     return quire_fail(err, QUIRE_UNAVAILABLE, "%s", why);
 }
@@ -474,8 +474,8 @@ int cuda_all_gather(struct k_backend *b, const struct k_all_gather_args *a, stru
     if (status != QUIRE_OK || a->n_tokens == 0 || a->first_cols[g->group.n_ranks] == 0)
         return status;
     if ((uint64_t)a->n_tokens * a->first_cols[g->group.n_ranks] > UINT32_MAX)
-        return quire_fail(err, QUIRE_INVALID, "all_gather: %u rows of %u columns are more than a launch has",
-                          a->n_tokens, a->first_cols[g->group.n_ranks]);
+        return quire_fail(err, QUIRE_INVALID, "all_gather: %u rows of %u columns exceed one launch", a->n_tokens,
+                          a->first_cols[g->group.n_ranks]);
     if (g->nccl)
         return columns_by_nccl(b, g, a, err);
     return cuda_check(b, launch_all_gather(cuda_of(b)->stream, &g->peers, a), "all_gather", err);

@@ -60,8 +60,8 @@ int cuda_memory_open(struct cuda_backend *c, struct quire_error *err)
     cudaError_t error = create_all(c->memory);
     if (error != cudaSuccess)
         return quire_fail(err, error == cudaErrorMemoryAllocation ? QUIRE_NO_MEMORY : QUIRE_UNSUPPORTED,
-                          "GPU %d: cannot have %u MiB of pinned host memory: %s", c->device, CUDA_STAGING_BYTES >> 20,
-                          cudaGetErrorString(error));
+                          "GPU %d: cannot allocate %u MiB of pinned host memory: %s", c->device,
+                          CUDA_STAGING_BYTES >> 20, cudaGetErrorString(error));
     return QUIRE_OK;
 }
 

@@ -97,14 +97,14 @@ static int check_version(struct nccl *n, struct quire_error *err)
     int v = 0;
     const int result = n->calls.get_version(&v);
     if (result != NCCL_SUCCESS)
-        return quire_fail(err, QUIRE_UNSUPPORTED, NCCL_LIBRARY " does not say its version: %.120s",
+        return quire_fail(err, QUIRE_UNSUPPORTED, NCCL_LIBRARY ": cannot read its version: %.120s",
                           n->calls.get_error_string(result));
     if (v < 10000) /* before 2.9 a thousand was a major version */
         snprintf(n->version, sizeof n->version, "%d.%d.%d", v / 1000, v / 100 % 10, v % 100);
     else
         snprintf(n->version, sizeof n->version, "%d.%d.%d", v / 10000, v / 100 % 100, v % 100);
     if (v < LEAST_VERSION || v / 10000 != 2)
-        return quire_fail(err, QUIRE_UNSUPPORTED, NCCL_LIBRARY " is version %s, but 2.14 to 2.99 is needed",
+        return quire_fail(err, QUIRE_UNSUPPORTED, NCCL_LIBRARY " is version %s, and one of 2.14 to 2.99 is needed",
                           n->version);
     return QUIRE_OK;
 }
@@ -181,7 +181,7 @@ static int start_thread(struct start *s, struct quire_error *err)
     const int why = pthread_create(&thread, NULL, start_one, s);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (why != 0)
-        return quire_fail(err, QUIRE_IO, "starting a thread: %s", strerror(why));
+        return quire_fail(err, QUIRE_IO, "cannot start a thread: %s", strerror(why));
     pthread_detach(thread);
     return QUIRE_OK;
 }
@@ -218,8 +218,8 @@ static int await(struct start *s, const struct k_group *group, struct quire_erro
         }
         if (mine == FAILED && status == QUIRE_OK) /* nccl_start() returns NCCL's own error */
             status = quire_fail(err, QUIRE_UNAVAILABLE,
-                                "NCCL has not started within %.0f s: NCCL_DEBUG=INFO has it say what it waits for, "
-                                "NCCL_SOCKET_IFNAME names the network to take",
+                                "NCCL has not started within %.0f s: NCCL_DEBUG=INFO shows what it waits for, "
+                                "NCCL_SOCKET_IFNAME selects the network",
                                 START_TIMEOUTS * group->timeout_ms / 1e3);
     }
     return status;
@@ -279,7 +279,7 @@ static int begin_call(struct nccl *n, struct quire_error *err)
     if (!atomic_load(&n->is_aborted))
         return QUIRE_OK;
     pthread_mutex_unlock(&n->lock);
-    return quire_fail(err, QUIRE_UNAVAILABLE, "NCCL: the group is over");
+    return quire_fail(err, QUIRE_UNAVAILABLE, "NCCL: the group has ended");
 }
 
 static int end_call(struct nccl *n, const char *call, int result, struct quire_error *err)

@@ -63,5 +63,5 @@ int cuda_eager(struct k_backend *b, const char *operation, struct quire_error *e
     if (status != QUIRE_OK || !cuda_of(b)->is_recording)
         return status;
     cuda_drop_recording(b);
-    return quire_fail(err, QUIRE_INVALID, "%s: not to be recorded in a graph; the recording is dropped", operation);
+    return quire_fail(err, QUIRE_INVALID, "%s: cannot be recorded in a graph; the recording is dropped", operation);
 }
