@@ -247,7 +247,7 @@ static void test_bad_weights(void **state)
     pair[1].format = k_format_of(K_BF16);
     assert_int_equal(b->ops->weight_create(b, pair, 2, &w, &err), QUIRE_UNSUPPORTED);
     assert_null(w);
-    assert_says(&err, "part 1: is bfloat16 and part 0 is float16");
+    assert_says(&err, "part 1: is bfloat16, but part 0 is float16");
     pair[1] = good;
     pair[1].n_cols = 7;
     assert_int_equal(b->ops->weight_create(b, pair, 2, &w, &err), QUIRE_INVALID);
