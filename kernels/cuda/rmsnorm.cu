@@ -30,9 +30,9 @@
 
 K_DYNAMIC_SHARED;
 
-/* The position of column k: in the row of lane k % 16, at step k / 16, with each eight swapped in rows 8 to 15. Rows
- * are 4 floats further apart than a multiple of 32. So neither the 4 lanes × 8 steps that a warp stores at once nor the
- * 8 lanes that read 16 bytes at once share a bank. */
+/* The position of column k: in the row of lane k % 16, at step k / 16; rows 8 to 15 exchange each two groups of eight
+ * steps. Rows are 4 floats further apart than a multiple of 32. So neither the 4 lanes × 8 steps that a warp stores at
+ * once nor the 8 lanes that read 16 bytes at once share a bank. */
 struct steps {
     float *shared;
     uint32_t stride;

@@ -12,8 +12,7 @@ namespace simt
 
 constexpr int bits = 25; /* multiples of 2^(E - 25) */
 constexpr int smallest_product = -28; /* its exponent: two factors of at most 2^-14 */
-constexpr int none = -64; /* a zero's exponent: smaller than the smallest even with any other one added, and two of
-                           * them fit eight bits */
+constexpr int none = -64; /* a zero's: any sum with it is below smallest_product, and two of them fit eight bits */
 
 struct Operands {
     alignas(32) uint16_t a16[16][16], b16[16][8];
