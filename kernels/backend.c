@@ -155,7 +155,7 @@ int k_backend_open(const struct k_backend_options *options, struct k_backend **o
             quire_error_prefix(err, "device %s", device);
         return status;
     }
-    *why = is_ref ? "ref: asked for" : "cpu: asked for";
+    *why = is_ref ? "ref: requested" : "cpu: requested";
     status = is_auto ? open_auto_on_gpu(options, out, why, err) : QUIRE_UNSUPPORTED;
     if (status != QUIRE_UNSUPPORTED)
         return status;

@@ -60,7 +60,7 @@ static void check(const char *beside, const char *in_lib, bool opens, const char
         snprintf(on_cuda, sizeof on_cuda, "device cuda:0: %s", text);
         snprintf(on_auto, sizeof on_auto, "cpu: %s", text);
         if (opens)
-            _exit(expect("cuda:0", QUIRE_OK, "cuda", "cuda: asked for") ||
+            _exit(expect("cuda:0", QUIRE_OK, "cuda", "cuda: requested") ||
                   expect("auto", QUIRE_OK, "cuda", "cuda: a GPU is available"));
         _exit(expect("cuda:0", QUIRE_UNSUPPORTED, "", on_cuda) || expect("auto", QUIRE_OK, "cpu", on_auto));
     }

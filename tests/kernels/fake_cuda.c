@@ -20,7 +20,7 @@ int quire_cuda_open(const struct k_backend_options *options, struct k_backend **
     (void)err;
 #if defined(FAKE_OPENS)
     *out = &backend;
-    *why = "cuda: asked for";
+    *why = "cuda: requested";
     return QUIRE_OK;
 #else
     (void)why;

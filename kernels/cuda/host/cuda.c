@@ -128,7 +128,7 @@ int quire_cuda_open(const struct k_backend_options *options, struct k_backend **
         cuda_close(&c->base);
         return status;
     }
-    *why = "cuda: asked for";
+    *why = "cuda: requested";
     *out = &c->base;
     return QUIRE_OK;
 }
