@@ -1,8 +1,8 @@
-/* The two clocks. Any thread; nothing here can fail.
+/* The monotonic clock and the wall clock. Any thread. No function can fail.
  *
- * quire_now_*() count from some fixed moment and never jump: for durations and deadlines.
- * quire_wall_ns() counts from 1970 and may jump: for what a person or another machine reads.
- * memory/ and scheduler/ are given the time and never ask for it, so they may not include this.
+ * quire_now_*() count from an arbitrary fixed moment and never jump: use them for durations and deadlines.
+ * quire_wall_ns() counts from 1970 and may jump: use it for times that people or other machines read. memory/ and
+ * scheduler/ must not include this header; their callers pass the time.
  */
 #ifndef QUIRE_BASE_CLOCK_H
 #define QUIRE_BASE_CLOCK_H
@@ -39,8 +39,7 @@ static inline uint64_t quire_wall_ns(void)
     return quire_clock_ns(CLOCK_REALTIME);
 }
 
-/* A moment of quire_now_ns() as pthread_cond_timedwait() wants it (of a condition that counts by
- * CLOCK_MONOTONIC). */
+/* Converts a quire_now_ns() time for pthread_cond_timedwait(), for a condition variable that uses CLOCK_MONOTONIC. */
 static inline struct timespec quire_until_ns(uint64_t moment_ns)
 {
     return (struct timespec){.tv_sec = (time_t)(moment_ns / 1000000000u), .tv_nsec = (long)(moment_ns % 1000000000u)};

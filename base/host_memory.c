@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* A file that holds one number. False where it is absent or says "max". */
+/* Reads a file that holds one number. Returns false if the file is missing or contains "max". */
 static bool read_number(const char *path, uint64_t *out)
 {
     FILE *file = fopen(path, "re");

@@ -1,11 +1,11 @@
-/* How much memory this process may still take: the machine's, or its container's where that is
- * less. */
+/* The memory that this process may still use: the machine's, or its container's if that is less. Owns nothing. Any
+ * thread. */
 #ifndef QUIRE_BASE_HOST_MEMORY_H
 #define QUIRE_BASE_HOST_MEMORY_H
 
 #include <stdint.h>
 
-/* Bytes; page cache that can be dropped counts as free. Reads /proc and the cgroup. */
+/* Returns available bytes. Page cache that can be dropped counts as free. Reads /proc and the cgroup. */
 uint64_t host_memory_available(void);
 
 #endif

@@ -14,14 +14,14 @@ void id_map_free(struct id_map *map)
     memset(map, 0, sizeof *map);
 }
 
-/* Four ids in a row share a cache line, since most ids are counted up. */
+/* Four consecutive ids share a cache line, because most ids are counters. */
 static size_t home(const struct id_map *map, uint64_t id)
 {
     uint64_t x = (id >> 2) * UINT64_C(0x9e3779b97f4a7c15);
     return (size_t)((x ^ x >> 32) << 2 | (id & 3)) & (map->capacity - 1);
 }
 
-/* The entry of id, or the free one where it would go. Half of the table at least is free. */
+/* Returns the entry of id, or the free entry where it belongs. At least half of the table is free. */
 static size_t probe(const struct id_map *map, uint64_t id)
 {
     size_t at = home(map, id);
@@ -66,7 +66,7 @@ void id_map_remove(struct id_map *map, uint64_t id)
     size_t hole = probe(map, id);
     if (map->entries[hole].value == 0)
         return;
-    /* Entries after the hole move back unless they would come to lie before their home. */
+    /* Entries after the hole move back, except those that would land before their home. */
     size_t mask = map->capacity - 1, at = hole;
     for (;;) {
         at = (at + 1) & mask;

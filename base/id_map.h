@@ -1,5 +1,5 @@
-/* From ids to values, a pointer or an index each: open addressing, linear probing. The map owns its
- * table and nothing that values point to. Pure; one thread at a time. */
+/* A hash map from ids to values; a value is a pointer or an index. It uses open addressing with linear probing. The map
+ * owns its table but not the objects that values point to. Pure; one thread at a time. */
 #ifndef QUIRE_BASE_ID_MAP_H
 #define QUIRE_BASE_ID_MAP_H
 
@@ -15,14 +15,15 @@ struct id_map { /* zero it to begin */
 };
 void id_map_free(struct id_map *map);
 
-/* id must not be there, value not be 0. QUIRE_NO_MEMORY leaves the map as it was. */
+/* Adds an id that is not in the map. value must not be 0. QUIRE_NO_MEMORY leaves the map unchanged. */
 int id_map_add(struct id_map *map, uint64_t id, uintptr_t value);
-/* 0: not there. */
+/* Returns 0 if the id is not in the map. */
 uintptr_t id_map_find(const struct id_map *map, uint64_t id);
-/* An id that is not there is ignored. */
+/* Removes an id. Does nothing if the id is not in the map. */
 void id_map_remove(struct id_map *map, uint64_t id);
 
-/* Each value once, in no order, while nothing is added or removed; then 0. *at begins as 0. */
+/* Returns each value once, in no particular order, and then 0. Set *at to 0 before the first call. Do not change the
+ * map between calls. */
 uintptr_t id_map_next(const struct id_map *map, size_t *at);
 
 #endif

@@ -1,8 +1,9 @@
-/* Integers as bytes, least significant first, wherever they lie: frames, recordings, what is hashed.
- * Pure; any thread. The caller has checked that the bytes are there.
+/* Loads and stores integers in little-endian byte order: for frames, recordings and data that is hashed. Pure; any
+ * thread. The caller has checked that the bytes exist.
  *
- * Spelled out, so that each compiles to one move where the machine is little-endian: a loop over the
- * bytes cost as much as hashing them. */
+ * The code lists each byte so that it compiles to one move on a little-endian machine. A loop over the bytes took as
+ * long as hashing them.
+ */
 #ifndef QUIRE_BASE_LITTLE_ENDIAN_H
 #define QUIRE_BASE_LITTLE_ENDIAN_H
 

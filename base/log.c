@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* PIPE_BUF: processes that share a pipe do not cut each other's lines. */
+/* PIPE_BUF, so that processes that share a pipe do not split each other's lines. */
 #define LINE_BYTES 4096
 #define MESSAGE_BYTES 2000
 #define FIELD_BYTES 200
@@ -29,7 +29,7 @@ enum quire_log_format quire_log_format(void)
 
 struct line {
     char bytes[LINE_BYTES];
-    size_t n, limit; /* what is appended ends before limit */
+    size_t n, limit; /* the line ends before limit */
 };
 
 static bool put(struct line *l, const char *text, size_t n)
@@ -46,7 +46,7 @@ static bool put_text(struct line *l, const char *text)
     return put(l, text, strlen(text));
 }
 
-/* Escaped for JSON, up to where there is no room. */
+/* Appends text escaped for JSON. Stops where the line is full. */
 static bool put_escaped(struct line *l, const char *text, size_t n)
 {
     bool fits = true;
@@ -75,7 +75,7 @@ static bool put_quoted(struct line *l, const char *text, size_t n)
     return put_text(l, "\"") && put_escaped(l, text, n) && put_text(l, "\"");
 }
 
-/* In text a value that could be taken for something else is quoted. */
+/* In text format, quotes a value that could be read as something else. */
 static bool put_value(struct line *l, const struct quire_log_field *f)
 {
     char number[40];
@@ -131,13 +131,13 @@ static void write_line(enum quire_log_level level, const char *room, const struc
                        size_t n_fields, const char *format, va_list args)
 {
     char message[MESSAGE_BYTES];
-    struct line l = {.limit = LINE_BYTES - 1}; /* the newline */
+    struct line l = {.limit = LINE_BYTES - 1}; /* leaves space for the newline */
     int m = vsnprintf(message, sizeof message, format, args);
     size_t n = m < 0 ? 0 : (size_t)m < sizeof message ? (size_t)m : sizeof message - 1;
     put_head(&l, level, room);
     if (log_format == QUIRE_LOG_AS_TEXT)
         put_message(&l, message, n);
-    /* In JSON the message comes last: it alone may be cut, and the brace still fits. */
+    /* In JSON the message comes last. Only the message may be cut, and the closing brace still fits. */
     if (log_format == QUIRE_LOG_AS_JSON)
         l.limit -= strlen(",\"msg\":\"\"}");
     for (size_t i = 0; i < n_fields; i++)
@@ -151,7 +151,7 @@ static void write_line(enum quire_log_level level, const char *room, const struc
     }
     l.bytes[l.n++] = '\n';
     if (write(STDERR_FILENO, l.bytes, l.n) < 0) {
-        /* nobody is left to tell */
+        /* standard error is gone, so there is no place to report this */
     }
 }
 

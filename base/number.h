@@ -1,10 +1,11 @@
-/* Numbers in what people write: options and lists of them. Any thread. */
+/* Parses numbers in options and in lists of numbers. Owns nothing. Any thread. */
 #ifndef QUIRE_BASE_NUMBER_H
 #define QUIRE_BASE_NUMBER_H
 
 #include <stdbool.h>
 
-/* At *text: digits, a point, an exponent. Then *text stands behind it. False: there is none, or it is above most. */
+/* Reads a number at *text (digits, a point, an exponent) and moves *text past it. Returns false if there is no number
+ * or it exceeds most. */
 bool quire_take_number(const char **text, double most, double *out);
 
 #endif

@@ -27,7 +27,7 @@ bool quire_process_look(int32_t process, int32_t thread, struct quire_process_lo
     uint64_t n_pages = 0, user = 0, system = 0;
     const uint64_t tick_ns = UINT64_C(1000000000) / (uint64_t)sysconf(_SC_CLK_TCK);
     memset(out, 0, sizeof *out);
-    /* "77 (a name) S 1 2 ...": the name has at most 15 bytes, and may be any. */
+    /* The format is "77 (a name) S 1 2 ...". The name has at most 15 bytes, which may have any value. */
     const char *name_end = read_stat(process, thread, text, sizeof text) ? strrchr(text, ')') : NULL;
     if (!name_end || sscanf(name_end, ") %c %*d %*d %*d %*d %*d %*u %*u %*u %" SCNu64 " %*u %" SCNu64 " %" SCNu64,
                             &state, &n_pages, &user, &system) != 4)

@@ -1,4 +1,4 @@
-/* What another process does, as Linux tells it in /proc. Any thread. */
+/* The state and CPU time of another process, from Linux's /proc. Owns nothing. Any thread. */
 #ifndef QUIRE_BASE_PROCESS_H
 #define QUIRE_BASE_PROCESS_H
 
@@ -7,15 +7,16 @@
 
 struct quire_process_look {
     bool is_stopped; /* by a signal; not by a debugger */
-    bool is_at_disk; /* waits for one, or for a file system */
-    uint64_t
-        work_ns; /* CPU time, in ticks of 10 ms, and for each page that had to come from a disk QUIRE_PROCESS_PAGE_NS */
+    bool is_at_disk; /* waits for a disk or a file system */
+    /* CPU time in ticks of 10 ms, plus QUIRE_PROCESS_PAGE_NS for each page that was read from a disk. */
+    uint64_t work_ns;
 };
 
-/* Who waits for pages works, too, although no CPU does. */
+/* Waiting for pages counts as work, although no CPU is busy. */
 #define QUIRE_PROCESS_PAGE_NS UINT64_C(2000000000)
 
-/* thread: one of the process', by gettid(); 0: all, the two states being the first one's. False: it cannot be seen, and *out is all 0. */
+/* thread: a thread id of the process (gettid()), or 0 for all threads; with 0 the two states are the first thread's.
+ * Returns false and sets *out to 0 if the process or thread cannot be read. */
 bool quire_process_look(int32_t process, int32_t thread, struct quire_process_look *out);
 
 #endif

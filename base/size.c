@@ -8,7 +8,7 @@ struct quire_size quire_size(uint64_t n_bytes)
     struct quire_size out;
     double value = (double)n_bytes;
     unsigned unit = 0;
-    /* What would be written as 1024.0 is 1.0 of the next. */
+    /* A value that would print as 1024.0 becomes 1.0 of the next unit. */
     while (value >= (unit ? 1023.95 : 1024) && unit < 6) {
         value /= 1024;
         unit++;

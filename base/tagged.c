@@ -21,7 +21,7 @@ int tagged_next(const char *what, const uint8_t *bytes, size_t n, size_t *cursor
     if (left == 0)
         return 0;
     if (left < TAGGED_HEADER_BYTES)
-        return -quire_fail(err, QUIRE_INVALID, "%s: ends within the header of a field", what);
+        return -quire_fail(err, QUIRE_INVALID, "%s: truncated in a field header", what);
     const uint8_t *p = bytes + *cursor;
     uint16_t raw = le_load_u16(p);
     *out = (struct tagged){.tag = raw & (TAGGED_MUST - 1u),
@@ -31,8 +31,8 @@ int tagged_next(const char *what, const uint8_t *bytes, size_t n, size_t *cursor
     if (le_load_u16(p + 2) != 0)
         return -quire_fail(err, QUIRE_INVALID, "%s: field %u: bytes 2 and 3 must be zero", what, out->tag);
     if (out->n > left - TAGGED_HEADER_BYTES)
-        return -quire_fail(err, QUIRE_INVALID, "%s: field %u: %u bytes, but only %zu are left", what, out->tag, out->n,
-                           left - TAGGED_HEADER_BYTES);
+        return -quire_fail(err, QUIRE_INVALID, "%s: field %u: length %u exceeds the %zu bytes left", what, out->tag,
+                           out->n, left - TAGGED_HEADER_BYTES);
     *cursor += TAGGED_HEADER_BYTES + out->n;
     return 1;
 }

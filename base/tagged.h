@@ -1,7 +1,6 @@
-/* Tagged fields, which frames and recordings are made of: {u16 tag, with the top bit set when the reader must understand
- * it; u16 zero; u32 length; bytes}, little-endian. Old and new can talk: what is not known and need not be understood
- * is skipped. Any thread.
- */
+/* Tagged fields, the parts of frames and recordings: {u16 tag, with the top bit set when the reader must understand the
+ * field; u16 zero; u32 length; bytes}, little-endian. Old and new programs interoperate: a reader skips unknown fields
+ * that it need not understand. Owns nothing. Any thread on its own values. */
 #ifndef QUIRE_BASE_TAGGED_H
 #define QUIRE_BASE_TAGGED_H
 
@@ -12,17 +11,18 @@
 #define TAGGED_MUST 0x8000u
 
 struct tagged {
-    uint16_t tag; /* without the bit */
+    uint16_t tag; /* without the top bit */
     bool must;
-    const uint8_t *value; /* in the body */
+    const uint8_t *value; /* points into the body */
     uint32_t n;
 };
 
-/* Appends a field's header and room for its n bytes, which the caller fills. NULL: b->failed. */
+/* Appends a field's header and space for its n bytes, which the caller fills. On failure returns NULL and sets
+ * b->failed. */
 uint8_t *tagged_put(struct buffer *b, uint16_t tag, bool must, uint32_t n);
 
-/* The next field of a body. 1: *out is set and *cursor moved on; 0: the end; -QUIRE_INVALID: the framing is wrong.
- * what: whose body it is, for the message. */
+/* Reads the next field of a body. Returns 1 after setting *out and moving *cursor, 0 at the end, and -QUIRE_INVALID if
+ * the framing is wrong. `what` names the body in the message. */
 int tagged_next(const char *what, const uint8_t *bytes, size_t n, size_t *cursor, struct tagged *out,
                 struct quire_error *err);
 

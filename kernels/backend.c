@@ -1,5 +1,5 @@
-/* Chooses a backend. Unlike the arithmetic, this file is built for the oldest machine of the
- * architecture: one that lacks the instructions gets a message and not an illegal instruction. */
+/* Selects a backend. Unlike the arithmetic, this file is compiled for the oldest machine of the architecture, so a
+ * machine that lacks instructions gets a message instead of an illegal instruction. */
 #include "kernels/kernels.h"
 #if defined(QUIRE_CPU_BACKEND)
 #include "kernels/cpu/cpu.h"
@@ -20,7 +20,7 @@
 static int check_machine(struct quire_error *err)
 {
 #if defined(__x86_64__)
-    __builtin_cpu_init(); /* its answers include whether the system saves the wide registers */
+    __builtin_cpu_init(); /* the result accounts for whether the system saves the wide registers */
     unsigned eax, ebx, ecx = 0, edx;
     bool has_f16c = __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & bit_F16C);
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !has_f16c)
@@ -52,7 +52,7 @@ bool k_instruction_set_at(uint32_t i, struct k_instruction_set *out)
 #define CUDA_LIBRARY "libquire_cuda.so"
 
 #if !defined(QUIRE_CUDA_LINKED)
-/* Beside the program, in lib/ beside its folder, or where the loader looks. The first one that is there is taken. */
+/* Searches next to the program, in ../lib/ relative to it, and on the loader's path. Uses the first library found. */
 static void *load_library(struct quire_error *err)
 {
     static const char *const places[] = {"", "../lib/"};
@@ -71,11 +71,12 @@ static void *load_library(struct quire_error *err)
     }
     void *library = dlopen(CUDA_LIBRARY, RTLD_NOW | RTLD_LOCAL);
     if (!library)
-        quire_fail(err, QUIRE_UNSUPPORTED, "no " CUDA_LIBRARY " beside the program, in ../lib or on the loader's path");
+        quire_fail(err, QUIRE_UNSUPPORTED,
+                   "no " CUDA_LIBRARY " next to the program, in ../lib or on the loader's path");
     return library;
 }
 
-/* The library stays: CUDA's threads may run in it. */
+/* The library is never unloaded, because CUDA's threads may run in it. */
 static int find_cuda(quire_cuda_open_fn **open, struct quire_error *err)
 {
     void *library = load_library(err);
@@ -84,9 +85,9 @@ static int find_cuda(quire_cuda_open_fn **open, struct quire_error *err)
     const char *version = dlsym(library, "quire_cuda_version");
     void *symbol = dlsym(library, "quire_cuda_open");
     if (!version || !symbol)
-        return quire_fail(err, QUIRE_UNSUPPORTED, CUDA_LIBRARY " is not Quire's");
+        return quire_fail(err, QUIRE_UNSUPPORTED, CUDA_LIBRARY " is not a Quire library");
     if (strcmp(version, QUIRE_VERSION) != 0)
-        return quire_fail(err, QUIRE_UNSUPPORTED, CUDA_LIBRARY " is of Quire %.40s, and this is Quire %s", version,
+        return quire_fail(err, QUIRE_UNSUPPORTED, CUDA_LIBRARY " is from Quire %.40s, but this is Quire %s", version,
                           QUIRE_VERSION);
     memcpy(open, &symbol, sizeof symbol);
     return QUIRE_OK;
@@ -100,7 +101,7 @@ static int find_cuda(quire_cuda_open_fn **open, struct quire_error *err)
 }
 #endif
 
-/* err has the reason alone. */
+/* err contains only the reason. */
 static int open_cuda(const struct k_backend_options *options, struct k_backend **out, const char **why,
                      struct quire_error *err)
 {
@@ -111,8 +112,8 @@ static int open_cuda(const struct k_backend_options *options, struct k_backend *
 
 /* ---- choosing ---------------------------------------------------------------------------------- */
 
-/* The GPU where it will do; a GEMM form that only a CPU has stays on it. QUIRE_UNSUPPORTED: the CPU it is. QUIRE_INVALID: what
- * was asked of the GPU cannot be, and err says why. */
+/* Opens the GPU if it is suitable. A GEMM form that only a CPU has selects the CPU. Returns QUIRE_UNSUPPORTED to select
+ * the CPU, and QUIRE_INVALID with an error if the options are impossible on the GPU. */
 static int open_auto_on_gpu(const struct k_backend_options *options, struct k_backend **out, const char **why,
                             struct quire_error *err)
 {
@@ -125,7 +126,7 @@ static int open_auto_on_gpu(const struct k_backend_options *options, struct k_ba
     quire_fail(&lacking, QUIRE_UNSUPPORTED, "the CUDA backend of this build is an emulator");
 #else
     int status = open_cuda(options, out, why, &lacking);
-    *why = "cuda: the GPU answers";
+    *why = "cuda: a GPU is available";
     if (status == QUIRE_OK)
         return QUIRE_OK;
     if (status == QUIRE_INVALID)
@@ -154,7 +155,7 @@ int k_backend_open(const struct k_backend_options *options, struct k_backend **o
             quire_error_prefix(err, "device %s", device);
         return status;
     }
-    *why = is_ref ? "ref: asked for" : "cpu: asked for";
+    *why = is_ref ? "ref: requested" : "cpu: requested";
     status = is_auto ? open_auto_on_gpu(options, out, why, err) : QUIRE_UNSUPPORTED;
     if (status != QUIRE_UNSUPPORTED)
         return status;

@@ -26,22 +26,22 @@ bool k_takes_format(enum k_operation operation, struct k_format format)
 int k_check_rmsnorm(const struct k_rmsnorm_args *a, struct quire_error *err)
 {
     if (a->n_cols == 0)
-        return quire_fail(err, QUIRE_INVALID, "rmsnorm: no columns");
+        return quire_fail(err, QUIRE_INVALID, "rmsnorm: n_cols is 0");
     if (a->row_stride != 0 && a->row_stride < a->n_cols)
-        return quire_fail(err, QUIRE_INVALID, "rmsnorm: rows of %u columns, %u apart", a->n_cols, a->row_stride);
+        return quire_fail(err, QUIRE_INVALID, "rmsnorm: n_cols is %u, but row_stride is %u", a->n_cols, a->row_stride);
     if (a->into && a->add_dev)
-        return quire_fail(err, QUIRE_INVALID, "rmsnorm: adds to x and to out");
+        return quire_fail(err, QUIRE_INVALID, "rmsnorm: `into` and add_dev exclude each other");
     if (a->add_is_part && (!a->add_dev || a->row_stride != 0))
-        return quire_fail(err, QUIRE_INVALID, "rmsnorm: a part of a sum that is not there, or strided");
+        return quire_fail(err, QUIRE_INVALID, "rmsnorm: add_is_part needs add_dev and row_stride 0");
     if (a->for_gemm && (a->into || a->out_dev == a->x_dev))
-        return quire_fail(err, QUIRE_INVALID, "rmsnorm: what GEMMs read lies apart");
+        return quire_fail(err, QUIRE_INVALID, "rmsnorm: for_gemm excludes `into` and out_dev = x_dev");
     return QUIRE_OK;
 }
 
 int k_check_group(const char *operation, const struct k_group *group, struct quire_error *err)
 {
     if (group->n_ranks != 2 && group->n_ranks != 4 && group->n_ranks != 8)
-        return quire_fail(err, QUIRE_INVALID, "%s: the tree is over 2, 4 or 8 ranks, and there are %u", operation,
+        return quire_fail(err, QUIRE_INVALID, "%s: the group must have 2, 4 or 8 ranks, got %u", operation,
                           group->n_ranks);
     return QUIRE_OK;
 }
@@ -69,17 +69,18 @@ int k_check_attention(const struct k_attention_args *a, struct quire_error *err)
     if (status != QUIRE_OK)
         return status;
     if (a->n_q_heads % a->kv->n_kv_heads != 0)
-        return quire_fail(err, QUIRE_INVALID, "attention: %u query heads over %u KV heads", a->n_q_heads,
-                          a->kv->n_kv_heads);
+        return quire_fail(err, QUIRE_INVALID, "attention: %u query heads are not a multiple of %u KV heads",
+                          a->n_q_heads, a->kv->n_kv_heads);
     if (a->whole && a->window != 0)
-        return quire_fail(err, QUIRE_INVALID, "attention: whole rows through a window");
+        return quire_fail(err, QUIRE_INVALID, "attention: `whole` needs window 0");
     if (a->softcap != 0.0f && !(isnormal(a->softcap) && a->softcap > 0.0f))
-        return quire_fail(err, QUIRE_INVALID, "attention: a softcap of %g", (double)a->softcap);
+        return quire_fail(err, QUIRE_INVALID, "attention: softcap must be 0 or positive and normal, got %g",
+                          (double)a->softcap);
     for (uint32_t i = 0; i < a->n_rows; i++) {
         const struct k_attn_row *row = &a->rows[i];
         if ((uint64_t)row->token + row->n_tokens > a->n_tokens ||
             (uint64_t)row->position + row->n_tokens > UINT32_MAX - K_ATTN_SPLIT)
-            return quire_fail(err, QUIRE_INVALID, "attention: row %u lies outside the step", i);
+            return quire_fail(err, QUIRE_INVALID, "attention: row %u is outside the step", i);
     }
     return QUIRE_OK;
 }
@@ -87,41 +88,42 @@ int k_check_attention(const struct k_attention_args *a, struct quire_error *err)
 int k_check_gate_up(uint32_t n_rows, struct quire_error *err)
 {
     if (n_rows % 2 != 0)
-        return quire_fail(err, QUIRE_INVALID, "gemm_silu_mul: %u rows are no gate and up of equal size", n_rows);
+        return quire_fail(err, QUIRE_INVALID,
+                          "gemm_silu_mul: the weight must have an even number of rows (gate and up), got %u", n_rows);
     return QUIRE_OK;
 }
 
 static int check_sample_row(const struct k_sample_row *row, uint32_t index, uint32_t n_vocab, struct quire_error *err)
 {
     if (row->n_biases > n_vocab || row->n_counts > n_vocab)
-        return quire_fail(err, QUIRE_INVALID, "sample: row %u: %u biases and %u counts of %u tokens", index,
-                          row->n_biases, row->n_counts, n_vocab);
+        return quire_fail(err, QUIRE_INVALID, "sample: row %u: %u biases and %u counts, the vocabulary has %u tokens",
+                          index, row->n_biases, row->n_counts, n_vocab);
     if (!(row->temperature < INFINITY) || row->min_p > 1.0f)
-        return quire_fail(err, QUIRE_INVALID, "sample: row %u: temperature %g, min_p %g", index,
-                          (double)row->temperature, (double)row->min_p);
+        return quire_fail(err, QUIRE_INVALID, "sample: row %u: temperature %g must be finite, and min_p %g at most 1",
+                          index, (double)row->temperature, (double)row->min_p);
     for (uint32_t i = 0; i < row->n_biases; i++) {
         if (row->biases[i].id >= n_vocab)
-            return quire_fail(err, QUIRE_INVALID, "sample: row %u: bias for token %u of %u", index, row->biases[i].id,
-                              n_vocab);
+            return quire_fail(err, QUIRE_INVALID, "sample: row %u: bias for token %u, the vocabulary has %u", index,
+                              row->biases[i].id, n_vocab);
     }
     for (uint32_t i = 0; i < row->n_counts; i++) {
         if (row->counts[i].id >= n_vocab)
-            return quire_fail(err, QUIRE_INVALID, "sample: row %u: count of token %u of %u", index, row->counts[i].id,
-                              n_vocab);
+            return quire_fail(err, QUIRE_INVALID, "sample: row %u: count for token %u, the vocabulary has %u", index,
+                              row->counts[i].id, n_vocab);
     }
     if (row->forced >= (int64_t)n_vocab)
-        return quire_fail(err, QUIRE_INVALID, "sample: row %u: forced token %lld of %u", index, (long long)row->forced,
-                          n_vocab);
+        return quire_fail(err, QUIRE_INVALID, "sample: row %u: forced token %lld, the vocabulary has %u", index,
+                          (long long)row->forced, n_vocab);
     if (row->n_logprobs > K_MAX_LOGPROBS)
-        return quire_fail(err, QUIRE_INVALID, "sample: row %u: %d logprobs, at most %d", index, row->n_logprobs,
-                          K_MAX_LOGPROBS);
+        return quire_fail(err, QUIRE_INVALID, "sample: row %u: n_logprobs is %d, must be at most %d", index,
+                          row->n_logprobs, K_MAX_LOGPROBS);
     return QUIRE_OK;
 }
 
 int k_check_sample(const struct k_sample_plan_args *a, struct quire_error *err)
 {
     if (a->n_vocab == 0 || a->n_vocab > K_MAX_VOCAB)
-        return quire_fail(err, QUIRE_INVALID, "sample: a vocabulary of %u, must be 1 to %u", a->n_vocab, K_MAX_VOCAB);
+        return quire_fail(err, QUIRE_INVALID, "sample: n_vocab is %u, must be 1 to %u", a->n_vocab, K_MAX_VOCAB);
     for (uint32_t i = 0; i < a->n_rows; i++) {
         int status = check_sample_row(&a->rows[i], i, a->n_vocab, err);
         if (status != QUIRE_OK)

@@ -1,24 +1,25 @@
-/* What operations refuse, and the shapes that they refuse by: for every backend, on host memory or not. */
+/* Checks the arguments of operations, and defines the shape constants of those checks. For every backend. Owns nothing.
+ * Any thread. */
 #ifndef QUIRE_KERNELS_CHECK_H
 #define QUIRE_KERNELS_CHECK_H
 
 #include "kernels/kernels.h"
 
-/* Attention's shapes (docs/numerics.md §10): part of every user's bits. */
+/* Attention's shapes (docs/internals/numerics.md §10). They determine the bits of every answer. */
 #define K_ATTN_TILE 64u
 #define K_ATTN_SPLIT 512u
 #define K_MAX_HEAD_DIM 256u
 
-#define K_POOL_LEAST_LENGTH 1e-12f /* by which a vector is divided (docs/numerics.md §18) */
+#define K_POOL_LEAST_LENGTH 1e-12f /* the divisor of a vector is at least this (docs/internals/numerics.md §18) */
 
-#define K_MAX_VOCAB (1u << 22) /* more weights than that could overflow their sum (docs/numerics.md §13) */
+#define K_MAX_VOCAB (1u << 22) /* the sum of more weights could overflow (docs/internals/numerics.md §13) */
 
-/* Whether an operation takes weights, or a KV cache, that are stored so; of a GEMM, in some form. */
+/* Returns whether an operation supports weights, or a KV cache, in this format; for a GEMM, in any form. */
 bool k_takes_format(enum k_operation operation, struct k_format format);
 
-/* QUIRE_INVALID for arguments that no backend can compute, named by the operation. */
+/* Returns QUIRE_INVALID for arguments that no backend can compute. The message starts with the operation. */
 int k_check_rmsnorm(const struct k_rmsnorm_args *a, struct quire_error *err);
-/* Of a backend's group, which has no ranks before it has joined one. */
+/* Checks a backend's group. Before join() the group has no ranks. */
 int k_check_group(const char *operation, const struct k_group *group, struct quire_error *err);
 int k_check_all_gather(const struct k_all_gather_args *a, const struct k_group *group, struct quire_error *err);
 int k_check_kv_shape(const char *operation, const struct k_kv_shape *kv, struct quire_error *err);

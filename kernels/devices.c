@@ -1,6 +1,7 @@
-/* GPUs that `quire plan` knows. Memory is what CUDA calls the total (cudaMemGetInfo): it is less than nvidia-smi's by what
- * the driver keeps, and moves by 0.1 to 0.2 GiB with the driver. Taken from reports of users, the least where they differ:
- * no such GPU was at hand. The H100's is set a little below those of other 80 GB cards, for want of a report of its own. */
+/* The GPUs that `quire plan` knows. memory_bytes is CUDA's total (cudaMemGetInfo). It is less than nvidia-smi's value
+ * by the driver's reserve, and changes by 0.1 to 0.2 GiB with the driver. The values come from user reports, the lowest
+ * where they differ; none of these GPUs was available here. The H100's value is set slightly below those of other 80 GB
+ * cards, because there was no report. */
 #include "kernels/planners.h"
 
 #include <string.h>

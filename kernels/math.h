@@ -1,12 +1,12 @@
-/* The elementary functions and conversions of docs/numerics.md §3, the sum of §4 and the counter
- * RNG of §13: the same bits on every path that runs on a CPU.
+/* The elementary functions and conversions of docs/internals/numerics.md §3, the sum of §4 and the counter RNG of §13.
+ * All CPU paths produce the same bits.
  *
- * Static inline and without branches, so that a compiler can vectorise a loop over them: a select
- * is a mask, never a jump. No libm function is computed here: fma and sqrt are correctly rounded by
- * definition, and rounding to an integer is an addition of a large constant. Assumes the default
- * floating-point environment (round to nearest even, denormals kept) and IEEE formats.
+ * The functions are static inline and free of branches, so a compiler can vectorize a loop over them: a select is a
+ * mask, never a jump. They compute no libm function: fma and sqrt are correctly rounded by definition, and rounding to
+ * an integer is an addition of a large constant. They assume the default floating-point environment (round to nearest
+ * even, denormals kept) and IEEE formats. Pure; any thread.
  *
- * The same text is C and CUDA: there too fma, division and square root are correctly rounded
+ * The same source compiles as C and as CUDA. In CUDA, too, fma, division and square root are correctly rounded
  * (-prec-div, -prec-sqrt, no -ftz) and nothing is contracted (-fmad=false).
  */
 #ifndef QUIRE_KERNELS_MATH_H
@@ -56,7 +56,7 @@ K_MATH_FN double k_f64_from_bits(uint64_t u)
     return x;
 }
 
-/* yes where the condition holds, else no: a mask and not a branch. */
+/* Returns `yes` if the condition holds, otherwise `no`, by a mask and not by a branch. */
 K_MATH_FN uint32_t k_select_u32(bool condition, uint32_t yes, uint32_t no)
 {
     uint32_t mask = 0u - (uint32_t)condition;
@@ -76,8 +76,8 @@ K_MATH_FN double k_select_f64(bool condition, double yes, double no)
 
 /* ---- conversions ----------------------------------------------------------------------------- */
 
-/* Exact; a NaN stays a NaN. A subnormal is built as 2^-14 + value and 2^-14 is taken away again, so
- * that no f32 denormal is an operand (some machines are slow on those). */
+/* Exact; a NaN stays a NaN. A subnormal is built as 2^-14 + value, then 2^-14 is subtracted, so no f32 denormal is an
+ * operand (some machines are slow on those). */
 K_MATH_FN float k_f32_from_f16(uint16_t h)
 {
     uint32_t magnitude = (uint32_t)(h & 0x7fffu) << 13;
@@ -90,7 +90,8 @@ K_MATH_FN float k_f32_from_f16(uint16_t h)
     return k_f32_from_bits(r | sign);
 }
 
-/* FP8: e4m3 has no infinity, and a NaN where all of exponent and mantissa are ones; e5m2 is the upper half of an f16. Exact. */
+/* FP8 conversions. e4m3 has no infinity; its NaN has only ones in exponent and mantissa. e5m2 is the upper half of an
+ * f16. Exact. */
 K_MATH_FN float k_f32_from_e4m3(uint8_t e)
 {
     uint32_t sign = (uint32_t)(e & 0x80u) << 24;
@@ -104,13 +105,13 @@ K_MATH_FN float k_f32_from_e5m2(uint8_t e)
     return k_f32_from_f16((uint16_t)((uint32_t)e << 8));
 }
 
-/* The nearest FP8 number, ties to even, of a number that is at most the largest one, 448 or 57344. */
+/* Returns the nearest FP8 number, ties to even. |x| must be at most the largest FP8 number, 448 or 57344. */
 K_MATH_FN uint8_t k_fp8_from_f32(float x, uint32_t mantissa_bits, float least_normal)
 {
     uint32_t bits = k_f32_bits(x), magnitude = bits & 0x7fffffffu, cut = 23 - mantissa_bits;
     uint32_t normal = (magnitude + (1u << (cut - 1)) - 1 + ((magnitude >> cut) & 1u)) >> cut;
     normal -= ((k_f32_bits(least_normal) >> 23) - 1) << mantissa_bits;
-    /* What is below the least normal number is a multiple of its last place: adding 2^23 of those rounds to one. */
+    /* A number below the least normal number is a multiple of its last place: adding 2^23 of those rounds to one. */
     float place = least_normal * (float)(1u << 23) * k_f32_from_bits((127u - mantissa_bits) << 23);
     uint32_t subnormal = k_f32_bits(k_f32_from_bits(magnitude) + place) - k_f32_bits(place);
     uint32_t r = k_select_u32(magnitude < k_f32_bits(least_normal), subnormal, normal);
@@ -132,8 +133,8 @@ K_MATH_FN float k_f32_from_bf16(uint16_t b)
     return k_f32_from_bits((uint32_t)b << 16);
 }
 
-/* Round to nearest even; |x| >= 65520 gives inf; NaN gives a quiet NaN. Adding 0.5 rounds what
- * becomes a subnormal to a multiple of 2^-24, the unit in the last place of both. */
+/* Rounds to nearest even; |x| >= 65520 gives inf; NaN gives a quiet NaN. Adding 0.5 rounds a result that becomes
+ * subnormal to a multiple of 2^-24, the unit in the last place of both. */
 K_MATH_FN uint16_t k_f16_from_f32(float x)
 {
     uint32_t bits = k_f32_bits(x);
@@ -146,7 +147,7 @@ K_MATH_FN uint16_t k_f16_from_f32(float x)
     return (uint16_t)(r | (bits >> 16 & 0x8000u));
 }
 
-/* Round to nearest even; NaN gives a quiet NaN. */
+/* Rounds to nearest even; NaN gives a quiet NaN. */
 K_MATH_FN uint16_t k_bf16_from_f32(float x)
 {
     uint32_t bits = k_f32_bits(x);
@@ -160,9 +161,9 @@ K_MATH_FN uint16_t k_bf16_from_f32(float x)
 #define K_EXP_LOW (-0x1.5d5894p+6f) /* -87.3365: at and below, 0; just above, a normal number */
 #define K_EXP_HIGH 0x1.62e426p+6f /* 88.7228: at and above, +inf */
 
-/* e^x of x < K_EXP_HIGH that is no NaN. Largest error over every float between the two limits: 0.90 ulp. k_exp(0) is 1. The
- * polynomial is 1 + r + c2 r² + ... + c6 r⁶, fitted for least relative error (4.0e-9) on
- * |r| <= ln2 / 2. */
+/* Returns e^x for x < K_EXP_HIGH; x must not be NaN. The largest error over every float between the two limits is 0.90
+ * ulp. k_exp(0) is 1. The polynomial is 1 + r + c2 r² + ... + c6 r⁶, fitted for least relative error (4.0e-9) on |r| <=
+ * ln2 / 2. */
 K_MATH_FN float k_exp_in_range(float x)
 {
     /* The sum's low bits hold n = rint(x log2 e), which stays far inside ±2^21. */
@@ -177,7 +178,7 @@ K_MATH_FN float k_exp_in_range(float x)
     p = K_FMAF(p, r, 0x1.fffffap-2f);
     p = K_FMAF(p, r, 1.0f);
     p = K_FMAF(p, r, 1.0f);
-    /* Adding n to the exponent field is an exact scaling: the result is normal for every x left. */
+    /* Adding n to the exponent field is an exact scaling: the result is normal for every remaining x. */
     uint32_t scaled = k_f32_bits(p) + (k_f32_bits(shifted) << 23);
     return k_f32_from_bits(k_select_u32(x <= K_EXP_LOW, 0, scaled));
 }
@@ -190,7 +191,7 @@ K_MATH_FN float k_exp(float x)
     return k_f32_from_bits(scaled);
 }
 
-/* The larger, NaN where either is one: an instruction of sm_80. `limit` is a constant. */
+/* Returns the larger number, or NaN if x is NaN. One instruction on sm_80. `limit` is a constant. */
 K_MATH_FN float k_max_nan(float x, float limit)
 {
 #ifdef __CUDA_ARCH__
@@ -202,13 +203,16 @@ K_MATH_FN float k_max_nan(float x, float limit)
 #endif
 }
 
-/* e^x for x <= 0 that is rounded to f16 at once, as attention's p in the mma form: 8 instructions. e^x = 2^n 2^f with n + f = x
- * log2 e, and 2^f is a polynomial of degree 3 fitted for least relative error on |f| <= 1/2: 7.48e-5. To it add: the constant for
- * log2 e, 1.32e-8 of it, so 18 · 1.9e-8 · ln 2 = 2.4e-7; f rounded once, 2^-26 ln 2 = 1.1e-8; three fmas, 2^-24 (1 + 1/2 · 0.9 + 1/4
- * · 0.5) at most of sums of at most 1.42, over 2^f: 1.4e-7. Together below 7.53e-5 = 2^-13.69, where the rounding to f16 adds up to
- * 2^-11. c0 is 1 - 7.2e-5, so that f16(k_exp_half(0)) is 1. Below -18 it is e^-18 < 2^-25, whose f16 is +0, of -inf too.
- * A NaN stays one where its lowest 9 bits are zeros, as x86's and what f16 had are; NVIDIA's, 0x7fffffff, becomes the largest
- * number, whose f16 is +inf: a row with such a p has sums of infinities over infinities, which are NaN. */
+/* Returns e^x for x <= 0 in 8 instructions. The result is immediately rounded to f16: it is attention's p in the mma
+ * form. e^x = 2^n 2^f with n + f = x log2 e, and 2^f is a polynomial of degree 3 fitted for least relative error on |f|
+ * <= 1/2: 7.48e-5. Three more errors add to it. The constant for log2 e is off by 1.32e-8 of itself, which gives 18 ·
+ * 1.9e-8 · ln 2 = 2.4e-7. f is rounded once, 2^-26 ln 2 = 1.1e-8. Three fmas on sums of at most 1.42, over 2^f, give at
+ * most 2^-24 (1 + 1/2 · 0.9 + 1/4 · 0.5): 1.4e-7. The total is below 7.53e-5 = 2^-13.69; the rounding to f16 adds up to
+ * 2^-11. c0 is 1 - 7.2e-5, so f16(k_exp_half(0)) is 1. Below -18, including -inf, the result is e^-18 < 2^-25, whose
+ * f16 is +0. A NaN stays a NaN if its lowest 9 bits are zero, as x86's NaN and NaNs from f16 are. NVIDIA's NaN,
+ * 0x7fffffff, becomes the largest number, whose f16 is +inf: a row with such a p has sums of infinities over
+ * infinities, which are NaN.
+ */
 K_MATH_FN float k_exp_half(float x)
 {
     float y = k_max_nan(x, -18.0f);
@@ -221,18 +225,20 @@ K_MATH_FN float k_exp_half(float x)
     return k_f32_from_bits(k_f32_bits(p) + (k_f32_bits(shifted) << 23));
 }
 
-/* Largest error seen: 2.4 ulp. -0 where exp(-x) overflows (x <= -88.7228). */
+/* Largest observed error: 2.4 ulp. Returns -0 if exp(-x) overflows (x <= -88.7228). */
 K_MATH_FN float k_silu(float x)
 {
     return x / (1.0f + k_exp(-x));
 }
 
-/* tanh x = t / (t + 2) with t = e^(2|x|) - 1 = 2^n p + (2^n - 1), where 2|x| = n ln2 + r as in k_exp() and p = e^r - 1 is the
- * same polynomial without its 1: so t, and the result, keep a relative error where x is small. With u = 2^-24: p is off by at
- * most 1.8 u of itself (its coefficients by 0.43 u) and by 0.25 u e^r for the rounding of r. n = 0: r is exact, t = p, and the
- * sum and the quotient add u each: 3.8 u. n > 0: t is off by at most 0.9 u e^(2|x|) + u t, of which 2 / (t + 2) reaches the
- * result: most at e^(2|x|) = sqrt 2, 3.4 u, and u each again. So 5.4 u everywhere; the largest error over every float is
- * 2.68 ulp. |x| >= 10 gives 1, to which tanh rounds from 9.02 on. -0 gives -0. */
+/* tanh x = t / (t + 2) with t = e^(2|x|) - 1 = 2^n p + (2^n - 1), where 2|x| = n ln2 + r as in k_exp(), and p = e^r - 1
+ * is the same polynomial without its 1. So t and the result keep a small relative error when x is small. With u =
+ * 2^-24: p is off by at most 1.8 u of itself (its coefficients by 0.43 u) and by 0.25 u e^r for the rounding of r. n =
+ * 0: r is exact, t = p, and the sum and the quotient add u each: 3.8 u. n > 0: t is off by at most 0.9 u e^(2|x|) + u
+ * t, of which 2 / (t + 2) reaches the result. This is largest at e^(2|x|) = sqrt 2, 3.4 u, plus u each again. So the
+ * bound is 5.4 u everywhere; the largest error over every float is 2.68 ulp. |x| >= 10 gives 1, to which tanh rounds
+ * from 9.02 on. -0 gives -0.
+ */
 K_MATH_FN float k_tanh(float x)
 {
     uint32_t sign = k_f32_bits(x) & 0x80000000u;
@@ -254,10 +260,10 @@ K_MATH_FN float k_tanh(float x)
     return k_f32_from_bits(k_f32_bits(t / (t + 2.0f)) | sign);
 }
 
-/* x Phi(x), Phi the normal distribution: GELU as its paper has it. With z = |x| / sqrt 2, erfc z = t q(t) e^(-z^2) and
- * t = 1 / (1 + 0.3 z); q is of degree 8, fitted for the least relative error over z from 0 to 10.5, 2.0e-8. From x = -12 to 12
- * the result is off by at most 3.9e-7 (1.2e-6 where erf is rounded first), and left of -12 it is -0. +inf gives +inf, -inf and
- * NaN give NaN. */
+/* Returns x Phi(x), where Phi is the normal distribution: GELU as its paper defines it. With z = |x| / sqrt 2, erfc z =
+ * t q(t) e^(-z^2) and t = 1 / (1 + 0.3 z). q is of degree 8, fitted for the least relative error over z from 0 to 10.5,
+ * 2.0e-8. From x = -12 to 12 the result is off by at most 3.9e-7 (1.2e-6 if erf is rounded first), and left of -12 it
+ * is -0. +inf gives +inf; -inf and NaN give NaN. */
 K_MATH_FN float k_gelu(float x)
 {
     float z = k_f32_from_bits(k_f32_bits(x) & 0x7fffffffu) * 0x1.6a09e6p-1f;
@@ -271,11 +277,12 @@ K_MATH_FN float k_gelu(float x)
     q = K_FMAF(q, t, 0x1.2fb1f6p-3f);
     q = K_FMAF(q, t, 0x1.5da43cp-3f);
     q = K_FMAF(q, t, 0x1.5a7ef2p-3f);
-    float tail = 0.5f * ((t * q) * k_exp(-(z * z))); /* of the distribution, on the far side of |x| */
+    float tail = 0.5f * ((t * q) * k_exp(-(z * z))); /* the tail of the distribution on the far side of |x| */
     return x * k_select_f32(x < 0.0f, tail, 1.0f - tail);
 }
 
-/* A score of attention, capped: cap tanh(score / cap), where inverse is 1 / cap rounded. At most cap in size. */
+/* Returns a capped attention score: cap tanh(score / cap), where inverse is 1 / cap rounded. Its magnitude is at most
+ * cap. */
 K_MATH_FN float k_softcap(float score, float cap, float inverse)
 {
     return k_tanh(score * inverse) * cap;
@@ -289,9 +296,8 @@ K_MATH_FN float k_rsqrt(float x)
 
 /* ---- sin and cos ----------------------------------------------------------------------------- */
 
-/* Both rounded to f32 once from f64 values whose relative error is below 2^-44: largest error
- * 0.50001 ulp. For |x| <= 2^26; NaN for NaN and ±inf. The polynomials are Taylor's, through r^13
- * and r^14. */
+/* Both results are rounded to f32 once, from f64 values with a relative error below 2^-44. The largest error is 0.50001
+ * ulp. For |x| <= 2^26; NaN for NaN and ±inf. The polynomials are Taylor's, through r^13 and r^14. */
 K_MATH_FN void k_sincos(float x, float *sin_out, float *cos_out)
 {
     double wide = (double)x;
@@ -330,7 +336,7 @@ K_MATH_FN double k_inf(void)
     return k_f64_from_bits(0x7ff0000000000000u);
 }
 
-/* e^x. Largest error seen: 0.87 ulp. x <= -708 gives 0, x >= 709.75 gives +inf. Taylor through
+/* Returns e^x. Largest observed error: 0.87 ulp. x <= -708 gives 0, x >= 709.75 gives +inf. Taylor polynomial through
  * r^13. */
 K_MATH_FN double k_exp64(double x)
 {
@@ -358,9 +364,9 @@ K_MATH_FN double k_exp64(double x)
     return k_f64_from_bits(k_f64_bits(p) + (k_f64_bits(shifted) << 52));
 }
 
-/* ln x. Largest error seen: 1.97 ulp, close to x = 1. 0 gives -inf, a negative x or NaN a NaN,
- * +inf itself. x = 2^e m with m in [sqrt(1/2), sqrt 2), s = (m - 1) / (m + 1), ln m = 2 s + s³
- * (2/3 + 2/5 s² + ... + 2/21 s^18). */
+/* Returns ln x. Largest observed error: 1.97 ulp, close to x = 1. 0 gives -inf, a negative x or NaN gives a NaN, +inf
+ * gives +inf. x = 2^e m with m in [sqrt(1/2), sqrt 2), s = (m - 1) / (m + 1), ln m = 2 s + s³ (2/3 + 2/5 s² + ... +
+ * 2/21 s^18). */
 K_MATH_FN double k_log64(double x)
 {
     static const double odd[10] = {
@@ -377,7 +383,7 @@ K_MATH_FN double k_log64(double x)
         x *= 0x1p54;
         exponent = -54.0;
     }
-    /* The constant is sqrt(1/2): the top bits of the difference tell e. */
+    /* The constant is sqrt(1/2). The top bits of the difference give e. */
     uint64_t steps = (k_f64_bits(x) - 0x3fe6a09e667f3bcdu) >> 52;
     int32_t e = (int32_t)(steps & 0xfffu) - ((steps & 0x800u) ? 0x1000 : 0);
     double m = k_f64_from_bits(k_f64_bits(x) - ((uint64_t)(int64_t)e << 52));
@@ -411,7 +417,7 @@ K_MATH_FN float k_lane_fold(const float lanes[K_LANES])
 
 /* ---- Philox4x32-10 --------------------------------------------------------------------------- */
 
-/* Counter-based random bits: out is a function of counter and key alone. */
+/* Counter-based random bits: out depends only on counter and key. */
 K_MATH_FN void k_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
 {
     uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
@@ -432,9 +438,10 @@ K_MATH_FN void k_philox(const uint32_t counter[4], const uint32_t key[2], uint32
     out[3] = c3;
 }
 
-/* Activations as int8 (docs/numerics.md §19), of a group whose largest |x| is `most`: u = rint(x · factor), and the scale that
- * makes x of it. Of what is too small both are 0, and u 0 where `most` is no number. */
-#define K_ROUND_LEAST 0x1p-120f /* 127 over what is smaller would not be finite */
+/* Rounds activations to int8 (docs/internals/numerics.md §19) in a group whose largest |x| is `most`: u = rint(x ·
+ * factor), and u · scale restores x. If `most` is too small, factor and scale are 0. If `most` is infinite or NaN, u is
+ * 0. */
+#define K_ROUND_LEAST 0x1p-120f /* 127 over a smaller number would not be finite */
 K_MATH_FN float k_round_factor(float most)
 {
     return most >= K_ROUND_LEAST && most <= 3.402823466e+38f ? 127.0f / most : 0.0f;
@@ -454,17 +461,18 @@ K_MATH_FN int8_t k_round_int8(float x, float factor)
     return v == v ? (int8_t)v : (int8_t)0;
 }
 
-/* What the element `i` of an array adds to its checksum: another number for each float at each place. Against faults, not
- * against enemies. */
+/* Returns the contribution of element `i` of an array to its checksum. It differs for each float at each position. The
+ * checksum detects faults, not forgery. */
 K_MATH_FN uint64_t k_checksum_term(float x, uint32_t i)
 {
     const uint64_t z = ((uint64_t)k_f32_bits(x) << 32 | i) * UINT64_C(0x9e3779b97f4a7c15);
     return z ^ z >> 32;
 }
 
-/* The vector of a head in an 8-bit KV cache (docs/numerics.md §9), whose largest |x| is `most`: u is x · factor, rounded to the
- * kind, and u · scale what is read. `top`: the kind's largest number. Infinite or NaN, `most` makes all of it NaN. */
-#define K_KV_LEAST 0x1p-110f /* 57344 over what is smaller would not be finite */
+/* Scales a head's vector for an 8-bit KV cache (docs/internals/numerics.md §9), whose largest |x| is `most`. u is x ·
+ * factor, rounded to the kind, and a reader gets u · scale. `top` is the kind's largest number. An infinite or NaN
+ * `most` makes the whole vector NaN. */
+#define K_KV_LEAST 0x1p-110f /* 57344 over a smaller number would not be finite */
 #define K_KV_TOP_INT8 127.0f
 #define K_KV_TOP_E4M3 448.0f
 #define K_KV_TOP_E5M2 57344.0f
@@ -478,7 +486,7 @@ K_MATH_FN float k_kv_scale(float most, float top)
     return most < K_KV_LEAST ? 0.0f : most <= 3.402823466e+38f ? most / top : k_f32_from_bits(0x7fc00000u);
 }
 
-/* x · factor within an FP8 kind's numbers, as k_round_int8() has it; +0 where the factor is 0. */
+/* Returns x · factor, limited to an FP8 kind's range as in k_round_int8(); +0 if the factor is 0. */
 K_MATH_FN float k_kv_bounded(float x, float factor, float top)
 {
     float v = x * factor;

@@ -11,8 +11,8 @@
 
 #define HOST_MICRO_BATCH_TOKENS 64u
 
-/* Sampling needs a copy of one row of logits for each thread. A GEMM may lay its input out anew: 16 tokens
- * by 32 columns at a time, 4 bytes each, of which each segment may have some that are not full. */
+/* Sampling needs a copy of one row of logits for each thread. A GEMM may repack its input: 16 tokens by 32 columns at a
+ * time, 4 bytes each. Each segment may end in partial tiles. */
 static void ref_workspace(const struct k_plan_dims *dims, struct k_plan_bytes *out)
 {
     uint64_t n_threads = dims->n_threads ? dims->n_threads : k_default_threads();

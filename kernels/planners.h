@@ -1,5 +1,6 @@
-/* The planners of this build, for who looks them up and for the backends that point to them. Those of host backends are
- * in plan.c, built for any machine; cuda's is built into libquire_cuda.so once more. */
+/* The planners of this build, for look-ups and for the backends that point to them. The planners of host backends are
+ * in plan.c and compiled for any machine. cuda's planner is also built into libquire_cuda.so. All are constant; any
+ * thread. */
 #ifndef QUIRE_KERNELS_PLANNERS_H
 #define QUIRE_KERNELS_PLANNERS_H
 

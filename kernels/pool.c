@@ -14,62 +14,65 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Waiting is done in three stages. Both sides spin for SPIN_NS: operations and their pieces end that
- * close together while every thread has a core. Then they go on looking but give the core to
- * whoever wants it: with more threads than cores the one waited for may be in the queue behind the
- * one that waits (4 threads on 2 cores: 12 us for an empty task with the yielding, 87 us without).
- * After WAIT_NS they sleep, so that a machine with other work to do loses little, and an idle pool
- * costs nothing. A neighbour that keeps a core for more than GREEDY_NS after it was given away (a
- * time slice is milliseconds) is given none by this thread for SHUN_NS: the thread spins and sleeps, and
- * the kernel wakes a sleeper early. */
+/* Waiting has three stages. First both sides spin for SPIN_NS, because operations and their pieces end close together
+ * while every thread has a core. Then they continue to poll but yield the core: with more threads than cores, the
+ * awaited thread may be queued behind the waiting one (4 threads on 2 cores: 12 us for an empty task with yielding, 87
+ * us without). After WAIT_NS they sleep, so a busy machine loses little, and an idle pool costs nothing. If another
+ * process keeps a yielded core for more than GREEDY_NS (a time slice is milliseconds), this thread does not yield for
+ * SHUN_NS: it spins and sleeps, and the kernel wakes a sleeper early.
+ */
 #define SPIN_NS 4000
 #define WAIT_NS 40000
 #define GREEDY_NS 400000
 #define SHUN_NS 100000000
 #define SPINS_PER_CLOCK_READ 32
 
-/* Waking a thread costs the owner some 5 us, and 50 go by until it computes. So the owner wakes one that sleeps after so much
- * of a step's tasks, and at a step's begin only when the step before had that much. */
+/* Waking a thread costs the owner about 5 us, and the thread starts to compute 50 us later. So the owner wakes a
+ * sleeping worker after this much time of a step's tasks, and at the start of a step only if the previous step had this
+ * much. */
 #define WAKE_NS 50000
 
-/* A worker that the kernel runs on the owner's CPU, for want of another, goes back to sleep at once: meanwhile the owner stood still.
- * The wake-up and two switches are some 10 us; charged is that again for the caches. */
+/* A worker that runs on the owner's CPU, because no other CPU is free, sleeps again at once: the owner cannot run
+ * meanwhile. The wake-up and two switches take about 10 us; the account charges twice that because of the caches. */
 #define COLLISION_NS 20000
 
-/* In a task longer than this the owner may have been stopped, too: what the others saved it is then counted at the pace of
- * whoever was fastest. (To ask for the thread's CPU time instead makes the kernel look whether its slice is over: 554 instead of
- * 304 stops in a second beside two neighbours.) */
+/* In a longer task the owner may have been stopped too. Its savings are then computed with the pace of the fastest
+ * thread. (Reading the thread's CPU time instead makes the kernel check whether its slice is over: 554 instead of 304
+ * stops per second next to two busy processes.) */
 #define LONG_NS 300000
 
 #define CACHE_LINE 64
 
 /* A thread's own pieces of the current task: [end - n_left, end) have not begun. */
 struct home {
-    alignas(CACHE_LINE) atomic_int n_left; /* below 0: threads that looked in vain */
-    atomic_bool is_called; /* by k_pool_each */
+    alignas(CACHE_LINE) atomic_int n_left; /* below 0: number of threads that found no piece */
+    atomic_bool is_called; /* set by k_pool_each */
     uint32_t end;
-    _Atomic uint64_t pace_ns; /* of a piece, when the thread last had some */
+    _Atomic uint64_t pace_ns; /* time per piece, when the thread last ran some */
 };
 
 /* Invariants.
- * 1. task, context, n_pieces and each home's end are written by the owner only while n_unfinished is 0. Storing n_left, or
+ * 1. The owner writes task, context, n_pieces and each home's end only while n_unfinished is 0. Storing n_left, or
  *    is_called, with release publishes them.
- * 2. Who takes n_left from above 0, with acquire, has a piece that nobody else has, of the current task, even when it meant to look
- *    for one of an earlier task: the owner does not return before that piece is finished. So the fields of 1 are read after that.
- * 3. A worker sleeps on n_wakes as it was before the worker looked for pieces in vain. So a wake-up is never lost, and a task
- *    published without one need not be seen: the owner finds the worker's pieces in its home. n_asleep is a hint.
- * 4. The owner says owner_asleep before it sleeps on n_unfinished, and who makes that 0 looks at owner_asleep afterwards. Both are
- *    sequentially consistent, so one of the two sees the other.
- * There is no lock that a stopped thread could hold.
+ * 2. A thread that decrements n_left from above 0, with acquire, exclusively holds a piece of the current task, even if
+ *    it looked for a piece of an earlier task: the owner does not return before that piece is finished. So the thread
+ *    reads the fields of 1 after that.
+ * 3. A worker sleeps on the value that n_wakes had before the worker found no pieces. So no wake-up is lost. A worker
+ *    need not see a task published without a wake-up: the owner finds the worker's pieces in its home. n_asleep is a
+ *    hint.
+ * 4. The owner sets owner_asleep before it sleeps on n_unfinished, and the thread that sets n_unfinished to 0 reads
+ *    owner_asleep afterwards. Both are sequentially consistent, so one of the two sees the other.
+ * No lock exists that a stopped thread could hold.
  *
- * What the owner writes, what the workers write, and what changes only around a sleep lie on lines
- * of their own: a worker that is done does not take from the others the line they spin on. */
+ * Fields written by the owner, fields written by the workers, and fields that change only around a sleep have cache
+ * lines of their own: a worker that is done does not invalidate the line that the others spin on.
+ */
 struct k_pool {
     alignas(CACHE_LINE) k_pool_fn task;
     void *context;
     uint32_t n_pieces;
     atomic_uint n_asked; /* threads that have homes */
-    atomic_int owner_cpu; /* where the owner was last seen */
+    atomic_int owner_cpu; /* the CPU on which the owner last ran */
     atomic_bool in_step;
 
     alignas(CACHE_LINE) atomic_uint n_unfinished; /* pieces of the current task */
@@ -80,14 +83,14 @@ struct k_pool {
     atomic_bool owner_asleep;
     atomic_bool closing;
 
-    /* the owner's */
+    /* fields of the owner */
     alignas(CACHE_LINE) struct pool_account account;
     uint64_t greedy_until;
-    uint64_t step_ns; /* its own time in this step's tasks */
-    uint64_t alone_ns; /* of that, with workers asleep since they were last woken */
-    bool is_long; /* the step before had tasks enough to wake for */
+    uint64_t step_ns; /* the owner's time in this step's tasks */
+    uint64_t alone_ns; /* the part of step_ns with sleeping workers since they were last woken */
+    bool is_long; /* the previous step had enough tasks to wake workers */
     uint32_t n_threads;
-    uint32_t n_started; /* workers that exist */
+    uint32_t n_started; /* number of existing workers */
     pthread_t *workers;
     struct home *homes;
 };
@@ -106,7 +109,7 @@ static void cpu_relax(void)
 #endif
 }
 
-/* Returns when *word is not `known`, or for no reason. */
+/* Returns when *word differs from `known`, or spuriously. */
 static void futex_wait(atomic_uint *word, unsigned known)
 {
     syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, known, NULL, NULL, 0);
@@ -119,7 +122,7 @@ static void futex_wake(atomic_uint *word)
 
 /* ---- pieces ----------------------------------------------------------------------------------- */
 
-/* Runs a piece of this home that has not begun; false: there is none. */
+/* Runs a piece of this home that has not begun. Returns false if there is no such piece. */
 static bool run_piece(struct k_pool *pool, struct home *home, uint32_t thread)
 {
     if (atomic_load_explicit(&home->n_left, memory_order_relaxed) <= 0)
@@ -139,7 +142,7 @@ static uint32_t run_home(struct k_pool *pool, struct home *home, uint32_t thread
     return n;
 }
 
-/* n pieces are finished: true when they were the last. */
+/* Records n finished pieces. Returns true if they were the last. */
 static bool finish(struct k_pool *pool, uint32_t n)
 {
     return atomic_fetch_sub(&pool->n_unfinished, n) == n;
@@ -165,7 +168,8 @@ static void help(struct k_pool *pool, struct home *home, uint32_t thread)
 
 /* ---- waiting --------------------------------------------------------------------------------- */
 
-/* What a thread waits for: a worker for pieces in its home, the owner (NULL) for the last one that is not finished. */
+/* Returns whether the wait is over: for a worker, its home has pieces; for the owner (NULL), all pieces are
+ * finished. */
 static bool is_over(struct k_pool *pool, struct home *home)
 {
     if (!home)
@@ -174,7 +178,7 @@ static bool is_over(struct k_pool *pool, struct home *home)
            atomic_load_explicit(&home->is_called, memory_order_relaxed);
 }
 
-/* The kernel runs this worker on the owner's CPU, which so stands still. */
+/* Returns whether this worker runs on the owner's CPU, where it blocks the owner. */
 static bool is_beside_owner(struct k_pool *pool)
 {
     return sched_getcpu() == atomic_load_explicit(&pool->owner_cpu, memory_order_relaxed);
@@ -190,8 +194,8 @@ static bool spin(struct k_pool *pool, struct home *home)
     return false;
 }
 
-/* Waits awake: true when the waiting is over; false when it has taken too long, or the step has ended in
- * which a worker waits. greedy_until: the calling thread's own, 0 at first. */
+/* Waits awake. Returns true when the wait is over, and false after too long or, for a worker, when its step has ended.
+ * greedy_until belongs to the calling thread and starts at 0. */
 static bool wait_awake(struct k_pool *pool, struct home *home, uint64_t *greedy_until)
 {
     uint64_t begin = quire_now_ns(), waited;
@@ -217,7 +221,7 @@ static bool is_called(struct home *home)
     return atomic_load_explicit(&home->is_called, memory_order_acquire);
 }
 
-/* Returns when the thread's home may have pieces (true) or the pool closes (false). */
+/* Returns true when the thread's home may have pieces, and false when the pool closes. */
 static bool wait_for_pieces(struct k_pool *pool, uint32_t thread, uint64_t *greedy_until)
 {
     struct home *home = &pool->homes[thread];
@@ -245,7 +249,7 @@ static void wake_workers(struct k_pool *pool)
     futex_wake(&pool->n_wakes);
 }
 
-/* The owner waits for pieces that others have begun. */
+/* Waits, as the owner, for pieces that others have begun. */
 static void wait_for_others(struct k_pool *pool)
 {
     if (wait_awake(pool, NULL, &pool->greedy_until))
@@ -318,8 +322,8 @@ int k_pool_create(uint32_t n_threads, struct k_pool **out, struct quire_error *e
         if (start_worker(pool, thread) != 0) {
             k_pool_destroy(pool);
             return quire_fail(err, QUIRE_EXHAUSTED,
-                              "thread pool: cannot start thread %u of %u: lower --threads, or "
-                              "raise the limit on processes",
+                              "thread pool: cannot start thread %u of %u: lower --threads or "
+                              "raise the process limit",
                               thread + 1, n_threads);
         }
     }
@@ -380,7 +384,7 @@ void k_pool_step_end(struct k_pool *pool)
     pool->is_long = pool->step_ns >= WAKE_NS;
 }
 
-/* Deals the pieces out to the threads that are asked, in runs of neighbours. */
+/* Distributes the pieces to the used threads, in runs of neighbours. */
 static void publish(struct k_pool *pool, uint32_t n_pieces, k_pool_fn fn, void *context)
 {
     const uint32_t n_asked = pool->account.n_asked;
@@ -397,7 +401,7 @@ static void publish(struct k_pool *pool, uint32_t n_pieces, k_pool_fn fn, void *
     }
 }
 
-/* What a piece of this task takes. */
+/* Returns the time that a piece of this task takes. */
 static uint64_t pace_of(struct k_pool *pool, uint64_t own_ns, uint32_t n_own)
 {
     uint64_t pace = n_own > 0 ? own_ns / n_own : own_ns;
@@ -408,8 +412,8 @@ static uint64_t pace_of(struct k_pool *pool, uint64_t own_ns, uint32_t n_own)
     return pace;
 }
 
-/* The owner's own pieces, with workers asleep: until there are none, or it has been alone for so long that they are woken. Sets how
- * long that took. */
+/* Runs the owner's own pieces while workers sleep: until no piece is left, or until it has run alone long enough that
+ * they are woken. Sets how long waking took. */
 static uint32_t run_alone(struct k_pool *pool, uint64_t begin, uint64_t *waking_ns)
 {
     uint32_t n = 0;
@@ -431,7 +435,7 @@ void k_pool_run(struct k_pool *pool, uint32_t n_pieces, k_pool_fn fn, void *cont
         fn(context, (struct k_piece){0, 1, 0});
         return;
     }
-    if (pool->account.n_asked == 1) { /* it became so in the operation */
+    if (pool->account.n_asked == 1) { /* it changed during the operation */
         for (uint32_t i = 0; i < n_pieces; i++)
             fn(context, (struct k_piece){i, n_pieces, 0});
         return;

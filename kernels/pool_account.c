@@ -1,8 +1,9 @@
 #include "kernels/pool_account.h"
 
-/* Savings are kept up to CREDIT_NS: a few time slices. When they are spent, threads are left out for HOLDS times what the last
- * wait cost beyond them, HOLD_NS at least, and twice as long as the last time when that was not long ago, MAX_HOLD_NS at most.
- * They begin anew with TRIAL_NS, less than a slice: what a try costs is one stop, in a hundredth or so of the time. */
+/* The account holds savings of up to CREDIT_NS, a few time slices. When they are spent, threads are excluded for HOLDS
+ * times the uncovered cost of the last wait, at least HOLD_NS. The time doubles if the previous exclusion was recent,
+ * up to MAX_HOLD_NS. Afterwards the account restarts with TRIAL_NS, less than a slice, so a failed trial costs one
+ * stop, in about a hundredth of the time. */
 #define CREDIT_NS 10000000
 #define TRIAL_NS 1000000
 #define HOLDS 50u

@@ -1,8 +1,9 @@
-/* How many threads of a pool are asked for a task: an account of what the others save the owner and what it waits for them.
+/* Decides how many threads of a pool a task uses, from an account of the time that the other threads save the owner and
+ * the time that the owner waits for them.
  *
- * A thread whose core another process wants may be stopped, for a time slice of 3 ms or more, in the middle of a piece, and the
- * owner then waits. Where waiting costs more than is saved, a quarter of the threads, at least one, is not asked for a
- * while. Plain arithmetic: no clock, no memory, no threads; the pool's owner is its caller.
+ * If another process wants a thread's core, the thread may be stopped in the middle of a piece for a time slice of 3 ms
+ * or more, and the owner waits. If the waits cost more than the threads save, a quarter of the threads, at least one,
+ * is not used for a while. Pure arithmetic: no clock, no memory, no threads. The pool's owner calls it.
  */
 #ifndef QUIRE_KERNELS_POOL_ACCOUNT_H
 #define QUIRE_KERNELS_POOL_ACCOUNT_H
@@ -17,10 +18,10 @@ struct pool_account {
 
 void pool_account_open(struct pool_account *a, uint32_t n_threads);
 
-/* After a task: saved_ns of the owner's time by the others, who kept it waiting for waited_ns. */
+/* Records a task: the other threads saved the owner saved_ns, and the owner waited waited_ns for them. */
 void pool_account_enter(struct pool_account *a, uint64_t saved_ns, uint64_t waited_ns, uint64_t now_ns);
 
-/* Threads that were left out are tried again when their time is over. Call it when n_asked < n_threads. */
+/* Uses excluded threads again when their time is over. Call it when n_asked < n_threads. */
 void pool_account_try(struct pool_account *a, uint64_t now_ns);
 
 #endif

@@ -24,8 +24,8 @@ static uint32_t bits_at(const uint8_t *p) /* little-endian */
     return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
-/* Element k of a block. Columns of 256 lie in runs of 32, whose low bits share bytes with those of the run 32 or 64 or 96
- * further on. */
+/* Returns element k of a block. Blocks of 256 columns consist of runs of 32; the low bits of a run share bytes with the
+ * run 32, 64 or 96 columns later. */
 static int element(enum k_packing packing, const uint8_t *p, uint32_t k)
 {
     const uint32_t half = k / 128, in = k % 128, run = in / 32, l = k % 32;
@@ -45,7 +45,7 @@ static int element(enum k_packing packing, const uint8_t *p, uint32_t k)
     }
 }
 
-/* The 6-bit scale and least of group j of Q4_K and Q5_K, of 12 bytes. */
+/* Reads the 6-bit scale and least of group j of Q4_K and Q5_K from 12 bytes. */
 static void scale_min(const uint8_t *p, uint32_t j, uint32_t *scale, uint32_t *least)
 {
     if (j < 4) {
@@ -57,7 +57,7 @@ static void scale_min(const uint8_t *p, uint32_t j, uint32_t *scale, uint32_t *l
     *least = (uint32_t)p[j + 4] >> 4 | (uint32_t)p[j] >> 6 << 4;
 }
 
-/* Group j's 6 bits of Q3_K, of 12 bytes: 4 low ones in the first 8, 2 high ones in the last 4. */
+/* Reads group j's 6-bit scale of Q3_K from 12 bytes: 4 low bits in the first 8 bytes, 2 high bits in the last 4. */
 static int scale_3(const uint8_t *p, uint32_t j)
 {
     uint32_t low = j < 8 ? p[j] & 15u : (uint32_t)p[j - 8] >> 4;

@@ -1,6 +1,6 @@
-/* Where the columns of a GEMM are parted (docs/numerics.md §5): at most 8 segments of whole units, each summed by itself, and
- * their sums folded by one tree. So ranks, blocks or threads may own whole subtrees without moving a bit. C and CUDA read
- * this file. */
+/* The division of a GEMM's columns (docs/internals/numerics.md §5): at most 8 segments of whole units. Each is summed
+ * separately, and one tree folds the sums. So ranks, blocks or threads can own whole subtrees without changing any bit.
+ * Compiled as C and as CUDA. Pure; any thread. */
 #ifndef QUIRE_KERNELS_SEGMENTS_H
 #define QUIRE_KERNELS_SEGMENTS_H
 
@@ -14,8 +14,8 @@
 #define K_SEGMENT_FN static inline
 #endif
 
-/* The first column of segment i of a GEMM with so many columns to a unit; of i = K_SEGMENTS, n_cols. Segment i is columns
- * [begin(i), begin(i + 1)), and may be empty. unit 0: segment 0 has all. */
+/* Returns the first column of segment i of a GEMM with `unit` columns per unit, or n_cols for i = K_SEGMENTS. Segment i
+ * is columns [begin(i), begin(i + 1)) and may be empty. unit 0: segment 0 has all columns. */
 K_SEGMENT_FN uint32_t k_segment_begin(uint32_t n_cols, uint32_t unit, uint32_t i)
 {
     if (unit == 0)
@@ -24,8 +24,8 @@ K_SEGMENT_FN uint32_t k_segment_begin(uint32_t n_cols, uint32_t unit, uint32_t i
     return column < n_cols ? (uint32_t)column : n_cols;
 }
 
-/* The same within a share of them: columns [first, first + n_cols) of n_whole, counted from its own first one. n_whole 0: it
- * is no share. */
+/* The same within a share: columns [first, first + n_cols) of n_whole, counted from the share's first column. n_whole
+ * 0: not a share. */
 K_SEGMENT_FN uint32_t k_segment_begin_in(uint32_t n_cols, uint32_t n_whole, uint32_t first, uint32_t unit, uint32_t i)
 {
     if (n_whole == 0)
@@ -34,7 +34,8 @@ K_SEGMENT_FN uint32_t k_segment_begin_in(uint32_t n_cols, uint32_t n_whole, uint
     return begin <= first ? 0 : begin - first < n_cols ? begin - first : n_cols;
 }
 
-/* Columns to a unit of an MLP's down projection: the largest of 256, 128, 64, 32 and 16 of which there are 8. */
+/* Returns the columns per unit of an MLP's down projection: the largest of 256, 128, 64, 32 and 16 that fits 8
+ * times. */
 K_SEGMENT_FN uint32_t k_segment_unit(uint32_t n_cols)
 {
     uint32_t unit = 256;

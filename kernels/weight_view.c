@@ -17,11 +17,11 @@ static int check_planes(const struct k_weight_view *part, uint32_t index, struct
     const bool has_planes = part->format.packing == K_PACKING_PLANES;
     if (has_planes != (part->scales != NULL) ||
         (!has_planes && (part->zero_points || part->permutation || part->scale_rows)))
-        return quire_fail(err, QUIRE_INVALID, "weight part %u: %s has %s scales, zero points or permutation", index,
-                          k_format_name(part->format), has_planes ? "no" : "planes of");
+        return quire_fail(err, QUIRE_INVALID, "weight part %u: %s %s scales, zero points or permutation", index,
+                          k_format_name(part->format), has_planes ? "needs" : "cannot have");
     for (uint32_t k = 0; part->permutation && k < part->n_cols; k++)
         if (part->permutation[k] >= part->n_cols)
-            return quire_fail(err, QUIRE_INVALID, "weight part %u: column %u meets input %u of %u", index, k,
+            return quire_fail(err, QUIRE_INVALID, "weight part %u: column %u maps to input %u, there are %u", index, k,
                               part->permutation[k], part->n_cols);
     return QUIRE_OK;
 }
@@ -31,7 +31,7 @@ static int check_part(const struct k_weight_view *part, uint32_t index, uint32_t
     const bool is_plain = k_format_is_plain(part->format);
     const struct k_blocks *blocks = k_blocks_of(part->format.packing);
     if (!is_plain && !k_format_is_quantized(part->format))
-        return quire_fail(err, QUIRE_UNSUPPORTED, "weight part %u: no kernel takes %u-bit %s in groups of %u", index,
+        return quire_fail(err, QUIRE_UNSUPPORTED, "weight part %u: no kernel supports %u-bit %s in groups of %u", index,
                           part->format.bits, k_format_name(part->format), part->format.group);
     if (!part->data || part->n_rows == 0 || part->n_cols == 0)
         return quire_fail(err, QUIRE_INVALID, "weight part %u: empty", index);
@@ -39,15 +39,15 @@ static int check_part(const struct k_weight_view *part, uint32_t index, uint32_t
         return quire_fail(err, QUIRE_INVALID, "weight part %u: has %u columns, part 0 has %u", index, part->n_cols,
                           n_cols);
     if (blocks && n_cols % blocks->columns != 0)
-        return quire_fail(err, QUIRE_INVALID, "weight part %u: %u columns are no whole blocks of %s", index, n_cols,
-                          blocks->name);
+        return quire_fail(err, QUIRE_INVALID, "weight part %u: %u columns are not a whole number of %s blocks", index,
+                          n_cols, blocks->name);
     size_t size = is_plain ? k_dtype_bytes(part->format.kind) : 1;
     if ((uintptr_t)part->data % size != 0 || part->row_stride_bytes % size != 0 ||
         part->row_stride_bytes < k_format_bytes(part->format, n_cols))
-        return quire_fail(err, QUIRE_INVALID, "weight part %u: misaligned, or its rows overlap", index);
+        return quire_fail(err, QUIRE_INVALID, "weight part %u: misaligned or overlapping rows", index);
     if (part->whole && (!is_plain || (uintptr_t)part->whole % size != 0 || part->whole_cols < n_cols ||
                         part->row_stride_bytes < k_format_bytes(part->format, part->whole_cols)))
-        return quire_fail(err, QUIRE_INVALID, "weight part %u: was cut out of no such rows", index);
+        return quire_fail(err, QUIRE_INVALID, "weight part %u: not a column range of the rows of `whole`", index);
     return check_planes(part, index, err);
 }
 

@@ -44,7 +44,7 @@ void block_pool_free(struct block_pool *pool)
     memset(pool, 0, sizeof *pool);
 }
 
-/* The list that a free block is on. */
+/* Returns the list of a free block. */
 static uint32_t list_of(const struct block_pool *pool, uint32_t block)
 {
     if (!pool->names.entries[block].named)
@@ -100,7 +100,7 @@ static void link_cached(struct block_pool *pool, uint32_t block)
     pool->n_cached_free++;
 }
 
-/* The block to hand out next. */
+/* Returns the block to take next. */
 static uint32_t cheapest(const struct block_pool *pool)
 {
     uint32_t best = pool->lists[0].head;
@@ -181,7 +181,7 @@ void block_pool_used(struct block_pool *pool, uint32_t block)
     label->uses += label->uses < KV_MOST_USES;
 }
 
-/* The blocks of list `from` go behind the blank ones. */
+/* Appends the blocks of list `from` to the blank blocks. */
 static void blank_list(struct block_pool *pool, struct pool_list *from)
 {
     struct pool_list *blank = &pool->lists[0];

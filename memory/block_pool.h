@@ -8,21 +8,20 @@
  *   free and cached -----> referenced             \-----> free and cached
  *   free and cached -ref-> referenced (a hit: the name stays)
  *
- * Free blocks are on doubly linked lists through the blocks: one of the blank, last in first out,
- * and one of the cached for each number of uses that the eviction tells apart, least recently given
- * back first. take() prefers blank ones. Then:
+ * Free blocks are on doubly linked lists, linked through the blocks. One list holds the blank blocks, last in, first
+ * out. Another holds the cached blocks for each number of uses that the eviction policy distinguishes, least recently
+ * released first. take() prefers blank blocks. After those:
  *
- *   KV_EVICT_LRU    there is one list of cached blocks, and its front is given up.
- *   KV_EVICT_REUSE  the pool's clock counts the blocks that were taken. A block given back is due
- *                   at clock + (uses - 1) * n_blocks / 2, uses being 1 for being computed and 1
- *                   for each hit since, at most KV_MOST_USES; the block that is due first is given
- *                   up, on a tie the one of fewer uses. Each list is in order of due times, so only
- *                   its front is looked at. The uses of the last n_blocks names whose content was
- *                   lost are remembered, and count on when the same name is computed again.
+ *   KV_EVICT_LRU    There is one list of cached blocks. take() evicts its front.
+ *   KV_EVICT_REUSE  The pool's clock counts the blocks that were taken. A released block is due at
+ *                   clock + (uses - 1) * n_blocks / 2. The computation of a block is one use, and each later hit is
+ *                   another, at most KV_MOST_USES. take() evicts the block with the smallest due time, on a tie the one
+ *                   with fewer uses. Each list is in order of due times, so take() examines only the fronts. The pool
+ *                   remembers the uses of the last n_blocks evicted names and continues the count when the same name is
+ *                   computed again.
  *
- * So a block that nobody hits again is gone after at most 2.5 n_blocks blocks were taken, whatever
- * it was worth before. Every operation is O(1) expected. The pool owns its arrays; one thread at a
- * time.
+ * So a block without further hits is evicted after at most 2.5 n_blocks blocks were taken, whatever its uses were.
+ * Every operation takes O(1) expected time. The pool owns its arrays. One thread at a time.
  */
 #ifndef QUIRE_MEMORY_BLOCK_POOL_H
 #define QUIRE_MEMORY_BLOCK_POOL_H
@@ -47,11 +46,11 @@ struct pool_list {
 struct block_pool {
     struct pool_block *blocks;
     struct prefix_index names;
-    struct host_tier tier; /* below the pool */
+    struct host_tier tier; /* the tier below the pool */
     uint32_t n_blocks;
-    struct pool_list lists[1 + KV_MOST_USES]; /* [0] blank, then cached */
-    uint32_t n_lists; /* 2 for KV_EVICT_LRU, else all */
-    uint64_t *due;  /* [n_blocks], of free and cached blocks; NULL for KV_EVICT_LRU */
+    struct pool_list lists[1 + KV_MOST_USES]; /* [0] blank, the others cached */
+    uint32_t n_lists; /* 2 for KV_EVICT_LRU, otherwise all */
+    uint64_t *due;  /* [n_blocks], for free and cached blocks; NULL for KV_EVICT_LRU */
     uint64_t clock; /* blocks taken */
     uint32_t n_free, n_cached_free;
 };
@@ -59,22 +58,22 @@ struct block_pool {
 int block_pool_init(struct block_pool *pool, const struct kv_config *config, uint32_t group, struct kv_ledger *ledger);
 void block_pool_free(struct block_pool *pool);
 
-/* Hands out a free block with one reference, without a name. KV_NO_BLOCK: none is free. */
+/* Returns a free block with one reference and no name, or KV_NO_BLOCK if no block is free. */
 uint32_t block_pool_take(struct block_pool *pool);
 void block_pool_ref(struct block_pool *pool, uint32_t block);
 void block_pool_unref(struct block_pool *pool, uint32_t block);
 
-/* The block of that name, referenced or not; KV_NO_BLOCK: no block has it. */
+/* Returns the block with that name, referenced or not, or KV_NO_BLOCK. */
 uint32_t block_pool_find(const struct block_pool *pool, const struct key256 *hash);
-/* Names a referenced block, whose content was computed by the owner. A block that has a name and a
- * name that has a block keep each other. */
+/* Names a referenced block whose content `owner` computed. Does nothing if the block already has a name or the name
+ * already has a block. */
 void block_pool_name(struct block_pool *pool, uint32_t block, const struct key256 *hash, uint32_t owner);
-/* Takes a block for the content of a detached host block, which keeps its name; there must be one
- * free, and room for two moves. */
+/* Takes a block for the content of a detached host block, which keeps its name. The caller ensures that a block is free
+ * and that the ledger has space for two moves. */
 uint32_t block_pool_load(struct block_pool *pool, uint32_t host_block, const struct key256 *hash);
-/* A referenced block was hit. */
+/* Records a hit of a referenced block. */
 void block_pool_used(struct block_pool *pool, uint32_t block);
-/* Takes the names of all free blocks away, and drops the host tier. */
+/* Removes the names of all free blocks and drops the host tier. */
 void block_pool_drop_cached(struct block_pool *pool);
 
 /* Invariants 1, 3, 4 and 6 of kv_cache.h. */

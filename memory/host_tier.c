@@ -45,7 +45,7 @@ void host_tier_give_up(struct host_tier *tier, uint32_t device_block, const stru
 {
     struct name_queue *blocks = &tier->blocks;
     const struct kv_ledger *ledger = tier->ledger;
-    /* With nothing spare and nothing queued, all host blocks are being loaded. */
+    /* If no host block is spare and no name is queued, all host blocks are being loaded. */
     bool has_block = blocks->spare != KV_NO_BLOCK || blocks->n_queued > 0;
     if (!has_block || ledger->n_moves == ledger->capacity) {
         host_tier_lose(tier, name, label);

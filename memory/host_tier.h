@@ -1,24 +1,23 @@
-/* What becomes of a named block's content when the device pool gives it up: it moves to a block of
- * host memory, or is lost and perhaps remembered.
+/* What happens to the content of a named block when the device pool evicts it: it moves to a block of host memory, or
+ * it is lost and the history may remember its name.
  *
  *                       device pool
  *     give_up() |            ^ load             | give_up(), no host block
- *               v            |                  v to be had
+ *               v            |                  v available
  *            host blocks, oldest out  ------> lost ------> history (KV_EVICT_REUSE): a name and
  *                                                          its uses, without content
  *
- * A name is in one of these places only; take_back() removes it from the lower ones when it is
- * computed anew. Copies are recorded as moves, and made by others in the order they were recorded,
- * before the step that was planned with them.
+ * A name is in only one of these places. When a name is computed again, take_back() removes it from the lower places.
+ * The tier records copies as moves. The caller of the cache makes them in the recorded order, before the step that was
+ * planned with them.
  *
- * That order is enough. What a move reads was put into the block by a step that is over (a block is
- * named when its step is committed) or by a move recorded earlier. The block is free for other
- * content only from the call on that records this move, give_up() or load(), or from one that ends
- * its name without a move, and then nobody reads it. So whatever writes over it is a move recorded
- * later, or the step. Hence a host block is spare the moment its load is recorded, and a block may
- * go out, in and out again in one step.
+ * That order is sufficient. The content that a move reads was written by a finished step (a block gets its name when
+ * its step is committed) or by a move recorded earlier. The block becomes free for other content only with the call
+ * that records this move, give_up() or load(), or with a call that ends its name without a move; after that no move
+ * reads the block. So only a move recorded later, or the step itself, overwrites it. Hence a host block is spare as
+ * soon as its load is recorded, and a block may move out, in and out again in one step.
  *
- * O(1) expected; nothing is allocated after creation. One thread at a time.
+ * Every operation takes O(1) expected time. Nothing is allocated after creation. One thread at a time.
  */
 #ifndef QUIRE_MEMORY_HOST_TIER_H
 #define QUIRE_MEMORY_HOST_TIER_H
@@ -26,7 +25,7 @@
 #include "memory/kv_cache.h"
 #include "memory/name_queue.h"
 
-/* Of all groups; owned by the cache. */
+/* The recorded moves and the eviction counts of all groups. Owned by the cache. */
 struct kv_ledger {
     struct kv_move *moves;
     uint32_t n_moves, capacity;
@@ -35,7 +34,7 @@ struct kv_ledger {
 
 struct host_tier {
     struct name_queue blocks;  /* a slot is a host block */
-    struct name_queue history; /* of names that are lost; no slots but for KV_EVICT_REUSE */
+    struct name_queue history; /* lost names; has slots only with KV_EVICT_REUSE */
     struct kv_ledger *ledger;  /* borrowed from the cache */
     uint32_t group;
     uint64_t n_lost, n_spilled, n_loaded;
@@ -45,21 +44,21 @@ int host_tier_init(struct host_tier *tier, uint32_t group, uint32_t n_host_block
                    struct kv_ledger *ledger);
 void host_tier_free(struct host_tier *tier);
 
-/* A device block's content is given up: it moves to the host, or is lost. */
+/* Evicts a device block's content: moves it to the host, or loses it. */
 void host_tier_give_up(struct host_tier *tier, uint32_t device_block, const struct key256 *name, struct kv_label label);
-/* A name is being published on the device: a host copy and what is remembered go. Returns its uses
- * so far, 0 for a name that nobody remembers. */
+/* Called when a name is published on the device. Removes its host copy and its entry in the history. Returns its uses
+ * so far, or 0 if the name is unknown. */
 uint32_t host_tier_take_back(struct host_tier *tier, const struct key256 *name);
 
-/* Records the copy of a detached host block into a device block; the host block is spare again. */
+/* Records the copy of a detached host block into a device block. The host block is spare afterwards. */
 void host_tier_load(struct host_tier *tier, uint32_t host_block, uint32_t device_block);
 
-/* A name's content is gone on every tier, and counted; only the history may remember it. */
+/* Counts a name whose content is gone on every tier. Only the history may remember the name. */
 void host_tier_lose(struct host_tier *tier, const struct key256 *name, struct kv_label label);
-/* Loses everything on the host, and forgets the history. */
+/* Loses all content on the host and clears the history. */
 void host_tier_drop(struct host_tier *tier);
 
-/* Invariant 6 of kv_cache.h, as far as it can be seen from here. */
+/* Checks the parts of invariant 6 of kv_cache.h that concern the tier. */
 int host_tier_check(const struct host_tier *tier, struct quire_error *err);
 
 #endif

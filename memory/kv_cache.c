@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Keeps every count of blocks, doubled or added to another, inside 32 bits. */
+/* Keeps every sum or double of block counts within 32 bits. */
 #define MAX_BLOCKS (1u << 30)
 
 static int check_host_blocks(const struct kv_config *config, struct quire_error *err)
@@ -35,16 +35,16 @@ static int check_config(const struct kv_config *config, struct quire_error *err)
             return quire_fail(err, QUIRE_INVALID, "kv cache: group %u: n_blocks must be 1 to %u, got %u", g, MAX_BLOCKS,
                               config->groups[g].n_blocks);
     if (config->eviction > KV_EVICT_REUSE)
-        return quire_fail(err, QUIRE_INVALID, "kv cache: eviction %d is none of ours", (int)config->eviction);
+        return quire_fail(err, QUIRE_INVALID, "kv cache: eviction %d does not exist", (int)config->eviction);
     if (config->n_tenants > KV_MAX_TENANTS)
         return quire_fail(err, QUIRE_INVALID, "kv cache: n_tenants must be at most %u, got %u", KV_MAX_TENANTS,
                           config->n_tenants);
     return check_host_blocks(config, err);
 }
 
-/* Room for two copies of each device block that has a host tier: when a step takes it, what it held
- * is saved, and something else may be loaded into it. A step takes a block once, unless an
- * admission fails after it took some. */
+/* Allocates space for two copies of each device block that has a host tier: when a step takes the block, its old
+ * content is saved, and other content may be loaded into it. A step takes a block once, unless an admission fails after
+ * it took some. */
 static int open_ledger(struct kv_cache *cache)
 {
     const struct kv_config *config = &cache->config;
@@ -142,8 +142,8 @@ uint32_t kv_blocks_needed(const struct kv_config *config, uint32_t group, uint32
     uint32_t window = config->groups[group].window;
     if (window == 0)
         return all;
-    /* Before a step that starts at position p the table reaches back to p - window + 1, after
-     * it was reserved forward to p + chunk: so many positions, wherever the block edges fall. */
+    /* Before a step that starts at position p, the table reaches from p - window + 1 to p + chunk. It holds that many
+     * positions, at any alignment to block edges. */
     uint64_t span = (uint64_t)window + chunk - 1;
     uint64_t most = (span + 2 * (uint64_t)config->block_tokens - 2) / config->block_tokens;
     return most < all ? (uint32_t)most : all;

@@ -1,4 +1,4 @@
-/* What kv_cache.c, kv_table.c and kv_load.c share; nobody else includes it. */
+/* The structs and functions that the files of memory/ share. Not a public header: only memory/ includes it. */
 #ifndef QUIRE_MEMORY_KV_INTERNAL_H
 #define QUIRE_MEMORY_KV_INTERNAL_H
 
@@ -9,7 +9,7 @@ struct kv_cache {
     struct kv_config config;
     struct block_pool pools[KV_MAX_GROUPS];
     struct kv_ledger ledger;
-    struct kv_table *tables; /* all of them, for kv_cache_check */
+    struct kv_table *tables; /* all tables, for kv_cache_check */
 };
 
 /* One group's part of a table: [0, first_held) are KV_NO_BLOCK, [first_held, n) are referenced. */
@@ -23,16 +23,16 @@ struct kv_table {
     struct kv_table *prev, *next;
     struct kv_span spans[KV_MAX_GROUPS];
     uint32_t owner;
-    uint32_t n_hit; /* blocks at the front that were hit and not yet counted as used */
+    uint32_t n_hit; /* leading blocks that were hit and are not yet counted as used */
 };
 
-/* Blocks that hold positions [0, n_tokens). */
+/* Returns the number of blocks that hold positions [0, n_tokens). */
 static inline uint32_t kv_ceil_blocks(uint32_t n_tokens, uint32_t block_tokens)
 {
     return n_tokens / block_tokens + (n_tokens % block_tokens != 0);
 }
 
-/* The first block that a position >= `position` can read. */
+/* Returns the first block that any position >= `position` can read. */
 static inline uint32_t kv_first_needed(uint32_t window, uint32_t block_tokens, uint32_t position)
 {
     if (window == 0 || position < window)
@@ -42,16 +42,15 @@ static inline uint32_t kv_first_needed(uint32_t window, uint32_t block_tokens, u
 
 /* ---- kv_table.c, for kv_load.c ---- */
 
-/* Room for n_entries in every group. QUIRE_NO_MEMORY leaves the table as it was. */
+/* Allocates n_entries in every group. QUIRE_NO_MEMORY leaves the table unchanged. */
 int kv_grow_all(struct kv_table *table, uint32_t n_entries);
-/* Gives back what no position >= n_computed can read. */
+/* Releases the blocks that no position >= n_computed can read. */
 void kv_trim_window(struct kv_table *table, uint32_t group, uint32_t n_computed);
 
 /* ---- peek.c ---- */
 
-/* The most blocks n, from <= n <= limit, such that every group holds what a sequence with n blocks
- * computed needs of them; from is known to be such a number, or 0. On the device alone, or on
- * either tier. */
+/* Returns the largest block count n in [from, limit] such that every group holds the blocks that a sequence with n
+ * computed blocks needs. `from` must satisfy this, or be 0. Searches the device alone, or both tiers. */
 uint32_t kv_longest_prefix(const struct kv_cache *cache, const struct key256 *hashes, uint32_t from, uint32_t limit,
                            bool host_too);
 

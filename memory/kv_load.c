@@ -1,15 +1,15 @@
-/* Fetching of a prefix what is only on the host.
+/* Loads the part of a prefix that is only on the host.
  *
- * Loading goes over the blocks three times. First it counts, so that it is all or nothing. Then it
- * takes hold of everything: references on what is on the device, and out of the host tier's queue
- * with what is there, since the taking of device blocks that follows spills others, which must push
- * out none of these. Then every host block gets a device block.
+ * Loading goes over the blocks three times. First it counts, so that the load is all or nothing. Then it holds every
+ * block: it takes references on the blocks on the device and detaches the others from the host tier's queue. This is
+ * necessary because taking device blocks afterwards moves other blocks to the host, which must not evict these. Last,
+ * every host block gets a device block.
  */
 #include "memory/kv_internal.h"
 
 #include <assert.h>
 
-/* An entry of a table between the second and the third time: a host block, of at most 2^30. */
+/* Marks a table entry as a host block (at most 2^30) between the second and the third pass. */
 #define ON_HOST (1u << 31)
 
 uint32_t kv_table_loadable(const struct kv_table *table, const struct key256 *hashes, uint32_t n_hashes,
@@ -24,7 +24,7 @@ uint32_t kv_table_loadable(const struct kv_table *table, const struct key256 *ha
     return (kv_longest_prefix(cache, hashes, from, limit, true) - from) * cache->config.block_tokens;
 }
 
-/* Blocks that only this table holds and that the window leaves behind at block `needed`. */
+/* Counts the blocks that only this table holds and that the window leaves behind at block `needed`. */
 static uint32_t count_left(const struct kv_table *table, uint32_t group, uint32_t needed)
 {
     const struct kv_span *span = &table->spans[group];
@@ -34,8 +34,8 @@ static uint32_t count_left(const struct kv_table *table, uint32_t group, uint32_
     return n;
 }
 
-/* Adds the blocks that a group must load to *n_loads. A sequence that has the group to itself must
- * find room, so what the window leaves behind counts as free. */
+/* Adds the number of blocks that a group must load to *n_loads. Blocks that the window leaves behind count as free,
+ * because a sequence that has the group to itself must always fit. */
 static int count_loads(const struct kv_table *table, uint32_t group, const struct key256 *hashes, uint32_t n,
                        uint32_t *n_loads)
 {

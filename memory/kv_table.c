@@ -1,4 +1,4 @@
-/* Block tables: what one sequence holds in each group.
+/* Block tables: the blocks that one sequence holds in each group.
  *
  *   entry      0 … first_held-1    first_held … n-1
  *              KV_NO_BLOCK         one reference each
@@ -122,8 +122,8 @@ void kv_trim_window(struct kv_table *table, uint32_t group, uint32_t n_computed)
     }
 }
 
-/* Blocks that were hit count as used when the table goes on from them: a hit that is given back at
- * once, because there was no room for the rest, says nothing new. */
+/* Counts hits as uses once the table continues from them. A hit that is released at once, because the rest did not fit,
+ * does not count. */
 static void count_hits(struct kv_table *table)
 {
     struct kv_cache *cache = table->cache;

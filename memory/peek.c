@@ -1,4 +1,5 @@
-/* How much of a prefix is cached, without taking it: for those that take it, and for policies to rank by. */
+/* Finds how much of a prefix is cached without taking references. Used by the functions that take it and by policies
+ * that rank requests. */
 #include "memory/kv_internal.h"
 
 static bool is_cached(const struct kv_cache *cache, const struct key256 *hash)
@@ -28,8 +29,8 @@ static bool has(const struct block_pool *pool, const struct key256 *hash, bool h
            (host_too && name_queue_find(&pool->tier.blocks, hash) != KV_NO_BLOCK);
 }
 
-/* The largest n <= limit such that every windowed group still has the blocks [first needed, n).
- * Each block of a group is looked up at most once: [lo, n) is known to be there. */
+/* Returns the largest n <= limit such that every windowed group still has the blocks [first needed, n). Looks up each
+ * block of a group at most once: the blocks [lo, n) are known to exist. */
 static uint32_t match_windows(const struct kv_cache *cache, const struct key256 *hashes, uint32_t limit, bool host_too)
 {
     const struct kv_config *config = &cache->config;

@@ -7,7 +7,7 @@
 static const char label_root[] = "quire kv root   ";
 static const char label_block[] = "quire kv block  ";
 
-/* Tokens hashed in one call. A longer block is a chain of such pieces. */
+/* Number of tokens hashed in one call. A longer block is a chain of such pieces. */
 #define PIECE_TOKENS 256
 
 struct key256 kv_chain_first(const struct kv_chain_root *root)

@@ -1,10 +1,10 @@
-/* The names of one group's blocks: hash -> block. A chained hash table whose size is fixed by the
- * number of blocks: a block has at most one name, so nothing is ever allocated after creation.
- * There are two buckets a block: 8 bytes that make a look-up a third cheaper than one does, since
- * the next entry of a bucket is a miss of the processor's caches.
+/* The names of one group's blocks: hash -> block. A chained hash table whose size is fixed by the number of blocks. A
+ * block has at most one name, so nothing is allocated after creation. There are two buckets per block. They take 8
+ * bytes per block and make a look-up a third cheaper than one bucket per block, because the next entry of a bucket is a
+ * miss of the processor's caches.
  *
- * Hashes come from a keyed function, so their own first bytes are the bucket. The index owns its
- * arrays; one thread at a time. Every operation is O(1) expected.
+ * Hashes come from a keyed function, so their first bytes select the bucket. The index owns its arrays. One thread at a
+ * time. Every operation takes O(1) expected time.
  */
 #ifndef QUIRE_MEMORY_PREFIX_INDEX_H
 #define QUIRE_MEMORY_PREFIX_INDEX_H
@@ -16,7 +16,7 @@
 
 struct prefix_entry {
     struct key256 hash;
-    uint32_t next; /* block further down the bucket */
+    uint32_t next; /* next block in the bucket */
     bool named;
 };
 
@@ -26,15 +26,15 @@ struct prefix_index {
     uint32_t n_blocks, mask;
 };
 
-/* QUIRE_NO_MEMORY leaves nothing behind. 1 <= n_blocks <= 2^30. */
+/* 1 <= n_blocks <= 2^30. QUIRE_NO_MEMORY leaves nothing allocated. */
 int prefix_index_init(struct prefix_index *index, uint32_t n_blocks);
 void prefix_index_free(struct prefix_index *index);
 
-/* The block of that name, or KV_NO_BLOCK. */
+/* Returns the block with that name, or KV_NO_BLOCK. */
 uint32_t prefix_index_find(const struct prefix_index *index, const struct key256 *hash);
-/* Names a nameless block with a name that no block has. */
+/* Gives a nameless block a name that no block has. */
 void prefix_index_insert(struct prefix_index *index, uint32_t block, const struct key256 *hash);
-/* Takes the name of a named block away. */
+/* Removes the name of a named block. */
 void prefix_index_remove(struct prefix_index *index, uint32_t block);
 
 #endif

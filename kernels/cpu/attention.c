@@ -1,12 +1,11 @@
-/* Attention over the paged KV cache (docs/numerics.md §10): the arithmetic of an item.
+/* Attention over the paged KV cache (docs/internals/numerics.md §10): the arithmetic of an item.
  *
- * Each tile of 64 positions meets the item's queries in blocks of up to QUERIES, whose sums stay in
- * registers: scores as lane sums of two keys against the block, then the weights, then the values in
- * rising order of position. One block reads the cache in place and widens as it goes: a decoding
- * sequence is as fast as memory or, with many heads to a KV head, as fast as its multiply-adds; 8 bits
- * take a product more for each 16 elements, by the row's scale. For more queries the tile is widened
- * once, into the scratch. While a tile is computed the next one is
- * fetched, block by block of the cache, as no prefetcher can know the block table.
+ * Each tile of 64 positions is computed with the item's queries in blocks of up to QUERIES, whose sums stay in
+ * registers: first scores as lane sums of two keys with the block, then the weights, then the values in rising order of
+ * position. A single block reads the cache in place and widens as it goes. So a decoding sequence is limited by memory
+ * or, with many heads per KV head, by its multiply-adds; an 8-bit cache takes one more product per 16 elements, with
+ * the row's scale. For more queries the tile is widened once, into the scratch. While one tile is computed the next is
+ * prefetched, block by block of the cache, because no hardware prefetcher knows the block table.
  */
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/lanes_math.h"
@@ -18,7 +17,7 @@
 #endif
 #define TILE K_ATTN_TILE
 
-/* Keeps a compiler from reading a value from memory for each of its uses. */
+/* Stops a compiler from rereading a value from memory for each use. */
 #if defined(__AVX512F__)
 #define IN_REGISTER(y) __asm__("" : "+v"(y))
 #else
@@ -27,13 +26,13 @@
 
 struct tile {
     uint32_t start;      /* absolute position of slot 0, a multiple of 64 */
-    uint32_t begin, end; /* slots that some query reads */
-    const unsigned char *k, *v; /* a slot's row lies at its offset from these */
-    uint64_t offset[TILE];      /* of a slot that none reads: of one that is read */
-    uint64_t scale[TILE];       /* in 8 bits: likewise, of the slot's scale */
+    uint32_t begin, end; /* slots that at least one query reads */
+    const unsigned char *k, *v; /* a slot's row is at its offset from these */
+    uint64_t offset[TILE];      /* for a slot that no query reads: the offset of one that is read */
+    uint64_t scale[TILE];       /* in 8 bits: the offset of the slot's scale, by the same rule */
 };
 
-struct states { /* of an item's queries, or of those from some query on */
+struct states { /* the states of an item's queries, or of those from a given query on */
     float *m, *l; /* [queries] */
     float *o;     /* [queries][D] */
 };
@@ -41,7 +40,7 @@ struct states { /* of an item's queries, or of those from some query on */
 struct work { /* an item on its thread */
     const struct k_attention_args *a;
     const struct cpu_attn_item *item;
-    uint32_t position; /* of the item's first token */
+    uint32_t position; /* the item's first token's */
     uint32_t n_queries;
     bool widen;
     float *q;           /* [D / 16][n_queries][16] */
@@ -51,7 +50,7 @@ struct work { /* an item on its thread */
     float p[QUERIES][TILE]; /* scores, then weights, of a block */
 };
 
-/* Slots of a tile that a token reads. */
+/* The slots of a tile that a token reads. */
 struct slots {
     uint32_t begin, end;
 };
@@ -76,7 +75,7 @@ static struct slots slots_of(const struct work *w, const struct tile *tile, uint
 
 /* ---- a tile of the cache --------------------------------------------------------------------- */
 
-/* Finds the tile's slots in their blocks. */
+/* Finds the addresses of the tile's slots in their blocks. */
 static void locate(const struct work *w, uint32_t start, struct tile *tile)
 {
     const struct k_kv_shape *kv = w->a->kv;
@@ -107,8 +106,9 @@ static void locate(const struct work *w, uint32_t start, struct tile *tile)
     }
 }
 
-/* Into the second-level cache: with heads of 128 two tiles are more than the first. One Zen 4 core,
- * 16 KV heads at 8,192 positions: 2.0 times as fast as without, 1.3 times as into the first. */
+/* Prefetches into the second-level cache: with heads of 128, two tiles exceed the first level. One Zen 4 core, 16 KV
+ * heads at 8,192 positions: 2.0 times the speed without prefetch, and 1.3 times the speed of prefetch into the first
+ * level. */
 CPU_INLINE void prefetch(const unsigned char *row, uint64_t bytes)
 {
     for (uint64_t i = 0; i < bytes; i += 64)
@@ -120,7 +120,8 @@ CPU_INLINE uint32_t bytes_of(enum k_dtype kind, uint32_t n)
     return kind == K_F32 ? 4 * n : kind == K_F16 ? 2 * n : n;
 }
 
-/* What load_row() takes for a row of 8 bits, for of e4m3 it reads a 256th; exact. */
+/* Returns the scale that load_row() needs for an 8-bit row. It includes the factor 256 for e4m3, which load_row() reads
+ * as a 256th; exact. */
 CPU_INLINE lanes load_scale(const unsigned char *cache, const struct tile *tile, uint32_t slot, enum k_dtype kind)
 {
     float scale = 1.0f;
@@ -129,7 +130,7 @@ CPU_INLINE lanes load_scale(const unsigned char *cache, const struct tile *tile,
     return lanes_splat(kind == K_E4M3 ? scale * 0x1p+8f : scale);
 }
 
-/* 16 elements of a row; scale: of one of 8 bits. */
+/* Returns 16 elements of a row. scale: of an 8-bit row. */
 CPU_INLINE lanes load_row(const unsigned char *row, lanes scale, enum k_dtype kind, uint32_t d)
 {
     switch (kind) {
@@ -166,7 +167,7 @@ CPU_INLINE void widen_rows(const struct work *w, const struct tile *tile, const 
     }
 }
 
-/* The tile in f32, in the scratch; the next one is fetched meanwhile. */
+/* Widens the tile to f32 in the scratch and prefetches the next one. */
 static void widen_tile(const struct work *w, struct tile *tile, const struct tile *next)
 {
     const uint32_t head_dim = w->a->kv->head_dim;
@@ -186,19 +187,19 @@ static void widen_tile(const struct work *w, struct tile *tile, const struct til
 
 /* ---- a block of queries against a tile ------------------------------------------------------- */
 
-struct block { /* N queries from `first` on, their slots and what they have in common */
+struct block { /* N queries from `first` on, their slots and common data */
     const struct work *w;
-    const struct tile *tile, *next; /* next: to be fetched, or NULL */
+    const struct tile *tile, *next; /* next: the tile to prefetch, or NULL */
     uint32_t first;
     float (*p)[TILE];
     struct states states;
     struct slots slots[QUERIES];
-    struct slots any, all; /* of the slots: union and intersection, which may be empty */
+    struct slots any, all; /* union and intersection of the slots; may be empty */
 };
 
 #define ROUND_UP_4(n) (((n) + 3u) / 4u * 4u)
 
-/* The scores of two keys for one query or two. */
+/* Stores the scores of two keys for one query or two. */
 CPU_INLINE void store_pairs(float (*p)[TILE], uint32_t j, __m128 sums, const uint32_t n)
 {
     _mm_storel_pi((__m64 *)(void *)&p[0][j], sums);
@@ -245,8 +246,8 @@ CPU_INLINE void score(const struct block *b, enum k_dtype dtype, const uint32_t 
     }
 }
 
-/* Products to capped scores. A function of its own, so that what has no cap pays one branch a tile; weigh() then finds them
- * scaled. Slots that no query reads hold what was there before, or its cap: they are masked in weigh(). */
+/* Converts products to capped scores. A separate function, so that models without a cap pay one branch per tile.
+ * weigh() then receives scaled scores. Slots that no query reads hold old values, or their caps; weigh() masks them. */
 static void cap_scores(const struct block *b, uint32_t n)
 {
     const float cap = b->w->a->softcap;
@@ -259,8 +260,8 @@ static void cap_scores(const struct block *b, uint32_t n)
     }
 }
 
-/* Scores to weights; m, l and o move on to the new m. A score that is masked becomes -inf, whose
- * weight is 0 and changes no sum. */
+/* Converts scores to weights, and rescales m, l and o to the new m. A masked score becomes -inf, whose weight is 0 and
+ * changes no sum. */
 CPU_INLINE void weigh(const struct block *b, const uint32_t N)
 {
     const uint32_t head_dim = b->w->a->kv->head_dim;
@@ -304,7 +305,7 @@ CPU_INLINE void weigh(const struct block *b, const uint32_t N)
     memcpy(b->states.m, m, N * sizeof *m);
     memcpy(b->states.l, l, N * sizeof *l);
     for (uint32_t i = 0; i < N; i++) {
-        if (alpha[i] == 1.0f) /* most tiles leave m as it is */
+        if (alpha[i] == 1.0f) /* most tiles leave m unchanged */
             continue;
         float *o = b->states.o + i * head_dim;
         for (uint32_t d = 0; d < head_dim; d += K_LANES)
@@ -312,7 +313,7 @@ CPU_INLINE void weigh(const struct block *b, const uint32_t N)
     }
 }
 
-/* o += p v over slots [begin, end), for G groups of 16 elements from d on. */
+/* o += p v over slots [begin, end), for G groups of 16 elements, starting at d. */
 CPU_INLINE void add_group(const struct block *b, uint32_t i0, uint32_t begin, uint32_t end, uint32_t d,
                           const struct tile *next, enum k_dtype dtype, const uint32_t N, const uint32_t G)
 {
@@ -362,7 +363,7 @@ CPU_INLINE void add_range(const struct block *b, uint32_t i0, uint32_t begin, ui
         add_group(b, i0, begin, end, d, d == 0 ? next : NULL, dtype, N, 1);
 }
 
-/* A query's own slots; not inline, since there are few. */
+/* A query's own slots. Not inline, because there are few. */
 #define ADD_OWN(NAME, DTYPE) \
     static void NAME(const struct block *b, uint32_t i, uint32_t begin, uint32_t end) \
     { \
@@ -378,7 +379,7 @@ static void (*const add_own[])(const struct block *b, uint32_t i, uint32_t begin
     [K_E4M3] = add_own_e4m3, [K_E5M2] = add_own_e5m2,
 };
 
-/* Most slots are every query's; those before and after are some queries' own. */
+/* Most slots belong to every query; those before and after belong to some queries. */
 CPU_INLINE void add_values(const struct block *b, enum k_dtype dtype, const uint32_t N)
 {
     bool common = b->all.begin < b->all.end;
@@ -439,7 +440,8 @@ static struct states states_at(float *memory, uint32_t n)
     return (struct states){memory, memory + cpu_attn_padded(n), memory + 2 * cpu_attn_padded(n)};
 }
 
-/* The tile for every query that reads a slot of it: with neighbouring positions, and so in a run. */
+/* Computes the tile for every query that reads one of its slots. Such queries have adjacent positions and so form a
+ * run. */
 static void fold_tile(struct work *w, struct tile *tile, const struct tile *next, struct states states)
 {
     uint32_t n_heads = w->item->n_heads, n_tokens = w->item->n_tokens;
@@ -450,7 +452,7 @@ static void fold_tile(struct work *w, struct tile *tile, const struct tile *next
     if (w->widen)
         widen_tile(w, tile, next);
     for (uint32_t n_blocks = (end - at + QUERIES - 1) / QUERIES; n_blocks > 0; n_blocks--) {
-        uint32_t n = (end - at) / n_blocks; /* blocks of about one size */
+        uint32_t n = (end - at) / n_blocks; /* blocks of nearly equal size */
         struct block b = {.w = w,
                           .tile = tile,
                           .next = w->widen ? NULL : next,
@@ -470,7 +472,7 @@ static void fold_tile(struct work *w, struct tile *tile, const struct tile *next
     }
 }
 
-/* The states of all queries in one split. */
+/* Computes the states of all queries in one split. */
 static void fold_split(struct work *w, uint32_t split, struct states states)
 {
     for (uint32_t i = 0; i < cpu_attn_padded(w->n_queries); i++) {
@@ -518,7 +520,7 @@ static void work_begin(struct work *w, const struct k_attention_args *a, const s
     }
 }
 
-/* The next split into those merged so far; the first one is taken as it is. */
+/* Merges the next split into the merged states. The first split is copied. */
 static void merge_states(struct states merged, struct states next, uint32_t n, uint32_t head_dim)
 {
     for (uint32_t i = 0; i < n; i++, merged.o += head_dim, next.o += head_dim) {
@@ -543,7 +545,7 @@ static void merge_states(struct states merged, struct states next, uint32_t n, u
     }
 }
 
-/* The sink of a head joins last, as a split of its own: a score of weight 1 without a value. */
+/* Merges the sink of a head last, as a split of its own: a score with weight 1 and no value. */
 static void merge_sink(float sink, float m, float *l, float *o, uint32_t head_dim)
 {
     float largest = sink > m ? sink : m;

@@ -1,30 +1,29 @@
-/* Attention of the cpu backend: which piece computes what.
+/* Attention of the cpu backend: assigns work to pieces.
  *
- * All work is laid out on a line, in the order of rows, heads and tokens, each unit as long as it
- * costs; piece p of n takes the units whose middle lies in the p-th of n equal parts. A unit is
- * an item or, where an item has one token, a split of it: a few long sequences fill all threads.
- * Partials of an item that more than one piece has are merged afterwards, left to right, as a
- * single thread would have done: the bits do not depend on the cut.
+ * All work lies on a line, in the order of rows, heads and tokens; each unit's length is its cost. Piece p of n takes
+ * the units whose middle lies in the p-th of n equal parts. A unit is an item or, if the item has one token, a split of
+ * it, so a few long sequences occupy all threads. If several pieces share an item, its partials are merged afterwards,
+ * left to right, as a single thread does. So the bits do not depend on the division.
  */
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/cpu.h"
 
 #include <stdatomic.h>
 
-/* Reading a position costs about what four queries that meet it do. */
+/* Reading a position costs about as much as computing it with four queries. */
 #define READ_COST 4u
-/* Items for each thread, below which a chunk is cut into smaller ones. */
+/* With fewer items per thread, a chunk is divided into smaller items. */
 #define ITEMS_PER_THREAD 4u
 
 struct attention {
     struct k_attention_args args;
     const struct cpu_attn_functions *run;
     uint32_t item_heads, item_tokens;
-    uint32_t group, n_head_runs; /* query heads of a KV head; runs of item_heads in all of them */
+    uint32_t group, n_head_runs; /* query heads per KV head; runs of item_heads over all of them */
     uint64_t cost;
     float *scratch;
-    float *partials; /* an area for each piece but the last: of the item that begins, but does not
-                      * end, in that piece */
+    float *partials; /* an area for each piece but the last, for the item that begins in that piece and ends in a
+                      * later one */
     uint64_t area;   /* floats */
     bool merging;
     atomic_bool is_cut;
@@ -56,7 +55,7 @@ static bool is_mine(const struct share *share, uint64_t begin, uint64_t cost)
     return middle >= share->begin && middle < share->end;
 }
 
-/* ---- what a unit costs ----------------------------------------------------------------------- */
+/* ---- the cost of a unit ----------------------------------------------------------------------- */
 
 static uint64_t cost_of(uint32_t n_positions, uint64_t n_queries)
 {
@@ -93,7 +92,7 @@ static uint64_t split_cost(const struct cpu_attn_item *item, uint32_t split)
 
 /* ---- a piece's units ------------------------------------------------------------------------- */
 
-/* An item of one token, at this place of the line: its splits are dealt out one by one. */
+/* Takes this piece's splits of an item of one token, which begins at `at` on the line. */
 static void take_splits(struct attention *t, const struct share *share, const struct cpu_attn_item *item, uint64_t at)
 {
     uint32_t first = cpu_attn_first_split(item), end = cpu_attn_end_split(item);
@@ -120,7 +119,7 @@ static void take_splits(struct attention *t, const struct share *share, const st
         t->run->item(&t->args, item, scratch);
         return;
     }
-    uint32_t owner = share->piece.index; /* of the first split */
+    uint32_t owner = share->piece.index; /* the piece that has the first split */
     while (share_begin(t, owner, share->piece.count) > first_middle)
         owner--;
     t->run->splits(&t->args, item, mine_begin, mine_end, t->partials + owner * t->area, scratch);

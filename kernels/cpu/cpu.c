@@ -1,5 +1,5 @@
-/* Opens the cpu backend. Built for the oldest machine of the architecture, like kernels/backend.c:
- * it chooses among sets of instructions and uses none. */
+/* Opens the cpu backend. Like kernels/backend.c it is compiled for the oldest machine of the architecture: it selects
+ * an instruction set and uses none. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/planners.h"
 #include "kernels/quant.h"
@@ -28,7 +28,7 @@ static const char *lacks_vnni(void)
     return lacks || __builtin_cpu_supports("avx512vnni") ? lacks : "this CPU lacks AVX-512 VNNI";
 }
 
-/* The tiles' 8 KiB belong to a thread's state only once the process has asked for them. */
+/* The kernel adds the tiles' 8 KiB to a thread's state only after the process has requested permission. */
 static const char *lacks_tiles(void)
 {
 #if defined(QUIRE_AMX_TWIN) /* the test's tiles need no permission */
@@ -38,7 +38,7 @@ static const char *lacks_tiles(void)
     unsigned eax, ebx, ecx, edx, low, high;
     if (!__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) || !(edx & TILE_BIT) || !(edx & INT8_BIT) || !(edx & BF16_BIT))
         return "this CPU lacks AMX's tiles, or their int8 or bf16";
-    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0)); /* AVX-512 is there, so this is */
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0)); /* AVX-512 exists, so this instruction does too */
     const unsigned saved = 3u << (TILE_DATA - 1);
     return (low & saved) == saved && syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0
                ? NULL
@@ -52,7 +52,7 @@ static const char *lacks_amx(void)
     if (!lacks)
         lacks = lacks_tiles();
     if (!lacks && !cpu_amx_is_exact())
-        lacks = "AMX's tiles sum otherwise here than docs/numerics.md says";
+        lacks = "this machine's AMX tiles sum differently than docs/internals/numerics.md specifies";
     return lacks;
 }
 
@@ -66,11 +66,11 @@ bool cpu_instruction_set(uint32_t i, struct k_instruction_set *out)
     return true;
 }
 
-/* The sets this machine has, best last. */
+/* Lists the instruction sets that this machine has, best last. */
 static uint32_t sets_of_machine(struct cpu_isa sets[CPU_MAX_ISAS])
 {
     uint32_t n = 0;
-    sets[n++] = cpu_isa_avx2; /* k_backend_open has seen to it */
+    sets[n++] = cpu_isa_avx2; /* k_backend_open has checked for AVX2 */
     if (!lacks_avx512())
         sets[n++] = cpu_isa_avx512;
     if (!lacks_vnni()) {
@@ -109,7 +109,8 @@ static int choose_isa(struct cpu_isa *out, struct quire_error *err)
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         if (strcmp(asked, known[i]) == 0)
             return quire_fail(err, QUIRE_UNSUPPORTED, "QUIRE_ISA=%s: this machine does not have it%s; its best is %s",
-                              asked, strcmp(asked, "amx") == 0 ? ", or sums otherwise than docs/numerics.md" : "",
+                              asked,
+                              strcmp(asked, "amx") == 0 ? ", or its sums differ from docs/internals/numerics.md" : "",
                               sets[n - 1].name);
     }
     return quire_fail(err, QUIRE_INVALID, "QUIRE_ISA=%.40s: must be avx2, avx512, avx512vnni or amx", asked);
@@ -135,7 +136,7 @@ static uint32_t least_of(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-/* Fills in the runs of a GEMM behind its inputs, for the group size of its parts. */
+/* Writes the runs of a GEMM after its inputs in the workspace, for the group size of its parts. */
 static void find_runs(struct cpu_gemm *g, bool as_int8)
 {
     const struct k_weight_view *w = &g->args.weight->parts[g->first_part].view;
@@ -173,7 +174,7 @@ static bool is_fast(const struct cpu_gemm *g, uint32_t part)
     return (p->is_bytes || is_float) && g->args.weight->n_cols <= CPU_QUANT_MAX_COLUMNS;
 }
 
-/* Parts that may follow each other in one run of the threads. */
+/* Returns whether two parts may be computed in one run of the threads. */
 static bool share_inputs(const struct k_weight_view *a, const struct k_weight_view *b)
 {
     return a->format.group == b->format.group && a->permutation == b->permutation && a->x_scale == b->x_scale;
@@ -190,7 +191,8 @@ static void gemm_lane(struct k_backend *b, struct cpu_gemm *task)
     host_run(b, inputs * a->weight->n_rows, by_rows ? isa->gemm_lane_rows : isa->gemm_lane, task);
 }
 
-/* A weight of which parts are quantized. The plain ones, in the lane form, are done first: the workspace is one. */
+/* Computes a weight with quantized parts. The plain parts, in the lane form, come first, because there is only one
+ * workspace. */
 static void gemm_parts(struct k_backend *b, struct cpu_gemm *task)
 {
     const struct k_gemm_args *a = &task->args;
@@ -277,7 +279,7 @@ static void cpu_close(struct k_backend *b)
     host_close(host_of(b));
 }
 
-/* ref's, with what is worth more than plain loops put over it. */
+/* Copies ref's table and replaces the entries that cpu computes faster. */
 static struct k_backend_ops cpu_ops(const char *description)
 {
     struct k_backend_ops ops = ref_ops;

@@ -1,12 +1,13 @@
-/* kernels/cpu: docs/numerics.md at the speed of the machine, bit for bit what kernels/ref computes.
+/* kernels/cpu: docs/internals/numerics.md at the speed of the machine. Computes the same bits as kernels/ref. Calls
+ * come from the engine's thread (kernels.h).
  *
- * One binary holds the arithmetic once for each instruction set; cpu_open() takes the best set that
- * the machine has, or the one that the environment variable QUIRE_ISA names. What is not worth an
- * instruction set of its own is ref's, plain loops that compilers vectorise for AVX2. On a Zen 4 core,
- * for a model of 0.5B parameters, one token takes 0.2 us in an RMSNorm, 0.2 us in RoPE with its KV
- * write and 2.3 us in SiLU-mul: with 24 layers 70 us, of 15,000 or more for a token decoded alone and
- * 3,600 for one of a chunk. Embedding and gather are copies, angles are made once a step, and sampling
- * takes 50 us for a greedy row of 152,000 logits, 340 us with top_k, top_p and logprobs.
+ * One binary contains the arithmetic once for each instruction set. cpu_open() selects the best set that the machine
+ * has, or the set that the environment variable QUIRE_ISA names. Operations that do not justify an instruction set of
+ * their own come from ref, as plain loops that compilers vectorize for AVX2. On a Zen 4 core, for a model of 0.5B
+ * parameters, one token takes 0.2 us in an RMSNorm, 0.2 us in RoPE with its KV write, and 2.3 us in SiLU-mul. With 24
+ * layers that is 70 us, of at least 15,000 us for a single decoded token and 3,600 us for a token of a chunk. Embedding
+ * and gather are copies, angles are computed once per step, and sampling takes 50 us for a greedy row of 152,000
+ * logits, and 340 us with top_k, top_p and logprobs.
  */
 #ifndef QUIRE_KERNELS_CPU_H
 #define QUIRE_KERNELS_CPU_H
@@ -19,47 +20,48 @@
 #if defined(__AVX512F__)
 #include <immintrin.h>
 
-/* clang 14 calls it so. */
+/* clang 14's name for it. */
 #if defined(__AMX_INT8__) || defined(__AMXINT8__)
 #define CPU_AMX_INT8
 #endif
 #endif
 
-/* Columns of a quantized weight that share what they are multiplied by: of one group and one segment, in the form int8 also of one
- * piece of the activations; of at most 256 from a multiple of 256 on. */
+/* Columns of a quantized weight that share their factors: of one group and one segment and, in the int8 form, of one
+ * piece of the activations; at most 256, from a multiple of 256 on. */
 struct cpu_quant_run {
-    uint32_t column; /* the first one, a multiple of 16 */
-    uint32_t scale; /* of the activations' */
-    uint8_t step, n_steps; /* in its 256 columns, by four; n_steps is a multiple of 4 */
-    uint8_t group; /* among those that have columns of the 256 */
+    uint32_t column; /* the first column, a multiple of 16 */
+    uint32_t scale; /* index of the activations' scale */
+    uint8_t step, n_steps; /* within its 256 columns, in units of four; n_steps is a multiple of 4 */
+    uint8_t group; /* index among the groups with columns in the 256 */
     uint8_t segment;
-    bool ends; /* else it goes on in the 256 that follow */
-    bool is_rest; /* of one that began in the 256 before */
+    bool ends; /* otherwise it continues in the next 256 columns */
+    bool is_rest; /* continues a run of the previous 256 columns */
 };
-/* Words of the workspace for a token of so many columns, a multiple of 32. The runs lie behind those of all tokens. */
+/* Words of the workspace for a token of this many columns, a multiple of 32. The runs follow after all tokens'
+ * words. */
 #define CPU_QUANT_INPUT_WORDS(columns) ((columns) / 4 + (columns) / 32 + K_SEGMENTS + (columns) / 16)
-/* The packings whose elements are bytes; those of panels. */
+/* The packings whose elements are bytes, and those that are repacked. */
 #define CPU_QUANT_PACKINGS(_) _(PLANES) CPU_PANEL_PACKINGS(_)
 #define CPU_PANEL_PACKINGS(_) _(Q8_0) _(Q4_0) _(Q4_1) _(Q5_0) _(Q5_1) _(Q2_K) _(Q3_K) _(Q4_K) _(Q5_K) _(Q6_K)
 
 /* A GEMM's context on every thread. */
 struct cpu_gemm {
     struct k_gemm_args args;
-    uint32_t n_segments; /* K_SEGMENTS, of which some may be empty, or 1: nothing is to be added up */
+    uint32_t n_segments; /* K_SEGMENTS, of which some may be empty, or 1: nothing to add */
     uint32_t column[K_SEGMENTS + 1]; /* segment i has columns [column[i], column[i + 1]) */
     /* tile form */
-    uint32_t n_terms; /* of an activation */
-    uint32_t tile[K_SEGMENTS + 1]; /* and so of tiles, one after the other */
+    uint32_t n_terms; /* per activation */
+    uint32_t tile[K_SEGMENTS + 1]; /* and tiles [tile[i], tile[i + 1]) */
     /* quantized weights: parts [first_part, last_part), which read the same rounded activations */
     uint32_t first_part, last_part;
     const struct cpu_quant_run *runs;
     uint32_t n_runs;
 };
 
-/* What an empty segment has for a sum: added, it leaves any number as it is. */
+/* The sum of an empty segment: adding it changes no number. */
 #define CPU_NO_TERM (-0.0f)
 
-/* n sums of each segment, `stride` floats apart, added up in the first's place. */
+/* Adds n sums of each segment, `stride` floats apart, into those of the first segment. */
 static inline void cpu_sum_segments(float *s, uint64_t stride, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -69,12 +71,12 @@ static inline void cpu_sum_segments(float *s, uint64_t stride, uint32_t n)
     }
 }
 
-/* An output that no second-level cache holds is written past it: 16 rows of a token are a line, which else would be read
- * first. A GEMM of 512 tokens and 4864 or 896 rows of Q8_0 so takes 0.85 of the time. */
+/* A larger output than a second-level cache holds is written past the caches: 16 rows of a token are a line, which
+ * would otherwise be read first. A GEMM of 512 tokens and 4864 or 896 rows of Q8_0 then takes 0.85 of the time. */
 #define CPU_LARGE_OUTPUT_BYTES (1u << 20)
 
-/* Segments added up, and each row's sum with its bias where it belongs: rows [row, row + n_rows) of a part, tokens [first, last).
- * sums is [segments][pass][rows], of which the first last - first and n_rows count. */
+/* Adds the segments and stores each row's sum, plus its bias, at its position: rows [row, row + n_rows) of a part,
+ * tokens [first, last). sums is [segments][pass][rows], of which the first last - first and n_rows count. */
 static inline void cpu_put_sums(const struct cpu_gemm *g, const struct host_part *part, uint32_t row, uint32_t n_rows,
                                 uint32_t first, uint32_t last, float *sums, const uint32_t pass, const uint32_t rows)
 {
@@ -104,13 +106,13 @@ static inline void cpu_put_sums(const struct cpu_gemm *g, const struct host_part
     }
 #if defined(__AVX512F__)
     if (past_caches)
-        _mm_sfence(); /* or a thread that is told of the end might not see them */
+        _mm_sfence(); /* without it, a thread that receives the end of the task might not see the stores */
 #endif
 }
 
 /* The arithmetic of one instruction set: functions for k_pool_run. */
 struct cpu_isa {
-    const char *name; /* as QUIRE_ISA has it */
+    const char *name; /* as in QUIRE_ISA */
     const char *description; /* one line for people */
     k_pool_fn lane_pack; /* struct cpu_gemm: activations of two tokens or more into the workspace, before gemm_lane */
     k_pool_fn gemm_lane; /* struct cpu_gemm */
@@ -127,12 +129,13 @@ struct cpu_isa {
 
 extern const struct cpu_isa cpu_isa_avx2, cpu_isa_avx512;
 
-/* What VNNI adds to AVX-512's. */
+/* The functions that VNNI adds to the AVX-512 set. */
 void cpu_quant_round_avx512vnni(void *context, struct k_piece piece);
 void cpu_gemm_int8_avx512vnni(void *context, struct k_piece piece);
 
-/* What AMX adds to AVX-512's. Whether this machine's tiles sum as docs/numerics.md §6 says, in the
- * cases where they might not: to be asked first, and the rest called only where they do. */
+/* The functions that AMX adds to the AVX-512 set. cpu_amx_is_exact() returns whether this machine's tiles sum as
+ * docs/internals/numerics.md §6 specifies, in the cases where they might not. Call it first, and the others only if it
+ * returns true. */
 bool cpu_amx_is_exact(void);
 void cpu_tile_split_amx(void *context, struct k_piece piece);
 void cpu_gemm_tile_amx(void *context, struct k_piece piece);
@@ -141,7 +144,7 @@ void cpu_gemm_int8_amx(void *context, struct k_piece piece);
 
 struct cpu_backend {
     struct host_backend host;
-    struct k_backend_ops ops; /* this backend's own table: its description names the set */
+    struct k_backend_ops ops; /* the table of this backend: its description names the set */
     struct cpu_isa isa;
 };
 
@@ -150,10 +153,10 @@ static inline const struct cpu_isa *cpu_isa_of(struct k_backend *b)
     return &((struct cpu_backend *)b)->isa;
 }
 
-/* k_instruction_set_at() where the machine has the first of them. */
+/* The implementation of k_instruction_set_at() for a machine that has the first set. */
 bool cpu_instruction_set(uint32_t i, struct k_instruction_set *out);
 
-/* QUIRE_UNSUPPORTED when this machine lacks the instructions asked for. */
+/* Returns QUIRE_UNSUPPORTED if this machine lacks the requested instructions. */
 int cpu_open(const struct k_backend_options *options, struct k_backend **out, struct quire_error *err);
 
 #endif

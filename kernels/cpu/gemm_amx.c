@@ -1,16 +1,14 @@
-/* The tile form on AMX (docs/numerics.md §6): TDPBF16PS is the sum of one tile. The rows of W are
- * the A operand where they lie, the activations are packed as B; two tiles of rows meet one or two
- * groups of tokens.
+/* The tile form on AMX (docs/internals/numerics.md §6): TDPBF16PS is the sum of one tile. The rows of W are the A
+ * operand in place; the activations are packed as B. Two tiles of rows are multiplied by one or two groups of tokens.
  *
- * With few tokens W must come from memory at its speed: a tile's rows then lie N/32 apart, so that
- * each of 32 streams is long. A probe of 40 lines on Sapphire Rapids, rows of 1,792 bytes, two
- * threads: 16 to 18 GB/s with neighbouring rows, 27 to 28 with spread ones, of 31 to 33 that a plain
- * reader gets. With many tokens W is read from a cache most of the time, and neighbours make an
- * output that vectors can store.
+ * With few tokens W must arrive at memory speed: a tile's rows are then N/32 apart, so that each of 32 streams is long.
+ * A probe of 40 lines on Sapphire Rapids, rows of 1,792 bytes, two threads: 16 to 18 GB/s with adjacent rows, 27 to 28
+ * with spread rows, and 31 to 33 for a plain reader. With many tokens W is mostly read from a cache, and adjacent rows
+ * give an output that vectors can store.
  *
- * Machines without AMX test this code on tiles in plain C (tests/kernels/amx_twin.h). What hardware
- * does near the least normal number is not documented to the bit: cpu_amx_is_exact() asks it, and AMX
- * is offered where it is the page's.
+ * Machines without AMX test this code on tiles in plain C (tests/kernels/amx_twin.h). The bits that hardware produces
+ * near the least normal number are not documented. cpu_amx_is_exact() measures them, and AMX is offered only if they
+ * match the specification.
  */
 #include "kernels/cpu/amx.h"
 #include "kernels/cpu/cpu.h"
@@ -20,11 +18,11 @@
 #define BLOCK_ROWS 32u
 #define BLOCK_SUMS (4 * TILE_ROWS * TILE_TOKENS)
 #define FEW_TOKENS 32u
-/* Rows that are spread among themselves. Each of a block's sums is a line of y and, where rows lie far apart, a page: of all
- * rows at once 32 tokens took one thread of a Sapphire Rapids 42.9 ms (151936 x 896), of 512 27.9, of 256 24.6 and of 64 29.8;
- * two threads 16.4, 14.8, 13.1 and 16.0. */
+/* Number of rows among which a tile's rows are spread. Each of a block's sums is a line of y and, if rows are far
+ * apart, a page. Spread over all rows, 32 tokens took one thread of a Sapphire Rapids 42.9 ms (151936 x 896); over 512
+ * rows 27.9, over 256 24.6 and over 64 29.8. Two threads: 16.4, 14.8, 13.1 and 16.0. */
 #define SPREAD_ROWS 256u
-#define X_BYTES (1280u << 10) /* of activations that stay in a second cache of 2 MiB */
+#define X_BYTES (1280u << 10) /* activations that fit a second-level cache of 2 MiB */
 
 /* Tiles 0..3: sums of (rows 0, group 0), (rows 1, group 0), (rows 0, group 1), (rows 1, group 1);
  * 4 and 5: weights; 6 and 7: activations. */
@@ -38,17 +36,17 @@ static void configure(uint32_t width)
     amx_configure(&config);
 }
 
-struct amx_block { /* two tiles of rows, or one, against two groups of tokens, or one */
+struct amx_block { /* one or two tiles of rows by one or two groups of tokens */
     const struct cpu_gemm *task;
     const struct host_part *part;
     uint32_t row[2]; /* first row of the part in each tile */
-    uint32_t n_rows[2]; /* that are there */
-    uint32_t row_step; /* from a tile's row to its next */
+    uint32_t n_rows[2]; /* rows that exist */
+    uint32_t row_step; /* from one of a tile's rows to its next */
     uint32_t width; /* tokens of a group in the workspace */
     uint64_t group;
 };
 
-struct weights { /* a tile of each block row, in each term */
+struct weights { /* a tile of each block row, per term */
     uint16_t tile[2][2][TILE_ROWS][TILE_DEPTH];
 } __attribute__((aligned(64)));
 
@@ -61,7 +59,7 @@ static void stage(const struct amx_block *b, uint32_t r, uint32_t column, uint32
     }
 }
 
-/* The sums of a segment: of tile i at i * TILE_ROWS * width, [row][token]. */
+/* Computes the sums of a segment. Tile i's are at i * TILE_ROWS * width, [row][token]. */
 CPU_INLINE void multiply(const struct amx_block *b, const uint32_t segment, const uint32_t n_row_tiles,
                          const uint32_t n_groups, float *sums)
 {
@@ -135,7 +133,7 @@ static void multiply_segment(const struct amx_block *b, uint32_t segment, uint32
         multiply(b, segment, 1, 1, sums);
 }
 
-/* The sums of all segments, added up in the first's place. */
+/* Computes the sums of all segments and adds them into the first segment's. */
 static void multiply_block(const struct amx_block *b, uint32_t n_row_tiles, uint32_t n_groups, float *sums)
 {
     const struct cpu_gemm *task = b->task;
@@ -153,7 +151,7 @@ static void multiply_block(const struct amx_block *b, uint32_t n_row_tiles, uint
         cpu_sum_segments(sums, BLOCK_SUMS, n);
 }
 
-/* 16 neighbouring rows of 16 tokens. */
+/* Stores 16 adjacent rows of 16 tokens. */
 static void store_transposed(const float *sums, float *y, uint64_t n_rows)
 {
     for (uint32_t t = 0; t < TILE_TOKENS; t += VEC_WIDTH) {
@@ -200,7 +198,7 @@ static void run_groups(struct amx_block *b, uint64_t first, uint64_t end)
         run_block(b, end - b->group > 1 ? 2 : 1);
 }
 
-/* Rows [begin, end) of a part against groups [first, last). */
+/* Computes rows [begin, end) of a part for groups [first, last). */
 static void run_rows(struct amx_block *b, uint32_t begin, uint32_t end, uint64_t first, uint64_t last)
 {
     const uint32_t n_blocks = (end - begin) / BLOCK_ROWS;
@@ -222,9 +220,9 @@ static void run_rows(struct amx_block *b, uint32_t begin, uint32_t end, uint64_t
         run_groups(b, first, last);
 }
 
-/* ---- is it the page's? ------------------------------------------------------------------------ */
+/* ---- does it match the specification? --------------------------------------------------------- */
 
-/* Products of one row with one column, a pair of k after the other, added to c. */
+/* Products of one row with one column, one pair of k after the other, added to c. */
 struct tile_sum {
     float w[6], x[6]; /* powers of two: exact in bf16 */
     float c, expected;
@@ -259,13 +257,13 @@ bool cpu_amx_is_exact(void)
         /* even k in rising order, one rounding each: 2^24 + 1 - 2^24 */
         {{0x1p24f, 0, 1, 0, -0x1p24f, 0}, {1, 0, 1, 0, 1, 0}, 0, 0},
         {{0x1p24f, 0, -0x1p24f, 0, 1, 0}, {1, 0, 1, 0, 1, 0}, 0, 1},
-        /* odd k on their own, and c last: 1 + (2^24 + (-2^24)), 2^24 + (1 + 1) */
+        /* odd k separately, and c last: 1 + (2^24 + (-2^24)), 2^24 + (1 + 1) */
         {{0x1p24f, -0x1p24f, 0, 0, 0, 0}, {1, 1, 0, 0, 0, 0}, 1, 1},
         {{1, 1, 0, 0, 0, 0}, {1, 1, 0, 0, 0, 0}, 0x1p24f, 0x1p24f + 2},
-        /* a denormal operand is zero, and so is a denormal result */
+        /* a denormal operand counts as zero, and so does a denormal result */
         {{0x1p-127f, 0, 0, 0, 0, 0}, {0x1p20f, 0, 0, 0, 0, 0}, 0, 0},
         {{0x1p-64f, 0, 0, 0, 0, 0}, {0x1p-63f, 0, 0, 0, 0, 0}, 0, 0},
-        /* what f32 rounds up to 2^-126: 2^-126 - 2^-150 is tiny, and - 2^-151 is not */
+        /* values that f32 rounds up to 2^-126: 2^-126 - 2^-150 is tiny, and 2^-126 - 2^-151 is not */
         {{0x1p-63f, 0, -0x1p-75f, 0, 0, 0}, {0x1p-63f, 0, 0x1p-75f, 0, 0, 0}, 0, 0},
         {{0x1p-63f, 0, -0x1p-75f, 0, 0, 0}, {0x1p-63f, 0, 0x1p-76f, 0, 0, 0}, 0, 0x1p-126f},
     };

@@ -1,19 +1,18 @@
-/* The lane form: y[t, r] = lane sum over k of w[r, k] · x[t, k] (docs/numerics.md §5).
+/* The lane form: y[t, r] = lane sum over k of w[r, k] · x[t, k] (docs/internals/numerics.md §5).
  *
- * A panel of 4 rows meets T tokens at a time: 4 x T lane sums in registers, so that a weight, once
- * read and widened, serves T tokens and an activation 4 rows. Weights are read in place, and from
- * memory once a block of tokens: all of these meet a panel while it lies in the caches.
+ * A block of 4 rows is multiplied by T tokens at a time: 4 x T lane sums stay in registers, so a weight that has been
+ * read and widened serves T tokens, and an activation serves 4 rows. Weights are read in place, once from memory per
+ * block of tokens: all these tokens use the rows while they are in the caches.
  *
- * A thread's rows are cut into 4 runs, and a panel has one row of each. So memory sees 4 long
- * streams, where 4 short rows side by side would end too soon for the prefetchers. Measured on two
- * Zen 4 cores, f16, one token, as a share of what a plain reader of 8 streams gets in the same run:
- * 4 runs 1.04-1.13, 8 runs 0.88-0.93, 2 runs 1.00-1.05; where rows are 9.7 KB long the activations
- * do not fit beside the streams, and 4 runs get 0.80 without prefetching, 1.02 with it. With many
- * tokens: 207-217 GFLOP/s with AVX-512 and 176-210 with AVX2, of about 237 that two cores can do.
+ * A thread's rows are divided into 4 runs, and a block has one row from each run. So memory sees 4 long streams; 4
+ * short adjacent rows would end before the prefetchers adapt. Measured on two Zen 4 cores, f16, one token, relative to
+ * a plain reader of 8 streams in the same run: 4 runs 1.04-1.13, 8 runs 0.88-0.93, 2 runs 1.00-1.05. If rows are 9.7 KB
+ * long, the activations do not fit next to the streams, and 4 runs get 0.80 without prefetching and 1.02 with it. With
+ * many tokens: 207-217 GFLOP/s with AVX-512 and 176-210 with AVX2, of about 237 that two cores can do.
  *
- * A segment ends with the fold of its 4 x T sums, 8 at a time, where they are: 4.6 instructions of 8 lanes a sum, beside
- * 2 K / 128 of the products (14 at K = 896). To store the lanes first cost 1 to 2 % more of a GEMM, and folds of 16
- * registers gain nothing where 512 bits are two of 256 (docs/benchmarks/segments.md).
+ * A segment ends with the fold of its 4 x T sums, 8 at a time, in registers: 4.6 instructions of 8 lanes per sum, in
+ * addition to 2 K / 128 for the products (14 at K = 896). Storing the lanes first made a GEMM 1 to 2 % slower, and
+ * folds of 16 registers gain nothing if 512 bits execute as two 256-bit halves (docs/benchmarks/segments.md).
  */
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/lanes.h"
@@ -22,20 +21,20 @@
 #if defined(__AVX512F__)
 #define TOKENS 6u /* 4 x 6 sums, 6 activations and a weight: 31 of 32 registers */
 typedef __m512 vec;
-#define VECS 1u /* registers that hold 16 lanes */
+#define VECS 1u /* registers for 16 lanes */
 #else
 #define TOKENS 3u /* 4 x 3 sums of 8 lanes, 3 activations and a weight: 16 of 16 */
 typedef __m256 vec;
 #define VECS 2u
 #endif
 #define VEC (K_LANES / VECS)
-/* Bytes ahead in each stream: into the first-level cache, and for 2 to 5 tokens also a page ahead into
- * the second, since the machine's own prefetchers stop where a page ends. Two cores, f16, 4 tokens:
- * 137-182 GFLOP/s with both, 103-144 with the near one alone; for one token the far one gains
- * nothing, and for 6, where arithmetic is the limit, it costs up to 18 %. */
+/* Prefetch distance in each stream, in bytes: into the first-level cache, and for 2 to 5 tokens also one page ahead
+ * into the second level, because hardware prefetchers stop at the end of a page. Two cores, f16, 4 tokens: 137-182
+ * GFLOP/s with both, 103-144 with the near one alone. For one token the far one gains nothing, and for 6 tokens, where
+ * arithmetic is the limit, it costs up to 18 %. */
 #define PREFETCH_NEAR 512u
 #define PREFETCH_FAR 4096u
-#define X_BLOCK_BYTES (384u << 10) /* of activations that stay in the second-level cache */
+#define X_BLOCK_BYTES (384u << 10) /* activations that fit the second-level cache */
 
 #if defined(__AVX512F__)
 CPU_INLINE vec vec_load(const float *p)
@@ -54,7 +53,7 @@ CPU_INLINE vec vec_zero(void)
 {
     return _mm512_setzero_ps();
 }
-/* The first step of a fold, 8 apart: of all lanes, or of lanes 8..15 with 0..7 before them. */
+/* The first step of a fold, 8 apart: of all lanes, or of lanes 8..15 after lanes 0..7 in `before`. */
 CPU_INLINE __m256 vec_halve(vec v, __m256 before, uint32_t h)
 {
     (void)before, (void)h;
@@ -117,12 +116,12 @@ CPU_INLINE lanes load_lanes(const unsigned char *row, enum k_dtype dtype, uint64
     return lanes_load_f32((const float *)(const void *)row + k);
 }
 
-struct panel { /* R rows of a part, one of each run, and the rows of y that are theirs */
+struct panel { /* R rows of a part, one from each run, and their rows of y */
     const unsigned char *rows[ROWS];
     uint32_t out[ROWS];
 };
 
-/* The last columns of a segment, fewer than 16, filled up with zeros. */
+/* The last columns of a segment, fewer than 16, padded with zeros. */
 struct rest {
     unsigned char w[ROWS][K_LANES * 4];
 };
@@ -147,7 +146,7 @@ CPU_INLINE void prefetch_rows(const struct panel *panel, uint64_t offset, bool f
     }
 }
 
-/* Of each segment a row's sum, a token's R rows after the other: added up, and to their places. */
+/* Adds the segments' sums, R rows per token, and stores them. */
 CPU_INLINE void put(const struct cpu_gemm *g, const struct panel *panel, uint32_t token, float *sums, const uint32_t T,
                     const uint32_t R)
 {
@@ -207,16 +206,15 @@ CPU_INLINE void dot_1(const struct cpu_gemm *g, const struct panel *panel, enum 
 
 /* ---- several tokens -------------------------------------------------------------------------- */
 
-/* Activations are laid out anew once a GEMM: a group's T tokens interleaved register by register, in
- * the order in which dot() reads them, columns filled up to a multiple of 16 with zeros. Read where
- * they are, rows of 8 KiB share one set of the first-level cache: 77 GFLOP/s instead of 191 (AVX2,
- * 2048 columns). */
+/* Activations are repacked once per GEMM: the T tokens of a group are interleaved register by register, in the order in
+ * which dot() reads them, with columns padded by zeros to a multiple of 16. If they are read in place, rows of 8 KiB
+ * share one set of the first-level cache: 77 GFLOP/s instead of 191 (AVX2, 2048 columns). */
 static uint64_t packed_steps(const struct k_gemm_args *a)
 {
     return ((uint64_t)a->weight->n_cols + K_LANES - 1) / K_LANES;
 }
 
-/* Group of T tokens from `token` on: [VECS][steps][T][VEC]. */
+/* Returns the group of T tokens starting at `token`: [VECS][steps][T][VEC]. */
 static float *packed_group(const struct k_gemm_args *a, uint32_t token)
 {
     return (float *)a->workspace_dev + token * packed_steps(a) * K_LANES;
@@ -251,7 +249,7 @@ void CPU_NAME(cpu_lane_pack)(void *context, struct k_piece piece)
     }
 }
 
-/* One register's lanes of columns k to k + 15. */
+/* Adds one register's lanes of columns k to k + 15. */
 CPU_INLINE void add_group(vec s[ROWS][TOKENS], const unsigned char *const *rows, enum k_dtype dtype, uint64_t k,
                           const float *x, const uint32_t T)
 {
@@ -259,8 +257,8 @@ CPU_INLINE void add_group(vec s[ROWS][TOKENS], const unsigned char *const *rows,
 #pragma GCC unroll 6
     for (uint32_t t = 0; t < T; t++) {
         v[t] = vec_load(x + t * VEC);
-        /* Once for all rows: a compiler would rather read it again in each fma, and loads would
-         * then limit AVX2 to 150 GFLOP/s. */
+        /* Loaded once for all rows: otherwise a compiler rereads it in each fma, and loads limit AVX2 to 150
+         * GFLOP/s. */
         __asm__("" : "+v"(v[t]));
     }
 #pragma GCC unroll 4
@@ -272,8 +270,8 @@ CPU_INLINE void add_group(vec s[ROWS][TOKENS], const unsigned char *const *rows,
     }
 }
 
-/* A segment's sums of a panel against T tokens, [token][row]. AVX2 walks the panel twice, for lanes 0..7 and 8..15: the sums of both
- * would not fit its registers. */
+/* Computes a segment's sums of a block of rows with T tokens, [token][row]. AVX2 reads the rows twice, for lanes 0..7
+ * and 8..15, because the sums of both do not fit its registers. */
 CPU_INLINE void dot_segment(const struct cpu_gemm *g, const struct panel *panel, enum k_dtype dtype, uint32_t token,
                             uint32_t segment, bool prefetch, const uint32_t T, float *out)
 {
@@ -324,7 +322,7 @@ CPU_INLINE void dot(const struct cpu_gemm *g, const struct panel *panel, enum k_
     put(g, panel, token, folded, T, ROWS);
 }
 
-/* Tokens [begin, end) of a panel. The first group meets it on its way from memory. */
+/* Computes tokens [begin, end) with a block of rows. The first group reads the rows from memory. */
 CPU_INLINE void dot_tokens(const struct cpu_gemm *g, const struct panel *panel, enum k_dtype dtype, uint32_t begin,
                            uint32_t end)
 {
@@ -349,7 +347,7 @@ CPU_INLINE void dot_tokens(const struct cpu_gemm *g, const struct panel *panel, 
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* Rows [begin, end) of a part against tokens [first, last). */
+/* Computes rows [begin, end) of a part for tokens [first, last). */
 CPU_INLINE void part_block(const struct cpu_gemm *g, const struct host_part *part, enum k_dtype dtype, uint32_t begin,
                            uint32_t end, uint32_t first, uint32_t last)
 {
@@ -357,8 +355,8 @@ CPU_INLINE void part_block(const struct cpu_gemm *g, const struct host_part *par
     for (uint32_t i = 0; i < run; i++) {
         struct panel panel;
         for (uint32_t j = 0; j < ROWS; j++) {
-            /* Each stream a row ahead of the one before: runs are often a multiple of 4 KiB apart,
-             * and streams in step would then share one set of the first-level cache. */
+            /* Each stream is a row ahead of the previous one: runs are often a multiple of 4 KiB apart, and synchronous
+             * streams would share one set of the first-level cache. */
             uint32_t row = begin + j * run + (i + j) % run;
             panel.rows[j] = host_row(part, row);
             panel.out[j] = part->first_row + row;

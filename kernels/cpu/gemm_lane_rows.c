@@ -1,14 +1,16 @@
-/* The lane form of many tokens in AVX2, with rows and not lanes side by side in a register.
+/* The lane form for many tokens in AVX2, with rows instead of lanes in a register.
  *
- * gemm_lane.c keeps 8 lanes of a sum in a register: each sum ends with shuffles, and weights are widened once for 3 tokens.
- * Here a register holds one lane of 8 rows. For each lane by itself, 16 rows meet 6 tokens as in any GEMM, over k = lane,
- * lane + 16 and so on; what comes out is added to the lanes that it folds with, 8 rows at a time. Each sum still sees the fma and
- * the additions of docs/numerics.md §4 in their order, so the bits are those of gemm_lane.c, which computes any GEMM of fewer tokens.
+ * gemm_lane.c keeps 8 lanes of a sum in a register: each sum ends with shuffles, and weights are widened once per 3
+ * tokens. Here a register holds one lane of 8 rows. For each lane separately, 16 rows are multiplied by 6 tokens as in
+ * any GEMM, over k = lane, lane + 16 and so on. The result is added to the lanes with which it folds, 8 rows at a time.
+ * Each sum still takes the fmas and the additions of docs/internals/numerics.md §4 in their order, so the bits equal
+ * those of gemm_lane.c, which computes GEMMs of fewer tokens.
  *
- * The price is that weights are laid out anew, a panel of 16 rows at a time in a thread's scratch: what 5 tokens cost. A lane of a
- * panel and the sums of a block of tokens stay in the first-level cache, and activations stream in the order in which they are
- * read. The 12 stores that end a lane take about 24 clocks, as much as 4 steps: of 100 GFLOP/s that a Zen 3 core can do, 24 steps a lane
- * get 82 and 96 steps 96 where nothing else is in the way (docs/benchmarks/lane-rows.txt).
+ * The cost is that weights are repacked, 16 rows at a time, into a thread's scratch, which takes as long as 5 tokens.
+ * One lane of 16 rows and the sums of a block of tokens stay in the first-level cache, and activations stream in the
+ * order in which they are read. The 12 stores that end a lane take about 24 clocks, as much as 4 steps: of 100 GFLOP/s
+ * that a Zen 3 core can do, 24 steps per lane reach 82 and 96 steps reach 96 if nothing else limits
+ * (docs/benchmarks/lane-rows.txt).
  */
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/lanes.h"
@@ -17,9 +19,9 @@
 #define TOKENS 6u /* 2 x 6 sums, 2 registers of weights and an activation: 15 of 16 */
 #define BLOCK_GROUPS 8u
 #define BLOCK (BLOCK_GROUPS * TOKENS)
-#define LEVELS 4u /* of the fold: 16 lanes */
+#define LEVELS 4u /* steps of the fold of 16 lanes */
 
-/* The lanes in the order in which their fold is a walk of a tree from left to right. */
+/* The lanes in an order in which their fold walks a tree from left to right. */
 static const uint8_t place_of_lane[K_LANES] = {0, 8, 4, 12, 2, 10, 6, 14, 1, 9, 5, 13, 3, 11, 7, 15};
 
 static uint64_t n_steps(const struct k_gemm_args *a)
@@ -27,7 +29,7 @@ static uint64_t n_steps(const struct k_gemm_args *a)
     return ((uint64_t)a->weight->n_cols + K_LANES - 1) / K_LANES;
 }
 
-/* Groups of 5 or 6 tokens, dealt out to blocks: both as even as can be. */
+/* The token groups of 5 or 6 tokens are distributed over blocks, both as evenly as possible. */
 static uint32_t n_blocks(const struct k_gemm_args *a)
 {
     return (a->n_tokens + BLOCK - 1) / BLOCK;
@@ -43,7 +45,7 @@ static uint32_t group_begin(const struct k_gemm_args *a, uint32_t group)
     return (uint32_t)((uint64_t)a->n_tokens * group / n_groups(a));
 }
 
-/* Groups [first, end) of block b. */
+/* Returns groups [first, end) of block b. */
 static void block_groups(const struct k_gemm_args *a, uint32_t b, uint32_t *first, uint32_t *end)
 {
     *first = (uint32_t)((uint64_t)n_groups(a) * b / n_blocks(a));
@@ -74,7 +76,7 @@ CPU_INLINE void transpose8(__m256 r[8])
 
 /* ---- activations ----------------------------------------------------------------------------- */
 
-/* A group's activations of 16 columns, each lane's to its place: T tokens side by side. */
+/* Stores a group's activations of 16 columns, each at its lane's position: T tokens next to each other. */
 CPU_INLINE void pack_x_step(const float *const x[TOKENS], float *to, uint64_t stride, const uint32_t T)
 {
 #pragma GCC unroll 2
@@ -199,7 +201,7 @@ CPU_INLINE void pack_w(const struct cpu_gemm *g, const unsigned char *const rows
 
 /* ---- products -------------------------------------------------------------------------------- */
 
-/* Lane `place` of a group, and as much of the fold as it completes. */
+/* Computes lane `place` of a group, and the part of the fold that it completes. */
 CPU_INLINE void dot_lane(const float *w, const float *x, uint64_t steps, uint32_t place, float (*levels)[BLOCK * ROWS],
                          uint32_t in_block, float *sums, const uint32_t T)
 {
@@ -233,7 +235,7 @@ CPU_INLINE void dot_lane(const float *w, const float *x, uint64_t steps, uint32_
     }
 }
 
-/* 8 rows' sums of a token, of each segment: added up as cpu_sum_segments() does. */
+/* Adds the segments' sums of 8 rows of a token, as cpu_sum_segments() does. */
 CPU_INLINE __m256 sum_segments8(const float *s)
 {
     __m256 v[K_SEGMENTS];
@@ -244,7 +246,7 @@ CPU_INLINE __m256 sum_segments8(const float *s)
                          _mm256_add_ps(_mm256_add_ps(v[4], v[5]), _mm256_add_ps(v[6], v[7])));
 }
 
-/* What cpu_put_sums() does, of all ROWS. */
+/* Does the work of cpu_put_sums() for all ROWS rows. */
 static void put_rows(const struct cpu_gemm *g, const struct host_part *part, uint32_t row, uint32_t first,
                      uint32_t last, const float *sums)
 {
@@ -260,7 +262,7 @@ static void put_rows(const struct cpu_gemm *g, const struct host_part *part, uin
         }
 }
 
-/* A lane of all groups of a block: `sizes` are their tokens. */
+/* Computes a lane of all groups of a block. `sizes` are their numbers of tokens. */
 static void dot_groups(const float *w, const float *x, uint64_t steps, uint32_t place, const uint8_t *sizes,
                        uint32_t n_groups, float (*levels)[BLOCK * ROWS], float *sums)
 {
@@ -275,8 +277,8 @@ static void dot_groups(const float *w, const float *x, uint64_t steps, uint32_t 
     }
 }
 
-/* Columns [begin, end) of a row, for the next panel to come from the second-level cache: 1536 rows of 384 floats against 128
- * tokens, 72 GFLOP/s with it and 66 without. */
+/* Prefetches columns [begin, end) of a row, so that the next rows come from the second-level cache: 1536 rows of 384
+ * floats with 128 tokens, 72 GFLOP/s with it and 66 without. */
 CPU_INLINE void prefetch_row(const struct host_part *part, uint32_t row, uint64_t begin, uint64_t end)
 {
     const uint64_t size = part->view.format.kind == K_F32 ? 4 : 2;
@@ -285,7 +287,7 @@ CPU_INLINE void prefetch_row(const struct host_part *part, uint32_t row, uint64_
         _mm_prefetch(at + i, _MM_HINT_T1);
 }
 
-/* A panel against a block of tokens. The first block fetches the next panel's rows, of which there are n_next or ROWS. */
+/* Computes repacked rows for a block of tokens. The first block prefetches the next n_next rows. */
 static void dot_block(const struct cpu_gemm *g, const struct host_part *part, uint32_t row, uint32_t n_rows,
                       const float *panel, uint32_t b, uint32_t n_next)
 {
@@ -317,7 +319,8 @@ static void dot_block(const struct cpu_gemm *g, const struct host_part *part, ui
         cpu_put_sums(g, part, row, n_rows, token, end, sums, BLOCK, ROWS);
 }
 
-/* Rows [row, row_end) of a part, at most ROWS of them, against all tokens. Where there are fewer the first fills the panel up. */
+/* Computes rows [row, row_end) of a part, at most ROWS, for all tokens. If there are fewer rows, the first row fills
+ * the others. */
 static void panel_rows(const struct cpu_gemm *g, const struct host_part *part, uint32_t row, uint32_t row_end,
                        float *panel)
 {

@@ -1,25 +1,26 @@
-/* The int8 form (docs/numerics.md §19): y[t, r] = sum over groups of (s · d) · f32(Σ q u), integers exact, groups in rising order.
+/* The int8 form (docs/internals/numerics.md §19): y[t, r] = sum over groups of (s · d) · f32(Σ q u), integers exact,
+ * groups in rising order.
  *
- * Rows are taken ROWS at a time, a lane each: of 256 columns their q lie as bytes, four columns of every row in a register, and
- * meet the tokens while they lie in the first-level cache. So a product of bytes sums four columns into each row's lane, eight
- * make a group of 32, and the chain of groups, which is one for each row, runs in ROWS lanes. It is the same code for every
- * format and for any number of tokens; a format is how its bytes come out of a panel (quant_rows.h), or of planes, which
- * lie as the file has them and are turned round (quant_unpack.h). A token alone takes the panels' numbers as they come
- * (gemm_quant_one.c); planes have a way of their own for it, below.
+ * ROWS rows are computed at a time, one lane each. The q of 256 columns are bytes, four columns of every row in a
+ * register, and are multiplied by the tokens while they are in the first-level cache. So a product of bytes sums four
+ * columns into each row's lane, eight products make a group of 32, and the chains of groups, one per row, run in ROWS
+ * lanes. The code is the same for every format and any number of tokens. Formats differ in how their bytes are read
+ * from repacked rows (quant_rows.h), or from planes, which have the file's layout and are transposed (quant_unpack.h).
+ * A single token reads repacked rows directly (gemm_quant_one.c); planes have their own path for it, below.
  *
- * VNNI multiplies unsigned bytes by signed ones: u + 128 by q, and the sum begins at -128 Σ q, which does not depend on the token.
- * AMX's tiles multiply signed bytes, a run's columns of 16 tokens by 16 rows at once (quant_tiles.h).
- * AVX2 multiplies bytes in pairs that must not saturate (quant_pairs.h), and takes a panel's 16 rows in two registers.
+ * VNNI multiplies unsigned bytes by signed ones: u + 128 by q, and the sum starts at -128 Σ q, which does not depend on
+ * the token. AMX's tiles multiply signed bytes, a run's columns of 16 tokens by 16 rows at once (quant_tiles.h). AVX2
+ * multiplies bytes in pairs that must not saturate (quant_pairs.h), and keeps 16 rows in two registers.
  */
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/quant_rows.h"
 #include "kernels/cpu/quant_unpack.h"
 
-#define PASS 64u /* tokens that meet a chunk's bytes while they are there */
-#define X_BLOCK_BYTES (384u << 10) /* of activations that stay in the second-level cache */
+#define PASS 64u /* tokens that use a chunk's bytes while they are in the cache */
+#define X_BLOCK_BYTES (384u << 10) /* activations that fit the second-level cache */
 
 #if defined(__AVX512VNNI__)
-/* c + Σ over each lane's four bytes. */
+/* Returns c plus the sum of products of each lane's four bytes. */
 CPU_INLINE ints dot_bytes(ints c, ints u, ints q)
 {
     return _mm512_dpbusd_epi32(c, u, q);
@@ -28,7 +29,7 @@ CPU_INLINE ints dot_bytes(ints c, ints u, ints q)
 
 /* ---- activations ------------------------------------------------------------------------------------- */
 
-/* 32 activations, those from n on zeros. */
+/* Copies 32 activations; those from n on are zeros. */
 CPU_INLINE void gather_32(const struct k_weight_view *w, const float *x, uint32_t k, uint32_t n, float out[32])
 {
     memset(out, 0, 32 * sizeof *out);
@@ -36,7 +37,7 @@ CPU_INLINE void gather_32(const struct k_weight_view *w, const float *x, uint32_
         out[i] = x[w->permutation ? w->permutation[k + i] : k + i];
 }
 
-/* The largest |x| in the order of its bits. */
+/* Returns the larger |x|, compared as bits. */
 CPU_INLINE __m256i larger(__m256i most, const float *x)
 {
     const __m256i bits = _mm256_loadu_si256((const __m256i_u *)(const void *)x);
@@ -58,7 +59,7 @@ CPU_INLINE float largest_32(const float x[32])
     return largest_of(most);
 }
 
-/* k_round_int8() of eight. */
+/* k_round_int8() of eight numbers. */
 CPU_INLINE __m256i round_8(const float *x, __m256 factor)
 {
     __m256 v = _mm256_mul_ps(_mm256_loadu_ps(x), factor);
@@ -67,7 +68,7 @@ CPU_INLINE __m256i round_8(const float *x, __m256 factor)
     return _mm256_cvtps_epi32(v);
 }
 
-/* u of 32 columns from k on, of which n are written: 16 or 32. */
+/* Rounds 32 columns, starting at k, and writes n of them: 16 or 32. */
 CPU_INLINE void round_32(const struct inputs *in, uint32_t t, uint32_t k, uint32_t n, const float x[32], float factor)
 {
     const __m256 by = _mm256_set1_ps(factor);
@@ -86,7 +87,7 @@ CPU_INLINE void round_32(const struct inputs *in, uint32_t t, uint32_t k, uint32
         in->sum[(k / 16 + i) * in->T + t] = (float)(sum[2 * i] + sum[2 * i + 1] - 2048);
 }
 
-/* A piece of at most 32 columns, with a scale of its own. */
+/* Rounds a piece of at most 32 columns that has its own scale. */
 CPU_INLINE void round_piece(const struct k_weight_view *w, const struct inputs *in, uint32_t t, const float *x,
                             uint32_t k, uint32_t n, uint32_t segment)
 {
@@ -102,7 +103,7 @@ CPU_INLINE void round_piece(const struct k_weight_view *w, const struct inputs *
     in->scale[(k / 32 + segment) * in->T + t] = w->x_scale == 0 ? k_round_scale(most) : w->x_scale;
 }
 
-/* All of a token with one scale. */
+/* Rounds all columns of a token with one scale. */
 static void round_token(const struct k_weight_view *w, const struct inputs *in, uint32_t t, const float *x)
 {
     float some[32];
@@ -142,22 +143,22 @@ void CPU_NAME(cpu_quant_round)(void *context, struct k_piece piece)
     }
 }
 
-/* ---- a panel of weights ------------------------------------------------------------------------------ */
+/* ---- a block of weight rows -------------------------------------------------------------------------- */
 
-#define ROW_GROUPS 20u /* CHUNK_GROUPS, in whole fours */
+#define ROW_GROUPS 20u /* CHUNK_GROUPS, rounded up to a multiple of four */
 #define MAX_RUNS (CHUNK / 16)
 
 struct panel {
-    _Alignas(64) uint32_t words[CHUNK / 4][ROWS]; /* four columns of a row each */
+    _Alignas(64) uint32_t words[CHUNK / 4][ROWS]; /* four columns of each row */
     float scale[ROW_GROUPS][ROWS], least[ROW_GROUPS][ROWS];
 #if HALVES == 1
-    int32_t begin[MAX_RUNS][ROWS]; /* what a run's sum begins at */
+    int32_t begin[MAX_RUNS][ROWS]; /* the initial value of each run's sum */
 #endif
-    const char *next; /* what is read for the next panel, where that is one stream */
-    uint32_t next_step; /* bytes of it for a step of this one */
+    const char *next; /* the data of the next row block to prefetch, if it is one stream */
+    uint32_t next_step; /* bytes of it per step of this block */
 };
 
-/* Of a chunk, row after row. */
+/* A chunk, row by row. */
 struct rows {
     int8_t q[ROWS][CHUNK];
     float scale[ROWS][ROW_GROUPS];
@@ -175,7 +176,7 @@ CPU_INLINE ints rows_of(const char *at, uint64_t stride)
 #endif
 }
 
-/* n words of ROWS rows, `stride` bytes apart, n a multiple of 4: out[word][row]. */
+/* Transposes n words of ROWS rows, `stride` bytes apart: out[word][row]. n is a multiple of 4. */
 CPU_INLINE void turn(const void *from, const uint64_t stride, uint32_t n, void *out)
 {
     for (uint32_t i = 0; i < n; i += 4) {
@@ -192,7 +193,7 @@ CPU_INLINE void turn(const void *from, const uint64_t stride, uint32_t n, void *
     }
 }
 
-/* The chunk from column k on of rows that begin at `row`; beyond `last` it is the last one's. */
+/* Loads the chunk starting at column k of the rows that start at `row`. Rows after `last` repeat the last one. */
 static void fill_of_planes(const struct k_weight_view *w, uint32_t row, uint32_t last, uint32_t k, struct panel *out)
 {
     const enum k_packing packing = K_PACKING_PLANES;
@@ -209,13 +210,13 @@ static void fill_of_planes(const struct k_weight_view *w, uint32_t row, uint32_t
     turn(rows.scale, sizeof rows.scale[0], (n_groups + 3) / 4 * 4, out->scale);
 }
 
-/* Whether a panel has q, or n. */
+/* Returns whether the row block stores q instead of n. */
 CPU_INLINE bool is_lessened(const enum k_packing packing)
 {
     return HALVES == 1 || packing == K_PACKING_Q8_0;
 }
 
-/* The same of a weight that has been regrouped: 32 columns of a chunk. */
+/* Loads 32 columns of a chunk of a repacked weight. */
 CPU_INLINE void fill_32(struct panel_chunk c, const enum k_packing packing, const uint32_t r, struct panel *out)
 {
     const ints z = OP(set1_epi8)((char)(is_lessened(packing) ? offset_of(packing) : 0));
@@ -251,7 +252,7 @@ CPU_INLINE void fill_panel(const struct host_part *part, const enum k_packing pa
 }
 
 #if HALVES == 1
-/* Where u is signed they begin at 0. */
+/* Computes where the sums start. They start at 0 if u is signed. */
 CPU_INLINE void fill_begins(const struct cpu_quant_run *runs, uint32_t n, struct panel *p)
 {
     for (uint32_t i = 0; i < n && OFFSET != 0; i++) {
@@ -263,7 +264,7 @@ CPU_INLINE void fill_begins(const struct cpu_quant_run *runs, uint32_t n, struct
 }
 #endif
 
-/* While a run is computed memory brings its share of the next panel; all at once it would be waited for. */
+/* Prefetches a share of the next rows during each run. A prefetch of all at once would stall. */
 CPU_INLINE void fetch_next(const struct panel *p, const struct cpu_quant_run *run)
 {
     for (uint32_t i = 0; i < run->n_steps * p->next_step; i += 64)
@@ -272,11 +273,11 @@ CPU_INLINE void fetch_next(const struct panel *p, const struct cpu_quant_run *ru
 
 /* ---- products ---------------------------------------------------------------------------------------- */
 
-struct sums { /* of tokens of a pass and a panel's rows */
+struct sums { /* the tokens of a pass by the rows of a block */
     _Alignas(64) float y[K_SEGMENTS][PASS][CPU_PANEL_ROWS];
-    int32_t open[PASS][CPU_PANEL_ROWS]; /* of a run that has not ended, where it is longer than a chunk */
+    int32_t open[PASS][CPU_PANEL_ROWS]; /* partial sums of a run that is longer than a chunk and has not ended */
 #if defined(CPU_AMX_INT8)
-    uint32_t tiles; /* what they are configured for */
+    uint32_t tiles; /* the tile configuration */
 #endif
 };
 
@@ -285,7 +286,7 @@ struct sums { /* of tokens of a pass and a panel's rows */
 #elif HALVES == 2
 #include "kernels/cpu/quant_pairs.h"
 #else
-/* Runs of a chunk and of one segment, against the T tokens of a group. */
+/* Computes runs of a chunk within one segment for the T tokens of a group. */
 CPU_INLINE void add_runs(const struct panel *p, const struct cpu_quant_run *runs, uint32_t first, uint32_t last,
                          const struct inputs *in, float (*y)[ROWS], int32_t (*open)[ROWS], const uint32_t T,
                          const bool least, const bool is_long)
@@ -364,7 +365,7 @@ static const runs_fn runs_fns[TOKENS + 1][3] = {{0},      KINDS(1), KINDS(2), KI
                                                 KINDS(5), KINDS(6), KINDS(7), KINDS(8)};
 #endif
 
-/* A chunk's runs against tokens [first, last). kind: see product_kind(). */
+/* Computes a chunk's runs for tokens [first, last). kind: see product_kind(). */
 static void add_chunk(const struct cpu_gemm *g, struct panel *p, const struct cpu_quant_run *runs, uint32_t n,
                       uint32_t kind, float z, uint32_t first, uint32_t last, struct sums *sums)
 {
@@ -375,7 +376,7 @@ static void add_chunk(const struct cpu_gemm *g, struct panel *p, const struct cp
         for (uint32_t t = first; t < last; t += TOKENS) {
             const struct inputs in = inputs_at(g, t);
             float(*y)[CPU_PANEL_ROWS] = sums->y[runs[r].segment] + (t - first);
-            p->next_step = t == first ? next_step : 0; /* once is enough */
+            p->next_step = t == first ? next_step : 0; /* prefetch only once */
 #if defined(CPU_AMX_INT8)
             (void)z;
             tile_runs(p, runs, r, end, &in, y, sums->open + (t - first), kind, &sums->tiles);
@@ -389,7 +390,7 @@ static void add_chunk(const struct cpu_gemm *g, struct panel *p, const struct cp
     }
 }
 
-/* Which of the loops: 1 where the format has a least value, 2 where a run is longer than a chunk; of pairs, theirs. */
+/* Selects the loops: 1 if the format has a least value, 2 if a run is longer than a chunk; for pairs, their kind. */
 CPU_INLINE uint32_t product_kind(const struct host_part *part, const enum k_packing packing)
 {
     const bool is_long = part->view.format.group == 0;
@@ -400,7 +401,7 @@ CPU_INLINE uint32_t product_kind(const struct host_part *part, const enum k_pack
 #endif
 }
 
-/* Rows [row, row + n_rows), at most a panel's, against tokens [first, last), at most PASS. */
+/* Computes rows [row, row + n_rows), at most one row block, for tokens [first, last), at most PASS. */
 CPU_INLINE void panel_pass(const struct cpu_gemm *g, const struct host_part *part, const enum k_packing packing,
                            uint32_t row, uint32_t n_rows, uint32_t first, uint32_t last)
 {
@@ -431,15 +432,17 @@ CPU_INLINE void panel_pass(const struct cpu_gemm *g, const struct host_part *par
 /* ---- one token --------------------------------------------------------------------------------------- */
 
 #if defined(__AVX512VNNI__)
-/* A token alone would wait for the bytes of planes to be laid out anew. So its columns lie along the register: 32 of a row at a
- * time, as unsigned n = q + z by the signed u, and eight such sums are added up together; Σ q u = Σ n u - z Σ u. What comes of 256
- * columns and 16 rows is turned round, so that the chain of groups runs in 16 lanes again. Runs are whole 32 columns here. */
+/* Repacking the bytes of planes would delay a single token. So its columns lie along the register: 32 columns of a row
+ * at a time, unsigned n = q + z times the signed u, and eight such sums are added together; Σ q u = Σ n u - z Σ u. The
+ * results of 256 columns and 16 rows are transposed, so that the chain of groups runs in 16 lanes again. Runs consist
+ * of whole groups of 32 columns here. */
 
-#define BLOCK 4u /* chunks of a row that are read one after the other: so memory sees long runs */
-#define AHEAD 10u /* rows that are asked for before they are read */
-#define UNITS 8u /* of 32 columns, of a chunk: summed by themselves */
+#define BLOCK 4u /* chunks of a row that are read in sequence, so that memory sees long runs */
+#define AHEAD 10u /* distance in rows of the prefetch */
+#define UNITS 8u /* groups of 32 columns in a chunk, summed separately */
 
-/* n of 32 columns, the i-th 32 of a chunk that begins at column k of the row and has `left` from there on. */
+/* Returns n of 32 columns: the i-th group of 32 in a chunk that starts at column k of the row; `left` columns remain
+ * from there. */
 CPU_INLINE __m256i unsigned_32(const struct k_weight_view *w, const uint8_t *row, uint32_t k, const uint32_t i,
                                uint32_t left)
 {
@@ -448,7 +451,7 @@ CPU_INLINE __m256i unsigned_32(const struct k_weight_view *w, const uint8_t *row
     return _mm256_xor_si256(plane_run(row, k + i * 32, left, 8), _mm256_set1_epi8((char)0x80));
 }
 
-/* The sums of four registers' halves: of each the low one's, then of each the high one's. */
+/* Returns the sums of the halves of four registers: first those of the low halves, then those of the high halves. */
 CPU_INLINE __m256i sum_halves(__m256i a, __m256i b, __m256i c, __m256i d)
 {
     const __m256i ab = _mm256_add_epi32(_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
@@ -461,7 +464,7 @@ CPU_INLINE void store_16(int32_t *p, __m128i v)
     _mm_storeu_si128((__m128i_u *)(void *)p, v);
 }
 
-/* Of each unit of a chunk of a row Σ n u. */
+/* Computes Σ n u for each unit of a chunk of a row. */
 CPU_INLINE void row_products(const struct k_weight_view *w, uint32_t row, uint32_t k, uint32_t n, const uint8_t *u,
                              int32_t out[UNITS])
 {
@@ -481,7 +484,7 @@ CPU_INLINE void row_products(const struct k_weight_view *w, uint32_t row, uint32
     }
 }
 
-struct one_block { /* unit by unit, row by row */
+struct one_block { /* by unit and by row */
     int32_t c[BLOCK][UNITS][ROWS];
     float scale[BLOCK][ROW_GROUPS][ROWS];
 };
@@ -491,7 +494,7 @@ struct rows_of_sums {
     float scale[ROWS][BLOCK][ROW_GROUPS];
 };
 
-/* What is read soon: the same columns of a row further down, of the next columns behind the panel's last row. */
+/* Prefetches the data needed soon: the same columns of a later row, or the next columns after the block's last row. */
 CPU_INLINE void prefetch_ahead(const struct k_weight_view *w, uint32_t row, uint32_t i, uint32_t k, uint32_t n)
 {
     const bool is_in_panel = i + AHEAD < ROWS, has_more = k + BLOCK * CHUNK < w->n_cols;
@@ -499,7 +502,7 @@ CPU_INLINE void prefetch_ahead(const struct k_weight_view *w, uint32_t row, uint
     prefetch_chunk(w, K_PACKING_PLANES, next, is_in_panel ? k : has_more ? k + BLOCK * CHUNK : k % (BLOCK * CHUNK), n);
 }
 
-/* Columns [k, stop), a row after the other as they lie in memory. */
+/* Computes columns [k, stop), row by row as they lie in memory. */
 CPU_INLINE void fill_rows(const struct k_weight_view *w, const uint8_t *u, uint32_t row, uint32_t last, uint32_t k,
                           uint32_t stop, struct rows_of_sums *rows)
 {
@@ -542,7 +545,7 @@ CPU_INLINE void fill_one(const struct k_weight_view *w, const struct inputs *in,
     }
 }
 
-/* A run's sum, and where it ends what that adds to y. */
+/* Returns a run's sum and, at the end of the run, adds its term to y. */
 CPU_INLINE floats add_run(const struct one_block *block, const struct cpu_quant_run *run, const struct inputs *in,
                           ints *open, floats y)
 {
@@ -584,7 +587,7 @@ static void planes_one(const struct cpu_gemm *g, const struct host_part *part, u
         g->args.y_dev[part->first_row + row + j] = bias ? sums[0][j] + bias[j] : sums[0][j];
 }
 
-/* Whether runs are whole units, and what a row's numbers are lessened by is the same for all. */
+/* Returns whether runs are whole units and all rows subtract the same number. */
 static bool is_for_one(const struct cpu_gemm *g, const struct host_part *part)
 {
     return !part->view.zero_points && g->args.unit % 32 == 0 && part->view.format.group % 32 == 0;
@@ -628,7 +631,7 @@ CPU_QUANT_PACKINGS(PART_ROWS)
 static void (*const part_fns[K_N_PACKINGS])(const struct cpu_gemm *g, const struct host_part *part, uint32_t b,
                                             uint32_t e) = {CPU_QUANT_PACKINGS(PART_ENTRY)};
 
-/* Panels are not cut: one is whose piece has its first row. */
+/* Row blocks are not divided: a block belongs to the piece that has its first row. */
 static uint32_t panel_end(const struct host_part *part, uint32_t row)
 {
     const uint32_t end = (row + CPU_PANEL_ROWS - 1) / CPU_PANEL_ROWS * CPU_PANEL_ROWS;

@@ -1,9 +1,9 @@
-/* Quantized weights in the lane form (docs/numerics.md §19, weight-only): a_j = fma(s, g_j, a_j) over groups in rising order, g_j the
- * lane sum of q x within a group.
+/* Quantized weights in the lane form (docs/internals/numerics.md §19, weight-only): a_j = fma(s, g_j, a_j) over groups
+ * in rising order, where g_j is the lane sum of q x within a group.
  *
- * ROWS rows at a time: 256 columns of each are unpacked to f32, 4 KiB that meet all tokens of a pass from the first-level cache.
- * Within them lanes a and g of ROWS x TOKENS sums stay in registers. Activations are laid out anew first: in the order of
- * the columns, filled up with zeros to a multiple of 16.
+ * ROWS rows are computed at a time. 256 columns of each are unpacked to f32, 4 KiB that all tokens of a pass read from
+ * the first-level cache. The lanes a and g of ROWS x TOKENS sums stay in registers meanwhile. Activations are repacked
+ * first: in the order of the columns, padded with zeros to a multiple of 16.
  */
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/quant_unpack.h"
@@ -15,11 +15,12 @@
 #define ROWS 2u
 #define TOKENS 1u /* 2 a, 2 g, x, t and a weight, of two registers each: 14 of 16 */
 #endif
-#define PASS 24u /* tokens that meet a chunk: their lanes stay in the first-level cache too */
+#define PASS 24u /* tokens per chunk; their lanes fit the first-level cache too */
 
 /* ---- activations ------------------------------------------------------------------------------------- */
 
-/* Floats from a token's to the next one's: rows that are a multiple of 4 KiB long would share a set of the cache. */
+/* Returns the number of floats from one token to the next. Rows that are a multiple of 4 KiB long would share a set of
+ * the cache. */
 static uint64_t x_stride(const struct cpu_gemm *g)
 {
     return ((uint64_t)g->args.weight->n_cols + 31) / 16 * 16;
@@ -49,7 +50,8 @@ struct chunk { /* of ROWS rows */
     float scale[ROWS][CHUNK_GROUPS + 15], least[ROWS][CHUNK_GROUPS + 15];
 };
 
-/* Eight FP8 numbers. Shifted into place e4m3 is f16 with another bias, 2^8 less; its one NaN is a number there. */
+/* Loads eight FP8 numbers. Shifted into position, e4m3 is f16 with another bias, 2^8 less. Its one NaN becomes a
+ * number. */
 CPU_INLINE __m256 widen_fp8(const uint8_t *p, const enum k_dtype kind)
 {
     const __m128i v = _mm_cvtepu8_epi16(_mm_loadl_epi64((const __m128i_u *)(const void *)p));
@@ -76,7 +78,7 @@ CPU_INLINE void unpack_fp8(const struct k_weight_view *w, uint32_t row, uint32_t
     }
 }
 
-/* Columns from k on; fewer than ROWS rows are the last one again. */
+/* Loads the columns starting at k. With fewer than ROWS rows, the last row is repeated. */
 CPU_INLINE void fill_chunk(const struct k_weight_view *w, const enum k_packing packing, const enum k_dtype kind,
                            uint32_t row, uint32_t last, uint32_t k, struct chunk *out)
 {
@@ -90,7 +92,7 @@ CPU_INLINE void fill_chunk(const struct k_weight_view *w, const enum k_packing p
             unpack_fp8(w, r, k, n, out->q[i], kind);
             continue;
         }
-        if (n == CHUNK) /* without the checks of a row's end */
+        if (n == CHUNK) /* without the checks at a row's end */
             unpack_chunk(w, packing, r, k, CHUNK, bytes);
         else
             unpack_chunk(w, packing, r, k, n, bytes);
@@ -105,13 +107,13 @@ CPU_INLINE void fill_chunk(const struct k_weight_view *w, const enum k_packing p
 
 /* ---- products ---------------------------------------------------------------------------------------- */
 
-struct sums { /* of tokens of a pass */
+struct sums { /* sums of the tokens of a pass */
     float a[PASS][ROWS][K_LANES];
-    float open[PASS][ROWS][K_LANES]; /* g of a group that goes on in the next chunk */
+    float open[PASS][ROWS][K_LANES]; /* g of a group that continues in the next chunk */
     float y[K_SEGMENTS][PASS][ROWS];
 };
 
-/* Runs of a chunk and of one segment, against T tokens. */
+/* Computes runs of a chunk within one segment for T tokens. */
 CPU_INLINE void add_runs(const struct chunk *c, const struct cpu_quant_run *runs, uint32_t n, const float *x,
                          uint64_t stride, struct sums *sums, uint32_t first, const bool has_least, const uint32_t T)
 {
@@ -166,7 +168,7 @@ CPU_INLINE void add_runs(const struct chunk *c, const struct cpu_quant_run *runs
             lanes_store_f32(sums->a[first + j][i], a[i][j]);
 }
 
-/* The same for however many tokens. */
+/* The same for any number of tokens. */
 CPU_INLINE void add_tokens(const struct cpu_gemm *g, const struct chunk *c, const struct cpu_quant_run *runs,
                            uint32_t n, uint32_t first, uint32_t last, struct sums *sums, const bool has_least)
 {
@@ -185,7 +187,7 @@ CPU_INLINE void add_tokens(const struct cpu_gemm *g, const struct chunk *c, cons
     }
 }
 
-/* A segment is at its end: its lanes are folded. */
+/* Folds the lanes at the end of a segment. */
 static void fold(struct sums *sums, uint32_t n_tokens, uint32_t segment)
 {
     for (uint32_t t = 0; t < n_tokens; t++)
@@ -194,7 +196,7 @@ static void fold(struct sums *sums, uint32_t n_tokens, uint32_t segment)
     memset(sums->a, 0, n_tokens * sizeof sums->a[0]);
 }
 
-/* Rows [row, row + n_rows), at most ROWS, against tokens [first, last), at most PASS. */
+/* Computes rows [row, row + n_rows), at most ROWS, for tokens [first, last), at most PASS. */
 CPU_INLINE void rows_pass(const struct cpu_gemm *g, const struct host_part *part, const enum k_packing packing,
                           const enum k_dtype kind, uint32_t row, uint32_t n_rows, uint32_t first, uint32_t last)
 {

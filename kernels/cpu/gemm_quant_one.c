@@ -1,21 +1,21 @@
-/* One token against panels in the int8 form (docs/numerics.md §19). Each load brings four columns of up to 16 rows, as unsigned n = q + z,
- * and meets four u that are spread over the register: a lane is a row's sum, nothing is added up along the register, and
- * Σ q u = Σ n u - z Σ u. A group's sum is less than 2^24, so that both are exact as floats, too. All that is read is one stream; of
- * Q4_0 a group of 16 rows is 288 bytes and 40 instructions.
+/* One token with repacked rows in the int8 form (docs/internals/numerics.md §19). Each load reads four columns of up to
+ * 16 rows, as unsigned n = q + z, and multiplies them by four u that are broadcast over the register. A lane is a row's
+ * sum, so no addition along the register is needed, and Σ q u = Σ n u - z Σ u. A group's sum is less than 2^24, so both
+ * are also exact as floats. All reads form one stream. A group of 16 rows of Q4_0 takes 288 bytes and 40 instructions.
  */
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/quant_rows.h"
 
-/* The sums of a panel's rows on their way through the columns. */
+/* The sums of 16 rows during a pass over the columns. */
 struct walk {
     const struct cpu_gemm *g;
-    const float *scale, *sum; /* of the activations, by 32 columns and segment, and by 16 columns */
+    const float *scale, *sum; /* the activations' scales and sums, by 32 columns and segment, and by 16 columns */
     uint32_t column, segment;
     floats y[HALVES];
-    float (*sums)[CPU_PANEL_ROWS]; /* of segments that have ended */
+    float (*sums)[CPU_PANEL_ROWS]; /* of finished segments */
 };
 
-/* The segments that end before the column. */
+/* Finishes the segments that end before the column. */
 static __attribute__((noinline, cold)) void next_segment(struct walk *w)
 {
     while (w->column == w->g->column[w->segment + 1]) {
@@ -30,8 +30,8 @@ static __attribute__((noinline, cold)) void next_segment(struct walk *w)
 }
 
 #if defined(__AVX512VNNI__)
-#define LESSENED 0 /* whether Q8_0's n is made q */
-/* Σ over each lane's bytes of steps [s, s + n), times u. */
+#define LESSENED 0 /* whether Q8_0's n is converted to q */
+/* Returns the products with u of each lane's bytes, summed over steps [s, s + n). */
 CPU_INLINE ints dot_group(struct panel_chunk c, const enum k_packing packing, const uint32_t s, const uint32_t n,
                           const uint32_t *u)
 {
@@ -43,7 +43,7 @@ CPU_INLINE ints dot_group(struct panel_chunk c, const enum k_packing packing, co
 }
 #else
 #define LESSENED (packing == K_PACKING_Q8_0)
-/* Sums of how many steps' pairs 16 bits have room for: quant_pairs.h. Q8_0's n u would saturate. */
+/* Returns how many steps' pairs fit a sum of 16 bits (quant_pairs.h). Q8_0's n u would saturate. */
 CPU_INLINE uint32_t steps_of_16_bits(const enum k_packing packing)
 {
     switch (packing) {
@@ -78,7 +78,7 @@ CPU_INLINE ints dot_group(struct panel_chunk c, const enum k_packing packing, co
 }
 #endif
 
-/* A panel's h-th register of rows. */
+/* Returns the h-th register of 16 repacked rows. */
 CPU_INLINE struct panel_chunk half_of(struct panel_chunk c, const uint32_t h)
 {
     return (struct panel_chunk){c.halves + h * ROWS * 2, c.words + h * ROWS * 4};
@@ -111,14 +111,14 @@ CPU_INLINE void add_group(struct walk *w, struct panel_chunk c, const enum k_pac
     w->column += n_steps * 4;
 }
 
-/* Its share of a chunk's bytes, further on, while group j is computed. */
+/* Prefetches a share of a later chunk's bytes while group j is computed. */
 CPU_INLINE void fetch_group(const struct panel_chunk c, const enum k_packing packing, const uint32_t j, uint32_t bytes)
 {
     const uint32_t groups = CPU_PANEL_CHUNK / (has_sixteens(packing) ? 16 : 32);
     fetch_ahead(c.halves + j * bytes / groups, bytes / groups + 63);
 }
 
-/* A chunk of n columns; a whole one has so many bytes. */
+/* Adds a chunk of n columns. `bytes` is the size of a whole chunk. */
 CPU_INLINE void add_chunk(struct walk *w, const struct panel_chunk c, const enum k_packing packing, uint32_t n,
                           const uint32_t *from, uint32_t bytes)
 {
@@ -126,7 +126,7 @@ CPU_INLINE void add_chunk(struct walk *w, const struct panel_chunk c, const enum
     const __m256i offset = _mm256_set1_epi8((char)OFFSET);
     for (uint32_t i = 0; i < n / 4; i += 8)
         _mm256_storeu_si256((void *)(u + i), _mm256_xor_si256(_mm256_loadu_si256((const void *)(from + i)), offset));
-    /* Two loops, whose ends a compiler knows without optimizing: else it may not unroll them. */
+    /* Two loops whose bounds a compiler knows without optimization; otherwise it may not unroll them. */
     if (has_sixteens(packing)) {
 #pragma GCC unroll 16
         for (uint32_t j = 0; j < CPU_PANEL_CHUNK / 16; j++)

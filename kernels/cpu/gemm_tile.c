@@ -1,15 +1,15 @@
-/* The tile form by fma (docs/numerics.md §6). A chain over k is serial, so a vector holds rows or
- * tokens: rows for few tokens, where weights must be read at memory speed and their transposition
- * is what a tile costs; tokens for many, where the activations lie transposed in the workspace.
+/* The tile form by fma (docs/internals/numerics.md §6). A chain over k is serial, so a vector holds rows or tokens:
+ * rows for few tokens, where weights must arrive at memory speed and a tile costs their transposition; tokens for many,
+ * where the workspace holds transposed activations.
  *
- * The page's flush of what is tiny is the machine's flush-to-zero.
+ * The specification's flush of tiny numbers is the machine's flush-to-zero mode.
  */
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/tile.h"
 
-#define MXCSR_FLUSH 0x8040u /* results that are denormal, and operands */
+#define MXCSR_FLUSH 0x8040u /* flush denormal results and operands */
 
-/* Returns the mode to go back to. */
+/* Sets the flush mode. Returns the previous mode. */
 static unsigned flush_begin(void)
 {
     unsigned saved = _mm_getcsr();
@@ -17,7 +17,7 @@ static unsigned flush_begin(void)
     return saved;
 }
 
-/* The sums of segments are added up with denormals kept. A call, as the kernels are, so that no compiler moves arithmetic
+/* Adds the sums of segments, with denormals kept. Not inline, like the kernels, so that no compiler moves arithmetic
  * across a change of the mode. */
 static __attribute__((noinline)) void sum_kept(float *s, uint64_t stride, uint32_t n)
 {
@@ -37,30 +37,29 @@ static void sum_segments(const struct cpu_gemm *task, float *s, uint64_t stride,
 /* ---- a vector of rows ------------------------------------------------------------------------ */
 
 #if defined(__AVX512F__)
-#define MAX_COLUMNS 8u /* of x at once: a token's term each. 16 sums, and 16 registers of weights */
+#define MAX_COLUMNS 8u /* columns of x at once, one term of a token each. 16 sums, and 16 registers of weights */
 #else
 #define MAX_COLUMNS \
-    4u /* 8 sums: 12 and what they meet would be one register too many, and a sum in memory
-                        * makes its chain twice as long */
+    4u /* 8 sums: 12 would need one register too many, and a sum in memory makes its chain twice as long */
 #endif
 
-/* Bytes ahead in each stream. Two cores of Zen 4, one token, weights from memory, where the lane form
- * gets 62-67 GB/s: AVX2 17-32 without, 33-35 with it; AVX-512 32-38 and 35-40. What is left is arithmetic:
- * one core has 20 and 31 GB/s with weights in the cache. */
+/* Prefetch distance in each stream, in bytes. Two cores of Zen 4, one token, weights from memory, where the lane form
+ * gets 62-67 GB/s: AVX2 17-32 without and 33-35 with it; AVX-512 32-38 and 35-40. The rest is arithmetic: one core
+ * reaches 20 and 31 GB/s with weights in the cache. */
 #define PREFETCH 512u
 
 struct rows_job {
     const struct cpu_gemm *task;
     const unsigned char *rows[VEC_WIDTH];
     enum k_dtype dtype;
-    uint32_t n_rows; /* n_rows <= VEC_WIDTH of the panel are there */
+    uint32_t n_rows; /* rows that exist, n_rows <= VEC_WIDTH */
     uint32_t n_tokens, n_terms;
     const float *x; /* the first token's column in the first tile */
     uint64_t x_tile_floats; /* from tile to tile */
     float sums[K_SEGMENTS][MAX_COLUMNS][VEC_WIDTH]; /* of the tokens */
 };
 
-/* A link of the chains of every column: its activation against one k of the rows. */
+/* One link of the chains of every column: multiplies its activation by one k of the rows. */
 CPU_INLINE void rows_step(vec sums[MAX_COLUMNS], vec w, const float *x, const uint32_t n_columns)
 {
 #pragma GCC unroll 8
@@ -108,7 +107,7 @@ CPU_INLINE void rows_kernel(struct rows_job *j, const uint32_t segment, const ui
 #pragma GCC unroll 16
                 for (uint32_t p = 0; p < VEC_WIDTH; p++) {
                     const float *factors = x + from + 2 * p;
-                    /* Or compilers load all of the tile's activations first, and spill them. */
+                    /* Otherwise compilers load all of the tile's activations first and spill them. */
                     __asm__ volatile("" : "+v"(w[p]) : : "memory");
                     rows_step(even, vec_even(w[p]), factors, n_columns);
                     __asm__ volatile("" : : : "memory");
@@ -128,7 +127,7 @@ CPU_INLINE void rows_kernel(struct rows_job *j, const uint32_t segment, const ui
         vec_store(j->sums[segment][t], c[t]);
 }
 
-/* Calls, so that no compiler moves arithmetic across a change of the mode. */
+/* Not inline, so that no compiler moves arithmetic across a change of the mode. */
 #define ROWS_KERNEL(n_columns) \
     static __attribute__((noinline)) void rows_##n_columns(struct rows_job *j) \
     { \
@@ -164,7 +163,7 @@ static void run_rows(struct rows_job *j)
     }
 }
 
-/* Up to VEC_WIDTH rows of a part against the n tokens of a group that lies as floats. */
+/* Computes up to VEC_WIDTH rows of a part for the n tokens of a group that is stored as floats. */
 static void rows_panel(const struct cpu_gemm *task, const struct host_part *part, struct rows_job *j,
                        const uint32_t *numbers, uint64_t group)
 {
@@ -185,7 +184,7 @@ static void rows_panel(const struct cpu_gemm *task, const struct host_part *part
     }
 }
 
-/* A panel's rows lie a run apart, as those of the lane form: VEC_WIDTH long streams from memory. */
+/* The rows of a block are a run apart, as in the lane form: VEC_WIDTH long streams from memory. */
 static void rows_part(const struct cpu_gemm *task, const struct host_part *part, uint32_t begin, uint32_t end,
                       uint64_t group)
 {
@@ -217,27 +216,27 @@ static void rows_part(const struct cpu_gemm *task, const struct host_part *part,
 #define ROWS 8u /* 16 sums and 8 of c in 32 registers */
 #define TOKEN_VECS 1
 #else
-#define ROWS 3u /* 12 sums in 16 registers: each weight that is spread to a vector serves two */
+#define ROWS 3u /* 12 sums in 16 registers: each broadcast weight serves two vectors */
 #define TOKEN_VECS 2
 #endif
-#define CHUNK_TILES 16u /* of weights that are widened at once: 16 KiB, twice that for F16 */
+#define CHUNK_TILES 16u /* weights that are widened at once: 16 KiB, twice that for F16 */
 #define MAX_GROUPS 8u
-#define X_BYTES (512u << 10) /* of activations that stay in the second cache while the rows pass */
+#define X_BYTES (512u << 10) /* activations that stay in the second-level cache while the rows are processed */
 
 struct tokens_job {
     const float *w; /* [tile][term][row][k], widened */
     const uint32_t *x; /* [tile][term][pair][token] */
-    float *c; /* [row][token] so far */
+    float *c; /* the sum so far, [row][token] */
     uint32_t n_tiles, w_terms, x_terms;
 };
 
-/* A link of the chains of every row: its weight against one k of the tokens. */
+/* One link of the chains of every row: multiplies its weight by one k of the tokens. */
 CPU_INLINE void tokens_step(vec sums[ROWS][TOKEN_VECS], const float *w, const vec x[TOKEN_VECS])
 {
 #pragma GCC unroll 8
     for (uint32_t r = 0; r < ROWS; r++) {
         vec factor = vec_splat(w[r * TILE_DEPTH]);
-        if (TOKEN_VECS > 1) /* one load for both */
+        if (TOKEN_VECS > 1) /* one load for both vectors */
             __asm__("" : "+v"(factor));
 #pragma GCC unroll 2
         for (uint32_t v = 0; v < TOKEN_VECS; v++)
@@ -272,7 +271,7 @@ CPU_INLINE void tokens_kernel(const struct tokens_job *j)
                     for (uint32_t v = 0; v < TOKEN_VECS; v++)
                         factors[v] = vec_even(words_load(x + p * TILE_TOKENS + v * VEC_WIDTH));
                     tokens_step(even, w + 2 * p, factors);
-                    if (TOKEN_VECS > 1) /* loaded again: to keep the words would push out a sum */
+                    if (TOKEN_VECS > 1) /* loaded again: keeping the words would spill a sum */
                         __asm__ volatile("" : : : "memory");
 #pragma GCC unroll 2
                     for (uint32_t v = 0; v < TOKEN_VECS; v++)
@@ -302,7 +301,7 @@ static __attribute__((noinline)) void run_tokens(const struct tokens_job *j)
     tokens_kernel(j);
 }
 
-/* n_tiles from this column on, of n_rows <= ROWS neighbouring rows, as floats; rows that are not there, and columns from
+/* Widens n_tiles tiles, from this column on, of n_rows <= ROWS adjacent rows to floats. Missing rows, and columns from
  * `end` on, are zeros. */
 static void widen(const struct host_part *part, uint32_t row, uint32_t n_rows, uint32_t first_column, uint32_t end,
                   uint32_t n_tiles, float *out)
@@ -331,7 +330,7 @@ static void widen(const struct host_part *part, uint32_t row, uint32_t n_rows, u
     }
 }
 
-/* A segment of n_rows <= ROWS neighbouring rows against the groups [first, first + n_groups). */
+/* Computes a segment of n_rows <= ROWS adjacent rows for the groups [first, first + n_groups). */
 static void tokens_segment(const struct cpu_gemm *task, const struct host_part *part, uint32_t row, uint32_t n_rows,
                            uint32_t segment, uint64_t first, uint32_t n_groups, float c[MAX_GROUPS][ROWS * TILE_TOKENS])
 {
@@ -354,7 +353,7 @@ static void tokens_segment(const struct cpu_gemm *task, const struct host_part *
     }
 }
 
-/* n_rows <= ROWS neighbouring rows against the groups [first, first + n_groups). */
+/* Computes n_rows <= ROWS adjacent rows for the groups [first, first + n_groups). */
 static void tokens_block(const struct cpu_gemm *task, const struct host_part *part, uint32_t row, uint32_t n_rows,
                          uint64_t first, uint32_t n_groups)
 {

@@ -1,5 +1,5 @@
-/* The functions of one instruction set, declared for the files that are built once for each set.
- * CPU_NAME gives them one name per set. */
+/* Declares the functions of one instruction set, for the files that are built once for each set. CPU_NAME gives each
+ * function a name per set. */
 #ifndef QUIRE_KERNELS_CPU_ISA_H
 #define QUIRE_KERNELS_CPU_ISA_H
 
@@ -17,7 +17,7 @@
 
 void CPU_NAME(cpu_lane_pack)(void *context, struct k_piece piece);
 void CPU_NAME(cpu_gemm_lane)(void *context, struct k_piece piece);
-/* Of many tokens; AVX2's alone. */
+/* For many tokens; only AVX2 has them. */
 void cpu_lane_rows_pack_avx2(void *context, struct k_piece piece);
 void cpu_gemm_lane_rows_avx2(void *context, struct k_piece piece);
 void CPU_NAME(cpu_quant_gather)(void *context, struct k_piece piece);
@@ -25,11 +25,12 @@ void CPU_NAME(cpu_gemm_quant_lane)(void *context, struct k_piece piece);
 void CPU_NAME(cpu_tile_split)(void *context, struct k_piece piece);
 void CPU_NAME(cpu_gemm_tile)(void *context, struct k_piece piece);
 
-/* AVX2's are AVX-512's too: without VNNI 256 bits do as much. */
+/* AVX-512 uses AVX2's: without VNNI, 256 bits are as fast. */
 void cpu_quant_round_avx2(void *context, struct k_piece piece);
 void cpu_gemm_int8_avx2(void *context, struct k_piece piece);
 
-/* cpu_gemm_int8 of one token and rows [begin, end) of a part with panels. False: segments cut its groups, and nothing is done. */
+/* cpu_gemm_int8 of one token and rows [begin, end) of a part with repacked rows. Returns false, without doing anything,
+ * if segments divide its groups. */
 bool CPU_NAME(cpu_gemm_int8_one)(const struct cpu_gemm *g, const struct host_part *part, uint32_t begin, uint32_t end);
 
 /* struct cpu_attn_functions */

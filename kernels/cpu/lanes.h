@@ -1,6 +1,6 @@
-/* The 16 lanes of docs/numerics.md §4 in this translation unit's instruction set: one AVX-512
- * register, or two of AVX2's. The files that include this are built once for each
- * (kernels/CMakeLists.txt). */
+/* The 16 lanes of docs/internals/numerics.md §4 in this translation unit's instruction set: one AVX-512 register, or
+ * two AVX2 registers. Files that include this header are built once for each set (kernels/CMakeLists.txt). Pure; any
+ * thread. */
 #ifndef QUIRE_KERNELS_CPU_LANES_H
 #define QUIRE_KERNELS_CPU_LANES_H
 
@@ -27,7 +27,7 @@ CPU_INLINE lanes lanes_div(lanes a, lanes b) { return _mm512_div_ps(a, b); }
 CPU_INLINE lanes lanes_max(lanes a, lanes b) { return _mm512_max_ps(a, b); } /* a > b ? a : b */
 /* clang-format on */
 
-/* Lanes j with from <= j < to of a, the others of b; from and to may lie outside of 0..16. */
+/* Returns lanes j of a with from <= j < to, and the other lanes of b. from and to may lie outside of 0..16. */
 CPU_INLINE lanes lanes_range(lanes a, lanes b, int32_t from, int32_t to)
 {
     const __m512i j = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
@@ -124,7 +124,7 @@ CPU_INLINE __m256 range8(__m256 a, __m256 b, __m256i j, int32_t from, int32_t to
     return _mm256_blendv_ps(b, a, _mm256_castsi256_ps(inside));
 }
 
-/* Lanes j with from <= j < to of a, the others of b; from and to may lie outside of 0..16. */
+/* Returns lanes j of a with from <= j < to, and the other lanes of b. from and to may lie outside of 0..16. */
 CPU_INLINE lanes lanes_range(lanes a, lanes b, int32_t from, int32_t to)
 {
     return (lanes){range8(a.low, b.low, _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), from, to),
@@ -190,14 +190,14 @@ CPU_INLINE lanes lanes_load_e5m2(const uint8_t *p)
     return lanes_from_f16(_mm256_slli_epi16(wide, 8));
 }
 
-/* e4m3 / 256, none of them NaN: with the exponent where an f16 has it, which counts from 8 more. */
+/* Returns e4m3 / 256, for numbers other than NaN: the exponent is at f16's position, whose bias is 8 more. */
 CPU_INLINE lanes lanes_load_e4m3(const uint8_t *p)
 {
     __m256i wide = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i_u *)(const void *)p));
     return lanes_from_f16(_mm256_and_si256(_mm256_slli_epi16(wide, 7), _mm256_set1_epi16((short)0xbf80)));
 }
 
-/* The largest lane of each of eight, none of them NaN. */
+/* Returns the largest lane of each of eight, for numbers other than NaN. */
 CPU_INLINE __m256 lanes_largest8(const lanes s[8])
 {
     __m256 h[8], f[4];
@@ -213,13 +213,13 @@ CPU_INLINE __m256 lanes_largest8(const lanes s[8])
     return _mm256_max_ps(_mm256_shuffle_ps(f[0], f[2], 0x88), _mm256_shuffle_ps(f[0], f[2], 0xdd));
 }
 
-/* Eight lane sums at once, behind the first step or with it. A blend and a shuffle bring the two sides of a step together, where two
- * shuffles would wait for the one unit that has them. */
+/* Returns eight lane sums, with or without the first step. A blend and a shuffle combine the two sides of a step; two
+ * shuffles would compete for the only unit that executes them. */
 CPU_INLINE __m256 lanes_fold8_halves(const __m256 h[8])
 {
     __m256 f[4];
 #pragma GCC unroll 4
-    for (int i = 0; i < 4; i++) /* s[i] and s[i + 4], a register's halves: 4 apart */
+    for (int i = 0; i < 4; i++) /* s[i] and s[i + 4], the halves of a register: 4 apart */
         f[i] = _mm256_add_ps(_mm256_blend_ps(h[i], h[i + 4], 0xf0), _mm256_permute2f128_ps(h[i], h[i + 4], 0x21));
 #pragma GCC unroll 2
     for (int i = 0; i < 4; i += 2) /* 2 apart: 0 0 1 1, 4 4 5 5 and 2 2 3 3, 6 6 7 7 */
@@ -246,7 +246,7 @@ CPU_INLINE __m128 lanes_fold4_halves(const __m256 h[4])
     return _mm_shuffle_ps(_mm256_castps256_ps128(s), _mm256_extractf128_ps(s, 1), 0x88);
 }
 
-/* n lane sums of which the first step of the fold is done; n is a multiple of 4. */
+/* Computes n lane sums after the first step of the fold. n is a multiple of 4. */
 CPU_INLINE void lanes_fold_halves(const __m256 *h, const uint32_t n, float *out)
 {
     uint32_t i = 0;
@@ -257,7 +257,7 @@ CPU_INLINE void lanes_fold_halves(const __m256 *h, const uint32_t n, float *out)
         _mm_storeu_ps(out + i, lanes_fold4_halves(h + i));
 }
 
-/* The last n < 16 elements of a row, filled up with zeros. */
+/* Loads the last n < 16 elements of a row, padded with zeros. */
 CPU_INLINE lanes lanes_load_last_f32(const float *p, uint32_t n)
 {
     float group[K_LANES] = {0};

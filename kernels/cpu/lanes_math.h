@@ -1,4 +1,5 @@
-/* kernels/math.h's functions of 16 lanes: the same operations in the same order, so the same bits. */
+/* Functions of kernels/math.h on 16 lanes: the same operations in the same order, and so the same bits. Pure; any
+ * thread. */
 #ifndef QUIRE_KERNELS_CPU_LANES_MATH_H
 #define QUIRE_KERNELS_CPU_LANES_MATH_H
 
@@ -32,8 +33,7 @@ CPU_INLINE lanes lanes_tanh(lanes x)
     const __m512 magic = _mm512_set1_ps(0x1.8p+23f), two = _mm512_set1_ps(2.0f), limit = _mm512_set1_ps(10.0f);
     const __m512i sign_bit = _mm512_set1_epi32(INT32_MIN);
     __m512i bits = _mm512_castps_si512(x), sign = _mm512_and_si512(bits, sign_bit);
-    __m512 y = _mm512_min_ps(limit,
-                             _mm512_castsi512_ps(_mm512_xor_si512(bits, sign))); /* a NaN is the second, and stays */
+    __m512 y = _mm512_min_ps(limit, _mm512_castsi512_ps(_mm512_xor_si512(bits, sign))); /* a NaN is second, and stays */
     y = _mm512_add_ps(y, y);
     __m512 shifted = _mm512_add_ps(_mm512_mul_ps(y, _mm512_set1_ps(0x1.715476p+0f)), magic);
     __m512 n = _mm512_sub_ps(shifted, magic);
@@ -80,7 +80,7 @@ CPU_INLINE __m256 lanes_tanh8(__m256 x)
 {
     const __m256 magic = _mm256_set1_ps(0x1.8p+23f), two = _mm256_set1_ps(2.0f), limit = _mm256_set1_ps(10.0f);
     __m256 sign = _mm256_and_ps(x, _mm256_set1_ps(-0.0f));
-    __m256 y = _mm256_min_ps(limit, _mm256_xor_ps(x, sign)); /* a NaN is the second, and stays */
+    __m256 y = _mm256_min_ps(limit, _mm256_xor_ps(x, sign)); /* a NaN is the second operand and stays */
     y = _mm256_add_ps(y, y);
     __m256 shifted = _mm256_add_ps(_mm256_mul_ps(y, _mm256_set1_ps(0x1.715476p+0f)), magic);
     __m256 n = _mm256_sub_ps(shifted, magic);

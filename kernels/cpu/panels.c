@@ -12,7 +12,7 @@ static uint32_t word_at(const uint8_t *p)
     return word;
 }
 
-/* Bit 4 s + b to 8 b + s: a matrix of 8 times 4 bits turned round. */
+/* Moves bit 4 s + b to 8 b + s: the transposition of an 8 by 4 matrix of bits. */
 static uint32_t turn_bits(uint32_t bits)
 {
     uint32_t out = 0;
@@ -25,7 +25,7 @@ struct shape {
     const struct k_blocks *blocks;
     enum k_packing packing;
     uint32_t n_halves, n_words;
-    uint32_t halves_at, words_at; /* in a block of the file */
+    uint32_t halves_at, words_at; /* offsets in a block of the file */
 };
 
 static struct shape shape_of(enum k_packing packing)
@@ -36,7 +36,7 @@ static struct shape shape_of(enum k_packing packing)
     return (struct shape){b, packing, n_halves, n_words, halves_last ? 4 * n_words : 0, halves_last ? 0 : 2 * n_halves};
 }
 
-/* A row's block: its f16 numbers and its words, each beside those of the other rows. */
+/* Stores a row's block: its f16 numbers and its words, each next to those of the other rows. */
 static void put_block(const struct shape *s, const uint8_t *block, uint32_t row, uint8_t *halves, uint8_t *words)
 {
     const uint8_t *from = block + s->words_at;
@@ -59,7 +59,7 @@ static void make_panel(const struct host_part *part, const struct shape *s, uint
     for (uint32_t c = 0; c < n_blocks; c += per_chunk) {
         const uint32_t n = n_blocks - c < per_chunk ? n_blocks - c : per_chunk;
         const uint32_t bytes = cpu_panel_chunk_bytes(s->blocks, n), words_at = cpu_panel_words_at(s->blocks, n);
-        if (n_rows < CPU_PANEL_ROWS) /* rows that are none are zeros */
+        if (n_rows < CPU_PANEL_ROWS) /* missing rows are zeros */
             memset(out, 0, bytes);
         for (uint32_t row = 0; row < n_rows; row++) {
             const uint8_t *block = host_row(part, first + row) + (uint64_t)c * s->blocks->bytes;
@@ -93,7 +93,7 @@ static uint64_t bytes_of(const struct host_part *part)
     return part->view.is_table ? 0 : cpu_panels_bytes(part->view.format, part->view.n_rows, part->view.n_cols);
 }
 
-/* Panels are read from end to end: fewer, larger pages. Where the machine gives none they are as they were. */
+/* Repacked rows are read sequentially, so fewer, larger pages are faster. Without large pages nothing changes. */
 static void ask_large_pages(void *panels, uint64_t bytes)
 {
     const uintptr_t page = (uintptr_t)1 << 21, begin = ((uintptr_t)panels + page - 1) / page * page;

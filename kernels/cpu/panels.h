@@ -1,20 +1,20 @@
-/* Quantized rows laid out anew for a CPU: GGUF's blocks, for the form int8.
+/* Quantized rows that are repacked for a CPU: GGUF's blocks, for the int8 form.
  *
- * As files have them, a row's numbers lie side by side: who multiplies them by one token must then add up along the
- * register, or turn 16 rows round first, and reads 16 streams. So when a weight is created its rows are regrouped, once: a
- * panel is 16 rows, and of a block of each of them the first four bytes lie beside each other, then the second four, and
- * so on. A load brings four bytes of each row, a lane is a row, and all of a thread's share is one stream. Nothing else is
- * changed, so a panel is as large as its 16 rows but for what fills up the last panel, and the f16 numbers of a chunk, to
- * whole lines.
+ * In a file the numbers of a row are adjacent. A kernel that multiplies them by one token must add along the register,
+ * or transpose 16 rows first, and reads 16 streams. So the rows of a weight are repacked once, when the weight is
+ * created. Each 16 rows form a row block (the "panel" of the identifiers): the first four bytes of a quantization block
+ * of each row are next to each other, then the second four, and so on. A load reads four bytes of each row, a lane is a
+ * row, and a thread's whole share is one stream. Nothing else changes. So a row block is as large as its 16 rows,
+ * except for the padding of the last block and of a chunk's f16 numbers to whole cache lines.
  *
- * A panel is chunks of 256 columns, the last one may have fewer. A chunk is its blocks' f16 numbers, block by block, 16
- * rows side by side, filled up to 64 bytes; then its blocks' words of 32 bits, block by block, 16 rows side by side. The
- * words are the block's as they are (cpu_panel_place() says where), but for Q8_0's, whose q are stored as q + 128, and
- * Q5_0's and Q5_1's fifth bits: bit 4 s + b of 32 is bit 8 b + s here, that of byte b of the word s columns of four further
- * on.
+ * A row block consists of chunks of 256 columns; the last may have fewer. A chunk stores its quantization blocks' f16
+ * numbers, block by block, 16 rows next to each other, padded to 64 bytes; then their words of 32 bits, block by block,
+ * 16 rows next to each other. The words are unchanged (cpu_panel_place() gives their order), with two exceptions.
+ * Q8_0's q are stored as q + 128. For the fifth bits of Q5_0 and Q5_1, bit 4 s + b of 32 is bit 8 b + s here: that of
+ * byte b of the word s columns of four later.
  *
- * A core of a Zen 4 regroups 28 MB of Q6_K in 12 ms, page faults aside (by samples, once, busy machine). Rows in the file
- * are not read again, but for embed().
+ * A Zen 4 core repacks 28 MB of Q6_K in 12 ms, without page faults (by samples, once, busy machine). Only embed() reads
+ * the file's rows afterwards. Pure, except cpu_make_panels(), which the engine's thread calls.
  */
 #ifndef QUIRE_KERNELS_CPU_PANELS_H
 #define QUIRE_KERNELS_CPU_PANELS_H
@@ -23,9 +23,9 @@
 
 #define CPU_PANEL_ROWS 16u
 #define CPU_PANEL_CHUNK 256u /* columns */
-#define CPU_QUANT_MAX_COLUMNS 65536u /* whose products, of bytes, sum up in 32 bits */
+#define CPU_QUANT_MAX_COLUMNS 65536u /* the products of this many columns of bytes sum within 32 bits */
 
-/* f16 numbers of a block: its scale, and its least. */
+/* Returns the number of f16 numbers of a block: its scale, and its least if it has one. */
 static inline uint32_t cpu_panel_halves(const struct k_blocks *b)
 {
     return b->has_least ? 2 : 1;
@@ -35,12 +35,12 @@ static inline uint32_t cpu_panel_words(const struct k_blocks *b)
     return (b->bytes - 2 * cpu_panel_halves(b)) / 4;
 }
 
-/* Where word i of a block lies among its words. Q5_K's and Q6_K's low and high bits of a column are far from each other in
- * the file; here they lie in the order in which they are read: of two streams at a time, the machine's prefetchers saw
- * none, and both took up to twice as long. */
+/* Returns the position of word i of a block among its words. In the file, the low and the high bits of a Q5_K or Q6_K
+ * column are far apart; here they are in reading order. With two streams at a time the hardware prefetchers did not
+ * detect either, and both took up to twice as long. */
 static inline uint32_t cpu_panel_place(enum k_packing packing, uint32_t i)
 {
-    if (packing == K_PACKING_Q5_K && i >= 3) /* 8 high ones, 4 times 8 low ones */
+    if (packing == K_PACKING_Q5_K && i >= 3) /* 8 words of high bits, 4 times 8 of low bits */
         return i < 11 ? 3 + (i - 3) * 2 + 1 : i < 19 ? 3 + (i - 11) * 2 : i;
     if (packing != K_PACKING_Q6_K)
         return i;
@@ -50,7 +50,7 @@ static inline uint32_t cpu_panel_place(enum k_packing packing, uint32_t i)
     return 4 + half * 24 + (i >= 32 ? i % 8 * 2 + 1 : i % 16 < 8 ? i % 8 * 2 : 8 + i % 16);
 }
 
-/* Where the words of a chunk of so many blocks begin, and the chunk's bytes. */
+/* Returns where the words of a chunk with this many blocks begin, and the chunk's bytes. */
 static inline uint32_t cpu_panel_words_at(const struct k_blocks *b, uint32_t n_blocks)
 {
     return (n_blocks * cpu_panel_halves(b) * 2 * CPU_PANEL_ROWS + 63) / 64 * 64;
@@ -60,7 +60,7 @@ static inline uint32_t cpu_panel_chunk_bytes(const struct k_blocks *b, uint32_t 
     return cpu_panel_words_at(b, n_blocks) + n_blocks * cpu_panel_words(b) * 4 * CPU_PANEL_ROWS;
 }
 
-/* Of one panel; 0 where rows of this format stay as they are. */
+/* Returns the bytes of one row block; 0 if rows of this format are not repacked. */
 static inline uint64_t cpu_panel_bytes(struct k_format format, uint32_t n_cols)
 {
     const struct k_blocks *b = k_blocks_of(format.packing);
@@ -71,7 +71,7 @@ static inline uint64_t cpu_panel_bytes(struct k_format format, uint32_t n_cols)
            (rest ? cpu_panel_chunk_bytes(b, rest) : 0);
 }
 
-/* Of a part of a weight. */
+/* Returns the bytes of a part of a weight. */
 static inline uint64_t cpu_panels_bytes(struct k_format format, uint32_t n_rows, uint32_t n_cols)
 {
     return ((uint64_t)n_rows + CPU_PANEL_ROWS - 1) / CPU_PANEL_ROWS * cpu_panel_bytes(format, n_cols);
@@ -79,7 +79,7 @@ static inline uint64_t cpu_panels_bytes(struct k_format format, uint32_t n_rows,
 
 struct k_backend;
 struct k_weight;
-/* Regroups those parts of w that it pays for, by all threads of b. QUIRE_NO_MEMORY leaves w as it was. */
+/* Repacks the suitable parts of w, with all threads of b. QUIRE_NO_MEMORY leaves w unchanged. */
 int cpu_make_panels(struct k_backend *b, struct k_weight *w, struct quire_error *err);
 
 #endif

@@ -1,12 +1,14 @@
-/* One token against planes in the lane form, for kernels/cpu/gemm_quant_lane.c, in AVX-512: 16 columns of a row become 16 floats in
- * a register and meet x there, without a chunk in between. Four bits are looked up: the 16 numbers that they can mean, less the
- * group's zero point, lie in a register, and a lane takes one by its four bits, so that 16 columns are four instructions. */
+/* One token with planes in the lane form, in AVX-512, for kernels/cpu/gemm_quant_lane.c. 16 columns of a row become 16
+ * floats in a register and are multiplied by x there, without an intermediate chunk. Four-bit columns use a table: a
+ * register holds the 16 possible numbers, less the group's zero point, and each lane selects one by its four bits, so
+ * 16 columns take four instructions. */
 #ifndef QUIRE_KERNELS_CPU_QUANT_LANE_ONE_H
 #define QUIRE_KERNELS_CPU_QUANT_LANE_ONE_H
 
-#define AHEAD_ROWS 4u /* that are asked for before they are read */
+#define AHEAD_ROWS 4u /* distance in rows of the prefetch */
 
-/* Sixteen FP8 numbers. Shifted into place e4m3 is f16 with another bias, 2^8 less; its one NaN is a number there. */
+/* Loads sixteen FP8 numbers. Shifted into position, e4m3 is f16 with another bias, 2^8 less. Its one NaN becomes a
+ * number. */
 CPU_INLINE lanes lanes_load_fp8(const uint8_t *p, const enum k_dtype kind)
 {
     const __m256i size = _mm256_set1_epi16(0x3f80);
@@ -19,7 +21,7 @@ CPU_INLINE lanes lanes_load_fp8(const uint8_t *p, const enum k_dtype kind)
     return _mm512_mask_mul_ps(nan, is_number, _mm512_cvtph_ps(h), _mm512_set1_ps(256.0f));
 }
 
-/* meaning: of each of the values of four bits. */
+/* meaning: the number for each four-bit value. */
 CPU_INLINE lanes sixteen_columns(const uint8_t *p, const enum k_dtype kind, const uint32_t bits, lanes meaning)
 {
     if (kind != K_INT)
@@ -32,14 +34,14 @@ CPU_INLINE lanes sixteen_columns(const uint8_t *p, const enum k_dtype kind, cons
     return _mm512_permutexvar_ps(_mm512_srlv_epi32(all, shifts), meaning);
 }
 
-/* What the values of four bits mean in a row's group. */
+/* Returns the numbers for the four-bit values in a row's group. */
 CPU_INLINE lanes meaning_of_4(const struct k_weight_view *w, uint32_t row, uint32_t group)
 {
     const int zero = w->zero_points ? w->zero_points[(uint64_t)row * plane_groups(w) + group] : 8;
     return lanes_sub(_mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15), lanes_splat((float)zero));
 }
 
-/* Rows [row, row + n_rows), at most ROWS. */
+/* Computes rows [row, row + n_rows), at most ROWS. */
 CPU_INLINE void rows_one(const struct cpu_gemm *g, const struct host_part *part, const enum k_dtype kind,
                          const uint32_t bits, uint32_t row, uint32_t n_rows)
 {
@@ -50,7 +52,7 @@ CPU_INLINE void rows_one(const struct cpu_gemm *g, const struct host_part *part,
     uint64_t scales[ROWS];
     lanes a[ROWS], sum[ROWS], meaning[ROWS];
 #pragma GCC unroll 4
-    for (uint32_t i = 0; i < ROWS; i++) { /* fewer are the last one again */
+    for (uint32_t i = 0; i < ROWS; i++) { /* missing rows repeat the last one */
         const uint32_t r = i < n_rows ? row + i : row + n_rows - 1;
         data[i] = (const uint8_t *)w->data + (uint64_t)r * w->row_stride_bytes;
         scales[i] = (uint64_t)(w->scale_rows > 1 ? r / w->scale_rows : r) * plane_groups(w);
@@ -105,7 +107,8 @@ PART_ONE(int8, K_INT, 8)
 PART_ONE(e4m3, K_E4M3, 8)
 PART_ONE(e5m2, K_E5M2, 8)
 
-/* Whether it did. Else the chunk's loops do, which also know the end of a row that is no multiple of 16. */
+/* Returns whether it computed the rows. Otherwise the chunk loops do, which also handle a row end that is not a
+ * multiple of 16. */
 static bool part_one(const struct cpu_gemm *g, const struct host_part *part, uint32_t begin, uint32_t end)
 {
     const struct k_format format = part->view.format;

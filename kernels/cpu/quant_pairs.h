@@ -1,17 +1,18 @@
-/* The products of kernels/cpu/gemm_quant.c in AVX2, which includes this there: a whole panel's 16 rows, in two registers, by up to
- * four tokens, so that eight sums are on their way and four columns' u, once spread over a register, meet both.
+/* The products of kernels/cpu/gemm_quant.c in AVX2, which includes this header: 16 rows, in two registers, by up to
+ * four tokens, so that eight sums are in progress and four columns' u, broadcast once over a register, serve both
+ * registers.
  *
- * maddubs multiplies unsigned bytes by signed ones and adds them up by pairs, in 16 bits that saturate. Where a format's n = q + z
- * have few bits there is room for more than a pair: of n up to 15, eight pairs' sum is at most 8 · 2 · 15 · 127 < 2^15, so the 32 columns of
- * a group are added up in 16 bits and widened once; of n up to 31 it is four pairs, up to 63 two. Σ q u = Σ n u - z Σ u, both less than
- * 2^24 and exact as floats. Eight bits leave no room: |q| meets u with q's sign, a pair at most 128 · 127 · 2 < 2^15, and each is
- * widened. On a Zen 3 core the first takes 0.6 of the second's time; 16-bit factors, and q as two halves of 4 bits, take as long as the
- * second.
+ * maddubs multiplies unsigned bytes by signed ones and adds pairs in 16 bits, which saturate. If a format's n = q + z
+ * have few bits, more than one pair fits. With n up to 15, the sum of eight pairs is at most 8 · 2 · 15 · 127 < 2^15,
+ * so the 32 columns of a group are added in 16 bits and widened once. With n up to 31 four pairs fit, up to 63 two. Σ q
+ * u = Σ n u - z Σ u; both are less than 2^24 and exact as floats. With eight bits only one pair fits: |q| is multiplied
+ * by u with q's sign, a pair is at most 128 · 127 · 2 < 2^15, and each is widened. On a Zen 3 core the first method
+ * takes 0.6 of the second's time. 16-bit factors, and q as two halves of 4 bits, take as long as the second.
  */
 #ifndef QUIRE_KERNELS_CPU_QUANT_PAIRS_H
 #define QUIRE_KERNELS_CPU_QUANT_PAIRS_H
 
-/* What there is room for in 16 bits, and what a format adds. */
+/* How many pairs fit 16 bits, and the terms that a format adds. */
 enum pairs_kind { ONE_PAIR, ONE_PAIR_LONG, EIGHT_PAIRS, EIGHT_PAIRS_LEAST, FOUR_PAIRS, FOUR_PAIRS_LEAST, TWO_PAIRS };
 #define N_PAIRS_KINDS 7
 
@@ -28,8 +29,8 @@ CPU_INLINE enum pairs_kind pairs_kind_of(const enum k_packing packing, bool is_l
     }
 }
 
-/* The same number, where the compiler is to have it: it would bring loads and products forward, and keep them in memory
- * for lack of registers. That took 1.4 times as long. */
+/* Returns the same number and forces the compiler to compute it here. Otherwise it moves loads and products forward and
+ * spills them, which took 1.4 times as long. */
 CPU_INLINE ints settled(ints v)
 {
     __asm__ volatile("" : "+x"(v));
@@ -41,7 +42,7 @@ CPU_INLINE ints widened(ints pairs)
     return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
 }
 
-/* Adds n steps from s on to sums of pairs. */
+/* Adds n steps, starting at s, to sums of pairs. */
 CPU_INLINE void add_pairs(const struct panel *p, uint32_t s, const uint32_t *u, const uint32_t T, const uint32_t n,
                           const bool begins, ints c[TOKENS][HALVES])
 {
@@ -60,7 +61,7 @@ CPU_INLINE void add_pairs(const struct panel *p, uint32_t s, const uint32_t *u, 
     }
 }
 
-/* c + those sums. */
+/* Returns c plus those sums. */
 CPU_INLINE void widen(ints pairs[TOKENS][HALVES], const uint32_t T, const bool begins, ints c[TOKENS][HALVES])
 {
 #pragma GCC unroll 4
@@ -70,7 +71,7 @@ CPU_INLINE void widen(ints pairs[TOKENS][HALVES], const uint32_t T, const bool b
             c[t][h] = begins ? widened(pairs[t][h]) : _mm256_add_epi32(c[t][h], widened(pairs[t][h]));
 }
 
-/* Four steps of signed q. */
+/* Adds four steps of signed q. */
 CPU_INLINE void add_signed(const struct panel *p, uint32_t s, const uint32_t *u, const uint32_t T, const bool begins,
                            ints c[TOKENS][HALVES])
 {
@@ -90,7 +91,7 @@ CPU_INLINE void add_signed(const struct panel *p, uint32_t s, const uint32_t *u,
     }
 }
 
-/* Σ n u, or Σ q u, of a run. */
+/* Computes Σ n u, or Σ q u, of a run. */
 CPU_INLINE void run_sums(const struct panel *p, const struct cpu_quant_run *run, const uint32_t *u, const uint32_t T,
                          const enum pairs_kind kind, ints c[TOKENS][HALVES])
 {
@@ -120,7 +121,7 @@ CPU_INLINE void run_sums(const struct panel *p, const struct cpu_quant_run *run,
     }
 }
 
-/* What a run's sums add to y. */
+/* Adds a run's sums to y. */
 CPU_INLINE void add_scaled(const struct panel *p, const struct cpu_quant_run *run, const struct inputs *in,
                            const uint32_t T, const enum pairs_kind kind, float z, ints c[TOKENS][HALVES],
                            float (*y)[CPU_PANEL_ROWS])
@@ -148,7 +149,7 @@ CPU_INLINE void add_scaled(const struct panel *p, const struct cpu_quant_run *ru
     }
 }
 
-/* Runs of a chunk and of one segment, against the T tokens of a group. */
+/* Computes runs of a chunk within one segment for the T tokens of a group. */
 CPU_INLINE void add_runs(const struct panel *p, const struct cpu_quant_run *runs, uint32_t first, uint32_t last,
                          const struct inputs *in, float (*y)[CPU_PANEL_ROWS], int32_t (*open)[CPU_PANEL_ROWS],
                          const uint32_t T, const enum pairs_kind kind, float z)

@@ -1,5 +1,5 @@
-/* Rows in lanes: what the kernels of the form int8 are written in, and panels (panels.h) as they read them. ROWS rows in a register: a
- * whole panel with AVX-512 VNNI, half of one with AVX2. */
+/* Rows in lanes: the vector types of the int8 kernels, and functions that read repacked rows (panels.h). ROWS rows are
+ * in a register: all 16 rows of a block with AVX-512 VNNI, half of them with AVX2. Pure; any thread. */
 #ifndef QUIRE_KERNELS_CPU_QUANT_ROWS_H
 #define QUIRE_KERNELS_CPU_QUANT_ROWS_H
 
@@ -8,10 +8,10 @@
 
 #if defined(__AVX512VNNI__)
 #define ROWS 16u
-#define HALVES 1u /* registers that a panel's rows take */
+#define HALVES 1u /* registers for the 16 rows of a block */
 #if defined(CPU_AMX_INT8)
 #define TOKENS 16u /* a tile's rows */
-#define OFFSET 0 /* of u */
+#define OFFSET 0 /* added to u */
 #else
 #define TOKENS 8u /* 8 sums of integers, 8 of floats */
 #define OFFSET 128
@@ -46,8 +46,8 @@ CPU_INLINE ints spread(const uint32_t *p)
 
 /* ---- activations ------------------------------------------------------------------------------------- */
 
-/* A group of T tokens in the workspace: u of four columns [steps][T], for tiles [T][steps], then scales [pieces][T], then of 16
- * columns Σ u as a float [halves][T]. */
+/* A group of T tokens in the workspace: u of four columns [steps][T], for tiles [T][steps]; then scales [pieces][T];
+ * then Σ u of 16 columns as a float [halves][T]. */
 struct inputs {
     uint32_t *u;
     float *scale, *sum;
@@ -82,13 +82,13 @@ CPU_INLINE bool has_least(const enum k_packing packing)
            packing == K_PACKING_Q4_K || packing == K_PACKING_Q5_K;
 }
 
-/* Whether groups are of 16 columns; else of 32. */
+/* Returns whether groups have 16 columns; otherwise 32. */
 CPU_INLINE bool has_sixteens(const enum k_packing packing)
 {
     return packing == K_PACKING_Q2_K || packing == K_PACKING_Q3_K || packing == K_PACKING_Q6_K;
 }
 
-/* z: q is n - z, with n from 0 on, of fewer than 8 bits or of 8. */
+/* Returns z: q is n - z, where n is unsigned and has up to 8 bits. */
 CPU_INLINE int offset_of(const enum k_packing packing)
 {
     switch (packing) {
@@ -101,14 +101,14 @@ CPU_INLINE int offset_of(const enum k_packing packing)
     }
 }
 
-/* ---- panels ------------------------------------------------------------------------------------------ */
+/* ---- repacked rows ----------------------------------------------------------------------------------- */
 
-/* ROWS rows of a panel's chunk. */
+/* ROWS rows of a chunk. */
 struct panel_chunk {
     const uint8_t *halves, *words;
 };
 
-/* The chunk of n columns from k on. */
+/* Returns the chunk of n columns starting at k. */
 CPU_INLINE struct panel_chunk panel_chunk_at(const struct host_part *part, uint32_t row, uint32_t k, uint32_t n)
 {
     const struct k_weight_view *w = &part->view;
@@ -134,7 +134,7 @@ CPU_INLINE floats panel_half(struct panel_chunk c, const uint32_t i)
 #endif
 }
 
-/* n bits of each byte, from one place to another. */
+/* Moves n bits of each byte from one position to another. */
 CPU_INLINE ints move_bits(ints v, const int from, const int n, const int to)
 {
     const ints mask = OP(set1_epi8)((char)(((1 << n) - 1) << to));
@@ -147,7 +147,7 @@ CPU_INLINE ints either(ints a, ints b)
     return OP_SI(or)(a, b);
 }
 
-/* n of columns 4 s to 4 s + 3 of the chunk, of each row. */
+/* Returns n of columns 4 s to 4 s + 3 of the chunk, for each row. */
 CPU_INLINE ints panel_bytes(struct panel_chunk c, const enum k_packing packing, const uint32_t s)
 {
     const uint32_t r = s / 8, i = s % 8, half = r / 4;
@@ -175,7 +175,7 @@ CPU_INLINE ints panel_bytes(struct panel_chunk c, const enum k_packing packing, 
     }
 }
 
-/* n bits of each word from `from` on, moved. */
+/* Moves n bits of each word from position `from`. */
 CPU_INLINE ints word_bits(ints v, const int from, const int n, const int to)
 {
     const ints mask = OP(set1_epi32)(((1 << n) - 1) << to);
@@ -183,7 +183,7 @@ CPU_INLINE ints word_bits(ints v, const int from, const int n, const int to)
     return OP_SI(and)(v, mask);
 }
 
-/* Number j of Q4_K's and Q5_K's 6-bit ones, the scales in word 0, the leasts in word 1. */
+/* Returns the j-th 6-bit number of Q4_K and Q5_K. Word 0 has the scales, word 1 the leasts. */
 CPU_INLINE ints six_bits_of(struct panel_chunk c, const uint32_t kind, const uint32_t j)
 {
     const int byte = (int)(j % 4 * 8);
@@ -193,7 +193,7 @@ CPU_INLINE ints six_bits_of(struct panel_chunk c, const uint32_t kind, const uin
                   word_bits(panel_word(c, kind), byte + 6, 2, 4));
 }
 
-/* The scale of group j of the chunk. */
+/* Returns the scale of group j of the chunk. */
 CPU_INLINE floats panel_scale(struct panel_chunk c, const enum k_packing packing, const uint32_t j)
 {
     const int byte = (int)(j % 4 * 8);
@@ -216,7 +216,7 @@ CPU_INLINE floats panel_scale(struct panel_chunk c, const enum k_packing packing
     return OP(mul_ps)(panel_half(c, 0), OP(cvtepi32_ps)(by));
 }
 
-/* Its least, of a format that has one. */
+/* Returns the least of group j, for a format that has one. */
 CPU_INLINE floats panel_least(struct panel_chunk c, const enum k_packing packing, const uint32_t j)
 {
     ints by;
@@ -229,11 +229,13 @@ CPU_INLINE floats panel_least(struct panel_chunk c, const enum k_packing packing
     return OP(mul_ps)(panel_half(c, 1), OP(sub_ps)(OP(set1_ps)(-0.0f), OP(cvtepi32_ps)(by)));
 }
 
-/* A panel is one stream, and the machine's own prefetchers stop where a page of it ends: of 136 million weights of Q4_0
- * two cores of a Sapphire Rapids read 21.2 GB a second for one token, with this and large pages (panels.c) 29.4; of Q8_0
- * 24.0 and 27.9. 2 KiB, 8 KiB, two or four panels at once and the first-level cache were tried, and are slower or the same.
- * That was with a chunk's lines asked for at once. Asked for group by group, as they are now, a Zen 3 core takes 0.63 of
- * the time for Q8_0, 0.84 for Q4_0 and 0.6 for Q6_K: a core waits for what it asks of memory beyond some twenty lines. */
+/* A row block is one stream, and the hardware prefetchers stop at the end of a page. For one token and 136 million
+ * weights of Q4_0, two cores of a Sapphire Rapids read 21.2 GB/s without this, and 29.4 with it and large pages
+ * (panels.c); for Q8_0 24.0 and 27.9. Distances of 2 and 8 KiB, two or four row blocks at once and the first-level
+ * cache are slower or the same. Those figures were measured with all of a chunk's lines prefetched at once. With
+ * prefetches group by group, as now, a Zen 3 core takes 0.63 of the time for Q8_0, 0.84 for Q4_0 and 0.6 for Q6_K: a
+ * core stalls when more than about twenty lines are in flight.
+ */
 #define AHEAD_BYTES 4096u
 CPU_INLINE void fetch_ahead(const uint8_t *at, const uint32_t bytes)
 {

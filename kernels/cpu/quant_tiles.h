@@ -1,18 +1,18 @@
-/* The products of kernels/cpu/gemm_quant.c by AMX's tiles, which includes this in AMX's build and where it has them: the signed u
- * of up to 16 tokens by the signed q of a panel's 16 rows, the columns of a run at a time. A panel's words lie as the B operand
- * is to lie, and the sums come out with the rows in lanes, so that scales and the chain of groups are VNNI's.
+/* The products of kernels/cpu/gemm_quant.c with AMX's tiles; AMX's build includes this header there. It multiplies the
+ * signed u of up to 16 tokens by the signed q of 16 rows, a run of columns at a time. Repacked rows have the layout of
+ * the B operand, and the sums have rows in lanes, so that scales and the chain of groups use VNNI's code.
  *
- * A tile's sums can only be had through memory, and come 52 cycles after they were asked for: so two runs are on their way
- * at a time, and of 16 tokens the chains stay in registers. By count, of 16 tokens, 16 rows and 32 columns, a tile takes 24
- * loads of 64 bytes and 16 stores, and scales 16 conversions, products and sums; VNNI alone takes 128 products.
+ * A tile's sums are only available through memory, 52 cycles after the product was issued. So two runs are in progress
+ * at a time, and the chains of 16 tokens stay in registers. For 16 tokens, 16 rows and 32 columns, a tile takes 24
+ * loads of 64 bytes and 16 stores, and scales take 16 conversions, products and sums; VNNI alone takes 128 products.
  */
 #ifndef QUIRE_KERNELS_CPU_QUANT_TILES_H
 #define QUIRE_KERNELS_CPU_QUANT_TILES_H
 
 #include "kernels/cpu/amx.h"
 
-/* Tiles 0 and 1: sums [token][row]. 2 and 3, 4 and 5: u [token] and q of 32 columns; 6 and 7: of 16. Of long runs 4 and 5
- * have 16, 6 and 7 have 64. */
+/* Tiles 0 and 1: sums [token][row]. 2 and 3, 4 and 5: u [token] and q of 32 columns; 6 and 7: of 16. For long runs 4
+ * and 5 have 16 columns, and 6 and 7 have 64. */
 static void configure_tiles(uint32_t n_tokens, bool is_long)
 {
     struct amx_config config = {.palette = 1};
@@ -27,7 +27,7 @@ static void configure_tiles(uint32_t n_tokens, bool is_long)
     amx_configure(&config);
 }
 
-/* Asks for u q over a run's columns, at most 32, in the sums of one of two sets of tiles. */
+/* Starts u q over a run's columns, at most 32, in the sums of one of two sets of tiles. */
 CPU_INLINE void begin_products(const struct panel *p, const struct cpu_quant_run *run, const struct inputs *in,
                                const uint32_t set)
 {
@@ -57,7 +57,7 @@ CPU_INLINE void begin_products(const struct panel *p, const struct cpu_quant_run
     }
 }
 
-/* sum + what a run's sums of token t add to it. */
+/* Returns sum plus the term of a run's sums of token t. */
 CPU_INLINE floats scaled(floats sum, const struct panel *p, const struct cpu_quant_run *run, const struct inputs *in,
                          const uint32_t T, uint32_t t, const int32_t *c, const bool least)
 {
@@ -71,7 +71,7 @@ CPU_INLINE floats scaled(floats sum, const struct panel *p, const struct cpu_qua
     return _mm512_fmadd_ps(_mm512_mul_ps(_mm512_loadu_ps(p->least[run->group]), d), _mm512_set1_ps(inputs), sum);
 }
 
-/* Of runs r and r + 1, where they are there. */
+/* Starts runs r and r + 1, if they exist. */
 CPU_INLINE void begin_two(const struct panel *p, const struct cpu_quant_run *runs, uint32_t r, uint32_t last,
                           const struct inputs *in)
 {
@@ -81,7 +81,7 @@ CPU_INLINE void begin_two(const struct panel *p, const struct cpu_quant_run *run
         begin_products(p, &runs[r + 1], in, 1);
 }
 
-/* Groups of 16 tokens, whose sums stay in registers. */
+/* Computes groups of 16 tokens, whose sums stay in registers. */
 CPU_INLINE void runs_of_16(const struct panel *p, const struct cpu_quant_run *runs, uint32_t first, uint32_t last,
                            const struct inputs *in, float (*y)[ROWS], const bool least)
 {
@@ -94,7 +94,7 @@ CPU_INLINE void runs_of_16(const struct panel *p, const struct cpu_quant_run *ru
     for (uint32_t r = first, at = 0; r < last + 2; r += 2, at ^= 1) {
         if (r < last) {
             amx_store(0, c[at][0], ROWS * 4);
-            amx_store(1, c[at][1], ROWS * 4); /* of an odd last one nobody reads it */
+            amx_store(1, c[at][1], ROWS * 4); /* not read after an odd last run */
             begin_two(p, runs, r + 2, last, in);
         }
         if (r == first)
@@ -113,7 +113,7 @@ CPU_INLINE void runs_of_16(const struct panel *p, const struct cpu_quant_run *ru
         _mm512_storeu_ps(y[t], sum[t]);
 }
 
-/* Of fewer tokens. */
+/* Computes groups of fewer tokens. */
 CPU_INLINE void runs_of_few(const struct panel *p, const struct cpu_quant_run *runs, uint32_t first, uint32_t last,
                             const struct inputs *in, float (*y)[ROWS], const bool least)
 {
@@ -126,7 +126,7 @@ CPU_INLINE void runs_of_few(const struct panel *p, const struct cpu_quant_run *r
     }
 }
 
-/* Runs longer than a chunk, whose integers stay open from one to the next. */
+/* Computes runs longer than a chunk. Their integers are carried from one chunk to the next. */
 static void long_runs(const struct panel *p, const struct cpu_quant_run *runs, uint32_t first, uint32_t last,
                       const struct inputs *in, float (*y)[ROWS], int32_t (*open)[ROWS])
 {
@@ -161,8 +161,8 @@ static void long_runs(const struct panel *p, const struct cpu_quant_run *runs, u
     }
 }
 
-/* add_runs() by tiles. kind: 1 where the format has a least value, 2 where a run is longer than a chunk. tiles: what they are
- * configured for, 0 for nothing. */
+/* add_runs() with tiles. kind: 1 if the format has a least value, 2 if a run is longer than a chunk. tiles: the current
+ * configuration, 0 for none. */
 static void tile_runs(const struct panel *p, const struct cpu_quant_run *runs, uint32_t first, uint32_t last,
                       const struct inputs *in, float (*y)[ROWS], int32_t (*open)[ROWS], uint32_t kind, uint32_t *tiles)
 {

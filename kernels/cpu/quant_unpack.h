@@ -1,6 +1,6 @@
-/* Quantized weights as bytes (docs/numerics.md §19): 256 columns of a row at a time as q, and the scale and the least of each of
- * their groups. Formats of kernels/quant.h, read for speed, in AVX2's instructions: the files that include this are built for
- * several sets. */
+/* Unpacks quantized weights to bytes (docs/internals/numerics.md §19): q of 256 columns of a row at a time, and the
+ * scale and the least of each of their groups. Fast readers for the formats of kernels/quant.h, with AVX2 instructions;
+ * the files that include this header are built for several sets. Pure; any thread. */
 #ifndef QUIRE_KERNELS_CPU_QUANT_UNPACK_H
 #define QUIRE_KERNELS_CPU_QUANT_UNPACK_H
 
@@ -8,8 +8,8 @@
 #include "kernels/kernels.h"
 #include "kernels/quant.h"
 
-#define CHUNK 256u /* columns that are unpacked at a time, from a multiple of as many on */
-#define CHUNK_GROUPS 17u /* that may have columns among them: of 16 columns or more each */
+#define CHUNK 256u /* columns that are unpacked at a time, aligned to this number */
+#define CHUNK_GROUPS 17u /* maximum number of groups in a chunk; each has at least 16 columns */
 
 CPU_INLINE __m256i load_32(const uint8_t *p)
 {
@@ -36,19 +36,19 @@ CPU_INLINE uint32_t word_at(const uint8_t *p)
     return word;
 }
 
-/* Bits [from, from + n) of each byte, at the bottom. */
+/* Returns bits [from, from + n) of each byte, shifted to the bottom. */
 CPU_INLINE __m256i bits_of(__m256i v, const int from, const int n)
 {
     return _mm256_and_si256(_mm256_srli_epi16(v, from), _mm256_set1_epi8((char)((1 << n) - 1)));
 }
 
-/* 16 bytes of 4 bits: the low halves, then the high ones. */
+/* Splits 16 bytes into 4-bit numbers: first the low halves, then the high ones. */
 CPU_INLINE __m256i halves_of(__m128i v)
 {
     return _mm256_and_si256(_mm256_set_m128i(_mm_srli_epi16(v, 4), v), _mm256_set1_epi8(15));
 }
 
-/* 16 in the bytes whose bit is set. */
+/* Returns 16 in the bytes whose bit is set. */
 CPU_INLINE __m256i fifth_of(uint32_t bits)
 {
     const __m256i from = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
@@ -57,7 +57,7 @@ CPU_INLINE __m256i fifth_of(uint32_t bits)
     return _mm256_and_si256(_mm256_cmpeq_epi8(_mm256_and_si256(all, bit), bit), _mm256_set1_epi8(16));
 }
 
-/* kernels/format.c's, as numbers that a compiler knows. */
+/* The same as in kernels/format.c, as compile-time constants. */
 CPU_INLINE uint32_t block_bytes(const enum k_packing packing)
 {
     switch (packing) {
@@ -91,7 +91,7 @@ CPU_INLINE __m256i block_of_32(const uint8_t *p, const enum k_packing packing)
 
 /* ---- blocks of 256: a run of 32 ---- */
 
-/* The fifth bits lie side by side: of run r each byte's bit r. */
+/* The fifth bits are adjacent: bit r of each byte belongs to run r. */
 CPU_INLINE __m256i run_of_256(const uint8_t *p, const enum k_packing packing, const uint32_t r)
 {
     const uint32_t half = r / 4, in = r % 4;
@@ -120,7 +120,7 @@ CPU_INLINE uint32_t plane_groups(const struct k_weight_view *w)
     return w->format.group ? (w->n_cols + w->format.group - 1) / w->format.group : 1;
 }
 
-/* 32 columns from k on, of which the row has n; the others are 0. Nothing behind the row is read. */
+/* Loads 32 columns starting at k of a row with n columns, padded with 0. Does not read past the row. */
 CPU_INLINE __m256i plane_run(const uint8_t *row, uint32_t k, uint32_t n, const uint32_t bits)
 {
     uint8_t last[32];
@@ -136,7 +136,7 @@ CPU_INLINE __m256i plane_run(const uint8_t *row, uint32_t k, uint32_t n, const u
     return _mm256_set_m128i(_mm_unpackhi_epi8(low, high), _mm_unpacklo_epi8(low, high));
 }
 
-/* What 32 columns are lessened by; groups are of whole sixteens. */
+/* Returns the zero points of 32 columns. Groups are multiples of 16 columns. */
 CPU_INLINE __m256i plane_zeros(const struct k_weight_view *w, uint32_t row, uint32_t k)
 {
     const uint32_t group = w->format.group;
@@ -150,7 +150,7 @@ CPU_INLINE __m256i plane_zeros(const struct k_weight_view *w, uint32_t row, uint
 
 /* ---- a chunk ---- */
 
-/* q of up to 256 columns from k on, filled up with zeros to a multiple of 32. */
+/* Unpacks q of up to 256 columns starting at k, padded with zeros to a multiple of 32. */
 CPU_INLINE void unpack_chunk(const struct k_weight_view *w, const enum k_packing packing, uint32_t row, uint32_t k,
                              uint32_t n, int8_t out[CHUNK])
 {
@@ -177,7 +177,7 @@ CPU_INLINE void unpack_chunk(const struct k_weight_view *w, const enum k_packing
     }
 }
 
-/* The same columns of another row, of the same view, on their way. */
+/* Prefetches the same columns of another row of the same view. */
 CPU_INLINE void prefetch_chunk(const struct k_weight_view *w, const enum k_packing packing, uint32_t row, uint32_t k,
                                uint32_t n)
 {
@@ -196,14 +196,14 @@ CPU_INLINE void prefetch_chunk(const struct k_weight_view *w, const enum k_packi
 
 /* ---- scales ---- */
 
-/* Eight 6-bit numbers of Q4_K's and Q5_K's twelve bytes: the scales or the leasts. */
+/* Returns eight 6-bit numbers of Q4_K's and Q5_K's twelve bytes: the scales or the leasts. */
 CPU_INLINE __m256 six_bits(uint32_t low, uint32_t high, uint32_t top)
 {
     const uint64_t all = (low & 0x3f3f3f3fu) | (uint64_t)((high & 0x0f0f0f0fu) | (top >> 2 & 0x30303030u)) << 32;
     return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)all)));
 }
 
-/* Q3_K's sixteen of six bits, less 32. */
+/* Returns Q3_K's sixteen 6-bit scales, less 32. */
 CPU_INLINE __m128i scales_3(const uint8_t *p)
 {
     const uint32_t a = word_at(p), b = word_at(p + 4), c = word_at(p + 8), four = 0x0f0f0f0f, two = 0x30303030;
@@ -246,8 +246,8 @@ CPU_INLINE float plane_scale(const struct k_weight_view *w, uint64_t index)
     return w->format.scale == K_F16 ? _cvtsh_ss(h) : k_f32_from_bf16(h);
 }
 
-/* The f16 numbers of n blocks, at most 8, `stride` bytes apart; 0 for the others. In one store: what is turned round next could not
- * be read out of eight before they are in the cache. */
+/* Loads the f16 numbers of n <= 8 blocks, `stride` bytes apart; the others are 0. Uses one store: the transposition
+ * that follows could not load from eight stores before they are in the cache. */
 CPU_INLINE void halves_of_blocks(const uint8_t *p, const uint32_t stride, uint32_t n, float *out)
 {
     __m128i v = _mm_setzero_si128();
@@ -270,7 +270,7 @@ CPU_INLINE void halves_of_blocks(const uint8_t *p, const uint32_t stride, uint32
     _mm256_storeu_ps(out, _mm256_cvtph_ps(v));
 }
 
-/* Of each group that has some of the n columns from k on; least only where the format has one. */
+/* Unpacks scale and least of each group that overlaps the n columns starting at k; least only if the format has one. */
 CPU_INLINE void unpack_scales(const struct k_weight_view *w, const enum k_packing packing, uint32_t row, uint32_t k,
                               uint32_t n, float *scale, float *least)
 {

@@ -1,12 +1,12 @@
-/* What the files of the tile form share (docs/numerics.md §6): vectors in this translation unit's
- * instruction set, the split of a number into two bf16 terms, and how a GEMM's activations lie in
- * its workspace.
+/* Declarations for the files of the tile form (docs/internals/numerics.md §6): vectors in this translation unit's
+ * instruction set, the split of a number into two bf16 terms, and the layout of a GEMM's activations in its workspace.
+ * Pure; any thread.
  *
- * The workspace: groups of 16 tokens of n_tiles x 2 KiB. A group lies in one of two ways:
+ * The workspace: groups of 16 tokens of n_tiles x 2 KiB. A group has one of two layouts:
  *   words:  [tile][term][pair of k][token], (k even, k odd) as bf16 in one 32-bit word: AMX's B
- *           operand, and what a vector of tokens loads;
+ *           operand, and the load of a vector of tokens;
  *   floats: [tile][token][term][k], for a vector of rows: at most 8 tokens.
- * Columns past the last are zeros; a term that is denormal is already a zero of its sign.
+ * Columns past the last are zeros. A denormal term is stored as a zero with its sign.
  */
 #ifndef QUIRE_KERNELS_CPU_TILE_H
 #define QUIRE_KERNELS_CPU_TILE_H
@@ -22,7 +22,7 @@
 #define TILE_PAIRS 16u
 #define TILE_TOKENS 16u
 #define TILE_MAX_TERMS 2u
-#define TILE_GROUP_WORDS (TILE_TOKENS * TILE_PAIRS * TILE_MAX_TERMS) /* for each tile of a group */
+#define TILE_GROUP_WORDS (TILE_TOKENS * TILE_PAIRS * TILE_MAX_TERMS) /* per tile of a group */
 #define TILE_FLOAT_TOKENS 8u
 
 /* ---- vectors --------------------------------------------------------------------------------- */
@@ -62,7 +62,7 @@ CPU_INLINE words words_select_greater(words a, words b, words yes, words no)
     return _mm512_mask_blend_epi32(_mm512_cmpgt_epi32_mask(a, b), no, yes);
 }
 
-/* The high halves of the words, in order. */
+/* Stores the high halves of the words, in order. */
 CPU_INLINE void words_store_high(uint16_t *p, words v)
 {
     _mm256_storeu_si256((__m256i_u *)(void *)p, _mm512_cvtepi32_epi16(_mm512_srli_epi32(v, 16)));
@@ -129,7 +129,7 @@ CPU_INLINE words words_select_greater(words a, words b, words yes, words no)
     return _mm256_blendv_epi8(no, yes, _mm256_cmpgt_epi32(a, b));
 }
 
-/* The high halves of the words, in order. */
+/* Stores the high halves of the words, in order. */
 CPU_INLINE void words_store_high(uint16_t *p, words v)
 {
     words high = _mm256_srli_epi32(v, 16);
@@ -159,7 +159,7 @@ CPU_INLINE void words_transpose(words r[VEC_WIDTH])
 
 #endif
 
-/* A denormal becomes a zero of its sign. */
+/* A denormal becomes a zero with its sign. */
 CPU_INLINE words words_flush(words v)
 {
     words magnitude = words_and(v, words_splat(0x7fffffffu));
@@ -170,7 +170,7 @@ CPU_INLINE vec vec_flush(vec v)
     return vec_of(words_flush(words_of(v)));
 }
 
-/* The two numbers in words of bf16 pairs. */
+/* Returns one of the two numbers in words of bf16 pairs. */
 /* clang-format off */
 CPU_INLINE vec vec_even(words v) { return vec_of(words_low(v)); }
 CPU_INLINE vec vec_odd(words v) { return vec_of(words_and(v, words_splat(0xffff0000u))); }
@@ -178,7 +178,7 @@ CPU_INLINE vec vec_odd(words v) { return vec_of(words_and(v, words_splat(0xffff0
 
 /* ---- two bf16 terms -------------------------------------------------------------------------- */
 
-/* bf16(x), in the high half of each word. */
+/* Returns bf16(x), in the high half of each word. */
 CPU_INLINE words words_round_bf16(words x)
 {
     words high = words_splat(0xffff0000u);
@@ -189,7 +189,7 @@ CPU_INLINE words words_round_bf16(words x)
     return words_select_greater(magnitude, words_splat(0x7f800000u), quiet, rounded);
 }
 
-/* As factors of a product: denormals are zeros. */
+/* Splits x into factors of a product. Denormals are zeros. */
 CPU_INLINE void vec_split(vec x, words *high, words *low)
 {
     words h = words_round_bf16(words_of(x));
@@ -204,7 +204,7 @@ CPU_INLINE uint32_t tile_count(const struct cpu_gemm *task)
     return task->tile[task->n_segments];
 }
 
-/* A tile's first column, and the end of its segment, which may be its own end. */
+/* Returns a tile's first column, and the end of its segment, which may be inside the tile. */
 CPU_INLINE uint32_t tile_column(const struct cpu_gemm *task, uint32_t tile, uint32_t *end)
 {
     uint32_t segment = 0;
@@ -219,7 +219,7 @@ CPU_INLINE uint32_t *tile_group(const struct cpu_gemm *task, uint64_t group)
     return (uint32_t *)task->args.workspace_dev + group * tile_count(task) * TILE_GROUP_WORDS;
 }
 
-/* One token's activations of a tile, as words `width` apart. */
+/* Stores one token's activations of a tile, as words `width` apart. */
 CPU_INLINE void tile_split_words(const float x[TILE_DEPTH], uint32_t n_terms, uint32_t width, uint32_t *out)
 {
     uint16_t terms[TILE_MAX_TERMS][TILE_DEPTH];
@@ -246,8 +246,8 @@ CPU_INLINE void tile_split_floats(const float x[TILE_DEPTH], uint32_t n_terms, f
     }
 }
 
-/* A piece's share of the activations into the workspace: groups of `width` tokens as words, but a
- * group of at most max_float_tokens as floats. */
+/* Stores a piece's share of the activations in the workspace: groups of `width` tokens as words, or a group of at most
+ * max_float_tokens as floats. */
 CPU_INLINE void tile_split(const struct cpu_gemm *task, uint32_t width, uint32_t max_float_tokens, struct k_piece piece)
 {
     const struct k_gemm_args *a = &task->args;
@@ -282,7 +282,7 @@ CPU_INLINE void tile_split(const struct cpu_gemm *task, uint32_t width, uint32_t
 
 /* ---- weights --------------------------------------------------------------------------------- */
 
-/* A tile's part of one row as bf16, in one term (BF16) or two (F16), filled up with zeros behind `end`. */
+/* Loads a tile's part of one row as bf16, in one term (BF16) or two (F16), padded with zeros from `end` on. */
 CPU_INLINE void tile_stage_row(const unsigned char *row, enum k_dtype dtype, uint32_t column, uint32_t end,
                                uint16_t first[TILE_DEPTH], uint16_t second[TILE_DEPTH])
 {
@@ -301,7 +301,7 @@ CPU_INLINE void tile_stage_row(const unsigned char *row, enum k_dtype dtype, uin
     }
 }
 
-/* The number of bf16 terms that a weight is. */
+/* Returns the number of bf16 terms of a weight. */
 CPU_INLINE uint32_t tile_weight_terms(enum k_dtype dtype)
 {
     return dtype == K_F16 ? 2 : 1;
@@ -309,9 +309,9 @@ CPU_INLINE uint32_t tile_weight_terms(enum k_dtype dtype)
 
 /* ---- work of a piece ------------------------------------------------------------------------- */
 
-#define TILE_SHARE_ROWS 16u /* a piece's rows: 16 at a time, so that few panels are incomplete */
+#define TILE_SHARE_ROWS 16u /* a piece's rows: 16 at a time, so that few row blocks are incomplete */
 
-/* The bias comes last, with denormals kept. */
+/* Adds the bias last, with denormals kept. */
 CPU_INLINE void tile_add_bias(const struct k_gemm_args *a, const struct host_part *part, uint32_t row_begin,
                               uint32_t row_end)
 {

@@ -1,10 +1,12 @@
-/* Attention, mma form, of a step in which no query tile has more than sixteen rows: decode, and heads wider than 128.
+/* Attention, mma form, for a step in which no query tile has more than sixteen rows: decode, and heads wider than 128.
  *
- * What it computes stands in attention_mma.cu; a kernel of its own because what streams K and V needs bytes on the way and
- * instructions from many warps. Without large query tiles it fits 168 registers, so that three blocks are on an SM: 12 warps,
- * and 3 × 48 KB of K and V on the way (128 wide: two tiles are 64 KB, of which a quarter is being read), where 3.35 TB/s × 1 µs
- * / 132 SMs = 25 KB are needed and an H200 needs 36 KB. A block has 71 KB of shared memory; three fit the 228 KB of an H100.
- * GPUs with 164 KB get two, those with 100 KB one. Heads wider than 128 need more registers: two blocks. */
+ * attention_mma.cu documents the arithmetic. This is a separate kernel because streaming K and V needs many bytes in
+ * flight and instructions from many warps. Without large query tiles it fits 168 registers, so an SM holds three
+ * blocks: 12 warps, and 3 × 48 KB of K and V in flight (128 wide: two tiles are 64 KB, of which a quarter is being
+ * read). 3.35 TB/s × 1 µs / 132 SMs need 25 KB, and an H200 needs 36 KB. A block has 71 KB of shared memory; three fit
+ * the 228 KB of an H100. GPUs with 164 KB hold two, those with 100 KB one. Heads wider than 128 need more registers:
+ * two blocks.
+ */
 #include "kernels/cuda/attention_small.cuh"
 #include "kernels/cuda/launch.h"
 

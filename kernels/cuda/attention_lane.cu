@@ -1,24 +1,28 @@
-/* Attention in the lane form: docs/numerics.md §10, bit for bit, over a cache of any format. What a suspicious answer is checked
- * by, and what F32 models and caches, and caches in 8 bits, use: simple first.
+/* Attention in the lane form: docs/internals/numerics.md §10, bit for bit, over a cache of any format. It is the
+ * reference for checking suspicious answers, and computes F32 models and caches and 8-bit caches. It puts simplicity
+ * first.
  *
- * A block of 128 threads has one query head of one token and does the splits of 512 positions in turn, so nothing but the token's
- * position and its row decides what is summed in which order, no workspace is needed, and the grid depends on n_tokens only.
- *   Scores: a thread has a position, four of each split. It holds the 16 lanes of that sum in registers: 16 chains of fmas, no shuffle.
- *   Tiles: 16 threads have one of the split's 8 tiles, as the page's lanes do: thread j has its positions j, j + 16, j + 32, j + 48.
- *   All tiles' scores are known by then, so the running maxima of the eight come from one scan.
- *   Values: a thread has two neighbouring elements d and follows the positions in rising order, 2, 4 or 8 bytes each. In 8 bits
- *   the positions' scales of V are fetched with the scores.
+ * A block of 128 threads computes one query head of one token, one split of 512 positions after the other. So only the
+ * token's position and its row decide the order of summation, no workspace is needed, and the grid depends only on
+ *   n_tokens. Scores: a thread has one position at a time, four of each split. It holds the 16 lanes of that sum in
+ *   registers: 16 chains of fmas, without shuffles.
+ *   Tiles: 16 threads compute one of the split's 8 tiles, like the specification's lanes: thread j has its positions j,
+ *   j + 16, j + 32, j + 48. All tiles' scores are known by then, so one scan gives the running maxima of the eight.
+ *   Values: a thread has two adjacent elements d and reads the positions in rising order, 2, 4 or 8 bytes each. In 8
+ *   bits the positions' scales of V are loaded with the scores.
  *
- * A split takes D / 16 · 64 fmas a thread for the scores and a chain of up to 512 for the values: about 4 µs, against 256 KB of K and V
- * (heads of 128, f16). One block would stream 65 GB/s, a decode step of 32 heads over 4,096 positions takes 30 µs a layer; 512 blocks at
- * once would be bound by memory if the query heads of a KV head did not meet in L2. Grid: x is the token, so that these do. */
+ * A split takes D / 16 · 64 fmas per thread for the scores and a chain of up to 512 for the values: about 4 µs, for 256
+ * KB of K and V (heads of 128, f16). One block streams 65 GB/s, so a decode step of 32 heads over 4,096 positions takes
+ * 30 µs per layer. 512 concurrent blocks would be limited by memory if the query heads of a KV head did not share L2.
+ * Grid: x is the token, so that they do.
+ */
 #include "kernels/cuda/factors.cuh"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/widen.cuh"
 #include "kernels/check.h"
 
 #define THREADS 128u
-#define MIN_BLOCKS 4 /* of an SM: up to 128 registers; left to itself the compiler takes 48 and spills */
+#define MIN_BLOCKS 4 /* per SM, which allows 128 registers; without it the compiler takes 48 and spills */
 #define TILES (K_ATTN_SPLIT / K_ATTN_TILE)
 #define NO_ROW UINT32_MAX
 
@@ -32,17 +36,17 @@ struct attention_lane {
     uint64_t block_bytes, scales_at;
     uint32_t n_rows, n_q_heads, n_kv_heads, head_dim, block_tokens, window;
     float scale, softcap, softcap_inverse;
-    bool whole; /* a token reads its row to the end */
-    bool as_factors; /* so out, for GEMMs alone: an F32 cache in the mma form */
+    bool whole; /* a token reads its row up to the end */
+    bool as_factors; /* out is only for GEMMs: an F32 cache in the mma form */
 };
 
 #define IS_BYTES(kind) ((kind) != K_F32 && (kind) != K_F16)
 #define ELEMENT_BYTES(kind) ((kind) == K_F32 ? 4u : (kind) == K_F16 ? 2u : 1u)
 
-struct split { /* what a block shares */
+struct split { /* shared memory of a block */
     __align__(16) float q[K_MAX_HEAD_DIM];
     float p[K_ATTN_SPLIT]; /* scores, then weights */
-    uint64_t at[K_ATTN_SPLIT]; /* where a position's head begins in K and in V, in bytes */
+    uint64_t at[K_ATTN_SPLIT]; /* byte offset of a position's head in K and in V */
     float max[TILES]; /* of the tile's scores */
     float alpha[TILES], sum[TILES];
     uint32_t row;
@@ -52,14 +56,14 @@ struct range {
     uint32_t begin, end;
 };
 
-/* Slots of the tile that the token reads; positions [first, end) are readable. */
+/* Returns the slots of the tile that the token reads; positions [first, end) are readable. */
 static __device__ __forceinline__ struct range readable(uint32_t start, uint32_t n, uint32_t first, uint32_t end)
 {
     struct range r = {max(start, first) - start, min(max(end, start) - start, n)};
     return r;
 }
 
-/* The row that the token is of: padding rows may stand anywhere, so all are looked at. */
+/* Finds the token's row. Checks all rows, because padding rows may be anywhere. */
 static __device__ __forceinline__ void find_row(struct split *shared, const struct attention_lane &a, uint32_t token)
 {
     if (threadIdx.x == 0)
@@ -71,7 +75,7 @@ static __device__ __forceinline__ void find_row(struct split *shared, const stru
     __syncthreads();
 }
 
-/* Elements [d, d + 4) of a key. */
+/* Loads elements [d, d + 4) of a key. */
 template <enum k_dtype dtype>
 static __device__ __forceinline__ float4 load_key(const unsigned char *k, float k_scale, uint32_t d)
 {
@@ -81,7 +85,7 @@ static __device__ __forceinline__ float4 load_key(const unsigned char *k, float 
         return widen4<dtype>(k, d);
 }
 
-/* The lane sum of q · k; k_scale: of a key in 8 bits. */
+/* Returns the lane sum of q · k. k_scale: the scale of an 8-bit key. */
 template <enum k_dtype dtype>
 static __device__ __forceinline__ float dot(const float *q, const unsigned char *k, float k_scale, uint32_t head_dim)
 {
@@ -103,7 +107,7 @@ static __device__ __forceinline__ float dot(const float *q, const unsigned char 
     return k_lane_fold(lanes);
 }
 
-/* A row's scale, (head, offset) of a block. */
+/* Loads a row's scale: (head, offset) of a block. */
 template <enum k_dtype dtype>
 static __device__ __forceinline__ float load_scale(const void *cache, const struct attention_lane &a, uint64_t block,
                                                    uint32_t row)
@@ -112,7 +116,7 @@ static __device__ __forceinline__ float load_scale(const void *cache, const stru
     return widen_scale<dtype>(scales[row]);
 }
 
-/* Scores of the split's slots, and where their values lie. */
+/* Computes the scores of the split's slots and the addresses of their values. */
 template <enum k_dtype dtype, bool is_capped>
 static __device__ __forceinline__ void score(struct split *shared, float *v_scales, const struct attention_lane &a,
                                              const uint32_t *table, uint32_t kv_head, uint32_t start,
@@ -139,7 +143,7 @@ static __device__ __forceinline__ float larger(float a, float b)
     return b > a ? b : a;
 }
 
-/* The tiles' maxima, α and sums, and weights in the place of scores. m is the split's maximum in the end. */
+/* Computes the tiles' maxima, α and sums, and replaces scores by weights. At the end m is the split's maximum. */
 static __device__ __forceinline__ void weigh(struct split *shared, uint32_t start, uint32_t first, uint32_t end,
                                              float *m)
 {
@@ -154,7 +158,7 @@ static __device__ __forceinline__ void weigh(struct split *shared, uint32_t star
     for (uint32_t apart = K_LANES / 2; apart > 0; apart /= 2)
         top = larger(top, __shfl_xor_sync(~0u, top, apart, K_LANES));
     if (lane == 0)
-        shared->max[tile] = top; /* −inf of a tile that is left out: no one's maximum */
+        shared->max[tile] = top; /* −inf for an excluded tile, which is never the maximum */
     __syncthreads();
     float before = low, after = low;
     for (uint32_t t = 0; t < TILES; t++) {
@@ -181,7 +185,7 @@ static __device__ __forceinline__ void weigh(struct split *shared, uint32_t star
     __syncthreads();
 }
 
-/* Elements d and d + 1 of a position's value: j of the split. */
+/* Loads elements d and d + 1 of a position's value. j is relative to the split. */
 template <enum k_dtype dtype>
 static __device__ __forceinline__ float2 load_value(const struct split *shared, const float *v_scales,
                                                     const void *cache, uint32_t j, uint32_t d)
@@ -218,7 +222,7 @@ static __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) attention_lane_ker
     float2 merged = {0.0f, 0.0f};
     bool is_first = true;
     for (uint32_t start = first - first % K_ATTN_SPLIT; start < end; start += K_ATTN_SPLIT) {
-        __syncthreads(); /* q is there, and the split before is done with */
+        __syncthreads(); /* q is loaded, and the previous split is finished */
         score<dtype, is_capped>(&shared, v_scales, a, table, kv_head, start, readable(start, K_ATTN_SPLIT, first, end));
         __syncthreads();
         float m, l = 0.0f;
@@ -254,7 +258,7 @@ static __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) attention_lane_ker
         }
         is_first = false;
     }
-    if (a.sinks != NULL) { /* one more split: a score of weight 1 without a value */
+    if (a.sinks != NULL) { /* one more split: a score with weight 1 and no value */
         float sink = a.sinks[head], top = larger(merged_m, sink), x = k_exp(merged_m - top), y = k_exp(sink - top);
         merged_l = fmaf(merged_l, x, y);
         merged.x = fmaf(merged.x, x, 0.0f * y);

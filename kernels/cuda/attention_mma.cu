@@ -1,31 +1,34 @@
-/* Attention over the paged f16 cache on tensor cores: docs/numerics.md §17, "Attention, mma form".
+/* Attention over the paged f16 cache on tensor cores: docs/internals/numerics.md §17, "Attention, mma form".
  *
- * A block has 128 threads and walks the units that the plan (attention_plan.h) gave it. The grid is fixed; only the plan
- * knows the step, so that a recorded launch serves every step of its shape. The query heads of one KV head share its tiles as rows of A.
+ * A block has 128 threads and processes the units that the plan (attention_plan.h) assigns to it. The grid is fixed and
+ * only the plan depends on the step, so a recorded launch serves every step of its shape. The query heads of one KV
+ * head share its tiles, as rows of A.
  *
- * Few queries (decode; ATTN_SMALL rows; attention_small.cuh): what counts is that K and V stream. Sixteen rows, most of them
- * empty, are 16 FLOP for each byte of K and V, where an H100 has 300 a byte: they cost nothing. The four warps share the rows:
- * each has 16 of the tile's 64 positions of the scores, and a quarter of the columns of o. They exchange maxima and p through
- * shared memory. Two tiles of K and V (64 KB for 128 wide heads) are in shared memory, one of them on its way. A step that has
- * nothing else has a kernel of its own, attention_decode.cu, of which three blocks fit an SM; this one has both sizes, and two.
+ * Few queries (decode; ATTN_SMALL rows; attention_small.cuh): the stream of K and V is the limit. Sixteen rows, most of
+ * them empty, are 16 FLOP for each byte of K and V; an H100 has 300 per byte, so the empty rows cost nothing. The four
+ * warps share the rows: each has 16 of the tile's 64 positions of the scores, and a quarter of the columns of o. They
+ * exchange maxima and p through shared memory. Two tiles of K and V (64 KB for 128 wide heads) are in shared memory,
+ * one of them in flight. A step with only such tiles has its own kernel, attention_decode.cu, of which three blocks fit
+ * an SM. This kernel handles both sizes, and two blocks fit.
  *
- * Many queries (prefill, verification of drafts; ATTN_LARGE rows; heads up to 128 wide): what counts is mma. A warp has 16
- * rows and all 64 positions, and p goes from the fragment of the scores to the fragment of A in registers. K and V have one buffer each: V is on its
- * way while scores are computed, the next K while o is. What is merged so far is touched once in 512 positions and lies in
- * shared memory.
+ * Many queries (prefill, verification of drafts; ATTN_LARGE rows; heads up to 128 wide): mma is the limit. A warp has
+ * 16 rows and all 64 positions, and p moves from the fragment of the scores to the fragment of A in registers. K and V
+ * have one buffer each: V is in flight while scores are computed, the next K while o is. The merged state is accessed
+ * once per 512 positions and lies in shared memory.
  *
- * Both do the same operations on an element in the same order; a tile of which a row reads nothing leaves the row's m, l
- * and o: α is then 1, each p +0.
+ * Both do the same operations on an element in the same order. A tile of which a row reads nothing leaves the row's m,
+ * l and o unchanged: α is then 1, and each p is +0.
  *
- * A softcap is a kernel of its own, so that others do not pay for it: its tanh is some 30 instructions a score, as much again as
- * the mma of a prefill. Sinks are asked for at run time, once a query. */
+ * A softcap has its own kernel, so that other models do not bear its cost: its tanh is about 30 instructions per score,
+ * as much as the mma of a prefill. Sinks are a run-time branch, once per query.
+ */
 #include "kernels/cuda/attention_small.cuh"
 #include "kernels/cuda/launch.h"
 
 /* ---- shared memory ---- */
 
-/* Queries of heads up to 64 wide are held in registers, and pass through what will hold the merged o; those of wider ones stay
- * in shared memory. */
+/* Queries of heads up to 64 wide stay in registers, and pass through the memory of the merged o. Queries of wider heads
+ * stay in shared memory. */
 template <uint32_t D> struct large_layout {
     static constexpr uint32_t row_bytes = attn_width<D>::row_bytes, tile_bytes = attn_width<D>::tile_bytes;
     static constexpr bool keeps_queries = D > 64;
@@ -36,7 +39,7 @@ template <uint32_t D> struct large_layout {
 };
 
 template <uint32_t D> struct merged_shared {
-    static constexpr uint32_t n_at_once = 1; /* 64 divisions unrolled would take too many registers */
+    static constexpr uint32_t n_at_once = 1; /* 64 unrolled divisions would take too many registers */
     __device__ __forceinline__ float2 *at(uint32_t n, uint32_t h) const
     {
         return (float2 *)(k_shared + large_layout<D>::merged_at + threadIdx.x / 32 * (16 * D * 4)) + 64 * n + 32 * h +
@@ -52,7 +55,7 @@ template <uint32_t D> struct merged_shared {
     }
 };
 
-/* A warp's sixteen rows over one tile of K: the scores, then p as fragments of A, with α. */
+/* Computes a warp's sixteen rows with one tile of K: the scores, then p as fragments of A, with α. */
 template <uint32_t D, bool is_capped>
 ATTN_FN void large_scores(const struct attention_mma &a, uint32_t keys, uint32_t queries,
                           const uint32_t (&q)[large_layout<D>::keeps_queries ? 1 : D / 16][4], bool is_masked,
@@ -76,7 +79,7 @@ ATTN_FN void large_scores(const struct attention_mma &a, uint32_t keys, uint32_t
         }
     }
     float largest[2] = {-INFINITY, -INFINITY};
-    uint32_t is_read = ~0u; /* a bit for each of the thread's scores */
+    uint32_t is_read = ~0u; /* one bit per score of the thread */
 #pragma unroll
     for (uint32_t n = 0; n < 8; n++)
 #pragma unroll
@@ -123,7 +126,7 @@ ATTN_FN void large_scores(const struct attention_mma &a, uint32_t keys, uint32_t
     }
 }
 
-/* Sixty-four queries at most: each warp has sixteen. False as run_small(). */
+/* At most sixty-four queries: each warp has sixteen. Returns false like run_small(). */
 template <uint32_t D, bool is_capped>
 ATTN_FN bool run_large(const struct attention_mma &a, const struct attn_unit &unit)
 {
@@ -132,7 +135,7 @@ ATTN_FN bool run_large(const struct attention_mma &a, const struct attn_unit &un
     uint32_t lane = threadIdx.x % 32, queries = lane_of_rows<D>(at::queries_at, first_row);
     struct attn_feed<D, at::buffers> feed = feed_of<D, at::buffers>(a, unit);
     struct attn_rows rows = attn_rows_of(a, unit, first_row);
-    /* Positions of the warp's first and last query; a warp without one computes nothing. */
+    /* Positions of the warp's first and last query. A warp without queries computes nothing. */
     bool has_rows = first_row < unit.n_queries;
     uint32_t last_row = min(first_row + 16, (uint32_t)unit.n_queries) - 1;
     uint32_t first = unit.position + (unit.query + first_row) / a.group;
@@ -142,7 +145,7 @@ ATTN_FN bool run_large(const struct attention_mma &a, const struct attn_unit &un
     merged_shared<D> merged;
     uint32_t q[at::keeps_queries ? 1 : D / 16][4];
 
-    __syncthreads(); /* the unit before may still be reading */
+    __syncthreads(); /* the previous unit may still be reading */
     feed.begin(a);
     load_queries<D>(a, unit, at::queries_at, ATTN_LARGE);
     __syncthreads();
@@ -196,8 +199,8 @@ static __global__ void __launch_bounds__(ATTN_THREADS, 2) attention_mma_kernel(c
 
 /* ---- launching -------------------------------------------------------------------------------- */
 
-/* The narrowest kernel that the heads fit; the widths are those that models have, and those with a softcap have 128 and 256
- * (a plan for narrower heads, which may count more blocks to an SM, serves them too: nobody waits for another block). */
+/* Launches the narrowest kernel that the heads fit. The widths are those of real models; with a softcap there are 128
+ * and 256. (A plan for narrower heads, which may count more blocks per SM, also works: no block waits for another.) */
 template <uint32_t D, bool is_capped>
 static cudaError_t launch(cudaStream_t stream, const struct attention_mma &a, uint32_t n_blocks)
 {

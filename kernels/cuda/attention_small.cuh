@@ -1,5 +1,5 @@
-/* Query tiles of at most sixteen rows, which both kernels of attention's mma form compute (attention_mma.cu says how), the end of
- * splits, the merging of what several units left, and how a block walks its units. */
+/* Parts of both kernels of attention's mma form: query tiles of at most sixteen rows (attention_mma.cu documents them),
+ * the end of splits, the merging of several units' partials, and a block's loop over its units. */
 #ifndef QUIRE_KERNELS_CUDA_ATTENTION_SMALL_CUH
 #define QUIRE_KERNELS_CUDA_ATTENTION_SMALL_CUH
 
@@ -12,22 +12,22 @@ static_assert(MAXIMA_AT + ATTN_WARPS * ATTN_SMALL * 4 <= ATTN_BUFFERS_AT, "");
 
 template <uint32_t D> struct small_layout {
     static constexpr uint32_t row_bytes = attn_width<D>::row_bytes, tile_bytes = attn_width<D>::tile_bytes;
-    static constexpr bool is_wide = D > ATTN_MOST_LARGE; /* no room for four tiles */
+    static constexpr bool is_wide = D > ATTN_MOST_LARGE; /* there is no space for four tiles */
     static constexpr uint32_t buffers = is_wide ? 2 : 4;
     static constexpr uint32_t queries_at = ATTN_BUFFERS_AT + buffers * tile_bytes;
     static constexpr uint32_t weights_at = queries_at + ATTN_SMALL * row_bytes;
     static constexpr uint32_t bytes = weights_at + ATTN_SMALL * ATTN_TILE * 2;
 };
 
-/* The queries' fragments: in registers all along where there is room, else read again for each tile, 8 instructions of some 900.
- * Heads of 96 have the room on sm_90 and spill 4 bytes on sm_100. */
+/* The queries' fragments: held in registers if they fit, otherwise reloaded for each tile, 8 instructions of about 900.
+ * Heads of 96 fit on sm_90 but spill 4 bytes on sm_100. */
 template <uint32_t D, bool is_capped>
 static constexpr bool holds_queries = D <= ATTN_MOST_LARGE && D != 96 && !is_capped;
 
-/* ---- what is merged of a unit so far: (n, h) is the pair of columns n of row h of the thread ---- */
+/* ---- a unit's merged state: (n, h) is the pair of columns n of row h of the thread ---- */
 
 template <uint32_t N_TILES> struct merged_registers {
-    static constexpr uint32_t n_at_once = N_TILES; /* that are divided */
+    static constexpr uint32_t n_at_once = N_TILES; /* number of concurrent divisions */
     float2 pairs[N_TILES][2];
     __device__ __forceinline__ float2 get(uint32_t n, uint32_t h) const
     {
@@ -39,7 +39,7 @@ template <uint32_t N_TILES> struct merged_registers {
     }
 };
 
-/* A thread's two rows in a split and merged. */
+/* A thread's two rows, in a split and merged. */
 template <uint32_t N_TILES> struct attn_state {
     float m[2], l[2], o[N_TILES][4];
     float merged_m[2], merged_l[2];
@@ -59,7 +59,7 @@ template <uint32_t N_TILES> struct attn_state {
     }
 };
 
-/* The output of the thread's rows, of what all splits are merged to. */
+/* Writes the output of the thread's rows from the merged state of all splits. */
 template <uint32_t STEP, uint32_t N_TILES, class merged_o>
 ATTN_FN void finish_rows(const struct attention_mma &a, const struct attn_unit &unit, uint32_t first_row,
                          uint32_t first, const bool (&is_any)[2], struct attn_state<N_TILES> &s, merged_o &merged)
@@ -86,8 +86,8 @@ ATTN_FN void finish_rows(const struct attention_mma &a, const struct attn_unit &
     }
 }
 
-/* The end of a split: into the partials of a unit that has not all splits, or into what is merged, and from there into the
- * output. Column n of the thread is 8 (first + n STEP) + 2 t. */
+/* Ends a split: stores it in the partials of a unit that does not have all splits, or merges it, and writes the output
+ * after the last one. Column n of the thread is 8 (first + n STEP) + 2 t. */
 template <uint32_t D, uint32_t STEP, uint32_t N_TILES, class merged_o>
 ATTN_FN void end_split(const struct attention_mma &a, const struct attn_unit &unit, const struct attn_rows &rows,
                        uint32_t first_row, uint32_t split, bool is_last, struct attn_state<N_TILES> &s,
@@ -95,13 +95,13 @@ ATTN_FN void end_split(const struct attention_mma &a, const struct attn_unit &un
 {
     uint32_t begin = split * ATTN_SPLIT, end = begin + ATTN_SPLIT;
     bool is_whole = unit.partial == ATTN_NO_PARTIAL,
-         is_apart = !is_whole && unit.partial_rows != 0; /* each split a partial */
+         is_apart = !is_whole && unit.partial_rows != 0; /* each split has a partial */
     bool is_partial = is_apart || (is_last && !is_whole);
     uint32_t n_columns = a.head_dim +
-                         (split & a.zero); /* of this split: else a predicate for each n is held all along */
+                         (split & a.zero); /* of this split; otherwise a predicate for each n stays in registers */
     float fold_a[2], fold_b[2];
-    bool has_before[2], is_any[2]; /* splits of the unit that the row reads: before this one, and up to it */
-    float *to[2]; /* of a partial */
+    bool has_before[2], is_any[2]; /* whether the row reads any of the unit's splits before this one, and up to it */
+    float *to[2]; /* the destination of a partial */
 #pragma unroll
     for (uint32_t h = 0; h < 2; h++) {
         bool is_used = rows.lowest[h] < end && rows.end[h] > begin;
@@ -160,7 +160,7 @@ ATTN_FN struct attn_feed<D, N> feed_of(const struct attention_mma &a, const stru
     return feed;
 }
 
-/* Positions [start, start + 64) are read by queries at all positions [first, last]. */
+/* Returns whether queries at all positions [first, last] read positions [start, start + 64). */
 ATTN_FN bool is_whole_tile(const struct attention_mma &a, uint32_t start, uint32_t first, uint32_t last)
 {
     return start + ATTN_TILE <= first + 1 && start >= attn_first_position(last, a.window);
@@ -171,8 +171,8 @@ ATTN_FN bool ends_split(uint32_t tile, uint32_t end_tile)
     return (tile + 1) % (ATTN_SPLIT / ATTN_TILE) == 0 || tile + 1 == end_tile;
 }
 
-/* m' from the tile's largest scores, and α, which is 1 in most tiles: no new largest score. A row that reads nothing of the tile
- * has none. (Where all scores are −inf so far, α would be NaN; every p is.) */
+/* Computes m' from the tile's largest scores, and α, which is 1 in most tiles, where the maximum does not change. A row
+ * that reads nothing of the tile does not change it. (If all scores are −inf so far, α would be NaN; so is every p.) */
 ATTN_FN void new_maxima(float (&m)[2], float (&alpha)[2], const float (&largest)[2])
 {
     float next[2] = {fmaxf(m[0], largest[0]), fmaxf(m[1], largest[1])};
@@ -186,7 +186,7 @@ ATTN_FN void new_maxima(float (&m)[2], float (&alpha)[2], const float (&largest)
     }
 }
 
-/* The warps' shares of sixteen rows over one tile of K: the scores, then p in shared memory, with α. */
+/* Computes the warps' shares of sixteen rows with one tile of K: the scores, then p in shared memory, with α. */
 template <uint32_t D, bool is_capped>
 ATTN_FN void small_scores(const struct attention_mma &a, uint32_t keys, uint32_t queries,
                           uint32_t (&q)[holds_queries<D, is_capped> ? D / 16 : 1][4], uint32_t start,
@@ -243,7 +243,8 @@ ATTN_FN void small_scores(const struct attention_mma &a, uint32_t keys, uint32_t
     }
 }
 
-/* Sixteen queries at most: the warps share them. False: not done, a token of it at a time is asked for. */
+/* At most sixteen queries, shared by the warps. Returns false if the unit must be computed one token at a time
+ * instead. */
 template <uint32_t D, bool is_capped>
 ATTN_FN bool run_small(const struct attention_mma &a, const struct attn_unit &unit)
 {
@@ -257,7 +258,7 @@ ATTN_FN bool run_small(const struct attention_mma &a, const struct attn_unit &un
     merged_registers<n_tiles> merged = {};
     uint32_t queries = lane_of_rows<D>(at::queries_at, 0), q[holds_queries<D, is_capped> ? D / 16 : 1][4];
 
-    __syncthreads(); /* the unit before may still be reading */
+    __syncthreads(); /* the previous unit may still be reading */
     feed.begin(a);
     load_queries<D>(a, unit, at::queries_at, ATTN_SMALL);
     __syncthreads();
@@ -297,7 +298,7 @@ ATTN_FN bool run_small(const struct attention_mma &a, const struct attn_unit &un
 
 /* ---- merging ---------------------------------------------------------------------------------- */
 
-/* Whether the block is the last one to have stored its partials of the merge. */
+/* Returns whether this block is the last to have stored its partials of the merge. */
 ATTN_FN bool is_last_to_arrive(const struct attention_mma &a, uint32_t merge, uint32_t n_units)
 {
     return cuda_is_last_to_arrive((uint32_t *)((char *)a.plan + a.plan->arrivals_at) + merge, n_units);
@@ -305,11 +306,11 @@ ATTN_FN bool is_last_to_arrive(const struct attention_mma &a, uint32_t merge, ui
 
 #define MERGED_AT_ONCE 8u
 
-/* Partials k to k + 7 of 32, of which `n` are left, into (o, l): lane i has what partial i is folded with. */
+/* Folds partials k to k + 7 of 32, of which `n` are left, into (o, l). Lane i holds the factors of partial i. */
 ATTN_FN void fold_partials(float (&o)[4], float &l, const float *partial, uint64_t step, uint32_t n, uint32_t k,
                            uint32_t used, float fold_a, float fold_b, float next_l)
 {
-    float4 values[MERGED_AT_ONCE]; /* of a partial that was not used: whatever lies there */
+    float4 values[MERGED_AT_ONCE]; /* undefined for a partial that was not used */
 #pragma unroll
     for (uint32_t i = 0; i < MERGED_AT_ONCE; i++)
         values[i] = i < n ? *(const float4 *)(partial + i * step) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
@@ -325,14 +326,16 @@ ATTN_FN void fold_partials(float (&o)[4], float &l, const float *partial, uint64
     }
 }
 
-/* Partials of a query tile folded left to right, by one block: a warp has one query and up to 128 columns. What (m, l) are
- * folded with is the same for all columns and depends on m alone: lane i has it for partial i of 32, from the largest m up to
- * there. Then each column is two operations a partial. Loads of 8 partials wait for nothing: 4 KB a warp are on the way,
- * 48 KB an SM; of 32 they would take 128 registers, which decode's kernel has not. A step that fills the GPU leaves 2 to 9 partials a tile, which is one round, and blocks merge their tiles side by
- * side. One context of 128k alone leaves some 250, 0.5 MB a KV head, to as many blocks as there are KV heads: 8 rounds of 1 µs,
- * beside some 160 µs for its K and V, where a launch of its own would take 2 µs in every layer of every step.
- * From (−inf, 0, 0) the first partial comes out as it is, since k_exp(−inf) = 0 and k_exp(0) = 1; one that was not used has
- * a = 1, b = 0. */
+/* Folds the partials of a query tile left to right, in one block: a warp has one query and up to 128 columns. The
+ * factors for (m, l) are the same for all columns and depend only on m: lane i computes them for partial i of 32, from
+ * the largest m up to there. Then each column takes two operations per partial. Loads of 8 partials are independent: 4
+ * KB per warp are in flight, 48 KB per SM. Loads of 32 would take 128 registers, which decode's kernel does not have. A
+ * step that fills the GPU leaves 2 to 9 partials per tile, which is one round, and blocks merge their tiles
+ * concurrently. A single context of 128k leaves about 250 partials, 0.5 MB per KV head, for as many blocks as there are
+ * KV heads: 8 rounds of 1 µs, in addition to about 160 µs for its K and V. A separate launch would take 2 µs in every
+ * layer of every step. Starting from (−inf, 0, 0), the first partial stays unchanged, since k_exp(−inf) = 0 and
+ * k_exp(0) = 1. An unused partial has a = 1, b = 0.
+ */
 ATTN_FN void merge_partials(const struct attention_mma &a, const struct attn_merge &merge)
 {
     uint32_t lane = threadIdx.x % 32, n_parts = (a.head_dim + 127) / 128;
@@ -348,7 +351,8 @@ ATTN_FN void merge_partials(const struct attention_mma &a, const struct attn_mer
             float2 mine = lane < n ? *(const float2 *)(partial + lane * step + a.head_dim) : make_float2(NAN, 0.0f);
             bool is_used = mine.x == mine.x;
             uint32_t used = __ballot_sync(~0u, is_used);
-            float largest = is_used ? mine.x : -INFINITY; /* up to this partial, then with what came before the 32 */
+            float largest = is_used ? mine.x : -INFINITY; /* first the maximum up to this partial, then including the
+                                                           * partials before these 32 */
 #pragma unroll
             for (uint32_t d = 1; d < 32; d *= 2) {
                 float below = __shfl_up_sync(~0u, largest, d);
@@ -387,14 +391,15 @@ ATTN_FN uint32_t attn_end_query(const struct attention_mma &a, uint32_t index)
     return unit->query + unit->n_queries;
 }
 
-/* A unit is computed at once unless V is infinite or NaN at a position that one query of a tile reads and another does not: 0 · v
- * would be NaN in the other. That happens only where a request has overflowed f16, and its queries before that position must
- * not know: the unit is computed again, a token at a time. Queries of one token read the same positions, and all others are
- * zeros.
+/* Computes a unit in one pass, unless V is infinite or NaN at a position that one query of a tile reads and another
+ * does not: 0 · v would be NaN for the other query. That happens only if a request has overflowed f16, and its queries
+ * before that position must not be affected. The unit is then computed again, one token at a time: queries of one token
+ * read the same positions, and all other rows are zeros.
  *
- * What the walk itself needs is read from the plan where it is needed, once a unit and out of L1. Kept in registers beside a
- * unit's work it was what spilled on sm_100a, 24 bytes with a softcap; copies into shared memory (cp.async) say that they touch
- * memory, so that no compiler keeps it. */
+ * The loop rereads its own data from the plan, once per unit and through L1. Keeping it in registers during a unit
+ * caused the spills on sm_100a, 24 bytes with a softcap. Copies into shared memory (cp.async) are declared to modify
+ * memory, so no compiler keeps it in registers.
+ */
 template <class kernel> ATTN_FN void run_units(const struct attention_mma &a)
 {
     const uint32_t *first_units = (const uint32_t *)(a.plan + 1);

@@ -1,9 +1,10 @@
-/* What both halves of attention_mma.cu are made of: K and V tiles through shared memory, fragments, and the products with V.
+/* Parts of both sizes of attention_mma.cu: K and V tiles through shared memory, fragments, and the products with V.
  *
- * A tile is 64 positions of one KV head. In shared memory a position is a row of WIDTH halves, head_dim rounded up to 64,
- * and 16-byte chunk c of row r lies at c ^ (r % 8): eight rows of a chunk, which is what ldmatrix reads at once, are then
- * in eight different groups of banks. Elements from head_dim to D, the template's width, and positions that no query of the block
- * reads, are zeros: their products change nothing. */
+ * A tile is 64 positions of one KV head. In shared memory a position is a row of WIDTH halves, head_dim rounded up to
+ * 64, and 16-byte chunk c of row r lies at c ^ (r % 8). So eight rows of a chunk, which ldmatrix reads at once, are in
+ * eight different groups of banks. Elements from head_dim to D, the template's width, and positions that no query of
+ * the block reads, are zeros: their products change nothing.
+ */
 #ifndef QUIRE_KERNELS_CUDA_ATTENTION_TILES_CUH
 #define QUIRE_KERNELS_CUDA_ATTENTION_TILES_CUH
 
@@ -20,15 +21,15 @@
 struct attention_mma {
     const float *qkv;
     float *out;
-    struct attn_plan *plan; /* only arrivals are written */
+    struct attn_plan *plan; /* only the arrival counters are written */
     const uint32_t *tables;
     const unsigned char *k, *v;
     const float *sinks; /* [Q] or NULL */
-    float *partials; /* rows of o [head_dim], m and l; m is NaN in a split that the query reads nothing of */
+    float *partials; /* rows of o [head_dim], m and l; m is NaN in a split of which the query reads nothing */
     uint32_t n_q_heads, n_kv_heads, group, head_dim, block_tokens, window;
     float scale, softcap, softcap_inverse;
     uint32_t zero; /* 0, which the compiler does not know */
-    bool as_factors; /* so out, for GEMMs alone */
+    bool as_factors; /* out is only for GEMMs */
 };
 
 /* attention_decode.cu */
@@ -38,7 +39,7 @@ uint32_t attention_decode_shared_bytes(uint32_t head_dim);
 K_DYNAMIC_SHARED;
 
 template <uint32_t D> struct attn_width {
-    static constexpr uint32_t row_bytes = (D + 63) / 64 * 128; /* of a row in shared memory */
+    static constexpr uint32_t row_bytes = (D + 63) / 64 * 128; /* per row in shared memory */
     static constexpr uint32_t tile_bytes = ATTN_TILE * row_bytes;
 };
 
@@ -47,8 +48,9 @@ ATTN_FN uint32_t attn_first_position(uint32_t position, uint32_t window)
     return window != 0 && position >= window ? position - window + 1 : 0;
 }
 
-/* Places in shared memory are bytes from k_shared on, and arrays of rows begin at multiples of 128. Chunk c of a row is
- * then at (chunk 0) ^ c × 16, and on 128 bytes for each eight: from one register on, where c is a constant. */
+/* Addresses in shared memory are byte offsets from k_shared, and arrays of rows begin at multiples of 128. Chunk c of a
+ * row is then at (chunk 0) ^ c × 16, plus 128 bytes for every eight chunks: one register holds the base, and c is a
+ * constant. */
 template <uint32_t D> ATTN_FN uint32_t attn_row(uint32_t array, uint32_t row)
 {
     return array + row * attn_width<D>::row_bytes + (row & 7) * 16;
@@ -66,7 +68,7 @@ ATTN_FN uint32_t pack_halves(float low, float high)
     return word;
 }
 
-/* A score, of the product of q and k. */
+/* Returns a score from the product of q and k. */
 template <bool is_capped> ATTN_FN float attn_score(const struct attention_mma &a, float product)
 {
     float score = product * a.scale;
@@ -76,20 +78,21 @@ template <bool is_capped> ATTN_FN float attn_score(const struct attention_mma &a
 /* ---- feeding ---------------------------------------------------------------------------------- */
 
 #define ATTN_NO_ROW UINT32_MAX
-/* Shared memory begins with the cache rows [2][64] of the tiles with an even and with an odd number; from here on it holds [N] tiles. */
+/* Shared memory begins with the cache rows [2][64] of the even and the odd tile. [N] tiles follow at this offset. */
 #define ATTN_ROWS_BYTES (2 * ATTN_TILE * 4)
 #define ATTN_BUFFERS_AT 1024u
 
-/* Loads in the order K, V of the first tile, K, V of the next, … Load i goes to buffer i % N and is what step i
- * computes on: K in even steps, V in odd ones. N − 1 loads are on the way while a step computes.
+/* Loads in the order K, V of the first tile, K, V of the next, … Load i goes to buffer i % N and is the input of step
+ * i: K in even steps, V in odd ones. N − 1 loads are in flight while a step computes.
  *
- * Which row of the cache a position is comes from the block table, an entry a position, so that blocks may have any size. A thread
- * reads the entry of a position two tiles before the position's K is asked for, and nobody waits for it. */
+ * The block table gives the cache row of each position, one look-up per position, so that blocks may have any size. A
+ * thread reads the entry of a position two tiles before it requests the position's K, so nothing waits for it.
+ */
 template <uint32_t D, uint32_t N> struct attn_feed {
     uint32_t table, kv_head;
-    uint32_t lowest, end; /* positions that some query reads: [lowest, end) */
+    uint32_t lowest, end; /* positions that at least one query reads: [lowest, end) */
     uint32_t first_tile, end_tile;
-    uint32_t next_row; /* of the thread's position in the tile whose rows are stored next */
+    uint32_t next_row; /* the thread's position in the tile whose rows are stored next */
 
     __device__ __forceinline__ uint32_t row_at(const struct attention_mma &a, uint32_t tile) const
     {
@@ -107,8 +110,8 @@ template <uint32_t D, uint32_t N> struct attn_feed {
             ((uint32_t *)k_shared)[tile % 2 * ATTN_TILE + threadIdx.x] = row;
     }
 
-    /* With two buffers K always lies in the same, and the compiler would keep all addresses for ldmatrix and cp.async in
-     * registers, for which there is no room; in a place that moves it computes them by one xor each. */
+    /* With two buffers K always has the same one, and the compiler would keep all addresses for ldmatrix and cp.async
+     * in registers, of which there are not enough. With a variable address it computes each one with one xor. */
     __device__ __forceinline__ uint32_t buffer_at(const struct attention_mma &a, uint32_t buffer, uint32_t tile) const
     {
         return ATTN_BUFFERS_AT + buffer * attn_width<D>::tile_bytes + (tile & a.zero);
@@ -131,7 +134,7 @@ template <uint32_t D, uint32_t N> struct attn_feed {
         cp_async_commit();
     }
 
-    /* Before a barrier, then after it. */
+    /* The first half runs before a barrier, the second after it. */
     __device__ __forceinline__ void begin(const struct attention_mma &a)
     {
         store_row(first_tile, row_at(a, first_tile));
@@ -148,7 +151,7 @@ template <uint32_t D, uint32_t N> struct attn_feed {
         next_row = row_at(a, first_tile + N / 2);
     }
 
-    /* Waits for the tile's K, or V. Nobody computes on what came before any more: its buffer is loaded anew. */
+    /* Waits for the tile's K, or V. No warp reads the previous tile any more, so its buffer is reloaded. */
     __device__ __forceinline__ uint32_t keys(const struct attention_mma &a, uint32_t tile)
     {
         cp_async_wait<N - 2>();
@@ -171,9 +174,10 @@ template <uint32_t D, uint32_t N> struct attn_feed {
 
 /* ---- queries ---------------------------------------------------------------------------------- */
 
-/* The rows of a fragment that a thread holds: g and g + 8 of its warp's sixteen. A row without a query reads nothing. */
+/* The rows of a fragment that a thread holds: g and g + 8 of its warp's sixteen. A row without a query reads
+ * nothing. */
 struct attn_rows {
-    uint32_t lowest[2], end[2]; /* positions [lowest, end); none: end is 0 */
+    uint32_t lowest[2], end[2]; /* positions [lowest, end); end is 0 for a row without a query */
 };
 
 ATTN_FN struct attn_rows attn_rows_of(const struct attention_mma &a, const struct attn_unit &unit, uint32_t first_row)
@@ -194,14 +198,14 @@ ATTN_FN uint32_t attn_head_of(const struct attention_mma &a, uint32_t kv_head, u
     return kv_head * a.group + query % a.group;
 }
 
-/* Index of the query's element 0 in an array of [T, n_heads, head_dim]. */
+/* Returns the index of the query's element 0 in an array of [T, n_heads, head_dim]. */
 ATTN_FN uint64_t attn_query_at(const struct attention_mma &a, uint32_t token, uint32_t kv_head, uint32_t query,
                                uint32_t n_heads)
 {
     return ((token + query / a.group) * (uint64_t)n_heads + attn_head_of(a, kv_head, query)) * a.head_dim;
 }
 
-/* q' of n_rows rows into shared memory. */
+/* Loads q' of n_rows rows into shared memory. */
 template <uint32_t D>
 ATTN_FN void load_queries(const struct attention_mma &a, const struct attn_unit &unit, uint32_t to, uint32_t n_rows)
 {
@@ -222,8 +226,8 @@ ATTN_FN void load_queries(const struct attention_mma &a, const struct attn_unit 
     }
 }
 
-/* What the lane's address for ldmatrix begins with, for A fragments of sixteen rows from first_row on, B fragments of sixteen
- * positions of K, and of 32 positions of V: chunks are counted from there. */
+/* Returns the base of the lane's address for ldmatrix, for A fragments of sixteen rows starting at first_row, B
+ * fragments of sixteen positions of K, and of 32 positions of V. Chunks are counted from there. */
 template <uint32_t D> ATTN_FN uint32_t lane_of_rows(uint32_t array, uint32_t first_row)
 {
     uint32_t lane = threadIdx.x % 32;
@@ -235,13 +239,15 @@ template <uint32_t D> ATTN_FN uint32_t lane_of_keys(uint32_t array, uint32_t fir
     return attn_chunk(attn_row<D>(array, first_row + lane % 8 + lane / 16 * 8), lane / 8 % 2);
 }
 
-/* Columns [16 i, 16 i + 16) of sixteen rows, `skipped` bytes on; of K, r[0] and r[1] are of the first eight positions. */
+/* Loads columns [16 i, 16 i + 16) of sixteen rows, `skipped` bytes later. For K, r[0] and r[1] belong to the first
+ * eight positions. */
 ATTN_FN void load_columns(uint32_t (&r)[4], uint32_t lane_at, uint32_t i, uint32_t skipped = 0)
 {
     ldmatrix_x4(r, k_shared + attn_chunk(lane_at, 2 * i) + skipped);
 }
 
-/* The B fragments of eight columns of V, for the tile's four products: lane_at is of the chunk to which `chunk` is added. */
+/* Loads the B fragments of eight columns of V, for the tile's four products. lane_at is the address of the chunk to
+ * which `chunk` is added. */
 template <uint32_t D> ATTN_FN void load_values(uint32_t (&v)[8], uint32_t lane_at, uint32_t chunk)
 {
     uint32_t at = attn_chunk(lane_at, chunk), r[4];
@@ -262,7 +268,8 @@ ATTN_FN float quad_max(float x)
     return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
 }
 
-/* The sum of a tile's p, for the two rows: lane t of the four has what thread t of the quad holds, in its order. */
+/* Returns the sum of a tile's p for the two rows. Lane t of the four holds thread t's part of the quad, in its
+ * order. */
 ATTN_FN void sum_weights(float (&sum)[2], const uint32_t (&p)[4][4])
 {
 #pragma unroll
@@ -281,10 +288,10 @@ ATTN_FN void sum_weights(float (&sum)[2], const uint32_t (&p)[4][4])
     }
 }
 
-/* l and o of the two rows, into which a tile is folded next. */
+/* Rescales l and o of the two rows before a tile is folded into them. */
 template <uint32_t N_TILES> ATTN_FN void rescale(float (&o)[N_TILES][4], const float (&alpha)[2])
 {
-    if (__all_sync(~0u, alpha[0] == 1.0f && alpha[1] == 1.0f)) /* most tiles: no new largest score */
+    if (__all_sync(~0u, alpha[0] == 1.0f && alpha[1] == 1.0f)) /* most tiles: the maximum does not change */
         return;
 #pragma unroll
     for (uint32_t n = 0; n < N_TILES; n++)
@@ -293,13 +300,13 @@ template <uint32_t N_TILES> ATTN_FN void rescale(float (&o)[N_TILES][4], const f
             o[n][e] = o[n][e] * alpha[e / 2];
 }
 
-/* The halves of a word with all bits of the exponent set are infinite or NaN. */
+/* A half of a word whose exponent bits are all set is infinite or NaN. */
 ATTN_FN bool has_special(uint32_t word)
 {
     return (((word & 0x7fff7fffu) + 0x04000400u) & 0x80008000u) != 0;
 }
 
-/* Whether V of a tile is not finite somewhere; the whole block asks together. */
+/* Returns whether V of a tile has a value that is not finite. The whole block calls it together. */
 template <uint32_t D> ATTN_FN bool has_special_values(uint32_t values)
 {
     bool special = false;
@@ -311,7 +318,7 @@ template <uint32_t D> ATTN_FN bool has_special_values(uint32_t values)
     return __syncthreads_or(special) != 0;
 }
 
-/* o += p · v over a tile: o[n] is the chunk n × STEP from lane_at's on, of `first` the chunk of n = 0. */
+/* Adds p · v over a tile to o. o[n] is the chunk n × STEP after lane_at's; `first` is the chunk of n = 0. */
 template <uint32_t D, uint32_t STEP, uint32_t N_TILES>
 ATTN_FN void add_values(float (&o)[N_TILES][4], const uint32_t (&p)[4][4], uint32_t lane_at, uint32_t first)
 {
@@ -329,7 +336,7 @@ ATTN_FN void add_values(float (&o)[N_TILES][4], const uint32_t (&p)[4][4], uint3
 
 /* ---- splits ----------------------------------------------------------------------------------- */
 
-/* How (m₂, l₂) is folded into (m, l), and o₂ into o: o = fma(o, a, o₂ · b). */
+/* Returns the factors that fold (m₂, l₂) into (m, l), and o₂ into o: o = fma(o, a, o₂ · b). */
 ATTN_FN void fold_weights(float &m, float &l, float m2, float l2, float &a, float &b)
 {
     float largest = fmaxf(m, m2);
@@ -339,8 +346,8 @@ ATTN_FN void fold_weights(float &m, float &l, float m2, float l2, float &a, floa
     m = largest;
 }
 
-/* Folds the head's sink, where there are any, into what all splits are merged to: one more split, of (sink, 1, 0). Returns
- * what o is multiplied by. */
+/* Folds the head's sink, if there are sinks, into the merged state of all splits: one more split, (sink, 1, 0). Returns
+ * the factor for o. */
 ATTN_FN float fold_sink(const struct attention_mma &a, uint32_t head, float m, float &l)
 {
     float fold_a = 1.0f, fold_b;
@@ -349,7 +356,7 @@ ATTN_FN float fold_sink(const struct attention_mma &a, uint32_t head, float m, f
     return fold_a;
 }
 
-/* o / l, a zero being +0: 0 · v has the sign of v, also where v is masked. */
+/* Returns o / l, with -0 replaced by +0: 0 · v has the sign of v, even if v is masked. */
 ATTN_FN float attn_output(float o, float l)
 {
     return o / l + 0.0f;

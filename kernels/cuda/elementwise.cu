@@ -1,11 +1,13 @@
-/* Embedding, SiLU-mul, gather, placing of sampled tokens, factors of activations: what reads each number once and does little with it.
+/* Embedding, SiLU-mul, gather, placing of sampled tokens, factors of activations: operations that read each number once
+ * and do little arithmetic.
  *
- * The limit is memory. SiLU-mul moves 12 bytes for each output, gather 8, embedding 6 (of 16-bit weights). To keep 3.35 TB/s
- * busy at 600 ns a load, an SM must have 15 KB on the way; 2,048 threads with two 16-byte loads each have 64 KB. So a
- * thread does four neighbouring elements, by one 16-byte access where rows are aligned to that (n a multiple of 4, as in
- * every model), and there is no loop. Otherwise it does one element.
+ * Memory is the limit. SiLU-mul moves 12 bytes for each output, gather 8, embedding 6 (of 16-bit weights). To keep 3.35
+ * TB/s busy at 600 ns per load, an SM must have 15 KB in flight; 2,048 threads with two 16-byte loads each have 64 KB.
+ * So a thread processes four adjacent elements with one 16-byte access if rows are aligned to that (n a multiple of 4,
+ * as in every model), and there is no loop. Otherwise it processes one element.
  *
- * Grid: x is the row, which may be any number; y the span of a row that a block does. */
+ * Grid: x is the row, which may be any number; y is the part of a row that a block processes.
+ */
 #include "kernels/cuda/factors.cuh"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/plan/plan.h"
@@ -13,7 +15,7 @@
 
 #define THREADS 256u
 
-/* Rows of n_cols floats begin at these addresses 16-byte aligned. */
+/* Returns whether rows of n_cols floats at these addresses are 16-byte aligned. */
 static bool is_vector(uint32_t n_cols, const void *a, const void *b)
 {
     return n_cols % 4 == 0 && ((uintptr_t)a | (uintptr_t)b) % 16 == 0;
@@ -25,7 +27,7 @@ static dim3 row_grid(uint32_t n_rows, uint32_t n_cols, uint32_t each)
     return dim3(n_rows, n_cols / span + (n_cols % span != 0));
 }
 
-/* The first of this thread's `each` elements of its row. */
+/* Returns the first of this thread's `each` elements of its row. */
 static __device__ __forceinline__ uint32_t first_column(uint32_t each)
 {
     return (blockIdx.y * THREADS + threadIdx.x) * each;
@@ -33,8 +35,8 @@ static __device__ __forceinline__ uint32_t first_column(uint32_t each)
 
 /* ---- embed ----------------------------------------------------------------------------------- */
 
-/* An id may come from the sampler's row of a request that ended: where it is no row of the table, the token's activations
- * are NaN, so that its request ends (docs/numerics.md §14) and nothing else is touched. */
+/* An id may come from the sampler's row of a request that has ended. If it is not a row of the table, the token's
+ * activations are NaN, so its request ends (docs/internals/numerics.md §14) and no other request is affected. */
 template <enum k_dtype dtype>
 static __global__ void __launch_bounds__(THREADS)
     embed_kernel(const unsigned char *table, uint64_t row_stride_bytes, uint32_t n_rows, const uint32_t *ids,
@@ -45,9 +47,9 @@ static __global__ void __launch_bounds__(THREADS)
         return;
     float nan = k_f32_from_bits(0x7fc00000u);
     float4 v = make_float4(nan, nan, nan, nan);
-    if (id < n_rows) /* rows end in zeros up to 16 bytes, so the last four may be read whole */
+    if (id < n_rows) /* rows are padded to 16 bytes with zeros, so the last four may be read as a whole */
         v = widen4<dtype>(table + id * row_stride_bytes, k);
-    if (dtype == K_F16 && exponents && id < n_rows) { /* BF16 that lies there as factors */
+    if (dtype == K_F16 && exponents && id < n_rows) { /* BF16 that is stored as factors */
         float scale = k_f32_from_bits((uint32_t)(127 + exponents[id]) << 23);
         v = make_float4(v.x * scale, v.y * scale, v.z * scale, v.w * scale);
     }
@@ -82,7 +84,7 @@ cudaError_t launch_embed(cudaStream_t stream, const struct k_embed_args *a)
                     a->ids_dev, a->out_dev, table->n_cols, vector, a->into, table->exponents_dev);
 }
 
-/* ---- SiLU-mul, of what cuBLASLt computed; our own GEMMs do it themselves --------------------- */
+/* ---- SiLU-mul, on the output of cuBLASLt; our own GEMMs include it --------------------------- */
 
 static __global__ void __launch_bounds__(THREADS)
     silu_mul_4_kernel(const float *gate_up, const struct cuda_gated to, uint32_t n)
@@ -160,7 +162,8 @@ cudaError_t launch_place_tokens(cudaStream_t stream, const struct k_place_tokens
 
 /* ---- the activations' factors ---------------------------------------------------------------- */
 
-/* 8 columns of a token: x [T, n_cols] to factors [T, stride], zeros from n_cols on. stride is a multiple of 16. */
+/* Converts 8 columns of a token: x [T, n_cols] to factors [T, stride], with zeros from n_cols on. stride is a multiple
+ * of 16. */
 static __global__ void __launch_bounds__(THREADS) gemm_convert(const float *x, uint16_t *factors, uint32_t n_tokens,
                                                                uint32_t n_cols, uint32_t stride, bool is_aligned)
 {

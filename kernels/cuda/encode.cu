@@ -1,8 +1,11 @@
-/* What encoders have beside decoders: LayerNorm, GELU and tanh, and a text's tokens as one vector (docs/numerics.md §18).
+/* The operations that only encoders use: LayerNorm, GELU and tanh, and the pooling of a text's tokens into one vector
+ * (docs/internals/numerics.md §18).
  *
- * Plain first versions: a GPU spends its time with an encoder in GEMMs. A LayerNorm's row is a block's; it lies in `out` between
- * its passes, which the SM's L1 still has, and 16 threads sum it, each a lane. Bytes: 12 an element with what is added, and 16 from
- * L1. Activations are 8 bytes an element, a thread each. Pooling reads 4 bytes an element once, a column a thread, in rising order. */
+ * Simple first versions: with an encoder a GPU spends its time in GEMMs. A block computes one row of a LayerNorm.
+ * Between its passes the row lies in `out`, which the SM's L1 still holds, and 16 threads sum it, one lane each. Bytes:
+ * 12 per element with the addend, and 16 from L1. Activations move 8 bytes per element, one element per thread. Pooling
+ * reads 4 bytes per element once, one column per thread, in rising order.
+ */
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/launch.h"
 
@@ -10,7 +13,8 @@
 
 #define THREADS 256u
 
-/* Lane sums of a row of n, or of its squares, which every thread gets. Whoever wrote the row is behind a barrier. */
+/* Returns to every thread the lane sum of a row of n, or of its squares. There must be a barrier after the writes of
+ * the row. */
 template <bool squares> static __device__ __forceinline__ float lane_sum(const float *x, uint32_t n)
 {
     __shared__ float sum;
@@ -18,7 +22,7 @@ template <bool squares> static __device__ __forceinline__ float lane_sum(const f
     if (threadIdx.x < K_LANES) {
         for (uint32_t k = threadIdx.x; k < n; k += K_LANES)
             s = squares ? fmaf(x[k], x[k], s) : s + x[k];
-        /* Terms of 0 fill the last group up: they make a lane of -0 +0. */
+        /* Terms of 0 pad the last group: they turn a lane of -0 into +0. */
         if (n % K_LANES != 0 && threadIdx.x >= n % K_LANES)
             s = s + 0.0f;
     }

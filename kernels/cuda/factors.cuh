@@ -1,10 +1,12 @@
-/* What an operation leaves for GEMMs alone (`for_gemm` of kernels.h) in the mma form: f16 factors x · 2^-4, as GEMMs multiply
- * them (docs/numerics.md §17), and not floats. Element i of the buffer lies at byte 2 i where the float would lie at byte 4 i: rows
- * follow each other without gaps, in the first half of the buffer. Half the bytes for who writes and who reads, and no
- * launch in between that converts; the bits are the same, since whoever reads floats makes the same factors of them.
+/* The output of an operation that only GEMMs read (`for_gemm` of kernels.h) in the mma form: f16 factors x · 2^-4, as
+ * GEMMs multiply them (docs/internals/numerics.md §17), instead of floats. Element i of the buffer lies at byte 2 i;
+ * the float would lie at byte 4 i. So rows follow each other without gaps, in the first half of the buffer. This halves
+ * the bytes for writer and reader, and saves a launch that converts. The bits are the same, because a reader of floats
+ * computes the same factors.
  *
- * cuda_leaves_factors() (host/state.h) says where it is so, for both sides. The host's side of an operation asks it, and a
- * kernel's for_gemm or x_for_gemm is its answer: a kernel asks nobody. */
+ * cuda_leaves_factors() (host/state.h) decides for both sides where this applies. The host side of an operation calls
+ * it, and passes the result to the kernel as for_gemm or x_for_gemm.
+ */
 #ifndef QUIRE_KERNELS_CUDA_FACTORS_CUH
 #define QUIRE_KERNELS_CUDA_FACTORS_CUH
 
@@ -18,13 +20,13 @@ static __device__ __forceinline__ uint32_t half2_bits(float low, float high)
     return bits;
 }
 
-/* Two activations as factors. */
+/* Returns two activations as factors. */
 static __device__ __forceinline__ uint32_t factors2(float low, float high)
 {
     return half2_bits(low * 0x1p-4f, high * 0x1p-4f);
 }
 
-/* Element `at` of a buffer that somebody reads. */
+/* Stores element `at` of a buffer. */
 static __device__ __forceinline__ void store1(float *out, bool as_factors, uint64_t at, float v)
 {
     if (as_factors)
@@ -33,7 +35,7 @@ static __device__ __forceinline__ void store1(float *out, bool as_factors, uint6
         out[at] = v;
 }
 
-/* Elements at and at + 1; at is even. */
+/* Stores elements at and at + 1; at is even. */
 static __device__ __forceinline__ void store2(float *out, bool as_factors, uint64_t at, float low, float high)
 {
     if (as_factors)
@@ -42,7 +44,7 @@ static __device__ __forceinline__ void store2(float *out, bool as_factors, uint6
         *(float2 *)(out + at) = make_float2(low, high);
 }
 
-/* Elements [at, at + 4); at is a multiple of 4, the buffer aligned to 16 bytes. */
+/* Stores elements [at, at + 4); at is a multiple of 4, and the buffer is aligned to 16 bytes. */
 static __device__ __forceinline__ void store4(float *out, bool as_factors, uint64_t at, float4 v)
 {
     if (as_factors)

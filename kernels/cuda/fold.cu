@@ -1,8 +1,10 @@
-/* What ranks bring together where NCCL carries it: it lays the parts of all ranks side by side, and these kernels add them by the
- * tree, or put columns where they belong. An element is the same sum of the same numbers as by group.cu.
+/* The data exchange of ranks if NCCL transfers the data: NCCL stores the parts of all ranks next to each other, and
+ * these kernels add them by the tree, or move columns to their positions. An element is the same sum of the same
+ * numbers as with group.cu.
  *
- * Host and kernels tell each other by two words which gathering the stream has come to, and which it has left: the host's watcher
- * sees by them how long one lasts. */
+ * Two words between host and kernels hold the number of the call that the stream has reached, and of the call that it
+ * has finished. The host's watcher uses them to measure how long a call takes.
+ */
 #include "kernels/cuda/peers.cuh"
 
 #define THREADS 512u
@@ -12,7 +14,8 @@ static __global__ void arrive_kernel(uint32_t *word, uint32_t turn)
     ptx_store_relaxed_sys(word, turn);
 }
 
-/* Once in a launch: the gathering before it is over, and well. What the host aborts it says so of before. */
+/* Called once per launch: the preceding call has ended, and successfully. The host sets a word before it aborts a
+ * call. */
 PEER_FN void leave(const struct cuda_fold &f)
 {
     if (blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0 &&
@@ -25,7 +28,7 @@ static __global__ void leave_kernel(const __grid_constant__ struct cuda_fold f)
     leave(f);
 }
 
-/* Of what NCCL has added. */
+/* The tree for data that NCCL has already added. */
 template <class V> PEER_FN V tree(const V (&v)[1])
 {
     return v[0];
@@ -47,7 +50,7 @@ static __global__ void __launch_bounds__(THREADS)
     x[f.from + i] = bias ? s + bias[(f.from + i) % n_cols] : s;
 }
 
-/* As all_gather_kernel has it: elements of [T, most], which no rank's part is wider than. */
+/* As in all_gather_kernel: elements of [T, most], where most is the width of the widest part. */
 struct fold_columns {
     uint32_t first[K_MAX_RANKS + 1];
     uint32_t most;

@@ -1,9 +1,10 @@
-/* What both kernels of the mma GEMM share (docs/numerics.md §17): the arguments, how a tile of 64 columns lies in
- * shared memory, and what a factor is.
+/* Common parts of both kernels of the mma GEMM (docs/internals/numerics.md §17): the arguments, the layout of a tile of
+ * 64 columns in shared memory, and the factors.
  *
- * A tile holds 64 columns of 16-bit numbers of some rows (of weights, or of tokens): 128 bytes a row, which are one
- * sector group of global memory and all 32 banks of shared memory. Segment s (16 bytes) of row r lies at s ^ (r % 8), so
- * that the 8 rows of an ldmatrix lie in different banks. */
+ * A tile holds 64 columns of 16-bit numbers of some rows (of weights, or of tokens): 128 bytes per row, which are one
+ * sector group of global memory and all 32 banks of shared memory. Segment s (16 bytes) of row r lies at s ^ (r % 8),
+ * so that the 8 rows of an ldmatrix lie in different banks.
+ */
 #ifndef QUIRE_KERNELS_CUDA_GEMM_CUH
 #define QUIRE_KERNELS_CUDA_GEMM_CUH
 
@@ -19,14 +20,14 @@
 
 struct gemm_mma_args {
     const unsigned char *weights;
-    const int8_t *exponents; /* NULL: all are 0 */
-    const float *bias;       /* or NULL */
+    const int8_t *exponents; /* NULL: all exponents are 0 */
+    const float *bias; /* or NULL */
     const float *x;
     float *y; /* [T, n_rows]; gated: [T, n_rows / 2] */
     uint64_t row_stride_bytes;
     uint32_t n_rows, n_cols, n_tokens;
-    uint32_t unit, n_whole, first_col; /* of kernels/segments.h */
-    bool x_is_factors, y_is_factors; /* and not floats: factors.cuh */
+    uint32_t unit, n_whole, first_col; /* as in kernels/segments.h */
+    bool x_is_factors, y_is_factors; /* otherwise floats: factors.cuh */
 };
 
 static inline struct gemm_mma_args gemm_mma_args_of(const struct k_gemm_args *a, const struct cuda_gated *gated)
@@ -48,14 +49,16 @@ static inline struct gemm_mma_args gemm_mma_args_of(const struct k_gemm_args *a,
     return m;
 }
 
-/* gemm_small.cu's kernel for 33 to 64 tokens of a GEMM without segments: 48 rows to a block, whose 4 warps share the chunks. */
+/* gemm_small.cu's kernel for 33 to 64 tokens of a GEMM without segments: a block has 48 rows, and its 4 warps share the
+ * chunks. */
 #define GEMM_SPREAD_ROWS 48u
 #define GEMM_SPREAD_SHARED_BYTES (168u << 10)
 cudaError_t launch_gemm_spread(cudaStream_t stream, const struct gemm_mma_args &a, const uint16_t *factors,
                                uint32_t stride);
 
-/* Row `i` of the tile of n rows that begins at `first`, as a row of the matrix; a.n_rows or more: there is none. Gated, a tile
- * is n / 2 rows of gate and behind them the same n / 2 of up, so that the two factors of an output meet in its block. */
+/* Returns row `i` of the tile of n rows that begins at `first`, as a row of the matrix; a.n_rows or more if there is no
+ * such row. A gated tile is n / 2 rows of gate followed by the same n / 2 of up, so that both factors of an output are
+ * in its block. */
 template <bool is_gated, uint32_t n>
 GEMM_FN uint32_t gemm_matrix_row(const struct gemm_mma_args &a, uint32_t first, uint32_t i)
 {
@@ -70,7 +73,8 @@ GEMM_FN unsigned char *gemm_segment(unsigned char *tile, uint32_t row, uint32_t 
     return tile + row * GEMM_TILE_ROW_BYTES + (segment ^ (row % 8)) * 16;
 }
 
-/* Starts the copy of 16 bytes of a weight row into a tile: zeros past the matrix. Rows end in zeros up to 16 bytes. */
+/* Starts the copy of 16 bytes of a weight row into a tile; zeros past the matrix. Rows are padded to 16 bytes with
+ * zeros. */
 GEMM_FN void gemm_copy_weights(const struct gemm_mma_args &a, unsigned char *tile, uint32_t tile_row, uint32_t row,
                                uint32_t segment, uint32_t first_col)
 {
@@ -80,14 +84,14 @@ GEMM_FN void gemm_copy_weights(const struct gemm_mma_args &a, unsigned char *til
     cp_async16(gemm_segment(tile, tile_row, segment), from, valid);
 }
 
-/* A fragment of rows [row, row + 16) and of the 16-deep product `step` of a tile. */
+/* Loads a fragment of rows [row, row + 16) and of the 16-deep product `step` of a tile. */
 GEMM_FN void gemm_load_a(uint32_t (&fragment)[4], unsigned char *tile, uint32_t row, uint32_t step)
 {
     uint32_t lane = threadIdx.x % 32;
     ldmatrix_x4(fragment, gemm_segment(tile, row + lane % 16, 2 * step + lane / 16));
 }
 
-/* 2^n, n from -126 to 127. */
+/* Returns 2^n for n from -126 to 127. */
 GEMM_FN float gemm_power_of_two(int n)
 {
     return k_f32_from_bits((uint32_t)(127 + n) << 23);
@@ -98,10 +102,10 @@ GEMM_FN int gemm_exponent(const struct gemm_mma_args &a, uint32_t row)
     return a.exponents && row < a.n_rows ? a.exponents[row] : 0;
 }
 
-/* What turns a row's sum into its output. */
+/* The factors that convert a row's sum to its output. */
 struct gemm_row {
     float scale; /* 2^(e + 4) */
-    float bias; /* -0, which changes no number, where there is none */
+    float bias; /* -0, which changes no number, without a bias */
 };
 
 GEMM_FN struct gemm_row gemm_row_of(const struct gemm_mma_args &a, uint32_t row)

@@ -1,42 +1,44 @@
-/* The lane form: y[t, r] = lane sum over k of w[r, k] · x[t, k] (docs/numerics.md §5). Any dtype of weights; what a suspicious
- * answer is checked by, so it is simple first.
+/* The lane form: y[t, r] = lane sum over k of w[r, k] · x[t, k] (docs/internals/numerics.md §5). Any dtype of weights.
+ * It is the reference for checking suspicious answers, so it puts simplicity first.
  *
- * Four threads have a row of weights: thread q of them the lanes 4 q to 4 q + 3, so that a load of theirs is 8 bytes of 16-bit
- * weights, the four together read 32 bytes in a row, and a fold takes two shuffles of each register. A thread holds ROWS × TOKENS × 4
- * sums: with 2 × 8, each group of 16 columns costs it 64 fmas for two loads of weights, eight conversions and eight 16-byte loads
- * of activations, which are the same four addresses for the whole warp. So it is bound by fmas: 33 T of them a second on a chip
- * of 67 TFLOP/s, 0.12 s for 512 tokens of an 8B model. One token alone is bound by weights: 64 rows of a block are then read by
- * 128 threads, each with eight loads on the way.
+ * Four threads share a row of weights: thread q has the lanes 4 q to 4 q + 3. One load is 8 bytes of 16-bit weights,
+ * the four threads together read 32 consecutive bytes, and a fold takes two shuffles of each register. A thread holds
+ * ROWS × TOKENS × 4 sums. With 2 × 8, each group of 16 columns costs it 64 fmas for two loads of weights, eight
+ * conversions and eight 16-byte loads of activations, whose four addresses are the same for the whole warp. So fmas are
+ * the limit: 33 T of them per second on a chip of 67 TFLOP/s, 0.12 s for 512 tokens of an 8B model. With a single
+ * token, weights are the limit: 128 threads read the 64 rows of a block, each with eight loads in flight.
  *
- * Activations pass through shared memory in chunks of COLS columns, in two buffers, so that a chunk takes one barrier. Columns past
- * K are terms of +0 · +0: activations are filled up there, and weights end in zeros up to 16 bytes and are not read beyond.
+ * Activations pass through shared memory in chunks of COLS columns, in two buffers, so that a chunk takes one barrier.
+ * Columns past K are terms of +0 · +0: activations are padded there, and weights are padded to 16 bytes with zeros and
+ * not read beyond.
  *
- * Segments (docs/numerics.md §5) are summed one after the other, lanes and chunks beginning anew: a block has all of K, and
- * three sums of each output wait for others in registers.
+ * Segments (docs/internals/numerics.md §5) are summed one after the other, with new lanes and chunks for each: a block
+ * has all of K, and three sums of each output wait for others in registers.
  *
- * Grid: tiles of tokens within tiles of rows, so that the blocks that read the same weights run at the same time and L2 has them; all
- * in x, where a grid may have 2^31 blocks. */
+ * Grid: tiles of tokens within tiles of rows, so that blocks that read the same weights run at the same time and L2
+ * holds them. All tiles are in x, where a grid may have 2^31 blocks.
+ */
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/widen.cuh"
 #include "kernels/segments.h"
 
 #define THREADS 128u
-#define QUARTERS 4u /* threads of a row */
-#define ROWS 2u /* of a thread */
+#define QUARTERS 4u /* threads per row */
+#define ROWS 2u /* per thread */
 #define BLOCK_ROWS (THREADS / QUARTERS * ROWS)
-#define COLS 256u /* of activations in a buffer; a multiple of 16 */
+#define COLS 256u /* columns of activations in a buffer; a multiple of 16 */
 
 struct gemm_lane {
     const unsigned char *weight;
     uint64_t row_stride_bytes;
     const float *x, *bias;
-    float *y; /* [T, n_rows]; gated: [T, n_rows / 2], silu(gate) · up, of which a thread has both rows */
+    float *y; /* [T, n_rows]; gated: [T, n_rows / 2], silu(gate) · up; a thread has both rows */
     uint32_t n_rows, n_cols, n_tokens;
-    uint32_t unit, n_whole, first_col; /* of segments.h */
+    uint32_t unit, n_whole, first_col; /* as in segments.h */
 };
 
-/* Columns [from, from + n) of the tile's tokens, n at most COLS, +0 past the last of either. */
+/* Loads columns [from, from + n) of the tile's tokens, with n at most COLS, and +0 past the last column and token. */
 template <uint32_t tokens>
 static __device__ __forceinline__ void load_activations(float (*shared)[COLS], const struct gemm_lane &a,
                                                         uint32_t token, uint32_t from, uint32_t n)
@@ -49,13 +51,13 @@ static __device__ __forceinline__ void load_activations(float (*shared)[COLS], c
     }
 }
 
-/* s_j + w_j · x_j, four lanes. */
+/* Returns s_j + w_j · x_j, four lanes. */
 static __device__ __forceinline__ float4 fma4(float4 w, float4 x, float4 s)
 {
     return make_float4(fmaf(w.x, x.x, s.x), fmaf(w.y, x.y, s.y), fmaf(w.z, x.z, s.z), fmaf(w.w, x.w, s.w));
 }
 
-/* The row of a thread's r-th sum, of which the first lies at `first`. */
+/* Returns the row of a thread's r-th sum; the first sum is at row `first`. */
 template <bool is_gated>
 static __device__ __forceinline__ uint32_t matrix_row(const struct gemm_lane &a, uint32_t first, uint32_t r)
 {
@@ -63,16 +65,16 @@ static __device__ __forceinline__ uint32_t matrix_row(const struct gemm_lane &a,
     return is_gated ? first / 2 + r * (a.n_rows / 2) : first + r;
 }
 
-/* What a thread has of its rows. Of each token it has four lanes, and of every fourth token the folded sums. */
+/* A thread's data of its rows: four lanes of each token, and the folded sums of every fourth token. */
 template <uint32_t tokens> struct lane_rows {
     static constexpr uint32_t n_own = (tokens + QUARTERS - 1) / QUARTERS;
     const unsigned char *rows[ROWS];
-    float total[ROWS][n_own]; /* of the last segment, with those that waited for it */
+    float total[ROWS][n_own]; /* sums of the last segment, including those that waited for it */
     float waiting[3][ROWS][n_own]; /* s0; s0 + s1; (s0 + s1) + (s2 + s3) */
     uint32_t buffer;
 };
 
-/* own.total = the lane sums of columns [from, end); -0, which changes no number, where there are none. */
+/* Sets own.total to the lane sums of columns [from, end); to -0, which changes no number, if there are none. */
 template <enum k_dtype dtype, uint32_t tokens>
 static __device__ __forceinline__ void sum_columns(struct lane_rows<tokens> &own, float (*x)[tokens][COLS],
                                                    const struct gemm_lane &a, uint32_t token, uint32_t from,
@@ -87,7 +89,7 @@ static __device__ __forceinline__ void sum_columns(struct lane_rows<tokens> &own
         for (uint32_t t = 0; t < tokens; t++)
             sums[r][t] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     for (; from < end; from += COLS, own.buffer ^= 1) {
-        /* The buffer was read before the barrier of the chunk between. */
+        /* The buffer was read before the barrier of the previous chunk. */
         uint32_t n = min(end - from, COLS);
         load_activations<tokens>(x[own.buffer], a, token, from, n);
         __syncthreads();
@@ -116,7 +118,7 @@ static __device__ __forceinline__ void sum_columns(struct lane_rows<tokens> &own
         }
 }
 
-/* Behind segment i: its sums join those that waited for them, and then wait. */
+/* After segment i: adds its sums to those that waited for them; then they wait. */
 template <uint32_t tokens>
 static __device__ __forceinline__ void fold_segment(struct lane_rows<tokens> &own, uint32_t i)
 {

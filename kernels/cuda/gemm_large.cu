@@ -1,49 +1,54 @@
-/* The mma GEMM of many tokens. Where the activations come as floats, a pass (elementwise.cu) first writes their factors into the
- * workspace; then blocks of rows x tokens go through the columns, 64 a stage, with a ring of stages in shared memory.
+/* The mma GEMM for many tokens. If the activations are floats, a pass (elementwise.cu) first writes their factors into
+ * the workspace. Then blocks of rows x tokens process the columns, 64 per stage, with a ring of stages in shared
+ * memory.
  *
- * What bounds it is the port of shared memory, 128 bytes a clock of an SM, since mma.sync takes its factors from registers, and
- * before it the tensor cores by mma.sync: 2,680 flops a clock (620 TFLOP/s of an H100), where wgmma has 4,096. A stage of a block
- * of R x T in warps of r x t moves (R + T) x 128 bytes into shared memory and, for each warp, (r + t) x 128 out of it:
+ * The limit is the port of shared memory, 128 bytes per clock and SM, because mma.sync reads its factors from
+ * registers. The next limit is the tensor cores by mma.sync: 2,680 flops per clock (620 TFLOP/s of an H100), where
+ * wgmma has 4,096. A stage of a block of R x T in warps of r x t moves (R + T) x 128 bytes into shared memory and, for
+ * each warp, (r + t) x 128 out:
  *
  *   R x T       warps        bytes a flop   port's limit   stages
- *   192 x 128   8 of 48 x 64     0.050       600 TFLOP/s   4 of 40 KB: GPUs that give a block 160 KB
+ *   192 x 128   8 of 48 x 64     0.050       600 TFLOP/s   4 of 40 KB: GPUs with 160 KB per block
  *   128 x 128   8 of 32 x 64     0.063       474           3 of 32 KB: all
  *    64 x  64   4 of 32 x 32     0.094       316           5 of 16 KB: all
  *
- * A chunk's sums need a second set beside those of all chunks: that is what bounds a warp, 2 x 96 registers of 255 for 48 x 64. For
- * 64 x 64 both sets would be all registers; one of them in shared memory would move 256 KB for each 8 stages of 96 KB, and
- * gain nothing. A stage of 192 x 128 is 285 instructions a warp on sm_90a (96 mma.sync, 28 ldmatrix, 10 cp.async), 570 of its
- * scheduler's 1,216 clocks; of 128 x 128 it is 227, where it was 378 while BF16 became factors here.
+ * A chunk's sums need a second set of registers in addition to those of all chunks. This limits a warp: 2 x 96
+ * registers of 255 for 48 x 64. For 64 x 64 both sets would be all registers. One of them in shared memory would move
+ * 256 KB for each 8 stages of 96 KB, and gain nothing. A stage of 192 x 128 is 285 instructions per warp on sm_90a (96
+ * mma.sync, 28 ldmatrix, 10 cp.async), 570 of its scheduler's 1,216 clocks. A stage of 128 x 128 is 227; it was 378
+ * while BF16 was converted to factors here.
  *
- * Which shape: the one whose waves of blocks take the port the fewest clocks. At 2,048 tokens and 4,096 rows that is 3 waves
- * of 192 x 128 (1,216 clocks a stage) and not 4 of 128 x 128 (1,024).
+ * Selection of the shape: the one whose waves of blocks take the fewest clocks of the port. At 2,048 tokens and 4,096
+ * rows that is 3 waves of 192 x 128 (1,216 clocks per stage) and not 4 of 128 x 128 (1,024).
  *
- * Segments (docs/numerics.md §5): the sums of a segment that wait for their partner lie in memory, at most three sets of a
- * block, each thread's own, 16 bytes at a time. A tile writes and reads 7 sets: 1.3 MB of L2 beside 2.6 MB of factors for
- * 4,096 columns and 9.2 MB for 14,336, the writes behind the next stages. So that there are not more sets than SMs, as many
- * blocks run as fit and each goes from tile to tile.
+ * Segments (docs/internals/numerics.md §5): the sums of a segment that wait for their partner are in memory, at most
+ * three sets per block, each thread's own, 16 bytes at a time. A tile writes and reads 7 sets: 1.3 MB of L2 in addition
+ * to 2.6 MB of factors for 4,096 columns and 9.2 MB for 14,336; the writes overlap the next stages. To limit the sets
+ * to the number of SMs, only as many blocks run as fit, and each loops over tiles.
  *
- * 33 to 64 tokens read all weights and multiply little: memory is the limit if every SM reads. 26 KB of weights must be on the way
- * on each, as in gemm_small.cu, and the port has 1,232 clocks for 16 KB of them at 13 bytes a clock:
+ * 33 to 64 tokens read all weights and multiply little: memory is the limit if every SM reads. 26 KB of weights must be
+ * in flight on each SM, as in gemm_small.cu, and the port has 1,232 clocks for 16 KB of them at 13 bytes per clock:
  *
- *   R x T       warps        port, of 16 KB   weights on the way   blocks
- *   224 x  64   7 of 32 x 64       537             84 KB            gate and up, 28,672 rows: 128, on GPUs that give a block 160 KB
- *   128 x  64   4 of 32 x 64       576             48               o and down, 4,096 rows: 32, by 4 that share the segments
- *    64 x  64   4 of 32 x 32       768             32               small ones
- *    48 x  64   4 of 48 x 64       597             48               qkv, 6,144 rows: 128, gemm_small.cu's on GPUs that give 168 KB
+ *   R x T       warps        port, of 16 KB   weights in flight   blocks
+ *   224 x  64   7 of 32 x 64       537             84 KB          gate and up, 28,672 rows: 128, with 160 KB per block
+ *   128 x  64   4 of 32 x 64       576             48             o and down, 4,096 rows: 32, by 4 that share segments
+ *    64 x  64   4 of 32 x 32       768             32             small ones
+ *    48 x  64   4 of 48 x 64       597             48             qkv, 6,144 rows: 128 of gemm_small.cu, with 168 KB
  *
- * - Of 112 rows of gate and of up 28,672 rows are 128 blocks, a wave of 132 SMs; of 128 they are 224, and two waves are 0.85 full.
- * - Segments of a tile are dealt to up to 4 blocks, 8 / n each, which is a subtree. Each leaves its sum where it would wait
- *   for its partner; the block that arrives last, by a counter, folds them, so that there is no second launch. 64 x 64 by two
- *   blocks fills the SMs as well and ends sooner (it reads 16 KB of others' sums, and not 96: 0.4 us and not 1.3), but takes
- *   7 % more clocks a column; for 4,096 columns they are even, for 14,336 the larger tile gains 6 %. 8 owners would double what
- *   is folded.
- * - GEMMs without segments add their chunks in rising order: one block. Tiles of 48 x 64 whose warps of 48 x 16 share each stage were
- *   tried for qkv: 380 clocks of the port and 194 of instructions for 6 KB, by the model 0.67 of bandwidth against 0.68 of 64 x 64
- *   on 96 SMs, which then get more of it each. So in gemm_small.cu's kernel a warp has the whole tile, of every fourth chunk,
- *   and reads the factors of both sides once: 227 and 85.
+ * - With 112 rows of gate and of up per block, 28,672 rows are 128 blocks, a wave of 132 SMs. With 128 they are 224,
+ *   and two waves are 0.85 full.
+ * - The segments of a tile are distributed to up to 4 blocks, 8 / n each, which is a subtree. Each block stores its sum
+ *   where it would wait for its partner. The block that arrives last, by a counter, folds them, so no second launch is
+ *   needed. 64 x 64 by two blocks also fills the SMs and ends sooner (it reads 16 KB of others' sums instead of 96: 0.4
+ *   us instead of 1.3), but takes 7 % more clocks per column. For 4,096 columns they are equal; for 14,336 the larger
+ *   tile gains 6 %. 8 owners would double the data that is folded.
+ * - GEMMs without segments add their chunks in rising order: one block. Tiles of 48 x 64 whose warps of 48 x 16 share
+ *   each stage were tried for qkv: 380 clocks of the port and 194 of instructions for 6 KB. By the model that is 0.67
+ *   of bandwidth; 64 x 64 has 0.68 on 96 SMs, each of which then gets more bandwidth. So in gemm_small.cu's kernel a
+ *   warp has the whole tile, of every fourth chunk, and reads the factors of both sides once: 227 and 85.
  *
- * What is chosen where decides speed only: an output's sum is the same in all shapes and in gemm_small.cu. */
+ * The selection affects only the speed: an output's sum is the same in all shapes and in gemm_small.cu.
+ */
 #include "kernels/cuda/gemm.cuh"
 #include "kernels/cuda/plan/plan.h"
 #include "kernels/segments.h"
@@ -52,7 +57,8 @@ K_DYNAMIC_SHARED;
 
 #define FEW_TOKENS 64u
 #define MOST_OWNERS 4u /* blocks that share a tile's segments */
-#define GROUP_TOKENS 1024u /* whose tiles go by while weights do once: of 14,336 columns 29 MB, which L2 keeps */
+/* Tiles of this many tokens share one pass over the weights: with 14,336 columns 29 MB, which L2 holds. */
+#define GROUP_TOKENS 1024u
 
 /* ---- shapes ---- */
 
@@ -62,9 +68,9 @@ struct large_shape {
     static constexpr uint32_t n_threads = row_warps * token_warps * 32;
     static constexpr uint32_t warp_rows = rows / row_warps, warp_tokens = tokens / token_warps;
     static constexpr uint32_t n_row_tiles = warp_rows / 16, n_token_tiles = warp_tokens / 8;
-    static constexpr uint32_t n_sums = n_row_tiles * n_token_tiles * 4; /* of a thread */
+    static constexpr uint32_t n_sums = n_row_tiles * n_token_tiles * 4; /* per thread */
     static constexpr uint32_t stage_bytes = (rows + tokens) * GEMM_TILE_ROW_BYTES;
-    static constexpr uint32_t out_stride = rows + 4; /* the 4 x 8 outputs of an instruction in different banks */
+    static constexpr uint32_t out_stride = rows + 4; /* the 4 x 8 outputs of an instruction are in different banks */
     static constexpr uint32_t out_bytes = out_stride * tokens * 4;
     static constexpr uint32_t shared_bytes = stages * stage_bytes;
     static constexpr uint32_t waiting_bytes = 3 * rows * tokens * 4; /* sums of segments that wait for others */
@@ -82,7 +88,7 @@ using shape_128_few = large_shape<128, 64, 4, 1, 4>;
 static_assert(shape_128::shared_bytes <= 99 * 1024 && shape_64::shared_bytes <= 99 * 1024, "the smallest GPU's block");
 static_assert(shape_128_few::shared_bytes <= 99 * 1024, "the same");
 
-/* The tiles of a GEMM. Those that run at the same time share weights: of up to GROUP_TOKENS tokens, the tokens first. */
+/* The tiles of a GEMM. Concurrent tiles share weights: within up to GROUP_TOKENS tokens, the tokens vary first. */
 struct large_tiles {
     uint32_t n_row_tiles, n_token_tiles;
 };
@@ -95,7 +101,7 @@ template <class shape> static struct large_tiles large_tiles_of(const struct gem
 }
 
 struct large_place {
-    uint32_t row, token; /* the first of a tile */
+    uint32_t row, token; /* the first row and token of a tile */
 };
 
 template <class shape> GEMM_FN struct large_place large_place_of(const struct large_tiles &tiles, uint32_t tile)
@@ -109,10 +115,10 @@ template <class shape> GEMM_FN struct large_place large_place_of(const struct la
 
 /* ---- the columns ---- */
 
-/* Where a stage begins that is to be copied. A stage that ends behind its segment brings columns that nobody multiplies. */
+/* The start of the next stage to copy. A stage that extends past its segment copies columns that are not used. */
 struct large_cursor {
-    uint32_t col, end, segment; /* the latter two: of GEMMs in segments */
-    uint32_t last; /* where the block's columns end */
+    uint32_t col, end, segment; /* end and segment: for GEMMs in segments */
+    uint32_t last; /* the end of the block's columns */
 };
 
 GEMM_FN void large_skip_segments(struct large_cursor &at, const uint32_t *begins)
@@ -123,8 +129,8 @@ GEMM_FN void large_skip_segments(struct large_cursor &at, const uint32_t *begins
     }
 }
 
-/* Columns [col, col + 64) of a block's rows: `matrix` begins at the first of them, n_left rows of it are there. Pointers are
- * stepped and not kept for each row, of which there are too few registers. */
+/* Copies columns [col, col + 64) of a block's rows. `matrix` points to the first row, and n_left rows exist. The code
+ * advances pointers instead of keeping one per row, because registers are scarce. */
 template <uint32_t n_rows, uint32_t n_threads>
 GEMM_FN void copy_rows(unsigned char *tile, const unsigned char *matrix, uint64_t stride_bytes, uint32_t n_left,
                        uint32_t col, uint32_t n_cols)
@@ -145,7 +151,8 @@ GEMM_FN void copy_rows(unsigned char *tile, const unsigned char *matrix, uint64_
     }
 }
 
-/* The stage at the cursor, which moves on: rows of weights, then rows of activations. Always a group, maybe an empty one. */
+/* Copies the stage at the cursor and advances it: rows of weights, then rows of activations. Always commits a group,
+ * which may be empty. */
 template <bool is_gated, bool is_segmented, class shape>
 GEMM_FN void copy_stage(const struct gemm_mma_args &a, const uint16_t *factors, uint32_t stride,
                         const struct large_place &first, unsigned char *stage, struct large_cursor &at,
@@ -178,7 +185,7 @@ GEMM_FN void copy_stage(const struct gemm_mma_args &a, const uint16_t *factors, 
 
 template <class shape> using large_sums = float[shape::n_row_tiles][shape::n_token_tiles][4];
 
-/* Element i of a thread's sums, in the order of their indices. */
+/* Returns element i of a thread's sums, in the order of their indices. */
 template <class shape> GEMM_FN float &large_sum(large_sums<shape> &c, uint32_t i)
 {
     return c[i / 4 / shape::n_token_tiles][i / 4 % shape::n_token_tiles][i % 4];
@@ -191,7 +198,7 @@ template <class shape> GEMM_FN void large_fill(large_sums<shape> &c, float value
         large_sum<shape>(c, i) = value;
 }
 
-/* c += the products of the stage's first n_cols columns, of the warp's rows and tokens. */
+/* Adds the products of the stage's first n_cols columns, for the warp's rows and tokens, to c. */
 template <class shape>
 GEMM_FN void multiply_stage(large_sums<shape> &c, unsigned char *weights, uint32_t row, uint32_t token, uint32_t n_cols)
 {
@@ -219,12 +226,12 @@ GEMM_FN void multiply_stage(large_sums<shape> &c, unsigned char *weights, uint32
     }
 }
 
-/* What the stages of one tile are read through. */
+/* The position in the ring from which the stages of one tile are read. */
 template <class shape> struct large_ring {
     uint32_t slot, free_slot;
 };
 
-/* total = the sum of the chunks of columns [col, end). */
+/* Sets total to the sum of the chunks of columns [col, end). */
 template <bool is_gated, bool is_segmented, class shape>
 GEMM_FN void sum_segment(large_sums<shape> &total, const struct gemm_mma_args &a, const uint16_t *factors,
                          uint32_t stride, const struct large_place &first, struct large_ring<shape> &ring,
@@ -239,7 +246,7 @@ GEMM_FN void sum_segment(large_sums<shape> &total, const struct gemm_mma_args &a
         uint32_t chunk_end = min(col + GEMM_CHUNK, end);
         for (; col < chunk_end; col += GEMM_TILE_COLS) {
             cp_async_wait<shape::n_stages - 2>();
-            __syncthreads(); /* the stage is there for all, and the one before it was used by all */
+            __syncthreads(); /* the stage is visible to all, and all have used the previous one */
             copy_stage<is_gated, is_segmented, shape>(a, factors, stride, first,
                                                       k_shared + ring.free_slot * shape::stage_bytes, at, begins);
             multiply_stage<shape>(c, k_shared + ring.slot * shape::stage_bytes, row, token,
@@ -253,8 +260,8 @@ GEMM_FN void sum_segment(large_sums<shape> &total, const struct gemm_mma_args &a
     }
 }
 
-/* Behind segment i: its sum joins those that waited for it, and then waits itself, but for the last. An empty one is -0, which
- * changes no number. */
+/* After segment i: adds its sum to those that waited for it; then it waits itself, unless it is the last. An empty sum
+ * is -0, which changes no number. */
 template <class shape> GEMM_FN void fold_segment(large_sums<shape> &total, uint32_t i, float4 *waiting)
 {
     constexpr uint32_t n_words = shape::n_sums / 4;
@@ -269,7 +276,7 @@ template <class shape> GEMM_FN void fold_segment(large_sums<shape> &total, uint3
             large_sum<shape>(total, 4 * w + 3) += v.w;
         }
     }
-    if (own - waiting >= 3 * n_words * shape::n_threads) /* all are in */
+    if (own - waiting >= 3 * n_words * shape::n_threads) /* all segments are done */
         return;
 #pragma unroll
     for (uint32_t w = 0; w < n_words; w++)
@@ -277,7 +284,7 @@ template <class shape> GEMM_FN void fold_segment(large_sums<shape> &total, uint3
                                                 large_sum<shape>(total, 4 * w + 2), large_sum<shape>(total, 4 * w + 3));
 }
 
-/* Where element i of word w of a thread's sums lies in the tile in shared memory, [tokens][rows]. */
+/* Returns the address of element i of word w of a thread's sums in the tile in shared memory, [tokens][rows]. */
 template <class shape> GEMM_FN float *large_out(uint32_t w, uint32_t i)
 {
     uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -286,9 +293,10 @@ template <class shape> GEMM_FN float *large_out(uint32_t w, uint32_t i)
            w / shape::n_token_tiles * 16 + i / 2 * 8 + lane / 4;
 }
 
-/* The tile in shared memory, of one owner's segments, becomes that of all, each thread its own sums: the tree of docs/numerics.md §5
- * from where an owner's part ends. It reads the same from every leaf, since the sides of an addition may change places:
- * beside owner i is i ^ 1, and then i ^ 2 and i ^ 3 as a pair. of_first: where the first owner's sums wait. */
+/* Turns the tile in shared memory, which has one owner's segments, into that of all owners, each thread its own sums:
+ * the tree of docs/internals/numerics.md §5 above the owners' parts. The computation is the same from every leaf,
+ * because an addition is commutative: owner i is added to i ^ 1, and then to the pair of i ^ 2 and i ^ 3. of_first:
+ * where the first owner's sums wait. */
 template <class shape> GEMM_FN void fold_owners(uint32_t n_owners, uint32_t own, const float4 *of_first)
 {
     constexpr uint32_t n_words = shape::n_sums / 4, next = shape::waiting_bytes / 16;
@@ -305,7 +313,7 @@ template <class shape> GEMM_FN void fold_owners(uint32_t n_owners, uint32_t own,
     }
 }
 
-/* A tile's sums into shared memory, so that what a warp stores lies together. */
+/* Stores a tile's sums in shared memory, so that a warp's stores are contiguous. */
 template <class shape> GEMM_FN void put_tile(large_sums<shape> &total)
 {
 #pragma unroll
@@ -313,11 +321,12 @@ template <class shape> GEMM_FN void put_tile(large_sums<shape> &total)
         *large_out<shape>(i / 4, i % 4) = large_sum<shape>(total, i);
 }
 
-/* The tile in shared memory to memory; behind it each row's scale and bias. is_vector: four rows of y at a time. */
+/* Writes the tile in shared memory to memory. Each row's scale and bias follow the tile in shared memory. is_vector:
+ * four rows of y at a time. */
 template <bool is_gated, class shape>
 GEMM_FN void store_tile(const struct gemm_mma_args &a, const struct large_place &first, bool is_vector)
 {
-    constexpr uint32_t n_out = is_gated ? shape::n_rows / 2 : shape::n_rows; /* rows of y that the block has */
+    constexpr uint32_t n_out = is_gated ? shape::n_rows / 2 : shape::n_rows; /* rows of y in the block */
     uint32_t n_y = is_gated ? a.n_rows / 2 : a.n_rows;
     float *out = (float *)k_shared, *scale = (float *)(k_shared + shape::out_bytes), *bias = scale + shape::n_rows;
     if (threadIdx.x < shape::n_rows) {
@@ -349,13 +358,13 @@ GEMM_FN void store_tile(const struct gemm_mma_args &a, const struct large_place 
     }
 }
 
-/* Blocks that share a tile's segments: each has 8 / n of them, which are a subtree. */
+/* The blocks that share a tile's segments. Each has 8 / n of them, which are a subtree. */
 struct large_owners {
     uint32_t n;
-    uint32_t *arrivals_dev; /* of each tile; all are 0 between launches */
+    uint32_t *arrivals_dev; /* one per tile; all are 0 between launches */
 };
 
-/* The tile's sums to shared memory, and then the other owners' to them; false: another block, which comes last, does it. */
+/* Stores the tile's sums in shared memory, and adds the other owners'. Returns false if a later block does that. */
 template <class shape>
 GEMM_FN bool put_whole_tile(large_sums<shape> &total, const struct large_owners &owners, uint32_t n_owners,
                             uint32_t item, const float4 *waiting)
@@ -364,7 +373,7 @@ GEMM_FN bool put_whole_tile(large_sums<shape> &total, const struct large_owners 
     if (n_owners > 1 && !cuda_is_last_to_arrive(&owners.arrivals_dev[item / n_owners], n_owners))
         return false;
     put_tile<shape>(total);
-    /* Where a sum waits for its partner among the segments is where an owner's waits for the other owners'. */
+    /* An owner's sum waits for the other owners' at the same place where a segment's sum waits for its partner. */
     uint32_t level = n_owners == 4 ? 1 : 2;
     if (n_owners > 1)
         fold_owners<shape>(n_owners, own,
@@ -385,7 +394,7 @@ static __global__ void __launch_bounds__(shape::n_threads)
         begins[threadIdx.x] = k_segment_begin_in(a.n_cols, a.n_whole, a.first_col, a.unit, threadIdx.x);
     waiting += (uint64_t)blockIdx.x * (shape::waiting_bytes / 16);
     for (uint32_t item = blockIdx.x; item < tiles.n_row_tiles * tiles.n_token_tiles * n_owners; item += gridDim.x) {
-        __syncthreads(); /* begins are there, and the tile before has left shared memory */
+        __syncthreads(); /* begins are loaded, and the previous tile has left shared memory */
         struct large_place first = large_place_of<shape>(tiles, item / n_owners);
         struct large_ring<shape> ring = {0, shape::n_stages - 1};
         const uint32_t *own = begins + item % n_owners * n_segments;
@@ -415,13 +424,13 @@ static __global__ void __launch_bounds__(shape::n_threads)
 
 /* ---- launches ---- */
 
-/* Blocks whose sums of segments there is room for. */
+/* Returns the number of blocks for whose waiting sums there is space. */
 template <class shape> static constexpr uint32_t most_waiting()
 {
     return (uint32_t)(CUDA_GEMM_WAITING_BYTES / shape::waiting_bytes);
 }
 
-/* Memory beside the arguments, and the GPU. */
+/* Memory in addition to the arguments, and the GPU. */
 struct large_means {
     cudaStream_t stream;
     const uint16_t *factors;
@@ -447,7 +456,7 @@ static cudaError_t launch(const struct large_means *m, const struct gemm_mma_arg
                     shape::shared_bytes, m->stream, *a, m->factors, m->stride, tiles, m->waiting, owners, is_vector);
 }
 
-/* Clocks of the port for each stage of all tiles. */
+/* Returns the port's clocks per stage, summed over all tiles. */
 template <class shape> static uint64_t cost_of(const struct large_means *m, const struct gemm_mma_args *a)
 {
     struct large_tiles tiles = large_tiles_of<shape>(*a);
@@ -465,20 +474,20 @@ static cudaError_t launch_by_shape(const struct large_means *m, const struct gem
                            : launch<is_gated, is_segmented, shape_192>(m, a, 1);
 }
 
-#define FEW_MEMORY_BYTES 16u /* of weights a clock and SM, somewhat more than an H100 has */
-#define FEW_L2_BYTES 40u /* of sums that wait, a clock and SM */
+#define FEW_MEMORY_BYTES 16u /* weights per clock and SM, slightly more than an H100 has */
+#define FEW_L2_BYTES 40u /* waiting sums per clock and SM */
 #define FEW_ARRIVAL 1500u /* clocks of a fence and a counter */
-#define FEW_ROUND 1000u /* of passing four warps' sums */
+#define FEW_ROUND 1000u /* clocks to exchange four warps' sums */
 
-/* How a GEMM of few tokens runs: a shape, and owners of its tiles. */
+/* The plan for a GEMM of few tokens: a shape, and owners of its tiles. */
 struct large_way {
     uint64_t clocks;
     uint32_t n_owners;
     cudaError_t (*launch)(const struct large_means *m, const struct gemm_mma_args *a, uint32_t n_owners);
 };
 
-/* Clocks of the busiest SM: its stages, each of the port and then of memory, and what owners wait for each other: a block writes its
- * sums and the last one reads the others'. */
+/* Returns the clocks of the busiest SM: its stages, limited by the port or by memory, and the owners' exchange: a block
+ * writes its sums, and the last one reads the others'. */
 template <class shape>
 static uint64_t few_clocks(const struct large_means *m, const struct gemm_mma_args *a, uint32_t n_owners)
 {
@@ -510,8 +519,8 @@ static cudaError_t launch_spread(const struct large_means *m, const struct gemm_
     return launch_gemm_spread(m->stream, *a, m->factors, m->stride);
 }
 
-/* gemm_small.cu's tile, each of whose warps has a chunk: a stage is four of the port and memory, and after each four chunks their sums
- * are added. */
+/* Considers gemm_small.cu's tile, in which each warp has a chunk. A stage is four times the port and memory, and after
+ * each four chunks their sums are added. */
 static void consider_spread(struct large_way *best, const struct large_means *m, const struct gemm_mma_args *a)
 {
     uint64_t n_waves = (a->n_rows + (uint64_t)GEMM_SPREAD_ROWS * m->gpu.n_sms - 1) / (GEMM_SPREAD_ROWS * m->gpu.n_sms);
@@ -547,7 +556,7 @@ cudaError_t launch_gemm_large(cudaStream_t stream, const struct k_gemm_args *arg
 {
     struct gemm_mma_args a = gemm_mma_args_of(args, gated);
     uint32_t stride = cuda_gemm_factor_stride(a.n_cols);
-    unsigned char *made = (unsigned char *)args->workspace_dev; /* here where x is floats; behind it, what waits */
+    unsigned char *made = (unsigned char *)args->workspace_dev; /* used if x is floats; waiting sums follow */
     const struct large_means m = {stream, (const uint16_t *)(a.x_is_factors ? (const void *)a.x : made), stride,
                                   (float4 *)(made + (uint64_t)a.n_tokens * stride * 2), *gpu};
     cudaError_t error = a.x_is_factors ? cudaSuccess : launch_gemm_factors(stream, args, made);

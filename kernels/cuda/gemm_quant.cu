@@ -1,18 +1,20 @@
-/* Quantized weights (docs/numerics.md §19): in the lane form, in the form int8, and as an embedding. The bits are a CPU's in
- * both forms.
+/* Quantized weights (docs/internals/numerics.md §19): in the lane form, in the int8 form, and as an embedding. The bits
+ * equal a CPU's in both forms.
  *
- * This is the first version: each element of a weight is read once for 8 tokens, or 4, straight from global memory, and nothing is
- * on the way while it is multiplied. A part is a launch of its own, since parts of one matrix may have other formats (a GGUF
- * file's q and k of 4 bits beside v of 6); where gate and up are wanted multiplied, up's launch finds gate's sums in out.
+ * This is the first version. Each element of a weight is read once for 8 tokens, or 4, directly from global memory, and
+ * no load is in flight during the multiplications. Each part has its own launch, because parts of one matrix may have
+ * different formats (a GGUF file's q and k with 4 bits and v with 6). For a gated output, up's launch reads gate's sums
+ * from out.
  *
- * Lane form: as gemm_lane.cu, four threads a row with four lanes each, 4 tokens; beside the lanes a of a row those of the
- * group, g, and of the group's activations, t: 48 registers of sums.
+ * Lane form: as in gemm_lane.cu, four threads per row with four lanes each, 4 tokens. In addition to a row's lanes a, a
+ * thread holds those of the group, g, and of the group's activations, t: 48 registers of sums.
  *
- * int8: activations are rounded by a launch before, into the workspace. A warp has 16 rows and 8 tokens, and takes 32 columns by
- * one mma.m16n8k32 of bytes: 4,096 products. The sums are integers until a run of columns with one pair of scales
- * ends, after every 32 columns as a rule; then each of a thread's four outputs takes a conversion, a product and an fma, by
- * which the kernel is bound: about 12 instructions of a warp for each mma. Where groups of 16 columns end within 32, the mma
- * is done twice, each time with one half of A zero. */
+ * int8: a separate launch first rounds activations into the workspace. A warp has 16 rows and 8 tokens, and processes
+ * 32 columns with one mma.m16n8k32 of bytes: 4,096 products. The sums are integers until a run of columns with one pair
+ * of scales ends, usually after 32 columns. Then each of a thread's four outputs takes a conversion, a product and an
+ * fma. These limit the kernel: about 12 instructions of a warp for each mma. If groups of 16 columns end within 32, the
+ * mma runs twice, each time with one half of A set to zero.
+ */
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/plan/plan.h"
@@ -24,27 +26,27 @@
 
 #define QUANT_FN static __device__ __forceinline__
 
-/* Rows [first, first + n_rows) of a part, and where their sums go. */
+/* Rows [first, first + n_rows) of a part, and the destination of their sums. */
 struct quant_rows {
     struct cuda_quant part;
-    uint32_t first, n_rows; /* of the part */
+    uint32_t first, n_rows; /* within the part */
     const float *x, *bias; /* bias: of the first row, or NULL */
     float *out; /* of the first row */
     uint64_t out_stride;
-    bool multiplies; /* out = silu(out) · sum, else out = sum */
+    bool multiplies; /* out = silu(out) · sum; otherwise out = sum */
     uint32_t n_cols, n_tokens;
-    uint32_t unit, n_whole, first_col; /* of segments.h */
-    const unsigned char *rounded; /* of the form int8: [T] of plan/plan.h's layout */
+    uint32_t unit, n_whole, first_col; /* as in segments.h */
+    const unsigned char *rounded; /* for the int8 form: [T] of plan/plan.h's layout */
 };
 
-/* k_segment_begin_in(), of which every launch makes a share: of a whole GEMM all columns from 0 on. */
+/* k_segment_begin_in(). Every launch treats its columns as a share; for a whole GEMM the share has all columns. */
 QUANT_FN uint32_t segment_begin(const struct quant_rows &a, uint32_t i)
 {
     const uint32_t begin = k_segment_begin(a.n_whole, a.unit, i);
     return min(begin - min(begin, a.first_col), a.n_cols);
 }
 
-/* Four numbers of a plain row that ends in zeros. */
+/* Reads four numbers of a plain row, which is padded with zeros. */
 QUANT_FN float4 read4_plain(const struct cuda_quant &p, const unsigned char *row, uint32_t k)
 {
     return p.kind == CUDA_QUANT_F32   ? widen4<K_F32>(row, k)
@@ -52,7 +54,7 @@ QUANT_FN float4 read4_plain(const struct cuda_quant &p, const unsigned char *row
                                       : widen4<K_BF16>(row, k);
 }
 
-/* Four q of a row, columns [k, k + 4); those from `end` on are 0. k is a multiple of 4. */
+/* Reads four q of a row, columns [k, k + 4). Those from `end` on are 0. k is a multiple of 4. */
 QUANT_FN float4 read4(const struct cuda_quant &p, const unsigned char *row, uint32_t k, uint32_t end, float zero)
 {
     float q[4];
@@ -82,7 +84,7 @@ QUANT_FN void put(const struct quant_rows &a, uint32_t token, uint32_t row, floa
     *out = a.multiplies ? k_silu(*out) * sum : sum;
 }
 
-/* Sums of segments as they come, folded by the tree of kernels/segments.h: what waits for others, level by level. */
+/* Folds sums of segments by the tree of kernels/segments.h as they arrive. Waiting sums are kept level by level. */
 template <uint32_t n> struct quant_sums {
     float total[n], waiting[3][n];
 };
@@ -134,7 +136,7 @@ QUANT_FN void load_activations(float (*shared)[LANE_COLS], const struct quant_ro
     }
 }
 
-template <uint32_t tokens> struct lane_sums { /* four lanes of each token */
+template <uint32_t tokens> struct lane_sums { /* four lanes per token */
     float4 all[tokens], group[tokens], inputs[tokens];
     struct cuda_quant_group scales;
 };
@@ -151,7 +153,7 @@ template <uint32_t tokens> QUANT_FN void end_group(struct lane_sums<tokens> &s, 
     }
 }
 
-/* Columns [from, end), a segment; the lanes begin anew. */
+/* Adds columns [from, end), a segment, with new lanes. */
 template <uint32_t tokens>
 QUANT_FN void sum_lanes(struct lane_sums<tokens> &s, float (*x)[tokens][LANE_COLS], uint32_t *buffer,
                         const struct quant_rows &a, uint32_t row, uint32_t token, uint32_t from, uint32_t end)
@@ -164,7 +166,7 @@ QUANT_FN void sum_lanes(struct lane_sums<tokens> &s, float (*x)[tokens][LANE_COL
     for (uint32_t t = 0; t < tokens; t++)
         s.all[t] = s.group[t] = s.inputs[t] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     for (; from < end; from += LANE_COLS, *buffer ^= 1) {
-        /* The buffer was read before the barrier of the chunk between. */
+        /* The buffer was read before the barrier of the previous chunk. */
         uint32_t n = min(end - from, LANE_COLS);
         load_activations<tokens>(x[*buffer], a, token, from, n);
         __syncthreads();
@@ -221,7 +223,7 @@ QUANT_FN int8_t *rounded_u(const struct quant_rows &a, uint32_t token)
 {
     return (int8_t *)a.rounded + token * cuda_quant_rounded_bytes(a.n_cols);
 }
-/* Of column k in segment i: [k / 32 + i]; of a part whose x_group is 0: [0]. */
+/* Scales of column k in segment i: [k / 32 + i]. For a part whose x_group is 0: [0]. */
 QUANT_FN float *rounded_scales(const struct quant_rows &a, uint32_t token)
 {
     return (float *)(rounded_u(a, token) + cuda_quant_columns(a.n_cols));
@@ -232,7 +234,7 @@ QUANT_FN int32_t *rounded_sums(const struct quant_rows &a, uint32_t token)
     return (int32_t *)(rounded_scales(a, token) + cuda_quant_columns(a.n_cols) / 32 + K_SEGMENTS);
 }
 
-/* Rounds column k of a piece whose largest |x| has these bits, and sums 16 of them. A warp together. */
+/* Rounds column k of a piece whose largest |x| has these bits, and sums 16 u. The whole warp calls it together. */
 QUANT_FN void round_column(const struct quant_rows &a, uint32_t token, uint32_t k, float x, uint32_t bits)
 {
     const float stated = a.part.x_scale;
@@ -266,11 +268,11 @@ QUANT_FN uint32_t segment_of(const struct quant_rows &a, uint32_t k)
     return i;
 }
 
-/* A block a token. Pieces of 32 columns, a warp each, which a segment may part in the middle. */
+/* One block per token, one warp per piece of 32 columns. A segment may divide a piece in the middle. */
 static __global__ void __launch_bounds__(THREADS) quant_round_kernel(struct quant_rows a)
 {
     const uint32_t token = blockIdx.x, lane = threadIdx.x % 32, n = cuda_quant_columns(a.n_cols);
-    for (uint32_t k = threadIdx.x; k < n; k += THREADS) { /* n is a multiple of 32: a warp stays together */
+    for (uint32_t k = threadIdx.x; k < n; k += THREADS) { /* n is a multiple of 32, so a warp stays together */
         float x = input(a, token, k);
         uint32_t bits = k_f32_bits(x) & 0x7fffffffu, first = k - lane;
         uint32_t segment = segment_of(a, min(k, a.n_cols - 1)), other = __shfl_xor_sync(~0u, segment, 16);
@@ -286,7 +288,7 @@ static __global__ void __launch_bounds__(THREADS) quant_round_kernel(struct quan
     }
 }
 
-/* A block a token, which has one scale. */
+/* One block per token, which has one scale. */
 static __global__ void __launch_bounds__(THREADS) quant_round_token_kernel(struct quant_rows a)
 {
     __shared__ uint32_t largest[THREADS / 32];
@@ -309,7 +311,7 @@ static __global__ void __launch_bounds__(THREADS) quant_round_token_kernel(struc
         rounded_scales(a, token)[0] = scale_of(a, bits);
 }
 
-/* Four q as bytes, columns [k, k + 4) of a row that ends in zeros. */
+/* Reads four q as bytes, columns [k, k + 4) of a row that is padded with zeros. */
 QUANT_FN uint32_t read_bytes(const struct cuda_quant &p, const unsigned char *row, uint32_t k, int32_t zero)
 {
     if (p.kind != CUDA_QUANT_INT4)
@@ -321,14 +323,14 @@ QUANT_FN uint32_t read_bytes(const struct cuda_quant &p, const unsigned char *ro
     return bytes;
 }
 
-struct int8_tile { /* a warp's 16 rows and 8 tokens; of a thread rows g and g + 8, tokens 2t and 2t + 1 */
-    uint32_t row[2]; /* of the part */
+struct int8_tile { /* a warp's 16 rows and 8 tokens; a thread has rows g and g + 8, tokens 2t and 2t + 1 */
+    uint32_t row[2]; /* within the part */
     uint32_t token;
-    int32_t c[4], inputs[2]; /* of the run so far; inputs: the sum of u of each token */
+    int32_t c[4], inputs[2]; /* sums of the current run; inputs: the sum of u of each token */
     float y[4];
 };
 
-/* Ends a run of columns of which `column` is one, in segment i. */
+/* Ends a run of columns that contains `column`, in segment i. */
 QUANT_FN void end_run(const struct quant_rows &a, struct int8_tile &w, uint32_t column, uint32_t i)
 {
     const struct cuda_quant &p = a.part;
@@ -344,7 +346,7 @@ QUANT_FN void end_run(const struct quant_rows &a, struct int8_tile &w, uint32_t 
 #pragma unroll
         for (uint32_t t = 0; t < 2; t++) {
             float &y = w.y[2 * r + t];
-            if (p.has_zeros) /* n - zero may leave 8 bits */
+            if (p.has_zeros) /* n - zero may exceed 8 bits */
                 w.c[2 * r + t] -= (int32_t)s.second * w.inputs[t];
             y = fmaf(s.scale * d[t], (float)w.c[2 * r + t], y);
             if (p.has_least)
@@ -355,7 +357,7 @@ QUANT_FN void end_run(const struct quant_rows &a, struct int8_tile &w, uint32_t 
     w.inputs[0] = w.inputs[1] = 0;
 }
 
-/* Columns [k, k + 16) of the two halves of 32 that are wanted. */
+/* Multiplies columns [k, k + 16) of the selected halves of 32 columns. */
 QUANT_FN void multiply(const struct quant_rows &a, struct int8_tile &w, const uint32_t (&weights)[4],
                        const uint32_t (&u)[2], uint32_t k, bool low, bool high)
 {
@@ -370,7 +372,7 @@ QUANT_FN void multiply(const struct quant_rows &a, struct int8_tile &w, const ui
     }
 }
 
-/* Columns [from, end), segment i. */
+/* Adds columns [from, end), segment i. */
 QUANT_FN void sum_int8(const struct quant_rows &a, struct int8_tile &w, uint32_t from, uint32_t end, uint32_t i)
 {
     const struct cuda_quant &p = a.part;
@@ -447,8 +449,8 @@ static cudaError_t launch_rows(cudaStream_t stream, const struct quant_rows &a, 
                    : K_LAUNCH(quant_lane_kernel<LANE_TOKENS>, grid, dim3(THREADS), 0, stream, a);
 }
 
-/* Rows [begin, end) of the weight that are the part's. Gated, rows of the first half go to out, and those of the second
- * multiply what is there. */
+/* Launches rows [begin, end) of the weight that belong to the part. If gated, rows of the first half write out, and
+ * those of the second half multiply its content. */
 static cudaError_t launch_range(cudaStream_t stream, struct quant_rows a, const struct k_gemm_args *g,
                                 const struct cuda_gated *gated, uint32_t begin, uint32_t end, bool as_int8)
 {
@@ -482,7 +484,7 @@ cudaError_t launch_gemm_quant(cudaStream_t stream, const struct k_gemm_args *g, 
         a.n_whole = g->n_whole ? g->n_whole : w->n_cols;
         a.first_col = g->first_col;
         a.rounded = (const unsigned char *)g->workspace_dev;
-        const bool rounds = as_int8 && a.part.groups_dev; /* plain parts have the lane form beside either */
+        const bool rounds = as_int8 && a.part.groups_dev; /* plain parts use the lane form in both forms */
         cudaError_t error = rounds ? launch_rounding(stream, a) : cudaSuccess;
         if (error == cudaSuccess)
             error = launch_range(stream, a, g, gated, 0, half, rounds);
@@ -501,7 +503,7 @@ struct quant_table {
     uint32_t n_parts, n_rows, n_cols;
 };
 
-/* An id that is no row of the table makes its token NaN, as elementwise.cu has it. */
+/* An id that is not a row of the table makes its token NaN, as in elementwise.cu. */
 static __global__ void __launch_bounds__(THREADS)
     embed_quant_kernel(struct quant_table table, const uint32_t *ids, float *out, bool into)
 {

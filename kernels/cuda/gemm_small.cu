@@ -1,10 +1,12 @@
-/* The mma GEMM of few tokens (at most 32, and to 64 where gemm_large.cu asks for it): weights go by once, and memory is the limit.
+/* The mma GEMM for few tokens (at most 32, and up to 64 where gemm_large.cu selects it). Weights are read once, and
+ * memory is the limit.
  *
- * Bytes: 2 N K of weights from memory; factors of activations, 2 T K for each row tile, come from L2. At 4.8 TB/s and about 0.7 us of
- * latency 3.4 MB must be on the way, 26 KB on each of 132 SMs. A warp works alone: it streams 32 rows, or 16 of narrow matrices, and
- * its tokens through a ring of 18 to 42 KB in shared memory by cp.async, 64 columns a stage:
+ * Bytes: 2 N K of weights from memory; the activations' factors, 2 T K for each row tile, come from L2. At 4.8 TB/s and
+ * about 0.7 us of latency 3.4 MB must be in flight, 26 KB on each of 132 SMs. A warp works alone: it streams 32 rows,
+ * or 16 of narrow matrices, and its tokens through a ring of 18 to 42 KB in shared memory by cp.async, 64 columns per
+ * stage:
  *
- *   tokens   rows   a stage   stages   weights on the way, a block of 4 warps   blocks on an SM of 227 KB
+ *   tokens   rows   a stage   stages   weights in flight, a block of 4 warps   blocks on an SM of 227 KB
  *        8     16     3 KB       6        40 KB                                    3
  *        8     32     5 KB       4        48 KB                                    2
  *       16     16     4 KB       6        40 KB                                    2
@@ -12,53 +14,54 @@
  *       32     32     8 KB       3        32 KB                                    2
  *       64     48    14 KB       3        48 KB                                    1, and SMs that have 168 KB
  *
- * The grid asks for no number of SMs.
+ * The grid does not depend on the number of SMs.
  *
- * Columns and warps: a warp has all columns of its rows (ranges), or
- * - with segments (docs/numerics.md §5) the four warps of a block have one row tile, warp w the segments 2 w and 2 w + 1, which
- *   follow each other in memory. No warp waits for another before the fold, whose tree is that of the pairs: 4,096 rows are
- *   128 blocks of 32, and memory and a second launch are not needed;
- * - of narrow matrices in one segment (fewer than 1,024 tiles of 16 rows, or 853 of 32) the chunks of a row tile are spread over warps of a block: warp s
- *   of S takes chunks s, s + S, ..., and after each round the S sums are added in rising order, through shared memory.
- * Nothing is spread over blocks, so that one launch does it: 1,536 rows are 96 blocks with 40 KB on the way each, and
- * the other 36 SMs have none. 96 SMs can read at the speed of memory: 50 GB/s each, of over 100 that L2 gives one.
+ * Columns and warps: a warp has all columns of its rows (ranges), with two exceptions.
+ * - With segments (docs/internals/numerics.md §5) the four warps of a block share one row tile. Warp w has the segments
+ *   2 w and 2 w + 1, which are adjacent in memory. No warp waits for another before the fold, whose tree is that of the
+ *   pairs. 4,096 rows are 128 blocks of 32, and neither memory nor a second launch is needed.
+ * - For narrow matrices in one segment (fewer than 1,024 tiles of 16 rows, or 853 of 32) the chunks of a row tile are
+ *   spread over the warps of a block: warp s of S takes chunks s, s + S, ..., and after each round the S sums are added
+ *   in rising order, through shared memory.
+ * Nothing is spread over blocks, so one launch is enough. 1,536 rows are 96 blocks with 40 KB in flight each, and the
+ * other 36 SMs are idle. 96 SMs can read at the speed of memory: 50 GB/s each; L2 delivers over 100 to each.
  *
- * In cycles of shared memory, of which there are 97 for 2 KB of weights at 36 GB/s an SM, weights take 32 and 8 tokens 16 (in
- * and out). So a tile of tokens serves 32 rows, except where that leaves SMs without a block: by the model one token then has 0.96 of
- * an H100's bandwidth and not 0.93, and 0.92 of an H200's and not 0.88.
+ * In cycles of shared memory, of which there are 97 for 2 KB of weights at 36 GB/s per SM, weights take 32 and 8 tokens
+ * 16 (in and out). So a tile of tokens serves 32 rows, except where that leaves SMs without a block: by the model a
+ * single token then has 0.96 of an H100's bandwidth instead of 0.93, and 0.92 of an H200's instead of 0.88.
  *
- * Instructions: the loop is one stage, not a chunk, and there is one kind of activations, factors: where x is floats (OLMo2's
- * residual stream, twice a layer) the pass of elementwise.cu comes first, a launch of about 2 us.
+ * Instructions: the loop body is one stage, not a chunk, and activations are always factors. If x is floats (OLMo2's
+ * residual stream, twice per layer), the pass of elementwise.cu comes first, a launch of about 2 us.
  *
- * Gated (gate and up of an MLP), half of a warp's rows are gate's and half the same rows of up: a gate's sum and its up's end
- * in lanes 8 or 16 apart, and one shuffle brings them together. */
+ * Gated (gate and up of an MLP): half of a warp's rows are gate's, and half are the same rows of up. A gate's sum and
+ * its up's end in lanes 8 or 16 apart, and one shuffle combines them.
+ */
 #include "kernels/cuda/gemm.cuh"
 #include "kernels/cuda/plan/plan.h"
 #include "kernels/segments.h"
 
 K_DYNAMIC_SHARED;
 
-#define WARPS 4u /* of a block, at most */
+#define WARPS 4u /* maximum per block */
 #define PAIRS (K_SEGMENTS / 2)
-#define WIDE_BYTES \
-    (10u << 20) /* of weights on the way, three times what memory needs: a grid of fewer splits the chunks */
-#define FILLING_BLOCKS 120u /* fewer leave SMs of an H100 without any */
-#define NARROW_ROWS 4096u /* 32 for each of 128 SMs */
+#define WIDE_BYTES (10u << 20) /* weights in flight, three times what memory needs: a smaller grid splits the chunks */
+#define FILLING_BLOCKS 120u /* fewer blocks leave SMs of an H100 idle */
+#define NARROW_ROWS 4096u /* 32 rows for each of 128 SMs */
 static_assert(PAIRS == WARPS, "a warp has two segments");
 
 struct small_split {
     uint32_t n_splits; /* warps that share a row tile */
-    uint32_t n_rounds; /* chunks of each, where chunks are spread */
+    uint32_t n_rounds; /* chunks per warp, if chunks are spread */
 };
 
-/* splits: the warps that share a row tile, where that is known; else 1. */
+/* splits: the warps that share a row tile, if known at compile time; otherwise 1. */
 template <int n_token_tiles, int n_row_tiles, int stages, int splits = 1> struct small_shape {
     static constexpr uint32_t token_tiles = n_token_tiles, row_tiles = n_row_tiles, n_stages = stages;
     static constexpr uint32_t n_tokens = 8 * n_token_tiles, n_rows = 16 * n_row_tiles, n_outputs = n_rows * n_tokens;
     static constexpr uint32_t stage_bytes = (n_rows + n_tokens) * GEMM_TILE_ROW_BYTES;
     static constexpr uint32_t warp_bytes = stages * stage_bytes;
     static constexpr uint32_t wide_warps = WIDE_BYTES / ((stages - 1) * n_rows * GEMM_TILE_ROW_BYTES);
-    static constexpr uint32_t n_own_outputs = n_outputs / 32 / splits; /* of a thread, at most */
+    static constexpr uint32_t n_own_outputs = n_outputs / 32 / splits; /* maximum per thread */
     static_assert(WARPS * warp_bytes <= (splits == 1 ? 99 : 227) * 1024, "a block of the smallest GPU");
     static_assert(n_outputs * 4 <= stage_bytes, "sums lie where a stage was");
 };
@@ -82,12 +85,12 @@ template <class shape> GEMM_FN void small_add(small_sums<shape> &total, const sm
 
 /* ---- stages ---- */
 
-/* What a lane copies: 16 bytes of every fourth row of a stage, of the weights and of the tokens. */
+/* A lane's source: 16 bytes of every fourth row of a stage, for the weights and for the tokens. */
 struct small_source {
-    const unsigned char *weights, *up, *x; /* the lane's first rows, its 16 bytes of column 0; up: where there is one */
+    const unsigned char *weights, *up, *x; /* the lane's first rows, at its 16 bytes of column 0; up: only if gated */
     uint32_t row_bytes, x_row_bytes;
-    uint32_t n_rows, n_tokens; /* that are there, from the lane's first on */
-    uint32_t n_cols; /* less the lane's first column */
+    uint32_t n_rows, n_tokens; /* rows and tokens that exist, from the lane's first on */
+    uint32_t n_cols; /* minus the lane's first column */
 };
 
 template <bool is_gated, class shape>
@@ -108,7 +111,7 @@ GEMM_FN struct small_source source_of(const struct gemm_mma_args &a, const uint1
     return s;
 }
 
-/* Columns [col, col + 64) of the warp's rows and tokens, zeros past the matrix. */
+/* Copies columns [col, col + 64) of the warp's rows and tokens, with zeros past the matrix. */
 template <bool is_gated, class shape>
 GEMM_FN void copy_stage(const struct small_source &s, unsigned char *stage, uint32_t col)
 {
@@ -127,7 +130,7 @@ GEMM_FN void copy_stage(const struct small_source &s, unsigned char *stage, uint
                    s.x + col * (uint64_t)2 + i * 4 * (uint64_t)s.x_row_bytes, is_in && i * 4 < s.n_tokens);
 }
 
-/* c += the products of the stage's first n_cols columns. */
+/* Adds the products of the stage's first n_cols columns to c. */
 template <class shape> GEMM_FN void multiply_stage(small_sums<shape> &c, unsigned char *stage, uint32_t n_cols)
 {
     uint32_t lane = threadIdx.x % 32;
@@ -159,7 +162,7 @@ template <class shape> GEMM_FN void multiply_stage(small_sums<shape> &c, unsigne
 template <bool is_split> struct small_columns {
     uint32_t col, n_cols;
     uint32_t mid, last; /* ranges: [first, mid) and [mid, last) are segments */
-    uint32_t skipped; /* chunks: columns of other warps behind each of ours */
+    uint32_t skipped; /* chunks: columns of other warps after each of this warp's */
 
     __device__ bool is_in() const
     {
@@ -177,8 +180,8 @@ template <bool is_split> struct small_columns {
 };
 
 template <class shape, bool is_split> struct small_ring {
-    unsigned char *begin, *stage, *freed; /* freed: the one before, where the next copy goes */
-    struct small_columns<is_split> at; /* of that copy */
+    unsigned char *begin, *stage, *freed; /* freed: the previous stage, the destination of the next copy */
+    struct small_columns<is_split> at; /* the columns of that copy */
 };
 
 template <bool is_gated, class shape, bool is_split>
@@ -193,13 +196,13 @@ GEMM_FN void fill_ring(const struct small_source &s, struct small_ring<shape, is
     }
 }
 
-/* Waits for the next stage, has the one before filled again, and multiplies n_cols columns; 0 or less: none. */
+/* Waits for the next stage, refills the previous one, and multiplies n_cols columns; 0 or less: no product. */
 template <bool is_gated, class shape, bool is_split>
 GEMM_FN void use_stage(small_sums<shape> &c, const struct small_source &s, struct small_ring<shape, is_split> &ring,
                        uint32_t n_cols)
 {
     cp_async_wait<(int)shape::n_stages - 2>();
-    __syncwarp(); /* the stage is there for all lanes, and the one before was used by all */
+    __syncwarp(); /* the stage is visible to all lanes, and all have used the previous one */
     if (ring.at.is_in())
         copy_stage<is_gated, shape>(s, ring.freed, ring.at.col);
     cp_async_commit();
@@ -213,7 +216,7 @@ GEMM_FN void use_stage(small_sums<shape> &c, const struct small_source &s, struc
 
 /* ---- sums ---- */
 
-/* A warp's sums into shared memory, [tokens][rows]. */
+/* Stores a warp's sums in shared memory, [tokens][rows]. */
 template <class shape> GEMM_FN void put_sums(const small_sums<shape> &c, float *sums)
 {
     uint32_t lane = threadIdx.x % 32;
@@ -232,14 +235,15 @@ template <class shape> struct small_outputs {
     float y[most];
 };
 
-/* The i-th of them, counted through [tokens][rows]; shape::n_outputs or more, for the whole warp: there is none. */
+/* Returns the index of the thread's i-th output within [tokens][rows]; at least shape::n_outputs, for the whole warp,
+ * if it does not exist. */
 GEMM_FN uint32_t output_at(const struct small_split &split, uint32_t i)
 {
     uint32_t own_split = threadIdx.x / 32 % split.n_splits;
     return (i * split.n_splits + own_split) * 32 + threadIdx.x % 32;
 }
 
-/* The warps of a row tile add up the sums of their chunks of a round, each thread those of its own outputs. */
+/* The warps of a row tile add the sums of their chunks of a round; each thread adds those of its own outputs. */
 template <class shape>
 GEMM_FN void add_round(const struct small_split &split, uint32_t n_sums, const small_sums<shape> &c, unsigned char *own,
                        struct small_outputs<shape> &out)
@@ -259,8 +263,8 @@ GEMM_FN void add_round(const struct small_split &split, uint32_t n_sums, const s
     __syncthreads();
 }
 
-/* Chunks in rounds: after each, the stage that was used last is where the sums pass. In the end a thread's outputs lie where it reads
- * them again, in the first warp's ring. */
+/* Processes chunks in rounds. After each round, the last used stage is the buffer for exchanging sums. At the end a
+ * thread's outputs are in the first warp's ring, where the thread reads them again. */
 template <bool is_gated, class shape>
 GEMM_FN void sum_rounds(const struct small_source &s, struct small_ring<shape, true> &ring,
                         const struct small_split &split)
@@ -286,8 +290,8 @@ GEMM_FN void sum_rounds(const struct small_source &s, struct small_ring<shape, t
             ((float *)(ring.begin - own_split * shape::warp_bytes))[output_at(split, i)] = out.y[i];
 }
 
-/* All columns of the warp, up to two segments: the chunks of each in rising order, and the two sums. A segment without columns is -0,
- * which changes no number. */
+/* Processes all columns of the warp, up to two segments: the chunks of each in rising order, and the sum of both. A
+ * segment without columns is -0, which changes no number. */
 template <bool is_gated, class shape>
 GEMM_FN void sum_ranges(const struct small_source &s, struct small_ring<shape, false> &ring, uint32_t col,
                         small_sums<shape> &total)
@@ -312,7 +316,7 @@ GEMM_FN void sum_ranges(const struct small_source &s, struct small_ring<shape, f
     small_add<shape>(total, of_first);
 }
 
-/* The sums, of n_parts rings, to memory: one, or those of 8 segments in pairs. */
+/* Writes the sums of n_parts rings to memory: one sum, or those of 8 segments in pairs. */
 template <bool is_gated, class shape>
 GEMM_FN void store_outputs(const struct gemm_mma_args &a, const struct small_split &split, uint32_t first_row,
                            const unsigned char *first_ring, uint32_t n_parts)
@@ -377,7 +381,7 @@ static __global__ void __launch_bounds__(WARPS * 32, 2)
 
 /* ---- launches ---- */
 
-/* How chunks are spread: speed only, the sums' order is the same for any. */
+/* Selects how chunks are spread. Affects only the speed: the order of the sums is always the same. */
 template <class shape> static struct small_split split_of(const struct gemm_mma_args &a, uint32_t n_row_tiles)
 {
     uint32_t n_chunks = (a.n_cols + GEMM_CHUNK - 1) / GEMM_CHUNK;
@@ -389,7 +393,7 @@ template <class shape> static struct small_split split_of(const struct gemm_mma_
     return split;
 }
 
-/* What the kernels multiply by the weights. */
+/* The activations' factors, by which the kernels multiply the weights. */
 struct small_factors {
     cudaStream_t stream;
     const uint16_t *at;
@@ -401,7 +405,8 @@ static cudaError_t launch(const struct small_factors &f, const struct gemm_mma_a
                           const struct small_split &split)
 {
     uint32_t n_groups = WARPS / split.n_splits, n_warps = n_groups * split.n_splits;
-    /* Always the most: a recorded launch of more warps must not find the limit that a later, narrower one has set. */
+    /* Always sets the maximum: a recorded launch of more warps must not meet the limit that a later, narrower launch
+     * has set. */
     cudaError_t error = cudaFuncSetAttribute(gemm_small<is_gated, is_split, shape>,
                                              cudaFuncAttributeMaxDynamicSharedMemorySize,
                                              (int)(WARPS * shape::warp_bytes));

@@ -1,15 +1,17 @@
-/* What ranks bring together: the sum of their vectors by one tree, and their columns side by side. peers.cuh has how they meet.
+/* The data exchange of ranks: the sum of their vectors by one tree, and their columns side by side. peers.cuh documents
+ * how blocks meet.
  *
- * One-shot: a block copies its part of x into its area, meets its peers, reads the same part of all of them and adds in the
- * tree's order. One meeting, and (R - 1) n bytes through a GPU's links each way.
- * Two-shot: of its part each rank adds one R-th, and after a second meeting takes the others' sums: 2 (R - 1) / R n bytes.
- * With a meeting of 3 µs and 350 GB/s the second is ahead from 0.7 MB on with 4 ranks and from 0.2 MB on with 8; with 2 it
- * moves as much, and is not used. Both figures are assumed, not measured. Either way, and however a vector is cut, an
+ * One-shot: a block copies its part of x into its area, meets its peers, reads the same part of all of them and adds in
+ * the tree's order. One meeting, and (R - 1) n bytes through a GPU's links in each direction. Two-shot: each rank adds
+ * one R-th of the part and reads the others' sums after a second meeting: 2 (R - 1) / R n bytes. With a meeting of 3 µs
+ * and 350 GB/s the second method is faster from 0.7 MB on with 4 ranks and from 0.2 MB on with 8. With 2 ranks it moves
+ * as much, and is not used. Both figures are assumed, not measured. With either method and any division of a vector, an
  * element is the same sum of the same numbers.
  *
- * A thread has one access of 16 bytes to each peer on the way for each 16 bytes that it adds, so a block of 512 has 8 KB of
- * each; with 64 blocks half a MB of each peer, of which a link of 50 GB/s and 2 µs needs 0.1. Small vectors take as many
- * blocks as they have rows of 512 threads: 16 KiB are two, which meet side by side. */
+ * A thread has one access of 16 bytes to each peer in flight for each 16 bytes that it adds, so a block of 512 has 8 KB
+ * of each peer. With 64 blocks that is half a MB of each peer; a link of 50 GB/s and 2 µs needs 0.1 MB. Small vectors
+ * take as many blocks as they have rows of 512 threads: 16 KiB are two blocks, which meet concurrently.
+ */
 #include "kernels/cuda/peers.cuh"
 
 #define THREADS 512u
@@ -20,10 +22,10 @@ template <class V> struct group_vector {
     const V *bias; /* [n_cols] or NULL */
     uint64_t n;
     uint32_t n_cols;
-    uint32_t chunk; /* of a block at once */
+    uint32_t chunk; /* per block at once */
 };
 
-/* Element `at` of the vector, which is element i of the block's areas. */
+/* Returns the sum of element `at` of the vector, which is element i of the block's areas. */
 template <uint32_t n_ranks, class V>
 PEER_FN V sum_of(const struct cuda_peers &p, const struct group_vector<V> &a, uint32_t round, uint64_t at, uint32_t i)
 {
@@ -69,7 +71,7 @@ static __global__ void __launch_bounds__(THREADS)
     peers_end(p, round);
 }
 
-/* As many blocks as have something to do, and what each does at once. */
+/* The number of useful blocks, and the elements that each processes at once. */
 struct group_grid {
     uint32_t n_blocks, chunk;
 };
@@ -114,10 +116,11 @@ cudaError_t launch_all_reduce(cudaStream_t stream, const struct cuda_peers *p, c
 
 /* ---- all_gather ------------------------------------------------------------------------------ */
 
-/* Areas are cut out of [T, most], which no rank's part is wider than: so all ranks come to as many meetings. */
+/* Areas are parts of [T, most], where most is the width of the widest part, so all ranks have the same number of
+ * meetings. */
 template <class V> struct group_columns {
     const V *own;
-    V *out; /* NULL: it is not wanted here */
+    V *out; /* NULL: this rank does not need the result */
     uint32_t first[K_MAX_RANKS + 1];
     uint32_t n, most, chunk;
 };

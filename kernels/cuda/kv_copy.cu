@@ -1,15 +1,18 @@
-/* Whole KV blocks from one arena to another, of which one is pinned host memory that the device reaches by its own address.
+/* Copies whole KV blocks from one arena to another. One of them may be pinned host memory, which the device reaches by
+ * its own address.
  *
- * The limit is the bus: 25 to 55 GB/s of PCIe, a hundredth of the device's memory. A kernel moves 16 bytes a thread, so a warp's
- * access is 512 bytes in a row, and takes all pairs of a layer in one launch; copies by the driver would be two calls for each
- * block and layer, 4,096 of them to bring back 64 blocks of 32 layers. Pairs travel as the kernel's parameters: they are host
- * memory that the caller takes back at once, and 128 of them are 1 KB of the 4 KB that parameters may have.
+ * The bus is the limit: 25 to 55 GB/s of PCIe, a hundredth of the device's memory. A kernel moves 16 bytes per thread,
+ * so a warp's access is 512 consecutive bytes, and it handles all pairs of a layer in one launch. Copies by the driver
+ * would be two calls for each block and layer, 4,096 of them to bring back 64 blocks of 32 layers. Pairs are kernel
+ * parameters: they are host memory that the caller reuses at once, and 128 of them are 1 KB of the 4 KB that parameters
+ * may have.
  *
- * It runs on the one compute stream. Operations before it wrote what it copies, those after it read that, and the interface does
- * not say which: a stream of its own would need an event on either side and wait just the same.
+ * It runs on the only compute stream. Earlier operations wrote the source, later ones read the destination, and the
+ * interface does not say which. A separate stream would need an event on both sides and wait just the same.
  *
- * Grid: x is the piece of a block, y the pair, z whether K or V. A thread does four accesses, all read before the first is
- * written: the bus takes 1 µs to answer, so 55 GB/s need 55 KB on the way, which is 900 threads. */
+ * Grid: x is the piece of a block, y the pair, z is K or V. A thread does four accesses and reads all four before it
+ * writes the first: the bus has 1 µs of latency, so 55 GB/s need 55 KB in flight, which is 900 threads.
+ */
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/launch.h"
 
@@ -20,7 +23,7 @@
 struct copies {
     const uint4 *from[2]; /* K, V */
     uint4 *to[2];
-    uint32_t block_pieces; /* of 16 bytes, that a block has */
+    uint32_t block_pieces; /* pieces of 16 bytes per block */
     struct k_block_pair pairs[MAX_PAIRS];
 };
 

@@ -1,17 +1,19 @@
-/* The PTX that kernels use, one function each: inline assembly for the device, and beside it the emulator's twin.
+/* The PTX instructions that kernels use, one function each: inline assembly for the device, and the emulator's stubs.
  *
- * Fragments are those of the PTX ISA for mma.m16n8k16 with 16-bit factors: with g = lane / 4, t = lane % 4,
+ * Fragments are those of the PTX ISA for mma.m16n8k16 with 16-bit factors. With g = lane / 4, t = lane % 4:
  *   a[0..3]: A[g][2t..], A[g + 8][2t..], A[g][2t + 8..], A[g + 8][2t + 8..]  (row, pair of columns)
  *   b[0..1]: B[2t..][g], B[2t + 8..][g]                                    (pair of rows, column)
  *   c[0..3]: C[g][2t], C[g][2t + 1], C[g + 8][2t], C[g + 8][2t + 1]
- * Of mma.m16n8k32 with bytes: a[0..3]: A[g][4t..], A[g + 8][4t..], A[g][4t + 16..], A[g + 8][4t + 16..] (row, four columns),
- *   b[0..1]: B[4t..][g], B[4t + 16..][g], c as above.
- * ldmatrix_x4: lane 8 i + r gives the address of row r of matrix i (8 rows of 16 bytes, 16-byte aligned, in shared
+ * For mma.m16n8k32 with bytes:
+ *   a[0..3]: A[g][4t..], A[g + 8][4t..], A[g][4t + 16..], A[g + 8][4t + 16..] (row, four columns)
+ *   b[0..1]: B[4t..][g], B[4t + 16..][g], c as above
+ * ldmatrix_x4: lane 8 i + r supplies the address of row r of matrix i (8 rows of 16 bytes, 16-byte aligned, in shared
  * memory); r[i] is then matrix i's row g, elements 2t and 2t + 1 (trans: column g, rows 2t and 2t + 1).
- * The loads and stores of words of memory that several GPUs and the host reach, at the scope of the system: release and acquire
- * order what threads did before and after them, relaxed ones nothing. ptx_nanoseconds: a clock.
- * cp_async16: 16 bytes from global to shared memory, both 16-byte aligned; zeros where !valid. The bytes are there
- * for the copying thread after cp_async_wait, for others after a barrier. */
+ * Loads and stores of words that several GPUs and the host access, at system scope: release and acquire order a
+ * thread's operations before and after them; relaxed ones order nothing. ptx_nanoseconds: a clock.
+ * cp_async16: 16 bytes from global to shared memory, both 16-byte aligned; zeros if !valid. The copying thread sees the
+ * bytes after cp_async_wait, other threads after a barrier.
+ */
 #ifndef QUIRE_KERNELS_CUDA_PTX_CUH
 #define QUIRE_KERNELS_CUDA_PTX_CUH
 
@@ -69,7 +71,7 @@ PTX_FN void cp_async_commit()
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-/* Returns when at most n of this thread's groups are on the way. */
+/* Returns when at most n of this thread's groups are in flight. */
 template <int n> PTX_FN void cp_async_wait()
 {
     asm volatile("cp.async.wait_group %0;" ::"n"(n) : "memory");
@@ -106,7 +108,7 @@ PTX_FN uint64_t ptx_nanoseconds()
     return ns;
 }
 #else
-#include <simt_ptx.h> /* the twins: tests/simt/include */
+#include <simt_ptx.h> /* the stubs: tests/simt/include */
 #endif
 
 #endif

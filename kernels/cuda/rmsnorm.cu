@@ -1,36 +1,38 @@
-/* RMSNorm, with the residual added first or into what is there (docs/numerics.md §7).
+/* RMSNorm, which first adds the residual, or adds the norm to the output (docs/internals/numerics.md §7).
  *
- * Bytes: 16 for each element with a residual, 8 without (x, add in; x, out out), and the weight from L2. A block has a row. The page's
- * sum is one chain of n / 16 dependent fmas for each of 16 lanes, so the row goes into shared memory, from where 16 threads sum it. Element
- * 16 i + j is step i of lane j; each lane's steps lie in a row, so that one load brings four of them.
+ * Bytes: 16 per element with a residual, 8 without (x, add in; x, out out), and the weight from L2. A block has a row.
+ * The specification's sum is one chain of n / 16 dependent fmas for each of 16 lanes, so the row goes into shared
+ * memory, where 16 threads sum it. Element 16 i + j is step i of lane j; each lane's steps are contiguous, so that one
+ * load reads four of them.
  *
- * Time of a row of 4,096: loads 1 µs, the chain of 256 fmas of 4 clocks 0.6 µs, stores. Of one token that is the time; it is kept
- * by asking for all that a thread needs, the weight too, before anything is waited for, and by loading what the chain needs 16 steps
- * early: ptxas' schedule for sm_90a takes 73 clocks for 16 steps, where loads of one step each took 108, some of which it
- * always waited for. Of many tokens the chain is hidden by the SM's
- * other blocks: three of 256 threads are there at once and move 64 KB each; an SM's share of 3.35 TB/s is 25 KB a µs, so one that
- * takes 7 µs a row would still keep up.
+ * Time of a row of 4,096: loads 1 µs, the chain of 256 fmas of 4 clocks 0.6 µs, stores. With one token that is the
+ * whole time. To keep it short, a thread issues all its loads, including the weight, before it waits, and loads the
+ * chain's operands 16 steps early: ptxas' schedule for sm_90a takes 73 clocks for 16 steps; with loads of one step each
+ * it took 108, because the chain always waited for some of them. With many tokens the SM's other blocks hide the chain:
+ * three of 256 threads are resident and move 64 KB each. An SM's share of 3.35 TB/s is 25 KB per µs, so even 7 µs per
+ * row would be fast enough.
  *
- * Two kernels: one for rows that a block holds in registers, 16 elements a thread, by 16-byte accesses, which is every model's; and
- * one for the rest, whose rows pass through shared memory in pieces and are scaled from x itself, which L2 still has. A thread writes the
- * elements that it read, so out may be x. What GEMMs alone read is stored as their factors, 2 bytes an element. */
+ * There are two kernels. One is for rows that a block holds in registers, 16 elements per thread, by 16-byte accesses;
+ * these are the rows of every model. The other is for all other rows, which pass through shared memory in pieces and
+ * are scaled from x itself, which L2 still holds. A thread writes the elements that it read, so out may be x. Output
+ * that only GEMMs read is stored as factors, 2 bytes per element.
+ */
 #include "kernels/cuda/factors.cuh"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/peers.cuh"
 
-#define HELD \
-    11264u /* columns in shared memory: 44 of the 48 KB that every GPU gives without asking; a multiple of ROUND */
-#define EACH 4u /* accesses of a thread in the first kernel */
+#define HELD 11264u /* columns in shared memory: 44 of the 48 KB that every GPU has by default; a multiple of ROUND */
+#define EACH 4u /* accesses per thread in the first kernel */
 #define MAX_THREADS 704u /* HELD / (4 EACH) */
-#define AHEAD 4u /* loads of four steps each: 64 clocks, and shared memory answers within 33 */
+#define AHEAD 4u /* loads of four steps each: 64 clocks, and the latency of shared memory is 33 */
 #define ROUND (4 * AHEAD * K_LANES)
 #define PIECE_THREADS 512u
 
 K_DYNAMIC_SHARED;
 
-/* Where column k lies: in the row of lane k % 16, at step k / 16, whose eights are changed round in rows 8 to 15. Rows are 4
- * floats further apart than a multiple of 32: neither the 4 lanes × 8 steps that a warp stores at once share a bank, nor the
- * 8 lanes that read 16 bytes at once. */
+/* The position of column k: in the row of lane k % 16, at step k / 16; rows 8 to 15 exchange each two groups of eight
+ * steps. Rows are 4 floats further apart than a multiple of 32. So neither the 4 lanes × 8 steps that a warp stores at
+ * once nor the 8 lanes that read 16 bytes at once share a bank. */
 struct steps {
     float *shared;
     uint32_t stride;
@@ -48,8 +50,8 @@ struct steps {
         to[2 * stride] = v.z;
         to[3 * stride] = v.w;
     }
-    /* Zeros behind n columns up to a multiple of ROUND, so that the sum has no remainder. A term of +0 · +0 changes no lane, for a sum of
-     * squares is never −0. */
+    /* Pads n columns with zeros to a multiple of ROUND, so that the sum has no remainder. A term of +0 · +0 changes no
+     * lane, because a sum of squares is never −0. */
     __device__ __forceinline__ void fill_up(uint32_t n) const
     {
         for (uint32_t k = n + threadIdx.x; k < (n + ROUND - 1) / ROUND * ROUND; k += blockDim.x)
@@ -67,7 +69,8 @@ static __device__ __forceinline__ float add_four(float s, float4 x)
     return fmaf(x.w, x.w, fmaf(x.z, x.z, fmaf(x.y, x.y, fmaf(x.x, x.x, s))));
 }
 
-/* s_j + Σ x_k · x_k over lane j's elements. Behind each four steps comes the load of four that are added 16 steps later. */
+/* Returns s_j + Σ x_k · x_k over lane j's elements. Every four steps are followed by the load of four that are added 16
+ * steps later. */
 static __device__ __forceinline__ float add_squares(float s, const struct steps &columns, uint32_t n, uint32_t lane)
 {
     uint32_t flip = (lane & 8) / 4, n_fours = (n + ROUND - 1) / ROUND * AHEAD;
@@ -91,7 +94,7 @@ static __device__ __forceinline__ float add_squares(float s, const struct steps 
     return s;
 }
 
-/* The lanes of the first warp's first 16 threads, folded and made the row's factor, which every thread gets. */
+/* Folds the lanes of the first 16 threads of the first warp and returns the row's factor to every thread. */
 static __device__ __forceinline__ float factor(float s, uint32_t n_cols, float eps)
 {
     __shared__ float rs;
@@ -148,8 +151,8 @@ static __global__ void __launch_bounds__(MAX_THREADS)
     }
 }
 
-/* The same where what is added is the sum over ranks of `part`, and a bias (peers.cuh): a block has a row there, too. The row
- * and the weight are asked for before the peers are waited for. */
+/* The same for an addend that is the sum over ranks of `part`, plus a bias (peers.cuh). A block has a row here, too. It
+ * loads the row and the weight before it waits for the peers. */
 template <uint32_t n_ranks>
 static __global__ void __launch_bounds__(MAX_THREADS)
     rmsnorm_of_sum_kernel(const __grid_constant__ struct cuda_peers p, float *x, const float *part, const float *bias,
@@ -211,7 +214,7 @@ static __global__ void __launch_bounds__(PIECE_THREADS)
     for (uint32_t from = 0; from < n_cols; from += HELD) {
         uint32_t n = min(n_cols - from, HELD);
         if (from > 0)
-            __syncthreads(); /* the piece before is summed */
+            __syncthreads(); /* the previous piece is summed */
         for (uint32_t k = threadIdx.x; k < n; k += blockDim.x) {
             uint64_t at = row + from + k;
             float v = x[at];

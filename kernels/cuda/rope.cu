@@ -1,18 +1,20 @@
-/* RoPE angles, once a step, and what is done with them in each layer: head norms, rotation, K and V into the cache
- * (docs/numerics.md §7 to §9), in one launch.
+/* RoPE angles, once per step, and their use in each layer: head norms, rotation, and storing K and V into the cache
+ * (docs/internals/numerics.md §7 to §9), in one launch.
  *
- * Bytes a token: (2 Q + 2 KV) D floats of q, k and v, and 2 KV D numbers of the cache: 45 KB for 32 / 8 heads of 128, so 512
- * tokens take 7 µs at 3.35 TB/s, and a decode step takes a launch. A rotation pairs elements D / 2 apart, and D / 2 is a
- * multiple of 8: a thread has four elements of the first half and the four that they are paired with, so that all it reads is 16
- * bytes an access: itself, angles and norm weights, for all of which it asks at once. A head of 128 has 16 threads, half a warp; wider ones
- * have a warp, narrower ones leave threads idle, which costs nothing where bytes count. What goes into an f16 cache is 8 bytes a
- * half and thread: neighbours exchange them, so that one stores 16 of the first half and the other 16 of the second. In 8 bits it
- * is 4 bytes a half and thread, stored as they are: a quarter of what is read; the largest of a head goes round its threads.
+ * Bytes per token: (2 Q + 2 KV) D floats of q, k and v, and 2 KV D numbers of the cache: 45 KB for 32 / 8 heads of 128.
+ * So 512 tokens take 7 µs at 3.35 TB/s, and a decode step takes a launch. A rotation pairs elements D / 2 apart, and D
+ * / 2 is a multiple of 8. A thread has four elements of the first half and their four partners, so all its reads are 16
+ * bytes per access: elements, angles and norm weights, all issued at once. A head of 128 has 16 threads, half a warp.
+ * Wider heads have a warp. Narrower ones leave threads idle, which costs nothing because bytes are the limit. The data
+ * for an f16 cache is 8 bytes per half and thread: neighbours exchange them, so that one stores 16 bytes of the first
+ * half and the other 16 bytes of the second. In 8 bits it is 4 bytes per half and thread, stored directly, a quarter of
+ * the bytes read; the threads of a head compute its maximum by shuffles.
  *
- * The arrays lie on 16 bytes: alloc() sees to it, and rows of multiples of 16 numbers.
+ * The arrays are aligned to 16 bytes, because alloc() aligns them and rows are multiples of 16 numbers.
  *
- * Only a head norm's sum needs shared memory: its 16 lanes are elements 16 apart. Lane j is thread j's, a chain of D / 16 ≤ 16
- * fmas. Heads lie 16 floats further apart there than they are long, so that the two of a warp read different banks. */
+ * Only a head norm's sum needs shared memory: the elements of a lane are 16 apart. Thread j sums lane j, a chain of D /
+ * 16 ≤ 16 fmas. Heads have 16 floats of padding there, so that the two heads of a warp read different banks.
+ */
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/launch.h"
 #include "kernels/check.h"
@@ -43,7 +45,8 @@ cudaError_t launch_rope_angles(cudaStream_t stream, const struct k_rope_angles_a
 /* ---- head norm, rotation, and K and V into the cache ------------------------------------------ */
 
 #define THREADS 128u
-#define SHARED_FLOATS (8 * THREADS + 16 * (THREADS / K_LANES)) /* a thread has 8 elements, a head 16 floats behind it */
+/* A thread has 8 elements, and each head 16 floats of padding. */
+#define SHARED_FLOATS (8 * THREADS + 16 * (THREADS / K_LANES))
 
 struct rope_kv {
     float *qkv;
@@ -56,7 +59,7 @@ struct rope_kv {
     uint32_t head_threads; /* 16, or 32 for heads wider than 128 */
 };
 
-/* Elements 4 i to 4 i + 3 of a head's first half, and those that they are paired with. */
+/* Elements 4 i to 4 i + 3 of a head's first half, and their partners. */
 struct quads {
     float4 low, high;
 };
@@ -66,7 +69,8 @@ static __device__ __forceinline__ struct quads load_quads(const float *head, uin
     return {*(const float4 *)(head + 4 * i), *(const float4 *)(head + half + 4 * i)};
 }
 
-/* The sum of the head's squares, lane by lane and folded, for every thread of it. All of a block come here together. */
+/* Returns the folded lane sum of the head's squares to every thread of the head. All threads of a block call it
+ * together. */
 static __device__ __forceinline__ float sum_squares(float *shared, const struct quads &v, bool is_there, uint32_t i,
                                                     uint32_t head_dim)
 {
@@ -126,7 +130,8 @@ template <enum k_dtype kind> static __device__ __forceinline__ uint32_t bytes_of
            byte_of<kind>(x.w, factor) << 24;
 }
 
-/* The thread's quads into the cache's head as bytes, and the head's scale. All threads of a head come here together. */
+/* Stores the thread's quads in the cache's head as bytes, and the head's scale. All threads of a head call it
+ * together. */
 template <enum k_dtype kind>
 static __device__ __forceinline__ void store_bytes(unsigned char *head, float *scale, const struct quads &v,
                                                    bool is_there, uint32_t i, uint32_t half, uint32_t head_threads)
@@ -145,7 +150,7 @@ static __device__ __forceinline__ void store_bytes(unsigned char *head, float *s
     *(uint32_t *)(head + half + 4 * i) = bytes_of<kind>(v.high, factor);
 }
 
-/* The thread's quads into the cache's head, each number rounded once. All threads of a head come here together. */
+/* Stores the thread's quads in the cache's head, each number rounded once. All threads of a head call it together. */
 template <enum k_dtype dtype>
 static __device__ __forceinline__ void store_quads(unsigned char *to, const struct quads &v, bool is_there, uint32_t i,
                                                    uint32_t half, uint32_t head_threads)
@@ -160,7 +165,7 @@ static __device__ __forceinline__ void store_quads(unsigned char *to, const stru
     }
     uint2 low = make_uint2(halves(v.low.x, v.low.y), halves(v.low.z, v.low.w));
     uint2 high = make_uint2(halves(v.high.x, v.high.y), halves(v.high.z, v.high.w));
-    bool is_odd = i % 2 != 0; /* has the second half of what the two have */
+    bool is_odd = i % 2 != 0; /* stores the second half of the pair's data */
     uint32_t lanes = head_threads == 32 ? ~0u : 0xffffu << (threadIdx.x & 16);
     uint2 mine = is_odd ? high : low, others = is_odd ? low : high;
     others.x = __shfl_xor_sync(lanes, others.x, 1);
@@ -177,7 +182,7 @@ template <enum k_dtype dtype> static __global__ void __launch_bounds__(THREADS) 
     uint32_t mine = threadIdx.x / a.head_threads, i = threadIdx.x % a.head_threads;
     uint32_t n_heads = a.n_q_heads + 2 * a.n_kv_heads, index = blockIdx.y * (THREADS / a.head_threads) + mine;
     uint32_t half = a.head_dim / 2;
-    uint32_t head_index = min(index, n_heads - 1); /* all of a warp take part in the sums */
+    uint32_t head_index = min(index, n_heads - 1); /* all threads of a warp take part in the sums */
     bool is_q = head_index < a.n_q_heads, is_v = head_index >= a.n_q_heads + a.n_kv_heads, is_there = 4 * i < half;
     const float *norm = is_v ? NULL : is_q ? a.q_norm : a.k_norm;
     float *head = a.qkv + ((uint64_t)blockIdx.x * n_heads + head_index) * a.head_dim;
@@ -197,7 +202,7 @@ template <enum k_dtype dtype> static __global__ void __launch_bounds__(THREADS) 
     float squares = 0.0f;
     if (a.q_norm || a.k_norm)
         squares = sum_squares(shared + mine * (8 * a.head_threads + K_LANES), v, is_there, i, a.head_dim);
-    if (index >= n_heads || (!is_q && slot == K_NO_SLOT)) /* with all of the head */
+    if (index >= n_heads || (!is_q && slot == K_NO_SLOT)) /* the same for all threads of the head */
         return;
     if (norm) {
         float rs = k_rsqrt(squares / (float)a.head_dim + a.eps);

@@ -1,59 +1,62 @@
-/* Sampling and logprobs (docs/numerics.md §13, §14): one block does one row, from raw logits to its result; of few
- * rows the passes over the whole row that most requests ask for are done before, by many blocks: the survey.
+/* Sampling and logprobs (docs/internals/numerics.md §13, §14): one block computes one row, from raw logits to its
+ * result. For few rows, many blocks first make the passes over the whole row that most requests need: the survey.
  *
- * Sums are integers, so no order of threads can change a bit. What ranks is a key of 64 bits: order(value) << 32 | ~id,
- * where order() is a float's bits turned so that they compare as the float does. Larger is better, of equals the lower
- * id, no two are the same: what top_k and top_p keep is every token whose key is at least `keep`.
+ * Sums are integers, so the order of threads cannot change a bit. The ranking uses a key of 64 bits: order(value) << 32
+ * | ~id, where order() rearranges a float's bits so that they compare as the float does. A larger key ranks higher,
+ * equal values rank by the lower id, and no two keys are equal: top_k and top_p keep every token whose key is at least
+ * `keep`.
  *
- * Passes over the row, each of 4 bytes a logit:
- *   greedy           1: the largest and where it is
+ * Passes over the row, each of 4 bytes per logit:
+ *   greedy           1: the largest and its position
  *   temperature      2: + sums of weights; then a 16th of the row again, and so on, to find the token
- *   top_k            2: + candidates; what follows is done on their list, in shared memory; then a 16th
+ *   top_k            2: + candidates; the rest uses their list, in shared memory; then a 16th
  *   top_p            3: + histogram, candidates of one bucket; then a 16th
  *   logprobs        +2: log-sum with candidates of the best n; rank
  *   bias, penalties, mask: +1
- * 128 rows of 131,072 logits are 64 MiB a pass: 20 to 22 us at 3.35 TB/s, for which 512 threads with 8 logits each have
- * 16 KiB of each SM on the way. Instructions a token, of the machine code for sm_90a: about 7 to find the largest, 50 for
- * the first histogram (15 of the weight, 9 of its units, the rest bucket and sum), 34 to gather candidates; a temperature
- * other than 1 is a division, 17 more in each of the last two. 16.8 M tokens x 50 / (132 SMs x 128 lanes x 1.755 GHz) =
- * 28 us, a little longer than the bytes. So weights are computed anew in each pass: to keep them costs a pass that also writes,
- * 45 us, and saves 15 us of the next one. top_p is predicted to take 85 us, 100 us with a temperature.
- * A lone row has one SM: 131,072 tokens would be 20 us of loads to find the largest, 29 us of instructions for the histogram,
- * 20 us for candidates or sums. Of up to 32 rows 16 blocks each have 8,192 tokens, in three launches: the largest, 3 us; the
- * histogram of a row that top_p alone decides, 4 to 5 us (41 instructions a token are 1.5 us; the rest is a node of the graph,
- * loads one after the other, and what blocks add in L2); its candidates, 5 to 6 us. Sums are integers, and the list has no
- * order, so it does not matter which block adds first. Then a block has about 1,140 keys, and 10 us to narrow them down and to
- * draw. So top_p alone is predicted to take 25 us (60 by one block after the largest), greedy 8, of which 2 are the launches
- * that it has no use for, a temperature or top_k 29 to 34. Not measured.
+ * 128 rows of 131,072 logits are 64 MiB per pass: 20 to 22 us at 3.35 TB/s, for which 512 threads with 8 logits each
+ * have 16 KiB of each SM in flight. Instructions per token, of the machine code for sm_90a: about 7 to find the
+ * largest, 50 for the first histogram (15 for the weight, 9 for its units, the rest bucket and sum), 34 to gather
+ * candidates. A temperature other than 1 is a division, 17 more in each of the last two. 16.8 M tokens x 50 / (132 SMs
+ * x 128 lanes x 1.755 GHz) = 28 us, slightly longer than the bytes. So weights are computed again in each pass: storing
+ * them costs a pass that also writes, 45 us, and saves 15 us of the next one. top_p is predicted to take 85 us, 100 us
+ * with a temperature.
+ * A single row has one SM: 131,072 tokens would be 20 us of loads to find the largest, 29 us of instructions for the
+ * histogram, 20 us for candidates or sums. For up to 32 rows 16 blocks each have 8,192 tokens, in three launches: the
+ * largest, 3 us; the histogram of a row that only top_p limits, 4 to 5 us (41 instructions per token are 1.5 us; the
+ * rest is a node of the graph, serial loads, and the blocks' additions in L2); its candidates, 5 to 6 us. Sums are
+ * integers, and the list has no order, so it does not matter which block adds first. Then a block has about 1,140 keys,
+ * and takes 10 us to narrow them down and to draw. So top_p alone is predicted to take 25 us (60 by one block after the
+ * largest), greedy 8, of which 2 are launches that it does not use, a temperature or top_k 29 to 34. Not measured.
  *
- * Candidates: the n-th best of 128 groups' bests is a bound that at least n tokens reach and few more: 22 of 131,072 for
- * n = 20, 64 for n = 50. For top_p it is a bucket of a histogram, 1/32 of a power of two wide: 1,140 tokens where 131,072
- * logits are normal with a deviation of 1. Where there are more than the list holds, histograms of the row go on to the
- * last bit: two to four passes more. What is slow: equal logits, which add to one bucket all at once.
+ * Candidates: the n-th best of 128 groups' maxima is a bound that at least n tokens reach, and few more: 22 of 131,072
+ * for n = 20, 64 for n = 50. For top_p the bound is a bucket of a histogram, 1/32 of a power of two wide: 1,140 tokens
+ * if 131,072 logits are normal with a deviation of 1. If there are more than the list holds, histograms of the row
+ * continue to the last bit: two to four more passes. Equal logits are slow, because they all add to one bucket at once.
  *
- * 512 threads, since 1,024 have 64 registers each and spill. */
+ * The block has 512 threads, because 1,024 threads have 64 registers each and spill.
+ */
 #include "kernels/cuda/sample_select.cuh"
 
 #define GREEDY_BELOW 1e-5f
-#define SPAN 128u /* tokens among which one warp finds the drawn one */
+#define SPAN 128u /* tokens in which one warp finds the drawn one */
 
 /* ---- the largest ------------------------------------------------------------------------------- */
 
 struct best {
-    uint64_t own, all; /* the thread's best key by logit (0: it has none above -inf), the row's */
-    bool is_bad;       /* a NaN or +inf, or nothing above -inf */
+    uint64_t own, all; /* the thread's best key by logit (0: none above -inf), and the row's */
+    bool is_bad;       /* a NaN or +inf, or no logit above -inf */
 };
 
 #define BAD (~UINT64_C(0))
 
-/* Of the calling thread's tokens: the best key, 0 where none is above -inf, BAD where one is NaN or +inf. */
+/* Returns the best key of the calling thread's tokens: 0 if none is above -inf, BAD if one is NaN or +inf. */
 static __device__ __forceinline__ uint64_t own_best(const struct view *v)
 {
     float best = minus_inf();
     uint32_t best_id = 0;
     bool bad = false;
     each_own_token<false>(v, [&](uint32_t id, float z, bool is_there) {
-        (void)is_there; /* what is not is -inf */
+        (void)is_there; /* missing tokens are -inf */
         bad = bad || !is_usual(z);
         if (z > best) {
             best = z;
@@ -63,7 +66,7 @@ static __device__ __forceinline__ uint64_t own_best(const struct view *v)
     return bad ? BAD : best > minus_inf() ? key_of(order(best), best_id) : 0;
 }
 
-/* From the row, or (survey not NULL) from what a survey found of it. */
+/* Computes the best from the row, or from a survey of it (survey not NULL). */
 static __device__ __forceinline__ struct best find_best(struct block_state *s, const struct view *v,
                                                         const struct sample_survey *survey)
 {
@@ -81,7 +84,7 @@ static __device__ __forceinline__ float logprob(float z, float max, double lse)
     return (float)(((double)z - (double)max) - lse);
 }
 
-/* The best n, which the list holds, into s->top_ids. */
+/* Stores the best n, which are in the list, into s->top_ids. */
 static __device__ __forceinline__ void rank_top(struct block_state *s, const struct view *v, uint32_t n)
 {
     for (uint32_t i = threadIdx.x; i < s->n_list; i += blockDim.x) {
@@ -96,7 +99,7 @@ static __device__ __forceinline__ void rank_top(struct block_state *s, const str
     }
 }
 
-/* 1 + the number of tokens with a larger logit. */
+/* Returns 1 + the number of tokens with a larger logit. */
 static __device__ __forceinline__ uint32_t rank_of(struct block_state *s, const struct view *v, float z)
 {
     uint32_t n_larger = 0;
@@ -114,7 +117,7 @@ static __device__ __forceinline__ uint32_t n_top_of(const struct sample_row_dev 
     return n < n_vocab ? n : n_vocab;
 }
 
-/* rank is 0 where no logprobs are wanted, or the row is bad. */
+/* rank is 0 if no logprobs are requested, or the row is bad. */
 static __device__ __forceinline__ void report(const struct block_state *s, const struct sample_row_dev *row,
                                               const struct view *v, bool is_bad, uint32_t token, uint32_t rank,
                                               struct k_sample_result *out)
@@ -135,8 +138,8 @@ static __device__ __forceinline__ void report(const struct block_state *s, const
 
 /* ---- bias, mask and penalties ------------------------------------------------------------------ */
 
-/* In place; what was there before goes to `saved`. A masked token stays masked, but where a penalty makes NaN or +inf
- * of its -inf the row cannot be sampled. */
+/* Adjusts the logits in place. The old values go to `saved`. A masked token stays masked, except that the row cannot be
+ * sampled if a penalty turns its -inf into NaN or +inf. */
 static __device__ __forceinline__ void adjust(struct block_state *s, const struct sample_row_dev *row, float *z,
                                               const uint32_t *words, float *saved)
 {
@@ -186,14 +189,14 @@ static __device__ __forceinline__ void restore(const struct sample_row_dev *row,
 
 /* ---- §13 --------------------------------------------------------------------------------------- */
 
-/* z is tempered. */
+/* z is divided by the temperature. */
 static __device__ __forceinline__ uint64_t kept_amount(const struct view *v, float z, uint32_t id)
 {
     float w = weight(v, z);
     return fixed_point(key_of(k_f32_bits(w), id) >= v->keep ? w : 0.0f);
 }
 
-/* The kept weights of each warp's part of [begin, end), into s->segment. */
+/* Stores the sum of the kept weights in each warp's part of [begin, end) into s->segment. */
 static __device__ __forceinline__ void sum_parts(struct block_state *s, const struct view *v, uint32_t begin,
                                                  uint32_t end, uint32_t part)
 {
@@ -207,7 +210,7 @@ static __device__ __forceinline__ void sum_parts(struct block_state *s, const st
         s->segment[warp_of()] = sum;
 }
 
-/* The same of the whole row, from the list. */
+/* The same for the whole row, from the list. */
 static __device__ __forceinline__ void sum_list(struct block_state *s, const struct view *v, struct place place)
 {
     clear_histogram(s, MAX_WARPS);
@@ -221,7 +224,8 @@ static __device__ __forceinline__ void sum_list(struct block_state *s, const str
         s->segment[threadIdx.x] = bucket_sum(s, threadIdx.x) + (place.in_bucket ? s->segment[threadIdx.x] : 0);
 }
 
-/* The first token at which the running sum of kept weights, from `begin`, reaches need; the calling warp's work. */
+/* Returns the first token at which the running sum of kept weights, from `begin`, reaches need. The calling warp
+ * computes it. */
 static __device__ __forceinline__ uint32_t scan_span(const struct view *v, uint32_t begin, uint32_t end, uint64_t need)
 {
     for (; begin < end; begin += 32) {
@@ -238,7 +242,7 @@ static __device__ __forceinline__ uint32_t scan_span(const struct view *v, uint3
     return v->n - 1; /* not reached: need is at most the sum */
 }
 
-/* floor(R S / 2^64). */
+/* Returns floor(R S / 2^64). */
 static __device__ __forceinline__ uint64_t draw_point(const struct sample_row_dev *row, uint64_t sum)
 {
     uint32_t key[2] = {(uint32_t)row->seed, (uint32_t)(row->seed >> 32)};
@@ -248,7 +252,8 @@ static __device__ __forceinline__ uint64_t draw_point(const struct sample_row_de
     return (uint64_t)(((unsigned __int128)random * sum) >> 64);
 }
 
-/* The token at which the running sum exceeds x, by rising id: in one warp's part, in a warp's part of that, and so on. */
+/* Returns the token at which the running sum exceeds x, by rising id: in one warp's part, then in a warp's part of
+ * that, and so on. */
 static __device__ __forceinline__ uint32_t draw(struct block_state *s, const struct sample_row_dev *row,
                                                 const struct view *v, struct place place)
 {
@@ -285,7 +290,8 @@ static __device__ __forceinline__ const struct sample_row_dev *row_of(const stru
     return (const struct sample_row_dev *)(a->plan_dev + 1) + i;
 }
 
-/* Drawn of the logits as they are, by top_p (and min_p) alone: what is surveyed first. */
+/* Returns whether the row is drawn from unadjusted logits, limited only by top_p (and min_p). Such rows are surveyed
+ * first. */
 static __device__ __forceinline__ bool is_of_top_p(const struct sample_row_dev *row)
 {
     return row->forced < 0 && row->temperature >= GREEDY_BELOW && row->top_k == 0 && row->top_p < 1.0f &&
@@ -294,17 +300,19 @@ static __device__ __forceinline__ bool is_of_top_p(const struct sample_row_dev *
 
 enum phase { RAW, TOP_K, TOP_P, END };
 
-/* The view of adjusted logits as weights. False where none can be drawn; `best` is of those logits. */
+/* Sets up the view of adjusted logits as weights. Returns false if no token can be drawn. `best` is that of the
+ * adjusted logits. */
 static __device__ __forceinline__ bool view_weights(struct view *v, const struct sample_row_dev *row, struct best best)
 {
     v->raw = false;
     v->temperature = row->temperature;
-    v->max = v->z[id_of(best.all)] / row->temperature; /* the largest, since rounding keeps order */
+    v->max = v->z[id_of(best.all)] / row->temperature; /* the largest, because rounding is monotonic */
     v->keep = key_of(row->min_p > 0.0f ? k_f32_bits(row->min_p) : 1, ~0u);
     return is_usual(v->max) && v->max > minus_inf();
 }
 
-/* The key that the thread's best has in this view: a token's, whether it is the thread's largest weight or not. */
+/* Returns the key of the thread's best in this view. It belongs to a token, but is not always the thread's largest
+ * weight. */
 static __device__ __forceinline__ uint64_t own_key(const struct view *v, struct best best)
 {
     if (v->raw || best.own >> 32 <= order(minus_inf()))
@@ -312,8 +320,8 @@ static __device__ __forceinline__ uint64_t own_key(const struct view *v, struct 
     return key_of(k_f32_bits(weight(v, tempered(v, v->z[id_of(best.own)]))), id_of(best.own));
 }
 
-/* The row's token, or false where it has none; s->top_ids, s->top_logprobs, s->max and s->lse where they are wanted. In
- * phases, so that each pass is compiled once. */
+/* Chooses the row's token, or returns false if there is none. Also fills s->top_ids, s->top_logprobs, s->max and s->lse
+ * if requested. Divided into phases, so that each pass is compiled once. */
 static __device__ __forceinline__ bool choose(struct block_state *s, const struct sample_row_dev *row, struct view *v,
                                               float *z, const uint32_t *words, float *saved,
                                               const struct sample_survey *survey, uint32_t *token)
@@ -340,7 +348,7 @@ static __device__ __forceinline__ bool choose(struct block_state *s, const struc
         struct goal goal = {0, 1.0f};
         if (phase == RAW && row->n_logprobs >= 0) {
             v->max = z[id_of(best.all)];
-            goal.k = row->n_logprobs > 0 ? n_top_of(row, v->n) : 1; /* the log-sum comes with it */
+            goal.k = row->n_logprobs > 0 ? n_top_of(row, v->n) : 1; /* the log-sum is a by-product */
         } else if (phase == TOP_K) {
             *token = id_of(best.all);
             if (row->temperature < GREEDY_BELOW)
@@ -365,14 +373,15 @@ static __device__ __forceinline__ bool choose(struct block_state *s, const struc
             }
             __syncthreads();
             rank_top(s, v, goal.k);
-            __syncthreads(); /* the logits are about to change */
+            __syncthreads(); /* the logits change next */
         }
     }
     *token = draw(s, row, v, place);
     return true;
 }
 
-/* Raw logits of a row, all of them or one of n_parts, which are as long as the parts of the warps of a block that has all. */
+/* Returns a view of a row's raw logits: all of them, or one of n_parts, each as long as a warp's part in a block that
+ * has the whole row. */
 static __device__ __forceinline__ struct view view_of(const struct sample_launch *a, uint32_t row, uint32_t part,
                                                       uint32_t n_parts)
 {
@@ -395,9 +404,9 @@ static __device__ __forceinline__ struct view view_of(const struct sample_launch
 
 /* ---- the survey -------------------------------------------------------------------------------- */
 
-/* Block x has a part of row y, and pairs of its warps leave their bests, as many of a row as a block that samples has groups
- * of four threads, which take them for theirs. What the next two kernels add to is cleared. */
-#define SURVEY_PAIRS (SAMPLE_BESTS / SAMPLE_PARTS) /* of warps of a block */
+/* Block x has a part of row y. Pairs of its warps store their bests: as many per row as a sampling block has groups of
+ * four threads, which use them as their own. Also clears the sums to which the next two kernels add. */
+#define SURVEY_PAIRS (SAMPLE_BESTS / SAMPLE_PARTS) /* pairs of warps per block */
 
 static __global__ void __launch_bounds__(MAX_THREADS) survey_kernel(struct sample_launch a)
 {
@@ -420,7 +429,8 @@ static __global__ void __launch_bounds__(MAX_THREADS) survey_kernel(struct sampl
     }
 }
 
-/* Whether row y is one whose weights are surveyed, and then block x's part of it as weights. All of a block agree. */
+/* Returns whether the weights of row y are surveyed, and sets up block x's part of it as weights. The same for all
+ * threads of a block. */
 static __device__ __forceinline__ bool part_to_weigh(struct block_state *s, const struct sample_launch *a,
                                                      struct view *v)
 {
@@ -450,7 +460,7 @@ static __global__ void __launch_bounds__(MAX_THREADS) survey_weights_kernel(stru
     }
 }
 
-/* Every block walks the histogram, and gathers its part's keys of the bucket that is found. */
+/* Every block searches the histogram and gathers its part's keys of the bucket that it finds. */
 static __global__ void __launch_bounds__(MAX_THREADS) survey_bucket_kernel(struct sample_launch a)
 {
     static __shared__ struct block_state state;
@@ -461,7 +471,7 @@ static __global__ void __launch_bounds__(MAX_THREADS) survey_bucket_kernel(struc
     struct sample_survey *survey = a.surveys_dev + blockIdx.y;
     load_histogram(s, survey);
     uint64_t all = sum_histogram(s), need = share_of(row_of(&a, blockIdx.y)->top_p, all);
-    if (all < need) /* by rounding: everything stays */
+    if (all < need) /* by rounding: every token is kept */
         return;
     uint32_t bucket = walk_histogram(s, &need);
     gather(s, &v, bucket_range(range_of_weights(&v), bucket));
@@ -482,7 +492,7 @@ static __global__ void __launch_bounds__(MAX_THREADS, 1) sample_kernel(struct sa
 {
     static __shared__ struct block_state state;
     struct block_state *s = &state;
-    if (blockIdx.x >= a.plan_dev->n_rows) /* of a recorded step, which may be larger than this one */
+    if (blockIdx.x >= a.plan_dev->n_rows) /* for a recorded step, which may be larger than this one */
         return;
     const struct sample_row_dev *row = row_of(&a, blockIdx.x);
     const uint32_t *words = (const uint32_t *)a.plan_dev;

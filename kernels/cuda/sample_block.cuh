@@ -1,4 +1,5 @@
-/* Sampling's ground: what a block shares, keys, weights, passes over a row, and what threads find together (sample.cu). */
+/* The basics of sampling: a block's shared memory, keys, weights, passes over a row, and reductions over threads
+ * (sample.cu). */
 #ifndef QUIRE_KERNELS_CUDA_SAMPLE_BLOCK_CUH
 #define QUIRE_KERNELS_CUDA_SAMPLE_BLOCK_CUH
 
@@ -7,14 +8,14 @@
 
 #define MAX_THREADS 512u
 #define MAX_WARPS 16u
-#define UNROLL 8u /* logits that a thread has on the way: in two loads where rows are aligned */
+#define UNROLL 8u /* logits that a thread has in flight: in two loads if rows are aligned */
 #define BUCKET_BITS 11u
 #define BUCKETS (1u << BUCKET_BITS)
 static_assert(BUCKETS == SAMPLE_BUCKETS && MAX_WARPS == SAMPLE_PARTS,
               "what a survey finds is what a block has room for");
 #define GROUPS (BUCKETS / 32u)
-#define LIST SAMPLE_LIST /* keys, 64 KiB: with the histogram below the 99 KiB of every GPU */
-#define FEW 256u /* a list that is ranked by comparing each with each */
+#define LIST SAMPLE_LIST /* keys, 64 KiB: with the histogram below, they fit the 99 KiB of every GPU */
+#define FEW 256u /* maximum list that is ranked by comparing all pairs */
 #define ONE_BITS 0x3f800000u
 #define LEAST_BITS 0x2b000000u /* 2^-41: weights up to it are 0 in units of 2^-40 */
 
@@ -23,31 +24,31 @@ K_DYNAMIC_SHARED; /* the list */
 /* ---- a block's shared memory ------------------------------------------------------------------- */
 
 struct block_state {
-    uint32_t low[BUCKETS], high[BUCKETS]; /* 64-bit sums in halves: shared memory adds 32 bits at a time */
+    uint32_t low[BUCKETS], high[BUCKETS]; /* 64-bit sums in halves, because shared memory adds 32 bits at a time */
     uint64_t group[GROUPS]; /* sums of 32 buckets */
     uint64_t partial[MAX_WARPS];
-    uint64_t segment[MAX_WARPS]; /* of each warp's part of the row: weights */
-    uint64_t found, need; /* what one thread found, for all */
+    uint64_t segment[MAX_WARPS]; /* weights in each warp's part of the row */
+    uint64_t found, need; /* results of one thread for all threads */
     double lse; /* §14, with the largest raw logit */
     float max;
-    uint32_t n_list; /* keys in the list, or those that would be */
-    uint32_t bad; /* a penalty made NaN or +inf of a masked token */
+    uint32_t n_list; /* keys in the list, including those that did not fit */
+    uint32_t bad; /* a penalty turned a masked token into NaN or +inf */
     uint32_t top_ids[K_MAX_LOGPROBS];
     float top_logprobs[K_MAX_LOGPROBS];
 };
 
-/* The row as a pass sees it. */
+/* The view of the row in a pass. */
 struct view {
     const float *z;
     const uint32_t *mask; /* or NULL */
     uint32_t n;
-    bool is_aligned; /* z, on 16 bytes */
-    uint32_t begin, end; /* the block's part of the row; the whole of it where the block samples */
-    uint32_t segment; /* tokens of that for each warp: a multiple of 32 */
-    const struct sample_survey *survey; /* what is known of the weights' first passes, until these have been; or NULL */
-    bool raw; /* keys are those of the logits, not of the weights */
+    bool is_aligned; /* z is aligned to 16 bytes */
+    uint32_t begin, end; /* the block's part of the row; the whole row in the sampling block */
+    uint32_t segment; /* tokens per warp: a multiple of 32 */
+    const struct sample_survey *survey; /* results of the weights' first passes, until these have run; or NULL */
+    bool raw; /* keys are those of logits instead of weights */
     float temperature, max;
-    uint64_t keep; /* keys below it are out */
+    uint64_t keep; /* smaller keys are excluded */
 };
 
 static __device__ __forceinline__ uint32_t lane_of()
@@ -99,9 +100,9 @@ static __device__ __forceinline__ uint32_t id_of(uint64_t key)
     return ~(uint32_t)key;
 }
 
-/* w in [0, 1] in units of 2^-40, rounded to nearest even. In two steps, whose sums round to integers in their low bits: the
- * nearest number of 2^23 units, and what is left of w, which is exact and at most half as many. The first is a multiple of
- * an even number of units, so that a tie stays one between the same two. */
+/* Converts w in [0, 1] to units of 2^-40, rounded to nearest even. Uses two sums that round to integers in their low
+ * bits: the nearest multiple of 2^23 units, and the rest of w, which is exact and at most half as large. The first is a
+ * multiple of an even number of units, so a tie stays a tie between the same two numbers. */
 static __device__ __forceinline__ uint64_t fixed_point(float w)
 {
     float high = fmaf(w, 0x1p17f, 0x1p23f);
@@ -115,13 +116,13 @@ static __device__ __forceinline__ float tempered(const struct view *v, float z)
     return v->temperature == 1.0f ? z : z / v->temperature;
 }
 
-/* Of a logit that is tempered: none is above the largest. */
+/* Returns the weight of a logit divided by the temperature. No logit exceeds the largest. */
 static __device__ __forceinline__ float weight(const struct view *v, float z)
 {
     return k_exp_in_range(z - v->max);
 }
 
-/* What a key of a weight adds to a sum. */
+/* Returns the contribution of a weight's key to a sum. */
 static __device__ __forceinline__ uint64_t amount(uint64_t key, bool by_weight)
 {
     return by_weight ? fixed_point(k_f32_from_bits((uint32_t)(key >> 32))) : 1;
@@ -129,9 +130,9 @@ static __device__ __forceinline__ uint64_t amount(uint64_t key, bool by_weight)
 
 /* ---- passes ------------------------------------------------------------------------------------ */
 
-/* f(id, z, is_there) for the tokens of [begin, end), begin a multiple of 32, and for what fills them up to a whole number of
- * rounds, of which z is -inf: in a round each lane has four neighbours at a time. Where tokens are weighed z is tempered. A
- * round asks once what is the same for all of it. */
+/* Calls f(id, z, is_there) for the tokens of [begin, end), where begin is a multiple of 32, and for padding up to a
+ * whole number of rounds, with z = -inf. In a round each lane has four adjacent tokens at a time. If tokens are
+ * weighed, z is divided by the temperature. Conditions that hold for a whole round are evaluated once per round. */
 template <bool weighed, class F>
 static __device__ __forceinline__ void each_token(const struct view *v, uint32_t begin, uint32_t end, F f)
 {
@@ -175,14 +176,14 @@ static __device__ __forceinline__ void each_token(const struct view *v, uint32_t
     }
 }
 
-/* f for the tokens of the calling warp. */
+/* Calls f for the tokens of the calling warp. */
 template <bool weighed, class F> static __device__ __forceinline__ void each_own_token(const struct view *v, F f)
 {
     uint32_t begin = v->begin + warp_of() * v->segment, end = begin + v->segment;
     each_token<weighed>(v, begin, end < v->end ? end : v->end, f);
 }
 
-/* ---- what threads do together ------------------------------------------------------------------ */
+/* ---- collective operations --------------------------------------------------------------------- */
 
 static __device__ __forceinline__ uint64_t warp_sum(uint64_t x)
 {
@@ -220,8 +221,8 @@ static __device__ __forceinline__ uint64_t block_max(struct block_state *s, uint
     return warp_max(lane_of() < n_warps() ? s->partial[lane_of()] : 0);
 }
 
-/* Lanes hold the terms of a sum, in order. The first lane at which it reaches *need, from which what stood before is then
- * taken; 32 where it does not. */
+/* Lanes hold the terms of a sum, in order. Returns the first lane at which the sum reaches *need, and subtracts the sum
+ * before it from *need. Returns 32 if it does not reach it. */
 static __device__ __forceinline__ uint32_t first_to_reach(uint64_t x, uint64_t *need)
 {
     uint64_t sum = x;

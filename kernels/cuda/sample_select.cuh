@@ -1,4 +1,4 @@
-/* Which tokens are kept: the least key of a goal, found by gathering candidates and by histograms (sample.cu). */
+/* Selects the kept tokens: finds the least key of a goal by gathering candidates and by histograms (sample.cu). */
 #ifndef QUIRE_KERNELS_CUDA_SAMPLE_SELECT_CUH
 #define QUIRE_KERNELS_CUDA_SAMPLE_SELECT_CUH
 
@@ -43,13 +43,13 @@ static __device__ __forceinline__ uint32_t shift_of(struct range r)
     return bits > BUCKET_BITS ? bits - BUCKET_BITS : 0;
 }
 
-/* Whether the range is of whole values, whatever the id, and so are its buckets. */
+/* Returns whether the range and its buckets consist of whole values, independent of the id. */
 static __device__ __forceinline__ bool is_of_values(struct range r)
 {
     return (uint32_t)r.low == 0 && (uint32_t)r.high == ~0u && shift_of(r) >= 32;
 }
 
-/* The weights of a range of values: the first histogram of top_p, by far the most usual. */
+/* Adds the weights of a range of values: the first histogram of top_p, by far the most common one. */
 static __device__ __forceinline__ void fill_values(struct block_state *s, const struct view *v, struct range r)
 {
     uint32_t shift = shift_of(r), low = (uint32_t)(r.low >> 32), span = (uint32_t)(r.high >> 32) - low;
@@ -57,13 +57,13 @@ static __device__ __forceinline__ void fill_values(struct block_state *s, const 
         float w = weight(v, z);
         uint32_t above = k_f32_bits(w) - low;
         (void)id;
-        (void)is_there; /* what is not has no weight, which is not in the range */
+        (void)is_there; /* a missing token has no weight, so it is not in the range */
         if (above <= span)
             add_to(s, above >> (shift - 32), fixed_point(w));
     });
 }
 
-/* What of the row is in the range. */
+/* Adds the row's keys in the range. */
 static __device__ __forceinline__ void fill_from_row(struct block_state *s, const struct view *v, struct range r,
                                                      bool by_weight)
 {
@@ -89,7 +89,7 @@ static __device__ __forceinline__ void load_histogram(struct block_state *s, con
     }
 }
 
-/* Sums groups of buckets, and yields all of them. */
+/* Sums groups of buckets and returns the total. */
 static __device__ __forceinline__ uint64_t sum_histogram(struct block_state *s)
 {
     __syncthreads();
@@ -102,7 +102,7 @@ static __device__ __forceinline__ uint64_t sum_histogram(struct block_state *s)
     return warp_sum(s->group[lane_of()] + s->group[lane_of() + 32]);
 }
 
-/* Counts (or sums the weights of) what is in the range, and yields all of it. */
+/* Counts the keys in the range, or sums their weights, and returns the total. */
 static __device__ __forceinline__ uint64_t fill_histogram(struct block_state *s, const struct view *v, bool from_list,
                                                           struct range r, bool by_weight)
 {
@@ -124,8 +124,8 @@ static __device__ __forceinline__ uint64_t fill_histogram(struct block_state *s,
     return sum_histogram(s);
 }
 
-/* The bucket in which the sum from the top reaches *need; *need becomes what is needed of that bucket. The sum of all
- * does reach it. */
+/* Returns the bucket in which the sum from the top reaches *need, and sets *need to the rest needed from that bucket.
+ * The total must reach *need. */
 static __device__ __forceinline__ uint32_t walk_histogram(struct block_state *s, uint64_t *need)
 {
     if (warp_of() == 0) {
@@ -156,7 +156,8 @@ static __device__ __forceinline__ struct range bucket_range(struct range r, uint
 
 /* ---- the list ---------------------------------------------------------------------------------- */
 
-/* Of the calling thread's tokens: r's into the list, and the sum. Values decide but for those that are r's limits. */
+/* Adds the calling thread's keys in r to the list, and their sum. Only the value decides, except for values equal to
+ * r's limits. */
 template <bool raw>
 static __device__ __forceinline__ uint64_t gather_own(struct block_state *s, const struct view *v, struct range r,
                                                       uint32_t capacity)
@@ -177,8 +178,8 @@ static __device__ __forceinline__ uint64_t gather_own(struct block_state *s, con
     return sum;
 }
 
-/* Keys of r into the list, up to what it holds; yields whether it holds them all. Sums of weights for each warp's part
- * of the row: of the keys above r; where keys are those of raw logits, of every token. */
+/* Gathers keys of r into the list, up to its capacity. Returns whether it holds them all. Also sums weights for each
+ * warp's part of the row: of the keys above r; for keys of raw logits, of every token. */
 static __device__ __forceinline__ bool gather(struct block_state *s, const struct view *v, struct range r)
 {
     uint32_t capacity = v->n < LIST ? v->n : LIST;
@@ -193,7 +194,7 @@ static __device__ __forceinline__ bool gather(struct block_state *s, const struc
     return s->n_list <= capacity;
 }
 
-/* The same where a survey has gathered. */
+/* The same from a survey's list. */
 static __device__ __forceinline__ bool take_gathered(struct block_state *s, const struct sample_survey *survey)
 {
     uint32_t n = (uint32_t)survey->n_list, n_there = n < LIST ? n : LIST;
@@ -207,8 +208,9 @@ static __device__ __forceinline__ bool take_gathered(struct block_state *s, cons
     return n <= LIST;
 }
 
-/* In a list of few keys, none above r, the least of the shortest prefix within r whose count (or weight) reaches need:
- * everyone counts what ranks before his own. r.low where all of them do not reach it. */
+/* In a list of few keys, none above r, returns the least key of the shortest prefix within r whose count (or weight)
+ * reaches need: each thread counts the keys that rank before its own. Returns r.low if the total does not reach need.
+ */
 static __device__ __forceinline__ uint64_t cut_few(struct block_state *s, struct range r, bool by_weight, uint64_t need)
 {
     uint32_t n = s->n_list;
@@ -230,8 +232,8 @@ static __device__ __forceinline__ uint64_t cut_few(struct block_state *s, struct
     return s->found;
 }
 
-/* A key that at least k tokens reach: the k-th best of what groups of four threads found best, or v->keep where there
- * are not so many groups that found one. 0 stands for a thread that found none. */
+/* Returns a key that at least k tokens reach: the k-th best of the maxima of groups of four threads, or v->keep if
+ * fewer groups have one. 0 means that a thread has no key. */
 static __device__ __forceinline__ uint64_t bound_of_bests(struct block_state *s, const struct view *v, uint64_t best,
                                                           uint32_t k)
 {
@@ -251,21 +253,21 @@ static __device__ __forceinline__ uint64_t bound_of_bests(struct block_state *s,
     return cut_few(s, {v->keep, ~UINT64_C(0)}, false, k);
 }
 
-/* ---- which tokens are kept --------------------------------------------------------------------- */
+/* ---- the kept tokens --------------------------------------------------------------------------- */
 
-/* What is to be kept of the ranking: its first k, or (k = 0) the shortest prefix with this share of the weight. */
+/* The part of the ranking to keep: its first k, or (k = 0) the shortest prefix with this share of the weight. */
 struct goal {
     uint32_t k;
     float share;
 };
 
-/* Where the kept tokens are by now. */
+/* Where the kept tokens are at present. */
 struct place {
-    bool in_list;   /* all of them, with others below v->keep perhaps */
-    bool in_bucket; /* those of a range are in the list, the weights of those above it in s->segment */
+    bool in_list;   /* all of them, perhaps with others below v->keep */
+    bool in_bucket; /* those of a range are in the list; the weights of those above it are in s->segment */
 };
 
-/* p S as a count of units, rounded up. */
+/* Returns p S as a count of units, rounded up. */
 static __device__ __forceinline__ uint64_t share_of(float top_p, uint64_t sum)
 {
     double share = (double)top_p * (double)sum;
@@ -274,7 +276,7 @@ static __device__ __forceinline__ uint64_t share_of(float top_p, uint64_t sum)
     return need > 0 ? need : 1;
 }
 
-/* The weights of a list's keys within r, all together. */
+/* Returns the total weight of a list's keys within r. */
 static __device__ __forceinline__ uint64_t weight_of_list(struct block_state *s, struct range r)
 {
     uint64_t sum = 0;
@@ -283,16 +285,16 @@ static __device__ __forceinline__ uint64_t weight_of_list(struct block_state *s,
     return block_sum(s, sum);
 }
 
-/* Where weights that top_p may keep lie. */
+/* Returns the range of the weights that top_p may keep. */
 static __device__ __forceinline__ struct range range_of_weights(const struct view *v)
 {
     const uint64_t least = key_of(LEAST_BITS, ~0u);
     return {v->keep < least ? least : v->keep, key_of(ONE_BITS, 0)};
 }
 
-/* Raises v->keep to the least key of the goal. `bound`: a key that at least k tokens reach, or v->keep. Keys that may be
- * the one are gathered into the list where that can hold them, and histograms narrow their range, of the row or of the
- * list. In the view of raw logits the list holds the k best in the end, and at most FEW in all. */
+/* Raises v->keep to the least key of the goal. `bound`: a key that at least k tokens reach, or v->keep. Possible keys
+ * are gathered into the list if it can hold them, and histograms of the row or of the list narrow their range. In the
+ * view of raw logits the list finally holds the k best, and at most FEW in total. */
 static __device__ __forceinline__ void select(struct block_state *s, struct view *v, struct place *place,
                                               uint64_t bound, struct goal goal)
 {
@@ -319,7 +321,7 @@ static __device__ __forceinline__ void select(struct block_state *s, struct view
             need = has_need ? need : share_of(goal.share, weight_of_list(s, r));
             r.low = cut_few(s, r, by_weight, need);
             is_found = true;
-        } else if (!is_found && by_weight && r.low >> 32 == r.high >> 32) { /* equal weights: so many of them, by id */
+        } else if (!is_found && by_weight && r.low >> 32 == r.high >> 32) { /* equal weights: keep some, by id */
             uint64_t each = amount(r.low, true), last = key_of((uint32_t)(r.low >> 32), v->n - 1);
             need = (need + each - 1) / each;
             by_weight = false;
@@ -328,7 +330,7 @@ static __device__ __forceinline__ void select(struct block_state *s, struct view
             uint64_t all = fill_histogram(s, v, from_list, r, by_weight);
             need = has_need ? need : share_of(goal.share, all);
             has_need = true;
-            if (all < need) { /* fewer than k are in: they stay */
+            if (all < need) { /* fewer than k are in the row: all are kept */
                 r.low = v->keep;
                 is_found = true;
             } else {

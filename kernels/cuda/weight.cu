@@ -1,10 +1,11 @@
-/* A BF16 weight of the mma form (docs/numerics.md §17): e of each row, the row's largest finite |w| times 2^-e lies in
- * [2^14, 2^15), and then the factors f16(w · 2^-e) in place of the numbers.
+/* A BF16 weight in the mma form (docs/internals/numerics.md §17): computes e of each row, where the row's largest
+ * finite |w| times 2^-e lies in [2^14, 2^15), and then replaces the numbers by the factors f16(w · 2^-e).
  *
- * Once a weight, at load, when the numbers have just come: each pass reads the matrix once, a warp a row and 16 bytes a lane at
- * a time, and the second writes it. 16 GB take 48 GB of traffic, 15 ms of a GPU that waits for a disk; GEMMs need no
- * instruction for it then (it was 159 of 378 in a stage of gemm_large.cu). Without their sign the bits of bf16 numbers rise as
- * the numbers do, so the largest is found among integers, and exactly. */
+ * Runs once per weight, when it is loaded. Each pass reads the matrix once, one warp per row and 16 bytes per lane at a
+ * time, and the second pass writes it. 16 GB take 48 GB of traffic, 15 ms of a GPU that waits for a disk. GEMMs then
+ * need no instruction for it (it was 159 of 378 in a stage of gemm_large.cu). Without their sign the bits of bf16
+ * numbers rise as the numbers do, so the largest is found among integers, and exactly.
+ */
 #include "kernels/cuda/device.cuh"
 
 #include "kernels/cuda/launch.h"
@@ -17,7 +18,7 @@ static __device__ uint32_t larger_finite(uint32_t best, uint32_t bits)
     return bits < 0x7f80u && bits > best ? bits : best;
 }
 
-/* floor(log2 |w|) - 14, at least -120; at most 113 by itself. */
+/* Returns floor(log2 |w|) - 14, at least -120; it never exceeds 113. */
 static __device__ int32_t exponent_of(uint32_t bits)
 {
     if (bits == 0)
@@ -26,11 +27,11 @@ static __device__ int32_t exponent_of(uint32_t bits)
     return log2 - 14 < -120 ? -120 : log2 - 14;
 }
 
-/* The lanes of a warp call it together. */
+/* All lanes of a warp call it together. */
 static __device__ int32_t row_exponent(const uint4 *words, uint64_t n_words)
 {
     uint32_t best = 0;
-    for (uint64_t i = threadIdx.x % 32; i < n_words; i += 32) { /* a row ends in zeros */
+    for (uint64_t i = threadIdx.x % 32; i < n_words; i += 32) { /* a row is padded with zeros */
         uint4 w = words[i];
         uint32_t pairs[4] = {w.x, w.y, w.z, w.w};
         for (int p = 0; p < 4; p++) {
@@ -50,7 +51,7 @@ static __global__ void weight_exponents(const unsigned char *data, uint64_t row_
 {
     uint32_t row = blockIdx.x * WARPS_PER_BLOCK + threadIdx.x / 32;
     if (row >= n_rows)
-        return; /* a warp as a whole */
+        return; /* the same for the whole warp */
     int32_t e = row_exponent((const uint4 *)(data + row * row_stride_bytes), row_stride_bytes / 16);
     if (threadIdx.x % 32 == 0)
         exponents[row] = (int8_t)e;

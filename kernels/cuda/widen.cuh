@@ -1,11 +1,12 @@
-/* Stored numbers as f32, exactly, by the device's own conversions: one instruction each where k_f32_from_f16() takes ten. */
+/* Converts stored numbers to f32, exactly, with the device's conversions: one instruction each; k_f32_from_f16() takes
+ * ten. */
 #ifndef QUIRE_KERNELS_CUDA_WIDEN_CUH
 #define QUIRE_KERNELS_CUDA_WIDEN_CUH
 
 #include "kernels/cuda/device.cuh"
 #include "kernels/kernels.h"
 
-/* The two f16 numbers of a word, the lower half first. */
+/* Returns the two f16 numbers of a word, the lower half first. */
 static __device__ __forceinline__ float2 widen_half2(uint32_t word)
 {
     __half2 pair;
@@ -13,15 +14,16 @@ static __device__ __forceinline__ float2 widen_half2(uint32_t word)
     return __half22float2(pair);
 }
 
-/* The four bytes of an 8-bit cache in a word, the lowest first, times their scale: rounded once. Of e4m3 the f16 numbers that have its
- * exponent where theirs is are a 256th, and the scale makes up for it exactly (widen_scale()). None of them is NaN. */
+/* Returns the four bytes of an 8-bit cache in a word, the lowest first, times their scale, rounded once. For e4m3, the
+ * f16 numbers with the same exponent bits are a 256th; the scale compensates exactly (widen_scale()). None of them is
+ * NaN. */
 template <enum k_dtype kind> static __device__ __forceinline__ float4 widen_bytes(uint32_t word, float scale)
 {
     if (kind == K_INT)
         return make_float4((float)(int8_t)word * scale, (float)(int8_t)(word >> 8) * scale,
                            (float)(int8_t)(word >> 16) * scale, (float)(int8_t)(word >> 24) * scale);
     uint32_t even = (word << 8) & 0xff00ff00u,
-             odd = word & 0xff00ff00u; /* bytes 0 and 2, 1 and 3, as e5m2 has them in f16 */
+             odd = word & 0xff00ff00u; /* bytes 0 and 2, 1 and 3, at e5m2's position in f16 */
     if (kind == K_E4M3) {
         even = (even & 0x80008000u) | ((even >> 1) & 0x3f803f80u);
         odd = (odd & 0x80008000u) | ((odd >> 1) & 0x3f803f80u);
@@ -35,7 +37,7 @@ template <enum k_dtype kind> static __device__ __forceinline__ float widen_scale
     return kind == K_E4M3 ? scale * 256.0f : scale;
 }
 
-/* Elements [k, k + 4) of a row that begins 16-byte aligned; k is a multiple of 4. One load. */
+/* Loads elements [k, k + 4) of a row that is 16-byte aligned; k is a multiple of 4. One load. */
 template <enum k_dtype dtype> static __device__ __forceinline__ float4 widen4(const unsigned char *row, uint32_t k)
 {
     if (dtype == K_F32)

@@ -24,7 +24,7 @@ static uint32_t whole_cpus(long long quota_us, long long period_us)
     return n < 1 ? 1 : n > 1 << 20 ? 1 << 20 : (uint32_t)n;
 }
 
-/* The quota of one directory, in either version's files; 0 where it sets none. */
+/* Returns the quota of one directory, from the files of either cgroup version; 0 if it sets no quota. */
 static uint32_t quota_of(const char *dir)
 {
     char path[PATH_BYTES + 32], line[128];
@@ -41,8 +41,8 @@ static uint32_t quota_of(const char *dir)
     return whole_cpus(quota, period); /* -1: no limit */
 }
 
-/* The least quota of `group` below `mount` and of every directory above it. In a container the path
- * may be the host's, which is not there: then those above it are looked at, mount last. */
+/* Returns the smallest quota of `group` below `mount` and of every directory above it. In a container the path may be
+ * the host's and not exist here; then only the directories above it count, up to mount. */
 static uint32_t least_quota(const char *mount, const char *group)
 {
     char dir[PATH_BYTES];
@@ -88,7 +88,7 @@ uint32_t cpu_quota(const char *root)
         *group++ = '\0';
         if (*controllers == '\0')
             snprintf(mount, sizeof mount, "%s/sys/fs/cgroup", root);
-        else if (has_cpu_controller(controllers)) /* whatever else is mounted with it links here */
+        else if (has_cpu_controller(controllers)) /* other controllers in the same mount link here */
             snprintf(mount, sizeof mount, "%s/sys/fs/cgroup/cpu", root);
         else
             continue;

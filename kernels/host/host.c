@@ -84,7 +84,7 @@ static void pin_thread(void *context, struct k_piece piece)
     k_placement_pin(context, piece.thread);
 }
 
-/* The thread that begins the first step is the one that computes from here on: it is thread 0. */
+/* The thread that begins the first step becomes thread 0, which computes in every later step. */
 int host_step_begin(struct k_backend *b, struct quire_error *err)
 {
     struct host_backend *h = host_of(b);
@@ -112,7 +112,7 @@ int host_copy(struct k_backend *b, void *dst, const void *src, uint64_t bytes, s
     return QUIRE_OK;
 }
 
-/* Every operation is complete when its call returns: a ticket only counts. */
+/* Every operation is complete when its call returns, so a ticket is only a counter. */
 int host_fence(struct k_backend *b, uint64_t *ticket, struct quire_error *err)
 {
     (void)err;
@@ -123,6 +123,7 @@ int host_fence(struct k_backend *b, uint64_t *ticket, struct quire_error *err)
 int host_wait(struct k_backend *b, uint64_t ticket, struct quire_error *err)
 {
     if (ticket == 0 || ticket > host_of(b)->last_ticket)
-        return quire_fail(err, QUIRE_INVALID, "backend %s: wait for a ticket never given", b->ops->planner->name);
+        return quire_fail(err, QUIRE_INVALID, "backend %s: wait: no fence has returned this ticket",
+                          b->ops->planner->name);
     return QUIRE_OK;
 }

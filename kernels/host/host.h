@@ -1,7 +1,6 @@
-/* kernels/host: what backends that compute on host memory share: memory, weights in place, the
- * thread pool, tickets. `ref` and `cpu` begin with a struct host_backend and differ in arithmetic
- * speed only.
- */
+/* kernels/host: the common parts of the backends that compute in host memory: memory, weights used in place, the thread
+ * pool and tickets. `ref` and `cpu` start with a struct host_backend and differ only in the speed of their arithmetic.
+ * Calls come from the engine's thread (kernels.h). */
 #ifndef QUIRE_KERNELS_HOST_H
 #define QUIRE_KERNELS_HOST_H
 
@@ -10,9 +9,10 @@
 #include "kernels/kernels.h"
 #include "kernels/pool.h"
 
-/* An operation is cut into pieces of at least so many multiply-adds, some 0.7 us; what is less than two is the calling thread's
- * alone. Beyond 8 a thread they are larger: 32 a thread from HOST_LARGE_PIECE_WORK each. The last piece to end is waited for, and of
- * 8 that was 6 % of a GEMM of 12 ms. */
+/* An operation is divided into pieces of at least HOST_PIECE_WORK multiply-adds, about 0.7 us. With less than two such
+ * pieces the calling thread computes alone. Beyond 8 pieces per thread they are larger, up to 32 per thread from
+ * HOST_LARGE_PIECE_WORK each. The pool waits for the last piece; with 8 per thread that wait was 6 % of a GEMM of 12
+ * ms. */
 #define HOST_PIECE_WORK 32768u
 #define HOST_PIECES_PER_THREAD 8u
 #define HOST_LARGE_PIECE_WORK 1048576u
@@ -21,20 +21,20 @@
 struct host_backend {
     struct k_backend base;
     struct k_placement *placement;
-    bool is_placed; /* each thread sits on its CPU: from the first step on */
+    bool is_placed; /* each thread is bound to its CPU, from the first step on */
     struct k_pool *pool;
     uint64_t last_ticket;
-    struct k_group group; /* n_ranks 0: it is nobody's rank */
+    struct k_group group; /* n_ranks 0: the backend has not joined a group */
 };
 
 struct host_part { /* rows [first_row, first_row + view.n_rows) of the weight */
     struct k_weight_view view;
     uint32_t first_row;
-    bool is_bytes; /* quantized, and every q is an int8 */
-    const unsigned char *panels; /* NULL, or the rows as cpu has regrouped them (cpu/panels.h) */
+    bool is_bytes; /* quantized, and every q fits an int8 */
+    const unsigned char *panels; /* NULL, or the rows as repacked by cpu (cpu/panels.h) */
 };
 
-/* Row i of a part. */
+/* Returns row i of a part. */
 static inline const unsigned char *host_row(const struct host_part *part, uint64_t i)
 {
     return (const unsigned char *)part->view.data + i * part->view.row_stride_bytes;
@@ -42,7 +42,7 @@ static inline const unsigned char *host_row(const struct host_part *part, uint64
 
 struct k_weight {
     uint32_t n_rows, n_cols, n_parts;
-    void *panels; /* of all parts, or NULL: the weight's */
+    void *panels; /* the repacked rows of all parts, or NULL; owned by the weight */
     struct host_part parts[K_WEIGHT_MAX_PARTS];
 };
 
@@ -51,19 +51,20 @@ static inline struct host_backend *host_of(struct k_backend *b)
     return (struct host_backend *)b;
 }
 
-/* Starts the pool and fills in what is shared, with the lane form, or int8 for GGUF's blocks, for K_FORM_AUTO; host_close() stops the pool and frees h itself. */
+/* Starts the pool and fills in the common members. K_FORM_AUTO selects the lane form, or int8 for GGUF's blocks.
+ * host_close() stops the pool and frees h. */
 int host_open(struct host_backend *h, const struct k_backend_ops *ops, const struct k_backend_options *options,
               struct quire_error *err);
 void host_close(struct host_backend *h);
 
-/* Pieces of this much work, in multiply-adds: at most so many for each thread that is asked at present. */
+/* Returns the number of pieces for this much work, in multiply-adds: at most most_per_thread for each thread in use. */
 uint32_t host_pieces(struct k_backend *b, uint64_t work, uint32_t most_per_thread);
 
-/* Runs fn on as many pieces. */
+/* Runs fn on that many pieces. */
 void host_run(struct k_backend *b, uint64_t work, k_pool_fn fn, void *context);
 
-/* The part's rows that are a piece's; false when there are none. A weight's rows are dealt out
- * `step` at a time. */
+/* Returns the rows of the part that belong to a piece, or false if it has no rows. The pieces divide a weight's rows in
+ * units of `step`. */
 static inline bool host_part_share(const struct k_weight *w, const struct host_part *part, uint32_t step,
                                    struct k_piece piece, uint32_t *row_begin, uint32_t *row_end)
 {
@@ -76,13 +77,13 @@ static inline bool host_part_share(const struct k_weight *w, const struct host_p
     return begin < end;
 }
 
-/* The first position that the token at this one reads. */
+/* Returns the first position that the token at `position` reads. */
 static inline uint32_t host_first_position(uint32_t position, uint32_t window)
 {
     return window != 0 && position >= window ? position - window + 1 : 0;
 }
 
-/* Entries of the table that are no operations. */
+/* Members of the backend table that are not operations. */
 int host_alloc(struct k_backend *b, uint64_t bytes, void **dev, struct quire_error *err);
 void host_free(struct k_backend *b, void *dev);
 int host_weight_create(struct k_backend *b, const struct k_weight_view *parts, uint32_t n_parts, struct k_weight **out,
@@ -98,7 +99,7 @@ static inline bool host_is_quantized(const struct k_weight *w)
     return false;
 }
 
-/* QUIRE_UNSUPPORTED when a part's format is not for the backend's form. */
+/* Returns QUIRE_UNSUPPORTED if the backend's form does not support the format of a part. */
 int host_check_form(struct k_backend *b, const struct k_weight *w, struct quire_error *err);
 
 int host_join(struct k_backend *b, const struct k_group *group, struct quire_error *err);

@@ -10,7 +10,7 @@
 
 #include <hwloc.h>
 
-/* Smaller areas fit a core's cache, and share the allocator's pages with others. */
+/* Smaller areas fit a core's cache and share the allocator's pages with others. */
 #define MIN_PLACED_BYTES (1u << 20)
 #define PROBE_BYTES 4096u
 
@@ -18,17 +18,17 @@ struct k_placement {
     hwloc_topology_t topology;
     uint32_t n_threads;
     bool is_pinned;
-    uint32_t cpus[K_MAX_THREADS]; /* when pinned: of each thread */
-    hwloc_bitmap_t nodes;         /* where memory goes; empty: where it is first touched */
+    uint32_t cpus[K_MAX_THREADS]; /* if pinned: the CPU of each thread */
+    hwloc_bitmap_t nodes;         /* the nodes for memory; empty: the node of the first touch */
     char text[192];
 };
 
-/* What is decided upon: the CPUs this process may use. */
+/* The CPUs that this process may use, from which the placement is decided. */
 struct machine {
     hwloc_bitmap_t allowed;
     uint32_t n_cpus;  /* in allowed */
-    uint32_t n_cores; /* that have a CPU in allowed */
-    uint32_t first_cpus[K_MAX_THREADS]; /* of each core, nodes and packages one after the other */
+    uint32_t n_cores; /* cores that have a CPU in allowed */
+    uint32_t first_cpus[K_MAX_THREADS]; /* each core's first CPU, ordered by node and package */
 };
 
 /* ---- the machine ----------------------------------------------------------------------------- */
@@ -37,10 +37,9 @@ static int load_topology(hwloc_topology_t *out, struct quire_error *err)
 {
     if (hwloc_topology_init(out) != 0)
         return quire_fail(err, QUIRE_NO_MEMORY, "CPU topology: out of memory");
-    /* Cores alone, besides the CPUs and NUMA nodes that are always kept, and the groups without
-     * which a node would seem to hold every CPU. The x86 component would run on every CPU in turn
-     * to ask it what sysfs says as well. 0.5 ms on 2 CPUs, 13 ms on a tree of 256; with everything
-     * that hwloc reads by default 1.0 and 18. */
+    /* Load only cores, the CPUs and NUMA nodes that hwloc always keeps, and the groups without which a node would seem
+     * to contain every CPU. The x86 component would run on every CPU in turn to read data that sysfs has as well. 0.5
+     * ms on 2 CPUs and 13 ms on a tree of 256; hwloc's defaults take 1.0 and 18 ms. */
     hwloc_topology_set_all_types_filter(*out, HWLOC_TYPE_FILTER_KEEP_NONE);
     hwloc_topology_set_type_filter(*out, HWLOC_OBJ_CORE, HWLOC_TYPE_FILTER_KEEP_ALL);
     hwloc_topology_set_type_filter(*out, HWLOC_OBJ_GROUP, HWLOC_TYPE_FILTER_KEEP_STRUCTURE);
@@ -51,14 +50,14 @@ static int load_topology(hwloc_topology_t *out, struct quire_error *err)
     return QUIRE_OK;
 }
 
-/* m->allowed has been allocated. */
+/* m->allowed must be allocated. */
 static void look_at_machine(hwloc_topology_t t, struct machine *m)
 {
     if (hwloc_get_cpubind(t, m->allowed, HWLOC_CPUBIND_THREAD) != 0)
         hwloc_bitmap_copy(m->allowed, hwloc_topology_get_allowed_cpuset(t));
     hwloc_bitmap_and(m->allowed, m->allowed, hwloc_topology_get_allowed_cpuset(t));
     m->n_cpus = (uint32_t)hwloc_bitmap_weight(m->allowed);
-    /* Some virtual machines and kernels tell of no cores: then a CPU is one. */
+    /* Some virtual machines and kernels report no cores; then each CPU counts as a core. */
     bool has_cores = hwloc_get_nbobjs_by_type(t, HWLOC_OBJ_CORE) > 0;
     hwloc_obj_t core = NULL;
     while ((core = hwloc_get_next_obj_by_type(t, has_cores ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU, core)) &&
@@ -71,14 +70,14 @@ static void look_at_machine(hwloc_topology_t t, struct machine *m)
     }
 }
 
-/* ---- what was asked for ---------------------------------------------------------------------- */
+/* ---- the option cpu_bind --------------------------------------------------------------------- */
 
 static bool is_number(char c)
 {
     return c >= '0' && c <= '9';
 }
 
-/* Reads a number of at most 6 digits at *at and steps over it. */
+/* Reads a number of at most 6 digits at *at and moves past it. */
 static bool read_cpu(const char **at, uint32_t *out)
 {
     *out = 0;
@@ -93,20 +92,20 @@ static int add_cpu(const struct machine *m, uint32_t cpu, uint32_t *cpus, uint32
     char allowed[128];
     if (!hwloc_bitmap_isset(m->allowed, cpu)) {
         hwloc_bitmap_list_snprintf(allowed, sizeof allowed, m->allowed);
-        return quire_fail(err, QUIRE_INVALID, "cpu-bind: CPU %u is not one that this process may use: %s", cpu,
+        return quire_fail(err, QUIRE_INVALID, "cpu-bind: CPU %u is not available to this process; available: %s", cpu,
                           allowed);
     }
     for (uint32_t i = 0; i < *n; i++)
         if (cpus[i] == cpu)
-            return quire_fail(err, QUIRE_INVALID, "cpu-bind: CPU %u is named twice", cpu);
+            return quire_fail(err, QUIRE_INVALID, "cpu-bind: CPU %u is listed twice", cpu);
     if (*n == K_MAX_THREADS)
-        return quire_fail(err, QUIRE_INVALID, "cpu-bind: at most %u CPUs can be named", K_MAX_THREADS);
+        return quire_fail(err, QUIRE_INVALID, "cpu-bind: at most %u CPUs can be listed", K_MAX_THREADS);
     cpus[(*n)++] = cpu;
     return QUIRE_OK;
 }
 
-/* "0-3,8": the CPUs in this order. Not hwloc's reader, which allocates for whatever number it is
- * given and sorts. */
+/* Reads "0-3,8": the CPUs in this order. hwloc's reader is unsuitable: it sorts, and it allocates memory for any number
+ * in the list. */
 static int read_list(const struct machine *m, const char *list, uint32_t *cpus, uint32_t *n, struct quire_error *err)
 {
     const char *at = list;
@@ -134,7 +133,8 @@ static int read_list(const struct machine *m, const char *list, uint32_t *cpus, 
 
 /* ---- the decision ---------------------------------------------------------------------------- */
 
-/* The NUMA node of a CPU; of several (fast memory beside the usual) the first, which is the usual. */
+/* Returns the NUMA node of a CPU. Of several nodes (fast memory in addition to normal memory) it returns the first,
+ * which is the normal one. */
 static hwloc_obj_t node_of(hwloc_topology_t t, uint32_t cpu)
 {
     hwloc_obj_t node = NULL;
@@ -144,7 +144,7 @@ static hwloc_obj_t node_of(hwloc_topology_t t, uint32_t cpu)
     return NULL;
 }
 
-/* Fills p->nodes with the nodes of n CPUs. */
+/* Sets p->nodes to the nodes of n CPUs. */
 static void collect_nodes(struct k_placement *p, const uint32_t *cpus, uint32_t n)
 {
     hwloc_bitmap_zero(p->nodes);
@@ -163,7 +163,7 @@ static int place_list(struct k_placement *p, const struct machine *m, uint32_t n
         return status;
     if (n_threads != 0 && n_threads != p->n_threads)
         return quire_fail(err, QUIRE_INVALID,
-                          "cpu-bind: names %u CPUs for %u threads: leave --threads out, or name as "
+                          "cpu-bind: lists %u CPUs for %u threads: omit --threads, or list as "
                           "many",
                           p->n_threads, n_threads);
     p->is_pinned = true;
@@ -191,8 +191,8 @@ static hwloc_membind_policy_t memory_policy(const struct k_placement *p)
     return hwloc_bitmap_weight(p->nodes) > 1 ? HWLOC_MEMBIND_INTERLEAVE : HWLOC_MEMBIND_BIND;
 }
 
-/* Leaves memory alone where there is nothing to choose, or the system lets nobody choose, as some
- * containers do. */
+/* Does not set a memory policy if there is only one choice, or if the system does not allow it, as in some
+ * containers. */
 static void decide_memory(struct k_placement *p)
 {
     hwloc_topology_t t = p->topology;
@@ -325,6 +325,6 @@ uint32_t k_default_threads(void)
 {
     uint32_t n = 1;
     const struct k_backend_options options = {0};
-    (void)k_backend_threads(&options, &n, NULL); /* a machine that cannot be read: one */
+    (void)k_backend_threads(&options, &n, NULL); /* one thread on a machine that cannot be read */
     return n;
 }

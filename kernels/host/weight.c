@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-/* Zero points may make more of a byte than it holds. */
+/* With zero points, q may exceed the range of a byte. */
 static bool is_bytes(const struct k_weight_view *w)
 {
     const uint32_t group = w->format.group;
@@ -72,7 +72,7 @@ int host_check_form(struct k_backend *b, const struct k_weight *w, struct quire_
 {
     for (uint32_t p = 0; p < w->n_parts; p++) {
         if (!form_takes(b->form, w->parts[p].view.format))
-            return quire_fail(err, QUIRE_UNSUPPORTED, "gemm: the form %s does not take %s weights",
+            return quire_fail(err, QUIRE_UNSUPPORTED, "gemm: the %s form does not support %s weights",
                               k_form_name(b->form), k_format_name(w->parts[p].view.format));
     }
     return QUIRE_OK;

@@ -1,9 +1,9 @@
-/* Attention over the paged KV cache (docs/numerics.md §10).
+/* Attention over the paged KV cache (docs/internals/numerics.md §10).
  *
- * A work item is up to REF_ATTN_QUERIES queries of one sequence that read the same KV head:
- * neighbouring tokens, or the query heads of one token. They share each tile of 64 positions, which
- * is widened to f32 once; every query then sees exactly its own positions of the tile. An item is
- * one thread's from its first split to the merged output, so the thread count changes nothing.
+ * A work item is up to REF_ATTN_QUERIES queries of one sequence that read the same KV head: adjacent tokens, or the
+ * query heads of one token. They share each tile of 64 positions, which is widened to f32 once. Every query then uses
+ * only its own positions of the tile. One thread computes an item from its first split to the merged output, so the
+ * result does not depend on the number of threads.
  */
 #include "kernels/ref/lanes.h"
 #include "kernels/ref/ref.h"
@@ -12,15 +12,15 @@
 
 struct item { /* queries: tokens [token, token + n_tokens) of row × heads [head, head + n_heads) */
     const struct k_attn_row *row;
-    uint32_t token; /* counted from the row's first */
+    uint32_t token; /* relative to the row's first token */
     uint32_t n_tokens;
     uint32_t kv_head;
     uint32_t head, n_heads;
 };
 
 struct tile {
-    uint32_t start;      /* absolute position of its slot 0, a multiple of 64 */
-    uint32_t begin, end; /* slots that some query reads */
+    uint32_t start;      /* absolute position of slot 0, a multiple of 64 */
+    uint32_t begin, end; /* slots that at least one query reads */
 };
 
 static uint32_t min_u32(uint32_t a, uint32_t b)
@@ -38,7 +38,7 @@ static float widen_byte(uint8_t u, enum k_dtype kind)
     return kind == K_INT ? (float)(int8_t)u : kind == K_E4M3 ? k_f32_from_e4m3(u) : k_f32_from_e5m2(u);
 }
 
-/* n rows of a block, from row `row` on. */
+/* Widens n rows of a block, starting at row `row`. */
 static void widen_rows(float *restrict out, const void *cache, const struct k_kv_shape *kv, uint64_t block,
                        uint64_t row, uint32_t n)
 {
@@ -58,7 +58,7 @@ static void widen_rows(float *restrict out, const void *cache, const struct k_kv
     }
 }
 
-/* The tile's readable slots of one KV head, from their blocks into the thread's scratch. */
+/* Widens the tile's readable slots of one KV head from their blocks into the thread's scratch. */
 static void load_tile(const struct k_attention_args *a, const struct item *item, struct tile tile,
                       struct ref_attn_scratch *scratch)
 {
@@ -84,7 +84,7 @@ static float score(const float *q, const float *k, uint32_t head_dim)
     return ref_fold(s);
 }
 
-/* o_d · α, then the slots' values in rising order, for 16 elements d. */
+/* Computes o_d · α, then adds the slots' values in rising order, for 16 elements d. */
 static inline struct ref_lanes fold_values(struct ref_lanes o, float alpha, const float *p, const float *v,
                                            uint32_t begin, uint32_t end, uint32_t head_dim)
 {
@@ -100,7 +100,7 @@ static void fold_tile(const struct k_attention_args *a, struct ref_attn_query *s
                       const struct ref_attn_scratch *scratch, uint32_t begin, uint32_t end)
 {
     uint32_t head_dim = a->kv->head_dim;
-    float p[K_ATTN_TILE] = {0}; /* scores, then weights; +0 elsewhere changes no lane of a sum */
+    float p[K_ATTN_TILE] = {0}; /* scores, then weights; +0 in other slots changes no lane of a sum */
     float m = state->m;
     for (uint32_t j = begin; j < end; j++) {
         p[j] = score(q, scratch->k + j * head_dim, head_dim) * a->scale;
@@ -127,7 +127,7 @@ static void fold_tile(const struct k_attention_args *a, struct ref_attn_query *s
     }
 }
 
-/* The next split into those merged so far; the first one is taken as it is. */
+/* Merges the next split into the merged state. The first split is copied. */
 static void merge_split(struct ref_attn_query *merged, const struct ref_attn_query *next, uint32_t head_dim)
 {
     if (!next->used)
@@ -152,13 +152,13 @@ static void clear_state(struct ref_attn_query *state)
     memset(state->o, 0, sizeof state->o);
 }
 
-/* One past the last position that a token of the item reads, t from its first one. */
+/* Returns one past the last position that a token of the item reads; t is relative to the item's first token. */
 static uint32_t end_of(const struct k_attention_args *a, const struct item *item, uint32_t t)
 {
     return item->row->position + (a->whole ? item->row->n_tokens : item->token + t + 1);
 }
 
-/* Every query of the item over the tiles of one split. */
+/* Computes every query of the item over the tiles of one split. */
 static void run_split(const struct k_attention_args *a, const struct item *item, uint32_t split,
                       struct ref_attn_scratch *scratch)
 {
@@ -185,7 +185,7 @@ static void run_split(const struct k_attention_args *a, const struct item *item,
     }
 }
 
-/* The sink of a head joins last, as a split of its own: a score of weight 1 without a value. */
+/* Merges the sink of a head last, as a split of its own: a score with weight 1 and no value. */
 static void merge_sink(struct ref_attn_query *merged, float sink, struct ref_attn_query *scratch, uint32_t head_dim)
 {
     clear_state(scratch);
@@ -226,7 +226,7 @@ struct attention_task {
     struct ref_attn_scratch *scratch; /* [threads] */
 };
 
-/* Items are dealt to the pieces in turn: later tokens of a chunk read more. */
+/* Pieces take items in turn, because later tokens of a chunk read more. */
 static void attention_task(void *context, struct k_piece piece)
 {
     const struct attention_task *task = context;
@@ -264,7 +264,7 @@ int ref_attention(struct k_backend *b, const struct k_attention_args *a, struct 
     return QUIRE_OK;
 }
 
-/* Work is divided where it is done. */
+/* Does nothing: the kernel divides the work itself. */
 int ref_attention_plan(struct k_backend *b, const struct k_attention_plan_args *a, struct quire_error *err)
 {
     (void)b;

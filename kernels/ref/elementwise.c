@@ -6,7 +6,7 @@
 
 /* ---- embed ----------------------------------------------------------------------------------- */
 
-/* fma(scale, q, least) or scale · q, in the order of the input. */
+/* Computes fma(scale, q, least) or scale · q, in the order of the input. */
 static void quant_row(const struct k_weight_view *w, uint32_t row, bool into, float *out)
 {
     const bool has_least = k_format_has_least(w->format);

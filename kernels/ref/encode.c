@@ -1,4 +1,5 @@
-/* What encoders have beside decoders: LayerNorm, GELU and tanh, and a text's tokens as one vector. */
+/* The operations that only encoders use: LayerNorm, GELU and tanh, and the pooling of a text's tokens into one
+ * vector. */
 #include "kernels/math.h"
 #include "kernels/ref/lanes.h"
 #include "kernels/ref/ref.h"
@@ -54,7 +55,7 @@ static void layernorm_task(void *context, struct k_piece piece)
 int ref_layernorm(struct k_backend *b, const struct k_layernorm_args *a, struct quire_error *err)
 {
     if (a->n_cols == 0)
-        return quire_fail(err, QUIRE_INVALID, "layernorm: no columns");
+        return quire_fail(err, QUIRE_INVALID, "layernorm: n_cols is 0");
     struct k_layernorm_args args = *a;
     host_run(b, (uint64_t)a->n_tokens * a->n_cols * 4, layernorm_task, &args);
     return QUIRE_OK;

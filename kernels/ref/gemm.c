@@ -1,5 +1,5 @@
-/* y[t, r] = the sum over k of w[r, k] · x[t, k], and its lane form (docs/numerics.md §5), a row against a token at a time.
- * What makes it fast is in kernels/cpu: here a weight is widened once for each token. */
+/* GEMM: y[t, r] = the sum over k of w[r, k] · x[t, k], in its lane form (docs/internals/numerics.md §5). Computes one
+ * row with one token at a time and widens a weight once per token. The optimized versions are in kernels/cpu. */
 #include "kernels/ref/lanes.h"
 #include "kernels/ref/ref.h"
 #include "kernels/segments.h"
@@ -13,7 +13,7 @@ static inline struct ref_lanes load_weights(const unsigned char *row, enum k_dty
     return ref_load_f32((const float *)(const void *)row + k);
 }
 
-/* The last, incomplete group of a row, filled with zeros. */
+/* Loads the last, incomplete group of a row and pads it with zeros. */
 static inline struct ref_lanes load_last_weights(const unsigned char *row, enum k_dtype dtype, uint32_t k,
                                                  uint32_t n_cols)
 {
@@ -49,7 +49,8 @@ static float dot_segment(const unsigned char *row, enum k_dtype dtype, const flo
     return ref_dot_tile((const uint16_t *)(const void *)row, dtype, x, n_cols, form == K_FORM_TILE ? 2 : 1);
 }
 
-/* A row against a token: its segments, and what they add up to. -0 is no term: added, it leaves any number as it is. */
+/* Computes one row with one token: its segments and their sum. -0 stands for an empty segment, because adding it
+ * changes no number. */
 static float dot_segments(const struct k_gemm_args *a, const unsigned char *row, enum k_dtype dtype, const float *x,
                           enum k_gemm_form form)
 {
@@ -63,7 +64,7 @@ static float dot_segments(const struct k_gemm_args *a, const unsigned char *row,
     return ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
 }
 
-/* Rows [begin, end) of a part. */
+/* Computes rows [begin, end) of a part. */
 static void gemm_rows(const struct k_gemm_args *a, const struct host_part *part, enum k_gemm_form form, uint32_t begin,
                       uint32_t end)
 {
@@ -83,7 +84,7 @@ struct gemm_task {
     enum k_gemm_form form;
 };
 
-/* A thread's share of the rows, cut where parts meet. */
+/* Computes a thread's share of the rows, split at part boundaries. */
 static void gemm_task(void *context, struct k_piece piece)
 {
     const struct gemm_task *task = context;

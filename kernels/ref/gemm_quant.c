@@ -1,10 +1,10 @@
-/* Quantized weights (docs/numerics.md §19), a row against a token at a time, in both of their forms. */
+/* Quantized weights (docs/internals/numerics.md §19) in both of their forms, one row with one token at a time. */
 #include "kernels/quant.h"
 #include "kernels/ref/lanes.h"
 #include "kernels/ref/ref.h"
 #include "kernels/segments.h"
 
-/* n floats as lanes, the last ones filled up with zeros. */
+/* Loads n floats as lanes, padded with zeros. */
 static inline struct ref_lanes load(const float *x, uint32_t n)
 {
     float group[K_LANES] = {0};
@@ -16,7 +16,7 @@ static inline struct ref_lanes load(const float *x, uint32_t n)
 
 /* ---- weight-only ------------------------------------------------------------------------------------ */
 
-/* Columns [begin, end) of a row, of one segment. */
+/* Columns [begin, end) of a row, within one segment. */
 static float dot_lanes(const struct k_weight_view *w, uint32_t row, const float *x, uint32_t begin, uint32_t end)
 {
     const bool has_least = k_format_has_least(w->format);
@@ -46,14 +46,14 @@ static float dot_lanes(const struct k_weight_view *w, uint32_t row, const float 
 
 /* ---- int8 -------------------------------------------------------------------------------------------- */
 
-/* A token's activations as the form has them: u, and a scale for each piece of columns that share one. */
+/* A token's activations in the int8 form: u, and a scale for each piece of columns that share one. */
 struct rounded {
     int8_t *u;
-    float *scale; /* of column k in segment i: scale[k / group + i]; group 0: scale[0] */
+    float *scale; /* column k in segment i has scale[k / group + i]; group 0: scale[0] */
     uint32_t group;
 };
 
-/* Room of one token: its u, then its scales. */
+/* Returns the bytes for one token: its u, then its scales. */
 static size_t rounded_bytes(uint32_t n_cols)
 {
     return ((size_t)n_cols + 3) / 4 * 4 + (n_cols / 32 + 1 + K_SEGMENTS) * sizeof(float);
@@ -66,10 +66,10 @@ static struct rounded rounded_at(const struct k_gemm_args *a, uint32_t token, ui
     return (struct rounded){u, (float *)(void *)(u + ((size_t)n_cols + 3) / 4 * 4), group};
 }
 
-/* Rounds columns that share a scale. Gives the scale. */
+/* Rounds columns that share a scale. Returns the scale. */
 static float round_group(const struct k_weight_view *w, const float *x, uint32_t begin, uint32_t end, int8_t *u)
 {
-    uint32_t largest = 0; /* of |x|, in the order of its bits: a NaN is the largest of all */
+    uint32_t largest = 0; /* largest |x|, compared as bits, so a NaN is the largest */
     for (uint32_t k = begin; k < end && w->x_scale == 0; k++) {
         uint32_t bits = k_f32_bits(x[w->permutation ? w->permutation[k] : k]) & 0x7fffffffu;
         largest = bits > largest ? bits : largest;
@@ -114,7 +114,7 @@ static void round_task(void *context, struct k_piece piece)
     }
 }
 
-/* Columns [begin, end) of a row, of segment i. */
+/* Columns [begin, end) of a row, in segment i. */
 static float dot_int8(const struct k_weight_view *w, uint32_t row, struct rounded x, uint32_t begin, uint32_t end,
                       uint32_t i)
 {
@@ -153,7 +153,7 @@ static float dot_segment(const struct quant_task *task, const float *gathered, u
     const uint32_t begin = k_segment_begin_in(w->n_cols, a->n_whole, a->first_col, a->unit, i);
     const uint32_t end = k_segment_begin_in(w->n_cols, a->n_whole, a->first_col, a->unit, i + 1);
     if (begin == end)
-        return -0.0f; /* no term: added, it leaves any number as it is */
+        return -0.0f; /* an empty segment: adding -0 changes no number */
     if (task->as_int8)
         return dot_int8(w, row, rounded_at(a, token, k_quant_x_group(w->format)), begin, end, i);
     return dot_lanes(w, row, gathered, begin, end);

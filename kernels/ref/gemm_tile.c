@@ -1,5 +1,6 @@
-/* The tile forms: what AMX's TDPBF16PS computes, for each pair of an activation's bf16 term and a weight's
- * (docs/numerics.md §6). A row against a token at a time; what makes it fast is in kernels/cpu. */
+/* The tile forms: the result of AMX's TDPBF16PS, for each pair of an activation's bf16 term and a weight's term
+ * (docs/internals/numerics.md §6). Computes one row with one token at a time. The optimized versions are in
+ * kernels/cpu. */
 #include "kernels/math.h"
 #include "kernels/ref/ref.h"
 
@@ -8,13 +9,13 @@
 #define TILE_DEPTH 32u
 #define MAX_TERMS 2u
 
-/* A bf16 as a factor of a product: widened, a denormal as a zero of its sign. */
+/* Widens a bf16 factor of a product. A denormal becomes a zero with its sign. */
 static inline float widen_factor(uint16_t b)
 {
     return k_f32_from_bf16((uint16_t)(b & k_select_u32((b & 0x7f80u) == 0, 0x8000u, 0xffffu)));
 }
 
-/* The two bf16 terms of a number, as factors of products. */
+/* Splits a number into its two bf16 terms, widened as factors of products. */
 static inline void split(float x, float *high, float *low)
 {
     uint16_t term = k_bf16_from_f32(x);
@@ -22,20 +23,20 @@ static inline void split(float x, float *high, float *low)
     *low = widen_factor(k_bf16_from_f32(x - k_f32_from_bf16(term)));
 }
 
-/* A denormal becomes a zero of its sign. */
+/* A denormal becomes a zero with its sign. */
 static float flush(float x)
 {
     return __builtin_fabsf(x) < 0x1p-126f ? __builtin_copysignf(0.0f, x) : x;
 }
 
-/* A sum that small is exact: only a denormal is tiny. */
+/* A sum that small is exact, so only a denormal result is tiny. */
 static float add_flushed(float a, float b)
 {
     return flush(a + b);
 }
 
-/* An fma may have been rounded up to 2^-126 from what is tiny: 24 bits without a least exponent would
- * leave it below. Seen in double, which holds the exact value wherever it is that near. */
+/* An fma result of 2^-126 may have been rounded up from a tiny value: 24 bits with unlimited exponent would leave it
+ * below. The check uses double, which holds the exact value near this limit. */
 static float fma_flushed(float a, float b, float c)
 {
     float r = __builtin_fmaf(a, b, c);
@@ -45,7 +46,7 @@ static float fma_flushed(float a, float b, float c)
     return is_tiny ? __builtin_copysignf(0.0f, r) : r;
 }
 
-/* The terms of a tile's numbers; zeros behind the last column. A BF16 weight is its first term. */
+/* Splits a tile's numbers into terms and pads with zeros after the last column. A BF16 weight is its own first term. */
 static void split_weights(const uint16_t *row, enum k_dtype dtype, uint32_t depth, float terms[MAX_TERMS][TILE_DEPTH])
 {
     memset(terms, 0, MAX_TERMS * sizeof *terms);
@@ -64,7 +65,7 @@ static void split_activations(const float *x, uint32_t depth, float terms[MAX_TE
         split(x[k], &terms[0][k], &terms[1][k]);
 }
 
-/* c + (chain over even k + chain over odd k). */
+/* Returns c + (chain over even k + chain over odd k). */
 static float add_product(float c, const float w[TILE_DEPTH], const float x[TILE_DEPTH])
 {
     float even = 0.0f, odd = 0.0f;

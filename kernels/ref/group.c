@@ -1,4 +1,4 @@
-/* What ranks bring together, on host memory: the group's own calls do it. */
+/* The operations of ranks on host memory. They use the group's functions. */
 #include "kernels/ref/ref.h"
 
 #include "kernels/math.h"
@@ -26,7 +26,7 @@ static uint32_t widest(const struct k_all_gather_args *a, uint32_t n_ranks)
     return most;
 }
 
-/* All rows by one call, and then each part to where it belongs. */
+/* Gathers all rows in one call and then moves each part to its position. */
 static int gather_to_all(const struct k_group *g, const struct k_all_gather_args *a, struct quire_error *err)
 {
     const uint32_t *first = a->first_cols, n_all = first[g->n_ranks], n_own = first[g->rank + 1] - first[g->rank];
@@ -42,7 +42,8 @@ static int gather_to_all(const struct k_group *g, const struct k_all_gather_args
     return status;
 }
 
-/* Row by row, so that they come to where they belong: 32 rows of 152,064 are 19 MB, and each copy of them 3 ms. */
+/* Gathers row by row, directly to the final position: 32 rows of 152,064 are 19 MB, and each copy of them takes 3
+ * ms. */
 static int gather_to_first(const struct k_group *g, const struct k_all_gather_args *a, struct quire_error *err)
 {
     const uint32_t *first = a->first_cols, n_all = first[g->n_ranks], n_own = first[g->rank + 1] - first[g->rank];

@@ -1,14 +1,14 @@
-/* KV blocks from one arena in host memory to another. */
+/* Copies KV blocks from one arena in host memory to another. */
 #include "kernels/ref/ref.h"
 
 #include <string.h>
 
 struct copy {
     const struct k_kv_copy_args *args;
-    size_t block_bytes; /* of K, and of V */
+    size_t block_bytes; /* size of K, and also of V */
 };
 
-/* Each thread its share of the pairs' halves: first every K, then every V. */
+/* Each thread copies its share of the pairs' halves: first every K, then every V. */
 static void copy_share(void *context, struct k_piece piece)
 {
     const struct copy *c = context;

@@ -1,5 +1,5 @@
-/* The 16 lanes of docs/numerics.md §4 as two vectors of eight floats, in the compilers' generic
- * vector types: one AVX2 register each, two of NEON's, or plain code where there is neither. */
+/* The 16 lanes of docs/internals/numerics.md §4 as two vectors of eight floats, in the compilers' generic vector types:
+ * one AVX2 register each, two NEON registers, or plain code on other machines. Pure; any thread. */
 #ifndef QUIRE_KERNELS_REF_LANES_H
 #define QUIRE_KERNELS_REF_LANES_H
 
@@ -15,16 +15,16 @@ typedef uint32_t ref_u32x8 __attribute__((vector_size(32)));
 typedef int32_t ref_i32x8 __attribute__((vector_size(32)));
 typedef uint16_t ref_u16x8 __attribute__((vector_size(16)));
 
-/* The same, read from memory that has the alignment of one element only. */
+/* The same types with the alignment of one element, for unaligned loads. */
 typedef float ref_f32x8_loose __attribute__((vector_size(32), aligned(4), may_alias));
 typedef uint16_t ref_u16x8_loose __attribute__((vector_size(16), aligned(2), may_alias));
 
 struct ref_lanes {
-    ref_f32x8 low;  /* lanes 0..7 */
+    ref_f32x8 low; /* lanes 0..7 */
     ref_f32x8 high; /* lanes 8..15 */
 };
 
-/* Eight fmas; the loop over elements becomes one instruction. */
+/* Eight fmas. The loop over elements compiles to one instruction. */
 static inline ref_f32x8 ref_fma8(ref_f32x8 a, ref_f32x8 b, ref_f32x8 c)
 {
     ref_f32x8 r;
@@ -44,7 +44,7 @@ static inline struct ref_lanes ref_splat(float x)
     return (struct ref_lanes){v, v};
 }
 
-/* s + a b, lane by lane. */
+/* Returns s + a b, lane by lane. */
 static inline struct ref_lanes ref_fma(struct ref_lanes a, struct ref_lanes b, struct ref_lanes s)
 {
     return (struct ref_lanes){ref_fma8(a.low, b.low, s.low), ref_fma8(a.high, b.high, s.high)};
@@ -61,15 +61,15 @@ static inline void ref_store_f32(float *p, struct ref_lanes v)
     *(ref_f32x8_loose *)(p + 8) = v.high;
 }
 
-/* k_f32_from_f16 of eight: the one place where an instruction that C cannot name is worth asking
- * for, three times the speed of an f16 GEMM. */
+/* k_f32_from_f16 of eight numbers. This is the only use of an intrinsic for an instruction that C cannot express: it
+ * makes an f16 GEMM three times faster. */
 #if defined(__F16C__)
 static inline ref_f32x8 ref_widen_f16x8(const uint16_t *p)
 {
     return (ref_f32x8)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i_u *)(const void *)p));
 }
 #else
-/* A vector comparison gives all ones or all zeros. */
+/* A vector comparison yields all ones or all zeros. */
 static inline ref_f32x8 ref_widen_f16x8(const uint16_t *p)
 {
     ref_u32x8 h = __builtin_convertvector(*(const ref_u16x8_loose *)p, ref_u32x8);
@@ -99,7 +99,7 @@ static inline struct ref_lanes ref_load_bf16(const uint16_t *p)
     return (struct ref_lanes){ref_widen_bf16x8(p), ref_widen_bf16x8(p + 8)};
 }
 
-/* k_lane_fold of the lanes: 8 apart, 4 apart, 2 apart, 1 apart. */
+/* The lanes' k_lane_fold: adds lanes 8 apart, 4 apart, 2 apart, 1 apart. */
 static inline float ref_fold(struct ref_lanes s)
 {
     ref_f32x8 a = s.low + s.high;

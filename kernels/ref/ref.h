@@ -1,8 +1,9 @@
-/* kernels/ref: docs/numerics.md in plain C, to be read beside it. A GEMM takes a row and a token at a time; where cpu has
- * nothing of its own it uses what is here, so that norms, RoPE and sampling are written to be vectorised.
+/* kernels/ref: docs/internals/numerics.md in plain C, to be read next to it. A GEMM computes one row with one token at
+ * a time. The cpu backend uses these functions where it has no faster ones, so norms, RoPE and sampling are written for
+ * vectorization.
  *
- * The backend's own header: what its files share. Every operation checks its arguments' shapes,
- * splits its work over the pool so that no sum crosses a split, and allocates nothing.
+ * The backend's internal header. Every operation checks the shapes of its arguments, divides its work over the pool so
+ * that no sum crosses a division, and allocates nothing.
  */
 #ifndef QUIRE_KERNELS_REF_H
 #define QUIRE_KERNELS_REF_H
@@ -11,13 +12,13 @@
 
 #define REF_ATTN_QUERIES 8u /* queries that share a widened tile */
 
-struct ref_attn_query { /* a query's state in a split, or of the splits merged so far */
+struct ref_attn_query { /* a query's state in one split, or over the merged splits */
     float m, l;
-    bool used; /* it has read a position */
+    bool used; /* it has read at least one position */
     float o[K_MAX_HEAD_DIM];
 };
 
-struct ref_attn_scratch { /* one thread's */
+struct ref_attn_scratch { /* scratch of one thread */
     float k[K_ATTN_TILE * K_MAX_HEAD_DIM];
     float v[K_ATTN_TILE * K_MAX_HEAD_DIM];
     struct ref_attn_query split[REF_ATTN_QUERIES];
@@ -31,27 +32,28 @@ struct ref_backend {
 
 int ref_open(const struct k_backend_options *options, struct k_backend **out, struct quire_error *err);
 
-/* Each operation of the list: int ref_embed(struct k_backend *b, const struct k_embed_args *a, struct quire_error *err).
- * The table of them is cpu's too, where it has nothing faster. */
+/* One function per operation: int ref_embed(struct k_backend *b, const struct k_embed_args *a, struct quire_error
+ * *err). cpu uses them too where it has no faster one. */
 #define REF_OPERATION(NAME, name, text) \
     int ref_##name(struct k_backend *b, const struct k_##name##_args *a, struct quire_error *err);
 K_OPERATIONS(REF_OPERATION)
 #undef REF_OPERATION
 extern const struct k_backend_ops ref_ops;
 
-/* What is left of gemm_silu_mul() once y has the GEMM's. */
+/* Finishes gemm_silu_mul() after the GEMM has written y. */
 void ref_silu_mul(struct k_backend *b, const struct k_gemm_silu_mul_args *a);
 
-/* A GEMM's rows of one part of quantized weights. */
+/* Computes the rows of one part of quantized weights. */
 void ref_gemm_quant(struct k_backend *b, const struct k_gemm_args *a, const struct host_part *part);
 
-/* The lane sum of x_k · x_k; a last group that is not full is filled with zeros. */
+/* Returns the lane sum of x_k · x_k. A partial last group is padded with zeros. */
 float ref_sum_of_squares(const float *x, uint32_t n);
 
-/* One RMSNorm row: out = x * rsqrt(lane sum(x²) / n + eps) * weight; out may be x. */
+/* Computes one RMSNorm row: out = x * rsqrt(lane sum(x²) / n + eps) * weight; out may be x. */
 void ref_rmsnorm_row(const float *x, const float *weight, float *out, uint32_t n, float eps);
 
-/* A row of BF16 or F16 weights against so many bf16 terms of an activation, in a tile form (docs/numerics.md §6). */
+/* Returns the product of a row of BF16 or F16 weights with x_terms bf16 terms of an activation, in a tile form
+ * (docs/internals/numerics.md §6). */
 float ref_dot_tile(const uint16_t *row, enum k_dtype dtype, const float *x, uint32_t n_cols, uint32_t x_terms);
 
 #endif

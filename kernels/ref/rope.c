@@ -46,7 +46,7 @@ static void rotate_head(float *restrict v, const float *restrict cos_sin, uint32
     }
 }
 
-/* The largest |v_i| in the order of their bits, so that a NaN is the largest. */
+/* Returns the largest |v_i|, compared as bits, so a NaN is the largest. */
 static float largest(const float *v, uint32_t n)
 {
     uint32_t most = 0;
@@ -57,7 +57,7 @@ static float largest(const float *v, uint32_t n)
     return k_f32_from_bits(most);
 }
 
-/* A head's vector as bytes and their scale (docs/numerics.md §9). */
+/* Stores a head's vector as bytes and returns their scale (docs/internals/numerics.md §9). */
 static float store_bytes(uint8_t *restrict out, enum k_dtype kind, const float *restrict v, uint32_t n)
 {
     const float top = kind == K_INT ? K_KV_TOP_INT8 : kind == K_E4M3 ? K_KV_TOP_E4M3 : K_KV_TOP_E5M2;
@@ -69,7 +69,8 @@ static float store_bytes(uint8_t *restrict out, enum k_dtype kind, const float *
     return k_kv_scale(most, top);
 }
 
-/* One head's vector into its place in a block, rounded once to the cache's format. row: (head, offset) of the block. */
+/* Stores one head's vector at its position in a block, rounded once to the cache's format. row: (head, offset) within
+ * the block. */
 static void store_head(void *cache, const struct k_kv_shape *kv, uint64_t block, uint64_t row, const float *restrict v)
 {
     const uint32_t n = kv->head_dim;

@@ -1,10 +1,9 @@
-/* Sampling and logprobs (docs/numerics.md §13, §14). One row is one thread's.
+/* Sampling and logprobs (docs/internals/numerics.md §13, §14). One thread computes a row.
  *
- * No sort: w is not negative, so its bits order as it does, and what top_k and top_p keep is a
- * prefix of the ranking by (w, then lower id). Such a prefix is a threshold: all ids whose w is
- * above it, and the first few of those whose w equals it. Three passes of a radix histogram find
- * it, over those blocks of the row alone whose largest w can be kept: with top_k 50 that is a
- * twentieth of 152,000 tokens, or less.
+ * No sort is needed: w is not negative, so its bits order as it does, and top_k and top_p keep a prefix of the ranking
+ * by (w, then lower id). Such a prefix is a threshold: all ids whose w is above it, and the first few ids whose w
+ * equals it. Three passes of a radix histogram find it. They read only those blocks of the row whose largest w can be
+ * kept: with top_k 50 at most a twentieth of 152,000 tokens.
  */
 #include "kernels/check.h"
 #include "kernels/math.h"
@@ -21,8 +20,8 @@ struct threshold { /* ids kept: w's bits > key, and the first n_equal ids whose 
     uint64_t n_equal;
 };
 
-/* w in [0, 1] as an integer in units of 2^-40, rounded to nearest even: adding 2^52 + 2^51 rounds a
- * double to an integer, which its low bits then hold. */
+/* Converts w in [0, 1] to an integer in units of 2^-40, rounded to nearest even: adding 2^52 + 2^51 rounds a double to
+ * an integer, which its low bits then hold. */
 static inline uint64_t fixed_point(float w)
 {
     double sum = (double)w * 0x1p40 + 0x1.8p52;
@@ -31,9 +30,8 @@ static inline uint64_t fixed_point(float w)
 
 /* ---- the raw row ----------------------------------------------------------------------------- */
 
-/* The largest of n values, unless one is NaN; *bad where one is NaN or +inf. An integer in the
- * floats' order makes it a loop that compilers vectorise: of a negative float all bits but the sign
- * are turned over. */
+/* Returns the largest of n values if none is NaN. Sets *bad if one is NaN or +inf. Compares integers in the order of
+ * the floats, so that compilers vectorize the loop: the bits of a negative float are inverted except the sign. */
 static inline float largest(const float *z, uint32_t n, bool *bad)
 {
     int32_t max = INT32_MIN;
@@ -49,7 +47,7 @@ static inline float largest(const float *z, uint32_t n, bool *bad)
     return k_f32_from_bits(bits ^ ((0u - (bits >> 31)) >> 1));
 }
 
-/* The largest of n values, or NaN where one is NaN or +inf. */
+/* Returns the largest of n values, or NaN if one is NaN or +inf. */
 static float checked_max(const float *z, uint32_t n)
 {
     bool bad;
@@ -95,7 +93,7 @@ static void find_top(const float *z, uint32_t n, struct k_sample_result *out)
     memcpy(out->top_logprobs, best, n_best * sizeof *best);
 }
 
-/* Logprobs and rank of the token, from the raw logits. */
+/* Computes logprobs and rank of the token from the raw logits. */
 static void report_logprobs(const struct k_sample_row *row, const float *z, uint32_t n, float max,
                             struct k_sample_result *out)
 {
@@ -145,9 +143,9 @@ static uint32_t first_equal(const float *z, uint32_t n, float value)
     return i;
 }
 
-/* ---- which tokens are kept ------------------------------------------------------------------- */
+/* ---- the kept tokens ------------------------------------------------------------------------- */
 
-struct weights { /* a row's w, in blocks; a block whose max is 0 has nothing that is kept */
+struct weights { /* a row's w, in blocks; a block whose max is 0 contains no kept token */
     float *w;
     uint32_t n, block_size, n_blocks;
     float max[MAX_BLOCKS];
@@ -163,7 +161,7 @@ static struct range block_of(const struct weights *v, uint32_t block)
     return (struct range){begin, v->n - begin < v->block_size ? v->n : begin + v->block_size};
 }
 
-/* z to weights. */
+/* Converts z to weights. */
 static void weigh(struct weights *v, float *z, uint32_t n, float max)
 {
     v->w = z;
@@ -185,7 +183,7 @@ static void drop_blocks_below(struct weights *v, float cut)
         v->max[b] = k_select_f32(v->max[b] < cut, 0.0f, v->max[b]);
 }
 
-/* Counts w whose bits equal prefix where `above` is set (or sums their weights) by a digit. */
+/* Counts, by digit, the w whose bits equal prefix in the positions of `above`, or sums their weights. */
 static void add_digits(uint64_t *sums, const float *w, uint32_t n, uint32_t shift, uint32_t digit_mask, uint32_t above,
                        uint32_t prefix, bool by_weight)
 {
@@ -196,9 +194,9 @@ static void add_digits(uint64_t *sums, const float *w, uint32_t n, uint32_t shif
     }
 }
 
-/* Walks one radix digit of w's bits from the top: keys equal to *prefix above the digit are counted
- * (or their weights summed) by the digit's value. Moves the digit in which the running sum reaches
- * `need` into *prefix, and what lies above it out of need. */
+/* Processes one radix digit of w's bits from the top. Keys that equal *prefix above the digit are counted by the
+ * digit's value, or their weights summed. The digit in which the running sum reaches `need` is added to *prefix, and
+ * the sum above that digit is subtracted from need. */
 static uint64_t take_digit(const struct weights *v, uint32_t shift, bool by_weight, uint32_t *prefix, uint64_t need)
 {
     uint64_t sums[RADIX_BUCKETS] = {0};
@@ -216,8 +214,8 @@ static uint64_t take_digit(const struct weights *v, uint32_t shift, bool by_weig
     return need;
 }
 
-/* The shortest prefix of the ranking whose count (or sum of weights) reaches need; all of it where
- * too few are left to be counted. */
+/* Returns the shortest prefix of the ranking whose count (or sum of weights) reaches need, or the whole ranking if it
+ * does not reach need. */
 static struct threshold find_threshold(const struct weights *v, bool by_weight, uint64_t need)
 {
     struct threshold t = {0, 0};
@@ -232,7 +230,7 @@ static struct threshold find_threshold(const struct weights *v, bool by_weight, 
     return t;
 }
 
-/* Sets w to 0, which no draw can reach, wherever it is not kept. */
+/* Sets w to 0, which no draw can select, for every token that is not kept. */
 static void drop_below(struct weights *v, struct threshold t)
 {
     uint64_t n_equal = t.n_equal;
@@ -249,7 +247,7 @@ static void drop_below(struct weights *v, struct threshold t)
     }
 }
 
-/* The sum of the weights that are at least `cut`. */
+/* Returns the sum of the weights that are at least `cut`. */
 static uint64_t sum_range(const float *w, uint32_t n, float cut)
 {
     uint64_t sum = 0;
@@ -269,7 +267,7 @@ static uint64_t sum_of_weights(const struct weights *v, float cut)
     return sum;
 }
 
-/* The k largest w lie in blocks whose own max is not below the k-th largest max. */
+/* The k largest w lie in blocks whose max is at least the k-th largest max. */
 static void keep_top_k(struct weights *v, uint32_t k)
 {
     if (k < v->n_blocks) {
@@ -280,8 +278,7 @@ static void keep_top_k(struct weights *v, uint32_t k)
     drop_below(v, find_threshold(v, false, k));
 }
 
-/* Where the weights of 2^-6 and more reach the share, what is below need not be looked at; else
- * 2^-12 is tried. */
+/* If the weights of at least 2^-6 reach the share, smaller weights are not read. Otherwise the limit 2^-12 is tried. */
 static void keep_top_p(struct weights *v, float top_p)
 {
     double share = (double)top_p * (double)sum_of_weights(v, 0.0f);
@@ -336,7 +333,7 @@ static uint32_t draw(const struct k_sample_row *row, const struct weights *v)
     return v->n - 1; /* not reached: x is below the sum */
 }
 
-/* The token, or false where no token can be drawn. z is scratch. */
+/* Chooses the token. Returns false if no token can be drawn. z is scratch. */
 static bool choose_token(const struct k_sample_row *row, float *z, uint32_t n, uint32_t *token)
 {
     adjust_logits(row, z, n);

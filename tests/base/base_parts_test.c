@@ -145,7 +145,7 @@ static void a_file_is_read_up_to_a_bound(void **state)
 static void an_id_map_is_its_model(void **state)
 {
     enum { IDS = 600 };
-    static uint32_t model[IDS]; /* 0: not there */
+    static uint32_t model[IDS]; /* 0: not in the map */
     struct id_map map = {0};
     uint32_t n = 0;
     (void)state;
@@ -153,7 +153,8 @@ static void an_id_map_is_its_model(void **state)
     id_map_remove(&map, 1);
     srand(7);
     for (int i = 0; i < 200000; i++) {
-        /* Few ids, near each other and far, 0 and the largest too: runs grow, wrap around the end and break up. */
+        /* A few ids, close together and far apart, including 0 and the largest: runs grow, wrap around the end and
+         * break up. */
         uint32_t which = (uint32_t)rand() % IDS;
         uint64_t id = which == 1 ? UINT64_MAX : which % 2 ? which : (uint64_t)which << 40;
         assert_true(id_map_find(&map, id) == model[which]);
@@ -162,7 +163,7 @@ static void an_id_map_is_its_model(void **state)
             model[which] = 0;
             n--;
         } else if (!model[which]) {
-            id_map_remove(&map, id); /* not there: nothing happens */
+            id_map_remove(&map, id); /* not in the map: does nothing */
             if (n < 300) {
                 model[which] = 1 + (uint32_t)i;
                 assert_int_equal(id_map_add(&map, id, model[which]), QUIRE_OK);
@@ -217,7 +218,7 @@ static void *say_who_and_wait(void *context)
     return NULL;
 }
 
-/* A child with a thread that waits, whose first one computes for 50 ms and is then stopped. */
+/* A child with a waiting thread. Its first thread computes for 50 ms and is then stopped. */
 static _Noreturn void be_looked_at(int out)
 {
     pthread_t thread;

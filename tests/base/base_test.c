@@ -62,11 +62,11 @@ static void hashes_are_the_published_ones(void **state)
     assert_memory_equal(sofar.bytes, quire_sha256("a", 1).bytes, 32);
     quire_sha256_add(&pieces, "bc", 2);
     assert_memory_equal(quire_sha256_now(&pieces).bytes, k.bytes, 32);
-    /* BLAKE2b-256 of "abc", as Python's hashlib.blake2b(b"abc", digest_size=32) gives it. */
+    /* BLAKE2b-256 of "abc", from Python's hashlib.blake2b(b"abc", digest_size=32). */
     k = quire_keyed_hash(NULL, "abc", 3);
     quire_key256_hex(&k, hex);
     assert_string_equal(hex, "bddd813c634239723171ef3fee98579b94964e3bb1cb3e427262c8c068d52319");
-    /* And with person=b"quire kv block  ". */
+    /* The same with person=b"quire kv block  ". */
     struct key256 labelled = quire_labelled_hash("quire kv block  ", "abc", 3);
     quire_key256_hex(&labelled, hex);
     assert_string_equal(hex, "9a0584a42fecb5886a92d46c7b1e075641edfaf537679ea96dd6ed3c06de5f26");
@@ -280,7 +280,7 @@ static void json_files_are_bounded(void **state)
     assert_null(strstr(err.text, "/tmp"));
 }
 
-/* What log() writes to standard error; the caller frees it. */
+/* Returns the text that log() writes to standard error. The caller frees it. */
 static char *caught(enum quire_log_format format, void (*log)(void))
 {
     int saved = dup(STDERR_FILENO);
@@ -308,7 +308,7 @@ static void log_nasty(void)
     quire_log_fields(QUIRE_LOG_WARN, "room", fields, 3, "m %s", nasty);
 }
 
-/* One line whatever the text holds, and nothing in it that a terminal or a parser would obey. */
+/* The output is one line for any text, and contains nothing that a terminal or a parser would interpret. */
 static void a_log_line_as_text_cannot_be_forged(void **state)
 {
     (void)state;

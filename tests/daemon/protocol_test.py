@@ -417,7 +417,7 @@ def test_bad_frames():
                 (header(0, STATS, 0, 5), "request id"),
                 (header(0, 16), "not a frame type"),
                 (header((32 << 20) + 1, SUBMIT, 0, 1), "length"),
-                (header(3, CREDIT) + b"abc", "CREDIT: ends within"),
+                (header(3, CREDIT) + b"abc", "CREDIT: truncated"),
                 (encode(PREDICT, 0, tokens=[1]), "PREDICT: request id"),
                 (encode(PREDICT, 9), "PREDICT: tokens: is missing"),
                 (encode(PREDICT, 9, extra=field(1, b"12345", True)), "PREDICT: tokens: must be a multiple of 4"),

@@ -1,6 +1,6 @@
-/* kernels/cpu/amx.h in plain C, as Intel's manual has it: so that kernels/cpu/gemm_amx.c can be
- * tested bit for bit on machines without AMX. Included first (-include), it takes the place of the
- * intrinsics. What raises #UD or #GP in hardware aborts here. */
+/* kernels/cpu/amx.h in plain C, by Intel's manual, so that kernels/cpu/gemm_amx.c can be tested bit for bit on machines
+ * without AMX. It is included first (-include) and replaces the intrinsics. Operations that raise #UD or #GP in
+ * hardware abort here. */
 #ifndef QUIRE_TESTS_AMX_TWIN_H
 #define QUIRE_TESTS_AMX_TWIN_H
 
@@ -75,7 +75,7 @@ static inline float twin_flushed(float x)
     return x;
 }
 
-/* Tiny is what 24 bits without a least exponent leave below 2^-126: what a Sapphire Rapids does. */
+/* A result is tiny if 24 bits with unlimited exponent are below 2^-126. This is the behaviour of a Sapphire Rapids. */
 static inline float twin_fma(float x, float y, float sum)
 {
     float r = __builtin_fmaf(x, y, sum);

@@ -1,5 +1,5 @@
-/* Plans of attention on a GPU: host arithmetic, tested on any machine. Each split of each query is in one unit, a query tile's
- * partials lie one after the other, shares are equal, memory stays within what was planned for. */
+/* Plans of attention on a GPU. Host arithmetic, tested on any machine. Each split of each query is in one unit, a query
+ * tile's partials are contiguous, shares are equal, and memory stays within the planned size. */
 #include "kernels/cases/op_data.h"
 #include "kernels/cuda/plan/attention_plan.h"
 #include "kernels/check.h"
@@ -63,7 +63,7 @@ static uint32_t lowest_of(uint32_t position, uint32_t window)
     return window && position >= window ? position - window + 1 : 0;
 }
 
-/* KV tiles that a unit reads. */
+/* Returns the number of KV tiles that a unit reads. */
 static uint64_t cost_of(const struct step *s, const struct attn_unit *u)
 {
     uint32_t group = s->args.n_q_heads / s->kv.n_kv_heads;
@@ -75,7 +75,7 @@ static uint64_t cost_of(const struct step *s, const struct attn_unit *u)
     return end - from;
 }
 
-/* Walks units as their order promises it: rows, query tiles, KV heads, splits. Returns the largest share. */
+/* Walks the units in their promised order: rows, query tiles, KV heads, splits. Returns the largest share. */
 static uint64_t check_plan(const struct step *s, const struct attn_plan *plan, uint32_t n_blocks, uint32_t partial_rows,
                            uint64_t *total)
 {
@@ -142,8 +142,8 @@ static uint64_t check_plan(const struct step *s, const struct attn_plan *plan, u
     return largest;
 }
 
-/* Zipf lengths from 1k to 32k on a grid of 264: within 1.05 of an equal share; 64 sequences have shares of some 126 tiles, of
- * which a split is 8. */
+/* Zipf lengths from 1k to 32k on a grid of 264: within 1.05 of an equal share. 64 sequences have shares of about 126
+ * tiles; a split is 8 tiles. */
 static void test_zipf(void **state)
 {
     (void)state;
@@ -167,7 +167,8 @@ static void test_zipf(void **state)
     }
 }
 
-/* A causal chunk from nothing on, and one long sequence: shares within half a split at each end, or a 48th. */
+/* A causal chunk that starts at position 0, and one long sequence: shares differ by at most half a split at each end,
+ * or a 48th. */
 static void test_prefill(void **state)
 {
     (void)state;
@@ -187,7 +188,7 @@ static void test_prefill(void **state)
     }
 }
 
-/* Without room for partials nothing is cut; with little room, little. */
+/* Without space for partials nothing is divided; with little space, little. */
 static void test_caps(void **state)
 {
     (void)state;
@@ -234,8 +235,8 @@ static bool is_small(uint32_t most_tokens, uint32_t group, uint32_t head_dim)
     return attn_is_small(rows, 3, group, head_dim);
 }
 
-/* Which kernel a step takes: the one for query tiles of few rows must never meet another, and the other is never asked for heads
- * that are wider than it has. */
+/* The kernel for query tiles of few rows must never receive a larger tile, and the other kernel must never receive
+ * heads that are too wide for it. */
 static void test_which_kernel(void **state)
 {
     (void)state;
@@ -243,9 +244,9 @@ static void test_which_kernel(void **state)
     assert_false(is_small(1, ATTN_SMALL + 1, 128));
     assert_true(is_small(4, ATTN_SMALL / 4, 16));
     assert_false(is_small(5, ATTN_SMALL / 4, 16));
-    assert_false(is_small(UINT32_C(1) << 31, 2, 64)); /* times the group more than 32 bits */
+    assert_false(is_small(UINT32_C(1) << 31, 2, 64)); /* times the group, this exceeds 32 bits */
     assert_true(is_small(1000, 8, ATTN_MOST_LARGE + 16));
-    assert_true(attn_is_small(NULL, 64, 8, 64)); /* of a recorded step: each will have one token */
+    assert_true(attn_is_small(NULL, 64, 8, 64)); /* for a recorded step, in which each row will have one token */
     assert_false(attn_is_small(NULL, 64, ATTN_SMALL + 1, 64));
     assert_true(attn_is_small(NULL, 0, 1, 64));
     for (uint32_t n_tokens = 1; n_tokens <= 40; n_tokens++) {

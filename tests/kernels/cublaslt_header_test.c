@@ -1,4 +1,5 @@
-/* What kernels/cuda/host/cublaslt.h declares by itself is what NVIDIA's header says: the compiler checks it. */
+/* Checks that the declarations of kernels/cuda/host/cublaslt.h agree with NVIDIA's header. The compiler does the
+ * check. */
 #include "kernels/cuda/host/cublaslt.h"
 
 #include <cublasLt.h>
@@ -27,7 +28,7 @@ SAME(sizeof(struct lt_heuristic), sizeof(cublasLtMatmulHeuristicResult_t));
 SAME(offsetof(struct lt_heuristic, workspace_bytes), offsetof(cublasLtMatmulHeuristicResult_t, workspaceSize));
 SAME(offsetof(struct lt_heuristic, status), offsetof(cublasLtMatmulHeuristicResult_t, state));
 
-/* Number, order and kind of the calls' arguments: pointers to what is opaque, enums as int. */
+/* Number, order and type of the functions' arguments: opaque objects are pointers, enums are ints. */
 static inline int calls(cublasLtHandle_t h, cublasLtMatmulDesc_t m, cublasLtMatrixLayout_t l,
                         cublasLtMatmulPreference_t f, const cublasLtMatmulAlgo_t *a, cublasLtMatmulHeuristicResult_t *r,
                         int *n, void *p, cudaStream_t s)

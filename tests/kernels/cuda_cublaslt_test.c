@@ -1,5 +1,5 @@
-/* --invariance off on the emulated GPU: GEMMs of many tokens by cuBLASLt's twin, and what happens where it has nothing for a
- * shape, fails, or is not there. `absent` as argument: run where the loader does not find it. */
+/* --invariance off on the emulated GPU: GEMMs of many tokens by cuBLASLt's stub, and the behaviour if it has no kernel
+ * for a shape, fails, or is missing. Argument `absent`: run without it on the loader's path. */
 #include "tests/kernels/cuda_fixture.h"
 #include "tests/kernels/page.h"
 
@@ -44,7 +44,7 @@ static void put(struct k_backend *b, void *dev, const void *data, uint64_t bytes
 
 static const int downwards[] = {0, -1, -2, -3, -4, -5, -6}; /* rows of different sizes */
 
-/* Row r of weights of plain size times 2^powers[r % n_powers]; INT_MIN: of zeros. */
+/* Row r has weights of moderate size times 2^powers[r % n_powers]; INT_MIN gives zeros. */
 static void make_of(struct gemm *g, struct k_backend *b, enum k_dtype dtype, const int *powers, uint32_t n_powers)
 {
     struct quire_error err;
@@ -103,8 +103,8 @@ static int run(struct gemm *g, uint32_t n_tokens, struct quire_error *err)
     return status == QUIRE_OK ? g->b->ops->copy_out(g->b, g->y, g->y_dev, n_tokens * N * 4, err) : status;
 }
 
-/* In doubles, and how far an answer may be: an activation's factor is off by 2^-11 of it or, where it is small, by 2^-21; sums of
- * K terms by K 2^-24. Nothing besides: what weights lose must show. */
+/* Compares with results in doubles. Tolerance: an activation's factor is off by 2^-11 of it or, if small, by 2^-21;
+ * sums of K terms are off by K 2^-24. There is no more tolerance, so lost bits of weights are detected. */
 static void check_y(const struct gemm *g, enum k_dtype dtype, uint32_t n_tokens)
 {
     for (uint32_t t = 0; t < n_tokens; t++)
@@ -139,14 +139,14 @@ static void test_who_computes(void **state)
             check_y(&g, dtypes[i], counts[n]);
         }
         unsigned long asked = simt_calls("cublasLtMatmulAlgoGetHeuristic");
-        ok(run(&g, 50, &err), &err); /* in a bucket that is known */
+        ok(run(&g, 50, &err), &err); /* in a known bucket */
         assert_int_equal(simt_calls("cublasLtMatmulAlgoGetHeuristic"), asked);
         drop(&g);
         close_gpu(b);
     }
 }
 
-/* SiLU is then a launch of its own, of the same page. */
+/* SiLU is a separate launch here, with the same arithmetic. */
 static void test_gate_and_up(void **state)
 {
     (void)state;
@@ -167,7 +167,7 @@ static void test_gate_and_up(void **state)
     close_gpu(b);
 }
 
-/* BF16 lies there as factors of one exponent; as an embedding it is still itself. */
+/* BF16 is stored as factors with one exponent; as an embedding it must keep its value. */
 static void test_embedding(void **state)
 {
     (void)state;
@@ -191,8 +191,8 @@ static void test_embedding(void **state)
     close_gpu(b);
 }
 
-/* A row's relative error must stay what it is in a strict engine: rows too far below the largest would lose bits as factors of
- * its e, or become zeros. Such a matrix is left to our kernel. Rows of zeros, as of a padded vocabulary, say nothing. */
+/* A row's relative error must stay as in a strict engine: rows too far below the largest would lose bits as factors of
+ * its e, or become zeros. Our kernel computes such a matrix. Rows of zeros, as in a padded vocabulary, do not count. */
 static void test_range(void **state)
 {
     (void)state;
@@ -214,7 +214,7 @@ static void test_range(void **state)
         struct k_backend *b = open_off();
         struct gemm g;
         make_of(&g, b, K_BF16, cases[i].powers, 4);
-        memset(g.bias, 0, sizeof g.bias); /* which would hide a small row's loss */
+        memset(g.bias, 0, sizeof g.bias); /* a bias would hide a small row's loss */
         put(b, g.bias_dev, g.bias, sizeof g.bias);
         assert_int_equal(g.weight->has_one_exponent, cases[i].is_taken);
         unsigned long before = simt_calls("cublasLtMatmul");
@@ -226,7 +226,8 @@ static void test_range(void **state)
     }
 }
 
-/* The largest of each row is set: a row 15 powers of two below is taken with all its bits, one of 16 is not. */
+/* The largest number of each row is set. A row 15 powers of two below is accepted with all its bits; a row 16 below is
+ * not. */
 static void test_range_to_the_bit(void **state)
 {
     (void)state;
@@ -254,7 +255,7 @@ static void test_range_to_the_bit(void **state)
     }
 }
 
-/* What has run before is recorded, anything else is our kernel's. */
+/* Shapes that have run before are recorded; our kernel computes others. */
 static void test_recorded(void **state)
 {
     (void)state;
@@ -280,7 +281,7 @@ static void test_recorded(void **state)
     close_gpu(b);
 }
 
-/* Refused by the library at either call: our kernel, and nobody asks again. */
+/* The library rejects the shape in either call. Our kernel computes it, and the library is not queried again. */
 static void test_refusals(void **state)
 {
     (void)state;
@@ -303,7 +304,7 @@ static void test_refusals(void **state)
     }
 }
 
-/* An address that the fastest kernels do not take. */
+/* An address that the fastest kernels do not support. */
 static void test_addresses(void **state)
 {
     (void)state;
@@ -344,7 +345,7 @@ static void test_failures(void **state)
     assert_int_equal(simt_live(), 0);
 }
 
-/* The lane form is a CPU's bits and stays so. */
+/* The lane form gives a CPU's bits with and without the option. */
 static void test_lane(void **state)
 {
     (void)state;
@@ -361,7 +362,7 @@ static void test_absent(void **state)
     struct k_backend *b;
     assert_int_equal(try_off(K_FORM_AUTO, &b, &err), QUIRE_INVALID);
     assert_null(b);
-    assert_says(&err, "device cuda: --invariance off takes cuBLASLt, and libcublasLt");
+    assert_says(&err, "device cuda: --invariance off needs cuBLASLt, but libcublasLt");
     assert_says(&err, "LD_LIBRARY_PATH");
     assert_int_equal(simt_live(), 0);
     test_lane(state);

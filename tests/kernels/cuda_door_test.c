@@ -1,6 +1,6 @@
-/* The cuda backend apart from its arithmetic, on the emulated GPU: opening, memory, copies, tickets, recorded steps,
- * and what any failing call of CUDA does. The emulator runs an operation as late as it may, so that a buffer that is
- * used again too early shows. */
+/* The cuda backend without its arithmetic, on the emulated GPU: opening, memory, copies, tickets, recorded steps, and
+ * the effect of any failing CUDA call. The emulator runs an operation as late as possible, so a buffer that is reused
+ * too early is detected. */
 #include "kernels/cuda/plan/attention_plan.h"
 #include "kernels/cuda/launch.h"
 #include "tests/kernels/cuda_fixture.h"
@@ -18,7 +18,7 @@ static void test_open(void **state)
     assert_non_null(strstr(b->ops->description, "sm_90, 4 SMs, 0.2 GiB, driver "));
     assert_non_null(strstr(b->ops->description, "CUDA 13.0"));
     assert_non_null(strstr(b->placement, "GPU 0 at 0000:00:00"));
-    assert_null(getenv("CUDA_MODULE_LOADING")); /* a library leaves the environment alone */
+    assert_null(getenv("CUDA_MODULE_LOADING")); /* a library must not change the environment */
     assert_int_equal(b->ops->planner->overlap_depth, 1);
     assert_int_equal(b->n_threads, 1);
     uint64_t total, before, after;
@@ -51,11 +51,11 @@ static void test_forms(void **state)
     assert_int_equal(b->form, K_FORM_LANE);
     close_gpu(b);
     assert_int_equal(try_open("cuda", K_FORM_TILE, K_BF16, &b, &err), QUIRE_UNSUPPORTED);
-    assert_says(&err, "device cuda: a GPU has the GEMM forms lane, mma and int8, and not tile");
+    assert_says(&err, "device cuda: a GPU supports the GEMM forms lane, mma and int8, not tile");
     assert_int_equal(simt_live(), 0);
 }
 
-/* An emulator is nobody's default. */
+/* "auto" must not select an emulator. */
 static void test_auto(void **state)
 {
     (void)state;
@@ -109,9 +109,9 @@ static void test_machines_that_will_not_do(void **state)
     simt_fail_call("cudaFuncGetAttributes", 1, cudaErrorNoKernelImageForDevice);
     assert_refused("cuda", QUIRE_UNSUPPORTED, "does not load the kernel ");
     unsigned long before = simt_calls("cudaFuncGetAttributes");
-    close_gpu(open_gpu()); /* and none of it stays */
+    close_gpu(open_gpu()); /* and closing releases everything */
     unsigned long n_kernels = simt_calls("cudaFuncGetAttributes") - before;
-    assert_true(n_kernels >= 40); /* each is loaded before there is anything to record */
+    assert_true(n_kernels >= 40); /* each is loaded before recording can start */
     simt_fail_call("cudaFuncGetAttributes", (unsigned)n_kernels, cudaErrorNoKernelImageForDevice);
     assert_refused("cuda", QUIRE_UNSUPPORTED, "does not load the kernel ");
 }
@@ -134,7 +134,7 @@ struct seen {
     uint32_t n;
 };
 
-/* The last of those that are seen. */
+/* Selects the last visible GPU. */
 static int take_last(void *context, const struct k_gpu_id *seen, uint32_t n, uint32_t *out, struct quire_error *err)
 {
     struct seen *s = context;
@@ -170,7 +170,7 @@ static void test_a_caller_that_chooses(void **state)
     assert_int_equal(all.n, 3);
     assert_memory_not_equal(&all.ids[0], &all.ids[1], sizeof all.ids[0]);
     choice.context = &later;
-    options.device = "cuda:1"; /* from there on */
+    options.device = "cuda:1"; /* numbers start there */
     ok(k_backend_open(&options, &b, &why, &err), &err);
     assert_non_null(strstr(b->placement, "GPU 2 at 0000:02:00"));
     close_gpu(b);
@@ -186,7 +186,7 @@ static void test_a_caller_that_chooses(void **state)
     unsetenv("QUIRE_SIMT_DEVICES");
 }
 
-/* Whichever call fails while the backend opens: it says so, and nothing stays behind. */
+/* Any call may fail while the backend opens: the error names it, and nothing leaks. */
 static void test_opening_fails_anywhere(void **state)
 {
     (void)state;
@@ -240,7 +240,7 @@ static void test_memory(void **state)
     assert_says(&err, "cannot allocate 300.0 MiB of GPU memory");
     assert_says(&err, "of the GPU's 256.0 MiB are free");
     b->ops->free(b, NULL);
-    struct k_weight *w; /* a shortage is no death, nor the error of the next launch */
+    struct k_weight *w; /* a shortage is not fatal, and does not become the error of the next launch */
     static const uint16_t data[8] = {1};
     const struct k_weight_view view = k_plain_view(data, K_BF16, 1, 8, 16);
     ok(b->ops->weight_create(b, &view, 1, &w, &err), &err);
@@ -263,10 +263,10 @@ static void test_copies(void **state)
         fill(expected, n, i);
         memcpy(src, expected, n);
         ok(b->ops->copy_in(b, dev, src, n, &err), &err);
-        memset(src, 0, n); /* it was read before the call returned */
+        memset(src, 0, n); /* the call has read it */
         ok(b->ops->copy_out(b, dst, dev, n, &err), &err);
         assert_memory_equal(dst, expected, n);
-        /* Pinned memory is the device's until a fence: it does not wait. */
+        /* Pinned memory belongs to the device until a fence, so the call does not wait. */
         unsigned long n_waits = simt_calls("cudaEventSynchronize") + simt_calls("cudaStreamSynchronize");
         memcpy(pinned, expected, n);
         ok(b->ops->copy_in(b, dev2, pinned, n, &err), &err);
@@ -275,7 +275,7 @@ static void test_copies(void **state)
         assert_int_equal(n_waits, simt_calls("cudaEventSynchronize") + simt_calls("cudaStreamSynchronize"));
         ok(b->ops->wait(b, ticket, &err), &err);
         assert_memory_equal(back, expected, n);
-        ok(b->ops->copy_in(b, back, src, n, &err), &err); /* backend memory is host memory too */
+        ok(b->ops->copy_in(b, back, src, n, &err), &err); /* backend memory may be host memory */
         ok(b->ops->copy_out(b, dst, back, n, &err), &err);
         assert_memory_equal(dst, src, n);
         b->ops->free(b, dev);
@@ -291,7 +291,7 @@ static void test_copies(void **state)
     close_gpu(b);
 }
 
-/* Uploads of every size, far more than the staging memory holds, whose sources change at once. */
+/* Uploads of every size, far more than the staging memory holds, whose sources change immediately afterwards. */
 static void test_uploads_are_not_overwritten(void **state)
 {
     (void)state;
@@ -331,7 +331,7 @@ static void test_tickets(void **state)
     uint64_t *dev = new_memory(b, sizeof value, false), *got = new_memory(b, sizeof tickets, true);
     assert_int_equal(b->ops->wait(b, 0, &err), QUIRE_INVALID);
     assert_int_equal(b->ops->wait(b, 1, &err), QUIRE_INVALID);
-    assert_says(&err, "never given");
+    assert_says(&err, "no fence has returned this ticket");
     for (int i = 0; i < 40; i++) {
         value = (uint64_t)i;
         ok(b->ops->copy_in(b, dev, &value, sizeof value, &err), &err);
@@ -340,7 +340,7 @@ static void test_tickets(void **state)
         assert_true(i == 0 || tickets[i] > tickets[i - 1]);
     }
     assert_int_equal(b->ops->wait(b, tickets[39] + 1, &err), QUIRE_INVALID);
-    ok(b->ops->wait(b, tickets[0], &err), &err); /* its event stands for a later ticket by now */
+    ok(b->ops->wait(b, tickets[0], &err), &err); /* its event stands for a later ticket now */
     assert_int_equal(got[0], 0);
     ok(b->ops->wait(b, tickets[38], &err), &err);
     assert_int_equal(got[38], 38);
@@ -369,7 +369,7 @@ static void *run_other_thread(void *context)
     return NULL;
 }
 
-/* The GPU belongs to CUDA's calls of a thread, and the engine's is not the one that opened. */
+/* CUDA's current GPU belongs to a thread, and the engine's thread is not the one that opened the backend. */
 static void test_another_thread_computes(void **state)
 {
     (void)state;
@@ -388,7 +388,7 @@ static void test_another_thread_computes(void **state)
 
 /* ---- recorded steps ------------------------------------------------------------------------------ */
 
-struct recorded { /* a kernel that computes the exponents of a weight */
+struct recorded { /* records a kernel that computes the exponents of a weight */
     struct k_backend *b;
     struct k_weight *w;
     uint16_t data[8];
@@ -446,7 +446,7 @@ static void test_graphs_run_on_what_buffers_hold(void **state)
     start(&r);
     set_weight(&r, 16384);
     struct k_graph *graph = record(&r), *second = record(&r);
-    assert_int_equal(exponent(&r), 0); /* recorded and not run: of the zeros at first */
+    assert_int_equal(exponent(&r), 0); /* recorded and not run: still that of the zeros */
     for (int e = -100; e <= 100; e += 50) {
         set_weight(&r, ldexpf(1.5f, 14 + e));
         assert_int_not_equal(exponent(&r), e);
@@ -503,8 +503,8 @@ static int misuse(struct recorded *r, enum misuse which, struct k_graph *graph, 
     return QUIRE_OK;
 }
 
-/* Of a sequence that is cut among all blocks: one launch, which leaves the plan as it was, so that it runs again by the same
- * plan, and recorded as well. */
+/* For a sequence that is divided among all blocks: one launch, which leaves the plan unchanged, so that it can run
+ * again with the same plan, recorded or not. */
 static void test_attention_is_one_launch(void **state)
 {
     (void)state;
@@ -517,7 +517,7 @@ static void test_attention_is_one_launch(void **state)
         .n_tokens = 1, .n_seqs = 1, .n_q_heads = N_Q, .n_kv_heads = N_KV, .head_dim = D, .max_model_len = BLOCK};
     fill((unsigned char *)cache, sizeof cache, 1);
     for (size_t i = 0; i < sizeof cache / sizeof *cache; i++)
-        cache[i] = (cache[i] & 0x83ff) | 0x3000; /* 1/8 to 1/4, of either sign */
+        cache[i] = (cache[i] & 0x83ff) | 0x3000; /* 1/8 to 1/4, with either sign */
     for (uint32_t i = 0; i < QKV; i++)
         qkv[i] = (float)(i % 37) - 18.0f;
     memset(nothing, 0xff, sizeof nothing);
@@ -590,15 +590,15 @@ static void test_what_may_not_be_recorded(void **state)
         ok(cuda_check(r.b, launch_weight_exponents(cuda_of(r.b)->stream, r.w, r.w->row_stride_bytes), "test", &err),
            &err);
         assert_int_equal(misuse(&r, (enum misuse)which, good, pinned, &err), QUIRE_INVALID);
-        assert_says(&err, "not to be recorded");
+        assert_says(&err, "cannot be recorded");
         graph = good;
         assert_int_equal(r.b->ops->graph_end(r.b, &graph, &err), QUIRE_INVALID);
         assert_null(graph);
-        set_weight(&r, ldexpf(1, which)); /* and all goes on */
+        set_weight(&r, ldexpf(1, which)); /* and everything continues to work */
         ok(r.b->ops->graph_launch(r.b, good, &err), &err);
         assert_int_equal(exponent(&r), which - 14);
     }
-    /* Taking memory back ends a recording too, and so does closing. */
+    /* Freeing memory also ends a recording, and so does closing. */
     ok(r.b->ops->graph_begin(r.b, &err), &err);
     r.b->ops->free(r.b, pinned);
     assert_int_equal(r.b->ops->graph_end(r.b, &graph, &err), QUIRE_INVALID);
@@ -630,7 +630,7 @@ static void test_graph_without_memory(void **state)
 
 /* ---- death -------------------------------------------------------------------------------------- */
 
-/* One call after the other, as a step makes them; the first that fails ends it. */
+/* Makes the calls of a step one after the other. The first failure ends it. */
 static int whole_step(struct recorded *r, void *pinned, struct quire_error *err)
 {
     struct k_backend *b = r->b;
@@ -664,7 +664,7 @@ static int whole_step(struct recorded *r, void *pinned, struct quire_error *err)
     return status;
 }
 
-/* Every entry of the table that can fail says the same. */
+/* Every function of the table that can fail returns the same error. */
 static void assert_dead(struct k_backend *b, struct k_weight *w, const struct quire_error *death)
 {
     struct quire_error err;
@@ -740,7 +740,7 @@ static void test_any_failing_call_is_death(void **state)
             }
             r.b->ops->free(r.b, pinned);
             if (status != QUIRE_OK)
-                assert_dead(r.b, r.w, &err); /* of the first cause still */
+                assert_dead(r.b, r.w, &err); /* still the first cause */
             r.b->ops->weight_destroy(r.b, r.w);
             r.b->ops->close(r.b);
             assert_int_equal(simt_live(), 0);

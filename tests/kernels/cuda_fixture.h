@@ -1,4 +1,4 @@
-/* What the tests of the cuda backend's host side share: a backend on the emulated GPU, which nothing may leak from. */
+/* Helpers for the tests of the cuda backend's host side: a backend on the emulated GPU, with a check for leaks. */
 #ifndef QUIRE_TESTS_CUDA_FIXTURE_H
 #define QUIRE_TESTS_CUDA_FIXTURE_H
 
@@ -74,7 +74,7 @@ static inline void *new_memory(struct k_backend *b, uint64_t bytes, bool on_host
     return p;
 }
 
-/* Bytes of which no two stretches are equal. */
+/* Fills bytes so that no two ranges are equal. */
 static inline void fill(unsigned char *data, uint64_t bytes, uint64_t seed)
 {
     uint64_t x = seed * 2 + 1;

@@ -1,7 +1,7 @@
-/* How libquire_cuda.so is found and what is said where it will not do, with libraries that stand in for it. The loader never
- * looks at a name twice, so each case is a process of its own.
+/* Tests how libquire_cuda.so is found and which errors unusable libraries give, with substitute libraries. The loader
+ * caches names, so each case runs in its own process.
  *
- * cuda_library_test FOLDER, which holds the libraries; the program lies in a bin/ that is its own. */
+ * cuda_library_test FOLDER: the folder of the libraries. The program must have a bin/ folder of its own. */
 #include "kernels/kernels.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@
 #include <cmocka.h>
 
 static const char *fakes;
-static char bin[PATH_MAX], lib[PATH_MAX]; /* beside the program, and ../lib */
+static char bin[PATH_MAX], lib[PATH_MAX]; /* the program's folder, and ../lib */
 
 static void put(const char *folder, const char *fake)
 {
@@ -31,7 +31,7 @@ static void put(const char *folder, const char *fake)
     assert_int_equal(symlink(from, to), 0);
 }
 
-/* 0, or 1 and a line about it. */
+/* Returns 0, or 1 after printing a line. */
 static int expect(const char *device, int status, const char *name, const char *text)
 {
     struct k_backend *b;
@@ -49,7 +49,7 @@ static int expect(const char *device, int status, const char *name, const char *
     return ok ? 0 : 1;
 }
 
-/* What `cuda` and `auto` say with this library beside the program and that one in ../lib. */
+/* Checks the results of `cuda` and `auto` with one library next to the program and one in ../lib. */
 static void check(const char *beside, const char *in_lib, bool opens, const char *text)
 {
     put(bin, beside);
@@ -60,8 +60,8 @@ static void check(const char *beside, const char *in_lib, bool opens, const char
         snprintf(on_cuda, sizeof on_cuda, "device cuda:0: %s", text);
         snprintf(on_auto, sizeof on_auto, "cpu: %s", text);
         if (opens)
-            _exit(expect("cuda:0", QUIRE_OK, "cuda", "cuda: asked for") ||
-                  expect("auto", QUIRE_OK, "cuda", "cuda: the GPU answers"));
+            _exit(expect("cuda:0", QUIRE_OK, "cuda", "cuda: requested") ||
+                  expect("auto", QUIRE_OK, "cuda", "cuda: a GPU is available"));
         _exit(expect("cuda:0", QUIRE_UNSUPPORTED, "", on_cuda) || expect("auto", QUIRE_OK, "cpu", on_auto));
     }
     int status;
@@ -74,20 +74,20 @@ static void check(const char *beside, const char *in_lib, bool opens, const char
 static void test_places(void **state)
 {
     (void)state;
-    check(NULL, NULL, false, "no libquire_cuda.so beside the program, in ../lib or on the loader's path");
+    check(NULL, NULL, false, "no libquire_cuda.so next to the program, in ../lib or on the loader's path");
     check("fake_opens", NULL, true, NULL);
     check(NULL, "fake_opens", true, NULL);
-    check("fake_opens", "fake_old", true, NULL); /* the nearer one */
+    check("fake_opens", "fake_old", true, NULL); /* the nearer one wins */
 }
 
 static void test_libraries_that_will_not_do(void **state)
 {
     (void)state;
-    check("fake_old", "fake_opens", false, "libquire_cuda.so is of Quire 0.0.1, and this is Quire " QUIRE_VERSION);
-    check("fake_empty", NULL, false, "libquire_cuda.so is not Quire's");
+    check("fake_old", "fake_opens", false, "libquire_cuda.so is from Quire 0.0.1, but this is Quire " QUIRE_VERSION);
+    check("fake_empty", NULL, false, "libquire_cuda.so is not a Quire library");
     check("fake_no_driver", NULL, false, "no NVIDIA driver on this machine");
     char text[PATH_MAX + 32];
-    snprintf(text, sizeof text, "%s/libquire_cuda.so: ", bin); /* and what the loader says of it */
+    snprintf(text, sizeof text, "%s/libquire_cuda.so: ", bin); /* followed by the loader's message */
     check("fake_broken", "fake_opens", false, text);
 }
 

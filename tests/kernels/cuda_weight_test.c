@@ -1,10 +1,10 @@
-/* Weights of the cuda backend on the emulated GPU: what lies on the device, and what BF16 becomes in the mma form. */
+/* Weights of the cuda backend on the emulated GPU: the data on the device, and the factors of BF16 in the mma form. */
 #include "tests/kernels/cuda_fixture.h"
 #include "tests/kernels/page.h"
 
 #include <math.h>
 
-/* e of docs/numerics.md §17, from the numbers themselves. */
+/* Computes e of docs/internals/numerics.md §17 directly from the numbers. */
 static int naive_exponent(const uint16_t *row, uint32_t n_cols)
 {
     double largest = 0;
@@ -25,7 +25,7 @@ static int naive_exponent(const uint16_t *row, uint32_t n_cols)
     return e < -120 ? -120 : e;
 }
 
-/* A row of BF16 as factors of e: each number by itself. */
+/* Compares a row of BF16 with factors of e, one number at a time. */
 static void assert_factors(const uint16_t *factors, const uint16_t *row, uint32_t n_cols, int e)
 {
     for (uint32_t i = 0; i < n_cols; i++) {
@@ -93,7 +93,7 @@ static void test_weights(void **state)
     unsigned char *memory = malloc(bytes);
     fill(memory, bytes, 5);
     static const struct {
-        uint32_t n_rows, n_cols, extra_cols, n_parts, offset; /* of elements */
+        uint32_t n_rows, n_cols, extra_cols, n_parts, offset; /* in elements */
     } cases[] = {
         {1, 1, 0, 1, 0},      {3, 1, 0, 1, 1},       {1, 7, 0, 1, 1},       {5, 8, 0, 1, 0},
         {9, 17, 0, 3, 1},     {4, 100, 3, 4, 5},     {64, 64, 0, 2, 0},     {33, 64, 64, 1, 7},
@@ -116,7 +116,7 @@ static void test_weights(void **state)
     close_gpu(b);
 }
 
-/* A model's weights are loaded one after the other, and nothing waits in between. */
+/* A model's weights are loaded one after the other, without waits in between. */
 static void test_weights_in_a_row(void **state)
 {
     (void)state;
@@ -133,7 +133,7 @@ static void test_weights_in_a_row(void **state)
         views[i] = k_plain_view(memory + i * 2, K_BF16, 12 * 1024 * 1024 / 2 / n_cols, n_cols, n_cols * 2);
         memcpy(memory, original, bytes);
         ok(b->ops->weight_create(b, &views[i], 1, &weights[i], &err), &err);
-        memset(memory, 0xEE, bytes); /* the device has what it needs, or the staging memory does */
+        memset(memory, 0xEE, bytes); /* the device, or the staging memory, has a copy */
     }
     memcpy(memory, original, bytes);
     for (uint32_t i = 0; i < N; i++) {
@@ -174,7 +174,7 @@ static void test_exponents(void **state)
         try_weight(b, &part, 1);
     }
     unsetenv("QUIRE_SIMT_ORDER");
-    struct k_weight_view cut[2] = {part, part}; /* as a rank has columns of them: the first 7, and of others the last */
+    struct k_weight_view cut[2] = {part, part}; /* columns of two ranks: the first 7, and the last of the others */
     cut[0].whole = cut[1].whole = data;
     cut[0].whole_cols = cut[1].whole_cols = N_COLS;
     cut[0].n_cols = cut[1].n_cols = 7;
@@ -185,7 +185,7 @@ static void test_exponents(void **state)
     close_gpu(b);
 }
 
-/* The lane form widens what is stored. */
+/* The lane form widens the stored numbers. */
 static void test_lane_form(void **state)
 {
     (void)state;
@@ -199,7 +199,8 @@ static void test_lane_form(void **state)
     close_gpu(b);
 }
 
-/* Factors as an embedding: exact down to 2^-31 of the row's largest, and below that off by at most half of 2^-24 · 2^e. */
+/* Factors as an embedding: exact down to 2^-31 of the row's largest; smaller numbers are off by at most half of 2^-24 ·
+ * 2^e. */
 static void test_embedding(void **state)
 {
     (void)state;
@@ -246,7 +247,7 @@ static void test_bad_weights(void **state)
     pair[1].format = k_format_of(K_BF16);
     assert_int_equal(b->ops->weight_create(b, pair, 2, &w, &err), QUIRE_UNSUPPORTED);
     assert_null(w);
-    assert_says(&err, "part 1: is bfloat16 and part 0 is float16");
+    assert_says(&err, "part 1: is bfloat16, but part 0 is float16");
     pair[1] = good;
     pair[1].n_cols = 7;
     assert_int_equal(b->ops->weight_create(b, pair, 2, &w, &err), QUIRE_INVALID);
@@ -255,7 +256,7 @@ static void test_bad_weights(void **state)
     pair[1].whole = data;
     pair[1].whole_cols = 9; /* of rows of 8 */
     assert_int_equal(b->ops->weight_create(b, pair, 2, &w, &err), QUIRE_INVALID);
-    assert_says(&err, "part 1: was cut out of no such rows");
+    assert_says(&err, "part 1: not a column range of the rows of `whole`");
     assert_int_equal(b->ops->weight_create(b, pair, 0, &w, &err), QUIRE_INVALID);
     pair[1] = k_plain_view(data, K_F32, 1u << 31, 1u << 30, UINT64_C(1) << 32);
     assert_int_equal(b->ops->weight_create(b, &pair[1], 1, &w, &err), QUIRE_NO_MEMORY);

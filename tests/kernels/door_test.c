@@ -1,4 +1,4 @@
-/* The door itself: opening, planning, weights that cannot be, arguments that are refused. */
+/* The public interface itself: opening, planning, invalid weights, rejected arguments. */
 #include "kernels/kernels.h"
 
 #include <setjmp.h>
@@ -39,7 +39,7 @@ static void test_open(void **state)
         assert_int_equal(b->ops->planner->overlap_depth, 0);
         b->ops->close(b);
     }
-#if !defined(QUIRE_CUDA_LINKED) /* else see cuda_door_test.c */
+#if !defined(QUIRE_CUDA_LINKED) /* otherwise see cuda_door_test.c */
     assert_int_equal(open_device("cuda", &b, &why, &err), QUIRE_UNSUPPORTED);
     assert_non_null(strstr(err.text, "device cuda: no libquire_cuda.so"));
     assert_null(b);
@@ -82,8 +82,8 @@ static void test_plan(void **state)
     assert_int_equal(bytes.sample, UINT64_C(4) * 151936 * 4);
     assert_int_equal(bytes.attention, 0);
     k_planner_find("cpu")->workspace(&dims, &bytes);
-    /* Floats of a thread: 64 queries, K and V of a tile, twice 64 outputs with m and l; of each of 15
-     * borders between 16 pieces: 8 splits of 7 heads' outputs with m and l. */
+    /* Floats per thread: 64 queries, K and V of a tile, twice 64 outputs with m and l. For each of 15 borders between
+     * 16 pieces: 8 splits of 7 heads' outputs with m and l. */
     assert_int_equal(bytes.attention, (4 * (3 * 64 * 64 + 2 * (64 * 64 + 2 * 80)) + 15 * 8 * (7 * 64 + 2 * 16)) * 4);
     dims.n_threads = 0;
     k_planner_find("cpu")->workspace(&dims, &bytes);
@@ -122,7 +122,8 @@ static void test_plan_weight(void **state)
     assert_int_equal(k_planner_find("cpu")->weight_bytes(k_format_of(K_BF16), 4096, 4096), 0);
     assert_int_equal(k_planner_find("cuda")->weight_bytes(k_format_of(K_F16), 2, 1), 256);
     assert_int_equal(k_planner_find("cuda")->weight_bytes(k_format_of(K_F16), 16, 8), 256);
-    assert_int_equal(k_planner_find("cuda")->weight_bytes(k_format_of(K_BF16), 16, 8), 512); /* and an exponent a row */
+    /* plus an exponent per row */
+    assert_int_equal(k_planner_find("cuda")->weight_bytes(k_format_of(K_BF16), 16, 8), 512);
     assert_int_equal(k_planner_find("cuda")->weight_bytes(k_format_of(K_F16), 17, 9), 768); /* rows of 32 bytes */
     assert_int_equal(k_planner_find("cuda")->weight_bytes(k_format_of(K_F16), 1024, 1024), page);
     assert_int_equal(k_planner_find("cuda")->weight_bytes(k_format_of(K_BF16), 1024, 1024), 2 * page);
@@ -195,7 +196,8 @@ static void test_bad_weights(void **state)
     pair[1].n_cols = 7;
     assert_int_equal(b->ops->weight_create(b, pair, 2, &w, &err), QUIRE_INVALID);
     assert_non_null(strstr(err.text, "part 1"));
-    /* Of quantized ones: no scales, columns that are no whole groups or blocks, an input that is not there, rows too short. */
+    /* Quantized weights: missing scales, columns that are not whole groups or blocks, an input that does not exist,
+     * rows that are too short. */
     static const uint8_t bytes[256] = {0};
     const struct k_weight_view int4 = {.data = bytes,
                                        .format = k_format_of_planes(K_INT, 4, 16, K_F16),
@@ -209,7 +211,7 @@ static void test_bad_weights(void **state)
     wrong[2].format.bits = 3;
     wrong[3].row_stride_bytes = 15;
     wrong[4].permutation = order;
-    wrong[5].format = k_format_of_blocks(K_PACKING_Q8_0); /* with scales of its own */
+    wrong[5].format = k_format_of_blocks(K_PACKING_Q8_0); /* these blocks contain scales */
     wrong[6].format.scale = K_INT;
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
         assert_int_not_equal(b->ops->weight_create(b, &wrong[i], 1, &w, &err), QUIRE_OK);
@@ -262,7 +264,8 @@ static void test_forms_and_weights(void **state)
     b->ops->close(b);
 }
 
-/* ref has no faster form; cpu's choice depends on the machine, but never goes where it may not. */
+/* ref has no faster form. cpu's selection depends on the machine, but must never be a form that does not support the
+ * weights. */
 static void test_form_chosen_by_the_backend(void **state)
 {
     (void)state;
@@ -352,7 +355,7 @@ static void test_formats(void **state)
     assert_int_equal(k_format_bytes(int4, 4097), 2049);
 }
 
-/* Which operations take which formats; forms are for GEMMs alone. */
+/* Operations support formats; forms apply only to GEMMs. */
 static void test_supports(void **state)
 {
     (void)state;
@@ -377,11 +380,12 @@ static void test_supports(void **state)
     assert_false(b->ops->supports(b, K_OP_GEMM, K_FORM_INT8, fp8) ||
                  b->ops->supports(b, K_OP_GEMM, K_FORM_TILE, blocks));
     assert_false(b->ops->supports(b, K_OP_ATTENTION, K_FORM_LANE, blocks));
-    assert_false(b->ops->supports(b, K_OP_RMSNORM, K_FORM_LANE, k_format_of(K_F32))); /* neither weights nor a cache */
+    /* it has neither weights nor a cache */
+    assert_false(b->ops->supports(b, K_OP_RMSNORM, K_FORM_LANE, k_format_of(K_F32)));
     b->ops->close(b);
 }
 
-/* docs/internals/kernels.md has a row for each operation, in the list's words, and none besides. */
+/* docs/internals/kernels.md has exactly one row for each operation, with the list's text. */
 static void test_documented_operations(void **state)
 {
     (void)state;

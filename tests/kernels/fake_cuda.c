@@ -1,4 +1,5 @@
-/* Stands in for libquire_cuda.so in cuda_library_test: FAKE_OPENS, or it finds no driver; FAKE_EMPTY: it is not Quire's. */
+/* A substitute for libquire_cuda.so in cuda_library_test. FAKE_OPENS: it opens; otherwise it finds no driver.
+ * FAKE_EMPTY: it is not a Quire library. */
 #include "kernels/cuda/host/open.h"
 
 #if !defined(FAKE_EMPTY)
@@ -19,7 +20,7 @@ int quire_cuda_open(const struct k_backend_options *options, struct k_backend **
     (void)err;
 #if defined(FAKE_OPENS)
     *out = &backend;
-    *why = "cuda: asked for";
+    *why = "cuda: requested";
     return QUIRE_OK;
 #else
     (void)why;

@@ -1,5 +1,5 @@
-/* The mma form of GEMM where random numbers do not go: every weight there is, activations at the limits of f16, rows that
- * have no exponent, and every number of tokens through its own kernel. Against the page, bit for bit. */
+/* The mma form of GEMM beyond random numbers: every possible weight, activations at the limits of f16, rows without an
+ * exponent, and every number of tokens with its own kernel. Compared bit for bit with the specification. */
 #include "kernels/cuda/launch.h"
 #include "tests/kernels/page.h"
 #include "tests/kernels/page_mma.h"
@@ -66,7 +66,7 @@ static void free_gemm(struct gemm *g)
     free(g->y);
 }
 
-/* y of the first n_tokens tokens; x lies `shift` floats behind an aligned address. */
+/* Computes y of the first n_tokens tokens. x is `shift` floats after an aligned address. */
 static void run(struct gemm *g, uint32_t n_tokens, uint32_t shift)
 {
     struct quire_error err;
@@ -112,7 +112,8 @@ static void fill(struct gemm *g, uint64_t seed)
         g->x[i] = op_random_value(&seed, VALUES_PLAIN);
 }
 
-/* 3 chunks, or 8 segments, an odd number of row tiles: a token's bits are the same among 1 to 70, wherever x lies. */
+/* 3 chunks, or 8 segments, and an odd number of row tiles: a token's bits are the same with 1 to 70 tokens, and for any
+ * address of x. */
 static void test_every_number_of_tokens(void **state)
 {
     (void)state;
@@ -132,7 +133,7 @@ static void test_every_number_of_tokens(void **state)
     }
 }
 
-/* What the columns [begin, end) add, by a rank that has these and no others. */
+/* Computes the contribution of columns [begin, end), by a rank that has only these columns. */
 static void run_columns(const struct gemm *whole, uint32_t begin, uint32_t end, float *y)
 {
     struct gemm g = new_gemm(whole->dtype, whole->n_rows, end - begin, whole->n_tokens);
@@ -152,8 +153,9 @@ static void run_columns(const struct gemm *whole, uint32_t begin, uint32_t end, 
     free_gemm(&g);
 }
 
-/* Rows whose largest numbers lie with one rank, 2^32 to 2^46 above the others: that one's e is all ranks', and 2 and 4 of them
- * give the bits of one. Half of the tokens do not see the large numbers, and so show what became of the small ones. */
+/* Rows whose largest numbers are on one rank, 2^32 to 2^46 above the others: that rank's e applies to all ranks, and 2
+ * and 4 ranks give the bits of one. Half of the tokens do not multiply the large numbers, and so show what happens to
+ * the small ones. */
 static void test_columns_of_ranks(void **state)
 {
     (void)state;
@@ -185,7 +187,8 @@ static void test_columns_of_ranks(void **state)
     }
 }
 
-/* Shapes that are too slow for the table: rows by 16, 32 and 128 without a split of the chunks, groups of token tiles. */
+/* Shapes that are too slow for the table: tiles of 16, 32 and 128 rows without splitting the chunks, groups of token
+ * tiles. */
 static void test_wide_matrices(void **state)
 {
     (void)state;
@@ -217,7 +220,7 @@ static void test_wide_matrices(void **state)
     sample_report(&sample, "wide matrices");
 }
 
-/* A row of one weight, times 1: the weight itself, whatever it is. */
+/* A row of one weight, times 1, gives the weight itself for every weight. */
 static void test_every_weight(void **state)
 {
     (void)state;
@@ -235,7 +238,7 @@ static void test_every_weight(void **state)
     }
 }
 
-/* Weights far below their row's largest lose bits, then all of them; so do activations below f16's range. */
+/* Weights far below their row's largest lose bits, and finally all bits; so do activations below f16's range. */
 static void test_small_factors(void **state)
 {
     (void)state;
@@ -255,7 +258,7 @@ static void test_small_factors(void **state)
     free_gemm(&g);
 }
 
-/* The largest activation that is finite, the smallest that is not, and what is not a number at all: in their tokens only. */
+/* The largest finite activation, the smallest that is not, and NaN affect only their tokens. */
 static void test_large_activations(void **state)
 {
     (void)state;
@@ -276,7 +279,7 @@ static void test_large_activations(void **state)
     }
 }
 
-/* Rows of zeros, of nothing finite, and with one bad weight: their own outputs only. */
+/* Rows of zeros, rows without finite numbers, and rows with one bad weight affect only their own outputs. */
 static void test_bad_weights(void **state)
 {
     (void)state;
@@ -300,7 +303,7 @@ static void test_bad_weights(void **state)
     }
 }
 
-/* The scaling at the end overflows, or makes a denormal. */
+/* The final scaling overflows, or produces a denormal. */
 static void test_scaling(void **state)
 {
     (void)state;
@@ -317,15 +320,15 @@ static void test_scaling(void **state)
     free_gemm(&g);
 }
 
-/* ---- what is written for GEMMs alone ---- */
+/* ---- output only for GEMMs ---- */
 
 struct producer {
-    uint32_t n_cols, n_tokens; /* of what it writes */
+    uint32_t n_cols, n_tokens; /* of its output */
     float *x_dev, *vector_dev, *out_dev;
     uint32_t *index_dev;
     void *workspace;
     struct k_weight *gate_up; /* [2 n_cols, 16] */
-    const struct k_attention_args *attention; /* but for where it goes */
+    const struct k_attention_args *attention; /* except for the destination */
 };
 
 static int by_gather(const struct producer *p, bool for_gemm, struct quire_error *err)
@@ -370,7 +373,7 @@ static int by_attention(const struct producer *p, bool for_gemm, struct quire_er
 
 typedef int produce_fn(const struct producer *p, bool for_gemm, struct quire_error *err);
 
-/* The buffer holds factors, in its first half, or floats: by its width alone. */
+/* The buffer holds factors, in its first half, or floats, depending only on its width. */
 static void assert_left(const float *floats, const void *left, uint64_t n, uint32_t n_cols)
 {
     if (n_cols % 16 != 0) {
@@ -386,7 +389,7 @@ static void assert_left(const float *floats, const void *left, uint64_t n, uint3
         assert_int_equal(((const unsigned char *)left)[i], 0xee);
 }
 
-/* A GEMM of what was left for it gives the bits of a GEMM of the floats. */
+/* A GEMM of factors gives the same bits as a GEMM of the floats. */
 static void check_pair(struct gemm *g, const struct producer *p, produce_fn *produce)
 {
     struct quire_error err;
@@ -461,9 +464,9 @@ static void *on_device(const void *host, uint64_t bytes)
     return dev;
 }
 
-#define KV_TOKENS 1536u /* of the cache, which is one block */
+#define KV_TOKENS 1536u /* the size of the cache, which has one block */
 
-/* One sequence, whose last tokens are the step's. */
+/* One sequence, whose last tokens are in the step. */
 struct attention_case {
     enum k_dtype dtype; /* of the cache */
     uint32_t n_q_heads, n_kv_heads, head_dim, n_tokens, position;
@@ -529,8 +532,8 @@ static void check_attention(const struct attention_case *c)
     free(cache);
 }
 
-/* Each place that writes attention's output: query tiles of few rows and of many, what several blocks left, a whole head a warp,
- * and the lane form, which an F32 cache takes beside GEMMs of the mma form. */
+/* Each code path that writes attention's output: query tiles of few rows and of many, partials of several blocks, one
+ * warp per head, and the lane form, which serves an F32 cache while GEMMs use the mma form. */
 static void test_attention_for_gemm(void **state)
 {
     (void)state;
@@ -543,7 +546,7 @@ static void test_attention_for_gemm(void **state)
 }
 
 #ifndef TEST_OF_LIBRARY /* which does not export its launches */
-/* The SiLU behind NVIDIA's library, which our own GEMMs do themselves: as floats and as factors, by four columns and by one. */
+/* The SiLU after NVIDIA's library; our own GEMMs include it. As floats and as factors, by four columns and by one. */
 static void test_silu_mul(void **state)
 {
     (void)state;

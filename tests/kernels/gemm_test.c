@@ -1,5 +1,5 @@
-/* GEMMs whose sums lie where random numbers do not: zeros with a sign, and results on both sides
- * of the smallest normal number, which the tile form flushes. Against the page, bit for bit. */
+/* GEMMs with sums that random numbers do not reach: signed zeros, and results on both sides of the smallest normal
+ * number, which the tile form flushes. Compared bit for bit with the specification. */
 #include "kernels/segments.h"
 #include "tests/kernels/page.h"
 #include "tests/sample.h"
@@ -17,13 +17,13 @@
 #define MAX_TOKENS 67
 
 static const char *device = "ref";
-#define N_FORMS (K_FORM_TILE_BF16 + 1) /* those of the CPU's family */
+#define N_FORMS (K_FORM_TILE_BF16 + 1) /* the CPU's forms */
 static struct k_backend *backends[N_FORMS];
-static const float *bias; /* of the row, or NULL */
-static uint32_t unit;     /* of the segments; 0: one */
+static const float *bias; /* the row's bias, or NULL */
+static uint32_t unit;     /* columns per unit of the segments; 0: one segment */
 
-/* y of one row, from weights given as f32. The token stands alone and among others, which take it
- * through other code: every one of them must get the same. */
+/* Computes y of one row, from weights given as f32. The token is computed alone and among others, which uses other code
+ * paths. All must give the same result. */
 static float backend_dot(enum k_gemm_form form, enum k_dtype dtype, const float *w, const float *x, uint32_t n,
                          float *page)
 {
@@ -76,8 +76,8 @@ static bool is_minus_zero(float x)
     return x == 0.0f && signbit(x);
 }
 
-/* All products underflow to -0: the sum is -0 where no group of 16 was filled, else +0; of segments, too, some of them
- * empty. */
+/* All products underflow to -0. The sum is -0 if no group of 16 was padded, otherwise +0; also with segments, some of
+ * them empty. */
 static void test_minus_zero(void **state)
 {
     (void)state;
@@ -99,7 +99,7 @@ static void test_minus_zero(void **state)
     unit = 0;
 }
 
-/* Sums of segments next to 2^-126, which cancel to denormals: these are kept where sums of tiles flush them. */
+/* Sums of segments near 2^-126 that cancel to denormals. They are kept, although sums of tiles are flushed. */
 static void test_segments_cancel(void **state)
 {
     (void)state;
@@ -127,7 +127,7 @@ static void test_segments_cancel(void **state)
 #define SHARED_MAX_COLS 4864
 #define SHARED_OUT (SHARED_TOKENS * SHARED_ROWS)
 
-/* What the columns [begin, end) of a matrix with n_cols give, by one who has these and no others. */
+/* Computes the result of columns [begin, end) of a matrix with n_cols, by an owner that has only these columns. */
 static void gemm_of_columns(enum k_gemm_form form, const uint16_t *w, const float *x, uint32_t n_cols, uint32_t begin,
                             uint32_t end, uint32_t units_of, float y[SHARED_OUT])
 {
@@ -157,7 +157,7 @@ static void gemm_of_columns(enum k_gemm_form form, const uint16_t *w, const floa
     b->ops->weight_destroy(b, weight);
 }
 
-/* 1, 2, 4 and 8 owners of whole subtrees, each with its own columns only, and what they have is added up along the tree:
+/* 1, 2, 4 and 8 owners of whole subtrees, each with only its own columns, whose results are added along the tree, give
  * the bits of the whole. */
 static void test_owners(void **state)
 {
@@ -182,7 +182,7 @@ static void test_owners(void **state)
                     const uint32_t begin = k_segment_begin(n_cols, of, o * (8 / n));
                     const uint32_t end = k_segment_begin(n_cols, of, (o + 1) * (8 / n));
                     for (uint32_t k = 0; k < SHARED_OUT; k++)
-                        owned[o][k] = -0.0f; /* who has no column gives no term */
+                        owned[o][k] = -0.0f; /* an owner without columns adds no term */
                     if (begin < end)
                         gemm_of_columns((enum k_gemm_form)form, w, x, n_cols, begin, end, of, owned[o]);
                 }
@@ -196,8 +196,8 @@ static void test_owners(void **state)
     }
 }
 
-/* Sums of a few numbers next to 2^-126, of which many cancel to a denormal; and of denormals with
- * partners so large that their product is a normal number, unless they count as zeros. */
+/* Sums of a few numbers near 2^-126, many of which cancel to a denormal; and of denormals with partners so large that
+ * their product is a normal number, unless they count as zeros. */
 static void test_flush(void **state)
 {
     (void)state;
@@ -238,7 +238,7 @@ static void test_flush_keeps_the_sign(void **state)
     }
 }
 
-/* An activation that bf16 cannot hold: its low term is inf - inf. */
+/* An activation that bf16 cannot represent: its low term is inf - inf. */
 static void test_split_overflow(void **state)
 {
     (void)state;
@@ -254,7 +254,7 @@ static void test_split_overflow(void **state)
     assert_true(isinf(backend_dot(K_FORM_TILE_BF16, K_BF16, infinite, w, 16, &page)));
 }
 
-/* What f32 rounds up to 2^-126: tiny below 2^-126 - 2^-151, and the tie is not. The product of the
+/* Values that f32 rounds up to 2^-126: they are tiny below 2^-126 - 2^-151, and the tie is not. The product of the
  * first chain link is w x; the second adds to it. */
 static void test_just_below_the_smallest_normal(void **state)
 {
@@ -319,7 +319,7 @@ int main(int argc, char **argv)
         int status = k_backend_open(&options, &backends[form], &why, &err);
         if (status == QUIRE_OK)
             continue;
-        bool is_lacking = status == QUIRE_UNSUPPORTED && strcmp(device, "cpu") == 0; /* the machine */
+        bool is_lacking = status == QUIRE_UNSUPPORTED && strcmp(device, "cpu") == 0; /* the machine lacks the set */
         printf("%s backend %s: %s\n", is_lacking ? "skipped:" : "cannot open", device, err.text);
         return is_lacking ? 77 : 1;
     }

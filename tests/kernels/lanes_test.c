@@ -1,4 +1,4 @@
-/* kernels/ref/lanes.h against kernels/math.h, element by element. Built as kernels/ref is. */
+/* Compares kernels/ref/lanes.h with kernels/math.h, element by element. Built like kernels/ref. */
 #include "kernels/ref/lanes.h"
 
 #include <math.h>
@@ -17,7 +17,7 @@ static void test_widening(void **state)
 {
     (void)state;
     for (uint32_t i = 0; i < 65536; i += 16) {
-        uint16_t h[17]; /* one more, to read from an odd place */
+        uint16_t h[17]; /* one more, to read from an odd address */
         float f16[16], bf16[16];
         for (uint32_t j = 0; j < 16; j++)
             h[1 + j] = (uint16_t)(i + j);
@@ -30,8 +30,8 @@ static void test_widening(void **state)
     }
 }
 
-/* Values of very different sizes: another order of additions gives another sum, and a product that
- * is rounded before it is added gives another fma. */
+/* Values of very different magnitudes: a different order of additions gives a different sum, and a product that is
+ * rounded before the addition gives a different fma. */
 static float scattered(uint32_t *state)
 {
     *state = *state * 1664525u + 1013904223u;

@@ -1,5 +1,5 @@
-/* kernels/math.h against the page bit for bit, and against wide libm within the errors it
- * states. */
+/* Compares kernels/math.h with the specification bit for bit, and with wide libm functions within the documented
+ * errors. */
 #include "kernels/math.h"
 #include "tests/kernels/page.h"
 
@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#define STRIDE 4099u /* of the sweeps over all floats: about a million values */
+#define STRIDE 4099u /* for sweeps over all floats: about a million values */
 
 static bool same_f32(float a, float b)
 {
@@ -41,7 +41,7 @@ static void test_exp(void **state)
     }
     printf("exp: %.3Lf ulp\n", worst);
     assert_true(worst < 0.905);
-    const float limits[] = {-0x1.5d5894p+6f, 0x1.62e426p+6f}; /* the page's */
+    const float limits[] = {-0x1.5d5894p+6f, 0x1.62e426p+6f}; /* from the specification */
     for (int i = 0; i < 2; i++) {
         for (uint32_t j = 0; j < 200; j++) {
             float x = k_f32_from_bits(k_f32_bits(limits[i]) - 100 + j);
@@ -56,8 +56,8 @@ static void test_exp(void **state)
     assert_true(k_exp(K_EXP_HIGH) == INFINITY && k_exp(nextafterf(K_EXP_HIGH, 0)) < INFINITY);
 }
 
-/* Of every float in the range where the error is not that of x = 0; what is rounded to f16 is the page's, and off by little more
- * than the rounding. */
+/* For every float in the range where the error differs from that at x = 0. The results rounded to f16 equal the
+ * specification, and their error is little more than that of the rounding. */
 static void test_exp_half(void **state)
 {
     (void)state;
@@ -112,7 +112,7 @@ static void test_tanh(void **state)
             worst = fmaxl(worst, ulps(y, tanhl(x), 24, -126));
         assert_true(isnan(x) || fabsf(y) <= 1.0f);
     }
-    /* Where the error is largest: every n, from the smallest remainder to the largest. */
+    /* The inputs with the largest errors: every n, from the smallest remainder to the largest. */
     for (uint32_t bits = k_f32_bits(0x1p-6f); bits < k_f32_bits(11.0f); bits += 37) {
         float x = k_f32_from_bits(bits), y = k_tanh(x);
         assert_true(same_f32(y, page_tanh(x)) && same_f32(k_tanh(-x), -y));
@@ -132,7 +132,7 @@ static void test_sincos(void **state)
 {
     (void)state;
     long double worst = 0;
-    for (uint32_t bits = 0; bits <= 0x4c800000u; bits += STRIDE) { /* to 2^26 */
+    for (uint32_t bits = 0; bits <= 0x4c800000u; bits += STRIDE) { /* up to 2^26 */
         for (uint32_t sign = 0; sign <= 1; sign++) {
             float x = k_f32_from_bits(bits | sign << 31), s, c, page_s, page_c;
             k_sincos(x, &s, &c);
@@ -197,7 +197,7 @@ static void check_narrowing(float x)
     assert_int_equal(bf16, page_bf16_from_f32(x));
 }
 
-/* A sweep, and every tie and its neighbours: halfway between two values that follow each other. */
+/* A sweep, and every tie with its neighbours. A tie is halfway between two adjacent values. */
 static void test_narrowing(void **state)
 {
     (void)state;
@@ -231,7 +231,7 @@ static void check_fp8(float x, int fraction_bits)
     assert_int_equal(u, page_fp8_from_f32(x, fraction_bits));
 }
 
-/* Every finite code; every tie between two of them, and its neighbours; a sweep of all that is not larger than the largest. */
+/* Every finite code; every tie between two codes, with its neighbours; a sweep of all numbers up to the largest. */
 static void test_fp8(void **state)
 {
     (void)state;
@@ -256,7 +256,7 @@ static void test_fp8(void **state)
     assert_true(k_f32_from_e4m3(0x7e) == 448 && k_f32_from_e5m2(0x7b) == 57344 && k_f32_from_e5m2(0x7c) == INFINITY);
 }
 
-/* A head in 8 bits, of the largest numbers at which anything changes. */
+/* A head in 8 bits, with largest numbers at every limit. */
 static void test_kv_bytes(void **state)
 {
     (void)state;
@@ -286,7 +286,7 @@ static void test_kv_bytes(void **state)
     }
 }
 
-/* 16 values of which any other order of additions gives another sum. */
+/* 16 values for which any other order of additions gives another sum. */
 static void test_fold(void **state)
 {
     (void)state;

@@ -1,11 +1,11 @@
-/* Tolerances. u = 2^-24, a float's unit roundoff; a sum of products in which no term passes through
- * more than n roundings differs from the exact one by at most γ(n) Σ|a b|, γ(n) = n u / (1 - n u)
- * (Higham, Accuracy and Stability, §3.1, §4.2), whatever the order. DENORM = 2^-149 covers a result
- * that is rounded in the denormal range. The oracle's own f64 errors are 2^29 times smaller; the
- * factor SLACK stands for them and for second-order terms.
+/* Tolerances. u = 2^-24, a float's unit roundoff. If no term of a sum of products passes through more than n roundings,
+ * the sum differs from the exact one by at most γ(n) Σ|a b|, γ(n) = n u / (1 - n u) (Higham, Accuracy and Stability,
+ * §3.1, §4.2), in any order. DENORM = 2^-149 covers a result that is rounded in the denormal range. The oracle's own
+ * f64 errors are 2^29 times smaller; the factor SLACK covers them and second-order terms.
  *
- * k_exp: relative error at most EXP = 2 u (0.90 ulp over all floats, and an ulp is at most 2 u);
- * below -87.3365 it is 0, which is wrong by less than TINY_EXP = 2^-125. */
+ * k_exp: relative error at most EXP = 2 u (0.90 ulp over all floats, and an ulp is at most 2 u); below -87.3365 it is
+ * 0, an error of less than TINY_EXP = 2^-125.
+ */
 #include "tests/kernels/oracle.h"
 
 #include "kernels/cases/op_run.h"
@@ -27,10 +27,12 @@
 #define F16_U 0x1p-11
 #define F16_TINY 0x1p-25 /* below 2^-14 f16 has multiples of 2^-24 */
 
-/* An mma of sixteen products (tests/simt/fragments/tensor_core.h), in units of u = 2^-24 of Σ|a b| + |c|. Hopper cuts 17 terms
- * to multiples of 2^-25 of the largest and the sum to 2^-23 of it: 10.5 u. Ampere and Ada do it twice, with 9 terms and
- * 2^-24: 22 u, which we allow, for this judges every GPU. The largest term is at least 2^E only where no factor is denormal:
- * one that is has the exponent -14 and any size, so that MMA_TERMS of 2^-14 times the other factor come on top. */
+/* An mma of sixteen products (tests/simt/fragments/tensor_core.h), in units of u = 2^-24 of Σ|a b| + |c|. Hopper
+ * truncates 17 terms to multiples of 2^-25 of the largest and the sum to 2^-23 of it: 10.5 u. Ampere and Ada do it
+ * twice, with 9 terms and 2^-24: 22 u, which is the tolerance, because it must hold for every GPU. The largest term is
+ * at least 2^E only if no factor is denormal. A denormal factor has the exponent -14 and any size, so MMA_TERMS of
+ * 2^-14 times the other factor are added.
+ */
 #define MMA 22
 #define MMA_TERMS (18 * U)
 
@@ -71,13 +73,13 @@ static double output(const struct op_array *a, uint64_t i)
                                  : ((const float *)(const void *)a->bytes)[i];
 }
 
-/* An output of a GEMM, exactly, and how far from it an answer may be. */
+/* The exact output of a GEMM, and the tolerance of an answer. */
 struct bound {
     double want, tolerance;
-    bool is_infinite; /* an activation that f16 cannot hold: nothing of its token is finite */
+    bool is_infinite; /* an activation that f16 cannot represent: no output of its token is finite */
 };
 
-/* Segments are shorter sums, of which 3 additions make one, and may have a tile each that is not full. */
+/* Segments are shorter sums, of which 3 additions make one. Each may have a partial tile. */
 static uint32_t fold_of_segments(const struct op_case *c)
 {
     return c->unit > 0 ? 3 : 0;
@@ -91,18 +93,17 @@ static const struct k_weight_view *part_of(const struct op_data *d, uint64_t *ro
     return &d->parts[p];
 }
 
-/* Lane form: ⌈K/16⌉ fmas in a lane and 4 additions to fold, then the bias. Tile form: a chain of
- * 16, e + o, then one addition for each of the ⌈K/32⌉ tiles and each product of terms in it; two
- * bf16 terms leave out at most 2^-8 · 2^-8 of an activation, one at most 2^-8; each of the operations
- * may flush a result below 2^-126, and so may each of the factors, whose partner is at most
- * `largest`. */
+/* Lane form: ⌈K/16⌉ fmas in a lane and 4 additions to fold, then the bias. Tile form: a chain of 16, e + o, then one
+ * addition for each of the ⌈K/32⌉ tiles and each product of terms in it. Two bf16 terms omit at most 2^-8 · 2^-8 of an
+ * activation, one term at most 2^-8. Each of the operations may flush a result below 2^-126, and so may each of the
+ * factors, whose partner is at most `largest`. */
 static struct bound gemm_bound(const struct op_case *c, const struct op_data *d, uint64_t t, uint64_t r)
 {
     double lane_n = (c->n_cols + 15) / 16 + 4 + fold_of_segments(c);
     double tiles = (c->n_cols + 31) / 32 + (c->unit > 0 ? 8 : 0);
     double sum = 0, magnitude = 0, largest = 1;
     uint64_t row = r;
-    const bool is_part = op_is_quantized(c); /* a plain one among others: of f16, in the lane form */
+    const bool is_part = op_is_quantized(c); /* a plain part among quantized ones: f16, in the lane form */
     const void *weights = is_part ? part_of(d, &row)->data : d->weights;
     for (uint64_t k = 0; k < c->n_cols; k++) {
         double w = stored(weights, is_part ? K_F16 : c->dtype, row * c->n_cols + k);
@@ -123,9 +124,9 @@ static struct bound gemm_bound(const struct op_case *c, const struct op_data *d,
     return (struct bound){sum + bias, tolerance, false};
 }
 
-/* Mma form. An activation's factor is off by 2^-11 of it, or by 2^-25 · 2^4 below f16's normal numbers; a bf16 weight of 8
- * bits is exact down to 2^-17 of 2^e and else off by 2^-25 of it. Then a chain of at most 32 instructions,
- * MMA each, and an addition for each chunk; and where a weight's factor is denormal, what its exponent alone costs. */
+/* Mma form. An activation's factor is off by 2^-11 of it, or by 2^-25 · 2^4 below f16's normal numbers. A bf16 weight
+ * of 8 bits is exact down to 2^-17 of 2^e and otherwise off by 2^-25 of it. Then come a chain of at most 32
+ * instructions, MMA each, and an addition for each chunk, plus the error of denormal factors of weights. */
 static struct bound gemm_mma_bound(const struct op_case *c, const struct op_data *d, uint64_t t, uint64_t r)
 {
     double chain = MMA * ceil(fmin(c->n_cols, 512) / 16) + (c->n_cols + 511) / 512 + fold_of_segments(c);
@@ -145,8 +146,9 @@ static struct bound gemm_mma_bound(const struct op_case *c, const struct op_data
     return (struct bound){sum + bias, tolerance, largest >= 65520 * 16};
 }
 
-/* What rounding to int8 may move an activation by, at most: half a unit of its piece, of which `most` is the largest, or what lies
- * beyond 127 of a scale that is stated; a piece that is cut by a segment has a scale no larger than the whole one's. */
+/* The maximum change of an activation by rounding to int8: half a unit of its piece, whose largest number is `most`, or
+ * the excess beyond 127 of a specified scale. A piece that a segment divides has a scale no larger than the whole
+ * piece's. */
 static double off_by_rounding(const struct page_weights *w, double x, double most)
 {
     if (w->x_scale == 0)
@@ -154,9 +156,10 @@ static double off_by_rounding(const struct page_weights *w, double x, double mos
     return fmax(fabs(x) - 127 * w->x_scale, w->x_scale * 0.5001);
 }
 
-/* Quantized weights, against the product with s q + m. Weight-only: a term passes a group's fmas, then one or two for each group,
- * and 4 additions to fold. int8: what rounding moves; then s d, the integer as f32 and an fma or two for each piece, of integers that
- * are exact. A product that is denormal is off by DENORM, times what it meets then: a scale, or an integer. */
+/* Quantized weights, compared with the product with s q + m. Weight-only: a term passes a group's fmas, then one or two
+ * for each group, and 4 additions to fold. int8: the change by rounding; then s d, the integer as f32 and an fma or two
+ * for each piece of exact integers. A denormal product is off by DENORM, times its next factor: a scale, or an integer.
+ */
 static struct bound quant_bound(const struct op_case *c, const struct op_data *d, uint64_t t, uint64_t r)
 {
     static struct page_weights w;
@@ -208,8 +211,8 @@ static void check_gemm(const struct op_case *c, const struct op_data *d, const s
             judge_bound(v, t, r, output(y, t * c->n_rows + r), bound_of(c, d, t, r));
 }
 
-/* silu's slope is at most 1.1, so it passes 1.1 of gate's error on; then exp, 1 + exp, the division and the product. Where
- * exp(-x) overflows, silu is 0 and not x e^x, which is below 88.73 e^-88.7228 < 2^-121. */
+/* silu's slope is at most 1.1, so it passes on 1.1 of gate's error; then exp, 1 + exp, the division and the product. If
+ * exp(-x) overflows, silu is 0 instead of x e^x, which is below 88.73 e^-88.7228 < 2^-121. */
 static void check_gemm_silu_mul(const struct op_case *c, const struct op_data *d, const struct op_array *out,
                                 struct verdict *v)
 {
@@ -226,9 +229,9 @@ static void check_gemm_silu_mul(const struct op_case *c, const struct op_data *d
     }
 }
 
-/* Relative error of a normalised element: the sum of squares has ⌈n/16⌉ + 4 roundings, all of one
- * sign, the division and the addition of eps 2 more; the square root halves them and adds 1; then
- * a reciprocal and two products. */
+/* Relative error of a normalized element: the sum of squares has ⌈n/16⌉ + 4 roundings, all of one sign, and the
+ * division and the addition of eps have 2 more. The square root halves them and adds 1; then a reciprocal and two
+ * products. */
 static double norm_relative(uint32_t n)
 {
     return ((n + 15) / 16 + 4 + 2) * U / 2 + 4 * U;
@@ -244,7 +247,7 @@ static double norm_factor(const float *x, const float *add, uint32_t n)
     return 1 / sqrt(sum / n + OP_EPS);
 }
 
-/* A norm in the middle of wider rows leaves what is beside it alone. */
+/* A norm in the middle of wider rows must not change the columns around it. */
 static void check_norm_in_place(const struct op_case *c, const struct op_data *d, const struct op_array *a,
                                 struct verdict *v)
 {
@@ -261,7 +264,7 @@ static void check_norm_in_place(const struct op_case *c, const struct op_data *d
     }
 }
 
-/* One addition: u of the sum, and what the norm is off by. */
+/* One addition: u of the sum, plus the error of the norm. */
 static void check_norm_into(const struct op_case *c, const struct op_data *d, const struct op_output *out,
                             struct verdict *v)
 {
@@ -277,7 +280,7 @@ static void check_norm_into(const struct op_case *c, const struct op_data *d, co
     }
 }
 
-/* A residual that was added first is off by u of the element itself, and by u in the factor. */
+/* An added residual is off by u of the element itself, and by u in the factor. */
 static void check_norm(const struct op_case *c, const struct op_data *d, const struct op_output *out, struct verdict *v)
 {
     if (c->n_rows)
@@ -296,8 +299,8 @@ static void check_norm(const struct op_case *c, const struct op_data *d, const s
     }
 }
 
-/* The f32 product is off by u of the angle, and so is a position past 2^24; a sine's slope is at
- * most 1; the result is rounded to f32 and, where there is a scale, multiplied. */
+/* The f32 product is off by u of the angle, and so is a position past 2^24. A sine's slope is at most 1. The result is
+ * rounded to f32 and, if there is a scale, multiplied. */
 static void check_angles(const struct op_case *c, const struct op_data *d, const struct op_array *a, struct verdict *v)
 {
     double scale = c->scale != 0 ? c->scale : 1;
@@ -313,8 +316,8 @@ static void check_angles(const struct op_case *c, const struct op_data *d, const
     }
 }
 
-/* A head's numbers in 8 bits: half a unit of an integer, or 2^-4 or 2^-3 of an FP8 number, and half of what a denormal one is a
- * multiple of; factor and scale are two divisions, and a product each. Of what is too small for a scale nothing is left. */
+/* A head's numbers in 8 bits: half a unit of an integer, or 2^-4 or 2^-3 of an FP8 number, and half of a denormal's
+ * unit. Factor and scale are two divisions, and a product each. A number too small for a scale becomes 0. */
 static void check_bytes(const struct op_case *c, const struct op_array *array, uint64_t t, uint32_t head,
                         const double *want, const double *tolerance, struct verdict *v)
 {
@@ -342,8 +345,8 @@ static void check_bytes(const struct op_case *c, const struct op_array *array, u
     }
 }
 
-/* Two terms, of which one is a rounded product, and one rounded fma; factors as the head norm
- * leaves them. The cache rounds K and V once more. */
+/* Two terms, one of which is a rounded product, and one rounded fma; factors from the head norm. The cache rounds K and
+ * V once more. */
 static void check_rope_head(const struct op_case *c, const struct op_data *d, const struct op_output *out, uint64_t t,
                             uint32_t h, struct verdict *v)
 {
@@ -374,7 +377,7 @@ static void check_rope_head(const struct op_case *c, const struct op_data *d, co
             v->n_bad++;
         if (!isfinite(want))
             continue;
-        if (array->element_bytes == 2) { /* f16's inf is the rounding of anything to 2^16 or further */
+        if (array->element_bytes == 2) { /* numbers of at least 2^16 round to f16's inf */
             tolerance += F16_U * (fabs(want) + tolerance) + 0x1p-25;
             want = fmax(-65536, fmin(65536, want));
             got = fmax(-65536, fmin(65536, got));
@@ -393,18 +396,20 @@ static void check_rope_kv(const struct op_case *c, const struct op_data *d, cons
             check_rope_head(c, d, out, t, h, v);
 }
 
-/* The weight of position j is exp(s_j - m), then a product of exp(m - m')s that leads from the m of
- * its tile to the last one; the m themselves cancel against l. Its relative error:
- *   the score's absolute error, γ(⌈D/16⌉ + 5) |scale| Σ|q k| for the sum and the product by scale;
- *   u of every difference in an exponent, which add up to |s_j - m_last| as m only rises;
- *   EXP for each exp: one, one for each tile of the split, and one or two for each split.
- * In o, a term passes a product by α for each tile of its split and an fma for each later position
- * of the split, then 2 roundings a split; in l, 4 additions of a lane, 4 of the fold, then the same
- * by tiles and splits. The output is one division more.
- * Mma form: scores are D/16 instructions, MMA each, of q rounded to f16; weights are rounded to f16 before they are summed, in
- * 16 additions a lane and 2 for the lanes, and multiplied: MMA for 16 positions, of which some may lie in half of one. Errors of scores hundreds in size are no longer small: expm1.
- * A softcap moves two scores no further apart than they were, and has an error of its own: 2 u of its argument, 5.4 u of tanh
- * (kernels/math.h) and u for the product by the cap. A sink is one split more, with an exact score. */
+/* The weight of position j is exp(s_j - m), then a product of exp(m - m')s from the m of its tile to the last one; the
+ * m themselves cancel against l. Its relative error:
+ * - the score's absolute error, γ(⌈D/16⌉ + 5) |scale| Σ|q k| for the sum and the product by scale;
+ * - u of every difference in an exponent, which add up to |s_j - m_last| because m only rises;
+ * - EXP for each exp: one, one for each tile of the split, and one or two for each split.
+ *
+ * In o, a term passes a product by α for each tile of its split and an fma for each later position of the split, then 2
+ * roundings per split. In l: 4 additions of a lane, 4 of the fold, then the same by tiles and splits. The output is one
+ * more division. Mma form: scores are D/16 instructions, MMA each, of q rounded to f16. Weights are rounded to f16
+ * before they are summed, in 16 additions per lane and 2 for the lanes, and multiplied: MMA for 16 positions, some of
+ * which may be in half of one. Errors of scores in the hundreds are not small, hence expm1. A softcap does not move two
+ * scores further apart, and has its own error: 2 u of its argument, 5.4 u of tanh (kernels/math.h) and u for the
+ * product by the cap. A sink is one more split, with an exact score.
+ */
 static void check_attention_head(const struct op_case *c, const struct op_data *d, const struct op_array *out,
                                  uint32_t t, uint32_t h, struct verdict *v)
 {
@@ -439,7 +444,7 @@ static void check_attention_head(const struct op_case *c, const struct op_data *
         }
         m = fmax(m, s[i]);
     }
-    double above = fmax(sink - m, 0); /* what a sink adds to the last m */
+    double above = fmax(sink - m, 0); /* the sink's contribution to the last m */
     double splits = position / 512 - lowest / 512 + 1 + (d->vector != NULL), in_split = fmin(count, 512);
     double n_o = (is_mma ? MMA / 16.0 * in_split + 6 : in_split) + 8 + 2 * splits,
            n_l = (is_mma ? 26 : 16) + 2 * splits;
@@ -451,7 +456,7 @@ static void check_attention_head(const struct op_case *c, const struct op_data *
         l += s[i];
         l_error += s[i] * (error[i] + gamma_n(n_l)) + tiny;
     }
-    if (sink > m - 80) { /* below, its weight is less than what tiny allows */
+    if (sink > m - 80) { /* below, its weight is less than the tolerance for tiny results */
         double weight = exp(sink - m);
         l += weight;
         l_error += weight * (expm1(U * fabs(sink - m) + EXP * (1 + 2 * splits)) + gamma_n(n_l));
@@ -495,9 +500,9 @@ static void check_exact(const struct op_case *c, const struct op_data *d, const 
         }
 }
 
-/* With d = s - mean: s is off by u |s| where something was added, the mean by a sum of n / 16 + 4 and a division, their difference by
- * u more. The factor is that of a norm, and off by no more than the largest of these besides, for a root of squares is no longer
- * apart than what is squared. */
+/* With d = s - mean: s is off by u |s| if there was an addition, the mean by a sum of n / 16 + 4 and a division, their
+ * difference by another u. The factor's error is that of a norm plus at most the largest of these, because roots of
+ * squares are not further apart than the numbers. */
 static void check_layernorm(const struct op_case *c, const struct op_data *d, const struct op_array *a,
                             struct verdict *v)
 {
@@ -529,7 +534,7 @@ static void check_layernorm(const struct op_case *c, const struct op_data *d, co
     }
 }
 
-/* GELU as kernels/math.h says: 3.9e-7 off at most, and near 0 and far from it 10 u of x. */
+/* GELU by kernels/math.h: off by 3.9e-7 at most, and near 0 and far from it by 10 u of x. */
 static void check_activate(const struct op_case *c, const struct op_data *d, const struct op_array *a,
                            struct verdict *v)
 {
@@ -544,7 +549,7 @@ static void check_activate(const struct op_case *c, const struct op_data *d, con
     }
 }
 
-/* A mean passes n roundings and a division; a length is off by no more than its vector, and by a norm's factor. */
+/* A mean passes n roundings and a division. A length is off by at most its vector's error, plus a norm's factor. */
 static void check_pool(const struct op_case *c, const struct op_data *d, const struct op_array *a, struct verdict *v)
 {
     const uint32_t n = c->n_cols;
@@ -576,7 +581,7 @@ static void check_pool(const struct op_case *c, const struct op_data *d, const s
 
 static void check_copy(const struct op_case *c, const struct op_data *d, const struct op_output *out, struct verdict *v)
 {
-    if (op_has_byte_cache(c)) /* no numbers but codes: the page's, bit for bit */
+    if (op_has_byte_cache(c)) /* codes, not numbers: they must equal the specification */
         return;
     uint64_t n = out->arrays[0].token_bytes / out->arrays[0].element_bytes;
     for (uint64_t t = 0; t < out->n_tokens; t++)
@@ -587,8 +592,8 @@ static void check_copy(const struct op_case *c, const struct op_data *d, const s
         }
 }
 
-/* Logprobs: the sum is off by V half units of 2^-40 where it is at least 1, and by EXP and u of
- * each exponent, weighted; then one rounding to f32. The token itself is judged by page_sample. */
+/* Logprobs: the sum is off by V half units of 2^-40, where it is at least 1, and by EXP and u of each exponent,
+ * weighted; then one rounding to f32. page_sample judges the token itself. */
 static void check_sample(const struct op_case *c, const struct op_data *d, const struct op_output *out,
                          struct verdict *v)
 {

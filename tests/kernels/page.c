@@ -26,7 +26,7 @@ float page_f32_from_bf16(uint16_t b)
     return x;
 }
 
-/* The nearest multiple of the unit in the last place, as a number; then its bits by counting. */
+/* Computes the nearest multiple of the unit in the last place as a number, then its bits by counting. */
 static uint16_t narrow(float x, int fraction_bits, int min_exponent, int max_exponent)
 {
     int sign_shift = 15, top = (max_exponent - min_exponent + 2);
@@ -41,7 +41,7 @@ static uint16_t narrow(float x, int fraction_bits, int min_exponent, int max_exp
     double largest = ldexp(2.0 - ldexp(1.0, -fraction_bits), max_exponent);
     if (isinf(units) || ldexp(units, exponent - fraction_bits) > largest)
         return (uint16_t)(sign | top << fraction_bits);
-    /* A normal number's units hold the hidden one, which carries into the exponent field. */
+    /* A normal number's units include the hidden one, which carries into the exponent field. */
     return (uint16_t)(sign | (((exponent - min_exponent) << fraction_bits) + (int)units));
 }
 
@@ -215,15 +215,15 @@ static float flushed(float x)
     return fpclassify(x) == FP_SUBNORMAL ? copysignf(0.0f, x) : x;
 }
 
-/* With 2^100 as much of everything there is no least exponent near: 24 bits, rounded, are what the
- * rule asks. Overflow makes no less of it. */
+/* With everything times 2^100 no minimum exponent is near: the result is rounded to 24 bits, as the rule requires.
+ * Overflow does not matter. */
 static float flushed_fma(float w, float v, float c)
 {
     float sum = fmaf(w, v, c), larger = fmaf(ldexpf(w, 50), ldexpf(v, 50), ldexpf(c, 100));
     return fabsf(sum) <= 0x1p-126f && fabsf(larger) < 0x1p-26f ? copysignf(0.0f, sum) : sum;
 }
 
-/* The first or the second bf16 term of x, as a factor. */
+/* Returns the first or the second bf16 term of x, as a factor. */
 static float term_of(float x, uint32_t term)
 {
     float high = page_f32_from_bf16(page_bf16_from_f32(x));
@@ -252,7 +252,7 @@ void page_segments(uint32_t n_cols, uint32_t unit, uint32_t begin[9])
 {
     uint64_t units = unit > 0 ? (n_cols + unit - 1) / unit : 0;
     for (uint64_t i = 0; i <= 8; i++) {
-        uint64_t column = i * units / 8 * unit; /* of a whole number of units */
+        uint64_t column = i * units / 8 * unit; /* for a whole number of units */
         begin[i] = unit == 0 && i > 0 ? n_cols : column < n_cols ? (uint32_t)column : n_cols;
     }
 }
@@ -427,7 +427,7 @@ static void page_rotate(const float *v, const float *cos_sin, float *out, uint32
     }
 }
 
-/* One head of a token; in 8 bits the scales stand behind all heads' bytes. */
+/* Stores one head of a token. In 8 bits the scales follow all heads' bytes. */
 static void page_store(const struct op_array *array, uint64_t t, uint32_t head, uint32_t n_heads, enum k_dtype kind,
                        const float *x, uint32_t n)
 {

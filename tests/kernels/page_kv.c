@@ -1,4 +1,4 @@
-/* docs/numerics.md §9: a KV cache in 8 bits. */
+/* docs/internals/numerics.md §9: a KV cache in 8 bits. */
 #include "tests/kernels/page.h"
 
 #include <math.h>
@@ -12,7 +12,7 @@ float page_f32_from_fp8(uint8_t u, int fraction_bits)
     return u >> 7 ? -x : x;
 }
 
-/* Codes of a sign are in the order of their numbers: the nearest, of two the even one. */
+/* Codes with one sign are in the order of their numbers: returns the nearest code, and of two the even one. */
 uint8_t page_fp8_from_f32(float x, int fraction_bits)
 {
     uint8_t best = 0;

@@ -1,4 +1,4 @@
-/* docs/numerics.md §17, attention in the mma form, one (token, head) at a time. */
+/* docs/internals/numerics.md §17, attention in the mma form, one (token, head) at a time. */
 #include "tests/kernels/page.h"
 #include "tests/kernels/page_mma.h"
 
@@ -36,7 +36,7 @@ static float score(const void *keys, uint64_t element, const float *q, uint32_t 
     return c;
 }
 
-/* l's sum over a tile: four lanes, each over its positions in the page's order. */
+/* Returns l's sum over a tile: four lanes, each over its positions in the specified order. */
 static float sum_of_weights(const float p[64])
 {
     static const int offsets[4] = {0, 1, 8, 9};

@@ -1,5 +1,5 @@
-/* docs/numerics.md §19, an element at a time. What a block holds is read here as GGUF's own loops read it, in the order of a
- * block's columns: another way than kernels/quant.c's. */
+/* docs/internals/numerics.md §19, one element at a time. Blocks are read as in GGUF's own loops, in the order of a
+ * block's columns, which differs from kernels/quant.c. */
 #include "tests/kernels/page.h"
 
 #include <math.h>
@@ -15,7 +15,7 @@ static float half(const uint8_t *p)
 
 static void scale_and_least(const uint8_t *p, uint32_t j, uint32_t *scale, uint32_t *least)
 {
-    uint64_t low = 0, high = 0; /* 8 bytes of each four groups' low bits, and of the others' */
+    uint64_t low = 0, high = 0; /* 8 bytes each: the low bits of four groups, and those of the others */
     for (int i = 0; i < 4; i++) {
         low |= (uint64_t)(p[i] & 63) << 8 * i | (uint64_t)(p[4 + i] & 63) << (32 + 8 * i);
         high |= (uint64_t)((p[8 + i] & 15) + 16 * (p[i] / 64)) << 8 * i |
@@ -85,7 +85,7 @@ static void read_6(const uint8_t *p, struct page_weights *w)
 
 /* ---- blocks of 32 ---- */
 
-/* At `at` 16 bytes of 4 bits, or 32 of 8; a fifth bit of each in the 4 bytes before. */
+/* 16 bytes of 4 bits, or 32 of 8, at `at`; a fifth bit of each in the 4 bytes before. */
 static void read_32(const uint8_t *p, struct page_weights *w, uint32_t bits, uint32_t at, int zero, bool has_least)
 {
     for (uint32_t k = 0; k < 32; k++) {
@@ -203,7 +203,7 @@ static float dot_lanes(const struct page_weights *w, const float *x, uint32_t be
 
 /* ---- int8 ---- */
 
-/* The piece of columns [begin, end): u, and its scale. */
+/* Rounds columns [begin, end) to u and returns the scale. */
 static float round_piece(const struct page_weights *w, const float *x, uint32_t begin, uint32_t end, int *u)
 {
     float most = 0;
@@ -235,7 +235,7 @@ static float dot_int8(const struct page_weights *w, const float *x, uint32_t beg
     float d[PAGE_MAX_COLS], y = 0;
     for (uint32_t k = begin, stop; k < end; k = stop) {
         stop = (k / w->piece + 1) * w->piece < end ? (k / w->piece + 1) * w->piece : end;
-        /* One scale for all of a token does not end with a segment. */
+        /* A scale for the whole token does not end with a segment. */
         bool is_whole = w->piece == w->group && w->piece != 32;
         d[k] = round_piece(w, x, is_whole ? 0 : k, is_whole ? w->piece : stop, u);
         for (uint32_t i = k; i < stop; i++)

@@ -1,4 +1,5 @@
-/* docs/numerics.md §13 and §14 as they read: rank everything with a sort, keep a prefix. */
+/* A literal implementation of docs/internals/numerics.md §13 and §14: ranks all tokens by sorting and keeps a
+ * prefix. */
 #include "tests/kernels/page.h"
 
 #include <math.h>
@@ -88,7 +89,7 @@ static void adjust(const struct k_sample_row *row, float *z, uint32_t n)
     }
 }
 
-/* The integer weight of every token that is kept, by id. */
+/* Returns the integer weight of every kept token, by id. */
 static uint64_t *kept_weights(const struct k_sample_row *row, const float *w, uint32_t n)
 {
     struct ranked *r = rank_all(w, n);

@@ -1,5 +1,5 @@
-/* Where threads and memory go, on machines that this one is not (hwloc's synthetic topologies), and
- * what control groups leave of a machine. */
+/* The placement of threads and memory on machines simulated by hwloc's synthetic topologies, and the limits of control
+ * groups. */
 #include "kernels/host/cpu_quota.h"
 #include "kernels/host/host.h"
 
@@ -26,14 +26,14 @@ struct plan_case {
     uint32_t n_threads;
     const char *cpu_bind;
     const char *text;
-    int32_t first, last; /* CPUs of the first and the last thread; -1 = the kernel's choice */
+    int32_t first, last; /* CPUs of the first and the last thread; -1: the kernel chooses */
 };
 
 static const struct plan_case plans[] = {
-    /* nothing to choose badly: the kernel's choice */
+    /* the kernel cannot choose badly, so it chooses */
     {PLAIN, 0, NULL, "4 threads", -1, -1},
     {PLAIN, 9, "auto", "9 threads", -1, -1},
-    /* SMT: a core each, when every core has a thread */
+    /* SMT: one core each, if every core has a thread */
     {SMT, 0, "auto", "4 threads on CPU 0,2,4,6", 0, 6},
     {SMT, 0, "none", "4 threads", -1, -1},
     {SMT, 3, "auto", "3 threads", -1, -1},
@@ -44,7 +44,7 @@ static const struct plan_case plans[] = {
     {TWO_NODES, 0, "none", "8 threads, memory interleaved over NUMA nodes 0-1", -1, -1},
     {TWO_NODES, 2, "auto", "2 threads, memory interleaved over NUMA nodes 0-1", -1, -1},
     {"node:2 core:2 pu:1", 0, "auto", "4 threads on CPU 0-3, memory interleaved over NUMA nodes 0-1", 0, 3},
-    /* lists: their order, their node */
+    /* lists: their order, their nodes */
     {TWO_NODES, 0, "8,10-12", "4 threads on CPU 8,10-12, memory on NUMA node 1", 8, 12},
     {TWO_NODES, 3, "9,0-1", "3 threads on CPU 0-1,9, memory interleaved over NUMA nodes 0-1", 9, 1},
     {PLAIN, 0, "3", "1 thread on CPU 3", 3, 3},
@@ -71,7 +71,7 @@ static void test_plans(void **state)
         assert_string_equal(k_placement_text(p), c->text);
         assert_int_equal(k_placement_cpu(p, 0), c->first);
         assert_int_equal(k_placement_cpu(p, k_placement_n_threads(p) - 1), c->last);
-        /* of another machine nothing is applied */
+        /* nothing is applied on a simulated machine */
         cpu_set_t before, after;
         static char area[1 << 20];
         assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
@@ -103,11 +103,11 @@ static void test_refusals(void **state)
         {"0x1", 0, "must be"},
         {"0-1-2", 0, "must be"},
         {"18446744073709551616", 0, "must be"},
-        {"0-999999", 0, "CPU 4 is not one that this process may use: 0-3"},
-        {"999999", 0, "CPU 999999 is not one"},
-        {"1,0-2", 0, "CPU 1 is named twice"},
-        {"0-2", 4, "names 3 CPUs for 4 threads"},
-        {"0-2", 2, "names 3 CPUs for 2 threads"},
+        {"0-999999", 0, "CPU 4 is not available to this process; available: 0-3"},
+        {"999999", 0, "CPU 999999 is not available"},
+        {"1,0-2", 0, "CPU 1 is listed twice"},
+        {"0-2", 4, "lists 3 CPUs for 4 threads"},
+        {"0-2", 2, "lists 3 CPUs for 2 threads"},
         {"none", K_MAX_THREADS + 1, "threads: must be 1 to 512"},
     };
     set_machine(PLAIN);
@@ -119,7 +119,7 @@ static void test_refusals(void **state)
         if (!strstr(err.text, cases[i].says))
             fail_msg("'%s': %s", cases[i].cpu_bind, err.text);
     }
-    set_machine("core:600 pu:1"); /* more than there may be threads */
+    set_machine("core:600 pu:1"); /* more than the maximum number of threads */
     struct k_placement *p;
     struct quire_error err;
     assert_int_equal(k_placement_create(0, "0-599", &p, &err), QUIRE_INVALID);
@@ -153,7 +153,7 @@ static void test_pinning(void **state)
     assert_true(CPU_COUNT(&now) == 1 && CPU_ISSET(cpu, &now));
     k_placement_destroy(p);
 
-    /* what this thread may use is all that is offered */
+    /* only CPUs that this thread may use are offered */
     assert_int_equal(k_default_threads(), 1);
     for (cpu = CPU_SETSIZE - 1; cpu > 0 && !CPU_ISSET(cpu, &before); cpu--) {
     }
@@ -165,7 +165,7 @@ static void test_pinning(void **state)
     assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
 }
 
-/* The threads of a backend sit where they were told to from the first step on. */
+/* The threads of a backend run on their assigned CPUs from the first step on. */
 static void test_backend(void **state)
 {
     (void)state;
@@ -173,7 +173,7 @@ static void test_backend(void **state)
     uint32_t cpus[4], n_cpus = 0, n;
     char list[64] = "";
     assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
-    for (int cpu = CPU_SETSIZE - 1; cpu >= 0 && n_cpus < 4; cpu--) { /* not in the usual order */
+    for (int cpu = CPU_SETSIZE - 1; cpu >= 0 && n_cpus < 4; cpu--) { /* in an unusual order */
         if (!CPU_ISSET(cpu, &before))
             continue;
         snprintf(list + strlen(list), sizeof list - strlen(list), "%s%d", n_cpus ? "," : "", cpu);
@@ -189,7 +189,7 @@ static void test_backend(void **state)
     assert_int_equal(b->n_threads, n_cpus);
     assert_non_null(strstr(b->placement, " on CPU "));
     note_cpus(&now, (struct k_piece){0, 1, 0});
-    assert_true(CPU_EQUAL(&now, &before)); /* the thread that opens it need not be the one */
+    assert_true(CPU_EQUAL(&now, &before)); /* the opening thread need not be the computing one */
     for (int step = 0; step < 2; step++) {
         assert_int_equal(b->ops->step_begin(b, &err), QUIRE_OK);
         k_pool_each(host_of(b)->pool, note_cpus, sets);
@@ -208,7 +208,7 @@ static void test_backend(void **state)
 
 static char root[64];
 
-/* Writes text to root/path, making its directories. */
+/* Writes text to root/path and creates its directories. */
 static void put(const char *path, const char *text)
 {
     char full[512];
@@ -257,7 +257,7 @@ static void test_quota_v2(void **state)
         put("sys/fs/cgroup/cpu.max", odd[i]);
         assert_int_equal(cpu_quota(root), 0);
     }
-    /* the least of the group and those above */
+    /* the smallest limit of the group and those above */
     put("proc/self/cgroup", "0::/a.slice/b.scope\n");
     put("sys/fs/cgroup/a.slice/cpu.max", "300000 100000\n");
     put("sys/fs/cgroup/a.slice/b.scope/cpu.max", "800000 100000\n");
@@ -273,7 +273,7 @@ static void test_quota_v1(void **state)
     new_root();
     put("proc/self/cgroup", "9:cpuset:/x\n4:cpu,cpuacct:/docker/c0\n2:memory:/\n0::/\n");
     assert_int_equal(cpu_quota(root), 0);
-    /* the host's path is not there in the container, whose own group is the mount's root */
+    /* the host's path does not exist in the container, whose own group is the mount's root */
     put("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "450000\n");
     assert_int_equal(cpu_quota(root), 0);
     put("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");

@@ -1,6 +1,6 @@
-/* The thread pool: each piece runs once, on whichever thread, what it wrote is seen, nobody waits for a
- * thread that has begun nothing, an idle pool sleeps; and the account of whether workers are worth it. Run under TSan to
- * prove the rest. */
+/* The thread pool: each piece runs once, on any thread; its writes are visible; the pool never waits for a thread that
+ * has begun nothing; an idle pool sleeps. Also tests the account of whether workers are worthwhile. TSan checks the
+ * rest. */
 #include "base/clock.h"
 #include "kernels/pool.h"
 #include "kernels/pool_account.h"
@@ -62,7 +62,7 @@ static void test_runs_every_piece(void **state)
             for (uint32_t task = 0; task < step % 7; task++)
                 run_and_check(pool, 1 + (step + task) % MAX_PIECES);
             if (step % 40 == 39)
-                usleep(200); /* past the spinning */
+                usleep(200); /* longer than the spinning */
             run_and_check(pool, MAX_PIECES);
             k_pool_step_end(pool);
             if (step % 50 == 49)
@@ -95,7 +95,7 @@ static void test_runs_on_each_thread(void **state)
     }
 }
 
-/* What the worker begins takes it 20 ms. */
+/* Each piece that the worker begins takes 20 ms. */
 static void stop_worker(void *context, struct k_piece piece)
 {
     uint32_t *n_by = context;
@@ -103,8 +103,8 @@ static void stop_worker(void *context, struct k_piece piece)
     usleep(piece.thread == 1 ? 20000 : 20);
 }
 
-/* A worker that is stopped in a piece delays that piece alone: the owner takes the others. The worker is then left out, and
- * delays nothing. */
+/* A worker that is stopped in a piece delays only that piece: the owner runs the others. The worker is then excluded
+ * and delays nothing. */
 static void test_stopped_worker(void **state)
 {
     (void)state;
@@ -133,8 +133,8 @@ static double cpu_seconds(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* 200 ms of nothing cost less than 5 ms of processor time, between steps and within one whose owner
- * is busy elsewhere. */
+/* 200 ms of idling cost less than 5 ms of processor time, between steps and within a step whose owner is busy
+ * elsewhere. */
 static void test_idle_pool_sleeps(void **state)
 {
     (void)state;
@@ -182,7 +182,7 @@ static void test_share(void **state)
 
 #define MS 1000000u
 
-/* What workers save pays for what they cost, and no more than a few time slices are saved up. */
+/* The savings by workers must cover their cost, and at most a few time slices of savings are kept. */
 static void test_account_keeps_who_pays(void **state)
 {
     (void)state;
@@ -195,7 +195,7 @@ static void test_account_keeps_who_pays(void **state)
     assert_int_equal(a.n_asked, 1);
 }
 
-/* Beside a neighbour that stops the worker for 4 ms whenever it is tried, 98 % of the time goes by without it. */
+/* Next to a process that stops the worker for 4 ms on each trial, 98 % of the time passes without the worker. */
 static void test_account_leaves_out(void **state)
 {
     (void)state;
@@ -213,7 +213,7 @@ static void test_account_leaves_out(void **state)
     }
     assert_true(n_tries >= 10);
     assert_true(lost < now / 50);
-    for (; a.n_asked == 1; now += MS) /* the neighbour left: tried again within a second */
+    for (; a.n_asked == 1; now += MS) /* the other process is gone: the worker is tried again within a second */
         pool_account_try(&a, now);
     assert_true(now <= 21001ull * MS);
     for (uint32_t i = 0; i < 20; i++)
@@ -222,7 +222,7 @@ static void test_account_leaves_out(void **state)
     assert_int_equal(a.n_asked, 2);
 }
 
-/* Many threads: a few at a time are left out, and come back. */
+/* Many threads: a few at a time are excluded, and used again later. */
 static void test_account_of_many(void **state)
 {
     (void)state;

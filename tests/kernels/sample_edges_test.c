@@ -1,6 +1,6 @@
-/* A backend's sampling against the sorting page where the code of a device has edges of its own: vocabularies around the
- * sizes at which blocks and lists change, equal logits, ranges that no list holds, many counts, several rounds, bad rows
- * among good ones. */
+/* Compares a backend's sampling with the sorting specification at the limits of a device's code: vocabularies around
+ * the sizes at which blocks and lists change, equal logits, ranges that exceed the list, many counts, several rounds,
+ * bad rows among good ones. */
 #include "kernels/kernels.h"
 #include "tests/kernels/page.h"
 #include "kernels/cases/op_sample.h"
@@ -72,7 +72,7 @@ static void show(const char *who, const struct k_sample_result *r)
     print_error("\n");
 }
 
-/* Rows as the backend and as the page sample them. */
+/* Samples rows with the backend and with the specification, and compares. */
 static void compare(struct fixture *f, const char *what, const float *logits, uint32_t n_vocab,
                     const struct k_sample_row *rows, uint32_t n_rows)
 {
@@ -130,7 +130,7 @@ static float random_normal(void)
     return sum - 6;
 }
 
-/* What is asked of each row of logits: every kind of selection. */
+/* The requests for each row of logits: every kind of selection. */
 enum { N_KINDS = 12 };
 
 static void make_rows(struct k_sample_row rows[N_KINDS])
@@ -185,7 +185,7 @@ static void test_shapes(void **state)
 {
     static const uint32_t vocabs[] = {1, 5, 31, 33, 255, 256, 257, 1023, 1024, 1025, 8192, 8193, 32003, 151936};
     struct k_sample_row rows[N_KINDS];
-    struct sample some = sample_of(strcmp(device, "cuda") == 0 ? 3 : 1); /* which an emulator may run */
+    struct sample some = sample_of(strcmp(device, "cuda") == 0 ? 3 : 1); /* the part that an emulator can run */
     for (size_t v = 0; v < sizeof vocabs / sizeof *vocabs; v++) {
         uint32_t n = vocabs[v];
         float *z = must(malloc((size_t)N_KINDS * n * sizeof *z));
@@ -201,7 +201,7 @@ static void test_shapes(void **state)
     sample_report(&some, "shapes of logits");
 }
 
-/* Every other row cannot be sampled; what stands between is as it would be alone. */
+/* Every other row cannot be sampled. The rows in between must be as if alone. */
 static void test_bad_rows_among_good(void **state)
 {
     enum { V = 3000, N = 2 * N_KINDS };
@@ -239,14 +239,14 @@ static void test_masks(void **state)
         for (uint32_t id = 0; id < V && i > 2; id++)
             masks[i][id / 32] |= (uint32_t)(random_below(i) == 0) << (id % 32);
     }
-    masks[0][V / 32] = 1u << (V - 1) % 32; /* one is allowed; none is; none with a penalty on it */
+    masks[0][V / 32] = 1u << (V - 1) % 32; /* one token is allowed; no token; no token, with a penalty on one */
     z[V - 1] = -80.0f;
     struct k_token_count count = {7, 3};
     rows[2].counts = &count;
     rows[2].n_counts = 1;
     rows[2].frequency_penalty = 1.0f;
     rows[2].temperature = 0;
-    masks[3][0] &= ~(1u << 7); /* minus infinity times 0 is not a number, masked or not */
+    masks[3][0] &= ~(1u << 7); /* minus infinity times 0 is NaN, masked or not */
     rows[3].counts = &count;
     rows[3].n_counts = 1;
     rows[3].repetition_penalty = 0.0f;
@@ -254,7 +254,7 @@ static void test_masks(void **state)
     free(z);
 }
 
-/* Biases and penalties on tokens that stand among the best; each row's own. */
+/* Biases and penalties on tokens among the best, different in each row. */
 static void test_many_counts(void **state)
 {
     enum { V = 5000, N = 6, MANY = 300 };
@@ -313,7 +313,7 @@ static void test_rounds(void **state)
     free(z);
 }
 
-/* A plan of one row that brings at most one bias and one count. */
+/* Plans one row with at most one bias and one count. */
 static int plan(struct fixture *f, const struct k_sample_row *row, uint32_t n_vocab)
 {
     _Alignas(16) unsigned char room[512];

@@ -1,8 +1,8 @@
-/* Sampling through the door: distributions, supports, order of the adjustments, bad rows.
- * The op table holds the comparison of thousands of random rows with the sorting page.
+/* Sampling through the public interface: distributions, kept tokens, order of the adjustments, bad rows. The table of
+ * operations compares thousands of random rows with the sorting specification.
  *
- * Chi-square limits are the 1 - 10^-4 quantiles; the draws are counter-based, so a result never
- * changes between runs. */
+ * Chi-square limits are the 1 - 10^-4 quantiles. The draws are counter-based, so a result never changes between runs.
+ */
 #include "kernels/kernels.h"
 #include "kernels/cases/op_sample.h"
 #include "tests/sample.h"
@@ -20,8 +20,8 @@
 
 static const char *device = "ref";
 static uint32_t n_draws = 60000;
-static uint32_t n_looks = 8; /* at long rows, of which an emulator reads a million tokens a second */
-static uint32_t one_in = 1; /* of what is long, where it is emulated: tests/sample.h */
+static uint32_t n_looks = 8; /* at long rows; an emulator reads a million tokens per second */
+static uint32_t one_in = 1; /* the part of long tests that runs in an emulator: tests/sample.h */
 
 struct fixture {
     struct k_backend *b;
@@ -49,7 +49,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* n_rows rows of the same logits. */
+/* Samples n_rows rows with the same logits. */
 static void sample(struct fixture *f, const float *logits, uint32_t n_vocab, const struct k_sample_row *rows,
                    uint32_t n_rows, struct k_sample_result *results)
 {
@@ -84,7 +84,7 @@ static struct k_sample_result sample_one(struct fixture *f, const float *logits,
 
 /* ---- distributions --------------------------------------------------------------------------- */
 
-/* Draws with every position from 0; counts by token. */
+/* Draws with every position from 0. Counts by token. */
 static void count_draws(struct fixture *f, const float *logits, uint32_t n_vocab, struct k_sample_row row,
                         uint32_t *counts)
 {
@@ -106,7 +106,7 @@ static void count_draws(struct fixture *f, const float *logits, uint32_t n_vocab
     free(results);
 }
 
-/* Σ (seen - expected)² / expected over tokens that are kept; no other may be seen. */
+/* Returns Σ (seen - expected)² / expected over kept tokens. Other tokens must not occur. */
 static double chi_square(const float *logits, const bool *kept, uint32_t n_vocab, double temperature,
                          const uint32_t *counts)
 {
@@ -124,7 +124,7 @@ static double chi_square(const float *logits, const bool *kept, uint32_t n_vocab
     return chi;
 }
 
-/* Probabilities 0.37 0.30 0.02 0.11 0.05 0.11 0.03, about; ids 3 and 5 are equal. */
+/* Probabilities are about 0.37 0.30 0.02 0.11 0.05 0.11 0.03; ids 3 and 5 are equal. */
 static const float seven[7] = {2.2f, 2.0f, -0.7f, 1.0f, 0.2f, 1.0f, -0.3f};
 
 static void test_distributions(void **state)
@@ -138,7 +138,7 @@ static void test_distributions(void **state)
         {1.0f, 1.0f, 0.0f, 0, {1, 1, 1, 1, 1, 1, 1}, 27.86},
         {2.5f, 1.0f, 0.0f, 0, {1, 1, 1, 1, 1, 1, 1}, 27.86},
         {0.5f, 1.0f, 0.0f, 0, {1, 1, 1, 1, 1, 1, 1}, 27.86},
-        {1.0f, 1.0f, 0.0f, 3, {1, 1, 0, 1, 0, 0, 0}, 18.42}, /* of equals, the lower id */
+        {1.0f, 1.0f, 0.0f, 3, {1, 1, 0, 1, 0, 0, 0}, 18.42}, /* of equal ones, the lower id */
         {1.0f, 0.80f, 0.0f, 0, {1, 1, 0, 1, 0, 1, 0}, 21.11},
         {1.0f, 0.75f, 0.0f, 0, {1, 1, 0, 1, 0, 0, 0}, 18.42},
         {1.0f, 0.5f, 0.0f, 0, {1, 1, 0, 0, 0, 0, 0}, 15.14},
@@ -167,8 +167,7 @@ static void test_distributions(void **state)
     sample_report(&some, "distributions");
 }
 
-/* top_p where the running sum meets the share exactly, and where it misses it by one unit of
- * 2^-40. */
+/* top_p with a running sum that equals the share exactly, and one that misses it by one unit of 2^-40. */
 static void test_top_p_to_the_unit(void **state)
 {
     static const float equal[4] = {0};
@@ -179,8 +178,8 @@ static void test_top_p_to_the_unit(void **state)
     count_draws(*state, equal, 4, row, counts);
     assert_true(chi_square(equal, half, 4, 1, counts) < 15.14);
 
-    /* Weights of 2^40 and 65,537: (1 - 2^-24) of the sum is 2^40 + 0.996, so both are kept; a draw
-     * that falls past 2^40 shows it. */
+    /* Weights of 2^40 and 65,537: (1 - 2^-24) of the sum is 2^40 + 0.996, so both are kept. A draw beyond 2^40 shows
+     * it. */
     static const float rare[2] = {0.0f, -0x1.0a2b0ep+4f};
     row.seed = 1;
     row.position = 6318945;
@@ -191,12 +190,12 @@ static void test_top_p_to_the_unit(void **state)
     assert_int_equal(sample_one(*state, rare, 2, row).token, 0);
 }
 
-/* A peak over a flat tail of 40,000, whatever its height: half of the weight is the peak and the
- * first so many of the tail. */
+/* A peak over a flat tail of 40,000, for several heights: half of the weight is the peak and the first tokens of the
+ * tail. */
 static void test_top_p_in_a_tail(void **state)
 {
     enum { V = 40000, N = 304, PEAK = 30000 };
-    const uint32_t n = n_looks * 38; /* N at most */
+    const uint32_t n = n_looks * 38; /* at most N */
     static const float tails[] = {-3.0f, -6.0f, -9.0f};
     float *logits = malloc(V * sizeof *logits);
     struct k_sample_row rows[N];
@@ -263,8 +262,7 @@ static void test_draws_are_independent(void **state)
     free(results);
 }
 
-/* A draw is a function of (seed, position, choice): not of the row it stands in or of its
- * neighbours. */
+/* A draw depends only on (seed, position, choice), not on its row or the neighbouring rows. */
 static void test_draw_ignores_its_place(void **state)
 {
     struct k_sample_row rows[40];
@@ -282,7 +280,7 @@ static void test_draw_ignores_its_place(void **state)
 
 /* ---- the largest vocabulary ------------------------------------------------------------------ */
 
-/* S = 2^62, and half lie below the middle. */
+/* S = 2^62, and half of it lies below the middle. */
 static void check_equal_logits(struct fixture *f, const float *logits, uint32_t n)
 {
     struct k_sample_row row = plain;
@@ -297,7 +295,7 @@ static void check_equal_logits(struct fixture *f, const float *logits, uint32_t 
     assert_true(r.logprob == (float)-(22 * 0x1.62e42fefa39efp-1) && r.rank == 1);
 }
 
-/* top_p of equal logits: exactly the first half, in rising id. */
+/* top_p of equal logits keeps exactly the first half, in rising id. */
 static void check_first_half(struct fixture *f, const float *logits, uint32_t n)
 {
     struct k_sample_row row = plain;
@@ -378,10 +376,10 @@ static void test_penalties(void **state)
     struct k_sample_row row = greedy();
     row.counts = counts;
     row.n_counts = 3;
-    row.repetition_penalty = 2.0f; /* 1.5, 1, -2: prompt tokens too */
+    row.repetition_penalty = 2.0f; /* 1.5, 1, -2: prompt tokens count too */
     assert_int_equal(sample_one(*state, z, 5, row).token, 3);
     row.repetition_penalty = 1.0f;
-    row.frequency_penalty = 2.0f; /* 0 is in the prompt only and stays */
+    row.frequency_penalty = 2.0f; /* 0 occurs only in the prompt and stays */
     row.presence_penalty = 2.0f;
     assert_int_equal(sample_one(*state, z, 5, row).token, 0);
     counts[0].n_output = 1; /* 3 - 2 - 2 */
@@ -390,7 +388,7 @@ static void test_penalties(void **state)
     assert_int_equal(sample_one(*state, z, 5, row).token, 0);
     counts[1].n_output = 3;
     assert_int_equal(sample_one(*state, z, 5, row).token, 1);
-    struct k_logit_bias bias = {4, 5.5f}; /* bias first: 2.5, then penalised as a positive logit */
+    struct k_logit_bias bias = {4, 5.5f}; /* the bias comes first: 2.5, then penalized as a positive logit */
     static const float only[5] = {-9, -9, -9, 2.0f, -3.0f};
     struct k_token_count four = {4, 0};
     row = greedy();
@@ -431,7 +429,7 @@ static void test_forced(void **state)
 {
     static const float z[5] = {1, 4, -INFINITY, 4, 2};
     struct k_sample_row row = plain;
-    uint32_t mask[1] = {0}; /* a forced token is reported whatever is allowed */
+    uint32_t mask[1] = {0}; /* a forced token is reported even if it is masked */
     row.mask = mask;
     row.n_logprobs = 2;
     static const uint32_t ranks[5] = {4, 1, 5, 1, 3};
@@ -474,12 +472,12 @@ int main(int argc, char **argv)
 {
     if (argc > 1)
         device = argv[1];
-    if (strcmp(device, "cuda") == 0) { /* which an emulator may run */
+    if (strcmp(device, "cuda") == 0) { /* the part that an emulator can run */
         n_draws = 6000 / sample_of(2).one_in;
         n_looks /= sample_of(2).one_in;
         one_in = 3;
     }
-    if (SAMPLE_IS_SANITIZED) { /* what is looked for a tenth of the draws shows as well */
+    if (SAMPLE_IS_SANITIZED) { /* a tenth of the draws detects the same faults */
         n_draws /= sample_of(10).one_in;
         one_in = 3;
     }

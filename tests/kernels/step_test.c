@@ -1,5 +1,5 @@
-/* What the table of cases does not say of a backend: operations one after the other without a wait, an arena in host memory,
- * rows and tokens that only fill up a step, calls for nothing, ids and shapes that are refused.
+/* Tests of a backend beyond the table of cases: operations in sequence without a wait, an arena in host memory, padding
+ * rows and tokens, empty calls, rejected ids and shapes.
  *
  * kernels_step_test [BACKEND] */
 #include "kernels/kernels.h"
@@ -47,7 +47,7 @@ static void fetch(void *host, const void *dev, uint64_t bytes)
     OK(b->ops->copy_out(b, host, dev, bytes, &err));
 }
 
-/* A deterministic value within ±1. */
+/* Returns a deterministic value within ±1. */
 static float value(uint32_t i)
 {
     return (float)(int32_t)(i * 2654435761u + 12345u) * 0x1p-31f;
@@ -55,7 +55,7 @@ static float value(uint32_t i)
 
 /* ---- tokens ------------------------------------------------------------------------------------ */
 
-/* Sampled rows go to tokens anywhere in the step; the other tokens keep their ids. */
+/* Sampled rows go to tokens anywhere in the step. The other tokens keep their ids. */
 static void test_place_tokens(void **state)
 {
     (void)state;
@@ -82,8 +82,8 @@ static void test_place_tokens(void **state)
     b->ops->free(b, sources_dev);
 }
 
-/* On host memory an id that is no row of the table is refused. A device does not look before: the token's activations are
- * NaN, which ends its request, and the others' are right. */
+/* On host memory an id that is not a row of the table is rejected. A device does not check: the token's activations
+ * become NaN, which ends its request, and the others are correct. */
 static void test_embed_of_no_row(void **state)
 {
     (void)state;
@@ -124,8 +124,8 @@ enum {
 };
 #define MAX_ROWS 8u
 
-/* Tokens [0, 3) and [3, 5) are of two sequences, token 5 of none and token 6 of a third: their outputs do not depend on rows
- * that fill up the step, wherever these stand, and token 5's stays as it was. */
+/* Tokens [0, 3) and [3, 5) belong to two sequences, token 5 to no sequence and token 6 to a third. Their outputs do not
+ * depend on padding rows, anywhere in the list, and token 5's output stays unchanged. */
 static void attention_of_rows(const struct k_attn_row *rows, uint32_t n_rows, float *out)
 {
     static const struct k_kv_shape kv = {K_FORMAT_F32, 1, HEAD_DIM, BLOCK_TOKENS};
@@ -199,8 +199,9 @@ static void test_attention_of_rows_that_fill_up(void **state)
 
 /* ---- copies of blocks -------------------------------------------------------------------------- */
 
-/* Out to an arena in host memory, the device's blocks overwritten, and back to other blocks: queued at once, in this order.
- * More pairs than one launch takes; the pairs' memory is the caller's again when a call returns. */
+/* Copies out to an arena in host memory, overwrites the device's blocks, and copies back to other blocks, all queued at
+ * once in this order. There are more pairs than one launch handles. The caller may reuse the pairs' memory when a call
+ * returns. */
 static void test_copies_in_order(void **state)
 {
     (void)state;
@@ -241,7 +242,7 @@ static void test_copies_in_order(void **state)
         b->ops->free(b, all[i]);
 }
 
-/* ---- nothing, and what cannot be --------------------------------------------------------------- */
+/* ---- empty calls and invalid arguments ---------------------------------------------------------- */
 
 static void test_calls_for_nothing(void **state)
 {
@@ -262,7 +263,7 @@ static void test_calls_for_nothing(void **state)
     b->ops->weight_destroy(b, weight);
 }
 
-/* Refused with a reason, and what follows still runs. */
+/* Rejected with a reason; later calls still run. */
 static void test_impossible_shapes(void **state)
 {
     static const struct k_kv_shape shapes[] = {{K_FORMAT_F16, 1, 20, 4}, {K_FORMAT_F16, 1, 272, 4},
@@ -282,7 +283,7 @@ static void test_impossible_shapes(void **state)
     for (size_t i = 0; i < sizeof caps / sizeof caps[0]; i++) {
         const struct k_attention_args args = {.kv = &possible, .layer = &layer, .n_q_heads = 1, .softcap = caps[i]};
         assert_int_equal(b->ops->attention(b, &args, &err), QUIRE_INVALID);
-        assert_non_null(strstr(err.text, "attention: a softcap of "));
+        assert_non_null(strstr(err.text, "attention: softcap must be "));
     }
     assert_int_equal(b->ops->rmsnorm(b, &(struct k_rmsnorm_args){.n_tokens = 1}, &err), QUIRE_INVALID);
     static const float one = 1;
@@ -296,7 +297,7 @@ static void test_impossible_shapes(void **state)
                              &err));
     const struct k_gemm_silu_mul_args odd = {.gemm = {.weight = weight, .n_tokens = 1}};
     assert_int_equal(b->ops->gemm_silu_mul(b, &odd, &err), QUIRE_INVALID);
-    assert_non_null(strstr(err.text, "3 rows are no gate and up"));
+    assert_non_null(strstr(err.text, "(gate and up), got 3"));
     b->ops->weight_destroy(b, weight);
     test_place_tokens(state);
 }

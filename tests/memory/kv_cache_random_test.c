@@ -1,12 +1,11 @@
-/* Random programs on the KV cache beside a naive model of it; both must agree after every
- * operation.
+/* Runs random programs on the KV cache and on a naive model of it. Both must agree after every operation.
  *
  *     kv_cache_random_test [SEED [OPERATIONS]]
  *
- * What the blocks of both tiers hold is simulated: a step makes the recorded copies in their order,
- * then writes what is computed, and every named block must hold what its name says. At the end the
- * model, or who makes the copies, is made wrong on purpose, in one rule at a time; each time the
- * difference must be found. By a sample (tests/sample.h) it is half of the operations, from the sample's seed on.
+ * The test simulates the content of the blocks of both tiers: a step makes the recorded copies in order, then writes
+ * the computed content, and every named block must hold the content that its name stands for. At the end the test
+ * breaks the model or the copies on purpose, one rule at a time, and must find the difference each time. As a sample
+ * (tests/sample.h) it runs half of the operations, from the sample's seed on.
  */
 #include "memory/kv_cache.h"
 #include "tests/memory/kv_model.h"
@@ -20,7 +19,7 @@
 #define EPISODE_OPERATIONS 400
 #define N_NAMES 120 /* hashes that blocks can be named with; a chain is a run of them */
 #define CHAIN 30
-#define SCRIBBLE (-2) /* what a block holds that is being computed */
+#define SCRIBBLE (-2) /* the content of a block that is being computed */
 
 struct episode {
     struct model m;
@@ -42,7 +41,7 @@ static uint32_t below(uint32_t n)
 static struct key256 hash_of(int name)
 {
     struct key256 key = {{0}};
-    /* Few first bytes, so that buckets collide. */
+    /* Few distinct first bytes, so that buckets collide. */
     key.bytes[0] = (uint8_t)(name % 8);
     key.bytes[31] = (uint8_t)name;
     return key;
@@ -172,7 +171,7 @@ static bool step(struct episode *e)
 
 /* ---- operations ---- */
 
-/* A step computes blocks, and blocks [index, end) are named by their place in the chain. */
+/* A step computes blocks, and blocks [index, end) get names by their position in the chain. */
 static bool publish(struct episode *e, int at, int chain, uint32_t index, uint32_t end)
 {
     struct model_table *t = &e->tables[at];
@@ -208,7 +207,7 @@ static bool load(struct episode *e, int at, int chain, const struct key256 *hash
     if (n != model_loadable(&e->m, t, chain, n_hashes, max_tokens))
         return differ("what is loadable");
     if (below(4) == 0)
-        n = below(n / bt + 1) * bt; /* fewer, which a windowed group may not have */
+        n = below(n / bt + 1) * bt; /* fewer positions, which a windowed group may not hold */
     if (n == 0 || below(8) == 0)
         return true;
     return kv_table_load(e->real[at], hashes, n) == model_load(&e->m, t, chain, n) || differ("load's status");
@@ -245,7 +244,7 @@ static bool reserve(struct episode *e, int at)
            differ("reserve's status");
 }
 
-/* Every free block of the group that has the fewest. */
+/* Reserves every free block of the group that has the fewest. */
 static bool reserve_all(struct episode *e, int at)
 {
     uint32_t n = MODEL_ENTRIES, bt = e->m.config.block_tokens;
@@ -263,7 +262,7 @@ static bool is_empty(const struct model *m, const struct model_table *t)
     return n == 0;
 }
 
-/* The life of a prompt: what is cached or on the host, then the rest is computed and named. */
+/* Serves a prompt: takes its cached blocks from the device or the host, then computes and names the rest. */
 static bool serve(struct episode *e, int at)
 {
     struct model_table *t = &e->tables[at];
@@ -281,8 +280,7 @@ static bool serve(struct episode *e, int at)
     return status || publish(e, at, chain, n_hit, n);
 }
 
-/* Admissions that fail again and again between two steps: what they load and push out fills the
- * room for moves. */
+/* Repeats failing admissions between two steps, so that the blocks they load and evict fill the space for moves. */
 static bool admit_in_vain(struct episode *e, int at)
 {
     struct model_table *t = &e->tables[at];

@@ -50,7 +50,7 @@ static void test_reserve_is_all_or_nothing(void **state)
     assert_int_equal(n, 0);
     assert_int_equal(kv_cache_usage(cache, 0).n_free, 1);
     assert_int_equal(kv_table_reserve(b, 0, 4), QUIRE_OK);
-    assert_int_equal(kv_table_reserve(a, 9, 12), QUIRE_OK); /* inside its last block */
+    assert_int_equal(kv_table_reserve(a, 9, 12), QUIRE_OK); /* within its last block */
     assert_int_equal(kv_table_reserve(a, 12, 13), QUIRE_EXHAUSTED);
     assert_sound(cache);
     kv_table_destroy(a);
@@ -114,7 +114,7 @@ static void test_least_recently_used_goes_first(void **state)
     kv_table_clear(t);
     fill(t, 4, 2, 200);
     kv_table_clear(t);
-    assert_int_equal(match(t, 2, 100, 100), 8); /* used again: now 200 is the oldest */
+    assert_int_equal(match(t, 2, 100, 100), 8); /* used again, so 200 is now the oldest */
     kv_table_clear(t);
     assert_int_equal(kv_table_reserve(t, 0, 8), QUIRE_OK);
     kv_table_clear(t);
@@ -134,7 +134,7 @@ static void test_a_name_keeps_its_first_block(void **state)
     kv_table_reserve(b, 0, 4);
     kv_table_publish(a, 0, &hash);
     kv_table_publish(b, 0, &hash);
-    kv_table_publish(a, 0, &other); /* a block keeps its first name, too */
+    kv_table_publish(a, 0, &other); /* a block also keeps its first name */
     assert_int_equal(match(c, 1, 1, 4), 4);
     assert_int_equal(block_at(c, 0, 0), block_at(a, 0, 0));
     kv_table_clear(c);
@@ -184,8 +184,8 @@ static void test_match_needs_only_the_window(void **state)
     kv_cache_destroy(cache);
 }
 
-/* The windowed group has lost block 3 of 6: 24 positions would need blocks 4 and 5 and have them;
- * 20 need 3. */
+/* The windowed group has lost block 3 of 6. 24 positions need blocks 4 and 5, which it has; 20 positions need block
+ * 3. */
 static void test_match_backs_off_to_what_all_groups_hold(void **state)
 {
     (void)state;
@@ -229,7 +229,7 @@ static void test_share(void **state)
     assert_int_equal(block_at(b, 1, 0), KV_NO_BLOCK);
     assert_int_equal(block_at(b, 1, 2), block_at(a, 1, 2));
     kv_table_clear(b);
-    /* a goes on until its window has left what position 8 reads. */
+    /* a continues until its window has left the blocks that position 8 reads. */
     assert_int_equal(kv_table_reserve(a, 17, 18), QUIRE_OK);
     assert_int_equal(kv_table_share(a, 2, b), QUIRE_NOT_FOUND);
     assert_sound(cache);

@@ -1,4 +1,4 @@
-/* What the tests of the KV cache share. Blocks hold 4 tokens; names are numbers. */
+/* Helpers for the tests of the KV cache. Blocks hold 4 tokens. Names are numbers. */
 #ifndef QUIRE_TESTS_MEMORY_KV_FIXTURE_H
 #define QUIRE_TESTS_MEMORY_KV_FIXTURE_H
 
@@ -21,7 +21,7 @@ static inline struct key256 hash_of(uint32_t name)
     return key;
 }
 
-/* Names base, base + 1, … */
+/* Returns the names base, base + 1, … */
 static inline const struct key256 *hashes_of(uint32_t base)
 {
     static struct key256 hashes[FIXTURE_NAMES];

@@ -35,7 +35,7 @@ static uint32_t first_needed(const struct model *m, uint32_t g, uint32_t positio
     if (m->wrong == WRONG_WINDOW && window > 1)
         window--;
     uint32_t block = 0;
-    /* Block `block` is needed when its last position is one that `position` reads. */
+    /* `position` needs block `block` if it reads the block's last position. */
     while ((block + 1) * m->config.block_tokens - 1 + window <= position)
         block++;
     return block;
@@ -51,7 +51,7 @@ static uint32_t find(const struct model *m, uint32_t g, int name)
     return KV_NO_BLOCK;
 }
 
-/* A place in the queue. */
+/* Returns a position in the queue. */
 static uint32_t find_host(const struct model_group *group, int name)
 {
     for (uint32_t i = 0; i < group->n_queued; i++)
@@ -98,7 +98,7 @@ static void give_up(struct model *m, struct model_group *group, uint32_t block)
     group->n_spilled++;
 }
 
-/* Uses of a name that is below the pool, which it leaves. */
+/* Returns the uses of a name that is below the pool, and removes it there. */
 static uint32_t take_back(const struct model *m, struct model_group *group, int name)
 {
     uint32_t at = find_host(group, name);
@@ -194,7 +194,7 @@ void model_clear(struct model *m, struct model_table *t)
     t->n_hit = 0;
 }
 
-/* The longest n <= limit of which every group has what it needs. */
+/* Returns the longest n <= limit for which every group has the blocks it needs. */
 static uint32_t longest(const struct model *m, int chain, uint32_t limit, bool host_too)
 {
     for (uint32_t n = limit;; n--) {
@@ -380,7 +380,7 @@ int model_share(struct model *m, const struct model_table *from, uint32_t n_bloc
     return QUIRE_OK;
 }
 
-/* Cached blocks become blank behind the blank ones, those of fewest uses first if that counts. */
+/* Cached blocks become blank and follow the blank ones, those with the fewest uses first if uses count. */
 static void drop_group(struct model *m, struct model_group *group)
 {
     bool reuse = m->config.eviction == KV_EVICT_REUSE;

@@ -1,7 +1,6 @@
-/* A naive model of the KV cache: arrays, scanned and shifted, no lists and no hash tables. It
- * predicts every block id, host block id and move, in the terms of memory/kv_cache.h and
- * memory/block_pool.h. One rule of it can be made wrong on purpose.
- */
+/* A naive model of the KV cache. It scans and shifts arrays, and uses no lists and no hash tables. It predicts every
+ * block id, host block id and move by the rules of memory/kv_cache.h and memory/block_pool.h. A test can make one rule
+ * wrong on purpose. */
 #ifndef QUIRE_TESTS_MEMORY_KV_MODEL_H
 #define QUIRE_TESTS_MEMORY_KV_MODEL_H
 
@@ -14,28 +13,28 @@
 
 enum wrong_rule {
     WRONG_NOTHING = 0,
-    WRONG_FREE_ORDER, /* a sequence's head is given back before its tail */
+    WRONG_FREE_ORDER, /* a sequence's head is released before its tail */
     WRONG_WINDOW,     /* a window is one position too short */
     WRONG_HIT,        /* a hit does not take a reference */
     WRONG_NAME,       /* a name moves to the block that was named last */
     WRONG_BLANK,      /* blank blocks queue up behind cached ones */
     WRONG_SHARE,      /* sharing takes references behind the window too */
-    WRONG_DUE,        /* a use is worth a quarter of the pool */
+    WRONG_DUE,        /* a use delays eviction by a quarter of the pool */
     WRONG_USES,       /* a hit counts when it is matched */
     WRONG_HISTORY,    /* lost names are not remembered */
-    WRONG_TIE,        /* on a tie the block of more uses is given up */
-    WRONG_HOST_ORDER, /* the host tier gives up its newest */
-    WRONG_HELD,       /* a load lets what it spills push out what it will load */
-    WRONG_TAKE_BACK,  /* a host copy stays when its name is computed anew */
-    WRONG_OWNER,      /* what is loaded belongs to who loads it */
-    WRONG_ROOM,       /* there is room for one move a block */
+    WRONG_TIE,        /* on a tie the block with more uses is evicted */
+    WRONG_HOST_ORDER, /* the host tier evicts its newest block */
+    WRONG_HELD,       /* blocks evicted by a load may displace blocks that it will load */
+    WRONG_TAKE_BACK,  /* a host copy stays when its name is computed again */
+    WRONG_OWNER,      /* a loaded block belongs to the tenant that loads it */
+    WRONG_ROOM,       /* there is space for one move per block */
     WRONG_DROP,       /* the host tier is not dropped */
-    WRONG_ORDER,      /* copies are made in reverse: of whoever makes them */
+    WRONG_ORDER,      /* the test makes the copies in reverse order */
     N_WRONG
 };
 
 struct model_label {
-    int name; /* -1 = none */
+    int name; /* -1: unnamed */
     uint32_t owner, uses;
 };
 
@@ -43,7 +42,7 @@ struct model_group {
     uint32_t refs[MODEL_BLOCKS];
     struct model_label labels[MODEL_BLOCKS];
     uint64_t due[MODEL_BLOCKS], clock;
-    uint32_t free_list[MODEL_BLOCKS], n_free; /* blank in front, cached as they came */
+    uint32_t free_list[MODEL_BLOCKS], n_free; /* blank blocks first, cached blocks in order of release */
     struct model_label host[MODEL_BLOCKS];
     uint32_t queue[MODEL_BLOCKS], n_queued;   /* host blocks, oldest first */
     uint32_t spare[MODEL_BLOCKS], n_spare;    /* the last is used next */

@@ -14,14 +14,14 @@ static struct kv_cache *open_tiers(uint32_t n_blocks, uint32_t n_host_blocks, en
     return cache;
 }
 
-/* Computes n blocks named base, base + 1, … and gives them back. */
+/* Computes n blocks named base, base + 1, … and releases them. */
 static void serve(struct kv_table *t, uint32_t n, uint32_t base)
 {
     fill(t, BT, n, base);
     kv_table_clear(t);
 }
 
-/* Takes n blocks and gives them back blank. */
+/* Takes n blocks and releases them without a name. */
 static void push_out(struct kv_table *t, uint32_t n)
 {
     assert_int_equal(kv_table_reserve(t, 0, n * BT), QUIRE_OK);
@@ -38,7 +38,7 @@ static int load(struct kv_table *t, uint32_t n, uint32_t base)
     return kv_table_load(t, hashes_of(base), n * BT);
 }
 
-/* Blocks of [base, base + n) on the device; they count as the last ones used. */
+/* Returns how many blocks of [base, base + n) are on the device. They count as used last. */
 static uint32_t cached(struct kv_table *t, uint32_t n, uint32_t base)
 {
     uint32_t n_hit = match(t, n, base, UINT32_MAX) / BT;
@@ -133,7 +133,7 @@ static void test_load_brings_blocks_back(void **state)
     assert_int_equal(kv_table_loadable(t, hashes_of(100), 3, 3 * BT - 1), BT);
     assert_int_equal(kv_table_loadable(t, hashes_of(100), 2, UINT32_MAX), BT);
     assert_int_equal(loadable(t, 5, 100), 2 * BT);
-    assert_int_equal(n_moves(cache), 0); /* asking takes nothing */
+    assert_int_equal(n_moves(cache), 0); /* the query takes nothing */
     assert_int_equal(load(t, 2, 100), QUIRE_OK);
     assert_int_equal(n_moves(cache), 2);
     assert_move(cache, 0, false, block_at(t, 0, 1), 1);
@@ -177,14 +177,14 @@ static void test_load_is_all_or_nothing(void **state)
     assert_int_equal(n_moves(cache), 4);
     assert_int_equal(kv_cache_usage(cache, 0).n_host_used, 4);
     assert_int_equal(load(t, 5, 100), QUIRE_NOT_FOUND);
-    assert_int_equal(load(t, 3, 100), QUIRE_EXHAUSTED); /* 4 of 8 moves are left, of 6 */
+    assert_int_equal(load(t, 3, 100), QUIRE_EXHAUSTED); /* 4 of the 8 moves are left; 6 are needed */
     kv_cache_clear_moves(cache);
     assert_int_equal(load(t, 3, 100), QUIRE_OK);
     kv_table_destroy(other);
     close_tiers(cache, t);
 }
 
-/* Device blocks that a load needs for other than what is on the host are free, and needed. */
+/* A load must also keep the free device blocks that hold other parts of its prefix; they do not count as free. */
 static void test_load_counts_the_blocks_it_revives(void **state)
 {
     (void)state;
@@ -212,7 +212,7 @@ static void test_load_counts_the_blocks_it_revives(void **state)
     close_tiers(cache, t);
 }
 
-/* The host tier is full of what is loaded, and every block taken for it spills one. */
+/* Loaded blocks fill the host tier, and each device block taken for them moves another block to the host. */
 static void test_a_load_does_not_push_out_its_own_blocks(void **state)
 {
     (void)state;
@@ -226,7 +226,7 @@ static void test_a_load_does_not_push_out_its_own_blocks(void **state)
     assert_int_equal(load(t, 3, 100), QUIRE_OK);
     kv_table_clear(t);
     assert_int_equal(cached(t, 3, 100), 3);
-    /* The first one taken had nowhere to go, the others took what the load left. */
+    /* The first block taken had no space on the host; the others used the space that the load left. */
     assert_int_equal(kv_cache_usage(cache, 0).n_evicted, 1);
     assert_int_equal(kv_cache_usage(cache, 0).n_host_used, 2);
     assert_int_equal(n_moves(cache), 5);
@@ -241,7 +241,7 @@ static void test_the_host_gives_up_its_oldest(void **state)
     struct kv_cache *cache = open_tiers(4, 2, KV_EVICT_LRU);
     struct kv_table *t = open_table(cache);
     serve(t, 3, 100);
-    push_out(t, 4); /* 102 and 101 came first, then 100 took the place of 102 */
+    push_out(t, 4); /* 102 and 101 came first, then 100 replaced 102 */
     assert_int_equal(kv_cache_usage(cache, 0).n_evicted, 1);
     assert_int_equal(kv_cache_usage(cache, 0).n_host_used, 2);
     assert_int_equal(match(t, 3, 100, UINT32_MAX), 0);
@@ -264,7 +264,7 @@ static void test_computed_anew_drops_the_host_copy(void **state)
     close_tiers(cache, t);
 }
 
-/* Two copies of each device block: what it held goes out, something comes in. */
+/* The ledger holds two copies per device block: its old content moves out and other content moves in. */
 static void test_past_the_room_for_moves_nothing_spills(void **state)
 {
     (void)state;
@@ -309,7 +309,7 @@ static void test_load_with_a_window(void **state)
     close_tiers(cache, t);
 }
 
-/* What the hit held behind the longer prefix's window goes back. */
+/* Releases the hit blocks that are behind the longer prefix's window. */
 static void test_load_moves_a_window_on(void **state)
 {
     (void)state;
@@ -336,8 +336,8 @@ static void test_load_moves_a_window_on(void **state)
     close_tiers(cache, t);
 }
 
-/* Window 9, blocks of 4, 3 blocks in the pool: as many as one sequence needs. What the hit holds has
- * to make way for what is loaded. */
+/* Window 9, blocks of 4, 3 blocks in the pool, which is what one sequence needs. The blocks of the hit must make space
+ * for the loaded blocks. */
 static void test_load_uses_what_its_window_leaves(void **state)
 {
     (void)state;
@@ -400,13 +400,13 @@ static void test_losses_are_counted_for_the_owner(void **state)
     close_tiers(cache, t);
 }
 
-/* Without a tier, and without a trace. */
+/* Checks without a tier and without taking references. */
 static bool is_cached(const struct kv_cache *cache, uint32_t name)
 {
     return kv_cache_peek(cache, hashes_of(name), 1, 1) == 1;
 }
 
-/* Hits block `name`, goes on by a blank block and gives both back. */
+/* Hits block `name`, continues with a blank block and releases both. */
 static void hit(struct kv_table *t, uint32_t name)
 {
     assert_int_equal(match(t, 1, name, BT), BT);
@@ -422,7 +422,7 @@ static void test_a_hit_keeps_a_block_for_half_a_pool(void **state)
         struct kv_table *t = open_table(cache);
         serve(t, 1, 100);
         hit(t, 100);
-        for (uint32_t i = 0; i < 10; i++) /* 7 into blank blocks, then the oldest go */
+        for (uint32_t i = 0; i < 10; i++) /* 7 go into blank blocks, then the oldest are evicted */
             serve(t, 1, 200 + i);
         assert_int_equal(is_cached(cache, 100), reuse);
         assert_int_equal(is_cached(cache, 202), !reuse);
@@ -454,14 +454,14 @@ static void test_lost_names_are_remembered(void **state)
     serve(t, 1, 100);
     for (uint32_t i = 0; i < 8; i++)
         serve(t, 1, 200 + i);
-    serve(t, 1, 100); /* its second use, as good as a hit */
+    serve(t, 1, 100); /* its second use counts like a hit */
     for (uint32_t i = 0; i < 10; i++)
         serve(t, 1, 300 + i);
     assert_true(is_cached(cache, 100));
     close_tiers(cache, t);
 }
 
-/* However often a block was hit. */
+/* Holds for any number of earlier hits. */
 static void test_what_is_not_hit_again_leaves(void **state)
 {
     (void)state;

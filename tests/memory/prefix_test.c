@@ -32,7 +32,7 @@ static void test_root_separates(void **state)
             assert_int_equal(same(kv_chain_first(&roots[i]), kv_chain_first(&roots[j])), i == j);
 }
 
-/* As Python's hashlib has them, the adapter in 8 bytes. */
+/* Expected bytes from Python's hashlib, with the adapter in 8 bytes. */
 static void test_root_bytes(void **state)
 {
     (void)state;
@@ -65,7 +65,7 @@ static void test_chain_names_the_whole_prefix(void **state)
     assert_false(same(h, kv_chain_next(&secret, &first, a, 4)));
 }
 
-/* What the header writes down, byte by byte. */
+/* Checks the bytes that the header documents. */
 static void test_links_are_what_the_header_says(void **state)
 {
     (void)state;

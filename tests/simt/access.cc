@@ -1,9 +1,11 @@
-/* Is an access allowed, and ordered against the others? Every load and store of an instrumented kernel comes here.
+/* Checks whether an access is allowed and ordered with respect to the others. Every load and store of an instrumented
+ * kernel calls this file.
  *
- * Races are found by epochs, not by interleavings: __syncthreads begins a new epoch of the block, __syncwarp one of the
- * warp, and two accesses to the same byte by different threads, one of them a write, race when neither stands
- * between them. So what is found does not depend on the order in which fibers ran. Shuffles, votes, ldmatrix and mma
- * begin no epoch: they order registers, not memory. */
+ * Races are found by epochs, not by interleavings: __syncthreads begins a new epoch of the block, and __syncwarp one of
+ * the warp. Two accesses to the same byte by different threads, one of them a write, race if no such operation is
+ * between them. So the result does not depend on the order in which fibers ran. Shuffles, votes, ldmatrix and mma begin
+ * no epoch: they order registers, not memory.
+ */
 #include <string.h>
 
 #include "tests/simt/peer/peer.h"
@@ -17,7 +19,7 @@ namespace simt
 bool instrumented;
 std::atomic<uint64_t> *releases;
 
-/* In Cell::writer and Cell::reader beside the thread's number. */
+/* Bits in Cell::writer and Cell::reader in addition to the thread's number. */
 static constexpr uint16_t thread_bits = 0x3ff;
 static constexpr uint16_t copy_pending = 0x8000, was_atomic = 0x4000; /* writer */
 static constexpr uint16_t several_threads = 0x8000, several_warps = 0x4000, several_blocks = 0x2000; /* readers */
@@ -37,7 +39,7 @@ struct Event {
     const void *code;
     const char *space;
 
-    /* Neither the same thread, nor of its warp with a __syncwarp since. */
+    /* Returns whether the thread is a different one, without a __syncwarp of its warp since. */
     bool unordered(uint16_t thread, uint16_t warp_epoch) const
     {
         thread &= thread_bits;
@@ -47,7 +49,7 @@ struct Event {
 
 } // namespace
 
-/* The last write was by this block. */
+/* Checks a last write by this block. */
 static void check_write_of_block(const Cell &c, const Event &e, size_t offset)
 {
     unsigned writer = c.writer & thread_bits;
@@ -60,7 +62,7 @@ static void check_write_of_block(const Cell &c, const Event &e, size_t offset)
               offset, writer);
 }
 
-/* The last reads were by this block, and this is a write. */
+/* Checks last reads by this block before this write. */
 static void check_reads_of_block(const Cell &c, const Event &e, size_t offset)
 {
     if (c.read_epoch != e.f->block->epoch)
@@ -76,7 +78,7 @@ static void note_read(Cell *c, const Event &e)
 {
     const Block *b = e.f->block;
     uint16_t me = (uint16_t)e.f->index, warp_epoch = (uint16_t)e.f->warp->epoch, flags = 0;
-    if (c->read_run >= b->first_run) /* in this launch: runs only grow */
+    if (c->read_run >= b->first_run) /* in this launch: run numbers only grow */
         flags = c->read_run == b->run ? c->reader & several_blocks : several_blocks;
     if (c->read_run == b->run && c->read_epoch == b->epoch) {
         uint16_t last = c->reader & thread_bits;
@@ -111,8 +113,9 @@ static void note(Cell *c, const Event &e)
         note_write(c, e);
 }
 
-/* Bytes of one access mostly have the same history: what was found of the last one, and became of it, holds for them, and a
- * fault is told once for each place in the code. A quarter of what following accesses costs. */
+/* Bytes of one access mostly have the same history. The result for the previous byte, and its new state, then also hold
+ * for this one, and a fault is reported once per place in the code. This saves three quarters of the cost of tracking
+ * accesses. */
 struct LastByte {
     Cell before, after;
     bool is_there = false;
@@ -148,8 +151,8 @@ static void check_shared(Cell *cells, size_t offset, size_t bytes, const Event &
     }
 }
 
-/* An atomic on global memory releases what the block wrote before it, as far as a fence stands between: writes of earlier
- * epochs than the first one without a fence, and of this epoch the thread's own. Kept as that epoch and, where its own are
+/* An atomic on global memory releases the block's earlier writes if a fence is between: writes of epochs before the
+ * first one without a fence, and the thread's own writes of this epoch. Stored as that epoch and, if its own writes are
  * released, the thread. */
 static void release(const Fiber *f)
 {
@@ -162,7 +165,7 @@ static void release(const Fiber *f)
     releases[b->run - b->first_run] = (uint64_t)epoch << 32 | (has_own ? f->index + 1 : 0);
 }
 
-/* Whether the block that wrote the byte has released it. */
+/* Returns whether the block that wrote the byte has released it. */
 static bool is_released(const Cell &c, const Block *b)
 {
     uint64_t released = releases[c.write_run - b->first_run];
@@ -170,8 +173,8 @@ static bool is_released(const Cell &c, const Block *b)
     return c.write_epoch < epoch || (c.write_epoch == epoch && own == (c.writer & thread_bits) + 1u);
 }
 
-/* Blocks of one launch are not ordered, unless one releases and another acquires (fence() in fiber.cc). Atomics are taken to
- * be right. */
+/* Blocks of one launch are not ordered, unless one releases and another acquires (fence() in fiber.cc). Atomics are
+ * assumed to be correct. */
 static void check_global(Cell *cells, size_t first, size_t bytes, const Event &e)
 {
     Block *b = e.f->block;
@@ -261,7 +264,7 @@ void access(const void *address, size_t bytes, Access kind, const void *code)
     if (p - (uintptr_t)f->stack < stack_bytes)
         return;
     if (kind == READ && p - (uintptr_t)b < sizeof *b)
-        return; /* threadIdx and the like */
+        return; /* threadIdx and similar variables */
 
     Event e = {f, kind, code, "shared"};
     size_t in_tls = p - (uintptr_t)b->tls;

@@ -1,4 +1,4 @@
-/* The one atomic that all others are made of. */
+/* The atomic operation that implements all others. */
 #include "tests/simt/state.h"
 
 namespace simt

@@ -1,5 +1,5 @@
-/* cp.async. The destination is NaN from the issue on, and the bytes land in the wait for their group: who reads
- * too early reads NaN, and the detector says so. */
+/* cp.async. The destination is NaN from the issue on, and the bytes land in the wait for their group. A premature read
+ * gets NaN, and the detector reports it. */
 #include <string.h>
 
 #include "tests/simt/state.h"

@@ -1,4 +1,4 @@
-/* Kernels that do each operation of device/ once. */
+/* Kernels that run each operation of device/ once. */
 #include "kernels/cuda/device.cuh"
 
 #include "tests/simt/device.h"
@@ -6,7 +6,7 @@
 namespace
 {
 
-/* Host memory to the device and back around a launch. */
+/* Copies host memory to the device and back around a launch. */
 template <class T> void run(dim3 grid, dim3 block, void (*kernel)(T *), T *host, int n = 1)
 {
     T *device = (T *)simt::dev_alloc(n * sizeof(T));

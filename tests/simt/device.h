@@ -1,4 +1,4 @@
-/* A kernel of device.cu for each kind of operation; device_test.cc knows what they give. */
+/* A kernel of device.cu for each kind of operation. device_test.cc has the expected results. */
 #ifndef QUIRE_TESTS_SIMT_DEVICE_H
 #define QUIRE_TESTS_SIMT_DEVICE_H
 
@@ -19,13 +19,13 @@ struct votes { /* one warp; lanes of mask take part */
 };
 void run_votes(struct votes *v);
 
-struct indices { /* of each thread of grid (3, 2, 2) and block (5, 7, 3) */
+struct indices { /* for each thread of grid (3, 2, 2) and block (5, 7, 3) */
     uint32_t thread[3], block[3], n_threads[3], n_blocks[3], count, any, all;
 };
 enum { n_indices = 12 * 105 };
 void run_indices(struct indices *out);
 
-struct atomics { /* of 40 blocks of 64 threads, each with its number i */
+struct atomics { /* for 40 blocks of 64 threads, each with its number i */
     uint32_t add, or_bits[80], max, min, xor_all, in_shared;
     int32_t signed_max, signed_min, signed_sub;
     uint64_t add64, max64, exchanged_sum;

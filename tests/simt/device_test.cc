@@ -1,4 +1,4 @@
-/* Do the operations of device/ give what the PTX ISA and IEEE 754 say? */
+/* Checks the operations of device/ against the PTX ISA and IEEE 754. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +18,7 @@ static void check(bool is_right, const char *what, long i)
 
 /* ---- halves ---- */
 
-/* The value of a positive finite float of `fraction_bits` and an exponent with this bias. */
+/* Returns the value of a positive finite float with `fraction_bits` and this exponent bias. */
 static double value_of(unsigned bits, int fraction_bits, int bias)
 {
     int exponent = (int)(bits >> fraction_bits);
@@ -27,16 +27,17 @@ static double value_of(unsigned bits, int fraction_bits, int bias)
                     : ldexp(fraction, 1 - bias - fraction_bits);
 }
 
-/* Every value comes back; what lies between two goes to the nearer one, halfway to the even one; NaNs are one NaN. */
+/* Every value converts back; a number between two values goes to the nearer one, a tie to the even one; all NaNs become
+ * one NaN. */
 static void check_half(const char *what, int fraction_bits, int bias, uint16_t (*of_f32)(float),
                        float (*to_f32)(uint16_t))
 {
     uint16_t infinity = (uint16_t)((2 * bias + 1) << fraction_bits);
     for (unsigned h = 0; h < infinity; h++) {
         float x = (float)value_of(h, fraction_bits, bias);
-        double next = value_of(h + 1, fraction_bits, bias); /* behind the largest: where infinity begins */
+        double next = value_of(h + 1, fraction_bits, bias); /* after the largest: where infinity begins */
         float middle = (float)((x + next) / 2);
-        bool is_exact = middle == (x + next) / 2; /* not between bf16's denormals */
+        bool is_exact = middle == (x + next) / 2; /* not exact between bf16's denormals */
         for (unsigned sign = 0; sign <= 0x8000; sign += 0x8000) {
             float s = sign ? -1.0f : 1.0f;
             check(to_f32((uint16_t)(h | sign)) == s * x, what, h);
@@ -91,7 +92,7 @@ static void check_scalars()
 
 /* ---- a warp ---- */
 
-/* PTX ISA, shfl.sync: the lane that this one reads; b is the operand, c the clamp and segment mask of a width. */
+/* PTX ISA, shfl.sync: the source lane of this lane. b is the operand, c the clamp and segment mask of a width. */
 static int source_lane(int lane, char mode, int b, int width)
 {
     int c = (32 - width) << 8 | (mode == 'u' ? 0 : 0x1f);
@@ -192,7 +193,7 @@ static void check_atomics()
     check(a.signed_max == (int32_t)n - 5001 && a.signed_min == -5000, "atomicMax, atomicMin, signed", 0);
     check(a.add64 == (uint64_t)sum << 32 && a.max64 == (uint64_t)(n - 1) << 40, "atomics of 64 bits", 0);
     check(a.add_f32 == (float)n / 2, "atomicAdd of f32", 0);
-    check(a.exchanged_sum + a.last == (uint64_t)sum + n, "atomicExch", 0); /* each value was there once */
+    check(a.exchanged_sum + a.last == (uint64_t)sum + n, "atomicExch", 0); /* each value occurred once */
     check(a.by_cas == 3 * n, "atomicCAS", 0);
     check(a.wrapped == n % 1000 && a.n_wraps == n / 1000, "atomicInc", 0);
 }

@@ -19,7 +19,7 @@ static std::mutex fault_mutex;
 static std::vector<std::string> faults;
 static std::set<std::pair<std::string, const void *>> reported;
 
-/* file:line of a return address, and where that was inlined: binutils' addr2line knows, where it is installed. */
+/* Returns file:line of a return address, and where it was inlined, from binutils' addr2line if it is installed. */
 static std::string place_of(const void *code)
 {
     if (!code)

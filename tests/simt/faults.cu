@@ -1,4 +1,4 @@
-/* Kernels with one fault each, and beside each its right twin: the template argument says which. */
+/* Kernels with one fault each, and a correct version of each. The template argument selects the version. */
 #include "kernels/cuda/device.cuh"
 
 #include "tests/simt/faults.h"
@@ -48,7 +48,7 @@ template <bool right> __global__ void write_after_write(int *out)
     out[t] = s[t];
 }
 
-/* A shuffle orders registers and not memory. */
+/* A shuffle orders registers, not memory. */
 template <bool right> __global__ void lanes_of_a_warp(int *out)
 {
     __shared__ int s[n_threads];
@@ -91,7 +91,7 @@ template <bool right> __global__ void never_written(int *out)
     out[t] = s[t];
 }
 
-/* Threads that write and read adjacent halves and bytes do not race... */
+/* Threads that write and read adjacent halves and bytes do not race, */
 __global__ void adjacent_halves(int *out)
 {
     __shared__ uint16_t s[n_threads];
@@ -106,7 +106,7 @@ __global__ void adjacent_bytes(int *out)
     ((unsigned char *)out)[blockIdx.x * blockDim.x + threadIdx.x] = 1;
 }
 
-/* ... and neither do readers of one word, or the phases of a loop. */
+/* and neither do readers of one word, or the phases of a loop. */
 __global__ void phases(int *out)
 {
     __shared__ int s[n_threads];
@@ -195,7 +195,7 @@ template <bool right> __global__ void ldmatrix_of_other_lanes(int *out)
     out[t] = (int)r[0];
 }
 
-/* ---- barriers that not all come to ---- */
+/* ---- barriers that not all threads reach ---- */
 
 template <int form> __global__ void barrier_for_some(int *out)
 {
@@ -222,7 +222,7 @@ template <int form> __global__ void barrier_for_some(int *out)
     out[t] = t;
 }
 
-/* A whole block may leave early. */
+/* A whole block may return early. */
 __global__ void some_blocks_leave(int *out)
 {
     if (blockIdx.x == 1)
@@ -236,7 +236,7 @@ __global__ void some_blocks_leave(int *out)
 template <int form> __global__ void warp_operations(int *out)
 {
     int t = (int)threadIdx.x, lane = t % 32, v = t;
-    if (form == 0) { /* right: two halves of a warp apart */
+    if (form == 0) { /* correct: the two halves of a warp separately */
         if (lane < 16)
             v = __shfl_xor_sync(0xffffu, v, 1);
         else
@@ -251,7 +251,7 @@ template <int form> __global__ void warp_operations(int *out)
     }
     if (form == 2 && lane < 16) /* a value of an absent lane */
         v = __shfl_sync(0xffffu, v, 20);
-    if (form == 3) /* a lane that its mask does not name */
+    if (form == 3) /* a lane that is not in its mask */
         v = __shfl_xor_sync(0xffffu, v, 1);
     if (form == 4) { /* different masks */
         if (lane < 16)
@@ -259,14 +259,15 @@ template <int form> __global__ void warp_operations(int *out)
         else
             v = __shfl_xor_sync(~0u, v, 1);
     }
-    if (form == 5 && lane < 16) /* lanes that never come */
+    if (form == 5 && lane < 16) /* lanes that never arrive */
         v = __shfl_xor_sync(~0u, v, 1);
     out[t] = v;
 }
 
 /* ---- cp.async ---- */
 
-/* Two groups; forms: 0 right, 1 waits for one group too few, 2 no wait, 3 no barrier, 4 refilled before all have read. */
+/* Two groups. Forms: 0 correct, 1 waits for one group too few, 2 no wait, 3 no barrier, 4 refilled before all have
+ * read. */
 template <int form> __global__ void async_copies(int *out, const int *in)
 {
     int t = (int)threadIdx.x;
@@ -292,7 +293,7 @@ template <int form> __global__ void async_copies(int *out, const int *in)
     out[t] = v;
 }
 
-/* ---- memory that is not the device's ---- */
+/* ---- memory that does not belong to the device ---- */
 
 __global__ void through_pointer(int **p)
 {
@@ -328,7 +329,7 @@ template <bool right> __global__ void all_blocks_write(int *out)
         out[right ? blockIdx.x : 0] = 1;
 }
 
-/* Each block leaves a part, and the last one to come adds them. */
+/* Each block stores a part, and the last block to arrive adds them. */
 enum { IN_ORDER, NO_RELEASE, NO_ACQUIRE, NO_BARRIER };
 
 template <int what> __global__ void last_block_adds(int *out, unsigned *n_done)
@@ -353,7 +354,7 @@ template <int what> __global__ void last_block_adds(int *out, unsigned *n_done)
     }
 }
 
-/* The same with a part of each thread, and twice: one thread's fences are behind all threads' writes after a barrier. */
+/* The same with a part per thread, twice: after a barrier, one thread's fence orders all threads' writes. */
 template <int what> __global__ void last_block_adds_threads(int *out, unsigned *n_done)
 {
     unsigned n = gridDim.x * blockDim.x;
@@ -385,7 +386,7 @@ template <int what> __global__ void last_block_adds_threads(int *out, unsigned *
 
 constexpr int n_ints = 600; /* not a multiple of 256 bytes: the bounds are exact */
 
-/* Device memory for a case, of zeros. */
+/* Zeroed device memory for a case. */
 struct Memory {
     int *p = (int *)simt::dev_alloc(n_ints * sizeof(int));
     Memory()

@@ -1,10 +1,11 @@
-/* Kernels with a fault each and their right twins, for faults_test.cc. */
+/* Kernels with one fault each, and correct versions of them, for faults_test.cc. */
 #ifndef QUIRE_TESTS_SIMT_FAULTS_H
 #define QUIRE_TESTS_SIMT_FAULTS_H
 
 struct fault_case {
     const char *name;
-    const char *kind; /* what the emulator calls it, "A|B" where that depends on the order of threads; nullptr: right */
+    const char *kind; /* the emulator's name of the fault, "A|B" if it depends on the order of threads; nullptr:
+                       * correct */
     void (*run)();
 };
 

@@ -1,4 +1,5 @@
-/* Does the emulator find each fault of faults.cu, and nothing in the right kernels, whatever the order of threads? */
+/* Checks that the emulator finds each fault of faults.cu, and no fault in the correct kernels, in any order of
+ * threads. */
 #include <stdio.h>
 
 #include "tests/simt/faults.h"

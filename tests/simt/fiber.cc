@@ -1,8 +1,9 @@
-/* The threads of a block: fibers of one OS thread, which switch to one another at barriers and warp operations only.
+/* The threads of a block: fibers of one OS thread, which switch to one another only at barriers and warp operations.
  *
- * A switch costs 6 to 15 ns, so a warp's shuffle about 0.7 us. There is no scheduler to go through: a fiber that has to
- * wait picks the next one itself. A thread gets a stack when it begins, and one that ends leaves its stack to the next
- * that begins: the threads of a kernel without barriers are calls in a loop, on one stack that stays in the cache. */
+ * A switch costs 6 to 15 ns, so a warp's shuffle costs about 0.7 us. There is no separate scheduler: a fiber that must
+ * wait picks the next one itself. A thread gets a stack when it begins, and leaves it to the next thread when it ends.
+ * So the threads of a kernel without barriers are calls in a loop, on one stack that stays in the cache.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,11 +16,11 @@
 #include "tests/simt/state.h"
 
 __thread simt::Thread *simt_thread;
-/* Every kernel's k_shared (kernels/cuda/device.cuh). */
+/* k_shared of every kernel (kernels/cuda/device.cuh). */
 extern __thread unsigned char k_shared[];
 alignas(1024) __thread unsigned char k_shared[simt::max_shared_bytes];
 
-/* Saves what a call must keep and the stack pointer, and goes on where another fiber did so. */
+/* Saves the registers that a call must preserve and the stack pointer, and continues where another fiber did so. */
 extern "C" void simt_switch(void **save_stack_pointer, void *stack_pointer);
 asm(R"(
 .text
@@ -77,7 +78,7 @@ static unsigned first_lanes(unsigned n)
     return n >= 32 ? ~0u : (1u << n) - 1;
 }
 
-/* One set bit of a mask, any of them with equal right. */
+/* Returns one set bit of a mask, with equal probability for each. */
 static unsigned random_bit(Block *b, unsigned mask)
 {
     b->random = b->random * 1664525u + 1013904223u;
@@ -91,7 +92,7 @@ static unsigned end_bit(unsigned mask)
     return (unsigned)(order == ORDER_REVERSE ? 31 - __builtin_clz(mask) : __builtin_ctz(mask));
 }
 
-/* The fiber to run after one of warp w and this lane; nullptr: none is ready. */
+/* Returns the fiber to run after lane `lane` of warp w, or nullptr if no fiber is ready. */
 static Fiber *pick(Block *b, unsigned w, unsigned lane)
 {
     if (!b->ready)
@@ -105,7 +106,7 @@ static Fiber *pick(Block *b, unsigned w, unsigned lane)
         w = end_bit(b->ready);
         lanes = b->warps[w].ready;
     } else if (order == ORDER_FORWARD && (lanes & ~((2u << lane) - 1))) {
-        lanes &= ~((2u << lane) - 1); /* behind this lane first */
+        lanes &= ~((2u << lane) - 1); /* first the lanes after this one */
     }
     return &b->fibers[w * 32 + end_bit(lanes)];
 }
@@ -131,8 +132,8 @@ static void deadlock(Block *b)
     fault("DEADLOCK", true, nullptr, "%s%u exited", text.c_str(), b->n_exited);
 }
 
-/* The stack behind the others. 320 bytes off a power of two: stacks at the same distance from one would share a few sets
- * of the L1 cache (57 ns for a switch among 1,024 fibers, and not 15). */
+/* Allocates the stack after the others, with an offset of 320 bytes from a power of two: stacks with equal offsets
+ * would share a few sets of the L1 cache (57 ns for a switch among 1,024 fibers, instead of 15). */
 static char *new_stack(Block *b)
 {
     if (b->n_free_stacks)
@@ -201,7 +202,7 @@ int barrier(int predicate, int line, const char *file)
     b->barrier_sum += predicate != 0;
     if (++b->n_at_barrier < b->n_threads) {
         wait_here(f, "__syncthreads", line, file);
-        return b->barrier_result; /* the next barrier writes it only after this thread has come there */
+        return b->barrier_result; /* the next barrier writes it only after this thread has arrived there */
     }
     b->barrier_result = b->barrier_sum;
     b->n_at_barrier = 0;
@@ -217,10 +218,10 @@ unsigned active_mask()
     return this_fiber()->warp->alive;
 }
 
-/* An atomic on global memory and behind it a fence acquire: the block may read what other blocks released by theirs
- * ("the last block merges"). Behind it: by the same thread, or after a barrier. A heuristic: which atomic it was, of which
- * word, is not followed.
- * A fence is also behind the thread's writes so far, and behind those of the others before the last barrier. */
+/* An atomic on global memory followed by a fence acquires: the block may read data that other blocks released by theirs
+ * ("the last block merges"). "Followed by" means in the same thread, or after a barrier. This is a heuristic: the
+ * identity and address of the atomic are not tracked. A fence also covers the thread's writes so far, and the other
+ * threads' writes before the last barrier. */
 void fence()
 {
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
@@ -236,7 +237,7 @@ void fence()
     }
 }
 
-/* Ends the thread f; yields the next one, or nullptr when the block is done. */
+/* Ends thread f. Returns the next one, or nullptr when the block is done. */
 static Fiber *end_thread(Fiber *f)
 {
     Block *b = f->block;
@@ -254,7 +255,7 @@ static Fiber *end_thread(Fiber *f)
     return next;
 }
 
-/* What runs on each stack: one thread, and after it others that have not begun. */
+/* The main function of each stack: runs one thread, and then others that have not begun. */
 static void fiber_main()
 {
     Fiber *f = this_fiber();
@@ -269,7 +270,7 @@ static void fiber_main()
             switch_to(next, &f->stack_pointer);
         }
         begin_on(next, f->stack);
-        next->stack_pointer = f->stack; /* it has begun; where it stands is saved when it waits */
+        next->stack_pointer = f->stack; /* it has begun; its position is saved when it waits */
         simt_thread = f = next;
     }
 }
@@ -306,8 +307,8 @@ static void set_dimensions(Block *b, const dim3 &dim)
         b->fibers[i].thread_idx = {i % dim.x, i / dim.x % dim.y, i / dim.x / dim.y};
 }
 
-/* All of a block's shared memory is NaN at first. The static objects of every kernel are cleared, since nothing says
- * which are this kernel's; that can be much, and where nothing is instrumented speed matters more. */
+/* Fills a block's shared memory with NaN. The static objects of every kernel are cleared, because nothing identifies
+ * this kernel's objects. That can be much memory; without instrumentation, speed matters more. */
 static void poison_shared(Block *b)
 {
     memset(k_shared, 0xff, b->launch->smem);

@@ -1,6 +1,6 @@
-/* What the compiler calls in instrumented kernels: the entry points of ThreadSanitizer's and UBSan's libraries, which
- * are not linked. So kernels are instrumented without a change to their source, at every level of optimisation. The
- * hooks come after vectorisation: a 16-byte copy may arrive as two of 8 bytes, which is why alignment is UBSan's. */
+/* The functions that the compiler calls in instrumented kernels: the entry points of ThreadSanitizer's and UBSan's
+ * libraries, which are not linked. So kernels are instrumented without changes to their source, at every optimization
+ * level. The hooks run after vectorization: a 16-byte copy may arrive as two of 8 bytes, so UBSan checks alignment. */
 #include "tests/simt/state.h"
 
 #define CODE __builtin_return_address(0)
@@ -9,7 +9,7 @@ using namespace simt;
 
 extern "C" {
 
-/* A constructor of every instrumented file. */
+/* Called by a constructor of every instrumented file. */
 void __tsan_init()
 {
     instrumented = true;
@@ -61,7 +61,7 @@ void __tsan_write_range(void *p, size_t bytes)
     access(p, bytes, WRITE, CODE);
 }
 
-/* GCC's data for each report begins with where in the source it is. */
+/* GCC's data for each report starts with the source position. */
 struct SourceLocation {
     const char *file;
     unsigned line, column;

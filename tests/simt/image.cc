@@ -1,7 +1,6 @@
-/* Which bytes of the thread-local segment are kernels' shared memory: the executable's symbol table says. A
- * __shared__ variable is a thread_local in a function, whose mangled name begins with _ZZ; so is a thread_local in any
- * function of C++, and the executable must hold none that is not a kernel's. Kernels in shared libraries are not
- * supported. */
+/* Finds the bytes of the thread-local segment that are kernels' shared memory, from the executable's symbol table. A
+ * __shared__ variable is a thread_local in a function, whose mangled name begins with _ZZ. So is a thread_local in any
+ * C++ function, so the executable must contain none outside kernels. Kernels in shared libraries are not supported. */
 #include <elf.h>
 #include <link.h>
 #include <stdio.h>
@@ -33,7 +32,7 @@ static int visit_executable(dl_phdr_info *info, size_t, void *out)
             image->high = begin + segment.p_memsz;
         }
     }
-    return 1; /* the first one is the executable: no others */
+    return 1; /* the first one is the executable; others are not needed */
 }
 
 static std::vector<char> read_executable()

@@ -1,4 +1,4 @@
-/* A launch: its blocks, in rising order, on a pool of OS threads. */
+/* A launch: runs its blocks, in rising order, on a pool of OS threads. */
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
@@ -13,7 +13,7 @@ namespace simt
 namespace
 {
 
-/* The launching OS thread works too. The others sleep between launches; a launch of one block wakes none of them. */
+/* The launching OS thread works too. The others sleep between launches; a launch of one block does not wake them. */
 class Pool
 {
   public:
@@ -41,7 +41,7 @@ class Pool
             wake_.notify_one();
         work();
         std::unique_lock<std::mutex> lock(mutex_);
-        n_wanted_ = 0; /* who has not come yet finds nothing to do */
+        n_wanted_ = 0; /* threads that arrive later find no work */
         done_.wait(lock, [this] { return !n_busy_; });
     }
 
@@ -94,7 +94,7 @@ void launch(const Launch &launch)
         return;
     }
     static std::mutex one_at_a_time;
-    static uint32_t next_run = 1; /* 0 is in cells that nobody has touched */
+    static uint32_t next_run = 1; /* 0 is in cells without accesses */
     std::lock_guard<std::mutex> lock(one_at_a_time);
     /* Never deleted: its OS threads end with the process. */
     static Pool *pool = new Pool(os_threads > 0 ? (unsigned)os_threads

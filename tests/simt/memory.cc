@@ -1,6 +1,6 @@
-/* Device memory: one large reservation, cut into granules of 256 bytes, each of which knows its allocation; so the
- * bounds of every allocation are exact, and there are bytes of none on both sides. What was freed is handed out again
- * only when the reservation has come to its end: a late access finds it freed. */
+/* Device memory: one large reservation, divided into granules of 256 bytes, each of which knows its allocation. So the
+ * bounds of every allocation are exact, with unallocated bytes on both sides. Freed memory is reused only after the end
+ * of the reservation is reached, so a late access finds it freed. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -16,25 +16,26 @@ namespace simt
 {
 
 static constexpr size_t granule = 256;
-static constexpr size_t arena_bytes = 16ull << 30; /* of addresses; memory is taken when it is touched */
+static constexpr size_t arena_bytes = 16ull << 30; /* address space; memory is used when it is touched */
 static constexpr uint32_t max_allocations = 1u << 24;
 static constexpr uint32_t freed_bit = 1u << 31;
 
-static std::mutex heap_mutex; /* of allocating and freeing; kernels only look */
+static std::mutex heap_mutex; /* for allocating and freeing; kernels only read */
 static char *arena;
 static size_t arena_top = granule;
-static uint32_t *owner;         /* of each granule: an index into allocations, with freed_bit when freed; 0: none */
-static Allocation *allocations; /* [0] is none */
+static uint32_t *owner;         /* per granule: an index into allocations, with freed_bit when freed; 0:
+                                 * unallocated */
+static Allocation *allocations; /* [0] is unused */
 static uint32_t n_allocations = 1;
-static Cell *cells; /* one for each byte */
-static std::map<size_t, size_t> freed; /* offset, bytes; both with the granule behind the allocation */
+static Cell *cells; /* one per byte */
+static std::map<size_t, size_t> freed; /* offset, bytes; both include the granule after the allocation */
 
 template <class T> static T *reserve(size_t n)
 {
     void *p = mmap(nullptr, n * sizeof(T), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED)
         return nullptr;
-    /* The first touch of 4 KiB takes 4 to 9 us on a virtual machine, and each byte of a GPU has a cell of 20. */
+    /* The first touch of 4 KiB takes 4 to 9 us on a virtual machine, and each byte of a GPU has a cell of 20 bytes. */
     madvise(p, n * sizeof(T), MADV_HUGEPAGE);
     return (T *)p;
 }
@@ -53,7 +54,7 @@ static bool set_up()
     return true;
 }
 
-/* An offset with `bytes` behind it; 0: none. */
+/* Returns an offset followed by `bytes` free bytes, or 0. */
 static size_t find_room(size_t bytes)
 {
     if (arena_bytes - arena_top >= bytes) {
@@ -76,7 +77,7 @@ static size_t find_room(size_t bytes)
 void *dev_alloc(size_t bytes)
 {
     std::lock_guard<std::mutex> lock(heap_mutex);
-    size_t granules = (bytes + granule - 1) / granule + 1; /* the last one is of no allocation */
+    size_t granules = (bytes + granule - 1) / granule + 1; /* the last granule belongs to no allocation */
     if (bytes > arena_bytes / 2 || n_allocations == max_allocations || !set_up())
         return nullptr;
     size_t offset = find_room(granules * granule);
@@ -84,7 +85,7 @@ void *dev_alloc(size_t bytes)
         return nullptr;
     for (size_t i = 0; i < granules; i++)
         owner[offset / granule + i] = i + 1 < granules ? n_allocations : 0;
-    /* NaN in every format of 16 and 32 bits, of each GPU another: they have nothing in common by chance. */
+    /* NaN in every format of 16 and 32 bits, with different bits for each GPU, so they are never equal by chance. */
     std::fill_n((uint16_t *)(arena + offset), granules * granule / 2,
                 (uint16_t)(0xffff - simt_runtime::current_device()));
     allocations[n_allocations++] = {arena + offset, bytes, nullptr};
@@ -110,7 +111,7 @@ void dev_expect_little(const void *begin, size_t bytes)
         madvise(device_cells(begin), bytes * sizeof(Cell), MADV_NOHUGEPAGE);
 }
 
-/* Its addresses are not handed out again. */
+/* Its addresses are not reused. */
 void dev_forget(Allocation *a)
 {
     std::lock_guard<std::mutex> lock(heap_mutex);
@@ -133,14 +134,14 @@ void dev_free(void *p)
     size_t room = ((allocations[id].bytes + granule - 1) / granule + 1) * granule;
     for (size_t i = 0; i + 1 < room / granule; i++)
         owner[offset / granule + i] |= freed_bit;
-    /* Whole pages go back to the system, and their cells. */
+    /* Returns whole pages to the system, and their cells. */
     uintptr_t begin = ((uintptr_t)p + 4095) & ~(uintptr_t)4095, end = ((uintptr_t)p + room) & ~(uintptr_t)4095;
     if (begin < end) {
         madvise((void *)begin, end - begin, MADV_DONTNEED);
         if (cells)
             madvise(device_cells((void *)begin), (end - begin) * sizeof(Cell), MADV_DONTNEED);
     }
-    /* Neighbours become one. */
+    /* Merges adjacent freed ranges. */
     auto next = freed.lower_bound(offset);
     if (next != freed.end() && next->first == offset + room) {
         room += next->second;

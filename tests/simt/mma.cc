@@ -1,5 +1,6 @@
-/* mma.sync.m16n8k16 with f16 factors and f32 sums, as a Hopper GPU has it: fragments/tensor_core.h says what that is, this does
- * it for eight columns at a time. Half of the emulator's time would go there else: 2,048 products an instruction. */
+/* mma.sync.m16n8k16 with f16 factors and f32 sums, as a Hopper GPU computes it. fragments/tensor_core.h describes the
+ * arithmetic; this file computes it for eight columns at a time. Otherwise it would take half of the emulator's time:
+ * 2,048 products per instruction. */
 #include <immintrin.h>
 #include <math.h>
 #include <string.h>
@@ -10,15 +11,15 @@ namespace simt
 {
 
 constexpr int bits = 25; /* multiples of 2^(E - 25) */
-constexpr int smallest_product = -28; /* its exponent: two factors of 2^-14 or below */
-constexpr int none = -64; /* a zero's exponent: with any other one below that, and two of them in eight bits */
+constexpr int smallest_product = -28; /* its exponent: two factors of at most 2^-14 */
+constexpr int none = -64; /* a zero's: any sum with it is below smallest_product, and two of them fit eight bits */
 
 struct Operands {
     alignas(32) uint16_t a16[16][16], b16[16][8];
     alignas(32) float a[16][16], b[16][8], c[16][8];
     alignas(32) int8_t a_exponent[16][16]; /* by k, then by row */
     alignas(32) int8_t b_exponent[16][32]; /* by k, the eight columns four times */
-    bool has_special; /* a factor or a sum is infinite or not a number */
+    bool has_special; /* a factor or a sum is infinite or NaN */
 };
 
 static void gather(const Meeting &m, Operands *o)
@@ -39,7 +40,7 @@ static void gather(const Meeting &m, Operands *o)
     }
 }
 
-/* The exponents of 16 halves as bytes in their order; *special gathers those with an exponent of 31. */
+/* Returns the exponents of 16 halves as bytes in their order. *special collects those with an exponent of 31. */
 static __m128i exponents(const uint16_t *halves, __m256i *special)
 {
     __m256i h = _mm256_and_si256(_mm256_load_si256((const __m256i *)halves), _mm256_set1_epi16(0x7fff));
@@ -50,7 +51,7 @@ static __m128i exponents(const uint16_t *halves, __m256i *special)
     return _mm_packs_epi16(_mm256_castsi256_si128(e), _mm256_extracti128_si256(e, 1));
 }
 
-/* 16 x 16 bytes, rows to columns: four times are the upper and the lower half of the vectors interleaved. */
+/* Transposes 16 x 16 bytes: four times, the upper and the lower half of the vectors are interleaved. */
 static void transpose(__m128i rows[16])
 {
     for (int step = 0; step < 4; step++) {
@@ -88,7 +89,7 @@ static void prepare(Operands *o)
     o->has_special = !_mm256_testz_si256(special, special);
 }
 
-/* The largest exponent of a product for each of four rows and eight columns. */
+/* Returns the largest exponent of a product for each of four rows and eight columns. */
 static __m256i largest_exponents(const Operands *o, int row)
 {
     const __m256i spread = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3,
@@ -104,7 +105,7 @@ static __m256i largest_exponents(const Operands *o, int row)
     return top;
 }
 
-/* E: the largest exponent of the products and of c, unless that is zero. */
+/* Returns E: the largest exponent of the products and of c, unless c is zero. */
 static __m256i alignment(__m256i products, __m256 c)
 {
     __m256i size = _mm256_and_si256(_mm256_castps_si256(c), _mm256_set1_epi32(0x7fffffff));
@@ -114,8 +115,8 @@ static __m256i alignment(__m256i products, __m256 c)
     return _mm256_max_epi32(products, e);
 }
 
-/* (sum + c) x 2^(E - 25), cut to f32. Sixteen products are below 2^31 and with c they may not be; a double has room. No sum
- * in which there is a product is a denormal. */
+/* Returns (sum + c) x 2^(E - 25), truncated to f32. Sixteen products are below 2^31; with c they may exceed it, but fit
+ * a double. No sum with a product is a denormal. */
 static __m128 cut(__m128i sum, __m128i c, __m128i e)
 {
     __m256d exact = _mm256_add_pd(_mm256_cvtepi32_pd(sum), _mm256_cvtepi32_pd(c));
@@ -124,7 +125,7 @@ static __m128 cut(__m128i sum, __m128i c, __m128i e)
     return _mm256_cvtpd_ps(_mm256_mul_pd(exact, _mm256_castsi256_pd(_mm256_slli_epi64(power, 52))));
 }
 
-/* A row of d, from the sums of its products and of c in multiples of 2^(E - 25); where there is no product it is c. */
+/* Returns a row of d, from the sums of its products and of c in multiples of 2^(E - 25). Without products it is c. */
 static __m256 finish(__m256i sum, __m256i c_part, __m256i e, __m256i products, __m256 c)
 {
     __m128 low = cut(_mm256_castsi256_si128(sum), _mm256_castsi256_si128(c_part), _mm256_castsi256_si128(e));
@@ -135,7 +136,8 @@ static __m256 finish(__m256i sum, __m256i c_part, __m256i e, __m256i products, _
     return _mm256_blendv_ps(d, _mm256_add_ps(c, _mm256_setzero_ps()), _mm256_castsi256_ps(has_none));
 }
 
-/* d of four rows. A product is exact in f32, and so is it times 2^(25 - E), unless that is far below 1. */
+/* Computes d of four rows. A product is exact in f32, and so is its multiple by 2^(25 - E), unless that is far below
+ * 1. */
 static void four_rows(const Operands *o, int row, float d[4][8])
 {
     __m256i top = largest_exponents(o, row), products[4], e[4], sum[4];
@@ -159,7 +161,7 @@ static void four_rows(const Operands *o, int row, float d[4][8])
     }
 }
 
-/* What is infinite or not a number: as IEEE 754 has it, but for NaN's bits. A double holds every finite sum. */
+/* Infinities and NaN follow IEEE 754, except for NaN's bits. A double holds every finite sum. */
 static void add_specials(const Operands *o, float d[16][8])
 {
     const uint32_t nan_bits = 0x7fffffff;
@@ -192,7 +194,7 @@ void mma_f16(const Meeting &m)
     }
 }
 
-/* Whole numbers: d = c + A B modulo 2^32, whatever order. */
+/* Whole numbers: d = c + A B modulo 2^32, in any order. */
 void mma_s8(const Meeting &m)
 {
     int8_t a[16][32], b[8][32]; /* rows, columns */

@@ -1,4 +1,4 @@
-/* The emulated CUDA runtime: errors, the device and its memory. runtime.h says what it is like. */
+/* The emulated CUDA runtime: errors, the device and its memory. See runtime.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,9 +28,8 @@ struct State {
     std::map<std::string, unsigned long> calls;
     std::map<std::string, Wish> wishes;
     std::map<char *, Range> allocations; /* by their first byte */
-    char *lowest = nullptr, *highest = nullptr; /* of all that ever were */
-    std::map<std::pair<const void *, int>, int>
-        dynamic_shared; /* by kernel and device: what cudaFuncSetAttribute allowed */
+    char *lowest = nullptr, *highest = nullptr; /* bounds of all allocations so far */
+    std::map<std::pair<const void *, int>, int> dynamic_shared; /* by kernel and device: set by cudaFuncSetAttribute */
     cudaError_t death = cudaSuccess;
     unsigned n_faults = 0;
     std::string fault_text;
@@ -41,7 +40,7 @@ thread_local int device_of_thread = 0; /* each thread begins with device 0 */
 
 void check_at_exit();
 
-/* "cudaMalloc:3:2,kernel:1:700" of the environment: call, nth, error. */
+/* Parses "cudaMalloc:3:2,kernel:1:700" of the environment: call, nth, error. */
 void read_wishes(State *s, const char *text)
 {
     while (text && *text) {
@@ -58,7 +57,7 @@ void read_wishes(State *s, const char *text)
     }
 }
 
-/* Never destroyed: whatever ends last may still call. */
+/* Never destroyed, because code that runs at exit may still call. */
 State &state()
 {
     static State *s = [] {
@@ -85,7 +84,7 @@ size_t total_bytes()
     return (size_t)setting("QUIRE_SIMT_MEMORY_MIB", 256) << 20;
 }
 
-/* What the driver keeps for itself: free memory is never all of it. */
+/* The driver's own memory: free memory is never the whole memory. */
 constexpr size_t driver_bytes = 8u << 20;
 constexpr size_t default_shared_bytes = 48u << 10;
 constexpr size_t reserved_shared_bytes = 1024;
@@ -103,7 +102,7 @@ size_t used_bytes()
     return used;
 }
 
-/* Of the machine's devices those that CUDA_VISIBLE_DEVICES names, in its order and up to the first that is not there. */
+/* Returns the devices that CUDA_VISIBLE_DEVICES lists, in its order and up to the first that does not exist. */
 std::vector<int> visible_devices()
 {
     const int n = (int)setting("QUIRE_SIMT_DEVICES", 1);
@@ -127,7 +126,7 @@ unsigned device_count()
     return (unsigned)visible_devices().size();
 }
 
-/* The machine's number of a device that is there. */
+/* Returns the machine's number of an existing device. */
 int device_of_machine(int device)
 {
     return visible_devices()[(size_t)device];
@@ -266,7 +265,7 @@ cudaError_t allocate(void **out, size_t bytes, bool is_host)
     return cudaSuccess;
 }
 
-/* CUDA waits for the device before it takes memory back. */
+/* CUDA waits for the device before it frees memory. */
 cudaError_t release(void *p, bool is_host, cudaError_t error)
 {
     if (!p)
@@ -275,7 +274,7 @@ cudaError_t release(void *p, bool is_host, cudaError_t error)
     if (found == state().allocations.end() || found->second.is_host != is_host || found->second.is_foreign)
         return error ? error : cudaErrorInvalidValue;
     if (error && error != death())
-        return error; /* asked for by a test, or lost to a capture */
+        return error; /* injected by a test, or a broken capture */
     drain_all();
     simt::dev_free(p);
     state().allocations.erase(found);

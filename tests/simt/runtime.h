@@ -1,9 +1,10 @@
-/* The emulated CUDA runtime: what its files share. runtime.cc: errors, the device, memory. stream.cc: streams, events,
- * graphs, copies and launches.
+/* The emulated CUDA runtime: declarations that its files share. runtime.cc: errors, the device, memory. stream.cc:
+ * streams, events, graphs, copies and launches.
  *
- * Where CUDA leaves a choice it takes the one that a careless caller does not expect: an operation runs as late as it may,
- * pinned memory is read and written when its copy runs, one stream's work never runs for another's sake unless an event
- * says so, fresh memory is NaN, a call that CUDA may refuse during a capture is refused. */
+ * Where CUDA leaves a choice, the emulator takes the one that careless code does not expect: an operation runs as late
+ * as possible, pinned memory is read and written when its copy runs, one stream's work never runs for another's sake
+ * without an event, fresh memory is NaN, and a call that CUDA may reject during a capture is rejected. Any thread.
+ */
 #ifndef QUIRE_TESTS_SIMT_RUNTIME_H
 #define QUIRE_TESTS_SIMT_RUNTIME_H
 
@@ -15,11 +16,12 @@
 namespace simt_runtime
 {
 
-/* What a call is to a capture that is going on. */
+/* How a call affects an active capture. */
 enum class InCapture { allowed, unsafe };
 
-/* Every call begins with one: it holds the runtime's lock, and error() says whether the call may go on: a failure that a
- * test asked for, the error that the device died of, a capture that does not allow the call (and is lost by it). */
+/* Every call begins with one. It holds the runtime's lock. error() says whether the call may continue; reasons against
+ * it are a failure injected by a test, the error that the device died of, and a capture that does not allow the call
+ * (and is lost by it). */
 class Call
 {
   public:
@@ -28,7 +30,7 @@ class Call
     {
         return error_;
     }
-    /* Remembers a failure for cudaGetLastError() and returns it. */
+    /* Stores a failure for cudaGetLastError() and returns it. */
     static cudaError_t done(cudaError_t error);
 
   private:
@@ -36,41 +38,41 @@ class Call
     cudaError_t error_ = cudaSuccess;
 };
 
-/* An error that a test asked of this call, or cudaSuccess; counts the call. */
+/* Counts the call. Returns an error that a test injected into it, or cudaSuccess. */
 cudaError_t injected(const char *name);
 
-/* The device's death: reported once, returned by every later call. */
+/* The device's death: reported once, and returned by every later call. */
 void die(cudaError_t error, const std::string &why, bool is_fault);
 cudaError_t death();
 
-/* A number of the environment, or what stands for none. */
+/* Returns a number from the environment, or `otherwise`. */
 unsigned long setting(const char *name, unsigned long otherwise);
 
-int current_device(); /* the calling thread's */
+int current_device(); /* of the calling thread */
 
 /* ---- memory ---- */
-struct Range { /* an allocation that holds [p, p + bytes), or none */
+struct Range { /* an allocation that contains [p, p + bytes), or empty */
     char *base = nullptr;
     size_t bytes = 0;
     bool is_host = false;
     bool is_foreign = false; /* another process' device memory */
-    int device = 0; /* that it was allocated on */
+    int device = 0; /* the device that allocated it */
     explicit operator bool() const
     {
         return base != nullptr;
     }
 };
 Range find(const void *p, size_t bytes);
-bool was_device(const void *p); /* where memory was ever given out, so that p cannot be pageable */
+bool was_device(const void *p); /* whether memory was ever allocated there, so that p cannot be pageable */
 
 /* ---- streams ---- */
-void drain_all(); /* everything that is queued runs */
-void forget_streams(); /* everything that is queued is dropped, captures and handles too */
-bool capture_forbids(); /* a capture goes on that unsafe calls end; it has then ended */
+void drain_all(); /* runs everything that is queued */
+void forget_streams(); /* drops everything that is queued, and captures and handles */
+bool capture_forbids(); /* whether an active capture ends by an unsafe call; it has then ended */
 bool capture_is_on();
 unsigned live_handles();
 unsigned pending();
-size_t graph_memory(); /* of the device, by instantiated graphs */
+size_t graph_memory(); /* device memory used by instantiated graphs */
 
 /* ---- kernels ---- */
 size_t dynamic_shared_limit(const void *kernel);

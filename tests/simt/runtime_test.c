@@ -1,4 +1,4 @@
-/* The emulated CUDA runtime: is it as late, as strict and as unforgiving as runtime.h says? */
+/* Checks that the emulated CUDA runtime is as late and as strict as runtime.h promises. */
 #include "tests/simt/control.h"
 #include "tests/simt/runtime_kernels.h"
 
@@ -51,7 +51,7 @@ static void fill(float *x, float value)
         x[i] = value;
 }
 
-/* Sets the device's array, at once. */
+/* Sets the device's array at once. */
 static void set_dev(struct fixture *f, float value)
 {
     float x[N];
@@ -59,7 +59,7 @@ static void set_dev(struct fixture *f, float value)
     OK(cudaMemcpy(f->dev, x, BYTES, cudaMemcpyHostToDevice));
 }
 
-/* What it holds now, whatever is queued. */
+/* Returns its current content, without running queued work. */
 static float get_dev(struct fixture *f)
 {
     float x[N];
@@ -78,7 +78,7 @@ static void test_late(void **state)
     OK(cudaMemcpyAsync(f->pinned, f->dev, BYTES, cudaMemcpyDeviceToHost, f->a));
     assert_int_equal(simt_pending(), 2);
     assert_true(f->pinned[0] == -1 && get_dev(f) == 1);
-    OK(cudaStreamSynchronize(f->b)); /* another stream's */
+    OK(cudaStreamSynchronize(f->b)); /* another stream's work */
     assert_int_equal(simt_pending(), 2);
     OK(cudaStreamSynchronize(f->a));
     assert_int_equal(simt_pending(), 0);
@@ -99,7 +99,7 @@ static void test_host_memory(void **state)
     fill(pageable, 4);
     OK(cudaStreamSynchronize(f->a));
     assert_true(get_dev(f) == 3);
-    OK(launch_affine(f->a, f->dev, 1, 1, N)); /* pageable: there when the call returns */
+    OK(launch_affine(f->a, f->dev, 1, 1, N)); /* pageable: complete when the call returns */
     OK(cudaMemcpyAsync(pageable, f->dev, BYTES, cudaMemcpyDeviceToHost, f->a));
     assert_true(pageable[0] == 4);
     OK(cudaMemsetAsync(f->dev, 0, BYTES, f->a));
@@ -120,7 +120,7 @@ static void test_two_streams(void **state)
     struct fixture *f = *state;
     set_dev(f, 1);
     OK(launch_affine(f->a, f->dev, 1, 1, N));
-    OK(launch_affine(f->b, f->dev, 10, 0, N)); /* before it, for all that b says */
+    OK(launch_affine(f->b, f->dev, 10, 0, N)); /* may run before it, because b has no event */
     OK(cudaStreamSynchronize(f->b));
     OK(cudaStreamSynchronize(f->a));
     assert_true(get_dev(f) == 11);
@@ -128,9 +128,9 @@ static void test_two_streams(void **state)
     set_dev(f, 1);
     OK(launch_affine(f->a, f->dev, 1, 1, N));
     OK(cudaEventRecord(f->event, f->a));
-    OK(launch_affine(f->a, f->dev, 1, 100, N)); /* behind the event */
+    OK(launch_affine(f->a, f->dev, 1, 100, N)); /* after the event */
     OK(cudaStreamWaitEvent(f->b, f->event, 0));
-    OK(cudaEventRecord(f->event, f->a)); /* recorded anew: b waits for what it was when asked */
+    OK(cudaEventRecord(f->event, f->a)); /* recorded again: b waits for the state at its call */
     OK(launch_affine(f->b, f->dev, 10, 0, N));
     OK(cudaStreamSynchronize(f->b));
     assert_true(get_dev(f) == 20);
@@ -151,7 +151,7 @@ static void test_queries(void **state)
     assert_true(get_dev(f) == 2);
     FAILS(cudaEventQuery(f->event), cudaErrorNotReady);
     OK(cudaEventQuery(f->event));
-    OK(cudaGetLastError()); /* not ready is no error */
+    OK(cudaGetLastError()); /* not ready is not an error */
     OK(launch_affine(f->a, f->dev, 1, 1, N));
     FAILS(cudaStreamQuery(f->a), cudaErrorNotReady);
     OK(cudaStreamQuery(f->a));
@@ -176,7 +176,7 @@ static void test_full_queue(void **state)
         OK(launch_affine(f->a, f->dev, 1, 1, N));
     assert_int_equal(simt_pending(), 1024);
     assert_true(get_dev(f) == 1500 - 1024);
-    OK(cudaFree(f->dev)); /* waits for all of it */
+    OK(cudaFree(f->dev)); /* waits for all of them */
     assert_int_equal(simt_pending(), 0);
 }
 
@@ -210,7 +210,7 @@ static void test_graph(void **state)
     OK(cudaStreamSynchronize(f->b));
     assert_true(get_dev(f) == 7 && f->pinned[5] == 7);
     OK(cudaGraphLaunch(exec, f->a));
-    OK(cudaGraphExecDestroy(exec)); /* what was launched still runs */
+    OK(cudaGraphExecDestroy(exec)); /* launched work still runs */
     OK(cudaStreamSynchronize(f->a));
     assert_true(get_dev(f) == 15);
     FAILS(cudaGraphLaunch(exec, f->a), cudaErrorInvalidValue);
@@ -297,7 +297,7 @@ static void check_death(struct fixture *f, cudaError_t launch(cudaStream_t, floa
     FAILS(cudaGetLastError(), error);
     FAILS(cudaGetLastError(), error);
     unsigned live = simt_live();
-    FAILS(cudaFree(f->dev), error); /* but it is free */
+    FAILS(cudaFree(f->dev), error); /* but it is released */
     FAILS(cudaFreeHost(f->pinned), error);
     FAILS(cudaStreamDestroy(f->a), error);
     FAILS(cudaEventDestroy(f->event), error);
@@ -329,7 +329,7 @@ static void test_asked_for(void **state)
     FAILS(cudaMalloc(&p, 64), cudaErrorMemoryAllocation);
     OK(cudaMalloc(&p, 64));
     assert_int_equal(simt_calls("cudaMalloc"), before + 3);
-    FAILS(launch_affine(f->a, f->dev, 1, 1, N), cudaErrorMemoryAllocation); /* nobody had looked */
+    FAILS(launch_affine(f->a, f->dev, 1, 1, N), cudaErrorMemoryAllocation); /* the error was not fetched */
     OK(launch_affine(f->a, f->dev, 1, 1, N));
     simt_fail_call("launch", 1, cudaErrorLaunchOutOfResources);
     FAILS(launch_affine(f->a, f->dev, 1, 1, N), cudaErrorLaunchOutOfResources);
@@ -353,7 +353,7 @@ static void test_launches(void **state)
     OK(launch_shaped(f->a, 1, 1, 1024, 48 << 10));
     FAILS(launch_shaped(f->a, 1, 1, 32, (48 << 10) + 1), cudaErrorInvalidValue);
     FAILS(allow_shared((227 << 10) + 1), cudaErrorInvalidValue);
-    OK(allow_shared(99 << 10)); /* the error above is still to be seen */
+    OK(allow_shared(99 << 10)); /* the error above is still pending */
     FAILS(launch_shaped(f->a, 1, 1, 32, 99 << 10), cudaErrorInvalidValue);
     OK(launch_shaped(f->a, 1, 1, 32, 99 << 10));
     FAILS(launch_shaped(f->a, 1, 1, 32, (99 << 10) + 1), cudaErrorInvalidValue);
@@ -412,7 +412,7 @@ static void test_device(void **state)
     setenv("QUIRE_SIMT_DEVICES", "2", 1);
     OK(cudaGetDeviceProperties(&prop, 1));
     assert_true(prop.multiProcessorCount == 7 && prop.major == 8 && prop.minor == 6);
-    setenv("CUDA_VISIBLE_DEVICES", "1,5,0", 1); /* what is behind the one that is not there is not seen */
+    setenv("CUDA_VISIBLE_DEVICES", "1,5,0", 1); /* devices after a missing one are not visible */
     OK(cudaGetDeviceCount(&n));
     assert_int_equal(n, 1);
     OK(cudaGetDeviceProperties(&same, 0));

@@ -1,6 +1,6 @@
-/* Kernels on the CPU: CUDA C++ sources built by g++ and run with one fiber for each CUDA thread (README.md).
+/* Kernels on the CPU: CUDA C++ sources built by g++ and run with one fiber per CUDA thread (README.md).
  *
- * This is the host's side: launches, memory, faults. What kernels see is in device/ and include/. */
+ * This is the host's side: launches, memory, faults. The kernels' side is in device/ and include/. */
 #ifndef QUIRE_TESTS_SIMT_SIMT_H
 #define QUIRE_TESTS_SIMT_SIMT_H
 
@@ -32,7 +32,7 @@ struct Launch {
     size_t argsz;
 };
 
-/* Runs a launch to its end, blocks on several OS threads; one launch at a time. */
+/* Runs a launch to its end, with blocks on several OS threads. One launch runs at a time. */
 void launch(const Launch &launch);
 
 /* A kernel and its arguments, as bytes. */
@@ -48,7 +48,7 @@ template <class... P> struct Call {
     }
 };
 
-/* Runs a kernel at once. */
+/* Runs a kernel immediately. */
 template <class... P, class... A>
 void launch_k(dim3 grid, dim3 block, size_t shared_bytes, void (*kernel)(P...), A &&...arguments)
 {
@@ -56,7 +56,7 @@ void launch_k(dim3 grid, dim3 block, size_t shared_bytes, void (*kernel)(P...), 
     launch(Launch{grid, block, shared_bytes, Call<P...>::invoke, &call, sizeof call});
 }
 
-/* The runtime's half of a launch (stream.cc): checks it, copies the arguments and queues it. */
+/* The runtime's part of a launch (stream.cc): checks it, copies the arguments and queues it. */
 cudaError_t queue_kernel(cudaStream_t stream, const char *name, const void *kernel, const Launch &launch);
 
 /* K_LAUNCH of kernels/cuda/device.cuh. */
@@ -69,21 +69,21 @@ cudaError_t launch_on(cudaStream_t stream, dim3 grid, dim3 block, size_t shared_
                         Launch{grid, block, shared_bytes, Call<P...>::invoke, &call, sizeof call});
 }
 
-/* Memory that kernels may touch: of bytes 0xff (NaN in every format), 256-byte aligned, with at least 256 bytes of no allocation on
- * both sides. nullptr when there is none. */
+/* Allocates memory for kernels: filled with bytes 0xff (NaN in every format), 256-byte aligned, with at least 256
+ * unallocated bytes on both sides. Returns nullptr if there is no space. */
 void *dev_alloc(size_t bytes);
 void dev_free(void *p);
 
-/* One line for each fault since the last call: "KIND at file:line by block (x,y,z) thread t: what". A fault that ends
- * its block is reported for each block, another once for each place. */
+/* Returns one line per fault since the last call: "KIND at file:line by block (x,y,z) thread t: what". A fault that
+ * ends its block is reported for each block, others once per place. */
 std::vector<std::string> take_faults();
 
-/* The order in which threads run between two synchronisations; a right kernel's result does not depend on it. At
- * first that of QUIRE_SIMT_ORDER: forward (the default), reverse or random. */
+/* The order in which threads run between two synchronizations; a correct kernel's result does not depend on it.
+ * Initially from QUIRE_SIMT_ORDER: forward (the default), reverse or random. */
 enum { ORDER_FORWARD, ORDER_REVERSE, ORDER_RANDOM };
 extern int order;
-/* How many OS threads run blocks, read at the first launch. At first QUIRE_SIMT_THREADS; 0: as many as the machine
- * has. */
+/* Number of OS threads that run blocks, read at the first launch. Initially from QUIRE_SIMT_THREADS; 0: all threads of
+ * the machine. */
 extern int os_threads;
 
 } // namespace simt

@@ -1,4 +1,4 @@
-/* What the emulator's own files share: fibers, warps and blocks. Kernels see none of this. */
+/* The emulator's internal structs: fibers, warps and blocks. Kernels do not see them. */
 #ifndef QUIRE_TESTS_SIMT_STATE_H
 #define QUIRE_TESTS_SIMT_STATE_H
 
@@ -15,7 +15,7 @@ namespace simt
 
 constexpr size_t stack_bytes = 64 * 1024;
 constexpr unsigned max_threads = 1024;
-constexpr size_t max_shared_bytes = 232448; /* 227 KiB: what a block of sm_90 may ask for */
+constexpr size_t max_shared_bytes = 232448; /* 227 KiB: the maximum of a block on sm_90 */
 
 struct Warp;
 struct Block;
@@ -36,13 +36,13 @@ struct alignas(128) Fiber : Thread {
     std::vector<Copy> copies;
     unsigned copy_group;
     bool took_ticket; /* did an atomic on global memory */
-    int unfenced,
-        last_write; /* epochs of its first write of global memory that no fence is behind, and of its last; -1: none */
+    /* Epochs of its first write of global memory that no fence follows, and of its last write; -1: no such write. */
+    int unfenced, last_write;
     const char *waits_in, *waits_file; /* for the report of a deadlock */
     int waits_line;
 };
 
-/* Lanes that have come to a collective and wait for the rest of its mask. */
+/* Lanes that have arrived at a collective and wait for the rest of its mask. */
 struct Meeting {
     unsigned mask, arrived;
     Op op;
@@ -53,13 +53,13 @@ struct Meeting {
 
 struct Warp {
     unsigned ready, alive; /* masks of lanes */
-    unsigned epoch; /* __syncwarps so far */
+    unsigned epoch; /* number of __syncwarps */
     unsigned open; /* mask of the meetings that wait for lanes */
     Meeting meetings[8];
 };
 
-/* Who wrote and who read a byte last. A byte and no more: threads that write adjacent bytes do not race. Run and epochs
- * say when, and only grow, so that nothing is ever reset. */
+/* The last writer and the last reader of a byte. Cells are per byte, so threads that write adjacent bytes do not race.
+ * Run and epochs are the time of the access; they only grow, so nothing is ever reset. */
 struct Cell {
     uint32_t write_run, read_run;
     uint16_t write_epoch, read_epoch;
@@ -67,7 +67,7 @@ struct Cell {
     uint16_t writer, reader; /* thread, and the flags of access.cc */
 };
 
-/* The block that an OS thread runs: all of its threads are fibers of that OS thread. */
+/* The block that an OS thread runs. All of its threads are fibers of that OS thread. */
 struct Block : BlockIndices {
     const Launch *launch;
     uint32_t run, first_run; /* this block's number among all blocks ever run; that of the launch's block 0 */
@@ -76,12 +76,12 @@ struct Block : BlockIndices {
     unsigned n_at_barrier;
     int barrier_sum, barrier_result, barrier_line;
     const char *barrier_file;
-    uint16_t epoch; /* __syncthreads so far */
-    uint16_t ticket_epoch; /* the first one in which a thread did an atomic on global memory */
-    bool has_ticket, acquired; /* a thread did; a fence came behind it */
+    uint16_t epoch; /* number of __syncthreads */
+    uint16_t ticket_epoch; /* the first epoch in which a thread did an atomic on global memory */
+    bool has_ticket, acquired; /* a thread did an atomic; a fence followed */
     unsigned random;
     void *scheduler; /* the stack pointer of the OS thread's own stack */
-    char *stacks; /* max_threads of them */
+    char *stacks; /* max_threads stacks */
     unsigned n_stacks; /* in use or in free_stacks */
     unsigned n_free_stacks;
     char *free_stacks[max_threads];
@@ -99,7 +99,7 @@ inline Fiber *this_fiber()
 
 /* ---- fiber.cc ---- */
 void run_block(const Launch &launch, unsigned index, uint32_t first_run);
-/* The calling fiber waits for one that makes it ready again. */
+/* Suspends the calling fiber until another one makes it ready. */
 void wait_here(Fiber *f, const char *what, int line, const char *file);
 [[noreturn]] void abandon_block(Block *b);
 
@@ -108,13 +108,13 @@ void mma_f16(const Meeting &m); /* for all lanes of the warp */
 void mma_s8(const Meeting &m);
 
 /* ---- fault.cc ---- */
-/* Records a fault; a fatal one ends the block. code: the address that is to blame, or nullptr. */
+/* Records a fault. A fatal one ends the block. code: the address of the faulty code, or nullptr. */
 __attribute__((format(printf, 4, 5))) void fault(const char *kind, bool fatal, const void *code, const char *format,
                                                  ...);
 
 /* ---- access.cc ---- */
 enum Access { READ, WRITE, ATOMIC, COPY_ISSUED, COPY_LANDED };
-extern bool instrumented; /* some kernel was built with the hooks */
+extern bool instrumented; /* a kernel was built with the hooks */
 /* What each block of the launch has released so far (access.cc); 0: nothing. */
 extern std::atomic<uint64_t> *releases;
 void access(const void *p, size_t bytes, Access kind, const void *code);
@@ -124,27 +124,27 @@ struct PeerMemory;
 struct Allocation {
     char *begin;
     size_t bytes;
-    PeerMemory *peer; /* where other processes reach it (peer/peer.h); else nullptr */
+    PeerMemory *peer; /* if other processes can access it (peer/peer.h); otherwise nullptr */
 };
-/* Whether p lies where device memory is handed out; *allocation is then the one that p is in or was in (freed), or
- * the last one before it (bytes of no allocation), or null. */
+/* Returns whether p lies in the device memory. *allocation is then the one that contains p or contained it (freed), or
+ * the last one before it (unallocated bytes), or null. */
 enum Where { ELSEWHERE, LIVE, FREED, BETWEEN };
 Where find_device(const void *p, const Allocation **allocation);
-/* An allocation of `bytes`, `first` bytes into so many whole pages of addresses, for who maps something there; nullptr: there
- * are none. dev_forget() ends it. */
+/* Reserves an allocation of `bytes`, `first` bytes into this many whole pages of addresses, for mapping memory there.
+ * Returns nullptr if there is no space. dev_forget() ends it. */
 Allocation *dev_reserve(size_t page_bytes, size_t first, size_t bytes);
-/* Of these whole pages a little is touched here and there, as peers do: no large pages of cells, to clear which took
- * kernels_cuda_group_test 40 s of the system's time. */
+/* Declares that only a few bytes of these whole pages will be touched, as by peers. Their cells then use no large
+ * pages; clearing those took kernels_cuda_group_test 40 s of system time. */
 void dev_expect_little(const void *begin, size_t bytes);
 void dev_forget(Allocation *a);
-/* The cells of device memory from p on; only where instrumented. */
+/* Returns the cells of device memory from p on; only if instrumented. */
 Cell *device_cells(const void *p);
 
 /* ---- image.cc ---- */
 enum TlsKind : uint8_t { TLS_GAP, TLS_STATIC_SHARED, TLS_HOST, TLS_DYNAMIC_SHARED };
 struct Image {
-    uintptr_t base, low, high; /* where it was loaded; its segments */
-    std::vector<uint8_t> tls; /* a TlsKind for each byte of the thread-local segment */
+    uintptr_t base, low, high; /* load address; its segments */
+    std::vector<uint8_t> tls; /* a TlsKind per byte of the thread-local segment */
     struct Span {
         size_t offset, bytes;
     };

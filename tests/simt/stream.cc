@@ -1,8 +1,9 @@
-/* The emulated CUDA runtime: streams, events, graphs, and what is queued on them: copies and kernels.
+/* The emulated CUDA runtime: streams, events, graphs, and the work queued on them: copies and kernels.
  *
- * A stream is a queue of operations, and nothing runs before someone waits for it: for the stream, for an event behind
- * the operation, or for memory to be taken back. Then that queue runs up to there and no further, and others only as
- * far as its events say. A query lets one operation run and says "not ready" until there are none. */
+ * A stream is a queue of operations. An operation runs only when something waits for it: for the stream, for an event
+ * after the operation, or for memory to be freed. Then that queue runs up to that point and no further, and others only
+ * as far as its events require. A query runs one operation and returns "not ready" until the queue is empty.
+ */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -24,16 +25,16 @@ using Clock = std::chrono::steady_clock;
 namespace
 {
 
-/* A place in a queue that an event was recorded at. */
+/* A position in a queue at which an event was recorded. */
 struct Mark {
     bool is_done = false;
-    CUstream_st *stream; /* on whose queue it waits */
+    CUstream_st *stream; /* the stream in whose queue it waits */
     Clock::time_point when;
 };
 
 struct Operation {
     std::function<void()> run;          /* a copy or a kernel, or */
-    std::shared_ptr<Mark> record, wait; /* what an event left behind */
+    std::shared_ptr<Mark> record, wait; /* a mark of an event */
 };
 
 struct Capture {
@@ -42,7 +43,7 @@ struct Capture {
     std::vector<std::function<void()>> nodes;
 };
 
-/* As deep as a driver's queue is: a launch into a full one waits for its head. */
+/* The depth of a driver's queue: a launch into a full queue waits for its head. */
 constexpr size_t queue_depth = 1024;
 
 } // namespace
@@ -57,7 +58,7 @@ struct CUevent_st {
     unsigned flags;
     int device;
     bool is_captured = false;
-    std::shared_ptr<Mark> mark; /* none: never recorded */
+    std::shared_ptr<Mark> mark; /* null: never recorded */
 };
 
 struct CUgraph_st {
@@ -86,7 +87,8 @@ Handles &handles()
     return *h;
 }
 
-/* Of the device's memory, an instantiated graph and each of its operations: hardware takes some, nobody says how much. */
+/* Device memory of an instantiated graph and of each of its operations. Hardware uses some; the amount is not
+ * documented. */
 constexpr size_t graph_bytes = 64 << 10, node_bytes = 1 << 10;
 
 CUstream_st *stream_of(cudaStream_t stream)
@@ -109,7 +111,7 @@ void drop_queues()
         drop(s);
 }
 
-/* What the emulator saw while an operation ran kills the device. */
+/* A fault that the emulator detected while an operation ran kills the device. */
 void look_for_faults()
 {
     for (auto &text : simt::take_faults()) {
@@ -143,7 +145,7 @@ void run_one(CUstream_st *s)
     }
 }
 
-/* Records come before the waits for them, so that this ends. */
+/* Records come before the waits for them, so this terminates. */
 void run_until(const std::shared_ptr<Mark> &mark)
 {
     while (!mark->is_done)
@@ -156,7 +158,7 @@ void drain(CUstream_st *s)
         run_one(s);
 }
 
-/* QUIRE_SIMT_STREAMS=random: any queue may also run on by itself. */
+/* QUIRE_SIMT_STREAMS=random: any queue may also run on its own. */
 void run_some()
 {
     const char *how = getenv("QUIRE_SIMT_STREAMS");
@@ -177,7 +179,7 @@ void push(CUstream_st *s, Operation op)
     run_some();
 }
 
-/* Into the queue, or into the capture. */
+/* Adds an operation to the queue, or to the capture. */
 cudaError_t add(CUstream_st *s, std::function<void()> run)
 {
     if (s->capture) {
@@ -284,7 +286,7 @@ unsigned pending()
 namespace
 {
 
-/* A pointer of a copy: whose memory it is, and whether all of it is there. */
+/* A pointer of a copy: the kind of its memory, and whether all of it exists. */
 struct Side {
     bool is_device = false, is_pinned = false, is_bad = false;
 };
@@ -312,7 +314,7 @@ bool fits(enum cudaMemcpyKind kind, Side dst, Side src)
     }
 }
 
-/* At its time: what it copies between may be gone by then, if a graph outlived it. */
+/* Runs a copy at its time. Its memory may be gone by then, if a graph outlived it. */
 void copy_now(void *dst, const void *src, size_t bytes)
 {
     if (side_of(dst, bytes).is_bad || side_of(src, bytes).is_bad) {
@@ -337,7 +339,7 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, enum cudaM
     bool is_pageable = !(to.is_device || to.is_pinned) || !(from.is_device || from.is_pinned);
     if (is_pageable && s->capture)
         return Call::done(lose(s, cudaErrorNotSupported)); /* CUDA would keep the pointer; not emulated */
-    if (!(to.is_device || to.is_pinned)) { /* pageable: there when the call returns */
+    if (!(to.is_device || to.is_pinned)) { /* pageable: complete when the call returns */
         push(s, Operation{[=] { copy_now(dst, src, bytes); }, nullptr, nullptr});
         drain(s);
         return Call::done(death());
@@ -349,7 +351,7 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, enum cudaM
     return Call::done(add(s, [=] { copy_now(dst, src, bytes); }));
 }
 
-/* On the NULL stream, which waits for no stream of cudaStreamNonBlocking. */
+/* On the NULL stream, which does not wait for streams with cudaStreamNonBlocking. */
 cudaError_t cudaMemcpy(void *dst, const void *src, size_t bytes, enum cudaMemcpyKind kind)
 {
     BEGIN(unsafe);
@@ -562,7 +564,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
     return Call::done(death() ? death() : cudaErrorNotReady);
 }
 
-/* The time that the emulation took: nothing follows from it but that it is positive. */
+/* Returns the time that the emulation took. It is only guaranteed to be positive. */
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end)
 {
     BEGIN(allowed);
@@ -636,7 +638,7 @@ namespace simt
 namespace
 {
 
-/* QUIRE_SIMT_ORDER is read at each launch, so that a test may change it. */
+/* QUIRE_SIMT_ORDER is read at each launch, so that a test can change it. */
 void take_order()
 {
     const char *name = getenv("QUIRE_SIMT_ORDER");
@@ -689,7 +691,8 @@ cudaError_t queue(cudaStream_t stream, const char *name, const void *kernel, con
 
 } // namespace
 
-/* As <<<>>> and cudaGetLastError() after it: an earlier call's error that nobody looked at comes out here. */
+/* Behaves like <<<>>> and cudaGetLastError() after it: an earlier call's error that was not fetched is returned
+ * here. */
 cudaError_t queue_kernel(cudaStream_t stream, const char *name, const void *kernel, const Launch &l)
 {
     simt_runtime::Call::done(queue(stream, name, kernel, l));

@@ -1,4 +1,4 @@
-/* What a warp's lanes do together: the last lane of the mask to arrive computes for all. */
+/* The collective operations of a warp: the last lane of the mask to arrive computes for all. */
 #include <string.h>
 
 #include "tests/simt/state.h"
@@ -9,7 +9,7 @@ namespace simt
 static const char *const op_names[] = {"shuffle",    "vote",     "reduce_add",     "reduce_min", "reduce_max",
                                        "__syncwarp", "ldmatrix", "ldmatrix.trans", "mma.f16",    "mma.s8"};
 
-/* The lanes of a mask, from 0 up. */
+/* Loops over the lanes of a mask, from 0 up. */
 #define FOR_LANES(lane, mask) \
     for (unsigned rest_ = (mask), lane; rest_ && (lane = (unsigned)__builtin_ctz(rest_), true); rest_ &= rest_ - 1)
 
@@ -41,7 +41,7 @@ static void vote(const Meeting &m)
 
 static void ldmatrix(const Meeting &m)
 {
-    uint16_t matrix[4][8][8]; /* lane 8 i + r gives row r of matrix i */
+    uint16_t matrix[4][8][8]; /* lane 8 i + r supplies row r of matrix i */
     for (int lane = 0; lane < 32; lane++)
         memcpy(matrix[lane / 8][lane % 8], ((LdmatrixArgument *)m.argument[lane])->row, 16);
     for (int lane = 0; lane < 32; lane++)
@@ -53,7 +53,7 @@ static void ldmatrix(const Meeting &m)
         }
 }
 
-/* A row's address is checked for the lane that gives it, before the lanes meet. */
+/* Checks a row's address for the lane that supplies it, before the lanes meet. */
 static void check_row(const void *row, int line, const char *file, const void *code)
 {
     if ((uintptr_t)row % 16)
@@ -62,8 +62,8 @@ static void check_row(const void *row, int line, const char *file, const void *c
         access(row, 16, READ, code);
 }
 
-/* Where lanes that do this with this mask meet, new or begun. A lane may come to one operation while others of the warp
- * wait in another, as on hardware since sm_70; but not when each waits for the other. */
+/* Returns the meeting of lanes with this operation and mask, new or begun. A lane may arrive at one operation while
+ * others of the warp wait in another, as on hardware since sm_70; but they must not wait for each other. */
 static Meeting *find_meeting(Fiber *f, Op op, unsigned mask, int line, const char *file)
 {
     Warp *w = f->warp;
@@ -117,7 +117,7 @@ void collective(Op op, unsigned mask, void *argument, int line, const char *file
     case REDUCE_ADD:
     case REDUCE_MIN:
     case REDUCE_MAX: vote(*m); break;
-    case SYNCWARP: /* the only one that orders memory; of the whole warp even if the mask is part of it */
+    case SYNCWARP: /* the only one that orders memory; for the whole warp even if the mask is a part of it */
         w->epoch++;
         break;
     case LDMATRIX:

@@ -1,18 +1,20 @@
-/* The host side of attention: which form, and the plan. */
+/* The host side of attention: selects the form and makes the plan. */
 #include "kernels/cuda/host/operations.h"
 #include "kernels/cuda/plan/attention_plan.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/check.h"
 
-/* The mma form reads an f16 cache, and no later positions; everything else is the lane form, which needs no plan: what a cache in
- * 8 bits is read as, f32(u) · scale, is no f16 number, and the page has it read alike in every form. */
+/* The mma form needs an f16 cache and reads no later positions. Everything else uses the lane form, which needs no
+ * plan. An 8-bit cache is read as f32(u) · scale, which is not an f16 number; the specification requires the same
+ * reading in every form. */
 static bool is_mma(struct k_backend *b, const struct k_kv_shape *kv, bool whole)
 {
     return b->form == K_FORM_MMA && kv->format.kind == K_F16 && !whole;
 }
 
-/* Blocks that are on the GPU together: by registers, two of the kernel that has large query tiles and three of the other, and
- * fewer where shared memory has no room for them. A plan is made for this grid, and so is every recorded launch. */
+/* Returns the number of thread blocks that are on the GPU together. By registers these are two per SM of the kernel
+ * with large query tiles and three of the other, and fewer if shared memory limits them. Every plan and every recorded
+ * launch uses this grid. */
 static uint32_t n_blocks_of(struct k_backend *b, uint32_t head_dim, bool is_small)
 {
     const struct cuda_backend *c = cuda_of(b);
@@ -39,7 +41,7 @@ int cuda_attention_plan(struct k_backend *b, const struct k_attention_plan_args 
     return QUIRE_OK;
 }
 
-/* While a graph is recorded there are no rows yet: it will run steps in which each has one token. */
+/* While a graph is recorded there are no rows yet; it will run steps in which each row has one token. */
 int cuda_attention(struct k_backend *b, const struct k_attention_args *a, struct quire_error *err)
 {
     struct k_attention_args own = *a;

@@ -11,14 +11,14 @@
 
 #define N_SHAPES 512u  /* a model has 5 shapes, and a step of 2,048 tokens falls into one of 32 buckets */
 #define BUCKET_TOKENS 64u
-#define ALIGNMENT 16u  /* of every matrix, which the fastest kernels ask for */
+#define ALIGNMENT 16u  /* required of every matrix by the fastest kernels */
 
-/* What a GEMM of some shape is computed by. */
+/* The library's objects for GEMMs of one shape. */
 struct shape {
-    uint32_t n_rows, n_cols, bucket; /* bucket: tokens, rounded up; 0: the place is empty */
+    uint32_t n_rows, n_cols, bucket; /* bucket: tokens, rounded up; 0: an empty entry */
     bool has_bias;
     bool is_supported, has_run;
-    void *desc, *a, *b, *d; /* the library's; column-major: D [n_rows, T] = A' [n_rows, n_cols] B [n_cols, T] */
+    void *desc, *a, *b, *d; /* the library's objects; column-major: D [n_rows, T] = A' [n_rows, n_cols] B [n_cols, T] */
     struct lt_algorithm algorithm;
     size_t workspace_bytes;
 };
@@ -26,7 +26,7 @@ struct shape {
 struct cublaslt {
     void *library, *handle;
     char version[48];
-    struct shape shapes[N_SHAPES]; /* by a hash of the shape; a newcomer takes the place of who was there */
+    struct shape shapes[N_SHAPES]; /* by a hash of the shape; a new shape replaces the old one */
     size_t (*get_version)(void);
     const char *(*status_name)(int status);
     int (*create)(void **handle);
@@ -49,7 +49,7 @@ struct cublaslt {
 
 /* ---- opening ----------------------------------------------------------------------------------- */
 
-#if defined(QUIRE_CUDA_LINKED) /* the emulator's twin, tests/simt: the real one wants a GPU */
+#if defined(QUIRE_CUDA_LINKED) /* the emulator's stub, tests/simt: the real library needs a GPU */
 static const char *const names[] = {"libcublasLt_simt.so"};
 #else
 static const char *const names[] = {"libcublasLt.so.13", "libcublasLt.so.12"};
@@ -62,8 +62,8 @@ static int load(struct cublaslt *lt, struct quire_error *err)
         lt->library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
     if (!lt->library)
         return quire_fail(err, QUIRE_INVALID,
-                          "--invariance off takes cuBLASLt, and %s is not on the loader's path (%.200s): install"
-                          " NVIDIA's libcublas, put its folder into LD_LIBRARY_PATH, or leave --invariance off out",
+                          "--invariance off needs cuBLASLt, but %s is not on the loader's path (%.200s): install"
+                          " NVIDIA's libcublas, add its folder to LD_LIBRARY_PATH, or omit --invariance off",
                           names[0], dlerror());
     const struct {
         const char *name;
@@ -88,8 +88,7 @@ static int load(struct cublaslt *lt, struct quire_error *err)
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
         void *symbol = dlsym(lt->library, calls[i].name);
         if (!symbol)
-            return quire_fail(err, QUIRE_INVALID, "--invariance off: the cuBLASLt that was found has no %s",
-                              calls[i].name);
+            return quire_fail(err, QUIRE_INVALID, "--invariance off: the installed cuBLASLt lacks %s", calls[i].name);
         memcpy(calls[i].at, &symbol, sizeof symbol);
     }
     return QUIRE_OK;
@@ -149,7 +148,7 @@ const char *cublaslt_version(const struct cublaslt *lt)
 
 /* ---- shapes ------------------------------------------------------------------------------------ */
 
-/* The first status that is none. */
+/* Returns the first status that is not success. */
 #define TRY(call) \
     do { \
         int status_ = (call); \
@@ -198,7 +197,7 @@ static int choose(struct cublaslt *lt, struct shape *s, uint64_t row_stride)
     return status;
 }
 
-/* What the library says where it has no kernel for a shape; anything else is a failure. */
+/* Returns whether the status means that the library has no kernel for a shape. Any other status is a failure. */
 static bool is_refusal(int status)
 {
     return status == LT_NOT_SUPPORTED || status == LT_INVALID_VALUE || status == LT_ARCH_MISMATCH;
@@ -209,7 +208,7 @@ static int fail(struct k_backend *b, int status, struct quire_error *err)
     return cuda_die(b, "gemm by cuBLASLt", cuda_of(b)->lt->status_name(status), err);
 }
 
-/* The shape's place, asked for once: 20 to 100 µs on the host. */
+/* Returns the shape's entry. Queries the library once per shape: 20 to 100 µs on the host. */
 static int shape_of(struct k_backend *b, const struct k_gemm_args *a, struct shape **out, struct quire_error *err)
 {
     struct cublaslt *lt = cuda_of(b)->lt;
@@ -256,12 +255,12 @@ int cublaslt_gemm(struct k_backend *b, const struct k_gemm_args *a, bool *done, 
     struct shape *s;
     *done = false;
     if (!a->weight->has_one_exponent || a->weight->n_rows % (ALIGNMENT / 4) != 0 || !is_aligned(a->y_dev) ||
-        !is_aligned(a->bias_dev)) /* NULL is */
+        !is_aligned(a->bias_dev)) /* NULL is aligned */
         return QUIRE_OK;
     int status = shape_of(b, a, &s, err);
     if (status != QUIRE_OK || !s->is_supported || (c->is_recording && !s->has_run))
         return status;
-    /* The library's part of the workspace comes first, on 256 bytes, which it asks for. */
+    /* The library's part of the workspace comes first, on 256 bytes as the library requires. */
     unsigned char *workspace = (unsigned char *)(((uintptr_t)a->workspace_dev + 255) / 256 * 256);
     void *made = workspace + CUDA_CUBLASLT_WORKSPACE_BYTES;
     const void *factors = a->x_for_gemm ? (const void *)a->x_dev : made;
@@ -270,7 +269,7 @@ int cublaslt_gemm(struct k_backend *b, const struct k_gemm_args *a, bool *done, 
     if (status != QUIRE_OK)
         return status;
     int error = matmul(c->lt, s, a, factors, workspace, c->stream);
-    s->is_supported = error == LT_SUCCESS; /* the bucket's choice need not do for fewer tokens */
+    s->is_supported = error == LT_SUCCESS; /* the bucket's algorithm may not support fewer tokens */
     s->has_run |= error == LT_SUCCESS;
     *done = error == LT_SUCCESS;
     return error == LT_SUCCESS || is_refusal(error) ? QUIRE_OK : fail(b, error, err);

@@ -1,4 +1,4 @@
-/* The table, open and close. */
+/* The backend table, open and close. */
 #include "kernels/cuda/host/cublaslt.h"
 #include "kernels/cuda/host/device.h"
 #include "kernels/cuda/host/graph.h"
@@ -13,7 +13,7 @@
 
 /* ---- the table --------------------------------------------------------------------------------- */
 
-/* A step is what is queued: nothing wakes and nothing sleeps. */
+/* A step is only the queued work: there are no workers to wake. */
 static int cuda_step(struct k_backend *b, struct quire_error *err)
 {
     return cuda_alive(b, err);
@@ -32,7 +32,7 @@ static void cuda_close(struct k_backend *b)
     cuda_memory_close(c);
     if (c->stream)
         cudaStreamDestroy(c->stream);
-    cudaGetLastError(); /* of a dead backend's last calls: not the next one's */
+    cudaGetLastError(); /* clears errors of a dead backend's last calls */
     free(c);
 }
 
@@ -106,7 +106,7 @@ int quire_cuda_open(const struct k_backend_options *options, struct k_backend **
     c->base = (struct k_backend){.ops = &c->ops, .n_threads = 1, .placement = c->placement, .form = form_of(options)};
     int status = QUIRE_OK;
     if (c->base.form != K_FORM_LANE && c->base.form != K_FORM_MMA && c->base.form != K_FORM_INT8)
-        status = quire_fail(err, QUIRE_UNSUPPORTED, "a GPU has the GEMM forms lane, mma and int8, and not %s",
+        status = quire_fail(err, QUIRE_UNSUPPORTED, "a GPU supports the GEMM forms lane, mma and int8, not %s",
                             k_form_name(c->base.form));
     if (status == QUIRE_OK)
         status = cuda_device_open(c, options, err);
@@ -128,7 +128,7 @@ int quire_cuda_open(const struct k_backend_options *options, struct k_backend **
         cuda_close(&c->base);
         return status;
     }
-    *why = "cuda: asked for";
+    *why = "cuda: requested";
     *out = &c->base;
     return QUIRE_OK;
 }

@@ -1,4 +1,4 @@
-/* The host side of every operation but GEMM, attention and sampling: look at the arguments, queue the kernel. */
+/* The host side of every operation except GEMM, attention and sampling: checks the arguments and queues the kernel. */
 #include "kernels/cuda/host/group.h"
 #include "kernels/cuda/host/operations.h"
 #include "kernels/cuda/launch.h"
@@ -31,7 +31,7 @@ int cuda_layernorm(struct k_backend *b, const struct k_layernorm_args *a, struct
 {
     int status = cuda_alive(b, err);
     if (status == QUIRE_OK && a->n_cols == 0)
-        return quire_fail(err, QUIRE_INVALID, "layernorm: no columns");
+        return quire_fail(err, QUIRE_INVALID, "layernorm: n_cols is 0");
     if (status != QUIRE_OK || a->n_tokens == 0)
         return status;
     return cuda_check(b, launch_layernorm(cuda_of(b)->stream, a), "layernorm", err);
@@ -45,7 +45,7 @@ int cuda_activate(struct k_backend *b, const struct k_activate_args *a, struct q
     return cuda_check(b, launch_activate(cuda_of(b)->stream, a), "activate", err);
 }
 
-/* A row without tokens is the caller's mistake; the rows lie on the device. */
+/* Does not check for rows without tokens, because the rows lie on the device; the caller must not pass any. */
 int cuda_pool(struct k_backend *b, const struct k_pool_args *a, struct quire_error *err)
 {
     int status = cuda_alive(b, err);

@@ -1,4 +1,4 @@
-/* GEMM: which kernel takes it. The form decides the bits, the number of tokens only the speed. */
+/* GEMM: selects the kernel. The form determines the bits; the number of tokens affects only the speed. */
 #include "kernels/cuda/host/operations.h"
 #include "kernels/cuda/host/cublaslt.h"
 #include "kernels/cuda/launch.h"
@@ -25,14 +25,15 @@ static bool takes_weight(struct k_backend *b, const struct k_weight *w)
     return takes;
 }
 
-/* *done: whether NVIDIA's library has taken it, and SiLU then is a launch of its own. */
+/* Sets *done if NVIDIA's library has computed the GEMM. SiLU is then a separate launch. */
 static int gemm_by_library(struct k_backend *b, const struct k_gemm_args *a, const struct cuda_gated *gated, bool *done,
                            struct quire_error *err)
 {
     struct cuda_backend *c = cuda_of(b);
     *done = false;
     if (!c->lt ||
-        a->n_tokens <= CUDA_GEMM_SMALL_TOKENS) /* fewer are bound by reading weights, at which ours are no worse */
+        a->n_tokens <= CUDA_GEMM_SMALL_TOKENS) /* fewer tokens are limited by reading weights, where our kernels are
+                                                * as fast */
         return QUIRE_OK;
     int status = cublaslt_gemm(b, a, done, err);
     if (status != QUIRE_OK || !*done || !gated)
@@ -41,14 +42,14 @@ static int gemm_by_library(struct k_backend *b, const struct k_gemm_args *a, con
     return cuda_check(b, error, "silu", err);
 }
 
-/* gated: where silu(gate) · up goes, or NULL. */
+/* gated: the destination of silu(gate) · up, or NULL. */
 static int gemm(struct k_backend *b, const struct k_gemm_args *args, const struct cuda_gated *gated,
                 const char *operation, struct quire_error *err)
 {
     struct k_gemm_args a = *args;
     int status = cuda_alive(b, err);
     if (status == QUIRE_OK && !takes_weight(b, a.weight))
-        status = quire_fail(err, QUIRE_UNSUPPORTED, "%s: the form %s does not take %s weights", operation,
+        status = quire_fail(err, QUIRE_UNSUPPORTED, "%s: the %s form does not support %s weights", operation,
                             k_form_name(b->form), k_format_name(a.weight->format));
     if (status != QUIRE_OK || a.n_tokens == 0)
         return status;

@@ -1,5 +1,5 @@
-/* Recorded steps, by capturing the stream. Only this thread's calls are captured (thread-local mode), so that other
- * backends of the process may go on. */
+/* Recorded steps, by capturing the stream. Captures only this thread's calls (thread-local mode), so other backends of
+ * the process can continue. */
 #include "kernels/cuda/host/graph.h"
 
 #include <stdlib.h>
@@ -37,12 +37,12 @@ int cuda_graph_end(struct k_backend *b, struct k_graph **out, struct quire_error
     cudaError_t error = cudaStreamEndCapture(c->stream, &recorded);
     if (error == cudaSuccess)
         error = cudaGraphInstantiate(&graph->exec, recorded, 0);
-    if (error == cudaSuccess) /* now, and not with the first step */
+    if (error == cudaSuccess) /* now instead of with the first step */
         error = cudaGraphUpload(graph->exec, c->stream);
     if (recorded)
         cudaGraphDestroy(recorded);
     if (error == cudaErrorMemoryAllocation) {
-        cudaGetLastError(); /* a shortage: the backend lives on */
+        cudaGetLastError(); /* a shortage is not fatal to the backend */
         status = quire_fail(err, QUIRE_NO_MEMORY, "graph_end: the GPU has no memory for the graph");
     } else {
         status = cuda_check(b, error, "graph_end", err);

@@ -1,4 +1,4 @@
-/* Recorded steps: entries of the table. */
+/* Recorded steps: members of the backend table. One thread, the engine's. */
 #ifndef QUIRE_KERNELS_CUDA_GRAPH_H
 #define QUIRE_KERNELS_CUDA_GRAPH_H
 

@@ -1,13 +1,16 @@
-/* Ranks on GPUs: each has memory that the others map (CUDA's handles between processes), and kernels meet there (peers.cuh).
+/* Ranks on GPUs. Each rank has memory that the others map (CUDA's handles between processes), and kernels exchange data
+ * there (peers.cuh).
  *
- * A kernel that waits for a peer ends when the time is up, or before that by a word in host memory: a thread looks every
- * LOOK_MS whether the group is over, and writes it. It calls nothing of CUDA. What was queued then runs through without
- * effect, and the wait for it says why.
+ * A kernel that waits for a peer ends when its time is up, or earlier when the host sets a word in host memory: a
+ * thread checks every LOOK_MS whether the group has ended, and writes the word. That thread makes no CUDA calls. The
+ * queued work then runs through without effect, and the wait for it returns the reason.
  *
- * Where a GPU does not reach a peer's memory, as none does across hosts, NCCL carries what they bring together (nccl.h), through what would have been this
- * rank's areas, and fold.cu adds it up. Its kernels know of no time and of no word of the host's: the watcher sees by fold.cu's
- * two words how long one waits, and aborts. Nothing is recorded then, since a graph outlives what was aborted. With --invariance
- * off NCCL adds, too: fold.cu then finds the sum where else it finds the parts. */
+ * If a GPU cannot access a peer's memory, as across hosts, NCCL transfers the data (nccl.h), through the memory that
+ * would be this rank's areas, and fold.cu adds it. NCCL's kernels know neither a time-out nor a word of the host. The
+ * watcher therefore reads fold.cu's two words to measure how long a kernel waits, and aborts NCCL. Nothing is recorded
+ * in this mode, because a graph outlives what was aborted. With --invariance off NCCL also adds; fold.cu then reads
+ * sums instead of parts.
+ */
 #include "kernels/cuda/host/group.h"
 #include "kernels/cuda/host/memory.h"
 #include "kernels/cuda/host/nccl.h"
@@ -27,23 +30,23 @@
 #include <time.h>
 
 #define LOOK_MS 50
-/* From here on each of 4 or 8 ranks that NCCL connects adds a part of the vector, and gets the others' sums by a second call: with
- * 4 that saves half of the bytes. Of 12 GB/s and 20 µs a call, which are assumed. */
+/* From this size on, each of 4 or 8 ranks that NCCL connects adds a part of the vector and receives the others' sums in
+ * a second call. With 4 ranks that saves half of the bytes. Assumes 12 GB/s and 20 µs per call. */
 #define NCCL_TWO_SHOT_BYTES (UINT64_C(256) << 10)
 
 struct cuda_group {
     struct k_group group;
-    struct cuda_peers peers; /* memory of ranks that were not reached: NULL */
-    struct nccl *nccl; /* NULL: kernels reach the peers' memory */
-    uint32_t turn; /* gatherings by NCCL so far */
-    uint32_t seen; /* the watcher's: the last that it saw begin, and when */
+    struct cuda_peers peers; /* memory of ranks; NULL if it is not mapped */
+    struct nccl *nccl; /* NULL if kernels access the peers' memory */
+    uint32_t turn; /* number of NCCL calls so far */
+    uint32_t seen; /* for the watcher: the last call that it saw begin, and the time */
     uint64_t seen_ms;
     pthread_t watcher;
     bool has_watcher;
     sem_t stop;
 };
 
-/* What a rank tells the others: where its memory is, or why there is none. */
+/* A rank's message to the others: the handle of its memory, or the reason for its failure. */
 struct greeting {
     int32_t status;
     char text[QUIRE_ERROR_BYTES];
@@ -64,7 +67,7 @@ static uint32_t control_load(const struct cuda_group *g, int word)
     return atomic_load((_Atomic uint32_t *)(void *)&g->peers.control[word]);
 }
 
-/* Ends the group when NCCL has failed, or waits for too long. */
+/* Ends the group if NCCL has failed or waits too long. */
 static void look_at_nccl(struct cuda_group *g)
 {
     struct quire_error error;
@@ -76,7 +79,7 @@ static void look_at_nccl(struct cuda_group *g)
         g->seen = arrived;
         g->seen_ms = now;
     } else if (now - g->seen_ms > g->group.timeout_ms) {
-        char whom[16] = "another"; /* of several nobody knows which */
+        char whom[16] = "another"; /* with several peers, the late one is unknown */
         if (g->group.n_ranks == 2)
             snprintf(whom, sizeof whom, "rank %u", g->group.first + 1 - g->group.rank);
         snprintf(error.text, sizeof error.text, "rank %u's GPU waits for %s's, through NCCL, for %.1f s",
@@ -103,7 +106,7 @@ static void *watch(void *group)
             continue;
         control_store(g, CUDA_CONTROL_ABORT, 1);
         if (g->nccl) {
-            control_store(g, CUDA_CONTROL_OVER, 1); /* before what waits is let go: fold.cu looks at it */
+            control_store(g, CUDA_CONTROL_OVER, 1); /* before waiting kernels are released, because fold.cu reads it */
             nccl_abort(g->nccl);
         }
     }
@@ -117,12 +120,13 @@ static int start_watcher(struct cuda_group *g, struct quire_error *err)
     int why = pthread_create(&g->watcher, NULL, watch, g);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     g->has_watcher = why == 0;
-    return why == 0 ? QUIRE_OK : quire_fail(err, QUIRE_IO, "starting a thread: %s", strerror(why));
+    return why == 0 ? QUIRE_OK : quire_fail(err, QUIRE_IO, "cannot start a thread: %s", strerror(why));
 }
 
 /* ---- joining ----------------------------------------------------------------------------------- */
 
-/* This rank's memory, its head of zeros before anybody hears of it, and words for both sides. */
+/* Allocates this rank's memory, zeroes its head before other ranks map it, and allocates the words shared with the
+ * host. */
 static int alloc_own(struct k_backend *b, struct cuda_group *g, struct quire_error *err)
 {
     struct cuda_backend *c = cuda_of(b);
@@ -148,7 +152,7 @@ static int lend_own(struct k_backend *b, const struct cuda_group *g, struct gree
     if (error == cudaSuccess)
         return QUIRE_OK;
     cudaGetLastError(); /* refused, and not the next caller's error */
-    return quire_fail(err, QUIRE_UNSUPPORTED, "GPU %d does not give its memory to other processes: %s",
+    return quire_fail(err, QUIRE_UNSUPPORTED, "GPU %d cannot share its memory with other processes: %s",
                       cuda_of(b)->device, cudaGetErrorString(error));
 }
 
@@ -169,7 +173,7 @@ static int map_peers(struct k_backend *b, struct cuda_group *g, const struct gre
     return QUIRE_OK;
 }
 
-/* All ranks hear of it where one of them could not go on. */
+/* Exchanges the statuses. If one rank failed, all ranks return its error. */
 static int agree(struct cuda_group *g, int status, struct greeting *mine, struct greeting *all, struct quire_error *err)
 {
     mine->status = status;
@@ -178,7 +182,7 @@ static int agree(struct cuda_group *g, int status, struct greeting *mine, struct
     status = g->group.all_gather(g->group.context, mine, sizeof *mine, all, err);
     if (status != QUIRE_OK)
         return status;
-    const struct greeting *worst = NULL; /* what is not supported may be had otherwise */
+    const struct greeting *worst = NULL; /* an unsupported path may have an alternative, so other errors come first */
     for (uint32_t r = 0; r < g->group.n_ranks; r++)
         if (all[r].status != QUIRE_OK &&
             (!worst || (worst->status == QUIRE_UNSUPPORTED && all[r].status != worst->status)))
@@ -207,13 +211,13 @@ static int open_nccl(struct cuda_group *g, struct greeting *mine, struct quire_e
     return status;
 }
 
-/* What --invariance off asked for: with it comes cuBLASLt. */
+/* Returns whether --invariance off is set, which also loads cuBLASLt. */
 static bool adds_by_nccl(struct k_backend *b)
 {
     return cuda_of(b)->lt != NULL;
 }
 
-/* The way round, of all ranks, for what *err says was in the way of the other. */
+/* The alternative path of all ranks. *err holds the reason against the direct path. */
 static int meet_through_nccl(struct k_backend *b, struct cuda_group *g, struct greeting *mine, struct greeting *all,
                              struct quire_error *err)
 {
@@ -282,7 +286,7 @@ int cuda_join(struct k_backend *b, const struct k_group *group, struct quire_err
     return status == QUIRE_OK ? start_watcher(g, err) : status;
 }
 
-/* What a peer still maps the driver keeps until it lets go. */
+/* The driver keeps memory that a peer still maps until the peer unmaps it. */
 void cuda_leave(struct k_backend *b)
 {
     struct cuda_backend *c = cuda_of(b);
@@ -294,7 +298,7 @@ void cuda_leave(struct k_backend *b)
         pthread_join(g->watcher, NULL);
     }
     if (g->peers.control)
-        control_store(g, CUDA_CONTROL_ABORT, 1); /* what is still queued waits for nobody */
+        control_store(g, CUDA_CONTROL_ABORT, 1); /* queued kernels wait for no peer */
     if (g->nccl && control_load(g, CUDA_CONTROL_LEFT) != g->turn)
         nccl_abort(g->nccl);
     cuda_alive(b, NULL);
@@ -316,13 +320,13 @@ static int check_group(struct k_backend *b, struct quire_error *err)
     if (!g || !control_load(g, CUDA_CONTROL_OVER))
         return QUIRE_OK;
     if (g->nccl && control_load(g, CUDA_CONTROL_LEFT) == g->turn)
-        return QUIRE_OK; /* it was over when all had been brought together */
+        return QUIRE_OK; /* the group ended after all data had been exchanged */
     int status = g->group.check(g->group.context, err);
     if (status != QUIRE_OK)
         return status;
     const uint32_t late = control_load(g, CUDA_CONTROL_LATE);
-    snprintf(why, sizeof why, "rank %u's GPU has not come to what rank %u's waits for, for %.1f s",
-             g->group.first + late - 1, g->group.first + g->group.rank, g->group.timeout_ms / 1e3);
+    snprintf(why, sizeof why, "rank %u's GPU has not answered rank %u's for %.1f s", g->group.first + late - 1,
+             g->group.first + g->group.rank, g->group.timeout_ms / 1e3);
     g->group.abort(g->group.context, why);
     return quire_fail(err, QUIRE_UNAVAILABLE, "%s", why);
 }
@@ -341,7 +345,7 @@ int cuda_group_copy_out(struct k_backend *b, void *dst, const void *src_dev, uin
 
 /* ---- operations -------------------------------------------------------------------------------- */
 
-/* The group of a backend that has joined one. */
+/* Returns the group of a backend that has joined one. */
 static int group_of(struct k_backend *b, const char *operation, struct cuda_group **out, struct quire_error *err)
 {
     static const struct k_group none;
@@ -352,11 +356,11 @@ static int group_of(struct k_backend *b, const char *operation, struct cuda_grou
     return k_check_group(operation, *out ? &(*out)->group : &none, err);
 }
 
-/* nccl_all_gather and its like. */
+/* nccl_all_gather and similar functions. */
 typedef int nccl_call(struct nccl *n, const float *own_dev, float *out_dev, size_t n_floats, cudaStream_t stream,
                       struct quire_error *err);
 
-/* What NCCL says ends the group; and once that is over, it says why. */
+/* Runs a call of NCCL. An error of NCCL ends the group; after that the group's error is the reason. */
 static int bring_by_nccl(struct k_backend *b, struct cuda_group *g, nccl_call *call, struct cuda_fold *f,
                          const float *own, struct quire_error *err)
 {
@@ -372,7 +376,7 @@ static int bring_by_nccl(struct k_backend *b, struct cuda_group *g, nccl_call *c
     return g->group.check(g->group.context, err);
 }
 
-/* Elements [from, n) of what is brought together, as many as the areas hold of n_parts. */
+/* Returns elements [from, n) of the data, at most as many as the areas hold for n_parts. */
 static struct cuda_fold fold_from(const struct cuda_group *g, uint32_t n_parts, uint64_t from, uint64_t n)
 {
     const uint64_t most = CUDA_PEER_BLOCKS * UINT64_C(2) * CUDA_PEER_AREA_BYTES / sizeof(float) / n_parts;
@@ -382,7 +386,7 @@ static struct cuda_fold fold_from(const struct cuda_group *g, uint32_t n_parts, 
                               .n = (uint32_t)(n - from < most ? n - from : most)};
 }
 
-/* 2 (R - 1) / R n bytes through a GPU's links, where the other way takes (R - 1) n. */
+/* Sends 2 (R - 1) / R n bytes through a GPU's links; the other method sends (R - 1) n. */
 static int sum_parts_by_nccl(struct k_backend *b, struct cuda_group *g, const struct k_all_reduce_args *a,
                              struct quire_error *err)
 {
@@ -470,8 +474,8 @@ int cuda_all_gather(struct k_backend *b, const struct k_all_gather_args *a, stru
     if (status != QUIRE_OK || a->n_tokens == 0 || a->first_cols[g->group.n_ranks] == 0)
         return status;
     if ((uint64_t)a->n_tokens * a->first_cols[g->group.n_ranks] > UINT32_MAX)
-        return quire_fail(err, QUIRE_INVALID, "all_gather: %u rows of %u columns are more than a launch has",
-                          a->n_tokens, a->first_cols[g->group.n_ranks]);
+        return quire_fail(err, QUIRE_INVALID, "all_gather: %u rows of %u columns exceed one launch", a->n_tokens,
+                          a->first_cols[g->group.n_ranks]);
     if (g->nccl)
         return columns_by_nccl(b, g, a, err);
     return cuda_check(b, launch_all_gather(cuda_of(b)->stream, &g->peers, a), "all_gather", err);

@@ -1,10 +1,11 @@
 /* Allocations, copies and tickets.
  *
- * Uploads: what other code passes is copied into a pinned buffer of 4 pieces and from there to the device. Pieces are
- * filled in turn. When one is left an event is recorded behind the copies out of it, and when it is come to again, 3
- * pieces later, that event is waited for: nothing is overwritten that may still be read, at one event for each 4 MiB.
- * Tickets: one event each, a few of them in turn. An event that stands for a later ticket by now is waited for
- * instead, which is late but never early. */
+ * Uploads: data from other code is copied into a pinned buffer of 4 pieces and from there to the device. Pieces are
+ * filled in turn. After the last copy out of a piece, an event is recorded. Before the piece is reused, 3 pieces later,
+ * the host waits for that event. So no data is overwritten while a copy may read it, with one event per 4 MiB. Tickets:
+ * each is an event; a few events are used in turn. If an event already stands for a later ticket, the wait is for that
+ * one, which is late but never early.
+ */
 #include "kernels/cuda/host/memory.h"
 
 #include "base/size.h"
@@ -14,17 +15,17 @@
 
 #define PIECE_BYTES (4u << 20)
 #define N_PIECES (CUDA_STAGING_BYTES / PIECE_BYTES)
-#define SMALLEST_SPLIT \
-    (64u << 10) /* less than this of a piece is left rather than given to the head of a longer upload */
-#define N_FENCES 8u /* more than steps may be in flight */
+/* A smaller rest of a piece stays unused instead of taking the head of a longer upload. */
+#define SMALLEST_SPLIT (64u << 10)
+#define N_FENCES 8u /* more than the steps in flight */
 #define ALIGNMENT 256u
 
 struct piece {
     cudaEvent_t copied;
-    bool was_left; /* `copied` stands behind the copies out of it */
+    bool was_left; /* `copied` is recorded after the copies out of it */
 };
 
-struct host_area { /* of alloc_host() */
+struct host_area { /* from alloc_host() */
     unsigned char *data;
     uint64_t bytes;
 };
@@ -32,7 +33,7 @@ struct host_area { /* of alloc_host() */
 struct cuda_memory {
     unsigned char *staging;
     struct piece pieces[N_PIECES];
-    uint32_t piece, piece_used; /* the one that is being filled, and how much of it */
+    uint32_t piece, piece_used; /* the piece being filled, and its used bytes */
     cudaEvent_t fences[N_FENCES];
     uint64_t last_ticket, done_ticket;
     struct host_area *areas;
@@ -59,8 +60,8 @@ int cuda_memory_open(struct cuda_backend *c, struct quire_error *err)
     cudaError_t error = create_all(c->memory);
     if (error != cudaSuccess)
         return quire_fail(err, error == cudaErrorMemoryAllocation ? QUIRE_NO_MEMORY : QUIRE_UNSUPPORTED,
-                          "GPU %d: cannot have %u MiB of pinned host memory: %s", c->device, CUDA_STAGING_BYTES >> 20,
-                          cudaGetErrorString(error));
+                          "GPU %d: cannot allocate %u MiB of pinned host memory: %s", c->device,
+                          CUDA_STAGING_BYTES >> 20, cudaGetErrorString(error));
     return QUIRE_OK;
 }
 
@@ -83,20 +84,20 @@ void cuda_memory_close(struct cuda_backend *c)
 
 /* ---- allocations ------------------------------------------------------------------------------- */
 
-/* A shortage: the backend lives on. Anything else kills it. */
+/* A shortage of memory is not fatal. Any other error makes the backend dead. */
 static int refuse(struct k_backend *b, cudaError_t error, const char *kind, uint64_t bytes, struct quire_error *err)
 {
     size_t available = 0, total = 0;
     if (error != cudaErrorMemoryAllocation)
         return cuda_check(b, error, "allocating memory", err);
-    cudaGetLastError(); /* seen: not the next launch's */
+    cudaGetLastError(); /* clears the error, so the next launch does not report it */
     cudaMemGetInfo(&available, &total);
     return quire_fail(err, QUIRE_NO_MEMORY,
                       "backend cuda: cannot allocate %s of %s memory; %s of the GPU's %s are free",
                       quire_size(bytes).text, kind, quire_size(available).text, quire_size(total).text);
 }
 
-/* bytes, or what stands for none and for too many. */
+/* Returns bytes rounded up; zero and too many bytes get substitutes. */
 static size_t rounded(uint64_t bytes)
 {
     uint64_t up = bytes + (bytes == 0 ? ALIGNMENT : (ALIGNMENT - bytes % ALIGNMENT) % ALIGNMENT);
@@ -140,7 +141,7 @@ int cuda_alloc_host(struct k_backend *b, uint64_t bytes, void **host, struct qui
     return QUIRE_OK;
 }
 
-/* What is queued may still use it. A dead backend's memory goes as far as CUDA lets it. */
+/* Waits for queued work that may use the memory. Frees a dead backend's memory as far as CUDA allows. */
 void cuda_free(struct k_backend *b, void *p)
 {
     struct cuda_backend *c = cuda_of(b);
@@ -259,10 +260,10 @@ int cuda_wait(struct k_backend *b, uint64_t ticket, struct quire_error *err)
     if (status != QUIRE_OK)
         return status;
     if (ticket == 0 || ticket > m->last_ticket)
-        return quire_fail(err, QUIRE_INVALID, "backend cuda: wait for a ticket never given");
+        return quire_fail(err, QUIRE_INVALID, "backend cuda: wait: no fence has returned this ticket");
     if (ticket <= m->done_ticket)
         return QUIRE_OK;
-    uint64_t reached = m->last_ticket - (m->last_ticket - ticket) % N_FENCES; /* what the event stands for by now */
+    uint64_t reached = m->last_ticket - (m->last_ticket - ticket) % N_FENCES; /* the event's current ticket */
     status = cuda_check(b, cudaEventSynchronize(m->fences[ticket % N_FENCES]), "waiting for the GPU", err);
     if (status != QUIRE_OK)
         return status;

@@ -1,8 +1,10 @@
-/* nccl.h says what this is.
+/* See nccl.h.
  *
- * A call of NCCL may wait for a peer that is gone. Starting does so on a thread of its own, beside which ranks tell each other
- * how far they are, over the group: it is left behind when that ends. All later calls hold `lock`, by which the communicator is there for as long as they last;
- * nccl_abort() waits ABORT_MS for it, and then takes it that a call hangs, which aborting the communicator ends. */
+ * A call of NCCL may wait for a peer that is gone. The start therefore runs on its own thread, while the ranks exchange
+ * their progress over the group; if the group ends, the thread is abandoned. All later calls hold `lock`, which keeps
+ * the communicator alive while they run. nccl_abort() waits ABORT_MS for the lock. After that it assumes that a call
+ * hangs, and aborts the communicator, which ends the call.
+ */
 #include "kernels/cuda/host/nccl.h"
 #include "base/clock.h"
 
@@ -17,23 +19,24 @@
 
 #define LOOK_MS 20
 #define ABORT_MS 500
-/* Of the group's time-out: how long NCCL may take to start. It opens connections of its own, which a network may swallow. */
+/* The time that NCCL may take to start, in time-outs of the group. NCCL opens its own connections, which a network may
+ * drop. */
 #define START_TIMEOUTS 30
-/* The calls are older, but nobody has looked at how older ones abort. */
+/* The functions exist in older versions, but their abort is untested. */
 #define LEAST_VERSION 21400
 
 struct nccl {
     struct nccl_calls calls;
     char version[32];
     pthread_mutex_t lock;
-    struct nccl_comm *comm; /* NULL: not started, or aborted */
+    struct nccl_comm *comm; /* NULL before the start and after an abort */
     int n_ranks;
     _Atomic bool is_aborted;
 };
 
 enum progress { UNDER_WAY, WELL, FAILED };
 
-/* A start that may be left behind: whoever is last frees it. */
+/* A start that may be abandoned; the last user frees it. */
 struct start {
     struct nccl_calls calls;
     int device, rank, n_ranks;
@@ -83,7 +86,7 @@ static int find_calls(struct nccl_calls *calls, struct quire_error *err)
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         void *symbol = dlsym(library, all[i].name);
         if (!symbol)
-            return quire_fail(err, QUIRE_UNSUPPORTED, "the " NCCL_LIBRARY " that was found has no %s", all[i].name);
+            return quire_fail(err, QUIRE_UNSUPPORTED, "the installed " NCCL_LIBRARY " lacks %s", all[i].name);
         memcpy(all[i].at, &symbol, sizeof symbol);
     }
     return QUIRE_OK;
@@ -94,7 +97,7 @@ static int check_version(struct nccl *n, struct quire_error *err)
     int v = 0;
     const int result = n->calls.get_version(&v);
     if (result != NCCL_SUCCESS)
-        return quire_fail(err, QUIRE_UNSUPPORTED, NCCL_LIBRARY " does not say its version: %.120s",
+        return quire_fail(err, QUIRE_UNSUPPORTED, NCCL_LIBRARY ": cannot read its version: %.120s",
                           n->calls.get_error_string(result));
     if (v < 10000) /* before 2.9 a thousand was a major version */
         snprintf(n->version, sizeof n->version, "%d.%d.%d", v / 1000, v / 100 % 10, v % 100);
@@ -178,12 +181,12 @@ static int start_thread(struct start *s, struct quire_error *err)
     const int why = pthread_create(&thread, NULL, start_one, s);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (why != 0)
-        return quire_fail(err, QUIRE_IO, "starting a thread: %s", strerror(why));
+        return quire_fail(err, QUIRE_IO, "cannot start a thread: %s", strerror(why));
     pthread_detach(thread);
     return QUIRE_OK;
 }
 
-/* Whether it is done after LOOK_MS, and well. */
+/* Returns whether the start has finished after LOOK_MS, and whether it succeeded. */
 static enum progress look_at_start(struct start *s)
 {
     struct timespec until;
@@ -198,7 +201,8 @@ static enum progress look_at_start(struct start *s)
     return at;
 }
 
-/* Until it is done on all ranks, or has failed on one, whose error is the group's; the group finds who is gone. */
+/* Waits until the start has finished on all ranks, or has failed on one, whose error becomes the group's. The group
+ * detects lost ranks. */
 static int await(struct start *s, const struct k_group *group, struct quire_error *err)
 {
     int status = QUIRE_OK;
@@ -212,16 +216,16 @@ static int await(struct start *s, const struct k_group *group, struct quire_erro
             if (all[r] == FAILED)
                 status = quire_fail(err, QUIRE_UNSUPPORTED, "NCCL does not start on rank %u", group->first + r);
         }
-        if (mine == FAILED && status == QUIRE_OK) /* where it is NCCL's error, nccl_start() has that */
+        if (mine == FAILED && status == QUIRE_OK) /* nccl_start() returns NCCL's own error */
             status = quire_fail(err, QUIRE_UNAVAILABLE,
-                                "NCCL has not started within %.0f s: NCCL_DEBUG=INFO has it say what it waits for, "
-                                "NCCL_SOCKET_IFNAME names the network to take",
+                                "NCCL has not started within %.0f s: NCCL_DEBUG=INFO shows what it waits for, "
+                                "NCCL_SOCKET_IFNAME selects the network",
                                 START_TIMEOUTS * group->timeout_ms / 1e3);
     }
     return status;
 }
 
-/* Whether it is the caller's to free. */
+/* Returns whether the caller must free it. */
 static bool is_left_done(struct start *s)
 {
     pthread_mutex_lock(&s->lock);
@@ -268,14 +272,14 @@ int nccl_start(struct nccl *n, int device, const struct k_group *group, const st
 
 /* ---- running ----------------------------------------------------------------------------------- */
 
-/* With the lock; what was begun ends with end_call(). */
+/* Takes the lock. end_call() releases it. */
 static int begin_call(struct nccl *n, struct quire_error *err)
 {
     pthread_mutex_lock(&n->lock);
     if (!atomic_load(&n->is_aborted))
         return QUIRE_OK;
     pthread_mutex_unlock(&n->lock);
-    return quire_fail(err, QUIRE_UNAVAILABLE, "NCCL: the group is over");
+    return quire_fail(err, QUIRE_UNAVAILABLE, "NCCL: the group has ended");
 }
 
 static int end_call(struct nccl *n, const char *call, int result, struct quire_error *err)
@@ -295,7 +299,7 @@ int nccl_all_gather(struct nccl *n, const float *own_dev, float *all_dev, size_t
                     err);
 }
 
-/* As one operation, for which each rank needs all its calls to be known. */
+/* One operation, for which each rank must know all its calls. */
 static int send_and_receive(const struct nccl *n, const float *own, float *parts, size_t n_floats, cudaStream_t stream)
 {
     int result = n->calls.group_start();
@@ -329,7 +333,7 @@ int nccl_all_reduce(struct nccl *n, const float *own_dev, float *sums_dev, size_
                     n->calls.all_reduce(own_dev, sums_dev, n_floats, NCCL_F32, NCCL_SUM, n->comm, stream), err);
 }
 
-/* It does not wait for a call that hangs: that one's end is the group's. */
+/* Does not wait for a call that hangs; the end of the group ends that call. */
 int nccl_look(struct nccl *n, struct quire_error *err)
 {
     int status = QUIRE_OK, error = NCCL_SUCCESS;

@@ -1,6 +1,6 @@
-/* NVIDIA's NCCL, opened when a group needs it: it carries bytes between GPUs that do not reach each other's memory, on one host or on several, and adds nothing
- * but with --invariance off.
- * What it declares is declared here again, since the build takes nothing of NVIDIA's but CUDA (nccl_header_test.c compares). */
+/* NVIDIA's NCCL, opened when a group needs it. It transfers data between GPUs that cannot access each other's memory,
+ * on one host or several. It adds only with --invariance off. Private to this folder. The few declarations of its
+ * header are repeated here, because the build uses no NVIDIA package except CUDA (nccl_header_test.c compares them). */
 #ifndef QUIRE_KERNELS_CUDA_NCCL_H
 #define QUIRE_KERNELS_CUDA_NCCL_H
 
@@ -37,33 +37,36 @@ struct nccl_calls {
     const char *(*get_error_string)(int result);
 };
 
-/* A rank's communicator. The thread that made it calls; nccl_look() and nccl_abort() any other beside it. */
+/* A rank's communicator. All calls come from the thread that made it, except nccl_look() and nccl_abort(), which any
+ * thread may call. */
 struct nccl;
 
-/* Opens the library, which stays. QUIRE_UNSUPPORTED: it is not there, or none that this file knows. */
+/* Opens the library, which is never unloaded. Returns QUIRE_UNSUPPORTED if it is missing or its version is unknown. */
 int nccl_open(struct nccl **out, struct quire_error *err);
-/* As "2.27.3". */
+/* Returns the version, for example "2.27.3". */
 const char *nccl_version(const struct nccl *n);
-/* Of one rank, for all to start with. */
+/* Makes an id on one rank, with which all ranks start. */
 int nccl_make_id(struct nccl *n, struct nccl_id *out, struct quire_error *err);
-/* All ranks together, once. Ends with the group, should a rank never come, and after thirty of the group's time-outs. */
+/* Starts the communicator, on all ranks together, once. Fails if the group ends, and after thirty of the group's
+ * time-outs if a rank never arrives. */
 int nccl_start(struct nccl *n, int device, const struct k_group *group, const struct nccl_id *id,
                struct quire_error *err);
 
-/* all: [ranks][n_floats] in device memory, in stream order. QUIRE_UNAVAILABLE: NCCL says why not, or it was aborted. */
+/* all: [ranks][n_floats] in device memory, in stream order. Returns QUIRE_UNAVAILABLE if NCCL fails or was aborted. */
 int nccl_all_gather(struct nccl *n, const float *own_dev, float *all_dev, size_t n_floats, cudaStream_t stream,
                     struct quire_error *err);
-/* own: [ranks][n_floats], of which rank r gets the r-th; parts: [ranks][n_floats], what each had for this one. */
+/* own: [ranks][n_floats], of which rank r receives the r-th; parts: [ranks][n_floats], the data of each rank for this
+ * one. */
 int nccl_exchange(struct nccl *n, const float *own_dev, float *parts_dev, size_t n_floats, cudaStream_t stream,
                   struct quire_error *err);
-/* sums: [n_floats], added in whatever order NCCL takes; else alike. */
+/* sums: [n_floats], added in an order that NCCL chooses; otherwise as nccl_all_gather. */
 int nccl_all_reduce(struct nccl *n, const float *own_dev, float *sums_dev, size_t n_floats, cudaStream_t stream,
                     struct quire_error *err);
-/* QUIRE_UNAVAILABLE: what runs has failed, by NCCL's word. */
+/* Returns QUIRE_UNAVAILABLE if NCCL reports that a running call has failed. */
 int nccl_look(struct nccl *n, struct quire_error *err);
-/* Ends what runs and what will be asked for, without effect, whatever became of the peers. */
+/* Ends running and later calls without effect, in any state of the peers. */
 void nccl_abort(struct nccl *n);
-/* After nccl_abort() where something may still run. NULL is nothing. */
+/* If a call may still run, call nccl_abort() first. NULL is allowed. */
 void nccl_close(struct nccl *n);
 
 #endif

@@ -1,4 +1,5 @@
-/* The operations, and the weights that they take: entries of the table. */
+/* The operations, and the weights that they use: members of the backend table. Private to this folder. One thread, the
+ * engine's. */
 #ifndef QUIRE_KERNELS_CUDA_OPERATIONS_H
 #define QUIRE_KERNELS_CUDA_OPERATIONS_H
 
@@ -9,7 +10,8 @@ int cuda_weight_create(struct k_backend *b, const struct k_weight_view *parts, u
 void cuda_weight_destroy(struct k_backend *b, struct k_weight *w);
 bool cuda_supports(struct k_backend *b, enum k_operation operation, enum k_gemm_form form, struct k_format format);
 
-/* Each of the list: int cuda_embed(struct k_backend *b, const struct k_embed_args *a, struct quire_error *err). */
+/* One function per operation: int cuda_embed(struct k_backend *b, const struct k_embed_args *a, struct quire_error
+ * *err). */
 #define CUDA_OPERATION(NAME, name, text) \
     int cuda_##name(struct k_backend *b, const struct k_##name##_args *a, struct quire_error *err);
 K_OPERATIONS(CUDA_OPERATION)

@@ -1,6 +1,6 @@
-/* Quantized weights onto the device (gemm_quant.cu says how they lie there): each part is read by kernels/quant.h, whatever file it
- * comes from, and packed anew on the way through the pinned pieces of memory.c. A thread packs about 100 million elements a
- * second, a model of 8B parameters in a minute and a half. */
+/* Uploads quantized weights to the device (gemm_quant.cu documents their layout). kernels/quant.h reads each part,
+ * whatever its file format, and the part is repacked on the way through the pinned pieces of memory.c. A thread repacks
+ * about 100 million elements per second, so a model of 8B parameters takes a minute and a half. */
 #include "kernels/cuda/host/quant.h"
 
 #include "kernels/cuda/host/memory.h"
@@ -9,7 +9,8 @@
 
 #include <string.h>
 
-/* What an element as it lies on the device is lessened by: a group's own zero point; of 4 bits 8 or 4 where q may be negative. */
+/* Returns the number to subtract from an element on the device: a group's own zero point; for 4 bits, 8 or 4 if q may
+ * be negative. */
 static int zero_of(const struct k_weight_view *part, uint32_t row, uint32_t group)
 {
     const uint32_t n_groups = cuda_quant_groups(part->format, part->n_cols);
@@ -21,7 +22,7 @@ static int zero_of(const struct k_weight_view *part, uint32_t row, uint32_t grou
     return part->format.packing == K_PACKING_Q4_0 || is_int4 ? 8 : 0;
 }
 
-/* Columns [begin, end), of one group. */
+/* Columns [begin, end), within one group. */
 static void pack_columns(const struct k_weight_view *part, enum cuda_quant_kind kind, uint32_t row, uint32_t begin,
                          uint32_t end, int zero, unsigned char *out)
 {
@@ -67,7 +68,7 @@ static void pack_groups(const struct k_weight_view *part, const struct cuda_quan
 
 enum plane { ROWS, GROUPS };
 
-/* One plane of the part, as many rows at a time as a pinned piece holds. */
+/* Uploads one plane of the part, in units of as many rows as a pinned piece holds. */
 static int upload_plane(struct k_backend *b, const struct k_weight_view *part, const struct cuda_quant *to,
                         enum plane plane, unsigned char *dst_dev, struct quire_error *err)
 {
@@ -80,7 +81,7 @@ static int upload_plane(struct k_backend *b, const struct k_weight_view *part, c
             return status;
         const uint32_t n = (uint32_t)(bytes / stride);
         if (n == 0)
-            return quire_fail(err, QUIRE_UNSUPPORTED, "weight: rows of %llu bytes are not built for a GPU",
+            return quire_fail(err, QUIRE_UNSUPPORTED, "weight: rows of %llu bytes are too long for a GPU",
                               (unsigned long long)stride);
         for (uint32_t i = 0; i < n; i++) {
             if (plane == GROUPS)
@@ -109,13 +110,13 @@ static enum cuda_quant_kind kind_of(struct k_format format)
     return format.bits <= 4 ? CUDA_QUANT_INT4 : CUDA_QUANT_INT8;
 }
 
-#define MOST_COLUMNS (1u << 17) /* of 127 · 128 each: what an int32 holds */
+#define MOST_COLUMNS (1u << 17) /* at most 127 · 128 each, so an int32 holds the sum */
 
 static int create_part(struct k_backend *b, const struct k_weight_view *part, struct cuda_quant *out,
                        struct quire_error *err)
 {
     if (part->n_cols > MOST_COLUMNS)
-        return quire_fail(err, QUIRE_UNSUPPORTED, "weight: %u columns; a GPU takes quantized weights of at most %u",
+        return quire_fail(err, QUIRE_UNSUPPORTED, "weight: %u columns; a GPU supports quantized weights of at most %u",
                           part->n_cols, MOST_COLUMNS);
     void *dev;
     int status = cuda_alloc(b, cuda_weight_bytes(part->format, part->n_rows, part->n_cols), &dev, err);

@@ -1,4 +1,4 @@
-/* Sampling, the host side: checks rows and packs what the kernel needs of them, as many as there is room for. */
+/* Sampling, the host side: checks rows and packs the data that the kernel needs, for as many rows as fit. */
 #include "kernels/cuda/host/sample.h"
 
 #include "kernels/check.h"
@@ -16,7 +16,7 @@ static bool has_penalty(const struct k_sample_row *row)
     return row->repetition_penalty != 1.0f || row->presence_penalty != 0.0f || row->frequency_penalty != 0.0f;
 }
 
-/* A forced token is reported whatever would be adjusted. */
+/* A forced token is reported without adjustments, so it has no parts. */
 static struct parts parts_of(const struct k_sample_row *row, uint32_t n_vocab)
 {
     struct parts p = {0, 0, 0, 0};
@@ -47,7 +47,7 @@ static struct sample_row_dev device_row(const struct k_sample_row *row, uint32_t
     };
 }
 
-/* n bytes of src, then zeros up to padded; yields where the next ones go. */
+/* Writes n bytes of src, then zeros up to padded. Returns the position after them. */
 static unsigned char *put(unsigned char *at, const void *src, uint64_t n, uint64_t padded)
 {
     if (n > 0)
@@ -56,7 +56,7 @@ static unsigned char *put(unsigned char *at, const void *src, uint64_t n, uint64
     return at + padded;
 }
 
-/* As many rows as the parts have room for, whose raw logits the workspace then has room for, too. */
+/* Plans as many rows as the parts have space for. The workspace then has space for their raw logits, too. */
 int cuda_sample_plan(struct k_backend *b, const struct k_sample_plan_args *a, struct quire_error *err)
 {
     int status = cuda_eager(b, "sample_plan", err);
@@ -94,7 +94,7 @@ int cuda_sample_plan(struct k_backend *b, const struct k_sample_plan_args *a, st
     return QUIRE_OK;
 }
 
-/* Rows are not looked at: the plan was made of them. */
+/* Does not read the rows: the plan contains them. */
 int cuda_sample(struct k_backend *b, const struct k_sample_args *a, struct quire_error *err)
 {
     const struct sample_launch launch = {

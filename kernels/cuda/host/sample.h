@@ -1,4 +1,4 @@
-/* sample.cu's launch. */
+/* The launch of sample.cu. Private to this folder. One thread, the engine's. */
 #ifndef QUIRE_KERNELS_CUDA_SAMPLE_H
 #define QUIRE_KERNELS_CUDA_SAMPLE_H
 
@@ -10,9 +10,9 @@ struct sample_launch {
     uint32_t *sampled_dev;
     struct k_sample_result *results_dev;
     const struct sample_plan_dev *plan_dev;
-    struct sample_survey *surveys_dev; /* [SAMPLE_SURVEY_ROWS]: the workspace begins with them */
-    float *saved_dev; /* and goes on with these */
-    uint32_t n_rows, n_vocab; /* rows: at most */
+    struct sample_survey *surveys_dev; /* [SAMPLE_SURVEY_ROWS], at the start of the workspace */
+    float *saved_dev; /* after the surveys */
+    uint32_t n_rows, n_vocab; /* n_rows is a maximum */
 };
 
 #ifdef __cplusplus

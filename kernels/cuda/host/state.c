@@ -1,4 +1,4 @@
-/* The backend dies of its first error: see state.h. */
+/* The first CUDA error makes the backend dead: see state.h. */
 #include "kernels/cuda/host/state.h"
 
 #include <stdio.h>
@@ -23,7 +23,7 @@ int cuda_check(struct k_backend *b, cudaError_t error, const char *what, struct 
     return cuda_die(b, what, text, err);
 }
 
-/* The GPU that CUDA's calls of this thread mean. */
+/* The GPU that this thread's CUDA calls use. */
 static _Thread_local int device_of_thread = -1;
 
 void cuda_set_thread_device(int device)
@@ -54,7 +54,7 @@ void cuda_drop_recording(struct k_backend *b)
     cudaStreamEndCapture(c->stream, &graph);
     if (graph)
         cudaGraphDestroy(graph);
-    cudaGetLastError(); /* of a capture that was broken */
+    cudaGetLastError(); /* clears the error of a broken capture */
 }
 
 int cuda_eager(struct k_backend *b, const char *operation, struct quire_error *err)
@@ -63,5 +63,5 @@ int cuda_eager(struct k_backend *b, const char *operation, struct quire_error *e
     if (status != QUIRE_OK || !cuda_of(b)->is_recording)
         return status;
     cuda_drop_recording(b);
-    return quire_fail(err, QUIRE_INVALID, "%s: not to be recorded in a graph; the recording is dropped", operation);
+    return quire_fail(err, QUIRE_INVALID, "%s: cannot be recorded in a graph; the recording is dropped", operation);
 }

@@ -1,5 +1,6 @@
-/* Weights on the device. In the mma form BF16 becomes f16 factors there, once and in place. A matrix passes through the pinned pieces of memory.c: while the device takes one, the host packs
- * rows from the mapping into the next. Nobody waits for the copies: operations come behind them on the stream. */
+/* Weights on the device. In the mma form BF16 becomes f16 factors there, once and in place. A matrix passes through the
+ * pinned pieces of memory.c: while the device reads one, the host packs rows from the mapping into the next. No call
+ * waits for the copies, because operations follow them on the stream. */
 #include "kernels/cuda/host/memory.h"
 #include "kernels/cuda/host/operations.h"
 #include "kernels/cuda/host/quant.h"
@@ -15,7 +16,7 @@ static uint64_t min_u64(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Bytes [at, at + bytes) of a part as it lies on the device: rows of `stride` that end in zeros. */
+/* Packs bytes [at, at + bytes) of a part in the device's layout: rows of `stride` bytes, padded with zeros. */
 static void pack(const struct k_weight_view *part, uint64_t stride, uint64_t at, unsigned char *out, uint64_t bytes)
 {
     const unsigned char *data = part->data;
@@ -67,8 +68,8 @@ static int upload(struct k_backend *b, const struct k_weight_view *parts, uint32
     return QUIRE_OK;
 }
 
-/* How far below the largest e a row's own may be: its weights are then exact down to 2^-16 of its largest, and what is smaller is
- * off by at most 2^-24 of that. */
+/* Maximum difference between the largest e and a row's own. The row's weights are then exact down to 2^-16 of its
+ * largest, and the error of smaller ones is at most 2^-24 of that. */
 #define MOST_BELOW 15
 
 static bool is_of_zeros(const struct k_weight_view *part, uint32_t row)
@@ -82,7 +83,8 @@ static bool is_of_zeros(const struct k_weight_view *part, uint32_t row)
     return true;
 }
 
-/* The largest e of the rows that are not of zeros, whose e of 0 says nothing. False: some row is too far below it. */
+/* Returns the largest e of the nonzero rows; rows of zeros have e = 0, which means nothing. Returns false if a row's e
+ * is too far below it. */
 static bool common_exponent(const int8_t *exponents, uint32_t n_rows, const struct k_weight_view *parts, int *out)
 {
     int largest = INT8_MIN, smallest = INT8_MAX;
@@ -97,8 +99,8 @@ static bool common_exponent(const int8_t *exponents, uint32_t n_rows, const stru
     return largest - smallest <= MOST_BELOW;
 }
 
-/* cuBLASLt has one scale for a matrix: the largest row's e then takes the place of all rows'. A matrix whose rows are too far
- * apart for that keeps each row's own, and is our kernels'. */
+/* cuBLASLt has one scale per matrix, so the largest row's e replaces all e. A matrix whose rows differ too much keeps
+ * the e of each row and uses our kernels. */
 static int make_one_exponent(struct k_backend *b, const struct k_weight_view *parts, struct k_weight *w,
                              struct quire_error *err)
 {
@@ -123,7 +125,7 @@ static bool is_cut(const struct k_weight_view *parts, uint32_t n_parts)
     return false;
 }
 
-/* BF16. A Zen 3 reads rows so at 11 GB/s a thread, and one number at a time at 2.3. */
+/* BF16 vectors. A Zen 3 thread reads rows at 11 GB/s this way, and at 2.3 GB/s one number at a time. */
 typedef int16_t eight __attribute__((vector_size(16)));
 
 static eight larger_finite(eight best, eight bits)
@@ -134,7 +136,7 @@ static eight larger_finite(eight best, eight bits)
     return (bits & is_larger) | (best & ~is_larger);
 }
 
-/* The largest finite number of a row, without its sign. */
+/* Returns the largest finite number of a row, without its sign. */
 static int16_t largest_of(const unsigned char *row, uint32_t n_cols)
 {
     eight best = {0}, bits = {0};
@@ -143,14 +145,14 @@ static int16_t largest_of(const unsigned char *row, uint32_t n_cols)
         memcpy(&bits, row + 2 * (uint64_t)i, sizeof bits);
         best = larger_finite(best, bits);
     }
-    memcpy(&bits, row + 2 * (uint64_t)i, 2 * (n_cols - i)); /* what it keeps was there before */
+    memcpy(&bits, row + 2 * (uint64_t)i, 2 * (n_cols - i)); /* the elements that it keeps were compared before */
     best = larger_finite(best, bits);
     for (int k = 1; k < 8; k++)
         best[0] = best[k] > best[0] ? best[k] : best[0];
     return best[0];
 }
 
-/* Of each row, as far as it went before it was cut. */
+/* Finds the largest number of each whole row, before its columns were cut. */
 static void find_largest(const struct k_weight_view *part, int16_t *out)
 {
     const unsigned char *row = part->whole ? part->whole : part->data;
@@ -158,8 +160,8 @@ static void find_largest(const struct k_weight_view *part, int16_t *out)
         out[r] = largest_of(row, part->whole ? part->whole_cols : part->n_cols);
 }
 
-/* e of rows of which only some columns come here. Their largest numbers are found on the host, which has the whole rows, and go
- * where the columns will be: a matrix of one column. */
+/* Computes e of rows of which this rank has only some columns. The host, which has the whole rows, finds their largest
+ * numbers and stores them where the columns will be, as a matrix of one column. */
 static int make_exponents_of_cut(struct k_backend *b, const struct k_weight_view *parts, uint32_t n_parts,
                                  struct k_weight *w, struct quire_error *err)
 {
@@ -177,7 +179,7 @@ static int make_exponents_of_cut(struct k_backend *b, const struct k_weight_view
                : status;
 }
 
-/* BF16 that becomes f16 factors in place. */
+/* Uploads BF16 that becomes f16 factors in place. */
 static int upload_factors(struct k_backend *b, const struct k_weight_view *parts, uint32_t n_parts, struct k_weight *w,
                           struct quire_error *err)
 {
@@ -211,7 +213,7 @@ static int check(const struct k_weight_view *parts, uint32_t n_parts, uint32_t *
     for (uint32_t i = 1; i < n_parts && status == QUIRE_OK && !is_quantized(parts, n_parts); i++)
         if (parts[i].format.kind != parts[0].format.kind)
             status = quire_fail(err, QUIRE_UNSUPPORTED,
-                                "weight part %u: is %s and part 0 is %s; a GPU takes parts of one format", i,
+                                "weight part %u: is %s, but part 0 is %s; a GPU needs parts of one format", i,
                                 k_format_name(parts[i].format), k_format_name(parts[0].format));
     return status;
 }

@@ -1,12 +1,14 @@
-/* Plans of attention, and the memory that they and attention take.
+/* Makes attention's plans, and computes the memory of plans and of attention.
  *
- * The query tiles of the step lie on a line, each as long as the KV tiles (64 positions) that it reads. Block b's
- * share ends at (b + 1) / n_blocks of it. The line is walked once: a query tile that crosses the end of a share is cut there,
- * at the nearest end of a split. Ends do not add up: a share is at most a split off, which no cut between splits can better in all
- * steps, and on a GPU of 132 SMs less than a 20th from 64 sequences of 5k on. A KV tile costs the same in both kernels: 32 KB (128 wide) take an SM's part of the memory's bandwidth
- * 1.3 µs on an H100, and 64 queries times a tile are 2.1 MFLOP, 0.8 µs of a tensor core that is half busy.
+ * The query tiles of the step lie on a line. Each is as long as the number of KV tiles (64 positions) that it reads.
+ * Block b's share ends at (b + 1) / n_blocks of the line. The planner walks the line once. It divides a query tile that
+ * crosses the end of a share at the nearest end of a split. These errors do not accumulate: a share is at most one
+ * split off. No division between splits can do better in all steps, and on a GPU of 132 SMs the error is less than a
+ * 20th from 64 sequences of 5k on. A KV tile costs the same in both kernels: 32 KB (128 wide) take an SM's part of the
+ * memory bandwidth 1.3 µs on an H100, and 64 queries times a tile are 2.1 MFLOP, 0.8 µs of a half-busy tensor core.
  *
- * The rows of a step of 256 decoding sequences and 8 KV heads are 2,048 query tiles: a few ns each. */
+ * A step of 256 decoding sequences with 8 KV heads has 2,048 query tiles, a few ns each.
+ */
 #include "kernels/cuda/plan/attention_plan.h"
 #include "kernels/cuda/plan/plan.h"
 #include "kernels/check.h"
@@ -14,8 +16,8 @@
 #include <assert.h>
 
 #define SPLIT_TILES (K_ATTN_SPLIT / K_ATTN_TILE)
-#define PLAN_ALIGN 16u /* of each part of a plan */
-#define SLACK 48u /* a share may end this part of itself early or late, to spare a cut */
+#define PLAN_ALIGN 16u /* alignment of each part of a plan */
+#define SLACK 48u /* a share may end early or late by this fraction of itself, to avoid a division */
 
 struct planner {
     const struct k_attention_plan_args *args;
@@ -25,14 +27,14 @@ struct planner {
     struct attn_merge *merges;
     struct attn_unit *units;
     uint32_t n_merges, n_units, n_partial_rows;
-    uint64_t total, slack; /* of the line, in KV tiles */
-    uint32_t block;        /* being filled */
-    uint64_t at, target;   /* of the line: reached, and where the block's share ends */
+    uint64_t total, slack; /* length of the line and tolerance, in KV tiles */
+    uint32_t block;        /* the block being filled */
+    uint64_t at, target;   /* positions on the line: reached so far, and the end of the block's share */
 };
 
 struct query_tile {
     uint32_t query, n_queries;
-    uint32_t first_tile, end_tile; /* KV tiles that a query of it reads */
+    uint32_t first_tile, end_tile; /* KV tiles that at least one of its queries reads */
 };
 
 static uint32_t min_u32(uint32_t a, uint32_t b)
@@ -63,7 +65,7 @@ bool attn_is_small(const struct k_attn_row *rows, uint32_t n_rows, uint32_t grou
     return tile_rows(most * group, head_dim) == ATTN_SMALL;
 }
 
-/* The query tile of a sequence that begins with this query. */
+/* Returns the query tile of a sequence that begins with this query. */
 static struct query_tile tile_at(const struct planner *p, const struct k_attn_row *row, uint64_t query)
 {
     uint64_t n_queries = (uint64_t)row->n_tokens * p->group, rows = tile_rows(n_queries, p->args->kv->head_dim);
@@ -80,8 +82,8 @@ static void next_block(struct planner *p)
     p->target = p->total / p->n_blocks * (p->block + 1) + p->total % p->n_blocks * (p->block + 1) / p->n_blocks;
 }
 
-/* The line up to the tile `end` of this query tile, which reaches `from` by now, into the current block. Partials are of
- * the merge made last. */
+/* Adds the line from `from` to the tile `end` of this query tile to the current block. Partials belong to the merge
+ * made last. */
 static void add_unit(struct planner *p, const struct k_attn_row *row, const struct query_tile *tile, uint32_t kv_head,
                      uint32_t from, uint32_t end, uint32_t partial)
 {
@@ -103,8 +105,8 @@ static void add_unit(struct planner *p, const struct k_attn_row *row, const stru
     p->at += end - from;
 }
 
-/* Where the query tile, from the tile `from` on, is to be cut for the current block: `from`, its end, or the end of a
- * split. */
+/* Returns where to divide the query tile, starting at the tile `from`, for the current block: `from`, its end, or the
+ * end of a split. */
 static uint32_t cut_at(const struct planner *p, const struct query_tile *tile, uint32_t from)
 {
     uint64_t end_at = p->at + (tile->end_tile - from);
@@ -148,7 +150,7 @@ static void add_query_tile(struct planner *p, const struct k_attn_row *row, cons
                                                                .n_partials = n_partials};
             }
         }
-        if (is_whole) /* no room for partials: all of it where most of it lies */
+        if (is_whole) /* no space for partials: the block with the larger part gets all of it */
             end = tile->end_tile;
         add_unit(p, row, tile, kv_head, from, end, partial);
         if (partial != ATTN_NO_PARTIAL) {
@@ -174,7 +176,7 @@ uint64_t attn_plan_make(const struct k_attention_plan_args *a, uint32_t n_blocks
             n_query_tiles += a->kv->n_kv_heads;
         }
     }
-    /* A query tile is cut at the end of a block's share, and there is a merge only of what is cut. */
+    /* A query tile is divided at the end of a block's share, and only divided tiles have merges. */
     uint64_t most_merges = n_query_tiles < n_blocks ? n_query_tiles : n_blocks;
     p.first_units = (uint32_t *)(plan + 1);
     plan->arrivals_at = aligned(sizeof *plan + ((uint64_t)n_blocks + 1) * sizeof(uint32_t));
@@ -215,7 +217,7 @@ uint64_t cuda_attention_plan_bytes(const struct k_plan_dims *dims)
     return attn_plan_bytes(dims->n_seqs, dims->n_tokens, dims->n_q_heads, dims->n_kv_heads, dims->head_dim);
 }
 
-/* A query has no more partials than splits. */
+/* A query has at most as many partials as splits. */
 uint64_t cuda_attention_workspace_bytes(const struct k_plan_dims *dims)
 {
     uint64_t rows = (uint64_t)dims->n_tokens * dims->n_q_heads * ((uint64_t)dims->max_model_len / K_ATTN_SPLIT + 1);

@@ -1,6 +1,6 @@
-/* The memory that a GEMM takes: the factors of the activations, 2 bytes each, rows of whole 16-deep products, or what the form int8
- * makes of them where that is more (few columns), and behind them
- * sums of segments that wait; before them what cuBLASLt may take, on 256 bytes. */
+/* The memory of a GEMM. First cuBLASLt's workspace, on 256 bytes. Then the activations' factors, 2 bytes each, in rows
+ * of whole 16-deep products, or the int8 form's data if that is larger (few columns). Last the sums of waiting
+ * segments. */
 #include "kernels/cuda/plan/plan.h"
 
 uint64_t cuda_gemm_workspace_bytes(const struct k_plan_dims *dims)

@@ -2,7 +2,7 @@
 
 #include "kernels/planners.h"
 
-/* Rows begin on 16 bytes, which is what one lane reads. */
+/* Rows begin on 16 bytes, the size of one lane's read. */
 uint64_t cuda_weight_row_stride(struct k_format format, uint32_t n_cols)
 {
     return (k_format_bytes(format, n_cols) + 15) / 16 * 16;
@@ -19,14 +19,14 @@ uint32_t cuda_quant_groups(struct k_format format, uint32_t n_cols)
     return format.group ? (n_cols + format.group - 1) / format.group : 1;
 }
 
-/* Rows, groups and, of planes, an order of columns. */
+/* Returns the bytes of rows, groups and, for planes, a column order. */
 static uint64_t quant_bytes(struct k_format format, uint32_t n_rows, uint32_t n_cols)
 {
     uint64_t row = cuda_quant_row_stride(format, n_cols) + cuda_quant_groups(format, n_cols) * UINT64_C(8);
     return n_rows * row + (format.packing == K_PACKING_PLANES ? n_cols * UINT64_C(4) : 0);
 }
 
-/* The driver deals out 2 MiB at a time and lets what is smaller share it. */
+/* The driver allocates 2 MiB at a time; smaller allocations share them. */
 uint64_t cuda_weight_bytes(struct k_format format, uint32_t n_rows, uint32_t n_cols)
 {
     const uint64_t page = UINT64_C(2) << 20;
@@ -55,7 +55,7 @@ static void cuda_workspace(const struct k_plan_dims *dims, struct k_plan_bytes *
     };
 }
 
-/* Our kernels have gate and up in registers; cuBLASLt's have not. */
+/* Our kernels keep gate and up in registers; cuBLASLt's do not. */
 static bool cuda_needs_gate_up(const struct k_plan_dims *dims)
 {
     return dims->not_invariant;
@@ -64,8 +64,8 @@ static bool cuda_needs_gate_up(const struct k_plan_dims *dims)
 const struct k_planner cuda_planner = {
     .name = "cuda",
     .overlap_depth = 1,
-    /* An assumption, to be measured: by the cost model of quire sim an H100 takes as long for 160 tokens as for one, and with 256
-     * is bound by what it computes. */
+    /* An assumption, to be measured: by the cost model of quire sim, 160 tokens take an H100 as long as one token, and
+     * 256 tokens are limited by arithmetic. */
     .micro_batch_tokens = 256,
     .workspace = cuda_workspace,
     .needs_gate_up = cuda_needs_gate_up,

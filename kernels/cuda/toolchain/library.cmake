@@ -1,11 +1,11 @@
-# libquire_cuda.so, beside quire in the build tree: kernels by nvcc, the host side by the C compiler, and the static CUDA
-# runtime, so that a machine needs its driver and nothing else.
+# libquire_cuda.so, next to quire in the build tree: kernels by nvcc, the host side by the C compiler, and the static CUDA
+# runtime, so that a machine needs only NVIDIA's driver.
 #
-# Machine code for QUIRE_CUDA_ARCHITECTURES, and PTX, which the driver compiles for any other GPU when it first runs there.
-# All are made of one PTX, that of compute_80, since no kernel differs by GPU: compute_90a's is the same but for the line that
-# names it, and so is the machine code. A pass of its own took 18 s of gemm_small.cu's 82.
-# Bits: no multiply-add but those that are written (-fmad=false); division, square root and denormals are
-# exact by default, so no more is said of them.
+# The library has machine code for QUIRE_CUDA_ARCHITECTURES, and PTX, which the driver compiles for any other GPU on first
+# use. Both come from one PTX, that of compute_80, because no kernel depends on the GPU. compute_90a's PTX is the same
+# except for the line that names it, and so is the machine code. A separate pass took 18 s of gemm_small.cu's 82.
+# Bits: only explicit multiply-adds are used (-fmad=false). Division, square root and denormals are exact by default, so
+# they need no flags.
 set(gpu_options -std=c++17 -O3 -fmad=false -lineinfo -Xptxas -v -Xfatbin -compress-all
     -Xcompiler -fPIC,-fvisibility=hidden,-ffp-contract=off,-Wall
     -Xcompiler -fno-exceptions,-fno-threadsafe-statics # one thread calls; and libstdc++ is not needed
@@ -51,7 +51,7 @@ foreach(source ${cuda_kernel_sources})
   list(APPEND objects ${object})
 endforeach()
 
-# What it needs of base/ and kernels/ is compiled again, as code for a library.
+# The needed files of base/ and kernels/ are compiled again, as code for a library.
 add_library(quire_cuda MODULE ${cuda_host_sources} ${objects} ${CMAKE_SOURCE_DIR}/base/status.c ${CMAKE_SOURCE_DIR}/base/size.c
             ${CMAKE_SOURCE_DIR}/kernels/format.c ${CMAKE_SOURCE_DIR}/kernels/quant.c ${CMAKE_SOURCE_DIR}/kernels/weight_view.c ${CMAKE_SOURCE_DIR}/kernels/check.c
             ${CMAKE_SOURCE_DIR}/kernels/cuda/plan/attention_plan.c ${CMAKE_SOURCE_DIR}/kernels/cuda/plan/gemm_plan.c
@@ -65,8 +65,8 @@ set_target_properties(quire_cuda PROPERTIES
   LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR} LINK_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/toolchain/exports.map)
 install(TARGETS quire_cuda LIBRARY DESTINATION lib)
 
-# Three programs for tools/gpu_check.sh, only when they are asked for: what a GPU can do at most, what its instructions put
-# where, for the emulator's twins to be held against, and how its tensor cores round.
+# Three programs for tools/gpu_check.sh, built only on request. They measure the maximum rates of a GPU, the fragment
+# layout of its instructions (to compare with the emulator's stubs), and the rounding of its tensor cores.
 # quire_add_gpu_program(name SOURCES ... CODE ...)
 function(quire_add_gpu_program name)
   cmake_parse_arguments(P "" "" "SOURCES;CODE" ${ARGN})

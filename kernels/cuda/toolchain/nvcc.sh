@@ -1,5 +1,5 @@
 #!/bin/sh
-# nvcc.sh LOG nvcc ARGUMENTS...: runs nvcc, keeps what it says in LOG and shows what is neither registers nor spills.
+# nvcc.sh LOG nvcc ARGUMENTS...: runs nvcc, saves its output in LOG and shows all lines except registers and spills.
 # tools/check_ptxas.sh reads the logs.
 log=$1
 shift

@@ -1,5 +1,5 @@
-# The backend on the emulator of tests/simt, for tests on machines without a GPU: the same sources, kernels compiled by g++,
-# linked into everything that has kernels. `--device cuda` opens it; `auto` does not.
+# The backend on the emulator of tests/simt, for tests on machines without a GPU. It compiles the same sources, kernels
+# with g++, and links them into every program with kernels. `--device cuda` opens it; `auto` does not.
 if(QUIRE_SANITIZE OR QUIRE_FUZZERS OR NOT CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
   message(FATAL_ERROR "QUIRE_CUDA=simt needs x86-64, and a build without sanitizers or fuzzers")
 endif()
@@ -15,11 +15,11 @@ add_library(quire_simt STATIC ${simt_sources})
 target_compile_options(quire_simt PRIVATE ${simt_cxx_options} -fvisibility=default)
 target_include_directories(quire_simt PUBLIC ${simt_include})
 target_link_libraries(quire_simt PUBLIC Threads::Threads)
-target_link_options(quire_simt INTERFACE -rdynamic) # for cuBLASLt's twin, which calls back
+target_link_options(quire_simt INTERFACE -rdynamic) # for cuBLASLt's stub, which calls back
 set(QUIRE_SIMT_CUBLASLT ${CMAKE_BINARY_DIR}/tests/simt/cublaslt CACHE INTERNAL "Where that twin lies")
 
-# Kernels: once plain, for everything, and once instrumented (races, bounds, alignment), for the tests that link the objects
-# of quire_cuda_instrumented: what an object defines is not taken from the library.
+# Kernels: compiled once normally, for all programs, and once instrumented (races, bounds, alignment), for the tests
+# that link the objects of quire_cuda_instrumented. Symbols that an object defines are not taken from the library.
 set_source_files_properties(${cuda_kernel_sources} PROPERTIES LANGUAGE CXX)
 set(simt_instrument -O1 -fsanitize=thread,alignment,bounds --param=tsan-instrument-func-entry-exit=0
     --param=tsan-distinguish-volatile=0)
@@ -34,7 +34,7 @@ target_link_libraries(quire_cuda_kernels PUBLIC quire_kernels)
 
 target_sources(quire_kernels PRIVATE ${cuda_host_sources})
 target_compile_definitions(quire_kernels PRIVATE QUIRE_CUDA_LINKED)
-# PRIVATE: whoever only calls kernels is compiled as for the release, and may share its objects (tools/test.sh).
+# PRIVATE: a program that only calls kernels is compiled as for the release, and may share its objects (tools/test.sh).
 target_link_libraries(quire_kernels PRIVATE quire_cuda_kernels)
 
 # quire_add_simt_test(name SOURCES ...): a test of the emulator itself; .cu files are instrumented.

@@ -1,10 +1,11 @@
-# Finds a CUDA toolkit, 12 or 13: nvcc, its headers and the static runtime. Looked for in this order: QUIRE_CUDA_HOME,
-# CUDA_HOME and CUDA_PATH of the environment, the nvcc on PATH, /usr/local/cuda, and what `bash tools/setup.sh cuda` has put
-# into build/cuda of the source tree. The first that compiles a kernel with this machine's C++ compiler is taken, and
-# remembered. CMake's own CUDA language is not used: it does not know the layout of NVIDIA's Python packages, and release
-# 3.25 asks nvcc 13 for GPUs that it no longer has.
+# Finds a CUDA toolkit, 12 or 13: nvcc, its headers and the static runtime. Search order: QUIRE_CUDA_HOME, CUDA_HOME and
+# CUDA_PATH of the environment, the nvcc on PATH, /usr/local/cuda, and build/cuda of the source tree, where `bash
+# tools/setup.sh cuda` installs one. The first toolkit that compiles a kernel with this machine's C++ compiler is used,
+# and cached. CMake's own CUDA language is not used: it does not know the layout of NVIDIA's Python packages, and
+# release 3.25 asks nvcc 13 for GPUs that it no longer has.
 #
-# Sets QUIRE_NVCC, QUIRE_CUDA_INCLUDE and QUIRE_CUDART, or leaves QUIRE_NVCC empty and says why in QUIRE_CUDA_MISSING.
+# Sets QUIRE_NVCC, QUIRE_CUDA_INCLUDE and QUIRE_CUDART, or leaves QUIRE_NVCC empty and puts the reason into
+# QUIRE_CUDA_MISSING.
 
 function(quire_try_toolkit home)
   find_program(nvcc nvcc PATHS ${home}/bin NO_DEFAULT_PATH NO_CACHE)
@@ -28,7 +29,7 @@ function(quire_try_toolkit home)
     set(QUIRE_CUDA_MISSING "${nvcc} is without its headers or without libcudart_static.a" PARENT_SCOPE)
     return()
   endif()
-  # A compiler that is newer than the toolkit is the usual trouble; the half second is spent once.
+  # The usual problem is a compiler that is newer than the toolkit. The check takes half a second, once.
   set(trial ${CMAKE_CURRENT_BINARY_DIR}/trial.cu)
   file(WRITE ${trial} "#include <cuda_fp16.h>\n__global__ void f(__half *x) { *x = __float2half(1.0f); }\n")
   execute_process(COMMAND ${nvcc} -std=c++17 -arch=sm_80 -c ${trial} -o ${trial}.o

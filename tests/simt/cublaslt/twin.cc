@@ -1,8 +1,9 @@
-/* A twin of the calls of cuBLASLt that kernels/cuda/host/cublaslt.c makes, for the emulator: libcublasLt_simt.so, which that file
- * opens in place of NVIDIA's. It computes one kind of GEMM (A transposed, f16 factors, f32 sums, an optional bias), in an order
- * that depends on the number of tokens, as the real one may. What it is given it checks: layouts that fit each other, an
- * aligned workspace that is there. Failures on demand by simt_fail_call(), whose error is the status: 15 is NOT_SUPPORTED.
- * What was not given back ends the process with the emulator's status. */
+/* A stub of the cuBLASLt functions that kernels/cuda/host/cublaslt.c calls, for the emulator: libcublasLt_simt.so,
+ * which that file opens instead of NVIDIA's library. It computes one kind of GEMM (A transposed, f16 factors, f32 sums,
+ * an optional bias), in an order that depends on the number of tokens, as in the real library. It checks its arguments:
+ * layouts must match, and the workspace must be aligned and exist. simt_fail_call() injects failures; its error is the
+ * status: 15 is NOT_SUPPORTED. A leak ends the process with the emulator's status.
+ */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -37,7 +38,7 @@ struct Preference {
     uint32_t alignment[4] = {256, 256, 256, 256};
 };
 
-long n_live; /* one thread calls */
+long n_live; /* only one thread calls */
 struct Leaks {
     ~Leaks()
     {
@@ -85,7 +86,7 @@ struct Problem {
     unsigned char *workspace;
 };
 
-/* All of it in one thread. */
+/* Computes the whole product in one thread. */
 void multiply(Problem p)
 {
     memset(p.workspace, 0xff, workspace_bytes);
@@ -208,7 +209,7 @@ EXPORT int cublasLtMatmul(void *, void *desc_, const void *alpha, const void *a,
         !simt_runtime::find(a, (la->cols - 1) * la->stride * 2 + la->rows * 2) ||
         !simt_runtime::find(b, (lb->cols - 1) * lb->stride * 2 + lb->rows * 2) ||
         !simt_runtime::find(d, ld->rows * ld->cols * 4))
-        return 13; /* a defect of the caller's, which must show */
+        return 13; /* a bug of the caller, which must be visible */
     Problem p = {*(const float *)alpha,
                  (const uint16_t *)a,
                  (const uint16_t *)b,

@@ -1,8 +1,9 @@
-/* Atomics on global and shared memory: relaxed, and one thread at a time by nature within a block; blocks run on
- * several OS threads, so that the operation itself is atomic too. The detector is told of each.
+/* Atomics on global and shared memory. They are relaxed. Within a block only one thread runs at a time; blocks run on
+ * several OS threads, so the operation itself is atomic too. The detector receives each access.
  *
- * The compiler's atomics are not called by name here: in an instrumented file they would become calls into
- * ThreadSanitizer's own library. */
+ * The compiler's atomics are not called by name here, because in an instrumented file they would become calls into
+ * ThreadSanitizer's library.
+ */
 #ifndef QUIRE_TESTS_SIMT_DEVICE_ATOMIC_H
 #define QUIRE_TESTS_SIMT_DEVICE_ATOMIC_H
 
@@ -12,7 +13,7 @@
 
 namespace simt
 {
-/* *p == expected ? (*p = desired) : nothing; yields what was there. Of 4 or 8 bytes. */
+/* Executes *p == expected ? (*p = desired) : nothing, and returns the old value, of 4 or 8 bytes. */
 unsigned compare_and_swap(unsigned *p, unsigned expected, unsigned desired);
 unsigned long long compare_and_swap(unsigned long long *p, unsigned long long expected, unsigned long long desired);
 
@@ -24,7 +25,7 @@ template <> struct Word<8> {
     typedef unsigned long long type;
 };
 
-/* *p = op(*p); yields what was there. */
+/* Executes *p = op(*p) and returns the old value. */
 template <class T, class Op> inline T atomic_update(T *p, Op op)
 {
     typedef typename Word<sizeof(T)>::type W;

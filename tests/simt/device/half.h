@@ -1,9 +1,10 @@
 /* 16-bit floats: __half and __nv_bfloat16, their pairs, and the conversions to and from f32.
  *
- * Conversions have the hardware's bits: round to nearest even, denormals kept, overflow to infinity, and each NaN
- * one NaN (f16 and bf16 0x7fff, f32 from f16 0x7fffffff; f32 from bf16 is the bits themselves). Arithmetic on
- * halves is missing: kernels compute in f32. A half converts to a float only when asked to, so that a*b of two
- * halves is an error here and not an f32 product in place of an f16 one. */
+ * Conversions give the hardware's bits: round to nearest even, denormals kept, overflow to infinity, and a single NaN
+ * for all NaNs (f16 and bf16 0x7fff, f32 from f16 0x7fffffff; f32 from bf16 keeps the bits). Arithmetic on halves is
+ * missing, because kernels compute in f32. A half converts to a float only explicitly, so that a*b of two halves is a
+ * compile error here instead of an f32 product.
+ */
 #ifndef QUIRE_TESTS_SIMT_DEVICE_HALF_H
 #define QUIRE_TESTS_SIMT_DEVICE_HALF_H
 
@@ -12,7 +13,7 @@
 #include "tests/simt/device/scalar.h"
 #include "tests/simt/device/vector_types.h"
 
-/* The compiler's own names of two instructions: to read immintrin.h for them took 0.8 s of each file that has kernels. */
+/* The compiler's names of two instructions. Including immintrin.h for them took 0.8 s for each file with kernels. */
 typedef float simt_4_floats __attribute__((vector_size(16)));
 typedef short simt_8_halves __attribute__((vector_size(16)));
 

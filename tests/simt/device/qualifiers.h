@@ -1,10 +1,11 @@
 /* CUDA's qualifiers, for g++.
  *
- * __shared__ is thread_local: one OS thread runs one block at a time, all its threads as fibers, so that an OS
- * thread's own copy of a variable is a block's. A thread_local in a block scope is static, as __shared__ is there;
- * the one extern array k_shared (kernels/cuda/device.cuh) is defined by the emulator.
+ * __shared__ is thread_local: one OS thread runs one block at a time, all its threads as fibers, so an OS thread's copy
+ * of a variable belongs to a block. A thread_local in a block scope is static, as __shared__ is. The emulator defines
+ * the only extern array, k_shared (kernels/cuda/device.cuh).
  *
- * __noinline__ is left alone: libstdc++ writes it as an attribute's name. */
+ * __noinline__ is not defined, because libstdc++ uses it as an attribute's name.
+ */
 #ifndef QUIRE_TESTS_SIMT_DEVICE_QUALIFIERS_H
 #define QUIRE_TESTS_SIMT_DEVICE_QUALIFIERS_H
 

@@ -1,7 +1,7 @@
-/* What one thread computes alone: bits, integers, correctly rounded arithmetic, loads with a cache hint.
+/* The operations of a single thread: bits, integers, correctly rounded arithmetic, loads with a cache hint.
  *
- * The functions that a GPU approximates (rsqrtf, __expf, __fdividef, ex2, ...) are missing on purpose: no twin
- * has their bits, and kernels use kernels/math.h. */
+ * The functions that a GPU approximates (rsqrtf, __expf, __fdividef, ex2, ...) are missing on purpose: no stub has
+ * their bits, and kernels use kernels/math.h. */
 #ifndef QUIRE_TESTS_SIMT_DEVICE_SCALAR_H
 #define QUIRE_TESTS_SIMT_DEVICE_SCALAR_H
 
@@ -146,7 +146,7 @@ inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector)
     return out;
 }
 
-/* ---- arithmetic of one rounding ---- */
+/* ---- arithmetic with one rounding ---- */
 
 #define SIMT_ARITHMETIC(T, prefix, sqrt_) \
     inline T __##prefix##add_rn(T a, T b) \
@@ -234,7 +234,7 @@ inline double __ull2double_rn(unsigned long long x)
     return (double)x;
 }
 
-/* Out of range saturates. A NaN is 0 from f32 to 32 bits and the top bit alone otherwise (PTX ISA, cvt). */
+/* Values out of range saturate. A NaN is 0 from f32 to 32 bits, and otherwise only the top bit (PTX ISA, cvt). */
 #define SIMT_TO_INTEGER(name, From, To, round_, low, limit, of_nan) \
     inline To name(From x) \
     { \
@@ -265,7 +265,8 @@ SIMT_TO_INTEGER(__double2ull_rz, double, unsigned long long, __builtin_trunc, 0,
 #undef SIMT_TOP64
 #undef SIMT_TO_INTEGER
 
-/* CUDA's overloads and no others: what is ambiguous there is ambiguous here. A NaN gives the other operand. */
+/* CUDA's overloads and no others, so that a call which is ambiguous there is ambiguous here. If one operand is NaN, the
+ * other is returned. */
 #define SIMT_MIN_MAX(A, B, R) \
     inline R min(A a, B b) \
     { \

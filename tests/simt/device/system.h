@@ -1,4 +1,4 @@
-/* Words that several GPUs and the host reach (peer/peer.h). */
+/* Words that several GPUs and the host access (peer/peer.h). */
 #ifndef QUIRE_TESTS_SIMT_DEVICE_SYSTEM_H
 #define QUIRE_TESTS_SIMT_DEVICE_SYSTEM_H
 

@@ -1,4 +1,4 @@
-/* What a kernel knows of its thread and block, and the block's barrier. */
+/* A kernel's thread and block indices, and the block's barrier. */
 #ifndef QUIRE_TESTS_SIMT_DEVICE_THREAD_H
 #define QUIRE_TESTS_SIMT_DEVICE_THREAD_H
 
@@ -18,9 +18,9 @@ struct Thread {
     const BlockIndices *indices;
 };
 
-/* How many threads of the block gave a predicate other than 0. */
+/* Returns the number of threads of the block with a nonzero predicate. */
 int barrier(int predicate, int line, const char *file);
-/* Lanes that have not returned from the kernel. */
+/* Returns the lanes that have not returned from the kernel. */
 unsigned active_mask();
 void fence();
 
@@ -35,8 +35,8 @@ extern __thread simt::Thread *simt_thread;
 #define gridDim (simt_thread->indices->grid_dim)
 #define warpSize 32
 
-/* Where in the source a barrier or a warp's operation stands: the threads that meet there must agree on it. Not the
- * return address: g++ may clone a call (jump threading, unrolling). */
+/* The source position of a barrier or a warp operation. The participating threads must agree on it. It is not the
+ * return address, because g++ may clone a call (jump threading, unrolling). */
 #define SIMT_SITE int line = __builtin_LINE(), const char *file = __builtin_FILE()
 
 inline void __syncthreads(SIMT_SITE)

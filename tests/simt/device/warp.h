@@ -1,5 +1,5 @@
-/* What the lanes of a warp do together: shuffles, votes, reductions. Each lane hands in a pointer to its own
- * argument, and the last one computes for all (warp.cc). */
+/* The collective operations of a warp: shuffles, votes, reductions. Each lane passes a pointer to its own argument, and
+ * the last one computes the result for all (warp.cc). */
 #ifndef QUIRE_TESTS_SIMT_DEVICE_WARP_H
 #define QUIRE_TESTS_SIMT_DEVICE_WARP_H
 
@@ -57,7 +57,7 @@ inline int lane()
     return (int)simt_thread->lane;
 }
 
-/* The first lane of the segment of `width` lanes that lane is in. */
+/* Returns the first lane of the segment of `width` lanes that contains the lane. */
 inline int segment(int lane, int width)
 {
     return lane & ~(width - 1);
@@ -65,7 +65,7 @@ inline int segment(int lane, int width)
 
 } // namespace simt
 
-/* A lane whose source is outside of its segment of `width` lanes keeps its own value. */
+/* A lane whose source is outside its segment of `width` lanes keeps its own value. */
 template <class T> inline T __shfl_sync(unsigned mask, T value, int from, int width = 32, SIMT_SITE)
 {
     return simt::shuffle(mask, value, simt::segment(simt::lane(), width) | (from & (width - 1)), line, file);
@@ -126,7 +126,7 @@ inline int __reduce_add_sync(unsigned mask, int value, SIMT_SITE)
     return (int)simt::vote(simt::REDUCE_ADD, mask, (unsigned)value, line, file);
 }
 
-/* Signed integers with the top bit flipped have the order of unsigned ones. */
+/* Signed integers with a flipped top bit order like unsigned ones. */
 inline int __reduce_min_sync(unsigned mask, int value, SIMT_SITE)
 {
     return (int)(simt::vote(simt::REDUCE_MIN, mask, (unsigned)value ^ 1u << 31, line, file) ^ 1u << 31);
@@ -142,7 +142,7 @@ inline void __syncwarp(unsigned mask = ~0u, SIMT_SITE)
     simt::collective(simt::SYNCWARP, mask, nullptr, line, file);
 }
 
-/* Hardware gives the lanes that happen to be converged; all that are alive is one of its answers. */
+/* Hardware returns the lanes that happen to be converged. All live lanes are one possible result. */
 inline unsigned __activemask()
 {
     return simt::active_mask();

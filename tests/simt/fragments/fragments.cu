@@ -1,4 +1,4 @@
-/* What the instructions of kernels/cuda/ptx.cuh do, as words: one warp, results as each lane has them. */
+/* Runs the instructions of kernels/cuda/ptx.cuh in one warp. The results are words, as each lane has them. */
 #include "kernels/cuda/device.cuh"
 
 #include "tests/simt/fragments/fragments.h"

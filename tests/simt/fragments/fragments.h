@@ -1,6 +1,6 @@
 /* ldmatrix, ldmatrix.trans and mma with inputs whose results are exact in f32, so that they do not depend on the order
- * of a sum: what is compared is where each element goes. The same inputs are run by the emulator (fragments_test.cc)
- * and by a GPU (fragments_record.cc), which writes fragments.txt. */
+ * of a sum: the comparison shows where each element goes. The emulator (fragments_test.cc) and a GPU
+ * (fragments_record.cc), which writes fragments.txt, run the same inputs. */
 #ifndef QUIRE_TESTS_SIMT_FRAGMENTS_FRAGMENTS_H
 #define QUIRE_TESTS_SIMT_FRAGMENTS_FRAGMENTS_H
 
@@ -10,19 +10,19 @@
 #include <string.h>
 
 struct fragments {
-    /* in: what lane l gives */
-    uint16_t rows[32][8]; /* the row that it addresses; row l % 8 of matrix l / 8 */
+    /* in: the input of lane l */
+    uint16_t rows[32][8]; /* the row whose address it passes; row l % 8 of matrix l / 8 */
     uint32_t a[32][4], b[32][2];
     float c[32][4];
-    /* out: what lane l has */
+    /* out: the output of lane l */
     uint32_t ldmatrix[32][4], ldmatrix_trans[32][4];
     float mma[32][4];
 };
 
 cudaError_t run_fragments(struct fragments *host);
 
-/* A product with a zero factor leaves what stands in the sum, however large the other factor is: attention multiplies
- * p = 0 by V of masked positions, and its bits must not depend on what lies there. */
+/* A product with a zero factor must not change the sum, however large the other factor is: attention multiplies p = 0
+ * by V of masked positions, and its bits must not depend on their content. */
 struct zeros {
     uint32_t a[32][4], b[32][2]; /* every odd column of A is zero, every odd row of B large */
     float c[32][4];              /* far smaller, with all bits of an f32 */
@@ -49,7 +49,7 @@ static inline void fill_zeros(struct zeros *z)
     }
 }
 
-/* Sums that a zero has moved. */
+/* Counts sums that a zero has changed. */
 static inline int count_moved(const struct zeros *z)
 {
     int n = 0;
@@ -59,7 +59,7 @@ static inline int count_moved(const struct zeros *z)
     return n;
 }
 
-/* f16 of an integer of at most 8 in size. */
+/* Converts an integer of magnitude at most 8 to f16. */
 static inline uint16_t f16_of_small(int x)
 {
     int size = x < 0 ? -x : x, exponent = size >= 8 ? 3 : size >= 4 ? 2 : size >= 2 ? 1 : 0;
@@ -68,7 +68,7 @@ static inline uint16_t f16_of_small(int x)
     return (uint16_t)((x < 0 ? 0x8000 : 0) | (15 + exponent) << 10 | (size << 10 >> exponent & 0x3ff));
 }
 
-/* Every row element has a value of its own; factors are integers in [-8, 8], sums integers below 2^11. */
+/* Every row element has a different value. Factors are integers in [-8, 8], sums integers below 2^11. */
 static inline void fill_fragments(struct fragments *f)
 {
     uint32_t random = 1;
@@ -90,7 +90,8 @@ static inline void fill_fragments(struct fragments *f)
     }
 }
 
-/* One line for each lane: its number and 12 words, of ldmatrix, of ldmatrix.trans, of mma's sums (the bits of f32). */
+/* Writes one line per lane: its number and 12 words, of ldmatrix, of ldmatrix.trans, and of mma's sums (the bits of
+ * f32). */
 static inline void write_fragments(const struct fragments *f, FILE *file)
 {
     for (int lane = 0; lane < 32; lane++) {

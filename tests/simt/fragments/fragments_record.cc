@@ -1,5 +1,5 @@
-/* Writes tests/simt/fragments.txt to standard output: what the instructions of a GPU do. Built by nvcc
- * (tests/simt/README.md); the emulator's own answer is compared with it by fragments_test.cc. */
+/* Writes tests/simt/fragments.txt to standard output: the results of a GPU's instructions. Built by nvcc
+ * (tests/simt/README.md). fragments_test.cc compares the emulator's results with it. */
 #include <cuda_runtime.h>
 
 #include "tests/simt/fragments/fragments.h"

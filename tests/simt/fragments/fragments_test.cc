@@ -1,4 +1,4 @@
-/* Are the twins of ldmatrix and mma what the PTX ISA says, and what a GPU did? */
+/* Compares the stubs of ldmatrix and mma with the PTX ISA, and with a GPU's recorded results. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -15,10 +15,11 @@ static void check(bool is_right, const char *what, int lane, int i)
 
 /* PTX ISA, "Matrix multiply-accumulate operation using mma instruction with m16n8k16", 16-bit factors:
  * groupID = laneid >> 2, threadID_in_group = laneid % 4;
- * a: row = groupID for a_i with i in {0, 1, 4, 5}, else groupID + 8;
- *    col = threadID_in_group * 2 + (i & 1) for i < 4, and 8 more else
- * b: row = threadID_in_group * 2 + (i & 1) for i < 2, and 8 more else; col = groupID
- * c: row = groupID for i < 2, else groupID + 8; col = threadID_in_group * 2 + (i & 1) */
+ * a: row = groupID for a_i with i in {0, 1, 4, 5}, otherwise groupID + 8;
+ *    col = threadID_in_group * 2 + (i & 1) for i < 4, otherwise 8 more
+ * b: row = threadID_in_group * 2 + (i & 1) for i < 2, otherwise 8 more; col = groupID
+ * c: row = groupID for i < 2, otherwise groupID + 8; col = threadID_in_group * 2 + (i & 1)
+ */
 static void place_a(int lane, int i, int *row, int *col)
 {
     *row = (0 <= i && i < 2) || (4 <= i && i < 6) ? lane >> 2 : (lane >> 2) + 8;
@@ -42,7 +43,7 @@ static float value_of(uint32_t words, int half)
     return f32_of_f16((uint16_t)(words >> 16 * half));
 }
 
-/* Each d as tensor_core.h has it; those that are another number than fma in sequence are counted, and yielded. */
+/* Checks that each d equals tensor_core.h's. Returns how many differ from fma in sequence. */
 static int check_mma(const struct fragments *f, const char *what)
 {
     const struct tensor_core hopper = TENSOR_CORE_HOPPER;
@@ -72,8 +73,8 @@ static int check_mma(const struct fragments *f, const char *what)
     return n_others;
 }
 
-/* PTX ISA, "ldmatrix": thread 8 i + r addresses row r of matrix i; each thread receives of each matrix the elements
- * 2 (laneid % 4) and one more of row laneid / 4; with .trans the matrix is transposed first. */
+/* PTX ISA, "ldmatrix": thread 8 i + r addresses row r of matrix i. From each matrix, each thread receives the elements
+ * 2 (laneid % 4) and one more of row laneid / 4. With .trans the matrix is transposed first. */
 static void check_ldmatrix(const struct fragments *f)
 {
     for (int lane = 0; lane < 32; lane++)
@@ -96,7 +97,7 @@ static void run(struct fragments *f)
     }
 }
 
-/* Each rounding shows, and by so many sums that it is not the rounding of fma in sequence. */
+/* Each kind of rounding must be visible in so many sums that it cannot be the rounding of fma in sequence. */
 static void check_roundings(struct fragments *f)
 {
     for (int kind = 0; kind < n_product_kinds; kind++) {
@@ -122,7 +123,7 @@ static void check_zeros()
     check(memcmp(z.zero, z.c, sizeof z.c) != 0, "mma, zeros: nothing was added", 0, 0);
 }
 
-/* Yields whether there was a file. */
+/* Returns whether the file exists. */
 static bool check_recorded(const struct fragments *f)
 {
     FILE *recorded = fopen(QUIRE_SOURCE_DIR "/tests/simt/fragments.txt", "r"), *own = tmpfile();

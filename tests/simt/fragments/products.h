@@ -1,5 +1,5 @@
-/* Factors and sums for mma whose rounding tells one tensor core from another, and both from arithmetic as it is elsewhere. The
- * same ones are run by the emulator (fragments_test.cc) and by a GPU (probe.cu). */
+/* Factors and sums for mma whose rounding distinguishes one tensor core from another, and both from other arithmetic.
+ * The emulator (fragments_test.cc) and a GPU (probe.cu) use the same ones. */
 #ifndef QUIRE_TESTS_SIMT_FRAGMENTS_PRODUCTS_H
 #define QUIRE_TESTS_SIMT_FRAGMENTS_PRODUCTS_H
 
@@ -34,7 +34,7 @@ static inline float f32_of_f16(uint16_t h)
 static inline uint32_t next_random(uint32_t *state)
 {
     *state = *state * 1664525u + 1013904223u;
-    return *state >> 8; /* the low ones of these are not random */
+    return *state >> 8; /* the low bits are not random */
 }
 
 static inline uint16_t random_factor(int kind, uint32_t *random)
@@ -52,7 +52,7 @@ static inline uint16_t random_factor(int kind, uint32_t *random)
     return (uint16_t)(sign_and_fraction | exponent << 10);
 }
 
-/* What a chain of sums would have in row `row` of A and column `col` of B, as the elements lie in lanes. */
+/* Returns the result of a chain of sums in row `row` of A and column `col` of B, from the elements in lanes. */
 static inline float sum_of_products(const struct fragments *f, int row, int col)
 {
     float sum = 0;
@@ -63,7 +63,8 @@ static inline float sum_of_products(const struct fragments *f, int row, int col)
     return sum;
 }
 
-/* c: from 2^30 times smaller than the products to 2^30 times larger, and denormal; minus what they come to, and a little. */
+/* c: from 2^30 times smaller than the products to 2^30 times larger, and denormal; minus the sum of the products, plus
+ * a little. */
 static inline void fill_products(struct fragments *f, int kind, uint32_t round)
 {
     uint32_t random = round * 8191u + (uint32_t)kind * 77u + 1;

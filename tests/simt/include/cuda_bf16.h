@@ -1,4 +1,4 @@
-/* CUDA's header of this name, for g++. */
+/* Replaces CUDA's header of this name, for g++. */
 #ifndef QUIRE_SIMT_CUDA_BF16_H
 #define QUIRE_SIMT_CUDA_BF16_H
 

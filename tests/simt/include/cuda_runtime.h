@@ -1,4 +1,4 @@
-/* CUDA's header of this name, for g++: the runtime's calls, what kernels are written with, and launches. */
+/* Replaces CUDA's header of this name, for g++: the runtime's functions, the language of kernels, and launches. */
 #ifndef QUIRE_SIMT_CUDA_RUNTIME_H
 #define QUIRE_SIMT_CUDA_RUNTIME_H
 

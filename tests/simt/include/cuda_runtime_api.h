@@ -1,6 +1,6 @@
-/* CUDA's header of this name, for gcc: the part of the runtime that Quire calls, on the emulator (tests/simt/README.md).
- * Names, numbers and meanings are CUDA 13's; structs hold the members that are used, in CUDA's order. A call that
- * is missing here was not needed yet. */
+/* Replaces CUDA's header of this name, for gcc: the part of the runtime that Quire calls, on the emulator
+ * (tests/simt/README.md). Names, numbers and meanings are CUDA 13's; structs contain the members in use, in CUDA's
+ * order. Functions that Quire does not need are missing. */
 #ifndef QUIRE_SIMT_CUDA_RUNTIME_API_H
 #define QUIRE_SIMT_CUDA_RUNTIME_API_H
 
@@ -239,7 +239,7 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *n_blocks, const v
 #ifdef __cplusplus
 }
 
-/* CUDA's C++ header takes kernels by their type. */
+/* CUDA's C++ header also accepts kernels by their type. */
 template <class... P>
 inline cudaError_t cudaFuncSetAttribute(void (*func)(P...), enum cudaFuncAttribute attr, int value)
 {

@@ -1,4 +1,4 @@
-/* The emulator's twins of kernels/cuda/ptx.cuh, which says what each function does. */
+/* The emulator's stubs of kernels/cuda/ptx.cuh, which documents each function. */
 #ifndef QUIRE_SIMT_PTX_H
 #define QUIRE_SIMT_PTX_H
 

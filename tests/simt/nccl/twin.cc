@@ -1,11 +1,12 @@
-/* A twin of the calls of NCCL that kernels/cuda/host/nccl.c makes, for the emulator: a libnccl.so.2 whose ranks are processes that
- * share a memory file. What a gathering does it does as a kernel on the stream, and waits there for the others until it is
- * aborted, as NCCL's own kernels do; ncclCommInitRank waits for them and cannot be aborted.
+/* A stub of the NCCL functions that kernels/cuda/host/nccl.c calls, for the emulator: a libnccl.so.2 whose ranks are
+ * processes that share a memory file. A collective runs as a kernel on the stream and waits there for the other ranks
+ * until it is aborted, as NCCL's own kernels do. ncclCommInitRank waits for them and cannot be aborted.
  *
- * What it is given it checks: memory that is there, the same count on every rank. Failures on demand by simt_fail_call() or
- * QUIRE_SIMT_FAIL, whose error is the result. SIMT_NCCL_VERSION is the version it says; SIMT_NCCL_DIES ends the process in
- * ncclCommInitRank, and SIMT_NCCL_HANGS has it hang there; SIMT_NCCL_ASYNC is what ncclCommGetAsyncError finds. What was not given back ends the process with the
- * emulator's status. */
+ * It checks its arguments: memory must exist, and the count must be equal on every rank. simt_fail_call() or
+ * QUIRE_SIMT_FAIL inject failures; their error is the result. SIMT_NCCL_VERSION is the version that it reports.
+ * SIMT_NCCL_DIES ends the process in ncclCommInitRank, and SIMT_NCCL_HANGS makes it hang there. SIMT_NCCL_ASYNC is the
+ * result of ncclCommGetAsyncError. A leak ends the process with the emulator's status.
+ */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -28,7 +29,7 @@ struct Shared {
     std::atomic<uint64_t> sent[K_MAX_RANKS][K_MAX_RANKS]; /* from, to */
     unsigned char data[16u << 20];
 };
-const uint64_t most_sent = (16u << 20) / K_MAX_RANKS; /* by a rank, in all */
+const uint64_t most_sent = (16u << 20) / K_MAX_RANKS; /* by a rank, in total */
 
 struct nccl_comm {
     Shared *shared;
@@ -67,7 +68,7 @@ int number(const char *name, int otherwise)
     return text ? atoi(text) : otherwise;
 }
 
-/* False: aborted meanwhile. */
+/* Returns false if it was aborted meanwhile. */
 bool meet(nccl_comm *c)
 {
     const uint32_t wanted = ++c->n_meetings * c->n_ranks;
@@ -88,7 +89,7 @@ struct Gathering {
     bool as_sum;
 };
 
-/* From the last rank to the first, which is no tree: who takes it for one is found. */
+/* Adds from the last rank to the first, which is not the tree, so that a test detects code that assumes the tree. */
 void add(const Gathering &g)
 {
     const float *all = (const float *)g.comm->shared->data;
@@ -136,8 +137,8 @@ int queue(const char *call, const void *own, void *out, uint64_t n_out, uint64_t
     return simt::launch_on(stream, dim3(1), dim3(1), 0, call, gather, g) == cudaSuccess ? NCCL_SUCCESS : 1;
 }
 
-/* What a rank says between ncclGroupStart and ncclGroupEnd: at most a message to each and one from each. All ranks have a
- * group at the same time here. */
+/* A rank's calls between ncclGroupStart and ncclGroupEnd: at most one message to each rank and one from each. All ranks
+ * have a group at the same time here. */
 struct Exchange {
     nccl_comm *comm;
     cudaStream_t stream;
@@ -171,7 +172,7 @@ void exchange(Exchange e)
     c->is_running = false;
 }
 
-/* A message from or to a peer, whose place is `at` of `said`. */
+/* Adds a message from or to a peer at position `at`. */
 template <class P>
 int say(const char *call, P memory, P (&at)[K_MAX_RANKS], uint64_t (&bytes)[K_MAX_RANKS], size_t n, int type, int peer,
         nccl_comm *c, cudaStream_t stream)
@@ -286,7 +287,7 @@ EXPORT int ncclCommGetAsyncError(nccl_comm *, int *error)
     return NCCL_SUCCESS;
 }
 
-/* What is queued still comes by: the communicator stays. */
+/* Queued work may still access the communicator, so it stays. */
 EXPORT int ncclCommAbort(nccl_comm *c)
 {
     c->is_aborted = true;

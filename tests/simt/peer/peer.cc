@@ -1,5 +1,5 @@
-/* peer.h says what this is. A record is locked for as long as it is looked at: a process that dies meanwhile leaves the lock
- * taken, and is waited for no longer than MOST_YIELDS. */
+/* See peer.h. A record is locked while it is read. A process that dies meanwhile leaves the lock taken; others wait at
+ * most MOST_YIELDS. */
 #include "tests/simt/peer/peer.h"
 
 #include <fcntl.h>
@@ -21,9 +21,9 @@ constexpr size_t page = 4096;
 constexpr unsigned max_processes = 8, MOST_YIELDS = 100000;
 
 struct Stamp {
-    uint32_t process, launch; /* process 0: nobody */
+    uint32_t process, launch; /* process 0: no access */
     uint16_t block, epoch, thread;
-    bool is_several; /* other threads of the launch, too */
+    bool is_several; /* several threads of the launch */
 };
 
 struct Record {
@@ -32,19 +32,19 @@ struct Record {
     Stamp reads[max_processes];
 };
 
-/* What a block took over from a process, and when. */
+/* The stamp that a block acquired from a process, and the time. */
 struct Knowledge {
     Stamp of;
     uint32_t launch;
     uint16_t epoch, thread;
 };
-constexpr unsigned n_kept = 2; /* the last, and the one before, which other threads may still go by */
+constexpr unsigned n_kept = 2; /* the last, and the one before, which may still apply to other threads */
 struct BlockKnowledge {
     Knowledge kept[max_processes][n_kept];
 };
 
-uint32_t processes[max_processes]; /* by the order in which they were met */
-std::vector<BlockKnowledge> known; /* of each block of a launch */
+uint32_t processes[max_processes]; /* in order of first use */
+std::vector<BlockKnowledge> known; /* per block of a launch */
 uint32_t known_launch[max_processes]; /* all of the process' launches before this one */
 uint32_t launch_number;
 
@@ -94,7 +94,7 @@ Stamp stamp_of(const Fiber *f)
     return {self(), launch_number, (uint16_t)block_of(f), f->block->epoch, (uint16_t)f->index, false};
 }
 
-/* Whether what k says counts for the thread by now. */
+/* Returns whether the knowledge k applies to the thread now. */
 bool counts(const Knowledge &k, const Fiber *f)
 {
     return k.of.process && (k.launch != launch_number || k.epoch < f->block->epoch || k.thread == f->index);
@@ -108,7 +108,7 @@ bool covers(const Stamp &released, const Stamp &s)
            (s.epoch < released.epoch || (s.epoch == released.epoch && s.thread == released.thread));
 }
 
-/* Whether the running thread knows of another process' access. */
+/* Returns whether another process' access is ordered before the running thread. */
 bool is_known(const Stamp &s, const Fiber *f)
 {
     if (s.process == 0 || s.process == self())
@@ -144,8 +144,8 @@ void take_over(const Stamp &released, const Fiber *f)
 } // namespace
 
 struct PeerMemory {
-    char *first; /* of the file, page-aligned, in this process */
-    Record *records; /* one for each word */
+    char *first; /* start of the file, page-aligned, in this process */
+    Record *records; /* one per word */
     size_t file_bytes;
     int fd;
 
@@ -199,7 +199,7 @@ void *peer_import(const PeerHandle &h)
     char name[64];
     if (h.magic != magic || h.process == self())
         return nullptr;
-    if (strncmp(h.host, host_name(), sizeof h.host - 1) != 0) /* what CUDA takes it for nobody knows */
+    if (strncmp(h.host, host_name(), sizeof h.host - 1) != 0) /* CUDA's behaviour is unknown in this case */
         fault("PEERS", true, nullptr, "memory of host %.8s is to be reached from %s", h.host, host_name());
     snprintf(name, sizeof name, "/proc/%u/fd/%d", h.process, h.fd);
     int fd = open(name, O_RDWR | O_CLOEXEC);
@@ -244,7 +244,7 @@ void peer_launch_begins(unsigned n_blocks)
         known.resize(n_blocks, BlockKnowledge{});
 }
 
-/* The first other process' access of the record that the thread does not know of. */
+/* Returns the first access of another process in the record that is not ordered before the thread. */
 static Stamp find_unknown(const Record *r, bool is_write, const Fiber *f)
 {
     if (!is_known(r->write, f))
@@ -278,7 +278,7 @@ void peer_access(PeerMemory *memory, const void *p, size_t bytes, bool is_write,
     }
 }
 
-/* The records of a word; nullptr: it is nobody else's. */
+/* Returns the records of a word, or nullptr if no other process can access it. */
 static Record *record_of(const uint32_t *p, const void *code)
 {
     const Allocation *a;
@@ -307,7 +307,7 @@ uint32_t peer_load(const uint32_t *p, bool acquires)
 {
     Record *r = record_of(p, __builtin_return_address(0));
     if (acquires)
-        sched_yield(); /* who is waited for may need this CPU */
+        sched_yield(); /* the awaited process may need this CPU */
     if (!r)
         return __atomic_load_n(p, __ATOMIC_ACQUIRE);
     Locked lock(r);
