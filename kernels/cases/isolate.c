@@ -191,7 +191,8 @@ static void explain(struct child *c, size_t i)
     char *sanitizer = getenv("QUIRE_COMPUTE_SANITIZER");
     explain_by(c, NULL, i, EXPLAIN_LIMIT_S, "with CUDA_LAUNCH_BLOCKING=1");
     if (sanitizer && *sanitizer) {
-        char *const tool[] = {sanitizer, (char *)"--tool", (char *)"memcheck", (char *)"--print-limit", (char *)"5", NULL};
+        char *const tool[] = {sanitizer, (char *)"--tool", (char *)"memcheck", (char *)"--print-limit", (char *)"5",
+                              NULL};
         explain_by(c, tool, i, SANITIZER_LIMIT_S, "under compute-sanitizer");
     }
 }
@@ -255,7 +256,8 @@ int isolate_run(const struct isolate_job *job)
 {
     static struct self self;
     struct child c = {.fd = memfd_create("quire-cases", 0), .self = &self};
-    if (!read_self(&self) || c.fd < 0 || ftruncate(c.fd, sizeof *c.progress) != 0 || !(c.progress = map_progress(c.fd))) {
+    if (!read_self(&self) || c.fd < 0 || ftruncate(c.fd, sizeof *c.progress) != 0 ||
+        !(c.progress = map_progress(c.fd))) {
         fprintf(stderr, "cannot prepare a child process: %s\n", strerror(errno));
         return 1;
     }

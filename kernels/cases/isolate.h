@@ -29,9 +29,9 @@ struct isolate_range isolate_range(size_t n);
 void isolate_enter(size_t i, const char *name);
 
 struct isolate_job {
-    size_t n;          /* cases, or an upper bound of them */
-    uint32_t limit_s;  /* a case that runs longer counts as hung and is killed */
-    bool one_each;     /* each case has a process of its own, for cases that cannot say that the device broke: every
+    size_t n; /* cases, or an upper bound of them */
+    uint32_t limit_s; /* a case that runs longer counts as hung and is killed */
+    bool one_each; /* each case has a process of its own, for cases that cannot say that the device broke: every
                         * failure counts as one that may need explaining */
     /* Case `name` was lost; how is one line of text. NULL: prints "DIED NAME: HOW". Then the output of its second run follows
      * where `explain` is set. */

@@ -37,13 +37,14 @@ static int fail(const char *what, const char *why)
 static const char *move(struct nccl *n, cudaStream_t stream, float *own, float *out, const float *want)
 {
     static float got[N_FLOATS];
-    int (*const calls[])(struct nccl *, const float *, float *, size_t, cudaStream_t, struct quire_error *) = {
-        nccl_all_gather, nccl_exchange, nccl_all_reduce};
+    int (*const calls[])(struct nccl *, const float *, float *, size_t, cudaStream_t,
+                         struct quire_error *) = {nccl_all_gather, nccl_exchange, nccl_all_reduce};
     static const char *const names[] = {"all-gather", "exchange", "all-reduce"};
     for (int i = 0; i < 3; i++) {
-        if (cudaMemset(out, 0xee, sizeof got) != cudaSuccess || calls[i](n, own, out, N_FLOATS, stream, &err) != QUIRE_OK ||
-            cudaStreamSynchronize(stream) != cudaSuccess ||
-            cudaMemcpy(got, out, sizeof got, cudaMemcpyDeviceToHost) != cudaSuccess || memcmp(got, want, sizeof got) != 0)
+        if (cudaMemset(out, 0xee, sizeof got) != cudaSuccess ||
+            calls[i](n, own, out, N_FLOATS, stream, &err) != QUIRE_OK || cudaStreamSynchronize(stream) != cudaSuccess ||
+            cudaMemcpy(got, out, sizeof got, cudaMemcpyDeviceToHost) != cudaSuccess ||
+            memcmp(got, want, sizeof got) != 0)
             return names[i];
     }
     return NULL;
@@ -120,10 +121,11 @@ int main(void)
     const uint64_t abort_ms = abort_beside(n, &waited);
     const bool is_refused = nccl_all_gather(n, own, out, N_FLOATS, stream, &err) == QUIRE_UNAVAILABLE;
     const bool can_go_on = cudaStreamSynchronize(stream) == cudaSuccess; /* the GPU is as it was */
-    printf("{\"version\":\"%s\",\"start_ms\":%llu,\"moved_floats\":%u,\"abort_ms\":%llu,\"abort_waited_for_the_stream\":%s,"
-           "\"refused_after\":%s,\"gpu_goes_on\":%s}\n",
-           nccl_version(n), (unsigned long long)start_ms, N_FLOATS, (unsigned long long)abort_ms, waited ? "true" : "false",
-           is_refused ? "true" : "false", can_go_on ? "true" : "false");
+    printf(
+        "{\"version\":\"%s\",\"start_ms\":%llu,\"moved_floats\":%u,\"abort_ms\":%llu,\"abort_waited_for_the_stream\":%s,"
+        "\"refused_after\":%s,\"gpu_goes_on\":%s}\n",
+        nccl_version(n), (unsigned long long)start_ms, N_FLOATS, (unsigned long long)abort_ms,
+        waited ? "true" : "false", is_refused ? "true" : "false", can_go_on ? "true" : "false");
     nccl_close(n);
     cudaFree(own);
     cudaFree(out);

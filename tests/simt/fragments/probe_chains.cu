@@ -80,7 +80,8 @@ static __device__ uint64_t descriptor_of(int place, uint32_t at, uint32_t step, 
 {
     at += place == BY_K ? step / 4 * tile_bytes + step % 4 * 32 : step * 2048;
     uint64_t leading = place == BY_K ? 1 : BLOCK_BYTES / 16, other = 64;
-    return (uint64_t)(at >> 4 & 0x3fff) | (exchange ? other : leading) << 16 | (exchange ? leading : other) << 32 | 1ull << 62;
+    return (uint64_t)(at >> 4 & 0x3fff) | (exchange ? other : leading) << 16 | (exchange ? leading : other) << 32 |
+           1ull << 62;
 }
 
 static __device__ void store_factors(unsigned char *a, unsigned char *b, const struct chain *f, int place_a,
@@ -100,7 +101,8 @@ static __device__ void store_factors(unsigned char *a, unsigned char *b, const s
 
 K_DYNAMIC_SHARED;
 
-template <int steps, int place_a, int place_b> static __global__ void __launch_bounds__(128) multiply_chain(struct chain *f)
+template <int steps, int place_a, int place_b>
+static __global__ void __launch_bounds__(128) multiply_chain(struct chain *f)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     unsigned char *a = k_shared + ((1024 - (__cvta_generic_to_shared(k_shared) & 1023)) & 1023), *b = a + BLOCK_BYTES;
@@ -117,7 +119,8 @@ template <int steps, int place_a, int place_b> static __global__ void __launch_b
         d[i] = f->c[row + i / 2 % 2 * 8][i / 4 * 8 + pair + i % 2];
     asm volatile("fence.proxy.async;\n" ::: "memory");
     __syncthreads();
-    uint32_t at_a = (uint32_t)__cvta_generic_to_shared(a), at_b = (uint32_t)__cvta_generic_to_shared(b), scale_d = f->scale_d;
+    uint32_t at_a = (uint32_t)__cvta_generic_to_shared(a), at_b = (uint32_t)__cvta_generic_to_shared(b),
+             scale_d = f->scale_d;
     bool exchange = f->exchange_strides;
     asm volatile("wgmma.fence.sync.aligned;\n" ::: "memory");
 #pragma unroll
@@ -127,8 +130,8 @@ template <int steps, int place_a, int place_b> static __global__ void __launch_b
         if constexpr (place_a == IN_REGISTERS)
             multiply_registers<place_b>(d, held[i], of_b, keeps);
         else
-            multiply_shared<place_a, place_b>(
-                d, descriptor_of(place_a, at_a, i, 8192, exchange && place_a == BY_MN), of_b, keeps);
+            multiply_shared<place_a, place_b>(d, descriptor_of(place_a, at_a, i, 8192, exchange && place_a == BY_MN),
+                                              of_b, keeps);
     }
     asm volatile("wgmma.commit_group.sync.aligned;\n" ::: "memory");
     asm volatile("wgmma.wait_group.sync.aligned 0;\n" ::: "memory");
@@ -190,9 +193,12 @@ static const struct {
     int a, b;
     chain_kernel kernels[3]; /* by step_counts */
 } layouts[] = {
-    {BY_K, BY_K, KERNELS(BY_K, BY_K)},         {BY_K, BY_MN, KERNELS(BY_K, BY_MN)},
-    {BY_MN, BY_K, KERNELS(BY_MN, BY_K)},       {BY_MN, BY_MN, KERNELS(BY_MN, BY_MN)},
-    {IN_REGISTERS, BY_K, KERNELS(IN_REGISTERS, BY_K)}, {IN_REGISTERS, BY_MN, KERNELS(IN_REGISTERS, BY_MN)},
+    {BY_K, BY_K, KERNELS(BY_K, BY_K)},
+    {BY_K, BY_MN, KERNELS(BY_K, BY_MN)},
+    {BY_MN, BY_K, KERNELS(BY_MN, BY_K)},
+    {BY_MN, BY_MN, KERNELS(BY_MN, BY_MN)},
+    {IN_REGISTERS, BY_K, KERNELS(IN_REGISTERS, BY_K)},
+    {IN_REGISTERS, BY_MN, KERNELS(IN_REGISTERS, BY_MN)},
 };
 enum { n_layouts = sizeof layouts / sizeof layouts[0], SHARED_BYTES = 1024 + 3 * BLOCK_BYTES };
 
@@ -234,7 +240,8 @@ static void print_first(const struct chain *f, const struct expected *want)
         if (got == right)
             continue;
         memcpy(&bits, &got, sizeof bits);
-        printf(",\"first_misplaced\":{\"row\":%d,\"col\":%d,\"got_bits\":\"%08x\",\"want\":%g}", i / N_COLS, i % N_COLS, bits, right);
+        printf(",\"first_misplaced\":{\"row\":%d,\"col\":%d,\"got_bits\":\"%08x\",\"want\":%g}", i / N_COLS, i % N_COLS,
+               bits, right);
         return;
     }
 }
