@@ -363,12 +363,12 @@ make_model() { # shape
 latency() { # file name, limit, arguments
     local name=$1 limit=$2
     shift 2
-    run "latency: ${model##*/}: $*" "$limit" "latency_$name.json" quire bench latency "$model" --device cuda --json "$@"
+    run "latency: ${model##*/}: ${*//"$work/"/}" "$limit" "latency_$name.json" quire bench latency "$model" --device cuda --json "$@"
 }
 throughput() { # file name, limit, arguments
     local name=$1 limit=$2
     shift 2
-    run "throughput: ${model##*/}: $*" "$limit" "throughput_$name.json" quire bench throughput "$model" --device cuda --json "$@"
+    run "throughput: ${model##*/}: ${*//"$work/"/}" "$limit" "throughput_$name.json" quire bench throughput "$model" --device cuda --json "$@"
 }
 
 # From exec to an engine that takes requests, in milliseconds; cold: its files are not in memory.
