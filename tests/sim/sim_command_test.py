@@ -147,10 +147,10 @@ class Sim(unittest.TestCase):
         self.assertAlmostEqual(got["tpot_ms"]["mean"], later / 1e3, delta=0.002)
         swept = sim_json(*base, "--sweep", "tensor-parallel-size=1,2,8")
         self.assertEqual([r["ttft_ms"]["mean"] for r in swept], sorted((r["ttft_ms"]["mean"] for r in swept), reverse=True))
-        for arguments, says in ((("-tp", 3), "must be 1, 2, 4 or 8"), (("-tp", 2, "--link", "tape"), "shared-memory, nvlink, pcie"), (("--link", "pcie"), "give --tensor-parallel-size"),
-                                (("-tp", 2, "--cost-model", self.path("plain.json")), "does not say of which model"),
+        for arguments, says in ((("-tp", 3), "must be 1, 2, 4 or 8"), (("-tp", 2, "--link", "tape"), "shared-memory, nvlink, pcie"), (("--link", "pcie"), "--link needs --tensor-parallel-size"),
+                                (("-tp", 2, "--cost-model", self.path("plain.json")), "does not name the shape of its model"),
                                 (("-tp", 2, "--service-time", 0), "leave --tensor-parallel-size out"), (("-pp", 2, "--service-time", 0), "leave --pipeline-parallel-size out"),
-                                *((("-tp", 2, f"--link={link}"), f'--link: must be shared-memory, nvlink, pcie, or microseconds of a call (0 to 1000000) and GB a second (0.001 to 1000000), as 5,300, got "{link}"')
+                                *((("-tp", 2, f"--link={link}"), f'--link: must be shared-memory, nvlink, pcie, or CALL_US,GB_PER_S such as 5,300, with 0 to 1000000 microseconds per call and 0.001 to 1000000 GB/s; got "{link}"')
                                   for link in (" 5,100", "0x5,1", "1,1e-300", "5,-1"))):
             self.assertIn(says, sim(*base, *arguments, code=2))
 
@@ -220,8 +220,8 @@ class Sim(unittest.TestCase):
         with open(self.path("few.json"), "w") as f:
             json.dump({"points": [[1, 1000]], "model": {"n_layers": 4, "hidden_size": 10, "vocab_size": 10}}, f)
         base = ("--trace-format", "synthetic", "--num-requests", 10)
-        for arguments, says in ((("-pp", 4, "-tp", 4), "16 ranks, and there are at most 8"), (("-pp", 2, "--overlap-depth", 1), "plans no step ahead"),
-                                (("-pp", 8, "--cost-model", self.path("few.json")), "the model has 4 layers")):
+        for arguments, says in ((("-pp", 4, "-tp", 4), "16 ranks are more than the maximum of 8"), (("-pp", 2, "--overlap-depth", 1), "does not plan ahead"),
+                                (("-pp", 8, "--cost-model", self.path("few.json")), "the model has only 4 layers")):
             self.assertIn(says, sim(*base, *arguments, code=2))
 
     def test_the_page_stands_alone(self):
@@ -252,7 +252,7 @@ class Sim(unittest.TestCase):
         self.assertEqual(plain["total_output_tokens"], with_drafts["total_output_tokens"])
         table = sim(*base, *drafts, "--speculative-acceptance", "0.5", "--sweep", "policy=fcfs,sjf")
         self.assertIn("TPOT gain", table)
-        self.assertIn("were right", sim(*base, *drafts, "--speculative-acceptance", "0.5"))
+        self.assertIn("were accepted", sim(*base, *drafts, "--speculative-acceptance", "0.5"))
         self.assertNotIn("TPOT gain", sim(*base, "--sweep", "policy=fcfs,sjf"))
         with open(self.path("draft.json"), "w") as f:
             json.dump({"points": [[1, 500]], "row_us": 1, "logit_us": 1, "context_us": 0, "pair_us": 0, "block_copy_us": 0}, f)
@@ -263,7 +263,7 @@ class Sim(unittest.TestCase):
                             (model, "--draft-cost-model"),
                             ((*drafts, "--speculative-acceptance", "1", "--draft-cost-model", self.path("draft.json")), "leave it out"),
                             (("--speculative-acceptance", "0.7"), "--speculative-config"),
-                            ((*drafts, "--speculative-acceptance", "0.4,0.5"), "cannot rise"),
+                            ((*drafts, "--speculative-acceptance", "0.4,0.5"), "must not rise"),
                             ((*drafts, "--speculative-acceptance", self.path("none.rec")), "none.rec"),
                             (("--speculative-config", "{}", "--speculative-acceptance", "1"), "method"),
                             ((*drafts, "--speculative-acceptance", "1", "--service-time", 0), "--service-time")):
@@ -295,7 +295,7 @@ class Sim(unittest.TestCase):
                 (("--trace", bad), "line 2"),
                 (("--trace", self.path("absent")), "cannot be read"),
                 (("--trace", good, "--num-kv-blocks", 3), "--num-kv-blocks"),
-                (("--trace", good, "--service-time", 1), "only 0"),
+                (("--trace", good, "--service-time", 1), "must be 0"),
                 (("--trace", good, "--scheduling-policy", "best"), "fcfs"),
                 (("--trace", good, "--adaptive-budget"), "--step-target-ms"),
                 (("--trace", good, "--predict"), "recording"),
@@ -312,7 +312,7 @@ class Sim(unittest.TestCase):
                 (("--trace", named, "--tenants", "a,c:weight=2"), "c has no request"),
                 (("--trace-format", "synthetic", "--lengths", lengths, "--tenants", "a:output=3"), "--lengths"),
                 (("--trace", good, "--sweep", "policy=fcfs", "scheduling-policy=sjf"), "twice"),
-                (("--trace", good, "--sweep", "save=a,b"), "nothing"),
+                (("--trace", good, "--sweep", "save=a,b"), "no effect"),
                 (("--trace", good, "--timestamp-unit", "ms"), "--trace-format timed"),
                 (("--trace-format", "synthetic", "--hash-block-size", 16), "--hash-block-size"),
                 (("--trace-format", "synthetic", "--lengths", good, "--output-len", 3), "--output-len"),
@@ -375,7 +375,7 @@ class Sim(unittest.TestCase):
         torn = subprocess.run([QUIRE, "sim", "--trace", torn.name, "--trace-format", "recording", "--json"],
                               capture_output=True, text=True, timeout=60)
         self.assertFalse(json.loads(torn.stdout)["closed"])
-        self.assertRegex(torn.stderr, "its last [0-9]+ bytes were left out")
+        self.assertRegex(torn.stderr, "its last [0-9]+ bytes were ignored")
         with open(path, "r+b") as f: # a byte in the middle
             f.seek(os.path.getsize(path) // 2)
             byte = f.read(1)
@@ -384,7 +384,7 @@ class Sim(unittest.TestCase):
         self.assertIn("recording", sim("--trace", path, "--trace-format", "recording", code=2))
 
     def test_help(self):
-        text = sim("--help")
+        text = sim("--help", "all")
         for word in ("--trace-format", "--sweep", "--scheduling-policy", "examples:", "--num-kv-blocks"):
             self.assertIn(word, text)
 

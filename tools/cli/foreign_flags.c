@@ -3,7 +3,7 @@
 #define ADAPTERS "not built yet: adapters"
 #define ONE_DEVICE \
     "not built: several devices share a model by --tensor-parallel-size and --pipeline-parallel-size alone"
-#define ONE_ENGINE "not built yet: start an engine for each device, with a proxy before them (docs/deploying.md)"
+#define ONE_ENGINE "not built yet: start an engine for each device, with a proxy before them (docs/guides/serving.md)"
 #define NO_EXPERTS "not built yet: models with experts"
 #define GUESSES "here --speculative-config"
 #define GUESSES_BY GUESSES " '{\"method\": \"ngram\"}', or suffix, or draft_model"
@@ -22,7 +22,7 @@
 #define OWN_KERNELS "not built: there is one set of kernels for each device, Quire's own"
 #define WHOLE_MODEL "not built: a model's layers are all on devices of one kind; here --device"
 
-/* {names, what is accepted, what is said}. A row whose text begins with "here --" names an option of ours. */
+/* {names, accepted values, text}. A text that begins with "here --" names an option of Quire. */
 /* clang-format off */
 const struct cli_foreign foreign_flags[] = {
     /* several devices */
@@ -124,7 +124,7 @@ const struct cli_foreign foreign_flags[] = {
 
     /* HTTP and the log */
     {"uds", NULL, "not built yet: HTTP is on TCP only"},
-    {"root-path,api-prefix,middleware", NULL, "not built: a proxy does that (docs/deploying.md)"},
+    {"root-path,api-prefix,middleware", NULL, "not built: a proxy does that (docs/guides/serving.md)"},
     {"ssl-ca-certs,ssl-cert-reqs,ssl-keyfile-password,enable-ssl-refresh", NULL,
      "not built: certificates are read again on SIGHUP, keys are not encrypted, clients have API keys"},
     {"ssl-key-file", NULL, "here --ssl-keyfile"},

@@ -1,5 +1,6 @@
-/* Draws from distributions, the same on every machine: of + - * / and square roots only, since the logarithms of two C
- * libraries may differ in their last bit. No global state; any thread on its own state (tools/bench/lib/random.h). */
+/* Draws from distributions, the same on every machine. They use only + - * / and square roots, because the logarithms
+ * of two C libraries may differ in their last bit. No global state; any thread on its own state
+ * (tools/bench/lib/random.h). */
 #ifndef QUIRE_TOOLS_BENCH_DRAW_H
 #define QUIRE_TOOLS_BENCH_DRAW_H
 
