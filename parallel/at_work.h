@@ -14,7 +14,7 @@
 
 struct at_work {
     uint64_t who; /* the rank that is waited for */
-    uint64_t work_ns; /* of struct quire_process_look, at the last progress */
+    uint64_t work_ns; /* from struct quire_process_look, at the last progress */
     uint64_t idle_ns; /* time waited for it since then */
 };
 

@@ -98,7 +98,7 @@ int collective_check(const struct collective *c, struct quire_error *err);
 /* Ends the group: wakes every rank; their calls return QUIRE_UNAVAILABLE with the rank and the reason. Any thread. */
 void collective_abort(struct collective *c, const char *why);
 
-/* ---- what it cost ---- */
+/* ---- statistics ---- */
 
 struct collective_stats {
     uint64_t calls; /* including those of its parts */

@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Tells a worker how to join: "DESCRIPTOR RANK TIMEOUT_MS". */
+/* Variable that lets a worker join: "DESCRIPTOR RANK TIMEOUT_MS". */
 #define VARIABLE "QUIRE_GROUP"
 
 /* Time from the first sign of a group's end until its processes are killed: they can report the reason and free

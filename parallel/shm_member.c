@@ -264,7 +264,7 @@ static int check_peers(struct shm_member *m, uint32_t waited_for, struct quire_e
     return QUIRE_OK;
 }
 
-/* who: number in the whole group. */
+/* `who` is a number in the whole group. */
 static int late(struct shm_member *m, uint32_t who, uint32_t ms, struct quire_error *err)
 {
     struct quire_error found;

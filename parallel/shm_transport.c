@@ -51,7 +51,7 @@ static int close_round(struct shm_member *m, struct quire_error *err)
     return shm_member_wait(m, SHM_EVERYBODY, false, err);
 }
 
-/* What rank r wrote in the closed round. */
+/* The slot of rank r in the closed round. */
 static unsigned char *slot_of(const struct shm_member *m, uint32_t r)
 {
     return m->shm.slots[r][m->round & 1];

@@ -161,7 +161,7 @@ void planner_rerank(struct sched *s)
     }
 }
 
-/* ---- what can be taken over ---- */
+/* ---- blocks taken over ---- */
 
 /* Takes references to the prompt's blocks of another choice, except for the last position's. */
 static uint32_t share_prompt(const struct sched *s, struct sequence *q)
@@ -325,7 +325,7 @@ static uint32_t first_count(struct planner *p, const struct sequence *q)
     return count;
 }
 
-/* What a sequence takes over from others at its admission. */
+/* Positions that a sequence takes over from others at its admission. */
 struct takeover {
     uint32_t shared, hit, loaded; /* positions: from another choice, the cache, the host tier */
 };

@@ -30,7 +30,7 @@ void budget_begin(struct budget *b, uint64_t now_us, uint64_t committed)
     if (now_us <= began_us)
         return;
     double took = (double)(now_us - began_us);
-    /* A step of decodes tells nothing about the speed of prompts: it takes nearly as long as one with a few hundred
+    /* A step of decodes gives no information about the speed of prompts: it takes nearly as long as one with a few hundred
      * more prompt tokens. */
     if (step->has_prompts) {
         b->took_us = smooth(b->took_us, took);

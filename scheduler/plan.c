@@ -220,7 +220,7 @@ static uint32_t token_budget(const struct planner *p)
     return given + sched_cost_room(&c->cost, &p->shape, 0, p->budget, p->target_us);
 }
 
-/* What the rows so far leave for prompts. */
+/* Tokens that the rows so far leave for prompts. */
 static uint32_t for_prompts(const struct planner *p)
 {
     uint32_t left = p->slot->plan.token_budget - p->slot->plan.n_tokens;

@@ -59,7 +59,7 @@ struct sched_candidate {
     uint64_t rank;
 };
 
-/* What a plan gives a sequence, when it is planned; accepted drafts, when they are committed. */
+/* The service that a plan gives a sequence, when it is planned; accepted drafts, when they are committed. */
 struct sched_service {
     uint32_t n_prompt; /* prompt positions computed for the first time */
     uint32_t n_recomputed; /* positions computed before and lost to a preemption */

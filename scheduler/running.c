@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-/* ---- how long a row may be ---- */
+/* ---- length of a row ---- */
 
 /* Prompt tokens that the other live flows need in this step, including waiting sequences if there is a slot for them.
  */

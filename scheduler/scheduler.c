@@ -59,7 +59,7 @@ static int check_config(const struct sched_config *c, struct quire_error *err)
     return c->cost.n_points > 0 ? sched_cost_check(&c->cost, err) : QUIRE_OK;
 }
 
-/* ---- the policy and what depends on its flows ---- */
+/* ---- the policy and its flows ---- */
 
 /* A policy's state and its queue. On an error both are freed. */
 struct policy_parts {

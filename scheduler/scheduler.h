@@ -224,7 +224,7 @@ int sched_commit(struct sched *s, const struct sched_result *results, uint32_t n
  */
 bool sched_next_retired(struct sched *s, uint32_t *seq);
 
-/* What the engine needs to run a row. Pointers are valid until the next sched_ call that changes state. A token that is
+/* Data that the engine needs to run a row. Pointers are valid until the next sched_ call that changes state. A token that is
  * still being sampled (depth 1) reads as SCHED_PENDING, a draft that a row verifies as itself. */
 #define SCHED_PENDING UINT32_MAX
 const uint32_t *sched_tokens(const struct sched *s, uint32_t seq, uint32_t *n_tokens);

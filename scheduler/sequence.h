@@ -1,4 +1,4 @@
-/* What the files of scheduler/ share: a sequence, its request, the scheduler's state. Private to this folder.
+/* Shared by the files of scheduler/: a sequence, its request, the scheduler's state. Private to this folder.
  *
  * The states of a sequence, and the function of each transition:
  *

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what steps take ------------------------------------------------------------------------- */
+/* ---- cost of steps --------------------------------------------------------------------------- */
 
 /* Widths are distinguished about as far as costs differ: kernels work in blocks of a few tokens. */
 static const uint16_t bounds[] = {1,  2,  3,  4,  5,   6,   8,   10,  12,  16,  20,  24,   32,   40,
@@ -120,7 +120,7 @@ void lengths_timed(struct lengths *l, uint32_t n_tokens, double us)
     forget_wider(l, at);
 }
 
-/* ---- what drafts are worth ------------------------------------------------------------------- */
+/* ---- value of drafts ------------------------------------------------------------------------- */
 
 #define MEMORY 0.8f         /* of a sequence, from row to row: five rows count */
 #define SHARED_MEMORY 0.95f /* of a source: twenty rows count */

@@ -298,7 +298,7 @@ void suffix_store_learn(struct suffix_store *s, const struct key256 *domain, uin
     s->n_answers++;
 }
 
-/* ---- looking ---- */
+/* ---- search ---- */
 
 uint32_t suffix_store_next(const struct suffix_store *s, uint32_t at)
 {

@@ -58,7 +58,7 @@ void suffix_store_free(struct suffix_store *s);
 void suffix_store_append(struct suffix_store *s, struct suffix_text *text, const uint32_t *tokens, uint32_t n);
 void suffix_store_release(struct suffix_store *s, struct suffix_text *text);
 
-/* Stores an answer. Of an answer larger than an eighth of the history, only the beginning is stored. */
+/* Stores an answer. If it is larger than an eighth of the history, only its beginning is stored. */
 void suffix_store_learn(struct suffix_store *s, const struct key256 *domain, uint32_t tenant, uint32_t max_answers,
                         const uint32_t *tokens, uint32_t n);
 /* Returns the owner, or SUFFIX_NONE for an unknown domain. */

@@ -102,7 +102,7 @@ static bool say(int fd, const void *bytes, size_t n)
     return send(fd, bytes, n, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)n;
 }
 
-/* The caller has another secret. The answer contains nothing of ours. */
+/* The caller has another secret. The answer contains no data of this group. */
 static void turn_away(struct door_caller *c)
 {
     struct key256 nobodys;

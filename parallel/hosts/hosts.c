@@ -54,7 +54,7 @@ static int read_secret(struct joining *j, struct quire_error *err)
     return QUIRE_OK;
 }
 
-/* ---- where rank 0 is ---- */
+/* ---- address of rank 0 ---- */
 
 static int look_up(const struct place *place, struct meeting_place *out, struct quire_error *err)
 {

@@ -15,7 +15,7 @@
 /* A sleeper is woken by what it waits for. At most this much of each sleep counts against the time-out. */
 #define LOOK_UP_MS 100
 
-/* ---- what ends a group ---- */
+/* ---- end of a group ---- */
 
 int member_check(const struct member *m, struct quire_error *err)
 {
@@ -72,7 +72,7 @@ int member_begin(struct member *m, enum message_operation operation, uint32_t ro
 
 /* ---- waiting ---- */
 
-/* What is waited for: a message, or the end of a send. */
+/* The event of a wait: a message, or the end of a send. */
 struct wait {
     uint32_t r; /* number in this group */
     bool is_sending;
@@ -118,7 +118,7 @@ static int explain_closed(struct member *m, uint32_t r, struct quire_error *err)
     return end_with(m, QUIRE_UNAVAILABLE, &found, err);
 }
 
-/* who: number in the whole group. */
+/* `who` is a number in the whole group. */
 static int late(struct member *m, uint32_t who, uint32_t ms, struct quire_error *err)
 {
     char what[96];

@@ -60,7 +60,7 @@ static int set_address(struct place *out, const char *name, const char *value, s
     return QUIRE_OK;
 }
 
-/* ---- who starts ranks ---- */
+/* ---- launchers ---- */
 
 static const struct launcher {
     const char *name;
@@ -133,7 +133,7 @@ static int take_launcher(const struct launcher *l, uint32_t n_ranks, struct plac
     return status;
 }
 
-/* ---- where rank 0 is ---- */
+/* ---- address of rank 0 ---- */
 
 /* The first of "a,b", "node[03-07,09],x" (node03) or "node[3,5]-ib" (node3-ib). Names with more brackets need
  * MASTER_ADDR. */

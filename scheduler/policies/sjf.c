@@ -69,7 +69,7 @@ static void destroy(void *state)
     free(f);
 }
 
-/* ---- what is expected ---- */
+/* ---- estimates ---- */
 
 /* floor(log2(n)), at most `most`; 0 for 0. */
 static uint32_t octave(uint32_t n, uint32_t most)

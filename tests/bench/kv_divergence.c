@@ -74,7 +74,7 @@ static double log_sum(const float *row, uint32_t n, uint32_t *best)
 
 static void take_row(const struct k_sample_row *at, const float *row, uint32_t n)
 {
-    if (at->forced < 0) /* of the answer's one token */
+    if (at->forced < 0) /* the answer's one token */
         return;
     struct sums *s = taking.sums;
     float *reference = taking.reference + (uint64_t)at->position * n;

@@ -71,7 +71,7 @@ static struct moment now(void)
                            (uint64_t)used.ru_nivcsw};
 }
 
-/* ---- where it works ---- */
+/* ---- samples of the stack ---- */
 
 static struct perf_event_mmap_page *ring; /* NULL: no samples */
 static int sample_file;

@@ -244,7 +244,7 @@ static void who_computes_is_not_late_and_who_sleeps_is(void **state)
     ranks_free(&ranks);
 }
 
-/* ---- what is no part ---- */
+/* ---- invalid parts ---- */
 
 #ifndef TEST_HOSTS
 static void parts_are_some_of_the_ranks_by_rising_number(void **state)

@@ -264,7 +264,7 @@ static void ranks_that_call_different_things_are_told_both(void **state)
         }
 }
 
-/* ---- what is no group ---- */
+/* ---- invalid groups ---- */
 
 #ifndef TEST_HOSTS
 static void memory_that_is_no_groups_is_refused(void **state)

@@ -117,7 +117,7 @@ static void finish(struct meeting *m)
     munmap(m->outcomes, 16 * sizeof *m->outcomes);
 }
 
-/* ---- who fits ---- */
+/* ---- matching ranks ---- */
 
 static void ranks_with_the_same_secret_meet_in_any_order(void **state)
 {
@@ -219,7 +219,7 @@ static void who_does_not_come_is_named(void **state)
     finish(&m);
 }
 
-/* ---- whatever else comes ---- */
+/* ---- other traffic ---- */
 
 static int connect_to(uint16_t port)
 {

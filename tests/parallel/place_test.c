@@ -1,4 +1,4 @@
-/* Which rank a process is: the environments of launchers, and invalid ones. */
+/* The rank of a process, from the environments of launchers, and invalid environments. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

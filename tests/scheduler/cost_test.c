@@ -209,7 +209,7 @@ static void a_prompt_is_the_sum_of_its_steps(void **state)
     }
 }
 
-/* ---- what is refused ---- */
+/* ---- errors ---- */
 
 static void assert_refused(const struct sched_cost *cost, const char *says)
 {

@@ -157,7 +157,7 @@ static void test_bound(void **state)
     }
 }
 
-/* ---- what it is for ---- */
+/* ---- benefit ---- */
 
 /* How many of the requests with a deadline get their first token in time. */
 static uint32_t n_in_time(const struct sched_policy *policy, uint64_t seed, uint32_t *n_refused)

@@ -20,7 +20,7 @@
 #define OUTPUT_PRICE 2u
 #define HEAD_START 1024 /* scheduler/counters.h */
 
-/* ---- a trace and what becomes of it ---- */
+/* ---- a trace and its course ---- */
 
 struct job {
     uint64_t arrival_us;
@@ -521,7 +521,7 @@ static void test_long_prompts_beside_light_ones(void **state)
     free(t);
 }
 
-/* ---- what is charged ---- */
+/* ---- charges ---- */
 
 /* The tenant that is next, of two that wait with the same prompt. */
 static void test_charges(void **state)

@@ -268,7 +268,7 @@ static void test_learnt_bound(void **state)
     }
 }
 
-/* ---- what it is for ---- */
+/* ---- benefit ---- */
 
 static double mean_latency_us(const char *policy, uint64_t seed, bool foretold)
 {

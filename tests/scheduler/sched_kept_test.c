@@ -126,7 +126,7 @@ static void test_prefixes_count_once(void **state)
     uint32_t branch[16];
     r = request_of(2, 1000, 16, 5);
     memcpy(branch, r.prompt, sizeof branch);
-    for (uint32_t i = 1; i <= 4; i++) { /* two blocks of its own each; the third of ten finds none */
+    for (uint32_t i = 1; i <= 4; i++) { /* two blocks of its own each; the third of ten finds no block */
         struct kv_chain_root root = {.block_tokens = 4};
         struct key256 hashes[4], first = kv_chain_first(&root);
         branch[12] = i;

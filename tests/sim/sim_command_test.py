@@ -1,4 +1,4 @@
-"""quire sim as people run it: hit rates against a naive model of an LRU cache, sweeps, the page, and what it refuses.
+"""quire sim from the command line: hit rates against a naive model of an LRU cache, sweeps, the page, and errors.
 
 usage: sim_command_test.py QUIRE MODEL. With QUIRE_TRACES=DIRECTORY it also checks Mooncake's conversation trace there.
 """
@@ -29,7 +29,7 @@ def sim_json(*arguments):
 
 
 def conversations(n, seed):
-    """Turns of conversations that share a first block, some of them another few: as Mooncake's traces."""
+    """Turns of conversations that share a first block, some of them a few more, as in Mooncake's traces."""
     rng = random.Random(seed)
     rows, open_ones, fresh = [], [], iter(range(1, 1 << 30))
     for i in range(n):
@@ -47,9 +47,9 @@ def conversations(n, seed):
 
 
 def naive_hits(rows, n_blocks):
-    """Blocks found, of blocks asked for, in an LRU cache of n_blocks: a prompt takes its blocks and one for the token that a
-    hit never covers; what is short goes, oldest first; afterwards its blocks are the newest, the last one of them the
-    oldest of these."""
+    """Blocks found, and blocks looked up, in an LRU cache of n_blocks: a prompt takes its blocks and one for the
+    token that a hit never covers; the oldest blocks are evicted; afterwards its blocks are the newest, the last one
+    of them the oldest of these."""
     cache, hits, asked = collections.OrderedDict(), 0, 0
     for row in rows:
         ids = row["hash_ids"]
@@ -134,7 +134,7 @@ class Sim(unittest.TestCase):
         self.assertIn("*", table)
 
     def test_ranks_that_share_the_model(self):
-        """A request alone takes what the formulas of docs/guides/simulator.md say, and ranks are swept."""
+        """A single request takes the time of the formulas of docs/guides/simulator.md, and ranks are swept."""
         with open(self.path("cost.json"), "w") as f:
             json.dump({"points": [[1, 1000], [1001, 9000]], "logit_us": 8, "model": {"n_layers": 10, "hidden_size": 1000, "vocab_size": 100000}}, f)
         with open(self.path("plain.json"), "w") as f:
@@ -155,7 +155,8 @@ class Sim(unittest.TestCase):
             self.assertIn(says, sim(*base, *arguments, code=2))
 
     def check_stages(self, stages, ranks, prompt, budget, least):
-        """A request alone, beside stages that are programs: where two meet both wait, and go on together."""
+        """A single request, compared with stages that are coroutines: where two meet, both wait, and continue
+        together."""
         layers, points = 11, lambda n: (992 + 8 * n) / ranks + (22 * (5 + 2 * (1 - 1 / ranks) * 4000 * n / 40e3) if ranks > 1 else 0)
         share = [layers // stages for s in range(stages)]
         for s in [*range(1, stages - 1), stages - 1][:layers % stages]:
@@ -184,7 +185,7 @@ class Sim(unittest.TestCase):
             self.assertLess(turns, 100000)
             for s in (s for s in range(stages) if at[s] < len(programs[s])):
                 what, which, us = programs[s][at[s]]
-                if what == "told" and s == 0:  # once all are there to hear of the step before
+                if what == "told" and s == 0:  # after all have received the previous step
                     there = [heard.get((t, which - 1)) for t in range(1, stages)] if which > 0 else [0]
                     if None in there:
                         continue
@@ -210,7 +211,7 @@ class Sim(unittest.TestCase):
         self.assertAlmostEqual(got["e2el_ms"]["mean"], over[len(steps) - 1] / 1e3, delta=0.002)
 
     def test_stages(self):
-        for least in (64, 256):  # what a file does not say is a GPU's
+        for least in (64, 256):  # missing values are a GPU's
             with open(self.path(f"stages-{least}.json"), "w") as f:
                 json.dump({"points": [[1, 1000], [1001, 9000]], "logit_us": 8, "model": {"n_layers": 11, "hidden_size": 1000, "vocab_size": 100000}}
                           | ({"micro_batch_tokens": 64} if least == 64 else {}), f)
@@ -228,7 +229,7 @@ class Sim(unittest.TestCase):
         page = self.path("page.html")
         sim("--trace-format", "synthetic", "--num-requests", 100, "--tenants", "a:rate=5,b:rate=9", "--html", page)
         with open(page) as f:
-            text = f.read().replace("http://www.w3.org/2000/svg", "")  # a name, which nobody fetches
+            text = f.read().replace("http://www.w3.org/2000/svg", "")  # a name, which is not downloaded
         parser = Page()
         parser.feed(text)
         self.assertEqual(parser.links, [])
@@ -329,7 +330,7 @@ class Sim(unittest.TestCase):
             self.assertIn(says, sim(*arguments, code=code), arguments)
 
     def record(self, path):
-        """A server on the demo model that records, with a few requests, some of them at once."""
+        """A recording server of the demo model, with a few requests, some of them at the same time."""
         server = subprocess.Popen([QUIRE, "serve", MODEL, "--port", "0", "--threads", "1", "--num-kv-blocks", "128", "--record",
                                    path], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         try:

@@ -61,7 +61,7 @@ int beside_check(const struct beside_flags *flags, struct quire_error *err)
     return QUIRE_OK;
 }
 
-/* ---- its end ---- */
+/* ---- end ---- */
 
 static void on_died(void *context, const char *why)
 {

@@ -86,7 +86,7 @@ static int embed_all(struct calibrate_command *c, struct quire_error *err)
     return status;
 }
 
-/* ---- what is told ---- */
+/* ---- output ---- */
 
 static const int shown[] = {700, 750, 800, 850, 880, 900, 920, 950, 970, 990};
 #define N_SHOWN (sizeof shown / sizeof shown[0])

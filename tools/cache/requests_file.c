@@ -12,7 +12,7 @@
 
 static const char *const paths[] = {"/v1/chat/completions", "/v1/completions"};
 
-/* ---- what it is expected to take ---- */
+/* ---- expected cost ---- */
 
 static uint64_t bounded(uint64_t n)
 {

@@ -11,7 +11,7 @@
 
 struct warm_report {
     size_t n_prompts;   /* finished prompts */
-    uint64_t n_tokens, n_cached; /* of them; n_cached: already cached */
+    uint64_t n_tokens, n_cached; /* their tokens; n_cached: already cached */
 };
 
 /* progress(context, tokens done, all tokens); may be NULL. *report has the work done before an error. QUIRE_EXHAUSTED:

@@ -211,7 +211,7 @@ static const char *take_value(struct reading *r, const char *name, size_t n, con
     return NULL;
 }
 
-/* An option of another engine. If it asks for Quire's normal behaviour, it is accepted and logged. */
+/* An option of another engine. If it requests Quire's normal behaviour, it is accepted and logged. */
 static int read_foreign(struct reading *r, const struct cli_foreign *f, const char *name, size_t n,
                         struct quire_error *err)
 {

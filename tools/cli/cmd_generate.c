@@ -41,7 +41,7 @@ struct generate {
     struct completion_source source; /* the client */
     struct serving_identity identity;
     struct event *signals[2];
-    json_t *messages; /* of the chat so far */
+    json_t *messages; /* the chat so far */
     bool ready, interrupted /* SIGINT: stop this answer */, stopped /* SIGTERM */;
 
     /* the current answer */

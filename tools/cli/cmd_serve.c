@@ -117,7 +117,7 @@ static void on_beside_gone(void *context)
     event_base_loopbreak(s->base);
 }
 
-/* ---- when the engine is there, and when it is gone ---- */
+/* ---- availability of the engine ---- */
 
 static void on_engine_ready(void *context)
 {

@@ -1,5 +1,5 @@
 /* Options of vLLM, SGLang and llama.cpp that Quire does not have. They are accepted if they ask for Quire's normal
- * behaviour. Otherwise they are an error that names Quire's option, or says "not built yet". */
+ * behaviour. Otherwise they are an error that names Quire's option, or says "not supported yet". */
 #ifndef QUIRE_TOOLS_FOREIGN_FLAGS_H
 #define QUIRE_TOOLS_FOREIGN_FLAGS_H
 

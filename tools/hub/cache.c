@@ -159,7 +159,7 @@ int hub_cache_repo(const struct hub_name *name, char out[HUB_PATH_BYTES], struct
     return put_path(out, err, "%s/models--%.*s--%s", root, (int)(slash - name->text), name->text, slash + 1);
 }
 
-/* ---- what a snapshot has ---- */
+/* ---- checking a snapshot ---- */
 
 /* The missing files, as the error shows them. */
 struct missing {

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PIECE_BYTES (16ull << 20) /* of a request: long compared with a round trip, short compared with a file */
+#define PIECE_BYTES (16ull << 20) /* size of a request: long compared with a round trip, short compared with a file */
 #define MAX_HOPS 5
 #define POLL_MS 100
 
@@ -144,7 +144,7 @@ static void explain(struct slot *slot, const struct file *file, CURLcode result,
     hub_fail(slot->pull->options.hub, slot->easy, &f, out);
 }
 
-/* ---- what a file is ---- */
+/* ---- resolving files ---- */
 
 static const char *header(CURL *easy, const char *name)
 {
@@ -231,7 +231,7 @@ static int resolved(struct slot *slot, struct file *file, long code, struct quir
     return QUIRE_OK;
 }
 
-/* ---- its bytes ---- */
+/* ---- downloading content ---- */
 
 /* Returns whether the reply matches the request. */
 static bool check_head(struct slot *slot)

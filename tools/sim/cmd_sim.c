@@ -139,7 +139,7 @@ static size_t engine_like_flags(struct settings *s, struct cli_option *out)
         {.names = "block-size", .kind = CLI_U32, .target = &s->engine.block_size, .min = 1, .max = 65536, .value = "B",
          .help = "Number of tokens in a KV block. Default 16."},
         {.names = "num-kv-blocks", .kind = CLI_U32, .target = &s->engine.num_kv_blocks, .value = "N",
-         .common = true, .help = "Number of KV blocks; 0: enough that none is ever evicted. Default 0."},
+         .common = true, .help = "Number of KV blocks; 0: enough to avoid evictions. Default 0."},
         {.names = "num-host-blocks", .kind = CLI_U32, .target = &s->num_host_blocks, .value = "N",
          .help = "Number of KV blocks of the host tier. Default 0: no host tier."},
         {.names = "enable-prefix-caching", .kind = CLI_FLAG, .target = &s->engine.prefix_caching,

@@ -30,7 +30,7 @@ static void draw_point(void *context, uint64_t now_us, const struct sched_plan *
     point->n_cached_blocks = usage.n_cached_free;
 }
 
-/* ---- its requests ---- */
+/* ---- requests ---- */
 
 static uint32_t longest_answer(const struct recording_request *q)
 {
@@ -135,7 +135,7 @@ static int name_tenants(struct sim_recording *r, struct quire_error *err)
     return QUIRE_OK;
 }
 
-/* ---- what the records say on the way ---- */
+/* ---- records ---- */
 
 /* Maps names to requests, from the records along the way. */
 static int follow_names(const struct sim_recording *r, struct recording_seqs *seqs, const struct recording_entry *e,

@@ -18,7 +18,7 @@ static void draw_plot(FILE *f, const struct plot *p)
     fputs("</figure>\n", f);
 }
 
-/* ---- which plots ---- */
+/* ---- plots ---- */
 
 /* The share of answered requests below each of CDF_POINTS of their latencies, in milliseconds. */
 static size_t make_cdf(const struct sim_result *r, bool e2el, double *sorted, double *x, double *y)

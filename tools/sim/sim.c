@@ -332,7 +332,7 @@ static void note_admissions(struct run *r, const struct sched_plan *plan)
         end_record(r, r->lives[plan->refused[i].seq].request, SIM_REFUSED);
 }
 
-/* The plan's shape, and what it gives: prompt positions never computed before, and tokens. */
+/* The plan's shape, and its results: prompt positions never computed before, and tokens. */
 static struct sched_shape read_rows(struct run *r, const struct sched_plan *plan)
 {
     struct sched_shape shape = {.n_block_copies = plan->n_moves};

@@ -163,7 +163,7 @@ static CURL *new_easy(const struct bench_client *c, const char *url, char *error
     return easy;
 }
 
-/* ---- what the server says of itself ---- */
+/* ---- data about the server ---- */
 
 static size_t on_body(char *bytes, size_t size, size_t n, void *context)
 {

@@ -212,7 +212,7 @@ static int fit_costs(struct steps *s, struct quire_error *err)
     return QUIRE_OK;
 }
 
-/* ---- what drafts cost ---- */
+/* ---- cost of drafts ---- */
 
 /* A scene's step, measured and predicted: the mean of the medians. Returns false if none was kept. */
 static bool step_of(const struct steps *s, size_t scene, double *us, double *predicted_us)

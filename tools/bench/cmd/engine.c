@@ -76,7 +76,7 @@ static void on_events(void *context, const struct engine_event *events, size_t n
     pthread_mutex_unlock(&b->mutex);
 }
 
-/* ---- on the caller's ---- */
+/* ---- on the caller's thread ---- */
 
 int bench_engine_open(const struct engine_options *options, struct bench_engine **out, struct quire_error *err)
 {

@@ -157,7 +157,7 @@ static void on_events(void *context, const struct engine_event *events, size_t n
     pthread_mutex_unlock(&b->mutex);
 }
 
-/* ---- on the caller's ---- */
+/* ---- on the caller's thread ---- */
 
 int bench_steps_open(const struct engine_options *options, uint64_t seed, struct bench_steps **out,
                      struct quire_error *err)

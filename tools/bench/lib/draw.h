@@ -7,9 +7,9 @@
 #include <stdint.h>
 
 double bench_draw_normal(uint64_t *state);
-/* Of scale 1 and mean `shape` > 0. */
+/* Scale 1, mean `shape` > 0. */
 double bench_draw_gamma(uint64_t *state, double shape);
-/* Of median 1: e to the power of sigma times a normal draw. */
+/* Median 1: e to the power of sigma times a normal draw. */
 double bench_draw_lognormal(uint64_t *state, double sigma);
 
 #endif

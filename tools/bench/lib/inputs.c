@@ -81,7 +81,7 @@ size_t bench_input_flags(struct bench_input_options *o, struct cli_option out[BE
     return sizeof rows / sizeof rows[0];
 }
 
-/* ---- made to order ---- */
+/* ---- generated requests ---- */
 
 static int check_room(const struct owner *o, uint64_t n_input, uint64_t n_output, struct quire_error *err)
 {

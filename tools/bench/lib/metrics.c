@@ -91,7 +91,7 @@ void bench_results_free(struct bench_result *results, size_t n)
     free(results);
 }
 
-/* ---- what is asked for ---- */
+/* ---- options ---- */
 
 static int find_metric(const char *name, size_t n)
 {

@@ -38,7 +38,7 @@ int bench_result_add_itl(struct bench_result *r, double seconds, struct quire_er
 void bench_result_fail(struct bench_result *r, const char *message);
 void bench_results_free(struct bench_result *results, size_t n); /* and frees the array */
 
-/* ---- what is asked for ---- */
+/* ---- options ---- */
 
 enum bench_metric { BENCH_TTFT, BENCH_TPOT, BENCH_ITL, BENCH_E2EL };
 #define BENCH_N_METRICS 4

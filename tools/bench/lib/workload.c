@@ -111,7 +111,7 @@ static int find_tenant(struct reader *r, const char *name, const char *where, ui
     return QUIRE_OK;
 }
 
-/* Fields that only traces made for Quire have. */
+/* Optional fields of traces made for Quire. */
 static int read_service(struct reader *r, const json_t *object, const char *where, struct bench_workload_row *row)
 {
     const char *tenant = NULL;
