@@ -189,7 +189,7 @@ def test_what_is_so_anyway_is_taken():
     taken = ["--data-parallel-size", "1", "--trust-remote-code", "--enable-chunked-prefill", "--enable-auto-tool-choice", "--load-format=auto"]
     got = quire("plan", "--model", MODEL, *taken, "--max-model-len", "512")
     assert got.returncode == 0 and got.stdout == quire("plan", MODEL, "--max-model-len", "512").stdout
-    assert "--trust-remote-code changes nothing: no code of a model is ever run" in got.stderr and got.stderr.count("changes nothing") == 5
+    assert "--trust-remote-code changes nothing: Quire never runs code of a model" in got.stderr and got.stderr.count("changes nothing") == 5
     answer = quire("generate", "What is 12 plus 30?", "--temperature", "0", "-m", MODEL)
     assert "42" in answer.stdout
 

@@ -104,7 +104,7 @@ def test_rows_of_another_checkpoint_are_not_used(tmp_path):
     changed = quire(*ask)
     assert len(kept_files(kept)) == 2 and changed.stdout == quire(*ask[:-2]).stdout and "not used" not in changed.stderr
     missing = quire(*ask[:-1], tmp_path / "absent")
-    assert missing.returncode == 1 and "is not a directory" in missing.stderr
+    assert missing.returncode == 1 and "is no directory" in missing.stderr
 
 
 def copied(tmp_path, name):

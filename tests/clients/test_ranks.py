@@ -275,7 +275,7 @@ def test_plan_of_ranks_on_every_gpu_that_is_listed():
 
 def test_nobody_takes_a_rank_for_a_command():
     got = subprocess.run([str(QUIRE), "rank"], capture_output=True, text=True, timeout=60)
-    assert got.returncode == 2 and 'no command "rank"' in got.stderr
+    assert got.returncode == 2 and 'unknown command "rank"' in got.stderr
 
 
 @pytest.mark.parametrize("stages", [1, 2])

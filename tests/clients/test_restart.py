@@ -110,7 +110,7 @@ def test_one_that_is_lost_while_the_server_drains_is_not_forgiven(begin, restart
     os.kill(rank, signal.SIGKILL)
     thread.join()
     assert '"engine_unavailable"' in got[True][2] and server.process.wait(30) == 1, server.output()
-    assert is_gone(rank) and "is started again in" not in server.output()
+    assert is_gone(rank) and "restarts in" not in server.output()
 
 
 def test_one_that_is_stopped_when_the_server_ends_is_killed_and_not_forgiven(begin):
@@ -127,7 +127,7 @@ def test_health_says_so_meanwhile_and_who_asks_too(begin):
     server = begin()
     for pid in processes(server):
         os.kill(pid, signal.SIGKILL)
-    wait(lambda: "is started again in" in server.output())
+    wait(lambda: "restarts in" in server.output())
     assert ask(server, None, "/health")[::2] == (503, '{"status":"restarting"}')
     status, headers, text = ask(server, SHORT)
     assert status == 503 and headers["Retry-After"] and "is being started again" in text
@@ -162,7 +162,7 @@ def test_it_is_given_up_after_so_many_in_a_row(begin):
 
 def test_what_fails_at_first_is_not_tried_again():
     got = subprocess.run([str(QUIRE), "serve", str(MODEL), "--port", "0", "--device", "cpu", "-tp", "3", "--restart", "on-failure"], capture_output=True, text=True, timeout=60)
-    assert got.returncode == 1 and "must be 1, 2, 4 or 8, got 3" in got.stderr and "started again in" not in got.stderr, got
+    assert got.returncode == 1 and "must be 1, 2, 4 or 8, got 3" in got.stderr and "restarts in" not in got.stderr, got
     for word in "always", "on-failure:0", "on-failure:x":
         got = subprocess.run([str(QUIRE), "serve", str(MODEL), "--restart", word], capture_output=True, text=True, timeout=60)
         assert got.returncode == 2 and f'--restart: must be no, on-failure or on-failure:N with N from 1, got "{word}"' in got.stderr
@@ -212,4 +212,4 @@ def test_its_options_are_the_engines(begin, tmp_path):
 
 def test_not_with_an_engine_elsewhere():
     got = subprocess.run([str(QUIRE), "serve", str(MODEL), "--engine", "unix:/tmp/x", "--restart", "on-failure"], capture_output=True, text=True, timeout=60)
-    assert got.returncode == 2 and "it is waited for anyway" in got.stderr
+    assert got.returncode == 2 and "the server always waits for the engine" in got.stderr

@@ -239,7 +239,7 @@ def test_kept_answers_from_a_terminal(start, tmp_path):
     assert len(tell("inspect", servers[0]).stdout.splitlines()) == 4
     got = tell("export", servers[0], "--file", file)
     assert got.returncode == 0 and file.stat().st_mode & 0o777 == 0o600 and len(file.read_text().splitlines()) == 4, got.stderr
-    assert tell("clear", servers[0]).stdout.startswith("3 answers")
+    assert tell("clear", servers[0]).stdout.startswith("3 responses deleted")
     got = tell("import", servers[1], "--file", file)
     assert got.stdout.startswith("3 responses imported, 0 rejected"), got.stderr
     raw = servers[1].client().completions.with_raw_response.create(model="model", prompt="question 1", max_tokens=8, temperature=0)

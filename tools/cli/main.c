@@ -42,7 +42,7 @@ static void print_help(void)
          "  quire doctor Qwen/Qwen2.5-1.5B-Instruct       check whether it runs here\n"
          "  quire generate ./model \"Tell me a story\"     one answer on this terminal\n"
          "  quire serve ./model                           an OpenAI server on http://127.0.0.1:8000/v1\n"
-         "quire COMMAND --help shows the common options, quire COMMAND --help all shows all.");
+         "\nquire COMMAND --help shows the common options, quire COMMAND --help all shows all of them.");
 }
 
 int main(int argc, char **argv)

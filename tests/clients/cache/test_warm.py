@@ -66,7 +66,7 @@ def test_what_was_asked_is_there(server, tmp_path):
         assert layer == "exact", body
         assert reply["choices"] == ask(server, {**body, "use_cache": False})[1]["choices"]
     again = warm(server, path)
-    assert "3 requests, 3 of them kept before: 0 prompt and 0 generated tokens" in again and "1 were rejected, the first: " in again
+    assert "3 requests, 3 of them already cached: 0 prompt and 0 generated tokens" in again and "1 were rejected, the first: " in again
 
 
 def test_the_most_valuable_come_first_within_a_budget(server, tmp_path):

@@ -181,7 +181,7 @@ def test_a_rank_that_hangs_for_good_ends_after_its_group(group):
     if libc.ptrace(0x4206, rank.pid, None, None) != 0 or libc.ptrace(0x4207, rank.pid, None, None) != 0:  # SEIZE, INTERRUPT
         pytest.skip(f"no tracing here: {os.strerror(ctypes.get_errno())}")
     rest = reply.read().decode()
-    assert '"error"' in rest and "rank 1 (" in rest and "for 4.0 s: it hangs" in rest, rest[-600:]
+    assert '"error"' in rest and "rank 1 (" in rest and "within 4.0 s: it hangs" in rest, rest[-600:]
     assert ranks.first.process.wait(30) == 1
     assert os.WIFSTOPPED(os.waitpid(rank.pid, 0)[1])
     assert rank.wait(30) == -signal.SIGALRM
