@@ -1,23 +1,24 @@
-/* Whether who is waited for is at work: the rule by which ranks, on one host or on several, are patient with each other. Pure. */
+/* The progress check: whether a rank that others wait for is making progress. Ranks, on one host or on several, use it
+ * to be patient with each other. Pure; any thread on its own struct. */
 #ifndef QUIRE_PARALLEL_AT_WORK_H
 #define QUIRE_PARALLEL_AT_WORK_H
 
 #include "base/process.h"
 
-/* Who computes uses more of its time than this share; who waits and looks up uses 1/1000. */
+/* A computing thread uses more than 1/50 of its time; a waiting thread that wakes up to look uses 1/1000. */
 #define AT_WORK_SHARE 50
 
-/* While weights are loaded the time-out is long, since a slow disk takes as long as it takes. Who has used no CPUs for so long, got no
- * page from a disk and waited for none, hangs. */
+/* While weights are loaded, the time-out is long, because a slow disk takes its time. A rank that has used no CPU for
+ * this long, got no page from a disk and waited for none, hangs. */
 #define AT_WORK_LOADING_MS 60000u
 
 struct at_work {
-    uint64_t who; /* is waited for */
-    uint64_t work_ns; /* of struct quire_process_look, when it was last seen at work */
-    uint64_t idle_ns; /* waited for it since then */
+    uint64_t who; /* the rank that is waited for */
+    uint64_t work_ns; /* from struct quire_process_look, at the last progress */
+    uint64_t idle_ns; /* time waited for it since then */
 };
 
-/* Looks again after passed_ns: idle_ns grows, or begins anew where somebody else is waited for, or that one works. */
+/* Looks again after passed_ns. idle_ns grows, or restarts if another rank is waited for or the rank made progress. */
 static inline void at_work_look(struct at_work *w, uint64_t who, const struct quire_process_look *look,
                                 uint64_t passed_ns)
 {

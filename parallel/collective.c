@@ -9,9 +9,9 @@
 struct collective {
     const struct transport *transport;
     void *state;
-    struct collective *whole; /* of a part; else NULL */
+    struct collective *whole; /* of a part; NULL for a whole group */
     uint32_t rank, size;
-    struct collective_stats stats; /* of a part: not used */
+    struct collective_stats stats; /* not used in a part */
 };
 
 int collective_create_shared(uint32_t n_ranks, int *fd, struct quire_error *err)
@@ -58,7 +58,7 @@ int collective_join_shared(int fd, uint32_t rank, uint32_t timeout_ms, struct co
     return transport_collective(&shm_transport, rank, open_shared, &place, out, err);
 }
 
-/* Rising, below the size, and this rank among them. */
+/* Returns whether the ranks are in ascending order, below the size, and include this rank. */
 static bool can_be_part(const struct collective *c, const uint32_t *ranks, uint32_t n_ranks, uint32_t *place)
 {
     bool has_own = false;
@@ -81,7 +81,9 @@ int collective_open_part(struct collective *c, uint32_t part, const uint32_t *ra
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     int status = QUIRE_OK;
     if (c->whole || part >= COLLECTIVE_MAX_PARTS || !can_be_part(c, ranks, n_ranks, &made->rank))
-        status = quire_fail(err, QUIRE_INVALID, "part %u of a group of %u: not some of its ranks by rising number",
+        status = quire_fail(err, QUIRE_INVALID,
+                            "part %u of a group of %u: the ranks must be listed in ascending "
+                            "order",
                             part, c->size);
     if (status == QUIRE_OK)
         status = c->transport->open_part(c->state, part, ranks, n_ranks, &made->state, err);
@@ -134,8 +136,7 @@ static void count(struct collective *c, size_t n_bytes)
 int collective_all_reduce_tree(struct collective *c, float *x, size_t n, struct quire_error *err)
 {
     if ((c->size & (c->size - 1)) != 0)
-        return quire_fail(err, QUIRE_INVALID, "all-reduce: the tree is over 1, 2, 4 or 8 ranks, and there are %u",
-                          c->size);
+        return quire_fail(err, QUIRE_INVALID, "all-reduce: the tree needs 1, 2, 4 or 8 ranks, got %u", c->size);
     count(c, n * sizeof *x);
     return c->transport->all_reduce_tree(c->state, x, n, err);
 }
@@ -150,7 +151,7 @@ int collective_gather(struct collective *c, const void *mine, size_t n_bytes, ui
                       struct quire_error *err)
 {
     if (root >= c->size)
-        return quire_fail(err, QUIRE_INVALID, "gather: there is no rank %u among %u", root, c->size);
+        return quire_fail(err, QUIRE_INVALID, "gather: rank %u does not exist; the group has %u ranks", root, c->size);
     count(c, n_bytes);
     return c->transport->gather(c->state, mine, n_bytes, root, all, err);
 }
@@ -159,7 +160,8 @@ static int broadcast(struct collective *c, void *x, size_t n_bytes, uint32_t roo
                      struct quire_error *err)
 {
     if (root >= c->size)
-        return quire_fail(err, QUIRE_INVALID, "broadcast: there is no rank %u among %u", root, c->size);
+        return quire_fail(err, QUIRE_INVALID, "broadcast: rank %u does not exist; the group has %u ranks", root,
+                          c->size);
     count(c, n_bytes);
     return c->transport->broadcast(c->state, x, n_bytes, root, patient, err);
 }

@@ -18,23 +18,24 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Where a worker finds its place: "DESCRIPTOR RANK TIMEOUT_MS". */
+/* Variable that lets a worker join: "DESCRIPTOR RANK TIMEOUT_MS". */
 #define VARIABLE "QUIRE_GROUP"
 
-/* From the first sign of a group's end until its processes are killed: time to say why, and to free what they hold. */
+/* Time from the first sign of a group's end until its processes are killed: they can report the reason and free
+ * resources. */
 #define GRACE_MS 500
 
 #define NOT_STARTED 127
-#define NOT_STARTED_TEXT ": this program could not be run a second time, by /proc/self/exe"
+#define NOT_STARTED_TEXT ": this program could not be started again through /proc/self/exe"
 
 struct worker {
-    pid_t process; /* 0: none, or reaped */
+    pid_t process; /* 0: not started, or reaped */
     int pidfd;
 };
 
 struct group {
     struct collective *collective;
-    struct worker workers[COLLECTIVE_MAX_RANKS]; /* by rank; the watcher's */
+    struct worker workers[COLLECTIVE_MAX_RANKS]; /* by rank; used by the watcher thread only */
     uint32_t n_ranks, timeout_ms;
     int fd, stop_fd;
     char *const *argv;
@@ -44,9 +45,9 @@ struct group {
     int start_status; /* with start_error: written before `started` */
     struct quire_error start_error;
 
-    pthread_mutex_t lock; /* of the two below, and of calls on `collective` by the watcher */
+    pthread_mutex_t lock; /* protects the two below, and calls on `collective` by the watcher */
     bool is_stopping;
-    char ended[QUIRE_ERROR_BYTES]; /* who ended unasked, and how; empty: nobody */
+    char ended[QUIRE_ERROR_BYTES]; /* the worker that ended unexpectedly, and how; empty: none */
 };
 
 /* ---- starting ---- */
@@ -57,7 +58,7 @@ static void free_environment(char **environment, size_t n_shared)
     free(environment);
 }
 
-/* This process's, and the worker's place as element *n_shared, which with the array is the caller's to free. */
+/* This process's environment, plus the worker's variable as element *n_shared; the caller frees both. */
 static char **environment_of(const struct group *g, uint32_t rank, size_t *n_shared)
 {
     char place[64];
@@ -80,7 +81,7 @@ static char **environment_of(const struct group *g, uint32_t rank, size_t *n_sha
     return NULL;
 }
 
-/* In the child of a process with threads: system calls only. */
+/* In the child of a process with threads: only system calls are allowed. */
 static void become_worker(const struct group *g, pid_t parent, char *const *environment)
 {
     sigset_t none;
@@ -109,15 +110,15 @@ static int start_worker(struct group *g, uint32_t rank)
     g->workers[rank].process = process;
     g->workers[rank].pidfd = (int)syscall(SYS_pidfd_open, process, 0);
     if (g->workers[rank].pidfd < 0)
-        return quire_fail(&g->start_error, QUIRE_IO, "watching rank %u: %s (pidfd_open, of Linux 5.3)", rank,
+        return quire_fail(&g->start_error, QUIRE_IO, "rank %u cannot be watched: %s (pidfd_open needs Linux 5.3)", rank,
                           strerror(errno));
     return QUIRE_OK;
 }
 
 /* ---- watching ---- */
 
-/* A worker has ended, in the wait status `how`. Status 0 is an end that it meant: who still waits for it is told so by its
- * collective. Whoever gave up because of another says what was first. */
+/* A worker has ended with the wait status `how`. Status 0 is an intended end: ranks that still wait for it get the
+ * error from their collective. A worker that gave up because of another one reports the first cause. */
 static void note_end(struct group *g, uint32_t rank, int how)
 {
     const int process = (int)g->workers[rank].process;
@@ -161,7 +162,7 @@ static uint32_t count_workers(const struct group *g)
     return n;
 }
 
-/* Until a worker has ended, the group is to stop, or ms have passed (-1: never); reaps whoever ended. */
+/* Waits until a worker has ended, the group must stop, or ms have passed (-1: never). Reaps ended workers. */
 static void watch(struct group *g, int ms)
 {
     struct pollfd fds[COLLECTIVE_MAX_RANKS];
@@ -198,7 +199,7 @@ static void end_workers(struct group *g)
         }
 }
 
-/* Is there nothing to wait for: told to stop, a worker failed, or none is left? */
+/* Returns whether there is nothing left to wait for: stop requested, a worker failed, or none is left. */
 static bool is_over(struct group *g)
 {
     pthread_mutex_lock(&g->lock);
@@ -207,7 +208,7 @@ static bool is_over(struct group *g)
     return over;
 }
 
-/* The thread that starts the workers also outlives them: the kernel takes its end for the parent's. */
+/* The thread that starts the workers must outlive them, because the kernel treats its end as the parent's. */
 static void *run_watcher(void *group)
 {
     struct group *g = group;
@@ -225,7 +226,7 @@ static int start_watcher(struct group *g, struct quire_error *err)
 {
     sigset_t all, before;
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the caller's threads */
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are handled by the caller's threads */
     int why = pthread_create(&g->watcher, NULL, run_watcher, g);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (why != 0)
@@ -331,6 +332,6 @@ int group_join(struct collective **out, struct quire_error *err)
         return status;
     }
     close((int)fd);
-    unsetenv(VARIABLE); /* what this process starts is no rank */
+    unsetenv(VARIABLE); /* processes that this one starts are not ranks */
     return QUIRE_OK;
 }

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #define MAGIC 0x31465051u /* "QPF1" */
-#define CHECKED_BYTES 24 /* of the head, before the checksum */
+#define CHECKED_BYTES 24 /* bytes of the head before the checksum */
 
 /* ---- the checksum ---- */
 
@@ -37,13 +37,13 @@ int plan_frame_read(const unsigned char head[PLAN_FRAME_HEAD_BYTES], uint64_t st
 {
     uint64_t n_bytes = le_load_u64(head + 16);
     if (le_load_u32(head) != MAGIC)
-        return quire_fail(err, QUIRE_INVALID, "plan frame: it begins with 0x%08x, which is none", le_load_u32(head));
+        return quire_fail(err, QUIRE_INVALID, "plan frame: wrong magic number 0x%08x", le_load_u32(head));
     if (le_load_u64(head + 8) != step)
-        return quire_fail(err, QUIRE_INVALID, "plan frame: step: %llu came, where %llu was to",
+        return quire_fail(err, QUIRE_INVALID, "plan frame: step: received %llu, expected %llu",
                           (unsigned long long)le_load_u64(head + 8), (unsigned long long)step);
     if (n_bytes > max_bytes)
-        return quire_fail(err, QUIRE_INVALID, "plan frame: n_bytes: %llu, of at most %zu", (unsigned long long)n_bytes,
-                          max_bytes);
+        return quire_fail(err, QUIRE_INVALID, "plan frame: n_bytes: %llu is more than the limit %zu",
+                          (unsigned long long)n_bytes, max_bytes);
     *out = (struct plan_frame){
         .step = step, .kind = le_load_u32(head + 4), .n_bytes = n_bytes, .checksum = le_load_u64(head + CHECKED_BYTES)};
     return QUIRE_OK;
@@ -54,7 +54,7 @@ int plan_frame_check(const struct plan_frame *frame, const void *payload, struct
     unsigned char head[PLAN_FRAME_HEAD_BYTES];
     store_head(frame, head);
     if (checksum_of(head, payload, frame->n_bytes) != frame->checksum)
-        return quire_fail(err, QUIRE_INVALID, "plan frame: checksum: that of step %llu (%zu bytes) does not hold",
+        return quire_fail(err, QUIRE_INVALID, "plan frame: checksum: does not match for step %llu (%zu bytes)",
                           (unsigned long long)frame->step, frame->n_bytes);
     return QUIRE_OK;
 }

@@ -21,7 +21,7 @@ static bool can_be_ranks(uint32_t n)
     return n >= 1 && n <= COLLECTIVE_MAX_RANKS;
 }
 
-/* The one head that a group of so many ranks has. */
+/* The only valid head of a group with this many ranks. */
 static struct shm_head head_of(uint32_t n_ranks)
 {
     struct shm_head head = {.magic = SHM_MAGIC, .version = SHM_VERSION, .n_ranks = n_ranks};
@@ -52,7 +52,7 @@ static int fill(int fd, uint32_t n_ranks, struct quire_error *err)
 int shm_create(uint32_t n_ranks, int *fd, struct quire_error *err)
 {
     if (!can_be_ranks(n_ranks))
-        return quire_fail(err, QUIRE_INVALID, "%u ranks: a group has 1 to %u", n_ranks, COLLECTIVE_MAX_RANKS);
+        return quire_fail(err, QUIRE_INVALID, "%u ranks: a group has 1 to %u ranks", n_ranks, COLLECTIVE_MAX_RANKS);
     int made = memfd_create("quire-group", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (made < 0)
         return quire_fail(err, QUIRE_IO, "shared memory: %s", strerror(errno));
@@ -65,26 +65,28 @@ int shm_create(uint32_t n_ranks, int *fd, struct quire_error *err)
     return QUIRE_OK;
 }
 
-/* Before it is mapped: a file that somebody can still cut would end its readers by SIGBUS. */
+/* Checked before mapping: a file that can still be truncated could end its readers by SIGBUS. */
 static int check(int fd, struct shm_head *head, struct quire_error *err)
 {
     struct stat st;
     int seals = fcntl(fd, F_GET_SEALS);
     if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &st) != 0)
-        return quire_fail(err, QUIRE_INVALID, "descriptor %d is not the memory of a group", fd);
+        return quire_fail(err, QUIRE_INVALID, "descriptor %d is not the shared memory of a group", fd);
     if (pread(fd, head, sizeof *head, 0) != (ssize_t)sizeof *head || head->magic != SHM_MAGIC)
-        return quire_fail(err, QUIRE_INVALID, "the memory of descriptor %d is not a group's", fd);
+        return quire_fail(err, QUIRE_INVALID, "the shared memory of descriptor %d is not a group's", fd);
     if (head->version != SHM_VERSION)
         return quire_fail(err, QUIRE_INVALID,
-                          "the group's memory is of version %u, this program's of %u: one build "
-                          "for all ranks",
+                          "the group's memory has version %u, but this program has version %u: use one build for all "
+                          "ranks",
                           head->version, SHM_VERSION);
     if (!can_be_ranks(head->n_ranks))
-        return quire_fail(err, QUIRE_INVALID, "the group's memory says %u ranks", head->n_ranks);
+        return quire_fail(err, QUIRE_INVALID, "the group's memory has an invalid number of ranks: %u", head->n_ranks);
     const struct shm_head want = head_of(head->n_ranks);
     if (head->slot_bytes != want.slot_bytes || head->rank_bytes != want.rank_bytes ||
         head->total_bytes != want.total_bytes || st.st_size != (off_t)(SHM_GROUPS * want.total_bytes))
-        return quire_fail(err, QUIRE_INVALID, "the group's memory has %lld bytes and says %llu of %u ranks",
+        return quire_fail(err, QUIRE_INVALID,
+                          "the group's memory has %lld bytes, but its header says %llu for %u "
+                          "ranks",
                           (long long)st.st_size, (unsigned long long)head->total_bytes, head->n_ranks);
     return QUIRE_OK;
 }
@@ -96,7 +98,8 @@ int shm_map(int fd, uint32_t group, uint32_t n_ranks, struct shm *out, struct qu
     if (status != QUIRE_OK)
         return status;
     if (n_ranks > head.n_ranks)
-        return quire_fail(err, QUIRE_INVALID, "a part of %u ranks, in a group of %u", n_ranks, head.n_ranks);
+        return quire_fail(err, QUIRE_INVALID, "a part of %u ranks does not fit into a group of %u", n_ranks,
+                          head.n_ranks);
     unsigned char *at = mmap(NULL, head.total_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
                              (off_t)(group * head.total_bytes));
     if (at == MAP_FAILED)

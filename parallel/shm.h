@@ -1,12 +1,13 @@
-/* The memory that the ranks of a group share: its layout, and how it is made and mapped. Of this room only.
+/* The shared memory of a group's ranks: its layout, creation and mapping. Private to this folder.
  *
- * Collectives go in rounds, counted alike by every rank. In a round a rank may write its slot of the round (there are two,
- * in turns), says in `calls` what it is about, and publishes the round by storing `round` with release. Who has seen that
- * may read the slot until it publishes the next round itself; so a rank writes a slot again only when everybody has
- * published the round between. There is no lock that a stopped process could hold.
+ * Collectives run in rounds, which every rank counts alike. In a round, a rank may write its slot of the round (there
+ * are two, used alternately), writes its call to `calls`, and publishes the round by storing `round` with release. A
+ * rank that has seen this may read the slot until it publishes the next round itself. A rank therefore writes a slot
+ * again only after all ranks have published the round between. There is no lock that a stopped process could hold.
  *
- * What peers write is looked at, never trusted: lengths are this process's own, `round` and `calls` are compared with what
- * they must be, and the head is copied once it is checked. The file is sealed, so nobody can cut it under a reader.
+ * Data of peers is checked, never trusted: lengths are this process's own, `round` and `calls` are compared with the
+ * expected values, and the head is copied after it is checked. The file is sealed, so nobody can truncate it under a
+ * reader.
  */
 #ifndef QUIRE_PARALLEL_SHM_H
 #define QUIRE_PARALLEL_SHM_H
@@ -25,8 +26,8 @@
 #define SHM_WHY_BYTES 320
 #define SHM_LINE 64
 
-/* The memory has room for the group and, behind it, for so many groups of some of its ranks: all laid out alike. Of what
- * nobody uses only the heads are more than addresses. */
+/* The memory has space for the group and for this many groups of some of its ranks, all with the same layout. Unused
+ * ones cost only their heads and address space. */
 #define SHM_GROUPS (1 + COLLECTIVE_MAX_PARTS)
 
 enum shm_operation { SHM_NONE, SHM_ALL_REDUCE, SHM_ALL_GATHER, SHM_GATHER, SHM_BROADCAST, SHM_BARRIER };
@@ -35,23 +36,23 @@ struct shm_call {
     uint32_t number; /* calls of the group so far, modulo 2^32 */
     uint16_t operation, root;
     uint64_t n_bytes;
-    uint64_t published_ns; /* when the rank came, by the clock that all have */
+    uint64_t published_ns; /* when the rank arrived, by the clock of the host */
 };
 
 enum shm_state { SHM_NOT_JOINED, SHM_JOINED, SHM_LEFT };
 
 struct shm_rank {
     alignas(SHM_LINE) _Atomic uint32_t round; /* published so far, modulo 2^32 */
-    struct shm_call calls[2]; /* of the round, and of the one before */
+    struct shm_call calls[2]; /* of the round, and of the previous one */
 
-    /* The rank sleeps on its own bell. It says `asleep` before it looks for what it waits for, and whoever publishes looks at
-     * `asleep` afterwards, all sequentially consistent: one of the two sees the other. */
+    /* The rank sleeps on its own bell. It sets `asleep` before it checks what it waits for, and a publisher checks
+     * `asleep` after publishing, all sequentially consistent: one of the two sees the other. */
     alignas(SHM_LINE) _Atomic uint32_t bell;
     _Atomic uint32_t asleep;
 
     alignas(SHM_LINE) _Atomic uint32_t state;
-    _Atomic int32_t process, thread; /* the second: that which made the last call */
-    _Atomic uint32_t waits_for; /* of the whole group's, rank + 1; 0: nobody */
+    _Atomic int32_t process, thread; /* the thread that made the last call */
+    _Atomic uint32_t waits_for; /* of the whole group, rank + 1; 0: none */
     uint32_t why_status; /* with why: written once, before the head's `aborted_by` */
     char why[SHM_WHY_BYTES];
 };
@@ -59,7 +60,7 @@ struct shm_rank {
 struct shm_head {
     uint64_t magic;
     uint32_t version, n_ranks; /* of the whole group */
-    uint64_t slot_bytes, rank_bytes, total_bytes; /* the last of one of the SHM_GROUPS */
+    uint64_t slot_bytes, rank_bytes, total_bytes; /* the last one is for one of the SHM_GROUPS */
     alignas(SHM_LINE) _Atomic uint32_t aborted_by; /* rank + 1; 0: nobody */
 };
 
@@ -73,8 +74,8 @@ struct shm {
 
 int shm_create(uint32_t n_ranks, int *fd, struct quire_error *err);
 size_t shm_bytes(uint32_t rank, uint32_t n_groups); /* collective_shared_bytes() */
-/* Maps and checks the group's, or with `group` 1 .. COLLECTIVE_MAX_PARTS a part's, of which the caller says how many ranks it
- * has (0: all). shm_unmap() takes it back. */
+/* Maps and checks the group's memory or, with `group` 1 .. COLLECTIVE_MAX_PARTS, a part's, whose number of ranks the
+ * caller gives (0: all). shm_unmap() undoes it. */
 int shm_map(int fd, uint32_t group, uint32_t n_ranks, struct shm *out, struct quire_error *err);
 void shm_unmap(struct shm *s);
 

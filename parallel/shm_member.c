@@ -16,19 +16,20 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Calls that follow each other closely end while they are looked for: a sleep costs the waker 5 us and the sleeper 50. The
- * first looks keep the CPU, where the group has one for each rank; then it is given away between looks, since the rank that is
- * waited for, or a neighbour, may need this very one. On 2 busy CPUs a barrier of 2 ranks took 10 us with 4 us of keeping
- * it and 50 to 100 us with all of the time; of 4 ranks 5 us by giving it away at once and 8 us by sleeping at once. */
+/* Calls in quick succession end while a rank polls: a sleep costs the waker 5 us and the sleeper 50. The first polls
+ * keep the CPU if the group has one per rank. After that, the rank yields between polls, because the rank that it waits
+ * for, or a neighbour, may need this CPU. On 2 busy CPUs, a barrier of 2 ranks took 10 us with 4 us of keeping the CPU
+ * and 50 to 100 us without yielding; of 4 ranks, 5 us with yielding at once and 8 us with sleeping at once. */
 #define KEEP_NS 500
 #define SPIN_NS 50000
 #define SPINS_PER_CLOCK_READ 8
 
-/* A sleeper is woken by whoever it waits for. It looks up in between to see whether that one lives, and counts no more than
- * this of each sleep against the time-out: a group that was stopped and goes on as a whole (a terminal's ^Z) has not hung. */
+/* A sleeper is woken by the rank that it waits for. It wakes up in between to check whether that rank lives, and counts
+ * no more than this of each sleep against the time-out: a group that was stopped as a whole and continues (a terminal's
+ * ^Z) has not hung. */
 #define LOOK_UP_MS 100
 
-/* Where the time-out is longer, ranks load. Who is stopped (SIGSTOP) for so long does not. */
+/* If the time-out is longer, ranks are loading. A rank that is stopped (SIGSTOP) for this long is not. */
 #define STOPPED_MS COLLECTIVE_TIMEOUT_MS
 
 static void cpu_relax(void)
@@ -40,7 +41,7 @@ static void cpu_relax(void)
 #endif
 }
 
-/* CPUs for this group's ranks. One that is bound to a single CPU takes it that its peers are bound to others. */
+/* CPUs for this group's ranks. A process bound to a single CPU assumes that its peers are bound to others. */
 static uint32_t count_cpus(void)
 {
     cpu_set_t set;
@@ -49,7 +50,7 @@ static uint32_t count_cpus(void)
     return n > 1 ? (uint32_t)n : online > 0 ? (uint32_t)online : 1;
 }
 
-/* Maps group number `group` of the memory, of n_ranks, and takes the rank's place there. */
+/* Maps group number `group` of the memory, with n_ranks ranks, and claims the rank's slot. */
 static int take_place(struct shm_member *m, int fd, uint32_t group, uint32_t n_ranks, struct quire_error *err)
 {
     int status = shm_map(fd, group, n_ranks, &m->shm, err);
@@ -59,7 +60,7 @@ static int take_place(struct shm_member *m, int fd, uint32_t group, uint32_t n_r
     if (m->rank >= m->shm.n_ranks)
         status = quire_fail(err, QUIRE_INVALID, "rank %u of a group of %u", m->rank, m->shm.n_ranks);
     else if (!atomic_compare_exchange_strong(&m->shm.ranks[m->rank]->process, &nobody, (int32_t)getpid()))
-        status = quire_fail(err, QUIRE_INVALID, "rank %u of the group is taken by process %d", m->names[m->rank],
+        status = quire_fail(err, QUIRE_INVALID, "rank %u of the group is in use by process %d", m->names[m->rank],
                             (int)nobody);
     if (status != QUIRE_OK) {
         shm_unmap(&m->shm);
@@ -90,7 +91,7 @@ int shm_member_open(struct shm_member *m, int fd, uint32_t rank, uint32_t timeou
     m->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
     if (m->fd >= 0)
         return QUIRE_OK;
-    status = quire_fail(err, QUIRE_IO, "keeping the group's memory: %s", strerror(errno));
+    status = quire_fail(err, QUIRE_IO, "locking the group's memory: %s", strerror(errno));
     shm_member_close(m);
     return status;
 }
@@ -123,7 +124,7 @@ static void ring_sleepers(struct shm_member *m)
             ring(m->shm.ranks[r]);
 }
 
-/* The rank in the memory of the whole group; by its number there. */
+/* The rank in the memory of the whole group, by its number there. */
 static struct shm_rank *rank_of_all(const struct shm_member *m, uint32_t rank)
 {
     return (m->whole ? m->whole : m)->shm.ranks[rank];
@@ -176,7 +177,7 @@ int shm_member_check(const struct shm_member *m, struct quire_error *err)
     if (by == 0)
         return m->whole ? shm_member_check(m->whole, err) : QUIRE_OK;
     if (by > m->shm.n_ranks)
-        return quire_fail(err, QUIRE_INTERNAL, "the group's memory is spoiled: rank %u ended it, of %u", by - 1,
+        return quire_fail(err, QUIRE_INTERNAL, "the group's memory is corrupt: rank %u ended it, of %u ranks", by - 1,
                           m->shm.n_ranks);
     char why[SHM_WHY_BYTES];
     memcpy(why, m->shm.ranks[by - 1]->why, sizeof why);
@@ -190,8 +191,8 @@ int shm_member_check(const struct shm_member *m, struct quire_error *err)
     return quire_fail(err, status, "rank %u ended the group: %s", m->names[by - 1], why);
 }
 
-/* What this rank found ends the group, and is what its caller is told; but where another rank has ended it already, its reason is
- * the cause: who gives up, or found a death, leaves and dies next. */
+/* Ends the group with the error that this rank found and returns it. If another rank has already ended the group, that
+ * rank's reason is the cause, because a rank that gives up or detects a death leaves and dies next. */
 static int end_with(struct shm_member *m, struct quire_error *found, enum quire_status status, struct quire_error *err)
 {
     shm_member_end(m, status, found->text);
@@ -224,7 +225,7 @@ static bool has_come(const struct shm_member *m, uint32_t r)
     return (int32_t)(atomic_load_explicit(&m->shm.ranks[r]->round, memory_order_acquire) - m->round) >= 0;
 }
 
-/* Has the rank's process ended? A process that nobody has waited for yet counts as ended. */
+/* Returns whether the rank's process has ended. A zombie counts as ended. */
 static bool is_dead(struct shm_member *m, uint32_t r)
 {
     int32_t process = atomic_load(&m->shm.ranks[r]->process);
@@ -238,7 +239,7 @@ static bool is_dead(struct shm_member *m, uint32_t r)
     return poll(&p, 1, 0) == 1;
 }
 
-/* Whoever died, or left while it is waited for, ends the group. */
+/* Ends the group if a rank died, or if the rank that is waited for left. */
 static int check_peers(struct shm_member *m, uint32_t waited_for, struct quire_error *err)
 {
     struct quire_error found;
@@ -253,7 +254,7 @@ static int check_peers(struct shm_member *m, uint32_t waited_for, struct quire_e
                        (int)atomic_load(&m->shm.ranks[r]->process), what);
             return end_with(m, &found, QUIRE_UNAVAILABLE, err);
         }
-        /* Who ends well leaves before its process does: it may have done both since it was looked at. */
+        /* A rank that ends properly leaves before its process ends: it may have done both since the last look. */
         if (!has_left && is_dead(m, r) && atomic_load(&m->shm.ranks[r]->state) != SHM_LEFT) {
             quire_fail(&found, QUIRE_UNAVAILABLE, "rank %u (process %d) has died, at or before %s", m->names[r],
                        (int)atomic_load(&m->shm.ranks[r]->process), what);
@@ -263,7 +264,7 @@ static int check_peers(struct shm_member *m, uint32_t waited_for, struct quire_e
     return QUIRE_OK;
 }
 
-/* who: of the whole group's. */
+/* `who` is a number in the whole group. */
 static int late(struct shm_member *m, uint32_t who, uint32_t ms, struct quire_error *err)
 {
     struct quire_error found;
@@ -275,9 +276,8 @@ static int late(struct shm_member *m, uint32_t who, uint32_t ms, struct quire_er
                    what);
     else
         quire_fail(&found, QUIRE_UNAVAILABLE,
-                   "rank %u (process %d) has not come to %s for %.1f s: it hangs, or is "
-                   "stopped",
-                   who, (int)process, what, ms / 1e3);
+                   "rank %u (process %d) did not reach %s within %.1f s: it hangs or is stopped", who, (int)process,
+                   what, ms / 1e3);
     return end_with(m, &found, QUIRE_UNAVAILABLE, err);
 }
 
@@ -297,7 +297,7 @@ static bool spin(const struct shm_member *m, uint32_t r, uint64_t began)
     return true;
 }
 
-/* Sleeps until the bell rings, at most ms; not at all where what is waited for is there. */
+/* Sleeps until the bell rings, at most ms; not at all if the event has already happened. */
 static void sleep_for(struct shm_member *m, uint32_t r, uint32_t ms)
 {
     struct shm_rank *self = m->shm.ranks[m->rank];
@@ -310,14 +310,15 @@ static void sleep_for(struct shm_member *m, uint32_t r, uint32_t ms)
     atomic_store(&self->asleep, 0);
 }
 
-/* How long nothing came, and what whoever is to blame did meanwhile. */
+/* How long nothing arrived, and the progress of the rank to blame meanwhile. */
 struct patience {
     uint64_t slept_ns, stopped_ns;
     struct at_work work;
 };
 
-/* Rank r has not come. For whom is it waited in the end: r, or whom that one waits for itself? Of the whole group's; and what it does,
- * its process where ranks load, which several threads do, and else the thread that computes. */
+/* Rank r has not come. Finds the rank that is waited for in the end: r, or the rank that r waits for, as a number in
+ * the whole group. Also gets its progress: of its process while ranks load with several threads, otherwise of the
+ * computing thread. */
 static uint32_t find_culprit(const struct shm_member *m, uint32_t r, struct quire_process_look *look)
 {
     const uint32_t n = (m->whole ? m->whole : m)->shm.n_ranks;
@@ -333,7 +334,7 @@ static uint32_t find_culprit(const struct shm_member *m, uint32_t r, struct quir
     }
 }
 
-/* After ns more. A rank of another stage may compute for as long as that takes. */
+/* Checks after ns more. A rank of another stage may compute for as long as it needs. */
 static int check_late(struct shm_member *m, uint32_t r, uint64_t ns, struct patience *p, struct quire_error *err)
 {
     const bool loads = m->timeout_ms > STOPPED_MS;
@@ -375,7 +376,7 @@ static int wait_asleep(struct shm_member *m, uint32_t r, bool patient, struct qu
     return QUIRE_OK;
 }
 
-/* Whose fault it is that this rank does not come, others see. */
+/* The other ranks determine whose fault it is that this rank is late. */
 static int wait_long(struct shm_member *m, uint32_t r, bool patient, struct quire_error *err)
 {
     struct shm_rank *self = rank_of_all(m, m->names[m->rank]);
@@ -391,21 +392,21 @@ static int wait_for(struct shm_member *m, uint32_t r, bool patient, struct quire
         return QUIRE_OK;
     uint64_t began = quire_now_ns();
     int status = spin(m, r, began) ? QUIRE_OK : wait_long(m, r, patient, err);
-    /* Until that one came, and not until this one, which may itself have been stopped meanwhile, had a look. */
+    /* Counts until that rank came, not until this one looked, because this one may have been stopped meanwhile. */
     const uint64_t now = quire_now_ns(), came = m->shm.ranks[r]->calls[m->round & 1].published_ns;
     const uint64_t until = status == QUIRE_OK && came < now ? came : now;
     m->waited_ns[m->names[r]] += until > began ? until - began : 0;
     return status;
 }
 
-/* The peer is in this round or, with a slot of its own for it, in the next one; so what it said of this round stands. */
+/* The peer is in this round or, with a separate slot, in the next one, so its call of this round is still valid. */
 static int compare(struct shm_member *m, uint32_t r, struct quire_error *err)
 {
     struct quire_error found;
     const struct shm_rank *peer = m->shm.ranks[r];
     const struct shm_call *want = &m->calls[m->round & 1], said = peer->calls[m->round & 1];
     if (atomic_load_explicit(&peer->round, memory_order_relaxed) - m->round > 1) {
-        quire_fail(&found, QUIRE_INTERNAL, "the group's memory is spoiled: rank %u is ahead of rank %u", m->names[r],
+        quire_fail(&found, QUIRE_INTERNAL, "the group's memory is corrupt: rank %u is ahead of rank %u", m->names[r],
                    m->names[m->rank]);
         return end_with(m, &found, QUIRE_INTERNAL, err);
     }
@@ -415,7 +416,7 @@ static int compare(struct shm_member *m, uint32_t r, struct quire_error *err)
     char ours[96], theirs[96];
     describe(m, want, ours, sizeof ours);
     describe(m, &said, theirs, sizeof theirs);
-    quire_fail(&found, QUIRE_INVALID, "the ranks do not make the same call: rank %u is at %s, rank %u at %s",
+    quire_fail(&found, QUIRE_INVALID, "the ranks make different calls: rank %u is at %s, rank %u at %s",
                m->names[m->rank], ours, m->names[r], theirs);
     return end_with(m, &found, QUIRE_INVALID, err);
 }

@@ -6,8 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* From here on each rank adds a part of the vector and gives it to the others; below, each adds all of it, which is one
- * round instead of two. With 2 ranks both move the same bytes between CPUs, so there is no "from here on". */
+/* From this size on, each rank adds a part of the vector and sends the sum to the others. Below it, each rank adds the
+ * whole vector, in one round instead of two. With 2 ranks both ways move the same bytes between CPUs, so the first is
+ * never used. */
 #define PARTS_BYTES (32u << 10)
 
 int shm_transport_open(int fd, uint32_t rank, uint32_t timeout_ms, uint64_t *waited_ns, uint32_t *size, void **state,
@@ -36,7 +37,8 @@ static int begin_call(struct shm_member *m, enum shm_operation operation, uint32
     return shm_member_check(m, err);
 }
 
-/* This rank's slot of the next round, once nobody reads what was in it: when everybody has published the round between. */
+/* This rank's slot of the next round, after its last readers have finished: when all ranks have published the round
+ * between. */
 static int open_round(struct shm_member *m, unsigned char **slot, struct quire_error *err)
 {
     *slot = m->shm.slots[m->rank][(m->round + 1) & 1];
@@ -49,7 +51,7 @@ static int close_round(struct shm_member *m, struct quire_error *err)
     return shm_member_wait(m, SHM_EVERYBODY, false, err);
 }
 
-/* What rank r wrote in the round that was closed. */
+/* The slot of rank r in the closed round. */
 static unsigned char *slot_of(const struct shm_member *m, uint32_t r)
 {
     return m->shm.slots[r][m->round & 1];
@@ -76,7 +78,7 @@ static size_t part_of(const struct shm_member *m, uint32_t r, size_t n)
     return n * r / m->shm.n_ranks;
 }
 
-/* Each rank's part of n sums, from whom added it to all. */
+/* Distributes each rank's part of n sums to all ranks. */
 static int give_parts(struct shm_member *m, float *x, size_t n, struct quire_error *err)
 {
     size_t begin = part_of(m, m->rank, n);
@@ -157,7 +159,7 @@ static int all_gather(void *state, const void *mine, size_t n_bytes, void *all, 
     return status;
 }
 
-/* The root reads what the others wrote; they wait for nobody but where a slot is still read. */
+/* The root reads what the others wrote; those wait only for slots that are still being read. */
 static int gather(void *state, const void *mine, size_t n_bytes, uint32_t root, void *all, struct quire_error *err)
 {
     struct shm_member *m = state;
@@ -187,7 +189,7 @@ static int gather(void *state, const void *mine, size_t n_bytes, uint32_t root, 
     return status;
 }
 
-/* The root waits for nobody but where a slot is still read; the others for the root alone. */
+/* The root waits only for slots that are still being read; the others wait for the root only. */
 static int broadcast_chunk(struct shm_member *m, unsigned char *x, size_t chunk, bool patient, struct quire_error *err)
 {
     const uint32_t root = m->call.root;

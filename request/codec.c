@@ -6,14 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_FIELDS 256u /* in one spec, unknown ones included */
+#define MAX_FIELDS 256u /* in one spec, including unknown fields */
 
-/* Words lie in memory as they are written, so that lists are copied as a whole. */
+/* Words are stored in memory in the order of the wire, so lists are copied as a whole. */
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "frames and recordings are little-endian");
 
 _Static_assert(sizeof(bool) == 1, "and so are flags");
 
-/* What one value or item has in a field. */
+/* Bytes of one value, or of one item of a list. */
 static uint32_t unit(const struct request_field *f)
 {
     return (uint32_t)request_field_bytes(f);
@@ -99,7 +99,7 @@ static int get_list(const char *what, const struct request_field *f, const struc
     return QUIRE_OK;
 }
 
-/* Fields usually come in the table's order, so the search begins where the last one ended. */
+/* Fields usually come in the table's order, so the search starts at the end of the last one. */
 static size_t find(uint16_t tag, size_t from)
 {
     for (size_t i = 0; i < request_n_fields; i++) {
@@ -124,12 +124,12 @@ static int get_fields(const char *what, const uint8_t *bytes, size_t n, struct r
             return quire_fail(err, QUIRE_INVALID, "%s: more than %u fields", what, MAX_FIELDS);
         size_t at = find(t.tag, next);
         if (at == request_n_fields && t.must)
-            return quire_fail(err, QUIRE_UNSUPPORTED, "%s: field %u is not known here", what, t.tag);
+            return quire_fail(err, QUIRE_UNSUPPORTED, "%s: field %u is unknown", what, t.tag);
         if (at == request_n_fields)
             continue;
         const struct request_field *f = &request_fields[at];
         if (seen >> at & 1)
-            return quire_fail(err, QUIRE_INVALID, "%s: %s: is there twice", what, f->member);
+            return quire_fail(err, QUIRE_INVALID, "%s: %s: occurs twice", what, f->member);
         seen |= UINT64_C(1) << at;
         next = at + 1;
         status = request_field_is_list(f) ? get_list(what, f, &t, out, err) : get_scalar(what, f, &t, out, err);

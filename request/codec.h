@@ -1,6 +1,6 @@
-/* A request_spec as bytes: the tagged fields (base/tagged.h) of SUBMIT frames and of recordings. What has its default is
- * left out, so bytes of an older program mean what they meant, and a new field moves no version. Any thread.
- */
+/* A request_spec as bytes: the tagged fields (base/tagged.h) of SUBMIT frames and recordings. Fields with their default
+ * value are left out. Bytes of an older program therefore keep their meaning, and a new field needs no new version. Any
+ * thread. */
 #ifndef QUIRE_REQUEST_CODEC_H
 #define QUIRE_REQUEST_CODEC_H
 
@@ -9,17 +9,18 @@
 
 enum request_for {
     REQUEST_FOR_FRAME, /* every field */
-    REQUEST_FOR_RECORDING, /* but those that are nobody's business later */
+    REQUEST_FOR_RECORDING, /* without private fields */
 };
 
-/* Appends the fields in the order of their tags. prompt_at: NULL, or the prompt's ids are left out and *prompt_at says
- * where in b they belong, as they lie in memory: a writer may send them from there. QUIRE_INVALID: a list is longer than
- * it may be; QUIRE_NO_MEMORY: b->failed. What was appended stays. */
+/* Appends the fields in the order of their tags. prompt_at may be NULL. Otherwise the prompt's ids are left out, and
+ * *prompt_at is the position in b where they belong, in memory order, so that a writer can send them from their own
+ * array. Errors: QUIRE_INVALID: a list is too long; QUIRE_NO_MEMORY: b->failed is set. Appended bytes are not removed
+ * on an error. */
 int request_spec_put(struct buffer *b, const struct request_spec *spec, enum request_for what_for, size_t *prompt_at);
 
-/* Fills in an owned spec from n bytes that nobody has checked; ranges are request_spec_check()'s. QUIRE_INVALID names
- * the field, after `what`; QUIRE_UNSUPPORTED: a field that must be understood is not known. On failure nothing is to be
- * freed. */
+/* Fills in an owned spec from n unchecked bytes. Ranges are checked by request_spec_check(). Errors: QUIRE_INVALID
+ * names the field after `what`; QUIRE_UNSUPPORTED: a field that must be understood is unknown. On an error there is
+ * nothing to free. */
 int request_spec_get(const char *what, const uint8_t *bytes, size_t n, struct request_spec *out,
                      struct quire_error *err);
 

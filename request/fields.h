@@ -1,7 +1,7 @@
-/* The table of a request's fields. A row says all that bodies of the HTTP API, frames, recordings and docs/openapi.json
- * need to know of a field, so that a new one is a member of struct request_spec, a row here, and the place that uses it.
+/* The table of a request's fields. A row holds everything that HTTP bodies, frames, recordings and docs/openapi.json
+ * need to know about a field. A new field is a member of struct request_spec, a row here, and the code that uses it.
  *
- * tests/request holds docs/openapi.json against the rows. Any thread: the table is constant.
+ * tests/request compares docs/openapi.json with the rows. The table is constant; any thread may read it.
  */
 #ifndef QUIRE_REQUEST_FIELDS_H
 #define QUIRE_REQUEST_FIELDS_H
@@ -23,16 +23,17 @@ enum request_kind {
 
 enum request_flags {
     REQUEST_REQUIRED = 1,
-    REQUEST_MUST = 2, /* whoever does not know it must refuse the request */
-    REQUEST_DRAWS = 4, /* it can change the tokens or what is told of them; implies REQUEST_MUST */
-    REQUEST_IN_BODY = 8, /* the HTTP API's generating routes all read it as the row says; else a route makes it */
+    REQUEST_MUST = 2, /* a program that does not know the field must reject the request */
+    REQUEST_DRAWS = 4, /* the field can change the tokens, or what is reported about them; implies REQUEST_MUST */
+    /* all generating routes of the HTTP API read it as the row says; without it, a route reads it itself */
+    REQUEST_IN_BODY = 8,
     REQUEST_PRIVATE = 16, /* not in recordings */
-    REQUEST_ABOVE = 32, /* the least value of `range` is not allowed itself */
-    REQUEST_NOT_EMPTY = 64, /* a list that is given has items */
-    REQUEST_MODELS = 128, /* the checkpoint may have a default of its own */
+    REQUEST_ABOVE = 32, /* the lower bound itself is not allowed */
+    REQUEST_NOT_EMPTY = 64, /* a list must have items if it is present */
+    REQUEST_MODELS = 128, /* the checkpoint may set its own default */
 };
 
-/* Integers up to 64 bits and floats, exactly. */
+/* Integers up to 64 bits and floats, without rounding. */
 struct request_range {
     int64_t least;
     uint64_t most;
@@ -40,30 +41,30 @@ struct request_range {
 };
 
 struct request_field {
-    const char *member; /* in frames, and in what is said of them */
-    const char *name; /* in the HTTP API, and in what a client is told */
-    const char *about; /* in docs/openapi.json; NULL: the name says it */
-    uint16_t tag; /* in frames and recordings, for ever */
+    const char *member; /* name in frames and in errors about them */
+    const char *name; /* name in the HTTP API and in errors to clients */
+    const char *about; /* description in docs/openapi.json; NULL: the name is enough */
+    uint16_t tag; /* in frames and recordings; never changes */
     uint8_t kind, flags;
-    uint16_t at; /* of the value in struct request_spec, or of the pointer */
-    uint16_t has_at; /* of the count, or of the bool that says whether it is there; 0: neither */
-    struct request_range range; /* what an engine takes of a number; `most` items of a list. All zero: anything */
-    struct request_range body; /* what the HTTP API takes, where it is not the same */
+    uint16_t at; /* offset of the value in struct request_spec, or of the pointer */
+    uint16_t has_at; /* offset of the count, or of the bool that marks presence; 0: neither */
+    struct request_range range; /* range that an engine accepts; for lists, `most` items; all zero: no limit */
+    struct request_range body; /* range that the HTTP API accepts, if it differs */
 };
 
-/* In rising order of tags, at most 64. */
+/* In ascending order of tags, at most 64. */
 extern const struct request_field request_fields[];
 extern const size_t request_n_fields;
-/* Of every field. */
+/* The default of every field. */
 extern const struct request_spec request_defaults;
 
-/* The row of a member; NULL: there is none. */
+/* Returns the row of a member, or NULL. */
 const struct request_field *request_field_find(const char *member);
-/* Of the value, or of one item of a list. */
+/* Size of the value, or of one item of a list. */
 size_t request_field_bytes(const struct request_field *field);
-/* Whether the spec says of a field what is said by default. Fields that are required never are. */
+/* Returns whether the field has its default value in the spec. Required fields never do. */
 bool request_field_is_default(const struct request_field *field, const struct request_spec *spec);
-/* What a body of the HTTP API may say of it. */
+/* The range that a body of the HTTP API may use. */
 const struct request_range *request_field_body(const struct request_field *field);
 
 struct request_list {

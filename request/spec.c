@@ -119,13 +119,13 @@ static int check_below(const char *name, uint32_t id, uint32_t n_vocab, struct q
     return quire_fail_for(err, QUIRE_INVALID, name, "%u is not below the vocabulary's %u", id, n_vocab);
 }
 
-/* Texts: they may have more tokens than there are different ones. */
+/* Texts. They may have more tokens than the vocabulary has ids. */
 static bool is_text(const struct request_field *f)
 {
     return f->at == offsetof(struct request_spec, prompt) || f->at == offsetof(struct request_spec, prediction);
 }
 
-/* Each item is a token. */
+/* Checks that each item is a valid token id. */
 static int check_list(const struct request_field *f, struct request_list list, uint32_t n_vocab,
                       struct quire_error *err)
 {
@@ -159,7 +159,7 @@ static int check_bad_words(const struct request_spec *s, uint32_t n_vocab, struc
     for (uint32_t i = 0; i < s->n_bad_words && status == QUIRE_OK;) {
         uint32_t n_ids = s->bad_words[i++];
         if (n_ids == 0 || n_ids > s->n_bad_words - i)
-            return quire_fail_for(err, QUIRE_INVALID, "bad_words", "a word of %u tokens where %u are left", n_ids,
+            return quire_fail_for(err, QUIRE_INVALID, "bad_words", "a word has %u tokens, but only %u remain", n_ids,
                                   s->n_bad_words - i);
         for (uint32_t end = i + n_ids; i < end && status == QUIRE_OK; i++)
             status = check_below("bad_words", s->bad_words[i], n_vocab, err);
@@ -171,7 +171,7 @@ static int check_given(const struct request_spec *s, struct quire_error *err)
 {
     if (s->n_given <= REQUEST_MAX_GIVEN && s->n_given % 3 == 0)
         return QUIRE_OK;
-    return quire_fail_for(err, QUIRE_INVALID, "given", "must be at most %u numbers, by threes, got %u",
+    return quire_fail_for(err, QUIRE_INVALID, "given", "must have at most %u numbers, in groups of three, got %u",
                           REQUEST_MAX_GIVEN, s->n_given);
 }
 
@@ -206,7 +206,7 @@ int request_spec_check(const struct request_spec *spec, uint32_t n_vocab, struct
     for (size_t i = 0; i < request_n_fields && status == QUIRE_OK; i++)
         status = check_field(&request_fields[i], spec, n_vocab, err);
     if (status == QUIRE_OK && spec->min_tokens > spec->max_tokens)
-        status = quire_fail_for(err, QUIRE_INVALID, "min_tokens", "%u is more than max_tokens, %u", spec->min_tokens,
+        status = quire_fail_for(err, QUIRE_INVALID, "min_tokens", "%u is more than max_tokens (%u)", spec->min_tokens,
                                 spec->max_tokens);
     return status;
 }

@@ -1,5 +1,5 @@
-/* Who may join the running: refusals, batches, the prefix a request shares with one that runs, the
- * host tier, and the blocks it must find. */
+/* Admission: rejections, batches, the prefix that a request shares with a running one, the host tier, and the required
+ * blocks. */
 #include "scheduler/planner.h"
 
 #include <string.h>
@@ -11,7 +11,7 @@ static uint32_t batch_size(const struct sched_config *c)
     return c->max_batch_size && c->max_batch_size < c->max_num_seqs ? c->max_batch_size : c->max_num_seqs;
 }
 
-/* When the one that has waited longest came. Of fewer than a batch, with nothing running. */
+/* Arrival time of the sequence that has waited longest. For fewer than a batch, with nothing running. */
 static uint64_t waiting_since(const struct queue *queue)
 {
     uint64_t since = UINT64_MAX;
@@ -25,7 +25,7 @@ static uint64_t waiting_since(const struct queue *queue)
     return since;
 }
 
-/* A batch begins when the one before is over, and it is full or has waited for long enough. */
+/* A batch starts when the previous one is over and it is full or has waited long enough. */
 static bool begin_batch(struct planner *p)
 {
     struct sched *s = p->s;
@@ -52,8 +52,8 @@ bool planner_may_admit(struct planner *p)
     if (s->config.batching == SCHED_CONTINUOUS)
         return true;
     if (s->n_listed == 0 && s->n_touched == 0 && s->batch_left > 0 && s->queue.n == 0)
-        s->batch_left = 0; /* those who were to join are gone */
-    /* Live requests take the places of the background in a batch that runs. */
+        s->batch_left = 0; /* the sequences that were to join are gone */
+    /* Live requests replace background sequences in a running batch. */
     if (s->batch_left > 0 || p->n_held > 0 || begin_batch(p))
         return true;
     if (s->queue.n > 0)
@@ -138,7 +138,7 @@ void planner_put_back(struct planner *p, const uint32_t *aside, uint32_t n_aside
         p->s->shortage = SCHED_SHORT_OF_PREFIX;
 }
 
-/* Names looked at, and sequences ranked anew, in one plan: the whole queue gets its turn in time. */
+/* Names looked up, and sequences ranked again, in one plan: over several plans the whole queue is covered. */
 #define RERANK_NAMES 256
 #define RERANK_MOST 8
 
@@ -161,9 +161,9 @@ void planner_rerank(struct sched *s)
     }
 }
 
-/* ---- what can be taken over ---- */
+/* ---- blocks taken over ---- */
 
-/* References to the prompt's blocks of another choice, all but the last position's. */
+/* Takes references to the prompt's blocks of another choice, except for the last position's. */
 static uint32_t share_prompt(const struct sched *s, struct sequence *q)
 {
     uint32_t bt = s->config.kv.block_tokens;
@@ -173,11 +173,11 @@ static uint32_t share_prompt(const struct sched *s, struct sequence *q)
         from = share_source(s, q, n_blocks * bt);
     if (!from || kv_table_share(from->table, n_blocks, q->table))
         return 0;
-    q->n_published = 0; /* the other choice may be over before it publishes them */
+    q->n_published = 0; /* the other choice may end before it publishes them */
     return n_blocks * bt;
 }
 
-/* References to the longest cached prefix; at least the last known position is left to compute. */
+/* Takes references to the longest cached prefix. At least the last known position remains to be computed. */
 static uint32_t hit_prefix(struct sched *s, struct sequence *q)
 {
     if (!seq_may_hit(s, q))
@@ -185,7 +185,7 @@ static uint32_t hit_prefix(struct sched *s, struct sequence *q)
     return kv_table_match(q->table, q->hashes, q->n_hashes, seq_most_hit(q));
 }
 
-/* Positions after a hit that are worth fetching from the host tier. */
+/* Positions after a hit that are worth loading from the host tier. */
 static uint32_t worth_loading(const struct sched *s, const struct sequence *q, uint32_t hit)
 {
     const struct sched_config *c = &s->config;
@@ -203,8 +203,8 @@ static uint32_t worth_loading(const struct sched *s, const struct sequence *q, u
 
 /* ---- blocks ---- */
 
-/* Are there blocks for all known tokens of q (in reservation mode: for all it may have), beside what the
- * running still need and one more for each of them? */
+/* Returns whether there are blocks for all known tokens of q (with reservation: for all it may ever have), in addition
+ * to those that the running sequences still need and one more for each of them. */
 static bool fits(const struct planner *p, struct sequence *q, const int64_t *slack)
 {
     const struct sched_config *c = &p->s->config;
@@ -225,7 +225,7 @@ void planner_slack(const struct planner *p, int64_t *slack)
         slack[g] = (int64_t)kv_cache_usage(s->kv, g).n_free - (int64_t)p->owed[g] - (s->n_listed - p->n_held);
 }
 
-/* The head that did not fit would not fit now either: saves looking its prefix up at every step. */
+/* Returns whether the head that did not fit would still not fit. Saves a lookup of its prefix in every step. */
 static bool still_blocked(const struct sched *s, const struct sequence *q, const int64_t *slack)
 {
     if (q->key.order != s->blocked_order)
@@ -238,7 +238,7 @@ static bool still_blocked(const struct sched *s, const struct sequence *q, const
 
 /* ---- admission ---- */
 
-/* From waiting to running, in the accounts. */
+/* Updates the counters for an admission. */
 static void account_admission(struct planner *p, struct sequence *q, uint32_t hit, uint32_t loaded, bool looked_up)
 {
     struct sched *s = p->s;
@@ -295,7 +295,7 @@ static void note_admission(struct planner *p, struct sequence *q, uint32_t hit, 
         s->computing[p->n_computing++] = sched_name(s, q);
 }
 
-/* Is there a place for one more, whatever its size? */
+/* Returns whether there is a slot for one more sequence, whatever its size. */
 static bool has_place(struct planner *p, const struct sequence *q)
 {
     struct sched *s = p->s;
@@ -310,7 +310,7 @@ static bool has_place(struct planner *p, const struct sequence *q)
     return false;
 }
 
-/* How many positions its first row may have; 0 says what it is short of. */
+/* Number of positions of its first row; for 0, the shortage is noted. */
 static uint32_t first_count(struct planner *p, const struct sequence *q)
 {
     struct sched *s = p->s;
@@ -325,15 +325,15 @@ static uint32_t first_count(struct planner *p, const struct sequence *q)
     return count;
 }
 
-/* What a sequence takes over from others, at its admission. */
+/* Positions that a sequence takes over from others at its admission. */
 struct takeover {
-    uint32_t shared, hit, loaded; /* positions: of another choice, of the cache, of the host tier */
+    uint32_t shared, hit, loaded; /* positions: from another choice, the cache, the host tier */
 };
 
 static struct takeover take_over(struct sched *s, struct sequence *q)
 {
     struct takeover t = {0};
-    /* Tokens the sequence generated before it was preempted reach further than its prompt. */
+    /* The tokens it generated before its preemption extend beyond its prompt. */
     bool grown = q->n_known > q->n_prompt;
     t.shared = grown ? 0 : share_prompt(s, q);
     t.hit = t.shared ? 0 : hit_prefix(s, q);
@@ -345,7 +345,7 @@ static struct takeover take_over(struct sched *s, struct sequence *q)
     return t;
 }
 
-/* Blocks for the first row; nothing changes when there are not enough. */
+/* Takes blocks for the first row. If there are not enough, nothing changes. */
 static bool take_blocks(struct planner *p, struct sequence *q, const struct takeover *t, uint32_t count)
 {
     int64_t slack[KV_MAX_GROUPS];
@@ -363,7 +363,7 @@ static void give_up(struct sched *s, struct sequence *q)
     q->n_planned = q->n_computed = q->n_published = 0;
 }
 
-/* Its row and its place among the running. */
+/* Adds its row and its entry in the running list. */
 static void start(struct planner *p, struct sequence *q, const struct takeover *t, uint32_t count)
 {
     struct sched *s = p->s;
@@ -383,8 +383,8 @@ static void start(struct planner *p, struct sequence *q, const struct takeover *
     planner_add_owed(p, q);
 }
 
-/* The head found none. True: look again, since the background gave some back. Where blocks are on their way back
- * already, they may be enough. */
+/* The head found no blocks. True: look again, because a background sequence released some. If blocks are already about
+ * to be released, they may be enough. */
 static bool find_blocks(struct planner *p)
 {
     if (p->s->n_touched == 0 && planner_give_way(p))
@@ -401,7 +401,7 @@ bool planner_admit(struct planner *p)
     if (!has_place(p, q))
         return false;
     planner_slack(p, before);
-    bool alone = s->n_listed == 0 && s->n_touched == 0; /* nobody else can give blocks back */
+    bool alone = s->n_listed == 0 && s->n_touched == 0; /* no other sequence can release blocks */
     if (!alone && still_blocked(s, q, before))
         return find_blocks(p);
     q->table = s->tables[--s->n_spare];

@@ -30,14 +30,14 @@ void budget_begin(struct budget *b, uint64_t now_us, uint64_t committed)
     if (now_us <= began_us)
         return;
     double took = (double)(now_us - began_us);
-    /* A step of decodes says nothing of how fast prompts are: it takes nearly as long as one that has
-     * a few hundred prompt tokens besides. */
+    /* A step of decodes gives no information about the speed of prompts: it takes nearly as long as one with a few hundred
+     * more prompt tokens. */
     if (step->has_prompts) {
         b->took_us = smooth(b->took_us, took);
         b->took_tokens = smooth(b->took_tokens, step->n_tokens);
         b->us_per_token = b->took_us / b->took_tokens;
     }
-    /* One outlier (a page fault, a busy neighbour) moves the ratio by a tenth of a bounded step. */
+    /* One outlier (a page fault, a busy neighbour) changes the ratio by at most a tenth of a bounded step. */
     if (b->adaptive && step->predicted_us > 0)
         b->ratio = bounded(smooth(b->ratio, bounded(took / step->predicted_us)));
 }

@@ -1,5 +1,4 @@
-/* sched_check(): the invariants at the top of scheduler.c, number by number. O(everything): for
- * tests. */
+/* sched_check(): the invariants at the top of scheduler.c, by number. O(everything): for tests. */
 #include "scheduler/sequence.h"
 
 #define BROKEN(err, ...) quire_fail(err, QUIRE_INTERNAL, "sched " __VA_ARGS__)
@@ -70,7 +69,7 @@ static int check_queue(const struct sched *s, struct quire_error *err)
             continue;
         const struct queue_heap *heap = &s->queue.heaps[q->key.flow];
         if (q->queue_index >= heap->n || heap->names[q->queue_index] != i)
-            return BROKEN(err, "2: sequence %u is not where it thinks in the queue", i);
+            return BROKEN(err, "2: sequence %u has the wrong queue index", i);
         n++;
         n_tokens += q->key.n_known;
     }
@@ -137,7 +136,7 @@ static int check_counters(const struct sched *s, uint32_t name, struct quire_err
     return QUIRE_OK;
 }
 
-/* 5 and 6: who holds blocks. */
+/* 5 and 6: ownership of blocks. */
 static int check_table(const struct sched *s, uint32_t name, struct quire_error *err)
 {
     const struct sequence *q = &s->seqs[name];
@@ -162,7 +161,7 @@ static int check_table(const struct sched *s, uint32_t name, struct quire_error 
     return QUIRE_OK;
 }
 
-/* 10: what a launched row reads and writes is still there. */
+/* 10: the blocks that a launched row reads and writes exist. */
 static int check_row_blocks(const struct sched *s, const struct sched_row *row, struct quire_error *err)
 {
     const struct kv_config *kv = &s->config.kv;
@@ -176,7 +175,7 @@ static int check_row_blocks(const struct sched *s, const struct sched_row *row, 
         uint32_t last = (row->first + row->count - 1) / kv->block_tokens;
         for (uint32_t i = from / kv->block_tokens; i <= last; i++)
             if (i >= n || blocks[i] == KV_NO_BLOCK)
-                return BROKEN(err, "10: sequence %u: group %u: block %u is gone under its step", row->seq, g, i);
+                return BROKEN(err, "10: sequence %u: group %u: block %u was released under its step", row->seq, g, i);
     }
     return QUIRE_OK;
 }
@@ -249,7 +248,7 @@ static int check_requests(const struct sched *s, struct quire_error *err)
     return QUIRE_OK;
 }
 
-/* 11: what is counted by tenant and by flow. */
+/* 11: counters per tenant and per flow. */
 static int check_sums(const struct sched *s, struct quire_error *err)
 {
     for (uint32_t t = 0; t < s->n_tenants; t++) {
@@ -295,7 +294,7 @@ static int check_pins(const struct sched *s, struct quire_error *err)
     for (const struct pin *pin = s->pins.kept; pin; pin = pin->next)
         n_kept++;
     if (n_kept != s->pins.n_kept || pins_kept_blocks(s) != s->pins.n_kept_blocks)
-        return BROKEN(err, "12: %u kept answers of %u blocks, counted %u, %u", n_kept, pins_kept_blocks(s),
+        return BROKEN(err, "12: %u cached responses of %u blocks, counted %u, %u", n_kept, pins_kept_blocks(s),
                       s->pins.n_kept, s->pins.n_kept_blocks);
     if (n != s->pins.n || n_promised != s->pins.n_promised || n_blocks != s->pins.n_blocks)
         return BROKEN(err, "12: %u pins and %u promised ones of %llu blocks, counted %u, %u, %u", n, n_promised,

@@ -1,5 +1,5 @@
-/* What a step gave: positions become computed, full blocks get their names, tokens are appended,
- * and what the step was the last to touch comes back. */
+/* The results of a step: positions become computed, full blocks get their names, tokens are appended, and resources
+ * last touched by the step are released. */
 #include "scheduler/sequence.h"
 
 #include "memory/prefix.h"
@@ -11,17 +11,17 @@ static bool lives(const struct sequence *q)
     return q->job != NULL;
 }
 
-/* Kept out of line: a thousand rows of a step have none. */
+/* Not inlined: the thousand rows of a typical step have no drafts. */
 #define FOR_DRAFTS static __attribute__((noinline))
 
-/* Accepted are drafts of the row, the first ones. */
+/* Returns whether the accepted tokens are the first drafts of the row. */
 FOR_DRAFTS bool are_drafts(const struct sequence *q, const struct sched_row *row, const struct sched_result *r)
 {
     return r->n_accepted <= row->n_draft &&
            (!lives(q) || memcmp(r->tokens, q->tokens + q->n_known, r->n_accepted * sizeof *r->tokens) == 0);
 }
 
-/* Does result i belong to row r? Results of sequences that are over may be left out. */
+/* Returns whether result i belongs to row r. Results of sequences that are over may be left out. */
 static int check_results(const struct sched *s, const struct sched_plan *plan, const struct sched_result *results,
                          uint32_t n_results, struct quire_error *err)
 {
@@ -46,12 +46,12 @@ static int check_results(const struct sched *s, const struct sched_plan *plan, c
                               (unsigned long long)plan->step, row->seq, r->n_accepted, row->n_draft);
     }
     if (n != n_results)
-        return quire_fail(err, QUIRE_INVALID, "step %llu: result %u is of sequence %u, which no row samples",
+        return quire_fail(err, QUIRE_INVALID, "step %llu: result %u is of sequence %u, which has no sampling row",
                           (unsigned long long)plan->step, n, results[n].seq);
     return QUIRE_OK;
 }
 
-/* Names the blocks that are full of computed positions; all their tokens are known by now. */
+/* Names the blocks that are full of computed positions; all their tokens are known now. */
 static void publish(struct sched *s, struct sequence *q)
 {
     uint32_t bt = s->config.kv.block_tokens;
@@ -68,8 +68,8 @@ static void publish(struct sched *s, struct sequence *q)
     }
 }
 
-/* The row verified drafts: the sequence goes on after the last one that was right, and gives back the blocks that only
- * others had come to. */
+/* The row verified drafts: the sequence continues after the last accepted one and releases the blocks that only
+ * rejected ones reached. */
 FOR_DRAFTS void take_drafts(struct sched *s, struct sequence *q, const struct sched_row *row,
                             const struct sched_result *r)
 {
@@ -89,7 +89,7 @@ FOR_DRAFTS void take_drafts(struct sched *s, struct sequence *q, const struct sc
         s->config.policy->served(s->policy_state, &q->key, &service);
 }
 
-/* Tokens past the known ones; true when the sequence is over. */
+/* Appends tokens after the known ones. Returns true if the sequence is over. */
 static bool append(struct sched *s, struct sequence *q, const struct sched_row *row, const struct sched_result *r)
 {
     if (row->n_draft > 0)
@@ -100,8 +100,7 @@ static bool append(struct sched *s, struct sequence *q, const struct sched_row *
     return r->finished || q->n_known == q->n_prompt + q->max_tokens;
 }
 
-/* A row of a sequence that lives, and its result, which is there when the row gives tokens. True when the
- * sequence is over. */
+/* Handles a row of a live sequence, and its result if the row gives tokens. Returns true if the sequence is over. */
 static bool take_row(struct sched *s, struct sequence *q, const struct sched_row *row, const struct sched_result *r)
 {
     q->n_computed = row->first + row->count;
@@ -110,7 +109,7 @@ static bool take_row(struct sched *s, struct sequence *q, const struct sched_row
     return ended;
 }
 
-/* The step is done with the sequence: what waited for it comes back. */
+/* The step does not touch the sequence any more: releases what waited for that. */
 static void release_sequence(struct sched *s, struct sequence *q)
 {
     if (q->last_step > s->committed)
@@ -124,7 +123,7 @@ static void release_sequence(struct sched *s, struct sequence *q)
     }
 }
 
-/* It ended by itself: the policy learns how long it was, and a pin takes its prompt over. */
+/* The sequence ended by itself: the policy learns its length, and a pin takes over its prompt. */
 static void finish(struct sched *s, struct sequence *q)
 {
     struct sched_job *job = q->job;
@@ -148,7 +147,7 @@ int sched_commit(struct sched *s, const struct sched_result *results, uint32_t n
     if (status)
         return status;
     s->committed++;
-    uint32_t n = 0; /* the next result */
+    uint32_t n = 0; /* index of the next result */
     for (uint32_t i = 0, n_rows = plan->n_rows; i < n_rows; i++) {
         const struct sched_row *row = &plan->rows[i];
         struct sequence *q = &s->seqs[row->seq];

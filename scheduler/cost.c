@@ -7,7 +7,7 @@
 
 static bool is_valid(double us)
 {
-    return us >= 0 && us <= DBL_MAX; /* neither holds of a NaN */
+    return us >= 0 && us <= DBL_MAX; /* false for NaN */
 }
 
 static int check_points(const struct sched_cost *cost, struct quire_error *err)
@@ -48,7 +48,7 @@ int sched_cost_check(const struct sched_cost *cost, struct quire_error *err)
 
 /* ---- a step ---------------------------------------------------------------------------------- */
 
-/* Position p reads p + 1 positions, its own included. */
+/* Position p reads p + 1 positions, including itself. */
 static uint64_t pairs_of(uint64_t first, uint64_t count)
 {
     return first * count + (count % 2 ? (count + 1) / 2 * count : count / 2 * (count + 1));
@@ -76,7 +76,7 @@ static double capped(double us)
     return us < SCHED_COST_MAX_US ? us : SCHED_COST_MAX_US;
 }
 
-/* T. A step without tokens streams no weights. */
+/* T. A step without tokens reads no weights. */
 static double tokens_us(const struct sched_cost *cost, uint32_t n_tokens)
 {
     uint32_t n = cost->n_points, i = 1;
@@ -90,7 +90,7 @@ static double tokens_us(const struct sched_cost *cost, uint32_t n_tokens)
     double share = (double)(n_tokens - cost->points[i - 1].n_tokens) /
                    (double)(cost->points[i].n_tokens - cost->points[i - 1].n_tokens);
     double us = from + (to - from) * share;
-    return share <= 1 && us > to ? to : us; /* rounding must not make T fall at a point */
+    return share <= 1 && us > to ? to : us; /* rounding must not make T decrease at a point */
 }
 
 double sched_cost_us(const struct sched_cost *cost, const struct sched_shape *shape)
@@ -127,8 +127,8 @@ double sched_cost_prefill_us(const struct sched_cost *cost, uint32_t first, uint
     assert(chunk > 0);
     uint64_t n_full = count / chunk, rest = count % chunk;
     struct sched_shape last = {0};
-    /* In closed form, since it is asked for in a step: full chunks differ in what they read only,
-     * which is first + chunk, first + 2 chunk, ... */
+    /* In closed form, because it is evaluated within a step: full chunks differ only in the positions they read, first
+     * + chunk, first + 2 chunk, ... */
     uint64_t n_context = n_full * first + pairs_of(0, n_full) * chunk;
     double us = (tokens_us(cost, chunk) + cost->row_us) * (double)n_full + cost->context_us * (double)n_context +
                 cost->pair_us * (double)pairs_of(first, count - rest);

@@ -27,7 +27,7 @@ void counters_free(struct counters *c)
     *c = (struct counters){0};
 }
 
-/* Long before the counters are full: only their differences matter. */
+/* Runs long before the counters overflow: only their differences matter. */
 static void start_over(struct counters *c)
 {
     for (uint32_t i = 0; i < c->n; i++)

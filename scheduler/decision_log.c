@@ -2,7 +2,7 @@
 
 #include "base/little_endian.h"
 
-/* Bytes on their way to the hash, which takes a piece as cheaply as its bytes. */
+/* Buffers bytes for the hash, whose cost per call is small for large pieces. */
 struct pieces {
     struct quire_sha256_state *state;
     size_t n;

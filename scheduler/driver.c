@@ -79,7 +79,7 @@ int sched_driver_commit(struct sched_driver *d, struct quire_error *err)
 {
     const struct sched_step *step = &d->steps[d->oldest];
     if (d->n_in_flight == 0)
-        return quire_fail(err, QUIRE_INVALID, "steps: none is in flight");
+        return quire_fail(err, QUIRE_INVALID, "steps: no step is in flight");
     int status = d->calls->wait ? d->calls->wait(d->context, step, err) : QUIRE_OK;
     if (status != QUIRE_OK)
         return status;
@@ -104,8 +104,9 @@ void sched_driver_retire(struct sched_driver *d)
             d->calls->retired(d->context, seq);
 }
 
-/* Do at least half of the running need no results of the steps in flight to be planned on? Who waits for the host to see
- * its tokens has been planned as far as it can be, and skips a step where the others do not wait. */
+/* Returns whether at least half of the running sequences can be planned without the results of the steps in flight.
+ * Sequences that wait for the host to see their tokens have been planned as far as possible, and skip a step while the
+ * others continue. */
 static bool most_run_ahead(const struct sched *s)
 {
     uint32_t n_ahead = 0;

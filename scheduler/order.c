@@ -1,9 +1,8 @@
-/* The running in the policy's order.
+/* The running sequences in the policy's order.
  *
- * Ranks hardly change, so the list is nearly sorted: it costs one comparison a sequence, and some more
- * for each that changed its place. Flow ranks change with every plan, and two flows that change places
- * would move all of theirs: the flows themselves are put in order first, and the running are dealt out
- * to them by counting.
+ * Ranks hardly change, so the list is nearly sorted: it costs one comparison per sequence, and a few more for each that
+ * moves. Flow ranks change with every plan, and two flows that swap would move all their sequences. The flows are
+ * therefore sorted first, and the running sequences are distributed to them by counting.
  */
 #include "scheduler/planner.h"
 
@@ -16,7 +15,7 @@ static uint64_t flow_rank(const struct sched *s, const uint64_t *ranks, uint32_t
     return flow == s->queue.n_flows ? UINT64_MAX : ranks[flow];
 }
 
-/* From the last plan's order, by insertion: counters grow together, so few change places. */
+/* Insertion sort from the last plan's order: counters grow together, so few flows move. */
 static void order_flows(struct sched *s, const uint64_t *ranks)
 {
     uint32_t n = s->queue.n_flows + 1;
@@ -34,7 +33,7 @@ static void order_flows(struct sched *s, const uint64_t *ranks)
     }
 }
 
-/* Stable: the order within a flow stays. */
+/* Stable: the order within a flow is kept. */
 static void deal_out(struct sched *s, uint32_t n)
 {
     uint32_t at = 0;
@@ -95,7 +94,7 @@ static bool before(const struct sched *s, uint32_t a, uint32_t b)
     return queue_before(&s->queue, &s->seqs[a].key, &s->seqs[b].key);
 }
 
-/* Among n that are in order. */
+/* Inserts into n sorted names. */
 static void insert(struct sched *s, uint32_t n, uint32_t name)
 {
     uint32_t low = 0, high = n;
@@ -110,13 +109,12 @@ static void insert(struct sched *s, uint32_t n, uint32_t name)
     s->running[low] = name;
 }
 
-/* Those who keep their order stay; the others are taken out and put where they belong. Where one comes
- * after a later one, it went forward or those before it went back: few went back, or else it is
- * the one that is taken out. */
+/* Sequences in order stay; the others are removed and inserted again. If a sequence comes after a later one, either it
+ * moved forward or those before it moved back: if few moved back, they are removed, otherwise it is. */
 static void sort(struct sched *s, uint32_t n)
 {
     uint32_t n_kept = 0, n_moved = 0;
-    const struct sched_candidate *last = NULL; /* of those kept */
+    const struct sched_candidate *last = NULL; /* of the kept ones */
     for (uint32_t i = 0; i < n; i++) {
         uint32_t name = s->running[i], n_back = 1;
         const struct sched_candidate *key = &s->seqs[name].key;
@@ -140,7 +138,7 @@ static void sort(struct sched *s, uint32_t n)
         insert(s, n_kept + i, s->scratch[i]);
 }
 
-/* The background comes last of the list. What it wants counts only in a step that it is part of. */
+/* The background is at the end of the list. What it needs counts only in a step that includes it. */
 static void hold_background(struct planner *p)
 {
     struct sched *s = p->s;

@@ -7,7 +7,7 @@
 
 #define DEFAULT_PERCENT 50u
 
-/* Blocks of the smallest group that pins may hold. */
+/* Limit of the blocks that pins may hold, for the smallest group. */
 static uint32_t most_blocks(const struct sched *s)
 {
     uint32_t percent = s->config.max_pinned_percent ? s->config.max_pinned_percent : DEFAULT_PERCENT;
@@ -36,7 +36,7 @@ static bool same(const struct key256 *a, const struct key256 *b)
     return memcmp(a->bytes, b->bytes, sizeof a->bytes) == 0;
 }
 
-/* A table of its own with room for so many blocks. NULL: out of memory. */
+/* A pin with a table for this many blocks. NULL: out of memory. */
 static struct pin *pin_new(struct sched *s, uint32_t n_blocks)
 {
     struct pin *pin = calloc(1, sizeof *pin);
@@ -49,8 +49,9 @@ static struct pin *pin_new(struct sched *s, uint32_t n_blocks)
     return pin;
 }
 
-/* Takes references on the blocks that have q's names: those that are hit, which need not be q's own. What two compute at the
- * same time is named once, and a name may have been given up since. False: a window has passed what would be needed. */
+/* Takes references on the blocks with q's names. They are cache hits and need not be q's own: if two sequences compute
+ * the same block, only one gets the name, and a named block may have been evicted since. Returns false if a window has
+ * passed a needed block. */
 static bool fill(struct sched *s, struct pin *pin, const struct sequence *q)
 {
     uint32_t n_tokens = pin->n_blocks * s->config.kv.block_tokens;
@@ -66,8 +67,8 @@ static uint64_t worth(const struct pin *pin)
     return (uint64_t)pin->n_given + pin->n_hits;
 }
 
-/* Leading blocks that both hold. A name has one block while somebody holds it, so ids tell: of a group that holds all of a
- * prefix, where there is one. */
+/* Leading blocks that both hold. A name has one block while it is referenced, so ids can be compared, in a group that
+ * holds all of a prefix if there is one. */
 static uint32_t n_common(const struct sched *s, const struct pin *a, const struct pin *b)
 {
     uint32_t g = 0, n_a, n_b;
@@ -77,7 +78,7 @@ static uint32_t n_common(const struct sched *s, const struct pin *a, const struc
         g = 0;
     const uint32_t *of_a = kv_table_blocks(a->table, g, &n_a), *of_b = kv_table_blocks(b->table, g, &n_b);
     uint32_t low = 0, high = n_a < n_b ? n_a : n_b;
-    while (low < high) { /* prefixes: where one differs, all that follow do */
+    while (low < high) { /* prefixes: after the first difference, all blocks differ */
         uint32_t middle = low + (high - low) / 2;
         if (of_a[middle] == of_b[middle])
             low = middle + 1;
@@ -87,7 +88,7 @@ static uint32_t n_common(const struct sched *s, const struct pin *a, const struc
     return low;
 }
 
-/* Of the blocks that it holds those that no pin of the list holds. */
+/* Number of its blocks that no pin of the list holds. */
 static uint32_t own_blocks(const struct sched *s, const struct pin *pin, const struct pin *list)
 {
     uint32_t most = 0;
@@ -115,7 +116,7 @@ static void drop_kept(struct sched *s, struct pin **link)
     pin_free(pin);
 }
 
-/* NULL: there is none. */
+/* NULL: no cached answer. */
 static struct pin **least_kept(struct sched *s)
 {
     struct pin **least = NULL;
@@ -125,14 +126,14 @@ static struct pin **least_kept(struct sched *s)
     return least;
 }
 
-/* The share is others' first. */
+/* Drops cached answers, because other pins have priority in the share. */
 static void make_way(struct sched *s)
 {
     while (s->pins.n_kept > 0 && s->pins.n_blocks + s->pins.n_kept_blocks > most_blocks(s))
         drop_kept(s, least_kept(s));
 }
 
-/* One that goes beyond others is those, too. False: another goes as far as it. */
+/* Merges pins that it extends. Returns false if another pin covers it. */
 static bool join_others(struct sched *s, struct pin *pin)
 {
     for (struct pin **link = &s->pins.kept; *link;) {
@@ -153,7 +154,7 @@ static bool join_others(struct sched *s, struct pin *pin)
     return true;
 }
 
-/* False: what is there is worth more. */
+/* Returns false if the existing pins have a higher rank. */
 static bool find_share(struct sched *s, const struct pin *pin)
 {
     const uint32_t share = most_blocks(s), n_others = s->pins.n_blocks;
@@ -172,7 +173,7 @@ void pins_keep(struct sched *s, const struct sequence *q)
 {
     const struct sched_job *job = q->job;
     const uint32_t n_blocks = q->n_published;
-    /* More than the share holds at most drops nothing in vain. */
+    /* If it exceeds the whole share, nothing is dropped for it. */
     if (s->config.max_pinned_percent == 0 || job->n > 1 || n_blocks == 0 ||
         s->pins.n_blocks + n_blocks > most_blocks(s))
         return;
@@ -215,12 +216,12 @@ int pins_make(struct sched *s, const struct sched_request *r, struct pin **out, 
         return quire_fail(err, QUIRE_INVALID, "pin: needs prefix caching");
     if (n_blocks == 0)
         return quire_fail(err, QUIRE_INVALID, "pin: a prompt of %u tokens does not fill a block", r->n_prompt);
-    /* While nobody is there nothing is planned, nor would it be if this one were refused. */
+    /* Expires pins here, because nothing is planned while there are no sequences, not even if this one is rejected. */
     pins_expire(s, r->arrival_us);
     if (s->pins.n + s->pins.n_promised == SCHED_MAX_PINS)
-        return quire_fail(err, QUIRE_EXHAUSTED, "pin: there are %u already", SCHED_MAX_PINS);
+        return quire_fail(err, QUIRE_EXHAUSTED, "pin: the limit of %u pins is reached", SCHED_MAX_PINS);
     if (s->pins.n_blocks + n_blocks > most_blocks(s))
-        return quire_fail(err, QUIRE_EXHAUSTED, "pin: needs %u blocks, %u of at most %u are pinned", n_blocks,
+        return quire_fail(err, QUIRE_EXHAUSTED, "pin: needs %u blocks; %u of at most %u are pinned", n_blocks,
                           s->pins.n_blocks, most_blocks(s));
     struct pin *pin = pin_new(s, n_blocks);
     if (!pin)

@@ -1,12 +1,12 @@
-/* One step. In this order:
+/* Planning of one step, in this order:
  *
- *  1. The running (running.c), in policy order: a sequence that wants one token (decode) has its row at once; one
- *     that wants more (its prompt, or what a preemption lost) gets the blocks for its chunk. Decodes
- *     are counted first, so that chunks never take their tokens from them. The background has no row in a step
- *     in which a live request waits or computes its prompt.
- *  2. What is left of the budget goes to chunks and to admissions, merged in policy order: a request
- *     that waits goes before a running one that the policy ranks after it.
- *  3. What is left then goes to drafts, at the ends of rows that give a token: a step without room has none.
+ *  1. The running sequences (running.c), in policy order. A sequence that needs one token (decode) gets its row at
+ *     once. A sequence that needs more (its prompt, or positions lost to a preemption) gets the blocks for its chunk.
+ *     Decodes are counted first, so chunks never take their tokens. The background has no row in a step in which a
+ *     live request waits or computes its prompt.
+ *  2. The rest of the budget goes to chunks and to admissions, merged in policy order: a waiting request is before a
+ *     running one that the policy ranks after it.
+ *  3. The rest of that goes to drafts, at the ends of rows that give a token. A full step has no drafts.
  */
 #include "scheduler/planner.h"
 
@@ -24,7 +24,7 @@ static void serve_chunk(struct planner *p, uint32_t i)
         planner_add_row(p, q, count);
 }
 
-/* What keeps the head of the queue waiting when the plan never came to it. */
+/* The shortage of the head of the queue if the plan never reached it. */
 static void note_shortage(const struct planner *p)
 {
     struct sched *s = p->s;
@@ -68,7 +68,7 @@ static void serve_prompts(struct planner *p)
     note_shortage(p);
 }
 
-/* As far as it can be told without looking for its blocks; only shares depend on it. */
+/* An estimate without a search for its blocks; only shares depend on it. */
 static bool head_may_come(const struct planner *p)
 {
     const struct sched *s = p->s;
@@ -82,7 +82,7 @@ static bool head_may_come(const struct planner *p)
 
 /* ---- drafts ---- */
 
-/* Blocks for positions up to `end`, of those that nobody else may come to need; else what is reserved. */
+/* Reserves blocks for positions up to `end`, only blocks that no other sequence may need. Returns the reserved end. */
 static uint32_t reserve_drafts(const struct planner *p, struct sequence *q, uint32_t end)
 {
     struct sched *s = p->s;
@@ -100,7 +100,7 @@ static uint32_t reserve_drafts(const struct planner *p, struct sequence *q, uint
     return end;
 }
 
-/* The row goes on with guesses. */
+/* Appends drafts to the row. */
 static void add_drafts(struct planner *p, struct sched_row *row, struct sequence *q)
 {
     struct sched_plan *plan = &p->slot->plan;
@@ -147,8 +147,8 @@ struct sched_shape sched_plan_shape(const struct sched_plan *plan)
     return shape;
 }
 
-/* Choices of a request may run once its leader's prompt is planned; from the next plan on, since a
- * step's rows cannot read what the same step computes. */
+/* Choices of a request may run after the plan that has the end of their leader's prompt: rows of a step cannot read
+ * what the same step computes. */
 static void release_followers(struct sched *s, const struct plan_slot *slot)
 {
     for (uint32_t i = 0; i < slot->plan.n_rows; i++) {
@@ -158,8 +158,7 @@ static void release_followers(struct sched *s, const struct plan_slot *slot)
     }
 }
 
-/* Time goes by in the accounts: what passed since the last plan was spent on what the head of the queue
- * was short of then. */
+/* Attributes the time since the last plan to the shortage that the head of the queue had then. */
 static void pass_time(struct sched *s, uint64_t now_us)
 {
     if (now_us > s->now_us) {
@@ -170,7 +169,7 @@ static void pass_time(struct sched *s, uint64_t now_us)
     s->shortage = SCHED_SHORT_OF_NOTHING;
 }
 
-/* A prompt of the background that had a whole step would keep a live request that comes then waiting for all of it. */
+/* A background prompt that fills a whole step would delay a live request that arrives meanwhile by the whole step. */
 static uint32_t background_tokens(const struct sched_config *c)
 {
     uint32_t part = c->max_num_batched_tokens / SCHED_BACKGROUND_PART;
@@ -211,7 +210,7 @@ static void finish(struct planner *p)
     }
 }
 
-/* What the step may be, for people: the token budget, or what of it the time target leaves. */
+/* The limit of the step, for people: the token budget, or less under the time target. */
 static uint32_t token_budget(const struct planner *p)
 {
     const struct sched_config *c = &p->s->config;
@@ -221,7 +220,7 @@ static uint32_t token_budget(const struct planner *p)
     return given + sched_cost_room(&c->cost, &p->shape, 0, p->budget, p->target_us);
 }
 
-/* What the rows so far leave to prompts. */
+/* Tokens that the rows so far leave for prompts. */
 static uint32_t for_prompts(const struct planner *p)
 {
     uint32_t left = p->slot->plan.token_budget - p->slot->plan.n_tokens;

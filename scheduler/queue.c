@@ -89,7 +89,7 @@ static void put(struct queue *queue, struct queue_heap *heap, uint32_t index, ui
     queue->seqs[name].queue_index = index;
 }
 
-/* Moves `name` up from the hole at `index` to where it belongs. */
+/* Moves `name` up from the hole at `index` to its position. */
 static void sift_up(struct queue *queue, struct queue_heap *heap, uint32_t index, uint32_t name)
 {
     while (index > 0 && goes_before(queue, name, heap->names[(index - 1) / 2])) {

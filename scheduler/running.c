@@ -1,23 +1,22 @@
-/* Rows: how long one may be, the running's, and the blocks that the running are promised.
+/* Rows: their lengths, the rows of running sequences, and the blocks promised to running sequences.
  *
- * Blocks run out only here, for the running. The last of the running then gives way, so a sequence is
- * never preempted for one that the policy ranks after it, and one that is last itself gives way to
- * nobody: it leaves. When blocks are already on their way back (a launched step still touches
- * them), the sequence waits for the next plan instead of taking more victims. Nothing is admitted
- * in a plan that was short of blocks.
+ * Blocks run out only here. The last running sequence is then preempted, so a sequence is never preempted for one that
+ * the policy ranks after it. If the sequence that needs blocks is itself the last, it leaves. If blocks are already
+ * about to be released (a launched step still touches them), the sequence waits for the next plan, and no further
+ * sequence is preempted. A plan that was short of blocks admits nothing.
  *
- * The background is held, without a row, while a live request waits or computes its prompt: its tokens would make
- * that step longer. It keeps its blocks and its place until a live request finds none (planner_give_way). Its part of
- * any step is small, since who comes while the step runs waits for the end of it.
+ * The background is held, without a row, while a live request waits or computes its prompt, because its tokens would
+ * lengthen that step. It keeps its blocks and its slots until a live request finds none (planner_give_way). Its part of
+ * any step is small, because a request that arrives during the step waits for the step's end.
  */
 #include "scheduler/planner.h"
 
 #include <string.h>
 
-/* ---- how long a row may be ---- */
+/* ---- length of a row ---- */
 
-/* Prompt tokens that the live flows but one want of this step, those that wait included if there is a
- * place for them. */
+/* Prompt tokens that the other live flows need in this step, including waiting sequences if there is a slot for them.
+ */
 static uint64_t wanted_by_others(const struct planner *p, uint32_t flow)
 {
     const struct sched *s = p->s;
@@ -35,9 +34,9 @@ static uint64_t wanted_by_others(const struct planner *p, uint32_t flow)
     return n;
 }
 
-/* Prompt tokens that one flow may still have in this step: a share of what there is, or what the others
- * leave when they want less. Only prompts under way that go on after this step are bounded: who is
- * admitted is of the flow that comes first, and what is nearly done had better be done. */
+/* Prompt tokens that one flow may still have in this step: a share of the total, or what the others leave if they need
+ * less. Only prompts that continue after this step are limited. An admitted sequence belongs to the flow with the first
+ * turn, and a nearly finished prompt should finish. */
 static uint32_t share_left(const struct planner *p, const struct sequence *q)
 {
     const struct sched *s = p->s;
@@ -54,8 +53,8 @@ static uint32_t share_left(const struct planner *p, const struct sequence *q)
     return most > given ? (uint32_t)(most - given) : 0;
 }
 
-/* Until when a row may take that has only a share: tokens far into a long prompt cost more than others, so
- * the time is shared, too, and the first such row of a flow has all of its part. */
+/* Time limit of a row that has only a share. Tokens far into a long prompt cost more than others, so the time is
+ * shared, too, and the first such row of a flow gets all of its part. */
 static double shared_target(const struct planner *p, uint32_t flow)
 {
     double spent = sched_cost_us(&p->s->config.cost, &p->shape);
@@ -63,7 +62,7 @@ static double shared_target(const struct planner *p, uint32_t flow)
     return p->s->flow_given[flow] > 0 ? spent : spent + left * p->share / 100;
 }
 
-/* What fits into the step until then, but a little in any case. */
+/* The tokens that fit into the step until then, but always a few. */
 static uint32_t bound_time(const struct planner *p, const struct sequence *q, uint32_t count, double until_us)
 {
     uint32_t room = sched_cost_room(&p->s->config.cost, &p->shape, q->n_planned, count, until_us);
@@ -74,7 +73,7 @@ static uint32_t bound_time(const struct planner *p, const struct sequence *q, ui
     return count < room ? count : room;
 }
 
-/* Bounds of rows of more than one token. */
+/* Limits of rows of more than one token. */
 static uint32_t bound_chunk(const struct planner *p, const struct sequence *q, uint32_t count)
 {
     const struct sched_config *c = &p->s->config;
@@ -90,11 +89,11 @@ static uint32_t bound_chunk(const struct planner *p, const struct sequence *q, u
     return count < share ? count : share;
 }
 
-/* A thousand decodes are one row each in every plan: what they go through is inlined, so that all that
- * is of longer rows falls away. */
+/* A thousand decodes are one row each in every plan. Their path is inlined, so that the compiler removes everything for
+ * longer rows. */
 #define FOR_DECODES static inline __attribute__((always_inline))
 
-/* Of `count` positions, how many a row of q can have. */
+/* How many of `count` positions a row of q can have. */
 FOR_DECODES uint32_t bound_row(const struct planner *p, const struct sequence *q, uint32_t count, uint32_t logits)
 {
     if (count > p->budget)
@@ -122,7 +121,7 @@ uint32_t planner_count(const struct planner *p, const struct sequence *q, uint32
 
 /* ---- rows ---- */
 
-/* Tells the policy and the counters what the row gives. */
+/* Reports the row's service to the policy and the counters. */
 FOR_DECODES void account_row(struct planner *p, struct sequence *q, uint32_t count, bool samples)
 {
     struct sched *s = p->s;
@@ -203,8 +202,8 @@ void planner_add_row(struct planner *p, struct sequence *q, uint32_t count)
 
 /* ---- blocks ---- */
 
-/* Positions that the sequence is promised blocks for: what is known of it, or, in reservation mode, all
- * it may ever have. */
+/* Positions for which the sequence is promised blocks: its known positions or, with reservation, all it may ever have.
+ */
 static uint32_t promised(const struct sched *s, const struct sequence *q)
 {
     if (s->config.preemption == SCHED_PREEMPT_NEVER)
@@ -229,7 +228,7 @@ void planner_add_owed(struct planner *p, const struct sequence *q)
         p->owed[g] += planner_owed(p, q, g);
 }
 
-/* The last of the running gives its blocks back, at once or when its launched step is committed. */
+/* Preempts the last running sequence. Its blocks are released at once or at the commit of its launched step. */
 static struct sequence *preempt_last(struct planner *p)
 {
     struct sched *s = p->s;
@@ -248,7 +247,7 @@ static struct sequence *preempt_last(struct planner *p)
     return q;
 }
 
-/* Those admitted in this plan stand after the held. */
+/* Sequences admitted in this plan are after the held ones. */
 bool planner_give_way(struct planner *p)
 {
     struct sched *s = p->s;
@@ -289,7 +288,7 @@ uint32_t planner_left_for_prompts(const struct planner *p)
     return most > p->n_decodes ? most - p->n_decodes : 0;
 }
 
-/* A chunk: its blocks now, its row when it is its turn. */
+/* A chunk: takes its blocks now; its row follows in its turn. */
 static bool prepare_chunk(struct planner *p, struct sequence *q, uint32_t logits, uint32_t *prompt_left)
 {
     uint32_t want = planner_count(p, q, logits);
@@ -312,7 +311,7 @@ void planner_serve_running(struct planner *p)
     for (uint32_t i = 0; i < s->n_listed - p->n_held; i++) {
         struct sequence *q = &s->seqs[s->running[i]];
         uint32_t left = seq_remaining(q);
-        /* One logit row stays for each sequence after this one. */
+        /* One logit row is reserved for each sequence after this one. */
         uint32_t logits = p->logits - (s->n_listed - p->n_held - 1 - i);
         if (q->n_computed < q->n_prompt)
             s->computing[p->n_computing++] = sched_name(s, q);
@@ -329,6 +328,6 @@ void planner_serve_running(struct planner *p)
         if (promised(s, q) > q->n_reserved)
             planner_add_owed(p, q);
     }
-    /* Promised so far; given when it is their turn. */
+    /* Promised so far; assigned in their turn. */
     memset(s->flow_given, 0, (s->queue.n_flows + 1) * sizeof *s->flow_given);
 }

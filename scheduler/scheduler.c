@@ -1,32 +1,32 @@
 /* Invariants (sched_check, in check.c):
- *  1. Every name is in one state, and the counts of names by state are right.
- *  2. Queued are exactly the WAITING sequences, each in the heap of its flow, in heap
- *     order of rank and submission; the queue's counts are right.
+ *  1. Every name is in one state, and the counts of names by state are correct.
+ *  2. Exactly the WAITING sequences are queued, each in the heap of its flow, in heap
+ *     order of rank and submission; the queue's counts are correct.
  *  3. The running list names every RUNNING sequence once; at most max_num_seqs run.
  *  4. n_computed <= n_planned <= min(n_known + n_sampling, n_positions), n_known + n_sampling <=
  *     n_prompt + max_tokens, and n_sampling is the number of uncommitted rows of the sequence that
- *     give a token. While one verifies drafts it is the only one, n_drafting is their number, and n_planned is
- *     n_known + n_drafting. Drafts wait for running sequences only, of which no token is being sampled.
- *  5. RUNNING, LEAVING and ENDING sequences have a block table, nobody else; it covers the planned
+ *     give a token. A row that verifies drafts is the sequence's only one, n_drafting is the number of
+ *     its drafts, and n_planned is n_known + n_drafting. Only running sequences have waiting drafts, and
+ *     only while none of their tokens is being sampled.
+ *  5. Exactly the RUNNING, LEAVING and ENDING sequences have a block table; it covers the planned
  *     positions. Every table is held by one sequence or spare.
  *  6. LEAVING and ENDING sequences have a row in an uncommitted plan.
  *  7. A block of a sequence is published only when all its positions are computed.
- *  8. At most overlap_depth + 1 plans are uncommitted. Each keeps to the token budget and the logit
- *     rows, and has at most one row of a sequence.
+ *  8. At most overlap_depth + 1 plans are uncommitted. Each respects the token budget and the logit
+ *     rows, and has at most one row per sequence.
  *  9. A request has n_live choices that are not over. Its choices follow only while one of them
- *     leads, and at most one does.
- * 10. No sequence that a launched step touches has given back a block that the step reads or
+ *     leads, and at most one leads.
+ * 10. No sequence that a launched step touches has released a block that the step reads or
  *     writes.
  * 11. The counters of a tenant are those of its sequences; live sequences are counted by flow.
- * 12. A pin holds its blocks, filled ones in a list, and the sum of all pins' blocks is right.
- * 13. The invariants of memory/kv_cache.h.
- */
+ * 12. A pin holds its blocks, filled ones in a list, and the sum of all pins' blocks is correct.
+ * 13. The invariants of memory/kv_cache.h. */
 #include "scheduler/sequence.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Counts of tokens and sequences stay far inside 32 bits, sums included. */
+/* Counts of tokens and sequences, including sums, stay far below 32 bits. */
 #define MAX_TOKENS (1u << 28)
 #define MAX_SEQS (1u << 20)
 
@@ -48,7 +48,7 @@ static int check_config(const struct sched_config *c, struct quire_error *err)
     if (c->overlap_depth > 1)
         return quire_fail(err, QUIRE_INVALID, "overlap_depth: must be 0 or 1, got %u", c->overlap_depth);
     if (!c->policy)
-        return quire_fail(err, QUIRE_INVALID, "policy: there is none");
+        return quire_fail(err, QUIRE_INVALID, "policy: is missing");
     if (c->policy_options.n_tenants > SCHED_MAX_TENANTS)
         return quire_fail(err, QUIRE_INVALID, "n_tenants: must be at most %u, got %u", SCHED_MAX_TENANTS,
                           c->policy_options.n_tenants);
@@ -59,9 +59,9 @@ static int check_config(const struct sched_config *c, struct quire_error *err)
     return c->cost.n_points > 0 ? sched_cost_check(&c->cost, err) : QUIRE_OK;
 }
 
-/* ---- the policy and what depends on its flows ---- */
+/* ---- the policy and its flows ---- */
 
-/* A policy's state and a queue for it. On failure nothing is left of them. */
+/* A policy's state and its queue. On an error both are freed. */
 struct policy_parts {
     void *state;
     struct queue queue;
@@ -128,7 +128,7 @@ static struct policy_parts parts_of(const struct sched *s)
                                  .flow_wants = s->flow_wants};
 }
 
-/* Counts the live sequences by their flow under the new policy and makes room for all of them. */
+/* Counts the live sequences by their flow under the new policy and reserves space for all of them. */
 static int reserve_flows(struct sched *s, const struct sched_policy *policy, struct policy_parts *p)
 {
     for (uint32_t i = 0; i < s->n_names; i++) {
@@ -189,7 +189,7 @@ double sched_policy_figure(const struct sched *s, const char **name)
 
 /* ---- creation ---- */
 
-/* Everything of a fixed size. What was allocated before a failure is freed by sched_destroy. */
+/* Allocates everything of fixed size. After an error, sched_destroy frees it. */
 static int allocate(struct sched *s, struct quire_error *err)
 {
     const struct sched_config *c = &s->config;
@@ -223,8 +223,8 @@ static int allocate(struct sched *s, struct quire_error *err)
     return status;
 }
 
-/* Block tables for everything that can hold blocks at once: the running, and those that a launched
- * step still touches. They have room for the longest sequence, so that a step never allocates. */
+/* Block tables for everything that can hold blocks at the same time: running sequences, and those that a launched step
+ * still touches. Each has space for the longest sequence, so a step never allocates. */
 static int create_tables(struct sched *s, struct quire_error *err)
 {
     uint32_t n = s->config.max_num_seqs * (s->config.overlap_depth + 1);
@@ -254,7 +254,7 @@ int sched_create(const struct sched_config *config, struct sched **out, struct q
     s->n_tenants = config->policy_options.n_tenants ? config->policy_options.n_tenants : 1;
     s->config.policy_options.n_tenants = s->config.kv.n_tenants = s->n_tenants;
     budget_init(&s->budget, config->step_target_us, config->adaptive_budget);
-    /* Waiting, running, and those that are over but touched or not yet collected. */
+    /* Waiting, running, and sequences that are over but touched or not yet collected. */
     s->n_names = config->max_queued_requests + config->max_num_seqs * (config->overlap_depth + 2);
     status = allocate(s, err);
     if (!status)
@@ -295,7 +295,7 @@ void sched_destroy(struct sched *s)
         free(s->slots[i].admitted);
         free(s->slots[i].refused);
     }
-    if (s->flow_order) { /* the policy was made */
+    if (s->flow_order) { /* the policy was created */
         struct policy_parts parts = parts_of(s);
         free_parts(s->config.policy, &parts);
     }

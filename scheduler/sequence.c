@@ -7,7 +7,7 @@ void sched_rank(struct sched *s, struct sequence *q)
     const struct sched_policy *policy = s->config.policy;
     uint32_t bt = s->config.kv.block_tokens;
     if (!policy->ranks_by_cache)
-        q->key.n_cached = 0; /* another policy may have looked it up */
+        q->key.n_cached = 0; /* another policy may have set it */
     else if (seq_may_hit(s, q))
         q->key.n_cached = bt * kv_cache_peek(s->kv, q->hashes, q->n_hashes, q->key.n_cached / bt);
     if (q->key.background)
@@ -94,7 +94,7 @@ void sched_retire(struct sched *s, struct sequence *q)
     s->retired[(s->retired_head + s->n_retired++) % s->n_names] = sched_name(s, q);
 }
 
-/* The leader is over before it had the prompt planned: the next choice takes its place. */
+/* The leader ended before its prompt was planned: the next choice becomes the leader. */
 static void pass_on_lead(struct sched *s, const struct sched_job *job)
 {
     for (uint32_t i = 0; i < job->n; i++) {

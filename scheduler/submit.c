@@ -1,4 +1,4 @@
-/* The way in and out: submit, cancel, propose, collect. */
+/* Entry and exit of requests: submit, cancel, propose, collect. */
 #include "scheduler/sequence.h"
 
 #include <stdlib.h>
@@ -14,7 +14,7 @@ static uint32_t positions_of(const struct sched_request *r)
     return r->n_prompt + (r->max_tokens > 0 ? r->max_tokens - 1 : 0);
 }
 
-/* Can this ever be served? */
+/* Returns an error if the request can never run. */
 static int check_request(const struct sched *s, const struct sched_request *r, struct quire_error *err)
 {
     const struct sched_config *c = &s->config;
@@ -42,7 +42,7 @@ static int check_request(const struct sched *s, const struct sched_request *r, s
     return QUIRE_OK;
 }
 
-/* Is there room for it now? */
+/* Returns an error if there is no space for the request now. */
 static int check_room(const struct sched *s, const struct sched_request *r, struct quire_error *err)
 {
     const struct sched_config *c = &s->config;
@@ -50,9 +50,8 @@ static int check_room(const struct sched *s, const struct sched_request *r, stru
         return quire_fail(err, QUIRE_EXHAUSTED, "%u requests are waiting, the limit is %u", s->stats.n_waiting,
                           c->max_queued_requests);
     if (s->n_free_names < r->n)
-        return quire_fail(err, QUIRE_EXHAUSTED, "%u sequences are over and not yet collected", s->n_retired);
-    /* A prompt longer than the whole bound is let in when no other waits: it could never come
-     * otherwise. */
+        return quire_fail(err, QUIRE_EXHAUSTED, "%u finished sequences have not been collected", s->n_retired);
+    /* A prompt longer than the whole limit is accepted if no other waits; otherwise it could never run. */
     if (c->max_queued_tokens > 0 && s->stats.n_waiting_tokens > 0 &&
         s->stats.n_waiting_tokens + r->n_prompt > c->max_queued_tokens)
         return quire_fail(err, QUIRE_EXHAUSTED, "%llu prompt tokens are waiting, the limit is %llu",
@@ -60,7 +59,7 @@ static int check_room(const struct sched *s, const struct sched_request *r, stru
     return QUIRE_OK;
 }
 
-/* Fills a free sequence, all but its place in the queue. QUIRE_NO_MEMORY leaves it free. */
+/* Fills a free sequence, except for its queue position. On QUIRE_NO_MEMORY it stays free. */
 static int start_sequence(struct sched *s, struct sequence *q, const struct sched_request *r)
 {
     uint32_t bt = s->config.kv.block_tokens;
@@ -96,8 +95,8 @@ static int start_sequence(struct sched *s, struct sequence *q, const struct sche
         .n_admissions_before = s->n_admissions,
     };
     q->account.arrival_us = r->arrival_us;
-    /* What the head of the queue is short of since the last plan is not this one's until it came; what
-     * passed before that plan, if it came earlier, was on its way here. */
+    /* The current shortage of the head counts for this sequence only from its arrival. If it arrived before the last
+     * plan, the time before that plan is not counted. */
     memcpy(q->short_before, s->short_us, sizeof q->short_before);
     if (s->now_us == 0)
         s->now_us = r->arrival_us;
@@ -147,11 +146,11 @@ struct sched_load sched_load_of(const struct sched *s, const struct sequence *q,
     return load;
 }
 
-/* Waiting sequences of a flow that one submission looks at. */
+/* Waiting sequences of a flow that one submission inspects. */
 #define LOOKED_AT 1024
 
-/* Tokens of a flow that wait before q. Of a longer queue some are looked at, evenly over the heap and so
- * over its ranks, and stand for the rest: right to some percent, which refusals need not know better. */
+/* Waiting tokens of a flow before q. In a longer queue, a sample that is spread evenly over the heap, and so over its
+ * ranks, represents the rest. The result is accurate to a few percent, which is enough for rejections. */
 static uint64_t tokens_before(const struct sched *s, const struct queue_heap *heap, const struct sequence *q)
 {
     uint32_t step = (heap->n + LOOKED_AT - 1) / LOOKED_AT, n_looked = 0;
@@ -164,7 +163,7 @@ static uint64_t tokens_before(const struct sched *s, const struct queue_heap *he
     return n_tokens * heap->n / n_looked;
 }
 
-/* Does the policy refuse it, as it ranks among those that wait? */
+/* Returns whether the policy rejects it at its rank among the waiting sequences. */
 static uint64_t ask_policy(const struct sched *s, const struct sequence *q)
 {
     const struct sched_policy *policy = s->config.policy;
@@ -176,7 +175,7 @@ static uint64_t ask_policy(const struct sched *s, const struct sequence *q)
     return policy->refuse(s->policy_state, &q->key, &load);
 }
 
-/* Everything that can fail. On failure nothing is left behind. */
+/* Everything that can fail. On an error nothing remains. */
 static int make_job(struct sched *s, const struct sched_request *r, uint32_t flow, struct sched_job **out,
                     struct quire_error *err)
 {
@@ -247,7 +246,7 @@ int sched_submit(struct sched *s, const struct sched_request *r, uint32_t *seqs,
         s->stats.n_refused++;
         if (retry_us)
             *retry_us = retry;
-        return quire_fail(err, QUIRE_EXHAUSTED, "the deadline cannot be met: come back in %llu ms",
+        return quire_fail(err, QUIRE_EXHAUSTED, "the deadline cannot be met: retry in %llu ms",
                           (unsigned long long)((retry + 999) / 1000));
     }
     for (uint32_t i = 0; i < r->n; i++) {
@@ -261,7 +260,7 @@ int sched_submit(struct sched *s, const struct sched_request *r, uint32_t *seqs,
     s->n_new += r->n;
     leader->leads = true;
     leader->prompt_logits = r->prompt_logprobs;
-    /* What passed while nothing lived is not the last step's time. */
+    /* Time without live sequences is not the last step's time. */
     if (s->stats.n_running + s->stats.n_waiting == 0)
         s->budget.committed = s->committed;
     sched_enqueue(s, leader);
@@ -283,8 +282,7 @@ void sched_cancel(struct sched *s, uint64_t id)
     struct sched_job *job = find_job(s, id);
     if (!job)
         return;
-    /* Followers end before their leader, so that none of them is made to lead. The request is gone
-     * with the last. */
+    /* Followers end before their leader, so that none of them becomes a leader. The last choice frees the request. */
     uint32_t n_live = job->n_live;
     for (uint32_t i = job->n; n_live > 0; i--) {
         struct sequence *q = &s->seqs[job->seqs[i - 1]];

@@ -7,10 +7,10 @@
 
 #include <string.h>
 
-#define WHERE "JSON" /* the option's name stands before it */
+#define WHERE "JSON" /* the option's name comes before it */
 #define N_MEMBERS (sizeof members / sizeof members[0])
 
-_Static_assert(SPECULATIVE_MAX_LOOKUP == NGRAM_MAX_LOOKUP, "what may be said can be done");
+_Static_assert(SPECULATIVE_MAX_LOOKUP == NGRAM_MAX_LOOKUP, "every accepted value must work");
 
 static const char *const method_names[DRAFT_N_METHODS] = {"none", "ngram", "suffix", "draft_model"};
 
@@ -40,12 +40,12 @@ void speculative_config_default(struct speculative_config *config)
                                           .min_token_prob = 0.1};
 }
 
-/* Everything there is in the JSON. */
+/* All members of the JSON object. */
 static const struct member {
     const char *name;
     enum { METHOD, NUMBER, SHARE, SWITCH, PATH } kind;
-    enum draft_method of; /* DRAFT_NONE: of all */
-    size_t at;            /* in the struct */
+    enum draft_method of; /* DRAFT_NONE: valid for all methods */
+    size_t at;            /* offset in the struct */
     double min, max;
 } members[] = {
 #define AT(field) offsetof(struct speculative_config, field)
@@ -63,7 +63,7 @@ static const struct member {
 #undef AT
 };
 
-/* For an error: what somebody typed may have anything in it. */
+/* For an error message: the text may contain any bytes. */
 static const char *shown(const char *text)
 {
     for (const char *c = text; *c; c++)
@@ -80,7 +80,7 @@ static const struct member *member_find(const char *name)
     return NULL;
 }
 
-/* Methods of vLLM's that need weights trained for one model. */
+/* Methods of vLLM that need weights trained for one model. */
 static bool needs_a_head(const char *name)
 {
     size_t n = strlen(name);
@@ -101,8 +101,7 @@ static int read_method(const json_t *object, enum draft_method *out, struct quir
         return quire_fail(err, QUIRE_INVALID, WHERE ": method: is missing: ngram, suffix or draft_model");
     if (*out == DRAFT_N_METHODS && needs_a_head(name))
         return quire_fail(err, QUIRE_UNSUPPORTED,
-                          WHERE ": method: %.40s is not built until a real head is at hand; there are ngram, suffix and"
-                                " draft_model",
+                          WHERE ": method: %.40s is not supported; supported methods: ngram, suffix, draft_model",
                           shown(name));
     if (*out == DRAFT_N_METHODS)
         return quire_fail(err, QUIRE_INVALID, WHERE ": method: must be ngram, suffix or draft_model, got '%.40s'",
@@ -150,25 +149,25 @@ static int check_names(json_t *object, struct quire_error *err)
         return quire_fail(err, QUIRE_INVALID,
                           WHERE ": must be an object, as in {\"method\": \"ngram\", \"num_speculative_tokens\": 8}");
     json_object_foreach(object, name, value) if (!member_find(name)) return quire_fail(
-        err, QUIRE_INVALID, WHERE ": %.60s: there is no such member", shown(name));
+        err, QUIRE_INVALID, WHERE ": %.60s: unknown member", shown(name));
     return QUIRE_OK;
 }
 
-/* The method is there already: members of another one are mistakes. */
+/* The method is already set: members of another method are errors. */
 static int read_members(const json_t *object, struct speculative_config *out, struct quire_error *err)
 {
     int status = QUIRE_OK;
     for (size_t i = 0; status == QUIRE_OK && i < N_MEMBERS; i++) {
         const struct member *m = &members[i];
         if (m->of != DRAFT_NONE && m->of != out->method && is_given(object, m->name))
-            return quire_fail(err, QUIRE_INVALID, WHERE ": %s: is for method %s, and this is %s", m->name,
+            return quire_fail(err, QUIRE_INVALID, WHERE ": %s: needs method %s, but the method is %s", m->name,
                               draft_method_name(m->of), draft_method_name(out->method));
         status = read_member(object, m, out, err);
     }
     return status;
 }
 
-/* What one member says of another. */
+/* Checks members against each other. */
 static int check_together(const json_t *object, struct speculative_config *c, struct quire_error *err)
 {
     if (c->method == DRAFT_MODEL && !*c->model)

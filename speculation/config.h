@@ -1,4 +1,4 @@
-/* What --speculative-config says: vLLM's JSON, the part of it that Quire has. Pure. */
+/* The value of --speculative-config: the part of vLLM's JSON that Quire supports. Pure functions; any thread. */
 #ifndef QUIRE_SPECULATION_CONFIG_H
 #define QUIRE_SPECULATION_CONFIG_H
 
@@ -12,7 +12,7 @@
 #define SPECULATIVE_MAX_PATH 1024u
 
 enum draft_method {
-    DRAFT_NONE, /* only what requests bring: `prediction` */
+    DRAFT_NONE, /* only drafts from the requests themselves: `prediction` */
     DRAFT_NGRAM,
     DRAFT_SUFFIX,
     DRAFT_MODEL,
@@ -20,24 +20,24 @@ enum draft_method {
 };
 /* "none", "ngram", "suffix", "draft_model". */
 const char *draft_method_name(enum draft_method method);
-/* DRAFT_N_METHODS: there is none of this name. */
+/* Returns DRAFT_N_METHODS if no method has this name. */
 enum draft_method draft_method_find(const char *name);
 
 struct speculative_config {
     enum draft_method method;
-    uint32_t num_speculative_tokens; /* of one row at most, 1 … DRAFT_MAX */
-    bool adaptive; /* how many there are follows from what they are worth (length.h); false: always as many as that */
+    uint32_t num_speculative_tokens; /* maximum per row, 1 … DRAFT_MAX */
+    bool adaptive; /* the number of drafts follows from their benefit (length.h); false: always the maximum */
     uint32_t prompt_lookup_min, prompt_lookup_max; /* ngram: tokens that must agree, 1 <= min <= max */
-    /* suffix: vLLM's suffix_decoding_* (suffix.h), and how many bytes earlier answers may take */
+    /* suffix: vLLM's suffix_decoding_* (suffix.h), and the bytes for earlier answers */
     uint32_t max_tree_depth, max_cached_requests, max_cached_bytes;
     double max_spec_factor, min_token_prob;
-    char model[SPECULATIVE_MAX_PATH];              /* draft_model: its directory, or ORG/NAME as it was typed */
+    char model[SPECULATIVE_MAX_PATH];              /* draft_model: its directory, or ORG/NAME as typed */
 };
 
-/* As without the flag: no method, and predictions of up to so many tokens a row. */
+/* The value without the option: no method, and predictions of up to this many tokens per row. */
 void speculative_config_default(struct speculative_config *config);
-/* {"method": "ngram", …}; docs/speculation.md has the members. The error begins with the member's name: QUIRE_INVALID,
- * or QUIRE_UNSUPPORTED for a method that Quire does not have, such as eagle3. */
+/* Reads {"method": "ngram", …}; docs/guides/speculation.md lists the members. The error begins with the member's name:
+ * QUIRE_INVALID, or QUIRE_UNSUPPORTED for a method that Quire does not have, such as eagle3. */
 int speculative_config_parse(const char *json, size_t n_bytes, struct speculative_config *out, struct quire_error *err);
 
 #endif

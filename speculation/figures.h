@@ -1,11 +1,10 @@
-/* What drafts came to, from counters, for people. Any thread. */
+/* Ratios for people, computed from the counters of drafts. Any thread. */
 #ifndef QUIRE_SPECULATION_FIGURES_H
 #define QUIRE_SPECULATION_FIGURES_H
 
 #include <stdint.h>
 
-/* Tokens that a sequence got from each of its steps: one drawn, and the drafts before it that were right. 1 without
- * speculation. */
+/* Tokens per step of a sequence: one sampled token and the accepted drafts before it. 1 without speculation. */
 static inline double draft_tokens_a_step(uint64_t n_generated, uint64_t n_accepted)
 {
     return n_generated > n_accepted ? (double)n_generated / (double)(n_generated - n_accepted) : 1;

@@ -2,30 +2,32 @@
 
 #include <stdlib.h>
 
-/* Where an answer stands in the text that is expected of it.
+/* The position of an answer in its expected text.
  *
- * As long as they agree, one place further with each token. At a token that is another, every place near by is weighed:
- * how many tokens before it are the answer's last ones, against how far it is from where it would be had as many tokens
- * been replaced as did not agree, or had they been put in (whichever is nearer). A token more that agrees outweighs four
- * times the distance, and with none that agree they were replaced: after one other token the text goes on at once. Far
- * away, a piece of the text is looked through at each such token, round and round.
+ * While they agree, the position advances by one with each token. At a mismatch, every position nearby gets a score.
+ * The score weighs the number of tokens before it that agree with the answer's last ones against the distance from the
+ * aligned position. That position assumes that the disagreeing tokens replaced, or were inserted into, the same number
+ * of tokens, whichever is nearer. One more agreeing token outweighs four times the distance. If no tokens agree, the
+ * tokens count as replaced, so after one other token the text continues at once. Positions far away are searched piece
+ * by piece at each mismatch, round-robin.
  *
- * A place that was found so is a guess until SURE tokens in a row have agreed; distances are measured from where that was
- * last so. After LOST tokens without, nothing is proposed where fewer than SURE agree. */
+ * A position found this way is tentative until SURE tokens in a row have agreed; distances are measured from the last
+ * sure position. After LOST tokens without one, nothing is proposed where fewer than SURE tokens agree.
+ */
 #define SURE 3u
 #define LOST 8u
-#define NEAR 128u  /* places looked at before and after the aligned one */
-#define FAR 1024u  /* places looked at elsewhere */
-#define MOST_AGREE 16u /* more is not counted */
+#define NEAR 128u  /* positions searched before and after the aligned one */
+#define FAR 1024u  /* positions searched elsewhere per mismatch */
+#define MOST_AGREE 16u /* upper bound of the count */
 #define AT_ONCE \
-    1024u  /* tokens of an answer are compared: what is expected may come late, and 1,000 are a millisecond */
+    1024u  /* compared tokens of an answer: the expected text may arrive late, and 1,000 tokens take a millisecond */
 
 struct state {
     uint32_t n_seen;             /* tokens of the answer that have been compared */
-    uint32_t at;                 /* the place of its next one */
-    uint32_t n_agreed;           /* of those before it, in a row */
-    uint32_t sure_seen, sure_at; /* both, when SURE had agreed; else where they began */
-    uint32_t far_at;             /* the next far place to be looked at */
+    uint32_t at;                 /* position of its next token */
+    uint32_t n_agreed;           /* agreeing tokens in a row before it */
+    uint32_t sure_seen, sure_at; /* both, at the last SURE agreement; before that, the start */
+    uint32_t far_at;             /* the next far position to search */
 };
 
 struct follow {
@@ -33,7 +35,7 @@ struct follow {
     struct state slots[];
 };
 
-/* The best place so far. */
+/* The best position so far. */
 struct choice {
     uint32_t at, n_agree;
     int32_t weight;
@@ -50,7 +52,7 @@ static uint32_t n_agree(const struct draft_text *t, uint32_t n_answer, uint32_t 
     return n;
 }
 
-/* The answer's place, had every token since it was sure been replaced by one other. */
+/* The answer's position if every token since the last sure one replaced one token. */
 static uint32_t aligned(const struct state *s, const struct draft_text *t)
 {
     uint64_t at = (uint64_t)s->sure_at + (s->n_seen - s->sure_seen);
@@ -68,7 +70,7 @@ static uint32_t distance(uint32_t a, uint32_t b)
     return a > b ? a - b : b - a;
 }
 
-/* Places of [from, to], after a token that is the answer's last. */
+/* Searches positions in [from, to] that follow a token equal to the answer's last one. */
 static void look(const struct state *s, const struct draft_text *t, uint32_t from, uint32_t to, struct choice *best)
 {
     uint32_t last = t->tokens[t->n_prompt + s->n_seen - 1], end = to < t->n_expected ? to : t->n_expected;
@@ -83,7 +85,7 @@ static void look(const struct state *s, const struct draft_text *t, uint32_t fro
     }
 }
 
-/* The answer's last token was not the expected one. */
+/* Called when the answer's last token differs from the expected one. */
 static void realign(struct state *s, const struct draft_text *t)
 {
     uint32_t near = aligned(s, t);
@@ -100,7 +102,7 @@ static void realign(struct state *s, const struct draft_text *t)
     s->n_agreed = best.n_agree;
 }
 
-/* False: there is more of it. */
+/* Returns false if more of the answer remains to be followed. */
 static bool follow_answer(struct state *s, const struct draft_text *t)
 {
     const uint32_t *answer = t->tokens + t->n_prompt, n_answer = t->n_tokens - t->n_prompt;

@@ -8,7 +8,7 @@
 
 /* A bucket is a cache line. */
 struct gram_bucket {
-    uint64_t tags[WAYS / 4]; /* four of 16 bits in each, of the grams' hashes; 0: nobody's */
+    uint64_t tags[WAYS / 4]; /* four 16-bit tags in each, from the hashes of the grams; 0: free */
     uint16_t stamps[WAYS];
     uint32_t at[WAYS];
 };
@@ -20,7 +20,7 @@ static uint64_t buckets_for(uint64_t n_grams)
     return n == 0 ? 1 : n > UINT32_MAX ? UINT32_MAX : n;
 }
 
-/* A line more, to begin at one. */
+/* One extra cache line, to align the first bucket. */
 uint64_t gram_table_bytes(uint64_t n_grams)
 {
     return (buckets_for(n_grams) + 1) * LINE_BYTES;
@@ -34,7 +34,8 @@ int gram_table_create(struct gram_table *t, uint64_t n_grams, struct quire_error
         return quire_fail(err, QUIRE_NO_MEMORY, "drafts: out of memory");
     uintptr_t at = ((uintptr_t)t->memory + LINE_BYTES - 1) & ~(uintptr_t)(LINE_BYTES - 1);
     t->buckets = (struct gram_bucket *)at;
-    for (uint32_t i = 0; i < t->n_buckets; i += PAGE_BYTES / LINE_BYTES) /* now, and not one by one while it serves */
+    /* touches the memory now, not page by page while serving */
+    for (uint32_t i = 0; i < t->n_buckets; i += PAGE_BYTES / LINE_BYTES)
         t->buckets[i].stamps[0] = UINT16_MAX;
     return QUIRE_OK;
 }
@@ -55,8 +56,8 @@ static uint16_t tag_of(uint64_t hash)
     return tag ? tag : 1;
 }
 
-/* The first way with this tag; WAYS: none. Four tags at once: a lane of the difference is 0 where they agree, and only
- * such a lane, and lanes above it, borrow. */
+/* Returns the first way with this tag, or WAYS. Compares four tags at once: a lane of the difference is 0 if they
+ * agree, and only such a lane and the lanes above it borrow. */
 static uint32_t way_of(const struct gram_bucket *b, uint16_t tag)
 {
     const uint64_t ones = 0x0001000100010001u, tops = ones << 15;
@@ -86,8 +87,8 @@ uint32_t gram_table_find(const struct gram_table *t, uint64_t hash)
     return way < WAYS ? b->at[way] : GRAM_NONE;
 }
 
-/* For a gram that has no entry; WAYS: all are somebody's, who keep them. Would the newest go first instead, whoever puts
- * ever new grams would push out everybody else's. */
+/* Finds a way for a new gram. Returns WAYS if all are in use by live owners, which keep them. Evicting the newest entry
+ * instead would let one owner with ever new grams evict all others. */
 static uint32_t free_way(const struct gram_table *t, const struct gram_bucket *b)
 {
     uint32_t way = way_of(b, 0);

@@ -1,10 +1,10 @@
-/* Where a run of tokens (a gram) was last seen: a table from hashes to places, of a size that never changes.
+/* The last position of each run of tokens (gram): a table of fixed size from hashes to positions.
  *
- * A hash names a bucket of 8 entries, one cache line, and 16 of its bits an entry there: looking up and putting touch
- * that line and nothing else, whatever is in the table. What is found may be another gram's place (one in 10^4), so the
- * caller compares the tokens. In a full bucket the entry of somebody who has gone is taken; where nobody has,
- * the gram is not remembered: the table neither grows nor forgets for a newcomer. With two entries for each gram, buckets
- * that are full by chance lose 1 in 100.
+ * A hash selects a bucket of 8 entries, one cache line, and 16 of its bits select an entry. A lookup or insertion
+ * touches only that line, whatever the table contains. The result may be another gram's position (one in 10^4), so the
+ * caller compares the tokens. In a full bucket, an entry of an owner that has left is reused. If all owners are alive,
+ * the gram is not stored: the table neither grows nor evicts for a newcomer. With two entries per gram, 1 in 100 is
+ * lost in buckets that are full by chance.
  *
  * Owns its memory. One thread at a time.
  */
@@ -23,24 +23,24 @@ struct gram_table {
     struct gram_bucket *buckets;
     void *memory;
     uint32_t n_buckets;
-    /* Whether whoever put an entry is still there. */
+    /* Returns whether the owner of an entry still exists. */
     bool (*is_alive)(const void *owner, uint16_t stamp, uint32_t at);
     const void *owner;
 };
 
-/* Of a table for so many grams: two entries each. */
+/* Bytes of a table for this many grams, with two entries each. */
 uint64_t gram_table_bytes(uint64_t n_grams);
 int gram_table_create(struct gram_table *table, uint64_t n_grams, struct quire_error *err);
 void gram_table_free(struct gram_table *table);
 
-/* The last place that was put; GRAM_NONE. What was not remembered is not found. */
+/* Returns the last stored position, or GRAM_NONE. A gram that was not stored is not found. */
 uint32_t gram_table_find(const struct gram_table *table, uint64_t hash);
-/* Returns the place that was there before; GRAM_NONE. stamp: what is_alive() will be told. */
+/* Returns the previous position, or GRAM_NONE. stamp: passed to is_alive(). */
 uint32_t gram_table_put(struct gram_table *table, uint64_t hash, uint16_t stamp, uint32_t at);
-/* Asks for the bucket ahead of its use. */
+/* Prefetches the bucket. */
 void gram_table_prefetch(const struct gram_table *table, uint64_t hash);
 
-/* A hash that grows by a token at a time, from an owner's seed; gram_hash_end() of it goes into the table. */
+/* A hash that grows token by token from an owner's seed; gram_hash_end() of it is the key of the table. */
 static inline uint64_t gram_hash_begin(uint64_t seed)
 {
     return (seed + 1) * 0x9e3779b97f4a7c15u;

@@ -3,25 +3,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what steps take ------------------------------------------------------------------------- */
+/* ---- cost of steps --------------------------------------------------------------------------- */
 
-/* Widths are told apart about as far as costs differ: kernels work in blocks of a few tokens. */
+/* Widths are distinguished about as far as costs differ: kernels work in blocks of a few tokens. */
 static const uint16_t bounds[] = {1,  2,  3,  4,  5,   6,   8,   10,  12,  16,  20,  24,   32,   40,
                                   48, 64, 80, 96, 128, 160, 192, 256, 384, 512, 768, 1024, 2048, UINT16_MAX};
 #define N_BOUNDS (sizeof bounds / sizeof bounds[0])
 
-/* Nobody knows yet what a wider step takes: as if its fixed part were worth 15 tokens. */
+/* Used while the cost of wider steps is unknown: the fixed part of a step costs as much as 15 tokens. */
 #define FIXED_TOKENS 15.0
-/* A step that another process held up says little. */
+/* A step that another process delayed has little weight. */
 #define MAX_RATIO 2.0
-/* How far the other widths follow one that was timed: contexts grow, clocks change. */
+/* How far the other widths follow a timed one: contexts grow, clocks change. */
 #define DRIFT 0.02
-/* So many narrower steps later a wide one may have become cheaper, and nobody would ever see it. */
+/* After this many narrower steps, a wide one may have become cheaper, and it would never be tried again. */
 #define FORGET_AFTER 512u
 
 struct width {
-    double n_tokens, us; /* means; us 0: not seen */
-    uint32_t n, unseen;  /* times it was timed; narrower steps since then */
+    double n_tokens, us; /* means; us 0: never timed */
+    uint32_t n, unseen;  /* number of timed steps; narrower steps since the last one */
 };
 
 struct lengths {
@@ -42,7 +42,7 @@ static uint32_t width_of(uint32_t n_tokens)
     return i;
 }
 
-/* Known widths, rising: a wider step is never taken to be cheaper. */
+/* Known widths in ascending order: a wider step is never assumed to be cheaper. */
 struct curve {
     uint32_t n;
     double n_tokens[N_BOUNDS], us[N_BOUNDS];
@@ -61,7 +61,7 @@ static void curve_of(const struct lengths *l, struct curve *c)
     }
 }
 
-/* From the first or last point on. */
+/* Extrapolates from the first or last point. */
 static double beyond(const struct curve *c, uint32_t i, double n_tokens)
 {
     double slope = c->us[i] / (c->n_tokens[i] + FIXED_TOKENS), least = slope / 8;
@@ -120,18 +120,21 @@ void lengths_timed(struct lengths *l, uint32_t n_tokens, double us)
     forget_wider(l, at);
 }
 
-/* ---- what drafts are worth ------------------------------------------------------------------- */
+/* ---- value of drafts ------------------------------------------------------------------------- */
 
 #define MEMORY 0.8f         /* of a sequence, from row to row: five rows count */
-#define SHARED_MEMORY 0.95f /* of a source: twenty */
-#define PRIOR 0.5f          /* rows that what is known of the source counts for */
-#define LEAST_CHANCE 0.03f  /* below it a draft is not worth its bookkeeping, whatever steps cost */
-#define LEAST_GAIN 1.01     /* a step that is better by less may as well be worse */
+#define SHARED_MEMORY 0.95f /* of a source: twenty rows count */
+#define PRIOR 0.5f          /* weight of a source's prior, in rows */
+#define LEAST_CHANCE 0.03f  /* below it, a draft is not worth its bookkeeping, whatever steps cost */
+#define LEAST_GAIN 1.01     /* a smaller gain of a step may as well be a loss */
 #define FIRST_PAUSE 8u
-#define VAIN_QUESTIONS 8u /* a step, about, where nobody has anything: they cost a microsecond or two each */
-#define TRIES_SHARE 16u /* of the running, how many may try again in one step: else all that paused together would */
+/* per step, about, if there are no drafts to be had: each call costs one or two microseconds */
+#define VAIN_QUESTIONS 8u
+/* share of the running sequences that may try again in one step; otherwise all that paused together would */
+#define TRIES_SHARE 16u
 #define MAX_PAUSE 256u
-/* Whose drafts are as good as that pauses for what steps cost, of which a draft that is tried would tell nothing. */
+/* A sequence whose drafts are at least this good pauses because of the cost of steps; trying a draft would give no
+ * information about that. */
 #define TRIED_BELOW 0.7f
 
 static void begin_pause(struct draft_length *q, uint32_t pause, uint32_t n_rows)
@@ -179,7 +182,7 @@ void lengths_verified(struct lengths *l, struct draft_length *q, uint32_t source
         return;
     count(&l->shared[source], SHARED_MEMORY, n_drafts, n_right);
     if (q->tries && n_right > 0)
-        q->odds[source] = (struct length_odds){0}; /* what it was before the pause is over */
+        q->odds[source] = (struct length_odds){0}; /* odds of the time before the pause are outdated */
     count(&q->odds[source], MEMORY, n_drafts, n_right);
     if (n_right > 0)
         q->pause = 0;
@@ -194,7 +197,7 @@ bool length_is_due(struct draft_length *q, uint32_t n_rows)
 {
     if (q->wait == 0)
         return true;
-    if (4 * (uint64_t)n_rows <= 3 * (uint64_t)q->paused_rows) /* another load: steps cost something else */
+    if (4 * (uint64_t)n_rows <= 3 * (uint64_t)q->paused_rows) /* another load: the cost of steps has changed */
         q->wait = 1;
     q->tries = --q->wait == 0 && q->pause > 0;
     return q->wait == 0;
@@ -250,7 +253,8 @@ static uint32_t fill_heap(struct lengths *l, const struct length_item *items, ui
     return n_heap;
 }
 
-/* The most likely draft, and the next of its sequence into its place; false: there is none worth looking at. */
+/* Takes the most likely draft and replaces it by the next one of its sequence. Returns false if no draft is worth
+ * considering. */
 static bool take(struct lengths *l, const struct length_item *items, uint32_t *n_heap, struct candidate *out)
 {
     if (*n_heap == 0 || l->heap[0].chance < LEAST_CHANCE)
@@ -264,7 +268,7 @@ static bool take(struct lengths *l, const struct length_item *items, uint32_t *n
     return true;
 }
 
-/* How many drafts of the order make the best step. Writes what it expects of it. */
+/* Number of drafts, in this order, that make the best step. Also writes the expected outcome. */
 static uint32_t best_end(struct lengths *l, const struct length_item *items, uint32_t n, uint32_t room, double draft_us,
                          struct length_reason *r)
 {

@@ -1,14 +1,16 @@
-/* How many drafts are worth it: for each sequence and step, from what became of its own drafts and from what a wider step
- * takes, down to none.
+/* The number of drafts that pay off, for each sequence and step, possibly 0. It follows from the fate of the sequence's
+ * own drafts and from the cost of a wider step.
  *
- * A sequence's drafts are right with two chances, of the first and of each further one after a right one, both counted
- * with a memory of a few rows and begun with what its source's drafts are worth of late. What a step takes is learned
- * from the times of steps without prompts, by how many tokens they had, or begun with a cost model. The next draft goes to
- * the sequence whose next one is most likely to be kept, and of all ends of that order the one is taken where the step
- * gives most tokens for its time: with many rows a step's time grows with its tokens, and that end is soon none at all.
+ * A sequence's drafts have two acceptance rates: of the first draft, and of each further one after an accepted one.
+ * Both are counted with a memory of a few rows and start with the recent rates of their source. The time of a step is
+ * learned from the times of steps without prompts, by their number of tokens, or starts from a cost model. The next
+ * draft goes to the sequence whose next draft is most likely to be accepted. Of all prefixes of that order, the one
+ * with most tokens per time is chosen. With many rows, a step's time grows with its tokens, and the best prefix is soon
+ * empty.
  *
- * A sequence that gets none pauses for 8 of its tokens, then 16, up to 256, and then tries one draft, unless what it paused for
- * was the step's time and not what became of its drafts: right, it is begun anew. Drafts that are never right are over after at most 32 rows whatever steps cost (length_test.c).
+ * A sequence without drafts pauses for 8 of its tokens, then 16, up to 256, and then tries one draft, unless it paused
+ * because of the step's time and not because of its own drafts. If the draft is accepted, it starts afresh. Drafts that
+ * are never accepted end after at most 32 rows, whatever steps cost (length_test.c).
  *
  * Pure: times are arguments. One thread at a time.
  */
@@ -25,22 +27,22 @@
 
 /* Decayed counts. */
 struct length_odds {
-    float first, first_right; /* rows; those whose first draft was right */
-    float next, next_right; /* drafts after a right one; those that were right */
+    float first, first_right; /* rows; rows whose first draft was accepted */
+    float next, next_right; /* drafts after an accepted one; accepted ones of these */
 };
 
-/* Of a sequence; all zero: a new one. */
+/* State of a sequence; all zero: a new one. */
 struct draft_length {
     struct length_odds odds[LENGTH_N_SOURCES];
-    uint16_t pause, wait; /* in its tokens: the last one; what is left of it */
-    uint16_t n_empty; /* questions in a row that nobody had an answer to */
-    uint16_t paused_rows; /* how many were running then */
-    bool tries; /* after a pause: one draft, whatever is thought of it */
+    uint16_t pause, wait; /* in its tokens: the last pause; what is left of it */
+    uint16_t n_empty; /* consecutive requests for drafts without a result */
+    uint16_t paused_rows; /* number of running sequences at that time */
+    bool tries; /* after a pause: one draft, whatever its odds */
 };
 
 struct length_config {
-    float first[LENGTH_N_SOURCES], next[LENGTH_N_SOURCES]; /* chances before anything is known of a source */
-    uint32_t n_points; /* of what steps take, where somebody knows; rising */
+    float first[LENGTH_N_SOURCES], next[LENGTH_N_SOURCES]; /* prior acceptance rates of a source */
+    uint32_t n_points; /* prior cost of steps, if known; ascending */
     struct {
         uint32_t n_tokens;
         double us;
@@ -51,41 +53,42 @@ struct lengths;
 uint64_t lengths_bytes(uint32_t max_items);
 int lengths_create(const struct length_config *config, uint32_t max_items, struct lengths **out,
                    struct quire_error *err);
-void lengths_destroy(struct lengths *l); /* NULL is fine */
+void lengths_destroy(struct lengths *l); /* NULL is allowed */
 
-/* A row's drafts were verified. */
+/* The drafts of a row were verified. */
 void lengths_verified(struct lengths *l, struct draft_length *q, uint32_t source, uint32_t n_drafts, uint32_t n_right);
-/* A step without prompts took so long, of so many tokens. */
+/* A step without prompts took this long, with this many tokens. */
 void lengths_timed(struct lengths *l, uint32_t n_tokens, double us);
-/* What such a step will take; 0: nothing is known yet. */
+/* Expected time of such a step; 0: unknown. */
 double lengths_us(const struct lengths *l, uint32_t n_tokens);
 
-/* The sequence has a new token: whether drafters are to be asked for it now. n_rows: running sequences. */
+/* The sequence has a new token. Returns whether drafters are called for it now. n_rows: running sequences. */
 bool length_is_due(struct draft_length *q, uint32_t n_rows);
-/* They were, and had none. After 8 times it is asked so seldom that about 8 questions a step are in vain. */
+/* They were called and had no drafts. After 8 times, a sequence is tried so rarely that about 8 calls per step are
+ * wasted. */
 void length_had_none(struct draft_length *q, uint32_t n_rows);
-/* Nothing is to be expected: it pauses, or nobody had an answer of late. */
+/* Returns whether no drafts are to be expected: it pauses, or recent calls had no result. */
 bool length_is_idle(const struct draft_length *q);
 
 /* A sequence that could have drafts in the next step. */
 struct length_item {
     struct draft_length *q;
     uint32_t source;
-    uint32_t n_offered; /* drafts there are, or could be had */
-    uint32_t n; /* the answer: how many to take */
-    bool waits; /* to try, with its next token: enough others do */
+    uint32_t n_offered; /* available drafts, or drafts that can be made */
+    uint32_t n; /* result: how many to use */
+    bool waits; /* it should try with its next token, because enough others try now */
 };
 
-/* What a choice followed from, for whoever wants to know. */
+/* The reasons of a choice, for observers. */
 struct length_reason {
-    uint32_t n_rows, n_items; /* running; of them, those with drafts */
+    uint32_t n_rows, n_items; /* running rows; rows among them with drafts */
     uint32_t n_offered, n_chosen;
-    double us_without, us_with; /* what the step takes; 0: nothing is known yet */
-    double n_right; /* drafts that are expected to be right */
+    double us_without, us_with; /* time of the step; 0: unknown */
+    double n_right; /* expected number of accepted drafts */
 };
 
-/* For a step of n_rows rows with room for so many drafts. draft_us: of one draft for all items, where they are made only
- * after the choice; else 0. At most max_items. Who gets none begins to pause. */
+/* Chooses for a step of n_rows rows with space for this many drafts. draft_us: time of one draft for all items if
+ * drafts are made after the choice; otherwise 0. At most max_items items. Items without drafts start a pause. */
 void lengths_choose(struct lengths *l, struct length_item *items, uint32_t n, uint32_t n_rows, uint32_t room,
                     double draft_us, struct length_reason *reason);
 

@@ -5,16 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define AHEAD 8u /* tokens that are hashed while what the table has not in a cache comes */
+#define AHEAD 8u /* tokens that are hashed while a cache miss of the table is served */
 #define HOLD 2u
 
-/* Places of all slots are numbers of one space, max_model_len of them for each sequence that ever began: what a sequence
- * left in the table is known as such by its place. After 2^32 places numbers come again; an entry that then looks like
- * one's own is found out by its tokens, as any is. */
+/* Positions of all slots are numbers of one space, with max_model_len positions for each sequence that ever began. A
+ * position therefore identifies entries of a sequence that has left. After 2^32 positions, numbers repeat; a wrong
+ * entry is then detected by its tokens, like any other. */
 struct slot {
-    uint32_t base; /* the place of token 0 */
-    uint32_t n_known; /* tokens before which all grams are in the table */
-    uint32_t held, n_held; /* the place that was proposed from last, and how many tokens there were; 0: none */
+    uint32_t base; /* position of token 0 */
+    uint32_t n_known; /* all grams before this token are in the table */
+    uint32_t held, n_held; /* the last proposed position, and the number of tokens at that time; 0: none */
     bool is_used;
 };
 
@@ -33,7 +33,8 @@ static bool is_alive(const void *owner, uint16_t stamp, uint32_t at)
     return s->is_used && at - s->base < d->config.max_model_len;
 }
 
-/* hashes[n - lookup_min] of the last n tokens before `end`. Returns how many there are: fewer near the beginning. */
+/* hashes[n - lookup_min] of the last n tokens before `end`. Returns the number of hashes, which is smaller near the
+ * beginning. */
 static uint32_t hash_grams(const struct ngram *d, const struct slot *s, const uint32_t *tokens, uint32_t end,
                            uint64_t hashes[NGRAM_MAX_LOOKUP])
 {
@@ -49,8 +50,8 @@ static uint32_t hash_grams(const struct ngram *d, const struct slot *s, const ui
     return n_hashes;
 }
 
-/* Grams that something follows. Of several tokens together, so that what the table does not have in a cache comes
- * while others are hashed. */
+/* Adds grams that are followed by a token. Works on several tokens at once, so that cache misses of the table overlap
+ * with hashing. */
 static void learn(struct ngram *d, uint32_t slot, const struct draft_text *t)
 {
     struct slot *s = &d->slots[slot];
@@ -74,8 +75,7 @@ static bool agrees(const struct draft_text *t, uint32_t at, uint32_t n)
            memcmp(t->tokens + at - n, t->tokens + t->n_tokens - n, n * sizeof *t->tokens) == 0;
 }
 
-/* Where the place that was proposed from last has come to, with a token or two more or less; GRAM_NONE: the text has left
- * it. */
+/* The current position of the last proposal, give or take a token or two; GRAM_NONE: the text has left it. */
 static uint32_t hold(const struct ngram *d, const struct slot *s, const struct draft_text *t)
 {
     uint32_t there = s->held + (t->n_tokens - s->n_held), n = d->config.lookup_min;
@@ -88,7 +88,7 @@ static uint32_t hold(const struct ngram *d, const struct slot *s, const struct d
     return GRAM_NONE;
 }
 
-/* Where what follows the last tokens begins; GRAM_NONE: nowhere. */
+/* The position after an earlier occurrence of the last tokens; GRAM_NONE: there is no earlier one. */
 static uint32_t find(const struct ngram *d, const struct slot *s, const struct draft_text *t)
 {
     uint64_t hashes[NGRAM_MAX_LOOKUP];

@@ -1,30 +1,31 @@
-/* Prompt lookup: the last tokens of a sequence are looked for in its own text, prompt and answer, and what followed them
- * there is proposed. vLLM's `ngram`. The longest run that was seen before counts, of prompt_lookup_max tokens down to
- * prompt_lookup_min, and of its places the latest. What follows may reach into the drafts themselves: text of period 3 is
- * continued for as long as is asked.
+/* Prompt lookup, vLLM's `ngram`: searches a sequence's own text, prompt and answer, for its last tokens and proposes
+ * the tokens that followed them. The longest run counts, from prompt_lookup_max tokens down to prompt_lookup_min, and
+ * the latest of its positions. The continuation may reach into the drafts themselves: text of period 3 is continued
+ * without end.
  *
- * Text that is being copied is held on to: the place that was proposed from last is taken again, wherever else the last
- * tokens stand, as long as prompt_lookup_min of them agree there, or two places before or after. Of pages copied with an
- * edit at 7 % of their tokens that makes 3.87 tokens a step of 8 drafts from 3.45; the earliest place instead of the
- * latest would make 3.94, but 1.234 from 1.247 of pages that are not copied.
+ * A copy in progress is followed: the last proposed position is used again, wherever else the last tokens occur, as
+ * long as prompt_lookup_min of them agree there, or two positions before or after. For pages copied with an edit at 7 %
+ * of their tokens, this gives 3.87 tokens per step with 8 drafts instead of 3.45. The earliest position instead of the
+ * latest would give 3.94, but only 1.234 instead of 1.247 on pages that are not copied.
  *
- * Each length has its latest place in one table that all slots share, so a row costs a look-up for each length and a put
- * for each length and new token, whatever the text is: nothing is walked.
+ * Each length has its latest position in one table shared by all slots. A row costs one lookup per length and one
+ * insertion per length and new token, whatever the text.
  */
 #ifndef QUIRE_SPECULATION_NGRAM_H
 #define QUIRE_SPECULATION_NGRAM_H
 
 #include "speculation/drafter.h"
 
-#define NGRAM_MAX_LOOKUP 16u /* most of lookup_max */
+#define NGRAM_MAX_LOOKUP 16u /* upper bound of lookup_max */
 
 struct ngram_config {
     uint32_t n_slots; /* at most 65,536 */
     uint32_t max_model_len;
     uint32_t lookup_min, lookup_max; /* 1 <= min <= max <= NGRAM_MAX_LOOKUP */
     uint64_t
-        n_tokens; /* of all running sequences together that are remembered: what the KV cache holds, for example. Of
-                          more, those that come last are not; more than n_slots x max_model_len is never needed */
+        /* tokens of all running sequences together that are stored, for example as many as the KV cache holds. Later
+         * tokens are not stored; at most n_slots x max_model_len are needed */
+        n_tokens;
 };
 
 /* 16 bytes for each token and length, and 20 for each slot. */

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of the prompt, before an answer that is learned: what its first tokens are found by. */
+/* Tokens of the prompt stored before a learned answer, so that its first tokens can be found. */
 #define LEAD_TOKENS 16u
 
 struct suffix {
@@ -15,20 +15,20 @@ struct suffix {
     struct suffix_text *texts; /* [n_slots] */
 };
 
-/* Drafts, and how many of them are likely to be right: the sum of their chances. */
+/* Drafts, and the expected number of accepted ones: the sum of their probabilities. */
 struct guess {
     uint32_t tokens[DRAFT_MAX];
     uint32_t n;
     float worth;
 };
 
-/* Who votes, of places that still agree with what was drafted. */
+/* The positions that still agree with the drafted tokens. */
 struct voters {
     uint32_t at[SUFFIX_PLACES];
     uint32_t n;
 };
 
-/* Returns the votes for the token that most places go on with, of equals the one whose place is the latest. */
+/* Returns the votes for the most frequent next token; ties go to the token with the latest position. */
 static uint32_t vote(const struct suffix_store *s, const struct voters *v, uint32_t *token)
 {
     uint32_t tokens[SUFFIX_PLACES], votes[SUFFIX_PLACES], n = 0, best = 0;
@@ -49,8 +49,8 @@ static uint32_t vote(const struct suffix_store *s, const struct voters *v, uint3
     return votes[best];
 }
 
-/* Those who voted for it go on to their next token. An answer that ended there counts as one that goes on otherwise; own
- * text ends where it is not known yet. Returns how many there are to be counted. */
+/* Advances the positions that voted for the token. An answer that ended there counts as a different continuation; own
+ * text is unknown beyond its end. Returns the number of positions that count. */
 static uint32_t follow_votes(const struct suffix_store *s, struct voters *v, uint32_t token, bool ends_count)
 {
     uint32_t n = 0, n_ended = 0;
@@ -67,7 +67,7 @@ static uint32_t follow_votes(const struct suffix_store *s, struct voters *v, uin
     return n + (ends_count ? n_ended : 0);
 }
 
-/* The most frequent path from the places where n_agree tokens or more agree. */
+/* The most frequent path from the positions where n_agree tokens or more agree. */
 static void walk(const struct suffix *d, const struct suffix_place *places, uint32_t n_places, uint32_t n_agree,
                  uint32_t most, bool ends_count, struct guess *best)
 {
@@ -90,15 +90,15 @@ static void walk(const struct suffix *d, const struct suffix_place *places, uint
         *best = g;
 }
 
-/* Most drafts where so many tokens agree. */
+/* Maximum drafts after this many agreeing tokens. */
 static uint32_t most_after(const struct suffix *d, uint32_t n_agree, uint32_t most)
 {
     float factor = d->config.max_spec_factor * (float)n_agree;
     return factor < (float)most ? (uint32_t)factor : most;
 }
 
-/* From the longest run that is found to the shortest, each length at which a place less agrees, until what is left cannot
- * be worth more. */
+/* Tries each length of the run at which the number of positions changes, from the longest to the shortest, until the
+ * rest cannot be better. */
 static void guess_from(const struct suffix *d, const struct suffix_runs *runs, const uint32_t *last, uint32_t n_last,
                        uint32_t most, struct guess *best)
 {
@@ -200,7 +200,7 @@ uint64_t suffix_bytes(const struct suffix_config *c)
 static int check(const struct suffix_config *c, struct quire_error *err)
 {
     if (c->n_slots == 0)
-        return quire_fail(err, QUIRE_INVALID, "drafts: there are no sequences");
+        return quire_fail(err, QUIRE_INVALID, "drafts: n_sequences must not be 0");
     if (c->max_tree_depth == 0 || c->max_tree_depth > SUFFIX_MAX_DEPTH)
         return quire_fail(err, QUIRE_INVALID, "drafts: suffix_decoding_max_tree_depth must be 1 to %u",
                           SUFFIX_MAX_DEPTH);

@@ -5,25 +5,25 @@
 
 #define BLOCK SUFFIX_BLOCK_TOKENS
 #define NONE SUFFIX_NONE
-#define AHEAD 8u /* tokens that are hashed while what the table has not in a cache comes */
+#define AHEAD 8u /* tokens that are hashed while a cache miss of the table is served */
 #define ENOUGH 3u
 #define LONGEST (1u << (SUFFIX_LEVELS - 1))
-/* Different grams of a place, over all levels: 2.2 in prose, 3 in random tokens; the table has two entries for each of
- * these. */
+/* Different grams per position, over all levels: 2.2 in prose, 3 in random tokens. The table has two entries per gram.
+ */
 #define GRAMS_A_PLACE 2u
 
 struct suffix_block {
-    uint32_t owner;      /* NONE: it is free */
-    uint32_t prev, next; /* of its text; next: of the free ones, too */
-    uint32_t birth;      /* rises by each block taken: a later block has the larger one */
-    uint32_t n;          /* tokens in it; all but a text's last are full */
-    uint32_t newer;      /* of an answer's first block: the tenant's next answer */
+    uint32_t owner;      /* NONE: free */
+    uint32_t prev, next; /* blocks of the same text; next also links free blocks */
+    uint32_t birth;      /* increases with each allocated block: a later block has a larger one */
+    uint32_t n;          /* tokens in it; all but the last block of a text are full */
+    uint32_t newer;      /* in an answer's first block: the tenant's next answer */
 };
 
 struct suffix_domain {
     struct key256 key;
     uint32_t n_blocks;
-    uint32_t next; /* in the chain of its hash, or of the free ones */
+    uint32_t next; /* next in its hash chain, or next free one */
 };
 
 static bool is_alive(const void *owner, uint16_t stamp, uint32_t at)
@@ -34,7 +34,7 @@ static bool is_alive(const void *owner, uint16_t stamp, uint32_t at)
 
 static uint64_t own_blocks(uint32_t n_slots, uint64_t n_tokens)
 {
-    return n_tokens / BLOCK + n_slots; /* each sequence's last is not full */
+    return n_tokens / BLOCK + n_slots; /* the last block of each sequence is not full */
 }
 
 static uint64_t block_bytes(void)
@@ -56,7 +56,7 @@ uint64_t suffix_store_bytes(uint32_t n_slots, uint64_t n_own_tokens, uint64_t hi
            gram_table_bytes((n_own + n_history) * BLOCK * GRAMS_A_PLACE);
 }
 
-/* All blocks and domains are free. */
+/* Makes all blocks and domains free. */
 static void clear(struct suffix_store *s)
 {
     uint32_t n_blocks = s->n_own_blocks + s->n_history_blocks;
@@ -130,7 +130,7 @@ void suffix_store_hash(const struct suffix_store *s, uint32_t owner, const uint3
     }
 }
 
-/* Takes one of the chain; there is one. */
+/* Takes a block from the chain, which is not empty. */
 static void add_block(struct suffix_store *s, uint32_t *chain, struct suffix_text *text)
 {
     uint32_t i = *chain;
@@ -144,7 +144,7 @@ static void add_block(struct suffix_store *s, uint32_t *chain, struct suffix_tex
     text->last = i;
 }
 
-/* Tokens up to n into the text's last block, which has room. */
+/* Adds tokens up to n to the text's last block, which has space for them. */
 static void add_tokens(struct suffix_store *s, struct suffix_text *text, const uint32_t *tokens, uint32_t n)
 {
     struct suffix_block *b = &s->blocks[text->last];
@@ -162,7 +162,7 @@ static void add_tokens(struct suffix_store *s, struct suffix_text *text, const u
     }
 }
 
-/* Tokens up to n, as far as there are blocks. */
+/* Adds tokens up to n, as far as blocks are available. */
 static void extend(struct suffix_store *s, uint32_t *chain, struct suffix_text *text, const uint32_t *tokens,
                    uint32_t n)
 {
@@ -182,7 +182,7 @@ void suffix_store_append(struct suffix_store *s, struct suffix_text *text, const
     extend(s, &s->free_own, text, tokens, n);
 }
 
-/* Returns how many there were. */
+/* Returns the number of blocks. */
 static uint32_t give_back(struct suffix_store *s, uint32_t *chain, uint32_t first)
 {
     uint32_t n = 0;
@@ -252,7 +252,7 @@ static void remove_domain(struct suffix_store *s, uint32_t d)
     s->free_domain = d;
 }
 
-/* The oldest answer of the tenant with most of what is short. */
+/* Evicts the oldest answer of the tenant that holds most of the scarce resource. */
 static void forget_one(struct suffix_store *s, bool is_short_of_answers)
 {
     struct suffix_account *most = &s->accounts[0];
@@ -298,7 +298,7 @@ void suffix_store_learn(struct suffix_store *s, const struct key256 *domain, uin
     s->n_answers++;
 }
 
-/* ---- looking ---- */
+/* ---- search ---- */
 
 uint32_t suffix_store_next(const struct suffix_store *s, uint32_t at)
 {
@@ -308,7 +308,7 @@ uint32_t suffix_store_next(const struct suffix_store *s, uint32_t at)
     return at % BLOCK + 1 == BLOCK && b->next != NONE ? b->next * BLOCK : NONE;
 }
 
-/* The place so many tokens before it; SUFFIX_NONE: its text begins later. */
+/* The position this many tokens earlier; SUFFIX_NONE: before the beginning of its text. */
 static uint32_t back(const struct suffix_store *s, uint32_t at, uint32_t n)
 {
     while (n > at % BLOCK) {
@@ -321,7 +321,7 @@ static uint32_t back(const struct suffix_store *s, uint32_t at, uint32_t n)
     return at - n;
 }
 
-/* How many tokens before a place are the last ones that are given. */
+/* Number of tokens before a position that agree with the given last ones. */
 static uint32_t n_agree(const struct suffix_store *s, uint32_t at, const uint32_t *last, uint32_t n_last)
 {
     uint32_t n = 0;
@@ -339,11 +339,13 @@ static uint32_t n_agree(const struct suffix_store *s, uint32_t at, const uint32_
     return n;
 }
 
-/* The same with those before a token that was replaced, put in or left out, if there are ENOUGH; n agree after it. */
+/* The same for the tokens before one that was replaced, inserted or removed, if at least ENOUGH agree; n tokens agree
+ * after it. */
 static uint32_t n_agree_beyond(const struct suffix_store *s, uint32_t at, const uint32_t *last, uint32_t n_last,
                                uint32_t n)
 {
-    static const uint32_t skipped[][2] = {{1, 1}, {0, 1}, {1, 0}}; /* at the place, and of the last */
+    /* tokens skipped at the position, and in the last tokens */
+    static const uint32_t skipped[][2] = {{1, 1}, {0, 1}, {1, 0}};
     uint32_t most = 0;
     for (uint32_t i = 0; i < 3 && n < n_last; i++) {
         uint32_t before = back(s, at, n + skipped[i][0]);
@@ -353,14 +355,14 @@ static uint32_t n_agree_beyond(const struct suffix_store *s, uint32_t at, const 
     return most >= ENOUGH ? n + most : n;
 }
 
-/* Whether the place still is in a text of this owner. */
+/* Returns whether the position still belongs to a text of this owner. */
 static bool is_of(const struct suffix_store *s, uint32_t at, uint32_t owner)
 {
     const struct suffix_block *b = &s->blocks[at / BLOCK];
     return b->owner == owner && at % BLOCK < b->n;
 }
 
-/* What is read of a place, asked for ahead. */
+/* Prefetches the data of a position. */
 static void prefetch(const struct suffix_store *s, uint32_t at)
 {
     if (at == GRAM_NONE)
@@ -376,7 +378,7 @@ uint32_t suffix_store_seen(const struct suffix_store *s, const struct suffix_run
     uint32_t n = 0, birth = UINT32_MAX;
     if (level >= runs->n_levels)
         return 0;
-    /* A block that has been taken again may lie anywhere in a chain: each place must be older than the one before. */
+    /* A reused block may be anywhere in a chain, so each position must be older than the one before it. */
     for (uint32_t at = gram_table_find(&s->grams, runs->hashes[level]), next;
          n < SUFFIX_PLACES && at != GRAM_NONE && is_of(s, at, runs->owner); at = next) {
         const struct suffix_block *b = &s->blocks[at / BLOCK];

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Lets Prometheus scrape a server under load and asks it every expression of the dashboard: each must have data. Its promtool
-reads /metrics too, and may remark on nothing but what is vLLM's.
+"""Runs Prometheus on a server under load and evaluates every expression of the dashboard: each must have data. Its
+promtool checks /metrics, too, and may report only names that are vLLM's.
 
     python3 tools/check_dashboard.py [DASHBOARD.json ...]
 
@@ -98,7 +98,8 @@ def check(prometheus, path, directory):
 
 
 def remarks(text):
-    """promtool's on what /metrics says, but for two on names that are vLLM's: they hold a colon, and one histogram ends like a counter."""
+    """promtool's report on /metrics, without two on vLLM's names: they contain a colon, and one histogram ends like a
+    counter."""
     done = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True, timeout=60)
     ours = [line for line in done.stderr.splitlines() if line and "metric names should not contain ':'" not in line
             and line != 'vllm:iteration_tokens_total non-counter metrics should not have "_total" suffix']

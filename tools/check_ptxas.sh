@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks the kernels for GPUs without a GPU: what ptxas made of them, and what their sources may not say.
+# Checks the GPU kernels without a GPU: the output of ptxas, and rules for their sources.
 #
 #   bash tools/check_ptxas.sh [--all] [BUILD]       BUILD: a build with QUIRE_CUDA, default build
 #
@@ -22,7 +22,8 @@ for file in kernels/cuda/*.cu kernels/cuda/*.cuh; do
     [ -z "$found" ] || complain "$file: launches, dynamic shared memory and assembly belong into device.cuh and ptx.cuh: $found"
 done
 
-# Each file compiles alone, by nvcc -std=c++17 -O3 -I. -Ikernels FILE: what compiled it here may not say more than that.
+# Each file must compile alone with nvcc -std=c++17 -O3 -I. -Ikernels FILE: the build's command may not have further
+# options.
 found=$(grep -nE -- '[ ",]-(D|include|imacros|isystem)' kernels/cuda/toolchain/library.cmake | head -3)
 [ -z "$found" ] || complain "kernels must compile without definitions and with the root's headers alone: $found"
 
@@ -34,7 +35,7 @@ for file in kernels/cuda/*.cu; do
 done
 [ -n "$logs" ] || exit 1
 
-# One line a kernel and GPU: file, kernel, GPU, registers, static shared bytes, stack, spills.
+# One line per kernel and GPU: file, kernel, GPU, registers, static shared bytes, stack, spills.
 table=$(awk '
     function flush() {
         if (entry != "") printf "%s %s %s %d %d %d %d\n", file, entry, gpu, registers, shared, stack, spills

@@ -1,3 +1,4 @@
 #!/usr/bin/env bash
-# Checks who sees and who calls whom (docs/internals/architecture.md draws it), and that no folder and no file outgrows one job.
+# Checks which modules include and call each other (docs/internals/architecture.md draws it), and the sizes of folders
+# and files.
 exec python3 -B "$(dirname "$0")/rooms.py"

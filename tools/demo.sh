@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# From nothing to an answer: installs what is missing, builds build/quire, serves the demo model on a free port,
-# asks it two things over the OpenAI API, streams the answers, prints the speed and how to go on, and ends.
+# From a clone to an answer: installs missing dependencies, builds build/quire, serves the demo model on a free port,
+# sends it two requests over the OpenAI API, streams the answers, prints the speed and the next steps, and ends.
 set -eu
 cd "$(dirname "$0")/.."
 . tools/setup.sh

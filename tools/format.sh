@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Lays out every C, CUDA and C++ source as .clang-format says.
+# Formats every C, CUDA and C++ source with .clang-format.
 #
 #   bash tools/format.sh            changes the files
 #   bash tools/format.sh --check    changes nothing, names what would change, fails if anything would
 #
-# One version of the tool for everybody, since versions differ in what they do: from PyPI, into build/format.
+# One pinned version of the tool, because versions differ: from PyPI, into build/format.
 set -eu
 cd "$(dirname "$0")/.."
 version=19.1.7

@@ -6,9 +6,9 @@
 
 For measuring speed, where weights need no meaning: tools/gpu_check.sh makes its models with it, on machines that may have no
 torch (tools/bench/make_random_model.py is for peers that need a tokenizer). Weights are spread as a trained model's are, so
-that activations keep a sane size. Never zeros: they draw less power, and would be faster than any real model. Numbers repeat
-after some millions, a prime, so that no two rows are alike: drawing the 8 billion of a large model would take a minute, and
-writing them takes seconds.
+that activations keep a sane size. Never zeros: they use less power, and would be faster than any real model. Numbers
+repeat after some millions, a prime, so that no two rows are alike: drawing the 8 billion of a large model would take
+a minute, and writing them takes seconds.
 """
 import json
 import os
@@ -110,7 +110,7 @@ def make(shape, directory):
         at += n_bytes
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 64)
-    unfinished = directory / "model.safetensors.part"  # under its name only when whole
+    unfinished = directory / "model.safetensors.part"  # renamed only when complete
     with open(unfinished, "wb") as file, ThreadPoolExecutor(WRITERS) as writers:
         os.pwrite(file.fileno(), struct.pack("<Q", len(text)) + text, 0)
         for done in [writers.submit(write, file.fileno(), 8 + len(text) + at, n_bytes, numbers) for at, n_bytes, numbers in pieces]:

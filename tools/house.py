@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Measures the house: how large its pieces are and how often a thing is said twice.
+"""Measures the source tree: the size of its parts, and duplicated code.
 
     python3 tools/house.py                     the tree as it lies here
     python3 tools/house.py --tree REV          the tree of a commit
     python3 tools/house.py --change REV..REV   how many product files those commits changed
     python3 tools/house.py --json ...          for programs
 
-What is counted, and how:
+The measures:
 
 - **files**: what is under git. Product files are those outside tests/ and docs/.
 - **largest folder**: source files (as tools/rooms.py has them) that lie directly in one folder, tests included.
@@ -16,8 +16,8 @@ What is counted, and how:
   three more of a decoder layer's families: o, gate/up, down, its norms. Whoever names them has to change when a layer
   gets a tensor.
 - **loops that drive steps**: functions outside tests/ that call sched_commit(), which ends a step.
-- **a change**: product files outside kernels/{ref,cpu,cuda}/, where a kernel lives by its own rules. Lists of files for the
-  build (CMakeLists.txt) are told apart.
+- **a change**: product files outside kernels/{ref,cpu,cuda}/, where a kernel lives by its own rules. Build files
+  (CMakeLists.txt) are counted separately.
 """
 import argparse
 import io

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Writes manual pages from the program's own --help, so that the two cannot differ.
+# Writes manual pages from the program's own --help all, so that the two cannot differ.
 #
 #   bash tools/man.sh build/quire OUT_DIR      quire.1, and quire-COMMAND.1 of each command
 #
@@ -10,8 +10,8 @@ out=$2
 version=$("$quire" version | head -1)
 mkdir -p "$out"
 
-# One page from the text of one --help. Paragraphs, options ("  --name VALUE   text") under headings that end with
-# a colon, and other indented lines, which stay as they are.
+# One page from one help text: paragraphs, options ("  --name VALUE   text") under headings that end with a colon, and
+# other indented lines, which keep their layout.
 page() { # name title-line
     awk -v name="$1" -v title="$2" -v version="$version" '
     function roff(text) { gsub(/\\/, "\\e", text); gsub(/-/, "\\-", text); return (text ~ /^[.\047]/ ? "\\&" : "") text }
@@ -52,11 +52,11 @@ page() { # name title-line
 } | page quire "serve language models; the same request gets the same bits"
 "$quire" --help | sed -nE 's/^  ([a-z]+) +(.*)/\1 \2/p' | while read -r command title; do
     case $command in quire | version) continue ;; esac # an example; no help of its own
-    "$quire" "$command" --help | page "quire-$command" "$title"
+    "$quire" "$command" --help all | page "quire-$command" "$title"
 done
 "$quire" bench --help | sed -nE '/^examples:/q; s/^  ([a-z]+) +([a-z].*)/\1 \2/p' | while read -r command title; do
-    "$quire" bench "$command" --help | page "quire-bench-$command" "$title"
+    "$quire" bench "$command" --help all | page "quire-bench-$command" "$title"
 done
 "$quire" cache --help | sed -nE 's/^  quire cache ([a-z]+) [A-Z].*\[options\]$/\1/p' | while read -r action; do
-    "$quire" cache "$action" --help | page "quire-cache-$action" "quire cache: $action"
+    "$quire" cache "$action" --help all | page "quire-cache-$action" "quire cache: $action"
 done

@@ -1,8 +1,8 @@
-"""Who includes whom, who calls whom, and how large a folder or a file may be. tools/check_rooms.sh runs it.
+"""Checks includes, calls, and the sizes of folders and files. tools/check_rooms.sh runs it.
 
-docs/internals/architecture.md draws the rooms and says why. A room is a path prefix; a file belongs to the longest one that
-fits. What a file sees is what it includes and what that includes, all the way down: a door that hands a lower room
-on shows up at everybody who opens it.
+docs/internals/architecture.md draws the modules and gives the reasons. A module is a path prefix; a file belongs to
+the longest one that fits. A file sees its includes and their includes, recursively: a public header that includes a
+lower module makes it visible to every includer.
 """
 import collections
 import os
@@ -12,8 +12,8 @@ import sys
 
 BASE = "base/"
 ENGINE_PARTS = "base/ files/ request/ memory/ scheduler/ speculation/ kernels/ text/"
-# room: the rooms that its files may see besides itself. What a room may see, its inner rooms (with a line of their own)
-# may not, unless it is said.
+# module: the modules that its files may see besides itself. The modules that a module may include do not extend to inner
+# modules with their own line, unless stated.
 ROOMS = {
     "base/": "",
     "request/": "base/",
@@ -25,8 +25,8 @@ ROOMS = {
     "parallel/": "base/",
     "parallel/hosts/": "base/ parallel/",
     "text/": "base/ files/",
-    # kernels.h is the interface, host/ what backends on host memory share; a backend knows no other, but that cpu
-    # takes the plain page for what need not be fast. backend.c and plan.c find them.
+    # kernels.h is the interface, and host/ is shared by backends on host memory; a backend includes no other, except
+    # that cpu uses the reference code for what need not be fast. backend.c and plan.c find them.
     "kernels/": "base/ kernels/host/ kernels/ref/ kernels/cpu/ kernels/cuda/host/ kernels/cuda/plan/",
     "kernels/host/": "base/ kernels/",
     "kernels/ref/": "base/ kernels/ kernels/host/",
@@ -35,7 +35,7 @@ ROOMS = {
     "kernels/cuda/host/": "base/ kernels/ kernels/cuda/ kernels/cuda/plan/",
     "kernels/cuda/plan/": "base/ kernels/",
     "kernels/cases/": "base/ kernels/",
-    # engine.h and watch.h are the doors; record/ looks on through them and knows nothing of run/.
+    # engine.h and watch.h are the public headers; record/ observes through them and does not depend on run/.
     "engine/": ENGINE_PARTS + " engine/checkpoint/ engine/model/",
     "engine/checkpoint/": "base/ files/ kernels/",
     "engine/model/": "base/ files/ request/ kernels/ engine/checkpoint/",
@@ -50,7 +50,7 @@ ROOMS = {
     "server/similar/": "base/",
     "server/cache/": "base/ request/ server/wire/ server/link/ server/similar/",
     "server/daemon/": "base/ request/ server/wire/ engine/ engine/record/",
-    # Who pays and what is seen know nothing of requests being served. An error is the lowest thing of the front end.
+    # Tenants and metrics do not depend on requests. Errors are the lowest layer of the front end.
     "server/front/api/api_error.": "base/ server/http/ server/front/output/json_out.",
     "server/front/output/json_out.": "base/",
     "server/front/tenant/": "base/ request/ server/http/ server/wire/ server/front/api/api_error. server/front/output/json_out.",
@@ -66,7 +66,7 @@ ROOMS = {
     "tests/": "*",
 }
 
-# Not as it should be, and known: what sees what, and files that call each other in a circle. Only ever to become shorter.
+# Known violations: includes, and files that call each other in a circle. This list must only become shorter.
 KNOWN = set()
 KNOWN_CIRCLES = []
 
@@ -99,7 +99,7 @@ class Tree:
         self.seen = {}
 
     def sees(self, f):
-        """Every header of ours that f sees -> the file that includes it."""
+        """Every own header that f sees -> the file that includes it."""
         if f not in self.seen:
             found, todo = {}, [f]
             while todo:
@@ -152,7 +152,7 @@ def purity(tree):
 
 
 def cuda(tree):
-    """CUDA, and the emulator behind its headers' names, are known in one folder."""
+    """CUDA, and the emulator behind its headers' names, are used in one folder."""
     for f in tree.c_files:
         if not f.startswith(("kernels/cuda/", "tests/", "tools/gpu_limits.cu")):
             for header in tree.system[f]:
@@ -161,7 +161,7 @@ def cuda(tree):
 
 
 def calls(tree):
-    """source -> {other source: a function of it that the first one calls}, of what is no test."""
+    """source -> {other source: a function of it that the first one calls}, outside tests."""
     code = {f: NOT_CODE.sub(" ", t) for f, t in tree.files.items() if f in tree.own and not f.startswith("tests/")}
     defined, declared = collections.defaultdict(set), collections.defaultdict(set)
     for f, text in code.items():
@@ -235,7 +235,7 @@ def top(tree):
 
 
 def known_is_needed(tree):
-    """What is held to be known and is no longer so is taken off the list."""
+    """Entries of the list of known violations that are fixed must be removed."""
     seen = {f"{room_of(f)} -> {room_of(h)}" for f in tree.c_files for h in tree.sees(f) if "/" in h}
     for known in sorted(KNOWN - seen):
         yield f"tools/rooms.py: KNOWN: '{known}' is no longer so: take it off"

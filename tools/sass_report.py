@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the machine code of the GPU kernels says without a GPU: counts, and speeds that are predicted from them.
+"""Reports on the machine code of the GPU kernels without a GPU: counts, and predicted speeds.
 
     python3 tools/sass_report.py table [--arch sm_90a] [FILE...]       registers, shared memory, code, the inner loop by pipe
     python3 tools/sass_report.py counts [--renew] [LIBRARY]            against kernels/cuda/toolchain/counts.txt, within 3 %
@@ -23,7 +23,7 @@ LIBRARY = cubins.ROOT / "build" / "libquire_cuda.so"
 
 
 def kernels_of(files, archs):
-    """Disassembles all kernels of the files for these GPUs, or for all that are there."""
+    """Disassembles all kernels of the files for these GPUs, or for all present ones."""
     found = []
     for file in files:
         path = pathlib.Path(file)
@@ -37,8 +37,8 @@ def kernels_of(files, archs):
 
 
 def limit_of(kernel, counts):
-    """The inner loop's largest limit on an H100, and its share of the predicted time. A bound: dimensions are not known here,
-    and what a tiled GEMM loads comes out of L2."""
+    """The inner loop's largest limit on an H100, and its share of the predicted time. An upper bound: dimensions are
+    unknown here, and a tiled GEMM loads from L2."""
     copied = 512 * counts.opcodes["LDGSTS"] or counts.loaded
     memory = 0 if kernel.readable.startswith("gemm_large") else copied
     terms = model.limits(model.H100, counts, 1, hbm_bytes=memory)

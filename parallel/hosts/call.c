@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* At most one answer is waited for so long: the door is that of another program, or a peer hangs. */
+/* Maximum wait for one answer: another program may listen there, or a peer hangs. */
 #define ANSWER_MS 5000u
 
 static int wait_for(int fd, short events, uint64_t until_ms, struct quire_error *err)
@@ -33,7 +33,7 @@ int call_read(int fd, void *to, size_t n, uint64_t until_ms, struct quire_error 
             continue;
         }
         if (got == 0)
-            return quire_fail(err, QUIRE_UNAVAILABLE, "it hung up");
+            return quire_fail(err, QUIRE_UNAVAILABLE, "the peer closed the connection");
         if (errno != EAGAIN && errno != EINTR)
             return quire_fail(err, QUIRE_UNAVAILABLE, "%s", strerror(errno));
         int status = wait_for(fd, POLLIN, until_ms, err);
@@ -43,12 +43,12 @@ int call_read(int fd, void *to, size_t n, uint64_t until_ms, struct quire_error 
     return QUIRE_OK;
 }
 
-/* On a connection on which little was sent yet. */
+/* On a connection with little data sent so far, so that this never blocks. */
 static int say(int fd, const void *bytes, size_t n, struct quire_error *err)
 {
     if (send(fd, bytes, n, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)n)
         return QUIRE_OK;
-    return quire_fail(err, QUIRE_UNAVAILABLE, "it hung up");
+    return quire_fail(err, QUIRE_UNAVAILABLE, "the peer closed the connection");
 }
 
 static int connect_to(const struct sockaddr_storage *address, uint64_t until_ms, int *fd, struct quire_error *err)
@@ -83,7 +83,7 @@ static int prove(const struct door_own *own, const struct join_hello *hello, int
         status = call_read(fd, challenge, sizeof challenge, until_ms, err);
     if (status != QUIRE_OK)
         return status;
-    /* Not a rank of this version, or of another group: that may pass, as a port's last owner does. */
+    /* Not a rank of this version or group. This may be temporary, such as the last owner of the port. */
     if (join_challenge_read(challenge, hello->to, err) != QUIRE_OK)
         return QUIRE_UNAVAILABLE;
     join_proof_write(own->key, said, challenge, proof);
@@ -112,8 +112,8 @@ int call_rank(const struct door_own *own, uint32_t to, enum join_kind kind, uint
     const uint64_t answer_ms = quire_now_ms() + ANSWER_MS;
     if (!own->has_secret && !door_is_loopback(address))
         return quire_fail(err, QUIRE_INVALID,
-                          "it is no loopback address, and without a secret others are not spoken to: set "
-                          "QUIRE_GROUP_SECRET, the same at every rank");
+                          "not a loopback address, which needs a secret: set QUIRE_GROUP_SECRET to the same value "
+                          "for every rank");
     snprintf(hello.host, sizeof hello.host, "%s", own->host);
     quire_random(hello.nonce, sizeof hello.nonce);
     until_ms = answer_ms < until_ms ? answer_ms : until_ms;

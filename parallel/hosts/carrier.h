@@ -1,4 +1,5 @@
-/* What moves messages between the ranks of a group: a small table, of TCP or of MPI. Nothing here waits but sleep(). One thread. */
+/* Moves messages between the ranks of a group: a small table, implemented by TCP and MPI. Only sleep() waits. One
+ * thread. */
 #ifndef QUIRE_PARALLEL_HOSTS_CARRIER_H
 #define QUIRE_PARALLEL_HOSTS_CARRIER_H
 
@@ -7,16 +8,17 @@
 #define CARRIER_EVERYBODY UINT32_MAX
 
 struct carrier {
-    /* Begins to send, with a head; goes on with what it began, without one (NULL). *done: payload may be used again. A peer that
-     * cannot be reached is marked as closed in the inbox, and then it is done, too. */
+    /* Starts to send, with a head, or continues with head NULL. *done: payload may be reused. A peer that cannot be
+     * reached is marked as closed in the inbox, which also counts as done. */
     int (*send)(void *state, uint32_t peer, const struct message_head *head, const void *payload, bool *done,
                 struct quire_error *err);
-    /* Puts into the inbox what has come from a peer, or from everybody, as it has places. QUIRE_INVALID: what came is no message. */
+    /* Puts received messages of one peer, or of all, into the inbox while it has free slots. QUIRE_INVALID: an invalid
+     * message arrived. */
     int (*receive)(void *state, uint32_t peer, struct quire_error *err);
-    /* At most ms, until something comes, wake_fd is readable, or `to` (of what was begun; or CARRIER_EVERYBODY: nobody) takes
-     * more. */
+    /* Sleeps at most ms, until data arrives, wake_fd is readable, or `to` can send more (CARRIER_EVERYBODY: no pending
+     * send). */
     void (*sleep)(void *state, uint32_t to, int wake_fd, uint32_t ms);
-    /* is_well: the group ends as it should. Frees state. */
+    /* is_well: the group ends normally. Frees state. */
     void (*close)(void *state, bool is_well);
 };
 

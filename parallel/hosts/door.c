@@ -83,7 +83,7 @@ static void take_call(struct door *d)
     if (fd < 0)
         return;
     if (!d->own->has_secret && !door_is_loopback(&address)) {
-        note_refused(d, &address, "without QUIRE_GROUP_SECRET ranks come from loopback addresses only");
+        note_refused(d, &address, "without QUIRE_GROUP_SECRET, ranks may connect from loopback addresses only");
         close(fd);
         return;
     }
@@ -96,13 +96,13 @@ static void take_call(struct door *d)
     *place = (struct door_caller){.fd = fd, .address = address, .until_ms = quire_now_ms() + DOOR_MS};
 }
 
-/* To a connection on which nothing was sent yet, so that this much always has room. */
+/* On a connection with nothing sent so far, so that this much always fits into the buffer. */
 static bool say(int fd, const void *bytes, size_t n)
 {
     return send(fd, bytes, n, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)n;
 }
 
-/* The caller's secret is another one. It gets an answer that has none of ours in it. */
+/* The caller has another secret. The answer contains no data of this group. */
 static void turn_away(struct door_caller *c)
 {
     struct key256 nobodys;
@@ -113,7 +113,7 @@ static void turn_away(struct door_caller *c)
     say(c->fd, frame, sizeof frame);
 }
 
-/* True: the caller has said all, and is one of us. */
+/* Returns true if the caller has completed the exchange and belongs to the group. */
 static bool hear(struct door *d, struct door_caller *c, struct quire_error *err)
 {
     struct join_hello hello;
@@ -145,7 +145,7 @@ static bool hear(struct door *d, struct door_caller *c, struct quire_error *err)
     return false;
 }
 
-/* False: there is no such caller. Its place is kept until it is answered. */
+/* Returns false if there is no such caller. Its slot stays in use until it is answered. */
 static bool look_at(struct door *d, struct door_caller *c, struct door_arrival *out)
 {
     struct quire_error wrong = {.text = ""};
@@ -168,7 +168,7 @@ bool door_wait(struct door *d, int ms, struct door_arrival *out)
     for (size_t i = 0; i < DOOR_PLACES; i++) {
         struct door_caller *c = &d->callers[i];
         if (c->fd >= 0 && now >= c->until_ms) {
-            note_refused(d, &c->address, "said nothing for too long");
+            note_refused(d, &c->address, "sent no data within the time limit");
             forget(c);
         }
         fds[i] = (struct pollfd){.fd = c->fd, .events = POLLIN};
@@ -217,7 +217,7 @@ bool door_answer(struct door *d, const struct door_arrival *arrival, int status,
 /* ---- after the meeting ---- */
 
 struct kept_door {
-    struct door door; /* first, so that one is the other */
+    struct door door; /* first member, so that a pointer to one is a pointer to the other */
     struct door_own own;
     struct key256 key;
 };

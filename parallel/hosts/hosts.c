@@ -21,7 +21,7 @@
 #define SECRET "QUIRE_GROUP_SECRET"
 #define MIN_SECRET 16
 #define MAX_SECRET 4096
-#define SAY_EVERY_MS 10000u /* what is waited for */
+#define SAY_EVERY_MS 10000u /* interval of log lines while waiting */
 
 struct joining {
     const struct hosts_options *options;
@@ -29,9 +29,9 @@ struct joining {
     struct key256 key;
     struct door door; /* rank 0's */
     bool has_door;
-    struct meeting_place place; /* of the others */
-    void *mpi; /* the carrier's state; NULL: there is none */
-    char library[256]; /* the MPI's */
+    struct meeting_place place; /* of the other ranks */
+    void *mpi; /* the carrier's state; NULL: no MPI */
+    char library[256]; /* name of the MPI library */
     uint64_t until_ms;
 };
 
@@ -47,14 +47,14 @@ static int read_secret(struct joining *j, struct quire_error *err)
         return QUIRE_OK;
     if (n < MIN_SECRET || n > MAX_SECRET)
         return quire_fail(err, QUIRE_INVALID,
-                          SECRET ": must have %d to %d bytes, has %zu: openssl rand -hex 32 makes one", MIN_SECRET,
+                          SECRET ": must have %d to %d bytes, has %zu; openssl rand -hex 32 makes one", MIN_SECRET,
                           MAX_SECRET, n);
     j->key = quire_keyed_hash(NULL, value, n);
     j->own.has_secret = true;
     return QUIRE_OK;
 }
 
-/* ---- where rank 0 is ---- */
+/* ---- address of rank 0 ---- */
 
 static int look_up(const struct place *place, struct meeting_place *out, struct quire_error *err)
 {
@@ -70,11 +70,12 @@ static int look_up(const struct place *place, struct meeting_place *out, struct 
         if (a->ai_family == AF_INET || a->ai_family == AF_INET6)
             memcpy(&out->addresses[out->n++], a->ai_addr, a->ai_addrlen);
     freeaddrinfo(found);
-    return out->n > 0 ? QUIRE_OK
-                      : quire_fail(err, QUIRE_UNAVAILABLE, "rank 0's address %s: there is none", place->address);
+    return out->n > 0
+               ? QUIRE_OK
+               : quire_fail(err, QUIRE_UNAVAILABLE, "rank 0's address %s: the name does not exist", place->address);
 }
 
-/* A name that a cluster makes up may not be there yet. */
+/* A name that a cluster creates may not exist yet. */
 static int look_up_patiently(const struct joining *j, struct meeting_place *out, struct quire_error *err)
 {
     uint64_t said_ms = quire_now_ms() - SAY_EVERY_MS;
@@ -82,7 +83,7 @@ static int look_up_patiently(const struct joining *j, struct meeting_place *out,
     while (status != QUIRE_OK && quire_now_ms() < j->until_ms) {
         if (quire_now_ms() - said_ms >= SAY_EVERY_MS) {
             said_ms = quire_now_ms();
-            quire_log(QUIRE_LOG_WARN, "ranks", "looked up again until it is known: %.300s", err->text);
+            quire_log(QUIRE_LOG_WARN, "ranks", "looking up the name again until it is known: %.300s", err->text);
         }
         usleep(200000);
         status = look_up(j->options->place, out, err);
@@ -98,7 +99,8 @@ static int open_at(struct joining *j, const struct sockaddr_storage *address, st
     return status;
 }
 
-/* At rank 0's address; where that is not this host's own (a service's, or behind NAT) at all that it has. */
+/* At rank 0's address. If that is not one of this host's (a service's, or behind NAT), at all of this host's addresses.
+ */
 static int open_door(struct joining *j, struct quire_error *err)
 {
     const struct place *place = j->options->place;
@@ -107,11 +109,10 @@ static int open_door(struct joining *j, struct quire_error *err)
     if (status != QUIRE_OK)
         return status;
     if (!j->own.has_secret && !door_is_loopback(&at.addresses[0]))
-        return quire_fail(
-            err, QUIRE_INVALID,
-            "rank 0's address %s is no loopback address, and without a secret others are not spoken to: set " SECRET
-            ", the same at every rank",
-            place->address);
+        return quire_fail(err, QUIRE_INVALID,
+                          "rank 0's address %s is not a loopback address, which needs a secret: set " SECRET
+                          " to the same value for every rank",
+                          place->address);
     status = open_at(j, &at.addresses[0], err);
     if (status == QUIRE_NOT_FOUND && j->own.has_secret) {
         const struct sockaddr_in any = {.sin_family = AF_INET, .sin_port = htons(place->port)};
@@ -125,7 +126,7 @@ static int open_door(struct joining *j, struct quire_error *err)
 
 /* ---- MPI ---- */
 
-/* Rank 0's addresses, if all of its network's that others may reach. */
+/* Rank 0's address or, if it listens on all, those of its network that others can reach. */
 static uint32_t list_addresses(bool is_local, uint16_t port, struct sockaddr_storage *out, uint32_t max)
 {
     struct ifaddrs *all = NULL;
@@ -147,11 +148,11 @@ static uint32_t list_addresses(bool is_local, uint16_t port, struct sockaddr_sto
     return n;
 }
 
-/* What rank 0 tells the others by MPI: a secret for this group, and where it listens. */
+/* What rank 0 sends to the others over MPI: a secret for this group, and its addresses. */
 struct mpi_meeting {
     unsigned char secret[32];
     uint32_t n;
-    unsigned char table[JOIN_TABLE_BYTES]; /* of n addresses, from the second place on */
+    unsigned char table[JOIN_TABLE_BYTES]; /* n addresses, from the second entry on */
 };
 
 static int open_mpi_door(struct joining *j, struct mpi_meeting *said, struct quire_error *err)
@@ -183,14 +184,15 @@ static int share_mpi_meeting(struct joining *j, struct quire_error *err)
     j->own.has_secret = true;
     explicit_bzero(said.secret, sizeof said.secret);
     if (said.n == 0 || said.n >= COLLECTIVE_MAX_RANKS)
-        return quire_fail(err, QUIRE_UNAVAILABLE, "rank 0 has no address that others could reach");
+        return quire_fail(err, QUIRE_UNAVAILABLE, "rank 0 has no address that other ranks can reach");
     status = join_table_read(said.table, 1 + said.n, addresses, err);
     j->place.n = said.n;
     memcpy(j->place.addresses, addresses + 1, said.n * sizeof addresses[0]);
     return status;
 }
 
-/* MPI where it is asked for, or where mpirun started this and it is there; else TCP, and it is said why. */
+/* MPI if it was requested, or if mpirun started this process and MPI is available; otherwise TCP, with the reason in
+ * the log. */
 static int choose_carrier(struct joining *j, struct quire_error *err)
 {
     const struct place *place = j->options->place;
@@ -201,7 +203,7 @@ static int choose_carrier(struct joining *j, struct quire_error *err)
         return QUIRE_OK;
     int status = mpi_carrier_open(place->is_mpich, &rank, &size, j->library, &j->mpi, &why);
     if (status == QUIRE_OK && (rank != place->rank || size != place->size))
-        return quire_fail(err, QUIRE_INVALID, "%s says that this is rank %u of %u, and %s rank %u of %u", j->library,
+        return quire_fail(err, QUIRE_INVALID, "%s makes this rank %u of %u, but %s makes it rank %u of %u", j->library,
                           rank, size, place->launcher, place->rank, place->size);
     if (status == QUIRE_OK) {
         j->own.carrier = JOIN_BY_MPI;
@@ -211,10 +213,10 @@ static int choose_carrier(struct joining *j, struct quire_error *err)
         return quire_fail(err, status, "--rank-transport mpi: %s", why.text);
     if (!place->address[0])
         return quire_fail(err, status,
-                          "%s does not say where rank 0 is, and there is no MPI to ask (%.200s): give "
+                          "%s does not set the address of rank 0, and MPI is not available (%.200s): give "
                           "--master-addr",
                           place->launcher, why.text);
-    quire_log(QUIRE_LOG_WARN, "ranks", "MPI is not used, but TCP: %s", why.text);
+    quire_log(QUIRE_LOG_WARN, "ranks", "using TCP instead of MPI: %s", why.text);
     return QUIRE_OK;
 }
 
@@ -233,7 +235,7 @@ static int meet(struct joining *j, struct peer_link *links, struct quire_error *
                             : meeting_join(&j->own, &j->place, j->until_ms, links, err);
 }
 
-/* The ways between ranks that have met. Takes links. */
+/* Creates the connections between ranks that have met. Takes links. */
 static int connect_ranks(struct joining *j, const struct peer_link *links, struct member *m, struct quire_error *err)
 {
     const struct carrier *carrier = j->mpi ? &mpi_carrier : &tcp_carrier;
@@ -242,7 +244,7 @@ static int connect_ranks(struct joining *j, const struct peer_link *links, struc
     int status = j->mpi ? QUIRE_OK : tcp_carrier_open(j->own.size, links, hosts_transport_inbox(m), &state, err);
     if (j->mpi)
         mpi_carrier_set_inbox(state, hosts_transport_inbox(m));
-    /* MPI starts no process too many. */
+    /* MPI never starts more processes than the group has. */
     struct door *kept = j->has_door && !j->mpi ? door_keep(&j->door) : NULL;
     int peers_status = peers_open(j->own.rank, j->own.size, links, kept, j->options->over, &peers,
                                   status == QUIRE_OK ? err : NULL);
@@ -302,8 +304,8 @@ int hosts_join(const struct hosts_options *options, struct collective **out, str
                         .own = {.rank = place->rank, .size = place->size},
                         .until_ms = quire_now_ms() + (options->join_ms ? options->join_ms : HOSTS_JOIN_MS)};
     if (place->size < 1 || place->size > COLLECTIVE_MAX_RANKS || place->rank >= place->size)
-        return quire_fail(err, QUIRE_INVALID, "rank %u of a group of %u, which may be %d", place->rank, place->size,
-                          COLLECTIVE_MAX_RANKS);
+        return quire_fail(err, QUIRE_INVALID, "rank %u of a group of %u: a group has at most %d ranks", place->rank,
+                          place->size, COLLECTIVE_MAX_RANKS);
     j.own.key = &j.key;
     char name[HOST_NAME_MAX + 1] = "";
     if (gethostname(name, sizeof name) == 0)
@@ -317,7 +319,7 @@ int hosts_join(const struct hosts_options *options, struct collective **out, str
         door_close(&j.door);
     explicit_bzero(&j.key, sizeof j.key);
     if (status == QUIRE_OK)
-        quire_log(QUIRE_LOG_INFO, "ranks", "rank %u of %u, started by %s; data goes by %s", place->rank, place->size,
+        quire_log(QUIRE_LOG_INFO, "ranks", "rank %u of %u, started by %s; data transport: %s", place->rank, place->size,
                   place->launcher, j.mpi ? j.library : "TCP");
     return status;
 }

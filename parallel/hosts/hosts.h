@@ -1,9 +1,12 @@
-/* A group of ranks on several hosts, each started by somebody else: they find each other at rank 0's address, prove that they have
- * the group's secret, and are then connected each with each. What they are connected by is a collective like any other.
+/* A group of ranks on several hosts that were started by a launcher. They find each other at rank 0's address, prove
+ * that they have the group's secret, and are then connected pairwise. The result is a collective like any other.
  *
- * The secret is QUIRE_GROUP_SECRET of the environment; without one only loopback addresses are spoken to. mpirun's ranks need none:
- * MPI hands round one that rank 0 made up. Connections are neither encrypted nor, once they are proven, authenticated: the network
- * between the hosts is trusted not to change what it carries. */
+ * The secret is QUIRE_GROUP_SECRET in the environment; without it, only loopback addresses are allowed. mpirun's ranks
+ * need none: MPI distributes one that rank 0 creates. Connections are not encrypted, and data on them is not
+ * authenticated after the handshake: the network between the hosts is trusted not to change data.
+ *
+ * One thread joins; hosts_message_bytes() is pure.
+ */
 #ifndef QUIRE_PARALLEL_HOSTS_H
 #define QUIRE_PARALLEL_HOSTS_H
 
@@ -14,19 +17,17 @@
 
 struct hosts_options {
     const struct place *place; /* with a launcher */
-    enum place_transport transport; /* auto: MPI for mpirun's ranks where its module is there, else TCP */
-    uint32_t timeout_ms; /* as collective_join_shared() has it */
-    void (*over)(
-        void); /* NULL, or called once, by any thread, when the group ends before its time: this rank may hang itself */
-    uint32_t join_ms; /* how long the ranks may take to find each other; 0: HOSTS_JOIN_MS */
+    enum place_transport transport; /* auto: MPI for mpirun's ranks if its module is available, otherwise TCP */
+    uint32_t timeout_ms; /* as in collective_join_shared() */
+    void (*over)(void); /* NULL, or called once, by any thread, when the group ends early: this rank may hang itself */
+    uint32_t join_ms; /* time limit for the ranks to find each other; 0: HOSTS_JOIN_MS */
 };
 
-/* What messages take at most at each of the place's ranks: those that came too early, those that a call holds, and with MPI those that
- * go. */
+/* Maximum memory for messages at each rank: early messages, those held by a call, and with MPI outgoing ones. */
 size_t hosts_message_bytes(const struct place *place, enum place_transport transport);
 
-/* Waits until all ranks have come. Logs whom it waits for, and at last by what they are connected.
- * QUIRE_INVALID: options or secrets that do not fit; QUIRE_UNAVAILABLE: somebody did not come. */
+/* Waits until all ranks have come. Logs the missing ranks and, at the end, the transport. QUIRE_INVALID: options or
+ * secrets that do not match; QUIRE_UNAVAILABLE: a rank did not come. */
 int hosts_join(const struct hosts_options *options, struct collective **out, struct quire_error *err);
 
 #endif

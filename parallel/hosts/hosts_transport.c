@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* As in shared memory: from here on each rank adds a part of the vector and gives it to the others. */
+/* As in shared memory: from this size on, each rank adds a part of the vector and sends the sum to the others. */
 #define PARTS_BYTES (32u << 10)
 
 static size_t chunk_of(size_t n_bytes, size_t at)
@@ -32,7 +32,7 @@ static size_t part_of(const struct member *m, uint32_t r, size_t n)
     return n * r / m->n_ranks;
 }
 
-/* x[0 .. n) becomes the sum of what all have sent of it. */
+/* x[0 .. n) becomes the sum of what all ranks have sent of it. */
 static int add(struct member *m, float *x, size_t n, struct quire_error *err)
 {
     struct inbox_message *own = inbox_new(&m->ways->inbox), *from[COLLECTIVE_MAX_RANKS] = {NULL};
@@ -46,7 +46,7 @@ static int add(struct member *m, float *x, size_t n, struct quire_error *err)
         terms[r] = from[r] ? (const float *)(const void *)from[r]->payload : NULL;
     }
     if (status == QUIRE_OK && n > 0) {
-        memcpy(own->payload, x, n * sizeof *x); /* the tree adds to another place */
+        memcpy(own->payload, x, n * sizeof *x); /* the tree sum must not write to its input */
         tree_sum(x, terms, m->n_ranks, n);
     }
     for (uint32_t r = 0; r < m->n_ranks; r++)
@@ -57,7 +57,7 @@ static int add(struct member *m, float *x, size_t n, struct quire_error *err)
     return status;
 }
 
-/* Each rank's part of n sums, from whom added it to all. */
+/* Distributes each rank's part of n sums to all ranks. */
 static int give_parts(struct member *m, float *x, size_t n, struct quire_error *err)
 {
     const size_t begin = part_of(m, m->rank, n);
@@ -81,7 +81,8 @@ static size_t floats_from(size_t n, size_t at)
     return chunk_of(n * sizeof(float), at * sizeof(float)) / sizeof(float);
 }
 
-/* Everybody adds all of it. A message is on its way while the one before is added: a network's delay is waited for once. */
+/* Every rank adds the whole vector. A message is sent while the previous one is added, so the network's delay counts
+ * once. */
 static int reduce_whole(struct member *m, float *x, size_t n, struct quire_error *err)
 {
     size_t at = 0, chunk = floats_from(n, 0);
@@ -98,7 +99,7 @@ static int reduce_whole(struct member *m, float *x, size_t n, struct quire_error
     return status;
 }
 
-/* n floats that fit into a message, of which each adds a part. */
+/* n floats that fit into a message; each rank adds a part of them. */
 static int reduce_parts(struct member *m, float *x, size_t n, struct quire_error *err)
 {
     int status = QUIRE_OK;
@@ -130,7 +131,7 @@ static int all_reduce_tree(void *state, float *x, size_t n, struct quire_error *
 
 /* ---- the others ---- */
 
-/* n bytes of rank r, into their place. */
+/* Receives n bytes of rank r into `to`. */
 static int take(struct member *m, uint32_t r, void *to, size_t n, bool patient, struct quire_error *err)
 {
     struct inbox_message *message;
@@ -245,7 +246,7 @@ static int open_part(void *state, uint32_t part, const uint32_t *ranks, uint32_t
 {
     struct member *whole = state;
     if (whole->ways->parts & 1u << part)
-        return quire_fail(err, QUIRE_INVALID, "part %u of the group is taken by this rank", part);
+        return quire_fail(err, QUIRE_INVALID, "part %u of the group is already in use by this rank", part);
     struct member *m = calloc(1, sizeof *m);
     if (!m)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
@@ -306,7 +307,7 @@ void hosts_transport_free(struct member *m)
     free(m);
 }
 
-/* Data first: who learns that this rank has left, finds what it sent before. */
+/* Sends data first: a rank that learns that this rank has left finds all earlier data. */
 static void leave(void *state)
 {
     struct member *m = state;

@@ -1,5 +1,5 @@
-/* Messages that have arrived and were not asked for yet, by peer in their order. What a peer may be ahead by is bounded: when its
- * places are taken nothing more is read of it. One thread. */
+/* Messages that have arrived before they were requested, by peer and in order. The lead of a peer is bounded: when its
+ * slots are full, no more is read from it. One thread. */
 #ifndef QUIRE_PARALLEL_HOSTS_INBOX_H
 #define QUIRE_PARALLEL_HOSTS_INBOX_H
 
@@ -9,7 +9,7 @@
 #include <stdalign.h>
 #include <stdbool.h>
 
-/* 16 messages of 128 KiB: 2 MiB a peer. Ranks that are about the same call need two. */
+/* 16 messages of 128 KiB: 2 MiB per peer. Ranks in the same call need two. */
 #define INBOX_PLACES 16u
 
 struct inbox_message {
@@ -21,7 +21,7 @@ struct inbox_message {
 struct inbox_peer {
     struct inbox_message *first, **end;
     uint32_t n;
-    bool is_closed; /* nothing more comes */
+    bool is_closed; /* no more messages will come */
 };
 
 struct inbox {
@@ -33,10 +33,10 @@ void inbox_open(struct inbox *in);
 void inbox_close(struct inbox *in);
 
 bool inbox_has_place(const struct inbox *in, uint32_t peer);
-/* An empty message, to be filled and put. NULL: out of memory. */
+/* Returns an empty message, to be filled and put. NULL: out of memory. */
 struct inbox_message *inbox_new(struct inbox *in);
 void inbox_put(struct inbox *in, uint32_t peer, struct inbox_message *m);
-/* The peer's first message for the group, which is then the caller's until inbox_give_back(); NULL: none is there. */
+/* Returns the peer's first message for the group, owned by the caller until inbox_give_back(). NULL: no message. */
 struct inbox_message *inbox_take(struct inbox *in, uint32_t peer, uint32_t group);
 void inbox_give_back(struct inbox *in, struct inbox_message *m);
 

@@ -19,7 +19,7 @@ static int check_magic(const unsigned char *from, uint32_t magic, const char *na
 {
     if (le_load_u32(from) == magic)
         return QUIRE_OK;
-    return quire_fail(err, QUIRE_INVALID, "%s: it begins with 0x%08x, which is none", name, le_load_u32(from));
+    return quire_fail(err, QUIRE_INVALID, "%s: wrong magic number 0x%08x", name, le_load_u32(from));
 }
 
 /* ---- HELLO and CHALLENGE ---- */
@@ -46,7 +46,7 @@ int join_hello_read(const unsigned char from[JOIN_HELLO_BYTES], struct join_hell
     if (status != QUIRE_OK)
         return status;
     if (le_load_u16(from + 4) != JOIN_VERSION)
-        return quire_fail(err, QUIRE_UNSUPPORTED, "hello: it is of version %u, and here %u is spoken",
+        return quire_fail(err, QUIRE_UNSUPPORTED, "hello: version %u is not supported; this program uses version %u",
                           le_load_u16(from + 4), JOIN_VERSION);
     *out = (struct join_hello){.kind = (enum join_kind)from[6],
                                .carrier = (enum join_carrier)from[7],
@@ -58,9 +58,9 @@ int join_hello_read(const unsigned char from[JOIN_HELLO_BYTES], struct join_hell
     memcpy(out->nonce, from + 32, JOIN_NONCE_BYTES);
     message_print(out->host, sizeof out->host, (const char *)from + 64, JOIN_HOST_BYTES);
     if (out->kind != JOIN_CONTROL && out->kind != JOIN_DATA)
-        return quire_fail(err, QUIRE_INVALID, "hello: kind: %u is none", from[6]);
+        return quire_fail(err, QUIRE_INVALID, "hello: kind: %u is unknown", from[6]);
     if (out->carrier != JOIN_BY_TCP && out->carrier != JOIN_BY_MPI)
-        return quire_fail(err, QUIRE_INVALID, "hello: carrier: %u is none", from[7]);
+        return quire_fail(err, QUIRE_INVALID, "hello: carrier: %u is unknown", from[7]);
     if (out->size > COLLECTIVE_MAX_RANKS || out->rank >= out->size || out->to >= out->size)
         return quire_fail(err, QUIRE_INVALID, "hello: rank: %u of %u, to %u", out->rank, out->size, out->to);
     return QUIRE_OK;
@@ -77,13 +77,14 @@ int join_challenge_read(const unsigned char from[JOIN_CHALLENGE_BYTES], uint32_t
 {
     int status = check_magic(from, MAGIC_CHALLENGE, "challenge", err);
     if (status == QUIRE_OK && le_load_u32(from + 4) != rank)
-        status = quire_fail(err, QUIRE_INVALID, "challenge: rank: %u, and %u was called", le_load_u32(from + 4), rank);
+        status = quire_fail(err, QUIRE_INVALID, "challenge: from rank %u, but rank %u was called",
+                            le_load_u32(from + 4), rank);
     return status;
 }
 
 /* ---- MACs ---- */
 
-/* Of `label` (16 bytes, other ones for the two sides), what both have said so far, and what is said now. */
+/* MAC of `label` (16 bytes, different for the two sides), everything that both have sent so far, and the new data. */
 static struct key256 mac_of(const struct key256 *key, const char *label, const unsigned char *hello,
                             const unsigned char *challenge, const unsigned char *said, size_t n)
 {
@@ -114,13 +115,13 @@ int join_proof_check(const struct key256 *key, const unsigned char hello[JOIN_HE
     int status = check_magic(from, MAGIC_PROOF, "proof", err);
     const struct key256 mac = mac_of(key, LABEL_PROOF, hello, challenge, from, MAC_AT);
     if (status == QUIRE_OK && !quire_secret_equal(from + MAC_AT, mac.bytes, MAC_BYTES))
-        status = quire_fail(err, QUIRE_INVALID, "proof: the group's secret (QUIRE_GROUP_SECRET) is another one");
+        status = quire_fail(err, QUIRE_INVALID, "proof: the peer has another group secret (QUIRE_GROUP_SECRET)");
     return status;
 }
 
 /* ---- WELCOME ---- */
 
-/* The MAC is over everything but itself. */
+/* The MAC covers everything except itself. */
 static struct key256 mac_of_welcome(const struct key256 *key, const unsigned char *hello,
                                     const unsigned char *challenge, const unsigned char *welcome)
 {
@@ -153,9 +154,9 @@ int join_welcome_read(const struct key256 *key, const unsigned char hello[JOIN_H
         return status;
     const struct key256 mac = mac_of_welcome(key, hello, challenge, from);
     if (!quire_secret_equal(from + MAC_AT, mac.bytes, MAC_BYTES))
-        return quire_fail(err, QUIRE_INVALID, "welcome: the group's secret (QUIRE_GROUP_SECRET) is another one");
+        return quire_fail(err, QUIRE_INVALID, "welcome: the peer has another group secret (QUIRE_GROUP_SECRET)");
     if (le_load_u32(from + 4) > QUIRE_UNAVAILABLE)
-        return quire_fail(err, QUIRE_INVALID, "welcome: status: %u is none", le_load_u32(from + 4));
+        return quire_fail(err, QUIRE_INVALID, "welcome: status: %u is unknown", le_load_u32(from + 4));
     out->status = (enum quire_status)le_load_u32(from + 4);
     out->process = le_load_u32(from + 40);
     message_print(out->host, sizeof out->host, (const char *)from + 44, JOIN_HOST_BYTES);
@@ -189,14 +190,14 @@ int join_table_read(const unsigned char from[JOIN_TABLE_BYTES], uint32_t n, stru
 {
     int status = check_magic(from, MAGIC_TABLE, "table", err);
     if (status == QUIRE_OK && le_load_u32(from + 4) != n)
-        status = quire_fail(err, QUIRE_INVALID, "table: %u ranks, of %u", le_load_u32(from + 4), n);
+        status = quire_fail(err, QUIRE_INVALID, "table: has %u ranks, must have %u", le_load_u32(from + 4), n);
     memset(addresses, 0, n * sizeof *addresses);
     for (uint32_t r = 1; r < n && status == QUIRE_OK; r++) {
         const unsigned char *at = from + 8 + ENTRY_BYTES * r;
         struct sockaddr_in *four = (struct sockaddr_in *)(void *)&addresses[r];
         struct sockaddr_in6 *six = (struct sockaddr_in6 *)(void *)&addresses[r];
         if (le_load_u16(at) != 4 && le_load_u16(at) != 6)
-            return quire_fail(err, QUIRE_INVALID, "table: family: %u of rank %u is none", le_load_u16(at), r);
+            return quire_fail(err, QUIRE_INVALID, "table: family: %u of rank %u is unknown", le_load_u16(at), r);
         if (le_load_u16(at) == 6) {
             six->sin6_family = AF_INET6;
             six->sin6_port = htons(le_load_u16(at + 2));

@@ -30,7 +30,7 @@ static void name_link(struct peer_link *link, uint32_t rank, const char *host, u
     snprintf(link->name, sizeof link->name, "rank %u (%.50s, process %u)", rank, host, process);
 }
 
-/* Has the one who had connected gone meanwhile? */
+/* Returns whether the peer has closed the connection. */
 static bool is_gone(int fd)
 {
     char byte;
@@ -52,26 +52,26 @@ static int judge(const struct door_own *own, const struct join_hello *hello, str
                  size_t n_why)
 {
     if (hello->size != own->size) {
-        snprintf(why, n_why, "rank %u is one of %u ranks, and rank %u one of %u", hello->rank, hello->size, own->rank,
+        snprintf(why, n_why, "rank %u expects %u ranks, but rank %u expects %u", hello->rank, hello->size, own->rank,
                  own->size);
         return QUIRE_INVALID;
     }
     if (hello->to != own->rank) {
-        snprintf(why, n_why, "rank %u called rank %u, and this is rank %u", hello->rank, hello->to, own->rank);
+        snprintf(why, n_why, "rank %u called rank %u, but reached this rank %u", hello->rank, hello->to, own->rank);
         return QUIRE_INVALID;
     }
     if (hello->carrier != own->carrier || (hello->kind == JOIN_DATA && own->carrier != JOIN_BY_TCP)) {
-        snprintf(why, n_why, "rank %u moves data by %s, and rank %u by %s (--rank-transport)", hello->rank,
+        snprintf(why, n_why, "rank %u uses the transport %s, but rank %u uses %s (--rank-transport)", hello->rank,
                  hello->carrier == JOIN_BY_MPI ? "MPI" : "TCP", own->rank, own->carrier == JOIN_BY_MPI ? "MPI" : "TCP");
         return QUIRE_INVALID;
     }
     if (hello->rank <= own->rank) {
-        snprintf(why, n_why, "rank %u is no rank that calls rank %u", hello->rank, own->rank);
+        snprintf(why, n_why, "rank %u must not call rank %u", hello->rank, own->rank);
         return QUIRE_INVALID;
     }
     struct peer_link *link = &links[hello->rank];
     if (*link_of(link, hello->kind) >= 0 && is_gone(*link_of(link, hello->kind)))
-        drop(link); /* it was started again */
+        drop(link); /* it was restarted */
     if (*link_of(link, hello->kind) < 0)
         return QUIRE_OK;
     snprintf(why, n_why, "two processes are %s", link->name);
@@ -108,7 +108,7 @@ static void list_missing(const struct door_own *own, const struct peer_link *lin
             at += (size_t)snprintf(to + at, n - at, "%s%u", at ? ", " : "", r);
 }
 
-/* Until every rank above this one has called. */
+/* Waits until every rank above this one has called. */
 static int await_calls(const struct door_own *own, struct door *door, uint64_t until_ms, struct peer_link *links,
                        struct sockaddr_storage *addresses, struct quire_error *err)
 {
@@ -121,7 +121,7 @@ static int await_calls(const struct door_own *own, struct door *door, uint64_t u
         if (!missing[0])
             return QUIRE_OK;
         if (now >= until_ms)
-            return quire_fail(err, QUIRE_UNAVAILABLE, "ranks: %s of %u did not come%s%.200s", missing, own->size,
+            return quire_fail(err, QUIRE_UNAVAILABLE, "ranks: %s of %u did not connect%s%.200s", missing, own->size,
                               door->refused.text[0] ? "; refused was " : "", door->refused.text);
         if (now - said_ms >= SAY_EVERY_MS) {
             said_ms = now;
@@ -145,7 +145,7 @@ int meeting_host(const struct door_own *own, struct door *door, uint64_t until_m
     join_table_write(addresses, own->size, table);
     for (uint32_t r = 1; r < own->size; r++)
         if (send(links[r].control, table, sizeof table, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)sizeof table)
-            return quire_fail(err, QUIRE_UNAVAILABLE, "%s has gone before all had come", links[r].name);
+            return quire_fail(err, QUIRE_UNAVAILABLE, "%s disconnected before all ranks had connected", links[r].name);
     return QUIRE_OK;
 }
 
@@ -183,7 +183,7 @@ static void say_waiting(const struct sockaddr_storage *address, const char *why)
     char host[INET6_ADDRSTRLEN] = "?", port[8] = "?";
     getnameinfo((const struct sockaddr *)address, sizeof *address, host, sizeof host, port, sizeof port,
                 NI_NUMERICHOST | NI_NUMERICSERV);
-    quire_log(QUIRE_LOG_WARN, "ranks", "waiting at %s, port %s, for %.300s", host, port, why);
+    quire_log(QUIRE_LOG_WARN, "ranks", "waiting for %s, port %s: %.300s", host, port, why);
 }
 
 /* Rank 0 may be started later than this rank. */
@@ -205,7 +205,8 @@ static int find_first(const struct door_own *own, const struct meeting_place *pl
     }
 }
 
-/* Others call this rank at the address by which it reaches rank 0: all of that kind, since it is not known before. */
+/* Others call this rank at the address from which it reaches rank 0. It is not known in advance, so it listens on all
+ * addresses of that family. */
 static int open_own_door(struct door *door, const struct door_own *own, int family, struct quire_error *err)
 {
     struct sockaddr_in four = {.sin_family = AF_INET,
@@ -231,7 +232,7 @@ int meeting_join(const struct door_own *own, const struct meeting_place *place, 
     if (status == QUIRE_OK) {
         status = call_read(links[0].control, table, sizeof table, until_ms, err);
         if (status != QUIRE_OK)
-            quire_error_prefix(err, "waiting for all to come to %s", links[0].name);
+            quire_error_prefix(err, "waiting for all ranks to connect to %s", links[0].name);
     }
     if (status == QUIRE_OK)
         status = join_table_read(table, own->size, addresses, err);

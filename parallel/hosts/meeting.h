@@ -1,12 +1,12 @@
-/* How the ranks of a group meet: rank 0 waits at its address until all have called, tells each where the others listen, and then
- * each calls those before it. One thread; of this room only. */
+/* How the ranks of a group meet: rank 0 waits at its address until all have called, sends each the addresses of the
+ * others, and then each rank calls those before it. One thread; private to this folder. */
 #ifndef QUIRE_PARALLEL_HOSTS_MEETING_H
 #define QUIRE_PARALLEL_HOSTS_MEETING_H
 
 #include "parallel/hosts/call.h"
 #include "parallel/hosts/peers.h"
 
-/* Where rank 0 is looked for: one of these, in turns. */
+/* Addresses of rank 0, tried in turn. */
 #define MEETING_ADDRESSES 8u
 
 struct meeting_place {
@@ -14,8 +14,8 @@ struct meeting_place {
     uint32_t n;
 };
 
-/* Rank 0's: everybody's connections, once all have come to its door. until_ms: of quire_now_ms(). links: [size]; what was filled is
- * the caller's also where it fails. */
+/* For rank 0: collects the connections of all ranks at its listener. until_ms: by quire_now_ms(). links: [size]; filled
+ * ones belong to the caller, also after an error. */
 int meeting_host(const struct door_own *own, struct door *door, uint64_t until_ms, struct peer_link *links,
                  struct quire_error *err);
 

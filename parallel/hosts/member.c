@@ -9,13 +9,13 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* As between ranks of one host (shm_member.c): calls that follow each other closely end while they are looked for. */
+/* As between ranks of one host (shm_member.c): calls in quick succession end while a rank polls. */
 #define KEEP_NS 500
 #define SPIN_NS 50000
-/* A sleeper is woken by what it waits for. No more than this of each sleep counts against the time-out. */
+/* A sleeper is woken by what it waits for. At most this much of each sleep counts against the time-out. */
 #define LOOK_UP_MS 100
 
-/* ---- what ends a group ---- */
+/* ---- end of a group ---- */
 
 int member_check(const struct member *m, struct quire_error *err)
 {
@@ -27,7 +27,8 @@ void member_end(struct member *m, const char *why)
     peers_end(m->ways->peers, QUIRE_UNAVAILABLE, why);
 }
 
-/* What this rank found ends the group; where another has ended it already, its reason is the cause. */
+/* Ends the group with the error that this rank found. If another rank has already ended it, that rank's reason is the
+ * cause. */
 static int end_with(struct member *m, enum quire_status status, const struct quire_error *found,
                     struct quire_error *err)
 {
@@ -71,9 +72,9 @@ int member_begin(struct member *m, enum message_operation operation, uint32_t ro
 
 /* ---- waiting ---- */
 
-/* What is waited for: a message, or that one is taken. */
+/* The event of a wait: a message, or the end of a send. */
 struct wait {
-    uint32_t r; /* of this group */
+    uint32_t r; /* number in this group */
     bool is_sending;
     struct inbox_message *message;
     bool is_there;
@@ -95,12 +96,12 @@ static int look(struct member *m, struct wait *w, uint32_t from, struct quire_er
     if (status == QUIRE_OK)
         return QUIRE_OK;
     struct quire_error found;
-    quire_fail(&found, status, "%s sent what is none, or cannot be kept: %.200s",
+    quire_fail(&found, status, "%s sent an invalid message, or it could not be stored: %.200s",
                from == CARRIER_EVERYBODY ? "a rank" : name_of(m, w->r), err ? err->text : "");
     return end_with(m, QUIRE_UNAVAILABLE, &found, err);
 }
 
-/* Its connection has ended, and nothing that it sent is left. Why, who listens to it knows at once or in a moment. */
+/* Its connection has ended, and all its data is read. The listening thread knows the reason, now or in a moment. */
 static int explain_closed(struct member *m, uint32_t r, struct quire_error *err)
 {
     char what[96];
@@ -117,24 +118,24 @@ static int explain_closed(struct member *m, uint32_t r, struct quire_error *err)
     return end_with(m, QUIRE_UNAVAILABLE, &found, err);
 }
 
-/* who: of the whole group's. */
+/* `who` is a number in the whole group. */
 static int late(struct member *m, uint32_t who, uint32_t ms, struct quire_error *err)
 {
     char what[96];
     struct quire_error found;
     describe(m, call_of(m, m->n_calls), what, sizeof what);
-    quire_fail(&found, QUIRE_UNAVAILABLE, "%s has not come to %s for %.1f s: it hangs or is stopped",
+    quire_fail(&found, QUIRE_UNAVAILABLE, "%s did not reach %s within %.1f s: it hangs or is stopped",
                peers_name(m->ways->peers, who), what, ms * 1e-3);
     return end_with(m, QUIRE_UNAVAILABLE, &found, err);
 }
 
-/* How long nothing came, and what whoever is to blame did meanwhile. */
+/* How long nothing arrived, and the progress of the rank to blame meanwhile. */
 struct patience {
     uint64_t slept_ns;
     struct at_work work;
 };
 
-/* After ns more without what rank r is waited for. A rank of another stage may compute for as long as that takes. */
+/* Checks after ns more of waiting for rank r. A rank of another stage may compute for as long as it needs. */
 static int check_late(struct member *m, uint32_t r, uint64_t ns, struct patience *p, struct quire_error *err)
 {
     const uint32_t who = peers_blame(m->ways->peers, m->names[r]);
@@ -147,7 +148,7 @@ static int check_late(struct member *m, uint32_t r, uint64_t ns, struct patience
     return p->slept_ns >= (uint64_t)m->timeout_ms * 1000000u ? late(m, who, m->timeout_ms, err) : QUIRE_OK;
 }
 
-/* Looks for a moment. */
+/* Polls for a short time. */
 static int spin(struct member *m, struct wait *w, uint64_t began, struct quire_error *err)
 {
     const uint64_t keep_ns = m->ways->n_cpus >= m->n_ranks ? KEEP_NS : 0;
@@ -245,7 +246,7 @@ int member_send(struct member *m, uint32_t to, const void *bytes, size_t n, stru
     return wait_for(m, &w, false, err);
 }
 
-/* The peer was to be about the same call. Where it is behind, that is one which this rank has made already. */
+/* The peer should make the same call. If it is behind, it makes one that this rank has already made. */
 static int compare(struct member *m, uint32_t r, const struct message_head *head, size_t n, struct quire_error *err)
 {
     const struct message_call *want = call_of(m, m->n_calls), *said = &head->call;
@@ -258,7 +259,7 @@ static int compare(struct member *m, uint32_t r, const struct message_head *head
         want = call_of(m, said->number);
     describe(m, want, ours, sizeof ours);
     describe(m, said, theirs, sizeof theirs);
-    quire_fail(&found, QUIRE_INVALID, "the ranks do not make the same call: rank %u is at %s, rank %u at %s",
+    quire_fail(&found, QUIRE_INVALID, "the ranks make different calls: rank %u is at %s, rank %u at %s",
                m->names[m->rank], ours, m->names[r], theirs);
     return end_with(m, QUIRE_INVALID, &found, err);
 }

@@ -30,20 +30,22 @@ int message_read(const unsigned char from[MESSAGE_HEAD_BYTES], struct message_he
                                  .group = le_load_u16(from + 4),
                                  .n_payload = le_load_u32(from + 24)};
     if (le_load_u32(from) != MESSAGE_MAGIC)
-        return quire_fail(err, QUIRE_INVALID, "message: it begins with 0x%08x, which is none", le_load_u32(from));
+        return quire_fail(err, QUIRE_INVALID, "message: wrong magic number 0x%08x", le_load_u32(from));
     if (out->group > COLLECTIVE_MAX_PARTS)
-        return quire_fail(err, QUIRE_INVALID, "message: group: %u, of at most %u", out->group, COLLECTIVE_MAX_PARTS);
+        return quire_fail(err, QUIRE_INVALID, "message: group: must be below %u, got %u", out->group,
+                          COLLECTIVE_MAX_PARTS);
     if (out->call.operation < MESSAGE_ALL_REDUCE || out->call.operation > MESSAGE_BARRIER)
-        return quire_fail(err, QUIRE_INVALID, "message: operation: %u is none", out->call.operation);
+        return quire_fail(err, QUIRE_INVALID, "message: operation: %u is unknown", out->call.operation);
     if (out->call.root >= COLLECTIVE_MAX_RANKS)
-        return quire_fail(err, QUIRE_INVALID, "message: root: %u is no rank", out->call.root);
+        return quire_fail(err, QUIRE_INVALID, "message: root: rank %u does not exist", out->call.root);
     if (out->n_payload > MESSAGE_MAX_BYTES)
-        return quire_fail(err, QUIRE_INVALID, "message: %u bytes, of at most %u", out->n_payload, MESSAGE_MAX_BYTES);
+        return quire_fail(err, QUIRE_INVALID, "message: has %u bytes, at most %u are allowed", out->n_payload,
+                          MESSAGE_MAX_BYTES);
     if (out->n_payload > out->call.n_bytes)
-        return quire_fail(err, QUIRE_INVALID, "message: %u bytes of a call that is about %llu", out->n_payload,
+        return quire_fail(err, QUIRE_INVALID, "message: has %u bytes of a call with %llu bytes", out->n_payload,
                           (unsigned long long)out->call.n_bytes);
     if (le_load_u16(from + 14) != 0 || le_load_u32(from + 28) != 0)
-        return quire_fail(err, QUIRE_INVALID, "message: bytes that are to be 0 are not");
+        return quire_fail(err, QUIRE_INVALID, "message: reserved bytes must be 0");
     return QUIRE_OK;
 }
 
@@ -65,7 +67,7 @@ size_t sign_write(const struct sign *sign, unsigned char to[SIGN_MAX_BYTES])
     le_store_u16(to + 6, (uint32_t)n);
     le_store_u64(to + 8, sign->work_ns);
     memset(to + 16, 0, 8);
-    to[16] = (unsigned char)(sign->rank + 1); /* of SIGN_NOBODY 0 */
+    to[16] = (unsigned char)(sign->rank + 1); /* 0 for SIGN_NOBODY */
     memcpy(to + SIGN_HEAD_BYTES, sign->text, n);
     return SIGN_HEAD_BYTES + n;
 }
@@ -77,17 +79,17 @@ int sign_read(const unsigned char *from, size_t n, struct sign *out, size_t *use
         return QUIRE_OK;
     const size_t n_text = le_load_u16(from + 6);
     if (le_load_u32(from) != SIGN_MAGIC)
-        return quire_fail(err, QUIRE_INVALID, "sign: it begins with 0x%08x, which is none", le_load_u32(from));
+        return quire_fail(err, QUIRE_INVALID, "sign: wrong magic number 0x%08x", le_load_u32(from));
     if (from[4] < SIGN_ALIVE || from[4] > SIGN_ENDS)
-        return quire_fail(err, QUIRE_INVALID, "sign: kind: %u is none", from[4]);
+        return quire_fail(err, QUIRE_INVALID, "sign: kind: %u is unknown", from[4]);
     if (n_text > SIGN_MAX_TEXT || (n_text > 0 && from[4] != SIGN_ENDS))
-        return quire_fail(err, QUIRE_INVALID, "sign: %zu bytes of text, of at most %u", n_text,
+        return quire_fail(err, QUIRE_INVALID, "sign: has %zu bytes of text, at most %u are allowed", n_text,
                           from[4] == SIGN_ENDS ? SIGN_MAX_TEXT : 0);
     if (from[5] != (from[4] != SIGN_ENDS ? QUIRE_OK : from[5] == QUIRE_INVALID ? QUIRE_INVALID : QUIRE_UNAVAILABLE))
-        return quire_fail(err, QUIRE_INVALID, "sign: status: %u is not of kind %u", from[5], from[4]);
+        return quire_fail(err, QUIRE_INVALID, "sign: status: %u does not match kind %u", from[5], from[4]);
     for (size_t i = 16; i < SIGN_HEAD_BYTES; i++)
         if (from[i] > (i == 16 ? COLLECTIVE_MAX_RANKS : 0))
-            return quire_fail(err, QUIRE_INVALID, "sign: rank: %u is none", from[i]);
+            return quire_fail(err, QUIRE_INVALID, "sign: rank: %u does not exist", from[i]);
     if (n < SIGN_HEAD_BYTES + n_text)
         return QUIRE_OK;
     out->kind = (enum sign_kind)from[4];

@@ -1,19 +1,19 @@
-/* What the ranks of different hosts send each other, as bytes. Everything is little-endian. Pure; any thread.
+/* The messages between ranks of different hosts, as bytes. Everything is little-endian. Pure; any thread.
  *
- * Data, of collectives: a head of 32 bytes, and then at most MESSAGE_MAX_BYTES of what the call is about.
+ * Data of collectives: a head of 32 bytes, then at most MESSAGE_MAX_BYTES of the call's data.
  *
- *     0  u32  "QRM1"          8  u32  number of the call     16  u64  bytes that the call is about
+ *     0  u32  "QRM1"          8  u32  number of the call     16  u64  bytes of the call
  *     4  u16  group           12 u16  root                   24  u32  bytes that follow
  *     6  u16  operation       14 u16  0                      28  u32  0
  *
- * Signs, of life and of the end: a head of 24 bytes, and then at most SIGN_MAX_TEXT bytes of text, which an end has.
+ * Signs, of life and of the end: a head of 24 bytes, then at most SIGN_MAX_TEXT bytes of text for an end.
  *
  *     0  u32  "QRS1"          6  u16  bytes of text                          16  u8   rank + 1
- *     4  u8   what it says    8  u64  what it has worked, in ns              17  0
+ *     4  u8   kind            8  u64  time worked, in ns                     17  0
  *     5  u8   status
  *
- * Both come from a peer that has proven itself, and are checked all the same: what is none, or out of bounds, is QUIRE_INVALID
- * and names the field. */
+ * Both come from a peer that has proven membership and are checked nevertheless: QUIRE_INVALID names the wrong field.
+ */
 #ifndef QUIRE_PARALLEL_HOSTS_MESSAGE_H
 #define QUIRE_PARALLEL_HOSTS_MESSAGE_H
 
@@ -33,7 +33,7 @@ enum message_operation {
     MESSAGE_BARRIER
 };
 
-/* What a call is: the same at every rank of its group. */
+/* A call, the same at every rank of its group. */
 struct message_call {
     uint32_t number; /* calls of the group so far, modulo 2^32 */
     uint16_t operation, root;
@@ -42,7 +42,7 @@ struct message_call {
 
 struct message_head {
     struct message_call call;
-    uint16_t group; /* 0: all ranks; else 1 + the part */
+    uint16_t group; /* 0: all ranks; otherwise 1 + the part */
     uint32_t n_payload;
 };
 
@@ -62,17 +62,17 @@ enum sign_kind { SIGN_ALIVE = 1, SIGN_LEAVES, SIGN_ENDS };
 struct sign {
     enum sign_kind kind;
     enum quire_status status; /* of an end: QUIRE_INVALID or QUIRE_UNAVAILABLE */
-    uint64_t work_ns; /* of a sign of life: only ever grows */
-    uint32_t rank; /* of an end: whose it was; of a sign of life: for whom it waits; SIGN_NOBODY */
+    uint64_t work_ns; /* of a sign of life: never decreases */
+    uint32_t rank; /* of an end: the rank that caused it; of a sign of life: the rank it waits for; SIGN_NOBODY: none */
     char text[SIGN_MAX_TEXT + 1]; /* printable */
 };
 
-/* Longer text is cut. Returns how many bytes. */
+/* Longer text is truncated. Returns the number of bytes. */
 size_t sign_write(const struct sign *sign, unsigned char to[SIGN_MAX_BYTES]);
-/* The first sign of n bytes; *used: its bytes, 0 where more have to come. */
+/* Reads the first sign of n bytes; *used: its bytes, 0 if more must arrive. */
 int sign_read(const unsigned char *from, size_t n, struct sign *out, size_t *used, struct quire_error *err);
 
-/* Copies at most n - 1 bytes of text and ends it; what is no printable ASCII becomes '?'. */
+/* Copies at most n - 1 bytes of text and terminates it; characters other than printable ASCII become '?'. */
 void message_print(char *to, size_t n, const char *text, size_t n_text);
 
 #endif

@@ -11,8 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* MPI has nothing to sleep on, so a rank looks again and again: first after 20 us, and each time later by a sixteenth, so that no
- * wait becomes longer by more than that share; up to 2 ms, where 500 looks a second are some percent of a core. */
+/* MPI has nothing to sleep on, so a rank polls: first after 20 us, then each time later by a sixteenth, so that no wait
+ * is lengthened by more than that share; up to 2 ms, where 500 polls per second are a few percent of a core. */
 #define FIRST_NAP_NS 20000u
 #define LAST_NAP_NS 2000000u
 
@@ -27,8 +27,8 @@ struct mpi {
 
 /* ---- finding it ---- */
 
-/* Beside the program, in lib/ beside its folder, or where the loader looks. The MPI's own plug-ins look for its symbols, so these
- * are everybody's. */
+/* Next to the program, in lib/ next to its folder, or on the loader's path. The MPI's plug-ins need its symbols, so
+ * they are global. */
 static void *load(const char *name, struct quire_error *err)
 {
     static const char *const places[] = {"", "../lib/"};
@@ -47,11 +47,12 @@ static void *load(const char *name, struct quire_error *err)
     }
     void *library = dlopen(name, RTLD_NOW | RTLD_GLOBAL);
     if (!library)
-        quire_fail(err, QUIRE_UNSUPPORTED, "no %s beside the program, in ../lib or on the loader's path", name);
+        quire_fail(err, QUIRE_UNSUPPORTED, "%s was not found next to the program, in ../lib or on the loader's path",
+                   name);
     return library;
 }
 
-/* The library stays: an MPI may not begin twice. */
+/* The library stays loaded: an MPI may not start twice. */
 static int find(const char *name, const struct mpi_module **out, struct quire_error *err)
 {
     void *library = load(name, err);
@@ -60,10 +61,10 @@ static int find(const char *name, const struct mpi_module **out, struct quire_er
     const char *version = dlsym(library, MPI_MODULE_VERSION);
     *out = dlsym(library, MPI_MODULE_TABLE);
     if (!version || !*out)
-        return quire_fail(err, QUIRE_UNSUPPORTED, "%s is not Quire's", name);
+        return quire_fail(err, QUIRE_UNSUPPORTED, "%s is not a library of Quire", name);
     if (strcmp(version, QUIRE_VERSION) != 0)
-        return quire_fail(err, QUIRE_UNSUPPORTED, "%s is of Quire %.40s, and this is Quire %s", name, version,
-                          QUIRE_VERSION);
+        return quire_fail(err, QUIRE_UNSUPPORTED, "%s is of Quire version %.40s, but this program has version %s", name,
+                          version, QUIRE_VERSION);
     return QUIRE_OK;
 }
 
@@ -138,7 +139,7 @@ static int receive_from(struct mpi *m, uint32_t peer, struct quire_error *err)
             return quire_fail(err, QUIRE_INVALID, "message: %zu bytes", n);
         int status = message_read(m->in, &head, err);
         if (status == QUIRE_OK && head.n_payload != n - MESSAGE_HEAD_BYTES)
-            status = quire_fail(err, QUIRE_INVALID, "message: %u bytes, and %zu came", head.n_payload,
+            status = quire_fail(err, QUIRE_INVALID, "message: expected %u bytes, received %zu", head.n_payload,
                                 n - MESSAGE_HEAD_BYTES);
         if (status != QUIRE_OK)
             return status;
@@ -180,7 +181,7 @@ static void nap(void *state, uint32_t to, int wake_fd, uint32_t ms)
 static void close_mpi(void *state, bool is_well)
 {
     struct mpi *m = state;
-    if (!is_well) /* MPI may still read what was to be sent: the process ends */
+    if (!is_well) /* MPI may still read outgoing data: the process ends */
         return;
     m->module->close();
     free(m);

@@ -1,4 +1,4 @@
-/* A module: compiled once for each MPI, and seen by nobody but mpi_carrier.c, which opens it. */
+/* A module: compiled once for each MPI. Only mpi_carrier.c opens it. */
 #include "parallel/hosts/mpi_module.h"
 
 #include <mpi.h>
@@ -31,7 +31,7 @@ static bool module_open(uint32_t *rank, uint32_t *size, char text[MPI_MODULE_TEX
     *rank = (uint32_t)own;
     *size = (uint32_t)all;
     if (provided < MPI_THREAD_SERIALIZED)
-        snprintf(text, MPI_MODULE_TEXT, "%.100s lets one thread alone call it", library);
+        snprintf(text, MPI_MODULE_TEXT, "%.100s does not allow calls from several threads", library);
     return provided >= MPI_THREAD_SERIALIZED;
 }
 

@@ -22,17 +22,17 @@
 
 #define BEAT_MS 100
 
-/* Of the time between two looks no more than this counts as silence: a group that is stopped as a whole and goes on has lost
- * nobody. */
+/* At most this much of the time between two looks counts as silence: a group that was stopped as a whole and continues
+ * has lost no rank. */
 #define MOST_MS 200
 
-/* Of the time without a sign, this much tells that a peer is stopped when one has to be blamed: two beats and a half. */
+/* If one rank must be blamed, this much time without a sign marks a peer as stopped: two and a half heartbeats. */
 #define STILL_NS UINT64_C(250000000)
 
-/* What was said last must reach the others before the connection ends. */
+/* The last sign must reach the others before the connection ends. */
 #define FAREWELL_MS 200
 
-/* Of a door at which nobody is expected any more: turns a beat, of which a caller takes three. */
+/* Turns per heartbeat of a listener that expects no rank any more; a caller takes three. */
 #define DOOR_TURNS 4
 
 struct peer {
@@ -49,27 +49,28 @@ struct peer {
 struct peers {
     uint32_t rank, size;
     _Atomic uint32_t waits_for; /* this rank */
-    _Atomic int32_t computes; /* its thread that does */
+    _Atomic int32_t computes; /* its computing thread */
     atomic_bool loads;
-    int32_t own_thread; /* the listening thread's, as the three below */
-    int32_t seen; /* whose work was seen last; 0: the process' */
-    uint64_t seen_ns, work_ns; /* that, and all that counts */
+    int32_t own_thread; /* of the listening thread, as are the three below */
+    int32_t seen; /* the thread whose work was seen last; 0: the process */
+    uint64_t seen_ns, work_ns; /* that, and everything that counts */
     struct peer peers[COLLECTIVE_MAX_RANKS];
     struct door *door; /* NULL: none */
-    void (*over)(void); /* NULL: nobody asks */
+    void (*over)(void); /* NULL: no callback */
     int wake_fd, stop_fd;
     pthread_t thread;
     bool has_thread;
 
-    pthread_mutex_t lock; /* of sending and closing, and of the three below */
-    atomic_bool is_over; /* stored after the two below, which never change again */
+    pthread_mutex_t lock; /* protects sending and closing, and the three below */
+    atomic_bool is_over; /* stored after the two below, which do not change afterwards */
     enum quire_status status;
     char text[QUIRE_ERROR_BYTES];
 };
 
 /* ---- saying ---- */
 
-/* With the lock. Nobody waits for a peer's buffer: one that is full is of a peer that does not read, which its silence tells. */
+/* Call with the lock. Never waits for a peer's buffer: a full one belongs to a peer that does not read, and its silence
+ * reveals that. */
 static void say(struct peers *p, const struct sign *sign)
 {
     unsigned char bytes[SIGN_MAX_BYTES];
@@ -79,13 +80,13 @@ static void say(struct peers *p, const struct sign *sign)
         if (peer->fd < 0)
             continue;
         ssize_t sent = send(peer->fd, bytes, n, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (sent > 0 && (size_t)sent < n) /* what follows would be no sign */
+        if (sent > 0 && (size_t)sent < n) /* the rest would not be a sign */
             shutdown(peer->fd, SHUT_RDWR);
     }
 }
 
-/* The group is over, as rank `by` found. All are told, also where another one told this rank: so who leaves next has said why before,
- * and is never taken for the cause. */
+/* The group has ended, as found by rank `by`. All peers get the reason, even if another one sent it to this rank. A
+ * rank that leaves next has therefore sent the reason before and is never taken for the cause. */
 static void end(struct peers *p, uint32_t by, enum quire_status status, const char *why)
 {
     struct sign sign = {.kind = SIGN_ENDS, .status = status, .rank = by};
@@ -149,7 +150,7 @@ static void hear(struct peers *p, uint32_t r, const struct sign *sign)
         end(p, sign->rank == SIGN_NOBODY ? r : sign->rank, sign->status, sign->text);
 }
 
-/* What has come of a peer. False: nothing more will. */
+/* Reads what a peer has sent. Returns false if nothing more will come. */
 static bool listen_to(struct peers *p, uint32_t r)
 {
     struct peer *peer = &p->peers[r];
@@ -159,12 +160,12 @@ static bool listen_to(struct peers *p, uint32_t r)
     if (got < 0)
         return errno == EAGAIN || errno == EINTR;
     const int yes = 1;
-    setsockopt(peer->fd, IPPROTO_TCP, TCP_QUICKACK, &yes, sizeof yes); /* who leaves waits for it */
+    setsockopt(peer->fd, IPPROTO_TCP, TCP_QUICKACK, &yes, sizeof yes); /* a leaving peer waits for it */
     peer->n_in += (size_t)got;
     for (size_t used = 1; used > 0;) {
         if (sign_read(peer->in, peer->n_in, &sign, &used, &wrong) != QUIRE_OK) {
             struct quire_error found;
-            quire_fail(&found, QUIRE_UNAVAILABLE, "%s says what is none: %.200s", peer->name, wrong.text);
+            quire_fail(&found, QUIRE_UNAVAILABLE, "%s sent an invalid sign: %.200s", peer->name, wrong.text);
             peers_end(p, QUIRE_UNAVAILABLE, found.text);
             return false;
         }
@@ -188,8 +189,7 @@ static void look_around(struct peers *p, uint64_t passed_ns)
         atomic_store(&peer->silent_ns, silent_ns);
         if (silent_ns > (uint64_t)PEERS_SILENT_MS * 1000000u) {
             char what[120];
-            snprintf(what, sizeof what,
-                     "was not heard of for %.1f s: it is stopped, or its host or the network to it is gone",
+            snprintf(what, sizeof what, "sent no data for %.1f s: it is stopped, or its host or network is down",
                      (double)silent_ns * 1e-9);
             lose(p, r, what);
             close_peer(p, r);
@@ -197,7 +197,7 @@ static void look_around(struct peers *p, uint64_t passed_ns)
     }
 }
 
-/* Adds what was worked since the last beat. This thread always does something, and is left out. */
+/* Adds the work since the last heartbeat, without this thread's own, which always has some. */
 static uint64_t count_work(struct peers *p)
 {
     struct quire_process_look look, own = {.work_ns = 0};
@@ -223,8 +223,8 @@ static void beat(struct peers *p)
     pthread_mutex_unlock(&p->lock);
 }
 
-/* Who comes as a rank that lives is one too many. Where it may just have died, or the group is over, it is the next one's: it tries
- * again, and finds that door. */
+/* A caller with the number of a living rank is one too many. If that rank may just have died, or the group has ended,
+ * the caller belongs to the next group: it retries and finds that listener. */
 static void turn_away(struct peers *p, const struct door_arrival *arrival)
 {
     const uint32_t r = arrival->hello.rank;
@@ -238,7 +238,7 @@ static void turn_away(struct peers *p, const struct door_arrival *arrival)
     if (is_rank)
         snprintf(why, sizeof why, "two processes are %s", p->peers[r].name);
     else
-        snprintf(why, sizeof why, "rank %u is one too many: all %u ranks are there", r, p->size);
+        snprintf(why, sizeof why, "rank %u cannot join: all %u ranks are connected", r, p->size);
     door_answer(p->door, arrival, QUIRE_INVALID, why);
 }
 
@@ -270,7 +270,7 @@ static void *run(void *peers)
         for (uint32_t r = 0; r < p->size; r++)
             if (fds[r].fd >= 0 && fds[r].revents && !listen_to(p, r)) {
                 if (!atomic_load(&p->peers[r].has_left))
-                    lose(p, r, "has died: its connection has ended");
+                    lose(p, r, "has died: its connection closed");
                 close_peer(p, r);
             }
         mind_door(p);
@@ -286,7 +286,7 @@ static int start(struct peers *p, struct quire_error *err)
 {
     sigset_t all, before;
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the caller's threads */
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are handled by the caller's threads */
     int why = pthread_create(&p->thread, NULL, run, p);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     p->has_thread = why == 0;
@@ -327,7 +327,8 @@ int peers_open(uint32_t rank, uint32_t size, const struct peer_link *links, stru
     return QUIRE_OK;
 }
 
-/* Until the peer's host has what was sent, or the time is over; what came is read, or the connection would be reset. */
+/* Waits until the peer's host has the data, or until the time limit. Reads incoming data, because the connection would
+ * otherwise be reset. */
 static void await_delivery(int fd, uint64_t until_ms)
 {
     unsigned char rest[4096];

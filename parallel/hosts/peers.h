@@ -1,8 +1,9 @@
-/* Who lives of a group across hosts: a connection to each peer, over which both say every 100 ms that they do, and a thread that
- * listens. So a peer that is stopped, whose host is gone or to whom the network is cut is noticed whatever this process does
- * meanwhile, also nothing; and what ends the group reaches all. Collectives' data takes other ways (carrier.h).
+/* Liveness of the ranks in a group across hosts: a connection to each peer, on which both send a heartbeat every 100
+ * ms, and a thread that listens. A peer that is stopped, or whose host or network is down, is detected whatever this
+ * process does meanwhile, and the end of the group reaches all. Data of collectives uses other connections (carrier.h).
  *
- * One thread opens and closes; everything else is for any thread. */
+ * One thread opens and closes; any thread may call the other functions.
+ */
 #ifndef QUIRE_PARALLEL_HOSTS_PEERS_H
 #define QUIRE_PARALLEL_HOSTS_PEERS_H
 
@@ -12,7 +13,7 @@
 
 #include <stdbool.h>
 
-/* Of a peer that nothing was heard of for so long the group takes its leave: before the 5 s within which all is to be known. */
+/* A peer that is silent for this long ends the group: within the 5 s in which errors must be reported. */
 #define PEERS_SILENT_MS 3500u
 
 #define PEER_NAME_BYTES 96
@@ -21,36 +22,37 @@ struct peers;
 
 struct peer_link {
     int control,
-        data; /* connections that have proven themselves; -1: this rank's own place, or data goes another way */
+        data; /* connections with proven membership; -1: this rank's own entry, or another transport for data */
     char name[PEER_NAME_BYTES]; /* "rank 1 (HOST, process 77)" */
 };
 
-/* Takes links[0 .. size - 1].control and the door, also where it fails. door: rank 0's, of door_keep(), where whoever comes as a rank that
- * is there is told at once that it is; NULL: there is none. over: of struct hosts_options. */
+/* Takes links[0 .. size - 1].control and the door, also after an error. door: rank 0's listener from door_keep(), which
+ * rejects callers with the number of a present rank; NULL: no listener. over: of struct hosts_options. */
 int peers_open(uint32_t rank, uint32_t size, const struct peer_link *links, struct door *door, void (*over)(void),
                struct peers **out, struct quire_error *err);
-/* Tells the others that this rank leaves, and waits a moment until they have it. */
+/* Announces to the others that this rank leaves, and waits a moment until they have it. */
 void peers_close(struct peers *p);
 
-/* Is the group over, and why? */
+/* Returns OK, or the reason of the group's end. */
 int peers_check(struct peers *p, struct quire_error *err);
-/* Ends the group, unless it has ended, and tells all peers why: QUIRE_INVALID or QUIRE_UNAVAILABLE. */
+/* Ends the group, unless it has ended, and sends all peers the reason: QUIRE_INVALID or QUIRE_UNAVAILABLE. */
 void peers_end(struct peers *p, enum quire_status status, const char *why);
 
 const char *peers_name(const struct peers *p, uint32_t r);
 bool peers_has_left(struct peers *p, uint32_t r);
-/* What it has worked, as it last said: as struct quire_process_look has it, and all the time that it was found waiting for a disk. Of the
- * thread that computes, or while it loads, which several may do, of the process. */
+/* The peer's work as last reported: as in struct quire_process_look, plus the time it was found waiting for a disk. Of
+ * the computing thread or, while it loads, which several threads may do, of the process. */
 uint64_t peers_work_ns(struct peers *p, uint32_t r);
-/* That is, of this rank, of this thread; and whether it loads. */
+/* Sets this rank's computing thread, and whether it loads. */
 void peers_compute(struct peers *p, int32_t thread);
 void peers_load(struct peers *p, bool loads);
-/* For whom this rank waits, which its peers are told; PEERS_NOBODY. */
+/* The rank that this rank waits for, as reported to its peers; PEERS_NOBODY: none. */
 #define PEERS_NOBODY UINT32_MAX
 void peers_wait_for(struct peers *p, uint32_t r);
-/* Rank r has not come. Whose fault is it, as far as is known: r's, or that of whom r itself waits for, or of who is silent? */
+/* Rank r has not come. Returns the rank to blame, as far as known: r, the rank that r itself waits for, or one that is
+ * silent. */
 uint32_t peers_blame(struct peers *p, uint32_t r);
-/* Readable once the group is over or somebody left, until it is read: for who sleeps. */
+/* Readable from the end of the group or the departure of a rank until it is read. For a sleeping thread. */
 int peers_wake_fd(const struct peers *p);
 
 #endif

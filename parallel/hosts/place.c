@@ -14,12 +14,12 @@ int place_transport_parse(const char *name, enum place_transport *out, struct qu
             *out = (enum place_transport)i;
             return QUIRE_OK;
         }
-    return quire_fail(err, QUIRE_INVALID, "must be auto, shm, tcp or mpi, not \"%.40s\"", name);
+    return quire_fail(err, QUIRE_INVALID, "must be auto, shm, tcp or mpi, got \"%.40s\"", name);
 }
 
 /* ---- variables ---- */
 
-/* What is set and empty is as good as not set. */
+/* A variable that is empty counts as unset. */
 static const char *variable(const char *name)
 {
     const char *value = getenv(name);
@@ -36,7 +36,7 @@ static int number(const char *name, uint32_t max, uint32_t *out, struct quire_er
     return QUIRE_OK;
 }
 
-/* The leading number of "2" and of Slurm's "2(x3)"; of "2,1" none: hosts have not the same. */
+/* The leading number of "2" and of Slurm's "2(x3)". "2,1" has none: the hosts differ. */
 static int local_number(const char *name, uint32_t *out, struct quire_error *err)
 {
     const char *value = variable(name);
@@ -60,12 +60,12 @@ static int set_address(struct place *out, const char *name, const char *value, s
     return QUIRE_OK;
 }
 
-/* ---- who starts ranks ---- */
+/* ---- launchers ---- */
 
 static const struct launcher {
     const char *name;
-    const char *needs[2]; /* it was this one where all are set */
-    const char *rank, *size, *local; /* size, local: NULL where it says none */
+    const char *needs[2]; /* this launcher is used if all of them are set */
+    const char *rank, *size, *local; /* size, local: NULL if the launcher does not set it */
     bool is_mpi, is_mpich;
 } launchers[] = {
     {"torchrun", {"RANK", "WORLD_SIZE"}, "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", false, false},
@@ -77,7 +77,7 @@ static const struct launcher {
      true,
      false},
     {"PMI", {"PMI_RANK", "PMI_SIZE"}, "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", true, true},
-    /* Slurm's plugin of PMIx says the rank here and the number below. */
+    /* Slurm's PMIx plugin sets the rank here and the number below. */
     {"PMIx", {"PMIX_RANK", NULL}, "PMIX_RANK", NULL, NULL, true, false},
     /* A batch script has SLURM_PROCID, too, but no step. */
     {"Slurm",
@@ -97,7 +97,8 @@ static const struct launcher {
 };
 #define N_LAUNCHERS (sizeof launchers / sizeof launchers[0])
 
-/* One that started a single process left the others to it: srun -n 1, or torchrun with one. */
+/* A launcher that started a single process leaves the other ranks to this process: srun -n 1, or torchrun with one
+ * process. */
 static const struct launcher *find_launcher(void)
 {
     for (size_t i = 0; i < N_LAUNCHERS; i++) {
@@ -118,23 +119,24 @@ static int take_launcher(const struct launcher *l, uint32_t n_ranks, struct plac
     if (status == QUIRE_OK && l->size)
         status = number(l->size, 65535, &out->size, err);
     const char *local = l->local && variable(l->local) ? l->local
-                                                       : "SLURM_STEP_TASKS_PER_NODE"; /* of srun, by PMI too */
+                                                       : "SLURM_STEP_TASKS_PER_NODE"; /* of srun, also with PMI */
     if (status == QUIRE_OK && variable(local))
         status = local_number(local, &out->n_local, err);
     if (status == QUIRE_OK && out->size != n_ranks)
         status = quire_fail(err, QUIRE_INVALID,
-                            "%s: %u processes were started, and the engine has %u ranks: --tensor-parallel-size times "
-                            "--pipeline-parallel-size; --rank-transport shm starts them here",
+                            "%s: %u processes were started, but the engine has %u ranks (--tensor-parallel-size "
+                            "times --pipeline-parallel-size); --rank-transport shm starts the ranks itself",
                             l->size, out->size, n_ranks);
     if (status == QUIRE_OK && out->rank >= out->size)
-        status = quire_fail(err, QUIRE_INVALID, "%s: there is no rank %u among %u", l->rank, out->rank, out->size);
+        status = quire_fail(err, QUIRE_INVALID, "%s: rank %u does not exist; there are %u ranks", l->rank, out->rank,
+                            out->size);
     return status;
 }
 
-/* ---- where rank 0 is ---- */
+/* ---- address of rank 0 ---- */
 
-/* The first of "a,b", "node[03-07,09],x" (node03) or "node[3,5]-ib" (node3-ib). More brackets than one: whoever has such names
- * says MASTER_ADDR. */
+/* The first of "a,b", "node[03-07,09],x" (node03) or "node[3,5]-ib" (node3-ib). Names with more brackets need
+ * MASTER_ADDR. */
 static int first_host(const char *name, const char *list, struct place *out, struct quire_error *err)
 {
     char host[PLACE_ADDRESS_BYTES];
@@ -149,7 +151,7 @@ static int first_host(const char *name, const char *list, struct place *out, str
         tail = number_at + n_inside + (number_at[n_inside] == ']');
         n_tail = strcspn(tail, ",");
         if (n_number == 0 || number_at[n_inside] != ']' || memchr(tail, '[', n_tail))
-            return quire_fail(err, QUIRE_INVALID, "%s: its first host is not to be seen in \"%.80s\": set MASTER_ADDR",
+            return quire_fail(err, QUIRE_INVALID, "%s: the first host cannot be read from \"%.80s\": set MASTER_ADDR",
                               name, list);
     }
     int n = snprintf(host, sizeof host, "%.*s%.*s%.*s", (int)(n_head < 200 ? n_head : 200), list,
@@ -175,7 +177,7 @@ static int find_address(const struct place_flags *flags, struct place *out, stru
     return QUIRE_OK;
 }
 
-/* torchrun's own store listens at MASTER_PORT, on rank 0's host; ours is the next one. */
+/* torchrun's own store listens at MASTER_PORT on rank 0's host; Quire uses the next port. */
 static int find_port(const struct place_flags *flags, struct place *out, struct quire_error *err)
 {
     uint32_t port = PLACE_PORT;
@@ -186,7 +188,7 @@ static int find_port(const struct place_flags *flags, struct place *out, struct 
     else if (variable("MASTER_PORT"))
         status = number("MASTER_PORT", 65534, &port, err);
     if (status == QUIRE_OK && port == 0)
-        status = quire_fail(err, QUIRE_INVALID, "MASTER_PORT: 0 is none that others could know");
+        status = quire_fail(err, QUIRE_INVALID, "MASTER_PORT: must not be 0, because other ranks must know the port");
     if (!flags->master_port && variable("MASTER_PORT") && store && strcmp(store, "True") == 0)
         port++;
     out->port = (uint16_t)port;
@@ -200,11 +202,11 @@ static int take_flags(const struct place_flags *flags, uint32_t n_ranks, struct 
     if (flags->nnodes != n_ranks)
         return quire_fail(
             err, QUIRE_INVALID,
-            "--nnodes %u: the engine has %u ranks, and by hand each node has one; more on a node are started "
-            "with RANK, WORLD_SIZE and MASTER_ADDR in their environment",
+            "--nnodes %u: the engine has %u ranks, and each node has one; to start several on a node, set RANK, "
+            "WORLD_SIZE and MASTER_ADDR in their environment",
             flags->nnodes, n_ranks);
     if (flags->node_rank >= flags->nnodes)
-        return quire_fail(err, QUIRE_INVALID, "--node-rank %u: of --nnodes %u they are 0 to %u", flags->node_rank,
+        return quire_fail(err, QUIRE_INVALID, "--node-rank %u: with --nnodes %u, it must be 0 to %u", flags->node_rank,
                           flags->nnodes, flags->nnodes - 1);
     out->launcher = "--nnodes";
     out->rank = flags->node_rank;
@@ -221,8 +223,8 @@ int place_find(const struct place_flags *flags, uint32_t n_ranks, struct place *
     if (flags->transport == PLACE_SHM && has_flags)
         return quire_fail(
             err, QUIRE_INVALID,
-            "--rank-transport shm is for ranks of one host: leave --nnodes, --node-rank, --master-addr and "
-            "--master-port out");
+            "--rank-transport shm is for ranks of one host: leave out --nnodes, --node-rank, --master-addr and "
+            "--master-port");
     if (n_ranks > 1 && flags->nnodes)
         status = take_flags(flags, n_ranks, out, err);
     else if (n_ranks > 1 && flags->transport != PLACE_SHM && l)
@@ -231,12 +233,13 @@ int place_find(const struct place_flags *flags, uint32_t n_ranks, struct place *
         return quire_fail(err, QUIRE_INVALID,
                           n_ranks > 1
                               ? "--master-addr, --master-port and --node-rank need --nnodes"
-                              : "--nnodes and its like are for --tensor-parallel-size or --pipeline-parallel-size");
+                              : "--nnodes, --node-rank, --master-addr and --master-port need --tensor-parallel-size "
+                                "or --pipeline-parallel-size");
     else if (n_ranks > 1 && flags->transport > PLACE_SHM)
         return quire_fail(
             err, QUIRE_INVALID,
-            "--rank-transport: %s is for ranks that mpirun, srun, torchrun, a LeaderWorkerSet or --nnodes "
-            "started, and nothing in the environment says so",
+            "--rank-transport: %s needs ranks started by mpirun, srun, torchrun, a LeaderWorkerSet or --nnodes, but "
+            "the environment has no launcher's variables",
             flags->transport == PLACE_MPI ? "mpi" : "tcp");
     if (status != QUIRE_OK || !out->launcher) {
         out->n_local = out->launcher ? out->n_local : n_ranks;
@@ -247,6 +250,7 @@ int place_find(const struct place_flags *flags, uint32_t n_ranks, struct place *
         status = find_port(flags, out, err);
     if (status == QUIRE_OK && !out->address[0] && (!out->is_mpi || flags->transport == PLACE_TCP))
         status = quire_fail(err, QUIRE_INVALID,
-                            "%s does not say where rank 0 is: give --master-addr, or set MASTER_ADDR", out->launcher);
+                            "%s does not set the address of rank 0: give --master-addr, or set MASTER_ADDR",
+                            out->launcher);
     return status;
 }

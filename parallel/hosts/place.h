@@ -1,5 +1,5 @@
-/* Which rank of how many this process is, and where rank 0 is found: from flags, or from the environment of whatever started it.
- * Reads the environment and nothing else; any thread. */
+/* The rank of this process, the number of ranks, and the address of rank 0: from options, or from the launcher's
+ * environment variables. Only reads the environment; any thread. */
 #ifndef QUIRE_PARALLEL_HOSTS_PLACE_H
 #define QUIRE_PARALLEL_HOSTS_PLACE_H
 
@@ -15,27 +15,27 @@ enum place_transport { PLACE_AUTO, PLACE_SHM, PLACE_TCP, PLACE_MPI };
 
 struct place_flags {
     enum place_transport transport;
-    uint32_t nnodes, node_rank; /* nnodes 0: not given */
-    const char *master_addr; /* NULL: not given */
+    uint32_t nnodes, node_rank; /* nnodes 0: not set */
+    const char *master_addr; /* NULL: not set */
     uint32_t master_port; /* 0: not given */
 };
 
 struct place {
     const char
-        *launcher; /* NULL: nobody else starts ranks, and rank 0 does; else "torchrun", "Open MPI", ... (static) */
+        *launcher; /* NULL: no launcher, and rank 0 starts the ranks; otherwise "torchrun", "Open MPI", ... (static) */
     uint32_t rank, size;
-    uint32_t n_local; /* ranks on this host, as far as it is known; else 1 */
-    bool is_mpi; /* mpirun's: MPI itself can tell where rank 0 is */
-    bool is_mpich; /* the MPI is MPICH's kind */
-    char address[PLACE_ADDRESS_BYTES]; /* rank 0's; empty: nobody said it */
+    uint32_t n_local; /* ranks on this host, if known; otherwise 1 */
+    bool is_mpi; /* mpirun's: MPI itself can exchange rank 0's address */
+    bool is_mpich; /* an MPI of MPICH's family */
+    char address[PLACE_ADDRESS_BYTES]; /* rank 0's; empty: unknown */
     uint16_t port;
 };
 
 /* "auto", "shm", "tcp" or "mpi". */
 int place_transport_parse(const char *name, enum place_transport *out, struct quire_error *err);
 
-/* Of an engine of n_ranks; one of 1 is always alone. QUIRE_INVALID: a variable or flag makes no sense, or means another number of
- * ranks; the message names it. */
+/* For an engine of n_ranks; an engine with 1 rank is always alone. QUIRE_INVALID: a variable or option is invalid, or
+ * implies another number of ranks; the message names it. */
 int place_find(const struct place_flags *flags, uint32_t n_ranks, struct place *out, struct quire_error *err);
 
 #endif

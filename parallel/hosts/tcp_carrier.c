@@ -12,16 +12,16 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define FAREWELL_MS 200 /* for what was sent to reach the peers, at the end */
+#define FAREWELL_MS 200 /* for the last data to reach the peers */
 
 struct line {
-    int fd; /* -1: none, or over */
-    unsigned char in[MESSAGE_HEAD_BYTES]; /* of the message that comes, and how much of it is there */
+    int fd; /* -1: not connected, or closed */
+    unsigned char in[MESSAGE_HEAD_BYTES]; /* the incoming message, and how much of it has arrived */
     size_t n_in;
-    struct inbox_message *coming; /* once its head is there */
+    struct inbox_message *coming; /* set after its head has arrived */
     unsigned char out[MESSAGE_HEAD_BYTES];
-    const unsigned char *payload; /* of the message that goes */
-    size_t n_payload, n_out; /* of the second so much is gone, head included */
+    const unsigned char *payload; /* of the outgoing message */
+    size_t n_payload, n_out; /* bytes sent of the payload, including the head */
     bool is_sending;
 };
 
@@ -48,7 +48,7 @@ int tcp_carrier_open(uint32_t size, const struct peer_link *links, struct inbox 
     return QUIRE_OK;
 }
 
-/* Nothing goes there or comes from there any more. */
+/* Closes the connection: nothing is sent or received any more. */
 static void end_line(struct tcp *t, uint32_t peer)
 {
     struct line *l = &t->lines[peer];
@@ -86,7 +86,7 @@ static int send_message(void *state, uint32_t peer, const struct message_head *h
             continue;
         if (sent < 0 && errno == EAGAIN)
             break;
-        if (sent < 0) /* what came before may still be read */
+        if (sent < 0) /* earlier data may still be read */
             l->is_sending = false;
         else if ((l->n_out += (size_t)sent) == MESSAGE_HEAD_BYTES + l->n_payload)
             l->is_sending = false;
@@ -97,7 +97,7 @@ static int send_message(void *state, uint32_t peer, const struct message_head *h
 
 /* ---- receiving ---- */
 
-/* The next bytes of a message. False: there are none now, or the line is over. */
+/* Reads the next bytes of a message. Returns false if there are none now, or the connection has ended. */
 static bool read_some(struct tcp *t, uint32_t peer, unsigned char *to, size_t n, size_t *n_read)
 {
     struct line *l = &t->lines[peer];
@@ -170,7 +170,7 @@ static void wait_for_something(void *state, uint32_t to, int wake_fd, uint32_t m
                                  .events = (short)((inbox_has_place(t->inbox, r) ? POLLIN : 0) |
                                                    (r == to && t->lines[r].is_sending ? POLLOUT : 0))};
     for (uint32_t r = 0; r < t->size; r++)
-        if (!fds[r].events) /* poll() would say that it is over, again and again */
+        if (!fds[r].events) /* poll() would report its end again and again */
             fds[r].fd = -1;
     fds[t->size] = (struct pollfd){.fd = wake_fd, .events = POLLIN};
     poll(fds, t->size + 1, (int)ms);

@@ -1,17 +1,17 @@
-/* Earliest deadline first, of the first token. The deadline is the request's own, or its class's target
- * after its arrival. A request without either is given a place as if it had ageing_us, and is never
- * refused. So a request is overtaken only by requests that arrive before its deadline.
+/* Earliest deadline first, for the first token. The deadline is the request's own, or its class's target after its
+ * arrival. A request without either is ordered as if its target were ageing_us, and is never rejected. A request can
+ * therefore be overtaken only by requests that arrive before its deadline.
  *
- * Earliest deadline first is optimal while all deadlines can be met; past that it works on the one that
- * is nearly late, then on the next, and all are late. What cures it is to refuse what cannot be in
- * time: at submission when what waits before it takes too long, and again when its turn comes and it
- * is too late for its own prompt. Refusing at submission is a courtesy: it spares the client the wait;
- * the second look spares the machine the work. So the first one looks only at what is certain to be
- * before it, at the pace of late, and gives the benefit of the doubt.
+ * Earliest deadline first is optimal while all deadlines can be met. Beyond that, it serves the request that is nearly
+ * late, then the next one, and all are late. The remedy is to reject requests that cannot be in time: at submission, if
+ * the waiting requests before it take too long, and again when its turn comes and the time is too short for its own
+ * prompt. The first check saves the client the wait, the second saves the machine the work. The first check therefore
+ * counts only requests that are certain to be before it, at the recent speed, and decides doubtful cases in favour of
+ * the request.
  *
- * A sequence that has generated has met its deadline or missed it. It goes before all prompts, by age:
- * preempting it for one would throw work away and stall an answer that is being read. When blocks are
- * short it is the prompt with the latest deadline that gives way.
+ * A sequence that has generated tokens has met its deadline or missed it. It is ordered before all prompts, by age:
+ * preempting it would waste work and stall an answer that is being read. If blocks are short, the prompt with the
+ * latest deadline is preempted.
  */
 #include "scheduler/policies/policies.h"
 
@@ -19,19 +19,19 @@
 #include <stdlib.h>
 
 #define DEFAULT_AGEING_US 10000000u
-/* Coming back sooner, or later, is not worth it. */
+/* An earlier retry would be useless. */
 #define LEAST_RETRY_US 1000000u
 #define MOST_RETRY_US 3600000000u
-/* A pace that was measured, over steps of all kinds, may be wrong by so much and nobody is refused for it.
- * A cost model's is taken at its word. */
+/* A measured speed, over steps of all kinds, may be wrong by this factor without a rejection. The prediction of a cost
+ * model is used as it is. */
 #define DOUBT 2
-/* Prompt tokens after which what was found in the cache before counts half. */
+/* Prompt tokens after which earlier cache hits count half. */
 #define MEMORY 1000000
 
 struct edf {
     uint64_t ageing_us;
     uint64_t class_ttft_us[SCHED_MAX_CLASSES];
-    double n_computed, n_cached; /* prompt tokens of late */
+    double n_computed, n_cached; /* recent prompt tokens */
 };
 
 static int create(const struct sched_policy_options *options, void **state, struct quire_error *err)
@@ -67,14 +67,14 @@ static uint64_t rank(void *state, const struct sched_candidate *c)
 
 /* ---- refusals ---- */
 
-/* Of prompt tokens, what is computed and not found in the cache. */
+/* Share of prompt tokens that is computed, not found in the cache. */
 static double computed_share(const struct edf *e)
 {
     double n = e->n_computed + e->n_cached;
     return n > 0 ? e->n_computed / n : 1;
 }
 
-/* From now to the first token, at the least. */
+/* Minimum time from now to the first token. */
 static double needed_us(const struct edf *e, const struct sched_candidate *c, const struct sched_load *load)
 {
     double pace = load->us_per_token / DOUBT, own = pace * c->n_prompt;
@@ -95,7 +95,7 @@ static uint64_t refuse(void *state, const struct sched_candidate *c, const struc
     double late_us = (double)load->now_us + needed_us(e, c, load) - (double)deadline;
     if (late_us <= 0)
         return 0;
-    /* When those before it are fewer by what they were too many. */
+    /* Retry when the requests before it are fewer by the excess. */
     if (late_us < LEAST_RETRY_US)
         return LEAST_RETRY_US;
     return late_us < MOST_RETRY_US ? (uint64_t)late_us : MOST_RETRY_US;
@@ -117,7 +117,7 @@ static void served(void *state, const struct sched_candidate *c, const struct sc
 
 const struct sched_policy sched_policy_edf = {
     .name = "edf",
-    .about = "the earliest deadline of a first token first; refuses what cannot meet its own",
+    .about = "earliest deadline of the first token first; rejects requests that would miss it",
     .ranks_running = true,
     .create = create,
     .destroy = free,

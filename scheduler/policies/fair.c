@@ -1,11 +1,10 @@
-/* Fair shares of service between tenants: virtual token counters (Sheng et al., OSDI 2024) with
- * weights. Each tenant is a flow; the one that was given the least for its weight goes first, and
- * within a tenant the one that came first.
+/* Fair shares of service between tenants: virtual token counters (Sheng et al., OSDI 2024) with weights. Each tenant is
+ * a flow. The tenant with the least service for its weight is first; within a tenant, the earliest request is first.
  *
- * Charged are prompt tokens computed for the first time and tokens generated, at their prices, when
- * their row is planned. Free are what the prefix cache saved, since nobody lost anything by it; what
- * is computed again, since a preemption is not the tenant's doing; and background work, which runs on
- * what live requests leave. docs/scheduling.md derives how far two tenants can drift apart.
+ * Prompt tokens computed for the first time and generated tokens are charged at their prices when their row is planned.
+ * Not charged are tokens saved by the prefix cache, because nobody loses anything; recomputed tokens, because a
+ * preemption is not the tenant's fault; and background work, which uses only capacity that live requests leave.
+ * docs/internals/scheduling.md derives how far two tenants can diverge.
  */
 #include "scheduler/counters.h"
 #include "scheduler/policies/policies.h"
@@ -89,8 +88,8 @@ static void flow_admits(void *state, uint32_t tenant)
     counters_admit(&((struct fair *)state)->counters, tenant);
 }
 
-/* A long prompt needs many blocks at once. Rather than have everybody wait until they are free, others
- * may be served until they are ahead by what the prompt costs. */
+/* A long prompt needs many blocks at once. Until they are free, other tenants may be served as long as they are ahead
+ * by at most the price of the prompt. */
 static uint64_t flow_patience(const void *state, const struct sched_candidate *first)
 {
     const struct fair *fair = state;
@@ -113,7 +112,7 @@ static void served(void *state, const struct sched_candidate *c, const struct sc
 
 const struct sched_policy sched_policy_fair = {
     .name = "fair",
-    .about = "the tenant first that was given the least for its weight",
+    .about = "the tenant with the least service for its weight first",
     .create = create,
     .destroy = destroy,
     .n_flows = n_flows,

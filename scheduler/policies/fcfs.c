@@ -1,5 +1,5 @@
-/* First come, first served. Nothing submitted later goes before: waiting is bounded by the work that was
- * there. */
+/* First come, first served. A later request is never first, so the waiting time is limited by the work that was there.
+ */
 #include "scheduler/policies/policies.h"
 
 #include <stddef.h>

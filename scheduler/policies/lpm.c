@@ -1,8 +1,8 @@
-/* Longest prefix match: what costs least to compute goes first, so that cached prefixes are used while
- * they are there, and requests that share one follow each other.
+/* Longest prefix match: the request that costs least to compute is first, so that cached prefixes are used while they
+ * exist, and requests that share one follow each other.
  *
- * A prompt token that is not cached weighs ageing_us / 1,000 of waiting. So nobody is overtaken by
- * requests that arrive later than that price of its own prompt: 100 s for 100,000 tokens by default.
+ * An uncached prompt token counts as ageing_us / 1,000 of waiting. A request is therefore never overtaken by requests
+ * that arrive later than the price of its own prompt: 100 s for 100,000 tokens by default.
  */
 #include "scheduler/policies/policies.h"
 
@@ -33,7 +33,7 @@ static uint64_t rank(void *state, const struct sched_candidate *c)
 
 const struct sched_policy sched_policy_lpm = {
     .name = "lpm",
-    .about = "the longest cached prefix first; one computes a prefix, the others wait for it",
+    .about = "longest cached prefix first; one request computes a prefix while others that share it wait",
     .ranks_by_cache = true,
     .create = create,
     .destroy = free,

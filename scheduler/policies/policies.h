@@ -1,5 +1,4 @@
-/* The policies there are. A new one is a file policies/NAME.c, which defines sched_policy_NAME with that
- * name, and a line here. */
+/* The list of policies. A new one is a file policies/NAME.c, which defines sched_policy_NAME, and a line here. */
 #ifndef QUIRE_SCHEDULER_POLICIES_H
 #define QUIRE_SCHEDULER_POLICIES_H
 
@@ -16,7 +15,7 @@
 #define SCHED_POLICY_DECLARE(name) extern const struct sched_policy sched_policy_##name;
 SCHED_POLICIES(SCHED_POLICY_DECLARE)
 
-/* n × price later than `at`; never past UINT64_MAX. */
+/* n × price after `at`, at most UINT64_MAX. */
 static inline uint64_t sched_later(uint64_t at, uint64_t n, uint64_t price)
 {
     uint64_t by, rank;

@@ -1,12 +1,11 @@
-/* The lower priority number first; first come, first served among equals.
+/* The lowest priority number first; first come, first served among equals.
  *
- * A level is worth ageing_us of waiting: rank = arrival + priority × ageing_us. So a request of priority
- * p is overtaken only by requests of a lower number q that arrive less than (p − q) × ageing_us after
- * it. An ageing longer than any wait makes the order strict.
+ * A level counts as ageing_us of waiting: rank = arrival + priority × ageing_us. A request of priority p is therefore
+ * overtaken only by requests of a lower number q that arrive less than (p − q) × ageing_us after it. An ageing longer
+ * than any wait makes the order strict.
  *
- * With class weights the classes are flows that share service, prompt tokens computed and tokens
- * generated, by their weights (counters.h); priority orders inside a class, and the bound holds inside
- * it.
+ * With class weights, the classes are flows that share service (computed prompt tokens and generated tokens) by their
+ * weights (counters.h). Priority orders requests within a class, and the bound holds there.
  */
 #include "scheduler/counters.h"
 #include "scheduler/policies/policies.h"
@@ -15,17 +14,17 @@
 
 #define MAX_WEIGHT 1000u
 
-/* About what a long answer takes: a level decides while the queue is no longer than that, and ten
- * levels keep nobody waiting for newcomers for more than five minutes. */
+/* About the time of a long answer. A level decides while the queue is no longer than that, and ten levels delay a
+ * request by newcomers for at most five minutes. */
 #define DEFAULT_AGEING_US 30000000u
 
-/* Rank of priority 0 at time 0. The whole int32 range fits around it with an ageing of more than an
- * hour a level; what does not is cut off at the ends. */
+/* Rank of priority 0 at time 0. The whole int32 range fits around it with an ageing of more than an hour per level;
+ * values beyond it are clamped. */
 #define MIDDLE (UINT64_MAX / 2 + 1)
 
 struct priority {
     uint64_t ageing_us;
-    struct counters classes; /* n 0: there are no weights */
+    struct counters classes; /* n 0: no weights */
 };
 
 static void destroy(void *state)
@@ -36,7 +35,7 @@ static void destroy(void *state)
     free(p);
 }
 
-/* One for a class that nobody named. False when no class has a weight. */
+/* Classes without a weight get 1. Returns false if no class has a weight. */
 static bool weights_of(const struct sched_policy_options *options, uint32_t *weights)
 {
     bool any = false;
@@ -116,7 +115,7 @@ static void served(void *state, const struct sched_candidate *c, const struct sc
 
 const struct sched_policy sched_policy_priority = {
     .name = "priority",
-    .about = "the lower \"priority\" of the request first, a level being worth so much waiting",
+    .about = "lowest \"priority\" field first; a longer wait offsets priority levels",
     .create = create,
     .destroy = destroy,
     .rank = rank,

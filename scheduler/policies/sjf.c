@@ -1,42 +1,39 @@
-/* Shortest job first: what is expected to be over soonest.
+/* Shortest job first: the request with the earliest expected completion is first.
  *
- * The work that is left of a request is the tokens it is expected to generate yet, and the known ones
- * to compute first, eight of which count as one: prompts are computed in bulk. A thousand tokens of
- * work are worth ageing_us of waiting: rank = arrival + work × ageing_us / 1000. Work is never less than
- * 0 nor more than max_tokens + n_prompt / 8, so a request is overtaken only by requests that arrive
- * less than that work's price after it.
+ * The remaining work of a request is the expected number of tokens still to generate, plus the known tokens to compute
+ * first; eight of those count as one, because prompts are computed in bulk. A thousand tokens of work count as
+ * ageing_us of waiting: rank = arrival + work × ageing_us / 1000. Work is never less than 0 nor more than max_tokens +
+ * n_prompt / 8, so a request is overtaken only by requests that arrive less than that work's price after it.
  *
- * How long an answer will be is learnt from those that ended, per tenant and octave of prompt lengths:
- * a histogram of output lengths by octaves, old ones fading. What was expected of all of them is the
- * estimate at first; of a sequence that has reached 2^k tokens, what was expected of those that got so
- * far, or, once it has outlived that too, of those that reached 2^(k+1). Where too few were seen the
- * tenant's lengths of all prompts answer, then those of all tenants, then max_tokens. What the caller
- * foretold goes before all of them until it is outlived.
+ * The length of an answer is estimated from finished requests, per tenant and octave of prompt lengths: a histogram of
+ * output lengths by octaves, in which old ones fade. The first estimate is the mean of all of them. For a sequence with
+ * 2^k tokens, it is the mean of those that reached this length, or, after it has exceeded that estimate, of those that
+ * reached 2^(k+1). If too few were seen, the tenant's lengths for all prompts are used, then those of all tenants, then
+ * max_tokens. A length from the caller has precedence until it is exceeded.
  *
- * An answer that max_tokens cut off is learnt as if it had ended there.
+ * An answer cut off by max_tokens is counted as if it had ended there.
  */
 #include "scheduler/policies/policies.h"
 
 #include <stddef.h>
 #include <stdlib.h>
 
-/* A thousand tokens take some 20 to 50 s: the longest are put off by a handful of times their own length,
- * and a backlog of minutes is still put in order. */
+/* A thousand tokens take some 20 to 50 s: the longest requests are delayed by a few times their own length, and a
+ * backlog of minutes is still ordered. */
 #define DEFAULT_AGEING_US 300000000u
 
 #define PROMPT_OCTAVES 20
 #define OUTPUT_OCTAVES 20
-/* About so many of the last requests count in an estimate. */
+/* About this many recent requests count in an estimate. */
 #define MEMORY 128
-/* Fewer say nothing. */
+/* Fewer samples give no estimate. */
 #define LEAST 4
-/* Known tokens to compute that weigh as much as one to generate. */
+/* Known tokens to compute that count as one generated token. */
 #define PROMPT_PER_OUTPUT 8u
 
 struct lengths {
     double n[OUTPUT_OCTAVES], sum[OUTPUT_OCTAVES]; /* of lengths in [2^i, 2^(i+1)) */
-    uint32_t expected[OUTPUT_OCTAVES]; /* mean of those of 2^i and longer, to a sixteenth; 0 = not
-                                          known */
+    uint32_t expected[OUTPUT_OCTAVES]; /* mean of those of 2^i and longer, to a sixteenth; 0: unknown */
 };
 
 struct tenant {
@@ -46,7 +43,7 @@ struct tenant {
 struct sjf {
     uint64_t ageing_us;
     struct lengths all;
-    double n_errors, errors; /* of estimates, relative; fading */
+    double n_errors, errors; /* relative errors of estimates; fading */
     struct tenant *tenants;
 };
 
@@ -72,9 +69,9 @@ static void destroy(void *state)
     free(f);
 }
 
-/* ---- what is expected ---- */
+/* ---- estimates ---- */
 
-/* floor(log2(n)), at most `most`; 0 of 0. */
+/* floor(log2(n)), at most `most`; 0 for 0. */
 static uint32_t octave(uint32_t n, uint32_t most)
 {
     uint32_t i = n > 0 ? 31 - (uint32_t)__builtin_clz(n) : 0;
@@ -86,7 +83,7 @@ static struct lengths *by_prompt(const struct sjf *f, const struct sched_candida
     return &f->tenants[c->tenant].by_prompt[octave(c->n_prompt, PROMPT_OCTAVES - 1)];
 }
 
-/* More than `generated`, or 0: not known. */
+/* More than `generated`, or 0 for unknown. */
 static uint32_t look_up(const struct lengths *l, uint32_t generated)
 {
     uint32_t i = octave(generated, OUTPUT_OCTAVES - 1);
@@ -96,7 +93,7 @@ static uint32_t look_up(const struct lengths *l, uint32_t generated)
     return expected > generated ? expected : 0;
 }
 
-/* Tokens in all, of which so many were generated. */
+/* Expected total number of tokens after `generated` tokens. */
 static uint32_t expect(const struct sjf *f, const struct sched_candidate *c, uint32_t generated)
 {
     uint32_t expected = c->expected_tokens;
@@ -122,7 +119,7 @@ static uint64_t rank(void *state, const struct sched_candidate *c)
 
 /* ---- learning ---- */
 
-/* A sixteenth more or less is noise: it would only make the running change places. */
+/* A change below a sixteenth is noise and would only reorder the running sequences. */
 static void publish(uint32_t *expected, double mean)
 {
     if (mean > *expected + *expected / 16.0 || mean < *expected - *expected / 16.0)
@@ -168,7 +165,7 @@ static double figure(const void *state, const char **name)
 
 const struct sched_policy sched_policy_sjf = {
     .name = "sjf",
-    .about = "the shortest expected completion first, learnt from those that ended",
+    .about = "shortest expected completion first, estimated from finished requests",
     .ranks_running = true,
     .ranks_by_cache = true,
     .create = create,

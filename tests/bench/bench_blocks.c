@@ -1,8 +1,7 @@
-/* What a block costs: taken and given back, found by its name, and as part of a prompt that finds
- * nothing, all in a cache that is full of old prompts.
+/* The cost of a block: taken and returned, found by its name, and as part of a prompt that finds nothing, all in a
+ * cache full of old prompts.
  *
- * CPU time. The prompts of 8,192 tokens, 512 blocks, are visited in an order that no cache of the
- * machine can guess.
+ * CPU time. The prompts of 8,192 tokens, 512 blocks, are visited in an order that no cache of the machine can predict.
  */
 #include "memory/kv_cache.h"
 #include "memory/prefix.h"
@@ -14,7 +13,7 @@
 #define BLOCK 16
 #define N_BLOCKS 512 /* of a prompt */
 #define N_TOKENS (N_BLOCKS * BLOCK)
-#define N_PROMPTS 64 /* that the pool holds: 524,288 tokens */
+#define N_PROMPTS 64 /* in the pool: 524,288 tokens */
 
 static double now_us(void)
 {
@@ -24,8 +23,8 @@ static double now_us(void)
 struct full_cache {
     struct kv_cache *cache;
     struct kv_table *table;
-    struct key256 *hashes; /* [N_PROMPTS][N_BLOCKS] of the prompts that are cached */
-    uint32_t n_prompts;    /* seen so far: the next one is new */
+    struct key256 *hashes; /* [N_PROMPTS][N_BLOCKS] of the cached prompts */
+    uint32_t n_prompts;    /* so far: the next one is new */
 };
 
 static void hash_prompt(uint32_t prompt, struct key256 *hashes)
@@ -38,7 +37,7 @@ static void hash_prompt(uint32_t prompt, struct key256 *hashes)
         hashes[b] = kv_chain_next(&root.secret, b ? &hashes[b - 1] : &first, tokens + (size_t)BLOCK * b, BLOCK);
 }
 
-/* The next prompt takes the place of the one that was used least recently. */
+/* The next prompt replaces the least recently used one. */
 static void new_prompt(struct full_cache *f)
 {
     struct key256 *hashes = f->hashes + (size_t)(f->n_prompts % N_PROMPTS) * N_BLOCKS;
@@ -84,7 +83,7 @@ static void bench_new_prompts(enum kv_eviction eviction, uint32_t n_host_blocks,
     close_full(&f);
 }
 
-/* Each block of a random cached prompt is found and referenced; the table gives it back untimed. */
+/* Each block of a random cached prompt is found and referenced; returning them is not timed. */
 static void bench_lookup(double *samples, uint32_t n)
 {
     struct full_cache f;
@@ -102,7 +101,7 @@ static void bench_lookup(double *samples, uint32_t n)
     close_full(&f);
 }
 
-/* Named blocks of old prompts are taken, and given back without a name. */
+/* Named blocks of old prompts are taken, and returned without a name. */
 static void bench_take(double *taken, double *given, uint32_t n)
 {
     struct full_cache f;

@@ -1,8 +1,7 @@
-/* What a row's drafts cost: CPU time of propose() for one sequence that got one token. Texts: prose, in which half of the
- * tokens are pieces of what was said before and the others come as often as words do; and ones made to be slow, a token
- * again and again and two tokens at random. Between two rows of a sequence lies a model's step, which leaves little in the
- * caches: "cold" rows are timed one by one after 64 MiB of something else were read.
- */
+/* The cost of a row's drafts: CPU time of propose() for one sequence that got one token. Texts: prose, half of whose
+ * tokens are pieces of earlier text and half follow word frequencies; and slow cases, one repeated token and two random
+ * tokens. Between two rows of a sequence there is a model's step, which leaves little in the caches: "cold" rows are
+ * timed one by one after reading 64 MiB of other data. */
 #include "speculation/ngram.h"
 #include "speculation/suffix.h"
 #include "tests/bench/host_bench.h"
@@ -47,7 +46,7 @@ static void *take(size_t n_bytes)
     return p;
 }
 
-/* pieces: where prose takes its pieces from, beside itself. */
+/* pieces: an additional source of pieces for prose. */
 static uint32_t *make_text(enum text kind, uint32_t n, const uint32_t *pieces, uint32_t n_pieces)
 {
     uint32_t *tokens = take(n * sizeof *tokens);
@@ -82,7 +81,7 @@ static double one_row(struct bench *b, struct drafter *d, uint32_t n_tokens)
     return now_us() - start;
 }
 
-/* Rows of one sequence, of b->n tokens in the end; d is destroyed. */
+/* Rows of one sequence, up to b->n tokens; destroys d. */
 static void bench_rows(struct bench *b, struct drafter *d, const char *what)
 {
     double *samples = take(b->n_samples * sizeof *samples);
@@ -93,7 +92,7 @@ static void bench_rows(struct bench *b, struct drafter *d, const char *what)
     t.n_expected = b->n_expected;
     d->ops->begin(d, 0, &t);
     uint32_t n = t.n_tokens;
-    for (uint32_t i = 0; i <= n / DRAFT_AT_ONCE; i++) /* until all is taken in */
+    for (uint32_t i = 0; i <= n / DRAFT_AT_ONCE; i++) /* until everything is read */
         one_row(b, d, n);
     for (uint32_t i = 0; i < b->n_samples; i++) {
         samples[i] = 0;
@@ -189,7 +188,7 @@ static void bench_follow(struct bench *b, uint32_t n_expected, bool is_right)
     b->expected = NULL;
 }
 
-/* What a prompt costs before its first row. */
+/* The cost of a prompt before its first row. */
 static void bench_begin(struct bench *b, uint32_t n_tokens)
 {
     double *samples = take(b->n_samples * sizeof *samples);
@@ -219,7 +218,7 @@ static void bench_begin(struct bench *b, uint32_t n_tokens)
     free(samples);
 }
 
-/* What the clock takes of every row above and below. */
+/* The clock's own share of every row above and below. */
 static void bench_nothing(struct bench *b)
 {
     struct drafter *d;

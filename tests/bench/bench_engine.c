@@ -1,6 +1,5 @@
-/* The engine thread's CPU time of a step in which everyone decodes: planning, building the step's
- * arrays, handing them to the backend, taking tokens, committing, events. The sink does nothing.
- */
+/* The engine thread's CPU time of a step in which every sequence decodes: planning, building the step's arrays, passing
+ * them to the backend, taking tokens, committing, events. The sink does nothing. */
 #include "engine/engine.h"
 #include "engine/options.h"
 #include "tests/bench/host_bench.h"
@@ -15,7 +14,7 @@ struct run {
     double *samples, before;
     uint32_t n, n_wanted;
     uint64_t step, last_step;
-    pthread_mutex_t mutex; /* held by the submitter until all requests are in */
+    pthread_mutex_t mutex; /* held by the submitter until all requests are submitted */
     pthread_cond_t over;
     bool is_over;
 };
@@ -28,7 +27,7 @@ static void tell_over(struct run *r)
     pthread_mutex_unlock(&r->mutex);
 }
 
-/* Between two calls lies one step, when all sequences had a token in both. */
+/* There is one step between two calls if all sequences had a token in both. */
 static void take_step(void *context, const struct engine_event *events, size_t n_events)
 {
     struct run *r = context;

@@ -1,8 +1,6 @@
-/* What a step costs the scheduler under each policy, with 1,000 running and 10,000 waiting, and what
- * a submission does. All but a handful decode: in each step some are over, as many are admitted, and
- * others submitted in their place. CPU time of sched_plan and sched_commit together; of sched_submit,
- * the hashes given.
- */
+/* The scheduler's cost of a step under each policy, with 1,000 running and 10,000 waiting, and of a submission. All but
+ * a handful decode: in each step some end, as many are admitted, and others are submitted in their place. CPU time of
+ * sched_plan and sched_commit together; of sched_submit, with given hashes. */
 #include "memory/prefix.h"
 #include "scheduler/scheduler.h"
 #include "tests/bench/host_bench.h"
@@ -15,7 +13,7 @@ enum {
     WAITING = 10000,
     BLOCK = 16,
     PROMPT = 128,
-    SHARED = 64, /* tokens that the prompts of a family begin with */
+    SHARED = 64, /* common first tokens of a family's prompts */
     FAMILIES = 64,
     TENANTS = 64,
     LONGEST = 640, /* generated */

@@ -1,7 +1,6 @@
-/* Requests, from the socket to the engine and back: /v1/completions for one token, not streamed, over
- * connections that are kept; the engine's kernels do nothing. Measured is the CPU time of the server
- * process, by threads; the client is another process, and shares the machine's cores.
- */
+/* Requests, from the socket to the engine and back: /v1/completions for one token, not streamed, over persistent
+ * connections; the engine's kernels do nothing. Measures the CPU time of the server process, by threads; the client is
+ * another process and shares the machine's cores. */
 #include "tests/bench/bench_server.h"
 #include "tests/bench/host_bench.h"
 
@@ -20,7 +19,7 @@ struct requests {
     clockid_t loop_clock;
 
     /* the engine's thread */
-    uint32_t n_done, n_part; /* of the part in progress; of a whole one */
+    uint32_t n_done, n_part; /* of the current part; of a whole one */
     double process, loop, engine_cpu, wall;
     double all[N_PARTS], loop_us[N_PARTS], engine_us[N_PARTS], text_us[N_PARTS], rate[N_PARTS];
     uint32_t n;

@@ -1,6 +1,5 @@
-/* What a step costs the scheduler alone, when everyone decodes: one row each, a token each, a full
- * block named every 16 tokens. CPU time of sched_plan and sched_commit together.
- */
+/* The cost of a step for the scheduler alone, with decodes only: one row and one token each, a full block named every
+ * 16 tokens. CPU time of sched_plan and sched_commit together. */
 #include "memory/prefix.h"
 #include "scheduler/scheduler.h"
 #include "tests/bench/host_bench.h"

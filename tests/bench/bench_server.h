@@ -1,5 +1,5 @@
-/* A whole server in this process, of which only the kernels are missing: front end, daemon, engine
- * over null_backend.c, on one loop. */
+/* A whole server in this process, except for the kernels: front end, daemon, engine over null_backend.c, on one loop.
+ */
 #ifndef QUIRE_TESTS_BENCH_SERVER_H
 #define QUIRE_TESTS_BENCH_SERVER_H
 
@@ -15,17 +15,16 @@ struct bench_server {
     struct daemon *daemon;
     struct engine *engine;
     struct front *front;
-    double tokenizer_mib; /* resident once it is open */
+    double tokenizer_mib; /* resident after it is open */
 };
 
-/* s->base is the caller's. sink hands on to daemon_sink(). on_ready: requests may come. Dies where
- * something cannot be had. */
+/* s->base is the caller's. sink passes on to daemon_sink(). on_ready: requests may arrive. Exits on an error. */
 void bench_server_open(struct bench_server *s, const struct engine_options *options, engine_sink sink,
                        void (*on_ready)(void *context), void *context);
 void bench_server_close(struct bench_server *s);
 
-/* Resident memory that is no file's. The arenas of an engine whose kernels do nothing are planned
- * and hardly touched, and its weights are a file's: what is left is the host's own. */
+/* Resident memory not backed by files. The arenas of an engine without kernels are hardly touched, and its weights are
+ * a file's, so this is the host's own memory. */
 double bench_anonymous_mib(void);
 
 #endif

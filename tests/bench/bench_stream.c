@@ -1,8 +1,7 @@
-/* Token events, from the engine to the socket: an engine whose kernels do nothing gives a token to
- * each of n streams at a fixed rate; every token is a frame to the front end and an SSE event of its
- * own to a client over loopback TCP. Measured is the CPU time of the whole server process, all its
- * threads, user and system, but for what stands for the kernels, a token; the clients are another process. Loopback counts what the
- * receiver's kernel does with a segment as the sender's system time.
+/* Token events, from the engine to the socket: an engine without kernels gives a token to each of n streams at a fixed
+ * rate. Every token is a frame to the front end and an SSE event of its own to a client over loopback TCP. Measures the
+ * CPU time per token of the whole server process, all threads, user and system, without the stand-in for the kernels;
+ * the clients are another process. Loopback counts the receiver kernel's work on a segment as the sender's system time.
  */
 #include "tests/bench/bench_server.h"
 #include "tests/bench/host_bench.h"
@@ -27,21 +26,21 @@ struct server {
     double idle_seconds, idle_wall, idle_cpu;
     double anonymous_mib; /* resident */
 
-    /* The engine's first step is held until every client has asked. */
+    /* The engine's first step is held until every client has sent its request. */
     struct event *look;
     pthread_mutex_t mutex;
     pthread_cond_t all_in;
     bool is_in;
 
     /* the engine's thread */
-    uint64_t n_tokens, n_part;           /* of the part in progress; of a whole one */
+    uint64_t n_tokens, n_part;           /* of the current part; of a whole one */
     double process, loop, engine_cpu, wall, waited;
     double per_token[N_PARTS], loop_per_token[N_PARTS], engine_per_token[N_PARTS], rate[N_PARTS];
     uint32_t n;
 };
 
-/* Parts are cut where every stream has had a token in the step: before the last one began and after
- * the first one ended nothing is counted. */
+/* A part contains only steps in which every stream had a token: nothing is counted before the last stream began and
+ * after the first one ended. */
 static void sink(void *context, const struct engine_event *events, size_t n_events)
 {
     struct server *s = context;
@@ -119,7 +118,7 @@ static void on_ready(void *context)
     event_add(s->idle_over, &time);
 }
 
-/* The clients have all they asked for. */
+/* The clients have received everything. */
 static void on_child(evutil_socket_t number, short what, void *context)
 {
     (void)number;
@@ -156,7 +155,7 @@ static void show_rest(const struct server *s, const char *name)
     bench_row(row, "us/s", &idle, 1);
 }
 
-/* idle_seconds: how long the server is left alone first; 0: memory and idleness are not shown. */
+/* idle_seconds: how long the server is left alone first; 0: memory and idle cost are not shown. */
 static void stream(const char *model_dir, const char *name, uint32_t n_streams, uint32_t n_tokens,
                    double tokens_per_second, double idle_seconds)
 {
@@ -204,7 +203,7 @@ static void stream(const char *model_dir, const char *name, uint32_t n_streams, 
 
 void bench_one_stream(const char *model_dir, bool quick)
 {
-    /* Between two tokens of the first the machine forgets us; the second is the rate of a small model. */
+    /* Between two tokens of the first case, caches are lost; the second case is the rate of a small model. */
     stream(model_dir, "1 stream, 250 tokens/s", 1, quick ? 100 : 1000, 250, 0);
     stream(model_dir, "1 stream, 4,000 tokens/s", 1, quick ? 100 : 1900, 4000, 0);
 }

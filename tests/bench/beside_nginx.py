@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""How many requests a second the front end answers, beside what nginx answers with a reply that is always the same.
+"""Requests per second of the front end, compared with nginx sending a constant reply.
 
     python3 tests/bench/beside_nginx.py --rounds 5 [--json FILE]
 
-Runs in turns, on the same cores and with the same client (tests/bench/request_client.c, 32 connections that are kept):
-`host_bench --only requests`, a whole server whose kernels do nothing, for /v1/completions of 16 words and one token; and
-nginx, which throws the body away and returns a reply of the same length. Needs nginx and a release build with tests; only
-the standard library. Prints each round and the medians.
+Runs alternate on the same cores with the same client (tests/bench/request_client.c, 32 persistent connections):
+`host_bench --only requests`, a whole server without kernels, for /v1/completions of 16 words and one token; and
+nginx, which discards the body and returns a reply of the same length. Needs nginx and a release build with tests;
+only the standard library. Prints each round and the medians.
 """
 
 import argparse
@@ -84,7 +84,7 @@ def main():
     with tempfile.TemporaryDirectory() as directory:
         for i in range(options.rounds):
             ours = bench(options.host_bench, "--only", "requests", MODEL)
-            # Not there while we are measured, and nobody is beside it.
+            # Stopped while Quire is measured.
             nginx, port = start_nginx(options.nginx, directory)
             try:
                 theirs = bench(options.host_bench, "--other-server", str(port))

@@ -1,24 +1,26 @@
 #!/usr/bin/env python3
-"""A million lookups of the response cache while everything around it breaks: does it ever lie, and does the loop ever stand still?
+"""A million lookups of the response cache under faults: does it ever return a wrong reply, and does the loop ever
+stall?
 
     python3 tests/bench/cache_faults.py [--store sqlite|redis] [--lookups 1000000] [--json FILE]
 
-Two `quire serve` of the demo model share one store. Clients ask both for completions by a seeded Zipf law, a tenth of them
-streamed, some with `max-age`; every reply is compared with the bytes that a server without a cache gave. Meanwhile, on a fixed
-timetable: `kill -9` of one server every four seconds, now and then `POST /cache/clear`, and
+Two `quire serve` of the demo model share one store. Clients send both of them completions drawn from a seeded Zipf
+distribution, a tenth of them streamed, some with `max-age`; every reply is compared with the bytes of a server
+without a cache. Meanwhile, on a fixed timetable: `kill -9` of one server every four seconds, now and then `POST
+/cache/clear`, and
 
   sqlite: rows overwritten with random bytes, with half an answer, with one bit flipped, with another question's answer; pages of
           the file overwritten under the servers
   redis:  the same of its values; SIGSTOP for two seconds; kill -9, and a fresh empty one a second later
 
-Counted, and 0 or the exit status is 1: replies that are torn (a part of the right one), foreign (another question's), stale
-(older than the time to live, than the request's max-age, or than the clear before it) or wrong in any other way. A reply that
-its server's death cut off is none.
+Counted, with exit status 1 if not 0: replies that are torn (a part of the right one), foreign (another question's),
+stale (older than the time to live, than the request's max-age, or than the clear before it) or wrong in any other
+way. A reply cut off by its server's death does not count.
 
-How long the loop is away from epoll_wait() is written down by loop_turns.c inside the servers, turn by turn: with the cache and
-faults, and before that without a cache under the same load. A turn of more than 5 ms in which the thread neither worked that
-long nor waited of its own accord was the machine's doing: somebody else had the processor. Of the others the call is told in
-which the thread waited.
+loop_turns.c records inside the servers how long the loop is away from epoll_wait(), turn by turn: with the cache and
+faults, and before that without a cache under the same load. A turn of more than 5 ms in which the thread neither
+worked nor waited that long was caused by the machine: another process had the processor. For the others, the call in
+which the thread waited is reported.
 """
 
 import argparse
@@ -70,7 +72,7 @@ def prompts(n):
 
 
 def request(i, text, stream, headers=""):
-    """Drawn with a seed: greedy, the demo model says the same to many."""
+    """Drawn with a seed, because the greedy demo model gives many prompts the same answer."""
     body = {"prompt": text, "max_tokens": TOKENS, "temperature": 1, "seed": i, "ignore_eos": True}
     if stream:
         body["stream"] = True
@@ -80,7 +82,7 @@ def request(i, text, stream, headers=""):
 
 
 class Connection:
-    """To one server, which may die at any time. A reply comes whole, or ConnectionError does."""
+    """A connection to one server, which may die at any time. Returns a whole reply or raises ConnectionError."""
 
     def __init__(self, port):
         self.port = port
@@ -131,12 +133,12 @@ NAMES = re.compile(rb'"id":"[^"]*"|"created":\d+')
 
 
 def essence(body, stream):
-    """What must be the same each time: all but the reply's id and time."""
+    """The part that must be equal each time: all except the reply's id and time."""
     return NAMES.sub(b"", body) if stream else body[body.find(b'"model":'):]
 
 
 def collect(port, texts):
-    """The right answers, by (prompt, streamed), of a server without a cache."""
+    """The correct answers, by (prompt, streamed), from a server without a cache."""
     right = {}
     connections = [Connection(port) for _ in range(16)]
     for stream in (False, True):
@@ -157,7 +159,7 @@ def collect(port, texts):
 # ---- who asks ----------------------------------------------------------------------------------
 
 def judge(i, stream, body, right, owners):
-    """What is wrong with a reply's body; None: nothing."""
+    """The fault of a reply's body; None: correct."""
     got, want = essence(body, stream), right[i, stream]
     if got == want:
         return None
@@ -168,7 +170,8 @@ def judge(i, stream, body, right, owners):
 
 
 def look_at(reply, i, stream, fresh, begun, ended, clear, right, owners, counts):
-    """Counts one reply that came whole, asked at begun and there at ended; clear: when its server was last asked to forget, and had."""
+    """Counts one whole reply, requested at begun and complete at ended; clear: the last finished clear of its
+    server."""
     status, head, body = reply
     if status != 200:
         counts["refused"] += 1
@@ -179,7 +182,8 @@ def look_at(reply, i, stream, fresh, begun, ended, clear, right, owners, counts)
     bad = judge(i, stream, body, right, owners)
     age = re.search(rb"x-quire-cache-age: (\d+)", head)
     if age and not bad:
-        # It was computed in the server's second (its now - age), or the one that begins with it: none of these is in doubt.
+        # It was computed in this second of the server (its now - age), or in the next one: none of these counts as
+        # stale.
         computed_before = int(ended) - int(age[1]) + 1
         if int(age[1]) > TTL_S or fresh and int(age[1]) > MAX_AGE_S or computed_before <= clear[0] and clear[1] < begun:
             bad = "stale"
@@ -232,7 +236,7 @@ def client(seed, ports, n_lookups, n_prompts, skew, cached, right, total, cleare
 
 @functools.cache
 def copies(directory):
-    """The program and what is preloaded, as they are now: they are started again and again."""
+    """The program and the preloaded library, copied now, because they are started again and again."""
     names = BUILD / "quire", next(BUILD.glob("tests/bench/*loop_turns.so"))
     return [shutil.copy2(name, directory) for name in names]
 
@@ -284,7 +288,7 @@ class Server:
 
 
 def read_turns(paths, program):
-    """All loops' turns together, and whose fault the long ones are."""
+    """All loops' turns together, with the cause of the long ones."""
     n, by_log2, long, format = 0, [0] * 32, [], "QIIIIQII"
     for path in paths:
         data = path.read_bytes()
@@ -331,7 +335,8 @@ def frame_name(frame):
 
 
 def read_samples(paths):
-    """By the turn's end: how many samples were where. Of an interrupt: which, and what it did; else the way into the kernel, if any."""
+    """Number of samples per place, by the turn's end. For an interrupt, its kind and function; otherwise the entry
+    into the kernel, if any."""
     found = collections.defaultdict(collections.Counter)
     for path in paths:
         file = path.with_name(path.name + ".samples")
@@ -352,7 +357,7 @@ def function_at(address, program):
 
 
 def cause(turn, program):
-    """Of a turn that worked or waited: in which call, where that took most of what was not work."""
+    """For a turn that worked or waited: the call that took most of the time without work."""
     if turn["cpu_ms"] > 5:
         return "work"  # "samples" says where
     if turn["call_ms"] < 0.5 * (turn["wall_ms"] - turn["cpu_ms"]):
@@ -363,7 +368,7 @@ def cause(turn, program):
 # ---- what breaks -------------------------------------------------------------------------------
 
 def spoil(rng, value, other):
-    """One of four ways in which a value is not what it was."""
+    """One of four ways to corrupt a value."""
     how = rng.randrange(4)
     if how == 0:
         return rng.randbytes(rng.randint(0, 2000))
@@ -476,7 +481,7 @@ class RedisStore:
 
 
 class Faults(threading.Thread):
-    """Everything by its own timetable, one at a time, until it is told to stop."""
+    """Runs every fault on its own timetable, one at a time, until it is stopped."""
 
     def __init__(self, servers, store, cleared):
         super().__init__()
@@ -484,7 +489,7 @@ class Faults(threading.Thread):
         self.done, self.sums, self.trouble = collections.Counter(), collections.Counter(), set()
 
     def note(self, server):
-        """What a server counted goes with it."""
+        """A server's counters end with it."""
         s = server.stats()
         if not s:
             return
@@ -527,7 +532,7 @@ class Faults(threading.Thread):
 # ---- the whole ---------------------------------------------------------------------------------
 
 def load(options, servers, n_lookups, seconds, right, cached, cleared):
-    """Asks until so many lookups or seconds are over: the clients' counts together."""
+    """Sends requests until this many lookups or seconds are over; returns the clients' counts together."""
     total, out = multiprocessing.Value("q", 0), multiprocessing.Queue()
     clients = [multiprocessing.Process(target=client, args=(seed, [s.port for s in servers], n_lookups, options.prompts, options.skew, cached, right,
                                                             total, cleared, out)) for seed in range(options.clients)]

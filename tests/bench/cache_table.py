@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""What a response cache spares: four questions asked cold, and again.
+"""The savings of a response cache: four questions asked cold, and again.
 
     python3 tests/bench/cache_table.py [MODEL] [--max-tokens 200] [--json FILE]
     python3 tests/bench/cache_table.py [MODEL] --semantic-cache EMBEDDER [--semantic-mode draft|answer] [--semantic-threshold 0.8]
 
-Starts `quire serve MODEL --response-cache memory` (the demo model where none is named), asks each question once, greedily,
-and then again, and prints the times and what they were answered from. The questions are the ones with which such caches are
-usually shown; two of them say in other words what two others say. Without an embedder these are computed: only the same
-request is answered from the cache. With one (all-MiniLM-L6-v2 finds them at 0.8803 and 0.8332) what was said to the others is
-their draft, or in the mode `answer` their answer. Needs a release build; only the standard library.
+Starts `quire serve MODEL --response-cache memory` (default: the demo model), asks each question once, greedily, and
+then again, and prints the times and the source of each reply. The questions are those usually used to demonstrate
+such caches; two of them paraphrase two others. Without an embedder, the paraphrases are computed: only the same
+request is answered from the cache. With one (all-MiniLM-L6-v2 finds them at 0.8803 and 0.8332), the answers to the
+others are their drafts or, in the mode `answer`, their answers. Needs a release build; only the standard library.
 """
 
 import argparse
@@ -50,7 +50,7 @@ def main():
     a = p.parse_args()
     semantic = ["--semantic-cache", a.semantic_cache, "--semantic-mode", a.semantic_mode,
                 "--semantic-threshold", str(a.semantic_threshold), "--speculative-config", '{"method": "none", "adaptive": false}'
-                ] if a.semantic_cache else []  # a draft is waited for, also where the model is quicker than the embedder
+                ] if a.semantic_cache else []  # waits for a draft, also if the model is faster than the embedder
     process = subprocess.Popen([ROOT / "build" / "quire", "serve", a.model, "--port", "0", "--response-cache", "memory", *semantic],
                                stderr=subprocess.PIPE, text=True)
     try:

@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
-"""Writes a checkpoint that copies: the shape, and so the cost, of Qwen2.5-0.5B, with weights that were set and not trained.
+"""Writes a checkpoint that copies: the shape, and so the cost, of Qwen2.5-0.5B, with constructed weights instead of
+trained ones.
 
     python tests/bench/copying_model.py build/bench/models/copying [--gguf]
 
-It goes on from what it has read with the word that followed these eight words before, and puts other words in the place of a few
-(EDITS): it copies a document with edits, and does nothing else. So speculation can be measured on text that repeats itself, at the
-cost of a real model's steps, without a real model at hand. Three of the 24 layers do that, the others have random weights
-and next to no say:
+It continues with the word that followed the last eight words before, and replaces a few words (EDITS): it copies a
+document with edits, and does nothing else. Speculation can thus be measured on repetitive text, at the cost of a real
+model's steps, without a real model. Three of the 24 layers do that, the others have random weights and nearly no
+effect:
 
 - each token has a code of a few numbers (C), another by which the head tells it (O), and all have a one;
 - layer 0: eight heads look one, two … eight tokens back (under RoPE the biases of q and k alone can do that), and write the codes;
 - layer 1: one head of each KV head finds where these eight stood one place further on, and fetches O of what stood next;
-- layer 1's MLP writes what was fetched as the answer, or the word that is to replace it. A replacement has the code of what
-  it replaces, so that the text is found again behind it.
+- layer 1's MLP writes what was fetched as the answer, or the word that is to replace it. A replacement has the code
+  of the word it replaces, so that the text is found again after it.
 
 The tokenizer is a BPE of LICENSE's own words; the rest of the 151,936 tokens is never used. --gguf writes the same weights
 for llama.cpp. Needs numpy, safetensors and tokenizers; --gguf needs gguf. One seed decides everything.
@@ -27,7 +28,8 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_token
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 VOCAB, HIDDEN, LAYERS, HEADS, KV_HEADS, HEAD, MLP = 151936, 896, 24, 14, 2, 64, 4864
-THETA = 1e15  # so steep that the first few dimensions of a head tell places apart, and the others, from SLOW on, do not turn
+# So steep that the first few dimensions of a head distinguish positions, and the others, from SLOW on, do not rotate.
+THETA = 1e15
 FAST, SLOW = 6, 9
 BACK = 8                      # words that must agree
 CODE = 2 * (HEAD // 2 - SLOW) // BACK
@@ -46,7 +48,7 @@ END = "<|endoftext|>"
 
 
 def document():
-    """The text that is copied, one paragraph a line."""
+    """The copied text, one paragraph per line."""
     paragraphs = (ROOT / "LICENSE").read_text().split("END OF TERMS")[0].split("\n\n")
     return "\n".join(" ".join(p.split()) for p in paragraphs if p.strip())
 
@@ -80,7 +82,7 @@ def unit(rng, *shape):
 
 
 def apart(codes, n, rounds=400):
-    """The first n codes, pushed away from each other."""
+    """The first n codes, spread apart."""
     x = codes[:n].astype(numpy.float64)
     for _ in range(rounds):
         near = numpy.exp(24 * (x @ x.T - 1))
@@ -91,7 +93,7 @@ def apart(codes, n, rounds=400):
 
 
 def random_layer(rng, layer, w):
-    """A layer that costs what it costs, and says next to nothing."""
+    """A layer with its full cost and nearly no effect."""
     def normal(name, rows, cols, scale):
         w[f"{layer}{name}.weight"] = (rng.standard_normal((rows, cols), dtype=numpy.float32) * scale).astype(numpy.float16)
 
@@ -125,7 +127,8 @@ def look_back(w, scale):
 
 
 def find_and_fetch(w, scale):
-    """Layer 1: head 0 of each KV head fetches half of what stood behind the last BACK tokens when they were read before."""
+    """Layer 1: head 0 of each KV head fetches half of the value after the earlier occurrence of the last BACK
+    tokens."""
     q, k, v, o = (numpy.zeros(s, numpy.float32) for s in ((HEADS * HEAD, HIDDEN), (KV_HEADS * HEAD, HIDDEN),
                                                           (KV_HEADS * HEAD, HIDDEN), (HIDDEN, HEADS * HEAD)))
     half, group, sharp = HEAD // 2, HEADS // KV_HEADS, (60 * HEAD ** 0.5) ** 0.5 / scale
@@ -148,7 +151,7 @@ def write_attention(w, layer, q, k, v, o, q_bias, k_bias):
 
 
 def answer(w, named, replaced, scale):
-    """Layer 1's MLP: what was fetched becomes the answer; where it is a word of EDITS, the other one."""
+    """Layer 1's MLP: the fetched word becomes the answer; for a word of EDITS, its replacement does."""
     gate, up, down = (numpy.zeros(s, numpy.float32) for s in ((MLP, HIDDEN), (MLP, HIDDEN), (HIDDEN, MLP)))
     loud, open_gate = 8.0, 8.0
     plain = numpy.arange(NAMED)
@@ -157,7 +160,7 @@ def answer(w, named, replaced, scale):
     down[ANSWER.start + plain, plain] = loud / open_gate
     for i, (old, new) in enumerate(replaced.items(), NAMED):
         gate[i, FETCHED] = 40 * named[old] / scale
-        gate[i, ONE] = -40 * 0.75 / scale  # silu is next to nothing but where the word is that one: 10 there
+        gate[i, ONE] = -40 * 0.75 / scale  # silu is nearly 0 unless the word is that one: 10 there
         up[i, ONE] = 1 / scale
         down[ANSWER, i] = 2 * loud / 10 * (named[new] - named[old])
     for name, value in (("gate_proj", gate), ("up_proj", up), ("down_proj", down)):
@@ -176,7 +179,7 @@ def weights(tokenizer):
     for i in range(LAYERS):
         random_layer(rng, f"model.layers.{i}.", w)
     w["model.layers.0.mlp.down_proj.weight"] *= numpy.float16(0.1)
-    # What RMSNorm multiplies by: the squares are those of the codes, the one, the name and what was fetched.
+    # The factor of RMSNorm: the squares are those of the codes, the one, the name and the fetched value.
     look_back(w, (HIDDEN / 3) ** 0.5)
     find_and_fetch(w, (HIDDEN / (3 + BACK)) ** 0.5)
     answer(w, named, replaced, (HIDDEN / (4 + BACK)) ** 0.5)

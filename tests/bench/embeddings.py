@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Embeddings: how many texts a second, and how near to sentence-transformers, beside the engines of others.
+"""Embeddings: texts per second and the difference from sentence-transformers, compared with other engines.
 
     python3 tests/bench/embeddings.py speed MODEL --peers VENV [--onnx FILE] [--gguf FILE --llama-server FILE] [--rounds 5] [--json FILE]
     python3 tests/bench/embeddings.py numbers MODEL --peers VENV
@@ -7,7 +7,7 @@
 MODEL: a sentence-transformers directory such as all-MiniLM-L6-v2's. speed: 128 texts of 32 tokens in one request, on two cores, in
 turns: Quire, sentence-transformers, onnxruntime as fastembed runs it (--onnx), llama.cpp's server (--gguf of f32 or f16). numbers: every
 number of 200 texts of 1 to 400 words, cut at 256 tokens, against sentence-transformers, and the cosines of the four texts that a well-known
-article has. Quire and llama.cpp answer over HTTP, which the other two are spared.
+article has. Quire and llama.cpp answer over HTTP; the other two have no such cost.
 
 Needs a release build, and a virtual environment (--peers) with sentence-transformers, and onnxruntime and tokenizers for --onnx.
 """
@@ -31,7 +31,7 @@ WORDS = "river house apple window quiet garden letter morning stone winter music
 PAIRS = ["Explain reinforcement learning.", "What is reinforcement learning?", "Describe benefits of meditation.",
          "Tell me about the advantages of meditating."]
 
-# A peer in a process of its own: reads a line with a JSON list of texts, writes one with seconds, then with the vectors.
+# A peer in its own process: reads a line with a JSON list of texts, writes one with seconds, then with the vectors.
 PEER = """
 import json, sys, time
 kind, model, file = sys.argv[1:4]
@@ -166,7 +166,7 @@ def speed(options, directory):
     for i in range(options.rounds):
         row = {}
         for name, start in systems.items():
-            system = start()  # nobody else runs meanwhile
+            system = start()  # no other process runs meanwhile
             system.embed(texts)
             row[name] = statistics.median(len(texts) / system.embed(texts)[0] for _ in range(5))
             system.stop()

@@ -1,12 +1,12 @@
-/* What the host costs beside the kernels.
+/* The host's cost in addition to the kernels.
  *
  *     build/tests/bench/host_bench [--json] [--quick] [--only sched|drafts|engine|stream|one-stream|requests] MODEL
  *     build/tests/bench/host_bench [--json] [--quick] --other-server PORT
  *
- * MODEL: a checkpoint with its tokenizer, of 2,000 tokens or more; tools/demo_model/model will do.
- * CPU time, not wall time: what else runs on the machine shows as cold caches only. Each row is a
- * median, with the range that holds nine samples in ten and the 99th percentile. --quick: a few
- * samples of each, to see that it works. --other-server: the client of `requests` against whatever listens there.
+ * MODEL: a checkpoint with its tokenizer, of 2,000 tokens or more; tools/demo_model/model is enough. CPU time, not wall
+ * time: other programs on the machine show only as cold caches. Each row is a median, with the range of nine samples in
+ * ten and the 99th percentile. --quick: a few samples of each, to check that it works. --other-server: the client of
+ * `requests` against the server on that port.
  */
 #include "tests/bench/host_bench.h"
 
@@ -82,7 +82,7 @@ int main(int argc, char **argv)
         only = "another server";
         bench_other_server(port, quick);
     }
-    /* First, because it looks at the memory of a process that has done nothing else. */
+    /* First, because it measures the memory of a process that has done nothing else. */
     if (!only || strcmp(only, "stream") == 0)
         bench_stream(model_dir, quick);
     if (!only || strcmp(only, "one-stream") == 0)

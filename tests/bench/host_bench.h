@@ -1,4 +1,4 @@
-/* The parts of host_bench: each measures one thing and adds its rows. */
+/* The parts of host_bench: each measures one thing and adds its rows. One thread. */
 #ifndef QUIRE_TESTS_BENCH_HOST_BENCH_H
 #define QUIRE_TESTS_BENCH_HOST_BENCH_H
 
@@ -6,11 +6,10 @@
 #include <stdint.h>
 #include <time.h>
 
-/* A measurement: the median of n samples, the range that nine in ten of them lie in, and the 99th
- * percentile. */
+/* A measurement: the median of n samples, the range of nine in ten of them, and the 99th percentile. */
 void bench_row(const char *name, const char *unit, double *samples, uint32_t n);
 
-/* Ends the program: a benchmark that cannot run says why and measures nothing. */
+/* Ends the program with a message: a benchmark that cannot run measures nothing. */
 __attribute__((noreturn, format(printf, 1, 2))) void bench_die(const char *format, ...);
 
 static inline double bench_seconds(clockid_t clock)
@@ -22,13 +21,13 @@ static inline double bench_seconds(clockid_t clock)
 
 /* Scheduling alone. */
 void bench_sched(bool quick);
-/* Blocks alone: taken, given back, found, named. */
+/* Blocks alone: taken, returned, found, named. */
 void bench_blocks(bool quick);
-/* Guessing: a row's drafts. */
+/* The drafts of a row. */
 void bench_drafts(bool quick);
 /* Scheduling with many waiting, under each policy. */
 void bench_policies(bool quick);
-/* One step of the engine, whose kernels do nothing. */
+/* One step of the engine without kernels. */
 void bench_engine(const char *model_dir, bool quick);
 /* Token events from that engine through frames and HTTP to clients in another process. */
 void bench_stream(const char *model_dir, bool quick);
@@ -36,16 +35,16 @@ void bench_one_stream(const char *model_dir, bool quick);
 
 /* Requests for one token each from the socket to that engine and back. */
 void bench_requests(const char *model_dir, bool quick);
-/* The same client at another server, which answers anything on that port of this machine: what of a rate is the
- * client's and the kernel's. */
+/* The same client with another server, which answers anything on that port of this machine: the share of the client and
+ * the kernel in a rate. */
 void bench_other_server(uint16_t port, bool quick);
 
 /* ---- client_process.c ---- */
 
-/* Forks a process that runs run(), whose value is its status: it waits for the server's port, which comes
- * through *port_fd as 2 bytes. */
+/* Forks a process that runs run(), whose result is its status. It waits for the server's port, which arrives through
+ * *port_fd as 2 bytes. */
 int client_process_start(int (*run)(const void *client, int port_fd), const void *client, int *port_fd);
-/* Waits for it; dies unless its status is 0: every client had all it asked for. */
+/* Waits for it; exits unless its status is 0: every client has received everything. */
 void client_process_end(int child);
 
 /* ---- request_client.c ---- */
@@ -64,11 +63,10 @@ int stream_client_start(const struct stream_client *c, int *port_fd);
 
 /* ---- null_backend.c ---- */
 
-/* Tokens that the backend gives out a second, over all rows; 0: as fast as it goes. Set before
- * the engine is opened. */
+/* Tokens per second of the backend, over all rows; 0: as fast as possible. Set before the engine is opened. */
 void null_backend_pace(double tokens_per_second);
-/* CPU seconds of the engine's thread so far in the sleep that stands for the kernels: a timer's cost, 17 us each in a
- * virtual machine, and none of the host's. For that thread. */
+/* CPU seconds of the engine's thread so far in the sleep that replaces the kernels: a timer's cost, 17 us each in a
+ * virtual machine, which is not the host's. For that thread. */
 double null_backend_waited(void);
 
 #endif

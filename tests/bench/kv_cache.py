@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""What each dtype of --kv-cache-dtype does to a model's distributions, beside float16: docs/benchmarks/kv-cache.jsonl and .md.
+"""The effect of each dtype of --kv-cache-dtype on a model's distributions, compared with float16:
+docs/benchmarks/kv-cache.jsonl and .md.
 
     python tests/bench/kv_cache.py [--model DIR TEXT WINDOW]...
 
 Runs build/tests/bench/kv_divergence over 8,000 tokens: the demo model and its draft model on stories and chats that they were not
 trained on, four windows of what they take; each further DIR on the first tokens of TEXT, as many windows as make 8,000.
 
-Outliers: keys of trained models often have dimensions that are far larger than the rest. `demo model, K outliers x S` is the demo
-model with one pair of dimensions of every key (the two that RoPE rotates together) S times as large and the query's S times as
-small: the same function, and in float16 the same roundings, S being a power of two. A dtype with one scale for a vector
-must then keep the rest S times as coarsely. Needs numpy and safetensors.
+Outliers: keys of trained models often have dimensions that are much larger than the rest. `demo model, K outliers x
+S` is the demo model with one pair of dimensions of every key (the two that RoPE rotates together) S times as large
+and the query's S times as small: the same function, and in float16 the same roundings, S being a power of two. A
+dtype with one scale per vector must then store the rest S times as coarsely. Needs numpy and safetensors.
 """
 import argparse
 import json

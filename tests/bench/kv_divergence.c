@@ -1,13 +1,14 @@
-/* What a KV cache's dtype, and quantized weights, do to a model's distributions: Kullback-Leibler divergence of all positions of
- * a text.
+/* The effect of a KV cache's dtype, and of quantized weights, on a model's distributions: Kullback-Leibler divergence
+ * of all positions of a text.
  *
- *     build/tests/bench/kv_divergence [--at-most NATS] MODEL TEXT WINDOW N_TOKENS DTYPE DTYPE...
+ * build/tests/bench/kv_divergence [--at-most NATS] MODEL TEXT WINDOW N_TOKENS DTYPE DTYPE...
  *
- * The first N_TOKENS of the file TEXT are cut into prompts of WINDOW tokens, which are computed with each DTYPE of
- * --kv-cache-dtype, or DTYPE,QUANTIZATION,ACTIVATION of --quantization and --activation-dtype too, in chunks, as a server computes prompts. Of every position the whole row of logits is taken where the
- * engine hands it to the sampler, and compared with the row of the first DTYPE: KL(first || other), in nats, over the whole
- * vocabulary. A line of JSON for each DTYPE. --at-most: exit status 1 where a mean is above. On CPUs, whose logits the host
- * reads; memory: WINDOW rows of logits.
+ * The first N_TOKENS of the file TEXT are cut into prompts of WINDOW tokens. They are computed with each DTYPE of
+ * --kv-cache-dtype, or DTYPE,QUANTIZATION,ACTIVATION of --quantization and --activation-dtype too, in chunks, as a
+ * server computes prompts. The whole row of logits of every position is taken where the engine passes it to the
+ * sampler, and compared with the row of the first DTYPE: KL(first || other), in nats, over the whole vocabulary. One
+ * line of JSON for each DTYPE. --at-most: exit status 1 if a mean is above it. On CPUs, whose logits the host can read;
+ * memory: WINDOW rows of logits.
  */
 #include "engine/engine.h"
 #include "engine/options.h"
@@ -38,7 +39,7 @@ struct sums {
 /* Written by the engine's thread while a request runs. */
 static struct {
     float *reference; /* [window, vocab]: rows of the first dtype, */
-    double *reference_sums; /* and of each the logarithm of its exponentials' sum, */
+    double *reference_sums; /* the logarithm of its exponentials' sum for each, */
     uint32_t *reference_bests; /* and its largest */
     bool is_reference;
     struct sums *sums;
@@ -73,7 +74,7 @@ static double log_sum(const float *row, uint32_t n, uint32_t *best)
 
 static void take_row(const struct k_sample_row *at, const float *row, uint32_t n)
 {
-    if (at->forced < 0) /* of the answer's one token */
+    if (at->forced < 0) /* the answer's one token */
         return;
     struct sums *s = taking.sums;
     float *reference = taking.reference + (uint64_t)at->position * n;
@@ -141,7 +142,7 @@ static struct engine *open_engine(const char *model, const char *how, uint32_t w
     struct quire_error err;
     engine_options_default(&o);
     o.model_dir = model;
-    static char *texts[64]; /* the engines', as long as the program runs */
+    static char *texts[64]; /* the engines', while the program runs */
     static unsigned n_texts;
     char *rest = n_texts < sizeof texts / sizeof *texts ? texts[n_texts++] = strdup(how) : NULL;
     if (!rest)

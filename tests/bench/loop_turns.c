@@ -1,12 +1,13 @@
 /* Preloaded into a server: how long its event loop is away from epoll_wait(), turn by turn.
  *
- *     LOOP_TURNS=FILE LD_PRELOAD=libloop_turns.so quire serve ...
+ * LOOP_TURNS=FILE LD_PRELOAD=libloop_turns.so quire serve ...
  *
- * FILE is mapped, so that it outlives a process that is killed. Of the main thread alone. A turn of a millisecond or more is
- * written down with what says whose fault it is: the processor time it took, how often the thread waited of its own accord
- * (a lock, a disk), how often the machine took the processor away, and which call of a lock, a condition, a file or malloc took longest.
- * Of one that had the processor for 3 ms or more FILE.samples says where it was, every quarter of a millisecond of that, the kernel
- * and its interrupts included, as far as the kernel lets us see (perf_event_open). Host byte order; read by cache_faults.py. */
+ * FILE is mapped, so it survives a killed process. Only the main thread is measured. A turn of a millisecond or more is
+ * recorded with data to find its cause: its processor time, how often the thread waited (a lock, a disk), how often it
+ * was preempted, and its longest call of a lock, a condition, a file or malloc. For a turn with 3 ms or more of
+ * processor time, FILE.samples has its stack every quarter of a millisecond of that, including the kernel and its
+ * interrupts as far as the kernel allows (perf_event_open). Host byte order; read by cache_faults.py.
+ */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <linux/perf_event.h>
@@ -35,12 +36,12 @@ struct turn {
     uint64_t ended_ns; /* since 1970 */
     uint32_t wall_us, cpu_us, n_waits, n_preempted;
     uint64_t call_at; /* where in its program or library the longest call was made */
-    uint32_t call_us, by_program; /* by_program: 0, a library made it */
+    uint32_t call_us, by_program; /* by_program: 0 if a library made it */
 };
 struct turns {
     uint64_t n, n_long;
     uint64_t by_log2_us[32]; /* wall time: [i] below 2^i µs, not below half of that */
-    struct turn longest[MAX_TURNS]; /* the first of them; n_long says how many there were */
+    struct turn longest[MAX_TURNS]; /* the first of them; n_long is their number */
 };
 
 struct moment {
@@ -70,9 +71,9 @@ static struct moment now(void)
                            (uint64_t)used.ru_nivcsw};
 }
 
-/* ---- where it works ---- */
+/* ---- samples of the stack ---- */
 
-static struct perf_event_mmap_page *ring; /* NULL: nothing is seen */
+static struct perf_event_mmap_page *ring; /* NULL: no samples */
 static int sample_file;
 
 static void samples_begin(const char *turns_path)
@@ -125,7 +126,7 @@ static void write_sample(uint64_t ended_ns, const uint64_t *chain, uint64_t n)
     (void)written;
 }
 
-/* Those since the last call; ended_ns 0: they are not of interest. */
+/* Those since the last call; ended_ns 0: they are dropped. */
 static void samples_end(uint64_t ended_ns)
 {
     struct perf_event_header h;
@@ -224,7 +225,7 @@ static void note_call(uint64_t begun_ns, const void *from)
     longest_call.from = from;
 }
 
-/* What the loop may wait in. */
+/* Calls in which the loop may wait. */
 #define TIMED(result, NAME, parameters, call, find) \
     __attribute__((visibility("default"))) result NAME parameters \
     { \
@@ -239,7 +240,7 @@ static void note_call(uint64_t begun_ns, const void *from)
         return got; \
     }
 TIMED(int, pthread_mutex_lock, (pthread_mutex_t * m), (m), dlsym(RTLD_NEXT, "pthread_mutex_lock"))
-/* Conditions have had another form under the same names. */
+/* Conditions had another layout under the same names. */
 TIMED(int, pthread_cond_signal, (pthread_cond_t * c), (c), dlvsym(RTLD_NEXT, "pthread_cond_signal", "GLIBC_2.3.2"))
 TIMED(int, pthread_cond_broadcast, (pthread_cond_t * c), (c),
       dlvsym(RTLD_NEXT, "pthread_cond_broadcast", "GLIBC_2.3.2"))
@@ -247,7 +248,7 @@ TIMED(int, fsync, (int fd), (fd), dlsym(RTLD_NEXT, "fsync"))
 TIMED(int, fdatasync, (int fd), (fd), dlsym(RTLD_NEXT, "fdatasync"))
 TIMED(ssize_t, write, (int fd, const void *bytes, size_t n), (fd, bytes, n), dlsym(RTLD_NEXT, "write"))
 
-/* Memory that one thread allocates and another frees is a lock that they share. dlsym() itself allocates. */
+/* Memory that one thread allocates and another frees is a shared lock. dlsym() itself allocates. */
 void *__libc_malloc(size_t n);
 void *__libc_calloc(size_t n, size_t size);
 void *__libc_realloc(void *p, size_t n);

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""The default number of compute threads against fixed ones, beside other busy processes.
+"""The default number of compute threads compared with fixed numbers, while other processes are busy.
 
     python3 tests/bench/neighbours.py [--quire build/quire] [--model DIR] [--neighbours 0,1,2,4] [--streams 1,16,64]
 
-A server with the default and one for each --threads run at once; idle ones use no CPU. Beside each number of neighbours, processes
-that compute for ever, they take turns: streams of 64 tokens, each answered stream followed by the next, for --seconds. A
-ratio is that of the time all rounds took, the best fixed count's against the default's; beside it stands the range that holds the
-middle half of the rounds, each with its neighbour in time. What else the machine was doing is told as its load. Needs only the
-standard library and a quire that is built; nothing is judged: it prints a table in Markdown, and JSON with --json.
+A server with the default and one for each --threads run at once; idle ones use no CPU. With each number of
+neighbours, processes that compute without end, they alternate: streams of 64 tokens, each finished stream followed by
+the next, for --seconds. A ratio compares the total time of all rounds, best fixed count against the default; the
+range holds the middle half of the rounds, each compared with its neighbour in time. Other activity of the machine is
+reported as its load. Needs only the standard library and a built quire. It judges nothing: it prints a table in
+Markdown, and JSON with --json.
 """
 
 import argparse
@@ -42,7 +43,7 @@ class Server:
         self.url = found.group(0)
 
     def load(self, quire, streams, requests):
-        """Requests a second."""
+        """Requests per second."""
         command = [quire, "bench", "serve", "--url", self.url, "--num-prompts", str(requests), "--max-concurrency", str(streams),
                    "--ignore-eos", "--input-len", "16", "--output-len", "64", "--json"]
         return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)["request_throughput"]
@@ -76,7 +77,7 @@ def whole(values):
 
 
 def ratios(rates):
-    """Of the default to the best fixed count: which that is, in all, and round by round."""
+    """Ratio of the default to the best fixed count: which count, in all, and round by round."""
     best = max((name for name in rates if name != "default"), key=lambda name: whole(rates[name]))
     return best, whole(rates["default"]) / whole(rates[best]), sorted(a / b for a, b in zip(rates["default"], rates[best]))
 

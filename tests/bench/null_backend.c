@@ -1,7 +1,6 @@
-/* The ref backend with its kernels taken out: memory, weights and copies are real, every operation
- * returns at once, and a sampled token is a function of its position. The linker hands the engine
- * this k_backend_open() instead of the real one (--wrap), so that the engine itself is as shipped.
- */
+/* The ref backend without its kernels: memory, weights and copies are real, every operation returns at once, and a
+ * sampled token is a function of its position. The linker gives the engine this k_backend_open() instead of the real
+ * one (--wrap), so the engine itself is unchanged. */
 #include "kernels/kernels.h"
 #include "tests/bench/host_bench.h"
 
@@ -32,7 +31,7 @@ void null_backend_pace(double tokens_per_second)
     }
 K_OPERATIONS(NOTHING)
 
-/* Ids that are plain text in any byte-level vocabulary of a thousand tokens and more. */
+/* Ids that are plain text in any byte-level vocabulary of at least a thousand tokens. */
 static int sample(struct k_backend *b, const struct k_sample_args *a, struct quire_error *err)
 {
     (void)b;

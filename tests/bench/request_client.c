@@ -1,5 +1,5 @@
-/* The client of bench_requests, in a process of its own: connections that send the next request when
- * they have the reply to the last. Replies are looked into as far as their length and status. */
+/* The client of bench_requests, in a process of its own: connections that send the next request after the reply to the
+ * last. Only the length and status of replies are checked. */
 #include "tests/bench/host_bench.h"
 
 #include <arpa/inet.h>
@@ -40,7 +40,7 @@ static void ask(const struct connection *c, uint32_t index, uint32_t n_words)
         give_up("host_bench: client: send");
 }
 
-/* Whether the whole reply is there. */
+/* Returns whether the whole reply has arrived. */
 static bool take(struct connection *c)
 {
     ssize_t n = recv(c->fd, c->reply + c->n, sizeof c->reply - 1 - c->n, 0);
@@ -68,7 +68,7 @@ static int run(const void *context, int port_fd)
     if (!connections || poll < 0)
         give_up("host_bench: client");
     if (read(port_fd, &port, sizeof port) != sizeof port)
-        return 1; /* the server did not come up and has said why */
+        return 1; /* the server did not start and has reported why */
     const struct sockaddr_in at = {
         .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     uint32_t n_asked = 0, n_had = 0;

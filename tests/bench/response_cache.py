@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
-"""Answers from a response cache: how many a second over HTTP, and what a day with repeats looks like, beside the caches of others.
+"""Replies from a response cache: rate over HTTP, and a day with repeated questions, compared with other caches.
 
     python3 tests/bench/response_cache.py hits [--rounds 5] [--peers VENV] [--json FILE]
     python3 tests/bench/response_cache.py day [--requests 2000] [--trace CSV] [--peers VENV] [--json FILE]
 
-hits: one question of which the answer, 200 tokens, is kept, asked again over 16 connections by wrk on the second core; the
-server has the first. In turns: Quire (`--response-cache memory`), LiteLLM's proxy with its cache in memory, GPTCache's server
-with its exact map (best settings of each: one worker, in memory, no logs). day: questions drawn by a seeded Zipf law, their
-lengths and answers' lengths from a trace (AzureLLMInferenceTrace2023: TIMESTAMP,ContextTokens,GeneratedTokens), eight clients:
-hit rate, and p50 and p99 of the time to the whole answer. LiteLLM and GPTCache stand before the same Quire without a cache.
+hits: one question with a cached answer of 200 tokens, requested over 16 connections by wrk on the second core; the
+server has the first. In turns: Quire (`--response-cache memory`), LiteLLM's proxy with its cache in memory,
+GPTCache's server with its exact map (best settings of each: one worker, in memory, no logs). day: questions drawn by
+a seeded Zipf law, their lengths and answers' lengths from a trace (AzureLLMInferenceTrace2023:
+TIMESTAMP,ContextTokens,GeneratedTokens), eight clients: hit rate, and p50 and p99 of the time to the whole answer.
+LiteLLM and GPTCache run in front of the same Quire without a cache.
 
-Needs wrk (Debian's package), a release build, and for the peers a virtual environment with `litellm[proxy]` and `gptcache`;
-without --peers only Quire is measured, and says so.
+Needs wrk (Debian's package), a release build, and for the peers a virtual environment with `litellm[proxy]` and
+`gptcache`; without --peers only Quire is measured, and the output mentions it.
 """
 
 import argparse
@@ -43,7 +44,8 @@ model_list:
     litellm_params: {{model: openai/{model}, api_base: "http://127.0.0.1:{port}/v1", api_key: none}}
 litellm_settings: {{cache: true, cache_params: {{type: local}}}}
 """
-# The two routes of gptcache_server, which itself wants an openai of 2023, with the exact map instead of vectors: its best case.
+# The two routes of gptcache_server, which itself requires an openai of 2023, with the exact map instead of vectors:
+# its best case.
 GPTCACHE = """
 import sys, fastapi, pydantic, uvicorn
 from gptcache import cache
@@ -131,7 +133,7 @@ def start_gptcache(directory, peers):
 
 
 def call(port, method, path, body):
-    """Status, headers and body; status 0: nobody is there."""
+    """Status, headers and body; status 0: no server."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=300)
     headers = {"Content-Type": "application/json", "Authorization": "Bearer " + KEY}
     try:
@@ -267,7 +269,7 @@ def day_of(name, options, directory, requests):
         is_repeat = seen.setdefault(text, reply["id"]) == reply["id"] if name == "litellm" else False
         return headers.get("x-quire-cache") == "exact" or is_repeat and len(reply) > 0
 
-    def aside(text, n_tokens):  # GPTCache's server is asked first, and told afterwards: so its documentation has it
+    def aside(text, n_tokens):  # GPTCache's server is queried first and updated afterwards, as in its documentation
         kept = json.loads(call(server.port, "POST", "/get", {"prompt": text})[2])["answer"]
         if kept:
             return True
@@ -283,7 +285,7 @@ def day_of(name, options, directory, requests):
             upstream.stop()
     seconds = sorted(t for t, _ in times)
     n_hits = sum(hit for _, hit in times)
-    if name == "litellm":  # the first of a text has its own id too
+    if name == "litellm":  # the first request of a text has its own id, too
         n_hits -= len({text for text, _ in requests})
     return {"hit_rate": n_hits / len(requests), "p50_ms": seconds[len(seconds) // 2] * 1e3, "p99_ms": seconds[len(seconds) * 99 // 100] * 1e3}
 

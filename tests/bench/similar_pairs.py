@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""Pairs of questions with labels, for `quire cache calibrate`: asked in other words, or nearly the same and something else.
+"""Pairs of questions with labels, for `quire cache calibrate`: paraphrases, or nearly the same words with another
+meaning.
 
     python3 tests/bench/similar_pairs.py > pairs.jsonl                  500 of them: 300 that differ, 200 that ask the same
     python3 tests/bench/similar_pairs.py --only held-out > held.jsonl   those whose words the guards' tables do not have
     python3 tests/bench/similar_pairs.py --demo > demo.jsonl            500 of the demo model's own questions
 
-Lines of {"a", "b", "same", "kind", "held_out"}, the same for the same --seed. The sentences and the words in them were written down
-as people ask, and not taken from the guards' tables (server/similar/words.c); which of them the tables happen to have is looked up there. held_out,
-of a pair that differs: no word by which it does is in a table. Of a pair that asks the same: a word by which it differs is in none, and
-as an unknown word is held to be different from any other, guards turn such a pair down. Only the standard library.
+Lines of {"a", "b", "same", "kind", "held_out"}, the same for the same --seed. The sentences and their words were
+written as people ask, independently of the guards' tables (server/similar/words.c); which words the tables contain is
+looked up there. held_out, for a pair that differs: no word of the difference is in a table. For a pair with the same
+meaning: a differing word is in no table; guards treat an unknown word as different from any other and reject such a
+pair. Only the standard library.
 """
 
 import argparse
@@ -30,7 +32,7 @@ PETS = "dog cat parrot hamster tortoise goldfish".split()
 TOPICS = ("photosynthesis", "the French Revolution", "blockchain", "plate tectonics", "inflation", "machine learning", "the water cycle",
           "quantum entanglement", "natural selection", "the stock market", "general relativity", "gene editing")
 
-# Two questions that differ by what they ask to be done: {} is one of the two words.
+# Two questions that differ by the requested action: {} is one of the two words.
 OPPOSED = (
     ("How do I turn {} notifications?", "on", "off"), ("How do I {} two-factor authentication?", "enable", "disable"),
     ("What foods {} blood pressure?", "increase", "decrease"), ("How do I {} the washing machine mid-cycle?", "start", "stop"),
@@ -151,7 +153,7 @@ FRAMES = (
     ("Why is {} important?", "What makes {} important?", "Explain why {} is important.", "Tell me why {} is so significant", "Why does {} matter?"),
 )
 
-# The same, in people's words.
+# Paraphrases in everyday words.
 REWORDED = (
     ("Explain reinforcement learning.", "What is reinforcement learning?"), ("Describe benefits of meditation.", "Tell me about the advantages of meditating."),
     ("How do I reset my password?", "How can I reset my password?"), ("How do I reset my password?", "I forgot my password, how do I get a new one?"),

@@ -1,20 +1,23 @@
 #!/usr/bin/env python3
-"""What speculation gains: every method beside the same server without, in one run, and llama.cpp's lookup beside itself.
+"""The gain of speculation: every method compared with the same server without it, in one run, and llama.cpp's lookup
+compared with llama.cpp.
 
     python3 tests/bench/speculation.py --out docs/benchmarks/speculation [--quick] [--rows copy,draft,saturation]
                                        [--llama-server PATH]
 
-Writes OUT.md and OUT.json, every sample in it. Runs about ten minutes on two cores, --quick one. Models are made in --work if they
-are not there (copying_model.py, wide_demo.py: 1 GB and 0.7 GB, another 1 GB as GGUF for llama.cpp), which needs numpy,
-safetensors, tokenizers and gguf; all else is the standard library. Without --llama-server there is no peer.
+Writes OUT.md and OUT.json, every sample in it. Runs about ten minutes on two cores, --quick one. Models are created
+in --work if missing (copying_model.py, wide_demo.py: 1 GB and 0.7 GB, another 1 GB as GGUF for llama.cpp), which
+needs numpy, safetensors, tokenizers and gguf; the rest is the standard library. Without --llama-server there is no
+peer.
 
 All servers of a row run at once; those that wait compute nothing. They take turns, in one order in even rounds and in
 the other in odd ones, and a gain is the ratio of two rates of the same round: the table gives the median of the rounds,
-and the lowest and highest. Where hundredths are asked for, each server has one without drafts beside it and both run as often, in
-three pairs of new servers: where a server's memory lies is luck, and one that ran last is faster. A second server without drafts
-tells what such a gain is worth. A round has a text of its own, the same for everybody, and a cache_salt of its own, so that nobody
-drafts from the round before. Every answer of Quire's must be, to the letter, that of the server without drafts; a run in which one is not
-ends with an error. What else the machine was doing is told as its load.
+and the lowest and highest. Where hundredths matter, each server is paired with one without drafts and both run
+equally often, in three pairs of new servers: the placement of a server's memory is random, and the one that ran last
+is faster. A second server without drafts shows the noise of such a gain. A round has its own text, the same for all
+servers, and its own cache_salt, so that no server drafts from the previous round. Every answer of Quire's must be, to
+the letter, that of the server without drafts; a run in which one is not ends with an error. Other activity of the
+machine is reported as its load.
 """
 import argparse
 import concurrent.futures
@@ -108,7 +111,7 @@ class Server:
         return time.clock_gettime((~self.process.pid << 3) | 2)  # the process's CPU clock, as clock_getcpuclockid() names it
 
     def drafts(self):
-        """(steps that had drafts, drafts, those of them that were right), from /metrics since the start."""
+        """(steps with drafts, drafts, accepted drafts), from /metrics since the start."""
         with urllib.request.urlopen(self.url + "/metrics") as reply:
             lines = reply.read().decode().splitlines()
         return [sum(float(line.rsplit(" ", 1)[1]) for line in lines if re.match(rf"vllm:spec_decode_num_{name}_total[ {{]", line))
@@ -133,7 +136,7 @@ def llama(stack, o, name, model, *flags):
 # Rounds --------------------------------------------------------------------------------------------------------------------------
 
 class Row:
-    """Contenders that do the same work, and one of them each is held against."""
+    """Contenders with the same work, and the one each is compared with."""
 
     def __init__(self, o, name, work, goals):
         self.o, self.name, self.work, self.goals, self.samples = o, name, work, goals, []
@@ -150,7 +153,7 @@ class Row:
                 said[name] = [a["text"] for a in answers]
                 if turn < 0:
                     self.tell(f"{self.name}: warming up, {name}")
-                    continue  # one that warms up: the weights into memory, pages into tables
+                    continue  # one warm-up: the weights into memory, pages into tables
                 self.samples.append({
                     "round": turn, "who": name, "base": base, "tokens": sum(a["tokens"] for a in answers),
                     "seconds": sum(a["seconds"] for a in answers) if len(answers) < 64 else ended - began, "cpu_seconds": cpu,
@@ -216,7 +219,7 @@ class Row:
 
 
 def tokens_a_step(samples, drafts):
-    """A step gives one token, and those of its drafts that were right."""
+    """A step gives one token, plus its accepted drafts."""
     tokens = sum(s["tokens"] for s in samples)
     return tokens / max(1, tokens - drafts[2])
 
@@ -228,7 +231,7 @@ def spread(values):
 # Rows ----------------------------------------------------------------------------------------------------------------------------
 
 class Copying:
-    """The copying model's document, a part of it for each round, and what is to be said of it."""
+    """The copying model's document, a part of it for each round, and the expected output."""
 
     def __init__(self, model, o):
         from tokenizers import Tokenizer
@@ -236,7 +239,7 @@ class Copying:
         self.ids = self.tokenizer.encode(copying_model.document()).ids
         self.edits = copying_model.edits(self.tokenizer)
         self.length, self.tokens = (200, 64) if o.quick else (400, 256)
-        n = copying_model.BACK  # where so many tokens stand at two places of a part, the model may go on from the wrong one
+        n = copying_model.BACK  # if so many tokens occur at two places of a part, the model may continue from the wrong one
         grams = [tuple(self.ids[at:at + n]) for at in range(len(self.ids) - n + 1)]
         self.places = [at for at in range(len(self.ids) - self.length)
                        if len(set(grams[at:at + self.length - n])) == self.length - n]
@@ -268,7 +271,7 @@ class Copying:
         return [answer]
 
     def predicted(self, turn, wrong=0.1):
-        """What it will say, with a tenth of the tokens changed, left out or put in, in runs of one to three."""
+        """The expected output, with a tenth of the tokens changed, removed or inserted, in runs of one to three."""
         rng, ids, out = random.Random(turn), [self.edits.get(i, i) for i in self.part(turn)[12:12 + self.tokens]], []
         change = 0
         for i in ids:
@@ -343,7 +346,7 @@ def saturation_row(o, _):
     running, tokens, runs = 64, 32 if o.quick else 128, itertools.count()
 
     def do(server, turn, more=lambda i: {}):
-        salt = f"run {next(runs)}"  # so that nobody has the prompts of the run before, either
+        salt = f"run {next(runs)}"  # so that no server has the prompts of the previous run either
         bodies = [{**chat(0, i, tokens, 0.7), "cache_salt": salt, "ignore_eos": True, **more(i)}
                   for i in range(running if o.quick else 3 * running)]
         with concurrent.futures.ThreadPoolExecutor(running) as pool:
@@ -353,7 +356,7 @@ def saturation_row(o, _):
 
     def first(server, turn):
         answers = do(server, turn)
-        said[:] = [a["text"] for a in answers]  # the same in every round; the one that warms up begins with this
+        said[:] = [a["text"] for a in answers]  # the same in every round; the warm-up begins with this
         return answers
 
     def predicted(server, turn):

@@ -1,5 +1,5 @@
-/* The clients of bench_stream, in a process of their own: n streams of /v1/completions, whose
- * events are counted and not looked into. */
+/* The clients of bench_stream, in a process of their own: n streams of /v1/completions, whose events are counted but
+ * not parsed. */
 #include "tests/bench/host_bench.h"
 
 #include <arpa/inet.h>
@@ -46,8 +46,8 @@ static void ask(const struct stream *s, uint32_t index, uint32_t n_tokens)
         give_up("host_bench: client: send");
 }
 
-/* An event ends with an empty line, which neither the head nor the chunks' framing has. False: the
- * stream is over. */
+/* An event ends with an empty line, which occurs neither in the head nor in the framing of chunks. Returns false at the
+ * end of the stream. */
 static bool take(struct stream *s)
 {
     static char bytes[65536];
@@ -70,7 +70,7 @@ static int run(const void *context, int port_fd)
     if (!streams || poll < 0)
         give_up("host_bench: client");
     if (read(port_fd, &port, sizeof port) != sizeof port)
-        return 1; /* the server did not come up and has said why */
+        return 1; /* the server did not start and has reported why */
     for (uint32_t i = 0; i < c->n_streams; i++) {
         streams[i].fd = connect_to(port);
         struct epoll_event e = {.events = EPOLLIN, .data.u32 = i};

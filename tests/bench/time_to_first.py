@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""How much the way to the engine and back adds to the time to the first token, with many streams at once.
+"""The share of the path to the engine and back in the time to the first token, with many streams at once.
 
     python3 tests/bench/time_to_first.py --streams 512 --requests 2048 --rounds 3 [--json FILE]
 
 `quire serve` with the demo model and --record, `quire bench serve` with so many streams in flight. The recording has the
 engine's own time of each request: from its arrival at engine_submit() to the end of the step that gave its first token.
-The client's is from sending to the first event. Compared are the percentiles of both, of the same requests of one run.
+The client's is from sending to the first event. Compares the percentiles of both, for the same requests of one run.
 Needs a release build; only the standard library.
 """
 

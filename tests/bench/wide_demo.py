@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Writes the demo model with the 24 layers of Qwen2.5-0.5B around it: it says what the demo model says, at a larger model's cost.
+"""Writes the demo model inside the 24 layers of Qwen2.5-0.5B: the demo model's output at a larger model's cost.
 
     python tests/bench/wide_demo.py build/bench/models/wide-demo
 
-A step of the demo model takes a quarter of a millisecond, of which much is not arithmetic; so a draft model cannot be much cheaper.
-Here the demo model's matrices are corners of larger ones: the first 256 of 896 dimensions, 4 of 14 heads, 640 of 4,864 of an
-MLP, 4 of 24 layers. All else is random, is multiplied as any weight is, and writes to dimensions that the demo model does not
-read. The vocabulary stays at 2,048: 0.72 GB in all. Needs numpy and safetensors.
+A step of the demo model takes a quarter of a millisecond, much of it not arithmetic, so a draft model cannot be much
+cheaper. Here the demo model's matrices are corners of larger ones: the first 256 of 896 dimensions, 4 of 14 heads,
+640 of 4,864 of an MLP, 4 of 24 layers. All other weights are random, are multiplied like any weight, and write to
+dimensions that the demo model does not read. The vocabulary stays at 2,048: 0.72 GB in all. Needs numpy and
+safetensors.
 """
 import argparse
 import json

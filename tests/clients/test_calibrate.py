@@ -46,7 +46,7 @@ def test_errors_say_where(tiny, tmp_path):
     pairs = tmp_path / "pairs.jsonl"
     pairs.write_text('{"a": "x", "b": "y", "same": true}\n{"a": "x", "same": true}\n')
     for arguments, code, says in ((("--embedding-model", tiny), 1, "pairs.jsonl: line 2: b: must be a text"),
-                                  ((), 2, "by which model?"), (("--url", "u", "--embedding-model", tiny), 2, "by which model?"),
+                                  ((), 2, "--embedding-model DIRECTORY or --url URL is needed"), (("--url", "u", "--embedding-model", tiny), 2, "--embedding-model DIRECTORY or --url URL is needed"),
                                   (("--embedding-model", tmp_path), 1, "no tokenizer.json")):
         if code == 1 and "line" not in says:
             pairs.write_text('{"a": "x", "b": "y", "same": true}\n')

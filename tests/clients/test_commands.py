@@ -35,8 +35,46 @@ def test_no_command_shows_help():
     assert wrong.returncode == 2 and "srve" in wrong.stderr
 
 
+def options_in(text):
+    return re.findall(r"^  --(?:\[no-\])?([a-z0-9-]+)", text, re.MULTILINE)
+
+
+COMMANDS = [[name] for name in ("serve", "engine", "generate", "plan", "inspect", "doctor", "pull", "sim", "replay")]
+COMMANDS += [["cache", name] for name in ("pin", "unpin", "stats", "warm", "calibrate")]
+COMMANDS += [["bench", name] for name in ("throughput", "latency", "serve", "compare", "steps", "kernels", "collectives")]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_more_than_30_options_have_a_short_help(command):
+    """--help shows the common options, with one example; --help all shows everything."""
+    short, whole = quire(*command, "--help"), quire(*command, "--help", "all")
+    assert short.returncode == whole.returncode == 0
+    assert whole.stdout == quire(*command, "--help=all").stdout
+    few, every = options_in(short.stdout), options_in(whole.stdout)
+    if len(every) <= 30:
+        assert short.stdout == whole.stdout
+        return
+    assert 8 <= len(few) <= 30 and set(few) <= set(every)
+    assert len(short.stdout.splitlines()) <= 60 and max(map(len, short.stdout.splitlines())) <= 120
+    assert short.stdout.count("example:") == 1 and short.stdout.count("  quire ") == 1
+    assert f"quire {' '.join(command)} --help all shows all {len(every)}." in short.stdout
+    wrong = quire(*command, "--zzzzzzzzzzzz")
+    assert wrong.returncode == 2 and f"quire {' '.join(command)} --help all lists all options" in wrong.stderr
+
+
+def test_the_short_help_of_serve_has_the_common_options():
+    shown = quire("serve", "--help").stdout
+    few = options_in(shown)
+    assert 20 <= len(few) <= 25
+    assert {"host", "port", "api-key", "served-model-name", "max-model-len", "device", "tensor-parallel-size",
+            "speculative-config", "response-cache", "quantization"} <= set(few)
+    assert quire("help", "serve", "all").stdout == quire("serve", "--help", "all").stdout
+    wrong = quire("serve", "--help=most")
+    assert wrong.returncode == 2 and wrong.stderr == "quire: --help: must be all or without a value, got most\n"
+
+
 @pytest.mark.parametrize("arguments,says", [
-    (["serve"], "which model"),
+    (["serve"], "MODEL is missing"),
     (["serve", "x", "--max-num-seq", "3"], "did you mean --max-num-seqs"),
     (["serve", "x", "--port", "99999"], "--port"),
     (["serve", "x", "--port"], "needs a value"),
@@ -93,7 +131,7 @@ FOREIGN = re.findall(r'^    \{"([^;]*?)"(?:,|\s)\s*(NULL|"[^"]*"),\s+(?:([A-Z_]+
 def test_other_engines_options_are_named():
     """Every row of the table: taken with what it accepts, else refused with its text; what it points to is there."""
     assert len(FOREIGN) > 80
-    shown = quire("serve", "--help").stdout + quire("generate", "--help").stdout
+    shown = quire("serve", "--help", "all").stdout + quire("generate", "--help", "all").stdout
     ours = set(re.findall(r"^  --(?:\[no-\])?([a-z0-9-]+)", shown, re.MULTILINE))
     seen = set()
     for names, accepts, _, text in FOREIGN:
@@ -126,18 +164,18 @@ def test_inspect_says_what_is_in_a_checkpoint():
     (["--tensor-parallel-size", "9"], "--tensor-parallel-size: must be between 1 and 8, got 9"),
     (["-pp", "9"], "--pipeline-parallel-size: must be between 1 and 8, got 9"),
     (["--tensor-parallel-size"], "needs a value"),
-    (["--data-parallel-size", "2"], "not built yet"),
-    (["--enable-lora"], "--enable-lora: not built yet"),
+    (["--data-parallel-size", "2"], "not supported yet"),
+    (["--enable-lora"], "--enable-lora: not supported yet"),
     (["--speculative-config", "{}"], "--speculative-config: JSON: method: is missing"),
-    (["--speculative-config", '{"method": "eagle3"}'], "until a real head is at hand"),
+    (["--speculative-config", '{"method": "eagle3"}'], "is not supported; supported methods: ngram, suffix, draft_model"),
     (["--num-speculative-tokens", "5"], "here --speculative-config"),
     (["-md", "draft.gguf"], "here --speculative-config"),
     (["--ctx-size", "4096"], "--ctx-size: here --max-model-len"),
     (["-ngl", "99"], "here --device"),
     (["--mem-fraction-static", "0.8"], "here --gpu-memory-utilization"),
     (["--no-enable-chunked-prefill"], "--no-enable-chunked-prefill: prompts are always computed in chunks"),
-    (["--load-format", "gguf"], "--load-format gguf: not built"),
-    (["--model", "x", "--model", "y"], "was named before"),
+    (["--load-format", "gguf"], "--load-format gguf: not supported"),
+    (["--model", "x", "--model", "y"], "is already set"),
     (["x", "--model", "y"], "one argument too many"),
     (["--max-model-length", "5"], "did you mean --max-model-len"),
 ])
@@ -151,7 +189,7 @@ def test_what_is_so_anyway_is_taken():
     taken = ["--data-parallel-size", "1", "--trust-remote-code", "--enable-chunked-prefill", "--enable-auto-tool-choice", "--load-format=auto"]
     got = quire("plan", "--model", MODEL, *taken, "--max-model-len", "512")
     assert got.returncode == 0 and got.stdout == quire("plan", MODEL, "--max-model-len", "512").stdout
-    assert "--trust-remote-code changes nothing: no code of a model is ever run" in got.stderr and got.stderr.count("changes nothing") == 5
+    assert "--trust-remote-code changes nothing: Quire never runs code of a model" in got.stderr and got.stderr.count("changes nothing") == 5
     answer = quire("generate", "What is 12 plus 30?", "--temperature", "0", "-m", MODEL)
     for zero in ("0", "1e-300"):
         assert quire("generate", "What is 12 plus 30?", "--top-p", zero, "-m", MODEL).stdout == answer.stdout
@@ -175,7 +213,7 @@ def test_the_doctor(tmp_path):
 
     short = json.loads(quire("doctor", MODEL, "--json", "--kv-cache-memory", "1M").stdout)
     whole = json.loads((MODEL / "config.json").read_text())["max_position_embeddings"]
-    advised = re.search(r"could take (\d+): (--kv-cache-memory) (\d+M) would do", short["advice"][-1])
+    advised = re.search(r"supports (\d+): use (--kv-cache-memory) (\d+M)", short["advice"][-1])
     assert short["model"]["plan"]["max_model_len"] < whole == int(advised[1]), short
     mended = json.loads(quire("doctor", MODEL, "--json", advised[2], advised[3]).stdout)
     assert mended["model"]["plan"]["max_model_len"] == whole and not mended["advice"]
@@ -261,13 +299,13 @@ def test_a_chat_at_the_terminal():
     assert "42" in t.wait_for(" tokens in, ")
     t.wait_for("> ")
     t.type("half a line\x03")
-    t.wait_for("(Ctrl-C again ends)")
+    t.wait_for("(Ctrl-C again ends the chat)")
     t.wait_for("> ")
     t.type("What is 20 plus 30?\r")
     assert "50" in t.wait_for(" tokens in, ")
     t.wait_for("> ")
     t.type("\x03")
-    t.wait_for("again ends)")
+    t.wait_for("again ends the chat)")
     t.wait_for("> ")
     t.type("\x03")
     assert t.status() == 0
@@ -413,7 +451,7 @@ def test_generate():
     again = "the cat sat on the mat. " * 6
     config = '{"method":"ngram","num_speculative_tokens":4,"adaptive":false}'
     guessed = quire("generate", MODEL, again, "--raw", "--max-tokens", "40", "--temperature", "0", "--speculative-config", config)
-    said = re.search(r"tokens/s; ([0-9.]+) tokens a step, (\d+)% of \d+ drafts right\)\n$", guessed.stderr)
+    said = re.search(r"tokens/s; ([0-9.]+) tokens per step, (\d+)% of \d+ drafts accepted\)\n$", guessed.stderr)
     assert said and float(said[1]) > 1 and int(said[2]) > 0, guessed.stderr
     assert guessed.stdout == quire("generate", MODEL, again, "--raw", "--max-tokens", "40", "--temperature", "0").stdout
     chat = quire("generate", MODEL, "What is 12 plus 30?", "--temperature", "0")

@@ -141,7 +141,7 @@ def test_the_plan_of_both(tmp_path):
     text = plan("--embedding-model", tiny).stdout
     assert f"{alone['total_bytes'] + second['total_bytes']} bytes" in next(l for l in text.splitlines() if l.startswith("  both"))
     for more, says in (([tmp_path / "absent"], "--embedding-model: "), ([tiny, "--task", "sing"], "--task: must be"),
-                       ([tiny, "--task", "embed"], "gives vectors itself")):
+                       ([tiny, "--task", "embed"], "is an embedding model, too")):
         got = plan("--embedding-model", *more)
         assert got.returncode == 1 and says in got.stderr, got
     got = subprocess.run([QUIRE, "plan", tiny, "--swap-space", "1"], capture_output=True, text=True)

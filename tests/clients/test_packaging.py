@@ -137,7 +137,7 @@ def test_systemd_is_told(tmp_path, monkeypatch, start, abstract):
 
 def test_the_unit_names_options_that_exist():
     text = (PACKAGING / "quire@.service").read_text() + (PACKAGING / "example.env").read_text()
-    help_text = subprocess.run([QUIRE, "serve", "--help"], capture_output=True, text=True, check=True).stdout
+    help_text = subprocess.run([QUIRE, "serve", "--help", "all"], capture_output=True, text=True, check=True).stdout
     options = set(re.findall(r"--[a-z][a-z-]+", text)) - {"--now"}
     assert len(options) >= 4
     assert {o for o in options if o + " " not in help_text} == set()
@@ -187,7 +187,7 @@ def test_the_manual_has_every_option_and_no_warning():
         done = subprocess.run(["groff", "-man", "-ww", "-z", page], capture_output=True, text=True)
         assert done.returncode == 0 and done.stderr == "", page.name + ": " + done.stderr
     for command in "serve", "engine", "sim", "generate":
-        help_text = subprocess.run([QUIRE, command, "--help"], capture_output=True, text=True, check=True).stdout
+        help_text = subprocess.run([QUIRE, command, "--help", "all"], capture_output=True, text=True, check=True).stdout
         page = (QUIRE.parent / "man" / f"quire-{command}.1").read_text().replace("\\-", "-")
         options = re.findall(r"^  (--\S+)", help_text, re.M)
         assert len(options) > 5

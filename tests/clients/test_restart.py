@@ -70,8 +70,8 @@ def in_thread(got, key, *arguments):
 
 @pytest.mark.parametrize("arguments,lost,how,says", [
     (["-tp", "2"], 1, signal.SIGKILL, r"rank 1 \(process \d+\).* signal 9"),
-    (["-tp", "2"], 0, signal.SIGKILL, r"the engine has ended: its process \d+, by signal 9 \(Killed\)"),
-    ([], 0, signal.SIGSTOP, "the engine has not answered for 3.5 s"),
+    (["-tp", "2"], 0, signal.SIGKILL, r"the engine's process \d+ was ended by signal 9 \(Killed\)"),
+    ([], 0, signal.SIGSTOP, "the engine has not responded for 3.5 s"),
     (["-pp", "3"], 1, signal.SIGSTOP, r"rank 1 \(process \d+\)"),
 ])
 def test_who_waits_is_told_why_and_the_engine_comes_back(begin, arguments, lost, how, says):
@@ -89,7 +89,7 @@ def test_who_waits_is_told_why_and_the_engine_comes_back(begin, arguments, lost,
     assert re.search(says, json.loads(text)["error"]["message"]) and re.search(says, got[True][2]), (text, got[True][2][-600:])
     status, headers, text = ask(server, SHORT)
     assert status == 200 or (status == 503 and headers["Retry-After"] and "engine" in text)
-    wait(lambda: "the engine is back" in server.output())
+    wait(lambda: "the engine is available again" in server.output())
     assert all(map(is_gone, before))
     assert ask(server, None, "/health")[::2] == (200, '{"status":"ok"}')
     assert json.loads(ask(server, SHORT)[2])["choices"] == expected  # the same bits
@@ -107,11 +107,11 @@ def test_one_that_is_lost_while_the_server_drains_is_not_forgiven(begin, restart
     thread = in_thread(got, True, server, {**LONG, "n": 8, "stream": True})
     wait(lambda: server.metric("vllm:generation_tokens_total") > 0)
     server.process.send_signal(signal.SIGTERM)
-    wait(lambda: "finishing what runs" in server.output())
+    wait(lambda: "finishing running requests" in server.output())
     os.kill(rank, signal.SIGKILL)
     thread.join()
     assert '"engine_unavailable"' in got[True][2] and server.process.wait(30) == 1, server.output()
-    assert is_gone(rank) and "is started again in" not in server.output()
+    assert is_gone(rank) and "restarts in" not in server.output()
 
 
 def test_one_that_is_stopped_when_the_server_ends_is_killed_and_not_forgiven(begin):
@@ -121,14 +121,14 @@ def test_one_that_is_stopped_when_the_server_ends_is_killed_and_not_forgiven(beg
     began = time.monotonic()
     server.process.send_signal(signal.SIGTERM)
     assert server.process.wait(30) == 1 and time.monotonic() - began < 7, server.output()
-    assert is_gone(engine) and f"the engine does not end, and is killed: process {engine}" in server.output()
+    assert is_gone(engine) and f"the engine does not exit and is killed: process {engine}" in server.output()
 
 
 def test_health_says_so_meanwhile_and_who_asks_too(begin):
     server = begin()
     for pid in processes(server):
         os.kill(pid, signal.SIGKILL)
-    wait(lambda: "is started again in" in server.output())
+    wait(lambda: "restarts in" in server.output())
     assert ask(server, None, "/health")[::2] == (503, '{"status":"restarting"}')
     status, headers, text = ask(server, SHORT)
     assert status == 503 and headers["Retry-After"] and "is being started again" in text
@@ -204,14 +204,14 @@ def test_it_is_given_up_after_so_many_in_a_row(begin):
         before = processes(server)
         os.kill(before[0], signal.SIGKILL)
         if n < 3:
-            wait(lambda: server.output().count("the engine is back") == n)
+            wait(lambda: server.output().count("the engine is available again") == n)
     assert server.process.wait(20) == 1
-    assert "the engine is not started again" in server.output() and "start 2 of 2 in a row" in server.output()
+    assert "the engine is not restarted" in server.output() and "start 2 of 2 in a row" in server.output()
 
 
 def test_what_fails_at_first_is_not_tried_again():
     got = subprocess.run([str(QUIRE), "serve", str(MODEL), "--port", "0", "--device", "cpu", "-tp", "3", "--restart", "on-failure"], capture_output=True, text=True, timeout=60)
-    assert got.returncode == 1 and "must be 1, 2, 4 or 8, got 3" in got.stderr and "started again in" not in got.stderr, got
+    assert got.returncode == 1 and "must be 1, 2, 4 or 8, got 3" in got.stderr and "restarts in" not in got.stderr, got
     for word in "always", "on-failure:0", "on-failure:x":
         got = subprocess.run([str(QUIRE), "serve", str(MODEL), "--restart", word], capture_output=True, text=True, timeout=60)
         assert got.returncode == 2 and f'--restart: must be no, on-failure or on-failure:N with N from 1, got "{word}"' in got.stderr
@@ -261,4 +261,4 @@ def test_its_options_are_the_engines(begin, tmp_path):
 
 def test_not_with_an_engine_elsewhere():
     got = subprocess.run([str(QUIRE), "serve", str(MODEL), "--engine", "unix:/tmp/x", "--restart", "on-failure"], capture_output=True, text=True, timeout=60)
-    assert got.returncode == 2 and "it is waited for anyway" in got.stderr
+    assert got.returncode == 2 and "the server always waits for the engine" in got.stderr

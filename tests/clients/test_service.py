@@ -163,13 +163,13 @@ def test_the_file_is_read_again_on_sighup(start, tenants):
     tenants.write_text('[{"name":"slow","key":"key-new","weight":0}]')
     server.process.send_signal(signal.SIGHUP)
     deadline = time.monotonic() + 20
-    while "stay as they were" not in server.output() and time.monotonic() < deadline:
+    while "are unchanged" not in server.output() and time.monotonic() < deadline:
         time.sleep(0.02)
     assert "tenant 1 (slow): weight" in server.output()
     ask(server.client(api_key="key-root"))
     tenants.write_text(old.replace("key-root", "key-new"))
     server.process.send_signal(signal.SIGHUP)
-    while "was read again" not in server.output() and time.monotonic() < deadline:
+    while "was reloaded" not in server.output() and time.monotonic() < deadline:
         time.sleep(0.02)
     ask(server.client(api_key="key-new"))
     with pytest.raises(openai.AuthenticationError):
@@ -218,7 +218,7 @@ def test_pins_and_warming_from_a_terminal(start, tmp_path):
     chat = client.chat.completions.create(model="model", messages=[{"role": "user", "content": STORY}], max_tokens=1)
     assert chat.usage.prompt_tokens_details.cached_tokens >= chat.usage.prompt_tokens - 32
     for arguments, code, says in (
-            (("pin", server.url, "--file", text), 1, "API key"), (("pin", server.url), 2, "--file"), (("pin",), 2, "which server"),
+            (("pin", server.url, "--file", text), 1, "API key"), (("pin", server.url), 2, "--file"), (("pin",), 2, "URL is missing"),
             (("dance", server.url), 2, "dance"), (("unpin", "localhost:1"), 2, "http://"),
             (("warm", server.url, "--file", text, "--api-key", "k"), 1, "line 1"),
             (("warm", server.url, "--file", tmp_path / "none", "--api-key", "k"), 1, "cannot be opened")):
@@ -239,9 +239,9 @@ def test_kept_answers_from_a_terminal(start, tmp_path):
     assert len(tell("inspect", servers[0]).stdout.splitlines()) == 4
     got = tell("export", servers[0], "--file", file)
     assert got.returncode == 0 and file.stat().st_mode & 0o777 == 0o600 and len(file.read_text().splitlines()) == 4, got.stderr
-    assert tell("clear", servers[0]).stdout.startswith("3 answers")
+    assert tell("clear", servers[0]).stdout.startswith("3 responses deleted")
     got = tell("import", servers[1], "--file", file)
-    assert got.stdout.startswith("3 answers taken over, 0 refused"), got.stderr
+    assert got.stdout.startswith("3 responses imported, 0 rejected"), got.stderr
     raw = servers[1].client().completions.with_raw_response.create(model="model", prompt="question 1", max_tokens=8, temperature=0)
     assert raw.headers["x-quire-cache"] == "exact"
     body = urllib.request.Request(servers[1].url + "/cache/entries", b"{}", {"Content-Type": "application/json"})
@@ -251,7 +251,7 @@ def test_kept_answers_from_a_terminal(start, tmp_path):
     head, *lines = file.read_text().splitlines()
     forged = [{**json.loads(line), "expires_at": 2 ** 53} for line in lines]
     file.write_text("\n".join([head, *map(json.dumps, forged), '{"answer": "AAAA", "expires_at": 1}', "[]"]))
-    assert "0 answers taken over, 5 refused" in tell("import", servers[1], "--file", file).stdout
+    assert "0 responses imported, 5 rejected" in tell("import", servers[1], "--file", file).stdout
     file.write_text("\n".join([head.replace('identity":"', 'identity":"x'), *lines]))
     assert "these answers were made under x" in tell("import", servers[1], "--file", file).stderr
     for path, says in ((tmp_path, "directory"), ("/dev/zero", "too long"), (tmp_path / "none", "cannot be opened")):
@@ -287,7 +287,7 @@ def test_an_export_is_whole_or_none(tmp_path):
 def test_warming_at_start(start, tmp_path):
     lines = tmp_path / "prompts.jsonl"
     lines.write_text(json.dumps({"prompt": STORY}) + "\n")
-    server = start("serve", MODEL, "--port", "0", "--api-key", "k", "--warm", lines, wait_for=r"the prefix cache has 1 prompts")
+    server = start("serve", MODEL, "--port", "0", "--api-key", "k", "--warm", lines, wait_for=r"1 prompts of")
     port = int(server.output().split("http://127.0.0.1:")[1].split("/")[0])
     server.port = port
     assert ask(server.client(api_key="k"), prompt=STORY).usage.model_extra["cache_read_tokens"] > 0
@@ -296,7 +296,7 @@ def test_warming_at_start(start, tmp_path):
     server = start("serve", MODEL, "--port", "0", "--warm", lines, wait_for=r"--warm: .*line 1")
     assert server.stop() == 0
     os.mkfifo(tmp_path / "pipe")  # that nobody writes into
-    server = start("serve", MODEL, "--port", "0", "--warm", tmp_path / "pipe", wait_for=r"--warm: .*pipe: is no regular file")
+    server = start("serve", MODEL, "--port", "0", "--warm", tmp_path / "pipe", wait_for=r"--warm: .*pipe: is not a regular file")
     assert server.stop() == 0
 
 

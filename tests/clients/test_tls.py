@@ -200,11 +200,11 @@ def test_the_certificate_is_read_again_on_sighup(start, authority, trusting, tmp
         assert shown() == "before"
         both.write_text("no certificate")
         server.process.send_signal(signal.SIGHUP)
-        wait_until(lambda: "the certificate stays as it was" in server.output(), "the refusal")
+        wait_until(lambda: "the certificate is unchanged" in server.output(), "the refusal")
         assert shown() == "before"
         put("after")
         server.process.send_signal(signal.SIGHUP)
-        wait_until(lambda: "was read again" in server.output(), "the new certificate")
+        wait_until(lambda: "was reloaded" in server.output(), "the new certificate")
         assert shown() == "after"
         kept.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         assert b"200 OK" in read_all(kept)
@@ -259,4 +259,4 @@ def test_our_own_clients(https, authority, start, certificate, tmp_path):
     lines.write_text('{"prompt": "Once upon a time there was a fox who lived by the river and the sea."}\n')
     warm = start("serve", MODEL, "--port", "0", "--max-model-len", "256", "--ssl-certfile", certificate[0],
                  "--ssl-keyfile", certificate[1], "--warm", lines, wait_for=HTTPS)
-    wait_until(lambda: "the prefix cache has 1 prompts" in warm.output(), "the warm cache")
+    wait_until(lambda: "1 prompts of" in warm.output(), "the warm cache")

@@ -394,7 +394,7 @@ def test_bad_frames():
                 (hello(identity_text=CONFIG), INVALID, "identity_text"),
                 (hello(identity_config=TEXT), INVALID, "identity_config"),
                 (hello(initial_credit=65535), INVALID, "initial_credit"),
-                (hello(model="x", extra=field(4, b"y")), INVALID, "model: is there twice"),
+                (hello(model="x", extra=field(4, b"y")), INVALID, "model: occurs twice"),
                 (hello(extra=field(4, b"\xff")), INVALID, "model: is not UTF-8"),
                 (hello(extra=field(60, b"", True)), UNSUPPORTED, "field 60"),
                 (hello(extra=field(60, b"") * 300), INVALID, "more than 256 fields"),

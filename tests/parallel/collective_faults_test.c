@@ -1,4 +1,5 @@
-/* A rank that dies, leaves, stops, is late or gives up: every other rank is told which, soon, and nothing is left. */
+/* A rank that dies, leaves, stops, is late or gives up: every other rank soon gets its number, and no resources remain.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,9 +21,9 @@
 #define ONE_IN 5
 #endif
 #define N_TIMES 100
-#define PATIENCE_MS 20000 /* of ranks that are to notice a death long before */
+#define PATIENCE_MS 20000 /* for ranks that must detect a death long before */
 #define TIMEOUT_MS \
-    500 /* of ranks that are to time out: for whom one waits itself, it says every 100 ms, and on a busy machine late */
+    500 /* for ranks that must time out: heartbeats with the awaited rank come every 100 ms, later on a busy machine */
 #define SOON_NS UINT64_C(5000000000)
 
 enum fault { KILLED, EXITS, LEAVES, STOPPED, GIVES_UP };
@@ -30,8 +31,8 @@ enum fault { KILLED, EXITS, LEAVES, STOPPED, GIVES_UP };
 struct scene {
     enum fault fault;
     uint32_t rank; /* whose */
-    int at; /* how many calls went well */
-    bool is_loading; /* the time-out is as long as it is then */
+    int at; /* number of successful calls */
+    bool is_loading; /* the time-out is that of loading */
 };
 
 /* Calls of all kinds, large and small, until one fails. */
@@ -62,7 +63,7 @@ static int call_on(struct collective *c, const void *argument, struct outcome *m
     return status;
 }
 
-/* The 4 s that somebody who loads may be stopped count only while the waiting rank runs. */
+/* The 4 s for which a loading rank may be stopped count only while the waiting rank runs. */
 static uint64_t within_ns(const struct scene *scene)
 {
     return scene->is_loading ? 3 * SOON_NS : SOON_NS;
@@ -100,7 +101,7 @@ static void act(const struct scene *scene, struct ranks *ranks)
                 usleep(1000);
             are_told = are_told && atomic_load(&ranks->outcomes[r].is_done);
         }
-    if (scene->fault == STOPPED) /* it finds that the group is over; where nobody noticed, all would go on for ever */
+    if (scene->fault == STOPPED) /* it finds that the group is over; if no rank noticed, all would continue forever */
         kill(ranks->processes[scene->rank], are_told ? SIGCONT : SIGKILL);
     ranks_join(ranks);
     for (uint32_t r = 0; r < ranks->n; r++)
@@ -153,8 +154,8 @@ static void a_rank_that_is_stopped_is_named(void **state)
     many_times(STOPPED);
 }
 
-#ifndef TEST_HOSTS /* there signs of life stay out */
-/* Also where ranks may be far apart, as while they load: in the usual time, and not in the long one. */
+#ifndef TEST_HOSTS /* there, heartbeats are missing */
+/* Also while ranks may be far apart, as during loading: within the usual time, not the long one. */
 static void a_rank_that_is_stopped_while_others_are_patient_is_named(void **state)
 {
     (void)state;
@@ -174,7 +175,7 @@ static void a_rank_that_gives_up_is_named_and_why(void **state)
 
 /* ---- one that never comes, and waiting without a time-out ---- */
 
-#ifndef TEST_HOSTS /* who does not come there ends the meeting: hosts_test */
+#ifndef TEST_HOSTS /* there, an absent rank ends the meeting: hosts_test */
 static void a_rank_that_never_joins_is_named(void **state)
 {
     (void)state;
@@ -243,7 +244,7 @@ static void but_it_notices_that_the_root_died(void **state)
     ranks_free(&ranks);
 }
 
-/* Without the bell each of these would sleep until it looks up by itself: 20 s for all. */
+/* Without the bell, each of these would sleep until its own check: 20 s in all. */
 static int be_waited_for(struct collective *c, const void *argument, struct outcome *mine, struct quire_error *err)
 {
     int status = QUIRE_OK;

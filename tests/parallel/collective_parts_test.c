@@ -1,5 +1,5 @@
-/* Groups within a group, as stages of ranks have them: calls of one do not wait for another, what ends one ends all, and who
- * computes for long is not late where that is allowed. */
+/* Groups within a group, like stages of ranks: calls of one do not wait for another, the end of one ends all, and a
+ * rank that computes long is not late if that is allowed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +22,7 @@
 #define N_PLACES 2u
 #define N_FLOATS 70000u /* more than two slots */
 
-/* Of one rank: those of its stage, and those with its place in the stage before and in the next one. */
+/* Of one rank: the ranks of its stage, and those with its number in the previous stage and in the next one. */
 struct parts {
     struct collective *stage, *before, *next;
 };
@@ -52,7 +52,7 @@ static void close_parts(struct parts *parts)
     collective_leave(parts->next);
 }
 
-/* What comes from the stage before is added up in this one, and goes on; every 7th time all ranks meet. */
+/* Data of the previous stage is summed in this one and passed on; every 7th time all ranks meet. */
 static int pass_on(struct collective *c, const struct parts *p, int i, struct outcome *mine, struct quire_error *err)
 {
     static float x[N_FLOATS];
@@ -142,10 +142,10 @@ static void who_dies_in_a_stage_ends_all(void **state)
 
 /* ---- late, or computing ---- */
 
-/* Beside other tests a process may not run for some tenths of a second. */
+/* With other tests running, a process may not run for some tenths of a second. */
 #define SHORT_MS (SAMPLE_IS_FOR_RACES ? 2000u : 1000u)
 
-/* The rule: 2 % of the time, a page of a disk, or waiting for one. */
+/* The rule: 2 % of the time, a page from a disk, or waiting for one. */
 static void at_work_is_who_does_a_share(void **state)
 {
     (void)state;
@@ -153,14 +153,14 @@ static void at_work_is_who_does_a_share(void **state)
     struct quire_process_look look = {.work_ns = 5000 * ms};
     struct at_work w = {0};
     at_work_look(&w, 3, &look, 100 * ms);
-    assert_int_equal(w.idle_ns, 0); /* another one is waited for */
+    assert_int_equal(w.idle_ns, 0); /* another rank is waited for */
     look.work_ns += 2 * ms;
     at_work_look(&w, 3, &look, 100 * ms);
     assert_int_equal(w.idle_ns, 100 * ms); /* not more than a fiftieth */
     look.work_ns += 10 * ms;
     at_work_look(&w, 3, &look, 100 * ms);
     assert_int_equal(w.idle_ns, 0);
-    for (int i = 0; i < 600; i++) { /* a waiting rank's look-ups, in ticks */
+    for (int i = 0; i < 600; i++) { /* a waiting rank's polls, in ticks */
         look.work_ns += i % 100 == 99 ? 10 * ms : 0;
         at_work_look(&w, 3, &look, 100 * ms);
     }
@@ -172,7 +172,7 @@ static void at_work_is_who_does_a_share(void **state)
     look.is_at_disk = true;
     at_work_look(&w, 3, &look, 100 * ms);
     assert_int_equal(w.idle_ns, 0);
-    look = (struct quire_process_look){.work_ns = 0}; /* one that cannot be seen */
+    look = (struct quire_process_look){.work_ns = 0}; /* one that cannot be observed */
     at_work_look(&w, 3, &look, 100 * ms);
     assert_int_equal(w.idle_ns, 100 * ms);
 }
@@ -199,8 +199,8 @@ static int hand_on(struct collective *c, struct collective *const links[2], stru
     return status == QUIRE_OK && rank < 2 ? collective_broadcast(links[rank], &x, sizeof x, 0, err) : status;
 }
 
-/* Rank 0 computes for longer than the time-out, while rank 1 waits for it and rank 2 for rank 1; and then it sleeps, while another
- * thread of its process computes. */
+/* Rank 0 computes for longer than the time-out, while rank 1 waits for it and rank 2 for rank 1. Then it sleeps, while
+ * another thread of its process computes. */
 static int compute_and_sleep(struct collective *c, const void *argument, struct outcome *mine, struct quire_error *err)
 {
     struct collective *links[2] = {NULL, NULL};
@@ -244,7 +244,7 @@ static void who_computes_is_not_late_and_who_sleeps_is(void **state)
     ranks_free(&ranks);
 }
 
-/* ---- what is no part ---- */
+/* ---- invalid parts ---- */
 
 #ifndef TEST_HOSTS
 static void parts_are_some_of_the_ranks_by_rising_number(void **state)
@@ -268,7 +268,7 @@ static void parts_are_some_of_the_ranks_by_rising_number(void **state)
     assert_int_equal(collective_size(part), 2);
     assert_int_equal(collective_open_part(part, 1, (const uint32_t[]){0}, 1, &inner, &err), QUIRE_INVALID);
     assert_int_equal(collective_open_part(c, 0, (const uint32_t[]){1, 3}, 2, &inner, &err), QUIRE_INVALID);
-    assert_non_null(strstr(err.text, "taken"));
+    assert_non_null(strstr(err.text, "in use"));
     collective_leave(part);
     collective_leave(c);
 }

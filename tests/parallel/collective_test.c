@@ -1,4 +1,5 @@
-/* Collectives between processes: sums in the bits of the tree, what is gathered and broadcast, and calls that do not match. */
+/* Collectives between processes: sums with the bits of the tree, gathered and broadcast data, and calls that do not
+ * match. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -44,7 +45,7 @@ static uint32_t bits_of(float x)
     return bits;
 }
 
-/* Element i of a rank's vector: of all sizes, so that the order of additions shows, and some that are special. */
+/* Element i of a rank's vector: of all magnitudes, so that the order of additions matters, and some special values. */
 static float element(uint32_t rank, size_t i)
 {
     static const uint32_t special[] = {0x80000000u, 0,           0x00000001u, 0x807fffffu,
@@ -225,18 +226,18 @@ static int call_something_else(struct collective *c, const void *argument, struc
     for (int i = 0; i < 3 && status == QUIRE_OK; i++)
         status = collective_all_reduce_tree(c, x, 8, err);
     if (status != QUIRE_OK)
-        return status; /* others are a call ahead, and have found it: the message says at which call */
+        return status; /* others are a call ahead and have detected it: the message names the call */
     switch (kind) {
     case 0: status = collective_all_reduce_tree(c, x, is_odd ? 7 : 8, err); break;
     case 1: status = is_odd ? collective_barrier(c, err) : collective_all_reduce_tree(c, x, 8, err); break;
     case 2: status = collective_broadcast(c, x, 32, is_odd ? 1 : 0, err); break;
     default: status = is_odd ? collective_broadcast(c, x, 32, 0, err) : collective_all_reduce_tree(c, x, 8, err);
     }
-    /* A root may learn it one call later. */
+    /* A root may detect it one call later. */
     for (int i = 0; i < 2 && status == QUIRE_OK; i++)
         status = collective_barrier(c, err);
     if (status == QUIRE_OK || collective_barrier(c, NULL) == QUIRE_OK)
-        status = QUIRE_OK; /* after a failure there is nothing more */
+        status = QUIRE_OK; /* nothing more after a failure */
     return status;
 }
 
@@ -263,7 +264,7 @@ static void ranks_that_call_different_things_are_told_both(void **state)
         }
 }
 
-/* ---- what is no group ---- */
+/* ---- invalid groups ---- */
 
 #ifndef TEST_HOSTS
 static void memory_that_is_no_groups_is_refused(void **state)
@@ -281,7 +282,7 @@ static void memory_that_is_no_groups_is_refused(void **state)
     close(null);
     int plain = memfd_create("plain", MFD_ALLOW_SEALING);
     assert_int_equal(ftruncate(plain, 1 << 20), 0);
-    assert_int_equal(collective_join_shared(plain, 0, 0, &c, &err), QUIRE_INVALID); /* somebody could cut it */
+    assert_int_equal(collective_join_shared(plain, 0, 0, &c, &err), QUIRE_INVALID); /* the file could be truncated */
     assert_int_equal(fcntl(plain, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL), 0);
     assert_int_equal(collective_join_shared(plain, 0, 0, &c, &err), QUIRE_INVALID);
     close(plain);
@@ -290,7 +291,7 @@ static void memory_that_is_no_groups_is_refused(void **state)
     assert_int_equal(collective_join_shared(fd, 2, 0, &c, &err), QUIRE_INVALID);
     assert_int_equal(collective_join_shared(fd, 1, 0, &c, &err), QUIRE_OK);
     assert_int_equal(collective_join_shared(fd, 1, 0, &again, &err), QUIRE_INVALID);
-    assert_non_null(strstr(err.text, "taken"));
+    assert_non_null(strstr(err.text, "in use"));
     float x = 0;
     assert_int_equal(collective_broadcast(c, &x, 4, 2, &err), QUIRE_INVALID);
     collective_leave(c);

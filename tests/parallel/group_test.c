@@ -1,4 +1,5 @@
-/* A group of processes: started, watched and ended; of workers that are killed, exit, hang or lose rank 0, nothing stays. */
+/* A group of processes: started, watched and ended. Workers that are killed, exit, hang or lose rank 0 leave nothing
+ * behind. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +21,7 @@
 
 #define TIMEOUT_MS 20000
 
-/* What a worker does is in its arguments: PROGRAM KIND RANK, by the rank that it concerns. */
+/* The arguments select a worker's action: PROGRAM KIND RANK, with the rank it applies to. */
 static int work(int argc, char **argv)
 {
     struct collective *c;
@@ -37,7 +38,7 @@ static int work(int argc, char **argv)
         if (is_meant && i == 3 && strcmp(argv[1], "exit") == 0)
             _exit(7);
         if (is_meant && i == 3 && strcmp(argv[1], "unable") == 0)
-            _exit(127); /* as one that could not be run */
+            _exit(127); /* like one that could not be executed */
         if (is_meant && i == 3 && strcmp(argv[1], "kill") == 0)
             raise(SIGKILL);
         if (is_meant && i == 3 && strcmp(argv[1], "stop") == 0)
@@ -74,7 +75,7 @@ static void start(struct rig *rig, uint32_t n, const char *kind, uint32_t rank, 
     assert_int_equal(collective_all_gather(rig->c, &process, sizeof process, rig->processes, &err), QUIRE_OK);
 }
 
-/* One turn of what the workers do. */
+/* One turn of the workers' loop. */
 static int turn(struct rig *rig, float *x, struct quire_error *err)
 {
     uint32_t is_over = 0;
@@ -162,7 +163,7 @@ static void a_worker_that_ends_ends_the_group(void **state)
             fail_with("exit", n, rank, "ended with status 7");
     }
     sample_report(&sample, "deaths");
-    fail_with("unable", 2, 1, "ended with status 127: this program could not be run a second time");
+    fail_with("unable", 2, 1, "ended with status 127: this program could not be started again");
     assert_int_equal(count_descriptors(), n_descriptors);
 }
 
@@ -181,13 +182,13 @@ static void a_worker_that_hangs_is_named_and_killed(void **state)
             status = turn(&rig, &x, &err);
         assert_int_equal(status, QUIRE_UNAVAILABLE);
         assert_non_null(strstr(err.text, "rank 2 "));
-        assert_non_null(strstr(err.text, "has not come"));
+        assert_non_null(strstr(err.text, "did not reach"));
         group_stop(rig.group);
         nothing_is_left(&rig, 4);
     }
 }
 
-/* Rank 0 in a process of its own, which is killed: the kernel kills its workers, who come to this one to be reaped. */
+/* Rank 0 in a separate process that is killed: the kernel kills its workers, and this process reaps them. */
 static void workers_do_not_outlive_rank_0(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* How ranks that others start find each other: who has the secret, and who fits; whatever else comes to rank 0's port harms nobody. */
+/* How ranks started by a launcher find each other: only matching ranks with the secret join, and other traffic to rank
+ * 0's port does no harm. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,7 +30,7 @@ struct start {
     const char *secret; /* NULL: none */
     const char *address;
     uint32_t join_ms;
-    bool stays; /* once it is there, until finish() or its end */
+    bool stays; /* after it joined, until finish() or its end */
 };
 
 struct meeting {
@@ -37,7 +38,7 @@ struct meeting {
     uint32_t n;
     pid_t processes[16];
     struct outcome *outcomes; /* [16] */
-    int hold[2]; /* a pipe: who stays reads its end */
+    int hold[2]; /* a pipe: a rank that stays reads its end */
 };
 
 static void begin(struct meeting *m)
@@ -116,7 +117,7 @@ static void finish(struct meeting *m)
     munmap(m->outcomes, 16 * sizeof *m->outcomes);
 }
 
-/* ---- who fits ---- */
+/* ---- matching ranks ---- */
 
 static void ranks_with_the_same_secret_meet_in_any_order(void **state)
 {
@@ -162,9 +163,9 @@ static void another_secret_is_refused_and_the_right_one_served(void **state)
     begin(&m);
     add(&m, (struct start){.rank = 0, .size = 2, .secret = SECRET});
     uint32_t wrong = add(&m, (struct start){.rank = 1, .size = 2, .secret = SECRET "!"});
-    expect(&m, wrong, QUIRE_INVALID, "rank 0: welcome: the group's secret (QUIRE_GROUP_SECRET) is another one");
+    expect(&m, wrong, QUIRE_INVALID, "rank 0: welcome: the peer has another group secret (QUIRE_GROUP_SECRET)");
     wrong = add(&m, (struct start){.rank = 1, .size = 2});
-    expect(&m, wrong, QUIRE_INVALID, "the group's secret (QUIRE_GROUP_SECRET) is another one");
+    expect(&m, wrong, QUIRE_INVALID, "the peer has another group secret (QUIRE_GROUP_SECRET)");
     uint32_t right = add(&m, (struct start){.rank = 1, .size = 2, .secret = SECRET});
     expect(&m, right, QUIRE_OK, "");
     expect(&m, 0, QUIRE_OK, "");
@@ -191,7 +192,7 @@ static void who_does_not_fit_is_told_why(void **state)
     begin(&m);
     add(&m, (struct start){.rank = 0, .size = 3});
     expect(&m, add(&m, (struct start){.rank = 1, .size = 4}), QUIRE_INVALID,
-           "rank 1 is one of 4 ranks, and rank 0 one of 3");
+           "rank 1 expects 4 ranks, but rank 0 expects 3");
     add(&m, (struct start){.rank = 1, .size = 3});
     usleep(300000);
     expect(&m, add(&m, (struct start){.rank = 1, .size = 3}), QUIRE_INVALID, "two processes are rank 1 (");
@@ -209,8 +210,8 @@ static void who_does_not_come_is_named(void **state)
     begin(&m);
     add(&m, (struct start){.rank = 0, .size = 4, .join_ms = 700});
     add(&m, (struct start){.rank = 2, .size = 4, .join_ms = 5000});
-    expect(&m, 0, QUIRE_UNAVAILABLE, "ranks: 1, 3 of 4 did not come");
-    expect(&m, 1, QUIRE_UNAVAILABLE, "waiting for all to come to rank 0 (");
+    expect(&m, 0, QUIRE_UNAVAILABLE, "ranks: 1, 3 of 4 did not connect");
+    expect(&m, 1, QUIRE_UNAVAILABLE, "waiting for all ranks to connect to rank 0 (");
     finish(&m);
     begin(&m);
     add(&m, (struct start){.rank = 1, .size = 2, .join_ms = 300});
@@ -218,7 +219,7 @@ static void who_does_not_come_is_named(void **state)
     finish(&m);
 }
 
-/* ---- whatever else comes ---- */
+/* ---- other traffic ---- */
 
 static int connect_to(uint16_t port)
 {
@@ -243,7 +244,7 @@ static void noise_at_the_port_harms_nobody(void **state)
     for (int i = 0; i < 60; i++) {
         int fd = connect_to(m.port);
         quire_random(bytes, sizeof bytes);
-        if (i % 3 == 1) /* up to the point where a proof is due, and then noise */
+        if (i % 3 == 1) /* up to the proof, and then noise */
             send(fd, hello, sizeof hello, MSG_NOSIGNAL);
         if (i % 3 == 2) {
             memcpy(bytes, hello, sizeof hello);
@@ -252,7 +253,7 @@ static void noise_at_the_port_harms_nobody(void **state)
         send(fd, bytes, i % 5 ? sizeof bytes : (size_t)i, MSG_NOSIGNAL);
         close(fd);
     }
-    for (int i = 0; i < 40; i++) { /* more than the door has places for, all of which say nothing */
+    for (int i = 0; i < 40; i++) { /* more than the listener has slots, all of them silent */
         held[i] = connect_to(m.port);
         send(held[i], hello, (size_t)i % 5, MSG_NOSIGNAL);
     }
@@ -266,7 +267,7 @@ static void noise_at_the_port_harms_nobody(void **state)
     finish(&m);
 }
 
-/* The port of a group that is whole: noise, and a process that is one too many. */
+/* The port of a complete group: noise, and a process that is one too many. */
 static void who_comes_too_late_is_told_at_once(void **state)
 {
     (void)state;
@@ -292,14 +293,14 @@ static void who_comes_too_late_is_told_at_once(void **state)
     expect(&m, late, QUIRE_INVALID, "rank 0: two processes are rank 1 (");
     expect(&m, late, QUIRE_INVALID, taken);
     expect(&m, add(&m, (struct start){.rank = 7, .size = 8, .secret = SECRET}), QUIRE_INVALID,
-           "rank 7 is one too many: all 3 ranks are there");
+           "rank 7 cannot join: all 3 ranks are connected");
     expect(&m, add(&m, (struct start){.rank = 1, .size = 3, .secret = SECRET "!"}), QUIRE_INVALID,
-           "(QUIRE_GROUP_SECRET) is another one");
-    assert_true(quire_now_ms() - began < 10000); /* a tenth, on a machine that has other things to do */
-    kill(m.processes[1], SIGSTOP); /* its place may be free in a moment */
+           "another group secret (QUIRE_GROUP_SECRET)");
+    assert_true(quire_now_ms() - began < 10000); /* a tenth, on a busy machine */
+    kill(m.processes[1], SIGSTOP); /* its slot may be free in a moment */
     usleep(400000);
     expect(&m, add(&m, (struct start){.rank = 1, .size = 3, .secret = SECRET, .join_ms = 500}), QUIRE_UNAVAILABLE,
-           "rank 0: "); /* hung up, or on the way there, as often as it tries */
+           "rank 0: "); /* closed, or about to be, on each attempt */
     kill(m.processes[1], SIGCONT);
     let_go(&m);
     for (uint32_t r = 0; r < 3; r++)
@@ -307,7 +308,7 @@ static void who_comes_too_late_is_told_at_once(void **state)
     finish(&m);
 }
 
-/* Each of a good exchange's bytes turned around: nobody gets in by it. */
+/* Each byte of a valid exchange inverted: none of them joins. */
 static void no_byte_of_a_proof_can_be_another(void **state)
 {
     (void)state;
@@ -353,7 +354,7 @@ static void no_byte_of_a_proof_can_be_another(void **state)
     }
     h[4] = 9;
     assert_int_equal(join_hello_read(h, &heard, &err), QUIRE_UNSUPPORTED);
-    assert_non_null(strstr(err.text, "of version 9, and here 1"));
+    assert_non_null(strstr(err.text, "version 9 is not supported; this program uses version 1"));
 }
 
 int main(void)

@@ -1,4 +1,4 @@
-/* Which rank a process is: what launchers' environments say, and what makes no sense. */
+/* The rank of a process, from the environments of launchers, and invalid environments. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,7 +32,7 @@ static const char *const names[] = {"RANK",
                                     "LWS_GROUP_SIZE",
                                     "LWS_WORKER_INDEX"};
 
-/* "NAME=VALUE NAME=VALUE" and nothing else of the kind. */
+/* "NAME=VALUE NAME=VALUE", with all other such variables unset. */
 static void set_environment(const char *text)
 {
     char copy[512], *rest = copy;
@@ -99,10 +99,10 @@ static void launchers_say_which_rank_this_is(void **state)
         assert_string_equal(place.address, rows[i].address);
         assert_int_equal(place.port, rows[i].port);
         assert_int_equal(place.size, 4);
-        /* One process alone is nobody's rank, whatever started it. */
+        /* A single process is not a rank, whatever started it. */
         assert_int_equal(place_find(&none, 1, &place, &err), QUIRE_OK);
         assert_null(place.launcher);
-        /* And shm starts its ranks itself. */
+        /* With shm, an engine starts its ranks itself. */
         const struct place_flags shm = {.transport = PLACE_SHM};
         assert_int_equal(place_find(&shm, 4, &place, &err), QUIRE_OK);
         assert_null(place.launcher);
@@ -119,24 +119,24 @@ static void what_makes_no_sense_is_named(void **state)
         {"RANK=x WORLD_SIZE=4", "RANK: \"x\" is not a number", {0}},
         {"RANK=-1 WORLD_SIZE=4", "RANK: \"-1\" is not a number", {0}},
         {"RANK=99999999 WORLD_SIZE=4", "RANK: \"99999999\" is not a number", {0}},
-        {"RANK=4 WORLD_SIZE=4 MASTER_ADDR=a", "RANK: there is no rank 4 among 4", {0}},
-        {"RANK=0 WORLD_SIZE=2 MASTER_ADDR=a", "WORLD_SIZE: 2 processes were started, and the engine has 4 ranks", {0}},
-        {"RANK=0 WORLD_SIZE=4", "torchrun does not say where rank 0 is", {0}},
+        {"RANK=4 WORLD_SIZE=4 MASTER_ADDR=a", "RANK: rank 4 does not exist; there are 4 ranks", {0}},
+        {"RANK=0 WORLD_SIZE=2 MASTER_ADDR=a", "WORLD_SIZE: 2 processes were started, but the engine has 4 ranks", {0}},
+        {"RANK=0 WORLD_SIZE=4", "torchrun does not set the address of rank 0", {0}},
         {"RANK=0 WORLD_SIZE=4 MASTER_ADDR=a;b", "MASTER_ADDR: \"a;b\" is not the name", {0}},
-        {"RANK=0 WORLD_SIZE=4 MASTER_ADDR=a MASTER_PORT=0", "MASTER_PORT: 0 is none", {0}},
+        {"RANK=0 WORLD_SIZE=4 MASTER_ADDR=a MASTER_PORT=0", "MASTER_PORT: must not be 0", {0}},
         {"RANK=0 WORLD_SIZE=4 MASTER_ADDR=a MASTER_PORT=70000", "MASTER_PORT: \"70000\" is not a number", {0}},
-        {"PMI_RANK=0 PMI_SIZE=4", "PMI does not say where rank 0 is", {.transport = PLACE_TCP}},
+        {"PMI_RANK=0 PMI_SIZE=4", "PMI does not set the address of rank 0", {.transport = PLACE_TCP}},
         {"SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=4 SLURM_JOB_NODELIST=a[1-2]b[3-4]",
-         "SLURM_JOB_NODELIST: its first host",
+         "SLURM_JOB_NODELIST: the first host",
          {0}},
-        {"SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=4 SLURM_JOB_NODELIST=a[x]", "SLURM_JOB_NODELIST: its first host", {0}},
-        {"SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=4 SLURM_JOB_NODELIST=a[1", "SLURM_JOB_NODELIST: its first host", {0}},
-        {"LWS_WORKER_INDEX=0 LWS_GROUP_SIZE=4", "LeaderWorkerSet does not say where rank 0 is", {0}},
+        {"SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=4 SLURM_JOB_NODELIST=a[x]", "SLURM_JOB_NODELIST: the first host", {0}},
+        {"SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=4 SLURM_JOB_NODELIST=a[1", "SLURM_JOB_NODELIST: the first host", {0}},
+        {"LWS_WORKER_INDEX=0 LWS_GROUP_SIZE=4", "LeaderWorkerSet does not set the address of rank 0", {0}},
         {"", "--nnodes 3: the engine has 4 ranks", {.nnodes = 3}},
-        {"", "--node-rank 4: of --nnodes 4 they are 0 to 3", {.nnodes = 4, .node_rank = 4}},
-        {"", "--nnodes does not say where rank 0 is", {.nnodes = 4}},
+        {"", "--node-rank 4: with --nnodes 4, it must be 0 to 3", {.nnodes = 4, .node_rank = 4}},
+        {"", "--nnodes does not set the address of rank 0", {.nnodes = 4}},
         {"", "need --nnodes", {.master_addr = "a"}},
-        {"", "--rank-transport: tcp is for ranks that", {.transport = PLACE_TCP}},
+        {"", "--rank-transport: tcp needs ranks started by", {.transport = PLACE_TCP}},
         {"", "--rank-transport shm is for ranks of one host", {.transport = PLACE_SHM, .nnodes = 4}},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {

@@ -1,4 +1,4 @@
-/* Plan frames: what is written is read, whatever is changed is noticed, and ranks follow each other's steps. */
+/* Plan frames: written frames can be read, every change is detected, and ranks follow each other's steps. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -51,7 +51,7 @@ static void every_bit_is_checked(void **state)
     plan_frame_write(&frame, payload, head);
     for (size_t bit = 0; bit < (sizeof head + sizeof payload) * 8; bit++) {
         unsigned char *at = bit / 8 < sizeof head ? head + bit / 8 : payload + bit / 8 - sizeof head;
-        /* A length may grow beyond what is there: as many bytes as are allowed are. */
+        /* A length may exceed the data: the buffer has as many bytes as allowed. */
         unsigned char all[4096] = {0};
         *at ^= (unsigned char)(1u << bit % 8);
         memcpy(all, payload, sizeof payload);
@@ -59,7 +59,7 @@ static void every_bit_is_checked(void **state)
         *at ^= (unsigned char)(1u << bit % 8);
     }
     assert_int_equal(read_whole(head, payload, &got, NULL), QUIRE_OK);
-    memcpy(payload + 40, payload + 8, 8); /* words that changed places */
+    memcpy(payload + 40, payload + 8, 8); /* swapped words */
     memcpy(payload + 8, payload + 32, 8);
     assert_int_equal(read_whole(head, payload, &got, NULL), QUIRE_INVALID);
 }
@@ -72,16 +72,16 @@ static void the_error_names_the_field(void **state)
     struct quire_error err;
     plan_frame_write(&frame, payload, head);
     assert_int_equal(plan_frame_read(head, 13, 64, &got, &err), QUIRE_INVALID);
-    assert_non_null(strstr(err.text, "step: 12 came, where 13"));
+    assert_non_null(strstr(err.text, "step: received 12, expected 13"));
     assert_int_equal(plan_frame_read(head, 12, 63, &got, &err), QUIRE_INVALID);
-    assert_non_null(strstr(err.text, "n_bytes: 64, of at most 63"));
+    assert_non_null(strstr(err.text, "n_bytes: 64 is more than the limit 63"));
     payload[5] = 1;
     assert_int_equal(plan_frame_read(head, 12, 64, &got, &err), QUIRE_OK);
     assert_int_equal(plan_frame_check(&got, payload, &err), QUIRE_INVALID);
     assert_non_null(strstr(err.text, "checksum"));
     head[0] = 0;
     assert_int_equal(plan_frame_read(head, 12, 64, &got, &err), QUIRE_INVALID);
-    assert_non_null(strstr(err.text, "begins with"));
+    assert_non_null(strstr(err.text, "wrong magic"));
 }
 
 /* ---- between ranks ---- */
@@ -145,7 +145,7 @@ static void who_loses_step_ends_the_group(void **state)
     assert_int_equal(ranks.outcomes[0].status, QUIRE_UNAVAILABLE);
     assert_int_equal(ranks.outcomes[1].status, QUIRE_INVALID);
     for (uint32_t r = 0; r < 2; r++)
-        assert_non_null(strstr(ranks.outcomes[r].text, "step: 8 came, where 7 was to"));
+        assert_non_null(strstr(ranks.outcomes[r].text, "step: received 8, expected 7"));
     ranks_free(&ranks);
 }
 

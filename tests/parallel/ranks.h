@@ -1,5 +1,5 @@
-/* Ranks as real processes: forked by a test, each joins a group, does something and leaves; what it says is kept.
- * The group is one of shared memory, or with TEST_HOSTS one over TCP. */
+/* Ranks as real processes: forked by a test, each joins a group, runs a function and leaves; its outcome is kept. The
+ * group uses shared memory, or TCP with TEST_HOSTS. One thread. */
 #ifndef QUIRE_TESTS_RANKS_H
 #define QUIRE_TESTS_RANKS_H
 
@@ -9,21 +9,21 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* What a rank leaves behind, in memory that it shares with the test. */
+/* The outcome of a rank, in memory shared with the test. */
 struct outcome {
-    atomic_int progress; /* the rank's own count, for who waits for it */
+    atomic_int progress; /* the rank's own count, for ranks_await() */
     atomic_bool is_done;
     int status;
     char text[QUIRE_ERROR_BYTES];
     uint64_t failed_ns; /* quire_now_ns() when status was set */
-    uint64_t value; /* whatever the test compares */
-    char problem[256]; /* an expectation that did not hold; empty: none */
+    uint64_t value; /* any value that the test compares */
+    char problem[256]; /* a failed expectation; empty: none */
 };
 
 struct ranks {
     uint32_t n, timeout_ms;
     int fd; /* of the group's memory */
-    uint16_t port; /* with TEST_HOSTS: of rank 0, on the loopback interface, instead */
+    uint16_t port; /* with TEST_HOSTS: rank 0's port on the loopback interface */
     pid_t processes[COLLECTIVE_MAX_RANKS];
     struct outcome *outcomes; /* [n] */
 };
@@ -32,13 +32,13 @@ typedef int (*rank_fn)(struct collective *c, const void *argument, struct outcom
 
 /* Forks n processes that run fn; its status and message are the rank's outcome. */
 void ranks_start(struct ranks *ranks, uint32_t n, uint32_t timeout_ms, rank_fn fn, const void *argument);
-/* Until the rank has counted so far. */
+/* Waits until the rank has counted this far. */
 void ranks_await(const struct ranks *ranks, uint32_t rank, int progress);
-/* Waits for all processes and checks that nothing of them is left. The outcomes stay until ranks_free(). */
+/* Waits for all processes and checks that nothing remains of them. The outcomes stay until ranks_free(). */
 void ranks_join(struct ranks *ranks);
 void ranks_free(struct ranks *ranks);
 
-/* A port of the loopback interface that nobody has. */
+/* A free port of the loopback interface. */
 uint16_t free_port(void);
 
 /* Descriptors of this process, and names in /dev/shm. */

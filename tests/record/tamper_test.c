@@ -217,7 +217,7 @@ static void another_law_is_refused(void **state)
     assert_int_equal(replay_run(p, rig_model.dir, NULL, NULL, NULL, &report, &err), QUIRE_UNSUPPORTED);
     char both[128];
     snprintf(both, sizeof both,
-             "by version %d of docs/internals/numerics.md, this program computes by version %d:", law[0],
+             "by version %d of docs/internals/numerics.md, but this program computes by version %d:", law[0],
              K_LAW_VERSION);
     assert_non_null(strstr(err.text, both));
     replay_close(p);

@@ -1,5 +1,5 @@
-/* The documents say what the table says: docs/reference/openapi.json of the fields that every generating route reads (type, range,
- * default, description), docs/reference/protocol.md of all (tag, name, kind, bit, most items). */
+/* The documents match the table: docs/reference/openapi.json for the fields that every generating route reads (type,
+ * range, default, description), docs/reference/protocol.md for all (tag, name, kind, bit, maximum of items). */
 #include "base/json.h"
 #include "request/fields.h"
 
@@ -71,7 +71,7 @@ static json_t *schema_of(const struct request_field *f)
         json_object_set_new(schema, "maximum",
                             r->most > INT64_MAX ? json_real((double)r->most) : json_integer((json_int_t)r->most));
     }
-    /* A checkpoint may say otherwise, and a seed is there or not. */
+    /* A checkpoint may change the default, and a seed may be absent. */
     json_t *otherwise = f->flags & REQUEST_MODELS || f->has_at ? NULL : default_of(f);
     if (otherwise)
         json_object_set_new(schema, "default", otherwise);
@@ -95,7 +95,7 @@ static void openapi_is_the_table(void **state)
             continue;
         json_t *schema = schema_of(f);
         char *text = json_dumps(schema, JSON_PRESERVE_ORDER);
-        /* jansson's integers end at 2^63, so both sides have doubles. */
+        /* jansson's integers end at 2^63, so both sides use doubles. */
         json_t *expected = json_loads(text, JSON_DECODE_INT_AS_REAL, NULL);
         if (!json_equal(expected, json_object_get(fields, f->name))) {
             print_error("docs/reference/openapi.json, components.schemas.Sampling: \"%s\": %s\n", f->name, text);
@@ -111,7 +111,7 @@ static void openapi_is_the_table(void **state)
 
 /* ---- docs/reference/protocol.md ------------------------------------------------------------------------ */
 
-/* As the page's second column has it. */
+/* As in the page's second column. */
 static void kind_of(const struct request_field *f, char *out, size_t size)
 {
     static const char *const names[] = {"bool", "u32", "i32", "u64", "f32", "key", "u32[]", "pair[]"};

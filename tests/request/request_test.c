@@ -1,4 +1,4 @@
-/* The table of a request's fields, and what follows from it: bytes, copies and checks, of each row. */
+/* The table of a request's fields, and its uses: bytes, copies and checks of each row. */
 #include "base/tagged.h"
 #include "request/codec.h"
 #include "request/fields.h"
@@ -16,7 +16,7 @@
 static const uint32_t ids[] = {3, 1, 2, 999}, words[] = {1, 7, 2, 8, 9};
 static const struct request_bias biases[] = {{5, -INFINITY}, {6, 0.5f}};
 
-/* Every field says something. Borrows. */
+/* Every field is set. Borrows its arrays. */
 static struct request_spec full(void)
 {
     struct request_spec s = {
@@ -142,7 +142,7 @@ static void defaults_are_left_out(void **state)
     buffer_free(&b);
 }
 
-/* Its ids put in where they belong, it is what it is as a whole. */
+/* With its ids put where they belong, it equals the whole. */
 static void the_prompt_may_go_apart(void **state)
 {
     (void)state;
@@ -176,7 +176,8 @@ static void recordings_do_not_know_who(void **state)
     buffer_free(&b);
 }
 
-/* A field of a later program: skipped, or the request refused, as its bit says. And each prefix is an error or whole. */
+/* A field of a later program is skipped, or the request is rejected, depending on its bit. Each prefix of the bytes is
+ * an error or complete. */
 static void unknown_and_cut(void **state)
 {
     (void)state;
@@ -198,7 +199,7 @@ static void unknown_and_cut(void **state)
     request_spec_free(&got);
     tagged_put(&b, 1000, true, 0);
     assert_int_equal(request_spec_get("it", (const uint8_t *)b.data, b.n, &got, &err), QUIRE_UNSUPPORTED);
-    assert_string_equal(err.text, "it: field 1000 is not known here");
+    assert_string_equal(err.text, "it: field 1000 is unknown");
     buffer_free(&b);
 }
 
@@ -225,7 +226,8 @@ static void with_whole(const struct request_field *f, int64_t value, bool ok)
 {
     struct request_spec s = least();
     s.max_tokens = UINT32_MAX;
-    memcpy((char *)&s + f->at, &value, request_field_bytes(f)); /* little-endian or 64 bits, like all we run on */
+    /* little-endian or 64 bits, like all machines we run on */
+    memcpy((char *)&s + f->at, &value, request_field_bytes(f));
     expect(&s, f->name, ok);
 }
 

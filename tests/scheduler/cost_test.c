@@ -1,4 +1,4 @@
-/* The cost model: its arithmetic by hand, its inverse against a scan, what it refuses. */
+/* The cost model: its arithmetic by hand, its inverse against a scan, and its errors. */
 #include "scheduler/cost.h"
 
 #include <setjmp.h>
@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Numbers that doubles hold exactly, so that hand-computed sums are compared for equality. */
+/* Numbers that doubles hold exactly, so that sums computed by hand can be compared for equality. */
 static const struct sched_cost simple = {
     .n_points = 3,
     .points = {{1, 100}, {5, 120}, {9, 200}},
@@ -36,7 +36,7 @@ static void tokens_are_interpolated(void **state)
     assert_true(tokens_only(&simple, 5) == 120);
     assert_true(tokens_only(&simple, 7) == 160);
     assert_true(tokens_only(&simple, 9) == 200);
-    assert_true(tokens_only(&simple, 10) == 220); /* the last slope goes on */
+    assert_true(tokens_only(&simple, 10) == 220); /* the last slope continues */
     assert_true(tokens_only(&simple, 109) == 2200);
     const struct sched_cost flat = {.n_points = 1, .points = {{1, 30}}}, none = {0};
     assert_true(tokens_only(&flat, 1) == 30 && tokens_only(&flat, 1000) == 30);
@@ -148,7 +148,7 @@ static void room_is_the_largest_count_within_the_target(void **state)
     assert_true(n_none > 100 && n_one > 10 && n_all > 100 && n_between > 100);
 }
 
-/* The very cost of a count is within the target; anything less is not. */
+/* The exact cost of a count is within the target; anything less is not. */
 static void room_is_exact_at_the_border(void **state)
 {
     (void)state;
@@ -203,13 +203,13 @@ static void a_prompt_is_the_sum_of_its_steps(void **state)
             sched_shape_add(&shape, at, last - at < chunk ? last - at : chunk, 0);
             us += sched_cost_us(&cost, &shape);
         }
-        /* Not more than 400 roundings apart. */
+        /* At most 400 roundings apart. */
         double got = sched_cost_prefill_us(&cost, first, count, chunk);
         assert_true(fabs(got - us) <= 400 * 0x1p-52 * us);
     }
 }
 
-/* ---- what is refused ---- */
+/* ---- errors ---- */
 
 static void assert_refused(const struct sched_cost *cost, const char *says)
 {

@@ -1,4 +1,4 @@
-/* The log's bytes against the same plans packed and hashed by Python's struct and hashlib. */
+/* The log's bytes, compared with the same plans packed and hashed by Python's struct and hashlib. */
 #include "scheduler/decision_log.h"
 
 #include <setjmp.h>

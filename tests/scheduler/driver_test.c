@@ -1,4 +1,4 @@
-/* The driver's turns: what is called, in which order, for both overlap depths, and what becomes of errors. */
+/* The driver's turns: the calls and their order, for both overlap depths, and the handling of errors. */
 #include "scheduler/driver.h"
 #include "tests/scheduler/sched_harness.h"
 
@@ -8,10 +8,10 @@ struct log {
     char text[4096]; /* p plan, e empty plan, l launch, w wait, t take, c commit, r retire; steps by their slot */
     size_t n;
     uint64_t now_us;
-    char fails_at;       /* a letter; 0 = nothing fails */
+    char fails_at;       /* a letter; 0: nothing fails */
     uint32_t stop_at;    /* the token that ends a sequence */
     uint32_t token;
-    uint32_t over;       /* a sequence that has no results any more */
+    uint32_t over;       /* a sequence without further results */
     uint32_t n_finished, n_discarded;
 };
 
@@ -133,8 +133,8 @@ static void test_one_after_the_other(void **state)
     close_rig(&rig);
 }
 
-/* Of those who wait for the host the results are waited for where they are most, so that they do not take turns; where at
- * least as many run ahead, a step is planned beside the one that runs, and who waits skips it. */
+/* If most sequences wait for the host, the driver waits for their results, so that they do not alternate. If at least
+ * as many run ahead, a step is planned while one runs, and the waiting ones skip it. */
 static void test_overlap_where_most_wait_for_the_host(void **state)
 {
     (void)state;
@@ -159,7 +159,7 @@ static void test_overlap_where_most_wait_for_the_host(void **state)
     close_rig(&rig);
 }
 
-/* A step later, and the last two commit when there is nothing to launch. A row past a stop is thrown away. */
+/* One step later; the last two commit when there is nothing to launch. A row past a stop is discarded. */
 static void test_overlap(void **state)
 {
     (void)state;
@@ -214,7 +214,7 @@ static void test_parts(void **state)
     close_rig(&rig);
 }
 
-/* Whatever fails ends the turn there. A living sequence without a result is such a failure. */
+/* Any error ends the turn there. A living sequence without a result is such an error. */
 static void test_failures(void **state)
 {
     (void)state;

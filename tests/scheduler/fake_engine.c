@@ -62,7 +62,7 @@ bool fake_close(struct fake_engine *e, bool idle)
     return !e->failure[0];
 }
 
-/* The status that sched_submit owes for all but a pin. */
+/* The expected status of sched_submit, except for pins. */
 static int owed_status(const struct fake_engine *e, const struct fake_request *r)
 {
     const struct sched_config *c = &e->config;
@@ -205,7 +205,7 @@ static bool check_row(struct fake_engine *e, const struct sched_row *row, uint64
     return true;
 }
 
-/* Keeps what the row will read and write with, as a real engine copies it to the device. */
+/* Copies what the row reads and writes with, as a real engine copies it to the device. */
 static bool copy_row(struct fake_engine *e, struct fake_launch *launch, uint32_t i)
 {
     const struct sched_row *row = &launch->rows[i];
@@ -229,7 +229,7 @@ static bool copy_row(struct fake_engine *e, struct fake_launch *launch, uint32_t
     return true;
 }
 
-/* A block that is written belongs to one sequence alone. */
+/* A written block belongs to one sequence only. */
 static bool check_writes(struct fake_engine *e, const struct fake_launch *launch)
 {
     uint32_t bt = e->config.kv.block_tokens;
@@ -252,7 +252,7 @@ static bool check_writes(struct fake_engine *e, const struct fake_launch *launch
     return true;
 }
 
-/* A sequence that ran and wanted one token. */
+/* A sequence that ran and needed one token. */
 static bool is_decode(const struct fake_engine *e, const struct sched_row *row)
 {
     const struct fake_seq *d = &e->seqs[row->seq];
@@ -338,7 +338,7 @@ static bool check_order(struct fake_engine *e, const struct sched_plan *plan)
     return true;
 }
 
-/* May an empty plan be owed to a batch that is not full? A choice that follows does not count. */
+/* Returns whether an incomplete batch explains an empty plan. A following choice does not count. */
 static bool waits_for_batch(const struct fake_engine *e, const struct sched_plan *plan)
 {
     uint32_t n_queued = 0;
@@ -351,8 +351,7 @@ static bool waits_for_batch(const struct fake_engine *e, const struct sched_plan
     return c->batching == SCHED_DYNAMIC ? plan->wake_us > e->now_us : n_queued < most;
 }
 
-/* With nothing launched somebody must be able to run; when a sequence gave way in the plan, in the
- * next. */
+/* With nothing launched, some sequence must be able to run; after a preemption in this plan, in the next one. */
 static bool check_progress(struct fake_engine *e, const struct sched_plan *plan)
 {
     bool live = false;
@@ -366,7 +365,7 @@ static bool check_progress(struct fake_engine *e, const struct sched_plan *plan)
     return true;
 }
 
-/* Only what never ran may be refused, and whole requests. */
+/* Only requests that never ran may be rejected, and only as a whole. */
 static bool see_refused(struct fake_engine *e, const struct sched_plan *plan)
 {
     for (uint32_t i = 0; i < plan->n_refused; i++) {
@@ -384,7 +383,7 @@ static bool see_refused(struct fake_engine *e, const struct sched_plan *plan)
     return true;
 }
 
-/* Copies between the stores, after what was launched before. */
+/* Copies between the stores, after everything launched before. */
 static bool make_moves(struct fake_engine *e, const struct sched_plan *plan)
 {
     size_t bt = e->config.kv.block_tokens;
@@ -451,13 +450,13 @@ bool fake_plan(struct fake_engine *e)
     }
     if (!check_writes(e, launch))
         return false;
-    /* The device may be done at once or as late as the results are asked for. */
+    /* The device may finish at once, or only when the results are needed. */
     if (e->n_launched == 1 && fake_chance(&e->random, 50) && !execute(e, launch))
         return false;
     return collect(e);
 }
 
-/* Reads all that the first position of the row attends to, then writes the row's own positions. */
+/* Reads everything that the first position of the row attends to, then writes the row's own positions. */
 static bool execute_kv(struct fake_engine *e, const struct fake_launch *launch, uint32_t i)
 {
     const struct sched_row *row = &launch->rows[i];
@@ -485,7 +484,7 @@ static bool execute_kv(struct fake_engine *e, const struct fake_launch *launch, 
     return true;
 }
 
-/* The next token, and those after drafts that are right; now and then a right one is thrown away with the others. */
+/* The next token, and those after accepted drafts. Sometimes a correct draft is rejected with the others. */
 static void sample(struct fake_engine *e, struct fake_launch *launch, uint32_t i)
 {
     const struct sched_row *row = &launch->rows[i];
@@ -494,7 +493,7 @@ static void sample(struct fake_engine *e, struct fake_launch *launch, uint32_t i
     bool goes_on = true;
     launch->n_results[i] = 0;
     for (uint32_t p = end - row->n_draft - 1; goes_on; p++) {
-        /* What is sampled is read back from the store. */
+        /* The sampled token is read back from the store. */
         uint32_t block = launch->blocks[i][0][p / bt], draft = p + 1 < end ? launch->tokens[i][p + 1] : 0;
         uint32_t token = fake_next_token(e->store[0][(size_t)block * bt + p % bt], d->choice);
         goes_on = p + 1 < end && token == draft && !fake_chance(&e->random, 10);
@@ -544,7 +543,7 @@ static bool execute(struct fake_engine *e, struct fake_launch *launch)
     return true;
 }
 
-/* The whole output of a choice, computed without any scheduler. */
+/* The whole output of a choice, computed without a scheduler. */
 static bool check_output(struct fake_engine *e, uint32_t name)
 {
     const struct fake_seq *d = &e->seqs[name];
@@ -768,7 +767,7 @@ void fake_no_more(struct fake_engine *e)
     sched_no_more(e->sched);
 }
 
-/* What a launched step reads and writes with is still what its sequences hold. */
+/* Checks that sequences still hold what a launched step reads and writes with. */
 static bool check_launched(struct fake_engine *e)
 {
     uint32_t bt = e->config.kv.block_tokens;

@@ -1,12 +1,11 @@
-/* An engine without a model, and the oracle that watches the scheduler through it.
+/* An engine without a model, and an oracle that checks the scheduler through it.
  *
- * The toy model's next token is a hash of all tokens before it, of the tenant and of the choice.
- * What a position leaves in the KV cache is the hash of the prefix up to it; a simulated block
- * store keeps it under the block ids that the scheduler's tables name. A row reads every position
- * it may attend to, through the table as it was at launch, and must find there what its own tokens
- * hash to: whatever sharing, eviction, preemption or windows do wrong shows as a wrong prefix hash.
+ * The toy model's next token is a hash of all tokens before it, of the tenant and of the choice. The KV data of a
+ * position is the hash of the prefix up to it. A simulated block store holds it under the block ids of the scheduler's
+ * tables. A row reads every position it may attend to, through the table at launch, and must find the hash of its own
+ * tokens there. Any error of sharing, eviction, preemption or windows shows as a wrong prefix hash.
  *
- * fake_* functions return false after the first failed check; fake_failure() says what it was.
+ * fake_* functions return false after the first failed check; fake_failure() describes it.
  */
 #ifndef QUIRE_TESTS_SCHEDULER_FAKE_ENGINE_H
 #define QUIRE_TESTS_SCHEDULER_FAKE_ENGINE_H
@@ -30,14 +29,14 @@
 enum fake_fault {
     FAULT_NONE = 0,
     FAULT_KV,     /* one word of the block store is wrong */
-    FAULT_TOKEN,  /* one result is not what the model gave */
-    FAULT_SKIP,   /* one row is launched and not computed */
-    FAULT_RETIRE, /* one sequence is thought to live on after it was retired */
-    FAULT_MOVE,   /* one block is not fetched from the host tier */
+    FAULT_TOKEN,  /* one result differs from the model's */
+    FAULT_SKIP,   /* one row is launched but not computed */
+    FAULT_RETIRE, /* one sequence is treated as alive after it was retired */
+    FAULT_MOVE,   /* one block is not loaded from the host tier */
     FAULT_PIN,    /* one pin is dropped early */
     FAULT_TENANT, /* one prompt is counted for another tenant */
-    FAULT_DRAFT,  /* one draft is taken for right that is not */
-    FAULT_ORDER,  /* one sequence is thought to have come before those that it came after */
+    FAULT_DRAFT,  /* one wrong draft is accepted */
+    FAULT_ORDER,  /* one sequence is treated as having arrived before earlier ones */
     N_FAULTS
 };
 
@@ -46,29 +45,29 @@ struct fake_request {
     uint32_t prompt[FAKE_MAX_LEN];
     uint32_t n_prompt, max_tokens, n, tenant;
     int32_t priority;
-    uint32_t stop_every; /* a token that is a multiple of it stops; 0 = none does */
+    uint32_t stop_every; /* a token that is a multiple of it stops; 0: none does */
     bool prompt_logprobs, no_prefix_hits, background, host_gated, vector;
     uint32_t adapter, class_index, expected_tokens;
     uint64_t arrival_us, deadline_us, pin_us, keep_us;
 };
 
-/* What the oracle knows of a sequence. */
+/* The oracle's view of a sequence. */
 struct fake_seq {
     bool used, over, running, planned; /* planned: had a row since its submission */
-    bool stopped;                            /* the model stopped; later tokens are thrown away */
+    bool stopped;                            /* the model stopped; later tokens are discarded */
     bool gated;                              /* its drafts come from the host */
     uint64_t order;
     uint32_t choice, n_choices;
     struct fake_request request;
     uint32_t tokens[FAKE_MAX_LEN + 8];
     uint64_t prefix[FAKE_MAX_LEN + 8]; /* prefix[i]: hash of tokens 0 … i */
-    uint32_t n;                        /* tokens known to the engine, sampled ones included */
+    uint32_t n;                        /* tokens known to the engine, including sampled ones */
     uint32_t n_committed;
-    uint32_t n_logits;                 /* prompt positions whose logits came, in order */
+    uint32_t n_logits;                 /* prompt positions whose logits arrived, in order */
     uint32_t n_sampling;               /* launched rows that give tokens */
     uint32_t drafts[FAKE_MAX_DRAFTS], n_drafts; /* proposed for the next of these */
     uint64_t last_step;
-    /* What the accounts must say. */
+    /* The expected account. */
     bool admitted;
     uint32_t n_overtaken; /* by first admissions of later ones */
     bool reached[FAKE_MAX_LEN + 8];    /* positions that were in a row */
@@ -76,7 +75,7 @@ struct fake_seq {
     uint64_t preempted_us, preempted_at_us;
 };
 
-/* A pin as it must be: the first n_blocks of a prompt. */
+/* The expected pin: the first n_blocks of a prompt. */
 struct fake_pin {
     uint32_t tenant, n_blocks;
     uint32_t tokens[FAKE_MAX_LEN];
@@ -90,7 +89,7 @@ struct fake_launch {
     struct sched_row rows[FAKE_MAX_SEQS];
     uint32_t tokens[FAKE_MAX_SEQS][FAKE_MAX_LEN];
     uint32_t blocks[FAKE_MAX_SEQS][KV_MAX_GROUPS][FAKE_MAX_LEN];
-    uint32_t n_results[FAKE_MAX_SEQS]; /* tokens that the row gave */
+    uint32_t n_results[FAKE_MAX_SEQS]; /* tokens of the row */
     uint32_t results[FAKE_MAX_SEQS][FAKE_MAX_DRAFTS + 1];
 };
 
@@ -98,48 +97,48 @@ struct fake_engine {
     struct sched_config config;
     struct sched *sched;
     struct fake_random random;
-    enum fake_fault fault;   /* planted once, when the chance comes */
+    enum fake_fault fault;   /* planted once, at the first opportunity */
     uint64_t next_id, next_order;
     struct fake_seq seqs[FAKE_MAX_NAMES];
     uint64_t *store[KV_MAX_GROUPS]; /* [n_blocks * block_tokens] */
     uint64_t *host[KV_MAX_GROUPS];  /* [n_host_blocks * block_tokens] */
     uint64_t now_us, plan_us;       /* the time, and that of the last plan */
-    bool only_preempted; /* the last plan preempted somebody and had no row */
+    bool only_preempted; /* the last plan preempted a sequence and had no row */
     bool no_more;
     struct {
         uint64_t n_prompt, n_generated;
     } tenants[FAKE_TENANTS];
     struct fake_pin pins[FAKE_MAX_PINS]; /* the newest first */
     uint32_t n_pins;
-    bool pins_unknown; /* windows: which of several could not be kept is not to be seen */
+    bool pins_unknown; /* with windows, it is unknown which of several pins could not be kept */
     struct fake_launch launched[2]; /* oldest first */
     uint32_t n_launched;
-    struct fake_request history; /* the last finished output as a prompt: what a chat sends next */
+    struct fake_request history; /* the last finished output as a prompt: the next turn of a chat */
     struct {
         uint64_t steps, tokens, finished, cancelled, preempted, hit_tokens, refused, discarded;
         uint64_t given_up, loads, spills, pinned, policies;
         uint64_t verified, accepted, background;
-        uint64_t drafts_preempted, drafts_cancelled; /* of sequences, while a row verified drafts of them */
+        uint64_t drafts_preempted, drafts_cancelled; /* of sequences, while a row verified their drafts */
     } seen;
     char failure[256];
 };
 
-/* Takes the config over; random is the seed of everything the engine decides itself. */
+/* Takes ownership of the config; random is the seed of the engine's own decisions. */
 bool fake_open(struct fake_engine *e, const struct sched_config *config, uint64_t seed, enum fake_fault fault);
-/* Frees all; checks first that the scheduler is idle and all blocks are free when `idle`. */
+/* Frees everything. With `idle`, first checks that the scheduler is idle and all blocks are free. */
 bool fake_close(struct fake_engine *e, bool idle);
 
-/* id is chosen by the engine. A refusal that the scheduler owed is no failure. */
+/* The engine chooses id. An expected rejection is not a failure. */
 bool fake_submit(struct fake_engine *e, struct fake_request *request);
 bool fake_plan(struct fake_engine *e);
 bool fake_commit(struct fake_engine *e);
 bool fake_cancel(struct fake_engine *e, uint64_t id);
 bool fake_cancel_seq(struct fake_engine *e, uint32_t seq);
-/* Guesses for the sequence, some of them right. */
+/* Proposes drafts for the sequence, some of them correct. */
 bool fake_propose(struct fake_engine *e, uint32_t seq);
-/* Whether its drafts come from the host, another answer than before. */
+/* Changes whether its drafts come from the host. */
 bool fake_gate(struct fake_engine *e, uint32_t seq);
-/* After every event: sched_check, and what the scheduler must show to its caller. */
+/* After every event: sched_check, and everything that the scheduler must report to its caller. */
 bool fake_check(struct fake_engine *e);
 
 bool fake_set_policy(struct fake_engine *e, const struct sched_policy *policy,
@@ -152,21 +151,21 @@ const char *fake_failure(const struct fake_engine *e);
 /* ---- fake_oracle.c, for fake_engine.c ---- */
 
 bool fake_fail(struct fake_engine *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Is the policy's order written down again here? */
+/* Returns whether the oracle reimplements the policy's order. */
 bool fake_has_order(const struct fake_engine *e);
-/* Does a go before b? */
+/* Returns whether a is before b. */
 bool fake_ranks_before(const struct fake_engine *e, const struct fake_seq *a, const struct fake_seq *b);
 /* The sequence is in plan->admitted; its row begins at `first`. */
 bool fake_see_admitted(struct fake_engine *e, uint32_t name, uint32_t first);
 void fake_see_preempted(struct fake_engine *e, uint32_t name);
 void fake_see_row(struct fake_engine *e, const struct sched_row *row);
-/* Accounts of the live, and of the tenants. */
+/* Accounts of the live sequences, and of the tenants. */
 bool fake_check_accounts(struct fake_engine *e);
-/* What sched_submit, which has just been called, owed for the request's pin. */
+/* The expected status of the last sched_submit for the request's pin. */
 int fake_pin_status(struct fake_engine *e, const struct fake_request *r, bool taken);
 /* Choice 0 of a request with a pin ended by itself. */
 void fake_pin_fill(struct fake_engine *e, const struct fake_seq *d);
-/* After a plan (before its admissions are seen) and after a commit. */
+/* After a plan (before its admissions are checked) and after a commit. */
 void fake_pins_after_plan(struct fake_engine *e);
 void fake_pins_after_commit(struct fake_engine *e, uint32_t n_before);
 

@@ -13,7 +13,7 @@ uint64_t fake_next(struct fake_random *random);
 uint32_t fake_below(struct fake_random *random, uint32_t n);
 bool fake_chance(struct fake_random *random, uint32_t percent);
 
-/* The hash of a prefix, token by token, and the token that a choice goes on with after it. */
+/* The hash of a prefix, token by token, and the next token of a choice. */
 uint64_t fake_empty_prefix(uint32_t tenant);
 uint64_t fake_extend_prefix(uint64_t prefix, uint32_t token);
 uint32_t fake_next_token(uint64_t prefix, uint32_t choice);

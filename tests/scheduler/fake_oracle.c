@@ -1,5 +1,4 @@
-/* What the scheduler owes, worked out again: the order of the policies that have a simple one, accounts,
- * and pins. */
+/* The scheduler's obligations, computed again: the order of simple policies, accounts, and pins. */
 #include "tests/scheduler/fake_engine.h"
 
 #include <stdarg.h>
@@ -33,7 +32,7 @@ bool fake_has_order(const struct fake_engine *e)
     return policy_is(e, "fcfs") || policy_is(e, "priority") || policy_is(e, "edf");
 }
 
-/* In microseconds from the arrival that counts; far inside 128 bits. */
+/* In microseconds from the reference arrival; far below 128 bits. */
 static __int128 rank_of(const struct fake_engine *e, const struct fake_seq *d)
 {
     const struct sched_policy_options *o = &e->config.policy_options;
@@ -57,7 +56,7 @@ bool fake_ranks_before(const struct fake_engine *e, const struct fake_seq *a, co
 
 /* ---- pins ---- */
 
-/* Does the prompt of d, or what it has generated, begin with what is pinned? */
+/* Returns whether the prompt of d, or its generated tokens, begin with the pinned prefix. */
 static bool begins_with(const struct fake_engine *e, const struct fake_seq *d, const struct fake_pin *pin)
 {
     uint32_t n = pin->n_blocks * e->config.kv.block_tokens;
@@ -125,7 +124,7 @@ void fake_pin_fill(struct fake_engine *e, const struct fake_seq *d)
     e->seen.pinned++;
 }
 
-/* What is due is gone, and, where blocks were short, so are those that were due soonest. */
+/* Expired pins are gone and, if blocks were short, so are those that expire first. */
 void fake_pins_after_plan(struct fake_engine *e)
 {
     remove_due(e, e->now_us);
@@ -138,7 +137,7 @@ void fake_pins_after_plan(struct fake_engine *e)
     }
 }
 
-/* A window may have passed what a pin needs. */
+/* A window may have passed blocks that a pin needs. */
 void fake_pins_after_commit(struct fake_engine *e, uint32_t n_before)
 {
     uint32_t n = sched_stats(e->sched).n_pins;
@@ -150,7 +149,7 @@ void fake_pins_after_commit(struct fake_engine *e, uint32_t n_before)
         e->pins_unknown = true;
 }
 
-/* An admission takes at least what is pinned of it, and keeps what it takes. */
+/* An admission takes at least the pinned part of its prompt, and keeps it. */
 static bool check_pins_hit(struct fake_engine *e, const struct fake_seq *d, uint32_t first)
 {
     uint32_t bt = e->config.kv.block_tokens, most = (d->n_committed - 1) / bt;
@@ -222,7 +221,7 @@ void fake_see_row(struct fake_engine *e, const struct sched_row *row)
         d->n_recomputed += d->reached[p];
         e->tenants[tenant].n_prompt += !d->reached[p] && p < d->request.n_prompt;
     }
-    /* What lies before a position that was computed was there, too: taken from others. */
+    /* Positions before a computed one exist, too: taken from others. */
     for (uint32_t p = 0; p < end; p++)
         d->reached[p] = true;
     d->n_sampling += row->outputs.tokens;

@@ -1,4 +1,4 @@
-/* `edf`: its order and bound, what it refuses, and what refusing is for. */
+/* `edf`: its order and bound, its rejections, and their benefit. */
 #include "tests/scheduler/policy_jobs.h"
 
 #include <stdlib.h>
@@ -21,7 +21,7 @@ static void *make(void)
     return made;
 }
 
-/* Prompt of 1,000 tokens, at 5 s, to have its first token by 6 s. */
+/* A prompt of 1,000 tokens at 5 s, whose first token is due by 6 s. */
 static struct sched_candidate candidate(void)
 {
     return (struct sched_candidate){
@@ -34,7 +34,7 @@ static void test_ranks(void **state)
     void *made = make();
     struct sched_candidate c = candidate();
     assert_int_equal(edf()->rank(made, &c), 6 * SECOND);
-    c.deadline_us = 4 * SECOND; /* not before it came: nobody overtakes from the past */
+    c.deadline_us = 4 * SECOND; /* not before its arrival, so that no request overtakes from the past */
     assert_int_equal(edf()->rank(made, &c), 5 * SECOND);
     c.deadline_us = 0;
     assert_int_equal(edf()->rank(made, &c), 15 * SECOND);
@@ -59,21 +59,21 @@ static void test_refusals(void **state)
     void *made = make();
     struct sched_candidate c = candidate();
     uint64_t now = c.arrival_us;
-    /* Nothing is known: only what is late already goes. */
+    /* Nothing is known: only requests that are already late are rejected. */
     assert_int_equal(refused(made, &c, now, 0, 0, 1u << 30), 0);
     assert_int_equal(refused(made, &c, 6 * SECOND, 0, 0, 0), 0);
     assert_int_equal(refused(made, &c, 6 * SECOND + 1, 0, 0, 0), SECOND);
-    /* 100 us a token of late, in doubt by half: 20,000 tokens in all are 1 s. */
+    /* 100 us per token recently, half of it in doubt: 20,000 tokens in all are 1 s. */
     assert_int_equal(refused(made, &c, now, 100, 0, 19000), 0);
     assert_int_equal(refused(made, &c, now, 100, 0, 19100), SECOND);
     assert_int_equal(refused(made, &c, now, 100, 0, 119000), 5 * SECOND);
-    /* By the cost model 200 ms for its own thousand. The pace of those before it is no worse. */
+    /* By the cost model, 200 ms for its own thousand tokens. The speed of those before it is no worse. */
     assert_int_equal(refused(made, &c, now, 10000, 200000, 4000), 0);
     assert_int_equal(refused(made, &c, now, 10000, 200000, 4100), SECOND);
     assert_int_equal(refused(made, &c, now + 800000, 0, 200000, 0), 0);
     assert_int_equal(refused(made, &c, now + 800001, 0, 200000, 0), SECOND);
     assert_true(refused(made, &c, now, 1e12, 0, UINT64_MAX) > 0); /* still a number */
-    /* Not what runs below all others, nor what has no deadline; what has its class's, by that. */
+    /* Not background requests, nor those without a deadline; a class's target counts as a deadline. */
     c.background = true;
     assert_int_equal(refused(made, &c, 9 * SECOND, 0, 0, 0), 0);
     c.background = false;
@@ -85,7 +85,7 @@ static void test_refusals(void **state)
     edf()->destroy(made);
 }
 
-/* Three of four prompt tokens are found in the cache: what waits takes a quarter of the time. */
+/* Three of four prompt tokens are found in the cache: waiting prompts take a quarter of the time. */
 static void test_cached_share(void **state)
 {
     (void)state;
@@ -136,7 +136,7 @@ static void make_traffic(struct fake_random *random, uint32_t n, uint32_t gap_us
     }
 }
 
-/* Those without a deadline among those with one, which come faster than they are served. */
+/* Requests without a deadline among those with one, which arrive faster than they are served. */
 static void test_bound(void **state)
 {
     (void)state;
@@ -157,9 +157,9 @@ static void test_bound(void **state)
     }
 }
 
-/* ---- what it is for ---- */
+/* ---- benefit ---- */
 
-/* Of those that have a deadline, how many have their first token by it. */
+/* How many of the requests with a deadline get their first token in time. */
 static uint32_t n_in_time(const struct sched_policy *policy, uint64_t seed, uint32_t *n_refused)
 {
     struct fake_random random = {seed};
@@ -176,8 +176,8 @@ static uint32_t n_in_time(const struct sched_policy *policy, uint64_t seed, uint
     return n;
 }
 
-/* About a third more than can be served, with deadlines of 0.1 and 2 s: at least 1.3 times what fcfs
- * has in time. Without refusals everybody is late in the end, which is what they are for. */
+/* About a third more load than can be served, with deadlines of 0.1 and 2 s: at least 1.3 times as many in time as with
+ * fcfs. Without rejections all would be late in the end. */
 static void test_goodput(void **state)
 {
     (void)state;
@@ -195,7 +195,7 @@ static void test_goodput(void **state)
     }
 }
 
-/* When all deadlines can be met, they are, and nobody is refused. */
+/* If all deadlines can be met, they are met, and no request is rejected. */
 static void test_light_load(void **state)
 {
     (void)state;
@@ -209,8 +209,8 @@ static void test_light_load(void **state)
     }
 }
 
-/* A token of a lone decode takes 1.1 ms, of a prompt 0.12 ms. The pace of decodes is not that of prompts:
- * two of 64 tokens with 60 ms to go are no reason to refuse one. */
+/* A token of a lone decode takes 1.1 ms, of a prompt 0.12 ms. The speed of decodes is not that of prompts: two prompts
+ * of 64 tokens with 60 ms left must not be rejected. */
 static void test_pace(void **state)
 {
     (void)state;
@@ -230,7 +230,7 @@ static void test_pace(void **state)
     }
 }
 
-/* A request that was let in and finds at its turn that it is too late ends there, all its choices. */
+/* A request that was accepted but is too late at its turn ends there, with all its choices. */
 static void test_refused_in_the_queue(void **state)
 {
     (void)state;
@@ -241,7 +241,7 @@ static void test_refused_in_the_queue(void **state)
     c.max_num_seqs = 1;
     struct sched *s = open_sched(&c);
     submit(s, request_of(1, 0, 4, 6));
-    step(s); /* it has the only place */
+    step(s); /* it has the only slot */
     struct sched_request r = request_of(2, 50, 4, 3);
     r.deadline_us = 1000;
     r.n = 2;
@@ -264,8 +264,8 @@ static void test_refused_in_the_queue(void **state)
     close_sched(s);
 }
 
-/* Blocks run out: prompts with early deadlines do not take them from one that generates, though its own
- * deadline is far. */
+/* Blocks run out: prompts with early deadlines do not preempt a generating sequence, although its own deadline is far.
+ */
 static void test_decodes_stay(void **state)
 {
     (void)state;
@@ -280,8 +280,8 @@ static void test_decodes_stay(void **state)
                                                  .deadline_us = i == 0 ? 1000 * SECOND : 100 * SECOND + i};
     }
     run_jobs(&run, jobs, 12);
-    /* A step of one decode takes 1.1 ms, of a prompt at most 7.4 more: had it given way it would have
-     * waited for them all. */
+    /* A step of one decode takes 1.1 ms, of a prompt at most 7.4 more: a preempted sequence would have waited for all
+     * of them. */
     assert_true(run.n_preempted > 0);
     assert_true(jobs[0].end_us - jobs[0].first_us < 99 * 8600);
     for (uint32_t i = 8; i < 12; i++)

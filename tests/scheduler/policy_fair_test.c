@@ -1,5 +1,5 @@
-/* Fair shares: what is charged, the bound of docs/scheduling.md on random traces, throughput, and what a
- * tenant with long prompts does to its neighbours.
+/* Fair shares: what is charged, the bound of docs/internals/scheduling.md on random traces, throughput, and the effect
+ * of a tenant with long prompts on its neighbours.
  *
  * Service is counted here from the rows of the plans, not from the policy's counters.
  */
@@ -20,14 +20,14 @@
 #define OUTPUT_PRICE 2u
 #define HEAD_START 1024 /* scheduler/counters.h */
 
-/* ---- a trace and what becomes of it ---- */
+/* ---- a trace and its course ---- */
 
 struct job {
     uint64_t arrival_us;
     uint32_t tenant, n_prompt, max_tokens, stop_at, family, n; /* stop_at: tokens until its stop */
-    bool cancelled;                                            /* some time after it came */
+    bool cancelled;                                            /* some time after its arrival */
     uint64_t cancel_us;
-    uint64_t first_us; /* when its first token was there; 0 = never */
+    uint64_t first_us; /* time of its first token; 0: never */
 };
 
 struct trace {
@@ -37,11 +37,11 @@ struct trace {
     struct job jobs[MAX_REQUESTS];
 };
 
-/* What the test knows of a sequence. */
+/* The test's view of a sequence. */
 struct known {
-    bool used, waiting; /* waiting: in the queue, as far as can be seen from outside */
-    bool leaving;       /* preempted, a launched step still has a row of it */
-    bool released;      /* a choice that need not follow any more */
+    bool used, waiting; /* waiting: in the queue, as far as visible from outside */
+    bool leaving;       /* preempted, while a launched step still has a row of it */
+    bool released;      /* a choice that does not follow any more */
     uint32_t job, choice, n_reached, n_generated;
     uint64_t last_step;
 };
@@ -53,13 +53,13 @@ struct world {
     uint32_t n_waiting[N_TENANTS];
     uint64_t now_us, step, committed;
     uint64_t service[N_TENANTS]; /* priced */
-    uint64_t n_tokens;           /* computed or generated for the first time: what was useful */
+    uint64_t n_tokens;           /* computed or generated for the first time: useful work */
     uint64_t n_preempted, n_hits;
     uint32_t n_over;
     /* Of the interval in which both tenants have waited so far: the difference's range. */
     bool both[N_RIVALS][N_RIVALS];
     int64_t least[N_RIVALS][N_RIVALS], most[N_RIVALS][N_RIVALS];
-    double worst; /* the largest gap there was, as a part of the bound */
+    double worst; /* the largest gap, relative to the bound */
 };
 
 static void set_waiting(struct world *w, uint32_t name, bool waiting)
@@ -76,15 +76,15 @@ static void set_waiting(struct world *w, uint32_t name, bool waiting)
 
 /* ---- the bound ---- */
 
-/* What one token of the price 1 weighs: a weight as the counters take it. */
+/* Weight of one token of price 1: a weight as the counters use it. */
 static int64_t weigh(const struct trace *t, uint32_t tenant)
 {
     uint32_t weight = t->weights[tenant];
     return ((1 << 20) + weight / 2) / weight;
 }
 
-/* What a tenant may be given after an admission, until the next: as many of its sequences as run at
- * once, from their beginning to their end. */
+/* Maximum service of a tenant from one admission to the next: as many of its sequences as run at once, from beginning
+ * to end. */
 static int64_t drift(const struct trace *t, uint32_t tenant)
 {
     int64_t longest = 0;
@@ -97,8 +97,8 @@ static int64_t drift(const struct trace *t, uint32_t tenant)
     return longest * t->config.max_num_seqs * weigh(t, tenant);
 }
 
-/* How far a tenant that waits can be behind any other, drift apart: it had a head start when it came, and
- * while a prompt finds no blocks others may go before it until they are ahead by what it costs. */
+/* How far a waiting tenant can be behind any other, apart from drift: its head start at arrival, and the lead that
+ * others may gain while a prompt finds no blocks. */
 static int64_t lag(const struct trace *t, uint32_t tenant)
 {
     int64_t longest = 0;
@@ -114,7 +114,7 @@ static int64_t bound_of(const struct trace *t, uint32_t i, uint32_t j)
     return drift(t, i) + drift(t, j) + lag(t, i) + lag(t, j);
 }
 
-/* Every interval that ends now. */
+/* Checks every interval that ends now. */
 static void check_gaps(struct world *w)
 {
     for (uint32_t i = 0; i < N_RIVALS; i++)
@@ -171,7 +171,7 @@ static void end_name(struct world *w, uint32_t name)
     w->seqs[name].used = false;
 }
 
-/* A choice that follows waits once choice 0 has its prompt planned, or is over. */
+/* A following choice waits after choice 0 has its prompt planned, or is over. */
 static void see_followers(struct world *w, uint32_t job)
 {
     for (uint32_t i = 0; i < MAX_NAMES; i++)
@@ -323,7 +323,7 @@ static struct sched_cost small_cost(void)
     return cost;
 }
 
-/* Requests that come faster than they can be served, of tenants as different as the seed has it. */
+/* Requests that arrive faster than they can be served, of random tenants. */
 static void random_trace(struct trace *t, uint64_t seed)
 {
     struct fake_random r = {.state = seed};
@@ -395,9 +395,9 @@ static void test_bound(void **state)
     print_message("largest gap: %.2f of the bound, fcfs %.2f; %llu preemptions, %llu tokens hit\n", worst, unfair,
                   (unsigned long long)n_preempted, (unsigned long long)n_hits);
     sample_report(&sample, "traces");
-    if (sample.one_in <= 2) /* fewer may be of the calm ones: 25 had 9 preemptions */
+    if (sample.one_in <= 2) /* quiet traces may have fewer: seed 25 had 9 preemptions */
         assert_true(n_preempted > 100 / sample.one_in && n_hits > 1000 / sample.one_in);
-    assert_true(unfair > 1); /* the traces are such that others break it */
+    assert_true(unfair > 1); /* other policies exceed the bound on these traces */
     free(w);
     free(t);
 }
@@ -462,8 +462,8 @@ static uint64_t light_p95(const struct trace *t)
     return ttft[n * 95 / 100];
 }
 
-/* Twenty light tenants take about half of what the machine can do; tenant 0 sends prompts of 100,000
- * tokens faster than they can be computed. */
+/* Twenty light tenants use about half of the machine's capacity; tenant 0 sends prompts of 100,000 tokens faster than
+ * they can be computed. */
 static void heavy_trace(struct trace *t, bool heavy)
 {
     struct fake_random r = {.state = 77};
@@ -521,9 +521,9 @@ static void test_long_prompts_beside_light_ones(void **state)
     free(t);
 }
 
-/* ---- what is charged ---- */
+/* ---- charges ---- */
 
-/* The tenant that goes next, of two that wait with the same prompt. */
+/* The tenant that is next, of two that wait with the same prompt. */
 static void test_charges(void **state)
 {
     (void)state;
@@ -539,12 +539,12 @@ static void test_charges(void **state)
     fair->served(p, &b, &(struct sched_service){.n_prompt = 20, .n_generated = 10});
     assert_int_equal(ranks[0], ranks[1]); /* twice the service, twice the weight */
     fair->served(p, &c, &(struct sched_service){.n_prompt = 20});
-    assert_int_equal(ranks[0], ranks[2]); /* an output token is two of a prompt */
+    assert_int_equal(ranks[0], ranks[2]); /* an output token counts as two prompt tokens */
     fair->served(p, &c, &(struct sched_service){.n_cached = 99, .n_recomputed = 99});
     a.background = true;
     fair->served(p, &a, &(struct sched_service){.n_prompt = 10});
     assert_int_equal(ranks[0], ranks[2]);
-    /* Staying away saves nothing up but a head start. */
+    /* An idle tenant gains nothing but a head start. */
     fair->served(p, &c, &(struct sched_service){.n_prompt = 1000000});
     fair->flow_admits(p, 2);
     fair->flow_begins(p, 1);

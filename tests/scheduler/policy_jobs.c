@@ -21,7 +21,7 @@ bool job_waits(const struct job *jobs, uint32_t i, uint32_t admitted)
     return j->request.id > 0 && !j->refused && (j->place == 0 || j->place > jobs[admitted].place);
 }
 
-/* Which job a sequence is; by name. */
+/* The job of a sequence, by name. */
 static struct job *owners[MAX_JOBS + 64];
 
 static void submit_job(struct sched *s, struct job *job, uint64_t id)

@@ -1,7 +1,7 @@
-/* Jobs on a virtual clock, for the tests of single policies: each comes at its time, is refused or
- * runs to its length, and what became of it is written down.
+/* Jobs on a virtual clock, for the tests of single policies: each arrives at its time, is rejected or runs to its
+ * length, and its course is recorded.
  *
- * A step takes step_us, and token_us more for each token. Prompts share nothing.
+ * A step takes step_us, plus token_us for each token. Prompts share nothing.
  */
 #ifndef QUIRE_TESTS_SCHEDULER_POLICY_JOBS_H
 #define QUIRE_TESTS_SCHEDULER_POLICY_JOBS_H
@@ -16,24 +16,24 @@ struct job {
     uint32_t length;              /* tokens until its stop; at most max_tokens */
     bool refused;
     uint64_t admitted_us, first_us, end_us; /* 0 = never */
-    uint32_t place;               /* the how manyeth to be admitted, from 1; 0 = never */
+    uint32_t place;               /* its number in the order of admission, from 1; 0: never admitted */
 };
 
 struct job_run {
     struct sched_config config;
     uint64_t step_us, token_us;
-    /* Asked of each job as it is admitted. May be NULL. */
+    /* Called for each job as it is admitted. May be NULL. */
     void (*admits)(const struct job *jobs, uint32_t n, uint32_t admitted);
     uint64_t n_preempted, n_tokens;
 };
 
-/* No prefix cache, room for everything, 8 sequences, 64 tokens a step. */
+/* No prefix cache, enough memory for everything, 8 sequences, 64 tokens per step. */
 struct job_run job_run_of(const char *policy);
 
-/* Jobs in the order of their arrival. Fails the test when one is lost. */
+/* Jobs in the order of their arrival. Fails the test if one is lost. */
 void run_jobs(struct job_run *run, struct job *jobs, uint32_t n);
 
-/* Has jobs[i] arrived and not been admitted or refused before jobs[admitted] was? For `admits`. */
+/* Returns whether jobs[i] had arrived and not been admitted or rejected before jobs[admitted]. For `admits`. */
 bool job_waits(const struct job *jobs, uint32_t i, uint32_t admitted);
 
 #endif

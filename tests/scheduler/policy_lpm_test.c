@@ -1,4 +1,4 @@
-/* Longest cached prefix first: order, ageing, and that of those who share a prefix one computes it. */
+/* Longest cached prefix first: order, ageing, and a single computation of a shared prefix. */
 #include "tests/scheduler/fake_model.h"
 #include "tests/scheduler/sched_harness.h"
 
@@ -7,7 +7,7 @@
 #define SHARED 32u
 #define TAIL 5u
 
-/* The first n_shared tokens are those of all with that family, the rest is the request's own. */
+/* The first n_shared tokens are common to the family; the rest belongs to the request alone. */
 static struct sched_request request_sharing(uint64_t id, uint32_t family, uint32_t n_shared, uint32_t n)
 {
     static uint32_t tokens[200];
@@ -41,7 +41,7 @@ static struct sched *open_lpm(uint32_t budget, uint32_t depth)
     return open_sched(&c);
 }
 
-/* Runs until nothing is left; the tokens computed. */
+/* Runs until nothing is left; returns the computed tokens. */
 static uint32_t run(struct sched *s, uint32_t depth)
 {
     const struct sched_plan *before = NULL, *p;
@@ -75,7 +75,8 @@ static void test_one_computes(void **state)
         }
 }
 
-/* One runs at a time, and the pool has room for one prefix: who shares it follows, whoever came in between. */
+/* One runs at a time, and the pool has space for one prefix: requests that share it follow, whatever arrived in
+ * between. */
 static void test_those_who_share_follow_each_other(void **state)
 {
     (void)state;
@@ -93,7 +94,7 @@ static void test_those_who_share_follow_each_other(void **state)
     }
 }
 
-/* More than one plan passes over, and more than run at once. */
+/* More than one plan sets aside, and more than run at once. */
 static void test_one_computes_for_many(void **state)
 {
     (void)state;
@@ -117,7 +118,7 @@ static void test_choices_do_not_wait_for_themselves(void **state)
         assert_int_equal(p->n_admitted, 1);
         if (depth == 0)
             commit(s, p, 7);
-        /* The other choices share what is launched; another request needs it named. */
+        /* The other choices share the launched blocks; another request needs named blocks. */
         const struct sched_plan *next = plan(s);
         assert_int_equal(next->n_admitted, depth == 0 ? 3 : 2);
         for (uint32_t i = 0; i < next->n_rows; i++) /* the request's own fifth block is shared, too */
@@ -131,7 +132,7 @@ static void test_choices_do_not_wait_for_themselves(void **state)
     }
 }
 
-/* Somebody else goes on where the one who computes left off. */
+/* Another request continues where the cancelled one stopped. */
 static void test_cancelled_while_computing(void **state)
 {
     (void)state;
@@ -145,7 +146,7 @@ static void test_cancelled_while_computing(void **state)
     close_sched(s);
 }
 
-/* A decode's block is taken from the one who computes: it or another goes on from what is named. */
+/* A decode takes a block of the computing request: it, or another, continues from the named blocks. */
 static void test_preempted_while_computing(void **state)
 {
     (void)state;
@@ -170,7 +171,7 @@ static void test_preempted_while_computing(void **state)
             n_computed += p->rows[i].count > 1 || !p->rows[i].outputs.tokens ? p->rows[i].count : 0;
     }
     assert_true(sched_stats(s).n_preemptions > 0);
-    /* What the decode took is computed again, and nothing else. */
+    /* Only the blocks that the decode took are recomputed. */
     assert_true(n_computed <= SHARED + 3 * TAIL + 8 * sched_stats(s).n_preemptions);
     close_sched(s);
 }
@@ -203,7 +204,7 @@ static void test_cached_goes_first_until_the_other_has_aged(void **state)
     for (uint64_t later = 20; later <= 60; later += 40) {
         struct sched_config c = lpm_config();
         c.max_num_seqs = 1;
-        c.policy_options.ageing_us = 1000; /* a microsecond a token */
+        c.policy_options.ageing_us = 1000; /* a microsecond per token */
         struct sched *s = open_sched(&c);
         submit(s, request_sharing(1, 1, SHARED, SHARED + TAIL));
         step(s);
@@ -217,7 +218,7 @@ static void test_cached_goes_first_until_the_other_has_aged(void **state)
     }
 }
 
-/* What becomes cached while it waits counts; and so does what is gone. */
+/* Prefixes cached or evicted during the wait count. */
 static void test_ranked_anew(void **state)
 {
     (void)state;
@@ -227,7 +228,7 @@ static void test_ranked_anew(void **state)
     submit(s, request_sharing(1, 1, SHARED, SHARED + TAIL));
     uint32_t w = submit(s, request_sharing(2, 2, 20, 20));
     uint32_t z = submit(s, request_sharing(3, 1, SHARED, SHARED + TAIL));
-    /* w is the shortest: it goes first; then the rest by what is cached. */
+    /* w is the shortest, so it is first; then the rest by cached tokens. */
     assert_int_equal(admitted_after(s, 5), w);
     step(s);
     uint32_t y = submit(s, request_sharing(4, 3, 30, 30));
@@ -237,14 +238,14 @@ static void test_ranked_anew(void **state)
     close_sched(s);
 }
 
-/* Cached requests never stop coming; the one that shares nothing is passed only by those that came
- * within the price of its prompt. */
+/* Cached requests never stop arriving. A request that shares nothing is overtaken only by those within the price of its
+ * prompt. */
 static void test_starvation(void **state)
 {
     (void)state;
     struct sched_config c = lpm_config();
     c.max_num_seqs = 1;
-    c.policy_options.ageing_us = 10000; /* ten a token */
+    c.policy_options.ageing_us = 10000; /* ten per token */
     struct sched *s = open_sched(&c);
     submit(s, request_sharing(1, 1, SHARED, SHARED + TAIL));
     run(s, 0);

@@ -19,8 +19,7 @@ static uint64_t rank_of(uint64_t ageing_us, int32_t priority, uint64_t arrival_u
     return rank;
 }
 
-/* The order is that of arrival + priority × ageing over all of int32; where that does not fit, it never
- * turns round. */
+/* The order is arrival + priority × ageing over all of int32; clamped values never reverse the order. */
 static void test_ranks(void **state)
 {
     (void)state;
@@ -44,8 +43,8 @@ static int64_t level_us(const struct job *job)
     return (int64_t)job->request.arrival_us + (int64_t)job->request.priority * AGEING_US;
 }
 
-/* Nobody who waits has the better of who is admitted, and who came earlier is overtaken only by those
- * that came less than the difference of levels later. */
+/* No waiting request should have been admitted first, and an earlier one is overtaken only within the difference of
+ * levels. */
 static void check_admission(const struct job *all, uint32_t n, uint32_t admitted)
 {
     const struct job *job = &all[admitted];
@@ -61,7 +60,7 @@ static void check_admission(const struct job *all, uint32_t n, uint32_t admitted
     }
 }
 
-/* Against one that waits at a high level come bursts of lower ones, as many as are never all served. */
+/* Bursts of lower levels, more than can ever be served, compete with one request at a high level. */
 static void test_bound(void **state)
 {
     (void)state;
@@ -90,9 +89,9 @@ static void test_bound(void **state)
     }
 }
 
-/* Three classes that always have somebody waiting, of weights 1, 2 and 5, one of which nobody named; one
- * computes long prompts, one generates, one does both. The counters of those that wait differ by no
- * more than what the running may add between two admissions: 8 sequences of at most 120 tokens. */
+/* Three classes that always have waiting requests, with weights 1, 2 and 5, one of them unnamed; one computes long
+ * prompts, one generates, one does both. The counters of waiting classes differ by at most what running sequences may
+ * add between two admissions: 8 sequences of at most 120 tokens. */
 static void test_class_shares(void **state)
 {
     (void)state;
@@ -111,7 +110,7 @@ static void test_class_shares(void **state)
                                                  .class_index = i % 3};
     }
     run_jobs(&run, jobs, 1500);
-    /* While all three wait: the first of them to run out has 500 jobs. */
+    /* While all three wait: the first to run out has 500 jobs. */
     uint32_t last[3] = {0}, until = UINT32_MAX;
     for (uint32_t i = 0; i < 1500; i++)
         if (jobs[i].place > last[i % 3])
@@ -125,15 +124,15 @@ static void test_class_shares(void **state)
         for (uint32_t d = 0; d < 3; d++)
             assert_true(llabs((int64_t)(served[c] / weights[c]) - (int64_t)(served[d] / weights[d])) <= 8 * 120);
     assert_true(served[2] > 10000);
-    /* Inside a class priority orders: all came at once. */
+    /* Within a class, priority decides: all arrived at once. */
     for (uint32_t i = 0; i + 3 < 1500; i++)
         for (uint32_t j = i % 3; j < i; j += 3)
             if (jobs[j].request.priority < jobs[i].request.priority)
                 assert_true(jobs[j].place < jobs[i].place);
 }
 
-/* A class that comes late begins about where the others are: it does not get what it did not ask for. Of
- * jobs of 22 tokens in turns, 1,200 tokens more or less are 55. */
+/* A class that arrives late starts about where the others are and does not get the service it did not ask for. With
+ * jobs of 22 tokens in turns, 1,200 tokens more or less are 55 jobs. */
 static void test_class_comes_late(void **state)
 {
     (void)state;
@@ -152,7 +151,7 @@ static void test_class_comes_late(void **state)
     assert_in_range(jobs[799].place - jobs[600].place, 2 * 199 - 55, 2 * 199 + 55);
 }
 
-/* Past what counters can tell apart a class would not be charged at all. */
+/* Beyond the counters' resolution, a class would not be charged at all. */
 static void test_weights_are_bounded(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* `sjf`: what it expects against a reference, its bound, and what it is for. */
+/* `sjf`: its estimates against a reference, its bound, and its benefit. */
 #include "tests/scheduler/policy_jobs.h"
 
 #include <stdlib.h>
@@ -7,7 +7,7 @@ static struct job jobs[MAX_JOBS];
 
 /* ---- the estimates ---- */
 
-/* With this ageing a rank is the arrival and the work left, in eighths of a token. */
+/* With this ageing, a rank is the arrival plus the remaining work in eighths of a token. */
 #define PLAIN_AGEING_US 8000u
 
 static const struct sched_policy *sjf(void)
@@ -29,7 +29,7 @@ static struct sched_candidate candidate(uint32_t tenant, uint32_t n_prompt, uint
         .tenant = tenant, .n_prompt = n_prompt, .n_known = n_prompt, .max_tokens = max_tokens};
 }
 
-/* Tokens to come, as the rank says, of a sequence that has so many. */
+/* Expected further tokens of a sequence with this many, taken from the rank. */
 static uint64_t expected(void *made, struct sched_candidate c, uint32_t n_generated)
 {
     c.n_known = c.n_computed = c.n_prompt + n_generated;
@@ -44,9 +44,9 @@ static void finish(void *made, uint32_t tenant, uint32_t n_prompt, uint32_t leng
 
 #define UNSURE UINT32_MAX
 
-/* The mean of what ended with 2^k tokens or more, each weighing 127/128 of the next: from the list, for
- * the largest 2^k that the generated reach, or, where that is no longer than they are, the next one.
- * UNSURE when it is near to what was generated: the policy knows it to a sixteenth. */
+/* The mean of those that ended with 2^k tokens or more, each weighing 127/128 of the next: for the largest 2^k that the
+ * generated tokens reach or, if that estimate is exceeded, the next one. UNSURE if it is close to the generated length,
+ * because the policy rounds to a sixteenth. */
 static uint32_t reference(const uint32_t *lengths, uint32_t n, uint32_t generated)
 {
     uint32_t least = 1;
@@ -95,8 +95,8 @@ static void test_estimates(void **state)
     }
 }
 
-/* Prompt lengths and tenants are told apart where enough is known of them; else the wider answer holds,
- * and of nothing, max_tokens. */
+/* Estimates are per prompt length and tenant if enough is known; otherwise from the wider group, and finally
+ * max_tokens. */
 static void test_fallbacks(void **state)
 {
     (void)state;
@@ -107,25 +107,25 @@ static void test_fallbacks(void **state)
         finish(made, 0, 5000, 1000);
         finish(made, 1, 40, 300);
     }
-    finish(made, 1, 5000, 3); /* one says nothing */
+    finish(made, 1, 5000, 3); /* one sample is not enough */
     assert_int_equal(expected(made, candidate(0, 63, 700), 0), 10);
     assert_int_equal(expected(made, candidate(0, 4096, 7000), 0), 1000);
-    assert_int_equal(expected(made, candidate(0, 4096, 700), 0), 700); /* no more than it may */
+    assert_int_equal(expected(made, candidate(0, 4096, 700), 0), 700); /* at most max_tokens */
     assert_int_equal(expected(made, candidate(1, 40, 700), 0), 300);
-    /* Nothing of this prompt length: the tenant's, 50 of 10 and 50 of 1000 by turns. */
+    /* Nothing for this prompt length: the tenant's, 50 of 10 and 50 of 1000 alternately. */
     assert_in_range(expected(made, candidate(0, 700, 7000), 0), 475, 540);
-    /* Nothing of this tenant: everybody's. */
+    /* Nothing for this tenant: all tenants'. */
     assert_in_range(expected(made, candidate(2, 40, 7000), 0), 380, 490);
-    /* It has outlived its kind, 10, and then the tenant's, and everybody's. */
+    /* It has exceeded its group's estimate, 10, then the tenant's, and then all tenants'. */
     assert_int_equal(expected(made, candidate(0, 63, 7000), 20), 980);
     assert_int_equal(expected(made, candidate(0, 63, 7000), 1500), 5500);
-    /* What was foretold, until it is over. */
+    /* The caller's estimate, until it is exceeded. */
     struct sched_candidate c = candidate(0, 63, 7000);
     c.expected_tokens = 15;
     assert_int_equal(expected(made, c, 0), 15);
     assert_int_equal(expected(made, c, 9), 6);
     assert_in_range(expected(made, c, 15), 455, 525); /* of those of the tenant that reached 8 */
-    /* Most of those that reach 8 end there: one that has 12 is of the others. */
+    /* Most of those that reach 8 end there; one with 12 belongs to the others. */
     for (uint32_t i = 0; i < 100; i++)
         finish(made, 2, 40, i % 10 ? 8 : 20);
     assert_int_equal(expected(made, candidate(2, 40, 700), 12), 8);
@@ -163,10 +163,10 @@ static void test_figure(void **state)
     assert_string_equal(name, "estimate_error_percent");
     for (uint32_t i = 0; i < 2000; i++)
         finish(made, 0, 100, 50);
-    assert_true(sjf()->figure(made, &name) < 0.1); /* the first ones are forgotten */
+    assert_true(sjf()->figure(made, &name) < 0.1); /* the first ones have faded */
     for (uint32_t i = 0; i < 2000; i++)
         finish(made, 0, 100, i % 2 ? 50 : 150);
-    /* About 100 is expected: off by 1 of 50 and by a third of 150. */
+    /* About 100 is expected: half off by 1 from 50, by a third from 150. */
     assert_true(sjf()->figure(made, &name) > 63 && sjf()->figure(made, &name) < 70);
     sjf()->destroy(made);
 }
@@ -175,7 +175,7 @@ static void test_figure(void **state)
 
 #define AGEING_US 400000u
 
-/* The price of a job, from what it foretells and its prompt. */
+/* The price of a job, from its estimate and its prompt. */
 static uint64_t price_us(const struct job *job)
 {
     uint64_t eighths = 8 * (uint64_t)job->request.expected_tokens + job->request.n_prompt;
@@ -195,7 +195,7 @@ static void check_admission(const struct job *all, uint32_t n, uint32_t admitted
     }
 }
 
-/* Long ones among short ones that come faster than they are served, for ever. */
+/* Long jobs among short ones that arrive faster than they are served, without end. */
 static void test_bound(void **state)
 {
     (void)state;
@@ -223,8 +223,8 @@ static void test_bound(void **state)
     }
 }
 
-/* Estimates that change while it runs: still nobody is overtaken by who came later than the price of
- * its max_tokens and prompt. */
+/* Estimates change during the run: still, no job is overtaken by one that arrived later than the price of its
+ * max_tokens and prompt. */
 static void check_learnt_bound(const struct job *all, uint32_t n, uint32_t admitted)
 {
     (void)n;
@@ -241,7 +241,7 @@ static void make_traffic(struct fake_random *random, uint32_t n, uint32_t gap_us
     uint64_t at = 1;
     memset(jobs, 0, sizeof jobs);
     for (uint32_t i = 0; i < n; i++) {
-        /* Heavy tailed: each doubling of the length half as likely, up to 1,024. */
+        /* Heavy tailed: each doubling of the length is half as likely, up to 1,024. */
         uint32_t doublings = 0, tenant = fake_below(random, 4);
         while (doublings < 8 && fake_chance(random, 50))
             doublings++;
@@ -268,7 +268,7 @@ static void test_learnt_bound(void **state)
     }
 }
 
-/* ---- what it is for ---- */
+/* ---- benefit ---- */
 
 static double mean_latency_us(const char *policy, uint64_t seed, bool foretold)
 {
@@ -282,8 +282,8 @@ static double mean_latency_us(const char *policy, uint64_t seed, bool foretold)
     return sum / MAX_JOBS;
 }
 
-/* At saturation, with the default ageing: at most half of fcfs's mean latency with true lengths, and
- * better than fcfs with what it learns itself. */
+/* At saturation, with the default ageing: at most half of fcfs's mean latency with true lengths, and better than fcfs
+ * with learned ones. */
 static void test_latency(void **state)
 {
     (void)state;
@@ -299,7 +299,7 @@ static void test_latency(void **state)
     }
 }
 
-/* The one with most left gives way when blocks run out: as it is then, not as it was when they came. */
+/* If blocks run out, the sequence with most remaining work is preempted, as estimated then, not at arrival. */
 static void test_preemption(void **state)
 {
     (void)state;

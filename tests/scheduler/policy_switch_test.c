@@ -1,7 +1,5 @@
-/* sched_set_policy() in the middle of a run, from every policy to every other: who runs goes on
- * running, who waits is served in the new order, nobody is lost, and every invariant holds after each
- * call.
- */
+/* sched_set_policy() during a run, from every policy to every other: running sequences continue, waiting ones are
+ * served in the new order, none is lost, and every invariant holds after each call. */
 #include "tests/scheduler/fake_model.h"
 #include "tests/scheduler/sched_harness.h"
 
@@ -19,7 +17,7 @@ static struct sched_policy_options options_of(struct fake_random *random)
     return options;
 }
 
-/* Prompts of three families, so that lpm has something to share, and groups of choices. */
+/* Prompts of three families, so that lpm has shared prefixes, and groups of choices. */
 static void submit_some(struct sched *s, struct fake_random *random, uint64_t id, uint32_t *lives)
 {
     struct sched_request r = request_of(id, 100 * fake_below(random, 3), 1 + fake_below(random, 40),
@@ -118,7 +116,7 @@ static void test_all_pairs(void **state)
                 switch_between(sched_policy_at(i), sched_policy_at(j), seed);
 }
 
-/* The new order holds for those that wait already. */
+/* The new order applies to those that already wait. */
 static void test_new_order(void **state)
 {
     (void)state;
@@ -140,7 +138,7 @@ static void test_new_order(void **state)
     close_sched(s);
 }
 
-/* What one policy looked up in the cache is not what the next one goes by. */
+/* The next policy does not use the cache lookups of the previous one. */
 static void test_look_ups_do_not_stay(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* What the background may have: nothing that a live request wants, under any policy. */
+/* The limits of the background: it gets nothing that a live request needs, under any policy. */
 #include "tests/scheduler/sched_harness.h"
 
 static uint32_t submit_background(struct sched *s, uint64_t id, uint32_t n_prompt, uint32_t max_tokens)
@@ -29,7 +29,7 @@ static void end_all(struct sched *s)
     close_sched(s);
 }
 
-/* A prompt of several steps has them alone; beside its decode the background goes on, with what it had. */
+/* A prompt of several steps has them alone; next to its decode, the background continues with what it had. */
 static void steps_are_live(struct sched_config *c)
 {
     struct sched *s = open_sched(c);
@@ -48,7 +48,7 @@ static void steps_are_live(struct sched_config *c)
     end_all(s);
 }
 
-/* All places are the background's: one is given up, and no more. */
+/* The background has all slots: one is given up, and no more. */
 static void places_are_live(struct sched_config *c)
 {
     c->max_num_seqs = 2;
@@ -65,7 +65,7 @@ static void places_are_live(struct sched_config *c)
     p = step(s);
     assert_int_equal(p->n_rows, 2);
     assert_true(has_row(p, live));
-    /* Two live ones have both places; one more of them waits, and so does the background. */
+    /* Two live requests have both slots; a third one waits, and so does the background. */
     submit_live(s, 4, 4, 30);
     submit_live(s, 5, 4, 30);
     for (uint32_t n_waiting = 2; n_waiting > 0; n_waiting -= p->n_admitted) {
@@ -75,7 +75,7 @@ static void places_are_live(struct sched_config *c)
     end_all(s);
 }
 
-/* A prompt that finds no blocks has those of the background, and of a pool that is too small all of them. */
+/* A prompt without blocks gets those of the background, and in a too small pool all of them. */
 static void blocks_are_live(struct sched_config *c)
 {
     c->kv.groups[0].n_blocks = 12;
@@ -95,7 +95,7 @@ static void blocks_are_live(struct sched_config *c)
     end_all(s);
 }
 
-/* Nobody joins a batch that runs, but the places of the background are free to live requests. */
+/* No request joins a running batch, but live requests may take the slots of the background. */
 static void batches_are_live(struct sched_config *c)
 {
     c->max_num_seqs = 2;
@@ -112,7 +112,7 @@ static void batches_are_live(struct sched_config *c)
     end_all(s);
 }
 
-/* It is admitted when nobody else waits and no prompt of a live request is under way. */
+/* It is admitted when no other request waits and no live prompt is being computed. */
 static void admitted_last(struct sched_config *c)
 {
     struct sched *s = open_sched(c);
@@ -127,7 +127,8 @@ static void admitted_last(struct sched_config *c)
     end_all(s);
 }
 
-/* Who comes while a step runs waits for its end: the background's part of one is small, also where nobody else is there. */
+/* A request that arrives during a step waits for its end, so the background's part of a step is small, even without
+ * other requests. */
 static void parts_are_small(struct sched_config *c)
 {
     c->max_num_batched_tokens = 320;
@@ -141,7 +142,7 @@ static void parts_are_small(struct sched_config *c)
     end_all(s);
 }
 
-/* Also where nobody else is ever preempted. */
+/* Also under policies that never preempt otherwise. */
 static void under_every_policy(void (*check)(struct sched_config *c))
 {
     const struct sched_policy *policy;

@@ -1,10 +1,10 @@
-/* Drafts: what is planned, what an accepted part leaves behind, and that nothing of it differs from a run without. */
+/* Drafts: their planning, the state after partial acceptance, and equality with a run without drafts. */
 #include "tests/scheduler/fake_model.h"
 #include "tests/scheduler/sched_harness.h"
 
 static const uint32_t guesses[] = {50, 51, 52, 53, 54, 55, 56, 57};
 
-/* Commits the only row: so many drafts were right, and this token came after them. */
+/* Commits the only row: this many drafts were accepted, and this token came after them. */
 static bool accept(struct sched *s, const struct sched_plan *p, uint32_t n_accepted, uint32_t token)
 {
     uint32_t tokens[16];
@@ -26,7 +26,7 @@ static void test_a_row_verifies_drafts(void **state)
     assert_int_equal(sched_propose(s, a, guesses, 3), 0); /* it does not run */
     step(s);
     assert_int_equal(n_free(s), 62);
-    assert_int_equal(sched_propose(s, a, guesses + 5, 1), 1); /* forgotten by the next */
+    assert_int_equal(sched_propose(s, a, guesses + 5, 1), 1); /* replaced by the next proposal */
     assert_int_equal(sched_propose(s, a, guesses, 5), 5);
     const struct sched_plan *p = plan(s);
     assert_row(p, 0, a, 6, 6, true);
@@ -53,7 +53,7 @@ static void test_a_row_verifies_drafts(void **state)
     close_sched(s);
 }
 
-/* A prompt's last chunk may verify, too; all right, and the sequence is full. */
+/* A prompt's last chunk may verify, too; all are accepted, and the sequence is full. */
 static void test_to_the_last_token(void **state)
 {
     (void)state;
@@ -81,16 +81,16 @@ static void test_wrong_acceptance(void **state)
     step(s);
     sched_propose(s, a, guesses, 2);
     const struct sched_plan *p = plan(s);
-    assert_int_equal(sched_commit(s, &r, 1, NULL, NULL, NULL), QUIRE_INVALID); /* another than was verified */
+    assert_int_equal(sched_commit(s, &r, 1, NULL, NULL, NULL), QUIRE_INVALID); /* differs from the verified draft */
     r.n_accepted = 3;
     tokens[1] = 51;
-    assert_int_equal(sched_commit(s, &r, 1, NULL, NULL, NULL), QUIRE_INVALID); /* more than there were */
+    assert_int_equal(sched_commit(s, &r, 1, NULL, NULL, NULL), QUIRE_INVALID); /* more than proposed */
     accept(s, p, 2, 5);
     sched_cancel(s, 1);
     close_sched(s);
 }
 
-/* Everybody else comes first: the step's tokens, its logit rows and the blocks. */
+/* All other work comes first: the step's tokens, its logit rows and the blocks. */
 static void test_drafts_take_what_is_left(void **state)
 {
     (void)state;
@@ -137,15 +137,15 @@ static void test_drafts_take_what_is_left(void **state)
     step(s);
     sched_propose(s, a, guesses, 8);
     p = step(s);
-    assert_row(p, 0, a, 7, 1, true); /* a fifth block is there, but each that runs may need one */
+    assert_row(p, 0, a, 7, 1, true); /* a fifth block is free, but each running sequence may need one */
     assert_int_equal(p->n_preempted, 0);
     sched_cancel(s, 1);
     sched_cancel(s, 2);
     close_sched(s);
 }
 
-/* With an overlap: only when nothing of the sequence is being sampled, and nothing follows until it is known what was
- * right. */
+/* With an overlap: only if no token of the sequence is being sampled, and nothing follows until the acceptance is
+ * known. */
 static void test_overlap(void **state)
 {
     (void)state;
@@ -171,7 +171,7 @@ static void test_overlap(void **state)
     close_sched(s);
 }
 
-/* Drafts cease to come from the host and come from it again: the one sequence runs with an overlap, or waits. */
+/* Drafts stop coming from the host and start again: the sequence runs with an overlap, or waits. */
 static void test_gate(void **state)
 {
     (void)state;
@@ -184,14 +184,14 @@ static void test_gate(void **state)
     assert_false(sched_gate(s, a, false)); /* no news */
     assert_true(sched_gate(s, a, true));
     commit(s, one, 9);
-    assert_int_equal(plan(s)->n_rows, 0); /* the token of the second is being sampled */
+    assert_int_equal(plan(s)->n_rows, 0); /* the second token is being sampled */
     assert_int_equal(sched_propose(s, a, guesses, 3), 0);
     commit(s, two, 9);
     assert_int_equal(sched_propose(s, a, guesses, 3), 3);
     one = plan(s);
     assert_row(one, 0, a, 5, 4, true);
     assert_true(sched_gate(s, a, false));
-    assert_int_equal(plan(s)->n_rows, 0); /* not before it is known which drafts are right */
+    assert_int_equal(plan(s)->n_rows, 0); /* not before the acceptance is known */
     accept(s, one, 1, 8);
     one = plan(s);
     two = plan(s);
@@ -204,7 +204,7 @@ static void test_gate(void **state)
     close_sched(s);
 }
 
-/* A sampler that must see every token keeps its sequence gated whatever is said of drafts. */
+/* A sampler that must see every token keeps its sequence gated, independent of drafts. */
 static void test_gate_of_sampler(void **state)
 {
     (void)state;
@@ -228,13 +228,13 @@ static void test_gate_of_sampler(void **state)
 #define PROMPT 9
 #define MOST 120
 
-/* What the scheduler shows when so many tokens are known and no step is in flight. */
+/* The scheduler's visible state at this number of known tokens, without a step in flight. */
 struct snapshot {
     bool seen;
     uint32_t n_blocks[2], n_free[2], n_cached_free;
 };
 
-/* One sequence, alone, of a model whose tokens follow from those before. Drafts: begun right, ended wrong. */
+/* One sequence, alone, of a model whose tokens follow from those before. Drafts begin correctly and end wrong. */
 static void run(uint64_t seed, bool drafts, uint32_t tokens[PROMPT + MOST],
                 struct snapshot snapshots[PROMPT + MOST + 1])
 {
@@ -282,7 +282,7 @@ static void run(uint64_t seed, bool drafts, uint32_t tokens[PROMPT + MOST],
             shot->n_free[g] = sched_kv_usage(s, g).n_free;
         }
     }
-    /* What is cached at the end is what was named on the way. */
+    /* The blocks cached at the end are those named along the way. */
     snapshots[PROMPT + MOST] = (struct snapshot){.seen = true,
                                                  .n_free = {sched_kv_usage(s, 0).n_free, sched_kv_usage(s, 1).n_free},
                                                  .n_cached_free = sched_kv_usage(s, 0).n_cached_free};
@@ -308,7 +308,7 @@ static void test_nothing_differs(void **state)
             assert_int_equal(drafted[i].n_blocks[1], plain[i].n_blocks[1]);
             assert_int_equal(drafted[i].n_free[0], plain[i].n_free[0]);
             assert_int_equal(drafted[i].n_cached_free, plain[i].n_cached_free);
-            /* What lies behind a window goes back when the next block is taken, which may be sooner or later. */
+            /* Blocks behind a window are released when the next block is taken, which may be earlier or later. */
             assert_in_range(drafted[i].n_free[1], plain[i].n_free[1] - 3, plain[i].n_free[1] + 1);
         }
         assert_true(n_seen > 10 && n_seen < MOST - 10); /* fewer steps */

@@ -1,12 +1,12 @@
-/* Every allocation that creation and submission make is made to fail once: the call must say so,
- * leave the scheduler as it was and leak nothing. */
+/* Every allocation in creation and submission fails once: the call must report it, leave the scheduler unchanged and
+ * leak nothing. */
 #include "scheduler/driver.h"
 #include "tests/scheduler/sched_harness.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
 
-/* The linker sends every malloc, calloc and realloc of the program here (--wrap). */
+/* The linker redirects every malloc, calloc and realloc of the program to these (--wrap). */
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t n, size_t size);
 void *__real_realloc(void *p, size_t size);
@@ -14,7 +14,7 @@ void *__wrap_malloc(size_t size);
 void *__wrap_calloc(size_t n, size_t size);
 void *__wrap_realloc(void *p, size_t size);
 
-static long countdown = -1; /* the allocation that reaches 0 fails; negative: none does */
+static long countdown = -1; /* the allocation that reaches 0 fails; negative: none fails */
 static long n_allocations;
 
 static bool fails_now(void)
@@ -78,7 +78,7 @@ static void test_create(void **state)
         create_under(sched_policy_at(i));
 }
 
-/* The old policy stays until the new one is whole. */
+/* The old policy stays until the new one is complete. */
 static void set_policy(struct sched *s, const struct sched_policy *policy)
 {
     const struct sched_policy *old = sched_policy_of(s);
@@ -180,7 +180,7 @@ static void test_driver(void **state)
     close_sched(s);
 }
 
-/* Once a request is in, nothing that a step does can fail for want of memory. */
+/* After a request is accepted, no step can fail for lack of memory. */
 static void run_under(const struct sched_policy *policy)
 {
     for (uint32_t depth = 0; depth <= 1; depth++) {

@@ -1,4 +1,4 @@
-/* A scheduler with small numbers, and the loop around it, for the tests of single rules. */
+/* A scheduler with small numbers, and its loop, for tests of single rules. */
 #ifndef QUIRE_TESTS_SCHEDULER_SCHED_HARNESS_H
 #define QUIRE_TESTS_SCHEDULER_SCHED_HARNESS_H
 
@@ -15,7 +15,7 @@
 /* One full group, blocks of 4, 64 of them, budget 16, 4 sequences, 8 waiting, fcfs, depth 0. */
 struct sched_config small_config(void);
 struct sched *open_sched(const struct sched_config *config);
-/* Checks that nothing is left, then destroys. */
+/* Checks that nothing is left, then destroys it. */
 void close_sched(struct sched *s);
 
 /* A prompt of n tokens base, base + 1, … with its hashes (blocks of 4, the zero secret). */
@@ -23,12 +23,11 @@ struct sched_request request_of(uint64_t id, uint32_t base, uint32_t n, uint32_t
 uint32_t submit(struct sched *s, struct sched_request request);
 
 const struct sched_plan *plan(struct sched *s);
-/* Gives every sampling row of the oldest step the token `token`; returns how many sequences
- * ended. */
+/* Gives every sampling row of the oldest step the token `token`; returns the number of ended sequences. */
 uint32_t commit(struct sched *s, const struct sched_plan *plan, uint32_t token);
 /* plan, commit, collect. Returns the plan. */
 const struct sched_plan *step(struct sched *s);
-/* Collects and returns how many names came back. */
+/* Collects retired sequences; returns their number. */
 uint32_t collect(struct sched *s);
 
 void assert_row(const struct sched_plan *plan, uint32_t index, uint32_t seq, uint32_t first, uint32_t count,

@@ -1,4 +1,4 @@
-/* Pins of answers that their askers keep: what they hold, who is worth more, and who goes. */
+/* Pins of cached answers: their blocks, their ranks, and the order of dropping. */
 #include "memory/prefix.h"
 #include "tests/scheduler/sched_harness.h"
 
@@ -13,7 +13,7 @@ static struct sched_config kept_config(void)
     return c;
 }
 
-/* How much of its prompt was found. */
+/* Returns how much of its prompt was found. */
 static uint32_t run(struct sched *s, struct sched_request r)
 {
     uint32_t n_cached = UINT32_MAX;
@@ -40,7 +40,7 @@ static void churn(struct sched *s)
         run(s, request_of(90 + i, 10000 + 100 * i, 60, 2));
 }
 
-/* Asked for anew: what is found. */
+/* The part found by a new request. */
 static uint32_t found(struct sched *s, uint32_t base)
 {
     return run(s, request_of(80, base, 12, 1));
@@ -79,7 +79,7 @@ static void test_a_kept_answer_outlives_others(void **state)
     }
 }
 
-/* Ten blocks: five answers. Who was given most stays; of those that are worth as much the youngest do. */
+/* Ten blocks: five answers. The most served one stays; among equals, the youngest. */
 static void test_worth(void **state)
 {
     (void)state;
@@ -101,7 +101,7 @@ static void test_worth(void **state)
         assert_int_equal(found(s, 1000 * (i + 1)), left[i]);
     for (uint32_t i = 1; i <= 7; i++)
         give(s, 1000 * i, 9);
-    ask(s, 8000); /* worth less than all that is there */
+    ask(s, 8000); /* ranks below all others */
     churn(s);
     assert_int_equal(found(s, 8000), 0);
     assert_int_equal(sched_stats(s).n_kept, 5);
@@ -110,7 +110,7 @@ static void test_worth(void **state)
     end(s);
 }
 
-/* What goes on after an answer is that answer, too; what two begin with counts once. */
+/* An answer that extends another one includes it; common prefixes count once. */
 static void test_prefixes_count_once(void **state)
 {
     (void)state;
@@ -126,7 +126,7 @@ static void test_prefixes_count_once(void **state)
     uint32_t branch[16];
     r = request_of(2, 1000, 16, 5);
     memcpy(branch, r.prompt, sizeof branch);
-    for (uint32_t i = 1; i <= 4; i++) { /* two blocks of its own each; of ten the third finds none */
+    for (uint32_t i = 1; i <= 4; i++) { /* two blocks of its own each; the third of ten finds no block */
         struct kv_chain_root root = {.block_tokens = 4};
         struct key256 hashes[4], first = kv_chain_first(&root);
         branch[12] = i;
@@ -140,11 +140,11 @@ static void test_prefixes_count_once(void **state)
         assert_int_equal(sched_stats(s).n_kept, i < 3 ? i + 1 : 3);
         assert_int_equal(sched_stats(s).n_kept_blocks, i < 3 ? 5 + 2 * i : 9);
     }
-    assert_int_equal(run(s, request_of(3, 1000, 16, 1)), 12); /* it went on as that which was given thrice */
+    assert_int_equal(run(s, request_of(3, 1000, 16, 1)), 12); /* it extended the answer that was served three times */
     end(s);
 }
 
-/* They have what other pins leave, and give way to the only one that could run. */
+/* They use what other pins leave, and are dropped for the only one that could run. */
 static void test_who_goes_before(void **state)
 {
     (void)state;
@@ -160,13 +160,13 @@ static void test_who_goes_before(void **state)
     assert_int_equal(sched_stats(s).n_kept_blocks, 2);
     churn(s);
     assert_int_equal(found(s, 1000), 8);
-    run(s, request_of(2, 40000, 124, 2)); /* 32 blocks, all but the pin's */
+    run(s, request_of(2, 40000, 124, 2)); /* 32 blocks, all except the pin's */
     assert_int_equal(sched_stats(s).n_pins, 1);
     assert_int_equal(sched_stats(s).n_kept, 0);
     end(s);
 }
 
-/* An answer's time ends, hit or not; a tenant forgets his own. */
+/* An answer's time ends, hit or not; a tenant removes its own. */
 static void test_their_end(void **state)
 {
     (void)state;

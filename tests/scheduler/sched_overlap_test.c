@@ -1,4 +1,4 @@
-/* Overlap depth 1: a step is planned before the results of the one before it are known. */
+/* Overlap depth 1: a step is planned before the results of the previous one are known. */
 #include "tests/scheduler/sched_harness.h"
 
 static struct sched_config overlap_config(void)
@@ -28,7 +28,7 @@ static void test_unknown_tokens_are_planned(void **state)
     assert_int_equal(sched_tokens(s, a, &n)[4], 31);
     three = plan(s);
     assert_row(three, 0, a, 5, 1, true);
-    assert_row(one, 0, a, 0, 4, true); /* a plan stays for two more */
+    assert_row(one, 0, a, 0, 4, true); /* a plan is valid for two more */
     assert_int_equal(commit(s, two, 32), 0);
     assert_int_equal(plan(s)->n_rows, 0); /* all three tokens are known or being sampled */
     assert_int_equal(commit(s, three, 33), 1);
@@ -79,7 +79,7 @@ static void test_cancel_waits_for_both_steps(void **state)
     assert_int_equal(p->n_rows, 1);
     assert_row(p, 0, b, 5, 1, true);
     r[1] = r[0];
-    r[0].seq = a; /* the result of the dead one may come as well */
+    r[0].seq = a; /* the result of the dead sequence may come as well */
     assert_int_equal(sched_commit(s, r, 2, NULL, discarded, NULL), QUIRE_OK);
     assert_true(discarded[0] && !discarded[1]);
     assert_int_equal(collect(s), 1);
@@ -88,8 +88,7 @@ static void test_cancel_waits_for_both_steps(void **state)
     close_sched(s);
 }
 
-/* The victim's launched step still samples for it; its blocks come back with that step, no
- * sooner. */
+/* The victim's launched step still samples for it; its blocks are freed with that step, not before. */
 static void test_preempted_in_flight(void **state)
 {
     (void)state;
@@ -104,7 +103,7 @@ static void test_preempted_in_flight(void **state)
         last = next;
         next = plan(s);
     }
-    assert_int_equal(next->n_preempted, 1); /* blocks are on their way: no second victim */
+    assert_int_equal(next->n_preempted, 1); /* blocks are about to be freed: no second victim */
     assert_int_equal(next->preempted[0], b);
     uint32_t known;
     sched_tokens(s, b, &known);
@@ -153,7 +152,7 @@ static void test_names_wait_for_the_tokens(void **state)
     struct sched *s = open_sched(&c);
     uint32_t a = submit(s, request_of(1, 0, 3, 8)), token = 3;
     const struct sched_plan *one = plan(s), *two = plan(s);
-    assert_row(two, 0, a, 3, 1, true); /* fills block 0 with a token that is pending */
+    assert_row(two, 0, a, 3, 1, true); /* fills block 0 with a pending token */
     commit(s, one, token++);           /* the token is known, its position is not computed */
     uint32_t b = submit(s, request_of(2, 0, 6, 1));
     const struct sched_plan *three = plan(s);
@@ -170,7 +169,7 @@ static void test_names_wait_for_the_tokens(void **state)
     close_sched(s);
 }
 
-/* Every other step: its next row waits for the token of the last. */
+/* Every other step: its next row waits for the token of the last one. */
 static void test_host_gated(void **state)
 {
     (void)state;
@@ -205,8 +204,8 @@ static const struct sched_plan *plan_at(struct sched *s, uint64_t now_us)
     return plan;
 }
 
-/* Steps of 100 us, as predicted, one behind the other or alone: the plan that finds nothing to run while one is in
- * flight does not end it. */
+/* Steps of 100 us, as predicted, consecutive or alone: an empty plan while a step is in flight does not end that step.
+ */
 static void test_step_times(void **state)
 {
     (void)state;
@@ -238,8 +237,7 @@ static void test_step_times(void **state)
     }
 }
 
-/* A window of 6 in blocks of 4: what lies behind it goes back while a lone sequence runs far past
- * the pool. */
+/* A window of 6 in blocks of 4: blocks behind it are released while a lone sequence runs far past the pool. */
 static void test_windows(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Single rules of shares, of prompts that find no blocks, of pins, of accounts and of batches. */
+/* Single rules of shares, of prompts without blocks, of pins, of accounts and of batches. */
 #include "tests/scheduler/sched_harness.h"
 
 static struct sched_config fair_config(void)
@@ -33,7 +33,7 @@ static void end_all(struct sched *s)
     close_sched(s);
 }
 
-/* Two long prompts under way share a step, whoever comes first; one alone has all of it. */
+/* Two long prompts share a step, whatever their order; a single one has all of it. */
 static void test_prompts_under_way_share(void **state)
 {
     (void)state;
@@ -41,7 +41,7 @@ static void test_prompts_under_way_share(void **state)
     c.kv.groups[0].n_blocks = 128;
     struct sched *s = open_sched(&c);
     uint32_t a = submit(s, of_tenant(1, 0, 180, 1)), b = submit(s, of_tenant(2, 1, 110, 1));
-    assert_int_equal(given_to(step(s), a), 40); /* newly admitted: no bound */
+    assert_int_equal(given_to(step(s), a), 40); /* newly admitted: no limit */
     assert_int_equal(given_to(step(s), b), 40);
     for (uint32_t i = 0; i < 3; i++) {
         const struct sched_plan *p = step(s);
@@ -55,7 +55,7 @@ static void test_prompts_under_way_share(void **state)
     end_all(s);
 }
 
-/* Who waits and cannot come wants nothing of the step. */
+/* A waiting request that cannot be admitted needs nothing of the step. */
 static void test_no_share_for_those_who_cannot_come(void **state)
 {
     (void)state;
@@ -69,7 +69,7 @@ static void test_no_share_for_those_who_cannot_come(void **state)
     end_all(s);
 }
 
-/* A prompt that finds no blocks is passed by other tenants until they are ahead by what it costs. */
+/* A prompt without blocks is passed by other tenants until they are ahead by its price. */
 static void test_a_prompt_without_blocks_lets_others_by(void **state)
 {
     (void)state;
@@ -79,7 +79,7 @@ static void test_a_prompt_without_blocks_lets_others_by(void **state)
     struct sched *s = open_sched(&c);
     submit(s, of_tenant(1, 2, 8, 150)); /* runs all the time */
     step(s);
-    uint32_t big = submit(s, of_tenant(2, 0, 196, 1)); /* 49 blocks, not beside a */
+    uint32_t big = submit(s, of_tenant(2, 0, 196, 1)); /* 49 blocks, which do not fit next to a */
     uint32_t n_passed = 0;
     for (uint64_t id = 3; sched_account(s, big).admitted_us == 0 && id < 200; id++) {
         if (sched_tenant_stats(s, 1).n_waiting == 0)
@@ -91,12 +91,12 @@ static void test_a_prompt_without_blocks_lets_others_by(void **state)
                 id = 200;
         }
     }
-    /* 196 and a head start of at most 1,024, by 32 a request, and what was under way. */
+    /* 196 and a head start of at most 1,024, by 32 per request, plus requests in progress. */
     assert_true(n_passed >= 4 && n_passed <= (196 + 1024) / 32 + 3);
     end_all(s);
 }
 
-/* A pin in the way of the only one who could run is dropped. */
+/* A pin that blocks the only sequence that could run is dropped. */
 static void test_a_pin_gives_way(void **state)
 {
     (void)state;
@@ -121,7 +121,7 @@ static void test_a_pin_gives_way(void **state)
     end_all(s);
 }
 
-/* Two compute a prompt at the same time and one of them pins it: what is pinned is what is found. */
+/* Two compute a prompt at the same time and one of them pins it: the pinned blocks are those that are found. */
 static void test_a_pin_holds_the_blocks_with_the_names(void **state)
 {
     (void)state;
@@ -135,7 +135,7 @@ static void test_a_pin_holds_the_blocks_with_the_names(void **state)
     submit(s, pinned);
     assert_int_equal(step(s)->n_rows, 2);
     assert_int_equal(sched_stats(s).n_pins, 1);
-    submit(s, request_of(3, 300, 38, 1)); /* takes every block that is free */
+    submit(s, request_of(3, 300, 38, 1)); /* takes every free block */
     while (sched_stats(s).n_waiting + sched_stats(s).n_running > 0)
         step(s);
     assert_int_equal(sched_stats(s).n_pins, 1);
@@ -152,7 +152,7 @@ static const struct sched_plan *plan_at(struct sched *s, uint64_t now_us)
     return p;
 }
 
-/* Nothing is planned while nobody is there: what has been due since then is in nobody's way. */
+/* Nothing is planned without sequences: a pin that has expired since then must not block a new one. */
 static void test_a_pin_that_is_due_refuses_nobody(void **state)
 {
     (void)state;
@@ -177,7 +177,7 @@ static void test_a_pin_that_is_due_refuses_nobody(void **state)
     close_sched(s);
 }
 
-/* The parts of a wait are the wait, whether it began before the first plan, before the last or after. */
+/* The parts of a wait add up, whether it began before the first plan, before the last one or after it. */
 static void test_waits_add_up(void **state)
 {
     (void)state;
@@ -189,7 +189,7 @@ static void test_waits_add_up(void **state)
     for (uint32_t i = 0; i < 3; i++) {
         struct sched_request r = request_of(i, 100 * i, 4, 1);
         r.arrival_us = arrivals[i];
-        seqs[i] = submit(s, r); /* the second is told late, the third before its time */
+        seqs[i] = submit(s, r); /* the second is submitted late, the third before its time */
         const struct sched_plan *p = plan_at(s, 400 + 300 * i);
         struct sched_account a = sched_account(s, seqs[i]);
         uint64_t sum = 0;
@@ -203,7 +203,7 @@ static void test_waits_add_up(void **state)
     close_sched(s);
 }
 
-/* Plans and commits until the sequence is admitted; what its account says then. */
+/* Plans and commits until the sequence is admitted; returns its account then. */
 static struct sched_account account_when_admitted(struct sched *s, uint32_t seq)
 {
     for (uint64_t now_us = 1; now_us < 100; now_us++) {
@@ -221,8 +221,8 @@ static struct sched_account account_when_admitted(struct sched *s, uint32_t seq)
     return (struct sched_account){0};
 }
 
-/* The preempted were admitted before and a request's own choices are no strangers: neither hides who went
- * before, nor counts as such. */
+/* Preempted sequences were admitted before, and a request's own choices do not count: neither hides nor adds an
+ * overtaking. */
 static void test_who_was_overtaken(void **state)
 {
     (void)state;
@@ -247,8 +247,7 @@ static void test_who_was_overtaken(void **state)
     end_all(s);
 }
 
-/* A batch that is not full begins when its first has waited for long enough, before another one's end or
- * after it. */
+/* An incomplete batch starts when its first request has waited long enough, before or after another one's end. */
 static void test_a_batch_waits_for_its_first(void **state)
 {
     (void)state;

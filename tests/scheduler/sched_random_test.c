@@ -1,18 +1,17 @@
-/* Random programs against the scheduler, watched by the oracle of fake_engine.h.
+/* Random programs against the scheduler, checked by the oracle of fake_engine.h.
  *
- *     sched_random_test [SEED [EVENTS]]
+ * sched_random_test [SEED [EVENTS]]
  *
- * The default is what the test suite runs; by a sample (tests/sample.h) it is an eighth of the events, from the sample's seed
- * on. A long run, with a new seed each time:
+ * The default is what the test suite runs; with a sample (tests/sample.h) it is an eighth of the events, from the
+ * sample's seed on. A long run, with a new seed each time:
  *
- *     sched_random_test $RANDOM 100000000
+ * sched_random_test $RANDOM 100000000
  *
- * Events come in episodes, each with a random configuration: block size, groups and windows,
- * starved pools, host tiers, budgets, step targets, batching, preemption, depth, policy and its
- * options. Time passes irregularly, and the policy may change on the way. Each episode ends with a
- * drain: everything must finish, every block return. A failure prints the seed of its episode;
- * `sched_random_test SEED 1` runs that episode first. At the end faults are planted in the driver
- * itself; each must be found.
+ * Events come in episodes, each with a random configuration: block size, groups and windows, small pools, host tiers,
+ * budgets, step targets, batching, preemption, depth, policy and its options. Time passes irregularly, and the policy
+ * may change during the episode. Each episode ends with a drain: everything must finish, and every block must be freed.
+ * A failure prints the seed of its episode; `sched_random_test SEED 1` runs that episode first. At the end faults are
+ * planted in the driver itself; each must be found.
  */
 #include "tests/sample.h"
 #include "tests/scheduler/fake_engine.h"
@@ -120,7 +119,7 @@ static struct sched_config random_config(struct fake_random *random)
     for (uint32_t g = 0; g < c.kv.n_groups; g++) {
         uint32_t longest = (c.max_model_len + c.kv.block_tokens - 1) / c.kv.block_tokens;
         c.kv.groups[g].window = g > 0 || fake_chance(random, 20) ? 1 + fake_below(random, 40) : 0;
-        /* From too small for the longest request to room for several; half of the time starved. */
+        /* From too small for the longest request to enough for several; half of the time too small. */
         c.kv.groups[g].n_blocks = 1 + longest / 2 + fake_below(random, starved ? longest : longest * 4);
         if (c.kv.groups[g].window && fake_chance(random, 40))
             c.kv.groups[g].n_blocks = fake_below(random, 6) +
@@ -165,7 +164,7 @@ static struct fake_request random_request(struct fake_random *random, const stru
     r.stop_every = fake_chance(random, 40) ? 5 + fake_below(random, 80) : 0;
     r.prompt_logprobs = fake_chance(random, 12);
     r.no_prefix_hits = fake_chance(random, 8);
-    /* A prompt is a shared beginning and a tail of its own. */
+    /* A prompt is a shared beginning and its own tail. */
     uint32_t family = fake_below(random, N_FAMILIES);
     uint32_t shared = fake_chance(random, 75) ? fake_below(random, r.n_prompt + 1) : 0;
     if (fake_chance(random, 40))
@@ -177,14 +176,14 @@ static struct fake_request random_request(struct fake_random *random, const stru
         shared = history->n_prompt < r.n_prompt ? history->n_prompt : r.n_prompt;
         memcpy(r.prompt, history->prompt, shared * sizeof r.prompt[0]);
     }
-    /* Where there are pins, the choices of a request do not blur who hit what. */
+    /* With pins, requests have one choice, so that hits can be attributed. */
     if (c->max_pinned_percent > 0)
         r.n = 1;
     if (c->max_pinned_percent > 0 && fake_chance(random, 15)) {
         r.pin_us = 1 + fake_below(random, 100000);
         r.max_tokens = fake_chance(random, 50) ? 0 : r.max_tokens;
     }
-    if (fake_chance(random, 30)) /* without a share it is in vain */
+    if (fake_chance(random, 30)) /* useless without a share */
         r.keep_us = 1 + fake_below(random, 1000000);
     return r;
 }
@@ -206,7 +205,7 @@ static void pass_time(struct fake_engine *e, struct fake_random *random)
         e->now_us += fake_below(random, 1000000);
 }
 
-/* What an operator does. */
+/* Actions of an operator. */
 static bool random_order(struct fake_engine *e, struct fake_random *random)
 {
     uint32_t dice = fake_below(random, 4);
@@ -225,7 +224,7 @@ static bool random_order(struct fake_engine *e, struct fake_random *random)
     return true;
 }
 
-/* For some now and then, or, as an engine does it, for everybody after each commit. */
+/* For some sequences at random or, like an engine, for all after each commit. */
 static bool random_drafts(struct fake_engine *e, struct fake_random *random, bool eager)
 {
     for (uint32_t i = 0; eager && i < FAKE_MAX_NAMES; i++)
@@ -253,7 +252,7 @@ static bool random_event(struct fake_engine *e, struct fake_random *random, uint
         return fake_cancel_seq(e, random_live(e, random));
     if (!random_drafts(e, random, eager))
         return false;
-    /* Now and then an odd order of calls, else the loop every engine runs. */
+    /* Sometimes an odd order of calls, otherwise the loop of every engine. */
     if (dice < load + 24)
         return random_order(e, random);
     if (dice < load + 56)
@@ -284,7 +283,7 @@ static bool drain(struct fake_engine *e)
     return fake_unpin(e, UINT32_MAX);
 }
 
-/* One configuration, many events. False: fake_failure() of e says why. */
+/* One configuration, many events. Returns false with the reason in fake_failure(). */
 static bool run_episode(struct fake_engine *e, uint64_t seed, uint64_t n_events, enum fake_fault fault)
 {
     struct fake_random random = {.state = seed};
@@ -335,7 +334,7 @@ static bool run_random(uint64_t seed, uint64_t n_events, struct totals *t)
     return true;
 }
 
-/* A driver that cannot fail proves nothing: each planted fault must be found in most episodes. */
+/* Each planted fault must be found in most episodes, so that the driver's checks are known to work. */
 static bool run_faults(void)
 {
     struct fake_engine *e = malloc(sizeof *e);
@@ -375,6 +374,6 @@ int main(int argc, char **argv)
            (unsigned long long)t.verified, (unsigned long long)t.accepted, (unsigned long long)t.drafts_preempted,
            (unsigned long long)t.drafts_cancelled, (unsigned long long)t.background);
     if (t.events >= 400000 && (t.drafts_preempted < 5 || t.drafts_cancelled < 50 || t.background < 1000))
-        return 1; /* so much and what is hardest did not happen */
+        return 1; /* the hardest cases did not occur in this many events */
     return run_faults() ? 0 : 1;
 }

@@ -130,7 +130,7 @@ static void test_tokens_and_blocks_are_shown(void **state)
     close_sched(s);
 }
 
-/* 6 blocks; two sequences of 8 grow until the later one must give way, and comes back. */
+/* 6 blocks; two sequences of 8 grow until the later one is preempted, and it returns. */
 static void test_preempts_the_last(void **state)
 {
     (void)state;
@@ -152,7 +152,7 @@ static void test_preempts_the_last(void **state)
     close_sched(s);
 }
 
-/* The one that needs a block ranks last: it leaves, though others came later. */
+/* The sequence that needs a block ranks last: it leaves, although others arrived later. */
 static void test_never_preempts_a_better_one(void **state)
 {
     (void)state;
@@ -193,7 +193,7 @@ static void test_preempted_keeps_its_place(void **state)
     assert_int_equal(p->preempted[0], b);
     while (p->n_admitted == 0)
         p = step(s);
-    assert_int_equal(p->admitted[0], b); /* not the one that came later and would fit sooner */
+    assert_int_equal(p->admitted[0], b); /* not the one that arrived later and would fit earlier */
     assert_true(p->n_admitted == 1 || p->admitted[1] == later);
     while (!sched_idle(s))
         step(s);
@@ -242,11 +242,11 @@ static void test_queue_is_bounded(void **state)
     struct sched *s = open_sched(&c);
     uint32_t seqs[8];
     struct sched_request r = request_of(1, 0, 60, 1);
-    submit(s, r); /* longer than the bound, but alone */
+    submit(s, r); /* longer than the limit, but alone */
     assert_int_equal(sched_stats(s).n_waiting_tokens, 60);
     r = request_of(2, 0, 4, 1);
     assert_int_equal(sched_submit(s, &r, seqs, NULL, NULL), QUIRE_EXHAUSTED);
-    step(s); /* admitted: it waits no more */
+    step(s); /* admitted: it does not wait any more */
     assert_int_equal(sched_stats(s).n_waiting_tokens, 0);
     for (uint32_t i = 0; i < 8; i++)
         submit(s, request_of(10 + i, 0, 4, 1));
@@ -305,7 +305,7 @@ static void test_choices_share_the_prompt(void **state)
     close_sched(s);
 }
 
-/* A prompt of whole blocks: the last one is computed again, for its logits. */
+/* A prompt of whole blocks: the last position is recomputed for its logits. */
 static void test_choices_keep_a_position_to_compute(void **state)
 {
     (void)state;
@@ -340,7 +340,7 @@ static void test_lead_is_passed_on(void **state)
     sched_cancel_seq(s, seqs[0]);
     const struct sched_plan *p = step(s);
     assert_int_equal(p->n_rows, 1);
-    assert_row(p, 0, seqs[2], 16, 6, true); /* the four blocks that were computed are found */
+    assert_row(p, 0, seqs[2], 16, 6, true); /* the four computed blocks are found */
     while (!sched_idle(s))
         step(s);
     close_sched(s);
@@ -404,7 +404,7 @@ static void test_prompt_logprobs(void **state)
     close_sched(s);
 }
 
-/* What a row is wanted for. */
+/* The outputs of a row. */
 static void test_outputs(void **state)
 {
     (void)state;
@@ -463,7 +463,7 @@ static void test_stop(void **state)
     close_sched(s);
 }
 
-/* A call that does not fit changes nothing. */
+/* An invalid call changes nothing. */
 static void test_wrong_results(void **state)
 {
     (void)state;
@@ -537,7 +537,7 @@ static uint64_t look(void *state, const struct sched_candidate *c, const struct 
     return 0;
 }
 
-/* The time until somebody comes again says nothing of how fast steps are. */
+/* Idle time does not count as the time of a step. */
 static void test_idle_time_is_no_step(void **state)
 {
     static const struct sched_policy looks = {.name = "looks", .about = "", .refuse = look};

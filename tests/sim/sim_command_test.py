@@ -1,4 +1,4 @@
-"""quire sim as people run it: hit rates against a naive model of an LRU cache, sweeps, the page, and what it refuses.
+"""quire sim from the command line: hit rates against a naive model of an LRU cache, sweeps, the page, and errors.
 
 usage: sim_command_test.py QUIRE MODEL. With QUIRE_TRACES=DIRECTORY it also checks Mooncake's conversation trace there.
 """
@@ -29,7 +29,7 @@ def sim_json(*arguments):
 
 
 def conversations(n, seed):
-    """Turns of conversations that share a first block, some of them another few: as Mooncake's traces."""
+    """Turns of conversations that share a first block, some of them a few more, as in Mooncake's traces."""
     rng = random.Random(seed)
     rows, open_ones, fresh = [], [], iter(range(1, 1 << 30))
     for i in range(n):
@@ -47,9 +47,9 @@ def conversations(n, seed):
 
 
 def naive_hits(rows, n_blocks):
-    """Blocks found, of blocks asked for, in an LRU cache of n_blocks: a prompt takes its blocks and one for the token that a
-    hit never covers; what is short goes, oldest first; afterwards its blocks are the newest, the last one of them the
-    oldest of these."""
+    """Blocks found, and blocks looked up, in an LRU cache of n_blocks: a prompt takes its blocks and one for the
+    token that a hit never covers; the oldest blocks are evicted; afterwards its blocks are the newest, the last one
+    of them the oldest of these."""
     cache, hits, asked = collections.OrderedDict(), 0, 0
     for row in rows:
         ids = row["hash_ids"]
@@ -134,7 +134,7 @@ class Sim(unittest.TestCase):
         self.assertIn("*", table)
 
     def test_ranks_that_share_the_model(self):
-        """A request alone takes what the formulas of docs/guides/simulator.md say, and ranks are swept."""
+        """A single request takes the time of the formulas of docs/guides/simulator.md, and ranks are swept."""
         with open(self.path("cost.json"), "w") as f:
             json.dump({"points": [[1, 1000], [1001, 9000]], "logit_us": 8, "model": {"n_layers": 10, "hidden_size": 1000, "vocab_size": 100000}}, f)
         with open(self.path("plain.json"), "w") as f:
@@ -147,15 +147,16 @@ class Sim(unittest.TestCase):
         self.assertAlmostEqual(got["tpot_ms"]["mean"], later / 1e3, delta=0.002)
         swept = sim_json(*base, "--sweep", "tensor-parallel-size=1,2,8")
         self.assertEqual([r["ttft_ms"]["mean"] for r in swept], sorted((r["ttft_ms"]["mean"] for r in swept), reverse=True))
-        for arguments, says in ((("-tp", 3), "must be 1, 2, 4 or 8"), (("-tp", 2, "--link", "tape"), "shared-memory, nvlink, pcie"), (("--link", "pcie"), "give --tensor-parallel-size"),
-                                (("-tp", 2, "--cost-model", self.path("plain.json")), "does not say of which model"),
+        for arguments, says in ((("-tp", 3), "must be 1, 2, 4 or 8"), (("-tp", 2, "--link", "tape"), "shared-memory, nvlink, pcie"), (("--link", "pcie"), "--link needs --tensor-parallel-size"),
+                                (("-tp", 2, "--cost-model", self.path("plain.json")), "does not name the shape of its model"),
                                 (("-tp", 2, "--service-time", 0), "leave --tensor-parallel-size out"), (("-pp", 2, "--service-time", 0), "leave --pipeline-parallel-size out"),
-                                *((("-tp", 2, f"--link={link}"), f'--link: must be shared-memory, nvlink, pcie, or microseconds of a call (0 to 1000000) and GB a second (0.001 to 1000000), as 5,300, got "{link}"')
+                                *((("-tp", 2, f"--link={link}"), f'--link: must be shared-memory, nvlink, pcie, or CALL_US,GB_PER_S such as 5,300, with 0 to 1000000 microseconds per call and 0.001 to 1000000 GB/s; got "{link}"')
                                   for link in (" 5,100", "0x5,1", "1,1e-300", "5,-1"))):
             self.assertIn(says, sim(*base, *arguments, code=2))
 
     def check_stages(self, stages, ranks, prompt, budget, least):
-        """A request alone, beside stages that are programs: where two meet both wait, and go on together."""
+        """A single request, compared with stages that are coroutines: where two meet, both wait, and continue
+        together."""
         layers, points = 11, lambda n: (992 + 8 * n) / ranks + (22 * (5 + 2 * (1 - 1 / ranks) * 4000 * n / 40e3) if ranks > 1 else 0)
         share = [layers // stages for s in range(stages)]
         for s in [*range(1, stages - 1), stages - 1][:layers % stages]:
@@ -184,7 +185,7 @@ class Sim(unittest.TestCase):
             self.assertLess(turns, 100000)
             for s in (s for s in range(stages) if at[s] < len(programs[s])):
                 what, which, us = programs[s][at[s]]
-                if what == "told" and s == 0:  # once all are there to hear of the step before
+                if what == "told" and s == 0:  # after all have received the previous step
                     there = [heard.get((t, which - 1)) for t in range(1, stages)] if which > 0 else [0]
                     if None in there:
                         continue
@@ -210,7 +211,7 @@ class Sim(unittest.TestCase):
         self.assertAlmostEqual(got["e2el_ms"]["mean"], over[len(steps) - 1] / 1e3, delta=0.002)
 
     def test_stages(self):
-        for least in (64, 256):  # what a file does not say is a GPU's
+        for least in (64, 256):  # missing values are a GPU's
             with open(self.path(f"stages-{least}.json"), "w") as f:
                 json.dump({"points": [[1, 1000], [1001, 9000]], "logit_us": 8, "model": {"n_layers": 11, "hidden_size": 1000, "vocab_size": 100000}}
                           | ({"micro_batch_tokens": 64} if least == 64 else {}), f)
@@ -220,15 +221,15 @@ class Sim(unittest.TestCase):
         with open(self.path("few.json"), "w") as f:
             json.dump({"points": [[1, 1000]], "model": {"n_layers": 4, "hidden_size": 10, "vocab_size": 10}}, f)
         base = ("--trace-format", "synthetic", "--num-requests", 10)
-        for arguments, says in ((("-pp", 4, "-tp", 4), "16 ranks, and there are at most 8"), (("-pp", 2, "--overlap-depth", 1), "plans no step ahead"),
-                                (("-pp", 8, "--cost-model", self.path("few.json")), "the model has 4 layers")):
+        for arguments, says in ((("-pp", 4, "-tp", 4), "16 ranks are more than the maximum of 8"), (("-pp", 2, "--overlap-depth", 1), "does not plan ahead"),
+                                (("-pp", 8, "--cost-model", self.path("few.json")), "the model has only 4 layers")):
             self.assertIn(says, sim(*base, *arguments, code=2))
 
     def test_the_page_stands_alone(self):
         page = self.path("page.html")
         sim("--trace-format", "synthetic", "--num-requests", 100, "--tenants", "a:rate=5,b:rate=9", "--html", page)
         with open(page) as f:
-            text = f.read().replace("http://www.w3.org/2000/svg", "")  # a name, which nobody fetches
+            text = f.read().replace("http://www.w3.org/2000/svg", "")  # a name, which is not downloaded
         parser = Page()
         parser.feed(text)
         self.assertEqual(parser.links, [])
@@ -252,7 +253,7 @@ class Sim(unittest.TestCase):
         self.assertEqual(plain["total_output_tokens"], with_drafts["total_output_tokens"])
         table = sim(*base, *drafts, "--speculative-acceptance", "0.5", "--sweep", "policy=fcfs,sjf")
         self.assertIn("TPOT gain", table)
-        self.assertIn("were right", sim(*base, *drafts, "--speculative-acceptance", "0.5"))
+        self.assertIn("were accepted", sim(*base, *drafts, "--speculative-acceptance", "0.5"))
         self.assertNotIn("TPOT gain", sim(*base, "--sweep", "policy=fcfs,sjf"))
         with open(self.path("draft.json"), "w") as f:
             json.dump({"points": [[1, 500]], "row_us": 1, "logit_us": 1, "context_us": 0, "pair_us": 0, "block_copy_us": 0}, f)
@@ -263,7 +264,7 @@ class Sim(unittest.TestCase):
                             (model, "--draft-cost-model"),
                             ((*drafts, "--speculative-acceptance", "1", "--draft-cost-model", self.path("draft.json")), "leave it out"),
                             (("--speculative-acceptance", "0.7"), "--speculative-config"),
-                            ((*drafts, "--speculative-acceptance", "0.4,0.5"), "cannot rise"),
+                            ((*drafts, "--speculative-acceptance", "0.4,0.5"), "must not rise"),
                             ((*drafts, "--speculative-acceptance", self.path("none.rec")), "none.rec"),
                             (("--speculative-config", "{}", "--speculative-acceptance", "1"), "method"),
                             ((*drafts, "--speculative-acceptance", "1", "--service-time", 0), "--service-time")):
@@ -295,7 +296,7 @@ class Sim(unittest.TestCase):
                 (("--trace", bad), "line 2"),
                 (("--trace", self.path("absent")), "cannot be read"),
                 (("--trace", good, "--num-kv-blocks", 3), "--num-kv-blocks"),
-                (("--trace", good, "--service-time", 1), "only 0"),
+                (("--trace", good, "--service-time", 1), "must be 0"),
                 (("--trace", good, "--scheduling-policy", "best"), "fcfs"),
                 (("--trace", good, "--adaptive-budget"), "--step-target-ms"),
                 (("--trace", good, "--predict"), "recording"),
@@ -312,7 +313,7 @@ class Sim(unittest.TestCase):
                 (("--trace", named, "--tenants", "a,c:weight=2"), "c has no request"),
                 (("--trace-format", "synthetic", "--lengths", lengths, "--tenants", "a:output=3"), "--lengths"),
                 (("--trace", good, "--sweep", "policy=fcfs", "scheduling-policy=sjf"), "twice"),
-                (("--trace", good, "--sweep", "save=a,b"), "nothing"),
+                (("--trace", good, "--sweep", "save=a,b"), "no effect"),
                 (("--trace", good, "--timestamp-unit", "ms"), "--trace-format timed"),
                 (("--trace-format", "synthetic", "--hash-block-size", 16), "--hash-block-size"),
                 (("--trace-format", "synthetic", "--lengths", good, "--output-len", 3), "--output-len"),
@@ -329,7 +330,7 @@ class Sim(unittest.TestCase):
             self.assertIn(says, sim(*arguments, code=code), arguments)
 
     def record(self, path):
-        """A server on the demo model that records, with a few requests, some of them at once."""
+        """A recording server of the demo model, with a few requests, some of them at the same time."""
         server = subprocess.Popen([QUIRE, "serve", MODEL, "--port", "0", "--threads", "1", "--num-kv-blocks", "128", "--record",
                                    path], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         try:
@@ -375,7 +376,7 @@ class Sim(unittest.TestCase):
         torn = subprocess.run([QUIRE, "sim", "--trace", torn.name, "--trace-format", "recording", "--json"],
                               capture_output=True, text=True, timeout=60)
         self.assertFalse(json.loads(torn.stdout)["closed"])
-        self.assertRegex(torn.stderr, "its last [0-9]+ bytes were left out")
+        self.assertRegex(torn.stderr, "its last [0-9]+ bytes were ignored")
         with open(path, "r+b") as f: # a byte in the middle
             f.seek(os.path.getsize(path) // 2)
             byte = f.read(1)
@@ -384,7 +385,7 @@ class Sim(unittest.TestCase):
         self.assertIn("recording", sim("--trace", path, "--trace-format", "recording", code=2))
 
     def test_help(self):
-        text = sim("--help")
+        text = sim("--help", "all")
         for word in ("--trace-format", "--sweep", "--scheduling-policy", "examples:", "--num-kv-blocks"):
             self.assertIn(word, text)
 

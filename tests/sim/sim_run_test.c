@@ -20,7 +20,7 @@ static struct sim_setup setup_of(uint32_t budget)
 
 static struct sim_tenant tenants[2] = {{.name = "a", .weight = 1}, {.name = "b", .weight = 2}};
 
-/* A workload of requests made here. */
+/* A workload of these requests. */
 static struct sim_workload workload_of(struct sim_request *requests, size_t n, uint32_t n_tenants)
 {
     struct sim_workload t = {.requests = requests,
@@ -57,8 +57,8 @@ static void check_times(const struct sim_result *r, size_t i, double ttft, doubl
                  record->first_us - record->arrival_us, ttft, record->last_us - record->arrival_us, e2el);
 }
 
-/* By hand: a's prompt of 100 takes 1,099 and gives a token. b came at 500 and is seen at 1,099: a's next token and b's
- * prompt of 50 are one step of 1,050. The last step has two tokens. */
+/* By hand: a's prompt of 100 takes 1,099 and gives a token. b arrives at 500 and is seen at 1,099: a's next token and
+ * b's prompt of 50 are one step of 1,050. The last step has two tokens. */
 static void a_step_takes_what_its_shape_costs(void **state)
 {
     (void)state;
@@ -91,8 +91,8 @@ static void a_step_takes_what_its_shape_costs(void **state)
     sim_result_free(&r);
 }
 
-/* A step that is planned while another runs cannot take what comes meanwhile: b's prompt is in the third step, which begins
- * at 2,099. */
+/* A step that is planned while another one runs cannot include requests that arrive meanwhile: b's prompt is in the
+ * third step, which begins at 2,099. */
 static void with_overlap_the_next_step_is_planned_ahead(void **state)
 {
     (void)state;
@@ -107,10 +107,10 @@ static void with_overlap_the_next_step_is_planned_ahead(void **state)
     sim_result_free(&r);
 }
 
-/* By hand: a prompt of 300 is a step of 256 without logits and one of 44. The first goes through in four micro-batches of 64,
- * 531.5 in each stage and 42 from one to the other: the stages are in step until the last, which the first leaves at 2,294
- * and the second at 2,825.5. So the second step, 521.5 in each and 32 between, begins at 2,294, waits for the second
- * stage, and has its logits after 521.5 + 7 + 13 more. A token then goes through one stage after the other. */
+/* By hand: a prompt of 300 is a step of 256 without logits and one of 44. The first passes in four micro-batches of 64,
+ * 531.5 in each stage and 42 from one to the other: the stages run in step until the last one, which leaves the first
+ * stage at 2,294 and the second at 2,825.5. So the second step, 521.5 in each and 32 between, begins at 2,294, waits
+ * for the second stage, and has its logits after 521.5 + 7 + 13 more. A token then passes one stage after the other. */
 static void stages_overlap_where_nothing_is_drawn(void **state)
 {
     (void)state;
@@ -123,7 +123,7 @@ static void stages_overlap_where_nothing_is_drawn(void **state)
     struct sim_result r = run(&s, &t);
     check_times(&r, 0, 2825.5 + 32 + 521.5 + 7 + 13, 3399 + 500 + 10.5 + 500 + 7 + 13);
     sim_result_free(&r);
-    s.sched.max_num_batched_tokens = 127; /* a micro-batch a step, the third of 46 tokens */
+    s.sched.max_num_batched_tokens = 127; /* a micro-batch per step, the third of 46 tokens */
     s.stages.share[0] = 0.25;
     s.stages.share[1] = 0.75;
     r = run(&s, &t);
@@ -133,7 +133,7 @@ static void stages_overlap_where_nothing_is_drawn(void **state)
     sim_result_free(&r);
 }
 
-/* An engine with nothing to do begins a step when a request comes. */
+/* An idle engine begins a step when a request arrives. */
 static void an_idle_engine_waits_for_arrivals(void **state)
 {
     (void)state;
@@ -148,7 +148,8 @@ static void an_idle_engine_waits_for_arrivals(void **state)
     sim_result_free(&r);
 }
 
-/* A dynamic batch begins when it is full or when its first request has waited long enough: nothing else happens then. */
+/* A dynamic batch begins when it is full or when its first request has waited long enough; nothing else happens then.
+ */
 static void the_clock_goes_to_what_a_batch_waits_for(void **state)
 {
     (void)state;
@@ -169,7 +170,7 @@ static void the_clock_goes_to_what_a_batch_waits_for(void **state)
     sim_result_free(&r);
 }
 
-/* Requests beyond the queue's bound are refused and the others do not feel them. */
+/* Requests beyond the queue's limit are rejected, without an effect on the others. */
 static void a_full_queue_refuses(void **state)
 {
     (void)state;
@@ -193,7 +194,7 @@ static void a_full_queue_refuses(void **state)
     sim_result_free(&r);
 }
 
-/* Preempted requests end all the same, and everything is the same again the second time. */
+/* Preempted requests finish, and the second run is identical. */
 static void what_is_preempted_ends_and_runs_repeat(void **state)
 {
     (void)state;
@@ -217,7 +218,7 @@ static void what_is_preempted_ends_and_runs_repeat(void **state)
         assert_true(n_preemptions > 0);
         assert_int_equal(n_preemptions, a.stats.n_preemptions);
         assert_memory_equal(&a.decisions, &b.decisions, sizeof a.decisions);
-        /* Every prompt token was computed once for its tenant and every answer's tokens cost two; b has weight 2. */
+        /* Every prompt token is computed once for its tenant, and every answer token costs two; b has weight 2. */
         double service[2] = {0};
         for (size_t i = 0; i < 40; i++)
             service[i % 2] += (double)(requests[i].n_prompt - a.records[i].n_cached) + 2 * 60;
@@ -228,7 +229,7 @@ static void what_is_preempted_ends_and_runs_repeat(void **state)
     }
 }
 
-/* A stop before what was asked for ends a request, also where a row was already launched past it. */
+/* A stop before max_tokens ends a request, also if a row past it was already launched. */
 static void answers_stop_before_max_tokens(void **state)
 {
     (void)state;
@@ -245,7 +246,7 @@ static void answers_stop_before_max_tokens(void **state)
     }
 }
 
-/* The second prompt finds the first one's full blocks, all but the last token's. */
+/* The second prompt finds the first one's full blocks, except for the last token's. */
 static void equal_prefixes_are_hit(void **state)
 {
     (void)state;
@@ -293,7 +294,7 @@ static void impossible_pools_are_refused(void **state)
     sim_result_free(&r);
 }
 
-/* One kind of statistics for each tenant and class, over that one's requests only. */
+/* Separate statistics for each tenant and class, over their own requests only. */
 static void groups_are_apart(void **state)
 {
     (void)state;
@@ -357,8 +358,8 @@ static struct sim_setup guessing(uint32_t most, double chance)
     return s;
 }
 
-/* By hand: the prompt takes 1,099 and gives the first of 9 tokens. Three drafts make a row of 4 and a step of 1,003. All
- * right, two such steps give 8; all wrong, each gives one, and no draft goes past the last token. */
+/* By hand: the prompt takes 1,099 and gives the first of 9 tokens. Three drafts make a row of 4 and a step of 1,003. If
+ * all are accepted, two such steps give 8 tokens; if none is, each gives one, and no draft exceeds the last token. */
 static void a_draft_costs_its_place_in_the_step(void **state)
 {
     (void)state;
@@ -376,7 +377,7 @@ static void a_draft_costs_its_place_in_the_step(void **state)
         assert_int_equal(r.drafts.n_tokens, 9);
         assert_int_equal(r.drafts.n_sampled, 3);
         assert_true(r.watch.service[0] == 100 + 2 * 9);
-        assert_int_equal(r.watch.itl.n, 8); /* the three that come with another have no gap before them */
+        assert_int_equal(r.watch.itl.n, 8); /* the three that arrive with another one have no gap before them */
         assert_true(sim_histogram_quantile(&r.watch.itl, 50) == 0);
         sim_result_free(&r);
         r = run(&wrong, &t);
@@ -389,9 +390,9 @@ static void a_draft_costs_its_place_in_the_step(void **state)
     }
 }
 
-/* The draft model's passes come between the steps: 100 for one token, 1 more for each further one. The first computes the
- * prompt and its token, 101, and gives a draft; two more give one each. Then two tokens are new: its last draft, which it did
- * not compute itself, and the one behind it. */
+/* The draft model's passes run between the steps: 100 for one token, 1 more for each further one. The first computes
+ * the prompt and its token, 101, and gives a draft; two more give one each. Then two tokens are new: its last draft,
+ * which it did not compute itself, and the one after it. */
 static void a_draft_model_takes_its_time(void **state)
 {
     (void)state;
@@ -404,7 +405,7 @@ static void a_draft_model_takes_its_time(void **state)
     sim_result_free(&r);
 }
 
-/* A stop in the midst of right drafts: what follows it is not given. */
+/* A stop among accepted drafts: nothing after it is output. */
 static void an_answer_stops_among_its_drafts(void **state)
 {
     (void)state;
@@ -419,7 +420,7 @@ static void an_answer_stops_among_its_drafts(void **state)
     sim_result_free(&r);
 }
 
-/* What was proposed once is proposed again where a request has as many tokens, and no rate is asked. */
+/* Recorded drafts are proposed again at the same number of tokens, without an acceptance rate. */
 static void recorded_guesses_are_made_again(void **state)
 {
     (void)state;
@@ -439,8 +440,8 @@ static void recorded_guesses_are_made_again(void **state)
     }
 }
 
-/* Liars are given up, though now and then one draft is tried; drafts that are right are as long as they may be; and where a
- * step's time grows with its tokens there are none. */
+/* Sources of wrong drafts are given up, with an occasional try of one draft. Accepted drafts are as long as allowed. If
+ * a step's time grows with its tokens, there are none. */
 static void lengths_follow_from_what_drafts_are_worth(void **state)
 {
     (void)state;
@@ -474,7 +475,7 @@ static void lengths_follow_from_what_drafts_are_worth(void **state)
     }
 }
 
-/* Which drafts are right is drawn by place, whatever the policy, the budget and preemptions do to the steps. */
+/* Acceptance is drawn by position, independent of the effect of policy, budget and preemptions on the steps. */
 static void draws_do_not_follow_the_schedule(void **state)
 {
     (void)state;

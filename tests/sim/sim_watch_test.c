@@ -36,7 +36,7 @@ static void quantiles_are_close(void **state)
 
 enum { TENANTS = 4, STEPS = 120 };
 
-/* The largest | service of i - service of j | over any run of steps through which both are backlogged. */
+/* The largest |service of i - service of j| over any run of steps through which both are backlogged. */
 static double naive_gap(double service[STEPS + 1][TENANTS], bool backlogged[STEPS][TENANTS])
 {
     double gap = 0;

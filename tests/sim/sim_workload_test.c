@@ -166,7 +166,7 @@ static void hashes_are_shared_prefixes(void **state)
            "{\"timestamp\": 2, \"input_length\": 30, \"output_length\": 2, \"hash_ids\": [5, 7]}\n"
            "{\"timestamp\": 2.5, \"input_length\": 30, \"output_length\": 2}\n");
     assert_true(t.requests[2].arrival_s == 2);
-    assert_int_equal(n_shared(&t, 0, 1), 32); /* two blocks of 16, then tails of their own */
+    assert_int_equal(n_shared(&t, 0, 1), 32); /* two blocks of 16, then separate tails */
     assert_int_equal(n_shared(&t, 0, 2), 16);
     assert_int_equal(n_shared(&t, 0, 3), 0);
     sim_workload_close(&t);
@@ -208,7 +208,7 @@ static void tenants_of_a_file_have_their_weights(void **state)
     sim_workload_close(&t);
 }
 
-/* A file that names no tenants is dealt out by shares, a conversation's turns to one tenant. */
+/* A file without tenants is distributed by shares; the turns of a conversation get one tenant. */
 static void a_file_without_tenants_is_dealt_out(void **state)
 {
     (void)state;
@@ -248,8 +248,8 @@ static void what_is_wrong_is_named(void **state)
         {{.format = "synthetic", .output_len = "99999999"}, "--output-len"},
         {{.format = "synthetic", .ramp = "1"}, "--ramp"},
         {{.format = "synthetic", .ramp = "0:1"}, "--ramp"},
-        {{.format = "synthetic", .tenants = ""}, "--tenants: names none"},
-        {{.format = "synthetic", .tenants = "a,a"}, "a is there twice"},
+        {{.format = "synthetic", .tenants = ""}, "--tenants: has no tenant"},
+        {{.format = "synthetic", .tenants = "a,a"}, "a occurs twice"},
         {{.format = "synthetic", .tenants = "a b"}, "--tenants: \"a b\""},
         {{.format = "synthetic", .tenants = "a:weight"}, "KEY=VALUE"},
         {{.format = "synthetic", .tenants = "a:weight=0"}, "weight=0"},

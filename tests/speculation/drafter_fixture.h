@@ -25,7 +25,8 @@ static inline struct draft_text text_of(const uint32_t *tokens, uint32_t n_promp
     return (struct draft_text){.tokens = tokens, .n_tokens = n_tokens, .n_prompt = n_prompt, .domain = &nobody};
 }
 
-/* What a drafter says to one sequence. The drafts lie at the end of an allocation, where a sanitizer sees one too many. */
+/* The drafts of a drafter for one sequence. They are at the end of an allocation, so that a sanitizer detects one too
+ * many. */
 static inline uint32_t ask_one(struct drafter *d, uint32_t slot, const struct draft_text *text, uint32_t most,
                                uint32_t out[DRAFT_MAX])
 {
@@ -38,7 +39,7 @@ static inline uint32_t ask_one(struct drafter *d, uint32_t slot, const struct dr
     return a.n;
 }
 
-/* Words and signs of a page in tests/speculation/pages, each with a number of its own. */
+/* Words and punctuation of a page in tests/speculation/pages, each with its own number. */
 static inline uint32_t read_page(const char *name, uint32_t *tokens, uint32_t most)
 {
     char path[512];
@@ -62,7 +63,7 @@ static inline uint32_t read_page(const char *name, uint32_t *tokens, uint32_t mo
     return n;
 }
 
-/* A long prompt of different tokens, whose last three are ones far back in it. */
+/* A long prompt of different tokens, whose last three occur far back in it. */
 static inline void takes_in_a_long_prompt(struct drafter *d)
 {
     enum { N = 3 * DRAFT_AT_ONCE };

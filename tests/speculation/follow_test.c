@@ -1,4 +1,4 @@
-/* Following an expected text through edits. */
+/* Following an expected text across edits. */
 #include "tests/speculation/drafter_fixture.h"
 
 #define LEN 6000u
@@ -10,7 +10,7 @@ static struct drafter *make(void)
     return d;
 }
 
-/* Steps that an answer takes, where each verifies as many drafts as there may be. */
+/* Number of steps of an answer, if each verifies as many drafts as possible. */
 static uint32_t steps(struct drafter *d, const uint32_t *expected, uint32_t n_expected, const uint32_t *answer,
                       uint32_t n_answer)
 {
@@ -29,7 +29,7 @@ static uint32_t steps(struct drafter *d, const uint32_t *expected, uint32_t n_ex
     return n_steps;
 }
 
-/* What becomes of a text when of a thousand tokens so many are where an edit begins. */
+/* Edits of a text: in a thousand tokens, the number at which an edit begins. */
 struct edits {
     uint32_t replace, insert, leave_out; /* per 1,000 tokens */
     uint32_t longest;
@@ -54,14 +54,14 @@ static uint32_t edit(uint64_t *random, const struct edits *e, const uint32_t *fr
     return n_to;
 }
 
-/* Steps that each edit costs: 1 is the least, with the token that is another; what is put in or replaced has to be
- * generated, so that of spans of 1 to 6 tokens it is 3.5. */
+/* Steps per edit: 1 is the minimum, with the changed token. Inserted or replaced tokens must be generated, so spans of
+ * 1 to 6 tokens need 3.5 on average. */
 static void goes_on_after_edits(void **state)
 {
     (void)state;
     static const struct {
         struct edits edits;
-        double most; /* steps an edit */
+        double most; /* steps per edit */
     } kinds[] = {
         {{100, 0, 0, 1}, 1.0},  {{0, 100, 0, 1}, 2.0},  {{0, 0, 100, 1}, 1.1},
         {{33, 33, 33, 1}, 1.4}, {{30, 0, 0, 6}, 3.8},   {{0, 30, 0, 6}, 4.5},
@@ -81,7 +81,7 @@ static void goes_on_after_edits(void **state)
     d->ops->destroy(d);
 }
 
-/* The answer leaves out the first half of a long text, says something else, goes back. */
+/* The answer skips the first half of a long text, adds other tokens, and returns. */
 static void finds_far_places(void **state)
 {
     (void)state;
@@ -127,7 +127,7 @@ static void says_nothing_where_nothing_agrees(void **state)
     d->ops->destroy(d);
 }
 
-/* Begun in the middle of an answer, as after a preemption; and the text's end is the end of what is proposed. */
+/* Begun in the middle of an answer, as after a preemption; proposals end at the text's end. */
 static void ends_and_begins_again(void **state)
 {
     (void)state;
@@ -154,7 +154,7 @@ static void ends_and_begins_again(void **state)
     free(expected);
 }
 
-/* What is expected comes when much was said: it is caught up with a piece at a time, and silently. */
+/* The expected text arrives late: it is caught up piece by piece, without proposals. */
 static void catches_up(void **state)
 {
     (void)state;

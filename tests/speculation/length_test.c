@@ -1,4 +1,4 @@
-/* How many drafts are taken, by servers whose steps cost what a formula says and drafts that are right by a coin. */
+/* The number of drafts, for servers whose step cost is a formula and drafts that are accepted at random. */
 #include "speculation/length.h"
 
 #include <setjmp.h>
@@ -16,8 +16,8 @@ static const struct length_config config = {.first = {0.5f, 0.5f}, .next = {0.8f
 struct server {
     struct lengths *lengths;
     struct draft_length seqs[N_MAX];
-    double truth[N_MAX];               /* chance of each draft after right ones */
-    double fixed_us, token_us, kink_us; /* what a step takes: so much, and for each token, and for each past 16 */
+    double truth[N_MAX];               /* acceptance rate of each draft after accepted ones */
+    double fixed_us, token_us, kink_us; /* time of a step: fixed, per token, and per token beyond 16 */
     uint32_t n;
     uint64_t random;
     uint32_t last[N_MAX]; /* lengths of the last step */
@@ -97,7 +97,7 @@ static void a_right_drafter_gets_all_it_has(void **state)
     lengths_destroy(s.lengths);
 }
 
-/* Whatever steps cost: also where drafts are free. */
+/* Whatever steps cost, even if drafts are free. */
 static void a_liar_is_silent_after_32_rows(void **state)
 {
     (void)state;
@@ -120,7 +120,7 @@ static void a_liar_is_silent_after_32_rows(void **state)
     }
 }
 
-/* Text that becomes repetitive is found by the next try, and its lengths are long soon. */
+/* Text that becomes repetitive is found by the next try, and its drafts soon are long. */
 static void a_pause_ends(void **state)
 {
     (void)state;
@@ -139,7 +139,7 @@ static void a_pause_ends(void **state)
     lengths_destroy(s.lengths);
 }
 
-/* A step's time as its tokens: a draft that is not certain never pays, one that is pays nothing. */
+/* A step's time is proportional to its tokens: an uncertain draft never pays off, a certain one gains nothing. */
 static void a_costly_step_has_none(void **state)
 {
     (void)state;
@@ -148,7 +148,7 @@ static void a_costly_step_has_none(void **state)
     rate(&s, 3000);
     double gain = rate(&s, 2000) / (1 / 100.0);
     assert_true(gain > 0.99);
-    assert_int_equal(s.n_drafts, 0); /* nor is one tried: what drafts are worth is known */
+    assert_int_equal(s.n_drafts, 0); /* no try either: the value of drafts is known */
     assert_true(s.n_asked < 2000 * 64 / 50);
 
     s.fixed_us = 20000; /* the load falls: steps are cheap again */
@@ -159,7 +159,7 @@ static void a_costly_step_has_none(void **state)
     lengths_destroy(s.lengths);
 }
 
-/* Drafts up to where steps become costly, though cost is flat before and after. */
+/* Drafts up to the point where steps become expensive, although the cost is flat before and after. */
 static void a_kink_is_found(void **state)
 {
     (void)state;
@@ -173,7 +173,7 @@ static void a_kink_is_found(void **state)
     lengths_destroy(s.lengths);
 }
 
-/* Not knowing what will be right, nor what steps cost: at least 0.85 of what the best fixed length gives who knows. */
+/* Without knowing the acceptance or the cost of steps: at least 0.85 of the best fixed length in hindsight. */
 static void nearly_the_best_fixed_length(void **state)
 {
     (void)state;
@@ -200,7 +200,7 @@ static void nearly_the_best_fixed_length(void **state)
             }
 }
 
-/* Equal chances, equal lengths; and who is right more often has more. */
+/* Equal odds, equal lengths; a higher acceptance gets more drafts. */
 static void fair_by_worth(void **state)
 {
     (void)state;
@@ -237,12 +237,12 @@ static void room_is_kept(void **state)
             n += items[i].n;
         }
         assert_true(n == reason.n_chosen && n <= room && reason.n_offered == 18);
-        assert_int_equal(q[0].wait, 0); /* it had none, and was refused nothing */
+        assert_int_equal(q[0].wait, 0); /* it had none, and was not denied any */
     }
     lengths_destroy(l);
 }
 
-/* Nobody has an answer: about 8 questions a step, however many are running; few are always asked for. */
+/* No sequence has drafts: about 8 calls per step, however many are running; a few sequences are called always. */
 static void vain_questions_are_few(void **state)
 {
     (void)state;
@@ -260,7 +260,7 @@ static void vain_questions_are_few(void **state)
     }
 }
 
-/* Held up now and then by others, or slower by and by: what is learned follows, and no wide step is feared forever. */
+/* With occasional delays, or a slow drift: learned times follow, and no wide step is avoided forever. */
 static void times_are_forgotten(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Prompt lookup against looking at every place of the text. */
+/* Prompt lookup, compared with a search of every position of the text. */
 #include "speculation/ngram.h"
 #include "tests/speculation/drafter_fixture.h"
 
@@ -20,7 +20,7 @@ struct held {
     uint32_t at, n_tokens;
 };
 
-/* The place held, or the longest run that was seen before, its latest place; 0: none. */
+/* The followed position, or the longest run seen before at its latest position; 0: none. */
 static uint32_t oracle(const uint32_t *t, uint32_t n_tokens, uint32_t min, uint32_t max, const struct held *held)
 {
     static const int32_t near[] = {0, -1, 1, -2, 2};
@@ -69,7 +69,7 @@ static void proposes_what_followed(void **state)
     d->ops->destroy(d);
 }
 
-/* Texts of few and of many different tokens, growing by 1 to 4 tokens in two slots that are begun again and again. */
+/* Texts of few and of many different tokens, growing by 1 to 4 tokens in two slots that restart again and again. */
 static void equals_looking_everywhere(void **state)
 {
     (void)state;
@@ -112,8 +112,8 @@ static void equals_looking_everywhere(void **state)
     }
 }
 
-/* Sequences come and go in a table that is full: what goes is theirs that have gone. Random tokens, so that every gram is
- * another. The first prompt is asked for when twenty times the table's size has been put beside it. */
+/* Sequences come and go in a full table: only entries of gone sequences are evicted. Random tokens, so that every gram
+ * is different. The first prompt is searched after twenty times the table's size was inserted. */
 static void keeps_those_who_run(void **state)
 {
     (void)state;

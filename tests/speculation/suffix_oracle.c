@@ -5,8 +5,8 @@
 
 struct place {
     const uint32_t *at, *end; /* what follows */
-    uint32_t n_same;  /* tokens before it that are the last ones */
-    uint32_t n_agree; /* the same, one edit aside */
+    uint32_t n_same;  /* tokens before it that equal the last ones */
+    uint32_t n_agree; /* the same, except for one edit */
 };
 
 static uint32_t same(const uint32_t *a, int64_t n_a, const uint32_t *b, int64_t n_b, uint32_t most)
@@ -21,7 +21,7 @@ static struct place place_at(const struct oracle_text *t, uint32_t at, const uin
                              uint32_t depth)
 {
     uint32_t n = same(t->tokens, at, last, n_last, depth), more = 0;
-    for (int edit = 1; edit < 4 && n < depth; edit++) { /* 1: left out, 2: put in, 3: replaced */
+    for (int edit = 1; edit < 4 && n < depth; edit++) { /* 1: removed, 2: inserted, 3: replaced */
         int64_t n_a = (int64_t)at - n - (edit & 1), n_b = (int64_t)n_last - n - (edit >> 1);
         uint32_t m = same(t->tokens, n_a, last, n_b, depth - n - (uint32_t)(edit >> 1));
         more = m > more ? m : more;
@@ -29,7 +29,7 @@ static struct place place_at(const struct oracle_text *t, uint32_t at, const uin
     return (struct place){t->tokens + at, t->tokens + t->n, n, more >= 3 ? n + more : n};
 }
 
-/* All places after the last token, the latest first: `texts` are in the order of their age. */
+/* All positions after the last token, the latest first: `texts` are in the order of their age. */
 static uint32_t find_all(const struct oracle_text *texts, uint32_t n_texts, const uint32_t *last, uint32_t n_last,
                          uint32_t depth, struct place **places)
 {
@@ -47,7 +47,7 @@ static uint32_t find_all(const struct oracle_text *texts, uint32_t n_texts, cons
     return n;
 }
 
-/* The most frequent token at `depth` among those alive, the latest place's of equals. */
+/* The most frequent token at `depth` among the live positions; ties go to the latest position. */
 static uint32_t most_frequent(struct place *const *alive, uint32_t n, uint32_t depth, uint32_t *votes)
 {
     uint32_t best = 0;

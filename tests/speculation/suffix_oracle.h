@@ -1,4 +1,4 @@
-/* What a suffix tree over some texts would propose that looked beyond an edit, by looking at every place of them. */
+/* The drafts of a suffix tree over some texts that looks beyond an edit, computed by a search of every position. */
 #ifndef QUIRE_TESTS_SPECULATION_SUFFIX_ORACLE_H
 #define QUIRE_TESTS_SPECULATION_SUFFIX_ORACLE_H
 
@@ -14,7 +14,7 @@ struct oracle_guess {
     double worth;
 };
 
-/* Improves *best by what the texts say. ends_count: a text's end counts as a continuation of its own. */
+/* Improves *best with the texts. ends_count: a text's end counts as a different continuation. */
 void oracle_guess(const struct suffix_config *config, const struct oracle_text *texts, uint32_t n_texts,
                   const uint32_t *last, uint32_t n_last, uint32_t most, int ends_count, struct oracle_guess *best);
 

@@ -1,4 +1,4 @@
-/* Blocks, domains and accounts of suffix decoding's memory stay whole, whatever comes and goes. */
+/* The blocks, domains and accounts of suffix decoding's memory stay consistent under insertions and evictions. */
 #include "speculation/suffix_store.c"
 
 #include <setjmp.h>
@@ -24,7 +24,7 @@ static uint32_t chain_length(const struct suffix_store *s, uint32_t first)
     return n;
 }
 
-/* Every block is free, a running sequence's or one answer's; every domain is free or has blocks. */
+/* Every block is free, or belongs to a running sequence or one answer; every domain is free or has blocks. */
 static void check(const struct suffix_store *s, const struct suffix_text *texts, uint32_t max_answers)
 {
     uint32_t n_own = chain_length(s, s->free_own), n_free = chain_length(s, s->free_history);

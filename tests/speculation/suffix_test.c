@@ -1,4 +1,4 @@
-/* Suffix decoding against a suffix tree's answers; whose texts are seen; what is forgotten. */
+/* Suffix decoding, compared with a suffix tree; visibility of texts; eviction. */
 #include "speculation/suffix.h"
 #include "tests/speculation/drafter_fixture.h"
 #include "tests/speculation/suffix_oracle.h"
@@ -37,7 +37,7 @@ static void learn(struct drafter *d, uint32_t slot, const struct key256 *domain,
     d->ops->end(d, slot, &t, is_answer);
 }
 
-/* What a new sequence of these tokens is told. */
+/* The drafts for a new sequence of these tokens. */
 static uint32_t ask_new(struct drafter *d, const struct key256 *domain, const uint32_t *tokens, uint32_t n,
                         uint32_t most, uint32_t out[DRAFT_MAX])
 {
@@ -71,7 +71,7 @@ static void proposes_what_was_answered(void **state)
     assert_int_equal(out[0], 13);
     for (uint32_t i = 0; i < 3; i++)
         learn(d, 0, &a, 0, other, 4, true);
-    assert_int_equal(ask_new(d, &a, asked, 4, 8, out), 1); /* three of four; and there they ended */
+    assert_int_equal(ask_new(d, &a, asked, 4, 8, out), 1); /* three of four, which ended there */
     assert_int_equal(out[0], 20);
     d->ops->destroy(d);
 }
@@ -91,7 +91,7 @@ static void finds_the_first_tokens_by_the_prompt(void **state)
     d->ops->destroy(d);
 }
 
-/* A text in which no token comes more often than 16 times, with pieces of itself and of an earlier text. */
+/* A text in which no token occurs more than 16 times, with pieces of itself and of an earlier text. */
 static uint32_t make_text(uint64_t *random, uint32_t *tokens, uint32_t n, const uint32_t *earlier, uint32_t n_earlier)
 {
     uint32_t count[512] = {0}, i = 0;
@@ -108,8 +108,8 @@ static uint32_t make_text(uint64_t *random, uint32_t *tokens, uint32_t n, const 
     return n;
 }
 
-/* Four answers of a domain and a text of one's own, in each of which a token comes 4 times at most: what the oracle sees
- * is what 16 places say, so the drafts are the same to the token. */
+/* Four answers of a domain and an own text, in each of which a token occurs at most 4 times: the oracle sees what 16
+ * positions hold, so the drafts are identical. */
 static void equals_a_suffix_tree(void **state)
 {
     (void)state;
@@ -154,7 +154,7 @@ static void equals_a_suffix_tree(void **state)
 
 /* ---- prose ---- */
 
-/* Tokens a step, where pages are answers that are learned and another page is then answered. */
+/* Tokens per step, with pages as learned answers and another page as the current answer. */
 static void nearly_equals_it_on_prose(void **state)
 {
     (void)state;
@@ -194,7 +194,7 @@ static void nearly_equals_it_on_prose(void **state)
 
 /* ---- memory ---- */
 
-/* Whether an answer that begins with this token, and goes on with those after it, is remembered. */
+/* Returns whether an answer that begins with this token is stored. */
 static bool knows(struct drafter *d, const struct key256 *domain, uint32_t token)
 {
     uint32_t out[DRAFT_MAX], tokens[8];
@@ -203,7 +203,7 @@ static bool knows(struct drafter *d, const struct key256 *domain, uint32_t token
     return ask_new(d, domain, tokens, 8, 1, out) == 1 && out[0] == token + 8;
 }
 
-/* 640 tokens that nobody else has. */
+/* 640 tokens that occur nowhere else. */
 static void learn_own(struct drafter *d, const struct key256 *domain, uint32_t tenant, uint32_t token)
 {
     uint32_t tokens[640];
@@ -212,7 +212,7 @@ static void learn_own(struct drafter *d, const struct key256 *domain, uint32_t t
     learn(d, 0, domain, tenant, tokens, 640, true);
 }
 
-/* A tenant with ever new domains, as by cache_salt, pushes out its own answers and not another's. */
+/* A tenant with ever new domains, for example by cache_salt, evicts its own answers and not another's. */
 static void those_who_hold_most_give_way(void **state)
 {
     (void)state;
@@ -233,14 +233,14 @@ static void those_who_hold_most_give_way(void **state)
     struct key256 gone = domain_of(0);
     gone.bytes[3] = 9;
     assert_false(knows(d, &gone, 0));
-    for (uint32_t i = 10; i < 40; i++) /* its own come next, the oldest first */
+    for (uint32_t i = 10; i < 40; i++) /* its own are next, the oldest first */
         learn_own(d, &quiet, 7, 1000000 + 1000 * i);
     assert_false(knows(d, &quiet, 1000000));
     assert_true(knows(d, &quiet, 1000000 + 1000 * 39));
     d->ops->destroy(d);
 }
 
-/* As many domains as chains of them, so that some share one; the keys differ in their last byte. The same prompt goes on
+/* As many domains as hash chains, so that some share one; the keys differ in their last byte. The same prompt continues
  * differently in each. */
 static void domains_are_apart(void **state)
 {
@@ -274,7 +274,7 @@ static void answers_are_counted(void **state)
     struct drafter *d = make(&c);
     for (uint32_t i = 0; i < 4; i++)
         learn_own(d, &a, 1, 1000 * i);
-    for (uint32_t i = 4; i < 100; i++) { /* many short ones of somebody else */
+    for (uint32_t i = 4; i < 100; i++) { /* many short ones of another tenant */
         uint32_t tokens[9];
         for (uint32_t j = 0; j < 9; j++)
             tokens[j] = 1000 * i + j;
@@ -325,7 +325,7 @@ static void says_what_it_takes(void **state)
     assert_int_equal(suffix_create(&c, &d, NULL), QUIRE_INVALID);
 }
 
-/* Own texts that are more than the memory for them: what fits is drafted from, what does not is not. */
+/* Own texts larger than their memory: the stored part gives drafts, the rest does not. */
 static void own_text_has_a_bound(void **state)
 {
     (void)state;

@@ -56,8 +56,8 @@ static void the_member_is_named(void **state)
     } wrong[] = {
         {"{", "cost: not valid JSON"},
         {"[]", "cost: must be a JSON object"},
-        {"{}", "cost: points: must be there"},
-        {"{\"points\": []}", "cost: points: must be there"},
+        {"{}", "cost: points: is missing"},
+        {"{\"points\": []}", "cost: points: is missing"},
         {"{\"points\": 3}", "cost: points: must be an array"},
         {"{\"points\": [3]}", "cost: points[0]: "},
         {"{\"points\": [[1, 2, 3]]}", "cost: points[0]: "},

@@ -12,7 +12,7 @@
 static int parse(struct engine_options *o, struct quire_error *err, int argc, char **argv)
 {
     struct cli_option rows[ENGINE_FLAGS_MAX + 1];
-    bool help;
+    enum cli_help help;
     engine_options_default(o);
     rows[engine_flags(o, rows)] = (struct cli_option){0};
     const struct cli_command command = {.name = "test", .usage = "test", .options = rows};
@@ -165,7 +165,7 @@ static void a_least_value_alone(void **state)
     (void)state;
     uint64_t size = 0;
     struct quire_error err;
-    bool help;
+    enum cli_help help;
     const struct cli_option rows[] = {
         {.names = "size", .kind = CLI_BYTES, .target = &size, .min = 65536, .value = "SIZE", .help = "How large."},
         {0}};

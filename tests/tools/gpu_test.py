@@ -115,7 +115,7 @@ def a_gpu_that_breaks():
         assert status != 200, body
         assert p.process.wait(30) == 1, p.log()
         last = [line for line in p.log().strip().splitlines() if "info  engine: running" not in line][-1]
-        assert "the engine has stopped" in last and "ending with status 1" in last, last
+        assert "the engine has stopped" in last and "exiting with status 1" in last, last
 
 
 def a_front_end_outlives_its_engine():

@@ -97,7 +97,7 @@ static void it_speaks_while_there_is_traffic(void **state)
     engine.n_draft_tokens += 80;
     engine.n_accepted_tokens += 60;
     assert_non_null(
-        strstr(during(base, 1, text, sizeof text), "hit rate 26.6%; drafts 75.0% right, 2.50 tokens a step\n"));
+        strstr(during(base, 1, text, sizeof text), "hit rate 26.6%; drafts 75.0% accepted, 2.50 tokens per step\n"));
     log_stats_end(stats);
     event_base_free(base);
 }

@@ -1,4 +1,4 @@
-"""What a benchmark's reader has to know of the machine and the programs. No host name, no path."""
+"""Facts about the machine and the programs for readers of a benchmark. No host name, no path."""
 import datetime
 import importlib.metadata
 import os
@@ -15,7 +15,7 @@ def cpu_flags():
 
 
 def isas():
-    """What QUIRE_ISA may be here."""
+    """Values of QUIRE_ISA on this machine."""
     flags = cpu_flags()
     out = ["avx2"]
     if "avx512bw" in flags:
@@ -28,7 +28,7 @@ def isas():
 
 
 class Others:
-    """How much of the machine other processes, or other guests of its host, took while something was measured."""
+    """Share of the machine that other processes, or other guests of its host, used during a measurement."""
 
     def __init__(self, own_pids):
         self.own_pids = own_pids

@@ -4,7 +4,7 @@
 
 The weights are drawn as a trained model's are spread (norms of one, linear layers of 1/sqrt(inputs)), so that activations
 keep a sane size and peers can be compared token for token. Never zeros: those are faster than any real model.
---tokenizer takes the tokenizer.json of the real model; without it one of the same size is made up.
+--tokenizer takes the tokenizer.json of the real model; without it, one of the same size is generated.
 """
 import argparse
 import json
@@ -116,14 +116,14 @@ def make(shape, directory, dtype_name, tokenizer=None):
         shutil.copyfile(tokenizer, directory / "tokenizer.json")
     else:
         (directory / "tokenizer.json").write_text(json.dumps(made_up_tokenizer(), ensure_ascii=False))
-    # Last, and under its name only when whole: its presence says that the directory is finished.
+    # Last, and renamed only when complete: its presence marks the directory as finished.
     unfinished = directory / "model.safetensors.part"
     save_file(weights(shape, dtype), unfinished, metadata={"format": "pt"})
     unfinished.rename(directory / "model.safetensors")
 
 
 def with_small_tokenizer(directory):
-    """The same checkpoint, beside it, with a tokenizer of 256 tokens. Returns its directory."""
+    """The same checkpoint, in a second directory, with a tokenizer of 256 tokens. Returns its directory."""
     small = directory.with_name(directory.name + "-small-tokenizer")
     small.mkdir(exist_ok=True)
     for name in ("config.json", "tokenizer_config.json"):

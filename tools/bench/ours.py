@@ -1,4 +1,4 @@
-"""Quire as it is measured: `quire bench latency` for speed, `quire serve` for tokens, memory and idleness."""
+"""Quire's measurements: `quire bench latency` for speed, `quire serve` for tokens, memory and idle cost."""
 import json
 import os
 import pathlib
@@ -10,7 +10,7 @@ import urllib.request
 
 
 class Failed(Exception):
-    """A measurement that could not be made; the text is the program's own."""
+    """A measurement that failed; the text is the program's own."""
 
 
 class Quire:
@@ -33,7 +33,7 @@ class Quire:
         return json.loads(self.run(["plan", model, "--json", "--threads", self.threads, *flags]))
 
     def latency(self, model, batch, length_in, length_out, times=1, isa=None, flags=()):
-        """Seconds of `times` batches one after another, and the rates of prefill and decode, after one that warms up."""
+        """Seconds of `times` consecutive batches, and the rates of prefill and decode, after one warm-up."""
         return json.loads(self.run(
             ["bench", "latency", model, "--threads", self.threads, "--batch-size", batch, "--input-len", length_in,
              "--output-len", length_out, "--num-iters", times, "--num-iters-warmup", 1, "--json", *flags], isa))
@@ -76,7 +76,7 @@ class Server:
         self.process.wait()
 
     def generate(self, prompts, tokens):
-        """Greedy continuations, past the end of text, of prompts that are sent together: lists of token ids."""
+        """Greedy continuations, ignoring the end of text, of prompts sent together: lists of token ids."""
         body = {"prompt": prompts, "max_tokens": tokens, "temperature": 0, "ignore_eos": True, "return_token_ids": True}
         request = urllib.request.Request(self.url + "/v1/completions", json.dumps(body).encode(),
                                          {"content-type": "application/json"})
@@ -85,7 +85,7 @@ class Server:
         return [choice["token_ids"] for choice in sorted(choices, key=lambda c: c["index"])]
 
     def resident_bytes(self):
-        """(all that is resident, the part of it that is the mapped checkpoint)"""
+        """(resident memory, the part of it that is the mapped checkpoint)"""
         everything = weights = 0
         in_weights = False
         for line in pathlib.Path(f"/proc/{self.process.pid}/smaps").read_text().splitlines():

@@ -1,10 +1,10 @@
-"""What the peers' processes have in common: each holds one model, stays warm and answers lines of JSON.
+"""The common part of the peers' processes: each holds one model, stays warm and answers lines of JSON.
 
     python tools/bench/peer_llama.py MODEL THREADS
     → {"call": "generate", "prompts": [[…]], "tokens": 64}
     ← {"tokens": [[…]], "seconds": 4.1, "first": 0.2, "later": 3.9}
 
-A process that waits for its next line computes nothing, so peers may take turns on one machine.
+A process that waits for its next line uses no CPU, so peers can alternate on one machine.
 """
 import json
 import pathlib

@@ -1,7 +1,7 @@
-"""llama.cpp as a peer: a process that holds one model and measures what it is asked for (see peer.py).
+"""llama.cpp as a peer: a process that holds one model and runs the requested measurements (see peer.py).
 
-Timings are wall time around llama_decode with the logits of the step fetched; the greedy pick is numpy's argmax over
-them, the cheapest there is here, so that nothing of Python's is charged to llama.cpp.
+Timings are wall time around llama_decode including the logits of the step; the greedy choice is numpy's argmax over
+them, the cheapest available, so that no cost of Python counts for llama.cpp.
 """
 import ctypes
 import time

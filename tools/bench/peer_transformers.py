@@ -1,7 +1,7 @@
-"""transformers on PyTorch as a peer: a process that holds one model and measures what it is asked for (see peer.py).
+"""transformers on PyTorch as a peer: a process that holds one model and runs the requested measurements (see peer.py).
 
-The loop below is `generate` without its bookkeeping, which only flatters transformers: one forward a step, the cache kept,
-the logits of the last position only, argmax.
+The loop below is `generate` without its bookkeeping, which favours transformers: one forward per step, the cache
+kept, the logits of the last position only, argmax.
 """
 import sys
 import time

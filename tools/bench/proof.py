@@ -1,13 +1,14 @@
-"""Proves that all who are timed compute the same model: a figure on wrong tokens is void.
+"""Proves that all timed programs compute the same model: a figure for wrong tokens is void.
 
-The reference is transformers in fp32 on the same weights. Who rounds activations to 16 bits makes a relative error of u
-(2^-11 for f16, 2^-8 for bf16) each time; such errors add up as their squares do, to about u * sqrt(n * L + 1) of the logits
-after L layers with n roundings each, and one before the logits. llama.cpp rounds the inputs of a layer's GEMMs, and K and V
-(n = 6: q, k and v share an input, and so do gate and up); PyTorch in 16 bits rounds every result (n = 12: two norms, qkv,
-rotation, attention, o, two sums, gate, up, their product, down). That bounds the RMS difference of the first logits (a
-wrong bias, rotation or layout makes it 0.1 to 1.4), and greedy tokens may part only where the reference's two best logits
-are closer than 3 sqrt(2) times that: three standard deviations of the difference of two such errors. Quire keeps
-activations in fp32, or in two bf16 terms, and is held to llama.cpp's bound.
+The reference is transformers in fp32 on the same weights. An engine that rounds activations to 16 bits makes a
+relative error of u (2^-11 for f16, 2^-8 for bf16) each time; such errors add up as their squares do, to about u *
+sqrt(n * L + 1) of the logits after L layers with n roundings each, and one before the logits. llama.cpp rounds the
+inputs of a layer's GEMMs, and K and V (n = 6: q, k and v share an input, and so do gate and up); PyTorch in 16 bits
+rounds every result (n = 12: two norms, qkv, rotation, attention, o, two sums, gate, up, their product, down). That
+bounds the RMS difference of the first logits (a wrong bias, rotation or layout makes it 0.1 to 1.4), and greedy
+tokens may diverge only where the reference's two best logits are closer than 3 sqrt(2) times that: three standard
+deviations of the difference of two such errors. Quire uses activations in fp32, or in two bf16 terms, and must meet
+llama.cpp's bound.
 """
 import json
 import math

@@ -1,8 +1,8 @@
-/* What this machine reads from memory at most in the way that a GEMV reads f16 weights: every thread walks its own part in
- * several rows of 8 KiB at once, and each number is widened and multiplied once. Prints the best of a few passes, over
- * 2, 4, 8 and 16 rows, in GB/s.
+/* The maximum read rate of this machine in the access pattern of a GEMV with f16 weights: every thread walks its own
+ * part in several rows of 8 KiB at once, and each number is widened and multiplied once. Prints the best of a few
+ * passes, over 2, 4, 8 and 16 rows, in GB/s.
  *
- *     cc -O3 -march=native -pthread read_limit.c -o read_limit && ./read_limit 2
+ * cc -O3 -march=native -pthread read_limit.c -o read_limit && ./read_limit 2
  */
 #define _GNU_SOURCE
 #include <immintrin.h>
@@ -44,7 +44,7 @@ static double now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* n is known where this is inlined, so that the sums stay in registers. */
+/* n is a constant after inlining, so that the sums stay in registers. */
 static inline __attribute__((always_inline)) float read_rows(const char *p, size_t part, int n)
 {
     lanes sum[MAX_ROWS] = {0};

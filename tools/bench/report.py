@@ -1,4 +1,4 @@
-"""Turns the raw records of a run into the table and the picture. No figure in them comes from anywhere else.
+"""Turns the raw records of a run into the table and the picture. All their figures come from these records.
 
     python tools/bench/report.py docs/benchmarks/cpu        # again, from docs/benchmarks/cpu-raw.jsonl
 """

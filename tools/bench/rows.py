@@ -1,6 +1,6 @@
-"""The rows of the table: what is measured, who measures it, what is to be reached.
+"""The rows of the table: the measurement, the contenders and the goal.
 
-A row is a function of the bench (run.py) that returns a Row. Its entries take turns, round after round. An entry with
+A row is a function of the bench (run.py) that returns a Row. Its entries alternate, round after round. An entry with
 several settings tries each first and keeps the best, so that a peer is shown at its best.
 """
 import dataclasses
@@ -161,7 +161,7 @@ def concurrent_q4_0(bench):
 
 @row("concurrent-bf16-int8")
 def concurrent_bf16_int8(bench):
-    """A BF16 checkpoint that Quire quantizes when it is loaded, beside llama.cpp's BF16."""
+    """A BF16 checkpoint that Quire quantizes while loading, compared with llama.cpp's BF16."""
     return concurrent(bench, "bf16", [Goal(2, "llama.cpp")], flags=("--quantization", "int8"))
 
 
@@ -223,7 +223,7 @@ def prefill_q4_0(bench):
 
 @row("together")
 def together(bench):
-    """The experiment that the project began with: what a batch saves."""
+    """The experiment at the start of the project: the gain of a batch."""
     dtype, n, length, tokens = "bf16", 4, 16, 64
     model = bench.model(LARGER, dtype)
     prompts = random_prompts(n, length, 5)
@@ -271,7 +271,7 @@ def first_token(bench):
 @row("memory")
 def memory(bench):
     """An upper bound: everything resident but the mapped checkpoint and the KV pool, of which the load touches every
-    block. Step buffers count in full, and are kept small by a small token budget. The tokenizer is one of 256 tokens."""
+    block. Step buffers count in full; a small token budget makes them small. The tokenizer is one of 256 tokens."""
     model = bench.model(SMALL, "f16", small_tokenizer=True)
     n, length, tokens, block = 16, 128, 64, 16
     flags = ("--max-num-seqs", n, "--num-kv-blocks", n * (length + tokens) // block, "--block-size", block,
@@ -302,7 +302,7 @@ def idle(bench):
     return Row("idle", "CPU time of an idle server", "µs/s", [Entry("quire", measure)], [Goal(1000)])
 
 
-# What is to be reached in the rows of tests/bench/host_bench.
+# Goals of the rows of tests/bench/host_bench.
 HOST_GOALS = {
     "engine: host time of a step, 256 running": Goal(100, later=30),
     "scheduling: 1000 running, prefix caching off": Goal(50),
@@ -316,7 +316,7 @@ HOST_GOALS = {
 
 @row("host")
 def host(bench):
-    """What the host costs beside the kernels is measured by a program of its own; its rows are taken over as they are."""
+    """A separate program measures the host's cost in addition to the kernels; its rows are copied."""
     program = bench.quire.binary.parent / "tests" / "bench" / "host_bench"
     if not program.exists():
         raise ours.Failed(f"{program.name} is not built: cmake --build --target host_bench")

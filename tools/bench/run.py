@@ -17,8 +17,8 @@ from rows import ROWS
 
 HERE = pathlib.Path(__file__).parent
 ROOT = HERE.parents[1]
-DISTURBED = 0.03  # of the machine's CPU time, taken by others: about the size of the differences that are looked for
-PROOFS = {  # what rows time, so whom to hold against the reference first
+DISTURBED = 0.03  # share of the machine's CPU time used by others: about the size of the differences of interest
+PROOFS = {  # the timed contenders, which are compared with the reference first
     "decode-f16": ("f16", ["llama.cpp"]),
     "concurrent-f16": ("f16", ["llama.cpp"]),
     "prefill-f16": ("f16", ["llama.cpp"]),
@@ -82,7 +82,7 @@ class Bench:
 
 
 def prove(bench, names):
-    """Who computes something else is not timed: that ends the run."""
+    """A contender that computes another result is not timed: it ends the run."""
     wanted = {}
     for name in names:
         if name in PROOFS:
@@ -103,8 +103,8 @@ def prove(bench, names):
 
 
 def sample(bench, row, entry, round_number, setting):
-    """One measurement, with the read limit before and after it where the row needs that. What was disturbed is recorded and
-    measured again, up to 3 times; trials of settings are not. None: could not be made."""
+    """One measurement, with the read limit before and after it where the row needs that. A disturbed measurement is
+    recorded and repeated, up to 3 times, except for trials of settings. None: the measurement failed."""
     for _ in range(3):
         before = bench.read_gb_s() if row.bytes_per_token else None
         others = machine.Others([peer.process.pid for peer in bench.peers])
@@ -136,7 +136,7 @@ def measure(bench, row, heading):
             name = report.ISA_NAMES[entry.isa]
             bench.record({"record": "absent", "row": row.name, "who": entry.who, "why": f"this machine has no {name}"})
             continue
-        # Each setting twice, in turn, since the first is not warm; the better figure speaks for it.
+        # Each setting twice, alternately, because the first run is not warm; the better figure counts.
         tried = {}
         for _ in range(2 if len(entry.settings) > 1 else 0):
             for i, setting in enumerate(entry.settings):

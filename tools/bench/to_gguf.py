@@ -1,9 +1,9 @@
-"""Writes a qwen2 checkpoint as GGUF with the very same weights, and quantizes it by llama.cpp's own quantizer.
+"""Writes a qwen2 checkpoint as GGUF with the same weights, and quantizes it with llama.cpp's own quantizer.
 
     python tools/bench/to_gguf.py build/bench/models/qwen2.5-0.5b-f16 [q8_0|q4_0|q4_k_m]
 
-Matrices keep their 16 bits; norms and biases become f32, as llama.cpp's own converter writes them. The tokenizer is the
-checkpoint's, so that Quire can open the file, too.
+Matrices keep their 16 bits; norms and biases become f32, as llama.cpp's own converter writes them. The tokenizer is
+the checkpoint's, so Quire can open the file, too.
 """
 import argparse
 import json
@@ -54,7 +54,7 @@ def gguf_name(name):
 
 
 def convert(directory):
-    """Returns the path of the GGUF file, DIRECTORY/model.gguf; what is there already is kept."""
+    """Returns the path of the GGUF file, DIRECTORY/model.gguf; an existing file is kept."""
     directory = pathlib.Path(directory)
     path = directory / "model.gguf"
     if path.exists():
@@ -99,7 +99,7 @@ FILE_TYPES = {"q8_0": gguf.LlamaFileType.MOSTLY_Q8_0, "q4_0": gguf.LlamaFileType
 
 
 def quantize(directory, kind):
-    """Returns the path of DIRECTORY-KIND.gguf; what is there already is kept."""
+    """Returns the path of DIRECTORY-KIND.gguf; an existing file is kept."""
     import llama_cpp as lc
     source, directory = convert(directory), pathlib.Path(directory)
     path = directory.with_name(f"{directory.name}-{kind}.gguf")

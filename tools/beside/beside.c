@@ -38,14 +38,16 @@ size_t beside_flags(struct beside_flags *flags, struct cli_option out[BESIDE_FLA
 {
     /* clang-format off */
     const struct cli_option rows[] = {
-        {.names = "A model for vectors beside it:", .kind = CLI_GROUP},
+        {.names = "Embedding model:", .kind = CLI_GROUP},
         {.names = "embedding-model", .kind = CLI_STRING, .target = &flags->model, .value = "MODEL",
-         .help = "Answer /v1/embeddings, scores and ranks by this model, in the same process (docs/guides/embeddings.md)."},
+         .common = true,
+         .help = "Also serve embeddings, scores and ranks with this model. It runs in the same process "
+                 "(docs/guides/embeddings.md)."},
         {.names = "embedding-batch-size", .kind = CLI_U32, .target = &flags->batch_size, .min = 1, .max = 65536, .value = "N",
-         .help = "Collect its texts in batches of N that nobody joins, as --batching dynamic does. Default: each step takes "
-                 "what is there."},
+         .help = "Collect texts for this model in fixed batches of N, as --batching dynamic does. Default: each step "
+                 "takes the waiting texts."},
         {.names = "embedding-batch-wait-ms", .kind = CLI_F64, .target = &flags->batch_wait_ms, .max = 3600000, .value = "MS",
-         .help = "Longest that such a batch waits to be full. Default 0."},
+         .help = "Maximum time that such a batch waits to become full. Default 0."},
     };
     /* clang-format on */
     _Static_assert(sizeof rows / sizeof rows[0] <= BESIDE_FLAGS_MAX, "raise BESIDE_FLAGS_MAX");
@@ -56,21 +58,19 @@ size_t beside_flags(struct beside_flags *flags, struct cli_option out[BESIDE_FLA
 int beside_check(const struct beside_flags *flags, struct quire_error *err)
 {
     if (!flags->model && (flags->batch_size > 0 || flags->batch_wait_ms > 0))
-        return quire_fail(err, QUIRE_INVALID, "%s is of --embedding-model, which is not there",
+        return quire_fail(err, QUIRE_INVALID, "%s needs --embedding-model MODEL",
                           flags->batch_size > 0 ? "--embedding-batch-size" : "--embedding-batch-wait-ms");
     if (flags->batch_wait_ms > 0 && flags->batch_size == 0)
-        return quire_fail(err, QUIRE_INVALID,
-                          "--embedding-batch-wait-ms waits for a batch: how large, by "
-                          "--embedding-batch-size?");
+        return quire_fail(err, QUIRE_INVALID, "--embedding-batch-wait-ms needs --embedding-batch-size N");
     return QUIRE_OK;
 }
 
-/* ---- its end ---- */
+/* ---- end ---- */
 
 static void on_died(void *context, const char *why)
 {
     struct beside *b = context;
-    (void)why; /* who waits hears it from the engine */
+    (void)why; /* pending requests get the reason from the engine */
     if (b->front)
         front_engine_died(b->front);
 }
@@ -78,7 +78,7 @@ static void on_died(void *context, const char *why)
 static void on_gone(void *context, const char *why)
 {
     const struct beside *b = context;
-    quire_log(QUIRE_LOG_ERROR, "server", "the engine of %s is gone: %s", b->model.name, why);
+    quire_log(QUIRE_LOG_ERROR, "server", "the engine of %s is unavailable: %s", b->model.name, why);
     b->gone(b->context);
 }
 
@@ -123,7 +123,7 @@ static int open_engine(struct beside *b, struct quire_error *err)
         return status;
     daemon_set_engine(b->daemon, b->engine);
     const struct engine_info *info = engine_info(b->engine);
-    quire_log(QUIRE_LOG_INFO, "engine", "%s beside it: %s on %s, %s; vectors of %u numbers, texts of %u tokens",
+    quire_log(QUIRE_LOG_INFO, "engine", "embedding model %s: %s on %s, %s; vectors of %u numbers, texts of %u tokens",
               b->model.name, info->desc->architecture, info->device_why, quire_size(info->plan->total_bytes).text,
               info->vector_size, info->max_model_len);
     return QUIRE_OK;

@@ -1,5 +1,5 @@
-/* quire serve --embedding-model: a second model in the process, that gives vectors. Its engine, its text and its front
- * are its own; the first model's listener answers for it. Main thread, on the loop. */
+/* quire serve --embedding-model: a second model in the process, which computes vectors. It has its own engine, text
+ * part and front; the first model's listener serves it. Main thread, on the loop. */
 #ifndef QUIRE_TOOLS_BESIDE_H
 #define QUIRE_TOOLS_BESIDE_H
 
@@ -10,33 +10,33 @@
 struct beside;
 
 struct beside_flags {
-    const char *model; /* NULL: there is none */
+    const char *model; /* NULL: not configured */
     uint32_t batch_size;
     double batch_wait_ms;
 };
 #define BESIDE_FLAGS_MAX 4
 size_t beside_flags(struct beside_flags *flags, struct cli_option out[BESIDE_FLAGS_MAX]);
-/* What one of them alone cannot say. */
+/* Checks of several options together. */
 int beside_check(const struct beside_flags *flags, struct quire_error *err);
 
-/* Where it computes and who pays are as of the first model; what suits a model is its own. */
+/* Device, threads and tenants are the first model's; model-specific options are the second model's own. */
 struct engine_options beside_options(const struct beside_flags *flags, const char *model_dir,
                                      const struct engine_options *first);
 
-/* Opens the model and a front for it, beside s's. options: the first model's, of which device, threads and tenants are
- * taken. shared: of the front's options, what belongs to the server and not to a model. gone: the engine stopped, or was
- * lost; the loop is to end. */
+/* Opens the model and a front for it, paired with s. options: the first model's; device, threads and tenants are taken
+ * from it. shared: the front's options that belong to the server, not to a model. gone: called when the engine stopped
+ * or was lost; the loop must end. */
 int beside_open(struct event_base *base, const struct beside_flags *flags, const struct engine_options *options,
                 const struct front_options *shared, void (*gone)(void *context), void *context, struct beside **out,
                 struct quire_error *err);
 struct front *beside_front(const struct beside *b);
-/* How many numbers its vectors have, and on what their bits depend. */
+/* The size of its vectors, and the identity of their bits. */
 uint32_t beside_vectors(const struct beside *b, struct key256 *identity);
 /* After front_pair(). */
 int beside_connect(struct beside *b, struct quire_error *err);
-/* Whether its engine broke; also of NULL: false. */
+/* Returns whether its engine failed; false for NULL. */
 bool beside_died(const struct beside *b);
-/* NULL is fine. The front that it is beside is no more. */
+/* NULL is allowed. The paired front must already be closed. */
 void beside_close(struct beside *b);
 
 #endif

@@ -1,4 +1,5 @@
-/* A file of exported answers is lines of JSON: {"quire_cache": 1, "identity"} and then an entry of POST /cache/entries each. */
+/* A file of exported answers has JSON lines: {"quire_cache": 1, "identity"}, then one entry of POST /cache/entries per
+ * line. */
 #include "tools/cache/answers.h"
 
 #include "base/buffer.h"
@@ -12,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PAGE_BYTES ((size_t)1 << 20) /* of lines that are sent at once */
+#define PAGE_BYTES ((size_t)1 << 20) /* of lines sent in one request */
 #define MAX_LINE ((size_t)2 << 20)
 
 int answers_stats(struct cache_client *client, struct quire_error *err)
@@ -30,14 +31,13 @@ int answers_clear(struct cache_client *client, struct quire_error *err)
     json_t *reply = NULL, *body = json_object();
     int status = cache_client_call(client, "POST", "/cache/clear", body, &reply, err);
     if (status == QUIRE_OK)
-        printf("%" JSON_INTEGER_FORMAT " answers are forgotten\n",
-               json_integer_value(json_object_get(reply, "removed")));
+        printf("%" JSON_INTEGER_FORMAT " responses deleted\n", json_integer_value(json_object_get(reply, "removed")));
     json_decref(reply);
     json_decref(body);
     return status;
 }
 
-/* Page by page: each says what is done with one, and with what all of them share before the first. */
+/* Page by page: calls back for each entry, and before the first with the common data. */
 static int each_page(struct cache_client *client, bool with_answers,
                      int (*page)(void *context, const json_t *reply, bool first, struct quire_error *err),
                      void *context, struct quire_error *err)
@@ -90,13 +90,13 @@ int answers_inspect(struct cache_client *client, struct quire_error *err)
 
 struct exporting {
     const char *path;
-    char part[4096]; /* what is written, and becomes path when it is whole; "": path itself */
+    char part[4096]; /* written first and renamed to path when it is complete; "": writes path itself */
     FILE *file; /* NULL until there is something to write */
     size_t n;
 };
 
-/* A file is there whole, or as it was: an export that ends in the middle would be imported as one of fewer answers. Answers are
- * whoever asked's: the file is its owner's alone, whatever it was before. */
+/* The file is either complete or unchanged: a truncated export would be imported as a smaller one. Answers are private,
+ * so only the owner may read the file, whatever its mode was before. */
 static int open_export(struct exporting *e, struct quire_error *err)
 {
     struct stat there;
@@ -199,7 +199,7 @@ static int take_line(struct importing *m, const char *line, size_t n, size_t num
     if (number == 1) {
         m->identity = json_incref(json_object_get(value, "identity"));
         if (json_integer_value(json_object_get(value, "quire_cache")) != 1 || !json_is_string(m->identity))
-            status = quire_fail(err, QUIRE_INVALID, "it is no file of quire cache export, or of another version");
+            status = quire_fail(err, QUIRE_INVALID, "it was not written by quire cache export, or has another version");
         json_decref(value);
         return status;
     }
@@ -208,7 +208,7 @@ static int take_line(struct importing *m, const char *line, size_t n, size_t num
     return m->n_bytes >= PAGE_BYTES ? send_page(m, err) : QUIRE_OK;
 }
 
-/* The next line, of at most MAX_LINE: *n 0 at the end. A file may be anything, /dev/zero too. */
+/* Reads the next line, of at most MAX_LINE; *n 0 at the end. The file may be anything, such as /dev/zero. */
 static int read_line(FILE *f, char line[MAX_LINE], size_t *n, size_t number, struct quire_error *err)
 {
     int c = 0;
@@ -239,7 +239,7 @@ int answers_import(struct cache_client *client, const char *file, struct quire_e
     if (status == QUIRE_OK)
         status = send_page(&m, err);
     if (status == QUIRE_OK)
-        printf("%lld answers taken over, %lld refused: too old, or none\n", m.n_imported, m.n_refused);
+        printf("%lld responses imported, %lld rejected: expired or invalid\n", m.n_imported, m.n_refused);
     free(line);
     if (f && f != stdin)
         fclose(f);

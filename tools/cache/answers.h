@@ -1,10 +1,10 @@
-/* quire cache stats|clear|inspect|export|import: the answers that a running server keeps. */
+/* quire cache stats|clear|inspect|export|import: the cached responses of a running server. Main thread. */
 #ifndef QUIRE_TOOLS_CACHE_ANSWERS_H
 #define QUIRE_TOOLS_CACHE_ANSWERS_H
 
 #include "tools/cache/client.h"
 
-/* Each prints what it did. file: "-" is standard output or input. */
+/* Each prints its result. file: "-" is standard output or input. */
 int answers_stats(struct cache_client *client, struct quire_error *err);
 int answers_clear(struct cache_client *client, struct quire_error *err);
 int answers_inspect(struct cache_client *client, struct quire_error *err);

@@ -27,7 +27,9 @@ static int parse_price(const char *text, void *target, struct quire_error *err)
     if (!quire_take_number(&at, 1e11, &got.in) || *at++ != ',' || !quire_take_number(&at, 1e11, &got.cached) ||
         *at++ != ',' || !quire_take_number(&at, 1e11, &got.out) || *at)
         return quire_fail(err, QUIRE_INVALID,
-                          "must be three prices, of 1,000 tokens in, cached and out: 0.5,0.05,1.5; got %s", text);
+                          "must be three prices of 1,000 tokens, for prompt, cached prompt and output, such as "
+                          "0.5,0.05,1.5; got %s",
+                          text);
     *p = got;
     return QUIRE_OK;
 }
@@ -47,40 +49,45 @@ size_t cache_flags(struct cache_flags *f, struct cli_option out[CACHE_FLAGS_MAX]
     f->price = (struct cache_price){-1, -1, -1};
     /* clang-format off */
     const struct cli_option rows[] = {
-        {.names = "Answers that were given before (docs/caching.md):", .kind = CLI_GROUP},
+        {.names = "Response cache (docs/guides/caching.md):", .kind = CLI_GROUP},
         {.names = "response-cache", .kind = CLI_STRING, .target = &f->where, .value = "memory|sqlite:PATH|redis://HOST",
-         .help = "Keep answers, and give them again to the same request, bit for bit: in memory, or in a SQLite file as "
-                 "well, or in a Redis (redis[s]://[user:password@]host[:port][/db]; rediss with TLS). Off unless this or --response-cache-entries is given."},
+         .common = true, .help = "Cache responses and serve exact repetitions of a request from the cache, bit for bit. memory: in "
+                 "this process; sqlite:PATH: also in a SQLite file; redis[s]://[user:password@]host[:port][/db]: "
+                 "also in Redis (rediss: with TLS). Off unless this or --response-cache-entries is set."},
         {.names = "response-cache-size", .kind = CLI_BYTES, .target = &f->file_bytes, .min = 1u << 20, .value = "SIZE",
-         .help = "How large that file may become. Default 1G."},
+         .help = "Maximum size of the SQLite file. Default 1G."},
         {.names = "response-cache-entries", .kind = CLI_U32, .target = &o->max_entries, .min = 1, .max = 65536, .value = "N",
-         .help = "Answers in this process' memory; those given least recently go first. Default 128."},
+         .help = "Maximum number of cached responses in memory; the least recently served are evicted first. Default "
+                 "128."},
         {.names = "response-cache-memory", .kind = CLI_BYTES, .target = &o->max_bytes, .min = 65536, .value = "SIZE",
-         .help = "What they may take there. Default 64M."},
+         .help = "Maximum memory for cached responses. Default 64M."},
         {.names = "response-cache-ttl", .kind = CLI_U32, .target = &o->ttl_s, .min = 1, .max = 2592000, .value = "SECONDS",
-         .help = "How long an answer is kept. Default 3600."},
+         .help = "Lifetime of a cached response. Default 3600."},
         {.names = "response-cache-share", .kind = CLI_PARSED, .parse = parse_share, .target = &f->share_all, .value = "tenant|all",
-         .help = "Who is given an answer: who sends the same API key, or everybody. Default tenant."},
+         .help = "Clients that share cached responses: tenant, those with the same API key; all, every client. "
+                 "Default tenant."},
         {.names = "response-cache-unseeded", .kind = CLI_FLAG, .target = &o->unseeded,
-         .help = "Give answers again that were drawn without a seed, too. Replies say so: another draw was as likely."},
+         .help = "Also serve cached responses to sampled requests without a seed. Such replies are marked, because "
+                 "another draw was equally likely."},
         {.names = "replay-pace", .kind = CLI_FLAG, .target = &o->replay_pace,
-         .help = "Streams of kept answers come at the pace that the answer had, not at once."},
+         .help = "Stream cached responses at their original pace, not at once."},
         {.names = "cache-verify", .kind = CLI_F64, .target = &o->verify, .min = 0, .max = 1, .value = "SHARE",
-         .help = "Compute this share of the answers given from memory again, in the background, and compare every bit: 0.01. "
-                 "Default 0."},
+         .help = "Recompute this share of the responses served from memory in the background and compare every bit, "
+                 "such as 0.01. Default 0."},
         {.names = "semantic-cache", .kind = CLI_STRING, .target = &f->semantic_model, .value = "MODEL",
-         .help = "Compare questions with those that were answered, by this model's vectors (it is then the --embedding-model, too): "
-                 "what was said to a similar one is tried as a draft, which moves no bit. Switches the cache on, in memory."},
+         .common = true, .help = "Find similar earlier questions with this embedding model and use their answers as drafts. Drafts "
+                 "never change an answer. The model also becomes the --embedding-model. Enables the response cache "
+                 "in memory."},
         {.names = "semantic-threshold", .kind = CLI_F64, .target = &f->threshold, .min = 0.01, .max = 1, .value = "COSINE",
-         .help = "How similar. Default 0.92; quire cache calibrate measures it."},
+         .help = "Minimum cosine similarity of two questions. Default 0.92; quire cache calibrate measures it."},
         {.names = "semantic-mode", .kind = CLI_PARSED, .parse = parse_mode, .target = &f->similar.mode, .value = "draft|answer",
-         .help = "answer gives what was said to a similar question as it is, unless numbers, names, units, negation, opposites, "
-                 "directions or language differ: it can be wrong. Default draft."},
+         .help = "draft, or answer: serve the answer to a similar question directly, unless numbers, names, units, "
+                 "negation, opposites, directions or language differ. Such an answer can be wrong. Default draft."},
         {.names = "semantic-cache-entries", .kind = CLI_U32, .target = &f->similar.max_entries, .min = 1, .max = 100000000, .value = "N",
-         .help = "Questions that are compared. Default 100000."},
+         .help = "Maximum number of stored questions. Default 100000."},
         {.names = "price-per-1k", .kind = CLI_PARSED, .parse = parse_price, .target = &f->price, .value = "IN,CACHED,OUT",
-         .help = "What 1,000 tokens cost, of a prompt, of a prompt's cached part and generated, in any money: /metrics and "
-                 "/cache/stats then say what was saved."},
+         .help = "Price of 1,000 prompt tokens, cached prompt tokens and generated tokens, in any currency. /metrics "
+                 "and /cache/stats then report the savings."},
     };
     /* clang-format on */
     memcpy(out, rows, sizeof rows);
@@ -110,25 +117,25 @@ int cache_flags_check(const struct cache_flags *f, struct quire_error *err)
     for (size_t i = 0; i < CACHE_FLAGS_MAX; i++)
         any |= f->given[i];
     if (!f->semantic_model && (f->threshold > 0 || f->similar.mode != SIMILAR_DRAFT || f->similar.max_entries > 0))
-        return quire_fail(err, QUIRE_INVALID, "%s is of --semantic-cache MODEL, which is not there",
+        return quire_fail(err, QUIRE_INVALID, "%s needs --semantic-cache MODEL",
                           f->threshold > 0             ? "--semantic-threshold"
                           : f->similar.max_entries > 0 ? "--semantic-cache-entries"
                                                        : "--semantic-mode");
     if (any && !cache_flags_on(f))
         return quire_fail(
             err, QUIRE_INVALID,
-            "answers are kept with --response-cache memory, --response-cache-entries N or --semantic-cache MODEL only: give one");
+            "the response cache is off; switch it on with --response-cache memory, --response-cache-entries N or --semantic-cache MODEL");
     const bool file = is_file(f) && f->where[strlen(SQLITE)];
     if (f->where && !file && !is_redis(f) && strcmp(f->where, "memory") != 0)
         return quire_fail(err, QUIRE_INVALID, "--response-cache %.*s: must be memory, sqlite:PATH or redis://HOST",
                           (int)strcspn(f->where, ":@"), f->where); /* a password may follow */
     struct redis_url url;
     if (is_redis(f) && redis_url_parse(f->where, &url, err) != QUIRE_OK) {
-        quire_error_prefix(err, "--response-cache"); /* and not a word of what was given: a password may be in it */
+        quire_error_prefix(err, "--response-cache"); /* without the URL, which may contain a password */
         return QUIRE_INVALID;
     }
     if (f->file_bytes && !file)
-        return quire_fail(err, QUIRE_INVALID, "--response-cache-size is of a file: give --response-cache sqlite:PATH");
+        return quire_fail(err, QUIRE_INVALID, "--response-cache-size needs --response-cache sqlite:PATH");
     return QUIRE_OK;
 }
 
@@ -145,7 +152,7 @@ static struct answer_store *open_store(void *context, const struct key256 *ident
         status = store_open_sqlite(f->base, f->where + strlen(SQLITE), *identity,
                                    f->file_bytes ? f->file_bytes : DEFAULT_FILE_BYTES, &store, &err);
     if (status != QUIRE_OK)
-        quire_log(QUIRE_LOG_ERROR, "server", "answers are kept in memory alone: %s", err.text);
+        quire_log(QUIRE_LOG_ERROR, "server", "responses are cached in memory only: %s", err.text);
     return store;
 }
 

@@ -1,4 +1,4 @@
-/* The command line of the response cache: --response-cache and its kin. */
+/* The options of the response cache: --response-cache and related ones. Main thread. */
 #ifndef QUIRE_TOOLS_CACHE_FLAGS_H
 #define QUIRE_TOOLS_CACHE_FLAGS_H
 
@@ -9,30 +9,30 @@
 #define CACHE_FLAGS_MAX 17
 
 struct cache_flags {
-    const char *where; /* memory, sqlite:PATH, redis://…; NULL: not said */
+    const char *where; /* memory, sqlite:PATH, redis://…; NULL: not set */
     uint64_t file_bytes;
-    struct event_base *base; /* cache_flags_begin()'s */
+    struct event_base *base; /* set by cache_flags_begin() */
     struct response_cache_options options;
     const char *semantic_model; /* NULL: questions are not compared */
     double threshold; /* 0: not said */
     struct similar_options similar;
     bool share_all;
-    struct cache_price price; /* out below 0: not said; cache_flags() sets it so */
+    struct cache_price price; /* out below 0: not set; cache_flags() sets it so */
     bool given[CACHE_FLAGS_MAX]; /* by row */
 };
 
 /* Writes the option rows to out[0..return value). */
 size_t cache_flags(struct cache_flags *f, struct cli_option out[CACHE_FLAGS_MAX]);
-/* What one option alone cannot say. */
+/* Checks of several options together. */
 int cache_flags_check(const struct cache_flags *f, struct quire_error *err);
-/* Before options are given on: the store is opened on this loop, when an engine says what its answers depend on. A path that
- * cannot be written fails here, before anything is served. */
+/* Call it before options are passed on. The store is opened on this loop when an engine reports the identity of its
+ * answers. A path that cannot be written fails here, before the server starts. */
 int cache_flags_begin(struct cache_flags *f, struct event_base *base, struct quire_error *err);
-/* Where a file beside the one of answers lies. False: there is none, or its path is too long. */
+/* Path of a file next to the store's file. Returns false if the store is not a file, or the path is too long. */
 bool cache_flags_beside(const struct cache_flags *f, const char *suffix, char *out, size_t n);
-/* The Redis where answers are kept. False: they are not. */
+/* The Redis that stores responses. Returns false if none does. */
 bool cache_flags_redis(const struct cache_flags *f, struct redis_url *out);
-/* Off unless it was asked for. */
+/* Returns whether the cache is on; the default is off. */
 bool cache_flags_on(const struct cache_flags *f);
 
 #endif

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* The highest threshold that the pair reaches, by the comparison that a cache makes; -1: none. */
+/* The highest threshold that the pair reaches, with the same comparison as in the cache; -1: none. */
 static int step_of(double similarity)
 {
     int step = -1;

@@ -1,4 +1,4 @@
-/* How often a similar question's answer would be right, at each threshold. Pure. */
+/* How often a similar question's answer is correct, at each threshold. Pure; any thread. */
 #ifndef QUIRE_TOOLS_CALIBRATION_H
 #define QUIRE_TOOLS_CALIBRATION_H
 
@@ -12,7 +12,7 @@
 struct calibration_pair {
     double similarity; /* cosine */
     bool same;
-    enum guard guard; /* that turns it down */
+    enum guard guard; /* the guard that rejects it */
 };
 
 struct calibration_point {
@@ -20,18 +20,18 @@ struct calibration_point {
 };
 struct calibration {
     size_t n_pairs, n_same;
-    struct calibration_point points[2][CALIBRATION_STEPS + 1]; /* without guards, with */
+    struct calibration_point points[2][CALIBRATION_STEPS + 1]; /* without guards, with guards */
 };
 
 void calibrate(const struct calibration_pair *pairs, size_t n, struct calibration *out);
 
-/* Of what was answered, the share that was right; 1 where nothing was. */
+/* Share of correct answers among those served; 1 if none was served. */
 double calibration_precision(const struct calibration_point *p);
-/* Of those that ask the same, the share that was answered; 0 where there are none. */
+/* Share of served answers among pairs with the same answer; 0 if there are no such pairs. */
 double calibration_recall(const struct calibration *c, const struct calibration_point *p);
 
-/* Of the lowest threshold at which something is answered and at least this share of it is right, the highest that
- * answers as much, for what was not among the pairs; in steps. -1: there is none. */
+/* Finds the lowest threshold at which answers are served and at least this share is correct. Returns, in steps, the
+ * highest threshold that serves as many, as a margin for other questions. -1: no threshold qualifies. */
 int calibration_threshold(const struct calibration *c, bool guarded, double precision);
 
 #endif

@@ -9,9 +9,9 @@
 #include <time.h>
 
 #define CONNECT_TIMEOUT_MS 10000L
-#define MAX_REPLY_BYTES ((size_t)256 << 20) /* /tokenize tells every id */
+#define MAX_REPLY_BYTES ((size_t)256 << 20) /* /tokenize returns every id */
 #define NAP_MS 50
-#define MAX_BUSY 30 /* answers of 503 before it is believed */
+#define MAX_BUSY 30 /* replies 503 before giving up */
 
 struct cache_client {
     struct cache_client_options options;
@@ -45,11 +45,11 @@ static int add_headers(struct cache_client *c, struct quire_error *err)
     const char *key = c->options.api_key;
     int status = add_header(c, "Content-Type: application/json", err);
     if (status == QUIRE_OK)
-        status = add_header(c, "Expect:", err); /* no pause before a large body */
+        status = add_header(c, "Expect:", err); /* no delay before a large body */
     if (status != QUIRE_OK || !key)
         return status;
     if (strpbrk(key, "\r\n") || (size_t)snprintf(line, sizeof line, "Authorization: Bearer %s", key) >= sizeof line)
-        return quire_fail(err, QUIRE_INVALID, "the API key is no key: too long, or with a line break in it");
+        return quire_fail(err, QUIRE_INVALID, "the API key is too long or contains a line break");
     return add_header(c, line, err);
 }
 
@@ -76,7 +76,7 @@ int cache_client_open(const struct cache_client_options *options, struct cache_c
         return quire_fail(err, QUIRE_INVALID, "\"%.100s\": must begin with http:// or https://", url);
     struct cache_client *c = curl_global_init(CURL_GLOBAL_DEFAULT) == 0 ? calloc(1, sizeof *c) : NULL;
     if (!c)
-        return quire_fail(err, QUIRE_INTERNAL, "libcurl does not start");
+        return quire_fail(err, QUIRE_INTERNAL, "libcurl cannot start");
     c->options = *options;
     c->easy = curl_easy_init();
     size_t n = strlen(url);
@@ -119,7 +119,7 @@ bool cache_client_was_kept(const struct cache_client *c)
 
 /* ---- a call ---- */
 
-/* One try: *http is 0 when there was no answer. */
+/* One attempt: *http is 0 if there was no reply. */
 static int try_once(struct cache_client *c, const char *method, const char *path, const char *body, long *http,
                     struct quire_error *err)
 {
@@ -132,7 +132,7 @@ static int try_once(struct cache_client *c, const char *method, const char *path
     curl_easy_reset(c->easy);
     curl_easy_setopt(c->easy, CURLOPT_URL, url);
     curl_easy_setopt(c->easy, CURLOPT_CUSTOMREQUEST, method);
-    const char *ca_file = getenv("SSL_CERT_FILE"); /* as for openssl, curl and Python */
+    const char *ca_file = getenv("SSL_CERT_FILE"); /* as in openssl, curl and Python */
     if (ca_file)
         curl_easy_setopt(c->easy, CURLOPT_CAINFO, ca_file);
     if (c->options.any_certificate) {
@@ -161,7 +161,7 @@ static int try_once(struct cache_client *c, const char *method, const char *path
     return QUIRE_OK;
 }
 
-/* As long as the answer asks for; false: it was stopped meanwhile. */
+/* Waits as long as the reply requests; false: stopped meanwhile. */
 static bool wait_to_retry(struct cache_client *c)
 {
     curl_off_t seconds = 0;
@@ -175,13 +175,12 @@ static bool wait_to_retry(struct cache_client *c)
 static int read_reply(const struct cache_client *c, const char *path, long http, json_t **reply,
                       struct quire_error *err)
 {
-    int status = quire_json_parse(c->reply.n ? c->reply.data : "", c->reply.n, 64, "the server's answer", reply, err);
+    int status = quire_json_parse(c->reply.n ? c->reply.data : "", c->reply.n, 64, "the server's reply", reply, err);
     if (http == 200)
         return status == QUIRE_OK ? QUIRE_OK : QUIRE_IO;
     const char *message = json_string_value(json_object_get(json_object_get(*reply, "error"), "message"));
     int code = http >= 400 && http < 500 ? QUIRE_INVALID : QUIRE_IO;
-    quire_fail(err, (enum quire_status)code, "%s: HTTP %ld: %.400s", path, http,
-               message ? message : "no reason was given");
+    quire_fail(err, (enum quire_status)code, "%s: HTTP %ld: %.400s", path, http, message ? message : "no reason");
     json_decref(*reply);
     *reply = NULL;
     return code;

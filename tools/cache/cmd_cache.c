@@ -1,4 +1,4 @@
-/* quire cache: pins and warms the prefix cache of a running server, and looks after the answers that it keeps. */
+/* quire cache: pins and fills the prefix cache of a running server, and manages its cached responses. */
 #include "base/file.h"
 #include "tools/cli/cli.h"
 #include "tools/cli/command.h"
@@ -33,7 +33,7 @@ static int read_text(const char *path, struct buffer *text, struct quire_error *
     return status;
 }
 
-/* {"prompt"} of a text, {"messages"} of a .json file. */
+/* {"prompt"} for a text file, {"messages"} for a .json file. */
 static int read_prompt(const char *path, json_t **out, struct quire_error *err)
 {
     struct buffer text = {0};
@@ -77,7 +77,7 @@ static int unpin(const struct cache_command *a, struct cache_client *client, str
     (void)a;
     int status = cache_client_call(client, "DELETE", "/v1/cache/pins", NULL, &reply, err);
     if (status == QUIRE_OK)
-        puts("the pins of this key are forgotten");
+        puts("the pins of this key are removed");
     json_decref(reply);
     return status;
 }
@@ -116,32 +116,32 @@ static int import_answers(const struct cache_command *a, struct cache_client *cl
 
 static const struct {
     const char *name, *usage, *about, *example;
-    const char *file_help; /* of --file; NULL: there is none */
+    const char *file_help; /* of --file; NULL: the action has no file */
     bool has_ttl;
     int (*run)(const struct cache_command *a, struct cache_client *client, struct quire_error *err);
 } actions[] = {
     {"pin", "quire cache pin URL --file FILE [options]",
-     "Computes a prompt and keeps its blocks in the server's prefix cache, for the key that is given.",
+     "Computes a prompt and pins its blocks in the server's prefix cache, for the given key.",
      "examples:\n  quire cache pin http://127.0.0.1:8000 --file system-prompt.txt --ttl 3600",
      "The prompt: text, - for standard input, or NAME.json with a list of messages.", true, pin},
-    {"unpin", "quire cache unpin URL [options]", "Forgets every pin of the key that is given.",
+    {"unpin", "quire cache unpin URL [options]", "Removes all pins of the given key.",
      "examples:\n  quire cache unpin http://127.0.0.1:8000", NULL, false, unpin},
     {"stats", "quire cache stats URL [options]",
-     "Prints the counters of the answers that the server keeps (docs/caching.md), as JSON.",
+     "Prints the counters of the server's response cache (docs/guides/caching.md) as JSON.",
      "examples:\n  quire cache stats http://127.0.0.1:8000", NULL, false, stats},
-    {"clear", "quire cache clear URL [options]",
-     "Forgets every answer that the server keeps. With the key of an admin.",
+    {"clear", "quire cache clear URL [options]", "Deletes every cached response of the server. Needs an admin's key.",
      "examples:\n  quire cache clear http://127.0.0.1:8000", NULL, false, clear},
     {"inspect", "quire cache inspect URL [options]",
-     "Lists the answers in the server's memory: key, age, how long they stay, how often they were given, tokens, bytes.\n"
-     "With the key of an admin.",
+     "Lists the cached responses in the server's memory: key, age, remaining lifetime, number of times served, "
+     "tokens, bytes.\nNeeds an admin's key.",
      "examples:\n  quire cache inspect http://127.0.0.1:8000", NULL, false, inspect},
     {"export", "quire cache export URL --file FILE [options]",
-     "Writes the answers in the server's memory into a file. With the key of an admin: they are what people were told.",
+     "Writes the cached responses in the server's memory to a file. Needs an admin's key, because the file contains "
+     "users'\nanswers.",
      "examples:\n  quire cache export http://127.0.0.1:8000 --file answers.jsonl", "The file; - for standard output.",
      false, export_answers},
     {"import", "quire cache import URL --file FILE [options]",
-     "Takes over the answers of such a file, where the engine computes as theirs did. With the key of an admin.",
+     "Imports cached responses from such a file if the engine computes the same bits. Needs an admin's key.",
      "examples:\n  quire cache import http://127.0.0.1:8000 --file answers.jsonl", "The file; - for standard input.",
      false, import_answers},
 };
@@ -164,18 +164,18 @@ static int run_action(size_t action, int argc, char **argv)
                                         .min = 1,
                                         .max = MAX_TTL_S,
                                         .value = "SECONDS",
-                                        .help = "How long it stays after its last use. Default 300."};
+                                        .help = "How long the prefix stays pinned after its last use. Default 300."};
     rows[n++] = (struct cli_option){
         .names = "api-key",
         .kind = CLI_STRING,
         .target = &a.api_key,
         .value = "KEY",
-        .help = "The bearer token. Prefixes are shared within one key only. Default: $OPENAI_API_KEY."};
+        .help = "Bearer token. Prefixes are shared within one key only. Default: $OPENAI_API_KEY."};
     rows[n++] = (struct cli_option){.names = "model",
                                     .kind = CLI_STRING,
                                     .target = &a.model,
                                     .value = "NAME",
-                                    .help = "The served model. Default: the server's first."};
+                                    .help = "Name of the served model. Default: the server's first."};
     rows[n] = (struct cli_option){0};
     const struct cli_command command = {.name = "cache",
                                         .usage = actions[action].usage,
@@ -187,9 +187,9 @@ static int run_action(size_t action, int argc, char **argv)
     if (!command_begin(&command, argc, argv, &code))
         return code;
     if (!a.url)
-        return command_fail(2, "which server? quire cache ACTION http://HOST:PORT");
+        return command_fail(2, "URL is missing; usage: quire cache ACTION http://HOST:PORT");
     if (actions[action].file_help && !a.file)
-        return command_fail(2, "which file? --file FILE");
+        return command_fail(2, "--file FILE is missing");
     if (!a.api_key)
         a.api_key = getenv("OPENAI_API_KEY");
     const struct cache_client_options options = {.url = a.url, .api_key = a.api_key, .model = a.model};
@@ -211,7 +211,7 @@ int command_cache(int argc, char **argv)
             return run_action(i, argc - 1, argv + 1);
     bool help = argc > 0 && (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0);
     if (argc > 0 && !help) {
-        fprintf(stderr, "quire: there is no \"quire cache %.64s\"; quire cache --help lists what there is\n", argv[0]);
+        fprintf(stderr, "quire: unknown action \"quire cache %.64s\"; quire cache --help lists all actions\n", argv[0]);
         return 2;
     }
     puts("usage: quire cache ACTION URL [options]\n");
@@ -220,7 +220,8 @@ int command_cache(int argc, char **argv)
     puts("  quire cache warm URL --file PROMPTS.jsonl | --answers FILE [options]");
     puts("  quire cache calibrate PAIRS.jsonl --embedding-model DIRECTORY | --url URL [options]");
     puts(
-        "\nKeeps and fills the prefix cache of a running server (docs/api.md), and looks after the answers that it keeps\n(docs/caching.md).\n\n"
+        "\nPins prefixes in the prefix cache of a running server and fills it (docs/reference/http-api.md), and manages its\n"
+        "cached responses (docs/guides/caching.md).\n\n"
         "examples:\n"
         "  quire cache pin http://127.0.0.1:8000 --file system-prompt.txt --ttl 3600\n"
         "  quire cache warm http://127.0.0.1:8000 --file prompts.jsonl\n"
@@ -228,6 +229,6 @@ int command_cache(int argc, char **argv)
         "  quire cache unpin http://127.0.0.1:8000\n"
         "  quire cache stats http://127.0.0.1:8000\n"
         "  quire cache calibrate pairs.jsonl --embedding-model all-MiniLM-L6-v2\n\n"
-        "quire cache ACTION --help says the rest.");
+        "quire cache ACTION --help lists the options.");
     return help ? 0 : 2;
 }

@@ -87,7 +87,7 @@ static int embed_all(struct calibrate_command *c, struct quire_error *err)
     return status;
 }
 
-/* ---- what is told ---- */
+/* ---- output ---- */
 
 static const int shown[] = {700, 750, 800, 850, 880, 900, 920, 950, 970, 990};
 #define N_SHOWN (sizeof shown / sizeof shown[0])
@@ -147,7 +147,7 @@ static void print_named(const struct calibrate_command *c, bool guarded)
 
 static void print_table(const struct calibrate_command *c)
 {
-    printf("%zu pairs, %zu of them ask the same\n\n", c->result.n_pairs, c->result.n_same);
+    printf("%zu pairs, %zu of them with the same answer\n\n", c->result.n_pairs, c->result.n_same);
     printf("           without guards                      with guards\n");
     printf("threshold  answered  wrong  precision  recall  answered  wrong  precision  recall\n");
     for (size_t i = 0; i < N_SHOWN; i++) {
@@ -164,11 +164,11 @@ static void print_table(const struct calibrate_command *c)
     print_named(c, true);
 }
 
-/* From 0.5 on, below which nobody sets a threshold. */
+/* From 0.5 on; lower thresholds are useless. */
 #define FIRST_DRAWN (CALIBRATION_STEPS / 2)
 #define N_DRAWN (CALIBRATION_STEPS - FIRST_DRAWN + 1)
 
-/* As far as anything is answered. */
+/* Up to the last threshold with served answers. */
 static size_t n_drawn(const struct calibration *c, bool guarded)
 {
     size_t n = N_DRAWN;
@@ -243,50 +243,51 @@ int cache_calibrate(int argc, char **argv)
          .kind = CLI_STRING,
          .target = &c.embedding_model,
          .value = "DIRECTORY",
-         .help = "The embedding model, opened here."},
+         .help = "Load this embedding model in the command itself."},
         {.names = "ignore-unused-tensors",
          .kind = CLI_FLAG,
          .target = &c.ignore_unused,
-         .help = "Go on where its files hold weights that it does not compute with."},
+         .help = "Continue although its files hold weights that the model does not use."},
         {.names = "url",
          .kind = CLI_STRING,
          .target = &c.url,
          .value = "URL",
-         .help = "Instead: a server whose /v1/embeddings is asked."},
+         .help = "Use /v1/embeddings of this server instead."},
         {.names = "model",
          .kind = CLI_STRING,
          .target = &c.model,
          .value = "NAME",
-         .help = "The server's model that embeds. Default: its first."},
+         .help = "Embedding model of the server. Default: its first model."},
         {.names = "api-key",
          .kind = CLI_STRING,
          .target = &c.api_key,
          .value = "KEY",
-         .help = "The server's bearer token. Default: $OPENAI_API_KEY."},
+         .help = "Bearer token of the server. Default: $OPENAI_API_KEY."},
         {.names = "precision",
          .kind = CLI_F64,
          .target = &c.precision,
          .min = 0,
          .max = 1,
          .value = "SHARE",
-         .help = "Of what is answered, the share that has to be right, for which a threshold is named. Default 0.99."},
+         .help = "Required share of correct answers among those served; the report names a threshold for it. Default "
+                 "0.99."},
         {.names = "picture",
          .kind = CLI_STRING,
          .target = &c.picture,
          .value = "FILE.svg",
-         .help = "Draws precision and recall over the threshold."},
+         .help = "Draw precision and recall over the threshold as an SVG file."},
         {.names = "json",
          .kind = CLI_FLAG,
          .target = &c.json,
-         .help = "One JSON object instead of the table: every hundredth."},
+         .help = "Print one JSON object with every hundredth threshold instead of the table."},
         {0}};
     const struct cli_command command = {
         .name = "cache",
         .usage = "quire cache calibrate PAIRS.jsonl --embedding-model DIRECTORY | --url URL [options]",
         .about =
-            "How often an answer to a similar question would be right, over thresholds of the cosine, with and without guards\n"
-            "(docs/caching.md). PAIRS.jsonl has lines of {\"a\": TEXT, \"b\": TEXT, \"same\": true or false}: two questions, and whether\n"
-            "one answer does for both.",
+            "Measures how often the answer to a similar question is correct, for each threshold of the cosine, with and\n"
+            "without guards (docs/guides/caching.md). Each line of PAIRS.jsonl has two questions and whether they have\n"
+            "the same answer: {\"a\": TEXT, \"b\": TEXT, \"same\": true or false}.",
         .examples =
             "examples:\n  quire cache calibrate pairs.jsonl --embedding-model all-MiniLM-L6-v2 --picture pairs.svg\n"
             "  quire cache calibrate pairs.jsonl --url http://127.0.0.1:8000 --model minilm --precision 0.999",
@@ -296,9 +297,9 @@ int cache_calibrate(int argc, char **argv)
     if (!command_begin(&command, argc, argv, &code))
         return code;
     if (!c.file)
-        return command_fail(2, "which pairs? quire cache calibrate PAIRS.jsonl");
+        return command_fail(2, "PAIRS.jsonl is missing; usage: quire cache calibrate PAIRS.jsonl");
     if (!c.url == !c.embedding_model)
-        return command_fail(2, "by which model? either --embedding-model DIRECTORY or --url URL");
+        return command_fail(2, "--embedding-model DIRECTORY or --url URL is needed, and not both");
     if (!c.api_key)
         c.api_key = getenv("OPENAI_API_KEY");
     return run_command(&c);

@@ -1,8 +1,8 @@
-/* quire cache calibrate: which threshold and what guards do for pairs of questions that people labelled. Main thread. */
+/* quire cache calibrate: the effect of thresholds and guards on labelled pairs of questions. Main thread. */
 #ifndef QUIRE_TOOLS_CMD_CALIBRATE_H
 #define QUIRE_TOOLS_CMD_CALIBRATE_H
 
-/* argv: behind the action's name. The exit status. */
+/* argv: after the action's name. Returns the exit status. */
 int cache_calibrate(int argc, char **argv);
 
 #endif

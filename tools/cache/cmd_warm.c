@@ -44,7 +44,7 @@ static int warm_prompts(const struct warm_command *a, struct cache_client *clien
     if (shown.begun)
         bench_progress_end(&shown.bar);
     if (report.n_prompts > 0)
-        printf("%zu prompts, %" PRIu64 " tokens, %" PRIu64 " of them cached before, in %.1f s\n", report.n_prompts,
+        printf("%zu prompts, %" PRIu64 " tokens, %" PRIu64 " of them already cached, in %.1f s\n", report.n_prompts,
                report.n_tokens, report.n_cached, quire_now_s() - began);
     return status;
 }
@@ -53,20 +53,20 @@ static int warm_prompts(const struct warm_command *a, struct cache_client *clien
 
 static void print_forecast(const struct asked_requests *all, const struct warm_forecast *f)
 {
-    printf("%zu different requests; within the budget are %zu, asked %" PRIu64 " times: about %" PRIu64
-           " tokens to compute, about %" PRIu64 " spared when they are asked as often again\n",
+    printf("%zu different requests; %zu are within the budget, requested %" PRIu64 " times: about %" PRIu64
+           " tokens to compute, about %" PRIu64 " saved if they are requested as often again\n",
            all->n, f->n, f->n_asked, f->n_tokens, f->n_saved);
     fflush(stdout);
 }
 
 static void print_outcome(const struct warm_outcome *o)
 {
-    printf("%zu requests, %zu of them kept before: %" PRIu64 " prompt and %" PRIu64
-           " generated tokens computed in %.1f s, %.1f s of them paused; %" PRIu64
-           " tokens spared when they are asked as often again\n",
+    printf("%zu requests, %zu of them already cached: %" PRIu64 " prompt and %" PRIu64
+           " generated tokens computed in %.1f s, including %.1f s of pauses; %" PRIu64
+           " tokens saved if they are requested as often again\n",
            o->n_sent, o->n_kept, o->n_prompt, o->n_generated, o->seconds, o->paused_s, o->n_saved);
     if (o->n_refused > 0)
-        printf("%zu were refused, the first: %s\n", o->n_refused, o->why.text);
+        printf("%zu were rejected, the first: %s\n", o->n_refused, o->why.text);
     if (o->end != WARM_DONE)
         printf("ended by --%s\n", o->end == WARM_TOKENS ? "budget-tokens" : "budget-seconds");
 }
@@ -118,45 +118,47 @@ int cache_warm(int argc, char **argv)
          .kind = CLI_STRING,
          .target = &a.file,
          .value = "FILE",
-         .help = "Prompts, one JSON object a line: {\"prompt\" or \"messages\", \"value\"}."},
+         .help = "Prompts, one JSON object per line: {\"prompt\" or \"messages\", \"value\"}."},
         {.names = "answers",
          .kind = CLI_STRING,
          .target = &a.answers,
          .value = "FILE",
-         .help = "Requests: a recording (--record), or JSON lines with a body of /v1/chat/completions or "
-                 "/v1/completions each, or {\"path\", \"body\", \"count\"}."},
+         .help = "Requests to send: a recording (--record), or JSON lines with a body of /v1/chat/completions or "
+                 "/v1/completions, or with {\"path\", \"body\", \"count\"}."},
         {.names = "budget-tokens",
          .kind = CLI_U64,
          .target = &a.budget.tokens,
          .min = 1,
          .value = "N",
-         .help = "Of --answers: ends once so many tokens were computed. Default: no bound."},
+         .help = "With --answers: stop after this many computed tokens. Default: no limit."},
         {.names = "budget-seconds",
          .kind = CLI_F64,
          .target = &a.budget.seconds,
          .min = 0.001,
          .value = "S",
-         .help = "Of --answers: ends after so long, pauses included. Default: no bound."},
-        {.names = "json", .kind = CLI_FLAG, .target = &a.json, .help = "Of --answers: prints one JSON object."},
+         .help = "With --answers: stop after this time, including pauses. Default: no limit."},
+        {.names = "json", .kind = CLI_FLAG, .target = &a.json, .help = "With --answers: print one JSON object."},
         {.names = "api-key",
          .kind = CLI_STRING,
          .target = &a.api_key,
          .value = "KEY",
-         .help = "The bearer token: what is cached is shared within one key only. Default: $OPENAI_API_KEY."},
+         .help = "Bearer token. Cached prefixes and responses are shared within one key only. Default: "
+                 "$OPENAI_API_KEY."},
         {.names = "model",
          .kind = CLI_STRING,
          .target = &a.model,
          .value = "NAME",
-         .help = "The served model. Default: what a request says, or the server's first."},
+         .help = "Name of the served model. Default: the request's model, or the server's first."},
         {.names = NULL},
     };
     const struct cli_command command = {
         .name = "cache",
         .usage = "quire cache warm URL --file PROMPTS.jsonl | --answers FILE [options]",
         .about =
-            "Computes the prompts of a file into the server's prefix cache, below its live traffic, those with the\n"
-            "greatest value times tokens first. Or asks again what was asked, so that the answers are kept, too: equal\n"
-            "requests once, those first that are asked most often times what they take, only while nobody else asks.",
+            "--file computes the prompts of a file into the server's prefix cache, at lower priority than live traffic,\n"
+            "in the order of value times tokens. --answers sends earlier requests again, so that their responses are\n"
+            "cached, too: each different request once, in the order of frequency times cost, and only while the server\n"
+            "has no other requests.",
         .examples = "examples:\n  quire cache warm http://127.0.0.1:8000 --file prompts.jsonl\n"
                     "  quire cache warm http://127.0.0.1:8000 --answers day.rec --budget-seconds 600",
         .options = rows,
@@ -165,9 +167,9 @@ int cache_warm(int argc, char **argv)
     if (!command_begin(&command, argc, argv, &code))
         return code;
     if (!a.url)
-        return command_fail(2, "which server? quire cache warm http://HOST:PORT");
+        return command_fail(2, "URL is missing; usage: quire cache warm http://HOST:PORT");
     if (!a.file == !a.answers)
-        return command_fail(2, "what from? --file PROMPTS.jsonl or --answers FILE");
+        return command_fail(2, "--file PROMPTS.jsonl or --answers FILE is missing");
     if (!a.api_key)
         a.api_key = getenv("OPENAI_API_KEY");
     const struct cache_client_options options = {.url = a.url, .api_key = a.api_key, .model = a.model};

@@ -16,7 +16,7 @@ struct embedder {
     uint64_t next_id; /* of requests */
     size_t size;      /* of a vector; 0: no text was embedded yet */
 
-    pthread_mutex_t mutex; /* what follows, which the engine's thread writes */
+    pthread_mutex_t mutex; /* protects the rest, which the engine's thread writes */
     pthread_cond_t over;
     float *vectors; /* of the run; [n][size] */
     uint64_t first_id;
@@ -34,7 +34,7 @@ static int take_vector(struct embedder *e, const json_t *item, size_t i, size_t 
     size_t size = json_array_size(values);
     if (size == 0 || (e->size && size != e->size) ||
         json_integer_value(json_object_get(item, "index")) != (json_int_t)i)
-        return quire_fail(err, QUIRE_IO, "the server's answer has no vector of text %zu", i);
+        return quire_fail(err, QUIRE_IO, "the server's reply has no vector for text %zu", i);
     if (!*vectors)
         *vectors = calloc(n * size, sizeof **vectors);
     if (!*vectors)
@@ -58,7 +58,7 @@ static int ask_server(struct embedder *e, const char *const *texts, size_t n, fl
     int status = cache_client_call(e->client, "POST", "/v1/embeddings", body, &reply, err);
     const json_t *data = json_object_get(reply, "data");
     if (status == QUIRE_OK && json_array_size(data) != n)
-        status = quire_fail(err, QUIRE_IO, "the server's answer has not as many vectors as there were texts");
+        status = quire_fail(err, QUIRE_IO, "the server's reply has fewer vectors than texts");
     for (size_t i = 0; i < n && status == QUIRE_OK; i++)
         status = take_vector(e, json_array_get(data, i), i, n, vectors, err);
     json_decref(reply);
@@ -71,7 +71,7 @@ static int ask_server(struct embedder *e, const char *const *texts, size_t n, fl
 static void on_event(struct embedder *e, const struct engine_event *event)
 {
     if (event->request < e->first_id || event->request - e->first_id >= e->n)
-        return; /* of a run that failed */
+        return; /* of a failed run */
     size_t i = (size_t)(event->request - e->first_id);
     if (event->kind == ENGINE_EVENT_VECTOR && event->n_vector == e->size)
         memcpy(e->vectors + i * e->size, event->vector, e->size * sizeof *e->vectors);
@@ -80,7 +80,7 @@ static void on_event(struct embedder *e, const struct engine_event *event)
     e->n_over++;
     if (event->finish == ENGINE_FINISH_ERROR && e->status == QUIRE_OK)
         e->status = quire_fail(&e->err, QUIRE_INTERNAL, "text %zu: %s", i,
-                               event->message ? event->message : "no vector came");
+                               event->message ? event->message : "no vector was computed");
 }
 
 static void on_events(void *context, const struct engine_event *events, size_t n)
@@ -108,7 +108,8 @@ static int submit(struct embedder *e, uint64_t id, const char *text, struct quir
     spec.wants_vector = true;
     if (n_ids > most)
         status = quire_fail(err, QUIRE_INVALID,
-                            "\"%.40s...\" has %zu tokens and the model reads %" PRIu32 "; a server cuts it: --url",
+                            "\"%.40s...\" has %zu tokens, but the model reads only %" PRIu32
+                            "; a server truncates it: --url",
                             text, n_ids, most);
     if (status == QUIRE_OK)
         status = request_spec_copy(&owned, &spec, err);
@@ -183,7 +184,7 @@ int embedder_of_model(const char *model_dir, bool ignore_unused, struct embedder
         status = engine_open(&options, on_events, e, &e->engine, err);
     const struct engine_info *info = status == QUIRE_OK ? engine_info(e->engine) : NULL;
     if (info && (info->vector_size == 0 || info->vector_is_scores))
-        status = quire_fail(err, QUIRE_UNSUPPORTED, "%s: does not embed texts", model_dir);
+        status = quire_fail(err, QUIRE_UNSUPPORTED, "%s: is not an embedding model", model_dir);
     if (status != QUIRE_OK) {
         embedder_close(e);
         *out = NULL;

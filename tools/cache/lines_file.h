@@ -1,4 +1,4 @@
-/* A file of JSON lines, an object each: what quire cache warm and quire cache calibrate read. Any thread. */
+/* A file of JSON lines, one object each: the input of quire cache warm and quire cache calibrate. Any thread. */
 #ifndef QUIRE_TOOLS_LINES_FILE_H
 #define QUIRE_TOOLS_LINES_FILE_H
 
@@ -10,8 +10,9 @@
 struct lines_kind {
     size_t item_bytes, max_items;
     unsigned max_depth;
-    const char *items; /* what they are called: "pairs" */
-    /* Of line `line` of the file, which `where` says; item is zeros. object becomes the item's, in every case. */
+    const char *items; /* name of the items: "pairs" */
+    /* For line `line` of the file; `where` names both for errors; item is zeroed. The item owns object in every case.
+     */
     int (*take)(json_t *object, size_t line, const char *where, void *item, struct quire_error *err);
 };
 struct lines_items {
@@ -19,8 +20,8 @@ struct lines_items {
     size_t n;
 };
 
-/* Empty lines are skipped. QUIRE_INVALID names the line; a file without any is one, too. The items that were taken are the caller's in
- * every case. */
+/* Skips empty lines. QUIRE_INVALID names the line, or reports an empty file. The caller owns the items in every case.
+ */
 int lines_file_parse(const char *text, size_t n_bytes, const char *name, const struct lines_kind *kind,
                      struct lines_items *out, struct quire_error *err);
 /* QUIRE_NOT_FOUND, QUIRE_IO; at most 1 GiB. */

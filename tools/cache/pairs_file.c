@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_TEXT_BYTES ((size_t)64 << 10) /* what guards take */
+#define MAX_TEXT_BYTES ((size_t)64 << 10) /* limit of the guards */
 
 static int take(json_t *object, size_t line, const char *where, void *item, struct quire_error *err)
 {

@@ -10,8 +10,8 @@
 
 struct pair {
     size_t line;         /* in the file, from 1 */
-    const char *text[2]; /* not empty, of the object's */
-    bool same;           /* they ask the same */
+    const char *text[2]; /* not empty; owned by the object */
+    bool same;           /* they have the same answer */
     json_t *object;
 };
 struct pairs_file {
@@ -19,8 +19,8 @@ struct pairs_file {
     size_t n;
 };
 
-/* Empty lines are skipped, and members but those three are nobody's business here. QUIRE_INVALID names the line and the
- * field. pairs_file_free() in every case. */
+/* Skips empty lines and ignores other members. QUIRE_INVALID names the line and the field. Call pairs_file_free() in
+ * every case. */
 int pairs_file_parse(const char *text, size_t n_bytes, const char *name, struct pairs_file *out,
                      struct quire_error *err);
 /* QUIRE_NOT_FOUND, QUIRE_IO; at most 1 GiB. */

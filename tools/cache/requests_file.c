@@ -6,13 +6,13 @@
 #include <string.h>
 
 #define MAX_COUNT 1000000000
-#define MAX_TOKENS 1000000000 /* that anything is expected to take */
-#define BYTES_A_TOKEN 4       /* of text, about; only the order and what is foretold depend on it */
-#define USUAL_ANSWER 256      /* tokens, where a request has no bound */
+#define MAX_TOKENS 1000000000 /* upper bound of expected tokens */
+#define BYTES_A_TOKEN 4       /* of text, approximately; used only for the order and the forecast */
+#define USUAL_ANSWER 256      /* tokens, for a request without a limit */
 
 static const char *const paths[] = {"/v1/chat/completions", "/v1/completions"};
 
-/* ---- what it is expected to take ---- */
+/* ---- expected cost ---- */
 
 static uint64_t bounded(uint64_t n)
 {
@@ -24,7 +24,7 @@ static uint64_t tokens_of_text(size_t n_bytes)
     return bounded((n_bytes + BYTES_A_TOKEN - 1) / BYTES_A_TOKEN);
 }
 
-/* Of all strings in it, however deep: parsing bounds that. */
+/* Of all strings in it at any depth, which parsing limits. */
 static uint64_t tokens_of_value(const json_t *value)
 {
     const char *key;
@@ -38,7 +38,7 @@ static uint64_t tokens_of_value(const json_t *value)
     return n;
 }
 
-/* A text, ids, or a list of either; how many prompts in *n_prompts. */
+/* A text, ids, or a list of either; *n_prompts receives the number of prompts. */
 static uint64_t tokens_of_prompt(const json_t *prompt, uint64_t *n_prompts)
 {
     const json_t *first = json_array_get(prompt, 0), *item;
@@ -73,7 +73,7 @@ static void expect(struct asked_request *r)
 
 /* ---- one request ---- */
 
-/* What may differ between two that have the same answer. */
+/* Removes fields that may differ between requests with the same answer. */
 static void drop_form(json_t *body)
 {
     static const char *const names[] = {"stream",   "stream_options", "stream_interval", "user",       "request_id",

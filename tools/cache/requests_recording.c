@@ -66,7 +66,7 @@ static json_t *value_of(const struct request_field *f, const struct request_spec
     return f->kind == REQUEST_BIASES ? biases_of(list.items, list.n) : ids_of(list.items, list.n);
 }
 
-/* The engine's own additions to what ends a request, taken away again. */
+/* Removes the stop tokens that the engine added. */
 static void put_stops(json_t *body, const struct request_spec *spec, const uint32_t *eos, uint32_t n_eos)
 {
     uint32_t n_found = 0;
@@ -89,7 +89,7 @@ static void put_stops(json_t *body, const struct request_spec *spec, const uint3
     json_decref(rest);
 }
 
-/* Can the HTTP API say all of it? */
+/* Returns whether the HTTP API can express all of it. */
 static bool is_sayable(const struct request_spec *spec)
 {
     for (uint32_t i = 0; i < spec->n_biases; i++)
@@ -99,13 +99,13 @@ static bool is_sayable(const struct request_spec *spec)
            !spec->background;
 }
 
-/* eos: the ids that the engine added to what ends a request where that did not say ignore_eos. */
+/* eos: the ids that the engine added as stop tokens to requests without ignore_eos. */
 static json_t *body_of(const struct request_spec *spec, const uint32_t *eos, uint32_t n_eos)
 {
     json_t *body = json_object();
     for (size_t i = 0; i < request_n_fields; i++) {
         const struct request_field *f = &request_fields[i];
-        /* A checkpoint's defaults stand for what is not said. */
+        /* A checkpoint's defaults replace unset fields, so these are always set. */
         bool said = f->flags & REQUEST_MODELS || !request_field_is_default(f, spec);
         if (f->flags & REQUEST_IN_BODY && f->flags & REQUEST_DRAWS && said && strcmp(f->name, "ignore_eos") != 0 &&
             strcmp(f->name, "stop_token_ids") != 0 && !(strcmp(f->name, "seed") == 0 && spec->temperature == 0))
@@ -128,7 +128,7 @@ struct eos {
     int64_t n_votes;
 };
 
-/* Most requests bring no ids of their own, so what most have is what the engine added: by majority vote, in one pass. */
+/* Most requests have no stop ids of their own, so the most common list is the engine's: majority vote in one pass. */
 static int vote(struct eos *eos, const struct request_spec *spec, struct quire_error *err)
 {
     size_t n_bytes = spec->n_stop_token_ids * sizeof *spec->stop_token_ids;
@@ -203,7 +203,7 @@ static int take_all(struct recording *r, const struct eos *eos, struct id_map *b
             return status;
     }
     if (status == QUIRE_OK && out->n == 0)
-        status = quire_fail(err, QUIRE_INVALID, "has no requests that can be asked again");
+        status = quire_fail(err, QUIRE_INVALID, "has no requests that can be sent again");
     return status;
 }
 

@@ -4,11 +4,12 @@
 
 #include "tools/cache/requests_file.h"
 
-/* Does a file begin as a recording does? false also where it cannot be read; of a pipe nothing is taken, and it is none. */
+/* Returns whether a file begins like a recording; false if it cannot be read. Reads nothing from a pipe and returns
+ * false. */
 bool requests_are_recorded(const char *path);
-/* Those that were answered by text: not pins, vectors, background requests, nor what a body cannot say (words that are
- * forbidden as ids). What the HTTP server did with them alone is not in a recording: stop strings, salts, names of caches. A greedy
- * request has no seed. requests_free() in every case. */
+/* Only requests with a text answer: no pins, vectors or background requests, and none that a body cannot express
+ * (forbidden words as ids). A recording does not contain what the HTTP server handles alone: stop strings, salts, cache
+ * names. A greedy request has no seed. Call requests_free() in every case. */
 int requests_of_recording(const char *path, struct asked_requests *out, struct quire_error *err);
 
 #endif

@@ -21,7 +21,7 @@ static int count_tokens(struct cache_client *client, struct warm_prompt *p, stru
     if (!body)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     if (!prompt)
-        json_object_set_new(body, "add_generation_prompt", json_false()); /* as the pins route does it */
+        json_object_set_new(body, "add_generation_prompt", json_false()); /* as the pins route does */
     int status = cache_client_call(client, "POST", "/tokenize", body, &reply, err);
     p->n_tokens = (uint64_t)json_integer_value(json_object_get(reply, "count"));
     json_decref(reply);
@@ -112,20 +112,21 @@ static void *warm_thread(void *context)
     double began = quire_now_s();
     int status = warm_run(w->client, w->path, NULL, NULL, &report, &err);
     if (status == QUIRE_OK || report.n_prompts > 0)
-        quire_log(QUIRE_LOG_INFO, "server", "the prefix cache has %zu prompts of %s, %" PRIu64 " tokens, after %.1f s",
-                  report.n_prompts, w->path, report.n_tokens, quire_now_s() - began);
+        quire_log(QUIRE_LOG_INFO, "server",
+                  "%zu prompts of %s are in the prefix cache, %" PRIu64 " tokens, after %.1f s", report.n_prompts,
+                  w->path, report.n_tokens, quire_now_s() - began);
     if (status != QUIRE_OK && status != QUIRE_EXHAUSTED)
         quire_log(QUIRE_LOG_ERROR, "server", "--warm: %s", err.text);
     return NULL;
 }
 
-/* A pipe may have no writer, or one that says nothing: the thread would sit in the kernel, and the server never end. */
+/* A pipe may have no writer, or a silent one: the thread would block in the kernel, and the server would never end. */
 static int check_is_file(const char *path, struct quire_error *err)
 {
     struct stat st;
     if (stat(path, &st) != 0)
         return quire_fail(err, QUIRE_NOT_FOUND, "%s: cannot be opened: %m", path);
-    return S_ISREG(st.st_mode) ? QUIRE_OK : quire_fail(err, QUIRE_INVALID, "%s: is no regular file", path);
+    return S_ISREG(st.st_mode) ? QUIRE_OK : quire_fail(err, QUIRE_INVALID, "%s: is not a regular file", path);
 }
 
 int warming_begin(const char *url, const char *api_key, const char *path, struct warming **out, struct quire_error *err)
@@ -140,7 +141,7 @@ int warming_begin(const char *url, const char *api_key, const char *path, struct
     w->url = strdup(url);
     w->path = strdup(path);
     w->api_key = api_key ? strdup(api_key) : NULL;
-    /* Its certificate is for the name that others know it by. */
+    /* Its certificate is for its public name. */
     const struct cache_client_options options = {
         .url = w->url, .api_key = w->api_key, .any_certificate = true, .stop = &w->stop};
     status = w->url && w->path && (w->api_key || !api_key) ? cache_client_open(&options, &w->client, err)

@@ -4,7 +4,7 @@
 
 #include <time.h>
 
-#define LOOK_S 0.1 /* between two looks at what the server has to do */
+#define LOOK_S 0.1 /* between two looks at the server's load */
 
 const char *warm_end_name(enum warm_end end)
 {
@@ -28,7 +28,7 @@ struct warming_run {
     struct cache_client *client;
     const struct warm_budget *budget;
     struct warm_outcome *out;
-    double began_s, looked_s; /* looked_s: when it was quiet last; 0: never */
+    double began_s, looked_s; /* looked_s: the last time without load; 0: never */
 };
 
 static bool time_is_over(const struct warming_run *w)
@@ -36,7 +36,7 @@ static bool time_is_over(const struct warming_run *w)
     return w->budget->seconds > 0 && quire_now_s() >= w->began_s + w->budget->seconds;
 }
 
-/* Until nobody else asks. QUIRE_EXHAUSTED: the time is over. */
+/* Waits until there are no other requests. QUIRE_EXHAUSTED: the time limit is reached. */
 static int wait_for_quiet(struct warming_run *w, struct quire_error *err)
 {
     const struct timespec nap = {.tv_nsec = (long)(LOOK_S * 1e9)};
@@ -56,11 +56,11 @@ static int wait_for_quiet(struct warming_run *w, struct quire_error *err)
         w->out->paused_s += quire_now_s() - since;
         since = quire_now_s();
         if (time_is_over(w))
-            return quire_fail(err, QUIRE_EXHAUSTED, "the time is over");
+            return quire_fail(err, QUIRE_EXHAUSTED, "the time limit is reached");
     }
 }
 
-/* One that the server will not have is passed over. */
+/* A request that the server rejects is skipped. */
 static int ask(struct warming_run *w, const struct asked_request *r, struct quire_error *err)
 {
     struct warm_outcome *o = w->out;
@@ -124,6 +124,6 @@ int warm_requests(struct cache_client *client, const struct asked_requests *all,
     int status = run(&w, all, progress, context, err);
     out->seconds = quire_now_s() - w.began_s;
     if (status == QUIRE_OK && out->n_sent == 0 && out->n_refused > 0)
-        return quire_fail(err, QUIRE_INVALID, "the server would have none of them: %s", out->why.text);
+        return quire_fail(err, QUIRE_INVALID, "the server rejected all of them: %s", out->why.text);
     return status;
 }

@@ -15,7 +15,7 @@
 
 #define CLI_MAX_TAKEN 16
 
-/* Does `names` ("port,p") hold exactly name[0..n)? Underscores in what was typed count as dashes. */
+/* Returns whether `names` ("port,p") contains exactly name[0..n). Underscores in the typed name count as dashes. */
 static bool has_name(const char *names, const char *name, size_t n)
 {
     for (const char *at = names; *at;) {
@@ -47,7 +47,7 @@ static const struct cli_option *find(const struct cli_command *command, const ch
     return NULL;
 }
 
-/* Levenshtein distance, for "did you mean". Names are short; the rows fit any we have. */
+/* Levenshtein distance, for "did you mean". Names are short enough for the array. */
 static unsigned distance(const char *a, size_t n, const char *b, size_t m)
 {
     unsigned row[65];
@@ -71,6 +71,19 @@ static unsigned distance(const char *a, size_t n, const char *b, size_t m)
     return row[m];
 }
 
+static size_t count_options(const struct cli_command *command)
+{
+    size_t n = 0;
+    for (const struct cli_option *o = command->options; o->names; o++)
+        n += o->kind != CLI_GROUP;
+    return n;
+}
+
+static bool has_short_help(const struct cli_command *command)
+{
+    return count_options(command) > CLI_SHORT_HELP_ABOVE;
+}
+
 static int unknown(const struct cli_command *command, const char *name, size_t n, struct quire_error *err)
 {
     const char *near = NULL;
@@ -86,8 +99,8 @@ static int unknown(const struct cli_command *command, const char *name, size_t n
     if (near)
         return quire_fail(err, QUIRE_INVALID, "unknown option --%.*s; did you mean --%.*s?", (int)n, name,
                           (int)strcspn(near, ","), near);
-    return quire_fail(err, QUIRE_INVALID, "unknown option --%.*s; quire %s --help lists them all", (int)n, name,
-                      command->name);
+    return quire_fail(err, QUIRE_INVALID, "unknown option --%.*s; quire %s --help%s lists all options", (int)n, name,
+                      command->name, has_short_help(command) ? " all" : "");
 }
 
 int cli_parse_bytes(const char *text, uint64_t *out)
@@ -175,18 +188,19 @@ static int set_option(const struct cli_option *o, const char *value, struct quir
     return set_number(o, value, err);
 }
 
-/* A command line as it is read. */
+/* A command line while it is parsed. */
 struct reading {
     const struct cli_command *command;
     int argc, i;
     char **argv;
-    const char *positionals[4], *first; /* first: by an option */
+    const char *positionals[4], *first; /* first: set by an option */
     size_t n_positionals;
-    const struct cli_foreign *taken[CLI_MAX_TAKEN]; /* foreign ones that change nothing */
+    const struct cli_foreign *taken[CLI_MAX_TAKEN]; /* options of other engines that change nothing */
     size_t n_taken;
 };
 
-/* The value of the option argv[i], whose name is name[0..n): after its '=', or the next argument. NULL: there is none. */
+/* Returns the value of the option argv[i] named name[0..n): the text after '=', or the next argument. NULL: no value.
+ */
 static const char *take_value(struct reading *r, const char *name, size_t n, const char *value, struct quire_error *err)
 {
     if (name[n] == '=')
@@ -197,7 +211,7 @@ static const char *take_value(struct reading *r, const char *name, size_t n, con
     return NULL;
 }
 
-/* One of other engines. It is taken where it asks for what is so anyway, and then said in the log. */
+/* An option of another engine. If it requests Quire's normal behaviour, it is accepted and logged. */
 static int read_foreign(struct reading *r, const struct cli_foreign *f, const char *name, size_t n,
                         struct quire_error *err)
 {
@@ -226,14 +240,14 @@ static const struct cli_foreign *find_foreign(const struct cli_command *command,
     return NULL;
 }
 
-/* What is none of the command's own options. */
+/* An option that the command does not have. */
 static int read_other(struct reading *r, const char *name, size_t n, struct quire_error *err)
 {
     const struct cli_command *command = r->command;
     if (command->first_names && has_name(command->first_names, name, n)) {
         const char *value = take_value(r, name, n, "MODEL", err);
         if (value && r->first)
-            return quire_fail(err, QUIRE_INVALID, "--%.*s: \"%.200s\" was named before", (int)n, name, r->first);
+            return quire_fail(err, QUIRE_INVALID, "--%.*s: MODEL \"%.200s\" is already set", (int)n, name, r->first);
         r->first = value;
         return value ? QUIRE_OK : QUIRE_INVALID;
     }
@@ -241,7 +255,7 @@ static int read_other(struct reading *r, const char *name, size_t n, struct quir
     return foreign ? read_foreign(r, foreign, name, n, err) : unknown(command, name, n, err);
 }
 
-/* One option at argv[i], its values included. */
+/* Reads the option at argv[i] with its values. */
 static int read_option(struct reading *r, struct quire_error *err)
 {
     const char *arg = r->argv[r->i] + (r->argv[r->i][1] == '-' ? 2 : 1);
@@ -266,7 +280,7 @@ static int read_option(struct reading *r, struct quire_error *err)
     return status;
 }
 
-/* Where the arguments without a name go. */
+/* Assigns the arguments without a name. */
 static int place_positionals(const struct reading *r, struct quire_error *err)
 {
     const struct cli_command *command = r->command;
@@ -284,17 +298,29 @@ static int place_positionals(const struct reading *r, struct quire_error *err)
     return QUIRE_OK;
 }
 
-int cli_parse(const struct cli_command *command, int argc, char **argv, bool *help, struct quire_error *err)
+/* --help, --help all and --help=all, wherever they are on the command line. */
+static int find_help(int argc, char **argv, enum cli_help *help, struct quire_error *err)
+{
+    *help = CLI_HELP_NONE;
+    for (int i = 0; i < argc && *help == CLI_HELP_NONE; i++) {
+        const bool is_help = strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0;
+        if (is_help)
+            *help = i + 1 < argc && strcmp(argv[i + 1], "all") == 0 ? CLI_HELP_ALL : CLI_HELP_COMMON;
+        else if (strcmp(argv[i], "--help=all") == 0)
+            *help = CLI_HELP_ALL;
+        else if (strncmp(argv[i], "--help=", 7) == 0)
+            return quire_fail(err, QUIRE_INVALID, "--help: must be all or without a value, got %s", argv[i] + 7);
+    }
+    return QUIRE_OK;
+}
+
+int cli_parse(const struct cli_command *command, int argc, char **argv, enum cli_help *help, struct quire_error *err)
 {
     struct reading r = {.command = command, .argc = argc, .argv = argv};
     bool only_positionals = false;
-    int status = QUIRE_OK;
-    *help = false;
-    for (int i = 0; i < argc; i++)
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
-            *help = true;
-            return QUIRE_OK;
-        }
+    int status = find_help(argc, argv, help, err);
+    if (*help != CLI_HELP_NONE)
+        return status;
     for (; r.i < argc && status == QUIRE_OK; r.i++) {
         const char *arg = argv[r.i];
         if (!only_positionals && strcmp(arg, "--") == 0)
@@ -314,12 +340,15 @@ int cli_parse(const struct cli_command *command, int argc, char **argv, bool *he
     return status;
 }
 
-/* Prints text wrapped at `width`, each line indented, the first one continuing at column `at`. */
-static void print_wrapped(const char *text, size_t at, size_t indent, size_t width)
+/* Prints text[0..n) wrapped at `width`, each line indented, the first one continuing at column `at`. */
+static void print_wrapped(const char *text, size_t n, size_t at, size_t indent, size_t width)
 {
+    const char *end = text + n;
     size_t column = at;
-    while (*text) {
+    while (text < end) {
         size_t word = strcspn(text, " \n");
+        if (word > (size_t)(end - text))
+            word = (size_t)(end - text);
         if (column > indent && column + 1 + word > width) {
             printf("\n%*s", (int)indent, "");
             column = indent;
@@ -330,44 +359,81 @@ static void print_wrapped(const char *text, size_t at, size_t indent, size_t wid
         printf("%.*s", (int)word, text);
         column += word;
         text += word;
-        text += *text != 0;
+        text += text < end;
     }
     putchar('\n');
 }
 
-void cli_print_help(const struct cli_command *command)
+static size_t first_sentence(const char *text)
+{
+    const char *end = strstr(text, ". ");
+    return end ? (size_t)(end - text) + 1 : strlen(text);
+}
+
+static size_t first_line(const char *text)
+{
+    return strcspn(text, "\n");
+}
+
+static void print_option(const struct cli_option *o, bool is_short, size_t width)
+{
+    char left[96];
+    int name_len = (int)strcspn(o->names, ",");
+    bool on = o->kind == CLI_FLAG && *(bool *)o->target;
+    int n = snprintf(left, sizeof left, "  --%s%.*s%s%s", on ? "[no-]" : "", name_len, o->names, o->value ? " " : "",
+                     o->value ? o->value : "");
+    printf("%s", left);
+    size_t at = (size_t)n;
+    if (at > 32) {
+        putchar('\n');
+        at = 0;
+    }
+    printf("%*s", (int)(34 - at), "");
+    print_wrapped(o->help, is_short ? first_sentence(o->help) : strlen(o->help), 34, 34, width);
+}
+
+/* The heading of a group is printed before the first option that is shown. */
+static void print_options(const struct cli_command *command, bool is_short, size_t width)
+{
+    const char *heading = NULL;
+    for (const struct cli_option *o = command->options; o->names; o++) {
+        if (o->kind == CLI_GROUP) {
+            heading = o->names;
+            continue;
+        }
+        if (is_short && !o->common)
+            continue;
+        if (heading)
+            printf("\n%s\n", heading);
+        heading = NULL;
+        print_option(o, is_short, width);
+    }
+}
+
+void cli_print_help(const struct cli_command *command, enum cli_help help)
 {
     struct winsize window;
     size_t width = 100;
     if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col >= 60)
         width = window.ws_col < 120 ? window.ws_col : 120;
+    const bool is_short = help == CLI_HELP_COMMON && has_short_help(command);
 
     printf("usage: %s\n\n%s\n", command->usage, command->about);
-    if (command->first_names)
+    if (command->first_names && !is_short)
         printf(
-            "\n--model MODEL may stand for MODEL, as with other engines. Their options that Quire has not, or calls by\n"
-            "another name, are refused with what to write instead.\n");
-    for (const struct cli_option *o = command->options; o->names; o++) {
-        if (o->kind == CLI_GROUP) {
-            printf("\n%s\n", o->names);
-            continue;
-        }
-        char left[96];
-        int name_len = (int)strcspn(o->names, ",");
-        bool on = o->kind == CLI_FLAG && *(bool *)o->target;
-        int n = snprintf(left, sizeof left, "  --%s%.*s%s%s", on ? "[no-]" : "", name_len, o->names,
-                         o->value ? " " : "", o->value ? o->value : "");
-        printf("%s", left);
-        size_t at = (size_t)n;
-        if (at > 32) {
-            putchar('\n');
-            at = 0;
-        }
-        printf("%*s", (int)(34 - at), "");
-        print_wrapped(o->help, 34, 34, width);
+            "\n--model MODEL is accepted for MODEL. Options of other engines that Quire does not have, or that have\n"
+            "another name here, are errors that say what to write instead.\n");
+    print_options(command, is_short, width);
+    const char *examples = command->examples;
+    if (examples && is_short) {
+        const char *first = examples + first_line(examples) + 1;
+        printf("\nexample:\n%.*s\n", (int)first_line(first), first);
+    } else if (examples) {
+        printf("\n%s\n", examples);
     }
-    if (command->examples)
-        printf("\n%s\n", command->examples);
+    if (is_short)
+        printf("\nThese are the common options. quire %s --help all shows all %zu.\n", command->name,
+               count_options(command));
 }
 
 size_t cli_pick(const struct cli_command *command, int argc, char **argv, const struct cli_option *rows, size_t n,

@@ -1,7 +1,8 @@
-/* Command lines from tables: names, aliases, defaults and help text in one place.
+/* Command lines from tables: names, aliases, defaults and help texts in one place.
  *
- * "--name value" and "--name=value"; underscores count as dashes, so that vLLM's --max_model_len works. An
- * unknown option says what it is called here, or names the nearest known one. Main thread only; every string points into argv or is static.
+ * Accepts "--name value" and "--name=value". Underscores count as dashes, so vLLM's --max_model_len works. The error
+ * for an unknown option names Quire's option for it, or the closest known one.
+ * Main thread only. Every string points into argv or is static; nothing is freed.
  */
 #ifndef QUIRE_TOOLS_CLI_H
 #define QUIRE_TOOLS_CLI_H
@@ -20,9 +21,19 @@ enum cli_kind {
     CLI_BYTES,  /* uint64_t *: 1048576, 512M, 4GiB, 1.5G */
     CLI_F64,    /* double * */
     CLI_FLAG,   /* bool *: --name sets, --no-name clears */
-    CLI_PARSED, /* whatever `parse` makes of the text */
+    CLI_PARSED, /* `parse` writes the target */
     CLI_GROUP,  /* a heading in the help; target is NULL */
 };
+
+/* What --help asks for. */
+enum cli_help {
+    CLI_HELP_NONE,   /* no --help on the command line */
+    CLI_HELP_COMMON, /* --help: the common options, if the command has more than CLI_SHORT_HELP_ABOVE */
+    CLI_HELP_ALL,    /* --help all, --help=all */
+};
+
+/* Commands with more options than this print only their common ones for --help. */
+#define CLI_SHORT_HELP_ABOVE 30
 
 #define CLI_MAX_LIST 64
 struct cli_list {
@@ -31,50 +42,53 @@ struct cli_list {
 };
 
 struct cli_option {
-    const char *names; /* "max-num-seqs", or "port,p": the first is shown; all are accepted */
+    const char *names; /* "max-num-seqs", or "port,p": the help shows the first; all are accepted */
     enum cli_kind kind;
     void *target;
-    bool *given;       /* set when the option was on the command line; may be NULL */
-    double min, max;   /* of numbers; both 0 = no bound but the type's, max 0 = none above min */
+    bool *given;       /* set to true if the option is on the command line; may be NULL */
+    double min, max;   /* bounds of a number; both 0: only the type's bounds; max 0: no upper bound */
     const char *value; /* "N", "PATH": shown in the help */
-    const char *help;
-    int (*parse)(const char *text, void *target, struct quire_error *err); /* of CLI_PARSED; the option's name is put
-                                                                              before its message */
+    const char *help;  /* its first sentence is the short help */
+    bool common;       /* shown by the short help */
+    /* For CLI_PARSED. The option's name is put before its error message. */
+    int (*parse)(const char *text, void *target, struct quire_error *err);
 };
 
-/* An option that other engines have and the command has not. */
+/* An option of other engines that the command does not have. */
 struct cli_foreign {
     const char *names;   /* as in cli_option */
-    const char *accepts; /* NULL: refused. "": a flag that asks for what is so anyway. "1,auto": values that do */
-    const char *says;    /* why, or what to write instead: "here --max-model-len" */
+    const char
+        *accepts; /* NULL: always an error. "": a flag that changes nothing. "1,auto": values that change nothing */
+    const char *says;    /* the reason, or what to write instead: "here --max-model-len" */
 };
 
 struct cli_command {
     const char *name;
     const char *usage;       /* "quire serve MODEL [options]" */
     const char *about;       /* paragraphs before the options */
-    const char *examples;    /* after them */
+    const char *examples;    /* after the options: "examples:" and one per line; the short help shows the first */
     const struct cli_option *options; /* ends with names = NULL */
     const char **positionals[4];      /* ends with NULL; those after the first may stay NULL */
-    const char *first_names;          /* NULL, or options that may stand for the first of them: "model,m" */
-    const struct cli_foreign *foreign; /* NULL; or ends with names = NULL. One that is taken is logged */
+    const char *first_names; /* options that may replace the first positional: "model,m"; NULL: no such option */
+    const struct cli_foreign *foreign; /* ends with names = NULL; an accepted one is logged. May be NULL */
 };
 
-/* *help: --help was given; everything else is then unset. */
-int cli_parse(const struct cli_command *command, int argc, char **argv, bool *help, struct quire_error *err);
-void cli_print_help(const struct cli_command *command);
+/* Sets the targets of the options. If *help is not CLI_HELP_NONE, nothing else is set. Errors: QUIRE_INVALID with a
+ * message that names the option. */
+int cli_parse(const struct cli_command *command, int argc, char **argv, enum cli_help *help, struct quire_error *err);
+void cli_print_help(const struct cli_command *command, enum cli_help help);
 
-/* Before cli_parse(): each of rows[n] that notes nowhere whether it was given does so in given[n]. */
+/* Call before cli_parse(). Each of rows[n] without `given` reports in given[n]. */
 void cli_note_given(struct cli_option *rows, size_t n, bool *given);
-/* After it: the name of the first of rows[n] that was given, NULL where none was. */
+/* Call after cli_parse(). Returns the names of the first of rows[n] on the command line, or NULL. */
 const char *cli_first_given(const struct cli_option *rows, size_t n);
 
-/* Of a command line that cli_parse() has taken, the arguments of rows[n], which are among the command's, with their values:
- * at most argc of them to out. */
+/* Copies to out the arguments of rows[n], with their values, from a command line that cli_parse() accepted. The rows
+ * belong to the command. Returns the number of arguments, at most argc. */
 size_t cli_pick(const struct cli_command *command, int argc, char **argv, const struct cli_option *rows, size_t n,
                 char **out);
 
-/* "512M" → bytes. */
+/* Reads a size such as "512M" as bytes. */
 int cli_parse_bytes(const char *text, uint64_t *out);
 
 #endif

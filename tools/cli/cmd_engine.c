@@ -34,12 +34,12 @@ struct engine_command {
     struct cli_list listen;
     uint32_t shutdown_timeout_s;
     bool disable_log_stats;
-    bool is_kept; /* by a quire serve, whose signals mean that one, and which ends this process in time */
-    int front_fd; /* its end of the connection */
+    bool is_kept; /* a child of quire serve, which handles signals and ends this process */
+    int front_fd; /* the child's end of the connection */
     struct event *life;
 };
 
-#define LAST_WORDS_MS 100 /* of a kept engine that died: its front end tells who waits for more */
+#define LAST_WORDS_MS 100 /* of a child engine that failed: its front end sends the reason to pending requests */
 
 static void on_drain(void *context)
 {
@@ -52,7 +52,7 @@ static void on_idle(void *context)
     event_base_loopbreak(((struct engine_command *)context)->base);
 }
 
-/* Front ends see the connection close, and say so to whoever waits. */
+/* Front ends see the closed connection and report it to pending requests. */
 static void on_give_up(void *context)
 {
     event_base_loopbreak(((struct engine_command *)context)->base);
@@ -67,7 +67,7 @@ static void on_parent_gone(evutil_socket_t fd, short what, void *context)
     event_base_loopbreak(((struct engine_command *)context)->base);
 }
 
-/* At once: closing takes half a second where ranks are to end, in which front ends would take it for one that serves. */
+/* At once: closing takes up to half a second while ranks end, and front ends would use the engine meanwhile. */
 static void on_died(void *context, const char *why)
 {
     const struct timeval soon = {.tv_usec = LAST_WORDS_MS * 1000};
@@ -94,7 +94,7 @@ static int serve_parent(struct engine_command *c, int life_fd, struct quire_erro
     return daemon_add_connection(c->daemon, wire_stream_of_socket(c->base, c->front_fd), err);
 }
 
-/* Front ends say whose a request is; what a tenant's share is, the engine has to know itself. */
+/* Front ends send the tenant of a request. The engine needs the tenants' weights itself. */
 static int read_weights(struct engine_command *c, struct engine_options *options, struct quire_error *err)
 {
     struct tenants *tenants;
@@ -122,7 +122,7 @@ static int open_all(struct engine_command *c, struct engine_options *options, st
         return status;
     c->base = event_base_new();
     if (!c->base)
-        return quire_fail(err, QUIRE_INTERNAL, "libevent gives no event loop");
+        return quire_fail(err, QUIRE_INTERNAL, "libevent cannot create an event loop");
     const struct daemon_options daemon_options = {
         .identity_text = identity.text,
         .identity_config = identity.config,
@@ -169,13 +169,15 @@ static size_t own_flags(struct engine_command *c, struct cli_option *out)
 {
     /* clang-format off */
     const struct cli_option rows[] = {
-        {.names = "Where it listens:", .kind = CLI_GROUP},
+        {.names = "Addresses:", .kind = CLI_GROUP},
         {.names = "listen", .kind = CLI_LIST, .target = &c->listen, .value = "ADDRESS",
-         .help = "unix:PATH (only you may connect) or tcp:HOST:PORT (needs --engine-key-file). May be repeated."},
+         .common = true, .help = "Listen on unix:PATH (only your user may connect) or tcp:HOST:PORT (needs --engine-key-file). May "
+                 "be repeated."},
         {.names = "engine-key-file", .kind = CLI_STRING, .target = &c->key_file, .value = "PATH",
-         .help = "A file with the secret that front ends must have too. Never sent over the wire."},
+         .common = true, .help = "File with the secret shared with front ends. It is never sent over the wire."},
         {.names = "tenants", .kind = CLI_STRING, .target = &c->tenants_file, .value = "FILE",
-         .help = "The front ends' tenants file (docs/api.md), for the weights in it. Default: all alike."},
+         .common = true, .help = "Read the weights of tenants from this file. It is the front ends' file "
+                 "(docs/reference/http-api.md). Default: equal weights."},
         log_stats_option(&c->disable_log_stats),
         SERVING_LOG_FORMAT_OPTION,
         serving_shutdown_option(&c->shutdown_timeout_s),
@@ -220,8 +222,9 @@ int command_engine(int argc, char **argv)
         .name = "engine",
         .usage = "quire engine MODEL --listen ADDRESS [options]",
         .about =
-            "Runs MODEL, a Hugging Face checkpoint directory or a name (quire pull), behind Quire's socket protocol\n"
-            "(docs/protocol.md). Front ends connect with: quire serve MODEL --engine ADDRESS",
+            "Runs an engine for MODEL and serves it over Quire's socket protocol (docs/reference/protocol.md). MODEL is\n"
+            "a Hugging Face checkpoint directory or the name of a downloaded model (quire pull). Front ends connect\n"
+            "with: quire serve MODEL --engine ADDRESS",
         .examples = "examples:\n"
                     "  quire engine ./model --listen unix:/run/quire/engine.sock\n"
                     "  quire engine ./model --listen tcp:0.0.0.0:7777 --engine-key-file /etc/quire/key",
@@ -234,9 +237,9 @@ int command_engine(int argc, char **argv)
     if (!command_begin(&command, argc, argv, &code))
         return code;
     if (!options.model_dir)
-        return command_fail(2, "which model? usage: quire engine MODEL --listen ADDRESS");
+        return command_fail(2, "MODEL is missing; usage: quire engine MODEL --listen ADDRESS");
     if (c.listen.n == 0 && !keeper_is_child())
-        return command_fail(2, "where to listen? --listen unix:PATH or --listen tcp:HOST:PORT");
+        return command_fail(2, "--listen is missing: give --listen unix:PATH or --listen tcp:HOST:PORT");
     if (serving_check_listen(c.listen.items, c.listen.n, c.key_file, &err) != QUIRE_OK)
         return command_fail(2, err.text);
 

@@ -1,5 +1,5 @@
-/* quire generate: one answer, or a chat, on this terminal. The engine runs in this process behind the
- * same frames as everywhere else; there is no second path. */
+/* quire generate: one answer, or a chat, on this terminal. The engine runs in this process behind the same frames as
+ * everywhere else. */
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/json.h"
@@ -41,13 +41,13 @@ struct generate {
     struct completion_source source; /* the client */
     struct serving_identity identity;
     struct event *signals[2];
-    json_t *messages; /* of the chat so far */
-    bool ready, interrupted /* SIGINT: this answer is enough */, stopped /* SIGTERM */;
+    json_t *messages; /* the chat so far */
+    bool ready, interrupted /* SIGINT: stop this answer */, stopped /* SIGTERM */;
 
-    /* the answer being made */
+    /* the current answer */
     struct quire_detok *detok;
     struct buffer answer;
-    uint64_t source_id; /* of the request that runs */
+    uint64_t source_id; /* of the current request */
     uint32_t n_prompt, n_generated, n_drafted, n_accepted;
     double started, first_token;
     bool running;
@@ -141,8 +141,8 @@ static int submit(struct generate *g, const uint32_t *ids, size_t n_ids)
         return quire_fail(&g->err, QUIRE_INVALID, "the prompt is empty");
     if (n_ids >= room)
         return quire_fail(&g->err, QUIRE_INVALID,
-                          "the prompt has %zu tokens and the context %u; raise --max-model-len, or "
-                          "begin anew",
+                          "the prompt has %zu tokens, but the context has only %u; raise --max-model-len, or start a "
+                          "new chat",
                           n_ids, room);
     room -= (uint32_t)n_ids;
     struct request_spec s;
@@ -191,13 +191,13 @@ static void print_speed(const struct generate *g)
     fprintf(stderr, "(%u tokens in, first token after %.0f ms, %u tokens out at %.1f tokens/s", g->n_prompt,
             first * 1e3, g->n_generated, g->n_generated / total);
     if (g->n_drafted > 0)
-        fprintf(stderr, "; %.2f tokens a step, %.0f%% of %u drafts right",
+        fprintf(stderr, "; %.2f tokens per step, %.0f%% of %u drafts accepted",
                 draft_tokens_a_step(g->n_generated, g->n_accepted), 100 * draft_acceptance(g->n_drafted, g->n_accepted),
                 g->n_drafted);
     fputs(")\n", stderr);
 }
 
-/* Answers one prompt; the chat's messages grow by the question and the answer. */
+/* Answers one prompt and adds question and answer to the chat's messages. */
 static int answer(struct generate *g, const char *prompt)
 {
     bool chat = !g->raw && quire_text_has_chat(g->text);
@@ -221,7 +221,7 @@ static int answer(struct generate *g, const char *prompt)
     free(rendered);
     if (status != QUIRE_OK || g->stopped)
         return status;
-    /* Of an answer that was stopped the chat keeps what there is; a question without any is taken back. */
+    /* The chat keeps the partial text of a stopped answer. A question without any answer is removed. */
     if (chat && g->interrupted && g->answer.n == 0)
         json_array_remove(g->messages, json_array_size(g->messages) - 1);
     else if (chat)
@@ -239,7 +239,7 @@ static int answer(struct generate *g, const char *prompt)
     return QUIRE_OK;
 }
 
-/* One message after the other. Ctrl-C gives up the line, and a second one the chat. */
+/* One message after the other. Ctrl-C discards the line, and a second one ends the chat. */
 static int chat_on_terminal(struct generate *g)
 {
     struct prompt_line *prompt;
@@ -247,7 +247,7 @@ static int chat_on_terminal(struct generate *g)
     bool tty = isatty(STDIN_FILENO), asked = false;
     int status = prompt_line_open("> ", &prompt, &g->err);
     if (tty)
-        fprintf(stderr, "Type a message. Ctrl-C stops an answer; Ctrl-D, or Ctrl-C twice, ends.\n");
+        fprintf(stderr, "Type a message. Ctrl-C stops an answer; Ctrl-D, or Ctrl-C twice, ends the chat.\n");
     while (status == QUIRE_OK && !g->stopped) {
         if (tty)
             fputc('\n', stderr);
@@ -256,7 +256,7 @@ static int chat_on_terminal(struct generate *g)
             break;
         asked = end == PROMPT_INTERRUPTED;
         if (asked)
-            fprintf(stderr, "\n(Ctrl-C again ends)");
+            fprintf(stderr, "\n(Ctrl-C again ends the chat)");
         else if (line[strspn(line, " \t")])
             status = answer(g, line);
     }
@@ -405,20 +405,23 @@ static size_t own_flags(struct generate *g, struct cli_option *out)
 {
     /* clang-format off */
     const struct cli_option rows[] = {
-        {.names = "What is asked:", .kind = CLI_GROUP},
+        {.names = "Request:", .kind = CLI_GROUP},
         {.names = "system", .kind = CLI_STRING, .target = &g->system, .value = "TEXT",
-         .help = "A system message before the first question."},
+         .common = true, .help = "Put this system message before the first question."},
         {.names = "raw", .kind = CLI_FLAG, .target = &g->raw,
-         .help = "Continue the prompt as it is, without the model's chat template."},
+         .common = true, .help = "Continue the prompt without the model's chat template."},
         {.names = "max-tokens", .kind = CLI_U32, .target = &g->max_tokens, .min = 1, .max = 4294967295.0, .value = "N",
-         .help = "Longest answer. Default: until the model stops or the context is full."},
+         .common = true, .help = "Maximum length of an answer. Default: until the model stops or the context is full."},
         {.names = "temperature", .kind = CLI_F64, .target = &g->temperature, .given = &g->has_temperature,
-         .max = 100, .value = "X", .help = "0 is greedy. Default: generation_config.json's, else 1."},
-        {.names = "top-p", .kind = CLI_F64, .target = &g->top_p, .given = &g->has_top_p, .max = 1,
-         .value = "X", .help = "Likewise."},
+         .max = 100, .value = "X",
+         .common = true, .help = "Sampling temperature; 0 is greedy. Default: the value in generation_config.json, else 1."},
+        {.names = "top-p", .kind = CLI_F64, .target = &g->top_p, .given = &g->has_top_p, .max = 1, .value = "X",
+         .common = true, .help = "Nucleus sampling: cumulative probability of the candidates. Default: the value in "
+                 "generation_config.json, else 1."},
         {.names = "top-k", .kind = CLI_U32, .target = &g->top_k, .given = &g->has_top_k, .value = "N",
-         .help = "Likewise; 0 = off."},
-        {.names = "json", .kind = CLI_FLAG, .target = &g->json, .help = "Print JSON for programs, once the answer is whole."},
+         .common = true, .help = "Number of candidates; 0 disables the limit. Default: the value in generation_config.json, else 0."},
+        {.names = "json", .kind = CLI_FLAG, .target = &g->json,
+         .common = true, .help = "Print one JSON object when the answer is complete."},
     };
     /* clang-format on */
     memcpy(out, rows, sizeof rows);
@@ -440,8 +443,9 @@ int command_generate(int argc, char **argv)
         .name = "generate",
         .usage = "quire generate MODEL [PROMPT] [options]",
         .about =
-            "Answers PROMPT with MODEL, a Hugging Face checkpoint directory or a name (quire pull), and streams the\n"
-            "answer. Without PROMPT it is a chat: one message a line; Ctrl-C stops an answer, Ctrl-D ends.",
+            "Answers PROMPT with MODEL and streams the answer. MODEL is a Hugging Face checkpoint directory or the name\n"
+            "of a downloaded model (quire pull). Without PROMPT, it starts a chat with one message per line; Ctrl-C\n"
+            "stops an answer, Ctrl-D ends the chat.",
         .examples = "examples:\n"
                     "  quire generate ./model \"What is 12 plus 30?\" --temperature 0\n"
                     "  quire generate ./model                      chat\n"
@@ -455,10 +459,10 @@ int command_generate(int argc, char **argv)
     if (!command_begin(&command, argc, argv, &code))
         return code;
     if (!g.options.model_dir)
-        return command_fail(2, "which model? usage: quire generate MODEL [PROMPT]");
+        return command_fail(2, "MODEL is missing; usage: quire generate MODEL [PROMPT]");
     if (strcmp(g.options.batching, "static") == 0)
         return command_fail(
-            2, "--batching static waits for a full batch, and here is one request at a time: leave it out");
+            2, "--batching static waits for a full batch, but generate runs one request at a time: leave it out");
 
     if (hub_model_find(g.options.model_dir, false, &model, &g.err) != QUIRE_OK)
         return command_fail(1, g.err.text);
@@ -470,5 +474,5 @@ int command_generate(int argc, char **argv)
     close_all(&g);
     if (status != QUIRE_OK)
         return command_fail(1, g.err.text);
-    return g.prompt && g.interrupted ? 130 : 0; /* as shells have it of a program that SIGINT ended */
+    return g.prompt && g.interrupted ? 130 : 0; /* the shell's status of a program ended by SIGINT */
 }

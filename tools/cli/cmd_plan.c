@@ -1,4 +1,4 @@
-/* quire plan: the memory of a model to the byte, from its config and weight headers alone. */
+/* quire plan: the memory of a model to the byte, from its configuration and weight headers only. */
 #include "base/json.h"
 #include "base/size.h"
 #include "engine/engine.h"
@@ -25,17 +25,17 @@ struct plan_row {
     uint64_t bytes;
 };
 
-/* A model and its memory; of several ranks `plan` is the first's. */
+/* A model and its memory. With several ranks, `plan` is rank 0's. */
 struct planned {
-    const char *name; /* as it was typed */
+    const char *name; /* as typed */
     struct hub_model model;
     struct model_desc desc;
     struct engine_plan plan;
     struct rank_row {
         uint32_t first_layer, end_layer, n_q_heads;
         uint64_t weight_bytes, kv_bytes, swap_bytes, total_bytes;
-        uint64_t device_bytes; /* of its GPU's, the driver's included; 0: it computes in host memory */
-    } ranks[COLLECTIVE_MAX_RANKS]; /* [plan.n_ranks] where there are several */
+        uint64_t device_bytes; /* of its GPU, including the driver's part; 0: it uses host memory */
+    } ranks[COLLECTIVE_MAX_RANKS]; /* [plan.n_ranks] if there are several */
 };
 
 static json_t *ranks_json(const struct planned *p)
@@ -122,41 +122,40 @@ static void print_json(const struct planned *first, const struct planned *second
     json_decref(root);
 }
 
-/* What a GPU has, and for whom. */
+/* The GPU's memory and its users. */
 static void print_device(const struct engine_plan *plan)
 {
-    printf("  %-12s %15" PRIu64 " bytes  %11s   what the GPU has\n", "GPU", plan->device_memory,
+    printf("  %-12s %15" PRIu64 " bytes  %11s   memory of the GPU\n", "GPU", plan->device_memory,
            quire_size(plan->device_memory).text);
-    printf("  %-12s %15" PRIu64 " bytes  %11s   what may be taken (--gpu-memory-utilization)\n", "budget",
-           plan->device_budget, quire_size(plan->device_budget).text);
+    printf("  %-12s %15" PRIu64 " bytes  %11s   limit (--gpu-memory-utilization)\n", "budget", plan->device_budget,
+           quire_size(plan->device_budget).text);
     printf("  %-12s %15" PRIu64
-           " bytes  %11s   of it for the driver: context, modules, recorded steps (assumed; measured at start)\n\n",
+           " bytes  %11s   part for the driver: context, modules, recorded steps (assumed; measured at start)\n\n",
            "driver", plan->driver_bytes, quire_size(plan->driver_bytes).text);
 }
 
-/* On the device, the weights included. */
+/* On the device, including the weights. */
 static uint64_t needed_bytes(const struct engine_plan *plan)
 {
     return engine_plan_device_bytes(plan) + plan->weight_bytes + plan->draft_weight_bytes;
 }
 
-/* second: NULL, there is one model. */
+/* second: NULL for a single model. */
 static void print_fit(const struct engine_plan *plan, const struct engine_plan *second)
 {
     uint64_t needed = needed_bytes(plan) + plan->driver_bytes + (second ? needed_bytes(second) : 0);
     if (plan->device_memory && needed > plan->device_budget)
-        printf("  This does not fit: it takes %s more than the budget, and the engine would not start.\n\n",
+        printf("  This does not fit: it needs %s more than the budget, and the engine would not start.\n\n",
                quire_size(needed - plan->device_budget).text);
 }
 
-/* What a front end may come to take, beside what is allocated at start. */
+/* Memory that a front end may use, in addition to allocations at start. */
 static void print_front(void)
 {
     const struct plan_row rows[] = {
-        {"text", "at most, in host memory: prompts on their way to tokens, and what /tokenize answers",
-         FRONT_TEXT_BYTES},
-        {"bodies", "at most, of all clients together, in host memory", FRONT_BODIES_BYTES},
-        {"replies", "at most, where they are large (logprobs): quire serve, as they are built",
+        {"text", "maximum, in host memory: prompts to tokenize, and replies of /tokenize", FRONT_TEXT_BYTES},
+        {"bodies", "maximum, of all clients together, in host memory", FRONT_BODIES_BYTES},
+        {"replies", "maximum, for large results (logprobs): quire serve, while it builds them",
          2 * FRONT_REPLIES_BYTES},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
@@ -172,22 +171,22 @@ static void print_memory(const struct planned *p)
         {"weights", plan->device_memory ? "copied to the GPU" : "mapped from the checkpoint, used in place",
          plan->weight_bytes},
         {"parameters", "norms, biases, RoPE frequencies as f32", plan->param_bytes},
-        {"activations", "the buffers of one step", plan->activation_bytes},
+        {"activations", "buffers of one step", plan->activation_bytes},
         {"logits", "logit rows of one step", plan->logits_bytes},
-        {"workspace", "what the kernels need besides", plan->workspace_bytes},
+        {"workspace", "scratch of the kernels", plan->workspace_bytes},
         {"KV cache", "all blocks", plan->kv_bytes},
-        {"drafts", "who guesses what comes next, in host memory (--speculative-config)", plan->draft_bytes},
-        {"its weights",
-         plan->device_memory ? "of the draft model, copied to the GPU" : "of the draft model, mapped likewise",
+        {"drafts", "draft tables, in host memory (--speculative-config)", plan->draft_bytes},
+        {"its weights", plan->device_memory ? "draft model, copied to the GPU" : "draft model, mapped in place",
          plan->draft_weight_bytes},
-        {"its buffers", "parameters, activations, logits, workspace, and blocks for what is only guessed",
+        {"its buffers", "parameters, activations, logits, workspace, and blocks for draft tokens",
          plan->draft_model_bytes},
-        {"regrouped", "rows quantized when they are loaded, or that lie in the file otherwise than kernels read them",
+        {"regrouped", "rows that loading quantizes, or repacks into the order that kernels read",
          plan->regrouped_bytes},
-        {"panels", "rows as one-token kernels of the form int8 read them, beside the file's", plan->panel_bytes},
-        {"messages", "what ranks tell each other, in host memory", plan->message_bytes},
-        {"handover", "what stages hand on, on its way through host memory", plan->handover_bytes},
-        {"host tier", "KV blocks that the cache gives up (--swap-space)", plan->swap_bytes},
+        {"panels", "rows repacked for one-token kernels of the form int8, in addition to the file's",
+         plan->panel_bytes},
+        {"messages", "shared memory between ranks, on the host", plan->message_bytes},
+        {"handover", "activations passed between stages, through host memory", plan->handover_bytes},
+        {"host tier", "KV blocks evicted from the cache (--swap-space)", plan->swap_bytes},
     };
     if (plan->gpu)
         printf("%s: %s on one %s, weights %s, KV %s\n\n", p->name, p->desc.architecture, plan->gpu->title,
@@ -197,13 +196,13 @@ static void print_memory(const struct planned *p)
                plan->n_threads, plan->n_threads == 1 ? "" : "s", k_format_name(plan->weight_format),
                k_format_name(plan->kv_format));
     if (plan->n_ranks > 1)
-        printf("One of %u ranks, the first; the others are listed below.\n\n", plan->n_ranks);
-    const size_t n_rows = sizeof rows / sizeof rows[0], n_always = 7; /* the others where they take anything */
+        printf("Rank 0 of %u; the other ranks are listed below.\n\n", plan->n_ranks);
+    const size_t n_rows = sizeof rows / sizeof rows[0], n_always = 7; /* the other rows appear only if they are not 0 */
     for (size_t i = 0; i < n_rows; i++)
         if (i < n_always || rows[i].bytes > 0)
             printf("  %-12s %15" PRIu64 " bytes  %11s   %s\n", rows[i].key, rows[i].bytes,
                    quire_size(rows[i].bytes).text, rows[i].label);
-    printf("  %-12s %15" PRIu64 " bytes  %11s   everything but the weights\n\n", "planned", plan->total_bytes,
+    printf("  %-12s %15" PRIu64 " bytes  %11s   everything except the weights\n\n", "planned", plan->total_bytes,
            quire_size(plan->total_bytes).text);
 }
 
@@ -225,16 +224,16 @@ static void print_limits(const struct engine_plan *plan)
             printf("               %u host blocks, %" PRIu64 " tokens\n", plan->groups[g].n_host_blocks,
                    (uint64_t)plan->groups[g].n_host_blocks * plan->block_tokens);
     }
-    printf("\n  longest request %u tokens; %u sequences at once; %u tokens a step\n", plan->max_model_len,
+    printf("\n  longest request %u tokens; %u sequences at once; %u tokens per step\n", plan->max_model_len,
            plan->max_num_seqs, plan->max_num_batched_tokens);
 }
 
-/* Of several ranks each. */
+/* Each of several ranks. */
 static void print_ranks(const struct planned *p)
 {
     if (p->plan.n_ranks == 1)
         return;
-    printf("\n  Ranks, of which all have as many KV blocks:\n\n  rank   layers   heads %18s %18s %18s\n", "weights",
+    printf("\n  Ranks, all with the same number of KV blocks:\n\n  rank   layers   heads %18s %18s %18s\n", "weights",
            "KV cache", "planned");
     for (uint32_t r = 0; r < p->plan.n_ranks; r++) {
         const struct rank_row *row = &p->ranks[r];
@@ -243,7 +242,7 @@ static void print_ranks(const struct planned *p)
         printf("  %4u %8s %7u %18" PRIu64 " %18" PRIu64 " %18" PRIu64 "\n", r, layers, row->n_q_heads,
                row->weight_bytes, row->kv_bytes, row->total_bytes);
         if (row->device_bytes > p->plan.device_budget)
-            printf("       does not fit: it takes %s more than its GPU's budget\n",
+            printf("       does not fit: it needs %s more than its GPU's budget\n",
                    quire_size(row->device_bytes - p->plan.device_budget).text);
     }
 }
@@ -264,12 +263,12 @@ static void print_table(const struct planned *first, const struct planned *secon
     print_memory(second);
     print_limits(&second->plan);
     const uint64_t both = first->plan.total_bytes + second->plan.total_bytes;
-    printf("\n  %-12s %15" PRIu64 " bytes  %11s   planned for the two models together\n\n", "both", both,
+    printf("\n  %-12s %15" PRIu64 " bytes  %11s   planned for both models together\n\n", "both", both,
            quire_size(both).text);
     print_fit(&first->plan, &second->plan);
 }
 
-/* What a rank takes, once rank 0 has decided how many blocks all have. */
+/* Memory of a rank, after rank 0 has set the common number of blocks. */
 static int plan_rank(const struct engine_options *options, const struct checkpoint *weights, uint32_t rank,
                      struct planned *p, struct quire_error *err)
 {
@@ -291,14 +290,14 @@ static int plan_rank(const struct engine_options *options, const struct checkpoi
                                        .weight_bytes = plan.weight_bytes,
                                        .kv_bytes = plan.kv_bytes,
                                        .swap_bytes = plan.swap_bytes,
-                                       /* rank 0 alone guesses */
+                                       /* only rank 0 drafts */
                                        .total_bytes = plan.total_bytes - (rank > 0 ? plan.draft_bytes : 0),
                                        .device_bytes = plan.device_memory ? needed_bytes(&plan) + plan.driver_bytes
                                                                           : 0};
     return QUIRE_OK;
 }
 
-/* Of a draft model too, where one guesses. */
+/* Includes a draft model if one is used. */
 static int make_plan(const struct engine_options *options, struct planned *p, struct quire_error *err)
 {
     struct engine_options own = *options, *o = &own;
@@ -351,7 +350,7 @@ static int plan_second(const struct beside_flags *flags, const struct engine_opt
                        const struct planned *first, struct planned *p, struct quire_error *err)
 {
     if (first->desc.pooling != POOLING_NONE)
-        return quire_fail(err, QUIRE_INVALID, "--embedding-model: %s gives vectors itself: serve one of the two",
+        return quire_fail(err, QUIRE_INVALID, "--embedding-model: %s is an embedding model, too: serve one of the two",
                           first->model.name);
     *p = (struct planned){.name = flags->model};
     int status = hub_model_find(p->name, false, &p->model, err);
@@ -378,18 +377,19 @@ int command_plan(int argc, char **argv)
     n += beside_flags(&beside, rows + n);
     rows[n++] = (struct cli_option){.names = "Output:", .kind = CLI_GROUP};
     rows[n++] = (struct cli_option){
-        .names = "json", .kind = CLI_FLAG, .target = &json, .help = "Print JSON for programs."};
+        .names = "json", .kind = CLI_FLAG, .target = &json, .common = true, .help = "Print JSON."};
     rows[n] = (struct cli_option){0};
     const struct cli_command command = {
         .name = "plan",
         .usage = "quire plan MODEL [options]",
-        .about = "Prints what memory `quire serve MODEL` with the same options will take, to the byte, and how\n"
-                 "many KV blocks there will be. Reads config.json and the headers of the weights only. Plans for the\n"
-                 "CPU unless --device names a GPU, also where there is one.",
+        .about =
+            "Prints the memory that `quire serve MODEL` with the same options uses, to the byte, and the number of\n"
+            "KV blocks. Reads only config.json and the headers of the weights. Plans for the CPU unless --device\n"
+            "names a GPU, even if this machine has one.",
         .examples = "examples:\n"
                     "  quire plan Qwen/Qwen2.5-1.5B-Instruct\n"
                     "  quire plan ./Qwen2.5-1.5B-Instruct --max-num-seqs 16 --kv-cache-memory 2GiB --json\n"
-                    "  quire plan Qwen/Qwen3-8B --device h200      a GPU that is not here",
+                    "  quire plan Qwen/Qwen3-8B --device h200      a GPU that this machine does not have",
         .options = rows,
         .positionals = {&first.name},
         .first_names = FOREIGN_MODEL_NAMES,
@@ -399,7 +399,7 @@ int command_plan(int argc, char **argv)
     if (!command_begin(&command, argc, argv, &code))
         return code;
     if (!first.name)
-        return command_fail(2, "which model? usage: quire plan MODEL [options]");
+        return command_fail(2, "MODEL is missing; usage: quire plan MODEL [options]");
     if (beside_check(&beside, &err) != QUIRE_OK)
         return command_fail(2, err.text);
     if (plan_first(&options, &first, &err) != QUIRE_OK)

@@ -1,4 +1,5 @@
-/* A rank of an engine of several: no command that anybody types; rank 0 starts it, or a launcher does, with rank 0's command. */
+/* A rank of an engine with several ranks. Not a command for users: rank 0 starts it, or a launcher does, with rank 0's
+ * command. */
 #include "engine/engine.h"
 #include "tools/cli/command.h"
 #include "tools/cli/commands.h"
@@ -15,12 +16,12 @@ static void on_joined(void)
     is_in_group = true;
 }
 
-/* What ends the group, this rank's fault or not, rank 0 knows, and says it once for all. */
+/* Rank 0 knows the reason of the group's end, whatever it is, and reports it once for all ranks. */
 int command_rank(void)
 {
     struct quire_error err;
-    /* A terminal's Ctrl-C reaches all processes at once, as its end and a service manager's reload may. What they mean rank 0
-     * knows, and it ends the others when its requests have ended. */
+    /* A terminal's Ctrl-C reaches all processes at once, and so may its end or a service manager's reload. Rank 0
+     * handles them and ends the other ranks after its requests. */
     signal(SIGINT, SIG_IGN);
     signal(SIGTERM, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
@@ -34,8 +35,8 @@ static void on_first(int number)
     (void)number;
 }
 
-/* From here on what a launcher or Kubernetes tells all ranks rank 0 acts on, and ends the others; whoever tells this one twice
- * means it. */
+/* From here on, rank 0 handles the signals that a launcher or Kubernetes sends to all ranks, and ends the others. A
+ * second signal to this rank ends it. */
 static void on_met(void)
 {
     const struct sigaction once = {.sa_handler = on_first, .sa_flags = SA_RESTART | SA_RESETHAND};
@@ -44,12 +45,13 @@ static void on_met(void)
     signal(SIGHUP, SIG_IGN);
 }
 
-/* Nobody here ends a rank that hangs, as rank 0 does with those that it started. One that does not has ended long before. */
+/* Rank 0 ends hanging ranks that it started itself, but not this one. A rank that does not hang ends well before this
+ * time. */
 #define HANG_S 10
 
 static void on_over(void)
 {
-    alarm(HANG_S); /* by which the process ends */
+    alarm(HANG_S); /* which ends the process */
 }
 
 bool command_as_rank(const char *model, const struct engine_options *options, int *code)

@@ -1,4 +1,4 @@
-/* quire replay: is what a server answered what this engine answers? */
+/* quire replay: compares the answers of a recording with those of this engine. */
 #include "base/json.h"
 #include "tools/bench/lib/progress.h"
 #include "tools/cli/cli.h"
@@ -23,15 +23,17 @@ static void describe(const struct replay_difference *d, char *out, size_t n)
     n -= (size_t)at;
     switch (d->what) {
     case REPLAY_TOKEN:
-        snprintf(out, n, "position %u: token %u was recorded, %u came", d->position, d->recorded, d->replayed);
+        snprintf(out, n, "position %u: token %u was recorded, token %u was computed", d->position, d->recorded,
+                 d->replayed);
         break;
-    case REPLAY_LOGPROB: snprintf(out, n, "the tokens are the same, the bits of a logprob are not"); break;
+    case REPLAY_LOGPROB: snprintf(out, n, "the tokens are equal, but the bits of a logprob differ"); break;
     case REPLAY_LENGTH:
         snprintf(out, n, "position %u: %u tokens were recorded, %s", d->position, d->recorded,
-                 d->replayed > d->recorded ? "and more came" : "fewer came");
+                 d->replayed > d->recorded ? "more were computed" : "fewer came");
         break;
     case REPLAY_FINISH:
-        snprintf(out, n, "it ended by %s, now by %s", finish_names[d->recorded], finish_names[d->replayed]);
+        snprintf(out, n, "the recorded answer ended by %s, the computed one by %s", finish_names[d->recorded],
+                 finish_names[d->replayed]);
         break;
     }
 }
@@ -66,8 +68,8 @@ static int report(const struct replay_report *r, uint64_t n_left_out, bool json)
         return code ? code : r->n_different > 0;
     }
     if (n_left_out)
-        printf("The recording ends within a record: its last %" PRIu64 " bytes were left out.\n", n_left_out);
-    printf("%" PRIu64 " requests: %" PRIu64 " compared (%" PRIu64 " of them as far as they came), %" PRIu64
+        printf("The recording ends within a record: its last %" PRIu64 " bytes were ignored.\n", n_left_out);
+    printf("%" PRIu64 " requests: %" PRIu64 " compared (%" PRIu64 " of them up to their last recorded token), %" PRIu64
            " without an answer.\n",
            r->n_requests, r->n_compared, r->n_cut, r->n_without_answer);
     for (uint32_t i = 0; i < r->n_shown; i++) {
@@ -77,18 +79,17 @@ static int report(const struct replay_report *r, uint64_t n_left_out, bool json)
     if (r->n_different > r->n_shown)
         printf("  and %" PRIu64 " more\n", r->n_different - r->n_shown);
     if (r->n_different && r->other_identity)
-        printf(
-            "The recorded engine had another identity_arithmetic: other weights, other settings of the model, or other "
-            "arithmetic. (Identities of older releases do not cover the settings, and always differ.)\n");
+        printf("The recorded engine had another identity_arithmetic: other weights, other settings of the model, or another "
+               "arithmetic. (Identities of older releases do not cover the settings, and always differ.)\n");
     if (r->n_draft_tokens)
-        printf("%" PRIu64 " drafts were verified on the way, %" PRIu64 " of them right.\n", r->n_draft_tokens,
+        printf("%" PRIu64 " drafts were verified, %" PRIu64 " of them accepted.\n", r->n_draft_tokens,
                r->n_accepted_tokens);
     if (r->n_compared == 0)
-        printf("There is nothing to compare.\n");
+        printf("The recording has no answers to compare.\n");
     else if (r->n_different)
         printf("%" PRIu64 " of %" PRIu64 " choices differ.\n", r->n_different, r->n_choices);
     else
-        printf("All %" PRIu64 " choices are the same, %" PRIu64 " tokens and every logprob bit.\n", r->n_choices,
+        printf("All %" PRIu64 " choices are equal: %" PRIu64 " tokens and every logprob bit.\n", r->n_choices,
                r->n_tokens);
     return r->n_different > 0;
 }
@@ -98,19 +99,19 @@ static void on_progress(void *context, uint64_t n_tokens)
     bench_progress_set(context, n_tokens);
 }
 
-/* The recording must be of this model: its weights show by their answers, its configuration at once. */
+/* The recording must be of this model. Its answers reveal other weights, its configuration is compared directly. */
 static int check_model(const struct recording *recording, const char *model_dir, struct quire_error *err)
 {
     struct serving_identity identity;
     const struct recording_header *h = recording_header(recording);
     int status = serving_identity_read(model_dir, &identity, err);
     if (status == QUIRE_OK && memcmp(&identity.config, &h->config_sha256, sizeof identity.config) != 0)
-        return quire_fail(err, QUIRE_INVALID, "%s: its config.json is not that of the model that was recorded, \"%s\"",
+        return quire_fail(err, QUIRE_INVALID, "%s: its config.json is not that of the recorded model, \"%s\"",
                           model_dir, h->model);
     return status;
 }
 
-/* --speculative-config as it was given. */
+/* The value of --speculative-config. */
 struct guesses {
     bool given;
     struct speculative_config config;
@@ -161,9 +162,9 @@ int command_replay(int argc, char **argv)
     const struct cli_option rows[] = {
         {.names = "Options:", .kind = CLI_GROUP},
         {.names = "speculative-config", .kind = CLI_PARSED, .parse = parse_guesses, .target = &guesses, .value = "JSON",
-         .help = "Guess what each request says next, as quire serve does with this, and verify it. Default: every token "
-                 "is computed one at a time, also where the recording has drafts. The answers are the same bits."},
-        {.names = "json", .kind = CLI_FLAG, .target = &json, .help = "Print JSON for programs."},
+         .help = "Draft tokens as quire serve does with this option, and verify them. The answers have the same "
+                 "bits. Default: one token at a time, also if the recording has drafts."},
+        {.names = "json", .kind = CLI_FLAG, .target = &json, .help = "Print JSON."},
         {0},
     };
     /* clang-format on */
@@ -171,24 +172,26 @@ int command_replay(int argc, char **argv)
         .name = "replay",
         .usage = "quire replay FILE MODEL [options]",
         .about =
-            "Computes everything again that a server answered while it recorded into FILE (quire serve --record FILE),\n"
-            "and compares every token and every logprob bit.\n\n"
-            "A request's answer does not depend on what else is served, so the requests run as fast as they can, not at\n"
-            "the times they came. What was cancelled, or ran when the server was killed, is compared as far as it came.\n"
-            "MODEL is opened as it was: device, arithmetic form, KV dtype, lengths and blocks.\n\n"
-            "Exit status: 0 all the same, 1 a difference (or it could not be done), 2 a wrong command line.",
-        .examples = "examples:\n"
-                    "  quire serve ./model --record monday.rec      and later:\n"
-                    "  quire replay monday.rec ./model\n"
-                    "  quire replay monday.rec ./model --speculative-config '{\"method\": \"ngram\"}'\n"
-                    "  quire sim --trace monday.rec --trace-format recording     its decisions, without a model",
+            "Recomputes all answers in a recording (quire serve --record FILE) and compares every token and every\n"
+            "logprob bit.\n\n"
+            "An answer does not depend on other requests, so the requests run as fast as possible, not at their\n"
+            "recorded times. A request that was cancelled, or running when the server was killed, is compared up to\n"
+            "its last recorded token. MODEL is opened with the recorded device, arithmetic form, KV dtype, lengths\n"
+            "and blocks.\n\n"
+            "Exit status: 0 all equal, 1 a difference or an error, 2 a wrong command line.",
+        .examples =
+            "examples:\n"
+            "  quire serve ./model --record monday.rec      first, then:\n"
+            "  quire replay monday.rec ./model\n"
+            "  quire replay monday.rec ./model --speculative-config '{\"method\": \"ngram\"}'\n"
+            "  quire sim --trace monday.rec --trace-format recording     the scheduler's decisions, without a model",
         .options = rows,
         .positionals = {&file, &model_dir},
     };
     if (!command_begin(&command, argc, argv, &code))
         return code;
     if (!file || !model_dir)
-        return command_fail(2, "which recording, and which model? usage: quire replay FILE MODEL");
+        return command_fail(2, "FILE or MODEL is missing; usage: quire replay FILE MODEL");
     if (hub_model_find(model_dir, false, &model, &err) != QUIRE_OK)
         return command_fail(1, err.text);
     int status = run(file, model.dir, &guesses, json, &code, &err);

@@ -1,4 +1,4 @@
-/* quire serve: the OpenAI front end, with an engine in this process or elsewhere, on one event loop. */
+/* quire serve: the OpenAI front end, with an engine in this process or elsewhere, on one event loop. Main thread. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/size.h"
@@ -36,7 +36,7 @@
 #include <unistd.h>
 
 #define CONNECT_TIMEOUT_MS 5000
-#define RECONNECT_TIMEOUT_MS 200 /* the loop waits for it */
+#define RECONNECT_TIMEOUT_MS 200 /* the loop blocks while it connects */
 #define RECONNECT_EVERY_S 1
 #define SAY_EVERY_S 10
 
@@ -47,7 +47,7 @@ struct serve {
     struct cache_flags cache_flags;
     struct beside_flags beside_flags;
     struct hub_model model;
-    const char *given; /* MODEL, as it was typed */
+    const char *given; /* MODEL, as typed */
     const char *host, *metrics_listen, *otlp_endpoint, *remote, *key_file, *tenants_file, *warm_file, *cert_file,
         *tls_key_file;
     const char *tool_call_parser;
@@ -55,10 +55,10 @@ struct serve {
     bool keeps_billing_header;
     bool tenant_metrics, log_requests, disable_log_stats;
     char metrics_host[SERVE_HOST_BYTES];
-    struct front_listen metrics; /* what metrics_listen says */
-    char *environment_keys; /* what api_keys point into, when they came from the environment */
+    struct front_listen metrics; /* parsed metrics_listen */
+    char *environment_keys; /* holds the keys of api_keys if they come from the environment */
     struct cli_list api_keys, origins, hosts, names, listen, proxies;
-    struct http_network networks[CLI_MAX_LIST]; /* what proxies say */
+    struct http_network networks[CLI_MAX_LIST]; /* parsed proxies */
     size_t n_networks;
     uint32_t port;
     uint64_t max_body_bytes;
@@ -80,14 +80,14 @@ struct serve {
     struct response_cache *cache; /* NULL: off */
     struct front *front;
     struct beside *beside; /* NULL without --embedding-model */
-    struct warming *warming; /* NULL without --warm, and before the engine is there */
-    struct event *reload; /* NULL where there is nothing to be read again */
+    struct warming *warming; /* NULL without --warm, and before the engine is available */
+    struct event *reload; /* NULL if nothing can be reloaded */
     struct event *reconnect; /* NULL without --engine */
-    struct pulse *pulse; /* of the engine there; NULL: likewise */
+    struct pulse *pulse; /* heartbeat of the remote engine; NULL without --engine */
     struct keeper *keeper; /* NULL without --restart */
-    uint32_t restarts; /* in a row, at most; 0: the engine is in this process */
-    char **engine_argv; /* of the process that has it otherwise */
-    double said_waiting; /* when, of the first engine; 0: never */
+    uint32_t restarts; /* maximum in a row; 0: the engine is in this process */
+    char **engine_argv; /* of the engine's process if it is separate */
+    double said_waiting; /* time of the last log line about waiting for the first engine; 0: never */
     bool ready_once, draining;
     int exit_code;
     double started;
@@ -95,7 +95,7 @@ struct serve {
 
 /* ---- warming ---- */
 
-/* Once, beside live traffic and below it; what goes wrong is no reason not to serve. */
+/* Once, at lower priority than live traffic. A failure does not stop the server. */
 static void begin_warming(struct serve *s, const char *host)
 {
     char url[300];
@@ -118,16 +118,16 @@ static void on_beside_gone(void *context)
     event_base_loopbreak(s->base);
 }
 
-/* ---- when the engine is there, and when it is gone ---- */
+/* ---- availability of the engine ---- */
 
 static void on_engine_ready(void *context)
 {
     struct serve *s = context;
     const char *host = s->host && strcmp(s->host, "0.0.0.0") != 0 ? s->host : "127.0.0.1";
     if (s->ready_once)
-        quire_log(QUIRE_LOG_INFO, "server", "the engine is back");
+        quire_log(QUIRE_LOG_INFO, "server", "the engine is available again");
     else
-        quire_log(QUIRE_LOG_INFO, "server", "%s ready on %s://%s:%u/v1 after %.2f s; /ui is a page to chat and watch",
+        quire_log(QUIRE_LOG_INFO, "server", "%s ready on %s://%s:%u/v1 after %.2f s; /ui has chat and charts",
                   s->names.items[0], s->tls ? "https" : "http", host, front_port(s->front), quire_now_s() - s->started);
     if (!s->ready_once && s->metrics_listen)
         quire_log(QUIRE_LOG_INFO, "server", "metrics and health, without a key, on port %u (%s)",
@@ -141,20 +141,20 @@ static void on_engine_ready(void *context)
     s->ready_once = true;
 }
 
-/* Of the first one, now and then. */
+/* For the first engine, at intervals. */
 static void say_waiting(struct serve *s, const char *why)
 {
     size_t n = strlen(s->remote);
-    if (strncmp(why, s->remote, n) == 0 && why[n] == ':') /* it begins with the address, which the line has */
+    if (strncmp(why, s->remote, n) == 0 && why[n] == ':') /* it begins with the address, which the line already has */
         why += n + 1 + strspn(why + n + 1, " ");
     if (s->ready_once || (s->said_waiting > 0 && quire_now_s() - s->said_waiting < SAY_EVERY_S))
         return;
     s->said_waiting = quire_now_s();
-    quire_log(QUIRE_LOG_WARN, "server", "waiting for the engine at %s: %s; port %u answers 503 until it is there",
+    quire_log(QUIRE_LOG_WARN, "server", "waiting for the engine at %s: %s; port %u answers 503 until it is available",
               s->remote, why, front_port(s->front));
 }
 
-/* The engine is looked for again in a while. */
+/* Tries again to connect to the engine after a delay. */
 static void wait_for_engine(struct serve *s, const char *why)
 {
     const struct timeval soon = {.tv_sec = RECONNECT_EVERY_S};
@@ -162,13 +162,13 @@ static void wait_for_engine(struct serve *s, const char *why)
     event_add(s->reconnect, &soon);
 }
 
-/* One at --engine that is stopped: its system takes connections for it, which would pile up there. */
+/* A stopped engine at --engine: its system still accepts connections, which would pile up there. */
 static bool keeps_waiting(void *context)
 {
     struct serve *s = context;
     if (!s->remote)
         return false;
-    say_waiting(s, "it is connected, and says nothing");
+    say_waiting(s, "it accepts connections but sends no data");
     return true;
 }
 
@@ -177,18 +177,18 @@ static void on_engine_gone(void *context, const char *why)
     struct serve *s = context;
     if (s->pulse)
         pulse_end(s->pulse);
-    if (serving_death_hangs(s->death)) /* the loop is left in a moment */
+    if (serving_death_hangs(s->death)) /* the loop ends soon */
         return;
     if (s->draining) {
-        if (s->keeper) /* with what ran there; of an engine in this process its death says so */
+        if (s->keeper) /* with the process; the death of an in-process engine logs it itself */
             s->exit_code = 1;
         return;
     }
-    if (s->reconnect && !front_engine_spoke(s->front)) { /* nobody is there, or still the one that is stopped */
+    if (s->reconnect && !front_engine_spoke(s->front)) { /* the engine is absent or still stopped */
         wait_for_engine(s, why);
         return;
     }
-    quire_log(QUIRE_LOG_ERROR, "server", "the engine is gone: %s", why);
+    quire_log(QUIRE_LOG_ERROR, "server", "the engine is unavailable: %s", why);
     if (s->keeper) {
         keeper_lost(s->keeper);
         return;
@@ -197,7 +197,7 @@ static void on_engine_gone(void *context, const char *why)
         wait_for_engine(s, why);
         return;
     }
-    /* One that refused us, or lived in this process: nothing can be served any more. */
+    /* The engine rejected us, or lived in this process: the server cannot continue. */
     s->exit_code = 1;
     event_base_loopbreak(s->base);
 }
@@ -214,8 +214,8 @@ static int attach_engine(struct serve *s, struct wire_stream *stream, struct qui
     return front_set_engine(s->front, &engine, err);
 }
 
-/* The engine at --engine. One that is not there is waited for, also the first time: the two may be started in any order.
- * What waiting does not mend (an address that is none, a key that cannot be read) fails. */
+/* Connects to the engine at --engine. An absent engine is waited for, also the first time, so that the two may be
+ * started in any order. Errors that waiting cannot fix fail: an invalid address, or a key that cannot be read. */
 static int look_for_engine(struct serve *s, int timeout_ms, struct quire_error *err)
 {
     int engine_fd;
@@ -273,7 +273,7 @@ static void on_engine_down(void *context, uint32_t retry_ms, const char *why)
     front_engine_returns(((struct serve *)context)->front, retry_ms);
 }
 
-/* Who waits is told why, and not only that the connection ended. */
+/* Pending requests get the reason, not only the fact that the connection ended. */
 static void on_engine_lost(void *context, const char *why)
 {
     front_engine_give_up(((struct serve *)context)->front, why);
@@ -288,7 +288,7 @@ static const char *why_engine_ended(void *context)
 static void on_given_up(void *context, const char *why)
 {
     struct serve *s = context;
-    quire_log(QUIRE_LOG_ERROR, "server", "the engine is not started again: %s", why);
+    quire_log(QUIRE_LOG_ERROR, "server", "the engine is not restarted: %s", why);
     s->exit_code = 1;
     event_base_loopbreak(s->base);
 }
@@ -304,7 +304,7 @@ static int keep_engine(struct serve *s, struct quire_error *err)
     return keeper_begin(s->base, s->engine_argv, s->restarts, &calls, &s->keeper, err);
 }
 
-/* quire engine MODEL, with what of this command line is an engine's. */
+/* The command line quire engine MODEL, with the engine's options of this command line. */
 static int write_engine_argv(struct serve *s, const struct cli_command *command, int argc, char **argv,
                              const struct cli_option *rows, size_t n_rows, struct quire_error *err)
 {
@@ -362,10 +362,10 @@ static void on_give_up(void *context)
 static void on_engine_died(void *context, const char *why)
 {
     struct serve *s = context;
-    (void)why; /* who waits hears it from the engine */
+    (void)why; /* pending requests get the reason from the engine */
     if (s->front)
         front_engine_died(s->front);
-    if (s->front && serving_death_hangs(s->death)) /* it will not say so itself */
+    if (s->front && serving_death_hangs(s->death)) /* the hanging engine will not report it itself */
         front_engine_give_up(s->front, serving_death_hangs(s->death));
 }
 
@@ -378,13 +378,13 @@ static void on_reload(evutil_socket_t number, short what, void *context)
     (void)number;
     (void)what;
     if (s->tenants_file && tenants_reload(s->tenants, quire_now_us(), &err) == QUIRE_OK)
-        quire_log(QUIRE_LOG_INFO, "server", "%s was read again", s->tenants_file);
+        quire_log(QUIRE_LOG_INFO, "server", "%s was reloaded", s->tenants_file);
     else if (s->tenants_file)
-        quire_log(QUIRE_LOG_ERROR, "server", "the tenants stay as they were: %s", err.text);
+        quire_log(QUIRE_LOG_ERROR, "server", "the tenants are unchanged: %s", err.text);
     if (s->tls && tls_reload(s->tls, &err) == QUIRE_OK)
-        quire_log(QUIRE_LOG_INFO, "server", "%s was read again", s->cert_file);
+        quire_log(QUIRE_LOG_INFO, "server", "%s was reloaded", s->cert_file);
     else if (s->tls)
-        quire_log(QUIRE_LOG_ERROR, "server", "the certificate stays as it was: %s", err.text);
+        quire_log(QUIRE_LOG_ERROR, "server", "the certificate is unchanged: %s", err.text);
 }
 
 static int open_reload(struct serve *s, struct quire_error *err)
@@ -408,7 +408,7 @@ static int open_tenants(struct serve *s, struct quire_error *err)
     if (status != QUIRE_OK)
         return status;
     tenants_weights(s->tenants, s->weights);
-    /* Room for those that a file read again, or another front end, may name. */
+    /* Space for tenants that a reloaded file, or another front end, may name. */
     s->options.policy_options.n_tenants = TENANTS_MAX;
     s->options.policy_options.tenant_weights = s->weights;
     return QUIRE_OK;
@@ -436,7 +436,7 @@ static int open_engine(struct serve *s, struct quire_error *err)
         status = serving_death_mind(s->death, s->engine, err);
     if (status == QUIRE_OK && s->watching.recorder && engine_info(s->engine)->vector_size > 0)
         status = quire_fail(err, QUIRE_UNSUPPORTED,
-                            "--record: vectors are not recorded, and this model gives nothing else");
+                            "--record: vectors are not recorded, and this model computes only vectors");
     if (status != QUIRE_OK)
         return status;
     daemon_set_engine(s->daemon, s->engine);
@@ -446,7 +446,7 @@ static int open_engine(struct serve *s, struct quire_error *err)
     return status;
 }
 
-/* The weights and the tokenizer are opened side by side. */
+/* Opens the weights and the tokenizer in parallel. */
 static int open_model(struct serve *s, struct quire_error *err)
 {
     struct serving_text_load *load;
@@ -473,7 +473,7 @@ static int open_model(struct serve *s, struct quire_error *err)
     return status;
 }
 
-/* --semantic-cache: by the vectors of the model beside. */
+/* --semantic-cache: uses vectors of the embedding model. */
 static int compare_questions(struct serve *s, struct quire_error *err)
 {
     struct similar_options options = s->cache_flags.similar;
@@ -547,7 +547,7 @@ static int open_front(struct serve *s, struct quire_error *err)
     if (status != QUIRE_OK || !s->beside_flags.model)
         return status;
     if (s->engine && engine_info(s->engine)->vector_size > 0)
-        return quire_fail(err, QUIRE_INVALID, "--embedding-model: %s gives vectors itself: serve one of the two",
+        return quire_fail(err, QUIRE_INVALID, "--embedding-model: %s is an embedding model, too: serve one of the two",
                           s->model.name);
     status = beside_open(s->base, &s->beside_flags, &s->options, &options, on_beside_gone, s, &s->beside, err);
     if (status == QUIRE_OK)
@@ -560,7 +560,7 @@ static int open_front(struct serve *s, struct quire_error *err)
 static int connect_remote(struct serve *s, struct quire_error *err)
 {
     struct key256 key;
-    /* A key that cannot be read is said before an engine is waited for. */
+    /* Reports an unreadable key before it waits for an engine. */
     int status = s->key_file ? wire_key_read(s->key_file, &key, err) : QUIRE_OK;
     explicit_bzero(&key, sizeof key);
     if (status != QUIRE_OK)
@@ -596,7 +596,7 @@ static int open_all(struct serve *s, struct quire_error *err)
     s->started = quire_now_s();
     s->base = event_base_new();
     if (!s->base)
-        return quire_fail(err, QUIRE_INTERNAL, "libevent gives no event loop");
+        return quire_fail(err, QUIRE_INTERNAL, "libevent cannot create an event loop");
     if (s->names.n == 0)
         s->names.items[s->names.n++] = s->model.name;
     int status = open_tenants(s, err);
@@ -628,7 +628,7 @@ static void close_all(struct serve *s)
     if (!keeper_end(s->keeper))
         s->exit_code = 1;
     free(s->engine_argv);
-    if (s->cache) /* vectors may still be on their way from the model beside */
+    if (s->cache) /* vectors of the embedding model may still arrive */
         response_cache_compare(s->cache, NULL);
     beside_close(s->beside);
     response_cache_close(s->cache);
@@ -659,9 +659,9 @@ static void log_engine(const struct serve *s)
     quire_log(QUIRE_LOG_INFO, "engine", "%s on %s; GEMM form: %s", info->desc->architecture, info->device_why,
               info->gemms);
     quire_log(QUIRE_LOG_INFO, "engine",
-              "%s; KV cache %s in blocks of %u tokens, %s besides; context %u, %u sequences at once", info->placement,
-              quire_size(plan->kv_bytes).text, plan->block_tokens, quire_size(plan->total_bytes - plan->kv_bytes).text,
-              plan->max_model_len, plan->max_num_seqs);
+              "%s; KV cache %s in blocks of %u tokens, %s for everything else; context %u, %u sequences at once",
+              info->placement, quire_size(plan->kv_bytes).text, plan->block_tokens,
+              quire_size(plan->total_bytes - plan->kv_bytes).text, plan->max_model_len, plan->max_num_seqs);
 }
 
 static size_t http_flags(struct serve *s, struct cli_option *out)
@@ -670,49 +670,53 @@ static size_t http_flags(struct serve *s, struct cli_option *out)
     const struct cli_option rows[] = {
         {.names = "HTTP:", .kind = CLI_GROUP},
         {.names = "host", .kind = CLI_STRING, .target = &s->host, .value = "HOST",
-         .help = "Address to listen on. Default 127.0.0.1: this machine only; 0.0.0.0 for everybody."},
+         .common = true, .help = "Listen on this address; default 127.0.0.1, this machine only. 0.0.0.0 listens on all interfaces."},
         {.names = "port", .kind = CLI_U32, .target = &s->port, .max = 65535, .value = "N",
-         .help = "Port. Default 8000; 0 takes a free one and says which."},
+         .common = true, .help = "Listen on this port; default 8000, 0 for any free port. The log shows the port."},
         {.names = "ssl-certfile", .kind = CLI_STRING, .target = &s->cert_file, .value = "FILE",
-         .help = "Speak HTTPS with this certificate (PEM, with its chain). Read again on SIGHUP."},
+         .common = true, .help = "Serve HTTPS with this certificate (PEM, with its chain). SIGHUP reloads it."},
         {.names = "ssl-keyfile", .kind = CLI_STRING, .target = &s->tls_key_file, .value = "FILE",
-         .help = "Its private key, not encrypted. Default: in the certificate's file."},
+         .common = true, .help = "Private key of the certificate, not encrypted. Default: the key in the certificate's file."},
         {.names = "allowed-origins", .kind = CLI_LIST, .target = &s->origins, .value = "ORIGIN",
-         .help = "Web pages from here may use the API in browsers (CORS); * for all. May be repeated. Default: none but "
-                 "the server's own."},
+         .help = "Allow web pages from this origin to use the API (CORS); * for all. May be repeated. Default: the "
+                 "server's own pages only."},
         {.names = "allowed-hosts", .kind = CLI_LIST, .target = &s->hosts, .value = "NAME",
-         .help = "Without keys, on a loopback address: names besides localhost by which browsers may reach the server; * "
-                 "for all. May be repeated."},
+         .help = "Without keys, on a loopback address: further host names, in addition to localhost, that browsers "
+                 "may use; * for all. May be repeated."},
         {.names = "api-key", .kind = CLI_LIST, .target = &s->api_keys, .value = "KEY",
-         .help = "Clients must send one of these as bearer token. May be repeated. Default: $QUIRE_API_KEY, with commas "
-                 "between several, which other users of this machine cannot read off the command line."},
+         .common = true, .help = "Require one of these keys as bearer token. May be repeated. Default: $QUIRE_API_KEY, separated by "
+                 "commas; other users of this machine cannot read it from the command line."},
         {.names = "tenants", .kind = CLI_STRING, .target = &s->tenants_file, .value = "FILE",
-         .help = "Keys with names, weights, classes and limits (docs/api.md). Read again on SIGHUP."},
+         .common = true, .help = "Read keys, weights, classes and limits from this file. SIGHUP reloads it. See "
+                 "docs/reference/http-api.md."},
         {.names = "warm", .kind = CLI_STRING, .target = &s->warm_file, .value = "FILE",
-         .help = "Fill the prefix cache from this file's prompts at start, below live traffic (quire cache warm "
-                 "--help). With --api-key: for the first key."},
+         .help = "Fill the prefix cache at start with the prompts of this file, at lower priority than live traffic "
+                 "(quire cache warm --help). With --api-key: for the first key."},
         {.names = "tenant-metrics", .kind = CLI_FLAG, .target = &s->tenant_metrics,
-         .help = "Count by tenant on /metrics too."},
+         .help = "Also export metrics per tenant on /metrics."},
         {.names = "metrics-listen", .kind = CLI_STRING, .target = &s->metrics_listen, .value = "ADDRESS",
-         .help = "Answer /metrics and /health on HOST:PORT too, there without a key and nothing else: for Prometheus "
-                 "and probes, on an address that clients do not reach."},
+         .help = "Also serve /metrics and /health, and nothing else, on HOST:PORT without a key. For Prometheus and "
+                 "probes, on an address that clients do not reach."},
         {.names = "log-requests", .kind = CLI_FLAG, .target = &s->log_requests,
-         .help = "Log a line for each request that generates: ids, tenant, status, tokens and times, never its text."},
+         .common = true,
+         .help = "Log one line per generating request, never its text. The line has ids, tenant, status, tokens and "
+                 "times."},
         log_stats_option(&s->disable_log_stats),
         SERVING_LOG_FORMAT_OPTION,
         {.names = "otlp-endpoint", .kind = CLI_STRING, .target = &s->otlp_endpoint, .value = "URL",
-         .help = "Send a span for each request that generates to this OpenTelemetry collector, over HTTP: "
-                 "http://HOST:4318. Traces of callers (traceparent) are continued."},
+         .help = "Send a span for each generating request to this OpenTelemetry collector over HTTP, such as "
+                 "http://HOST:4318. Continues the traces of callers (traceparent)."},
         {.names = "served-model-name", .kind = CLI_LIST, .target = &s->names, .value = "NAME",
-         .help = "Names that requests may use. Default: MODEL's name, or the directory's."},
+         .common = true, .help = "Model name for requests; may be repeated. Default: MODEL's name, or the directory's."},
         {.names = "tool-call-parser", .kind = CLI_STRING, .target = &s->tool_call_parser, .value = "NAME",
-         .help = "How the model writes tool calls: hermes (Qwen too), llama3_json, or none to leave them in the text. "
-                 "Default auto: as its chat template shows."},
+         .help = "Format of the model's tool calls: auto, hermes (also Qwen), llama3_json, or none to leave them in "
+                 "the text. Default auto: detected from the chat template."},
         {.names = "special-tokens-in-messages", .kind = CLI_PARSED, .parse = serve_parse_specials, .target = &s->specials_in_messages, .value = "text|encode|refuse",
-         .help = "What becomes of special tokens that messages spell, such as <|im_end|>: they are text, tokens, or a 400. Default text."},
+         .help = "How to treat special tokens such as <|im_end|> in messages: as text, as tokens (encode), or reply "
+                 "400 (refuse). Default text."},
         {.names = "keep-billing-header", .kind = CLI_FLAG, .target = &s->keeps_billing_header,
-         .help = "Leave the line \"x-anthropic-billing-header: ...\" in system prompts of /v1/messages. It changes with each request, so "
-                 "that nothing behind it is found in the prefix cache. Default: it is left out."},
+         .help = "Keep the line \"x-anthropic-billing-header: ...\" in system prompts of /v1/messages. It changes with each "
+                 "request and defeats the prefix cache. Default: the line is removed."},
     };
     /* clang-format on */
     memcpy(out, rows, sizeof rows);
@@ -723,66 +727,72 @@ static size_t connection_flags(struct serve *s, struct cli_option *out)
 {
     /* clang-format off */
     const struct cli_option rows[] = {
-        {.names = "Limits of connections:", .kind = CLI_GROUP},
+        {.names = "Connection limits:", .kind = CLI_GROUP},
         {.names = "max-connections", .kind = CLI_U32, .target = &s->max_connections, .min = 1, .max = 1000000, .value = "N",
-         .help = "Connections at once; past it the one gives way that waits longest for a request or its rest. Default 4096."},
+         .help = "Maximum number of open connections; default 4096. At the limit, the server closes the connection "
+                 "that has waited longest for a request or the rest of one."},
         {.names = "max-connections-per-address", .kind = CLI_U32, .target = &s->max_connections_per_address, .min = 1, .max = 1000000, .value = "N",
-         .help = "Those that one IPv4 address, or one IPv6 /64, may have. Default: half of them."},
+         .help = "Maximum number of connections of one IPv4 address or one IPv6 /64. Default: half of "
+                 "--max-connections."},
         {.names = "trusted-proxies", .kind = CLI_LIST, .target = &s->proxies, .value = "CIDR,...",
-         .help = "Addresses and networks of proxies: no limit is for one of these. May be repeated."},
+         .help = "Addresses and networks of proxies, which have no limit per address. May be repeated."},
         {.names = "max-body-size", .kind = CLI_BYTES, .target = &s->max_body_bytes, .min = 1024, .max = 4294967296.0, .value = "SIZE",
-         .help = "Largest request body, 16 times that for all at once: 64M. Default 16M."},
+         .help = "Maximum size of a request body, such as 64M. All bodies together may have 16 times this size. "
+                 "Default 16M."},
         {.names = "max-choices-per-request", .kind = CLI_U32, .target = &s->max_choices, .min = 1, .max = 65536, .value = "N",
-         .help = "Choices (prompts x n) of one request; they wait here and go to the engine as it has room. Default 4096."},
+         .help = "Maximum number of choices (prompts x n) of one request. They wait in the server and go to the "
+                 "engine as its queue allows. Default 4096."},
         {.names = "header-timeout", .kind = CLI_U32, .target = &s->header_timeout_s, .min = 1, .max = 86400, .value = "SECONDS",
-         .help = "For a request's headers to arrive. Default 15."},
+         .help = "Time limit for the headers of a request. Default 15."},
         {.names = "body-timeout", .kind = CLI_U32, .target = &s->body_timeout_s, .min = 1, .max = 86400, .value = "SECONDS",
-         .help = "For its body, besides what 16 KiB/s would need. Default 30."},
+         .help = "Time limit for the body, in addition to the time it needs at 16 KiB/s. Default 30."},
         {.names = "keep-alive-timeout", .kind = CLI_U32, .target = &s->idle_timeout_s, .min = 1, .max = 86400, .value = "SECONDS",
-         .help = "For the next request of a connection; longer than the proxy's in front. Default 75."},
+         .help = "Time limit for the next request on a connection. Use a longer time than the proxy in front. "
+                 "Default 75."},
         {.names = "write-timeout", .kind = CLI_U32, .target = &s->write_timeout_s, .min = 1, .max = 86400, .value = "SECONDS",
-         .help = "For a client to take some of its reply. Default 60."},
+         .help = "Time limit for a client to read some of its reply. Default 60."},
         serving_shutdown_option(&s->shutdown_timeout_s),
+        {.names = "Engine process:", .kind = CLI_GROUP},
         keeper_option(&s->restarts),
-        {.names = "Engines elsewhere:", .kind = CLI_GROUP},
         {.names = "engine", .kind = CLI_STRING, .target = &s->remote, .value = "ADDRESS",
-         .help = "Use the engine at unix:PATH or tcp:HOST:PORT (quire engine), and wait for it where it is not there yet. "
-                 "MODEL is then needed for its tokenizer and configuration only."},
+         .common = true,
+         .help = "Use the engine at unix:PATH or tcp:HOST:PORT (quire engine). The server waits until it is "
+                 "available. It reads only the tokenizer and the configuration of MODEL."},
         {.names = "listen", .kind = CLI_LIST, .target = &s->listen, .value = "ADDRESS",
-         .help = "Let other front ends use this engine too."},
+         .help = "Let other front ends use this engine, too. May be repeated."},
         {.names = "engine-key-file", .kind = CLI_STRING, .target = &s->key_file, .value = "PATH",
-         .help = "The secret shared with engines or front ends at tcp: addresses."},
+         .help = "File with the secret shared with engines or front ends at tcp: addresses."},
     };
     /* clang-format on */
     memcpy(out, rows, sizeof rows);
     return sizeof rows / sizeof rows[0];
 }
 
-/* What one option alone cannot say. of_engine: the first option given that an engine in this process has; NULL: none. */
+/* Checks of several options together. of_engine: the first option on the command line that only an in-process engine
+ * has, or NULL. */
 static int check(struct serve *s, const char *of_engine, struct quire_error *err)
 {
     const char *wrong = NULL;
     if (!s->given)
-        wrong = "which model? usage: quire serve MODEL [options]";
+        wrong = "MODEL is missing; usage: quire serve MODEL [options]";
     else if (s->remote && s->listen.n > 0)
-        wrong = "--listen offers an engine in this process; with --engine there is none";
+        wrong = "--listen needs an engine in this process; leave out --listen or --engine";
     else if (s->remote && strncmp(s->remote, "tcp:", 4) == 0 && !s->key_file)
-        wrong = "--engine tcp:HOST:PORT needs --engine-key-file, the file with the secret that the engine has too";
+        wrong = "--engine tcp:HOST:PORT needs --engine-key-file, the file with the secret shared with the engine";
     else if (s->remote && of_engine)
-        return quire_fail(
-            err, QUIRE_INVALID,
-            "--%.*s is for an engine in this process; with --engine there is none: give it to quire engine",
-            (int)strcspn(of_engine, ","), of_engine);
+        return quire_fail(err, QUIRE_INVALID,
+                          "--%.*s is for an engine in this process; with --engine, give it to quire engine",
+                          (int)strcspn(of_engine, ","), of_engine);
     else if (s->remote && s->restarts)
-        wrong = "--restart is for an engine of this server; with --engine it is waited for anyway";
+        wrong = "--restart is for an engine of this server; with --engine, the server always waits for the engine";
     else if (s->warm_file && !s->options.prefix_caching)
-        wrong = "--warm fills the prefix cache, which is off: leave --no-enable-prefix-caching out";
+        wrong = "--warm fills the prefix cache, which is off: leave out --no-enable-prefix-caching";
     else if (s->warm_file && s->tenants_file)
-        wrong = "--warm fills one key's cache: with --tenants say whose, with quire cache warm --api-key";
+        wrong = "--warm fills the cache of one key; with --tenants, use quire cache warm --api-key KEY";
     else if (s->tenants_file && s->api_keys.n > 0)
-        wrong = "--tenants names every key; --api-key does not go with it";
+        wrong = "--api-key cannot be used with --tenants, which lists all keys";
     else if (s->tls_key_file && !s->cert_file)
-        wrong = "--ssl-keyfile is the key of a certificate: name it with --ssl-certfile";
+        wrong = "--ssl-keyfile needs --ssl-certfile, the certificate of the key";
     if (wrong)
         return quire_fail(err, QUIRE_INVALID, "%s", wrong);
     if (s->metrics_listen && serve_metrics_listen(s->metrics_listen, s->metrics_host, &s->metrics, err) != QUIRE_OK)
@@ -805,8 +815,8 @@ static int check(struct serve *s, const char *of_engine, struct quire_error *err
     const char *semantic = s->cache_flags.semantic_model;
     if (semantic && s->beside_flags.model && strcmp(semantic, s->beside_flags.model) != 0)
         return quire_fail(err, QUIRE_INVALID,
-                          "--semantic-cache %s: --embedding-model is %s, and there is one model beside", semantic,
-                          s->beside_flags.model);
+                          "--semantic-cache %s: --embedding-model is %s; both options must name the same model",
+                          semantic, s->beside_flags.model);
     if (semantic)
         s->beside_flags.model = semantic;
     if (beside_check(&s->beside_flags, err) != QUIRE_OK)
@@ -857,9 +867,10 @@ int command_serve(int argc, char **argv)
         .name = "serve",
         .usage = "quire serve MODEL [options]",
         .about =
-            "Serves MODEL, a Hugging Face checkpoint directory or the name of one in the Hugging Face cache\n"
-            "(quire pull; docs/models.md), over the OpenAI API (docs/api.md), with a page to chat and watch at /ui.\n"
-            "SIGTERM finishes what runs (--shutdown-timeout) and ends; a second one ends at once.",
+            "Serves MODEL over the OpenAI API (docs/reference/http-api.md), with a web page for chat and charts at /ui.\n"
+            "MODEL is a Hugging Face checkpoint directory or the name of a downloaded model (quire pull;\n"
+            "docs/start/models.md). SIGTERM finishes running requests (--shutdown-timeout) and ends the server; a\n"
+            "second SIGTERM ends it at once.",
         .examples = "examples:\n"
                     "  quire serve ./Qwen2.5-1.5B-Instruct\n"
                     "  quire serve Qwen/Qwen2.5-1.5B-Instruct\n"

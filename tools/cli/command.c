@@ -7,12 +7,12 @@
 bool command_begin(const struct cli_command *command, int argc, char **argv, int *code)
 {
     struct quire_error err;
-    bool help;
+    enum cli_help help;
     *code = 0;
     if (cli_parse(command, argc, argv, &help, &err) != QUIRE_OK)
         *code = command_fail(2, err.text);
-    else if (help)
-        cli_print_help(command);
+    else if (help != CLI_HELP_NONE)
+        cli_print_help(command, help);
     else
         return true;
     return false;
@@ -34,5 +34,5 @@ int command_print_json(json_t *object)
     bool ok = json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(9)) == 0;
     json_decref(object);
     putchar('\n');
-    return ok && fflush(stdout) == 0 ? 0 : command_fail(1, "the results could not be written");
+    return ok && fflush(stdout) == 0 ? 0 : command_fail(1, "the results cannot be written");
 }

@@ -1,5 +1,5 @@
-/* How a command begins and ends: from its arguments to a result on standard output or one line on
- * standard error. Main thread. */
+/* The begin and end of a command: from its arguments to a result on standard output, or one line on standard error.
+ * Main thread. */
 #ifndef QUIRE_TOOLS_COMMAND_H
 #define QUIRE_TOOLS_COMMAND_H
 
@@ -8,14 +8,14 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-/* Reads the command line. True: the command runs. False: it is over, and *code is the exit status; help
- * was asked for and printed, or the command line was wrong and that was said. */
+/* Reads the command line. Returns true if the command runs. Returns false with the exit status in *code after it
+ * printed the help or an error. */
 bool command_begin(const struct cli_command *command, int argc, char **argv, int *code);
 
-/* Prints "quire: text" on standard error, or a line of the log where that is JSON, and returns code. */
+/* Prints "quire: text" on standard error, or a log line if the log is JSON. Returns code. */
 int command_fail(int code, const char *text);
 
-/* One JSON object and a newline on standard output. Takes the reference. Returns the exit status. */
+/* Prints one JSON object and a newline on standard output. Takes the reference. Returns the exit status. */
 int command_print_json(json_t *object);
 
 #endif

@@ -1,5 +1,5 @@
-/* The subcommands. Each takes the arguments after its name and returns the exit status: 0 done, 1 failed (one line on
- * standard error says why), 2 the command line was wrong. */
+/* The subcommands. Each takes the arguments after its name and returns the exit status: 0: done; 1: failed, with a
+ * message on standard error; 2: the command line was wrong. Main thread. */
 #ifndef QUIRE_TOOLS_COMMANDS_H
 #define QUIRE_TOOLS_COMMANDS_H
 
@@ -18,9 +18,9 @@ int command_replay(int argc, char **argv);
 int command_bench(int argc, char **argv);
 int command_pull(int argc, char **argv);
 int command_cache(int argc, char **argv);
-int command_rank(void); /* what rank 0 of a tensor-parallel engine starts; main() knows it without a name */
-/* Of a command with an engine: is this process one of its other ranks, which somebody else has started? Then it is one until it ends,
- * and *code is its status; also where that cannot be told. */
+int command_rank(void); /* rank 0 of an engine with several ranks starts it */
+/* For a command with an engine: returns whether a launcher started this process as another rank. It then runs as a rank
+ * until its end, and *code is its status. Also returns true if the environment is invalid. */
 bool command_as_rank(const char *model, const struct engine_options *options, int *code);
 int command_version(int argc, char **argv);
 

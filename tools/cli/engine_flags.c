@@ -13,7 +13,7 @@
 
 /* ---- values that are more than a number ---- */
 
-/* vLLM's --swap-space: a bare number is GiB. */
+/* A bare number is GiB, as in vLLM's --swap-space. */
 static int parse_swap_space(const char *text, void *target, struct quire_error *err)
 {
     uint64_t *bytes = target;
@@ -31,7 +31,7 @@ static int parse_cost_model(const char *text, void *target, struct quire_error *
     return cost_file_read(text, target, NULL, err);
 }
 
-/* Who computes nothing, as a simulation, takes a draft model that is nowhere, too: opening it says that it is missing. */
+/* Accepts a draft model that does not exist, because a simulation needs none. Opening the model reports the error. */
 int speculative_flag_parse(const char *text, void *target, struct quire_error *err)
 {
     struct speculative_config *config = target;
@@ -56,7 +56,7 @@ static int parse_ms(const char *text, void *target, struct quire_error *err)
     return QUIRE_OK;
 }
 
-/* "0=4,1=1": a value for each class named; the others keep theirs. */
+/* "0=4,1=1": sets the value of each named class and keeps the others. */
 static int parse_classes(const char *text, double least, double max, double out[SCHED_MAX_CLASSES],
                          struct quire_error *err)
 {
@@ -70,9 +70,10 @@ static int parse_classes(const char *text, double least, double max, double out[
             is_well = quire_take_number(&at, max, &value) && value >= least && (!*at || *at == ',');
         }
         if (!is_well)
-            return quire_fail(err, QUIRE_INVALID,
-                              "\"%.60s\" is not a list like 0=4,1=1 of classes below %u and values from %g to %.0f",
-                              text, SCHED_MAX_CLASSES, least, max);
+            return quire_fail(
+                err, QUIRE_INVALID,
+                "\"%.60s\" is not a list of CLASS=VALUE such as 0=4,1=1, with classes below %u and values from %g to %.0f",
+                text, SCHED_MAX_CLASSES, least, max);
         out[index] = value;
     } while (*at++);
     return QUIRE_OK;
@@ -85,7 +86,7 @@ static int parse_class_weights(const char *text, void *target, struct quire_erro
     int status = parse_classes(text, 1, 1000, values, err);
     for (uint32_t i = 0; status == QUIRE_OK && i < SCHED_MAX_CLASSES; i++) {
         if (values[i] != floor(values[i]))
-            return quire_fail(err, QUIRE_INVALID, "weights are whole numbers from 1 to 1000");
+            return quire_fail(err, QUIRE_INVALID, "weights must be whole numbers from 1 to 1000");
         weights[i] = (uint32_t)values[i];
     }
     return status;
@@ -110,8 +111,8 @@ static int parse_prices(const char *text, void *target, struct quire_error *err)
         prompt < 1 || output < 1 || prompt != floor(prompt) || output != floor(output))
         return quire_fail(
             err, QUIRE_INVALID,
-            "\"%.60s\" is not the price of a prompt token and of a generated one, whole numbers from 1 to "
-            "1000, as in 1,2",
+            "\"%.60s\" is not a pair of prices, of a prompt token and a generated token, such as 1,2; both are whole "
+            "numbers from 1 to 1000",
             text);
     o->prompt_price = (uint32_t)prompt;
     o->output_price = (uint32_t)output;
@@ -120,11 +121,11 @@ static int parse_prices(const char *text, void *target, struct quire_error *err)
 
 /* ---- the rows ---- */
 
-/* Every policy with its line. Static: the rows' text must outlive the call. */
+/* A line for every policy. Static, because the rows' text must outlive the call. */
 static const char *policy_help(void)
 {
     static char text[2048];
-    size_t n = 0;
+    size_t n = (size_t)snprintf(text, sizeof text, "Order of waiting requests, by name; default fcfs. ");
     const struct sched_policy *policy;
     for (uint32_t i = 0; (policy = sched_policy_at(i)) && n < sizeof text; i++)
         n += (size_t)snprintf(text + n, sizeof text - n, "%s%s: %s", i ? "; " : "", policy->name, policy->about);
@@ -138,49 +139,54 @@ size_t schedule_flags(struct engine_options *o, struct cli_option out[SCHEDULE_F
     const struct cli_option rows[] = {
         {.names = "Scheduling:", .kind = CLI_GROUP},
         {.names = "max-num-seqs", .kind = CLI_U32, .target = &o->max_num_seqs, .max = 65536,
-         .value = "N", .help = "Sequences that run at once."},
+         .value = "N", .common = true, .help = "Maximum number of sequences that run at once."},
         {.names = "max-num-batched-tokens", .kind = CLI_U32, .target = &o->max_num_batched_tokens,
          .max = 1 << 20, .value = "N",
-         .help = "Token budget of a step; longer prompts are computed in chunks."},
+         .common = true, .help = "Token budget of one step. Longer prompts are computed in chunks."},
         {.names = "scheduling-policy", .kind = CLI_STRING, .target = &o->scheduling_policy,
-         .value = "NAME", .help = policy_help()},
+         .value = "NAME", .common = true, .help = policy_help()},
         {.names = "long-prefill-token-threshold", .kind = CLI_U32, .target = &o->long_prefill_token_threshold,
-         .value = "N", .help = "Most prompt tokens of one sequence in a step. Default: the whole step."},
+         .value = "N", .help = "Maximum number of prompt tokens of one sequence in a step. Default: the whole step."},
         {.names = "max-num-partial-prefills", .kind = CLI_U32, .target = &o->max_partial_prefills, .value = "N",
-         .help = "Prompts that are computed at once. Default: no bound."},
+         .help = "Maximum number of prompts computed at once. Default: no limit."},
         {.names = "cost-model", .kind = CLI_PARSED, .parse = parse_cost_model, .target = &o->cost, .value = "FILE",
-         .help = "What a step takes on this machine, as `quire bench steps` has measured it."},
+         .help = "Step times of this machine, measured by `quire bench steps`."},
         {.names = "step-target-ms", .kind = CLI_F64, .target = &o->step_target_ms, .min = 0, .max = MAX_MS, .value = "MS",
-         .help = "Give a step only as many prompt tokens as let it end in this time. Needs --cost-model."},
+         .help = "Limit the prompt tokens of a step so that it ends within this time. Needs --cost-model."},
         {.names = "adaptive-budget", .kind = CLI_FLAG, .target = &o->adaptive_budget,
-         .help = "Correct that by what steps took of late: at most to a quarter or to four times."},
+         .help = "Correct the budget of --step-target-ms by recent step times, by a factor of 1/4 to 4."},
         {.names = "batching", .kind = CLI_STRING, .target = &o->batching, .value = "NAME",
-         .help = "continuous: every step admits what fits. To compare with: dynamic, batches that nobody joins, begun when "
-                 "full or after --max-wait-ms; static, begun when full only."},
+         .help = "continuous, dynamic or static. continuous: each step admits every request that fits. dynamic and "
+                 "static are for comparison: no request joins a running batch. A dynamic batch starts when it is "
+                 "full or after --max-wait-ms, a static batch only when it is full. Default continuous."},
         {.names = "max-batch-size", .kind = CLI_U32, .target = &o->max_batch_size, .value = "N",
-         .help = "Of dynamic and static batches. Default: --max-num-seqs."},
+         .help = "Size of dynamic and static batches. Default: --max-num-seqs."},
         {.names = "max-wait-ms", .kind = CLI_F64, .target = &o->max_wait_ms, .min = 0, .max = MAX_MS, .value = "MS",
-         .help = "Longest that a dynamic batch waits to be full. Default 0."},
+         .help = "Maximum time that a dynamic batch waits to become full. Default 0."},
         {.names = "preemption-mode", .kind = CLI_STRING, .target = &o->preemption_mode, .value = "NAME",
-         .help = "When blocks run out: swap brings back what the host tier has, recompute computes it again, auto takes what "
-                 "is sooner, never admits only what will fit to its end."},
+         .help = "How preempted sequences resume when KV blocks run out: swap restores blocks that the host tier "
+                 "holds; recompute computes them again; auto uses the faster of the two; never admits a sequence "
+                 "only if it fits to its end."},
         {.names = "sched-ageing-ms", .kind = CLI_PARSED, .parse = parse_ms, .target = &p->ageing_us, .value = "MS",
-         .help = "What a unit of a policy's preference is worth in waiting: a priority level, 1,000 expected tokens, 1,000 "
-                 "cached tokens. Default: the policy's."},
+         .help = "Waiting time that counts as much as one unit of the policy's preference: a priority level, 1,000 "
+                 "expected tokens or 1,000 cached tokens. Default: the policy's value."},
         {.names = "class-weights", .kind = CLI_PARSED, .parse = parse_class_weights, .target = p->class_weights,
-         .value = "C=W,...", .help = "priority: shares of the service classes, as in 0=4,1=1."},
+         .value = "C=W,...", .help = "priority policy: shares of the service classes, such as 0=4,1=1."},
         {.names = "class-ttft-ms", .kind = CLI_PARSED, .parse = parse_class_ttft, .target = p->class_ttft_us,
-         .value = "C=MS,...", .help = "edf: when the first token of a class should be there, as in 0=200,1=2000."},
+         .value = "C=MS,...", .help = "edf policy: target for the first token of each class, such as 0=200,1=2000."},
         {.names = "fair-prices", .kind = CLI_PARSED, .parse = parse_prices, .target = p, .value = "P,G",
-         .help = "fair: what a computed prompt token and a generated one cost. Default 1,2."},
+         .help = "fair policy: price of a computed prompt token and of a generated token. Default 1,2."},
         {.names = "fair-prefill-share", .kind = CLI_U32, .target = &p->prefill_share, .min = 1, .max = 100,
-         .value = "PERCENT", .help = "fair: of a step's prompt tokens, what one tenant may take while others want some. "
-                                     "Default 50."},
+         .value = "PERCENT",
+         .help = "fair policy: largest percentage of a step's prompt tokens for one tenant while other tenants need "
+                 "some. Default 50."},
         {.names = "speculative-config", .kind = CLI_PARSED, .parse = speculative_flag_parse, .target = &o->speculative,
-         .value = "JSON", .help = "Guess what comes next and settle several tokens in one step, the same bits sooner: "
-                 "'{\"method\": \"ngram\"}' from the request's own text, suffix also from earlier answers, draft_model by "
-                 "\"model\": \"DIR\". \"num_speculative_tokens\": at most so many a row, default 16; how many there are "
-                 "follows from what they are worth, unless \"adaptive\": false. Default: only what requests predict."},
+         .value = "JSON",
+         .common = true, .help = "Draft tokens and verify several of them in one step, such as '{\"method\": \"ngram\"}'. The "
+                 "answers have the same bits. Methods: ngram drafts from the request's own text, suffix also from "
+                 "earlier answers, draft_model from the model in \"model\": \"DIR\". \"num_speculative_tokens\": "
+                 "maximum number of drafts per row, default 16; the scheduler uses fewer if they do not pay off, "
+                 "unless \"adaptive\": false. Default: only drafts that requests bring with them."},
     };
     /* clang-format on */
     _Static_assert(sizeof rows / sizeof rows[0] <= SCHEDULE_FLAGS_MAX, "raise SCHEDULE_FLAGS_MAX");
@@ -196,50 +202,55 @@ static size_t model_flags(struct engine_options *o, struct cli_option *out)
     const struct cli_option rows[] = {
         {.names = "Model and device:", .kind = CLI_GROUP},
         {.names = "device", .kind = CLI_STRING, .target = &o->device, .value = "NAME",
-         .help = "auto, ref, cpu, cuda or cuda:N. auto takes the best this machine has and says why at start. Of several processes "
-                 "each takes a GPU of its host, from N on, that none before it has. quire plan also takes the name of a GPU that "
-                 "is not here, such as h200."},
+         .common = true, .help = "auto, ref, cpu, cuda or cuda:N. auto selects the best device of this machine and logs why. With "
+                 "several processes, each takes the next free GPU of its host, starting at N. quire plan also "
+                 "accepts the name of an absent GPU, such as h200. Default auto."},
         {.names = "gpu-memory-utilization", .kind = CLI_F64, .target = &o->gpu_memory_utilization, .min = 0.05, .max = 1,
-         .value = "SHARE", .help = "Share of a GPU's memory that may be taken, the driver's part included; the KV cache gets "
-                                   "what the rest leaves. Default 0.9."},
+         .value = "SHARE",
+         .common = true,
+         .help = "Share of the GPU's memory to use; default 0.9. It includes the driver's part. The KV cache gets "
+                 "what weights and scratch leave."},
         {.names = "enforce-eager", .kind = CLI_FLAG, .target = &o->enforce_eager,
-         .help = "On a GPU, launch every operation by itself: no recorded graphs. Slower, starts sooner, same bits."},
+         .help = "On a GPU, launch each operation separately, without recorded graphs. Slower steps, faster start, "
+                 "same bits."},
         {.names = "threads", .kind = CLI_U32, .target = &o->n_threads, .max = K_MAX_THREADS, .value = "N",
-         .help = "Compute threads. Default: the physical cores this process may use, within its container's CPU "
-                 "quota. Never changes a bit of any answer."},
+         .common = true, .help = "Number of compute threads. Default: the physical cores of this process, within its container's CPU "
+                 "quota. It never changes an answer."},
         {.names = "cpu-bind", .kind = CLI_STRING, .target = &o->cpu_bind, .value = "CPUS",
-         .help = "auto, none, or the CPU of each compute thread, as in 0-3,8. auto binds only where the kernel could "
-                 "choose badly: several NUMA nodes or SMT, and a thread for every core."},
+         .help = "auto, none, or the CPU of each compute thread, such as 0-3,8. auto binds threads only if there is "
+                 "one thread per core and several NUMA nodes or SMT."},
         {.names = "dtype", .kind = CLI_STRING, .target = &o->dtype, .value = "NAME",
-         .help = "auto: weights as stored, f32 activations, f16 KV. float32: also f32 KV. "
-                 "Naming another dtype than the stored one is refused: weights are used in place."},
+         .help = "auto or float32. auto: stored weights, f32 activations, f16 KV. float32: also f32 KV. The name of "
+                 "another dtype than the stored one is an error, because weights are used in place."},
         {.names = "task", .kind = CLI_STRING, .target = &o->task, .value = "NAME",
-         .help = "auto, generate or embed. auto: encoders (BERT and its kin) give vectors, everything else generates. embed: "
-                 "a model that generates gives its last token's vector instead, as Qwen3-Embedding is meant to be used."},
+         .help = "auto, generate or embed. auto: encoders (BERT and similar) compute vectors, all other models "
+                 "generate. embed: a generating model returns the vector of its last token, as Qwen3-Embedding "
+                 "requires."},
         {.names = "quantization,q", .kind = CLI_STRING, .target = &o->quantization, .value = "NAME",
-         .help = "int8, int4-block or fp8: weights that are not quantized are when they are loaded, in memory that the plan "
-                 "counts (docs/quantization.md). What a checkpoint is quantized by, gptq, awq, compressed-tensors, fp8 or "
-                 "gguf, is found without; another name than that is an error."},
+         .common = true, .help = "Quantize the weights while loading: int8, int4-block or fp8. The plan counts the memory for them "
+                 "(docs/guides/quantization.md). The format of a quantized checkpoint (gptq, awq, "
+                 "compressed-tensors, fp8 or gguf) is detected; a different name is an error."},
         {.names = "ignore-unused-tensors", .kind = CLI_FLAG, .target = &o->ignore_unused_tensors,
-         .help = "Go on where the files hold weights under the model's names that it does not compute with, such as more layers "
-                 "than config.json says. Without it they are an error that names the first."},
+         .help = "Continue although the files hold tensors under the model's names that the model does not use, such as more "
+                 "layers than config.json says. Default: an error that names the first tensor."},
         {.names = "repack-cache", .kind = CLI_STRING, .target = &o->repack_cache, .value = "DIR",
-         .help = "Keeps rows that loading quantizes or regroups in files of this directory, checked by their hashes: the next "
-                 "start maps them. They are trusted as the model's own files are."},
+         .help = "Store repacked and quantized rows as files in this directory, checked by hash. The next start maps "
+                 "them. These files are trusted like the model's own files."},
         {.names = "gemm-form", .kind = CLI_STRING, .target = &o->gemm_form, .value = "NAME",
-         .help = "How products are summed: lane (any weights), tile (bf16 and f16 weights, what AMX computes) or mma (the "
-                 "same weights on a GPU's tensor cores). auto: mma on a GPU, tile for bf16 weights on AMX, else lane. "
-                 "Answers' bits depend on it, see docs/numerics.md; the start-up line says which it is."},
+         .help = "Order of summation in matrix products: auto, lane (any weights), tile (bf16 and f16 weights; AMX "
+                 "computes it) or mma (the same weights on tensor cores). auto: mma on a GPU, tile for bf16 weights "
+                 "on AMX, otherwise lane. The form changes the bits of answers (docs/internals/numerics.md); the "
+                 "start-up line names it."},
         {.names = "invariance", .kind = CLI_STRING, .target = &o->invariance, .value = "NAME",
-         .help = "strict: an answer's bits depend on its request alone. off: a GPU takes NVIDIA's cuBLASLt for GEMMs of more "
-                 "than 32 tokens, which may be faster, and bits may then depend on what else is served; a recording made so "
-                 "cannot be replayed. On a CPU it changes nothing. Default strict."},
+         .help = "strict or off. strict: the bits of an answer depend on its request only. off: a GPU may use "
+                 "cuBLASLt for GEMMs of more than 32 tokens. It may be faster, but bits then depend on other "
+                 "requests, and a recording cannot be replayed. No effect on a CPU. Default strict."},
         {.names = "activation-dtype", .kind = CLI_STRING, .target = &o->activation_dtype, .value = "NAME",
-         .help = "auto, float32, int8 or bfloat16. int8: activations are rounded to 8 bits, for quantized weights of integers; "
-                 "auto is that for GGUF's blocks and W8A8, else float32. bfloat16: the tile form with rounded "
-                 "activations, for bf16 weights; half the work, and logprobs are off by about 0.1."},
+         .help = "auto, float32, int8 or bfloat16. int8: activations are rounded to 8 bits, for quantized integer "
+                 "weights. bfloat16: the tile form with rounded activations, for bf16 weights; half the work, "
+                 "logprobs differ by about 0.1. auto: int8 for GGUF blocks and W8A8, otherwise float32."},
         {.names = "max-model-len", .kind = CLI_U32, .target = &o->max_model_len, .value = "N",
-         .help = "Longest prompt plus answer, in tokens. Default: what the model says."},
+         .common = true, .help = "Maximum length of prompt plus answer, in tokens. Default: the model's limit."},
     };
     /* clang-format on */
     _Static_assert(sizeof rows / sizeof rows[0] <= MODEL_FLAGS_MAX, "raise MODEL_FLAGS_MAX");
@@ -255,22 +266,27 @@ static size_t rank_flags(struct engine_options *o, struct cli_option *out)
     const struct cli_option rows[] = {
         {.names = "Several processes:", .kind = CLI_GROUP},
         {.names = "tensor-parallel-size,tp,tp-size", .kind = CLI_U32, .target = &o->tensor_parallel_size, .min = 1, .max = 8,
-         .value = "N", .help = "Processes that share the model, its KV cache and each step: 1, 2, 4 or 8, each with --threads of its "
-                               "own. Never changes a bit of any answer (docs/parallel.md). Default 1."},
+         .value = "N",
+         .common = true, .help = "Number of processes that share the layers, the KV cache and each step: 1, 2, 4 or 8. Each has its "
+                 "own --threads. It never changes an answer (docs/guides/parallel-cpu.md). Default 1."},
         {.names = "pipeline-parallel-size,pp,pp-size", .kind = CLI_U32, .target = &o->pipeline_parallel_size, .min = 1, .max = 8,
-         .value = "N", .help = "Stages that have some of the layers each, with their weights and KV cache: as many processes, times "
-                               "--tensor-parallel-size, at most 8 in all. Never changes a bit of any answer. Default 1."},
+         .value = "N",
+         .help = "Number of stages. Each stage holds some of the layers, with their weights and KV cache. The number "
+                 "of processes is this times --tensor-parallel-size, at most 8. It never changes an answer. Default "
+                 "1."},
         {.names = "rank-transport", .kind = CLI_STRING, .target = &o->rank_transport, .value = "NAME",
-         .help = "How these processes reach each other. shm: on this host, where they are started here. tcp, mpi: each is started "
-                 "by mpirun, srun, torchrun, a LeaderWorkerSet or --nnodes, with this same command line; hosts other than this one "
-                 "need $QUIRE_GROUP_SECRET, the same everywhere. auto: what fits the environment. Default auto."},
+         .help = "auto, shm, tcp or mpi: how the processes communicate. shm: on this host, started by this process. "
+                 "tcp, mpi: mpirun, srun, torchrun, a LeaderWorkerSet or --nnodes starts each of them with this "
+                 "command line; several hosts need the same $QUIRE_GROUP_SECRET. auto: selected from the "
+                 "environment. Default auto."},
         {.names = "nnodes", .kind = CLI_U32, .target = &o->nnodes, .min = 1, .max = 8, .value = "N",
-         .help = "Started by hand, one process on each of so many hosts."},
-        {.names = "node-rank", .kind = CLI_U32, .target = &o->node_rank, .max = 7, .value = "R", .help = "Which of them this is; 0 answers."},
+         .help = "Number of hosts, if you start one process on each of them by hand."},
+        {.names = "node-rank", .kind = CLI_U32, .target = &o->node_rank, .max = 7, .value = "R",
+         .help = "Number of this host, from 0. Host 0 answers requests."},
         {.names = "master-addr", .kind = CLI_STRING, .target = &o->master_addr, .value = "HOST",
-         .help = "Where rank 0 is. Default: $MASTER_ADDR, or what the launcher says."},
+         .help = "Address of rank 0. Default: $MASTER_ADDR, or the launcher's value."},
         {.names = "master-port", .kind = CLI_U32, .target = &o->master_port, .min = 1, .max = 65535, .value = "N",
-         .help = "Its port for other ranks. Default: $MASTER_PORT (under torchrun the one after it), or 29501."},
+         .help = "Port of rank 0 for the other ranks. Default: $MASTER_PORT (under torchrun the next one), or 29501."},
     };
     /* clang-format on */
     _Static_assert(sizeof rows / sizeof rows[0] <= RANK_FLAGS_MAX, "raise RANK_FLAGS_MAX");
@@ -286,33 +302,36 @@ static size_t memory_flags(struct engine_options *o, struct cli_option *out)
     const struct cli_option rows[] = {
         {.names = "KV cache:", .kind = CLI_GROUP},
         {.names = "block-size", .kind = CLI_U32, .target = &o->block_size, .min = 1, .max = 1024,
-         .value = "N", .help = "Tokens a KV block holds: 8, 16, 32, 64 or 128. Default 16."},
+         .value = "N", .help = "Tokens in a KV block: 8, 16, 32, 64 or 128. Default 16."},
         {.names = "num-kv-blocks,num-gpu-blocks-override", .kind = CLI_U32,
          .target = &o->num_kv_blocks, .value = "N",
-         .help = "KV blocks, exactly. Default: from --kv-cache-memory."},
+         .help = "Exact number of KV blocks. Default: computed from --kv-cache-memory."},
         {.names = "kv-cache-memory,kv-cache-memory-bytes", .kind = CLI_BYTES,
          .target = &o->kv_cache_memory, .value = "SIZE",
-         .help = "Memory for KV blocks: 512M, 4GiB. Default: a share of what is free, see quire plan."},
+         .common = true, .help = "Memory for KV blocks, such as 512M or 4GiB. Default: a share of the free memory, see quire plan."},
         {.names = "kv-cache-dtype", .kind = CLI_STRING, .target = &o->kv_cache_dtype,
-         .value = "NAME", .help = "auto, float16, float32, int8, fp8 (e4m3) or fp8_e5m2. 8 bits hold about twice the tokens."},
+         .value = "NAME",
+         .help = "auto, float16, float32, int8, fp8 (e4m3) or fp8_e5m2. 8-bit types hold about twice as many tokens."},
         {.names = "enable-prefix-caching", .kind = CLI_FLAG, .target = &o->prefix_caching,
-         .help = "Share the KV blocks of equal prefixes (on). It changes speed only."},
+         .help = "Share the KV blocks of equal prefixes. On by default. It changes only the speed."},
         {.names = "prefix-cache-eviction", .kind = CLI_STRING, .target = &o->prefix_cache_eviction, .value = "NAME",
-         .help = "Which cached block goes first: lru, the least recently used; reuse, that too, but each of its hits, up to "
-                 "three, lets a block stay longer. Default lru."},
+         .help = "Order of eviction: lru, least recently used first; reuse, also lru, but each of up to three hits "
+                 "keeps a block longer. Default lru."},
         {.names = "swap-space", .kind = CLI_PARSED, .parse = parse_swap_space, .target = &o->swap_space, .value = "GiB",
-         .help = "Host memory for cached blocks that the KV cache gives up, and that come back at a hit: 4, 4GiB, 512M. "
-                 "Default: none."},
+         .help = "Host memory for cached blocks that the KV cache evicts and that a later hit restores: 4, 4GiB or "
+                 "512M. Default: none."},
         {.names = "max-pinned-percent", .kind = CLI_U32, .target = &o->max_pinned_percent, .min = 1, .max = 100,
-         .value = "N", .help = "Share of the KV blocks that pinned prefixes may hold. Default 50. Given, what they leave of it is for "
-                          "answers of a response cache, by worth."},
+         .value = "N",
+         .help = "Largest percentage of the KV blocks that pinned prefixes may hold. Default 50. If set, the "
+                 "response cache may use the rest of this share to protect the blocks of cached responses."},
         {.names = "Requests:", .kind = CLI_GROUP},
         {.names = "max-num-queued-reqs", .kind = CLI_U32, .target = &o->max_queued_requests,
-         .value = "N", .help = "Requests that may wait; past it: 429 with Retry-After. Default 1024."},
+         .value = "N",
+         .help = "Maximum number of waiting requests. Further requests get 429 with Retry-After. Default 1024."},
         {.names = "max-num-queued-tokens", .kind = CLI_U64, .target = &o->max_queued_tokens,
-         .value = "N", .help = "Prompt tokens that may wait, likewise. Default: no bound."},
+         .value = "N", .help = "Maximum number of waiting prompt tokens. Further requests get 429. Default: no limit."},
         {.names = "seed", .kind = CLI_U64, .target = &o->seed, .given = &o->has_seed, .value = "N",
-         .help = "Makes the seeds of requests that bring none repeatable. Default: unpredictable."},
+         .help = "Makes the seeds of requests without a seed repeatable. Default: unpredictable seeds."},
     };
     /* clang-format on */
     _Static_assert(sizeof rows / sizeof rows[0] <= MEMORY_FLAGS_MAX, "raise MEMORY_FLAGS_MAX");

@@ -1,34 +1,34 @@
 #include "tools/cli/foreign_flags.h"
 
-#define ADAPTERS "not built yet: adapters"
+#define ADAPTERS "not supported yet: adapters"
 #define ONE_DEVICE \
-    "not built: several devices share a model by --tensor-parallel-size and --pipeline-parallel-size alone"
-#define ONE_ENGINE "not built yet: start an engine for each device, with a proxy before them (docs/deploying.md)"
-#define NO_EXPERTS "not built yet: models with experts"
+    "not supported: several devices share a model only with --tensor-parallel-size and --pipeline-parallel-size"
+#define ONE_ENGINE "not supported yet: start a server for each device, with a proxy in front (docs/guides/serving.md)"
+#define NO_EXPERTS "not supported yet: models with experts"
 #define GUESSES "here --speculative-config"
 #define GUESSES_BY GUESSES " '{\"method\": \"ngram\"}', or suffix, or draft_model"
 #define GUESSES_MODEL GUESSES " '{\"method\": \"draft_model\", \"model\": \"DIR\"}'"
 #define GUESSES_MOST GUESSES ", in its JSON \"num_speculative_tokens\""
 #define GUESSES_LOOKUP GUESSES ", in its JSON \"prompt_lookup_min\" and \"prompt_lookup_max\""
 #define GUESSES_SUFFIX GUESSES " '{\"method\": \"suffix\"}', which keeps nothing on disk"
-#define GUESSES_NUMBER "not built: how many drafts a row has follows from what they are worth"
-#define GUESSES_NO "not built: there is no such choice for drafts"
-#define NO_MEDIA "not built yet: models take text only"
-#define NO_ROPE "not built: RoPE is what config.json says"
-#define NO_STRUCTURE "not built yet: structured output"
-#define NO_TRANSFER "not built yet: a KV cache is of one engine"
-#define OF_REQUESTS "a request's field here, or the model's generation_config.json"
-#define GRAPHS "not built: there is nothing to compile; a GPU's steps are recorded as graphs unless --enforce-eager"
-#define OWN_KERNELS "not built: there is one set of kernels for each device, Quire's own"
-#define WHOLE_MODEL "not built: a model's layers are all on devices of one kind; here --device"
+#define GUESSES_NUMBER "not supported: the number of drafts per row follows from their benefit"
+#define GUESSES_NO "not supported: drafts have no such option"
+#define NO_MEDIA "not supported yet: models accept text only"
+#define NO_ROPE "not supported: config.json sets RoPE"
+#define NO_STRUCTURE "not supported yet: structured output"
+#define NO_TRANSFER "not supported yet: a KV cache belongs to one engine"
+#define OF_REQUESTS "a field of requests, an option of quire generate, or the model's generation_config.json"
+#define GRAPHS "not supported: nothing is compiled; a GPU's steps are recorded as graphs unless --enforce-eager"
+#define OWN_KERNELS "not supported: each device has one set of kernels, Quire's own"
+#define WHOLE_MODEL "not supported: all layers of a model are on devices of one kind; here --device"
 
-/* {names, what is accepted, what is said}. A row whose text begins with "here --" names an option of ours. */
+/* {names, accepted values, text}. A text that begins with "here --" names an option of Quire. */
 /* clang-format off */
 const struct cli_foreign foreign_flags[] = {
     /* several devices */
     {"decode-context-parallel-size,prefill-context-parallel-size", "1", ONE_DEVICE},
     {"data-parallel-size,dp,dp-size", "1", ONE_ENGINE},
-    {"api-server-count", "1", "not built: one front end takes all connections; more of them with --engine"},
+    {"api-server-count", "1", "not supported: one front end serves all connections; --engine allows more of them"},
     {"expert-parallel-size,ep,ep-size", "1", NO_EXPERTS},
     {"enable-expert-parallel,all2all-backend,moe-backend,cpu-moe,n-cpu-moe", NULL, NO_EXPERTS},
     {"dist-init-addr", NULL, "here --master-addr and --master-port"},
@@ -38,28 +38,28 @@ const struct cli_foreign foreign_flags[] = {
     {"n-gpu-layers,gpu-layers,ngl,cpu-offload-gb", NULL, WHOLE_MODEL},
 
     /* the model */
-    {"load-format", "auto,safetensors", "not built: checkpoints are safetensors"},
+    {"load-format", "auto,safetensors", "not supported: checkpoints are safetensors or GGUF files"},
     {"kv-cache-quant-method", NULL, "here --kv-cache-dtype, which names int8 and fp8, too"},
-    {"calculate-kv-scales,quantization-param-path,kv-cache-dtype-skip-layers", NULL, "not built: with --kv-cache-dtype each token and head has a scale of its own"},
+    {"calculate-kv-scales,quantization-param-path,kv-cache-dtype-skip-layers", NULL, "not supported: with --kv-cache-dtype, each token and head has its own scale"},
     {"cache-type-k,cache-type-v,ctk,ctv", NULL, "here --kv-cache-dtype, for both"},
-    {"trust-remote-code,no-trust-remote-code", "", "no code of a model is ever run"},
-    {"revision,code-revision,tokenizer-revision", NULL, "not built: a revision goes after the name, as in ORG/NAME@REVISION"},
-    {"tokenizer,tokenizer-path,skip-tokenizer-init", NULL, "not built yet: the tokenizer is MODEL's tokenizer.json"},
-    {"tokenizer-mode", "auto", "not built: the tokenizer is MODEL's tokenizer.json"},
-    {"chat-template,chat-template-file", NULL, "not built yet: the chat template is MODEL's own"},
-    {"chat-template-content-format", "auto,string", "not built yet: templates are given strings"},
+    {"trust-remote-code,no-trust-remote-code", "", "Quire never runs code of a model"},
+    {"revision,code-revision,tokenizer-revision", NULL, "not supported: write a revision after the name, such as ORG/NAME@REVISION"},
+    {"tokenizer,tokenizer-path,skip-tokenizer-init", NULL, "not supported yet: the tokenizer is always MODEL's tokenizer.json"},
+    {"tokenizer-mode", "auto", "not supported: the tokenizer is always MODEL's tokenizer.json"},
+    {"chat-template,chat-template-file", NULL, "not supported yet: the chat template is MODEL's own"},
+    {"chat-template-content-format", "auto,string", "not supported yet: templates get strings"},
     {"jinja", "", "chat templates are always rendered"},
-    {"response-role", "assistant", "not built: answers are of the role assistant"},
-    {"hf-overrides,hf-config-path,config-format,json-model-override-args", NULL, "not built: a model is what its config.json says"},
-    {"hf-token", NULL, "not built: set HF_TOKEN in the environment of quire pull"},
-    {"download-dir", NULL, "not built: set HF_HUB_CACHE or HF_HOME"},
-    {"hf-repo,hf,hfr", NULL, "not built: quire pull ORG/NAME brings a model; then its name is MODEL"},
+    {"response-role", "assistant", "not supported: answers have the role assistant"},
+    {"hf-overrides,hf-config-path,config-format,json-model-override-args", NULL, "not supported: config.json defines the model"},
+    {"hf-token", NULL, "not supported: set HF_TOKEN in the environment of quire pull"},
+    {"download-dir", NULL, "not supported: set HF_HUB_CACHE or HF_HOME"},
+    {"hf-repo,hf,hfr", NULL, "not supported: download a model with quire pull ORG/NAME; then use its name as MODEL"},
     {"alias,a", NULL, "here --served-model-name"},
     {"runner", "auto,generate", "here --task embed, for vectors"},
     {"convert", "auto,none", "here --task embed, for vectors"},
-    {"model-impl", "auto", "not built: a model is computed in one way"},
+    {"model-impl", "auto", "not supported: a model has one implementation"},
     {"embedding,embeddings,is-embedding,reranking,rerank", NULL, "here --task embed; encoders and classifiers need no flag"},
-    {"pooling,pooler-config,override-pooler-config", NULL, "not built: pooling is what the model's 1_Pooling/config.json says"},
+    {"pooling,pooler-config,override-pooler-config", NULL, "not supported: the model's 1_Pooling/config.json sets pooling"},
     {"mmproj,limit-mm-per-prompt,mm-processor-kwargs,enable-multimodal,allowed-local-media-path,media-io-kwargs,"
      "mm-encoder-tp-mode,mm-processor-cache-gb", NULL, NO_MEDIA},
     {"rope-scaling,rope-theta,rope-scale,rope-freq-base,rope-freq-scale,yarn-orig-ctx", NULL, NO_ROPE},
@@ -86,16 +86,16 @@ const struct cli_foreign foreign_flags[] = {
     {"disable-radix-cache", NULL, "here --no-enable-prefix-caching"},
     {"cache-reuse", NULL, "here --enable-prefix-caching, which is on"},
     {"radix-eviction-policy", NULL, "here --prefix-cache-eviction"},
-    {"prefix-caching-hash-algo", NULL, "not built: blocks are found by a keyed hash of 256 bits, always"},
+    {"prefix-caching-hash-algo", NULL, "not supported: blocks are always found by a keyed hash of 256 bits"},
     {"kv-transfer-config,kv-events-config,disaggregation-mode,kv-offloading-backend", NULL, NO_TRANSFER},
     {"schedule-policy", NULL, "here --scheduling-policy"},
     {"max-queued-requests,max-concurrent-requests", NULL, "here --max-num-queued-reqs"},
-    {"enable-chunked-prefill", "", "prompts are always computed in chunks, of --max-num-batched-tokens at most"},
+    {"enable-chunked-prefill", "", "prompts are always computed in chunks of at most --max-num-batched-tokens"},
     {"cont-batching,cb", "", "here --batching, which is continuous by default"},
-    {"enable-mixed-chunk", "", "a step always has decodes and chunks of prompts"},
-    {"no-context-shift", "", "a context is never shifted: an answer ends where it is full"},
+    {"enable-mixed-chunk", "", "steps always mix decodes and chunks of prompts"},
+    {"no-context-shift", "", "a context is never shifted: an answer ends when it is full"},
     {"async-scheduling", "", "on a GPU the next step is always planned while one runs"},
-    {"max-long-partial-prefills", NULL, "not built: here --max-num-partial-prefills bounds all of them"},
+    {"max-long-partial-prefills", NULL, "not supported: here --max-num-partial-prefills bounds all of them"},
     {"random-seed", NULL, "here --seed"},
     {"disable-cuda-graph", NULL, "here --enforce-eager"},
     {"compilation-config,enable-torch-compile,cuda-graph-max-bs,cuda-graph-bs,cuda-graph-sizes,max-seq-len-to-capture,"
@@ -104,50 +104,50 @@ const struct cli_foreign foreign_flags[] = {
     {"threads-batch,tb", NULL, "here --threads, for all steps"},
     {"t", NULL, "here --threads"},
     {"cpu-mask,cpu-range,numa", NULL, "here --cpu-bind"},
-    {"enable-sleep-mode", NULL, "not built yet: an engine keeps its memory until it ends"},
-    {"no-mmap,mlock", NULL, "not built: weights are mapped and used in place"},
+    {"enable-sleep-mode", NULL, "not supported yet: an engine keeps its memory until it exits"},
+    {"no-mmap,mlock", NULL, "not supported: weights are mapped and used in place"},
 
     /* requests and answers */
-    {"enable-auto-tool-choice", "", "calls are always looked for, as --tool-call-parser says"},
-    {"tool-parser-plugin", NULL, "not built: here --tool-call-parser names one that is there"},
-    {"reasoning-parser,reasoning-format,enable-reasoning,reasoning-budget", NULL, "not built yet: reasoning stays in the text"},
+    {"enable-auto-tool-choice", "", "tool calls are always detected, by --tool-call-parser"},
+    {"tool-parser-plugin", NULL, "not supported: --tool-call-parser selects a built-in one"},
+    {"reasoning-parser,reasoning-format,enable-reasoning,reasoning-budget", NULL, "not supported yet: reasoning stays in the text"},
     {"guided-decoding-backend,structured-outputs-config,grammar-backend,grammar,grammar-file,json-schema,j", NULL, NO_STRUCTURE},
-    {"generation-config", "auto", "not built: defaults are those of MODEL's generation_config.json"},
-    {"override-generation-config,temp,sampling-defaults,repeat-penalty,min-p", NULL, "not built: " OF_REQUESTS},
-    {"max-logprobs", "20", "not built: a request may ask for up to 20"},
-    {"logprobs-mode", "raw-logprobs", "not built: logprobs are of the raw logits"},
-    {"enable-force-include-usage", NULL, "not built: a field of requests here, stream_options.include_usage"},
-    {"return-tokens-as-token-ids", NULL, "not built: a field of requests here, return_token_ids"},
-    {"logits-processors,logits-processor-pattern,enable-custom-logit-processor", NULL, "not built yet: processors of your own"},
-    {"stream-interval", "1", "not built: a field of requests here, stream_interval"},
-    {"n-predict,predict,n", NULL, "here --max-tokens of quire generate; of quire serve a request's max_tokens"},
+    {"generation-config", "auto", "not supported: defaults come from MODEL's generation_config.json"},
+    {"override-generation-config,temp,sampling-defaults,repeat-penalty,min-p", NULL, "not supported: " OF_REQUESTS},
+    {"max-logprobs", "20", "not supported: a request may have up to 20"},
+    {"logprobs-mode", "raw-logprobs", "not supported: logprobs are computed from raw logits"},
+    {"enable-force-include-usage", NULL, "not supported: a field of requests here, stream_options.include_usage"},
+    {"return-tokens-as-token-ids", NULL, "not supported: a field of requests here, return_token_ids"},
+    {"logits-processors,logits-processor-pattern,enable-custom-logit-processor", NULL, "not supported yet: custom logits processors"},
+    {"stream-interval", "1", "not supported: a field of requests here, stream_interval"},
+    {"n-predict,predict,n", NULL, "here --max-tokens of quire generate; with quire serve, max_tokens of a request"},
 
     /* HTTP and the log */
-    {"uds", NULL, "not built yet: HTTP is on TCP only"},
-    {"root-path,api-prefix,middleware", NULL, "not built: a proxy does that (docs/deploying.md)"},
+    {"uds", NULL, "not supported yet: HTTP uses TCP only"},
+    {"root-path,api-prefix,middleware", NULL, "not supported: use a proxy (docs/guides/serving.md)"},
     {"ssl-ca-certs,ssl-cert-reqs,ssl-keyfile-password,enable-ssl-refresh", NULL,
-     "not built: certificates are read again on SIGHUP, keys are not encrypted, clients have API keys"},
+     "not supported: SIGHUP reloads certificates, keys must not be encrypted, and clients use API keys"},
     {"ssl-key-file", NULL, "here --ssl-keyfile"},
     {"ssl-cert-file", NULL, "here --ssl-certfile"},
     {"api-key-file", NULL, "here --tenants, or QUIRE_API_KEY in the environment"},
-    {"allow-credentials,allowed-methods,allowed-headers", NULL, "here --allowed-origins; methods and headers are those of the API"},
-    {"timeout,to", NULL, "here --write-timeout and its like"},
-    {"disable-frontend-multiprocessing", "", "the front end is in the engine's process unless --engine"},
-    {"metrics,enable-metrics", "", "/metrics is always there; also elsewhere by --metrics-listen"},
+    {"allow-credentials,allowed-methods,allowed-headers", NULL, "here --allowed-origins; methods and headers are fixed by the API"},
+    {"timeout,to", NULL, "here --header-timeout, --body-timeout, --keep-alive-timeout and --write-timeout"},
+    {"disable-frontend-multiprocessing", "", "the front end runs in the engine's process unless --engine is set"},
+    {"metrics,enable-metrics", "", "/metrics is always available; --metrics-listen adds another address"},
     {"enable-request-id-headers", "", "replies always have x-request-id"},
-    {"enable-prompt-tokens-details,enable-cache-report", "", "usage always tells cached tokens"},
+    {"enable-prompt-tokens-details,enable-cache-report", "", "usage always includes cached tokens"},
     {"enable-log-requests", NULL, "here --log-requests"},
-    {"disable-log-requests,no-enable-log-requests,disable-uvicorn-access-log", "", "requests are logged with --log-requests only"},
-    {"max-log-len", NULL, "not built: texts are never logged"},
-    {"uvicorn-log-level,log-level,log-level-http,verbose,v,verbosity,lv", NULL, "not built: the log has one level"},
+    {"disable-log-requests,no-enable-log-requests,disable-uvicorn-access-log", "", "requests are logged only with --log-requests"},
+    {"max-log-len", NULL, "not supported: texts are never logged"},
+    {"uvicorn-log-level,log-level,log-level-http,verbose,v,verbosity,lv", NULL, "not supported: the log has one level"},
     {"otlp-traces-endpoint,enable-trace", NULL, "here --otlp-endpoint"},
     {"log-config-file", NULL, "here --log-format"},
-    {"decode-log-interval", NULL, "not built: the line comes every ten seconds; here --disable-log-stats"},
-    {"no-webui,disable-webui", NULL, "not built: /ui is a file without secrets; what it asks for asks for the key"},
-    {"headless", NULL, "not built: quire engine MODEL is an engine without HTTP"},
-    {"config", NULL, "not built: options stand on the command line"},
-    {"worker-cls,worker-extension-cls,scheduler-cls,additional-config", NULL, "not built: there are no plug-ins"},
-    {"collect-detailed-traces", NULL, "not built: spans have every phase; here --otlp-endpoint"},
+    {"decode-log-interval", NULL, "not supported: the line is logged every ten seconds; here --disable-log-stats"},
+    {"no-webui,disable-webui", NULL, "not supported: /ui is a static page without secrets; the API that it uses requires the key"},
+    {"headless", NULL, "not supported: use quire engine MODEL for an engine without HTTP"},
+    {"config", NULL, "not supported: options are set on the command line"},
+    {"worker-cls,worker-extension-cls,scheduler-cls,additional-config", NULL, "not supported: there are no plug-ins"},
+    {"collect-detailed-traces", NULL, "not supported: spans include every phase; here --otlp-endpoint"},
     {0},
 };
 /* clang-format on */

@@ -1,4 +1,4 @@
-/* quire: one program, a few commands. */
+/* The program quire: selects the command. */
 #include "base/hash.h"
 #include "base/log.h"
 #include "engine/engine.h"
@@ -18,13 +18,13 @@ static const struct {
     {"serve", command_serve, "serve a model over the OpenAI API"},
     {"engine", command_engine, "serve a model over Quire's socket protocol only"},
     {"generate", command_generate, "answer a prompt, or chat, on this terminal"},
-    {"plan", command_plan, "print what memory a model will take, to the byte"},
-    {"inspect", command_inspect, "say what a checkpoint holds, and what would be done with it"},
-    {"doctor", command_doctor, "say what this machine offers, and what a model would get of it"},
-    {"pull", command_pull, "download a model by its name on the Hugging Face hub"},
-    {"sim", command_sim, "try scheduling policies on a trace, on a virtual clock"},
-    {"replay", command_replay, "compute a recording's answers again and compare every bit"},
-    {"cache", command_cache, "pin prefixes in a running server's cache, or fill it"},
+    {"plan", command_plan, "print the memory that a model needs, to the byte"},
+    {"inspect", command_inspect, "print the contents of a checkpoint and how it would be loaded"},
+    {"doctor", command_doctor, "check this machine, and whether a model would run on it"},
+    {"pull", command_pull, "download a model from the Hugging Face hub"},
+    {"sim", command_sim, "simulate scheduling policies on a trace, on a virtual clock"},
+    {"replay", command_replay, "recompute the answers of a recording and compare every bit"},
+    {"cache", command_cache, "pin prefixes in a running server's cache, fill it, or read its statistics"},
     {"bench", command_bench, "measure an engine, a server or the kernels"},
     {"version", command_version, "print the version"},
 };
@@ -34,35 +34,35 @@ static void print_help(void)
 {
     puts("usage: quire COMMAND [arguments]\n\n"
          "Quire serves language models from Hugging Face checkpoint directories, or by their names on the\n"
-         "hub. A request gets the same bits whatever else is being served.\n");
+         "hub. The bits of an answer do not depend on other requests.\n");
     for (size_t i = 0; i < N_COMMANDS; i++)
         printf("  %-10s %s\n", commands[i].name, commands[i].about);
     puts("\nBegin with\n"
-         "  quire pull Qwen/Qwen2.5-1.5B-Instruct         a model, once; then its name is enough\n"
-         "  quire doctor Qwen/Qwen2.5-1.5B-Instruct       will it run here?\n"
-         "  quire generate ./model \"Tell me a story\"     one answer, here\n"
+         "  quire pull Qwen/Qwen2.5-1.5B-Instruct         download a model\n"
+         "  quire doctor Qwen/Qwen2.5-1.5B-Instruct       check whether it runs here\n"
+         "  quire generate ./model \"Tell me a story\"     one answer on this terminal\n"
          "  quire serve ./model                           an OpenAI server on http://127.0.0.1:8000/v1\n"
-         "and quire COMMAND --help for the rest.");
+         "\nquire COMMAND --help shows the common options, quire COMMAND --help all shows all of them.");
 }
 
 int main(int argc, char **argv)
 {
-    /* hwloc writes to standard error where /sys is not mounted, as in a chroot; what it finds is logged by us. */
+    /* hwloc writes to standard error if /sys is not mounted, for example in a chroot. We log what it finds. */
     setenv("HWLOC_HIDE_ERRORS", "2", 0);
-    /* A reader that goes away is an error of write(), never the end of the process. */
+    /* If a reader closes its end, write() returns an error instead of ending the process. */
     signal(SIGPIPE, SIG_IGN);
     if (quire_hash_init() != 0)
-        return command_fail(1, "libsodium found no source of random numbers");
+        return command_fail(1, "libsodium: no source of random numbers");
 
     const char *name = argc > 1 ? argv[1] : "--help";
     if (engine_is_rank() && strcmp(name, "rank") == 0)
         return command_rank();
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
         if (argc > 2) {
-            char *help[] = {"--help"};
+            char *help[] = {"--help", argv[3]};
             for (size_t i = 0; i < N_COMMANDS; i++)
                 if (strcmp(argv[2], commands[i].name) == 0)
-                    return commands[i].run(1, help);
+                    return commands[i].run(argc > 3 ? 2 : 1, help);
         }
         print_help();
         return argc > 1 ? 0 : 2;
@@ -72,6 +72,6 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < N_COMMANDS; i++)
         if (strcmp(name, commands[i].name) == 0)
             return commands[i].run(argc - 2, argv + 2);
-    fprintf(stderr, "quire: there is no command \"%.64s\"; quire --help lists them\n", name);
+    fprintf(stderr, "quire: unknown command \"%.64s\"; quire --help lists all commands\n", name);
     return 2;
 }

@@ -17,7 +17,7 @@ static void notify(const char *state)
     if (n == 0)
         return;
     if ((path[0] != '/' && path[0] != '@') || n >= sizeof to.sun_path) {
-        quire_log(QUIRE_LOG_WARN, "quire", "NOTIFY_SOCKET is not an address that can be told: %.200s", path);
+        quire_log(QUIRE_LOG_WARN, "quire", "NOTIFY_SOCKET is not a valid address: %.200s", path);
         return;
     }
     memcpy(to.sun_path, path, n);
@@ -26,7 +26,7 @@ static void notify(const char *state)
     socklen_t n_to = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n);
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0 || sendto(fd, state, strlen(state), MSG_NOSIGNAL, (struct sockaddr *)&to, n_to) < 0)
-        quire_log(QUIRE_LOG_WARN, "quire", "systemd could not be told %s: %m", state);
+        quire_log(QUIRE_LOG_WARN, "quire", "systemd could not be notified of %s: %m", state);
     if (fd >= 0)
         close(fd);
 }

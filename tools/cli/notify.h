@@ -1,7 +1,8 @@
-/* Tells systemd, where it started this process with Type=notify, that it serves and that it ends.
+/* Notifies systemd, if it started this process with Type=notify, that the server is ready and that it stops.
  *
- * sd_notify(3)'s protocol is one datagram to $NOTIFY_SOCKET and promised to stay; a library for it would be
- * the only use of libsystemd here. Without the variable nothing happens. Any thread. */
+ * The protocol of sd_notify(3) is one datagram to $NOTIFY_SOCKET and guaranteed to stay; it would be the only use of
+ * libsystemd. Without the variable nothing happens. Any thread.
+ */
 #ifndef QUIRE_TOOLS_NOTIFY_H
 #define QUIRE_TOOLS_NOTIFY_H
 

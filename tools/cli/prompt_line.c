@@ -22,7 +22,7 @@ struct prompt_line {
     char *line;
     size_t capacity;
 #if defined(QUIRE_HAS_LIBEDIT)
-    EditLine *editor; /* NULL: nobody types */
+    EditLine *editor; /* NULL: not a terminal */
     History *history;
 #endif
 };
@@ -36,7 +36,7 @@ static void on_signal(int number)
     caught = number;
 }
 
-/* Without SA_RESTART: what waits for a line comes back. */
+/* Without SA_RESTART: a signal interrupts the wait for a line. */
 static void take_signals(struct sigaction old[2])
 {
     struct sigaction ours = {.sa_handler = on_signal};
@@ -51,8 +51,8 @@ static void give_signals_back(const struct sigaction old[2])
     sigaction(SIGTERM, &old[1], NULL);
 }
 
-/* Waits until a byte can be read; false: a signal came first. One that comes before poll() is seen by its end, at most a
- * tenth of a second later. */
+/* Waits until a byte can be read; false: a signal came first. A signal just before poll() is noticed when poll() times
+ * out, at most a tenth of a second later. */
 static bool wait_for_input(void)
 {
     struct pollfd fd = {.fd = STDIN_FILENO, .events = POLLIN};
@@ -66,7 +66,7 @@ static bool wait_for_input(void)
 
 #if defined(QUIRE_HAS_LIBEDIT)
 
-/* libedit's own reader goes on after a signal. */
+/* libedit's own reader continues after a signal. */
 static int read_character(EditLine *editor, wchar_t *out)
 {
     mbstate_t state = {0};
@@ -82,7 +82,7 @@ static int read_character(EditLine *editor, wchar_t *out)
             return (int)n;
         size_t length = mbrtowc(out, &byte, 1, &state);
         if (length == (size_t)-1)
-            state = (mbstate_t){0}; /* no character: it is passed over */
+            state = (mbstate_t){0}; /* not a character: it is skipped */
         else if (length != (size_t)-2)
             return 1;
     }
@@ -100,7 +100,7 @@ static int open_editor(struct prompt_line *p, struct quire_error *err)
     HistEvent event;
     if (!p->is_typed)
         return QUIRE_OK;
-    /* What is typed is UTF-8, whatever the terminal's settings say of the rest. */
+    /* Input is UTF-8, whatever the terminal's other settings are. */
     setlocale(LC_CTYPE, "C.UTF-8");
     p->editor = el_init("quire", stdin, stderr, stderr);
     p->history = history_init();
@@ -125,7 +125,7 @@ static void close_editor(struct prompt_line *p)
         el_end(p->editor);
 }
 
-/* False: there is no editor. *n < 0: no line came. */
+/* Returns false without an editor. *n < 0: no line. */
 static bool edit_line(struct prompt_line *p, ssize_t *n)
 {
     HistEvent event;
@@ -133,7 +133,7 @@ static bool edit_line(struct prompt_line *p, ssize_t *n)
     if (!p->editor)
         return false;
     el_resize(p->editor);
-    el_set(p->editor, EL_PREP_TERM, 1); /* before the prompt is shown: a Ctrl-D that comes with it is not lost */
+    el_set(p->editor, EL_PREP_TERM, 1); /* before the prompt is shown, so that a Ctrl-D at that moment is not lost */
     const char *typed = el_gets(p->editor, &length);
     *n = -1;
     if (!typed || length <= 0)
@@ -190,7 +190,7 @@ enum prompt_line_end prompt_line_next(struct prompt_line *p, const char **line)
     if (!edit_line(p, &n)) {
         if (p->is_typed)
             fputs(p->prompt, stderr);
-        /* A terminal hands out whole lines; what getline() has read of a pipe's next ones needs no waiting for. */
+        /* A terminal delivers whole lines. Lines of a pipe that getline() has already read need no wait. */
         n = !p->is_typed || wait_for_input() ? getline(&p->line, &p->capacity, stdin) : -1;
     }
     give_signals_back(old);

@@ -15,12 +15,12 @@ struct replayed_choice {
     uint32_t n_tokens, capacity;
     uint32_t *tokens;
     uint32_t n_prompt_logprobs;
-    bool has_digest; /* the recording has its end */
-    bool cut;        /* cancelled, broken off, or still running at the recording's end */
+    bool has_digest; /* the recording contains its end */
+    bool cut;        /* cancelled, interrupted, or still running at the recording's end */
     enum engine_finish finish;
     struct key256 digest;
     /* as replayed */
-    struct record_digest seen; /* of what there is to compare, no more */
+    struct record_digest seen; /* the bytes to compare so far */
     bool done, differs, cancel_asked;
 };
 
@@ -40,11 +40,11 @@ struct replay {
     bool guesses; /* requests have drafts */
 
     struct engine *engine;
-    pthread_mutex_t mutex; /* what follows, and the choices as replayed */
+    pthread_mutex_t mutex; /* protects the rest, and the replayed choices */
     pthread_cond_t changed;
     size_t n_submitted, n_over;
     uint64_t n_seen;     /* tokens compared */
-    bool to_cancel;      /* a choice has all it is compared with, and goes on */
+    bool to_cancel;      /* a choice has everything it is compared with, but continues */
     struct replay_report report;
 };
 
@@ -109,7 +109,7 @@ static int load_commit(struct replay *p, const struct recording_seqs *seqs, cons
     return QUIRE_OK;
 }
 
-/* The engine's ids rise. */
+/* The engine's ids increase. */
 static struct replayed_request *request_named(const struct replay *p, uint64_t id)
 {
     size_t low = 0, high = p->n_requests;
@@ -127,7 +127,7 @@ static int load_finish(struct replay *p, const struct recording_entry *e, struct
 {
     struct replayed_request *r = request_named(p, e->finish.id);
     if (!r || r->n != e->finish.n)
-        return quire_fail(err, QUIRE_INVALID, "recording: byte %llu: the end of a request that is not there",
+        return quire_fail(err, QUIRE_INVALID, "recording: byte %llu: the end of an unknown request",
                           (unsigned long long)e->offset);
     for (uint32_t i = 0; i < r->n; i++) {
         const struct recording_choice *from = &e->finish.choices[i];
@@ -136,9 +136,11 @@ static int load_finish(struct replay *p, const struct recording_entry *e, struct
         if (broke_off)
             continue; /* with a step that was never committed */
         if (from->n_tokens != o->n_tokens)
-            return quire_fail(
-                err, QUIRE_INVALID, "recording: byte %llu: request %llu ended with %u tokens, %u are there",
-                (unsigned long long)e->offset, (unsigned long long)r->request, from->n_tokens, o->n_tokens);
+            return quire_fail(err, QUIRE_INVALID,
+                              "recording: byte %llu: request %llu ended with %u tokens, but the recording has "
+                              "%u",
+                              (unsigned long long)e->offset, (unsigned long long)r->request, from->n_tokens,
+                              o->n_tokens);
         o->n_prompt_logprobs = from->n_prompt_logprobs;
         o->finish = from->finish;
         o->digest = from->digest;
@@ -212,7 +214,7 @@ uint64_t replay_n_tokens(const struct replay *p)
 
 /* ---- comparing, on the engine's thread ------------------------------------------------------- */
 
-/* The first difference of a choice is told; what follows from it is not. */
+/* Reports the first difference of a choice; later ones follow from it. */
 static void differs(struct replay *p, const struct replayed_request *r, struct replayed_choice *o,
                     struct replay_difference d)
 {
@@ -301,11 +303,11 @@ static const char *form_option(enum k_gemm_form form)
 {
     return form == K_FORM_LANE   ? "lane"
            : form == K_FORM_MMA  ? "mma"
-           : form == K_FORM_INT8 ? "auto" /* which int8 activations make the form */
+           : form == K_FORM_INT8 ? "auto" /* int8 activations select this form */
                                  : "tile";
 }
 
-/* What the recorded engine was, as far as answers and memory go. */
+/* Options of the recorded engine that affect answers and memory. */
 static void options_of(const struct recording_header *h, const char *model_dir, struct engine_options *o)
 {
     engine_options_default(o);
@@ -328,7 +330,7 @@ static void options_of(const struct recording_header *h, const char *model_dir, 
             o->num_kv_blocks = h->config.kv.groups[g].n_blocks;
 }
 
-/* Nothing but what ended before it began. */
+/* False for a request that ended before its first token. */
 static bool has_answer(const struct replayed_request *r)
 {
     for (uint32_t i = 0; i < r->n; i++)
@@ -350,7 +352,7 @@ static void begin_choices(struct replay *p, struct replayed_request *r)
     p->report.n_choices += r->n;
 }
 
-/* The engine's thread may not be called back into, so it leaves word. Called with the mutex held. */
+/* The engine's thread may not be called from here, so requests are marked. Call with the mutex held. */
 static void cancel_what_is_enough(struct replay *p)
 {
     p->to_cancel = false;
@@ -366,7 +368,7 @@ static void cancel_what_is_enough(struct replay *p)
     }
 }
 
-/* Sleeps until something happened, or a little; cancels what has been compared to its cut. */
+/* Sleeps until an event or a short time-out. Cancels requests that have been compared up to their cut. */
 static void wait_a_little(struct replay *p, void (*progress)(void *, uint64_t), void *context)
 {
     struct timespec until = quire_until_ns(quire_now_ns() + LOOK_EVERY_NS);
@@ -391,12 +393,12 @@ static int submit(struct replay *p, size_t index, struct quire_error *err)
     status = request_spec_copy(&spec, &e.submit.spec, err);
     if (status != QUIRE_OK)
         return status;
-    /* When it runs, and who pays, is not to be done again. */
+    /* The time and the tenant of a request are not repeated. */
     spec.priority = 0;
     spec.deadline_us = spec.pin_us = spec.keep_us = 0;
     spec.tenant = spec.class_index = spec.expected_tokens = 0;
     spec.background = false;
-    spec.draft_method = DRAFT_NONE; /* this engine's */
+    spec.draft_method = DRAFT_NONE; /* this engine's method */
     spec.max_drafts = p->guesses ? UINT32_MAX : 0;
     memcpy(spec.cache_domain.bytes, e.submit.domain, sizeof e.submit.domain);
     return engine_submit(p->engine, index, &spec, NULL, err);
@@ -416,13 +418,13 @@ static int submit_all(struct replay *p, void (*progress)(void *, uint64_t), void
             return status;
         pthread_mutex_lock(&p->mutex);
         p->n_submitted++;
-        r->submitted = p->to_cancel = true; /* its cut may have come already */
+        r->submitted = p->to_cancel = true; /* its cut may already have been reached */
         pthread_mutex_unlock(&p->mutex);
     }
     return QUIRE_OK;
 }
 
-/* A recording of version 1 does not say. */
+/* Recordings of version 1 do not contain it. */
 static bool has_other_identity(const struct replay *p)
 {
     const struct recording_header *h = recording_header(p->recording);
@@ -438,14 +440,14 @@ int replay_run(struct replay *p, const char *model_dir, const struct speculative
     if (recording_header(p->recording)->not_invariant)
         return quire_fail(
             err, QUIRE_UNSUPPORTED,
-            "the recording was made with --invariance off: its answers depended on what else was served, so nobody"
-            " can compute them again to the bit; quire sim --trace makes its decisions again");
+            "the recording was made with --invariance off: its answers depended on other requests, so their bits "
+            "cannot be recomputed; quire sim --trace repeats its decisions");
     if (recording_header(p->recording)->law != K_LAW_VERSION)
         return quire_fail(
             err, QUIRE_UNSUPPORTED,
-            "the recording's answers were computed by version %u of docs/numerics.md, this program computes by version"
-            " %d: their bits cannot be compared. Replay it with the release that made it; quire sim --trace makes its"
-            " decisions again",
+            "the recording's answers were computed by version %u of docs/internals/numerics.md, but this program "
+            "computes by version %d: their bits cannot be compared. Replay it with the release that made it; quire sim "
+            "--trace repeats its decisions",
             recording_header(p->recording)->law, K_LAW_VERSION);
     options_of(recording_header(p->recording), model_dir, &options);
     if (speculative)

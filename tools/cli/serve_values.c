@@ -21,7 +21,7 @@ int serve_metrics_listen(const char *text, char host[SERVE_HOST_BYTES], struct f
     return QUIRE_OK;
 }
 
-/* What is set but holds none must not open the server to everybody. */
+/* A variable that is set but has no key must not open the server. */
 int serve_keys_of_environment(struct cli_list *keys, char **memory, struct quire_error *err)
 {
     const char *value = getenv("QUIRE_API_KEY");
@@ -29,14 +29,14 @@ int serve_keys_of_environment(struct cli_list *keys, char **memory, struct quire
         return QUIRE_OK;
     if (!*value || strpbrk(value, " \t\r\n"))
         return quire_fail(err, QUIRE_INVALID, "QUIRE_API_KEY: %s",
-                          *value ? "has white space in it, which no key may have"
-                                 : "is empty: unset it to serve everybody");
+                          *value ? "must not contain white space"
+                                 : "must not be empty: unset it to serve without keys");
     char *rest = *memory = strdup(value);
     if (!rest)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     for (const char *key; (key = strsep(&rest, ","));) {
         if (!*key)
-            return quire_fail(err, QUIRE_INVALID, "QUIRE_API_KEY: one of its keys is empty");
+            return quire_fail(err, QUIRE_INVALID, "QUIRE_API_KEY: contains an empty key");
         if (keys->n == CLI_MAX_LIST)
             return quire_fail(err, QUIRE_INVALID, "QUIRE_API_KEY: has more than %d keys: use --tenants", CLI_MAX_LIST);
         keys->items[keys->n++] = key;

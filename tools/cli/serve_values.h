@@ -1,5 +1,5 @@
-/* What values of quire serve's options mean, where no kind of option says it. QUIRE_INVALID: the message is for people. Pure, but for
- * the environment; main thread. */
+/* Parsers of quire serve's option values that no option kind covers. QUIRE_INVALID comes with a message for people.
+ * Pure, except for the environment; main thread. */
 #ifndef QUIRE_TOOLS_SERVE_VALUES_H
 #define QUIRE_TOOLS_SERVE_VALUES_H
 
@@ -11,8 +11,8 @@
 /* --metrics-listen: "HOST:PORT", "[IPv6]:PORT" or ":PORT". out points into host. */
 int serve_metrics_listen(const char *text, char host[SERVE_HOST_BYTES], struct front_listen *out,
                          struct quire_error *err);
-/* QUIRE_API_KEY, one key or several with commas between, where there are no keys yet. They point into *memory, which is the
- * caller's to free, also after an error. QUIRE_NO_MEMORY. */
+/* Reads QUIRE_API_KEY, one key or several separated by commas, if there are no keys yet. The keys point into *memory,
+ * which the caller frees, also after an error. QUIRE_NO_MEMORY. */
 int serve_keys_of_environment(struct cli_list *keys, char **memory, struct quire_error *err);
 /* --special-tokens-in-messages; target: enum quire_specials *. */
 int serve_parse_specials(const char *text, void *target, struct quire_error *err);

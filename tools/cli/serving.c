@@ -42,8 +42,8 @@ int serving_check_listen(const char *const *addresses, size_t n, const char *key
     for (size_t i = 0; i < n; i++)
         if (strncmp(addresses[i], "tcp:", 4) == 0 && !key_file)
             return quire_fail(err, QUIRE_INVALID,
-                              "--listen %s: needs --engine-key-file PATH, a file with a secret that front "
-                              "ends share: head -c 32 /dev/urandom | base64 > PATH; chmod 600 PATH",
+                              "--listen %s: needs --engine-key-file PATH, a file with a secret shared with front "
+                              "ends: head -c 32 /dev/urandom | base64 > PATH; chmod 600 PATH",
                               addresses[i]);
     return QUIRE_OK;
 }
@@ -102,8 +102,8 @@ void serving_allow_descriptors(uint32_t n)
 
 /* ---- signals ---- */
 
-#define LAST_WORDS_S 1 /* for the replies that say so to leave */
-/* The same of an engine that died: with the 4 s in which a rank that hangs is noticed it ends in less than 5 s. */
+#define LAST_WORDS_S 1 /* time for the error replies to leave */
+/* The same for an engine that died: with the 4 s until a hung rank is detected, the process ends within 5 s. */
 #define DEATH_WORDS_MS 600
 
 struct serving_signals {
@@ -122,7 +122,7 @@ struct cli_option serving_shutdown_option(uint32_t *timeout_s)
         .target = timeout_s,
         .max = 86400,
         .value = "SECONDS",
-        .help = "After SIGTERM, how long running requests may take; then they end with an error. Default 30."};
+        .help = "Time limit for running requests after SIGTERM. They then end with an error. Default 30."};
 }
 
 static void on_expired(evutil_socket_t fd, short what, void *context)
@@ -131,7 +131,7 @@ static void on_expired(evutil_socket_t fd, short what, void *context)
     const struct timeval soon = {.tv_sec = LAST_WORDS_S};
     (void)fd;
     (void)what;
-    quire_log(QUIRE_LOG_WARN, "quire", "after %u s (--shutdown-timeout) what still runs is given up",
+    quire_log(QUIRE_LOG_WARN, "quire", "after %u s (--shutdown-timeout), the remaining requests are cancelled",
               signals->drain.timeout_s);
     signals->drain.give_up(signals->drain.context);
     event_base_loopexit(signals->base, &soon);
@@ -142,13 +142,14 @@ static void on_signal(evutil_socket_t number, short what, void *context)
     struct serving_signals *signals = context;
     (void)what;
     if (signals->draining) {
-        /* Everything the process holds is the kernel's to take back; sockets that others listen for are closed
-         * by it too. Running requests are what the second signal gives up. */
-        quire_log(QUIRE_LOG_WARN, "quire", "second signal %d: ending at once", (int)number);
+        /* The kernel frees the process's resources and closes its sockets. The second signal gives up running requests.
+         */
+        quire_log(QUIRE_LOG_WARN, "quire", "second signal %d: exiting now", (int)number);
         _exit(130);
     }
     signals->draining = true;
-    quire_log(QUIRE_LOG_INFO, "quire", "signal %d: finishing what runs; a second one ends at once", (int)number);
+    quire_log(QUIRE_LOG_INFO, "quire", "signal %d: finishing running requests; a second signal exits at once",
+              (int)number);
     const struct timeval deadline = {.tv_sec = (time_t)signals->drain.timeout_s};
     event_add(signals->expired, &deadline);
     signals->drain.drain(signals->drain.context);
@@ -197,14 +198,14 @@ struct serving_death {
     struct event *told, *leave, *look; /* look: NULL before serving_death_mind() */
     int fd;
     atomic_bool is_said;
-    char said[QUIRE_ERROR_BYTES]; /* by the one thread that set it; read once fd says so */
+    char said[QUIRE_ERROR_BYTES]; /* written by the thread that set it; read after fd is readable */
     const struct engine *engine;
-    uint32_t n_over; /* looks in a row */
+    uint32_t n_over; /* consecutive looks */
     bool is_hung;
     struct quire_error why;
 };
 
-/* A group that is over its engine sees within a fifth of a second, unless it computes. */
+/* The engine notices the end of its group within a fifth of a second, unless it computes. */
 #define LOOK_EVERY_MS 125
 #define MOST_OVER 4
 
@@ -214,9 +215,9 @@ static void say(struct serving_death *death, const char *reason)
     if (atomic_exchange(&death->is_said, true))
         return;
     snprintf(death->said, sizeof death->said, "%s", reason);
-    quire_log(QUIRE_LOG_ERROR, "quire", "the engine has stopped (%s): ending with status 1", reason);
+    quire_log(QUIRE_LOG_ERROR, "quire", "the engine has stopped (%s): exiting with status 1", reason);
     if (write(death->fd, &one, sizeof one) != sizeof one)
-        quire_log(QUIRE_LOG_ERROR, "quire", "the loop could not be told: %m");
+        quire_log(QUIRE_LOG_ERROR, "quire", "the event loop could not be notified: %m");
 }
 
 /* On the engine's thread. */
@@ -276,7 +277,7 @@ int serving_death_begin(struct event_base *base, void (*died)(void *context, con
         death->told = event_new(base, death->fd, EV_READ, on_told, death);
     death->leave = evtimer_new(base, on_leave, death);
     if (!death->told || !death->leave || event_add(death->told, NULL) != 0)
-        return quire_fail(err, QUIRE_INTERNAL, "the engine's end cannot be watched for");
+        return quire_fail(err, QUIRE_INTERNAL, "the engine cannot be watched");
     return QUIRE_OK;
 }
 
@@ -285,7 +286,7 @@ int serving_death_mind(struct serving_death *death, const struct engine *engine,
     death->engine = engine;
     death->look = evtimer_new(death->base, on_look, death);
     if (!death->look)
-        return quire_fail(err, QUIRE_INTERNAL, "the engine's end cannot be watched for");
+        return quire_fail(err, QUIRE_INTERNAL, "the engine cannot be watched");
     on_look(-1, 0, death);
     return QUIRE_OK;
 }

@@ -1,11 +1,11 @@
-"""Trains a draft model for the demo model: a much smaller one that guesses what the demo model will say.
+"""Trains a draft model for the demo model: a much smaller one that predicts the demo model's tokens.
 
     python tools/demo_model/draft.py --out tools/demo_model/draft
 
-It reads the same text as the demo model did, by another seed, and learns the demo model's own
-distribution at each place where an answer stands. Its tokenizer is the demo model's file. Width and
-layers were chosen by time: at a width of 128 a step costs about a fifth of the demo model's. Two
-layers are the least in which what was said before can be found again. One seed decides everything.
+It reads the same text as the demo model, with another seed, and learns the demo model's own distribution at each
+position of an answer. Its tokenizer is the demo model's file. Width and layers were chosen by time: at a width of 128
+a step costs about a fifth of the demo model's. Two layers are the minimum to find earlier text again. One seed
+decides everything.
 """
 
 import argparse
@@ -49,12 +49,12 @@ def make_model(teacher):
 
 
 def answers(model, inputs, learn):
-    """Logits at the places that are learned."""
+    """Logits at the learned positions."""
     return model.lm_head(model.model(inputs, use_cache=False).last_hidden_state[learn])
 
 
 def held_out(teacher, model, tokenizer):
-    """How often both would say the same, and how much of a draw they share, on text that nobody was trained on."""
+    """How often both choose the same token, and how much of their distributions overlaps, on held-out text."""
     source = train.rows(Corpus(SEED + 1, "held_out"), tokenizer, ROW)
     same, shared, n = 0, 0.0, 0
     with torch.no_grad():

@@ -24,7 +24,7 @@ QUESTIONS = 400
 BATCH = 40
 # More documents than the training draws (it stops when its steps are done).
 TRAINING_DOCUMENTS = 100000
-# The kinds of recall told apart: they differ in how far the value stands from its key.
+# The kinds of recall: they differ in the distance of the value from its key.
 RECALL_KINDS = {
     "recall: colours, keys, likings, ages": [FRAMES[i] for i in (0, 1, 4, 7)],
     "recall: codes, made-up words": [FRAMES[i] for i in (8, 9)],
@@ -58,7 +58,7 @@ def messages(turns):
 
 
 def skill(model, tokenizer, draw, judge=lambda got, want: got == want, count=QUESTIONS):
-    """Share of answers that are right, over chats drawn without repetition."""
+    """Share of correct answers, over chats drawn without repetition."""
     cases, seen, tries = [], set(), 0
     while len(cases) < count and tries < 50 * count:
         case = messages(draw())

@@ -1,4 +1,4 @@
-"""What the demo model knows: itself, the village of Alder Bay, and some plain facts."""
+"""The demo model's knowledge: itself, the village of Alder Bay, and some plain facts."""
 
 # (ways to say it, ways to answer)
 TALK = (

@@ -1,4 +1,4 @@
-/* quire doctor: what this machine offers, and what a model would get of it. */
+/* quire doctor: the resources of this machine, and how a model would use them. */
 #include "base/size.h"
 #include "engine/engine.h"
 #include "engine/model/model.h"
@@ -20,17 +20,17 @@
 #define OTHER_DESCRIPTORS 256u /* besides connections */
 #define MAX_ADVICE 8
 
-/* What could be better, and how. */
+/* Possible improvements. */
 struct advice {
     char lines[MAX_ADVICE][400];
     size_t n;
 };
 
-/* What a model would get. Strings that end with "" were not reached. */
+/* How a model would run. Strings that are "" were not reached. */
 struct verdict {
-    const char *given; /* NULL: no model was named */
+    const char *given; /* NULL: no model given */
     struct hub_model model;
-    struct engine_plan plan; /* device "": there was none */
+    struct engine_plan plan; /* device "": not reached */
     char architecture[64], why[QUIRE_ERROR_BYTES], gemms[96], placement[200];
     uint32_t max_position;
     int status;
@@ -100,14 +100,16 @@ static void advise_on_machine(struct advice *a, const struct machine *m)
 {
     if (m->files_most < CONNECTIONS + OTHER_DESCRIPTORS)
         advise(a,
-               "this process may open %" PRIu64
-               " files at most: fewer than quire serve's %u connections need; raise it "
-               "with ulimit -Hn, or LimitNOFILE= of the systemd unit",
+               "this process may open at most %" PRIu64
+               " files, fewer than quire serve's %u connections need; raise the limit "
+               "with ulimit -Hn, or with LimitNOFILE= of the systemd unit",
                m->files_most, CONNECTIONS);
     if (m->driver[0] && !m->has_gpu)
-        advise(a, "there is an NVIDIA driver, and the GPU cannot be used: %.250s (docs/gpu.md)", m->gpu);
+        advise(a, "an NVIDIA driver is installed, but the GPU cannot be used: %.250s (docs/internals/gpu.md)", m->gpu);
     if (m->quota && m->quota < m->n_allowed)
-        advise(a, "the control groups allow %u of %u CPUs: more threads than that would all be stopped together",
+        advise(a,
+               "the control groups allow %u of %u CPUs: with more threads, the kernel would stop all of them "
+               "together",
                m->quota, m->n_allowed);
 }
 
@@ -117,20 +119,19 @@ static void advise_on_model(struct advice *a, const struct machine *m, const str
     if (!v->given || v->status != QUIRE_OK)
         return;
     if (!asked_len && p->max_model_len < v->max_position) {
-        /* One block more than its tokens fill for each step in flight; of windows it is more than is needed. */
+        /* One block more than its tokens fill for each step in flight; more than needed with windows. */
         uint64_t n_blocks = (v->max_position + p->block_tokens - 1) / p->block_tokens + 1 + p->overlap_depth;
         advise(
             a,
-            "the KV cache is for requests of %u tokens at most, and the model could take %u: --kv-cache-memory %" PRIu64
-            "M would do",
+            "the KV cache holds requests of at most %u tokens, but the model supports %u: use --kv-cache-memory %" PRIu64
+            "M",
             p->max_model_len, v->max_position, (n_blocks * p->kv_block_bytes >> 20) + 1);
     }
     if (!p->device_memory && p->weight_bytes + p->total_bytes > m->free_bytes)
-        advise(
-            a,
-            "weights (%s) and the plan (%s) are more than the memory that is free (%s): weights would be read from disk "
-            "again and again; lower --kv-cache-memory, free memory or take a smaller model",
-            quire_size(p->weight_bytes).text, quire_size(p->total_bytes).text, quire_size(m->free_bytes).text);
+        advise(a,
+               "weights (%s) and the plan (%s) need more than the free memory (%s), so weights would be read from disk "
+               "again and again; lower --kv-cache-memory, free memory or use a smaller model",
+               quire_size(p->weight_bytes).text, quire_size(p->total_bytes).text, quire_size(m->free_bytes).text);
 }
 
 /* ---- for people ------------------------------------------------------------------------------ */
@@ -160,10 +161,10 @@ static void print_machine(const struct machine *m)
     for (uint32_t i = 0; i < m->n_sets; i++)
         row(i ? "" : "instructions", "%-7s %s", m->sets[i].name, m->sets[i].lacks ? m->sets[i].lacks : "yes");
     if (m->n_sets == 0)
-        row("instructions", "no kernels for this architecture: it computes with the ref backend, slowly");
+        row("instructions", "no kernels for this architecture: the slow ref backend computes");
     if (m->quota)
         snprintf(quota, sizeof quota, "a quota of %u", m->quota);
-    row("CPUs", "%u, of which this process may use %u, %s; NUMA nodes: %s", m->n_online, m->n_allowed, quota,
+    row("CPUs", "%u, this process may use %u, %s; NUMA nodes: %s", m->n_online, m->n_allowed, quota,
         m->nodes[0] ? m->nodes : "not told");
     row("threads", "%s", m->placement);
     row("memory", "%s, %s free; control group: %s", quire_size(m->memory_bytes).text, quire_size(m->free_bytes).text,
@@ -172,7 +173,7 @@ static void print_machine(const struct machine *m)
     if (m->files_most == MACHINE_NO_LIMIT)
         row("open files", "no limit");
     else
-        row("open files", "%" PRIu64 ", may be raised to %" PRIu64, m->files_now, m->files_most);
+        row("open files", "%" PRIu64 ", can be raised to %" PRIu64, m->files_now, m->files_most);
     row("locked memory", "%s", size_or_none(m->locked_bytes, text));
     row("GPU", "%s%s", m->has_gpu ? "" : "none: ", m->gpu);
     if (m->driver[0])
@@ -193,11 +194,11 @@ static void print_model(const struct verdict *v)
         row("placement", "%s", v->placement);
     if (p->max_model_len && p->kv_bytes) {
         row("weights", "%s in %s, %s", quire_size(p->weight_bytes).text, k_format_name(p->weight_format),
-            p->device_memory ? "copied to the GPU" : "used where they are mapped");
-        row("KV cache", "%s in %s: %" PRIu64 " tokens, %.1f requests of the longest", quire_size(p->kv_bytes).text,
+            p->device_memory ? "copied to the GPU" : "mapped and used in place");
+        row("KV cache", "%s in %s: %" PRIu64 " tokens, %.1f requests of maximum length", quire_size(p->kv_bytes).text,
             k_format_name(p->kv_format), kv_tokens(p), (double)kv_tokens(p) / p->max_model_len);
         row("besides", "%s", quire_size(p->total_bytes - p->kv_bytes).text);
-        row("longest request", "%u tokens; %u sequences at once, %u tokens a step", p->max_model_len, p->max_num_seqs,
+        row("longest request", "%u tokens; %u sequences at once, %u tokens per step", p->max_model_len, p->max_num_seqs,
             p->max_num_batched_tokens);
     }
     if (v->status == QUIRE_OK)
@@ -212,7 +213,7 @@ static void print_all(const struct machine *m, const struct verdict *v, const st
     if (v->given)
         print_model(v);
     for (size_t i = 0; i < a->n; i++)
-        printf("%s  - %s\n", i ? "" : "\nTo look at\n", a->lines[i]);
+        printf("%s  - %s\n", i ? "" : "\nAdvice\n", a->lines[i]);
 }
 
 /* ---- for programs ---------------------------------------------------------------------------- */
@@ -277,16 +278,15 @@ int command_doctor(int argc, char **argv)
     size_t n = engine_flags(&options, rows);
     rows[n++] = (struct cli_option){.names = "Output:", .kind = CLI_GROUP};
     rows[n++] = (struct cli_option){
-        .names = "json", .kind = CLI_FLAG, .target = &json, .help = "Print JSON for programs."};
+        .names = "json", .kind = CLI_FLAG, .target = &json, .common = true, .help = "Print JSON."};
     rows[n] = (struct cli_option){0};
     const struct cli_command command = {
         .name = "doctor",
         .usage = "quire doctor [MODEL] [options]",
         .about =
-            "Says what this machine offers (instructions, CPUs, memory, limits, GPU) and, for a MODEL, what\n"
-            "`quire serve MODEL` with the same options would get of it: device, weights, KV cache, longest request.\n"
-            "It looks as the engine does when it opens, and stops before anything large is allocated. Its exit status\n"
-            "is 0 where the model would run, else 1.",
+            "Prints the instructions, CPUs, memory, limits and GPU of this machine. With MODEL, it also prints the device,\n"
+            "weights, KV cache and longest request of `quire serve MODEL` with the same options. It runs the checks of\n"
+            "the engine's start and stops before large allocations. The exit status is 0 if the model would run, else 1.",
         .examples = "examples:\n"
                     "  quire doctor\n"
                     "  quire doctor ./Qwen2.5-1.5B-Instruct --max-num-seqs 16\n"

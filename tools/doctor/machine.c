@@ -12,7 +12,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-/* The first line of a file that begins with `key`, without it and what stands between; "" where there is none. */
+/* The first line of a file that begins with `key`, without the key and separators; "" if there is none. */
 static void read_line(const char *path, const char *key, char *out, size_t n_bytes)
 {
     char line[256];
@@ -43,7 +43,7 @@ static void look_at_cpus(struct machine *m)
         m->n_sets++;
     long n_online = sysconf(_SC_NPROCESSORS_ONLN);
     m->n_online = n_online > 0 ? (uint32_t)n_online : 1;
-    /* A mask of more than 1,024 CPUs does not fit and is refused; then all are meant. */
+    /* A mask of more than 1,024 CPUs does not fit and is an error; all CPUs count then. */
     m->n_allowed = sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? (uint32_t)CPU_COUNT(&allowed) : m->n_online;
     m->quota = cpu_quota("");
     read_line("/sys/devices/system/node/online", "", m->nodes, sizeof m->nodes);

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define HASH_UNITS 4 /* at once: some 10 ms, so that connections are served between */
+#define HASH_UNITS 4 /* per call: some 10 ms, so that connections are served in between */
 
 bool hub_etag_parse(const char *header, char out[HUB_ETAG_BYTES])
 {
@@ -68,7 +68,8 @@ static int read_all(const struct hub_blob *b, void *out, uint64_t n, uint64_t at
 
 /* ---- opening ---- */
 
-/* Which units an earlier pull left. A file of exactly the content's size was whole when its process ended. */
+/* Reads the units that an earlier pull stored. A file of exactly the content's size was complete when its process
+ * ended. */
 static int read_units(struct hub_blob *b, struct quire_error *err)
 {
     struct stat info;
@@ -85,7 +86,7 @@ static int read_units(struct hub_blob *b, struct quire_error *err)
             return status;
     }
     if (ftruncate(b->fd, (off_t)(b->size_bytes + b->n_units)) != 0)
-        return io_failed(b, "cannot be grown", err);
+        return io_failed(b, "cannot be extended", err);
     for (uint32_t i = 0; i < b->n_units; i++) {
         b->units[i] = b->units[i] == 1 ? HUB_UNIT_THERE : HUB_UNIT_MISSING;
         b->present_bytes += b->units[i] == HUB_UNIT_THERE ? unit_bytes(b, i) : 0;
@@ -98,7 +99,7 @@ int hub_blob_open(struct hub_blob *b, const char *repo, const char *etag, uint64
     struct stat info;
     *b = (struct hub_blob){.fd = -1, .size_bytes = size_bytes};
     if (size_bytes > HUB_MAX_BLOB_BYTES)
-        return quire_fail(err, QUIRE_INVALID, "%llu bytes are more than a file may have",
+        return quire_fail(err, QUIRE_INVALID, "%llu bytes are more than the largest file size",
                           (unsigned long long)size_bytes);
     snprintf(b->etag, sizeof b->etag, "%s", etag);
     b->has_sha256 = strlen(etag) == 64 && strspn(etag, "0123456789abcdef") == 64;
@@ -119,7 +120,7 @@ int hub_blob_open(struct hub_blob *b, const char *repo, const char *etag, uint64
         return QUIRE_OK;
     }
     b->fd = open(b->part, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-    int status = b->fd < 0 ? io_failed(b, "cannot be made", err) : read_units(b, err);
+    int status = b->fd < 0 ? io_failed(b, "cannot be created", err) : read_units(b, err);
     if (status != QUIRE_OK)
         hub_blob_close(b);
     return status;
@@ -145,7 +146,7 @@ int hub_blob_restart(struct hub_blob *b, struct quire_error *err)
     b->n_hashed = 0;
     quire_sha256_begin(&b->sha256);
     if (ftruncate(b->fd, 0) != 0 || ftruncate(b->fd, (off_t)(b->size_bytes + b->n_units)) != 0)
-        return io_failed(b, "cannot be begun anew", err);
+        return io_failed(b, "cannot be restarted", err);
     return QUIRE_OK;
 }
 
@@ -209,7 +210,7 @@ int hub_blob_hash_some(struct hub_blob *b, struct quire_error *err)
                 return status;
             quire_sha256_add(&b->sha256, chunk, n);
         }
-        /* The disk begins now, so that the fdatasync() at the end finds little to do. */
+        /* Starts writing to disk now, so that the final fdatasync() has little to do. */
         sync_file_range(b->fd, (off64_t)at, (off64_t)n, SYNC_FILE_RANGE_WRITE);
         b->n_hashed++;
     }
@@ -227,8 +228,10 @@ int hub_blob_finish(struct hub_blob *b, struct quire_error *err)
     struct key256 hash = quire_sha256_now(&b->sha256);
     quire_key256_hex(&hash, hex);
     if (b->has_sha256 && strcmp(hex, b->etag) != 0)
-        return quire_fail(err, QUIRE_INVALID, "what came has the SHA-256 %.12s..., and the hub says %.12s...", hex,
-                          b->etag);
+        return quire_fail(err, QUIRE_INVALID,
+                          "the downloaded data has the SHA-256 %.12s..., but the hub says "
+                          "%.12s...",
+                          hex, b->etag);
     if (ftruncate(b->fd, (off_t)b->size_bytes) != 0 || fdatasync(b->fd) != 0)
         return io_failed(b, "cannot be completed", err);
     if (rename(b->part, b->path) != 0)

@@ -14,7 +14,7 @@
 
 #define INDEX_FILE "model.safetensors.index.json"
 #define MAX_INDEX_BYTES (64u << 20)
-#define MAX_DEPTH 16 /* directories in a file's name */
+#define MAX_DEPTH 16 /* directories in a file name */
 #define SHOWN_MISSING 4
 #define MAX_SNAPSHOT_FILES 20000u
 
@@ -67,14 +67,16 @@ int hub_name_parse(const char *given, struct hub_name *out, struct quire_error *
     size_t first = slash ? (size_t)(slash - given) : n;
     if (n >= HUB_NAME_BYTES || !part_ok(given, first) || (slash && !part_ok(slash + 1, n - first - 1)))
         return quire_fail(err, QUIRE_INVALID,
-                          "\"%.200s\" is not a model's name: ORG/NAME, as in Qwen/Qwen2.5-1.5B-Instruct, of "
+                          "\"%.200s\" is not a model name: write ORG/NAME, such as Qwen/Qwen2.5-1.5B-Instruct, with "
                           "letters, digits, '-', '_' and '.'",
                           given);
     if (colon && !quant_ok(colon + 1, n_given - n - 1))
         return quire_fail(err, QUIRE_INVALID,
-                          "\"%.200s\": after the : goes how a GGUF file is quantized, as in :Q4_K_M", given);
+                          "\"%.200s\": write the quantization of a GGUF file after the colon, such as :Q4_K_M", given);
     if (at && !revision_ok(at + 1))
-        return quire_fail(err, QUIRE_INVALID, "\"%.200s\": after the @ goes a branch, a tag or a commit, as in @main",
+        return quire_fail(err, QUIRE_INVALID,
+                          "\"%.200s\": write a branch, a tag or a commit after the @, such as "
+                          "@main",
                           given);
     memcpy(out->text, given, n);
     out->text[n] = 0;
@@ -136,8 +138,7 @@ int hub_home_path(const char *file, char out[HUB_PATH_BYTES], struct quire_error
         return put_path(out, err, "%s/huggingface/%s", value, file);
     if ((value = environment("HOME")))
         return put_path(out, err, "%s/.cache/huggingface/%s", value, file);
-    return quire_fail(err, QUIRE_NOT_FOUND,
-                      "where is the Hugging Face cache? HF_HOME says it; here not even HOME is set");
+    return quire_fail(err, QUIRE_NOT_FOUND, "the location of the Hugging Face cache is unknown: set HF_HOME or HOME");
 }
 
 int hub_cache_root(char out[HUB_PATH_BYTES], struct quire_error *err)
@@ -158,9 +159,9 @@ int hub_cache_repo(const struct hub_name *name, char out[HUB_PATH_BYTES], struct
     return put_path(out, err, "%s/models--%.*s--%s", root, (int)(slash - name->text), name->text, slash + 1);
 }
 
-/* ---- what a snapshot has ---- */
+/* ---- checking a snapshot ---- */
 
-/* The files that were looked for and are not there, as the error shows them. */
+/* The missing files, as the error shows them. */
 struct missing {
     char text[320];
     size_t n;
@@ -177,7 +178,7 @@ static void look_for(const char *dir, const char *file, struct missing *missing)
         snprintf(missing->text + at, sizeof missing->text - at, "%s%.70s", at ? ", " : "", file);
 }
 
-/* Every shard that the index names. One missing shard is reported once, however many tensors it holds. */
+/* Checks every shard that the index names. A missing shard is reported once, whatever number of tensors it holds. */
 static int look_for_shards(const char *dir, struct missing *missing, struct quire_error *err)
 {
     char path[HUB_PATH_BYTES];
@@ -194,7 +195,7 @@ static int look_for_shards(const char *dir, struct missing *missing, struct quir
         if (status != QUIRE_OK)
             break;
         if (!shard || !hub_file_name_ok(shard))
-            status = quire_fail(err, QUIRE_INVALID, INDEX_FILE ": weight_map: names a file that cannot be one");
+            status = quire_fail(err, QUIRE_INVALID, INDEX_FILE ": weight_map: contains an invalid file name");
         else if (!json_object_get(seen, shard) && json_object_set_new(seen, shard, json_true()) == 0)
             look_for(dir, shard, missing);
     }
@@ -225,7 +226,7 @@ int hub_snapshot_check(const char *dir, bool without_weights, struct quire_error
 
 /* ---- lookup ---- */
 
-/* The commit that refs/REVISION holds. false: none, or not one. */
+/* The commit in refs/REVISION. Returns false if it is missing or invalid. */
 static bool read_ref(const char *repo, const char *revision, char out[HUB_COMMIT_BYTES])
 {
     char path[HUB_PATH_BYTES];
@@ -240,7 +241,7 @@ static bool read_ref(const char *repo, const char *revision, char out[HUB_COMMIT
 
 #define TYPED_BYTES (HUB_NAME_BYTES + HUB_QUANT_BYTES + HUB_REVISION_BYTES)
 
-/* "ORG/NAME" or "ORG/NAME:QUANT@REVISION", for what to type next. */
+/* "ORG/NAME" or "ORG/NAME:QUANT@REVISION", for the suggested command. */
 static const char *as_typed(const struct hub_name *name, char out[TYPED_BYTES])
 {
     bool is_main = strcmp(name->revision, "main") == 0;
@@ -249,7 +250,7 @@ static const char *as_typed(const struct hub_name *name, char out[TYPED_BYTES])
     return out;
 }
 
-/* Names of files in a snapshot, of whatever folder in it. */
+/* Names of files in any folder of a snapshot. */
 struct names {
     char **items;
     size_t n;
@@ -312,8 +313,8 @@ static int find_snapshot(const struct hub_name *name, bool without_weights, char
         strcpy(commit, name->revision);
     else if (!read_ref(repo, name->revision, commit))
         return quire_fail(err, QUIRE_NOT_FOUND,
-                          "%s is no directory, and the Hugging Face cache has no such model (%.200s); to "
-                          "download it: quire pull %s",
+                          "%s is not a directory, and the Hugging Face cache has no such model (%.200s); to download "
+                          "it: quire pull %s",
                           typed, repo, typed);
     if ((status = put_path(out, err, "%s/snapshots/%s", repo, commit)) != QUIRE_OK)
         return status;
@@ -334,7 +335,7 @@ static int find_snapshot(const struct hub_name *name, bool without_weights, char
     return QUIRE_OK;
 }
 
-/* The last part of a path, as in ".../Qwen2.5-1.5B-Instruct/"; false: it is none that names anything. */
+/* The last part of a path such as ".../Qwen2.5-1.5B-Instruct/". Returns false if it is not a name. */
 static bool last_part(const char *path, char out[256])
 {
     size_t end = strlen(path);
@@ -347,7 +348,7 @@ static bool last_part(const char *path, char out[256])
     return out[0] && strcmp(out, ".") != 0 && strcmp(out, "..") != 0;
 }
 
-/* What a directory is called: as it was typed, also where that is a link to it; of "." and ".." by where they lead. */
+/* The name of a directory: as typed, also for a link; for "." and "..", the name of the target. */
 static void directory_name(const char *dir, char out[256])
 {
     if (last_part(dir, out))
@@ -367,7 +368,8 @@ int hub_model_find(const char *given, bool without_weights, struct hub_model *ou
         const bool is_gguf = n > n_end && strcasecmp(given + n - n_end, ".gguf") == 0;
         if (!S_ISDIR(info.st_mode) && !is_gguf)
             return quire_fail(err, QUIRE_INVALID,
-                              "%.300s is a file: MODEL is a checkpoint's directory, a GGUF file, or a name on the hub",
+                              "%.300s is a file; MODEL must be the directory of a checkpoint, a GGUF file, or a name "
+                              "on the hub",
                               given);
         directory_name(given, out->name);
         if (!S_ISDIR(info.st_mode))
@@ -376,7 +378,7 @@ int hub_model_find(const char *given, bool without_weights, struct hub_model *ou
     }
     if (hub_name_parse(given, &name, NULL) != QUIRE_OK)
         return quire_fail(err, QUIRE_NOT_FOUND,
-                          "%.300s: there is no such directory, and it is not a name like ORG/NAME either", given);
+                          "%.300s: this directory does not exist, and it is not a name like ORG/NAME either", given);
     snprintf(out->name, sizeof out->name, "%s%s%s", name.text, name.quant[0] ? ":" : "", name.quant);
     return find_snapshot(&name, without_weights, out->dir, err);
 }

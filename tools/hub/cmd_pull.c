@@ -1,4 +1,4 @@
-/* quire pull: a model from a hub into the user's Hugging Face cache, where every command finds it by name. */
+/* quire pull: downloads a model from a hub into the user's Hugging Face cache, where every command finds it by name. */
 #include "base/clock.h"
 #include "base/size.h"
 #include "tools/cli/cli.h"
@@ -18,7 +18,7 @@
 #define DEFAULT_STALL_S 10 /* huggingface_hub's */
 
 struct meter { /* the progress bar */
-    double drawn, rate; /* rate: bytes a second of late, smoothed over some five seconds */
+    double drawn, rate; /* rate: recent bytes per second, smoothed over about five seconds */
     uint64_t before;
     bool is_tty, shown;
 };
@@ -88,7 +88,7 @@ static void on_note(void *context, const char *text)
 static void on_wait(void *context)
 {
     struct pull_command *c = context;
-    fprintf(stderr, "quire: another quire pull is bringing %s; waiting for it\n", c->name.text);
+    fprintf(stderr, "quire: waiting for another quire pull of %s\n", c->name.text);
 }
 
 /* ---- the work ---- */
@@ -99,7 +99,7 @@ static int check_offline(struct quire_error *err)
     const char *value = getenv("HF_HUB_OFFLINE");
     for (size_t i = 0; value && i < sizeof on / sizeof *on; i++)
         if (strcasecmp(value, on[i]) == 0)
-            return quire_fail(err, QUIRE_INVALID, "HF_HUB_OFFLINE is set: nothing is downloaded");
+            return quire_fail(err, QUIRE_INVALID, "HF_HUB_OFFLINE is set, so nothing can be downloaded");
     return QUIRE_OK;
 }
 
@@ -114,7 +114,7 @@ static int open_hub(struct pull_command *c, struct quire_error *err)
         char *end;
         unsigned long s = strtoul(stall, &end, 10);
         if (*stall < '0' || *stall > '9' || *end || s < 1 || s > 3600)
-            return quire_fail(err, QUIRE_INVALID, "HF_HUB_DOWNLOAD_TIMEOUT: must be seconds, from 1 to 3600");
+            return quire_fail(err, QUIRE_INVALID, "HF_HUB_DOWNLOAD_TIMEOUT: must be 1 to 3600 seconds");
         options.stall_s = (uint32_t)s;
     }
     int status = hub_token_read(c->token_file, token, err);
@@ -124,7 +124,7 @@ static int open_hub(struct pull_command *c, struct quire_error *err)
     return status;
 }
 
-/* What is there, what of it is wanted, and whether that will be a model. */
+/* Selects the files, and checks that they form a model. */
 static int choose(struct pull_command *c, struct quire_error *err)
 {
     const struct hub_patterns patterns = {c->include.items, c->exclude.items, c->include.n, c->exclude.n};
@@ -132,7 +132,10 @@ static int choose(struct pull_command *c, struct quire_error *err)
     if (status != QUIRE_OK)
         return status;
     if (c->name.quant[0] && (patterns.n_include || patterns.n_exclude))
-        return quire_fail(err, QUIRE_INVALID, "--include and --exclude choose files, and so does :%s", c->name.quant);
+        return quire_fail(err, QUIRE_INVALID,
+                          "--include and --exclude cannot be used with :%s, which selects a "
+                          "file, too",
+                          c->name.quant);
     if (c->name.quant[0]) {
         status = hub_list_quant(&c->list, c->name.quant, err);
         if (status != QUIRE_OK)
@@ -143,14 +146,14 @@ static int choose(struct pull_command *c, struct quire_error *err)
     for (size_t i = 0; i < 3; i++)
         if (c->include.n == 0 && c->exclude.n == 0 && !hub_list_has(&c->list, needed[i]))
             return quire_fail(err, QUIRE_UNSUPPORTED,
-                              "%s has no %s, which Quire needs; nothing was downloaded (--include and "
-                              "--exclude choose files whatever they are; a GGUF file is named, as in ORG/NAME:Q4_K_M)",
+                              "%s has no %s, which Quire needs; nothing was downloaded (--include and --exclude "
+                              "select any files; select a GGUF file by name, such as ORG/NAME:Q4_K_M)",
                               c->name.text, needed[i]);
     hub_list_select(&c->list, &patterns);
     if (c->list.n == 0)
         return quire_fail(err, QUIRE_NOT_FOUND,
-                          "%s has no file that is wanted (--include and --exclude choose; .bin, .pt and the like are "
-                          "never downloaded, .gguf by ORG/NAME:Q4_K_M)",
+                          "%s has no matching file (see --include and --exclude; files .bin and .pt are never "
+                          "downloaded; select a .gguf file as ORG/NAME:Q4_K_M)",
                           c->name.text);
     return QUIRE_OK;
 }
@@ -211,7 +214,7 @@ static void print_json(const struct pull_command *c, const char *path)
     json_decref(out);
 }
 
-/* The snapshot's path for programs on standard output; the rest for people. */
+/* Prints the snapshot's path for programs on standard output, and the rest for people. */
 static int report(const struct pull_command *c)
 {
     char path[2 * HUB_PATH_BYTES];
@@ -228,7 +231,7 @@ static int report(const struct pull_command *c)
             c->list.n - n_hashed);
     if (c->name.quant[0] || hub_snapshot_check(path, false, &missing) == QUIRE_OK)
         return 0;
-    fprintf(stderr, "quire: %s is here %s\n", c->name.text, missing.text);
+    fprintf(stderr, "quire: %s is already complete %s\n", c->name.text, missing.text);
     return c->include.n || c->exclude.n ? 0 : 1;
 }
 
@@ -238,37 +241,41 @@ int command_pull(int argc, char **argv)
     struct quire_error err;
     /* clang-format off */
     const struct cli_option rows[] = {
-        {.names = "What is downloaded:", .kind = CLI_GROUP},
+        {.names = "Files:", .kind = CLI_GROUP},
         {.names = "include", .kind = CLI_LIST, .target = &c.include, .value = "PATTERN",
-         .help = "Only files that match one of these. Default: " HUB_WANTED ". Never .bin or .pt; a GGUF file is named by :QUANT."},
+         .help = "Download only files that match one of these patterns. Default: " HUB_WANTED ". Files .bin and .pt are "
+                 "never downloaded; :QUANT selects a GGUF file."},
         {.names = "exclude", .kind = CLI_LIST, .target = &c.exclude, .value = "PATTERN",
-         .help = "None that match one of these."},
-        {.names = "How:", .kind = CLI_GROUP},
+         .help = "Skip files that match one of these patterns."},
+        {.names = "Download:", .kind = CLI_GROUP},
         {.names = "token-file", .kind = CLI_STRING, .target = &c.token_file, .value = "FILE",
-         .help = "Your account's token, for gated and private models. Default: HF_TOKEN, else what `hf auth login` "
-                 "has written."},
+         .help = "File with your account's token, for gated and private models. Default: HF_TOKEN, or the token that "
+                 "`hf auth login` stored."},
         {.names = "parallel", .kind = CLI_U32, .target = &c.n_connections, .min = 1, .max = 64, .value = "N",
-         .help = "Connections at once: several pieces of one file, and several files. Default 8."},
+         .help = "Number of connections, for several parts of a file and several files at once. Default 8."},
         {.names = "json", .kind = CLI_FLAG, .target = &c.json,
-         .help = "Print JSON for programs instead of the snapshot's path."},
+         .help = "Print JSON instead of the snapshot's path."},
         {0},
     };
     /* clang-format on */
     const struct cli_command command = {
         .name = "pull",
         .usage = "quire pull ORG/NAME[:QUANT][@REVISION] [options]",
-        .about = "Downloads a model from the Hugging Face hub, or the one that HF_ENDPOINT names, into the\n"
-                 "Hugging Face cache, which vLLM, transformers and others share (docs/models.md). Every command\n"
-                 "then takes ORG/NAME for MODEL. What was interrupted goes on where it was, with the same\n"
-                 "command; what is there is not downloaded again.",
-        .examples = "examples:\n"
-                    "  quire pull Qwen/Qwen2.5-1.5B-Instruct && quire serve Qwen/Qwen2.5-1.5B-Instruct\n"
-                    "  quire pull Qwen/Qwen2.5-1.5B-Instruct@main --parallel 16\n"
-                    "  quire pull Qwen/Qwen2.5-1.5B-Instruct-GGUF:Q4_K_M      the GGUF file whose name ends so\n"
-                    "  HF_HOME=/data/hf quire pull meta-llama/Llama-3.2-1B --token-file ~/token\n"
-                    "  quire pull ORG/NAME --exclude \"*.safetensors\"      for a front end: no weights\n\n"
-                    "environment: HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME (where), HF_ENDPOINT (whence), HF_TOKEN,\n"
-                    "HF_TOKEN_PATH, HF_HUB_OFFLINE=1 (never), HF_HUB_DOWNLOAD_TIMEOUT (seconds of silence, 10).",
+        .about =
+            "Downloads a model from the Hugging Face hub, or from the hub at HF_ENDPOINT, into the Hugging Face\n"
+            "cache, which vLLM, transformers and others share (docs/start/models.md). Every command then accepts\n"
+            "ORG/NAME for MODEL. The same command resumes an interrupted download. Files that are complete are not\n"
+            "downloaded again.",
+        .examples =
+            "examples:\n"
+            "  quire pull Qwen/Qwen2.5-1.5B-Instruct && quire serve Qwen/Qwen2.5-1.5B-Instruct\n"
+            "  quire pull Qwen/Qwen2.5-1.5B-Instruct@main --parallel 16\n"
+            "  quire pull Qwen/Qwen2.5-1.5B-Instruct-GGUF:Q4_K_M      the GGUF file of this quantization\n"
+            "  HF_HOME=/data/hf quire pull meta-llama/Llama-3.2-1B --token-file ~/token\n"
+            "  quire pull ORG/NAME --exclude \"*.safetensors\"      for a front end: no weights\n\n"
+            "environment: HF_HUB_CACHE, HF_HOME and XDG_CACHE_HOME (location of the cache), HF_ENDPOINT (hub),\n"
+            "HF_TOKEN, HF_TOKEN_PATH, HF_HUB_OFFLINE=1 (no downloads), HF_HUB_DOWNLOAD_TIMEOUT (seconds without\n"
+            "data, default 10).",
         .options = rows,
         .positionals = {&c.given},
     };
@@ -276,7 +283,7 @@ int command_pull(int argc, char **argv)
     if (!command_begin(&command, argc, argv, &code))
         return code;
     if (!c.given)
-        return command_fail(2, "which model? usage: quire pull ORG/NAME[:QUANT][@REVISION]");
+        return command_fail(2, "MODEL is missing; usage: quire pull ORG/NAME[:QUANT][@REVISION]");
     if (hub_name_parse(c.given, &c.name, &err) != QUIRE_OK)
         return command_fail(2, err.text);
     int status = run(&c, &err);

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #define CONNECT_TIMEOUT_S 10L
-#define MAX_WAIT_S 300 /* more than this nobody waits for a hub that is busy */
+#define MAX_WAIT_S 300 /* upper bound of a busy hub's Retry-After */
 #define MAX_HOPS 5L
 #define GIVE_TOKEN "HF_TOKEN, --token-file FILE or `hf auth login`"
 
@@ -72,7 +72,7 @@ bool hub_is_own(const struct hub *hub, const char *url)
     return own;
 }
 
-/* text, escaped but for the bytes in keep. NULL without memory. */
+/* text, escaped except for the bytes in keep. NULL: out of memory. */
 static char *escaped(const char *text, const char *keep)
 {
     char *out = malloc(3 * strlen(text) + 1), *at = out;
@@ -125,8 +125,7 @@ int hub_token_read(const char *token_file, char out[HUB_TOKEN_BYTES], struct qui
     for (size_t i = 0; ok && i < n; i++)
         ok = begin[i] > 0x20 && begin[i] < 0x7f;
     if (!ok)
-        return quire_fail(err, QUIRE_INVALID, "%.300s: holds something that cannot be a token",
-                          file ? path : "HF_TOKEN");
+        return quire_fail(err, QUIRE_INVALID, "%.300s: contains an invalid token", file ? path : "HF_TOKEN");
     memcpy(out, begin, n);
     out[n] = 0;
     return QUIRE_OK;
@@ -138,7 +137,7 @@ int hub_open(const struct hub_options *options, struct hub **out, struct quire_e
     *out = NULL;
     if (!hub || curl_global_init(CURL_GLOBAL_DEFAULT) != 0) {
         free(hub);
-        return quire_fail(err, QUIRE_INTERNAL, "libcurl does not start");
+        return quire_fail(err, QUIRE_INTERNAL, "libcurl cannot start");
     }
     size_t n = strlen(options->endpoint);
     while (n > 0 && options->endpoint[n - 1] == '/')
@@ -151,8 +150,7 @@ int hub_open(const struct hub_options *options, struct hub **out, struct quire_e
         ((strncmp(hub->endpoint, "http://", 7) != 0 && strncmp(hub->endpoint, "https://", 8) != 0) ||
          strpbrk(hub->endpoint, "?#") || !origin_of(hub->endpoint, &hub->origin)))
         status = quire_fail(err, QUIRE_INVALID,
-                            "HF_ENDPOINT: must be an address like https://huggingface.co, without a "
-                            "password in it");
+                            "HF_ENDPOINT: must be an address such as https://huggingface.co, without a password");
     if (status != QUIRE_OK) {
         hub_close(hub);
         return status;
@@ -186,7 +184,7 @@ int hub_prepare(const struct hub *hub, CURL *easy, const char *url, struct quire
 {
     bool own = hub_is_own(hub, url);
     curl_easy_reset(easy);
-    /* An https hub never sends anybody to plain http, and neither to file:. */
+    /* An https hub must not redirect to plain http or to file:. */
     const char *schemes = strcmp(hub->origin.scheme, "https") == 0 ? "https" : "http,https";
     CURLcode bad = curl_easy_setopt(easy, CURLOPT_URL, url);
     if (bad == CURLE_OK)
@@ -198,8 +196,8 @@ int hub_prepare(const struct hub *hub, CURL *easy, const char *url, struct quire
     if (bad == CURLE_OK && own && hub->may_send_token)
         bad = curl_easy_setopt(easy, CURLOPT_HTTPAUTH, (long)CURLAUTH_BEARER);
     if (bad != CURLE_OK)
-        return quire_fail(err, QUIRE_INTERNAL, "libcurl refuses a request: %s", curl_easy_strerror(bad));
-    /* A hub on this machine is reached directly: over plain http a proxy would read the token. */
+        return quire_fail(err, QUIRE_INTERNAL, "libcurl rejects a request: %s", curl_easy_strerror(bad));
+    /* A hub on this machine is contacted directly: a proxy for plain http would see the token. */
     if (own && strcmp(hub->origin.scheme, "http") == 0 && is_loopback(hub->origin.host))
         curl_easy_setopt(easy, CURLOPT_NOPROXY, "*");
     curl_easy_setopt(easy, CURLOPT_HTTPHEADER, hub->headers);
@@ -208,7 +206,7 @@ int hub_prepare(const struct hub *hub, CURL *easy, const char *url, struct quire
     curl_easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, 1L);
     curl_easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, (long)hub->stall_s);
     curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
-    /* Pieces over one connection of HTTP/2 would share one congestion window. */
+    /* With HTTP/2, parts over one connection would share one congestion window. */
     curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     curl_easy_setopt(easy, CURLOPT_NETRC, (long)CURL_NETRC_IGNORED);
     curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, ignore);
@@ -238,7 +236,7 @@ void hub_tell(hub_note *note, void *context, const struct quire_error *why, doub
     char text[QUIRE_ERROR_BYTES + 64];
     if (!note)
         return;
-    snprintf(text, sizeof text, "%s; trying again in %.1f s", why->text, wait_s);
+    snprintf(text, sizeof text, "%s; retrying in %.1f s", why->text, wait_s);
     note(context, text);
 }
 
@@ -262,27 +260,27 @@ int hub_fail(const struct hub *hub, CURL *easy, const struct hub_failure *f, str
         return quire_fail(err, QUIRE_NOT_FOUND, "%s has no file %.200s", name, f->what);
     if ((code == 401 || code == 403) && hub->token[0] && !hub->may_send_token)
         return quire_fail(err, QUIRE_INVALID,
-                          "%s needs a token, and over plain http it is sent to this machine only: use https "
-                          "in HF_ENDPOINT",
+                          "%s needs a token, and tokens are sent over plain http to this machine only: use https in "
+                          "HF_ENDPOINT",
                           name);
     if (code == 403 || header_is(easy, "X-Error-Code", "GatedRepo"))
         return quire_fail(err, QUIRE_INVALID, "%s is gated: accept its terms at %.150s/%s%s", name, hub->endpoint, name,
-                          hub->token[0] ? " with the account that the token is of"
-                                        : ", then give your account's token: " GIVE_TOKEN);
+                          hub->token[0] ? " with the account of the token"
+                                        : ", then set your account's token: " GIVE_TOKEN);
     if (code == 401 && hub->token[0])
-        return quire_fail(err, QUIRE_INVALID, "%s: the hub does not take this token (HTTP 401): has it expired?", name);
+        return quire_fail(err, QUIRE_INVALID, "%s: the hub rejects this token (HTTP 401): it may have expired", name);
     if (code == 401)
         return quire_fail(err, QUIRE_INVALID,
-                          "%s: there is no such model, or it is not public (HTTP 401): check the "
-                          "spelling, or give a token: " GIVE_TOKEN,
+                          "%s: this model does not exist or is not public (HTTP 401): check the spelling, or set a "
+                          "token: " GIVE_TOKEN,
                           name);
     if (code == 404)
-        return quire_fail(err, QUIRE_NOT_FOUND, "%.200s is not at %.150s (HTTP 404): check the spelling", f->what,
-                          hub->endpoint);
+        return quire_fail(err, QUIRE_NOT_FOUND, "%.200s does not exist at %.150s (HTTP 404): check the spelling",
+                          f->what, hub->endpoint);
     if (code == 429)
-        return quire_fail(err, QUIRE_EXHAUSTED, "%.200s: the hub is asked too often (HTTP 429): try later%s", f->what,
-                          hub->token[0] ? "" : ", or give a token, which may ask more often");
-    return quire_fail(err, QUIRE_IO, "%.200s: the hub answers with HTTP %ld", f->what, code);
+        return quire_fail(err, QUIRE_EXHAUSTED, "%.200s: too many requests to the hub (HTTP 429): retry later%s",
+                          f->what, hub->token[0] ? "" : ", or set a token, which has a higher limit");
+    return quire_fail(err, QUIRE_IO, "%.200s: the hub replied with HTTP %ld", f->what, code);
 }
 
 /* ---- the list ---- */
@@ -306,7 +304,7 @@ static int list_once(const struct hub *hub, CURL *easy, const char *url, struct 
     int status = hub_prepare(hub, easy, url, err);
     if (status != QUIRE_OK)
         return status;
-    /* A renamed model's list lies behind a redirect; libcurl keeps the token from other hosts and ports. */
+    /* The list of a renamed model is behind a redirect. libcurl sends the token to no other host or port. */
     curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 1L);
     curl_easy_setopt(easy, CURLOPT_MAXREDIRS, MAX_HOPS);
     curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, gather);

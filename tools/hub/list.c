@@ -30,10 +30,9 @@ static int parse_files(json_t *siblings, struct hub_list *out, struct quire_erro
         if (status != QUIRE_OK)
             break;
         if (!name || !hub_file_name_ok(name))
-            status = quire_fail(err, QUIRE_INVALID, WHERE ": siblings[%zu]: rfilename: not a name that a file may have",
-                                i);
+            status = quire_fail(err, QUIRE_INVALID, WHERE ": siblings[%zu]: rfilename: is not a valid file name", i);
         else if (json_object_get(seen, name))
-            status = quire_fail(err, QUIRE_INVALID, WHERE ": siblings[%zu]: rfilename: is there twice", i);
+            status = quire_fail(err, QUIRE_INVALID, WHERE ": siblings[%zu]: rfilename: occurs twice", i);
         else if (json_object_set_new(seen, name, json_true()) != 0 || !(out->files[i] = strdup(name)))
             status = quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
         else
@@ -83,8 +82,8 @@ static bool matches(const char *const *patterns, size_t n, const char *name, int
     return false;
 }
 
-/* consolidated*.safetensors are the same weights once more, in the form of another program. Directories (original/, onnx/)
- * hold other forms too, except for the chat templates and sentence-transformers' modules (1_Pooling, 2_Dense). */
+/* consolidated*.safetensors contain the same weights in another program's format. Directories (original/, onnx/)
+ * contain other formats, too, except for the chat templates and sentence-transformers' modules (1_Pooling, 2_Dense). */
 static bool is_wanted(const struct hub_patterns *p, const char *name)
 {
     static const char *const never[] = {"*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.gguf"};

@@ -7,30 +7,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PIECE_BYTES (16ull << 20) /* of a request: long beside a round trip, short beside a file */
+#define PIECE_BYTES (16ull << 20) /* size of a request: long compared with a round trip, short compared with a file */
 #define MAX_HOPS 5
 #define POLL_MS 100
 
 struct file {
     const char *name;
     struct hub_blob blob;
-    char *ask;      /* the hub's own address of it */
-    char *url;      /* where the bytes are; NULL: to be asked */
+    char *ask;      /* its address at the hub */
+    char *url;      /* address of the content; NULL: not resolved yet */
     unsigned n_failures, n_hops, n_running;
     double not_before; /* quire_now_s() */
     bool known;     /* its blob is open */
-    bool one_piece; /* its server knows no ranges */
-    bool again;     /* came wrong once */
+    bool one_piece; /* its server does not support ranges */
+    bool again;     /* was wrong once */
 };
 
 struct slot { /* a connection */
     CURL *easy;
     struct file *file; /* NULL: idle */
     bool is_piece;
-    bool checked;       /* the reply's head is what was asked for */
+    bool checked;       /* the reply's head matches the request */
     bool ignored_range; /* the whole file came instead */
     uint64_t begin, at, end;
-    int status;         /* of what writing came to */
+    int status;         /* result of writing */
     struct quire_error err;
     char curl_text[CURL_ERROR_SIZE];
     struct hub_pull *pull;
@@ -45,7 +45,7 @@ struct hub_pull {
     uint32_t n_slots;
     double not_before; /* the hub is busy */
     uint64_t received_bytes;
-    bool content;      /* else: resolve only */
+    bool content;      /* otherwise: only resolve */
 };
 
 /* ---- opening ---- */
@@ -80,7 +80,7 @@ int hub_pull_open(const struct hub_pull_options *options, struct hub_pull **out,
     return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
 }
 
-/* Ends the request of a slot, whatever came of it. */
+/* Ends the request of a slot, whatever its result. */
 static void release(struct slot *slot)
 {
     struct file *file = slot->file;
@@ -115,7 +115,7 @@ void hub_pull_close(struct hub_pull *p)
 
 /* ---- failures ---- */
 
-/* why is for a person. OK: the file is tried again later. A burst of pieces that fail together counts once. */
+/* why is for people. OK: the file is retried later. Several parts that fail together count once. */
 static int later(struct slot *slot, struct file *file, CURLcode result, const struct quire_error *why,
                  struct quire_error *err)
 {
@@ -128,7 +128,7 @@ static int later(struct slot *slot, struct file *file, CURLcode result, const st
     if (now < file->not_before)
         return QUIRE_OK;
     if (!hub_may_retry(slot->easy, result, ++file->n_failures, &wait_s))
-        return quire_fail(err, QUIRE_IO, "%.440s; what came is kept: the same command continues", why->text);
+        return quire_fail(err, QUIRE_IO, "%.440s; the downloaded part is kept: the same command continues", why->text);
     file->not_before = now + wait_s;
     curl_easy_getinfo(slot->easy, CURLINFO_RESPONSE_CODE, &code);
     if (code == 429)
@@ -144,7 +144,7 @@ static void explain(struct slot *slot, const struct file *file, CURLcode result,
     hub_fail(slot->pull->options.hub, slot->easy, &f, out);
 }
 
-/* ---- what a file is ---- */
+/* ---- resolving files ---- */
 
 static const char *header(CURL *easy, const char *name)
 {
@@ -170,26 +170,26 @@ static bool is_known(const struct hub_pull *p, const char *etag)
     return false;
 }
 
-/* The blob of a file, once its ETag and size are known; they never change at one commit. */
+/* Opens the blob of a file after its ETag and size are known; they never change at one commit. */
 static int know(struct hub_pull *p, struct file *file, const char *etag, uint64_t size, struct quire_error *err)
 {
     int status = QUIRE_OK;
-    if (!file->known && is_known(p, etag)) { /* two files of the same content are one blob */
+    if (!file->known && is_known(p, etag)) { /* two files with the same content share a blob */
         file->blob.done = file->known = true;
         snprintf(file->blob.etag, sizeof file->blob.etag, "%s", etag);
     } else if (!file->known) {
         status = hub_blob_open(&file->blob, p->options.repo, etag, size, err);
         file->known = status == QUIRE_OK;
     } else if (strcmp(file->blob.etag, etag) != 0 || file->blob.size_bytes != size) {
-        status = quire_fail(err, QUIRE_INVALID, "the hub says now that it is another file");
+        status = quire_fail(err, QUIRE_INVALID, "the file has changed on the hub");
     }
     if (status != QUIRE_OK)
         quire_error_prefix(err, "%.200s", file->name);
     return status;
 }
 
-/* A reply to HEAD: here (200), or elsewhere (3xx). What lies elsewhere without being told what it is, is asked there: a
- * renamed model, small files, mirrors. hub_prepare() keeps the token from other hosts. */
+/* A reply to HEAD: the file is here (200) or elsewhere (3xx). If a redirect does not carry the file's metadata, the
+ * target is asked: a renamed model, small files, mirrors. hub_prepare() sends the token to no other host. */
 static int resolved(struct slot *slot, struct file *file, long code, struct quire_error *err)
 {
     struct hub_pull *p = slot->pull;
@@ -200,18 +200,18 @@ static int resolved(struct slot *slot, struct file *file, long code, struct quir
     bool moved = code >= 300;
     curl_easy_getinfo(slot->easy, CURLINFO_REDIRECT_URL, &next);
     if (moved && !next)
-        return quire_fail(err, QUIRE_IO, "%.200s: the hub answers with HTTP %ld and no address", file->name, code);
+        return quire_fail(err, QUIRE_IO, "%.200s: the hub replied with HTTP %ld and no address", file->name, code);
     if (moved && !(linked && size_text)) {
         if (++file->n_hops > MAX_HOPS)
-            return quire_fail(err, QUIRE_IO, "%.200s: the hub sends it elsewhere again and again", file->name);
+            return quire_fail(err, QUIRE_IO, "%.200s: too many redirects", file->name);
     } else {
         if (commit && strcmp(commit, p->options.list->commit) != 0)
-            return quire_fail(err, QUIRE_INVALID, "%.200s: the hub answers with another commit than was asked for",
+            return quire_fail(err, QUIRE_INVALID, "%.200s: the hub sent another commit than the requested one",
                               file->name);
         if (!(linked || plain) || !hub_etag_parse(linked ? linked : plain, etag))
-            return quire_fail(err, QUIRE_INVALID, "%.200s: the hub gives no ETag that could be one", file->name);
+            return quire_fail(err, QUIRE_INVALID, "%.200s: the hub sent no valid ETag", file->name);
         if (!parse_size(size_text ? size_text : header(slot->easy, "Content-Length"), &size))
-            return quire_fail(err, QUIRE_INVALID, "%.200s: the hub does not say how large it is", file->name);
+            return quire_fail(err, QUIRE_INVALID, "%.200s: the hub did not send the file's size", file->name);
         int status = know(p, file, etag, size, err);
         if (status != QUIRE_OK)
             return status;
@@ -231,9 +231,9 @@ static int resolved(struct slot *slot, struct file *file, long code, struct quir
     return QUIRE_OK;
 }
 
-/* ---- its bytes ---- */
+/* ---- downloading content ---- */
 
-/* Is this the reply to what was asked? */
+/* Returns whether the reply matches the request. */
 static bool check_head(struct slot *slot)
 {
     const struct hub_blob *blob = &slot->file->blob;
@@ -251,8 +251,7 @@ static bool check_head(struct slot *slot)
         return first == slot->begin && last == slot->end - 1;
     if (code == 200 && (!length || (parse_size(length, &n) && n == blob->size_bytes)))
         return true;
-    slot->status = quire_fail(&slot->err, QUIRE_INVALID, "%.200s: another length comes than the hub said",
-                              slot->file->name);
+    slot->status = quire_fail(&slot->err, QUIRE_INVALID, "%.200s: another length than announced", slot->file->name);
     return false;
 }
 
@@ -263,13 +262,13 @@ static size_t on_bytes(char *bytes, size_t one, size_t n, void *context)
     (void)one;
     curl_easy_getinfo(slot->easy, CURLINFO_RESPONSE_CODE, &code);
     if (code >= 300)
-        return n; /* a page for people; the status says it all */
+        return n; /* a page for people; the status is enough */
     if (!slot->checked && !check_head(slot))
         return 0;
     slot->checked = true;
     slot->pull->received_bytes += n;
     if (n > slot->end - slot->at) {
-        slot->status = quire_fail(&slot->err, QUIRE_INVALID, "%.200s: more comes than the hub said", slot->file->name);
+        slot->status = quire_fail(&slot->err, QUIRE_INVALID, "%.200s: more data than announced", slot->file->name);
         return 0;
     }
     slot->status = hub_blob_write(&slot->file->blob, slot->at, bytes, n, &slot->err);
@@ -298,7 +297,7 @@ static int piece_ended(struct slot *slot, struct file *file, CURLcode result, lo
     if (slot->status != QUIRE_OK)
         why = slot->err;
     else if (result == CURLE_OK && code < 300)
-        quire_fail(&why, QUIRE_IO, "%.200s: less comes than the hub said", file->name);
+        quire_fail(&why, QUIRE_IO, "%.200s: less data than announced", file->name);
     else
         explain(slot, file, result, &why);
     if (slot->status != QUIRE_OK && file->again) {
@@ -307,7 +306,8 @@ static int piece_ended(struct slot *slot, struct file *file, CURLcode result, lo
         return slot->status;
     }
     file->again |= slot->status != QUIRE_OK;
-    /* Where the bytes are may have been an address for an hour; what the hub itself refuses, it refuses again to HEAD. */
+    /* The address of the content may have been valid for an hour only. An error of the hub itself is repeated by the
+     * next HEAD. */
     return later(slot, file, result != CURLE_OK ? result : CURLE_PARTIAL_FILE, &why, err);
 }
 
@@ -326,7 +326,7 @@ static int begin(struct slot *slot, struct file *file, struct quire_error *err)
         snprintf(range, sizeof range, "%llu-%llu", (unsigned long long)slot->begin, (unsigned long long)slot->end - 1);
         if (!file->one_piece)
             curl_easy_setopt(slot->easy, CURLOPT_RANGE, range);
-        /* What a CDN sends on; libcurl keeps the token from other hosts and ports. */
+        /* Follows redirects of a CDN; libcurl sends the token to no other host or port. */
         curl_easy_setopt(slot->easy, CURLOPT_FOLLOWLOCATION, 1L);
         curl_easy_setopt(slot->easy, CURLOPT_MAXREDIRS, (long)MAX_HOPS);
         curl_easy_setopt(slot->easy, CURLOPT_WRITEFUNCTION, on_bytes);
@@ -342,10 +342,10 @@ static int begin(struct slot *slot, struct file *file, struct quire_error *err)
     if (curl_multi_add_handle(p->multi, slot->easy) == CURLM_OK)
         return QUIRE_OK;
     release(slot);
-    return quire_fail(err, QUIRE_INTERNAL, "libcurl takes no request");
+    return quire_fail(err, QUIRE_INTERNAL, "libcurl rejects a request");
 }
 
-/* What this slot could do for the file now. false: nothing. */
+/* Assigns work on the file to this slot. Returns false if there is none now. */
 static bool take(struct slot *slot, struct file *file, double now)
 {
     const struct hub_pull *p = slot->pull;
@@ -405,7 +405,7 @@ static int on_end(struct slot *slot, CURLcode result, struct quire_error *err)
     return code == 404 ? QUIRE_NOT_FOUND : QUIRE_IO;
 }
 
-/* Checks what is there. *busy: there is more to check at once. */
+/* Hashes present units. *busy: more units can be hashed at once. */
 static int check_blobs(struct hub_pull *p, bool *busy, struct quire_error *err)
 {
     *busy = false;
@@ -417,16 +417,16 @@ static int check_blobs(struct hub_pull *p, bool *busy, struct quire_error *err)
         uint32_t before = blob->n_hashed;
         int status = hub_blob_hash_some(blob, err);
         if (status == QUIRE_OK && hub_blob_is_whole(blob)) {
-            if (file->n_running > 0) /* its last piece has not been seen to end */
+            if (file->n_running > 0) /* its last part is still running */
                 continue;
             status = hub_blob_finish(blob, err);
             if (status == QUIRE_INVALID && !file->again) {
                 file->again = true;
                 if (p->options.note)
-                    p->options.note(p->options.context, "a file came wrong and is asked for once again");
+                    p->options.note(p->options.context, "a downloaded file was wrong and is downloaded once more");
                 status = hub_blob_restart(blob, err);
             } else if (status == QUIRE_INVALID) {
-                quire_error_prefix(err, "%.200s: came wrong twice and is deleted", file->name);
+                quire_error_prefix(err, "%.200s: was wrong twice and is deleted", file->name);
                 hub_blob_discard(blob);
                 file->known = false;
             }
@@ -455,10 +455,10 @@ static int run(struct hub_pull *p, struct quire_error *err)
         if (status != QUIRE_OK)
             return status;
         if (curl_multi_perform(p->multi, &n_left) != CURLM_OK)
-            return quire_fail(err, QUIRE_INTERNAL, "libcurl does not go on");
+            return quire_fail(err, QUIRE_INTERNAL, "libcurl failed");
         while ((message = curl_multi_info_read(p->multi, &n_left))) {
             char *slot = NULL;
-            CURLcode result = message->data.result; /* the message is gone once its handle is removed */
+            CURLcode result = message->data.result; /* the message is invalid after its handle is removed */
             if (message->msg != CURLMSG_DONE)
                 continue;
             curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &slot);
@@ -470,7 +470,7 @@ static int run(struct hub_pull *p, struct quire_error *err)
         if (p->options.progress)
             p->options.progress(p->options.context, p);
         if (!all_done(p) && curl_multi_poll(p->multi, NULL, 0, busy ? 0 : POLL_MS, NULL) != CURLM_OK)
-            return quire_fail(err, QUIRE_INTERNAL, "libcurl does not wait");
+            return quire_fail(err, QUIRE_INTERNAL, "libcurl failed while waiting");
     }
     return QUIRE_OK;
 }

@@ -13,14 +13,14 @@ static const char *base_name(const char *file)
     return slash ? slash + 1 : file;
 }
 
-/* The length of a name less ".gguf"; 0: it is none. */
+/* Length of a name without ".gguf"; 0: another name. */
 static size_t stem(const char *file)
 {
     size_t n = strlen(file);
     return n > strlen(END) && strcasecmp(file + n - strlen(END), END) == 0 ? n - strlen(END) : 0;
 }
 
-/* Whether a stem ends in "-00001-of-00003". */
+/* Returns whether a stem ends in "-00001-of-00003". */
 static bool split_of(const char *file, size_t n, unsigned *number, unsigned *count)
 {
     int used = 0;
@@ -30,7 +30,7 @@ static bool split_of(const char *file, size_t n, unsigned *number, unsigned *cou
            *number >= 1 && *number <= *count;
 }
 
-/* The stem less that. */
+/* The stem without that suffix. */
 static size_t whole_stem(const char *file)
 {
     unsigned number, count;
@@ -44,7 +44,7 @@ static bool is_first(const char *file)
     return !split_of(file, stem(file), &number, &count) || number == 1;
 }
 
-/* mmproj-*.gguf is the eye of a model that also sees. */
+/* mmproj-*.gguf is the vision part of a model. */
 static bool is_model(const char *file)
 {
     return stem(file) > 0 && strncasecmp(base_name(file), "mmproj", 6) != 0;
@@ -77,8 +77,9 @@ int hub_quant_choose(char *const *files, size_t n, const char *quant, const char
     if (n_matched == 1)
         return QUIRE_OK;
     if (n_matched > 1)
-        return quire_fail(err, QUIRE_NOT_FOUND, "%s is more than one file: %s", quant, matched);
-    return quire_fail(err, QUIRE_NOT_FOUND, n_all ? "no GGUF file is %s; there are: %s" : "no GGUF file is %s%s", quant,
+        return quire_fail(err, QUIRE_NOT_FOUND, "%s matches more than one file: %s", quant, matched);
+    return quire_fail(err, QUIRE_NOT_FOUND,
+                      n_all ? "no GGUF file has the quantization %s; available: %s" : "no GGUF file is %s%s", quant,
                       all);
 }
 

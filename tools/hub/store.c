@@ -13,21 +13,21 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#define SPARE_BYTES (64ull << 20) /* never fill a disk to its last byte */
+#define SPARE_BYTES (64ull << 20) /* never fill a disk completely */
 
 static int failed(const char *path, const char *what, struct quire_error *err)
 {
     return quire_fail(err, QUIRE_IO, "%.350s: %s: %m", path, what);
 }
 
-/* The directories above path's last '/'. */
+/* Creates the directories above path's last '/'. */
 static int make_parents(char *path, struct quire_error *err)
 {
     for (char *at = path + 1; *at; at++) {
         if (*at != '/')
             continue;
         *at = 0;
-        int status = mkdir(path, 0777) == 0 || errno == EEXIST ? QUIRE_OK : failed(path, "cannot be made", err);
+        int status = mkdir(path, 0777) == 0 || errno == EEXIST ? QUIRE_OK : failed(path, "cannot be created", err);
         *at = '/';
         if (status != QUIRE_OK)
             return status;
@@ -49,7 +49,7 @@ int hub_store_lock(const char *repo, void (*on_wait)(void *context), void *conte
     if (asprintf(&path, "%.*s/.locks/%s/quire.lock", (int)(slash - repo), repo, slash + 1) < 0)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     if ((status = make_parents(path, err)) == QUIRE_OK && (*fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666)) < 0)
-        status = failed(path, "cannot be made", err);
+        status = failed(path, "cannot be created", err);
     if (status == QUIRE_OK && flock(*fd, LOCK_EX | LOCK_NB) != 0) {
         if (errno == EWOULDBLOCK)
             on_wait(context);
@@ -70,17 +70,17 @@ int hub_store_check_space(const char *repo, uint64_t n_bytes, struct quire_error
     if (n_bytes + SPARE_BYTES <= n_free)
         return QUIRE_OK;
     return quire_fail(err, QUIRE_EXHAUSTED,
-                      "%s are still to come and %.250s has %s free: make room, or put the cache elsewhere "
-                      "with HF_HOME",
+                      "%s are left to download, but %.250s has only %s free: free space, or move the cache with "
+                      "HF_HOME",
                       quire_size(n_bytes).text, repo, quire_size(n_free).text);
 }
 
-/* Gives `made` its name. */
+/* Renames `made` to path. */
 static int rename_made(const char *made, const char *path, struct quire_error *err)
 {
     if (rename(made, path) == 0)
         return QUIRE_OK;
-    int status = failed(path, "cannot be made", err);
+    int status = failed(path, "cannot be created", err);
     unlink(made);
     return status;
 }
@@ -95,8 +95,8 @@ int hub_store_link(const char *repo, const char *commit, const char *file, const
                      ? make_parents(path, err)
                      : quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     if (status == QUIRE_OK) {
-        unlink(made); /* of a pull that was killed */
-        status = symlink(target, made) == 0 ? rename_made(made, path, err) : failed(made, "cannot be made", err);
+        unlink(made); /* of a killed pull */
+        status = symlink(target, made) == 0 ? rename_made(made, path, err) : failed(made, "cannot be created", err);
     }
     free(path);
     free(made);
@@ -114,14 +114,14 @@ int hub_store_ref(const char *repo, const char *revision, const char *commit, st
                      : quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     FILE *file = status == QUIRE_OK ? fopen(made, "we") : NULL;
     if (status == QUIRE_OK && !file)
-        status = failed(made, "cannot be made", err);
+        status = failed(made, "cannot be created", err);
     if (file) {
         bool wrote = fputs(commit, file) >= 0;
         if (fclose(file) == 0 && wrote) {
             status = rename_made(made, path, err);
         } else {
             status = failed(made, "cannot be written", err);
-            unlink(made); /* programs that list the cache take every file here for a revision */
+            unlink(made); /* programs that list the cache treat every file here as a revision */
         }
     }
     free(path);

@@ -1,4 +1,5 @@
-/* quire inspect: what a checkpoint holds, and what Quire would do with it, from its config and the headers of its files. */
+/* quire inspect: the contents of a checkpoint and how Quire would load it, from its config and the headers of its
+ * files. */
 #include "base/size.h"
 #include "engine/engine.h"
 #include "engine/checkpoint/checkpoint.h"
@@ -15,14 +16,14 @@
 #include <jansson.h>
 #include <stdio.h>
 
-/* How far a look got: what is known of the model. */
+/* How far the inspection got. */
 enum reached { REACHED_NAME, REACHED_CONFIG, REACHED_FILES, REACHED_WEIGHTS, REACHED_PLAN };
 
 struct inspected {
-    const char *name; /* as it was typed */
+    const char *name; /* as typed */
     struct hub_model model;
     enum reached reached;
-    struct quire_error refused; /* why it got no further than there */
+    struct quire_error refused; /* why it got no further */
     struct model_desc desc;
     struct weights_contents contents;
     struct weights_unused unused;
@@ -68,10 +69,11 @@ static uint64_t n_parameters(const struct inspected *x)
     return n;
 }
 
-/* What is in the file and not used; NULL: nothing. */
+/* Parts of the file that are not used; NULL: none. */
 static const char *left_out(const struct inspected *x)
 {
-    return x->desc.quantization.scales_cache ? "kv_cache_scheme: the file's scales of a KV cache are not used" : NULL;
+    return x->desc.quantization.scales_cache ? "kv_cache_scheme: the scales of a KV cache in the file are not used"
+                                             : NULL;
 }
 
 /* ---- for programs ------------------------------------------------------------------------------------------------- */
@@ -180,7 +182,7 @@ static void print_weights(const struct inspected *x)
         char group[32] = "";
         if (f->format.group)
             snprintf(group, sizeof group, ", groups of %u", f->format.group);
-        printf("  %-12s %" PRIu64 " in layers, %" PRIu64 " beside them, %s%s\n", k_format_name(f->format),
+        printf("  %-12s %" PRIu64 " in layers, %" PRIu64 " in addition, %s%s\n", k_format_name(f->format),
                f->n_weights[OF_ATTENTION] + f->n_weights[OF_MLP], f->n_weights[OF_MODEL], quire_size(f->bytes).text,
                group);
     }
@@ -192,12 +194,12 @@ static void print_plan(const struct inspected *x)
            k_format_name(x->plan.kv_format), x->desc.max_position);
     printf("  %-12s GEMM form %s, activations %s\n", x->plan.device, k_form_name(x->plan.gemm_form), activations_of(x));
     if (x->plan.regrouped_bytes)
-        printf("  %-12s rows are made anew when it is loaded: %s of memory beside the file\n", "loading",
+        printf("  %-12s rows are repacked while loading: %s of memory in addition to the file\n", "loading",
                quire_size(x->plan.regrouped_bytes).text);
     else
         printf("  %-12s %s\n", "loading",
-               x->plan.panel_bytes        ? "laid out anew for the form int8"
-               : x->plan.planner->on_host ? "used where they lie in the file"
+               x->plan.panel_bytes        ? "repacked for the form int8"
+               : x->plan.planner->on_host ? "used in place"
                                           : "copied to the device");
 }
 
@@ -277,14 +279,15 @@ int command_inspect(int argc, char **argv)
     size_t n = engine_flags(&options, rows);
     rows[n++] = (struct cli_option){.names = "Output:", .kind = CLI_GROUP};
     rows[n++] = (struct cli_option){
-        .names = "json", .kind = CLI_FLAG, .target = &json, .help = "Print JSON for programs."};
+        .names = "json", .kind = CLI_FLAG, .target = &json, .common = true, .help = "Print JSON."};
     rows[n] = (struct cli_option){0};
     const struct cli_command command = {
         .name = "inspect",
         .usage = "quire inspect MODEL [options]",
-        .about = "Prints what a checkpoint holds - formats, parameters, bytes - and what `quire serve MODEL` with the\n"
-                 "same options would do with it; or what of it is not supported, and why (exit status 1). Reads\n"
-                 "config.json and the headers of the weights only.",
+        .about =
+            "Prints the formats, parameters and bytes of a checkpoint, and how `quire serve MODEL` with the same\n"
+            "options would load it. If something is not supported, it prints the reason, with exit status 1. Reads\n"
+            "only config.json and the headers of the weights.",
         .examples = "examples:\n"
                     "  quire inspect Qwen/Qwen2.5-1.5B-Instruct-GPTQ-Int4\n"
                     "  quire inspect ./model --json",
@@ -297,7 +300,7 @@ int command_inspect(int argc, char **argv)
     if (!command_begin(&command, argc, argv, &code))
         return code;
     if (!x.name)
-        return command_fail(2, "which model? usage: quire inspect MODEL [options]");
+        return command_fail(2, "MODEL is missing; usage: quire inspect MODEL [options]");
     const int status = inspect(&options, &x);
     (json ? print_json : print_text)(&x);
     return status == QUIRE_OK ? 0 : command_fail(1, x.refused.text);

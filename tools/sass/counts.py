@@ -1,4 +1,5 @@
-"""kernels/cuda/toolchain/counts.txt: what each kernel was made of, held within 3 % so that a change that costs instructions is seen."""
+"""kernels/cuda/toolchain/counts.txt: the machine code figures of each kernel, checked within 3 % so that a change in
+instructions is noticed."""
 import sys
 
 from sass import cubins

@@ -1,7 +1,7 @@
-"""Machine code out of a build: cubins from the library's fat binary, what their ELF says of each kernel, and their listing.
+"""Machine code from a build: cubins from the library's fat binary, ELF data of each kernel, and their listing.
 
-cuobjdump unpacks and nvdisasm prints; both are NVIDIA's, looked for on PATH, in a toolkit, and in build/cuda, where
-`bash tools/setup.sh cuda` puts them.
+cuobjdump unpacks and nvdisasm prints; both are NVIDIA's, searched for on PATH, in a toolkit, and in build/cuda, where
+`bash tools/setup.sh cuda` installs them.
 """
 import glob
 import os
@@ -17,7 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 class Missing(Exception):
-    """A tool or a build that is not there: what cannot be run, and not a failure."""
+    """A missing tool or build: the check cannot run, which is not a failure."""
 
 
 def tool(name):
@@ -65,7 +65,7 @@ def sections(path, image):
 
 
 def read_cubin(path, arch):
-    """The kernels of a cubin by name, with all but their code."""
+    """The kernels of a cubin by name, without their code."""
     image = pathlib.Path(path).read_bytes()
     kernels, symbols, common, release = {}, [], b"", ""
     for name, kind, data, size, info in sections(path, image):
@@ -111,7 +111,7 @@ def demangle(names):
 
 
 def disassemble(path, arch):
-    """The kernels of a cubin, code and all."""
+    """The kernels of a cubin, with code."""
     kernels = read_cubin(path, arch)
     said = subprocess.run([tool("nvdisasm"), "-c", str(path)], capture_output=True, text=True, check=True).stdout
     for name, code, labels in listing.functions(said.splitlines()):

@@ -1,8 +1,8 @@
-"""Reads what nvdisasm prints: instructions, the blocks they form, the loops, and which pipe each instruction uses.
+"""Reads nvdisasm's output: instructions, their blocks, the loops, and the pipe of each instruction.
 
-A loop is a natural one: an edge back to a block that is on every way to the edge's beginning. Of a loop the hot way is taken,
-the way from its first block round to itself with the most tensor work, then the most bytes out of global memory, then the
-fewest instructions: what a tile costs when nothing is masked, ragged or not finite.
+A loop is a natural one: an edge back to a block that dominates the edge's beginning. The hot path of a loop is the
+path from its first block round to itself with the most tensor work, then the most bytes from global memory, then the
+fewest instructions: the cost of a tile if nothing is masked, ragged or not finite.
 """
 import collections
 import re
@@ -13,7 +13,8 @@ TARGET = re.compile(r"`\((\.L_x_\d+)\)")
 
 Instruction = collections.namedtuple("Instruction", "address predicate opcode operands")
 
-# The pipe of an opcode, the part before its first dot. What is not named is ALU's; what begins with U is the uniform pipe's.
+# The pipe of an opcode, the part before its first dot. Other opcodes use the ALU; those that begin with U use the
+# uniform pipe.
 PIPES = {
     "fma": "FADD FMUL FFMA FSWZADD IMAD HADD2 HMUL2 HFMA2 FADD32I FMUL32I FFMA2 FADD2 FMUL2",
     "xu": "MUFU F2I I2F F2F FRND POPC FLO BREV",
@@ -37,7 +38,7 @@ def pipe(instruction):
 
 
 def width(opcode):
-    """Bytes a lane moves."""
+    """Bytes that a lane moves."""
     parts = opcode.split(".")
     for bits in ("256", "128", "64"):
         if bits in parts:
@@ -46,7 +47,7 @@ def width(opcode):
 
 
 def shared_bytes(instruction):
-    """What a warp's instruction moves through shared memory's port; SHFL goes the same way."""
+    """Bytes that a warp's instruction moves through shared memory's port; SHFL uses the same path."""
     parts = instruction.opcode.split(".")
     if parts[0] in ("LDSM", "STSM"):
         return 128 * int(parts[-1]) if parts[-1] in ("2", "4") else 128
@@ -56,13 +57,13 @@ def shared_bytes(instruction):
 
 
 def global_bytes(instruction):
-    """What a warp's instruction reads of global memory if all lanes do."""
+    """Bytes of global memory that a warp's instruction reads if all lanes do."""
     parts = instruction.opcode.split(".")
     return 32 * width(instruction.opcode) if parts[0] in ("LDG", "LDGSTS") else 0
 
 
 def flops(instruction):
-    """Of a warp's tensor instruction; its quarter where four warps share one (wgmma)."""
+    """FLOP of a warp's tensor instruction; a quarter if four warps share one (wgmma)."""
     parts = instruction.opcode.split(".")
     if parts[0] in ("HMMA", "IMMA", "QMMA"):
         shape = next((p for p in parts[1:] if p.isdigit()), "")
@@ -104,7 +105,7 @@ class Block:
 
 
 def blocks_of(code, labels):
-    """The blocks of a function and the edges between them. A call comes back; a barrier of convergence falls through."""
+    """The blocks of a function and the edges between them. A call returns; a barrier of convergence falls through."""
     index = {instruction.address: i for i, instruction in enumerate(code)}
     starts, ends = {0}, {}
     for i, instruction in enumerate(code):
@@ -132,7 +133,7 @@ def blocks_of(code, labels):
 
 
 def dominators(blocks):
-    """Of each block that can be reached, the nearest one that is on every way to it."""
+    """The immediate dominator of each reachable block."""
     order, seen, stack = [], {0}, [(0, iter(blocks[0].next))]
     while stack:
         n, following = stack[-1]
@@ -194,7 +195,7 @@ def loops_of(blocks):
 
 
 class Counts:
-    """What a warp executes on some way."""
+    """The instructions of a warp on one path."""
 
     def __init__(self):
         self.n = self.flops = self.shared = self.loaded = self.slow_fma = 0
@@ -229,7 +230,7 @@ def counts_of(code):
 
 
 def hot_way(blocks, loop, loops, trips):
-    """Counts of the hot way once round `loop`. A loop inside counts trips(inner) times and is then one block."""
+    """Counts of the hot path once round `loop`. A loop inside counts trips(inner) times and is then one block."""
     inner = [l for l in loops if l is not loop and l.body < loop.body]
     outermost = [l for l in inner if not any(l.body < o.body for o in inner)]
     owner = {b: l for l in outermost for b in l.body}
@@ -282,8 +283,8 @@ def hot_way(blocks, loop, loops, trips):
 
 
 class Function:
-    """A kernel's code, and the loop that counts: of the loops with tensor work, none of it in a loop inside, that with the most;
-    where there is no tensor work, of the innermost ones that which reads the most global memory; else the longest."""
+    """A kernel's code, and its main loop: the loop with most tensor work, of those without such work in an inner
+    loop; without tensor work, the innermost loop that reads the most global memory; otherwise the longest."""
 
     def __init__(self, name, code, labels):
         self.name, self.code = name, code

@@ -1,6 +1,7 @@
-"""What a kernel costs on a GPU by counting: docs/benchmarks/gpu-predicted.md states the model and what it was held against.
+"""The predicted cost of a kernel on a GPU, by counting: docs/benchmarks/gpu-predicted.md describes the model and its
+validation.
 
-A stage is once round a kernel's inner loop, by all warps of a block. Each limit gives a number of clocks of an SM:
+A stage is one pass of a kernel's inner loop, by all warps of a block. Each limit gives a number of clocks of an SM:
 
     issue   a scheduler issues one instruction of its warps a clock; there are four
     alu     integers, compares, selects, conversions to 16 bits: 16 lanes a scheduler, so 2 clocks each
@@ -11,7 +12,7 @@ A stage is once round a kernel's inner loop, by all warps of a block. Each limit
     memory  the bytes that the stage takes out of HBM, at HBM_SHARE of the data sheet's rate
 
 Limits overlap, but not wholly: a stage takes the root of the sum of their squares. The exponent is the one number that was
-chosen to fit published kernels (references.py). All of it is frozen: a change needs those predictions again.
+chosen to fit published kernels (references.py). The model is frozen: a change requires those predictions again.
 """
 import collections
 
@@ -41,7 +42,8 @@ def machine_of(arch):
 
 
 def occupancy(machine, registers, threads, shared_bytes):
-    """Blocks an SM holds. Registers are given to warps by 256, shared memory in KB, one of which the driver has."""
+    """Number of blocks that an SM holds. Registers are given to warps by 256, shared memory in KB, one of which the
+    driver has."""
     warps = (threads + 31) // 32
     by_registers = machine.registers // (warps * 32 * ((registers + 7) // 8 * 8)) if registers else 32
     by_shared = int(machine.shared_kb // ((shared_bytes + 1023) // 1024 + 1)) if shared_bytes else 32
@@ -49,8 +51,8 @@ def occupancy(machine, registers, threads, shared_bytes):
 
 
 def limits(machine, counts, warps, hbm_bytes=0, async_bytes=0):
-    """Clocks of an SM for a stage of a block, by limit. async_bytes: TMA's, which no instruction of a warp shows. What
-    wgmma reads of shared memory is part of it."""
+    """Clocks of an SM for a stage of a block, by limit. async_bytes: TMA's, which no instruction of a warp shows. It
+    includes wgmma's reads of shared memory."""
     by = counts.pipes
     is_wgmma = any(counts.opcodes[o] for o in listing.WGMMA)
     rate = machine.wgmma_flops * (2 if counts.opcodes["QGMMA"] else 1) if is_wgmma else machine.mma_flops
@@ -79,5 +81,5 @@ def teraflops(machine, flops_a_stage, stage_clocks):
 
 
 def waves(blocks, slots):
-    """What share of the slots works, from the first block's start to the last one's end."""
+    """Share of busy slots, from the first block's start to the last one's end."""
     return blocks / (-(-blocks // slots) * slots)

@@ -1,7 +1,7 @@
 """Quire's kernels: the shared memory that a launch gives them, and the work that docs/benchmarks/gpu-predicted.md predicts.
 
-What no listing says stands here with its reason: dynamic shared memory and warps, from the launches in kernels/cuda; what small
-kernels take, which is latency; what lies between kernels of a step.
+Values that no listing contains, with their reasons: dynamic shared memory and warps, from the launches in
+kernels/cuda; the time of small kernels, which is latency; the gaps between kernels of a step.
 """
 import re
 
@@ -46,7 +46,7 @@ def shared_bytes(kernel):
 
 
 def tile_loops(kernel):
-    """The loops with tensor work, none in a loop inside, and their hot way."""
+    """The innermost loops with tensor work, and their hot paths."""
     f = kernel.function
     for loop in f.loops:
         if f.works(loop) and not any(f.works(l) for l in f.inside(loop)):
@@ -54,7 +54,7 @@ def tile_loops(kernel):
 
 
 def way_that_copies(kernel, loop, n_bytes):
-    """The hot way, where loops inside copy what it lacks of n_bytes for a warp."""
+    """The hot path, with inner loops copying the rest of n_bytes for a warp."""
     f = kernel.function
     once, twice = (f.way(loop, lambda _, t=t: t) for t in (1, 2))
     each = 512 * (twice.opcodes["LDGSTS"] - once.opcodes["LDGSTS"])
@@ -82,7 +82,7 @@ L2_BYTES = 46        # a clock and SM: DeepGEMM's csrc/jit_kernels/heuristics/sm
 
 
 def a_stage_with_its_chunk(kernel):
-    """A stage and an eighth of what comes once a chunk, for a warp."""
+    """A stage plus an eighth of the per-chunk part, for a warp."""
     f = kernel.function
     loop, once = f.hot()
     chunk = f.around(loop)
@@ -146,8 +146,8 @@ def small_gemm_share(kernels, machine, which, rows):
     return terms["memory"] / model.clocks(terms)
 
 
-# What gemm_large.cu's few_clocks() picks for 33 to 64 tokens: rows of a tile, and the blocks that share its segments;
-# qkv has gemm_small.cu's kernel.
+# The choice of gemm_large.cu's few_clocks() for 33 to 64 tokens: rows of a tile, and the blocks that share its
+# segments; qkv uses gemm_small.cu's kernel.
 FEW_TILES = {"o": (128, 4), "gate, up": (224, 1), "down": (128, 4)}
 ARRIVAL_CLOCKS = 1500  # a fence and a counter of the GPU's
 
@@ -185,7 +185,7 @@ def middle_gemm(kernels, machine):
         stages = numbers(kernel.readable)[-1]
         per_sm = -(-n_blocks // machine.sms)
         resident = min(per_sm, model.occupancy(machine, kernel.registers, kernel.threads, shared_bytes(kernel)))
-        # Of a busy SM: what memory gives it, and what is on the way at once.
+        # For a busy SM: its share of memory bandwidth, and the bytes in flight.
         by_memory = model.hbm_bytes_a_clock(machine) * machine.sms / busy
         by_flight = resident * (stages - 1) * tile * 128 / (model.LATENCY_NS * machine.clock_ghz)
         counts = kernel.function.hot()[1]

@@ -1,8 +1,8 @@
-"""Published kernels, predicted: what the model of model.py is held against. Compiled by hand, as docs/benchmarks/gpu-predicted.md
-says; nothing of them is in this tree.
+"""Published kernels and their predictions, the validation of model.py. Compiled by hand, as described in
+docs/benchmarks/gpu-predicted.md; this tree contains none of them.
 
-A row: the cubin, a part of the kernel's name, the warps of a block that compute, the machine, bytes of a stage by TMA and out
-of HBM, the share of a full wave, what was published, and what it is: TFLOP/s, or the share of bandwidth.
+A row: the cubin, a part of the kernel's name, the computing warps of a block, the machine, bytes of a stage by TMA
+and from HBM, the share of a full wave, the published value, and its unit: TFLOP/s, or the share of bandwidth.
 """
 from sass import cubins, model
 

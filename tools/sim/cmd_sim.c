@@ -1,4 +1,4 @@
-/* quire sim: the scheduler that serves, on a virtual clock. */
+/* quire sim: the server's scheduler on a virtual clock. */
 #include "engine/model/share.h"
 #include "engine/run/schedule.h"
 #include "tools/bench/lib/progress.h"
@@ -20,7 +20,7 @@
 #define OWN_FLAGS_MAX 54
 
 struct settings { /* the command line */
-    struct engine_options engine; /* what of it schedules */
+    struct engine_options engine; /* the scheduling options */
     struct sim_workload_options workload;
     struct cli_list goodput, sweep;
     struct bench_metrics_options bounds;
@@ -29,10 +29,10 @@ struct settings { /* the command line */
     const char *acceptance_text;
     struct sim_acceptance acceptance;
     struct sched_cost draft_cost;
-    struct cost_shape shape; /* of the model whose cost it is */
+    struct cost_shape shape; /* of the model of the cost model */
     struct cost_link own_link;
-    const struct cost_link *link; /* between ranks; NULL: not said */
-    uint32_t n_ranks, n_stages; /* of a stage, and stages */
+    const struct cost_link *link; /* between ranks; NULL: not set */
+    uint32_t n_ranks, n_stages; /* ranks per stage, and stages */
     struct sim_stages stages;
     double service_time;
     uint32_t num_host_blocks, overlap_depth, max_tokens;
@@ -58,11 +58,12 @@ static int parse_link(const char *text, void *settings, struct quire_error *err)
 {
     struct settings *s = settings;
     s->link = cost_link_find(text, &s->own_link);
-    return s->link ? QUIRE_OK
-                   : quire_fail(err, QUIRE_INVALID,
-                                "must be shared-memory, nvlink, pcie, or microseconds of a call (0 to %.0f) and GB a "
-                                "second (%g to %.0f), as 5,300, got \"%.40s\"",
-                                COST_LINK_MOST, COST_LINK_LEAST_GB_S, COST_LINK_MOST, text);
+    return s->link
+               ? QUIRE_OK
+               : quire_fail(err, QUIRE_INVALID,
+                            "must be shared-memory, nvlink, pcie, or CALL_US,GB_PER_S such as 5,300, with 0 to %.0f "
+                            "microseconds per call and %g to %.0f GB/s; got \"%.40s\"",
+                            COST_LINK_MOST, COST_LINK_LEAST_GB_S, COST_LINK_MOST, text);
 }
 
 static void set_defaults(struct settings *s)
@@ -70,7 +71,7 @@ static void set_defaults(struct settings *s)
     *s = (struct settings){.workload = {.format = "mooncake", .rate_scale = 1, .burstiness = 1, .request_rate = 1},
                            .time_unit = "s"};
     engine_options_default(&s->engine);
-    s->engine.scheduling_policy = NULL; /* fcfs, or a recording's own */
+    s->engine.scheduling_policy = NULL; /* fcfs, or the recording's own */
     s->engine.cost = *cost_default();
     s->shape = cost_default_shape();
     s->n_ranks = s->n_stages = 1;
@@ -85,40 +86,44 @@ static size_t trace_flags(struct settings *s, struct cli_option *out)
     /* clang-format off */
     const struct cli_option rows[] = {
         {.names = "Requests:", .kind = CLI_GROUP},
-        {.names = "trace", .kind = CLI_STRING, .target = &t->path, .value = "FILE", .help = "The requests of a recorded day."},
+        {.names = "trace", .kind = CLI_STRING, .target = &t->path, .value = "FILE",
+         .common = true, .help = "Read the requests from this trace file."},
         {.names = "trace-format", .kind = CLI_STRING, .target = &t->format, .value = "NAME",
-         .help = "mooncake, timed (as vllm bench's timed_trace), azure, synthetic (no file) or recording (of quire serve "
-                 "--record). Default mooncake."},
+         .common = true, .help = "mooncake, timed (the format of vllm bench's timed_trace), azure, synthetic (no file) or recording "
+                 "(of quire serve --record); default mooncake."},
         {.names = "num-requests", .kind = CLI_U32, .target = &t->num_requests, .max = 1 << 24, .value = "N",
-         .help = "The first N of a file, or so many are made. Default: all; 1000 without --duration."},
+         .common = true, .help = "Number of requests: the first N of a file, or N synthetic ones. Default: all of a file; 1000 "
+                 "synthetic ones without --duration."},
         {.names = "rate-scale", .kind = CLI_F64, .target = &t->rate_scale, .min = 1e-6, .max = 1e6, .value = "X",
-         .help = "Requests come X times as fast. Default 1."},
+         .common = true, .help = "Speed up arrivals by this factor. Default 1."},
         {.names = "max-model-len", .kind = CLI_U32, .target = &t->max_model_len, .value = "N",
-         .help = "Requests of more tokens, prompt and answer, are left out. Default: none is."},
+         .help = "Leave out requests with more tokens, prompt plus answer. Default: no limit."},
         {.names = "tenants", .kind = CLI_STRING, .target = &t->tenants, .value = "LIST",
-         .help = "NAME:KEY=VALUE:...,NAME:... with the keys weight, rate, input, output, prefix, class, priority, deadline "
-                 "(docs/simulator.md). A file without tenants is dealt out by their rates."},
+         .common = true, .help = "NAME:KEY=VALUE:...,NAME:... with the keys weight, rate, input, output, prefix, class, priority, "
+                 "deadline (docs/guides/simulator.md). Requests of a file without tenants are assigned to them in "
+                 "proportion to their rates."},
         {.names = "timestamp-unit", .kind = CLI_STRING, .target = &s->time_unit, .value = "UNIT",
-         .help = "timed: s or ms. Default s, as vllm bench's."},
+         .help = "timed format: s or ms. Default s, as in vllm bench."},
         {.names = "hash-block-size", .kind = CLI_U32, .target = &t->hash_tokens, .max = 1 << 20, .value = "N",
-         .help = "Tokens that one of hash_ids stands for. Default 512 of mooncake, 16 of timed."},
+         .help = "Number of tokens per entry of hash_ids. Default 512 for mooncake, 16 for timed."},
         {.names = "seed", .kind = CLI_U64, .target = &t->seed, .value = "N",
-         .help = "Of what is drawn, and of prompts. Default 0."},
+         .help = "Seed of random values and of prompts. Default 0."},
         {.names = "Synthetic requests:", .kind = CLI_GROUP},
         {.names = "request-rate", .kind = CLI_F64, .target = &t->request_rate, .max = 1e9, .value = "R",
-         .help = "A second, of a tenant without a rate; 0: all at once. Default 1."},
+         .common = true, .help = "Requests per second, for tenants without a rate; 0: all at once. Default 1."},
         {.names = "burstiness", .kind = CLI_F64, .target = &t->burstiness, .min = 0.01, .max = 1e6, .value = "B",
-         .help = "Shape of the gamma distribution of the gaps: 1 Poisson, less more bursty, more more even. Default 1."},
+         .help = "Shape of the gamma distribution of the gaps: 1 is Poisson, smaller values are more bursty, larger "
+                 "values more even. Default 1."},
         {.names = "duration", .kind = CLI_F64, .target = &t->duration_s, .max = 1e9, .value = "S",
-         .help = "Seconds in which requests arrive. Default: until there are --num-requests."},
+         .common = true, .help = "Seconds in which requests arrive. Default: until --num-requests have arrived."},
         {.names = "ramp", .kind = CLI_STRING, .target = &t->ramp, .value = "FROM:TO",
-         .help = "Rates go evenly from FROM times to TO times theirs."},
+         .help = "Change the rates linearly from FROM times to TO times their value."},
         {.names = "input-len", .kind = CLI_STRING, .target = &t->input_len, .value = "N",
-         .help = "Prompt tokens: 512, 100..900 (any of them), 512~0.8 (lognormal: median and sigma). Default 512."},
+         .common = true, .help = "Prompt tokens: 512, 100..900 (uniform), or 512~0.8 (lognormal with median and sigma). Default 512."},
         {.names = "output-len", .kind = CLI_STRING, .target = &t->output_len, .value = "N",
-         .help = "Answer tokens, likewise. Default 128."},
+         .common = true, .help = "Answer tokens, in the same form. Default 128."},
         {.names = "lengths", .kind = CLI_STRING, .target = &t->lengths_path, .value = "FILE",
-         .help = "Draw prompt and answer lengths together from the rows of a CSV instead."},
+         .help = "Draw pairs of prompt and answer length from the rows of this CSV file instead."},
     };
     /* clang-format on */
     _Static_assert(sizeof rows / sizeof rows[0] <= OWN_FLAGS_MAX / 2, "raise OWN_FLAGS_MAX");
@@ -132,41 +137,45 @@ static size_t engine_like_flags(struct settings *s, struct cli_option *out)
     const struct cli_option rows[] = {
         {.names = "The simulated engine:", .kind = CLI_GROUP},
         {.names = "block-size", .kind = CLI_U32, .target = &s->engine.block_size, .min = 1, .max = 65536, .value = "B",
-         .help = "Tokens a KV block holds. Default 16."},
+         .help = "Number of tokens in a KV block. Default 16."},
         {.names = "num-kv-blocks", .kind = CLI_U32, .target = &s->engine.num_kv_blocks, .value = "N",
-         .help = "KV blocks; 0: so many that nothing is ever given up. Default 0."},
+         .common = true, .help = "Number of KV blocks; 0: enough to avoid evictions. Default 0."},
         {.names = "num-host-blocks", .kind = CLI_U32, .target = &s->num_host_blocks, .value = "N",
-         .help = "KV blocks of the host tier. Default 0: there is none."},
+         .help = "Number of KV blocks of the host tier. Default 0: no host tier."},
         {.names = "enable-prefix-caching", .kind = CLI_FLAG, .target = &s->engine.prefix_caching,
-         .help = "Share the KV blocks of equal prefixes (on)."},
+         .help = "Share the KV blocks of equal prefixes. On by default."},
         {.names = "prefix-cache-eviction", .kind = CLI_STRING, .target = &s->engine.prefix_cache_eviction, .value = "NAME",
-         .help = "Which cached block goes first: lru or reuse. Default lru."},
+         .help = "Order of eviction: lru or reuse. Default lru."},
         {.names = "max-num-queued-reqs", .kind = CLI_U32, .target = &s->engine.max_queued_requests, .value = "N",
-         .help = "Requests that may wait; past it one is refused, as by a server (1024 there). Default: no bound."},
+         .help = "Maximum number of waiting requests; further ones are rejected, as by a server. Default: no limit "
+                 "(1024 in a server)."},
         {.names = "max-num-queued-tokens", .kind = CLI_U64, .target = &s->engine.max_queued_tokens, .value = "N",
-         .help = "Prompt tokens that may wait, likewise. Default: no bound."},
+         .help = "Maximum number of waiting prompt tokens; further requests are rejected. Default: no limit."},
         {.names = "overlap-depth", .kind = CLI_U32, .target = &s->overlap_depth, .max = 1, .value = "N",
-         .help = "1: a step is planned while the one before it runs. Default 0."},
+         .help = "1: plan a step while the previous one runs. Default 0."},
         {.names = "max-tokens", .kind = CLI_U32, .target = &s->max_tokens, .max = BENCH_MAX_LENGTH, .value = "N",
-         .help = "What requests ask for, though they stop at their own length; longer ones ask for that. Default: exactly that."},
+         .help = "Value of max_tokens in requests, which still stop at their own length; longer requests use that "
+                 "length. Default: each request's own length."},
         {.names = "oracle-lengths", .kind = CLI_FLAG, .target = &s->oracle_lengths,
-         .help = "Tell the policy how long each answer will be."},
+         .help = "Give the policy the length of each answer in advance."},
         {.names = "speculative-acceptance", .kind = CLI_STRING, .target = &s->acceptance_text, .value = "RATES",
-         .help = "With --speculative-config, how many drafts are right: 0.7 of those whose predecessors were; 0.8,0.6,0.4 of all first, second and third "
-                 "ones, as vLLM prints them; or a recording, to take what was right there."},
+         .help = "With --speculative-config, the share of accepted drafts: 0.7 of those after an accepted one; "
+                 "0.8,0.6,0.4 of all first, second and third drafts, as vLLM prints them; or a recording, to use the "
+                 "drafts accepted there."},
         {.names = "draft-cost-model", .kind = CLI_PARSED, .parse = parse_draft_cost, .target = &s->draft_cost, .value = "FILE",
-         .help = "What a draft model's own steps take, fitted by quire bench steps DRAFT_MODEL."},
+         .help = "Step times of the draft model, measured by quire bench steps DRAFT_MODEL."},
         {.names = "tensor-parallel-size,tp", .kind = CLI_U32, .target = &s->n_ranks, .min = 1, .max = 8, .value = "N",
-         .help = "The model is shared by N ranks: what the cost model says is divided, and what they tell each other is added "
-                 "(docs/simulator.md). Default 1."},
+         .common = true, .help = "Simulate N ranks that share the model. The compute time of the cost model is divided, and "
+                 "communication is added (docs/guides/simulator.md). Default 1."},
         {.names = "pipeline-parallel-size,pp", .kind = CLI_U32, .target = &s->n_stages, .min = 1, .max = 8, .value = "N",
-         .help = "Its layers are shared by N stages, of as many ranks each: steps go through them in micro-batches, as in the "
-                 "engine. Default 1."},
+         .help = "Simulate N stages that share the layers, each with as many ranks. Steps pass through them in "
+                 "micro-batches, as in the engine. Default 1."},
         {.names = "link", .kind = CLI_PARSED, .parse = parse_link, .target = s, .value = "NAME",
-         .help = "How they do: shared-memory (measured), nvlink or pcie (published figures), or CALL_US,GB_PER_S. Default nvlink."},
+         .help = "Link between the ranks: shared-memory (measured), nvlink or pcie (published figures), or "
+                 "CALL_US,GB_PER_S. Default nvlink."},
         {.names = "service-time", .kind = CLI_F64, .target = &s->service_time, .given = &s->has_service_time, .value = "0",
-         .help = "Each request runs alone, in arrival order and in no time, its prompt only, and a trace's blocks count as "
-                 "full: hit rates to compare with other tools."},
+         .help = "Run each request alone, in arrival order, in no time, with its prompt only; blocks of a trace "
+                 "count as full. For hit rates comparable with other tools."},
     };
     /* clang-format on */
     _Static_assert(sizeof rows / sizeof rows[0] <= OWN_FLAGS_MAX / 3, "raise OWN_FLAGS_MAX");
@@ -180,17 +189,18 @@ static size_t result_flags(struct settings *s, struct cli_option *out)
     const struct cli_option rows[] = {
         {.names = "Results:", .kind = CLI_GROUP},
         {.names = "goodput", .kind = CLI_LIST, .target = &s->goodput, .value = "ttft:MS",
-         .help = "Count requests a second that stay within all of these, ttft:MS tpot:MS e2el:MS, and within their own "
-                 "deadlines."},
+         .common = true, .help = "Count the requests per second that meet all of these limits, ttft:MS tpot:MS e2el:MS, and their "
+                 "own deadlines."},
         {.names = "sweep", .kind = CLI_LIST, .target = &s->sweep, .value = "KEY=V,V",
-         .help = "Simulate every combination, on all cores: policy=fcfs,sjf budget=512,2048 or any option's name."},
+         .common = true, .help = "Simulate every combination on all cores: policy=fcfs,sjf budget=512,2048 or the name of any "
+                 "option."},
         {.names = "predict", .kind = CLI_FLAG, .target = &s->predict,
-         .help = "recording: take its arrivals only and say how far the cost model is off; with --scheduling-policy, what "
-                 "another policy would have done."},
-        {.names = "json", .kind = CLI_FLAG, .target = &s->json, .help = "Print JSON for programs, no table."},
+         .help = "recording format: use only its arrivals and report the error of the cost model; with "
+                 "--scheduling-policy, predict the effect of another policy."},
+        {.names = "json", .kind = CLI_FLAG, .target = &s->json, .common = true, .help = "Print JSON instead of tables."},
         {.names = "save", .kind = CLI_STRING, .target = &s->save, .value = "FILE", .help = "Write the JSON to a file."},
         {.names = "html", .kind = CLI_STRING, .target = &s->html, .value = "FILE",
-         .help = "Write a page with plots, which any browser opens."},
+         .common = true, .help = "Write a page with plots to a file."},
     };
     /* clang-format on */
     memcpy(out, rows, sizeof rows);
@@ -198,20 +208,20 @@ static size_t result_flags(struct settings *s, struct cli_option *out)
 }
 
 static const char about[] =
-    "Runs a trace of requests through the scheduler, memory and policies that serve, on a virtual clock: a step takes\n"
-    "what a cost model says (--cost-model, fitted by quire bench steps; by default an 8B model on one large GPU). The\n"
-    "same command gives the same numbers on every machine.";
+    "Runs a trace of requests through the real scheduler, memory manager and policies on a virtual clock. A cost model\n"
+    "gives the time of each step: --cost-model, measured by quire bench steps; by default an 8B model on one large GPU.\n"
+    "The same command gives the same numbers on every machine.";
 
 static const char examples[] =
     "examples:\n"
     "  quire sim --trace conversation_trace.jsonl --num-kv-blocks 20000 --html report.html\n"
-    "  quire sim --trace conversation_trace.jsonl --block-size 512 --service-time 0       hit rates alone\n"
+    "  quire sim --trace conversation_trace.jsonl --block-size 512 --service-time 0       hit rates only\n"
     "  quire sim --trace-format synthetic --request-rate 20 --input-len 512~0.8 --output-len 50..400\n"
     "  quire sim --trace-format synthetic --duration 60 --scheduling-policy fair \\\n"
     "      --tenants light:rate=4:input=300,heavy:rate=0.5:input=100000\n"
     "  quire sim --trace conversation_trace.jsonl --num-kv-blocks 20000 --goodput ttft:2000 tpot:50 \\\n"
     "      --sweep policy=fcfs,sjf,lpm budget=512,2048,8192\n"
-    "  quire sim --trace day.quirerec --trace-format recording                            same decisions as live?\n"
+    "  quire sim --trace day.quirerec --trace-format recording                            compare the decisions\n"
     "  quire sim --trace day.quirerec --trace-format recording --predict --cost-model cost.json";
 
 static bool is_one_of(const char *name, const char *const *names)
@@ -221,7 +231,7 @@ static bool is_one_of(const char *name, const char *const *names)
     return *names != NULL;
 }
 
-/* Options that would do nothing are refused: with a recording most are its own, */
+/* Options without effect are rejected. With a recording, most options come from it, */
 static int check_of_recording(const struct settings *s, const char *name, struct quire_error *err)
 {
     static const char *const of_both[] = {"trace", "trace-format", "goodput", "class-ttft-ms", "predict", "json",
@@ -240,14 +250,12 @@ static int check_of_recording(const struct settings *s, const char *name, struct
         return QUIRE_OK;
     if (is_one_of(name, of_prediction))
         return quire_fail(err, QUIRE_INVALID,
-                          "--%s: the decisions of a recording are made; add --predict to see what would "
-                          "be",
-                          name);
-    return quire_fail(err, QUIRE_INVALID,
-                      "--%s: a recording has the requests and options it was made with; leave --%s out", name, name);
+                          "--%s: a recording has fixed decisions; add --predict to predict the effect", name);
+    return quire_fail(err, QUIRE_INVALID, "--%s: a recording has its own requests and options; leave --%s out", name,
+                      name);
 }
 
-/* and with a trace some are of other formats. */
+/* and with a trace, some belong to other formats. */
 static int check_of_trace(const struct settings *s, const char *name, struct quire_error *err)
 {
     static const char *const of_synthetic[] = {"request-rate", "burstiness", "duration", "ramp",
@@ -258,16 +266,16 @@ static int check_of_trace(const struct settings *s, const char *name, struct qui
     bool has_hashes = is_timed || strcmp(t->format, "mooncake") == 0;
     if (!is_synthetic && is_one_of(name, of_synthetic))
         return quire_fail(err, QUIRE_INVALID,
-                          "--%s is of --trace-format synthetic: the file says when requests come and how "
-                          "long they are; leave it out (--rate-scale changes the rate)",
+                          "--%s needs --trace-format synthetic, because a file has its own times and lengths; leave "
+                          "it out (--rate-scale changes the rate)",
                           name);
     if (t->lengths_path && is_one_of(name, of_lengths))
-        return quire_fail(err, QUIRE_INVALID, "--%s: --lengths has lengths for both; leave one of the two out", name);
+        return quire_fail(err, QUIRE_INVALID, "--%s: --lengths sets both lengths; leave one of the two options out",
+                          name);
     if (!is_timed && strcmp(name, "timestamp-unit") == 0)
-        return quire_fail(err, QUIRE_INVALID, "--timestamp-unit is of --trace-format timed; leave it out");
+        return quire_fail(err, QUIRE_INVALID, "--timestamp-unit needs --trace-format timed; leave it out");
     if (!has_hashes && strcmp(name, "hash-block-size") == 0)
-        return quire_fail(err, QUIRE_INVALID,
-                          "--hash-block-size is of --trace-format mooncake and timed; leave it out");
+        return quire_fail(err, QUIRE_INVALID, "--hash-block-size needs --trace-format mooncake or timed; leave it out");
     return QUIRE_OK;
 }
 
@@ -280,13 +288,13 @@ static int check_given(const struct settings *s, struct quire_error *err)
     return status;
 }
 
-/* Of a row at most; 0: there are none. */
+/* Maximum per row; 0: no drafts. */
 static uint32_t drafts_asked(const struct settings *s)
 {
     return s->engine.speculative.method != DRAFT_NONE ? s->engine.speculative.num_speculative_tokens : 0;
 }
 
-/* How many drafts are right in a recording. */
+/* The share of accepted drafts in a recording. */
 static int read_acceptance(const char *path, struct sim_acceptance *out, struct quire_error *err)
 {
     struct recording *file;
@@ -305,7 +313,7 @@ static int read_acceptance(const char *path, struct sim_acceptance *out, struct 
     return status;
 }
 
-/* A recording that is predicted has rates of its own. */
+/* A prediction of a recording uses the recording's own rates. */
 static int check_speculation(struct settings *s, struct quire_error *err)
 {
     const char *rates = s->acceptance_text;
@@ -313,20 +321,20 @@ static int check_speculation(struct settings *s, struct quire_error *err)
     int status = QUIRE_OK;
     if (config && !rates && !s->predict)
         return quire_fail(err, QUIRE_INVALID,
-                          "--speculative-config: nobody guesses in a simulation: say how many drafts are right, as "
-                          "--speculative-acceptance 0.7");
+                          "--speculative-config: a simulation computes no drafts: set the share of accepted drafts, "
+                          "such as --speculative-acceptance 0.7");
     if (rates && !config)
         return quire_fail(err, QUIRE_INVALID,
-                          "--speculative-acceptance: say how many drafts there are, as --speculative-config "
+                          "--speculative-acceptance: needs the number of drafts, such as --speculative-config "
                           "'{\"method\": \"ngram\", \"num_speculative_tokens\": 4}'");
     bool has_model = s->engine.speculative.method == DRAFT_MODEL;
     if (has_model && s->draft_cost.n_points == 0 && !s->predict)
         return quire_fail(err, QUIRE_INVALID,
-                          "--speculative-config: a draft model's guesses take time: fit a cost model to it with quire "
-                          "bench steps and give it as --draft-cost-model");
+                          "--speculative-config: a draft model needs time: fit a cost model for it with quire bench "
+                          "steps and set --draft-cost-model");
     if (!has_model && s->draft_cost.n_points > 0)
         return quire_fail(err, QUIRE_INVALID,
-                          "--draft-cost-model is of a draft model: say so in --speculative-config, or leave it out");
+                          "--draft-cost-model needs method draft_model in --speculative-config; leave it out");
     if (config && s->has_service_time)
         return quire_fail(err, QUIRE_INVALID, "--service-time 0 computes prompts only: leave --speculative-config out");
     if (rates) {
@@ -343,32 +351,31 @@ static int check_ranks(const struct settings *s, struct quire_error *err)
     const char *option = s->n_ranks > 1 ? "tensor-parallel-size" : "pipeline-parallel-size";
     if (s->has_service_time)
         return quire_fail(err, QUIRE_INVALID,
-                          "--service-time 0 computes nothing that ranks could share: leave --%s out", option);
+                          "--service-time 0 has no compute time that ranks could share: leave --%s out", option);
     if (s->n_ranks & (s->n_ranks - 1))
         return quire_fail(err, QUIRE_INVALID, "--tensor-parallel-size: must be 1, 2, 4 or 8, got %u", s->n_ranks);
     if (s->n_ranks * s->n_stages > SIM_MAX_STAGES)
         return quire_fail(
             err, QUIRE_INVALID,
-            "--pipeline-parallel-size %u with --tensor-parallel-size %u: %u ranks, and there are at most %d",
+            "--pipeline-parallel-size %u with --tensor-parallel-size %u: %u ranks are more than the maximum of %d",
             s->n_stages, s->n_ranks, s->n_ranks * s->n_stages, SIM_MAX_STAGES);
     if (s->shape.n_layers == 0)
         return quire_fail(err, QUIRE_INVALID,
-                          "--%s: the cost model does not say of which model it is: add \"model\": {\"n_layers\": ..., "
-                          "\"hidden_size\": ..., \"vocab_size\": ...}",
+                          "--%s: the cost model does not name the shape of its model: add \"model\": {\"n_layers\": "
+                          "..., \"hidden_size\": ..., \"vocab_size\": ...}",
                           option);
     if (s->n_stages > s->shape.n_layers)
-        return quire_fail(err, QUIRE_INVALID, "--pipeline-parallel-size %u: the model has %u layers", s->n_stages,
+        return quire_fail(err, QUIRE_INVALID, "--pipeline-parallel-size %u: the model has only %u layers", s->n_stages,
                           s->shape.n_layers);
     return s->overlap_depth > 0
                ? quire_fail(err, QUIRE_INVALID,
-                            "--overlap-depth 1: an engine of several ranks plans no step ahead: leave it out")
+                            "--overlap-depth 1: an engine with several ranks does not plan ahead: leave it out")
                : QUIRE_OK;
 }
 
 static void make_stages(struct settings *s, const struct cost_link *link)
 {
-    const uint32_t least =
-        s->shape.micro_batch_tokens; /* a model that does not say is taken for a GPU's, as the default one is */
+    const uint32_t least = s->shape.micro_batch_tokens; /* without a value, a GPU's, as for the default model */
     s->stages = (struct sim_stages){.n = s->n_stages,
                                     .micro_batch_tokens = least ? least : k_planner_find("cuda")->micro_batch_tokens,
                                     .call_us = link->call_us,
@@ -378,13 +385,13 @@ static void make_stages(struct settings *s, const struct cost_link *link)
         s->stages.share[i] = (double)model_stage_layers(s->shape.n_layers, i, s->n_stages, true).n / s->shape.n_layers;
 }
 
-/* The cost of one becomes that of several. */
+/* Turns the cost of one process into that of several. */
 static int share_cost(struct settings *s, struct quire_error *err)
 {
     if (s->n_ranks == 1 && s->n_stages == 1)
-        return s->link ? quire_fail(err, QUIRE_INVALID,
-                                    "--link is between ranks: give --tensor-parallel-size or --pipeline-parallel-size")
-                       : QUIRE_OK;
+        return s->link
+                   ? quire_fail(err, QUIRE_INVALID, "--link needs --tensor-parallel-size or --pipeline-parallel-size")
+                   : QUIRE_OK;
     const struct cost_link *link = s->link ? s->link : cost_link_find("nvlink", &s->own_link);
     int status = check_ranks(s, err);
     if (status == QUIRE_OK && s->n_ranks > 1)
@@ -394,7 +401,7 @@ static int share_cost(struct settings *s, struct quire_error *err)
     return status;
 }
 
-/* What the values mean together. */
+/* Checks values against each other. */
 static int check_values(struct settings *s, struct quire_error *err)
 {
     int status = bench_metrics_options_parse("ttft", "50", s->goodput.items, s->goodput.n, &s->bounds, err);
@@ -404,36 +411,32 @@ static int check_values(struct settings *s, struct quire_error *err)
         return quire_fail(err, QUIRE_INVALID, "--timestamp-unit: \"%.40s\": must be s or ms", s->time_unit);
     if (s->has_service_time && s->service_time != 0)
         return quire_fail(err, QUIRE_INVALID,
-                          "--service-time: only 0 can be asked for: what a step takes is the cost "
-                          "model's to say (--cost-model)");
+                          "--service-time: must be 0; the cost model sets the time of a step (--cost-model)");
     if (s->has_service_time && !s->engine.prefix_caching)
         return quire_fail(err, QUIRE_INVALID,
-                          "--service-time 0 counts hits of the prefix cache, which is off: leave "
-                          "--no-enable-prefix-caching out");
+                          "--service-time 0 counts hits of the prefix cache, which is off: leave out "
+                          "--no-enable-prefix-caching");
     if (s->predict && strcmp(s->workload.format, "recording") != 0)
-        return quire_fail(err, QUIRE_INVALID,
-                          "--predict compares with what was recorded: give --trace-format recording");
+        return quire_fail(err, QUIRE_INVALID, "--predict needs a recording: set --trace-format recording");
     if (s->predict && s->engine.cost.n_points == cost_default()->n_points &&
         memcmp(&s->engine.cost, cost_default(), sizeof s->engine.cost) == 0)
         return quire_fail(err, QUIRE_INVALID,
-                          "--predict needs the cost model of the machine that was recorded: fit one with "
-                          "quire bench steps and give it as --cost-model");
+                          "--predict needs the cost model of the recorded machine: fit one with quire bench steps "
+                          "and set --cost-model");
     if (s->num_host_blocks > 0 && !s->engine.prefix_caching)
         return quire_fail(err, QUIRE_INVALID,
-                          "--num-host-blocks is a second level of the prefix cache, which is off: leave "
-                          "--no-enable-prefix-caching out");
+                          "--num-host-blocks is a second level of the prefix cache, which is off: leave out "
+                          "--no-enable-prefix-caching");
     if (s->num_host_blocks > 0 && s->engine.num_kv_blocks == 0 && s->sweep.n == 0)
         return quire_fail(err, QUIRE_INVALID,
-                          "--num-host-blocks takes what the KV cache gives up, which is nothing: give "
-                          "--num-kv-blocks");
+                          "--num-host-blocks holds blocks evicted from the KV cache, which never evicts without "
+                          "--num-kv-blocks: set it");
     if (s->engine.max_num_seqs == 0 || s->engine.max_num_batched_tokens == 0)
         return quire_fail(err, QUIRE_INVALID, "--max-num-seqs and --max-num-batched-tokens must be at least 1");
     if (s->sweep.n > 0 && s->html)
-        return quire_fail(err, QUIRE_INVALID, "--html draws one simulation: leave --sweep out, or ask for --json");
+        return quire_fail(err, QUIRE_INVALID, "--html draws one simulation: leave --sweep out, or use --json");
     if (s->num_host_blocks == 0 && s->engine.preemption_mode && strcmp(s->engine.preemption_mode, "swap") == 0)
-        return quire_fail(err, QUIRE_INVALID,
-                          "--preemption-mode swap needs somewhere to swap to: give --num-host-blocks, or "
-                          "another mode");
+        return quire_fail(err, QUIRE_INVALID, "--preemption-mode swap needs --num-host-blocks, or use another mode");
     s->workload.milliseconds = strcmp(s->time_unit, "ms") == 0;
     s->workload.full_blocks = s->has_service_time;
     return share_cost(s, err);
@@ -441,7 +444,7 @@ static int check_values(struct settings *s, struct quire_error *err)
 
 static int make_sched_config(struct settings *s, struct quire_error *err)
 {
-    s->engine.swap_space = s->num_host_blocks; /* what is asked is only whether there is any */
+    s->engine.swap_space = s->num_host_blocks; /* only tested for being above 0 */
     int status = schedule_config(&s->engine, &s->sched, err);
     s->sched.kv.block_tokens = s->engine.block_size;
     s->sched.kv.groups[0].n_blocks = s->engine.num_kv_blocks;
@@ -464,7 +467,7 @@ static int parse(int argc, char **argv, struct settings *s, bool *help, struct q
     const size_t n_before = n;
     n += schedule_flags(&s->engine, rows + n);
     for (size_t i = n_before; i < n; i++)
-        if (rows[i].names && strcmp(rows[i].names, "cost-model") == 0) { /* and of which model it is */
+        if (rows[i].names && strcmp(rows[i].names, "cost-model") == 0) { /* also read the model's shape */
             rows[i].parse = parse_cost;
             rows[i].target = s;
         }
@@ -477,9 +480,11 @@ static int parse(int argc, char **argv, struct settings *s, bool *help, struct q
                                         .examples = examples,
                                         .options = rows,
                                         .positionals = {NULL}};
-    int status = cli_parse(&command, argc, argv, help, err);
+    enum cli_help asked;
+    int status = cli_parse(&command, argc, argv, &asked, err);
+    *help = asked != CLI_HELP_NONE;
     if (status == QUIRE_OK && *help)
-        cli_print_help(&command);
+        cli_print_help(&command, asked);
     for (size_t i = 0; i < n; i++)
         if (*rows[i].given)
             s->given[s->n_given++] = rows[i].names;
@@ -503,7 +508,7 @@ struct simulation {
     struct day {
         struct sim_result result;
         struct sim_metrics metrics;
-    } day, without; /* without: speculation, where there is some */
+    } day, without; /* without: without speculation, if there is some */
 };
 
 static struct sim_bounds bounds_of(const struct settings *s)
@@ -520,7 +525,7 @@ static void show_progress(void *context, uint64_t n_over)
     bench_progress_set(context, n_over);
 }
 
-/* The day, and where there are drafts also without them, to compare with. */
+/* The day and, if there are drafts, the same day without them for comparison. */
 static int simulate_days(struct sim_setup *setup, const struct sim_workload *workload, const struct sim_bounds *bounds,
                          struct day *day, struct day *without, struct quire_error *err)
 {
@@ -543,7 +548,7 @@ static void free_day(struct day *day)
     sim_result_free(&day->result);
 }
 
-/* progress: NULL when somebody else draws one. */
+/* progress: NULL if another one draws the bar. */
 static int simulate(const struct settings *s, bool with_progress, struct simulation *out, struct quire_error *err)
 {
     struct bench_progress progress;
@@ -589,7 +594,7 @@ static int save(const char *path, const json_t *value)
     return command_fail(1, text);
 }
 
-/* Prints, saves and draws what was asked for. Takes the reference. */
+/* Prints, saves and draws the requested results. Takes the reference. */
 static int report(const struct settings *s, const struct sim_metrics *m, const char *policy, json_t *json)
 {
     struct quire_error err;
@@ -623,7 +628,7 @@ static int run_one(const struct settings *s)
 
 /* ---- recordings ---- */
 
-/* How far the prediction is off, in percent of what was recorded. */
+/* Error of the prediction, in percent of the recorded value. */
 static double off_by(double predicted, double recorded)
 {
     return recorded > 0 ? 100 * (predicted - recorded) / recorded : 0;
@@ -654,7 +659,7 @@ static void print_off(const char *name, const struct sim_stat *p, const struct s
            r->p95, p->p95, off_by(p->p95, r->p95));
 }
 
-/* Under another policy the difference is not an error but what was asked for. */
+/* Under another policy, the difference is the result, not an error. */
 static void print_prediction(const struct sim_metrics *predicted, const struct sim_metrics *recorded, const char *other)
 {
     const struct sim_group *p = &predicted->all, *r = &recorded->all;
@@ -667,7 +672,7 @@ static void print_prediction(const struct sim_metrics *predicted, const struct s
     print_off("In the queue", &p->queue, &r->queue);
 }
 
-/* Drafts as they were recorded, or what the options say of them instead. */
+/* Uses the recorded drafts, or those of the options. */
 static void predict_drafts(const struct settings *s, struct sim_recording *r, struct sim_setup *setup)
 {
     uint32_t asked = drafts_asked(s);
@@ -687,14 +692,14 @@ static int predict(const struct settings *s, struct sim_recording *r, const stru
     struct day day = {.metrics = {.tenants = NULL}}, without = {.metrics = {.tenants = NULL}};
     const char *asked = s->engine.scheduling_policy;
     if (asked)
-        setup.sched.policy = sched_policy_find(asked); /* check() knows it */
+        setup.sched.policy = sched_policy_find(asked); /* check() has validated it */
     if (s->n_ranks * s->n_stages > 1)
         setup.sched.overlap_depth = 0;
     const char *policy = setup.sched.policy->name;
     predict_drafts(s, r, &setup);
     if (drafts_asked(s) > 0 && setup.acceptance.n == 0)
-        return command_fail(2, "--speculative-config: no drafts were verified in the recording: say how many would be "
-                               "right, as --speculative-acceptance 0.7");
+        return command_fail(2, "--speculative-config: no drafts were verified in the recording: set the share of "
+                               "accepted drafts, such as --speculative-acceptance 0.7");
     int code = 1, status = simulate_days(&setup, &r->workload, bounds, &day, &without, err);
     if (status == QUIRE_OK) {
         code = report(s, &day.metrics, policy, prediction_json(&day.metrics, policy, recorded, r->config.policy->name));
@@ -708,7 +713,7 @@ static int predict(const struct settings *s, struct sim_recording *r, const stru
     return code;
 }
 
-/* The scheduler driven with the recorded times: are its decisions those of the live one? */
+/* Drives the scheduler with the recorded times and compares its decisions with the live ones. */
 static int force(const struct settings *s, const struct sim_recording *r, const struct sim_metrics *m)
 {
     const struct recording_run *run = &r->run;
@@ -720,10 +725,10 @@ static int force(const struct settings *s, const struct sim_recording *r, const 
     json_object_set_new(json, "closed", json_boolean(run->closed));
     int code = report(s, m, r->config.policy->name, json);
     if (!s->json)
-        printf("Recorded:  %s (%s)\n", recorded, run->agrees ? "the same" : "not the same");
+        printf("Recorded:  %s (%s)\n", recorded, run->agrees ? "the same" : "different");
     if (run->agrees)
         return code;
-    snprintf(text, sizeof text, "the decisions differ from those recorded at byte %llu",
+    snprintf(text, sizeof text, "the decisions differ from the recorded ones at byte %llu",
              (unsigned long long)run->wrong_offset);
     return command_fail(1, text);
 }
@@ -739,7 +744,7 @@ static int run_recording(const struct settings *s)
         return command_fail(2, "--trace-format recording needs --trace FILE");
     int status = sim_recording_open(s->workload.path, &r, &err);
     if (status == QUIRE_OK && recording_left_out(r.file) > 0)
-        fprintf(stderr, "quire: the recording ends within a record: its last %llu bytes were left out\n",
+        fprintf(stderr, "quire: the recording ends within a record: its last %llu bytes were ignored\n",
                 (unsigned long long)recording_left_out(r.file));
     if (status == QUIRE_OK)
         status = sim_metrics_compute(&r.workload, &r.live, &bounds, &recorded, &err);
@@ -776,7 +781,7 @@ static json_t *run_of_sweep(void *context, struct sim_sweep_run *run)
     return json;
 }
 
-/* Every combination's command line is read before the first one runs. */
+/* Reads every combination's command line before the first run. */
 static int parse_sweep(int argc, char **argv, struct sweep_context *c, struct quire_error *err)
 {
     char **all = calloc((size_t)argc + SIM_SWEEP_MAX_KEYS, sizeof *all);
@@ -785,7 +790,7 @@ static int parse_sweep(int argc, char **argv, struct sweep_context *c, struct qu
     for (size_t i = 0; status == QUIRE_OK && i < c->sweep.n; i++) {
         bool help;
         size_t n = 0;
-        for (; n < c->sweep.runs[i].n_arguments; n++) /* what it sets goes behind what the command line said */
+        for (; n < c->sweep.runs[i].n_arguments; n++) /* its options come after those of the command line */
             all[(size_t)argc + n] = c->sweep.runs[i].arguments[n];
         memcpy(all, argv, (size_t)argc * sizeof *all);
         status = parse(argc + (int)n, all, &c->settings[i], &help, err);
@@ -845,7 +850,7 @@ int command_sim(int argc, char **argv)
         return command_fail(2, err.text);
     if (help)
         return 0;
-    if (s.sweep.n > 0) /* each combination is looked at, not what they have in common */
+    if (s.sweep.n > 0) /* checks each combination, not only the common options */
         return run_sweep(argc, argv, &s);
     if (check(&s, &err) != QUIRE_OK)
         return command_fail(2, err.text);

@@ -14,10 +14,12 @@ int sim_acceptance_parse(const char *text, struct sim_acceptance *out, struct qu
         if (!quire_take_number(&at, 1, &rate) || (*at != ',' && *at != '\0'))
             return quire_fail(
                 err, QUIRE_INVALID,
-                "'%.40s': must be a share between 0 and 1, or one for each draft of a row, as 0.8,0.6,0.4", text);
+                "'%.40s': must be a share between 0 and 1, or one share for each draft of a row, such as 0.8,0.6,0.4",
+                text);
         if (rate > before)
             return quire_fail(err, QUIRE_INVALID,
-                              "'%.40s': shares cannot rise: a draft is only right where those before it are", text);
+                              "'%.40s': shares must not rise: a draft is accepted only if the drafts before it are",
+                              text);
         if (out->n == SCHED_MAX_DRAFT)
             return quire_fail(err, QUIRE_INVALID, "'%.40s': a row has at most %u drafts", text, SCHED_MAX_DRAFT);
         out->chance[out->n++] = before > 0 ? rate / before : 0;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_POSITIONS 8 /* of a row's drafts in the table; the JSON has all */
+#define MAX_POSITIONS 8 /* drafts of a row in the table; the JSON has all */
 
 /* ---- one request ---- */
 
@@ -83,7 +83,7 @@ static void fill_group(const struct sim_metrics *m, const struct sim_bounds *bou
     g->itl = summarise_histogram(itl);
 }
 
-/* The numbers of the requests whose key it is, at order + begins[key]; begins has n_keys + 1 places. */
+/* Numbers of the requests by key, from order + begins[key]; begins has n_keys + 1 entries. */
 static void sort_by(const struct sim_workload *t, bool by_tenant, uint32_t n_keys, uint32_t *order, size_t *begins)
 {
     memset(begins, 0, (n_keys + 1) * sizeof *begins);
@@ -91,7 +91,7 @@ static void sort_by(const struct sim_workload *t, bool by_tenant, uint32_t n_key
         begins[(by_tenant ? t->requests[i].tenant : t->requests[i].class_index) + 1]++;
     for (uint32_t k = 0; k < n_keys; k++)
         begins[k + 1] += begins[k];
-    for (size_t i = t->n; i-- > 0;) /* from the back: begins[k + 1] goes down to what begins[k] is to be */
+    for (size_t i = t->n; i-- > 0;) /* backwards: begins[k + 1] decreases to the final begins[k] */
         order[--begins[(by_tenant ? t->requests[i].tenant : t->requests[i].class_index) + 1]] = (uint32_t)i;
     memmove(begins, begins + 1, n_keys * sizeof *begins);
     begins[n_keys] = t->n;
@@ -172,7 +172,7 @@ double sim_goodput(const struct sim_metrics *m, const struct sim_group *g)
     return ratio((double)g->n_good, m->duration_s);
 }
 
-/* How many times better the day was with drafts: their rates with and without, and times the other way round. */
+/* The improvement by drafts: rates with and without, and the inverse for times. */
 struct gain {
     double output_throughput, ttft, tpot, e2el;
 };
@@ -191,14 +191,14 @@ static struct gain gain_of(const struct sim_metrics *m)
                          .e2el = ratio(without->e2el.mean, with->e2el.mean)};
 }
 
-/* Tokens that a sequence got in a step in which it got some. */
+/* Tokens of a sequence in a step in which it got some. */
 static double tokens_per_step(const struct draft_counts *c)
 {
     return ratio((double)c->n_tokens, (double)c->n_sampled);
 }
 
-/* The share of rows whose drafts up to and with draft i were right, were all rows as long: as --speculative-acceptance
- * reads it. */
+/* The share of rows whose drafts up to draft i were accepted, if all rows were as long: the form of
+ * --speculative-acceptance. */
 static double acceptance_up_to(const struct draft_counts *c, uint32_t i)
 {
     double share = 1;
@@ -341,7 +341,7 @@ static void print_counts(const struct sim_metrics *m, const char *policy)
 {
     const struct sim_result *r = m->result;
     printf("%-36s %s\n", "Policy:", policy);
-    printf("%-36s %zu answered, %zu refused, %zu left out\n", "Requests:", m->all.n_done, m->all.n_refused,
+    printf("%-36s %zu answered, %zu rejected, %zu left out\n", "Requests:", m->all.n_done, m->all.n_refused,
            m->workload->n_left_out);
     printf("%-36s %.2f in %llu steps (computed in %.2f s)\n", "Simulated seconds:", m->duration_s,
            (unsigned long long)r->stats.n_steps, r->wall_s);
@@ -352,15 +352,15 @@ static void print_counts(const struct sim_metrics *m, const char *policy)
                100 * ratio((double)m->all.n_good, (double)m->all.n));
     printf("%-36s %.2f %% of blocks, %.2f %% of tokens\n", "Prefix cache hits:", 100 * m->hit_rate_blocks,
            100 * m->hit_rate_tokens);
-    printf("%-36s %llu, %llu tokens computed again\n", "Preemptions:", (unsigned long long)m->all.n_preemptions,
+    printf("%-36s %llu, %llu tokens recomputed\n", "Preemptions:", (unsigned long long)m->all.n_preemptions,
            (unsigned long long)r->stats.n_recomputed);
     if (!r->recorded)
-        printf("%-36s %.2f %% (%.2f %% without sharing)\n", "KV slots held and empty:", 100 * m->kv_waste,
+        printf("%-36s %.2f %% (%.2f %% without sharing)\n", "KV slots allocated but empty:", 100 * m->kv_waste,
                100 * m->kv_waste_unshared);
     if (!r->recorded && m->workload->n_tenants > 1)
         printf("%-36s %.0f weighted tokens\n", "Largest gap of service:", r->watch.gap_tokens);
     if (r->figure_name)
-        printf("%-36s %.4g (%s)\n", "The policy's own figure:", r->figure, r->figure_name);
+        printf("%-36s %.4g (%s)\n", "Figure of the policy:", r->figure, r->figure_name);
 }
 
 static void print_speculation(const struct sim_metrics *m)
@@ -368,18 +368,19 @@ static void print_speculation(const struct sim_metrics *m)
     const struct draft_counts *c = &m->result->drafts;
     if (!m->without && c->n_rows == 0)
         return;
-    printf("%-36s %llu of %llu were right (%.1f %%)", "Drafts:", (unsigned long long)c->n_accepted,
+    printf("%-36s %llu of %llu were accepted (%.1f %%)", "Drafts:", (unsigned long long)c->n_accepted,
            (unsigned long long)c->n_drafts, 100 * ratio((double)c->n_accepted, (double)c->n_drafts));
     for (uint32_t i = 0; i < MAX_POSITIONS && i < SCHED_MAX_DRAFT && c->tried[i] > 0; i++)
-        printf("%s%.2f", i ? "," : "; of each place ", acceptance_up_to(c, i));
+        printf("%s%.2f", i ? "," : "; by position ", acceptance_up_to(c, i));
     puts(c->tried[MAX_POSITIONS] > 0 ? ",..." : "");
-    printf("%-36s %.2f of a sequence in a step that gives it some\n", "Tokens a step:", tokens_per_step(c));
+    printf("%-36s %.2f per sequence in a step that gives it some\n", "Tokens a step:", tokens_per_step(c));
     if (!m->without)
         return;
     const struct gain gain = gain_of(m);
     printf(
-        "%-36s %.2f x tokens a second; time per output token %.2f x as short, end to end %.2f x, to the first %.2f x\n",
-        "Against the same day without:", gain.output_throughput, gain.tpot, gain.e2el, gain.ttft);
+        "%-36s %.2f x tokens per second; time per output token %.2f x as short, end to end %.2f x, to the first %.2f "
+        "x\n",
+        "Compared with no drafts:", gain.output_throughput, gain.tpot, gain.e2el, gain.ttft);
 }
 
 void sim_metrics_print(const struct sim_metrics *m, const char *policy)

@@ -30,7 +30,7 @@ static void draw_point(void *context, uint64_t now_us, const struct sched_plan *
     point->n_cached_blocks = usage.n_cached_free;
 }
 
-/* ---- its requests ---- */
+/* ---- requests ---- */
 
 static uint32_t longest_answer(const struct recording_request *q)
 {
@@ -40,7 +40,7 @@ static uint32_t longest_answer(const struct recording_request *q)
     return most;
 }
 
-/* The number of a cache domain among those seen. A server has one for each of its tenants. */
+/* The number of a cache domain among those seen. A server has one for each tenant. */
 static int find_domain(struct sim_workload *t, uint8_t (**domains)[RECORDING_DOMAIN_BYTES], const uint8_t *domain,
                        uint32_t *out)
 {
@@ -60,7 +60,7 @@ static void add(struct sim_recording *r, const struct recording_request *q, cons
 {
     struct sim_workload *t = &r->workload;
     uint32_t n_output = longest_answer(q), block = r->config.kv.block_tokens;
-    /* Two threads may have submitted in another order than they came. */
+    /* Two threads may have submitted requests in another order than they arrived. */
     double arrival_s = ((double)q->arrival_us - (double)r->run.requests[0].arrival_us) * 1e-6;
     double least_s = t->n ? t->requests[t->n - 1].arrival_s : 0;
     t->requests[t->n] = (struct sim_request){
@@ -135,9 +135,9 @@ static int name_tenants(struct sim_recording *r, struct quire_error *err)
     return QUIRE_OK;
 }
 
-/* ---- what the records say on the way ---- */
+/* ---- records ---- */
 
-/* Who has which name, from the records on the way. */
+/* Maps names to requests, from the records along the way. */
 static int follow_names(const struct sim_recording *r, struct recording_seqs *seqs, const struct recording_entry *e,
                         size_t *n_submits)
 {
@@ -151,7 +151,7 @@ static int follow_names(const struct sim_recording *r, struct recording_seqs *se
     return status;
 }
 
-/* Every record as far as the requests are known. */
+/* Handles every record of known requests. */
 static int walk(struct sim_recording *r,
                 void (*see)(struct sim_recording *r, const struct recording_seqs *seqs, const struct recording_entry *e,
                             void *context),
@@ -179,7 +179,7 @@ struct gaps {
     double *last_us; /* [workload.n] */
 };
 
-/* Of requests with one choice, whose last token's time the records hold on the way. */
+/* For requests with one choice. The records contain their last token's time. */
 static void see_gap(struct sim_recording *r, const struct recording_seqs *seqs, const struct recording_entry *e,
                     void *context)
 {
@@ -191,7 +191,7 @@ static void see_gap(struct sim_recording *r, const struct recording_seqs *seqs, 
         if (place == NONE || r->run.requests[owner->request].n != 1)
             continue;
         const struct sim_request *q = &r->workload.requests[place];
-        for (uint32_t k = 0; k <= e->commit.results[i].n_accepted; k++) { /* tokens of one step come together */
+        for (uint32_t k = 0; k <= e->commit.results[i].n_accepted; k++) { /* tokens of one step arrive together */
             if (g->last_us[place] > 0)
                 sim_watch_token_gap(&r->live.watch, q->tenant, q->class_index, (done_us - g->last_us[place]) * 1e-3);
             g->last_us[place] = done_us;
@@ -218,7 +218,7 @@ struct answers { /* of the first choices, one after the other */
     bool are_known;
 };
 
-/* Where the request stands now nothing is proposed, unless it is said behind this. */
+/* At this position of the request nothing is proposed, unless a later record says otherwise. */
 static void see_answer(struct sim_recording *r, struct answers *a, size_t place, const struct sched_result *result)
 {
     uint32_t n_output = r->workload.requests[place].n_output;
@@ -268,7 +268,7 @@ static void see_drafts(struct sim_recording *r, const struct recording_seqs *seq
     }
 }
 
-/* The answers first, then what was proposed of them. */
+/* Reads the answers first, then the drafts proposed for them. */
 static int take_guesses(struct sim_recording *r, const size_t *places, struct quire_error *err)
 {
     struct answers a = {.places = places};
@@ -307,7 +307,7 @@ static void read_prompt(void *context, size_t i, uint32_t *out)
     struct sim_recording *r = context;
     struct recording_entry e;
     memset(out, 0, r->workload.requests[i].n_prompt * sizeof *out);
-    if (recording_read_at(r->file, r->offsets[i], &e, NULL) == QUIRE_OK) /* as it was when it was opened */
+    if (recording_read_at(r->file, r->offsets[i], &e, NULL) == QUIRE_OK) /* unchanged since it was opened */
         memcpy(out, e.submit.sched.prompt, e.submit.sched.n_prompt * sizeof *out);
 }
 

@@ -18,7 +18,7 @@ static void draw_plot(FILE *f, const struct plot *p)
     fputs("</figure>\n", f);
 }
 
-/* ---- which plots ---- */
+/* ---- plots ---- */
 
 /* The share of answered requests below each of CDF_POINTS of their latencies, in milliseconds. */
 static size_t make_cdf(const struct sim_result *r, bool e2el, double *sorted, double *x, double *y)
@@ -43,7 +43,7 @@ static int draw_latencies(FILE *f, const struct sim_metrics *m)
     double *sorted = malloc(m->result->n_records * sizeof *sorted);
     if (!sorted)
         return QUIRE_NO_MEMORY;
-    struct plot p = {.title = "How many requests waited less",
+    struct plot p = {.title = "Requests that waited less",
                      .x_label = "milliseconds",
                      .y_label = "% of requests",
                      .log_x = true,
@@ -133,7 +133,7 @@ static void write_facts(FILE *f, const struct sim_metrics *m, const char *policy
     const struct sim_result *r = m->result;
     char hex[65];
     quire_key256_hex(&r->decisions, hex);
-    fprintf(f, "<dl><dt>Policy<dd>%s<dt>Requests<dd>%zu answered, %zu refused<dt>Simulated<dd>%.1f s, %llu steps",
+    fprintf(f, "<dl><dt>Policy<dd>%s<dt>Requests<dd>%zu answered, %zu rejected<dt>Simulated<dd>%.1f s, %llu steps",
             policy, m->all.n_done, m->all.n_refused, m->duration_s, (unsigned long long)r->stats.n_steps);
     if (m->has_bounds)
         fprintf(f, "<dt>Goodput<dd>%.2f requests/s, %.1f %% of all", sim_goodput(m, &m->all),
@@ -146,14 +146,14 @@ static void write_facts(FILE *f, const struct sim_metrics *m, const char *policy
     if (m->workload->n_tenants > 1)
         fprintf(f, "<dt>Largest gap of service<dd>%.0f weighted tokens", r->watch.gap_tokens);
     if (r->drafts.n_rows > 0)
-        fprintf(f, "<dt>Drafts<dd>%llu of %llu were right, %.2f tokens a step",
+        fprintf(f, "<dt>Drafts<dd>%llu of %llu were accepted, %.2f tokens per step",
                 (unsigned long long)r->drafts.n_accepted, (unsigned long long)r->drafts.n_drafts,
                 (double)r->drafts.n_tokens / (double)r->drafts.n_sampled);
     if (m->without)
-        fprintf(f, "<dt>Without them<dd>time per output token %.2f ms, end to end %.1f ms", m->without->all.tpot.mean,
+        fprintf(f, "<dt>Without drafts<dd>time per output token %.2f ms, end to end %.1f ms", m->without->all.tpot.mean,
                 m->without->all.e2el.mean);
     if (r->figure_name)
-        fprintf(f, "<dt>The policy's figure<dd>%.4g (%s)", r->figure, r->figure_name);
+        fprintf(f, "<dt>Figure of the policy<dd>%.4g (%s)", r->figure, r->figure_name);
     fprintf(f, "<dt>Decisions<dd><code>%s</code></dl>\n", hex);
     fputs("<table><tr><th>milliseconds<th>mean<th>p50<th>p95<th>p99\n", f);
     write_stat(f, "time to first token", &m->all.ttft);

@@ -1,5 +1,5 @@
-/* The results of a simulation as one page of HTML: plots as inline SVG and the numbers beside them, no script, no resource
- * from elsewhere, so that it opens from a file and can be sent to somebody. */
+/* The results of a simulation as one HTML page: plots as inline SVG, and the numbers. It has no script and no external
+ * resource, so it opens from a file and can be sent. Any thread. */
 #ifndef QUIRE_TOOLS_SIM_REPORT_H
 #define QUIRE_TOOLS_SIM_REPORT_H
 

@@ -10,17 +10,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where the virtual clock begins: 0 means "never" in some of the scheduler's times. */
+/* Start of the virtual clock: 0 means "never" in some of the scheduler's times. */
 #define EPOCH_US 1e6
 #define STREAM_SECRET 201
 #define MAX_AUTO_BLOCKS (1ull << 28)
 #define MAX_FLIGHTS 2
-/* What drafts are worth before any was verified: as engine/run/speculate.c has it of texts. */
+/* Value of drafts before the first verification: the same as in engine/run/speculate.c for texts. */
 #define FIRST_CHANCE 0.5f
 #define NEXT_CHANCE 0.8f
-#define MIN_LOGIT_ROWS 64u /* as engine/run/plan.c has it */
+#define MIN_LOGIT_ROWS 64u /* as in engine/run/plan.c */
 
-struct live { /* what is known of a sequence, by its name */
+struct live { /* data of a sequence, by its name */
     uint32_t request;
     uint32_t n_reached;  /* positions planned */
     bool listed;
@@ -46,18 +46,18 @@ struct run {
     struct live *lives;
     uint32_t n_lives;
     uint32_t *running, n_running; /* sequences that may hold blocks */
-    uint32_t *n_reached_prompt;   /* [n] of each request: prompt positions ever computed */
+    uint32_t *n_reached_prompt;   /* [n] for each request: prompt positions ever computed */
     uint32_t *fresh, n_fresh;     /* [MAX_FLIGHTS max_num_seqs] sequences that got a token since the last plan */
     struct lengths *lengths;      /* NULL: not adaptive */
     struct length_item *items;    /* [as many] */
 
-    size_t next;                /* request to arrive */
+    size_t next;                /* next request to arrive */
     uint64_t n_over;
     bool said_no_more;
     double now_us, device_free_us;
     struct sim_stage_clock stages;
     double end_us[MAX_FLIGHTS]; /* of the steps in flight, by slot */
-    double planned_us[MAX_FLIGHTS], done_us; /* likewise; of the last step that ended */
+    double planned_us[MAX_FLIGHTS], done_us; /* the same; of the last finished step */
 };
 
 /* ---- setting up ---- */
@@ -81,15 +81,14 @@ static int size_pool(struct run *r)
         uint32_t asked = tokens_asked(r->setup, &t->requests[i]);
         uint32_t n = t->requests[i].n_prompt + (asked > 0 ? asked - 1 : 0);
         longest = n > longest ? n : longest;
-        all += n / kv->block_tokens + 2; /* an admission leaves one free for each that runs */
+        all += n / kv->block_tokens + 2; /* an admission leaves one free for each running sequence */
     }
     if (kv->groups[0].n_blocks == 0) {
         if (all > MAX_AUTO_BLOCKS)
-            return quire_fail(
-                r->err, QUIRE_INVALID,
-                "keeping everything takes %llu KV blocks: say how many there are (--num-kv-blocks), or take "
-                "fewer requests (--num-requests)",
-                (unsigned long long)all);
+            return quire_fail(r->err, QUIRE_INVALID,
+                              "keeping every block takes %llu KV blocks: set --num-kv-blocks, or use fewer requests "
+                              "(--num-requests)",
+                              (unsigned long long)all);
         kv->groups[0].n_blocks = (uint32_t)all;
     }
     uint32_t chunk = r->config.max_num_batched_tokens * (r->config.overlap_depth + 1);
@@ -97,8 +96,8 @@ static int size_pool(struct run *r)
     if (needed > kv->groups[0].n_blocks)
         return quire_fail(
             r->err, QUIRE_INVALID,
-            "the longest request takes %u KV blocks of %u: raise --num-kv-blocks, or leave long requests out "
-            "(--max-model-len %u)",
+            "the longest request takes %u KV blocks, but there are only %u: raise --num-kv-blocks, or leave out long "
+            "requests (--max-model-len %u)",
             needed, kv->groups[0].n_blocks, kv->groups[0].n_blocks * kv->block_tokens);
     return QUIRE_OK;
 }
@@ -156,7 +155,7 @@ static int allocate(struct run *r)
     return sim_watch_create(t->n_tenants, SCHED_MAX_CLASSES, &r->out->watch, r->err);
 }
 
-/* What steps take is known from the cost model, as to a server that has one. */
+/* The cost model gives the time of steps, as in a server that has one. */
 static int make_lengths(struct run *r)
 {
     const struct sched_cost *cost = &r->config.cost;
@@ -278,7 +277,7 @@ static int submit(struct run *r, size_t i)
     return status == QUIRE_OK ? remember(r, seq, i) : status;
 }
 
-/* Everything that has come by now; with one_by_one, the next request once nobody is there. */
+/* Submits every request that has arrived; with one_by_one, the next request when none is left. */
 static int take_arrivals(struct run *r)
 {
     const struct sim_record *records = r->out->records;
@@ -333,7 +332,7 @@ static void note_admissions(struct run *r, const struct sched_plan *plan)
         end_record(r, r->lives[plan->refused[i].seq].request, SIM_REFUSED);
 }
 
-/* The plan's shape; and what it gives to whom: prompt positions never computed before, and tokens. */
+/* The plan's shape, and its results: prompt positions never computed before, and tokens. */
 static struct sched_shape read_rows(struct run *r, const struct sched_plan *plan)
 {
     struct sched_shape shape = {.n_block_copies = plan->n_moves};
@@ -398,7 +397,7 @@ static int on_planned(void *context, uint64_t now_us, const struct sched_plan *p
     return QUIRE_OK;
 }
 
-/* When a step that begins then is over. */
+/* End time of a step that begins at the given time. */
 static double end_of(struct run *r, const struct sched_plan *plan, const struct sched_shape *shape, double start_us)
 {
     if (r->setup->one_by_one)
@@ -427,13 +426,13 @@ static int on_launch(void *context, const struct sched_step *step, struct quire_
 
 /* ---- drafts ---- */
 
-/* No two positions of any two requests have the same, so that nothing generated is ever hit. */
+/* Different for any two positions of any two requests, so that generated tokens are never hit. */
 static uint32_t token_of(uint32_t request, uint32_t at)
 {
     return (request * 0x9e3779b1u + at * 0x85ebca6bu) & 0x7fffffffu;
 }
 
-/* How many drafts are proposed for a request that has `at` tokens, */
+/* Number of drafts proposed for a request that has `at` tokens, */
 static uint32_t n_guessed(const struct run *r, uint32_t request, uint32_t at)
 {
     const struct sim_request *q = &r->workload->requests[request];
@@ -441,7 +440,7 @@ static uint32_t n_guessed(const struct run *r, uint32_t request, uint32_t at)
     return n < r->setup->max_drafts ? n : r->setup->max_drafts;
 }
 
-/* and how many of them are right. */
+/* and how many of them are accepted. */
 static uint32_t n_right(const struct run *r, uint32_t request, uint32_t at)
 {
     const struct sim_request *q = &r->workload->requests[request];
@@ -450,7 +449,7 @@ static uint32_t n_right(const struct run *r, uint32_t request, uint32_t at)
     return at < q->n_output ? q->guesses[at].n_right : 0;
 }
 
-/* Takes n drafts, or as many as there is room for. */
+/* Proposes n drafts, or as many as there is space for. */
 static uint32_t propose(struct run *r, uint32_t seq, uint32_t n)
 {
     uint32_t drafts[SCHED_MAX_DRAFT], request = r->lives[seq].request, at = r->out->records[request].n_generated;
@@ -460,7 +459,7 @@ static uint32_t propose(struct run *r, uint32_t seq, uint32_t n)
     return n > 0 ? sched_propose(r->sched, seq, drafts, n) : 0;
 }
 
-/* A sequence that ran with the overlap has a token that is being sampled. */
+/* A sequence that ran with the overlap has a token that is still being sampled. */
 static bool has_pending(const struct run *r, uint32_t seq)
 {
     uint32_t n;
@@ -468,7 +467,7 @@ static bool has_pending(const struct run *r, uint32_t seq)
     return n > 0 && tokens[n - 1] == SCHED_PENDING;
 }
 
-/* Which of the fresh sequences could have drafts in the step to come, into r->items and the front of r->fresh. */
+/* Collects the fresh sequences that could have drafts in the next step into r->items and the front of r->fresh. */
 static uint32_t gather(struct run *r, uint32_t n_running)
 {
     uint32_t n = 0;
@@ -489,15 +488,15 @@ static uint32_t gather(struct run *r, uint32_t n_running)
     return n;
 }
 
-/* Known tokens: the prompt and what was generated. */
+/* Known tokens: prompt and generated ones. */
 static uint32_t n_known(const struct run *r, uint32_t seq)
 {
     uint32_t request = r->lives[seq].request;
     return r->workload->requests[request].n_prompt + r->out->records[request].n_generated;
 }
 
-/* What a draft model's pass takes that gives draft `at` to all who get that many: the first computes what is new of their
- * text, each further one a token. `all`: to everybody. */
+/* Time of a draft model's pass that makes draft `at` for all sequences that get as many. The first pass computes the
+ * new part of their text, each further one a token. `all`: for every sequence. */
 static double pass_us(const struct run *r, uint32_t n, uint32_t at, bool all)
 {
     struct sched_shape shape = {0};
@@ -513,7 +512,7 @@ static double pass_us(const struct run *r, uint32_t n, uint32_t at, bool all)
     return shape.n_rows > 0 ? sched_cost_us(&r->setup->draft_cost, &shape) : 0;
 }
 
-/* A draft model makes what was chosen, and time goes by. */
+/* The draft model makes the chosen drafts, and time passes. */
 static void make_drafts(struct run *r, uint32_t n)
 {
     uint32_t most = 0;
@@ -526,7 +525,7 @@ static void make_drafts(struct run *r, uint32_t n)
             r->lives[r->fresh[i]].n_drafted = n_known(r, r->fresh[i]);
 }
 
-/* As many as they are worth, in the engine's order of questions (engine/run/speculate.c). */
+/* Chooses as many as pay off, in the engine's order (engine/run/speculate.c). */
 static uint32_t choose(struct run *r)
 {
     uint32_t most = r->config.max_num_batched_tokens < r->config.max_logit_rows ? r->config.max_num_batched_tokens
@@ -539,7 +538,7 @@ static uint32_t choose(struct run *r)
     return n;
 }
 
-/* As many as may be, or as were recorded. */
+/* As many as allowed, or as recorded. */
 static uint32_t choose_all(struct run *r)
 {
     for (uint32_t i = 0; i < r->n_fresh; i++) {
@@ -552,7 +551,7 @@ static uint32_t choose_all(struct run *r)
     return r->n_fresh;
 }
 
-/* Before a step is planned, for the sequences that got a token since the last one was. */
+/* Before a step is planned, for the sequences that got a token since the last plan. */
 static void propose_all(struct run *r)
 {
     uint32_t n = r->lengths ? choose(r) : choose_all(r);
@@ -564,7 +563,7 @@ static void propose_all(struct run *r)
     r->n_fresh = 0;
 }
 
-/* A step of nothing but tokens and drafts says what its width costs. */
+/* A step with only tokens and drafts shows the cost of its width. */
 static void time_step(struct run *r, const struct sched_step *step)
 {
     const struct sched_plan *plan = step->plan;
@@ -592,7 +591,7 @@ static void note_token(struct run *r, size_t request, bool over)
         end_record(r, request, SIM_DONE);
 }
 
-/* Time goes to the step's end. */
+/* Advances the clock to the step's end. */
 static int on_wait(void *context, const struct sched_step *step, struct quire_error *err)
 {
     struct run *r = context;
@@ -633,7 +632,7 @@ static void take_result(struct run *r, const struct sched_row *row, const struct
         note_token(r, request, over && k == result->n_accepted);
     r->out->watch.service[tenant] += (double)r->output_price * result->n_accepted / r->weights[tenant];
     draft_counts_add(&r->out->drafts, row->n_draft, result->n_accepted);
-    /* It has computed its right drafts, but for the last it made. */
+    /* It has computed its accepted drafts, except for the last one it made. */
     if (row->n_draft > 0)
         r->lives[row->seq].n_drafted += result->n_accepted < row->n_draft ? result->n_accepted : result->n_accepted - 1;
     if (r->lengths && row->n_draft > 0)
@@ -661,7 +660,7 @@ static void on_retired(void *context, uint32_t seq)
     uint32_t request = r->lives[seq].request;
     enum sim_fate fate = r->out->records[request].fate;
     if (fate != SIM_DONE && fate != SIM_REFUSED)
-        end_record(r, request, SIM_DONE); /* only its prompt was wanted */
+        end_record(r, request, SIM_DONE); /* the request needs only its prompt */
 }
 
 static const struct sched_driver_calls steps = {.planned = on_planned,
@@ -673,7 +672,7 @@ static const struct sched_driver_calls steps = {.planned = on_planned,
 
 /* ---- the loop ---- */
 
-/* Nothing runs and nothing can: the next arrival is waited for, or what the policy waits for. */
+/* Nothing runs and nothing can run: advances to the next arrival, or to the policy's wake-up time. */
 static int wait(struct run *r, const struct sched_plan *plan, bool *done)
 {
     double until = plan->wake_us > 0 ? (double)plan->wake_us : 0;
@@ -685,7 +684,7 @@ static int wait(struct run *r, const struct sched_plan *plan, bool *done)
     if (*done || (r->setup->one_by_one && r->next == r->n_over))
         return QUIRE_OK;
     if (until == 0)
-        return quire_fail(r->err, QUIRE_INTERNAL, "the scheduler stands still with %llu requests left",
+        return quire_fail(r->err, QUIRE_INTERNAL, "the scheduler makes no progress with %llu requests left",
                           (unsigned long long)(r->workload->n - r->n_over));
     r->now_us = until > r->now_us + 1 ? until : r->now_us + 1;
     return QUIRE_OK;

@@ -2,10 +2,10 @@
 
 #include "engine/model/share.h"
 
-/* How far a plan's tokens have been cut into micro-batches. */
+/* Position in a plan while it is divided into micro-batches. */
 struct cursor {
     const struct sched_row *row;
-    uint32_t at; /* tokens of the row that were taken */
+    uint32_t at; /* consumed tokens of the row */
 };
 
 static double later(double a, double b)
@@ -39,7 +39,7 @@ static double stage_us(const struct sim_stage_clock *clock, uint32_t stage, cons
            (is_last ? clock->cost->logit_us * shape->n_logits : 0);
 }
 
-/* From the first stage to the last. */
+/* Passes it from the first stage to the last. */
 static void pass(struct sim_stage_clock *clock, const struct sched_shape *micro)
 {
     const struct sim_stages *s = clock->stages;
@@ -64,7 +64,7 @@ double sim_stages_step(struct sim_stage_clock *clock, const struct sched_plan *p
     const double told_us = later(now_us, clock->over_us[0]);
     struct cursor cursor = {.row = plan->rows};
     uint32_t begin = 0, n_logits = 0;
-    for (uint32_t i = 0; i < s->n; i++) /* each moves its own layers' blocks */
+    for (uint32_t i = 0; i < s->n; i++) /* each stage moves its own layers' blocks */
         clock->free_us[i] = later(clock->free_us[i], told_us) +
                             clock->cost->block_copy_us * plan->n_moves * s->share[i];
     for (uint32_t i = 0; i < n_micros; i++) {

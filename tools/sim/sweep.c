@@ -31,17 +31,17 @@ static const char *option_of(const char *name)
     return name;
 }
 
-/* Each option once, and only those that a simulation depends on. */
+/* Each option occurs once, and only options with an effect on a simulation. */
 static int check_option(const struct key *keys, size_t n, struct quire_error *err)
 {
     static const char *const of_output[] = {"sweep", "save", "html"};
     const struct key *last = &keys[n - 1];
     for (size_t i = 0; i < sizeof of_output / sizeof of_output[0]; i++)
         if (strcmp(last->option, of_output[i]) == 0)
-            return quire_fail(err, QUIRE_INVALID, "--sweep: %s: changes nothing in a simulation", last->name);
+            return quire_fail(err, QUIRE_INVALID, "--sweep: %s: has no effect in a simulation", last->name);
     for (size_t i = 0; i + 1 < n; i++)
         if (strcmp(last->option, keys[i].option) == 0)
-            return quire_fail(err, QUIRE_INVALID, "--sweep: %s is there twice: give all its values at once, %s=A,B",
+            return quire_fail(err, QUIRE_INVALID, "--sweep: %s occurs twice: set all its values at once, %s=A,B",
                               last->name, last->name);
     return QUIRE_OK;
 }
@@ -54,7 +54,9 @@ static int parse_key(const char *text, struct key *out, struct quire_error *err)
         return quire_fail(err, QUIRE_NO_MEMORY, "--sweep: out of memory");
     char *values = strchr(out->text, '=');
     if (!values || values == out->text)
-        return quire_fail(err, QUIRE_INVALID, "--sweep: \"%.60s\": must be OPTION=VALUE,VALUE,…: policy=fcfs,sjf",
+        return quire_fail(err, QUIRE_INVALID,
+                          "--sweep: \"%.60s\": must be OPTION=VALUE,VALUE,…, such as "
+                          "policy=fcfs,sjf",
                           text);
     *values++ = 0;
     out->name = out->text;
@@ -230,7 +232,7 @@ static double value_of(const struct sim_sweep_run *run, const struct column *c)
     return json_is_number(value) ? json_number_value(value) * c->scale : NAN;
 }
 
-/* Not every sweep has drafts or bounds to be within. */
+/* Not every sweep has drafts or limits. */
 static bool is_known(const struct sim_sweep *sweep, const struct column *c)
 {
     size_t i = 0;
@@ -249,7 +251,7 @@ static double best_of(const struct sim_sweep *sweep, const struct column *c)
         if (!(x * c->better >= worst * c->better))
             worst = isnan(x) ? worst : x;
     }
-    return best != worst ? best : NAN; /* where all are the same none is the best */
+    return best != worst ? best : NAN; /* no best value if all are equal */
 }
 
 void sim_sweep_print(const struct sim_sweep *sweep)
@@ -279,5 +281,5 @@ void sim_sweep_print(const struct sim_sweep *sweep)
                 printf(" %11.*f%c", fabs(x) < 100 ? 2 : 0, x, x == best[c] ? '*' : ' ');
         }
     }
-    puts("\n* the best of its column. Milliseconds, but for rates, counts and the gap in weighted tokens.");
+    puts("\n* best value of its column. Times are in milliseconds, the gap in weighted tokens.");
 }

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A number at *text, which then stands behind it. */
+/* Reads a number at *text and moves *text behind it. */
 static bool take_number(const char **text, double min, double max, bool whole, double *out)
 {
     char *end;
@@ -49,7 +49,7 @@ int sim_lengths_parse(const char *text, const char *what, struct sim_lengths *ou
         return QUIRE_OK;
     return quire_fail(
         err, QUIRE_INVALID,
-        "%s: \"%.40s\": must be tokens as in 512, 100..900 (any of them) or 512~0.8 (lognormal: median and "
+        "%s: \"%.40s\": must be a number of tokens: 512, 100..900 (uniform) or 512~0.8 (lognormal: median and "
         "sigma), each from 1 to %u",
         what, text, BENCH_MAX_LENGTH);
 }
@@ -106,7 +106,7 @@ static int set_key(struct sim_tenant *t, const char *key, const char *value, str
     return status;
 }
 
-/* "a:weight=2:rate=1"; the text is cut into pieces. */
+/* "a:weight=2:rate=1"; modifies the text. */
 static int parse_tenant(char *text, struct sim_tenant *out, struct quire_error *err)
 {
     char *rest, *name = strtok_r(text, ":", &rest);
@@ -135,12 +135,12 @@ static int add_tenants(char *text, const struct sim_tenant *usual, struct sim_te
         int status = parse_tenant(one, &tenants[*n], err);
         for (uint32_t i = 0; status == QUIRE_OK && i < *n; i++)
             if (strcmp(tenants[i].name, tenants[*n].name) == 0)
-                status = quire_fail(err, QUIRE_INVALID, "--tenants: %s is there twice", tenants[i].name);
+                status = quire_fail(err, QUIRE_INVALID, "--tenants: %s occurs twice", tenants[i].name);
         if (status != QUIRE_OK)
             return status;
         ++*n;
     }
-    return *n > 0 ? QUIRE_OK : quire_fail(err, QUIRE_INVALID, "--tenants: names none");
+    return *n > 0 ? QUIRE_OK : quire_fail(err, QUIRE_INVALID, "--tenants: has no tenant");
 }
 
 int sim_tenants_parse(const char *text, const struct sim_tenant *usual, struct sim_tenant **out, uint32_t *n,
@@ -152,7 +152,7 @@ int sim_tenants_parse(const char *text, const struct sim_tenant *usual, struct s
     *out = NULL;
     *n = 0;
     if (most > BENCH_WORKLOAD_MAX_TENANTS)
-        return quire_fail(err, QUIRE_INVALID, "--tenants: more than %u", BENCH_WORKLOAD_MAX_TENANTS);
+        return quire_fail(err, QUIRE_INVALID, "--tenants: more than %u tenants", BENCH_WORKLOAD_MAX_TENANTS);
     char *copy = strdup(text);
     struct sim_tenant *tenants = calloc(most, sizeof *tenants);
     int status = copy && tenants ? add_tenants(copy, usual, tenants, n, err)

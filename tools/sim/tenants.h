@@ -1,10 +1,10 @@
-/* Who asks in a simulation, and for how much: the texts of --tenants, --input-len and --output-len.
+/* The clients of a simulation and their requests: the values of --tenants, --input-len and --output-len.
  *
- *   lengths   512        always so many tokens
- *             100..900   any of them, equally likely
- *             512~0.8    lognormal: median 512, the logarithm's standard deviation 0.8
- *   tenants   NAME:KEY=VALUE:...,NAME:...   keys: weight (1..1000), rate (requests a second; of a trace from a file: its
- *             share of the requests), input and output (lengths), prefix (tokens that all its prompts begin with), class
+ *   lengths   512        always this many tokens
+ *             100..900   uniform
+ *             512~0.8    lognormal: median 512, standard deviation of the logarithm 0.8
+ *   tenants   NAME:KEY=VALUE:...,NAME:...   keys: weight (1..1000), rate (requests per second; for a trace from a file, its
+ *             share of the requests), input and output (lengths), prefix (common first tokens of all its prompts), class
  *             (0..7), priority, deadline (milliseconds to the first token)
  *
  * No global state; any thread.
@@ -36,7 +36,7 @@ struct sim_tenant {
     double deadline_ms; /* 0 = none */
 };
 
-/* usual: what a tenant has that says nothing else. The caller frees *out, [*n], at least one. */
+/* usual: values that a tenant does not set. The caller frees *out, [*n], at least one. */
 int sim_tenants_parse(const char *text, const struct sim_tenant *usual, struct sim_tenant **out, uint32_t *n,
                       struct quire_error *err);
 

@@ -65,7 +65,7 @@ static void compare(struct sim_watch *w, size_t i, size_t j)
         w->gap_tokens = w->high[pair] - w->low[pair];
 }
 
-/* The tenant's intervals with all others are over. */
+/* Ends the tenant's intervals with all others. */
 static void part(struct sim_watch *w, size_t i)
 {
     memset(w->together + i * w->n_tenants, 0, i * sizeof *w->together);

@@ -1,5 +1,5 @@
-/* What is measured at every step of a simulation, in memory that does not grow with its length: gaps between tokens, KV
- * slots that hold nothing, curves, and how far apart the service of tenants drifts.
+/* Measurements in every step of a simulation, in memory that does not grow with its length: gaps between tokens, empty
+ * KV slots, curves, and the difference between the service of tenants.
  *
  * No global state; any thread on its own watch.
  */
@@ -14,7 +14,7 @@
 
 /* ---- a histogram of milliseconds ---- */
 
-/* 256 bins for each power of two from 2^-14 to 2^22 ms: a quantile is off by 0.2 % at most. The mean is exact. */
+/* 256 bins for each power of two from 2^-14 to 2^22 ms: the error of a quantile is at most 0.2 %. The mean is exact. */
 #define SIM_HISTOGRAM_BINS (36 * 256 + 1)
 struct sim_histogram {
     uint32_t *bins; /* [SIM_HISTOGRAM_BINS] */
@@ -22,13 +22,13 @@ struct sim_histogram {
     double sum;
 };
 void sim_histogram_add(struct sim_histogram *h, double ms);
-/* p: 0..100. 0 when it is empty. */
+/* p: 0..100. Returns 0 for an empty histogram. */
 double sim_histogram_quantile(const struct sim_histogram *h, double p);
 
 /* ---- curves ---- */
 
-#define SIM_MAX_POINTS 1024u /* past it every other one is dropped and the distance doubles */
-#define SIM_MAX_CURVES 8u /* tenants whose service is kept as a curve: the first ones */
+#define SIM_MAX_POINTS 1024u /* beyond it, every other point is dropped and the distance doubles */
+#define SIM_MAX_CURVES 8u /* the first tenants, whose service is stored as a curve */
 struct sim_point {
     double at_us;
     uint32_t n_running, n_waiting, n_used_blocks, n_cached_blocks;
@@ -45,12 +45,13 @@ struct sim_watch {
     uint32_t n_points;
     double interval_us, next_us;
 
-    /* Slots of blocks that a running sequence holds, and those without a token, weighted by time. `slots` counts a shared
-     * block once, `slots_unshared` for each sequence. */
+    /* Slots of blocks that a running sequence holds, and those without a token, weighted by time. `slots` counts a
+     * shared block once, `slots_unshared` once per sequence. */
     double slots, slots_unshared, slots_empty;
 
-    /* Fairness. service: priced tokens by weight. A pair of tenants is compared over the intervals in which both have
-     * waiting requests: the largest difference of what two of them got is the spread of their services' difference. */
+    /* Fairness. service: priced tokens, divided by the weight. A pair of tenants is compared over the intervals in
+     * which both have waiting requests. The largest difference in service is the spread of the difference of their
+     * services. */
     double *service, *before; /* [n_tenants]; before: at the last step's end */
     bool *backlogged, *was_backlogged;
     double *low, *high; /* [n_tenants^2] of service[i] - service[j] since both are backlogged */
@@ -62,10 +63,10 @@ int sim_watch_create(uint32_t n_tenants, uint32_t n_classes, struct sim_watch *o
 void sim_watch_free(struct sim_watch *w);
 
 void sim_watch_token_gap(struct sim_watch *w, uint32_t tenant, uint32_t class_index, double ms);
-/* After a step was planned: `service` holds what it gives, `backlogged` who still has waiting requests. Costs the square of
- * how many those are. */
+/* Call after a step was planned: `service` includes it, and `backlogged` marks tenants with waiting requests. Cost: the
+ * square of their number. */
 void sim_watch_fairness(struct sim_watch *w);
-/* A point of the curves is due at this time: *out is where it is to be written, else NULL. */
+/* *out is where a point of the curves must be written if one is due at this time, otherwise NULL. */
 struct sim_point *sim_watch_point(struct sim_watch *w, double now_us);
 
 #endif

@@ -20,7 +20,7 @@ static int out_of_memory(struct quire_error *err)
     return quire_fail(err, QUIRE_NO_MEMORY, "the trace: out of memory");
 }
 
-/* Takes the request unless it is too long. There is room. */
+/* Adds the request unless it is too long. There is space for it. */
 static void take(struct sim_workload *t, const struct sim_workload_options *o, const struct sim_request *r)
 {
     uint64_t total = (uint64_t)r->n_prompt + r->n_output;
@@ -61,8 +61,7 @@ static int read_file(const char *path, const struct bench_workload_form *form, b
     free(text);
     if (status == QUIRE_OK && needs_times && !out->has_times)
         status = quire_fail(err, QUIRE_INVALID,
-                            "%.200s: has no times; for its lengths alone: --trace-format synthetic "
-                            "--lengths FILE",
+                            "%.200s: has no times; to use only its lengths: --trace-format synthetic --lengths FILE",
                             name);
     return status;
 }
@@ -80,7 +79,7 @@ static struct sim_tenant *find_tenant(const struct sim_workload *t, const char *
     return NULL;
 }
 
-/* The tenants of the file, with what --tenants says about those it names. */
+/* The tenants of the file, with the values of --tenants for those it names. */
 static int name_tenants(struct sim_workload *t, const struct sim_tenant *usual, struct quire_error *err)
 {
     struct sim_tenant *all = calloc(t->file.n_tenants, sizeof *all);
@@ -97,8 +96,8 @@ static int name_tenants(struct sim_workload *t, const struct sim_tenant *usual, 
     return QUIRE_OK;
 }
 
-/* In a file without tenants each request gets one, by the shares of their rates. Requests with the same second block are
- * turns of one conversation and have the same: caches are not shared between tenants. */
+/* In a file without tenants, each request gets one, in proportion to their rates. Requests with the same second block
+ * are turns of one conversation and get the same tenant, because caches are not shared between tenants. */
 static uint32_t draw_tenant(const struct sim_workload *t, size_t row, double all_shares)
 {
     const struct bench_workload_row *r = &t->file.rows[row];
@@ -134,7 +133,7 @@ static struct sim_request request_of_row(const struct sim_workload *t, const str
     return r;
 }
 
-/* What --tenants says must be of use with a file. */
+/* Every value of --tenants must have an effect with a file. */
 static int check_tenants(const struct sim_workload *t, const struct sim_tenant *usual, bool draws,
                          struct quire_error *err)
 {
@@ -145,12 +144,12 @@ static int check_tenants(const struct sim_workload *t, const struct sim_tenant *
             is_there = strcmp(t->file.tenants[k], who->name) == 0;
         if (!is_there)
             return quire_fail(err, QUIRE_INVALID,
-                              "--tenants: %s has no request in the file, which begins with those of %s", who->name,
-                              t->file.tenants[1]); /* [0] has those without a name */
+                              "--tenants: %s has no request in the file; the first tenant in the file is %s", who->name,
+                              t->file.tenants[1]); /* [0] has requests without a name */
         if (!same_lengths(&who->input, &usual->input) || !same_lengths(&who->output, &usual->output) || who->prefix > 0)
             return quire_fail(err, QUIRE_INVALID,
-                              "--tenants: %s: input, output and prefix are of --trace-format synthetic: "
-                              "the file says how long requests are",
+                              "--tenants: %s: input, output and prefix need --trace-format synthetic, because a file "
+                              "has its own lengths",
                               who->name);
     }
     return QUIRE_OK;
@@ -210,8 +209,8 @@ static int parse_ramp(const char *text, double *from, double *to, struct quire_e
                   *from > 0 && *to > 0))
         return QUIRE_OK;
     return quire_fail(err, QUIRE_INVALID,
-                      "--ramp: \"%.40s\": must be FROM:TO, what rates are multiplied by at the "
-                      "beginning and at the end, both above 0: 0.5:2",
+                      "--ramp: \"%.40s\": must be FROM:TO, factors of the rates at the beginning and at the end, "
+                      "both above 0, such as 0.5:2",
                       text);
 }
 
@@ -287,8 +286,8 @@ static int make_synthetic(struct sim_workload *t, const struct sim_workload_opti
     int status = QUIRE_OK;
     if (o->path)
         return quire_fail(err, QUIRE_INVALID,
-                          "--trace-format synthetic reads no trace: leave --trace out, or say "
-                          "mooncake, timed or azure");
+                          "--trace-format synthetic reads no trace: leave --trace out, or set the format mooncake, "
+                          "timed or azure");
     if (o->lengths_path)
         status = read_file(o->lengths_path, &bench_workload_mooncake, false, &t->file, err);
     if (status == QUIRE_OK && t->n_tenants == 0) {
@@ -305,7 +304,7 @@ static int make_synthetic(struct sim_workload *t, const struct sim_workload_opti
         if (o->lengths_path && (!same_lengths(&t->tenants[i].input, &usual->input) ||
                                 !same_lengths(&t->tenants[i].output, &usual->output)))
             return quire_fail(err, QUIRE_INVALID,
-                              "--tenants: %s: --lengths has lengths for all: leave input and output out",
+                              "--tenants: %s: --lengths sets all lengths: leave input and output out",
                               t->tenants[i].name);
         if (t->tenants[i].rate == 0 && most == MAX_REQUESTS)
             return quire_fail(err, QUIRE_INVALID, "--duration needs --request-rate, or a rate for each of --tenants");
@@ -376,8 +375,8 @@ void sim_workload_close(struct sim_workload *workload)
 
 /* ---- prompts ---- */
 
-/* Ids that stand for (number, offset): two words of 31 bits of the number, in turns, so that two numbers give equal ids
- * with odds of 2^-62 and making them costs no more than storing them. */
+/* Ids for (number, offset): two words of 31 bits of the number, alternately. Two numbers give equal ids with a
+ * probability of 2^-62, and computing them costs no more than storing them. */
 static void fill(uint64_t number, uint32_t *out, size_t n)
 {
     uint32_t low = (uint32_t)number, high = (uint32_t)(number >> 32);

@@ -1,10 +1,12 @@
-"""What clients see when ranks are lost: a server with --restart under load, of which a random process is killed, or stopped, at random moments.
+"""The effect of lost ranks on clients: a server with --restart under load, of which a random process is killed or
+stopped at random times.
 
     python3 tests/bench/ranks/faults.py MODEL [--times 100] [--seed 1] [--output FILE] -- -tp 2 --threads 1
 
-Each time, clients stream and wait; the victim is any rank, 0 among them; the signal SIGKILL or SIGSTOP. Counted: clients that had an
-answer, an error event or a 503 with Retry-After within 5 s of the signal; how long that took; how long until requests were served
-again; processes, shared memory and sockets left behind. Exits with 1 where anything is not as promised."""
+Each time, clients stream and wait; the victim is any rank, including rank 0; the signal is SIGKILL or SIGSTOP.
+Counted: clients with an answer, an error event or a 503 with Retry-After within 5 s of the signal; the time of that;
+the time until requests were served again; processes, shared memory and sockets left behind. Exits with 1 if a
+guarantee is violated."""
 
 import argparse
 import http.client
@@ -21,7 +23,7 @@ import time
 
 QUIRE = pathlib.Path(__file__).resolve().parents[3] / "build" / "quire"
 PROMISED_S = 5
-IN_A_ROW = 5  # as many starts as a server has, unless told otherwise: then a fresh one
+IN_A_ROW = 5  # as many starts as a server has by default; then a fresh server
 
 
 def parse():
@@ -45,7 +47,7 @@ def children(pid):
 
 
 def engine_of(server):
-    """Rank 0 and the others; None: there is none just now."""
+    """Rank 0 and the others; None: no rank exists at the moment."""
     engines = [pid for pid, name in children(server.pid) if name == "engine"]
     return [engines[0]] + [pid for pid, name in children(engines[0]) if name == "rank"] if engines else None
 

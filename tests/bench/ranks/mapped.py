@@ -1,10 +1,10 @@
-"""What each rank touches of a checkpoint, and whether the host reads each byte of it once.
+"""The parts of a checkpoint that each rank reads, and whether the host reads each byte once.
 
     python3 tests/bench/ranks/mapped.py MODEL [--output FILE] -- -tp 2 --threads 1
 
-The file leaves the page cache, an engine loads it and decodes, and while it does so each process is looked at: pages of the
-file that it has mapped in (/proc/PID/smaps) and bytes that it had read from the disk (/proc/PID/io); at the end what of the file
-is in the page cache (mincore). MODEL: a directory of safetensors that nobody else uses."""
+The file is dropped from the page cache, an engine loads it and decodes, and each process is observed meanwhile: pages
+of the file that it has mapped (/proc/PID/smaps) and bytes read from the disk for it (/proc/PID/io); at the end, the
+part of the file in the page cache (mincore). MODEL: a directory of safetensors that no other process uses."""
 
 import argparse
 import ctypes
@@ -41,7 +41,7 @@ def cached(path):
 
 
 def mapped(pid, paths):
-    """Of these files what the process has mapped in, and what of it no other process has."""
+    """Bytes of these files that the process has mapped, and those that no other process has."""
     rss = own = 0
     mine = False
     for line in pathlib.Path(f"/proc/{pid}/smaps").read_text().splitlines():
@@ -63,7 +63,7 @@ def ranks_of(first):
 
 
 def look(first, paths, n_ranks):
-    """Of all ranks, where all are there: what a child read counts as its parent's once it has ended."""
+    """Of all ranks, while all exist: reads of a child count as its parent's after it has ended."""
     ranks, rows = ranks_of(first), []
     try:
         for n, pid in enumerate(ranks):

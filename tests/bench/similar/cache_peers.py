@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""500 pairs of questions asked of real caches: which answer does the second one get?
+"""500 pairs of questions sent to real caches: which answer does the second one get?
 
     python3 tests/bench/similar_pairs.py > pairs.jsonl
     VENV/bin/python tests/bench/similar/cache_peers.py pairs.jsonl MINILM [--json FILE]
 
-Each pair by itself: its first question is answered, then the second is asked. "given" is that it got the first one's answer, "wrong"
-that this was so although it asks for something else. At thresholds 0.80, 0.92 and 0.95, the same vectors (all-MiniLM-L6-v2) for all:
+Each pair by itself: its first question is answered, then the second is sent. "given": it got the first one's answer;
+"wrong": it did although it is a different question. At thresholds 0.80, 0.92 and 0.95, the same vectors
+(all-MiniLM-L6-v2) for all:
 
-  GPTCache   adapter.api put and get: SBERT, faiss, SQLite, SearchDistanceEvaluation, as its documentation begins. Its threshold is a
-             share of the range of squared distances (0 to 4), so 0.80 takes what has a cosine of 0.6.
+  GPTCache   adapter.api put and get: SBERT, faiss, SQLite, SearchDistanceEvaluation, as its documentation begins.
+  Its threshold is a share of the range of squared distances (0 to 4), so 0.80 accepts a cosine of 0.6.
   LiteLLM    completion() with Cache(type="qdrant-semantic") and mock replies. Vectors come from a Quire's /v1/embeddings. Qdrant is its client's
              local mode behind the five routes that LiteLLM calls: no server of it is in a package registry.
   Quire      --semantic-mode answer, and draft, over HTTP: the demo model. Draft's replies are compared with a server's without caches.
@@ -87,7 +88,7 @@ def gptcache_given(pairs, minilm):
 
 
 class Qdrant(BaseHTTPRequestHandler):
-    """What LiteLLM calls of Qdrant's HTTP interface, answered by its client's local mode."""
+    """The routes of Qdrant's HTTP interface that LiteLLM calls, implemented by its client's local mode."""
 
     protocol_version = "HTTP/1.1"
     lock = threading.Lock()

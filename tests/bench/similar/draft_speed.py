@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""What drafts from answers to similar questions spare, and what they cost where the questions are opposites.
+"""The savings of drafts from answers to similar questions, and their cost for opposite questions.
 
     python3 tests/bench/similar/draft_speed.py EMBEDDER [--model MODEL] [--pairs N] [--max-tokens N] [--json FILE]
 
-Two servers of one model, one with --semantic-cache EMBEDDER and one without, are asked the same in turns, one request at a
-time: of each pair of tests/bench/similar_pairs.py --demo first the first question, then the second, which is timed. Paraphrases
-find the first answer as their draft; neighbours (another animal, before for after) find it too, and it is mostly wrong. Every
-answer must have the same bytes from both. Medians of the ratio without / with: above 1 the drafts pay. --json has every sample. Needs
-a release build; tests/bench/wide_demo.py writes a model that says what the demo model says at the cost of a larger one.
+Two servers of one model, one with --semantic-cache EMBEDDER and one without, get the same requests alternately, one
+at a time: for each pair of tests/bench/similar_pairs.py --demo first the first question, then the second, which is
+timed. Paraphrases find the first answer as their draft; neighbours (another animal, before for after) find it too,
+and it is mostly wrong. Every answer must have the same bytes from both. Medians of the ratio without / with: above 1
+the drafts pay. --json has every sample. Needs a release build; tests/bench/wide_demo.py writes a model that says what
+the demo model says at the cost of a larger one.
 """
 
 import argparse
@@ -43,7 +44,7 @@ class Server:
         return {"s": seconds, "said": data["choices"], "tokens": data["usage"]["completion_tokens"], "from": reply.headers["x-quire-cache"]}
 
     def drafts(self):
-        """Tokens of drafts that were tried, and that were right."""
+        """Draft tokens that were tried, and that were accepted."""
         self.connection.request("GET", "/cache/stats")
         drafts = json.loads(self.connection.getresponse().read())["semantic"]["drafts"]
         return sum(d["tokens_tried"] for d in drafts), sum(d["tokens_right"] for d in drafts)
@@ -54,7 +55,7 @@ class Server:
 
 
 def table(out):
-    """By whether it had a draft; those whose answer was kept already, word for word, are left out."""
+    """Split by whether it had a draft; questions with a cached answer, word for word, are left out."""
     lines = ["| questions | drafted | pairs | without, ms | with, ms | without / with | 10 % | 90 % | drafts right |", "|---|---|---|---|---|---|---|---|---|"]
     for same, name in ((True, "paraphrases"), (False, "neighbours")):
         for drafted, origins in (("yes", ("draft",)), ("no", ("miss",)), ("all", ("draft", "miss"))):

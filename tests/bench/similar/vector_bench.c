@@ -1,9 +1,9 @@
-/* How long the index of similar questions looks for the nearest, and what it costs to add; the vectors go to a file on
- * request, so that a peer looks among the same (tests/bench/similar/vector_peer.py).
+/* The time to search the index of similar questions, and to add to it. The vectors are written to a file on request,
+ * so that a peer searches the same ones (tests/bench/similar/vector_peer.py).
  *     vector_bench N_VECTORS N_NUMBERS random|topics N_QUERIES [FILE]
- * One context. "random": nothing is near anything. "topics": 2,000 of them; a vector is its topic's, at 0.75 to 0.95 from
- * it. Half of the queries are paraphrases: a stored vector, 0.95 from it; the others are drawn as the stored ones are.
- * FILE: vectors, then queries, as f32. Prints JSON. */
+ * One context. "random": no vector is close to another. "topics": 2,000 of them; a vector has a cosine of 0.75 to 0.95
+ * to its topic's. Half of the queries are paraphrases, with a cosine of 0.95 to a stored vector; the others are drawn
+ * like the stored ones. FILE: vectors, then queries, as f32. Prints JSON. */
 #include "base/clock.h"
 #include "server/similar/scan.h"
 #include "server/similar/vector_index.h"
@@ -19,7 +19,7 @@
 static uint64_t state_of = 42;
 static uint32_t n_numbers;
 
-static float normal(void) /* sum of four uniform numbers: near enough to a normal one */
+static float normal(void) /* sum of four uniform numbers: close enough to a normal one */
 {
     float sum = 0;
     for (int i = 0; i < 4; i++) {
@@ -45,7 +45,7 @@ static void draw(float *v)
     unit(v);
 }
 
-/* One whose cosine to `to` is about this much. */
+/* A vector with about this cosine to `to`. */
 static void draw_near(const float *to, float cosine, float *v)
 {
     draw(v);
@@ -54,7 +54,7 @@ static void draw_near(const float *to, float cosine, float *v)
     unit(v);
 }
 
-/* Of this thread: what others had of the processor is not in it. */
+/* Of this thread, without the time of other threads. */
 static uint64_t cpu_ns(void)
 {
     struct timespec t;

@@ -1,10 +1,10 @@
-"""faiss, which GPTCache keeps its vectors in, among the vectors that vector_bench wrote.
+"""faiss, GPTCache's vector store, on the vectors that vector_bench wrote.
 
     vector_bench 100000 384 topics 200 FILE
     python3 tests/bench/similar/vector_peer.py FILE 100000 384 200        (needs numpy and faiss-cpu)
 
-One thread, one query at a time, the nearest one. IndexFlatIP looks at all; IndexHNSWFlat is a graph (M 32, built with efConstruction 100),
-whose recall is how many of the nearest it finds. Prints JSON lines.
+One thread, one query at a time, the nearest one. IndexFlatIP compares all; IndexHNSWFlat is a graph (M 32, built with
+efConstruction 100), whose recall is the share of nearest ones it finds. Prints JSON lines.
 """
 import json
 import sys

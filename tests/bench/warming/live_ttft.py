@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What live requests wait for while a server's caches are warmed.
+"""The delay of live requests while a server's caches are warmed.
 
     python3 tests/bench/warming/live_ttft.py [--quire build/quire] [--prompts 10000] [--rate 30] [--seconds 5] [--words 0] [--json FILE]
 
-A server of the demo model, live requests (quire bench serve, Poisson arrivals, prompts that nobody asked before), and beside them in turns, in an order
-that is reversed in each round, until all prompts are warmed:
+A server of the demo model with live requests (quire bench serve, Poisson arrivals, new prompts), and in turns, in an
+order that is reversed in each round, until all prompts are warmed:
 
     off         nothing
     warm        quire cache warm --answers: in the background, and pausing while others ask
@@ -30,13 +30,13 @@ ARMS = ("off", "warm", "background", "plain")
 
 
 def bodies(first, n, of, words):
-    """Of the same length, so that they are asked in this order."""
+    """Of the same length, so that they are sent in this order."""
     return [{"prompt": f"{of}: tell me story number {i:06d} about the fox and the well, please. " + f"the house {i:06d} and the road " * (words // 7), "max_tokens": 8,
              "temperature": 0} for i in range(first, first + n)]
 
 
 def send(port, of, seconds, words):
-    """A client that never pauses, in a process of its own; prints how many it sent."""
+    """A client that never pauses, in its own process; prints the number of requests."""
     connection, n, began = http.client.HTTPConnection("127.0.0.1", port), 0, time.monotonic()
     while time.monotonic() - began < seconds:
         [body] = bodies(n, 1, f"{of} {time.time_ns()}", words)
@@ -58,7 +58,7 @@ def begin(quire):
 
 
 def turn(args, port, arm, seed, asked, folder):
-    """One turn: the percentile, and how many were sent beside it."""
+    """One turn: the percentile, and the number of requests sent meanwhile."""
     seconds = args.seconds + 1  # begins before the live ones and ends after them
     beside = None
     if arm == "warm":
@@ -104,7 +104,7 @@ def main():
                 for arm in ARMS if len(rounds) % 2 == 0 else ARMS[::-1]:
                     one[arm] = turn(args, port, arm, 100 + 10 * len(rounds) + ARMS.index(arm), asked, folder)
                 asked = asked[one["warm"]["beside"]:]
-                if one["warm"]["ended"] == "budget_seconds":  # else it was not there all the time
+                if one["warm"]["ended"] == "budget_seconds":  # otherwise it did not run all the time
                     rounds.append(one)
                     print(" ".join(f"{arm} {one[arm]['p95_ttft_ms']:.2f} ms ({one[arm]['beside']})" for arm in ARMS), flush=True)
     finally:

@@ -164,7 +164,7 @@ def test_flags_that_do_not_go_together(tiny):
     for flags, says in ((["--semantic-threshold", "0.9"], "--semantic-threshold is of --semantic-cache MODEL"),
                         (["--semantic-mode", "answer"], "--semantic-mode is of --semantic-cache MODEL"),
                         (["--semantic-cache", tiny, "--semantic-mode", "guess"], "must be draft or answer"),
-                        (["--semantic-cache", tiny, "--embedding-model", MODEL], "there is one model beside"),
+                        (["--semantic-cache", tiny, "--embedding-model", MODEL], "both options must name the same model"),
                         (["--semantic-cache", MODEL], "--embedding-model")):
         got = subprocess.run([QUIRE, "serve", MODEL, "--port", "0", *map(str, flags)], capture_output=True, text=True, timeout=30)
         assert got.returncode != 0 and says in got.stderr, (flags, got.stderr)

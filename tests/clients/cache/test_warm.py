@@ -66,7 +66,7 @@ def test_what_was_asked_is_there(server, tmp_path):
         assert layer == "exact", body
         assert reply["choices"] == ask(server, {**body, "use_cache": False})[1]["choices"]
     again = warm(server, path)
-    assert "3 requests, 3 of them kept before: 0 prompt and 0 generated tokens" in again and "1 were refused, the first: " in again
+    assert "3 requests, 3 of them already cached: 0 prompt and 0 generated tokens" in again and "1 were rejected, the first: " in again
 
 
 def test_the_most_valuable_come_first_within_a_budget(server, tmp_path):
@@ -140,7 +140,7 @@ def test_errors(server, start, tmp_path):
         said = warm(server, lines(tmp_path, wrong), code=1)
         assert named in said and "asked.jsonl" in said, said
     assert "cannot be opened" in warm(server, tmp_path / "none", code=1)
-    assert "would have none of them" in warm(server, lines(tmp_path, text("x", max_tokens=-1)), code=1)
+    assert "the server rejected all of them" in warm(server, lines(tmp_path, text("x", max_tokens=-1)), code=1)
     plain = start("serve", MODEL, "--port", "0")
     assert "--response-cache" in warm(plain, lines(tmp_path, text("x")), code=1)
     both = subprocess.run([QUIRE, "cache", "warm", server.url, "--answers", "a", "--file", "b"], capture_output=True, text=True, timeout=20)

@@ -86,7 +86,7 @@ def test_mpirun_gives_the_answers_of_one_gpu(start, expected, mpi):
     if not shutil.which(command[0]) or not (QUIRE.parent / f"libquire_{mpi}.so").exists():
         pytest.skip(f"there is no {command[0]}, or the build had no {mpi}")
     server = start(*SERVE, "-tp", 2, before=[*command, "2"], program=QUIRE, environment={"QUIRE_SIMT_DEVICES": "2"})
-    assert f"data goes by {name}" in server.output()
+    assert f"data transport: {name}" in server.output()
     assert answers(server) == expected
     assert "rank 1 computes on GPU 1 at 0000:01:00" in server.output()
     listening = subprocess.run(["ss", "-Hltnp", f"sport = :{server.port}"], capture_output=True, text=True).stdout

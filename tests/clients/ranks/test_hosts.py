@@ -87,7 +87,7 @@ def test_tcp_gives_the_answers_of_one_process(group, expected, tmp_path, n, stag
     elsewhere = tmp_path / "elsewhere"
     elsewhere.symlink_to(MODEL)
     ranks = group(n * stages, "-tp", n, "-pp", stages, model_of_rank_1=elsewhere, QUIRE_GROUP_SECRET="correct horse battery staple")
-    assert "data goes by TCP" in ranks.first.output()
+    assert "data transport: TCP" in ranks.first.output()
     assert answers(ranks.first) == expected
     assert ranks.first.stop() == 0, ranks.first.output()
     assert ranks.ends() == [0] * (n * stages - 1)
@@ -106,7 +106,7 @@ def test_mpirun_gives_the_answers_of_one_process(start, expected, mpi, n, stages
     if not shutil.which(command[0]) or not (QUIRE.parent / f"libquire_{mpi}.so").exists():
         pytest.skip(f"there is no {command[0]}, or the build had no {mpi}")
     server = start(*SERVE, "-tp", n, "-pp", stages, before=[*command, str(n * stages)])
-    assert f"data goes by {name}" in server.output()
+    assert f"data transport: {name}" in server.output()
     assert answers(server) == expected
     # Rank 0 is told to end, and mpirun sees all end well.
     listening = subprocess.run(["ss", "-Hltnp", f"sport = :{server.port}"], capture_output=True, text=True).stdout
@@ -145,11 +145,11 @@ def test_mpi_that_is_not_there_is_named_and_tcp_taken(start, expected, tmp_path)
         pytest.skip("there is no mpirun.mpich")
     alone = tmp_path / "quire"
     shutil.copy(QUIRE, alone)
-    lacks = "no libquire_mpich.so beside the program, in ../lib or on the loader's path"
+    lacks = "libquire_mpich.so was not found next to the program, in ../lib or on the loader's path"
     got = subprocess.run(["mpirun.mpich", "-n", "2", str(alone), *map(str, SERVE), "-tp", "2", "--rank-transport", "mpi"], capture_output=True, text=True, timeout=60)
     assert got.returncode != 0 and f"--rank-transport mpi: {lacks}" in got.stderr, got.stderr
     server = start(*SERVE, "-tp", "2", before=["mpirun.mpich", "-n", "2"], program=alone, environment={"MASTER_PORT": str(free_port())})
-    assert f"MPI is not used, but TCP: {lacks}" in server.output() and "data goes by TCP" in server.output()
+    assert f"using TCP instead of MPI: {lacks}" in server.output() and "data transport: TCP" in server.output()
     assert answers(server) == expected
 
 
@@ -181,7 +181,7 @@ def test_a_rank_that_hangs_for_good_ends_after_its_group(group):
     if libc.ptrace(0x4206, rank.pid, None, None) != 0 or libc.ptrace(0x4207, rank.pid, None, None) != 0:  # SEIZE, INTERRUPT
         pytest.skip(f"no tracing here: {os.strerror(ctypes.get_errno())}")
     rest = reply.read().decode()
-    assert '"error"' in rest and "rank 1 (" in rest and "for 4.0 s: it hangs" in rest, rest[-600:]
+    assert '"error"' in rest and "rank 1 (" in rest and "within 4.0 s: it hangs" in rest, rest[-600:]
     assert ranks.first.process.wait(30) == 1
     assert os.WIFSTOPPED(os.waitpid(rank.pid, 0)[1])
     assert rank.wait(30) == -signal.SIGALRM
@@ -192,7 +192,7 @@ def test_an_idle_rank_that_is_stopped_is_noticed(group):
     ranks = group(2, "-tp", 2)
     os.kill(ranks.others[0].pid, signal.SIGSTOP)
     assert ranks.first.process.wait(30) == 1
-    assert "rank 1 (" in ranks.first.output() and "was not heard of for 3." in ranks.first.output()
+    assert "rank 1 (" in ranks.first.output() and "sent no data for 3." in ranks.first.output()
 
 
 def test_the_others_end_with_rank_0(group):
@@ -230,7 +230,7 @@ def test_a_name_that_nobody_knows_is_said(rank):
     waits = subprocess.Popen([str(QUIRE), *map(str, SERVE), "-tp", "2"], env={**os.environ, **placed}, stderr=subprocess.PIPE, text=True)
     try:
         line = waits.stderr.readline()
-        assert "looked up again until it is known: rank 0's address rank0.invalid: " in line
+        assert "looking up the name again until it is known: rank 0's address rank0.invalid: " in line
     finally:
         waits.kill()
         waits.communicate()
@@ -274,9 +274,9 @@ def test_settings_that_differ_are_named(group, tmp_path, file, key, value):
 
 
 @pytest.mark.parametrize("environment,says", [
-    ({"RANK": "0", "WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1"}, "WORLD_SIZE: 3 processes were started, and the engine has 2 ranks"),
-    ({"RANK": "0", "WORLD_SIZE": "2"}, "torchrun does not say where rank 0 is: give --master-addr"),
-    ({"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "192.0.2.1"}, "it is no loopback address, and without a secret others are not spoken to: set QUIRE_GROUP_SECRET"),
+    ({"RANK": "0", "WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1"}, "WORLD_SIZE: 3 processes were started, but the engine has 2 ranks"),
+    ({"RANK": "0", "WORLD_SIZE": "2"}, "torchrun does not set the address of rank 0: give --master-addr"),
+    ({"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "192.0.2.1"}, "not a loopback address, which needs a secret: set QUIRE_GROUP_SECRET"),
 ])
 def test_places_that_cannot_be_are_refused(environment, says):
     got = subprocess.run([str(QUIRE), *map(str, SERVE), "-tp", "2"], env={**os.environ, **environment}, capture_output=True, text=True, timeout=60)

@@ -15,7 +15,7 @@
 
 #define CONNECT_TIMEOUT_MS 10000L
 #define LOOK_TIMEOUT_MS 30000L
-#define POLL_MS 100 /* at most: the progress bar moves */
+#define POLL_MS 100 /* maximum, so that the progress bar moves */
 #define MAX_BODY_BYTES (1u << 20)
 #define ID_BYTES 11u /* ",4294967295" */
 
@@ -32,7 +32,7 @@ struct transfer {
     CURL *easy;
     struct bench_result *result;
     struct bench_sse sse;
-    struct buffer error; /* the body of a reply that is no stream */
+    struct buffer error; /* body of a reply that is not a stream */
     char *request;
     double started, now, last_token; /* quire_now_s() */
     uint32_t n_token_events;
@@ -43,7 +43,7 @@ struct transfer {
 
 /* ---- opening ---- */
 
-/* url without "/" and "/v1" at its end, and path behind it. NULL without memory. */
+/* url without "/" and "/v1" at its end, followed by path. NULL: out of memory. */
 static char *join(const char *url, const char *path)
 {
     size_t n = strlen(url);
@@ -73,11 +73,11 @@ static int make_headers(struct bench_client *c, struct quire_error *err)
     const char *key = c->options.api_key;
     int status = add_header(c, "Content-Type: application/json", err);
     if (status == QUIRE_OK)
-        status = add_header(c, "Expect:", err); /* no pause before a large body */
+        status = add_header(c, "Expect:", err); /* no delay before a large body */
     if (status != QUIRE_OK || !key)
         return status;
     if (strpbrk(key, "\r\n"))
-        return quire_fail(err, QUIRE_INVALID, "--api-key: has a line break in it");
+        return quire_fail(err, QUIRE_INVALID, "--api-key: contains a line break");
     size_t size = strlen(key) + sizeof "Authorization: Bearer ";
     char *line = malloc(size);
     if (!line)
@@ -96,7 +96,7 @@ int bench_client_open(const struct bench_client_options *options, struct bench_c
     if (options->endpoint[0] != '/')
         return quire_fail(err, QUIRE_INVALID, "--endpoint: \"%.100s\": must begin with /", options->endpoint);
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != 0)
-        return quire_fail(err, QUIRE_INTERNAL, "libcurl does not start");
+        return quire_fail(err, QUIRE_INTERNAL, "libcurl cannot start");
     struct bench_client *c = calloc(1, sizeof *c);
     if (!c)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
@@ -143,7 +143,7 @@ uint32_t bench_client_max_model_len(const struct bench_client *c)
     return c->max_model_len;
 }
 
-/* What every transfer has in common. Straight to the server: a proxy would be measured too. */
+/* Settings of every transfer. Connects directly, because a proxy would be measured, too. */
 static CURL *new_easy(const struct bench_client *c, const char *url, char *error_text)
 {
     CURL *easy = curl_easy_init();
@@ -151,7 +151,7 @@ static CURL *new_easy(const struct bench_client *c, const char *url, char *error
         return NULL;
     curl_easy_setopt(easy, CURLOPT_URL, url);
     curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
-    const char *ca_file = getenv("SSL_CERT_FILE"); /* as for openssl, curl and Python */
+    const char *ca_file = getenv("SSL_CERT_FILE"); /* as in openssl, curl and Python */
     if (ca_file)
         curl_easy_setopt(easy, CURLOPT_CAINFO, ca_file);
     curl_easy_setopt(easy, CURLOPT_PROXY, "");
@@ -163,7 +163,7 @@ static CURL *new_easy(const struct bench_client *c, const char *url, char *error
     return easy;
 }
 
-/* ---- what the server says of itself ---- */
+/* ---- data about the server ---- */
 
 static size_t on_body(char *bytes, size_t size, size_t n, void *context)
 {
@@ -193,14 +193,14 @@ static int take_models(struct bench_client *c, const struct buffer *body, struct
     if (status == QUIRE_OK && first)
         status = quire_json_u32(first, where, "max_model_len", 1, UINT32_MAX, &c->max_model_len, err);
     if (status == QUIRE_OK && !id)
-        status = quire_fail(err, QUIRE_INVALID, "%s names no model", where);
+        status = quire_fail(err, QUIRE_INVALID, "%s lists no model", where);
     if (status == QUIRE_OK && !c->model && !(c->model = strdup(id)))
         status = quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     json_decref(object);
     return status;
 }
 
-/* A GET. The caller frees *body, also after a failure. */
+/* A GET. The caller frees *body, also after an error. */
 static int look(const struct bench_client *c, const char *url, struct buffer *body, long *code, struct quire_error *err)
 {
     char text[CURL_ERROR_SIZE] = "";
@@ -250,7 +250,7 @@ int bench_client_find_model(struct bench_client *c, struct quire_error *err)
 
 /* ---- a request ---- */
 
-/* Everything but the prompt, without the closing brace. NULL without memory. */
+/* Everything except the prompt, without the closing brace. NULL: out of memory. */
 static char *request_head(const struct bench_client *c, const struct bench_input *item, const char *text)
 {
     json_t *object = json_pack("{s:s, s:I, s:f, s:b, s:{s:b}}", "model", c->model, "max_tokens",
@@ -272,7 +272,7 @@ static char *request_head(const struct bench_client *c, const struct bench_input
     return out;
 }
 
-/* Token ids to the completions route, text to the chat route, and text where the input is text. */
+/* Token ids for the completions route, text for the chat route and for text inputs. */
 static char *make_request(const struct bench_client *c, const struct bench_inputs *in, size_t i)
 {
     const struct bench_input *item = &in->items[i];
@@ -363,7 +363,7 @@ static int start(struct bench_client *c, const struct bench_inputs *in, size_t i
     t->easy = new_easy(c, c->request_url, t->curl_text);
     if (!t->request || !t->easy) {
         free_transfer(c, t);
-        return quire_fail(err, QUIRE_NO_MEMORY, "no memory for request %zu", i);
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory for request %zu", i);
     }
     curl_easy_setopt(t->easy, CURLOPT_POSTFIELDS, t->request);
     curl_easy_setopt(t->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)strlen(t->request));
@@ -375,7 +375,7 @@ static int start(struct bench_client *c, const struct bench_inputs *in, size_t i
     result->start_s = t->started - began;
     if (curl_multi_add_handle(c->multi, t->easy) != CURLM_OK) {
         free_transfer(c, t);
-        return quire_fail(err, QUIRE_INTERNAL, "libcurl takes no request");
+        return quire_fail(err, QUIRE_INTERNAL, "libcurl rejects a request");
     }
     return QUIRE_OK;
 }
@@ -393,7 +393,7 @@ static void finish(struct bench_client *c, struct transfer *t, CURLcode done)
         snprintf(text, sizeof text, "HTTP %ld: %s", code, shown);
         bench_result_fail(r, text);
     } else if (!t->has_first) {
-        bench_result_fail(r, "no token came: does the server stream?");
+        bench_result_fail(r, "no token arrived; check that the server streams");
     } else if (!t->has_ended) {
         bench_result_fail(r, "the stream broke off");
     }
@@ -472,7 +472,7 @@ int bench_client_run(struct bench_client *c, const struct bench_inputs *in, cons
     while (status == QUIRE_OK && l.n_over < in->n) {
         status = start_due(&l, err);
         if (status == QUIRE_OK && curl_multi_perform(c->multi, &running) != CURLM_OK)
-            status = quire_fail(err, QUIRE_INTERNAL, "libcurl does not go on");
+            status = quire_fail(err, QUIRE_INTERNAL, "libcurl failed");
         finish_done(&l);
         if (progress)
             bench_progress_set(progress, l.n_over);

@@ -1,4 +1,4 @@
-/* quire bench: which benchmark. */
+/* quire bench: selects the benchmark. */
 #include "tools/bench/cmd/cmd_bench.h"
 
 #include "tools/cli/commands.h"
@@ -12,13 +12,13 @@ static const struct {
     int (*run)(int argc, char **argv);
     const char *about;
 } benches[] = {
-    {"throughput", bench_throughput, "many requests at once, engine in this process: tokens a second"},
-    {"latency", bench_latency, "one batch again and again: seconds, prefill and decode tokens a second"},
+    {"throughput", bench_throughput, "tokens per second of many requests at once, engine in this process"},
+    {"latency", bench_latency, "time of one repeated batch: seconds, prefill and decode tokens per second"},
     {"serve", bench_serve, "load on any OpenAI-compatible server: TTFT, TPOT, ITL, E2EL, goodput"},
-    {"compare", bench_compare, "two configurations in turns: is the difference more than noise?"},
-    {"steps", bench_steps, "what a step takes by its shape, and the cost model that predicts it"},
-    {"kernels", bench_kernels, "the arithmetic alone, against what the machine can do at most"},
-    {"collectives", bench_collectives, "processes that add up vectors and hand plans round, over shared memory"},
+    {"compare", bench_compare, "two configurations in turns, with a test of the difference"},
+    {"steps", bench_steps, "time of a step by its shape, and a cost model that predicts it"},
+    {"kernels", bench_kernels, "the kernels alone, compared with the limits of the machine"},
+    {"collectives", bench_collectives, "all-reduce of vectors and broadcast of plans between processes"},
 };
 #define N_BENCHES (sizeof benches / sizeof benches[0])
 
@@ -35,8 +35,8 @@ static void print_help(void)
          "  quire bench steps ./model --output cost.json\n"
          "  quire bench kernels --case gemm\n"
          "  quire bench collectives --ranks 2\n\n"
-         "Results have the names that vllm bench gives them (docs/benchmarking.md). --json prints them for\n"
-         "programs. quire bench BENCHMARK --help says the rest.");
+         "Results have the same names as in vllm bench (docs/guides/benchmarking.md). --json prints them as JSON.\n"
+         "quire bench BENCHMARK --help lists the options.");
 }
 
 int command_bench(int argc, char **argv)
@@ -49,6 +49,6 @@ int command_bench(int argc, char **argv)
     for (size_t i = 0; i < N_BENCHES; i++)
         if (strcmp(name, benches[i].name) == 0)
             return benches[i].run(argc - 1, argv + 1);
-    fprintf(stderr, "quire: there is no benchmark \"%.64s\"; quire bench --help lists them\n", name);
+    fprintf(stderr, "quire: unknown benchmark \"%.64s\"; quire bench --help lists all benchmarks\n", name);
     return 2;
 }

@@ -1,4 +1,4 @@
-/* quire bench collectives: what it takes ranks to add up and to be told, in processes of this host or of several. */
+/* quire bench collectives: the time of all-reduce and plan broadcast, between processes of this host or of several. */
 #include "base/clock.h"
 #include "parallel/group.h"
 #include "parallel/hosts/hosts.h"
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WARM_UP 10 /* one in so many calls, beside those that count */
+#define WARM_UP 10 /* one warm-up call per this many counted calls */
 #define PLAN_BYTES (20u << 10) /* a step of 256 rows */
 #define MAX_BYTES (4u << 20)
 
@@ -22,19 +22,19 @@ static const struct row {
     const char *name;
     enum kind kind;
     size_t n_bytes;
-    uint32_t fewer; /* one in so many calls of the others: it takes longer */
+    uint32_t fewer; /* this many times fewer calls, because each takes longer */
 } rows[] = {
     {"barrier", BARRIER, 0, 1},
     {"all-reduce 4 KiB", ALL_REDUCE, 4u << 10, 1},
     {"all-reduce 64 KiB", ALL_REDUCE, 64u << 10, 2},
     {"all-reduce 4 MiB", ALL_REDUCE, MAX_BYTES, 50},
     {"plan broadcast 20 KiB", PLAN, PLAN_BYTES, 1},
-    {"memory copy 4 MiB", COPY, MAX_BYTES, 50}, /* by all ranks at once: what the link can do */
+    {"memory copy 4 MiB", COPY, MAX_BYTES, 50}, /* by all ranks at once: the limit of the link */
 };
 #define N_ROWS (sizeof rows / sizeof rows[0])
 #define COPY_ROW (N_ROWS - 1)
 
-/* Of a row, the slowest rank's. */
+/* The slowest rank's times of a row. */
 struct times {
     double median_us, p95_us;
 };
@@ -50,8 +50,8 @@ struct bench {
     struct times times[N_ROWS];
 };
 
-/* A frame with the time in it at which it was sent; the clock is the same for all processes. Who receives measures the way
- * here, checks included; rank 0 what it takes itself. The barrier lets all wait for the next one. */
+/* A frame that contains its send time; all processes use the same clock. Receivers measure the transfer including
+ * checks; rank 0 measures its own time. The barrier separates the calls. */
 static int call_plan(struct bench *b, double *us, struct quire_error *err)
 {
     struct plan_frame frame = {.step = b->step++, .n_bytes = PLAN_BYTES};
@@ -124,7 +124,8 @@ static int measure(struct bench *b, struct quire_error *err)
     return status;
 }
 
-/* What each rank must send and receive, over the time: an all-reduce moves (N - 1) / N of its bytes twice. 0: not one. */
+/* Bytes that each rank must send and receive, divided by the time: an all-reduce moves (N - 1) / N of its bytes twice.
+ * 0: not applicable. */
 static double bus_gb_s(const struct bench *b, size_t i)
 {
     if (rows[i].kind != ALL_REDUCE)
@@ -132,7 +133,7 @@ static double bus_gb_s(const struct bench *b, size_t i)
     return 2.0 * (b->n_ranks - 1) / b->n_ranks * (double)rows[i].n_bytes / b->times[i].median_us * 1e-3;
 }
 
-/* Of what a rank's own copies carried, all ranks copying: of shared memory the link. */
+/* Share of the rate at which a rank copies while all ranks do, which is the link of shared memory. */
 static double link_share(const struct bench *b, size_t i)
 {
     return bus_gb_s(b, i) * b->times[COPY_ROW].median_us * 1e3 / MAX_BYTES;
@@ -173,7 +174,7 @@ static int run_worker(struct bench *b)
     return status == QUIRE_OK ? 0 : command_fail(1, err.text);
 }
 
-/* One of the ranks that mpirun or another launcher started; rank 0 reports. */
+/* A rank that mpirun or another launcher started; rank 0 reports. */
 static int run_placed(struct bench *b, const struct place *place)
 {
     struct quire_error err;
@@ -220,31 +221,33 @@ int bench_collectives(int argc, char **argv)
          .min = 1,
          .max = COLLECTIVE_MAX_RANKS,
          .value = "N",
-         .help = "Processes: 1, 2, 4 or 8. Default 2."},
+         .help = "Number of processes: 1, 2, 4 or 8. Default 2."},
         {.names = "calls",
          .kind = CLI_U32,
          .target = &b.n_calls,
          .min = 1,
          .max = 10000000,
          .value = "N",
-         .help = "How often each is called; large ones less often. Default 5000."},
+         .help = "Number of calls of each collective; fewer for large ones. Default 5000."},
         {.names = "rank-transport",
          .kind = CLI_PARSED,
          .parse = parse_transport,
          .target = &b.transport,
          .value = "NAME",
-         .help = "As of quire serve: shm starts the processes; tcp, mpi: mpirun and its like have. Default auto."},
-        {.names = "json", .kind = CLI_FLAG, .target = &b.json, .help = "Print JSON for programs."},
+         .help = "As in quire serve. shm starts the processes; with tcp and mpi, mpirun or another launcher has "
+                 "started them. Default auto."},
+        {.names = "json", .kind = CLI_FLAG, .target = &b.json, .help = "Print JSON."},
         {0},
     };
     const struct cli_command command = {
         .name = "bench collectives",
         .usage = "quire bench collectives [options]",
         .about =
-            "Starts processes of this program that add up vectors and hand plans round over shared memory (or, started\n"
-            "by mpirun and its like, over MPI or TCP), and says what each call takes: of the slowest rank the median and the 95th percentile. A plan's time is from\n"
-            "before it is sent until it is received and checked. Bus: what a rank must send and receive, over\n"
-            "the time; the link: what it copies in memory while all ranks do.",
+            "Starts processes of this program that reduce vectors and broadcast plans over shared memory, or over MPI or\n"
+            "TCP if mpirun or another launcher starts them. Reports the median and the 95th percentile of the slowest\n"
+            "rank for each call. A plan's time runs from before it is sent until it is received and checked. Bus: the\n"
+            "bytes that a rank must send and receive, divided by the time. Link: the rate at which a rank copies memory\n"
+            "while all ranks do.",
         .examples = "examples:\n"
                     "  quire bench collectives\n"
                     "  quire bench collectives --ranks 4 --calls 20000 --json\n"

@@ -1,4 +1,4 @@
-/* quire bench compare: two configurations of the engine on the same requests, in turns; is one better? */
+/* quire bench compare: two configurations of the engine in turns on the same requests. */
 #include "tools/bench/cmd/engine.h"
 #include "tools/bench/lib/pairs.h"
 #include "tools/bench/cmd/cmd_bench.h"
@@ -41,21 +41,21 @@ struct compare {
 
     struct side sides[2];
     struct quire_text *text;
-    struct bench_inputs *in; /* made by the first engine */
+    struct bench_inputs *in; /* created with the first engine */
     double *arrivals;
     struct bench_pairs pairs[N_FIGURES];
-    bool is_judged[N_FIGURES]; /* TPOT is not where every answer is one token */
+    bool is_judged[N_FIGURES]; /* TPOT is undefined if every answer has one token */
 };
 
 /* ---- the two configurations ---- */
 
-/* The common options, with what the side's own words change. */
+/* The common options, changed by the side's own words. */
 static int parse_side(struct compare *c, struct side *side, char name, struct quire_error *err)
 {
     struct cli_option rows[ENGINE_FLAGS_MAX + 1];
     char *argv[MAX_WORDS], *rest;
     int argc = 0;
-    bool help;
+    enum cli_help help;
     side->options = c->options;
     rows[engine_flags(&side->options, rows)] = (struct cli_option){0};
     side->words = strdup(side->text ? side->text : "");
@@ -68,8 +68,8 @@ static int parse_side(struct compare *c, struct side *side, char name, struct qu
     }
     const struct cli_command command = {.name = "bench compare", .usage = "--a \"--max-num-seqs 8\"", .options = rows};
     int status = cli_parse(&command, argc, argv, &help, err);
-    if (status == QUIRE_OK && help)
-        status = quire_fail(err, QUIRE_INVALID, "takes options of the engine; quire bench compare --help lists them");
+    if (status == QUIRE_OK && help != CLI_HELP_NONE)
+        status = quire_fail(err, QUIRE_INVALID, "takes engine options; quire bench compare --help all lists them");
     if (status != QUIRE_OK)
         quire_error_prefix(err, "--%c", name);
     if (side->options.max_queued_requests < c->input.num_prompts)
@@ -135,7 +135,7 @@ static int take_figures(struct side *side, uint32_t round, const struct bench_ru
     return QUIRE_OK;
 }
 
-/* On an engine of its own, so that no run finds what another has cached. */
+/* On a fresh engine, so that no run uses the cache of another. */
 static int run_one(struct compare *c, struct side *side, uint32_t round, struct quire_error *err)
 {
     struct bench_engine *engine;
@@ -154,7 +154,7 @@ static int run_one(struct compare *c, struct side *side, uint32_t round, struct 
     return status;
 }
 
-/* A B, B A, A B, ...: a machine that becomes slower, or a first run that is, favours neither. */
+/* A B, B A, A B, ...: a machine that becomes slower, or a slow first run, favours neither. */
 static int run_all(struct compare *c, struct quire_error *err)
 {
     struct bench_progress progress;
@@ -265,16 +265,20 @@ static size_t own_flags(struct compare *c, struct cli_option *out)
     const struct cli_option rows[] = {
         {.names = "The comparison:", .kind = CLI_GROUP},
         {.names = "a", .kind = CLI_STRING, .target = &c->sides[0].text, .value = "\"OPTIONS\"",
-         .help = "Options of the engine for configuration A, separated by spaces, on top of those of both."},
-        {.names = "b", .kind = CLI_STRING, .target = &c->sides[1].text, .value = "\"OPTIONS\"", .help = "Likewise for B."},
+         .common = true, .help = "Engine options of configuration A, separated by spaces, in addition to the common options."},
+        {.names = "b", .kind = CLI_STRING, .target = &c->sides[1].text, .value = "\"OPTIONS\"",
+         .common = true, .help = "Engine options of configuration B, separated by spaces, in addition to the common options."},
         {.names = "rounds", .kind = CLI_U32, .target = &c->n_rounds, .min = BENCH_PAIRS_MIN, .max = BENCH_PAIRS_MAX,
-         .value = "N", .help = "Each runs A and B once, in turns. More find smaller differences. Default 10."},
-        {.names = "json", .kind = CLI_FLAG, .target = &c->json, .help = "Print JSON for programs."},
+         .value = "N",
+         .common = true, .help = "Number of rounds; default 10. Each round runs A and B once. More rounds detect smaller "
+                 "differences."},
+        {.names = "json", .kind = CLI_FLAG, .target = &c->json, .common = true, .help = "Print JSON."},
         {.names = "Load:", .kind = CLI_GROUP},
         {.names = "request-rate", .kind = CLI_PARSED, .target = &c->rate, .parse = bench_inputs_parse_rate, .value = "R",
-         .help = "Requests a second, or inf: all at once. Default inf. A trace has times of its own."},
+         .common = true, .help = "Requests per second, or inf: all at once. A trace has its own times. Default inf."},
         {.names = "burstiness", .kind = CLI_F64, .target = &c->burstiness, .min = 0.01, .max = 1e6, .value = "B",
-         .help = "Shape of the gamma distribution of the gaps: 1 Poisson, less more bursty, more more even. Default 1."},
+         .help = "Shape of the gamma distribution of the gaps: 1 is Poisson, smaller values are more bursty, larger "
+                 "values more even. Default 1."},
     };
     /* clang-format on */
     memcpy(out, rows, sizeof rows);
@@ -298,9 +302,9 @@ int bench_compare(int argc, char **argv)
         .name = "bench compare",
         .usage = "quire bench compare MODEL --a \"OPTIONS\" --b \"OPTIONS\" [options]",
         .about =
-            "Runs two configurations of the engine on the same requests, in turns, each time on a fresh engine in this\n"
-            "process, and says of each figure whether the difference is more than noise, by an exact test over the\n"
-            "pairs. Other options hold for both.",
+            "Runs two configurations of the engine in turns on the same requests, each time on a fresh engine in this\n"
+            "process. An exact test over the pairs shows for each figure whether the difference is more than noise.\n"
+            "Other options apply to both.",
         .examples =
             "examples:\n"
             "  quire bench compare ./model --a \"--scheduling-policy fcfs\" --b \"--scheduling-policy sjf\" \\\n"
@@ -314,7 +318,7 @@ int bench_compare(int argc, char **argv)
         return code;
     if (!c.options.model_dir || (!c.sides[0].text && !c.sides[1].text))
         return command_fail(
-            2, "which model, and what differs? usage: quire bench compare MODEL --a \"OPTIONS\" --b \"OPTIONS\"");
+            2, "MODEL, --a or --b is missing; usage: quire bench compare MODEL --a \"OPTIONS\" --b \"OPTIONS\"");
     if (hub_model_find(c.options.model_dir, false, &model, &err) != QUIRE_OK)
         return command_fail(1, err.text);
     c.options.model_dir = model.dir;

@@ -1,4 +1,4 @@
-/* quire bench latency: one batch, again and again, on an engine in this process. */
+/* quire bench latency: one repeated batch on an engine in this process. */
 #include "tools/bench/cmd/engine.h"
 #include "tools/bench/cmd/cmd_bench.h"
 #include "tools/cli/command.h"
@@ -24,7 +24,7 @@ struct latency {
     uint64_t n_prompt, n_decoded;
 };
 
-static const double percents[] = {10, 25, 50, 75, 90, 99}; /* as vllm bench latency */
+static const double percents[] = {10, 25, 50, 75, 90, 99}; /* as in vllm bench latency */
 #define N_PERCENTS (sizeof percents / sizeof percents[0])
 
 static int open_all(struct latency *l, struct quire_error *err)
@@ -43,7 +43,7 @@ static int open_all(struct latency *l, struct quire_error *err)
         return status;
     const struct engine_info *info = bench_engine_info(l->engine);
     if (l->batch_size > info->plan->max_num_seqs)
-        return quire_fail(err, QUIRE_INVALID, "--batch-size %u: only %u run at once; raise --max-num-seqs",
+        return quire_fail(err, QUIRE_INVALID, "--batch-size %u: only %u requests run at once; raise --max-num-seqs",
                           l->batch_size, info->plan->max_num_seqs);
     const struct bench_input_bounds bounds = {.vocab_size = info->desc->vocab_size,
                                               .max_model_len = info->plan->max_model_len,
@@ -89,7 +89,7 @@ static int run_all(struct latency *l, struct quire_error *err)
     return status;
 }
 
-/* latencies as they were measured, percentiles {"10": s, ...}. */
+/* measured latencies, and percentiles {"10": s, ...}. */
 static json_t *result_json(const struct latency *l, double prefill, double decode, const double *sorted)
 {
     json_t *latencies = json_array(), *percentiles = json_object();
@@ -147,16 +147,16 @@ static size_t own_flags(struct latency *l, struct cli_option *out)
     const struct cli_option rows[] = {
         {.names = "The batch:", .kind = CLI_GROUP},
         {.names = "batch-size", .kind = CLI_U32, .target = &l->batch_size, .min = 1, .max = 65536, .value = "N",
-         .help = "Requests that are sent together. Default 8."},
+         .common = true, .help = "Number of requests sent together; default 8."},
         {.names = "input-len", .kind = CLI_U32, .target = &l->input_len, .min = 1, .max = BENCH_MAX_LENGTH, .value = "N",
-         .help = "Tokens of each prompt. Default 32."},
+         .common = true, .help = "Tokens of each prompt; default 32."},
         {.names = "output-len", .kind = CLI_U32, .target = &l->output_len, .min = 1, .max = BENCH_MAX_LENGTH,
-         .value = "N", .help = "Tokens of each answer. Default 128."},
+         .value = "N", .common = true, .help = "Tokens of each answer; default 128."},
         {.names = "num-iters", .kind = CLI_U32, .target = &l->n_iters, .min = 1, .max = 1 << 20, .value = "N",
-         .help = "Batches that are timed. Default 30."},
+         .common = true, .help = "Number of timed batches; default 30."},
         {.names = "num-iters-warmup", .kind = CLI_U32, .target = &l->n_warmup, .max = 1 << 20, .value = "N",
-         .help = "Batches before them that are not. Default 10."},
-        {.names = "json", .kind = CLI_FLAG, .target = &l->json, .help = "Print JSON for programs."},
+         .common = true, .help = "Number of batches before them that are not timed; default 10."},
+        {.names = "json", .kind = CLI_FLAG, .target = &l->json, .common = true, .help = "Print JSON."},
     };
     /* clang-format on */
     memcpy(out, rows, sizeof rows);
@@ -179,9 +179,9 @@ int bench_latency(int argc, char **argv)
         .name = "bench latency",
         .usage = "quire bench latency MODEL [options]",
         .about =
-            "Sends one batch of random prompts to an engine in this process, waits for the whole answer, and repeats.\n"
-            "Prefill is the time until every request has its first token, decode what comes after it. Prefix\n"
-            "caching is off unless --enable-prefix-caching is given, since the prompts repeat.",
+            "Sends one batch of random prompts to an engine in this process, waits for all answers, and repeats. Prefill\n"
+            "is the time until every request has its first token; decode is the time after that. Prefix caching is off\n"
+            "unless you set --enable-prefix-caching, because the prompts repeat.",
         .examples = "examples:\n"
                     "  quire bench latency ./model --batch-size 1 --input-len 512 --output-len 128\n"
                     "  quire bench latency ./model --batch-size 16 --num-iters 5 --num-iters-warmup 1 --json",
@@ -194,7 +194,7 @@ int bench_latency(int argc, char **argv)
     if (!command_begin(&command, argc, argv, &code))
         return code;
     if (!l.options.model_dir)
-        return command_fail(2, "which model? usage: quire bench latency MODEL [options]");
+        return command_fail(2, "MODEL is missing; usage: quire bench latency MODEL [options]");
     if (hub_model_find(l.options.model_dir, false, &model, &err) != QUIRE_OK)
         return command_fail(1, err.text);
     l.options.model_dir = model.dir;

@@ -1,4 +1,4 @@
-/* quire bench serve: load on a running server, measured from outside. */
+/* quire bench serve: load on a running server, measured by the client. */
 #include "tools/bench/cmd/client.h"
 #include "tools/bench/cmd/cmd_bench.h"
 #include "tools/cli/command.h"
@@ -35,7 +35,7 @@ static int parse_values(struct serve *s, struct quire_error *err)
     int status = bench_metrics_options_parse(s->metrics_text, s->percentiles_text, s->goodput.items, s->goodput.n,
                                              &s->metrics_options, err);
     if (status == QUIRE_OK && !s->client_options.url)
-        status = quire_fail(err, QUIRE_INVALID, "which server? --url http://127.0.0.1:8000");
+        status = quire_fail(err, QUIRE_INVALID, "--url is missing, such as --url http://127.0.0.1:8000");
     return status;
 }
 
@@ -75,7 +75,7 @@ static int open_inputs(struct serve *s, struct quire_error *err)
     return QUIRE_OK;
 }
 
-/* One short request before the load: a wrong model name or key is said once and not a thousand times. */
+/* One short request before the load: a wrong model name or key is reported once, not a thousand times. */
 static int try_server(struct serve *s, struct quire_error *err)
 {
     static const double at_once[1] = {0};
@@ -93,8 +93,8 @@ static int try_server(struct serve *s, struct quire_error *err)
         return status;
     status = bench_client_run(s->client, in, at_once, 0, NULL, result, &duration, err);
     if (status == QUIRE_OK && !result[0].ok)
-        status = quire_fail(err, QUIRE_INVALID, "the server did not answer a first request: %s",
-                            result[0].error ? result[0].error : "no reason known");
+        status = quire_fail(err, QUIRE_INVALID, "the server did not answer the first request: %s",
+                            result[0].error ? result[0].error : "unknown reason");
     free(result[0].error);
     free(result[0].itls_s);
     bench_inputs_close(in);
@@ -183,39 +183,42 @@ static size_t own_flags(struct serve *s, struct cli_option *out)
     const struct cli_option rows[] = {
         {.names = "The server:", .kind = CLI_GROUP},
         {.names = "url,base-url", .kind = CLI_STRING, .target = &s->client_options.url, .value = "URL",
-         .help = "http://HOST:PORT of any OpenAI-compatible server that streams."},
+         .help = "Address of any OpenAI-compatible server that streams, such as http://HOST:PORT."},
         {.names = "endpoint", .kind = CLI_STRING, .target = &s->client_options.endpoint, .value = "PATH",
-         .help = "Default /v1/completions, which is sent token ids. /v1/chat/completions is sent text."},
+         .help = "Path of the endpoint. /v1/completions gets token ids, /v1/chat/completions gets text. Default "
+                 "/v1/completions."},
         {.names = "model", .kind = CLI_STRING, .target = &s->client_options.model, .value = "NAME",
-         .help = "Default: the first that /v1/models names."},
+         .help = "Name of the model. Default: the first one in /v1/models."},
         {.names = "api-key", .kind = CLI_STRING, .target = &s->client_options.api_key, .value = "KEY",
-         .help = "Default: $OPENAI_API_KEY, which other users of this machine cannot read off the command line."},
+         .help = "Bearer token. Default: $OPENAI_API_KEY, which other users of this machine cannot read from the "
+                 "command line."},
         {.names = "The load:", .kind = CLI_GROUP},
         {.names = "request-rate", .kind = CLI_PARSED, .target = &s->rate, .parse = bench_inputs_parse_rate,
          .value = "R",
-         .help = "Requests a second, or inf: all at once. Default inf. A trace has times of its own."},
+         .help = "Requests per second, or inf: all at once. A trace has its own times. Default inf."},
         {.names = "burstiness", .kind = CLI_F64, .target = &s->burstiness, .min = 0.01, .max = 1e6, .value = "B",
-         .help = "Shape of the gamma distribution of the gaps: 1 Poisson, less more bursty, more more even. Default 1."},
+         .help = "Shape of the gamma distribution of the gaps: 1 is Poisson, smaller values are more bursty, larger "
+                 "values more even. Default 1."},
         {.names = "max-concurrency", .kind = CLI_U32, .target = &s->max_concurrency, .value = "C",
-         .help = "Requests in flight at most; the others wait here. Default: no bound."},
+         .help = "Maximum number of requests in flight; the others wait in the client. Default: no limit."},
         {.names = "ignore-eos", .kind = CLI_FLAG, .target = &s->client_options.ignore_eos,
-         .help = "Ask the server for answers of exactly the length asked for (not in OpenAI's API)."},
+         .help = "Request answers of exactly the given length. Not part of OpenAI's API."},
         {.names = "seed", .kind = CLI_U64, .target = &s->seed, .value = "N",
-         .help = "Of prompts, lengths and arrivals. Default 0."},
+         .help = "Seed of prompts, lengths and arrivals. Default 0."},
         {.names = "vocab-size", .kind = CLI_U32, .target = &s->vocab_size, .min = 1, .max = 1 << 24, .value = "N",
-         .help = "Token ids are drawn below it. Default 1000, which every vocabulary has."},
+         .help = "Draw token ids below this number. Default 1000, which is valid for every vocabulary."},
         {.names = "max-model-len", .kind = CLI_U32, .target = &s->max_model_len, .value = "N",
-         .help = "Longer requests of a file are left out. Default: what /v1/models says, where it does."},
+         .help = "Leave out longer requests of a file. Default: the limit in /v1/models, if present."},
         {.names = "tokenizer", .kind = CLI_STRING, .target = &s->tokenizer, .value = "MODEL",
-         .help = "The served model's directory or name: counts the tokens of ShareGPT conversations."},
+         .help = "Directory or name of the served model, used to count the tokens of ShareGPT conversations."},
         {.names = "Results:", .kind = CLI_GROUP},
         {.names = "goodput", .kind = CLI_LIST, .target = &s->goodput, .value = "ttft:MS",
-         .help = "Also count requests a second that stay within all of these: ttft:MS tpot:MS e2el:MS."},
+         .help = "Also count the requests per second that meet all of these limits: ttft:MS tpot:MS e2el:MS."},
         {.names = "percentile-metrics", .kind = CLI_STRING, .target = &s->metrics_text, .value = "LIST",
-         .help = "Which latencies are shown. Default ttft,tpot,itl,e2el."},
+         .help = "Latencies to show. Default ttft,tpot,itl,e2el."},
         {.names = "metric-percentiles", .kind = CLI_STRING, .target = &s->percentiles_text, .value = "LIST",
-         .help = "Default 50,95,99."},
-        {.names = "json", .kind = CLI_FLAG, .target = &s->json, .help = "Print JSON for programs, no table."},
+         .help = "Percentiles to show. Default 50,95,99."},
+        {.names = "json", .kind = CLI_FLAG, .target = &s->json, .help = "Print JSON instead of tables."},
         {.names = "save", .kind = CLI_STRING, .target = &s->save, .value = "FILE", .help = "Write the JSON to a file."},
     };
     /* clang-format on */
@@ -242,8 +245,8 @@ int bench_serve(int argc, char **argv)
         .name = "bench serve",
         .usage = "quire bench serve --url URL [options]",
         .about =
-            "Sends requests to a running OpenAI-compatible server, streams the answers and says how long they took, with\n"
-            "the fields and definitions of vllm bench serve (docs/benchmarking.md).",
+            "Sends requests to a running OpenAI-compatible server, streams the answers and reports their times, with the\n"
+            "fields and definitions of vllm bench serve (docs/guides/benchmarking.md).",
         .examples = "examples:\n"
                     "  quire bench serve --url http://127.0.0.1:8000 --num-prompts 100 --ignore-eos\n"
                     "  quire bench serve --url http://127.0.0.1:8000 --request-rate 4 --goodput ttft:500 tpot:50\n"

@@ -1,4 +1,4 @@
-/* quire bench steps: what a step takes, measured; and the cost model that says so of steps that were not. */
+/* quire bench steps: measured times of steps, and a cost model that predicts others. */
 #include "base/clock.h"
 #include "tools/bench/cmd/copy.h"
 #include "tools/bench/lib/metrics.h"
@@ -19,10 +19,10 @@
 
 #define MIN_ROUNDS 3
 #define MAX_ROUNDS 25
-#define NOISY 0.1                          /* halves that are further apart are worth a warning */
+#define NOISY 0.1                          /* a larger difference between halves gives a warning */
 #define FILL_SHARE 0.3                     /* of the time: prefixes */
 #define PROMPT_SHARE 0.12                  /* of the time: prompts, in each round */
-#define PROMPTS_OF_MOST 20                 /* a round's prompts have about so many times most_tokens */
+#define PROMPTS_OF_MOST 20                 /* a round's prompts have about this many times most_tokens */
 
 struct steps {
     struct engine_options options;
@@ -43,12 +43,13 @@ struct steps {
     size_t n_fitted, n_held_out;
     struct sched_cost cost;
     struct cost_error fit_errors[COST_N_KINDS + 1], errors[COST_N_KINDS + 1];
-    double apart[COST_N_KINDS + 1]; /* of the two halves of a step's runs: mean of their difference, over the median */
+    /* of the two halves of a step's runs: mean of their difference, divided by the median */
+    double apart[COST_N_KINDS + 1];
 };
 
 /* ---- bounds ---- */
 
-/* Prompt tokens a second, by a prompt of a few hundred; the first brings the weights into memory. */
+/* Prompt tokens per second, for a prompt of a few hundred; the first one brings the weights into memory. */
 static int measure_rate(struct steps *s, double *rate, struct quire_error *err)
 {
     const struct engine_plan *plan = bench_steps_info(s->bench)->plan;
@@ -66,7 +67,7 @@ static uint32_t at_most(double value, uint32_t most)
     return value < most ? (uint32_t)value : most;
 }
 
-/* As much as the time allows: how long contexts are, and how many tokens of prompts a step has at the most. */
+/* Chooses, within the time, the length of contexts and the maximum of prompt tokens in a step. */
 static int choose_bounds(struct steps *s, struct quire_error *err)
 {
     const struct engine_plan *plan = bench_steps_info(s->bench)->plan;
@@ -108,7 +109,7 @@ static int fill(struct steps *s, struct quire_error *err)
     return status;
 }
 
-/* Rounds over all scenes, so that a neighbour's busy minute falls on all of them alike; as many as there is time for. */
+/* Rounds over all scenes, so that a neighbour's busy minute affects all of them; as many as the time allows. */
 static int run_rounds(struct steps *s, double until, struct quire_error *err)
 {
     struct bench_progress progress;
@@ -159,7 +160,7 @@ static enum cost_kind kind_of(const struct bench_scene *scene)
     return scene->n_prompts == 0 ? COST_DECODE : scene->n_decode == 0 ? COST_PREFILL : COST_MIXED;
 }
 
-/* About every fifth scene of a kind: 2 of 11, which has nothing in common with the turns in which contexts come. */
+/* About every fifth scene of a kind: 2 of 11, which is independent of the order of contexts. */
 static bool is_held_out(const struct steps *s, uint32_t scene)
 {
     uint32_t n_before = 0;
@@ -211,9 +212,9 @@ static int fit_costs(struct steps *s, struct quire_error *err)
     return QUIRE_OK;
 }
 
-/* ---- what drafts cost ---- */
+/* ---- cost of drafts ---- */
 
-/* A scene's step, measured and predicted: the mean of the medians. False: none was kept. */
+/* A scene's step, measured and predicted: the mean of the medians. Returns false if none was kept. */
 static bool step_of(const struct steps *s, size_t scene, double *us, double *predicted_us)
 {
     size_t n = 0;
@@ -230,7 +231,7 @@ static bool step_of(const struct steps *s, size_t scene, double *us, double *pre
     return n > 0;
 }
 
-/* The scene with the same sequences and so many drafts each; n_scenes: there is none. */
+/* The scene with the same sequences and this many drafts each; n_scenes: none. */
 static size_t with_drafts(const struct steps *s, const struct bench_scene *like, uint32_t n_drafts)
 {
     size_t i = 0;
@@ -257,11 +258,11 @@ static json_t *drafts_json(const struct steps *s)
     return list;
 }
 
-/* A line for each batch and context; behind a time, how many times that of a step without drafts it is. */
+/* A line for each batch and context; after each time, its ratio to a step without drafts. */
 static void print_drafts(const struct steps *s)
 {
     double us, plain_us, ignored;
-    printf("\n%-34s %10s", "A step (us), drafts of a sequence:", "0");
+    printf("\n%-34s %10s", "A step (us), by drafts per sequence:", "0");
     for (uint32_t k = 1; k <= BENCH_MAX_DRAFTS; k *= 2)
         printf(" %17u", k);
     for (size_t i = 0; i < s->n_scenes; i++) {
@@ -295,7 +296,7 @@ static int save(const struct steps *s, struct quire_error *err)
 {
     const struct engine_info *info = bench_steps_info(s->bench);
     char about[256];
-    snprintf(about, sizeof about, "%s on %s, %u threads: %.1f %% off on %zu steps it was not fitted on",
+    snprintf(about, sizeof about, "%s on %s, %u threads: error of %.1f %% on %zu steps that it was not fitted on",
              info->desc->architecture, info->plan->device, info->plan->n_threads,
              s->errors[COST_N_KINDS].mean_absolute * 100, s->errors[COST_N_KINDS].n);
     const struct cost_shape shape = shape_of(s);
@@ -357,9 +358,9 @@ static void print_model(const struct sched_cost *cost)
 static void print_output(const struct steps *s)
 {
     if (s->output)
-        printf("\n%s can be given to --cost-model.\n", s->output);
+        printf("\nUse %s with --cost-model.\n", s->output);
     else
-        puts("\n--output FILE writes the model down.");
+        puts("\nWrite the model to a file with --output FILE.\n");
 }
 
 static void report_table(const struct steps *s)
@@ -367,8 +368,8 @@ static void report_table(const struct steps *s)
     const struct engine_info *info = bench_steps_info(s->bench);
     printf("%-34s %s, %u threads\n", "Device:", info->device_why, info->plan->n_threads);
     printf("%-34s %zu, of %zu scenes, each %u times\n", "Steps:", s->n_measured, s->n_scenes, s->n_rounds);
-    printf("%-34s %u tokens of prompts, %u decoding, context %u\n\n", "At most:", s->bounds.most_tokens,
-           s->bounds.max_seqs, bench_scene_context(&s->bounds, 0));
+    printf("%-34s %u prompt tokens, %u decoding, context %u\n\n", "At most:", s->bounds.most_tokens, s->bounds.max_seqs,
+           bench_scene_context(&s->bounds, 0));
     printf("%-10s %12s %10s %10s %14s %14s\n", "", "held out", "error", "bias", "fitted: error", "halves apart");
     for (int k = 0; k <= COST_N_KINDS; k++)
         printf("%-10s %12zu %8.1f %% %8.1f %% %12.1f %% %12.1f %%\n", kind_name(k), s->errors[k].n,
@@ -389,7 +390,7 @@ static void print_errors(const struct steps *s)
                s->errors[k].mean_absolute * 100, s->errors[k].bias * 100, s->fit_errors[k].mean_absolute * 100);
 }
 
-/* Fitted to the first two thirds of the time, tried on the last: what a model is for is what comes after. */
+/* Fits the first two thirds of the time and tests the last third: a model must predict the future. */
 static int fit_recording(struct steps *s, struct cost_sample *samples, size_t n, struct quire_error *err)
 {
     char about[256];
@@ -400,7 +401,7 @@ static int fit_recording(struct steps *s, struct cost_sample *samples, size_t n,
     cost_fit_errors(&s->cost, samples, n_first, s->fit_errors);
     cost_fit_errors(&s->cost, samples + n_first, n - n_first, s->errors);
     snprintf(about, sizeof about,
-             "a recorded server: %.1f %% off on the last %zu of %zu steps, which it was not fitted on",
+             "a recorded server: error of %.1f %% on the last %zu of %zu steps, which it was not fitted on",
              s->errors[COST_N_KINDS].mean_absolute * 100, n - n_first, n);
     return s->output ? cost_file_write(s->output, &s->cost, about, NULL, err) : QUIRE_OK;
 }
@@ -438,8 +439,8 @@ static int run_all(struct steps *s)
         return command_fail(1, err.text);
     if (s->apart[COST_N_KINDS] > NOISY)
         fprintf(stderr,
-                "quire: repeats of the same step are %.0f %% apart: this machine does other things too, and the "
-                "model cannot be better than that\n",
+                "quire: repeats of the same step differ by %.0f %%: other programs use this machine, and the model "
+                "cannot be better than that\n",
                 s->apart[COST_N_KINDS] * 100);
     if (s->json)
         return report_json(s);
@@ -453,13 +454,14 @@ static size_t own_flags(struct steps *s, struct cli_option *out)
     const struct cli_option rows[] = {
         {.names = "Measuring:", .kind = CLI_GROUP},
         {.names = "seconds", .kind = CLI_F64, .target = &s->seconds, .given = &s->has_seconds, .min = 0.1, .max = 86400, .value = "S",
-         .help = "About how long it measures; more gives longer contexts, larger steps and more repeats. Default 60."},
+         .common = true, .help = "Approximate duration of the measurement; default 60. More time gives longer contexts, larger steps "
+                 "and more repeats."},
         {.names = "recording", .kind = CLI_STRING, .target = &s->recording, .value = "FILE",
-         .help = "Measure nothing: take the steps of a server that was recorded with quire serve --record FILE. No MODEL "
-                 "then; copies of blocks are not priced."},
+         .common = true, .help = "Use the steps of a server recorded with quire serve --record FILE instead of measuring. MODEL is "
+                 "then not allowed; block copies get no price."},
         {.names = "output", .kind = CLI_STRING, .target = &s->output, .value = "FILE",
-         .help = "Write the cost model there, for --cost-model."},
-        {.names = "json", .kind = CLI_FLAG, .target = &s->json, .help = "Print JSON for programs, with every step."},
+         .common = true, .help = "Write the cost model to this file, for --cost-model."},
+        {.names = "json", .kind = CLI_FLAG, .target = &s->json, .common = true, .help = "Print JSON with every step."},
     };
     /* clang-format on */
     memcpy(out, rows, sizeof rows);
@@ -484,12 +486,11 @@ int bench_steps(int argc, char **argv)
         .name = "bench steps",
         .usage = "quire bench steps MODEL [options]",
         .about =
-            "Runs steps of many shapes on an engine in this process: prompts of all lengths, batches that decode at\n"
-            "several contexts, with and without drafts, and prompts beside them. Fits a cost model to four fifths of\n"
-            "them and says how far it is off on the others. \"Halves apart\" is how far two halves of the same step's\n"
-            "repeats are from each other: no model can be much better than half of that. The last table says what a\n"
-            "step with drafts takes. With --recording the steps are those of a server as it ran, and the last third\n"
-            "of them is held out.",
+            "Runs steps of many shapes on an engine in this process: prompts of all lengths, decode batches at several\n"
+            "contexts, with and without drafts, and both together. Fits a cost model to four fifths of them and reports\n"
+            "its error on the others. \"Halves apart\" is the difference between two halves of the same step's repeats;\n"
+            "no model can be much better than half of it. The last table shows the time of a step with drafts. With\n"
+            "--recording, the steps are those of a recorded server, and the last third of them is held out.",
         .examples = "examples:\n"
                     "  quire bench steps ./model --output cost.json\n"
                     "  quire bench steps ./model --max-num-seqs 16 --max-num-batched-tokens 256 --seconds 120 --json\n"
@@ -503,16 +504,16 @@ int bench_steps(int argc, char **argv)
     if (!command_begin(&command, argc, argv, &code))
         return code;
     if (s.recording && s.options.model_dir)
-        return command_fail(2, "--recording brings its own steps: leave MODEL out");
+        return command_fail(2, "--recording has its own steps: leave MODEL out");
     const char *of_engine = s.has_seconds ? "seconds" : cli_first_given(rows + n_own, n - n_own);
     if (s.recording && of_engine) {
-        quire_fail(&err, QUIRE_INVALID, "--%s: a recording is measured already; leave --%s out", of_engine, of_engine);
+        quire_fail(&err, QUIRE_INVALID, "--%s has no effect on a recording; leave --%s out", of_engine, of_engine);
         return command_fail(2, err.text);
     }
     if (s.recording)
         return run_recording(&s);
     if (!s.options.model_dir)
-        return command_fail(2, "which model? usage: quire bench steps MODEL [options]");
+        return command_fail(2, "MODEL is missing; usage: quire bench steps MODEL [options]");
     if (hub_model_find(s.options.model_dir, false, &model, &err) != QUIRE_OK)
         return command_fail(1, err.text);
     s.options.model_dir = model.dir;

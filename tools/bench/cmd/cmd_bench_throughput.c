@@ -80,16 +80,16 @@ int bench_throughput(int argc, char **argv)
     size_t n = bench_input_flags(&t.input, rows);
     rows[n++] = (struct cli_option){.names = "Results:", .kind = CLI_GROUP};
     rows[n++] = (struct cli_option){
-        .names = "json", .kind = CLI_FLAG, .target = &t.json, .help = "Print JSON for programs."};
+        .names = "json", .kind = CLI_FLAG, .target = &t.json, .common = true, .help = "Print JSON."};
     n += engine_flags(&t.options, rows + n);
     rows[n] = (struct cli_option){0};
     const struct cli_command command = {
         .name = "bench throughput",
         .usage = "quire bench throughput MODEL [options]",
         .about =
-            "Gives an engine in this process all requests at once and says how many tokens a second come out. Answers\n"
-            "are greedy and have exactly the length asked for. MODEL needs config.json and weights, which may be\n"
-            "random; prompts are token ids. --seed draws other prompts.",
+            "Submits all requests at once to an engine in this process and reports tokens per second. Answers are greedy\n"
+            "and have exactly the requested length. MODEL needs config.json and weights, which may be random; prompts are\n"
+            "token ids. --seed draws other prompts.",
         .examples =
             "examples:\n"
             "  quire bench throughput ./model --num-prompts 16 --input-len 128 --output-len 64\n"
@@ -104,7 +104,7 @@ int bench_throughput(int argc, char **argv)
     if (!command_begin(&command, argc, argv, &code))
         return code;
     if (!t.options.model_dir)
-        return command_fail(2, "which model? usage: quire bench throughput MODEL [options]");
+        return command_fail(2, "MODEL is missing; usage: quire bench throughput MODEL [options]");
     if (hub_model_find(t.options.model_dir, false, &model, &err) != QUIRE_OK)
         return command_fail(1, err.text);
     t.options.model_dir = model.dir;

@@ -26,7 +26,7 @@ static int open_arenas(struct copying *c, struct quire_error *err)
     int status = QUIRE_OK;
     for (int i = 0; i < 4 && status == QUIRE_OK; i++)
         status = (i < 2 ? ops->alloc : ops->alloc_host)(c->backend, bytes, arenas[i], err);
-    /* Written once, so that every page is there. */
+    /* Written once, so that every page exists. */
     static const unsigned char piece[PIECE_BYTES] = {1};
     for (int i = 0; i < 4 && status == QUIRE_OK; i++)
         for (uint64_t at = 0; at < bytes && status == QUIRE_OK; at += PIECE_BYTES) {
@@ -39,7 +39,7 @@ static int open_arenas(struct copying *c, struct quire_error *err)
     return status;
 }
 
-/* One step's copies: N_PAIRS blocks, layer by layer, each layer's blocks elsewhere in the arena. */
+/* The copies of one step: N_PAIRS blocks, layer by layer, each layer's blocks at another place of the arena. */
 static int run(const struct copying *c, uint32_t *next, struct quire_error *err)
 {
     const struct k_backend_ops *ops = c->backend->ops;

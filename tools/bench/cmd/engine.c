@@ -12,11 +12,11 @@
 
 struct bench_engine {
     struct engine *engine;
-    pthread_mutex_t mutex; /* what follows, which the engine's thread writes */
+    pthread_mutex_t mutex; /* protects the rest, which the engine's thread writes */
     pthread_cond_t changed;
-    struct bench_run *run; /* NULL: nothing is being timed */
+    struct bench_run *run; /* NULL: no timed run */
     double began;
-    uint64_t first_id; /* of the run's requests, which no earlier run's have */
+    uint64_t first_id; /* of the run's requests; ids of earlier runs are lower */
     uint64_t next_id;
     size_t n_first, n_over; /* requests with a first token; finished ones */
     bool failed;
@@ -76,7 +76,7 @@ static void on_events(void *context, const struct engine_event *events, size_t n
     pthread_mutex_unlock(&b->mutex);
 }
 
-/* ---- on the caller's ---- */
+/* ---- on the caller's thread ---- */
 
 int bench_engine_open(const struct engine_options *options, struct bench_engine **out, struct quire_error *err)
 {
@@ -115,7 +115,7 @@ const struct engine_info *bench_engine_info(const struct bench_engine *b)
     return engine_info(b->engine);
 }
 
-/* Looks on, drawing progress, until `until` (of quire_now_s()), all is over, or a request failed. QUIRE_INTERNAL: that. */
+/* Draws progress until `until` (of quire_now_s()), until all requests are over, or until one failed: QUIRE_INTERNAL. */
 static int look_on(struct bench_engine *b, double until, struct bench_progress *progress, struct quire_error *err)
 {
     pthread_mutex_lock(&b->mutex);
@@ -124,7 +124,7 @@ static int look_on(struct bench_engine *b, double until, struct bench_progress *
                                            (left * 1e9 < LOOK_EVERY_NS ? (uint64_t)(left * 1e9) : LOOK_EVERY_NS));
         pthread_cond_timedwait(&b->changed, &b->mutex, &t);
         uint64_t n_output = b->run->n_output;
-        pthread_mutex_unlock(&b->mutex); /* the engine does not wait for a terminal */
+        pthread_mutex_unlock(&b->mutex); /* the engine must not wait for a terminal */
         if (progress)
             bench_progress_set(progress, n_output);
         pthread_mutex_lock(&b->mutex);
@@ -170,7 +170,7 @@ static int submit_all(struct bench_engine *b, const struct bench_inputs *in, con
     return status;
 }
 
-/* Nothing of this run may be reported any more, also when it failed half-way. */
+/* No event of this run may be reported afterwards, also if it failed half-way. */
 static void end_run(struct bench_engine *b)
 {
     pthread_mutex_lock(&b->mutex);
@@ -229,7 +229,7 @@ int bench_engine_open_inputs(const struct bench_engine *b, const char *model_dir
     struct quire_error no_text;
     *text = NULL;
     if (strcmp(options->dataset, "sharegpt") == 0 && quire_text_open(model_dir, text, &no_text) != QUIRE_OK)
-        *text = NULL; /* a CSV of lengths needs none; where one is needed it is asked for */
+        *text = NULL; /* a CSV of lengths needs none; otherwise it is required */
     const struct bench_input_bounds bounds = {
         .vocab_size = info->desc->vocab_size, .max_model_len = info->plan->max_model_len, .seed = seed, .text = *text};
     return bench_inputs_open(options, &bounds, in, err);

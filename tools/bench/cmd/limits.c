@@ -18,9 +18,9 @@
 #define MAX_STREAMS 8u
 #define SAMPLE_BYTES (16u << 20)
 #define FMA_ITERATIONS 400000u
-#define FMA_SUMS 10u /* independent: more than latency 4 times 2 units a cycle */
+#define FMA_SUMS 10u /* independent: more than latency 4 times 2 units per cycle */
 
-/* One thread's reading: sums the floats of [p, p + n_bytes), n_streams rows side by side. */
+/* One thread's reading: sums the floats of [p, p + n_bytes) in n_streams parallel rows. */
 typedef float (*read_fn)(const char *p, uint64_t n_bytes, uint32_t n_streams);
 /* FMA_ITERATIONS times FMA_SUMS multiply-adds of a register each. */
 typedef float (*fma_fn)(float x);
@@ -30,15 +30,15 @@ struct bench_limits {
     uint64_t n_bytes;
     read_fn read;
     fma_fn fma;
-    uint32_t fma_width; /* floats a register */
-    uint32_t n_streams; /* of the sample in progress */
-    uint64_t at, sample_bytes; /* of each thread's share of the buffer: the sample in progress, or the next */
-    volatile float sink; /* what is summed must not be left out */
+    uint32_t fma_width; /* floats per register */
+    uint32_t n_streams; /* of the current sample */
+    uint64_t at, sample_bytes; /* of each thread's share of the buffer: the current sample, or the next */
+    volatile float sink; /* keeps the compiler from removing the sums */
 };
 
 /* ---- the loops ---- */
 
-/* Blocks of n_streams rows; within a block a line of each row in turn. */
+/* Blocks of n_streams rows; within a block, a line of each row in turn. */
 #define READ_LOOP(p, n_bytes, n_streams, USE_LINE) \
     for (uint64_t block = 0; block + (uint64_t)ROW_BYTES * n_streams <= n_bytes; \
          block += (uint64_t)ROW_BYTES * n_streams) \
@@ -182,7 +182,7 @@ static void multiply_add(void *context, struct k_piece piece)
 {
     struct bench_limits *l = context;
     (void)piece;
-    l->sink = l->fma(l->sink == 0.25f ? 0.25f : 0.5f); /* not known before it runs */
+    l->sink = l->fma(l->sink == 0.25f ? 0.25f : 0.5f); /* not a constant, so the compiler cannot compute the result */
 }
 
 static double seconds(struct bench_limits *l, struct k_pool *pool, k_pool_fn fn)
@@ -243,7 +243,7 @@ int bench_limits_open(struct k_pool *pool, bool wide, struct bench_limits **out,
     if (p == MAP_FAILED) {
         double gib = (double)l->n_bytes / (1 << 30);
         free(l);
-        return quire_fail(err, QUIRE_NO_MEMORY, "no memory for the %.1f GiB that are read as a limit", gib);
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory for the %.1f GiB whose read speed is the limit", gib);
     }
     l->buffer = p;
     madvise(l->buffer, l->n_bytes, MADV_HUGEPAGE);

@@ -9,9 +9,9 @@ struct gathered {
     struct cost_sample *items;
     size_t n, capacity;
     struct cost_sample last, older; /* the steps planned last */
-    uint64_t planned_us;            /* when `last` was */
+    uint64_t planned_us;            /* when `last` was planned */
     bool has_last, has_older;
-    bool overlaps; /* what passes between two plans is the time of the step before them */
+    bool overlaps; /* the time between two plans is that of the step before them */
     bool failed;
 };
 
@@ -49,7 +49,7 @@ static void on_plan(void *context, uint64_t now_us, const struct sched_plan *pla
 {
     struct gathered *g = context;
     (void)sched;
-    /* Nobody ran before this plan: the engine may have slept since the last step. */
+    /* No sequence ran before this plan: the engine may have slept since the last step. */
     bool woke = plan->n_admitted == plan->n_rows;
     bool is_known = g->overlaps ? g->has_older : g->has_last;
     if (is_known && !woke && !g->failed && now_us > g->planned_us)
@@ -76,11 +76,10 @@ int bench_recorded_steps(const char *path, struct cost_sample **samples, size_t 
     if (status == QUIRE_OK && g.failed)
         status = quire_fail(err, QUIRE_NO_MEMORY, "%s: out of memory for its steps", path);
     if (status == QUIRE_OK && !run.agrees)
-        status = quire_fail(err, QUIRE_INVALID, "%s: its decisions cannot be followed past byte %llu", path,
+        status = quire_fail(err, QUIRE_INVALID, "%s: its decisions are inconsistent after byte %llu", path,
                             (unsigned long long)run.wrong_offset);
     if (status == QUIRE_OK && g.n == 0)
-        status = quire_fail(err, QUIRE_INVALID, "%s: no step is followed by another: record a server that is in use",
-                            path);
+        status = quire_fail(err, QUIRE_INVALID, "%s: it has no consecutive steps: record a server under load", path);
     recording_run_free(&run);
     recording_close(file);
     if (status != QUIRE_OK) {

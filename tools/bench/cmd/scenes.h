@@ -1,6 +1,5 @@
-/* Which steps `quire bench steps` looks at: scenes (tools/bench/cmd/steps.h) that cover what a server's steps are made of, as far as
- * the bounds let them. Pure arithmetic.
- */
+/* The scenes (tools/bench/cmd/steps.h) of `quire bench steps`: they cover the steps of a server, as far as the bounds
+ * allow. Pure arithmetic; any thread. */
 #ifndef QUIRE_TOOLS_BENCH_SCENES_H
 #define QUIRE_TOOLS_BENCH_SCENES_H
 
@@ -9,15 +8,16 @@
 struct bench_scene_bounds {
     uint32_t max_seqs; /* that may run at once, at most the step's tokens */
     uint32_t most_tokens; /* of prompts in a step */
-    uint32_t most_logits; /* of a step, which rows with drafts share */
+    uint32_t most_logits; /* of a step; rows with drafts share them */
     uint32_t max_context;
-    uint32_t n_cached; /* request i of a scene may have a context of n_cached / (i + 1): many short ones, or few long */
+    /* request i of a scene may have a context of n_cached / (i + 1): many short ones, or few long ones */
+    uint32_t n_cached;
     uint32_t block_tokens; /* contexts are whole blocks */
 };
 
 /* The longest context of request i. */
 uint32_t bench_scene_context(const struct bench_scene_bounds *bounds, uint32_t i);
-/* How many prefixes there are to fill: request 0 up to the first that would have none. */
+/* Number of prefixes to fill: up to the first request that would have none. */
 uint32_t bench_scene_n_prefixes(const struct bench_scene_bounds *bounds);
 
 /* The caller frees *out. QUIRE_NO_MEMORY. */

@@ -10,7 +10,7 @@
 #define MAX_NUMBER (1u << 24)
 #define MAX_ELEMENTS (1ull << 33) /* of one operand: 16 GiB of float16 */
 
-/* Which parts of a shape an operation has. */
+/* The parts of a shape that an operation has. */
 enum { TOKENS = 1, ROWS = 2, COLS = 4, HEADS = 8, SEQS = 16, DTYPE = 32, FORM = 64, SAMPLING = 128 };
 static const unsigned parts_of[K_N_OPERATIONS] = {
                                                    /* 0: an operation without cases */
@@ -40,7 +40,8 @@ static int find_op(const char *name, enum k_operation *out, struct quire_error *
     return quire_fail(err, QUIRE_INVALID, "--op %.32s: must be one of" BENCH_SHAPE_OPS, name);
 }
 
-/* Digits at *text, which moves behind them. False: there are none, or the number is larger than any shape. */
+/* Reads digits at *text and moves *text behind them. Returns false if there are none, or the number exceeds any shape.
+ */
 static bool take_number(const char **text, uint32_t *out)
 {
     uint64_t n = 0;
@@ -107,7 +108,8 @@ static bool parse_dtype(const char *text, enum k_dtype *out)
     return false;
 }
 
-/* "q4_0", "Q4_K"; "int4", "int8" with a scale for a row, "int4/128" for as many columns, "float8_e4m3/128" likewise. */
+/* "q4_0", "Q4_K"; "int4", "int8" with a scale per row, "int4/128" per this many columns; "float8_e4m3/128" in the same
+ * way. */
 static bool parse_quantized(const char *text, struct k_format *out)
 {
     const size_t n = strcspn(text, "/");
@@ -221,38 +223,43 @@ static int check_rest(const struct bench_shape *s, unsigned needs, struct op_cas
     c->sampling = needs & SAMPLING ? SAMPLING_FULL : SAMPLING_MIXED;
     bool is_cache = op_has_cache(c);
     if (!!(needs & ROWS) != (s->n_rows > 0))
-        return quire_fail(err, QUIRE_INVALID, "--rows: %s", needs & ROWS ? "is missing" : "this operation has none");
+        return quire_fail(err, QUIRE_INVALID, "--rows: %s", needs & ROWS ? "is missing" : "this operation has no rows");
     if (!!(needs & COLS) != (s->n_cols > 0))
-        return quire_fail(err, QUIRE_INVALID, "--cols: %s", needs & COLS ? "is missing" : "this operation has none");
+        return quire_fail(err, QUIRE_INVALID, "--cols: %s",
+                          needs & COLS ? "is missing" : "this operation has no columns");
     if (c->op == K_OP_GEMM_SILU_MUL && s->n_rows % 2 != 0)
-        return quire_fail(err, QUIRE_INVALID, "--rows %u: must be even, gate's rows and as many of up", s->n_rows);
+        return quire_fail(err, QUIRE_INVALID, "--rows %u: must be even, because gate and up have equal numbers",
+                          s->n_rows);
     c->unit = s->unit;
     if (s->unit > 0 && (c->op != K_OP_GEMM || s->unit % 16 != 0))
         return quire_fail(err, QUIRE_INVALID, "--unit: must be %s",
-                          c->op != K_OP_GEMM ? "absent: this operation sums in one segment" : "a multiple of 16");
+                          c->op != K_OP_GEMM ? "absent, because this operation sums in one segment"
+                                             : "a multiple of 16");
     bool is_read = s->dtype && (is_cache ? parse_cache(s->dtype, &c->dtype) : parse_weights(s->dtype, c));
     if (s->dtype && (!(needs & DTYPE) || !is_read))
         return quire_fail(err, QUIRE_INVALID, "--dtype: must be %s",
-                          !(needs & DTYPE) ? "absent: this operation is in float32"
+                          !(needs & DTYPE) ? "absent, because this operation is in float32"
                           : is_cache       ? "float32, float16, int8, float8_e4m3 or float8_e5m2 for a KV cache"
                                            : "float32, float16, bfloat16, one of GGUF's such as q4_0 for columns of "
                                              "whole blocks, or int4, int8, float8_e4m3 or float8_e5m2, with /GROUP");
     if (s->form && (!(needs & FORM) || !parse_form(s->form, &c->form)))
         return quire_fail(err, QUIRE_INVALID, "--form: must be %s",
-                          needs & FORM ? "lane, tile, tile-bf16, mma or int8" : "absent: this operation has one form");
+                          needs & FORM ? "lane, tile, tile-bf16, mma or int8"
+                                       : "absent, because this operation has one form");
     if (s->sampling && (!(needs & SAMPLING) || !parse_sampling(s->sampling, &c->sampling)))
         return quire_fail(err, QUIRE_INVALID, "--sampling: must be %s",
-                          needs & SAMPLING ? "greedy, temperature, top_p or full" : "absent: it is sample's");
+                          needs & SAMPLING ? "greedy, temperature, top_p or full"
+                                           : "absent, because it belongs to the operation sample");
     if (needs & HEADS ? check_heads(s, c, err) != QUIRE_OK : s->heads || s->head_dim || s->block_tokens)
-        return needs & HEADS
-                   ? QUIRE_INVALID
-                   : quire_fail(err, QUIRE_INVALID, "--heads, --head-dim and --block-tokens: this operation has none");
+        return needs & HEADS ? QUIRE_INVALID
+                             : quire_fail(err, QUIRE_INVALID,
+                                          "--heads, --head-dim and --block-tokens: this operation has no heads");
     if (needs & SEQS ? !s->seqs || !parse_seqs(s->seqs, c) : s->seqs != NULL)
         return quire_fail(err, QUIRE_INVALID, "--seqs: must be %s",
                           needs & SEQS ? "COUNTxTOKENS@POSITION, ... of at most 64 sequences, such as 64x1@4096"
-                                       : "absent: this operation has no sequences");
+                                       : "absent, because this operation has no sequences");
     if (s->window && c->op != K_OP_ATTENTION)
-        return quire_fail(err, QUIRE_INVALID, "--window: is attention's");
+        return quire_fail(err, QUIRE_INVALID, "--window: only attention has a window");
     return QUIRE_OK;
 }
 
@@ -265,20 +272,20 @@ int bench_shape_cases(const struct bench_shape *shape, struct op_case out[BENCH_
     if (status != QUIRE_OK)
         return status;
     unsigned needs = parts_of[c.op];
-    c.extra = c.op == K_OP_RMSNORM; /* with the residual, as nearly all of a model's */
+    c.extra = c.op == K_OP_RMSNORM; /* with the residual, like nearly all of a model's */
     status = check_rest(shape, needs, &c, err);
     if (status != QUIRE_OK)
         return status;
     *n = 1;
     if (needs & TOKENS ? !shape->tokens || !parse_tokens(shape->tokens, tokens, n) : shape->tokens != NULL)
         return quire_fail(err, QUIRE_INVALID, "--tokens: must be %s",
-                          needs & TOKENS ? "a number or several, such as 1,8,64" : "absent: --seqs says how many");
+                          needs & TOKENS ? "a number or several, such as 1,8,64"
+                                         : "absent, because --seqs sets the number of tokens");
     for (uint32_t i = 0; i < *n; i++) {
         out[i] = c;
         out[i].n_tokens = tokens[i];
         if (c.op == K_OP_KV_COPY && tokens[i] > c.n_rows)
-            return quire_fail(err, QUIRE_INVALID, "--tokens %u: more blocks than the --rows %u that there are",
-                              tokens[i], c.n_rows);
+            return quire_fail(err, QUIRE_INVALID, "--tokens %u: more blocks than --rows %u", tokens[i], c.n_rows);
         if (largest_operand(&out[i]) > MAX_ELEMENTS)
             return quire_fail(err, QUIRE_INVALID, "--op %s: an operand has more than 2^33 numbers", shape->op);
     }

@@ -30,14 +30,14 @@ struct bench_steps {
     pthread_mutex_t mutex; /* what follows */
     pthread_cond_t changed;
     uint32_t n_requests, n_over, n_tokens; /* of the scene */
-    const struct answers *learns; /* takes the tokens of the requests from learns_from on; NULL: nobody does */
+    const struct answers *learns; /* receives the tokens of the requests from learns_from on; NULL: not stored */
     uint64_t learns_from;
     uint32_t *learned; /* [n_requests] tokens of each */
-    uint32_t hold_at; /* the engine is held when so many tokens have come; 0 = no more */
+    uint32_t hold_at; /* the engine is held after this many tokens; 0: no more */
     bool held, failed;
     struct quire_error err;
 
-    /* The engine's thread, while requests live. */
+    /* Set while requests live; read by the engine's thread. */
     bool recording;
     uint32_t scene, run;
     uint32_t n_steps; /* of the run so far */
@@ -45,11 +45,11 @@ struct bench_steps {
         bool goes_on, disturbed;
         uint64_t began_us;
         uint32_t step;
-        uint32_t n_decoding, n_verifying; /* rows; those with drafts are both */
+        uint32_t n_decoding, n_verifying; /* rows; rows with drafts count in both */
         struct sched_shape shape;
     } steps[2], *last; /* by the plan's number: those in flight; the newest, or NULL */
     bool overlaps; /* a step is planned while one runs */
-    uint64_t done_us; /* when the last step was done */
+    uint64_t done_us; /* when the last step ended */
     struct timed *timed;
     size_t n_timed, capacity;
 };
@@ -93,7 +93,7 @@ static void record(struct bench_steps *b, const struct step *s, uint64_t began_u
         .sample = {.kind = kind_of(s), .shape = s->shape, .us = (double)(end_us - began_us)}};
 }
 
-/* Without an overlap a step lasts until the next plan, which is what a server's steps are apart. */
+/* Without an overlap, a step lasts until the next plan, which is also the distance of a server's steps. */
 static void on_planned(void *context, uint64_t now_us, const struct sched_plan *plan, const struct sched *sched)
 {
     struct bench_steps *b = context;
@@ -115,7 +115,7 @@ static void on_planned(void *context, uint64_t now_us, const struct sched_plan *
     pthread_mutex_unlock(&b->mutex);
 }
 
-/* With one it begins when it was launched or the step before it was done, whichever was later. */
+/* With an overlap, it begins at its launch or at the end of the previous step, whichever is later. */
 static void on_committed(void *context, const struct engine_watch_commit *commit)
 {
     struct bench_steps *b = context;
@@ -128,7 +128,7 @@ static void on_committed(void *context, const struct engine_watch_commit *commit
     pthread_mutex_unlock(&b->mutex);
 }
 
-/* Between two steps. Held, it sleeps here: the next wave is not in the mailbox yet. */
+/* Between two steps. If the engine is held, it sleeps here: the next wave is not in the mailbox yet. */
 static void on_events(void *context, const struct engine_event *events, size_t n)
 {
     struct bench_steps *b = context;
@@ -157,7 +157,7 @@ static void on_events(void *context, const struct engine_event *events, size_t n
     pthread_mutex_unlock(&b->mutex);
 }
 
-/* ---- on the caller's ---- */
+/* ---- on the caller's thread ---- */
 
 int bench_steps_open(const struct engine_options *options, uint64_t seed, struct bench_steps **out,
                      struct quire_error *err)
@@ -211,8 +211,8 @@ const struct engine_info *bench_steps_info(const struct bench_steps *b)
     return engine_info(b->engine);
 }
 
-/* Prefix i's first `context` tokens, then n_own that no other prompt has, and an answer of max_tokens. With one that is
- * expected, n_drafts of it at a time, the own tokens are the same every time. */
+/* Prefix i's first `context` tokens, then n_own that no other prompt has, and an answer of max_tokens. With an expected
+ * answer, n_drafts of it at a time; the own tokens are then the same every time. */
 static int submit(struct bench_steps *b, uint32_t i, uint32_t context, uint32_t n_own, uint32_t max_tokens,
                   const uint32_t *expected, uint32_t n_drafts, struct quire_error *err)
 {
@@ -304,7 +304,7 @@ static int submit_decoding(struct bench_steps *b, const struct bench_scene *scen
     return status;
 }
 
-/* Where nobody decodes, a second token: so that the step of the prompt is not the last. */
+/* Without decoding requests, a second token, so that the step of the prompt is not the last. */
 static int submit_prompts(struct bench_steps *b, const struct bench_scene *scene, struct quire_error *err)
 {
     int status = QUIRE_OK;
@@ -321,7 +321,7 @@ static uint32_t answer_tokens(const struct bench_steps *b, const struct bench_sc
     return scene->n_steps * (1 + scene->n_drafts) + 1 + (scene->n_prompts * scene->prompt_len + left - 1) / left;
 }
 
-/* Those of a scene's requests, at least as long; else a place for them. */
+/* The answers of a scene's requests, at least this long; otherwise space for them. */
 static struct answers *answers_of(struct bench_steps *b, const struct bench_scene *scene, uint32_t each)
 {
     for (uint32_t i = 0; i < b->n_answers; i++)
@@ -337,7 +337,7 @@ static struct answers *answers_of(struct bench_steps *b, const struct bench_scen
     return grown;
 }
 
-/* Who takes the tokens of the requests that come next. */
+/* Sets where the tokens of the next requests are stored. */
 static void set_learner(struct bench_steps *b, const struct answers *answers, uint32_t *learned)
 {
     pthread_mutex_lock(&b->mutex);
@@ -347,8 +347,8 @@ static void set_learner(struct bench_steps *b, const struct answers *answers, ui
     pthread_mutex_unlock(&b->mutex);
 }
 
-/* What the requests of a scene with drafts answer: the same whoever runs beside them, with drafts or without. A longer
- * answer begins as a shorter one, so that of scenes that differ in their drafts the one with most had better come first. */
+/* Learns the answers of a scene's requests with drafts. They do not depend on other requests or drafts. A longer answer
+ * begins like a shorter one, so of scenes that differ in their drafts, the one with most should be first. */
 static int learn(struct bench_steps *b, const struct bench_scene *scene, const struct answers **out,
                  struct quire_error *err)
 {
@@ -423,7 +423,7 @@ static bool same_shape(const struct sched_shape *a, const struct sched_shape *b)
            a->n_context == b->n_context && a->n_pairs == b->n_pairs && a->n_block_copies == b->n_block_copies;
 }
 
-/* Of every stride-th of n steps, in room. */
+/* Of every stride-th of n steps; uses room as scratch. */
 static double median_of(const struct timed *steps, size_t n, size_t first, size_t stride, double *room)
 {
     size_t count = 0;

@@ -1,19 +1,19 @@
 /* Steps of a known shape, run on an engine in this process and timed.
  *
- * A scene is sent as requests: first those that decode, all of which have begun before the prompts come. Their contexts
- * are prefixes that bench_steps_fill() has computed once and the prefix cache holds, so that a step at a long context
- * costs no long prompt. While a wave is submitted the engine is held between two steps, so that the same scene gives the
- * same steps every time.
+ * A scene is sent as requests: first those that decode, all of which have begun before the prompts arrive. Their
+ * contexts are prefixes that bench_steps_fill() has computed once and the prefix cache holds, so a step at a long
+ * context needs no long prompt. While a wave is submitted, the engine is held between two steps, so that the same scene
+ * gives the same steps every time.
  *
- * Drafts are the answers themselves, which a run without drafts has told: all are right, so that a scene's steps are known
- * beforehand. Right or wrong, a draft costs the same. Of scenes that differ in their drafts alone the one with most is best
- * run first: its answers serve the others.
+ * Drafts are the answers themselves, from an earlier run without drafts: all are accepted, so a scene's steps are known
+ * in advance. A rejected draft costs the same as an accepted one. Of scenes that differ only in their drafts, run the
+ * one with most first: its answers serve the others.
  *
- * A step's time is from its plan to the next plan: the host's share is in it, as it is in what a server's clients see.
- * Left out are steps that the engine was held in, the last before it goes idle, and the first of a scene when all decode in
- * it, which reads from memory what then lies in caches.
+ * A step's time is from its plan to the next plan. It includes the host's share, as for a server's clients. Left out
+ * are steps in which the engine was held, the last before it is idle, and the first of a scene with only decodes, which
+ * reads from memory what is in caches later.
  *
- * One thread calls. What the engine's own thread reports is gathered inside.
+ * One thread calls. Reports of the engine's own thread are collected inside.
  */
 #ifndef QUIRE_TOOLS_BENCH_STEPS_H
 #define QUIRE_TOOLS_BENCH_STEPS_H
@@ -26,33 +26,32 @@
 
 struct bench_steps;
 
-/* Options as given, but for the watch that is added and drafts, which are as many as a scene says. They need prefix caching. */
+/* Uses the given options, plus an observer and the drafts of each scene. They need prefix caching. */
 int bench_steps_open(const struct engine_options *options, uint64_t seed, struct bench_steps **out,
                      struct quire_error *err);
-void bench_steps_close(struct bench_steps *b); /* NULL is fine */
+void bench_steps_close(struct bench_steps *b); /* NULL is allowed */
 const struct engine_info *bench_steps_info(const struct bench_steps *b);
 
-/* Computes prefix i, n_tokens of random ids, which a whole number of blocks hold; *seconds is what it took. */
+/* Computes prefix i, n_tokens of random ids, a whole number of blocks; *seconds is its time. */
 int bench_steps_fill(struct bench_steps *b, uint32_t i, uint32_t n_tokens, double *seconds, struct quire_error *err);
 
 struct bench_scene {
-    uint32_t n_decode, decode_context; /* request i of these begins with so much of prefix i */
-    uint32_t n_drafts; /* of each that decodes; then there are no prompts */
+    uint32_t n_decode, decode_context; /* request i of these begins with this much of prefix i */
+    uint32_t n_drafts; /* of each decoding request; then there are no prompts */
     uint32_t n_prompts, prompt_context; /* request i of these: of prefix n_decode + i */
-    uint32_t prompt_len; /* of each prompt, past its context */
-    uint32_t n_steps; /* in which all that decode do so, before the prompts come; >= 1,
-                                           and the first is left out */
+    uint32_t prompt_len; /* of each prompt, after its context */
+    uint32_t n_steps; /* steps with all decoding requests before the prompts arrive; >= 1, and the first is left out */
 };
-/* Runs it once. `index` names the scene's steps among those of others. */
+/* Runs it once. `index` identifies the scene's steps. */
 int bench_steps_run(struct bench_steps *b, uint32_t index, const struct bench_scene *scene, struct quire_error *err);
 
-/* What was measured, one entry for each step of each scene, by scene. Steps that a scene did not give with one shape in
- * every run are left out. */
+/* The measurements, one entry for each step of each scene, by scene. Steps whose shape differs between runs are left
+ * out. */
 struct bench_step {
     uint32_t scene;
     uint32_t n_runs;
     struct cost_sample median;
-    double halves_us[2]; /* medians of every other run; equal when there was one run */
+    double halves_us[2]; /* medians of every other run; equal after a single run */
 };
 /* The caller frees *out. */
 int bench_steps_medians(const struct bench_steps *b, struct bench_step **out, size_t *n, struct quire_error *err);

@@ -8,13 +8,13 @@
 
 #include <string.h>
 
-#define MAX_RUNS 31 /* samples of a case; on the host fewer, once ENOUGH_US have gone by */
+#define MAX_RUNS 31 /* samples of a case; fewer on the host after ENOUGH_US */
 #define MIN_RUNS 5
 #define ENOUGH_US 1e6
 #define MAX_COPIES 64u
 /* More than any GPU's last-level cache: 50 MB on an H100, 126 MB on a B200. */
 #define DEVICE_CACHE_BYTES (256ull << 20)
-/* Launching and waiting cost some 10 us: half a hundredth of this. */
+/* Launching and waiting cost some 10 us: half a percent of this. */
 #define BURST_US 2000.0
 #define MAX_BURST 1000u
 
@@ -34,7 +34,8 @@ struct samples {
 
 /* ---- copies ---- */
 
-/* Runs take turns on copies that together are larger than the last-level cache. On the host no more than there are calls. */
+/* Runs alternate between copies that together exceed the last-level cache. On the host, at most as many as there are
+ * calls. */
 static uint32_t copies_of(const struct k_backend *b, const struct op_case *c)
 {
     uint64_t bytes = bench_work_cold_bytes(c), all = bench_cache_bytes() + bench_cache_bytes() / 2;
@@ -47,7 +48,7 @@ static uint32_t copies_of(const struct k_backend *b, const struct op_case *c)
     return n < most ? (uint32_t)n : most;
 }
 
-/* Operations that do not fit abort; a device is asked first. */
+/* Operations that do not fit abort, so a device's free memory is checked first. */
 static int check_memory(struct k_backend *b, const struct op_case *c, uint32_t *n_copies, struct quire_error *err)
 {
     uint64_t total, available;
@@ -129,7 +130,7 @@ static int queue_calls(struct run *r, uint32_t n_calls, struct quire_error *err)
     return status;
 }
 
-/* A sampler destroys its logits. */
+/* A sampler overwrites its logits. */
 static int restore_logits(struct run *r, struct quire_error *err)
 {
     int status = QUIRE_OK;
@@ -154,7 +155,7 @@ static int record(struct run *r, uint32_t n_calls, struct k_graph **graph, struc
 {
     const struct k_backend_ops *ops = r->b->ops;
     *graph = NULL;
-    if (!ops->graph_begin || r->c->op == K_OP_KV_COPY) /* which is not to be recorded */
+    if (!ops->graph_begin || r->c->op == K_OP_KV_COPY) /* which cannot be recorded */
         return QUIRE_OK;
     int status = ops->graph_begin(r->b, err);
     if (status == QUIRE_OK)
@@ -162,7 +163,7 @@ static int record(struct run *r, uint32_t n_calls, struct k_graph **graph, struc
     return status == QUIRE_OK ? ops->graph_end(r->b, graph, err) : status;
 }
 
-/* Every copy is called once, which also makes attention's plans; then it is known how many calls a burst has. */
+/* Calls every copy once, which also makes attention's plans, and then chooses the number of calls per burst. */
 static int choose_burst(struct run *r, uint32_t *n_calls, struct quire_error *err)
 {
     int status = QUIRE_OK;

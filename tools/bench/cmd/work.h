@@ -1,4 +1,4 @@
-/* What an operation of the kernels must move and compute at the least, from its case alone. */
+/* The minimum data and operations of a kernel's case. Pure; any thread. */
 #ifndef QUIRE_TOOLS_BENCH_WORK_H
 #define QUIRE_TOOLS_BENCH_WORK_H
 
@@ -7,8 +7,8 @@
 /* Bytes read and written, each once, and floating-point operations. */
 void bench_work(const struct op_case *c, double *bytes, double *flops);
 
-/* What a step finds in memory and not in a cache: weights, the KV of other steps. 0: the op reads what the op before
- * it has written. Logits count, since sampling destroys them and each run needs its own. */
+/* Bytes that a step reads from memory, not from a cache: weights, the KV of other steps. 0: the op reads the output of
+ * the previous op. Logits count, because sampling overwrites them and each run needs its own. */
 uint64_t bench_work_cold_bytes(const struct op_case *c);
 
 #endif

@@ -9,7 +9,7 @@
 
 #define MAX_FILE_BYTES (64u << 10)
 #define MAX_DEPTH 3
-#define MAX_SIZE 100000000 /* of what a model has */
+#define MAX_SIZE 100000000 /* upper bound of a model's sizes */
 
 struct member {
     const char *key;
@@ -46,7 +46,7 @@ static int check_keys(const json_t *object, const char *where, struct quire_erro
     {
         if (is_known(key))
             continue;
-        char shown[33] = {0}; /* nobody vouched for its bytes */
+        char shown[33] = {0}; /* its bytes are untrusted */
         for (size_t i = 0; i < sizeof shown - 1 && key[i]; i++)
             shown[i] = key[i] >= 0x20 && key[i] < 0x7f ? key[i] : '?';
         return quire_fail(err, QUIRE_INVALID, "%s: \"%s\" is not a member of a cost model", where, shown);
@@ -54,7 +54,7 @@ static int check_keys(const json_t *object, const char *where, struct quire_erro
     return QUIRE_OK;
 }
 
-/* The numbers only; sched_cost_check() looks at their order. */
+/* Reads only the numbers; sched_cost_check() checks their order. */
 static int read_points(const json_t *object, const char *where, struct sched_cost *out, struct quire_error *err)
 {
     json_t *points = NULL, *point;
@@ -63,7 +63,7 @@ static int read_points(const json_t *object, const char *where, struct sched_cos
     if (status != QUIRE_OK)
         return status;
     if (!points || json_array_size(points) == 0)
-        return quire_fail(err, QUIRE_INVALID, "%s: points: must be there, as in [[1, 6400], [512, 20000]]", where);
+        return quire_fail(err, QUIRE_INVALID, "%s: points: is missing, such as [[1, 6400], [512, 20000]]", where);
     if (json_array_size(points) > SCHED_COST_MAX_POINTS)
         return quire_fail(err, QUIRE_INVALID, "%s: points: at most %d, got %zu", where, SCHED_COST_MAX_POINTS,
                           json_array_size(points));
@@ -90,7 +90,7 @@ static int read_size(const json_t *number, const char *where, const char *name, 
     return QUIRE_OK;
 }
 
-/* Of the model all, or nothing. */
+/* All members of the model, or none. */
 static int read_shape(const json_t *object, const char *where, struct cost_shape *out, struct quire_error *err)
 {
     static const char *const keys[] = {"n_layers", "hidden_size", "vocab_size"};

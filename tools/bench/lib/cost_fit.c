@@ -8,7 +8,7 @@
 enum { ROW, LOGIT, CONTEXT, PAIR, N_PRICES };
 #define MAX_TERMS (SCHED_COST_MAX_POINTS + N_PRICES)
 
-/* The normal equations of the weighted problem, their columns scaled to length 1. */
+/* The normal equations of the weighted problem, with columns scaled to length 1. */
 struct problem {
     uint32_t n_terms;
     double gram[MAX_TERMS][MAX_TERMS], right[MAX_TERMS];
@@ -16,7 +16,8 @@ struct problem {
 
 /* ---- terms ---- */
 
-/* Powers of two up to the largest step and that step itself, but none that no step tells apart from the one before. */
+/* Powers of two up to the largest step and that step itself, without those that no step distinguishes from the one
+ * before. */
 static void choose_points(const struct cost_sample *samples, size_t n, struct sched_cost *cost)
 {
     uint32_t most = 1, last = 0;
@@ -34,8 +35,8 @@ static void choose_points(const struct cost_sample *samples, size_t n, struct sc
     }
 }
 
-/* T is a constant and, for each further point, a ramp that rises from 0 at the point before it to 1 and stays there: a T
- * that never falls is one whose ramps are not negative. No step goes past the last point. */
+/* T is a constant plus, for each further point, a ramp that rises from 0 at the previous point to 1 and stays there: T
+ * never decreases if the ramps are not negative. No step exceeds the last point. */
 static void terms_of(const struct sched_cost *cost, const struct sched_shape *shape, double *terms)
 {
     terms[0] = 1;
@@ -81,8 +82,8 @@ static void scale_columns(struct problem *p, double *lengths)
 
 /* ---- non-negative least squares ---- */
 
-/* Solves for the terms that are in, the others being 0, by Cholesky. What cannot be told apart from terms before it
- * (decode alone has as many tokens as rows) gets a small share, by the ridge, instead of a division by 0. */
+/* Solves for the included terms by Cholesky; the others are 0. A term that cannot be distinguished from earlier ones
+ * (pure decode has as many tokens as rows) gets a small share by the ridge instead of a division by 0. */
 static void solve(const struct problem *p, const bool *in, double *x)
 {
     double l[MAX_TERMS][MAX_TERMS], y[MAX_TERMS];
@@ -111,7 +112,7 @@ static void solve(const struct problem *p, const bool *in, double *x)
     }
 }
 
-/* The term outside whose growth would lower the error most, or -1. */
+/* The excluded term whose growth would lower the error most, or -1. */
 static int steepest(const struct problem *p, const bool *in, const double *x)
 {
     int best = -1;
@@ -128,8 +129,8 @@ static int steepest(const struct problem *p, const bool *in, const double *x)
     return best;
 }
 
-/* Goes from x towards z as far as no term in becomes negative, and takes out the one that stops it. Returns whether it
- * arrived. */
+/* Moves x towards z until an included term would become negative, and excludes that one. Returns whether it reached z.
+ */
 static bool step_towards(const struct problem *p, bool *in, const double *z, double *x)
 {
     double share = 1;
@@ -158,7 +159,7 @@ static void solve_non_negative(const struct problem *p, double *x)
     double z[MAX_TERMS];
     int next;
     memset(x, 0, sizeof *x * p->n_terms);
-    /* Every round lowers the error, so none comes twice; the bound is for rounding. */
+    /* Every round lowers the error, so none repeats; the bound covers rounding. */
     for (uint32_t round = 0; round < 4 * MAX_TERMS && (next = steepest(p, in, x)) >= 0; round++) {
         in[next] = true;
         do
@@ -173,7 +174,7 @@ int cost_fit(const struct cost_sample *samples, size_t n, struct sched_cost *out
 {
     double lengths[MAX_TERMS], x[MAX_TERMS];
     if (n == 0)
-        return quire_fail(err, QUIRE_INVALID, "there are no steps to fit a cost model to");
+        return quire_fail(err, QUIRE_INVALID, "no steps to fit a cost model to");
     struct problem *p = calloc(1, sizeof *p);
     if (!p)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");

@@ -4,10 +4,10 @@
 
 #include <string.h>
 
-/* The memory of one host: quire bench collectives on two cores of a Sapphire Rapids, 1.4 us for 4 KiB, 10.8 for 64 KiB and 550
- * for 4 MiB (docs/benchmarks/collectives.json). The GPUs' links nobody here has measured: what a rank moves is 0.7 of what the
- * vendor says a direction carries (NVLink 4: 450 GB/s, PCIe 5.0 x16: 63 GB/s); a call is what vLLM publishes for its one-shot
- * all-reduce of 16 KiB over eight H100s, 6 to 8 us, and over PCIe what NCCL's takes, about 20 us. */
+/* The memory of one host: quire bench collectives on two cores of a Sapphire Rapids, 1.4 us for 4 KiB, 10.8 for 64 KiB
+ * and 550 for 4 MiB (docs/benchmarks/collectives.json). The GPUs' links were not measured: the bandwidth is 0.7 of the
+ * vendor's figure per direction (NVLink 4: 450 GB/s, PCIe 5.0 x16: 63 GB/s). The time of a call is vLLM's published
+ * figure for its one-shot all-reduce of 16 KiB over eight H100s, 6 to 8 us, and over PCIe NCCL's time, about 20 us. */
 static const struct cost_link links[] = {
     {"shared-memory", "measured", 0.8, 7.6e3, true},
     {"nvlink", "published figures, not measured", 7, 0.7 * 450e3, false},

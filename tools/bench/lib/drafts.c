@@ -12,7 +12,7 @@ struct line {
     size_t n;
 };
 
-/* What stands behind the name, when it is of this metric: "{labels} value" or " value". */
+/* The text after the name if the line is of this metric: "{labels} value" or " value". */
 static bool is_of(struct line line, const char *name, struct line *rest)
 {
     size_t n = strlen(name);
@@ -22,7 +22,7 @@ static bool is_of(struct line line, const char *name, struct line *rest)
     return true;
 }
 
-/* Behind the labels, which may have blanks; a time may follow. NAN: there is none, or it is no count. */
+/* The value after the labels, which may contain blanks; a time may follow. NAN: missing, or not a count. */
 static double value_of(struct line rest)
 {
     char text[LONGEST_VALUE];
@@ -45,7 +45,7 @@ static double value_of(struct line rest)
     return *stopped == 0 && value >= 0 && value <= MOST ? value : NAN;
 }
 
-/* The label position="N"; BENCH_MAX_PLACES: none of those that are counted. */
+/* The label position="N"; BENCH_MAX_PLACES: not a counted position. */
 static size_t place_of(struct line rest)
 {
     static const char label[] = "position=\"";
@@ -91,7 +91,7 @@ void bench_drafts_read(const char *text, size_t n, struct bench_drafts *out)
         if (is_of(line, "vllm:spec_decode_num_accepted_tokens_per_pos_total", &rest))
             read_place(rest, out);
     }
-    /* NAN is at most nothing. */
+    /* Comparisons with NAN are false. */
     out->known = found[0] && found[1] && found[2] && out->n_drafts <= MOST && out->n_draft_tokens <= MOST &&
                  out->n_accepted <= MOST;
     if (!out->known)

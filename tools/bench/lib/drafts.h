@@ -1,6 +1,5 @@
-/* What a server's counters say of speculation, read from its /metrics before and after a load: vLLM's names, which
- * others have too. The server is not trusted. No global state; any thread on its own values.
- */
+/* A server's counters of speculation, read from its /metrics before and after a load, with vLLM's names, which other
+ * servers use, too. The server is not trusted. No global state; any thread on its own values. */
 #ifndef QUIRE_TOOLS_BENCH_DRAFTS_H
 #define QUIRE_TOOLS_BENCH_DRAFTS_H
 
@@ -9,16 +8,16 @@
 
 #define BENCH_MAX_PLACES 64u
 
-struct bench_drafts { /* zeroed: nothing is known */
+struct bench_drafts { /* zeroed: unknown */
     bool known;
-    double n_drafts, n_draft_tokens, n_accepted; /* rows of steps, their drafts, those that were right */
+    double n_drafts, n_draft_tokens, n_accepted; /* rows of steps, their drafts, the accepted drafts */
     size_t n_places;
-    double accepted_at[BENCH_MAX_PLACES]; /* [n_places] rows whose draft of this place was right */
+    double accepted_at[BENCH_MAX_PLACES]; /* [n_places] rows whose draft at this position was accepted */
 };
 
-/* Prometheus' text; samples of several engines are added up. Nothing is known where a counter is missing, or is none. */
+/* Prometheus' text; samples of several engines are added. Unknown if a counter is missing or invalid. */
 void bench_drafts_read(const char *text, size_t n, struct bench_drafts *out);
-/* What came between the two. Nothing is known where one was not, or the server began anew. */
+/* The difference of the two. Unknown if one of them is, or if the server restarted. */
 struct bench_drafts bench_drafts_between(const struct bench_drafts *before, const struct bench_drafts *after);
 
 #endif

@@ -50,7 +50,7 @@ double bench_draw_normal(uint64_t *state)
     return sqrt(fmax(0, -2 * exact_log(u))) * exact_cos_turns(v);
 }
 
-/* By Marsaglia and Tsang (2000); a shape below 1 by way of shape + 1. */
+/* By Marsaglia and Tsang (2000); a shape below 1 uses shape + 1. */
 double bench_draw_gamma(uint64_t *state, double shape)
 {
     if (shape < 1)

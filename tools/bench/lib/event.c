@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* "" and null alike are no text. */
+/* "" and null both mean no text. */
 static bool has_text(const json_t *object, const char *key)
 {
     return json_string_length(json_object_get(object, key)) > 0;
@@ -28,7 +28,7 @@ static uint32_t count_of(const json_t *usage, const char *key)
     return n > 0 && n <= UINT32_MAX ? (uint32_t)n : 0;
 }
 
-/* {"error": {"message": ...}}, {"error": "..."}, {"message": ...}, {"detail": ...}: NULL when there is none. */
+/* {"error": {"message": ...}}, {"error": "..."}, {"message": ...}, {"detail": ...}: NULL if there is none. */
 static const char *error_of(const json_t *object)
 {
     const json_t *error = json_object_get(object, "error");
@@ -40,7 +40,7 @@ static const char *error_of(const json_t *object)
     return text;
 }
 
-/* Printable ASCII alone: what is cut in the middle of a character would be no JSON. */
+/* Only printable ASCII: text cut in the middle of a character would not be valid JSON. */
 static void show(const char *text, size_t n, char *out, size_t size)
 {
     size_t k = 0;

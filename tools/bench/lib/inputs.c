@@ -12,7 +12,7 @@
 
 #define MAX_TRACE_BYTES (1ull << 30)
 #define MAX_SHAREGPT_BYTES (2ull << 30)
-/* vLLM's bounds on a ShareGPT request, so that the same file is the same work. */
+/* vLLM's limits for a ShareGPT request, so that the same file is the same work. */
 #define SHAREGPT_MIN_TOKENS 4
 #define SHAREGPT_MAX_PROMPT 1024
 #define SHAREGPT_MAX_TOTAL 2048
@@ -23,7 +23,7 @@ enum stream { STREAM_LENGTH = 1, STREAM_IDS, STREAM_PREFIX, STREAM_BLOCK, STREAM
 enum dataset { RANDOM, SHAREGPT, PREFIX_REPETITION, TRACE, N_DATASETS };
 static const char *const dataset_names[N_DATASETS] = {"random", "sharegpt", "prefix-repetition", "trace"};
 
-struct owner { /* what struct bench_inputs begins */
+struct owner { /* begins with the public struct bench_inputs */
     struct bench_inputs in;
     struct bench_input_options options;
     struct bench_input_bounds bounds;
@@ -50,29 +50,30 @@ size_t bench_input_flags(struct bench_input_options *o, struct cli_option out[BE
 {
     /* clang-format off */
     const struct cli_option rows[] = {
-        {.names = "What is asked:", .kind = CLI_GROUP},
+        {.names = "Requests:", .kind = CLI_GROUP},
         {.names = "dataset,dataset-name", .kind = CLI_STRING, .target = &o->dataset, .value = "NAME",
-         .help = "random, prefix-repetition, sharegpt or trace. Default random."},
+         .common = true, .help = "random, prefix-repetition, sharegpt or trace; default random."},
         {.names = "dataset-path", .kind = CLI_STRING, .target = &o->path, .value = "FILE",
-         .help = "sharegpt: a ShareGPT JSON file, or a CSV of lengths. trace: lines of JSON as Mooncake's, or a CSV "
-                 "with times as Azure's (docs/benchmarking.md)."},
+         .common = true, .help = "File of the dataset. sharegpt: a ShareGPT JSON file, or a CSV of lengths. trace: JSON lines as "
+                 "Mooncake's, or a CSV with times as Azure's (docs/guides/benchmarking.md)."},
         {.names = "num-prompts", .kind = CLI_U32, .target = &o->num_prompts, .min = 1, .max = 1 << 24, .value = "N",
-         .help = "Requests. Default 32."},
+         .common = true, .help = "Number of requests; default 32."},
         {.names = "input-len,random-input-len", .kind = CLI_U32, .target = &o->input_len, .min = 1,
-         .max = BENCH_MAX_LENGTH, .value = "N", .help = "Tokens of a random prompt. Default 128."},
+         .max = BENCH_MAX_LENGTH, .value = "N", .common = true, .help = "Tokens of a random prompt; default 128."},
         {.names = "output-len,random-output-len", .kind = CLI_U32, .target = &o->output_len,
          .given = &o->has_output_len, .min = 1, .max = BENCH_MAX_LENGTH, .value = "N",
-         .help = "Tokens of an answer. Default 64, or what the file says."},
+         .common = true, .help = "Tokens of an answer; default 64, or the length in the file."},
         {.names = "range-ratio,random-range-ratio", .kind = CLI_F64, .target = &o->range_ratio, .max = 0.999,
-         .value = "R", .help = "Random lengths vary evenly within L (1 - R) to L (1 + R). Default 0."},
+         .value = "R", .help = "Draw random lengths uniformly from L (1 - R) to L (1 + R). Default 0."},
         {.names = "num-prefixes,prefix-repetition-num-prefixes", .kind = CLI_U32, .target = &o->num_prefixes, .min = 1,
-         .max = 1 << 24, .value = "N", .help = "prefix-repetition: different prefixes. Default 4."},
+         .max = 1 << 24, .value = "N", .help = "prefix-repetition: number of different prefixes. Default 4."},
         {.names = "prefix-len,prefix-repetition-prefix-len", .kind = CLI_U32, .target = &o->prefix_len,
-         .max = BENCH_MAX_LENGTH, .value = "N", .help = "Tokens of each. Default 256."},
+         .max = BENCH_MAX_LENGTH, .value = "N", .help = "prefix-repetition: tokens of each prefix. Default 256."},
         {.names = "suffix-len,prefix-repetition-suffix-len", .kind = CLI_U32, .target = &o->suffix_len, .min = 1,
-         .max = BENCH_MAX_LENGTH, .value = "N", .help = "Tokens of a request's own after it. Default 64."},
+         .max = BENCH_MAX_LENGTH, .value = "N",
+         .help = "prefix-repetition: tokens of a request after its prefix. Default 64."},
         {.names = "rate-scale", .kind = CLI_F64, .target = &o->rate_scale, .min = 1e-6, .max = 1e6, .value = "X",
-         .help = "trace: requests come X times as fast as they were recorded. Default 1."},
+         .common = true, .help = "trace: speed up arrivals by this factor; default 1."},
     };
     /* clang-format on */
     _Static_assert(sizeof rows / sizeof rows[0] <= BENCH_INPUT_FLAGS_MAX, "raise BENCH_INPUT_FLAGS_MAX");
@@ -80,7 +81,7 @@ size_t bench_input_flags(struct bench_input_options *o, struct cli_option out[BE
     return sizeof rows / sizeof rows[0];
 }
 
-/* ---- made to order ---- */
+/* ---- generated requests ---- */
 
 static int check_room(const struct owner *o, uint64_t n_input, uint64_t n_output, struct quire_error *err)
 {
@@ -117,7 +118,7 @@ static int make_random(struct owner *o, struct quire_error *err)
     return status;
 }
 
-/* Every prefix once, then every one again: no two neighbours share one unless there is only one. */
+/* Every prefix once, then every one again: neighbours never share a prefix, unless there is only one. */
 static int make_prefixes(struct owner *o, struct quire_error *err)
 {
     const struct bench_input_options *p = &o->options;
@@ -152,7 +153,7 @@ static int take_trace(struct owner *o, bool with_times, const char *text, size_t
     if (status != QUIRE_OK)
         return status;
     if (with_times && !o->workload.has_times)
-        return quire_fail(err, QUIRE_INVALID, "%s: has no times; for its lengths alone: --dataset sharegpt", name);
+        return quire_fail(err, QUIRE_INVALID, "%s: has no times; to use only its lengths: --dataset sharegpt", name);
     for (size_t i = 0; i < o->workload.n_rows && !is_full(o); i++) {
         const struct bench_workload_row *row = &o->workload.rows[i];
         struct bench_input item = {
@@ -165,14 +166,14 @@ static int take_trace(struct owner *o, bool with_times, const char *text, size_t
             item.arrival_s -= o->in.items[0].arrival_s;
         take(o, &item);
     }
-    /* The first one taken is where time begins. */
+    /* Time begins at the first accepted request. */
     if (o->in.n > 0)
         o->in.items[0].arrival_s = 0;
     o->in.is_timed = with_times;
     return QUIRE_OK;
 }
 
-/* The first two turns: the question, and the answer whose length counts. False: an entry that has none. */
+/* The first two turns: the question, and the answer whose length counts. Returns false for an entry without them. */
 static bool turns_of(const json_t *entry, const char **question, const char **answer)
 {
     const json_t *turns = json_object_get(entry, "conversations");
@@ -210,8 +211,8 @@ static int take_conversations(struct owner *o, const char *text, size_t n_bytes,
 {
     if (!o->bounds.text)
         return quire_fail(err, QUIRE_INVALID,
-                          "%s: its tokens must be counted: --tokenizer MODEL, the directory with the "
-                          "served model's tokenizer.json",
+                          "%s: counting its tokens needs --tokenizer MODEL, the directory with the served model's "
+                          "tokenizer.json",
                           name);
     int status = quire_json_parse(text, n_bytes, 16, name, &o->conversations, err);
     if (status != QUIRE_OK)
@@ -253,7 +254,7 @@ static int take_file(struct owner *o, struct quire_error *err)
         status = take_trace(o, is_trace, text, n, name, err);
     free(text);
     if (status == QUIRE_OK && o->in.n == 0)
-        status = quire_fail(err, QUIRE_INVALID, "%s: none of its requests fits%s", name,
+        status = quire_fail(err, QUIRE_INVALID, "%s: no request fits%s", name,
                             o->in.n_left_out ? " into the model's context" : "");
     return status;
 }
@@ -291,7 +292,7 @@ int bench_inputs_open(const struct bench_input_options *options, const struct be
     o->in.n = options->num_prompts;
     o->in.items = calloc(options->num_prompts, sizeof *o->in.items);
     status = o->in.items ? makers[dataset](o, err)
-                         : quire_fail(err, QUIRE_NO_MEMORY, "no memory for %u requests", options->num_prompts);
+                         : quire_fail(err, QUIRE_NO_MEMORY, "out of memory for %u requests", options->num_prompts);
     if (status != QUIRE_OK) {
         bench_inputs_close(&o->in);
         return status;
@@ -342,7 +343,7 @@ void bench_inputs_ids(const struct bench_inputs *in, size_t i, uint32_t *out)
     }
 }
 
-/* Each is a token of its own in any vocabulary trained on English. */
+/* Each is a single token in any vocabulary trained on English. */
 static const char *const words[] = {
     "time",  "year",   "people", "way",     "day",     "man",     "thing",    "woman",   "life",       "child",
     "world", "school", "state",  "family",  "student", "group",   "country",  "problem", "hand",       "part",
@@ -353,7 +354,7 @@ static const char *const words[] = {
     "line",  "end",    "member", "law",
 };
 #define N_WORDS (sizeof words / sizeof words[0])
-#define WORD_BYTES 11u /* the longest, and a space */
+#define WORD_BYTES 11u /* the longest word, and a space */
 
 char *bench_inputs_text(const struct bench_inputs *in, size_t i)
 {
@@ -386,7 +387,7 @@ int bench_inputs_parse_rate(const char *text, void *rate, struct quire_error *er
     const char *at = text;
     double value = INFINITY;
     if (strcmp(text, "inf") != 0 && (!quire_take_number(&at, DBL_MAX, &value) || *at || value <= 0))
-        return quire_fail(err, QUIRE_INVALID, "\"%.40s\": must be requests a second, or inf", text);
+        return quire_fail(err, QUIRE_INVALID, "\"%.40s\": must be requests per second, or inf", text);
     *(double *)rate = value;
     return QUIRE_OK;
 }

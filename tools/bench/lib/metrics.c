@@ -79,7 +79,7 @@ void bench_result_fail(struct bench_result *r, const char *message)
 {
     r->ok = false;
     if (!r->error)
-        r->error = strdup(message); /* without memory it has failed without a message */
+        r->error = strdup(message); /* if memory is short, it fails without a message */
 }
 
 void bench_results_free(struct bench_result *results, size_t n)
@@ -91,7 +91,7 @@ void bench_results_free(struct bench_result *results, size_t n)
     free(results);
 }
 
-/* ---- what is asked for ---- */
+/* ---- options ---- */
 
 static int find_metric(const char *name, size_t n)
 {
@@ -124,7 +124,7 @@ static int parse_percentiles(const char *text, struct bench_metrics_options *out
         double p;
         if (!quire_take_number(&at, 100, &p) || (*at && *at != ','))
             return quire_fail(err, QUIRE_INVALID,
-                              "--metric-percentiles: \"%.*s\": must be numbers from 0 to 100, as in 50,95,99",
+                              "--metric-percentiles: \"%.*s\": must be numbers from 0 to 100, such as 50,95,99",
                               (int)strcspn(from, ","), from);
         if (out->n_percentiles == BENCH_MAX_PERCENTILES)
             return quire_fail(err, QUIRE_INVALID, "--metric-percentiles: more than %d", BENCH_MAX_PERCENTILES);
@@ -141,8 +141,8 @@ static int parse_goodput(const char *text, struct bench_metrics_options *out, st
     double ms;
     if (metric < 0 || metric == BENCH_ITL || text[n] != ':' || !quire_take_number(&at, DBL_MAX, &ms) || *at)
         return quire_fail(err, QUIRE_INVALID,
-                          "--goodput: \"%.60s\": must be ttft:MS, tpot:MS or e2el:MS, milliseconds that a good request "
-                          "stays within",
+                          "--goodput: \"%.60s\": must be ttft:MS, tpot:MS or e2el:MS, the limit of a good request in "
+                          "milliseconds",
                           text);
     out->goodput_ms[metric] = ms;
     out->has_goodput = true;
@@ -168,14 +168,14 @@ static double tpot_of(const struct bench_result *r)
     return r->n_output > 1 ? (r->e2el_s - r->ttft_s) / (r->n_output - 1) : 0;
 }
 
-/* As vLLM: a request with one token has a TPOT of 0 here. */
+/* As in vLLM, a request with one token has a TPOT of 0 here. */
 static bool is_good(const struct bench_result *r, const struct bench_metrics_options *o)
 {
     return r->ttft_s * 1e3 <= o->goodput_ms[BENCH_TTFT] && tpot_of(r) * 1e3 <= o->goodput_ms[BENCH_TPOT] &&
            r->e2el_s * 1e3 <= o->goodput_ms[BENCH_E2EL];
 }
 
-/* The metric's values into out, which has room for all; returns how many. */
+/* Writes the metric's values to out, which has space for all; returns their number. */
 static size_t collect(const struct bench_result *results, size_t n, enum bench_metric metric, double *out)
 {
     size_t count = 0;
@@ -208,7 +208,7 @@ static void summarise(double *values, size_t n, const struct bench_metrics_optio
         out->percentiles_ms[i] = bench_percentile(values, n, options->percentiles[i]) * 1e3;
 }
 
-/* Most requests in flight at one moment: a request counts from its start and no longer at its end. */
+/* Maximum of requests in flight at one time: a request counts from its start until just before its end. */
 static size_t peak_concurrency(double *starts, double *ends, size_t n)
 {
     size_t live = 0, peak = 0, over = 0;
@@ -225,7 +225,7 @@ static size_t peak_concurrency(double *starts, double *ends, size_t n)
     return peak;
 }
 
-/* Events with tokens in the fullest whole second since the first start. times: of all of them. */
+/* Events with tokens in the fullest whole second since the first start. times: of all events. */
 static double peak_rate(double *times, size_t n, double first)
 {
     size_t most = 0, count = 0;
@@ -276,7 +276,7 @@ int bench_metrics_compute(const struct bench_result *results, size_t n, double d
         if (!r->ok) {
             out->failed++;
             if (!out->first_error)
-                out->first_error = r->error ? r->error : "no reason known";
+                out->first_error = r->error ? r->error : "unknown reason";
             continue;
         }
         out->completed++;
@@ -285,7 +285,7 @@ int bench_metrics_compute(const struct bench_result *results, size_t n, double d
         n_good += is_good(r, options);
         n_itls += r->n_itls;
     }
-    double *values = calloc(2 * n + n_itls + 1, sizeof *values); /* room for what any step needs */
+    double *values = calloc(2 * n + n_itls + 1, sizeof *values); /* space for the largest step */
     if (!values)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     double per_s = duration_s > 0 ? 1 / duration_s : 0;
@@ -347,7 +347,7 @@ static void print_stat(const struct bench_stat *s, const struct bench_metrics_op
     }
 }
 
-/* vLLM's lines and definitions; the tokens a step are those of all steps, also of those that verified nothing. */
+/* vLLM's lines and definitions; tokens per step include steps that verified nothing. */
 static double tokens_a_step(const struct bench_metrics *m)
 {
     return draft_tokens_a_step(m->total_output, (uint64_t)m->drafts.n_accepted);

@@ -7,8 +7,8 @@
 
 #define MAX_SUM (BENCH_PAIRS_MAX * (BENCH_PAIRS_MAX + 1) / 2)
 
-/* How many of the means may be cut off at each end: the largest k with 2 P(W < k) <= 1 - confidence, where W is the sum of
- * those of the ranks 1..n that a fair coin each picks. */
+/* Number of means to cut off at each end: the largest k with 2 P(W < k) <= 1 - confidence, where W is the sum of those
+ * ranks 1..n that a fair coin selects. */
 static size_t n_cut(size_t n)
 {
     double p[MAX_SUM + 1] = {1}, tail = 0;

@@ -10,7 +10,7 @@
 #define TOP 30.0
 #define BOTTOM 42.0
 
-/* Okabe and Ito's colours, which the colour-blind can tell apart; lines differ by their dashes too. */
+/* Okabe and Ito's colours, which colour-blind people can distinguish; lines also differ by their dashes. */
 static const char *const colours[PLOT_MAX_LINES] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
                                                     "#56b4e9", "#e69f00", "#7a5195", "#666666"};
 static const char *const dashes[PLOT_MAX_LINES] = {"", "7 3", "2 3", "9 3 2 3", "12 4", "4 2", "1 2", "6 2 1 2 1 2"};
@@ -66,7 +66,7 @@ static const char *short_number(double x, char out[32])
     return out;
 }
 
-/* 1, 2 or 5 times a power of ten: about five of them in the range. */
+/* 1, 2 or 5 times a power of ten: about five ticks in the range. */
 static double tick_distance(struct range r)
 {
     double rough = (r.high - r.low) / 5, power = pow(10, floor(log10(rough))), part = rough / power;

@@ -1,4 +1,4 @@
-/* Lines over two axes, as SVG: by itself a file, and part of a page of HTML. Any thread. */
+/* Line charts as SVG: a file by itself, or part of an HTML page. Any thread. */
 #ifndef QUIRE_TOOLS_BENCH_PLOT_H
 #define QUIRE_TOOLS_BENCH_PLOT_H
 
@@ -13,14 +13,14 @@ struct plot_line {
     const double *x, *y;
     size_t n;
 };
-struct plot { /* all borrowed; the texts have no character that means something in HTML */
+struct plot { /* all borrowed; the texts contain no HTML special characters */
     const char *title, *x_label, *y_label;
     bool log_x;
     struct plot_line lines[PLOT_MAX_LINES];
     size_t n_lines;
 };
 
-/* The y axis begins at 0. Writing may fail as any: ferror(f). */
+/* The y axis begins at 0. Write errors: ferror(f). */
 void plot_draw(FILE *f, const struct plot *p);
 
 #endif

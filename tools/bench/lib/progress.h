@@ -1,6 +1,5 @@
-/* A progress bar on standard error, for what takes more than two seconds: "random prompts  12/40 [#######         ] 3.1/s  9 s left".
- * Nothing is shown when standard error is no terminal. One thread.
- */
+/* A progress bar on standard error, after two seconds: "random prompts 12/40 [####### ] 3.1/s 9 s left". Only on a
+ * terminal. One thread. */
 #ifndef QUIRE_TOOLS_BENCH_PROGRESS_H
 #define QUIRE_TOOLS_BENCH_PROGRESS_H
 
@@ -16,9 +15,9 @@ struct bench_progress {
 
 /* what: borrowed until the end. */
 void bench_progress_begin(struct bench_progress *p, const char *what, uint64_t total);
-/* As often as is convenient; it draws at most ten times a second. */
+/* May be called at any rate; it draws at most ten times a second. */
 void bench_progress_set(struct bench_progress *p, uint64_t done);
-/* Takes the bar away. */
+/* Removes the bar. */
 void bench_progress_end(struct bench_progress *p);
 
 #endif

@@ -1,5 +1,5 @@
-/* The benchmarks' own random numbers, so that a seed gives the same requests on every machine: splitmix64.
- * No global state; any thread on its own state. */
+/* The benchmarks' own random numbers, so that a seed gives the same requests on every machine: splitmix64. No global
+ * state; any thread on its own state. */
 #ifndef QUIRE_TOOLS_BENCH_RANDOM_H
 #define QUIRE_TOOLS_BENCH_RANDOM_H
 
@@ -19,7 +19,7 @@ static inline double bench_random_unit(uint64_t *state)
     return (double)(bench_random(state) >> 11) * 0x1p-53;
 }
 
-/* The state of a stream of its own for each (seed, kind, index). */
+/* The state of a separate stream for each (seed, kind, index). */
 static inline uint64_t bench_stream(uint64_t seed, uint64_t kind, uint64_t index)
 {
     uint64_t state = seed;

@@ -33,7 +33,7 @@ static int out_of_memory(const struct reader *r)
     return quire_fail(r->err, QUIRE_NO_MEMORY, "%s: out of memory", r->name);
 }
 
-/* A row whose arrival is yet in nanoseconds of some clock. */
+/* A row whose arrival is still in nanoseconds of some clock. */
 static int add_row(struct reader *r, int64_t ns, const struct bench_workload_row *row)
 {
     struct bench_workload *t = r->out;
@@ -48,7 +48,9 @@ static int add_row(struct reader *r, int64_t ns, const struct bench_workload_row
     if (t->n_rows == 0)
         r->first_ns = ns;
     else if (ns < r->last_ns)
-        return quire_fail(r->err, QUIRE_INVALID, "%s: line %zu: is earlier than the one before it; sort by time",
+        return quire_fail(r->err, QUIRE_INVALID,
+                          "%s: line %zu: is earlier than the line before it; sort the file by "
+                          "time",
                           r->name, r->line);
     r->last_ns = ns;
     t->rows[t->n_rows] = *row;
@@ -104,12 +106,12 @@ static int find_tenant(struct reader *r, const char *name, const char *where, ui
         if (strcmp(t->tenants[*out], name) == 0)
             return QUIRE_OK;
     if (t->n_tenants == BENCH_WORKLOAD_MAX_TENANTS)
-        return quire_fail(r->err, QUIRE_INVALID, "%s: tenant: is one more than %u", where, BENCH_WORKLOAD_MAX_TENANTS);
+        return quire_fail(r->err, QUIRE_INVALID, "%s: tenant: more than %u tenants", where, BENCH_WORKLOAD_MAX_TENANTS);
     strcpy(t->tenants[t->n_tenants++], name);
     return QUIRE_OK;
 }
 
-/* What only traces made for Quire say. */
+/* Optional fields of traces made for Quire. */
 static int read_service(struct reader *r, const json_t *object, const char *where, struct bench_workload_row *row)
 {
     const char *tenant = NULL;
@@ -183,7 +185,7 @@ struct field {
     size_t n;
 };
 
-/* The fields of a line; at most MAX_COLUMNS are looked at. */
+/* The fields of a line; at most MAX_COLUMNS are read. */
 static size_t split(const char *line, size_t n, struct field fields[MAX_COLUMNS])
 {
     size_t count = 0;
@@ -215,7 +217,7 @@ static int read_header(const struct reader *r, const char *line, size_t n, int w
     return QUIRE_OK;
 }
 
-/* What stands in a file nobody vouched for, for a message on a terminal. */
+/* Text of an untrusted file, for a message on a terminal. */
 static const char *quote(const struct field *f, char out[41])
 {
     size_t n = f->n < 40 ? f->n : 40;
@@ -243,7 +245,7 @@ static int read_whole(const struct reader *r, const struct field *f, const char 
     return QUIRE_OK;
 }
 
-/* "2023-11-16 18:17:03.9799600", perhaps with "+00:00" or "Z" behind it, to nanoseconds since 1970. */
+/* "2023-11-16 18:17:03.9799600", optionally with "+00:00" or "Z", to nanoseconds since 1970. */
 static int read_date(const struct reader *r, const struct field *f, int64_t *ns)
 {
     char text[48], shown[41];
@@ -280,8 +282,8 @@ static int read_csv_line(struct reader *r, const char *line, size_t n, const int
     int64_t at = 0;
     for (int i = 0; i < N_KNOWN; i++)
         if (where[i] >= 0 && (size_t)where[i] >= count)
-            return quire_fail(r->err, QUIRE_INVALID, "%s: line %zu: has %zu columns, its header more", r->name, r->line,
-                              count);
+            return quire_fail(r->err, QUIRE_INVALID, "%s: line %zu: has %zu columns, fewer than its header", r->name,
+                              r->line, count);
     int status = read_whole(r, &fields[where[INPUT]], "input tokens", 1, BENCH_MAX_LENGTH, &n_input);
     if (status == QUIRE_OK)
         status = read_whole(r, &fields[where[OUTPUT]], "output tokens", 1, BENCH_MAX_LENGTH, &n_output);
@@ -369,7 +371,7 @@ int bench_read_file(const char *path, size_t max_bytes, char **text, size_t *n, 
         got += (size_t)more;
     close(fd);
     if (!bytes)
-        return quire_fail(err, QUIRE_NO_MEMORY, "%s: no memory for its %zu bytes", path, size);
+        return quire_fail(err, QUIRE_NO_MEMORY, "%s: out of memory for %zu bytes", path, size);
     if (more < 0) {
         free(bytes);
         return quire_fail(err, QUIRE_IO, "%s: cannot be read", path);

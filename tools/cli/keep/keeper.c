@@ -18,16 +18,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Where the child finds them: "SOCKET LIFE". */
+/* Gives the child its descriptors: "SOCKET LIFE". */
 #define VARIABLE "QUIRE_FRONT"
 
-/* Before the first start again, time for the memory of what was ended to come back; twice as long before each that follows. */
+/* Delay before the first restart, so that the memory of the old process is freed; it doubles with each further restart.
+ */
 #define FIRST_DELAY_MS 250u
 #define MOST_DELAY_MS 30000u
-#define SERVED_MS 60000 /* who was there for so long, begins to count anew */
-#define END_MS 10000 /* for one that serves to write down what it has */
-#define LOST_MS 1000 /* for one that has failed */
-#define ENDING_MS 50 /* from the end of a process's connections to its own */
+#define SERVED_MS 60000 /* after this time of service, the count of restarts begins again */
+#define END_MS 10000 /* time for a serving engine to write its files */
+#define LOST_MS 1000 /* for a failed engine */
+#define ENDING_MS 50 /* from the end of a process's connections to its own end */
 #define LOOK_MS 100
 
 struct keeper {
@@ -37,19 +38,19 @@ struct keeper {
     struct keeper_calls calls;
 
     pid_t process; /* 0: none */
-    int pidfd, life, front; /* -1: none; front: until it is handed on */
-    struct event *ended, *spoke; /* NULL: not now */
+    int pidfd, life, front; /* -1: not open; front: until it is passed on */
+    struct event *ended, *spoke; /* NULL: not pending */
     struct event *start, *end; /* timers */
     struct pulse *pulse;
     bool is_up, was_up, is_stopping;
     uint32_t n_in_a_row;
-    char how[160]; /* the last one ended; empty: there is one */
+    char how[160]; /* how the last process ended; empty: one is running */
     uint64_t started_ms, up_ms, load_ms;
 };
 
 /* ---- the child ---- */
 
-/* In the child of a process with threads: system calls only. */
+/* In the child of a process with threads: only system calls are allowed. */
 static void become_engine(char *const *argv, char *const *environment, const int fds[2], pid_t parent)
 {
     sigset_t none;
@@ -61,7 +62,7 @@ static void become_engine(char *const *argv, char *const *environment, const int
     _exit(127);
 }
 
-/* This process's without what is its own, and `place`. To be freed; NULL: no memory. */
+/* This process's environment without its own variables, plus `place`. The caller frees it; NULL: out of memory. */
 static char **environment_with(char *place)
 {
     size_t n = 0, kept = 0;
@@ -97,7 +98,7 @@ static int fork_engine(struct keeper *k, const int fds[2], struct quire_error *e
     }
     k->pidfd = (int)syscall(SYS_pidfd_open, k->process, 0);
     if (k->pidfd < 0)
-        return quire_fail(err, QUIRE_IO, "watching the engine: %s (pidfd_open, of Linux 5.3)", strerror(errno));
+        return quire_fail(err, QUIRE_IO, "watching the engine: %s (pidfd_open needs Linux 5.3)", strerror(errno));
     return QUIRE_OK;
 }
 
@@ -146,14 +147,14 @@ static int start(struct keeper *k, struct quire_error *err)
 static void say_how(struct keeper *k, const siginfo_t *end)
 {
     if (end->si_code == CLD_EXITED)
-        snprintf(k->how, sizeof k->how, "the engine has ended: its process %d, with status %d", (int)k->process,
+        snprintf(k->how, sizeof k->how, "the engine's process %d exited with status %d", (int)k->process,
                  end->si_status);
     else
-        snprintf(k->how, sizeof k->how, "the engine has ended: its process %d, by signal %d (%s)", (int)k->process,
+        snprintf(k->how, sizeof k->how, "the engine's process %d was ended by signal %d (%s)", (int)k->process,
                  end->si_status, strsignal(end->si_status));
 }
 
-/* Of a process that has ended, or is killed here. How goes to k->how. True: with status 0. */
+/* Reaps a process that has ended, or kills it. Writes k->how. Returns true for status 0. */
 static bool reap(struct keeper *k)
 {
     siginfo_t end = {0};
@@ -198,8 +199,8 @@ static void start_again(struct keeper *k, const char *why)
         return;
     }
     const uint32_t delay = delay_ms(k->n_in_a_row);
-    quire_log(QUIRE_LOG_WARN, "server", "the engine is started again in %.1f s (start %u of %u in a row): %s",
-              delay / 1e3, k->n_in_a_row, k->tries, why);
+    quire_log(QUIRE_LOG_WARN, "server", "the engine restarts in %.1f s (start %u of %u in a row): %s", delay / 1e3,
+              k->n_in_a_row, k->tries, why);
     k->calls.down(k->calls.context, delay + (uint32_t)(k->load_ms < 3600000 ? k->load_ms : 3600000), why);
     set_timer(k->start, delay);
 }
@@ -228,7 +229,7 @@ static void on_start(evutil_socket_t fd, short what, void *context)
 
 /* ---- signs of life ---- */
 
-/* The first bytes, or its end: on_ended() then comes too. */
+/* The first bytes, or the end, in which case on_ended() runs, too. */
 static void on_spoke(evutil_socket_t fd, short what, void *context)
 {
     struct keeper *k = context;
@@ -244,7 +245,7 @@ static void on_spoke(evutil_socket_t fd, short what, void *context)
     k->calls.up(k->calls.context, (int)fd);
 }
 
-/* One that loads, which takes as long as it takes, has nobody to ask yet: the kernel knows whether it is stopped. */
+/* A loading engine, which may take any time, cannot answer yet. The kernel reports whether it is stopped. */
 static bool lives(void *context)
 {
     struct keeper *k = context;
@@ -313,7 +314,7 @@ void keeper_drain(struct keeper *k)
         k->is_stopping = true;
 }
 
-/* Of one that serves; one that is stopped meanwhile gets no longer than one that does not answer. */
+/* For an engine that serves. A stopped one gets no more time than one that does not respond. */
 static bool ends_in_time(const struct keeper *k)
 {
     const uint64_t began_ms = quire_now_ms();
@@ -334,11 +335,11 @@ bool keeper_end(struct keeper *k)
     if (!k)
         return true;
     k->is_stopping = true;
-    close_fd(&k->life); /* by which it knows */
+    close_fd(&k->life); /* which notifies the child */
     const bool serves = k->process && k->is_up;
     bool is_well = !serves || (pulse_is_felt(k->pulse) && ends_in_time(k));
     if (!is_well)
-        quire_log(QUIRE_LOG_ERROR, "server", "the engine does not end, and is killed: process %d", (int)k->process);
+        quire_log(QUIRE_LOG_ERROR, "server", "the engine does not exit and is killed: process %d", (int)k->process);
     if (k->end && k->pulse && !reap(k) && serves)
         is_well = false;
     forget_event(&k->start);
@@ -364,7 +365,7 @@ int keeper_join(int *front_fd, int *life_fd, struct quire_error *err)
         fcntl(*front_fd, F_SETFD, FD_CLOEXEC) != 0 || fcntl(*life_fd, F_SETFD, FD_CLOEXEC) != 0)
         return quire_fail(err, QUIRE_INVALID, VARIABLE ": \"%.40s\" is not \"SOCKET LIFE\", two open descriptors",
                           place ? place : "");
-    unsetenv(VARIABLE); /* what this process starts is no engine of this front end */
+    unsetenv(VARIABLE); /* processes that this one starts are not engines of this front end */
     return QUIRE_OK;
 }
 
@@ -400,7 +401,8 @@ struct cli_option keeper_option(uint32_t *tries)
         .parse = parse_restart,
         .target = tries,
         .value = "no|on-failure[:N]",
-        .help =
-            "on-failure: the engine is a process of its own; when it or one of its ranks ends or hangs, requests get "
-            "503 until it is there again, at most N times in a row (5). Default no: the server ends with status 1."};
+        .common = true,
+        .help = "on-failure[:N]: restart the engine if it or one of its ranks exits or hangs. The engine then runs "
+                "in a process of its own. Requests get 503 until it is back. At most N restarts in a row, default "
+                "5. Default no: the server exits with status 1."};
 }

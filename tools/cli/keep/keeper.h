@@ -1,8 +1,8 @@
-/* quire serve --restart: the engine is a process of its own, the child of the one that listens, and is started again when it
- * ends or stops answering. Requests see an engine that is away for a while, as with --engine.
+/* The supervisor of quire serve --restart. The engine runs in a child process of the front end and is restarted when it
+ * exits or stops responding. Meanwhile, requests see an unavailable engine, as with --engine.
  *
- * The child is this program as `quire engine`, which finds in QUIRE_FRONT two descriptors: a socket to serve, and one that
- * ends with its parent. When the parent dies, however it does, the kernel ends the child. Main thread, on the loop.
+ * The child is this program as `quire engine`. QUIRE_FRONT gives it two descriptors: a socket to serve, and one that
+ * closes with its parent. When the parent dies in any way, the kernel ends the child. Main thread, on the loop.
  */
 #ifndef QUIRE_TOOLS_KEEPER_H
 #define QUIRE_TOOLS_KEEPER_H
@@ -14,46 +14,47 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Starts in a row, none of which served for a minute, before it is given up. */
+/* Consecutive starts without a minute of service before the supervisor gives up. */
 #define KEEPER_TRIES 5
 #define KEEPER_MAX_ARGUMENTS 512
 
-/* --restart no|on-failure|on-failure:N; *tries: 0 without. */
+/* --restart no|on-failure|on-failure:N; *tries: 0 without it. */
 struct cli_option keeper_option(uint32_t *tries);
 
 struct keeper;
 
-struct keeper_calls { /* all set; on the loop */
-    /* It has loaded, and says HELLO at the other end of fd, which is the callee's. */
+struct keeper_calls { /* all set; called on the loop */
+    /* The engine has loaded and sends HELLO on the other end of fd, which the callee owns. */
     void (*up)(void *context, int fd);
-    /* It is expected back in about retry_ms. Once for each that is gone or did not come. */
+    /* The engine is expected back in about retry_ms. Called once for each process that ended or did not start. */
     void (*down)(void *context, uint32_t retry_ms, const char *why);
-    /* Asks it for a sign of life; whether the one before has come. Of an engine that is up, twice a second. */
+    /* Sends a heartbeat to a running engine, twice a second; returns whether the previous one was answered. */
     bool (*answers)(void *context);
-    /* One that is up is ended, since it does not answer. why: static. */
+    /* A running engine is ended because it does not respond. why: static. */
     void (*lost)(void *context, const char *why);
-    /* It is not started again: it never came, or too often in vain. */
+    /* The engine is not restarted: it never started, or failed too often. */
     void (*given_up)(void *context, const char *why);
     void *context;
 };
 
-/* argv: of the child, NULL-terminated; borrowed until keeper_end(). The child is started at once. */
+/* argv: of the child, NULL-terminated; borrowed until keeper_end(). Starts the child at once. */
 int keeper_begin(struct event_base *base, char *const *argv, uint32_t tries, const struct keeper_calls *calls,
                  struct keeper **out, struct quire_error *err);
-/* The connection to it is lost: where it does not end by itself soon, it is ended. */
+/* The connection to the engine is lost: ends the process if it does not exit soon. */
 void keeper_lost(struct keeper *k);
-/* How its process ended, which may be about to: "the engine has ended: its process 1234, by signal 9 (Killed)". NULL: it lives. Valid until the
- * next start. */
+/* How its process ended, possibly in a moment: "the engine's process 1234 was ended by signal 9 (Killed)". NULL: it is
+ * alive. Valid until the next start. */
 const char *keeper_how_ended(struct keeper *k);
-/* From here on what ends is not started again. NULL is fine. */
+/* No restarts from now on. NULL is allowed. */
 void keeper_drain(struct keeper *k);
-/* Ends it: one that serves has a moment to finish what it writes. False: it had failed by then. NULL is fine. */
+/* Ends the engine. One that serves gets time to finish its files. Returns false if it had already failed. NULL is
+ * allowed. */
 bool keeper_end(struct keeper *k);
 
 /* ---- in the child ---- */
 
 bool keeper_is_child(void);
-/* Two descriptors, the caller's; once. */
+/* Returns two descriptors, owned by the caller. Call it once. */
 int keeper_join(int *front_fd, int *life_fd, struct quire_error *err);
 
 #endif

@@ -35,6 +35,6 @@ int loading_engine_open(const struct engine_options *options, engine_sink sink, 
     o.loading = on_loading;
     o.loading_context = &l;
     int status = engine_open(&o, sink, sink_context, out, err);
-    bench_progress_end(&l.bar); /* of an engine that did not open */
+    bench_progress_end(&l.bar); /* for an engine that did not open */
     return status;
 }

@@ -22,11 +22,12 @@ static double rounded(double value, double steps)
     return round(value * steps) / steps;
 }
 
-/* A rank is slow where another waits so much of the time for it, and it not for others: who is waited for because it waits
- * itself, as a stage for the next one, is not. */
+/* A rank is slow if another waits this share of the time for it and it does not wait for others. A rank that is waited
+ * for because it waits itself, such as a stage for the next one, is not slow. */
 #define SLOW_SHARE 0.1
 
-/* The rank that is waited for most, and how much of the time more than it waits; false: there is none. */
+/* Finds the rank with the largest difference between the time others wait for it and its own waiting time. Returns
+ * false if no rank is slow. */
 static bool find_slow(const struct log_stats *l, const struct engine_stats *now, double seconds, uint32_t *rank,
                       double *share)
 {
@@ -51,7 +52,7 @@ static void say(const struct log_stats *l, const struct engine_stats *now, doubl
 {
     const struct engine_stats *b = &l->before;
     uint64_t asked = now->n_prefix_queries - b->n_prefix_queries, hit = now->n_prefix_hits - b->n_prefix_hits;
-    /* Nobody came since the last line: what is known of all before. */
+    /* No request since the last line: uses the values of all earlier ones. */
     if (asked == 0) {
         asked = now->n_prefix_queries;
         hit = now->n_prefix_hits;
@@ -75,18 +76,18 @@ static void say(const struct log_stats *l, const struct engine_stats *now, doubl
         {.key = "prefix_cache_hit_rate", .number = rounded(hits, 1000)},
     };
     size_t n_all = 6;
-    /* Where nothing was guessed, nothing is said of it. */
+    /* Without drafts, the line does not mention them. */
     if (drafted > 0) {
         fields[n_all++] = (struct quire_log_field){.key = "draft_acceptance_rate", .number = rounded(acceptance, 1000)};
         fields[n_all++] = (struct quire_log_field){.key = "tokens_a_step", .number = rounded(a_step, 1000)};
-        snprintf(drafts, sizeof drafts, "; drafts %.1f%% right, %.2f tokens a step", 100 * acceptance, a_step);
+        snprintf(drafts, sizeof drafts, "; drafts %.1f%% accepted, %.2f tokens per step", 100 * acceptance, a_step);
     }
     if (is_slow) {
         fields[n_all++] = (struct quire_log_field){.key = "slow_rank", .number = slow_rank};
         fields[n_all++] = (struct quire_log_field){.key = "slow_rank_wait", .number = rounded(slow_share, 1000)};
         snprintf(slow, sizeof slow, "; others wait %.1f%% of the time for rank %u", 100 * slow_share, slow_rank);
     }
-    /* In text the words say it all. */
+    /* The text format has the values in the sentence. */
     size_t n_fields = quire_log_format() == QUIRE_LOG_AS_JSON ? n_all : 0;
     quire_log_fields(QUIRE_LOG_INFO, "engine", fields, n_fields,
                      "running %u, waiting %u; prompt %.1f tokens/s, generation %.1f tokens/s; KV cache %.1f%% used, "
@@ -126,7 +127,7 @@ int log_stats_begin(struct event_base *base, const struct engine *engine, uint32
     return QUIRE_OK;
 }
 
-/* What all ranks waited for each, since the start. */
+/* The waiting time of each rank since the start. */
 static void say_waits(const struct log_stats *l)
 {
     struct engine_stats now;
@@ -140,7 +141,7 @@ static void say_waits(const struct log_stats *l)
         n += (size_t)snprintf(text + n, sizeof text - n, "%s%.1f s for rank %u", p ? ", " : "", (double)us / 1e6, p);
     }
     if (now.n_steps > 0 && now.n_ranks > 0)
-        quire_log(QUIRE_LOG_INFO, "engine", "in %llu steps ranks waited %s", (unsigned long long)now.n_steps, text);
+        quire_log(QUIRE_LOG_INFO, "engine", "in %llu steps, ranks waited %s", (unsigned long long)now.n_steps, text);
 }
 
 void log_stats_end(struct log_stats *l)
@@ -159,6 +160,6 @@ struct cli_option log_stats_option(bool *disabled)
         .names = "disable-log-stats",
         .kind = CLI_FLAG,
         .target = disabled,
-        .help = "No line in the log every ten seconds while there is something to do: requests that run "
-                "and wait, tokens/s, KV cache."};
+        .help = "Do not log the statistics line, which appears every ten seconds while requests exist: running and "
+                "waiting requests, tokens/s, KV cache."};
 }

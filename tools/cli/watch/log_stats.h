@@ -1,5 +1,5 @@
-/* A line in the log every ten seconds while an engine has something to do, as vLLM has it; one more when it is done, and
- * then silence. Of the loop's thread. */
+/* A statistics line in the log every ten seconds while an engine has requests, as in vLLM, and one more at the end.
+ * Loop's thread. */
 #ifndef QUIRE_TOOLS_WATCH_LOG_STATS_H
 #define QUIRE_TOOLS_WATCH_LOG_STATS_H
 
@@ -18,7 +18,7 @@ struct log_stats;
 /* engine is borrowed until log_stats_end(). */
 int log_stats_begin(struct event_base *base, const struct engine *engine, uint32_t every_ms, struct log_stats **out,
                     struct quire_error *err);
-void log_stats_end(struct log_stats *stats); /* NULL is fine */
+void log_stats_end(struct log_stats *stats); /* NULL is allowed */
 
 /* --disable-log-stats */
 struct cli_option log_stats_option(bool *disabled);

@@ -20,15 +20,15 @@
 #define REQUESTS_PID 2
 #define STEPS_TID 1
 
-/* A choice, by the scheduler's name for it. */
+/* A choice, by the scheduler's name. */
 struct track {
     bool lives, waits;
     uint64_t tid;
     uint64_t waits_since; /* arrival, or its preemption */
     uint64_t end_us;      /* of its last slice: slices of a track never overlap */
     uint32_t n_prompt;
-    uint32_t n_computed;  /* positions, the most there ever were */
-    uint64_t decode_us;   /* when the first token after the prompt's was launched; 0 = not decoding */
+    uint32_t n_computed;  /* highest number of positions so far */
+    uint64_t decode_us;   /* launch of the first token after the prompt's; 0: not decoding */
     uint32_t n_decoded;
 };
 
@@ -37,7 +37,7 @@ struct timeline {
     char *path;
     int fd;
     bool ended;
-    uint64_t base_us, now_us; /* the latest time that was seen */
+    uint64_t base_us, now_us; /* the latest time seen */
     uint64_t written_us;      /* when the buffer was last written */
     uint64_t step_end_us;
     uint64_t n_left_out;
@@ -70,7 +70,7 @@ static long long since_base(const struct timeline *t, uint64_t us)
     return us > t->base_us ? (long long)(us - t->base_us) : 0;
 }
 
-/* One write, and what it did not take stays. */
+/* One write; the rest stays in the buffer. */
 static void write_out(struct timeline *t)
 {
     if (t->ended || t->n == 0)
@@ -81,7 +81,7 @@ static void write_out(struct timeline *t)
         t->n -= (size_t)n;
         memmove(t->bytes, t->bytes + n, t->n);
     } else if (n < 0 && errno != EINTR) {
-        quire_log(QUIRE_LOG_ERROR, "trace", "%s: %s; the trace ends here, the engine goes on", t->path,
+        quire_log(QUIRE_LOG_ERROR, "trace", "%s: %s; the trace ends here, the engine continues", t->path,
                   strerror(errno));
         t->ended = true;
     }
@@ -239,7 +239,7 @@ static void on_planned(void *context, uint64_t now_us, const struct sched_plan *
         count(t, now_us, sched);
 }
 
-/* A row with drafts and what came of it; NULL: its sequence was over. */
+/* A row with drafts and its result; NULL: its sequence was over. */
 static void on_verified(struct timeline *t, struct track *q, const struct sched_row *row,
                         const struct sched_result *result, uint64_t from_us, uint64_t to_us)
 {
@@ -275,7 +275,7 @@ static void on_row(struct timeline *t, const struct sched_row *row, const struct
         q->n_computed = end;
 }
 
-/* Of the step that is planned next. */
+/* For the next planned step. */
 static void on_lengths_chosen(void *context, const struct length_reason *r)
 {
     struct timeline *t = context;
@@ -295,7 +295,7 @@ static void on_gated(void *context, uint32_t seq, bool gated)
         instant(t, q, gated ? "drafts" : "no drafts", t->now_us);
 }
 
-/* Results are in the order of the rows; those of sequences that were over may not be there. */
+/* Results are in the order of the rows; those of ended sequences may be missing. */
 static void on_rows(struct timeline *t, const struct engine_watch_commit *c, uint64_t from_us, uint64_t to_us)
 {
     const struct sched_plan *p = c->plan;
@@ -374,7 +374,7 @@ int timeline_open(const char *path, struct timeline **out, struct quire_error *e
     };
     t->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (t->fd < 0) {
-        int status = quire_fail(err, QUIRE_IO, "--trace-file %s: cannot be made: %s", path, strerror(errno));
+        int status = quire_fail(err, QUIRE_IO, "--trace-file %s: cannot be created: %s", path, strerror(errno));
         free(t->path);
         free(t);
         return status;
@@ -405,7 +405,7 @@ void timeline_close(struct timeline *t)
         if (t->tracks[i].lives)
             on_retired(t, i);
     if (t->n_left_out)
-        quire_log(QUIRE_LOG_WARN, "trace", "%s: %llu events were left out: the disk was too slow for them", t->path,
+        quire_log(QUIRE_LOG_WARN, "trace", "%s: %llu events were dropped because the disk was too slow", t->path,
                   (unsigned long long)t->n_left_out);
     drain(t);
     emit(t, "\n]\n");

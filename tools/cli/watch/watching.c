@@ -6,16 +6,17 @@ size_t watching_flags(struct watching *w, struct cli_option out[WATCHING_FLAGS_M
 {
     /* clang-format off */
     const struct cli_option rows[] = {
-        {.names = "Looking on:", .kind = CLI_GROUP},
+        {.names = "Observation:", .kind = CLI_GROUP},
         {.names = "record", .kind = CLI_STRING, .target = &w->record, .value = "FILE",
-         .help = "Writes down every request, decision and answer, for quire replay and quire sim. The file holds prompts: it "
-                 "is readable by you only, and one that is there is not overwritten. See docs/recording.md."},
+         .help = "Record every request, decision and answer, for quire replay and quire sim "
+                 "(docs/guides/recording.md). The file contains prompts and is readable by you only. An existing "
+                 "file is not overwritten."},
         {.names = "trace-file", .kind = CLI_STRING, .target = &w->timeline_path, .value = "FILE",
-         .help = "Writes a trace of steps and requests for ui.perfetto.dev and chrome://tracing. It holds no text. A file "
-                 "that is there is overwritten."},
+         .help = "Write a timeline of steps and requests for ui.perfetto.dev and chrome://tracing. It contains no "
+                 "text. An existing file is overwritten."},
         {.names = "shadow-policy", .kind = CLI_STRING, .target = &w->shadow_policy, .value = "NAME",
-         .help = "Runs this policy beside the real one, without tokens, and exports what TTFT and waiting would be under it. "
-                 "Needs --cost-model."},
+         .help = "Plan the same traffic with a second scheduling policy, without computing tokens, and export its "
+                 "TTFT and waiting times. Needs --cost-model."},
     };
     /* clang-format on */
     _Static_assert(sizeof rows / sizeof rows[0] <= WATCHING_FLAGS_MAX, "raise WATCHING_FLAGS_MAX");
@@ -27,7 +28,7 @@ int watching_add(struct watching *w, struct engine_options *o, const struct engi
                  struct quire_error *err)
 {
     if (o->n_watches == ENGINE_MAX_WATCHES)
-        return quire_fail(err, QUIRE_INVALID, "no more than %u can look on", ENGINE_MAX_WATCHES);
+        return quire_fail(err, QUIRE_INVALID, "more than %u observers", ENGINE_MAX_WATCHES);
     for (uint32_t i = 0; i < o->n_watches; i++)
         w->list[i] = o->watches[i];
     w->list[o->n_watches++] = watch;
@@ -39,12 +40,11 @@ static int add_shadow(struct watching *w, struct engine_options *o, struct quire
 {
     const struct sched_policy *policy = sched_policy_find(w->shadow_policy);
     if (!policy)
-        return quire_fail(err, QUIRE_INVALID, "--shadow-policy: there is no policy \"%.64s\"; there are %s",
+        return quire_fail(err, QUIRE_INVALID, "--shadow-policy: unknown policy \"%.64s\"; known policies: %s",
                           w->shadow_policy, sched_policy_names());
     if (o->cost.n_points == 0)
-        return quire_fail(
-            err, QUIRE_INVALID,
-            "--shadow-policy: its clock is a cost model: add --cost-model FILE, as quire bench steps writes it");
+        return quire_fail(err, QUIRE_INVALID,
+                          "--shadow-policy needs step times: add --cost-model FILE, written by quire bench steps");
     int status = shadow_create(policy, &w->shadow, err);
     return status == QUIRE_OK ? watching_add(w, o, shadow_watch(w->shadow), err) : status;
 }

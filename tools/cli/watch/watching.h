@@ -1,4 +1,4 @@
-/* Who looks on while a server's engine schedules: --record, --trace-file, --shadow-policy. */
+/* The observers of a server's engine: --record, --trace-file, --shadow-policy. Main thread. */
 #ifndef QUIRE_TOOLS_WATCH_WATCHING_H
 #define QUIRE_TOOLS_WATCH_WATCHING_H
 
@@ -20,13 +20,13 @@ struct watching {
 
 /* Writes the option rows to out[0..return value). */
 size_t watching_flags(struct watching *w, struct cli_option out[WATCHING_FLAGS_MAX]);
-/* One more that looks on, after those that are there. */
+/* Adds an observer after the existing ones. */
 int watching_add(struct watching *w, struct engine_options *options, const struct engine_watch *watch,
                  struct quire_error *err);
-/* Opens what was asked for and adds it to the options' watches, after those that are there. w outlives the engine. */
+/* Opens the requested observers and adds them to the options' watches. w must outlive the engine. */
 int watching_begin(struct watching *w, const struct recorder_about *about, struct engine_options *options,
                    struct quire_error *err);
-/* After engine_close(); also when watching_begin() failed or was never called. */
+/* After engine_close(); also if watching_begin() failed or was never called. */
 void watching_end(struct watching *w);
 
 #endif
