@@ -1,7 +1,7 @@
-/* The table of a request's fields. A row holds everything that HTTP bodies, frames, recordings and docs/openapi.json
+/* The table of a request's fields. A row holds everything that HTTP bodies, frames, recordings and openapi.json
  * need to know about a field. A new field is a member of struct request_spec, a row here, and the code that uses it.
  *
- * tests/request compares docs/openapi.json with the rows. The table is constant; any thread may read it.
+ * tests/request compares openapi.json with the rows. The table is constant; any thread may read it.
  */
 #ifndef QUIRE_REQUEST_FIELDS_H
 #define QUIRE_REQUEST_FIELDS_H
@@ -43,7 +43,7 @@ struct request_range {
 struct request_field {
     const char *member; /* name in frames and in errors about them */
     const char *name; /* name in the HTTP API and in errors to clients */
-    const char *about; /* description in docs/openapi.json; NULL: the name is enough */
+    const char *about; /* description in openapi.json; NULL: the name is enough */
     uint16_t tag; /* in frames and recordings; never changes */
     uint8_t kind, flags;
     uint16_t at; /* offset of the value in struct request_spec, or of the pointer */

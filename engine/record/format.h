@@ -1,4 +1,4 @@
-/* The recording's framing, for its writer and its reader; docs/recording.md is the format, byte by
+/* The recording's framing, for its writer and its reader; recording.md is the format, byte by
  * byte. Nobody else includes this. */
 #ifndef QUIRE_ENGINE_RECORD_FORMAT_H
 #define QUIRE_ENGINE_RECORD_FORMAT_H

@@ -2,7 +2,7 @@
  *
  * What is in the file is enough to let a scheduler decide everything again (engine/record/drive.h) and
  * to let an engine compute everything again (quire replay). It holds prompts and answers; never the
- * secret of the prefix hashes, and no API key. docs/recording.md is the format.
+ * secret of the prefix hashes, and no API key. recording.md is the format.
  *
  * Records are gathered in memory and leave by write(2) once a step, or when 64 KiB are there; there
  * is no fsync. After kill -9 the file is whole up to its last complete record. A write that fails

@@ -1,4 +1,4 @@
-/* Reads recordings (recorder.h writes them, docs/recording.md is the format).
+/* Reads recordings (recorder.h writes them, recording.md is the format).
  *
  * Nothing of a file is believed: every length, count, range and checksum is looked at before it is
  * used, and an error names the byte offset of the record that is wrong. A file that ends within a

@@ -2,7 +2,7 @@
  * the three things that are written differently there: launches, dynamic shared memory and PTX (ptx.cuh).
  *
  * A kernel is written for both compilers: no <<<>>>, no extern __shared__ and no asm outside of this file and
- * ptx.cuh. Bits: -fmad=false, IEEE division and square root, denormals kept (docs/numerics.md §17); fmaf() where
+ * ptx.cuh. Bits: -fmad=false, IEEE division and square root, denormals kept (numerics.md §17); fmaf() where
  * the page says fma. kernels/math.h is the same text as on the CPU. */
 #ifndef QUIRE_KERNELS_CUDA_DEVICE_CUH
 #define QUIRE_KERNELS_CUDA_DEVICE_CUH

@@ -13,7 +13,7 @@
 /* Ids of ours; those of the source below are handed through where a request is none of the cache's business. */
 #define OUR_ID (UINT64_C(1) << 63)
 
-/* How often kept answers were given, for who ranks their KV blocks (pins, docs/scheduling.md): it goes with the next request. */
+/* How often kept answers were given, for who ranks their KV blocks (pins, scheduling.md): it goes with the next request. */
 #define NEWS_MOST 64u
 struct given_news {
     uint32_t n, next; /* next: the place of the one that is overwritten when all are taken */

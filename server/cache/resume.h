@@ -1,6 +1,6 @@
 /* An answer that ended where its request's max_tokens did begins every longer answer to the same prompt: its tokens are taken
  * as they are, and what follows is computed behind them, as if they were of the prompt. The same bits, since a token depends on
- * the tokens before it and their absolute positions alone (docs/numerics.md §13). Private to server/cache.
+ * the tokens before it and their absolute positions alone (numerics.md §13). Private to server/cache.
  */
 #ifndef QUIRE_CACHE_RESUME_H
 #define QUIRE_CACHE_RESUME_H

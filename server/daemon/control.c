@@ -1,4 +1,4 @@
-/* CONTROL: a name and words, in plain text; docs/protocol.md lists them. It is answered when the engine has done it, on the
+/* CONTROL: a name and words, in plain text; protocol.md lists them. It is answered when the engine has done it, on the
  * engine's thread then. */
 #include "server/daemon/internal.h"
 

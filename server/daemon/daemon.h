@@ -1,4 +1,4 @@
-/* An engine behind sockets: frames in and out on a libevent loop. docs/protocol.md is what it
+/* An engine behind sockets: frames in and out on a libevent loop. protocol.md is what it
  * speaks.
  *
  *     daemon_create(base, &options, &d, err);

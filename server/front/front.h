@@ -1,5 +1,5 @@
 /* The OpenAI-compatible HTTP front end: JSON and text on one side, an engine's socket on the other.
- * docs/api.md lists every route, parameter and error.
+ * http-api.md lists every route, parameter and error.
  *
  * A front lives on one libevent loop; every function here is called on that loop's thread, and so
  * is every callback. Two threads of its own do the long text work. It knows no tensors: what it
@@ -68,7 +68,7 @@ struct front_options {
     const char *version; /* on /version, and in system_fingerprint */
     const struct quire_text *text; /* outlives the front */
     enum quire_specials specials_in_messages; /* what becomes of special tokens that messages spell */
-    bool keeps_billing_header; /* in the system prompt of /v1/messages: docs/api.md, section 17 */
+    bool keeps_billing_header; /* in the system prompt of /v1/messages: http-api.md, section 17 */
     const char *tool_call_parser; /* "hermes", "llama3_json", "none"; NULL or "auto": by the chat template's text */
     struct sampling_defaults sampling; /* the checkpoint's */
     size_t max_body_bytes; /* 0 = 16 MiB */

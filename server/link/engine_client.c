@@ -191,7 +191,7 @@ static bool is_of_our_law(struct engine_client *c, const struct wire_hello *thei
     const size_t n_line = end ? (size_t)(end - tells) : n_tells;
     snprintf(
         why, sizeof why,
-        "HELLO: arithmetic: the engine computes by %.*s of docs/numerics.md, this front end knows %.*s: start both from "
+        "HELLO: arithmetic: the engine computes by %.*s of docs/internals/numerics.md, this front end knows %.*s: start both from "
         "one release",
         n_line < sizeof c->law ? (int)n_line : (int)sizeof c->law, tells, (int)n - 1, c->law);
     fail_connection(c, why);

@@ -1,4 +1,4 @@
-/* The shared key of a connection: read from a file, proven without being sent. docs/protocol.md. */
+/* The shared key of a connection: read from a file, proven without being sent. protocol.md. */
 #ifndef QUIRE_SERVER_WIRE_KEY_H
 #define QUIRE_SERVER_WIRE_KEY_H
 

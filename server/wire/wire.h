@@ -1,4 +1,4 @@
-/* The frames between a front end and an engine: encode and decode, no I/O. docs/protocol.md is the
+/* The frames between a front end and an engine: encode and decode, no I/O. protocol.md is the
  * specification; a client can be written from that page alone.
  *
  * A frame is a 16-byte little-endian header {u32 length of the body, u16 type, u16 flags, u64

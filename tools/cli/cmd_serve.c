@@ -494,7 +494,7 @@ static int compare_questions(struct serve *s, struct quire_error *err)
         quire_log(
             QUIRE_LOG_WARN, "server",
             "--semantic-mode answer: what was answered to a similar question is given as it is, and some of these "
-            "answers are wrong (docs/caching.md); with --semantic-mode draft none is");
+            "answers are wrong (docs/guides/caching.md); with --semantic-mode draft none is");
     return status;
 }
 

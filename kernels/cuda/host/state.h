@@ -49,7 +49,7 @@ struct k_weight {
     uint32_t n_rows, n_cols;
     struct k_format format; /* of the parts */
     enum k_dtype
-        stored; /* what lies at data_dev: the same, but F16 factors of BF16 in the mma form (docs/numerics.md §17) */
+        stored; /* what lies at data_dev: the same, but F16 factors of BF16 in the mma form (numerics.md §17) */
     uint64_t row_stride_bytes; /* of 16 */
     void *data_dev;
     int8_t *exponents_dev; /* [n_rows] of such factors: e of each row. NULL: all are 0 */

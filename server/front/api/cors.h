@@ -1,4 +1,4 @@
-/* Web pages of other origins: what a browser must be told before a page of theirs may read a reply. docs/api.md §10.
+/* Web pages of other origins: what a browser must be told before a page of theirs may read a reply. http-api.md §10.
  * Loop's thread.
  */
 #ifndef QUIRE_FRONT_CORS_H

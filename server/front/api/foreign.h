@@ -1,5 +1,5 @@
 /* Requests that a web page has its visitor's browser send: where nobody is asked for a key, being able to reach the port
- * is all that is asked, and a browser can. docs/api.md §10. Loop's thread.
+ * is all that is asked, and a browser can. http-api.md §10. Loop's thread.
  */
 #ifndef QUIRE_FRONT_FOREIGN_H
 #define QUIRE_FRONT_FOREIGN_H

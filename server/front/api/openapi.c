@@ -1,4 +1,4 @@
-/* GET /openapi.json: docs/openapi.json, which holds no secret and so needs no key. */
+/* GET /openapi.json: openapi.json, which holds no secret and so needs no key. */
 #include "server/front/front_internal.h"
 
 extern const unsigned char openapi_text[]; /* as embed.cmake makes it */

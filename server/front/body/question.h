@@ -1,5 +1,5 @@
 /* What a request asks, apart from what it is asked with: the last message of a chat where it is the user's, or a prompt that
- * is text. Others may ask the same in other words (docs/caching.md). On the pool's threads. */
+ * is text. Others may ask the same in other words (caching.md). On the pool's threads. */
 #ifndef QUIRE_FRONT_QUESTION_H
 #define QUIRE_FRONT_QUESTION_H
 

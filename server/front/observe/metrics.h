@@ -1,4 +1,4 @@
-/* What this front end counts, as Prometheus text with vLLM's names (docs/api.md lists them).
+/* What this front end counts, as Prometheus text with vLLM's names (http-api.md lists them).
  * Loop's thread. */
 #ifndef QUIRE_FRONT_METRICS_H
 #define QUIRE_FRONT_METRICS_H

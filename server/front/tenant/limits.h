@@ -1,5 +1,5 @@
 /* A tenant's limits as a request meets them: when it comes, when its prompt's length is known, with
- * every token, and in the headers of its reply. docs/api.md. Loop's thread.
+ * every token, and in the headers of its reply. http-api.md. Loop's thread.
  */
 #ifndef QUIRE_FRONT_LIMITS_H
 #define QUIRE_FRONT_LIMITS_H

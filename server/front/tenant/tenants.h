@@ -1,5 +1,5 @@
 /* Who may ask, and how much: one tenant for each API key, from --tenants FILE or from --api-key.
- * docs/api.md describes the file.
+ * http-api.md describes the file.
  *
  * The key alone says who a request is from. A tenant keeps its index, its buckets and what it has in
  * flight as long as the process lives: the engine counts under the index, and a file that is read
