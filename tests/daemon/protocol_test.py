@@ -96,6 +96,15 @@ def expect_error(connection, status, text):
     connection.close()
 
 
+def refuses_later(type_, body, name):
+    try:
+        decode_body(type_, body)
+    except ProtocolError as e:
+        check("field 1000 must be understood" in str(e), name)
+    else:
+        check(False, "%s is taken" % name)
+
+
 def test_page():
     """The page's examples are what this build encodes and what the client encodes."""
     with open(PAGE, encoding="utf-8") as f:
@@ -118,7 +127,11 @@ def test_page():
         n, type_, flags, request = struct.unpack("<IHHQ", frame[:16])
         check(n == len(frame) - 16 and flags == 0, name)
         types.add(type_)
-        again = encode(type_, request, **decode_body(type_, frame[16:]))
+        if name.endswith("-later-must"):
+            refuses_later(type_, frame[16:], name)
+            continue
+        extra = field(1000, b"fast", False) if name.endswith("-later") else b""
+        again = encode(type_, request, extra=extra, **decode_body(type_, frame[16:]))
         check(again == frame, "%s encoded again" % name)
     check(types == set(range(1, 16)), "all types have an example")
     with tempfile.NamedTemporaryFile(dir=tempfile.gettempdir()) as f:
