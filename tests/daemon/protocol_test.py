@@ -12,7 +12,7 @@ import sys
 import tempfile
 
 from protocol_client import (
-    ACCEPT, CANCELLED, CONTROL, CREDIT, DONE, DRAIN, ERROR, EXHAUSTED, FAILED, HELLO, INVALID, LENGTH,
+    ACCEPT, CANCELLED, CONTROL, CREDIT, DONE, DRAIN, ERROR, EXHAUSTED, FAILED, FIELDS, HELLO, INVALID, LENGTH,
     PREDICT, PROMPT_LOGPROBS, REFUSE, STATS, STOP, SUBMIT, TOKENS, UNSUPPORTED, Client, Connection,
     ProtocolError, decode_body, encode, field, prove, read_key,
 )
@@ -134,6 +134,12 @@ def test_page():
         again = encode(type_, request, extra=extra, **decode_body(type_, frame[16:]))
         check(again == frame, "%s encoded again" % name)
     check(types == set(range(1, 16)), "all types have an example")
+    table = page[page.index("\n### STATS\n"):].split("The answer:")[1].split("A tenant's record")[0]
+    rows = {name: (int(tag), kind) for tag, name, kind in re.findall(r"^\| (\d+) \| (\w+) \| (\w+) \|", table, re.M)}
+    for name, (tag, kind, _) in FIELDS[STATS].items():
+        lists = name in ("tenants", "shadow_buckets", "step_buckets", "accepted_at", "rank_waits")
+        check(rows.pop(name, None) == (tag, "records" if lists else kind), "STATS: %s" % name)
+    check(not rows, "STATS: the client does not know %s" % ", ".join(rows))
     with tempfile.NamedTemporaryFile(dir=tempfile.gettempdir()) as f:
         f.write(b"correct horse battery staple")
         f.flush()
