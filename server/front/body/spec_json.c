@@ -126,28 +126,28 @@ static bool read_bytes(const struct request_field *f, struct quire_value value, 
     return true;
 }
 
-static bool read_list(const struct request_field *f, struct quire_value value, uint32_t vocab_size,
-                      struct request_spec *spec, struct api_error *e)
+static bool read_list(const struct request_field *f, struct quire_value value, uint32_t vocab_size, void *values,
+                      struct api_error *e)
 {
     struct request_list list;
     bool ok = f->kind == REQUEST_BIASES  ? read_biases(f, value, vocab_size, &list, e)
               : f->kind == REQUEST_BYTES ? read_bytes(f, value, &list, e)
                                          : read_ids(f, value, vocab_size, &list, e);
     if (ok)
-        request_field_set_list(f, spec, list);
+        request_field_set_list(f, values, list);
     return ok;
 }
 
-static bool read_field(const struct request_field *f, const struct quire_doc *body, uint32_t vocab_size,
-                       struct request_spec *spec, struct api_error *e)
+static bool read_field(const struct request_field *f, const struct quire_doc *body, uint32_t vocab_size, void *values,
+                       struct api_error *e)
 {
     struct quire_value value = json_field_get(body, f->name);
-    char *to = (char *)spec + f->at;
+    char *to = (char *)values + f->at;
     const bool is_there = true;
     if (!value.n)
         return true;
     if (f->has_at && !request_field_is_list(f))
-        memcpy((char *)spec + f->has_at, &is_there, sizeof is_there);
+        memcpy((char *)values + f->has_at, &is_there, sizeof is_there);
     switch ((enum request_kind)f->kind) {
     case REQUEST_BOOL: return json_value_bool(value, f->name, (bool *)to, e);
     case REQUEST_F32:
@@ -157,17 +157,25 @@ static bool read_field(const struct request_field *f, const struct quire_doc *bo
     case REQUEST_U64: return read_whole(f, value, to, e);
     case REQUEST_IDS:
     case REQUEST_BIASES:
-    case REQUEST_BYTES: return read_list(f, value, vocab_size, spec, e);
+    case REQUEST_BYTES: return read_list(f, value, vocab_size, values, e);
     case REQUEST_KEY: break;
     }
     return true;
 }
 
+bool spec_json_read_rows(const struct request_layout *layout, void *values, const struct quire_doc *body,
+                         uint32_t vocab_size, struct api_error *e)
+{
+    for (size_t i = 0; i < layout->n_rows; i++)
+        if (layout->rows[i].flags & REQUEST_IN_BODY && !read_field(&layout->rows[i], body, vocab_size, values, e))
+            return false;
+    return true;
+}
+
 bool spec_json_read(struct request_spec *spec, const struct quire_doc *body, uint32_t vocab_size, struct api_error *e)
 {
-    for (size_t i = 0; i < request_n_fields; i++)
-        if (request_fields[i].flags & REQUEST_IN_BODY && !read_field(&request_fields[i], body, vocab_size, spec, e))
-            return false;
+    if (!spec_json_read_rows(&request_spec_layout, spec, body, vocab_size, e))
+        return false;
     if (spec->top_p == 0) { /* also one that is 0 as the fp32 that is sent: only the likeliest token is left */
         spec->temperature = 0;
         spec->top_p = 1;
