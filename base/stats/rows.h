@@ -5,18 +5,18 @@
  *
  *   ROW(member, type, tag, from, unit, shown, group, name, help)
  *
- * member  in the structs.
+ * member  Its name in the structs.
  * type    U32, U64, F64 or BOOL.
- * tag     of the field in STATS, for ever. A new row takes the next free one of all in the frame: 53.
- * from    who sets it, and how values of several KV groups become one:
+ * tag     The field in STATS; it never changes. A new row takes the next free tag of the frame: 53.
+ * from    The struct that a module fills in, and the aggregation over KV groups:
  *         SCHED        struct sched_stats; the engine copies it
  *         KV(member)   the sum of this member of struct kv_usage over all groups
  *         ENGINE       struct engine_stats; the daemon copies it
  *         DAEMON       struct wire_stats only (server/daemon/session.c)
- * unit    NUMBER, TOKENS, BLOCKS, BYTES, SHARE (0 to 1) or MICROSECONDS, which /metrics shows as seconds.
- * shown   in /metrics: COUNTER or GAUGE of the first engine, COUNTER_OF_ALL or GAUGE_OF_ALL of the companion's too, HIDDEN.
- * group   its place in /metrics: MAIN, DRAFTS (between draft_method_info and the counts per position), LAST.
- * name, help  in /metrics; NULL if HIDDEN.
+ * unit    One of NUMBER, TOKENS, BLOCKS, BYTES, SHARE (0 to 1) or MICROSECONDS, which /metrics shows as seconds.
+ * shown   COUNTER or GAUGE: /metrics shows the first engine's. COUNTER_OF_ALL or GAUGE_OF_ALL: the companion's too. HIDDEN.
+ * group   Its place in /metrics: MAIN, DRAFTS (between draft_method_info and the counts per position), LAST.
+ * name, help  Its texts in /metrics; NULL if HIDDEN.
  *
  * Rows are in the order of /metrics.
  */
@@ -34,7 +34,7 @@
         "Sequences waiting to be run.") \
     ROW(n_waiting_tokens, U64, 3, SCHED, TOKENS, GAUGE_OF_ALL, MAIN, "quire:num_waiting_tokens", \
         "Prompt tokens of waiting sequences.") \
-    /* Of the fullest group: referenced blocks, pinned ones included. */ \
+    /* The fullest group's: referenced blocks, pinned ones included. */ \
     ROW(kv_usage, F64, 4, ENGINE, SHARE, GAUGE_OF_ALL, MAIN, "vllm:kv_cache_usage_perc", \
         "Share of KV blocks in use, 0 to 1.") \
     ROW(n_prefix_queries, U64, 6, SCHED, TOKENS, COUNTER, MAIN, "vllm:prefix_cache_queries_total", \
@@ -64,7 +64,7 @@
         "Prompt tokens of the prefix cache's hits that came from the host tier.") \
     ROW(n_evicted_blocks, U64, 19, KV(n_evicted), BLOCKS, COUNTER, MAIN, "quire:kv_blocks_evicted_total", \
         "Cached KV blocks given up.") \
-    /* Of the fullest group's host tier; 0 without one. */ \
+    /* The fullest group's host tier; 0 without a tier. */ \
     ROW(swap_usage, F64, 22, ENGINE, SHARE, GAUGE, MAIN, "quire:host_kv_usage_perc", \
         "Share of the host tier's KV blocks in use, 0 to 1.") \
     ROW(n_swapped_out, U64, 20, KV(n_spilled), BLOCKS, COUNTER, MAIN, "quire:kv_blocks_spilled_total", \
@@ -77,12 +77,12 @@
     /* Of the first group. */ \
     ROW(n_pinned_blocks, U32, 24, SCHED, BLOCKS, GAUGE, MAIN, "quire:pinned_kv_blocks", \
         "KV blocks that are pinned.") \
-    /* Pins of kept answers. A block that several of them hold counts once. */ \
+    /* Pins of cached responses. A block that several of them hold counts once. */ \
     ROW(n_kept, U32, 49, SCHED, NUMBER, GAUGE, MAIN, "quire:pinned_answers", \
         "Kept answers whose KV blocks are pinned by worth.") \
     ROW(n_kept_blocks, U32, 50, SCHED, BLOCKS, GAUGE, MAIN, "quire:pinned_answer_kv_blocks", \
         "Their KV blocks.") \
-    /* Of the blocks in all groups. */ \
+    /* These blocks in all groups. */ \
     ROW(kept_bytes, U64, 51, ENGINE, BYTES, GAUGE, MAIN, "quire:pinned_answer_kv_bytes", \
         "Their bytes.") \
     /* Rows of steps, their drafts, and the drafts that were right. */ \

@@ -16,7 +16,7 @@ extern const struct request_layout record_header_sections; /* of a struct record
 extern const struct request_layout record_submit_sections; /* of a struct recording_submit */
 
 /* Reads the rest of a record's body. `out` already holds the fixed part; each row's member gets its value or default.
- * layout: NULL for a record without rows of its own. What is wrong goes to body_wrong(). */
+ * layout: NULL for a record without rows of its own. Errors go to body_wrong(). */
 void record_sections_read(struct body *b, const struct request_layout *layout, void *out);
 
 #endif
