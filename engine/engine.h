@@ -14,6 +14,7 @@
 #define QUIRE_ENGINE_ENGINE_H
 
 #include "base/hash.h"
+#include "base/stats/rows.h"
 #include "base/status.h"
 #include "engine/identity.h"
 #include "request/spec.h"
@@ -209,29 +210,10 @@ extern const uint32_t engine_step_bounds[ENGINE_N_STEP_BUCKETS];
 /* Counters only grow; the rest is as of the last step boundary. */
 #define ENGINE_MAX_RANKS 8u
 
+/* base/stats/rows.h has the first members: all rows but those of DAEMON. */
 struct engine_stats {
-    uint32_t n_running, n_waiting;
-    uint64_t n_waiting_tokens;
-    double kv_usage; /* 0..1 of the fullest group: referenced blocks, pinned ones included */
-    uint64_t n_preemptions, n_prefix_queries, n_prefix_hits;
-    uint64_t n_host_hits; /* tokens of n_prefix_hits that came back from the host tier */
-    uint64_t n_recomputed; /* positions computed again after preemptions */
-    uint64_t n_refused; /* requests that the policy gave up */
-    uint64_t n_prompt_tokens, n_generation_tokens, n_steps;
-    uint64_t n_step_tokens; /* computed by all steps */
+    STATS_ROWS(STATS_ENGINE_MEMBER)
     uint64_t step_buckets[ENGINE_N_STEP_BUCKETS]; /* steps with at most engine_step_bounds[i] tokens */
-    uint64_t n_evicted_blocks; /* cached blocks of the pool whose content was given up, all groups */
-    double swap_usage; /* 0..1 of the fullest group's host tier; 0 without one */
-    uint64_t n_swapped_out, n_swapped_in; /* blocks copied to and from the host tier, all groups */
-    uint32_t n_pins, n_pinned_blocks; /* the blocks of the first group. A pin that is due counts until the
-                                         next step, also when nobody comes */
-    uint32_t n_kept, n_kept_blocks; /* pins of kept answers, likewise; what several hold counts once */
-    uint64_t kept_bytes; /* of the blocks, in all groups */
-    uint64_t n_blocks_leaked; /* blocks referenced while no sequence lives and nothing is pinned:
-                                     always 0 */
-    uint32_t token_budget; /* of the last step */
-    uint64_t n_drafts, n_draft_tokens,
-        n_accepted_tokens; /* rows that verified drafts, the drafts, those that were right */
     uint64_t accepted_at[ENGINE_MAX_DRAFT]; /* rows whose draft of this place was right */
     double draft_seconds; /* of the engine's thread, that a draft model's passes took */
     uint32_t n_ranks; /* that share the model; 0: one */
@@ -240,17 +222,12 @@ struct engine_stats {
     const char *policy; /* static */
     const char *policy_figure_name; /* static; NULL: the policy has no figure of its own */
     double policy_figure;
-    bool draining, dead;
 };
 /* Any thread: a snapshot of the last step boundary. */
 void engine_stats(const struct engine *e, struct engine_stats *out);
 
 struct engine_tenant_stats {
-    uint64_t n_prompt_tokens; /* computed */
-    uint64_t n_generated_tokens;
-    uint64_t n_prefix_queries, n_prefix_hits; /* tokens; hits are tokens saved */
-    uint64_t n_evicted_blocks; /* cached blocks of this tenant that were given up */
-    uint32_t n_running, n_waiting; /* sequences */
+    STATS_TENANT_ROWS(STATS_TENANT_MEMBER)
 };
 /* Any thread: a tenant's counters at most 100 ms old, and exact once the engine is idle. QUIRE_INVALID:
  * there is no such tenant. */

@@ -1,7 +1,6 @@
 #include "request/codec.h"
 
 #include "base/tagged.h"
-#include "request/fields.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,9 +20,9 @@ static uint32_t unit(const struct request_field *f)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static int put_list(struct buffer *b, const struct request_field *f, const struct request_spec *spec, size_t *ids_at)
+static int put_list(struct buffer *b, const struct request_field *f, const void *values, size_t *ids_at)
 {
-    struct request_list list = request_field_list(f, spec);
+    struct request_list list = request_field_list(f, values);
     if (list.n > f->range.most)
         return QUIRE_INVALID;
     uint32_t n_bytes = list.n * unit(f);
@@ -39,33 +38,39 @@ static int put_list(struct buffer *b, const struct request_field *f, const struc
     return QUIRE_OK;
 }
 
-static int put_scalar(struct buffer *b, const struct request_field *f, const struct request_spec *spec)
+static int put_scalar(struct buffer *b, const struct request_field *f, const void *values)
 {
     uint8_t *out = tagged_put(b, f->tag, f->flags & REQUEST_MUST, unit(f));
     if (!out)
         return QUIRE_NO_MEMORY;
-    memcpy(out, (const char *)spec + f->at, unit(f));
+    memcpy(out, (const char *)values + f->at, unit(f));
     return QUIRE_OK;
 }
 
-int request_spec_put(struct buffer *b, const struct request_spec *spec, enum request_for what_for, size_t *prompt_at)
+int request_layout_put(struct buffer *b, const struct request_layout *layout, const void *values,
+                       enum request_for what_for, size_t *prompt_at)
 {
     int status = QUIRE_OK;
-    for (size_t i = 0; i < request_n_fields && status == QUIRE_OK; i++) {
-        const struct request_field *f = &request_fields[i];
+    for (size_t i = 0; i < layout->n_rows && status == QUIRE_OK; i++) {
+        const struct request_field *f = &layout->rows[i];
         if (what_for == REQUEST_FOR_RECORDING && f->flags & REQUEST_PRIVATE)
             continue;
-        if (request_field_is_default(f, spec))
+        if (request_layout_is_default(layout, f, values))
             continue;
-        bool is_prompt = f->at == offsetof(struct request_spec, prompt);
-        status = request_field_is_list(f) ? put_list(b, f, spec, is_prompt ? prompt_at : NULL) : put_scalar(b, f, spec);
+        bool apart = prompt_at && strcmp(f->member, "prompt") == 0;
+        status = request_field_is_list(f) ? put_list(b, f, values, apart ? prompt_at : NULL) : put_scalar(b, f, values);
     }
     return status;
 }
 
+int request_spec_put(struct buffer *b, const struct request_spec *spec, enum request_for what_for, size_t *prompt_at)
+{
+    return request_layout_put(b, &request_spec_layout, spec, what_for, prompt_at);
+}
+
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static int get_scalar(const char *what, const struct request_field *f, const struct tagged *t, struct request_spec *out,
+static int get_scalar(const char *what, const struct request_field *f, const struct tagged *t, void *out,
                       struct quire_error *err)
 {
     const bool is_there = true;
@@ -79,7 +84,7 @@ static int get_scalar(const char *what, const struct request_field *f, const str
     return QUIRE_OK;
 }
 
-static int get_list(const char *what, const struct request_field *f, const struct tagged *t, struct request_spec *out,
+static int get_list(const char *what, const struct request_field *f, const struct tagged *t, void *out,
                     struct quire_error *err)
 {
     uint32_t n = t->n / unit(f);
@@ -99,18 +104,18 @@ static int get_list(const char *what, const struct request_field *f, const struc
     return QUIRE_OK;
 }
 
-/* Fields usually come in the table's order, so the search starts at the end of the last one. */
-static size_t find(uint16_t tag, size_t from)
+/* Fields usually come in the table's order, so the search begins where the last one ended. */
+static size_t find(const struct request_layout *layout, uint16_t tag, size_t from)
 {
-    for (size_t i = 0; i < request_n_fields; i++) {
-        size_t at = (from + i) % request_n_fields;
-        if (request_fields[at].tag == tag)
+    for (size_t i = 0; i < layout->n_rows; i++) {
+        size_t at = (from + i) % layout->n_rows;
+        if (layout->rows[at].tag == tag)
             return at;
     }
-    return request_n_fields;
+    return layout->n_rows;
 }
 
-static int get_fields(const char *what, const uint8_t *bytes, size_t n, struct request_spec *out,
+static int get_fields(const char *what, const struct request_layout *layout, const uint8_t *bytes, size_t n, void *out,
                       struct quire_error *err)
 {
     uint64_t seen = 0;
@@ -122,21 +127,31 @@ static int get_fields(const char *what, const uint8_t *bytes, size_t n, struct r
             return -found;
         if (++n_fields > MAX_FIELDS)
             return quire_fail(err, QUIRE_INVALID, "%s: more than %u fields", what, MAX_FIELDS);
-        size_t at = find(t.tag, next);
-        if (at == request_n_fields && t.must)
+        size_t at = find(layout, t.tag, next);
+        if (at == layout->n_rows && t.must)
             return quire_fail(err, QUIRE_UNSUPPORTED, "%s: field %u is unknown", what, t.tag);
-        if (at == request_n_fields)
+        if (at == layout->n_rows)
             continue;
-        const struct request_field *f = &request_fields[at];
+        const struct request_field *f = &layout->rows[at];
         if (seen >> at & 1)
             return quire_fail(err, QUIRE_INVALID, "%s: %s: occurs twice", what, f->member);
         seen |= UINT64_C(1) << at;
         next = at + 1;
         status = request_field_is_list(f) ? get_list(what, f, &t, out, err) : get_scalar(what, f, &t, out, err);
     }
-    for (size_t i = 0; i < request_n_fields && status == QUIRE_OK; i++)
-        if (request_fields[i].flags & REQUEST_REQUIRED && !(seen >> i & 1))
-            status = quire_fail(err, QUIRE_INVALID, "%s: %s: is missing", what, request_fields[i].member);
+    for (size_t i = 0; i < layout->n_rows && status == QUIRE_OK; i++)
+        if (layout->rows[i].flags & REQUEST_REQUIRED && !(seen >> i & 1))
+            status = quire_fail(err, QUIRE_INVALID, "%s: %s: is missing", what, layout->rows[i].member);
+    return status;
+}
+
+int request_layout_get(const char *what, const struct request_layout *layout, const uint8_t *bytes, size_t n, void *out,
+                       struct quire_error *err)
+{
+    request_layout_default(layout, out);
+    int status = get_fields(what, layout, bytes, n, out, err);
+    if (status != QUIRE_OK)
+        request_layout_free(layout, out);
     return status;
 }
 
@@ -144,8 +159,5 @@ int request_spec_get(const char *what, const uint8_t *bytes, size_t n, struct re
                      struct quire_error *err)
 {
     *out = request_defaults;
-    int status = get_fields(what, bytes, n, out, err);
-    if (status != QUIRE_OK)
-        request_spec_free(out);
-    return status;
+    return request_layout_get(what, &request_spec_layout, bytes, n, out, err);
 }

@@ -1,11 +1,13 @@
-/* A request_spec as bytes: the tagged fields (base/tagged.h) of SUBMIT frames and recordings. Fields with their default
- * value are left out. Bytes of an older program therefore keep their meaning, and a new field needs no new version. Any
- * thread. */
+/* A struct as tagged fields (base/tagged.h), by the rows of its table: a request_spec in SUBMIT frames and recordings, and
+ * the sections of recordings. A field that has its default is left out. So bytes of an older program keep their meaning,
+ * and a new field needs a row and no new version. A reader skips a field that it does not know, or rejects the bytes if
+ * the row has REQUEST_MUST. Any thread.
+ */
 #ifndef QUIRE_REQUEST_CODEC_H
 #define QUIRE_REQUEST_CODEC_H
 
 #include "base/buffer.h"
-#include "request/spec.h"
+#include "request/fields.h"
 
 enum request_for {
     REQUEST_FOR_FRAME, /* every field */
@@ -23,5 +25,12 @@ int request_spec_put(struct buffer *b, const struct request_spec *spec, enum req
  * nothing to free. */
 int request_spec_get(const char *what, const uint8_t *bytes, size_t n, struct request_spec *out,
                      struct quire_error *err);
+
+/* The same for a struct of any table. `prompt_at` is for a row whose member is "prompt". Members without a row stay as
+ * they are. */
+int request_layout_put(struct buffer *b, const struct request_layout *layout, const void *values,
+                       enum request_for what_for, size_t *prompt_at);
+int request_layout_get(const char *what, const struct request_layout *layout, const uint8_t *bytes, size_t n, void *out,
+                       struct quire_error *err);
 
 #endif

@@ -72,6 +72,13 @@ const struct request_spec request_defaults = {
     .n_prompt_logprobs = -1,
 };
 
+const struct request_layout request_spec_layout = {
+    .rows = request_fields,
+    .n_rows = sizeof request_fields / sizeof request_fields[0],
+    .defaults = &request_defaults,
+    .struct_bytes = sizeof request_defaults,
+};
+
 const struct request_field *request_field_find(const char *member)
 {
     for (size_t i = 0; i < request_n_fields; i++)
@@ -87,33 +94,55 @@ size_t request_field_bytes(const struct request_field *field)
     case REQUEST_U32:
     case REQUEST_I32:
     case REQUEST_F32: return 4;
-    case REQUEST_U64: return 8;
+    case REQUEST_U64:
+    case REQUEST_F64: return 8;
     case REQUEST_KEY: return sizeof(struct key256);
     case REQUEST_IDS: return sizeof(uint32_t);
+    case REQUEST_BYTES: return 1;
     case REQUEST_BIASES: return sizeof(struct request_bias);
     }
     return 0;
 }
 
-void request_field_set_list(const struct request_field *field, struct request_spec *spec, struct request_list list)
+void request_field_set_list(const struct request_field *field, void *values, struct request_list list)
 {
-    memcpy((char *)spec + field->at, &list.items, sizeof list.items);
-    memcpy((char *)spec + field->has_at, &list.n, sizeof list.n);
+    memcpy((char *)values + field->at, &list.items, sizeof list.items);
+    memcpy((char *)values + field->has_at, &list.n, sizeof list.n);
 }
 
-bool request_field_is_default(const struct request_field *field, const struct request_spec *spec)
+void request_layout_default(const struct request_layout *layout, void *values)
+{
+    for (size_t i = 0; i < layout->n_rows; i++) {
+        const struct request_field *f = &layout->rows[i];
+        if (request_field_is_list(f)) {
+            request_field_set_list(f, values, request_field_list(f, layout->defaults));
+            continue;
+        }
+        memcpy((char *)values + f->at, (const char *)layout->defaults + f->at, request_field_bytes(f));
+        if (f->has_at)
+            memcpy((char *)values + f->has_at, (const char *)layout->defaults + f->has_at, sizeof(bool));
+    }
+}
+
+bool request_layout_is_default(const struct request_layout *layout, const struct request_field *field,
+                               const void *values)
 {
     bool has;
     if (field->flags & REQUEST_REQUIRED)
         return false;
     if (request_field_is_list(field))
-        return request_field_list(field, spec).n == 0;
+        return request_field_list(field, values).n == 0;
     if (field->has_at) {
-        memcpy(&has, (const char *)spec + field->has_at, sizeof has);
+        memcpy(&has, (const char *)values + field->has_at, sizeof has);
         return !has;
     }
-    return memcmp((const char *)spec + field->at, (const char *)&request_defaults + field->at,
+    return memcmp((const char *)values + field->at, (const char *)layout->defaults + field->at,
                   request_field_bytes(field)) == 0;
+}
+
+bool request_field_is_default(const struct request_field *field, const struct request_spec *spec)
+{
+    return request_layout_is_default(&request_spec_layout, field, spec);
 }
 
 const struct request_range *request_field_body(const struct request_field *field)

@@ -19,6 +19,8 @@ enum request_kind {
     REQUEST_KEY, /* 32 bytes */
     REQUEST_IDS, /* u32s: pointer and count */
     REQUEST_BIASES, /* pairs of id and f32 */
+    REQUEST_BYTES, /* pointer and count, of any content */
+    REQUEST_F64,
 };
 
 enum request_flags {
@@ -58,6 +60,16 @@ extern const size_t request_n_fields;
 /* The default of every field. */
 extern const struct request_spec request_defaults;
 
+/* Rows over any struct: a request's are one such table, the sections of recordings (engine/record/sections.h) another. */
+struct request_layout {
+    const struct request_field
+        *rows; /* in rising order of tags, at most 64; `at` and `has_at` are offsets in the struct */
+    size_t n_rows;
+    const void *defaults; /* a whole struct */
+    size_t struct_bytes;
+};
+extern const struct request_layout request_spec_layout; /* request_fields, of a struct request_spec */
+
 /* Returns the row of a member, or NULL. */
 const struct request_field *request_field_find(const char *member);
 /* Size of the value, or of one item of a list. */
@@ -66,6 +78,9 @@ size_t request_field_bytes(const struct request_field *field);
 bool request_field_is_default(const struct request_field *field, const struct request_spec *spec);
 /* The range that a body of the HTTP API may use. */
 const struct request_range *request_field_body(const struct request_field *field);
+/* The same as request_field_is_default(), for a struct of the table. */
+bool request_layout_is_default(const struct request_layout *layout, const struct request_field *field,
+                               const void *values);
 
 struct request_list {
     const void *items;
@@ -73,15 +88,25 @@ struct request_list {
 };
 static inline bool request_field_is_list(const struct request_field *field)
 {
-    return field->kind >= REQUEST_IDS;
+    return field->kind >= REQUEST_IDS && field->kind <= REQUEST_BYTES;
 }
-static inline struct request_list request_field_list(const struct request_field *field, const struct request_spec *spec)
+/* values: the struct that the row's table describes. */
+static inline struct request_list request_field_list(const struct request_field *field, const void *values)
 {
     struct request_list list;
-    memcpy(&list.items, (const char *)spec + field->at, sizeof list.items);
-    memcpy(&list.n, (const char *)spec + field->has_at, sizeof list.n);
+    memcpy(&list.items, (const char *)values + field->at, sizeof list.items);
+    memcpy(&list.n, (const char *)values + field->has_at, sizeof list.n);
     return list;
 }
-void request_field_set_list(const struct request_field *field, struct request_spec *spec, struct request_list list);
+void request_field_set_list(const struct request_field *field, void *values, struct request_list list);
+
+/* What the functions of spec.h do, for a struct of any table. Members without a row stay as they are, and copy() copies
+ * them. Lists are owned as a spec's. */
+void request_layout_default(const struct request_layout *layout, void *values);
+void request_layout_free(const struct request_layout *layout, void *values);
+int request_layout_copy(const struct request_layout *layout, void *to, const void *from, struct quire_error *err);
+/* QUIRE_INVALID names the first field out of its range. */
+int request_layout_check(const struct request_layout *layout, const void *values, uint32_t n_vocab,
+                         struct quire_error *err);
 
 #endif

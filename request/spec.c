@@ -36,34 +36,45 @@ void request_spec_drop_prompt(struct request_spec *spec)
     spec->prompt = NULL;
 }
 
+void request_layout_free(const struct request_layout *layout, void *values)
+{
+    for (size_t i = 0; i < layout->n_rows; i++)
+        if (request_field_is_list(&layout->rows[i]))
+            free(owned(request_field_list(&layout->rows[i], values).items));
+    request_layout_default(layout, values);
+}
+
 void request_spec_free(struct request_spec *spec)
 {
-    for (size_t i = 0; i < request_n_fields; i++)
-        if (request_field_is_list(&request_fields[i]))
-            free(owned(request_field_list(&request_fields[i], spec).items));
+    request_layout_free(&request_spec_layout, spec);
     *spec = request_defaults;
 }
 
-int request_spec_copy(struct request_spec *to, const struct request_spec *from, struct quire_error *err)
+int request_layout_copy(const struct request_layout *layout, void *to, const void *from, struct quire_error *err)
 {
-    *to = *from;
-    for (size_t i = 0; i < request_n_fields; i++)
-        if (request_field_is_list(&request_fields[i]))
-            request_field_set_list(&request_fields[i], to, (struct request_list){0});
-    for (size_t i = 0; i < request_n_fields; i++) {
-        const struct request_field *f = &request_fields[i];
+    memcpy(to, from, layout->struct_bytes);
+    for (size_t i = 0; i < layout->n_rows; i++)
+        if (request_field_is_list(&layout->rows[i]))
+            request_field_set_list(&layout->rows[i], to, (struct request_list){0});
+    for (size_t i = 0; i < layout->n_rows; i++) {
+        const struct request_field *f = &layout->rows[i];
         struct request_list list = request_field_is_list(f) ? request_field_list(f, from) : (struct request_list){0};
         if (list.n == 0)
             continue;
         void *items = malloc(list.n * request_field_bytes(f));
         if (!items) {
-            request_spec_free(to);
+            request_layout_free(layout, to);
             return quire_fail(err, QUIRE_NO_MEMORY, "request: out of memory");
         }
         memcpy(items, list.items, list.n * request_field_bytes(f));
         request_field_set_list(f, to, (struct request_list){items, list.n});
     }
     return QUIRE_OK;
+}
+
+int request_spec_copy(struct request_spec *to, const struct request_spec *from, struct quire_error *err)
+{
+    return request_layout_copy(&request_spec_layout, to, from, err);
 }
 
 struct request_spec request_spec_move(struct request_spec *from)
@@ -75,7 +86,7 @@ struct request_spec request_spec_move(struct request_spec *from)
 
 /* ---- checks ---------------------------------------------------------------------------------- */
 
-static int check_number(const struct request_field *f, float value, struct quire_error *err)
+static int check_number(const struct request_field *f, double value, struct quire_error *err)
 {
     double low = f->range.low, high = f->range.high;
     bool above = f->flags & REQUEST_ABOVE;
@@ -84,7 +95,7 @@ static int check_number(const struct request_field *f, float value, struct quire
         return QUIRE_OK;
     return quire_fail_for(err, QUIRE_INVALID, f->name,
                           above ? "must be above %g and at most %g, got %g" : "must be between %g and %g, got %g", low,
-                          high, (double)value);
+                          high, value);
 }
 
 static int check_whole(const struct request_field *f, const void *at, struct quire_error *err)
@@ -122,7 +133,7 @@ static int check_below(const char *name, uint32_t id, uint32_t n_vocab, struct q
 /* Texts. They may have more tokens than the vocabulary has ids. */
 static bool is_text(const struct request_field *f)
 {
-    return f->at == offsetof(struct request_spec, prompt) || f->at == offsetof(struct request_spec, prediction);
+    return strcmp(f->member, "prompt") == 0 || strcmp(f->member, "prediction") == 0;
 }
 
 /* Checks that each item is a valid token id. */
@@ -149,62 +160,80 @@ static int check_list(const struct request_field *f, struct request_list list, u
     return status;
 }
 
-static int check_bad_words(const struct request_spec *s, uint32_t n_vocab, struct quire_error *err)
+static int check_bytes(const struct request_field *f, struct request_list list, struct quire_error *err)
 {
+    if (list.n <= f->range.most)
+        return QUIRE_OK;
+    return quire_fail_for(err, QUIRE_INVALID, f->name, "at most %llu bytes, got %u", (unsigned long long)f->range.most,
+                          list.n);
+}
+
+static int check_bad_words(const struct request_field *f, struct request_list list, uint32_t n_vocab,
+                           struct quire_error *err)
+{
+    const uint32_t *words = list.items;
     int status = QUIRE_OK;
-    if (s->n_bad_words > REQUEST_MAX_BAD_WORDS)
-        return quire_fail_for(err, QUIRE_INVALID, "bad_words",
-                              "at most %u tokens, each word counted one longer, got %u", REQUEST_MAX_BAD_WORDS,
-                              s->n_bad_words);
-    for (uint32_t i = 0; i < s->n_bad_words && status == QUIRE_OK;) {
-        uint32_t n_ids = s->bad_words[i++];
-        if (n_ids == 0 || n_ids > s->n_bad_words - i)
-            return quire_fail_for(err, QUIRE_INVALID, "bad_words", "a word has %u tokens, but only %u remain", n_ids,
-                                  s->n_bad_words - i);
+    if (list.n > REQUEST_MAX_BAD_WORDS)
+        return quire_fail_for(err, QUIRE_INVALID, f->name, "at most %u tokens, each word counted one longer, got %u",
+                              REQUEST_MAX_BAD_WORDS, list.n);
+    for (uint32_t i = 0; i < list.n && status == QUIRE_OK;) {
+        uint32_t n_ids = words[i++];
+        if (n_ids == 0 || n_ids > list.n - i)
+            return quire_fail_for(err, QUIRE_INVALID, f->name, "a word has %u tokens, but only %u remain", n_ids,
+                                  list.n - i);
         for (uint32_t end = i + n_ids; i < end && status == QUIRE_OK; i++)
-            status = check_below("bad_words", s->bad_words[i], n_vocab, err);
+            status = check_below(f->name, words[i], n_vocab, err);
     }
     return status;
 }
 
-static int check_given(const struct request_spec *s, struct quire_error *err)
+static int check_given(const struct request_field *f, struct request_list list, struct quire_error *err)
 {
-    if (s->n_given <= REQUEST_MAX_GIVEN && s->n_given % 3 == 0)
+    if (list.n <= REQUEST_MAX_GIVEN && list.n % 3 == 0)
         return QUIRE_OK;
-    return quire_fail_for(err, QUIRE_INVALID, "given", "must have at most %u numbers, in groups of three, got %u",
-                          REQUEST_MAX_GIVEN, s->n_given);
+    return quire_fail_for(err, QUIRE_INVALID, f->name, "must have at most %u numbers, in groups of three, got %u",
+                          REQUEST_MAX_GIVEN, list.n);
 }
 
-static int check_field(const struct request_field *f, const struct request_spec *spec, uint32_t n_vocab,
-                       struct quire_error *err)
+static int check_field(const struct request_field *f, const void *values, uint32_t n_vocab, struct quire_error *err)
 {
-    const char *at = (const char *)spec + f->at;
-    float number;
+    const char *at = (const char *)values + f->at;
+    float f32;
+    double f64;
     switch ((enum request_kind)f->kind) {
-    case REQUEST_F32: memcpy(&number, at, sizeof number); return check_number(f, number, err);
+    case REQUEST_F32: memcpy(&f32, at, sizeof f32); return check_number(f, (double)f32, err);
+    case REQUEST_F64: memcpy(&f64, at, sizeof f64); return check_number(f, f64, err);
     case REQUEST_U32:
     case REQUEST_I32:
     case REQUEST_U64: return check_whole(f, at, err);
     case REQUEST_IDS:
     case REQUEST_BIASES:
-        if (f->at == offsetof(struct request_spec, bad_words))
-            return check_bad_words(spec, n_vocab, err);
-        if (f->at == offsetof(struct request_spec, given))
-            return check_given(spec, err);
-        return check_list(f, request_field_list(f, spec), n_vocab, err);
+        if (strcmp(f->member, "bad_words") == 0)
+            return check_bad_words(f, request_field_list(f, values), n_vocab, err);
+        if (strcmp(f->member, "given") == 0)
+            return check_given(f, request_field_list(f, values), err);
+        return check_list(f, request_field_list(f, values), n_vocab, err);
+    case REQUEST_BYTES: return check_bytes(f, request_field_list(f, values), err);
     case REQUEST_BOOL:
     case REQUEST_KEY: break;
     }
     return QUIRE_OK;
 }
 
-int request_spec_check(const struct request_spec *spec, uint32_t n_vocab, struct quire_error *err)
+int request_layout_check(const struct request_layout *layout, const void *values, uint32_t n_vocab,
+                         struct quire_error *err)
 {
     int status = QUIRE_OK;
+    for (size_t i = 0; i < layout->n_rows && status == QUIRE_OK; i++)
+        status = check_field(&layout->rows[i], values, n_vocab, err);
+    return status;
+}
+
+int request_spec_check(const struct request_spec *spec, uint32_t n_vocab, struct quire_error *err)
+{
     if (spec->n_prompt == 0)
         return quire_fail_for(err, QUIRE_INVALID, "prompt", "must have at least one token");
-    for (size_t i = 0; i < request_n_fields && status == QUIRE_OK; i++)
-        status = check_field(&request_fields[i], spec, n_vocab, err);
+    int status = request_layout_check(&request_spec_layout, spec, n_vocab, err);
     if (status == QUIRE_OK && spec->min_tokens > spec->max_tokens)
         status = quire_fail_for(err, QUIRE_INVALID, "min_tokens", "%u is more than max_tokens (%u)", spec->min_tokens,
                                 spec->max_tokens);

@@ -21,6 +21,7 @@
 #define QUIRE_SCHEDULER_H
 
 #include "base/hash.h"
+#include "base/stats/rows.h"
 #include "base/status.h"
 #include "memory/kv_cache.h"
 #include "scheduler/cost.h"
@@ -258,28 +259,15 @@ struct sched_account {
 };
 struct sched_account sched_account(const struct sched *s, uint32_t seq);
 
+/* base/stats/rows.h has the members: rows of SCHED. */
 struct sched_stats {
-    uint32_t n_running, n_waiting; /* sequences */
-    uint64_t n_waiting_tokens;
-    uint64_t n_preemptions;
-    uint64_t n_prefix_queries, n_prefix_hits; /* tokens */
-    uint64_t n_host_hits; /* of n_prefix_hits, from the host tier */
-    uint64_t n_recomputed; /* positions recomputed after preemptions */
-    uint64_t n_refused; /* rejected by the policy */
-    uint64_t n_steps;
-    uint32_t n_pins;
-    uint32_t n_pinned_blocks; /* of the first group */
-    uint32_t n_kept, n_kept_blocks; /* pins of cached answers; a shared block counts once */
-    double budget_ratio; /* with adaptive_budget: smoothed ratio of measured to predicted step times; otherwise 1 */
+    STATS_ROWS(STATS_SCHED_MEMBER)
+    double budget_ratio; /* with adaptive_budget: measured to predicted step times, smoothed; else 1 */
 };
 struct sched_stats sched_stats(const struct sched *s);
 
 struct sched_tenant_stats {
-    uint64_t n_prompt_tokens; /* computed */
-    uint64_t n_generated_tokens;
-    uint64_t n_prefix_queries, n_prefix_hits; /* in tokens; hits are saved tokens */
-    uint64_t n_evicted_blocks; /* evicted cached blocks of this tenant */
-    uint32_t n_running, n_waiting; /* sequences */
+    STATS_TENANT_ROWS(STATS_TENANT_MEMBER)
 };
 struct sched_tenant_stats sched_tenant_stats(const struct sched *s, uint32_t tenant);
 

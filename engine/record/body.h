@@ -23,6 +23,7 @@ struct scratch {
 struct body {
     const uint8_t *at, *end;
     const char *wrong;
+    char text[192]; /* of `wrong` where it names something found in the file */
 };
 
 void body_wrong(struct body *b, const char *what);

@@ -8,7 +8,7 @@
 #include "engine/record/digest.h"
 #include "engine/record/format.h"
 #include "engine/record/recording.h"
-#include "request/codec.h"
+#include "engine/record/sections.h"
 #include "scheduler/decision_log.h"
 
 #include <errno.h>
@@ -124,6 +124,20 @@ static void put_u32s(struct recorder *r, const uint32_t *values, uint32_t n)
         le_store_u32(out + 4 * (size_t)i, values[i]);
 }
 
+/* Into r->fields. */
+static void make_fields(struct recorder *r, const struct request_layout *layout, const void *values)
+{
+    buffer_clear(&r->fields);
+    if (request_layout_put(&r->fields, layout, values, REQUEST_FOR_RECORDING, NULL) != QUIRE_OK)
+        end_recording(r, "out of memory");
+}
+
+static void put_sections(struct recorder *r, const struct request_layout *layout, const void *values)
+{
+    make_fields(r, layout, values);
+    put_bytes(r, r->fields.data, r->fields.n);
+}
+
 static void begin_record(struct recorder *r, enum recording_kind kind)
 {
     r->record = r->n;
@@ -209,7 +223,8 @@ static void put_cost(struct recorder *r, const struct sched_cost *cost)
     put_f64(r, cost->block_copy_us);
 }
 
-/* Every member but the secret, in the order of struct sched_config. */
+/* The fixed part of a header: every member but the secret, in the order of struct sched_config when it was closed. A later
+ * member is a row in sections.c. */
 static void put_config(struct recorder *r, const struct sched_config *c)
 {
     put_kv(r, &c->kv);
@@ -251,6 +266,7 @@ static void on_opened(void *context, const struct engine_info *info, const struc
     put_u8(r, (uint8_t)info->plan->kv_format.kind);
     put_u32(r, info->desc->vocab_size);
     put_config(r, config);
+    put_sections(r, &record_header_sections, &(struct recording_header){.config = *config});
     end_record(r);
     write_out(r);
     /* Room for the longest commit, so that no step takes memory. */
@@ -281,11 +297,7 @@ static void put_request(struct recorder *r, const struct engine_watch_submit *s)
                         (q->vector ? RECORD_VECTOR : 0)));
     put_u32(r, q->adapter);
     put_bytes(r, domain.bytes, RECORDING_DOMAIN_BYTES);
-    buffer_clear(&r->fields);
-    if (request_spec_put(&r->fields, &spec, REQUEST_FOR_RECORDING, NULL) != QUIRE_OK) {
-        end_recording(r, "out of memory");
-        return;
-    }
+    make_fields(r, &request_spec_layout, &spec);
     put_u32(r, (uint32_t)r->fields.n);
     put_bytes(r, r->fields.data, r->fields.n);
 }
@@ -315,6 +327,7 @@ static void on_submitted(void *context, const struct engine_watch_submit *s)
     put_u64(r, s->retry_us);
     if (s->status == QUIRE_OK)
         put_u32s(r, s->seqs, s->sched->n);
+    put_sections(r, &record_submit_sections, &(struct recording_submit){.sched = *s->sched, .spec = *s->spec});
     end_record(r);
     begin_digests(r, s);
     r->n_requests++;

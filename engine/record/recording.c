@@ -2,6 +2,7 @@
 
 #include "engine/model/quantization.h"
 #include "engine/record/format.h"
+#include "engine/record/sections.h"
 #include "engine/record/submit.h"
 
 #include <errno.h>
@@ -159,6 +160,8 @@ static void get_header(struct recording *r, struct body *b)
         body_wrong(b, "has a KV cache in a dtype that does not exist");
     h->vocab_size = body_u32(b);
     get_config(r, b, &h->config);
+    if (h->version > 1)
+        record_sections_read(b, &record_header_sections, h);
 }
 
 /* ---- the others ------------------------------------------------------------------------------ */
@@ -423,6 +426,8 @@ int recording_read_at(struct recording *r, uint64_t offset, struct recording_ent
     uint32_t last = r->header.version > 1 ? RECORDING_LENGTHS : RECORDING_CLOSE;
     out->kind = kind <= last && kind > RECORDING_HEADER ? (enum recording_kind)kind : RECORDING_HEADER;
     get_entry(r, &b, out);
+    if (r->header.version > 1)
+        record_sections_read(&b, out->kind == RECORDING_SUBMIT ? &record_submit_sections : NULL, &out->submit);
     return body_error(&b, offset, err);
 }
 

@@ -3,6 +3,7 @@
 #include "engine/record/format.h"
 #include "request/codec.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -107,13 +108,17 @@ static void get_spec(struct submit_room *r, struct body *b, struct recording_sub
     uint32_t n = body_u32(b);
     const uint8_t *in = body_bytes(b, n);
     request_spec_free(&r->spec);
-    int status = in ? request_spec_get("request", in, n, &r->spec, NULL) : QUIRE_OK;
-    if (status == QUIRE_UNSUPPORTED)
-        body_wrong(b, "has a field that this program does not know and must");
-    else if (status == QUIRE_NO_MEMORY)
+    struct quire_error err = {0};
+    int status = in ? request_spec_get("request", in, n, &r->spec, &err) : QUIRE_OK;
+    if (status == QUIRE_NO_MEMORY) {
         body_wrong(b, "needs more memory than there is");
-    else if (status != QUIRE_OK)
-        body_wrong(b, "has a request that cannot be read");
+    } else if (status != QUIRE_OK) {
+        snprintf(b->text, sizeof b->text,
+                 status == QUIRE_UNSUPPORTED ? "has a field that this program does not know and must: %s"
+                                             : "has a request that cannot be read: %s",
+                 err.text);
+        body_wrong(b, b->text);
+    }
     s->spec = r->spec;
 }
 

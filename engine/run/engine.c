@@ -656,14 +656,8 @@ int engine_tenant_stats(const struct engine *e, uint32_t tenant, struct engine_t
     if (tenant >= e->policy_options.n_tenants)
         return QUIRE_INVALID;
     mailbox_tenant_stats(e->mailbox, tenant, &s);
-    *out = (struct engine_tenant_stats){
-        .n_prompt_tokens = s.n_prompt_tokens,
-        .n_generated_tokens = s.n_generated_tokens,
-        .n_prefix_queries = s.n_prefix_queries,
-        .n_prefix_hits = s.n_prefix_hits,
-        .n_evicted_blocks = s.n_evicted_blocks,
-        .n_running = s.n_running,
-        .n_waiting = s.n_waiting,
-    };
+#define COPY(member, ...) out->member = s.member;
+    STATS_TENANT_ROWS(COPY)
+#undef COPY
     return QUIRE_OK;
 }

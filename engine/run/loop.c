@@ -157,9 +157,11 @@ static void take_mail(struct engine *e, const struct mailbox_mail *mail)
 /* unused: nothing lives that could refer to a block. */
 static void measure_kv(struct engine *e, bool unused, struct engine_stats *stats)
 {
+#define CLEAR(member, type, tag, from, ...) STATS_WHEN(STATS_IS_KV_##from)(stats->member = 0;)
+#define ADD(member, type, tag, from, ...) STATS_WHEN(STATS_IS_KV_##from)(stats->member += usage.STATS_OF_KV_##from;)
     stats->kv_usage = stats->swap_usage = 0;
-    stats->n_evicted_blocks = stats->n_swapped_out = stats->n_swapped_in = 0;
     stats->n_blocks_leaked = 0;
+    STATS_ROWS(CLEAR)
     for (uint32_t g = 0; g < engine_plan_n_groups(&e->plan); g++) {
         struct kv_usage usage = sched_kv_usage(e->sched, g);
         uint32_t used = usage.n_blocks - usage.n_free;
@@ -169,12 +171,12 @@ static void measure_kv(struct engine *e, bool unused, struct engine_stats *stats
             stats->kv_usage = share;
         if (host > stats->swap_usage)
             stats->swap_usage = host;
-        stats->n_evicted_blocks += usage.n_evicted;
-        stats->n_swapped_out += usage.n_spilled;
-        stats->n_swapped_in += usage.n_loaded;
+        STATS_ROWS(ADD)
         if (unused)
             stats->n_blocks_leaked += used;
     }
+#undef CLEAR
+#undef ADD
 }
 
 /* The smoothed ratio moves a little with every step; a tenth of it is a change worth a line. */
@@ -193,20 +195,9 @@ static void log_budget(struct engine *e, double ratio)
 static void measure(struct engine *e, struct engine_stats *stats)
 {
     struct sched_stats s = sched_stats(e->sched);
-    stats->n_running = s.n_running;
-    stats->n_waiting = s.n_waiting;
-    stats->n_waiting_tokens = s.n_waiting_tokens;
-    stats->n_preemptions = s.n_preemptions;
-    stats->n_prefix_queries = s.n_prefix_queries;
-    stats->n_prefix_hits = s.n_prefix_hits;
-    stats->n_host_hits = s.n_host_hits;
-    stats->n_recomputed = s.n_recomputed;
-    stats->n_refused = s.n_refused;
-    stats->n_steps = s.n_steps;
-    stats->n_pins = s.n_pins;
-    stats->n_pinned_blocks = s.n_pinned_blocks;
-    stats->n_kept = s.n_kept;
-    stats->n_kept_blocks = s.n_kept_blocks;
+#define COPY(member, type, tag, from, ...) STATS_WHEN(STATS_IS_SCHED_##from)(stats->member = s.member;)
+    STATS_ROWS(COPY)
+#undef COPY
     stats->kept_bytes = s.n_kept_blocks * e->plan.kv_block_bytes;
     stats->policy = sched_policy_of(e->sched)->name;
     stats->policy_figure = sched_policy_figure(e->sched, &stats->policy_figure_name);

@@ -307,9 +307,6 @@ static void drafts_add(const struct engine_info *info, const struct engine_stats
     uint32_t n = info->num_speculative_tokens < ENGINE_MAX_DRAFT ? info->num_speculative_tokens : ENGINE_MAX_DRAFT;
     for (uint32_t i = 0; i < n; i++)
         wire_accepted_put(accepted + (size_t)WIRE_ACCEPTED_WORDS * i, s->accepted_at[i]);
-    out->n_drafts = s->n_drafts;
-    out->n_draft_tokens = s->n_draft_tokens;
-    out->n_accepted_tokens = s->n_accepted_tokens;
     out->accepted_at = accepted;
     out->n_accepted_at = n;
     out->draft_us = (uint64_t)(s->draft_seconds * 1e6);
@@ -340,40 +337,13 @@ static void stats_make(struct daemon *d, struct wire_stats *out, uint32_t *words
         wire_step_bucket_put(words + (size_t)WIRE_STEP_BUCKET_WORDS * i, &bucket);
     }
     *out = (struct wire_stats){
-        .n_running = s.n_running,
-        .n_waiting = s.n_waiting,
-        .n_waiting_tokens = s.n_waiting_tokens,
-        .kv_usage = s.kv_usage,
-        .n_preemptions = s.n_preemptions,
-        .n_prefix_queries = s.n_prefix_queries,
-        .n_prefix_hits = s.n_prefix_hits,
-        .n_prompt_tokens = s.n_prompt_tokens,
-        .n_generation_tokens = s.n_generation_tokens,
-        .n_steps = s.n_steps,
-        .n_blocks_leaked = s.n_blocks_leaked,
         .n_blocks = info->n_blocks,
         .n_block_tokens = info->block_tokens,
-        .draining = s.draining || d->draining,
-        .dead = s.dead,
-        .n_host_hits = s.n_host_hits,
-        .n_recomputed = s.n_recomputed,
-        .n_refused = s.n_refused,
-        .n_evicted_blocks = s.n_evicted_blocks,
-        .n_swapped_out = s.n_swapped_out,
-        .n_swapped_in = s.n_swapped_in,
-        .swap_usage = s.swap_usage,
-        .n_pins = s.n_pins,
-        .n_pinned_blocks = s.n_pinned_blocks,
-        .n_kept = s.n_kept,
-        .n_kept_blocks = s.n_kept_blocks,
-        .kept_bytes = s.kept_bytes,
-        .token_budget = s.token_budget,
         .policy = s.policy,
         .n_policy = s.policy ? strlen(s.policy) : 0,
         .figure_name = s.policy_figure_name,
         .n_figure_name = s.policy_figure_name ? strlen(s.policy_figure_name) : 0,
         .figure = s.policy_figure,
-        .n_step_tokens = s.n_step_tokens,
         .step_buckets = words,
         .n_step_buckets = ENGINE_N_STEP_BUCKETS,
         .cache_dtype = info->cache_dtype,
@@ -381,6 +351,10 @@ static void stats_make(struct daemon *d, struct wire_stats *out, uint32_t *words
         .prefix_caching = info->prefix_caching,
         .n_host_blocks = info->n_host_blocks,
     };
+#define COPY(member, type, tag, from, ...) STATS_WHEN(STATS_IS_ENGINE_##from)(out->member = s.member;)
+    STATS_ROWS(COPY)
+#undef COPY
+    out->draining |= d->draining;
     drafts_add(info, &s, out, accepted);
 }
 
@@ -390,15 +364,10 @@ static uint32_t tenants_make(struct daemon *d, uint32_t n, uint32_t *words)
     uint32_t i = 0;
     struct engine_tenant_stats s;
     for (; i < n && engine_tenant_stats(d->engine, i, &s) == QUIRE_OK; i++) {
-        const struct wire_tenant tenant = {
-            .n_prompt_tokens = s.n_prompt_tokens,
-            .n_generated_tokens = s.n_generated_tokens,
-            .n_prefix_queries = s.n_prefix_queries,
-            .n_prefix_hits = s.n_prefix_hits,
-            .n_evicted_blocks = s.n_evicted_blocks,
-            .n_running = s.n_running,
-            .n_waiting = s.n_waiting,
-        };
+        struct wire_tenant tenant;
+#define COPY(member, ...) tenant.member = s.member;
+        STATS_TENANT_ROWS(COPY)
+#undef COPY
         wire_tenant_put(words + (size_t)WIRE_TENANT_WORDS * i, &tenant);
     }
     return i;

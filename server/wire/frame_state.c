@@ -70,70 +70,40 @@ int wire_get_done(const uint8_t *body, size_t n, struct wire_done *out, struct q
     return wire_get_body(&done_body, body, n, out, err);
 }
 
-#define STATS(member, tag, kind) FIELD_SCALAR(struct wire_stats, member, tag, kind, 0, 0)
-static const struct wire_field stats_rules[] = {
-    STATS(n_running, 1, FIELD_32),
-    STATS(n_waiting, 2, FIELD_32),
-    STATS(n_waiting_tokens, 3, FIELD_64),
-    STATS(kv_usage, 4, FIELD_64),
-    STATS(n_preemptions, 5, FIELD_64),
-    STATS(n_prefix_queries, 6, FIELD_64),
-    STATS(n_prefix_hits, 7, FIELD_64),
-    STATS(n_prompt_tokens, 8, FIELD_64),
-    STATS(n_generation_tokens, 9, FIELD_64),
-    STATS(n_steps, 10, FIELD_64),
-    STATS(n_blocks_leaked, 11, FIELD_64),
-    STATS(n_blocks, 12, FIELD_32),
-    STATS(n_block_tokens, 13, FIELD_32),
-    STATS(draining, 14, FIELD_BOOL),
-    STATS(dead, 15, FIELD_BOOL),
-    STATS(n_host_hits, 16, FIELD_64),
-    STATS(n_recomputed, 17, FIELD_64),
-    STATS(n_refused, 18, FIELD_64),
-    STATS(n_evicted_blocks, 19, FIELD_64),
-    STATS(n_swapped_out, 20, FIELD_64),
-    STATS(n_swapped_in, 21, FIELD_64),
-    STATS(swap_usage, 22, FIELD_64),
-    STATS(n_pins, 23, FIELD_32),
-    STATS(n_pinned_blocks, 24, FIELD_32),
-    STATS(token_budget, 25, FIELD_32),
-    FIELD_SPAN(struct wire_stats, policy, 26, FIELD_TEXT, 0, WIRE_MAX_TEXT),
-    FIELD_SPAN(struct wire_stats, figure_name, 27, FIELD_TEXT, 0, WIRE_MAX_TEXT),
-    STATS(figure, 28, FIELD_64),
-    {"tenants", 29, FIELD_WORDS, 0, offsetof(struct wire_stats, tenant_bytes), offsetof(struct wire_stats, n_tenants),
-     offsetof(struct wire_stats, tenants), WIRE_TENANT_WORDS, WIRE_MAX_TENANTS},
-    FIELD_SPAN(struct wire_stats, shadow_policy, 30, FIELD_TEXT, 0, WIRE_MAX_TEXT),
-    STATS(n_shadow, 31, FIELD_64),
-    STATS(n_shadow_refused, 32, FIELD_64),
-    STATS(live_ttft_us, 33, FIELD_64),
-    STATS(live_queue_us, 34, FIELD_64),
-    STATS(shadow_ttft_us, 35, FIELD_64),
-    STATS(shadow_queue_us, 36, FIELD_64),
-    {"shadow_buckets", 37, FIELD_WORDS, 0, offsetof(struct wire_stats, shadow_bucket_bytes),
-     offsetof(struct wire_stats, n_shadow_buckets), offsetof(struct wire_stats, shadow_buckets),
-     WIRE_SHADOW_BUCKET_WORDS, WIRE_MAX_SHADOW_BUCKETS},
-    STATS(n_step_tokens, 38, FIELD_64),
-    {"step_buckets", 39, FIELD_WORDS, 0, offsetof(struct wire_stats, step_bucket_bytes),
-     offsetof(struct wire_stats, n_step_buckets), offsetof(struct wire_stats, step_buckets), WIRE_STEP_BUCKET_WORDS,
-     WIRE_MAX_STEP_BUCKETS},
-    FIELD_SPAN(struct wire_stats, cache_dtype, 40, FIELD_TEXT, 0, WIRE_MAX_TEXT),
-    STATS(prefix_caching, 41, FIELD_BOOL),
-    STATS(n_host_blocks, 42, FIELD_32),
-    STATS(n_drafts, 43, FIELD_64),
-    STATS(n_draft_tokens, 44, FIELD_64),
-    STATS(n_accepted_tokens, 45, FIELD_64),
-    {"accepted_at", 46, FIELD_WORDS, 0, offsetof(struct wire_stats, accepted_at_bytes),
-     offsetof(struct wire_stats, n_accepted_at), offsetof(struct wire_stats, accepted_at), WIRE_ACCEPTED_WORDS,
-     WIRE_MAX_ACCEPTED},
-    FIELD_SPAN(struct wire_stats, draft_method, 47, FIELD_TEXT, 0, WIRE_MAX_TEXT),
-    STATS(draft_us, 48, FIELD_64),
-    STATS(n_kept, 49, FIELD_32),
-    STATS(n_kept_blocks, 50, FIELD_32),
-    STATS(kept_bytes, 51, FIELD_64),
-    {"rank_waits", 52, FIELD_WORDS, 0, offsetof(struct wire_stats, rank_wait_bytes),
-     offsetof(struct wire_stats, n_rank_waits), offsetof(struct wire_stats, rank_waits), WIRE_RANK_WAIT_WORDS,
-     WIRE_MAX_RANK_WAITS},
-};
+/* Rows in the order of their tags: frames have this order. */
+#define FIELD_OF_U32 FIELD_32
+#define FIELD_OF_U64 FIELD_64
+#define FIELD_OF_F64 FIELD_64
+#define FIELD_OF_BOOL FIELD_BOOL
+#define SCALAR(member, type, tag, ...) [tag - 1] = FIELD_SCALAR(struct wire_stats, member, tag, FIELD_OF_##type, 0, 0),
+#define TEXT(member, tag) [tag - 1] = FIELD_SPAN(struct wire_stats, member, tag, FIELD_TEXT, 0, WIRE_MAX_TEXT),
+#define LIST(member, tag, bytes, words, most) \
+    [tag - 1] = {#member, \
+                 tag, \
+                 FIELD_WORDS, \
+                 0, \
+                 offsetof(struct wire_stats, bytes), \
+                 offsetof(struct wire_stats, n_##member), \
+                 offsetof(struct wire_stats, member), \
+                 words, \
+                 most},
+#define STATS_TEXTS(TEXT) \
+    TEXT(policy, 26) \
+    TEXT(figure_name, 27) \
+    TEXT(shadow_policy, 30) \
+    TEXT(cache_dtype, 40) \
+    TEXT(draft_method, 47)
+#define STATS_LISTS(LIST) \
+    LIST(tenants, 29, tenant_bytes, WIRE_TENANT_WORDS, WIRE_MAX_TENANTS) \
+    LIST(shadow_buckets, 37, shadow_bucket_bytes, WIRE_SHADOW_BUCKET_WORDS, WIRE_MAX_SHADOW_BUCKETS) \
+    LIST(step_buckets, 39, step_bucket_bytes, WIRE_STEP_BUCKET_WORDS, WIRE_MAX_STEP_BUCKETS) \
+    LIST(accepted_at, 46, accepted_at_bytes, WIRE_ACCEPTED_WORDS, WIRE_MAX_ACCEPTED) \
+    LIST(rank_waits, 52, rank_wait_bytes, WIRE_RANK_WAIT_WORDS, WIRE_MAX_RANK_WAITS)
+static const struct wire_field stats_rules[] = {STATS_ROWS(SCALAR) STATS_TEXTS(TEXT) STATS_LISTS(LIST)};
+#define ONE(...) +1
+_Static_assert(FIELD_COUNT(stats_rules) == 0 STATS_ROWS(ONE) STATS_TEXTS(ONE) STATS_LISTS(ONE),
+               "a tag was left out, or is there twice");
+_Static_assert(FIELD_COUNT(stats_rules) <= 64, "wire_body takes no more");
 static const struct wire_stats stats_defaults;
 static const struct wire_body stats_body = {"STATS", stats_rules, FIELD_COUNT(stats_rules), &stats_defaults,
                                             sizeof stats_defaults};
@@ -203,28 +173,28 @@ uint64_t wire_rank_wait_get(const struct wire_stats *stats, uint32_t index)
     return le_load_u64(stats->rank_wait_bytes + 4 * (size_t)WIRE_RANK_WAIT_WORDS * index);
 }
 
+#define FITS(member, type, at, ...) \
+    _Static_assert((at) + sizeof(STATS_C_##type) <= 4 * WIRE_TENANT_WORDS, #member ": is past the end of the record");
+STATS_TENANT_ROWS(FITS)
+
+/* Words are in the host's order (put_span() stores them). */
 void wire_tenant_put(uint32_t *words, const struct wire_tenant *tenant)
 {
-    const uint64_t counters[] = {tenant->n_prompt_tokens, tenant->n_generated_tokens, tenant->n_prefix_queries,
-                                 tenant->n_prefix_hits, tenant->n_evicted_blocks};
-    for (uint32_t i = 0; i < 5; i++)
-        put_words(words + 2 * i, counters[i]);
-    words[10] = tenant->n_running;
-    words[11] = tenant->n_waiting;
+#define PUT_U32(at, value) words[(at) / 4] = value
+#define PUT_U64(at, value) put_words(words + (at) / 4, value)
+#define PUT(member, type, at, ...) PUT_##type(at, tenant->member);
+    STATS_TENANT_ROWS(PUT)
+#undef PUT
 }
 
 void wire_tenant_get(const struct wire_stats *stats, uint32_t index, struct wire_tenant *out)
 {
     const uint8_t *bytes = stats->tenant_bytes + 4 * (size_t)WIRE_TENANT_WORDS * index;
-    *out = (struct wire_tenant){
-        .n_prompt_tokens = le_load_u64(bytes),
-        .n_generated_tokens = le_load_u64(bytes + 8),
-        .n_prefix_queries = le_load_u64(bytes + 16),
-        .n_prefix_hits = le_load_u64(bytes + 24),
-        .n_evicted_blocks = le_load_u64(bytes + 32),
-        .n_running = le_load_u32(bytes + 40),
-        .n_waiting = le_load_u32(bytes + 44),
-    };
+#define GET_U32(at) le_load_u32(bytes + (at))
+#define GET_U64(at) le_load_u64(bytes + (at))
+#define GET(member, type, at, ...) out->member = GET_##type(at);
+    STATS_TENANT_ROWS(GET)
+#undef GET
 }
 
 /* ---- the question ---- */

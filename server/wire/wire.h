@@ -14,6 +14,7 @@
 
 #include "base/buffer.h"
 #include "base/hash.h"
+#include "base/stats/rows.h"
 #include "base/status.h"
 #include "request/spec.h"
 
@@ -155,55 +156,34 @@ struct wire_refuse {
     const char *parameter;         /* as in wire_done */
     size_t n_parameter;
 };
+/* base/stats/rows.h has the first members: all rows. Texts are not NUL-terminated. A list has an array for the encoder, and
+ * bytes that the decoder sets and that NAME_get() reads. */
 struct wire_stats {
-    uint32_t n_running, n_waiting;
-    uint64_t n_waiting_tokens;
-    double kv_usage;
-    uint64_t n_preemptions, n_prefix_queries, n_prefix_hits;
-    uint64_t n_prompt_tokens, n_generation_tokens, n_steps, n_blocks_leaked;
-    uint32_t n_blocks, n_block_tokens;
-    bool draining, dead;           /* dead: the engine failed; it refuses everything */
-    uint64_t n_host_hits, n_recomputed, n_refused, n_evicted_blocks, n_swapped_out, n_swapped_in;
-    double swap_usage;
-    uint32_t n_pins, n_pinned_blocks, token_budget;
+    STATS_ROWS(STATS_WIRE_MEMBER)
     const char *policy;
     size_t n_policy;
-    const char *figure_name;       /* of the policy's own figure; empty: it has none */
+    const char *figure_name; /* of the policy's own figure; empty: the policy has no figure */
     size_t n_figure_name;
-    double figure;
-    const uint32_t *tenants;       /* encode: n_tenants × WIRE_TENANT_WORDS. Decode: NULL, */
-    const uint8_t *tenant_bytes;   /* see wire_tenant_get() */
+    const uint32_t *tenants; /* WIRE_TENANT_WORDS each, wire_tenant_get() */
+    const uint8_t *tenant_bytes;
     uint32_t n_tenants;
-    /* Another policy that is tried beside the one that rules; n_shadow_policy 0: there is none. Sums
-     * of times, in microseconds, over the requests that both have given a first token. */
-    const char *shadow_policy;
+    const char *shadow_policy; /* another policy that is tried; n_shadow_policy 0: none */
     size_t n_shadow_policy;
-    uint64_t n_shadow, n_shadow_refused;
-    double live_ttft_us, live_queue_us, shadow_ttft_us, shadow_queue_us;
-    const uint32_t *shadow_buckets;      /* as tenants: WIRE_SHADOW_BUCKET_WORDS, */
-    const uint8_t *shadow_bucket_bytes;  /* wire_shadow_bucket_get() */
+    const uint32_t *shadow_buckets; /* WIRE_SHADOW_BUCKET_WORDS, wire_shadow_bucket_get() */
+    const uint8_t *shadow_bucket_bytes;
     uint32_t n_shadow_buckets;
-    uint64_t n_step_tokens;              /* computed by all steps */
-    const uint32_t *step_buckets;        /* as tenants: WIRE_STEP_BUCKET_WORDS, wire_step_bucket_get() */
+    const uint32_t *step_buckets; /* WIRE_STEP_BUCKET_WORDS, wire_step_bucket_get() */
     const uint8_t *step_bucket_bytes;
     uint32_t n_step_buckets;
-    const char *cache_dtype;             /* of the KV cache: "float16" */
+    const char *cache_dtype; /* of the KV cache: "float16" */
     size_t n_cache_dtype;
-    bool prefix_caching;
-    uint32_t n_host_blocks;              /* of the host tier, first group */
-    uint64_t n_drafts, n_draft_tokens,
-        n_accepted_tokens; /* rows that verified drafts, the drafts, those that were right */
-    const uint32_t *accepted_at;         /* as tenants: WIRE_ACCEPTED_WORDS, wire_accepted_get(). Of each place that a
-                                            draft of a row can have: rows where it was right */
-    const uint8_t *accepted_at_bytes;
+    const uint32_t *accepted_at; /* WIRE_ACCEPTED_WORDS, wire_accepted_get(). For each position of a draft in a */
+    const uint8_t *accepted_at_bytes; /* row: the rows whose draft at this position was right */
     uint32_t n_accepted_at;
-    const char *draft_method;            /* the server's: "none", "ngram", "suffix" */
+    const char *draft_method; /* the server's: "none", "ngram", "suffix" */
     size_t n_draft_method;
-    uint64_t draft_us;                   /* that a draft model's passes took */
-    uint32_t n_kept, n_kept_blocks;      /* kept answers that are pinned, and their blocks, of the first group */
-    uint64_t kept_bytes;                 /* of all groups */
-    const uint32_t *rank_waits; /* as tenants: WIRE_RANK_WAIT_WORDS, wire_rank_wait_get(). Of each rank by number, */
-    const uint8_t *rank_wait_bytes; /* how long it waited for each one: the square of the number of ranks */
+    const uint32_t *rank_waits; /* WIRE_RANK_WAIT_WORDS, wire_rank_wait_get(). For each rank in order, how long it */
+    const uint8_t *rank_wait_bytes; /* waited for each one: the square of the number of ranks */
     uint32_t n_rank_waits;
 };
 struct wire_step_bucket { /* steps with at most n_tokens tokens */
@@ -229,9 +209,7 @@ struct wire_shadow_bucket { /* requests with a first token within the bound */
 void wire_shadow_bucket_put(uint32_t *words, const struct wire_shadow_bucket *bucket);
 void wire_shadow_bucket_get(const struct wire_stats *stats, uint32_t index, struct wire_shadow_bucket *out);
 struct wire_tenant { /* what the engine counts for one */
-    uint64_t n_prompt_tokens, n_generated_tokens, n_prefix_queries, n_prefix_hits;
-    uint64_t n_evicted_blocks;
-    uint32_t n_running, n_waiting;
+    STATS_TENANT_ROWS(STATS_TENANT_MEMBER)
 };
 #define WIRE_TENANT_WORDS 12u
 /* words: WIRE_TENANT_WORDS of them. */

@@ -28,7 +28,9 @@ static void move(struct request_spec *spec, const struct request_field *f)
     static const struct request_bias biases[] = {{1, 2}, {3, 4}};
     char *at = (char *)spec + f->at;
     const bool has = true;
-    if (f->kind == REQUEST_BIASES) {
+    if (f->kind == REQUEST_BYTES) {
+        request_field_set_list(f, spec, (struct request_list){"abc", 3});
+    } else if (f->kind == REQUEST_BIASES) {
         request_field_set_list(f, spec, (struct request_list){biases, 2});
     } else if (f->kind == REQUEST_IDS) {
         request_field_set_list(f, spec, (struct request_list){spec->prompt == prompt ? other_prompt : words, 3});

@@ -592,6 +592,13 @@ void engine_stats(const struct engine *e, struct engine_stats *out)
     out->kv_usage = (double)out->n_running / e->plan.max_num_seqs;
 }
 
+void fake_engine_set_stats(struct engine *e, const struct engine_stats *stats)
+{
+    lock(e);
+    e->stats = *stats;
+    pthread_mutex_unlock(&e->mutex);
+}
+
 int engine_set_policy(struct engine *e, const char *name, const struct engine_policy_options *options, uint64_t *order,
                       struct quire_error *err)
 {

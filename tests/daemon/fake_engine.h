@@ -41,6 +41,7 @@ struct shadow *fake_engine_shadow(void);
 /* Any thread. */
 void fake_engine_release(struct engine *e);
 uint32_t fake_engine_n_live(struct engine *e);
+void fake_engine_set_stats(struct engine *e, const struct engine_stats *stats); /* but kv_usage follows n_running */
 uint32_t fake_engine_n_cancelled(struct engine *e); /* requests, since the start */
 
 #define FAKE_ENGINE_TENANTS 8

@@ -1,5 +1,7 @@
 /* Prints the examples of protocol.md as this build encodes them, one "name hex" a line: the
  * page is compared with it. */
+#include "base/little_endian.h"
+#include "base/tagged.h"
 #include "server/wire/key.h"
 #include "server/wire/wire.h"
 
@@ -57,6 +59,25 @@ static void print_hellos(void)
     print_frame("welcome", &b);
 }
 
+/* A request of a later program: with field 1000, which no program has yet. */
+static void print_later(const char *name, uint64_t id, bool must, const char *value)
+{
+    static const uint32_t prompt[] = {9707, 11};
+    const size_t n = strlen(value);
+    struct buffer b = {0};
+    struct request_spec submit;
+    request_spec_default(&submit);
+    submit.prompt = prompt;
+    submit.n_prompt = 2;
+    submit.max_tokens = 16;
+    wire_put_submit(&b, id, &submit);
+    uint8_t *field = tagged_put(&b, 1000, must, (uint32_t)n);
+    if (field)
+        memcpy(field, value, n);
+    le_store_u32((uint8_t *)b.data, (uint32_t)(b.n - WIRE_HEADER_BYTES));
+    print_frame(name, &b);
+}
+
 static void print_requests(void)
 {
     static const uint32_t prompt[] = {9707, 11}, stop[] = {13};
@@ -109,6 +130,8 @@ static void print_requests(void)
     submit.n_prediction = 3;
     wire_put_submit(&b, 5, &submit);
     print_frame("submit-prediction", &b);
+    print_later("submit-later", 6, false, "fast");
+    print_later("submit-later-must", 7, true, "[a-z]*");
     wire_put_accept(&b, 1, UINT64_C(0x500000002));
     print_frame("accept", &b);
     struct wire_refuse refuse = {

@@ -12,7 +12,7 @@ import sys
 import tempfile
 
 from protocol_client import (
-    ACCEPT, CANCELLED, CONTROL, CREDIT, DONE, DRAIN, ERROR, EXHAUSTED, FAILED, HELLO, INVALID, LENGTH,
+    ACCEPT, CANCELLED, CONTROL, CREDIT, DONE, DRAIN, ERROR, EXHAUSTED, FAILED, FIELDS, HELLO, INVALID, LENGTH,
     PREDICT, PROMPT_LOGPROBS, REFUSE, STATS, STOP, SUBMIT, TOKENS, UNSUPPORTED, Client, Connection,
     ProtocolError, decode_body, encode, field, prove, read_key,
 )
@@ -96,6 +96,15 @@ def expect_error(connection, status, text):
     connection.close()
 
 
+def refuses_later(type_, body, name):
+    try:
+        decode_body(type_, body)
+    except ProtocolError as e:
+        check("field 1000 must be understood" in str(e), name)
+    else:
+        check(False, "%s is taken" % name)
+
+
 def test_page():
     """The page's examples are what this build encodes and what the client encodes."""
     with open(PAGE, encoding="utf-8") as f:
@@ -118,9 +127,19 @@ def test_page():
         n, type_, flags, request = struct.unpack("<IHHQ", frame[:16])
         check(n == len(frame) - 16 and flags == 0, name)
         types.add(type_)
-        again = encode(type_, request, **decode_body(type_, frame[16:]))
+        if name.endswith("-later-must"):
+            refuses_later(type_, frame[16:], name)
+            continue
+        extra = field(1000, b"fast", False) if name.endswith("-later") else b""
+        again = encode(type_, request, extra=extra, **decode_body(type_, frame[16:]))
         check(again == frame, "%s encoded again" % name)
     check(types == set(range(1, 16)), "all types have an example")
+    table = page[page.index("\n### STATS\n"):].split("The answer:")[1].split("A tenant's record")[0]
+    rows = {name: (int(tag), kind) for tag, name, kind in re.findall(r"^\| (\d+) \| (\w+) \| (\w+) \|", table, re.M)}
+    for name, (tag, kind, _) in FIELDS[STATS].items():
+        lists = name in ("tenants", "shadow_buckets", "step_buckets", "accepted_at", "rank_waits")
+        check(rows.pop(name, None) == (tag, "records" if lists else kind), "STATS: %s" % name)
+    check(not rows, "STATS: the client does not know %s" % ", ".join(rows))
     with tempfile.NamedTemporaryFile(dir=tempfile.gettempdir()) as f:
         f.write(b"correct horse battery staple")
         f.flush()

@@ -1,5 +1,6 @@
 #include "server/front/body/params.h"
 #include "server/front/body/alias.h"
+#include "server/front/body/spec_json.h"
 #include "tests/front/front_unit_test.h"
 
 #include <string.h>
@@ -393,6 +394,57 @@ static void aliases_of_every_length(void **state)
     }
 }
 
+/* ---- a field of a later program: a member and a row ------------------------------------------ */
+
+struct later {
+    struct request_spec spec;
+    const char *grammar;
+    uint32_t n_grammar;
+    double cost_us;
+};
+#define LATER(kind_, member_, tag_) \
+    .member = #member_, .name = #member_, .tag = tag_, .kind = kind_, .flags = REQUEST_MUST | REQUEST_IN_BODY, \
+    .at = offsetof(struct later, member_)
+static const struct request_field later_rows[] = {
+    {LATER(REQUEST_BYTES, grammar, 500), .has_at = offsetof(struct later, n_grammar), .range = {.most = 8}},
+    {LATER(REQUEST_F64, cost_us, 501), .range = {.low = 0, .high = 1e9}},
+};
+static const struct later later_defaults = {.cost_us = 1};
+static const struct request_layout later_layout = {later_rows, 2, &later_defaults, sizeof later_defaults};
+
+static void a_later_field_is_a_row(void **state)
+{
+    static const struct {
+        const char *body, *wrong; /* wrong NULL: taken */
+    } cases[] = {
+        {"{}", NULL},
+        {"{\"grammar\":\"[a-z]\\u00e9\",\"cost_us\":0.1}", NULL},
+        {"{\"grammar\":\"\",\"cost_us\":null}", NULL},
+        {"{\"grammar\":\"123456789\"}", "grammar: at most 8 bytes, got 9"},
+        {"{\"grammar\":[1]}", "grammar: must be a string"},
+        {"{\"cost_us\":-1}", "cost_us: must be between 0 and 1e+09"},
+        {"{\"cost_us\":\"1\"}", "cost_us: must be a number"},
+        {"{\"grammar\":\"a\",\"cost_us\":1e10}", "cost_us: must be between 0 and 1e+09"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct later got = later_defaults;
+        struct api_error e;
+        struct quire_doc *body = open_body(cases[i].body);
+        const bool ok = spec_json_read_rows(&later_layout, &got, body, 1000, &e);
+        quire_doc_close(body);
+        assert_int_equal(ok, cases[i].wrong == NULL);
+        if (!ok && !strstr(e.why.text, cases[i].wrong))
+            fail_msg("%s: %s", cases[i].body, e.why.text);
+        if (i == 1) {
+            assert_true(got.cost_us == 0.1 && got.n_grammar == 7);
+            assert_memory_equal(got.grammar, "[a-z]\xc3\xa9", 7);
+        }
+        request_layout_free(&later_layout, &got);
+        assert_true(got.n_grammar == 0 && got.cost_us == 1);
+    }
+}
+
 int run_params_tests(void)
 {
     const struct CMUnitTest tests[] = {
@@ -404,6 +456,7 @@ int run_params_tests(void)
         cmocka_unit_test(speculative),
         cmocka_unit_test(aliases),
         cmocka_unit_test(aliases_of_every_length),
+        cmocka_unit_test(a_later_field_is_a_row),
     };
     return cmocka_run_group_tests_name("params", tests, NULL, NULL);
 }

@@ -41,6 +41,16 @@ class Fields:
     def end(self):
         assert self.at == len(self.body), f"{len(self.body) - self.at} bytes too many"
 
+    def sections(self):
+        """The end of a record of version 2: {tag: value}. None is known here."""
+        found = {}
+        while self.at < len(self.body):
+            tag, zero, n = self.take("HHI")
+            assert zero == 0 and tag & 0x7fff not in (0, *found), "sections"
+            assert not tag & 0x8000, f"section {tag & 0x7fff} must be known"
+            found[tag & 0x7fff] = self.bytes(n)
+        return found
+
 
 def sum_of(data, n):
     return hashlib.blake2b(data, digest_size=32, person=b"quire recording ").digest()[:n]
@@ -87,14 +97,14 @@ def header(body):
     h["shape"] = f.take("IIQBBIQBI")
     h["cost_points"] = [f.take("Id") for _ in range(f.take("I"))]
     h["cost"] = f.take("5d")
-    f.end()
+    h["sections"] = f.sections() if h["version"] > 1 else f.end()
     return h
 
 
-def taken(f, s):
+def taken(f, s, version):
     s["status"], s["retry_us"] = f.take("BQ")
     s["seqs"] = f.many(s["n"]) if s["status"] == 0 else []
-    f.end()
+    s["sections"] = f.sections() if version > 1 else f.end()
     return s
 
 
@@ -111,7 +121,7 @@ def submit_1(body):
     s["stops"] = f.many(f.take("I"))
     s["biases"] = [f.take("If") for _ in range(f.take("I"))]
     s["allowed"], s["bad_words"] = (f.many(f.take("I")), f.many(f.take("I"))) if s["flags"] & 16 else ([], [])
-    return taken(f, s)
+    return taken(f, s, 1)
 
 
 def request_fields(body):
@@ -136,7 +146,7 @@ def submit_2(body):
     s = dict(zip(("request", "id", "arrival_us", "deadline_us", "flags", "adapter"), f.take("QQQQBI")))
     s["domain"] = f.bytes(16)
     s.update(request_fields(f.bytes(f.take("I"))))
-    return taken(f, s)
+    return taken(f, s, 2)
 
 
 def plan(body, version):
@@ -144,7 +154,7 @@ def plan(body, version):
     names = "now_us step n_rows n_tokens budget n_preempted n_admitted n_refused n_moves n_drafts".split()
     p = dict(zip(names, f.take("QQIIIIIII") + ((f.take("I"),) if version > 1 else (0,))))
     p["decisions"] = f.bytes(32).hex()
-    f.end()
+    f.sections() if version > 1 else f.end()
     return p
 
 
@@ -155,18 +165,18 @@ def commit(body, version):
     for _ in range(f.take("I")):
         seq, count = f.take("II")
         c["results"].append((seq, f.many((count & 0x7fffffff) + (version > 1)), bool(count >> 31)))
-    f.end()
+    f.sections() if version > 1 else f.end()
     return c
 
 
-def finish(body):
+def finish(body, version):
     f = Fields(body)
     r = {"id": f.take("Q"), "choices": []}
     for _ in range(f.take("I")):
         end, n_tokens, n_prompt_logprobs = f.take("BII")
         r["choices"].append({"finish": end, "n_tokens": n_tokens, "n_prompt_logprobs": n_prompt_logprobs,
                              "digest": f.bytes(32).hex()})
-    f.end()
+    f.sections() if version > 1 else f.end()
     return r
 
 
@@ -175,9 +185,9 @@ def parse(kind, body, version):
         return header(body)
     if kind == "submit":
         return submit_1(body) if version == 1 else submit_2(body)
-    if kind in ("plan", "commit"):
-        return {"plan": plan, "commit": commit}[kind](body, version)
-    return finish(body) if kind == "finish" else None
+    if kind in ("plan", "commit", "finish"):
+        return {"plan": plan, "commit": commit, "finish": finish}[kind](body, version)
+    return None
 
 
 class Recording:
@@ -204,11 +214,11 @@ class Recording:
                     request, choice = owners[seq]
                     self.requests[request]["tokens"][choice] += tokens
             elif kind == "retired":
-                del owners[struct.unpack("<I", body)[0]]
+                del owners[struct.unpack("<I", body[:4])[0]]
             elif kind == "finish":
                 self.finishes[value["id"]] = value
             elif kind == "close":
-                self.closed = body[8:].hex()
+                self.closed = body[8:40].hex()
         self.left_out = len(data) - self.whole
 
 

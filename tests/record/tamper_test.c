@@ -1,10 +1,13 @@
 /* Recordings that were changed, cut or made up: what is wrong is found, and said where. */
 #include "record_rig.h"
 
+#include "base/tagged.h"
 #include "engine/record/format.h"
+#include "engine/record/sections.h"
 #include "engine/record/drive.h"
 #include "tools/cli/replay.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -313,13 +316,177 @@ static void lies_are_checked(void **state)
     }
 }
 
+/* ---- sections of a later program ------------------------------------------------------------- */
+
+/* The recording with n bytes behind the body of the first record of a kind, and all checksums made anew. free(). */
+static unsigned char *longer(enum recording_kind kind, const void *more, size_t n)
+{
+    unsigned char *copy = malloc(n_bytes + n);
+    size_t to = RECORD_SUM_BYTES;
+    bool changed = false;
+    memcpy(copy, bytes, to);
+    for (size_t i = RECORD_SUM_BYTES; i < n_bytes;) {
+        const uint32_t length = le_load_u32(bytes + i);
+        const bool here = le_load_u32(bytes + i + 4) == kind && !changed;
+        const uint32_t n_body = length + (here ? (uint32_t)n : 0);
+        memcpy(copy + to, bytes + i, RECORD_HEAD_BYTES + length);
+        if (here && n > 0)
+            memcpy(copy + to + RECORD_HEAD_BYTES + length, more, n);
+        changed |= here;
+        le_store_u32(copy + to, n_body);
+        record_sum(copy + to - RECORD_SUM_BYTES, RECORD_SUM_BYTES + 8, copy + to + 8, 4);
+        record_sum(copy + to - RECORD_SUM_BYTES, RECORD_SUM_BYTES + RECORD_HEAD_BYTES + n_body,
+                   copy + to + RECORD_HEAD_BYTES + n_body, RECORD_SUM_BYTES);
+        to += RECORD_HEAD_BYTES + n_body + RECORD_SUM_BYTES;
+        i += RECORD_HEAD_BYTES + length + RECORD_SUM_BYTES;
+    }
+    assert_true(changed);
+    return copy;
+}
+
+static int read_longer(enum recording_kind kind, const struct buffer *more, struct quire_error *err)
+{
+    size_t n_read;
+    uint64_t left_out;
+    unsigned char *copy = longer(kind, more->data, more->n);
+    const int status = read_all(copy, n_bytes + more->n, &n_read, &left_out, err);
+    if (status == QUIRE_OK) {
+        assert_int_equal(n_read, n_records);
+        assert_int_equal(left_out, 0);
+    }
+    free(copy);
+    return status;
+}
+
+static const enum recording_kind all_kinds[] = {RECORDING_HEADER,  RECORDING_SUBMIT, RECORDING_PLAN, RECORDING_COMMIT,
+                                                RECORDING_RETIRED, RECORDING_FINISH, RECORDING_CLOSE};
+
+static void unknown_sections_are_skipped_or_rejected(void **state)
+{
+    (void)state;
+    struct quire_error err;
+    for (size_t i = 0; i < sizeof all_kinds / sizeof all_kinds[0]; i++) {
+        struct buffer more = {0};
+        memset(tagged_put(&more, 900, false, 21), 0xa5, 21);
+        tagged_put(&more, 901, false, 0);
+        if (read_longer(all_kinds[i], &more, &err) != QUIRE_OK)
+            fail_msg("kind %d: %s", (int)all_kinds[i], err.text);
+        memset(tagged_put(&more, 902, true, 8), 0, 8);
+        assert_int_equal(read_longer(all_kinds[i], &more, &err), QUIRE_INVALID);
+        assert_non_null(strstr(err.text, "needs a newer program: sections: field 902 is not known here"));
+        /* What is no section: one byte, a length past the end, zeros. */
+        const char *const wrong[] = {"a", "\1\0\0\0\5\0\0\0", "\1\0\1\0\0\0\0\0", "\0\0\0\0\0\0\0\0"};
+        const size_t n_wrong[] = {1, 8, 8, 8};
+        for (size_t k = 0; k < 4; k++) {
+            buffer_clear(&more);
+            buffer_append(&more, wrong[k], n_wrong[k]);
+            assert_int_equal(read_longer(all_kinds[i], &more, &err), QUIRE_INVALID);
+            assert_non_null(strstr(err.text, "is longer than its fields"));
+        }
+        buffer_free(&more);
+    }
+}
+
+/* A later program: two members more, each one row. */
+struct later_submit {
+    struct recording_submit now;
+    uint32_t adapter_rank;
+    double cost_us;
+};
+static const struct request_field later_rows[] = {
+    {.member = "adapter_rank",
+     .name = "adapter_rank",
+     .tag = 1,
+     .kind = REQUEST_U32,
+     .flags = REQUEST_MUST,
+     .at = offsetof(struct later_submit, adapter_rank),
+     .range = {.least = 0, .most = 256}},
+    {.member = "cost_us",
+     .name = "cost_us",
+     .tag = 2,
+     .kind = REQUEST_F64,
+     .at = offsetof(struct later_submit, cost_us),
+     .range = {.low = 0, .high = 1e9}},
+};
+static const struct later_submit later_defaults = {.cost_us = 1};
+static const struct request_layout later_table = {later_rows, 2, &later_defaults, sizeof later_defaults};
+
+static struct body body_of(const struct buffer *b)
+{
+    return (struct body){.at = (const uint8_t *)b->data, .end = (const uint8_t *)b->data + b->n};
+}
+
+static void a_member_is_a_row(void **state)
+{
+    (void)state;
+    struct later_submit s = {.now.request = 7, .adapter_rank = 16, .cost_us = 2.5}, got = {.now.request = 7};
+    struct buffer b = {0};
+    struct quire_error err;
+    /* Written and read by the later program; the fixed part stays. */
+    assert_int_equal(request_layout_put(&b, &later_table, &s, REQUEST_FOR_RECORDING, NULL), QUIRE_OK);
+    struct body body = body_of(&b);
+    record_sections_read(&body, &later_table, &got);
+    assert_null(body.wrong);
+    assert_true(got.now.request == 7 && got.adapter_rank == 16 && got.cost_us == 2.5);
+    /* Its file read by this one: the first must be understood, the second alone is skipped. */
+    assert_int_equal(read_longer(RECORDING_SUBMIT, &b, &err), QUIRE_INVALID);
+    assert_non_null(strstr(err.text, "sections: field 1 is not known here"));
+    s.adapter_rank = 0;
+    buffer_clear(&b);
+    assert_int_equal(request_layout_put(&b, &later_table, &s, REQUEST_FOR_RECORDING, NULL), QUIRE_OK);
+    assert_int_equal(read_longer(RECORDING_SUBMIT, &b, &err), QUIRE_OK);
+    /* This program's file read by the later one: the defaults. */
+    buffer_clear(&b);
+    body = body_of(&b);
+    record_sections_read(&body, &later_table, &got);
+    assert_true(!body.wrong && got.adapter_rank == 0 && got.cost_us == 1);
+    /* Nothing but defaults: no bytes. */
+    s = later_defaults;
+    assert_int_equal(request_layout_put(&b, &later_table, &s, REQUEST_FOR_RECORDING, NULL), QUIRE_OK);
+    assert_int_equal(b.n, 0);
+    /* Out of its range, and not a number. */
+    s.adapter_rank = 257;
+    assert_int_equal(request_layout_put(&b, &later_table, &s, REQUEST_FOR_RECORDING, NULL), QUIRE_OK);
+    body = body_of(&b);
+    record_sections_read(&body, &later_table, &got);
+    assert_non_null(strstr(body.wrong, "adapter_rank"));
+    buffer_clear(&b);
+    s = (struct later_submit){.cost_us = NAN};
+    assert_int_equal(request_layout_put(&b, &later_table, &s, REQUEST_FOR_RECORDING, NULL), QUIRE_OK);
+    body = body_of(&b);
+    record_sections_read(&body, &later_table, &got);
+    assert_non_null(strstr(body.wrong, "cost_us"));
+    buffer_free(&b);
+}
+
+static void rows_are_in_order_and_values(void **state)
+{
+    (void)state;
+    const struct request_layout *const all[] = {&record_header_sections, &record_submit_sections, &later_table};
+    for (size_t t = 0; t < 3; t++) {
+        assert_true(all[t]->n_rows <= 64);
+        for (size_t i = 0; i < all[t]->n_rows; i++) {
+            const struct request_field *f = &all[t]->rows[i];
+            assert_true(f->tag > (i > 0 ? all[t]->rows[i - 1].tag : 0));
+            assert_false(request_field_is_list(f));
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_flipped_byte_anywhere_is_found), cmocka_unit_test(a_torn_tail_is_left_out),
-        cmocka_unit_test(records_that_moved_are_found),     cmocka_unit_test(replay_names_what_differs),
-        cmocka_unit_test(another_law_is_refused),           cmocka_unit_test(another_kv_cache_answers_otherwise),
-        cmocka_unit_test(drive_names_the_record),           cmocka_unit_test(lies_are_checked),
+        cmocka_unit_test(a_flipped_byte_anywhere_is_found),
+        cmocka_unit_test(a_torn_tail_is_left_out),
+        cmocka_unit_test(records_that_moved_are_found),
+        cmocka_unit_test(replay_names_what_differs),
+        cmocka_unit_test(another_law_is_refused),
+        cmocka_unit_test(another_kv_cache_answers_otherwise),
+        cmocka_unit_test(drive_names_the_record),
+        cmocka_unit_test(lies_are_checked),
+        cmocka_unit_test(a_member_is_a_row),
+        cmocka_unit_test(rows_are_in_order_and_values),
+        cmocka_unit_test(unknown_sections_are_skipped_or_rejected),
     };
     if (quire_hash_init() != QUIRE_OK)
         return 1;

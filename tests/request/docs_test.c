@@ -20,7 +20,9 @@ static const char *type_of(const struct request_field *f)
 {
     switch ((enum request_kind)f->kind) {
     case REQUEST_BOOL: return "boolean";
-    case REQUEST_F32: return "number";
+    case REQUEST_F32:
+    case REQUEST_F64: return "number";
+    case REQUEST_BYTES: return "string";
     case REQUEST_IDS: return "array";
     case REQUEST_BIASES: return "object";
     default: return "integer";
@@ -66,7 +68,7 @@ static json_t *schema_of(const struct request_field *f)
         json_object_set_new(
             schema, "additionalProperties",
             json_pack("{s:s, s:o, s:o}", "type", "number", "minimum", number(r->low), "maximum", number(r->high)));
-    } else if (f->kind != REQUEST_BOOL) {
+    } else if (f->kind != REQUEST_BOOL && f->kind != REQUEST_BYTES) {
         json_object_set_new(schema, "minimum", json_integer(r->least));
         json_object_set_new(schema, "maximum",
                             r->most > INT64_MAX ? json_real((double)r->most) : json_integer((json_int_t)r->most));
@@ -114,7 +116,7 @@ static void openapi_is_the_table(void **state)
 /* As in the page's second column. */
 static void kind_of(const struct request_field *f, char *out, size_t size)
 {
-    static const char *const names[] = {"bool", "u32", "i32", "u64", "f32", "key", "u32[]", "pair[]"};
+    static const char *const names[] = {"bool", "u32", "i32", "u64", "f32", "key", "u32[]", "pair[]", "bytes", "f64"};
     char most[32] = "";
     if (request_field_is_list(f) && !(f->flags & REQUEST_REQUIRED)) {
         unsigned n = (unsigned)f->range.most;

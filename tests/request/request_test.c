@@ -203,6 +203,120 @@ static void unknown_and_cut(void **state)
     buffer_free(&b);
 }
 
+/* ---- a later program ------------------------------------------------------------------------- */
+
+/* Three fields more. Each is a member and a row; nothing else knows of them. */
+struct later {
+    struct request_spec spec;
+    const uint8_t *grammar;
+    uint32_t n_grammar;
+    uint64_t adapter;
+    bool has_adapter;
+    double cost_us;
+};
+static const struct later later_defaults = {.spec = {.n = 1,
+                                                     .max_drafts = UINT32_MAX,
+                                                     .temperature = 1,
+                                                     .top_p = 1,
+                                                     .repetition_penalty = 1,
+                                                     .n_logprobs = -1,
+                                                     .n_prompt_logprobs = -1}};
+#define LATER(kind_, member_, tag_, flags_) \
+    .member = #member_, .name = #member_, .tag = tag_, .kind = kind_, .flags = flags_, \
+    .at = offsetof(struct later, member_)
+static const struct request_field later_rows[] = {
+    {LATER(REQUEST_BYTES, grammar, 500, REQUEST_MUST | REQUEST_DRAWS), .has_at = offsetof(struct later, n_grammar),
+     .range = {.most = 64}},
+    {LATER(REQUEST_U64, adapter, 501, REQUEST_MUST), .has_at = offsetof(struct later, has_adapter)},
+    {LATER(REQUEST_F64, cost_us, 502, 0), .range = {.low = 0, .high = 1e9}},
+};
+
+/* This program's rows, and these. */
+static const struct request_layout *later_table(void)
+{
+    static struct request_field rows[64];
+    static struct request_layout table = {rows, 0, &later_defaults, sizeof later_defaults};
+    table.n_rows = request_n_fields + 3;
+    assert_true(table.n_rows <= 64);
+    memcpy(rows, request_fields, request_n_fields * sizeof rows[0]);
+    memcpy(rows + request_n_fields, later_rows, sizeof later_rows);
+    return &table;
+}
+
+static struct later later_full(void)
+{
+    return (struct later){.spec = full(),
+                          .grammar = (const uint8_t *)"root ::= \0 [a-z]",
+                          .n_grammar = 16,
+                          .has_adapter = true,
+                          .adapter = UINT64_C(1) << 40,
+                          .cost_us = 0.5};
+}
+
+static void a_field_is_a_row(void **state)
+{
+    (void)state;
+    const struct request_layout *table = later_table();
+    struct later s = later_full(), got, copy;
+    struct quire_error err;
+    for (int what_for = REQUEST_FOR_FRAME; what_for <= REQUEST_FOR_RECORDING; what_for++) {
+        struct buffer b = {0};
+        assert_int_equal(request_layout_put(&b, table, &s, (enum request_for)what_for, NULL), QUIRE_OK);
+        got = later_defaults;
+        assert_int_equal(request_layout_get("it", table, (const uint8_t *)b.data, b.n, &got, &err), QUIRE_OK);
+        assert_int_equal(request_layout_copy(table, &copy, &got, &err), QUIRE_OK);
+        request_layout_free(table, &got);
+        assert_null(got.grammar);
+        assert_true(copy.n_grammar == 16 && memcmp(copy.grammar, s.grammar, 16) == 0);
+        assert_true(copy.has_adapter && copy.adapter == UINT64_C(1) << 40 && copy.cost_us == 0.5);
+        for (size_t i = 0; i < request_n_fields; i++)
+            if (what_for == REQUEST_FOR_FRAME || !(request_fields[i].flags & REQUEST_PRIVATE))
+                assert_true(same(&request_fields[i], &s.spec, &copy.spec));
+        assert_int_equal(request_layout_check(table, &copy, N_VOCAB, &err), QUIRE_OK);
+        request_layout_free(table, &copy);
+        buffer_free(&b);
+    }
+    s.cost_us = NAN;
+    assert_int_equal(request_layout_check(table, &s, N_VOCAB, &err), QUIRE_INVALID);
+    assert_string_equal(err.parameter, "cost_us");
+    s = later_full();
+    s.n_grammar = 65;
+    assert_int_equal(request_layout_check(table, &s, N_VOCAB, &err), QUIRE_INVALID);
+    assert_string_equal(err.parameter, "grammar");
+    struct buffer b = {0};
+    assert_int_equal(request_layout_put(&b, table, &s, REQUEST_FOR_FRAME, NULL), QUIRE_INVALID);
+    buffer_free(&b);
+}
+
+/* Old and new talk: nothing that changes an answer is ignored. */
+static void later_and_now(void **state)
+{
+    (void)state;
+    const struct request_layout *table = later_table();
+    struct later s = later_full(), read = later_defaults;
+    struct request_spec got;
+    struct quire_error err;
+    struct buffer b = {0};
+    assert_int_equal(request_layout_put(&b, table, &s, REQUEST_FOR_FRAME, NULL), QUIRE_OK);
+    assert_int_equal(request_spec_get("SUBMIT", (const uint8_t *)b.data, b.n, &got, &err), QUIRE_UNSUPPORTED);
+    assert_string_equal(err.text, "SUBMIT: field 500 is not known here");
+    s.n_grammar = 0;
+    s.has_adapter = false;
+    buffer_clear(&b);
+    assert_int_equal(request_layout_put(&b, table, &s, REQUEST_FOR_FRAME, NULL), QUIRE_OK);
+    assert_int_equal(request_spec_get("SUBMIT", (const uint8_t *)b.data, b.n, &got, &err), QUIRE_OK);
+    for (size_t i = 0; i < request_n_fields; i++)
+        assert_true(same(&request_fields[i], &s.spec, &got));
+    /* This program's bytes, for the later one: the fields that it does not say have their defaults. */
+    buffer_clear(&b);
+    assert_int_equal(request_spec_put(&b, &got, REQUEST_FOR_FRAME, NULL), QUIRE_OK);
+    request_spec_free(&got);
+    assert_int_equal(request_layout_get("SUBMIT", table, (const uint8_t *)b.data, b.n, &read, &err), QUIRE_OK);
+    assert_true(read.n_grammar == 0 && !read.has_adapter && read.cost_us == 0 && read.spec.max_tokens == 9);
+    request_layout_free(table, &read);
+    buffer_free(&b);
+}
+
 /* ---- checks ---------------------------------------------------------------------------------- */
 
 static void expect(const struct request_spec *s, const char *name, bool ok)
@@ -301,10 +415,16 @@ static void ids_are_in_the_vocabulary(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_table_is_in_order),           cmocka_unit_test(all_of_it_comes_back),
-        cmocka_unit_test(defaults_are_left_out),           cmocka_unit_test(the_prompt_may_go_apart),
-        cmocka_unit_test(recordings_do_not_know_who),      cmocka_unit_test(unknown_and_cut),
-        cmocka_unit_test(ranges_end_where_the_table_says), cmocka_unit_test(ids_are_in_the_vocabulary),
+        cmocka_unit_test(the_table_is_in_order),
+        cmocka_unit_test(all_of_it_comes_back),
+        cmocka_unit_test(defaults_are_left_out),
+        cmocka_unit_test(the_prompt_may_go_apart),
+        cmocka_unit_test(recordings_do_not_know_who),
+        cmocka_unit_test(unknown_and_cut),
+        cmocka_unit_test(ranges_end_where_the_table_says),
+        cmocka_unit_test(ids_are_in_the_vocabulary),
+        cmocka_unit_test(a_field_is_a_row),
+        cmocka_unit_test(later_and_now),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

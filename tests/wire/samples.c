@@ -129,69 +129,34 @@ void sample_stats(struct wire_stats *out)
     static uint32_t steps[2 * WIRE_STEP_BUCKET_WORDS], accepted[2 * WIRE_ACCEPTED_WORDS];
     static uint32_t waits[4 * WIRE_RANK_WAIT_WORDS];
     *out = (struct wire_stats){
-        .n_running = 3,
-        .n_waiting = 4,
-        .n_waiting_tokens = UINT64_C(1) << 40,
-        .kv_usage = 0.625,
-        .n_preemptions = 6,
-        .n_prefix_queries = 7,
-        .n_prefix_hits = 8,
-        .n_prompt_tokens = 9,
-        .n_generation_tokens = 10,
-        .n_steps = 11,
-        .n_blocks_leaked = 12,
-        .n_blocks = 13,
-        .n_block_tokens = 16,
-        .draining = true,
-        .dead = true,
-        .n_host_hits = 17,
-        .n_recomputed = 18,
-        .n_refused = 19,
-        .n_evicted_blocks = 20,
-        .n_swapped_out = 21,
-        .n_swapped_in = 22,
-        .swap_usage = 0.5,
-        .n_pins = 24,
-        .n_pinned_blocks = 25,
-        .token_budget = 26,
         .policy = "fair",
         .n_policy = 4,
         .figure_name = "gap",
         .n_figure_name = 3,
-        .figure = 1.5,
         .tenants = tenants,
         .n_tenants = 2,
         .shadow_policy = "sjf",
         .n_shadow_policy = 3,
-        .n_shadow = 31,
-        .n_shadow_refused = 32,
-        .live_ttft_us = 33.5,
-        .live_queue_us = 34.5,
-        .shadow_ttft_us = 35.5,
-        .shadow_queue_us = 36.5,
         .shadow_buckets = buckets,
         .n_shadow_buckets = 1,
-        .n_step_tokens = 38,
         .step_buckets = steps,
         .n_step_buckets = 2,
         .cache_dtype = "float16",
         .n_cache_dtype = 7,
-        .prefix_caching = true,
-        .n_host_blocks = 42,
-        .n_drafts = 43,
-        .n_draft_tokens = 44,
-        .n_accepted_tokens = UINT64_C(1) << 45,
         .accepted_at = accepted,
         .n_accepted_at = 2,
-        .draft_us = 1234567890123,
-        .n_kept = 3,
-        .n_kept_blocks = 41,
-        .kept_bytes = 1234567890124,
         .draft_method = "suffix",
         .n_draft_method = 6,
         .rank_waits = waits,
         .n_rank_waits = 4,
     };
+    /* Every row has a value of its own, of more than 32 bits where it may. */
+#define VALUE_U32(tag) (1000u + (tag))
+#define VALUE_U64(tag) ((UINT64_C(1) << 40) + (tag))
+#define VALUE_F64(tag) ((tag) + 0.5)
+#define VALUE_BOOL(tag) true
+#define SET(member, type, tag, ...) out->member = VALUE_##type(tag);
+    STATS_ROWS(SET)
     wire_rank_wait_put(waits + WIRE_RANK_WAIT_WORDS, UINT64_C(1) << 46);
     wire_rank_wait_put(waits + 2 * WIRE_RANK_WAIT_WORDS, 52);
     wire_accepted_put(accepted, UINT64_C(1) << 44);

@@ -52,6 +52,7 @@ static json_t *value_of(const struct request_field *f, const struct request_spec
     uint32_t u32 = 0;
     int32_t i32 = 0;
     float f32 = 0;
+    double f64 = 0;
     if (!request_field_is_list(f)) {
         const char *at = (const char *)spec + f->at;
         switch ((enum request_kind)f->kind) {
@@ -60,9 +61,12 @@ static json_t *value_of(const struct request_field *f, const struct request_spec
         case REQUEST_I32: memcpy(&i32, at, sizeof i32); return json_integer(i32);
         case REQUEST_U64: memcpy(&u64, at, sizeof u64); return json_integer((json_int_t)u64);
         case REQUEST_F32: memcpy(&f32, at, sizeof f32); return json_real((double)f32);
+        case REQUEST_F64: memcpy(&f64, at, sizeof f64); return json_real(f64);
         default: return NULL;
         }
     }
+    if (f->kind == REQUEST_BYTES)
+        return json_stringn(list.items, list.n);
     return f->kind == REQUEST_BIASES ? biases_of(list.items, list.n) : ids_of(list.items, list.n);
 }
 

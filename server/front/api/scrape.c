@@ -106,22 +106,15 @@ static struct scrape *next_that_waits(struct front *f, bool for_second)
     return s;
 }
 
-/* Its names and lists lie in the frame. */
+/* The rows only: texts and lists lie in the frame. */
 static void keep(struct front *f, const struct wire_stats *stats)
 {
     f->has_told = stats != NULL;
     if (!stats)
         return;
-    f->told = (struct wire_stats){.n_running = stats->n_running,
-                                  .n_waiting = stats->n_waiting,
-                                  .n_waiting_tokens = stats->n_waiting_tokens,
-                                  .kv_usage = stats->kv_usage,
-                                  .n_prompt_tokens = stats->n_prompt_tokens,
-                                  .n_steps = stats->n_steps,
-                                  .n_blocks = stats->n_blocks,
-                                  .n_blocks_leaked = stats->n_blocks_leaked,
-                                  .n_refused = stats->n_refused,
-                                  .token_budget = stats->token_budget};
+#define COPY(member, ...) f->told.member = stats->member;
+    STATS_ROWS(COPY)
+#undef COPY
 }
 
 void scrapes_answer(struct front *f, const struct wire_stats *stats)

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool read_number(const struct request_field *f, struct quire_value value, float *out, struct api_error *e)
+static bool read_number(const struct request_field *f, struct quire_value value, char *to, struct api_error *e)
 {
     const struct request_range *r = request_field_body(f);
     if (!json_is(value, QUIRE_NUMBER))
@@ -15,7 +15,11 @@ static bool read_number(const struct request_field *f, struct quire_value value,
     double got = quire_value_double(value);
     if (!isfinite(got) || got < r->low || got > r->high)
         return api_bad(e, f->name, "must be between %g and %g, got %.*s", r->low, r->high, JSON_SHOWN(value));
-    *out = (float)got;
+    const float f32 = (float)got;
+    if (f->kind == REQUEST_F64)
+        memcpy(to, &got, sizeof got);
+    else
+        memcpy(to, &f32, sizeof f32);
     return true;
 }
 
@@ -102,45 +106,76 @@ static bool read_biases(const struct request_field *f, struct quire_value map, u
     return true;
 }
 
-static bool read_list(const struct request_field *f, struct quire_value value, uint32_t vocab_size,
-                      struct request_spec *spec, struct api_error *e)
+static bool read_bytes(const struct request_field *f, struct quire_value value, struct request_list *out,
+                       struct api_error *e)
+{
+    char *text;
+    size_t n;
+    bool some = f->flags & REQUEST_NOT_EMPTY;
+    if (!json_is(value, QUIRE_STRING))
+        return api_bad(e, f->name, some ? "must be a non-empty string" : "must be a string");
+    if (!json_value_text(value, f->name, &text, &n, e))
+        return false;
+    if (n > f->range.most || (some && n == 0)) {
+        free(text);
+        return some && n == 0
+                   ? api_bad(e, f->name, "must be a non-empty string")
+                   : api_bad(e, f->name, "at most %llu bytes, got %zu", (unsigned long long)f->range.most, n);
+    }
+    *out = (struct request_list){text, (uint32_t)n};
+    return true;
+}
+
+static bool read_list(const struct request_field *f, struct quire_value value, uint32_t vocab_size, void *values,
+                      struct api_error *e)
 {
     struct request_list list;
-    bool ok = f->kind == REQUEST_BIASES ? read_biases(f, value, vocab_size, &list, e)
-                                        : read_ids(f, value, vocab_size, &list, e);
+    bool ok = f->kind == REQUEST_BIASES  ? read_biases(f, value, vocab_size, &list, e)
+              : f->kind == REQUEST_BYTES ? read_bytes(f, value, &list, e)
+                                         : read_ids(f, value, vocab_size, &list, e);
     if (ok)
-        request_field_set_list(f, spec, list);
+        request_field_set_list(f, values, list);
     return ok;
 }
 
-static bool read_field(const struct request_field *f, const struct quire_doc *body, uint32_t vocab_size,
-                       struct request_spec *spec, struct api_error *e)
+static bool read_field(const struct request_field *f, const struct quire_doc *body, uint32_t vocab_size, void *values,
+                       struct api_error *e)
 {
     struct quire_value value = json_field_get(body, f->name);
-    char *to = (char *)spec + f->at;
+    char *to = (char *)values + f->at;
     const bool is_there = true;
     if (!value.n)
         return true;
     if (f->has_at && !request_field_is_list(f))
-        memcpy((char *)spec + f->has_at, &is_there, sizeof is_there);
+        memcpy((char *)values + f->has_at, &is_there, sizeof is_there);
     switch ((enum request_kind)f->kind) {
     case REQUEST_BOOL: return json_value_bool(value, f->name, (bool *)to, e);
-    case REQUEST_F32: return read_number(f, value, (float *)(void *)to, e);
+    case REQUEST_F32:
+    case REQUEST_F64: return read_number(f, value, to, e);
     case REQUEST_U32:
     case REQUEST_I32:
     case REQUEST_U64: return read_whole(f, value, to, e);
     case REQUEST_IDS:
-    case REQUEST_BIASES: return read_list(f, value, vocab_size, spec, e);
+    case REQUEST_BIASES:
+    case REQUEST_BYTES: return read_list(f, value, vocab_size, values, e);
     case REQUEST_KEY: break;
     }
     return true;
 }
 
+bool spec_json_read_rows(const struct request_layout *layout, void *values, const struct quire_doc *body,
+                         uint32_t vocab_size, struct api_error *e)
+{
+    for (size_t i = 0; i < layout->n_rows; i++)
+        if (layout->rows[i].flags & REQUEST_IN_BODY && !read_field(&layout->rows[i], body, vocab_size, values, e))
+            return false;
+    return true;
+}
+
 bool spec_json_read(struct request_spec *spec, const struct quire_doc *body, uint32_t vocab_size, struct api_error *e)
 {
-    for (size_t i = 0; i < request_n_fields; i++)
-        if (request_fields[i].flags & REQUEST_IN_BODY && !read_field(&request_fields[i], body, vocab_size, spec, e))
-            return false;
+    if (!spec_json_read_rows(&request_spec_layout, spec, body, vocab_size, e))
+        return false;
     if (spec->top_p == 0) { /* also one that is 0 as the fp32 that is sent: only the likeliest token is left */
         spec->temperature = 0;
         spec->top_p = 1;

@@ -2,7 +2,7 @@
 #ifndef QUIRE_FRONT_SPEC_JSON_H
 #define QUIRE_FRONT_SPEC_JSON_H
 
-#include "request/spec.h"
+#include "request/fields.h"
 #include "server/front/api/api_error.h"
 #include "text/quire_json.h"
 
@@ -12,5 +12,8 @@
 /* Takes over each field of the table that all generating routes read (REQUEST_IN_BODY) and that is there; the others
  * stay as they are. spec owns its arrays. False: e says what is wrong. */
 bool spec_json_read(struct request_spec *spec, const struct quire_doc *body, uint32_t vocab_size, struct api_error *e);
+/* The same for a struct of any table (request/fields.h), by its rows alone. */
+bool spec_json_read_rows(const struct request_layout *layout, void *values, const struct quire_doc *body,
+                         uint32_t vocab_size, struct api_error *e);
 
 #endif

@@ -240,7 +240,73 @@ static void put_cache_config(struct writer *w, const struct wire_stats *s)
     put_sample(w, "vllm:cache_config_info", "", labels, 1);
 }
 
-/* Also where nobody brings drafts: they count from 0 on. */
+/* ---- the rows of base/stats/rows.h ---- */
+
+enum stats_type { STATS_U32, STATS_U64, STATS_F64, STATS_BOOL };
+enum stats_shown { STATS_HIDDEN, STATS_COUNTER, STATS_GAUGE, STATS_COUNTER_OF_ALL, STATS_GAUGE_OF_ALL };
+enum stats_group { STATS_MAIN, STATS_DRAFTS, STATS_LAST };
+enum stats_unit { STATS_NUMBER, STATS_TOKENS, STATS_BLOCKS, STATS_BYTES, STATS_SHARE, STATS_MICROSECONDS };
+
+struct stats_row {
+    enum stats_type type;
+    uint16_t at; /* in struct wire_stats, or in struct wire_tenant */
+    enum stats_unit unit;
+    enum stats_shown shown;
+    enum stats_group group;
+    const char *name, *help;
+};
+#define ROW(member, type, tag, from, unit, shown, group, name, help) \
+    {STATS_##type, offsetof(struct wire_stats, member), STATS_##unit, STATS_##shown, STATS_##group, name, help},
+static const struct stats_row stats_rows[] = {STATS_ROWS(ROW)};
+#undef ROW
+#define ROW(member, type, at, shown, name, help) \
+    {STATS_##type, offsetof(struct wire_tenant, member), STATS_NUMBER, STATS_##shown, STATS_MAIN, name, help},
+static const struct stats_row tenant_rows[] = {STATS_TENANT_ROWS(ROW)};
+#undef ROW
+#define N_ROWS(rows) (sizeof(rows) / sizeof(rows)[0])
+
+/* As /metrics shows it. values: the struct of the row. */
+static double value_of(const struct stats_row *row, const void *values)
+{
+    const char *at = (const char *)values + row->at;
+    double value = 0;
+    uint32_t u32;
+    uint64_t u64;
+    switch (row->type) {
+    case STATS_U32:
+        memcpy(&u32, at, sizeof u32);
+        value = u32;
+        break;
+    case STATS_U64:
+        memcpy(&u64, at, sizeof u64);
+        value = (double)u64;
+        break;
+    case STATS_F64: memcpy(&value, at, sizeof value); break;
+    case STATS_BOOL: value = *at != 0; break;
+    }
+    return row->unit == STATS_MICROSECONDS ? value / 1e6 : value;
+}
+
+static const char *type_of(const struct stats_row *row)
+{
+    return row->shown == STATS_COUNTER || row->shown == STATS_COUNTER_OF_ALL ? "counter" : "gauge";
+}
+
+/* b: of the companion engine, which shows only what all engines have. */
+static void put_rows(struct writer *w, enum stats_group group, const struct wire_stats *s, const struct wire_stats *b)
+{
+    for (size_t i = 0; i < N_ROWS(stats_rows); i++) {
+        const struct stats_row *row = &stats_rows[i];
+        if (row->shown == STATS_HIDDEN || row->group != group)
+            continue;
+        put_type(w, row->name, type_of(row), row->help);
+        put_sample(w, row->name, "", "", value_of(row, s));
+        if (row->shown == STATS_COUNTER_OF_ALL || row->shown == STATS_GAUGE_OF_ALL)
+            put_second(w, row->name, value_of(row, b));
+    }
+}
+
+/* Without speculation they count from 0. */
 static void put_drafts(struct writer *w, const struct wire_stats *s)
 {
     static const char per_place[] = "vllm:spec_decode_num_accepted_tokens_per_pos_total";
@@ -250,11 +316,7 @@ static void put_drafts(struct writer *w, const struct wire_stats *s)
         put_type(w, "quire:draft_method_info", "gauge", "Where drafts come from that no request brings: 1.");
         put_sample(w, "quire:draft_method_info", "", label, 1);
     }
-    put_counter(w, "vllm:spec_decode_num_drafts_total", "Rows of steps that verified drafts.", s->n_drafts);
-    put_counter(w, "vllm:spec_decode_num_draft_tokens_total", "Draft tokens that were verified.", s->n_draft_tokens);
-    put_counter(w, "vllm:spec_decode_num_accepted_tokens_total", "Draft tokens that were right.", s->n_accepted_tokens);
-    put_type(w, "quire:spec_decode_draft_seconds_total", "counter", "Seconds that a draft model's passes took.");
-    put_sample(w, "quire:spec_decode_draft_seconds_total", "", "", (double)s->draft_us / 1e6);
+    put_rows(w, STATS_DRAFTS, s, s);
     put_type(w, per_place, "counter", "Rows whose draft of this place was right.");
     for (uint32_t i = 0; i < s->n_accepted_at; i++) {
         snprintf(label, sizeof label, ",position=\"%u\"", i);
@@ -280,48 +342,19 @@ static void put_rank_waits(struct writer *w, const struct wire_stats *s)
     }
 }
 
-/* b: of the engine beside it. What an engine that gives vectors has none of is the first one's alone. */
+/* b: of the companion engine. n_waiting_here: choices whose prompts the engine has not received yet. */
 static void put_engine(struct writer *w, const struct wire_stats *s, const struct wire_stats *b,
                        uint64_t n_waiting_here)
 {
+    struct wire_stats all = *s;
+    all.n_waiting += (uint32_t)n_waiting_here;
     put_cache_config(w, s);
     put_steps(w, s);
     put_rank_waits(w, s);
-    put_gauge_of_both(w, "vllm:num_requests_running", "Sequences in the running batch.", s->n_running, b->n_running);
-    put_gauge_of_both(w, "vllm:num_requests_waiting", "Sequences waiting to be run.",
-                      (double)(s->n_waiting + n_waiting_here), b->n_waiting);
-    put_gauge_of_both(w, "quire:num_waiting_tokens", "Prompt tokens of waiting sequences.", (double)s->n_waiting_tokens,
-                      (double)b->n_waiting_tokens);
-    put_gauge_of_both(w, "vllm:kv_cache_usage_perc", "Share of KV blocks in use, 0 to 1.", s->kv_usage, b->kv_usage);
-    put_counter(w, "vllm:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.",
-                s->n_prefix_queries);
-    put_counter(w, "vllm:prefix_cache_hits_total", "Prompt tokens found in the prefix cache.", s->n_prefix_hits);
-    put_counter(w, "vllm:num_preemptions_total", "Sequences preempted.", s->n_preemptions);
-    put_counter_of_both(w, "quire:engine_prompt_tokens_total", "Prompt tokens computed by the engine.",
-                        s->n_prompt_tokens, b->n_prompt_tokens);
-    put_counter(w, "quire:engine_generation_tokens_total", "Tokens generated by the engine.", s->n_generation_tokens);
-    put_counter_of_both(w, "quire:engine_steps_total", "Steps of the engine.", s->n_steps, b->n_steps);
-    put_gauge_of_both(w, "quire:kv_blocks", "KV blocks there are.", s->n_blocks, b->n_blocks);
-    put_gauge_of_both(w, "quire:step_token_budget", "Tokens the last step was allowed.", s->token_budget,
-                      b->token_budget);
-    put_counter(w, "quire:recomputed_tokens_total", "Tokens computed again after preemptions.", s->n_recomputed);
-    put_counter_of_both(w, "quire:requests_refused_by_policy_total", "Requests that the scheduling policy gave up.",
-                        s->n_refused, b->n_refused);
-    put_counter(w, "quire:prefix_cache_host_hits_total",
-                "Prompt tokens of the prefix cache's hits that came from the host tier.", s->n_host_hits);
-    put_counter(w, "quire:kv_blocks_evicted_total", "Cached KV blocks given up.", s->n_evicted_blocks);
-    put_gauge(w, "quire:host_kv_usage_perc", "Share of the host tier's KV blocks in use, 0 to 1.", s->swap_usage);
-    put_counter(w, "quire:kv_blocks_spilled_total", "KV blocks copied to the host tier.", s->n_swapped_out);
-    put_counter(w, "quire:kv_blocks_loaded_total", "KV blocks copied back from the host tier.", s->n_swapped_in);
-    put_gauge(w, "quire:cache_pins", "Pinned prefixes.", s->n_pins);
-    put_gauge(w, "quire:pinned_kv_blocks", "KV blocks that are pinned.", s->n_pinned_blocks);
-    put_gauge(w, "quire:pinned_answers", "Kept answers whose KV blocks are pinned by worth.", s->n_kept);
-    put_gauge(w, "quire:pinned_answer_kv_blocks", "Their KV blocks.", s->n_kept_blocks);
-    put_gauge(w, "quire:pinned_answer_kv_bytes", "Their bytes.", (double)s->kept_bytes);
+    put_rows(w, STATS_MAIN, &all, b);
     put_drafts(w, s);
     put_policy(w, s);
-    put_gauge_of_both(w, "quire:kv_blocks_leaked", "KV blocks in use while no sequence lives: always 0.",
-                      (double)s->n_blocks_leaked, (double)b->n_blocks_leaked);
+    put_rows(w, STATS_LAST, &all, b);
 }
 
 /* w is its own: of an engine that did not answer nothing is said. */
@@ -334,45 +367,6 @@ static void put_engines(struct writer w, const struct wire_stats *s, const struc
 }
 
 /* ---- by tenant ---- */
-
-enum tenant_figure {
-    TENANT_PROMPT,
-    TENANT_GENERATED,
-    TENANT_QUERIES,
-    TENANT_HITS,
-    TENANT_EVICTED,
-    TENANT_RUNNING,
-    TENANT_WAITING,
-};
-static const struct {
-    const char *name, *type, *help;
-} tenant_figures[] = {
-    [TENANT_PROMPT] = {"quire:tenant_prompt_tokens_total", "counter", "Prompt tokens computed for the tenant."},
-    [TENANT_GENERATED] = {"quire:tenant_generation_tokens_total", "counter", "Tokens generated for the tenant."},
-    [TENANT_QUERIES] = {"quire:tenant_prefix_cache_queries_total", "counter",
-                        "The tenant's prompt tokens looked up in the prefix cache."},
-    [TENANT_HITS] = {"quire:tenant_prefix_cache_hits_total", "counter",
-                     "The tenant's prompt tokens found there, which were not computed."},
-    [TENANT_EVICTED] = {"quire:tenant_kv_blocks_evicted_total", "counter",
-                        "The tenant's cached KV blocks that were given up."},
-    [TENANT_RUNNING] = {"quire:tenant_requests_running", "gauge", "The tenant's sequences in the running batch."},
-    [TENANT_WAITING] = {"quire:tenant_requests_waiting", "gauge", "The tenant's sequences waiting to be run."},
-};
-#define N_TENANT_FIGURES (sizeof tenant_figures / sizeof *tenant_figures)
-
-static double tenant_figure(const struct wire_tenant *t, enum tenant_figure figure)
-{
-    switch (figure) {
-    case TENANT_PROMPT: return (double)t->n_prompt_tokens;
-    case TENANT_GENERATED: return (double)t->n_generated_tokens;
-    case TENANT_QUERIES: return (double)t->n_prefix_queries;
-    case TENANT_HITS: return (double)t->n_prefix_hits;
-    case TENANT_EVICTED: return (double)t->n_evicted_blocks;
-    case TENANT_RUNNING: return t->n_running;
-    case TENANT_WAITING: return t->n_waiting;
-    }
-    return 0;
-}
 
 static void put_background(struct writer *w, const struct metrics *m, const char *const *reasons)
 {
@@ -396,13 +390,13 @@ static void put_tenants(struct writer *w, const struct wire_stats *stats, const 
 {
     uint32_t n = tenants_n(tenants);
     uint32_t n_told = stats && stats->n_tenants < n ? stats->n_tenants : n;
-    for (size_t figure = 0; stats && figure < N_TENANT_FIGURES; figure++) {
-        put_type(w, tenant_figures[figure].name, tenant_figures[figure].type, tenant_figures[figure].help);
+    for (size_t k = 0; stats && k < N_ROWS(tenant_rows); k++) {
+        const struct stats_row *row = &tenant_rows[k];
+        put_type(w, row->name, type_of(row), row->help);
         for (uint32_t i = 0; i < n_told; i++) {
             struct wire_tenant counted;
             wire_tenant_get(stats, i, &counted);
-            put_tenant(w, tenant_figures[figure].name, tenants_at(tenants, i),
-                       tenant_figure(&counted, (enum tenant_figure)figure));
+            put_tenant(w, row->name, tenants_at(tenants, i), value_of(row, &counted));
         }
     }
     put_type(w, "quire:tenant_rate_limited_total", "counter", "The tenant's requests refused for its limits.");

@@ -1,12 +1,13 @@
 /* A recording: read to its end, then, where its scheduler is small, driven. The sums are made anew first,
  * since no mutation would get past them.
  *
- * input: {u8: 1 = leave the sums as they are} {file}
+ * input: {u8: 1 = leave the sums as they are; 2 = sections alone} {file or sections}
  */
 #include "../fuzz.h"
 
 #include "engine/record/format.h"
 #include "engine/record/drive.h"
+#include "engine/record/sections.h"
 
 #include <stdlib.h>
 
@@ -80,6 +81,51 @@ static void read_all(struct recording *r)
     (void)read_to_the_end;
 }
 
+/* A later program's rows, of each kind of value: what is read is written again, and to the same values. */
+struct later {
+    bool flag;
+    bool has_u64;
+    uint32_t u32;
+    int32_t i32;
+    uint64_t u64;
+    float f32;
+    double f64;
+    struct key256 key;
+};
+#define LATER(kind_, member_, tag_) \
+    .member = #member_, .name = #member_, .tag = tag_, .kind = kind_, .flags = REQUEST_MUST, \
+    .at = offsetof(struct later, member_)
+static const struct request_field later_rows[] = {
+    {LATER(REQUEST_BOOL, flag, 1)},
+    {LATER(REQUEST_U32, u32, 2), .range = {.least = 0, .most = 1000}},
+    {LATER(REQUEST_I32, i32, 3), .range = {.least = -5, .most = 5}},
+    {LATER(REQUEST_U64, u64, 4), .has_at = offsetof(struct later, has_u64)},
+    {LATER(REQUEST_F32, f32, 5), .range = {.low = 0, .high = 1}},
+    {LATER(REQUEST_F64, f64, 6), .range = {.low = 0, .high = 1e9}},
+    {LATER(REQUEST_KEY, key, 7)},
+};
+static const struct later later_defaults;
+static const struct request_layout later_layout = {later_rows, 7, &later_defaults, sizeof later_defaults};
+
+static void read_sections(const uint8_t *bytes, size_t n)
+{
+    struct later first = {0}, second = {0};
+    struct body b = {.at = bytes, .end = bytes + n};
+    struct buffer again = {0}, third = {0};
+    record_sections_read(&b, &later_layout, &first);
+    must(b.at == b.end);
+    if (b.wrong)
+        return;
+    must(first.u32 <= 1000 && first.i32 >= -5 && first.i32 <= 5 && first.f32 <= 1 && first.f64 >= 0);
+    must(request_layout_put(&again, &later_layout, &first, REQUEST_FOR_RECORDING, NULL) == QUIRE_OK);
+    b = (struct body){.at = (const uint8_t *)again.data, .end = (const uint8_t *)again.data + again.n};
+    record_sections_read(&b, &later_layout, &second);
+    must(!b.wrong && request_layout_put(&third, &later_layout, &second, REQUEST_FOR_RECORDING, NULL) == QUIRE_OK);
+    must(third.n == again.n && (third.n == 0 || memcmp(third.data, again.data, third.n) == 0));
+    buffer_free(&again);
+    buffer_free(&third);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     struct recording *r;
@@ -89,6 +135,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     uint8_t *bytes = malloc(n - 1);
     must(bytes != NULL);
     memcpy(bytes, data + 1, n - 1);
+    if (data[0] == 2) {
+        read_sections(bytes, n - 1);
+        free(bytes);
+        return 0;
+    }
     if (data[0] != 1)
         seal(bytes, n - 1);
     if (recording_open_memory(bytes, n - 1, &r, NULL) == QUIRE_OK) {
