@@ -24,18 +24,16 @@
 
 /* ---- the engine ----------------------------------------------------------------------------- */
 
-/* Kept for those who look, and said once for each engine. */
-static void take_arithmetic(struct front *f, const struct wire_hello *hello)
+/* Once for each engine. */
+static void say_arithmetic(const struct front *f, const struct wire_hello *hello)
 {
     char text[WIRE_MAX_TEXT + 1];
-    f->arithmetic[0] = '\0';
     if (hello->n_arithmetic == 0)
         return;
     snprintf(text, sizeof text, "%.*s", (int)hello->n_arithmetic, hello->arithmetic);
     for (char *at = text; (at = strchr(at, '\n'));)
         *at = at[1] ? ' ' : '\0';
-    quire_key256_hex(&hello->identity_arithmetic, f->arithmetic);
-    quire_log(QUIRE_LOG_INFO, "server", "identity_arithmetic %s: %s", f->arithmetic, text);
+    quire_log(QUIRE_LOG_INFO, "server", "identity_arithmetic %s: %s", f->facts->arithmetic, text);
 }
 
 /* NULL: nothing that this engine computes may be used again, because it does not tell its identity, or because its bits depend
@@ -51,18 +49,15 @@ static const struct key256 *identity_of(const struct wire_hello *hello)
 static void on_ready(void *context, const struct wire_hello *hello)
 {
     struct front *f = context;
-    uint32_t *eos = malloc(hello->n_eos ? hello->n_eos * sizeof *eos : 1);
-    for (uint32_t i = 0; eos && i < hello->n_eos; i++)
-        eos[i] = wire_u32(hello->eos, i);
-    free(f->eos);
-    f->eos = eos;
-    f->n_eos = eos ? hello->n_eos : 0;
-    f->vocab_size = hello->vocab_size;
-    f->max_model_len = hello->max_model_len;
-    f->vector_size = hello->vector_size;
-    f->vector_is_scores = hello->vector_is_scores;
+    const struct model_facts *facts = model_facts_of(hello);
+    if (!facts) {
+        engine_client_give_up(f->engine, "there is no memory for what the engine says of its model");
+        return;
+    }
+    model_facts_release(f->facts);
+    f->facts = facts;
     turns_set_engine(f->turns, hello->max_num_seqs, hello->max_queued_requests, hello->max_num_batched_tokens);
-    take_arithmetic(f, hello);
+    say_arithmetic(f, hello);
     if (f->cache) {
         response_cache_set_below(f->cache, engine_client_source(f->engine), identity_of(hello), hello->vocab_size);
         f->source = response_cache_source(f->cache);
@@ -191,8 +186,9 @@ static int copy_options(struct front *f, const struct front_options *o)
     f->version = strdup(o->version ? o->version : "");
     size_t n = strlen("quire-") + (f->version ? strlen(f->version) : 0) + 1;
     f->fingerprint = malloc(n);
+    f->facts = model_facts_unknown();
     f->model_names = calloc(o->n_model_names, sizeof *f->model_names);
-    if (!f->model_root || !f->version || !f->fingerprint || !f->model_names)
+    if (!f->model_root || !f->version || !f->facts || !f->fingerprint || !f->model_names)
         return QUIRE_NO_MEMORY;
     memcpy(f->fingerprint, "quire-", 6);
     memcpy(f->fingerprint + 6, f->version, n - 6);
@@ -363,7 +359,7 @@ void front_destroy(struct front *f)
     free(f->model_root);
     free(f->version);
     free(f->fingerprint);
-    free(f->eos);
+    model_facts_release(f->facts);
     free(f);
 }
 

@@ -6,6 +6,7 @@
 #include "server/cache/response_cache.h"
 #include "server/link/engine_client.h"
 #include "server/front/front.h"
+#include "server/front/model_facts.h"
 #include "server/http/http.h"
 #include "server/front/tenant/limits.h"
 #include "server/front/observe/metrics.h"
@@ -54,14 +55,11 @@ struct front {
     uint64_t engine_returns_ms;   /* when one that is gone is expected; 0: nobody starts it again */
     uint32_t n_engine_restarts;
     bool engine_died;             /* it was in this process, which is about to end */
-    uint32_t vocab_size, max_model_len, n_eos, *eos;
-    uint32_t vector_size;         /* numbers that a text gets; 0: the model generates */
-    bool vector_is_scores;        /* they are a classifier's, of a pair of texts */
+    const struct model_facts *facts; /* of the last engine that was ready; the loop's: others hold their own */
     struct front *beside;         /* front_pair(): the other of the two; NULL: there is one */
     bool is_second;               /* of the two, the one for vectors */
     bool has_told;                /* of the second: its engine answered when it was last asked, */
     struct wire_stats told;       /* this, less what lay in the frame */
-    char arithmetic[65];          /* the engine's identity_arithmetic in hex; empty: it told none */
 
     const char *const *allowed_origins, *const *allowed_hosts;
     size_t n_allowed_origins, n_allowed_hosts;
@@ -113,11 +111,12 @@ uint64_t generation_n_live(const struct front *f);
 bool front_can_serve(const struct front *f, struct api_error *e);
 /* What /health says: ok, starting, draining, restarting, engine_unavailable or dead. */
 const char *front_state(const struct front *f);
-/* The served name for what a request asks for (NULL: the first). NULL, with a 404 in e: there is
- * none; with a 400: the model beside it has it, which this route is not for. */
-/* Whether it is one of the served names. */
+/* Whether it is one of the served names. Any thread. */
 bool front_has_model(const struct front *f, const char *name);
-const char *front_model_name(const struct front *f, const char *asked, struct api_error *e);
+/* The served name for what a request asks for (NULL: the first). NULL, with a 404 in e: there is none; with a 400: the
+ * model beside it has it, which this route is not for. facts: of f's model, as the caller has them. Any thread. */
+const char *front_model_name(const struct front *f, const struct model_facts *facts, const char *asked,
+                             struct api_error *e);
 /* Whose API key the request has. NULL, with a 401 in e: nobody's. */
 struct tenant *front_tenant(const struct front *f, const struct http_exchange *x, struct api_error *e);
 /* An admin's key; where no keys are asked for, a client on this machine. */

@@ -3,7 +3,7 @@
  *     front_test_server TOKENIZER_DIRECTORY [--port N] [--mode echo|count] ...
  *
  * Prints "listening on http://127.0.0.1:PORT". SIGTERM drains, a second one ends. SIGUSR1 ends
- * the engine.
+ * the engine. SIGUSR2 ends it and starts another, with one token more of context; the line is printed again then.
  */
 #include "base/clock.h"
 #include "server/cache/response_cache.h"
@@ -26,7 +26,8 @@ struct server {
     struct front *front;
     struct daemon *daemon;
     struct engine *engine;
-    bool drained, has_shadow;
+    struct fake_engine_options fake;
+    bool drained, has_shadow, restarts; /* restarts: the engine that ends is followed by another */
     uint32_t give_up_ms; /* 0: never */
     struct fake_source *source; /* NULL: the engine answers */
     struct response_cache *cache;
@@ -78,6 +79,15 @@ static void on_usr1(evutil_socket_t number, short what, void *context)
     end_engine(context);
 }
 
+static void on_usr2(evutil_socket_t number, short what, void *context)
+{
+    struct server *s = context;
+    (void)number;
+    (void)what;
+    s->restarts = true;
+    end_engine(s);
+}
+
 /* Says how it went on standard output: the test waits for it. */
 static void on_hangup(evutil_socket_t number, short what, void *context)
 {
@@ -103,10 +113,49 @@ static void on_ready(void *context)
     fflush(stdout);
 }
 
+/* Front and engine at the two ends of a stream in memory, on one loop, as `quire serve MODEL` has it. */
+static int start_engine(struct server *s, struct quire_error *err)
+{
+    struct daemon_options options = {.model = "fake"};
+    struct front_engine engine = {.model = "fake"};
+    struct wire_stream *ends[2];
+    int status = daemon_create(s->base, &options, &s->daemon, err);
+    if (!status)
+        status = fake_engine_open(&s->fake, daemon_sink, s->daemon, &s->engine, err);
+    if (!status)
+        status = wire_stream_pair(s->base, ends, err);
+    if (status)
+        return status;
+    daemon_set_engine(s->daemon, s->engine);
+    daemon_set_shadow(s->daemon, s->has_shadow ? fake_engine_shadow() : NULL);
+    status = daemon_add_connection(s->daemon, ends[0], err);
+    engine.stream = ends[1];
+    int second = front_set_engine(s->front, &engine, err);
+    return status ? status : second;
+}
+
+static void on_restart(evutil_socket_t fd, short what, void *context)
+{
+    struct server *s = context;
+    struct quire_error err;
+    (void)fd;
+    (void)what;
+    s->fake.max_model_len++;
+    if (start_engine(s, &err) == QUIRE_OK)
+        return;
+    fprintf(stderr, "front_test_server: %s\n", err.text);
+    event_base_loopexit(s->base, NULL);
+}
+
 static void on_engine_gone(void *context, const char *why)
 {
-    (void)context;
+    struct server *s = context;
+    const struct timeval now = {0};
     fprintf(stderr, "the engine is gone: %s\n", why);
+    if (!s->restarts)
+        return;
+    s->restarts = false;
+    event_base_once(s->base, -1, EV_TIMEOUT, on_restart, s, &now);
 }
 
 static const struct option names[] = {
@@ -240,33 +289,15 @@ static bool parse(int argc, char **argv, struct front_options *o, struct fake_en
     return optind == argc - 1;
 }
 
-/* Front and engine at the two ends of a stream in memory, on one loop, as `quire serve MODEL` has it. */
-static int serve(struct server *s, struct quire_text *text, struct front_options *options,
-                 const struct fake_engine_options *fake, struct quire_error *err)
+static int serve(struct server *s, struct quire_text *text, struct front_options *options, struct quire_error *err)
 {
-    struct daemon_options d_options = {.model = "fake"};
-    struct front_engine engine_end = {.model = "fake"};
-    struct wire_stream *ends[2];
     options->text = text;
     options->on_engine_ready = on_ready;
     options->on_engine_gone = on_engine_gone;
     options->context = s;
-    int status = daemon_create(s->base, &d_options, &s->daemon, err);
+    int status = front_create(s->base, options, &s->front, err);
     if (!status)
-        status = fake_engine_open(fake, daemon_sink, s->daemon, &s->engine, err);
-    if (!status)
-        status = front_create(s->base, options, &s->front, err);
-    if (!status)
-        status = wire_stream_pair(s->base, ends, err);
-    if (!status) {
-        daemon_set_engine(s->daemon, s->engine);
-        daemon_set_shadow(s->daemon, s->has_shadow ? fake_engine_shadow() : NULL);
-        status = daemon_add_connection(s->daemon, ends[0], err);
-        engine_end.stream = ends[1];
-        int second = front_set_engine(s->front, &engine_end, err);
-        if (!status)
-            status = second;
-    }
+        status = start_engine(s, err);
     if (!status)
         event_base_dispatch(s->base);
     front_destroy(s->front);
@@ -329,13 +360,16 @@ int main(int argc, char **argv)
     int64_t eos = quire_text_token_id(text, "<|im_end|>");
     fake.eos = eos >= 0 ? (uint32_t)eos : 0;
 
-    struct server s = {.base = event_base_new(), .has_shadow = words.has_shadow, .give_up_ms = words.give_up_ms};
+    struct server s = {
+        .base = event_base_new(), .fake = fake, .has_shadow = words.has_shadow, .give_up_ms = words.give_up_ms};
     struct event *terminate = evsignal_new(s.base, SIGTERM, on_signal, &s);
     struct event *interrupt = evsignal_new(s.base, SIGINT, on_signal, &s);
     struct event *usr1 = evsignal_new(s.base, SIGUSR1, on_usr1, &s);
     event_add(terminate, NULL);
     event_add(interrupt, NULL);
     event_add(usr1, NULL);
+    struct event *usr2 = evsignal_new(s.base, SIGUSR2, on_usr2, &s);
+    event_add(usr2, NULL);
     struct event *hangup = evsignal_new(s.base, SIGHUP, on_hangup, options.tenants);
     event_add(hangup, NULL);
     if (words.source)
@@ -346,13 +380,14 @@ int main(int argc, char **argv)
         status = response_cache_open(s.base, &words.cache, &s.cache, &err);
     options.cache = s.cache;
     if (!status)
-        status = serve(&s, text, &options, &fake, &err);
+        status = serve(&s, text, &options, &err);
     if (status)
         fprintf(stderr, "front_test_server: %s\n", err.text);
     fake_source_close(s.source);
     event_free(terminate);
     event_free(interrupt);
     event_free(usr1);
+    event_free(usr2);
     event_free(hangup);
     event_base_free(s.base);
     quire_text_close(text);

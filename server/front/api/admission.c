@@ -72,7 +72,8 @@ bool front_has_model(const struct front *f, const char *name)
     return false;
 }
 
-const char *front_model_name(const struct front *f, const char *asked, struct api_error *e)
+const char *front_model_name(const struct front *f, const struct model_facts *facts, const char *asked,
+                             struct api_error *e)
 {
     if (!asked)
         return f->model_names[0];
@@ -82,8 +83,8 @@ const char *front_model_name(const struct front *f, const char *asked, struct ap
     char names[240];
     if (f->beside && front_has_model(f->beside, asked)) {
         api_fail(e, 400, "model", "model_not_supported",
-                 f->vector_size > 0 ? "model: '%.200s' generates text and gives no vectors: ask '%.200s' for them"
-                                    : "model: '%.200s' gives vectors and generates no text: ask '%.200s' for that",
+                 facts->vector_size > 0 ? "model: '%.200s' generates text and gives no vectors: ask '%.200s' for them"
+                                        : "model: '%.200s' gives vectors and generates no text: ask '%.200s' for that",
                  asked, f->model_names[0]);
         return NULL;
     }

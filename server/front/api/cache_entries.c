@@ -99,7 +99,7 @@ void cache_entries_start(struct front *f, struct http_exchange *x)
         return;
     }
     json_out_raw(&o, "{\"object\":\"cache.entries\",\"identity\":");
-    json_out_text(&o, f->arithmetic);
+    json_out_text(&o, f->facts->arithmetic);
     json_out_raw(&o, ",\"entries\":[");
     const size_t next = response_cache_list(f->cache, (size_t)from, PAGE_BYTES, put_entry, &listing);
     json_out_raw(&o, "],\"next\":");
@@ -146,10 +146,10 @@ void cache_import_start(struct front *f, struct http_exchange *x)
     struct quire_value entries = json_field_get(body, "entries"), entry;
     bool ok = json_field_string(body, "identity", &identity, &e) &&
               (json_is(entries, QUIRE_ARRAY) || api_bad(&e, "entries", "must be an array"));
-    if (ok && (!identity || strcmp(identity, f->arithmetic) != 0))
+    if (ok && (!identity || strcmp(identity, f->facts->arithmetic) != 0))
         ok = api_bad(&e, "identity", "these answers were made under %.64s, this engine computes under %s",
                      identity ? identity : "nothing that is told",
-                     f->arithmetic[0] ? f->arithmetic : "nothing it tells");
+                     f->facts->arithmetic[0] ? f->facts->arithmetic : "nothing it tells");
     while (ok && quire_value_next(&entries, NULL, &entry))
         *(import_one(f, entry) ? &n_imported : &n_refused) += 1;
     quire_doc_close(body);

@@ -160,7 +160,7 @@ static bool pin_read(struct request_job *j, const struct quire_doc *body)
     struct api_error *e = &j->error;
     const char *model = NULL, *salt = NULL;
     int64_t ttl = DEFAULT_TTL_S;
-    if (!json_field_string(body, "model", &model, e) || !front_model_name(j->front, model, e) ||
+    if (!json_field_string(body, "model", &model, e) || !front_model_name(j->front, j->facts, model, e) ||
         !json_field_i64(body, "ttl_seconds", 0, MAX_TTL_S, &ttl, e) ||
         !json_field_bool(body, "background", &j->background, e) || !json_field_string(body, "cache_salt", &salt, e) ||
         !read_prefix(j, body))
@@ -177,10 +177,10 @@ static bool submit(struct pin *p, const struct request_job *j, struct api_error 
     struct request_spec s;
     if (item->n_ids == 0)
         return api_bad(e, name, "is empty");
-    if (item->n_ids > p->front->max_model_len)
+    if (item->n_ids > j->facts->max_model_len)
         return api_fail(e, 400, name, "context_length_exceeded",
                         "%s: this model's maximum context length is %u tokens, the prompt has %zu", name,
-                        p->front->max_model_len, item->n_ids);
+                        j->facts->max_model_len, item->n_ids);
     p->queued = limits_queue(p->tenant, 1, e);
     if (!p->queued || !limits_prompt(p->tenant, item->n_ids, quire_now_us(), e))
         return false;

@@ -54,8 +54,8 @@ static void put_model(struct buffer *o, const struct front *f, const char *name)
     json_out_raw(o, ",\"owned_by\":\"quire\",\"root\":");
     json_out_text(o, f->model_root);
     json_out_raw(o, ",\"parent\":null,\"max_model_len\":");
-    if (f->max_model_len > 0)
-        json_out_u64(o, f->max_model_len);
+    if (f->facts->max_model_len > 0)
+        json_out_u64(o, f->facts->max_model_len);
     else
         json_out_raw(o, "null");
     json_out_raw(o, ",\"permission\":[]");
@@ -103,7 +103,7 @@ static void start_model(struct front *f, struct http_exchange *x)
     decode_rest(path, id);
     if (f->beside && front_has_model(f->beside, id))
         f = f->beside;
-    const char *name = front_model_name(f, id, &e);
+    const char *name = front_model_name(f, f->facts, id, &e);
     free(id);
     if (!name) {
         api_error_reply(x, &e);

@@ -56,10 +56,10 @@ static void answer_metrics(struct front *f, struct http_exchange *x, const struc
                                         .n_connections = http_server_n_connections(f->http),
                                         .n_waiting = turns_n_all(f->turns),
                                         .otlp = f->otlp ? &otlp : NULL,
-                                        .arithmetic = f->arithmetic,
+                                        .arithmetic = f->facts->arithmetic,
                                         .cache = f->cache ? &cache : NULL,
                                         .price = f->price.out >= 0 ? &f->price : NULL,
-                                        .max_model_len = f->max_model_len};
+                                        .max_model_len = f->facts->max_model_len};
     metrics_text(&o, &f->metrics, stats, &about);
     http_reply(x, o.failed ? 503 : 200, "text/plain; version=0.0.4; charset=utf-8", o.data, o.failed ? 0 : o.n);
     buffer_free(&o);

@@ -10,7 +10,7 @@ bool completions_take_prompt(struct request_job *j, struct quire_value prompt, s
     if (json_is(prompt, QUIRE_ARRAY)) {
         if (!quire_value_next(&rest, NULL, &first))
             return api_bad(e, "prompt", "is empty");
-        return json_field_token_ids(prompt, "prompt", j->vocab_size, &item->ids, &item->n_ids, e);
+        return json_field_token_ids(prompt, "prompt", j->facts->vocab_size, &item->ids, &item->n_ids, e);
     }
     if (!json_is(prompt, QUIRE_STRING))
         return api_bad(e, "prompt",

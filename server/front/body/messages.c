@@ -127,7 +127,7 @@ bool messages_count_read(struct request_job *j, const struct quire_doc *body)
 {
     const char *model = NULL;
     return refuse_not_built(body, &j->error) && json_field_string(body, "model", &model, &j->error) &&
-           front_model_name(j->front, model, &j->error) && read_prompt(j, body);
+           front_model_name(j->front, j->facts, model, &j->error) && read_prompt(j, body);
 }
 
 static void put_count(struct buffer *o, const struct request_job *j)

@@ -37,14 +37,14 @@ bool request_job_one_choice(struct request_job *j)
 
 static struct params_model model_of(const struct request_job *j)
 {
-    return (struct params_model){j->vocab_size, j->max_model_len, &j->front->sampling};
+    return (struct params_model){j->facts->vocab_size, j->facts->max_model_len, &j->front->sampling};
 }
 
 /* What follows from the parameters, once they are read. */
 static bool apply_params(struct request_job *j)
 {
     struct params *p = &j->params;
-    j->model = front_model_name(j->front, p->model, &j->error);
+    j->model = front_model_name(j->front, j->facts, p->model, &j->error);
     if (!j->model)
         return false;
     if (p->spec.n > j->front->max_choices)
@@ -81,7 +81,8 @@ static bool encode_bad_words(struct request_job *j)
     if (!p->bad_words.n)
         return true;
     uint32_t *words = NULL;
-    bool ok = bad_words_encode(p->bad_words, j->front->text, j->vocab_size, &words, &p->spec.n_bad_words, &j->error);
+    bool ok = bad_words_encode(p->bad_words, j->front->text, j->facts->vocab_size, &words, &p->spec.n_bad_words,
+                               &j->error);
     p->bad_words = (struct quire_value){0};
     p->spec.bad_words = words;
     return ok;
@@ -142,12 +143,8 @@ struct request_job *request_job_new(const struct front *front, struct http_excha
     if (!j)
         return NULL;
     j->front = front;
-    j->vocab_size = front->vocab_size;
-    j->max_model_len = front->max_model_len;
-    if (front->beside) {
-        j->beside_vocab_size = front->beside->vocab_size;
-        j->beside_max_model_len = front->beside->max_model_len;
-    }
+    j->facts = model_facts_hold(front->facts);
+    j->beside_facts = front->beside ? model_facts_hold(front->beside->facts) : NULL;
     j->cache_domain = front_cache_domain(front, x);
     j->answer_domain = front->share_answers ? (struct key256){{0}} : j->cache_domain;
     j->body = http_take_body(x, &j->n_body);
@@ -170,6 +167,8 @@ void request_job_free(struct request_job *j)
         free(j->items[i].places);
     }
     free(j->items);
+    model_facts_release(j->facts);
+    model_facts_release(j->beside_facts);
     free(j->question.text);
     free(j->prediction.text);
     free(j->prediction.ids);

@@ -3,7 +3,8 @@
  *
  * A job owns all it works on, because a request may be gone before its job is. It is filled in
  * and read on the loop's thread; in between it is worked on by one thread of the pool, which
- * reads of the front only what never changes after front_create().
+ * reads of the front only what never changes after front_create(). What an engine says of its model does, when another
+ * engine takes its place: the job has the facts it began with.
  */
 #ifndef QUIRE_FRONT_REQUEST_JOB_H
 #define QUIRE_FRONT_REQUEST_JOB_H
@@ -24,6 +25,7 @@
 #include <string.h>
 
 struct front;
+struct model_facts;
 
 #define REQUEST_MAX_DEPTH 64
 
@@ -69,8 +71,8 @@ struct request_job {
     /* On the pool: fills in what follows from the body, with request_job_items(). False: error
      * says why. */
     bool (*read)(struct request_job *j, const struct quire_doc *body);
-    uint32_t vocab_size, max_model_len; /* the engine's */
-    uint32_t beside_vocab_size, beside_max_model_len; /* of the model beside it */
+    const struct model_facts *facts; /* the engine's, when the request came; held */
+    const struct model_facts *beside_facts; /* of the model beside it; held; NULL: there is none */
     struct key256 cache_domain;         /* the API key's, and read() adds a salt */
     struct key256 answer_domain;        /* of answers that are kept: likewise, or everybody's; and a name space */
 

@@ -70,7 +70,7 @@ static bool too_long(struct request_job *j, size_t least)
 {
     return api_fail(&j->error, 400, j->prompt_name, "context_length_exceeded",
                     "%s: this model's maximum context length is %u tokens, the prompt has at least %zu", j->prompt_name,
-                    j->max_model_len, least);
+                    j->facts->max_model_len, least);
 }
 
 static bool too_much(struct request_job *j)
@@ -124,7 +124,7 @@ static bool append_ids(struct request_job *j, struct request_item *item, const u
  * long. */
 static bool make_room(const struct request_job *j, struct request_item *item)
 {
-    size_t most = j->max_model_len;
+    size_t most = j->facts->max_model_len;
     if (item->n_ids <= most)
         return true;
     if (j->params.truncate == 0)
@@ -167,7 +167,7 @@ static bool begin_encoding(struct request_job *j, struct request_item *item)
     /* Marks would count. */
     if (!j->put && j->params.truncate == 0 && !j->mark) {
         size_t least = quire_text_least_tokens(text, item->text, item->n_text);
-        if (least > j->max_model_len)
+        if (least > j->facts->max_model_len)
             return too_long(j, least);
     }
     if (!checked(j,
@@ -194,7 +194,7 @@ static bool encode(struct request_job *j, struct request_item *item, uint64_t un
             break;
         if (!take_ids(j, item, ids, n))
             return false;
-        if ((j->params.truncate_end || is_prediction(j, item)) && item->n_ids > j->max_model_len)
+        if ((j->params.truncate_end || is_prediction(j, item)) && item->n_ids > j->facts->max_model_len)
             break; /* only its beginning stays */
         if (is_due(until_us))
             return true;
@@ -306,7 +306,7 @@ static bool step(struct request_job *j, uint64_t until_us)
         if (w->encoder || !item->ids)
             return encode(j, item, until_us);
         /* What does not fit its context is refused for that, by its exact length. */
-        bool fits = j->put || j->params.truncate != 0 || item->n_ids <= j->max_model_len;
+        bool fits = j->put || j->params.truncate != 0 || item->n_ids <= j->facts->max_model_len;
         if (!item->text && j->want_text && fits)
             return decode(j, item, until_us);
         item_done(w);

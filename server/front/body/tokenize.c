@@ -40,7 +40,7 @@ static void put_tokens(struct buffer *o, const struct request_job *j)
     json_out_raw(o, "{\"count\":");
     json_out_u64(o, item->n_ids);
     json_out_raw(o, ",\"max_model_len\":");
-    json_out_u64(o, j->max_model_len);
+    json_out_u64(o, j->facts->max_model_len);
     json_out_raw(o, ",\"tokens\":[");
     for (size_t i = 0; i < item->n_ids; i++) {
         if (i > 0)
@@ -102,10 +102,11 @@ static bool check_model(struct request_job *j, const struct quire_doc *body)
         return false;
     if (model && beside && front_has_model(beside, model)) {
         j->front = beside;
-        j->vocab_size = j->beside_vocab_size;
-        j->max_model_len = j->beside_max_model_len;
+        const struct model_facts *other = j->facts;
+        j->facts = j->beside_facts;
+        j->beside_facts = other;
     }
-    return front_model_name(j->front, model, &j->error);
+    return front_model_name(j->front, j->facts, model, &j->error);
 }
 
 /* A prompt; or a text under llama.cpp's names, content and add_special, which is off unless asked
@@ -140,8 +141,8 @@ bool detokenize_read(struct request_job *j, const struct quire_doc *body)
     if (!json_is(tokens, QUIRE_ARRAY))
         return api_bad(&j->error, "tokens", "must be an array of token ids");
     j->want_text = true;
-    return request_job_items(j, 1) &&
-           json_field_token_ids(tokens, "tokens", j->vocab_size, &j->items[0].ids, &j->items[0].n_ids, &j->error);
+    return request_job_items(j, 1) && json_field_token_ids(tokens, "tokens", j->facts->vocab_size, &j->items[0].ids,
+                                                           &j->items[0].n_ids, &j->error);
 }
 
 /* ---- beginning ------------------------------------------------------------------------------ */

@@ -45,6 +45,7 @@ static void generation_free(struct generation *g)
     if (g->ping)
         event_free(g->ping);
     params_free(&g->params);
+    model_facts_release(g->facts);
     buffer_free(&g->head);
     buffer_free(&g->shown);
     buffer_free(&g->event);
@@ -536,7 +537,7 @@ static bool fit_prompt(const struct generation *g, struct gen_prompt *p, struct 
 {
     const struct params *params = &g->params;
     const char *name = g->prompt_name;
-    uint64_t context = g->front->max_model_len;
+    uint64_t context = g->facts->max_model_len;
     bool to_the_end = !params->has_max_tokens && params->max_tokens == 0;
     if (params->truncate != 0) {
         /* -1: what leaves room for the answer. */
@@ -612,7 +613,7 @@ static int open_prompt(struct generation *g, struct gen_prompt *p, struct quire_
 /* What the context has no room for beside the prompt cannot be said. */
 static void predict(struct generation *g, const struct gen_prompt *p, struct request_spec *s)
 {
-    size_t room = g->front->max_model_len - p->item.n_ids;
+    size_t room = g->facts->max_model_len - p->item.n_ids;
     if (g->prediction.n_ids > room)
         g->prediction.n_ids = room;
     s->prediction = g->prediction.ids;
@@ -740,7 +741,7 @@ static bool take_job(struct generation *g, struct request_job *j, struct api_err
     j->params = (struct params){0};
     g->cache_domain = j->cache_domain;
     generation_cache_begin(g, j);
-    g->rules = (struct choice_rules){f->text, &g->params, f->eos, f->n_eos};
+    g->rules = (struct choice_rules){f->text, &g->params, g->facts->eos, g->facts->n_eos};
     snprintf(g->id, sizeof g->id, "%s%s", g->dialect->id_prefix, generation_name(g));
     g->prompt_name = j->prompt_name;
     if (!apply_limits(g, e))
@@ -851,9 +852,9 @@ void generation_start(struct front *f, struct http_exchange *x, const struct api
     struct timing timing = {.arrived_us = quire_now_us()};
     if (generation_alias_give(f, x, tenant, dialect, &timing, &alias, &has_alias))
         return;
-    if (f->vector_size > 0) {
+    if (f->facts->vector_size > 0) {
         api_fail(&e, 400, "model", "model_not_supported", "model: %s generates no text: %s", f->model_names[0],
-                 f->vector_is_scores ? "use /v1/score or /v1/rerank" : "use /v1/embeddings");
+                 f->facts->vector_is_scores ? "use /v1/score or /v1/rerank" : "use /v1/embeddings");
         front_refuse(f, x, tenant, &e);
         return;
     }
@@ -881,6 +882,7 @@ void generation_start(struct front *f, struct http_exchange *x, const struct api
         front_refuse(f, x, tenant, &e);
         return;
     }
+    g->facts = model_facts_hold(g->job->facts);
     TAILQ_INSERT_TAIL(&f->generations, g, link);
     http_on_gone(x, on_gone, g);
     text_pool_submit(f->pool, &g->job->job);

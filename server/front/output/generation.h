@@ -68,6 +68,7 @@ struct generation {
     const struct api_dialect *dialect;
     char route[64];            /* the path, for the log */
     struct params params;
+    const struct model_facts *facts; /* of the engine that was there when it came; held */
     struct choice_rules rules;
     struct tenant *tenant;     /* who pays */
     uint32_t n_queued;         /* choices without a token yet: part of the tenant's queue */

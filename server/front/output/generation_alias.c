@@ -45,7 +45,7 @@ static bool alias_of(struct front *f, struct http_exchange *x, const struct api_
         if (http_header(x, own[i]))
             return false;
     /* What a body means follows from the front end and from what its engine has room for. */
-    const uint32_t sizes[2] = {f->max_model_len, f->vocab_size};
+    const uint32_t sizes[2] = {f->facts->max_model_len, f->facts->vocab_size};
     const struct key256 domain = f->share_answers ? (struct key256){{0}} : front_cache_domain(f, x);
     quire_sha256_begin(&s);
     quire_sha256_add(&s, f->prompt_identity.bytes, sizeof f->prompt_identity.bytes);

@@ -9,6 +9,7 @@ struct embedding {
     struct text_job job; /* first: the pool's view */
     TAILQ_ENTRY(embedding) link;
     struct front *front;
+    const struct model_facts *facts; /* of the engine that was there when it came; held */
     char *text;
     size_t n_text;
     uint32_t *ids;
@@ -26,6 +27,7 @@ static void embedding_free(struct embedding *e)
     free(e->text);
     free(e->ids);
     free(e->values);
+    model_facts_release(e->facts);
     free(e);
 }
 
@@ -36,7 +38,7 @@ static void finish(struct embedding *e)
         return;
     }
     TAILQ_REMOVE(&e->front->embeddings, e, link);
-    e->done(e->context, e->values, e->values ? e->front->vector_size : 0);
+    e->done(e->context, e->values, e->values ? e->facts->vector_size : 0);
     embedding_free(e);
 }
 
@@ -74,7 +76,7 @@ static void on_vector(void *context, const struct wire_vector *vector)
 {
     struct embedding *e = context;
     if (!e->values)
-        e->values = vectors_numbers(e->front, vector);
+        e->values = vectors_numbers(e->facts, vector);
 }
 
 static void on_done(void *context, const struct wire_done *done)
@@ -103,7 +105,8 @@ static const struct completion_events events = {
 static bool work(struct text_job *job)
 {
     struct embedding *e = (struct embedding *)job;
-    (void)vectors_encode(e->front, e->text, e->n_text, &e->ids, &e->n_ids); /* none: it gets no vector */
+    (void)vectors_encode(e->front->text, e->text, e->n_text, e->facts->max_model_len, &e->ids,
+                         &e->n_ids); /* none: it gets no vector */
     return false;
 }
 
@@ -145,10 +148,15 @@ static struct embedding *embed(void *self, const char *text, size_t n, uint32_t 
                                void (*done)(void *context, const float *vector, uint32_t n_numbers), void *context)
 {
     struct front *f = self;
-    struct embedding *e = f->engine_ready && f->vector_size > 0 ? calloc(1, sizeof *e) : NULL;
+    struct embedding *e = f->engine_ready && f->facts->vector_size > 0 ? calloc(1, sizeof *e) : NULL;
     if (!e)
         return NULL;
-    *e = (struct embedding){.front = f, .n_text = n, .tenant = tenant, .done = done, .context = context};
+    *e = (struct embedding){.front = f,
+                            .facts = model_facts_hold(f->facts),
+                            .n_text = n,
+                            .tenant = tenant,
+                            .done = done,
+                            .context = context};
     e->text = malloc(n + 1);
     if (!e->text) {
         embedding_free(e);

@@ -184,7 +184,7 @@ static void on_vector(void *context, const struct wire_vector *vector)
 {
     struct vectors_prompt *p = context;
     if (!p->values)
-        p->values = vectors_numbers(p->v->front, vector);
+        p->values = vectors_numbers(p->v->job->facts, vector);
 }
 
 static void on_done(void *context, const struct wire_done *done)
@@ -330,12 +330,12 @@ static void on_text(void *owner, struct request_job *j)
 /* Whether the model that is served gives what the route is for. */
 static bool may(const struct front *f, enum vectors_task task, struct api_error *e)
 {
-    if (f->vector_size == 0)
+    if (f->facts->vector_size == 0)
         return api_fail(e, 400, "model", "model_not_supported",
                         "model: %s generates text and gives no vectors: serve one that does, by quire serve MODEL "
                         "--task embed",
                         f->model_names[0]);
-    if (task == VECTORS_EMBED && f->vector_is_scores)
+    if (task == VECTORS_EMBED && f->facts->vector_is_scores)
         return api_fail(e, 400, "model", "model_not_supported",
                         "model: %s scores pairs of texts and gives no embeddings: use /v1/score or /v1/rerank",
                         f->model_names[0]);

@@ -16,7 +16,7 @@ struct vectors_prompt {
     struct vectors *v;
     uint32_t *ids;
     size_t n_ids, segment_from; /* segment_from: where a pair's second text begins; 0: one text */
-    float *values;              /* [front->vector_size], once they came */
+    float *values;              /* [job->facts->vector_size], once they came */
     uint64_t source_id;
     struct turn_place place;
     bool live, accepted, waits, over;
@@ -51,10 +51,11 @@ bool rerank_read(struct request_job *j, const struct quire_doc *body);
 /* The prompts of the job's items: each text's, or each pair's where the model scores pairs; cut to the model's length,
  * with the special tokens at their end kept. */
 bool vectors_make_prompts(struct vectors *v, struct request_job *j, struct api_error *e);
-/* One text's ids, likewise; malloc'd. On the pool. */
-bool vectors_encode(const struct front *f, const char *text, size_t n, uint32_t **ids, size_t *n_ids);
-/* The numbers that the engine sent for a prompt, [f->vector_size], malloc'd; NULL when it sent another number of them. */
-float *vectors_numbers(const struct front *f, const struct wire_vector *vector);
+/* One text's ids, likewise, at most n_most; malloc'd. On the pool. */
+bool vectors_encode(const struct quire_text *tokenizer, const char *text, size_t n, size_t n_most, uint32_t **ids,
+                    size_t *n_ids);
+/* The numbers that the engine sent for a prompt, [facts->vector_size], malloc'd; NULL when it sent another number of them. */
+float *vectors_numbers(const struct model_facts *facts, const struct wire_vector *vector);
 
 /* ---- vectors_reply.c ---- */
 /* All vectors are there. */
