@@ -23,13 +23,11 @@ void bench_server_open(struct bench_server *s, const struct engine_options *opti
     struct wire_stream *ends[2];
     const struct daemon_options daemon_options = {.model = "bench"};
     struct front_engine engine_end = {.model = "bench"};
-    struct front_options front_options = {.host = "127.0.0.1",
-                                          .model_names = names,
-                                          .n_model_names = 1,
-                                          .model_root = "bench",
-                                          .version = "bench",
-                                          .on_engine_ready = on_ready,
-                                          .context = context};
+    struct front_options front_options = {.host = "127.0.0.1", .version = "bench"};
+    s->calls = (struct front_engine_calls){.on_engine_ready = on_ready};
+    struct served_model_options model = {
+        .names = names, .n_names = 1, .root = "bench", .calls = &s->calls, .context = context};
+    struct served_model *served;
     s->tokenizer_mib = -bench_anonymous_mib();
     if (quire_text_open(options->model_dir, &s->text, &err))
         bench_die("server: %s", err.text);
@@ -39,14 +37,14 @@ void bench_server_open(struct bench_server *s, const struct engine_options *opti
         bench_die("server: %s", err.text);
     if (tenants_from_keys(NULL, 0, 0, &s->tenants, &err))
         bench_die("tenants: %s", err.text);
-    front_options.text = s->text;
+    model.text = s->text;
     front_options.tenants = s->tenants;
     daemon_set_engine(s->daemon, s->engine);
     if (wire_stream_pair(s->base, ends, &err))
         bench_die("server: %s", err.text);
     engine_end.stream = ends[1];
-    if (front_create(s->base, &front_options, &s->front, &err) || daemon_add_connection(s->daemon, ends[0], &err) ||
-        front_set_engine(s->front, &engine_end, &err))
+    if (front_create(s->base, &front_options, &s->front, &err) || front_add_model(s->front, &model, &served, &err) ||
+        daemon_add_connection(s->daemon, ends[0], &err) || served_model_set_engine(served, &engine_end, &err))
         bench_die("server: %s", err.text);
 }
 

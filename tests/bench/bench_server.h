@@ -15,6 +15,7 @@ struct bench_server {
     struct daemon *daemon;
     struct engine *engine;
     struct front *front;
+    struct front_engine_calls calls; /* its */
     double tokenizer_mib; /* resident once it is open */
 };
 

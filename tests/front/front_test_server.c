@@ -24,6 +24,7 @@
 struct server {
     struct event_base *base;
     struct front *front;
+    struct served_model *model;
     struct daemon *daemon;
     struct engine *engine;
     struct fake_engine_options fake;
@@ -108,7 +109,7 @@ static void on_ready(void *context)
     if (s->source && s->cache)
         response_cache_set_below(s->cache, fake_source_as_source(s->source), &identity, UINT32_MAX);
     else if (s->source)
-        front_set_source(s->front, fake_source_as_source(s->source));
+        served_model_set_source(s->model, fake_source_as_source(s->source));
     printf("listening on http://127.0.0.1:%u\n", front_port(s->front));
     fflush(stdout);
 }
@@ -130,7 +131,7 @@ static int start_engine(struct server *s, struct quire_error *err)
     daemon_set_shadow(s->daemon, s->has_shadow ? fake_engine_shadow() : NULL);
     status = daemon_add_connection(s->daemon, ends[0], err);
     engine.stream = ends[1];
-    int second = front_set_engine(s->front, &engine, err);
+    int second = served_model_set_engine(s->model, &engine, err);
     return status ? status : second;
 }
 
@@ -214,13 +215,14 @@ struct words {
     struct response_cache_options cache; /* max_entries 0: none */
 };
 
-static bool parse(int argc, char **argv, struct front_options *o, struct fake_engine_options *f, struct words *words)
+static bool parse(int argc, char **argv, struct front_options *o, struct served_model_options *m,
+                  struct fake_engine_options *f, struct words *words)
 {
     int letter;
     while ((letter = getopt_long(argc, argv, "", names, NULL)) != -1) {
         uint32_t number = optarg ? (uint32_t)strtoul(optarg, NULL, 10) : 0;
         switch (letter) {
-        case 'u': o->tool_call_parser = optarg; break;
+        case 'u': m->tool_call_parser = optarg; break;
         case 'p': o->port = (uint16_t)number; break;
         case 'o': f->mode = strcmp(optarg, "count") == 0 ? FAKE_ENGINE_COUNT : FAKE_ENGINE_ECHO; break;
         case 'x': f->max_model_len = number; break;
@@ -246,11 +248,11 @@ static bool parse(int argc, char **argv, struct front_options *o, struct fake_en
             break;
         case 'H': o->host = optarg; break;
         case 'Z':
-            o->specials_in_messages = strcmp(optarg, "text") == 0     ? QUIRE_SPECIALS_TEXT
+            m->specials_in_messages = strcmp(optarg, "text") == 0     ? QUIRE_SPECIALS_TEXT
                                       : strcmp(optarg, "refuse") == 0 ? QUIRE_SPECIALS_REFUSE
                                                                       : QUIRE_SPECIALS_ENCODE;
             break;
-        case 'J': o->keeps_billing_header = true; break;
+        case 'J': m->keeps_billing_header = true; break;
         case 'd': o->max_connections_per_address = number; break;
         case 'n':
             if (words->n_names < MAX_NAMES)
@@ -265,7 +267,7 @@ static bool parse(int argc, char **argv, struct front_options *o, struct fake_en
         case 'l': words->cache.ttl_s = number; break;
         case 'F': words->cache_file = optarg; break;
         case 'U': words->cache.unseeded = true; break;
-        case 'G': o->share_answers = true; break;
+        case 'G': m->share_answers = true; break;
         case 'R': words->cache.replay_pace = true; break;
         case 'V': words->cache.verify = strtod(optarg, NULL); break;
         case 'v': f->vector_size = number; break;
@@ -289,13 +291,16 @@ static bool parse(int argc, char **argv, struct front_options *o, struct fake_en
     return optind == argc - 1;
 }
 
-static int serve(struct server *s, struct quire_text *text, struct front_options *options, struct quire_error *err)
+static int serve(struct server *s, struct quire_text *text, const struct front_options *options,
+                 struct served_model_options *model, struct quire_error *err)
 {
-    options->text = text;
-    options->on_engine_ready = on_ready;
-    options->on_engine_gone = on_engine_gone;
-    options->context = s;
+    static const struct front_engine_calls calls = {.on_engine_ready = on_ready, .on_engine_gone = on_engine_gone};
+    model->text = text;
+    model->calls = &calls;
+    model->context = s;
     int status = front_create(s->base, options, &s->front, err);
+    if (!status)
+        status = front_add_model(s->front, model, &s->model, err);
     if (!status)
         status = start_engine(s, err);
     if (!status)
@@ -322,13 +327,14 @@ static struct answer_store *open_file(void *context, const struct key256 *identi
 int main(int argc, char **argv)
 {
     struct words words = {.n_names = 0};
-    struct front_options options = {.host = "127.0.0.1", .version = "test", .model_root = "fake-root"};
+    struct front_options options = {.host = "127.0.0.1", .version = "test"};
+    struct served_model_options model = {.root = "fake-root"};
     struct fake_engine_options fake;
     struct quire_text *text;
     struct quire_error err;
     fake_engine_options_default(&fake);
     fake.mode = FAKE_ENGINE_ECHO;
-    if (!parse(argc, argv, &options, &fake, &words)) {
+    if (!parse(argc, argv, &options, &model, &fake, &words)) {
         fprintf(stderr, "usage: front_test_server TOKENIZER_DIRECTORY [options]\n");
         return 2;
     }
@@ -354,8 +360,8 @@ int main(int argc, char **argv)
     options.n_trusted_proxies = words.n_networks;
     if (words.n_names == 0)
         words.names[words.n_names++] = "fake";
-    options.model_names = words.names;
-    options.n_model_names = words.n_names;
+    model.names = words.names;
+    model.n_names = words.n_names;
     fake.vocab_size = quire_text_n_ids(text);
     int64_t eos = quire_text_token_id(text, "<|im_end|>");
     fake.eos = eos >= 0 ? (uint32_t)eos : 0;
@@ -378,9 +384,9 @@ int main(int argc, char **argv)
     words.cache.open_store = words.cache_file ? open_file : NULL;
     if (words.cache.max_entries > 0)
         status = response_cache_open(s.base, &words.cache, &s.cache, &err);
-    options.cache = s.cache;
+    model.cache = s.cache;
     if (!status)
-        status = serve(&s, text, &options, &err);
+        status = serve(&s, text, &options, &model, &err);
     if (status)
         fprintf(stderr, "front_test_server: %s\n", err.text);
     fake_source_close(s.source);

@@ -1,5 +1,5 @@
-/* quire serve --embedding-model: a second model in the process, that gives vectors. Its engine, its text and its front
- * are its own; the first model's listener answers for it. Main thread, on the loop. */
+/* quire serve --embedding-model: a second model in the process, that gives vectors. Its engine and its text are its
+ * own; the front answers for both. Main thread, on the loop. */
 #ifndef QUIRE_TOOLS_BESIDE_H
 #define QUIRE_TOOLS_BESIDE_H
 
@@ -23,20 +23,20 @@ int beside_check(const struct beside_flags *flags, struct quire_error *err);
 struct engine_options beside_options(const struct beside_flags *flags, const char *model_dir,
                                      const struct engine_options *first);
 
-/* Opens the model and a front for it, beside s's. options: the first model's, of which device, threads and tenants are
- * taken. shared: of the front's options, what belongs to the server and not to a model. gone: the engine stopped, or was
- * lost; the loop is to end. */
+/* Opens the model and adds it to the front. options: the first model's, of which device, threads and tenants are taken.
+ * first: the first model's, of which what is said of messages is taken. gone: the engine stopped, or was lost; the loop is
+ * to end. */
 int beside_open(struct event_base *base, const struct beside_flags *flags, const struct engine_options *options,
-                const struct front_options *shared, void (*gone)(void *context), void *context, struct beside **out,
-                struct quire_error *err);
-struct front *beside_front(const struct beside *b);
+                struct front *front, const struct served_model_options *first, void (*gone)(void *context),
+                void *context, struct beside **out, struct quire_error *err);
+struct served_model *beside_model(const struct beside *b);
 /* How many numbers its vectors have, and on what their bits depend. */
 uint32_t beside_vectors(const struct beside *b, struct key256 *identity);
-/* After front_pair(). */
+/* Once. */
 int beside_connect(struct beside *b, struct quire_error *err);
 /* Whether its engine broke; also of NULL: false. */
 bool beside_died(const struct beside *b);
-/* NULL is fine. The front that it is beside is no more. */
+/* NULL is fine. The front is no more. */
 void beside_close(struct beside *b);
 
 #endif

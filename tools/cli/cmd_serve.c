@@ -79,6 +79,7 @@ struct serve {
     uint32_t weights[TENANTS_MAX]; /* of the tenants, for the engine */
     struct response_cache *cache; /* NULL: off */
     struct front *front;
+    struct served_model *served;
     struct beside *beside; /* NULL without --embedding-model */
     struct warming *warming; /* NULL without --warm, and before the engine is there */
     struct event *reload; /* NULL where there is nothing to be read again */
@@ -184,7 +185,7 @@ static void on_engine_gone(void *context, const char *why)
             s->exit_code = 1;
         return;
     }
-    if (s->reconnect && !front_engine_spoke(s->front)) { /* nobody is there, or still the one that is stopped */
+    if (s->reconnect && !served_model_engine_spoke(s->served)) { /* nobody is there, or still the one that is stopped */
         wait_for_engine(s, why);
         return;
     }
@@ -211,7 +212,7 @@ static int attach_engine(struct serve *s, struct wire_stream *stream, struct qui
                                         .identity_generation = s->identity.generation,
                                         .law = s->identity.law,
                                         .key_file = s->remote ? s->key_file : NULL};
-    return front_set_engine(s->front, &engine, err);
+    return served_model_set_engine(s->served, &engine, err);
 }
 
 /* The engine at --engine. One that is not there is waited for, also the first time: the two may be started in any order.
@@ -230,12 +231,12 @@ static int look_for_engine(struct serve *s, int timeout_ms, struct quire_error *
 
 static bool engine_answers(void *context)
 {
-    return front_engine_answers(((struct serve *)context)->front);
+    return served_model_engine_answers(((struct serve *)context)->served);
 }
 
 static void on_engine_silent(void *context)
 {
-    front_engine_give_up(((struct serve *)context)->front, PULSE_LOST);
+    served_model_engine_give_up(((struct serve *)context)->served, PULSE_LOST);
 }
 
 static void on_reconnect(evutil_socket_t fd, short what, void *context)
@@ -270,13 +271,13 @@ static void on_engine_up(void *context, int fd)
 static void on_engine_down(void *context, uint32_t retry_ms, const char *why)
 {
     (void)why;
-    front_engine_returns(((struct serve *)context)->front, retry_ms);
+    served_model_engine_returns(((struct serve *)context)->served, retry_ms);
 }
 
 /* Who waits is told why, and not only that the connection ended. */
 static void on_engine_lost(void *context, const char *why)
 {
-    front_engine_give_up(((struct serve *)context)->front, why);
+    served_model_engine_give_up(((struct serve *)context)->served, why);
 }
 
 static const char *why_engine_ended(void *context)
@@ -363,10 +364,10 @@ static void on_engine_died(void *context, const char *why)
 {
     struct serve *s = context;
     (void)why; /* who waits hears it from the engine */
-    if (s->front)
-        front_engine_died(s->front);
-    if (s->front && serving_death_hangs(s->death)) /* it will not say so itself */
-        front_engine_give_up(s->front, serving_death_hangs(s->death));
+    if (s->served)
+        served_model_engine_died(s->served);
+    if (s->served && serving_death_hangs(s->death)) /* it will not say so itself */
+        served_model_engine_give_up(s->served, serving_death_hangs(s->death));
 }
 
 /* ---- tenants ---- */
@@ -486,10 +487,46 @@ static int compare_questions(struct serve *s, struct quire_error *err)
         options.path = path;
     if (cache_flags_redis(&s->cache_flags, &redis))
         options.shared = &redis;
-    int status = similar_open(s->base, &options, front_embedder(beside_front(s->beside)), &similar, err);
+    int status = similar_open(s->base, &options, served_model_embedder(beside_model(s->beside)), &similar, err);
     if (status == QUIRE_OK)
         response_cache_compare(s->cache, similar);
     return status;
+}
+
+static int add_models(struct serve *s, struct quire_error *err)
+{
+    static const struct front_engine_calls calls = {
+        .on_engine_ready = on_engine_ready,
+        .on_engine_gone = on_engine_gone,
+        .on_engine_silent = keeps_waiting,
+        .why_engine_ended = why_engine_ended,
+    };
+    const struct served_model_options model = {
+        .names = s->names.items,
+        .n_names = s->names.n,
+        .root = s->given,
+        .text = s->text,
+        .specials_in_messages = s->specials_in_messages,
+        .keeps_billing_header = s->keeps_billing_header,
+        .tool_call_parser = s->tool_call_parser,
+        .sampling = s->sampling,
+        .cache = s->cache,
+        .price = s->cache_flags.price.out >= 0 ? &s->cache_flags.price : NULL,
+        .share_answers = s->cache_flags.share_all,
+        .compares = s->cache_flags.semantic_model != NULL,
+        .calls = &calls,
+        .context = s,
+    };
+    int status = front_add_model(s->front, &model, &s->served, err);
+    if (status != QUIRE_OK || !s->beside_flags.model)
+        return status;
+    if (s->engine && engine_info(s->engine)->vector_size > 0)
+        return quire_fail(err, QUIRE_INVALID, "--embedding-model: %s gives vectors itself: serve one of the two",
+                          s->model.name);
+    status = beside_open(s->base, &s->beside_flags, &s->options, s->front, &model, on_beside_gone, s, &s->beside, err);
+    if (status == QUIRE_OK)
+        status = beside_connect(s->beside, err);
+    return status == QUIRE_OK && s->cache_flags.semantic_model ? compare_questions(s, err) : status;
 }
 
 static int open_front(struct serve *s, struct quire_error *err)
@@ -506,20 +543,8 @@ static int open_front(struct serve *s, struct quire_error *err)
         .tenants = s->tenants,
         .tenant_metrics = s->tenant_metrics,
         .log_requests = s->log_requests,
-        .cache = s->cache,
-        .share_answers = s->cache_flags.share_all,
-        .compares = s->cache_flags.semantic_model != NULL,
-        .price = s->cache_flags.price.out >= 0 ? &s->cache_flags.price : NULL,
         .otlp_endpoint = s->otlp_endpoint,
-        .model_names = s->names.items,
-        .n_model_names = s->names.n,
-        .model_root = s->given,
         .version = QUIRE_VERSION,
-        .text = s->text,
-        .specials_in_messages = s->specials_in_messages,
-        .keeps_billing_header = s->keeps_billing_header,
-        .tool_call_parser = s->tool_call_parser,
-        .sampling = s->sampling,
         .max_body_bytes = s->max_body_bytes,
         .max_choices = s->max_choices,
         .max_connections = s->max_connections,
@@ -530,25 +555,10 @@ static int open_front(struct serve *s, struct quire_error *err)
         .body_timeout_ms = 1000 * s->body_timeout_s,
         .idle_timeout_ms = 1000 * s->idle_timeout_s,
         .write_timeout_ms = 1000 * s->write_timeout_s,
-        .on_engine_ready = on_engine_ready,
-        .on_engine_gone = on_engine_gone,
-        .on_engine_silent = keeps_waiting,
-        .why_engine_ended = why_engine_ended,
-        .context = s,
     };
     serving_allow_descriptors(s->max_connections);
     int status = front_create(s->base, &options, &s->front, err);
-    if (status != QUIRE_OK || !s->beside_flags.model)
-        return status;
-    if (s->engine && engine_info(s->engine)->vector_size > 0)
-        return quire_fail(err, QUIRE_INVALID, "--embedding-model: %s gives vectors itself: serve one of the two",
-                          s->model.name);
-    status = beside_open(s->base, &s->beside_flags, &s->options, &options, on_beside_gone, s, &s->beside, err);
-    if (status == QUIRE_OK)
-        front_pair(s->front, beside_front(s->beside));
-    if (status == QUIRE_OK)
-        status = beside_connect(s->beside, err);
-    return status == QUIRE_OK && s->cache_flags.semantic_model ? compare_questions(s, err) : status;
+    return status == QUIRE_OK ? add_models(s, err) : status;
 }
 
 static int connect_remote(struct serve *s, struct quire_error *err)
@@ -622,7 +632,7 @@ static void close_all(struct serve *s)
     if (!keeper_end(s->keeper))
         s->exit_code = 1;
     free(s->engine_argv);
-    if (s->cache) /* vectors may still be on their way from the model beside */
+    if (s->cache)
         response_cache_compare(s->cache, NULL);
     beside_close(s->beside);
     response_cache_close(s->cache);

@@ -12,7 +12,7 @@
 
 struct pin {
     TAILQ_ENTRY(pin) link;
-    struct front *front;
+    struct served_model *served;
     struct http_exchange *x;
     struct tenant *tenant;
     struct request_job *job; /* while it is in the pool */
@@ -25,12 +25,12 @@ struct pin {
 static void pin_free(struct pin *p)
 {
     if (p->job)
-        text_pool_cancel(p->front->pool, &p->job->job);
+        text_pool_cancel(p->served->front->pool, &p->job->job);
     if (p->live)
-        p->front->source.cancel(p->front->source.self, p->source_id, -1);
+        p->served->source.cancel(p->served->source.self, p->source_id, -1);
     limits_dequeue(p->tenant, p->queued);
     limits_end(p->tenant);
-    TAILQ_REMOVE(&p->front->pins, p, link);
+    TAILQ_REMOVE(&p->served->pins, p, link);
     free(p);
 }
 
@@ -42,7 +42,7 @@ static void on_gone(void *context)
 static void fail(struct pin *p, const struct api_error *e)
 {
     struct http_exchange *x = p->x;
-    p->front->metrics.n_refused += e->status == 429;
+    p->served->counts->all.n_refused += e->status == 429;
     limits_headers(p->tenant, quire_now_us(), x);
     pin_free(p);
     api_error_reply(x, e);
@@ -56,10 +56,10 @@ static void fail_lost(struct pin *p, const char *why)
     fail(p, &e);
 }
 
-void pins_end(struct front *f, const struct api_error *e)
+void pins_end(struct served_model *m, const struct api_error *e)
 {
     struct pin *p;
-    while ((p = TAILQ_FIRST(&f->pins)))
+    while ((p = TAILQ_FIRST(&m->pins)))
         fail(p, e);
 }
 
@@ -68,7 +68,7 @@ void pins_end(struct front *f, const struct api_error *e)
 static void on_accepted(void *context, uint64_t engine_id)
 {
     struct pin *p = context;
-    blocker_name_add(&p->front->names, engine_id, http_request_id(p->x));
+    blocker_name_add(p->served->blockers, engine_id, http_request_id(p->x));
 }
 
 static void on_refused(void *context, const struct wire_refuse *refuse)
@@ -76,7 +76,7 @@ static void on_refused(void *context, const struct wire_refuse *refuse)
     struct pin *p = context;
     struct api_error e;
     p->live = false;
-    front_refused(p->front, refuse, &e);
+    front_refused(p->served, refuse, &e);
     fail(p, &e);
 }
 
@@ -160,7 +160,7 @@ static bool pin_read(struct request_job *j, const struct quire_doc *body)
     struct api_error *e = &j->error;
     const char *model = NULL, *salt = NULL;
     int64_t ttl = DEFAULT_TTL_S;
-    if (!json_field_string(body, "model", &model, e) || !front_model_name(j->front, j->facts, model, e) ||
+    if (!json_field_string(body, "model", &model, e) || !model_name(j->models, j->served, model, e) ||
         !json_field_i64(body, "ttl_seconds", 0, MAX_TTL_S, &ttl, e) ||
         !json_field_bool(body, "background", &j->background, e) || !json_field_string(body, "cache_salt", &salt, e) ||
         !read_prefix(j, body))
@@ -177,10 +177,10 @@ static bool submit(struct pin *p, const struct request_job *j, struct api_error 
     struct request_spec s;
     if (item->n_ids == 0)
         return api_bad(e, name, "is empty");
-    if (item->n_ids > j->facts->max_model_len)
+    if (item->n_ids > j->served->facts->max_model_len)
         return api_fail(e, 400, name, "context_length_exceeded",
                         "%s: this model's maximum context length is %u tokens, the prompt has %zu", name,
-                        j->facts->max_model_len, item->n_ids);
+                        j->served->facts->max_model_len, item->n_ids);
     p->queued = limits_queue(p->tenant, 1, e);
     if (!p->queued || !limits_prompt(p->tenant, item->n_ids, quire_now_us(), e))
         return false;
@@ -194,7 +194,7 @@ static bool submit(struct pin *p, const struct request_job *j, struct api_error 
     front_bill(p->tenant, &s);
     /* The answer may come, and p go, before submit() returns. */
     p->live = true;
-    int status = p->front->source.submit(p->front->source.self, &s, NULL, &events, p, &p->source_id, &e->why);
+    int status = p->served->source.submit(p->served->source.self, &s, NULL, &events, p, &p->source_id, &e->why);
     if (status == QUIRE_OK)
         return true;
     p->live = false;
@@ -210,28 +210,28 @@ static void on_text(void *owner, struct request_job *j)
     http_body_freed(p->x);
     if (!j->ok)
         e = j->error;
-    bool ok = j->ok && (front_can_serve(p->front, &e) && submit(p, j, &e));
+    bool ok = j->ok && (front_can_serve(p->served, &e) && submit(p, j, &e));
     request_job_free(j);
     if (!ok)
         fail(p, &e);
 }
 
-void pin_start(struct front *f, struct http_exchange *x)
+void pin_start(struct served_model *m, struct http_exchange *x)
 {
-    struct tenant *tenant = front_begin(f, x);
+    struct tenant *tenant = front_begin(m, x);
     if (!tenant)
         return;
     struct pin *p = calloc(1, sizeof *p);
-    struct request_job *job = p ? request_job_new(f, x, tenant, pin_read, on_text, p) : NULL;
+    struct request_job *job = p ? request_job_new(m, x, tenant, pin_read, on_text, p) : NULL;
     if (!job) {
         struct api_error e;
         free(p);
         api_fail(&e, 503, NULL, "out_of_memory", "out of memory");
-        front_refuse(f, x, tenant, &e);
+        front_refuse(m->front, x, tenant, &e);
         return;
     }
-    *p = (struct pin){.front = f, .x = x, .tenant = tenant, .job = job};
-    TAILQ_INSERT_TAIL(&f->pins, p, link);
+    *p = (struct pin){.served = m, .x = x, .tenant = tenant, .job = job};
+    TAILQ_INSERT_TAIL(&m->pins, p, link);
     http_on_gone(x, on_gone, p);
-    text_pool_submit(f->pool, &job->job);
+    text_pool_submit(m->front->pool, &job->job);
 }

@@ -10,11 +10,11 @@
 /* Nothing more comes for it. */
 static void cancel(struct generation *g, struct gen_prompt *p)
 {
-    const struct completion_source *source = &g->front->source;
+    const struct completion_source *source = &g->served->source;
     if (p->live)
         source->cancel(source->self, p->source_id, -1);
     p->live = false;
-    turns_leave(g->front->turns, &p->place);
+    turns_leave(g->served->turns, &p->place);
 }
 
 static void free_prompt(struct generation *g, struct gen_prompt *p)
@@ -34,9 +34,9 @@ static void free_prompt(struct generation *g, struct gen_prompt *p)
 static void generation_free(struct generation *g)
 {
     if (g->job)
-        text_pool_cancel(g->front->pool, &g->job->job);
+        text_pool_cancel(g->served->front->pool, &g->job->job);
     g->turn.n_waiting = 0;
-    turns_wait(g->front->turns, &g->turn);
+    turns_wait(g->served->turns, &g->turn);
     for (size_t i = 0; i < g->n_prompts; i++)
         free_prompt(g, &g->prompts[i]);
     free(g->prompts);
@@ -52,7 +52,7 @@ static void generation_free(struct generation *g)
     buffer_free(&g->early);
     limits_dequeue(g->tenant, g->n_queued);
     limits_end(g->tenant);
-    TAILQ_REMOVE(&g->front->generations, g, link);
+    TAILQ_REMOVE(&g->served->generations, g, link);
     reply_room_leave(&g->room);
     free(g);
 }
@@ -94,7 +94,7 @@ static void fail(struct generation *g, const struct api_error *e)
     }
     count_unfinished(g, METRICS_ERROR);
     if (e->status == 429)
-        g->front->metrics.n_refused++;
+        g->served->counts->all.n_refused++;
     generation_over(g, e->status, e);
     struct http_exchange *x = g->x;
     if (g->begun) {
@@ -112,7 +112,7 @@ static void fail_with(struct generation *g, int status, const char *why)
 {
     struct api_error e;
     snprintf(e.why.text, sizeof e.why.text, "%s", why);
-    front_failed_with(g->front, status, &e);
+    front_failed_with(g->served, status, &e);
     fail(g, &e);
 }
 
@@ -152,7 +152,7 @@ static void on_ping(evutil_socket_t fd, short what, void *context)
 {
     struct generation *g = context;
     uint64_t now = quire_now_us(), silent_ms = (now - g->last_write_us) / 1000;
-    uint64_t wait_ms = g->front->ping_ms;
+    uint64_t wait_ms = g->served->front->ping_ms;
     (void)fd;
     (void)what;
     if (silent_ms >= wait_ms) {
@@ -171,7 +171,7 @@ static void on_ping(evutil_socket_t fd, short what, void *context)
 static void await_tokens(struct generation *g)
 {
     g->last_write_us = quire_now_us();
-    g->ping = event_new(g->front->base, -1, 0, on_ping, g);
+    g->ping = event_new(g->served->front->base, -1, 0, on_ping, g);
     if (!g->ping)
         begin_stream(g);
     if (g->ping)
@@ -336,7 +336,7 @@ static void on_token(void *context, const struct wire_token *token)
     struct choice *c = &p->choices[token->choice];
     if (c->finish != CHOICE_RUNS) /* on its way when the choice stopped */
         return;
-    turns_began(g->front->turns, &p->place);
+    turns_began(g->served->turns, &p->place);
     time_token(g, c);
     struct choice_token one = {.token = *token};
     struct gen_piece piece = {.tokens = &one, .n_tokens = 1};
@@ -349,7 +349,7 @@ static void on_token(void *context, const struct wire_token *token)
     if (status != QUIRE_OK)
         fail_with(g, status, err.text);
     else if (c->stop_string >= 0 && !c->over_in_engine)
-        g->front->source.cancel(g->front->source.self, p->source_id, token->choice);
+        g->served->source.cancel(g->served->source.self, p->source_id, token->choice);
 }
 
 static void on_prompt_logprob(void *context, const struct wire_token *token)
@@ -383,7 +383,7 @@ static void on_done(void *context, const struct wire_done *done)
     int status = QUIRE_OK;
     if (done->last) {
         p->live = false;
-        turns_leave(g->front->turns, &p->place);
+        turns_leave(g->served->turns, &p->place);
     }
     if (done->choice < g->params.spec.n) {
         struct choice *c = &p->choices[done->choice];
@@ -437,14 +437,14 @@ static void wait_for_turn(struct generation *g, struct gen_prompt *p)
  * the engine will never have room. */
 static bool try_later(struct generation *g, struct gen_prompt *p)
 {
-    const struct front *f = g->front;
+    const struct served_model *m = g->served;
     uint64_t deadline_us = (uint64_t)g->params.deadline_ms * 1000;
-    if (g->n_accepted == 0 || f->engine_draining || g->failed_early ||
+    if (g->n_accepted == 0 || m->engine_draining || g->failed_early ||
         (deadline_us > 0 && quire_now_us() - g->timing.arrived_us >= deadline_us))
         return false;
-    turns_refused(f->turns, &p->place);
+    turns_refused(m->turns, &p->place);
     wait_for_turn(g, p);
-    turns_wait(f->turns, &g->turn);
+    turns_wait(m->turns, &g->turn);
     return true;
 }
 
@@ -467,7 +467,7 @@ static void taken(struct generation *g)
     for (size_t i = 1; i < g->n_prompts; i++)
         wait_for_turn(g, &g->prompts[i]);
     if (g->n_prompts > 1)
-        turns_wait(g->front->turns, &g->turn);
+        turns_wait(g->served->turns, &g->turn);
     if (g->params.stream)
         await_tokens(g);
 }
@@ -505,7 +505,7 @@ static void on_refused(void *context, const struct wire_refuse *refuse)
     p->live = false;
     if (refuse->status == QUIRE_EXHAUSTED && try_later(p->g, p))
         return;
-    front_refused(p->g->front, refuse, &e);
+    front_refused(p->g->served, refuse, &e);
     fail(p->g, &e);
 }
 
@@ -643,11 +643,11 @@ static int submit(struct generation *g, struct gen_prompt *p, struct quire_error
     struct completion_terms terms = g->terms;
     terms.is_bounded = g->params.has_max_tokens || p->max_tokens == g->params.max_tokens;
     p->live = true;
-    turns_take(g->front->turns, &g->turn, &p->place, s.n_prompt);
-    status = g->front->source.submit(g->front->source.self, &s, &terms, &events, p, &p->source_id, err);
+    turns_take(g->served->turns, &g->turn, &p->place, s.n_prompt);
+    status = g->served->source.submit(g->served->source.self, &s, &terms, &events, p, &p->source_id, err);
     if (status != QUIRE_OK) {
         p->live = false;
-        turns_leave(g->front->turns, &p->place);
+        turns_leave(g->served->turns, &p->place);
     }
     drop_ids(g, p);
     return status;
@@ -663,7 +663,7 @@ static void submit_one(struct generation *g, struct gen_prompt *p)
     if (status == QUIRE_EXHAUSTED && try_later(g, p))
         return;
     if (status != QUIRE_OK)
-        front_failed_with(g->front, status, &e);
+        front_failed_with(g->served, status, &e);
     if (status != QUIRE_OK || g->failed_early)
         fail(g, &e);
     else if (g->n_open == 0)
@@ -685,7 +685,7 @@ static void on_turn(struct turn *turn)
         g->next++;
     turn->n_waiting--;
     turn->n_tokens = turn->n_waiting > 0 ? (uint32_t)g->prompts[g->next].item.n_ids : 0;
-    turns_wait(g->front->turns, turn);
+    turns_wait(g->served->turns, turn);
     p->submitted_us = quire_now_us();
     submit_one(g, p);
 }
@@ -732,7 +732,7 @@ static bool apply_limits(struct generation *g, struct api_error *e)
 /* What the job read is the request's from here on. */
 static bool take_job(struct generation *g, struct request_job *j, struct api_error *e)
 {
-    struct front *f = g->front;
+    struct served_model *m = g->served;
     if (!j->ok) {
         *e = j->error;
         return false;
@@ -741,7 +741,7 @@ static bool take_job(struct generation *g, struct request_job *j, struct api_err
     j->params = (struct params){0};
     g->cache_domain = j->cache_domain;
     generation_cache_begin(g, j);
-    g->rules = (struct choice_rules){f->text, &g->params, g->facts->eos, g->facts->n_eos};
+    g->rules = (struct choice_rules){m->config->text, &g->params, g->facts->eos, g->facts->n_eos};
     snprintf(g->id, sizeof g->id, "%s%s", g->dialect->id_prefix, generation_name(g));
     g->prompt_name = j->prompt_name;
     if (!apply_limits(g, e))
@@ -769,9 +769,10 @@ static bool take_job(struct generation *g, struct request_job *j, struct api_err
 /* Whether all its choices may wait. */
 static bool queue(struct generation *g, struct api_error *e)
 {
-    const struct front *f = g->front;
+    const struct served_model *m = g->served;
     uint32_t n = (uint32_t)g->n_prompts * g->params.spec.n;
-    uint64_t waiting = turns_n_waiting(f->turns, g->tenant->index), most = (uint64_t)MOST_WAITING * f->max_choices;
+    uint64_t waiting = turns_n_waiting(m->turns, g->tenant->index),
+             most = (uint64_t)MOST_WAITING * m->front->max_choices;
     bool is_small = g->n_prompts == 1 || n <= TURNS_SMALL;
     g->turn = (struct turn){
         .tenant = g->tenant->index, .is_small = is_small, .n_choices = g->params.spec.n, .next = on_turn};
@@ -785,7 +786,7 @@ static bool queue(struct generation *g, struct api_error *e)
     }
     if (!limits_queue(g->tenant, n, e))
         return false;
-    turns_expect(f->turns, &g->turn, (uint32_t)g->n_prompts - 1);
+    turns_expect(m->turns, &g->turn, (uint32_t)g->n_prompts - 1);
     g->n_queued = n;
     return true;
 }
@@ -805,8 +806,8 @@ static void on_text(void *owner, struct request_job *job)
         if (ok && (status = prepare(g, &g->prompts[i], &e.why)) != QUIRE_OK)
             ok = api_fail_status(&e, status, NULL);
     }
-    g->room = (struct reply_room){.replies = &g->front->replies, .tenant = g->tenant->index};
-    ok = ok && reply_room_take(&g->room, g, tenants_ask_key(g->front->tenants), &e);
+    g->room = (struct reply_room){.replies = g->served->front->replies, .tenant = g->tenant->index};
+    ok = ok && reply_room_take(&g->room, g, tenants_ask_key(g->served->front->tenants), &e);
     uint64_t n_tokens = 0;
     for (size_t i = 0; i < g->n_prompts; i++)
         n_tokens += g->prompts[i].item.n_ids;
@@ -841,32 +842,32 @@ static bool read_headers(struct generation *g, struct api_error *e)
     return true;
 }
 
-void generation_start(struct front *f, struct http_exchange *x, const struct api_dialect *dialect)
+void generation_start(struct served_model *m, struct http_exchange *x, const struct api_dialect *dialect)
 {
     struct api_error e;
-    struct tenant *tenant = front_begin_kept(f, x);
+    struct tenant *tenant = front_begin_kept(m, x);
     if (!tenant)
         return;
     struct key256 alias;
     bool has_alias;
     struct timing timing = {.arrived_us = quire_now_us()};
-    if (generation_alias_give(f, x, tenant, dialect, &timing, &alias, &has_alias))
+    if (generation_alias_give(m, x, tenant, dialect, &timing, &alias, &has_alias))
         return;
-    if (f->facts->vector_size > 0) {
-        api_fail(&e, 400, "model", "model_not_supported", "model: %s generates no text: %s", f->model_names[0],
-                 f->facts->vector_is_scores ? "use /v1/score or /v1/rerank" : "use /v1/embeddings");
-        front_refuse(f, x, tenant, &e);
+    if (m->facts->vector_size > 0) {
+        api_fail(&e, 400, "model", "model_not_supported", "model: %s generates no text: %s", m->config->names[0],
+                 m->facts->vector_is_scores ? "use /v1/score or /v1/rerank" : "use /v1/embeddings");
+        front_refuse(m->front, x, tenant, &e);
         return;
     }
     struct generation *g = calloc(1, sizeof *g);
     bool ok = g || api_fail(&e, 503, NULL, "out_of_memory", "out of memory");
     if (ok) {
-        g->front = f;
+        g->served = m;
         g->x = x;
         g->dialect = dialect;
         snprintf(g->route, sizeof g->route, "%s", http_path(x));
         g->tenant = tenant;
-        g->admin = front_is_admin(f, x);
+        g->admin = front_is_admin(m->front, x);
         g->has_alias = has_alias;
         if (has_alias)
             g->alias = alias;
@@ -874,23 +875,23 @@ void generation_start(struct front *f, struct http_exchange *x, const struct api
         ok = read_headers(g, &e);
     }
     if (ok) {
-        g->job = request_job_new(f, x, tenant, dialect->read, on_text, g);
+        g->job = request_job_new(m, x, tenant, dialect->read, on_text, g);
         ok = g->job || api_fail(&e, 503, NULL, "out_of_memory", "out of memory");
     }
     if (!ok) {
         free(g);
-        front_refuse(f, x, tenant, &e);
+        front_refuse(m->front, x, tenant, &e);
         return;
     }
-    g->facts = model_facts_hold(g->job->facts);
-    TAILQ_INSERT_TAIL(&f->generations, g, link);
+    g->facts = model_facts_hold(g->job->served->facts);
+    TAILQ_INSERT_TAIL(&m->generations, g, link);
     http_on_gone(x, on_gone, g);
-    text_pool_submit(f->pool, &g->job->job);
+    text_pool_submit(m->front->pool, &g->job->job);
 }
 
-void generations_end(struct front *f, const struct api_error *e)
+void generations_end(struct served_model *m, const struct api_error *e)
 {
     struct generation *g;
-    while ((g = TAILQ_FIRST(&f->generations)))
+    while ((g = TAILQ_FIRST(&m->generations)))
         fail(g, e);
 }

@@ -63,7 +63,7 @@ struct gen_prompt {
 
 struct generation {
     TAILQ_ENTRY(generation) link;
-    struct front *front;
+    struct served_model *served;
     struct http_exchange *x;
     const struct api_dialect *dialect;
     char route[64];            /* the path, for the log */
@@ -132,7 +132,7 @@ void generation_cache_say(const struct generation *g);
 
 /* What front_begin() let begin is answered, or refused, if its reply is kept. False: it is not; has_alias: its reply may
  * be, under this. timing: its first lookup is noted there; arrived_us is set by the caller. */
-bool generation_alias_give(struct front *f, struct http_exchange *x, struct tenant *tenant,
+bool generation_alias_give(struct served_model *m, struct http_exchange *x, struct tenant *tenant,
                            const struct api_dialect *dialect, struct timing *timing, struct key256 *alias,
                            bool *has_alias);
 /* Events of the stream, as they are written. */

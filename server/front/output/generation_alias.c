@@ -28,27 +28,27 @@ struct note {
 
 /* ---- which --------------------------------------------------------------------------------- */
 
-static bool has_dialect(const struct front *f, const struct api_dialect *d)
+static bool has_dialect(const struct served_model *m, const struct api_dialect *d)
 {
-    return (d == &api_chat && !f->chat_tells_time) || d == &api_completions;
+    return (d == &api_chat && !m->config->chat_tells_time) || d == &api_completions;
 }
 
 /* False: this request is not looked for, and its reply is not kept. */
-static bool alias_of(struct front *f, struct http_exchange *x, const struct api_dialect *d, struct key256 *out)
+static bool alias_of(struct served_model *m, struct http_exchange *x, const struct api_dialect *d, struct key256 *out)
 {
     static const char *const own[] = {"cache-control", "x-quire-deadline-ms", "x-quire-trace"};
     struct quire_sha256_state s;
     size_t n;
-    if (!f->cache || !has_dialect(f, d))
+    if (!m->cache || !has_dialect(m, d))
         return false;
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (http_header(x, own[i]))
             return false;
     /* What a body means follows from the front end and from what its engine has room for. */
-    const uint32_t sizes[2] = {f->facts->max_model_len, f->facts->vocab_size};
-    const struct key256 domain = f->share_answers ? (struct key256){{0}} : front_cache_domain(f, x);
+    const uint32_t sizes[2] = {m->facts->max_model_len, m->facts->vocab_size};
+    const struct key256 domain = m->share_answers ? (struct key256){{0}} : front_cache_domain(m->front, x);
     quire_sha256_begin(&s);
-    quire_sha256_add(&s, f->prompt_identity.bytes, sizeof f->prompt_identity.bytes);
+    quire_sha256_add(&s, m->config->prompt_identity.bytes, sizeof m->config->prompt_identity.bytes);
     quire_sha256_add(&s, sizes, sizeof sizes);
     quire_sha256_add(&s, domain.bytes, sizeof domain.bytes);
     quire_sha256_add(&s, d->id_prefix, strlen(d->id_prefix) + 1);
@@ -95,7 +95,7 @@ void generation_alias_keep(const struct generation *g, const struct buffer *body
     const size_t n_head = g->head.n < names->n ? g->head.n : names->n;
     /* A tool call's id is drawn for each reply. */
     if (!g->has_alias || !g->cache.has_key || g->n_prompts != 1 || note.n > MAX_CHOICES || said->n > MAX_REPLY ||
-        said->failed || g->params.tool_format != TOOL_NONE || (!body && response_cache_is_paced(g->front->cache)))
+        said->failed || g->params.tool_format != TOOL_NONE || (!body && response_cache_is_paced(g->served->cache)))
         return;
     if (!find_value(names, "\"id\":", n_head, &note.id_at, &note.n_id) ||
         !find_value(names, "\"created\":", n_head, &note.created_at, &note.n_created))
@@ -109,7 +109,7 @@ void generation_alias_keep(const struct generation *g, const struct buffer *body
     buffer_append(&o, g->head.data, note.n_head);
     buffer_append(&o, said->data, said->n);
     if (!o.failed)
-        response_cache_keep_reply(g->front->cache, &g->cache.key, &g->alias, o.data, o.n);
+        response_cache_keep_reply(g->served->cache, &g->cache.key, &g->alias, o.data, o.n);
     buffer_free(&o);
 }
 
@@ -117,7 +117,7 @@ void generation_alias_keep(const struct generation *g, const struct buffer *body
 
 static void count(struct generation *g, const struct note *note, const struct cached_reply *reply)
 {
-    struct metrics *m = &g->front->metrics;
+    struct metrics *m = &g->served->counts->all;
     const uint64_t now = g->timing.first_token_us;
     m->n_prompt_tokens += reply->n_prompt;
     histogram_observe(&m->prompt_tokens, (double)reply->n_prompt);
@@ -218,20 +218,20 @@ static void give(struct generation *g, const struct cached_reply *reply)
     buffer_free(&o);
 }
 
-bool generation_alias_give(struct front *f, struct http_exchange *x, struct tenant *tenant,
+bool generation_alias_give(struct served_model *m, struct http_exchange *x, struct tenant *tenant,
                            const struct api_dialect *dialect, struct timing *timing, struct key256 *alias,
                            bool *has_alias)
 {
     struct cached_reply reply;
     struct api_error e;
     const uint64_t begun_ns = quire_now_ns();
-    *has_alias = alias_of(f, x, dialect, alias);
-    const bool found = *has_alias && response_cache_find_reply(f->cache, alias, &reply);
+    *has_alias = alias_of(m, x, dialect, alias);
+    const bool found = *has_alias && response_cache_find_reply(m->cache, alias, &reply);
     if (*has_alias)
         completion_looked(&timing->lookups, (struct completion_lookup){"reply", begun_ns, quire_now_ns(), found});
     if (!found)
         return false;
-    struct generation g = {.front = f, .x = x, .dialect = dialect, .tenant = tenant, .timing = *timing};
+    struct generation g = {.served = m, .x = x, .dialect = dialect, .tenant = tenant, .timing = *timing};
     uint32_t n;
     memcpy(&n, (const char *)reply.bytes + offsetof(struct note, n), sizeof n);
     snprintf(g.route, sizeof g.route, "%s", http_path(x));
@@ -243,8 +243,8 @@ bool generation_alias_give(struct front *f, struct http_exchange *x, struct tena
     if (ok) {
         give(&g, &reply);
     } else {
-        f->metrics.n_refused += e.status == 429;
-        front_refuse(f, x, tenant, &e);
+        m->counts->all.n_refused += e.status == 429;
+        front_refuse(m->front, x, tenant, &e);
     }
     return true;
 }

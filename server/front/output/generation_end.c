@@ -3,11 +3,11 @@
 
 #include "base/clock.h"
 
-uint64_t generation_n_live(const struct front *f)
+uint64_t generation_n_live(const struct served_model *m)
 {
     const struct generation *g;
     uint64_t n = 0;
-    TAILQ_FOREACH(g, &f->generations, link)
+    TAILQ_FOREACH(g, &m->generations, link)
     n += !g->params.spec.background;
     return n;
 }
@@ -17,7 +17,7 @@ uint64_t generation_n_live(const struct front *f)
 void generation_watch_prefix(struct generation *g, const struct gen_prompt *p)
 {
     uint32_t at;
-    bool differs = prefix_watch_add(&g->front->prefixes, &g->cache_domain, p->item.ids, p->item.n_ids, &at);
+    bool differs = prefix_watch_add(g->served->prefixes, &g->cache_domain, p->item.ids, p->item.n_ids, &at);
     if (differs)
         histogram_observe(&generation_metrics(g)->prefix_differs_at, at);
     if (p == g->prompts) {
@@ -29,7 +29,7 @@ void generation_watch_prefix(struct generation *g, const struct gen_prompt *p)
 void generation_prompt_taken(struct generation *g, const struct gen_prompt *p)
 {
     struct metrics *m = generation_metrics(g);
-    blocker_name_add(&g->front->names, p->engine_id, generation_name(g));
+    blocker_name_add(g->served->blockers, p->engine_id, generation_name(g));
     m->n_prompt_tokens += p->item.n_ids;
     histogram_observe(&m->prompt_tokens, (double)p->item.n_ids);
 }
@@ -105,12 +105,12 @@ void generation_over(struct generation *g, int status, const struct api_error *e
     const struct generation_facts f = facts_of(g, status, e);
     if (!e && status == 200)
         count(g, &f);
-    bool traces = g->front->otlp != NULL;
+    bool traces = g->served->front->otlp != NULL;
     if (traces && !g->context.trace_id[0]) {
         trace_random_id(g->context.trace_id, 16);
         g->context.sampled = true;
     }
-    if (g->front->log_requests)
+    if (g->served->front->log_requests)
         generation_log(g, &f);
     if (traces && g->context.sampled)
         generation_send_spans(g, &f);

@@ -16,7 +16,7 @@ struct generation_facts {
 /* What counts it. */
 static inline struct metrics *generation_metrics(const struct generation *g)
 {
-    return g->params.spec.background ? &g->front->background : &g->front->metrics;
+    return g->params.spec.background ? &g->served->counts->background : &g->served->counts->all;
 }
 
 static inline uint64_t facts_since(uint64_t now_us, uint64_t then_us)

@@ -92,7 +92,7 @@ static void put_attributes(struct spans *s, const struct generation *g, const st
 {
     const struct timing *t = &g->timing;
     put_text(s, "gen_ai.request.id", generation_name(g));
-    put_text(s, "gen_ai.response.model", g->front->model_names[0]);
+    put_text(s, "gen_ai.response.model", g->served->config->names[0]);
     put_text(s, "gen_ai.response.finish_reason", f->finish);
     put_text(s, "http.route", g->route);
     put_int(s, "http.response.status_code", (uint64_t)f->status);
@@ -180,6 +180,6 @@ void generation_send_spans(const struct generation *g, const struct generation_f
     if (f->first_us > 0)
         put_part(&s, g, id, "decode", f->first_us, f->last_us);
     if (!s.o.failed)
-        otlp_add(g->front->otlp, s.o.data, s.o.n, s.n);
+        otlp_add(g->served->front->otlp, s.o.data, s.o.n, s.n);
     buffer_free(&s.o);
 }

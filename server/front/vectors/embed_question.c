@@ -8,7 +8,7 @@
 struct embedding {
     struct text_job job; /* first: the pool's view */
     TAILQ_ENTRY(embedding) link;
-    struct front *front;
+    struct served_model *served;
     const struct model_facts *facts; /* of the engine that was there when it came; held */
     char *text;
     size_t n_text;
@@ -37,7 +37,7 @@ static void finish(struct embedding *e)
         e->is_over = true;
         return;
     }
-    TAILQ_REMOVE(&e->front->embeddings, e, link);
+    TAILQ_REMOVE(&e->served->embeddings, e, link);
     e->done(e->context, e->values, e->values ? e->facts->vector_size : 0);
     embedding_free(e);
 }
@@ -105,7 +105,7 @@ static const struct completion_events events = {
 static bool work(struct text_job *job)
 {
     struct embedding *e = (struct embedding *)job;
-    (void)vectors_encode(e->front->text, e->text, e->n_text, e->facts->max_model_len, &e->ids,
+    (void)vectors_encode(e->served->config->text, e->text, e->n_text, e->facts->max_model_len, &e->ids,
                          &e->n_ids); /* none: it gets no vector */
     return false;
 }
@@ -113,11 +113,11 @@ static bool work(struct text_job *job)
 static void on_text(struct text_job *job)
 {
     struct embedding *e = (struct embedding *)job;
-    const struct completion_source *source = &e->front->source;
+    const struct completion_source *source = &e->served->source;
     struct api_error why;
     struct request_spec s;
     e->in_pool = false;
-    if (e->n_ids == 0 || !front_can_serve(e->front, &why)) {
+    if (e->n_ids == 0 || !front_can_serve(e->served, &why)) {
         finish(e);
         return;
     }
@@ -147,12 +147,12 @@ static void release(struct text_job *job)
 static struct embedding *embed(void *self, const char *text, size_t n, uint32_t tenant,
                                void (*done)(void *context, const float *vector, uint32_t n_numbers), void *context)
 {
-    struct front *f = self;
-    struct embedding *e = f->engine_ready && f->facts->vector_size > 0 ? calloc(1, sizeof *e) : NULL;
+    struct served_model *m = self;
+    struct embedding *e = m->engine_ready && m->facts->vector_size > 0 ? calloc(1, sizeof *e) : NULL;
     if (!e)
         return NULL;
-    *e = (struct embedding){.front = f,
-                            .facts = model_facts_hold(f->facts),
+    *e = (struct embedding){.served = m,
+                            .facts = model_facts_hold(m->facts),
                             .n_text = n,
                             .tenant = tenant,
                             .done = done,
@@ -165,35 +165,35 @@ static struct embedding *embed(void *self, const char *text, size_t n, uint32_t 
     memcpy(e->text, text, n);
     e->job = (struct text_job){.work = work, .done = on_text, .release = release, .tenant = tenant, .n_bytes = n};
     e->in_pool = true;
-    TAILQ_INSERT_TAIL(&f->embeddings, e, link);
-    text_pool_submit(f->pool, &e->job);
+    TAILQ_INSERT_TAIL(&m->embeddings, e, link);
+    text_pool_submit(m->front->pool, &e->job);
     return e;
 }
 
 static void cancel(void *self, struct embedding *e)
 {
-    struct front *f = self;
-    TAILQ_REMOVE(&f->embeddings, e, link);
+    struct served_model *m = self;
+    TAILQ_REMOVE(&m->embeddings, e, link);
     if (e->in_pool) {
-        text_pool_cancel(f->pool, &e->job);
+        text_pool_cancel(m->front->pool, &e->job);
         return;
     }
     if (e->live)
-        f->source.cancel(f->source.self, e->source_id, -1);
+        m->source.cancel(m->source.self, e->source_id, -1);
     embedding_free(e);
 }
 
-struct embedder front_embedder(struct front *f)
+struct embedder served_model_embedder(struct served_model *m)
 {
-    return (struct embedder){.self = f, .embed = embed, .cancel = cancel};
+    return (struct embedder){.self = m, .embed = embed, .cancel = cancel};
 }
 
-void embeddings_end(struct front *f)
+void embeddings_end(struct served_model *m)
 {
     struct embedding *e;
-    while ((e = TAILQ_FIRST(&f->embeddings))) {
+    while ((e = TAILQ_FIRST(&m->embeddings))) {
         const struct embedding was = *e;
-        cancel(f, e);
+        cancel(m, e);
         was.done(was.context, NULL, 0);
     }
 }

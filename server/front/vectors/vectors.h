@@ -24,7 +24,7 @@ struct vectors_prompt {
 
 struct vectors {
     TAILQ_ENTRY(vectors) link;
-    struct front *front;
+    struct served_model *served;
     struct http_exchange *x;
     struct tenant *tenant;
     struct request_job *job; /* while it is in the pool; afterwards the request's, for its texts */

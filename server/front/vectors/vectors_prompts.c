@@ -142,15 +142,15 @@ static bool take_pairs(struct vectors *v, struct request_job *j, const struct sp
 
 bool vectors_make_prompts(struct vectors *v, struct request_job *j, struct api_error *e)
 {
-    bool pairs = v->ask.task != VECTORS_EMBED && v->job->facts->vector_is_scores;
+    bool pairs = v->ask.task != VECTORS_EMBED && v->job->served->facts->vector_is_scores;
     struct specials specials;
     v->n_prompts = pairs ? j->n_items - v->ask.n_first : j->n_items;
     v->prompts = calloc(v->n_prompts, sizeof *v->prompts);
     if (!v->prompts)
         return api_fail(e, 503, NULL, "out_of_memory", "out of memory");
-    if (!find_specials(v->front->text, &specials, e))
+    if (!find_specials(v->served->config->text, &specials, e))
         return false;
-    bool ok = (!pairs || find_between(v->front->text, &specials, e)) &&
+    bool ok = (!pairs || find_between(v->served->config->text, &specials, e)) &&
               (pairs ? take_pairs : take_items)(v, j, &specials, e);
     free_specials(&specials);
     for (size_t i = 0; i < v->n_prompts && ok; i++) {

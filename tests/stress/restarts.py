@@ -5,11 +5,13 @@ QUIRE_RESTARTS: how often, of each server. Default 5."""
 
 import json
 import os
+import pathlib
 import signal
 import sys
 import threading
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "front"))
 from harness import Server, run_tests, wait_until
 
 N_RESTARTS = int(os.environ.get("QUIRE_RESTARTS", "5"))
