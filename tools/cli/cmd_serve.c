@@ -18,8 +18,8 @@
 #include "tools/cli/commands.h"
 #include "tools/cli/engine_flags.h"
 #include "tools/cli/foreign_flags.h"
-#include "tools/cli/keep/keeper.h"
-#include "tools/cli/keep/pulse.h"
+#include "server/link/supervisor.h"
+#include "server/link/heartbeat.h"
 #include "tools/cli/watch/loading.h"
 #include "tools/cli/watch/log_stats.h"
 #include "tools/cli/serve_values.h"
@@ -84,8 +84,8 @@ struct serve {
     struct warming *warming; /* NULL without --warm, and before the engine is there */
     struct event *reload; /* NULL where there is nothing to be read again */
     struct event *reconnect; /* NULL without --engine */
-    struct pulse *pulse; /* of the engine there; NULL: likewise */
-    struct keeper *keeper; /* NULL without --restart */
+    struct heartbeat *heartbeat; /* of the engine there; NULL: likewise */
+    struct supervisor *supervisor; /* NULL without --restart */
     uint32_t restarts; /* in a row, at most; 0: the engine is in this process */
     char **engine_argv; /* of the process that has it otherwise */
     double said_waiting; /* when, of the first engine; 0: never */
@@ -137,8 +137,8 @@ static void on_engine_ready(void *context)
         notify_ready();
         begin_warming(s, host);
     }
-    if (s->pulse)
-        pulse_begin(s->pulse);
+    if (s->heartbeat)
+        heartbeat_begin(s->heartbeat);
     s->ready_once = true;
 }
 
@@ -176,12 +176,12 @@ static bool keeps_waiting(void *context)
 static void on_engine_gone(void *context, const char *why)
 {
     struct serve *s = context;
-    if (s->pulse)
-        pulse_end(s->pulse);
+    if (s->heartbeat)
+        heartbeat_end(s->heartbeat);
     if (serving_death_hangs(s->death)) /* the loop is left in a moment */
         return;
     if (s->draining) {
-        if (s->keeper) /* with what ran there; of an engine in this process its death says so */
+        if (s->supervisor) /* with what ran there; of an engine in this process its death says so */
             s->exit_code = 1;
         return;
     }
@@ -190,8 +190,8 @@ static void on_engine_gone(void *context, const char *why)
         return;
     }
     quire_log(QUIRE_LOG_ERROR, "server", "the engine is gone: %s", why);
-    if (s->keeper) {
-        keeper_lost(s->keeper);
+    if (s->supervisor) {
+        supervisor_lost(s->supervisor);
         return;
     }
     if (s->reconnect && s->ready_once) {
@@ -236,7 +236,7 @@ static bool engine_answers(void *context)
 
 static void on_engine_silent(void *context)
 {
-    served_model_engine_give_up(((struct serve *)context)->served, PULSE_LOST);
+    served_model_engine_give_up(((struct serve *)context)->served, HEARTBEAT_LOST);
 }
 
 static void on_reconnect(evutil_socket_t fd, short what, void *context)
@@ -265,7 +265,7 @@ static void on_engine_up(void *context, int fd)
     if (attach_engine(s, wire_stream_of_socket(s->base, fd), &err) == QUIRE_OK)
         return;
     quire_log(QUIRE_LOG_ERROR, "server", "%s", err.text);
-    keeper_lost(s->keeper);
+    supervisor_lost(s->supervisor);
 }
 
 static void on_engine_down(void *context, uint32_t retry_ms, const char *why)
@@ -283,7 +283,7 @@ static void on_engine_lost(void *context, const char *why)
 static const char *why_engine_ended(void *context)
 {
     struct serve *s = context;
-    return s->keeper ? keeper_how_ended(s->keeper) : NULL;
+    return s->supervisor ? supervisor_how_ended(s->supervisor) : NULL;
 }
 
 static void on_given_up(void *context, const char *why)
@@ -296,13 +296,13 @@ static void on_given_up(void *context, const char *why)
 
 static int keep_engine(struct serve *s, struct quire_error *err)
 {
-    const struct keeper_calls calls = {.up = on_engine_up,
-                                       .down = on_engine_down,
-                                       .answers = engine_answers,
-                                       .lost = on_engine_lost,
-                                       .given_up = on_given_up,
-                                       .context = s};
-    return keeper_begin(s->base, s->engine_argv, s->restarts, &calls, &s->keeper, err);
+    const struct supervisor_calls calls = {.up = on_engine_up,
+                                           .down = on_engine_down,
+                                           .answers = engine_answers,
+                                           .lost = on_engine_lost,
+                                           .given_up = on_given_up,
+                                           .context = s};
+    return supervisor_begin(s->base, s->engine_argv, s->restarts, &calls, &s->supervisor, err);
 }
 
 /* quire engine MODEL, with what of this command line is an engine's. */
@@ -351,7 +351,7 @@ static void on_drain(void *context)
     s->draining = true;
     notify_stopping();
     warming_stop(s->warming);
-    keeper_drain(s->keeper);
+    supervisor_drain(s->supervisor);
     front_drain(s->front, on_front_idle, s);
 }
 
@@ -570,9 +570,9 @@ static int connect_remote(struct serve *s, struct quire_error *err)
     if (status != QUIRE_OK)
         return status;
     s->reconnect = evtimer_new(s->base, on_reconnect, s);
-    s->pulse = pulse_new(s->base,
-                         &(struct pulse_calls){.lives = engine_answers, .lost = on_engine_silent, .context = s});
-    if (!s->reconnect || !s->pulse)
+    s->heartbeat = heartbeat_new(
+        s->base, &(struct heartbeat_calls){.lives = engine_answers, .lost = on_engine_silent, .context = s});
+    if (!s->reconnect || !s->heartbeat)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     return look_for_engine(s, CONNECT_TIMEOUT_MS, err);
 }
@@ -629,7 +629,7 @@ static void close_all(struct serve *s)
     serving_signals_end(s->signals);
     warming_end(s->warming);
     front_destroy(s->front);
-    if (!keeper_end(s->keeper))
+    if (!supervisor_end(s->supervisor))
         s->exit_code = 1;
     free(s->engine_argv);
     if (s->cache)
@@ -643,7 +643,7 @@ static void close_all(struct serve *s)
     serving_death_end(s->death);
     if (s->reconnect)
         event_free(s->reconnect);
-    pulse_free(s->pulse);
+    heartbeat_free(s->heartbeat);
     if (s->reload)
         event_free(s->reload);
     tls_free(s->tls);
@@ -747,7 +747,7 @@ static size_t connection_flags(struct serve *s, struct cli_option *out)
         {.names = "write-timeout", .kind = CLI_U32, .target = &s->write_timeout_s, .min = 1, .max = 86400, .value = "SECONDS",
          .help = "For a client to take some of its reply. Default 60."},
         serving_shutdown_option(&s->shutdown_timeout_s),
-        keeper_option(&s->restarts),
+        serve_restart_option(&s->restarts),
         {.names = "Engines elsewhere:", .kind = CLI_GROUP},
         {.names = "engine", .kind = CLI_STRING, .target = &s->remote, .value = "ADDRESS",
          .help = "Use the engine at unix:PATH or tcp:HOST:PORT (quire engine), and wait for it where it is not there yet. "

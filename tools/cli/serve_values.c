@@ -1,5 +1,7 @@
 #include "tools/cli/serve_values.h"
 
+#include "server/link/supervisor.h"
+
 #include "text/quire_text.h"
 
 #include <stdio.h>
@@ -54,4 +56,39 @@ int serve_parse_specials(const char *text, void *target, struct quire_error *err
             return QUIRE_OK;
         }
     return quire_fail(err, QUIRE_INVALID, "must be text, encode or refuse, not \"%.40s\"", text);
+}
+
+static int parse_restart(const char *text, void *target, struct quire_error *err)
+{
+    static const char again[] = "on-failure";
+    const size_t n = sizeof again - 1;
+    uint32_t *tries = target;
+    unsigned long most = SUPERVISOR_TRIES;
+    if (strcmp(text, "no") == 0) {
+        *tries = 0;
+        return QUIRE_OK;
+    }
+    if (strncmp(text, again, n) == 0 && text[n] == ':' && strspn(text + n + 1, "0123456789") == strlen(text + n + 1) &&
+        strlen(text + n + 1) <= 5)
+        most = strtoul(text + n + 1, NULL, 10);
+    else if (strcmp(text, again) != 0)
+        most = 0;
+    if (most == 0)
+        return quire_fail(err, QUIRE_INVALID, "must be no, on-failure or on-failure:N with N from 1, got \"%.40s\"",
+                          text);
+    *tries = (uint32_t)most;
+    return QUIRE_OK;
+}
+
+struct cli_option serve_restart_option(uint32_t *tries)
+{
+    return (struct cli_option){
+        .names = "restart",
+        .kind = CLI_PARSED,
+        .parse = parse_restart,
+        .target = tries,
+        .value = "no|on-failure[:N]",
+        .help =
+            "on-failure: the engine is a process of its own; when it or one of its ranks ends or hangs, requests get "
+            "503 until it is there again, at most N times in a row (5). Default no: the server ends with status 1."};
 }

@@ -4,26 +4,22 @@
  * The child is this program as `quire engine`, which finds in QUIRE_FRONT two descriptors: a socket to serve, and one that
  * ends with its parent. When the parent dies, however it does, the kernel ends the child. Main thread, on the loop.
  */
-#ifndef QUIRE_TOOLS_KEEPER_H
-#define QUIRE_TOOLS_KEEPER_H
+#ifndef QUIRE_LINK_SUPERVISOR_H
+#define QUIRE_LINK_SUPERVISOR_H
 
 #include "base/status.h"
-#include "tools/cli/cli.h"
 
 #include <event2/event.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 /* Starts in a row, none of which served for a minute, before it is given up. */
-#define KEEPER_TRIES 5
-#define KEEPER_MAX_ARGUMENTS 512
+#define SUPERVISOR_TRIES 5
+#define SUPERVISOR_MAX_ARGUMENTS 512
 
-/* --restart no|on-failure|on-failure:N; *tries: 0 without. */
-struct cli_option keeper_option(uint32_t *tries);
+struct supervisor;
 
-struct keeper;
-
-struct keeper_calls { /* all set; on the loop */
+struct supervisor_calls { /* all set; on the loop */
     /* It has loaded, and says HELLO at the other end of fd, which is the callee's. */
     void (*up)(void *context, int fd);
     /* It is expected back in about retry_ms. Once for each that is gone or did not come. */
@@ -37,23 +33,23 @@ struct keeper_calls { /* all set; on the loop */
     void *context;
 };
 
-/* argv: of the child, NULL-terminated; borrowed until keeper_end(). The child is started at once. */
-int keeper_begin(struct event_base *base, char *const *argv, uint32_t tries, const struct keeper_calls *calls,
-                 struct keeper **out, struct quire_error *err);
+/* argv: of the child, NULL-terminated; borrowed until supervisor_end(). The child is started at once. */
+int supervisor_begin(struct event_base *base, char *const *argv, uint32_t tries, const struct supervisor_calls *calls,
+                     struct supervisor **out, struct quire_error *err);
 /* The connection to it is lost: where it does not end by itself soon, it is ended. */
-void keeper_lost(struct keeper *k);
+void supervisor_lost(struct supervisor *k);
 /* How its process ended, which may be about to: "the engine has ended: its process 1234, by signal 9 (Killed)". NULL: it lives. Valid until the
  * next start. */
-const char *keeper_how_ended(struct keeper *k);
+const char *supervisor_how_ended(struct supervisor *k);
 /* From here on what ends is not started again. NULL is fine. */
-void keeper_drain(struct keeper *k);
+void supervisor_drain(struct supervisor *k);
 /* Ends it: one that serves has a moment to finish what it writes. False: it had failed by then. NULL is fine. */
-bool keeper_end(struct keeper *k);
+bool supervisor_end(struct supervisor *k);
 
 /* ---- in the child ---- */
 
-bool keeper_is_child(void);
+bool supervisor_is_child(void);
 /* Two descriptors, the caller's; once. */
-int keeper_join(int *front_fd, int *life_fd, struct quire_error *err);
+int supervisor_join(int *front_fd, int *life_fd, struct quire_error *err);
 
 #endif
