@@ -148,9 +148,9 @@ void front_destroy(struct front *f)
     http_server_close(f->http);
     http_server_close(f->watchers);
     cache_clears_end(f);
+    f->draining = true;
     TAILQ_FOREACH(m, &f->models, link)
     {
-        m->engine_ready = false;
         commands_end(m);
         embeddings_end(m);
     }
@@ -193,7 +193,12 @@ void front_cancel(struct front *f)
 
 void front_drain(struct front *f, void (*on_idle)(void *context), void *context)
 {
+    const struct served_model *m;
     f->draining = true;
+    TAILQ_FOREACH(m, &f->models, link)
+    {
+        upstream_drain(m->upstream);
+    }
     http_server_on_idle(f->http, on_idle, context);
     http_server_drain(f->http);
 }

@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "request/spec.h"
 #include "server/link/embedder.h"
+#include "server/link/upstream.h"
 #include "server/front/tenant/tenants.h"
 #include "text/quire_text.h"
 
@@ -24,7 +25,6 @@
 
 struct front;
 struct served_model;
-struct wire_stream;
 struct http_network;
 struct response_cache;
 struct cache_price;
@@ -77,17 +77,6 @@ struct front_options {
     uint32_t ping_ms; /* 0 = 15,000: silence of a stream before a ": ping" comment */
 };
 
-/* Who hears of a model's engine. Each may be NULL. */
-struct front_engine_calls {
-    /* The handshake is done, requests are served. */
-    void (*on_engine_ready)(void *context);
-    /* Refused or lost. served_model_set_engine() may follow, not from inside. */
-    void (*on_engine_gone)(void *context, const char *why);
-    /* As of server/link/engine_client.h. */
-    bool (*on_engine_silent)(void *context);
-    const char *(*why_engine_ended)(void *context);
-};
-
 struct served_model_options {
     const char *const *names; /* at least one; the first is for requests that name none */
     size_t n_names;
@@ -102,8 +91,6 @@ struct served_model_options {
     const struct cache_price *price; /* NULL: nobody knows */
     bool share_answers; /* what the cache keeps is given to every tenant */
     bool compares; /* the cache compares questions (response_cache_compare()): they are told to it */
-    const struct front_engine_calls *calls; /* NULL: nobody hears; outlives the front */
-    void *context;
 };
 
 /* Opens the listening socket; strings are copied. QUIRE_IO: the address cannot be had. At least one model must be added
@@ -118,40 +105,18 @@ void front_destroy(struct front *front);
 int front_add_model(struct front *front, const struct served_model_options *options, struct served_model **out,
                     struct quire_error *err);
 
-/* The engine at the other end of a stream. identity_text: quire_text_identity(); identity_config, identity_generation:
- * SHA-256 of config.json, and of generation_config.json. */
-struct front_engine {
-    struct wire_stream *stream; /* consumed, also on failure; NULL is one */
-    const char *model; /* for messages */
-    struct key256 identity_text;
-    struct key256 identity_config;
-    struct key256 identity_generation;
-    const char *law; /* the line with which the engine's arithmetic begins, "law=2\n" */
-    const char *key_file; /* for tcp, else NULL */
-};
-/* Takes the place of an engine that is gone. */
-int served_model_set_engine(struct served_model *model, const struct front_engine *engine, struct quire_error *err);
-/* Whether the engine that is set has said anything: false of one that is gone means that none was there. */
-bool served_model_engine_spoke(const struct served_model *model);
+/* Its engine: who adds the model says what it must be, how it comes, and hears of it (server/link/upstream.h). The front closes
+ * it. */
+struct upstream *served_model_upstream(struct served_model *model);
 
-/* What requests are submitted to: the engine, or the cache before it, from on_engine_ready on, or what was set since.
+/* What requests are submitted to: the engine, or the cache before it, once it is ready, or what was set since.
  * Whoever would answer before it (a cache, a router) takes this one, sets its own and asks this one in turn. Both hold until
- * on_engine_gone or the next engine; set is for a time when no request is live, such as on_engine_ready. */
+ * the engine is gone or another comes; set is for a time when no request is live, such as when it gets ready. */
 struct completion_source served_model_source(const struct served_model *model);
 void served_model_set_source(struct served_model *model, struct completion_source source);
 
 /* Of a model that gives vectors: who gives them to this process' own texts. While there is no engine it gives none. */
 struct embedder served_model_embedder(struct served_model *model);
-
-/* The engine that is gone is being started again, and expected in about so long: until one is ready health says
- * "restarting", and who asks is told when to come back. */
-void served_model_engine_returns(struct served_model *model, uint32_t in_ms);
-/* Asks the engine for a sign of life, where there is one. False: since that was done before, none has come. */
-bool served_model_engine_answers(struct served_model *model);
-/* It is lost: who waits is told, and on_engine_gone follows. why: borrowed until then. */
-void served_model_engine_give_up(struct served_model *model, const char *why);
-/* The engine in this process has stopped for good: health says "dead", and nothing is taken any more. */
-void served_model_engine_died(struct served_model *model);
 
 uint16_t front_port(const struct front *front);
 uint16_t front_metrics_port(const struct front *front); /* 0: there is no such listener */

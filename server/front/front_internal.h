@@ -4,7 +4,6 @@
 
 #include "server/front/api/api_error.h"
 #include "server/cache/response_cache.h"
-#include "server/link/engine_client.h"
 #include "server/front/front.h"
 #include "server/front/served_model.h"
 #include "server/front/model_list.h"

@@ -1,6 +1,5 @@
 #include "server/front/served_model.h"
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "server/front/front_internal.h"
 #include "server/front/output/turns.h"
@@ -47,24 +46,19 @@ static bool set_facts(struct served_model *m, const struct model_facts *facts)
     return false;
 }
 
-static void on_ready(void *context, const struct wire_hello *hello)
+static bool on_ready(void *context, const struct wire_hello *hello)
 {
     struct served_model *m = context;
-    const struct model_facts *facts = model_facts_of(hello);
-    if (!set_facts(m, facts)) {
-        engine_client_give_up(m->engine, "there is no memory for what the engine says of its model");
-        return;
-    }
+    if (!set_facts(m, model_facts_of(hello)))
+        return false;
     turns_set_engine(m->turns, hello->max_num_seqs, hello->max_queued_requests, hello->max_num_batched_tokens);
     say_arithmetic(m, hello);
+    m->source = upstream_source(m->upstream);
     if (m->cache) {
-        response_cache_set_below(m->cache, engine_client_source(m->engine), identity_of(hello), hello->vocab_size);
+        response_cache_set_below(m->cache, m->source, identity_of(hello), hello->vocab_size);
         m->source = response_cache_source(m->cache);
     }
-    m->engine_ready = m->engine_seen = true;
-    m->engine_returns_ms = 0;
-    if (m->calls->on_engine_ready)
-        m->calls->on_engine_ready(m->context);
+    return true;
 }
 
 static void on_stats(void *context, const struct wire_stats *stats)
@@ -77,70 +71,51 @@ static void on_control(void *context, const struct wire_refuse *refuse)
     commands_answer(context, refuse);
 }
 
-static void on_engine_drain(void *context)
+static void on_closed(void *context)
+{
+    scrapes_answer(context, NULL);
+    commands_end(context);
+}
+
+static void on_replace(void *context)
 {
     struct served_model *m = context;
-    m->engine_draining = true;
-}
-
-static void on_closed(void *context, const char *why)
-{
-    struct served_model *m = context;
-    m->engine_ready = m->engine_draining = false;
-    scrapes_answer(m, NULL);
-    commands_end(m);
-    if (m->calls->on_engine_gone)
-        m->calls->on_engine_gone(m->context, why);
-}
-
-static bool on_silent(void *context)
-{
-    const struct served_model *m = context;
-    return m->calls->on_engine_silent && m->calls->on_engine_silent(m->context);
-}
-
-static const char *why_ended(void *context)
-{
-    const struct served_model *m = context;
-    return m->calls->why_engine_ended ? m->calls->why_engine_ended(m->context) : NULL;
-}
-
-int served_model_set_engine(struct served_model *m, const struct front_engine *engine, struct quire_error *err)
-{
-    static const struct engine_client_events events = {on_ready,  on_stats,  on_control, on_engine_drain,
-                                                       on_closed, on_silent, why_ended};
-    struct wire_hello ours = {
-        .version = WIRE_VERSION,
-        .identity_text = engine->identity_text,
-        .identity_config = engine->identity_config,
-        .identity_generation = engine->identity_generation,
-        .model = engine->model,
-        .n_model = strlen(engine->model),
-        .arithmetic = engine->law,
-        .n_arithmetic = engine->law ? strlen(engine->law) : 0,
-    };
     struct api_error e;
     snprintf(e.why.text, sizeof e.why.text, "the engine was replaced");
     api_fail_status(&e, QUIRE_IO, NULL);
     served_model_end_requests(m, &e);
     embeddings_end(m);
     commands_end(m);
-    engine_client_close(m->engine);
-    m->engine = NULL;
-    m->engine_ready = m->engine_draining = false;
-    int status = engine_client_open(m->front->base, engine->stream, &ours, engine->key_file, &events, m, &m->engine,
-                                    err);
-    m->source = engine_client_source(m->engine);
-    if (m->engine && m->cache && m->engine_seen) { /* what is kept is given until it is there */
+}
+
+static void on_replaced(void *context)
+{
+    struct served_model *m = context;
+    m->source = upstream_source(m->upstream);
+    if (m->source.self && m->cache && upstream_was_ready(m->upstream)) { /* what is kept is given until it is there */
         response_cache_await_below(m->cache, m->source);
         m->source = response_cache_source(m->cache);
     }
-    return status;
 }
 
-bool served_model_engine_spoke(const struct served_model *m)
+static void ask(void *context)
 {
-    return m->engine && engine_client_spoke(m->engine);
+    scrapes_question(context);
+}
+
+static const struct upstream_user user = {
+    .on_replace = on_replace,
+    .on_replaced = on_replaced,
+    .on_ready = on_ready,
+    .on_stats = on_stats,
+    .on_control = on_control,
+    .on_closed = on_closed,
+    .ask = ask,
+};
+
+struct upstream *served_model_upstream(struct served_model *m)
+{
+    return m->upstream;
 }
 
 struct completion_source served_model_source(const struct served_model *m)
@@ -153,31 +128,7 @@ void served_model_set_source(struct served_model *m, struct completion_source so
     m->source = source;
 }
 
-/* ---- its engine's end ----------------------------------------------------------------------- */
-
-void served_model_engine_returns(struct served_model *m, uint32_t in_ms)
-{
-    m->engine_returns_ms = quire_now_ms() + in_ms;
-    m->n_engine_restarts++;
-}
-
-bool served_model_engine_answers(struct served_model *m)
-{
-    const bool moved = !m->engine_ready || engine_client_moved(m->engine);
-    scrapes_question(m);
-    return moved;
-}
-
-void served_model_engine_give_up(struct served_model *m, const char *why)
-{
-    if (m->engine)
-        engine_client_give_up(m->engine, why);
-}
-
-void served_model_engine_died(struct served_model *m)
-{
-    m->engine_died = true;
-}
+/* ---- its requests ---------------------------------------------------------------------------- */
 
 void served_model_end_requests(struct served_model *m, const struct api_error *e)
 {
@@ -272,9 +223,6 @@ static int config_new(const struct front *f, const struct served_model_options *
 
 static int open_parts(struct served_model *m, const struct served_model_options *o, struct quire_error *err)
 {
-    static const struct front_engine_calls none = {.on_engine_ready = NULL};
-    m->calls = o->calls ? o->calls : &none;
-    m->context = o->context;
     m->cache = o->cache;
     m->share_answers = o->share_answers;
     m->facts = model_facts_unknown();
@@ -289,7 +237,9 @@ static int open_parts(struct served_model *m, const struct served_model_options 
     metrics_init(&m->counts->all);
     metrics_init(&m->counts->background);
     int status = config_new(m->front, o, &m->config, err);
-    return status == QUIRE_OK ? turns_open(m->front->base, &m->turns, err) : status;
+    if (status == QUIRE_OK)
+        status = turns_open(m->front->base, &m->turns, err);
+    return status == QUIRE_OK ? upstream_open(m->front->base, &user, m, &m->upstream, err) : status;
 }
 
 int front_add_model(struct front *f, const struct served_model_options *o, struct served_model **out,
@@ -327,7 +277,7 @@ void served_model_free(struct served_model *m)
     if (!m)
         return;
     turns_close(m->turns);
-    engine_client_close(m->engine);
+    upstream_close(m->upstream);
     if (m->prefixes)
         prefix_watch_free(m->prefixes);
     free(m->prefixes);

@@ -12,7 +12,7 @@
 #include "server/front/observe/metrics.h"
 #include "server/front/observe/prefix_watch.h"
 #include "server/front/observe/timing.h"
-#include "server/link/engine_client.h"
+#include "server/link/upstream.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -36,16 +36,8 @@ struct served_model {
     const struct model_config *config;
     const struct model_facts *facts; /* of the last engine that was ready; others hold their own */
 
-    struct engine_client *engine; /* NULL: none yet; gone ones stay until the next is set */
+    struct upstream *upstream;    /* its engine */
     struct completion_source source; /* what generations and pins ask */
-    bool engine_ready;            /* handshake done and connection alive */
-    bool engine_draining;         /* it takes nothing new */
-    bool engine_seen;             /* it was ready once */
-    bool engine_died;             /* it was in this process, which is about to end */
-    uint64_t engine_returns_ms;   /* when one that is gone is expected; 0: nobody starts it again */
-    uint32_t n_engine_restarts;
-    const struct front_engine_calls *calls; /* who hears of it */
-    void *context;
 
     struct response_cache *cache; /* before the engine; NULL: none */
     struct cache_price *price;    /* NULL: nobody knows */

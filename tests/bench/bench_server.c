@@ -16,17 +16,16 @@ double bench_anonymous_mib(void)
 }
 
 void bench_server_open(struct bench_server *s, const struct engine_options *options, engine_sink sink,
-                       void (*on_ready)(void *context), void *context)
+                       void (*on_ready)(void *context, bool is_first), void *context)
 {
     static const char *const names[] = {"bench"};
     struct quire_error err;
     struct wire_stream *ends[2];
     const struct daemon_options daemon_options = {.model = "bench"};
-    struct front_engine engine_end = {.model = "bench"};
+    const struct upstream_identity identity = {.model = "bench"};
     struct front_options front_options = {.host = "127.0.0.1", .version = "bench"};
-    s->calls = (struct front_engine_calls){.on_engine_ready = on_ready};
-    struct served_model_options model = {
-        .names = names, .n_names = 1, .root = "bench", .calls = &s->calls, .context = context};
+    const struct upstream_owner owner = {.ready = on_ready, .context = context};
+    struct served_model_options model = {.names = names, .n_names = 1, .root = "bench"};
     struct served_model *served;
     s->tokenizer_mib = -bench_anonymous_mib();
     if (quire_text_open(options->model_dir, &s->text, &err))
@@ -42,9 +41,11 @@ void bench_server_open(struct bench_server *s, const struct engine_options *opti
     daemon_set_engine(s->daemon, s->engine);
     if (wire_stream_pair(s->base, ends, &err))
         bench_die("server: %s", err.text);
-    engine_end.stream = ends[1];
     if (front_create(s->base, &front_options, &s->front, &err) || front_add_model(s->front, &model, &served, &err) ||
-        daemon_add_connection(s->daemon, ends[0], &err) || served_model_set_engine(served, &engine_end, &err))
+        daemon_add_connection(s->daemon, ends[0], &err))
+        bench_die("server: %s", err.text);
+    upstream_set_identity(served_model_upstream(served), &identity, &owner);
+    if (upstream_attach(served_model_upstream(served), ends[1], &err))
         bench_die("server: %s", err.text);
 }
 

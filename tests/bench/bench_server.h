@@ -15,14 +15,13 @@ struct bench_server {
     struct daemon *daemon;
     struct engine *engine;
     struct front *front;
-    struct front_engine_calls calls; /* its */
     double tokenizer_mib; /* resident once it is open */
 };
 
 /* s->base is the caller's. sink hands on to daemon_sink(). on_ready: requests may come. Dies where
  * something cannot be had. */
 void bench_server_open(struct bench_server *s, const struct engine_options *options, engine_sink sink,
-                       void (*on_ready)(void *context), void *context);
+                       void (*on_ready)(void *context, bool is_first), void *context);
 void bench_server_close(struct bench_server *s);
 
 /* Resident memory that is no file's. The arenas of an engine whose kernels do nothing are planned

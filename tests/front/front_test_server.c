@@ -102,10 +102,11 @@ static void on_hangup(evutil_socket_t number, short what, void *context)
     fflush(stdout);
 }
 
-static void on_ready(void *context)
+static void on_ready(void *context, bool is_first)
 {
     static const struct key256 identity = {{1}};
     struct server *s = context;
+    (void)is_first;
     if (s->source && s->cache)
         response_cache_set_below(s->cache, fake_source_as_source(s->source), &identity, UINT32_MAX);
     else if (s->source)
@@ -118,7 +119,6 @@ static void on_ready(void *context)
 static int start_engine(struct server *s, struct quire_error *err)
 {
     struct daemon_options options = {.model = "fake"};
-    struct front_engine engine = {.model = "fake"};
     struct wire_stream *ends[2];
     int status = daemon_create(s->base, &options, &s->daemon, err);
     if (!status)
@@ -130,8 +130,7 @@ static int start_engine(struct server *s, struct quire_error *err)
     daemon_set_engine(s->daemon, s->engine);
     daemon_set_shadow(s->daemon, s->has_shadow ? fake_engine_shadow() : NULL);
     status = daemon_add_connection(s->daemon, ends[0], err);
-    engine.stream = ends[1];
-    int second = served_model_set_engine(s->model, &engine, err);
+    int second = upstream_attach(served_model_upstream(s->model), ends[1], err);
     return status ? status : second;
 }
 
@@ -148,11 +147,11 @@ static void on_restart(evutil_socket_t fd, short what, void *context)
     event_base_loopexit(s->base, NULL);
 }
 
-static void on_engine_gone(void *context, const char *why)
+static void on_lost(void *context, const char *what, const char *why)
 {
     struct server *s = context;
     const struct timeval now = {0};
-    fprintf(stderr, "the engine is gone: %s\n", why);
+    fprintf(stderr, "%s: %s\n", what, why);
     if (!s->restarts)
         return;
     s->restarts = false;
@@ -294,15 +293,16 @@ static bool parse(int argc, char **argv, struct front_options *o, struct served_
 static int serve(struct server *s, struct quire_text *text, const struct front_options *options,
                  struct served_model_options *model, struct quire_error *err)
 {
-    static const struct front_engine_calls calls = {.on_engine_ready = on_ready, .on_engine_gone = on_engine_gone};
+    const struct upstream_identity identity = {.model = "fake"};
+    const struct upstream_owner owner = {.ready = on_ready, .lost = on_lost, .context = s};
     model->text = text;
-    model->calls = &calls;
-    model->context = s;
     int status = front_create(s->base, options, &s->front, err);
     if (!status)
         status = front_add_model(s->front, model, &s->model, err);
-    if (!status)
+    if (!status) {
+        upstream_set_identity(served_model_upstream(s->model), &identity, &owner);
         status = start_engine(s, err);
+    }
     if (!status)
         event_base_dispatch(s->base);
     front_destroy(s->front);

@@ -72,12 +72,13 @@ static void on_died(void *context, const char *why)
     struct beside *b = context;
     (void)why; /* who waits hears it from the engine */
     if (b->served)
-        served_model_engine_died(b->served);
+        upstream_fail(served_model_upstream(b->served), NULL);
 }
 
-static void on_gone(void *context, const char *why)
+static void on_lost(void *context, const char *what, const char *why)
 {
     const struct beside *b = context;
+    (void)what; /* its engine is gone */
     quire_log(QUIRE_LOG_ERROR, "server", "the engine of %s is gone: %s", b->model.name, why);
     b->gone(b->context);
 }
@@ -172,7 +173,6 @@ static int open_model(struct beside *b, struct quire_error *err)
 static int add_to_front(struct beside *b, struct front *front, const struct served_model_options *first,
                         const char *given, struct quire_error *err)
 {
-    static const struct front_engine_calls calls = {.on_engine_gone = on_gone};
     const char *const names[] = {b->model.name};
     const struct served_model_options o = {.names = names,
                                            .n_names = 1,
@@ -182,9 +182,7 @@ static int add_to_front(struct beside *b, struct front *front, const struct serv
                                            .keeps_billing_header = first->keeps_billing_header,
                                            .tool_call_parser = "none",
                                            .sampling = b->sampling,
-                                           .for_vectors = true,
-                                           .calls = &calls,
-                                           .context = b};
+                                           .for_vectors = true};
     return front_add_model(front, &o, &b->served, err);
 }
 
@@ -235,13 +233,14 @@ int beside_connect(struct beside *b, struct quire_error *err)
         wire_stream_close(ends[1]);
         return status;
     }
-    const struct front_engine engine = {.stream = ends[1],
-                                        .model = b->model.name,
-                                        .identity_text = b->identity.text,
-                                        .identity_config = b->identity.config,
-                                        .identity_generation = b->identity.generation,
-                                        .law = b->identity.law};
-    return served_model_set_engine(b->served, &engine, err);
+    const struct upstream_identity identity = {.model = b->model.name,
+                                               .text = b->identity.text,
+                                               .config = b->identity.config,
+                                               .generation = b->identity.generation,
+                                               .arithmetic = b->identity.law};
+    upstream_set_identity(served_model_upstream(b->served), &identity,
+                          &(struct upstream_owner){.lost = on_lost, .context = b});
+    return upstream_attach(served_model_upstream(b->served), ends[1], err);
 }
 
 bool beside_died(const struct beside *b)

@@ -7,19 +7,16 @@
 #include "server/daemon/daemon.h"
 #include "server/front/api/cors.h"
 #include "server/front/api/foreign.h"
-#include "server/link/engine_client.h"
+#include "server/link/upstream.h"
 #include "server/front/front.h"
 #include "server/http/address.h"
 #include "server/http/tls.h"
-#include "server/wire/key.h"
 #include "tools/beside/beside.h"
 #include "tools/cache/cache_flags.h"
 #include "tools/cli/command.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/engine_flags.h"
 #include "tools/cli/foreign_flags.h"
-#include "server/link/supervisor.h"
-#include "server/link/heartbeat.h"
 #include "tools/cli/watch/loading.h"
 #include "tools/cli/watch/log_stats.h"
 #include "tools/cli/serve_values.h"
@@ -34,11 +31,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#define CONNECT_TIMEOUT_MS 5000
-#define RECONNECT_TIMEOUT_MS 200 /* the loop waits for it */
-#define RECONNECT_EVERY_S 1
-#define SAY_EVERY_S 10
 
 struct serve {
     /* from the command line */
@@ -83,13 +75,9 @@ struct serve {
     struct beside *beside; /* NULL without --embedding-model */
     struct warming *warming; /* NULL without --warm, and before the engine is there */
     struct event *reload; /* NULL where there is nothing to be read again */
-    struct event *reconnect; /* NULL without --engine */
-    struct heartbeat *heartbeat; /* of the engine there; NULL: likewise */
-    struct supervisor *supervisor; /* NULL without --restart */
     uint32_t restarts; /* in a row, at most; 0: the engine is in this process */
     char **engine_argv; /* of the process that has it otherwise */
-    double said_waiting; /* when, of the first engine; 0: never */
-    bool ready_once, draining;
+    bool draining;
     int exit_code;
     double started;
 };
@@ -121,188 +109,44 @@ static void on_beside_gone(void *context)
 
 /* ---- when the engine is there, and when it is gone ---- */
 
-static void on_engine_ready(void *context)
+static void on_engine_ready(void *context, bool is_first)
 {
     struct serve *s = context;
     const char *host = s->host && strcmp(s->host, "0.0.0.0") != 0 ? s->host : "127.0.0.1";
-    if (s->ready_once)
+    if (!is_first) {
         quire_log(QUIRE_LOG_INFO, "server", "the engine is back");
-    else
-        quire_log(QUIRE_LOG_INFO, "server", "%s ready on %s://%s:%u/v1 after %.2f s; /ui is a page to chat and watch",
-                  s->names.items[0], s->tls ? "https" : "http", host, front_port(s->front), quire_now_s() - s->started);
-    if (!s->ready_once && s->metrics_listen)
+        return;
+    }
+    quire_log(QUIRE_LOG_INFO, "server", "%s ready on %s://%s:%u/v1 after %.2f s; /ui is a page to chat and watch",
+              s->names.items[0], s->tls ? "https" : "http", host, front_port(s->front), quire_now_s() - s->started);
+    if (s->metrics_listen)
         quire_log(QUIRE_LOG_INFO, "server", "metrics and health, without a key, on port %u (%s)",
                   front_metrics_port(s->front), s->metrics_listen);
-    if (!s->ready_once) {
-        notify_ready();
-        begin_warming(s, host);
-    }
-    if (s->heartbeat)
-        heartbeat_begin(s->heartbeat);
-    s->ready_once = true;
+    notify_ready();
+    begin_warming(s, host);
 }
 
-/* Of the first one, now and then. */
-static void say_waiting(struct serve *s, const char *why)
+static void on_engine_awaited(void *context, const char *why)
 {
-    size_t n = strlen(s->remote);
-    if (strncmp(why, s->remote, n) == 0 && why[n] == ':') /* it begins with the address, which the line has */
-        why += n + 1 + strspn(why + n + 1, " ");
-    if (s->ready_once || (s->said_waiting > 0 && quire_now_s() - s->said_waiting < SAY_EVERY_S))
-        return;
-    s->said_waiting = quire_now_s();
+    const struct serve *s = context;
     quire_log(QUIRE_LOG_WARN, "server", "waiting for the engine at %s: %s; port %u answers 503 until it is there",
               s->remote, why, front_port(s->front));
 }
 
-/* The engine is looked for again in a while. */
-static void wait_for_engine(struct serve *s, const char *why)
-{
-    const struct timeval soon = {.tv_sec = RECONNECT_EVERY_S};
-    say_waiting(s, why);
-    event_add(s->reconnect, &soon);
-}
-
-/* One at --engine that is stopped: its system takes connections for it, which would pile up there. */
-static bool keeps_waiting(void *context)
+/* Nothing can be served any more. */
+static void on_engine_lost(void *context, const char *what, const char *why)
 {
     struct serve *s = context;
-    if (!s->remote)
-        return false;
-    say_waiting(s, "it is connected, and says nothing");
-    return true;
-}
-
-static void on_engine_gone(void *context, const char *why)
-{
-    struct serve *s = context;
-    if (s->heartbeat)
-        heartbeat_end(s->heartbeat);
-    if (serving_death_hangs(s->death)) /* the loop is left in a moment */
-        return;
-    if (s->draining) {
-        if (s->supervisor) /* with what ran there; of an engine in this process its death says so */
-            s->exit_code = 1;
-        return;
-    }
-    if (s->reconnect && !served_model_engine_spoke(s->served)) { /* nobody is there, or still the one that is stopped */
-        wait_for_engine(s, why);
-        return;
-    }
-    quire_log(QUIRE_LOG_ERROR, "server", "the engine is gone: %s", why);
-    if (s->supervisor) {
-        supervisor_lost(s->supervisor);
-        return;
-    }
-    if (s->reconnect && s->ready_once) {
-        wait_for_engine(s, why);
-        return;
-    }
-    /* One that refused us, or lived in this process: nothing can be served any more. */
     s->exit_code = 1;
+    if (s->draining)
+        return;
+    quire_log(QUIRE_LOG_ERROR, "server", "%s%s%s", what, why[0] ? ": " : "", why);
     event_base_loopbreak(s->base);
 }
 
-static int attach_engine(struct serve *s, struct wire_stream *stream, struct quire_error *err)
+static void on_engine_ended_badly(void *context)
 {
-    const struct front_engine engine = {.stream = stream,
-                                        .model = s->model.name,
-                                        .identity_text = s->identity.text,
-                                        .identity_config = s->identity.config,
-                                        .identity_generation = s->identity.generation,
-                                        .law = s->identity.law,
-                                        .key_file = s->remote ? s->key_file : NULL};
-    return served_model_set_engine(s->served, &engine, err);
-}
-
-/* The engine at --engine. One that is not there is waited for, also the first time: the two may be started in any order.
- * What waiting does not mend (an address that is none, a key that cannot be read) fails. */
-static int look_for_engine(struct serve *s, int timeout_ms, struct quire_error *err)
-{
-    int engine_fd;
-    int status = engine_client_connect(s->remote, timeout_ms, &engine_fd, err);
-    if (status == QUIRE_OK)
-        return attach_engine(s, wire_stream_of_socket(s->base, engine_fd), err);
-    if (status != QUIRE_IO && status != QUIRE_NOT_FOUND)
-        return status;
-    wait_for_engine(s, err->text);
-    return QUIRE_OK;
-}
-
-static bool engine_answers(void *context)
-{
-    return served_model_engine_answers(((struct serve *)context)->served);
-}
-
-static void on_engine_silent(void *context)
-{
-    served_model_engine_give_up(((struct serve *)context)->served, HEARTBEAT_LOST);
-}
-
-static void on_reconnect(evutil_socket_t fd, short what, void *context)
-{
-    struct serve *s = context;
-    struct quire_error err;
-    (void)fd;
-    (void)what;
-    if (s->draining || look_for_engine(s, RECONNECT_TIMEOUT_MS, &err) == QUIRE_OK)
-        return;
-    if (s->ready_once) {
-        wait_for_engine(s, err.text);
-        return;
-    }
-    quire_log(QUIRE_LOG_ERROR, "server", "%s", err.text);
-    s->exit_code = 1;
-    event_base_loopbreak(s->base);
-}
-
-/* ---- an engine that is started again ---- */
-
-static void on_engine_up(void *context, int fd)
-{
-    struct serve *s = context;
-    struct quire_error err;
-    if (attach_engine(s, wire_stream_of_socket(s->base, fd), &err) == QUIRE_OK)
-        return;
-    quire_log(QUIRE_LOG_ERROR, "server", "%s", err.text);
-    supervisor_lost(s->supervisor);
-}
-
-static void on_engine_down(void *context, uint32_t retry_ms, const char *why)
-{
-    (void)why;
-    served_model_engine_returns(((struct serve *)context)->served, retry_ms);
-}
-
-/* Who waits is told why, and not only that the connection ended. */
-static void on_engine_lost(void *context, const char *why)
-{
-    served_model_engine_give_up(((struct serve *)context)->served, why);
-}
-
-static const char *why_engine_ended(void *context)
-{
-    struct serve *s = context;
-    return s->supervisor ? supervisor_how_ended(s->supervisor) : NULL;
-}
-
-static void on_given_up(void *context, const char *why)
-{
-    struct serve *s = context;
-    quire_log(QUIRE_LOG_ERROR, "server", "the engine is not started again: %s", why);
-    s->exit_code = 1;
-    event_base_loopbreak(s->base);
-}
-
-static int keep_engine(struct serve *s, struct quire_error *err)
-{
-    const struct supervisor_calls calls = {.up = on_engine_up,
-                                           .down = on_engine_down,
-                                           .answers = engine_answers,
-                                           .lost = on_engine_lost,
-                                           .given_up = on_given_up,
-                                           .context = s};
-    return supervisor_begin(s->base, s->engine_argv, s->restarts, &calls, &s->supervisor, err);
+    ((struct serve *)context)->exit_code = 1;
 }
 
 /* quire engine MODEL, with what of this command line is an engine's. */
@@ -351,7 +195,6 @@ static void on_drain(void *context)
     s->draining = true;
     notify_stopping();
     warming_stop(s->warming);
-    supervisor_drain(s->supervisor);
     front_drain(s->front, on_front_idle, s);
 }
 
@@ -365,9 +208,7 @@ static void on_engine_died(void *context, const char *why)
     struct serve *s = context;
     (void)why; /* who waits hears it from the engine */
     if (s->served)
-        served_model_engine_died(s->served);
-    if (s->served && serving_death_hangs(s->death)) /* it will not say so itself */
-        served_model_engine_give_up(s->served, serving_death_hangs(s->death));
+        upstream_fail(served_model_upstream(s->served), serving_death_hangs(s->death));
 }
 
 /* ---- tenants ---- */
@@ -495,12 +336,6 @@ static int compare_questions(struct serve *s, struct quire_error *err)
 
 static int add_models(struct serve *s, struct quire_error *err)
 {
-    static const struct front_engine_calls calls = {
-        .on_engine_ready = on_engine_ready,
-        .on_engine_gone = on_engine_gone,
-        .on_engine_silent = keeps_waiting,
-        .why_engine_ended = why_engine_ended,
-    };
     const struct served_model_options model = {
         .names = s->names.items,
         .n_names = s->names.n,
@@ -514,8 +349,6 @@ static int add_models(struct serve *s, struct quire_error *err)
         .price = s->cache_flags.price.out >= 0 ? &s->cache_flags.price : NULL,
         .share_answers = s->cache_flags.share_all,
         .compares = s->cache_flags.semantic_model != NULL,
-        .calls = &calls,
-        .context = s,
     };
     int status = front_add_model(s->front, &model, &s->served, err);
     if (status != QUIRE_OK || !s->beside_flags.model)
@@ -561,29 +394,26 @@ static int open_front(struct serve *s, struct quire_error *err)
     return status == QUIRE_OK ? add_models(s, err) : status;
 }
 
-static int connect_remote(struct serve *s, struct quire_error *err)
-{
-    struct key256 key;
-    /* A key that cannot be read is said before an engine is waited for. */
-    int status = s->key_file ? wire_key_read(s->key_file, &key, err) : QUIRE_OK;
-    explicit_bzero(&key, sizeof key);
-    if (status != QUIRE_OK)
-        return status;
-    s->reconnect = evtimer_new(s->base, on_reconnect, s);
-    s->heartbeat = heartbeat_new(
-        s->base, &(struct heartbeat_calls){.lives = engine_answers, .lost = on_engine_silent, .context = s});
-    if (!s->reconnect || !s->heartbeat)
-        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
-    return look_for_engine(s, CONNECT_TIMEOUT_MS, err);
-}
-
 static int connect_engine(struct serve *s, struct quire_error *err)
 {
+    struct upstream *upstream = served_model_upstream(s->served);
     struct wire_stream *ends[2];
+    const struct upstream_identity identity = {.model = s->model.name,
+                                               .text = s->identity.text,
+                                               .config = s->identity.config,
+                                               .generation = s->identity.generation,
+                                               .arithmetic = s->identity.law,
+                                               .key_file = s->key_file};
+    const struct upstream_owner owner = {.ready = on_engine_ready,
+                                         .waiting = on_engine_awaited,
+                                         .lost = on_engine_lost,
+                                         .ended_badly = on_engine_ended_badly,
+                                         .context = s};
+    upstream_set_identity(upstream, &identity, &owner);
     if (s->remote)
-        return connect_remote(s, err);
+        return upstream_connect(upstream, s->remote, err);
     if (s->restarts)
-        return keep_engine(s, err);
+        return upstream_supervise(upstream, s->engine_argv, s->restarts, err);
     int status = wire_stream_pair(s->base, ends, err);
     if (status != QUIRE_OK)
         return status;
@@ -592,7 +422,7 @@ static int connect_engine(struct serve *s, struct quire_error *err)
         wire_stream_close(ends[1]);
         return status;
     }
-    return attach_engine(s, ends[1], err);
+    return upstream_attach(upstream, ends[1], err);
 }
 
 static int open_all(struct serve *s, struct quire_error *err)
@@ -629,8 +459,6 @@ static void close_all(struct serve *s)
     serving_signals_end(s->signals);
     warming_end(s->warming);
     front_destroy(s->front);
-    if (!supervisor_end(s->supervisor))
-        s->exit_code = 1;
     free(s->engine_argv);
     if (s->cache)
         response_cache_compare(s->cache, NULL);
@@ -641,9 +469,6 @@ static void close_all(struct serve *s)
     watching_end(&s->watching);
     daemon_close(s->daemon);
     serving_death_end(s->death);
-    if (s->reconnect)
-        event_free(s->reconnect);
-    heartbeat_free(s->heartbeat);
     if (s->reload)
         event_free(s->reload);
     tls_free(s->tls);

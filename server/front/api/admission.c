@@ -13,18 +13,19 @@
 /* Of an engine that is being started again, when it is expected. */
 static uint32_t retry_ms(const struct served_model *m)
 {
-    const uint64_t now_ms = quire_now_ms(), until_ms = m->front->draining ? 0 : m->engine_returns_ms;
+    const uint64_t now_ms = quire_now_ms(), until_ms = m->front->draining ? 0 : upstream_returns_ms(m->upstream);
     const uint64_t left_ms = until_ms > now_ms ? until_ms - now_ms : 0;
     return left_ms < LEAST_RETRY_MS ? LEAST_RETRY_MS : left_ms > MOST_RETRY_MS ? MOST_RETRY_MS : (uint32_t)left_ms;
 }
 
 bool front_can_serve(const struct served_model *m, struct api_error *e)
 {
-    if (m->front->draining || m->engine_draining)
+    const enum upstream_state state = upstream_state(m->upstream);
+    if (m->front->draining || state == UPSTREAM_DRAINING)
         api_fail(e, 503, NULL, "server_draining", "the server is shutting down");
-    else if (!m->engine_ready || m->engine_died)
+    else if (state != UPSTREAM_READY)
         api_fail(e, 503, NULL, "engine_unavailable",
-                 m->engine_returns_ms ? "the engine is being started again" : "the engine is not there");
+                 state == UPSTREAM_RESTARTING ? "the engine is being started again" : "the engine is not there");
     else
         return true;
     e->retry_ms = retry_ms(m);
@@ -33,21 +34,19 @@ bool front_can_serve(const struct served_model *m, struct api_error *e)
 
 void front_failed_with(const struct served_model *m, int status, struct api_error *e)
 {
-    if (status != QUIRE_IO || m->engine_ready || front_can_serve(m, e))
+    if (status != QUIRE_IO || upstream_is_connected(m->upstream) || front_can_serve(m, e))
         api_fail_status(e, status, NULL);
 }
 
 const char *front_state(const struct served_model *m)
 {
-    if (m->engine_died)
-        return "dead";
-    if (m->front->draining || m->engine_draining)
-        return "draining";
-    if (m->engine_ready)
-        return "ok";
-    if (m->engine_returns_ms)
-        return "restarting";
-    return m->engine_seen ? "engine_unavailable" : "starting";
+    static const char *const names[] = {
+        [UPSTREAM_STARTING] = "starting",       [UPSTREAM_READY] = "ok",
+        [UPSTREAM_DRAINING] = "draining",       [UPSTREAM_RESTARTING] = "restarting",
+        [UPSTREAM_GONE] = "engine_unavailable", [UPSTREAM_FAILED] = "dead",
+    };
+    const enum upstream_state state = upstream_state(m->upstream);
+    return names[m->front->draining && state != UPSTREAM_FAILED ? UPSTREAM_DRAINING : state];
 }
 
 /* The key of "Authorization: Bearer KEY" or of "x-api-key: KEY"; NULL: none, or two that differ. */
@@ -109,8 +108,9 @@ void front_log_refused(const struct front *f, const struct http_exchange *x, con
 /* An engine that was there is being started again, or looked for: what is kept can be given. */
 static bool has_answers(const struct served_model *m)
 {
-    return m->cache && m->engine && m->engine_seen && !m->engine_ready && !m->engine_died && !m->front->draining &&
-           !m->engine_draining;
+    const enum upstream_state state = upstream_state(m->upstream);
+    return m->cache && upstream_was_ready(m->upstream) && (state == UPSTREAM_GONE || state == UPSTREAM_RESTARTING) &&
+           upstream_source(m->upstream).self && !m->front->draining;
 }
 
 static struct tenant *begin(struct served_model *m, struct http_exchange *x, bool may_serve, struct api_error *refused)

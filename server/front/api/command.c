@@ -24,7 +24,7 @@ static void command_start(struct served_model *m, struct http_exchange *x, const
     bool ok = front_can_serve(m, &e);
     if (ok && !c)
         ok = api_fail(&e, 503, NULL, "out_of_memory", "out of memory");
-    if (ok && engine_client_control(m->engine, command) != QUIRE_OK)
+    if (ok && upstream_control(m->upstream, command) != QUIRE_OK)
         ok = api_fail(&e, 503, NULL, "engine_unavailable", "the engine is not there");
     if (!ok) {
         free(c);

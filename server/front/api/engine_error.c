@@ -24,7 +24,7 @@ void front_refused(const struct served_model *m, const struct wire_refuse *refus
     if (status != QUIRE_EXHAUSTED)
         return;
     e->retry_ms = refuse->retry_after_ms > 0 ? refuse->retry_after_ms : 1000;
-    if (m->engine_draining || m->front->draining) {
+    if (upstream_state(m->upstream) == UPSTREAM_DRAINING || m->front->draining) {
         e->status = 503;
         e->code = "server_draining";
     }

@@ -160,16 +160,21 @@ static void start_ready(struct served_model *m, struct http_exchange *x)
     reply_health(m, x, front_can_serve(worst, &e), front_state(worst));
 }
 
+static bool is_dead(const struct served_model *m)
+{
+    return upstream_state(m->upstream) == UPSTREAM_FAILED;
+}
+
 /* Whether a restart would help: not while requests are finished, nor when the engine of another process is away. */
 static void start_live(struct served_model *m, struct http_exchange *x)
 {
     const struct served_model *of, *worst = m;
     TAILQ_FOREACH(of, &m->front->models, link)
     {
-        if (!worst->engine_died)
+        if (!is_dead(worst))
             worst = of;
     }
-    reply_health(m, x, !worst->engine_died, worst->engine_died ? front_state(worst) : "ok");
+    reply_health(m, x, !is_dead(worst), is_dead(worst) ? front_state(worst) : "ok");
 }
 
 static void start_version(struct served_model *m, struct http_exchange *x)

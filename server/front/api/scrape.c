@@ -61,7 +61,7 @@ static void answer_metrics(struct served_model *m, struct http_exchange *x, cons
                                         .beside_model = beside ? beside->config->names[0] : NULL,
                                         .beside_stats = has_told ? &second : NULL,
                                         .tenants = m->front->tenant_metrics ? m->front->tenants : NULL,
-                                        .n_engine_restarts = m->n_engine_restarts,
+                                        .n_engine_restarts = upstream_n_restarts(m->upstream),
                                         .n_connections = http_server_n_connections(m->front->http),
                                         .n_waiting = turns_n_all(m->turns),
                                         .otlp = m->front->otlp ? &otlp : NULL,
@@ -92,7 +92,7 @@ static void wait_for(struct scrape *s, time_t seconds)
 bool scrapes_question(struct served_model *m)
 {
     uint32_t n_tenants = m->front->tenant_metrics ? tenants_n(m->front->tenants) : 0;
-    return m->engine_ready && engine_client_ask_stats(m->engine, n_tenants) == QUIRE_OK;
+    return upstream_ask_stats(m->upstream, n_tenants) == QUIRE_OK;
 }
 
 static void ask_first(struct scrape *s)

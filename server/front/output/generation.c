@@ -439,7 +439,7 @@ static bool try_later(struct generation *g, struct gen_prompt *p)
 {
     const struct served_model *m = g->served;
     uint64_t deadline_us = (uint64_t)g->params.deadline_ms * 1000;
-    if (g->n_accepted == 0 || m->engine_draining || g->failed_early ||
+    if (g->n_accepted == 0 || upstream_state(m->upstream) == UPSTREAM_DRAINING || g->failed_early ||
         (deadline_us > 0 && quire_now_us() - g->timing.arrived_us >= deadline_us))
         return false;
     turns_refused(m->turns, &p->place);

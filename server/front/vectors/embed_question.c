@@ -144,11 +144,16 @@ static void release(struct text_job *job)
 
 /* ---- as an embedder ------------------------------------------------------------------------- */
 
+static bool can_embed(const struct served_model *m)
+{
+    return !m->front->draining && upstream_is_connected(m->upstream) && m->facts->vector_size > 0;
+}
+
 static struct embedding *embed(void *self, const char *text, size_t n, uint32_t tenant,
                                void (*done)(void *context, const float *vector, uint32_t n_numbers), void *context)
 {
     struct served_model *m = self;
-    struct embedding *e = m->engine_ready && m->facts->vector_size > 0 ? calloc(1, sizeof *e) : NULL;
+    struct embedding *e = can_embed(m) ? calloc(1, sizeof *e) : NULL;
     if (!e)
         return NULL;
     *e = (struct embedding){.served = m,

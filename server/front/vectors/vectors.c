@@ -139,7 +139,7 @@ static void wait_for_turn(struct vectors *v, struct vectors_prompt *p)
 
 static bool try_later(struct vectors *v, struct vectors_prompt *p)
 {
-    if (v->n_accepted == 0 || v->served->engine_draining || v->failed_early)
+    if (v->n_accepted == 0 || upstream_state(v->served->upstream) == UPSTREAM_DRAINING || v->failed_early)
         return false;
     turns_refused(v->served->turns, &p->place);
     wait_for_turn(v, p);
