@@ -2,7 +2,7 @@
 
 #include "base/log.h"
 #include "server/front/front_internal.h"
-#include "server/front/output/turns.h"
+#include "server/front/batch/turns.h"
 #include "server/front/prompt_identity.h"
 
 #include <stdio.h>

@@ -2,7 +2,7 @@
  * asked before the first: what it told is kept, since an answer holds only while it is being read. */
 #include "server/front/front_internal.h"
 
-#include "server/front/output/turns.h"
+#include "server/front/batch/turns.h"
 
 #include <stdlib.h>
 

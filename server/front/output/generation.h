@@ -10,7 +10,7 @@
 #define QUIRE_FRONT_GENERATION_H
 
 #include "server/front/output/choice.h"
-#include "server/front/output/turns.h"
+#include "server/front/batch/prompt_batch.h"
 #include "server/front/front_internal.h"
 #include "server/front/observe/trace_context.h"
 
@@ -45,14 +45,12 @@ struct api_dialect {
 };
 
 struct gen_prompt {
+    struct batch_prompt batch; /* first: the batch's view */
     struct generation *g;
     struct request_item item;  /* text only where it is echoed */
     uint32_t max_tokens;
-    uint64_t source_id;       /* the completion source's name for it, while it is live */
-    bool live;                /* submitted, and events are to come */
-    bool opened, accepted, waits; /* waits: for its turn */
+    bool opened;
     uint64_t submitted_us;
-    struct turn_place place;
     uint64_t engine_id;       /* the engine's own, as in its recordings; 0: not told */
     uint32_t n_cached, n_created;
     struct choice *choices;   /* params.spec.n of them */
@@ -96,14 +94,10 @@ struct generation {
     struct request_job *job;   /* while it is in the pool */
     struct gen_prompt *prompts;
     const char *prompt_name;   /* the field that held them, for errors; static */
-    size_t n_prompts, n_accepted, n_open;
+    size_t n_prompts, n_open;
     struct request_item prediction; /* of the first prompt's answer: there is no other then. Its ids go to the engine */
     struct reply_room room;
-    struct turn turn; /* of the prompts that wait */
-    size_t next; /* none before it waits */
-    struct api_error
-        *early_error; /* while a prompt is being submitted: where an error waits until that is done; else NULL */
-    bool failed_early; /* it has one */
+    struct prompt_batch batch; /* once something is to be computed */
     char id[96];
     struct buffer head; /* how every reply, or its object, begins: {"id":...,"model":"..." */
     struct buffer event; /* the one being written */

@@ -17,8 +17,9 @@ struct embedding {
     uint32_t tenant;
     void (*done)(void *context, const float *vector, uint32_t n_numbers);
     void *context;
-    uint64_t source_id;
-    bool in_pool, live, is_over, is_submitting;
+    struct prompt_batch batch;
+    struct batch_prompt prompt;
+    bool in_pool, is_over;
     float *values;
 };
 
@@ -31,73 +32,58 @@ static void embedding_free(struct embedding *e)
     free(e);
 }
 
-static void finish(struct embedding *e)
+static void finish(void *owner)
 {
-    if (e->is_submitting) { /* who submits goes on */
-        e->is_over = true;
-        return;
-    }
+    struct embedding *e = owner;
     TAILQ_REMOVE(&e->served->embeddings, e, link);
     e->done(e->context, e->values, e->values ? e->facts->vector_size : 0);
     embedding_free(e);
 }
 
+/* Then there is no vector. */
+static void fail(void *owner, const struct api_error *why)
+{
+    struct embedding *e = owner;
+    (void)why;
+    free(e->values);
+    e->values = NULL;
+    finish(e);
+}
+
 /* ---- what the engine says ------------------------------------------------------------------- */
 
-static void on_accepted(void *context, uint64_t engine_id)
+static void on_accepted(struct batch_prompt *p, uint64_t engine_id)
 {
-    (void)context;
+    (void)p;
     (void)engine_id;
-}
-
-static void on_token(void *context, const struct wire_token *token)
-{
-    (void)context;
-    (void)token;
-}
-
-static void on_refused(void *context, const struct wire_refuse *refuse)
-{
-    struct embedding *e = context;
-    (void)refuse;
-    e->live = false;
-    finish(e);
-}
-
-static void on_lost(void *context, const char *why)
-{
-    struct embedding *e = context;
-    (void)why;
-    e->live = false;
-    finish(e);
 }
 
 static void on_vector(void *context, const struct wire_vector *vector)
 {
-    struct embedding *e = context;
+    struct embedding *e = ((struct batch_prompt *)context)->batch->owner;
     if (!e->values)
         e->values = vectors_numbers(e->facts, vector);
 }
 
 static void on_done(void *context, const struct wire_done *done)
 {
-    struct embedding *e = context;
-    e->live = false;
-    if (done->finish >= WIRE_FINISH_CANCELLED) {
-        free(e->values);
-        e->values = NULL;
-    }
-    finish(e);
+    struct batch_prompt *p = context;
+    struct embedding *e = p->batch->owner;
+    prompt_batch_over(p);
+    if (!prompt_batch_ended_well(p, done))
+        return;
+    e->is_over = true;
+    prompt_batch_settle(&e->batch);
 }
 
 static const struct completion_events events = {
-    .on_accepted = on_accepted,
-    .on_refused = on_refused,
-    .on_token = on_token,
-    .on_prompt_logprob = on_token,
+    .on_accepted = prompt_batch_on_accepted,
+    .on_refused = prompt_batch_on_refused,
+    .on_token = prompt_batch_no_token,
+    .on_prompt_logprob = prompt_batch_no_token,
     .on_vector = on_vector,
     .on_done = on_done,
-    .on_lost = on_lost,
+    .on_lost = prompt_batch_on_lost,
 };
 
 /* ---- text → ids → the engine ---------------------------------------------------------------- */
@@ -110,31 +96,57 @@ static bool work(struct text_job *job)
     return false;
 }
 
-static void on_text(struct text_job *job)
+static int submit(struct batch_prompt *p, struct quire_error *err)
 {
-    struct embedding *e = (struct embedding *)job;
-    const struct completion_source *source = &e->served->source;
-    struct api_error why;
+    const struct embedding *e = p->batch->owner;
     struct request_spec s;
-    e->in_pool = false;
-    if (e->n_ids == 0 || !front_can_serve(e->served, &why)) {
-        finish(e);
-        return;
-    }
     request_spec_default(&s);
     s.prompt = e->ids;
     s.n_prompt = (uint32_t)e->n_ids;
     s.temperature = 0;
     s.wants_vector = true;
     s.tenant = e->tenant;
-    e->live = e->is_submitting = true;
-    if (source->submit(source->self, &s, NULL, &events, e, &e->source_id, &why.why) != QUIRE_OK) {
-        e->live = false;
-        e->is_over = true;
-    }
-    e->is_submitting = false;
-    if (e->is_over)
+    return prompt_batch_send(p, &s, NULL, err);
+}
+
+static struct batch_prompt *prompt_at(void *owner, size_t i)
+{
+    (void)i;
+    return &((struct embedding *)owner)->prompt;
+}
+
+static uint32_t n_tokens(const struct batch_prompt *p)
+{
+    return (uint32_t)((const struct embedding *)p->batch->owner)->n_ids;
+}
+
+static bool is_over(const void *owner)
+{
+    return ((const struct embedding *)owner)->is_over;
+}
+
+static const struct prompt_batch_calls batch_calls = {
+    .events = &events,
+    .prompt = prompt_at,
+    .n_tokens = n_tokens,
+    .submit = submit,
+    .on_accepted = on_accepted,
+    .is_over = is_over,
+    .complete = finish,
+    .fail = fail,
+};
+
+static void on_text(struct text_job *job)
+{
+    struct embedding *e = (struct embedding *)job;
+    struct api_error why;
+    e->in_pool = false;
+    if (e->n_ids == 0 || !front_can_serve(e->served, &why)) {
         finish(e);
+        return;
+    }
+    prompt_batch_begin(&e->batch, e->served, &batch_calls, e, NULL, 1, 1, true);
+    prompt_batch_start(&e->batch);
 }
 
 static void release(struct text_job *job)
@@ -183,8 +195,7 @@ static void cancel(void *self, struct embedding *e)
         text_pool_cancel(m->front->pool, &e->job);
         return;
     }
-    if (e->live)
-        m->source.cancel(m->source.self, e->source_id, -1);
+    prompt_batch_end(&e->batch);
     embedding_free(e);
 }
 

@@ -10,24 +10,14 @@
 
 /* ---- the end -------------------------------------------------------------------------------- */
 
-static void cancel(struct vectors *v, struct vectors_prompt *p)
-{
-    if (p->live)
-        v->served->source.cancel(v->served->source.self, p->source_id, -1);
-    p->live = false;
-    turns_leave(v->served->turns, &p->place);
-}
-
 static void vectors_free(struct vectors *v)
 {
     if (v->in_pool)
         text_pool_cancel(v->served->front->pool, &v->job->job);
     else
         request_job_free(v->job);
-    v->turn.n_waiting = 0;
-    turns_wait(v->served->turns, &v->turn);
+    prompt_batch_end(&v->batch);
     for (size_t i = 0; i < v->n_prompts && v->prompts; i++) {
-        cancel(v, &v->prompts[i]);
         free(v->prompts[i].ids);
         free(v->prompts[i].values);
     }
@@ -65,12 +55,11 @@ static void on_gone(void *context)
     vectors_free(context);
 }
 
-/* A source may answer within its submit(): who called it does the rest. */
+/* v is no more, but within a submit(), which does it when it has returned. */
 static void fail(struct vectors *v, const struct api_error *e)
 {
-    if (v->early_error) {
-        *v->early_error = *e;
-        v->failed_early = true;
+    if (prompt_batch_is_submitting(&v->batch)) {
+        prompt_batch_fail(&v->batch, e);
         return;
     }
     struct http_exchange *x = v->x;
@@ -126,58 +115,10 @@ static void complete(struct vectors *v)
 
 /* ---- what the engine says ------------------------------------------------------------------- */
 
-/* A prompt of a request that was taken waits, again. */
-static void wait_for_turn(struct vectors *v, struct vectors_prompt *p)
+static void on_accepted(struct batch_prompt *p, uint64_t engine_id)
 {
-    size_t i = (size_t)(p - v->prompts);
-    p->waits = true;
-    if (i < v->next)
-        v->next = i;
-    v->turn.n_waiting++;
-    v->turn.n_tokens = (uint32_t)v->prompts[v->next].n_ids;
-}
-
-static bool try_later(struct vectors *v, struct vectors_prompt *p)
-{
-    if (v->n_accepted == 0 || upstream_state(v->served->upstream) == UPSTREAM_DRAINING || v->failed_early)
-        return false;
-    turns_refused(v->served->turns, &p->place);
-    wait_for_turn(v, p);
-    turns_wait(v->served->turns, &v->turn);
-    return true;
-}
-
-static void on_accepted(void *context, uint64_t engine_id)
-{
-    struct vectors_prompt *p = context;
-    struct vectors *v = p->v;
-    if (p->accepted)
-        return;
-    p->accepted = true;
+    const struct vectors *v = ((struct vectors_prompt *)p)->v;
     blocker_name_add(v->served->blockers, engine_id, http_request_id(v->x));
-    if (v->n_accepted++ > 0)
-        return;
-    for (size_t i = 1; i < v->n_prompts; i++)
-        wait_for_turn(v, &v->prompts[i]);
-    if (v->n_prompts > 1)
-        turns_wait(v->served->turns, &v->turn);
-}
-
-static void on_refused(void *context, const struct wire_refuse *refuse)
-{
-    struct vectors_prompt *p = context;
-    struct api_error e;
-    p->live = false;
-    if (refuse->status == QUIRE_EXHAUSTED && try_later(p->v, p))
-        return;
-    front_refused(p->v->served, refuse, &e);
-    fail(p->v, &e);
-}
-
-static void on_token(void *context, const struct wire_token *token)
-{
-    (void)context;
-    (void)token;
 }
 
 static void on_vector(void *context, const struct wire_vector *vector)
@@ -191,51 +132,35 @@ static void on_done(void *context, const struct wire_done *done)
 {
     struct vectors_prompt *p = context;
     struct vectors *v = p->v;
-    p->live = false;
-    turns_leave(v->served->turns, &p->place);
-    if (done->finish >= WIRE_FINISH_CANCELLED) {
-        struct api_error e;
-        if (done->finish == WIRE_FINISH_CANCELLED) {
-            fail_with(v, QUIRE_IO, "the engine cancelled the request");
-        } else {
-            front_failed(done, &e);
-            fail(v, &e);
-        }
+    prompt_batch_over(&p->batch);
+    if (!prompt_batch_ended_well(&p->batch, done))
         return;
-    }
     if (!p->values) {
         fail_with(v, QUIRE_INTERNAL, "the engine gave no vector");
         return;
     }
-    p->over = true;
     limits_dequeue(v->tenant, 1);
     v->n_queued--;
-    if (++v->n_over == v->n_prompts && !v->early_error)
-        complete(v);
-}
-
-static void on_lost(void *context, const char *why)
-{
-    struct vectors_prompt *p = context;
-    p->live = false;
-    fail_with(p->v, QUIRE_IO, why);
+    v->n_over++;
+    prompt_batch_settle(&v->batch);
 }
 
 static const struct completion_events events = {
-    .on_accepted = on_accepted,
-    .on_refused = on_refused,
-    .on_token = on_token,
-    .on_prompt_logprob = on_token,
+    .on_accepted = prompt_batch_on_accepted,
+    .on_refused = prompt_batch_on_refused,
+    .on_token = prompt_batch_no_token,
+    .on_prompt_logprob = prompt_batch_no_token,
     .on_vector = on_vector,
     .on_done = on_done,
-    .on_lost = on_lost,
+    .on_lost = prompt_batch_on_lost,
 };
 
 /* ---- submitting ----------------------------------------------------------------------------- */
 
-static int submit(struct vectors *v, struct vectors_prompt *p, struct quire_error *err)
+static int submit(struct batch_prompt *batch, struct quire_error *err)
 {
-    const struct completion_source *source = &v->served->source;
+    const struct vectors_prompt *p = (struct vectors_prompt *)batch;
+    const struct vectors *v = p->v;
     struct request_spec s;
     request_spec_default(&s);
     s.prompt = p->ids;
@@ -245,56 +170,55 @@ static int submit(struct vectors *v, struct vectors_prompt *p, struct quire_erro
     s.segment_from = (uint32_t)p->segment_from;
     s.cache_domain = v->cache_domain;
     front_bill(v->tenant, &s);
-    p->live = true;
-    turns_take(v->served->turns, &v->turn, &p->place, s.n_prompt);
-    int status = source->submit(source->self, &s, NULL, &events, p, &p->source_id, err);
-    if (status != QUIRE_OK) {
-        p->live = false;
-        turns_leave(v->served->turns, &p->place);
-    }
-    return status;
+    return prompt_batch_send(batch, &s, NULL, err);
 }
 
-/* v may be no more afterwards. */
-static void submit_one(struct vectors *v, struct vectors_prompt *p)
+static struct batch_prompt *prompt_at(void *owner, size_t i)
 {
-    struct api_error e;
-    v->early_error = &e;
-    int status = submit(v, p, &e.why);
-    v->early_error = NULL;
-    if (status == QUIRE_EXHAUSTED && try_later(v, p))
-        return;
-    if (status != QUIRE_OK)
-        api_fail_status(&e, status, NULL);
-    if (status != QUIRE_OK || v->failed_early)
-        fail(v, &e);
-    else if (v->n_over == v->n_prompts)
-        complete(v);
+    return &((struct vectors *)owner)->prompts[i].batch;
 }
 
-static void on_turn(struct turn *turn)
+static uint32_t n_tokens(const struct batch_prompt *p)
 {
-    struct vectors *v = (struct vectors *)((char *)turn - offsetof(struct vectors, turn));
-    struct vectors_prompt *p = &v->prompts[v->next];
-    p->waits = false;
-    while (v->next < v->n_prompts && !v->prompts[v->next].waits)
-        v->next++;
-    turn->n_waiting--;
-    turn->n_tokens = turn->n_waiting > 0 ? (uint32_t)v->prompts[v->next].n_ids : 0;
-    turns_wait(v->served->turns, turn);
-    submit_one(v, p);
+    return (uint32_t)((const struct vectors_prompt *)p)->n_ids;
 }
+
+static bool is_over(const void *owner)
+{
+    const struct vectors *v = owner;
+    return v->n_over == v->n_prompts;
+}
+
+static void complete_owner(void *owner)
+{
+    complete(owner);
+}
+
+static void fail_owner(void *owner, const struct api_error *e)
+{
+    fail(owner, e);
+}
+
+static const struct prompt_batch_calls batch_calls = {
+    .events = &events,
+    .prompt = prompt_at,
+    .n_tokens = n_tokens,
+    .submit = submit,
+    .on_accepted = on_accepted,
+    .is_over = is_over,
+    .complete = complete_owner,
+    .fail = fail_owner,
+};
 
 /* What a tenant may have waiting holds for texts as for choices. */
 static bool queue(struct vectors *v, struct api_error *e)
 {
     uint32_t n = (uint32_t)v->n_prompts;
-    v->turn = (struct turn){.tenant = v->tenant->index, .is_small = n <= TURNS_SMALL, .n_choices = 1, .next = on_turn};
-    v->next = v->n_prompts;
+    prompt_batch_begin(&v->batch, v->served, &batch_calls, v, v->tenant, n, 1, n <= TURNS_SMALL);
     if (!limits_queue(v->tenant, n, e))
         return false;
     v->n_queued = n;
-    turns_expect(v->served->turns, &v->turn, n - 1);
+    prompt_batch_expect(&v->batch);
     return true;
 }
 
@@ -322,7 +246,7 @@ static void on_text(void *owner, struct request_job *j)
     bool ok = j->ok && front_can_serve(v->served, &e) && vectors_make_prompts(v, j, &e) && fits_reply(v, &e) &&
               queue(v, &e) && limits_prompt(v->tenant, v->n_tokens, quire_now_us(), &e);
     if (ok)
-        submit_one(v, &v->prompts[0]);
+        prompt_batch_start(&v->batch);
     else
         fail(v, &e);
 }

@@ -8,18 +8,16 @@
 #define QUIRE_FRONT_VECTORS_H
 
 #include "server/front/front_internal.h"
-#include "server/front/output/turns.h"
+#include "server/front/batch/prompt_batch.h"
 
 struct vectors;
 
 struct vectors_prompt {
+    struct batch_prompt batch; /* first: the batch's view */
     struct vectors *v;
     uint32_t *ids;
     size_t n_ids, segment_from; /* segment_from: where a pair's second text begins; 0: one text */
     float *values;              /* [job->facts->vector_size], once they came */
-    uint64_t source_id;
-    struct turn_place place;
-    bool live, accepted, waits, over;
 };
 
 struct vectors {
@@ -33,13 +31,11 @@ struct vectors {
     const char *model; /* the served name */
     struct key256 cache_domain;
     struct vectors_prompt *prompts;
-    size_t n_prompts, n_accepted, n_over, next; /* next: none before it waits */
+    size_t n_prompts, n_over;
     uint64_t n_tokens;
     uint32_t n_queued; /* in the tenant's queue */
     uint64_t arrived_us;
-    struct turn turn;
-    struct api_error *early_error; /* as in generation.h */
-    bool failed_early;
+    struct prompt_batch batch; /* once something is to be computed */
 };
 
 /* ---- vectors_read.c: on the pool ---- */
