@@ -227,15 +227,16 @@ static int open_parts(struct served_model *m, const struct served_model_options 
     m->share_answers = o->share_answers;
     m->facts = model_facts_unknown();
     m->counts = calloc(1, sizeof *m->counts);
+    m->background = calloc(1, sizeof *m->background);
     m->blockers = calloc(1, sizeof *m->blockers);
     m->prefixes = calloc(1, sizeof *m->prefixes);
     m->price = o->price ? malloc(sizeof *m->price) : NULL;
-    if (!m->facts || !m->counts || !m->blockers || !m->prefixes || (o->price && !m->price))
+    if (!m->facts || !m->counts || !m->background || !m->blockers || !m->prefixes || (o->price && !m->price))
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     if (o->price)
         *m->price = *o->price;
-    metrics_init(&m->counts->all);
-    metrics_init(&m->counts->background);
+    metrics_init(m->counts);
+    metrics_init(m->background);
     int status = config_new(m->front, o, &m->config, err);
     if (status == QUIRE_OK)
         status = turns_open(m->front->base, &m->turns, err);
@@ -283,6 +284,7 @@ void served_model_free(struct served_model *m)
     free(m->prefixes);
     free(m->blockers);
     free(m->counts);
+    free(m->background);
     free(m->price);
     free(m->told);
     model_facts_release(m->facts);

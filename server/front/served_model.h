@@ -25,11 +25,6 @@ struct pin;
 struct vectors;
 struct embedding;
 
-/* What is counted of a model's requests. */
-struct model_counts {
-    struct metrics all, background; /* background: of requests that give way, which alarms are not for */
-};
-
 struct served_model {
     TAILQ_ENTRY(served_model) link;
     struct front *front;
@@ -43,7 +38,7 @@ struct served_model {
     struct cache_price *price;    /* NULL: nobody knows */
     bool share_answers;           /* of all tenants */
     struct turns *turns;          /* of prompts that wait to be submitted */
-    struct model_counts *counts;
+    struct metrics *counts, *background; /* background: of requests that give way, which alarms are not for */
     struct wire_stats *told;      /* what its engine said last, of a model that is not the first; NULL: it did not */
     struct blocker_names *blockers;
     struct prefix_watch *prefixes; /* of prompts */

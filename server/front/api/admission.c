@@ -120,7 +120,7 @@ static struct tenant *begin(struct served_model *m, struct http_exchange *x, boo
     struct tenant *tenant = may_serve ? front_tenant(m->front, x, &e) : NULL;
     if (tenant && limits_begin(tenant, now_us, &e))
         return tenant;
-    m->counts->all.n_refused += e.status == 429;
+    m->counts->n_refused += e.status == 429;
     front_log_refused(m->front, x, tenant, &e);
     if (tenant)
         limits_headers(tenant, now_us, x);

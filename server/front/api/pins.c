@@ -47,7 +47,7 @@ static void on_gone(void *context)
 static void fail(struct pin *p, const struct api_error *e)
 {
     struct http_exchange *x = p->x;
-    p->served->counts->all.n_refused += e->status == 429;
+    p->served->counts->n_refused += e->status == 429;
     limits_headers(p->tenant, quire_now_us(), x);
     pin_free(p);
     api_error_reply(x, e);

@@ -56,8 +56,8 @@ static void answer_metrics(struct served_model *m, struct http_exchange *x, cons
         second.n_waiting += (uint32_t)turns_n_all(beside->turns);
     }
     const struct metrics_about about = {.model = m->config->names[0],
-                                        .background = &m->counts->background,
-                                        .beside = beside ? &beside->counts->all : NULL,
+                                        .background = m->background,
+                                        .beside = beside ? beside->counts : NULL,
                                         .beside_model = beside ? beside->config->names[0] : NULL,
                                         .beside_stats = has_told ? &second : NULL,
                                         .tenants = m->front->tenant_metrics ? m->front->tenants : NULL,
@@ -69,7 +69,7 @@ static void answer_metrics(struct served_model *m, struct http_exchange *x, cons
                                         .cache = m->cache ? &cache : NULL,
                                         .price = m->price,
                                         .max_model_len = m->facts->max_model_len};
-    metrics_text(&o, &m->counts->all, stats, &about);
+    metrics_text(&o, m->counts, stats, &about);
     http_reply(x, o.failed ? 503 : 200, "text/plain; version=0.0.4; charset=utf-8", o.data, o.failed ? 0 : o.n);
     buffer_free(&o);
 }

@@ -61,7 +61,7 @@ static void put_tokens(struct buffer *o, const struct request_job *j)
 static void fail(struct utility *u, const struct api_error *e)
 {
     struct http_exchange *x = u->x;
-    u->served->counts->all.n_refused += e->status == 429;
+    u->served->counts->n_refused += e->status == 429;
     limits_headers(u->tenant, quire_now_us(), x);
     utility_free(u);
     api_error_reply(x, e);

@@ -1,5 +1,5 @@
 #include "base/clock.h"
-#include "server/front/output/generation_facts.h"
+#include "server/front/output/generation.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,7 +73,7 @@ static void fail(struct generation *g, const struct api_error *e)
     }
     count_unfinished(g, METRICS_ERROR);
     if (e->status == 429)
-        g->served->counts->all.n_refused++;
+        g->served->counts->n_refused++;
     generation_over(g, e->status, e);
     struct http_exchange *x = g->x;
     if (g->begun) {
@@ -104,7 +104,7 @@ static void begin_stream(struct generation *g)
     if (g->begun)
         return;
     limits_headers(g->tenant, quire_now_us(), g->x);
-    generation_cache_say(g);
+    generation_cache_say(g->served, g->x, &g->cache);
     http_add_header(g->x, "Cache-Control", "no-cache");
     http_add_header(g->x, "X-Accel-Buffering", "no");
     http_stream_begin(g->x, 200, "text/event-stream");
@@ -197,7 +197,7 @@ static void complete(struct generation *g)
         return;
     }
     limits_headers(g->tenant, g->timing.now_us, x);
-    generation_cache_say(g);
+    generation_cache_say(g->served, g->x, &g->cache);
     generation_alias_keep(g, &whole->body);
     generation_over(g, 200, NULL);
     /* A large one keeps its room until the client has taken it. */

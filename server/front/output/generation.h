@@ -59,6 +59,18 @@ struct gen_prompt {
     struct buffer prompt_logprobs;
 };
 
+/* What sources that keep answers have said of it. */
+struct generation_cache {
+    uint32_t n_told, n_kept; /* prompts of which it is known whether their answer was kept; those */
+    uint32_t n_drafted, n_similar; /* n_told's whose draft, n_kept's whose answer is a similar question's */
+    float similarity; /* of the first's */
+    uint32_t age_s; /* of the oldest */
+    bool unseeded;
+    const char *layer; /* of the first; NULL: not told */
+    bool has_key;
+    struct key256 key; /* of the first's answer */
+};
+
 struct generation {
     TAILQ_ENTRY(generation) link;
     struct served_model *served;
@@ -74,16 +86,7 @@ struct generation {
     struct key256 cache_domain;
     struct question question; /* the one prompt's */
     struct completion_terms terms; /* of answers that are kept; but for is_bounded, which is a prompt's */
-    struct generation_cache {
-        uint32_t n_told, n_kept; /* prompts of which it is known whether their answer was kept; those */
-        uint32_t n_drafted, n_similar; /* n_told's whose draft, n_kept's whose answer is a similar question's */
-        float similarity; /* of the first's */
-        uint32_t age_s; /* of the oldest */
-        bool unseeded;
-        const char *layer; /* of the first; NULL: not told */
-        bool has_key;
-        struct key256 key; /* of the first's answer */
-    } cache;
+    struct generation_cache cache;
     bool has_alias; /* a reply in the same words may be found by it */
     struct key256 alias;
     struct timing timing;
@@ -109,7 +112,7 @@ struct generation {
     uint64_t last_write_us;
 };
 
-/* The client's name for it, from the body or the header, or one made here. generation_log.c. */
+/* The client's name for it, from the body or the header, or one made here. generation_end.c. */
 const char *generation_name(const struct generation *g);
 
 /* ---- generation_cache.c: what it says to a source that keeps answers, and says of it ---- */
@@ -120,7 +123,7 @@ void generation_cache_header(const struct http_exchange *x, struct params_cache 
 void generation_cache_begin(struct generation *g, struct request_job *j);
 void generation_cache_origin(struct generation *g, const struct completion_origin *origin);
 /* x-quire-cache and its kin, before the reply begins. */
-void generation_cache_say(const struct generation *g);
+void generation_cache_say(const struct served_model *m, struct http_exchange *x, const struct generation_cache *c);
 
 /* ---- generation_alias.c: replies to bodies in the same words ---- */
 
@@ -136,6 +139,8 @@ void generation_alias_keep(const struct generation *g, const struct buffer *body
 
 /* ---- generation_end.c: what is counted, logged and traced when it is over ---- */
 
+/* What counts it. */
+struct metrics *generation_metrics(const struct generation *g);
 /* Before a prompt is submitted: where it differs from those before it. */
 void generation_watch_prefix(struct generation *g, const struct gen_prompt *p);
 /* The prompt was taken. */

@@ -95,23 +95,22 @@ void generation_cache_origin(struct generation *g, const struct completion_origi
         c->age_s = origin->age_s;
 }
 
-void generation_cache_say(const struct generation *g)
+void generation_cache_say(const struct served_model *m, struct http_exchange *x, const struct generation_cache *c)
 {
-    const struct generation_cache *c = &g->cache;
     char age[16], similarity[16];
-    if (!g->served->cache)
+    if (!m->cache)
         return;
     if (c->n_drafted + c->n_similar > 0) {
         snprintf(similarity, sizeof similarity, "%.4f", (double)c->similarity);
-        http_add_header(g->x, "x-quire-similarity", similarity);
+        http_add_header(x, "x-quire-similarity", similarity);
     }
     if (c->n_told == 0 || c->n_kept < c->n_told) {
-        http_add_header(g->x, "x-quire-cache", c->n_told == 0 ? "off" : c->n_drafted ? "draft" : "miss");
+        http_add_header(x, "x-quire-cache", c->n_told == 0 ? "off" : c->n_drafted ? "draft" : "miss");
         return;
     }
     snprintf(age, sizeof age, "%u", c->age_s);
-    http_add_header(g->x, "x-quire-cache", c->n_similar ? "semantic" : "exact");
-    http_add_header(g->x, "x-quire-cache-age", age);
+    http_add_header(x, "x-quire-cache", c->n_similar ? "semantic" : "exact");
+    http_add_header(x, "x-quire-cache-age", age);
     if (c->unseeded)
-        http_add_header(g->x, "x-quire-cache-unseeded", "true");
+        http_add_header(x, "x-quire-cache-unseeded", "true");
 }

@@ -63,7 +63,7 @@ static void fail(struct vectors *v, const struct api_error *e)
         return;
     }
     struct http_exchange *x = v->x;
-    v->served->counts->all.n_refused += e->status == 429;
+    v->served->counts->n_refused += e->status == 429;
     limits_headers(v->tenant, quire_now_us(), x);
     log_end(v, e->status, e->code ? e->code : "error");
     vectors_free(v);
@@ -106,9 +106,9 @@ static void complete(struct vectors *v)
     }
     limits_headers(v->tenant, quire_now_us(), x);
     log_end(v, 200, NULL);
-    v->served->counts->all.n_prompt_tokens += v->n_tokens;
-    v->served->counts->all.n_vectors += v->n_prompts;
-    histogram_observe(&v->served->counts->all.e2e, (double)(quire_now_us() - v->arrived_us) * 1e-6);
+    v->served->counts->n_prompt_tokens += v->n_tokens;
+    v->served->counts->n_vectors += v->n_prompts;
+    histogram_observe(&v->served->counts->e2e, (double)(quire_now_us() - v->arrived_us) * 1e-6);
     vectors_free(v);
     http_reply_large(x, 200, "application/json", o->data, o->n, on_reply_gone, o);
 }
