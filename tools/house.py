@@ -12,6 +12,9 @@ The measures:
 - **largest folder**: source files (as tools/rooms.py has them) that lie directly in one folder, tests included.
 - **function lengths**: C and CUDA, outside tests/: from the first line of the definition to the brace in column 0 that
   ends it, both counted. Comments above it do not count, blank lines inside do.
+- **leaf declarators of a struct**: C and CUDA, outside tests/. Fields of a nested struct that is held by value count, with or
+  without a name of its own; an array counts as one of its elements, a pointer as one, a TAILQ or LIST macro as one. Structs that
+  are made of a table's rows by a macro are not seen.
 - **places that list a layer's tensors**: functions, structs and tables in engine/ (not enums) that name q/k/v and at least
   three more of a decoder layer's families: o, gate/up, down, its norms. Whoever names them has to change when a layer
   gets a tensor.
@@ -81,6 +84,69 @@ def functions(files):
                     yield n, f, line, name, body
 
 
+STRUCT = re.compile(r"^(?:typedef )?struct (\w+) \{\n(.*?)^\}", re.M | re.S)
+
+
+def fields_of(body):
+    """(struct held by value or None, number of declarators, inner body or None) of a struct's body without comments."""
+    at = 0
+    while at < len(body):
+        inner = re.compile(r"\s*(?:struct|union)(?: \w+)? \{").match(body, at)
+        if inner:
+            depth, end = 1, inner.end()
+            while depth:
+                depth += {"{": 1, "}": -1}.get(body[end], 0)
+                end += 1
+            stop = body.index(";", end)
+            yield None, 0, body[inner.end() : end - 1]
+            at = stop + 1
+            continue
+        stop = body.find(";", at)
+        if stop < 0:
+            return
+        text, at = body[at:stop].strip(), stop + 1
+        if not text or text.startswith(("_Static_assert", "#")):
+            continue
+        flat, last = text, None
+        while flat != last:
+            last, flat = flat, re.sub(r"\([^()]*\)|\[[^]]*\]", "", flat)
+        names = flat.split(",")
+        held = re.match(r"(?:const )?struct (\w+) (?!\*)", text)
+        if held and "(*" not in text:
+            for name in names:
+                yield (None if "*" in name else held.group(1)), 1, None
+        else:
+            yield None, len(names), None
+
+
+def leaves(files):
+    """Of each struct of the product: its leaf declarators, the largest first."""
+    bodies = {}
+    for f, text in sorted(files.items()):
+        if product(f) and f.endswith((".c", ".h", ".cu", ".cuh")):
+            plain = re.sub(r"//[^\n]*", "", rooms.COMMENT.sub(lambda m: "\n" * m.group().count("\n"), text))
+            for m in STRUCT.finditer(plain):
+                where = f"{f}:{plain[: m.start()].count(chr(10)) + 1}"
+                bodies.setdefault(m.group(1), []).append((f, where, m.group(2)))
+
+    def find(name, f):
+        known = bodies.get(name, [])
+        return next((b for b in known if b[0] == f), next((b for b in known if b[0].endswith(".h")), None))
+
+    def count(body, f, above):
+        n = 0
+        for held, own, inner in fields_of(body):
+            if inner is not None:
+                n += count(inner, f, above)
+                continue
+            known = find(held, f) if held and held not in above else None
+            n += count(known[2], known[0], above | {held}) if known else own
+        return n
+
+    return sorted(((count(body, f, {name}), f"{where} {name}") for name, all_ in bodies.items() for f, where, body in all_),
+                  reverse=True)
+
+
 def tensor_lists(files):
     for f, text in sorted(files.items()):
         if f.startswith("engine/") and f.endswith((".c", ".h")):
@@ -94,6 +160,7 @@ def measure(files):
     folders = Counter(os.path.dirname(f) for f in files if f.endswith(rooms.SOURCES))
     folder, n_folder = max(folders.items(), key=lambda item: item[1])
     found = sorted(functions(files), reverse=True)
+    structs = leaves(files)
     drivers = [f"{f}:{line} {name}" for n, f, line, name, body in found
                if re.search(r"\bsched_commit\(", body.split("{", 1)[1])]
     return {
@@ -102,6 +169,8 @@ def measure(files):
         "longest function": {"lines": found[0][0], "where": f"{found[0][1]}:{found[0][2]} {found[0][3]}"},
         "functions over 60 lines": [f"{n} {f}:{line} {name}" for n, f, line, name, _ in found if n > 60],
         "functions over 80 lines": [f"{n} {f}:{line} {name}" for n, f, line, name, _ in found if n > 80],
+        "structs over 40 leaf declarators": sum(n > 40 for n, _ in structs),
+        "largest structs": [f"{n} {where}" for n, where in structs[:20]],
         "places that list a layer's tensors": list(tensor_lists(files)),
         "loops that drive steps": sorted(drivers),
     }

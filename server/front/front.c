@@ -3,8 +3,6 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "server/front/output/turns.h"
-#include "server/front/prompt_identity.h"
 
 #include <malloc.h>
 #include <signal.h>
@@ -22,161 +20,10 @@
 #define BACKLOG 4096
 #define MAX_WATCHERS 64 /* connections to the listener for metrics */
 
-/* ---- the engine ----------------------------------------------------------------------------- */
-
-/* Kept for those who look, and said once for each engine. */
-static void take_arithmetic(struct front *f, const struct wire_hello *hello)
-{
-    char text[WIRE_MAX_TEXT + 1];
-    f->arithmetic[0] = '\0';
-    if (hello->n_arithmetic == 0)
-        return;
-    snprintf(text, sizeof text, "%.*s", (int)hello->n_arithmetic, hello->arithmetic);
-    for (char *at = text; (at = strchr(at, '\n'));)
-        *at = at[1] ? ' ' : '\0';
-    quire_key256_hex(&hello->identity_arithmetic, f->arithmetic);
-    quire_log(QUIRE_LOG_INFO, "server", "identity_arithmetic %s: %s", f->arithmetic, text);
-}
-
-/* NULL: nothing that this engine computes may be used again, because it does not tell its identity, or because its bits depend
- * on what else it serves. */
-static const struct key256 *identity_of(const struct wire_hello *hello)
-{
-    static const char off[] = "\ninvariance=off\n";
-    const size_t n = sizeof off - 1;
-    const bool is_off = memmem(hello->arithmetic, hello->n_arithmetic, off, n) != NULL;
-    return hello->n_arithmetic == 0 || is_off ? NULL : &hello->identity_arithmetic;
-}
-
-/* Requests that came while no engine was there have been given what is kept, which is not this engine's if it is another
- * one. */
-static void take_cache(struct front *f, const struct key256 *identity)
-{
-    struct api_error e;
-    if (!response_cache_is_of(f->cache, identity)) {
-        snprintf(e.why.text, sizeof e.why.text, "the engine was replaced");
-        api_fail_status(&e, QUIRE_IO, NULL);
-        generations_end(f, &e);
-    }
-    response_cache_set_below(f->cache, engine_client_source(f->engine), identity, f->vocab_size);
-    f->source = response_cache_source(f->cache);
-}
-
-static void on_ready(void *context, const struct wire_hello *hello)
-{
-    struct front *f = context;
-    uint32_t *eos = malloc(hello->n_eos ? hello->n_eos * sizeof *eos : 1);
-    for (uint32_t i = 0; eos && i < hello->n_eos; i++)
-        eos[i] = wire_u32(hello->eos, i);
-    free(f->eos);
-    f->eos = eos;
-    f->n_eos = eos ? hello->n_eos : 0;
-    f->vocab_size = hello->vocab_size;
-    f->max_model_len = hello->max_model_len;
-    f->vector_size = hello->vector_size;
-    f->vector_is_scores = hello->vector_is_scores;
-    turns_set_engine(f->turns, hello->max_num_seqs, hello->max_queued_requests, hello->max_num_batched_tokens);
-    take_arithmetic(f, hello);
-    if (f->cache)
-        take_cache(f, identity_of(hello));
-    f->engine_ready = f->engine_seen = true;
-    f->engine_returns_ms = 0;
-    if (f->on_engine_ready)
-        f->on_engine_ready(f->context);
-}
-
-static void on_stats(void *context, const struct wire_stats *stats)
-{
-    scrapes_answer(context, stats);
-}
-
-static void on_control(void *context, const struct wire_refuse *refuse)
-{
-    commands_answer(context, refuse);
-}
-
-static void on_engine_drain(void *context)
-{
-    struct front *f = context;
-    f->engine_draining = true;
-}
-
-static void on_closed(void *context, const char *why)
-{
-    struct front *f = context;
-    f->engine_ready = f->engine_draining = false;
-    scrapes_answer(f, NULL);
-    commands_end(f);
-    if (f->on_engine_gone)
-        f->on_engine_gone(f->context, why);
-}
-
-static bool on_silent(void *context)
-{
-    const struct front *f = context;
-    return f->on_engine_silent && f->on_engine_silent(f->context);
-}
-
-static const char *why_ended(void *context)
-{
-    const struct front *f = context;
-    return f->why_engine_ended ? f->why_engine_ended(f->context) : NULL;
-}
-
-int front_set_engine(struct front *f, const struct front_engine *engine, struct quire_error *err)
-{
-    static const struct engine_client_events events = {on_ready,  on_stats,  on_control, on_engine_drain,
-                                                       on_closed, on_silent, why_ended};
-    struct wire_hello ours = {
-        .version = WIRE_VERSION,
-        .identity_text = engine->identity_text,
-        .identity_config = engine->identity_config,
-        .identity_generation = engine->identity_generation,
-        .model = engine->model,
-        .n_model = strlen(engine->model),
-        .arithmetic = engine->law,
-        .n_arithmetic = engine->law ? strlen(engine->law) : 0,
-    };
-    struct api_error e;
-    snprintf(e.why.text, sizeof e.why.text, "the engine was replaced");
-    api_fail_status(&e, QUIRE_IO, NULL);
-    generations_end(f, &e);
-    pins_end(f, &e);
-    vectors_end(f, &e);
-    embeddings_end(f);
-    commands_end(f);
-    engine_client_close(f->engine);
-    f->engine = NULL;
-    f->engine_ready = f->engine_draining = false;
-    int status = engine_client_open(f->base, engine->stream, &ours, engine->key_file, &events, f, &f->engine, err);
-    f->source = engine_client_source(f->engine);
-    if (f->engine && f->cache && f->engine_seen) { /* what is kept is given until it is there */
-        response_cache_await_below(f->cache, f->source);
-        f->source = response_cache_source(f->cache);
-    }
-    return status;
-}
-
-bool front_engine_spoke(const struct front *f)
-{
-    return f->engine && engine_client_spoke(f->engine);
-}
-
-struct completion_source front_source(const struct front *f)
-{
-    return f->source;
-}
-
-void front_set_source(struct front *f, struct completion_source source)
-{
-    f->source = source;
-}
-
 /* ---- opening and closing -------------------------------------------------------------------- */
 
 static int copy_options(struct front *f, const struct front_options *o)
 {
-    f->text = o->text;
     f->allowed_origins = o->allowed_origins;
     f->n_allowed_origins = o->n_allowed_origins;
     f->allowed_hosts = o->allowed_hosts;
@@ -184,33 +31,17 @@ static int copy_options(struct front *f, const struct front_options *o)
     f->tenants = o->tenants;
     f->tenant_metrics = o->tenant_metrics;
     f->log_requests = o->log_requests;
-    f->cache = o->cache;
-    f->share_answers = o->share_answers;
-    f->compares = o->compares;
-    f->price = o->price ? *o->price : (struct cache_price){-1, -1, -1};
-    f->sampling = o->sampling;
-    f->specials_in_messages = o->specials_in_messages;
-    f->keeps_billing_header = o->keeps_billing_header;
     f->ping_ms = o->ping_ms ? o->ping_ms : 15000;
     f->max_choices = o->max_choices ? o->max_choices : 4096;
-    f->on_engine_ready = o->on_engine_ready;
-    f->on_engine_gone = o->on_engine_gone;
-    f->on_engine_silent = o->on_engine_silent;
-    f->why_engine_ended = o->why_engine_ended;
-    f->context = o->context;
     f->created = (int64_t)time(NULL);
-    f->model_root = strdup(o->model_root ? o->model_root : o->model_names[0]);
     f->version = strdup(o->version ? o->version : "");
+    f->replies = calloc(1, sizeof *f->replies);
     size_t n = strlen("quire-") + (f->version ? strlen(f->version) : 0) + 1;
     f->fingerprint = malloc(n);
-    f->model_names = calloc(o->n_model_names, sizeof *f->model_names);
-    if (!f->model_root || !f->version || !f->fingerprint || !f->model_names)
+    if (!f->version || !f->replies || !f->fingerprint)
         return QUIRE_NO_MEMORY;
     memcpy(f->fingerprint, "quire-", 6);
     memcpy(f->fingerprint + 6, f->version, n - 6);
-    for (size_t i = 0; i < o->n_model_names; i++, f->n_model_names++)
-        if (!(f->model_names[i] = strdup(o->model_names[i])))
-            return QUIRE_NO_MEMORY;
     return QUIRE_OK;
 }
 
@@ -228,37 +59,6 @@ static int open_watchers(struct front *f, const struct front_listen *where, cons
     few.max_body_bytes = 0;
     return http_server_open(f->base, where->host, where->port, MAX_WATCHERS, &few, &front_watcher_handler, f,
                             &f->watchers, err);
-}
-
-/* How this model writes its calls: as is said, or as its chat template shows it. */
-static int choose_tool_format(struct front *f, const char *name, struct quire_error *err)
-{
-    bool is_auto = !name || strcmp(name, "auto") == 0;
-    f->tool_format = TOOL_NONE;
-    if (!is_auto && !tool_format_find(name, &f->tool_format))
-        return quire_fail(err, QUIRE_INVALID,
-                          "tool-call-parser: there is no \"%s\"; there are auto, none, hermes and"
-                          " llama3_json",
-                          name);
-    for (int i = TOOL_HERMES; is_auto && i <= TOOL_LLAMA3_JSON && f->tool_format == TOOL_NONE; i++)
-        if (quire_text_chat_mentions(f->text, tool_format_tag((enum tool_format)i)))
-            f->tool_format = (enum tool_format)i;
-    const char *tag = tool_format_tag(f->tool_format);
-    if (!tag)
-        return QUIRE_OK;
-    uint32_t *ids;
-    size_t n_ids, n_text;
-    char *text;
-    int status = quire_text_encode(f->text, tag, strlen(tag), false, &ids, &n_ids, err);
-    if (status != QUIRE_OK)
-        return status;
-    status = quire_text_decode(f->text, ids, n_ids, true, &text, &n_text, err);
-    free(ids);
-    if (status != QUIRE_OK)
-        return status;
-    f->is_tool_tag_special = n_text != strlen(tag);
-    free(text);
-    return QUIRE_OK;
 }
 
 static struct http_limits limits_of(const struct front_options *o)
@@ -303,15 +103,8 @@ static int open_parts(struct front *f, const struct front_options *o, struct qui
     if (status == QUIRE_OK && o->otlp_endpoint)
         status = otlp_open(o->otlp_endpoint, f->version, &f->otlp, err);
     if (status == QUIRE_OK)
-        status = choose_tool_format(f, o->tool_call_parser, err);
-    f->prompt_identity = prompt_identity(o->text, &o->sampling, o->specials_in_messages, (int)f->tool_format,
-                                         o->keeps_billing_header);
-    f->chat_tells_time = quire_text_chat_mentions(o->text, "strftime_now");
-    if (status == QUIRE_OK)
         status = text_pool_open(f->base, TEXT_THREADS, &f->pool, err);
     if (status == QUIRE_OK)
-        status = turns_open(f->base, &f->turns, err);
-    if (status == QUIRE_OK && !o->no_listener)
         status = http_server_open(f->base, o->host, o->port, o->backlog ? o->backlog : BACKLOG, &limits, &front_handler,
                                   f, &f->http, err);
     if (status == QUIRE_OK && o->metrics)
@@ -322,22 +115,14 @@ static int open_parts(struct front *f, const struct front_options *o, struct qui
 int front_create(struct event_base *base, const struct front_options *o, struct front **out, struct quire_error *err)
 {
     *out = NULL;
-    if (o->n_model_names == 0)
-        return quire_fail(err, QUIRE_INVALID, "a model needs a name to be served under");
     struct front *f = calloc(1, sizeof *f);
     if (!f)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     f->base = base;
-    TAILQ_INIT(&f->generations);
+    TAILQ_INIT(&f->models);
     TAILQ_INIT(&f->utilities);
     TAILQ_INIT(&f->scrapes);
-    TAILQ_INIT(&f->commands);
-    TAILQ_INIT(&f->pins);
-    TAILQ_INIT(&f->vectors);
-    TAILQ_INIT(&f->embeddings);
     TAILQ_INIT(&f->clears);
-    metrics_init(&f->metrics);
-    metrics_init(&f->background);
     prepare_process();
     int status = open_parts(f, o, err);
     if (status != QUIRE_OK) {
@@ -345,8 +130,6 @@ int front_create(struct event_base *base, const struct front_options *o, struct 
         return status;
     }
     *out = f;
-    if (o->no_listener)
-        return QUIRE_OK;
     http_server_use_tls(f->http, o->tls);
     if (!tenants_ask_key(f->tenants) && !http_server_is_local(f->http))
         quire_log(QUIRE_LOG_WARN, "server",
@@ -358,33 +141,30 @@ int front_create(struct event_base *base, const struct front_options *o, struct 
 
 void front_destroy(struct front *f)
 {
+    struct served_model *m;
     if (!f)
         return;
     /* Connections go first: what they wait for is cancelled with them. */
     http_server_close(f->http);
     http_server_close(f->watchers);
-    commands_end(f);
     cache_clears_end(f);
+    f->draining = true;
+    TAILQ_FOREACH(m, &f->models, link)
+    {
+        commands_end(m);
+        embeddings_end(m);
+    }
     text_pool_close(f->pool);
-    turns_close(f->turns);
-    engine_client_close(f->engine);
+    while ((m = TAILQ_FIRST(&f->models))) {
+        TAILQ_REMOVE(&f->models, m, link);
+        served_model_free(m);
+    }
     otlp_close(f->otlp);
-    prefix_watch_free(&f->prefixes);
-    for (size_t i = 0; i < f->n_model_names; i++)
-        free(f->model_names[i]);
-    free(f->model_names);
-    free(f->model_root);
+    model_list_release(f->list);
+    free(f->replies);
     free(f->version);
     free(f->fingerprint);
-    free(f->eos);
     free(f);
-}
-
-void front_pair(struct front *f, struct front *vectors)
-{
-    f->beside = vectors;
-    vectors->beside = f;
-    vectors->is_second = true;
 }
 
 uint16_t front_port(const struct front *f)
@@ -397,49 +177,28 @@ uint16_t front_metrics_port(const struct front *f)
     return f->watchers ? http_server_port(f->watchers) : 0;
 }
 
-void front_engine_returns(struct front *f, uint32_t in_ms)
-{
-    f->engine_returns_ms = quire_now_ms() + in_ms;
-    f->n_engine_restarts++;
-}
-
-bool front_engine_answers(struct front *f)
-{
-    const bool moved = !f->engine_ready || engine_client_moved(f->engine);
-    scrapes_question(f);
-    return moved;
-}
-
-void front_engine_give_up(struct front *f, const char *why)
-{
-    if (f->engine)
-        engine_client_give_up(f->engine, why);
-}
-
-void front_engine_died(struct front *f)
-{
-    f->engine_died = true;
-}
-
 void front_cancel(struct front *f)
 {
     struct api_error e;
     api_fail(&e, 503, NULL, "server_draining",
              "the server is shutting down, and the request was not done in the time that was left");
     e.retry_ms = 1000;
-    generations_end(f, &e);
-    pins_end(f, &e);
-    vectors_end(f, &e);
-    if (f->beside)
-        vectors_end(f->beside, &e);
+    struct served_model *m;
+    TAILQ_FOREACH(m, &f->models, link)
+    {
+        served_model_end_requests(m, &e);
+    }
     utilities_end(f, &e);
 }
 
 void front_drain(struct front *f, void (*on_idle)(void *context), void *context)
 {
+    const struct served_model *m;
     f->draining = true;
-    if (f->beside)
-        f->beside->draining = true;
+    TAILQ_FOREACH(m, &f->models, link)
+    {
+        upstream_drain(m->upstream);
+    }
     http_server_on_idle(f->http, on_idle, context);
     http_server_drain(f->http);
 }

@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "request/spec.h"
 #include "server/link/embedder.h"
+#include "server/link/upstream.h"
 #include "server/front/tenant/tenants.h"
 #include "text/quire_text.h"
 
@@ -23,6 +24,7 @@
 #include <stdint.h>
 
 struct front;
+struct served_model;
 struct http_network;
 struct response_cache;
 struct cache_price;
@@ -50,7 +52,6 @@ struct front_options {
     int backlog; /* of the listening socket; 0 = 4,096, which the kernel's somaxconn bounds */
     const struct front_listen *metrics; /* NULL; or a second listener, that answers /metrics and /health, without
                                            a key, and nothing else, until the front is destroyed */
-    bool no_listener; /* front_pair() gives it to another, and what is said of listening does not matter */
     const struct tls *tls; /* NULL: plain HTTP; outlives the front */
     const char *const *allowed_origins; /* of web pages (CORS), checked; they outlive the front */
     size_t n_allowed_origins;
@@ -62,15 +63,7 @@ struct front_options {
     bool tenant_metrics; /* /metrics counts by tenant too */
     bool log_requests; /* a line in the log for each request that generates */
     const char *otlp_endpoint; /* NULL; or where their spans are sent (server/front/observe/otlp.h) */
-    const char *const *model_names; /* at least one; the first is for requests that name none */
-    size_t n_model_names;
-    const char *model_root; /* "root" on /v1/models: path or name of what was loaded */
     const char *version; /* on /version, and in system_fingerprint */
-    const struct quire_text *text; /* outlives the front */
-    enum quire_specials specials_in_messages; /* what becomes of special tokens that messages spell */
-    bool keeps_billing_header; /* in the system prompt of /v1/messages: http-api.md, section 17 */
-    const char *tool_call_parser; /* "hermes", "llama3_json", "none"; NULL or "auto": by the chat template's text */
-    struct sampling_defaults sampling; /* the checkpoint's */
     size_t max_body_bytes; /* 0 = 16 MiB */
     uint32_t max_choices; /* prompts × n of a request; 0 = 4,096 */
     uint32_t max_connections; /* 0 = 4,096; never more than the process may open */
@@ -82,71 +75,51 @@ struct front_options {
     uint32_t idle_timeout_ms; /* 0 = 75,000: a connection between requests */
     uint32_t write_timeout_ms; /* 0 = 60,000: a client that takes nothing */
     uint32_t ping_ms; /* 0 = 15,000: silence of a stream before a ": ping" comment */
+};
+
+struct served_model_options {
+    const char *const *names; /* at least one; the first is for requests that name none */
+    size_t n_names;
+    const char *root; /* "root" on /v1/models: path or name of what was loaded */
+    const struct quire_text *text; /* outlives the front */
+    enum quire_specials specials_in_messages; /* what becomes of special tokens that messages spell */
+    bool keeps_billing_header; /* in the system prompt of /v1/messages: http-api.md, section 17 */
+    const char *tool_call_parser; /* "hermes", "llama3_json", "none"; NULL or "auto": by the chat template's text */
+    struct sampling_defaults sampling; /* the checkpoint's */
+    bool for_vectors; /* it answers the routes of vectors and scores, and the first model the others */
     struct response_cache *cache; /* NULL: none; outlives the front, which puts it before each engine that is ready */
     const struct cache_price *price; /* NULL: nobody knows */
     bool share_answers; /* what the cache keeps is given to every tenant */
     bool compares; /* the cache compares questions (response_cache_compare()): they are told to it */
-    /* The handshake is done, requests are served. May be NULL. */
-    void (*on_engine_ready)(void *context);
-    /* Refused or lost. front_set_engine() may follow, not from inside. May be NULL. */
-    void (*on_engine_gone)(void *context, const char *why);
-    /* As of server/link/engine_client.h; may be NULL. */
-    bool (*on_engine_silent)(void *context);
-    const char *(*why_engine_ended)(void *context);
-    void *context;
 };
 
-/* Opens the listening socket; strings are copied. Until an engine is set and has answered,
- * /health and all that needs an engine say 503. QUIRE_IO: the address cannot be had. */
+/* Opens the listening socket; strings are copied. QUIRE_IO: the address cannot be had. At least one model must be added
+ * before the loop runs. */
 int front_create(struct event_base *base, const struct front_options *options, struct front **out,
                  struct quire_error *err);
-/* Connections are closed, requests cancelled, text threads joined. Not from inside a callback. */
+/* Connections are closed, requests cancelled, models freed, text threads joined. Not from inside a callback. */
 void front_destroy(struct front *front);
 
-/* The engine at the other end of fd (connected stream socket, consumed also on failure).
- * identity_text: quire_text_identity(); identity_config, identity_generation: SHA-256 of config.json, and of
- * generation_config.json. key_file: for
- * tcp, else NULL. Replaces an engine that is gone. */
-struct front_engine {
-    struct wire_stream *stream; /* consumed, also on failure; NULL is one */
-    const char *model; /* for messages */
-    struct key256 identity_text;
-    struct key256 identity_config;
-    struct key256 identity_generation;
-    const char *law; /* the line with which the engine's arithmetic begins, "law=2\n" */
-    const char *key_file;
-};
-/* Two models behind one listener: vectors, of front_options.no_listener, answers the routes of vectors and scores, and both
- * are on /v1/models. It is destroyed after front. Before either has an engine. */
-void front_pair(struct front *front, struct front *vectors);
+/* One model more; strings are copied. All are on /v1/models. Until its engine is set and has answered, /health and all that
+ * needs the engine say 503. Before the loop runs. The front frees it. */
+int front_add_model(struct front *front, const struct served_model_options *options, struct served_model **out,
+                    struct quire_error *err);
 
-/* Whether the engine that is set has said anything: false of one that is gone means that none was there. */
-bool front_engine_spoke(const struct front *front);
-int front_set_engine(struct front *front, const struct front_engine *engine, struct quire_error *err);
+/* Its engine: who adds the model says what it must be, how it comes, and hears of it (server/link/upstream.h). The front closes
+ * it. */
+struct upstream *served_model_upstream(struct served_model *model);
 
-/* What requests are submitted to: the engine, or the cache before it, from on_engine_ready on, or what was set since. Whoever would answer
- * before it (a cache, a router) takes this one, sets its own and asks this one in turn. Both hold until on_engine_gone or
- * the next front_set_engine(); set is for a time when no request is live, such as on_engine_ready. */
-struct completion_source front_source(const struct front *front);
-void front_set_source(struct front *front, struct completion_source source);
+/* What requests are submitted to: the engine, or the cache before it, once it is ready, or what was set since.
+ * Whoever would answer before it (a cache, a router) takes this one, sets its own and asks this one in turn. Both hold until
+ * the engine is gone or another comes; set is for a time when no request is live, such as when it gets ready. */
+struct completion_source served_model_source(const struct served_model *model);
+void served_model_set_source(struct served_model *model, struct completion_source source);
 
-/* Of a front for vectors: who gives them to this process' own texts. While there is no engine it gives none. */
-struct embedder front_embedder(struct front *vectors);
+/* Of a model that gives vectors: who gives them to this process' own texts. While there is no engine it gives none. */
+struct embedder served_model_embedder(struct served_model *model);
 
 uint16_t front_port(const struct front *front);
 uint16_t front_metrics_port(const struct front *front); /* 0: there is no such listener */
-
-/* The engine that is gone is being started again, and expected in about so long: until one is ready health says "restarting",
- * and who asks is told when to come back. */
-void front_engine_returns(struct front *front, uint32_t in_ms);
-
-/* Asks the engine for a sign of life, where there is one. False: since that was done before, none has come. */
-bool front_engine_answers(struct front *front);
-/* It is lost: who waits is told, and on_engine_gone follows. why: borrowed until then. */
-void front_engine_give_up(struct front *front, const char *why);
-
-/* The engine in this process has stopped for good: health says "dead", and nothing is taken any more. */
-void front_engine_died(struct front *front);
 
 /* No new requests (503); what runs is finished, replies say Connection: close. Connections are still
  * accepted, so that probes and who knocks get an answer. on_idle is called once, from the loop, when

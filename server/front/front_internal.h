@@ -4,8 +4,9 @@
 
 #include "server/front/api/api_error.h"
 #include "server/cache/response_cache.h"
-#include "server/link/engine_client.h"
 #include "server/front/front.h"
+#include "server/front/served_model.h"
+#include "server/front/model_list.h"
 #include "server/http/http.h"
 #include "server/front/tenant/limits.h"
 #include "server/front/observe/metrics.h"
@@ -33,72 +34,38 @@ struct pin;
 struct vectors;
 struct embedding;
 
+/* What the server has, whatever models it answers with. */
 struct front {
     struct event_base *base;
     struct http_server *http;
     struct http_server *watchers; /* NULL without a listener for metrics */
     struct text_pool *pool;
-    const struct quire_text *text;
-
-    struct engine_client *engine; /* NULL: none yet; gone ones stay until the next is set */
-    struct completion_source source; /* what generations and pins ask */
-    struct response_cache *cache; /* before the engine; NULL: none */
-    bool share_answers;           /* of all tenants */
-    bool compares;                /* questions, with those that were answered */
-    struct cache_price price;     /* below 0: not said */
-    bool chat_tells_time;         /* the chat template asks for the time: the same words are another prompt later */
-    struct key256 prompt_identity; /* under which what is keyed by text is kept; constant */
-    bool engine_ready;            /* handshake done and connection alive */
-    bool engine_draining;         /* it takes nothing new */
-    bool engine_seen;             /* it was ready once */
-    uint64_t engine_returns_ms;   /* when one that is gone is expected; 0: nobody starts it again */
-    uint32_t n_engine_restarts;
-    bool engine_died;             /* it was in this process, which is about to end */
-    uint32_t vocab_size, max_model_len, n_eos, *eos;
-    uint32_t vector_size;         /* numbers that a text gets; 0: the model generates */
-    bool vector_is_scores;        /* they are a classifier's, of a pair of texts */
-    struct front *beside;         /* front_pair(): the other of the two; NULL: there is one */
-    bool is_second;               /* of the two, the one for vectors */
-    bool has_told;                /* of the second: its engine answered when it was last asked, */
-    struct wire_stats told;       /* this, less what lay in the frame */
-    char arithmetic[65];          /* the engine's identity_arithmetic in hex; empty: it told none */
+    TAILQ_HEAD(, served_model) models; /* the first is for routes that name none */
+    const struct model_list *list; /* of them, as the pool's threads get it */
 
     const char *const *allowed_origins, *const *allowed_hosts;
     size_t n_allowed_origins, n_allowed_hosts;
     struct tenants *tenants;
     bool tenant_metrics, log_requests;
     struct otlp *otlp;            /* NULL: no spans */
-    struct blocker_names names;
-    struct prefix_watch prefixes; /* of prompts */
-    char **model_names;
-    size_t n_model_names;
-    char *model_root, *version, *fingerprint;
+    char *version, *fingerprint;
     int64_t created;              /* of the models: when the server began */
-    enum quire_specials specials_in_messages;
-    bool keeps_billing_header;
-    enum tool_format tool_format; /* of this model's calls */
-    bool is_tool_tag_special;     /* the tokenizer's decoder leaves the tag out where it leaves out special tokens */
-    struct sampling_defaults sampling;
     uint32_t ping_ms, max_choices; /* max_choices: of a request */
-    struct turns *turns;          /* of prompts that wait to be submitted */
-    struct replies replies;       /* what they take */
-    void (*on_engine_ready)(void *context);
-    void (*on_engine_gone)(void *context, const char *why);
-    bool (*on_engine_silent)(void *context);
-    const char *(*why_engine_ended)(void *context);
-    void *context;
-
+    struct replies *replies;      /* what they take */
     bool draining;
-    struct metrics metrics, background; /* background: of requests that give way, which alarms are not for */
-    TAILQ_HEAD(, generation) generations;
     TAILQ_HEAD(, utility) utilities;
     TAILQ_HEAD(, scrape) scrapes;
-    TAILQ_HEAD(, command) commands; /* in the order in which the engine answers them */
-    TAILQ_HEAD(, pin) pins;
-    TAILQ_HEAD(, vectors) vectors;
-    TAILQ_HEAD(, embedding) embeddings;
     TAILQ_HEAD(, cache_clear) clears;
 };
+
+/* ---- ../front_models.c ---- */
+#define FRONT_MAX_MODELS 64
+/* Never NULL once one was added. */
+struct served_model *front_first_model(const struct front *f);
+/* The one that answers the routes of vectors and scores. */
+struct served_model *front_vectors_model(const struct front *f);
+/* Makes f->list anew. False, and nothing changes: no memory, or too many. */
+bool front_list_models(struct front *f);
 
 /* ---- routes.c ---- */
 extern const struct http_handler front_handler;         /* its context is the front */
@@ -106,18 +73,13 @@ extern const struct http_handler front_watcher_handler; /* likewise, of the list
 
 /* ---- ../output/generation_end.c ---- */
 /* Requests under way that do not give way to others. */
-uint64_t generation_n_live(const struct front *f);
+uint64_t generation_n_live(const struct served_model *m);
 
 /* ---- admission.c ---- */
 /* False, with a 503 in e: requests cannot be taken now. */
-bool front_can_serve(const struct front *f, struct api_error *e);
+bool front_can_serve(const struct served_model *m, struct api_error *e);
 /* What /health says: ok, starting, draining, restarting, engine_unavailable or dead. */
-const char *front_state(const struct front *f);
-/* The served name for what a request asks for (NULL: the first). NULL, with a 404 in e: there is
- * none; with a 400: the model beside it has it, which this route is not for. */
-/* Whether it is one of the served names. */
-bool front_has_model(const struct front *f, const char *name);
-const char *front_model_name(const struct front *f, const char *asked, struct api_error *e);
+const char *front_state(const struct served_model *m);
 /* Whose API key the request has. NULL, with a 401 in e: nobody's. */
 struct tenant *front_tenant(const struct front *f, const struct http_exchange *x, struct api_error *e);
 /* An admin's key; where no keys are asked for, a client on this machine. */
@@ -126,13 +88,13 @@ bool front_is_admin(const struct front *f, const struct http_exchange *x);
 struct key256 front_cache_domain(const struct front *f, const struct http_exchange *x);
 /* A request that costs something begins: the engine takes it, and its tenant's limits do. NULL: it
  * was answered. Else limits_end() ends it. */
-struct tenant *front_begin(struct front *f, struct http_exchange *x);
+struct tenant *front_begin(struct served_model *m, struct http_exchange *x);
 /* The same of a request that may have a kept answer: also while an engine that was there is started again. What is not kept
  * ends with front_can_serve()'s error then. */
-struct tenant *front_begin_kept(struct front *f, struct http_exchange *x);
+struct tenant *front_begin_kept(struct served_model *m, struct http_exchange *x);
 /* The error of a request that a source did not take, or lost, with this status; e->why says more. One that is being started
  * again says when to come back. */
-void front_failed_with(const struct front *f, int status, struct api_error *e);
+void front_failed_with(const struct served_model *m, int status, struct api_error *e);
 /* Ends with an error what front_begin() let begin, and nothing has come of. */
 void front_refuse(const struct front *f, struct http_exchange *x, struct tenant *tenant, const struct api_error *e);
 /* The log's line for a request that was refused before it began; tenant NULL: not known. */
@@ -144,7 +106,7 @@ void front_bill(const struct tenant *tenant, struct request_spec *spec);
 /* ---- engine_error.c ---- */
 /* What a DONE with WIRE_FINISH_ERROR, and a REFUSE, mean to a client. */
 void front_failed(const struct wire_done *done, struct api_error *e);
-void front_refused(const struct front *f, const struct wire_refuse *refuse, struct api_error *e);
+void front_refused(const struct served_model *m, const struct wire_refuse *refuse, struct api_error *e);
 
 /* ---- chat.c, completions.c, responses.c, messages.c, tokenize.c: for request_job, on the pool ---- */
 #define CHAT_MAX_MESSAGES 65536
@@ -174,74 +136,74 @@ bool detokenize_read(struct request_job *j, const struct quire_doc *body);
 extern const struct api_dialect api_chat, api_completions, api_responses, api_messages;
 
 /* ---- generation.c ---- */
-void generation_start(struct front *f, struct http_exchange *x, const struct api_dialect *dialect);
+void generation_start(struct served_model *m, struct http_exchange *x, const struct api_dialect *dialect);
 /* Ends all of them with an error. */
-void generations_end(struct front *f, const struct api_error *e);
+void generations_end(struct served_model *m, const struct api_error *e);
 
 /* ---- tokenize.c ---- */
-void tokenize_start(struct front *f, struct http_exchange *x);
-void detokenize_start(struct front *f, struct http_exchange *x);
+void tokenize_start(struct served_model *m, struct http_exchange *x);
+void detokenize_start(struct served_model *m, struct http_exchange *x);
 /* Text work of another route: put writes the reply to what read has read, on the pool. counts_only: of text, the number
  * of its tokens is all it needs. */
-void utility_start(struct front *f, struct http_exchange *x,
+void utility_start(struct served_model *m, struct http_exchange *x,
                    bool (*read)(struct request_job *j, const struct quire_doc *body),
                    void (*put)(struct buffer *o, const struct request_job *j), bool counts_only);
 /* Ends all of them with an error. */
 void utilities_end(struct front *f, const struct api_error *e);
 
 /* ---- messages.c ---- */
-void messages_count_start(struct front *f, struct http_exchange *x);
+void messages_count_start(struct served_model *m, struct http_exchange *x);
 
 /* ---- pins.c ---- */
-void pin_start(struct front *f, struct http_exchange *x);
-void pins_end(struct front *f, const struct api_error *e);
+void pin_start(struct served_model *m, struct http_exchange *x);
+void pins_end(struct served_model *m, const struct api_error *e);
 
 /* ---- cache_routes.c ---- */
-void cache_stats_start(struct front *f, struct http_exchange *x);
-void cache_clear_start(struct front *f, struct http_exchange *x);
+void cache_stats_start(struct served_model *m, struct http_exchange *x);
+void cache_clear_start(struct served_model *m, struct http_exchange *x);
 /* Whether x is an admin's, and answers are kept. False: it was answered. */
-bool cache_may(const struct front *f, struct http_exchange *x);
+bool cache_may(const struct served_model *m, struct http_exchange *x);
 /* None will be answered any more; the exchanges are gone. */
 void cache_clears_end(struct front *f);
 
 /* ---- cache_entries.c ---- */
-void cache_entries_start(struct front *f, struct http_exchange *x);
-void cache_import_start(struct front *f, struct http_exchange *x);
+void cache_entries_start(struct served_model *m, struct http_exchange *x);
+void cache_import_start(struct served_model *m, struct http_exchange *x);
 
 /* ---- vectors/vectors.c ---- */
-void embeddings_start(struct front *f, struct http_exchange *x);
-void score_start(struct front *f, struct http_exchange *x);
-void rerank_start(struct front *f, struct http_exchange *x);
+void embeddings_start(struct served_model *m, struct http_exchange *x);
+void score_start(struct served_model *m, struct http_exchange *x);
+void rerank_start(struct served_model *m, struct http_exchange *x);
 /* Ends all of them with an error. */
-void vectors_end(struct front *f, const struct api_error *e);
+void vectors_end(struct served_model *m, const struct api_error *e);
 /* ---- vectors/embed_question.c ---- */
 /* None of this process' own texts gets a vector any more. */
-void embeddings_end(struct front *f);
+void embeddings_end(struct served_model *m);
 
 /* ---- command.c ---- */
-void unpin_start(struct front *f, struct http_exchange *x);
-void policy_start(struct front *f, struct http_exchange *x);
+void unpin_start(struct served_model *m, struct http_exchange *x);
+void policy_start(struct served_model *m, struct http_exchange *x);
 /* The answer to the oldest command. refuse NULL: it is done. */
-void commands_answer(struct front *f, const struct wire_refuse *refuse);
+void commands_answer(struct served_model *m, const struct wire_refuse *refuse);
 /* None will be answered any more. */
-void commands_end(struct front *f);
+void commands_end(struct served_model *m);
 
 /* ---- ui.c ---- */
-void root_start(struct front *f, struct http_exchange *x);
-void ui_start(struct front *f, struct http_exchange *x);
+void root_start(struct served_model *m, struct http_exchange *x);
+void ui_start(struct served_model *m, struct http_exchange *x);
 
 /* ---- openapi.c ---- */
-void openapi_start(struct front *f, struct http_exchange *x);
+void openapi_start(struct served_model *m, struct http_exchange *x);
 
 /* ---- scrape.c ---- */
 /* stats NULL: the engine did not answer. */
-typedef void (*scrape_answer)(struct front *f, struct http_exchange *x, const struct wire_stats *stats);
+typedef void (*scrape_answer)(struct served_model *m, struct http_exchange *x, const struct wire_stats *stats);
 /* Answers when the engine has told its numbers, or in time without. */
-void scrape_ask(struct front *f, struct http_exchange *x, scrape_answer answer);
+void scrape_ask(struct served_model *m, struct http_exchange *x, scrape_answer answer);
 /* Asks the engine for its numbers, unless that is under way. False: there is no engine. */
-bool scrapes_question(struct front *f);
-void scrape_start(struct front *f, struct http_exchange *x);
+bool scrapes_question(struct served_model *m);
+void scrape_start(struct served_model *m, struct http_exchange *x);
 /* stats NULL: there will be none. */
-void scrapes_answer(struct front *f, const struct wire_stats *stats);
+void scrapes_answer(struct served_model *m, const struct wire_stats *stats);
 
 #endif

@@ -50,8 +50,9 @@ static void sink(void *context, const struct engine_event *events, size_t n_even
     s->n_done = 0;
 }
 
-static void on_ready(void *context)
+static void on_ready(void *context, bool is_first)
 {
+    (void)is_first;
     struct requests *s = context;
     uint16_t port = front_port(s->server.front);
     if (write(s->port_fd, &port, sizeof port) != sizeof port)

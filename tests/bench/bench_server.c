@@ -16,20 +16,17 @@ double bench_anonymous_mib(void)
 }
 
 void bench_server_open(struct bench_server *s, const struct engine_options *options, engine_sink sink,
-                       void (*on_ready)(void *context), void *context)
+                       void (*on_ready)(void *context, bool is_first), void *context)
 {
     static const char *const names[] = {"bench"};
     struct quire_error err;
     struct wire_stream *ends[2];
     const struct daemon_options daemon_options = {.model = "bench"};
-    struct front_engine engine_end = {.model = "bench"};
-    struct front_options front_options = {.host = "127.0.0.1",
-                                          .model_names = names,
-                                          .n_model_names = 1,
-                                          .model_root = "bench",
-                                          .version = "bench",
-                                          .on_engine_ready = on_ready,
-                                          .context = context};
+    const struct upstream_identity identity = {.model = "bench"};
+    struct front_options front_options = {.host = "127.0.0.1", .version = "bench"};
+    const struct upstream_owner owner = {.ready = on_ready, .context = context};
+    struct served_model_options model = {.names = names, .n_names = 1, .root = "bench"};
+    struct served_model *served;
     s->tokenizer_mib = -bench_anonymous_mib();
     if (quire_text_open(options->model_dir, &s->text, &err))
         bench_die("server: %s", err.text);
@@ -39,14 +36,16 @@ void bench_server_open(struct bench_server *s, const struct engine_options *opti
         bench_die("server: %s", err.text);
     if (tenants_from_keys(NULL, 0, 0, &s->tenants, &err))
         bench_die("tenants: %s", err.text);
-    front_options.text = s->text;
+    model.text = s->text;
     front_options.tenants = s->tenants;
     daemon_set_engine(s->daemon, s->engine);
     if (wire_stream_pair(s->base, ends, &err))
         bench_die("server: %s", err.text);
-    engine_end.stream = ends[1];
-    if (front_create(s->base, &front_options, &s->front, &err) || daemon_add_connection(s->daemon, ends[0], &err) ||
-        front_set_engine(s->front, &engine_end, &err))
+    if (front_create(s->base, &front_options, &s->front, &err) || front_add_model(s->front, &model, &served, &err) ||
+        daemon_add_connection(s->daemon, ends[0], &err))
+        bench_die("server: %s", err.text);
+    upstream_set_identity(served_model_upstream(served), &identity, &owner);
+    if (upstream_attach(served_model_upstream(served), ends[1], &err))
         bench_die("server: %s", err.text);
 }
 

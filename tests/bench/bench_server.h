@@ -20,7 +20,7 @@ struct bench_server {
 
 /* s->base is the caller's. sink passes on to daemon_sink(). on_ready: requests may arrive. Exits on an error. */
 void bench_server_open(struct bench_server *s, const struct engine_options *options, engine_sink sink,
-                       void (*on_ready)(void *context), void *context);
+                       void (*on_ready)(void *context, bool is_first), void *context);
 void bench_server_close(struct bench_server *s);
 
 /* Resident memory not backed by files. The arenas of an engine without kernels are hardly touched, and its weights are

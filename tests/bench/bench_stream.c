@@ -108,8 +108,9 @@ static void on_idle_over(evutil_socket_t fd, short what, void *context)
         bench_die("pipe: %m");
 }
 
-static void on_ready(void *context)
+static void on_ready(void *context, bool is_first)
 {
+    (void)is_first;
     struct server *s = context;
     struct timeval time = {.tv_sec = (time_t)s->idle_seconds,
                            .tv_usec = (suseconds_t)(s->idle_seconds * 1e6) % 1000000};

@@ -3,7 +3,7 @@
  *     front_test_server TOKENIZER_DIRECTORY [--port N] [--mode echo|count] ...
  *
  * Prints "listening on http://127.0.0.1:PORT". SIGTERM drains, a second one ends. SIGUSR1 ends
- * the engine.
+ * the engine. SIGUSR2 ends it and starts another, with one token more of context; the line is printed again then.
  */
 #include "base/clock.h"
 #include "server/cache/response_cache.h"
@@ -24,9 +24,11 @@
 struct server {
     struct event_base *base;
     struct front *front;
+    struct served_model *model;
     struct daemon *daemon;
     struct engine *engine;
-    bool drained, has_shadow;
+    struct fake_engine_options fake;
+    bool drained, has_shadow, restarts; /* restarts: the engine that ends is followed by another */
     uint32_t give_up_ms; /* 0: never */
     struct fake_source *source; /* NULL: the engine answers */
     struct response_cache *cache;
@@ -78,6 +80,15 @@ static void on_usr1(evutil_socket_t number, short what, void *context)
     end_engine(context);
 }
 
+static void on_usr2(evutil_socket_t number, short what, void *context)
+{
+    struct server *s = context;
+    (void)number;
+    (void)what;
+    s->restarts = true;
+    end_engine(s);
+}
+
 /* Says how it went on standard output: the test waits for it. */
 static void on_hangup(evutil_socket_t number, short what, void *context)
 {
@@ -91,22 +102,60 @@ static void on_hangup(evutil_socket_t number, short what, void *context)
     fflush(stdout);
 }
 
-static void on_ready(void *context)
+static void on_ready(void *context, bool is_first)
 {
     static const struct key256 identity = {{1}};
     struct server *s = context;
+    (void)is_first;
     if (s->source && s->cache)
         response_cache_set_below(s->cache, fake_source_as_source(s->source), &identity, UINT32_MAX);
     else if (s->source)
-        front_set_source(s->front, fake_source_as_source(s->source));
+        served_model_set_source(s->model, fake_source_as_source(s->source));
     printf("listening on http://127.0.0.1:%u\n", front_port(s->front));
     fflush(stdout);
 }
 
-static void on_engine_gone(void *context, const char *why)
+/* Front and engine at the two ends of a stream in memory, on one loop, as `quire serve MODEL` has it. */
+static int start_engine(struct server *s, struct quire_error *err)
 {
-    (void)context;
-    fprintf(stderr, "the engine is gone: %s\n", why);
+    struct daemon_options options = {.model = "fake"};
+    struct wire_stream *ends[2];
+    int status = daemon_create(s->base, &options, &s->daemon, err);
+    if (!status)
+        status = fake_engine_open(&s->fake, daemon_sink, s->daemon, &s->engine, err);
+    if (!status)
+        status = wire_stream_pair(s->base, ends, err);
+    if (status)
+        return status;
+    daemon_set_engine(s->daemon, s->engine);
+    daemon_set_shadow(s->daemon, s->has_shadow ? fake_engine_shadow() : NULL);
+    status = daemon_add_connection(s->daemon, ends[0], err);
+    int second = upstream_attach(served_model_upstream(s->model), ends[1], err);
+    return status ? status : second;
+}
+
+static void on_restart(evutil_socket_t fd, short what, void *context)
+{
+    struct server *s = context;
+    struct quire_error err;
+    (void)fd;
+    (void)what;
+    s->fake.max_model_len++;
+    if (start_engine(s, &err) == QUIRE_OK)
+        return;
+    fprintf(stderr, "front_test_server: %s\n", err.text);
+    event_base_loopexit(s->base, NULL);
+}
+
+static void on_lost(void *context, const char *what, const char *why)
+{
+    struct server *s = context;
+    const struct timeval now = {0};
+    fprintf(stderr, "%s: %s\n", what, why);
+    if (!s->restarts)
+        return;
+    s->restarts = false;
+    event_base_once(s->base, -1, EV_TIMEOUT, on_restart, s, &now);
 }
 
 static const struct option names[] = {
@@ -166,13 +215,14 @@ struct words {
     struct response_cache_options cache; /* max_entries 0: none */
 };
 
-static bool parse(int argc, char **argv, struct front_options *o, struct fake_engine_options *f, struct words *words)
+static bool parse(int argc, char **argv, struct front_options *o, struct served_model_options *m,
+                  struct fake_engine_options *f, struct words *words)
 {
     int letter;
     while ((letter = getopt_long(argc, argv, "", names, NULL)) != -1) {
         uint32_t number = optarg ? (uint32_t)strtoul(optarg, NULL, 10) : 0;
         switch (letter) {
-        case 'u': o->tool_call_parser = optarg; break;
+        case 'u': m->tool_call_parser = optarg; break;
         case 'p': o->port = (uint16_t)number; break;
         case 'o': f->mode = strcmp(optarg, "count") == 0 ? FAKE_ENGINE_COUNT : FAKE_ENGINE_ECHO; break;
         case 'x': f->max_model_len = number; break;
@@ -198,11 +248,11 @@ static bool parse(int argc, char **argv, struct front_options *o, struct fake_en
             break;
         case 'H': o->host = optarg; break;
         case 'Z':
-            o->specials_in_messages = strcmp(optarg, "text") == 0     ? QUIRE_SPECIALS_TEXT
+            m->specials_in_messages = strcmp(optarg, "text") == 0     ? QUIRE_SPECIALS_TEXT
                                       : strcmp(optarg, "refuse") == 0 ? QUIRE_SPECIALS_REFUSE
                                                                       : QUIRE_SPECIALS_ENCODE;
             break;
-        case 'J': o->keeps_billing_header = true; break;
+        case 'J': m->keeps_billing_header = true; break;
         case 'd': o->max_connections_per_address = number; break;
         case 'n':
             if (words->n_names < MAX_NAMES)
@@ -217,7 +267,7 @@ static bool parse(int argc, char **argv, struct front_options *o, struct fake_en
         case 'l': words->cache.ttl_s = number; break;
         case 'F': words->cache_file = optarg; break;
         case 'U': words->cache.unseeded = true; break;
-        case 'G': o->share_answers = true; break;
+        case 'G': m->share_answers = true; break;
         case 'R': words->cache.replay_pace = true; break;
         case '0': f->not_invariant = true; break;
         case 'V': words->cache.verify = strtod(optarg, NULL); break;
@@ -242,32 +292,18 @@ static bool parse(int argc, char **argv, struct front_options *o, struct fake_en
     return optind == argc - 1;
 }
 
-/* Front and engine at the two ends of a stream in memory, on one loop, as `quire serve MODEL` has it. */
-static int serve(struct server *s, struct quire_text *text, struct front_options *options,
-                 const struct fake_engine_options *fake, struct quire_error *err)
+static int serve(struct server *s, struct quire_text *text, const struct front_options *options,
+                 struct served_model_options *model, struct quire_error *err)
 {
-    struct daemon_options d_options = {.model = "fake"};
-    struct front_engine engine_end = {.model = "fake"};
-    struct wire_stream *ends[2];
-    options->text = text;
-    options->on_engine_ready = on_ready;
-    options->on_engine_gone = on_engine_gone;
-    options->context = s;
-    int status = daemon_create(s->base, &d_options, &s->daemon, err);
+    const struct upstream_identity identity = {.model = "fake"};
+    const struct upstream_owner owner = {.ready = on_ready, .lost = on_lost, .context = s};
+    model->text = text;
+    int status = front_create(s->base, options, &s->front, err);
     if (!status)
-        status = fake_engine_open(fake, daemon_sink, s->daemon, &s->engine, err);
-    if (!status)
-        status = front_create(s->base, options, &s->front, err);
-    if (!status)
-        status = wire_stream_pair(s->base, ends, err);
+        status = front_add_model(s->front, model, &s->model, err);
     if (!status) {
-        daemon_set_engine(s->daemon, s->engine);
-        daemon_set_shadow(s->daemon, s->has_shadow ? fake_engine_shadow() : NULL);
-        status = daemon_add_connection(s->daemon, ends[0], err);
-        engine_end.stream = ends[1];
-        int second = front_set_engine(s->front, &engine_end, err);
-        if (!status)
-            status = second;
+        upstream_set_identity(served_model_upstream(s->model), &identity, &owner);
+        status = start_engine(s, err);
     }
     if (!status)
         event_base_dispatch(s->base);
@@ -293,13 +329,14 @@ static struct answer_store *open_file(void *context, const struct key256 *identi
 int main(int argc, char **argv)
 {
     struct words words = {.n_names = 0};
-    struct front_options options = {.host = "127.0.0.1", .version = "test", .model_root = "fake-root"};
+    struct front_options options = {.host = "127.0.0.1", .version = "test"};
+    struct served_model_options model = {.root = "fake-root"};
     struct fake_engine_options fake;
     struct quire_text *text;
     struct quire_error err;
     fake_engine_options_default(&fake);
     fake.mode = FAKE_ENGINE_ECHO;
-    if (!parse(argc, argv, &options, &fake, &words)) {
+    if (!parse(argc, argv, &options, &model, &fake, &words)) {
         fprintf(stderr, "usage: front_test_server TOKENIZER_DIRECTORY [options]\n");
         return 2;
     }
@@ -325,19 +362,22 @@ int main(int argc, char **argv)
     options.n_trusted_proxies = words.n_networks;
     if (words.n_names == 0)
         words.names[words.n_names++] = "fake";
-    options.model_names = words.names;
-    options.n_model_names = words.n_names;
+    model.names = words.names;
+    model.n_names = words.n_names;
     fake.vocab_size = quire_text_n_ids(text);
     int64_t eos = quire_text_token_id(text, "<|im_end|>");
     fake.eos = eos >= 0 ? (uint32_t)eos : 0;
 
-    struct server s = {.base = event_base_new(), .has_shadow = words.has_shadow, .give_up_ms = words.give_up_ms};
+    struct server s = {
+        .base = event_base_new(), .fake = fake, .has_shadow = words.has_shadow, .give_up_ms = words.give_up_ms};
     struct event *terminate = evsignal_new(s.base, SIGTERM, on_signal, &s);
     struct event *interrupt = evsignal_new(s.base, SIGINT, on_signal, &s);
     struct event *usr1 = evsignal_new(s.base, SIGUSR1, on_usr1, &s);
     event_add(terminate, NULL);
     event_add(interrupt, NULL);
     event_add(usr1, NULL);
+    struct event *usr2 = evsignal_new(s.base, SIGUSR2, on_usr2, &s);
+    event_add(usr2, NULL);
     struct event *hangup = evsignal_new(s.base, SIGHUP, on_hangup, options.tenants);
     event_add(hangup, NULL);
     if (words.source)
@@ -346,15 +386,16 @@ int main(int argc, char **argv)
     words.cache.open_store = words.cache_file ? open_file : NULL;
     if (words.cache.max_entries > 0)
         status = response_cache_open(s.base, &words.cache, &s.cache, &err);
-    options.cache = s.cache;
+    model.cache = s.cache;
     if (!status)
-        status = serve(&s, text, &options, &fake, &err);
+        status = serve(&s, text, &options, &model, &err);
     if (status)
         fprintf(stderr, "front_test_server: %s\n", err.text);
     fake_source_close(s.source);
     event_free(terminate);
     event_free(interrupt);
     event_free(usr1);
+    event_free(usr2);
     event_free(hangup);
     event_base_free(s.base);
     quire_text_close(text);

@@ -1,5 +1,5 @@
 /* Whose turn it is: tenants in turn, requests in turn, no more at once than there is room. */
-#include "server/front/output/turns.h"
+#include "server/front/batch/turns.h"
 #include "tests/front/front_unit_test.h"
 
 #include <string.h>

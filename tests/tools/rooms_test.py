@@ -97,6 +97,24 @@ class House(unittest.TestCase):
         self.assertEqual(found["loops that drive steps"], ["engine/model/t.c:8 run"])
         self.assertEqual(found["largest folder"]["files"], 1)
 
+    def test_leaves_of_structs(self):
+        text = """struct inner {
+    uint32_t a, b[4]; /* int c; */
+    void (*call)(int x, int y), *p;
+};
+struct outer {
+    struct inner held, *pointer;
+    struct {
+        bool yes, no;
+    } own;
+    TAILQ_HEAD(, inner) list;
+    struct inner many[3];
+    const struct inner *(*find)(struct outer *o);
+};
+"""
+        found = house.leaves({"base/a.h": text, "tests/t.h": text.replace("outer", "other")})
+        self.assertEqual(found, [(13, "base/a.h:5 outer"), (4, "base/a.h:1 inner")])
+
     def test_what_is_product(self):
         self.assertEqual([house.product(f) for f in ("engine/a.c", "tests/a.c", "docs/a.json", "README.md")],
                          [True, False, False, False])

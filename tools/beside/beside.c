@@ -29,7 +29,7 @@ struct beside {
     struct quire_text *text;
     struct daemon *daemon;
     struct engine *engine;
-    struct front *front;
+    struct served_model *served;
     void (*gone)(void *context);
     void *context;
 };
@@ -71,13 +71,14 @@ static void on_died(void *context, const char *why)
 {
     struct beside *b = context;
     (void)why; /* pending requests get the reason from the engine */
-    if (b->front)
-        front_engine_died(b->front);
+    if (b->served)
+        upstream_fail(served_model_upstream(b->served), NULL);
 }
 
-static void on_gone(void *context, const char *why)
+static void on_lost(void *context, const char *what, const char *why)
 {
     const struct beside *b = context;
+    (void)what; /* the engine is unavailable */
     quire_log(QUIRE_LOG_ERROR, "server", "the engine of %s is unavailable: %s", b->model.name, why);
     b->gone(b->context);
 }
@@ -170,30 +171,25 @@ static int open_model(struct beside *b, struct quire_error *err)
     return status == QUIRE_OK ? read_identity(b, err) : status;
 }
 
-static int open_front(struct beside *b, const struct front_options *shared, const char *given, struct quire_error *err)
+static int add_to_front(struct beside *b, struct front *front, const struct served_model_options *first,
+                        const char *given, struct quire_error *err)
 {
     const char *const names[] = {b->model.name};
-    struct front_options o = *shared;
-    o.no_listener = true;
-    o.metrics = NULL;
-    o.tls = NULL;
-    o.cache = NULL;
-    o.otlp_endpoint = NULL;
-    o.model_names = names;
-    o.n_model_names = 1;
-    o.model_root = given;
-    o.text = b->text;
-    o.tool_call_parser = "none";
-    o.sampling = b->sampling;
-    o.on_engine_ready = NULL;
-    o.on_engine_gone = on_gone;
-    o.context = b;
-    return front_create(b->base, &o, &b->front, err);
+    const struct served_model_options o = {.names = names,
+                                           .n_names = 1,
+                                           .root = given,
+                                           .text = b->text,
+                                           .specials_in_messages = first->specials_in_messages,
+                                           .keeps_billing_header = first->keeps_billing_header,
+                                           .tool_call_parser = "none",
+                                           .sampling = b->sampling,
+                                           .for_vectors = true};
+    return front_add_model(front, &o, &b->served, err);
 }
 
 int beside_open(struct event_base *base, const struct beside_flags *flags, const struct engine_options *options,
-                const struct front_options *shared, void (*gone)(void *context), void *context, struct beside **out,
-                struct quire_error *err)
+                struct front *front, const struct served_model_options *first, void (*gone)(void *context),
+                void *context, struct beside **out, struct quire_error *err)
 {
     struct beside *b = *out = calloc(1, sizeof *b);
     if (!b)
@@ -203,22 +199,22 @@ int beside_open(struct event_base *base, const struct beside_flags *flags, const
     b->context = context;
     int status = hub_model_find(flags->model, false, &b->model, err);
     b->options = beside_options(flags, b->model.dir, options);
-    for (size_t i = 0; status == QUIRE_OK && i < shared->n_model_names; i++)
-        if (strcmp(shared->model_names[i], b->model.name) == 0)
+    for (size_t i = 0; status == QUIRE_OK && i < first->n_names; i++)
+        if (strcmp(first->names[i], b->model.name) == 0)
             status = quire_fail(err, QUIRE_INVALID, "both models are called %s: give --served-model-name",
                                 b->model.name);
     if (status == QUIRE_OK)
         status = open_model(b, err);
     if (status == QUIRE_OK)
-        status = open_front(b, shared, flags->model, err);
+        status = add_to_front(b, front, first, flags->model, err);
     if (status != QUIRE_OK)
         quire_error_prefix(err, "--embedding-model");
     return status;
 }
 
-struct front *beside_front(const struct beside *b)
+struct served_model *beside_model(const struct beside *b)
 {
-    return b->front;
+    return b->served;
 }
 
 uint32_t beside_vectors(const struct beside *b, struct key256 *identity)
@@ -238,13 +234,14 @@ int beside_connect(struct beside *b, struct quire_error *err)
         wire_stream_close(ends[1]);
         return status;
     }
-    const struct front_engine engine = {.stream = ends[1],
-                                        .model = b->model.name,
-                                        .identity_text = b->identity.text,
-                                        .identity_config = b->identity.config,
-                                        .identity_generation = b->identity.generation,
-                                        .law = b->identity.law};
-    return front_set_engine(b->front, &engine, err);
+    const struct upstream_identity identity = {.model = b->model.name,
+                                               .text = b->identity.text,
+                                               .config = b->identity.config,
+                                               .generation = b->identity.generation,
+                                               .arithmetic = b->identity.law};
+    upstream_set_identity(served_model_upstream(b->served), &identity,
+                          &(struct upstream_owner){.lost = on_lost, .context = b});
+    return upstream_attach(served_model_upstream(b->served), ends[1], err);
 }
 
 bool beside_died(const struct beside *b)
@@ -256,7 +253,6 @@ void beside_close(struct beside *b)
 {
     if (!b)
         return;
-    front_destroy(b->front);
     engine_close(b->engine);
     daemon_close(b->daemon);
     serving_death_end(b->death);

@@ -1,5 +1,5 @@
-/* quire serve --embedding-model: a second model in the process, which computes vectors. It has its own engine, text
- * part and front; the first model's listener serves it. Main thread, on the loop. */
+/* quire serve --embedding-model: a second model in the process, which computes vectors. It has its own engine and text
+ * part; the front serves both models. Main thread, on the loop. */
 #ifndef QUIRE_TOOLS_BESIDE_H
 #define QUIRE_TOOLS_BESIDE_H
 
@@ -23,20 +23,20 @@ int beside_check(const struct beside_flags *flags, struct quire_error *err);
 struct engine_options beside_options(const struct beside_flags *flags, const char *model_dir,
                                      const struct engine_options *first);
 
-/* Opens the model and a front for it, paired with s. options: the first model's; device, threads and tenants are taken
- * from it. shared: the front's options that belong to the server, not to a model. gone: called when the engine stopped
- * or was lost; the loop must end. */
+/* Opens the model and adds it to the front. options: the first model's; device, threads and tenants are taken from it.
+ * first: the first model's options for messages are used for this one. gone: called when the engine stopped or was lost;
+ * the loop must end. */
 int beside_open(struct event_base *base, const struct beside_flags *flags, const struct engine_options *options,
-                const struct front_options *shared, void (*gone)(void *context), void *context, struct beside **out,
-                struct quire_error *err);
-struct front *beside_front(const struct beside *b);
+                struct front *front, const struct served_model_options *first, void (*gone)(void *context),
+                void *context, struct beside **out, struct quire_error *err);
+struct served_model *beside_model(const struct beside *b);
 /* The size of its vectors, and the identity of their bits. */
 uint32_t beside_vectors(const struct beside *b, struct key256 *identity);
-/* After front_pair(). */
+/* Once. */
 int beside_connect(struct beside *b, struct quire_error *err);
 /* Returns whether its engine failed; false for NULL. */
 bool beside_died(const struct beside *b);
-/* NULL is allowed. The paired front must already be closed. */
+/* NULL is allowed. The front must already be closed. */
 void beside_close(struct beside *b);
 
 #endif

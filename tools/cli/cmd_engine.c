@@ -8,7 +8,7 @@
 #include "tools/cli/commands.h"
 #include "tools/cli/engine_flags.h"
 #include "tools/cli/foreign_flags.h"
-#include "tools/cli/keep/keeper.h"
+#include "server/link/supervisor.h"
 #include "tools/cli/watch/loading.h"
 #include "tools/cli/watch/log_stats.h"
 #include "tools/cli/serving.h"
@@ -83,7 +83,7 @@ static int join_parent(struct engine_command *c, int *life_fd, struct quire_erro
     signal(SIGINT, SIG_IGN);
     signal(SIGTERM, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
-    return keeper_join(&c->front_fd, life_fd, err);
+    return supervisor_join(&c->front_fd, life_fd, err);
 }
 
 static int serve_parent(struct engine_command *c, int life_fd, struct quire_error *err)
@@ -113,7 +113,7 @@ static int open_all(struct engine_command *c, struct engine_options *options, st
 {
     struct serving_identity identity;
     int life_fd = -1;
-    int status = keeper_is_child() ? join_parent(c, &life_fd, err) : QUIRE_OK;
+    int status = supervisor_is_child() ? join_parent(c, &life_fd, err) : QUIRE_OK;
     if (status == QUIRE_OK)
         status = read_weights(c, options, err);
     if (status == QUIRE_OK)
@@ -238,7 +238,7 @@ int command_engine(int argc, char **argv)
         return code;
     if (!options.model_dir)
         return command_fail(2, "MODEL is missing; usage: quire engine MODEL --listen ADDRESS");
-    if (c.listen.n == 0 && !keeper_is_child())
+    if (c.listen.n == 0 && !supervisor_is_child())
         return command_fail(2, "--listen is missing: give --listen unix:PATH or --listen tcp:HOST:PORT");
     if (serving_check_listen(c.listen.items, c.listen.n, c.key_file, &err) != QUIRE_OK)
         return command_fail(2, err.text);

@@ -7,19 +7,16 @@
 #include "server/daemon/daemon.h"
 #include "server/front/api/cors.h"
 #include "server/front/api/foreign.h"
-#include "server/link/engine_client.h"
+#include "server/link/upstream.h"
 #include "server/front/front.h"
 #include "server/http/address.h"
 #include "server/http/tls.h"
-#include "server/wire/key.h"
 #include "tools/beside/beside.h"
 #include "tools/cache/cache_flags.h"
 #include "tools/cli/command.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/engine_flags.h"
 #include "tools/cli/foreign_flags.h"
-#include "tools/cli/keep/keeper.h"
-#include "tools/cli/keep/pulse.h"
 #include "tools/cli/watch/loading.h"
 #include "tools/cli/watch/log_stats.h"
 #include "tools/cli/serve_values.h"
@@ -34,11 +31,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#define CONNECT_TIMEOUT_MS 5000
-#define RECONNECT_TIMEOUT_MS 200 /* the loop blocks while it connects */
-#define RECONNECT_EVERY_S 1
-#define SAY_EVERY_S 10
 
 struct serve {
     /* from the command line */
@@ -79,16 +71,13 @@ struct serve {
     uint32_t weights[TENANTS_MAX]; /* of the tenants, for the engine */
     struct response_cache *cache; /* NULL: off */
     struct front *front;
+    struct served_model *served;
     struct beside *beside; /* NULL without --embedding-model */
     struct warming *warming; /* NULL without --warm, and before the engine is available */
     struct event *reload; /* NULL if nothing can be reloaded */
-    struct event *reconnect; /* NULL without --engine */
-    struct pulse *pulse; /* heartbeat of the remote engine; NULL without --engine */
-    struct keeper *keeper; /* NULL without --restart */
     uint32_t restarts; /* maximum in a row; 0: the engine is in this process */
     char **engine_argv; /* of the engine's process if it is separate */
-    double said_waiting; /* time of the last log line about waiting for the first engine; 0: never */
-    bool ready_once, draining;
+    bool draining;
     int exit_code;
     double started;
 };
@@ -120,188 +109,44 @@ static void on_beside_gone(void *context)
 
 /* ---- availability of the engine ---- */
 
-static void on_engine_ready(void *context)
+static void on_engine_ready(void *context, bool is_first)
 {
     struct serve *s = context;
     const char *host = s->host && strcmp(s->host, "0.0.0.0") != 0 ? s->host : "127.0.0.1";
-    if (s->ready_once)
+    if (!is_first) {
         quire_log(QUIRE_LOG_INFO, "server", "the engine is available again");
-    else
-        quire_log(QUIRE_LOG_INFO, "server", "%s ready on %s://%s:%u/v1 after %.2f s; /ui has chat and charts",
-                  s->names.items[0], s->tls ? "https" : "http", host, front_port(s->front), quire_now_s() - s->started);
-    if (!s->ready_once && s->metrics_listen)
+        return;
+    }
+    quire_log(QUIRE_LOG_INFO, "server", "%s ready on %s://%s:%u/v1 after %.2f s; /ui has chat and charts",
+              s->names.items[0], s->tls ? "https" : "http", host, front_port(s->front), quire_now_s() - s->started);
+    if (s->metrics_listen)
         quire_log(QUIRE_LOG_INFO, "server", "metrics and health, without a key, on port %u (%s)",
                   front_metrics_port(s->front), s->metrics_listen);
-    if (!s->ready_once) {
-        notify_ready();
-        begin_warming(s, host);
-    }
-    if (s->pulse)
-        pulse_begin(s->pulse);
-    s->ready_once = true;
+    notify_ready();
+    begin_warming(s, host);
 }
 
-/* For the first engine, at intervals. */
-static void say_waiting(struct serve *s, const char *why)
+static void on_engine_awaited(void *context, const char *why)
 {
-    size_t n = strlen(s->remote);
-    if (strncmp(why, s->remote, n) == 0 && why[n] == ':') /* it begins with the address, which the line already has */
-        why += n + 1 + strspn(why + n + 1, " ");
-    if (s->ready_once || (s->said_waiting > 0 && quire_now_s() - s->said_waiting < SAY_EVERY_S))
-        return;
-    s->said_waiting = quire_now_s();
+    const struct serve *s = context;
     quire_log(QUIRE_LOG_WARN, "server", "waiting for the engine at %s: %s; port %u answers 503 until it is available",
               s->remote, why, front_port(s->front));
 }
 
-/* Tries again to connect to the engine after a delay. */
-static void wait_for_engine(struct serve *s, const char *why)
-{
-    const struct timeval soon = {.tv_sec = RECONNECT_EVERY_S};
-    say_waiting(s, why);
-    event_add(s->reconnect, &soon);
-}
-
-/* A stopped engine at --engine: its system still accepts connections, which would pile up there. */
-static bool keeps_waiting(void *context)
+/* The server cannot continue. */
+static void on_engine_lost(void *context, const char *what, const char *why)
 {
     struct serve *s = context;
-    if (!s->remote)
-        return false;
-    say_waiting(s, "it accepts connections but sends no data");
-    return true;
-}
-
-static void on_engine_gone(void *context, const char *why)
-{
-    struct serve *s = context;
-    if (s->pulse)
-        pulse_end(s->pulse);
-    if (serving_death_hangs(s->death)) /* the loop ends soon */
-        return;
-    if (s->draining) {
-        if (s->keeper) /* with the process; the death of an in-process engine logs it itself */
-            s->exit_code = 1;
-        return;
-    }
-    if (s->reconnect && !front_engine_spoke(s->front)) { /* the engine is absent or still stopped */
-        wait_for_engine(s, why);
-        return;
-    }
-    quire_log(QUIRE_LOG_ERROR, "server", "the engine is unavailable: %s", why);
-    if (s->keeper) {
-        keeper_lost(s->keeper);
-        return;
-    }
-    if (s->reconnect && s->ready_once) {
-        wait_for_engine(s, why);
-        return;
-    }
-    /* The engine rejected us, or lived in this process: the server cannot continue. */
     s->exit_code = 1;
+    if (s->draining)
+        return;
+    quire_log(QUIRE_LOG_ERROR, "server", "%s%s%s", what, why[0] ? ": " : "", why);
     event_base_loopbreak(s->base);
 }
 
-static int attach_engine(struct serve *s, struct wire_stream *stream, struct quire_error *err)
+static void on_engine_ended_badly(void *context)
 {
-    const struct front_engine engine = {.stream = stream,
-                                        .model = s->model.name,
-                                        .identity_text = s->identity.text,
-                                        .identity_config = s->identity.config,
-                                        .identity_generation = s->identity.generation,
-                                        .law = s->identity.law,
-                                        .key_file = s->remote ? s->key_file : NULL};
-    return front_set_engine(s->front, &engine, err);
-}
-
-/* Connects to the engine at --engine. An absent engine is waited for, also the first time, so that the two may be
- * started in any order. Errors that waiting cannot fix fail: an invalid address, or a key that cannot be read. */
-static int look_for_engine(struct serve *s, int timeout_ms, struct quire_error *err)
-{
-    int engine_fd;
-    int status = engine_client_connect(s->remote, timeout_ms, &engine_fd, err);
-    if (status == QUIRE_OK)
-        return attach_engine(s, wire_stream_of_socket(s->base, engine_fd), err);
-    if (status != QUIRE_IO && status != QUIRE_NOT_FOUND)
-        return status;
-    wait_for_engine(s, err->text);
-    return QUIRE_OK;
-}
-
-static bool engine_answers(void *context)
-{
-    return front_engine_answers(((struct serve *)context)->front);
-}
-
-static void on_engine_silent(void *context)
-{
-    front_engine_give_up(((struct serve *)context)->front, PULSE_LOST);
-}
-
-static void on_reconnect(evutil_socket_t fd, short what, void *context)
-{
-    struct serve *s = context;
-    struct quire_error err;
-    (void)fd;
-    (void)what;
-    if (s->draining || look_for_engine(s, RECONNECT_TIMEOUT_MS, &err) == QUIRE_OK)
-        return;
-    if (s->ready_once) {
-        wait_for_engine(s, err.text);
-        return;
-    }
-    quire_log(QUIRE_LOG_ERROR, "server", "%s", err.text);
-    s->exit_code = 1;
-    event_base_loopbreak(s->base);
-}
-
-/* ---- an engine that is started again ---- */
-
-static void on_engine_up(void *context, int fd)
-{
-    struct serve *s = context;
-    struct quire_error err;
-    if (attach_engine(s, wire_stream_of_socket(s->base, fd), &err) == QUIRE_OK)
-        return;
-    quire_log(QUIRE_LOG_ERROR, "server", "%s", err.text);
-    keeper_lost(s->keeper);
-}
-
-static void on_engine_down(void *context, uint32_t retry_ms, const char *why)
-{
-    (void)why;
-    front_engine_returns(((struct serve *)context)->front, retry_ms);
-}
-
-/* Pending requests get the reason, not only the fact that the connection ended. */
-static void on_engine_lost(void *context, const char *why)
-{
-    front_engine_give_up(((struct serve *)context)->front, why);
-}
-
-static const char *why_engine_ended(void *context)
-{
-    struct serve *s = context;
-    return s->keeper ? keeper_how_ended(s->keeper) : NULL;
-}
-
-static void on_given_up(void *context, const char *why)
-{
-    struct serve *s = context;
-    quire_log(QUIRE_LOG_ERROR, "server", "the engine is not restarted: %s", why);
-    s->exit_code = 1;
-    event_base_loopbreak(s->base);
-}
-
-static int keep_engine(struct serve *s, struct quire_error *err)
-{
-    const struct keeper_calls calls = {.up = on_engine_up,
-                                       .down = on_engine_down,
-                                       .answers = engine_answers,
-                                       .lost = on_engine_lost,
-                                       .given_up = on_given_up,
-                                       .context = s};
-    return keeper_begin(s->base, s->engine_argv, s->restarts, &calls, &s->keeper, err);
+    ((struct serve *)context)->exit_code = 1;
 }
 
 /* The command line quire engine MODEL, with the engine's options of this command line. */
@@ -350,7 +195,6 @@ static void on_drain(void *context)
     s->draining = true;
     notify_stopping();
     warming_stop(s->warming);
-    keeper_drain(s->keeper);
     front_drain(s->front, on_front_idle, s);
 }
 
@@ -363,10 +207,8 @@ static void on_engine_died(void *context, const char *why)
 {
     struct serve *s = context;
     (void)why; /* pending requests get the reason from the engine */
-    if (s->front)
-        front_engine_died(s->front);
-    if (s->front && serving_death_hangs(s->death)) /* the hanging engine will not report it itself */
-        front_engine_give_up(s->front, serving_death_hangs(s->death));
+    if (s->served)
+        upstream_fail(served_model_upstream(s->served), serving_death_hangs(s->death));
 }
 
 /* ---- tenants ---- */
@@ -486,7 +328,7 @@ static int compare_questions(struct serve *s, struct quire_error *err)
         options.path = path;
     if (cache_flags_redis(&s->cache_flags, &redis))
         options.shared = &redis;
-    int status = similar_open(s->base, &options, front_embedder(beside_front(s->beside)), &similar, err);
+    int status = similar_open(s->base, &options, served_model_embedder(beside_model(s->beside)), &similar, err);
     if (status != QUIRE_OK)
         return status;
     response_cache_compare(s->cache, similar);
@@ -496,6 +338,34 @@ static int compare_questions(struct serve *s, struct quire_error *err)
             "--semantic-mode answer: what was answered to a similar question is given as it is, and some of these "
             "answers are wrong (docs/guides/caching.md); with --semantic-mode draft none is");
     return status;
+}
+
+static int add_models(struct serve *s, struct quire_error *err)
+{
+    const struct served_model_options model = {
+        .names = s->names.items,
+        .n_names = s->names.n,
+        .root = s->given,
+        .text = s->text,
+        .specials_in_messages = s->specials_in_messages,
+        .keeps_billing_header = s->keeps_billing_header,
+        .tool_call_parser = s->tool_call_parser,
+        .sampling = s->sampling,
+        .cache = s->cache,
+        .price = s->cache_flags.price.out >= 0 ? &s->cache_flags.price : NULL,
+        .share_answers = s->cache_flags.share_all,
+        .compares = s->cache_flags.semantic_model != NULL,
+    };
+    int status = front_add_model(s->front, &model, &s->served, err);
+    if (status != QUIRE_OK || !s->beside_flags.model)
+        return status;
+    if (s->engine && engine_info(s->engine)->vector_size > 0)
+        return quire_fail(err, QUIRE_INVALID, "--embedding-model: %s is an embedding model, too: serve one of the two",
+                          s->model.name);
+    status = beside_open(s->base, &s->beside_flags, &s->options, s->front, &model, on_beside_gone, s, &s->beside, err);
+    if (status == QUIRE_OK)
+        status = beside_connect(s->beside, err);
+    return status == QUIRE_OK && s->cache_flags.semantic_model ? compare_questions(s, err) : status;
 }
 
 static int open_front(struct serve *s, struct quire_error *err)
@@ -512,20 +382,8 @@ static int open_front(struct serve *s, struct quire_error *err)
         .tenants = s->tenants,
         .tenant_metrics = s->tenant_metrics,
         .log_requests = s->log_requests,
-        .cache = s->cache,
-        .share_answers = s->cache_flags.share_all,
-        .compares = s->cache_flags.semantic_model != NULL,
-        .price = s->cache_flags.price.out >= 0 ? &s->cache_flags.price : NULL,
         .otlp_endpoint = s->otlp_endpoint,
-        .model_names = s->names.items,
-        .n_model_names = s->names.n,
-        .model_root = s->given,
         .version = QUIRE_VERSION,
-        .text = s->text,
-        .specials_in_messages = s->specials_in_messages,
-        .keeps_billing_header = s->keeps_billing_header,
-        .tool_call_parser = s->tool_call_parser,
-        .sampling = s->sampling,
         .max_body_bytes = s->max_body_bytes,
         .max_choices = s->max_choices,
         .max_connections = s->max_connections,
@@ -536,50 +394,32 @@ static int open_front(struct serve *s, struct quire_error *err)
         .body_timeout_ms = 1000 * s->body_timeout_s,
         .idle_timeout_ms = 1000 * s->idle_timeout_s,
         .write_timeout_ms = 1000 * s->write_timeout_s,
-        .on_engine_ready = on_engine_ready,
-        .on_engine_gone = on_engine_gone,
-        .on_engine_silent = keeps_waiting,
-        .why_engine_ended = why_engine_ended,
-        .context = s,
     };
     serving_allow_descriptors(s->max_connections);
     int status = front_create(s->base, &options, &s->front, err);
-    if (status != QUIRE_OK || !s->beside_flags.model)
-        return status;
-    if (s->engine && engine_info(s->engine)->vector_size > 0)
-        return quire_fail(err, QUIRE_INVALID, "--embedding-model: %s is an embedding model, too: serve one of the two",
-                          s->model.name);
-    status = beside_open(s->base, &s->beside_flags, &s->options, &options, on_beside_gone, s, &s->beside, err);
-    if (status == QUIRE_OK)
-        front_pair(s->front, beside_front(s->beside));
-    if (status == QUIRE_OK)
-        status = beside_connect(s->beside, err);
-    return status == QUIRE_OK && s->cache_flags.semantic_model ? compare_questions(s, err) : status;
-}
-
-static int connect_remote(struct serve *s, struct quire_error *err)
-{
-    struct key256 key;
-    /* Reports an unreadable key before it waits for an engine. */
-    int status = s->key_file ? wire_key_read(s->key_file, &key, err) : QUIRE_OK;
-    explicit_bzero(&key, sizeof key);
-    if (status != QUIRE_OK)
-        return status;
-    s->reconnect = evtimer_new(s->base, on_reconnect, s);
-    s->pulse = pulse_new(s->base,
-                         &(struct pulse_calls){.lives = engine_answers, .lost = on_engine_silent, .context = s});
-    if (!s->reconnect || !s->pulse)
-        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
-    return look_for_engine(s, CONNECT_TIMEOUT_MS, err);
+    return status == QUIRE_OK ? add_models(s, err) : status;
 }
 
 static int connect_engine(struct serve *s, struct quire_error *err)
 {
+    struct upstream *upstream = served_model_upstream(s->served);
     struct wire_stream *ends[2];
+    const struct upstream_identity identity = {.model = s->model.name,
+                                               .text = s->identity.text,
+                                               .config = s->identity.config,
+                                               .generation = s->identity.generation,
+                                               .arithmetic = s->identity.law,
+                                               .key_file = s->key_file};
+    const struct upstream_owner owner = {.ready = on_engine_ready,
+                                         .waiting = on_engine_awaited,
+                                         .lost = on_engine_lost,
+                                         .ended_badly = on_engine_ended_badly,
+                                         .context = s};
+    upstream_set_identity(upstream, &identity, &owner);
     if (s->remote)
-        return connect_remote(s, err);
+        return upstream_connect(upstream, s->remote, err);
     if (s->restarts)
-        return keep_engine(s, err);
+        return upstream_supervise(upstream, s->engine_argv, s->restarts, err);
     int status = wire_stream_pair(s->base, ends, err);
     if (status != QUIRE_OK)
         return status;
@@ -588,7 +428,7 @@ static int connect_engine(struct serve *s, struct quire_error *err)
         wire_stream_close(ends[1]);
         return status;
     }
-    return attach_engine(s, ends[1], err);
+    return upstream_attach(upstream, ends[1], err);
 }
 
 static int open_all(struct serve *s, struct quire_error *err)
@@ -625,8 +465,6 @@ static void close_all(struct serve *s)
     serving_signals_end(s->signals);
     warming_end(s->warming);
     front_destroy(s->front);
-    if (!keeper_end(s->keeper))
-        s->exit_code = 1;
     free(s->engine_argv);
     if (s->cache) /* vectors of the embedding model may still arrive */
         response_cache_compare(s->cache, NULL);
@@ -637,9 +475,6 @@ static void close_all(struct serve *s)
     watching_end(&s->watching);
     daemon_close(s->daemon);
     serving_death_end(s->death);
-    if (s->reconnect)
-        event_free(s->reconnect);
-    pulse_free(s->pulse);
     if (s->reload)
         event_free(s->reload);
     tls_free(s->tls);
@@ -753,7 +588,7 @@ static size_t connection_flags(struct serve *s, struct cli_option *out)
          .help = "Time limit for a client to read some of its reply. Default 60."},
         serving_shutdown_option(&s->shutdown_timeout_s),
         {.names = "Engine process:", .kind = CLI_GROUP},
-        keeper_option(&s->restarts),
+        serve_restart_option(&s->restarts),
         {.names = "engine", .kind = CLI_STRING, .target = &s->remote, .value = "ADDRESS",
          .common = true,
          .help = "Use the engine at unix:PATH or tcp:HOST:PORT (quire engine). The server waits until it is "

@@ -1,5 +1,7 @@
 #include "tools/cli/serve_values.h"
 
+#include "server/link/supervisor.h"
+
 #include "text/quire_text.h"
 
 #include <stdio.h>
@@ -54,4 +56,40 @@ int serve_parse_specials(const char *text, void *target, struct quire_error *err
             return QUIRE_OK;
         }
     return quire_fail(err, QUIRE_INVALID, "must be text, encode or refuse, not \"%.40s\"", text);
+}
+
+static int parse_restart(const char *text, void *target, struct quire_error *err)
+{
+    static const char again[] = "on-failure";
+    const size_t n = sizeof again - 1;
+    uint32_t *tries = target;
+    unsigned long most = SUPERVISOR_TRIES;
+    if (strcmp(text, "no") == 0) {
+        *tries = 0;
+        return QUIRE_OK;
+    }
+    if (strncmp(text, again, n) == 0 && text[n] == ':' && strspn(text + n + 1, "0123456789") == strlen(text + n + 1) &&
+        strlen(text + n + 1) <= 5)
+        most = strtoul(text + n + 1, NULL, 10);
+    else if (strcmp(text, again) != 0)
+        most = 0;
+    if (most == 0)
+        return quire_fail(err, QUIRE_INVALID, "must be no, on-failure or on-failure:N with N from 1, got \"%.40s\"",
+                          text);
+    *tries = (uint32_t)most;
+    return QUIRE_OK;
+}
+
+struct cli_option serve_restart_option(uint32_t *tries)
+{
+    return (struct cli_option){
+        .names = "restart",
+        .kind = CLI_PARSED,
+        .parse = parse_restart,
+        .target = tries,
+        .value = "no|on-failure[:N]",
+        .common = true,
+        .help = "on-failure[:N]: restart the engine if it or one of its ranks exits or hangs. The engine then runs "
+                "in a process of its own. Requests get 503 until it is back. At most N restarts in a row, default "
+                "5. Default no: the server exits with status 1."};
 }

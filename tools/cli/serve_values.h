@@ -17,4 +17,7 @@ int serve_keys_of_environment(struct cli_list *keys, char **memory, struct quire
 /* --special-tokens-in-messages; target: enum quire_specials *. */
 int serve_parse_specials(const char *text, void *target, struct quire_error *err);
 
+/* --restart no|on-failure|on-failure:N; *tries: 0 without it. */
+struct cli_option serve_restart_option(uint32_t *tries);
+
 #endif

@@ -11,85 +11,42 @@
 #define MOST_RETRY_MS 60000u
 
 /* Of an engine that is being started again, when it is expected. */
-static uint32_t retry_ms(const struct front *f)
+static uint32_t retry_ms(const struct served_model *m)
 {
-    const uint64_t now_ms = quire_now_ms(), until_ms = f->draining ? 0 : f->engine_returns_ms;
+    const uint64_t now_ms = quire_now_ms(), until_ms = m->front->draining ? 0 : upstream_returns_ms(m->upstream);
     const uint64_t left_ms = until_ms > now_ms ? until_ms - now_ms : 0;
     return left_ms < LEAST_RETRY_MS ? LEAST_RETRY_MS : left_ms > MOST_RETRY_MS ? MOST_RETRY_MS : (uint32_t)left_ms;
 }
 
-bool front_can_serve(const struct front *f, struct api_error *e)
+bool front_can_serve(const struct served_model *m, struct api_error *e)
 {
-    if (f->draining || f->engine_draining)
+    const enum upstream_state state = upstream_state(m->upstream);
+    if (m->front->draining || state == UPSTREAM_DRAINING)
         api_fail(e, 503, NULL, "server_draining", "the server is shutting down");
-    else if (!f->engine_ready || f->engine_died)
+    else if (state != UPSTREAM_READY)
         api_fail(e, 503, NULL, "engine_unavailable",
-                 f->engine_returns_ms ? "the engine is being started again" : "the engine is not there");
+                 state == UPSTREAM_RESTARTING ? "the engine is being started again" : "the engine is not there");
     else
         return true;
-    e->retry_ms = retry_ms(f);
+    e->retry_ms = retry_ms(m);
     return false;
 }
 
-void front_failed_with(const struct front *f, int status, struct api_error *e)
+void front_failed_with(const struct served_model *m, int status, struct api_error *e)
 {
-    if (status != QUIRE_IO || f->engine_ready || front_can_serve(f, e))
+    if (status != QUIRE_IO || upstream_is_connected(m->upstream) || front_can_serve(m, e))
         api_fail_status(e, status, NULL);
 }
 
-const char *front_state(const struct front *f)
+const char *front_state(const struct served_model *m)
 {
-    if (f->engine_died)
-        return "dead";
-    if (f->draining || f->engine_draining)
-        return "draining";
-    if (f->engine_ready)
-        return "ok";
-    if (f->engine_returns_ms)
-        return "restarting";
-    return f->engine_seen ? "engine_unavailable" : "starting";
-}
-
-/* "'a', 'b' and 3 more": the served names, which whoever may ask for one may also read on /v1/models. */
-static void list_models(const struct front *f, char *out, size_t n_bytes)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < f->n_model_names; i++) {
-        size_t need = strlen(f->model_names[i]) + strlen("'', '' and 18446744073709551615 more");
-        if (n + need >= n_bytes) {
-            snprintf(out + n, n_bytes - n, "%s%zu more", i ? " and " : "", f->n_model_names - i);
-            return;
-        }
-        n += (size_t)snprintf(out + n, n_bytes - n, "%s'%s'", i ? ", " : "", f->model_names[i]);
-    }
-}
-
-bool front_has_model(const struct front *f, const char *name)
-{
-    for (size_t i = 0; i < f->n_model_names; i++)
-        if (strcmp(f->model_names[i], name) == 0)
-            return true;
-    return false;
-}
-
-const char *front_model_name(const struct front *f, const char *asked, struct api_error *e)
-{
-    if (!asked)
-        return f->model_names[0];
-    for (size_t i = 0; i < f->n_model_names; i++)
-        if (strcmp(f->model_names[i], asked) == 0)
-            return f->model_names[i];
-    char names[240];
-    if (f->beside && front_has_model(f->beside, asked)) {
-        api_fail(e, 400, "model", "model_not_supported",
-                 f->vector_size > 0 ? "model: '%.200s' generates text and gives no vectors: ask '%.200s' for them"
-                                    : "model: '%.200s' gives vectors and generates no text: ask '%.200s' for that",
-                 asked, f->model_names[0]);
-        return NULL;
-    }
-    list_models(f, names, sizeof names);
-    api_fail(e, 404, "model", "model_not_found", "the model '%.200s' does not exist; served here: %s", asked, names);
-    return NULL;
+    static const char *const names[] = {
+        [UPSTREAM_STARTING] = "starting",       [UPSTREAM_READY] = "ok",
+        [UPSTREAM_DRAINING] = "draining",       [UPSTREAM_RESTARTING] = "restarting",
+        [UPSTREAM_GONE] = "engine_unavailable", [UPSTREAM_FAILED] = "dead",
+    };
+    const enum upstream_state state = upstream_state(m->upstream);
+    return names[m->front->draining && state != UPSTREAM_FAILED ? UPSTREAM_DRAINING : state];
 }
 
 /* The key of "Authorization: Bearer KEY" or of "x-api-key: KEY"; NULL: none, or two that differ. */
@@ -149,39 +106,40 @@ void front_log_refused(const struct front *f, const struct http_exchange *x, con
 }
 
 /* An engine that was there is being started again, or looked for: what is kept can be given. */
-static bool has_answers(const struct front *f)
+static bool has_answers(const struct served_model *m)
 {
-    return f->cache && f->engine && f->engine_seen && !f->engine_ready && !f->engine_died && !f->draining &&
-           !f->engine_draining;
+    const enum upstream_state state = upstream_state(m->upstream);
+    return m->cache && upstream_was_ready(m->upstream) && (state == UPSTREAM_GONE || state == UPSTREAM_RESTARTING) &&
+           upstream_source(m->upstream).self && !m->front->draining;
 }
 
-static struct tenant *begin(struct front *f, struct http_exchange *x, bool may_serve, struct api_error *refused)
+static struct tenant *begin(struct served_model *m, struct http_exchange *x, bool may_serve, struct api_error *refused)
 {
     struct api_error e = *refused;
     uint64_t now_us = quire_now_us();
-    struct tenant *tenant = may_serve ? front_tenant(f, x, &e) : NULL;
+    struct tenant *tenant = may_serve ? front_tenant(m->front, x, &e) : NULL;
     if (tenant && limits_begin(tenant, now_us, &e))
         return tenant;
-    f->metrics.n_refused += e.status == 429;
-    front_log_refused(f, x, tenant, &e);
+    m->counts->n_refused += e.status == 429;
+    front_log_refused(m->front, x, tenant, &e);
     if (tenant)
         limits_headers(tenant, now_us, x);
     api_error_reply(x, &e);
     return NULL;
 }
 
-struct tenant *front_begin(struct front *f, struct http_exchange *x)
+struct tenant *front_begin(struct served_model *m, struct http_exchange *x)
 {
     struct api_error e = {0};
-    bool may_serve = front_can_serve(f, &e);
-    return begin(f, x, may_serve, &e);
+    bool may_serve = front_can_serve(m, &e);
+    return begin(m, x, may_serve, &e);
 }
 
-struct tenant *front_begin_kept(struct front *f, struct http_exchange *x)
+struct tenant *front_begin_kept(struct served_model *m, struct http_exchange *x)
 {
     struct api_error e = {0};
-    bool may_serve = front_can_serve(f, &e) || has_answers(f);
-    return begin(f, x, may_serve, &e);
+    bool may_serve = front_can_serve(m, &e) || has_answers(m);
+    return begin(m, x, may_serve, &e);
 }
 
 void front_refuse(const struct front *f, struct http_exchange *x, struct tenant *tenant, const struct api_error *e)

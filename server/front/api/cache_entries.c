@@ -61,13 +61,13 @@ static void put_entry(void *context, const struct kept_answer *k)
 }
 
 /* What both begin with. NULL: it was answered. */
-static struct quire_doc *begin(struct front *f, struct http_exchange *x, char **text)
+static struct quire_doc *begin(struct served_model *m, struct http_exchange *x, char **text)
 {
     struct api_error e;
     struct quire_doc *body = NULL;
     size_t n;
     *text = NULL;
-    if (!cache_may(f, x))
+    if (!cache_may(m, x))
         return NULL;
     *text = http_take_body(x, &n);
     bool ok = (n <= MAX_IMPORT && request_body_parse(*text, n, &body, &e)) ||
@@ -80,12 +80,12 @@ static struct quire_doc *begin(struct front *f, struct http_exchange *x, char **
     return NULL;
 }
 
-void cache_entries_start(struct front *f, struct http_exchange *x)
+void cache_entries_start(struct served_model *m, struct http_exchange *x)
 {
     struct api_error e;
     struct buffer o = {0};
     char *text;
-    struct quire_doc *body = begin(f, x, &text);
+    struct quire_doc *body = begin(m, x, &text);
     struct listing listing = {.o = &o};
     int64_t from = 0;
     if (!body)
@@ -99,9 +99,9 @@ void cache_entries_start(struct front *f, struct http_exchange *x)
         return;
     }
     json_out_raw(&o, "{\"object\":\"cache.entries\",\"identity\":");
-    json_out_text(&o, f->arithmetic);
+    json_out_text(&o, m->facts->arithmetic);
     json_out_raw(&o, ",\"entries\":[");
-    const size_t next = response_cache_list(f->cache, (size_t)from, PAGE_BYTES, put_entry, &listing);
+    const size_t next = response_cache_list(m->cache, (size_t)from, PAGE_BYTES, put_entry, &listing);
     json_out_raw(&o, "],\"next\":");
     if (next)
         json_out_u64(&o, next);
@@ -113,7 +113,7 @@ void cache_entries_start(struct front *f, struct http_exchange *x)
 }
 
 /* One answer, checked. False: it is none, or too old. */
-static bool import_one(struct front *f, struct quire_value entry)
+static bool import_one(struct served_model *m, struct quire_value entry)
 {
     struct api_error e;
     uint64_t expires = 0;
@@ -128,17 +128,17 @@ static bool import_one(struct front *f, struct quire_value entry)
     const bool ok = bytes &&
                     sodium_base642bin(bytes, n_text, text, n_text, NULL, &n, NULL, sodium_base64_VARIANT_ORIGINAL) ==
                         0 &&
-                    response_cache_import(f->cache, bytes, n, (int64_t)expires);
+                    response_cache_import(m->cache, bytes, n, (int64_t)expires);
     free(bytes);
     free(text);
     return ok;
 }
 
-void cache_import_start(struct front *f, struct http_exchange *x)
+void cache_import_start(struct served_model *m, struct http_exchange *x)
 {
     struct api_error e;
     char *text;
-    struct quire_doc *body = begin(f, x, &text);
+    struct quire_doc *body = begin(m, x, &text);
     const char *identity = NULL;
     uint64_t n_imported = 0, n_refused = 0;
     if (!body)
@@ -146,12 +146,12 @@ void cache_import_start(struct front *f, struct http_exchange *x)
     struct quire_value entries = json_field_get(body, "entries"), entry;
     bool ok = json_field_string(body, "identity", &identity, &e) &&
               (json_is(entries, QUIRE_ARRAY) || api_bad(&e, "entries", "must be an array"));
-    if (ok && (!identity || strcmp(identity, f->arithmetic) != 0))
+    if (ok && (!identity || strcmp(identity, m->facts->arithmetic) != 0))
         ok = api_bad(&e, "identity", "these answers were made under %.64s, this engine computes under %s",
                      identity ? identity : "nothing that is told",
-                     f->arithmetic[0] ? f->arithmetic : "nothing it tells");
+                     m->facts->arithmetic[0] ? m->facts->arithmetic : "nothing it tells");
     while (ok && quire_value_next(&entries, NULL, &entry))
-        *(import_one(f, entry) ? &n_imported : &n_refused) += 1;
+        *(import_one(m, entry) ? &n_imported : &n_refused) += 1;
     quire_doc_close(body);
     free(text);
     if (!ok) {

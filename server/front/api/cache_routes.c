@@ -7,14 +7,14 @@
 /* Who clears; while a store does. */
 struct cache_clear {
     TAILQ_ENTRY(cache_clear) link;
-    struct front *front;
+    struct served_model *served;
     struct http_exchange *x; /* NULL: the client is gone */
 };
 
-static bool is_on(const struct front *f, struct http_exchange *x)
+static bool is_on(const struct served_model *m, struct http_exchange *x)
 {
     struct api_error e;
-    if (f->cache)
+    if (m->cache)
         return true;
     api_fail(&e, 404, NULL, "cache_off", "no answers are kept here: start the server with --response-cache");
     api_error_reply(x, &e);
@@ -118,11 +118,11 @@ static void put_totals(struct buffer *o, const struct layer *of)
     put_number(o, "bytes", (double)of->n_bytes);
 }
 
-static void answer_stats(struct front *f, struct http_exchange *x, const struct wire_stats *stats)
+static void answer_stats(struct served_model *m, struct http_exchange *x, const struct wire_stats *stats)
 {
     struct response_cache_stats s;
     struct buffer o = {0};
-    response_cache_stats(f->cache, &s);
+    response_cache_stats(m->cache, &s);
     const struct cache_ratio ratio = cache_ratio(&s);
     const struct layer memory = {"memory", &s.memory, s.n_entries, s.n_expired, s.n_bytes, s.n_evicted};
     const struct layer store = {s.store_name,     &s.store,       s.kept.n_entries,
@@ -149,9 +149,9 @@ static void answer_stats(struct front *f, struct http_exchange *x, const struct 
     put_number(&o, "prompt_tokens_saved", (double)s.n_prompt_tokens_saved);
     put_number(&o, "tokens_saved", (double)s.n_tokens_saved);
     put_number(&o, "seconds_saved", s.seconds_saved);
-    if (f->price.out >= 0)
-        put_number(&o, "money_saved", cache_money_saved(&s, &f->price));
-    put_number(&o, "live_requests", (double)generation_n_live(f));
+    if (m->price)
+        put_number(&o, "money_saved", cache_money_saved(&s, m->price));
+    put_number(&o, "live_requests", (double)generation_n_live(m));
     json_out_raw(&o, "\"layers\":{");
     put_layer(&o, &memory);
     if (s.store_name) {
@@ -174,10 +174,10 @@ static void answer_stats(struct front *f, struct http_exchange *x, const struct 
     buffer_free(&o);
 }
 
-void cache_stats_start(struct front *f, struct http_exchange *x)
+void cache_stats_start(struct served_model *m, struct http_exchange *x)
 {
-    if (is_on(f, x))
-        scrape_ask(f, x, answer_stats);
+    if (is_on(m, x))
+        scrape_ask(m, x, answer_stats);
 }
 
 /* ---- clear ---------------------------------------------------------------------------------- */
@@ -189,7 +189,7 @@ static void on_gone(void *context)
 
 static void clear_free(struct cache_clear *clear)
 {
-    TAILQ_REMOVE(&clear->front->clears, clear, link);
+    TAILQ_REMOVE(&clear->served->front->clears, clear, link);
     free(clear);
 }
 
@@ -218,22 +218,22 @@ void cache_clears_end(struct front *f)
         clear_free(clear);
 }
 
-bool cache_may(const struct front *f, struct http_exchange *x)
+bool cache_may(const struct served_model *m, struct http_exchange *x)
 {
     struct api_error e;
-    if (front_is_admin(f, x))
-        return is_on(f, x);
+    if (front_is_admin(m->front, x))
+        return is_on(m, x);
     api_fail(&e, 403, NULL, "permission_denied",
-             tenants_ask_key(f->tenants) ? "this needs the key of an admin"
-                                         : "this is answered on the loopback address only, and to no web page");
+             tenants_ask_key(m->front->tenants) ? "this needs the key of an admin"
+                                                : "this is answered on the loopback address only, and to no web page");
     api_error_reply(x, &e);
     return false;
 }
 
-void cache_clear_start(struct front *f, struct http_exchange *x)
+void cache_clear_start(struct served_model *m, struct http_exchange *x)
 {
     struct api_error e;
-    if (!cache_may(f, x))
+    if (!cache_may(m, x))
         return;
     struct cache_clear *clear = malloc(sizeof *clear);
     if (!clear) {
@@ -241,8 +241,8 @@ void cache_clear_start(struct front *f, struct http_exchange *x)
         api_error_reply(x, &e);
         return;
     }
-    *clear = (struct cache_clear){.front = f, .x = x};
-    TAILQ_INSERT_TAIL(&f->clears, clear, link);
+    *clear = (struct cache_clear){.served = m, .x = x};
+    TAILQ_INSERT_TAIL(&m->front->clears, clear, link);
     http_on_gone(x, on_gone, clear);
-    response_cache_clear(f->cache, on_cleared, clear);
+    response_cache_clear(m->cache, on_cleared, clear);
 }

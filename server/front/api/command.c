@@ -17,14 +17,14 @@ static void on_gone(void *context)
 }
 
 /* Sends a command; once it is done, x is answered with reply, a JSON text. */
-static void command_start(struct front *f, struct http_exchange *x, const char *command, const char *reply)
+static void command_start(struct served_model *m, struct http_exchange *x, const char *command, const char *reply)
 {
     struct api_error e;
     struct command *c = calloc(1, sizeof *c);
-    bool ok = front_can_serve(f, &e);
+    bool ok = front_can_serve(m, &e);
     if (ok && !c)
         ok = api_fail(&e, 503, NULL, "out_of_memory", "out of memory");
-    if (ok && engine_client_control(f->engine, command) != QUIRE_OK)
+    if (ok && upstream_control(m->upstream, command) != QUIRE_OK)
         ok = api_fail(&e, 503, NULL, "engine_unavailable", "the engine is not there");
     if (!ok) {
         free(c);
@@ -33,19 +33,19 @@ static void command_start(struct front *f, struct http_exchange *x, const char *
     }
     c->x = x;
     snprintf(c->reply, sizeof c->reply, "%s", reply);
-    TAILQ_INSERT_TAIL(&f->commands, c, link);
+    TAILQ_INSERT_TAIL(&m->commands, c, link);
     http_on_gone(x, on_gone, c);
 }
 
-void commands_answer(struct front *f, const struct wire_refuse *refuse)
+void commands_answer(struct served_model *m, const struct wire_refuse *refuse)
 {
-    struct command *c = TAILQ_FIRST(&f->commands);
+    struct command *c = TAILQ_FIRST(&m->commands);
     struct api_error e;
     if (!c)
         return;
     struct http_exchange *x = c->x;
     struct command answered = *c;
-    TAILQ_REMOVE(&f->commands, c, link);
+    TAILQ_REMOVE(&m->commands, c, link);
     free(c);
     if (!x)
         return;
@@ -59,27 +59,27 @@ void commands_answer(struct front *f, const struct wire_refuse *refuse)
     api_error_reply(x, &e);
 }
 
-void commands_end(struct front *f)
+void commands_end(struct served_model *m)
 {
     static const char why[] = "the engine is not there";
     const struct wire_refuse gone = {.status = QUIRE_IO, .message = why, .n_message = sizeof why - 1};
-    while (!TAILQ_EMPTY(&f->commands))
-        commands_answer(f, &gone);
+    while (!TAILQ_EMPTY(&m->commands))
+        commands_answer(m, &gone);
 }
 
 /* ---- routes --------------------------------------------------------------------------------- */
 
-void unpin_start(struct front *f, struct http_exchange *x)
+void unpin_start(struct served_model *m, struct http_exchange *x)
 {
     struct api_error e;
     char command[32];
-    const struct tenant *tenant = front_tenant(f, x, &e);
+    const struct tenant *tenant = front_tenant(m->front, x, &e);
     if (!tenant) {
         api_error_reply(x, &e);
         return;
     }
     snprintf(command, sizeof command, "unpin %u", tenant->index);
-    command_start(f, x, command, "{\"object\":\"cache.pins\",\"deleted\":true}");
+    command_start(m, x, command, "{\"object\":\"cache.pins\",\"deleted\":true}");
 }
 
 /* A word of a command: nothing that could end it. */
@@ -141,16 +141,17 @@ static bool read_policy(const struct quire_doc *body, char *command, size_t size
     return true;
 }
 
-void policy_start(struct front *f, struct http_exchange *x)
+void policy_start(struct served_model *m, struct http_exchange *x)
 {
     struct api_error e;
     char command[WIRE_MAX_TEXT], reply[160];
     struct quire_doc *body = NULL;
     size_t n;
-    if (!front_is_admin(f, x)) {
+    if (!front_is_admin(m->front, x)) {
         api_fail(&e, 403, NULL, "permission_denied",
-                 tenants_ask_key(f->tenants) ? "this needs the key of an admin"
-                                             : "this is answered on the loopback address only, and to no web page");
+                 tenants_ask_key(m->front->tenants)
+                     ? "this needs the key of an admin"
+                     : "this is answered on the loopback address only, and to no web page");
         api_error_reply(x, &e);
         return;
     }
@@ -161,7 +162,7 @@ void policy_start(struct front *f, struct http_exchange *x)
     free(text);
     http_body_freed(x);
     if (ok)
-        command_start(f, x, command, reply);
+        command_start(m, x, command, reply);
     else
         api_error_reply(x, &e);
 }

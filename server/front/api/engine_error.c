@@ -12,19 +12,19 @@ static void fail_as_said(struct api_error *e, int status, const char *parameter,
     api_fail_status(e, status, param[0] ? param : NULL);
 }
 
-void front_refused(const struct front *f, const struct wire_refuse *refuse, struct api_error *e)
+void front_refused(const struct served_model *m, const struct wire_refuse *refuse, struct api_error *e)
 {
     snprintf(e->why.text, sizeof e->why.text, "%.*s", (int)refuse->n_message,
              refuse->n_message > 0 ? refuse->message : "");
     int status = refuse->status == QUIRE_OK ? QUIRE_INTERNAL : (int)refuse->status;
     if (status == QUIRE_IO)
-        front_failed_with(f, status, e);
+        front_failed_with(m, status, e);
     else
         fail_as_said(e, status, refuse->parameter, refuse->n_parameter);
     if (status != QUIRE_EXHAUSTED)
         return;
     e->retry_ms = refuse->retry_after_ms > 0 ? refuse->retry_after_ms : 1000;
-    if (f->engine_draining || f->draining) {
+    if (upstream_state(m->upstream) == UPSTREAM_DRAINING || m->front->draining) {
         e->status = 503;
         e->code = "server_draining";
     }

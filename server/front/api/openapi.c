@@ -4,8 +4,8 @@
 extern const unsigned char openapi_text[]; /* as embed.cmake makes it */
 extern const size_t openapi_text_bytes;
 
-void openapi_start(struct front *f, struct http_exchange *x)
+void openapi_start(struct served_model *m, struct http_exchange *x)
 {
-    (void)f;
+    (void)m;
     http_reply(x, 200, "application/json", (const char *)openapi_text, openapi_text_bytes);
 }

@@ -1,6 +1,7 @@
 /* POST /v1/cache/pins: a prompt is computed and its full blocks stay cached for a while; with a time
  * of 0 they are only computed. */
 #include "base/clock.h"
+#include "server/front/batch/prompt_batch.h"
 #include "server/front/front_internal.h"
 
 #include <stdio.h>
@@ -12,25 +13,29 @@
 
 struct pin {
     TAILQ_ENTRY(pin) link;
-    struct front *front;
+    struct served_model *served;
     struct http_exchange *x;
     struct tenant *tenant;
-    struct request_job *job; /* while it is in the pool */
-    uint64_t source_id;
-    bool live; /* submitted, and events are to come */
+    struct request_job *job; /* while it is in the pool; afterwards the pin's, until the engine has the prompt */
+    bool in_pool;
+    struct prompt_batch batch;
+    struct batch_prompt prompt;
+    bool over;
+    uint32_t n_cached, n_created;
     bool queued; /* part of the tenant's queue, to its end */
     uint32_t ttl_s, n_prompt;
 };
 
 static void pin_free(struct pin *p)
 {
-    if (p->job)
-        text_pool_cancel(p->front->pool, &p->job->job);
-    if (p->live)
-        p->front->source.cancel(p->front->source.self, p->source_id, -1);
+    if (p->in_pool)
+        text_pool_cancel(p->served->front->pool, &p->job->job);
+    else
+        request_job_free(p->job);
+    prompt_batch_end(&p->batch);
     limits_dequeue(p->tenant, p->queued);
     limits_end(p->tenant);
-    TAILQ_REMOVE(&p->front->pins, p, link);
+    TAILQ_REMOVE(&p->served->pins, p, link);
     free(p);
 }
 
@@ -42,71 +47,54 @@ static void on_gone(void *context)
 static void fail(struct pin *p, const struct api_error *e)
 {
     struct http_exchange *x = p->x;
-    p->front->metrics.n_refused += e->status == 429;
+    p->served->counts->n_refused += e->status == 429;
     limits_headers(p->tenant, quire_now_us(), x);
     pin_free(p);
     api_error_reply(x, e);
 }
 
-static void fail_lost(struct pin *p, const char *why)
-{
-    struct api_error e;
-    snprintf(e.why.text, sizeof e.why.text, "%s", why);
-    api_fail_status(&e, QUIRE_IO, NULL);
-    fail(p, &e);
-}
-
-void pins_end(struct front *f, const struct api_error *e)
+void pins_end(struct served_model *m, const struct api_error *e)
 {
     struct pin *p;
-    while ((p = TAILQ_FIRST(&f->pins)))
+    while ((p = TAILQ_FIRST(&m->pins)))
         fail(p, e);
 }
 
 /* ---- what the engine says ------------------------------------------------------------------- */
 
-static void on_accepted(void *context, uint64_t engine_id)
+static void on_accepted(struct batch_prompt *prompt, uint64_t engine_id)
 {
-    struct pin *p = context;
-    blocker_name_add(&p->front->names, engine_id, http_request_id(p->x));
-}
-
-static void on_refused(void *context, const struct wire_refuse *refuse)
-{
-    struct pin *p = context;
-    struct api_error e;
-    p->live = false;
-    front_refused(p->front, refuse, &e);
-    fail(p, &e);
-}
-
-static void on_token(void *context, const struct wire_token *token)
-{
-    (void)context;
-    (void)token;
+    struct pin *p = prompt->batch->owner;
+    blocker_name_add(p->served->blockers, engine_id, http_request_id(p->x));
+    if (prompt_batch_is_submitting(&p->batch))
+        return;
+    request_job_free(p->job); /* it may be long, and the engine has it */
+    p->job = NULL;
 }
 
 static void on_done(void *context, const struct wire_done *done)
 {
-    struct pin *p = context;
+    struct batch_prompt *prompt = context;
+    struct pin *p = prompt->batch->owner;
+    prompt_batch_over(prompt);
+    if (!prompt_batch_ended_well(prompt, done))
+        return;
+    p->over = true;
+    p->n_cached = done->n_cached;
+    p->n_created = done->n_created;
+    prompt_batch_settle(&p->batch);
+}
+
+static void complete(void *owner)
+{
+    struct pin *p = owner;
     struct buffer o = {0};
-    p->live = false;
-    if (done->finish == WIRE_FINISH_CANCELLED) {
-        fail_lost(p, "the engine cancelled it");
-        return;
-    }
-    if (done->finish == WIRE_FINISH_ERROR) {
-        struct api_error e;
-        front_failed(done, &e);
-        fail(p, &e);
-        return;
-    }
     json_out_raw(&o, "{\"object\":\"cache.pin\",\"prompt_tokens\":");
     json_out_u64(&o, p->n_prompt);
     json_out_raw(&o, ",\"cached_tokens\":");
-    json_out_u64(&o, done->n_cached);
+    json_out_u64(&o, p->n_cached);
     json_out_raw(&o, ",\"pinned_tokens\":");
-    json_out_u64(&o, p->ttl_s > 0 ? (uint64_t)done->n_cached + done->n_created : 0);
+    json_out_u64(&o, p->ttl_s > 0 ? (uint64_t)p->n_cached + p->n_created : 0);
     json_out_raw(&o, ",\"ttl_seconds\":");
     json_out_u64(&o, p->ttl_s);
     json_out_raw(&o, "}");
@@ -117,20 +105,13 @@ static void on_done(void *context, const struct wire_done *done)
     buffer_free(&o);
 }
 
-static void on_lost(void *context, const char *why)
-{
-    struct pin *p = context;
-    p->live = false;
-    fail_lost(p, why);
-}
-
 static const struct completion_events events = {
-    .on_accepted = on_accepted,
-    .on_refused = on_refused,
-    .on_token = on_token,
-    .on_prompt_logprob = on_token,
+    .on_accepted = prompt_batch_on_accepted,
+    .on_refused = prompt_batch_on_refused,
+    .on_token = prompt_batch_no_token,
+    .on_prompt_logprob = prompt_batch_no_token,
     .on_done = on_done,
-    .on_lost = on_lost,
+    .on_lost = prompt_batch_on_lost,
 };
 
 /* ---- the request ---------------------------------------------------------------------------- */
@@ -160,7 +141,7 @@ static bool pin_read(struct request_job *j, const struct quire_doc *body)
     struct api_error *e = &j->error;
     const char *model = NULL, *salt = NULL;
     int64_t ttl = DEFAULT_TTL_S;
-    if (!json_field_string(body, "model", &model, e) || !front_model_name(j->front, model, e) ||
+    if (!json_field_string(body, "model", &model, e) || !model_name(j->models, j->served, model, e) ||
         !json_field_i64(body, "ttl_seconds", 0, MAX_TTL_S, &ttl, e) ||
         !json_field_bool(body, "background", &j->background, e) || !json_field_string(body, "cache_salt", &salt, e) ||
         !read_prefix(j, body))
@@ -170,68 +151,102 @@ static bool pin_read(struct request_job *j, const struct quire_doc *body)
     return json_field_bool(body, "add_special_tokens", &j->add_special, e);
 }
 
-static bool submit(struct pin *p, const struct request_job *j, struct api_error *e)
+static bool check(struct pin *p, struct api_error *e)
 {
+    const struct request_job *j = p->job;
     const struct request_item *item = &j->items[0];
     const char *name = j->prompt_name;
-    struct request_spec s;
     if (item->n_ids == 0)
         return api_bad(e, name, "is empty");
-    if (item->n_ids > p->front->max_model_len)
+    if (item->n_ids > j->served->facts->max_model_len)
         return api_fail(e, 400, name, "context_length_exceeded",
                         "%s: this model's maximum context length is %u tokens, the prompt has %zu", name,
-                        p->front->max_model_len, item->n_ids);
+                        j->served->facts->max_model_len, item->n_ids);
+    p->n_prompt = (uint32_t)item->n_ids;
     p->queued = limits_queue(p->tenant, 1, e);
-    if (!p->queued || !limits_prompt(p->tenant, item->n_ids, quire_now_us(), e))
-        return false;
-    request_spec_default(&s);
-    s.prompt = item->ids;
-    s.n_prompt = p->n_prompt = (uint32_t)item->n_ids;
-    s.temperature = 0;
-    s.cache_domain = j->cache_domain;
-    s.pin_us = (uint64_t)j->ttl_s * 1000000;
-    s.background = j->background;
-    front_bill(p->tenant, &s);
-    /* The answer may come, and p go, before submit() returns. */
-    p->live = true;
-    int status = p->front->source.submit(p->front->source.self, &s, NULL, &events, p, &p->source_id, &e->why);
-    if (status == QUIRE_OK)
-        return true;
-    p->live = false;
-    return api_fail_status(e, status, NULL);
+    return p->queued && limits_prompt(p->tenant, item->n_ids, quire_now_us(), e);
 }
+
+static int submit(struct batch_prompt *prompt, struct quire_error *err)
+{
+    const struct pin *p = prompt->batch->owner;
+    struct request_spec s;
+    request_spec_default(&s);
+    s.prompt = p->job->items[0].ids;
+    s.n_prompt = p->n_prompt;
+    s.temperature = 0;
+    s.cache_domain = p->job->cache_domain;
+    s.pin_us = (uint64_t)p->ttl_s * 1000000;
+    s.background = p->job->background;
+    front_bill(p->tenant, &s);
+    return prompt_batch_send(prompt, &s, NULL, err);
+}
+
+static struct batch_prompt *prompt_at(void *owner, size_t i)
+{
+    (void)i;
+    return &((struct pin *)owner)->prompt;
+}
+
+static uint32_t n_tokens(const struct batch_prompt *prompt)
+{
+    return ((const struct pin *)prompt->batch->owner)->n_prompt;
+}
+
+static bool is_over(const void *owner)
+{
+    return ((const struct pin *)owner)->over;
+}
+
+static void fail_owner(void *owner, const struct api_error *e)
+{
+    fail(owner, e);
+}
+
+static const struct prompt_batch_calls batch_calls = {
+    .events = &events,
+    .prompt = prompt_at,
+    .n_tokens = n_tokens,
+    .submit = submit,
+    .on_accepted = on_accepted,
+    .is_over = is_over,
+    .complete = complete,
+    .fail = fail_owner,
+};
 
 static void on_text(void *owner, struct request_job *j)
 {
     struct pin *p = owner;
     struct api_error e;
-    p->job = NULL;
+    p->in_pool = false;
     p->ttl_s = j->ttl_s;
     http_body_freed(p->x);
     if (!j->ok)
         e = j->error;
-    bool ok = j->ok && (front_can_serve(p->front, &e) && submit(p, j, &e));
-    request_job_free(j);
-    if (!ok)
+    if (!j->ok || !front_can_serve(p->served, &e) || !check(p, &e)) {
         fail(p, &e);
+        return;
+    }
+    prompt_batch_begin(&p->batch, p->served, &batch_calls, p, p->tenant, 1, 1, true);
+    prompt_batch_start(&p->batch);
 }
 
-void pin_start(struct front *f, struct http_exchange *x)
+void pin_start(struct served_model *m, struct http_exchange *x)
 {
-    struct tenant *tenant = front_begin(f, x);
+    struct tenant *tenant = front_begin(m, x);
     if (!tenant)
         return;
     struct pin *p = calloc(1, sizeof *p);
-    struct request_job *job = p ? request_job_new(f, x, tenant, pin_read, on_text, p) : NULL;
+    struct request_job *job = p ? request_job_new(m, x, tenant, pin_read, on_text, p) : NULL;
     if (!job) {
         struct api_error e;
         free(p);
         api_fail(&e, 503, NULL, "out_of_memory", "out of memory");
-        front_refuse(f, x, tenant, &e);
+        front_refuse(m->front, x, tenant, &e);
         return;
     }
-    *p = (struct pin){.front = f, .x = x, .tenant = tenant, .job = job};
-    TAILQ_INSERT_TAIL(&f->pins, p, link);
+    *p = (struct pin){.served = m, .x = x, .tenant = tenant, .job = job, .in_pool = true};
+    TAILQ_INSERT_TAIL(&m->pins, p, link);
     http_on_gone(x, on_gone, p);
-    text_pool_submit(f->pool, &job->job);
+    text_pool_submit(m->front->pool, &job->job);
 }

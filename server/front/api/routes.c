@@ -10,7 +10,7 @@
 struct route {
     const char *path;
     const char *method; /* GET is also HEAD, without its body */
-    void (*start)(struct front *f, struct http_exchange *x);
+    void (*start)(struct served_model *m, struct http_exchange *x);
     bool for_watchers; /* answered on the listener for metrics too, where nobody is asked for a key */
 };
 
@@ -45,34 +45,37 @@ static void put_sampling(struct buffer *o, const struct sampling_defaults *s)
     json_out_raw(o, "}");
 }
 
-static void put_model(struct buffer *o, const struct front *f, const char *name)
+static void put_model(struct buffer *o, const struct served_model *m, const char *name)
 {
     json_out_raw(o, "{\"id\":");
     json_out_text(o, name);
     json_out_raw(o, ",\"object\":\"model\",\"created\":");
-    json_out_i64(o, f->created);
+    json_out_i64(o, m->front->created);
     json_out_raw(o, ",\"owned_by\":\"quire\",\"root\":");
-    json_out_text(o, f->model_root);
+    json_out_text(o, m->config->root);
     json_out_raw(o, ",\"parent\":null,\"max_model_len\":");
-    if (f->max_model_len > 0)
-        json_out_u64(o, f->max_model_len);
+    if (m->facts->max_model_len > 0)
+        json_out_u64(o, m->facts->max_model_len);
     else
         json_out_raw(o, "null");
     json_out_raw(o, ",\"permission\":[]");
-    put_sampling(o, &f->sampling);
+    put_sampling(o, m->config->sampling);
     json_out_raw(o, "}");
 }
 
-static void start_models(struct front *f, struct http_exchange *x)
+static void start_models(struct served_model *m, struct http_exchange *x)
 {
     struct buffer o = {0};
     json_out_raw(&o, "{\"object\":\"list\",\"data\":[");
-    for (const struct front *of = f; of; of = of == f ? f->beside : NULL)
-        for (size_t i = 0; i < of->n_model_names; i++) {
-            if (i > 0 || of != f)
+    const struct served_model *of;
+    TAILQ_FOREACH(of, &m->front->models, link)
+    {
+        for (size_t i = 0; i < of->config->n_names; i++) {
+            if (i > 0 || of != m)
                 json_out_raw(&o, ",");
-            put_model(&o, of, of->model_names[i]);
+            put_model(&o, of, of->config->names[i]);
         }
+    }
     json_out_raw(&o, "]}");
     reply_json(x, 200, &o);
 }
@@ -89,7 +92,7 @@ static void decode_rest(const char *text, char *out)
 }
 
 /* GET /v1/models/{id} */
-static void start_model(struct front *f, struct http_exchange *x)
+static void start_model(struct served_model *m, struct http_exchange *x)
 {
     const char *path = http_path(x) + strlen("/v1/models/");
     struct api_error e;
@@ -101,82 +104,106 @@ static void start_model(struct front *f, struct http_exchange *x)
         return;
     }
     decode_rest(path, id);
-    if (f->beside && front_has_model(f->beside, id))
-        f = f->beside;
-    const char *name = front_model_name(f, id, &e);
+    struct served_model *of;
+    TAILQ_FOREACH(of, &m->front->models, link)
+    {
+        if (model_has_name(of->config, id))
+            m = of;
+    }
+    const char *name = model_name(m->front->list, served_model_view(m), id, &e);
     free(id);
     if (!name) {
         api_error_reply(x, &e);
         return;
     }
-    put_model(&o, f, name);
+    put_model(&o, m, name);
     reply_json(x, 200, &o);
 }
 
-/* Where there are two models, also how each is. */
-static void reply_health(const struct front *f, struct http_exchange *x, bool good, const char *status)
+/* Where there are several models, also how each is. */
+static void reply_health(const struct served_model *m, struct http_exchange *x, bool good, const char *status)
 {
     struct buffer o = {0};
     struct api_error e = {.retry_ms = 0};
     char seconds[16] = "1";
-    if (!good && !front_can_serve(f, &e))
+    if (!good && !front_can_serve(m, &e))
         snprintf(seconds, sizeof seconds, "%u", (e.retry_ms + 999) / 1000);
     if (!good)
         http_add_header(x, "Retry-After", seconds);
     json_out_raw(&o, "{\"status\":");
     json_out_text(&o, status);
-    for (const struct front *of = f->beside ? f : NULL; of; of = of == f ? f->beside : NULL) {
-        json_out_raw(&o, of == f ? ",\"models\":{" : ",");
-        json_out_text(&o, of->model_names[0]);
+    const struct served_model *of;
+    const bool several = m->front->list->n > 1;
+    TAILQ_FOREACH(of, &m->front->models, link)
+    {
+        if (!several)
+            break;
+        json_out_raw(&o, of == m ? ",\"models\":{" : ",");
+        json_out_text(&o, of->config->names[0]);
         json_out_raw(&o, ":");
         json_out_text(&o, front_state(of));
     }
-    json_out_raw(&o, f->beside ? "}}" : "}");
+    json_out_raw(&o, several ? "}}" : "}");
     reply_json(x, good ? 200 : 503, &o);
 }
 
 /* Whether requests are taken. */
-static void start_ready(struct front *f, struct http_exchange *x)
+static void start_ready(struct served_model *m, struct http_exchange *x)
 {
     struct api_error e;
-    const struct front *worse = f->beside && front_can_serve(f, &e) ? f->beside : f;
-    reply_health(f, x, front_can_serve(worse, &e), front_state(worse));
+    const struct served_model *of, *worst = m;
+    TAILQ_FOREACH(of, &m->front->models, link)
+    {
+        if (front_can_serve(worst, &e))
+            worst = of;
+    }
+    reply_health(m, x, front_can_serve(worst, &e), front_state(worst));
+}
+
+static bool is_dead(const struct served_model *m)
+{
+    return upstream_state(m->upstream) == UPSTREAM_FAILED;
 }
 
 /* Whether a restart would help: not while requests are finished, nor when the engine of another process is away. */
-static void start_live(struct front *f, struct http_exchange *x)
+static void start_live(struct served_model *m, struct http_exchange *x)
 {
-    const struct front *worse = f->beside && !f->engine_died ? f->beside : f;
-    reply_health(f, x, !worse->engine_died, worse->engine_died ? front_state(worse) : "ok");
+    const struct served_model *of, *worst = m;
+    TAILQ_FOREACH(of, &m->front->models, link)
+    {
+        if (!is_dead(worst))
+            worst = of;
+    }
+    reply_health(m, x, !is_dead(worst), is_dead(worst) ? front_state(worst) : "ok");
 }
 
-static void start_version(struct front *f, struct http_exchange *x)
+static void start_version(struct served_model *m, struct http_exchange *x)
 {
     struct buffer o = {0};
     json_out_raw(&o, "{\"version\":");
-    json_out_text(&o, f->version);
+    json_out_text(&o, m->front->version);
     json_out_raw(&o, "}");
     reply_json(x, 200, &o);
 }
 
-static void start_chat(struct front *f, struct http_exchange *x)
+static void start_chat(struct served_model *m, struct http_exchange *x)
 {
-    generation_start(f, x, &api_chat);
+    generation_start(m, x, &api_chat);
 }
 
-static void start_completions(struct front *f, struct http_exchange *x)
+static void start_completions(struct served_model *m, struct http_exchange *x)
 {
-    generation_start(f, x, &api_completions);
+    generation_start(m, x, &api_completions);
 }
 
-static void start_responses(struct front *f, struct http_exchange *x)
+static void start_responses(struct served_model *m, struct http_exchange *x)
 {
-    generation_start(f, x, &api_responses);
+    generation_start(m, x, &api_responses);
 }
 
-static void start_messages(struct front *f, struct http_exchange *x)
+static void start_messages(struct served_model *m, struct http_exchange *x)
 {
-    generation_start(f, x, &api_messages);
+    generation_start(m, x, &api_messages);
 }
 
 /* ---- dispatch ------------------------------------------------------------------------------- */
@@ -324,7 +351,7 @@ static void on_request(void *context, struct http_exchange *x)
     char allow[32] = "";
     struct front *f = context;
     const struct route *route = find_route(http_path(x), http_method(x), allow);
-    route->start(f->beside && is_of_vectors(route) ? f->beside : f, x);
+    route->start(is_of_vectors(route) ? front_vectors_model(f) : front_first_model(f), x);
 }
 
 static void on_watcher_bad(void *context, struct http_exchange *x, int status, const char *reason)

@@ -2,7 +2,7 @@
  * asked before the first: what it told is kept, since an answer holds only while it is being read. */
 #include "server/front/front_internal.h"
 
-#include "server/front/output/turns.h"
+#include "server/front/batch/turns.h"
 
 #include <stdlib.h>
 
@@ -12,7 +12,7 @@
 
 struct scrape {
     TAILQ_ENTRY(scrape) link;
-    struct front *front;
+    struct served_model *served;
     struct http_exchange *x;
     struct event *timeout;
     scrape_answer answer;
@@ -21,7 +21,7 @@ struct scrape {
 
 static void scrape_free(struct scrape *s)
 {
-    TAILQ_REMOVE(&s->front->scrapes, s, link);
+    TAILQ_REMOVE(&s->served->front->scrapes, s, link);
     if (s->timeout)
         event_free(s->timeout);
     free(s);
@@ -32,46 +32,55 @@ static void on_gone(void *context)
     scrape_free(context);
 }
 
-static void answer_metrics(struct front *f, struct http_exchange *x, const struct wire_stats *stats)
+/* The model that answers for vectors, where that is not this one. */
+static struct served_model *second_of(const struct served_model *m)
+{
+    struct served_model *second = front_vectors_model(m->front);
+    return second != m ? second : NULL;
+}
+
+static void answer_metrics(struct served_model *m, struct http_exchange *x, const struct wire_stats *stats)
 {
     struct buffer o = {0};
     struct otlp_counts otlp;
-    if (f->otlp)
-        otlp = otlp_counts(f->otlp);
+    if (m->front->otlp)
+        otlp = otlp_counts(m->front->otlp);
     struct response_cache_stats cache;
-    if (f->cache)
-        response_cache_stats(f->cache, &cache);
+    if (m->cache)
+        response_cache_stats(m->cache, &cache);
     struct wire_stats second;
-    if (f->beside && f->beside->has_told) {
-        second = f->beside->told;
-        second.n_waiting += (uint32_t)turns_n_all(f->beside->turns);
+    const struct served_model *beside = second_of(m);
+    const bool has_told = beside && beside->told;
+    if (has_told) {
+        second = *beside->told;
+        second.n_waiting += (uint32_t)turns_n_all(beside->turns);
     }
-    const struct metrics_about about = {.model = f->model_names[0],
-                                        .background = &f->background,
-                                        .beside = f->beside ? &f->beside->metrics : NULL,
-                                        .beside_model = f->beside ? f->beside->model_names[0] : NULL,
-                                        .beside_stats = f->beside && f->beside->has_told ? &second : NULL,
-                                        .tenants = f->tenant_metrics ? f->tenants : NULL,
-                                        .n_engine_restarts = f->n_engine_restarts,
-                                        .n_connections = http_server_n_connections(f->http),
-                                        .n_waiting = turns_n_all(f->turns),
-                                        .otlp = f->otlp ? &otlp : NULL,
-                                        .arithmetic = f->arithmetic,
-                                        .cache = f->cache ? &cache : NULL,
-                                        .price = f->price.out >= 0 ? &f->price : NULL,
-                                        .max_model_len = f->max_model_len};
-    metrics_text(&o, &f->metrics, stats, &about);
+    const struct metrics_about about = {.model = m->config->names[0],
+                                        .background = m->background,
+                                        .beside = beside ? beside->counts : NULL,
+                                        .beside_model = beside ? beside->config->names[0] : NULL,
+                                        .beside_stats = has_told ? &second : NULL,
+                                        .tenants = m->front->tenant_metrics ? m->front->tenants : NULL,
+                                        .n_engine_restarts = upstream_n_restarts(m->upstream),
+                                        .n_connections = http_server_n_connections(m->front->http),
+                                        .n_waiting = turns_n_all(m->turns),
+                                        .otlp = m->front->otlp ? &otlp : NULL,
+                                        .arithmetic = m->facts->arithmetic,
+                                        .cache = m->cache ? &cache : NULL,
+                                        .price = m->price,
+                                        .max_model_len = m->facts->max_model_len};
+    metrics_text(&o, m->counts, stats, &about);
     http_reply(x, o.failed ? 503 : 200, "text/plain; version=0.0.4; charset=utf-8", o.data, o.failed ? 0 : o.n);
     buffer_free(&o);
 }
 
 static void answer_one(struct scrape *s, const struct wire_stats *stats)
 {
-    struct front *f = s->front;
+    struct served_model *m = s->served;
     struct http_exchange *x = s->x;
     const scrape_answer answer = s->answer;
     scrape_free(s);
-    answer(f, x, stats);
+    answer(m, x, stats);
 }
 
 static void wait_for(struct scrape *s, time_t seconds)
@@ -80,16 +89,16 @@ static void wait_for(struct scrape *s, time_t seconds)
     event_add(s->timeout, &tv);
 }
 
-bool scrapes_question(struct front *f)
+bool scrapes_question(struct served_model *m)
 {
-    uint32_t n_tenants = f->tenant_metrics ? tenants_n(f->tenants) : 0;
-    return f->engine_ready && engine_client_ask_stats(f->engine, n_tenants) == QUIRE_OK;
+    uint32_t n_tenants = m->front->tenant_metrics ? tenants_n(m->front->tenants) : 0;
+    return upstream_ask_stats(m->upstream, n_tenants) == QUIRE_OK;
 }
 
 static void ask_first(struct scrape *s)
 {
     s->waits_second = false;
-    if (scrapes_question(s->front))
+    if (scrapes_question(s->served))
         wait_for(s, STATS_TIMEOUT_S);
     else
         answer_one(s, NULL);
@@ -106,24 +115,35 @@ static struct scrape *next_that_waits(struct front *f, bool for_second)
     return s;
 }
 
-/* The rows only: texts and lists lie in the frame. */
-static void keep(struct front *f, const struct wire_stats *stats)
+static void forget(struct served_model *m)
 {
-    f->has_told = stats != NULL;
-    if (!stats)
+    free(m->told);
+    m->told = NULL;
+}
+
+/* The rows only: texts and lists lie in the frame. */
+static void keep(struct served_model *m, const struct wire_stats *stats)
+{
+    if (!stats) {
+        forget(m);
         return;
-#define COPY(member, ...) f->told.member = stats->member;
+    }
+    if (!m->told && !(m->told = malloc(sizeof *m->told)))
+        return;
+    *m->told = (struct wire_stats){.n_running = 0};
+#define COPY(member, ...) m->told->member = stats->member;
     STATS_ROWS(COPY)
 #undef COPY
 }
 
-void scrapes_answer(struct front *f, const struct wire_stats *stats)
+void scrapes_answer(struct served_model *m, const struct wire_stats *stats)
 {
     struct scrape *s;
-    if (f->is_second)
-        keep(f, stats);
-    while ((s = next_that_waits(f->is_second ? f->beside : f, f->is_second))) {
-        if (f->is_second)
+    const bool is_second = m != front_first_model(m->front);
+    if (is_second)
+        keep(m, stats);
+    while ((s = next_that_waits(m->front, is_second))) {
+        if (is_second)
             ask_first(s);
         else
             answer_one(s, stats);
@@ -136,36 +156,37 @@ static void on_timeout(evutil_socket_t fd, short what, void *context)
     (void)fd;
     (void)what;
     if (s->waits_second) {
-        s->front->beside->has_told = false;
+        forget(second_of(s->served));
         ask_first(s);
     } else {
         answer_one(s, NULL);
     }
 }
 
-void scrape_ask(struct front *f, struct http_exchange *x, scrape_answer answer)
+void scrape_ask(struct served_model *m, struct http_exchange *x, scrape_answer answer)
 {
     struct scrape *s = calloc(1, sizeof *s);
     if (s)
-        s->timeout = event_new(f->base, -1, 0, on_timeout, s);
+        s->timeout = event_new(m->front->base, -1, 0, on_timeout, s);
     if (!s || !s->timeout) {
         free(s);
-        answer(f, x, NULL);
+        answer(m, x, NULL);
         return;
     }
-    s->front = f;
+    s->served = m;
     s->answer = answer;
     s->x = x;
-    TAILQ_INSERT_TAIL(&f->scrapes, s, link);
+    TAILQ_INSERT_TAIL(&m->front->scrapes, s, link);
     http_on_gone(x, on_gone, s);
-    s->waits_second = answer == answer_metrics && f->beside && scrapes_question(f->beside);
+    struct served_model *second = second_of(m);
+    s->waits_second = answer == answer_metrics && second && scrapes_question(second);
     if (s->waits_second)
         wait_for(s, SECOND_TIMEOUT_S);
     else
         ask_first(s);
 }
 
-void scrape_start(struct front *f, struct http_exchange *x)
+void scrape_start(struct served_model *m, struct http_exchange *x)
 {
-    scrape_ask(f, x, answer_metrics);
+    scrape_ask(m, x, answer_metrics);
 }

@@ -6,16 +6,16 @@
 #include <string.h>
 
 /* GET /: whoever opens the server's address in a browser means the page. */
-void root_start(struct front *f, struct http_exchange *x)
+void root_start(struct served_model *m, struct http_exchange *x)
 {
-    (void)f;
+    (void)m;
     http_add_header(x, "Location", "/ui");
     http_reply(x, 307, NULL, NULL, 0);
 }
 
-void ui_start(struct front *f, struct http_exchange *x)
+void ui_start(struct served_model *m, struct http_exchange *x)
 {
-    (void)f;
+    (void)m;
     const char *known = http_header(x, "if-none-match");
     http_add_header(x, "ETag", ui_page_etag);
     http_add_header(x, "Cache-Control", "no-cache");

@@ -229,7 +229,7 @@ bool chat_take(struct request_job *j, struct buffer *messages, const char *name)
         return request_job_no_memory(j);
     j->messages = messages->data;
     *messages = (struct buffer){0};
-    if (!quire_text_has_chat(j->front->text))
+    if (!quire_text_has_chat(j->served->config->text))
         return api_fail(&j->error, 400, name, "unsupported_parameter",
                         "%s: this model has no chat template; /v1/completions takes a prompt", name);
     return request_job_items(j, 1);
@@ -286,9 +286,9 @@ static bool read_tool_calls(struct request_job *j, const struct quire_doc *body)
         return false;
     if (!j->tools)
         return true;
-    p->tool_format = j->front->tool_format;
+    p->tool_format = j->served->config->tool_format;
     p->one_tool_call = !parallel;
-    if (p->tool_format != TOOL_NONE && j->front->is_tool_tag_special)
+    if (p->tool_format != TOOL_NONE && j->served->config->is_tool_tag_special)
         p->skip_special = false;
     return true;
 }

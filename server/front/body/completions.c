@@ -10,7 +10,7 @@ bool completions_take_prompt(struct request_job *j, struct quire_value prompt, s
     if (json_is(prompt, QUIRE_ARRAY)) {
         if (!quire_value_next(&rest, NULL, &first))
             return api_bad(e, "prompt", "is empty");
-        return json_field_token_ids(prompt, "prompt", j->vocab_size, &item->ids, &item->n_ids, e);
+        return json_field_token_ids(prompt, "prompt", j->served->facts->vocab_size, &item->ids, &item->n_ids, e);
     }
     if (!json_is(prompt, QUIRE_STRING))
         return api_bad(e, "prompt",
@@ -33,11 +33,11 @@ bool completions_read(struct request_job *j, const struct quire_doc *body)
         return api_bad(e, "prompt", "is empty");
     bool one = !list || json_is(item, QUIRE_NUMBER);
     size_t n = one ? 1 : quire_value_count(prompt);
-    if (n > j->front->max_choices / j->params.spec.n)
+    if (n > j->served->config->max_choices / j->params.spec.n)
         return api_bad(e, "prompt",
                        "%zu prompts with n %u are %llu choices, and one request may have %u "
                        "(--max-choices-per-request): send fewer at once",
-                       n, j->params.spec.n, (unsigned long long)n * j->params.spec.n, j->front->max_choices);
+                       n, j->params.spec.n, (unsigned long long)n * j->params.spec.n, j->served->config->max_choices);
     if (n > 1 && j->params.has_prediction)
         return api_bad(e, "prediction", "is of one answer, and there are %zu prompts", n);
     if (!request_job_items(j, n))

@@ -56,7 +56,7 @@ static bool read_prompt(struct request_job *j, const struct quire_doc *body)
     struct buffer o = {0};
     json_out_raw(&o, "[");
     /* An answer that is begun is continued. */
-    bool ok = (!system.n || system_prompt_add(&o, system, !j->front->keeps_billing_header, e)) &&
+    bool ok = (!system.n || system_prompt_add(&o, system, !j->served->config->keeps_billing_header, e)) &&
               add_messages(&o, json_field_get(body, "messages"), &j->continue_final, e);
     json_out_raw(&o, "]");
     j->add_generation_prompt = !j->continue_final;
@@ -127,7 +127,7 @@ bool messages_count_read(struct request_job *j, const struct quire_doc *body)
 {
     const char *model = NULL;
     return refuse_not_built(body, &j->error) && json_field_string(body, "model", &model, &j->error) &&
-           front_model_name(j->front, model, &j->error) && read_prompt(j, body);
+           model_name(j->models, j->served, model, &j->error) && read_prompt(j, body);
 }
 
 static void put_count(struct buffer *o, const struct request_job *j)
@@ -137,7 +137,7 @@ static void put_count(struct buffer *o, const struct request_job *j)
     json_out_raw(o, "}");
 }
 
-void messages_count_start(struct front *f, struct http_exchange *x)
+void messages_count_start(struct served_model *m, struct http_exchange *x)
 {
-    utility_start(f, x, messages_count_read, put_count, true);
+    utility_start(m, x, messages_count_read, put_count, true);
 }

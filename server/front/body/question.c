@@ -16,7 +16,7 @@ static void add(struct quire_sha256_state *s, const char *text, size_t n)
 /* The same words around a question are another prompt under another tokenizer or template. */
 static void begin(struct quire_sha256_state *s, const struct request_job *j)
 {
-    const struct key256 *identity = &j->front->prompt_identity;
+    const struct key256 *identity = &j->served->config->prompt_identity;
     quire_sha256_begin(s);
     quire_sha256_add(s, identity->bytes, sizeof identity->bytes);
 }

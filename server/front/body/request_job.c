@@ -37,19 +37,20 @@ bool request_job_one_choice(struct request_job *j)
 
 static struct params_model model_of(const struct request_job *j)
 {
-    return (struct params_model){j->vocab_size, j->max_model_len, &j->front->sampling};
+    return (struct params_model){j->served->facts->vocab_size, j->served->facts->max_model_len,
+                                 j->served->config->sampling};
 }
 
 /* What follows from the parameters, once they are read. */
 static bool apply_params(struct request_job *j)
 {
     struct params *p = &j->params;
-    j->model = front_model_name(j->front, p->model, &j->error);
+    j->model = model_name(j->models, j->served, p->model, &j->error);
     if (!j->model)
         return false;
-    if (p->spec.n > j->front->max_choices)
+    if (p->spec.n > j->served->config->max_choices)
         return api_bad(&j->error, "n", "%u is more than the %u choices of one request (--max-choices-per-request)",
-                       p->spec.n, j->front->max_choices);
+                       p->spec.n, j->served->config->max_choices);
     request_job_salt(j, p->cache_salt);
     if (p->cache.name_space) /* a salt is hashed once, so that no salt makes another's name space */
         for (int i = 0; i < 2; i++)
@@ -81,7 +82,8 @@ static bool encode_bad_words(struct request_job *j)
     if (!p->bad_words.n)
         return true;
     uint32_t *words = NULL;
-    bool ok = bad_words_encode(p->bad_words, j->front->text, j->vocab_size, &words, &p->spec.n_bad_words, &j->error);
+    bool ok = bad_words_encode(p->bad_words, j->served->config->text, j->served->facts->vocab_size, &words,
+                               &p->spec.n_bad_words, &j->error);
     p->bad_words = (struct quire_value){0};
     p->spec.bad_words = words;
     return ok;
@@ -107,7 +109,7 @@ static bool read_body(struct request_job *j)
     struct quire_doc *body = NULL;
     j->is_read = true;
     bool ok = request_body_parse(j->body, j->n_body, &body, &j->error) && j->read(j, body) && encode_bad_words(j);
-    if (ok && j->front->compares)
+    if (ok && j->served->config->compares_questions)
         question_take(j);
     quire_doc_close(body);
     free(j->body);
@@ -134,22 +136,17 @@ static void release(struct text_job *job)
     request_job_free((struct request_job *)job);
 }
 
-struct request_job *request_job_new(const struct front *front, struct http_exchange *x, const struct tenant *tenant,
+struct request_job *request_job_new(const struct served_model *m, struct http_exchange *x, const struct tenant *tenant,
                                     bool (*read)(struct request_job *j, const struct quire_doc *body),
                                     void (*finished)(void *owner, struct request_job *job), void *owner)
 {
     struct request_job *j = calloc(1, sizeof *j);
     if (!j)
         return NULL;
-    j->front = front;
-    j->vocab_size = front->vocab_size;
-    j->max_model_len = front->max_model_len;
-    if (front->beside) {
-        j->beside_vocab_size = front->beside->vocab_size;
-        j->beside_max_model_len = front->beside->max_model_len;
-    }
-    j->cache_domain = front_cache_domain(front, x);
-    j->answer_domain = front->share_answers ? (struct key256){{0}} : j->cache_domain;
+    j->models = model_list_hold(m->front->list);
+    j->served = model_list_find(j->models, m->config);
+    j->cache_domain = front_cache_domain(m->front, x);
+    j->answer_domain = m->share_answers ? (struct key256){{0}} : j->cache_domain;
     j->body = http_take_body(x, &j->n_body);
     j->job = (struct text_job){
         .work = work, .done = done, .release = release, .tenant = tenant->index, .n_bytes = j->n_body};
@@ -170,6 +167,7 @@ void request_job_free(struct request_job *j)
         free(j->items[i].places);
     }
     free(j->items);
+    model_list_release(j->models);
     free(j->question.text);
     free(j->prediction.text);
     free(j->prediction.ids);

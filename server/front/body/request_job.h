@@ -3,7 +3,7 @@
  *
  * A job owns all it works on, because a request may be gone before its job is. It is filled in
  * and read on the loop's thread; in between it is worked on by one thread of the pool, which
- * reads of the front only what never changes after front_create().
+ * sees of the models only what never changes: the list that was there when the request came.
  */
 #ifndef QUIRE_FRONT_REQUEST_JOB_H
 #define QUIRE_FRONT_REQUEST_JOB_H
@@ -14,6 +14,7 @@
 #include "server/front/body/question.h"
 #include "server/front/body/text_pool.h"
 #include "server/front/body/text_work.h"
+#include "server/front/model_list.h"
 #include "text/quire_json.h"
 #include "text/quire_text.h"
 
@@ -23,7 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct front;
+struct served_model;
 
 #define REQUEST_MAX_DEPTH 64
 
@@ -59,7 +60,8 @@ struct vectors_ask {
 
 struct request_job {
     struct text_job job; /* first: the pool's view */
-    const struct front *front;
+    const struct model_list *models; /* held */
+    const struct model_view *served; /* of them, whom it asks */
     void (*finished)(void *owner, struct request_job *job); /* the job is the owner's again */
     void *owner;
 
@@ -69,14 +71,12 @@ struct request_job {
     /* On the pool: fills in what follows from the body, with request_job_items(). False: error
      * says why. */
     bool (*read)(struct request_job *j, const struct quire_doc *body);
-    uint32_t vocab_size, max_model_len; /* the engine's */
-    uint32_t beside_vocab_size, beside_max_model_len; /* of the model beside it */
     struct key256 cache_domain;         /* the API key's, and read() adds a salt */
     struct key256 answer_domain;        /* of answers that are kept: likewise, or everybody's; and a name space */
 
     /* Set by read(). */
     struct params params;   /* of what generates */
-    const char *model;      /* the served name: the front's */
+    const char *model;      /* the served name: the configuration's */
     char *echo;             /* a JSON object of what a reply repeats of the request; malloc'd or NULL */
     const char *prompt_name; /* the field that holds the prompt, for errors; static */
     /* A chat (messages != NULL) is rendered into items[0].text first, and then dropped. JSON texts, malloc'd. */
@@ -116,7 +116,7 @@ struct request_job {
 /* Takes the body of x. NULL: out of memory. */
 struct http_exchange;
 struct tenant;
-struct request_job *request_job_new(const struct front *front, struct http_exchange *x, const struct tenant *tenant,
+struct request_job *request_job_new(const struct served_model *m, struct http_exchange *x, const struct tenant *tenant,
                                     bool (*read)(struct request_job *j, const struct quire_doc *body),
                                     void (*finished)(void *owner, struct request_job *job), void *owner);
 void request_job_free(struct request_job *j);

@@ -172,7 +172,7 @@ static void put_echo(struct buffer *o, const struct quire_doc *body, const char 
 /* All fields of the reply that do not depend on what is generated; the SDK's types want them. */
 static bool make_echo(struct request_job *j, const struct quire_doc *body)
 {
-    const struct sampling_defaults *d = &j->front->sampling;
+    const struct sampling_defaults *d = j->served->config->sampling;
     const char *user = NULL;
     char temperature[32], top_p[32];
     bool parallel = true, store = false;

@@ -54,11 +54,11 @@ static bool render(struct request_job *j)
         .kwargs_json = j->kwargs,
         .add_generation_prompt = j->add_generation_prompt,
         .continue_final = j->continue_final,
-        .specials = j->front->specials_in_messages,
+        .specials = j->served->config->specials_in_messages,
     };
     struct request_item *item = &j->items[0];
     j->work.rendered = true;
-    int status = quire_text_chat(j->front->text, &chat, &item->text, &item->n_text, &j->mark, &j->error.why);
+    int status = quire_text_chat(j->served->config->text, &chat, &item->text, &item->n_text, &j->mark, &j->error.why);
     request_job_drop_chat(j);
     return checked(j, status);
 }
@@ -70,7 +70,7 @@ static bool too_long(struct request_job *j, size_t least)
 {
     return api_fail(&j->error, 400, j->prompt_name, "context_length_exceeded",
                     "%s: this model's maximum context length is %u tokens, the prompt has at least %zu", j->prompt_name,
-                    j->max_model_len, least);
+                    j->served->facts->max_model_len, least);
 }
 
 static bool too_much(struct request_job *j)
@@ -124,7 +124,7 @@ static bool append_ids(struct request_job *j, struct request_item *item, const u
  * long. */
 static bool make_room(const struct request_job *j, struct request_item *item)
 {
-    size_t most = j->max_model_len;
+    size_t most = j->served->facts->max_model_len;
     if (item->n_ids <= most)
         return true;
     if (j->params.truncate == 0)
@@ -154,20 +154,20 @@ static bool take_ids(struct request_job *j, struct request_item *item, const uin
 /* As an answer's text, which no BOS begins: special tokens in it are tokens, since a wrong guess costs time only. */
 static bool begin_prediction(struct request_job *j)
 {
-    int status = quire_encoder_open(j->front->text, j->prediction.text, j->prediction.n_text, false, &j->work.encoder,
-                                    &j->error.why);
+    int status = quire_encoder_open(j->served->config->text, j->prediction.text, j->prediction.n_text, false,
+                                    &j->work.encoder, &j->error.why);
     return status == QUIRE_OK || api_fail_status(&j->error, status, "prediction");
 }
 
 static bool begin_encoding(struct request_job *j, struct request_item *item)
 {
-    const struct quire_text *text = j->front->text;
+    const struct quire_text *text = j->served->config->text;
     if (is_prediction(j, item))
         return begin_prediction(j);
     /* Marks would count. */
     if (!j->put && j->params.truncate == 0 && !j->mark) {
         size_t least = quire_text_least_tokens(text, item->text, item->n_text);
-        if (least > j->max_model_len)
+        if (least > j->served->facts->max_model_len)
             return too_long(j, least);
     }
     if (!checked(j,
@@ -194,7 +194,7 @@ static bool encode(struct request_job *j, struct request_item *item, uint64_t un
             break;
         if (!take_ids(j, item, ids, n))
             return false;
-        if ((j->params.truncate_end || is_prediction(j, item)) && item->n_ids > j->max_model_len)
+        if ((j->params.truncate_end || is_prediction(j, item)) && item->n_ids > j->served->facts->max_model_len)
             break; /* only its beginning stays */
         if (is_due(until_us))
             return true;
@@ -228,7 +228,7 @@ static bool append_text(struct request_job *j, const char *piece, size_t n)
 static bool decode(struct request_job *j, struct request_item *item, uint64_t until_us)
 {
     struct text_work *w = &j->work;
-    const struct quire_text *text = j->front->text;
+    const struct quire_text *text = j->served->config->text;
     const char *piece;
     size_t n;
     if (!w->detok && !checked(j, quire_detok_open(text, NULL, 0, j->skip_special, &w->detok, &j->error.why)))
@@ -266,7 +266,8 @@ static bool make_strings(struct request_job *j, uint64_t until_us)
     while (w->n_ids < item->n_ids) {
         uint8_t *bytes;
         size_t n;
-        if (!checked(j, quire_text_token_bytes(j->front->text, item->ids[w->n_ids], &bytes, &n, &j->error.why)))
+        if (!checked(j,
+                     quire_text_token_bytes(j->served->config->text, item->ids[w->n_ids], &bytes, &n, &j->error.why)))
             return false;
         if (w->n_ids++ > 0)
             buffer_append(&w->text, ",", 1);
@@ -306,7 +307,7 @@ static bool step(struct request_job *j, uint64_t until_us)
         if (w->encoder || !item->ids)
             return encode(j, item, until_us);
         /* What does not fit its context is refused for that, by its exact length. */
-        bool fits = j->put || j->params.truncate != 0 || item->n_ids <= j->max_model_len;
+        bool fits = j->put || j->params.truncate != 0 || item->n_ids <= j->served->facts->max_model_len;
         if (!item->text && j->want_text && fits)
             return decode(j, item, until_us);
         item_done(w);

@@ -7,7 +7,7 @@
 
 struct utility {
     TAILQ_ENTRY(utility) link;
-    struct front *front;
+    struct served_model *served;
     struct http_exchange *x;
     struct tenant *tenant;
     struct request_job *job; /* while it is in the pool */
@@ -16,9 +16,9 @@ struct utility {
 static void utility_free(struct utility *u)
 {
     if (u->job)
-        text_pool_cancel(u->front->pool, &u->job->job);
+        text_pool_cancel(u->served->front->pool, &u->job->job);
     limits_end(u->tenant);
-    TAILQ_REMOVE(&u->front->utilities, u, link);
+    TAILQ_REMOVE(&u->served->front->utilities, u, link);
     free(u);
 }
 
@@ -40,7 +40,7 @@ static void put_tokens(struct buffer *o, const struct request_job *j)
     json_out_raw(o, "{\"count\":");
     json_out_u64(o, item->n_ids);
     json_out_raw(o, ",\"max_model_len\":");
-    json_out_u64(o, j->max_model_len);
+    json_out_u64(o, j->served->facts->max_model_len);
     json_out_raw(o, ",\"tokens\":[");
     for (size_t i = 0; i < item->n_ids; i++) {
         if (i > 0)
@@ -61,7 +61,7 @@ static void put_tokens(struct buffer *o, const struct request_job *j)
 static void fail(struct utility *u, const struct api_error *e)
 {
     struct http_exchange *x = u->x;
-    u->front->metrics.n_refused += e->status == 429;
+    u->served->counts->n_refused += e->status == 429;
     limits_headers(u->tenant, quire_now_us(), x);
     utility_free(u);
     api_error_reply(x, e);
@@ -93,19 +93,16 @@ static void on_text(void *owner, struct request_job *j)
 
 /* ---- on the pool ---------------------------------------------------------------------------- */
 
-/* By its name the model beside it is asked as well. */
+/* By its name another model is asked as well. */
 static bool check_model(struct request_job *j, const struct quire_doc *body)
 {
     const char *model = NULL;
-    const struct front *beside = j->front->beside;
     if (!json_field_string(body, "model", &model, &j->error))
         return false;
-    if (model && beside && front_has_model(beside, model)) {
-        j->front = beside;
-        j->vocab_size = j->beside_vocab_size;
-        j->max_model_len = j->beside_max_model_len;
-    }
-    return front_model_name(j->front, model, &j->error);
+    const struct model_view *other = model ? model_list_other(j->models, j->served, model) : NULL;
+    if (other)
+        j->served = other;
+    return model_name(j->models, j->served, model, &j->error);
 }
 
 /* A prompt; or a text under llama.cpp's names, content and add_special, which is off unless asked
@@ -140,42 +137,42 @@ bool detokenize_read(struct request_job *j, const struct quire_doc *body)
     if (!json_is(tokens, QUIRE_ARRAY))
         return api_bad(&j->error, "tokens", "must be an array of token ids");
     j->want_text = true;
-    return request_job_items(j, 1) &&
-           json_field_token_ids(tokens, "tokens", j->vocab_size, &j->items[0].ids, &j->items[0].n_ids, &j->error);
+    return request_job_items(j, 1) && json_field_token_ids(tokens, "tokens", j->served->facts->vocab_size,
+                                                           &j->items[0].ids, &j->items[0].n_ids, &j->error);
 }
 
 /* ---- beginning ------------------------------------------------------------------------------ */
 
-void utility_start(struct front *f, struct http_exchange *x,
+void utility_start(struct served_model *m, struct http_exchange *x,
                    bool (*read)(struct request_job *j, const struct quire_doc *body),
                    void (*put)(struct buffer *o, const struct request_job *j), bool counts_only)
 {
-    struct tenant *tenant = front_begin(f, x);
+    struct tenant *tenant = front_begin(m, x);
     if (!tenant)
         return;
     struct utility *u = calloc(1, sizeof *u);
-    struct request_job *job = u ? request_job_new(f, x, tenant, read, on_text, u) : NULL;
+    struct request_job *job = u ? request_job_new(m, x, tenant, read, on_text, u) : NULL;
     if (!job) {
         struct api_error e;
         free(u);
         api_fail(&e, 503, NULL, "out_of_memory", "out of memory");
-        front_refuse(f, x, tenant, &e);
+        front_refuse(m->front, x, tenant, &e);
         return;
     }
     job->put = put;
     job->counts_only = counts_only;
-    *u = (struct utility){.front = f, .x = x, .tenant = tenant, .job = job};
-    TAILQ_INSERT_TAIL(&f->utilities, u, link);
+    *u = (struct utility){.served = m, .x = x, .tenant = tenant, .job = job};
+    TAILQ_INSERT_TAIL(&m->front->utilities, u, link);
     http_on_gone(x, on_gone, u);
-    text_pool_submit(f->pool, &job->job);
+    text_pool_submit(m->front->pool, &job->job);
 }
 
-void tokenize_start(struct front *f, struct http_exchange *x)
+void tokenize_start(struct served_model *m, struct http_exchange *x)
 {
-    utility_start(f, x, tokenize_read, put_tokens, false);
+    utility_start(m, x, tokenize_read, put_tokens, false);
 }
 
-void detokenize_start(struct front *f, struct http_exchange *x)
+void detokenize_start(struct served_model *m, struct http_exchange *x)
 {
-    utility_start(f, x, detokenize_read, put_text, false);
+    utility_start(m, x, detokenize_read, put_text, false);
 }

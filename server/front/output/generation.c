@@ -1,5 +1,5 @@
 #include "base/clock.h"
-#include "server/front/output/generation_facts.h"
+#include "server/front/output/generation.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,19 +7,8 @@
 
 /* ---- the end -------------------------------------------------------------------------------- */
 
-/* Nothing more comes for it. */
-static void cancel(struct generation *g, struct gen_prompt *p)
-{
-    const struct completion_source *source = &g->front->source;
-    if (p->live)
-        source->cancel(source->self, p->source_id, -1);
-    p->live = false;
-    turns_leave(g->front->turns, &p->place);
-}
-
 static void free_prompt(struct generation *g, struct gen_prompt *p)
 {
-    cancel(g, p);
     for (uint32_t i = 0; p->choices && i < g->params.spec.n; i++)
         choice_close(&p->choices[i]);
     free(p->choices);
@@ -34,9 +23,8 @@ static void free_prompt(struct generation *g, struct gen_prompt *p)
 static void generation_free(struct generation *g)
 {
     if (g->job)
-        text_pool_cancel(g->front->pool, &g->job->job);
-    g->turn.n_waiting = 0;
-    turns_wait(g->front->turns, &g->turn);
+        text_pool_cancel(g->served->front->pool, &g->job->job);
+    prompt_batch_end(&g->batch);
     for (size_t i = 0; i < g->n_prompts; i++)
         free_prompt(g, &g->prompts[i]);
     free(g->prompts);
@@ -45,13 +33,14 @@ static void generation_free(struct generation *g)
     if (g->ping)
         event_free(g->ping);
     params_free(&g->params);
+    model_facts_release(g->facts);
     buffer_free(&g->head);
     buffer_free(&g->shown);
     buffer_free(&g->event);
     buffer_free(&g->early);
     limits_dequeue(g->tenant, g->n_queued);
     limits_end(g->tenant);
-    TAILQ_REMOVE(&g->front->generations, g, link);
+    TAILQ_REMOVE(&g->served->generations, g, link);
     reply_room_leave(&g->room);
     free(g);
 }
@@ -61,7 +50,7 @@ static void count_unfinished(struct generation *g, enum metrics_finish how)
     for (size_t i = 0; i < g->n_prompts; i++) {
         const struct gen_prompt *p = &g->prompts[i];
         for (uint32_t j = 0; p->choices && j < g->params.spec.n; j++)
-            if (p->choices[j].finish == CHOICE_RUNS && p->accepted)
+            if (p->choices[j].finish == CHOICE_RUNS && p->batch.accepted)
                 generation_metrics(g)->finished[how]++;
     }
 }
@@ -75,25 +64,16 @@ static void on_gone(void *context)
     generation_free(g);
 }
 
-/* A source may answer within its submit(): who called it does the rest. */
-static void fail_later(struct generation *g, const struct api_error *e)
-{
-    for (size_t i = 0; i < g->n_prompts; i++)
-        cancel(g, &g->prompts[i]);
-    *g->early_error = *e;
-    g->failed_early = true;
-}
-
-/* Ends the reply with an error; g is no more. */
+/* Ends the reply with an error; g is no more, but within a submit(), which does it when it has returned. */
 static void fail(struct generation *g, const struct api_error *e)
 {
-    if (g->early_error) {
-        fail_later(g, e);
+    if (prompt_batch_is_submitting(&g->batch)) {
+        prompt_batch_fail(&g->batch, e);
         return;
     }
     count_unfinished(g, METRICS_ERROR);
     if (e->status == 429)
-        g->front->metrics.n_refused++;
+        g->served->counts->n_refused++;
     generation_over(g, e->status, e);
     struct http_exchange *x = g->x;
     if (g->begun) {
@@ -111,7 +91,7 @@ static void fail_with(struct generation *g, int status, const char *why)
 {
     struct api_error e;
     snprintf(e.why.text, sizeof e.why.text, "%s", why);
-    front_failed_with(g->front, status, &e);
+    front_failed_with(g->served, status, &e);
     fail(g, &e);
 }
 
@@ -124,7 +104,7 @@ static void begin_stream(struct generation *g)
     if (g->begun)
         return;
     limits_headers(g->tenant, quire_now_us(), g->x);
-    generation_cache_say(g);
+    generation_cache_say(g->served, g->x, &g->cache);
     http_add_header(g->x, "Cache-Control", "no-cache");
     http_add_header(g->x, "X-Accel-Buffering", "no");
     http_stream_begin(g->x, 200, "text/event-stream");
@@ -151,7 +131,7 @@ static void on_ping(evutil_socket_t fd, short what, void *context)
 {
     struct generation *g = context;
     uint64_t now = quire_now_us(), silent_ms = (now - g->last_write_us) / 1000;
-    uint64_t wait_ms = g->front->ping_ms;
+    uint64_t wait_ms = g->served->front->ping_ms;
     (void)fd;
     (void)what;
     if (silent_ms >= wait_ms) {
@@ -170,7 +150,7 @@ static void on_ping(evutil_socket_t fd, short what, void *context)
 static void await_tokens(struct generation *g)
 {
     g->last_write_us = quire_now_us();
-    g->ping = event_new(g->front->base, -1, 0, on_ping, g);
+    g->ping = event_new(g->served->front->base, -1, 0, on_ping, g);
     if (!g->ping)
         begin_stream(g);
     if (g->ping)
@@ -217,7 +197,7 @@ static void complete(struct generation *g)
         return;
     }
     limits_headers(g->tenant, g->timing.now_us, x);
-    generation_cache_say(g);
+    generation_cache_say(g->served, g->x, &g->cache);
     generation_alias_keep(g, &whole->body);
     generation_over(g, 200, NULL);
     /* A large one keeps its room until the client has taken it. */
@@ -335,7 +315,7 @@ static void on_token(void *context, const struct wire_token *token)
     struct choice *c = &p->choices[token->choice];
     if (c->finish != CHOICE_RUNS) /* on its way when the choice stopped */
         return;
-    turns_began(g->front->turns, &p->place);
+    prompt_batch_began(&p->batch);
     time_token(g, c);
     struct choice_token one = {.token = *token};
     struct gen_piece piece = {.tokens = &one, .n_tokens = 1};
@@ -348,7 +328,7 @@ static void on_token(void *context, const struct wire_token *token)
     if (status != QUIRE_OK)
         fail_with(g, status, err.text);
     else if (c->stop_string >= 0 && !c->over_in_engine)
-        g->front->source.cancel(g->front->source.self, p->source_id, token->choice);
+        g->served->source.cancel(g->served->source.self, p->batch.source_id, token->choice);
 }
 
 static void on_prompt_logprob(void *context, const struct wire_token *token)
@@ -370,8 +350,8 @@ static void prompt_over(struct generation *g, struct gen_prompt *p)
         logprobs_arrays_free(&p->arrays);
     for (uint32_t i = 0; g->params.stream && i < g->params.spec.n; i++)
         logprobs_arrays_free(&p->choices[i].arrays);
-    if (--g->n_open == 0 && !g->early_error)
-        complete(g);
+    g->n_open--;
+    prompt_batch_settle(&g->batch);
 }
 
 static void on_done(void *context, const struct wire_done *done)
@@ -380,10 +360,8 @@ static void on_done(void *context, const struct wire_done *done)
     struct generation *g = p->g;
     struct quire_error err;
     int status = QUIRE_OK;
-    if (done->last) {
-        p->live = false;
-        turns_leave(g->front->turns, &p->place);
-    }
+    if (done->last)
+        prompt_batch_over(&p->batch);
     if (done->choice < g->params.spec.n) {
         struct choice *c = &p->choices[done->choice];
         c->over_in_engine = true;
@@ -397,16 +375,8 @@ static void on_done(void *context, const struct wire_done *done)
             timing_add(&g->timing, &done->account, p->submitted_us - g->timing.submitted_us, done->n_cached);
         }
         generation_choice_over(g, p, c, &done->account);
-        if (c->finish == CHOICE_RUNS && done->finish >= WIRE_FINISH_CANCELLED) {
-            if (done->finish == WIRE_FINISH_CANCELLED) {
-                fail_with(g, QUIRE_IO, "the engine cancelled the request");
-            } else {
-                struct api_error e;
-                front_failed(done, &e);
-                fail(g, &e);
-            }
+        if (c->finish == CHOICE_RUNS && !prompt_batch_ended_well(&p->batch, done))
             return;
-        }
         if (c->finish == CHOICE_RUNS) {
             bool stopped = done->finish == WIRE_FINISH_STOP;
             c->finish = stopped ? CHOICE_STOP : CHOICE_LENGTH;
@@ -421,36 +391,18 @@ static void on_done(void *context, const struct wire_done *done)
 
 /* ---- taken or refused ---------------------------------------------------------------------- */
 
-/* A prompt of a request that was taken: it waits, again. */
-static void wait_for_turn(struct generation *g, struct gen_prompt *p)
+/* Not where its deadline is past. */
+static bool may_wait(const void *owner)
 {
-    size_t i = (size_t)(p - g->prompts);
-    p->waits = true;
-    if (i < g->next)
-        g->next = i;
-    g->turn.n_waiting++;
-    g->turn.n_tokens = (uint32_t)g->prompts[g->next].item.n_ids;
-}
-
-/* The engine has no room, for a request that it has begun: its queue is full of others. False: its deadline is past, or
- * the engine will never have room. */
-static bool try_later(struct generation *g, struct gen_prompt *p)
-{
-    const struct front *f = g->front;
-    uint64_t deadline_us = (uint64_t)g->params.deadline_ms * 1000;
-    if (g->n_accepted == 0 || f->engine_draining || g->failed_early ||
-        (deadline_us > 0 && quire_now_us() - g->timing.arrived_us >= deadline_us))
-        return false;
-    turns_refused(f->turns, &p->place);
-    wait_for_turn(g, p);
-    turns_wait(f->turns, &g->turn);
-    return true;
+    const struct generation *g = owner;
+    const uint64_t deadline_us = (uint64_t)g->params.deadline_ms * 1000;
+    return deadline_us == 0 || quire_now_us() - g->timing.arrived_us < deadline_us;
 }
 
 /* The ids are needed no more once the source has them, and has taken them. */
 static void drop_ids(struct generation *g, struct gen_prompt *p)
 {
-    if (!p->accepted)
+    if (!p->batch.accepted)
         return;
     free(g->prediction.ids);
     g->prediction.ids = NULL;
@@ -461,12 +413,9 @@ static void drop_ids(struct generation *g, struct gen_prompt *p)
 }
 
 /* The first prompt was taken: so was the request. */
-static void taken(struct generation *g)
+static void on_taken(void *owner)
 {
-    for (size_t i = 1; i < g->n_prompts; i++)
-        wait_for_turn(g, &g->prompts[i]);
-    if (g->n_prompts > 1)
-        turns_wait(g->front->turns, &g->turn);
+    struct generation *g = owner;
     if (g->params.stream)
         await_tokens(g);
 }
@@ -482,48 +431,24 @@ static bool has_room(void *context)
     return !g->begun || http_stream_has_room(g->x);
 }
 
-static void on_accepted(void *context, uint64_t engine_id)
+static void on_accepted(struct batch_prompt *batch, uint64_t engine_id)
 {
-    struct gen_prompt *p = context;
-    struct generation *g = p->g;
-    if (p->accepted)
-        return;
-    p->accepted = true;
+    struct gen_prompt *p = (struct gen_prompt *)batch;
     p->engine_id = engine_id;
-    generation_prompt_taken(g, p);
-    if (!g->early_error)
-        drop_ids(g, p);
-    if (g->n_accepted++ == 0)
-        taken(g);
-}
-
-static void on_refused(void *context, const struct wire_refuse *refuse)
-{
-    struct gen_prompt *p = context;
-    struct api_error e;
-    p->live = false;
-    if (refuse->status == QUIRE_EXHAUSTED && try_later(p->g, p))
-        return;
-    front_refused(p->g->front, refuse, &e);
-    fail(p->g, &e);
-}
-
-static void on_lost(void *context, const char *why)
-{
-    struct gen_prompt *p = context;
-    p->live = false;
-    fail_with(p->g, QUIRE_IO, why);
+    generation_prompt_taken(p->g, p);
+    if (!prompt_batch_is_submitting(&p->g->batch))
+        drop_ids(p->g, p);
 }
 
 static const struct completion_events events = {
     .on_origin = on_origin,
     .has_room = has_room,
-    .on_accepted = on_accepted,
-    .on_refused = on_refused,
+    .on_accepted = prompt_batch_on_accepted,
+    .on_refused = prompt_batch_on_refused,
     .on_token = on_token,
     .on_prompt_logprob = on_prompt_logprob,
     .on_done = on_done,
-    .on_lost = on_lost,
+    .on_lost = prompt_batch_on_lost,
 };
 
 /* ---- submitting ----------------------------------------------------------------------------- */
@@ -536,7 +461,7 @@ static bool fit_prompt(const struct generation *g, struct gen_prompt *p, struct 
 {
     const struct params *params = &g->params;
     const char *name = g->prompt_name;
-    uint64_t context = g->front->max_model_len;
+    uint64_t context = g->facts->max_model_len;
     bool to_the_end = !params->has_max_tokens && params->max_tokens == 0;
     if (params->truncate != 0) {
         /* -1: what leaves room for the answer. */
@@ -612,15 +537,18 @@ static int open_prompt(struct generation *g, struct gen_prompt *p, struct quire_
 /* What the context has no room for beside the prompt cannot be said. */
 static void predict(struct generation *g, const struct gen_prompt *p, struct request_spec *s)
 {
-    size_t room = g->front->max_model_len - p->item.n_ids;
+    size_t room = g->facts->max_model_len - p->item.n_ids;
     if (g->prediction.n_ids > room)
         g->prediction.n_ids = room;
     s->prediction = g->prediction.ids;
     s->n_prediction = s->prediction ? (uint32_t)g->prediction.n_ids : 0;
 }
 
-static int submit(struct generation *g, struct gen_prompt *p, struct quire_error *err)
+static int submit(struct batch_prompt *batch, struct quire_error *err)
 {
+    struct gen_prompt *p = (struct gen_prompt *)batch;
+    struct generation *g = p->g;
+    p->submitted_us = p == g->prompts && !p->opened ? g->timing.submitted_us : quire_now_us();
     int status = open_prompt(g, p, err);
     if (status != QUIRE_OK)
         return status;
@@ -641,59 +569,53 @@ static int submit(struct generation *g, struct gen_prompt *p, struct quire_error
         s.n_prompt_logprobs = s.n_logprobs;
     struct completion_terms terms = g->terms;
     terms.is_bounded = g->params.has_max_tokens || p->max_tokens == g->params.max_tokens;
-    p->live = true;
-    turns_take(g->front->turns, &g->turn, &p->place, s.n_prompt);
-    status = g->front->source.submit(g->front->source.self, &s, &terms, &events, p, &p->source_id, err);
-    if (status != QUIRE_OK) {
-        p->live = false;
-        turns_leave(g->front->turns, &p->place);
-    }
+    status = prompt_batch_send(batch, &s, &terms, err);
     drop_ids(g, p);
     return status;
 }
 
-/* What comes of it before submit() returns ends nothing yet: see fail() and prompt_over(). g may be no more. */
-static void submit_one(struct generation *g, struct gen_prompt *p)
+static struct batch_prompt *prompt_at(void *owner, size_t i)
 {
-    struct api_error e;
-    g->early_error = &e;
-    int status = submit(g, p, &e.why);
-    g->early_error = NULL;
-    if (status == QUIRE_EXHAUSTED && try_later(g, p))
-        return;
-    if (status != QUIRE_OK)
-        front_failed_with(g->front, status, &e);
-    if (status != QUIRE_OK || g->failed_early)
-        fail(g, &e);
-    else if (g->n_open == 0)
-        complete(g);
+    return &((struct generation *)owner)->prompts[i].batch;
 }
 
-static void submit_first(struct generation *g)
+static uint32_t n_tokens(const struct batch_prompt *p)
 {
-    g->prompts[0].submitted_us = g->timing.submitted_us;
-    submit_one(g, &g->prompts[0]);
+    return (uint32_t)((const struct gen_prompt *)p)->item.n_ids;
 }
 
-static void on_turn(struct turn *turn)
+static bool is_over(const void *owner)
 {
-    struct generation *g = (struct generation *)((char *)turn - offsetof(struct generation, turn));
-    struct gen_prompt *p = &g->prompts[g->next];
-    p->waits = false;
-    while (g->next < g->n_prompts && !g->prompts[g->next].waits)
-        g->next++;
-    turn->n_waiting--;
-    turn->n_tokens = turn->n_waiting > 0 ? (uint32_t)g->prompts[g->next].item.n_ids : 0;
-    turns_wait(g->front->turns, turn);
-    p->submitted_us = quire_now_us();
-    submit_one(g, p);
+    return ((const struct generation *)owner)->n_open == 0;
 }
+
+static void complete_owner(void *owner)
+{
+    complete(owner);
+}
+
+static void fail_owner(void *owner, const struct api_error *e)
+{
+    fail(owner, e);
+}
+
+static const struct prompt_batch_calls batch_calls = {
+    .events = &events,
+    .prompt = prompt_at,
+    .n_tokens = n_tokens,
+    .submit = submit,
+    .may_wait = may_wait,
+    .on_accepted = on_accepted,
+    .on_taken = on_taken,
+    .is_over = is_over,
+    .complete = complete_owner,
+    .fail = fail_owner,
+};
 
 /* Nothing is to be computed: the prompt is echoed, that is all. */
 static void echo_only(struct generation *g)
 {
     struct quire_error err;
-    g->n_accepted = g->n_prompts;
     if (g->params.stream)
         begin_stream(g);
     for (size_t i = 0; i < g->n_prompts; i++) {
@@ -731,7 +653,7 @@ static bool apply_limits(struct generation *g, struct api_error *e)
 /* What the job read is the request's from here on. */
 static bool take_job(struct generation *g, struct request_job *j, struct api_error *e)
 {
-    struct front *f = g->front;
+    struct served_model *m = g->served;
     if (!j->ok) {
         *e = j->error;
         return false;
@@ -740,7 +662,7 @@ static bool take_job(struct generation *g, struct request_job *j, struct api_err
     j->params = (struct params){0};
     g->cache_domain = j->cache_domain;
     generation_cache_begin(g, j);
-    g->rules = (struct choice_rules){f->text, &g->params, f->eos, f->n_eos};
+    g->rules = (struct choice_rules){m->config->text, &g->params, g->facts->eos, g->facts->n_eos};
     snprintf(g->id, sizeof g->id, "%s%s", g->dialect->id_prefix, generation_name(g));
     g->prompt_name = j->prompt_name;
     if (!apply_limits(g, e))
@@ -768,13 +690,12 @@ static bool take_job(struct generation *g, struct request_job *j, struct api_err
 /* Whether all its choices may wait. */
 static bool queue(struct generation *g, struct api_error *e)
 {
-    const struct front *f = g->front;
+    const struct served_model *m = g->served;
     uint32_t n = (uint32_t)g->n_prompts * g->params.spec.n;
-    uint64_t waiting = turns_n_waiting(f->turns, g->tenant->index), most = (uint64_t)MOST_WAITING * f->max_choices;
+    uint64_t waiting = turns_n_waiting(m->turns, g->tenant->index),
+             most = (uint64_t)MOST_WAITING * m->front->max_choices;
     bool is_small = g->n_prompts == 1 || n <= TURNS_SMALL;
-    g->turn = (struct turn){
-        .tenant = g->tenant->index, .is_small = is_small, .n_choices = g->params.spec.n, .next = on_turn};
-    g->next = g->n_prompts;
+    prompt_batch_begin(&g->batch, g->served, &batch_calls, g, g->tenant, g->n_prompts, g->params.spec.n, is_small);
     if (!is_small && waiting + n > most) {
         api_fail(e, 429, NULL, "rate_limit_exceeded",
                  "%llu choices of this key wait for their turn, and %llu may: try again when some are done",
@@ -784,7 +705,7 @@ static bool queue(struct generation *g, struct api_error *e)
     }
     if (!limits_queue(g->tenant, n, e))
         return false;
-    turns_expect(f->turns, &g->turn, (uint32_t)g->n_prompts - 1);
+    prompt_batch_expect(&g->batch);
     g->n_queued = n;
     return true;
 }
@@ -804,8 +725,8 @@ static void on_text(void *owner, struct request_job *job)
         if (ok && (status = prepare(g, &g->prompts[i], &e.why)) != QUIRE_OK)
             ok = api_fail_status(&e, status, NULL);
     }
-    g->room = (struct reply_room){.replies = &g->front->replies, .tenant = g->tenant->index};
-    ok = ok && reply_room_take(&g->room, g, tenants_ask_key(g->front->tenants), &e);
+    g->room = (struct reply_room){.replies = g->served->front->replies, .tenant = g->tenant->index};
+    ok = ok && reply_room_take(&g->room, g, tenants_ask_key(g->served->front->tenants), &e);
     uint64_t n_tokens = 0;
     for (size_t i = 0; i < g->n_prompts; i++)
         n_tokens += g->prompts[i].item.n_ids;
@@ -819,7 +740,7 @@ static void on_text(void *owner, struct request_job *job)
     else if (!compute)
         echo_only(g);
     else
-        submit_first(g);
+        prompt_batch_start(&g->batch);
 }
 
 /* x-quire-deadline-ms and x-quire-trace: for clients that cannot add fields. */
@@ -840,32 +761,32 @@ static bool read_headers(struct generation *g, struct api_error *e)
     return true;
 }
 
-void generation_start(struct front *f, struct http_exchange *x, const struct api_dialect *dialect)
+void generation_start(struct served_model *m, struct http_exchange *x, const struct api_dialect *dialect)
 {
     struct api_error e;
-    struct tenant *tenant = front_begin_kept(f, x);
+    struct tenant *tenant = front_begin_kept(m, x);
     if (!tenant)
         return;
     struct key256 alias;
     bool has_alias;
     struct timing timing = {.arrived_us = quire_now_us()};
-    if (generation_alias_give(f, x, tenant, dialect, &timing, &alias, &has_alias))
+    if (generation_alias_give(m, x, tenant, dialect, &timing, &alias, &has_alias))
         return;
-    if (f->vector_size > 0) {
-        api_fail(&e, 400, "model", "model_not_supported", "model: %s generates no text: %s", f->model_names[0],
-                 f->vector_is_scores ? "use /v1/score or /v1/rerank" : "use /v1/embeddings");
-        front_refuse(f, x, tenant, &e);
+    if (m->facts->vector_size > 0) {
+        api_fail(&e, 400, "model", "model_not_supported", "model: %s generates no text: %s", m->config->names[0],
+                 m->facts->vector_is_scores ? "use /v1/score or /v1/rerank" : "use /v1/embeddings");
+        front_refuse(m->front, x, tenant, &e);
         return;
     }
     struct generation *g = calloc(1, sizeof *g);
     bool ok = g || api_fail(&e, 503, NULL, "out_of_memory", "out of memory");
     if (ok) {
-        g->front = f;
+        g->served = m;
         g->x = x;
         g->dialect = dialect;
         snprintf(g->route, sizeof g->route, "%s", http_path(x));
         g->tenant = tenant;
-        g->admin = front_is_admin(f, x);
+        g->admin = front_is_admin(m->front, x);
         g->has_alias = has_alias;
         if (has_alias)
             g->alias = alias;
@@ -873,22 +794,23 @@ void generation_start(struct front *f, struct http_exchange *x, const struct api
         ok = read_headers(g, &e);
     }
     if (ok) {
-        g->job = request_job_new(f, x, tenant, dialect->read, on_text, g);
+        g->job = request_job_new(m, x, tenant, dialect->read, on_text, g);
         ok = g->job || api_fail(&e, 503, NULL, "out_of_memory", "out of memory");
     }
     if (!ok) {
         free(g);
-        front_refuse(f, x, tenant, &e);
+        front_refuse(m->front, x, tenant, &e);
         return;
     }
-    TAILQ_INSERT_TAIL(&f->generations, g, link);
+    g->facts = model_facts_hold(g->job->served->facts);
+    TAILQ_INSERT_TAIL(&m->generations, g, link);
     http_on_gone(x, on_gone, g);
-    text_pool_submit(f->pool, &g->job->job);
+    text_pool_submit(m->front->pool, &g->job->job);
 }
 
-void generations_end(struct front *f, const struct api_error *e)
+void generations_end(struct served_model *m, const struct api_error *e)
 {
     struct generation *g;
-    while ((g = TAILQ_FIRST(&f->generations)))
+    while ((g = TAILQ_FIRST(&m->generations)))
         fail(g, e);
 }

@@ -10,7 +10,7 @@
 #define QUIRE_FRONT_GENERATION_H
 
 #include "server/front/output/choice.h"
-#include "server/front/output/turns.h"
+#include "server/front/batch/prompt_batch.h"
 #include "server/front/front_internal.h"
 #include "server/front/observe/trace_context.h"
 
@@ -45,14 +45,12 @@ struct api_dialect {
 };
 
 struct gen_prompt {
+    struct batch_prompt batch; /* first: the batch's view */
     struct generation *g;
     struct request_item item;  /* text only where it is echoed */
     uint32_t max_tokens;
-    uint64_t source_id;       /* the completion source's name for it, while it is live */
-    bool live;                /* submitted, and events are to come */
-    bool opened, accepted, waits; /* waits: for its turn */
+    bool opened;
     uint64_t submitted_us;
-    struct turn_place place;
     uint64_t engine_id;       /* the engine's own, as in its recordings; 0: not told */
     uint32_t n_cached, n_created;
     struct choice *choices;   /* params.spec.n of them */
@@ -61,13 +59,26 @@ struct gen_prompt {
     struct buffer prompt_logprobs;
 };
 
+/* What sources that keep answers have said of it. */
+struct generation_cache {
+    uint32_t n_told, n_kept; /* prompts of which it is known whether their answer was kept; those */
+    uint32_t n_drafted, n_similar; /* n_told's whose draft, n_kept's whose answer is a similar question's */
+    float similarity; /* of the first's */
+    uint32_t age_s; /* of the oldest */
+    bool unseeded;
+    const char *layer; /* of the first; NULL: not told */
+    bool has_key;
+    struct key256 key; /* of the first's answer */
+};
+
 struct generation {
     TAILQ_ENTRY(generation) link;
-    struct front *front;
+    struct served_model *served;
     struct http_exchange *x;
     const struct api_dialect *dialect;
     char route[64];            /* the path, for the log */
     struct params params;
+    const struct model_facts *facts; /* of the engine that was there when it came; held */
     struct choice_rules rules;
     struct tenant *tenant;     /* who pays */
     uint32_t n_queued;         /* choices without a token yet: part of the tenant's queue */
@@ -75,16 +86,7 @@ struct generation {
     struct key256 cache_domain;
     struct question question; /* the one prompt's */
     struct completion_terms terms; /* of answers that are kept; but for is_bounded, which is a prompt's */
-    struct generation_cache {
-        uint32_t n_told, n_kept; /* prompts of which it is known whether their answer was kept; those */
-        uint32_t n_drafted, n_similar; /* n_told's whose draft, n_kept's whose answer is a similar question's */
-        float similarity; /* of the first's */
-        uint32_t age_s; /* of the oldest */
-        bool unseeded;
-        const char *layer; /* of the first; NULL: not told */
-        bool has_key;
-        struct key256 key; /* of the first's answer */
-    } cache;
+    struct generation_cache cache;
     bool has_alias; /* a reply in the same words may be found by it */
     struct key256 alias;
     struct timing timing;
@@ -95,14 +97,10 @@ struct generation {
     struct request_job *job;   /* while it is in the pool */
     struct gen_prompt *prompts;
     const char *prompt_name;   /* the field that held them, for errors; static */
-    size_t n_prompts, n_accepted, n_open;
+    size_t n_prompts, n_open;
     struct request_item prediction; /* of the first prompt's answer: there is no other then. Its ids go to the engine */
     struct reply_room room;
-    struct turn turn; /* of the prompts that wait */
-    size_t next; /* none before it waits */
-    struct api_error
-        *early_error; /* while a prompt is being submitted: where an error waits until that is done; else NULL */
-    bool failed_early; /* it has one */
+    struct prompt_batch batch; /* once something is to be computed */
     char id[96];
     struct buffer head; /* how every reply, or its object, begins: {"id":...,"model":"..." */
     struct buffer event; /* the one being written */
@@ -114,7 +112,7 @@ struct generation {
     uint64_t last_write_us;
 };
 
-/* The client's name for it, from the body or the header, or one made here. generation_log.c. */
+/* The client's name for it, from the body or the header, or one made here. generation_end.c. */
 const char *generation_name(const struct generation *g);
 
 /* ---- generation_cache.c: what it says to a source that keeps answers, and says of it ---- */
@@ -125,13 +123,13 @@ void generation_cache_header(const struct http_exchange *x, struct params_cache 
 void generation_cache_begin(struct generation *g, struct request_job *j);
 void generation_cache_origin(struct generation *g, const struct completion_origin *origin);
 /* x-quire-cache and its kin, before the reply begins. */
-void generation_cache_say(const struct generation *g);
+void generation_cache_say(const struct served_model *m, struct http_exchange *x, const struct generation_cache *c);
 
 /* ---- generation_alias.c: replies to bodies in the same words ---- */
 
 /* What front_begin() let begin is answered, or refused, if its reply is kept. False: it is not; has_alias: its reply may
  * be, under this. timing: its first lookup is noted there; arrived_us is set by the caller. */
-bool generation_alias_give(struct front *f, struct http_exchange *x, struct tenant *tenant,
+bool generation_alias_give(struct served_model *m, struct http_exchange *x, struct tenant *tenant,
                            const struct api_dialect *dialect, struct timing *timing, struct key256 *alias,
                            bool *has_alias);
 /* Events of the stream, as they are written. */
@@ -141,6 +139,8 @@ void generation_alias_keep(const struct generation *g, const struct buffer *body
 
 /* ---- generation_end.c: what is counted, logged and traced when it is over ---- */
 
+/* What counts it. */
+struct metrics *generation_metrics(const struct generation *g);
 /* Before a prompt is submitted: where it differs from those before it. */
 void generation_watch_prefix(struct generation *g, const struct gen_prompt *p);
 /* The prompt was taken. */

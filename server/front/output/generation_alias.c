@@ -1,5 +1,6 @@
 /* A whole reply that was given before to a body in the same words, given again: without a template, a tokenizer or an
  * engine. Its tenant's limits, the counters and the log see a request like any other. */
+#include "server/front/output/finished.h"
 #include "server/front/output/generation.h"
 
 #include "base/clock.h"
@@ -28,27 +29,27 @@ struct note {
 
 /* ---- which --------------------------------------------------------------------------------- */
 
-static bool has_dialect(const struct front *f, const struct api_dialect *d)
+static bool has_dialect(const struct served_model *m, const struct api_dialect *d)
 {
-    return (d == &api_chat && !f->chat_tells_time) || d == &api_completions;
+    return (d == &api_chat && !m->config->chat_tells_time) || d == &api_completions;
 }
 
 /* False: this request is not looked for, and its reply is not kept. */
-static bool alias_of(struct front *f, struct http_exchange *x, const struct api_dialect *d, struct key256 *out)
+static bool alias_of(struct served_model *m, struct http_exchange *x, const struct api_dialect *d, struct key256 *out)
 {
     static const char *const own[] = {"cache-control", "x-quire-deadline-ms", "x-quire-trace"};
     struct quire_sha256_state s;
     size_t n;
-    if (!f->cache || !has_dialect(f, d))
+    if (!m->cache || !has_dialect(m, d))
         return false;
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (http_header(x, own[i]))
             return false;
     /* What a body means follows from the front end and from what its engine has room for. */
-    const uint32_t sizes[2] = {f->max_model_len, f->vocab_size};
-    const struct key256 domain = f->share_answers ? (struct key256){{0}} : front_cache_domain(f, x);
+    const uint32_t sizes[2] = {m->facts->max_model_len, m->facts->vocab_size};
+    const struct key256 domain = m->share_answers ? (struct key256){{0}} : front_cache_domain(m->front, x);
     quire_sha256_begin(&s);
-    quire_sha256_add(&s, f->prompt_identity.bytes, sizeof f->prompt_identity.bytes);
+    quire_sha256_add(&s, m->config->prompt_identity.bytes, sizeof m->config->prompt_identity.bytes);
     quire_sha256_add(&s, sizes, sizeof sizes);
     quire_sha256_add(&s, domain.bytes, sizeof domain.bytes);
     quire_sha256_add(&s, d->id_prefix, strlen(d->id_prefix) + 1);
@@ -95,7 +96,7 @@ void generation_alias_keep(const struct generation *g, const struct buffer *body
     const size_t n_head = g->head.n < names->n ? g->head.n : names->n;
     /* A tool call's id is drawn for each reply. */
     if (!g->has_alias || !g->cache.has_key || g->n_prompts != 1 || note.n > MAX_CHOICES || said->n > MAX_REPLY ||
-        said->failed || g->params.tool_format != TOOL_NONE || (!body && response_cache_is_paced(g->front->cache)))
+        said->failed || g->params.tool_format != TOOL_NONE || (!body && response_cache_is_paced(g->served->cache)))
         return;
     if (!find_value(names, "\"id\":", n_head, &note.id_at, &note.n_id) ||
         !find_value(names, "\"created\":", n_head, &note.created_at, &note.n_created))
@@ -109,34 +110,45 @@ void generation_alias_keep(const struct generation *g, const struct buffer *body
     buffer_append(&o, g->head.data, note.n_head);
     buffer_append(&o, said->data, said->n);
     if (!o.failed)
-        response_cache_keep_reply(g->front->cache, &g->cache.key, &g->alias, o.data, o.n);
+        response_cache_keep_reply(g->served->cache, &g->cache.key, &g->alias, o.data, o.n);
     buffer_free(&o);
 }
 
 /* ---- giving --------------------------------------------------------------------------------- */
 
-static void count(struct generation *g, const struct note *note, const struct cached_reply *reply)
+/* Who asked for a kept reply. */
+struct asked {
+    struct served_model *served;
+    struct http_exchange *x;
+    const struct api_dialect *dialect;
+    struct tenant *tenant;
+    struct timing timing;
+    struct trace_context context;
+};
+
+static void count(const struct asked *a, const struct note *note, uint32_t n_prompt)
 {
-    struct metrics *m = &g->front->metrics;
-    const uint64_t now = g->timing.first_token_us;
-    m->n_prompt_tokens += reply->n_prompt;
-    histogram_observe(&m->prompt_tokens, (double)reply->n_prompt);
+    struct metrics *m = a->served->counts;
+    const uint64_t now = a->timing.first_token_us;
+    m->n_prompt_tokens += n_prompt;
+    histogram_observe(&m->prompt_tokens, (double)n_prompt);
+    histogram_observe(&m->max_tokens, note->max_tokens);
     for (uint32_t i = 0; i < note->n; i++) {
-        const struct choice *c = &g->prompts[0].choices[i];
-        m->n_generation_tokens += c->n_tokens;
-        m->finished[c->finish == CHOICE_STOP ? METRICS_STOP : METRICS_LENGTH]++;
-        histogram_observe(&m->generation_tokens, c->n_tokens);
-        histogram_observe(&m->ttft, (double)(now - g->timing.arrived_us) * 1e-6);
-        for (uint32_t j = 0; j < c->n_tokens; j++)
-            limits_token(g->tenant, now);
+        const uint32_t n_tokens = note->choices[i].n_tokens;
+        m->n_generation_tokens += n_tokens;
+        m->finished[note->choices[i].stopped ? METRICS_STOP : METRICS_LENGTH]++;
+        histogram_observe(&m->generation_tokens, n_tokens);
+        histogram_observe(&m->ttft, (double)(now - a->timing.arrived_us) * 1e-6);
+        for (uint32_t j = 0; j < n_tokens; j++)
+            limits_token(a->tenant, now);
     }
 }
 
-static void put_reply(struct buffer *o, const struct generation *g, const struct note *note, const char *body, size_t n)
+static void put_reply(struct buffer *o, const struct asked *a, const struct note *note, const char *body, size_t n)
 {
     char id[100], created[24];
     const size_t after_id = note->id_at + note->n_id, after = note->created_at + note->n_created;
-    snprintf(id, sizeof id, "\"%s%s\"", g->dialect->id_prefix, generation_name(g));
+    snprintf(id, sizeof id, "\"%s%s\"", a->dialect->id_prefix, http_request_id(a->x));
     snprintf(created, sizeof created, "%lld", (long long)time(NULL));
     buffer_append(o, body, note->id_at);
     json_out_raw(o, id);
@@ -145,31 +157,43 @@ static void put_reply(struct buffer *o, const struct generation *g, const struct
     buffer_append(o, body + after, n - after);
 }
 
-/* What the log, the spans and the counters look at. */
-static void say_over(struct generation *g, const struct note *note, const struct cached_reply *reply)
+static void say_over(struct asked *a, const struct note *note, const struct cached_reply *reply)
 {
-    struct gen_prompt prompt = {.g = g, .item.n_ids = reply->n_prompt, .max_tokens = note->max_tokens};
-    struct choice choices[MAX_CHOICES];
-    memset(choices, 0, sizeof choices);
+    const struct request_spec spec = {.n = note->n};
+    struct finished_request f = {
+        .served = a->served,
+        .tenant = a->tenant,
+        .name = http_request_id(a->x),
+        .route = http_path(a->x),
+        .context = &a->context,
+        .spec = &spec,
+        .max_tokens = note->max_tokens,
+        .finish = note->choices[0].stopped ? "stop" : "length",
+        .status = 200,
+        .cache_layer = "memory",
+        .n_prompt = reply->n_prompt,
+        .n_cached = reply->n_cached,
+        .n_choices = note->n,
+        .timing = &a->timing,
+        .first_us = a->timing.first_token_us,
+        .last_us = a->timing.first_token_us,
+    };
     for (uint32_t i = 0; i < note->n; i++) {
-        choices[i].n_tokens = note->choices[i].n_tokens;
-        choices[i].finish = note->choices[i].stopped ? CHOICE_STOP : CHOICE_LENGTH;
-        choices[i].first_token_us = choices[i].last_token_us = g->timing.first_token_us;
+        f.n_generated += note->choices[i].n_tokens;
+        if (note->choices[i].n_tokens > f.n_most)
+            f.n_most = note->choices[i].n_tokens;
     }
-    prompt.choices = choices;
-    g->prompts = &prompt;
-    g->n_prompts = 1;
-    count(g, note, reply);
-    generation_over(g, 200, NULL);
+    count(a, note, reply->n_prompt);
+    a->timing.now_us = quire_now_us();
+    finished_request_say(&f);
 }
 
 /* The events of a stream, each with this one's head. */
-static void put_stream(struct buffer *o, const struct generation *g, const struct note *note, const char *kept,
-                       size_t n)
+static void put_stream(struct buffer *o, const struct asked *a, const struct note *note, const char *kept, size_t n)
 {
     const char *p = kept + note->n_head, *end = kept + n, *mark;
     struct buffer head = {0};
-    put_reply(&head, g, note, kept, note->n_head);
+    put_reply(&head, a, note, kept, note->n_head);
     while ((mark = memchr(p, HEAD, (size_t)(end - p)))) {
         buffer_append(o, p, (size_t)(mark - p));
         buffer_append(o, head.data, head.n);
@@ -189,27 +213,25 @@ static void send_stream(struct http_exchange *x, const struct buffer *events)
     http_stream_end(x);
 }
 
-static void give(struct generation *g, const struct cached_reply *reply)
+static void give(struct asked *a, const struct cached_reply *reply)
 {
-    struct http_exchange *x = g->x;
-    struct tenant *tenant = g->tenant;
+    struct http_exchange *x = a->x;
+    struct tenant *tenant = a->tenant;
     struct note note;
     struct buffer o = {0};
     const char *kept = (const char *)reply->bytes + sizeof note;
     memcpy(&note, reply->bytes, sizeof note);
-    g->params.stream = note.n_head > 0;
-    if (g->params.stream)
-        put_stream(&o, g, &note, kept, reply->n - sizeof note);
+    if (note.n_head > 0)
+        put_stream(&o, a, &note, kept, reply->n - sizeof note);
     else
-        put_reply(&o, g, &note, kept, reply->n - sizeof note);
-    g->params.spec.n = note.n;
-    g->timing.n_cached = reply->n_cached;
-    g->timing.first_token_us = quire_now_us();
-    g->cache = (struct generation_cache){
+        put_reply(&o, a, &note, kept, reply->n - sizeof note);
+    a->timing.n_cached = reply->n_cached;
+    a->timing.first_token_us = quire_now_us();
+    const struct generation_cache cache = {
         .n_told = 1, .n_kept = 1, .age_s = reply->age_s, .unseeded = reply->unseeded, .layer = "memory"};
-    limits_headers(tenant, g->timing.first_token_us, x);
-    generation_cache_say(g);
-    say_over(g, &note, reply);
+    limits_headers(tenant, a->timing.first_token_us, x);
+    generation_cache_say(a->served, x, &cache);
+    say_over(a, &note, reply);
     limits_end(tenant);
     if (note.n_head > 0 && !o.failed)
         send_stream(x, &o);
@@ -218,33 +240,32 @@ static void give(struct generation *g, const struct cached_reply *reply)
     buffer_free(&o);
 }
 
-bool generation_alias_give(struct front *f, struct http_exchange *x, struct tenant *tenant,
+bool generation_alias_give(struct served_model *m, struct http_exchange *x, struct tenant *tenant,
                            const struct api_dialect *dialect, struct timing *timing, struct key256 *alias,
                            bool *has_alias)
 {
     struct cached_reply reply;
     struct api_error e;
     const uint64_t begun_ns = quire_now_ns();
-    *has_alias = alias_of(f, x, dialect, alias);
-    const bool found = *has_alias && response_cache_find_reply(f->cache, alias, &reply);
+    *has_alias = alias_of(m, x, dialect, alias);
+    const bool found = *has_alias && response_cache_find_reply(m->cache, alias, &reply);
     if (*has_alias)
         completion_looked(&timing->lookups, (struct completion_lookup){"reply", begun_ns, quire_now_ns(), found});
     if (!found)
         return false;
-    struct generation g = {.front = f, .x = x, .dialect = dialect, .tenant = tenant, .timing = *timing};
+    struct asked a = {.served = m, .x = x, .dialect = dialect, .tenant = tenant, .timing = *timing};
     uint32_t n;
     memcpy(&n, (const char *)reply.bytes + offsetof(struct note, n), sizeof n);
-    snprintf(g.route, sizeof g.route, "%s", http_path(x));
-    trace_context_read(http_header(x, "traceparent"), http_header(x, "tracestate"), &g.context);
+    trace_context_read(http_header(x, "traceparent"), http_header(x, "tracestate"), &a.context);
     bool ok = limits_queue(tenant, n, &e);
     if (ok)
         limits_dequeue(tenant, n);
     ok = ok && limits_prompt(tenant, reply.n_prompt, timing->arrived_us, &e);
     if (ok) {
-        give(&g, &reply);
+        give(&a, &reply);
     } else {
-        f->metrics.n_refused += e.status == 429;
-        front_refuse(f, x, tenant, &e);
+        m->counts->n_refused += e.status == 429;
+        front_refuse(m->front, x, tenant, &e);
     }
     return true;
 }

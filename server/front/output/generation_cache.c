@@ -38,14 +38,14 @@ void generation_cache_header(const struct http_exchange *x, struct params_cache 
 
 /* All by which choices are cut here, and not by the engine. Where a stop string ends an answer follows from how its tokens are
  * decoded. */
-static struct key256 cut_digest(const struct front *f, const struct params *p)
+static struct key256 cut_digest(const struct served_model *m, const struct params *p)
 {
     struct quire_sha256_state s;
     const uint8_t how[2] = {p->skip_special, p->include_stop};
     if (p->stops.n == 0)
         return (struct key256){{0}};
     quire_sha256_begin(&s);
-    quire_sha256_add(&s, f->prompt_identity.bytes, sizeof f->prompt_identity.bytes);
+    quire_sha256_add(&s, m->config->prompt_identity.bytes, sizeof m->config->prompt_identity.bytes);
     quire_sha256_add(&s, how, sizeof how);
     for (size_t i = 0; i < p->stops.n; i++) {
         const uint16_t n = (uint16_t)p->stops.bytes[i];
@@ -59,7 +59,7 @@ void generation_cache_begin(struct generation *g, struct request_job *j)
 {
     const struct params_cache *body = &g->params.cache, *header = &g->header_cache;
     g->terms = (struct completion_terms){
-        .cut = cut_digest(g->front, &g->params),
+        .cut = cut_digest(g->served, &g->params),
         .domain = j->answer_domain,
         .no_cache = body->no_cache || header->no_cache,
         .no_store = body->no_store || header->no_store,
@@ -95,23 +95,22 @@ void generation_cache_origin(struct generation *g, const struct completion_origi
         c->age_s = origin->age_s;
 }
 
-void generation_cache_say(const struct generation *g)
+void generation_cache_say(const struct served_model *m, struct http_exchange *x, const struct generation_cache *c)
 {
-    const struct generation_cache *c = &g->cache;
     char age[16], similarity[16];
-    if (!g->front->cache)
+    if (!m->cache)
         return;
     if (c->n_drafted + c->n_similar > 0) {
         snprintf(similarity, sizeof similarity, "%.4f", (double)c->similarity);
-        http_add_header(g->x, "x-quire-similarity", similarity);
+        http_add_header(x, "x-quire-similarity", similarity);
     }
     if (c->n_told == 0 || c->n_kept < c->n_told) {
-        http_add_header(g->x, "x-quire-cache", c->n_told == 0 ? "off" : c->n_drafted ? "draft" : "miss");
+        http_add_header(x, "x-quire-cache", c->n_told == 0 ? "off" : c->n_drafted ? "draft" : "miss");
         return;
     }
     snprintf(age, sizeof age, "%u", c->age_s);
-    http_add_header(g->x, "x-quire-cache", c->n_similar ? "semantic" : "exact");
-    http_add_header(g->x, "x-quire-cache-age", age);
+    http_add_header(x, "x-quire-cache", c->n_similar ? "semantic" : "exact");
+    http_add_header(x, "x-quire-cache-age", age);
     if (c->unseeded)
-        http_add_header(g->x, "x-quire-cache-unseeded", "true");
+        http_add_header(x, "x-quire-cache-unseeded", "true");
 }

@@ -1,15 +1,26 @@
 /* A request is over: what is known of it, what is counted, and who else is told. */
-#include "server/front/output/generation_facts.h"
+#include "server/front/output/finished.h"
+#include "server/front/output/generation.h"
 
 #include "base/clock.h"
 
-uint64_t generation_n_live(const struct front *f)
+uint64_t generation_n_live(const struct served_model *m)
 {
     const struct generation *g;
     uint64_t n = 0;
-    TAILQ_FOREACH(g, &f->generations, link)
+    TAILQ_FOREACH(g, &m->generations, link)
     n += !g->params.spec.background;
     return n;
+}
+
+struct metrics *generation_metrics(const struct generation *g)
+{
+    return g->params.spec.background ? g->served->background : g->served->counts;
+}
+
+const char *generation_name(const struct generation *g)
+{
+    return g->params.request_id[0] ? g->params.request_id : http_request_id(g->x);
 }
 
 /* ---- counting ------------------------------------------------------------------------------- */
@@ -17,7 +28,7 @@ uint64_t generation_n_live(const struct front *f)
 void generation_watch_prefix(struct generation *g, const struct gen_prompt *p)
 {
     uint32_t at;
-    bool differs = prefix_watch_add(&g->front->prefixes, &g->cache_domain, p->item.ids, p->item.n_ids, &at);
+    bool differs = prefix_watch_add(g->served->prefixes, &g->cache_domain, p->item.ids, p->item.n_ids, &at);
     if (differs)
         histogram_observe(&generation_metrics(g)->prefix_differs_at, at);
     if (p == g->prompts) {
@@ -29,7 +40,7 @@ void generation_watch_prefix(struct generation *g, const struct gen_prompt *p)
 void generation_prompt_taken(struct generation *g, const struct gen_prompt *p)
 {
     struct metrics *m = generation_metrics(g);
-    blocker_name_add(&g->front->names, p->engine_id, generation_name(g));
+    blocker_name_add(g->served->blockers, p->engine_id, generation_name(g));
     m->n_prompt_tokens += p->item.n_ids;
     histogram_observe(&m->prompt_tokens, (double)p->item.n_ids);
 }
@@ -47,7 +58,7 @@ void generation_choice_over(struct generation *g, const struct gen_prompt *p, co
                    c->n_tokens);
 }
 
-static void add_choices(const struct generation *g, const struct gen_prompt *p, struct generation_facts *f)
+static void add_choices(const struct generation *g, const struct gen_prompt *p, struct finished_request *f)
 {
     for (uint32_t i = 0; p->choices && i < g->params.spec.n; i++) {
         const struct choice *c = &p->choices[i];
@@ -62,10 +73,22 @@ static void add_choices(const struct generation *g, const struct gen_prompt *p, 
     }
 }
 
-static struct generation_facts facts_of(const struct generation *g, int status, const struct api_error *e)
+static struct finished_request facts_of(struct generation *g, int status, const struct api_error *e)
 {
-    struct generation_facts f = {
-        .status = status, .first_us = g->timing.first_token_us, .n_cached = g->timing.n_cached};
+    struct finished_request f = {
+        .served = g->served,
+        .tenant = g->tenant,
+        .name = generation_name(g),
+        .route = g->route,
+        .context = &g->context,
+        .spec = g->n_prompts > 0 ? &g->params.spec : NULL,
+        .max_tokens = g->n_prompts > 0 ? g->prompts[0].max_tokens : 0,
+        .status = status,
+        .cache_layer = g->cache.layer,
+        .n_cached = g->timing.n_cached,
+        .timing = &g->timing,
+        .first_us = g->timing.first_token_us,
+    };
     for (size_t i = 0; i < g->n_prompts; i++) {
         f.n_prompt += g->prompts[i].item.n_ids;
         add_choices(g, &g->prompts[i], &f);
@@ -87,31 +110,13 @@ static struct generation_facts facts_of(const struct generation *g, int status, 
     return f;
 }
 
-static void count(struct generation *g, const struct generation_facts *f)
-{
-    struct metrics *m = generation_metrics(g);
-    histogram_observe(&m->e2e, (double)(g->timing.now_us - g->timing.arrived_us) * 1e-6);
-    histogram_observe(&m->n, g->params.spec.n);
-    histogram_observe(&m->most_tokens, (double)f->n_most);
-    for (size_t i = 0; i < g->n_prompts; i++)
-        histogram_observe(&m->max_tokens, g->prompts[i].max_tokens);
-}
-
 /* ---- all of it ------------------------------------------------------------------------------ */
 
 void generation_over(struct generation *g, int status, const struct api_error *e)
 {
     g->timing.now_us = quire_now_us();
-    const struct generation_facts f = facts_of(g, status, e);
-    if (!e && status == 200)
-        count(g, &f);
-    bool traces = g->front->otlp != NULL;
-    if (traces && !g->context.trace_id[0]) {
-        trace_random_id(g->context.trace_id, 16);
-        g->context.sampled = true;
-    }
-    if (g->front->log_requests)
-        generation_log(g, &f);
-    if (traces && g->context.sampled)
-        generation_send_spans(g, &f);
+    struct finished_request f = facts_of(g, status, e);
+    for (size_t i = 0; i < g->n_prompts && !e && status == 200; i++)
+        histogram_observe(&generation_metrics(g)->max_tokens, g->prompts[i].max_tokens);
+    finished_request_say(&f);
 }

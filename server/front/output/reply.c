@@ -33,7 +33,7 @@ struct reply_usage reply_usage(const struct generation *g)
 struct logprobs_style reply_logprobs_style(const struct generation *g, int32_t n_top)
 {
     return (struct logprobs_style){
-        .text = g->front->text,
+        .text = g->served->config->text,
         .as_ids = g->params.tokens_as_ids,
         .n_top = n_top > 0 ? (uint32_t)n_top : 0,
     };
@@ -66,7 +66,7 @@ void reply_emit(struct generation *g)
 void reply_put_timing(struct buffer *o, const struct generation *g)
 {
     json_out_raw(o, ",\"quire_trace\":");
-    timing_json(o, &g->timing, g->tenant, g->admin, g->front->tenants, &g->front->names);
+    timing_json(o, &g->timing, g->tenant, g->admin, g->served->front->tenants, g->served->blockers);
 }
 
 void reply_begin_event(struct generation *g, const char *type)

@@ -16,7 +16,7 @@ void choices_begin(struct generation *g, const char *model, const char *object)
     json_out_raw(o, ",\"model\":");
     json_out_text(o, model);
     json_out_raw(o, ",\"system_fingerprint\":");
-    json_out_text(o, g->front->fingerprint);
+    json_out_text(o, g->served->front->fingerprint);
 }
 
 void choices_put_ids(struct buffer *o, const char *name, const uint32_t *ids, size_t n)

@@ -8,7 +8,8 @@
 struct embedding {
     struct text_job job; /* first: the pool's view */
     TAILQ_ENTRY(embedding) link;
-    struct front *front;
+    struct served_model *served;
+    const struct model_facts *facts; /* of the engine that was there when it came; held */
     char *text;
     size_t n_text;
     uint32_t *ids;
@@ -16,8 +17,9 @@ struct embedding {
     uint32_t tenant;
     void (*done)(void *context, const float *vector, uint32_t n_numbers);
     void *context;
-    uint64_t source_id;
-    bool in_pool, live, is_over, is_submitting;
+    struct prompt_batch batch;
+    struct batch_prompt prompt;
+    bool in_pool, is_over;
     float *values;
 };
 
@@ -26,76 +28,62 @@ static void embedding_free(struct embedding *e)
     free(e->text);
     free(e->ids);
     free(e->values);
+    model_facts_release(e->facts);
     free(e);
 }
 
-static void finish(struct embedding *e)
+static void finish(void *owner)
 {
-    if (e->is_submitting) { /* who submits goes on */
-        e->is_over = true;
-        return;
-    }
-    TAILQ_REMOVE(&e->front->embeddings, e, link);
-    e->done(e->context, e->values, e->values ? e->front->vector_size : 0);
+    struct embedding *e = owner;
+    TAILQ_REMOVE(&e->served->embeddings, e, link);
+    e->done(e->context, e->values, e->values ? e->facts->vector_size : 0);
     embedding_free(e);
+}
+
+/* Then there is no vector. */
+static void fail(void *owner, const struct api_error *why)
+{
+    struct embedding *e = owner;
+    (void)why;
+    free(e->values);
+    e->values = NULL;
+    finish(e);
 }
 
 /* ---- what the engine says ------------------------------------------------------------------- */
 
-static void on_accepted(void *context, uint64_t engine_id)
+static void on_accepted(struct batch_prompt *p, uint64_t engine_id)
 {
-    (void)context;
+    (void)p;
     (void)engine_id;
-}
-
-static void on_token(void *context, const struct wire_token *token)
-{
-    (void)context;
-    (void)token;
-}
-
-static void on_refused(void *context, const struct wire_refuse *refuse)
-{
-    struct embedding *e = context;
-    (void)refuse;
-    e->live = false;
-    finish(e);
-}
-
-static void on_lost(void *context, const char *why)
-{
-    struct embedding *e = context;
-    (void)why;
-    e->live = false;
-    finish(e);
 }
 
 static void on_vector(void *context, const struct wire_vector *vector)
 {
-    struct embedding *e = context;
+    struct embedding *e = ((struct batch_prompt *)context)->batch->owner;
     if (!e->values)
-        e->values = vectors_numbers(e->front, vector);
+        e->values = vectors_numbers(e->facts, vector);
 }
 
 static void on_done(void *context, const struct wire_done *done)
 {
-    struct embedding *e = context;
-    e->live = false;
-    if (done->finish >= WIRE_FINISH_CANCELLED) {
-        free(e->values);
-        e->values = NULL;
-    }
-    finish(e);
+    struct batch_prompt *p = context;
+    struct embedding *e = p->batch->owner;
+    prompt_batch_over(p);
+    if (!prompt_batch_ended_well(p, done))
+        return;
+    e->is_over = true;
+    prompt_batch_settle(&e->batch);
 }
 
 static const struct completion_events events = {
-    .on_accepted = on_accepted,
-    .on_refused = on_refused,
-    .on_token = on_token,
-    .on_prompt_logprob = on_token,
+    .on_accepted = prompt_batch_on_accepted,
+    .on_refused = prompt_batch_on_refused,
+    .on_token = prompt_batch_no_token,
+    .on_prompt_logprob = prompt_batch_no_token,
     .on_vector = on_vector,
     .on_done = on_done,
-    .on_lost = on_lost,
+    .on_lost = prompt_batch_on_lost,
 };
 
 /* ---- text → ids → the engine ---------------------------------------------------------------- */
@@ -103,35 +91,62 @@ static const struct completion_events events = {
 static bool work(struct text_job *job)
 {
     struct embedding *e = (struct embedding *)job;
-    (void)vectors_encode(e->front, e->text, e->n_text, &e->ids, &e->n_ids); /* none: it gets no vector */
+    (void)vectors_encode(e->served->config->text, e->text, e->n_text, e->facts->max_model_len, &e->ids,
+                         &e->n_ids); /* none: it gets no vector */
     return false;
 }
 
-static void on_text(struct text_job *job)
+static int submit(struct batch_prompt *p, struct quire_error *err)
 {
-    struct embedding *e = (struct embedding *)job;
-    const struct completion_source *source = &e->front->source;
-    struct api_error why;
+    const struct embedding *e = p->batch->owner;
     struct request_spec s;
-    e->in_pool = false;
-    if (e->n_ids == 0 || !front_can_serve(e->front, &why)) {
-        finish(e);
-        return;
-    }
     request_spec_default(&s);
     s.prompt = e->ids;
     s.n_prompt = (uint32_t)e->n_ids;
     s.temperature = 0;
     s.wants_vector = true;
     s.tenant = e->tenant;
-    e->live = e->is_submitting = true;
-    if (source->submit(source->self, &s, NULL, &events, e, &e->source_id, &why.why) != QUIRE_OK) {
-        e->live = false;
-        e->is_over = true;
-    }
-    e->is_submitting = false;
-    if (e->is_over)
+    return prompt_batch_send(p, &s, NULL, err);
+}
+
+static struct batch_prompt *prompt_at(void *owner, size_t i)
+{
+    (void)i;
+    return &((struct embedding *)owner)->prompt;
+}
+
+static uint32_t n_tokens(const struct batch_prompt *p)
+{
+    return (uint32_t)((const struct embedding *)p->batch->owner)->n_ids;
+}
+
+static bool is_over(const void *owner)
+{
+    return ((const struct embedding *)owner)->is_over;
+}
+
+static const struct prompt_batch_calls batch_calls = {
+    .events = &events,
+    .prompt = prompt_at,
+    .n_tokens = n_tokens,
+    .submit = submit,
+    .on_accepted = on_accepted,
+    .is_over = is_over,
+    .complete = finish,
+    .fail = fail,
+};
+
+static void on_text(struct text_job *job)
+{
+    struct embedding *e = (struct embedding *)job;
+    struct api_error why;
+    e->in_pool = false;
+    if (e->n_ids == 0 || !front_can_serve(e->served, &why)) {
         finish(e);
+        return;
+    }
+    prompt_batch_begin(&e->batch, e->served, &batch_calls, e, NULL, 1, 1, true);
+    prompt_batch_start(&e->batch);
 }
 
 static void release(struct text_job *job)
@@ -141,14 +156,24 @@ static void release(struct text_job *job)
 
 /* ---- as an embedder ------------------------------------------------------------------------- */
 
+static bool can_embed(const struct served_model *m)
+{
+    return !m->front->draining && upstream_is_connected(m->upstream) && m->facts->vector_size > 0;
+}
+
 static struct embedding *embed(void *self, const char *text, size_t n, uint32_t tenant,
                                void (*done)(void *context, const float *vector, uint32_t n_numbers), void *context)
 {
-    struct front *f = self;
-    struct embedding *e = f->engine_ready && f->vector_size > 0 ? calloc(1, sizeof *e) : NULL;
+    struct served_model *m = self;
+    struct embedding *e = can_embed(m) ? calloc(1, sizeof *e) : NULL;
     if (!e)
         return NULL;
-    *e = (struct embedding){.front = f, .n_text = n, .tenant = tenant, .done = done, .context = context};
+    *e = (struct embedding){.served = m,
+                            .facts = model_facts_hold(m->facts),
+                            .n_text = n,
+                            .tenant = tenant,
+                            .done = done,
+                            .context = context};
     e->text = malloc(n + 1);
     if (!e->text) {
         embedding_free(e);
@@ -157,35 +182,34 @@ static struct embedding *embed(void *self, const char *text, size_t n, uint32_t 
     memcpy(e->text, text, n);
     e->job = (struct text_job){.work = work, .done = on_text, .release = release, .tenant = tenant, .n_bytes = n};
     e->in_pool = true;
-    TAILQ_INSERT_TAIL(&f->embeddings, e, link);
-    text_pool_submit(f->pool, &e->job);
+    TAILQ_INSERT_TAIL(&m->embeddings, e, link);
+    text_pool_submit(m->front->pool, &e->job);
     return e;
 }
 
 static void cancel(void *self, struct embedding *e)
 {
-    struct front *f = self;
-    TAILQ_REMOVE(&f->embeddings, e, link);
+    struct served_model *m = self;
+    TAILQ_REMOVE(&m->embeddings, e, link);
     if (e->in_pool) {
-        text_pool_cancel(f->pool, &e->job);
+        text_pool_cancel(m->front->pool, &e->job);
         return;
     }
-    if (e->live)
-        f->source.cancel(f->source.self, e->source_id, -1);
+    prompt_batch_end(&e->batch);
     embedding_free(e);
 }
 
-struct embedder front_embedder(struct front *f)
+struct embedder served_model_embedder(struct served_model *m)
 {
-    return (struct embedder){.self = f, .embed = embed, .cancel = cancel};
+    return (struct embedder){.self = m, .embed = embed, .cancel = cancel};
 }
 
-void embeddings_end(struct front *f)
+void embeddings_end(struct served_model *m)
 {
     struct embedding *e;
-    while ((e = TAILQ_FIRST(&f->embeddings))) {
+    while ((e = TAILQ_FIRST(&m->embeddings))) {
         const struct embedding was = *e;
-        cancel(f, e);
+        cancel(m, e);
         was.done(was.context, NULL, 0);
     }
 }

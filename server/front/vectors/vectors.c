@@ -10,31 +10,21 @@
 
 /* ---- the end -------------------------------------------------------------------------------- */
 
-static void cancel(struct vectors *v, struct vectors_prompt *p)
-{
-    if (p->live)
-        v->front->source.cancel(v->front->source.self, p->source_id, -1);
-    p->live = false;
-    turns_leave(v->front->turns, &p->place);
-}
-
 static void vectors_free(struct vectors *v)
 {
     if (v->in_pool)
-        text_pool_cancel(v->front->pool, &v->job->job);
+        text_pool_cancel(v->served->front->pool, &v->job->job);
     else
         request_job_free(v->job);
-    v->turn.n_waiting = 0;
-    turns_wait(v->front->turns, &v->turn);
+    prompt_batch_end(&v->batch);
     for (size_t i = 0; i < v->n_prompts && v->prompts; i++) {
-        cancel(v, &v->prompts[i]);
         free(v->prompts[i].ids);
         free(v->prompts[i].values);
     }
     free(v->prompts);
     limits_dequeue(v->tenant, v->n_queued);
     limits_end(v->tenant);
-    TAILQ_REMOVE(&v->front->vectors, v, link);
+    TAILQ_REMOVE(&v->served->vectors, v, link);
     free(v);
 }
 
@@ -48,7 +38,7 @@ static void log_end(const struct vectors *v, int status, const char *error)
         {.key = "finish", .text = error ? "error" : "stop"},
     };
     size_t n = 5;
-    if (!v->front->log_requests)
+    if (!v->served->front->log_requests)
         return;
     if (error)
         fields[n++] = (struct quire_log_field){.key = "error", .text = error};
@@ -65,16 +55,15 @@ static void on_gone(void *context)
     vectors_free(context);
 }
 
-/* A source may answer within its submit(): who called it does the rest. */
+/* v is no more, but within a submit(), which does it when it has returned. */
 static void fail(struct vectors *v, const struct api_error *e)
 {
-    if (v->early_error) {
-        *v->early_error = *e;
-        v->failed_early = true;
+    if (prompt_batch_is_submitting(&v->batch)) {
+        prompt_batch_fail(&v->batch, e);
         return;
     }
     struct http_exchange *x = v->x;
-    v->front->metrics.n_refused += e->status == 429;
+    v->served->counts->n_refused += e->status == 429;
     limits_headers(v->tenant, quire_now_us(), x);
     log_end(v, e->status, e->code ? e->code : "error");
     vectors_free(v);
@@ -89,10 +78,10 @@ static void fail_with(struct vectors *v, int status, const char *why)
     fail(v, &e);
 }
 
-void vectors_end(struct front *f, const struct api_error *e)
+void vectors_end(struct served_model *m, const struct api_error *e)
 {
     struct vectors *v;
-    while ((v = TAILQ_FIRST(&f->vectors)))
+    while ((v = TAILQ_FIRST(&m->vectors)))
         fail(v, e);
 }
 
@@ -117,125 +106,61 @@ static void complete(struct vectors *v)
     }
     limits_headers(v->tenant, quire_now_us(), x);
     log_end(v, 200, NULL);
-    v->front->metrics.n_prompt_tokens += v->n_tokens;
-    v->front->metrics.n_vectors += v->n_prompts;
-    histogram_observe(&v->front->metrics.e2e, (double)(quire_now_us() - v->arrived_us) * 1e-6);
+    v->served->counts->n_prompt_tokens += v->n_tokens;
+    v->served->counts->n_vectors += v->n_prompts;
+    histogram_observe(&v->served->counts->e2e, (double)(quire_now_us() - v->arrived_us) * 1e-6);
     vectors_free(v);
     http_reply_large(x, 200, "application/json", o->data, o->n, on_reply_gone, o);
 }
 
 /* ---- what the engine says ------------------------------------------------------------------- */
 
-/* A prompt of a request that was taken waits, again. */
-static void wait_for_turn(struct vectors *v, struct vectors_prompt *p)
+static void on_accepted(struct batch_prompt *p, uint64_t engine_id)
 {
-    size_t i = (size_t)(p - v->prompts);
-    p->waits = true;
-    if (i < v->next)
-        v->next = i;
-    v->turn.n_waiting++;
-    v->turn.n_tokens = (uint32_t)v->prompts[v->next].n_ids;
-}
-
-static bool try_later(struct vectors *v, struct vectors_prompt *p)
-{
-    if (v->n_accepted == 0 || v->front->engine_draining || v->failed_early)
-        return false;
-    turns_refused(v->front->turns, &p->place);
-    wait_for_turn(v, p);
-    turns_wait(v->front->turns, &v->turn);
-    return true;
-}
-
-static void on_accepted(void *context, uint64_t engine_id)
-{
-    struct vectors_prompt *p = context;
-    struct vectors *v = p->v;
-    if (p->accepted)
-        return;
-    p->accepted = true;
-    blocker_name_add(&v->front->names, engine_id, http_request_id(v->x));
-    if (v->n_accepted++ > 0)
-        return;
-    for (size_t i = 1; i < v->n_prompts; i++)
-        wait_for_turn(v, &v->prompts[i]);
-    if (v->n_prompts > 1)
-        turns_wait(v->front->turns, &v->turn);
-}
-
-static void on_refused(void *context, const struct wire_refuse *refuse)
-{
-    struct vectors_prompt *p = context;
-    struct api_error e;
-    p->live = false;
-    if (refuse->status == QUIRE_EXHAUSTED && try_later(p->v, p))
-        return;
-    front_refused(p->v->front, refuse, &e);
-    fail(p->v, &e);
-}
-
-static void on_token(void *context, const struct wire_token *token)
-{
-    (void)context;
-    (void)token;
+    const struct vectors *v = ((struct vectors_prompt *)p)->v;
+    blocker_name_add(v->served->blockers, engine_id, http_request_id(v->x));
 }
 
 static void on_vector(void *context, const struct wire_vector *vector)
 {
     struct vectors_prompt *p = context;
     if (!p->values)
-        p->values = vectors_numbers(p->v->front, vector);
+        p->values = vectors_numbers(p->v->job->served->facts, vector);
 }
 
 static void on_done(void *context, const struct wire_done *done)
 {
     struct vectors_prompt *p = context;
     struct vectors *v = p->v;
-    p->live = false;
-    turns_leave(v->front->turns, &p->place);
-    if (done->finish >= WIRE_FINISH_CANCELLED) {
-        struct api_error e;
-        if (done->finish == WIRE_FINISH_CANCELLED) {
-            fail_with(v, QUIRE_IO, "the engine cancelled the request");
-        } else {
-            front_failed(done, &e);
-            fail(v, &e);
-        }
+    prompt_batch_over(&p->batch);
+    if (!prompt_batch_ended_well(&p->batch, done))
         return;
-    }
     if (!p->values) {
         fail_with(v, QUIRE_INTERNAL, "the engine gave no vector");
         return;
     }
-    p->over = true;
     limits_dequeue(v->tenant, 1);
     v->n_queued--;
-    if (++v->n_over == v->n_prompts && !v->early_error)
-        complete(v);
-}
-
-static void on_lost(void *context, const char *why)
-{
-    struct vectors_prompt *p = context;
-    p->live = false;
-    fail_with(p->v, QUIRE_IO, why);
+    v->n_over++;
+    prompt_batch_settle(&v->batch);
 }
 
 static const struct completion_events events = {
-    .on_accepted = on_accepted,
-    .on_refused = on_refused,
-    .on_token = on_token,
-    .on_prompt_logprob = on_token,
+    .on_accepted = prompt_batch_on_accepted,
+    .on_refused = prompt_batch_on_refused,
+    .on_token = prompt_batch_no_token,
+    .on_prompt_logprob = prompt_batch_no_token,
     .on_vector = on_vector,
     .on_done = on_done,
-    .on_lost = on_lost,
+    .on_lost = prompt_batch_on_lost,
 };
 
 /* ---- submitting ----------------------------------------------------------------------------- */
 
-static int submit(struct vectors *v, struct vectors_prompt *p, struct quire_error *err)
+static int submit(struct batch_prompt *batch, struct quire_error *err)
 {
-    const struct completion_source *source = &v->front->source;
+    const struct vectors_prompt *p = (struct vectors_prompt *)batch;
+    const struct vectors *v = p->v;
     struct request_spec s;
     request_spec_default(&s);
     s.prompt = p->ids;
@@ -245,56 +170,55 @@ static int submit(struct vectors *v, struct vectors_prompt *p, struct quire_erro
     s.segment_from = (uint32_t)p->segment_from;
     s.cache_domain = v->cache_domain;
     front_bill(v->tenant, &s);
-    p->live = true;
-    turns_take(v->front->turns, &v->turn, &p->place, s.n_prompt);
-    int status = source->submit(source->self, &s, NULL, &events, p, &p->source_id, err);
-    if (status != QUIRE_OK) {
-        p->live = false;
-        turns_leave(v->front->turns, &p->place);
-    }
-    return status;
+    return prompt_batch_send(batch, &s, NULL, err);
 }
 
-/* v may be no more afterwards. */
-static void submit_one(struct vectors *v, struct vectors_prompt *p)
+static struct batch_prompt *prompt_at(void *owner, size_t i)
 {
-    struct api_error e;
-    v->early_error = &e;
-    int status = submit(v, p, &e.why);
-    v->early_error = NULL;
-    if (status == QUIRE_EXHAUSTED && try_later(v, p))
-        return;
-    if (status != QUIRE_OK)
-        api_fail_status(&e, status, NULL);
-    if (status != QUIRE_OK || v->failed_early)
-        fail(v, &e);
-    else if (v->n_over == v->n_prompts)
-        complete(v);
+    return &((struct vectors *)owner)->prompts[i].batch;
 }
 
-static void on_turn(struct turn *turn)
+static uint32_t n_tokens(const struct batch_prompt *p)
 {
-    struct vectors *v = (struct vectors *)((char *)turn - offsetof(struct vectors, turn));
-    struct vectors_prompt *p = &v->prompts[v->next];
-    p->waits = false;
-    while (v->next < v->n_prompts && !v->prompts[v->next].waits)
-        v->next++;
-    turn->n_waiting--;
-    turn->n_tokens = turn->n_waiting > 0 ? (uint32_t)v->prompts[v->next].n_ids : 0;
-    turns_wait(v->front->turns, turn);
-    submit_one(v, p);
+    return (uint32_t)((const struct vectors_prompt *)p)->n_ids;
 }
+
+static bool is_over(const void *owner)
+{
+    const struct vectors *v = owner;
+    return v->n_over == v->n_prompts;
+}
+
+static void complete_owner(void *owner)
+{
+    complete(owner);
+}
+
+static void fail_owner(void *owner, const struct api_error *e)
+{
+    fail(owner, e);
+}
+
+static const struct prompt_batch_calls batch_calls = {
+    .events = &events,
+    .prompt = prompt_at,
+    .n_tokens = n_tokens,
+    .submit = submit,
+    .on_accepted = on_accepted,
+    .is_over = is_over,
+    .complete = complete_owner,
+    .fail = fail_owner,
+};
 
 /* What a tenant may have waiting holds for texts as for choices. */
 static bool queue(struct vectors *v, struct api_error *e)
 {
     uint32_t n = (uint32_t)v->n_prompts;
-    v->turn = (struct turn){.tenant = v->tenant->index, .is_small = n <= TURNS_SMALL, .n_choices = 1, .next = on_turn};
-    v->next = v->n_prompts;
+    prompt_batch_begin(&v->batch, v->served, &batch_calls, v, v->tenant, n, 1, n <= TURNS_SMALL);
     if (!limits_queue(v->tenant, n, e))
         return false;
     v->n_queued = n;
-    turns_expect(v->front->turns, &v->turn, n - 1);
+    prompt_batch_expect(&v->batch);
     return true;
 }
 
@@ -319,64 +243,64 @@ static void on_text(void *owner, struct request_job *j)
     v->cache_domain = j->cache_domain;
     if (!j->ok)
         e = j->error;
-    bool ok = j->ok && front_can_serve(v->front, &e) && vectors_make_prompts(v, j, &e) && fits_reply(v, &e) &&
+    bool ok = j->ok && front_can_serve(v->served, &e) && vectors_make_prompts(v, j, &e) && fits_reply(v, &e) &&
               queue(v, &e) && limits_prompt(v->tenant, v->n_tokens, quire_now_us(), &e);
     if (ok)
-        submit_one(v, &v->prompts[0]);
+        prompt_batch_start(&v->batch);
     else
         fail(v, &e);
 }
 
 /* Whether the model that is served gives what the route is for. */
-static bool may(const struct front *f, enum vectors_task task, struct api_error *e)
+static bool may(const struct served_model *m, enum vectors_task task, struct api_error *e)
 {
-    if (f->vector_size == 0)
+    if (m->facts->vector_size == 0)
         return api_fail(e, 400, "model", "model_not_supported",
                         "model: %s generates text and gives no vectors: serve one that does, by quire serve MODEL "
                         "--task embed",
-                        f->model_names[0]);
-    if (task == VECTORS_EMBED && f->vector_is_scores)
+                        m->config->names[0]);
+    if (task == VECTORS_EMBED && m->facts->vector_is_scores)
         return api_fail(e, 400, "model", "model_not_supported",
                         "model: %s scores pairs of texts and gives no embeddings: use /v1/score or /v1/rerank",
-                        f->model_names[0]);
+                        m->config->names[0]);
     return true;
 }
 
-static void start(struct front *f, struct http_exchange *x, enum vectors_task task,
+static void start(struct served_model *m, struct http_exchange *x, enum vectors_task task,
                   bool (*read)(struct request_job *j, const struct quire_doc *body))
 {
     struct api_error e;
-    struct tenant *tenant = front_begin(f, x);
+    struct tenant *tenant = front_begin(m, x);
     if (!tenant)
         return;
-    bool ok = may(f, task, &e);
+    bool ok = may(m, task, &e);
     struct vectors *v = ok ? calloc(1, sizeof *v) : NULL;
-    struct request_job *job = v ? request_job_new(f, x, tenant, read, on_text, v) : NULL;
+    struct request_job *job = v ? request_job_new(m, x, tenant, read, on_text, v) : NULL;
     if (!job) {
         free(v);
         if (ok)
             api_fail(&e, 503, NULL, "out_of_memory", "out of memory");
-        front_refuse(f, x, tenant, &e);
+        front_refuse(m->front, x, tenant, &e);
         return;
     }
     *v = (struct vectors){
-        .front = f, .x = x, .tenant = tenant, .job = job, .in_pool = true, .arrived_us = quire_now_us()};
-    TAILQ_INSERT_TAIL(&f->vectors, v, link);
+        .served = m, .x = x, .tenant = tenant, .job = job, .in_pool = true, .arrived_us = quire_now_us()};
+    TAILQ_INSERT_TAIL(&m->vectors, v, link);
     http_on_gone(x, on_gone, v);
-    text_pool_submit(f->pool, &job->job);
+    text_pool_submit(m->front->pool, &job->job);
 }
 
-void embeddings_start(struct front *f, struct http_exchange *x)
+void embeddings_start(struct served_model *m, struct http_exchange *x)
 {
-    start(f, x, VECTORS_EMBED, embeddings_read);
+    start(m, x, VECTORS_EMBED, embeddings_read);
 }
 
-void score_start(struct front *f, struct http_exchange *x)
+void score_start(struct served_model *m, struct http_exchange *x)
 {
-    start(f, x, VECTORS_SCORE, score_read);
+    start(m, x, VECTORS_SCORE, score_read);
 }
 
-void rerank_start(struct front *f, struct http_exchange *x)
+void rerank_start(struct served_model *m, struct http_exchange *x)
 {
-    start(f, x, VECTORS_RERANK, rerank_read);
+    start(m, x, VECTORS_RERANK, rerank_read);
 }

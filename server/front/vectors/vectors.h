@@ -8,23 +8,21 @@
 #define QUIRE_FRONT_VECTORS_H
 
 #include "server/front/front_internal.h"
-#include "server/front/output/turns.h"
+#include "server/front/batch/prompt_batch.h"
 
 struct vectors;
 
 struct vectors_prompt {
+    struct batch_prompt batch; /* first: the batch's view */
     struct vectors *v;
     uint32_t *ids;
     size_t n_ids, segment_from; /* segment_from: where a pair's second text begins; 0: one text */
-    float *values;              /* [front->vector_size], once they came */
-    uint64_t source_id;
-    struct turn_place place;
-    bool live, accepted, waits, over;
+    float *values;              /* [job->facts->vector_size], once they came */
 };
 
 struct vectors {
     TAILQ_ENTRY(vectors) link;
-    struct front *front;
+    struct served_model *served;
     struct http_exchange *x;
     struct tenant *tenant;
     struct request_job *job; /* while it is in the pool; afterwards the request's, for its texts */
@@ -33,13 +31,11 @@ struct vectors {
     const char *model; /* the served name */
     struct key256 cache_domain;
     struct vectors_prompt *prompts;
-    size_t n_prompts, n_accepted, n_over, next; /* next: none before it waits */
+    size_t n_prompts, n_over;
     uint64_t n_tokens;
     uint32_t n_queued; /* in the tenant's queue */
     uint64_t arrived_us;
-    struct turn turn;
-    struct api_error *early_error; /* as in generation.h */
-    bool failed_early;
+    struct prompt_batch batch; /* once something is to be computed */
 };
 
 /* ---- vectors_read.c: on the pool ---- */
@@ -51,10 +47,11 @@ bool rerank_read(struct request_job *j, const struct quire_doc *body);
 /* The prompts of the job's items: each text's, or each pair's where the model scores pairs; cut to the model's length,
  * with the special tokens at their end kept. */
 bool vectors_make_prompts(struct vectors *v, struct request_job *j, struct api_error *e);
-/* One text's ids, likewise; malloc'd. On the pool. */
-bool vectors_encode(const struct front *f, const char *text, size_t n, uint32_t **ids, size_t *n_ids);
-/* The numbers that the engine sent for a prompt, [f->vector_size], malloc'd; NULL when it sent another number of them. */
-float *vectors_numbers(const struct front *f, const struct wire_vector *vector);
+/* One text's ids, likewise, at most n_most; malloc'd. On the pool. */
+bool vectors_encode(const struct quire_text *tokenizer, const char *text, size_t n, size_t n_most, uint32_t **ids,
+                    size_t *n_ids);
+/* The numbers that the engine sent for a prompt, [facts->vector_size], malloc'd; NULL when it sent another number of them. */
+float *vectors_numbers(const struct model_facts *facts, const struct wire_vector *vector);
 
 /* ---- vectors_reply.c ---- */
 /* All vectors are there. */

@@ -22,13 +22,13 @@ static void free_specials(struct specials *s)
     free(s->pair);
 }
 
-static bool find_specials(const struct front *f, struct specials *out, struct api_error *e)
+static bool find_specials(const struct quire_text *text, struct specials *out, struct api_error *e)
 {
     uint32_t *some;
     size_t n_some, n_all;
     *out = (struct specials){0};
-    int status = quire_text_encode(f->text, "", 0, true, &out->all, &n_all, &e->why);
-    if (status == QUIRE_OK && (status = quire_text_encode(f->text, "a", 1, true, &some, &n_some, &e->why)) != QUIRE_OK)
+    int status = quire_text_encode(text, "", 0, true, &out->all, &n_all, &e->why);
+    if (status == QUIRE_OK && (status = quire_text_encode(text, "a", 1, true, &some, &n_some, &e->why)) != QUIRE_OK)
         free(out->all);
     if (status != QUIRE_OK)
         return api_fail_status(e, status, NULL);
@@ -41,10 +41,10 @@ static bool find_specials(const struct front *f, struct specials *out, struct ap
 }
 
 /* A pair begins and ends as a text does, in every tokenizer of a classifier; what else it has is between. */
-static bool find_between(const struct front *f, struct specials *s, struct api_error *e)
+static bool find_between(const struct quire_text *text, struct specials *s, struct api_error *e)
 {
     size_t n;
-    int status = quire_text_pair_specials(f->text, &s->pair, &n, &s->second_type, &e->why);
+    int status = quire_text_pair_specials(text, &s->pair, &n, &s->second_type, &e->why);
     if (status != QUIRE_OK)
         return api_fail_status(e, status, NULL);
     if (n < s->n_begin + s->n_end || memcmp(s->pair, s->all, s->n_begin * sizeof *s->all) != 0 ||
@@ -67,17 +67,18 @@ static size_t cut(uint32_t *ids, size_t n, size_t most, const uint32_t *end, siz
     return most;
 }
 
-bool vectors_encode(const struct front *f, const char *text, size_t n, uint32_t **ids, size_t *n_ids)
+bool vectors_encode(const struct quire_text *tokenizer, const char *text, size_t n, size_t n_most, uint32_t **ids,
+                    size_t *n_ids)
 {
     struct specials specials;
     struct api_error e;
     *ids = NULL;
     *n_ids = 0;
-    if (!find_specials(f, &specials, &e))
+    if (!find_specials(tokenizer, &specials, &e))
         return false;
-    const bool ok = quire_text_encode(f->text, text, n, true, ids, n_ids, &e.why) == QUIRE_OK;
+    const bool ok = quire_text_encode(tokenizer, text, n, true, ids, n_ids, &e.why) == QUIRE_OK;
     if (ok)
-        *n_ids = cut(*ids, *n_ids, f->max_model_len, specials.end, specials.n_end);
+        *n_ids = cut(*ids, *n_ids, n_most, specials.end, specials.n_end);
     free_specials(&specials);
     return ok;
 }
@@ -141,15 +142,16 @@ static bool take_pairs(struct vectors *v, struct request_job *j, const struct sp
 
 bool vectors_make_prompts(struct vectors *v, struct request_job *j, struct api_error *e)
 {
-    bool pairs = v->ask.task != VECTORS_EMBED && v->front->vector_is_scores;
+    bool pairs = v->ask.task != VECTORS_EMBED && v->job->served->facts->vector_is_scores;
     struct specials specials;
     v->n_prompts = pairs ? j->n_items - v->ask.n_first : j->n_items;
     v->prompts = calloc(v->n_prompts, sizeof *v->prompts);
     if (!v->prompts)
         return api_fail(e, 503, NULL, "out_of_memory", "out of memory");
-    if (!find_specials(v->front, &specials, e))
+    if (!find_specials(v->served->config->text, &specials, e))
         return false;
-    bool ok = (!pairs || find_between(v->front, &specials, e)) && (pairs ? take_pairs : take_items)(v, j, &specials, e);
+    bool ok = (!pairs || find_between(v->served->config->text, &specials, e)) &&
+              (pairs ? take_pairs : take_items)(v, j, &specials, e);
     free_specials(&specials);
     for (size_t i = 0; i < v->n_prompts && ok; i++) {
         v->prompts[i].v = v;
@@ -158,9 +160,9 @@ bool vectors_make_prompts(struct vectors *v, struct request_job *j, struct api_e
     return ok;
 }
 
-float *vectors_numbers(const struct front *f, const struct wire_vector *vector)
+float *vectors_numbers(const struct model_facts *facts, const struct wire_vector *vector)
 {
-    float *numbers = vector->n_values == f->vector_size ? malloc(vector->n_values * sizeof *numbers) : NULL;
+    float *numbers = vector->n_values == facts->vector_size ? malloc(vector->n_values * sizeof *numbers) : NULL;
     for (uint32_t i = 0; i < vector->n_values && numbers; i++)
         numbers[i] = wire_f32(vector->values, i);
     return numbers;

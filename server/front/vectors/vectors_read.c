@@ -41,13 +41,14 @@ static bool begin(struct request_job *j, const struct quire_doc *body, enum vect
     if (!params_refuse(body, not_built, sizeof not_built / sizeof *not_built, e) || !check_same(body, e) ||
         !json_field_string(body, "model", &model, e) || !json_field_string(body, "user", &user, e))
         return false;
-    j->model = front_model_name(j->front, model, e);
+    j->model = model_name(j->models, j->served, model, e);
     /* -1: to what the model takes, as is done in any case. */
     if (!j->model || !json_field_i64(body, "truncate_prompt_tokens", -1, INT32_MAX, &truncate, e))
         return false;
-    j->ask.max_tokens = truncate > 0 && truncate < j->max_model_len ? (uint32_t)truncate : j->max_model_len;
+    j->ask.max_tokens = truncate > 0 && truncate < j->served->facts->max_model_len ? (uint32_t)truncate
+                                                                                   : j->served->facts->max_model_len;
     /* Texts are encoded until there is enough of them. */
-    j->params.truncate = j->max_model_len;
+    j->params.truncate = j->served->facts->max_model_len;
     j->params.truncate_end = true;
     return json_field_bool(body, "add_special_tokens", &j->add_special, e);
 }
@@ -75,7 +76,7 @@ static bool take_input(struct request_job *j, struct quire_value input, struct r
         return take_text(j, input, "input", item);
     if (!quire_value_next(&rest, NULL, &first))
         return api_bad(&j->error, "input", "has an empty array");
-    return json_field_token_ids(input, "input", j->vocab_size, &item->ids, &item->n_ids, &j->error);
+    return json_field_token_ids(input, "input", j->served->facts->vocab_size, &item->ids, &item->n_ids, &j->error);
 }
 
 static bool read_inputs(struct request_job *j, struct quire_value input)
@@ -129,10 +130,10 @@ bool embeddings_read(struct request_job *j, const struct quire_doc *body)
     j->ask.base64 = strcmp(format, "base64") == 0;
     if (!j->ask.base64 && strcmp(format, "float") != 0)
         return api_bad(e, "encoding_format", "must be float or base64");
-    if (dimensions > j->front->vector_size)
+    if (dimensions > j->served->facts->vector_size)
         return api_bad(e, "dimensions", "%lld is more than the model's %u", (long long)dimensions,
-                       j->front->vector_size);
-    j->ask.dimensions = dimensions ? (uint32_t)dimensions : j->front->vector_size;
+                       j->served->facts->vector_size);
+    j->ask.dimensions = dimensions ? (uint32_t)dimensions : j->served->facts->vector_size;
     j->ask.normalize |= dimensions > 0;
     if (!input.n)
         return api_bad(e, "input", "is missing");

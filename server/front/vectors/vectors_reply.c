@@ -113,14 +113,15 @@ static double cosine(const float *a, const float *b, uint32_t n)
 static double score_of(const struct vectors *v, size_t i)
 {
     const struct vectors_prompt *p = v->prompts;
-    if (v->front->vector_is_scores)
+    if (v->job->served->facts->vector_is_scores)
         return 1 / (1 + exp(-(double)p[i].values[0]));
-    return cosine(p[v->ask.n_first == 1 ? 0 : i].values, p[v->ask.n_first + i].values, v->front->vector_size);
+    return cosine(p[v->ask.n_first == 1 ? 0 : i].values, p[v->ask.n_first + i].values,
+                  v->job->served->facts->vector_size);
 }
 
 static size_t n_pairs(const struct vectors *v)
 {
-    return v->front->vector_is_scores ? v->n_prompts : v->n_prompts - v->ask.n_first;
+    return v->job->served->facts->vector_is_scores ? v->n_prompts : v->n_prompts - v->ask.n_first;
 }
 
 static void put_scores(const struct vectors *v, struct buffer *o)

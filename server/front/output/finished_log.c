@@ -1,15 +1,11 @@
-#include "server/front/output/generation_facts.h"
+#include "server/front/output/finished.h"
 
 #include "base/log.h"
+#include "server/front/tenant/tenants.h"
 
-const char *generation_name(const struct generation *g)
+void finished_request_log(const struct finished_request *f)
 {
-    return g->params.request_id[0] ? g->params.request_id : http_request_id(g->x);
-}
-
-void generation_log(const struct generation *g, const struct generation_facts *f)
-{
-    const struct timing *t = &g->timing;
+    const struct timing *t = f->timing;
     struct quire_log_field fields[19];
     size_t n = 0;
 #define TEXT(key_, value) \
@@ -22,17 +18,17 @@ void generation_log(const struct generation *g, const struct generation_facts *f
     { \
         .key = key_, .number = (double)(value) \
     }
-    TEXT("request_id", generation_name(g));
-    if (g->context.trace_id[0])
-        TEXT("trace_id", g->context.trace_id);
-    TEXT("tenant", g->tenant->name);
-    TEXT("route", g->route);
+    TEXT("request_id", f->name);
+    if (f->context->trace_id[0])
+        TEXT("trace_id", f->context->trace_id);
+    TEXT("tenant", f->tenant->name);
+    TEXT("route", f->route);
     NUMBER("status", f->status);
     TEXT("finish", f->finish);
     if (f->error)
         TEXT("error", f->error);
-    if (g->cache.layer) /* the layer that answered, or "" */
-        TEXT("cache", g->cache.layer[0] ? g->cache.layer : "miss");
+    if (f->cache_layer)
+        TEXT("cache", f->cache_layer[0] ? f->cache_layer : "miss");
     NUMBER("prompt_tokens", f->n_prompt);
     NUMBER("cached_tokens", f->n_cached);
     NUMBER("generated_tokens", f->n_generated);

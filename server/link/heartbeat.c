@@ -1,17 +1,17 @@
-#include "tools/cli/keep/pulse.h"
+#include "server/link/heartbeat.h"
 
 #include <stdlib.h>
 
 #define ASK_EVERY_MS 500
-#define MOST_SILENT (PULSE_LOST_MS / ASK_EVERY_MS) /* times */
+#define MOST_SILENT (HEARTBEAT_LOST_MS / ASK_EVERY_MS) /* times */
 
-struct pulse {
-    struct pulse_calls calls;
+struct heartbeat {
+    struct heartbeat_calls calls;
     struct event *ask;
     unsigned n_silent;
 };
 
-static void wait_a_while(struct pulse *p)
+static void wait_a_while(struct heartbeat *p)
 {
     const struct timeval time = {.tv_usec = ASK_EVERY_MS * 1000};
     event_add(p->ask, &time);
@@ -19,7 +19,7 @@ static void wait_a_while(struct pulse *p)
 
 static void on_ask(evutil_socket_t fd, short what, void *context)
 {
-    struct pulse *p = context;
+    struct heartbeat *p = context;
     (void)fd;
     (void)what;
     p->n_silent = p->calls.lives(p->calls.context) ? 0 : p->n_silent + 1;
@@ -29,9 +29,9 @@ static void on_ask(evutil_socket_t fd, short what, void *context)
         p->calls.lost(p->calls.context);
 }
 
-struct pulse *pulse_new(struct event_base *base, const struct pulse_calls *calls)
+struct heartbeat *heartbeat_new(struct event_base *base, const struct heartbeat_calls *calls)
 {
-    struct pulse *p = calloc(1, sizeof *p);
+    struct heartbeat *p = calloc(1, sizeof *p);
     if (!p)
         return NULL;
     p->calls = *calls;
@@ -43,23 +43,23 @@ struct pulse *pulse_new(struct event_base *base, const struct pulse_calls *calls
     return p;
 }
 
-void pulse_begin(struct pulse *p)
+void heartbeat_begin(struct heartbeat *p)
 {
     p->n_silent = 0;
     wait_a_while(p);
 }
 
-void pulse_end(struct pulse *p)
+void heartbeat_end(struct heartbeat *p)
 {
     event_del(p->ask);
 }
 
-bool pulse_is_felt(const struct pulse *p)
+bool heartbeat_is_felt(const struct heartbeat *p)
 {
     return p->n_silent == 0;
 }
 
-void pulse_free(struct pulse *p)
+void heartbeat_free(struct heartbeat *p)
 {
     if (!p)
         return;

@@ -1,9 +1,9 @@
-#include "tools/cli/keep/keeper.h"
+#include "server/link/supervisor.h"
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/process.h"
-#include "tools/cli/keep/pulse.h"
+#include "server/link/heartbeat.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -31,17 +31,17 @@
 #define ENDING_MS 50 /* from the end of a process's connections to its own end */
 #define LOOK_MS 100
 
-struct keeper {
+struct supervisor {
     struct event_base *base;
     char *const *argv;
     uint32_t tries;
-    struct keeper_calls calls;
+    struct supervisor_calls calls;
 
     pid_t process; /* 0: none */
     int pidfd, life, front; /* -1: not open; front: until it is passed on */
     struct event *ended, *spoke; /* NULL: not pending */
     struct event *start, *end; /* timers */
-    struct pulse *pulse;
+    struct heartbeat *heartbeat;
     bool is_up, was_up, is_stopping;
     uint32_t n_in_a_row;
     char how[160]; /* how the last process ended; empty: one is running */
@@ -79,7 +79,7 @@ static char **environment_with(char *place)
     return made;
 }
 
-static int fork_engine(struct keeper *k, const int fds[2], struct quire_error *err)
+static int fork_engine(struct supervisor *k, const int fds[2], struct quire_error *err)
 {
     char place[64];
     snprintf(place, sizeof place, VARIABLE "=%d %d", fds[0], fds[1]);
@@ -119,7 +119,7 @@ static void forget_event(struct event **event)
 static void on_ended(evutil_socket_t fd, short what, void *context);
 static void on_spoke(evutil_socket_t fd, short what, void *context);
 
-static int start(struct keeper *k, struct quire_error *err)
+static int start(struct supervisor *k, struct quire_error *err)
 {
     int front[2] = {-1, -1}, life[2] = {-1, -1};
     int status = QUIRE_OK;
@@ -136,7 +136,7 @@ static int start(struct keeper *k, struct quire_error *err)
     k->started_ms = quire_now_ms();
     if (status != QUIRE_OK)
         return status;
-    pulse_begin(k->pulse);
+    heartbeat_begin(k->heartbeat);
     k->ended = event_new(k->base, k->pidfd, EV_READ, on_ended, k);
     k->spoke = event_new(k->base, k->front, EV_READ, on_spoke, k);
     if (!k->ended || !k->spoke || event_add(k->ended, NULL) != 0 || event_add(k->spoke, NULL) != 0)
@@ -144,7 +144,7 @@ static int start(struct keeper *k, struct quire_error *err)
     return QUIRE_OK;
 }
 
-static void say_how(struct keeper *k, const siginfo_t *end)
+static void say_how(struct supervisor *k, const siginfo_t *end)
 {
     if (end->si_code == CLD_EXITED)
         snprintf(k->how, sizeof k->how, "the engine's process %d exited with status %d", (int)k->process,
@@ -155,12 +155,12 @@ static void say_how(struct keeper *k, const siginfo_t *end)
 }
 
 /* Reaps a process that has ended, or kills it. Writes k->how. Returns true for status 0. */
-static bool reap(struct keeper *k)
+static bool reap(struct supervisor *k)
 {
     siginfo_t end = {0};
     forget_event(&k->ended);
     forget_event(&k->spoke);
-    pulse_end(k->pulse);
+    heartbeat_end(k->heartbeat);
     event_del(k->end);
     if (k->process) {
         kill(k->process, SIGKILL);
@@ -189,7 +189,7 @@ static uint32_t delay_ms(uint32_t n_in_a_row)
     return doubled < MOST_DELAY_MS ? doubled : MOST_DELAY_MS;
 }
 
-static void start_again(struct keeper *k, const char *why)
+static void start_again(struct supervisor *k, const char *why)
 {
     const uint64_t now_ms = quire_now_ms();
     k->n_in_a_row = k->is_up && now_ms - k->up_ms >= SERVED_MS ? 1 : k->n_in_a_row + 1;
@@ -207,7 +207,7 @@ static void start_again(struct keeper *k, const char *why)
 
 static void on_ended(evutil_socket_t fd, short what, void *context)
 {
-    struct keeper *k = context;
+    struct supervisor *k = context;
     (void)fd;
     (void)what;
     reap(k);
@@ -217,7 +217,7 @@ static void on_ended(evutil_socket_t fd, short what, void *context)
 
 static void on_start(evutil_socket_t fd, short what, void *context)
 {
-    struct keeper *k = context;
+    struct supervisor *k = context;
     struct quire_error err;
     (void)fd;
     (void)what;
@@ -232,7 +232,7 @@ static void on_start(evutil_socket_t fd, short what, void *context)
 /* The first bytes, or the end, in which case on_ended() runs, too. */
 static void on_spoke(evutil_socket_t fd, short what, void *context)
 {
-    struct keeper *k = context;
+    struct supervisor *k = context;
     char byte;
     (void)what;
     if (recv((int)fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) != 1)
@@ -241,14 +241,14 @@ static void on_spoke(evutil_socket_t fd, short what, void *context)
     k->up_ms = quire_now_ms();
     k->load_ms = k->up_ms - k->started_ms;
     k->front = -1;
-    pulse_begin(k->pulse);
+    heartbeat_begin(k->heartbeat);
     k->calls.up(k->calls.context, (int)fd);
 }
 
 /* A loading engine, which may take any time, cannot answer yet. The kernel reports whether it is stopped. */
 static bool lives(void *context)
 {
-    struct keeper *k = context;
+    struct supervisor *k = context;
     struct quire_process_look look;
     if (k->is_up)
         return k->calls.answers(k->calls.context);
@@ -258,11 +258,11 @@ static bool lives(void *context)
 
 static void on_lost(void *context)
 {
-    struct keeper *k = context;
+    struct supervisor *k = context;
     quire_log(QUIRE_LOG_ERROR, "server", "process %d: %s", (int)k->process,
-              k->is_up ? PULSE_LOST : "the engine has been stopped for 3.5 s while it loads");
+              k->is_up ? HEARTBEAT_LOST : "the engine has been stopped for 3.5 s while it loads");
     if (k->is_up)
-        k->calls.lost(k->calls.context, PULSE_LOST);
+        k->calls.lost(k->calls.context, HEARTBEAT_LOST);
     kill(k->process, SIGKILL);
 }
 
@@ -270,17 +270,17 @@ static void on_end(evutil_socket_t fd, short what, void *context)
 {
     (void)fd;
     (void)what;
-    kill(((struct keeper *)context)->process, SIGKILL);
+    kill(((struct supervisor *)context)->process, SIGKILL);
 }
 
-void keeper_lost(struct keeper *k)
+void supervisor_lost(struct supervisor *k)
 {
-    pulse_end(k->pulse);
+    heartbeat_end(k->heartbeat);
     if (k->process)
         set_timer(k->end, LOST_MS);
 }
 
-const char *keeper_how_ended(struct keeper *k)
+const char *supervisor_how_ended(struct supervisor *k)
 {
     siginfo_t end = {0};
     if (k->process && poll(&(struct pollfd){.fd = k->pidfd, .events = POLLIN}, 1, ENDING_MS) == 1 &&
@@ -291,10 +291,10 @@ const char *keeper_how_ended(struct keeper *k)
 
 /* ---- the door ---- */
 
-int keeper_begin(struct event_base *base, char *const *argv, uint32_t tries, const struct keeper_calls *calls,
-                 struct keeper **out, struct quire_error *err)
+int supervisor_begin(struct event_base *base, char *const *argv, uint32_t tries, const struct supervisor_calls *calls,
+                     struct supervisor **out, struct quire_error *err)
 {
-    struct keeper *k = *out = calloc(1, sizeof *k);
+    struct supervisor *k = *out = calloc(1, sizeof *k);
     if (!k)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     k->base = base;
@@ -303,23 +303,23 @@ int keeper_begin(struct event_base *base, char *const *argv, uint32_t tries, con
     k->calls = *calls;
     k->pidfd = k->life = k->front = -1;
     k->start = evtimer_new(base, on_start, k);
-    k->pulse = pulse_new(base, &(struct pulse_calls){.lives = lives, .lost = on_lost, .context = k});
+    k->heartbeat = heartbeat_new(base, &(struct heartbeat_calls){.lives = lives, .lost = on_lost, .context = k});
     k->end = evtimer_new(base, on_end, k);
-    return k->start && k->pulse && k->end ? start(k, err) : quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    return k->start && k->heartbeat && k->end ? start(k, err) : quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
 }
 
-void keeper_drain(struct keeper *k)
+void supervisor_drain(struct supervisor *k)
 {
     if (k)
         k->is_stopping = true;
 }
 
 /* For an engine that serves. A stopped one gets no more time than one that does not respond. */
-static bool ends_in_time(const struct keeper *k)
+static bool ends_in_time(const struct supervisor *k)
 {
     const uint64_t began_ms = quire_now_ms();
     uint64_t ran_ms = began_ms;
-    for (uint64_t now_ms = began_ms; now_ms - began_ms < END_MS && now_ms - ran_ms < PULSE_LOST_MS;
+    for (uint64_t now_ms = began_ms; now_ms - began_ms < END_MS && now_ms - ran_ms < HEARTBEAT_LOST_MS;
          now_ms = quire_now_ms()) {
         struct quire_process_look look;
         if (poll(&(struct pollfd){.fd = k->pidfd, .events = POLLIN}, 1, LOOK_MS) == 1)
@@ -330,33 +330,33 @@ static bool ends_in_time(const struct keeper *k)
     return false;
 }
 
-bool keeper_end(struct keeper *k)
+bool supervisor_end(struct supervisor *k)
 {
     if (!k)
         return true;
     k->is_stopping = true;
     close_fd(&k->life); /* which notifies the child */
     const bool serves = k->process && k->is_up;
-    bool is_well = !serves || (pulse_is_felt(k->pulse) && ends_in_time(k));
+    bool is_well = !serves || (heartbeat_is_felt(k->heartbeat) && ends_in_time(k));
     if (!is_well)
         quire_log(QUIRE_LOG_ERROR, "server", "the engine does not exit and is killed: process %d", (int)k->process);
-    if (k->end && k->pulse && !reap(k) && serves)
+    if (k->end && k->heartbeat && !reap(k) && serves)
         is_well = false;
     forget_event(&k->start);
     forget_event(&k->end);
-    pulse_free(k->pulse);
+    heartbeat_free(k->heartbeat);
     free(k);
     return is_well;
 }
 
 /* ---- in the child ---- */
 
-bool keeper_is_child(void)
+bool supervisor_is_child(void)
 {
     return getenv(VARIABLE) != NULL;
 }
 
-int keeper_join(int *front_fd, int *life_fd, struct quire_error *err)
+int supervisor_join(int *front_fd, int *life_fd, struct quire_error *err)
 {
     const char *place = getenv(VARIABLE);
     int n_read = 0;
@@ -367,42 +367,4 @@ int keeper_join(int *front_fd, int *life_fd, struct quire_error *err)
                           place ? place : "");
     unsetenv(VARIABLE); /* processes that this one starts are not engines of this front end */
     return QUIRE_OK;
-}
-
-/* ---- the option ---- */
-
-static int parse_restart(const char *text, void *target, struct quire_error *err)
-{
-    static const char again[] = "on-failure";
-    const size_t n = sizeof again - 1;
-    uint32_t *tries = target;
-    unsigned long most = KEEPER_TRIES;
-    if (strcmp(text, "no") == 0) {
-        *tries = 0;
-        return QUIRE_OK;
-    }
-    if (strncmp(text, again, n) == 0 && text[n] == ':' && strspn(text + n + 1, "0123456789") == strlen(text + n + 1) &&
-        strlen(text + n + 1) <= 5)
-        most = strtoul(text + n + 1, NULL, 10);
-    else if (strcmp(text, again) != 0)
-        most = 0;
-    if (most == 0)
-        return quire_fail(err, QUIRE_INVALID, "must be no, on-failure or on-failure:N with N from 1, got \"%.40s\"",
-                          text);
-    *tries = (uint32_t)most;
-    return QUIRE_OK;
-}
-
-struct cli_option keeper_option(uint32_t *tries)
-{
-    return (struct cli_option){
-        .names = "restart",
-        .kind = CLI_PARSED,
-        .parse = parse_restart,
-        .target = tries,
-        .value = "no|on-failure[:N]",
-        .common = true,
-        .help = "on-failure[:N]: restart the engine if it or one of its ranks exits or hangs. The engine then runs "
-                "in a process of its own. Requests get 503 until it is back. At most N restarts in a row, default "
-                "5. Default no: the server exits with status 1."};
 }

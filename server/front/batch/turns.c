@@ -1,4 +1,4 @@
-#include "server/front/output/turns.h"
+#include "server/front/batch/turns.h"
 
 #include "server/front/tenant/tenants.h"
 

@@ -4,26 +4,22 @@
  * The child is this program as `quire engine`. QUIRE_FRONT gives it two descriptors: a socket to serve, and one that
  * closes with its parent. When the parent dies in any way, the kernel ends the child. Main thread, on the loop.
  */
-#ifndef QUIRE_TOOLS_KEEPER_H
-#define QUIRE_TOOLS_KEEPER_H
+#ifndef QUIRE_LINK_SUPERVISOR_H
+#define QUIRE_LINK_SUPERVISOR_H
 
 #include "base/status.h"
-#include "tools/cli/cli.h"
 
 #include <event2/event.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 /* Consecutive starts without a minute of service before the supervisor gives up. */
-#define KEEPER_TRIES 5
-#define KEEPER_MAX_ARGUMENTS 512
+#define SUPERVISOR_TRIES 5
+#define SUPERVISOR_MAX_ARGUMENTS 512
 
-/* --restart no|on-failure|on-failure:N; *tries: 0 without it. */
-struct cli_option keeper_option(uint32_t *tries);
+struct supervisor;
 
-struct keeper;
-
-struct keeper_calls { /* all set; called on the loop */
+struct supervisor_calls { /* all set; called on the loop */
     /* The engine has loaded and sends HELLO on the other end of fd, which the callee owns. */
     void (*up)(void *context, int fd);
     /* The engine is expected back in about retry_ms. Called once for each process that ended or did not start. */
@@ -37,24 +33,24 @@ struct keeper_calls { /* all set; called on the loop */
     void *context;
 };
 
-/* argv: of the child, NULL-terminated; borrowed until keeper_end(). Starts the child at once. */
-int keeper_begin(struct event_base *base, char *const *argv, uint32_t tries, const struct keeper_calls *calls,
-                 struct keeper **out, struct quire_error *err);
+/* argv: of the child, NULL-terminated; borrowed until supervisor_end(). Starts the child at once. */
+int supervisor_begin(struct event_base *base, char *const *argv, uint32_t tries, const struct supervisor_calls *calls,
+                     struct supervisor **out, struct quire_error *err);
 /* The connection to the engine is lost: ends the process if it does not exit soon. */
-void keeper_lost(struct keeper *k);
+void supervisor_lost(struct supervisor *k);
 /* How its process ended, possibly in a moment: "the engine's process 1234 was ended by signal 9 (Killed)". NULL: it is
  * alive. Valid until the next start. */
-const char *keeper_how_ended(struct keeper *k);
+const char *supervisor_how_ended(struct supervisor *k);
 /* No restarts from now on. NULL is allowed. */
-void keeper_drain(struct keeper *k);
+void supervisor_drain(struct supervisor *k);
 /* Ends the engine. One that serves gets time to finish its files. Returns false if it had already failed. NULL is
  * allowed. */
-bool keeper_end(struct keeper *k);
+bool supervisor_end(struct supervisor *k);
 
 /* ---- in the child ---- */
 
-bool keeper_is_child(void);
+bool supervisor_is_child(void);
 /* Returns two descriptors, owned by the caller. Call it once. */
-int keeper_join(int *front_fd, int *life_fd, struct quire_error *err);
+int supervisor_join(int *front_fd, int *life_fd, struct quire_error *err);
 
 #endif

@@ -1,7 +1,8 @@
 /* In the JSON of OTLP. */
-#include "server/front/output/generation_facts.h"
+#include "server/front/output/finished.h"
 
 #include "base/clock.h"
+#include "server/front/front_internal.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -20,11 +21,11 @@ static void put_time(struct spans *s, const char *key, uint64_t ns)
     json_out_raw(&s->o, "\"");
 }
 
-static void begin_span(struct spans *s, const struct generation *g, const char *id, const char *parent,
+static void begin_span(struct spans *s, const struct finished_request *f, const char *id, const char *parent,
                        const char *name, int kind, uint64_t from_ns, uint64_t to_ns)
 {
     json_out_raw(&s->o, s->n++ > 0 ? ",{\"traceId\":\"" : "{\"traceId\":\"");
-    json_out_raw(&s->o, g->context.trace_id);
+    json_out_raw(&s->o, f->context->trace_id);
     json_out_raw(&s->o, "\",\"spanId\":\"");
     json_out_raw(&s->o, id);
     json_out_raw(&s->o, "\"");
@@ -33,9 +34,9 @@ static void begin_span(struct spans *s, const struct generation *g, const char *
         json_out_raw(&s->o, parent);
         json_out_raw(&s->o, "\"");
     }
-    if (g->context.state[0]) {
+    if (f->context->state[0]) {
         json_out_raw(&s->o, ",\"traceState\":");
-        json_out_text(&s->o, g->context.state);
+        json_out_text(&s->o, f->context->state);
     }
     json_out_raw(&s->o, ",\"name\":");
     json_out_text(&s->o, name);
@@ -88,22 +89,22 @@ static void put_seconds(struct spans *s, const char *key, uint64_t us)
 }
 
 /* The attributes that vLLM's span llm_request has, and HTTP's. */
-static void put_attributes(struct spans *s, const struct generation *g, const struct generation_facts *f)
+static void put_attributes(struct spans *s, const struct finished_request *f)
 {
-    const struct timing *t = &g->timing;
-    put_text(s, "gen_ai.request.id", generation_name(g));
-    put_text(s, "gen_ai.response.model", g->front->model_names[0]);
+    const struct timing *t = f->timing;
+    put_text(s, "gen_ai.request.id", f->name);
+    put_text(s, "gen_ai.response.model", f->served->config->names[0]);
     put_text(s, "gen_ai.response.finish_reason", f->finish);
-    put_text(s, "http.route", g->route);
+    put_text(s, "http.route", f->route);
     put_int(s, "http.response.status_code", (uint64_t)f->status);
-    put_text(s, "quire.tenant", g->tenant->name);
+    put_text(s, "quire.tenant", f->tenant->name);
     if (f->engine_id > 0)
         put_int(s, "quire.engine_request", f->engine_id);
-    if (g->n_prompts > 0) {
-        put_int(s, "gen_ai.request.n", g->params.spec.n);
-        put_int(s, "gen_ai.request.max_tokens", g->prompts[0].max_tokens);
-        put_number(s, "gen_ai.request.temperature", "%.7g", g->params.spec.temperature);
-        put_number(s, "gen_ai.request.top_p", "%.7g", g->params.spec.top_p);
+    if (f->spec) {
+        put_int(s, "gen_ai.request.n", f->spec->n);
+        put_int(s, "gen_ai.request.max_tokens", f->max_tokens);
+        put_number(s, "gen_ai.request.temperature", "%.7g", f->spec->temperature);
+        put_number(s, "gen_ai.request.top_p", "%.7g", f->spec->top_p);
         put_int(s, "gen_ai.usage.num_sequences", f->n_choices);
         put_int(s, "gen_ai.usage.prompt_tokens", f->n_prompt);
         put_int(s, "gen_ai.usage.completion_tokens", f->n_generated);
@@ -128,58 +129,58 @@ static void put_attributes(struct spans *s, const struct generation *g, const st
 #define KIND_INTERNAL 1
 #define KIND_SERVER 2
 
-static void begin_part(struct spans *s, const struct generation *g, const char *parent, const char *name,
+static void begin_part(struct spans *s, const struct finished_request *f, const char *parent, const char *name,
                        uint64_t from_us, uint64_t to_us)
 {
     char id[17];
     trace_random_id(id, 8);
-    begin_span(s, g, id, parent, name, KIND_INTERNAL, from_us * 1000, (to_us > from_us ? to_us : from_us) * 1000);
+    begin_span(s, f, id, parent, name, KIND_INTERNAL, from_us * 1000, (to_us > from_us ? to_us : from_us) * 1000);
 }
 
-static void put_part(struct spans *s, const struct generation *g, const char *parent, const char *name,
+static void put_part(struct spans *s, const struct finished_request *f, const char *parent, const char *name,
                      uint64_t from_us, uint64_t to_us)
 {
-    begin_part(s, g, parent, name, from_us, to_us);
+    begin_part(s, f, parent, name, from_us, to_us);
     json_out_raw(&s->o, "]}");
 }
 
 /* One that joined another's lookup has waited since it came itself. */
-static void put_lookup(struct spans *s, const struct generation *g, const char *parent,
+static void put_lookup(struct spans *s, const struct finished_request *f, const char *parent,
                        const struct completion_lookup *l)
 {
     char id[17];
-    const uint64_t arrived_ns = g->timing.arrived_us * 1000;
+    const uint64_t arrived_ns = f->timing->arrived_us * 1000;
     trace_random_id(id, 8);
-    begin_span(s, g, id, parent, "lookup", KIND_INTERNAL, l->begun_ns > arrived_ns ? l->begun_ns : arrived_ns,
+    begin_span(s, f, id, parent, "lookup", KIND_INTERNAL, l->begun_ns > arrived_ns ? l->begun_ns : arrived_ns,
                l->ended_ns);
     put_text(s, "quire.layer", l->layer);
     put_key(s, "quire.hit", "boolValue");
     json_out_raw(&s->o, l->found ? "true}}]}" : "false}}]}");
 }
 
-void generation_send_spans(const struct generation *g, const struct generation_facts *f)
+void finished_request_send_spans(const struct finished_request *f)
 {
-    const struct timing *t = &g->timing;
+    const struct timing *t = f->timing;
     struct spans s = {0};
     char id[17];
     s.epoch_ns = quire_wall_ns() - quire_now_ns();
     trace_random_id(id, 8);
-    begin_span(&s, g, id, g->context.parent_id, "llm_request", KIND_SERVER, t->arrived_us * 1000, t->now_us * 1000);
-    put_attributes(&s, g, f);
+    begin_span(&s, f, id, f->context->parent_id, "llm_request", KIND_SERVER, t->arrived_us * 1000, t->now_us * 1000);
+    put_attributes(&s, f);
     json_out_raw(&s.o, f->status >= 500 ? "],\"status\":{\"code\":2}}" : "]}");
     if (t->submitted_us > 0)
-        put_part(&s, g, id, "text", t->arrived_us, t->submitted_us);
+        put_part(&s, f, id, "text", t->arrived_us, t->submitted_us);
     for (uint32_t i = 0; i < t->lookups.n; i++)
-        put_lookup(&s, g, id, &t->lookups.items[i]);
+        put_lookup(&s, f, id, &t->lookups.items[i]);
     if (f->queued_until_us > 0) {
-        begin_part(&s, g, id, "queue", timing_looked_us(t), f->queued_until_us);
+        begin_part(&s, f, id, "queue", timing_looked_us(t), f->queued_until_us);
         put_int(&s, "quire.cached_tokens", f->n_cached);
         json_out_raw(&s.o, "]}");
-        put_part(&s, g, id, "prefill", f->queued_until_us, f->first_us);
+        put_part(&s, f, id, "prefill", f->queued_until_us, f->first_us);
     }
     if (f->first_us > 0)
-        put_part(&s, g, id, "decode", f->first_us, f->last_us);
+        put_part(&s, f, id, "decode", f->first_us, f->last_us);
     if (!s.o.failed)
-        otlp_add(g->front->otlp, s.o.data, s.o.n, s.n);
+        otlp_add(f->served->front->otlp, s.o.data, s.o.n, s.n);
     buffer_free(&s.o);
 }
