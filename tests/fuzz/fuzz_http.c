@@ -72,12 +72,16 @@ static void read_body(const struct quire_doc *body, bool (*read)(struct request_
 {
     static char name[] = "model";
     static char *names[] = {name};
-    static const struct front front = {.model_names = names, .n_model_names = 1};
+    static const struct sampling_defaults sampling;
+    static const struct model_config config = {
+        .names = names, .n_names = 1, .sampling = &sampling, .max_choices = 4096};
+    static struct model_facts facts = {.n_holders = 1, .vocab_size = VOCAB_SIZE, .max_model_len = 512};
+    const struct model_view view = {&config, &facts};
     struct request_job *j = calloc(1, sizeof *j);
     require(j != NULL);
-    j->front = &front;
-    j->vocab_size = VOCAB_SIZE;
-    j->max_model_len = 512;
+    j->models = model_list_new(&view, 1);
+    require(j->models != NULL);
+    j->served = &j->models->models[0];
     bool ok = read(j, body);
     /* There is no tokenizer here, so a chat is refused when all else about it was right. */
     if (ok || j->messages) {
