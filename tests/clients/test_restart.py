@@ -145,7 +145,7 @@ def test_what_is_kept_is_given_meanwhile(begin, tmp_path, store):
     before = [text(ask(server, *one)[2]) for one in kept]
     for pid in processes(server):
         os.kill(pid, signal.SIGKILL)
-    wait(lambda: "is started again in" in server.output())
+    wait(lambda: "restarts in" in server.output())
     for one, want in zip(kept, before):
         for body in (one[0], {**one[0], "user": "other words"}):
             status, headers, reply = ask(server, body, one[1])
@@ -178,7 +178,7 @@ def test_what_is_kept_is_not_another_models(start, tmp_path):
         os.kill(pid, signal.SIGKILL)
     (model / "new").write_bytes(weights)
     (model / "new").rename(model / "model.safetensors")
-    wait(lambda: "is started again in" in server.output())
+    wait(lambda: "restarts in" in server.output())
     wait(lambda: ask(server, None, "/health")[0] == 200)
     assert ask(server, SHORT)[1]["x-quire-cache"] == "miss"
     assert ask(server, SHORT)[1]["x-quire-cache"] == "exact"
