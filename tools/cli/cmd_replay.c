@@ -79,8 +79,9 @@ static int report(const struct replay_report *r, uint64_t n_left_out, bool json)
     if (r->n_different > r->n_shown)
         printf("  and %" PRIu64 " more\n", r->n_different - r->n_shown);
     if (r->n_different && r->other_identity)
-        printf("The recorded engine had another identity_arithmetic: other weights, other settings of the model, or another "
-               "arithmetic. (Identities of older releases do not cover the settings, and always differ.)\n");
+        printf(
+            "The recorded engine had another identity_arithmetic: other weights, other settings of the model, or another "
+            "arithmetic. (Identities of older releases do not cover the settings, and always differ.)\n");
     if (r->n_draft_tokens)
         printf("%" PRIu64 " drafts were verified, %" PRIu64 " of them accepted.\n", r->n_draft_tokens,
                r->n_accepted_tokens);
