@@ -108,7 +108,7 @@ static int get_list(const char *what, const struct request_field *f, const struc
 static size_t find(const struct request_layout *layout, uint16_t tag, size_t from)
 {
     for (size_t i = 0; i < layout->n_rows; i++) {
-        size_t at = (from + i) % layout->n_rows;
+        size_t at = from + i < layout->n_rows ? from + i : from + i - layout->n_rows;
         if (layout->rows[at].tag == tag)
             return at;
     }
@@ -159,5 +159,8 @@ int request_spec_get(const char *what, const uint8_t *bytes, size_t n, struct re
                      struct quire_error *err)
 {
     *out = request_defaults;
-    return request_layout_get(what, &request_spec_layout, bytes, n, out, err);
+    int status = get_fields(what, &request_spec_layout, bytes, n, out, err);
+    if (status != QUIRE_OK)
+        request_spec_free(out);
+    return status;
 }

@@ -36,17 +36,23 @@ void request_spec_drop_prompt(struct request_spec *spec)
     spec->prompt = NULL;
 }
 
-void request_layout_free(const struct request_layout *layout, void *values)
+static void free_lists(const struct request_layout *layout, const void *values)
 {
     for (size_t i = 0; i < layout->n_rows; i++)
         if (request_field_is_list(&layout->rows[i]))
             free(owned(request_field_list(&layout->rows[i], values).items));
+}
+
+void request_layout_free(const struct request_layout *layout, void *values)
+{
+    free_lists(layout, values);
     request_layout_default(layout, values);
 }
 
+/* Every member has a row, so the whole struct is copied, which costs less than one row after the other. */
 void request_spec_free(struct request_spec *spec)
 {
-    request_layout_free(&request_spec_layout, spec);
+    free_lists(&request_spec_layout, spec);
     *spec = request_defaults;
 }
 
@@ -144,7 +150,7 @@ static int check_list(const struct request_field *f, struct request_list list, u
     const struct request_bias *biases = list.items;
     uint32_t n_right = 0;
     int status = QUIRE_OK;
-    if (!is_text(f) && list.n > n_vocab)
+    if (list.n > n_vocab && !is_text(f))
         return quire_fail_for(err, QUIRE_INVALID, f->name, "more than the vocabulary's %u tokens", n_vocab);
     if (f->kind == REQUEST_IDS) {
         while (n_right < list.n && ids[n_right] < n_vocab)
@@ -195,6 +201,20 @@ static int check_given(const struct request_field *f, struct request_list list, 
                           REQUEST_MAX_GIVEN, list.n);
 }
 
+static int check_items(const struct request_field *f, struct request_list list, uint32_t n_vocab,
+                       struct quire_error *err)
+{
+    if (list.n == 0)
+        return QUIRE_OK;
+    if (f->kind == REQUEST_BYTES)
+        return check_bytes(f, list, err);
+    if (strcmp(f->member, "bad_words") == 0)
+        return check_bad_words(f, list, n_vocab, err);
+    if (strcmp(f->member, "given") == 0)
+        return check_given(f, list, err);
+    return check_list(f, list, n_vocab, err);
+}
+
 static int check_field(const struct request_field *f, const void *values, uint32_t n_vocab, struct quire_error *err)
 {
     const char *at = (const char *)values + f->at;
@@ -208,12 +228,7 @@ static int check_field(const struct request_field *f, const void *values, uint32
     case REQUEST_U64: return check_whole(f, at, err);
     case REQUEST_IDS:
     case REQUEST_BIASES:
-        if (strcmp(f->member, "bad_words") == 0)
-            return check_bad_words(f, request_field_list(f, values), n_vocab, err);
-        if (strcmp(f->member, "given") == 0)
-            return check_given(f, request_field_list(f, values), err);
-        return check_list(f, request_field_list(f, values), n_vocab, err);
-    case REQUEST_BYTES: return check_bytes(f, request_field_list(f, values), err);
+    case REQUEST_BYTES: return check_items(f, request_field_list(f, values), n_vocab, err);
     case REQUEST_BOOL:
     case REQUEST_KEY: break;
     }

@@ -203,12 +203,12 @@ int wire_get_body(const struct wire_body *body, const uint8_t *bytes, size_t n, 
         size_t at = find_rule(body, t.tag, next);
         if (at == body->n_rules) {
             if (t.must)
-                return quire_fail(err, QUIRE_UNSUPPORTED, "%s: field %u is not known here", body->name, t.tag);
+                return quire_fail(err, QUIRE_UNSUPPORTED, "%s: field %u is unknown", body->name, t.tag);
             continue;
         }
         const struct wire_field *rule = &body->rules[at];
         if (seen >> at & 1)
-            return quire_fail(err, QUIRE_INVALID, "%s: %s: is there twice", body->name, rule->name);
+            return quire_fail(err, QUIRE_INVALID, "%s: %s: occurs twice", body->name, rule->name);
         seen |= UINT64_C(1) << at;
         next = at + 1;
         int status = rule->kind >= FIELD_TEXT ? get_span(body->name, rule, t.value, t.n, out, err)

@@ -83,7 +83,7 @@ static void check_survivor(const struct scene *scene, const struct outcome *o, u
     if (scene->fault == GIVES_UP)
         assert_non_null(strstr(o->text, "it is?tired"));
     if (scene->fault == STOPPED)
-        assert_non_null(strstr(o->text, scene->is_loading ? "for 4.0 s" : "for 0.5 s"));
+        assert_non_null(strstr(o->text, scene->is_loading ? "within 4.0 s" : "within 0.5 s"));
 }
 
 static void act(const struct scene *scene, struct ranks *ranks)

@@ -161,8 +161,8 @@ def test_vectors_are_kept_beside_the_file(start, tiny, tmp_path):
 
 
 def test_flags_that_do_not_go_together(tiny):
-    for flags, says in ((["--semantic-threshold", "0.9"], "--semantic-threshold is of --semantic-cache MODEL"),
-                        (["--semantic-mode", "answer"], "--semantic-mode is of --semantic-cache MODEL"),
+    for flags, says in ((["--semantic-threshold", "0.9"], "--semantic-threshold needs --semantic-cache MODEL"),
+                        (["--semantic-mode", "answer"], "--semantic-mode needs --semantic-cache MODEL"),
                         (["--semantic-cache", tiny, "--semantic-mode", "guess"], "must be draft or answer"),
                         (["--semantic-cache", tiny, "--embedding-model", MODEL], "both options must name the same model"),
                         (["--semantic-cache", MODEL], "--embedding-model")):
