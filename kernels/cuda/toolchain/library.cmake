@@ -2,8 +2,9 @@
 # runtime, so that a machine needs its driver and nothing else.
 #
 # Machine code for QUIRE_CUDA_ARCHITECTURES, and PTX, which the driver compiles for any other GPU when it first runs there.
-# All are made of one PTX, that of compute_80, since no kernel differs by GPU: compute_90a's is the same but for the line that
-# names it, and so is the machine code. A pass of its own took 18 s of gemm_small.cu's 82.
+# All are made of one PTX, that of compute_80, since no kernel differs by GPU but those of hopper/: compute_90a's is the same but
+# for the line that names it, and so is the machine code. A pass of its own took 18 s of gemm_small.cu's 82. hopper/ has
+# instructions that are in no PTX but compute_90a's; for all other GPUs its kernels are empty.
 # Bits: no multiply-add but those that are written (-fmad=false); division, square root and denormals are
 # exact by default, so no more is said of them.
 set(gpu_options -std=c++17 -O3 -fmad=false -lineinfo -Xptxas -v -Xfatbin -compress-all
@@ -32,6 +33,11 @@ message(STATUS "GPUs that get machine code: ${architectures}")
 list(TRANSFORM architectures PREPEND "sm_")
 string(REPLACE ";" "," architectures "${architectures}")
 set(cuda_code -gencode "arch=compute_80,code=[${architectures},compute_80]")
+set(hopper_code ${cuda_code})
+if("${architectures}" MATCHES "sm_90a")
+  string(REGEX REPLACE "sm_90a,?" "" others "${architectures},")
+  set(hopper_code -gencode arch=compute_90a,code=sm_90a -gencode "arch=compute_80,code=[${others}compute_80]")
+endif()
 
 # quire_add_gpu_object(source.cu OUT options): compiles one file of kernels; OUT is set to the object.
 function(quire_add_gpu_object source out)
@@ -47,7 +53,11 @@ endfunction()
 
 set(objects "")
 foreach(source ${cuda_kernel_sources})
-  quire_add_gpu_object(${source} object ${cuda_code})
+  if(source MATCHES "/hopper/")
+    quire_add_gpu_object(${source} object ${hopper_code})
+  else()
+    quire_add_gpu_object(${source} object ${cuda_code})
+  endif()
   list(APPEND objects ${object})
 endforeach()
 
