@@ -32,6 +32,7 @@ ROOMS = {
     "kernels/ref/": "base/ kernels/ kernels/host/",
     "kernels/cpu/": "base/ kernels/ kernels/host/ kernels/ref/",
     "kernels/cuda/": "base/ kernels/ kernels/cuda/host/ kernels/cuda/plan/",
+    "kernels/cuda/hopper/": "base/ kernels/ kernels/cuda/ kernels/cuda/host/ kernels/cuda/plan/",
     "kernels/cuda/host/": "base/ kernels/ kernels/cuda/ kernels/cuda/plan/",
     "kernels/cuda/plan/": "base/ kernels/",
     "kernels/cases/": "base/ kernels/",

@@ -138,6 +138,10 @@ const struct op_case op_test_cases[] = {
     MMA(45, 24, 4400, .unit = 256), MMA(130, 19, 896, .unit = 64), MMA(1, 70, 9000, .unit = 256, .extra = true),
     MMA(5, 31, 896, .unit = 64, .values = VALUES_WIDE), MMA(20, 33, 100, .unit = 16, .values = VALUES_TINY, .extra = true),
     MMA_F16(9, 20, 80, .unit = 80), MMA_F16(33, 50, 1200, .unit = 80, .extra = true),
+    /* More than 64 tokens of 64 columns and more: on Hopper kernels of their own. Rows and tokens that fill no tile, stages and
+     * chunks that are not full; segments of one chunk and of two, empty ones, and some that end within a stage. */
+    MMA(131, 140, 100, .extra = true, .n_parts = 3), MMA_F16(67, 260, 64), MMA(66, 40, 1090, .unit = 64, .extra = true),
+    MMA(65, 4, 5120, .unit = 128), MMA(129, 131, 192, .unit = 64), MMA(70, 40, 1200, .unit = 80, .n_parts = 2), MMA(65, 31, 896, .unit = 64, .values = VALUES_WIDE),
     /* On the emulator's 4 multiprocessors: tiles of 128 x 64 or 64 x 64 whose segments are four
      * blocks', two's or one's, and without segments. */
     MMA(40, 100, 3500, .unit = 256), MMA(33, 100, 640, .unit = 64, .extra = true), MMA(64, 500, 200, .unit = 32), MMA(50, 500, 70),
@@ -226,6 +230,7 @@ const struct op_case op_test_cases[] = {
     GATED_MMA(130, 19, 600), GATED_MMA(5, 31, 896, .values = VALUES_WIDE), GATED_MMA(40, 33, 100, .values = VALUES_TINY, .extra = true),
     GATED_MMA_F16(1, 9, 16), GATED_MMA_F16(10, 70, 544, .n_parts = 3), GATED_MMA_F16(20, 33, 100, .extra = true),
     GATED_MMA_F16(66, 33, 1097, .extra = true),
+    GATED_MMA(66, 72, 600, .extra = true, .n_parts = 2), GATED_MMA_F16(131, 72, 200), GATED_MMA(65, 40, 100, .values = VALUES_WIDE, .n_parts = 4),
 
     {.op = K_OP_ROPE_ANGLES, .n_tokens = 1, .n_cols = 8},
     {.op = K_OP_ROPE_ANGLES, .n_tokens = 33, .n_cols = 32},

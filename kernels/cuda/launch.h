@@ -89,6 +89,19 @@ struct cuda_gemm_means {
 };
 cudaError_t launch_gemm_large(cudaStream_t stream, const struct k_gemm_args *a, const struct cuda_gated *gated,
                               const struct cuda_gemm_means *gpu);
+/* hopper/: more than 64 tokens of the mma form on Hopper, with gemm_large.cu's bits. Opening runs both on small GEMMs and refuses what
+ * differs; an error is of the GPU. *out: NULL where the GPU, the driver or this build lacks what is needed, so nothing is taken. */
+struct cuda_gemm_hopper;
+cudaError_t cuda_gemm_hopper_open(cudaStream_t stream, const struct cuda_gemm_means *gpu, int compute_capability,
+                                  struct cuda_gemm_hopper **out);
+void cuda_gemm_hopper_close(struct cuda_gemm_hopper *h); /* NULL, too */
+const char *cuda_gemm_hopper_refusals(
+    const struct cuda_gemm_hopper *h); /* of a description; empty where there are none */
+bool cuda_gemm_hopper_takes(const struct cuda_gemm_hopper *h, const struct k_gemm_args *a,
+                            const struct cuda_gated *gated);
+/* *done: it took the GEMM; else nothing was launched. */
+cudaError_t launch_gemm_hopper(const struct cuda_gemm_hopper *h, cudaStream_t stream, const struct k_gemm_args *a,
+                               const struct cuda_gated *gated, bool *done);
 /* group.cu: of 2, 4 or 8 ranks, which all launch the same */
 cudaError_t launch_all_reduce(cudaStream_t stream, const struct cuda_peers *p, const struct k_all_reduce_args *a);
 cudaError_t launch_all_gather(cudaStream_t stream, const struct cuda_peers *p, const struct k_all_gather_args *a);

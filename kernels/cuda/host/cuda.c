@@ -6,10 +6,13 @@
 #include "kernels/cuda/host/memory.h"
 #include "kernels/cuda/host/open.h"
 #include "kernels/cuda/host/operations.h"
+#include "kernels/cuda/launch.h"
 #include "kernels/cuda/plan/plan.h"
 #include "kernels/planners.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- the table --------------------------------------------------------------------------------- */
 
@@ -28,6 +31,7 @@ static void cuda_close(struct k_backend *b)
     if (c->stream)
         cudaStreamSynchronize(c->stream);
     cublaslt_close(c->lt);
+    cuda_gemm_hopper_close(c->hopper);
     cudaFree(c->arrivals_dev);
     cuda_memory_close(c);
     if (c->stream)
@@ -94,6 +98,18 @@ static int open_arrivals(struct cuda_backend *c, struct quire_error *err)
     return cuda_check(&c->base, cudaMemsetAsync(dev, 0, bytes, c->stream), "clearing counters", err);
 }
 
+/* The GEMM kernels of Hopper, in the form that has them. What they did wrong stands in the description. */
+static int open_hopper(struct cuda_backend *c, struct quire_error *err)
+{
+    const struct cuda_gemm_means gpu = {c->n_sms, c->shared_bytes, c->arrivals_dev};
+    if (c->base.form != K_FORM_MMA)
+        return QUIRE_OK;
+    cudaError_t error = cuda_gemm_hopper_open(c->stream, &gpu, c->compute_capability, &c->hopper);
+    const size_t n = strlen(c->description);
+    snprintf(c->description + n, sizeof c->description - n, "%s", cuda_gemm_hopper_refusals(c->hopper));
+    return cuda_check(&c->base, error, "testing the GEMM kernels", err);
+}
+
 int quire_cuda_open(const struct k_backend_options *options, struct k_backend **out, const char **why,
                     struct quire_error *err)
 {
@@ -120,6 +136,8 @@ int quire_cuda_open(const struct k_backend_options *options, struct k_backend **
         status = cuda_memory_open(c, err);
     if (status == QUIRE_OK)
         status = open_arrivals(c, err);
+    if (status == QUIRE_OK)
+        status = open_hopper(c, err);
     if (status == QUIRE_OK && options->not_invariant && c->base.form == K_FORM_MMA) {
         status = cublaslt_open(&c->lt, err);
         c->base.gemm_library = status == QUIRE_OK ? cublaslt_version(c->lt) : NULL;

@@ -65,9 +65,12 @@ static int gemm(struct k_backend *b, const struct k_gemm_args *args, const struc
     struct cuda_backend *c = cuda_of(b);
     cudaStream_t stream = c->stream;
     const struct cuda_gemm_means gpu = {c->n_sms, c->shared_bytes, c->arrivals_dev};
-    cudaError_t error = b->form != K_FORM_MMA                  ? launch_gemm_lane(stream, &a, gated)
-                        : a.n_tokens <= CUDA_GEMM_SMALL_TOKENS ? launch_gemm_small(stream, &a, gated)
-                                                               : launch_gemm_large(stream, &a, gated, &gpu);
+    cudaError_t error = launch_gemm_hopper(b->form == K_FORM_MMA ? c->hopper : NULL, stream, &a, gated, &done);
+    if (error != cudaSuccess || done)
+        return cuda_check(b, error, operation, err);
+    error = b->form != K_FORM_MMA                  ? launch_gemm_lane(stream, &a, gated)
+            : a.n_tokens <= CUDA_GEMM_SMALL_TOKENS ? launch_gemm_small(stream, &a, gated)
+                                                   : launch_gemm_large(stream, &a, gated, &gpu);
     return cuda_check(b, error, operation, err);
 }
 

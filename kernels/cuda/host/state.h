@@ -71,6 +71,7 @@ struct cuda_backend {
     struct quire_error death; /* what killed it */
     struct cuda_memory *memory; /* memory.c's */
     uint32_t *arrivals_dev; /* [CUDA_GEMM_ARRIVALS] counters of gemm_large.cu, 0 between launches; cuda.c's */
+    struct cuda_gemm_hopper *hopper; /* the folder hopper's; NULL: it takes no GEMM */
     struct cuda_group *group; /* group.c's; NULL: it is nobody's rank */
     struct cublaslt *lt; /* cublaslt.c's; NULL: our kernels compute everything */
     char description[560], placement[160];

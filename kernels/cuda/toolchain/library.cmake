@@ -2,8 +2,9 @@
 # runtime, so that a machine needs only NVIDIA's driver.
 #
 # The library has machine code for QUIRE_CUDA_ARCHITECTURES, and PTX, which the driver compiles for any other GPU on first
-# use. Both come from one PTX, that of compute_80, because no kernel depends on the GPU. compute_90a's PTX is the same
-# except for the line that names it, and so is the machine code. A separate pass took 18 s of gemm_small.cu's 82.
+# use. Both come from one PTX, that of compute_80, because only the kernels of hopper/ depend on the GPU. compute_90a's PTX
+# is the same except for the line that names it, and so is the machine code. A separate pass took 18 s of gemm_small.cu's
+# 82. hopper/ has instructions that only compute_90a's PTX has; for all other GPUs its kernels are empty.
 # Bits: only explicit multiply-adds are used (-fmad=false). Division, square root and denormals are exact by default, so
 # they need no flags.
 set(gpu_options -std=c++17 -O3 -fmad=false -lineinfo -Xptxas -v -Xfatbin -compress-all
@@ -32,6 +33,11 @@ message(STATUS "GPUs that get machine code: ${architectures}")
 list(TRANSFORM architectures PREPEND "sm_")
 string(REPLACE ";" "," architectures "${architectures}")
 set(cuda_code -gencode "arch=compute_80,code=[${architectures},compute_80]")
+set(hopper_code ${cuda_code})
+if("${architectures}" MATCHES "sm_90a")
+  string(REGEX REPLACE "sm_90a,?" "" others "${architectures},")
+  set(hopper_code -gencode arch=compute_90a,code=sm_90a -gencode "arch=compute_80,code=[${others}compute_80]")
+endif()
 
 # quire_add_gpu_object(source.cu OUT options): compiles one file of kernels; OUT is set to the object.
 function(quire_add_gpu_object source out)
@@ -47,7 +53,11 @@ endfunction()
 
 set(objects "")
 foreach(source ${cuda_kernel_sources})
-  quire_add_gpu_object(${source} object ${cuda_code})
+  if(source MATCHES "/hopper/")
+    quire_add_gpu_object(${source} object ${hopper_code})
+  else()
+    quire_add_gpu_object(${source} object ${cuda_code})
+  endif()
   list(APPEND objects ${object})
 endforeach()
 

@@ -1,0 +1,198 @@
+/* Opening: whether the kernels of gemm_hopper.cu give gemm_large.cu's bits on this GPU, by a few small GEMMs of each. What copies of
+ * tiles and wgmma do is decided by descriptors that no compiler checks, and an answer that is off by a bit would not be seen. A
+ * kind that differs is refused for as long as the backend lives, and its description says so.
+ *
+ * It takes 20 MB of the GPU, which are free again when it ends, and some milliseconds. */
+#include "kernels/cuda/hopper/gemm_hopper.h"
+
+#ifdef __CUDACC__
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_TOKENS 200u
+#define MOST_ROWS 400u
+#define MOST_COLS 4224u
+#define WORKSPACE_BYTES ((uint64_t)12 << 20) /* factors of all tokens, and sums of 40 blocks that wait */
+
+struct trial {
+    enum hopper_kind kind;
+    uint32_t n_rows, n_cols, n_tokens, unit;
+    uint32_t n_whole, first_col;
+    bool as_factors, has_bias, has_exponents;
+};
+
+/* Tiles that are not full, columns that fill no stage and no chunk; segments of one chunk and of several, uneven and empty ones. */
+static const struct trial trials[] = {
+    {HOPPER_PLAIN, 389, 1100, 200, 0, 0, 0, false, true, true},
+    {HOPPER_PLAIN, 130, 72, 66, 0, 0, 0, false, false, false},
+    {HOPPER_GATED, 400, 1100, 200, 0, 0, 0, true, true, true},
+    {HOPPER_GATED, 48, 600, 67, 0, 0, 0, false, false, true},
+    {HOPPER_SEGMENTS, 261, 4224, 200, 128, 0, 0, false, true, true},
+    {HOPPER_SEGMENTS, 130, 1090, 131, 64, 0, 0, false, false, true},
+    {HOPPER_SEGMENTS, 130, 192, 70, 64, 0, 0, false, false, true},
+    {HOPPER_SEGMENTS, 261, 2048, 67, 128, 4096, 2048, false, false, true},
+    {HOPPER_TAILS, 261, 1200, 200, 80, 0, 0, false, true, true},
+    {HOPPER_TAILS, 130, 4200, 131, 48, 0, 0, false, false, false},
+};
+#define N_TRIALS (sizeof trials / sizeof trials[0])
+
+/* The device's memory, and what is copied there and back. */
+struct bench {
+    unsigned char *weights_dev, *workspace_dev;
+    float *x_dev, *bias_dev, *y_dev, *want_dev;
+    int8_t *exponents_dev;
+    void *memory_dev;
+    uint16_t *weights;
+    float *x, *y, *want;
+};
+
+static uint32_t next(uint32_t *state)
+{
+    *state ^= *state << 13;
+    *state ^= *state >> 17;
+    *state ^= *state << 5;
+    return *state;
+}
+
+/* f16 numbers of any sign and 10 bits, 2^-5 to 2^11 as factors of weights are; activations up to 4. */
+static void fill(struct bench *b)
+{
+    uint32_t state = 2463534242u;
+    for (uint32_t i = 0; i < MOST_ROWS * MOST_COLS; i++) {
+        const uint32_t bits = next(&state);
+        b->weights[i] = (uint16_t)((bits & 0x83ff) | (10 + (bits >> 16) % 16) << 10);
+    }
+    for (uint32_t i = 0; i < MOST_TOKENS * MOST_COLS; i++)
+        b->x[i] = (float)(int32_t)next(&state) * 0x1p-29f;
+}
+
+static cudaError_t take(struct bench *b, cudaStream_t stream)
+{
+    const uint64_t w = MOST_ROWS * (uint64_t)MOST_COLS * 2, x = MOST_TOKENS * (uint64_t)MOST_COLS * 4,
+                   y = MOST_ROWS * (uint64_t)MOST_TOKENS * 4;
+    b->weights = (uint16_t *)malloc(w);
+    b->x = (float *)malloc(x);
+    b->y = (float *)malloc(y);
+    b->want = (float *)malloc(y);
+    if (!b->weights || !b->x || !b->y || !b->want)
+        return cudaErrorMemoryAllocation;
+    fill(b);
+    cudaError_t error = cudaMalloc(&b->memory_dev, w + x + 2 * y + WORKSPACE_BYTES + 8192);
+    if (error != cudaSuccess)
+        return error;
+    unsigned char *at = (unsigned char *)b->memory_dev; /* all sizes are multiples of 16 */
+    b->weights_dev = at, at += w;
+    b->x_dev = (float *)at, at += x;
+    b->y_dev = (float *)at, at += y;
+    b->want_dev = (float *)at, at += y;
+    b->bias_dev = (float *)at, at += 4096;
+    b->exponents_dev = (int8_t *)at, at += 4096;
+    b->workspace_dev = at;
+    error = cudaMemcpyAsync(b->weights_dev, b->weights, w, cudaMemcpyHostToDevice, stream);
+    if (error == cudaSuccess)
+        error = cudaMemcpyAsync(b->x_dev, b->x, x, cudaMemcpyHostToDevice, stream);
+    if (error == cudaSuccess) /* biases are some activations; exponents bytes of -12 to -5 */
+        error = cudaMemcpyAsync(b->bias_dev, b->x + 77, MOST_ROWS * 4, cudaMemcpyHostToDevice, stream);
+    int8_t exponents[MOST_ROWS];
+    for (uint32_t i = 0; i < MOST_ROWS; i++)
+        exponents[i] = (int8_t)((int)(i * 5 % 8) - 12);
+    if (error == cudaSuccess)
+        error = cudaMemcpyAsync(b->exponents_dev, exponents, sizeof exponents, cudaMemcpyHostToDevice, stream);
+    return error == cudaSuccess ? cudaStreamSynchronize(stream) : error;
+}
+
+static void release(struct bench *b)
+{
+    cudaFree(b->memory_dev);
+    free(b->weights);
+    free(b->x);
+    free(b->y);
+    free(b->want);
+}
+
+/* The outputs of one kernel, or of gemm_large.cu: variant HOPPER_VARIANTS. What nobody writes stays 0xff. */
+static cudaError_t compute(const struct cuda_gemm_hopper *h, const struct bench *b, const struct trial *t,
+                           const struct cuda_gemm_means *gpu, cudaStream_t stream, uint32_t variant, bool *done)
+{
+    const uint64_t bytes = MOST_ROWS * (uint64_t)MOST_TOKENS * 4;
+    const bool is_ours = variant < HOPPER_VARIANTS;
+    float *out = is_ours ? b->y_dev : b->want_dev;
+    struct k_weight w = {};
+    w.n_rows = t->n_rows;
+    w.n_cols = t->n_cols;
+    w.stored = K_F16;
+    w.row_stride_bytes = (t->n_cols + 7) / 8 * 16;
+    w.data_dev = b->weights_dev;
+    w.exponents_dev = t->has_exponents ? b->exponents_dev : NULL;
+    const struct cuda_gated gated = {out, t->as_factors}, *to = t->kind == HOPPER_GATED ? &gated : NULL;
+    struct k_gemm_args a = {};
+    a.weight = &w;
+    a.x_dev = b->x_dev;
+    a.bias_dev = t->has_bias ? b->bias_dev : NULL;
+    a.y_dev = out;
+    a.workspace_dev = b->workspace_dev;
+    a.n_tokens = t->n_tokens;
+    a.unit = t->unit;
+    a.n_whole = t->n_whole;
+    a.first_col = t->first_col;
+    *done = true;
+    cudaError_t error = cudaMemsetAsync(out, 0xff, bytes, stream);
+    if (error == cudaSuccess)
+        error = is_ours ? gemm_hopper_try(h, stream, &a, to, variant, done) : launch_gemm_large(stream, &a, to, gpu);
+    if (error == cudaSuccess)
+        error = cudaMemcpyAsync(is_ours ? b->y : b->want, out, bytes, cudaMemcpyDeviceToHost, stream);
+    return error == cudaSuccess ? cudaStreamSynchronize(stream) : error;
+}
+
+/* A launch that fails refuses its kind, too; an error that stays ends it all. */
+static cudaError_t run(struct cuda_gemm_hopper *h, const struct bench *b, const struct trial *t,
+                       const struct cuda_gemm_means *gpu, cudaStream_t stream)
+{
+    bool done;
+    cudaError_t error = compute(h, b, t, gpu, stream, HOPPER_VARIANTS, &done);
+    for (uint32_t v = 0; v < HOPPER_VARIANTS && error == cudaSuccess; v++) {
+        if (gemm_hopper_kind(v) != t->kind || gemm_hopper_is_refused(h, t->kind))
+            continue;
+        const cudaError_t ours = compute(h, b, t, gpu, stream, v, &done);
+        cudaGetLastError();
+        if (ours != cudaSuccess || !done || memcmp(b->y, b->want, MOST_ROWS * (uint64_t)MOST_TOKENS * 4) != 0)
+            gemm_hopper_refuse(h, t->kind);
+        error = cudaStreamSynchronize(stream); /* no launch's error, but one that stays */
+    }
+    return error;
+}
+
+static cudaError_t try_all(struct cuda_gemm_hopper *h, cudaStream_t stream, const struct cuda_gemm_means *gpu)
+{
+    struct bench b = {};
+    cudaError_t error = take(&b, stream);
+    for (size_t i = 0; i < N_TRIALS && error == cudaSuccess; i++)
+        error = run(h, &b, &trials[i], gpu, stream);
+    release(&b);
+    if (error != cudaErrorMemoryAllocation)
+        return error;
+    cudaGetLastError(); /* a shortage: nothing was tried, so nothing is used */
+    for (int kind = 0; kind < HOPPER_KINDS; kind++)
+        gemm_hopper_refuse(h, (enum hopper_kind)kind);
+    return cudaSuccess;
+}
+
+cudaError_t cuda_gemm_hopper_open(cudaStream_t stream, const struct cuda_gemm_means *gpu, int compute_capability,
+                                  struct cuda_gemm_hopper **out)
+{
+    *out = gemm_hopper_new(gpu, compute_capability);
+    return *out ? try_all(*out, stream, gpu) : cudaSuccess;
+}
+
+#else
+
+cudaError_t cuda_gemm_hopper_open(cudaStream_t stream, const struct cuda_gemm_means *gpu, int compute_capability,
+                                  struct cuda_gemm_hopper **out)
+{
+    (void)stream, (void)gpu, (void)compute_capability;
+    *out = NULL;
+    return cudaSuccess;
+}
+
+#endif
