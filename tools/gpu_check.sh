@@ -33,6 +33,11 @@ while [ $# -gt 0 ]; do
 done
 [ -n "$out" ] || misused
 mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 2
+# Before the minutes of a call are spent, not after them.
+if ! { : >"$out/report.md.new"; } 2>/dev/null || ! rm "$out/report.md.new"; then
+    printf 'gpu_check: %s is not writable: name another OUT_DIR\n' "$out" >&2
+    exit 2
+fi
 [ -z "$build" ] || build=$(cd "$build" && pwd) || exit 2
 cd "$root" || exit 2
 work=$(mktemp -d)
@@ -48,7 +53,7 @@ earlier() { # an earlier call's results, of this bundle
     for place in "$out" "$keep"; do
         [ -s "$place/results.tar.gz" ] || continue
         [ "$place" = "$out" ] || cmp -s "$keep/MANIFEST" "$bundle/MANIFEST" || continue
-        tar -C "$work" -xzf "$place/results.tar.gz" && return
+        tar -C "$work" -xzf "$place/results.tar.gz" && [ -d "$results" ] && return
         say "$place/results.tar.gz is damaged and not used"
         rm -rf "$results" && mkdir "$results"
     done

@@ -287,12 +287,27 @@ static int read_sizes(const json_t *config, const struct architecture *arch, str
     return status;
 }
 
+/* Decoders that were made into encoders, which embed texts: their attention sees the whole text. */
+static int refuse_whole_texts(const json_t *config, struct quire_error *err)
+{
+    bool is_causal = true, is_whole = false;
+    int status = quire_json_bool(config, CONFIG, "is_causal", &is_causal, err);
+    if (status == QUIRE_OK)
+        status = quire_json_bool(config, CONFIG, "use_bidirectional_attention", &is_whole, err);
+    if (status != QUIRE_OK || (is_causal && !is_whole))
+        return status;
+    return quire_fail(err, QUIRE_UNSUPPORTED, CONFIG ": %s: %s is not supported for a decoder (causal attention is)",
+                      is_causal ? "use_bidirectional_attention" : "is_causal", is_causal ? "true" : "false");
+}
+
 static int read_features(const json_t *config, const struct architecture *arch, struct model_desc *desc,
                          struct quire_error *err)
 {
     const char *act = "silu";
     bool attention_bias = false;
-    int status = quire_json_string(config, CONFIG, "hidden_act", &act, err);
+    int status = refuse_whole_texts(config, err);
+    if (status == QUIRE_OK)
+        status = quire_json_string(config, CONFIG, "hidden_act", &act, err);
     if (status == QUIRE_OK && strcmp(act, "silu") != 0) {
         char shown[48];
         return quire_fail(err, QUIRE_UNSUPPORTED, CONFIG ": hidden_act: '%s' is not supported (silu is)",
@@ -540,7 +555,7 @@ static int read_generation(const json_t *generation, struct model_desc *desc, st
     if (status == QUIRE_OK)
         status = read_default(generation, "temperature", 0.0, 100.0, &s->has_temperature, &s->temperature, err);
     if (status == QUIRE_OK)
-        status = read_default(generation, "top_p", 1e-6, 1.0, &s->has_top_p, &s->top_p, err);
+        status = read_default(generation, "top_p", 0.0, 1.0, &s->has_top_p, &s->top_p, err);
     if (status == QUIRE_OK)
         status = read_default(generation, "min_p", 0.0, 1.0, &s->has_min_p, &s->min_p, err);
     if (status == QUIRE_OK)

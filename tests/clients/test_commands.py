@@ -6,6 +6,7 @@ import os
 import pty
 import re
 import select
+import shutil
 import signal
 import subprocess
 import time
@@ -194,6 +195,17 @@ def test_what_is_so_anyway_is_taken():
     for zero in ("0", "1e-300"):
         assert quire("generate", "What is 12 plus 30?", "--top-p", zero, "-m", MODEL).stdout == answer.stdout
     assert "42" in answer.stdout
+
+
+def test_a_models_own_top_p_of_zero_is_greedy(tmp_path, start):
+    shutil.copytree(MODEL, tmp_path / "model")
+    about = tmp_path / "model" / "generation_config.json"
+    about.write_text(json.dumps({**json.loads(about.read_text()), "top_p": 0, "temperature": 1.5}))
+    greedy = quire("generate", "Tell me a story", "--temperature", "0", "-m", MODEL, "--max-tokens", "20").stdout
+    assert greedy and quire("generate", "Tell me a story", "-m", tmp_path / "model", "--max-tokens", "20").stdout == greedy
+    client = start("serve", tmp_path / "model", "--port", "0", "--served-model-name", "demo").client()
+    said = lambda **how: client.chat.completions.create(model="demo", messages=[{"role": "user", "content": "Tell me a story"}], max_tokens=20, **how)
+    assert said().choices[0].message.content == said(temperature=0).choices[0].message.content == greedy.strip()
 
 
 def test_the_doctor(tmp_path):

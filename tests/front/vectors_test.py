@@ -89,17 +89,25 @@ def test_dimensions_are_of_length_one():
 def test_what_would_change_the_numbers_is_refused():
     for field, values in (("input_type", ["query", 1]), ("prompt_name", ["query"]), ("prompt", ["Represent this: "]), ("normalize", [False, 1, "x"]),
                           ("embed_dtype", ["float16", "bfloat16", 1]), ("output_dtype", ["int8"]), ("endianness", ["big"]),
-                          ("task", ["retrieval.query"]), ("late_chunking", [True]), ("truncation_direction", ["Left"])):
+                          ("task", ["retrieval.query"]), ("late_chunking", [True]), ("truncation_direction", ["Left"]), ("task_type", ["retrieval"]),
+                          ("embedding_type", ["binary"]), ("use_activation", [False, 1]), ("activation", [False]), ("truncation", [False]), ("truncate", [False, "START", "NONE"])):
         for value in values:
             status, reply = embedder.post(EMBED, {"input": "one", field: value})
             error = reply["error"]
             assert (status, error["param"]) == (400, field) and field in error["message"], (field, value, reply)
     plain = embed({"input": "one"})["data"]
-    for same in ({"input_type": None}, {"prompt_name": ""}, {"embed_dtype": "float32"}, {"endianness": "little"}, {"late_chunking": False}):
+    for same in ({"input_type": None}, {"prompt_name": ""}, {"embed_dtype": "float32"}, {"endianness": "little"}, {"late_chunking": False},
+                 {"embedding_type": "float"}, {"truncate": "END"}, {"truncate": True}, {"truncation": True}):
         assert embed({"input": "one", **same})["data"] == plain, same
     for mixed in (["one", [1]], [[1], "one"], ["one", "two", [1]]):
         status, reply = embedder.post(EMBED, {"input": mixed})
         assert (status, reply["error"]["param"]) == (400, "input"), (mixed, reply)
+    for path, pair in (("/v1/score", {"text_1": "one", "text_2": "two"}), ("/v1/rerank", {"query": "one", "documents": ["two"]})):
+        scores = lambda **body: embedder.post(path, {**pair, **body})
+        for body in ({"use_activation": False}, {"activation": False}, {"raw_scores": True}, {"overlap_tokens": 2}, {"truncation": False}):
+            assert (scores(**body)[0], scores(**body)[1]["error"]["param"]) == (400, list(body)[0]), (path, body)
+        for body in ({"use_activation": True}, {"raw_scores": False}):
+            assert scores(**body)[0] == 200, (path, body)
     score = {"text_1": "one", "text_2": "two", "max_tokens_per_doc": 4}
     assert embedder.post("/v1/score", score)[1]["error"]["param"] == "max_tokens_per_doc"
 

@@ -341,7 +341,8 @@ static int run_tests(const struct options *options, const struct isolate_range *
     for (int form = 0; form < K_N_FORMS; form++)
         for (uint32_t i = 0; i < N_SETTINGS && all.b[form][i]; i++)
             all.b[form][i]->ops->close(all.b[form][i]);
-    return n_failed > 0 || (n_run == 0 && !range->is_child);
+    /* No case at all is a failure. A child that begins behind a lost case may have none left. */
+    return n_failed > 0 || (n_run == 0 && range->first == 0);
 }
 
 int main(int argc, char **argv)

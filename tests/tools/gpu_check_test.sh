@@ -28,6 +28,11 @@ copy() { cp -al "$work/good" "$work/$1"; }
 
 want "an option is no name for a bundle" grep -q "^quire: usage:" <<<"$(timeout 10 bash "$root/tools/gpu_bundle.sh" --help 2>&1)"
 want "help is no misuse" grep -q "^ended with 0" <<<"$(bash "$root/tools/gpu_check.sh" --help 2>/dev/null && echo "ended with 0")"
+mkdir "$work/open"
+closed=/proc/self/fd # nobody, root neither, makes files there
+want "an OUT_DIR that is not writable is a misuse, before anything runs" test "$(bash "$root/tools/gpu_check.sh" $closed --build "$work/open" 2>&1; echo $?)" = \
+    "gpu_check: $(cd $closed && pwd) is not writable: name another OUT_DIR
+2"
 bash "$root/tools/gpu_bundle.sh" "$work/bundle.tar" --emulator "$build" || exit 1
 mkdir "$work/good"
 (cd "$root" && git ls-files -z tools tests/goldens/models tests/engine LICENSE | tar --null -T - -cf -) | tar -C "$work/good" -xf - || exit 1

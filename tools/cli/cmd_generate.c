@@ -153,10 +153,12 @@ static int submit(struct generate *g, const uint32_t *ids, size_t n_ids)
     request_spec_take_defaults(&s, info->sampling);
     if (g->has_temperature)
         s.temperature = (float)g->temperature;
-    if (g->has_top_p && (float)g->top_p > 0)
+    if (g->has_top_p)
         s.top_p = (float)g->top_p;
-    else if (g->has_top_p) /* as in requests */
+    if (s.top_p == 0) { /* greedy, as in requests; the model's default may be 0 too */
         s.temperature = 0;
+        s.top_p = 1;
+    }
     if (g->has_top_k)
         s.top_k = g->top_k;
     g->n_prompt = s.n_prompt;

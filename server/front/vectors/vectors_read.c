@@ -7,8 +7,9 @@
 
 /* Fields of other servers that would change the numbers. */
 static const char *const not_built[] = {
-    "input_type",      "prompt_name",          "prompt",  "instruction",        "task",        "late_chunking",
-    "embedding_types", "max_tokens_per_query", "softmax", "max_chunks_per_doc", "rank_fields", "prompt_embeds",
+    "input_type",      "prompt_name",          "prompt",     "instruction",        "task",        "late_chunking",
+    "embedding_types", "max_tokens_per_query", "softmax",    "max_chunks_per_doc", "rank_fields", "prompt_embeds",
+    "task_type",       "overlap_tokens",       "raw_scores",
 };
 
 /* Those that may ask for what is done anyway. */
@@ -19,6 +20,7 @@ static bool check_same(const struct quire_doc *body, struct api_error *e)
     } fields[] = {
         {"embed_dtype", {"float32", "float"}, "only \"float32\" is supported"},
         {"output_dtype", {"float32", "float"}, "only \"float\" is supported"},
+        {"embedding_type", {"float", "float"}, "only \"float\" is supported"},
         {"endianness", {"little", "native"}, "only \"little\" is supported"},
         {"truncation_direction", {"Right", "right"}, "only \"Right\" is supported"},
         {"truncation_side", {"right", "Right"}, "only \"right\" is supported"},
@@ -31,6 +33,22 @@ static bool check_same(const struct quire_doc *body, struct api_error *e)
     return true;
 }
 
+/* Longer texts are truncated, and scores are between 0 and 1: true asks for what is done anyway. */
+static bool check_true(const struct quire_doc *body, struct api_error *e)
+{
+    static const char *const names[] = {"use_activation", "activation", "truncation", "truncate"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        bool wanted = true;
+        if (quire_value_is(json_field_get(body, names[i]), "END")) /* of "truncate" in other servers */
+            continue;
+        if (!json_field_bool(body, names[i], &wanted, e))
+            return false;
+        if (!wanted)
+            return api_unsupported(e, names[i], "false is not supported: leave it out");
+    }
+    return true;
+}
+
 static bool begin(struct request_job *j, const struct quire_doc *body, enum vectors_task task)
 {
     struct api_error *e = &j->error;
@@ -39,7 +57,8 @@ static bool begin(struct request_job *j, const struct quire_doc *body, enum vect
     j->ask.task = task;
     j->add_special = true;
     if (!params_refuse(body, not_built, sizeof not_built / sizeof *not_built, e) || !check_same(body, e) ||
-        !json_field_string(body, "model", &model, e) || !json_field_string(body, "user", &user, e))
+        !check_true(body, e) || !json_field_string(body, "model", &model, e) ||
+        !json_field_string(body, "user", &user, e))
         return false;
     j->model = model_name(j->models, j->served, model, e);
     /* -1: to what the model takes, as is done in any case. */

@@ -46,6 +46,7 @@ static void must_describe(const char *config)
 static void llama_defaults(void **state)
 {
     (void)state;
+    must_describe(LLAMA(",\"is_causal\":true,\"use_bidirectional_attention\":false"));
     must_describe(LLAMA(""));
     assert_string_equal(desc.architecture, "LlamaForCausalLM");
     assert_int_equal(desc.vocab_size, 100);
@@ -316,6 +317,9 @@ static const struct refusal refusals[] = {
     INVALID(LLAMA(",\"rope_scaling\":Infinity"), "config.json: rope_scaling: must be an object"),
     INVALID("\xef\xbb\xbf" LLAMA(""), "config.json: begins with a byte order mark"),
     UNSUPPORTED(LLAMA(",\"partial_rotary_factor\":0.5"), "config.json: partial_rotary_factor: only 1"),
+    UNSUPPORTED(LLAMA(",\"is_causal\":false"), "config.json: is_causal: false is not supported for a decoder"),
+    UNSUPPORTED(LLAMA(",\"use_bidirectional_attention\":true"),
+                "config.json: use_bidirectional_attention: true is not"),
     INVALID(LLAMA(",\"rope_scaling\":\"yarn\""), "config.json: rope_scaling: must be an object"),
     UNSUPPORTED(SCALING("\"rope_type\":\"longrope\""),
                 "config.json: rope_scaling: rope_type: 'longrope' is not supported"),
@@ -357,7 +361,7 @@ static const struct refusal refusals[] = {
     GENERATION("[]", "generation_config.json: must be a JSON object"),
     GENERATION("{\"eos_token_id\":100}", "generation_config.json: eos_token_id: must be between"),
     GENERATION("{\"temperature\":-1}", "generation_config.json: temperature: must be between"),
-    GENERATION("{\"top_p\":0}", "generation_config.json: top_p: must be between"),
+    GENERATION("{\"top_p\":-0.1}", "generation_config.json: top_p: must be between"),
     GENERATION("{\"top_k\":1.5}", "generation_config.json: top_k: must be an integer"),
     GENERATION("{\"min_p\":2}", "generation_config.json: min_p: must be between"),
     GENERATION("{\"repetition_penalty\":0}", "generation_config.json: repetition_penalty: must be"),
