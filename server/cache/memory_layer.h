@@ -1,6 +1,8 @@
-/* Answers in this process' memory: the least recently given goes first. What they take is counted to the byte.
+/* Cached responses in this process's memory. The least recently served is evicted first. Their size is counted to
+ * the byte.
  *
- * A kept answer lives as long as the layer lists it or somebody reads it. Times are milliseconds since 1970, given. One thread.
+ * A cached response lives as long as the layer lists it or has a reader. Times are arguments in milliseconds since
+ * 1970. One thread.
  */
 #ifndef QUIRE_CACHE_MEMORY_LAYER_H
 #define QUIRE_CACHE_MEMORY_LAYER_H
@@ -12,7 +14,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
-/* Bytes that somebody made of an answer, found by a name of his own; they go with it. */
+/* Bytes that a caller derived from an answer, stored with it under the caller's own name. */
 struct rendering {
     struct rendering *next; /* of the same answer */
     struct kept *kept;
@@ -44,7 +46,7 @@ struct memory_layer {
     struct id_map aliases; /* renderings of what is listed, by the first 8 bytes of their alias */
 };
 
-/* What a kept answer counts as: itself, its bytes and its renderings. */
+/* The counted size of a cached response: its struct, its bytes and its renderings. */
 uint64_t kept_size(const struct kept *k);
 /* Bytes that answer_check() has passed as `answer`, or answer_end() made; consumed, also on failure. Read by the caller,
  * until kept_leave(). NULL: out of memory. */
@@ -54,17 +56,17 @@ void kept_leave(struct kept *k);
 
 int memory_layer_open(struct memory_layer *m, uint32_t max_entries, uint64_t max_bytes, struct quire_error *err);
 void memory_layer_close(struct memory_layer *m);
-/* NULL: it is not there, or no more. Borrowed. */
+/* Returns NULL if the key does not exist or has expired. The result is borrowed. */
 struct kept *memory_layer_find(struct memory_layer *m, const struct key256 *key, int64_t now_ms);
 /* It was given. */
 void memory_layer_use(struct memory_layer *m, struct kept *k);
 /* Takes the place of one under the same key. One that is too large for the whole layer is not listed. */
 void memory_layer_add(struct memory_layer *m, struct kept *k);
-/* Bytes are copied. Of one that is not listed nothing is kept; others may give way. */
+/* Bytes are copied. If k is not listed, nothing is stored. Other responses may be evicted. */
 void memory_layer_attach(struct memory_layer *m, struct kept *k, const struct key256 *alias, const void *bytes,
                          size_t n);
 void memory_layer_detach(struct memory_layer *m, const struct key256 *alias);
-/* NULL: there is none, or its answer is no more. Borrowed. */
+/* Returns NULL if the rendering does not exist or its answer has expired. The result is borrowed. */
 const struct rendering *memory_layer_rendering(struct memory_layer *m, const struct key256 *alias, int64_t now_ms);
 void memory_layer_remove(struct memory_layer *m, struct kept *k);
 /* How many there were. */

@@ -1,8 +1,9 @@
-/* Where answers are kept beyond this process' memory: a SQLite file, a Redis. All on the thread of the event loop, which none
- * of these calls holds up: files and sockets are others' work (a thread of the store, the loop's own sockets).
+/* Storage for cached responses outside this process's memory: a SQLite file or a Redis. Call everything on the
+ * thread of the event loop. No call blocks: files and sockets are handled by the store's thread or the loop's
+ * sockets.
  *
- * A store may lie, be slow or be gone. What it gives back is hostile bytes: who asked checks them (answer.h). Where it cannot
- * answer within its time a lookup is a miss; it comes back by itself.
+ * A store may return wrong data, be slow or disappear. The returned bytes are untrusted, and the caller checks them
+ * (answer.h). If the store does not answer in time, the lookup is a miss. The store recovers by itself.
  */
 #ifndef QUIRE_CACHE_STORE_H
 #define QUIRE_CACHE_STORE_H
@@ -46,10 +47,11 @@ struct answer_store_ops {
     /* Everything that this server's name space has; done is called once, from the loop. */
     void (*clear)(struct answer_store *s, void (*done)(void *context, bool ok, uint64_t n_removed), void *context);
     void (*stats)(const struct answer_store *s, struct store_stats *out);
-    /* Waits until what was put is acknowledged, at most so long; then frees it. No callback comes from here on. */
+    /* Waits up to wait_ms until pending writes are acknowledged, then frees the store. No callback is called
+     * afterwards. */
     void (*close)(struct answer_store *s, uint32_t wait_ms);
 };
-struct answer_store { /* what each kind begins with */
+struct answer_store { /* the common head of every kind of store */
     const struct answer_store_ops *ops;
 };
 
@@ -60,8 +62,8 @@ int store_open_sqlite(struct event_base *base, const char *path, struct key256 i
                       struct answer_store **out, struct quire_error *err);
 /* Whether store_open_sqlite() may have a file there; makes an empty one. */
 int store_probe_sqlite(const char *path, struct quire_error *err);
-/* Never fails because the Redis is not there. Keys are "quire:", the identity's hex, ":", the key's hex. It counts no hits,
- * and knows neither bytes nor evictions. */
+/* An unreachable Redis is not an error here. Keys are "quire:", the identity's hex, ":", the key's hex. It counts no
+ * hits, and reports neither bytes nor evictions. */
 struct redis_url;
 int store_open_redis(struct event_base *base, const struct redis_url *url, struct key256 identity,
                      struct answer_store **out, struct quire_error *err);
