@@ -42,11 +42,11 @@ struct http_limits {
     uint32_t write_timeout_ms;   /* without the client taking a byte */
 };
 
-/* There are places for max_connections. When they are taken the connection gives way that has waited longest for a
- * request, or for the rest of one; with none such, who comes waits for a place as soon as his request's head is there.
- * One address has max_connections_per_address of them and half of max_all_bodies_bytes: past it its own give way.
- * Who has waited for head_timeout_ms is refused: 503, or 429 where it is its address's share. Requests that the handler
- * says are urgent are answered without a place. */
+/* There are max_connections slots. When they are taken, the connection that has waited longest for a request, or for
+ * the rest of one, is closed. If no connection waits, a new one waits for a slot once its request's head has
+ * arrived. One address may use max_connections_per_address slots and half of max_all_bodies_bytes. Beyond that its
+ * own connections are closed. A connection that has waited for head_timeout_ms is rejected with 503, or with 429 if
+ * its address's share is exhausted. Requests that the handler declares urgent are answered without a slot. */
 struct http_handler {
     /* The headers are there, the body is not. May reply (and so refuse the body); else on_request
      * follows. */
@@ -78,8 +78,8 @@ uint32_t http_server_n_connections(const struct http_server *s);
 /* Connections between requests are closed, the others after their reply. New ones are accepted and have one reply; on_idle
  * does not wait for them. */
 void http_server_drain(struct http_server *s);
-/* Called once, from the loop, when the server drains and the last connection of before is gone (also
- * when none was left). */
+/* Called once, from the loop, when the server drains and the last earlier connection has ended (also if there was no
+ * connection). */
 void http_server_on_idle(struct http_server *s, void (*on_idle)(void *context), void *context);
 
 /* ---- the request ---- */
@@ -125,8 +125,7 @@ void http_reply_large(struct http_exchange *x, int status, const char *content_t
 void http_stream_begin(struct http_exchange *x, int status, const char *content_type);
 void http_stream_write(struct http_exchange *x, const void *bytes, size_t n_bytes);
 void http_stream_end(struct http_exchange *x);
-/* Whether the client has taken so much of what was written that a quarter of the limit is not reached: for who could
- * write all of a long reply at once. */
+/* Whether less than a quarter of the limit is pending. For callers that could write all of a long reply at once. */
 bool http_stream_has_room(const struct http_exchange *x);
 
 /* Gives the connection up in the middle of a reply; on_gone follows. */

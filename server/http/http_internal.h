@@ -1,4 +1,4 @@
-/* What http.c (connections), http_room.c (who has a place) and http_reply.c (what is written to them) share. */
+/* State shared by http.c (connections), http_room.c (connection slots) and http_reply.c (output). */
 #ifndef QUIRE_HTTP_INTERNAL_H
 #define QUIRE_HTTP_INTERNAL_H
 
@@ -37,7 +37,7 @@ struct http_peer {
     uint64_t key;
     uint32_t n_connections, n_placed;
     size_t n_body_bytes;
-    struct connection_list waiting; /* of the server's `waiting`, by peer_link */
+    struct connection_list waiting; /* its part of the server's `waiting`, by peer_link */
 };
 
 struct http_connection {
@@ -97,13 +97,13 @@ struct http_server {
     struct key256 secret; /* of these keys */
 };
 
-/* What goes out, to be added to: it is written when the loop's callback in progress returns. */
+/* The output buffer, to append to. It is written when the current callback of the loop returns. */
 struct evbuffer *http_connection_out(struct http_connection *c);
 
 /* Goes on at the next turn of the loop: never inside a caller that may hold the exchange. */
 void http_connection_later(struct http_connection *c);
 char *http_connection_take_body(struct http_connection *c, size_t *n_bytes);
-/* What is held of this connection's body, by the parser or by whoever took it. */
+/* Counts the bytes of this connection's body that the parser or the handler holds. */
 void http_connection_count_body(struct http_connection *c, size_t n_bytes);
 /* Frees what the parser holds of a request. */
 void http_connection_reset_parser(struct http_connection *c);
@@ -114,7 +114,7 @@ void http_connection_enter(struct http_connection *c, enum phase phase);
 #define HTTP_ROOM_UNPLACED 96 /* connections besides those that have a place */
 /* A new connection, without a place. False: no memory. */
 bool http_room_enter(struct http_connection *c, const struct sockaddr *from);
-/* Of one that is freed, after http_connection_reset_parser(). */
+/* Releases the slot of a connection that is freed; call it after http_connection_reset_parser(). */
 void http_room_leave(struct http_connection *c);
 /* Its phase was changed. */
 void http_room_note(struct http_connection *c);
@@ -123,14 +123,15 @@ enum http_place {
     HTTP_NO_SHARE, /* its address has as many as one may have */
     HTTP_NO_PLACE, /* all are taken */
 };
-/* Gives c a place, if it has none. *goes: who is to be freed, to ask again then; NULL: nobody, for all are at work. */
+/* Gives c a slot if it has none. *goes: the connection to free before another attempt; NULL if all connections are
+ * busy. */
 enum http_place http_room_place(struct http_connection *c, struct http_connection **goes);
-/* Who goes because too many have no place; NULL: nobody. */
+/* The connection to close because too many have no slot; NULL if the number is within the limit. */
 struct http_connection *http_room_too_many(struct http_server *s);
 /* So many have no place that accepting must wait for a turn of the loop. */
 bool http_room_is_crowded(const struct http_server *s);
-/* Whether the body that c is sending, which has grown, may stay. *goes: whose larger one is to be refused, to ask again
- * then; NULL: nobody's. */
+/* Whether the growing body of c may stay. *goes: the connection whose larger body is to be rejected before another
+ * attempt; NULL if no such connection exists. */
 bool http_room_for_body(struct http_connection *c, struct http_connection **goes);
 
 #endif
