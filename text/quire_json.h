@@ -1,11 +1,12 @@
-/* The JSON of a request, read where it stands.
+/* Reads the JSON of a request in place.
  *
- * A document is checked once, whole: what is not JSON, nested too deep, or has a key twice is refused before anybody
- * looks at a value. A value is then the piece of text it was written as; nothing is built of it, so that a body costs
- * no memory beside its own bytes, and numbers keep their digits. Files are jansson's (base/json.h).
+ * A document is checked once as a whole. Text that is not JSON, is nested too deep or repeats a key is rejected
+ * before any value is read. A value is then the piece of text as written. Nothing is built from it, so that a body
+ * costs no memory except its own bytes, and numbers keep their digits. Files are read with jansson (base/json.h).
  *
- * Values borrow from the text, which whoever opened the document keeps. Every function that takes a value wants one of a
- * document. A document belongs to one thread at a time; no call prints, aborts or lets a panic out.
+ * Values borrow from the text, which the caller that opened the document keeps. Every function that takes a value
+ * needs one of an open document. A document belongs to one thread at a time. No call prints, aborts or lets a panic
+ * out.
  */
 #ifndef QUIRE_JSON_H
 #define QUIRE_JSON_H
@@ -19,7 +20,7 @@
 
 struct quire_doc;
 
-/* As it was written, without blanks around it. n 0: there is none. */
+/* The text of a value without blanks around it. n is 0 if the value does not exist. */
 struct quire_value {
     const char *text; /* not NUL-terminated */
     size_t n;
@@ -51,14 +52,14 @@ void quire_doc_close(struct quire_doc *doc);
 struct quire_value quire_doc_root(const struct quire_doc *doc);
 /* A member of the outermost object. */
 struct quire_value quire_doc_field(const struct quire_doc *doc, const char *key);
-/* What a string says, NUL-terminated, until the document is closed. NULL: out of memory. */
+/* The content of a string, NUL-terminated, valid until the document is closed. Returns NULL if memory is short. */
 const char *quire_doc_text(const struct quire_doc *doc, struct quire_value string, size_t *n_bytes);
 
-/* The first member of an object, or item of an array, of those that are left; `rest` is the value itself at first.
- * False: there is none. key (a string as it was written; nothing, of an item) may be NULL.
+/* The first remaining member of an object or item of an array. `rest` starts as the value itself. Returns false at
+ * the end. key (a string as written; empty for an item) may be NULL.
  *     for (struct quire_value rest = array, item; quire_value_next(&rest, NULL, &item);) */
 bool quire_value_next(struct quire_value *rest, struct quire_value *key, struct quire_value *value);
-/* A member of an object, found by walking over it; nothing where `object` is none. */
+/* A member of an object, found by a walk over it; empty if `object` is not an object or lacks the key. */
 struct quire_value quire_value_member(struct quire_value object, const char *key);
 /* Members or items; 0 of anything else. */
 size_t quire_value_count(struct quire_value value);
@@ -71,7 +72,7 @@ static inline bool quire_value_is(struct quire_value value, const char *text)
     return value.n == n ? value.text[0] == '"' && memcmp(value.text + 1, text, n - 2) == 0
                         : value.n > n && quire_value_says(value, text);
 }
-/* What a string says, from malloc and NUL-terminated. QUIRE_NO_MEMORY. */
+/* The content of a string, malloc'd and NUL-terminated. Returns QUIRE_NO_MEMORY if memory is short. */
 int quire_value_text(struct quire_value string, char **out, size_t *n_bytes, struct quire_error *err);
 
 enum quire_integer { QUIRE_INTEGER, QUIRE_NO_INTEGER, QUIRE_TOO_LARGE };
