@@ -38,7 +38,7 @@ enum engine_finish {
     ENGINE_FINISH_LENGTH,
     ENGINE_FINISH_CANCELLED,
     ENGINE_FINISH_ERROR,
-    ENGINE_FINISH_REFUSED, /* the policy gave it up before it ran: every choice, and no token came */
+    ENGINE_FINISH_REFUSED, /* the policy rejected it before it ran: all choices end without a token */
 };
 
 struct engine_logprob {
@@ -49,18 +49,18 @@ struct engine_logprob {
     const float *top_logprobs;
 };
 
-/* Why a choice took as long as it did: microseconds in the queue by what was short there, and counts. */
+/* The reasons for a choice's latency: microseconds in the queue by the resource that was short, and counts. */
 struct engine_account {
-    uint64_t arrival_us, admitted_us; /* admitted_us 0: it has not run */
-    uint64_t queue_nothing_us;        /* between two steps */
-    uint64_t queue_budget_us;         /* the step's tokens were spent on those before */
+    uint64_t arrival_us, admitted_us; /* admitted_us 0: it has not run yet */
+    uint64_t queue_nothing_us;        /* waited for the next step only */
+    uint64_t queue_budget_us;         /* the step's token budget was used by earlier requests */
     uint64_t queue_seqs_us, queue_blocks_us;
-    uint64_t queue_batch_us;  /* its batch had not begun */
-    uint64_t queue_prefix_us; /* another request was computing the prefix they share */
+    uint64_t queue_batch_us;  /* its batch had not started */
+    uint64_t queue_prefix_us; /* another request was computing the prefix that both share */
     uint64_t preempted_us;    /* waiting again after preemptions */
-    uint64_t blocker;         /* the request that was admitted last before it, as its caller named it; 0 = none */
+    uint64_t blocker;         /* the request that was admitted last before it, by the caller's id; 0: unknown */
     uint32_t blocker_tenant;
-    uint32_t n_overtaken; /* choices submitted later that were admitted before it: at least so many */
+    uint32_t n_overtaken; /* at least this many later choices were admitted before it */
     uint32_t n_chunks;    /* rows that computed known tokens; decode is not counted */
     uint32_t n_preemptions, n_cached, n_loaded /* the part of n_cached that came from the host tier */, n_recomputed;
 };
@@ -69,7 +69,7 @@ enum engine_event_kind {
     ENGINE_EVENT_TOKEN, /* one generated token of one choice */
     ENGINE_EVENT_PROMPT_LOGPROB, /* logprob of prompt token `position` (1..n_prompt - 1), choice 0, in rising order */
     ENGINE_EVENT_VECTOR, /* the prompt's vector, before its DONE */
-    ENGINE_EVENT_DONE, /* one choice is over; `last` when it was the request's last one */
+    ENGINE_EVENT_DONE, /* one choice has ended; `last` marks the request's last one */
     ENGINE_EVENT_ORDER, /* belongs to no request: order `order` and all orders before it are carried out and visible
                          * in engine_stats() */
 };
@@ -86,10 +86,10 @@ struct engine_event {
     uint32_t n_vector;
     enum engine_finish finish; /* DONE */
     bool has_stop_token; /* DONE: it ended by eos (token is an eos id) or a stop_token_id */
-    bool last; /* DONE: nothing more comes for this request id */
+    bool last; /* DONE: no further event has this request id */
     uint32_t n_prompt, n_cached, n_generated; /* DONE */
-    uint32_t n_drafted, n_accepted; /* DONE: drafts that were verified, and those of them that were right */
-    uint32_t n_predicted, n_predicted_right; /* DONE: of these, from the request's `prediction` */
+    uint32_t n_drafted, n_accepted; /* DONE: verified drafts, and the accepted ones */
+    uint32_t n_predicted, n_predicted_right; /* DONE: the part of those that came from the request's `prediction` */
     uint32_t n_cache_created; /* DONE: tokens in the prompt's full blocks that this choice computed,
                                      for others to hit. Choice 0 only, and 0 without prefix caching or
                                      when the prompt was not computed to its end */
@@ -102,23 +102,24 @@ struct engine_event {
     const struct engine_account *account; /* DONE; borrowed until the sink returns */
 };
 
-/* Called on the engine thread with everything a step gave, in order. Must not block and must not
- * call engine_ functions. The eos or stop token itself is also given as a TOKEN event before DONE. */
+/* Called on the engine thread with all events of a step, in order. It must not block and must not call engine_
+ * functions. The eos or stop token itself is also reported as a TOKEN event before DONE. */
 typedef void (*engine_sink)(void *context, const struct engine_event *events, size_t n_events);
 
-/* sink_context is handed to every call of the sink. */
+/* sink_context is passed to every call of the sink. */
 int engine_open(const struct engine_options *options, engine_sink sink, void *sink_context, struct engine **out,
                 struct quire_error *err);
-/* Cancels everything, joins the thread, frees everything. */
+/* Cancels all requests, joins the thread and frees everything. */
 void engine_close(struct engine *e);
 
-/* An engine of several ranks (options->tensor_parallel_size) is this process, which is rank 0, and as many others, which
- * engine_open() starts of the same program: main() asks first of all whether it is one of them, and then does what
- * engine_work() does, until rank 0 closes the engine (QUIRE_OK) or a rank fails. */
+/* An engine of several ranks (options->tensor_parallel_size) consists of this process, which is rank 0, and further
+ * processes of the same program, which engine_open() starts. main() must call this function first. If it returns
+ * true, main() calls engine_work(), which returns when rank 0 closes the engine (QUIRE_OK) or a rank fails. */
 bool engine_is_rank(void);
-/* own: NULL, or the options of a rank that engine_rank() found: compared with rank 0's, which count, but for where the model lies and
- * how many threads there are. met: NULL, or called once all ranks have found each other. over: NULL, or called by any thread when their
- * group ends before its time, of ranks that others started: this one's own thread may hang, and not return. */
+/* own: NULL, or the options of a rank that engine_rank() found. They are compared with rank 0's options, which are
+ * used, except for the model's path and the number of threads. met: NULL, or called once when all ranks are
+ * connected. over: NULL, or called by any thread when the group of ranks started from outside ends early, because
+ * this rank's own thread may hang and not return. */
 int engine_work(const struct engine_options *own, void (*met)(void), void (*over)(void), struct quire_error *err);
 
 /* Ranks can also be started from outside, on one host or several, all with the same options. The launcher's
@@ -141,8 +142,8 @@ void engine_cancel_choice(struct engine *e, uint64_t request, uint32_t choice);
  * is not live is ignored. Returns QUIRE_INVALID if a value is not a token id. */
 int engine_predict(struct engine *e, uint64_t request, uint32_t *tokens, uint32_t n, struct quire_error *err);
 
-/* New requests are refused (QUIRE_EXHAUSTED) from here on; running ones finish, incomplete static
- * batches with them. */
+/* From here on new requests are rejected (QUIRE_EXHAUSTED). Running requests finish, and incomplete static batches
+ * start. */
 void engine_drain(struct engine *e);
 /* With several ranks: returns QUIRE_UNAVAILABLE and the reason once the process group is over, even if the engine's
  * own thread hangs or computes and cannot notice. Any thread, until engine_close(). */
@@ -180,15 +181,16 @@ struct engine_info {
     uint32_t vocab_size, n_eos;
     const uint32_t *eos; /* [n_eos] */
     uint32_t max_model_len, max_num_seqs, block_tokens, max_num_batched_tokens, max_queued_requests;
-    uint32_t vector_size; /* numbers of the vector that a prompt gets; 0: the model generates, and gives none */
-    bool vector_is_scores; /* they are a classifier's, of a pair of texts; else an embedding */
+    uint32_t vector_size; /* size of a prompt's vector; 0: the model generates text and returns no vectors */
+    bool vector_is_scores; /* the vector holds a classifier's scores of a pair of texts; otherwise an embedding */
     uint32_t n_blocks, n_host_blocks; /* of the first KV group; 0 if it does not exist */
-    const char *device_why; /* which backend was taken, and why */
-    const char *gemm_library; /* NULL, or what computes GEMMs of many tokens: answers are not invariant */
-    char gemms[96]; /* both in words, for people */
-    const char *placement; /* how many threads compute, on which CPUs, and where memory lies */
+    const char *device_why; /* the selected backend and the reason */
+    const char *gemm_library; /* NULL, or the library that computes GEMMs of many tokens, in which case answers are
+                               * not invariant */
+    char gemms[96]; /* both as text for users */
+    const char *placement; /* text: number of threads, their CPUs, and the location of memory */
     uint32_t n_graphs; /* recorded steps */
-    uint64_t graph_bytes; /* that they took of a GPU's memory, where plan->graph_room_bytes were kept */
+    uint64_t graph_bytes; /* GPU memory that they use; plan->graph_room_bytes were reserved */
     bool prefix_caching;
     const char *cache_dtype; /* dtype of the KV cache: "float16" */
     const char *draft_method; /* source of drafts for requests that bring no draft: "none", "ngram", "suffix" */
@@ -211,7 +213,7 @@ extern const uint32_t engine_step_bounds[ENGINE_N_STEP_BUCKETS];
 /* Most drafts of one row. */
 #define ENGINE_MAX_DRAFT 64u
 
-/* Counters only grow; the rest is as of the last step boundary. */
+/* Counters only grow. The other values are those of the last step boundary. */
 #define ENGINE_MAX_RANKS 8u
 
 struct engine_stats {
@@ -221,11 +223,11 @@ struct engine_stats {
     uint64_t n_preemptions, n_prefix_queries, n_prefix_hits;
     uint64_t n_host_hits; /* tokens of n_prefix_hits that came back from the host tier */
     uint64_t n_recomputed; /* positions computed again after preemptions */
-    uint64_t n_refused; /* requests that the policy gave up */
+    uint64_t n_refused; /* requests that the policy rejected */
     uint64_t n_prompt_tokens, n_generation_tokens, n_steps;
-    uint64_t n_step_tokens; /* computed by all steps */
+    uint64_t n_step_tokens; /* tokens computed by all steps */
     uint64_t step_buckets[ENGINE_N_STEP_BUCKETS]; /* steps with at most engine_step_bounds[i] tokens */
-    uint64_t n_evicted_blocks; /* cached blocks of the pool whose content was given up, all groups */
+    uint64_t n_evicted_blocks; /* cached blocks that were evicted from the pool, all groups */
     double swap_usage; /* 0..1 of the fullest group's host tier; 0 without one */
     uint64_t n_swapped_out, n_swapped_in; /* blocks copied to and from the host tier, all groups */
     uint32_t n_pins, n_pinned_blocks; /* the blocks of the first group. A pin that has expired counts until the
@@ -237,14 +239,15 @@ struct engine_stats {
                                      always 0 */
     uint32_t token_budget; /* of the last step */
     uint64_t n_drafts, n_draft_tokens,
-        n_accepted_tokens; /* rows that verified drafts, the drafts, those that were right */
-    uint64_t accepted_at[ENGINE_MAX_DRAFT]; /* rows whose draft of this place was right */
+        n_accepted_tokens; /* rows that verified drafts, the drafts, and the accepted drafts */
+    uint64_t accepted_at[ENGINE_MAX_DRAFT]; /* rows whose draft at this position was accepted */
     double draft_seconds; /* engine thread's time in the draft model's passes */
-    uint32_t n_ranks; /* that share the model; 0: one */
+    uint32_t n_ranks; /* ranks that share the model; 0: one */
     uint64_t rank_waited_us[ENGINE_MAX_RANKS]
-                           [ENGINE_MAX_RANKS]; /* each, for each other, within steps; about a second old */
+                           [ENGINE_MAX_RANKS]; /* wait times of each rank for each other within steps; about a second
+                                                * old */
     const char *policy; /* static */
-    const char *policy_figure_name; /* static; NULL: the policy has no figure of its own */
+    const char *policy_figure_name; /* static; NULL: the policy reports no figure of its own */
     double policy_figure;
     bool draining, dead;
 };
@@ -255,11 +258,11 @@ struct engine_tenant_stats {
     uint64_t n_prompt_tokens; /* computed */
     uint64_t n_generated_tokens;
     uint64_t n_prefix_queries, n_prefix_hits; /* tokens; hits are tokens saved */
-    uint64_t n_evicted_blocks; /* cached blocks of this tenant that were given up */
+    uint64_t n_evicted_blocks; /* cached blocks of this tenant that were evicted */
     uint32_t n_running, n_waiting; /* sequences */
 };
-/* Any thread: a tenant's counters at most 100 ms old, and exact once the engine is idle. QUIRE_INVALID:
- * there is no such tenant. */
+/* Any thread: a tenant's counters at most 100 ms old, and exact once the engine is idle. Returns QUIRE_INVALID if
+ * the tenant does not exist. */
 int engine_tenant_stats(const struct engine *e, uint32_t tenant, struct engine_tenant_stats *out);
 
 #endif

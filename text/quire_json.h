@@ -36,15 +36,16 @@ enum quire_kind {
     QUIRE_OBJECT,
 };
 
-/* Whether a text is JSON as Python's json reads it, which models have learned to write: a document that may also have NaN,
- * Infinity, \u0000, halves of surrogate pairs and keys that stand twice in an object. Templates take such JSON as part of
- * a request's messages (quire_text_render()). */
+/* Whether a text is JSON that Python's json module reads, which models have learned to write. Such a document may
+ * also contain NaN, Infinity, \u0000, halves of surrogate pairs and duplicate keys in an object. Templates take such
+ * JSON as part of a request's messages (quire_text_render()). */
 bool quire_json_is_pythons(const char *text, size_t n_bytes, unsigned max_depth);
 
-/* Refuses what is not one JSON value in UTF-8, \u0000 (but in items of "messages" and "input"), half of a surrogate pair, a key that stands twice in an object,
- * more than 65,536 members in an object and nesting deeper than max_depth: QUIRE_INVALID, and "<what> is not valid JSON: <why> at byte <n>". The text stays the
- * caller's and must outlive *out. Costs 12 to 24 bytes for each key of the objects that are open at once, and keeps 20 for
- * each outermost one. */
+/* Rejects text that is not one JSON value in UTF-8, \u0000 (except in items of "messages" and "input"), half of a
+ * surrogate pair, a duplicate key in an object, more than 65,536 members in an object, and nesting deeper than
+ * max_depth: QUIRE_INVALID, and "<what> is not valid JSON: <why> at byte <n>" The caller keeps the text, which must
+ * outlive *out. Costs 12 to 24 bytes for each key of the objects that are open at once, and keeps 20 for each
+ * outermost one. */
 int quire_doc_open(const char *text, size_t n_bytes, unsigned max_depth, const char *what, struct quire_doc **out,
                    struct quire_error *err);
 void quire_doc_close(struct quire_doc *doc);
@@ -61,11 +62,12 @@ const char *quire_doc_text(const struct quire_doc *doc, struct quire_value strin
 bool quire_value_next(struct quire_value *rest, struct quire_value *key, struct quire_value *value);
 /* A member of an object, found by a walk over it; empty if `object` is not an object or lacks the key. */
 struct quire_value quire_value_member(struct quire_value object, const char *key);
-/* Members or items; 0 of anything else. */
+/* Members or items; 0 for any other value. */
 size_t quire_value_count(struct quire_value value);
 
 bool quire_value_says(struct quire_value value, const char *text);
-/* Whether it is a string that says just this. An escape is longer than what it stands for, so mostly the length tells. */
+/* Whether it is a string with exactly this content. An escape is longer than its character, so mostly the length
+ * decides. */
 static inline bool quire_value_is(struct quire_value value, const char *text)
 {
     size_t n = strlen(text) + 2;
@@ -76,12 +78,12 @@ static inline bool quire_value_is(struct quire_value value, const char *text)
 int quire_value_text(struct quire_value string, char **out, size_t *n_bytes, struct quire_error *err);
 
 enum quire_integer { QUIRE_INTEGER, QUIRE_NO_INTEGER, QUIRE_TOO_LARGE };
-/* A number without a fraction other than zero, however it is written (4, 4.0, 40e-1): its sign, and as much of it as 64
+/* A number without a fraction other than zero, in any notation (4, 4.0, 40e-1): its sign, and as much of it as 64
  * bits hold. The bytes need not be a number of a document. */
 enum quire_integer quire_value_integer(struct quire_value value, bool *negative, uint64_t *magnitude);
-/* The nearest one, infinite where it is too large; NaN of anything but a number. */
+/* The nearest double, infinite if the number is too large; NaN if the value is not a number. */
 double quire_value_double(struct quire_value value);
-/* An array of whole numbers below `end`, from malloc. QUIRE_INVALID: *n is the item that is not one. */
+/* An array of whole numbers below `end`, malloc'd. QUIRE_INVALID: item *n is not one. */
 int quire_value_ids(struct quire_value array, uint32_t end, uint32_t **out, size_t *n);
 
 static inline enum quire_kind quire_value_kind(struct quire_value value)

@@ -20,7 +20,7 @@ struct site_weight {
     struct k_weight *matrix; /* NULL where the model has no such site */
     const float *bias;       /* in backend memory, or NULL */
     uint32_t unit;           /* unit of the segments of its sum, k_gemm_args.unit */
-    enum model_cut cut;      /* of a rank's share */
+    enum model_cut cut;      /* how the ranks divide it */
 };
 
 /* The weights of one layer, or those outside the layers. Vectors are in backend memory, and NULL if the model does
@@ -35,17 +35,19 @@ struct weights {
     struct weight_set *beside; /* layers[n_layers] */
     struct site_weight head; /* output head; this rank's rows if there are several ranks; without a matrix if the
                               * model makes no logits */
-    bool has_own_head; /* which is no site's */
+    bool has_own_head; /* not one of a site's tensors */
     const float *inv_freq; /* [D / 2] */
     uint32_t n_layers;
     void *params_dev;
-    void *regrouped; /* host memory of rows that lie in the file otherwise than kernels read them, or not quantized */
-    const void *kept; /* instead of it: a file of them (engine/model/repack_cache.h) */
+    void *regrouped; /* host memory of repacked rows, whose order in the file differs from the kernels', and of rows
+                      * quantized at load */
+    const void *kept; /* instead of it: a mapped file of such rows (engine/model/repack_cache.h) */
     uint64_t kept_bytes;
     struct k_backend *backend;
 };
 
-/* The model's checkpoint, and with it the weights of modules that lie in folders of their own. As checkpoint_open(). */
+/* Opens the model's checkpoint, together with the weights of modules in folders of their own. Errors as
+ * checkpoint_open(). */
 int weights_open(const char *model, const struct model_desc *desc, struct checkpoint **out, struct quire_error *err);
 
 /* Sets desc->dtype to the dtype that the checkpoint's embedding is stored in: config.json may leave it out, or have been

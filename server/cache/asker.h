@@ -25,7 +25,7 @@ struct asker {
     TAILQ_ENTRY(asker) link;
     struct asker_list *list;
     struct event_base *base;
-    struct id_map *ids; /* where it stands while events are to come */
+    struct id_map *ids; /* the map that holds it while events are to come */
     uint64_t id;
     struct completion_events events;
     void *context;
@@ -33,19 +33,19 @@ struct asker {
     struct completion_origin origin;
     struct completion_lookups lookups; /* not yet reported to the owner */
 
-    struct flight *flight; /* that computes it; NULL: it is kept */
+    struct flight *flight; /* the flight that computes it; NULL: a cached response is served */
     const struct answer_writer *written; /* the flight's answer, if it records one */
-    struct kept *kept; /* read by it */
-    bool is_accepted; /* by the flight that it joined */
+    struct kept *kept; /* cached response that it reads */
+    bool is_accepted; /* accepted by the flight that it joined */
     uint64_t engine_id; /* engine id of the computation; 0 if not reported */
     size_t cursor; /* number of delivered events */
     bool told_origin, told_accepted, told_events;
     bool behind; /* more is pending than the newest event; delivered in slices, as the owner's buffer has space */
     bool paced;
     bool is_busy, is_gone;
-    bool has_spec, tried_again; /* spec: to compute it alone if the flight that it joined fails */
+    bool has_spec, tried_again; /* spec: used to compute it alone if the flight that it joined fails */
     struct request_spec spec;
-    uint64_t clock_us; /* paced: when the event before was due */
+    uint64_t clock_us; /* paced: when the previous event was due */
     struct event *more;
 };
 
@@ -54,16 +54,16 @@ void asker_move(struct asker *a, struct asker_list *to);
 /* Walks over the waiters that are in the list at the start, while waiters come and go. Returns NULL at the end. */
 struct asker *asker_walk(struct asker_list *list, bool first);
 
-/* For their origins. */
+/* Records the lookup in their origins. */
 void asker_looked(struct asker_list *list, const char *layer, uint64_t begun_ns, uint64_t ended_ns, bool found);
 
 /* Reports changes of the origin to waiters that have received it. */
 void asker_tell_again(struct asker_list *list);
 
-/* In no list yet. NULL: out of memory. */
+/* The new waiter is in no list yet. Returns NULL if memory is short. */
 struct asker *asker_new(struct event_base *base, struct id_map *ids, uint64_t id,
                         const struct completion_events *events, void *context);
-/* No event comes any more. */
+/* Frees the waiter; no event follows. */
 void asker_end(struct asker *a);
 
 void asker_accepted(struct asker *a, uint64_t engine_id);

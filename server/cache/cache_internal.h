@@ -18,7 +18,7 @@
  * scheduling.md). They go with the next request. */
 #define NEWS_MOST 64u
 struct given_news {
-    uint32_t n, next; /* next: the place of the one that is overwritten when all are taken */
+    uint32_t n, next; /* next: index of the entry that is overwritten when all are used */
     uint32_t items[3 * NEWS_MOST]; /* as request_spec.given */
 };
 
@@ -30,18 +30,19 @@ struct response_cache {
     struct completion_source below;
     struct answer_store *store; /* NULL: none */
     struct similar *similar; /* NULL: questions are not compared */
-    bool has_identity, was_told; /* was_told: identity is that of memory and store */
+    bool has_identity, was_told; /* was_told: a source has reported an identity; it is the identity of memory and
+                                  * store */
     struct key256 identity;
     uint32_t n_vocab;
     struct memory_layer memory;
     struct verifier verifier;
     struct id_map askers; /* by id */
-    struct id_map flights; /* those that may be joined, by the first 8 bytes of their key */
+    struct id_map flights; /* flights that may be joined, by the first 8 bytes of their key */
     TAILQ_HEAD(, clearing) clearings; /* clears of the store that are in progress */
     struct asker_list replays; /* waiters that receive a cached response */
     struct given_news given;
     uint64_t next_id;
-    uint64_t n_clears; /* flights of before one are joined, and kept, no more */
+    uint64_t n_clears; /* earlier flights are not joined and not cached after a clear */
     struct response_cache_stats stats; /* counters only */
 };
 
@@ -55,16 +56,17 @@ static inline int64_t cache_wall_ms(void)
  * is in a list, or finished. On failure no event has occurred, and the caller owns the waiter. */
 int flight_ask(struct response_cache *c, struct asker *a, const struct key256 *key, const struct request_spec *spec,
                struct quire_error *err);
-/* Its owner wants no more. It is no more. */
+/* The owner cancels the waiter. The waiter is freed. */
 void flight_leave(struct asker *a);
-/* Its owner has cut a choice. */
+/* The owner has cut a choice. */
 void flight_cut(struct asker *a, uint32_t choice);
 
 /* ---- give.c ---- */
-/* An answer that is sound may still not be one to this request: a key is no proof against who writes into the store. */
+/* A valid answer may still not belong to this request, because a key proves nothing against a program that can write
+ * to the store. */
 bool give_fits(const struct answer *answer, const struct request_spec *spec);
 int64_t give_age(const struct answer *answer, int64_t now_s);
-/* max_age_s 0: it may be of any age. */
+/* max_age_s 0: any age. */
 bool give_is_young(const struct answer *answer, uint32_t max_age_s, int64_t now_s);
 
 /* The content of a store under a key, borrowed; returned checked, with one reader (the caller). spec: the request
@@ -78,14 +80,14 @@ struct store_entry {
 struct kept *give_found(struct response_cache *c, const struct key256 *key, const struct store_entry *e,
                         const struct request_spec *spec, uint32_t max_age_s);
 
-/* It is given: what that spares. */
+/* Counts a served response and what it saved. */
 void give_count(struct response_cache *c, const struct answer *answer);
-/* One in memory: counted, and young again. */
+/* Counts a response served from memory and marks it as recently used. */
 void give_count_memory(struct response_cache *c, struct kept *k);
 /* Marks the spec of a computation whose answer will be cached under this key for ttl_s seconds (0: not cached). The
  * spec borrows the hit reports. Once the source below has received them, they are cleared. */
 void give_mark(const struct response_cache *c, const struct key256 *key, uint32_t ttl_s, struct request_spec *spec);
-/* That answer was given so often; a zero key: all are forgotten. */
+/* Adds to the hit reports: the answer was served n_hits times. A zero key clears the reports. */
 void give_note(struct response_cache *c, const struct key256 *key, uint64_t n_hits);
 
 /* Starts to serve the answer to the waiter, from its beginning. */

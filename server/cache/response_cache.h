@@ -28,9 +28,9 @@ struct response_cache_options {
     uint32_t max_entries; /* in memory; 0 = RESPONSE_CACHE_ENTRIES */
     uint64_t max_bytes; /* in memory; 0 = RESPONSE_CACHE_BYTES */
     uint32_t ttl_s; /* 0 = RESPONSE_CACHE_TTL_S */
-    bool unseeded; /* answers drawn without a seed are given again, too */
-    bool replay_pace; /* streams come at the pace the answer had */
-    double verify; /* this share of the answers given from memory is computed again, and compared */
+    bool unseeded; /* serve answers that were drawn without a seed, too */
+    bool replay_pace; /* serve streams at the pace of the original answer */
+    double verify; /* share of the answers served from memory that is computed again and compared */
     /* Opens the store for answers of this identity, once the identity is known. NULL, or a NULL result, means no
      * store. The cache owns the result, and closes it before it opens the store of another identity. */
     struct answer_store *(*open_store)(void *context, const struct key256 *identity);
@@ -64,13 +64,13 @@ struct cached_reply { /* bytes: borrowed until the next call here */
     bool unseeded;
 };
 bool response_cache_find_reply(struct response_cache *c, const struct key256 *alias, struct cached_reply *out);
-/* Streams are not given at once. */
+/* Whether streams are served at their original pace. */
 bool response_cache_is_paced(const struct response_cache *c);
 /* key: as reported by on_origin. */
 void response_cache_keep_reply(struct response_cache *c, const struct key256 *key, const struct key256 *alias,
                                const void *bytes, size_t n);
 
-/* Answers in memory, as they lie there. Borrowed. */
+/* The cached responses in memory, without a copy. Borrowed. */
 struct kept_answer {
     struct key256 key;
     const uint8_t *bytes;
@@ -90,19 +90,19 @@ bool response_cache_import(struct response_cache *c, const void *bytes, size_t n
 struct response_cache_stats { /* counters only grow; n_entries and n_bytes are of now */
     struct cache_layer_stats memory, store;
     uint64_t n_entries, n_expired, n_bytes, n_evicted; /* in memory; n_expired is part of n_entries */
-    uint64_t n_joined; /* waited for one that was being computed */
+    uint64_t n_joined; /* joined an identical request that was being computed */
     uint64_t n_computed, n_stored, n_not_stored, n_unseeded_hits, n_unsound /* the store returned an invalid answer */;
     uint64_t n_verified, n_differing /* the cached response differed from the computed one and was dropped */;
     uint64_t n_prompt_tokens_saved, n_tokens_saved;
     uint64_t n_cached_tokens_saved; /* prompt tokens that the prefix cache held when the answers were computed */
     double seconds_saved; /* time that the answers took when they were computed */
     uint64_t n_resumed, n_tokens_resumed; /* answers that continue a shorter one, and the tokens of the shorter ones */
-    uint64_t n_guarded[N_GUARDS]; /* answers to similar questions that a guard kept back; GUARD_NONE: given */
+    uint64_t n_guarded[N_GUARDS]; /* answers to similar questions that a guard rejected; GUARD_NONE: served */
     bool compares; /* similar questions are looked for: */
     struct similar_stats similar;
     enum similar_mode similar_mode;
-    const char *store_name; /* NULL: there is no store */
-    struct store_stats kept; /* of the store */
+    const char *store_name; /* NULL: no store */
+    struct store_stats kept; /* statistics of the store */
 };
 void response_cache_stats(const struct response_cache *c, struct response_cache_stats *out);
 /* Removes everything. An answer in computation is delivered to its current waiters, but to no later request. done:
