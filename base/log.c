@@ -112,29 +112,30 @@ static void put_message(struct line *l, const char *message, size_t n)
             l->bytes[i] = '?';
 }
 
-static void put_head(struct line *l, enum quire_log_level level, const char *room)
+static void put_head(struct line *l, enum quire_log_level level, const char *module)
 {
     static const char *const names[] = {"error", "warn", "info"};
-    char time[40], head[120];
+    char time[40], head[160];
     struct timespec now = quire_until_ns(quire_wall_ns());
     struct tm utc;
     gmtime_r(&now.tv_sec, &utc);
     size_t n = strftime(time, sizeof time, "%Y-%m-%dT%H:%M:%S", &utc);
     snprintf(time + n, sizeof time - n, ".%03ldZ", now.tv_nsec / 1000000);
     snprintf(head, sizeof head,
-             log_format == QUIRE_LOG_AS_JSON ? "{\"ts\":\"%s\",\"level\":\"%s\",\"room\":\"%.32s\"" : "%s %-5s %.32s: ",
-             time, names[level], room);
+             log_format == QUIRE_LOG_AS_JSON ? "{\"ts\":\"%s\",\"level\":\"%s\",\"module\":\"%.32s\",\"room\":\"%.32s\""
+                                             : "%s %-5s %.32s: ",
+             time, names[level], module, module);
     put_text(l, head);
 }
 
-static void write_line(enum quire_log_level level, const char *room, const struct quire_log_field *fields,
+static void write_line(enum quire_log_level level, const char *module, const struct quire_log_field *fields,
                        size_t n_fields, const char *format, va_list args)
 {
     char message[MESSAGE_BYTES];
     struct line l = {.limit = LINE_BYTES - 1}; /* leaves space for the newline */
     int m = vsnprintf(message, sizeof message, format, args);
     size_t n = m < 0 ? 0 : (size_t)m < sizeof message ? (size_t)m : sizeof message - 1;
-    put_head(&l, level, room);
+    put_head(&l, level, module);
     if (log_format == QUIRE_LOG_AS_TEXT)
         put_message(&l, message, n);
     /* In JSON the message comes last. Only the message may be cut, and the closing brace still fits. */
@@ -155,19 +156,19 @@ static void write_line(enum quire_log_level level, const char *room, const struc
     }
 }
 
-void quire_log(enum quire_log_level level, const char *room, const char *format, ...)
+void quire_log(enum quire_log_level level, const char *module, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    write_line(level, room, NULL, 0, format, args);
+    write_line(level, module, NULL, 0, format, args);
     va_end(args);
 }
 
-void quire_log_fields(enum quire_log_level level, const char *room, const struct quire_log_field *fields,
+void quire_log_fields(enum quire_log_level level, const char *module, const struct quire_log_field *fields,
                       size_t n_fields, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    write_line(level, room, fields, n_fields, format, args);
+    write_line(level, module, fields, n_fields, format, args);
     va_end(args);
 }

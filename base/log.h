@@ -1,6 +1,7 @@
 /* Writes log lines to standard error, as text or as JSON with one object per line:
  *     2026-01-31T12:00:00.123Z info  engine: text key=value
- *     {"ts":"2026-01-31T12:00:00.123Z","level":"info","room":"engine","key":"value","msg":"text"}
+ *     {"ts":"2026-01-31T12:00:00.123Z","level":"info","module":"engine","room":"engine","key":"value","msg":"text"}
+ * `room` is the old name of `module`, written for one release.
  * Any thread. Each line is one write(2), so lines of different threads never mix.
  * Libraries log only what an operator must see (start, plan, fatal errors). They return errors as statuses.
  */
@@ -16,10 +17,10 @@ enum quire_log_format { QUIRE_LOG_AS_TEXT, QUIRE_LOG_AS_JSON };
 void quire_log_set_format(enum quire_log_format format);
 enum quire_log_format quire_log_format(void);
 
-/* room: the module's name: "engine", "server", ... A line longer than 4,096 bytes loses the end of its message. Client
+/* module: the module's name: "engine", "server", ... A line longer than 4,096 bytes loses the end of its message. Client
  * data cannot forge a line, a field or a terminal sequence: in text, control bytes become '?'; in JSON, lines stay
  * valid JSON and valid UTF-8. */
-void quire_log(enum quire_log_level level, const char *room, const char *format, ...)
+void quire_log(enum quire_log_level level, const char *module, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* A key and value that a line carries in addition to its message. */
@@ -29,7 +30,7 @@ struct quire_log_field {
     double number;
 };
 /* A field that does not fit is omitted as a whole. */
-void quire_log_fields(enum quire_log_level level, const char *room, const struct quire_log_field *fields,
+void quire_log_fields(enum quire_log_level level, const char *module, const struct quire_log_field *fields,
                       size_t n_fields, const char *format, ...) __attribute__((format(printf, 5, 6)));
 
 #endif

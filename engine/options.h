@@ -1,4 +1,4 @@
-/* What an engine is opened with. Strings are borrowed until engine_open() returns. */
+/* The options of engine_open(). Strings are borrowed until engine_open() returns. */
 #ifndef QUIRE_ENGINE_OPTIONS_H
 #define QUIRE_ENGINE_OPTIONS_H
 
@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct engine_watch; /* engine/watch.h: looks on while the engine schedules */
+struct engine_watch; /* engine/watch.h: observes the scheduler */
 
 struct engine_options {
     const char *model_dir;
@@ -24,7 +24,7 @@ struct engine_options {
                                          request's bits then depend on what else is served */
     const char *quantization; /* NULL, or a name that quantization_choose() takes: "gptq", "int8", ... */
     bool ignore_unused_tensors; /* go on where the checkpoint has weights that the model does not compute with */
-    const char *repack_cache; /* NULL, or a directory for rows that loading makes anew */
+    const char *repack_cache; /* directory of cached repacked rows; NULL disables that cache */
     const char *activation_dtype; /* "auto", "float32", "int8" of quantized weights, or "bfloat16" in the tile form */
     uint32_t max_model_len; /* 0 = what the model says */
     uint32_t max_num_seqs; /* 0 = default */
@@ -41,16 +41,18 @@ struct engine_options {
     bool enforce_eager; /* run every step operation by operation: no recorded graphs */
     uint32_t tensor_parallel_size; /* processes that share each layer, of n_threads each; 0 and 1: one */
     uint32_t pipeline_parallel_size; /* stages that have some of the layers each, of so many processes; 0 and 1: one */
-    uint32_t local_ranks; /* of these, on this host; 0: all */
+    uint32_t local_ranks; /* ranks on this host; 0: all of them */
     uint64_t message_bytes; /* that each takes for messages to the others, where others start them; 0: rank 0 does */
     const char *rank_transport; /* NULL and "auto", "shm", "tcp", "mpi": how ranks reach each other */
-    const char *master_addr; /* of ranks that others start: where rank 0 is, and which of them this is. NULL, 0: what */
-    uint32_t master_port, nnodes, node_rank; /* the environment says (parallel/hosts/place.h) */
+    /* For ranks started from outside: rank 0's address and this process's rank. NULL and 0: read from the environment
+     * (parallel/hosts/place.h). */
+    const char *master_addr;
+    uint32_t master_port, nnodes, node_rank;
     const char *cpu_bind; /* "auto", "none", or the CPU of each compute thread: "0-3,8" */
     uint32_t max_queued_requests; /* 0 = 1,024 */
     uint64_t max_queued_tokens; /* 0 = no bound */
 
-    /* Scheduling. What the fields of the same name in struct sched_config mean; 0 as there. */
+    /* Scheduling. The fields have the meaning and the defaults of the same fields in struct sched_config. */
     const char *scheduling_policy; /* of sched_policy_names() */
     struct sched_policy_options policy_options; /* all zero = the policy's defaults, one tenant; the
                                                    weights are copied */

@@ -16,8 +16,8 @@ struct engine_plan {
     const struct k_planner *planner; /* of it: static */
     const struct k_device *gpu; /* NULL, or the GPU that was named to plan for */
     uint64_t weight_bytes; /* mapped, in place; on a GPU its copy there */
-    uint64_t regrouped_bytes; /* rows that are made anew when they are loaded, in host memory */
-    uint64_t panel_bytes; /* of matrices that the cpu backend lays out anew for the form int8 */
+    uint64_t regrouped_bytes; /* rows that are repacked when they are loaded, in host memory */
+    uint64_t panel_bytes; /* matrices that the cpu backend repacks for the form int8 */
     uint64_t param_bytes; /* norms and biases widened to f32, inverse frequencies */
     uint64_t activation_bytes; /* step buffers */
     uint64_t workspace_bytes; /* the backend's */
@@ -25,9 +25,9 @@ struct engine_plan {
     uint64_t kv_bytes; /* all groups */
     uint64_t kv_block_bytes; /* one block of every group */
     uint64_t swap_bytes; /* the host tier of all groups */
-    uint64_t message_bytes; /* of several ranks, in host memory: what they tell each other */
-    uint64_t handover_bytes; /* what a stage on a GPU gets and hands on, in host memory */
-    uint64_t draft_bytes; /* drafters and what is kept for them, in host memory */
+    uint64_t message_bytes; /* several ranks: message buffers in host memory */
+    uint64_t handover_bytes; /* stage buffer of a stage on a GPU, in host memory */
+    uint64_t draft_bytes; /* drafters and their state, in host memory */
     uint32_t n_kv_groups; /* the model's */
     uint32_t n_draft_groups; /* 1: a draft model's group comes behind them; else 0 */
     struct {
@@ -49,18 +49,18 @@ struct engine_plan {
     uint64_t total_bytes; /* everything above but the weights, both models' */
     /* A GPU's; all 0 for host memory. */
     uint64_t device_memory; /* what it has */
-    uint64_t device_budget; /* what the engine may take of it, the weights and the driver's share included */
+    uint64_t device_budget; /* device memory that the engine may use, including the weights and the driver's share */
     uint64_t driver_bytes; /* context, modules, graphs: measured at start, assumed by a plan without a GPU */
-    uint64_t graph_room_bytes; /* of those, what is kept for recorded steps before there are any */
+    uint64_t graph_room_bytes; /* the part reserved for recorded steps before they exist */
 };
 
-/* Of total_bytes, what lies in host memory beside a device. */
+/* The part of total_bytes that lies in host memory when a device computes. */
 static inline uint64_t engine_plan_host_bytes(const struct engine_plan *p)
 {
     return p->swap_bytes + p->draft_bytes + p->regrouped_bytes + p->handover_bytes + p->message_bytes;
 }
 
-/* Of total_bytes, what lies on the device; without one, all of it does. */
+/* The part of total_bytes that lies on the device. Without a device this is all of it. */
 static inline uint64_t engine_plan_device_bytes(const struct engine_plan *p)
 {
     return p->device_memory ? p->total_bytes - engine_plan_host_bytes(p) : p->total_bytes;
@@ -68,7 +68,7 @@ static inline uint64_t engine_plan_device_bytes(const struct engine_plan *p)
 
 /* The device at hand when the engine begins to plan. */
 struct engine_device {
-    uint64_t memory, available; /* of its own memory; 0 where it computes in the host's */
+    uint64_t memory, available; /* the device's own memory; 0 if the backend computes in host memory */
     const struct k_planner *planner;
 };
 /* A draft model as far as a plan needs to know it. */
@@ -77,33 +77,34 @@ struct engine_draft {
     uint64_t weight_bytes;
     uint32_t n_tokens; /* guesses of one sequence at most */
 };
-/* What the model is opened for (options->task): may make one that generates one that gives vectors, by its directory's
- * files. QUIRE_INVALID for options that then do not go with it. Before engine_plan_make_on(). */
+/* Applies options->task. It may turn a generating model into one that returns vectors, according to the files in its
+ * directory. Returns QUIRE_INVALID for options that do not fit the task. Call it before engine_plan_make_on(). */
 int engine_plan_task(const struct engine_options *options, struct model_desc *desc, struct quire_error *err);
-/* Of ranks that others start (parallel/hosts/place.h: options and environment), what follows for each: local_ranks, message_bytes.
- * QUIRE_INVALID: they do not fit together. Before the others. */
+/* For ranks started from outside (parallel/hosts/place.h: options and environment): sets local_ranks and
+ * message_bytes. Returns QUIRE_INVALID if the options contradict each other. Call it before the others. */
 int engine_plan_place(struct engine_options *options, struct quire_error *err);
-/* The description that one of the options' ranks computes by (rank = stage * tensor_parallel_size + its place there), and the
- * bytes of weights that it has: of one rank desc itself, once weights_stored_dtype() was there. Refuses by name what several
- * ranks cannot do, and divides threads that nobody asked for. */
+/* Makes the description of one of the options' ranks (rank = stage * tensor_parallel_size + its position in the
+ * stage) and counts the bytes of its weights. With one rank the result is desc itself. weights_stored_dtype() must
+ * come first. Rejects features that several ranks do not support and names them. Divides the threads if no option
+ * sets them. */
 int engine_plan_share(struct engine_options *o, const struct checkpoint *checkpoint, const struct model_desc *desc,
                       uint32_t rank, struct model_desc *own, uint64_t *weight_bytes, struct quire_error *err);
-/* The options by which the other ranks plan, of those that rank 0's plan was made by: what it decided in place of defaults. */
+/* Writes rank 0's decisions into the options in place of defaults, so that the other ranks make the same plan. */
 void engine_plan_for_others(const struct engine_plan *plan, struct engine_options *options);
 /* Rank 0's plan, on a GPU, once more where another rank has less room beside its weights: all have as many KV blocks. Takes each
  * rank's GPU for one like its own. device: NULL, the options name one. */
 int engine_plan_fit_all(const struct engine_options *options, const struct checkpoint *checkpoint,
                         const struct model_desc *desc, const struct engine_draft *draft,
                         const struct engine_device *device, struct engine_plan *plan, struct quire_error *err);
-/* draft: NULL, there is none. */
+/* draft: NULL if no draft model is used. */
 int engine_plan_make_on(const struct engine_options *options, const struct model_desc *desc, uint64_t weight_bytes,
                         const struct engine_draft *draft, const struct engine_device *device, struct engine_plan *out,
                         struct quire_error *err);
-/* Of a GPU by its name, or for host memory: needs no device. No draft model. */
+/* The plan for a GPU given by name, or for host memory; needs no device. Without a draft model. */
 int engine_plan_make(const struct engine_options *options, const struct model_desc *desc, uint64_t weight_bytes,
                      struct engine_plan *out, struct quire_error *err);
-/* What the draft model's forward pass is made with, once the KV cache has its size: groups by its layers' windows that
- * all have the blocks of its one group and those behind them. */
+/* The plan of the draft model's forward pass, made once the size of the KV cache is known. Its groups follow the
+ * windows of its layers. All of them share the blocks of its one group, and the blocks after those. */
 int engine_plan_of_draft(const struct engine_plan *plan, const struct engine_draft *draft, struct engine_plan *out,
                          struct quire_error *err);
 /* Groups of the KV cache. */

@@ -1,10 +1,9 @@
-/* Looking on while an engine schedules: recordings, traces, shadow policies.
+/* Observers of the scheduler: recordings, traces, shadow policies.
  *
- * A watch is a table of functions that the engine calls on its thread, each right after the
- * scheduler call it tells of, so that the calls seen are the scheduler's calls in their order, and a
- * second scheduler that is given them decides the same. Any function may be NULL. None may block for
- * long, call engine_ functions, or keep a pointer past its return. Without watches each call costs
- * one branch.
+ * A watch is a table of functions that the engine calls on its thread, each directly after the scheduler call that
+ * it reports. The calls therefore arrive in the scheduler's order, and a second scheduler that receives the same
+ * calls makes the same decisions. Any function may be NULL. None may block for long, call engine_ functions, or keep
+ * a pointer past its return. Without watches each call costs one branch.
  *
  * Times are microseconds of CLOCK_MONOTONIC.
  */
@@ -60,10 +59,11 @@ struct engine_watch {
                            const struct sched_policy_options *options);
     void (*unpinned)(void *context, uint64_t now_us, uint32_t tenant);
 
-    /* Once: the backend broke, and every request will be told so next. Nothing is served any more. */
+    /* Called once when the backend has failed, before every request ends with an error. No request is served
+     * afterwards. */
     void (*died)(void *context, const char *reason);
 
-    /* What goes to the sink, before it goes there. */
+    /* Called with the events before the sink receives them. */
     void (*events)(void *context, const struct engine_event *events, size_t n_events);
 };
 

@@ -34,7 +34,7 @@ struct gguf {
     struct gguf *next; /* owned: the split behind this one */
 };
 
-/* What is left to be read. `bad` once it has ended too early. */
+/* The part of the file that is not read yet. `bad` is set if the file ends too early. */
 struct reader {
     const uint8_t *at, *end;
     bool bad;
@@ -141,7 +141,7 @@ static bool take_array(struct reader *r, struct gguf_value *v)
     return true;
 }
 
-/* false: a kind that is none, or that is not read. */
+/* Returns false for an unknown kind, or one that is not read. */
 static bool take_value(struct reader *r, struct gguf_value *v)
 {
     uint32_t kind = take_u32(r);
@@ -192,7 +192,7 @@ static int read_pairs(struct gguf *g, struct reader *r, uint64_t n, struct quire
 
 /* ---- tensors ---------------------------------------------------------------------------------------- */
 
-/* Elements, and what their type says of bytes. */
+/* Computes the number of elements, and the bytes that their type takes. */
 static int size_tensor(const struct gguf *g, struct gguf_tensor *t, struct quire_error *err)
 {
     const struct type *type = find_type(t->type);
@@ -556,7 +556,8 @@ int gguf_split(const struct gguf *g, uint32_t *number, uint32_t *n, struct quire
     return QUIRE_OK;
 }
 
-/* Of "DIR/NAME-00001-of-00003.gguf" with i = 1 "DIR/NAME-00002-of-00003.gguf"; NULL with the reason in err. */
+/* From "DIR/NAME-00001-of-00003.gguf" and i = 1 this makes "DIR/NAME-00002-of-00003.gguf". Returns NULL with the
+ * reason in err. */
 static char *split_path(const char *first, const char *name, uint32_t i, uint32_t n, struct quire_error *err)
 {
     char end[40], *path;

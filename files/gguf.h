@@ -1,8 +1,10 @@
-/* A GGUF file (versions 2 and 3, little-endian), mapped read-only: its metadata by key, and where its tensors lie.
+/* A GGUF file (versions 2 and 3, little-endian), mapped read-only: its metadata by key, and the location of its
+ * tensors.
  *
- * Hostile until checked: every count, length, type, dimension and offset is verified when it is opened; tensors lie inside
- * the file, aligned, in whole blocks, none over another. The data of tensors is never touched. Values and names are views
- * into the file and die with it. Any thread may read. The file must not be changed in place while it is open.
+ * A file is untrusted: opening it verifies every count, length, type, dimension and offset. Tensors lie inside the
+ * file, are aligned, consist of whole blocks, and do not overlap. The data of tensors is never read. Values and
+ * names point into the file and become invalid when it is closed. Any thread may read. The file must not be changed
+ * in place while it is open.
  */
 #ifndef QUIRE_FILES_GGUF_H
 #define QUIRE_FILES_GGUF_H
@@ -40,7 +42,7 @@ struct gguf_text {
 
 /* Scalars have n == 1. */
 struct gguf_value {
-    enum gguf_kind kind; /* of an array, its elements'; arrays of arrays are skipped and not found */
+    enum gguf_kind kind; /* for an array, the kind of its elements; arrays of arrays are skipped and not found */
     bool is_array;
     uint64_t n;
     const uint8_t *data;
@@ -67,18 +69,19 @@ void gguf_close(struct gguf *g); /* NULL is fine */
 const struct gguf *gguf_next(const struct gguf *g); /* NULL: the last */
 
 const char *gguf_name(const struct gguf *g); /* the file's */
-/* Of all splits, this file's number, from 0, and how many there are: 0 and 1 where it is whole. */
+/* The number of this file among its splits, counted from 0, and the number of splits: 0 and 1 for a single file. */
 int gguf_split(const struct gguf *g, uint32_t *number, uint32_t *n, struct quire_error *err);
 
 size_t gguf_n_tensors(const struct gguf *g);
 const struct gguf_tensor *gguf_tensor(const struct gguf *g, size_t i);
-/* Of this file and those behind it; NULL: there is none. */
+/* Searches this file and the following splits; returns NULL if no tensor has that name. */
 const struct gguf_tensor *gguf_find_tensor(const struct gguf *g, const char *name);
 const char *gguf_type_name(uint32_t type); /* "Q4_K"; NULL: it is no type */
 
 /* false: no such key. */
 bool gguf_find(const struct gguf *g, const char *key, struct gguf_value *out);
-/* Of a key that may be absent: *out is then as it was, as with base/json.h. QUIRE_INVALID: of another kind. */
+/* If the key is absent, *out stays unchanged, as with base/json.h. Returns QUIRE_INVALID if the value has another
+ * kind. */
 int gguf_u64(const struct gguf *g, const char *key, uint64_t *out, struct quire_error *err);
 int gguf_f64(const struct gguf *g, const char *key, double *out, struct quire_error *err);
 int gguf_bool(const struct gguf *g, const char *key, bool *out, struct quire_error *err);

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* config.json and generation_config.json. What a GGUF says of a model that the description of one cannot say is refused here by
- * its key, so that nothing is computed as if it had not been said. */
+/* Makes config.json and generation_config.json. A property in the GGUF file that a config.json cannot express is
+ * rejected by its key, so that the model is never computed without it. */
 
 #define KEY_BYTES 160
 
@@ -16,7 +16,7 @@ struct maker {
     json_t *json;
     char arch[32];
     struct quire_error *err;
-    int status; /* of the first failure: the rest does nothing then */
+    int status; /* the first failure; afterwards every call does nothing */
 };
 
 static const struct {
@@ -49,7 +49,7 @@ static void set(struct maker *m, const char *name, json_t *value)
         json_decref(value);
 }
 
-/* Of a key of the architecture; `must` be there or not. */
+/* Reads a key of the architecture. `must`: the key is required. */
 static uint64_t integer(struct maker *m, const char *key, bool must)
 {
     char full[KEY_BYTES];
@@ -96,7 +96,7 @@ static void take_architecture(struct maker *m)
         if (arch.n != strlen(architectures[i].gguf) || memcmp(arch.data, architectures[i].gguf, arch.n) != 0)
             continue;
         snprintf(m->arch, sizeof m->arch, "%s", architectures[i].gguf);
-        /* Mistral is llama in GGUF; the first of its models have a window, which llama has not. */
+        /* Mistral is called llama in GGUF. Its first models have a window, which llama does not have. */
         bool mistral = i == 0 && integer(m, "attention.sliding_window", false) > 0;
         set(m, "architectures", json_pack("[s]", mistral ? "MistralForCausalLM" : architectures[i].transformers));
         set(m, "model_type", json_string(mistral ? "mistral" : architectures[i].model_type));
@@ -194,7 +194,7 @@ static const struct {
     {"dense_2_feat_out", ABSENT},
     {"dense_3_feat_in", ABSENT},
     {"dense_3_feat_out", ABSENT},
-    /* of a vector: 0 none, 3 the last token's, which is what a decoder here gives */
+    /* pooling of the vector: 0 none, 3 the last token, which is the pooling of a decoder here */
     {"pooling_type", 2, {0, 3}},
 };
 
@@ -259,7 +259,7 @@ static void refuse_switches(struct maker *m)
     }
 }
 
-/* What must be what another key says. */
+/* Rejects values that contradict another key. */
 static void refuse_others(struct maker *m)
 {
     static const char *const pairs[][2] = {
@@ -340,7 +340,7 @@ static bool text_is(struct gguf_text text, const char *what)
     return text.n == strlen(what) && memcmp(text.data, what, text.n) == 0;
 }
 
-/* Without a type a factor is linear; "none" is none, whatever the factor. */
+/* A factor without a type is linear; "none" disables scaling, whatever the factor. */
 static void set_rope(struct maker *m)
 {
     struct gguf_text type = {"linear", 6};

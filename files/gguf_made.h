@@ -1,5 +1,6 @@
-/* The small files of a checkpoint, made from a GGUF file's metadata as whoever converted the model had them: so that what reads
- * them need not know of GGUF. Each appends a text to *out; errors name the file and the key. Pure; any thread.
+/* Makes the small files of a checkpoint from a GGUF file's metadata, as they were before the conversion, so that
+ * their readers need not know GGUF. Each function appends a text to *out. Errors name the file and the key. Pure;
+ * any thread.
  */
 #ifndef QUIRE_FILES_GGUF_MADE_H
 #define QUIRE_FILES_GGUF_MADE_H
@@ -12,7 +13,7 @@ int gguf_make_generation(const struct gguf *g, struct buffer *out, struct quire_
 int gguf_make_tokenizer(const struct gguf *g, struct buffer *out, struct quire_error *err);
 int gguf_make_tokenizer_config(const struct gguf *g, struct buffer *out, struct quire_error *err);
 
-/* The names of a token of tokenizer.ggml.tokens: QUIRE_INVALID when there is none of that id, or it is not UTF-8. */
+/* Reads a token of tokenizer.ggml.tokens. Returns QUIRE_INVALID if the id does not exist or the token is not UTF-8. */
 int gguf_token(const struct gguf *g, uint64_t id, struct gguf_text *out, struct quire_error *err);
 
 #endif

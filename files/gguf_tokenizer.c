@@ -13,7 +13,7 @@
 #define MAX_TOKENS (1u << 22)
 #define MAX_MERGES \
     (1u << 23) /* made of scores: Llama 2's 32,000 tokens have 61,249; a hostile file could have 127 a token */
-#define MAX_PIECE_BYTES 128u /* of a token that a merge of SentencePiece may make */
+#define MAX_PIECE_BYTES 128u /* longest token that a SentencePiece merge may make */
 
 enum token_kind { TOKEN_NORMAL = 1, TOKEN_UNKNOWN, TOKEN_CONTROL, TOKEN_USER, TOKEN_UNUSED, TOKEN_BYTE };
 
@@ -47,7 +47,7 @@ struct tokens {
 
 struct pre {
     const char *name, *json;
-    bool nfc, ignore_merges, adds_bos; /* adds_bos: where add_bos_token says nothing */
+    bool nfc, ignore_merges, adds_bos; /* adds_bos: the default if add_bos_token is absent */
 };
 static const struct pre pres[] = {
     {"qwen2", QWEN2, true, false, false},         {"deepseek-r1-qwen", QWEN2, false, false, true},
@@ -280,7 +280,7 @@ static int by_text(const void *a, const void *b, void *context)
     return order ? order : (x > y) - (x < y);
 }
 
-/* The lowest id; UINT32_MAX: none. */
+/* Returns the lowest id, or UINT32_MAX if the token does not exist. */
 static uint32_t find(const struct tokens *t, const struct index *index, const char *data, size_t n)
 {
     uint32_t low = 0, high = index->n;
@@ -378,7 +378,7 @@ static int put_merges_by_score(struct tokens *t, struct buffer *b)
     return ok ? QUIRE_OK : quire_fail(t->err, QUIRE_NO_MEMORY, "%s: out of memory", gguf_name(t->g));
 }
 
-/* ---- what stands around a text ----------------------------------------------------------------------- */
+/* ---- tokens before and after a text --------------------------------------------------------------------- */
 
 /* *out is UINT32_MAX where the file has no such token. */
 static int token_id(const struct tokens *t, const char *key, uint32_t *out)
@@ -402,7 +402,7 @@ static void put_special(const struct tokens *t, uint32_t id, struct buffer *b)
     put(b, ",\"type_id\":0}}");
 }
 
-/* Whether tokens stand at the beginning and at the end: add_bos_token and add_eos_token. */
+/* Adds tokens at the beginning and the end, according to add_bos_token and add_eos_token. */
 static int put_template(const struct tokens *t, bool adds_bos, struct buffer *b)
 {
     bool adds_eos = false;

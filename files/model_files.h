@@ -1,5 +1,5 @@
-/* The small files of a model (config.json, tokenizer.json ...), whether they lie in a directory or are made from a GGUF file.
- * Whoever reads one reads it here. No state; any thread.
+/* The small files of a model (config.json, tokenizer.json ...), from a directory or made from a GGUF file. Every
+ * reader of such a file uses these functions. No state; any thread.
  */
 #ifndef QUIRE_FILES_MODEL_FILES_H
 #define QUIRE_FILES_MODEL_FILES_H
@@ -13,8 +13,9 @@
 /* A regular file, and not a directory: then it is taken for GGUF. */
 bool model_is_gguf(const char *model);
 
-/* Appends the whole of a file that a checkpoint's directory has, or would have: `name` is below it. QUIRE_NOT_FOUND when there
- * is none; errors begin with its name, of a GGUF with the GGUF's. */
+/* Appends a whole file of a checkpoint's directory, or of the directory that a GGUF file replaces. `name` is
+ * relative to it. Returns QUIRE_NOT_FOUND if the file does not exist. Errors begin with its name, or with the GGUF
+ * file's name. */
 int model_file_read(const char *model, const char *name, size_t max_bytes, struct buffer *out, struct quire_error *err);
 
 #endif

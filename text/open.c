@@ -3,7 +3,7 @@
 #include "base/buffer.h"
 #include "files/model_files.h"
 
-#define MAX_FILE_BYTES ((size_t)1 << 30) /* of what is made: the GGUF file bounds it */
+#define MAX_FILE_BYTES ((size_t)1 << 30) /* of the file that is made; the GGUF file bounds it */
 
 /* The two texts that a GGUF file's metadata become. */
 static int make(const char *model, struct buffer files[2], struct quire_error *err)

@@ -4,8 +4,8 @@
  * opened: any number of threads may call it at once. A struct quire_detok or quire_encoder belongs to one
  * thread at a time. No call prints, aborts or lets a panic out.
  *
- * Strings are UTF-8 with a length; strings that come out are also NUL-terminated (the NUL is not
- * counted). What a call hands out through a `**out` parameter is the caller's, from malloc: free() gives it back.
+ * Strings are UTF-8 with a length; strings that come out are also NUL-terminated (the NUL is not counted). The
+ * caller owns every result of a `**out` parameter; it is malloc'd, and free() releases it.
  */
 #ifndef QUIRE_TEXT_H
 #define QUIRE_TEXT_H
@@ -46,26 +46,26 @@ int quire_text_encode(const struct quire_text *text, const char *utf8, size_t n_
 int quire_text_pair_specials(const struct quire_text *text, uint32_t **ids, size_t *n_ids, bool *second_type,
                              struct quire_error *err);
 
-/* A text's ids, a piece at a time, for text that others should not have to wait for. Pieces are of 16 KiB and a little:
- * 5 to 10 ms of work, 4 MB of memory. The text is cut only where the tokenizer provably has a boundary
- * (text/src/cut.rs), so all pieces together are the ids of the whole. Where it has none in 256 KiB (one "word" of
- * that length; any text of that length, with a tokenizer of which too little is known) the next piece is QUIRE_INVALID.
- * The text is borrowed until quire_encoder_close().
- * next: *ids is NULL after the last piece, else valid until the next call; a piece may have 0 ids. */
+/* Computes a text's ids one piece at a time, so that a long text does not delay other requests. Pieces have about 16
+ * KiB: 5 to 10 ms of work, 4 MB of memory. The text is cut only where the tokenizer provably has a boundary
+ * (text/src/cut.rs), so all pieces together are the ids of the whole. If 256 KiB contain no boundary (one "word" of
+ * that length; any text of that length with a tokenizer that is not fully understood), the next piece returns
+ * QUIRE_INVALID. The text is borrowed until quire_encoder_close(). next: *ids is NULL after the last piece, else
+ * valid until the next call; a piece may have 0 ids. */
 int quire_encoder_open(const struct quire_text *text, const char *utf8, size_t n_bytes, bool add_special,
                        struct quire_encoder **out, struct quire_error *err);
 /* Before the first next: the text is a chat's, with this mark in it (quire_text_chat()). */
 void quire_encoder_mark(struct quire_encoder *encoder, uint32_t mark);
 /* Before the first next: the places of ids are wanted, too. That costs about half as much again. */
 void quire_encoder_place(struct quire_encoder *encoder);
-/* After a next: how many characters of the text stand before each of its ids; NULL: not known (of a text with a mark).
- * What the post-processor adds has the place of what follows it. Valid as the ids are. */
+/* After a call of next: the number of characters of the text before each of its ids. NULL if unknown (a text with a
+ * mark). An id that the post-processor adds has the position of the following id. Valid as long as the ids. */
 const uint32_t *quire_encoder_places(const struct quire_encoder *encoder);
 int quire_encoder_next(struct quire_encoder *encoder, const uint32_t **ids, size_t *n_ids, struct quire_error *err);
 void quire_encoder_close(struct quire_encoder *encoder);
 
-/* A number of tokens that these bytes cannot be fewer than, told from their length and the vocabulary's longest token
- * (text/src/fit.rs); 0 where the tokenizer may drop text or make one token of any length of it. */
+/* A lower bound of the number of tokens of these bytes, from their length and the vocabulary's longest token
+ * (text/src/fit.rs). Returns 0 if the tokenizer may drop text or make one token of any length of it. */
 size_t quire_text_least_tokens(const struct quire_text *text, const char *utf8, size_t n_bytes);
 
 /* ids → text, whole. Ids past the tokenizer, and those in a hole of it, give "". Bytes that are
@@ -99,26 +99,25 @@ int quire_detok_open(const struct quire_text *text, const uint32_t *prompt, size
 int quire_detok_push(struct quire_detok *detok, uint32_t id, const char **piece, size_t *n_bytes,
                      struct quire_error *err);
 int quire_detok_finish(struct quire_detok *detok, const char **piece, size_t *n_bytes, struct quire_error *err);
-/* How many characters that no push has given out yet stand before the text of the id that is pushed next; next −1:
- * before the end of the text. Bytes that may still become one character with that id's are none. */
+/* The number of characters that no push has returned yet and that come before the text of the id that is pushed
+ * next. next −1: before the end of the text. Bytes that may still form one character with that id's bytes do not
+ * count. */
 size_t quire_detok_held(const struct quire_detok *detok, int64_t next);
 void quire_detok_close(struct quire_detok *detok);
 
-/* Renders a chat template as transformers does.
- * messages_json: JSON array of objects, not empty; members that are null are left out unless the
- * template fails without them. tools_json: JSON array of objects, or NULL. kwargs_json: JSON
- * object or NULL (chat_template_kwargs: becomes variables of the template; `messages` and `tools`
- * are refused). template_name: NULL = "default", or "tool_use" when tools are given and the model
- * has one of that name; QUIRE_NOT_FOUND when the model has none of the name.
- * continue_final: the last message is left open (continue_final_message); QUIRE_INVALID together
- * with add_generation_prompt.
- * QUIRE_UNSUPPORTED when the model has no template; QUIRE_INVALID with the template's own words
- * when it called raise_exception, or when the JSON or the rendering fails. Steps, output (16 MiB),
- * values of JSON (262,144) and recursion are bounded. Numbers are Python's: integers of any size print all their digits. Any stack will do, for where the caller's is smaller than QUIRE_TEXT_STACK_BYTES, rendering has a
- * thread of its own; starting that costs more than most templates. */
+/* Renders a chat template as transformers does. messages_json: JSON array of objects, not empty; members that are
+ * null are left out unless the template fails without them. tools_json: JSON array of objects, or NULL. kwargs_json:
+ * JSON object or NULL (chat_template_kwargs: becomes variables of the template; `messages` and `tools` are
+ * rejected). template_name: NULL selects "default", or "tool_use" if tools are given and the model has a template of
+ * that name; QUIRE_NOT_FOUND if the model has no template of the name. continue_final: the last message stays open
+ * (continue_final_message); QUIRE_INVALID together with add_generation_prompt. Returns QUIRE_UNSUPPORTED if the
+ * model has no template, and QUIRE_INVALID with the template's own text if it called raise_exception, or if the JSON
+ * or the rendering fails. Steps, output (16 MiB), values of JSON (262,144) and recursion are bounded. Numbers are
+ * Python's: integers of any size print all their digits. The caller's stack may have any size. If less than
+ * QUIRE_TEXT_STACK_BYTES is left, rendering runs on a thread of its own; starting it costs more than most templates. */
 #define QUIRE_TEXT_STACK_BYTES ((size_t)257 << 20)
-/* What becomes of special tokens that the words of messages, tools and documents spell. A template's own are always
- * tokens. */
+/* The treatment of special tokens that the text of messages, tools and documents spells. Those of the template
+ * itself are always tokens. */
 enum quire_specials {
     QUIRE_SPECIALS_ENCODE, /* they are tokens too */
     QUIRE_SPECIALS_REFUSE, /* QUIRE_INVALID, which names the place */
@@ -140,12 +139,12 @@ int quire_text_chat(const struct quire_text *text, const struct quire_chat *chat
 
 /* True when a chat template was found. */
 bool quire_text_has_chat(const struct quire_text *text);
-/* Whether these words (UTF-8) stand in the text of a chat template: what a model was trained to write
- * can be told from it. */
+/* Whether these words (UTF-8) appear in the text of a chat template, which shows the formats that a model was
+ * trained to write. */
 bool quire_text_chat_mentions(const struct quire_text *text, const char *words);
 
-/* A digest of the files that it was opened from, as they were read then: whoever keeps something by a text, and not by its
- * tokens, keeps it under this. */
+/* A digest of the files as they were read at opening. A cache whose key is a text, not its tokens, must include this
+ * digest. */
 void quire_text_digest(const struct quire_text *text, uint8_t sha256[32]);
 
 /* SHA-256 over the files that decide what quire_text_open(model_dir) gives, in the order tokenizer.json,

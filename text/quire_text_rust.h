@@ -1,5 +1,5 @@
-/* What open.c alone calls of the Rust side: quire_text_open() and quire_text_identity() of a directory, and of tokenizer.json
- * and tokenizer_config.json in memory. */
+/* The Rust functions that only open.c calls: quire_text_open() and quire_text_identity() for a directory, and for
+ * tokenizer.json and tokenizer_config.json in memory. */
 #ifndef QUIRE_TEXT_RUST_H
 #define QUIRE_TEXT_RUST_H
 

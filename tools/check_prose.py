@@ -21,7 +21,28 @@ import prose_text  # noqa: E402
 LIMITS = [
     ("doc", "docs/internals/glossary.md", None),  # defines the old terms
     ("doc", "", 3.0),
+    ("comment", "base/", 5.0),
+    ("comment", "engine/record/", 27.0),
+    ("comment", "engine/", 5.0),
+    ("comment", "files/", 5.0),
+    ("comment", "kernels/", 5.0),
+    ("comment", "memory/", 5.0),
+    ("comment", "server/cache/", 5.0),
+    ("comment", "server/http/", 5.0),
+    ("comment", "server/similar/", 5.0),
+    ("comment", "tests/cache/", 5.0),
+    ("comment", "tests/engine/", 5.0),
+    ("comment", "tests/fuzz/", 5.0),
+    ("comment", "tests/goldens/", 5.0),
+    ("comment", "tests/similar/", 5.0),
+    ("comment", "tests/text/", 5.0),
+    ("comment", "text/", 5.0),
     ("comment", "", 24.0),
+    ("message", "engine/", 3.0),
+    ("message", "files/", 3.0),
+    ("message", "server/cache/", 3.0),
+    ("message", "server/http/", 3.0),
+    ("message", "server/similar/", 3.0),
     ("message", "", 7.0),
 ]
 

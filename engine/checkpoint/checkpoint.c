@@ -36,7 +36,7 @@ struct checkpoint {
     uint32_t n_files;
     uint64_t total_bytes;
     bool is_gguf, has_index;
-    struct gguf *gguf; /* of such files, whose mappings it owns */
+    struct gguf *gguf; /* GGUF checkpoints: the files, whose mappings this owns */
 };
 
 static int by_name(const void *a, const void *b)

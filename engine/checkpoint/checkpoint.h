@@ -30,8 +30,8 @@ struct checkpoint_tensor {
     uint64_t shape[CHECKPOINT_MAX_DIMS];
     const void *data;
     uint64_t n_bytes;
-    /* Row 2 i + j of each head is row j D / 2 + i of the model's (as GGUF has q and k of the llama family): who uses the rows puts
-     * them in order. */
+    /* Row 2 i + j of each head is row j D / 2 + i of the model's (as GGUF has q and k of the llama family). The code
+     * that uses the rows must reorder them. */
     bool interleaved;
 };
 
@@ -45,8 +45,8 @@ int checkpoint_add_folder(struct checkpoint *st, const char *model, const char *
 int checkpoint_open_memory(const void *data, size_t n_bytes, struct checkpoint **out, struct quire_error *err);
 void checkpoint_close(struct checkpoint *st);
 
-/* QUIRE_NOT_FOUND when there is none of that name. A tensor of a dtype that Quire cannot use fails
- * only here, when it is asked for: QUIRE_UNSUPPORTED. *out is zero on failure. */
+/* Returns QUIRE_NOT_FOUND if no tensor has that name. A tensor whose dtype Quire cannot use fails only here, with
+ * QUIRE_UNSUPPORTED. *out is zero on failure. */
 int checkpoint_find(const struct checkpoint *st, const char *name, struct checkpoint_tensor *out,
                     struct quire_error *err);
 /* The same of any dtype; format is meaningful where checkpoint_find() gives the tensor. */
@@ -59,10 +59,11 @@ uint64_t checkpoint_total_bytes(const struct checkpoint *st);
 uint32_t checkpoint_n_files(const struct checkpoint *st);
 bool checkpoint_is_gguf(const struct checkpoint *st);
 
-/* Tells checkpoints apart without reading them whole: SHA-256 over every tensor's name, dtype and shape and over pieces
- * of its data, evenly spaced. Of a checkpoint of at most 512 tensors each gives 8 pieces of 4 KiB (32 KiB or less: all
- * of it), of one with more fewer, at least one. protocol.md has it byte for byte, and what it cannot see. How
- * the tensors are spread over files does not matter. */
+/* Identifies a checkpoint without reading it whole: SHA-256 over every tensor's name, dtype and shape, and over
+ * evenly spaced pieces of its data. If the checkpoint has at most 512 tensors, each contributes 8 pieces of 4 KiB
+ * (or all of its data if it has 32 KiB or less). With more tensors each contributes fewer pieces, but at least one.
+ * protocol.md defines the digest byte by byte and lists the changes that it cannot detect. The distribution of
+ * tensors over files does not matter. */
 struct key256 checkpoint_digest(const struct checkpoint *st);
 
 #endif

@@ -8,7 +8,7 @@
 
 /* ---- names ------------------------------------------------------------------------------------------ */
 
-/* GGUF's name of a tensor and transformers', both less what stands before and behind. */
+/* A tensor's name in GGUF and in transformers, both without prefix and suffix. */
 struct name_pair {
     const char *gguf, *ours;
 };
@@ -38,7 +38,8 @@ static const char *find_name(const struct name_pair *pairs, size_t n_pairs, cons
     return NULL;
 }
 
-/* "model.layers.3.self_attn.q_proj.weight" of "blk.3.attn_q.weight". What the table of tensors has no name for keeps its own. */
+/* "model.layers.3.self_attn.q_proj.weight" of "blk.3.attn_q.weight". A name that the table does not list stays
+ * unchanged. */
 static char *our_name(const char *gguf)
 {
     const char *end = strrchr(gguf, '.'), *name = gguf, *found;

@@ -10,7 +10,7 @@
 
 struct gguf;
 
-/* What the format allows a header to be. */
+/* The longest header that the format allows. */
 #define ST_MAX_HEADER_BYTES 100000000u
 
 struct checkpoint_entry {

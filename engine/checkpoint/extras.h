@@ -1,8 +1,10 @@
-/* What checkpoints are known to hold beside a model's weights, told by the names of tensors. Pure; any thread. */
+/* Recognises tensors that checkpoints hold in addition to a model's weights, by their names. Pure functions; any
+ * thread. */
 #ifndef QUIRE_ENGINE_EXTRAS_H
 #define QUIRE_ENGINE_EXTRAS_H
 
-/* "rotary tables", "vision parts" and the like: static. NULL: no such name is known. */
+/* Returns a static description, for example "rotary tables" or "vision parts". Returns NULL if the name is not
+ * known. */
 const char *checkpoint_extra(const char *name);
 
 #endif

@@ -109,7 +109,7 @@ static int sample(struct forward *f, const struct forward_batch *batch, const st
     return n ? f->backend->ops->sample(f->backend, &a, err) : QUIRE_OK;
 }
 
-/* The rows behind the first n_sampled, round by round: what is planned next takes the room of what was planned before. */
+/* Samples the rows after the first n_sampled in rounds. Each round's plan reuses the space of the previous plan. */
 static int sample_rest(struct forward *f, const struct forward_batch *batch, const struct k_sample_row *rows,
                        uint32_t n_sampled, struct quire_error *err)
 {
@@ -171,7 +171,7 @@ int forward_run(struct forward *f, struct forward_batch *batch, const struct k_s
     if (batch->n_logits != batch->n_tokens || /* fewer are wanted, or sampled, than recorded */
         (n_sampled < batch->n_logits && !forward_is_shared(f) && !forward_is_stage(f)))
         batch->graph = NULL;
-    /* A recorded step looks for a source of each of its tokens: most are the host's. */
+    /* A recorded step looks for a source for each of its tokens. Most tokens come from the host. */
     for (uint32_t i = batch->n_sources; batch->graph && i < batch->graph->n_tokens; i++)
         batch->sources[i] = (struct k_token_source){.token = K_NO_TOKEN};
     TRY(forward_copy_to_device(f, staging_of(f), end, err));

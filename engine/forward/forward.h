@@ -4,19 +4,21 @@
  * tier, all allocated by forward_create(); a step allocates nothing. Borrows backend, description and
  * weights. Engine thread only.
  *
- * A step: forward_begin() hands out host arrays cut to the step's size; the caller fills them;
- * forward_run() plans attention and sampling beside them, moves all of it in by one copy and queues every operation up to
- * sampling, and a copy of the results. A backend that computes in host memory, a step at a time, reads the input and writes
- * the results where the host has them: of 256 sequences the two copies were a sixth of the host's instructions a step. The
- * last layer computes, of all tokens, K and V, and the rest for those whose logits are wanted.
+ * A step works as follows. forward_begin() hands out host arrays of the step's size, and the caller fills them.
+ * forward_run() plans attention and sampling, moves the input to the device in one copy, queues every operation up
+ * to sampling, and queues a copy of the results. A backend that computes in host memory, one step at a time, reads
+ * the input and writes the results in the host's arrays. With 256 sequences the two copies were a sixth of the
+ * host's instructions per step. The last layer computes K and V for all tokens, and the rest only for tokens whose
+ * logits are needed.
  *
- * Where the backend records graphs, a step in which every row decodes one token is filled up to the next recorded
- * size and run as one launch, between the two copies. What fills it up writes no K or V, reads none, is not sampled,
- * and no row sees another: the bits are those of the step as it is. Rows with more masks, biases and counts than a copy
- * has room for make a step that is not recorded, and are sampled in rounds.
+ * If the backend records graphs, a step in which every row decodes one token is padded to the next recorded size and
+ * runs as one launch between the two copies. Padding rows write and read no K or V and are not sampled, and no row
+ * depends on another. The bits are therefore those of the unpadded step. If the rows need more masks, biases and
+ * counts than one copy holds, the step is not recorded and is sampled in rounds.
  *
- * A stage of a pipeline computes its layers of a step in micro-batches, which go on to the next stage as they are ready, so
- * that stages compute at the same time; rank 0 has the logits of all of them in the end, and samples.
+ * A pipeline stage computes its layers of a step in micro-batches and passes each to the next stage when it is
+ * ready, so that stages compute at the same time. At the end rank 0 holds the logits of all micro-batches and
+ * samples.
  */
 #ifndef QUIRE_ENGINE_FORWARD_H
 #define QUIRE_ENGINE_FORWARD_H
@@ -31,15 +33,16 @@
 
 struct forward;
 
-/* What a pass that is one rank's of several needs of the others, who make the same calls; a status that is not QUIRE_OK ends
- * the pass. */
+/* The operations of the process group that a rank's pass needs. All ranks make the same calls. A status other than
+ * QUIRE_OK ends the pass. */
 struct forward_group {
     struct k_group stage; /* the ranks of this one's stage: what its backend joins; n_ranks 1: there is no other */
     void *context;
-    /* Whether all ranks of the stage have the same digest; an error names one that has not. NULL where the stage has one rank. */
+    /* Checks that all ranks of the stage have the same digest; err names a rank that differs. NULL if the stage has
+     * one rank. */
     int (*agree)(void *context, uint64_t digest, struct quire_error *err);
-    /* Of stages, what lies in host memory: from this rank to the one of its place in the next stage, and there from the one
-     * before. */
+    /* Between stages: moves data in host memory from this rank to the rank at the same position in the next stage,
+     * and receives it there from the previous stage. */
     int (*send)(void *context, const void *x, size_t n_bytes, struct quire_error *err);
     int (*receive)(void *context, void *x, size_t n_bytes, struct quire_error *err);
     /* From the last stage's first rank to rank 0. */
@@ -56,7 +59,7 @@ int forward_create(struct k_backend *backend, const struct model_desc *desc, con
 int forward_ready(struct forward *f, bool graphs, struct quire_error *err);
 void forward_destroy(struct forward *f); /* NULL is fine */
 uint32_t forward_n_graphs(const struct forward *f);
-uint64_t forward_graph_bytes(const struct forward *f); /* of the device's memory, as it was seen to go */
+uint64_t forward_graph_bytes(const struct forward *f); /* device memory that disappeared while steps were recorded */
 
 /* Host arrays of one step. The caller's rows of all KV groups use the same table offsets. */
 struct forward_batch {
@@ -74,18 +77,18 @@ struct forward_batch {
     /* Tokens that the step launched last is still sampling: ids[token] is that step's results[row]. */
     struct k_token_source *sources; /* [n_rows] */
     uint32_t n_sources; /* 0 from forward_begin() */
-    /* Made by forward_run(): the rows of each group, whose tables follow each other, and of the tokens with logits; plans. */
+    /* Set by forward_run(): the rows of each group, with consecutive tables, and of the tokens with logits; plans. */
     struct k_attn_row *group_rows[KV_MAX_GROUPS]; /* [n_rows]; the first are `rows` */
     struct k_attn_row *logit_rows; /* [n_logits] */
     uint32_t n_logit_rows;
     uint8_t *attention_plans; /* one for each group, and one for logit_rows */
     uint64_t attention_plan_stride;
     uint8_t *sample_plan, *sample_parts;
-    const struct forward_graph *graph; /* of forward.c: how the step will be run */
+    const struct forward_graph *graph; /* set by forward.c: how the step runs */
 };
 
-/* Sizes within the plan's limits. The arrays are the caller's until forward_run(), which must come next, and are used
- * again once the step before the next one was waited for. */
+/* Sizes within the plan's limits. The arrays belong to the caller until forward_run(), which must be the next call.
+ * They are reused once the step before the next one has completed. */
 void forward_begin(struct forward *f, uint32_t n_tokens, uint32_t n_rows, uint32_t n_logits, uint32_t n_entries,
                    struct forward_batch *out);
 

@@ -16,7 +16,7 @@ struct pass {
     const struct weight_set *weights; /* of the layer */
     uint32_t n;       /* tokens: the step's, and from the last layer's attention on those whose logits are wanted */
     float *x;         /* [n, H] the residual stream, but for what is due */
-    const float *plain; /* what was made of a GEMM's output in its place: no operation's for GEMMs alone */
+    const float *plain; /* the output of the operation that followed a GEMM; NULL for operations that only GEMMs read */
     const float *due; /* [n, H] what the block before adds to x, left to the next norm; NULL: nothing */
     bool out_is_part, due_is_part; /* a linear's output, and due: this rank's part of a sum, with a bias behind it */
     const float *part_bias;
@@ -73,7 +73,8 @@ static int layer_norm(struct pass *p, enum model_vector weight, enum model_vecto
     return p->f->backend->ops->layernorm(p->f->backend, &a, p->err);
 }
 
-/* Whether x was written for GEMMs alone: so is all but the residual stream, and what an activation left. */
+/* Returns whether only GEMMs read x. That is true for everything except the residual stream and an activation's
+ * output. */
 static bool is_for_gemm(const struct pass *p, const float *x)
 {
     return x != p->x && x != p->plain;
@@ -86,7 +87,7 @@ static int activate(struct pass *p, enum k_activation kind, float *x, uint32_t n
     return p->f->backend->ops->activate(p->f->backend, &a, p->err);
 }
 
-/* Of a site whose input lies with the ranks by columns. */
+/* A site whose input is distributed over the ranks by columns. */
 static int linear_shared(struct pass *p, enum model_site site, struct k_gemm_args gemm)
 {
     struct forward *f = p->f;
@@ -107,7 +108,7 @@ static int linear_shared(struct pass *p, enum model_site site, struct k_gemm_arg
     return f->backend->ops->gemm(f->backend, &gemm, p->err);
 }
 
-/* Of a block's output that is not left to a norm: the sum over ranks. */
+/* The sum over ranks of a block's output, unless a norm computes it. */
 static int complete(struct pass *p, float *out, bool *is_part)
 {
     if (!*is_part)
@@ -116,9 +117,9 @@ static int complete(struct pass *p, float *out, bool *is_part)
     return p->n ? forward_reduce(p->f, out, p->n, p->f->desc->hidden_size, p->part_bias, p->err) : QUIRE_OK;
 }
 
-/* The one place that applies a weight, for n tokens, and what follows it where a backend computes both at once.
- * out: [n, rows of the site], or half of them after an activation that multiplies one half with the other; then all
- * rows lie in `wide` where the backend cannot keep them to itself. */
+/* The only function that applies a weight. It covers n tokens, and the following operation if the backend computes
+ * both at once. out: [n, rows of the site], or half of the rows after an activation that multiplies one half by the
+ * other. In that case `wide` holds all rows if the backend needs memory for them. */
 static int linear(struct pass *p, enum model_site site, enum model_activation activation, const float *x, float *out)
 {
     struct forward *f = p->f;
@@ -236,7 +237,7 @@ int forward_plan_attention(struct forward *f, const struct forward_batch *batch,
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-/* Of the tokens of n_rows rows: what their heads gather, into `narrow`. */
+/* Attention for the tokens of n_rows rows; the heads' outputs go to `narrow`. */
 static int attend(struct pass *p, const struct k_attn_row *rows, uint32_t n_rows)
 {
     struct forward *f = p->f;
@@ -286,7 +287,7 @@ static int attention(struct pass *p, const struct model_block *block, const floa
         TRY(attend(p, p->batch->group_rows[f->layer_group[p->layer]], p->batch->n_rows));
         return linear(p, SITE_O, ACTIVATION_NONE, narrow, out);
     }
-    TRY(forward_note(f, p->x, p->n, p->err)); /* of all tokens: those that are drawn are looked at again at the end */
+    TRY(forward_note(f, p->x, p->n, p->err)); /* all tokens; sampled tokens are checked again at the end */
     if (p->batch->n_logits > 0)
         TRY(narrow_to_logits(p));
     p->n = p->batch->n_logits;
@@ -300,7 +301,7 @@ static int mlp(struct pass *p, const struct model_block *block, const float *in,
     return linear(p, SITE_DOWN, ACTIVATION_NONE, narrow, out);
 }
 
-/* What a block adds to x it leaves in out. */
+/* A block writes to out what is to be added to x. */
 struct block_kind {
     int (*run)(struct pass *p, const struct model_block *block, const float *in, float *out);
     enum model_vector norm, norm_bias;
@@ -334,7 +335,7 @@ static int run_block(struct pass *p, const struct model_block *block)
 
 /* ---- the pass -------------------------------------------------------------------------------- */
 
-/* What an encoder adds to its words: which text of a pair they are of, and where they stand. */
+/* Adds an encoder's token-type and position embeddings to its word embeddings. */
 static int embed_places(struct pass *p)
 {
     struct forward *f = p->f;
@@ -387,13 +388,13 @@ static int pool(struct pass *p, float *out, bool normalize)
         .out_dev = out,
         .n_rows = p->batch->n_logits,
         .n_cols = p->f->desc->hidden_size,
-        .pooling = K_POOL_MEAN, /* of one token where it is the first or the last */
+        .pooling = K_POOL_MEAN, /* the first or the last pools one token */
         .normalize = normalize,
     };
     return p->f->backend->ops->pool(p->f->backend, &a, p->err);
 }
 
-/* What is pooled, through sentence-transformers' Dense. */
+/* Applies the Dense modules of sentence-transformers to the pooled vectors. */
 static int pool_dense(struct pass *p, float *out)
 {
     struct forward *f = p->f;
@@ -429,7 +430,7 @@ static int classify(struct pass *p)
     return linear(p, SITE_CLASSIFIER, ACTIVATION_NONE, pooled, p->logits);
 }
 
-/* From the last layer's x to vectors: a decoder's final norm stands between. */
+/* Turns the last layer's x into vectors. A decoder's final norm comes first. */
 static int give_vectors(struct pass *p)
 {
     struct forward *f = p->f;
@@ -447,7 +448,7 @@ static int give_vectors(struct pass *p)
     return f->desc->dense_size > 0 ? pool_dense(p, p->logits) : pool(p, p->logits, f->desc->normalize);
 }
 
-/* Of a rank its rows of the head; then those of all. */
+/* Computes this rank's rows of the head, then collects the rows of all ranks. */
 static int make_logits(struct pass *p)
 {
     struct forward *f = p->f;
@@ -465,8 +466,8 @@ static int make_logits(struct pass *p)
     return is_shared ? forward_gather_logits(f, p->n, p->logits, p->err) : QUIRE_OK;
 }
 
-/* Of a stage that is not the last: what its last block adds to x, by the operation that adds it wherever a block follows. What
- * that makes of it here nobody reads. */
+/* For a stage that is not the last: adds the last block's output to x, with the same operation that adds it before a
+ * following block. The normalized result of that operation is not used here. */
 static int leave_x(struct pass *p)
 {
     const struct model_layer *layer = &p->f->desc->layers[p->layer - 1];

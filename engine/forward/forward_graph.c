@@ -49,8 +49,9 @@ static int run_step(struct forward *f, uint32_t n, struct quire_error *err)
     return status;
 }
 
-/* Only where things lie is recorded, not what they hold. Of ranks' steps no sampling: rank 0 alone samples, and whether it can
- * sample all rows at once the others do not know. Of a stage its layers: what goes from one to the other passes the host. */
+/* A recording holds addresses, not values. It omits sampling if there are several ranks: only rank 0 samples, and
+ * the other ranks do not know whether it can sample all rows at once. For a stage it holds the stage's layers only,
+ * because data moves between stages through the host. */
 static int record(struct forward *f, uint32_t n, struct forward_graph *out, struct quire_error *err)
 {
     const struct k_backend_ops *ops = f->backend->ops;
@@ -71,7 +72,7 @@ static int record(struct forward *f, uint32_t n, struct forward_graph *out, stru
     return status == QUIRE_OK ? end : status;
 }
 
-/* Of the device's; 0 where it is not told. */
+/* Device memory left; 0 if the backend does not report it. */
 static uint64_t memory_left(struct forward *f)
 {
     uint64_t total, available;

@@ -1,4 +1,4 @@
-/* What the files of the forward pass share. */
+/* Shared by the source files of the forward pass. */
 #ifndef QUIRE_ENGINE_FORWARD_INTERNAL_H
 #define QUIRE_ENGINE_FORWARD_INTERNAL_H
 
@@ -24,10 +24,10 @@ struct forward {
     struct k_backend *backend;
     const struct model_desc *desc;
     const struct weights *weights;
-    struct forward_group group; /* of a rank; else all NULL */
-    uint64_t *
-        digest; /* in host memory, of a rank: where what layout.digest holds comes at the end of a step, a number of all
-                       * so far that the ranks of a stage have alike */
+    struct forward_group group; /* all NULL without several ranks */
+    /* Several ranks only, in host memory: receives the content of layout.digest at the end of a step, a running number
+     * that must be equal on all ranks of a stage. */
+    uint64_t *digest;
     struct step_layout layout;
     uint32_t n_groups;
     struct k_kv_shape kv_shape;
@@ -43,13 +43,12 @@ struct forward {
     float *vectors[2]; /* [max_num_seqs, vector_size] of a model that gives them, likewise */
     struct k_sample_result *results[2]; /* [max_logit_rows] where a step's results come, likewise */
     bool is_in_place; /* the backend computes in host memory, a step at a time: both are used where they are */
-    uint8_t
-        *handover; /* [handover_bytes] in host memory, of a stage elsewhere: what it gets and hands on, on its way */
-    uint64_t handover_bytes, taken; /* taken: the ticket of the last copy from there, 0 before the first */
+    uint8_t *handover; /* [handover_bytes] stage buffer in host memory, used if the stage computes elsewhere */
+    uint64_t handover_bytes, taken; /* taken: ticket of the last copy from there, 0 before the first */
     uint64_t n_begun;
     struct forward_graph graphs[FORWARD_MAX_GRAPHS]; /* by rising size */
     uint32_t n_graphs;
-    uint64_t graph_bytes; /* what recording them took of the device's memory; other processes' luck is in it */
+    uint64_t graph_bytes; /* device memory that recording used; allocations of other processes can distort it */
     uint8_t *arena_dev; /* layout.total */
     float *logits_dev;
     uint32_t *sampled_dev;
@@ -88,8 +87,8 @@ static inline bool forward_narrows(const struct forward *f)
 {
     return !model_reads_whole(f->desc);
 }
-/* Everything between the embedding and the logits, or the vectors in their place; of a stage its layers, from the residual stream
- * that the stage before left to what it leaves itself. logits: of the batch's first. */
+/* Computes everything between the embedding and the logits, or the vectors in their place. A stage computes its
+ * layers, from the residual stream of the previous stage to its own. logits: those of the batch's first. */
 int forward_compute(struct forward *f, const struct forward_batch *batch, float *logits, struct quire_error *err);
 
 /* ---- forward_share.c: what ranks bring together ---- */
@@ -103,7 +102,7 @@ static inline bool forward_is_stage(const struct forward *f)
 {
     return f->desc->stage.n_stages > 0;
 }
-/* y = the sum of all ranks' y, [n, n_cols], plus the bias of its columns (NULL: none), which is due once. */
+/* y = the sum of all ranks' y, [n, n_cols], plus the bias of its columns, added once. bias: NULL for no bias. */
 int forward_reduce(struct forward *f, float *y, uint32_t n, uint32_t n_cols, const float *bias,
                    struct quire_error *err);
 /* all: [n, the whole size], of each token what the ranks have side by side; own: [n, this rank's part of it]. */
@@ -125,11 +124,12 @@ int forward_agree(struct forward *f, struct quire_error *err);
 
 /* ---- forward_stage.c: a stage's step ---- */
 
-/* Before the first step. What a recorded step is filled up with no stage receives: it is what was there, of all ranks of a stage
- * alike, as the digest wants it. */
+/* Before the first step. No stage receives the padding rows of a recorded step. They keep the previous content,
+ * which must be equal on all ranks of a stage, because the digest covers it. */
 int forward_clear_stage(struct forward *f, struct quire_error *err);
-/* forward_compute() of the whole step, or its graph, in micro-batches where that is worth it, between what the stage before
- * hands on and what this one does; then rank 0 has the logits. Of a device's input only that of a single micro-batch is left. */
+/* forward_compute() of the whole step, or its graph, in micro-batches if that pays off. It receives from the
+ * previous stage and sends to the next. Afterwards rank 0 holds the logits. On a device only the last micro-batch's
+ * input remains. */
 int forward_compute_staged(struct forward *f, const struct forward_batch *batch, struct quire_error *err);
 
 /* ---- forward.c ---- */
@@ -137,8 +137,8 @@ int forward_compute_staged(struct forward *f, const struct forward_batch *batch,
 /* forward_follow(), of a stage its own layers alone: nothing comes from others, nor goes to them. */
 int forward_warm(struct forward *f, struct forward_batch *batch, struct quire_error *err);
 
-/* A step from the copy of its input to its results: what a graph records. Of its logits the first n_sampled are sampled. Of
- * a stage its layers alone. */
+/* A step from the copy of its input to its results: the part that a graph records. Samples the first n_sampled
+ * logits. A stage computes its layers only. */
 int forward_queue(struct forward *f, const struct forward_batch *batch, const struct k_sample_row *rows,
                   uint32_t n_sampled, struct quire_error *err);
 

@@ -46,7 +46,7 @@ static int alloc_kv(struct forward *f, const struct engine_plan *plan, struct qu
     return QUIRE_OK;
 }
 
-/* What goes through the host from one stage to the other. */
+/* Allocates the stage buffer, which passes data through the host from one stage to the next. */
 static int alloc_handover(struct forward *f, const struct engine_plan *plan, struct quire_error *err)
 {
     void *handover = NULL;

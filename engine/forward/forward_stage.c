@@ -1,5 +1,5 @@
-/* A step as a stage of a pipeline computes it: micro-batch by micro-batch. What stages tell each other lies in host memory: where
- * a device computes, its residual stream and logits pass through f->handover, and the host waits for them. */
+/* A step as a pipeline stage computes it: one micro-batch after the other. Stages exchange data in host memory. If a
+ * device computes, its residual stream and logits pass through f->handover, and the host waits for them. */
 #include "engine/forward/forward_internal.h"
 
 #include "engine/model/share.h"
@@ -8,7 +8,7 @@
 
 /* ---- from stage to stage ---- */
 
-/* Until what was copied from the host's memory has arrived. */
+/* Waits until the copies from host memory have arrived. */
 static int settle(struct forward *f, struct quire_error *err)
 {
     return f->taken ? f->backend->ops->wait(f->backend, f->taken, err) : QUIRE_OK;
@@ -75,7 +75,8 @@ static int compute(struct forward *f, const struct forward_batch *micro, float *
 
 /* ---- micro-batches ---- */
 
-/* What lies in tokens [begin, end) of a group's rows, counted from `begin`. Returns how many. */
+/* Copies the rows of a group that have tokens in [begin, end), with positions counted from `begin`. Returns their
+ * number. */
 static uint32_t cut_rows(const struct k_attn_row *rows, uint32_t n_rows, uint32_t begin, uint32_t end,
                          struct k_attn_row *out)
 {
@@ -93,8 +94,8 @@ static uint32_t cut_rows(const struct k_attn_row *rows, uint32_t n_rows, uint32_
     return n;
 }
 
-/* The step's tokens [begin, end) as a step of their own, in the image of a step's input that none is made in: steps of ranks do not
- * overlap. Their tables are the step's. */
+/* Makes the step's tokens [begin, end) a step of its own. It uses the other image of a step's input, which is free
+ * because steps of several ranks do not overlap. The tables are those of the whole step. */
 static void cut(struct forward *f, const struct forward_batch *batch, uint32_t begin, uint32_t end,
                 uint32_t first_logit, uint32_t n_logits, struct forward_batch *out)
 {

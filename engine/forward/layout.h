@@ -1,5 +1,5 @@
-/* Where each buffer of a step lies in the activation arena: plain arithmetic that the memory plan
- * and the forward pass share, so that what is planned is what is allocated. Pure; any thread.
+/* The offset of each buffer of a step in the activation arena. The memory plan and the forward pass share this
+ * arithmetic, so that the planned size equals the allocated size. Pure functions; any thread.
  */
 #ifndef QUIRE_ENGINE_LAYOUT_H
 #define QUIRE_ENGINE_LAYOUT_H
@@ -29,10 +29,11 @@ struct step_layout {
     uint64_t angles;   /* [T, D / 2, 2] */
     uint64_t gathered; /* [R, H]: the residual of the tokens whose logits are wanted */
     uint64_t results;  /* [R] of sampling */
-    uint64_t inputs;   /* of a rank: [T, Q D] or [T, I] of the whole model, where a matrix could not be cut */
+    uint64_t inputs;   /* several ranks: [T, Q D] or [T, I] of the whole model, if a matrix could not be divided */
     uint64_t
-        shared; /* of a rank: what all ranks bring, [T, columns] each; or its own logits, and room for a row of all ranks' */
-    uint64_t digest; /* of a rank: struct forward's */
+        shared; /* several ranks: the parts of all ranks, [T, columns] each; or this rank's logits, and space for one
+                 * row of all ranks' logits */
+    uint64_t digest; /* several ranks: see struct forward */
     uint64_t input_bytes;
     uint64_t total;
     bool has_gate_up; /* the planner's needs_gate_up: else gate and up lie nowhere */
@@ -42,10 +43,10 @@ struct step_layout {
 int step_layout_make(const struct model_desc *desc, const struct engine_plan *plan, struct step_layout *out,
                      struct quire_error *err);
 
-/* What the backend's workspace is planned from. */
+/* The dimensions from which the backend plans its workspace. */
 struct k_plan_dims step_plan_dims(const struct model_desc *desc, const struct engine_plan *plan);
 
-/* What a stage keeps in host memory for what it gets and hands on: 0 where it computes there. All ranks' have the same size. */
+/* Host memory of the stage buffer; 0 if the stage computes in host memory. The size is equal on all ranks. */
 uint64_t layout_handover_bytes(const struct model_desc *desc, const struct engine_plan *plan);
 
 /* Bytes of K, or of V, of one layer. */

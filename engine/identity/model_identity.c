@@ -8,8 +8,8 @@
 #define LINE_BYTES 256u
 #define MAX_HEAD_DIM 256u /* describe.c takes no larger one */
 
-/* A field of the description that is not here changes an answer and not the identity: then kept answers of another model are
- * given. So whoever changes the struct comes by here. What stays out, because no bit depends on it:
+/* If a field that changes answers is missing here, the response cache serves another model's answers. This assertion
+ * therefore fails whenever the struct changes. The following fields stay out because no bit depends on them:
  *   dtype_stated, scales_cache, quantization.floats    what a file may say is checked by them, or logged
  *   panel_bytes, regrouped_bytes                       memory
  *   needs_lanes, lanes_matrix, lanes_format            decide the GEMM form, which engine_identity has itself
@@ -89,7 +89,7 @@ static void add_weights(struct quire_sha256_state *s, const struct model_desc *d
     add(s, "zeros=%d %d\nin_order=%d\n", q->symmetric, q->zero_is_less, q->in_order);
 }
 
-/* Of encoders, and of whatever gives vectors. */
+/* Fields of encoders and of other models that return vectors. */
 static void add_vectors(struct quire_sha256_state *s, const struct model_desc *d)
 {
     add(s, "encoder=%d %u %u %u %d\n", d->encoder, d->n_positions, d->first_position, d->n_segments, d->roberta);

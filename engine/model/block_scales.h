@@ -1,5 +1,6 @@
-/* Whether the scales of a GGUF tensor's blocks are numbers, each of them: one that is not would show only as logits that are
- * none. Zero is fine: so are blocks of zeros stored. A plain tensor has no scales. Reads the tensor's data on n_threads.
+/* Checks that every block scale of a GGUF tensor is a finite number. An invalid scale would otherwise show only as
+ * NaN logits. Zero is valid: blocks of zeros are stored that way. A plain tensor has no scales. Reads the tensor's
+ * data on n_threads.
  */
 #ifndef QUIRE_ENGINE_BLOCK_SCALES_H
 #define QUIRE_ENGINE_BLOCK_SCALES_H

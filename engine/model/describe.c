@@ -27,7 +27,7 @@ enum window_rule {
     WINDOW_UPPER_LAYERS, /* use_sliding_window, and layer_types or max_window_layers */
 };
 
-/* What an architecture is, and what its config class in transformers says of absent fields. */
+/* The properties of an architecture, and the defaults of its config class in transformers for absent fields. */
 struct architecture {
     const char *name;
     const char *model_type;
@@ -36,7 +36,7 @@ struct architecture {
     uint32_t default_max_position;
     int64_t default_bos, default_eos; /* -1 = none */
     double default_rms_eps;     /* 0 = 1e-6 */
-    bool qkv_bias;              /* always; o_proj has none */
+    bool qkv_bias;              /* always present; o_proj has no bias */
     bool reads_attention_bias;  /* attention_bias puts one on q, k, v and o */
     bool reads_mlp_bias;
     enum model_norm_place norm_place; /* of every block */
@@ -44,10 +44,10 @@ struct architecture {
     enum window_rule window;
     bool encoder;
     bool classifier;
-    bool roberta; /* of an encoder: RoBERTa's names, and its first position is the padding token's id + 1 */
+    bool roberta; /* encoders: RoBERTa's tensor names, and its first position is the padding token's id + 1 */
 };
 
-/* What all encoders here have. */
+/* Fields that all encoders here share. */
 #define ENCODER \
     .default_max_position = 512, .default_bos = -1, .default_eos = -1, .default_rms_eps = 1e-12, .encoder = true
 
@@ -329,7 +329,7 @@ static int read_features(const json_t *config, const struct architecture *arch, 
 #define MAX_SEGMENTS 1024u
 #define MAX_LABELS (1u << 16)
 
-/* What a config.json may say that would make another model of it. */
+/* Rejects settings of a config.json that would make it a different model. */
 static int refuse_other_encoders(const json_t *config, struct quire_error *err)
 {
     static const struct {
@@ -408,14 +408,14 @@ static int read_encoder(const json_t *config, const struct architecture *arch, s
 
 /* ---- windows ------------------------------------------------------------------------- */
 
-/* sliding_window: absent means 4096, as the config classes have it; null means none, 0 in *out. */
+/* sliding_window: absent means 4096, as in the config classes; null means no window, 0 in *out. */
 static int read_window(const json_t *config, uint32_t *out, struct quire_error *err)
 {
     *out = has_key(config, "sliding_window") ? 0 : 4096;
     return quire_json_u32(config, CONFIG, "sliding_window", 1, INT32_MAX, out, err);
 }
 
-/* layer_types decides where the architecture reads it; elsewhere it may only say what is so. */
+/* If the architecture reads layer_types, it decides. Otherwise it must agree with the architecture. */
 static int apply_layer_types(const json_t *types, const struct architecture *arch, uint32_t window,
                              struct model_desc *desc, struct quire_error *err)
 {
@@ -503,7 +503,7 @@ static int add_eos(const json_t *value, const char *where, struct model_desc *de
     return QUIRE_OK;
 }
 
-/* Replaces eos and bos by what object says of them; what it does not mention stays. */
+/* Replaces eos and bos by the values in object. A field that object lacks stays unchanged. */
 static int read_token_ids(const json_t *object, const char *where, struct model_desc *desc, struct quire_error *err)
 {
     const json_t *eos = json_object_get(object, "eos_token_id");

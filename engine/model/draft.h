@@ -1,9 +1,9 @@
-/* A model that guesses for another: described, opened, and known to speak of the same tokens by the same numbers.
+/* Describes and opens a draft model, and checks that its token ids mean the same tokens as the model's.
  *
- * Their shapes, dtypes and even their padding of the vocabulary may differ; what a number means may not. Where both
- * directories have a tokenizer.json their vocabularies and added tokens are compared (an added token that only one has can
- * never be guessed right, and harms nobody; nor can padding, "[PAD" id "]"); where one lacks it, the sizes of the
- * vocabularies must be equal. Pure but for reading files; any thread.
+ * The shapes, the dtypes and even the padding of the vocabulary may differ. The meaning of an id may not. If both
+ * directories have a tokenizer.json, their vocabularies and added tokens are compared. An added token that only one
+ * of them has is harmless, because no guess of it is ever accepted; so is padding, "[PAD" id "]". If one directory
+ * has no tokenizer.json, the sizes of the vocabularies must be equal. Pure except for reading files; any thread.
  */
 #ifndef QUIRE_ENGINE_DRAFT_H
 #define QUIRE_ENGINE_DRAFT_H

@@ -1,7 +1,7 @@
 /* A model is data: one description, made from config.json, drives one forward pass.
  *
- * What differs between architectures is a field here, never a branch on a name in the forward
- * pass. model_describe() is the only place that knows architecture names.
+ * Differences between architectures are fields here, never branches on a name in the forward pass. Only
+ * model_describe() knows the names of architectures.
  */
 #ifndef QUIRE_ENGINE_MODEL_H
 #define QUIRE_ENGINE_MODEL_H
@@ -48,7 +48,7 @@ struct model_block {
     uint32_t window; /* of MASK_WINDOW */
     enum model_head_norm head_norm;
     /* MLP */
-    enum model_activation activation; /* of gate and up; GELU: of up alone */
+    enum model_activation activation; /* of gate and up; GELU has up only */
 };
 
 #define MODEL_MAX_BLOCKS 2
@@ -62,7 +62,7 @@ struct model_layer {
 
 enum model_rope { MODEL_ROPE_NONE, MODEL_ROPE_DEFAULT, MODEL_ROPE_LINEAR, MODEL_ROPE_LLAMA3, MODEL_ROPE_YARN };
 
-/* What becomes a text's vector. */
+/* The way in which tokens become a text's vector. */
 enum model_pooling {
     POOLING_NONE, /* nothing: the model generates */
     POOLING_MEAN, /* the mean of its tokens */
@@ -70,37 +70,37 @@ enum model_pooling {
     POOLING_LAST, /* its last one */
 };
 
-/* Which part of a model this is a description of (engine/model/share.h). */
+/* The part of a model that this description covers (engine/model/share.h). */
 struct model_share {
-    uint32_t rank, n_ranks; /* n_ranks 0: it is all of it, and what follows is not set */
+    uint32_t rank, n_ranks; /* n_ranks 0: the whole model, and the fields below are not set */
     uint32_t n_q_heads, n_kv_heads, intermediate_size; /* the whole model's */
 };
 
-/* Which of its layers (engine/model/share.h): those of a pipeline's stage. */
+/* The layers of a pipeline stage (engine/model/share.h). */
 struct model_stage {
-    uint32_t index, n_stages; /* n_stages 0: it has all of them, and what follows is not set */
+    uint32_t index, n_stages; /* n_stages 0: all layers, and the fields below are not set */
     uint32_t first_layer, end_layer;
     bool last_has_more; /* than the first one, of layers that do not divide */
 };
 
 struct model_desc {
     char architecture[64];   /* "Qwen2ForCausalLM" */
-    enum k_dtype dtype;      /* of the weights as config.json says (torch_dtype or dtype) */
-    bool dtype_stated;       /* false: it says nothing (dtype is K_F32), and the stored weights decide */
+    enum k_dtype dtype;      /* dtype of the weights according to config.json (torch_dtype or dtype) */
+    bool dtype_stated;       /* false: config.json has no dtype (dtype is K_F32), and the stored weights decide */
     struct k_format
-        weight_format; /* of the bulk of the matrices, once the checkpoint was looked at; model_weight_format() */
+        weight_format; /* format of most matrices, set once the checkpoint has been read; model_weight_format() */
     bool needs_lanes; /* a GEMM's matrix is neither float16 nor bfloat16, whatever most are; set with weight_format */
     char lanes_matrix[96]; /* the first such matrix; "" without */
     struct k_format lanes_format; /* its format */
     bool int8_activations; /* the weights were made to meet activations in int8 */
     struct quantization quantization;
-    uint64_t panel_bytes; /* of what the cpu backend lays out anew for the form int8; set with weight_format */
-    uint64_t regrouped_bytes; /* of rows that are made anew when weights are loaded; set with weight_format */
+    uint64_t panel_bytes; /* bytes that the cpu backend repacks for the form int8; set with weight_format */
+    uint64_t regrouped_bytes; /* bytes of rows that loading repacks; set with weight_format */
     uint32_t n_next_layers; /* behind the model's in the files: they guess tokens, and are not computed */
     uint32_t vocab_size, hidden_size, n_layers, n_q_heads, n_kv_heads, head_dim;
     uint32_t intermediate_size;
     struct model_share share; /* heads and intermediate_size are what the rank has */
-    struct model_stage stage; /* n_layers and layers are the model's all the same */
+    struct model_stage stage; /* n_layers and layers still describe the whole model */
     uint32_t max_position;   /* max_position_embeddings; times the linear factor; for YaRN, factor × original */
     float rms_eps;           /* of either norm */
     bool encoder; /* positions and segments are learned, attention sees the whole text, and no head makes logits */
@@ -113,8 +113,8 @@ struct model_desc {
     uint32_t n_labels; /* > 0: a classifier, whose vector are these logits */
     uint32_t dense_size; /* > 0: outputs of sentence-transformers' Dense, a layer over what is pooled */
     bool dense_bias, dense_tanh;
-    char dense_folder[MODEL_FOLDER_BYTES]; /* of the model, with the weights of it */
-    enum k_dtype dense_dtype; /* of these; set with weight_format */
+    char dense_folder[MODEL_FOLDER_BYTES]; /* subfolder of the model directory that holds the Dense weights */
+    enum k_dtype dense_dtype; /* dtype of those weights; set with weight_format */
     uint32_t vector_size; /* 0 where pooling is POOLING_NONE */
     enum model_norm final_norm;
     bool tied_embeddings;
@@ -132,7 +132,7 @@ struct model_desc {
 
     uint32_t n_eos;
     uint32_t eos[MODEL_MAX_EOS]; /* generation_config.json's, else config.json's */
-    int64_t bos; /* -1 when there is none */
+    int64_t bos; /* -1 if the model has no bos */
 };
 
 /* Reads config.json and, where present, generation_config.json of a directory. Both config layouts
@@ -141,8 +141,9 @@ struct model_desc {
 int model_describe(const char *model_dir, struct model_desc *out, struct sampling_defaults *sampling,
                    struct quire_error *err);
 
-/* Makes a description that generates into one that gives vectors, as modules.json and what it names say; without one, of its
- * last token. model_describe() has done it for an encoder. */
+/* Turns a description that generates into one that returns vectors, according to modules.json and the files that it
+ * names. Without modules.json the last token's vector is used. For an encoder model_describe() has already done
+ * this. */
 int model_describe_vector(const char *model_dir, struct model_desc *desc, struct quire_error *err);
 
 /* The same from texts in memory, those that are not there being NULL: what the fuzzer calls. */

@@ -16,7 +16,7 @@ static bool is_module(const char *type, const char *name)
     return strcmp(dot ? dot + 1 : type, name) == 0;
 }
 
-/* Of a module that has files, its folder. */
+/* The folder of a module that has files. */
 static int module_folder(const json_t *module, size_t i, const char **out, struct quire_error *err)
 {
     *out = json_string_value(json_object_get(module, "path"));

@@ -1,6 +1,6 @@
-/* What sentence-transformers' files say of a model's vectors, for engine/model/describe.c only: modules.json (which
- * modules follow each other), its pooling module's config.json, its Dense module's, and sentence_bert_config.json (how much
- * of a text is read). Pure; any thread. */
+/* Reads the sentence-transformers files about a model's vectors, for engine/model/describe.c only: modules.json (the
+ * sequence of modules), config.json of its pooling module and of its Dense module, and sentence_bert_config.json
+ * (the longest text that is read). Pure except for reading files; any thread. */
 #ifndef QUIRE_ENGINE_MODEL_POOLING_H
 #define QUIRE_ENGINE_MODEL_POOLING_H
 
@@ -8,7 +8,7 @@
 
 #include <jansson.h>
 
-/* Of the modules that have files: modules.json's own and unchecked, or NULL. */
+/* The folders of modules that have files, unchecked strings of modules.json, or NULL. */
 struct pooling_folders {
     const char *pooling, *dense;
 };

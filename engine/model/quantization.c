@@ -287,8 +287,8 @@ const char *quantization_name(const struct quantization *q)
 
 /* ---- --quantization ---------------------------------------------------------------------------------------------- */
 
-/* GGUF's blocks for integers, since those are what kernels are fastest with; FP8 in the blocks that DeepSeek and Qwen3 ship. A
- * head in 4 bits or in e4m3 would cost more in answers than it saves. */
+/* Integers use GGUF's block sizes, because the kernels are fastest with them. FP8 uses the blocks that DeepSeek and
+ * Qwen3 ship. A head in 4 bits or in e4m3 would cost more accuracy than the memory is worth. */
 static const struct quantization_made made[] = {
     {"int8", "int8:Q8_0", 1, {K_INT, 8, 32, K_F16, K_PACKING_Q8_0}, {K_INT, 8, 32, K_F16, K_PACKING_Q8_0}},
     {"int4-block", "int4-block:Q4_0", 2, {K_INT, 4, 32, K_F16, K_PACKING_Q4_0}, {K_INT, 8, 32, K_F16, K_PACKING_Q8_0}},

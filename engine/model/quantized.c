@@ -92,7 +92,7 @@ static float scale_at(const struct checkpoint_tensor *t, uint64_t i)
     return t->format.kind == K_F16 ? k_f32_from_f16(le_load_u16(p)) : k_f32_from_bf16(le_load_u16(p));
 }
 
-/* A weight whose scale is no number, or none, is not one that was meant. */
+/* A weight whose scale is zero or not finite is rejected, because no valid checkpoint has one. */
 static int check_scales(const struct checkpoint_tensor *t, struct quire_error *err)
 {
     for (uint64_t i = 0, n = n_elements(t); i < n; i++) {
@@ -401,7 +401,7 @@ static int view_elements(const struct quantized_matrix *m, struct quantized_room
     return status == QUIRE_OK && m->how->inputs == INPUTS_STATIC ? view_input(m, out, err) : status;
 }
 
-/* ---- the door ---------------------------------------------------------------------------------------------------- */
+/* ---- public functions -------------------------------------------------------------------------------------------- */
 
 bool quantized_has(const struct quantized_matrix *m)
 {
@@ -417,7 +417,7 @@ bool quantized_has(const struct quantized_matrix *m)
     return false;
 }
 
-/* Packed, and plain beside it: which is the layer's nobody can say. */
+/* Rejects a matrix that the checkpoint holds both packed and plain, because the choice would be ambiguous. */
 static int check_alone(const struct quantized_matrix *m, struct quire_error *err)
 {
     struct checkpoint_tensor t;

@@ -33,17 +33,17 @@ static inline bool quantized_fills(const struct quantized_room *room)
 struct quantized_matrix {
     const struct checkpoint *checkpoint;
     const struct quantization *how;
-    char name[QUANTIZED_NAME_BYTES]; /* of the layer, without ".weight" */
+    char name[QUANTIZED_NAME_BYTES]; /* the layer's name, without ".weight" */
     uint32_t n_rows, n_cols;
-    uint32_t n_threads; /* that regroup */
+    uint32_t n_threads; /* threads for repacking */
     bool is_read; /* data, too: scales are looked at wherever they lie. Else sizes alone */
 };
 
 /* Whether the checkpoint has this matrix quantized; else it is a plain one or missing. */
 bool quantized_has(const struct quantized_matrix *m);
 
-/* The view; of a matrix that is not read only its format and what room->used grows by are meaningful. One line names the file,
- * the tensor and what is wrong with it. */
+/* Makes the view. If the matrix is not read, only its format and the growth of room->used are meaningful. The error
+ * is one line with the file, the tensor and the fault. */
 int quantized_view(const struct quantized_matrix *m, struct quantized_room *room, struct k_weight_view *out,
                    struct quire_error *err);
 

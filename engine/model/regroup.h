@@ -19,7 +19,7 @@ struct regroup {
     const uint32_t *permutation; /* NULL, or column i of the plane is column permutation[i] of the words */
     uint8_t *plane; /* [n_rows, n_cols * bits / 8] */
 };
-/* Of all rows, by so many threads; where none can be had, by fewer. */
+/* Repacks all rows on n_threads threads, or on fewer if the system cannot create them. */
 void regroup_run(const struct regroup *r, uint32_t n_threads);
 
 /* Element (k, n) of words, as it is stored. */

@@ -44,7 +44,7 @@ static void hash_pieces(void *context, uint32_t share, uint32_t first, uint32_t 
     }
 }
 
-/* Of pieces, by several threads: a core hashes a GB in a second. */
+/* Hashes pieces on several threads: one core hashes 1 GB per second. */
 static bool hash_rows(const void *rows, uint64_t n_bytes, uint32_t n_threads, struct key256 *out)
 {
     const uint64_t n = (n_bytes + PIECE_BYTES - 1) / PIECE_BYTES;
@@ -116,7 +116,8 @@ static bool path_of(const struct repack_source *s, const struct key256 *key, cha
     return snprintf(out, PATH_BYTES, "%s/%.32s.rows", s->dir, hex) < (int)PATH_BYTES - 8;
 }
 
-/* ---- the door ----------------------------------------------------------------------------------------------------- */
+/* ---- public functions
+ * --------------------------------------------------------------------------------------------- */
 
 /* NULL, or what is wrong with the file that *map became. */
 static const char *check(const struct header *h, const struct key256 *key, uint64_t n_bytes, uint32_t n_threads)

@@ -58,7 +58,7 @@ void model_inv_freq(const struct model_desc *desc, float *inv_freq)
     for (uint32_t i = 0; i < desc->head_dim / 2; i++) {
         double f = k_exp64(-(2.0 * i / desc->head_dim) * log_theta);
         switch (desc->rope) {
-        case MODEL_ROPE_NONE: f = 0.0; break; /* cosines of 1 and sines of 0: K is what it was */
+        case MODEL_ROPE_NONE: f = 0.0; break; /* cosines of 1 and sines of 0 leave K unchanged */
         case MODEL_ROPE_DEFAULT: break;
         case MODEL_ROPE_LINEAR: f = f / desc->rope_factor; break;
         case MODEL_ROPE_LLAMA3: f = llama3(f, desc); break;

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #define WHERE "config.json"
-/* Of what rope_theta and a scaling factor can sensibly be. Logarithms of θ divide, so θ > 1. */
+/* Limits of plausible values for rope_theta and scaling factors. The code divides by the logarithm of θ, so θ > 1. */
 #define MIN_THETA 2.0
 #define MAX_THETA 1e15
 #define MAX_FACTOR 65536.0
@@ -197,7 +197,7 @@ int model_rope_config(const json_t *config, struct model_desc *desc, struct quir
     if (status != QUIRE_OK)
         return status;
 
-    /* An empty object says nothing; of two, transformers takes rope_scaling. */
+    /* An empty object counts as absent. If both exist, transformers uses rope_scaling. */
     const char *where = WHERE ": rope_scaling";
     const json_t *rope = scaling;
     if (!rope || json_object_size(rope) == 0) {

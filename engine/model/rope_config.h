@@ -14,8 +14,8 @@
  * scaling makes of it. */
 int model_rope_config(const json_t *config, struct model_desc *desc, struct quire_error *err);
 
-/* Copies text with all but printable ASCII as '?', cut at n - 1 bytes, so that what a file says can
- * stand in an error line. Returns buffer. */
+/* Copies text with every character outside printable ASCII replaced by '?', cut at n - 1 bytes, so that text from a
+ * file can appear in an error line. Returns buffer. */
 const char *model_shown(const char *text, char *buffer, size_t n);
 
 #endif

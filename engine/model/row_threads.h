@@ -1,4 +1,4 @@
-/* Rows of a matrix shared among threads that live only as long: what loading makes anew. */
+/* Threads that share the rows of a matrix while loading repacks it. They end with the call. */
 #ifndef QUIRE_ENGINE_ROW_THREADS_H
 #define QUIRE_ENGINE_ROW_THREADS_H
 

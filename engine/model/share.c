@@ -76,7 +76,7 @@ struct model_desc model_share_describe(const struct model_desc *whole, uint32_t 
     return out;
 }
 
-/* Of n_more layers that are left when all stages have as many. */
+/* Whether this stage takes one of the n_more layers that remain after an equal division. */
 static bool stage_has_more(uint32_t n_more, uint32_t index, uint32_t n_stages, bool last_has_more)
 {
     const uint32_t n_between = n_stages - 2;

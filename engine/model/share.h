@@ -1,8 +1,8 @@
-/* What one of several ranks holds of a model (numerics.md §5, collectives.md): layers of a stage, and of these its
- * attention heads and the KV heads that they read, its part of an MLP's inner columns in whole units, its rows of the head.
- * Norms and embeddings every rank of a stage has. A rank owns whole segments of the sums that ranks share, so that what they
- * add up to has the same bits for any number of them; what goes from stage to stage is the residual stream as it is.
- * Pure; any thread.
+/* The part of a model that one of several ranks holds (numerics.md §5, collectives.md): a stage's layers, and of
+ * each layer its attention heads and the KV heads that they read, its part of an MLP's inner columns in whole units,
+ * and its rows of the head. Every rank of a stage holds the norms and embeddings. A rank owns whole segments of the
+ * sums that ranks share, so that the sums have the same bits for any number of ranks. Stages pass the unchanged
+ * residual stream on. Pure functions; any thread.
  */
 #ifndef QUIRE_ENGINE_SHARE_H
 #define QUIRE_ENGINE_SHARE_H
@@ -24,10 +24,10 @@ struct model_desc model_share_describe(const struct model_desc *whole, uint32_t 
  * one more, and if that is not all, the last, or the first. n_stages: 1 .. n_layers. */
 struct model_range model_stage_layers(uint32_t n_layers, uint32_t index, uint32_t n_stages, bool last_has_more);
 
-/* In how many micro-batches a step goes through the stages, token i * n_tokens / n beginning the one that is i-th. A micro-batch
- * has at least `least` tokens, the device's k_planner.micro_batch_tokens: with fewer a stage would read its weights again for
- * each, and gain nothing. And a step is cut into no more than that pays: with n of them and s stages, n + s - 1 turns do the
- * work of n. */
+/* The number of micro-batches in which a step passes through the stages. Token i * n_tokens / n begins micro-batch
+ * i. A micro-batch has at least `least` tokens, the device's k_planner.micro_batch_tokens. With fewer tokens a stage
+ * would read its weights again for each micro-batch and gain nothing. The number is also limited to the useful
+ * range: n micro-batches on s stages take n + s - 1 turns for the work of n. */
 static inline uint32_t model_stage_micros(uint32_t n_stages, uint32_t least, uint32_t n_tokens)
 {
     const uint32_t most = 4 * n_stages, n = n_tokens / least;
@@ -50,7 +50,7 @@ static inline uint32_t model_stage_micro_most(uint32_t n_stages, uint32_t least,
 /* Makes it one stage's of n_stages. */
 void model_stage_describe(struct model_desc *desc, uint32_t index, uint32_t n_stages, bool last_has_more);
 
-/* Of all that a length counts, what `rank` has; of a model that is not shared, all. SIZE_VOCAB: of the head. */
+/* The range of a size that `rank` holds; the whole range if the model is not divided. SIZE_VOCAB: rows of the head. */
 struct model_range model_share_of(const struct model_desc *desc, uint32_t rank, enum model_size size);
 
 /* The most that any rank has. */
@@ -64,8 +64,9 @@ enum model_cut {
     CUT_GATHERED /* all of it, though its input lies with the ranks by columns: what no boundary of formats allows to cut */
 };
 
-/* Cuts the view of a whole matrix to what desc->share's rank has of it. QUIRE_UNSUPPORTED: rows that share scales lie
- * with two ranks. The view's data may be NULL. Of columns it says what they were cut out of. name: for the message. */
+/* Cuts the view of a whole matrix down to the part of desc->share's rank. Returns QUIRE_UNSUPPORTED if rows that
+ * share scales belong to two ranks. The view's data may be NULL. A cut by columns records the whole matrix's columns
+ * in the view. name: for the message. */
 int model_share_cut(const struct model_desc *desc, const struct model_tensor *tensor, const char *name,
                     struct k_weight_view *view, enum model_cut *cut, struct quire_error *err);
 

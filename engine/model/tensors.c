@@ -104,7 +104,8 @@ uint32_t model_whole_size(const struct model_desc *desc, enum model_size size)
     }
 }
 
-/* Of the block that owns it; the conditions of what lies beside the layers ask for none. */
+/* Checks the condition of the block that owns the tensor. Tensors outside the layers have conditions that do not
+ * read block. */
 static bool condition_holds(const struct model_desc *desc, const struct model_block *block,
                             enum model_condition condition)
 {
@@ -148,7 +149,7 @@ static bool same_object(const struct model_tensor *a, const struct model_tensor 
                       (a->when >= IF_ENCODER) == (b->when >= IF_ENCODER));
 }
 
-/* Of what the model has, what a stage computes with. */
+/* Whether a stage computes with this tensor of the model. */
 static bool stage_has(const struct model_desc *desc, uint32_t layer, const struct model_tensor *tensor)
 {
     if (layer < desc->n_layers)
@@ -208,7 +209,7 @@ static bool ends_with(const char *text, const char *end)
     return n >= n_end && strcmp(text + n - n_end, end) == 0;
 }
 
-/* The layer in a name that has one; n_layers: it has none. */
+/* The layer in a name; n_layers if the name has no layer. */
 static uint32_t layer_in(const struct model_desc *desc, const char *name)
 {
     static const char *const before[] = {"layers.", "layer."};

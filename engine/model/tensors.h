@@ -62,14 +62,15 @@ enum model_size {
     SIZE_DENSE
 };
 
-/* What each of several devices would hold: all of it, some of its rows, or some of its columns. Sites cut by rows make
- * what sites cut by columns take, so that a block needs one sum over the devices. */
+/* The part that each of several devices would hold: the whole tensor, some of its rows, or some of its columns.
+ * Sites divided by rows produce the input of sites divided by columns, so that a block needs one sum over the
+ * devices. */
 enum model_shard { SHARD_NONE, SHARD_ROWS, SHARD_COLS };
 
 /* What it belongs to. */
 enum model_owner { OF_ATTENTION, OF_MLP, OF_MODEL };
 
-/* Which of those have it. */
+/* The condition under which a model has a tensor. */
 enum model_condition {
     ALWAYS,
     IF_Q_BIAS,
@@ -82,7 +83,7 @@ enum model_condition {
     IF_HEAD_NORM_EACH,
     IF_HEAD_NORM_ALL,
     IF_UNTIED,
-    IF_ENCODER, /* from here on encoders alone; above, those that are none */
+    IF_ENCODER, /* this and the following apply to encoders only, those above to decoders only */
     IF_SEGMENTS,
     IF_BERT_CLASSIFIER,
     IF_ROBERTA_CLASSIFIER,
@@ -118,10 +119,10 @@ bool model_next_stack(const struct model_desc *desc, struct model_stack *stack);
 /* layer: n_layers of what lies beside the layers. */
 bool model_has_tensor(const struct model_desc *desc, uint32_t layer, const struct model_tensor *tensor);
 uint32_t model_size_of(const struct model_desc *desc, enum model_size size);
-/* Of the whole model, whose tensors a checkpoint has, where desc is a rank's. */
+/* A size of the whole model, whose tensors the checkpoint holds, if desc belongs to a rank. */
 uint32_t model_whole_size(const struct model_desc *desc, enum model_size size);
 
-/* What the tensors of the Dense module's own file are called among the model's (weights_open()). */
+/* Prefix under which the Dense module's own file joins the model's tensors (weights_open()). */
 #define MODEL_DENSE_PREFIX "dense."
 #define MODEL_NAME_BYTES 160
 /* bare: of a checkpoint saved from the model without its head, whose names have no "model.", "bert." or "roberta." */
@@ -140,12 +141,12 @@ uint32_t model_unit_of(const struct model_desc *desc, const struct model_tensor 
 /* The site whose weight makes logits. */
 enum model_site model_head_site(const struct model_desc *desc);
 
-/* Floats that a stack of vectors takes in the arena of parameters, where each begins on a 64-byte boundary; of the
- * whole arena, in the order of model_next_stack(), with the inverse frequencies at its end. */
+/* Floats that a stack of vectors takes in the parameter arena, where each vector begins on a 64-byte boundary. NULL:
+ * the whole arena, in the order of model_next_stack(), with the inverse frequencies at its end. */
 uint64_t model_stack_floats(const struct model_stack *stack);
 uint64_t model_param_floats(const struct model_desc *desc);
 
-/* What --quantization makes of a matrix; bits 0: it stays as it is stored. */
+/* The format that --quantization produces for a matrix; bits 0: it stays as stored. */
 struct k_format model_made_format(const struct model_desc *desc, const struct model_tensor *tensor);
 
 /* Bytes of a device's copy of every matrix; 0 where the backend uses them in place. */

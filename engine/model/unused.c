@@ -15,7 +15,7 @@ struct look {
 
 /* ---- tensors that are used -------------------------------------------------------------------------------- */
 
-/* What a quantized matrix has instead of "weight", or beside it. */
+/* The tensors that a quantized matrix has instead of "weight", or in addition to it. */
 static const char *const parts[] = {"qweight",       "qzeros",       "scales",           "g_idx",
                                     "weight_packed", "weight_scale", "weight_scale_inv", "weight_zero_point",
                                     "weight_shape",  "weight_g_idx", "input_scale",      "input_zero_point"};
@@ -101,7 +101,7 @@ static const char *other_tasks(const struct look *l, const char *name)
     return begins_with(name, "pooler.") ? "the pooler" : NULL;
 }
 
-/* Of layers that config.json counts apart. */
+/* Recognises layers that config.json counts separately. */
 static const char *next_layers(const struct look *l, const char *name)
 {
     const char *at = strstr(name, "layers.");

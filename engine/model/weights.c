@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What binding needs at every turn. */
+/* The state that every step of binding needs. */
 struct binder {
     struct k_backend *backend;
     const struct checkpoint *checkpoint;
@@ -91,7 +91,7 @@ static struct quantized_matrix quantized_of(const struct binder *b, const struct
     return m;
 }
 
-/* A tensor that is only missing because its matrix is quantized, and config.json does not say so. */
+/* Explains a missing tensor whose matrix is quantized although config.json does not mention quantization. */
 static int explain_missing(const struct binder *b, const struct quantized_matrix *m, int status)
 {
     static const char *const suffixes[] = {"qweight", "weight_packed"};
@@ -146,7 +146,7 @@ static int view_matrix(struct binder *b, const struct model_tensor *row, uint32_
     return QUIRE_OK;
 }
 
-/* Of embeddings that no GEMM reads: they are not the head, too. */
+/* Embeddings that are not also the head, so that no GEMM reads them. */
 static bool is_table(const struct model_desc *desc, const struct model_tensor *row)
 {
     return row->place == SITE_EMBED && (model_head_site(desc) != SITE_EMBED || !model_is_last_stage(desc));
@@ -348,7 +348,7 @@ static int bind_all(struct binder *b, struct weights *w)
     return copy_params(b, w, bytes);
 }
 
-/* The first row of a site that every model has. */
+/* The first tensor of a site that every model has. */
 static const struct model_tensor *matrix_of(const struct model_desc *desc, uint32_t layer, enum model_site site)
 {
     const struct model_tensor *row = model_tensors;
@@ -372,7 +372,8 @@ bool weights_are_bare(const struct checkpoint *checkpoint, const struct model_de
            checkpoint_find(checkpoint, bare, &t, NULL) == QUIRE_OK;
 }
 
-/* ---- what the checkpoint holds ------------------------------------------------------------------------------------ */
+/* ---- contents of the checkpoint
+ * ------------------------------------------------------------------------------------ */
 
 static void count_format(struct weights_contents *c, const struct k_weight_view *v, enum model_owner owner)
 {

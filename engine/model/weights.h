@@ -15,15 +15,16 @@
 #include "engine/model/tensors.h"
 #include "kernels/kernels.h"
 
-/* What a site applies: y = matrix x + bias. */
+/* The weights of a site: y = matrix x + bias. */
 struct site_weight {
     struct k_weight *matrix; /* NULL where the model has no such site */
     const float *bias;       /* in backend memory, or NULL */
-    uint32_t unit;           /* of its sum's segments, k_gemm_args.unit */
-    enum model_cut cut;      /* of a rank's share */
+    uint32_t unit;           /* unit of the segments of its sum, k_gemm_args.unit */
+    enum model_cut cut;      /* how the ranks divide it */
 };
 
-/* Of one layer, or of what lies beside the layers. Vectors are in backend memory; NULL where the model has none. */
+/* The weights of one layer, or those outside the layers. Vectors are in backend memory, and NULL if the model does
+ * not have them. */
 struct weight_set {
     struct site_weight site[MODEL_N_SITES];
     const float *vector[MODEL_N_VECTORS];
@@ -32,18 +33,21 @@ struct weight_set {
 struct weights {
     struct weight_set *layers; /* [n_layers] */
     struct weight_set *beside; /* layers[n_layers] */
-    struct site_weight head; /* what makes logits: of a rank its rows; without a matrix in a model that makes none */
-    bool has_own_head; /* which is no site's */
+    struct site_weight head; /* output head; this rank's rows if there are several ranks; without a matrix if the
+                              * model makes no logits */
+    bool has_own_head; /* not one of a site's tensors */
     const float *inv_freq; /* [D / 2] */
     uint32_t n_layers;
     void *params_dev;
-    void *regrouped; /* host memory of rows that lie in the file otherwise than kernels read them, or not quantized */
-    const void *kept; /* instead of it: a file of them (engine/model/repack_cache.h) */
+    void *regrouped; /* host memory of repacked rows, whose order in the file differs from the kernels', and of rows
+                      * quantized at load */
+    const void *kept; /* instead of it: a mapped file of such rows (engine/model/repack_cache.h) */
     uint64_t kept_bytes;
     struct k_backend *backend;
 };
 
-/* The model's checkpoint, and with it the weights of modules that lie in folders of their own. As checkpoint_open(). */
+/* Opens the model's checkpoint, together with the weights of modules in folders of their own. Errors as
+ * checkpoint_open(). */
 int weights_open(const char *model, const struct model_desc *desc, struct checkpoint **out, struct quire_error *err);
 
 /* Sets desc->dtype to the dtype that the checkpoint's embedding is stored in: config.json may leave it out, or have been
@@ -53,13 +57,13 @@ int weights_open(const char *model, const struct model_desc *desc, struct checkp
 int weights_stored_dtype(const struct checkpoint *checkpoint, const char *quantization, struct model_desc *desc,
                          struct quire_error *err);
 
-/* What matrices a checkpoint has, by format. */
+/* The matrices of a checkpoint, grouped by format. */
 #define WEIGHTS_MAX_FORMATS 16u
 #define WEIGHTS_OWNERS 3u
 struct weights_of_format {
     struct k_format format;
     uint64_t n_weights[WEIGHTS_OWNERS]; /* by enum model_owner: embeddings and head are OF_MODEL */
-    uint64_t bytes, layer_bytes; /* of elements; planes of scales lie apart */
+    uint64_t bytes, layer_bytes; /* bytes of elements; planes of scales are separate */
 };
 struct weights_contents {
     struct weights_of_format of[WEIGHTS_MAX_FORMATS];
@@ -95,18 +99,19 @@ int weights_unused(const struct checkpoint *checkpoint, const struct model_desc 
 /* Whether the checkpoint names its tensors without "model.", or "bert.": it was saved from the model without its head. */
 bool weights_are_bare(const struct checkpoint *checkpoint, const struct model_desc *desc);
 
-/* Of a rank's description what its own part takes: desc->panel_bytes and regrouped_bytes, and bytes of matrices, which are
+/* Sizes of one rank's part: sets desc->panel_bytes and regrouped_bytes, and counts the bytes of matrices that are
  * mapped in place. */
 int weights_look_share(const struct checkpoint *checkpoint, struct model_desc *desc, uint64_t *bytes,
                        struct quire_error *err);
 
 /* Called as matrices become ready: engine_options.loading. */
 struct weights_progress {
-    void (*fn)(void *context, uint64_t done, uint64_t total); /* NULL: nobody asks */
+    void (*fn)(void *context, uint64_t done, uint64_t total); /* NULL disables reports */
     void *context;
 };
 
-/* keep: NULL, or where rows that are made anew are kept and found. Checks every shape. Errors name the tensor, what was expected and what the checkpoint has. */
+/* keep: where repacked rows are stored and found; NULL disables the cache. Checks every shape. Errors name the
+ * tensor, the expected shape or dtype, and the one in the checkpoint. */
 int weights_create(struct k_backend *backend, const struct checkpoint *checkpoint, const struct model_desc *desc,
                    enum k_gemm_form form, const struct repack_source *keep, struct weights_progress progress,
                    struct weights **out, struct quire_error *err);

@@ -22,7 +22,7 @@ int gpus_tell(struct collective *c, const struct k_gpu_id *seen, uint32_t n, str
     return status;
 }
 
-/* Which of the ranks before this one takes a GPU; its own number: none does. */
+/* The lower rank that takes this GPU, or `rank` if it is free. */
 static uint32_t find_owner(const struct rank_gpus *all, const uint32_t *taken, uint32_t rank, const struct k_gpu_id *id)
 {
     for (uint32_t r = 0; r < rank; r++)

@@ -1,7 +1,7 @@
-/* Which GPU each rank computes on. A rank takes, of the GPUs that its process sees from --device's number on, the first that no
- * smaller rank takes. So ranks of a host that all see the same GPUs have one after the other, those that see one each have that
- * one (Slurm's --gpus-per-task, pods of a node), and none is had by two. Nobody need say which rank of its host this is: a GPU has
- * an id of its own, so that hosts are no matter here.
+/* Assigns GPUs to ranks. Of the GPUs that its process sees, counted from the number in --device, a rank takes the
+ * first that no lower rank takes. So ranks of a host that see the same GPUs take one after the other, ranks that see
+ * one GPU each take that one (Slurm's --gpus-per-task, pods of a node), and two ranks never share a GPU. No rank
+ * needs to know its number within its host. Each GPU has a unique id, so hosts need no special handling.
  */
 #ifndef QUIRE_ENGINE_RANKS_GPUS_H
 #define QUIRE_ENGINE_RANKS_GPUS_H
@@ -10,10 +10,10 @@
 #include "kernels/kernels.h"
 #include "parallel/collective.h"
 
-/* What a rank tells the others. */
+/* The GPUs that a rank reports to the others. */
 struct rank_gpus {
     char host[QUIRE_HOST_ID_BYTES]; /* quire_host_id()'s */
-    uint32_t n; /* 0: it has none, and says why later */
+    uint32_t n; /* 0: the rank sees no GPU and reports the reason later */
     struct k_gpu_id seen[K_MAX_GPUS];
 };
 
@@ -21,8 +21,8 @@ struct rank_gpus {
 int gpus_tell(struct collective *c, const struct k_gpu_id *seen, uint32_t n, struct rank_gpus *all,
               struct quire_error *err);
 
-/* taken: [n_ranks], a place among what each sees; of a rank that sees none 0. QUIRE_INVALID: nothing is left for a rank, and the message
- * says who has what it sees. Pure. */
+/* taken: [n_ranks], an index into the GPUs that each rank sees; 0 for a rank that sees no GPU. Returns QUIRE_INVALID
+ * if no GPU is left for a rank; the message names the owners of the GPUs that it sees. Pure. */
 int gpus_deal(const struct rank_gpus *all, uint32_t n_ranks, uint32_t *taken, struct quire_error *err);
 
 /* Whether not all of ranks [first, first + n) are on one host. */

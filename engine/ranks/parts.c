@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* Of the whole group's parts: one for each stage, one for the link that begins at a rank, and the way back. */
+/* Parts of the whole group: one for each stage, one for the link that begins at a rank, and the way back. */
 #define PART_OF_LINK 8u
 #define PART_BACK 15u
 
@@ -15,7 +15,7 @@ static int open_stage(struct collective *whole, uint32_t n_places, struct rank_p
     return n_places > 1 ? collective_open_part(whole, stage, ranks, n_places, &out->stage, err) : QUIRE_OK;
 }
 
-/* Who is waited for there computes its own layers first. */
+/* A patient wait, because the other rank first computes its own layers. */
 static int open_pair(struct collective *whole, uint32_t part, uint32_t first, uint32_t second, struct collective **out,
                      struct quire_error *err)
 {

@@ -9,8 +9,10 @@
 
 struct rank_parts {
     struct collective *stage; /* NULL: the rank is its stage's only one */
-    struct collective *before, *next; /* of two ranks, the earlier stage's first; NULL: there is none */
-    struct collective *back; /* of rank 0 and the last stage's first; NULL: this is neither, or they are one */
+    struct collective *before, *next; /* groups of two ranks, the earlier stage's first; NULL at the ends of the
+                                       * pipeline */
+    struct collective *back; /* rank 0 and the first rank of the last stage; NULL on other ranks, or if both are the
+                              * same rank */
     struct collective *whole; /* the caller's; where there is one stage, `stage` is it */
 };
 

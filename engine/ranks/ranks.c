@@ -20,9 +20,9 @@ struct ranks {
     uint32_t n_ranks;
     uint64_t n_sent; /* frames */
     struct step_limits limits;
-    void *payload; /* of the largest frame; NULL before ranks_ready() */
-    bool is_ahead; /* of others: the last step brought nothing back */
-    bool has_news; /* a step was told since all were asked how long they wait */
+    void *payload; /* buffer for the largest frame; NULL before ranks_ready() */
+    bool is_ahead; /* about the other ranks: the last step returned nothing from them */
+    bool has_news; /* a step was sent since the last query of wait times */
     uint64_t look_us; /* when to ask again */
     uint64_t waited_before[COLLECTIVE_MAX_RANKS]; /* while they loaded */
 };
@@ -155,7 +155,7 @@ int ranks_move(struct ranks *r, const struct kv_move *moves, uint32_t n_moves, s
     return status;
 }
 
-/* ---- who waits for whom ---- */
+/* ---- wait times ---- */
 
 int ranks_tell_waits(struct collective *c, const uint64_t ns[COLLECTIVE_MAX_RANKS], struct quire_error *err)
 {

@@ -23,29 +23,29 @@ struct ranks;
 int ranks_start(uint32_t n_ranks, struct ranks **out, struct quire_error *err);
 /* Waits for those that others have started. */
 int ranks_meet(const struct hosts_options *options, struct ranks **out, struct quire_error *err);
-/* Tells them to end, and reaps them. NULL is fine. */
+/* Ends the other ranks and reaps their processes. NULL has no effect. */
 void ranks_stop(struct ranks *r);
 
 struct collective *ranks_collective(struct ranks *r);
 
-/* What they are to load: before anything large is loaded here, so that all load at once. `given` are rank 0's options, and `own`
- * the same with what was decided in place of defaults. */
+/* Sends the setup before this rank loads anything large, so that all ranks load at the same time. `given` holds rank
+ * 0's options, and `own` the same options with decisions in place of defaults. */
 int ranks_setup(struct ranks *r, const struct engine_options *given, const struct engine_options *own,
                 struct quire_error *err);
 
-/* From then on steps within the limits can be told. */
+/* From then on steps within the limits can be sent. */
 int ranks_ready(struct ranks *r, const struct step_limits *limits, struct quire_error *err);
 
 /* Before forward_run() and forward_move() of the same. */
 int ranks_step(struct ranks *r, const struct forward_batch *batch, struct quire_error *err);
 int ranks_move(struct ranks *r, const struct kv_move *moves, uint32_t n_moves, struct quire_error *err);
 
-/* How long each rank has waited for each other one within steps, since all had loaded: [rank][for whom], ns. */
+/* How long each rank has waited for each other rank within steps since loading ended: [rank][other rank], ns. */
 struct rank_waits {
     uint64_t ns[COLLECTIVE_MAX_RANKS][COLLECTIVE_MAX_RANKS];
 };
-/* Asks all about once a second, between steps that nobody is behind with; is_idle: nothing runs. *out is as it was where it
- * is not yet time. */
+/* Queries all ranks about once a second, between steps when no rank is behind. is_idle: no step runs. *out stays
+ * unchanged if the second has not passed. */
 int ranks_look(struct ranks *r, bool is_idle, struct rank_waits *out, struct quire_error *err);
 
 /* Is the group over, and why? Any thread. */
@@ -69,7 +69,7 @@ struct rank_report {
     struct key256 model; /* model_identity() */
     struct step_limits limits;
     char version[64]; /* the program's */
-    char form[32]; /* of its GEMMs: hosts may have other CPUs */
+    char form[32]; /* its GEMM form; hosts may have different CPUs */
 };
 
 /* Before anything large is loaded: from here on ranks may be far apart, until they agree. */

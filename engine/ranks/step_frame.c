@@ -125,7 +125,7 @@ static int check_rows(const struct step_limits *l, const struct forward_batch *b
     return QUIRE_OK;
 }
 
-/* A block behind a window is none, and is not read. */
+/* A block behind a window has no valid index and is not read. */
 static bool is_behind(const struct step_limits *l, uint32_t group, const struct k_attn_row *r, uint32_t entry)
 {
     const uint64_t end = ((uint64_t)entry + 1) * l->block_tokens;

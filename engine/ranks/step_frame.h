@@ -1,5 +1,5 @@
-/* A step's input as rank 0 tells it to the others: the payload of a plan frame (parallel/plan_frame.h), 32-bit numbers
- * throughout, in the byte order of ranks that read each other's floats.
+/* The step input that rank 0 sends to the other ranks: the payload of a plan frame (parallel/plan_frame.h). All
+ * numbers have 32 bits, in the byte order of ranks that read each other's floats.
  *
  *     n_tokens, n_rows, n_logits, n_entries
  *     ids, positions                       [n_tokens] each
@@ -8,7 +8,8 @@
  *     tables of each KV group              [n_entries]
  *     logit_tokens                         [n_logits]
  *
- * What is read is checked against the rank's own limits: a wrong number would write anywhere. Pure; any thread.
+ * Received values are checked against the rank's own limits, because a wrong number would make it write anywhere.
+ * Pure functions; any thread.
  */
 #ifndef QUIRE_ENGINE_RANKS_STEP_FRAME_H
 #define QUIRE_ENGINE_RANKS_STEP_FRAME_H
@@ -23,7 +24,7 @@ struct step_limits {
 };
 struct step_limits step_limits_of(const struct model_desc *desc, const struct engine_plan *plan);
 
-/* Of the largest frame within the limits, of steps and of moves. */
+/* The size of the largest frame within the limits, for steps and for moves. */
 size_t step_frame_max_bytes(const struct step_limits *limits);
 
 /* `to` has room for the largest; returns the bytes. The batch is as forward_run() takes it, without sources. */

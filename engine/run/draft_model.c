@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A sequence with at most so many positions left is served before those that have a prompt to compute: whoever
+/* A sequence with at most this many positions left is served before those with a prompt to compute. A sequence that
  * follows the model step by step never has more. */
 #define NEARLY_THERE (DRAFT_MAX + 1)
 /* Moves of one call to the forward pass. */
@@ -15,7 +15,7 @@
 /* Blocks that the positions of a sequence's guesses touch. */
 #define MAX_GUESS_BLOCKS (DRAFT_MAX / 8 + 2)
 
-/* What was computed for a sequence when it was last asked for, of which only the first token was known. */
+/* The computed positions of a sequence at its last query, when only the first of their tokens was certain. */
 struct slot {
     uint32_t first, n;  /* positions [first, first + n) */
     uint32_t n_table;   /* blocks that the sequence had then */
@@ -49,7 +49,7 @@ struct draft_model {
     struct slot *slots;                      /* [max_num_seqs] each */
     struct asked *asked;
     struct k_sample_row *rows;
-    const struct k_sample_result *results; /* of the pass that ran last: the forward pass's */
+    const struct k_sample_result *results; /* results of the last pass; owned by the forward pass */
     struct k_block_pair *copies;             /* [max_num_seqs * MAX_GUESS_BLOCKS] */
     uint32_t n_copies;
     double us;                               /* draft_model_us() */
@@ -80,7 +80,7 @@ int draft_model_prepare(struct engine *e, const struct engine_options *o, struct
     d->about = (struct engine_draft){.desc = &d->desc,
                                      .weight_bytes = checkpoint_total_bytes(d->checkpoint),
                                      .n_tokens = o->speculative.num_speculative_tokens};
-    /* What it computes is nobody's answer, so it may take the form that takes every format. */
+    /* Its output is never part of an answer, so it may use the form that supports every format. */
     d->form = e->backend->form;
     if (!e->backend->ops->supports(e->backend, K_OP_GEMM, d->form, model_weight_format(&d->desc)))
         d->form = K_FORM_LANE;
@@ -112,7 +112,7 @@ int draft_model_bind(struct engine *e, struct quire_error *err)
     return status;
 }
 
-/* What each slot has of every array. */
+/* Bytes per slot in all arrays. */
 #define SLOT_BYTES \
     (sizeof(struct slot) + sizeof(struct asked) + sizeof(struct k_sample_row) + \
      MAX_GUESS_BLOCKS * sizeof(struct k_block_pair))
@@ -173,7 +173,8 @@ void draft_model_close(struct draft_model *d)
     free(d);
 }
 
-/* ---- what lies in blocks ----------------------------------------------------------------------------------------- */
+/* ---- contents of blocks
+ * ------------------------------------------------------------------------------------------- */
 
 void draft_model_launched(struct draft_model *d, const struct sched_row *row)
 {
@@ -226,7 +227,7 @@ static uint32_t block_of(const struct draft_model *d, const struct asked *a, uin
     return d->n_blocks + a->ask->slot * d->n_slot_blocks + (index - a->n_table);
 }
 
-/* Of the sequence's own blocks, how many leading positions are computed. */
+/* The number of leading positions of the sequence's own blocks that are computed. */
 static uint32_t count_valid(const struct draft_model *d, const struct asked *a)
 {
     const uint32_t bt = d->plan.block_tokens;
@@ -247,8 +248,8 @@ static void set_valid(struct draft_model *d, const struct asked *a, uint32_t fir
     }
 }
 
-/* What was guessed last time and is known to be right now is computed already. Where it lies in the slot's blocks
- * it is to be copied to the sequence's, which hold nothing of the draft model yet. */
+/* Positions of earlier guesses that turned out right are already computed. Those in the slot's blocks are copied to
+ * the sequence's blocks, which do not hold the draft model's values yet. */
 static void settle(struct draft_model *d, const struct asked *a)
 {
     struct slot *slot = &d->slots[a->ask->slot];
@@ -336,7 +337,7 @@ static void fill_other_groups(const struct draft_model *d, struct forward_batch 
     }
 }
 
-/* Of the rows that have positions in this pass. */
+/* Sizes of the rows that have positions in this pass. */
 static void measure_pass(const struct draft_model *d, uint32_t n_asked, uint32_t *n_tokens, uint32_t *n_rows,
                          uint32_t *n_logits, uint32_t *n_entries)
 {
@@ -428,7 +429,7 @@ static void take_guesses(struct draft_model *d, uint32_t n_asked)
     }
 }
 
-/* What the passes computed of positions that are only guessed, for settle(). */
+/* Records the positions that the passes computed for guesses, for settle(). */
 static void remember(struct draft_model *d, uint32_t n_asked)
 {
     for (uint32_t i = 0; i < n_asked; i++) {
@@ -473,9 +474,9 @@ static bool can_ask(const struct draft_model *d, struct draft_ask *ask, struct a
     return (uint64_t)out->n_table * plan->block_tokens >= text->n_tokens - 1;
 }
 
-/* The first pass: what is known and not computed, of those who have little left and then of the others, as far as a
- * step's tokens go. Counts go up at once: each layer has the K and V of all rows before any row reads them, so a block
- * that two sequences share is computed once. */
+/* The first pass: positions that are known but not computed, first of sequences with few left and then of the
+ * others, up to a step's tokens. The counts rise at once: each layer has the K and V of all rows before any row
+ * reads them, so a block that two sequences share is computed once. */
 static void share_out(struct draft_model *d, uint32_t n_asked)
 {
     uint32_t left = d->plan.max_num_batched_tokens;
@@ -531,7 +532,7 @@ static int propose(struct drafter *drafter, struct draft_ask *asks, uint32_t n, 
     return status;
 }
 
-/* Closed by the engine, which opened it before there was anybody to ask it. */
+/* The engine opened the draft model before drafters existed, so the engine closes it. */
 static void destroy(struct drafter *drafter)
 {
     (void)drafter;

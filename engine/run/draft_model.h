@@ -1,22 +1,20 @@
-/* A small model that guesses what the large one will say: a drafter with weights, a KV cache and a forward pass of its
- * own, on the same backend.
+/* A small model that drafts for the large one: a drafter with its own weights, KV cache and forward pass on the same
+ * backend.
  *
- * Its KV cache is the last group of the engine's: blocks, prefixes, preemption and the host tier are the scheduler's
- * affair as those of any group. What lies in a block is kept count of here, since the draft model may come later
- * than the model, or never, to a position: of each block, how many leading positions it has computed. A count begins
- * at 0 when the model computes a block's first position, and travels with the block to the host tier and back. Whatever
- * were wrong with a count, or with the K and V themselves, could only make guesses worse: what is said is decided by the
- * model alone.
+ * Its KV cache is the last group of the engine's cache. The scheduler manages its blocks, prefixes, preemption and
+ * host tier like those of any group. This file counts the computed leading positions of each block, because the
+ * draft model may reach a position later than the model, or never. A count begins at 0 when the model computes a
+ * block's first position, and travels with the block to the host tier and back. An error in a count, or in K and V,
+ * could only make guesses worse. The model alone decides the answer.
  *
- * After a step each sequence that is asked for has its new tokens computed, all in one pass, and the first guess drawn;
- * then a pass for each further guess, of one token a sequence. A pass of many tokens, such as of a new prompt, is no
- * larger than a step: who does not fit has no guesses yet, and goes on after the next step. Guesses are drawn
- * by the request's own rules with the seed, position and choice that the model's draw will have, so that also sampled
- * ones agree as often as the two models do. For penalties and bad words the tokens count that are known, not
- * the guesses before.
+ * After a step, one pass computes the new tokens of each queried sequence and draws its first guess. Each further
+ * guess takes a pass of one token per sequence. A pass of many tokens, such as for a new prompt, is no larger than a
+ * step. A sequence that does not fit has no guesses yet and continues after the next step. Guesses are drawn by the
+ * request's own rules with the seed, position and choice of the model's later draw, so that sampled guesses also
+ * agree as often as the two models do. Penalties and bad words count the known tokens, not the earlier guesses.
  *
- * The positions of guesses lie in the sequence's own blocks as far as it has some, then in blocks behind the group's
- * that each slot has for itself, since the scheduler gives none for what is only guessed. When such positions turn out right
+ * The positions of guesses lie in the sequence's own blocks as far as it has them, then in blocks after the group's
+ * that belong to each slot, because the scheduler allocates no blocks for guesses. If such positions turn out right,
  * their block is copied to the sequence's.
  *
  * Engine thread only.
@@ -34,7 +32,7 @@ struct engine;
 struct engine_options;
 struct draft_model;
 
-/* What it keeps count of in host memory, by the engine's plan: part of draft_bytes there. */
+/* Host memory for its counts, by the engine's plan; included in draft_bytes there. */
 uint64_t draft_model_host_bytes(const struct engine_plan *plan);
 
 /* In the order of an engine's opening. Into e->draft_model, which stays NULL without such a method: config.json and the
@@ -48,7 +46,7 @@ int draft_model_bind(struct engine *e, struct quire_error *err);
 int draft_model_open(struct engine *e, const struct engine_plan *plan, bool graphs, struct quire_error *err);
 void draft_model_close(struct draft_model *d); /* NULL is fine */
 
-/* What a pass of one token a sequence took of late, in microseconds: of one draft more for everybody. */
+/* Recent time of a pass of one token per sequence, in microseconds: the price of one more draft for all sequences. */
 double draft_model_us(const struct draft_model *d);
 /* The engine's own: destroying it does nothing. */
 struct drafter *draft_model_drafter(struct draft_model *d);

@@ -3,8 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* 64 KiB a sequence: with a penalty, eight drafts of a text of a thousand distinct tokens. One sequence alone has as much as
- * sixteen do, and a thousand no more than 256. Pages that nobody touches cost nothing. */
+/* 64 KiB a sequence: with a penalty, eight drafts of a text of a thousand distinct tokens. One sequence alone gets
+ * the space of sixteen, and a thousand sequences together no more than the space of 256. Pages that are never
+ * touched cost no memory. */
 #define ITEMS_OF_ONE 8192u
 #define LEAST_SEQS 16u
 #define MOST_SEQS 256u
@@ -36,7 +37,7 @@ void draft_room_destroy(struct draft_room *room)
     free(room->items);
 }
 
-/* Of the draw after `draft` drafts more than the choice's own counts have. */
+/* Items for the draw after `draft` drafts more than the choice's own counts hold. */
 static uint64_t items_of(const struct sampling *s, uint64_t n_counts)
 {
     return (s->counts_output ? n_counts : 0) + sampling_row_room(s);

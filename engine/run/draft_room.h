@@ -1,9 +1,11 @@
-/* What the samplers of drafts look at. A row that verifies drafts draws after each of them, and where counts or last tokens
- * matter (penalties, bad words of several tokens) each draw has those before it, its own row's drafts included. A step has a
- * bounded room for them, made once: a penalty over a long prompt would else take a copy of its counts for every logit
- * row. What does not fit is not proposed, and what was proposed all the same is not verified.
+/* Scratch memory for the counts and last tokens that the samplers of drafts read. A row that verifies drafts draws
+ * after each of them. If counts or last tokens matter (penalties, bad words of several tokens), each draw needs
+ * those before it, including its own row's drafts. A step has a fixed amount of this scratch, allocated once.
+ * Otherwise a penalty over a long prompt would copy its counts for every logit row. Drafts that do not fit are not
+ * proposed, or, if they were proposed, not verified.
  *
- * Engine thread only; one per step in flight, since the sampler's rows point into it until the step's results were taken.
+ * Engine thread only. One per step in flight, because the sampler's rows point into it until the step's results are
+ * taken.
  */
 #ifndef QUIRE_ENGINE_DRAFT_ROOM_H
 #define QUIRE_ENGINE_DRAFT_ROOM_H

@@ -4,7 +4,7 @@
 #include "speculation/ngram.h"
 #include "speculation/suffix.h"
 
-/* What the KV cache holds of running sequences; a group with a window holds only their ends. */
+/* Tokens of running sequences that the KV cache holds. A group with a window holds only their ends. */
 static uint64_t n_running_tokens(const struct engine_plan *p)
 {
     uint64_t most = (uint64_t)p->max_num_seqs * p->max_model_len, held = 0;

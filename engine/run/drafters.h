@@ -1,4 +1,4 @@
-/* Which drafters an engine has, by its options and its plan; and what memory they take, in the host. */
+/* Selects the drafters of an engine by its options and its plan, and computes their host memory. */
 #ifndef QUIRE_ENGINE_DRAFTERS_H
 #define QUIRE_ENGINE_DRAFTERS_H
 
@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-/* Who guesses, in the order in which they are asked. */
+/* The sources of drafts, in the order in which they are queried. */
 enum draft_source {
     FROM_REQUEST, /* `prediction` */
     FROM_METHOD,  /* the server's */

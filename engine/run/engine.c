@@ -70,7 +70,7 @@ static int open_backend(struct engine *e, const struct engine_options *o, struct
     return QUIRE_OK;
 }
 
-/* A GPU's budget, and what others have left of its memory. */
+/* Checks a GPU's budget against the memory that other processes have left. */
 static int check_device_memory(const struct engine_plan *plan, struct quire_error *err)
 {
     uint64_t weights = plan->weight_bytes + plan->draft_weight_bytes;
@@ -86,7 +86,8 @@ static int check_device_memory(const struct engine_plan *plan, struct quire_erro
         quire_size(plan->kv_bytes).text, quire_size(plan->driver_bytes).text, quire_size(plan->device_budget).text);
 }
 
-/* Memory that is not there would be missed only when it is touched, by a killed process. n_ranks: who are about to take it. */
+/* Without this check, a lack of memory would show only when pages are touched, by a killed process. n_ranks: ranks
+ * that are about to allocate. */
 static int check_memory(const struct engine_plan *plan, uint32_t n_ranks, struct quire_error *err)
 {
     uint64_t available = host_memory_available();
@@ -111,7 +112,8 @@ static int check_memory(const struct engine_plan *plan, uint32_t n_ranks, struct
                       quire_size(plan->swap_bytes).text, quire_size(available).text);
 }
 
-/* What of the GPU's memory is gone and not ours: the driver's, now that everything is loaded, and other processes'. */
+/* Measures the GPU memory that is used but not ours: the driver's, now that everything is loaded, and other
+ * processes'. */
 static int measure_driver(struct engine *e, struct quire_error *err)
 {
     struct engine_plan *p = &e->plan;
@@ -325,7 +327,7 @@ static int open_scheduler(struct engine *e, const struct engine_options *o, stru
     return e->owners ? speculate_create(e, o, err) : quire_fail(err, QUIRE_NO_MEMORY, "requests: out of memory");
 }
 
-/* What a later policy will be made with. */
+/* Stores the options for later policies. */
 static int keep_policy_options(struct engine *e, const struct sched_policy_options *o, struct quire_error *err)
 {
     e->policy_options = *o;
@@ -343,7 +345,7 @@ static int keep_policy_options(struct engine *e, const struct sched_policy_optio
     return QUIRE_OK;
 }
 
-/* What it says of itself, once the model is there. */
+/* Fills in engine_info once the model is loaded. */
 static void introduce(struct engine *e, uint32_t max_queued)
 {
     struct engine_info *info = &e->info;
@@ -514,8 +516,8 @@ void engine_close(struct engine *e)
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-/* The seed of a request that brings none. With --seed it follows from that and from how many came
- * before (splitmix64), so that a replay draws the same. */
+/* The seed of a request that brings no seed. With --seed it follows from that value and the number of earlier
+ * requests (splitmix64), so that a replay draws the same. */
 static uint64_t next_seed(struct engine *e)
 {
     uint64_t z;
@@ -601,7 +603,7 @@ void engine_no_more(struct engine *e)
     mailbox_no_more(e->mailbox);
 }
 
-/* What the caller says, over what the engine keeps. */
+/* Merges the caller's options over the stored ones. */
 static void policy_options_from(const struct engine_policy_options *from, struct sched_policy_options *o)
 {
     _Static_assert(ENGINE_MAX_CLASSES == SCHED_MAX_CLASSES, "classes of service");
@@ -623,7 +625,7 @@ int engine_set_policy(struct engine *e, const char *name, const struct engine_po
         return quire_fail(err, QUIRE_INVALID, "policy: must be one of %s, got '%.40s'", sched_policy_names(), name);
     if (options)
         policy_options_from(options, &o);
-    /* A rehearsal: what the policy refuses is refused here, and not when nobody is listening. */
+    /* A trial creation, so that options which the policy rejects fail here and not later on the engine thread. */
     void *state = NULL;
     int status = policy->create ? policy->create(&o, &state, err) : QUIRE_OK;
     if (status != QUIRE_OK)

@@ -61,8 +61,7 @@ void event_vector(struct engine *e, struct request *r, const float *vector, uint
     event->n_vector = n;
 }
 
-/* Of the prompt's full blocks, what choice 0 computed and named for others: the whole prompt but its
- * hits. */
+/* The prompt's full blocks that choice 0 computed and published: the whole prompt except its hits. */
 static uint32_t n_cache_created(const struct engine *e, const struct request *r, uint32_t choice, uint32_t n_cached)
 {
     uint32_t n_full = r->spec.n_prompt / e->plan.block_tokens * e->plan.block_tokens;

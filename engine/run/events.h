@@ -1,4 +1,4 @@
-/* What happened in a step, in order, on its way to the sink. The engine's thread. */
+/* Collects the events of a step in order and passes them to the sink. Engine thread. */
 #ifndef QUIRE_ENGINE_EVENTS_H
 #define QUIRE_ENGINE_EVENTS_H
 
@@ -13,11 +13,11 @@ void event_prompt_logprob(struct engine *e, struct request *r, uint32_t position
 /* Borrowed until events_flush(). */
 void event_vector(struct engine *e, struct request *r, const float *vector, uint32_t n);
 void event_done(struct engine *e, struct request *r, uint32_t choice, enum engine_finish finish, int64_t stop_token);
-/* Hands the queued events to the sink and forgets the ids of requests that are over. Frees none: a
- * full queue may flush while somebody walks a list of requests. */
+/* Passes the queued events to the sink and removes the ids of finished requests. It frees no request, because a full
+ * queue may flush in the middle of a walk over a list of requests. */
 void events_flush(struct engine *e);
 void event_order(struct engine *e,
-                 uint64_t order); /* given at once: no watch is told, and no request's events wait for it */
+                 uint64_t order); /* delivered at once: no watch receives it, and no request's events wait for it */
 /* Frees what is over. */
 void events_reap(struct engine *e);
 /* The scheduler no longer knows one choice. Frees the request when that was all that kept it. */

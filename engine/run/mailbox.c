@@ -177,7 +177,7 @@ int mailbox_submit(struct mailbox *m, struct request *r, uint32_t *retry_after_m
     }
     pthread_mutex_unlock(&m->mutex);
     if (status == QUIRE_OK)
-        pthread_cond_signal(&m->wake); /* after the unlock: who is woken wants it */
+        pthread_cond_signal(&m->wake); /* after the unlock, because the woken thread takes the mutex */
     return status;
 }
 
@@ -342,7 +342,7 @@ void mailbox_drain(struct mailbox *m, uint64_t until_us, struct mailbox_mail *ou
     m->drained_choices += m->new_choices;
     m->drained_tokens += m->new_tokens;
     m->new_choices = m->new_tokens = 0;
-    /* The list is copied, because a cancel may link a request anew while the engine walks it. */
+    /* The list is copied, because a cancel may link a request again while the engine walks the list. */
     for (struct request *r = m->cancels; r; r = r->next_cancel) {
         r->in_cancels = false;
         r->next_to_end = out->cancels;

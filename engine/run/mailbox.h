@@ -1,9 +1,9 @@
-/* Where the world and the engine thread meet: requests, predictions, cancels and orders go in, counters come out.
+/* The interface between other threads and the engine thread: requests, predictions, cancels and orders enter,
+ * counters leave.
  *
- * One mutex guards everything here; nobody holds it while computing. Admission is decided here,
- * at once, from counters: what the scheduler had waiting at the last step boundary plus what was
- * accepted since. Requests belong to the mailbox from mailbox_submit() until mailbox_drain()
- * hands them to the engine thread.
+ * One mutex guards everything here. No thread holds it while computing. Admission is decided here, at once, from
+ * counters: the scheduler's waiting requests at the last step boundary plus those accepted since. Requests belong to
+ * the mailbox from mailbox_submit() until mailbox_drain() hands them to the engine thread.
  */
 #ifndef QUIRE_ENGINE_MAILBOX_H
 #define QUIRE_ENGINE_MAILBOX_H
@@ -17,8 +17,8 @@
 
 struct mailbox;
 
-/* Bounds: waiting choices, and prompt tokens of waiting requests (0 = none). A request that finds
- * nothing waiting is always taken. */
+/* Bounds: waiting choices, and prompt tokens of waiting requests (0: no bound). A request is always accepted if
+ * nothing waits. */
 int mailbox_create(uint32_t max_choices, uint64_t max_tokens, uint32_t n_tenants, struct mailbox **out,
                    struct quire_error *err);
 void mailbox_destroy(struct mailbox *m); /* frees requests that were never drained; NULL is fine */
@@ -34,22 +34,22 @@ void mailbox_cancel(struct mailbox *m, uint64_t id, uint32_t choice);
 void mailbox_predict(struct mailbox *m, uint64_t id, uint32_t *tokens, uint32_t n);
 void mailbox_refuse_new(struct mailbox *m);
 void mailbox_no_more(struct mailbox *m);
-/* Of two that were not drained yet the later counts. The options' weights are not read. This and mailbox_unpin() return the
- * order's number: 1, 2, 3, … */
+/* If two policies are set before a drain, the later one counts. The options' weights are not read. This and
+ * mailbox_unpin() return the order's number: 1, 2, 3, … */
 uint64_t mailbox_set_policy(struct mailbox *m, const struct sched_policy *policy,
                             const struct sched_policy_options *options);
 #define MAILBOX_ALL_TENANTS UINT32_MAX
 uint64_t mailbox_unpin(struct mailbox *m, uint32_t tenant); /* one there is, or all */
 void mailbox_close(struct mailbox *m);
 void mailbox_stats(struct mailbox *m, struct engine_stats *out);
-/* Of a tenant there is, as last published. */
+/* Copies the last published counters of an existing tenant. */
 void mailbox_tenant_stats(struct mailbox *m, uint32_t tenant, struct sched_tenant_stats *out);
 uint64_t mailbox_next_number(struct mailbox *m); /* 0, 1, 2, … */
 
 /* ---- the engine thread ---- */
 
 struct mailbox_orders {
-    uint64_t number; /* of the last with a number; 0: none */
+    uint64_t number; /* number of the last order with a number; 0: no such order */
     bool no_more;
     const struct sched_policy *policy; /* NULL: stays */
     struct sched_policy_options options;
@@ -69,7 +69,7 @@ struct mailbox_mail {
 #define MAILBOX_FOREVER UINT64_MAX
 void mailbox_drain(struct mailbox *m, uint64_t until_us, struct mailbox_mail *out);
 
-/* What the engine did since the last call, for stats and for the time to come back. */
+/* The engine's progress since the last call, for statistics and for the delay before a retry. */
 struct mailbox_report {
     struct engine_stats stats; /* draining and dead are the mailbox's own */
     uint64_t busy_us; /* spent on steps */

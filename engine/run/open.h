@@ -1,4 +1,4 @@
-/* What opens an engine, for rank 0 and for the other ranks. */
+/* Functions that open an engine, for rank 0 and for the other ranks. */
 #ifndef QUIRE_ENGINE_OPEN_H
 #define QUIRE_ENGINE_OPEN_H
 
@@ -7,8 +7,8 @@
 /* An engine of which nothing is opened yet; engine_close() it. NULL: out of memory. */
 struct engine *engine_new(struct quire_error *err);
 
-/* What the model is, its weights' headers, the device, the plan, in this order: all that can be refused before anything
- * large is allocated or read. */
+/* Prepares the model's description, its weights' headers, the device and the plan, in this order. Every check that
+ * can fail happens before anything large is allocated or read. */
 int engine_prepare(struct engine *e, const struct engine_options *options, struct quire_error *err);
 
 /* The weights and the forward pass of what was prepared. */

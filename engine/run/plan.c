@@ -24,9 +24,9 @@
  * more only slows the others down, and 256 rows of logits of a 152k vocabulary are 156 MB. */
 #define DEFAULT_CPU_SEQS 64u
 #define DEFAULT_SEQS 256u
-/* A step is what a running sequence waits for while somebody's prompt is computed. 512 tokens
- * already use each weight 512 times, which is all a CPU can gain; 2,048 would only make the wait
- * four times as long. */
+/* The size of a step is the time that a running sequence waits while another request's prompt is computed. 512
+ * tokens already use each weight 512 times, which is all that a CPU can gain. 2,048 would only make the wait four
+ * times as long. */
 #define DEFAULT_CPU_BATCHED_TOKENS 512u
 #define DEFAULT_BATCHED_TOKENS 2048u
 /* Prompt logprobs go at least this many positions a step. */
@@ -37,19 +37,19 @@
 #define MAX_HOST_BLOCKS (1u << 30) /* the most that memory/ counts */
 #define MAX_MODEL_LEN (1u << 26) /* as far as k_sincos is defined */
 
-/* KV by default: two fifths of what is free beside the weights, at most 4 GiB: a server must not
- * take a shared machine's memory without being told. */
+/* Default KV memory: two fifths of the memory that is free after the weights, at most 4 GiB, because a server must
+ * not take a shared machine's memory without an option. */
 #define KV_SHARE_NUMERATOR 2u
 #define KV_SHARE_DENOMINATOR 5u
 #define KV_DEFAULT_CAP ((uint64_t)4 << 30)
 
 /* A GPU's memory: what vLLM takes by default. */
 #define DEFAULT_GPU_UTILIZATION 0.9
-/* What the driver takes besides: a context and our modules, where no GPU is at hand to ask; and room for recorded
- * graphs, which come after the plan. Assumed, not measured: the engine prints what it was at start. */
+/* Memory that the driver takes: a context and our modules, if no GPU can be queried; and space for recorded graphs,
+ * which come after the plan. The value is an assumption. The engine prints the measured value at start. */
 #define ASSUMED_CONTEXT_BYTES ((uint64_t)640 << 20)
 #define MAX_GRAPH_ROOM_BYTES ((uint64_t)256 << 20)
-#define GRAPH_ROOM_SHARE 64u /* of a small GPU's memory */
+#define GRAPH_ROOM_SHARE 64u /* part of a small GPU's memory */
 
 static uint64_t saturating_mul(uint64_t a, uint64_t b)
 {
@@ -82,8 +82,8 @@ static bool dtype_from_name(const char *name, enum k_dtype *out)
     return false;
 }
 
-/* vLLM's names, where fp8 is e4m3, too, and those that a plan says. What vLLM calls per_token_head is the only kind of scale
- * that there is here. */
+/* Accepts vLLM's names, where fp8 also means e4m3, and the names that a plan reports. The scales here are always of
+ * the kind that vLLM calls per_token_head. */
 static bool kv_kind_from_name(const char *name, enum k_dtype *out)
 {
     static const struct {
@@ -105,7 +105,7 @@ static bool is_auto(const char *name)
     return !name || strcmp(name, "auto") == 0;
 }
 
-/* What --activation-dtype says; auto: what the weights were made for. */
+/* The values of --activation-dtype; auto: the activations that the weights were made for. */
 enum activations { ACTIVATIONS_F32, ACTIVATIONS_BF16, ACTIVATIONS_INT8 };
 
 static int plan_activations(const struct engine_options *o, const struct model_desc *desc, enum activations *out,
@@ -301,7 +301,7 @@ static int plan_limits(const struct engine_options *o, const struct model_desc *
 
 /* ---- KV ------------------------------------------------------------------------------------- */
 
-/* Of any stage, how many of its layers have the window. */
+/* The largest number of layers with this window in any stage. */
 static uint32_t most_layers(const struct model_desc *desc, uint32_t window)
 {
     const uint32_t n_stages = desc->stage.n_stages ? desc->stage.n_stages : 1;
@@ -345,9 +345,10 @@ static int plan_groups(const struct model_desc *desc, struct engine_plan *p, str
     return QUIRE_OK;
 }
 
-/* A draft model's layers are one group, of full attention whatever their windows: it may compute a position long after
- * the model did, when a window's blocks would be gone. Its K and V are kept as the model's are: who wants twice the tokens of
- * the one wants them of the other, and what 8 bits cost a guess no answer sees. */
+/* A draft model's layers form one group of full attention, regardless of their windows: it may compute a position
+ * long after the model did, when a window's blocks would be gone. Its K and V use the model's KV format. The format
+ * that fits twice the tokens for the model does so for the draft model too, and the error of 8 bits only affects
+ * guesses, never answers. */
 static int plan_draft_group(const struct engine_draft *draft, struct engine_plan *p, struct quire_error *err)
 {
     uint32_t g = p->n_kv_groups;
@@ -431,7 +432,7 @@ static uint64_t bytes_of_steps(const struct engine_plan *p)
     return bytes_with(p, n_steps * (n_tokens / p->block_tokens + n_seqs), true);
 }
 
-/* What every sequence at full length could hold: more would only cache. */
+/* The KV size at which every sequence has full length. More memory would only serve as cache. */
 static uint64_t useful_bytes(const struct engine_plan *p, const struct model_desc *desc)
 {
     uint64_t bytes = 0;
@@ -493,8 +494,7 @@ static uint32_t longest_served(const struct engine_plan *p, uint64_t n)
     return low;
 }
 
-/* The pool must serve one request of max_model_len, or max_model_len gives way where nobody
- * asked for it. */
+/* The pool must hold one request of max_model_len. If the option is not set, max_model_len is reduced instead. */
 static int fit_model_len(const struct engine_options *o, const struct model_desc *desc, struct engine_plan *p,
                          uint64_t n, struct quire_error *err)
 {
@@ -536,7 +536,7 @@ static int plan_kv(const struct engine_options *o, const struct model_desc *desc
                           (unsigned long long)max_blocks(p), p->block_tokens, (unsigned long long)n);
     if (!n && o->kv_cache_memory)
         n = blocks_within(p, o->kv_cache_memory, false);
-    else if (!n) /* beside a GPU's weights: engine_plan_fit_all() looks at the other ranks */
+    else if (!n) /* with a GPU's weights: engine_plan_fit_all() considers the other ranks */
         n = blocks_within(p, default_kv_bytes(p, desc), p->device_memory > 0);
     int status = fit_model_len(o, desc, p, n, err);
     if (status != QUIRE_OK)
@@ -562,7 +562,7 @@ static int plan_swap(const struct engine_options *o, struct engine_plan *p, stru
         return quire_fail(err, QUIRE_INVALID,
                           "--swap-space keeps blocks of the prefix cache, which is off: leave"
                           " --no-enable-prefix-caching out, or --swap-space");
-    uint64_t most_bytes = 0; /* of the KV cache of any stage */
+    uint64_t most_bytes = 0; /* largest KV cache of any stage */
     for (uint32_t g = 0; g < engine_plan_n_groups(p); g++)
         most_bytes += p->groups[g].n_blocks * p->groups[g].most_bytes;
     for (uint32_t g = 0; g < engine_plan_n_groups(p); g++) {
@@ -599,7 +599,7 @@ static int plan_arenas(const struct model_desc *desc, struct engine_plan *p, str
     return QUIRE_OK;
 }
 
-/* The draft model's own groups: by window, as its layers are computed. */
+/* The draft model's own groups, by window, as its layers are computed. */
 static int plan_of_draft_groups(const struct engine_plan *plan, const struct model_desc *desc, struct engine_plan *out,
                                 struct quire_error *err)
 {
@@ -627,7 +627,7 @@ int engine_plan_of_draft(const struct engine_plan *plan, const struct engine_dra
     return status == QUIRE_OK ? plan_arenas(draft->desc, out, err) : status;
 }
 
-/* What the draft model takes beside its share of the KV cache. */
+/* The draft model's memory in addition to its share of the KV cache. */
 static int plan_draft_arenas(const struct engine_draft *draft, struct engine_plan *p, struct quire_error *err)
 {
     struct engine_plan own;
@@ -670,8 +670,8 @@ static int plan_device(const struct engine_options *o, const struct model_desc *
     if (!p->planner)
         return quire_fail(err, QUIRE_INVALID, "--device: must be auto, ref, cpu, cuda or cuda:N, got '%.40s'", device);
     snprintf(p->device, sizeof p->device, "%s", p->planner->name);
-    p->overlap_depth = p->n_ranks > 1 ? 0
-                                      : p->planner->overlap_depth; /* ranks are told tokens, not where they will be */
+    p->overlap_depth = p->n_ranks > 1 ? 0 : p->planner->overlap_depth; /* ranks receive tokens, not the addresses where
+                                                                    * they will appear */
     if (p->planner->on_host)
         return QUIRE_OK;
     double share = o->gpu_memory_utilization > 0 ? o->gpu_memory_utilization : DEFAULT_GPU_UTILIZATION;
@@ -694,7 +694,7 @@ static int plan_device(const struct engine_options *o, const struct model_desc *
     return QUIRE_OK;
 }
 
-/* Of this rank's, in shared memory: the group of all, and those parts of it that the rank is in. */
+/* This rank's message buffers in shared memory: for the whole group, and for the parts that contain this rank. */
 static uint64_t plan_messages(const struct engine_options *o, const struct model_desc *desc,
                               const struct engine_plan *p)
 {
@@ -710,7 +710,7 @@ int engine_plan_make_on(const struct engine_options *options, const struct model
                         const struct engine_draft *draft, const struct engine_device *device, struct engine_plan *out,
                         struct quire_error *err)
 {
-    struct sched_config schedule; /* of no use here: who plans is told what the engine would refuse */
+    struct sched_config schedule; /* not used here: the plan fails for options that the engine would reject */
     memset(out, 0, sizeof *out);
     out->weight_bytes = weight_bytes;
     out->n_stages = desc->stage.n_stages ? desc->stage.n_stages : 1;

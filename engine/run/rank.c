@@ -8,7 +8,7 @@
 
 #define TENSOR "--tensor-parallel-size"
 #define PIPELINE "--pipeline-parallel-size"
-#define GIVE_UP_MS 10000u /* for ranks that were started at the same time to come and hear why */
+#define GIVE_UP_MS 10000u /* time for ranks that were started together to connect and receive the reason */
 
 static uint32_t at_least_one(uint32_t n)
 {
@@ -51,8 +51,8 @@ static int check_options(const struct engine_options *o, const struct model_desc
     return model_share_check(desc, at_least_one(o->tensor_parallel_size), err);
 }
 
-/* Whether the last stage has the layer more that the first would have: unless that makes the larger of the two larger. Of a step that
- * draws nothing it computes K and V of its last layer and no more. */
+/* Whether the last stage takes the extra layer in place of the first, unless that makes the larger of the two
+ * larger. In a step that samples nothing, the last layer only computes K and V. */
 static int deal_ends(const struct checkpoint *checkpoint, const struct model_desc *desc, uint32_t n_stages,
                      bool *last_has_more, struct quire_error *err)
 {
@@ -99,7 +99,7 @@ int engine_plan_share(struct engine_options *o, const struct checkpoint *checkpo
     return weights_look_share(checkpoint, own, weight_bytes, err);
 }
 
-/* ---- what the forward pass needs of the others ---- */
+/* ---- operations of the forward pass on the group ---- */
 
 static int all_reduce_tree(void *parts, float *x, size_t n, struct quire_error *err)
 {
@@ -116,7 +116,7 @@ static int gather(void *parts, const void *mine, size_t n_bytes, void *all, stru
     return collective_gather(((struct rank_parts *)parts)->stage, mine, n_bytes, 0, all, err);
 }
 
-/* Whom most others contradict; of two, nobody knows which. */
+/* The rank whose digest differs from the majority. With two ranks it cannot be determined. */
 static uint32_t find_odd(const uint64_t *digests, uint32_t n)
 {
     uint32_t most = 0, most_like = 0;
@@ -140,7 +140,7 @@ static int agree(void *parts, uint64_t digest, struct quire_error *err)
     const struct rank_parts *p = parts;
     uint64_t all[COLLECTIVE_MAX_RANKS];
     const uint32_t n = collective_size(p->stage), own = collective_rank(p->stage);
-    const uint32_t first = collective_rank(p->whole) - own; /* of the stage's, among all */
+    const uint32_t first = collective_rank(p->whole) - own; /* first rank of the stage, counted in the whole group */
     int status = collective_all_gather(p->stage, &digest, sizeof digest, all, err);
     const uint32_t odd = status == QUIRE_OK ? find_odd(all, n) : n;
     if (odd == n)
@@ -247,7 +247,7 @@ int engine_plan_fit_all(const struct engine_options *options, const struct check
     return status == QUIRE_OK ? engine_plan_make_on(&o, &share, weight_bytes, draft, device, plan, err) : status;
 }
 
-/* ---- where it is ---- */
+/* ---- rank and hosts ---- */
 
 static int read_flags(const struct engine_options *o, struct place_flags *out, struct quire_error *err)
 {
@@ -297,14 +297,14 @@ int engine_rank(const struct engine_options *options, uint32_t *rank, struct qui
     return status;
 }
 
-/* ---- which GPU is whose ---- */
+/* ---- assignment of GPUs ---- */
 
 static bool is_on_gpus(const char *device)
 {
     return device && strncmp(device, "cuda", 4) == 0;
 }
 
-/* Of all ranks at the same time; *own is the place of this one's among `seen`. */
+/* All ranks call this at the same time. *own is the index of this rank's GPU in `seen`. */
 static int share_gpus(struct engine *e, const struct k_gpu_id *seen, uint32_t n, uint32_t *own, struct quire_error *err)
 {
     struct rank_gpus all[COLLECTIVE_MAX_RANKS];
@@ -333,7 +333,7 @@ int rank_choose_gpu(void *engine, const struct k_gpu_id *seen, uint32_t n, uint3
 void rank_has_no_gpu(struct collective *c, const struct engine *e, const char *device)
 {
     struct rank_gpus all[COLLECTIVE_MAX_RANKS];
-    struct quire_error ignored; /* why it has none is told later */
+    struct quire_error ignored; /* the reason for a missing GPU is reported later */
     if (is_on_gpus(device) && !(e && e->has_told_gpus))
         gpus_tell(c, NULL, 0, all, &ignored);
 }

@@ -29,7 +29,7 @@ static int check_task(const struct request_spec *s, const struct model_desc *des
     return QUIRE_OK;
 }
 
-/* What depends on this engine. */
+/* The checks that depend on this engine. */
 static int check(const struct request_spec *s, const struct request_limits *limits, struct quire_error *err)
 {
     int status = request_spec_check(s, limits->desc->vocab_size, err);

@@ -19,15 +19,15 @@
 #include <stdint.h>
 
 struct request_choice {
-    /* What a step reads of every row comes first, in one cache line. */
+    /* Fields that a step reads for every row come first, in one cache line. */
     uint32_t seq;          /* the scheduler's name for it, once placed */
     uint32_t n_generated;
     bool done;             /* its DONE event was given */
-    enum engine_finish finish; /* and said so */
+    enum engine_finish finish; /* its end has been reported */
     struct token_counts counts;
     struct k_logit_bias *row_room; /* of sampling_row_room() */
     uint32_t n_drafted, n_accepted; /* drafts verified, and those of them that were right */
-    uint32_t n_predicted, n_predicted_right; /* of these, from the request's prediction */
+    uint32_t n_predicted, n_predicted_right; /* the part of those that came from the request's prediction */
     struct engine_account account; /* as of then */
     bool admitted;
     uint64_t blocker;      /* the caller's id of the request admitted before it; 0 = none */
@@ -36,7 +36,7 @@ struct request_choice {
 };
 
 struct request {
-    /* What a step reads of every row comes first, in few cache lines, up to the spec's n_logprobs. */
+    /* Fields that a step reads for every row come first, in few cache lines, up to the spec's n_logprobs. */
     struct sampling sampling;
     uint32_t n_open;           /* choices without a DONE event */
     uint32_t n_placed;         /* choices the scheduler still knows */
@@ -58,7 +58,7 @@ struct request {
     struct quire_error error;  /* text of an ERROR finish */
     enum quire_status status;  /* and whose fault it was, as in struct engine_event */
 
-    struct request *next;      /* of the list it is on: submitted, or finished */
+    struct request *next;      /* next in its list: submitted or finished requests */
     struct request *next_to_end; /* among the cancels of one drain */
     struct request *next_live; /* mailbox: in its bucket */
     struct request *next_cancel; /* mailbox */
@@ -66,7 +66,7 @@ struct request {
     bool has_prediction,
         in_predicted; /* mailbox: from its spec or later, which is at most once; in the list of those */
     struct request *next_predicted;    /* mailbox; of one drain after that */
-    uint32_t *late_prediction; /* of malloc(): mailbox; drained, the spec's */
+    uint32_t *late_prediction; /* malloc'd; owned by the mailbox, and by the spec after the drain */
     uint32_t n_late_prediction;
 
     struct request_choice choices[]; /* [spec.n] */
@@ -87,10 +87,10 @@ int request_create(uint64_t id, struct request_spec *spec, const struct request_
                    struct request **out, struct quire_error *err);
 void request_free(struct request *r); /* NULL is fine */
 
-/* What the scheduler is told of a spec that arrived then; borrows from it. Hashes, what depends on the sampler and where
- * the prompt may not be taken from the cache are the caller's to add. */
+/* Makes the scheduler's request from a spec with this arrival time; borrows from the spec. The caller adds the
+ * hashes, the fields that depend on the sampler, and the positions at which the prompt must not come from the cache. */
 struct sched_request request_schedule(const struct request_spec *spec, uint64_t id, uint64_t arrival_us);
-/* What came late is the spec's, which had none. */
+/* Moves a late prediction to the spec, which has no prediction of its own. */
 void request_take_prediction(struct request *r);
 /* The scheduler has copied the prompt: ours goes. */
 void request_drop_prompt(struct request *r);

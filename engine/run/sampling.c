@@ -139,7 +139,7 @@ static int make_mask(struct sampling *out, const struct request_spec *s, uint32_
     return QUIRE_OK;
 }
 
-/* What can never be drawn from is refused before it waits in any queue. */
+/* Rejects a request that could never draw a token before it enters a queue. */
 static int check_something_left(const struct sampling *s, uint32_t n_vocab, struct quire_error *err)
 {
     const struct k_sample_row later = {.mask = s->mask, .biases = s->biases, .n_biases = s->n_biases};
@@ -286,8 +286,8 @@ static bool awaits_last(const struct sampling *s, const struct sampling_state *s
            memcmp(state->generated + state->n_generated - n_before, given + 1, n_before * sizeof *given) == 0;
 }
 
-/* The words that the next token would complete, merged with the row's biases in one pass: all of them may match at
- * once, in every row of a step. Most rows have none and keep the list they share. */
+/* Merges the words that the next token would complete with the row's biases in one pass. All of them may match at
+ * once, in every row of a step. Most rows match no word and keep the shared list. */
 static void forbid_words(const struct sampling *s, const struct sampling_state *state, struct k_sample_row *row)
 {
     if (s->n_words == 0 || state->n_generated == 0)

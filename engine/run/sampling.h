@@ -1,9 +1,8 @@
 /* A request's sampling parameters, checked once and laid out for the sampler.
  *
- * What a step needs is prepared at submit: stop ids sorted, biases sorted, a second list of
- * biases with the stop ids forbidden for the first min_tokens tokens, and the allowed tokens as a
- * mask. Only bad words of several tokens are looked at in every step, and of those the ones that the
- * newest token may stand in. Pure; a struct belongs to one thread at a time.
+ * Submission prepares the data of a step: stop ids sorted, biases sorted, a second list of biases with the stop ids
+ * forbidden for the first min_tokens tokens, and the allowed tokens as a mask. A step only examines bad words of
+ * several tokens, and only those that can contain the newest token. Pure; a struct belongs to one thread at a time.
  */
 #ifndef QUIRE_ENGINE_SAMPLING_H
 #define QUIRE_ENGINE_SAMPLING_H
@@ -22,7 +21,7 @@ struct bad_word {
 };
 
 struct sampling {
-    const struct request_spec *spec; /* what the request says; borrowed */
+    const struct request_spec *spec; /* the request's parameters; borrowed */
     bool counts_output;  /* a penalty is on: generated tokens are counted */
     bool counts_prompt;  /* the repetition penalty is: the prompt's count too */
     uint32_t *stops;     /* eos ids unless ignored, and stop_token_ids; ascending, each once */
@@ -36,8 +35,9 @@ struct sampling {
     uint32_t n_words;
 };
 
-/* Of a checked spec (request_spec_check()) with a seed, which must outlive it. QUIRE_NO_MEMORY leaves nothing to free;
- * QUIRE_INVALID for an id biased twice, and when no token could ever be drawn first, or after min_tokens. */
+/* Takes a checked spec (request_spec_check()) with a seed. The spec must outlive *out. QUIRE_NO_MEMORY leaves
+ * nothing to free. Returns QUIRE_INVALID if an id has two biases, or if no token could ever be drawn first or after
+ * min_tokens. */
 int sampling_init(struct sampling *out, const struct request_spec *spec, const struct model_desc *desc,
                   struct quire_error *err);
 void sampling_free(struct sampling *s);
@@ -49,7 +49,7 @@ bool sampling_stops(const struct sampling *s, uint32_t token);
 
 /* Whether a row depends on the tokens generated so far. */
 bool sampling_needs_tokens(const struct sampling *s);
-/* Biases that one row may need room for; 0: none. */
+/* The largest number of biases that one row may need scratch for; 0 if it needs no scratch. */
 size_t sampling_row_room(const struct sampling *s);
 
 /* How often tokens stand in one sequence; ascending ids, kept so from token to token. */
@@ -67,8 +67,8 @@ struct sampling_state {
     const struct token_counts *counts;
     const uint32_t *generated;   /* [n_generated]; read only where sampling_needs_tokens() */
     uint32_t n_generated;
-    uint32_t position, choice;   /* of the token to be drawn */
-    struct k_logit_bias *room;   /* of sampling_row_room(); the row may point to it */
+    uint32_t position, choice;   /* of the next token */
+    struct k_logit_bias *room;   /* scratch of sampling_row_room() biases; the row may point into it */
 };
 /* The row that draws the next token. */
 void sampling_row(const struct sampling *s, const struct sampling_state *state, struct k_sample_row *out);

@@ -2,10 +2,10 @@
 
 #include <string.h>
 
-/* An hour: longer than anybody waits for a step or a batch, and far from overflowing. */
+/* An hour: longer than any useful wait for a step or a batch, and far from overflow. */
 #define MAX_MS 3600000.0
 
-/* The index of a name, NULL being the first; -1 when there is none of that name. */
+/* The index of a name; NULL is the first. Returns -1 if no name matches. */
 static int index_of(const char *name, const char *const *names, int n)
 {
     if (!name)
@@ -51,7 +51,7 @@ static int read_ms(const char *flag, double ms, uint64_t *us, struct quire_error
         return quire_fail(err, QUIRE_INVALID, "--%s: must be between 0 and %.0f milliseconds", flag, MAX_MS);
     *us = (uint64_t)(ms * 1000);
     if (ms > 0 && *us == 0)
-        *us = 1; /* 0 would mean that there is none */
+        *us = 1; /* 0 would mean that it is not set */
     return QUIRE_OK;
 }
 

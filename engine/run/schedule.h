@@ -1,13 +1,13 @@
-/* What the options say to the scheduler. Pure; any thread. */
+/* Turns the engine's options into the scheduler's configuration. Pure; any thread. */
 #ifndef QUIRE_ENGINE_SCHEDULE_H
 #define QUIRE_ENGINE_SCHEDULE_H
 
 #include "engine/engine.h"
 #include "engine/options.h"
 
-/* Fills in everything but what follows from the memory plan, the queue's bound and the secret. The
- * tenants' weights stay the caller's. QUIRE_INVALID names the option that is wrong, or that makes no
- * sense beside another one, and says what to do. */
+/* Fills in everything except the values from the memory plan, the queue's bound and the secret. The tenants' weights
+ * stay owned by the caller. Returns QUIRE_INVALID with the option that is wrong or contradicts another one, and the
+ * fix. */
 int schedule_config(const struct engine_options *options, struct sched_config *out, struct quire_error *err);
 
 #endif

@@ -10,15 +10,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is known of a running sequence. */
+/* The state of a running sequence. */
 struct drafted_seq {
-    enum draft_source source; /* of the drafts that its next row verifies */
+    enum draft_source source; /* source of the drafts that its next row verifies */
     struct draft_length length;
 };
 
 struct speculation {
     struct speculative_config config;
-    struct drafter *drafters[N_DRAFT_SOURCES]; /* NULL: there is none */
+    struct drafter *drafters[N_DRAFT_SOURCES]; /* NULL: not in use */
     uint32_t n_slots, n_free_slots, n_fresh;
     struct drafted_seq *seqs; /* [n_slots], by slot - 1 */
     uint32_t *free_slots;
@@ -27,15 +27,15 @@ struct speculation {
     struct draft_ask *asks; /* as many; scratch */
     uint32_t *drafts; /* as many, [DRAFT_MAX] each */
     struct length_item *items; /* as many */
-    uint64_t room_left; /* of draft_room.h, for the step to come */
+    uint64_t room_left; /* space left in draft_room.h for the next step */
     bool is_wanted; /* by a request that there was. Until then a commit need not look at its rows */
 
     struct lengths *lengths;
-    uint64_t planned_us[ENGINE_MAX_SLOTS], done_us; /* by the step's number; of the last step that ended */
-    double draft_us; /* of one draft for everybody who is asked for, where drafts are made after the choice */
+    uint64_t planned_us[ENGINE_MAX_SLOTS], done_us; /* by the step's number; done_us: of the last completed step */
+    double draft_us; /* time of one draft for all queried sequences, if drafts are made after their number is chosen */
 };
 
-/* Of the scheduler's names that may be asked for at once. */
+/* The number of sequence ids that can be queried at once. */
 static uint32_t n_asked_of(const struct engine_plan *plan)
 {
     return (plan->overlap_depth + 1) * plan->max_num_seqs;
@@ -55,8 +55,8 @@ uint64_t speculate_bytes(const struct speculative_config *config, const struct e
            drafters_bytes(config, plan);
 }
 
-/* What drafts are worth before any was verified: predictions are mostly right, a model like ours often, and text that was
- * there before every other time. */
+/* Estimates before any draft was verified: predictions are mostly right, a draft model is often right, and repeated
+ * text is right every other time. */
 static void first_lengths(const struct engine_options *o, struct length_config *out)
 {
     static const float first[DRAFT_N_METHODS] = {0.5f, 0.5f, 0.6f, 0.7f},
@@ -259,7 +259,7 @@ void speculate_committed(struct engine *e, const struct sched_committed *c)
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-/* A slot for the sequence, when it is asked for the first time; 0: there is none left. */
+/* Assigns a slot to the sequence at its first query; returns 0 if all slots are taken. */
 static uint32_t slot_of(struct engine *e, uint32_t seq)
 {
     struct speculation *s = e->speculation;
@@ -286,14 +286,14 @@ static uint32_t take_room(struct engine *e, uint32_t seq, uint32_t n)
     return n;
 }
 
-/* Who was preempted while its token was being sampled has no blocks and takes no slot. */
+/* A sequence that was preempted while its token was being sampled has no blocks and takes no slot. */
 static bool runs(const struct engine *e, uint32_t seq)
 {
     uint32_t n_blocks;
     return sched_blocks(e->sched, seq, 0, &n_blocks) != NULL;
 }
 
-/* Drafts that the step to come has tokens and logit rows for, beside everybody's next token. */
+/* Drafts for which the next step has tokens and logit rows, in addition to every sequence's next token. */
 static uint32_t step_room(const struct engine *e, uint32_t n_running)
 {
     uint32_t most = e->plan.max_num_batched_tokens < e->plan.max_logit_rows ? e->plan.max_num_batched_tokens
@@ -330,7 +330,7 @@ static bool prepare(struct engine *e, uint32_t seq, uint32_t n_running, struct d
     return true;
 }
 
-/* Whom to ask for, into s->asks, in the order of s->fresh; returns how many. */
+/* Collects the sequences to query into s->asks, in the order of s->fresh; returns their number. */
 static uint32_t gather(struct engine *e, uint32_t n_running)
 {
     struct speculation *s = e->speculation;
@@ -371,7 +371,7 @@ static int ask(struct speculation *s, enum draft_source source, uint32_t from, u
     return status;
 }
 
-/* How many drafts each of s->asks gets, of those it has or could have. */
+/* Chooses the number of drafts for each of s->asks among those that it has or could have. */
 static void choose(struct engine *e, uint32_t n, uint32_t n_running, double draft_us)
 {
     struct speculation *s = e->speculation;
@@ -418,8 +418,8 @@ static uint32_t put_pending_aside(struct engine *e, uint32_t n)
     return n;
 }
 
-/* What the server's method could have for the sequences from `from` on; a draft model is asked once it is known how
- * many drafts are worth a pass of it. */
+/* The number of drafts that the server's method could make for the sequences from `from` on. A draft model is
+ * queried only once the number of drafts that is worth a pass is known. */
 static void offer_all(struct speculation *s, uint32_t from, uint32_t n)
 {
     for (uint32_t i = from; i < n; i++) {

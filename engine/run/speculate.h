@@ -1,8 +1,9 @@
-/* Speculation in the engine: whom to ask for drafts after a step, how many of them, and what became of them.
+/* Speculation in the engine: it selects the sequences to draft for after a step and the number of drafts, and counts
+ * the results.
  *
- * Owns the drafters and what is known of each running sequence. Engine thread only. What a request expects of its answer
- * (`prediction`) is asked first, then the server's method; nobody is asked for a sequence whose newest token is still
- * being sampled.
+ * Owns the drafters and the speculation state of each running sequence. Engine thread only. The request's own
+ * `prediction` is used first, then the server's method. A sequence whose newest token is still being sampled gets no
+ * drafts.
  */
 #ifndef QUIRE_ENGINE_SPECULATE_H
 #define QUIRE_ENGINE_SPECULATE_H
@@ -25,7 +26,8 @@ uint64_t speculate_bytes(const struct speculative_config *config, const struct e
 int speculate_create(struct engine *e, const struct engine_options *options, struct quire_error *err);
 void speculate_destroy(struct engine *e);
 
-/* Whether a request will have drafts. QUIRE_INVALID: it asks for a method that this server does not have. Any thread. */
+/* Checks whether a request can have drafts. Returns QUIRE_INVALID if it requires a method that this server does not
+ * have. Any thread. */
 int speculate_check(const struct engine *e, const struct request *r, struct quire_error *err);
 bool speculate_wants(const struct engine *e, const struct request *r);
 
@@ -33,7 +35,7 @@ bool speculate_wants(const struct engine *e, const struct request *r);
 void speculate_placed(struct engine *e, uint32_t seq);
 /* Its request has a prediction now: what was thought of drafts until then was thought of others. */
 void speculate_predicted(struct engine *e, uint32_t seq);
-/* A plan was made: who was preempted gives up what drafters know of it, and is asked for as somebody new later. */
+/* Called after a plan was made: the drafters drop the state of preempted sequences, which later count as new. */
 void speculate_planned(struct engine *e, const struct sched_plan *plan);
 /* The results of a row with drafts are there: it is counted, and then, in order, each draft that became a token of the
  * answer, before that token's events. `at`: which of the row's. */
@@ -43,8 +45,8 @@ void speculate_accepted(struct engine *e, uint32_t seq, uint32_t at);
 void speculate_committed(struct engine *e, const struct sched_committed *committed);
 /* Between two steps, before the next is planned: asks, and proposes to the scheduler. */
 int speculate_propose(struct engine *e, struct quire_error *err);
-/* Its client wants no more of it, and the scheduler has not been told: what it said so far is an answer. Stop strings end
- * answers so, since only the front end knows them. */
+/* Called when the client has cancelled but the scheduler has not been notified: the text so far counts as an answer.
+ * Stop strings end answers in this way, because only the front end knows them. */
 void speculate_cancelled(struct engine *e, uint32_t seq);
 /* The name may be another's from here on. */
 void speculate_retired(struct engine *e, uint32_t seq);

@@ -1,5 +1,5 @@
-/* The engine's state, shared by engine.c, loop.c, step.c and events.c. Nobody else includes this; what one of them
- * does for the others is in its own header. */
+/* The engine's state, shared by engine.c, loop.c, step.c and events.c. No other file includes this header. Functions
+ * that these files share are declared in their own headers. */
 #ifndef QUIRE_ENGINE_STATE_H
 #define QUIRE_ENGINE_STATE_H
 
@@ -29,13 +29,13 @@ struct seq_owner {
     uint32_t choice;
     uint32_t sampled_row;    /* place of its newest token among the results of */
     uint64_t sampled_step;   /* the step of this number, the last that draws one of it */
-    uint32_t draft_slot;     /* 1, 2, …: its place with the drafters; 0: it has none */
+    uint32_t draft_slot;     /* 1, 2, …: its slot in the drafters; 0: no slot */
 };
 
-/* A logit row of a step and who wanted it. */
+/* A logit row of a step and the choice that needs it. */
 struct step_target {
     uint32_t seq;
-    uint32_t position; /* of the token that is drawn or reported */
+    uint32_t position; /* position of the token that is drawn or reported */
     bool drawn;        /* false: a prompt token's logprob */
     bool rejected;     /* drawn after a draft that was wrong, or not at all: draft_room.h */
 };
@@ -51,7 +51,7 @@ struct step_slot {
     const struct k_sample_result *results; /* [n_targets], the forward pass's */
     uint32_t n_vectors;
     const float *vectors;            /* [n_vectors, vector_size], likewise */
-    struct draft_room room;          /* what rows of drafts point into */
+    struct draft_room room;          /* scratch that the rows of drafts point into */
 };
 
 /* Events of the current step, in order, until they leave through the sink. */
@@ -77,7 +77,7 @@ struct engine {
     const struct engine_watch *watches[ENGINE_MAX_WATCHES];
     uint32_t n_watches;
     struct sched_policy_options policy_options; /* as opened; n_tenants >= 1 */
-    uint32_t *tenant_weights;                   /* what they point to, or NULL */
+    uint32_t *tenant_weights;                   /* storage of the options' weights, or NULL */
     bool prefix_caching, is_static;             /* is_static: an incomplete batch waits */
     struct key256 chain_secret;
     bool has_seed;
@@ -87,14 +87,14 @@ struct engine {
     struct checkpoint *checkpoint;
     struct weights *weights;
     struct forward *forward;
-    struct draft_model *draft_model; /* NULL: there is none */
+    struct draft_model *draft_model; /* NULL if no draft model is used */
     uint32_t rank;
-    struct model_desc own;           /* what this rank computes of desc; all of it where it is alone */
+    struct model_desc own;           /* this rank's part of desc; all of it with one rank */
     struct collective *collective;   /* NULL: it computes alone. The group's of ranks, or engine_work()'s */
     struct rank_parts parts;         /* of `collective` */
     struct ranks *ranks;             /* NULL: this process computes alone, or is not rank 0 */
-    struct rank_waits rank_waits;    /* as last told */
-    struct k_gpu_id gpu;             /* of rank 0 on a GPU: which it has */
+    struct rank_waits rank_waits;    /* as last reported */
+    struct k_gpu_id gpu;             /* on rank 0 with a GPU: its GPU */
     bool has_told_gpus;              /* to the other ranks */
     bool is_across_hosts;            /* the ranks of its stage are; on a GPU, where it matters */
     struct mailbox *mailbox;
@@ -118,10 +118,10 @@ struct engine {
     struct sched_tenant_stats *tenants; /* [n_tenants] as last published */
     uint64_t tenants_due_us;            /* when to publish them again */
     uint64_t next_key;
-    uint64_t last_admitted;             /* the caller's id; 0 = none yet */
+    uint64_t last_admitted;             /* the caller's id; 0: none admitted yet */
     bool dead;
     struct mailbox_report report;
-    double logged_ratio;                /* of measured to predicted step times, when last logged */
+    double logged_ratio;                /* last logged ratio of measured to predicted step times */
 };
 
 /* Calls a function of every watch that has it; the arguments are computed only then. */

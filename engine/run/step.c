@@ -53,7 +53,7 @@ struct drawing {
     const uint32_t *tokens;
     struct token_counts counts; /* before the draw */
     struct k_logit_bias *room;  /* of the draw */
-    bool verifies;              /* what it needs is there */
+    bool verifies;              /* the scratch that verification needs is available */
 };
 
 static struct drawing begin_drawing(struct request *r, uint32_t choice, const struct sched_row *row,
@@ -67,7 +67,8 @@ static struct drawing begin_drawing(struct request *r, uint32_t choice, const st
                             .verifies = true};
 }
 
-/* The row that draws after position p; behind the first, p is a draft's. What is not verified reports any token. */
+/* Adds the row that draws after position p. After the first, p is a draft's position. A row that is not verified may
+ * report any token. */
 static void add_draw(struct engine *e, struct step_slot *slot, struct drawing *d, uint32_t p, uint32_t at)
 {
     const struct sched_row *row = d->row;
@@ -167,7 +168,7 @@ static int add_pending(const struct engine *e, uint64_t number, const struct sch
     return QUIRE_OK;
 }
 
-/* Which text of a pair each token is of, and the tokens that make the row's vector. */
+/* Sets the token type of each token of a pair, and the tokens that make the row's vector. */
 static void add_text(struct engine *e, struct step_slot *slot, const struct sched_row *row, uint32_t token,
                      struct forward_batch *batch)
 {
@@ -281,7 +282,7 @@ int step_launch(void *engine, const struct sched_step *step, struct quire_error 
 
 /* ---- results → tokens ------------------------------------------------------------------------ */
 
-/* Of a row that verifies drafts only what follows right ones was drawn after tokens that are there. */
+/* In a row that verifies drafts, only the draws after accepted drafts follow tokens of the answer. */
 static void reject_drafts(struct engine *e, const struct sched_row *row, struct step_slot *slot, uint32_t at)
 {
     uint32_t n_known, end = row->first + row->count;
@@ -307,7 +308,7 @@ static void reject_all(struct engine *e, const struct sched_plan *plan, struct s
     }
 }
 
-/* A request with nothing to draw from ends, all its choices with it; nobody else notices. */
+/* A request that cannot draw any token ends with all its choices. Other requests are not affected. */
 static void end_bad_requests(struct engine *e, const struct step_slot *slot)
 {
     for (uint32_t i = 0; i < slot->n_targets; i++) {

@@ -15,7 +15,7 @@ int step_launch(void *engine, const struct sched_step *step, struct quire_error 
 int step_wait(void *engine, const struct sched_step *step, struct quire_error *err);
 /* Results become events, and tokens for the scheduler. */
 uint32_t step_take(void *engine, const struct sched_step *step, struct sched_result *results, uint32_t *tokens);
-/* Tells the watches. */
+/* Notifies the watches. */
 void step_committed(void *engine, const struct sched_committed *committed);
 /* Ends every open choice of a request and takes it out of the scheduler. */
 void request_end(struct engine *e, struct request *r, enum engine_finish finish, const char *message);

@@ -1,4 +1,4 @@
-/* The life of a rank that is not 0: it loads what rank 0 says, and computes its share of each step that it is told. */
+/* Runs a rank other than 0: it loads according to rank 0's setup and computes its share of each step. */
 #include "base/log.h"
 #include "engine/ranks/setup.h"
 #include "engine/run/open.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is told to a rank; the texts of `options` lie in `texts`. */
+/* The setup that a rank received; the texts of `options` lie in `texts`. */
 struct rank {
     struct collective *collective;
     struct engine *engine;
@@ -18,7 +18,7 @@ struct rank {
     uint64_t n_received; /* frames */
     uint64_t idle_ns; /* that it waited for them: rank 0 had nothing to say */
     uint64_t waited_before[COLLECTIVE_MAX_RANKS]; /* while all loaded */
-    const struct engine_options *own; /* NULL: of its own it has none */
+    const struct engine_options *own; /* NULL: it has no options of its own */
     char texts[SETUP_MAX_BYTES];
     unsigned char setup[SETUP_MAX_BYTES];
     size_t max_bytes;
@@ -37,7 +37,7 @@ static int hear_options(struct rank *r, enum rank_frame kind, struct quire_error
     return status == QUIRE_OK ? setup_read(r->setup, frame.n_bytes, r->texts, &r->options, err) : status;
 }
 
-/* Where its model lies, and what it may take of its host, a rank on another host knows better than rank 0. */
+/* The rank's own options override rank 0's for the model's path and the resources of its host. */
 static void keep_own(struct rank *r)
 {
     r->options.model_dir = r->own->model_dir;
@@ -49,7 +49,7 @@ static void keep_own(struct rank *r)
     r->options.message_bytes = r->own->message_bytes;
 }
 
-/* What rank 0 says, which this rank's own options may contradict. */
+/* Receives rank 0's setup and checks it against this rank's own options. */
 static int hear_setup(struct rank *r, struct quire_error *err)
 {
     struct quire_error other;
@@ -91,7 +91,7 @@ static int load(struct rank *r, struct quire_error *err)
     return status == QUIRE_OK ? engine_load(r->engine, &r->options, err) : status;
 }
 
-/* Rank 0 is told why it cannot be. */
+/* Reports to rank 0 why this rank cannot take part. */
 static int agree(struct rank *r, int status, struct quire_error *err)
 {
     struct rank_report own;
@@ -174,7 +174,8 @@ static int follow(struct rank *r, struct quire_error *err)
     }
 }
 
-/* Of a group that has agreed. Why it ends here rank 0 is told, unless the group was over before. */
+/* Runs in a group that has agreed. If it ends with an error, it reports the reason to rank 0, unless the group was
+ * over before. */
 static int take_part(struct rank *r, struct quire_error *err)
 {
     int status = forward_ready(r->engine->forward, !r->options.enforce_eager, err);
@@ -194,7 +195,7 @@ bool engine_is_rank(void)
     return group_is_worker();
 }
 
-/* A rank that others have started meets them; else rank 0 has said where the group is. */
+/* A rank that was started from outside joins the group by address. Otherwise rank 0 passed the group's location. */
 static int join(struct engine_options *own, void (*over)(void), struct collective **out, struct quire_error *err)
 {
     struct hosts_options hosts;

@@ -50,7 +50,8 @@ void answer_begin(struct answer_writer *w, struct key256 key, uint32_t n_choices
         buffer_append(&w->bytes, question.text, n);
 }
 
-/* Room for an event's head and n bytes more; those. NULL: there is none. */
+/* Makes space for an event's head and n bytes more, and returns those bytes. Returns NULL if the space cannot be
+ * made. */
 static uint8_t *put_event(struct answer_writer *w, enum answer_kind kind, uint32_t choice, size_t n, uint64_t now_us)
 {
     uint8_t *p = buffer_reserve(&w->bytes, EVENT_BYTES + n);

@@ -1,10 +1,12 @@
-/* What was said to one prompt, as bytes: every token, logprob and number that a completion source told of it, so that it can
- * be told again bit for bit. Kept in memory, in a file or by another process, so what is read back is hostile until
- * answer_check() has passed it: the bytes carry a version, the key they answer, their length and a checksum.
+/* A cached response as bytes: every token, logprob and number that a completion source reported for one prompt, so
+ * that it can be served again bit for bit. It is kept in memory, in a file or by another process. Data that is read
+ * back is untrusted until answer_check() has passed it: the bytes carry a version, the key they answer, their length
+ * and a checksum.
  *
- * What drafts, predictions and queues did to it is left out: it is how that one was computed, not what was said.
+ * The effects of drafts, predictions and queues are left out, because they describe how the answer was computed, not
+ * the answer.
  *
- * Any thread; one at a time has a writer or a reader.
+ * Any thread, but a writer or reader is used by one thread at a time.
  */
 #ifndef QUIRE_CACHE_ANSWER_H
 #define QUIRE_CACHE_ANSWER_H
@@ -26,7 +28,8 @@ struct answer_writer { /* ended by answer_end() or answer_drop() */
     uint32_t n_choices, n_done, n_prompt, n_cached, n_question;
     uint64_t n_generated;
 };
-/* question: what was asked, for who asks whether another is similar; copied, at most ANSWER_MAX_QUESTION bytes; NULL: nothing. */
+/* question: the question's text, compared with later questions; copied up to ANSWER_MAX_QUESTION bytes. NULL stores
+ * no question. */
 #define ANSWER_MAX_QUESTION ((size_t)16 << 10)
 struct answer_question {
     const char *text;
@@ -36,14 +39,14 @@ void answer_begin(struct answer_writer *w, struct key256 key, uint32_t n_choices
                   uint64_t now_us);
 void answer_token(struct answer_writer *w, const struct wire_token *token, uint64_t now_us);
 void answer_prompt_logprob(struct answer_writer *w, const struct wire_token *token, uint64_t now_us);
-/* Of a choice that stopped, was long enough or was cut by who asked; nothing else can be written. */
+/* Ends a choice that stopped, reached its length or was cut by the client. Nothing else can be written for it. */
 void answer_done(struct answer_writer *w, const struct wire_done *done, uint64_t now_us);
 /* Every choice is over: the bytes are whole, and the caller's (buffer_free()). False: there was no memory, or they are
  * more than ANSWER_MAX_BYTES. */
 struct answer;
 bool answer_end(struct answer_writer *w, int64_t created_s, bool unseeded, struct buffer *out, struct answer *answer);
 void answer_drop(struct answer_writer *w);
-/* What was written so far, for answer_next(). Moves with the next call above. */
+/* The events written so far, for answer_next(). The pointer is invalid after the next call above. */
 struct answer_events {
     const uint8_t *bytes;
     size_t n;
@@ -58,21 +61,22 @@ struct answer { /* borrows the bytes */
     uint32_t n_choices, n_prompt, n_cached; /* n_cached: of the prompt, by the prefix cache */
     uint64_t n_generated; /* by all choices */
     bool unseeded; /* drawn without a seed: another draw was as likely */
-    struct answer_question question; /* text NULL: it has none */
+    struct answer_question question; /* text is NULL if no question was stored */
     struct answer_events events;
 };
-/* QUIRE_INVALID says what is wrong: version, key, length, checksum, an event out of order or range. n_vocab: ids are below
- * it. What passes is one whole answer: each choice ends once, and nothing comes after its end. */
+/* Returns QUIRE_INVALID with the fault: version, key, length, checksum, or an event out of order or range. n_vocab:
+ * ids are below it. An answer that passes is complete: each choice ends once, and nothing follows its end. */
 int answer_check(const void *bytes, size_t n, const struct key256 *key, uint32_t n_vocab, struct answer *out,
                  struct quire_error *err);
 
 /* Its bytes lie elsewhere now. */
 void answer_moved(struct answer *a, const void *from, const void *to);
-/* Longest time to live, and what the clocks of those who share answers, or one before and after it was set, may differ by. */
+/* The longest time to live. Also the largest difference between clocks of servers that share answers, or of one
+ * clock before and after it was set. */
 #define ANSWER_MAX_TTL_S 2592000
 #define ANSWER_CLOCKS_DIFFER_S 60
-/* Whether it may be given by this clock: not after its end, and neither made in a time to come nor for longer than anything is
- * kept, which is what a clock says that was wrong when it was made, or is wrong now. */
+/* Whether the answer may be served by this clock: before its end, not created in the future, and not valid for
+ * longer than the limit. The latter two mean that a clock was wrong when the answer was created, or is wrong now. */
 static inline bool answer_is_timely(int64_t created_s, int64_t expires_s, int64_t now_s)
 {
     return expires_s > now_s && expires_s - now_s <= ANSWER_MAX_TTL_S + ANSWER_CLOCKS_DIFFER_S &&
@@ -89,12 +93,12 @@ struct answer_event {
     struct wire_token token;
     struct wire_done done; /* account, drafts and predictions: zero */
 };
-/* *cursor 0 at first. False: there is none (yet), or, of what was not checked, no sound one. */
+/* *cursor starts at 0. Returns false if no event follows (yet), or if unchecked bytes hold no valid one. */
 bool answer_next(struct answer_events events, size_t *cursor, struct answer_event *out);
 /* A choice's tokens, the first so many; how many that are. */
 uint32_t answer_tokens(const struct answer *a, uint32_t choice, uint32_t *out, uint32_t most);
 /* A choice ended at its max_tokens. */
 bool answer_was_cut(const struct answer *a);
-/* Whether two answers say the same: pauses, and what was found in a prefix cache, aside. */
+/* Whether two answers are equal, except for pauses and prefix cache hits. */
 bool answer_same(struct answer_events a, struct answer_events b);
 #endif

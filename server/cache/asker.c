@@ -4,8 +4,8 @@
 
 #include <stdlib.h>
 
-#define SLICE_US 2000  /* of telling, before others have their turn of the loop */
-#define EVENTS_A_LOOK 64 /* between two looks at the clock and the room */
+#define SLICE_US 2000  /* time of one slice of delivery, before other work of the loop */
+#define EVENTS_A_LOOK 64 /* events between two checks of the clock and the owner's buffer */
 #define ROOM_US 5000 /* until a client that reads slowly is looked at again */
 
 /* ---- lists ---------------------------------------------------------------------------------- */
@@ -151,7 +151,7 @@ static bool later(struct asker *a, uint64_t in_us)
     return a->more && event_add(a->more, &tv) == 0;
 }
 
-/* Whether the event may be told now; else it comes later. */
+/* Whether the event is due now; otherwise it is delivered later. */
 static bool is_due(struct asker *a, const struct answer_event *e, uint64_t *looked_us, uint32_t *n_told)
 {
     if (a->paced) {
@@ -183,7 +183,7 @@ void asker_tell(struct asker *a, bool all)
     uint64_t looked_us = 0;
     uint32_t n_told = 0;
     if (a->is_busy)
-        return; /* who tells it just now goes on */
+        return; /* the caller that is delivering to it continues */
     a->is_busy = true;
     if (a->kept || a->is_accepted)
         accept_now(a, a->engine_id);
@@ -276,7 +276,7 @@ void asker_refused(struct asker *a, const struct wire_refuse *refuse)
     enter(a);
     if (!a->is_gone) {
         asker_end(a);
-        /* Who was told that it is taken cannot be refused any more. */
+        /* A waiter that was reported as accepted can no longer be rejected. */
         if (a->told_accepted)
             a->events.on_done(a->context, &error);
         else

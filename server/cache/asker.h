@@ -1,8 +1,8 @@
-/* One request that was asked of the cache, while its owner is to be told something: from an answer that is kept, or from one
- * that is being written. Private to server/cache. Loop's thread.
+/* A waiter: one request to the response cache whose owner still receives events, from a cached response or from one
+ * in computation. Private to server/cache. Loop's thread.
  *
- * An owner may cancel any request, its own too, from within an event: an asker that is being told is freed when that
- * returns (is_gone).
+ * An owner may cancel any request, including its own, from within an event. A waiter that is receiving an event is
+ * freed when the event returns (is_gone).
  */
 #ifndef QUIRE_CACHE_ASKER_H
 #define QUIRE_CACHE_ASKER_H
@@ -17,7 +17,7 @@ struct flight;
 
 struct asker_list {
     TAILQ_HEAD(asker_head, asker) head;
-    struct asker *next; /* of a walk: stays right when it goes */
+    struct asker *next; /* next in a walk; stays valid when the waiter is freed */
     uint32_t n;
 };
 
@@ -25,51 +25,52 @@ struct asker {
     TAILQ_ENTRY(asker) link;
     struct asker_list *list;
     struct event_base *base;
-    struct id_map *ids; /* where it stands while events are to come */
+    struct id_map *ids; /* the map that holds it while events are to come */
     uint64_t id;
     struct completion_events events;
     void *context;
     struct completion_terms terms;
     struct completion_origin origin;
-    struct completion_lookups lookups; /* that its owner has not been told of */
+    struct completion_lookups lookups; /* not yet reported to the owner */
 
-    struct flight *flight; /* that computes it; NULL: it is kept */
-    const struct answer_writer *written; /* of the flight, where it writes */
-    struct kept *kept; /* read by it */
-    bool is_accepted; /* by the flight that it joined */
-    uint64_t engine_id; /* of that; 0: not told */
-    size_t cursor; /* events told */
+    struct flight *flight; /* the flight that computes it; NULL: a cached response is served */
+    const struct answer_writer *written; /* the flight's answer, if it records one */
+    struct kept *kept; /* cached response that it reads */
+    bool is_accepted; /* accepted by the flight that it joined */
+    uint64_t engine_id; /* engine id of the computation; 0 if not reported */
+    size_t cursor; /* number of delivered events */
     bool told_origin, told_accepted, told_events;
-    bool behind; /* there is more to tell than what just came: in slices, as its owner has room */
+    bool behind; /* more is pending than the newest event; delivered in slices, as the owner's buffer has space */
     bool paced;
     bool is_busy, is_gone;
-    bool has_spec, tried_again; /* spec: to compute it alone if the flight that it joined fails */
+    bool has_spec, tried_again; /* spec: used to compute it alone if the flight that it joined fails */
     struct request_spec spec;
-    uint64_t clock_us; /* paced: when the event before was due */
+    uint64_t clock_us; /* paced: when the previous event was due */
     struct event *more;
 };
 
 void asker_list_init(struct asker_list *list);
 void asker_move(struct asker *a, struct asker_list *to);
-/* Walks over a list while askers come and go: what stands there at first. NULL: that was all. */
+/* Walks over the waiters that are in the list at the start, while waiters come and go. Returns NULL at the end. */
 struct asker *asker_walk(struct asker_list *list, bool first);
 
-/* For their origins. */
+/* Records the lookup in their origins. */
 void asker_looked(struct asker_list *list, const char *layer, uint64_t begun_ns, uint64_t ended_ns, bool found);
 
-/* Those who were told their origin are told what is new of it. */
+/* Reports changes of the origin to waiters that have received it. */
 void asker_tell_again(struct asker_list *list);
 
-/* In no list yet. NULL: out of memory. */
+/* The new waiter is in no list yet. Returns NULL if memory is short. */
 struct asker *asker_new(struct event_base *base, struct id_map *ids, uint64_t id,
                         const struct completion_events *events, void *context);
-/* No event comes any more. */
+/* Frees the waiter; no event follows. */
 void asker_end(struct asker *a);
 
 void asker_accepted(struct asker *a, uint64_t engine_id);
-/* What is there and it was not told yet. all: whatever room its owner has. It may be no more afterwards. */
+/* Delivers the events that are available and not yet delivered. all: ignores the space in the owner's buffer. The
+ * waiter may be freed afterwards. */
 void asker_tell(struct asker *a, bool all);
-/* Of a flight that writes nothing down; the last event ends it. */
+/* For a flight that records nothing; the last event ends the waiter. */
 void asker_token(struct asker *a, const struct wire_token *token, bool of_prompt);
 void asker_done(struct asker *a, const struct wire_done *done);
 void asker_refused(struct asker *a, const struct wire_refuse *refuse);

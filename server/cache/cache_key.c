@@ -17,8 +17,8 @@ static void add(struct quire_sha256_state *s, uint16_t tag, const void *bytes, s
         quire_sha256_add(s, bytes, n);
 }
 
-/* Every field that can move a bit, in the order of its tags, said or not: what is said by default is the same as nothing
- * said. A number that is there only sometimes (the seed) has no bytes where it is not. */
+/* Every field that can change a bit, in the order of its tags. A field that is absent hashes like its default. An
+ * optional number (the seed) adds no bytes if it is absent. */
 static bool add_fields(struct quire_sha256_state *s, const struct request_spec *spec)
 {
     size_t n_bytes = 0;

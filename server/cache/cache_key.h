@@ -1,4 +1,5 @@
-/* Under what an answer is kept: SHA-256 of all that its bits depend on, and of who may be given it. Pure; any thread. */
+/* The key of a cached response: SHA-256 over everything that its bits depend on, and over the group of clients that
+ * may receive it. Pure; any thread. */
 #ifndef QUIRE_CACHE_KEY_H
 #define QUIRE_CACHE_KEY_H
 
@@ -8,7 +9,7 @@
 
 #include <stdbool.h>
 
-/* Of a prompt and lists that are longer nothing is kept: hashing so much takes 2 ms of the loop. */
+/* Answers to longer prompts and lists are not cached, because hashing more takes 2 ms of the loop. */
 #define CACHE_KEY_MAX_BYTES ((size_t)512 << 10)
 
 /* identity: the engine's (engine/identity.h). False: the request is too long. */

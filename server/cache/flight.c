@@ -1,8 +1,8 @@
-/* One computation, and all who wait for its answer.
+/* A flight: one computation and all its waiters.
  *
- * It writes down what comes from below, and each asker is told from there as far as it has got, so that who joins late is
- * told what was said already, and then goes on with the others. What nobody may join and nothing keeps is not written
- * down but handed on (is_direct). */
+ * It records the events of the source below and delivers them to each waiter at the waiter's own pace, so that a
+ * late waiter first receives the earlier events and then continues with the others. If no other request may join and
+ * the answer is not cached, events are passed on without a record (is_direct). */
 #include "server/cache/cache_internal.h"
 
 #include "base/clock.h"
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ROOM_FOR_THE_END ((size_t)16 << 10) /* of an answer, for what each choice's end takes */
+#define ROOM_FOR_THE_END ((size_t)16 << 10) /* space of an answer that is reserved for the end of each choice */
 
 struct flight {
     struct response_cache *cache;
@@ -29,13 +29,14 @@ struct flight {
     char *question; /* NULL: it is not compared with others */
     size_t n_question;
     struct key256 around;
-    struct similar_ask *similar; /* a similar question is looked for; then with its vector. NULL: none is */
+    struct similar_ask *similar; /* a search for a similar question is in progress, or has its vector. NULL: no
+                                  * search */
     struct similar_match match;
     struct key256 any_length; /* has_any_length: what the answer may be resumed by */
-    struct kept *resumed; /* read by it: the answer's beginning, until that was told; NULL */
+    struct kept *resumed; /* the beginning of the answer, with one reader until it has been delivered; or NULL */
     uint32_t n_prompt;
     uint32_t ttl_s;
-    uint64_t n_clears; /* of the cache, when it began */
+    uint64_t n_clears; /* the cache's n_clears when the flight began */
     bool has_spec, is_looking, is_below, is_accepted, is_over;
     bool is_listed, is_kept, is_direct, is_unseeded, is_unbounded, is_compared, is_drafted, has_any_length;
     unsigned n_busy; /* it is freed when this is 0 */
@@ -63,7 +64,8 @@ static bool is_cleared(const struct flight *f)
     return f->n_clears != f->cache->n_clears;
 }
 
-/* One in the background is joined by its like only: who does not give way does not wait for one that does. */
+/* A background flight is joined by background requests only, because a foreground request must not wait for a
+ * computation of lower priority. */
 static struct flight *find_flight(const struct response_cache *c, const struct key256 *key, bool background)
 {
     struct flight *f = (struct flight *)id_map_find(&c->flights, flight_id(key));
@@ -74,7 +76,7 @@ static struct flight *find_flight(const struct response_cache *c, const struct k
     return f && memcmp(f->key.bytes, key->bytes, sizeof key->bytes) == 0 ? f : NULL;
 }
 
-/* Of the spec what is asked for later. */
+/* Copies the values of the spec that are needed later. */
 static void keep_numbers(struct flight *f, const struct request_spec *spec)
 {
     f->spec.n = spec->n;
@@ -118,7 +120,7 @@ static void leave(struct flight *f)
         flight_end(f);
 }
 
-/* Nobody waits any more. */
+/* Ends a flight without waiters. */
 static void abandon(struct flight *f)
 {
     const struct response_cache *c = f->cache;
@@ -136,7 +138,7 @@ void flight_leave(struct asker *a)
         abandon(f);
 }
 
-/* From here on nothing is written down: what was, everybody is told at once. */
+/* Stops recording and delivers the recorded events to all waiters at once. */
 static void go_direct(struct flight *f)
 {
     struct asker *a;
@@ -164,7 +166,8 @@ void flight_cut(struct asker *a, uint32_t choice)
 
 /* ---- it failed ------------------------------------------------------------------------------ */
 
-/* Who joined and was told nothing yet is on its own: the one who began may have had less time, or a worse place. */
+/* A waiter that joined and has received nothing starts its own computation, because the first request may have had
+ * less time or a lower priority. */
 static bool ask_again(struct response_cache *c, struct asker *a, const struct key256 *key, struct quire_error *err)
 {
     if (!a->has_spec || a->tried_again || a->told_events)
@@ -221,7 +224,7 @@ static void fail_no_memory(struct flight *f)
                                  .status = QUIRE_NO_MEMORY, .message = why, .n_message = sizeof why - 1}});
 }
 
-/* ---- what comes from below ------------------------------------------------------------------ */
+/* ---- events of the source below --------------------------------------------------------------- */
 
 static void tell_all(struct flight *f)
 {
@@ -328,7 +331,8 @@ static void keep(struct flight *f, struct kept *k, uint32_t ttl_s)
         similar_keep(c->similar, f->similar, &f->key, k->expires_ms);
 }
 
-/* The askers are told the rest from what is kept. k is read once by the caller. all: they were told nothing yet. */
+/* Delivers the rest of the answer from a cached response. k has one reader, the caller. all: the waiters have
+ * received nothing yet. */
 static void hand_over(struct flight *f, struct kept *k, bool all)
 {
     struct response_cache *c = f->cache;
@@ -382,7 +386,7 @@ static void hand_on_done(struct flight *f, const struct wire_done *done)
         flight_end(f);
 }
 
-/* Of an error who was told nothing may ask again: as of a refusal. */
+/* A waiter that has received nothing may start again after an error, as after a rejection. */
 static bool is_first_word(const struct flight *f, const struct wire_done *done)
 {
     return done->finish >= WIRE_FINISH_CANCELLED && done->last && !f->is_direct && f->writer.n_generated == 0 &&
@@ -584,7 +588,7 @@ static void give_similar(struct flight *f, struct kept *k)
     flight_end(f);
 }
 
-/* What the first choice of an answer said is what this one is expected to say. Without memory nothing is. */
+/* Uses the first choice of an answer as the prediction of this one. If memory is short, no prediction is made. */
 static void predict(struct flight *f, const struct answer *answer)
 {
     const struct completion_source *below = &f->cache->below;
@@ -600,8 +604,8 @@ static void predict(struct flight *f, const struct answer *answer)
     first->origin.similarity = f->match.similarity;
 }
 
-/* k: the answer to a similar question, NULL: there is none. Where it is not computed yet it may be the answer; else, and where it
- * may not, it is the draft of what is computed. */
+/* k: the answer to a similar question; NULL if none was found. If the computation has not started, k may be served
+ * as the answer. Otherwise, or if serving is not allowed, k becomes the draft of the computation. */
 static void similar_found(struct flight *f, struct kept *k)
 {
     enter(f);
@@ -683,7 +687,8 @@ static bool look_similar(struct flight *f, bool is_before)
     return f->similar != NULL;
 }
 
-/* Of what is asked the question, and a digest of all else that it is asked with. Without memory it is not compared. */
+/* Extracts the question of a request, and a digest of everything else in it. If memory is short, the question is not
+ * compared. */
 static void take_question(struct flight *f, const struct request_spec *spec, const struct completion_terms *terms)
 {
     struct request_spec rest = *spec;
@@ -692,7 +697,7 @@ static void take_question(struct flight *f, const struct request_spec *spec, con
         return;
     rest.prompt = NULL;
     rest.n_prompt = 0;
-    rest.max_tokens = 0; /* how far it may go says nothing of how it begins */
+    rest.max_tokens = 0; /* the length limit does not affect how the answer begins */
     if (!cache_key(&f->cache->identity, &rest, terms, &key))
         return;
     f->around = quire_keyed_hash(&key, terms->around.bytes, sizeof terms->around.bytes);
@@ -742,12 +747,12 @@ static void on_looked(void *context, enum store_found found, const uint8_t *byte
     leave(f);
 }
 
-/* The store is asked. False: there is none, or it cannot be asked. */
+/* Queries the store. Returns false if no store exists or it cannot be queried. */
 static bool look_store(struct flight *f)
 {
     struct response_cache *c = f->cache;
     struct answer_store *store = c->store;
-    /* What is being cleared is not looked for: it would be found still. */
+    /* During a clear the store is not queried, because it would still find the old entries. */
     if (!store || !TAILQ_EMPTY(&c->clearings))
         return false;
     c->stats.store.n_lookups++;
@@ -758,7 +763,7 @@ static bool look_store(struct flight *f)
     return f->is_looking;
 }
 
-/* What takes a while is looked at before anything is computed. False: there is nothing to look at. */
+/* Starts the slow lookups before anything is computed. Returns false if no lookup is needed. */
 static bool look(struct flight *f, const struct request_spec *spec)
 {
     if ((!f->cache->store && !may_wait(f)) || request_spec_copy(&f->spec, spec, NULL) != QUIRE_OK)

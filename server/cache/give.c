@@ -1,4 +1,4 @@
-/* An answer that is kept, and somebody who asks: whether it may be given, and what giving it is. */
+/* Decides whether a cached response may be served to a request, and serves it. */
 #include "server/cache/cache_internal.h"
 
 #include "base/little_endian.h"
@@ -18,7 +18,7 @@ int64_t give_age(const struct answer *answer, int64_t now_s)
 
 bool give_is_young(const struct answer *answer, uint32_t max_age_s, int64_t now_s)
 {
-    return max_age_s == 0 || give_age(answer, now_s) < max_age_s; /* of whole seconds: true to the last */
+    return max_age_s == 0 || give_age(answer, now_s) < max_age_s; /* age in whole seconds, valid through the last one */
 }
 
 struct kept *give_found(struct response_cache *c, const struct key256 *key, const struct store_entry *e,
@@ -53,7 +53,7 @@ void give_count(struct response_cache *c, const struct answer *answer)
     c->stats.n_unseeded_hits += answer->unseeded;
 }
 
-/* Keys are hashes: half of their half tells them apart. */
+/* Keys are hashes, so 8 bytes identify them. */
 static uint64_t keep_name(const struct key256 *key)
 {
     return le_load_u64(key->bytes);

@@ -12,7 +12,7 @@ struct cache_latency {
 };
 void cache_observe(struct cache_latency *l, double seconds);
 
-/* Of one layer of answers: what was looked for in it, and how long that took. */
+/* Counters of one cache layer: lookups and their latency. */
 struct cache_layer_stats {
     uint64_t n_lookups, n_hits, n_misses;
     struct cache_latency latency;

@@ -16,7 +16,7 @@ uint64_t kept_size(const struct kept *k)
 struct kept *kept_new(struct buffer *bytes, const struct answer *answer, int64_t expires_ms)
 {
     struct kept *k = calloc(1, sizeof *k);
-    /* What it grew past its end is given back: what is counted is what there is. */
+    /* Returns the memory that growth reserved past the end, so that the counted size equals the allocated size. */
     char *fitted = k ? realloc(bytes->data, bytes->n) : NULL;
     if (!k || !fitted) {
         buffer_free(bytes);

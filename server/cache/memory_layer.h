@@ -1,6 +1,8 @@
-/* Answers in this process' memory: the least recently given goes first. What they take is counted to the byte.
+/* Cached responses in this process's memory. The least recently served is evicted first. Their size is counted to
+ * the byte.
  *
- * A kept answer lives as long as the layer lists it or somebody reads it. Times are milliseconds since 1970, given. One thread.
+ * A cached response lives as long as the layer lists it or has a reader. Times are arguments in milliseconds since
+ * 1970. One thread.
  */
 #ifndef QUIRE_CACHE_MEMORY_LAYER_H
 #define QUIRE_CACHE_MEMORY_LAYER_H
@@ -12,26 +14,26 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
-/* Bytes that somebody made of an answer, found by a name of his own; they go with it. */
+/* Bytes that a caller derived from an answer, stored with it under the caller's own name. */
 struct rendering {
-    struct rendering *next; /* of the same answer */
+    struct rendering *next; /* next rendering of the same answer */
     struct kept *kept;
     struct key256 alias;
     size_t n;
     char bytes[];
 };
-#define KEPT_MAX_RENDERINGS 4 /* the oldest goes */
+#define KEPT_MAX_RENDERINGS 4 /* the oldest is dropped first */
 
 struct kept {
-    struct rendering *renderings; /* the youngest first */
+    struct rendering *renderings; /* the newest first */
     struct answer answer; /* of bytes */
-    struct buffer bytes;  /* no longer than they must be */
+    struct buffer bytes;  /* allocated to their exact size */
     int64_t expires_ms;
     uint64_t n_hits;
     uint32_t n_readers;
     bool is_listed;
-    TAILQ_ENTRY(kept) link; /* the next to go is last */
-    struct kept *next; /* of its bucket */
+    TAILQ_ENTRY(kept) link; /* the next to evict is last */
+    struct kept *next; /* next in its bucket */
 };
 
 struct memory_layer {
@@ -44,30 +46,30 @@ struct memory_layer {
     struct id_map aliases; /* renderings of what is listed, by the first 8 bytes of their alias */
 };
 
-/* What a kept answer counts as: itself, its bytes and its renderings. */
+/* The counted size of a cached response: its struct, its bytes and its renderings. */
 uint64_t kept_size(const struct kept *k);
-/* Bytes that answer_check() has passed as `answer`, or answer_end() made; consumed, also on failure. Read by the caller,
- * until kept_leave(). NULL: out of memory. */
+/* Takes bytes that answer_check() has passed as `answer`, or that answer_end() made; consumed, also on failure. The
+ * caller is a reader until kept_leave(). Returns NULL if memory is short. */
 struct kept *kept_new(struct buffer *bytes, const struct answer *answer, int64_t expires_ms);
 void kept_read(struct kept *k);
 void kept_leave(struct kept *k);
 
 int memory_layer_open(struct memory_layer *m, uint32_t max_entries, uint64_t max_bytes, struct quire_error *err);
 void memory_layer_close(struct memory_layer *m);
-/* NULL: it is not there, or no more. Borrowed. */
+/* Returns NULL if the key does not exist or has expired. The result is borrowed. */
 struct kept *memory_layer_find(struct memory_layer *m, const struct key256 *key, int64_t now_ms);
-/* It was given. */
+/* Marks it as served. */
 void memory_layer_use(struct memory_layer *m, struct kept *k);
-/* Takes the place of one under the same key. One that is too large for the whole layer is not listed. */
+/* Replaces a response under the same key. A response that is too large for the whole layer is not listed. */
 void memory_layer_add(struct memory_layer *m, struct kept *k);
-/* Bytes are copied. Of one that is not listed nothing is kept; others may give way. */
+/* Bytes are copied. If k is not listed, nothing is stored. Other responses may be evicted. */
 void memory_layer_attach(struct memory_layer *m, struct kept *k, const struct key256 *alias, const void *bytes,
                          size_t n);
 void memory_layer_detach(struct memory_layer *m, const struct key256 *alias);
-/* NULL: there is none, or its answer is no more. Borrowed. */
+/* Returns NULL if the rendering does not exist or its answer has expired. The result is borrowed. */
 const struct rendering *memory_layer_rendering(struct memory_layer *m, const struct key256 *alias, int64_t now_ms);
 void memory_layer_remove(struct memory_layer *m, struct kept *k);
-/* How many there were. */
+/* Returns the number of removed responses. */
 uint64_t memory_layer_clear(struct memory_layer *m);
 uint64_t memory_layer_n_expired(const struct memory_layer *m, int64_t now_ms); /* that are listed still */
 

@@ -178,7 +178,7 @@ static void clearing_free(struct clearing *clearing)
     free(clearing);
 }
 
-/* What is in memory is mostly in the store, too. */
+/* Entries in memory are mostly in the store too. */
 static void on_cleared(void *context, bool ok, uint64_t n_removed)
 {
     const struct clearing clearing = *(struct clearing *)context;
@@ -213,7 +213,7 @@ static void close_store(struct response_cache *c, uint32_t wait_ms)
     if (c->store)
         c->store->ops->close(c->store, wait_ms);
     c->store = NULL;
-    while (!TAILQ_EMPTY(&c->clearings)) /* nobody will say that it is done */
+    while (!TAILQ_EMPTY(&c->clearings)) /* no callback will report that they are done */
         clearing_free(TAILQ_FIRST(&c->clearings));
 }
 
@@ -298,7 +298,7 @@ void response_cache_set_below(struct response_cache *c, struct completion_source
     c->identity = *identity;
     memory_layer_clear(&c->memory);
     c->given.n = 0;
-    close_store(c, 0); /* the loop goes on, and nobody asks for those answers any more */
+    close_store(c, 0); /* the loop goes on, and those answers are no longer requested */
     if (c->options.open_store)
         c->store = c->options.open_store(c->options.context, identity);
     if (c->similar)

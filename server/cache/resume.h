@@ -1,6 +1,7 @@
-/* An answer that ended where its request's max_tokens did begins every longer answer to the same prompt: its tokens are taken
- * as they are, and what follows is computed behind them, as if they were of the prompt. The same bits, since a token depends on
- * the tokens before it and their absolute positions alone (numerics.md §13). Private to server/cache.
+/* An answer that ended at its request's max_tokens begins every longer answer to the same prompt. Its tokens are
+ * reused, and the rest is computed after them as if they belonged to the prompt. The bits are the same, because a
+ * token depends only on the tokens before it and their absolute positions (numerics.md §13). Private to
+ * server/cache.
  */
 #ifndef QUIRE_CACHE_RESUME_H
 #define QUIRE_CACHE_RESUME_H
@@ -12,14 +13,15 @@
  * min_tokens, bad_words), has several choices or no seed. */
 bool resume_key(const struct key256 *identity, const struct request_spec *spec, const struct completion_terms *terms,
                 struct key256 *out);
-/* That answer, shorter than this one may become. NULL: there is none. Borrowed. */
+/* Finds that answer, shorter than the requested one may become. Returns NULL if it does not exist. The result is
+ * borrowed. */
 struct kept *resume_find(struct memory_layer *m, const struct key256 *name, const struct request_spec *spec,
                          int64_t now_ms);
 /* One may be resumed from here on; the longest is. */
 void resume_keep(struct memory_layer *m, struct kept *k, const struct key256 *name, int64_t now_ms);
 
-/* The prompt with these tokens behind it, and what is left to generate. `prompt` is malloc'd, all else borrowed of spec.
- * False: out of memory. */
+/* Makes a spec with these tokens after the prompt, and the rest of the length to generate. `prompt` is malloc'd;
+ * everything else is borrowed from spec. Returns false if memory is short. */
 bool resume_spec(const struct kept *k, const struct request_spec *spec, struct request_spec *out, uint32_t **prompt);
 
 #endif

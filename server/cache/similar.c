@@ -20,10 +20,10 @@ struct similar {
     struct similar_options options;
     struct embedder embedder;
     struct vector_index *index; /* NULL until the first vector says how many numbers it has */
-    struct vector_log *log;     /* NULL: none, or it could not be had */
+    struct vector_log *log;     /* NULL: not configured, or it could not be opened */
     struct redis_url shared;
     bool is_shared; /* by that */
-    struct vector_stream *stream; /* NULL: it is not, or nobody answers yet */
+    struct vector_stream *stream; /* NULL: not configured, or the engine is not ready yet */
     struct similar_stats stats;
 };
 
@@ -170,7 +170,7 @@ void similar_ask_free(struct similar_ask *a)
     }
 }
 
-/* Without memory for it nobody finds it: no more than that. */
+/* If memory is short, the question is not found later, with no other effect. */
 static void add(struct similar *s, const struct similar_ask *a)
 {
     if (!vector_index_add(s->index, &a->around, a->vector, &a->answer, a->expires_ms))
@@ -291,7 +291,7 @@ void similar_remove(struct similar *s, const struct key256 *answer)
 void similar_clear(struct similar *s)
 {
     struct similar_ask *a;
-    while ((a = TAILQ_FIRST(&s->alone))) /* of answers that are gone */
+    while ((a = TAILQ_FIRST(&s->alone))) /* entries whose answers are gone */
         ask_free(a);
     if (s->index)
         vector_index_clear(s->index);

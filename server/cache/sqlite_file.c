@@ -10,8 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* WAL, so that who reads need not wait for who writes. "Normal" leaves out one fsync a commit: a killed process loses nothing
- * by it, and a machine without power the last commits, each whole. */
+/* WAL mode, so that readers do not wait for a writer. "Normal" saves one fsync per commit. A killed process loses
+ * nothing, and a machine that loses power loses the last commits, each as a whole. */
 static const char set_up[] = "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA trusted_schema=OFF;"
                              "PRAGMA journal_size_limit=8388608; PRAGMA cell_size_check=ON;";
 static const char schema[] =
@@ -28,7 +28,8 @@ static const char *const texts[FILE_N_STATEMENTS] = {
     [FILE_COMMIT] = "COMMIT",
     [FILE_ROLLBACK] = "ROLLBACK",
     [FILE_GET] = "SELECT bytes, created, expires, hits FROM answers WHERE key = ?1 AND expires > ?2",
-    /* What another server computed before a clear may come after it. One in the future was by a clock that was wrong. */
+    /* An entry that another server computed before a clear may arrive after it. A clear in the future comes from a
+     * clock that was wrong. */
     [FILE_PUT] = ("INSERT OR REPLACE INTO answers(key, created, expires, used, hits, tokens, domain, bytes) "
                   "SELECT ?1, ?2, ?3, ?4, 0, ?5, ?6, ?7 "
                   "WHERE NOT EXISTS(SELECT 1 FROM meta WHERE name = 'cleared' AND value BETWEEN ?2 AND ?4)"),
@@ -72,7 +73,7 @@ static void bind_key(sqlite3_stmt *s, int at, const struct key256 *key)
 
 /* ---- opening ---------------------------------------------------------------------------------- */
 
-/* What meta says under name; 0 bytes: nothing, or it is too long. */
+/* Reads a value of the meta table; returns 0 bytes if it does not exist or is too long. */
 static size_t read_meta(sqlite3 *db, const char *name, uint8_t out[32], int *code)
 {
     sqlite3_stmt *s = NULL;
@@ -109,7 +110,7 @@ static const char *check_file(sqlite3 *db, struct key256 identity, int *code)
 {
     uint8_t got[32] = {0};
     const uint8_t version[1] = {SQLITE_FILE_VERSION};
-    *code = sqlite3_exec(db, "PRAGMA auto_vacuum=INCREMENTAL;", NULL, NULL, NULL); /* of a file that is not yet */
+    *code = sqlite3_exec(db, "PRAGMA auto_vacuum=INCREMENTAL;", NULL, NULL, NULL); /* for a new file */
     if (*code == SQLITE_OK)
         *code = sqlite3_exec(db, set_up, NULL, NULL, NULL);
     sqlite3_stmt *s = NULL;
@@ -154,7 +155,7 @@ static void close_db(struct sqlite_file *f)
     f->db = NULL;
 }
 
-/* PATH and what SQLite keeps beside it become PATH.old-TIME. */
+/* Renames PATH and SQLite's companion files to PATH.old-TIME. */
 static int set_aside(const char *path, const char *why, char note[256], struct quire_error *err)
 {
     static const char *const beside[] = {"", "-wal", "-shm"};
@@ -183,7 +184,7 @@ static int set_aside(const char *path, const char *why, char note[256], struct q
 
 static int open_db(struct sqlite_file *f, struct quire_error *err)
 {
-    /* What people were told is for nobody else on this machine; SQLite gives the files beside it the same mode. */
+    /* Other users of this machine must not read the answers. SQLite gives its companion files the same mode. */
     const int made = open(f->path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (made >= 0)
         close(made);
@@ -249,14 +250,15 @@ static const char *prepare(struct sqlite_file *f, int *code)
     sqlite3_finalize(s);
     if (f->page_bytes == 0)
         f->page_bytes = 4096;
-    /* What making room should have seen to, as SQLite's own law. */
+    /* A second limit through SQLite itself, in case eviction fails. */
     char text[64];
     snprintf(text, sizeof text, "PRAGMA max_page_count=%llu", (unsigned long long)(f->max_bytes / f->page_bytes));
     sqlite3_exec(f->db, text, NULL, NULL, NULL);
     return NULL;
 }
 
-/* Notes which file it is, and keeps it to its owner: one of before, or that somebody copied here, may be open to others. By name: closing a descriptor would drop SQLite's locks. */
+/* Records the file's identity and makes it private to its owner, because an old or copied file may be readable by
+ * others. It works by name, because closing a descriptor would release SQLite's locks. */
 static int make_private(struct sqlite_file *f, struct quire_error *err)
 {
     static const char *const beside[] = {"", "-wal", "-shm"};
@@ -345,7 +347,7 @@ void sqlite_file_give_up(struct sqlite_file *f)
     flock(f->lock, LOCK_UN);
 }
 
-/* Whether what has the name is what was open. */
+/* Whether the name still refers to the open file. */
 static bool is_still_there(const struct sqlite_file *f)
 {
     struct stat st;

@@ -1,4 +1,4 @@
-/* The SQLite file that answers are kept in: its schema, and what is done to it. Blocks on the disk; one thread at a time. */
+/* The SQLite file of cached responses: its schema and its operations. Blocks on the disk; one thread at a time. */
 #ifndef QUIRE_CACHE_SQLITE_FILE_H
 #define QUIRE_CACHE_SQLITE_FILE_H
 
@@ -35,7 +35,7 @@ enum sqlite_file_statement {
 struct sqlite_file { /* zero it to begin */
     sqlite3 *db;
     sqlite3_stmt *statements[FILE_N_STATEMENTS];
-    int lock; /* PATH.lock, shared by all who use the file; who sets it aside has it alone */
+    int lock; /* PATH.lock, held shared by every user of the file, and exclusively to rename it */
     char *path;
     struct key256 identity;
     dev_t device; /* with inode: which file it is that was opened last */
@@ -46,8 +46,8 @@ struct sqlite_file { /* zero it to begin */
 /* Whether a file can be there and be written, as far as that is known before it is: makes it, and its lock. */
 int sqlite_file_probe(const char *path, struct quire_error *err);
 
-/* A file of another version or identity, or that is none of ours, is renamed to PATH.old-TIME, with a line in note. One that
- * others may read becomes its owner's alone; where that is somebody else it is refused. */
+/* Renames a file of another version or identity, or of another program, to PATH.old-TIME, and reports that in note.
+ * Makes a file that others may read private to its owner, and rejects it if another user owns it. */
 int sqlite_file_open(struct sqlite_file *f, const char *path, struct key256 identity, uint64_t max_bytes,
                      char note[256], struct quire_error *err);
 void sqlite_file_close(struct sqlite_file *f);
@@ -65,7 +65,7 @@ struct sqlite_found {
     int64_t created_s, expires_s;
     uint64_t hits;
 };
-/* What follows gives SQLite's codes. SQLITE_ROW: found; SQLITE_DONE: not there. */
+/* The functions below return SQLite's codes. SQLITE_ROW: found; SQLITE_DONE: not found. */
 int sqlite_file_get(struct sqlite_file *f, struct key256 key, int64_t now_s, struct sqlite_found *out);
 
 /* Between sqlite_file_begin() and sqlite_file_commit(), whole or not at all: SQLITE_OK. */
@@ -89,7 +89,7 @@ int sqlite_file_clear(struct sqlite_file *f, int64_t now_s, uint64_t *n_removed)
 /* Gives some of what is free in the file back; *more: there is more. */
 int sqlite_file_shrink(struct sqlite_file *f, bool *more);
 
-/* n_bytes: of the file, but what is free in it. */
+/* n_bytes: size of the file without its free pages. */
 int sqlite_file_count(struct sqlite_file *f, int64_t now_s, uint64_t *n_entries, uint64_t *n_expired,
                       uint64_t *n_bytes);
 

@@ -1,8 +1,9 @@
-/* Where answers are kept beyond this process' memory: a SQLite file, a Redis. All on the thread of the event loop, which none
- * of these calls holds up: files and sockets are others' work (a thread of the store, the loop's own sockets).
+/* Storage for cached responses outside this process's memory: a SQLite file or a Redis. Call everything on the
+ * thread of the event loop. No call blocks: files and sockets are handled by the store's thread or the loop's
+ * sockets.
  *
- * A store may lie, be slow or be gone. What it gives back is hostile bytes: who asked checks them (answer.h). Where it cannot
- * answer within its time a lookup is a miss; it comes back by itself.
+ * A store may return wrong data, be slow or disappear. The returned bytes are untrusted, and the caller checks them
+ * (answer.h). If the store does not answer in time, the lookup is a miss. The store recovers by itself.
  */
 #ifndef QUIRE_CACHE_STORE_H
 #define QUIRE_CACHE_STORE_H
@@ -16,10 +17,15 @@
 #include <stdint.h>
 
 struct answer_store;
-struct store_lookup; /* one that is on its way; the store's */
+struct store_lookup; /* a lookup in progress; owned by the store */
 
-enum store_found { STORE_FOUND, STORE_MISS, STORE_AWAY /* it could not be asked, or did not answer in time */ };
-/* bytes: borrowed until it returns. expires_s, hits: as the store keeps them. Never from within store_get(). */
+enum store_found {
+    STORE_FOUND,
+    STORE_MISS,
+    STORE_AWAY /* the store could not be queried, or did not answer in time */
+};
+/* bytes: borrowed until the callback returns. expires_s, hits: the store's values. Never called from within
+ * store_get(). */
 typedef void (*store_answer)(void *context, enum store_found found, const uint8_t *bytes, size_t n, int64_t created_s,
                              int64_t expires_s, uint64_t hits);
 
@@ -27,41 +33,44 @@ struct store_stats { /* counters only grow */
     bool connected;
     uint64_t n_entries, n_bytes; /* as last known; live and expired */
     uint64_t n_expired; /* of the entries */
-    uint64_t n_lookups, n_hits, n_misses, n_away, n_puts, n_put_failed /* refused, dropped or lost */, n_evicted,
+    uint64_t n_lookups, n_hits, n_misses, n_away, n_puts, n_put_failed /* rejected, dropped or lost */, n_evicted,
         n_reconnects;
     uint64_t n_waiting; /* puts that are not acknowledged yet */
-    char trouble[160]; /* the last, in words; empty: none */
+    char trouble[160]; /* the last error as text; empty if there was no error */
 };
 
 struct answer_store_ops {
     const char *name; /* "sqlite", "redis" */
-    /* NULL: there is no memory, or no room: as if it were away. */
+    /* Returns NULL if memory or the queue is full; handle it as STORE_AWAY. */
     struct store_lookup *(*get)(struct answer_store *s, struct key256 key, store_answer answer, void *context);
-    void (*cancel)(struct answer_store *s, struct store_lookup *lookup); /* its answer does not come */
-    /* bytes are copied. Whole or not at all. Not there or too busy: it is dropped and counted. ttl_s > 0. */
+    void (*cancel)(struct answer_store *s, struct store_lookup *lookup); /* its callback is not called */
+    /* bytes are copied. Whole or not at all. If the store is unavailable or too busy, the answer is dropped and
+     * counted. ttl_s > 0. */
     void (*put)(struct answer_store *s, struct key256 key, const uint8_t *bytes, size_t n, int64_t created_s,
                 uint32_t ttl_s, uint32_t n_tokens, struct key256 domain);
     void (*remove)(struct answer_store *s, struct key256 key);
-    void (*hit)(struct answer_store *s, struct key256 key); /* counted there, some time; may be left out when busy */
-    /* Everything that this server's name space has; done is called once, from the loop. */
+    void (*hit)(struct answer_store *s, struct key256 key); /* counts a hit in the store, with a delay; may be
+                                                             * skipped when busy */
+    /* Removes every answer in this server's name space; done is called once, from the loop. */
     void (*clear)(struct answer_store *s, void (*done)(void *context, bool ok, uint64_t n_removed), void *context);
     void (*stats)(const struct answer_store *s, struct store_stats *out);
-    /* Waits until what was put is acknowledged, at most so long; then frees it. No callback comes from here on. */
+    /* Waits up to wait_ms until pending writes are acknowledged, then frees the store. No callback is called
+     * afterwards. */
     void (*close)(struct answer_store *s, uint32_t wait_ms);
 };
-struct answer_store { /* what each kind begins with */
+struct answer_store { /* the common head of every kind of store */
     const struct answer_store_ops *ops;
 };
 
-/* identity: of the engine that made the answers (engine/identity.h). A file of another is set aside by name (renamed, with
- * a line in the log), never half used. max_bytes: of the file. It is opened in the background: until then, and where it cannot
- * be, it is away, tried again, and stats say why. */
+/* identity: of the engine that made the answers (engine/identity.h). A file of another identity is renamed with a
+ * line in the log, and never used. max_bytes: limit of the file. The file is opened in the background. Until then,
+ * and if it cannot be opened, lookups return STORE_AWAY, opening is retried, and the statistics hold the reason. */
 int store_open_sqlite(struct event_base *base, const char *path, struct key256 identity, uint64_t max_bytes,
                       struct answer_store **out, struct quire_error *err);
-/* Whether store_open_sqlite() may have a file there; makes an empty one. */
+/* Checks whether store_open_sqlite() can use this path; creates an empty file. */
 int store_probe_sqlite(const char *path, struct quire_error *err);
-/* Never fails because the Redis is not there. Keys are "quire:", the identity's hex, ":", the key's hex. It counts no hits,
- * and knows neither bytes nor evictions. */
+/* An unreachable Redis is not an error here. Keys are "quire:", the identity's hex, ":", the key's hex. It counts no
+ * hits, and reports neither bytes nor evictions. */
 struct redis_url;
 int store_open_redis(struct event_base *base, const struct redis_url *url, struct key256 identity,
                      struct answer_store **out, struct quire_error *err);

@@ -1,9 +1,9 @@
-/* A Redis as a store. An answer is one string, written by one SET with its time: it is there whole or not at all, and goes by
- * itself. Not a hash with a counter of hits: whoever counts one up that Redis has just let go (its time was over, it had to
- * make room) would leave a stump there that has no time.
+/* A Redis as a store. An answer is one string, written by one SET with its expiry, so that it exists completely or
+ * not at all and expires by itself. A hash with a counter of hits is not used: incrementing the counter of an entry
+ * that Redis has just expired or evicted would create a partial entry without an expiry.
  *
- * Beside them lies PREFIX "cleared", the second of the last clear: what was made up to then is not given, though another server
- * that computed it before should write it afterwards. It is asked for with each answer.
+ * The key PREFIX "cleared" holds the second of the last clear. Answers created up to then are not served, even if
+ * another server that computed one earlier writes it later. It is read together with each answer.
  *
  * The value, little endian: {u32 magic, u32 tokens, i64 created_s, i64 expires_s, domain, 8 bytes of SHA-256 over the key and all
  * of that}, the answer's bytes. */
@@ -29,10 +29,10 @@
 #define MAX_TOUCHES 64u /* on their way */
 #define TOUCH_NS MS /* between two: what is given often is touched often enough */
 #define SCAN_COUNT "256" /* places that Redis looks at in one go: some 50 µs of its time */
-#define COUNT_STEP_MS 50 /* between two of them, where nobody waits: a thousandth of its time */
+#define COUNT_STEP_MS 50 /* between two counts when nothing waits: a thousandth of the time */
 #define COUNT_AGAIN_MS 1000
 #define CLEAR_MS 60000
-#define HIDE_MS 60000 /* a Redis that comes and goes is told of so often */
+#define HIDE_MS 60000 /* interval between log lines about a Redis that comes and goes */
 
 #define MAGIC 0x31525351u /* "QSR1" */
 #define TAG_AT 56u
@@ -47,7 +47,7 @@ struct store_lookup {
     struct redis_store *store;
     struct key256 key;
     uint64_t asked_ns;
-    struct event timer; /* of the loop's clock, which may be 4 ms ahead of asked_ns */
+    struct event timer; /* uses the loop's clock, which may be 4 ms ahead of asked_ns */
     bool is_late; /* it has fired */
     store_answer answer; /* NULL once it was given or cancelled: then it waits for the Redis alone */
     void *context;
@@ -78,7 +78,7 @@ struct redis_store {
     TAILQ_HEAD(, store_lookup) lookups; /* in the order in which they are answered */
     uint32_t n_lookups, n_touches;
     uint64_t touched_ns;
-    size_t n_put_bytes; /* of the puts that wait */
+    size_t n_put_bytes; /* bytes of pending writes */
     struct walk count;
     struct event count_timer;
     bool is_closing, was_ready, is_told;
@@ -136,7 +136,7 @@ static void write_head(uint8_t head[HEAD_BYTES], const struct key256 *key, int64
     make_tag(key, head, head + TAG_AT);
 }
 
-/* False: it is none that was put under this key. */
+/* Returns false if the value was not written under this key. */
 static bool read_head(const uint8_t *bytes, size_t n, const struct key256 *key, int64_t *created_s, int64_t *expires_s)
 {
     uint8_t tag[8];
@@ -150,7 +150,7 @@ static bool read_head(const uint8_t *bytes, size_t n, const struct key256 *key, 
 
 /* ---- looking up ----------------------------------------------------------------------------- */
 
-/* text: NULL: there is none. cleared_s: nothing made up to then. */
+/* text: NULL if not found. cleared_s: answers created up to then are not served. */
 static void give(struct store_lookup *l, enum store_found found, const struct redis_reply *text, int64_t cleared_s)
 {
     struct redis_store *s = l->store;
@@ -171,7 +171,7 @@ static void give(struct store_lookup *l, enum store_found found, const struct re
             if (expires_s <= wall_s() /* it has another clock */ || created_s <= cleared_s)
                 found = STORE_MISS;
         } else {
-            n = 0; /* whoever asked finds that this is none, counts it and has it removed */
+            n = 0; /* the caller finds the answer invalid, counts it and removes it */
         }
     }
     s->stats.n_hits += found == STORE_FOUND;
@@ -212,7 +212,7 @@ static bool mark(struct redis_store *s, redis_answered answered, void *context)
     return redis_link_ask(s->link, REDIS_LATER, 5, words, lengths, answered, context);
 }
 
-/* One that somebody has spoilt is as good as one of this second: a fresh one is set. */
+/* An invalid mark counts as a clear in this second, and a new one is written. */
 static int64_t read_mark(struct redis_store *s, const struct redis_reply *text)
 {
     const int64_t now = wall_s();
@@ -356,7 +356,7 @@ static void on_touched(void *context, const struct redis_reply *reply)
     s->n_touches--;
 }
 
-/* What this process gives from its own memory is in use for the Redis, too, when it makes room. */
+/* Reports a hit in this process's memory to Redis, so that eviction there counts it as used. */
 static void redis_hit(struct answer_store *base, struct key256 key)
 {
     struct redis_store *s = of(base);

@@ -1,10 +1,11 @@
-/* A SQLite file as a store: the loop's side, and the one thread that opens, reads, writes and closes the file. Lookups go
- * first; what is to be written goes in batches, each a transaction.
+/* A SQLite file as a store: the loop's side, and the only thread that opens, reads, writes and closes the file.
+ * Lookups go first. Writes go in batches, one transaction each.
  *
- * The loop waits for nothing of the thread's, which the machine may stop anywhere: no lock (with a mutex and a condition the loop
- * stood for 5 to 15 ms where more threads than cores were busy), and no lock of malloc's either (the same, where one freed
- * what the other had allocated): things go to and fro over two piles without locks, the loop allocates and frees all of
- * them, and only the thread what it has read. */
+ * The loop never waits for the thread, which the system may suspend anywhere. It takes no lock: with a mutex and a
+ * condition the loop stood still for 5 to 15 ms when more threads than cores were busy. It also avoids malloc's
+ * lock, which had the same effect when one thread freed what the other had allocated. Jobs move between them through
+ * two lock-free stacks. The loop allocates and frees all jobs, and the thread allocates only the data that it has
+ * read. */
 #include "server/cache/sqlite_file.h"
 #include "server/cache/store.h"
 
@@ -26,12 +27,12 @@
 #define MAX_LOOKUPS 1024u /* on their way */
 #define MAX_WAITING_BYTES ((size_t)64 << 20)
 #define MAX_WAITING_JOBS 4096u
-#define BATCH_JOBS 64u /* of a transaction, which lookups wait for */
+#define BATCH_JOBS 64u /* jobs per transaction, because lookups wait for its end */
 #define BATCH_BYTES ((size_t)1 << 20)
 #define NS_PER_MS UINT64_C(1000000)
-#define HITS_WAIT_NS (UINT64_C(1000) * NS_PER_MS) /* hits alone wake nobody for so long */
-/* Of a file that cannot be used: until it is tried again, and between two damaged ones that are set aside, so that a disk that
- * spoils whatever is written makes one a minute at most. */
+#define HITS_WAIT_NS (UINT64_C(1000) * NS_PER_MS) /* hits alone do not wake the thread for this long */
+/* Delay before an unusable file is tried again. It also separates two damaged files that are renamed, so that a disk
+ * that corrupts every write produces at most one per minute. */
 #define RETRY_NS (UINT64_C(250) * NS_PER_MS)
 #define RENEW_NS (UINT64_C(60000) * NS_PER_MS)
 #define LOG_NS (60 * UINT64_C(1000000000)) /* between two lines about the same kind of failure */
@@ -81,7 +82,7 @@ struct sqlite_store {
     struct event *on_done;
     uint32_t n_lookups; /* on their way */
     size_t n_jobs, n_bytes; /* likewise */
-    struct store_stats stats; /* but what the thread says */
+    struct store_stats stats; /* without the thread's counters */
 
     /* The thread's. */
     char *path;
@@ -96,12 +97,12 @@ struct sqlite_store {
     uint64_t renewed_ns, retry_ns; /* 0: never; at once */
     char said[160]; /* in the log, of opening */
     struct failing {
-        int code; /* of the last time, SQLITE_OK: it works */
+        int code; /* result of the last operation; SQLITE_OK: it works */
         uint64_t logged_ns; /* 0: never */
         bool is_logged; /* since it worked last */
     } reading, writing;
 
-    pthread_mutex_t mutex; /* of what the thread says; the loop only tries it */
+    pthread_mutex_t mutex; /* guards the thread's report; the loop only tries to lock it */
     struct store_stats told;
 };
 
@@ -152,7 +153,7 @@ static void tell_loop(struct sqlite_store *s)
 {
     const uint64_t one = 1;
     ssize_t n = write(s->wake, &one, sizeof one);
-    (void)n; /* full: it is told already */
+    (void)n; /* the eventfd is full: the thread is already notified */
 }
 
 /* ---- the thread: opening, and damage ---------------------------------------------------------- */
@@ -165,8 +166,8 @@ static void say(struct sqlite_store *s, bool connected, const char *doing, const
     pthread_mutex_unlock(&s->mutex);
 }
 
-/* What came of reading or writing a file that is open: a disk that is full, for one. In the log a line when it begins,
- * and when it is over; none where it comes and goes within a minute. */
+/* Handles the result of a read or write of an open file, such as a full disk. It logs a line at the start and at the
+ * end of a fault, but not for faults that come and go within a minute. */
 static void mind_failure(struct sqlite_store *s, struct failing *f, int code)
 {
     const char *doing = f == &s->reading ? "reading: " : "writing: ";
@@ -186,7 +187,7 @@ static void mind_failure(struct sqlite_store *s, struct failing *f, int code)
     f->code = code;
 }
 
-/* What came of a look at the file. */
+/* Handles the result of an integrity check. */
 static void mind_damage(struct sqlite_store *s, int code)
 {
     if (!s->is_open || !sqlite_file_is_damage(code))

@@ -16,8 +16,8 @@
 #define MS UINT64_C(1000000) /* ns */
 #define POLL_MS 200
 #define MORE_MS 4 /* between two batches of what waits there: others on the loop have their turn */
-#define TROUBLE_MS 5000 /* it has said what is no answer */
-#define MOST_ENTRIES 64u /* of a batch: less than 1 ms of the loop's time */
+#define TROUBLE_MS 5000 /* pause after an invalid reply */
+#define MOST_ENTRIES 64u /* entries per batch: less than 1 ms of the loop's time */
 #define MOST_BYTES ((size_t)256 << 10)
 #define MOST_WAITING ((size_t)16 << 20)
 #define LIVES_S "2592060" /* ANSWER_MAX_TTL_S + ANSWER_CLOCKS_DIFFER_S: nothing in it is younger */
@@ -32,10 +32,10 @@ struct vector_stream {
     char name[NAME_BYTES + 1], by[BY_BYTES + 1], max_entries[12], count[12];
     uint32_t n_numbers, n_count;
     struct redis_stream_id last;
-    uint64_t lives_ns; /* when it was last told how long it lives; 0: not by this link */
+    uint64_t lives_ns; /* when the expiry was last set; 0: not on this link */
     size_t n_waiting; /* bytes that are not acknowledged */
     bool is_asked, is_closing;
-    bool is_clearing; /* from there until our own mark is read nothing is told */
+    bool is_clearing; /* true until our own mark has been read; entries are not delivered meanwhile */
     float *vector;
     struct vector_stream_stats stats;
 };
@@ -64,7 +64,7 @@ static bool has_length_1(const float *vector, uint32_t n)
     double sum = 0;
     for (uint32_t i = 0; i < n; i++)
         sum += (double)vector[i] * (double)vector[i];
-    return fabs(sum - 1) <= VECTOR_SQUARES_SLACK; /* of what is no number, too */
+    return fabs(sum - 1) <= VECTOR_SQUARES_SLACK; /* false for NaN too */
 }
 
 /* False: it is no record, or says what cannot be. */
@@ -131,7 +131,7 @@ static void on_timer(evutil_socket_t fd, short what, void *context)
     char id[REDIS_STREAM_ID_BYTES];
     (void)fd, (void)what;
     if (s->is_asked || !redis_link_is_ready(s->link))
-        return; /* it is told when it is */
+        return; /* continues when the link is ready */
     redis_stream_id_text(&s->last, id);
     const char *const words[] = {"XREAD", "COUNT", s->count, "STREAMS", s->name, id};
     const size_t lengths[] = {5, 5, strlen(s->count), 7, NAME_BYTES, strlen(id)};
@@ -215,7 +215,7 @@ void vector_stream_clear(struct vector_stream *s)
 
 /* ---- opening and closing -------------------------------------------------------------------- */
 
-/* Whether it is the same Redis, with the same stream, nobody knows: it is read from its beginning. */
+/* The new connection may lead to another Redis or stream, so the stream is read from its beginning. */
 static void on_change(void *context, bool is_ready)
 {
     struct vector_stream *s = context;

@@ -89,7 +89,7 @@ static void take_token(struct verification *a, const struct wire_token *token, b
         return;
     const bool known = (of_prompt || choice < a->kept->answer.n_choices) && next_of(a, of_prompt, choice, &e);
     if (known && e.kind == ANSWER_DONE && e.done.finish == WIRE_FINISH_CANCELLED) {
-        /* Who asked cut it here. */
+        /* The client cut it here. */
         a->is_cut[choice] = true;
         a->verifier->below.cancel(a->verifier->below.self, a->below_id, choice);
     } else if (!known || e.kind == ANSWER_DONE || !same_token(token, &e.token)) {
@@ -166,7 +166,7 @@ static void begin(struct verifier *v, struct kept *k, const struct request_spec 
     struct request_spec s = *spec;
     if (!a)
         return;
-    /* Nobody pays for it, and nobody waits for it. */
+    /* No tenant is charged for it, and no client waits for it. */
     s.tenant = s.class_index = 0;
     s.priority = 0;
     s.background = true;

@@ -8,25 +8,26 @@
 
 struct verification;
 
-struct verifier { /* zero but for what is said here */
-    double share; /* of those given, evenly: 0.01 is each hundredth */
+struct verifier { /* zero except for the fields named here */
+    double share; /* share of served responses to verify, evenly spaced: 0.01 is every hundredth */
     double due;
     struct completion_source below;
     TAILQ_HEAD(, verification) running;
     uint32_t n_running;
     uint64_t n_verified, n_differing;
-    /* What is kept is not what is computed. */
+    /* Called if the cached response differs from the computed one. */
     void (*on_differing)(void *context, struct kept *k);
     void *context;
 };
 
-/* Whether the next that is given is one of them; who gives it without knowing the request then does not. */
+/* Whether the next served response is due for verification. A caller that would serve it without the request must
+ * then not do so. */
 bool verifier_is_due(const struct verifier *v);
 /* k is given without being compared. */
 void verifier_pass(struct verifier *v);
 /* k is given to spec: the one or the other. */
 void verifier_given(struct verifier *v, struct kept *k, const struct request_spec *spec);
-/* What is below is there no more: nothing is cancelled there. */
+/* The source below no longer exists, so nothing is cancelled there. */
 void verifier_stop(struct verifier *v);
 
 #endif

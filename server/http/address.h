@@ -23,7 +23,7 @@ struct http_address http_address_of(const struct sockaddr *from);
 /* "127.0.0.1", "::1". False: it is no address. */
 bool http_address_parse(const char *text, struct http_address *out);
 bool http_address_is_loopback(const struct http_address *address);
-/* What one client has: an IPv4 address, or the first 64 bits of an IPv6 one, of which it may use all that begin so. */
+/* The range of addresses that belongs to one client: an IPv4 address, or the first 64 bits of an IPv6 address. */
 struct http_address http_address_client(const struct http_address *address);
 
 /* "10.0.0.0/8,::1": networks and addresses with commas between. Adds to out[*n], which has room for n_room.

@@ -30,8 +30,8 @@
 #define TOO_MANY_CONNECTIONS "the server has as many connections as it may have, and all are busy"
 /* How often those who are held are looked after, besides when a place becomes free. */
 #define LOOK_MS 100
-/* What the kernel may hold that the client's window has no room for; it would take megabytes, and
- * a client that reads nothing would be noticed late. */
+/* Limit of data in the kernel beyond the client's window. Without it the kernel would buffer megabytes, and a client
+ * that stops reading would be noticed late. */
 #define UNSENT_BYTES 131072
 /* For the request of a connection that was accepted while the server drains. */
 #define LATE_REQUEST_MS 1000
@@ -76,7 +76,8 @@ void http_connection_enter(struct http_connection *c, enum phase phase)
     http_room_note(c);
 }
 
-/* Who came late is told so at once and has nothing in progress: it keeps no server from ending. */
+/* A connection that comes during draining is rejected at once and has nothing in progress, so it does not delay the
+ * end. */
 static void check_idle(struct http_server *s)
 {
     if (s->draining && s->on_idle && s->n_connections == s->n_late)
@@ -122,7 +123,7 @@ static void free_connection(struct http_connection *c)
     check_idle(s);
 }
 
-/* The client is gone: whoever works for it hears it. */
+/* The client has disconnected; notifies the exchange's handler. */
 static void drop_connection(struct http_connection *c)
 {
     struct http_exchange x = c->x;
@@ -171,7 +172,7 @@ static void make_id(struct http_server *s, char *id)
     id[2 * n] = '\0';
 }
 
-/* Sets up the exchange of the request that the parser holds, or of none. */
+/* Sets up the exchange of the request that the parser holds, or of an invalid request. */
 static void begin_exchange(struct http_connection *c)
 {
     struct http_exchange *x = &c->x;
@@ -183,7 +184,7 @@ static void begin_exchange(struct http_connection *c)
     } else {
         make_id(c->server, x->request_id);
     }
-    if (extra) /* of a request that turned out bad in its body */
+    if (extra) /* a request whose body turned out to be invalid */
         evbuffer_drain(extra, evbuffer_get_length(extra));
     x->is_head = c->parser.method && strcmp(c->parser.method, "HEAD") == 0;
 }
@@ -210,7 +211,7 @@ static void send_away(struct http_connection *c, int status, const char *reason)
         return;
     }
     refuse(c, status, reason);
-    /* What the socket takes at once, which is all of it: nothing else waits there. */
+    /* Writes directly to the socket. The socket takes all of it, because nothing else is pending. */
     if (!c->is_tls) {
         struct evbuffer *out = bufferevent_get_output(c->bev);
         evbuffer_unfreeze(out, 1);
@@ -296,7 +297,8 @@ static bool feed(struct http_connection *c)
     evbuffer_drain(in, used);
     if (c->parser.body_capacity > c->n_body) {
         http_connection_count_body(c, c->parser.body_capacity);
-        /* Large bodies of many clients at once: who makes it too much is told to come back. */
+        /* Many clients may send large bodies at once. The connection that exceeds the limit is rejected with a
+         * request to retry. */
         if (got == HTTP_MORE && !may_keep_body(c)) {
             refuse(c, 503, TOO_MANY_BODIES);
             return false;
@@ -420,9 +422,9 @@ static void on_written(struct bufferevent *bev, void *context)
     all_written(c);
 }
 
-/* A socket nearly always takes a reply at once, so it is written directly; the bufferevent, which
- * asks the kernel to be told when there is room, writes and takes that back, only gets what is left:
- * two system calls less for each token of a stream. What went wrong is left to it too. */
+/* A socket nearly always takes a reply at once, so it is written directly. Only the rest goes to the bufferevent,
+ * which registers with the kernel, writes and deregisters. This saves two system calls per token of a stream. The
+ * bufferevent also handles errors. */
 static void write_out(struct http_connection *c)
 {
     struct evbuffer *out = bufferevent_get_output(c->bev);
@@ -761,8 +763,9 @@ void http_server_drain(struct http_server *s)
 {
     s->draining = true;
     struct http_connection *c;
-    /* What is between requests goes at the next turn of the loop, where nobody holds it. Who has not had a reply yet may have
-     * sent a request that is on its way, and is treated as who comes late: a client takes a closed connection for a fault. */
+    /* Idle connections are closed at the next turn of the loop, when no caller holds them. A connection without any
+     * reply may have a request on its way. It is treated like a late connection, because clients take a closed
+     * connection for an error. */
     TAILQ_FOREACH(c, &s->connections, link)
     {
         if (c->phase != READING || !http_parser_is_idle(&c->parser))

@@ -1,13 +1,13 @@
 /* An HTTP/1.1 server on a libevent loop: connections, deadlines, replies, streams.
  *
- * Everything happens on the loop's thread. A connection has one exchange (request and reply) at a
- * time; pipelined requests wait. The server keeps reading while an exchange is in progress, so
- * that a client that closes its connection, or its half of it, is noticed at once, whatever the
- * exchange is waiting for. A client that reads slower than it is written to is cut off.
+ * Everything happens on the loop's thread. A connection has one exchange (request and reply) at a time; pipelined
+ * requests wait. The server keeps reading while an exchange is in progress, so that a client that closes its
+ * connection, or its half of it, is noticed at once, whatever the exchange is waiting for. A client that reads more
+ * slowly than data is written is disconnected.
  *
- * This stands on bufferevents and not on evhttp, because evhttp (2.1.12) answers what it cannot
- * parse, or finds too large, itself and in HTML, buffers without bound what arrives during a
- * reply, lets its read timeout end long replies, and calls exit() in a state it does not expect.
+ * It is built on bufferevents and not on evhttp, because evhttp (2.1.12) answers invalid or oversized requests
+ * itself in HTML, buffers without bound the data that arrives during a reply, lets its read timeout end long
+ * replies, and calls exit() in a state that it does not expect.
  */
 #ifndef QUIRE_FRONT_HTTP_H
 #define QUIRE_FRONT_HTTP_H
@@ -22,8 +22,8 @@
 
 struct http_server;
 struct tls;
-/* One request and its reply. Valid from on_head until on_head or on_request has replied to it, the
- * reply was ended, or on_gone was called. */
+/* One request and its reply. Valid from on_head until on_head or on_request has replied to it, the reply has ended,
+ * or on_gone was called. */
 struct http_exchange;
 
 struct http_limits {
@@ -32,9 +32,9 @@ struct http_limits {
     size_t max_all_bodies_bytes; /* of all connections together */
     size_t max_pending_bytes;    /* written to a stream but not taken by the client */
     uint32_t max_connections;
-    uint32_t max_connections_per_address; /* 0: half of these */
+    uint32_t max_connections_per_address; /* 0: half of max_connections */
     const struct http_network
-        *trusted;   /* n_trusted, which outlive the server: no limit is for one of these addresses */
+        *trusted;   /* n_trusted addresses, which must outlive the server; no limit applies to them */
     size_t n_trusted;
     uint32_t head_timeout_ms;    /* from a request's first byte to the end of its headers */
     uint32_t body_timeout_ms;    /* for the body, besides what 16 KiB/s would need */
@@ -42,21 +42,19 @@ struct http_limits {
     uint32_t write_timeout_ms;   /* without the client taking a byte */
 };
 
-/* There are places for max_connections. When they are taken the connection gives way that has waited longest for a
- * request, or for the rest of one; with none such, who comes waits for a place as soon as his request's head is there.
- * One address has max_connections_per_address of them and half of max_all_bodies_bytes: past it its own give way.
- * Who has waited for head_timeout_ms is refused: 503, or 429 where it is its address's share. Requests that the handler
- * says are urgent are answered without a place. */
+/* There are max_connections slots. When they are taken, the connection that has waited longest for a request, or for
+ * the rest of one, is closed. If no connection waits, a new one waits for a slot once its request's head has
+ * arrived. One address may use max_connections_per_address slots and half of max_all_bodies_bytes. Beyond that its
+ * own connections are closed. A connection that has waited for head_timeout_ms is rejected with 503, or with 429 if
+ * its address's share is exhausted. Requests that the handler declares urgent are answered without a slot. */
 struct http_handler {
-    /* The headers are there, the body is not. May reply (and so refuse the body); else on_request
-     * follows. */
+    /* The headers have arrived, the body has not. It may reply and so reject the body; otherwise on_request follows. */
     void (*on_head)(void *context, struct http_exchange *x);
-    /* The headers are there, and there is no place for the connection: whether it is answered all the same. */
+    /* The headers have arrived, but all slots are taken: whether to answer the connection anyway. */
     bool (*is_urgent)(void *context, const struct http_exchange *x);
-    /* The whole request is there. Replies now or later. */
+    /* The whole request has arrived. Replies now or later. */
     void (*on_request)(void *context, struct http_exchange *x);
-    /* What to say about a request that is not HTTP, or too large, or too slow: fills in a JSON
-     * body. */
+    /* Fills in a JSON body for a request that is not HTTP, too large or too slow. */
     void (*on_bad)(void *context, struct http_exchange *x, int status, const char *reason);
 };
 
@@ -64,22 +62,22 @@ struct http_handler {
 int http_server_open(struct event_base *base, const char *host, uint16_t port, int backlog,
                      const struct http_limits *limits, const struct http_handler *handler, void *context,
                      struct http_server **out, struct quire_error *err);
-/* Calls on_gone for what is in progress. Not from inside a callback of the server. */
+/* Calls on_gone for every exchange in progress. Do not call it from a callback of the server. */
 void http_server_close(struct http_server *s);
-/* From now on connections are TLS. tls outlives the server. */
+/* From now on connections use TLS. tls must outlive the server. */
 void http_server_use_tls(struct http_server *s, const struct tls *tls);
 
 uint16_t http_server_port(const struct http_server *s);
 /* Whether only this machine can connect. */
 bool http_server_is_local(const struct http_server *s);
 bool http_server_has_tls(const struct http_server *s);
-/* That have a place: max_connections at most. */
+/* The connections that have a slot: max_connections at most. */
 uint32_t http_server_n_connections(const struct http_server *s);
-/* Connections between requests are closed, the others after their reply. New ones are accepted and have one reply; on_idle
- * does not wait for them. */
+/* Closes connections between requests at once, and the others after their reply. New connections are accepted and
+ * receive one reply; on_idle does not wait for them. */
 void http_server_drain(struct http_server *s);
-/* Called once, from the loop, when the server drains and the last connection of before is gone (also
- * when none was left). */
+/* Called once, from the loop, when the server drains and the last earlier connection has ended (also if there was no
+ * connection). */
 void http_server_on_idle(struct http_server *s, void (*on_idle)(void *context), void *context);
 
 /* ---- the request ---- */
@@ -87,27 +85,27 @@ void http_server_on_idle(struct http_server *s, void (*on_idle)(void *context), 
 const char *http_method(const struct http_exchange *x);
 /* Percent-encoded bytes are decoded, but for %2F and %25; without query. */
 const char *http_path(const struct http_exchange *x);
-/* The first of this name; NULL: absent. */
+/* The first header of this name; NULL if absent. */
 const char *http_header(const struct http_exchange *x, const char *name);
-/* The next of this name, behind `after`, which this or http_header() gave; NULL: that was the last. */
+/* The next header of this name after `after`, a result of this function or of http_header(); NULL at the end. */
 const char *http_header_next(const struct http_exchange *x, const char *name, const char *after);
-/* Whether there are two of this name that differ. */
+/* Whether two headers of this name have different values. */
 bool http_header_differs(const struct http_exchange *x, const char *name);
 /* Whether the client is on this machine: 127.0.0.0/8 or ::1. */
 bool http_from_loopback(const struct http_exchange *x);
-/* The body, where it lies: until it is taken, or the reply begins. NULL when it is empty. */
+/* The body in the parser's buffer, valid until it is taken or the reply begins. NULL when it is empty. */
 const char *http_body(const struct http_exchange *x, size_t *n_bytes);
-/* Hands the body over, once: malloc'd, not NUL-terminated; NULL when it is empty. It counts as
- * held by the server (max_all_bodies_bytes) until http_body_freed(), or the end of the exchange. */
+/* Passes ownership of the body to the caller, once: malloc'd, not NUL-terminated; NULL when it is empty. It counts
+ * as held by the server (max_all_bodies_bytes) until http_body_freed(), or the end of the exchange. */
 char *http_take_body(struct http_exchange *x, size_t *n_bytes);
 void http_body_freed(struct http_exchange *x);
-/* The client's x-request-id where it is a sane one, else one of ours; sent with every reply. */
+/* The client's x-request-id if it is valid, otherwise a generated one; sent with every reply. */
 const char *http_request_id(const struct http_exchange *x);
 
 /* ---- the reply ---- */
 
-/* on_gone is called at most once, from the loop and never from inside a call below: the client
- * went away or was cut off before the reply was ended. x is no more after it. */
+/* on_gone is called at most once, from the loop and never from inside a call below, if the client disconnects or is
+ * disconnected before the reply has ended. x is invalid afterwards. */
 void http_on_gone(struct http_exchange *x, void (*on_gone)(void *context), void *context);
 
 /* Adds a header to the reply. name and value are copied. */
@@ -115,21 +113,20 @@ void http_add_header(struct http_exchange *x, const char *name, const char *valu
 
 /* A whole reply; ends the exchange. content_type NULL: no body. */
 void http_reply(struct http_exchange *x, int status, const char *content_type, const void *body, size_t n_bytes);
-/* The same with a large body, which is not copied: gone(context) is called once, from the loop or from within, when it
- * was sent or its connection is over. */
+/* The same with a large body, which is not copied: gone(context) is called once, from the loop or from within this
+ * call, when the body has been sent or its connection has ended. */
 void http_reply_large(struct http_exchange *x, int status, const char *content_type, const void *body, size_t n_bytes,
                       void (*gone)(void *context), void *context);
 
-/* A reply in pieces: headers at once, one write per event. Writes to a client that is too far
- * behind are dropped, and on_gone follows. */
+/* A reply in pieces: headers at once, one write per event. Writes to a client that is too far behind are dropped,
+ * and on_gone follows. */
 void http_stream_begin(struct http_exchange *x, int status, const char *content_type);
 void http_stream_write(struct http_exchange *x, const void *bytes, size_t n_bytes);
 void http_stream_end(struct http_exchange *x);
-/* Whether the client has taken so much of what was written that a quarter of the limit is not reached: for who could
- * write all of a long reply at once. */
+/* Whether less than a quarter of the limit is pending. For callers that could write all of a long reply at once. */
 bool http_stream_has_room(const struct http_exchange *x);
 
-/* Gives the connection up in the middle of a reply; on_gone follows. */
+/* Closes the connection in the middle of a reply; on_gone follows. */
 void http_cut_off(struct http_exchange *x);
 
 #endif

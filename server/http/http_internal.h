@@ -1,4 +1,4 @@
-/* What http.c (connections), http_room.c (who has a place) and http_reply.c (what is written to them) share. */
+/* State shared by http.c (connections), http_room.c (connection slots) and http_reply.c (output). */
 #ifndef QUIRE_HTTP_INTERNAL_H
 #define QUIRE_HTTP_INTERNAL_H
 
@@ -12,11 +12,11 @@
 #include <sys/queue.h>
 
 enum phase {
-    READING,   /* between requests, or in one's head or body */
-    HELD,      /* the head is there, and there is no place for the connection yet */
-    WORKING,   /* the request is with the handler */
+    READING,   /* between requests, or inside a request's head or body */
+    HELD,      /* the head has arrived, but the connection has no slot yet */
+    WORKING,   /* the handler has the request */
     FLUSHING,  /* the last reply is being written */
-    LINGERING, /* it was written; input is read and forgotten */
+    LINGERING, /* the reply was written; input is read and discarded */
 };
 
 struct http_exchange {
@@ -32,23 +32,23 @@ struct http_exchange {
 
 TAILQ_HEAD(connection_list, http_connection);
 
-/* A client, as far as its address tells: it has a share of the connections and of the bodies. */
+/* A client, identified by its address, with its share of the connections and of the bodies. */
 struct http_peer {
     uint64_t key;
     uint32_t n_connections, n_placed;
     size_t n_body_bytes;
-    struct connection_list waiting; /* of the server's `waiting`, by peer_link */
+    struct connection_list waiting; /* its part of the server's `waiting`, by peer_link */
 };
 
 struct http_connection {
     struct http_server *server;
-    struct http_peer *peer; /* NULL: of a trusted proxy, which stands for many */
+    struct http_peer *peer; /* NULL: a trusted proxy, which represents many clients */
     struct bufferevent *bev;
     struct event *timer;
     struct http_parser parser;
     struct http_exchange x;
     enum phase phase;
-    bool placed;      /* it is one of the max_connections */
+    bool placed;      /* has one of the max_connections slots */
     bool listed;      /* in `waiting` */
     bool close_after; /* the reply in progress is the connection's last */
     bool unread;      /* part of the request was not read */
@@ -57,10 +57,10 @@ struct http_connection {
     bool stalled;     /* pipelined requests wait for replies to be taken */
     bool inside;      /* a handler is running for this connection */
     bool deadline;    /* the timer is a deadline, not a turn of the loop */
-    bool served;      /* it has had a reply */
+    bool served;      /* has had a reply */
     bool unwritten;   /* in the server's list */
     bool is_tls;      /* written by the bufferevent alone */
-    bool late;        /* its first request comes, if any, when the server drains */
+    bool late;        /* its first request would come after the server began to drain */
     bool from_loopback;
     uint64_t opened_ms;
     size_t n_lingered, n_body;
@@ -70,9 +70,9 @@ struct http_connection {
 struct http_server {
     struct event_base *base;
     struct evconnlistener *listener;
-    struct event *resume; /* accepting, after a pause; and looks for places */
+    struct event *resume; /* resumes accepting after a pause; looks for slots */
     struct event *idle;
-    struct event *flush; /* writes what the turn of the loop has added to `unwritten` */
+    struct event *flush; /* writes the connections that this turn of the loop has added to `unwritten` */
     const struct tls *tls; /* NULL: plain HTTP */
     struct http_limits limits;
     struct http_handler handler;
@@ -84,8 +84,8 @@ struct http_server {
     void (*on_idle)(void *context);
     void *idle_context;
     struct connection_list connections, unwritten;
-    /* By room_link. waiting: with a place, for a request or the rest of one, the longest first. unplaced: in the order
-     * they came. */
+    /* By room_link. waiting: with a slot, for a request or the rest of one, the longest first. unplaced: in order of
+     * arrival. */
     struct connection_list waiting, unplaced;
     uint32_t n_unplaced;
     char date[32]; /* of date_time, for replies */
@@ -94,27 +94,27 @@ struct http_server {
     size_t n_random;
     bool is_local; /* bound to a loopback address */
     struct id_map peers; /* by http_peer.key */
-    struct key256 secret; /* of these keys */
+    struct key256 secret; /* secret of those keys */
 };
 
-/* What goes out, to be added to: it is written when the loop's callback in progress returns. */
+/* The output buffer, to append to. It is written when the current callback of the loop returns. */
 struct evbuffer *http_connection_out(struct http_connection *c);
 
-/* Goes on at the next turn of the loop: never inside a caller that may hold the exchange. */
+/* Continues at the next turn of the loop, never inside a caller that may hold the exchange. */
 void http_connection_later(struct http_connection *c);
 char *http_connection_take_body(struct http_connection *c, size_t *n_bytes);
-/* What is held of this connection's body, by the parser or by whoever took it. */
+/* Counts the bytes of this connection's body that the parser or the handler holds. */
 void http_connection_count_body(struct http_connection *c, size_t n_bytes);
-/* Frees what the parser holds of a request. */
+/* Frees the parser's memory of a request. */
 void http_connection_reset_parser(struct http_connection *c);
-/* Every change of phase. */
+/* Makes every change of phase. */
 void http_connection_enter(struct http_connection *c, enum phase phase);
 
 /* ---- http_room.c ---- */
 #define HTTP_ROOM_UNPLACED 96 /* connections besides those that have a place */
 /* A new connection, without a place. False: no memory. */
 bool http_room_enter(struct http_connection *c, const struct sockaddr *from);
-/* Of one that is freed, after http_connection_reset_parser(). */
+/* Releases the slot of a connection that is freed; call it after http_connection_reset_parser(). */
 void http_room_leave(struct http_connection *c);
 /* Its phase was changed. */
 void http_room_note(struct http_connection *c);
@@ -123,14 +123,15 @@ enum http_place {
     HTTP_NO_SHARE, /* its address has as many as one may have */
     HTTP_NO_PLACE, /* all are taken */
 };
-/* Gives c a place, if it has none. *goes: who is to be freed, to ask again then; NULL: nobody, for all are at work. */
+/* Gives c a slot if it has none. *goes: the connection to free before another attempt; NULL if all connections are
+ * busy. */
 enum http_place http_room_place(struct http_connection *c, struct http_connection **goes);
-/* Who goes because too many have no place; NULL: nobody. */
+/* The connection to close because too many have no slot; NULL if the number is within the limit. */
 struct http_connection *http_room_too_many(struct http_server *s);
 /* So many have no place that accepting must wait for a turn of the loop. */
 bool http_room_is_crowded(const struct http_server *s);
-/* Whether the body that c is sending, which has grown, may stay. *goes: whose larger one is to be refused, to ask again
- * then; NULL: nobody's. */
+/* Whether the growing body of c may stay. *goes: the connection whose larger body is to be rejected before another
+ * attempt; NULL if no such connection exists. */
 bool http_room_for_body(struct http_connection *c, struct http_connection **goes);
 
 #endif

@@ -119,7 +119,7 @@ static bool parse_version(const char *text, bool *is_1_0)
     return strncmp(text, major, n) == 0 && text[n] >= '0' && text[n] <= '9' && text[n + 1] == '\0';
 }
 
-/* "http://host:80/path": what stands before the path becomes p->authority. Returns the path, or NULL. */
+/* "http://host:80/path": the part before the path becomes p->authority. Returns the path, or NULL. */
 static char *parse_absolute(struct http_parser *p, char *target)
 {
     char *authority = strchr(target, ':') + 3;
@@ -244,7 +244,7 @@ static bool parse_length(const char *text, uint64_t *out)
     return true;
 }
 
-/* What the headers say about the body and the connection. */
+/* Applies the headers about the body and the connection. */
 static enum http_parsed apply_headers(struct http_parser *p)
 {
     unsigned n_hosts = 0;
@@ -337,7 +337,8 @@ static bool head_reserve(struct http_parser *p, size_t more)
 /* Takes one line, or the beginning of one. */
 static enum http_parsed feed_head(struct http_parser *p, const uint8_t *data, size_t n, size_t *used)
 {
-    /* What cannot become a request is told so at once: it may be waiting for an answer, as a TLS client is. */
+    /* Input that cannot become a request is rejected at once, because the client may be waiting for an answer, as a
+     * TLS client does. */
     if (p->n_head == 0 && data[0] == TLS_HANDSHAKE)
         return bad(p, 400, "this port speaks plain HTTP, and this is the beginning of TLS: use http://");
     if (p->n_head == 0 && !is_token_character(data[0]) && data[0] != '\r' && data[0] != '\n')

@@ -1,9 +1,8 @@
-/* HTTP/1.x requests out of a stream of bytes: pure, no I/O.
+/* Parses HTTP/1.x requests from a stream of bytes; no I/O.
  *
- * Strict where leniency has been a hole elsewhere: lines end in CRLF, no folded headers, no two
- * Content-Lengths, none beside Transfer-Encoding, "chunked" is the only coding.
- * Everything is bounded. Every refusal has a 4xx status and a sentence for the client. One thread
- * at a time.
+ * It is strict where other parsers had security holes: lines end in CRLF, headers are not folded, Content-Length
+ * appears once and never with Transfer-Encoding, and "chunked" is the only coding. Every size is bounded. Every
+ * rejection has a 4xx status and a sentence for the client. One thread at a time.
  */
 #ifndef QUIRE_FRONT_HTTP_PARSER_H
 #define QUIRE_FRONT_HTTP_PARSER_H
@@ -31,7 +30,7 @@ struct http_parser {
 
     /* Valid from HTTP_HEAD on until http_parser_reset. */
     const char *method, *path; /* path: decoded but for %2F and %25, without query and authority */
-    const char *authority;     /* of an absolute-form target, which is the Host then; NULL: there is none */
+    const char *authority;     /* from an absolute-form target, which then replaces Host; otherwise NULL */
     struct http_header headers[HTTP_MAX_HEADERS];
     unsigned n_headers;
     bool http_1_0, keep_alive, expect_continue, has_body, chunked;
@@ -48,7 +47,7 @@ struct http_parser {
     int state;
     char *head;
     size_t n_head, head_capacity, line_start, body_capacity;
-    uint64_t left;         /* of the body or chunk */
+    uint64_t left;         /* bytes left of the body or chunk */
     unsigned n_line;       /* characters of the chunk-size or trailer line */
     size_t n_trailer;
     bool in_extension, after_cr;
@@ -62,10 +61,10 @@ void http_parser_reset(struct http_parser *p);
 enum http_parsed http_parser_feed(struct http_parser *p, const uint8_t *data, size_t n, size_t *used);
 /* After HTTP_DONE: the body is the caller's, to be freed. NULL when it is empty. */
 char *http_parser_take_body(struct http_parser *p, size_t *n_bytes);
-/* Nothing of a request has been seen yet. */
+/* Whether no byte of a request has arrived yet. */
 bool http_parser_is_idle(const struct http_parser *p);
 
-/* The value of the first header of this name, in any case; NULL: there is none. */
+/* The value of the first header of this name, in any case; NULL if the header does not exist. */
 const char *http_parser_header(const struct http_parser *p, const char *name);
 /* That of the next header of this name, behind the one that has the value `after`. */
 const char *http_parser_header_next(const struct http_parser *p, const char *name, const char *after);

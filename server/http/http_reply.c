@@ -220,7 +220,7 @@ void http_stream_write(struct http_exchange *x, const void *bytes, size_t n_byte
     if (c->doomed || n_bytes == 0)
         return;
     struct evbuffer *out = http_connection_out(c);
-    /* An event as large as the limit is nobody's slowness: it does not count against its client. */
+    /* A single event as large as the limit does not mean that the client is slow, so it does not count. */
     if (evbuffer_get_length(out) > c->server->limits.max_pending_bytes + x->n_largest) {
         http_cut_off(x);
         return;

@@ -1,4 +1,5 @@
-/* Who has a place, and who gives way: see struct http_handler in http.h. It decides; http.c acts. */
+/* Assigns connection slots and selects connections to close: see struct http_handler in http.h. This file decides;
+ * http.c acts. */
 #include "server/http/http_internal.h"
 
 #include "base/clock.h"
@@ -9,8 +10,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* So many without a place are kept, to ask for health or to wait; more, up to HTTP_ROOM_UNPLACED, are accepted in one
- * turn of the loop, so that what they say is read before they go. */
+/* This many connections without a slot are kept, to send health requests or to wait. More, up to HTTP_ROOM_UNPLACED,
+ * are accepted within one turn of the loop, so that their requests are read before they are closed. */
 #define MAX_UNPLACED 64
 /* A new connection is given so long for its first request. */
 #define FIRST_REQUEST_MS 500
@@ -47,7 +48,7 @@ static struct http_peer *find_peer(struct http_server *s, const struct http_addr
     return peer;
 }
 
-/* ---- who waits ------------------------------------------------------------------------------ */
+/* ---- waiting connections ---------------------------------------------------------------------- */
 
 static void unlist(struct http_connection *c)
 {
@@ -68,7 +69,7 @@ void http_room_note(struct http_connection *c)
         TAILQ_INSERT_TAIL(&c->server->waiting, c, room_link);
         if (c->peer)
             TAILQ_INSERT_TAIL(&c->peer->waiting, c, peer_link);
-    } else { /* it has all that it will get */
+    } else { /* it has received its whole request */
         TAILQ_INSERT_HEAD(&c->server->waiting, c, room_link);
         if (c->peer)
             TAILQ_INSERT_HEAD(&c->peer->waiting, c, peer_link);
@@ -90,14 +91,15 @@ static bool is_unfinished(const struct http_connection *c)
     return c->phase == READING && (c->x.live || !http_parser_is_idle(&c->parser));
 }
 
-/* Who has waited longest, of this peer or (NULL) of all, and may be sent away; NULL: nobody. */
+/* The connection that has waited longest and may be closed, of this peer or (NULL) of all; NULL if none may be
+ * closed. */
 static struct http_connection *longest(struct http_server *s, struct http_peer *peer)
 {
     const uint64_t now = quire_now_ms();
     struct http_connection *c = TAILQ_FIRST(peer ? &peer->waiting : &s->waiting);
     for (; c; c = peer ? TAILQ_NEXT(c, peer_link) : TAILQ_NEXT(c, room_link)) {
         if (c->phase == READING && !c->served && now - c->opened_ms < FIRST_REQUEST_MS)
-            return NULL; /* who comes after it is newer still */
+            return NULL; /* all later ones are newer */
         if (c->phase == LINGERING || is_unfinished(c) || is_silent(c))
             return c;
     }
@@ -118,7 +120,7 @@ enum http_place http_room_place(struct http_connection *c, struct http_connectio
         return HTTP_NO_SHARE;
     }
     if (s->n_placed >= s->limits.max_connections) {
-        /* Who is held was there first. */
+        /* Held connections came first. */
         *goes = s->n_held == 0 || c->phase == HELD ? longest(s, NULL) : NULL;
         return HTTP_NO_PLACE;
     }
@@ -181,7 +183,7 @@ struct http_connection *http_room_too_many(struct http_server *s)
 
 /* ---- bodies --------------------------------------------------------------------------------- */
 
-/* Who holds most of a body that is not complete, of this peer or (NULL) of all. */
+/* The connection that holds the largest incomplete body, of this peer or (NULL) of all. */
 static struct http_connection *largest(struct http_server *s, struct http_peer *peer)
 {
     struct http_connection *c, *found = NULL;

@@ -27,7 +27,7 @@ static int choose_protocol(SSL *session, const unsigned char **out, unsigned cha
     (void)context;
     if (SSL_select_next_proto(&chosen, n_out, http_1_1, sizeof http_1_1 - 1, offered, n_offered) !=
         OPENSSL_NPN_NEGOTIATED)
-        return SSL_TLSEXT_ERR_ALERT_FATAL; /* who speaks only h2 is told so */
+        return SSL_TLSEXT_ERR_ALERT_FATAL; /* rejects clients that speak only h2 */
     *out = chosen;
     return SSL_TLSEXT_ERR_OK;
 }
@@ -53,7 +53,7 @@ static SSL_CTX *new_context(void)
 
 /* ---- the files ------------------------------------------------------------------------------ */
 
-/* OpenSSL would ask on the terminal, and a service has none. */
+/* OpenSSL would prompt on the terminal, which a service does not have. */
 static int no_password(char *out, int n_out, int writing, void *context)
 {
     (void)out;

@@ -23,7 +23,7 @@ void tls_free(struct tls *t);
 
 /* For one connection, the caller's. NULL: out of memory. */
 SSL *tls_accepting(const struct tls *t);
-/* Tells the client that nothing was cut off. Never waits. */
+/* Sends close_notify, so that the client knows that the data is complete. Never waits. */
 void tls_say_goodbye(SSL *session);
 
 #endif

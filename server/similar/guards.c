@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#define TALLY_SLOTS 2048 /* of which at most half are taken: both texts' items */
+#define TALLY_SLOTS 2048 /* at most half are used, by both texts' items */
 
 /* How often each item is in the first text, less how often in the second. */
 struct tally {
@@ -42,7 +42,7 @@ static bool is_undone(const struct said *said, struct tally *t, int sign)
     return false;
 }
 
-/* Of these leans each has one that the other has not. */
+/* Whether each text has one of these leans that the other does not have. */
 static bool apart(const struct said *a, const struct said *b, uint32_t of)
 {
     return a->leans & ~b->leans & of && b->leans & ~a->leans & of;
@@ -71,7 +71,7 @@ static bool in_one_order(const struct said *a, const struct said *b)
     return true;
 }
 
-/* Of texts that say the same in one order: whether a verb of theirs stands in another form. */
+/* For texts with equal items in one order: whether all verbs have the same form. */
 static bool in_one_form(const struct said *a, const struct said *b)
 {
     for (size_t i = 0; i < a->n; i++) {

@@ -1,24 +1,24 @@
-/* Do two questions ask the same? A guard stands before an answer that was given to a similar question.
+/* Decides whether two questions mean the same. A guard must agree before the answer to a similar question is served.
  *
- * No cosine tells "turn on" from "turn off" or 15 mg from 50, so what two texts say is compared as words: each is taken
- * apart into what it says (said.h), and whatever one of them says and the other does not is a difference. The tables
- * only ever permit: they know words that say nothing ("please", "tell me about", "what is") and words that say the same
- * ("benefits", "advantages"). A word that no table knows differs from every other word, so most gaps in the tables cost a
- * computation and no wrong answer. The rest is order: the same words in another order ask something else, unless
- * it is an order that says the same ("A's B" and "the B of A", "between A and B" and "between B and A"). "A and B" alone
- * keeps its order: what is to be done first may be said first.
+ * No cosine separates "turn on" from "turn off" or 15 mg from 50, so the texts are compared as words. Each is
+ * reduced to its meaning (said.h), and any item that only one text has is a difference. The tables can only permit:
+ * they list words without meaning ("please", "tell me about", "what is") and words with equal meaning ("benefits",
+ * "advantages"). A word outside the tables differs from every other word, so most gaps in the tables cause a
+ * computation and no wrong answer. Order counts: the same words in another order form another question, unless both
+ * orders have the same meaning ("A's B" and "the B of A", "between A and B" and "between B and A"). "A and B" alone
+ * keeps its order, because the first may be meant to happen first.
  *
- * Also compared are the forms of verbs (tense, voice, progressive), "this", "some", "any" and modal verbs, and capitals
- * where they say something: units ("Mb", "MB"), options ("-d", "-D"), identifiers, single letters, and words such as
+ * The comparison includes the forms of verbs (tense, voice, progressive), "this", "some", "any" and modal verbs, and
+ * capitals with meaning: units ("Mb", "MB"), options ("-d", "-D"), identifiers, single letters, and words such as
  * "polish" and "Polish".
  *
- * In English only is one sentence known in other words. Texts in other languages, of more than SAID_MAX words, about words
- * ("translate", "what does … mean") or without any word that says something are the same where they have the same words
- * in the same order.
+ * Paraphrases are recognised in English only. Some texts must have the same words in the same order: texts in other
+ * languages, texts of more than SAID_MAX words, texts about words ("translate", "what does … mean"), and texts
+ * without any meaningful word.
  *
  * Pure functions of two texts, any thread. Texts may hold any bytes; time is linear in their lengths, nothing is
- * allocated, about 160 KiB of stack. Words are compared by 64-bit hashes that are no secret: who makes two of his own
- * texts collide is given his own answer.
+ * allocated, about 160 KiB of stack. Words are compared by public 64-bit hashes. A client that makes two of its own
+ * texts collide only receives its own answer.
  */
 #ifndef QUIRE_SIMILAR_GUARDS_H
 #define QUIRE_SIMILAR_GUARDS_H

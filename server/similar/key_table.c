@@ -49,7 +49,7 @@ void key_table_add(struct key_table *t, void *thing)
     t->places[place_of(t, thing)] = thing;
 }
 
-/* What stands behind the hole and could not be found across it moves into it, so that no marks of removed things gather. */
+/* Entries after the hole that could not be found across it move into it, so that no tombstones accumulate. */
 void key_table_remove(struct key_table *t, const void *thing)
 {
     const size_t mask = t->capacity - 1;

@@ -174,7 +174,7 @@ static void compare(const struct row_shape *shape, const struct block *b, uint32
     }
 }
 
-/* What the sketches left of a tile goes through the stages of its codes, then is compared whole. */
+/* The rows of a tile that pass the sketches go through the stages of codes, and the rest is compared exactly. */
 static void find_in_tile(const struct row_shape *shape, const struct block *b, uint32_t tile, uint16_t left,
                          const struct row_query *q, int64_t now_ms, struct row_best *best)
 {

@@ -10,12 +10,12 @@
 
 #define ROWS_OF_BLOCK 1024u
 
-struct row_shape { /* what all rows of an index have in common */
+struct row_shape { /* the properties that all rows of an index share */
     uint32_t n_dims, n_stages;
     sketch_tiles *sketch;
     scan_tiles *scan;
     float *turned; /* scratch: n_stages · SCAN_DIMS */
-    size_t n_bytes; /* what blocks and contexts take */
+    size_t n_bytes; /* memory of blocks and contexts */
 };
 
 struct entry {
@@ -35,7 +35,7 @@ struct context {
     uint32_t n_blocks, room /* for so many blocks in the list */, n_rows;
 };
 
-/* A question, as scans want it. The arrays are the index's. */
+/* A question in the form that scans use. The arrays belong to the index. */
 struct row_query {
     const float *vector;
     uint8_t *tables;
@@ -47,8 +47,8 @@ struct row_query {
 
 /* The nearest so far. */
 struct row_best {
-    struct entry *entry; /* NULL: none yet */
-    float similarity; /* of it; the threshold while there is none */
+    struct entry *entry; /* NULL: nothing found yet */
+    float similarity; /* similarity of that entry; the threshold until one is found */
     uint64_t n_compared;
 };
 
@@ -56,7 +56,7 @@ struct row_best {
 bool rows_add(struct row_shape *shape, struct context *c, struct entry *e, const float *vector);
 /* The last row's entry takes this one's place. */
 void rows_remove(struct row_shape *shape, struct context *c, uint32_t row);
-void rows_free(struct row_shape *shape, struct context *c); /* all of them; the entries are somebody else's */
+void rows_free(struct row_shape *shape, struct context *c); /* frees all rows; the entries belong to the caller */
 void rows_find(const struct row_shape *shape, const struct context *c, struct row_query *q, int64_t now_ms,
                struct row_best *best);
 #endif

@@ -9,17 +9,17 @@ struct speaker {
     const struct tokens *tokens;
     struct said *out;
     enum join join;    /* of the next item */
-    bool begun;        /* something was said */
+    bool begun;        /* an item was added */
     bool joined;       /* there is an AND */
-    bool what;         /* "what" stands before the words that are being said */
-    uint32_t persons;  /* leans of "do you", "do I", which mean anybody where the question is how */
+    bool what;         /* "what" precedes the current words */
+    uint32_t persons;  /* leans of "do you" and "do I", which are general in a question with "how" */
     bool title;        /* Most Words Begin So */
-    bool turns;        /* what AND joins may be turned round */
-    bool keeps;        /* what AND joins may not: "commit and push" */
+    bool turns;        /* items joined by AND may change order */
+    bool keeps;        /* items joined by AND may not change order: "commit and push" */
     bool anybody_can;  /* "how can I", which is how it is done */
 };
 
-/* ---- what holds for the whole text ---- */
+/* ---- properties of the whole text ---- */
 
 static uint8_t language_of(const struct tokens *t)
 {
@@ -50,7 +50,7 @@ static bool is_title(const struct tokens *t)
 
 /* ---- items ---- */
 
-/* What the last item's word has besides its meaning. */
+/* Adds the properties of the last item's word other than its meaning. */
 static void say_how(struct speaker *s, const struct token *t)
 {
     struct said_item *item = &s->out->items[s->out->n - 1];
@@ -86,7 +86,7 @@ static bool is_word(const struct token *t, const char *word)
     return t->kind == TOKEN_WORD && t->as_is == word_hash('x', word, strlen(word));
 }
 
-/* "one" that stands for somebody or something. */
+/* "one" used as a pronoun. */
 static bool is_pronoun(const struct speaker *s, size_t i)
 {
     const struct token *before = i > 0 ? token_at(s, i - 1) : NULL, *next = token_at(s, i + 1);
@@ -130,7 +130,7 @@ static size_t say_spelled(struct speaker *s, size_t i)
 
 /* ---- words ---- */
 
-/* A word that asks for an answer, and not whether somebody is able to. */
+/* A word that requests an answer and does not ask about an ability. */
 static bool is_request(const struct token *t)
 {
     return has(t, WORD_COMMAND | WORD_ABOUT_WORDS) || is_word(t, "please") || is_word(t, "kindly") ||
@@ -147,7 +147,7 @@ static bool is_courtesy(const struct speaker *s, size_t i)
     return !s->begun && ((t->first && (asks_for_it || has(token_at(s, i + 2), WORD_COMMAND))) || is_word(next, "like"));
 }
 
-/* "What benefits does X have": the benefits of X. */
+/* "What benefits does X have" means the benefits of X. */
 static bool ends_with_have(const struct tokens *t)
 {
     size_t n = t->n;
@@ -173,7 +173,7 @@ static void say_not(struct speaker *s, const struct token *t)
     say(s, SAID_NOT, hash, 0);
 }
 
-/* What counts wherever the word stands. */
+/* Properties that count wherever the word appears. */
 static void note(struct speaker *s, size_t i)
 {
     const struct token *t = token_at(s, i), *before = i > 0 ? token_at(s, i - 1) : NULL, *next = token_at(s, i + 1);
@@ -182,7 +182,7 @@ static void note(struct speaker *s, size_t i)
     if (out->n == 0)
         leans &= ~(uint32_t)LEAN_PREPOSITIONS; /* "tell me about" */
     if (leans & LEAN_HAVE && next->kind == TOKEN_STOP)
-        leans &= ~(uint32_t)LEAN_HAVE; /* "what legs does it have": what are its legs */
+        leans &= ~(uint32_t)LEAN_HAVE; /* "what legs does it have" means what its legs are */
     out->leans |= leans;
     if (is_word(t, "you") &&
         (has(next, WORD_AUXILIARY) || (before && (is_word(before, "are") || is_word(before, "were")))))
@@ -211,7 +211,7 @@ static void pass_frame(struct speaker *s, const struct token *t)
     if (f & WORD_ARTICLE)
         return;
     if (makes_of(s, t))
-        f = WORD_OF; /* "what colour is grass": the colour of grass */
+        f = WORD_OF; /* "what colour is grass" means the colour of grass */
     s->what = is_word(t, "what") || is_word(t, "which");
     s->join = f & WORD_OF     ? JOIN_OF
               : f & WORD_AND  ? JOIN_AND
@@ -243,7 +243,7 @@ static bool is_greeting(const struct speaker *s, size_t i)
            (next->kind == TOKEN_STOP || has(next, WORD_FRAME | WORD_COMMAND | WORD_GREETING));
 }
 
-/* "Tell me …", "… to me"; "there are". Elsewhere these are somebody, and some place. */
+/* "Tell me …", "… to me"; "there are". Elsewhere these words refer to a person or a place. */
 static bool is_filler(const struct speaker *s, size_t i)
 {
     const struct token *t = token_at(s, i), *next = token_at(s, i + 1), *before = i > 0 ? token_at(s, i - 1) : NULL;
@@ -253,7 +253,7 @@ static bool is_filler(const struct speaker *s, size_t i)
     return is_word(t, "there") && ((before && has(before, WORD_AUXILIARY)) || has(next, WORD_AUXILIARY));
 }
 
-/* A word that is said to be of no weight, but has some here: "a can", "vitamin a", "look for", "to log in". */
+/* A word without weight in the tables that has weight here: "a can", "vitamin a", "look for", "to log in". */
 static bool has_weight(const struct speaker *s, size_t i)
 {
     const struct token *t = token_at(s, i), *next = token_at(s, i + 1), *before = i > 0 ? token_at(s, i - 1) : NULL;
@@ -478,6 +478,6 @@ void said_read(const char *text, size_t n, struct said *out)
     else
         out->leans |= s.persons;
     out->only_plain = out->only_plain || out->n == 0;
-    /* What is done first and what then: "and" alone keeps its order. */
+    /* The sequence of actions: "and" alone keeps its order. */
     put_in_order(out, s.turns && !(out->marks & 1u << MARK_OR && s.keeps));
 }

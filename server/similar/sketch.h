@@ -1,24 +1,24 @@
-/* Which of many vectors cannot be similar enough, from one bit of each dimension: looked at before the codes of scan.h, which it
- * spares for nearly all.
+/* Finds the vectors that cannot be similar enough, from one bit of each dimension. It comes before the codes of
+ * scan.h and makes them unnecessary for nearly all vectors.
  *
- * Of a turned vector x (codes.h) of D dimensions the signs b are kept, the length s that fits them best (the mean of |x|) and
- * how far s·b is from x: |e|. With x = s·b + e
+ * A rotated vector x (codes.h) of D dimensions is stored as its signs b, the length s that fits them best (the mean
+ * of |x|), and the distance |e| of x from s·b. With x = s·b + e
  *     q·x <= s·(q·b) + |q||e|
- * and what stays under the cut by this is out, for good. Turned vectors are near to normal: |e| is about 0.6, so of unrelated
- * vectors nearly all are out at thresholds from 0.7 on, having cost 56 bytes of memory of 1,536 at 384 dimensions, where a stage
- * of codes costs 72 and decides above 0.85 only.
+ * A row below the cut by this bound is excluded for good. Rotated vectors are close to normally distributed: |e| is
+ * about 0.6. Nearly all unrelated vectors are therefore excluded at thresholds from 0.7 on, at a cost of 56 bytes of
+ * memory out of 1,536 at 384 dimensions. A stage of codes costs 72 bytes and decides only above 0.85.
  *
- * Four dimensions make a nibble, and a table of 16 for each nibble of the query has their part of q·b, rounded up to whole
- * steps: an upper bound is summed up in integers, and each instruction set finds the same. 32 vectors make a tile: for each
- * eight dimensions 32 bytes, the first four dimensions low; row r is byte 2r, or 2(r - 16) + 1. */
+ * Four dimensions make a nibble. A table of 16 entries for each nibble of the query holds their part of q·b, rounded
+ * up to whole steps. The sum is an upper bound in integers, so each instruction set finds the same. 32 vectors make
+ * a tile: for each eight dimensions 32 bytes, the first four dimensions low; row r is byte 2r, or 2(r - 16) + 1. */
 #ifndef QUIRE_SIMILAR_SKETCH_H
 #define QUIRE_SIMILAR_SKETCH_H
 
 #include "server/similar/scan.h"
 
 #define SKETCH_ROWS 32u /* of a tile */
-#define SKETCH_STAGE_BYTES (SCAN_DIMS / 8) /* of a row, for each 64 dimensions */
-#define SKETCH_TABLE_BYTES (SCAN_DIMS / 4 * 16) /* of the query, for each 64 dimensions */
+#define SKETCH_STAGE_BYTES (SCAN_DIMS / 8) /* bytes of a row, for each 64 dimensions */
+#define SKETCH_TABLE_BYTES (SCAN_DIMS / 4 * 16) /* bytes of the query's tables, for each 64 dimensions */
 
 struct sketch_query {
     const uint8_t *tables; /* n_stages · SKETCH_TABLE_BYTES, 16-byte aligned */
@@ -32,7 +32,8 @@ void sketch_put(const float *turned, uint32_t n_stages, uint32_t row, uint8_t *t
 /* tables: room for them; out borrows it. */
 void sketch_of_query(const float *turned, uint32_t n_stages, uint8_t *tables, struct sketch_query *out);
 
-/* masks: one for each tile, bit r: row r may reach the cut. scale, rest: one a row, 32-byte aligned as the tiles are. */
+/* masks: one for each tile, bit r: row r may reach the cut. scale, rest: one per row, 32-byte aligned as the tiles
+ * are. */
 typedef void sketch_tiles(const uint8_t *tiles, const float *scale, const float *rest, size_t n_tiles,
                           const struct sketch_query *query, float cut, uint32_t *masks);
 sketch_tiles sketch_tiles_plain;

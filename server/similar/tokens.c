@@ -21,7 +21,7 @@ struct reader {
     const unsigned char *text;
     size_t n, at;
     struct tokens *out;
-    uint32_t closes;   /* of a quotation: the character that ends it; 0: none is open */
+    uint32_t closes;   /* the character that ends the open quotation; 0: no quotation is open */
     bool payload;      /* all from here on is literal */
     bool stopped;      /* a sentence begins */
     uint32_t letters[N_SCRIPTS];
@@ -62,7 +62,7 @@ static bool is_blank(uint32_t c)
            c == 0x202f;
 }
 
-/* Of those above U+007F, the ones that part words; every other one is a letter, known or not. */
+/* The characters above U+007F that separate words. Every other one counts as a letter. */
 static bool is_mark(uint32_t c)
 {
     return c == 0xa1 || c == 0xbf || c == 0xab || c == 0xbb || (c >= 0x2010 && c <= 0x201f) || c == 0x2026 ||
@@ -201,7 +201,7 @@ static size_t lower_case(const struct reader *r, size_t from, char lower[WORD_MA
     return n;
 }
 
-/* What the capitals of a word say, of which `lower` is [n] in lower case. */
+/* Records the meaning of a word's capitals; `lower` holds its n bytes in lower case. */
 static void mind_case(const struct reader *r, size_t from, const char *lower, size_t n, struct token *t)
 {
     char raw[WORD_MAX_BYTES];
@@ -231,7 +231,7 @@ static void add_word(struct reader *r, size_t from)
         add_raw(r, TOKEN_NAME, from);
         return;
     }
-    if (r->out->too_many) { /* nobody looks at it, but for whether it is the same */
+    if (r->out->too_many) { /* only equality with the other text matters then */
         t.as_is = word_hash('x', (const char *)r->text + from, r->at - from);
         add(r, &t);
         return;
@@ -261,7 +261,8 @@ static bool at_digit_or_letter(const struct reader *r, size_t at)
     return is_digit(c) || is_letter(c);
 }
 
-/* Moves over letters and digits and what holds them together; true: an identifier or an address, and no plain word. */
+/* Moves over letters, digits and the characters that join them. Returns true for an identifier or an address, false
+ * for a plain word. */
 static bool pass_word(struct reader *r)
 {
     bool name = false;
@@ -312,7 +313,7 @@ static void read_word(struct reader *r)
     if (r->at - from > WORD_MAX_BYTES) {
         add_raw(r, TOKEN_NAME, from);
     } else {
-        memcpy(lower, r->text + from, r->at - from); /* of an identifier or an address each letter counts */
+        memcpy(lower, r->text + from, r->at - from); /* case matters in an identifier or an address */
         if (r->stopped && lower[0] >= 'A' && lower[0] <= 'Z')
             lower[0] = (char)(lower[0] + 32);
         n = r->at - from;
@@ -323,7 +324,7 @@ static void read_word(struct reader *r)
 
 /* ---- numbers ---- */
 
-/* "1,000,000.5" without its commas, if that is what they are; the length that is left. */
+/* Removes the commas of "1,000,000.5" if they separate thousands; returns the remaining length. */
 static size_t drop_commas(char *text, size_t n)
 {
     size_t run = 0, n_commas = 0, whole = 0;
@@ -478,7 +479,7 @@ static void read_sign(struct reader *r, uint32_t c, size_t k)
     }
 }
 
-/* "-d", "--force": what a command takes; each letter counts. False: it is none. */
+/* "-d", "--force": a command's option, in which case matters. Returns false if the text is not an option. */
 static bool read_option(struct reader *r)
 {
     size_t from = r->at, unused;

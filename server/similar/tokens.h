@@ -10,7 +10,7 @@ enum token_kind {
     TOKEN_WORD,
     TOKEN_NUMBER,  /* in digits: "15", "1,000", "2026-11-23", "-3.5" */
     TOKEN_NAME,    /* an identifier, a URL, a word with digits in it */
-    TOKEN_LITERAL, /* of what is quoted, or comes after a colon or on a further line */
+    TOKEN_LITERAL, /* quoted text, or text after a colon or on a further line */
     TOKEN_SIGN,    /* + < = ( … */
     TOKEN_STOP,    /* the end of a sentence */
 };
@@ -20,13 +20,13 @@ struct token {
     bool capital; /* begins with a capital letter */
     bool caps;    /* two capital letters and more, and no others */
     bool first;   /* of its sentence */
-    struct word word; /* of TOKEN_WORD; concept: of every kind */
-    uint64_t as_is;   /* of the lower-case word, without what the tables know */
+    struct word word; /* for TOKEN_WORD; concept: for every kind */
+    uint64_t as_is;   /* hash of the lower-case word, without the tables */
     bool is_cased;    /* its capitals say something: "Mb", "fooBar", a single letter */
-    bool is_symbol;   /* also where all words have capitals: "Mb" */
+    bool is_symbol;   /* also if all words have capitals: "Mb" */
     uint64_t folded,
-        cased; /* of a word in lower case, and as it was written; the first letter of a sentence is small */
-    uint64_t bare;    /* of a word with "un-", "non-", "dis-", "in-", "im-": what the rest means; else 0 */
+        cased; /* of a word in lower case, and as written; the first letter of a sentence counts as small */
+    uint64_t bare;    /* word with "un-", "non-", "dis-", "in-" or "im-": meaning of the rest; otherwise 0 */
 };
 
 struct tokens {

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define MOST_USED 3u
-#define EVICTION_LOOKS 32u /* so that a lap over a million used entries holds nobody up */
+#define EVICTION_LOOKS 32u /* so that a lap over a million used entries does not stall the loop */
 #define EXPIRY_LOOKS 4u
 
 struct vector_index {
@@ -18,7 +18,7 @@ struct vector_index {
     struct entry **ring; /* all entries, in no order: max_entries places */
     struct key_table entries, contexts;
     struct row_query query; /* scratch of find() */
-    int64_t now_ms; /* as the last find was told */
+    int64_t now_ms; /* the time of the last find */
     uint64_t n_orders, n_evicted, n_compared;
 };
 
@@ -155,7 +155,7 @@ static void make_room(struct vector_index *x)
     drop(x, least);
 }
 
-/* ---- the door -------------------------------------------------------------------------------- */
+/* ---- public functions ---------------------------------------------------------------------- */
 
 bool vector_index_add(struct vector_index *x, const struct key256 *context, const float *vector,
                       const struct key256 *answer, int64_t expires_ms)

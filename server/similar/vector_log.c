@@ -47,7 +47,7 @@ static bool write_all(int fd, const void *bytes, size_t n)
     return true;
 }
 
-/* ---- writing anew ---------------------------------------------------------------------------- */
+/* ---- rewriting the file ---------------------------------------------------------------------- */
 
 struct place { /* of a record */
     struct key256 answer;
@@ -83,7 +83,7 @@ static struct place *holding(const struct vector_log *l, const uint8_t *bytes, s
     for (size_t i = 0; i < n; i++) {
         size_t at = places[i].at;
         if (i + 1 < n && memcmp(&places[i].answer, &places[i + 1].answer, sizeof places[i].answer) == 0)
-            continue; /* it is said again later */
+            continue; /* a later record replaces it */
         if (vector_records_next(bytes, l->n_bytes, l->n_numbers, &at, &r) && r.vector && r.expires_ms > now_ms)
             places[n_left++] = places[i];
     }
@@ -143,7 +143,7 @@ static bool rewrite(struct vector_log *l)
 
 /* ---- the thread ------------------------------------------------------------------------------ */
 
-/* False: nothing of them is in the file. */
+/* Returns false if none of the records reached the file. */
 static bool append(struct vector_log *l, const struct buffer *records)
 {
     if (records->failed)

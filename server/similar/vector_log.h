@@ -1,10 +1,11 @@
-/* The vectors of an index in a file, so that a server that begins again knows what was asked.
+/* Stores the vectors of an index in a file, so that a restarted server finds the earlier questions.
  *
- * A log (vector_records.h): what is added or gone is appended, by a thread of its own. It was chosen before a picture of the whole
- * index because nothing has to be copied or held still for it: to tell the log of a vector takes the loop's thread
- * some microseconds, whatever the index holds. A process that is killed leaves whole records and at most one torn one, a power
- * failure perhaps zeros to the end of the file: both are cut off. When the file is twice what it was after it was last written anew, the thread writes what still holds
- * to PATH.new, which takes the file's place once it is on the disk.
+ * The file is a log (vector_records.h): additions and removals are appended by a thread of its own. A log was chosen
+ * over a snapshot of the whole index because nothing must be copied or held still. Logging a vector takes the loop's
+ * thread a few microseconds, whatever the size of the index. After a kill the file has complete records and at most
+ * one torn record; after a power failure it may end in zeros. Both are cut off. When the file has twice its size
+ * after the last rewrite, the thread writes the valid records to PATH.new, which replaces the file once it is on the
+ * disk.
  *
  * The loop's thread calls. The file is for its owner alone (0600), and one process has it open. */
 #ifndef QUIRE_SIMILAR_VECTOR_LOG_H
@@ -18,13 +19,14 @@
 
 struct vector_log;
 
-/* What the file holds, in its order; vector NULL: there is no such answer any more. Vectors that have expired come too. */
+/* Called with the file's records in order. vector NULL: the answer was removed. Expired vectors are included. */
 typedef void vector_log_told(void *context, const struct key256 *around, const float *vector,
                              const struct key256 *answer, int64_t expires_ms);
 
-/* identity: of who makes the vectors (weights, version). max_entries: what writing anew keeps, the newest. Before it returns
- * told is called for each record, or for none. QUIRE_INVALID: a file that is damaged, foreign or of another identity, for
- * the caller to set aside; it is as it was. QUIRE_EXHAUSTED: another process has it open. QUIRE_IO, QUIRE_NO_MEMORY. */
+/* identity: of the model that makes the vectors (weights, version). max_entries: the newest entries that a rewrite
+ * keeps. Before this returns, the callback receives every record, or no record. QUIRE_INVALID: the file is damaged,
+ * foreign or of another identity, and unchanged; the caller should rename it. QUIRE_EXHAUSTED: another process has
+ * it open. QUIRE_IO, QUIRE_NO_MEMORY. */
 int vector_log_open(const char *path, const struct key256 *identity, uint32_t n_numbers, uint32_t max_entries,
                     vector_log_told *told, void *context, struct vector_log **out, struct quire_error *err);
 /* Written some time; never waits. A vector is dropped and counted where 16 MiB wait already. */
@@ -37,7 +39,7 @@ struct vector_log_stats {
     uint64_t n_bytes; /* of the file */
     uint64_t
         n_dropped; /* records that were not written since too many waited; batches of them that the disk or memory had no room for */
-    uint64_t n_rewritten; /* times that the file was written anew */
+    uint64_t n_rewritten; /* number of rewrites of the file */
 };
 void vector_log_stats(struct vector_log *l, struct vector_log_stats *out);
 /* Waits until all is written. NULL is fine. */

@@ -66,7 +66,7 @@ void vector_records_gone(struct buffer *to, const struct key256 *answer)
     end_with_sum(to, p, VECTOR_GONE_BYTES);
 }
 
-/* Of a record that begins here; 0: of no kind. */
+/* The length of the record that begins here; 0 for an unknown kind. */
 static size_t bytes_of(const uint8_t *p, uint32_t n_numbers)
 {
     const uint32_t kind = le_load_u32(p);

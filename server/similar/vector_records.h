@@ -1,9 +1,9 @@
-/* The records of a file of vectors (vector_log.h): how they lie, and whether bytes are such a file. Pure; any thread.
+/* The record format of a file of vectors (vector_log.h), and its validation. Pure; any thread.
  *
  *     head    "QuireVec", u32 version 1, u32 numbers of a vector, identity 32, sum 8
  *     record  u32 kind, u32 0, answer 32, and of a vector: context 32, u64 expires_ms, f32 numbers; then sum 8
- * Kinds: 1 a vector, which takes the place of one of the same answer; 2 an answer that is gone. Little-endian; a sum is the
- * first 8 bytes of the labelled BLAKE2b of what it ends. */
+ * Kinds: 1 a vector, which replaces one of the same answer; 2 a removed answer. Little-endian. A sum is the first 8
+ * bytes of the labelled BLAKE2b of the bytes before it. */
 #ifndef QUIRE_SIMILAR_VECTOR_RECORDS_H
 #define QUIRE_SIMILAR_VECTOR_RECORDS_H
 
@@ -24,9 +24,9 @@ struct vector_record {
     const uint8_t *vector; /* n_numbers f32 of the file, at no particular address; NULL: the answer is gone */
 };
 
-/* The bytes of one record alone. False: they are none of vectors of this width, or do not hold what was written. */
+/* bytes: one record alone. Returns false if it is not a record for vectors of this width, or its sum is wrong. */
 bool vector_record_check(const uint8_t *bytes, size_t n, uint32_t n_numbers, struct vector_record *out);
-/* Of one that has a vector. */
+/* For a record that has a vector. */
 void vector_record_numbers(const struct vector_record *r, uint32_t n_numbers, float *out);
 
 /* Append; a failed allocation is the buffer's to say. */
@@ -40,7 +40,8 @@ void vector_records_gone(struct buffer *to, const struct key256 *answer);
  * not hold what was written, or another's file. */
 int vector_records_check(const uint8_t *bytes, size_t n, const struct key256 *identity, uint32_t n_numbers,
                          size_t *n_whole, struct quire_error *err);
-/* The record at `at`, of bytes that passed: 0 is the first. *at becomes where the next one begins. False: there is none. */
+/* Reads the record at *at, from bytes that passed the check; the first is at 0. *at becomes the start of the next
+ * one. Returns false at the end. */
 bool vector_records_next(const uint8_t *bytes, size_t n_whole, uint32_t n_numbers, size_t *at,
                          struct vector_record *out);
 #endif

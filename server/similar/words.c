@@ -3,7 +3,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#define INDEX_SLOTS 4096 /* of which about a third are taken */
+#define INDEX_SLOTS 4096 /* about a third are used */
 
 uint64_t word_hash(char kind, const char *text, size_t n)
 {
@@ -372,7 +372,7 @@ static const char *const units[] = {
     "dozen",
 };
 
-/* Verbs that are another one with each preposition, and what is counted by letters. */
+/* Verbs whose meaning changes with each preposition, and words that are counted by letters. */
 static const char *const phrasal[] = {
     "look",  "turn",   "put",   "take", "get",  "go",    "come",  "give", "call", "log",    "sign",  "run",   "set",
     "break", "bring",  "cut",   "fall", "hold", "keep",  "make",  "pass", "pick", "pull",   "stand", "work",  "check",

@@ -1,5 +1,5 @@
-/* What single words mean to the guards: function words, words that say the same, opposites, units, numbers, languages.
- * Any thread; the index of the tables is made at the first call. */
+/* The meanings of single words for the guards: function words, synonyms, opposites, units, numbers, languages. Any
+ * thread; the index of the tables is built at the first call. */
 #ifndef QUIRE_SIMILAR_WORDS_H
 #define QUIRE_SIMILAR_WORDS_H
 
@@ -8,9 +8,9 @@
 #include <stdint.h>
 
 enum word_flag {
-    WORD_FRAME = 1 << 0,        /* says nothing: "the", "is", "please" */
-    WORD_ARTICLE = 1 << 1,      /* and does not part what stands around it */
-    WORD_COMMAND = 1 << 2,      /* says nothing at the beginning: "explain", "I would like to know" */
+    WORD_FRAME = 1 << 0,        /* has no meaning: "the", "is", "please" */
+    WORD_ARTICLE = 1 << 1,      /* and does not separate its neighbours */
+    WORD_COMMAND = 1 << 2,      /* has no meaning at the beginning: "explain", "I would like to know" */
     WORD_GREETING = 1 << 3,     /* the same, of a sentence of its own too */
     WORD_NOT = 1 << 4,          /* all that have this are one concept */
     WORD_NOT_ITSELF = 1 << 15,  /* but those that have this, too: "never", "without" */
@@ -18,13 +18,13 @@ enum word_flag {
     WORD_UNIT = 1 << 6,
     WORD_AFTER_NUMBER = 1 << 7, /* a unit behind a number only: "m" */
     WORD_NUMBER = 1 << 8,       /* value; 100 and more multiply */
-    WORD_AUXILIARY = 1 << 9,    /* at the beginning it asks for yes or no */
+    WORD_AUXILIARY = 1 << 9,    /* at the beginning it makes a yes-or-no question */
     WORD_OF = 1 << 10,          /* X of Y: Y X */
     WORD_AND = 1 << 11,         /* X and Y: Y and X */
     WORD_TO = 1 << 12,
     WORD_FROM = 1 << 13,
     WORD_OPENS = 1 << 14,    /* a new group begins behind it: "compare" */
-    WORD_BEFORE_OF = 1 << 16, /* says nothing before "of" or "about": "an explanation of", "the concept of" */
+    WORD_BEFORE_OF = 1 << 16, /* has no meaning before "of" or "about": "an explanation of", "the concept of" */
     WORD_LETTERED = 1 << 17,  /* a letter behind it is no word: "vitamin a" */
     WORD_PHRASAL = 1 << 18,   /* a preposition behind it says something: "look for", "look at" */
     WORD_PREPOSITION = 1 << 19,
@@ -32,11 +32,11 @@ enum word_flag {
     WORD_PAST = 1 << 21,      /* a past tense or participle that no ending shows: "went" */
     WORD_AGENT = 1 << 22,     /* a noun for what a verb says in any tense: "inventor", "invented" */
     WORD_CASED = 1 << 23,     /* another word with a capital: "polish", "Polish" */
-    WORD_ANY = 1 << 24,       /* says nothing behind a command: "list some" */
-    WORD_SAME_EITHER_WAY = 1 << 25, /* what it joins may be turned round: "A vs B" */
+    WORD_ANY = 1 << 24,       /* has no meaning after a command: "list some" */
+    WORD_SAME_EITHER_WAY = 1 << 25, /* the items that it joins may change order: "A vs B" */
 };
 
-/* What is said once or not at all, wherever it stands. */
+/* Words that count once, wherever they appear. */
 enum word_mark {
     MARK_WHO = 1,
     MARK_WHEN,
@@ -62,7 +62,7 @@ enum word_mark {
     N_MARKS
 };
 
-/* Of a verb, or of a noun that is made of one. */
+/* The form of a verb, or of a noun derived from one. */
 enum word_form {
     FORM_BASE,
     FORM_PAST, /* "owned", "went"; a participle, too */
@@ -71,7 +71,7 @@ enum word_form {
     FORM_ANY,  /* of WORD_AGENT */
 };
 
-/* What a text may leave unsaid: texts disagree when both say one, and none that the other says. */
+/* Properties that a text may leave open. Two texts disagree if each has one that the other does not have. */
 enum word_lean {
     LEAN_PAST = 1 << 0,
     LEAN_PRESENT = 1 << 1,
@@ -114,14 +114,14 @@ struct word {
     uint32_t flags;
     uint16_t leans;
     uint8_t mark;     /* 0: none */
-    uint8_t pole;     /* 0: none; else the opposites that it is one of, below MAX_POLES */
+    uint8_t pole;     /* 0, or the number of its pair of opposites, below MAX_POLES */
     bool other_side;  /* of pole */
     uint8_t form;     /* enum word_form */
-    uint8_t language; /* of which it is a usual word, of other than English ones */
+    uint8_t language; /* the language, other than English, in which it is a common word */
     uint64_t value;   /* of WORD_NUMBER */
 };
 
-/* Of bytes; never 0. kind keeps what is of several kinds apart. */
+/* Hash of the bytes; never 0. kind separates words of several kinds. */
 uint64_t word_hash(char kind, const char *text, size_t n);
 
 /* text: lower case, 1 to WORD_MAX_BYTES bytes. A word that no table has is its own concept, without its ending. */

@@ -336,13 +336,14 @@ static void a_log_line_as_json_is_json(void **state)
     (void)state;
     json_t *line = only_object(caught(QUIRE_LOG_AS_JSON, log_nasty));
     assert_string_equal(json_string_value(json_object_get(line, "level")), "warn");
+    assert_string_equal(json_string_value(json_object_get(line, "module")), "room");
     assert_string_equal(json_string_value(json_object_get(line, "room")), "room");
     assert_string_equal(json_string_value(json_object_get(line, "id")), "x-1.2:3");
     assert_string_equal(json_string_value(json_object_get(line, "nasty")), shown);
     assert_memory_equal(json_string_value(json_object_get(line, "msg")), "m a", 3);
     assert_string_equal(json_string_value(json_object_get(line, "msg")) + 2, shown);
     assert_true(json_real_value(json_object_get(line, "n")) == 12.5);
-    assert_int_equal(json_object_size(line), 7);
+    assert_int_equal(json_object_size(line), 8);
     json_decref(line);
 }
 

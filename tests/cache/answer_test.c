@@ -1,4 +1,4 @@
-/* What an answer's bytes say, what its key depends on, what memory they take. */
+/* Tests of cached responses as bytes, of keys, and of the memory layer. */
 #include "server/cache/answer.h"
 #include "server/cache/cache_key.h"
 #include "server/cache/memory_layer.h"
@@ -135,7 +135,8 @@ void answer_test(void **state)
     while (answer_next(b.events, &cursor, &e))
         n++;
     assert_true(n == 13 && e.kind == ANSWER_DONE && e.done.last && e.done.n_drafted == 0);
-    /* Of another question, past the vocabulary, a byte longer or shorter, or with any byte changed, it is none. */
+    /* An answer to another question, with ids outside the vocabulary, a byte longer or shorter, or with any byte
+     * changed is rejected. */
     assert_int_equal(answer_check(bytes.data, bytes.n, &another, 100, &b, &err), QUIRE_INVALID);
     assert_int_equal(answer_check(bytes.data, bytes.n, &key, 7, &b, &err), QUIRE_INVALID);
     for (size_t i = 0; i < bytes.n; i++) {
@@ -175,7 +176,8 @@ static bool has(struct memory_layer *m, uint8_t name, int64_t now_s)
     return k != NULL;
 }
 
-/* A clock that is set, by hand or by a battery that is empty: what it says was made in a time to come, or lives for years, is none. */
+/* After a clock was set, by hand or because of an empty battery, an answer that seems to come from the future or to
+ * live for years is rejected. */
 void timely_test(void **state)
 {
     const int64_t now = 1800000000, most = ANSWER_MAX_TTL_S + ANSWER_CLOCKS_DIFFER_S;

@@ -1,4 +1,4 @@
-/* Keys, kept answers and flights of the response cache, without HTTP. */
+/* Keys, cached responses and flights of the response cache, without HTTP. */
 #include "tests/cache/cache_unit_test.h"
 
 #include "base/hash.h"

@@ -1,4 +1,4 @@
-/* A cache whose source below does what a test says, and who asks it. */
+/* A cache whose source below is controlled by a test, and clients of that cache. */
 #ifndef QUIRE_TESTS_CACHE_FLIGHT_FIXTURE_H
 #define QUIRE_TESTS_CACHE_FLIGHT_FIXTURE_H
 
@@ -88,7 +88,7 @@ static inline void end(uint64_t i, uint32_t finish, uint32_t n_generated)
         asked[i].events.on_done(asked[i].context, &done);
 }
 
-/* ---- who asks ------------------------------------------------------------------------------- */
+/* ---- clients ------------------------------------------------------------------------------ */
 
 struct ear {
     struct completion_source source;
@@ -99,7 +99,7 @@ struct ear {
     uint32_t n_accepted, n_done, n_refused, n_lost, finish;
     uint32_t leave_after, cut_after; /* tokens; 0: never */
     uint32_t n_tokens;
-    bool has_no_room, leaves_again; /* leaves_again: when it is told its origin again */
+    bool has_no_room, leaves_again; /* leaves_again: it cancels at the second report of its origin */
     float similarity;
     uint32_t n_origins, n_lookups;
 };
@@ -152,7 +152,7 @@ static inline void on_done(void *context, const struct wire_done *done)
     struct ear *e = context;
     e->n_done++;
     e->finish = done->finish;
-    e->source.cancel(e->source.self, e->id, -1); /* of one whose last event has come: nothing */
+    e->source.cancel(e->source.self, e->id, -1); /* has no effect on a request whose last event has come */
 }
 
 static inline void on_lost(void *context, const char *why)

@@ -1,4 +1,4 @@
-/* Many who ask the same: what each hears, whoever leaves when, whatever fails. */
+/* Many identical requests: the events of each, with cancels and failures at every point. */
 #include "base/clock.h"
 #include "server/cache/answer.h"
 #include "server/cache/response_cache.h"
@@ -68,7 +68,7 @@ static void three(const uint32_t leaves[3], bool inside)
         assert_string_equal(again.said, whole);
         assert_true(again.from == COMPLETION_KEPT && n_asked == 1);
     }
-    for (uint32_t i = 0; i < 3; i++) /* whoever is left */
+    for (uint32_t i = 0; i < 3; i++) /* the remaining ones */
         if (ears[i].source.cancel)
             ears[i].source.cancel(ears[i].source.self, ears[i].id, -1);
     close_cache();
@@ -81,7 +81,7 @@ void flight_leave_test(void **state)
         three((uint32_t[3]){way % 7 + 1, way / 7 % 7 + 1, way / 49 % 7 + 1}, way >= 343);
 }
 
-/* Who does not give way does not wait for one that does; the other way round it is joined. */
+/* A foreground request does not wait for a background computation; a background request joins a foreground one. */
 void flight_background_test(void **state)
 {
     (void)state;
@@ -125,14 +125,14 @@ void flight_fail_test(void **state)
             say(2, 1);
             end(2, WIRE_FINISH_STOP, 1);
             assert_true(late.n_done == 1 && late.n_tokens == 1);
-        } else if (how == 1) { /* given up before it said anything, after it was taken: the same */
+        } else if (how == 1) { /* cancelled before the first event, after acceptance: the same */
             asked[0].events.on_accepted(asked[0].context, 1);
             end(0, WIRE_FINISH_ERROR, 0);
             assert_true(first.n_done == 1 && first.finish == WIRE_FINISH_ERROR && second.n_done == 0 && n_asked == 2);
             asked[1].events.on_refused(asked[1].context, &(struct wire_refuse){.status = QUIRE_EXHAUSTED});
-            /* Who was told that it is taken is not refused any more. */
+            /* A request that was reported as accepted is not rejected later. */
             assert_true(second.n_refused == 0 && second.n_done == 1 && second.finish == WIRE_FINISH_ERROR);
-        } else if (how == 2) { /* after something was said: the same for all */
+        } else if (how == 2) { /* after the first token: the same for all */
             say(0, 5);
             end(0, WIRE_FINISH_ERROR, 1);
             assert_true(first.n_done == 1 && second.n_done == 1 && second.finish == WIRE_FINISH_ERROR && n_asked == 1);
@@ -149,7 +149,8 @@ void flight_fail_test(void **state)
     }
 }
 
-/* An asker that cuts choices: the answer is whole up to there. One that ends short of what was asked is not kept. */
+/* A waiter that cuts choices: the answer is complete up to the cut. An answer that ends before the requested length
+ * is not cached. */
 void flight_cut_test(void **state)
 {
     (void)state;
@@ -168,10 +169,10 @@ void flight_cut_test(void **state)
     assert_string_equal(second.said, "56");
     assert_string_equal(third.said, "56");
     assert_true(first.n_done == 1 && second.n_done == 1 && third.n_done == 1);
-    ask(&fourth); /* who cuts nothing asks something else */
+    ask(&fourth); /* a request without a cut is another request */
     assert_int_equal(n_asked, 2);
     say(1, 5);
-    end(1, WIRE_FINISH_LENGTH, 1); /* of the 4 that it asked for */
+    end(1, WIRE_FINISH_LENGTH, 1); /* of the 4 requested tokens */
     struct ear fifth = {.n_done = 0};
     ask(&fifth);
     assert_int_equal(n_asked, 3);
@@ -180,7 +181,8 @@ void flight_cut_test(void **state)
     close_cache();
 }
 
-/* An answer that is too long to be kept, and somebody who takes nothing for a while: everybody hears all of it. */
+/* An answer that is too long for the cache, and a client that reads nothing for a while: every client receives all
+ * of it. */
 void flight_long_test(void **state)
 {
     (void)state;
@@ -200,7 +202,7 @@ void flight_long_test(void **state)
     assert_true(first.n_tokens == n && slow.n_tokens == n);
     usleep(10000); /* its timer is still to come */
     turn();
-    ask(&late); /* nobody joins it any more */
+    ask(&late); /* no later request joins it */
     assert_int_equal(n_asked, 2);
     end(0, WIRE_FINISH_STOP, n);
     assert_true(first.n_done == 1 && slow.n_done == 1 && late.n_done == 0);
@@ -254,7 +256,8 @@ void flight_verify_test(void **state)
     assert_true(s.n_verified == 1 && s.n_differing == 0);
     assert_true(response_cache_find_reply(cache, &identity, &reply));
     assert_int_equal(ask_with(&ears[2], &cuts), QUIRE_OK);
-    asked[2].events.on_refused(asked[2].context, &(struct wire_refuse){.status = QUIRE_EXHAUSTED}); /* says nothing */
+    /* reports no event */
+    asked[2].events.on_refused(asked[2].context, &(struct wire_refuse){.status = QUIRE_EXHAUSTED});
     assert_int_equal(ask_with(&ears[3], &cuts), QUIRE_OK);
     assert_int_equal(n_asked, 3);
     assert_int_equal(ask_with(&ears[4], &cuts), QUIRE_OK);
@@ -396,7 +399,7 @@ void flight_store_test(void **state)
     assert_true(n_asked == 0 && ears[2].n_done == 1 && ears[3].n_done == 1 && ears[4].n_done == 1 && fake.n_gets == 2);
     assert_string_equal(ears[2].layer, "fake");
     assert_string_equal(ears[4].layer, "memory");
-    /* Of another question, and changed: none, and not kept there any longer. */
+    /* An answer to another question, or a changed one, is rejected and removed. */
     assert_int_equal(ask_with(&ears[5], &other), QUIRE_OK);
     found(STORE_FOUND, fake.put.n, 0);
     assert_true(n_asked == 1 && fake.n_removes == 1);
@@ -407,7 +410,8 @@ void flight_store_test(void **state)
     found(STORE_FOUND, fake.put.n, 1);
     assert_true(n_asked == 1 && fake.n_removes == 2);
     end(0, WIRE_FINISH_ERROR, 0);
-    /* Over, or for longer than anything is kept: none, but left to who has another clock. */
+    /* An answer that has expired, or lives longer than the limit, is rejected but stays for servers with another
+     * clock. */
     for (uint32_t i = 0; i < 2; i++) {
         fake.left_s = i ? INT64_MAX - time(NULL) : 0;
         ask(&ears[9 + i]);
@@ -427,7 +431,8 @@ void flight_store_test(void **state)
     buffer_free(&fake.put);
 }
 
-/* Who asks after a clear is given nothing that was found or computed for who asked before it, and nothing of that is kept. */
+/* A request after a clear receives nothing that was found or computed for an earlier request, and nothing of that is
+ * cached. */
 void flight_clear_test(void **state)
 {
     (void)state;

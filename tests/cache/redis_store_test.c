@@ -53,7 +53,7 @@ static int connect_to(const char *port)
     return -1;
 }
 
-/* What one command, a line of words, is answered with. */
+/* Sends one command, a line of words, and returns the reply. */
 static void tell(const char *line, char *out, size_t n_out)
 {
     size_t n = 0;
@@ -266,7 +266,7 @@ static void kept_and_found_again(void **state)
     for (uint32_t i = 1; i <= 100; i++)
         put(s, i, i == 50 ? 1 : 100);
     s->ops->hit(s, key_of(1));
-    s->ops->close(s, 5000); /* what was put before a stop is there after it */
+    s->ops->close(s, 5000); /* answers written before a stop exist after it */
     s = open_here(ours);
     struct answer_store *other = open_here(ours), *stranger = open_here(theirs);
     for (uint32_t i = 1; i <= 100; i++)
@@ -313,7 +313,7 @@ static void clear_takes_only_ours(void **state)
     assert_int_equal(look(stranger, 1), STORE_FOUND); /* and was not cleared */
     tell("SELECT 3\r\nDBSIZE", said, sizeof said);
     assert_non_null(strstr(said, ":5"));
-    /* What another server computed before, and puts after it. */
+    /* An answer that another server computed earlier and writes later. */
     struct answer_store *other = open_here(ours);
     put_made(other, 5, 100, -1);
     settle(other);
@@ -332,7 +332,7 @@ static void clear_takes_only_ours(void **state)
     stranger->ops->close(stranger, 5000);
 }
 
-/* What somebody else has written under a name of ours. */
+/* Values that another program has written under our names. */
 static void strange_values(void **state)
 {
     char said[256], name[200], line[600], hex[65];
@@ -446,7 +446,7 @@ static void by_tls(void **state)
     s = open_url(url, ours);
     wait_for_trouble(s, "certificate: hostname mismatch");
     s->ops->close(s, 5000);
-    setenv("SSL_CERT_FILE", "/dev/null", 1); /* nobody vouches for it */
+    setenv("SSL_CERT_FILE", "/dev/null", 1); /* no authority signed it */
     snprintf(url, sizeof url, "rediss://localhost:%s", port_text);
     s = open_url(url, ours);
     wait_for_trouble(s, "certificate: "); /* if localhost is ::1 first: not at once */
@@ -539,7 +539,7 @@ static void liar_stop(struct liar *liar)
 
 static void paused_killed_and_back(void **state)
 {
-    struct liar liar = {.says = ""}; /* who says nothing at all, meanwhile */
+    struct liar liar = {.says = ""}; /* a server that sends nothing, meanwhile */
     char url[64];
     (void)state;
     liar_start(&liar);
@@ -547,7 +547,7 @@ static void paused_killed_and_back(void **state)
     struct answer_store *silent = open_url(url, ours), *s = open_here(ours);
     put(s, 1, 100);
     settle(s);
-    for (int round = 0; round < 20; round++) { /* the clocks of the loop and of the store meet anew */
+    for (int round = 0; round < 20; round++) { /* the clocks of the loop and of the store meet at another offset */
         pause_redis();
         assert_int_equal(look_once(s, 1), STORE_AWAY);
         const struct store_stats away = stats_of(s); /* where this process did not run for 1 s, both are over at once */
@@ -560,7 +560,7 @@ static void paused_killed_and_back(void **state)
     const uint64_t n_before = stats_of(s).n_reconnects;
     pause_redis();
     assert_int_equal(look_once(s, 1), STORE_AWAY);
-    wait_until(s, false); /* given up after 1 s; a connection to a stopped one greets nobody */
+    wait_until(s, false); /* given up after 1 s; a connection to a stopped server receives no greeting */
     kill(redis, SIGCONT);
     assert_int_equal(look(s, 1), STORE_FOUND);
     assert_true(stats_of(s).n_reconnects > n_before);
@@ -634,7 +634,7 @@ static void lies(void **state)
     }
 }
 
-/* One that names what is not ours: that is removed by nobody. */
+/* A value under a name that is not ours is never removed. */
 static void strange_names(void **state)
 {
     struct liar liar = {.says = "*2\r\n$1\r\n0\r\n*2\r\n$5\r\nusers\r\n$-1\r\n", .greets = 1};

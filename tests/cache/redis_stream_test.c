@@ -1,4 +1,4 @@
-/* What XREAD says: entries in their order; whatever else a Redis says is none. */
+/* Parses replies of XREAD: entries in order; every other reply is rejected. */
 #include "tests/cache/cache_unit_test.h"
 
 #include "server/cache/redis/stream.h"

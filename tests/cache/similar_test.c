@@ -1,4 +1,5 @@
-/* Answers that begin as a shorter one, and answers to similar questions: what is asked below, and what is said above. */
+/* Answers that begin as a shorter one, and answers to similar questions: the requests to the source below and the
+ * events to the client. */
 #include "base/clock.h"
 #include "tests/cache/flight_fixture.h"
 
@@ -28,7 +29,7 @@ void flight_resume_test(void **state)
     asked[2].events.on_accepted(asked[2].context, 3);
     assert_true(again.n_accepted == 1 && again.n_tokens == 4 && again.from == COMPLETION_COMPUTED);
     say(2, 9);
-    ask(&late); /* joins, and hears all of it */
+    ask(&late); /* joins, and receives all of it */
     say(2, 1);
     end(2, WIRE_FINISH_LENGTH, 2);
     turn();
@@ -49,7 +50,8 @@ void flight_resume_test(void **state)
     close_cache();
 }
 
-/* Below it is told what is kept and, with the next request that goes there, how often what was kept was given. */
+/* The source below learns which answers are cached and, with the next request, how often cached responses were
+ * served. */
 void flight_given_test(void **state)
 {
     struct ear e = {.n_done = 0};
@@ -69,7 +71,7 @@ void flight_given_test(void **state)
     max_tokens = 5;
     is_away = true;
     e = (struct ear){.n_done = 0};
-    assert_int_equal(ask_with(&e, &(struct completion_terms){.is_bounded = true}), QUIRE_IO); /* the news stay */
+    assert_int_equal(ask_with(&e, &(struct completion_terms){.is_bounded = true}), QUIRE_IO); /* the hit reports stay */
     is_away = false;
     e = (struct ear){.n_done = 0};
     ask(&e);
@@ -145,7 +147,7 @@ static void open_similar(enum similar_mode mode, struct response_cache_options o
     response_cache_compare(cache, similar);
 }
 
-/* Asks prompt {n_prompt}, whose question is text, with what stands around it. */
+/* Requests prompt {n_prompt}, whose question is text, in the context `around`. */
 static void ask_like(struct ear *e, const char *text, uint8_t around, uint32_t n_prompt, bool is_bounded)
 {
     static const uint32_t prompt[] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
@@ -187,7 +189,7 @@ void flight_draft_test(void **state)
     ask_like(&e, "2 nearly", 1, 3,
              false); /* a longer prompt, so there is less room: still the same but for the question */
     assert_true(n_asked == 2 && asked[1].n_prediction == 0);
-    embed_now(); /* before it is taken: its owner is told at once */
+    embed_now(); /* before it is accepted: its owner receives the event at once */
     assert_true(asked[1].n_prediction == 3 && asked[1].prediction[2] == 7 && e.n_origins == 0);
     answer_it(1);
     assert_true(e.n_done == 1 && e.from == COMPLETION_DRAFTED && strcmp(e.layer, "draft") == 0);
@@ -237,7 +239,7 @@ void flight_late_draft_test(void **state)
     end(1, WIRE_FINISH_STOP, 2);
     turn();
     assert_true(e.n_done == 1 && other.n_done == 1 && strcmp(e.said, "56") == 0 && strcmp(other.said, "56") == 0);
-    ask_like(&e, "2 again", 1, 4, true); /* a source that takes none, or not any more */
+    ask_like(&e, "2 again", 1, 4, true); /* a source that accepts no predictions, or no longer */
     asked[2].refuses = true;
     asked[2].events.on_accepted(asked[2].context, 1);
     embed_now();
@@ -257,7 +259,7 @@ void flight_late_draft_test(void **state)
     assert_int_equal(embeds.n_cancelled, 2);
 }
 
-/* Who leaves while a vector is awaited, a model that is not there, one that says nothing, one that has none. */
+/* A cancel while a vector is computed; an embedder that is missing, does not reply, or returns no vector. */
 void flight_embedder_test(void **state)
 {
     struct ear e, other;
@@ -290,7 +292,7 @@ void flight_embedder_test(void **state)
     close_cache();
 }
 
-/* What was found is no more: cleared, or gone from memory. */
+/* The answer that was found no longer exists: cleared, or evicted from memory. */
 void flight_ghost_test(void **state)
 {
     struct ear e;

@@ -1,4 +1,4 @@
-/* What the tests of both stores put into them. */
+/* Test data for both stores. */
 #ifndef QUIRE_TESTS_STORE_RIG_H
 #define QUIRE_TESTS_STORE_RIG_H
 
@@ -9,7 +9,7 @@
 struct key256 key_of(uint32_t i);
 /* Bytes that tell their key: what is torn or another's shows. */
 size_t fill(uint32_t i, uint8_t out[STORE_RIG_MOST_BYTES]);
-/* The answer of key i, of nobody's scope, made in_s seconds from now. */
+/* Stores the answer of key i, without a scope, created in_s seconds from now. */
 void put_made(struct answer_store *s, uint32_t i, uint32_t ttl_s, int in_s);
 void put(struct answer_store *s, uint32_t i, uint32_t ttl_s); /* now */
 

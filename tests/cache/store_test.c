@@ -107,7 +107,7 @@ static void kept_and_found_again(void **state)
         put(s, i, i == 50 ? 1 : 100);
     s->ops->hit(s, key_of(1));
     s->ops->close(s, 5000);
-    s = open_file(ours, 64u << 20, note); /* what was put before a stop is there after it */
+    s = open_file(ours, 64u << 20, note); /* answers written before a stop exist after it */
     assert_string_equal(note, "");
     for (uint32_t i = 1; i <= 100; i++)
         if (i != 50)
@@ -148,7 +148,7 @@ static void cleared(void **state)
         event_base_loop(base, EVLOOP_ONCE);
     assert_int_equal(n, 200);
     assert_int_equal(look(s, 1), STORE_MISS);
-    /* What it took is given back. */
+    /* The space is returned. */
     for (int i = 0; i < 1000 && (stat(path, &st) != 0 || st.st_size > 100000); i++)
         usleep(5000);
     assert_true(st.st_size <= 100000);
@@ -186,7 +186,7 @@ static void bounded(void **state)
     assert_in_range(st.st_size, 1u << 20, 2u << 20);
 }
 
-/* Nobody else on this machine may read what is kept, whatever the umask. */
+/* Other users of this machine must not read cached responses, whatever the umask. */
 static void for_its_owner_alone(void **state)
 {
     static const char *const names[] = {"", "-wal", "-shm", ".lock"};
@@ -293,7 +293,7 @@ static uint32_t n_set_aside(void)
     return n;
 }
 
-/* What opening did not notice is found when it is read or written: it goes aside, and answers are kept in a fresh file. */
+/* Damage that opening did not notice is found by a read or write: the file is renamed, and answers go to a new file. */
 static void damaged(void **state)
 {
     char note[256];
@@ -374,7 +374,7 @@ static void write_for_ever(uint32_t from)
     }
 }
 
-/* Killed anywhere in the middle of writing: every answer is whole, or is not there. */
+/* Killed at any point of a write: every answer is complete or missing. */
 static void killed(void **state)
 {
     char note[256];

@@ -20,7 +20,7 @@ def log_of(server):
     server.output()
     lines = [json.loads(line) for line in "".join(server.lines).splitlines()]
     for line in lines:
-        assert {"ts", "level", "room", "msg"} <= line.keys() and line["level"] in ("error", "warn", "info"), line
+        assert {"ts", "level", "module", "room", "msg"} <= line.keys() and line["module"] == line["room"] and line["level"] in ("error", "warn", "info"), line
     return lines
 
 

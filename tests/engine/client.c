@@ -159,7 +159,7 @@ struct client *client_try_open(const char *model, const struct engine_options *o
     pthread_cond_init(&c->changed, NULL);
     c->next_id = 1000;
     o.model_dir = model;
-#ifdef TEST_DEVICE /* of builds for a device */
+#ifdef TEST_DEVICE /* in builds for a device */
     if (!o.device || strcmp(o.device, "auto") == 0)
         o.device = TEST_DEVICE;
 #endif

@@ -19,7 +19,7 @@ struct record {
 struct choice_answer {
     uint32_t n_tokens;
     uint32_t *tokens;
-    float *logprobs;        /* of each token, where asked for */
+    float *logprobs;        /* logprob of each token, if requested */
     struct record record;   /* token, position, logprob, rank and best tokens of each */
     bool done;
     enum engine_finish finish;
@@ -42,12 +42,12 @@ struct answer {
     struct answer *next;
 };
 
-/* Of a test with several ranks: what main() does first where engine_is_rank(). */
+/* For a test with several ranks: main() calls it first if engine_is_rank(). */
 int rank_main(void);
 
 struct client;
 
-/* model: a directory. Options but the model directory are the caller's. */
+/* model: a directory. The caller sets every option except the model directory. */
 struct client *client_open(const char *model, const struct engine_options *options);
 /* The same, NULL and the error where the engine does not open. */
 struct client *client_try_open(const char *model, const struct engine_options *options, struct quire_error *err);
@@ -70,7 +70,7 @@ void client_pause(struct client *c);
 void client_wait_paused(struct client *c);
 void client_resume(struct client *c);
 void client_wait_order(struct client *c, uint64_t order); /* until it is carried out */
-/* What the answer is expected to be, handed to the engine when the request runs. */
+/* Passes the answer's prediction to the engine while the request runs. */
 void client_predict(struct client *c, const struct answer *a, const uint32_t *tokens, uint32_t n);
 /* Submits, and predicts between the first step with events and the next; then waits. */
 struct answer *client_ask_late(struct client *c, const struct request_spec *request, const uint32_t *tokens,

@@ -1,9 +1,9 @@
 /* Every build and both backends on a CPU give the same bits: release and sanitizers, gcc and clang,
  * x86-64 and Arm, ref and cpu. So does a GPU in the lane form, emulated or not.
  *
- * tests/engine/bits.txt holds, for each golden model and form, the BLAKE2b-256 over everything the engine said of one greedy
- * and one sampled request. A difference is a changed answer for every user: it needs a reason in
- * numerics.md and a line in CHANGELOG.md. With --write the program prints the file anew. */
+ * tests/engine/bits.txt holds, for each golden model and form, the BLAKE2b-256 over every event of one greedy and
+ * one sampled request. A difference is a changed answer for every user: it needs a reason in numerics.md and a line
+ * in CHANGELOG.md. With --write the program prints the new content of the file. */
 #include "client.h"
 #include "base/hash.h"
 #include "tests/sample.h"
@@ -34,13 +34,13 @@
 
 #define MODELS QUIRE_SOURCE_DIR "/tests/goldens/models/"
 #define N_PROMPT 150
-#define N_LONG 250 /* of which there is a step that draws nothing */
+#define N_LONG 250 /* long enough to contain a step that samples nothing */
 #ifdef TEST_RANKS
-/* Who compute together. */
+/* The ranks that compute together. */
 static const struct shape {
     uint32_t n_places, n_stages;
     const char *name;
-    bool is_apart; /* rank 1's GPU does not reach the others', and NCCL's twin carries */
+    bool is_apart; /* rank 1's GPU cannot reach the others', and the NCCL stub transfers the data */
     uint32_t n_on_host; /* ranks that others started over TCP, so many on a host; 0: rank 0 starts them */
 } shapes[] =
     {
@@ -62,7 +62,7 @@ static const struct shape {
 },
   *shape;
 #endif
-/* Of the lines of bits.txt: where steps are slow, some of them. */
+/* The lines of bits.txt to check: some of them if steps are slow. */
 #if defined TEST_EMULATED && defined TEST_RANKS
 #define ONE_IN (shape->n_stages > 1 ? 24 : 12) /* stages have no arithmetic of their own */
 #elif defined TEST_EMULATED
@@ -255,8 +255,8 @@ static void await_others(const pid_t processes[TEST_RANKS], bool has_begun)
     set_number("QUIRE_SIMT_DEVICES", TEST_RANKS);
 }
 
-/* In a process of ranks that are apart, which the environment says where rank 0 started them, it finds the twin from now on by its
- * name. */
+/* A rank of a group without peer access, started by rank 0 with an environment variable, loads the stub by name from
+ * now on. */
 static void be_apart(void)
 {
     const char *place = getenv("QUIRE_GROUP"); /* "DESCRIPTOR RANK TIMEOUT_MS" */
@@ -416,7 +416,7 @@ static void all_ranks_have_room(void **state)
     (void)state;
     engine_options_default(&options);
     options.device = TEST_DEVICE;
-    options.gpu_memory_utilization = 0.5; /* which ranks are told */
+    options.gpu_memory_utilization = 0.5; /* which the ranks receive */
     options.max_num_seqs = 8;
     options.max_num_batched_tokens = 64;
     options.enforce_eager = true;

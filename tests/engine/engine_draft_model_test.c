@@ -1,5 +1,5 @@
-/* A model that guesses for another: every answer keeps its bits, whoever guesses; a model that guesses for itself is
- * always right, also where answers are sampled; and what it takes is what was planned. */
+/* A draft model: every answer keeps its bits for any draft model. A model that drafts for itself is always right,
+ * also with sampling. Its memory equals the plan. */
 #include "client.h"
 #include "tiny_model.h"
 
@@ -135,8 +135,9 @@ static void test_preempted(void **state)
     }
 }
 
-/* A prompt that was computed for somebody without guesses, whose blocks the draft model never saw; then again for some
- * with, who share it and one another's; then one that finds what these left. All guesses are right all the same. */
+/* A prompt that was computed for a request without drafts, whose blocks the draft model never saw; then again for
+ * requests with drafts, which share it and each other's blocks; then one that finds the blocks of those. All drafts
+ * are right in each case. */
 static void test_prefixes(void **state)
 {
     (void)state;
@@ -225,7 +226,7 @@ static void test_after_wrong_guesses(void **state)
     assert_int_equal(s.accepted_at[0], s.n_drafts);
 }
 
-/* Cancelled in the midst of it: who goes on is guessed for as before. */
+/* Cancelled in the middle: the other requests get drafts as before. */
 static void test_cancelled(void **state)
 {
     (void)state;
@@ -467,7 +468,7 @@ int main(void)
     };
     tiny_model_write(&(struct tiny_spec){.seed = 5, .nan_token = -1, .prefix = "model."}, &model);
     tiny_model_write(&(struct tiny_spec){.seed = 6, .nan_token = -1, .prefix = "model."}, &other);
-#ifdef TEST_EMULATED /* they run whole as engine_draft_model_test and its twin */
+#ifdef TEST_EMULATED /* they run completely as engine_draft_model_test and its emulated copy */
     sample_tests(tests, sizeof tests / sizeof *tests, 2);
 #endif
     int failed = RUN_ISOLATED(tests, NULL, NULL);

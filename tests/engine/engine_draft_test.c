@@ -1,5 +1,5 @@
-/* Rows that verify drafts: whatever is guessed, right or wrong, every answer has the same bits. What is guessed comes from
- * a watch, which is called on the engine's thread between two steps, or is what a request expects. */
+/* Rows that verify drafts: for any guess, right or wrong, every answer has the same bits. Guesses come from a watch,
+ * which is called on the engine's thread between two steps, or from a request's prediction. */
 #include "guesser.h"
 #include "tiny_model.h"
 
@@ -70,7 +70,7 @@ static struct engine_options options(void)
     struct engine_options o;
     engine_options_default(&o);
     o.n_threads = 1;
-    o.num_kv_blocks = 48; /* some must give way */
+    o.num_kv_blocks = 48; /* some must be preempted */
     o.block_size = 8;
     o.max_model_len = 128;
     o.max_num_seqs = 8;
@@ -126,7 +126,7 @@ static void test_drafts_change_no_bit(void **state)
     client_close(first);
 }
 
-/* What the request says that it expects: the answer itself, the answer cut short, and another one's. */
+/* The prediction of the request: the answer itself, the answer cut short, and another request's answer. */
 static void test_predictions_change_no_bit(void **state)
 {
     (void)state;
@@ -152,8 +152,9 @@ static void test_predictions_change_no_bit(void **state)
     client_close(c);
 }
 
-/* The same, told when the answer has begun; without a method of the server's, and with one that has paused by then: that one
- * goes by what steps take, and beside other busy processes may find that no draft is worth it. */
+/* The same with predictions that come after the answer has begun; without a server method, and with one that has
+ * paused by then. That method depends on step times, and next to other busy processes may decide that no draft pays
+ * off. */
 static void late_predictions(const char *speculative)
 {
     struct engine_options o = options();
@@ -188,7 +189,8 @@ static void test_late_predictions_change_no_bit(void **state)
     late_predictions("{\"method\": \"ngram\", \"num_speculative_tokens\": 4}");
 }
 
-/* One is taken: not a second, nor one of a request that brought one, that wants none, or that is not live. */
+/* Only one prediction counts: not a second one, nor one for a request that brought its own, that disables drafts, or
+ * that is not live. */
 static void test_one_prediction_is_taken(void **state)
 {
     (void)state;

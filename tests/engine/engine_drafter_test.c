@@ -1,6 +1,6 @@
-/* What a drafter is told by the engine: slots that begin and end, texts that grow, answers to learn from. A drafter of the
- * test's own stands where the server's method would; it knows the answers and guesses right up to some place. The linker
- * hands the engine this drafters_create() (--wrap). */
+/* The calls that the engine makes to a drafter: slots that begin and end, texts that grow, answers to learn from.
+ * The test's own drafter replaces the server's method. It knows the answers and guesses right up to a given
+ * position. The linker hands the engine this drafters_create() (--wrap). */
 #include "client.h"
 #include "tiny_model.h"
 
@@ -23,11 +23,11 @@ static struct tiny_model model;
 struct told {
     struct drafter base;
     struct answer *const *answers; /* NULL: guesses wrong */
-    uint32_t n_tokens[N_SEQS]; /* of the text as last seen; 0: the slot is free */
+    uint32_t n_tokens[N_SEQS]; /* of the text at the last call; 0: the slot is free */
     uint32_t n_begins, n_ends, n_learned, n_asks;
     bool wrong; /* something was not as drafter.h has it */
 };
-static struct told *told; /* of the engine that is open: its thread's until it is closed */
+static struct told *told; /* state of the open engine: owned by its thread until it is closed */
 
 static void begin(struct drafter *d, uint32_t slot, const struct draft_text *text)
 {
@@ -106,7 +106,7 @@ static struct client *open_told(struct told *t)
     struct engine_options o;
     engine_options_default(&o);
     o.n_threads = 1;
-    o.num_kv_blocks = 36; /* some must give way */
+    o.num_kv_blocks = 36; /* some must be preempted */
     o.block_size = 8;
     o.max_model_len = 128;
     o.max_num_seqs = N_SEQS;
@@ -155,7 +155,7 @@ static void slots_and_texts(void **state)
         client_wait(second, drafted[i]);
         assert_true(answers_equal(plain[i], drafted[i]));
         for (uint32_t k = 0; k < plain[i]->n; k++)
-            n_learned += plain[i]->choices[k].n_tokens > 1; /* nobody asks before there is a token */
+            n_learned += plain[i]->choices[k].n_tokens > 1; /* no draft is requested before the first token */
     }
     struct engine_stats stats = client_idle_stats(second);
     client_stop_engine(second);
@@ -164,7 +164,7 @@ static void slots_and_texts(void **state)
     assert_true(stats.n_accepted_tokens > 50 && stats.n_draft_tokens > stats.n_accepted_tokens + 50);
     assert_int_equal(t.n_learned, n_learned);
     assert_int_equal(t.n_begins, t.n_ends);
-    assert_true(t.n_begins > n_learned); /* who was preempted began again */
+    assert_true(t.n_begins > n_learned); /* preempted sequences began again */
     client_close(first);
     client_close(second);
 }

@@ -1,5 +1,5 @@
-/* model_identity(): each field of a description that the engine computes with moves it, and no other does. What a file's fields
- * do to answers is looked at from outside (tests/clients/cache/test_identity.py). */
+/* model_identity(): each field of a description that the engine computes with changes it, and no other field does.
+ * tests/clients/cache/test_identity.py checks the effect of a file's fields on answers. */
 #include "engine/identity/model_identity.h"
 #include "engine/model/model.h"
 
@@ -75,7 +75,7 @@ static void sizes_and_layers(void **state)
     STAYS(d.bos = 9);
     STAYS(d.dtype_stated = !d.dtype_stated);
     STAYS(d.layers[first.n_layers].n_blocks = 1);
-    STAYS((d.layers[0].blocks[0].window = 99)); /* of a layer that looks back on all */
+    STAYS((d.layers[0].blocks[0].window = 99)); /* of a layer that attends to all positions */
 }
 
 static void windows_by_layer(void **state)

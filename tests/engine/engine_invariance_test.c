@@ -1,9 +1,8 @@
-/* The promise: a request's tokens and logprobs are the same bits whatever else is served and
- * however it is computed. For each model, 28 requests are answered one at a time in one way;
- * then every way of the table below must give the same bits: alone or all at once, small chunks
- * or one, prefix hit, miss or no cache, a pool so small that sequences are preempted and swapped,
- * other block sizes, other numbers of threads, batches of every kind; every scheduling policy; and whatever is guessed of
- * them, by whom and how far. */
+/* Strict invariance: a request's tokens and logprobs have the same bits whatever else is served and however it is
+ * computed. For each model, 28 requests are answered one at a time in one way. Then every way in the table below
+ * must give the same bits: alone or all at once, small chunks or one, prefix hit, miss or no cache, a pool so small
+ * that sequences are preempted and swapped, other block sizes, other numbers of threads, batches of every kind,
+ * every scheduling policy, and every kind, source and length of drafts. */
 #include "guesser.h"
 
 #include "memory/kv_cache.h"
@@ -31,7 +30,7 @@
 #define ONE_GUESS_IN 14
 #else
 #define TEST_EVERY 1
-#define N_OTHERS (SAMPLE_IS_FOR_RACES ? 10u : 24u) /* what they share is the same for fewer */
+#define N_OTHERS (SAMPLE_IS_FOR_RACES ? 10u : 24u) /* a smaller number shares the same data */
 #ifdef TEST_RANKS /* each way is computed by one process, too, to compare with */
 #define ONE_MODEL_IN (SAMPLE_IS_SANITIZED ? 8 : 2)
 #else
@@ -41,13 +40,13 @@
 #define ONE_GUESS_IN (SAMPLE_IS_SANITIZED ? 24 : 12)
 #endif
 static struct sample models_sample; /* a model's answers to compare with cost more than a way, where steps are slow */
-static struct sample sample; /* of their ways; those for what grows always run */
-static struct sample guesses_sample; /* of their ways with guesses */
+static struct sample sample; /* a sample of their ways; those for growing answers always run */
+static struct sample guesses_sample; /* a sample of their ways with drafts */
 #define N_REQUESTS (N_PROBES + N_OTHERS)
 #define MAX_PROMPT 160u
 #define N_TENANTS 3u
 
-/* Who guesses. */
+/* The source of drafts. */
 struct drafting {
     const char *name;
     enum draft_method method;
@@ -59,7 +58,7 @@ struct drafting {
 
 struct way {
     const char *name;
-    const struct drafting *drafting; /* NULL: nobody */
+    const struct drafting *drafting; /* NULL: no drafts */
     uint32_t k; /* drafts of a row; 0: as many as they are worth, or any number */
     uint32_t budget, block_size, n_threads;
     uint32_t n_kv_blocks; /* starved: beyond what the longest request needs */
@@ -120,9 +119,9 @@ static const uint32_t draft_numbers[] = {1, 4, 8, 0};
 struct model {
     const char *name, *form;
     uint32_t n_vocab;
-    uint32_t window; /* of all layers; 0 = some have none */
+    uint32_t window; /* window of all layers; 0: some layers have no window */
     const char *activations, *cache; /* NULL: the default */
-    const char *quantization; /* NULL, or what its weights are made into when they are loaded */
+    const char *quantization; /* NULL, or the format that the weights are quantized to when they are loaded */
     bool no_policies; /* another model of the same form was scheduled by all of them */
 };
 
@@ -151,7 +150,7 @@ static void restrict_to_some(struct request_spec *s)
     s->n_bad_words = n;
 }
 
-/* Short prompts and long answers: in a pool for little more than one of them, somebody must give way. */
+/* Short prompts and long answers: a pool for little more than one of them forces preemption. */
 static void make_growing(struct workload *w, uint32_t n_vocab)
 {
     *w = (struct workload){.n = 4, .max_model_len = 48};
@@ -213,7 +212,7 @@ static void make_workload(struct workload *w, uint32_t n_vocab)
     w->requests[10].n = 2;
     restrict_to_some(&w->requests[5]);
     restrict_to_some(&w->requests[10]);
-    for (uint32_t i = 0; i < N_REQUESTS; i++) { /* what only the scheduler reads */
+    for (uint32_t i = 0; i < N_REQUESTS; i++) { /* fields that only the scheduler reads */
         struct request_spec *r = &w->requests[i];
         r->priority = (int32_t)(i % 5) - 2;
         r->tenant = i % N_TENANTS;
@@ -258,7 +257,7 @@ static struct client *open_way(const struct model *model, const struct way *way,
     }
     if (way->starved) {
         struct kv_config kv = {.block_tokens = way->block_size, .n_groups = 1};
-        kv.groups[0].window = o.speculative.method == DRAFT_MODEL ? 0 : model->window; /* its group has none */
+        kv.groups[0].window = o.speculative.method == DRAFT_MODEL ? 0 : model->window; /* its group has no window */
         o.num_kv_blocks += kv_blocks_needed(&kv, 0, o.max_model_len, way->budget * (TEST_OVERLAP_DEPTH + 1));
     }
 #ifdef TEST_RANKS /* against the answers of one process */
@@ -277,7 +276,7 @@ static struct client *open_way(const struct model *model, const struct way *way,
     return client_open(dir, &o);
 }
 
-/* What is expected of a request comes when it may run already. */
+/* The prediction comes when the request may already run. */
 static struct answer *submit_late(struct client *c, struct request_spec r)
 {
     const uint32_t n = r.n_prediction;
@@ -308,13 +307,13 @@ static void compare(const struct model *model, const struct way *way, const stru
             fail_msg("%s, %s: request %u has other bits than alone", model->name, way->name, i);
 }
 
-/* How often the memory's harder paths were taken, and what became of guesses. */
+/* Counts of the rarer memory paths, and of the results of drafts. */
 struct seen {
     uint64_t preemptions, swapped_out, swapped_in;
     uint64_t drafts, accepted;
 };
 
-/* What requests expect: their first answer, every tenth token another one. */
+/* Predictions of the requests: their first answer with every tenth token changed. */
 static void expect_answers(struct workload *w, struct answer **want, const struct drafting *drafting)
 {
     static uint32_t expected[N_REQUESTS][64];

@@ -1,6 +1,6 @@
-/* How many kernels a step launches, counted on the emulator: at one sequence a launch costs about as much as what it
- * computes, so one more in a layer is a regression that no other test sees. And what stands between two steps: one copy to
- * the device, one from it, and nothing else. */
+/* The number of kernel launches of a step, counted on the emulator: with one sequence a launch costs about as much
+ * as its computation, so one more in a layer is a regression that no other test sees. Also the operations between
+ * two steps: one copy to the device, one from it, and nothing else. */
 #include "engine/engine.h"
 #include "engine/model/model.h"
 #include "engine/options.h"
@@ -96,7 +96,7 @@ static struct calls calls_now(void)
     return (struct calls){simt_calls("cudaMemcpyAsync"), simt_calls("cudaGraphLaunch"), simt_calls("launch")};
 }
 
-/* Of an answer of so many tokens to one prompt, shorter than a block. */
+/* The calls of an answer of n_tokens tokens to one prompt, shorter than a block. */
 static struct calls calls_of(struct client *c, uint32_t n_tokens)
 {
     static const uint32_t prompt[] = {5, 17, 3};

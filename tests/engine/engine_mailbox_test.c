@@ -49,7 +49,7 @@ static void free_mail(struct mailbox *m, struct mailbox_mail *mail)
     }
 }
 
-/* What waits is counted from submit on: new, drained, then as the scheduler reports it. */
+/* Waiting requests are counted from submission on: as new, as drained, then as the scheduler reports them. */
 static void waiting_is_never_lost_from_sight(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* What engine_open() accepts and refuses, and the memory plan to the byte. */
+/* Options that engine_open() accepts and rejects, and the memory plan to the byte. */
 #include "client.h"
 #include "tiny_model.h"
 
@@ -355,7 +355,7 @@ static void plan_of_another_cache_in_8_bits(void **state)
     assert_int_equal(p.groups[0].block_bytes, 24 * 2 * 2 * 16 * (64 + 4));
 }
 
-/* By arithmetic on a table: nobody needs to have the GPU. */
+/* Computed from a table, without the GPU. */
 static void plan_for_a_gpu(void **state)
 {
     (void)state;

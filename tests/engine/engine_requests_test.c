@@ -384,13 +384,13 @@ static void cancel_storm(void **state)
     client_close(c);
 }
 
-/* Counts steps on the engine's thread, and cancels there after one of them: no clock has a say in it. Nothing of the engine is
- * locked while a watch is called. */
+/* Counts steps on the engine's thread, and cancels there after one of them, so that no clock influences the result.
+ * The engine holds no lock while a watch is called. */
 struct stepper {
     struct engine *engine;
     uint64_t victim, cancel_after; /* a request, and a number of steps */
     uint32_t seqs[3], n_seqs; /* the victim's */
-    uint32_t n_rows_after; /* of the victim, in steps planned after the cancel */
+    uint32_t n_rows_after; /* rows of the victim in steps planned after the cancel */
     uint64_t n_committed, n_retired, n_retired_by;
 };
 
@@ -495,7 +495,8 @@ static void a_cancel_frees_within_two_steps(void **state)
     }
 }
 
-/* Holds the engine's thread when a sequence has left, so that what is then submitted and cancelled is one mail. */
+/* Stops the engine's thread when a sequence has left, so that the following submissions and cancels arrive in one
+ * drain. */
 struct gate {
     sem_t left, go;
 };
@@ -537,12 +538,12 @@ static void cancelled_before_they_run(void **state)
         engine_cancel(client_engine(c), client_submit(c, &r)->id);
         sem_post(&g.go);
     }
-    sem_post(&g.go); /* of the last one, and of the one that follows */
+    sem_post(&g.go); /* for the last one, and for the next one */
     sem_post(&g.go);
     assert_int_equal(client_ask(c, &r)->choices[0].finish, ENGINE_FINISH_LENGTH);
     struct engine_stats stats = client_idle_stats(c);
     assert_false(stats.dead);
-    assert_int_equal(stats.n_steps, 8); /* of the first and the last */
+    assert_int_equal(stats.n_steps, 8); /* steps of the first and the last request */
     client_close(c);
     sem_destroy(&g.left);
     sem_destroy(&g.go);
@@ -559,7 +560,7 @@ static void one_choice_is_cancelled(void **state)
     struct answer *a = client_submit(c, &r);
     client_wait_paused(c);
     engine_cancel_choice(client_engine(c), a->id, 1);
-    engine_cancel_choice(client_engine(c), a->id, 3); /* there is none: nothing happens */
+    engine_cancel_choice(client_engine(c), a->id, 3); /* the choice does not exist: no effect */
     client_resume(c);
     client_wait(c, a);
     assert_int_equal(a->choices[0].finish, ENGINE_FINISH_LENGTH);
@@ -595,7 +596,8 @@ static void prompt_logprobs_end_with_choice_0(void **state)
 
 /* ---- one request's fault --------------------------------------------------------------------- */
 
-/* cache: NULL, or a dtype whose blocks go round, so that what a NaN left in them lies beside others' tokens. */
+/* cache: NULL, or a dtype whose blocks are reused, so that the values of a NaN request lie next to other requests'
+ * tokens. */
 static void check_nan(const char *cache)
 {
     struct engine_options o = small_options();
@@ -674,8 +676,8 @@ static void everything_forbidden(void **state)
     client_close(c);
 }
 
-/* Only bad words can leave nothing in the middle of an answer: the request ends, and is told that it is its own
- * fault. */
+/* Only bad words can forbid every token in the middle of an answer. The request then ends with an error that names
+ * its own parameters. */
 static void everything_forbidden_later(void **state)
 {
     (void)state;
@@ -846,7 +848,7 @@ int main(void)
         cmocka_unit_test(a_dead_backend_tells_everybody),
         cmocka_unit_test(counters),
     };
-#ifdef TEST_EMULATED /* they run whole as engine_requests_test and its twin */
+#ifdef TEST_EMULATED /* they run completely as engine_requests_test and its emulated copy */
     sample_tests(tests, sizeof tests / sizeof *tests, 2);
 #endif
     sample_twin(tests, sizeof tests / sizeof *tests);

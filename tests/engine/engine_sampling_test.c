@@ -1,4 +1,4 @@
-/* What each sampling parameter does to an answer, through the whole engine. */
+/* The effect of each sampling parameter on an answer, through the whole engine. */
 #include "client.h"
 #include "tiny_model.h"
 
@@ -289,7 +289,7 @@ static void allowed_tokens(void **state)
     for (uint32_t i = 0; i < 8; i++)
         assert_int_equal(only->tokens[i], 150);
 
-    /* eos is drawn where it is allowed only; min_tokens and logit_bias stand beside. */
+    /* eos is drawn only where it is allowed, together with min_tokens and logit_bias. */
     static const uint32_t with_eos[] = {TINY_EOS, 60};
     static const struct request_bias to_eos[] = {{TINY_EOS, 100}, {5, 100}};
     r.ignore_eos = false;
@@ -325,7 +325,7 @@ static void bad_words(void **state)
         a = next;
     }
 
-    /* What stands before the first generated token is not looked at. */
+    /* Tokens before the first generated one do not count. */
     words[0] = 2;
     words[1] = prompt[N_PROMPT - 1];
     words[2] = plain->tokens[0];

@@ -1,5 +1,5 @@
-/* What the options say to the scheduler, and what it says back: policies, batches, pins, refusals, the
- * host tier. That none of it changes a bit is engine_invariance_test's. */
+/* The options of the scheduler and its results: policies, batches, pins, rejections, the host tier.
+ * engine_invariance_test checks that none of it changes a bit. */
 #include "client.h"
 #include "tiny_model.h"
 
@@ -197,7 +197,7 @@ static void the_tier_is_planned_to_the_byte(void **state)
     assert_int_equal(without.swap_bytes, 0);
     assert_int_equal(without.groups[0].n_host_blocks, 0);
     client_close(c);
-    o.swap_space = 10 * without.kv_block_bytes + 5; /* what is no whole block is not taken */
+    o.swap_space = 10 * without.kv_block_bytes + 5; /* a partial block is not used */
     c = client_open(model.dir, &o);
     const struct engine_plan *with = engine_info(client_engine(c))->plan;
     assert_int_equal(with->groups[0].n_host_blocks, 10);
@@ -427,7 +427,7 @@ static void a_static_batch_waits_to_be_full(void **state)
     for (int i = 0; i < 3; i++)
         client_wait(c, a[i]);
 
-    a[3] = client_submit(c, &r); /* nobody joins it */
+    a[3] = client_submit(c, &r); /* no other request joins it */
     engine_no_more(client_engine(c));
     client_wait(c, a[3]);
     a[3] = client_submit(c, &r);
@@ -468,7 +468,7 @@ static void a_pin_outlives_a_flood(void **state)
     assert_int_equal(a->choices[0].n_cache_created, 0);
     assert_int_equal(client_idle_stats(c).n_blocks_leaked, 0);
 
-    engine_unpin(client_engine(c), 0); /* somebody else's */
+    engine_unpin(client_engine(c), 0); /* another tenant's */
     flood(c);
     engine_stats(client_engine(c), &stats);
     assert_int_equal(stats.n_pins, 1);

@@ -1,4 +1,5 @@
-/* Speculation end to end: who is asked, what is counted, what memory it takes. That no bit moves is other tests' too. */
+/* Speculation end to end: the queried drafters, the counters and the memory. Other tests also check that no bit
+ * changes. */
 #include "client.h"
 #include "tiny_model.h"
 

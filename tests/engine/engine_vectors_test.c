@@ -1,5 +1,5 @@
-/* Models that give vectors, against transformers in fp32 (tests/goldens/vectors): every number; the same bits alone and
- * among others, on one thread and two, on ref and cpu; and what is refused, by name. */
+/* Models that return vectors, against transformers in fp32 (tests/goldens/vectors): every number; the same bits
+ * alone and in a batch, on one thread and two, on ref and cpu; and rejections with the name of the fault. */
 #include "engine/engine.h"
 #include "engine/model/model.h"
 #include "engine/options.h"
@@ -303,7 +303,7 @@ static void options_that_do_not_fit(void **state)
 static const char config[] = "{\"architectures\": [\"BertModel\"], \"vocab_size\": 9, \"hidden_size\": 32,"
                              " \"num_hidden_layers\": 1, \"num_attention_heads\": 2, \"intermediate_size\": 8}";
 
-/* modules.json and what it names: hostile until checked. */
+/* modules.json and the files that it names are untrusted. */
 static void pooling_files(void **state)
 {
     (void)state;
@@ -406,7 +406,7 @@ static void link_file(const char *dir, const char *name, const char *from)
     free(whole);
 }
 
-/* Its folder has another model's weights, or none. */
+/* Its folder has another model's weights, or no weights. */
 static void dense_weights(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* A drafter for tests: a watch that knows the answers, and so guesses as right or as wrong as it is told to. It gates the
- * sequences it guesses for, and now and then lets one go. */
+/* A drafter for tests: a watch that knows the answers and makes right or wrong guesses as configured. It gates the
+ * sequences it guesses for, and now and then releases one. */
 #ifndef QUIRE_TESTS_ENGINE_GUESSER_H
 #define QUIRE_TESTS_ENGINE_GUESSER_H
 

@@ -1,6 +1,6 @@
-/* A host backend made to behave as a device does, as far as the engine can tell: a step's results come only when it is
- * waited for, one step late (overlap depth 1), and steps are recorded and launched as one. The linker hands the engine this
- * k_backend_open() instead of the real one (--wrap), so that the engine itself is as shipped.
+/* A host backend that behaves like a device, as far as the engine can observe: a step's results appear only after a
+ * wait, one step late (overlap depth 1), and steps are recorded and launched as one. The linker hands the engine
+ * this k_backend_open() instead of the real one (--wrap), so that the engine itself is as shipped.
  */
 #include "kernels/kernels.h"
 
@@ -14,7 +14,7 @@ int __real_k_backend_open(const struct k_backend_options *options, struct k_back
 int __wrap_k_backend_open(const struct k_backend_options *options, struct k_backend **out, const char **why,
                           struct quire_error *err);
 
-/* Of all of the process, which are alike. */
+/* Of the whole process; all backends are alike. */
 static const struct k_backend_ops *real;
 
 /* ---- results that come late ------------------------------------------------------------------- */
@@ -121,7 +121,7 @@ static int attention(struct k_backend *b, const struct k_attention_args *a, stru
         return real->attention(b, a, err);
     struct recorded_op *op = record();
     *op = (struct recorded_op){.run = run_attention_of_rows, .attention = *a};
-    op->attention.rows = NULL; /* what lies there now is no step's */
+    op->attention.rows = NULL; /* the memory no longer belongs to the step */
     return QUIRE_OK;
 }
 
@@ -206,7 +206,7 @@ static void close_backend(struct k_backend *b)
     real->close(b);
 }
 
-/* What a backend has, with what is late and recorded here in place of its own. */
+/* Copies a backend's table and replaces the late and recorded operations by those in this file. */
 static void make_table(const struct k_backend_ops *of, struct k_planner *planner, struct k_backend_ops *ops)
 {
     *ops = *of;
@@ -233,7 +233,7 @@ static void make_table(const struct k_backend_ops *of, struct k_planner *planner
 int __wrap_k_backend_open(const struct k_backend_options *options, struct k_backend **out, const char **why,
                           struct quire_error *err)
 {
-    static struct k_backend_ops tables[2]; /* of ref and of cpu */
+    static struct k_backend_ops tables[2]; /* for ref and for cpu */
     static struct k_backend_ops reals[2];
     static struct k_planner planners[2];
     int status = __real_k_backend_open(options, out, why, err);

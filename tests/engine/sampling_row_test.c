@@ -97,7 +97,7 @@ static void rows(void **state)
         struct quire_error err;
         assert_int_equal(request_spec_check(&s, N_VOCAB, &err), QUIRE_OK);
         assert_int_equal(sampling_init(&made, &s, &desc, &err), QUIRE_OK);
-        /* Exactly as large as was said, for a sanitizer to watch. */
+        /* Exactly as large as sampling_row_room() reports, so that a sanitizer detects an overrun. */
         struct k_logit_bias *room = malloc(sampling_row_room(&made) * sizeof *room);
         for (uint32_t i = 0; i < 6; i++)
             generated[i] = below(&random, 3);

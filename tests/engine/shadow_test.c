@@ -14,7 +14,7 @@
 
 struct world {
     struct sched *sched;
-    const struct engine_watch *watch; /* NULL: nobody looks on */
+    const struct engine_watch *watch; /* NULL: no watch */
     struct sched_config config;
     uint64_t now_us;
     uint32_t n_submitted, cancel_every;
@@ -193,7 +193,7 @@ static void test_other_policy(void **state)
     compare_policies("priority", "fcfs");
 }
 
-/* Twins of cancelled requests go away on both sides; what is left is compared. */
+/* The copies of cancelled requests are removed on both sides, and the rest is compared. */
 static void test_cancels(void **state)
 {
     (void)state;
@@ -242,7 +242,7 @@ static void test_behind(void **state)
     shadow_destroy(shadow);
 }
 
-/* Without a cost model there is no clock: it sleeps and harms nobody. */
+/* Without a cost model there is no clock: the policy sleeps and has no effect. */
 static void test_asleep(void **state)
 {
     (void)state;

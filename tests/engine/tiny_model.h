@@ -10,11 +10,11 @@
 struct tiny_spec {
     uint64_t seed;
     int64_t nan_token;   /* its embedding is NaN; -1 = none */
-    const char *prefix;  /* of tensor names: "model." or "" */
+    const char *prefix;  /* prefix of tensor names: "model." or "" */
     const char *break_shape; /* this tensor gets a wrong shape; NULL = none */
     const char *omit;    /* this tensor is left out; NULL = none */
     uint32_t n_vocab;    /* 0 = TINY_VOCAB */
-    const char *tokenizer; /* the text of its tokenizer.json; NULL = it has none */
+    const char *tokenizer; /* the text of its tokenizer.json; NULL: no tokenizer */
 };
 
 struct tiny_model {

@@ -1,5 +1,5 @@
-/* An answer that a store gave: it is refused, or can be told to its end. Length and checksum are made right, so that what
- * lies behind them is reached. */
+/* An answer from a store is rejected, or can be served to its end. Length and checksum are corrected, so that the
+ * checks behind them are reached. */
 #include "fuzz.h"
 
 #include "base/little_endian.h"

@@ -1,4 +1,4 @@
-/* A CONTROL command: whatever reaches the engine is in range, and every error is one line of text. */
+/* A CONTROL command: every value that reaches the engine is in range, and every error is one line of text. */
 #include "fuzz.h"
 #include "engine/engine.h"
 

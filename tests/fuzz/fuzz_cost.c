@@ -1,4 +1,4 @@
-/* A cost model's file: whatever is accepted gives times that rise and convert to integers. */
+/* A cost model's file: an accepted model gives times that rise and convert to integers. */
 #include "fuzz.h"
 
 #include "tools/bench/lib/cost_file.h"

@@ -1,5 +1,5 @@
-/* What a server answers at /metrics, of which the counters of speculation are read: numbers that may be shown, whatever
- * it says. */
+/* A server's reply at /metrics, from which the counters of speculation are read: the numbers are valid for any
+ * reply. */
 #include "fuzz.h"
 
 #include "tools/bench/lib/drafts.h"
@@ -19,7 +19,7 @@ static void must_count(double value)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    /* A heap block of just this size: who reads past it is found. */
+    /* A heap block of exactly this size, so that a read past its end is detected. */
     char *text = malloc(n + (n == 0));
     struct bench_drafts d;
     if (!text)

@@ -1,6 +1,6 @@
-/* Drafters: any order of sequences that begin, grow, are asked for and end, over few different tokens. They say no more
- * than they are asked for, read no more than there is, only tokens that somebody of the same domain said, and the same when
- * they are told the same. The first byte is the drafter, each further one a call. */
+/* Drafters: any order of sequences that begin, grow, are asked for and end, over few different tokens. They return
+ * at most the requested number of drafts, read only existing tokens, return only tokens seen in the same domain, and
+ * return the same for the same calls. The first byte is the drafter, each further one a call. */
 #include "fuzz.h"
 
 #include "speculation/ngram.h"

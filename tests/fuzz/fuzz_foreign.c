@@ -1,5 +1,5 @@
-/* A Host, a newline, an Origin; and the whole as a list of networks. What is taken for this machine's own has the form
- * that it must have. */
+/* A Host, a newline, an Origin; and the whole as a list of networks. A value accepted as this machine's own has the
+ * required form. */
 #include "fuzz.h"
 
 #include "server/front/api/foreign.h"

@@ -1,5 +1,5 @@
-/* A stream of frames, as either side reads it: cut into frames in pieces of any size, each body
- * decoded. What decodes must encode again, and to the same values.
+/* A stream of frames, as either side reads it: cut into frames in pieces of any size, each body decoded. A decoded
+ * frame can be encoded again, to the same values.
  *
  * input: {u8 size of the pieces} {stream}
  */
@@ -63,7 +63,7 @@ static void submit(const uint8_t *body, size_t n)
     if (wire_get_submit(body, n, &s, &err))
         return;
     (void)request_spec_check(&s, 1000, &err);
-    /* What it means can be said again, in the same bytes from then on. */
+    /* The decoded value can be encoded, and from then on gives the same bytes. */
     struct buffer b = {0}, again = {0};
     struct request_spec second;
     must(wire_put_submit(&b, 1, &s) == QUIRE_OK);

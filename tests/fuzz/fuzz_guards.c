@@ -1,4 +1,5 @@
-/* Two questions, parted by a NUL: nothing is read beyond them, who comes first does not matter, and a text asks what it asks. */
+/* Two questions, separated by a NUL: nothing outside them is read, their order does not matter, and a text equals
+ * itself. */
 #include "fuzz.h"
 
 #include "server/similar/guards.h"

@@ -1,5 +1,5 @@
-/* What a hub says of a repository: whatever is accepted has a commit and names that stay below their directory. The same
- * bytes as a model's name, an ETag and a file's name. */
+/* A hub's description of a repository: an accepted one has a commit, and names that stay below their directory. The
+ * same bytes as a model's name, an ETag and a file's name. */
 #include "fuzz.h"
 
 #include "tools/hub/blob.h"

@@ -1,5 +1,6 @@
-/* What comes to the port where ranks meet, and what who calls there is answered, as anybody may send it. The first byte says which
- * frame it is; what is read is within bounds, and written again to the same bytes where nothing of a frame is left out. */
+/* Frames at the port where ranks join, and the replies to the joining rank, as an attacker may send them. The first
+ * byte selects the frame. Accepted values are within bounds, and are written again to the same bytes if no part of
+ * the frame is left out. */
 #include "fuzz.h"
 
 #include "parallel/hosts/join_frame.h"

@@ -1,6 +1,7 @@
-/* A request's JSON: what is taken is what jansson takes, but for numbers that it has no room for, and says the same.
+/* A request's JSON: the parser accepts what jansson accepts, except for numbers out of range, and returns the same
+ * values.
  *
- * What is taken of Python's JSON is what the other reader of it takes (base/json.h).
+ * The parser of Python's JSON accepts what its other reader accepts (base/json.h).
  *
  * input: the text
  */

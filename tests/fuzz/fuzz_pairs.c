@@ -1,4 +1,4 @@
-/* A file of pairs: whatever is accepted has a line and two texts, and what is computed of it makes sense. */
+/* A file of pairs: an accepted file has a line and two texts, and the computed statistics are plausible. */
 #include "fuzz.h"
 
 #include "tools/cache/calibration.h"

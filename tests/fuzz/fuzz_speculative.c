@@ -1,4 +1,4 @@
-/* --speculative-config: whatever is accepted keeps the bounds that drafters are made with, and an error is one line. */
+/* --speculative-config: an accepted value keeps the bounds of drafters, and an error is one line. */
 #include "fuzz.h"
 
 #include "speculation/config.h"

@@ -1,5 +1,5 @@
-/* A completion stream as a server sends it: the first byte says into how large pieces the network cuts it. What is an
- * event must not depend on the cut. */
+/* A completion stream as a server sends it: the first byte is the size of the pieces into which the network cuts it.
+ * The events must not depend on the cut. */
 #include "fuzz.h"
 
 #include "tools/bench/lib/event.h"

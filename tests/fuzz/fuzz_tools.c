@@ -1,5 +1,5 @@
-/* What a model wrote, searched for tool calls: whole, and in pieces. What comes out must not depend on the pieces, and
- * nothing may be lost.
+/* A model's output, searched for tool calls: whole, and in pieces. The result must not depend on the pieces, and no
+ * text may be lost.
  *
  * input: {u8: bit 0 the format, the others the size of the pieces} {text}
  */

@@ -1,5 +1,6 @@
-/* A file of vectors: it is refused by name, or every record of it can be walked over and put into an index. The sums of the
- * head and of the records are made right, so that what lies behind them is reached; the first byte says of how many. */
+/* A file of vectors is rejected by name, or every record of it can be read and added to an index. The sums of the
+ * head and of the records are corrected, so that the checks behind them are reached. The first byte is the number of
+ * records to correct. */
 #include "fuzz.h"
 
 #include "base/little_endian.h"
@@ -73,7 +74,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     size_t n_whole = 0;
     if (n < 1)
         return 0;
-    uint8_t *copy = malloc(n > 1 ? n - 1 : 1); /* of its size, so that a read beyond the end is seen */
+    uint8_t *copy = malloc(n > 1 ? n - 1 : 1); /* of exact size, so that a read beyond the end is detected */
     if (!copy)
         return 0;
     memcpy(copy, data + 1, n - 1);

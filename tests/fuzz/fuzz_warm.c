@@ -1,5 +1,5 @@
-/* Files that warm caches. Of prompts: whatever is accepted has a line, a value and one prompt, and sorts. Of requests: it has
- * a path, a body and a cost, equal ones become one, and they sort. */
+/* Files that warm caches. Of prompts: an accepted line has a value and one prompt, and the lines sort. Of requests:
+ * an accepted line has a path, a body and a cost, equal lines become one, and the lines sort. */
 #include "fuzz.h"
 
 #include "tools/cache/requests_file.h"

@@ -1,4 +1,4 @@
-/* A workload from a file: whatever is accepted keeps the bounds that prompts are made by. */
+/* A workload from a file: an accepted one keeps the bounds of prompts. */
 #include "fuzz.h"
 
 #include "tools/bench/lib/workload.h"

@@ -20,7 +20,7 @@ struct golden {
     char name[64];
     double naive_error; /* largest error of the naive computation in our dtypes, nats */
     double fp32_noise;  /* largest difference that fp32 rounding makes, nats */
-    double tolerance;   /* what a logprob may differ by, nats */
+    double tolerance;   /* largest difference of a logprob, nats */
     uint32_t n_prompt;
     uint32_t *prompt;
     double *next_logprob; /* [n_prompt - 1]: entry i is prompt[i + 1]'s, given prompt[0 .. i] */
@@ -36,8 +36,8 @@ struct golden {
 int golden_read(const char *path, struct golden *out, struct quire_error *err);
 void golden_free(struct golden *g);
 
-/* How many of the first steps must equal the golden's: up to the first step whose margin
- * is below the tolerance, where either token is right and what follows may differ. */
+/* The number of leading steps that must equal the golden's: up to the first step whose margin is below the
+ * tolerance, at which either token is right and the rest may differ. */
 uint32_t golden_certain_steps(const struct golden *g);
 
 #endif

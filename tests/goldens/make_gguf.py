@@ -5,7 +5,7 @@ weights that the `gguf` package reads out of them (golden.txt), and a SHA-256 of
 
     python tests/goldens/make_gguf.py [NAME ...]     (gguf, torch, transformers 5, safetensors)
 
-The package quantizes to blocks of 32; of the K types it only reads, so that theirs are drawn: random elements and scales
+The package quantizes to blocks of 32; it cannot quantize to K types, so those are drawn: random elements and scales
 with factors that give the matrix the spread that it should have. Seeded, on one thread.
 """
 
@@ -82,7 +82,7 @@ def drawn_blocks(kind, shape, spread, random):
 
 
 def stored(kind, value, random):
-    """The file's array of a matrix, and what it is worth."""
+    """The file's array of a matrix, and the values that it represents."""
     if kind in K_TYPES:
         data = drawn_blocks(kind, value.shape, float(value.std()), random)
     else:

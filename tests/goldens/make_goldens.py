@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes tests/goldens/models/*: tiny random checkpoints of every architecture, and what transformers
-computes from them in fp32. README.md says what each file holds.
+"""Makes tests/goldens/models/*: tiny random checkpoints of every architecture, and the results of
+transformers in fp32. README.md describes each file.
 
     python tests/goldens/make_goldens.py [NAME ...]     (torch, transformers 5, safetensors)
 
@@ -271,8 +271,8 @@ def make(name, attempt):
 
 
 def make_all(root, names, make):
-    """What the command line names of them, or all; each is drawn again until make(name, attempt) says that it will do.
-    safetensors writes files for their owner alone, git for all."""
+    """Makes the checkpoints that the command line names, or all. Each is drawn again until make(name, attempt) accepts
+    it. safetensors writes files that only their owner can read; git makes them readable for all."""
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     for name in sys.argv[1:] or list(names):

@@ -24,7 +24,7 @@ import make_goldens
 
 ROOT = pathlib.Path(__file__).resolve().parent / "quantized"
 PROMPT = 60
-AWQ_ORDER = (0, 2, 4, 6, 1, 3, 5, 7)  # which of 8 columns lies at each place of a word, the lowest first
+AWQ_ORDER = (0, 2, 4, 6, 1, 3, 5, 7)  # the column at each position of a word, the lowest first
 
 QWEN2 = dict(make_goldens.BASE, architectures=["Qwen2ForCausalLM"], model_type="qwen2", torch_dtype="float16", vocab_size=96,
              hidden_size=128, intermediate_size=128, num_hidden_layers=1, num_attention_heads=4, num_key_value_heads=1,

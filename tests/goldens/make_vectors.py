@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes tests/goldens/vectors/*: tiny random checkpoints of models that give vectors, and what transformers computes
-from them in fp32: README.md says what each file holds.
+"""Makes tests/goldens/vectors/*: tiny random checkpoints of models that return vectors, and the results of
+transformers in fp32. README.md describes each file.
 
     python tests/goldens/make_vectors.py [NAME ...]     (torch, transformers 5, safetensors)
 """
@@ -53,7 +53,7 @@ def vector(model, name, pooling, normalize, ids, segment, dense):
 
 
 def make_dense(where, size, bias, activation):
-    """The module as sentence-transformers 5 saves it, and what computes it."""
+    """The module as sentence-transformers 5 saves it, and the layer that computes it."""
     linear = torch.nn.Linear(64, size, bias=bias)
     torch.nn.init.normal_(linear.weight, std=0.05)  # so that tanh is steep somewhere, and flat elsewhere
     where.mkdir(exist_ok=True)

@@ -1,5 +1,5 @@
-/* server/similar/guards: what asks the same in other words, and what does not. The pairs of a large table are
- * tests/bench/similar_pairs.py's; these say what each guard is for. */
+/* server/similar/guards: questions with the same meaning in other words, and questions with another meaning. A large
+ * table of pairs is in tests/bench/similar_pairs.py. The pairs here show the purpose of each guard. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -148,7 +148,7 @@ static void long_texts_differ_in_any_word(void **state)
     }
 }
 
-/* What little words say where they stand. */
+/* Little words count where they carry meaning. */
 static void little_words_count_where_they_say_something(void **state)
 {
     static const struct pair pairs[] = {

@@ -25,7 +25,7 @@ static void draw_vector(float v[WIDTH])
 {
     double square = 0;
     for (uint32_t i = 0; i < WIDTH; i++) {
-        v[i] = (float)draw(2001) - 1000 + (i == 0 ? 2500 : 0); /* none is far from the others */
+        v[i] = (float)draw(2001) - 1000 + (i == 0 ? 2500 : 0); /* all are close to each other */
         square += (double)v[i] * v[i];
     }
     for (uint32_t i = 0; i < WIDTH; i++)
@@ -296,15 +296,15 @@ static void draw_turned(uint32_t n_dims, uint32_t n_stages, float *out)
     codes_turn(v, n_dims, n_stages, out);
 }
 
-/* What the signs leave of a vector, at length 1: no query's product with it is nearer to the bound. */
+/* The part of a vector that its signs leave, at length 1: no query's product with it is nearer to the bound. */
 static void draw_hardest(const float *turned, float scale, float rest, uint32_t n, float *out)
 {
     for (uint32_t i = 0; i < n; i++)
         out[i] = (turned[i] - (turned[i] > 0 ? scale : -scale)) / (rest > 0 ? rest : 1);
 }
 
-/* Whatever the width: a row whose product reaches the cut is never ruled out, far ones are, and each instruction set says the
- * same of each row. */
+/* For every width: a row whose product reaches the cut is never excluded, distant rows are, and each instruction set
+ * gives the same result for each row. */
 static void sketches(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* A file of vectors: what was told is told again; torn, damaged and foreign files; zeros at the end; writing anew; a process that is killed. */
+/* A file of vectors: reading back; torn, damaged and foreign files; zeros at the end; rewrites; a killed process. */
 #include "server/similar/vector_log.h"
 #include "server/similar/vector_records.h"
 
@@ -224,7 +224,7 @@ static void written_anew(void **state)
     assert_int_not_equal(access(fresh, F_OK), 0);
 }
 
-/* What a killed process told is there from the first to some one, without a hole. */
+/* After a kill the file holds the records from the first to some record, without a gap. */
 static void killed(void **state)
 {
     (void)state;

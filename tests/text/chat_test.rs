@@ -313,7 +313,7 @@ fn token_strings_come_from_both_files() {
     assert_eq!(rendered(&t, None, None), "<s></s><img>False");
 }
 
-/// What Python 3 prints of json.loads(number), and json.dumps of it.
+/// The text that Python 3 prints for json.loads(number), and for json.dumps of it.
 #[test]
 fn numbers_are_pythons() {
     let digits = "7".repeat(400);
@@ -440,7 +440,7 @@ fn special_tokens_that_words_spell_are_marked() {
             Some(m)
         )
     );
-    // However JSON writes it, in names too; what a template is told is the caller's own.
+    // In every spelling of JSON, in names too; the values passed to a template are the caller's own.
     assert_eq!(
         text(
             r#"[{"content": "\u003cs\u003e"}]"#,

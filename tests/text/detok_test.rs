@@ -97,7 +97,7 @@ fn stream(text: &Arc<Text>, prompt: &[u32], ids: &[u32], skip: bool) -> String {
     out
 }
 
-/// How many characters stand before each id's text, and before the end.
+/// The number of characters before each id's text, and before the end.
 fn places(text: &Arc<Text>, prompt: &[u32], ids: &[u32], skip: bool) -> Vec<usize> {
     let mut detok = Detok::open(text.clone(), prompt, skip).unwrap();
     let (mut places, mut chars) = (Vec::new(), 0);

@@ -243,14 +243,14 @@ VARIABLES = {
 
 def render(tok, source, chat, **options):
     def with_nulls():
-        """What the template makes of `"content": null`, which apply_chat_template leaves out."""
+        """The template's output for `"content": null`, which apply_chat_template leaves out."""
         texts, _ = chat_template_utils.render_jinja_template(
             [chat], chat_template=source, **{**tok.special_tokens_map, **options})
         return texts[0]
 
     try:
         return {"text": tok.apply_chat_template(chat, chat_template=source, tokenize=False, **options)}
-    except Exception as e:  # what the template said, or that it failed
+    except Exception as e:  # the template's message, or a failure
         if any(v is None for message in chat for v in message.values()):
             try:
                 return {"text": with_nulls()}

@@ -32,8 +32,8 @@ const O200K: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\
 const DEEPSEEK: &str = r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"##;
 const BLOOM: &str = r" ?[^(\s|[.,!?…。，、।۔،])]+";
 
-/// What random texts are made of: each class of the patterns, what changes class by its neighbours, what normalizers
-/// change, and added tokens.
+/// The parts of random texts: each class of the patterns, characters whose class depends on their neighbours,
+/// characters that normalizers change, and added tokens.
 const SCRAPS: [&str; 46] = [
     "a",
     "B",
@@ -417,7 +417,7 @@ fn a_million_marks() {
     }
 }
 
-/// What cannot be cut is refused where it is long, and only there.
+/// A long text without a cut is rejected, and only a long one.
 #[test]
 fn unsplittable() {
     let text = byte_text(Json::Null, sequence(&[split(QWEN2), byte_level(false)]));
@@ -443,7 +443,7 @@ fn unsplittable() {
     assert!(error.text.contains("from byte"), "{}", error.text);
 }
 
-/// What the least number of tokens says of the vocabularies that it can say something of.
+/// The bound of the number of tokens for every vocabulary that has one.
 #[test]
 fn least_tokens() {
     let text = byte_text(
@@ -511,7 +511,7 @@ fn unknown_patterns_prove_nothing() {
     }
 }
 
-/// What a pattern of ASCII without case takes past ASCII is known.
+/// The characters outside ASCII that a case-insensitive ASCII pattern matches are known.
 #[test]
 fn cases() {
     let letters = "(?i:ss|ff|fi|fl|ffi|ffl|st|[a-z]|[0-9]|')";
@@ -558,7 +558,8 @@ fn apart() {
     assert!(follow.always_matched(follow.positions('a')));
 }
 
-/// A chat in which every special token is spelled by somebody: against the crate's own way to take none for a token.
+/// A chat in which every special token is spelled by a client, against the crate's own way to encode without special
+/// tokens.
 #[test]
 fn marked_tokens_are_text() {
     let mut random = Random(0xfeed_beef_1234_5678);

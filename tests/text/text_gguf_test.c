@@ -113,7 +113,7 @@ static void read_tokens(const char *dir, struct tokens *t)
         t->text[k] = json_string_value(json_object_get(added, "content"));
         t->kind[k] = strcmp(t->text[k], "<unk>") == 0 ? 2 : special ? 3 : 4;
         if (json_is_true(json_object_get(added, "lstrip")))
-            t->kind[k] = 5; /* which GGUF cannot say */
+            t->kind[k] = 5; /* a kind that GGUF cannot express */
         t->n = k + 1 > t->n ? k + 1 : t->n;
     }
 }
@@ -253,7 +253,7 @@ static uint32_t find(const struct tokens *t, const char *piece)
     return UINT32_MAX;
 }
 
-/* Of all neighbours that are a token together the best is joined, the leftmost of equals; what is then no token is its bytes. */
+/* Merges the best pair of neighbours that form a token, the leftmost of equal ones; the rest becomes byte tokens. */
 static size_t sentencepiece(const struct tokens *t, const char *input, uint32_t *ids)
 {
     char pieces[64][48] = {"▁"}, joined[96];

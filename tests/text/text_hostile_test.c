@@ -177,7 +177,7 @@ static void deep_nesting(void **state)
     free(json);
 }
 
-/* What Python's json writes and reads, where nobody asks for it and where somebody does. */
+/* JSON that Python writes and reads, in unused and in used fields. */
 static void as_python_writes_it(void **state)
 {
     (void)state;

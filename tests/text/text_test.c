@@ -272,7 +272,7 @@ static void identity(void **state)
     assert_memory_not_equal(ids[4], ids[0], 32);
 }
 
-/* The local time, as the C library tells it. */
+/* The local time of the C library. */
 static void strftime_now(void **state)
 {
     (void)state;
@@ -354,7 +354,7 @@ static void close_order(void **state)
     quire_text_close(NULL);
 }
 
-/* Pieces of a text are the ids of the whole, and none is large. */
+/* The ids of the pieces equal the ids of the whole text, and no piece is large. */
 static void in_pieces(void **state)
 {
     (void)state;

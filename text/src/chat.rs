@@ -1,4 +1,4 @@
-//! Chat templates: which one, and what it is given.
+//! Chat templates: selection and inputs.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -19,10 +19,10 @@ use crate::python;
 use crate::python_json::mended;
 
 const MAX_OUTPUT_BYTES: usize = 16 << 20;
-/// Of messages, tools and kwargs together. A value costs up to 150 bytes here, so this bounds a chat to 40 MB beside its
-/// text; a chat of 65,536 messages has 196,609.
+/// Limit for messages, tools and kwargs together. A value costs up to 150 bytes, so this limits a chat to 40 MB in
+/// addition to its text; a chat of 65,536 messages has 196,609.
 const MAX_VALUES: usize = 1 << 18;
-/// Of messages with the arguments of their calls: server/front/body/chat.c reads 120 levels of those.
+/// Limit for messages with the arguments of their calls: server/front/body/chat.c reads 120 levels of those.
 const MAX_DEPTH: usize = 128;
 /// Enough for what MAX_TEMPLATE_BYTES can write and the engine's own bound on steps can build.
 const STACK_BYTES: usize = 256 << 20;
@@ -35,7 +35,7 @@ const DOCUMENTS: &str = "documents";
 /// The request sets these itself.
 const RESERVED: [&str; 2] = ["messages", "tools"];
 
-/// bos_token and its like, as variables of a template.
+/// bos_token and similar tokens, as variables of a template.
 #[derive(Default)]
 pub struct TokenStrings(Vec<(String, String)>);
 
@@ -106,7 +106,7 @@ pub struct Rendered {
     pub mark: Option<char>,
 }
 
-/// What a chat is rendered from; the fields of struct quire_chat.
+/// The inputs of a rendering; the fields of struct quire_chat.
 #[derive(Default)]
 pub struct Request<'a> {
     pub messages: &'a str,
@@ -237,8 +237,8 @@ impl Templates {
         }
     }
 
-    /// transformers leaves out what is null (`"content": null` beside tool calls), and most templates are written for
-    /// that; some ask whether the content is none.
+    /// transformers leaves out null members (`"content": null` in a message with tool calls), and most templates are
+    /// written for that. Some templates test whether the content is none.
     fn render_present(
         &self,
         name: &str,
@@ -326,7 +326,7 @@ impl Templates {
     }
 }
 
-/// What is left of this thread's stack; 0: not known.
+/// The bytes left on this thread's stack; 0 if unknown.
 fn stack_left() -> usize {
     // SAFETY: the attributes are initialized by pthread_getattr_np() before anything reads them.
     unsafe {
@@ -461,7 +461,7 @@ impl io::Write for &mut Bounded {
 /// A message's members in the order they were written in.
 type Message = Vec<(Value, Value)>;
 
-/// What the texts of one request share.
+/// State that the texts of one request share.
 struct Shared<'s> {
     /// So many values more.
     left: usize,
@@ -474,7 +474,7 @@ struct Parser<'a, 's> {
     at: usize,
     what: &'static str,
     shared: &'a mut Shared<'s>,
-    /// These are words from outside, not what a template is told.
+    /// The text comes from the client, not from the server.
     words: bool,
 }
 
@@ -545,7 +545,7 @@ impl<'a, 's> Parser<'a, 's> {
         }
     }
 
-    /// Of the array that begins here.
+    /// Reads the array that begins here.
     fn items<T>(&mut self, item: impl Fn(&mut Self) -> Result<T>) -> Result<Vec<T>> {
         let mut items = Vec::new();
         self.at += 1;
@@ -561,7 +561,7 @@ impl<'a, 's> Parser<'a, 's> {
         Ok(items)
     }
 
-    /// Of the object that begins here.
+    /// Reads the object that begins here.
     fn members(&mut self) -> Result<Message> {
         self.items(|parser| Ok((parser.key(), parser.value()?)))
     }
@@ -685,8 +685,8 @@ fn members_of(value: &Value) -> Message {
         .collect()
 }
 
-/// The messages with {"arguments": text} in the place of arguments that are a text, which a model wrote that was cut or is
-/// no JSON: for templates that only know mappings. None: there are none.
+/// The messages with {"arguments": text} in place of arguments that are a text (because the model was cut off or wrote
+/// invalid JSON), for templates that accept only mappings. Returns None if no message has such arguments.
 fn with_object_arguments(messages: &[Message]) -> Option<Vec<Message>> {
     let arguments = |call: &Value| call.get_attr("function").ok()?.get_attr("arguments").ok();
     let calls = |message: &Message| member(message, "tool_calls").map_or(Vec::new(), parts);
@@ -764,7 +764,7 @@ fn parts(content: &Value) -> Vec<Value> {
     content.try_iter().map_or(Vec::new(), Iterator::collect)
 }
 
-/// The text of a part; undefined where it has none.
+/// The text of a part; undefined if it has no text.
 fn text_of(part: &Value) -> Value {
     part.get_attr("text").unwrap_or_default()
 }

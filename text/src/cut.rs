@@ -1,19 +1,19 @@
-//! Where a text may be cut so that its parts, encoded one by one, give the ids of the whole.
+//! Finds positions at which a text can be cut so that its parts, encoded one by one, give the ids of the whole.
 //!
-//! A place between two characters is a cut when four things are proved of them, by those two characters alone:
+//! A position between two characters is a cut if those two characters alone prove four facts:
 //!
-//! - No added token holds both, ends at the first or, where its neighbours count, begins at the second.
-//! - The normalizer makes of what stands on either side what it makes of it alone.
-//! - No match of the pre-tokenizer holds both or looks from one to the other (`follow.rs`), so that what it finds
-//!   on the left ends there, and on the right begins there anew.
-//! - Either the pre-tokenizer certainly splits there, or no token of the vocabulary holds both, so that no merge of a
-//!   BPE crosses. Merges are chosen by rank and, within a rank, from left to right; those of the two sides touch
-//!   nothing in common, so each side sees its own in the order in which it would see them alone.
+//! - No added token contains both, ends at the first or, if its neighbours count, begins at the second.
+//! - The normalizer treats each side as it would alone.
+//! - No match of the pre-tokenizer contains both or looks from one to the other (`follow.rs`), so that the last match
+//!   on the left ends there, and a new match begins on the right.
+//! - Either the pre-tokenizer certainly splits there, or no token of the vocabulary contains both, so that no merge of
+//!   a BPE crosses. Merges are chosen by rank and, within a rank, from left to right. Those of the two sides share no
+//!   symbol, so each side has the same order of merges as it would have alone.
 //!
-//! A part after a cut is encoded with the character before the cut, whose ids are then dropped: what is only done at
-//! the start of a text (a space put before it, a strip) is done there, and not at the cut.
+//! A part after a cut is encoded with the character before the cut, whose ids are then dropped. Changes that apply only
+//! to the start of a text (an added space, a strip) apply there and not at the cut.
 //!
-//! What is not known here proves nothing: a tokenizer with such a part has no cuts.
+//! An unknown component proves nothing: a tokenizer with such a component has no cuts.
 
 use std::collections::{HashMap, HashSet};
 use std::iter::once;
@@ -28,7 +28,7 @@ use unicode_normalization_alignments::{
 use crate::follow::{Follow, Mask};
 use crate::tokenize::Tokenizer;
 
-/// What the crate's ByteLevel splits by; it keeps the pattern to itself.
+/// The pattern of the crate's ByteLevel, which the crate does not export.
 const BYTE_LEVEL: &str =
     r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
 
@@ -77,7 +77,7 @@ enum Split {
 struct Added {
     pairs: HashSet<(char, char)>,
     lasts: HashSet<char>,
-    /// Of tokens that look at their neighbours.
+    /// First characters of tokens that depend on their neighbours.
     firsts: HashSet<char>,
 }
 
@@ -88,8 +88,8 @@ pub struct Cuts {
     splits: Vec<Split>,
     /// Neighbours within tokens of the vocabulary, sorted; None: merges prove nothing.
     merged: Option<Vec<(char, char)>>,
-    letters: HashSet<char>, // of the vocabulary, as tokens; with merged
-    /// Row: the character before; bit: the one after. Of ASCII, which most text is.
+    letters: HashSet<char>, // The characters of the vocabulary that are tokens; with merges.
+    /// Row: the character before; bit: the one after. For ASCII only, because most text is ASCII.
     ascii: Box<[u128; 128]>,
 }
 
@@ -254,7 +254,7 @@ impl Added {
 }
 
 impl Normal {
-    /// It does not become one with what stands before it.
+    /// Whether it never combines with the character before it.
     fn is_inert(&self, c: char) -> bool {
         match self {
             Normal::Form(quick) => {
@@ -264,7 +264,7 @@ impl Normal {
         }
     }
 
-    /// What stands on the two sides of the place when it has been normalized; None: that is not known.
+    /// The normalized characters on the two sides of the position; None if unknown.
     fn between(&self, before: char, after: char) -> Option<(char, char)> {
         match self {
             Normal::Form(_) => {
@@ -369,7 +369,7 @@ impl Split {
     }
 }
 
-/// The parts of a Sequence, of one part, or of none.
+/// The parts of a Sequence, or the single part, or an empty list.
 pub fn parts(json: Option<&str>, of_sequence: &str) -> Option<Vec<Value>> {
     let value: Value = match json {
         Some(json) => serde_json::from_str(json).ok()?,
@@ -415,7 +415,7 @@ fn normal(part: &Value) -> Option<Normal> {
     })
 }
 
-/// Some(None): it splits nothing.
+/// Some(None): it does not split.
 fn split_of(part: &Value) -> Option<Option<Split>> {
     Some(Some(match part["type"].as_str()? {
         "ByteLevel" if part["use_regex"] == false => return Some(None),
@@ -460,7 +460,7 @@ fn literally(text: &str) -> String {
     pattern
 }
 
-/// What the normalizer makes of a text by itself.
+/// The normalizer's output for a text alone.
 pub fn normalized(normalizer: Option<&NormalizerWrapper>, text: &str) -> Option<String> {
     let mut text = NormalizedString::from(text);
     if let Some(normalizer) = normalizer {

@@ -4,9 +4,9 @@
 //! rule, so that a token costs the same at the start of a text and after a million tokens, and
 //! the whole decode is the stream run to its end. Nothing is ever decoded twice.
 //!
-//! Text is handed from rule to rule either as whole tokens or, after a rule that joins them
-//! (ByteLevel, Fuse), as pieces of one text. What the prompt contributed is "muted": it passes
-//! through the rules, because they count it, but not out.
+//! Text is handed from rule to rule either as whole tokens or, after a rule that joins them (ByteLevel, Fuse), as
+//! pieces of one text. Text of the prompt is "muted": it passes through the rules, because they count it, but it is not
+//! returned.
 
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ pub enum Rule {
     Join,
 }
 
-/// What one rule remembers between two tokens.
+/// The state of one rule between two tokens.
 #[derive(Default)]
 struct State {
     /// A token, or a character that ends the stripping, has been seen.
@@ -117,7 +117,7 @@ impl Plan {
     }
 }
 
-/// The rule for one decoder; Some(None) when it changes nothing, None when there is no rule.
+/// The rule for one decoder; Some(None) if it changes nothing, None if it is not supported.
 fn rule_for(decoder: &DecoderWrapper, joined: bool) -> Option<Option<Rule>> {
     let rule = match decoder {
         // Joining tokens is only a change of what a piece means to the rules that follow.
@@ -159,7 +159,7 @@ fn rule_for(decoder: &DecoderWrapper, joined: bool) -> Option<Option<Rule>> {
 }
 
 fn replace_rule(decoder: &DecoderWrapper, joined: bool) -> Option<Rule> {
-    // The pattern is private to the crate; its own JSON tells it.
+    // The pattern is private to the crate, but its JSON contains it.
     let json = serde_json::to_value(decoder).ok()?;
     let from = json.get("pattern")?.get("String").and_then(|s| s.as_str());
     let to = json.get("content")?.as_str()?;
@@ -288,8 +288,9 @@ fn finish(rules: &[Rule], states: &mut [State], out: &mut String) -> Result<()> 
     Ok(())
 }
 
-/// How many characters the bytes that wait in a rule are, the prompt's own left out, before a token that follows them;
-/// None: before the text's end. What that token may still make of a character's first bytes is looked at.
+/// The number of characters that the bytes waiting in a rule form, without those of the prompt, before a token that
+/// follows them; None: before the end of the text. It accounts for the bytes that this token may add to an unfinished
+/// character.
 fn held(rule: &Rule, state: &State, next: Option<&str>) -> usize {
     let (bytes, muted) = (state.pending.as_slice(), state.muted);
     match rule {
@@ -357,8 +358,8 @@ fn strip_text<'a>(text: &'a str, content: char, start: usize, state: &mut State)
     rest
 }
 
-/// The end of a run of byte tokens: text if all of it is UTF-8, else one U+FFFD per byte. Whether
-/// it is, only the whole run tells, so nothing of it can be given out before it ends.
+/// The end of a run of byte tokens: text if all of it is UTF-8, otherwise one U+FFFD per byte. Only the whole run
+/// decides that, so nothing is returned before it ends.
 fn flush_fallback(
     rules: &[Rule],
     state: &mut State,
@@ -432,8 +433,8 @@ fn flush_bytes(
     Ok(())
 }
 
-/// Pushes text of which the first `muted` bytes are the prompt's. A character that the prompt
-/// only began is not muted: the prompt's own text did not have it.
+/// Pushes text whose first `muted` bytes belong to the prompt. A character that the prompt only began is not muted,
+/// because the prompt's own text did not contain it.
 fn push_split(
     rules: &[Rule],
     states: &mut [State],
@@ -565,9 +566,8 @@ pub fn decode(vocabulary: &Vocabulary, ids: &[u32], skip_special: bool) -> Resul
 const UNFINISHED_BYTES: usize = 3;
 
 impl Vocabulary {
-    /// What of a prompt a stream's state depends on. Byte-level text remembers nothing but the
-    /// bytes of an unfinished character, and each token has one at least: whoever streams a
-    /// request need not go through its whole prompt.
+    /// The end of a prompt that a stream's state depends on. Byte-level text only remembers the bytes of an unfinished
+    /// character, and each token has at least one byte, so a stream need not process its whole prompt.
     fn context<'a>(&self, prompt: &'a [u32], skip_special: bool) -> &'a [u32] {
         let Plan::Rules(rules) = &self.plan else {
             return prompt;
@@ -626,7 +626,8 @@ impl Detok {
         Ok(&self.piece)
     }
 
-    /// How many characters that are not given out yet stand before the text of `next`; None: before the text's end.
+    /// The number of characters that are not returned yet and come before the text of `next`; None: before the end of
+    /// the text.
     pub fn held(&self, next: Option<u32>) -> usize {
         let vocabulary = &self.text.vocabulary;
         let Plan::Rules(rules) = &vocabulary.plan else {
@@ -634,7 +635,7 @@ impl Detok {
         };
         let token = next.and_then(|id| vocabulary.token(id, self.skip_special));
         if next.is_some() && token.is_none() {
-            return 0; // it has no text, and what waits may go on behind it
+            return 0; // it has no text, and the waiting bytes may continue after it
         }
         let states = rules.iter().zip(&self.run.states);
         states
@@ -642,7 +643,7 @@ impl Detok {
             .sum()
     }
 
-    /// What was still undecided; a second finish gives nothing.
+    /// Returns the text that was still undecided; a second finish returns nothing.
     pub fn finish(&mut self) -> Result<&str> {
         self.piece.clear();
         if !self.finished {

@@ -1,7 +1,7 @@
-//! How few tokens a text can be, told from its length.
+//! A lower bound of the number of tokens of a text, from its length.
 //!
 //! One id stands for a bounded number of bytes of the text it came from, if nothing on the way drops text or makes one
-//! id of text without end. Where a part of the tokenizer might, or is not known here, nothing is told.
+//! id of text without end. If a component of the tokenizer might do that, or is unknown, the bound is 0.
 
 use serde_json::Value;
 use tokenizers::{Model, ModelWrapper};
@@ -25,7 +25,7 @@ struct Ratio {
     stays_ascii: bool,
 }
 
-/// A code point has at most 4 bytes, and what is composed has at most 3 code points in 2 bytes or 4 in 3.
+/// A code point has at most 4 bytes, and a composed character stands for at most 3 code points in 2 bytes or 4 in 3.
 const COMPOSED: usize = 6;
 /// One character for one.
 const CHARACTER: usize = 4;
@@ -110,7 +110,7 @@ fn keeps_all(part: &Value) -> Option<()> {
     }
 }
 
-/// Of a model that gives every character an id of its own or a token's.
+/// For a model that gives every character an id, its own or a token's.
 fn longest_token(model: &ModelWrapper, bytes: bool) -> Option<usize> {
     let ModelWrapper::BPE(bpe) = model else {
         return None;

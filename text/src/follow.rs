@@ -1,12 +1,12 @@
-//! What may stand side by side within one match of a pre-tokenizer's regular expression.
+//! Computes which characters can be adjacent within one match of a pre-tokenizer's regular expression.
 //!
-//! Each single-character item of the pattern (`\s`, `[^\r\n\p{L}]`, `a`) is a position; which positions can follow
-//! one another is the Glushkov automaton's relation. It says of every text what no match can do, whatever the engine
-//! prefers: where no position that takes one character may be followed by a position that takes the next, no match
-//! holds both. That is all this module claims, so it may take too much for possible and never too little: counted
-//! repetitions are loops, and look-aheads narrow nothing but are noted, because they read past a match's end.
+//! Each single-character item of the pattern (`\s`, `[^\r\n\p{L}]`, `a`) is a position; which positions can follow one
+//! another is the Glushkov automaton's relation. It excludes matches for every text, whatever the engine prefers: if no
+//! position that takes one character may be followed by a position that takes the next, no match contains both. This
+//! module claims no more, so it may allow too much and never too little. Counted repetitions are treated as loops.
+//! Look-aheads exclude nothing, but they are recorded, because they read past a match's end.
 //!
-//! A pattern with anything whose reach is not known here (look-behind, \b, ^, back references, ...) has no Follow.
+//! A pattern that contains anything of unknown reach (look-behind, \b, ^, back references, ...) has no Follow.
 
 use tokenizers::utils::SysRegex;
 
@@ -35,7 +35,7 @@ struct Atom {
     ignores_case: bool,
 }
 
-/// What the parser knows of a part of the pattern.
+/// The parser's facts about a part of the pattern.
 #[derive(Clone, Default)]
 struct Part {
     first: Mask,
@@ -196,7 +196,8 @@ impl<'a> Parser<'a> {
         };
     }
 
-    /// `(?!\S)`, `(?=\s)` and `$`: of one character, after something that takes one. Some(false): there is none here.
+    /// `(?!\S)`, `(?=\s)` and `$`: look-aheads of one character, after something that takes one. Some(false): no
+    /// look-ahead begins here.
     fn look_ahead(&mut self, before: &mut Part) -> Option<bool> {
         if !self.take("$") {
             if !self.take("(?!") && !self.take("(?=") {

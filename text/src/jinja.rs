@@ -47,7 +47,7 @@ pub fn environment() -> Result<Environment<'static>, Error> {
     Ok(environment)
 }
 
-/// What a template said when it called raise_exception.
+/// The message that a template passed to raise_exception.
 #[derive(Debug)]
 pub struct Raised(pub String);
 
@@ -64,7 +64,7 @@ fn raise_exception(message: Value) -> Result<Value, Error> {
     Err(Error::new(ErrorKind::InvalidOperation, "raised").with_source(raised))
 }
 
-/// What is undefined has length 0.
+/// An undefined value has length 0.
 fn length(value: &Value) -> Result<usize, Error> {
     if value.is_undefined() {
         return Ok(0);
@@ -142,7 +142,7 @@ fn to_float(value: &Value) -> Option<f64> {
     }
 }
 
-/// Whatever has a length and can be indexed, strings and mappings too.
+/// Every value with a length and an index, including strings and mappings.
 fn is_sequence(value: &Value) -> bool {
     let kind = value.kind();
     let indexed = matches!(kind, ValueKind::Seq | ValueKind::String | ValueKind::Map);
@@ -192,7 +192,7 @@ pub fn check_tags(source: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// What follows a tag that ends in `end` and a brace.
+/// The text after a tag that ends in `end` and a brace.
 fn skip_tag(body: &str, end: char) -> Result<&str, String> {
     let mut braces = 0usize;
     let mut length = 0;

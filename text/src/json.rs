@@ -1,8 +1,8 @@
-//! JSON that nobody vouched for: checked once, then read where it stands.
+//! Untrusted JSON: checked once, then read in place.
 //!
-//! serde_json says whether a text is JSON; what it lets pass and we do not is looked for here: depth, keys that stand
-//! twice, \u0000, and halves of surrogate pairs. After that a value is the piece of text it was written as. Nothing is
-//! built of it, so a body costs its own bytes and 12 for each key that is being compared, and a number keeps its digits.
+//! serde_json decides whether a text is JSON. This module rejects more: excessive depth, duplicate keys, \u0000, and
+//! halves of surrogate pairs. Afterwards a value is the piece of text as written. Nothing is built from it, so a body
+//! costs its own bytes and 12 for each key that is being compared, and a number keeps its digits.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -16,7 +16,8 @@ use crate::python_json::mended;
 /// Up to so many keys are compared each with each, and fields looked for one by one.
 const FEW: usize = 16;
 
-/// Of one object. Sorted to be compared, 1.6 million take 0.4 s, and nothing else bounds those that nobody knows.
+/// Limit for one object. Members are sorted for the comparison. 1.6 million take 0.4 s, and no other limit applies to
+/// unknown members.
 const MAX_MEMBERS: usize = 1 << 16;
 
 /// Fields whose items may have \u0000 in their strings: a model can write that, and its words come back.
@@ -74,8 +75,8 @@ struct Field {
     value: Span,
 }
 
-/// What a walk leaves behind for the next one on its thread: a server that checks one body after the other asks for no memory,
-/// and so waits for no other thread that is stopped in malloc().
+/// Buffers that a walk leaves for the next one on its thread. A server that checks one body after the other then
+/// allocates no memory, and never waits for a thread that was suspended in malloc().
 #[derive(Default)]
 struct Room {
     open: Vec<Open>,
@@ -83,7 +84,7 @@ struct Room {
     fields: Vec<Field>,
 }
 
-/// Members, of more the room is given back.
+/// Members; a larger buffer is freed.
 const KEPT_ROOM: usize = 1024;
 
 thread_local! {
@@ -143,7 +144,7 @@ impl Fields {
     }
 }
 
-/// What a string says; `string` has its quotes.
+/// The content of a string; `string` includes its quotes.
 pub fn unescape(string: &str) -> Cow<'_, str> {
     match memchr(b'\\', string.as_bytes()) {
         None => Cow::Borrowed(&string[1..string.len() - 1]),
@@ -233,7 +234,7 @@ pub fn whole(number: &[u8]) -> Option<Whole> {
     let times = |value: u64, digit| value.checked_mul(10)?.checked_add(digit);
     let magnitude = match is_zero {
         true => Some(0),
-        // Of more than 20 zeros the first 20 are too many already.
+        // With more than 20 zeros, the first 20 are enough for a rejection.
         false => digits
             .by_ref()
             .take(n_digits)
@@ -246,7 +247,7 @@ pub fn whole(number: &[u8]) -> Option<Whole> {
     })
 }
 
-/// What follows a number's digits. It saturates: a text is shorter than what would matter.
+/// Parses the part after a number's digits. It saturates, because no text is long enough for the difference to matter.
 fn exponent(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
         [] => return Some(0),
@@ -320,10 +321,10 @@ pub fn next(rest: &[u8]) -> Option<Member<'_>> {
     })
 }
 
-/// Who wrote a text.
+/// The origin of a text.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Writer {
-    /// A client, of whom a request is taken that means one thing.
+    /// A client, whose request must have exactly one meaning.
     Client,
     /// Python, or a model that learned from it: NaN, Infinity, \u0000, halves of surrogate pairs, and keys that stand
     /// twice, of which the last counts.
@@ -375,7 +376,7 @@ pub fn check_of(writer: Writer, bytes: &[u8], max_depth: usize) -> Result<(&str,
     Ok((text, Fields(walk.fields)))
 }
 
-/// What serde_json stumbled over, in our own words.
+/// Rewords serde_json's error.
 fn not_json(text: &str, e: &serde_json::Error) -> Error {
     let bytes = text.as_bytes();
     let mut line_at = 0;
@@ -407,7 +408,7 @@ struct Walk<'a> {
     writer: Writer,
     max_depth: usize,
     open: Vec<Open>,
-    /// Of all objects that are open, one after the other.
+    /// The keys of all open objects, one after the other.
     keys: Vec<Key>,
     fields: Vec<Field>,
 }
@@ -476,7 +477,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// What ends before `at` is a member of the outermost object, if it is one of that and has members.
+    /// Records that the value before `at` ends a member of the outermost object, if it is one.
     fn end_field(&mut self, value_at: usize, at: usize) {
         if let ([Open { object: true, .. }], Some(key)) = (self.open.as_slice(), self.keys.last()) {
             let value = self.text[value_at..at].trim_ascii_end();
@@ -565,7 +566,7 @@ pub fn unit(text: &[u8], at: usize) -> Option<u16> {
 mod tests {
     use super::*;
 
-    /// The second text finds the first one's room, and nothing of the first one in it.
+    /// The second text reuses the first one's buffer, without its content.
     #[test]
     fn room_is_used_again() {
         let (text, fields) = check(br#"{"a":[{"b":1}],"c":2}"#, 8).unwrap();

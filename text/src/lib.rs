@@ -1,7 +1,7 @@
 //! The library behind text/quire_text.h: the C boundary.
 //!
-//! Every function catches panics, so that none crosses into C. What goes out through `**out` is
-//! from malloc, and the caller's to free().
+//! Every function catches panics, so that none crosses into C. The results of `**out` are malloc'd, and the caller
+//! frees them.
 
 mod bpe;
 mod bytelevel;
@@ -118,7 +118,7 @@ pub(crate) unsafe fn boundary(err: *mut QuireError, f: impl FnOnce() -> Result<(
     }
 }
 
-/// The library says nothing on its own: not even where it panicked.
+/// The library prints nothing, even if it panics.
 fn quiet_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| std::panic::set_hook(Box::new(|_| {})));

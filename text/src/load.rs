@@ -22,7 +22,7 @@ const MAX_NAMED_TEMPLATES: usize = 64;
 pub struct Text {
     pub vocabulary: Vocabulary,
     pub templates: Templates,
-    /// Of the files as they were read: two texts of one digest tokenize and render alike.
+    /// Of the files as they were read: two texts with the same digest tokenize and render alike.
     pub digest: [u8; 32],
 }
 
@@ -82,8 +82,8 @@ impl Files {
         hash.finalize().into()
     }
 
-    /// Unlike identity(), whose bytes protocol.md fixes, it says of each file whether it is there: the same text in another
-    /// file has another digest.
+    /// Unlike identity(), whose bytes protocol.md fixes, it covers the presence of each file: the same text in another
+    /// file gives another digest.
     fn digest(&self) -> [u8; 32] {
         let mut hash = Sha256::new();
         let mut add = |text: Option<&String>| {
@@ -104,7 +104,7 @@ impl Files {
     }
 }
 
-/// What Text::open(dir) would depend on, without the cost of opening it.
+/// The digest of everything that Text::open(dir) would depend on, without the cost of opening it.
 pub fn identity(dir: &Path) -> Result<[u8; 32]> {
     Ok(Files::read(dir)?.identity())
 }
@@ -118,7 +118,7 @@ impl Text {
         Text::new(Files::read(dir)?)
     }
 
-    /// Of files that lie in no directory.
+    /// From texts instead of a directory.
     pub fn made(tokenizer: &str, config: &str) -> Result<Text> {
         Text::new(Files::made(tokenizer, config))
     }
@@ -186,7 +186,7 @@ fn read_file(file: File, limit: u64) -> Result<String> {
     })
 }
 
-/// additional_chat_templates/NAME.jinja, sorted by name; a missing directory has none.
+/// additional_chat_templates/NAME.jinja, sorted by name; empty if the directory is missing.
 fn read_named_templates(model_dir: &Path) -> Result<Vec<(String, String)>> {
     let dir = model_dir.join("additional_chat_templates");
     let entries = match std::fs::read_dir(&dir) {

@@ -1,8 +1,8 @@
-//! Special tokens that the words of a request spell: text to whoever wrote it, and to a tokenizer the token.
+//! Special tokens that a request's text spells. For the client they are text, but a tokenizer takes them for tokens.
 //!
-//! A mark is a character that stands inside such a word, so that nobody takes it for the token: templates write it where
-//! they write the word, and the encoder takes it away when it has found the tokens (`tokenize.rs`). It is one of
-//! Unicode's noncharacters, of which no text is made, and one that the request does not have.
+//! A mark is a character inside such a word that prevents this. Templates copy it together with the word, and the
+//! encoder removes it after it has found the tokens (`tokenize.rs`). It is one of Unicode's noncharacters, which normal
+//! text never contains, and one that the request does not contain.
 
 use aho_corasick::{AhoCorasick, MatchKind};
 use memchr::memmem;
@@ -42,7 +42,7 @@ impl Specials {
             .map(|found| self.contents[found.pattern().as_usize()].as_str())
     }
 
-    /// With a mark inside each, until none is spelled; None: none was.
+    /// Inserts a mark into each, until no special token is spelled; returns None if none was found.
     pub fn marked(&self, text: &str, mark: char) -> Option<String> {
         let find = self.find.as_ref()?;
         let mut marked: Option<String> = None;
@@ -68,7 +68,7 @@ impl Specials {
     }
 }
 
-/// What becomes of special tokens that a request's words spell: enum quire_specials.
+/// The treatment of special tokens that a request's text spells: enum quire_specials.
 #[derive(Default, Clone, Copy, PartialEq)]
 pub enum Spelled {
     #[default]
@@ -99,7 +99,7 @@ impl<'a> Speller<'a> {
         };
         Speller {
             specials,
-            // Who has used up what no text is made of may not spell them.
+            // A client whose request uses all noncharacters may not spell special tokens.
             spelled: match (spelled, unused) {
                 (Spelled::Text, None) => Spelled::Refuse,
                 _ => spelled,
@@ -128,7 +128,7 @@ impl<'a> Speller<'a> {
         }
     }
 
-    /// What was spelled, and is refused for that.
+    /// The spelled token that causes a rejection.
     pub fn refused(&self) -> Option<&'a str> {
         self.refused
     }

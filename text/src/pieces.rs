@@ -1,8 +1,8 @@
 //! text → ids, a piece at a time.
 //!
-//! The crate needs about 200 bytes of memory for each byte of text that it encodes at once, and cannot be stopped.
-//! A longer text is therefore cut (`cut.rs`), so that it costs what a piece costs and whoever waits for its end can
-//! change his mind between two pieces.
+//! The crate needs about 200 bytes of memory for each byte of text that it encodes at once, and cannot be stopped. A
+//! longer text is therefore cut (`cut.rs`), so that it needs the memory of one piece, and the caller can cancel between
+//! two pieces.
 
 use std::sync::Arc;
 
@@ -12,8 +12,7 @@ use crate::load::Text;
 
 /// A piece is cut at the first place from here on: 5 to 10 ms of work.
 pub const PIECE_BYTES: usize = 16 << 10;
-/// A text that has no place to be cut in so many bytes is refused: 0.1 s of work and 50 MB that nobody else gets
-/// meanwhile.
+/// A text without a cut in this many bytes is rejected: it would take 0.1 s of work and 50 MB.
 pub const MAX_PIECE_BYTES: usize = 256 << 10;
 
 pub struct Pieces {
@@ -32,7 +31,7 @@ pub struct Pieces {
     chars: Option<u32>,
 }
 
-/// The ids of a piece and, where they are asked for, their places: how many characters of the input stand before each.
+/// The ids of a piece and, if requested, their positions: the number of characters of the input before each.
 #[derive(Debug, Default)]
 pub struct Piece {
     pub ids: Vec<u32>,
@@ -62,7 +61,7 @@ impl Pieces {
         self.mark = Some(mark);
     }
 
-    /// Before the first piece: places are wanted. Of a text with a mark there are none.
+    /// Requests positions; call it before the first piece. A text with a mark has no positions.
     pub fn set_placed(&mut self) {
         self.chars = Some(0);
     }
@@ -165,7 +164,7 @@ impl Pieces {
                     break;
                 }
                 let next = chars.peek().map(|(_, c)| *c);
-                // Beside a mark are other neighbours than there will be.
+                // A mark changes the neighbours that the tokenizer will see later.
                 let marked =
                     self.mark.is_some() && [Some(before), Some(after), next].contains(&self.mark);
                 if !marked && cuts.between(before, after, next, &mut self.memo) {

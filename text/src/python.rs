@@ -1,5 +1,5 @@
-//! What chat templates expect of Python: json.dumps, repr of a float, strftime, str methods that
-//! the template engine's own Python compatibility lacks or has differently.
+//! Python functions that chat templates expect: json.dumps, repr of a float, strftime, and str methods that the
+//! template engine's own Python compatibility lacks or implements differently.
 
 use std::ffi::CString;
 use std::fmt::{self, Write};
@@ -395,7 +395,7 @@ fn strftime(format: &str, time: &libc::tm) -> Result<String, Error> {
     if format.len() > 1024 {
         return Err(wrong("strftime_now: the format is too long"));
     }
-    // A final character tells an empty result from one that did not fit.
+    // A final character distinguishes an empty result from one that did not fit.
     let mut pattern = String::with_capacity(format.len() + 1);
     let mut chars = format.chars();
     while let Some(c) = chars.next() {

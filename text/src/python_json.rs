@@ -1,4 +1,4 @@
-//! JSON as Python's json module reads it: what Python wrote to disk, and what a model wrote as a call's arguments.
+//! Reads JSON like Python's json module: files that Python wrote, and a call's arguments that a model wrote.
 
 use std::borrow::Cow;
 
@@ -38,7 +38,7 @@ pub fn mended(text: &str) -> Cow<'_, str> {
     }
     match out {
         Cow::Borrowed(_) => Cow::Borrowed(text),
-        // What was put over it is ASCII, and so is what it was put over.
+        // Only ASCII is replaced, and only by ASCII.
         Cow::Owned(bytes) => String::from_utf8(bytes).map_or(Cow::Borrowed(text), Cow::Owned),
     }
 }
@@ -60,7 +60,7 @@ fn overflows(number: &str) -> bool {
         && serde_json::from_str::<IgnoredAny>(number).is_ok()
 }
 
-/// Reads a struct of which the last of repeated fields counts; serde has no way to say so.
+/// Reads a struct and keeps the last of repeated fields, which serde does not support.
 pub fn read<T: DeserializeOwned>(json: &str) -> serde_json::Result<T> {
     serde_json::from_str(json).or_else(|e| {
         if e.to_string().starts_with("duplicate field") {

@@ -1,4 +1,4 @@
-//! text → ids, and what one id stands for.
+//! text → ids, and the text of one id.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -59,7 +59,7 @@ pub struct Vocabulary {
     pub tokenizer: Tokenizer,
     pub plan: Plan,
     pub cuts: Option<Cuts>,
-    /// What the post-processor puts before and after a text; None: that is not known.
+    /// The ids that the post-processor adds before and after a text; None if unknown.
     pub specials: Option<(Vec<u32>, Vec<u32>)>,
     /// The special tokens that a text may spell.
     pub spelled: Specials,
@@ -142,8 +142,8 @@ impl Vocabulary {
         Ok(encoding.get_ids().to_vec())
     }
 
-    /// The same with the place of each token: how many characters of the text stand before it. A token that the
-    /// post-processor adds has the place of what follows it.
+    /// The same with the position of each token: the number of characters of the text before it. A token that the
+    /// post-processor adds has the position of the following token.
     pub fn encode_placed(&self, text: &str, add_special: bool) -> Result<(Vec<u32>, Vec<u32>)> {
         let t = &self.tokenizer;
         let run = || -> tokenizers::Result<(Vec<u32>, Vec<u32>)> {
@@ -272,7 +272,7 @@ fn count_ids_in(parts: &PreTokenizedString, ids: &HashSet<u32>) -> usize {
         .count()
 }
 
-/// What comes before and after a text, seen by the neighbours of an id that no tokenizer has.
+/// The ids added before and after a text, found as the neighbours of an id that no tokenizer has.
 fn specials(tokenizer: &Tokenizer) -> Option<(Vec<u32>, Vec<u32>)> {
     let marker = Encoding::from_tokens(vec![Token::new(u32::MAX, String::new(), (0, 0))], 0);
     let all = tokenizer.post_process(marker, None, true).ok()?;
@@ -282,7 +282,7 @@ fn specials(tokenizer: &Tokenizer) -> Option<(Vec<u32>, Vec<u32>)> {
     once.then(|| (before.to_vec(), after.to_vec()))
 }
 
-/// The model, and the largest id of its vocabulary where reading it has told.
+/// The model, and the largest id of its vocabulary if parsing determined it.
 fn parse_model(json: &str) -> Result<(ModelWrapper, Option<u32>)> {
     let head: ModelType = python_json::read(json).map_err(without_position)?;
     if head.kind.as_deref() == Some("BPE") {

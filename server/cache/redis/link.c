@@ -24,7 +24,9 @@
 #define LIVED_MS 5000 /* one that lasted so long was no bad one */
 #define CHUNK ((size_t)64 << 10)
 #define CHUNKS_A_TURN 4 /* then others on the loop have theirs */
-#define LATER_IN_FLIGHT ((size_t)1 << 20) /* of what is not urgent: what comes urgently waits for no more than this */
+#define LATER_IN_FLIGHT \
+    ((size_t)1 << 20) /* limit of commands in flight that are not urgent, so that an urgent
+                                           * command waits for no more than this */
 
 enum state { RESTING, RESOLVING, CONNECTING, GREETING, READY };
 
@@ -67,7 +69,7 @@ static void pump(struct redis_link *l);
 
 /* ---- words ---------------------------------------------------------------------------------- */
 
-/* What others said is shown without what could move a terminal. */
+/* Text of other processes is shown without characters that could control a terminal. */
 static void set_trouble(struct redis_link *l, const char *what, const char *why)
 {
     snprintf(l->trouble, sizeof l->trouble, "%.48s: %.100s", what, why);
@@ -138,7 +140,7 @@ static bool ask(struct redis_link *l, enum redis_urgency urgency, int n, const c
     c->answered = answered;
     c->context = context;
     TAILQ_INSERT_TAIL(&l->queues[urgency], c, link);
-    event_active(&l->on_writable, EV_WRITE, 0); /* what is asked in one turn of the loop goes out together */
+    event_active(&l->on_writable, EV_WRITE, 0); /* commands of one turn of the loop are sent together */
     return true;
 }
 
@@ -188,7 +190,7 @@ static void fill_out(struct redis_link *l)
     }
 }
 
-/* All that nobody will answer. */
+/* Fails every command that will not receive a reply. */
 static void lose(struct commands *from)
 {
     struct command *c;
@@ -335,7 +337,8 @@ static void begin(struct redis_link *l)
 
 /* ---- greeting ------------------------------------------------------------------------------- */
 
-/* Of an error its first word alone, if it is one of Redis' kind: some repeat what they were told, the password. */
+/* Shows only the first word of an error, if it is an error code of Redis, because some errors repeat their
+ * arguments, including the password. */
 static void refused(struct redis_link *l, const struct redis_reply *reply)
 {
     char word[24];
@@ -514,7 +517,7 @@ int redis_link_open(struct event_base *base, const struct redis_url *url, struct
         redis_link_close(l);
         return status;
     }
-    set_timer(l, 0); /* nothing is told before it is somebody's */
+    set_timer(l, 0); /* no callback runs before the caller holds the link */
     *out = l;
     return QUIRE_OK;
 }

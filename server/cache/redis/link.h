@@ -1,9 +1,9 @@
-/* The connection to a Redis: it comes and goes by itself, in growing pauses (0.1 s to 5 s) while there is none. Commands
- * are put into words by hiredis from arguments with lengths, so nothing in them is ever read as another command, and are
- * answered in the order in which they were sent.
+/* The connection to a Redis. It reconnects by itself after growing pauses (0.1 s to 5 s). hiredis formats commands
+ * from arguments with lengths, so an argument is never read as another command. Replies arrive in the order of the
+ * commands.
  *
- * A Redis that says nothing for 1 s where an answer is due, takes more than 10 s for one, or says what is no reply, is hung
- * up on. All on the loop's thread.
+ * The link disconnects if Redis sends nothing for 1 s while a reply is due, takes more than 10 s for one, or sends
+ * an invalid reply. Loop's thread.
  */
 #ifndef QUIRE_CACHE_REDIS_LINK_H
 #define QUIRE_CACHE_REDIS_LINK_H
@@ -23,20 +23,21 @@ struct redis_link_events {
 };
 int redis_link_open(struct event_base *base, const struct redis_url *url, struct redis_link_events events,
                     struct redis_link **out, struct quire_error *err);
-void redis_link_close(struct redis_link *l); /* what it was asked is lost, and told so first */
+void redis_link_close(struct redis_link *l); /* pending commands fail first, through their callbacks */
 
 bool redis_link_is_ready(const struct redis_link *l);
 const char *redis_link_trouble(const struct redis_link *l); /* the last, in words; empty: none */
-void redis_link_note(struct redis_link *l, const char *what, const char *why); /* trouble that a reply told */
+/* logs an error that a reply contained */
+void redis_link_note(struct redis_link *l, const char *what, const char *why);
 
 enum redis_urgency { REDIS_URGENT /* goes before what is not */, REDIS_LATER };
-/* reply: NULL: there will be none. Borrowed until it returns. Never from within redis_link_ask(). */
+/* reply: NULL if no reply will come. Borrowed until the callback returns. Never called from within redis_link_ask(). */
 typedef void (*redis_answered)(void *context, const struct redis_reply *reply);
 /* Arguments are copied. False: it is not ready, or there is no memory, and answered is not called. */
 bool redis_link_ask(struct redis_link *l, enum redis_urgency urgency, int n, const char *const *arguments,
                     const size_t *n_bytes, redis_answered answered, void *context);
-/* Without the loop: until all is answered, the connection breaks, or that moment of quire_now_ns(). What can be sent at once
- * is sent in any case. */
+/* Runs without the loop until every reply has arrived, the connection breaks, or quire_now_ns() reaches until_ns.
+ * Data that can be sent at once is always sent. */
 void redis_link_drain(struct redis_link *l, uint64_t until_ns);
 
 #endif

@@ -6,7 +6,7 @@
 
 struct redis_replies {
     redisReader *reader;
-    size_t n_bytes, n_items; /* of the reply that is being read */
+    size_t n_bytes, n_items; /* size of the reply that is being read */
     const char *trouble;
 };
 
@@ -42,7 +42,7 @@ static void *drop(const redisReadTask *task, struct redis_reply *reply)
 {
     if (!task->parent)
         redis_reply_free(reply);
-    return NULL; /* what is in an array goes with it */
+    return NULL; /* the elements of an array go with it */
 }
 
 static void *create_string(const redisReadTask *task, char *text, size_t n)
@@ -109,7 +109,7 @@ static void *create_nil(const redisReadTask *task)
 }
 
 #if HIREDIS_MAJOR >= 1
-/* Of RESP3, which nobody asked for. */
+/* RESP3 only, which this client does not request. */
 static void *create_double(const redisReadTask *task, double value, char *text, size_t n)
 {
     (void)value, (void)text, (void)n;
@@ -185,7 +185,7 @@ int redis_replies_next(struct redis_replies *r, struct redis_reply **out, struct
         r->n_bytes = r->n_items = 0;
         return QUIRE_OK;
     }
-    /* Whatever length it says it will have: no more than this waits for the rest of it. */
+    /* Limits the buffered part of a reply, whatever length its header announces. */
     if (r->reader->len - r->reader->pos > REDIS_REPLY_MAX_BYTES) {
         r->trouble = "it has more bytes than anything that was asked for";
         return refuse(r, err);

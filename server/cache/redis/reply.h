@@ -1,8 +1,9 @@
-/* What a Redis says, from bytes as they come (RESP). All of it is hostile: what is no reply, or larger than anything that is
- * asked for here, is an error, and nothing more can be read. At most REDIS_REPLY_BYTES + 64 KiB wait in here.
+/* Parses Redis replies (RESP) from bytes as they arrive. All input is untrusted. An invalid reply, or one larger
+ * than any reply to our commands, is an error, and nothing more can be read. At most REDIS_REPLY_BYTES + 64 KiB are
+ * buffered.
  *
- * hiredis' reader does the reading; the objects are our own, since its own would take an array's length on trust. One thread
- * at a time.
+ * hiredis' reader does the parsing. The objects are our own, because its own objects would trust an array's length.
+ * One thread at a time.
  */
 #ifndef QUIRE_CACHE_REDIS_REPLY_H
 #define QUIRE_CACHE_REDIS_REPLY_H
@@ -20,7 +21,7 @@ enum redis_type { REDIS_NIL, REDIS_TEXT, REDIS_STATUS, REDIS_ERROR, REDIS_INTEGE
 struct redis_reply {
     enum redis_type type;
     int64_t integer;
-    char *text; /* of a text, a status, an error; with a NUL that n does not count */
+    char *text; /* text, status or error; the final NUL is not counted in n */
     size_t n;
     struct redis_reply *items;
     size_t n_items;

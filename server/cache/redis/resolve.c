@@ -9,11 +9,11 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-struct redis_resolve { /* of the loop and of the thread: who lets go last frees it */
+struct redis_resolve { /* shared by the loop and the thread; the last one to release it frees it */
     atomic_uint n_holders;
     char host[256], port[6];
     int wake;
-    atomic_bool is_done; /* what follows is the loop's */
+    atomic_bool is_done; /* true: the loop owns the fields below */
     int code;
     struct addrinfo *found;
 

@@ -9,12 +9,13 @@
 
 struct redis_resolve;
 
-/* found: the callee's (freeaddrinfo()); NULL: why says so. Once, from the loop, and the handle is void then. */
+/* found: owned by the callback (freeaddrinfo()). NULL: `why` holds the reason. Called once, from the loop; the
+ * handle is invalid afterwards. */
 typedef void (*redis_resolved)(void *context, struct addrinfo *found, const char *why);
 
 /* NULL: out of memory or threads. Strings are copied. */
 struct redis_resolve *redis_resolve_start(struct event_base *base, const char *host, const char *port,
                                           redis_resolved done, void *context);
-void redis_resolve_stop(struct redis_resolve *r); /* it is not told any more; waits for nothing */
+void redis_resolve_stop(struct redis_resolve *r); /* cancels the callback; does not wait */
 
 #endif

@@ -16,7 +16,7 @@ int redis_tls_open(SSL_CTX **out, struct quire_error *err)
     if (!c)
         return quire_fail(err, QUIRE_INTERNAL, "OpenSSL does not start");
     SSL_CTX_set_verify(c, SSL_VERIFY_PEER, NULL);
-    /* What waits to be written lies elsewhere the next time, and may go piece by piece. */
+    /* Pending data may move in memory between writes, and may be written in parts. */
     SSL_CTX_set_mode(c, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
     if (SSL_CTX_set_min_proto_version(c, TLS1_2_VERSION) == 1 && SSL_CTX_set_default_verify_paths(c) == 1)
         return QUIRE_OK;
@@ -30,7 +30,7 @@ static int begin_tls(struct redis_socket *s, SSL_CTX *tls, const char *host, str
     s->session = SSL_new(tls);
     if (!s->session || SSL_set_fd(s->session, s->fd) != 1)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
-    /* An address is one that the certificate must list as such; only names are told to the server. */
+    /* The certificate must list an IP address as such. Only names are sent to the server (SNI). */
     const bool is_address = X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(s->session), host) == 1;
     if (!is_address && (SSL_set1_host(s->session, host) != 1 || SSL_set_tlsext_host_name(s->session, host) != 1))
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
@@ -67,7 +67,7 @@ void redis_socket_close(struct redis_socket *s)
     *s = (struct redis_socket){.fd = -1};
 }
 
-/* What an SSL_*() that returned n <= 0 means. QUIRE_OK: later. */
+/* Interprets the return value n <= 0 of an SSL_*() function. QUIRE_OK: try again later. */
 static int tls_later(struct redis_socket *s, int n, struct quire_error *err)
 {
     const int saved = errno;

@@ -25,14 +25,14 @@ struct redis_socket { /* zero it and set fd to -1: closed */
  * SSL_CTX_free(). */
 int redis_tls_open(SSL_CTX **out, struct quire_error *err);
 
-/* tls NULL: without. host: who the certificate must be for. */
+/* tls: NULL connects without TLS. host: the name or address that the certificate must contain. */
 int redis_socket_open(struct redis_socket *s, const struct sockaddr *to, socklen_t n_to, SSL_CTX *tls, const char *host,
                       struct quire_error *err);
 void redis_socket_close(struct redis_socket *s);
 /* Connects and shakes hands: is_ready when that is done. */
 int redis_socket_advance(struct redis_socket *s, struct quire_error *err);
-/* When it is ready. *n_done: 0: nothing was to be had, or no room. What TLS did not take is given to it again as it was,
- * more may follow it. */
+/* Call it when the socket is ready. *n_done is 0 if no data was available or the buffer was full. If TLS did not
+ * take the data, the next call must pass the same data; more may follow it. */
 int redis_socket_read(struct redis_socket *s, void *bytes, size_t n, size_t *n_done, struct quire_error *err);
 int redis_socket_write(struct redis_socket *s, const void *bytes, size_t n, size_t *n_done, struct quire_error *err);
 

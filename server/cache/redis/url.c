@@ -19,7 +19,7 @@ static int hex_digit(char c)
                                   : -1;
 }
 
-/* %41 is A. False: too long, an escape that is none, or a NUL. */
+/* %41 becomes A. Returns false if the text is too long, or contains an invalid escape or a NUL. */
 static bool decode(const char *from, size_t n, char *out, size_t n_room)
 {
     size_t n_out = 0;

@@ -16,7 +16,7 @@ struct redis_url {
     char user[256], password[512]; /* empty: none */
 };
 
-/* QUIRE_INVALID names the part that is wrong. No word of what stands before the @ is in it. */
+/* Returns QUIRE_INVALID and names the part that is wrong. The message contains nothing of the text before the @. */
 int redis_url_parse(const char *text, struct redis_url *out, struct quire_error *err);
 /* For people: without user and password. */
 void redis_url_text(const struct redis_url *url, char *out, size_t n);

@@ -95,7 +95,7 @@ static void every_matrix(void **state)
     assert_int_equal(n, 25);
 }
 
-/* Two roundings, as the package has them: of scale · q and of adding the least, where there is one. */
+/* Two roundings, as in the package: one of scale · q and one of adding the minimum, if it has one. */
 static float element(const struct checkpoint_tensor *t, uint32_t row, uint32_t column)
 {
     const uint32_t n_cols = (uint32_t)t->shape[1];

@@ -1,5 +1,5 @@
-/* config.json and generation_config.json: both layouts, every default that a config class has, and
- * that what Quire cannot serve is refused with a line that names the file and the field. */
+/* config.json and generation_config.json: both layouts, every default of the config classes, and rejections of
+ * unsupported models with a line that names the file and the field. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -165,7 +165,7 @@ static void olmo2_norms(void **state)
     assert_int_equal(desc.head_dim, 16);
     assert_int_equal(desc.max_position, 2048);
     assert_true(desc.rms_eps == 1e-5f);
-    assert_int_equal(desc.n_eos, 0); /* 50279 is none of a vocabulary of 100 */
+    assert_int_equal(desc.n_eos, 0); /* 50279 is outside a vocabulary of 100 */
     assert_false(desc.q_bias || desc.o_bias || desc.tied_embeddings);
     for (uint32_t l = 0; l < desc.n_layers; l++) {
         assert_int_equal(desc.layers[l].n_blocks, 2);
@@ -399,7 +399,7 @@ static void sizes_are_bounded(void **state)
     }
 }
 
-/* What Python's json writes and reads, where nobody asks for it and where somebody does. */
+/* JSON that Python writes and reads, in unused and in used fields. */
 static void as_python_writes_it(void **state)
 {
     (void)state;
@@ -445,7 +445,7 @@ static void directories(void **state)
     scratch_close(&s);
 }
 
-/* Of files that are called config.json, too, the one at fault is named. */
+/* If several files are called config.json, the error names the one at fault. */
 static void module_files(void **state)
 {
     (void)state;
@@ -485,7 +485,7 @@ static void module_files(void **state)
     scratch_close(&s);
 }
 
-/* Whoever would have no heads, no inner columns or no rows of the head. */
+/* Ranks that would have no heads, no inner columns or no rows of the head. */
 static void numbers_of_ranks(void **state)
 {
     static const struct {

@@ -161,7 +161,7 @@ static void refused_by_place(void **state)
         struct quire_error err;
         fill(w);
         w[201][130] = cases[i].value;
-        w[299][0] = NAN; /* of the first alone is told, whichever thread comes first */
+        w[299][0] = NAN; /* only the first is reported, whichever thread comes first */
         assert_int_equal(quantize(w, K_F32, cases[i].to, 3, room, &v, &err), QUIRE_INVALID);
         assert_non_null(strstr(err.text, "a.safetensors: tensor 'm.weight': row 201, column 130: "));
     }

@@ -1,5 +1,5 @@
-/* Quantized matrices of safetensors: packed here as their formats say, element by element, and read back through the view;
- * and what contradicts itself is refused in one line that names the tensor. */
+/* Quantized matrices of safetensors: packed here by the definitions of their formats, element by element, and read
+ * back through the view. Contradictory ones are rejected in one line that names the tensor. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -438,7 +438,7 @@ static void configs(void **state)
     static const struct {
         const char *config;
         int status;
-        const char *says; /* of an error, or the method's name */
+        const char *says; /* text of the error, or the method's name */
     } cases[] = {
         {"{}", QUIRE_OK, "none"},
         {Q("\"quant_method\":\"gptq\",\"bits\":4,\"group_size\":128,\"desc_act\":true"), QUIRE_OK, "gptq"},

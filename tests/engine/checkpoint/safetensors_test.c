@@ -224,7 +224,7 @@ static void long_names_do_not_hide_the_reason(void **state)
 
 #define TWO "{" T("a", "F32", "[2]", 0, 8) "," T("b", "BF16", "[20000]", 8, 40008) "}"
 
-/* at: this byte of b is another one; -1: none is. */
+/* at: index of a changed byte of b; -1: no change. */
 static void digest_hex(const char *header, size_t n_a, int at, char out[65])
 {
     struct checkpoint *st;

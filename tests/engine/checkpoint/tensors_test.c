@@ -45,7 +45,7 @@ static uint64_t bytes_of_walk(const struct model_desc *desc, const struct checkp
     return bytes;
 }
 
-/* Nothing is promised that is not there, and nothing is there that no row names. */
+/* The walk lists every tensor of the checkpoint and no other. */
 static void the_walk_is_the_checkpoint(void **state)
 {
     (void)state;
@@ -135,7 +135,8 @@ static void shards_fit_together(void **state)
     }
 }
 
-/* Columns of a rank say what rows they were cut out of; rows do not, and blocks have nothing of a whole row. */
+/* A rank's columns record the rows that they were cut from. Rows do not, and blocks record nothing about a whole
+ * row. */
 static void columns_know_their_rows(void **state)
 {
     (void)state;

@@ -10,7 +10,7 @@
 
 static struct rank_gpus all[COLLECTIVE_MAX_RANKS];
 
-/* Of each rank its host's letter and the GPUs that it sees, "a:01 a:01 b:2"; a GPU is known by host and digit. */
+/* For each rank its host's letter and the GPUs that it sees, "a:01 a:01 b:2"; host and digit identify a GPU. */
 static uint32_t see(const char *text)
 {
     uint32_t n = 0;
@@ -43,7 +43,7 @@ static void deals(const char *text, const char *places)
 static void a_rank_takes_the_first_that_is_free(void **state)
 {
     (void)state;
-    deals("a:0 a:0123 a:0123 a:0123", "0123"); /* rank 0 says the one that it has */
+    deals("a:0 a:0123 a:0123 a:0123", "0123"); /* rank 0 reports the one that it uses */
     deals("a:0 a:01 b:01 b:01", "0101");
     deals("a:0 b:01 a:01 b:01", "0011"); /* ranks dealt out in turns */
     deals("a:0 a:1 b:0 b:1", "0000"); /* each process sees its own */

@@ -23,8 +23,8 @@
 #define MODEL QUIRE_SOURCE_DIR "/tools/demo_model/model"
 #define TEST_DEVICE "cpu"
 #define N_TOKENS 100
-#define LATER 100 /* of the norms of sums: after a few steps of one token */
-#define FIRST 3 /* in the prompt's step, of a token whose logits nobody wants */
+#define LATER 100 /* one of the norms of sums, after a few steps of one token */
+#define FIRST 3 /* in the prompt's step, of a token whose logits are not needed */
 #endif
 
 int __real_k_backend_open(const struct k_backend_options *options, struct k_backend **out, const char **why,

@@ -1,4 +1,5 @@
-/* What ranks are told: a step, moves and options are read as they were written, and whatever is out of bounds is named. */
+/* Frames for ranks: a step, moves and options are read back as written, and every value out of bounds is rejected by
+ * name. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -55,7 +56,7 @@ static const struct arrays good = {
              {.token = 3, .n_tokens = 1, .position = 5, .table = 3}},
 };
 
-/* Of the step frame of `from`, sizes and arrays. */
+/* Reads the step frame of `from`, sizes and arrays. */
 static int read_again(struct arrays *from, struct arrays *to, struct quire_error *err)
 {
     struct step_sizes s;
@@ -198,7 +199,7 @@ static void options_are_read_as_they_were_written(void **state)
     from.model_dir = long_name;
     assert_int_equal(setup_write(&from, frame, &n, &err), QUIRE_INVALID);
     assert_non_null(strstr(err.text, "model_dir"));
-    long_name[SETUP_MAX_BYTES - 400] = 0; /* and whatever is written is read */
+    long_name[SETUP_MAX_BYTES - 400] = 0; /* and a text that was written is read back */
     if (setup_write(&from, frame, &n, &err) == QUIRE_OK) {
         assert_true(n <= SETUP_MAX_BYTES);
         assert_int_equal(setup_read(frame, n, texts, &to, &err), QUIRE_OK);

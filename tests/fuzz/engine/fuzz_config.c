@@ -1,5 +1,5 @@
-/* config.json and, after a NUL byte, generation_config.json or one of the files of vectors: whatever is accepted must keep the
- * bounds that the rest of the engine counts on. */
+/* config.json and, after a NUL byte, generation_config.json or one of the files of vectors. An accepted file keeps
+ * the bounds that the rest of the engine relies on. */
 #include "../fuzz.h"
 
 #include "engine/model/model.h"
@@ -31,7 +31,7 @@ static void check(const struct model_desc *d)
             abort();
 }
 
-/* What follows config.json, as each of the files that say what becomes a vector. */
+/* Parses the text after config.json as each of the files that define vectors. */
 static void check_vector(const struct model_desc *described, const char *text, size_t n)
 {
     char *file = strndup(text, n);

@@ -1,5 +1,5 @@
-/* A GGUF image: whatever is accepted lies inside it, what is made of its metadata is JSON, and a tensor that is usable has the
- * bytes that its format says. */
+/* A GGUF image. Everything accepted lies inside it, the text made from its metadata is JSON, and a usable tensor has
+ * the number of bytes of its format. */
 #include "../fuzz.h"
 
 #include "engine/checkpoint/checkpoint_table.h"

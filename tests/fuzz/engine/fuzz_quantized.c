@@ -1,5 +1,5 @@
-/* config.json and, after a NUL byte, a safetensors image: whatever becomes a view lies inside the image or the room that was
- * counted for it, and every element and scale of it can be read; also of what a plain matrix is made into. */
+/* config.json and, after a NUL byte, a safetensors image. Every view lies inside the image or the arena that was
+ * counted for it, and all its elements and scales can be read, also those of a plain matrix that is quantized. */
 #include "../fuzz.h"
 
 #include "base/json.h"

@@ -1,5 +1,6 @@
-/* What a rank is told, as another process may leave it: options, a step, moves. What is accepted is within the rank's limits
- * and written again to the same bytes; every error is one line of text. The first byte says which of the three follows. */
+/* Frames for a rank, as another process may leave them: options, a step, moves. An accepted frame is within the
+ * rank's limits and is written again to the same bytes. Every error is one line of text. The first byte selects one
+ * of the three. */
 #include "../fuzz.h"
 
 #include "engine/ranks/setup.h"

@@ -1,5 +1,5 @@
-/* A recording: read to its end, then, where its scheduler is small, driven. The sums are made anew first,
- * since no mutation would get past them.
+/* A recording: read to its end, then, where its scheduler is small, driven. The sums are recomputed first, because
+ * no mutation would pass them.
  *
  * input: {u8: 1 = leave the sums as they are; 2 = sections alone} {file or sections}
  */

@@ -1,5 +1,4 @@
-/* A safetensors image: whatever is accepted must lie inside the input, and each tensor of it is used, known, ignored or
- * refused. */
+/* A safetensors image. Every accepted tensor lies inside the input and is used, known, ignored or rejected. */
 #include "../fuzz.h"
 
 #include "engine/checkpoint/checkpoint.h"

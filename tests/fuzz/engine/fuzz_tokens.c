@@ -1,4 +1,4 @@
-/* Two tokenizer.json, split at a NUL byte: whatever they are, comparing them ends, and the same again is the same. */
+/* Two tokenizer.json, split at a NUL byte: their comparison ends for any content, and equal files compare as equal. */
 #include "../fuzz.h"
 
 #include "engine/model/draft.h"
