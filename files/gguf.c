@@ -168,7 +168,7 @@ static int by_key(const void *a, const void *b)
 static int read_pairs(struct gguf *g, struct reader *r, uint64_t n, struct quire_error *err)
 {
     if (n > (uint64_t)(r->end - r->at) / LEAST_PAIR_BYTES)
-        return quire_fail(err, QUIRE_INVALID, "%s: header: %llu keys, more than the file has room for", g->name,
+        return quire_fail(err, QUIRE_INVALID, "%s: header: %llu keys do not fit into the file", g->name,
                           (unsigned long long)n);
     if (!(g->pairs = calloc(n + 1, sizeof *g->pairs)))
         return quire_fail(err, QUIRE_NO_MEMORY, "%s: out of memory", g->name);
@@ -179,13 +179,13 @@ static int read_pairs(struct gguf *g, struct reader *r, uint64_t n, struct quire
             return quire_fail(err, QUIRE_INVALID, "%s: header: key %zu is not a name, or the file ends in it", g->name,
                               g->n_pairs);
         if (!take_value(r, &pair->value) || r->bad)
-            return quire_fail(err, QUIRE_INVALID, "%s: %.*s: is of no kind that Quire reads, or the file ends in it",
-                              g->name, (int)(pair->key.n < 150 ? pair->key.n : 150), pair->key.data);
+            return quire_fail(err, QUIRE_INVALID, "%s: %.*s: has an unknown type, or the file ends in it", g->name,
+                              (int)(pair->key.n < 150 ? pair->key.n : 150), pair->key.data);
     }
     qsort(g->pairs, g->n_pairs, sizeof *g->pairs, by_key);
     for (size_t i = 1; i < g->n_pairs; i++)
         if (by_key(&g->pairs[i - 1], &g->pairs[i]) == 0)
-            return quire_fail(err, QUIRE_INVALID, "%s: %.*s: is there twice", g->name,
+            return quire_fail(err, QUIRE_INVALID, "%s: %.*s: occurs twice", g->name,
                               (int)(g->pairs[i].key.n < 150 ? g->pairs[i].key.n : 150), g->pairs[i].key.data);
     return QUIRE_OK;
 }
@@ -198,15 +198,15 @@ static int size_tensor(const struct gguf *g, struct gguf_tensor *t, struct quire
     const struct type *type = find_type(t->type);
     uint64_t n = 1;
     if (!type)
-        return quire_fail(err, QUIRE_INVALID, "%s: tensor '%s': type: %u is none", g->name, t->name, t->type);
+        return quire_fail(err, QUIRE_INVALID, "%s: tensor '%s': type: %u is unknown", g->name, t->name, t->type);
     for (uint32_t i = 0; i < GGUF_MAX_DIMS; i++)
         if (t->size[i] == 0 || __builtin_mul_overflow(n, t->size[i], &n))
             return quire_fail(err, QUIRE_INVALID, "%s: tensor '%s': dimensions: are zero or too large", g->name,
                               t->name);
     if (t->size[0] % type->columns != 0)
         return quire_fail(err, QUIRE_INVALID,
-                          "%s: tensor '%s': dimensions: %llu columns are no whole blocks of %s (%u)", g->name, t->name,
-                          (unsigned long long)t->size[0], type->name, type->columns);
+                          "%s: tensor '%s': dimensions: %llu columns are not a multiple of a block of %s (%u)", g->name,
+                          t->name, (unsigned long long)t->size[0], type->name, type->columns);
     if (__builtin_mul_overflow(n / type->columns, (uint64_t)type->bytes, &t->n_bytes))
         return quire_fail(err, QUIRE_INVALID, "%s: tensor '%s': dimensions: are too large", g->name, t->name);
     return QUIRE_OK;
@@ -217,8 +217,7 @@ static int read_tensor(const struct gguf *g, struct reader *r, struct gguf_tenso
     struct gguf_text name = take_text(r);
     t->n_dims = take_u32(r);
     if (r->bad || name.n >= sizeof t->name || !is_printable(name))
-        return quire_fail(err, QUIRE_INVALID, "%s: header: tensor %zu has no name that could be one", g->name,
-                          g->n_tensors);
+        return quire_fail(err, QUIRE_INVALID, "%s: header: tensor %zu has an invalid name", g->name, g->n_tensors);
     memcpy(t->name, name.data, name.n);
     if (t->n_dims < 1 || t->n_dims > GGUF_MAX_DIMS)
         return quire_fail(err, QUIRE_INVALID, "%s: tensor '%s': n_dims: must be 1 to %d, got %u", g->name, t->name,
@@ -251,7 +250,7 @@ static int place_tensors(struct gguf *g, const uint8_t *header_end, uint64_t ali
     for (size_t i = 0; i < g->n_tensors; i++) {
         struct gguf_tensor *t = &g->tensors[i];
         if (t->begin % alignment != 0)
-            return quire_fail(err, QUIRE_INVALID, "%s: tensor '%s': offset: %llu is no multiple of %llu", g->name,
+            return quire_fail(err, QUIRE_INVALID, "%s: tensor '%s': offset: %llu is not a multiple of %llu", g->name,
                               t->name, (unsigned long long)t->begin, (unsigned long long)alignment);
         if (t->begin > n_data || t->n_bytes > n_data - t->begin)
             return quire_fail(err, QUIRE_INVALID,
@@ -285,9 +284,10 @@ static int parse(struct gguf *g, struct quire_error *err)
     const uint64_t n_tensors = take_u64(&r), n_pairs = take_u64(&r);
     uint64_t alignment;
     if (r.bad || memcmp(magic, "GGUF", 4) != 0)
-        return quire_fail(err, QUIRE_INVALID, "%s: header: is no GGUF file's", g->name);
+        return quire_fail(err, QUIRE_INVALID, "%s: header: this is not a GGUF file", g->name);
     if (version != 2 && version != 3)
-        return quire_fail(err, QUIRE_UNSUPPORTED, "%s: header: version %u (2 and 3, little-endian, are read)", g->name,
+        return quire_fail(err, QUIRE_UNSUPPORTED,
+                          "%s: header: version %u is not supported; supported: 2 and 3, little-endian", g->name,
                           version);
     int status = read_pairs(g, &r, n_pairs, err);
     if (status == QUIRE_OK)
@@ -295,7 +295,7 @@ static int parse(struct gguf *g, struct quire_error *err)
     if (status != QUIRE_OK)
         return status;
     if (n_tensors > (uint64_t)(r.end - r.at) / LEAST_TENSOR_BYTES)
-        return quire_fail(err, QUIRE_INVALID, "%s: header: %llu tensors, more than the file has room for", g->name,
+        return quire_fail(err, QUIRE_INVALID, "%s: header: %llu tensors do not fit into the file", g->name,
                           (unsigned long long)n_tensors);
     if (!(g->tensors = calloc(n_tensors + 1, sizeof *g->tensors)))
         return quire_fail(err, QUIRE_NO_MEMORY, "%s: out of memory", g->name);
@@ -327,7 +327,7 @@ static int map(struct gguf *g, const char *path, struct quire_error *err)
     if (fstat(fd, &info) != 0)
         status = quire_fail(err, QUIRE_IO, "%s: cannot be read: %m", g->name);
     else if (!S_ISREG(info.st_mode) || info.st_size < 24)
-        status = quire_fail(err, QUIRE_INVALID, "%s: header: is no GGUF file's", g->name);
+        status = quire_fail(err, QUIRE_INVALID, "%s: header: this is not a GGUF file", g->name);
     if (status == QUIRE_OK) {
         void *bytes = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_SHARED, fd, 0);
         if (bytes == MAP_FAILED) {
@@ -451,7 +451,7 @@ int gguf_u64(const struct gguf *g, const char *key, uint64_t *out, struct quire_
     if (!gguf_find(g, key, &v))
         return QUIRE_OK;
     if (v.is_array)
-        return wrong(g, key, "one integer that is not negative", err);
+        return wrong(g, key, "a non-negative integer", err);
     switch (v.kind) {
     case GGUF_U8: *out = v.data[0]; return QUIRE_OK;
     case GGUF_U16: *out = le_load_u16(v.data); return QUIRE_OK;
@@ -468,7 +468,7 @@ int gguf_u64(const struct gguf *g, const char *key, uint64_t *out, struct quire_
         return QUIRE_OK;
     default: break;
     }
-    return wrong(g, key, "one integer that is not negative", err);
+    return wrong(g, key, "a non-negative integer", err);
 }
 
 int gguf_f64(const struct gguf *g, const char *key, double *out, struct quire_error *err)
@@ -486,7 +486,7 @@ int gguf_f64(const struct gguf *g, const char *key, double *out, struct quire_er
         uint64_t bits = le_load_u64(v.data);
         memcpy(&value, &bits, sizeof value);
     } else {
-        return wrong(g, key, "a number with a point", err);
+        return wrong(g, key, "a floating-point number", err);
     }
     if (!isfinite(value))
         return wrong(g, key, "finite", err);
@@ -549,7 +549,7 @@ int gguf_split(const struct gguf *g, uint32_t *number, uint32_t *n, struct quire
     if (count == 0)
         count = 1;
     if (count > MAX_SPLITS || no >= count)
-        return quire_fail(err, QUIRE_INVALID, "%s: split.no: %llu of %llu files is none", g->name,
+        return quire_fail(err, QUIRE_INVALID, "%s: split.no: %llu is not below the %llu files of split.count", g->name,
                           (unsigned long long)no, (unsigned long long)count);
     *number = (uint32_t)no;
     *n = (uint32_t)count;
@@ -583,8 +583,8 @@ static int open_split(const char *path, uint32_t i, uint32_t n, struct gguf **ou
         status = gguf_split(*out, &number, &count, err);
     if (status == QUIRE_OK && (number != i || (n && count != n)))
         status = quire_fail(err, QUIRE_INVALID,
-                            "%.100s: split.no: is file %u of %u, and %u is needed here: give the first", (*out)->name,
-                            number + 1, count, i + 1);
+                            "%.100s: split.no: is file %u of %u, but %u is needed here: give the first file",
+                            (*out)->name, number + 1, count, i + 1);
     return status;
 }
 

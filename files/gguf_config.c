@@ -275,7 +275,7 @@ static void refuse_others(struct maker *m)
     refuse_switches(m);
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
         if (find(m, pairs[i][0], &scale) && scale != 0 && (!find(m, pairs[i][1], &other) || scale != other))
-            refuse(m, pairs[i][0], " where it is another than for all layers");
+            refuse(m, pairs[i][0], " if it differs between layers");
     /* The scale of scores is 1 / sqrt(head_dim); files have it as f32. */
     const double head_dim = find(m, "attention.key_length", &other) ? other
                             : find(m, "embedding_length", &other) && find(m, "attention.head_count", &scale) &&
@@ -283,18 +283,18 @@ static void refuse_others(struct maker *m)
                                 ? other / scale
                                 : 0;
     if (find(m, "attention.scale", &scale) && scale != 0 && !(fabs(scale * sqrt(head_dim) - 1) < 1e-6))
-        refuse(m, "attention.scale", ": only 1 / sqrt(key_length) is");
+        refuse(m, "attention.scale", "; supported: 1 / sqrt(key_length)");
     if (m->status == QUIRE_OK)
         m->status = gguf_string(m->g, key_of(m, "hidden_activation", full), &act, m->err);
     if (!(act.n == 4 && memcmp(act.data, "silu", 4) == 0))
-        refuse(m, "hidden_activation", ": only silu is");
+        refuse(m, "hidden_activation", "; supported: silu");
     /* llama with a window is Mistral, whose window is every layer's. */
     if (strcmp(m->arch, "llama") != 0 && find(m, "attention.sliding_window", &window) && window != 0 &&
         !(find(m, "context_length", &context) && window >= context))
         refuse(m, "attention.sliding_window", " for this architecture");
     if (find(m, "attention.sliding_window", &window) && window != 0 &&
         find(m, "attention.sliding_window_pattern", &other) && other > 1)
-        refuse(m, "attention.sliding_window_pattern", ": only a window of every layer is");
+        refuse(m, "attention.sliding_window_pattern", "; supported: one window for every layer");
     struct gguf_value banned;
     if (gguf_find(m->g, "tokenizer.ggml.suppress_tokens", &banned) && banned.n > 0 && m->status == QUIRE_OK)
         m->status = quire_fail(m->err, QUIRE_UNSUPPORTED, "%s: tokenizer.ggml.suppress_tokens: is not supported",
@@ -318,7 +318,7 @@ static void set_sizes(struct maker *m)
         head_dim = hidden / heads;
     if (has(m, "attention.value_length") && integer(m, "attention.value_length", false) != head_dim &&
         m->status == QUIRE_OK)
-        m->status = quire_fail(m->err, QUIRE_UNSUPPORTED, "%s: %s.attention.value_length: must be key_length's",
+        m->status = quire_fail(m->err, QUIRE_UNSUPPORTED, "%s: %s.attention.value_length: must equal key_length",
                                gguf_name(m->g), m->arch);
     set(m, "head_dim", json_integer((json_int_t)head_dim));
     if (has(m, "rope.dimension_count") && head_dim)
@@ -353,7 +353,7 @@ static void set_rope(struct maker *m)
         return;
     bool yarn = text_is(type, "yarn"), linear = text_is(type, "linear");
     if (!yarn && !linear) {
-        m->status = quire_fail(m->err, QUIRE_UNSUPPORTED, "%s: %s.rope.scaling.type: is neither none, linear nor yarn",
+        m->status = quire_fail(m->err, QUIRE_UNSUPPORTED, "%s: %s.rope.scaling.type: must be none, linear or yarn",
                                gguf_name(m->g), m->arch);
         return;
     }

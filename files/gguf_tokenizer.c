@@ -163,7 +163,7 @@ int gguf_token(const struct gguf *g, uint64_t id, struct gguf_text *out, struct 
         if (i == id && is_utf8(*out))
             return QUIRE_OK;
     }
-    return quire_fail(err, QUIRE_INVALID, "%s: " TOKENS "[%llu]: is no token", gguf_name(g), (unsigned long long)id);
+    return quire_fail(err, QUIRE_INVALID, "%s: " TOKENS "[%llu]: is not a token", gguf_name(g), (unsigned long long)id);
 }
 
 /* ---- writing ---------------------------------------------------------------------------------------- */
@@ -373,7 +373,7 @@ static int put_merges_by_score(struct tokens *t, struct buffer *b)
     free(index.id);
     buffer_free(&merges);
     if (too_many)
-        return quire_fail(t->err, QUIRE_INVALID, "%s: " TOKENS ": can be made of each other in more than %u ways",
+        return quire_fail(t->err, QUIRE_INVALID, "%s: " TOKENS ": can be merged from each other in more than %u ways",
                           gguf_name(t->g), MAX_MERGES);
     return ok ? QUIRE_OK : quire_fail(t->err, QUIRE_NO_MEMORY, "%s: out of memory", gguf_name(t->g));
 }
@@ -389,8 +389,8 @@ static int token_id(const struct tokens *t, const char *key, uint32_t *out)
     if (status != QUIRE_OK || id >= UINT32_MAX) /* as −1 some files write none */
         return status;
     if (id >= t->n)
-        return quire_fail(t->err, QUIRE_INVALID, "%s: %s: %llu of %u tokens is none", gguf_name(t->g), key,
-                          (unsigned long long)id, t->n);
+        return quire_fail(t->err, QUIRE_INVALID, "%s: %s: %llu is not below the number of tokens, %u", gguf_name(t->g),
+                          key, (unsigned long long)id, t->n);
     *out = (uint32_t)id;
     return QUIRE_OK;
 }
@@ -518,7 +518,7 @@ int gguf_make_tokenizer(const struct gguf *g, struct buffer *b, struct quire_err
             status = put_sentencepiece(&t, b);
         else
             status = quire_fail(err, QUIRE_UNSUPPORTED,
-                                "%s: tokenizer.ggml.model: '%s' is not supported (gpt2 and llama are)", gguf_name(g),
+                                "%s: tokenizer.ggml.model: '%s' is not supported; supported: gpt2, llama", gguf_name(g),
                                 got);
         put(b, "}}");
     }

@@ -54,7 +54,7 @@ static int make(const char *model, const char *name, struct buffer *out, struct 
         gguf_close(g);
         return status;
     }
-    return quire_fail(err, QUIRE_NOT_FOUND, "%s: a GGUF file has none", name);
+    return quire_fail(err, QUIRE_NOT_FOUND, "%s: a GGUF file does not contain it", name);
 }
 
 int model_file_read(const char *model, const char *name, size_t max_bytes, struct buffer *out, struct quire_error *err)

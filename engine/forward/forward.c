@@ -76,7 +76,7 @@ static int plan_samples(struct forward *f, const struct forward_batch *batch, co
     *end = batch->sample_parts + parts_bytes;
     return *n_planned > 0 || n_rows == 0
                ? QUIRE_OK
-               : quire_fail(err, QUIRE_INTERNAL, "sampling: no room for what a single row brings");
+               : quire_fail(err, QUIRE_INTERNAL, "sampling: one row needs more space than the step has");
 }
 
 static int place_tokens(struct forward *f, const struct forward_batch *batch, struct quire_error *err)

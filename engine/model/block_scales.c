@@ -46,7 +46,7 @@ int block_scales_check(const struct checkpoint_tensor *t, uint32_t n_threads, st
     for (uint32_t i = 0; i < ROW_THREADS_MAX; i++)
         if (c.bad[i].is_set)
             return quire_fail(err, QUIRE_INVALID,
-                              "%.100s: tensor '%.150s': row %u, block %u: its scale (%s) is no number", t->file,
-                              t->name, c.bad[i].row, c.bad[i].block, c.blocks->name);
+                              "%.100s: tensor '%.150s': row %u, block %u: its scale (%s) is not a finite number",
+                              t->file, t->name, c.bad[i].row, c.bad[i].block, c.blocks->name);
     return QUIRE_OK;
 }

@@ -214,7 +214,7 @@ static int read_dtype(const json_t *config, struct model_desc *desc, struct quir
     else {
         char shown[48];
         return quire_fail(err, QUIRE_UNSUPPORTED,
-                          CONFIG ": %s: '%s' is not supported (float32, float16 and bfloat16 are)", key,
+                          CONFIG ": %s: '%s' is not supported; supported: float32, float16, bfloat16", key,
                           model_shown(name, shown, sizeof shown));
     }
     return QUIRE_OK;
@@ -260,7 +260,8 @@ static int read_heads(const json_t *config, const struct architecture *arch, str
     }
     if (desc->head_dim % 16 != 0 || desc->head_dim > 256)
         return quire_fail(err, QUIRE_UNSUPPORTED,
-                          CONFIG ": head_dim: %u is not supported (multiples of 16 up to 256 are)", desc->head_dim);
+                          CONFIG ": head_dim: %u is not supported; supported: multiples of 16 up to 256",
+                          desc->head_dim);
     return QUIRE_OK;
 }
 
@@ -310,7 +311,7 @@ static int read_features(const json_t *config, const struct architecture *arch, 
         status = quire_json_string(config, CONFIG, "hidden_act", &act, err);
     if (status == QUIRE_OK && strcmp(act, "silu") != 0) {
         char shown[48];
-        return quire_fail(err, QUIRE_UNSUPPORTED, CONFIG ": hidden_act: '%s' is not supported (silu is)",
+        return quire_fail(err, QUIRE_UNSUPPORTED, CONFIG ": hidden_act: '%s' is not supported; supported: silu",
                           model_shown(act, shown, sizeof shown));
     }
     if (status == QUIRE_OK)
@@ -342,8 +343,9 @@ static int refuse_other_encoders(const json_t *config, struct quire_error *err)
         char shown[48];
         int status = quire_json_string(config, CONFIG, strings[i].key, &says, err);
         if (status == QUIRE_OK && strcmp(says, strings[i].only) != 0)
-            return quire_fail(err, QUIRE_UNSUPPORTED, CONFIG ": %s: '%s' is not supported for an encoder (%s is)",
-                              strings[i].key, model_shown(says, shown, sizeof shown), strings[i].only);
+            return quire_fail(err, QUIRE_UNSUPPORTED,
+                              CONFIG ": %s: '%s' is not supported for an encoder; supported: %s", strings[i].key,
+                              model_shown(says, shown, sizeof shown), strings[i].only);
         if (status == QUIRE_OK)
             status = quire_json_bool(config, CONFIG, switches[i], &on, err);
         if (status != QUIRE_OK)

@@ -18,7 +18,7 @@ static int differ(struct quire_error *err, const char *token, json_int_t draft, 
 {
     return quire_fail(err, QUIRE_INVALID,
                       "another tokenizer: the token '%.40s' is %" JSON_INTEGER_FORMAT ", and %" JSON_INTEGER_FORMAT
-                      " in the model that it is to guess for",
+                      " in the model that it drafts for",
                       token, draft, model);
 }
 
@@ -39,8 +39,8 @@ static bool may_be_lacked(const struct side *has, const char *token, json_int_t 
 
 static int sizes_differ(size_t draft, size_t model, struct quire_error *err)
 {
-    return quire_fail(err, QUIRE_INVALID, "another tokenizer: its vocabulary has %zu tokens, the model's %zu", draft,
-                      model);
+    return quire_fail(err, QUIRE_INVALID, "another tokenizer: its vocabulary has %zu tokens, the model's has %zu",
+                      draft, model);
 }
 
 static bool may_lack_the_rest(const struct side *has, const json_t *other)
@@ -96,7 +96,7 @@ static int same_vocabulary(const struct side *draft, const struct side *model, s
         return same_map(draft, model, err);
     if (json_is_array(draft->vocabulary) && json_is_array(model->vocabulary))
         return same_list(draft, model, err);
-    return quire_fail(err, QUIRE_INVALID, "another tokenizer: the vocabularies are not of one kind (model.vocab)");
+    return quire_fail(err, QUIRE_INVALID, "another tokenizer: the vocabularies have different kinds (model.vocab)");
 }
 
 static int side_of(const json_t *tokenizer, struct side *out, struct quire_error *err)
@@ -182,10 +182,11 @@ static int check_tokens(const char *draft_dir, const char *model_dir, const stru
     else if (status == QUIRE_NOT_FOUND)
         status = draft->vocab_size == model->vocab_size
                      ? QUIRE_OK
-                     : quire_fail(err, QUIRE_INVALID,
-                                  "another vocabulary: %u tokens, the model has %u, and there are no two " TOKENIZER
-                                  " to compare",
-                                  draft->vocab_size, model->vocab_size);
+                     : quire_fail(
+                           err, QUIRE_INVALID,
+                           "another vocabulary: %u tokens, the model has %u, and the models have no two " TOKENIZER
+                           " to compare",
+                           draft->vocab_size, model->vocab_size);
     buffer_free(&a);
     buffer_free(&b);
     return status;

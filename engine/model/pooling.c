@@ -62,7 +62,7 @@ int pooling_modules(const json_t *modules, struct model_desc *desc, struct pooli
         if (status != QUIRE_OK)
             return status;
     }
-    return i >= 2 ? QUIRE_OK : quire_fail(err, QUIRE_UNSUPPORTED, MODULES ": a model without a Pooling module");
+    return i >= 2 ? QUIRE_OK : quire_fail(err, QUIRE_UNSUPPORTED, MODULES ": the Pooling module is missing");
 }
 
 static int read_mode(const json_t *pooling, const char *file, struct model_desc *desc, struct quire_error *err)
@@ -85,14 +85,15 @@ static int read_mode(const json_t *pooling, const char *file, struct model_desc 
         if (status != QUIRE_OK)
             return status;
         if (on && modes[i].pooling == POOLING_NONE)
-            return quire_fail(err, QUIRE_UNSUPPORTED, "%s: %s: is not supported (mean, cls and lasttoken are)", file,
+            return quire_fail(err, QUIRE_UNSUPPORTED, "%s: %s: is not supported; supported: mean, cls, lasttoken", file,
                               modes[i].key);
         if (on)
             desc->pooling = modes[i].pooling;
         n += on;
     }
-    return n == 1 ? QUIRE_OK
-                  : quire_fail(err, QUIRE_UNSUPPORTED, "%s: %u pooling modes are on, one is supported", file, n);
+    return n == 1
+               ? QUIRE_OK
+               : quire_fail(err, QUIRE_UNSUPPORTED, "%s: %u pooling modes are set; exactly one is supported", file, n);
 }
 
 int pooling_config(const json_t *pooling, const char *file, const json_t *limits, struct model_desc *desc,
@@ -109,7 +110,7 @@ int pooling_config(const json_t *pooling, const char *file, const json_t *limits
     if (status == QUIRE_OK && pooling)
         status = quire_json_u32(pooling, file, "word_embedding_dimension", 1, UINT32_MAX, &n, err);
     if (status == QUIRE_OK && n != desc->vector_size)
-        return quire_fail(err, QUIRE_INVALID, "%s: word_embedding_dimension: is %u, and the model has %u", file, n,
+        return quire_fail(err, QUIRE_INVALID, "%s: word_embedding_dimension: is %u, but the model has %u", file, n,
                           desc->vector_size);
     if (status == QUIRE_OK && limits)
         status = quire_json_u32(limits, LIMITS, "max_seq_length", 1, UINT32_MAX, &longest, err);
@@ -130,7 +131,7 @@ static int read_activation(const json_t *dense, const char *file, struct model_d
     return desc->dense_tanh || is_module(name, "Identity")
                ? QUIRE_OK
                : quire_fail(err, QUIRE_UNSUPPORTED,
-                            "%s: activation_function: '%s' is not supported (Identity and Tanh are)", file,
+                            "%s: activation_function: '%s' is not supported; supported: Identity, Tanh", file,
                             model_shown(name, shown, sizeof shown));
 }
 
@@ -145,8 +146,8 @@ static int check_names(const json_t *dense, const char *file, struct quire_error
         if (status != QUIRE_OK)
             return status;
         if (strcmp(name, "sentence_embedding") != 0)
-            return quire_fail(err, QUIRE_UNSUPPORTED, "%s: %s: '%s' is not supported (sentence_embedding is)", file,
-                              keys[i], model_shown(name, shown, sizeof shown));
+            return quire_fail(err, QUIRE_UNSUPPORTED, "%s: %s: '%s' is not supported; supported: sentence_embedding",
+                              file, keys[i], model_shown(name, shown, sizeof shown));
     }
     return QUIRE_OK;
 }
@@ -161,7 +162,7 @@ int pooling_dense(const json_t *dense, const char *file, struct model_desc *desc
     desc->dense_bias = true;
     int status = quire_json_u32(dense, file, "in_features", 1, UINT32_MAX, &n_in, err);
     if (status == QUIRE_OK && n_in != desc->vector_size)
-        status = quire_fail(err, QUIRE_INVALID, "%s: in_features: is %u, and the model has %u", file, n_in,
+        status = quire_fail(err, QUIRE_INVALID, "%s: in_features: is %u, but the model has %u", file, n_in,
                             desc->vector_size);
     if (status == QUIRE_OK)
         status = quire_json_u32(dense, file, "out_features", 1, MAX_DENSE, &n_out, err);

@@ -309,8 +309,8 @@ int quantization_choose(const char *name, const char *has, struct quantization *
     if (strcmp(asked, has) == 0)
         return QUIRE_OK;
     if (strcmp(has, "none") != 0)
-        return quire_fail(err, QUIRE_INVALID, "--quantization %.40s: the checkpoint's quantization is %s: leave it out",
-                          name, has);
+        return quire_fail(err, QUIRE_INVALID,
+                          "--quantization %.40s: the checkpoint's quantization is %s: leave the option out", name, has);
     for (size_t i = 0; i < sizeof made / sizeof made[0]; i++)
         if (strcmp(asked, made[i].name) == 0) {
             q->layout = QUANTIZATION_MADE;
@@ -319,8 +319,8 @@ int quantization_choose(const char *name, const char *has, struct quantization *
             return QUIRE_OK;
         }
     return quire_fail(err, QUIRE_INVALID,
-                      "--quantization %.40s: the checkpoint's quantization is none: leave it out, or give int8, "
-                      "int4-block or fp8, which quantize it when it is loaded",
+                      "--quantization %.40s: the checkpoint is not quantized: leave the option out, or give int8, "
+                      "int4-block or fp8, which quantize it while it is loaded",
                       name);
 }
 

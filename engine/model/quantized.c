@@ -99,7 +99,7 @@ static int check_scales(const struct checkpoint_tensor *t, struct quire_error *e
         const float s = scale_at(t, i);
         if (isfinite(s) && s != 0)
             continue;
-        return quire_fail(err, QUIRE_INVALID, "%.100s: tensor '%.150s': element %llu is %g: no scale of weights",
+        return quire_fail(err, QUIRE_INVALID, "%.100s: tensor '%.150s': element %llu is %g, which cannot be a scale",
                           t->file, t->name, (unsigned long long)i, (double)s);
     }
     return QUIRE_OK;
@@ -132,8 +132,8 @@ static int sort_columns(const struct quantized_matrix *m, const struct checkpoin
     if (status == QUIRE_OK && !is_sorted && !m->how->in_order)
         status = quire_fail(
             err, QUIRE_INVALID,
-            "%.100s: tensor '%.150s': orders columns, but config.json: quantization_config does not say "
-            "so (desc_act, actorder)",
+            "%.100s: tensor '%.150s': orders columns, but config.json: quantization_config does not set "
+            "desc_act or actorder",
             g_idx->file, g_idx->name);
     return status;
 }
@@ -205,7 +205,7 @@ static int read_zeros(const struct quantized_matrix *m, const struct checkpoint_
             else if (z != middle)
                 return quire_fail(err, QUIRE_INVALID,
                                   "%.100s: tensor '%.150s': row %u has the zero point %u, but config.json: "
-                                  "quantization_config: sym says that all are %u",
+                                  "quantization_config: sym requires %u for all",
                                   t->file, t->name, n, z, middle);
         }
     return QUIRE_OK;
@@ -423,8 +423,8 @@ static int check_alone(const struct quantized_matrix *m, struct quire_error *err
     struct checkpoint_tensor t;
     if (m->how->layout == QUANTIZATION_ELEMENTS || find(m, "weight", &t, NULL) != QUIRE_OK)
         return QUIRE_OK;
-    return quire_fail(err, QUIRE_INVALID, "%.100s: tensor '%.150s': is there beside the layer's packed weights", t.file,
-                      t.name);
+    return quire_fail(err, QUIRE_INVALID, "%.100s: tensor '%.150s': exists in addition to the layer's packed weights",
+                      t.file, t.name);
 }
 
 int quantized_view(const struct quantized_matrix *m, struct quantized_room *room, struct k_weight_view *out,

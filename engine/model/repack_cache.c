@@ -124,12 +124,12 @@ static const char *check(const struct header *h, const struct key256 *key, uint6
 {
     struct key256 seen;
     if (memcmp(h->magic, magic, sizeof magic) != 0)
-        return "is no file of rows";
+        return "is not a file of repacked rows";
     if (memcmp(&h->key, key, sizeof *key) != 0 || h->n_bytes != n_bytes)
-        return "was made of another checkpoint or by another version";
+        return "was made from another checkpoint or by another version";
     if (!hash_rows((const uint8_t *)h + HEADER_BYTES, n_bytes, n_threads, &seen))
         return "cannot be checked";
-    return memcmp(&seen, &h->rows, sizeof seen) == 0 ? NULL : "is damaged: its hash is another";
+    return memcmp(&seen, &h->rows, sizeof seen) == 0 ? NULL : "is damaged: its hash does not match";
 }
 
 /* NULL and *why: what is there is not used. */
@@ -137,7 +137,7 @@ static const struct header *map_file(int fd, const struct key256 *key, uint64_t 
                                      const char **why)
 {
     struct stat about;
-    *why = "is truncated, or longer than it says";
+    *why = "is truncated, or longer than its header says";
     if (fstat(fd, &about) != 0 || !S_ISREG(about.st_mode) || (uint64_t)about.st_size != HEADER_BYTES + n_bytes)
         return NULL;
     void *map = mmap(NULL, HEADER_BYTES + n_bytes, PROT_READ, MAP_PRIVATE, fd, 0);
@@ -157,10 +157,10 @@ int repack_find(const struct repack_source *source, uint64_t n_bytes, const void
     const char *why;
     *rows = NULL;
     if (stat(source->dir, &about) != 0 || !S_ISDIR(about.st_mode))
-        return quire_fail(err, QUIRE_INVALID, "--repack-cache %.300s: is no directory", source->dir);
+        return quire_fail(err, QUIRE_INVALID, "--repack-cache %.300s: is not a directory", source->dir);
     const struct key256 key = key_of(source, n_bytes);
     if (!path_of(source, &key, path))
-        return quire_fail(err, QUIRE_INVALID, "--repack-cache: is too long a path");
+        return quire_fail(err, QUIRE_INVALID, "--repack-cache: the path is too long");
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) {
         if (errno != ENOENT)
@@ -175,8 +175,8 @@ int repack_find(const struct repack_source *source, uint64_t n_bytes, const void
     }
     snprintf(aside, sizeof aside, "%s.bad", path);
     const bool is_aside = rename(path, aside) == 0;
-    quire_log(QUIRE_LOG_WARN, "engine", "--repack-cache: %s %s: it is not used%s", path, why,
-              is_aside ? ", and called .bad now" : "");
+    quire_log(QUIRE_LOG_WARN, "engine", "--repack-cache: %s %s, so it is not used%s", path, why,
+              is_aside ? " and was renamed to .bad" : "");
     return QUIRE_OK;
 }
 

@@ -131,8 +131,8 @@ static int scale_max_position(const char *where, struct model_desc *desc, struct
     else if (desc->rope == MODEL_ROPE_LINEAR)
         scaled = scaled * desc->rope_factor;
     if (scaled > MODEL_MAX_POSITIONS)
-        return quire_fail(err, QUIRE_UNSUPPORTED, "%s: factor: gives %.0f positions, at most %u are supported", where,
-                          scaled, MODEL_MAX_POSITIONS);
+        return quire_fail(err, QUIRE_UNSUPPORTED, "%s: factor: gives %.0f positions, but at most %u are supported",
+                          where, scaled, MODEL_MAX_POSITIONS);
     desc->max_position = (uint32_t)scaled;
     return QUIRE_OK;
 }

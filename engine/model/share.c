@@ -44,16 +44,17 @@ int model_share_check(const struct model_desc *desc, uint32_t n_ranks, struct qu
                           "divided among these numbers of ranks: %s",
                           n_ranks, desc->n_q_heads, desc->n_kv_heads, possible);
     if (n_ranks > 1 && !lengths_allow(desc, n_ranks))
-        return quire_fail(err, QUIRE_UNSUPPORTED,
-                          "--tensor-parallel-size %u: of the model's intermediate_size %u or its vocab_size %u a rank "
-                          "would have nothing; they can be divided among these numbers of ranks: %s",
-                          n_ranks, desc->intermediate_size, desc->vocab_size, possible);
+        return quire_fail(
+            err, QUIRE_UNSUPPORTED,
+            "--tensor-parallel-size %u: a rank would have no part of the model's intermediate_size %u or its "
+            "vocab_size %u; they can be divided among these numbers of ranks: %s",
+            n_ranks, desc->intermediate_size, desc->vocab_size, possible);
     for (uint32_t l = 0; l < desc->n_layers; l++) {
         const struct model_block *block = model_block_of(desc, l, BLOCK_ATTENTION);
         if (n_ranks > 1 && block && block->head_norm == HEAD_NORM_ALL)
             return quire_fail(
                 err, QUIRE_UNSUPPORTED,
-                "--tensor-parallel-size %u: %s norms over all heads of a token, which no rank has: leave it "
+                "--tensor-parallel-size %u: %s norms over all heads of a token, but no rank has all: leave it "
                 "out",
                 n_ranks, desc->architecture);
     }
@@ -154,7 +155,7 @@ static int cut_rows(struct model_range range, const char *name, struct k_weight_
     if (view->format.packing == K_PACKING_PLANES && range.first % scale_rows != 0)
         return quire_fail(
             err, QUIRE_UNSUPPORTED,
-            "--tensor-parallel-size: %.150s: a rank's rows begin at %u, and %u rows have one scale: fewer "
+            "--tensor-parallel-size: %.150s: a rank's rows begin at %u, but %u rows share one scale: use fewer "
             "ranks, or leave it out",
             name, range.first, scale_rows);
     if (view->data)

@@ -92,7 +92,7 @@ static const char *other_tasks(const struct look *l, const char *name)
 {
     static const char *const prefixes[] = {"bert.", "roberta."};
     if (!l->desc->encoder)
-        return l->desc->pooling != POOLING_NONE && begins_with(name, "lm_head.") ? "the head that makes logits" : NULL;
+        return l->desc->pooling != POOLING_NONE && begins_with(name, "lm_head.") ? "the output head" : NULL;
     if (begins_with(name, "cls.") || begins_with(name, "lm_head."))
         return "heads of a language model";
     for (size_t i = 0; i < 2; i++)

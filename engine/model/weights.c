@@ -102,8 +102,9 @@ static int explain_missing(const struct binder *b, const struct quantized_matrix
         if (checkpoint_find_any(b->checkpoint, name, &t, NULL) == QUIRE_OK)
             return quire_fail(
                 b->err, QUIRE_INVALID,
-                "%.100s: tensor '%.150s': is of a quantized matrix, but config.json: quantization_config %s", t.file,
-                t.name, b->desc->quantization.layout == QUANTIZATION_NONE ? "is missing" : "has another method");
+                "%.100s: tensor '%.150s': belongs to a quantized matrix, but config.json: quantization_config %s",
+                t.file, t.name,
+                b->desc->quantization.layout == QUANTIZATION_NONE ? "is missing" : "has another method");
     }
     return status;
 }
@@ -218,8 +219,8 @@ static int check_plain(const struct binder *b, const struct checkpoint_tensor *t
 {
     if (k_format_is_plain(t->format))
         return QUIRE_OK;
-    return quire_fail(b->err, QUIRE_UNSUPPORTED, "%.100s: %s is %s: a vector is float32, float16 or bfloat16", t->file,
-                      t->name, k_format_name(t->format));
+    return quire_fail(b->err, QUIRE_UNSUPPORTED, "%.100s: %s is %s, but a vector must be float32, float16 or bfloat16",
+                      t->file, t->name, k_format_name(t->format));
 }
 
 static int read_vector(const struct binder *b, const struct model_tensor *row, uint32_t layer, float *out)
@@ -458,7 +459,7 @@ static int count_matrices(struct binder *b, struct weights_contents *f)
             "--quantization %s: no matrix of this model has rows of whole blocks of 32 columns: leave it out",
             quantization_name(&b->desc->quantization));
     return quire_fail(b->err, QUIRE_INVALID,
-                      "config.json: quantization_config: says %s, but the checkpoint has no matrix of it",
+                      "config.json: quantization_config: is %s, but no matrix of the checkpoint has that format",
                       quantization_name(&b->desc->quantization));
 }
 
@@ -564,9 +565,10 @@ static int make_room(struct binder *b, const struct repack_source *keep, struct 
     }
     w->regrouped = aligned_alloc(64, b->desc->regrouped_bytes);
     b->room.base = w->regrouped;
-    return w->regrouped ? QUIRE_OK
-                        : quire_fail(b->err, QUIRE_NO_MEMORY, "weights: no %llu bytes for rows that are regrouped",
-                                     (unsigned long long)b->desc->regrouped_bytes);
+    return w->regrouped
+               ? QUIRE_OK
+               : quire_fail(b->err, QUIRE_NO_MEMORY, "weights: %llu bytes for repacked rows cannot be allocated",
+                            (unsigned long long)b->desc->regrouped_bytes);
 }
 
 int weights_create(struct k_backend *backend, const struct checkpoint *checkpoint, const struct model_desc *desc,

@@ -17,7 +17,7 @@ int gpus_tell(struct collective *c, const struct k_gpu_id *seen, uint32_t n, str
     for (uint32_t r = 0; r < size && status == QUIRE_OK; r++) {
         all[r].host[sizeof all[r].host - 1] = '\0';
         if (all[r].n > K_MAX_GPUS)
-            status = quire_fail(err, QUIRE_INVALID, "rank %u told rank %u of %u GPUs", r, rank, all[r].n);
+            status = quire_fail(err, QUIRE_INVALID, "rank %u reported %u GPUs to rank %u", r, rank, all[r].n);
     }
     return status;
 }
@@ -38,11 +38,11 @@ static int refuse(const struct rank_gpus *all, const uint32_t *taken, uint32_t r
     for (uint32_t i = 0; i < all[rank].n && at < sizeof owners; i++)
         at += (size_t)snprintf(owners + at, sizeof owners - at, "%s%u", i > 0 ? ", " : "",
                                find_owner(all, taken, rank, &all[rank].seen[i]));
-    return quire_fail(err, QUIRE_INVALID,
-                      "no GPU is left for rank %u on host %.*s: it sees %u from --device's number on, of rank%s %s; a "
-                      "host has as many ranks as GPUs, or CUDA_VISIBLE_DEVICES shows each another one",
-                      rank, (int)strcspn(all[rank].host, " "), all[rank].host, all[rank].n, all[rank].n > 1 ? "s" : "",
-                      owners);
+    return quire_fail(
+        err, QUIRE_INVALID,
+        "no GPU is left for rank %u on host %.*s: it sees %u from --device's number on, taken by rank%s %s; run one rank per GPU of the "
+        "host, or give each rank its own GPU by CUDA_VISIBLE_DEVICES",
+        rank, (int)strcspn(all[rank].host, " "), all[rank].host, all[rank].n, all[rank].n > 1 ? "s" : "", owners);
 }
 
 int gpus_deal(const struct rank_gpus *all, uint32_t n_ranks, uint32_t *taken, struct quire_error *err)

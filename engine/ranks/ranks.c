@@ -138,7 +138,7 @@ int ranks_ready(struct ranks *r, const struct step_limits *limits, struct quire_
 int ranks_step(struct ranks *r, const struct forward_batch *batch, struct quire_error *err)
 {
     if (batch->n_sources > 0)
-        return quire_fail(err, QUIRE_INTERNAL, "ranks: a step whose tokens rank 0 does not know yet");
+        return quire_fail(err, QUIRE_INTERNAL, "ranks: rank 0 does not know the step's tokens yet");
     r->is_ahead = batch->n_logits == 0;
     r->has_news = true;
     return send(r, RANK_STEP, r->payload, step_frame_write(&r->limits, batch, r->payload), err);
@@ -190,8 +190,8 @@ static int compare_digests(const char *what, uint32_t rank, const struct key256 
         return QUIRE_OK;
     quire_key256_hex(own, a);
     quire_key256_hex(other, b);
-    return quire_fail(err, QUIRE_INVALID, "the %s of rank %u have the digest %.16s, those of rank %u %.16s", what, rank,
-                      a, other_rank, b);
+    return quire_fail(err, QUIRE_INVALID, "the %s of rank %u have the digest %.16s, but those of rank %u have %.16s",
+                      what, rank, a, other_rank, b);
 }
 
 static int compare(const struct rank_report *own, uint32_t rank, const struct rank_report *other, uint32_t other_rank,
@@ -200,16 +200,17 @@ static int compare(const struct rank_report *own, uint32_t rank, const struct ra
     if (other->status != QUIRE_OK)
         return quire_fail(err, other->status, "rank %u: %.*s", other_rank, (int)sizeof other->text - 1, other->text);
     if (strncmp(own->version, other->version, sizeof own->version) != 0)
-        return quire_fail(err, QUIRE_INVALID, "rank %u is quire %.40s, and rank %u is %.40s", rank, own->version,
-                          other_rank, other->version);
+        return quire_fail(err, QUIRE_INVALID, "rank %u runs quire %.40s, but rank %u runs %.40s: install one version",
+                          rank, own->version, other_rank, other->version);
     if (own->law != other->law)
-        return quire_fail(err, QUIRE_INVALID, "rank %u computes by version %u of the arithmetic, rank %u by %u", rank,
-                          own->law, other_rank, other->law);
+        return quire_fail(err, QUIRE_INVALID,
+                          "rank %u has numerics version %u, but rank %u has %u: install one version", rank, own->law,
+                          other_rank, other->law);
     if (strncmp(own->form, other->form, sizeof own->form) != 0)
         return quire_fail(
             err, QUIRE_INVALID,
-            "rank %u computes GEMMs by %.32s, and rank %u by %.32s: name a form that both have by --gemm-form", rank,
-            own->form, other_rank, other->form);
+            "rank %u computes GEMMs in the form %.32s, but rank %u in %.32s: select a form that both have with --gemm-form",
+            rank, own->form, other_rank, other->form);
     int status = compare_digests("weights", rank, &own->weights, other_rank, &other->weights, err);
     if (status == QUIRE_OK)
         status = compare_digests("settings in config.json and generation_config.json", rank, &own->model, other_rank,

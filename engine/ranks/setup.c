@@ -74,7 +74,7 @@ int setup_write(const struct engine_options *o, void *to, size_t *n_bytes, struc
         const char *text = text_at(o, &texts_of[i]);
         const size_t n = text ? strlen(text) : 0;
         if (n > (size_t)(end - at) || (size_t)(end - at) - n < sizeof(uint32_t))
-            return quire_fail(err, QUIRE_INVALID, "%s: longer than ranks can be told", texts_of[i].name);
+            return quire_fail(err, QUIRE_INVALID, "%s: too long to send to the ranks", texts_of[i].name);
         le_store_u32(at, text ? (uint32_t)n : NO_TEXT);
         at += sizeof(uint32_t);
         if (n > 0)
@@ -127,7 +127,7 @@ static int read_text(const char **at, const char *end, const struct field *f, ch
     *at += sizeof(uint32_t);
     if (n != NO_TEXT) {
         if (n > (size_t)(end - *at) || memchr(*at, 0, n))
-            return quire_fail(err, QUIRE_INVALID, "setup frame: %s of %u bytes, and %zu follow", f->name, n,
+            return quire_fail(err, QUIRE_INVALID, "setup frame: %s has %u bytes, but %zu follow", f->name, n,
                               (size_t)(end - *at));
         text = *texts;
         memcpy(*texts, *at, n);
@@ -143,7 +143,7 @@ int setup_read(const void *from, size_t n_bytes, char *texts, struct engine_opti
 {
     const char *at = from, *end = at + n_bytes;
     if (n_bytes < sizeof(uint32_t) || n_bytes > SETUP_MAX_BYTES || le_load_u32(at) != MAGIC)
-        return quire_fail(err, QUIRE_INVALID, "setup frame: %zu bytes that are none", n_bytes);
+        return quire_fail(err, QUIRE_INVALID, "setup frame: %zu bytes are not a setup frame", n_bytes);
     at += sizeof(uint32_t);
     for (size_t i = 0; i < N_TEXTS; i++) {
         int status = read_text(&at, end, &texts_of[i], &texts, out, err);
@@ -151,13 +151,13 @@ int setup_read(const void *from, size_t n_bytes, char *texts, struct engine_opti
             return status;
     }
     if ((size_t)(end - at) != N_NUMBERS * sizeof(uint64_t))
-        return quire_fail(err, QUIRE_INVALID, "setup frame: %zu bytes of numbers, where %zu were to come",
-                          (size_t)(end - at), N_NUMBERS * sizeof(uint64_t));
+        return quire_fail(err, QUIRE_INVALID, "setup frame: %zu bytes of numbers instead of %zu", (size_t)(end - at),
+                          N_NUMBERS * sizeof(uint64_t));
     for (size_t i = 0; i < N_NUMBERS; i++, at += sizeof(uint64_t))
         if (!set_number(out, &numbers_of[i], le_load_u64(at)))
-            return quire_fail(err, QUIRE_INVALID, "setup frame: %s is %llu", numbers_of[i].name,
+            return quire_fail(err, QUIRE_INVALID, "setup frame: %s is out of range: %llu", numbers_of[i].name,
                               (unsigned long long)le_load_u64(at));
     if (!out->model_dir)
-        return quire_fail(err, QUIRE_INVALID, "setup frame: no model");
+        return quire_fail(err, QUIRE_INVALID, "setup frame: the model is missing");
     return QUIRE_OK;
 }

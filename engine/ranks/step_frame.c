@@ -71,18 +71,20 @@ int step_frame_sizes(const struct step_limits *l, const void *from, size_t n_byt
                      struct quire_error *err)
 {
     if (n_bytes < sizeof *out)
-        return quire_fail(err, QUIRE_INVALID, "step frame: %zu bytes, its sizes alone are %zu", n_bytes, sizeof *out);
+        return quire_fail(err, QUIRE_INVALID, "step frame: %zu bytes, but its sizes alone take %zu", n_bytes,
+                          sizeof *out);
     memcpy(out, from, sizeof *out);
     if (out->n_tokens > l->n_tokens || out->n_rows > l->n_rows || out->n_logits > l->n_logits ||
         out->n_entries > l->n_entries || out->n_logits > out->n_tokens || out->n_rows > out->n_tokens)
         return quire_fail(
             err, QUIRE_INVALID,
-            "step frame: %u tokens, %u rows, %u logits and %u table entries, and this rank was opened for "
+            "step frame: %u tokens, %u rows, %u logits and %u table entries, but this rank was opened for "
             "%u, %u, %u and %u",
             out->n_tokens, out->n_rows, out->n_logits, out->n_entries, l->n_tokens, l->n_rows, l->n_logits,
             l->n_entries);
     if (n_bytes != bytes_of(l, out))
-        return quire_fail(err, QUIRE_INVALID, "step frame: %zu bytes, its sizes say %zu", n_bytes, bytes_of(l, out));
+        return quire_fail(err, QUIRE_INVALID, "step frame: %zu bytes, but its sizes require %zu", n_bytes,
+                          bytes_of(l, out));
     return QUIRE_OK;
 }
 
@@ -152,7 +154,7 @@ static int check_logits(const struct forward_batch *b, struct quire_error *err)
 {
     for (uint32_t i = 1; i < b->n_logits; i++)
         if (b->logit_tokens[i] <= b->logit_tokens[i - 1])
-            return quire_fail(err, QUIRE_INVALID, "step frame: logit %u is of token %u, after token %u", i,
+            return quire_fail(err, QUIRE_INVALID, "step frame: logit %u has token %u, after token %u", i,
                               b->logit_tokens[i], b->logit_tokens[i - 1]);
     return check_below("the token of logit", b->logit_tokens, b->n_logits, b->n_tokens, err);
 }
@@ -208,7 +210,7 @@ int moves_frame_read(const struct step_limits *l, const void *from, size_t n_byt
     const uint8_t *at = from;
     uint32_t m[MOVE_WORDS];
     if (n_bytes % sizeof m != 0)
-        return quire_fail(err, QUIRE_INVALID, "moves frame: %zu bytes are no whole moves of %zu", n_bytes, sizeof m);
+        return quire_fail(err, QUIRE_INVALID, "moves frame: %zu bytes are not a multiple of %zu", n_bytes, sizeof m);
     *n_moves = (uint32_t)(n_bytes / sizeof m);
     for (uint32_t i = 0; i < *n_moves; i++) {
         at = take(m, at, sizeof m);

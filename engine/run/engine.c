@@ -79,7 +79,7 @@ static int check_device_memory(const struct engine_plan *plan, struct quire_erro
         return QUIRE_OK;
     return quire_fail(
         err, QUIRE_NO_MEMORY,
-        "this takes %s of the GPU's %s (weights %s, KV cache %s, taken already or kept for the driver %s), and"
+        "this needs %s of the GPU's %s (weights %s, KV cache %s, in use or reserved for the driver %s), but"
         " --gpu-memory-utilization allows %s: raise that, or lower --kv-cache-memory, --num-kv-blocks,"
         " --max-num-seqs or --max-num-batched-tokens",
         quire_size(needed).text, quire_size(plan->device_memory).text, quire_size(weights).text,
@@ -101,12 +101,12 @@ static int check_memory(const struct engine_plan *plan, uint32_t n_ranks, struct
     if (n_ranks > 1)
         return quire_fail(
             err, QUIRE_NO_MEMORY,
-            "each of %u ranks on this host takes %s beside the weights, %s of them for the KV cache, and %s"
+            "each of %u ranks on this host needs %s besides the weights, %s of them for the KV cache, but %s"
             " are free for all: lower --kv-cache-memory or --num-kv-blocks, which count for each rank, or"
             " --max-num-seqs",
             n_ranks, quire_size(plan->total_bytes).text, quire_size(plan->kv_bytes).text, quire_size(available).text);
     return quire_fail(err, QUIRE_NO_MEMORY,
-                      "this takes %s beside the weights, %s of them for the KV cache and %s for its host tier, and %s"
+                      "this needs %s besides the weights, %s of them for the KV cache and %s for its host tier, but %s"
                       " are free: lower --kv-cache-memory, --num-kv-blocks, --swap-space or --max-num-seqs",
                       quire_size(plan->total_bytes).text, quire_size(plan->kv_bytes).text,
                       quire_size(plan->swap_bytes).text, quire_size(available).text);
@@ -129,7 +129,7 @@ static int measure_driver(struct engine *e, struct quire_error *err)
     quire_log(
         QUIRE_LOG_INFO, "engine",
         "GPU memory: weights %s, KV cache %s, the rest of ours %s; driver and others %s, of which %u recorded steps"
-        " %s (%s were kept for them); %s of %s are free",
+        " %s (%s were reserved for them); %s of %s are free",
         quire_size(weights).text, quire_size(p->kv_bytes).text, quire_size(ours - weights - p->kv_bytes).text,
         quire_size(p->driver_bytes).text, e->info.n_graphs, quire_size(e->info.graph_bytes).text,
         quire_size(p->graph_room_bytes).text, quire_size(available).text, quire_size(total).text);
@@ -143,7 +143,7 @@ int engine_plan_task(const struct engine_options *o, struct model_desc *desc, st
     if (!embed && !generate && strcmp(task, "auto") != 0)
         return quire_fail(err, QUIRE_INVALID, "--task: must be auto, generate or embed, got '%.40s'", task);
     if (generate && desc->pooling != POOLING_NONE)
-        return quire_fail(err, QUIRE_INVALID, "--task generate: a %s gives vectors and generates nothing",
+        return quire_fail(err, QUIRE_INVALID, "--task generate: a %s returns vectors and generates no text",
                           desc->architecture);
     if (embed && desc->pooling == POOLING_NONE) {
         int status = model_describe_vector(o->model_dir, desc, err);
@@ -154,11 +154,10 @@ int engine_plan_task(const struct engine_options *o, struct model_desc *desc, st
         return QUIRE_OK;
     if (o->speculative.method != DRAFT_NONE)
         return quire_fail(err, QUIRE_INVALID,
-                          "--speculative-config: a model that gives vectors draws no tokens to guess");
+                          "--speculative-config: a model that returns vectors generates no tokens: leave it out");
     if (model_reads_whole(desc) && o->swap_space)
-        return quire_fail(
-            err, QUIRE_INVALID,
-            "--swap-space keeps blocks of the prefix cache, which a model that reads whole texts has not");
+        return quire_fail(err, QUIRE_INVALID,
+                          "--swap-space: a model that reads whole texts has no prefix cache to swap: leave it out");
     return QUIRE_OK;
 }
 
@@ -168,10 +167,11 @@ static int check_unused(const struct engine *e, bool ignore, struct quire_error 
     int status = weights_unused(e->checkpoint, &e->desc, ignore, &unused, err);
     for (uint32_t i = 0; status == QUIRE_OK && e->rank == 0 && i < unused.n; i++)
         if (strcmp(unused.of[i].what, WEIGHTS_IGNORED) == 0)
-            quire_log(QUIRE_LOG_WARN, "engine",
-                      "%u tensors of the checkpoint are not used, '%.150s' the first: the model may be another one than"
-                      " its files say",
-                      unused.of[i].n, unused.of[i].first);
+            quire_log(
+                QUIRE_LOG_WARN, "engine",
+                "%u tensors of the checkpoint are not used, the first is '%.150s': the model may differ from the one that"
+                " its files describe",
+                unused.of[i].n, unused.of[i].first);
     return status;
 }
 
@@ -387,7 +387,7 @@ static int open_all(struct engine *e, const struct engine_options *o, struct qui
         return quire_fail(err, QUIRE_INVALID, "--max-num-queued-reqs: must be at most %u, got %u", 1u << 19,
                           max_queued);
     if (quire_hash_init() != QUIRE_OK)
-        return quire_fail(err, QUIRE_INTERNAL, "this machine gives no random numbers");
+        return quire_fail(err, QUIRE_INTERNAL, "the system returns no random numbers");
     if (o->chain_secret)
         e->chain_secret = *o->chain_secret;
     else

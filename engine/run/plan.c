@@ -206,11 +206,10 @@ static int plan_kv_format(const struct engine_options *o, const struct model_des
     if (k_format_is_plain(p->kv_format))
         return QUIRE_OK;
     if (model_reads_whole(desc))
-        return quire_fail(
-            err, QUIRE_INVALID,
-            "--kv-cache-dtype %s is for what is kept, and a model that reads whole texts keeps no K and V:"
-            " leave it out",
-            o->kv_cache_dtype);
+        return quire_fail(err, QUIRE_INVALID,
+                          "--kv-cache-dtype %s: a model that reads whole texts has no KV cache:"
+                          " leave it out",
+                          o->kv_cache_dtype);
     return QUIRE_OK;
 }
 
@@ -354,7 +353,7 @@ static int plan_draft_group(const struct engine_draft *draft, struct engine_plan
     uint32_t g = p->n_kv_groups;
     if (g == KV_MAX_GROUPS)
         return quire_fail(err, QUIRE_UNSUPPORTED,
-                          "--speculative-config: model: a draft model's KV cache is a group of its own, and the"
+                          "--speculative-config: model: a draft model's KV cache is a group of its own, but the"
                           " model's layers have %u different windows already: at most %d in all",
                           g, KV_MAX_GROUPS);
     p->groups[g].window = 0;
@@ -547,7 +546,7 @@ static int plan_kv(const struct engine_options *o, const struct model_desc *desc
         p->kv_bytes = saturating_add(p->kv_bytes, saturating_mul(p->groups[g].n_blocks, p->groups[g].block_bytes));
     }
     if (p->kv_bytes > (uint64_t)INT64_MAX)
-        return quire_fail(err, QUIRE_INVALID, "--num-kv-blocks %u takes more than any memory", o->num_kv_blocks);
+        return quire_fail(err, QUIRE_INVALID, "--num-kv-blocks %u: needs more memory than exists", o->num_kv_blocks);
     return QUIRE_OK;
 }
 
@@ -569,7 +568,8 @@ static int plan_swap(const struct engine_options *o, struct engine_plan *p, stru
         unsigned __int128 share = (unsigned __int128)o->swap_space * p->groups[g].n_blocks;
         uint64_t n = (uint64_t)(share / most_bytes);
         if (n == 0)
-            return quire_fail(err, QUIRE_INVALID, "--swap-space: %s give a KV group no block: at least %s are needed",
+            return quire_fail(err, QUIRE_INVALID,
+                              "--swap-space: %s is less than one block of a KV group: at least %s is needed",
                               quire_size(o->swap_space).text, quire_size(most_bytes / p->groups[g].n_blocks + 1).text);
         p->groups[g].n_host_blocks = (uint32_t)(n < MAX_HOST_BLOCKS ? n : MAX_HOST_BLOCKS);
         p->swap_bytes += p->groups[g].n_host_blocks * p->groups[g].block_bytes;
@@ -682,7 +682,8 @@ static int plan_device(const struct engine_options *o, const struct model_desc *
         const struct k_device *known;
         for (uint32_t i = 0; (known = k_device_at(i)) != NULL; i++)
             snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", i ? ", " : "", known->name);
-        return quire_fail(err, QUIRE_INVALID, "--device cuda: whose memory is to be planned? Name a GPU: %s", names);
+        return quire_fail(err, QUIRE_INVALID, "--device cuda: no GPU is given for the memory plan: name one: %s",
+                          names);
     }
     p->device_memory = at_hand->memory;
     p->device_budget = (uint64_t)((double)at_hand->memory * share);

@@ -21,12 +21,13 @@ static int check_sizes(const struct engine_options *o, const struct model_desc *
     if (n_places != 1 && n_places != 2 && n_places != 4 && n_places != 8)
         return model_share_check(desc, n_places, err);
     if (n_stages > desc->n_layers)
-        return quire_fail(err, QUIRE_UNSUPPORTED, PIPELINE " %u: the model has %u layer%s, and a stage at least one",
-                          n_stages, desc->n_layers, desc->n_layers == 1 ? "" : "s");
+        return quire_fail(err, QUIRE_UNSUPPORTED,
+                          PIPELINE " %u: the model has %u layer%s, but each stage needs at least one", n_stages,
+                          desc->n_layers, desc->n_layers == 1 ? "" : "s");
     if (n_stages > COLLECTIVE_MAX_RANKS || n_places * n_stages > COLLECTIVE_MAX_RANKS)
         return quire_fail(err, QUIRE_UNSUPPORTED,
-                          PIPELINE " %u with " TENSOR " %u: %u processes, and there are at most %d", n_stages, n_places,
-                          n_stages * n_places, COLLECTIVE_MAX_RANKS);
+                          PIPELINE " %u with " TENSOR " %u: %u processes, but at most %d are supported", n_stages,
+                          n_places, n_stages * n_places, COLLECTIVE_MAX_RANKS);
     return QUIRE_OK;
 }
 
@@ -38,16 +39,16 @@ static int check_options(const struct engine_options *o, const struct model_desc
     if (status != QUIRE_OK)
         return status;
     if (desc->pooling != POOLING_NONE)
-        return quire_fail(err, QUIRE_UNSUPPORTED, "%s: a model that gives vectors computes on one rank: leave it out",
+        return quire_fail(err, QUIRE_UNSUPPORTED, "%s: a model that returns vectors runs on one rank: leave it out",
                           flag);
     if (o->speculative.method == DRAFT_MODEL)
         return quire_fail(err, QUIRE_UNSUPPORTED,
-                          "%s: a draft model computes on one rank: leave one of the two out, or guess by "
+                          "%s: a draft model runs on one rank: leave one of the two out, or draft with "
                           "{\"method\": \"ngram\"}",
                           flag);
     if (is_bound)
-        return quire_fail(err, QUIRE_UNSUPPORTED, "--cpu-bind %.60s is a list for one rank: leave it out with %s",
-                          o->cpu_bind, flag);
+        return quire_fail(err, QUIRE_UNSUPPORTED,
+                          "--cpu-bind %.60s: a list works with one rank only: leave it out with %s", o->cpu_bind, flag);
     return model_share_check(desc, at_least_one(o->tensor_parallel_size), err);
 }
 
@@ -146,11 +147,12 @@ static int agree(void *parts, uint64_t digest, struct quire_error *err)
     if (odd == n)
         return status;
     const uint32_t other = odd == 0 ? 1 : 0;
-    status = quire_fail(err, QUIRE_INTERNAL,
-                        "rank %u has computed other bits than rank %u (residual stream at the end of a step: digests "
-                        "%016llx and %016llx)%s",
-                        first + odd, first + other, (unsigned long long)all[odd], (unsigned long long)all[other],
-                        n > 2 ? "" : ", or that one has");
+    status = quire_fail(
+        err, QUIRE_INTERNAL,
+        "rank %u has computed different bits from rank %u (residual stream at the end of a step: digests "
+        "%016llx and %016llx)%s",
+        first + odd, first + other, (unsigned long long)all[odd], (unsigned long long)all[other],
+        n > 2 ? "" : ", or the error is on that rank");
     collective_abort(p->whole, err->text);
     return status;
 }
@@ -351,10 +353,11 @@ static int find_others(struct engine *e, const struct engine_options *o, struct 
     if (!place.launcher)
         return ranks_start(e->plan.n_ranks, &e->ranks, err);
     if (place.rank != 0)
-        return quire_fail(err, QUIRE_UNSUPPORTED,
-                          "%s started this as rank %u: only quire serve and quire engine have ranks that others start; "
-                          "--rank-transport shm starts them here",
-                          place.launcher, place.rank);
+        return quire_fail(
+            err, QUIRE_UNSUPPORTED,
+            "%s started this as rank %u: only quire serve and quire engine support ranks started by a launcher; "
+            "--rank-transport shm starts them here",
+            place.launcher, place.rank);
     status = rank_hosts_options(o, &place, &hosts, err);
     return status == QUIRE_OK ? ranks_meet(&hosts, &e->ranks, err) : status;
 }

@@ -18,14 +18,15 @@ static int check_pin(const struct request_spec *s, const struct request_limits *
 static int check_task(const struct request_spec *s, const struct model_desc *desc, struct quire_error *err)
 {
     if (s->wants_vector && desc->pooling == POOLING_NONE)
-        return quire_fail_for(err, QUIRE_UNSUPPORTED, "wants_vector", "this model generates text and gives no vectors");
+        return quire_fail_for(err, QUIRE_UNSUPPORTED, "wants_vector",
+                              "this model generates text and returns no vectors");
     if (!s->wants_vector && desc->pooling != POOLING_NONE)
-        return quire_fail_for(err, QUIRE_INVALID, "wants_vector", "this model gives vectors and generates nothing");
+        return quire_fail_for(err, QUIRE_INVALID, "wants_vector", "this model returns vectors and generates no text");
     if (s->segment_from > 0 && desc->n_segments < 2)
         return quire_fail_for(err, QUIRE_UNSUPPORTED, "segment_from", "this model does not read pairs of texts");
     if (s->wants_vector && (s->max_tokens > 0 || s->n != 1 || s->n_prompt_logprobs >= 0))
         return quire_fail_for(err, QUIRE_INVALID, "wants_vector",
-                              "a vector comes once, without tokens and without their logprobs");
+                              "a vector request must have n 1, max_tokens 0 and no prompt logprobs");
     return QUIRE_OK;
 }
 
@@ -41,10 +42,10 @@ static int check(const struct request_spec *s, const struct request_limits *limi
         return status;
     if ((uint64_t)s->n_prompt + s->max_tokens > limits->max_model_len)
         return quire_fail_for(err, QUIRE_INVALID, "max_tokens",
-                              "a prompt of %u tokens and %u more pass the context of %u", s->n_prompt, s->max_tokens,
+                              "a prompt of %u tokens and %u more exceed the context of %u", s->n_prompt, s->max_tokens,
                               limits->max_model_len);
     if (s->tenant >= limits->n_tenants)
-        return quire_fail(err, QUIRE_INVALID, "tenant: there are %u, got number %u", limits->n_tenants, s->tenant);
+        return quire_fail(err, QUIRE_INVALID, "tenant: must be below %u, got %u", limits->n_tenants, s->tenant);
     if (s->class_index >= SCHED_MAX_CLASSES)
         return quire_fail(err, QUIRE_INVALID, "class: must be below %u, got %u", SCHED_MAX_CLASSES, s->class_index);
     return QUIRE_OK;

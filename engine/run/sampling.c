@@ -97,7 +97,7 @@ static int make_biases(struct sampling *out, const struct request_spec *s, struc
     qsort(given, s->n_biases, sizeof *given, by_bias_id);
     for (uint32_t i = 1; i < s->n_biases; i++)
         if (given[i].id == given[i - 1].id) {
-            status = quire_fail_for(err, QUIRE_INVALID, "logit_bias", "%u is given twice", given[i].id);
+            status = quire_fail_for(err, QUIRE_INVALID, "logit_bias", "%u occurs twice", given[i].id);
             goto out;
         }
     list_words(out, s, single, &n_single);
@@ -146,10 +146,10 @@ static int check_something_left(const struct sampling *s, uint32_t n_vocab, stru
     const struct k_sample_row early = {.mask = s->mask, .biases = s->early, .n_biases = s->n_early};
     if (sampling_row_forbids_all(&later, n_vocab))
         return quire_fail_for(err, QUIRE_INVALID, s->mask ? "allowed_token_ids" : "logit_bias",
-                              "no token is left that may be drawn");
+                              "every token is forbidden");
     if (s->spec->min_tokens > 0 && sampling_row_forbids_all(&early, n_vocab))
         return quire_fail_for(err, QUIRE_INVALID, "min_tokens",
-                              "no token is left that may be drawn before them:"
+                              "no token may be drawn before min_tokens:"
                               " every one would end the choice or is forbidden");
     return QUIRE_OK;
 }

@@ -63,16 +63,16 @@ static int check_combinations(const struct engine_options *o, const struct sched
         wrong = "--prefix-cache-eviction is for the prefix cache, which is off: leave"
                 " --no-enable-prefix-caching out";
     else if (c->preemption == SCHED_PREEMPT_SWAP && !o->swap_space)
-        wrong = "--preemption-mode swap needs somewhere to swap to: give --swap-space, or another"
+        wrong = "--preemption-mode swap needs swap space: give --swap-space, or another"
                 " mode";
     else if (o->max_wait_ms > 0 && c->batching != SCHED_DYNAMIC)
-        wrong = "--max-wait-ms is how long a dynamic batch waits to be full: give --batching dynamic,"
+        wrong = "--max-wait-ms limits the wait for a full dynamic batch: give --batching dynamic,"
                 " or leave it out";
     else if (o->max_batch_size && c->batching == SCHED_CONTINUOUS)
-        wrong = "--max-batch-size is of dynamic and static batches: give --batching dynamic or static,"
+        wrong = "--max-batch-size applies to dynamic and static batches: give --batching dynamic or static,"
                 " or --max-num-seqs instead";
     else if (o->step_target_ms > 0 && c->cost.n_points == 0)
-        wrong = "--step-target-ms needs to know what a step takes: fit a cost model with `quire bench"
+        wrong = "--step-target-ms needs a cost model of step times: fit one with `quire bench"
                 " steps` and give it as --cost-model";
     else if (o->adaptive_budget && !(o->step_target_ms > 0))
         wrong = "--adaptive-budget keeps steps at their target: give --step-target-ms too";

@@ -118,7 +118,7 @@ int speculate_check(const struct engine *e, const struct request *r, struct quir
     enum draft_method asked = (enum draft_method)r->spec.draft_method;
     if (asked == DRAFT_NONE || asked == e->speculation->config.method)
         return QUIRE_OK;
-    return quire_fail_for(err, QUIRE_INVALID, "speculative", "this server has no drafts by %s: it was started with %s",
+    return quire_fail_for(err, QUIRE_INVALID, "speculative", "this server has no drafts by %s; it was started with %s",
                           asked < DRAFT_N_METHODS ? draft_method_name(asked) : "that method",
                           draft_method_name(e->speculation->config.method));
 }

@@ -323,10 +323,11 @@ static void end_bad_requests(struct engine *e, const struct step_slot *slot)
                                        "every token that might be drawn at position %u is forbidden",
                                        slot->targets[i].position);
         else
-            quire_fail(&r->error, QUIRE_INTERNAL,
-                       "the model's logits at position %u are unusable: NaN or infinite, or every token that is not"
-                       " forbidden has none",
-                       slot->targets[i].position - 1);
+            quire_fail(
+                &r->error, QUIRE_INTERNAL,
+                "the model's logits at position %u are unusable: they are NaN or infinite, or every token that is"
+                " allowed has no logit",
+                slot->targets[i].position - 1);
         request_end(e, r, ENGINE_FINISH_ERROR, NULL);
     }
 }
@@ -402,7 +403,7 @@ static void take_vector(struct engine *e, const struct sched_row *row, const flo
     if (finite)
         event_vector(e, r, vector, e->desc.vector_size);
     else
-        request_end(e, r, ENGINE_FINISH_ERROR, "the model's vector is unusable: some of it is NaN or infinite");
+        request_end(e, r, ENGINE_FINISH_ERROR, "the model's vector is unusable: it has NaN or infinite numbers");
 }
 
 uint32_t step_take(void *engine, const struct sched_step *step, struct sched_result *results, uint32_t *tokens)

@@ -32,7 +32,7 @@ static int hear_options(struct rank *r, enum rank_frame kind, struct quire_error
     struct plan_frame frame;
     int status = plan_frame_receive(r->collective, r->n_received++, sizeof r->setup, &frame, r->setup, err);
     if (status == QUIRE_OK && frame.kind != kind)
-        status = quire_fail(err, QUIRE_INVALID, "ranks: a frame of kind %u, where options were to come", frame.kind);
+        status = quire_fail(err, QUIRE_INVALID, "ranks: a frame of kind %u instead of the options", frame.kind);
     engine_options_default(&r->options);
     return status == QUIRE_OK ? setup_read(r->setup, frame.n_bytes, r->texts, &r->options, err) : status;
 }
@@ -70,7 +70,7 @@ static int prepare(struct rank *r, struct quire_error *err)
     const uint32_t n_places = r->options.tensor_parallel_size > 1 ? r->options.tensor_parallel_size : 1;
     if (n_stages > COLLECTIVE_MAX_RANKS || n_places != collective_size(r->collective) / n_stages ||
         n_places * n_stages != collective_size(r->collective))
-        return quire_fail(err, QUIRE_INVALID, "ranks: %u stages of %u ranks, and the group has %u", n_stages, n_places,
+        return quire_fail(err, QUIRE_INVALID, "ranks: %u stages of %u ranks, but the group has %u", n_stages, n_places,
                           collective_size(r->collective));
     r->engine = engine_new(err);
     if (!r->engine)
@@ -167,7 +167,7 @@ static int follow(struct rank *r, struct quire_error *err)
         case RANK_MOVES: status = do_moves(r, frame.n_bytes, err); break;
         case RANK_WAITS: status = tell_waits(r, err); break;
         case RANK_STOP: return QUIRE_OK;
-        default: status = quire_fail(err, QUIRE_INVALID, "ranks: a frame of kind %u", frame.kind); break;
+        default: status = quire_fail(err, QUIRE_INVALID, "ranks: unexpected frame of kind %u", frame.kind); break;
         }
         if (status != QUIRE_OK)
             return status;

@@ -250,14 +250,14 @@ static const char *check_token(const struct answer *a, const struct answer_event
 {
     const struct wire_token *t = &e->token;
     if (t->token >= n_vocab)
-        return "a token past the vocabulary";
+        return "a token outside the vocabulary";
     for (uint32_t i = 0; i < t->n_top; i++)
         if (t->top_ids[i] >= n_vocab)
-            return "a token past the vocabulary";
+            return "a token outside the vocabulary";
     if (e->kind == ANSWER_PROMPT_LOGPROB)
         return t->choice != 0 || c->n_over == a->n_choices ? "a prompt's token out of place" : NULL;
     if (t->choice >= a->n_choices || c->over[t->choice])
-        return "a token of a choice that is not there, or over";
+        return "a token of an unknown or finished choice";
     c->n_tokens[t->choice]++;
     c->n_generated++;
     return NULL;
@@ -266,7 +266,7 @@ static const char *check_token(const struct answer *a, const struct answer_event
 static const char *check_done(const struct answer *a, const struct wire_done *d, struct checked *c)
 {
     if (d->choice >= a->n_choices || c->over[d->choice] || c->last)
-        return "the end of a choice that is not there, or over";
+        return "the end of an unknown or finished choice";
     if (d->n_prompt != a->n_prompt || d->n_generated != c->n_tokens[d->choice] || d->n_cached > d->n_prompt ||
         d->n_created > d->n_prompt)
         return "numbers that do not fit the tokens";
@@ -287,7 +287,7 @@ static const char *check_events(const struct answer *a, uint32_t n_vocab)
             return wrong;
     }
     if (cursor != a->events.n)
-        return "an event that is none";
+        return "an unknown event";
     return c.last && c.n_generated == a->n_generated ? NULL : "it does not end, or its count is wrong";
 }
 
@@ -311,24 +311,24 @@ int answer_check(const void *bytes, size_t n, const struct key256 *key, uint32_t
 {
     const uint8_t *p = bytes;
     if (n < HEAD_BYTES + SUM_BYTES || n > ANSWER_MAX_BYTES || memcmp(p, magic, sizeof magic) != 0)
-        return quire_fail(err, QUIRE_INVALID, "a kept answer: is none, or cut short");
+        return quire_fail(err, QUIRE_INVALID, "cached response: is invalid or cut short");
     if (le_load_u32(p + 8) != ANSWER_VERSION)
-        return quire_fail(err, QUIRE_INVALID, "a kept answer: version %u, this is %u", le_load_u32(p + 8),
+        return quire_fail(err, QUIRE_INVALID, "cached response: has version %u, this server has %u", le_load_u32(p + 8),
                           ANSWER_VERSION);
     if (memcmp(p + 16, key->bytes, sizeof key->bytes) != 0)
-        return quire_fail(err, QUIRE_INVALID, "a kept answer: is of another question");
+        return quire_fail(err, QUIRE_INVALID, "cached response: belongs to another request");
     const struct key256 sum = quire_sha256(p, n - SUM_BYTES);
     const uint32_t n_question = le_load_u32(p + 92);
     if (n_question > ANSWER_MAX_QUESTION || n_question > n - HEAD_BYTES - SUM_BYTES ||
         le_load_u64(p + 80) != n - HEAD_BYTES - n_question - SUM_BYTES ||
         memcmp(p + n - SUM_BYTES, sum.bytes, SUM_BYTES) != 0)
-        return quire_fail(err, QUIRE_INVALID, "a kept answer: its length or checksum is wrong");
+        return quire_fail(err, QUIRE_INVALID, "cached response: its length or checksum is wrong");
     read_head(p, n, out);
     if (le_load_u32(p + 12) > UNSEEDED || out->n_choices == 0 || out->n_choices > REQUEST_MAX_CHOICES ||
         out->n_prompt > REQUEST_MAX_PROMPT || out->n_cached > out->n_prompt || out->created_s < 0)
-        return quire_fail(err, QUIRE_INVALID, "a kept answer: a number of its head is out of range");
+        return quire_fail(err, QUIRE_INVALID, "cached response: a number of its head is out of range");
     const char *wrong = check_events(out, n_vocab);
-    return wrong ? quire_fail(err, QUIRE_INVALID, "a kept answer: %s", wrong) : QUIRE_OK;
+    return wrong ? quire_fail(err, QUIRE_INVALID, "cached response: %s", wrong) : QUIRE_OK;
 }
 
 bool answer_same(struct answer_events a, struct answer_events b)

@@ -90,7 +90,7 @@ static void open_log(struct similar *s)
             break;
         quire_log(QUIRE_LOG_WARN, "cache", "%s; it is now %s", err.text, old);
     }
-    quire_log(QUIRE_LOG_WARN, "cache", "questions are kept in memory alone: %s", err.text);
+    quire_log(QUIRE_LOG_WARN, "cache", "questions are kept in memory only: %s", err.text);
 }
 
 static void on_others_cleared(void *context)

@@ -131,14 +131,14 @@ static const char *check_file(sqlite3 *db, struct key256 identity, int *code)
     }
     if (sqlite_file_is_damage(*code)) {
         *code = SQLITE_OK;
-        return "is no SQLite file, or is damaged";
+        return "is not a SQLite file, or is damaged";
     }
     if (*code != SQLITE_OK)
         return sqlite3_errmsg(db);
     const bool same_version = read_meta(db, "version", got, code) == 1 && got[0] == SQLITE_FILE_VERSION;
-    const char *why = same_version ? NULL : "is of another version, or not of Quire";
+    const char *why = same_version ? NULL : "has another version, or belongs to another program";
     if (same_version && (read_meta(db, "identity", got, code) != 32 || memcmp(got, identity.bytes, 32) != 0))
-        why = "is of another model, other weights or other arithmetic";
+        why = "belongs to another model, weights or numerics version";
     if (*code == SQLITE_BUSY || *code == SQLITE_IOERR || *code == SQLITE_NOMEM)
         return sqlite3_errmsg(db);
     *code = SQLITE_OK;
@@ -173,12 +173,12 @@ static int set_aside(const char *path, const char *why, char note[256], struct q
         snprintf(from, sizeof from, "%s%s", path, beside[i]);
         snprintf(to + n_to, sizeof to - n_to, "%s", beside[i]);
         if (rename(from, to) != 0 && (i == 0 || errno != ENOENT))
-            return quire_fail(err, QUIRE_IO, "--response-cache sqlite:%s: %s, and cannot be set aside: %s", path, why,
+            return quire_fail(err, QUIRE_IO, "--response-cache sqlite:%s: %s, and cannot be renamed: %s", path, why,
                               strerror(errno));
     }
     to[n_to] = '\0';
     const char *base = strrchr(to, '/');
-    snprintf(note, 256, "it %s: set aside as %.120s", why, base ? base + 1 : to);
+    snprintf(note, 256, "it %s: renamed to %.120s", why, base ? base + 1 : to);
     return QUIRE_OK;
 }
 
@@ -209,7 +209,7 @@ static int open_lock(const char *path, int *lock, struct quire_error *err)
     if (path[0] == '\0' || strlen(path) > 4000)
         return quire_fail(err, QUIRE_INVALID, "--response-cache sqlite:PATH: a path of 1 to 4,000 bytes is missing");
     if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
-        return quire_fail(err, QUIRE_INVALID, "--response-cache sqlite:%s: is no file", path);
+        return quire_fail(err, QUIRE_INVALID, "--response-cache sqlite:%s: is not a regular file", path);
     snprintf(name, sizeof name, "%s.lock", path);
     *lock = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (*lock < 0)
@@ -239,7 +239,7 @@ static const char *prepare(struct sqlite_file *f, int *code)
         *code = sqlite3_prepare_v3(f->db, texts[i], -1, SQLITE_PREPARE_PERSISTENT, &f->statements[i], NULL);
     if (*code == SQLITE_ERROR || sqlite_file_is_damage(*code)) {
         *code = SQLITE_OK;
-        return "has not the tables that it should have";
+        return "lacks the expected tables";
     }
     if (*code != SQLITE_OK)
         return sqlite3_errmsg(f->db);
@@ -274,8 +274,8 @@ static int make_private(struct sqlite_file *f, struct quire_error *err)
         }
         if ((st.st_mode & 077) && chmod(name, 0600) != 0)
             return quire_fail(err, QUIRE_IO,
-                              "--response-cache sqlite:%s: others may read %s, and it cannot be kept from "
-                              "them: %s",
+                              "--response-cache sqlite:%s: other users may read %s, and that cannot be "
+                              "prevented: %s",
                               f->path, name, strerror(errno));
     }
     return QUIRE_OK;
@@ -315,8 +315,7 @@ int sqlite_file_open(struct sqlite_file *f, const char *path, struct key256 iden
     note[0] = '\0';
     int status = f->path ? open_lock(path, &f->lock, err) : (int)quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     if (status == QUIRE_OK && flock(f->lock, LOCK_SH | LOCK_NB) != 0)
-        status = quire_fail(err, QUIRE_EXHAUSTED, "--response-cache sqlite:%s: another process is setting it aside",
-                            path);
+        status = quire_fail(err, QUIRE_EXHAUSTED, "--response-cache sqlite:%s: another process is renaming it", path);
     if (status == QUIRE_OK)
         status = open_checked(f, note, err);
     if (status != QUIRE_OK)

@@ -110,7 +110,7 @@ static struct name name_of(const struct redis_store *s, const struct key256 *key
 
 static void note_error(struct redis_store *s, const char *what, const struct redis_reply *reply)
 {
-    redis_link_note(s->link, what, reply->type == REDIS_ERROR ? reply->text : "a reply of another kind");
+    redis_link_note(s->link, what, reply->type == REDIS_ERROR ? reply->text : "a reply of an unexpected type");
 }
 
 /* ---- the value ------------------------------------------------------------------------------ */
@@ -225,7 +225,7 @@ static int64_t read_mark(struct redis_store *s, const struct redis_reply *text)
         value = strtoll(text->text, NULL, 10);
     if (is_number && value <= now + ANSWER_CLOCKS_DIFFER_S)
         return value;
-    redis_link_note(s->link, "the time of the last clear", "it is none, and set anew");
+    redis_link_note(s->link, "the time of the last clear", "it is invalid and was set again");
     mark(s, NULL, NULL);
     return now;
 }
@@ -533,7 +533,7 @@ static void on_change(void *context, bool is_ready)
         s->stats.n_reconnects += s->was_ready;
         s->was_ready = true;
         if (s->is_told)
-            quire_log(QUIRE_LOG_INFO, "server", "%s: answers are kept there again", s->where);
+            quire_log(QUIRE_LOG_INFO, "server", "%s: answers are cached there again", s->where);
         s->is_told = false;
         set_count_timer(s, 0);
         return;
@@ -542,7 +542,7 @@ static void on_change(void *context, bool is_ready)
         return;
     s->is_told = true;
     s->told_ns = now;
-    quire_log(QUIRE_LOG_WARN, "server", "%s: %s; until it is back, answers are kept in memory alone", s->where,
+    quire_log(QUIRE_LOG_WARN, "server", "%s: %s; until it is back, answers are cached in memory only", s->where,
               redis_link_trouble(s->link));
 }
 

@@ -203,7 +203,7 @@ static void mind_damage(struct sqlite_store *s, int code)
 static void opened(struct sqlite_store *s, const char *note)
 {
     if (s->is_damaged && !note[0])
-        note = "it is damaged, and another process has begun a fresh one";
+        note = "it is damaged, and another process has created a new one";
     if (note[0])
         quire_log(QUIRE_LOG_WARN, "server", "--response-cache sqlite:%s: %s", s->path, note);
     say(s, true, "", note);
@@ -223,7 +223,7 @@ static void could_not_open(struct sqlite_store *s, const char *why)
     if (strncmp(s->said, why, sizeof s->said - 1) == 0)
         return;
     snprintf(s->said, sizeof s->said, "%.159s", why);
-    quire_log(QUIRE_LOG_ERROR, "server", "answers are kept in memory alone for now: %s", why);
+    quire_log(QUIRE_LOG_ERROR, "server", "answers are cached in memory only for now: %s", why);
 }
 
 /* Whether the file can be used; else it is opened, or, where it was damaged, set aside and begun afresh. */

@@ -54,7 +54,7 @@ static void poll_in(struct vector_stream *s, uint32_t ms)
 
 static void note(struct vector_stream *s, const char *what, const struct redis_reply *reply)
 {
-    redis_link_note(s->link, what, reply->type == REDIS_ERROR ? reply->text : "a reply of another kind");
+    redis_link_note(s->link, what, reply->type == REDIS_ERROR ? reply->text : "a reply of an unexpected type");
 }
 
 /* ---- reading -------------------------------------------------------------------------------- */
@@ -119,7 +119,7 @@ static void on_read(void *context, const struct redis_reply *reply)
         if (ok)
             take(s, &entries[i]);
         else
-            redis_link_note(s->link, "XREAD", "entries that are none, or in another order");
+            redis_link_note(s->link, "XREAD", "invalid entries, or entries in another order");
     }
     s->stats.n_refused += !ok;
     poll_in(s, !ok ? TROUBLE_MS : n == s->n_count ? MORE_MS : POLL_MS);

@@ -52,7 +52,7 @@ static void differs(struct verification *a)
     char key[65];
     v->n_differing++;
     quire_key256_hex(&a->kept->answer.key, key);
-    quire_log(QUIRE_LOG_ERROR, "cache", "the kept answer %s is not what is computed: forgotten", key);
+    quire_log(QUIRE_LOG_ERROR, "cache", "the cached response %s differs from the computed one and was dropped", key);
     v->on_differing(v->context, a->kept);
     v->below.cancel(v->below.self, a->below_id, -1);
     end(a);

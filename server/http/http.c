@@ -27,7 +27,7 @@
 #define BODY_BYTES_PER_MS 16
 #define ACCEPT_PAUSE_MS 100
 #define TOO_MANY_BODIES "the server is holding too many large requests"
-#define TOO_MANY_CONNECTIONS "the server has as many connections as it may have, and all are busy"
+#define TOO_MANY_CONNECTIONS "the server has reached its limit of connections, and all are busy: try again later"
 /* How often those who are held are looked after, besides when a place becomes free. */
 #define LOOK_MS 100
 /* Limit of data in the kernel beyond the client's window. Without it the kernel would buffer megabytes, and a client
@@ -228,7 +228,7 @@ static enum http_place find_place(struct http_connection *c)
         enum http_place got = http_room_place(c, &goes);
         if (!goes)
             return got;
-        send_away(goes, 408, "the request had not arrived when its connection was needed for others");
+        send_away(goes, 408, "the connection was closed because others needed it and its request had not arrived");
     }
 }
 
@@ -490,7 +490,7 @@ static void refuse_held(struct http_connection *c)
 {
     switch (find_place(c)) {
     case HTTP_PLACED: go_on(c); break;
-    case HTTP_NO_SHARE: refuse(c, 429, "this address has as many connections as one may have, and all are busy"); break;
+    case HTTP_NO_SHARE: refuse(c, 429, "this address has reached its limit of connections, and all are busy"); break;
     case HTTP_NO_PLACE: refuse(c, 503, TOO_MANY_CONNECTIONS); break;
     }
 }
@@ -704,7 +704,8 @@ int http_server_open(struct event_base *base, const char *host, uint16_t port, i
     if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur != RLIM_INFINITY && files.rlim_cur > 2 * others &&
         s->limits.max_connections > files.rlim_cur - others) {
         s->limits.max_connections = (uint32_t)(files.rlim_cur - others);
-        quire_log(QUIRE_LOG_WARN, "server", "%u connections at most: the process may open no more (ulimit -n)",
+        quire_log(QUIRE_LOG_WARN, "server",
+                  "at most %u connections are accepted, because the process may not open more files (ulimit -n)",
                   s->limits.max_connections);
     }
     if (s->limits.max_connections_per_address == 0)

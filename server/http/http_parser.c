@@ -171,7 +171,7 @@ static enum http_parsed parse_request_line(struct http_parser *p, char *line)
     if (!is_token(line))
         return bad(p, 400, "the request's method is not a token");
     if (!parse_version(version, &p->http_1_0))
-        return bad(p, 400, "the request's version is not HTTP/1.1, HTTP/1.0 or another of HTTP/1");
+        return bad(p, 400, "the request's version is not HTTP/1.1, HTTP/1.0 or another HTTP/1 version");
     p->method = line;
 
     for (const char *c = target; *c; c++)
@@ -260,17 +260,17 @@ static enum http_parsed apply_headers(struct http_parser *p)
             has_length = true;
         } else if (strcasecmp(name, "Transfer-Encoding") == 0) {
             if (p->chunked || strcasecmp(value, "chunked") != 0)
-                return bad(p, 400, "Transfer-Encoding: only \"chunked\" is understood");
+                return bad(p, 400, "Transfer-Encoding: only \"chunked\" is supported");
             p->chunked = true;
         } else if (strcasecmp(name, "Content-Encoding") == 0) {
             if (strcasecmp(value, "identity") != 0)
-                return bad(p, 415, "Content-Encoding: the body must come as it is, not compressed");
+                return bad(p, 415, "Content-Encoding: compressed bodies are not supported: send the body uncompressed");
         } else if (strcasecmp(name, "Connection") == 0) {
             close |= list_has(value, "close");
             keep |= list_has(value, "keep-alive");
         } else if (strcasecmp(name, "Expect") == 0) {
             if (strcasecmp(value, "100-continue") != 0)
-                return bad(p, 417, "Expect: only \"100-continue\" is understood");
+                return bad(p, 417, "Expect: only \"100-continue\" is supported");
             p->expect_continue = !p->http_1_0;
         } else if (strcasecmp(name, "Host") == 0) {
             n_hosts++;
@@ -340,7 +340,7 @@ static enum http_parsed feed_head(struct http_parser *p, const uint8_t *data, si
     /* Input that cannot become a request is rejected at once, because the client may be waiting for an answer, as a
      * TLS client does. */
     if (p->n_head == 0 && data[0] == TLS_HANDSHAKE)
-        return bad(p, 400, "this port speaks plain HTTP, and this is the beginning of TLS: use http://");
+        return bad(p, 400, "this port accepts plain HTTP, but the client started TLS: use http://");
     if (p->n_head == 0 && !is_token_character(data[0]) && data[0] != '\r' && data[0] != '\n')
         return bad(p, 400, "the request's method is not a token");
     const uint8_t *newline = memchr(data, '\n', n);
@@ -348,7 +348,7 @@ static enum http_parsed feed_head(struct http_parser *p, const uint8_t *data, si
     if (take > p->max_head_bytes - p->n_head)
         return bad(p, 431, "the request's head is larger than this server takes");
     if (!head_reserve(p, take))
-        return bad(p, 413, "there is no memory for the request's head");
+        return bad(p, 413, "out of memory for the request's head");
     memcpy(p->head + p->n_head, data, take);
     p->n_head += take;
     *used += take;
@@ -365,7 +365,7 @@ static enum http_parsed feed_head(struct http_parser *p, const uint8_t *data, si
         return parse_head(p);
     /* Empty lines before a request are to be skipped, some clients send them after a body. */
     if (++p->n_line > MAX_EMPTY_LINES)
-        return bad(p, 400, "empty lines where a request should be");
+        return bad(p, 400, "empty lines instead of a request");
     p->n_head = 0;
     return HTTP_MORE;
 }
@@ -383,7 +383,7 @@ static enum http_parsed body_append(struct http_parser *p, const uint8_t *data, 
             capacity *= 2;
         char *grown = realloc(p->body, capacity);
         if (!grown)
-            return bad(p, 413, "there is no memory for the request's body");
+            return bad(p, 413, "out of memory for the request's body");
         p->body = grown;
         p->body_capacity = capacity;
     }

@@ -84,7 +84,7 @@ static int read_cert(SSL_CTX *c, const char *path, struct quire_error *err)
     if (status != QUIRE_OK)
         return status;
     if (SSL_CTX_use_certificate_chain_file(c, path) != 1)
-        return refuse("--ssl-certfile", path, "is no certificate chain in PEM that can be used", err);
+        return refuse("--ssl-certfile", path, "is not a usable certificate chain in PEM", err);
     return QUIRE_OK;
 }
 
@@ -103,30 +103,30 @@ static int read_key(SSL_CTX *c, const struct tls *t, struct quire_error *err)
     if (good == 1)
         return QUIRE_OK;
     if (encrypted)
-        return quire_fail(err, QUIRE_INVALID,
-                          "--ssl-keyfile: %s: is encrypted: decrypt it (openssl pkey) and keep it from others' eyes "
-                          "by its mode",
-                          path);
+        return quire_fail(
+            err, QUIRE_INVALID,
+            "--ssl-keyfile: %s: is encrypted: decrypt it (openssl pkey) and restrict access with its file "
+            "mode",
+            path);
     if (ERR_GET_REASON(ERR_peek_last_error()) == X509_R_KEY_VALUES_MISMATCH)
         return quire_fail(err, QUIRE_INVALID, "--ssl-keyfile: %s: is not the key of the certificate in %s", path,
                           t->cert_file);
     return refuse("--ssl-keyfile", path,
-                  t->key_file ? "is no private key in PEM" : "holds no private key, and there is no --ssl-keyfile",
-                  err);
+                  t->key_file ? "is not a private key in PEM" : "holds no private key: give --ssl-keyfile", err);
 }
 
 static void warn_of_expiry(SSL_CTX *c, const char *path)
 {
     const X509 *cert = SSL_CTX_get0_certificate(c);
     if (cert && X509_cmp_current_time(X509_get0_notAfter(cert)) < 0)
-        quire_log(QUIRE_LOG_WARN, "server", "the certificate in %s has expired: clients will refuse it", path);
+        quire_log(QUIRE_LOG_WARN, "server", "the certificate in %s has expired: clients will reject it", path);
 }
 
 int tls_reload(struct tls *t, struct quire_error *err)
 {
     ERR_clear_error();
     SSL_CTX *c = new_context();
-    int status = c ? QUIRE_OK : (int)quire_fail(err, QUIRE_INTERNAL, "OpenSSL does not start");
+    int status = c ? QUIRE_OK : (int)quire_fail(err, QUIRE_INTERNAL, "OpenSSL cannot be initialized");
     if (status == QUIRE_OK)
         status = read_cert(c, t->cert_file, err);
     if (status == QUIRE_OK)

@@ -206,7 +206,7 @@ static int read_file(struct vector_log *l, size_t n, vector_log_told *told, void
 {
     float *vector = malloc(l->n_numbers * sizeof *vector);
     if (!vector)
-        return quire_fail(err, QUIRE_NO_MEMORY, "no memory for a vector");
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory for a vector");
     const uint8_t *bytes = mmap(NULL, n, PROT_READ, MAP_PRIVATE, l->fd, 0);
     if (bytes == MAP_FAILED) {
         free(vector);
@@ -232,7 +232,7 @@ static int open_file(struct vector_log *l, vector_log_told *told, void *context,
     if (l->fd < 0 || fstat(l->fd, &st) != 0)
         return quire_fail(err, QUIRE_IO, "cannot be opened: %m");
     if (!S_ISREG(st.st_mode))
-        return quire_fail(err, QUIRE_INVALID, "is no regular file");
+        return quire_fail(err, QUIRE_INVALID, "is not a regular file");
     if (flock(l->fd, LOCK_EX | LOCK_NB) != 0)
         return quire_fail(err, QUIRE_EXHAUSTED, "another process has it open");
     if (st.st_size > 0)
@@ -261,7 +261,7 @@ int vector_log_open(const char *path, const struct key256 *identity, uint32_t n_
     struct vector_log *l = calloc(1, sizeof *l);
     *out = NULL;
     if (!l)
-        return quire_fail(err, QUIRE_NO_MEMORY, "no memory for a file of vectors");
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory for a file of vectors");
     *l = (struct vector_log){.identity = *identity,
                              .n_numbers = n_numbers,
                              .max_entries = max_entries,
@@ -273,12 +273,12 @@ int vector_log_open(const char *path, const struct key256 *identity, uint32_t n_
     if (!l->path || asprintf(&l->path_new, "%s.new", path) < 0) {
         l->path_new = NULL;
         log_free(l);
-        return quire_fail(err, QUIRE_NO_MEMORY, "no memory for a file of vectors");
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory for a file of vectors");
     }
     int status = open_file(l, told, context, err);
     l->stats.n_bytes = l->n_bytes;
     if (status == QUIRE_OK && pthread_create(&l->thread, NULL, write_records, l) != 0)
-        status = quire_fail(err, QUIRE_NO_MEMORY, "no thread to write it");
+        status = quire_fail(err, QUIRE_NO_MEMORY, "the thread that writes it cannot be started");
     if (status != QUIRE_OK) {
         quire_error_prefix(err, "%s", path);
         log_free(l);

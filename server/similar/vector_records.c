@@ -79,9 +79,9 @@ static int check_head(const uint8_t *bytes, size_t n, const struct key256 *ident
                       struct quire_error *err)
 {
     if (n < VECTOR_HEAD_BYTES || memcmp(bytes, magic, sizeof magic) != 0)
-        return quire_fail(err, QUIRE_INVALID, "is no file of vectors");
+        return quire_fail(err, QUIRE_INVALID, "is not a file of vectors");
     if (le_load_u32(bytes + 8) != VERSION)
-        return quire_fail(err, QUIRE_INVALID, "is of version %u, not %u", le_load_u32(bytes + 8), VERSION);
+        return quire_fail(err, QUIRE_INVALID, "has version %u, not %u", le_load_u32(bytes + 8), VERSION);
     if (le_load_u64(bytes + VECTOR_HEAD_BYTES - SUM_BYTES) != sum_of(bytes, VECTOR_HEAD_BYTES - SUM_BYTES))
         return quire_fail(err, QUIRE_INVALID, "its head is damaged");
     if (le_load_u32(bytes + 12) != n_numbers || memcmp(bytes + 16, identity, sizeof *identity) != 0)

@@ -220,7 +220,7 @@ static void set_aside(void **state)
     put(s, 1, 100);
     s->ops->close(s, 5000);
     s = open_file(theirs, 64u << 20, note);
-    assert_non_null(strstr(note, "set aside as answers.db.old-"));
+    assert_non_null(strstr(note, "renamed to answers.db.old-"));
     assert_int_equal(look(s, 1), STORE_MISS);
     /* Another server's file is not taken away from it; it is there for this one when that is gone. */
     struct answer_store *other = open_any(path, ours, 64u << 20, note);
@@ -233,7 +233,7 @@ static void set_aside(void **state)
         fputs("no file of SQLite\n", f);
     fclose(f);
     s = open_file(ours, 64u << 20, note);
-    assert_non_null(strstr(note, "is no SQLite file"));
+    assert_non_null(strstr(note, "is not a SQLite file"));
     put(s, 2, 100);
     s->ops->close(s, 5000);
     other = open_any("/nowhere/at/all", ours, 64u << 20, note);
@@ -317,7 +317,7 @@ static void damaged(void **state)
         assert_int_equal(look(s, 1), STORE_MISS);
         s->ops->stats(s, &stats);
         assert_true(stats.connected && stats.n_reconnects == 1 && stats.n_put_failed == !reads);
-        assert_non_null(strstr(stats.trouble, "it is damaged: set aside as answers.db.old-"));
+        assert_non_null(strstr(stats.trouble, "it is damaged: renamed to answers.db.old-"));
         assert_int_equal(n_set_aside(), reads + 1);
         s->ops->close(s, 5000);
         unlink(path);

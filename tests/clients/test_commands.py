@@ -154,7 +154,7 @@ def test_inspect_says_what_is_in_a_checkpoint():
     assert told["parameters"] == told["vector_parameters"] + sum(
         sum(m["parameters"].values()) for m in told["matrices"])
     assert "KV cache" in quire("inspect", MODEL).stdout
-    for name, says in ("awq", "quantization is none"), ("w8a8", "quantization is none"):
+    for name, says in ("awq", "the checkpoint is not quantized"), ("w8a8", "the checkpoint is not quantized"):
         wrong = quire("inspect", MODEL, "--json", "--quantization", name)
         refused = json.loads(wrong.stdout)
         assert wrong.returncode == 1 and says in wrong.stderr and says in refused["refused"]
@@ -372,7 +372,7 @@ def test_the_line_can_be_edited():
 def test_sizes_are_in_words():
     got = quire("serve", MODEL, "--port", "0", "--kv-cache-memory", "900T", "--max-model-len", "512")
     last = got.stderr.strip().splitlines()[-1]
-    assert got.returncode == 1 and re.search(r"this takes [0-9.]+ TiB beside the weights", last) and not re.search(r"\d{7}", last), last
+    assert got.returncode == 1 and re.search(r"this needs [0-9.]+ TiB besides the weights", last) and not re.search(r"\d{7}", last), last
     got = quire("plan", MODEL, "--kv-cache-memory", "1000", "--max-model-len", "512")
     assert got.returncode == 1 and re.search(r"takes [0-9.]+ KiB", got.stderr), got.stderr
 

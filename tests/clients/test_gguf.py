@@ -262,7 +262,7 @@ BAD_KEYS = [
     ({"llama.expert_count": u32(8)}, "llama.expert_count: is not supported"),
     ({"llama.rope.freq_base": f32(float("nan"))}, "llama.rope.freq_base: must be finite"),
     ({"llama.rope.scaling.type": text_value("longrope")}, "llama.rope.scaling.type"),
-    ({"llama.context_length": text_value("many")}, "llama.context_length: must be one integer"),
+    ({"llama.context_length": text_value("many")}, "llama.context_length: must be a non-negative integer"),
     ({"llama.attention.layer_norm_rms_epsilon": f32(-1)}, "rms_norm_eps"),
     ({"general.alignment": u32(48)}, "general.alignment: must be a power of two"),
     ({"split.count": u32(2)}, "split"),
@@ -283,7 +283,7 @@ def test_tensors_that_cannot_be(tmp_path):
                        ("blk.0.attn_norm", "input_layernorm.weight' is missing"), ("output_norm", "'model.norm.weight' is missing")):
         told = refusal(file.write(path, [t for t in file.tensors if t[0] != name + ".weight"]))
         assert "damaged.gguf: " in told and says in told, (name, told)
-    for kind, says in ((16, "IQ2_XXS"), (23, "IQ4_XS"), (34, "TQ1_0"), (4, "type: 4 is none"), (99, "type: 99 is none")):
+    for kind, says in ((16, "IQ2_XXS"), (23, "IQ4_XS"), (34, "TQ1_0"), (4, "type: 4 is unknown"), (99, "type: 99 is unknown")):
         tensors = [[n, d, kind, bytes(1 << 17)] if n == "blk.0.attn_q.weight" else [n, d, k, x] for n, d, k, x in file.tensors]
         told = refusal(file.write(path, tensors))
         assert "damaged.gguf: tensor '" in told and "attn" in told and says in told, told
@@ -306,14 +306,14 @@ def test_a_file_of_16_bits_is_gguf_and_can_be_quantized(tmp_path):
         told = quire("plan", model, "--json", "--quantization", name)
         assert told.returncode == 0 and json.loads(told.stdout)["weight_dtype"] == weights, told
     got = quire("plan", model, "--quantization", "gptq")
-    assert got.returncode == 1 and "the checkpoint's quantization is none" in got.stderr and got.stderr.count("\n") == 1
+    assert got.returncode == 1 and "the checkpoint is not quantized" in got.stderr and got.stderr.count("\n") == 1
 
 
 # ---- what is no file at all -----------------------------------------------------------------------------------------
 
 def test_what_is_no_file(tmp_path):
     path = tmp_path / "x.gguf"
-    for make, says in ((os.mkfifo, "x.gguf"), (os.mkdir, "x.gguf"), (lambda p: p.touch(), "x.gguf: header: is no GGUF file's"),
+    for make, says in ((os.mkfifo, "x.gguf"), (os.mkdir, "x.gguf"), (lambda p: p.touch(), "x.gguf: header: this is not a GGUF file"),
                        (lambda p: p.write_bytes(struct.pack("<4sIQQ", b"GGUF", 3, 0, 0)), "x.gguf: general.architecture: ''"),
                        (lambda p: p.symlink_to(p), "x.gguf")):
         make(path)

@@ -106,7 +106,7 @@ def test_rows_of_another_checkpoint_are_not_used(tmp_path):
     changed = quire(*ask)
     assert len(kept_files(kept)) == 2 and changed.stdout == quire(*ask[:-2]).stdout and "not used" not in changed.stderr
     missing = quire(*ask[:-1], tmp_path / "absent")
-    assert missing.returncode == 1 and "is no directory" in missing.stderr
+    assert missing.returncode == 1 and "is not a directory" in missing.stderr
 
 
 def test_rows_of_another_description_are_not_used(tmp_path):
@@ -162,10 +162,10 @@ BAD_CONFIGS = [
     ("gptq_4_32", dict(group_size=-2), "group_size: must be"),
     ("gptq_4_32", dict(group_size=1 << 40), "group_size"),
     ("gptq_4_32", dict(group_size=7), "group_size: 7"),
-    ("gptq_4_64_zeros", dict(sym=True), "sym says"),
+    ("gptq_4_64_zeros", dict(sym=True), "sym requires"),
     ("gptq_4_32", dict(quant_method="awq", version="gemm", zero_point=True), "qweight': shape"),
     ("gptq_4_32", dict(quant_method="bitsandbytes"), "bitsandbytes"),
-    ("gptq_4_32", dict(quant_method="fp8"), "qweight': is of a quantized matrix, but config.json: quantization_config has another method"),
+    ("gptq_4_32", dict(quant_method="fp8"), "qweight': belongs to a quantized matrix, but config.json: quantization_config has another method"),
     ("gptq_4_128_order", dict(desc_act=False), "orders columns"),
     ("awq_32", dict(version="gemv"), "gemv"),
     ("awq_32", dict(bits=3), "bits: 3"),
@@ -212,7 +212,7 @@ def test_a_config_that_cannot_be(tmp_path):
         assert says in told, (name, changes, told)
     plain = copied(tmp_path / "plain", "gptq_4_32")
     edit_config(plain, lambda _, config: config.pop("quantization_config"))
-    assert "qweight': is of a quantized matrix, but config.json: quantization_config is missing" in refusal(plain)
+    assert "qweight': belongs to a quantized matrix, but config.json: quantization_config is missing" in refusal(plain)
 
 
 def test_tensors_that_cannot_be(tmp_path):

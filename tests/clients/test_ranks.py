@@ -173,11 +173,11 @@ def test_the_others_end_with_rank_0(begin):
     (["-tp", "3"], "--tensor-parallel-size: must be 1, 2, 4 or 8, got 3; this model can be divided among: 1, 2, 4"),
     (["-tp", "8"], "the model's 4 attention heads, which read 2 of K and V, can be divided among these numbers of ranks: 1, 2, 4"),
     (["-pp", "7"], "--pipeline-parallel-size 7: the model has"),
-    (["-pp", "3", "-tp", "4"], "12 processes, and there are at most 8"),
-    (["-pp", "2", "--task", "embed"], "--pipeline-parallel-size: a model that gives vectors computes on one rank"),
-    (["-tp", "2", "--cpu-bind", "0,1"], "--cpu-bind 0,1 is a list for one rank"),
-    (["-tp", "2", "--task", "embed"], "a model that gives vectors computes on one rank"),
-    (["-tp", "2", "--speculative-config", json.dumps({"method": "draft_model", "model": str(MODEL)})], "a draft model computes on one rank"),
+    (["-pp", "3", "-tp", "4"], "12 processes, but at most 8"),
+    (["-pp", "2", "--task", "embed"], "--pipeline-parallel-size: a model that returns vectors runs on one rank"),
+    (["-tp", "2", "--cpu-bind", "0,1"], "--cpu-bind 0,1: a list works with one rank only"),
+    (["-tp", "2", "--task", "embed"], "a model that returns vectors runs on one rank"),
+    (["-tp", "2", "--speculative-config", json.dumps({"method": "draft_model", "model": str(MODEL)})], "a draft model runs on one rank"),
 ])
 def test_what_ranks_cannot_do_is_refused(arguments, says):
     for command in ["serve", MODEL, "--port", "0", "--device", "cpu"], ["plan", MODEL]:
@@ -186,7 +186,7 @@ def test_what_ranks_cannot_do_is_refused(arguments, says):
 
 
 @pytest.mark.parametrize("arguments,code,says", [
-    (["-tp", "2", "--kv-cache-memory", "512T"], 1, "each of 2 ranks on this host takes "),
+    (["-tp", "2", "--kv-cache-memory", "512T"], 1, "each of 2 ranks on this host needs "),
     (["-tp", "2", "--engine", "unix:/nowhere"], 2, "quire: --tensor-parallel-size is for an engine in this process"),
 ])
 def test_what_a_server_of_ranks_cannot_do_is_refused(arguments, code, says):

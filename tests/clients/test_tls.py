@@ -219,8 +219,8 @@ def test_a_wrong_certificate_ends_the_start(certificate, authority, tmp_path):
     for arguments, says in [
         (["--ssl-certfile", none, "--ssl-keyfile", key], [f"--ssl-certfile: {none}: No such file"]),
         (["--ssl-certfile", cert, "--ssl-keyfile", none], [f"--ssl-keyfile: {none}: No such file"]),
-        (["--ssl-certfile", key, "--ssl-keyfile", key], [f"--ssl-certfile: {key}", "is no certificate"]),
-        (["--ssl-certfile", cert, "--ssl-keyfile", cert], [f"--ssl-keyfile: {cert}", "is no private key"]),
+        (["--ssl-certfile", key, "--ssl-keyfile", key], [f"--ssl-certfile: {key}", "is not a usable certificate"]),
+        (["--ssl-certfile", cert, "--ssl-keyfile", cert], [f"--ssl-keyfile: {cert}", "is not a private key"]),
         (["--ssl-certfile", cert], [str(cert), "holds no private key"]),
         (["--ssl-certfile", cert, "--ssl-keyfile", other], [str(other), "is not the key of", str(cert)]),
         (["--ssl-certfile", cert, "--ssl-keyfile", locked], [str(locked), "is encrypted"]),

@@ -309,7 +309,7 @@ static bool digest(const char *device, const struct bits_case *what, char hex[65
             await_others(others, false);
 #endif
         if ((shape->n_places > 2 && strstr(err.text, "can be divided among these numbers of ranks: 1, 2")) ||
-            (shape->n_stages > 1 && strstr(err.text, ", and a stage at least one")))
+            (shape->n_stages > 1 && strstr(err.text, ", but each stage needs at least one")))
             return false;
         fail_msg("%s", err.text);
     }

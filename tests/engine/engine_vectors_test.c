@@ -236,7 +236,7 @@ static void requests_of_the_other_kind(void **state)
     uint32_t ids[150];
     for (uint32_t i = 0; i < 150; i++)
         ids[i] = 7;
-    refused(submit(run.engine, 1, ids, 3, 0, false, &err), &err, "gives vectors and generates nothing");
+    refused(submit(run.engine, 1, ids, 3, 0, false, &err), &err, "returns vectors and generates no text");
     refused(submit(run.engine, 1, ids, 141, 0, true, &err), &err, "context of 140"); /* max_seq_length */
     assert_int_equal(submit(run.engine, 1, ids, 140, 0, true, &err), QUIRE_OK);
     wait_for(&run, 1);
@@ -250,7 +250,7 @@ static void requests_of_the_other_kind(void **state)
     struct engine *engine;
     assert_int_equal(engine_open(&options, sink, &run, &engine, &err), QUIRE_OK);
     assert_int_equal(engine_info(engine)->vector_size, 0);
-    refused(submit(engine, 1, ids, 9, 0, true, &err), &err, "gives no vectors");
+    refused(submit(engine, 1, ids, 9, 0, true, &err), &err, "returns no vectors");
     engine_close(engine);
 }
 
@@ -294,7 +294,7 @@ static void options_that_do_not_fit(void **state)
     assert_int_equal(plan->groups[0].n_blocks, (plan->overlap_depth + 1) * (64 / 16 + 8));
     close_run(&run);
     options.kv_cache_dtype = "int8";
-    try_open(&options, "--kv-cache-dtype int8 is for what is kept");
+    try_open(&options, "--kv-cache-dtype int8: a model that reads whole texts has no KV cache");
     options.kv_cache_dtype = "auto";
     options.swap_space = 1 << 20;
     try_open(&options, "--swap-space");
@@ -317,7 +317,7 @@ static void pooling_files(void **state)
         {"[" T "," P "]", "{\"pooling_mode_cls_token\": true}", "{\"max_seq_length\": 9}", NULL},
         {"[" T "," P ",{\"type\": \"Normalize\"}]", "{\"pooling_mode_lasttoken\": true}", NULL, NULL},
         {"{}", NULL, NULL, "must be a list"},
-        {"[]", NULL, NULL, "without a Pooling"},
+        {"[]", NULL, NULL, "the Pooling module is missing"},
         {"[1]", NULL, NULL, "type: must be a string"},
         {"[" T "," T "]", NULL, NULL, "'a.Transformer' is not supported"},
         {"[" T ",{\"type\": \"Pooling\", \"path\": 3}]", NULL, NULL, "path: must be a string"},
@@ -329,7 +329,7 @@ static void pooling_files(void **state)
         {"[" T "," P "]", "{}", NULL, "0 pooling modes"},
         {"[" T "," P "]", "{\"pooling_mode_max_tokens\": true}", NULL, "pooling_mode_max_tokens: is not supported"},
         {"[" T "," P "]", "{\"pooling_mode_cls_token\": true, \"pooling_mode_mean_tokens\": true}", NULL, "2 pooling"},
-        {"[" T "," P "]", "{\"pooling_mode_cls_token\": true, \"word_embedding_dimension\": 3}", NULL, "is 3, and the"},
+        {"[" T "," P "]", "{\"pooling_mode_cls_token\": true, \"word_embedding_dimension\": 3}", NULL, "is 3, but the"},
         {NULL, NULL, "{\"max_seq_length\": 0}", "max_seq_length"},
         {NULL, NULL, "7", "must be"},
     };
@@ -359,8 +359,8 @@ static void dense_files(void **state)
     } cases[] = {
         {SIZES ", \"bias\": false, \"activation_function\": \"torch.nn.modules.linear.Identity\"}", NULL},
         {"[]", "must be a JSON object"},
-        {"{}", "in_features: is 0, and the model has 32"},
-        {"{\"in_features\": 31, \"out_features\": 9}", "in_features: is 31, and the model has 32"},
+        {"{}", "in_features: is 0, but the model has 32"},
+        {"{\"in_features\": 31, \"out_features\": 9}", "in_features: is 31, but the model has 32"},
         {"{\"in_features\": 32}", "out_features: is missing"},
         {"{\"in_features\": 32, \"out_features\": 0}", "out_features: must be"},
         {"{\"in_features\": 32, \"out_features\": 8193}", "out_features: must be"},

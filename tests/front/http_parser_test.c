@@ -151,7 +151,7 @@ static void bad_requests(void **state)
     CHECK("POST / HTTP/1.1\r\n" H "Content-Length: 1\r\nContent-Length: 2\r\n\r\n", "bad 400");
     CHECK("POST / HTTP/1.1\r\n" H "Content-Length: 2\r\ncontent-length: 2\r\n\r\nhi", "bad 400");
     /* At the first byte. */
-    CHECK("\x16", "bad 400 this port speaks plain HTTP");
+    CHECK("\x16", "bad 400 this port accepts plain HTTP");
     CHECK("\r\n\x80", "bad 400");
     CHECK("{", "bad 400");
     CHECK(POST "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", "bad 400");

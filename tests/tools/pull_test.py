@@ -155,7 +155,7 @@ class Layout(Case):
         self.hub.repos["org/gguf"] = Repo({**files, "other-Q8_0.gguf": b"y"})
         self.assertIn("Q8_0 matches more than one file: ", self.quire("pull", "org/gguf:Q8_0", code=1))
         # What it brought is found by every command, without the hub.
-        self.assertIn("m-q4_k_m.gguf: header: is no GGUF file's", self.quire("plan", "org/gguf:Q4_K_M", code=1, HF_HUB_OFFLINE="1"))
+        self.assertIn("m-q4_k_m.gguf: header: this is not a GGUF file", self.quire("plan", "org/gguf:Q4_K_M", code=1, HF_HUB_OFFLINE="1"))
 
     def test_same_and_empty_files(self):
         files = {**SMALL, "a.json": b"", "b.json": b"", "c.safetensors": SMALL["model.safetensors"]}

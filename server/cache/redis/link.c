@@ -346,7 +346,7 @@ static void refused(struct redis_link *l, const struct redis_reply *reply)
     const size_t n = strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ");
     const bool is_word = n > 0 && n < sizeof word && (text[n] == ' ' || text[n] == '\0');
     snprintf(word, sizeof word, "%.*s", is_word ? (int)n : 0, text);
-    set_trouble(l, "AUTH, SELECT or PING is refused", is_word ? word : "in words that are not shown");
+    set_trouble(l, "AUTH, SELECT or PING is rejected", is_word ? word : "with a text that is not shown");
     l->is_refused = true;
 }
 
@@ -413,7 +413,7 @@ static int take_replies(struct redis_link *l, struct quire_error *err)
         struct command *c = TAILQ_FIRST(&l->sent);
         if (!c) {
             redis_reply_free(reply);
-            return quire_fail(err, QUIRE_INVALID, "a reply to nothing");
+            return quire_fail(err, QUIRE_INVALID, "a reply without a command");
         }
         TAILQ_REMOVE(&l->sent, c, link);
         if (c->urgency == REDIS_LATER)

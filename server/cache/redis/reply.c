@@ -53,7 +53,7 @@ static void *create_string(const redisReadTask *task, char *text, size_t n)
                                  : task->type == REDIS_REPLY_ERROR  ? REDIS_ERROR
                                                                     : REDIS_OTHER;
     if (n > REDIS_REPLY_MAX_BYTES - r->n_bytes) {
-        r->trouble = "it has more bytes than anything that was asked for";
+        r->trouble = "it has more bytes than any reply to our commands";
         return NULL;
     }
     struct redis_reply *reply = place(task, type);
@@ -79,7 +79,7 @@ static void *create_array(const redisReadTask *task, item_count n)
 {
     struct redis_replies *r = task->privdata;
     if ((size_t)n > REDIS_REPLY_MAX_ITEMS - r->n_items) {
-        r->trouble = "it has more items than anything that was asked for";
+        r->trouble = "it has more items than any reply to our commands";
         return NULL;
     }
     struct redis_reply *reply = place(task, REDIS_ARRAY);
@@ -166,7 +166,7 @@ void redis_replies_free(struct redis_replies *r)
 
 static int refuse(const struct redis_replies *r, struct quire_error *err)
 {
-    return quire_fail(err, QUIRE_INVALID, "a reply that is none: %s", r->trouble ? r->trouble : r->reader->errstr);
+    return quire_fail(err, QUIRE_INVALID, "an invalid reply: %s", r->trouble ? r->trouble : r->reader->errstr);
 }
 
 int redis_replies_feed(struct redis_replies *r, const void *bytes, size_t n, struct quire_error *err)
@@ -187,7 +187,7 @@ int redis_replies_next(struct redis_replies *r, struct redis_reply **out, struct
     }
     /* Limits the buffered part of a reply, whatever length its header announces. */
     if (r->reader->len - r->reader->pos > REDIS_REPLY_MAX_BYTES) {
-        r->trouble = "it has more bytes than anything that was asked for";
+        r->trouble = "it has more bytes than any reply to our commands";
         return refuse(r, err);
     }
     return QUIRE_OK;

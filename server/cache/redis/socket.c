@@ -14,7 +14,7 @@ int redis_tls_open(SSL_CTX **out, struct quire_error *err)
     SSL_CTX *c = SSL_CTX_new(TLS_client_method());
     *out = c;
     if (!c)
-        return quire_fail(err, QUIRE_INTERNAL, "OpenSSL does not start");
+        return quire_fail(err, QUIRE_INTERNAL, "OpenSSL cannot be initialized");
     SSL_CTX_set_verify(c, SSL_VERIFY_PEER, NULL);
     /* Pending data may move in memory between writes, and may be written in parts. */
     SSL_CTX_set_mode(c, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
@@ -22,7 +22,7 @@ int redis_tls_open(SSL_CTX **out, struct quire_error *err)
         return QUIRE_OK;
     SSL_CTX_free(c);
     *out = NULL;
-    return quire_fail(err, QUIRE_INTERNAL, "OpenSSL finds no store of certificates");
+    return quire_fail(err, QUIRE_INTERNAL, "OpenSSL cannot find the system's certificates");
 }
 
 static int begin_tls(struct redis_socket *s, SSL_CTX *tls, const char *host, struct quire_error *err)

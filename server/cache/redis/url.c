@@ -44,11 +44,11 @@ static int parse_who(const char *from, size_t n, struct redis_url *out, struct q
 {
     const char *colon = memchr(from, ':', n);
     if (!colon || colon == from + n - 1)
-        return refuse("before the @ stands user:password, or :password", err);
+        return refuse("the part before the @ must be user:password or :password", err);
     const size_t n_user = (size_t)(colon - from);
     if (!decode(from, n_user, out->user, sizeof out->user) ||
         !decode(colon + 1, n - n_user - 1, out->password, sizeof out->password))
-        return refuse("user or password is too long, or has a % that begins no two hex digits", err);
+        return refuse("user or password is too long, or has a % without two hex digits", err);
     return QUIRE_OK;
 }
 
@@ -82,9 +82,9 @@ static int parse_where(const char *from, size_t n, struct redis_url *out, struct
     const size_t n_host = end ? (size_t)(end - host) : n - bracket, n_before = end ? (size_t)(end - from) + bracket : n;
     uint32_t port = 6379;
     if ((bracket && !end) || n_host == 0 || n_host >= sizeof out->host || !plain(host, n_host))
-        return refuse("there is no host, or it is none (an IPv6 address goes into [ ])", err);
+        return refuse("the host is missing or invalid (put an IPv6 address in [ ])", err);
     if (n_before < n && (from[n_before] != ':' || !number(from + n_before + 1, n - n_before - 1, 1, 65535, &port)))
-        return refuse("the port is none (an IPv6 address goes into [ ])", err);
+        return refuse("the port is invalid (put an IPv6 address in [ ])", err);
     memcpy(out->host, host, n_host);
     out->host[n_host] = '\0';
     snprintf(out->port, sizeof out->port, "%u", (unsigned)(port & 0xffff));
@@ -108,9 +108,9 @@ int redis_url_parse(const char *text, struct redis_url *out, struct quire_error 
     if (status != QUIRE_OK)
         return status;
     if (strchr(rest + n, '@'))
-        return refuse("a / in user or password is written %2F", err);
+        return refuse("write a / in user or password as %2F", err);
     if (rest[n] == '/' && rest[n + 1] && !number(rest + n + 1, strlen(rest + n + 1), 0, MAX_DB, &out->db))
-        return refuse("what follows the host is the number of a database", err);
+        return refuse("the path after the host must be the number of a database", err);
     return QUIRE_OK;
 }
 

@@ -148,12 +148,12 @@ def test_a_redis_that_is_paused_killed_and_filled_with_garbage(start, redis):
     wait_until(lambda: len(redis.names()) == 8)
     again, n_exact = ask_all(other, "back")
     assert again == answers and n_exact > 0
-    assert server.stop() == 0 and "answers are kept there again" in server.output() and SECRET not in server.output()
+    assert server.stop() == 0 and "answers are cached there again" in server.output() and SECRET not in server.output()
 
 
 @pytest.mark.parametrize("url,says", [
-    (f"redis://u:{SECRET}@", "there is no host"),
-    (f"redis://{SECRET}@host", "user:password, or :password"),
+    (f"redis://u:{SECRET}@", "the host is missing"),
+    (f"redis://{SECRET}@host", "user:password or :password"),
     (f"Redis://u:{SECRET}@host", "must be memory, sqlite:PATH or redis://HOST"),
     ("redis://host:x", "port"),
     ("rediss://host/one", "number of a database"),

@@ -156,7 +156,7 @@ def test_a_head_beside_tied_embeddings(tmp_path):
     must_refuse(model, "lm_head.weight")
     assert "tie_word_embeddings" in inspected(model)[2]
     # A model that gives vectors makes no logits.
-    must_take(changed(tmp_path, VECTORS / "qwen3_last", {"lm_head.weight": f32(1.0)}), "the head that makes logits", "--task", "embed")
+    must_take(changed(tmp_path, VECTORS / "qwen3_last", {"lm_head.weight": f32(1.0)}), "the output head", "--task", "embed")
 
 
 def test_encoders(tmp_path):

@@ -111,7 +111,7 @@ def test_a_rank_that_is_lost_ends_what_streams_with_an_error(group, n_on_host, l
 
 @pytest.mark.parametrize("n_on_host,more,of_rank,says", [
     (0, [], lambda rank: {"CUDA_VISIBLE_DEVICES": "1"}, "no GPU is left for rank 1 on host"),
-    (0, [], lambda rank: {"QUIRE_SIMT_DEVICES": "1"}, "it sees 1 from --device's number on, of rank 0"),
+    (0, [], lambda rank: {"QUIRE_SIMT_DEVICES": "1"}, "it sees 1 from --device's number on, taken by rank 0"),
     (0, ["--device", "cuda:1"], lambda rank: {}, "no GPU is left for rank 1 on host"),
     (0, [], lambda rank: {"QUIRE_SIMT_DEVICES": str(2 * (1 - rank))}, "rank 1: device cuda: no NVIDIA GPU on this machine"),
     (1, [], lambda rank: {}, "GPUs of several hosts do not reach each other's memory; rank 0: libnccl.so.2 is not there"),

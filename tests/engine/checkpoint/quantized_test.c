@@ -346,7 +346,7 @@ static void bad_tensors(void **state)
         {"sym", "tensor 'm.qzeros': row 0 has the zero point"},
         {"bits", "tensor 'm.qweight': shape"},
         {"group", "tensor 'm.scales': shape"},
-        {"both", "tensor 'm.weight': is there beside"},
+        {"both", "tensor 'm.weight': exists in addition to"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct image *im = calloc(1, sizeof *im);

@@ -66,10 +66,12 @@ static void refuses(const char *text, const char *wanted)
 static void no_gpu_is_had_twice(void **state)
 {
     (void)state;
-    refuses("a:0 a:0", "no GPU is left for rank 1 on host nodea: it sees 1 from --device's number on, of rank 0; ");
+    refuses("a:0 a:0",
+            "no GPU is left for rank 1 on host nodea: it sees 1 from --device's number on, taken by rank 0; ");
     refuses("a:0 a:01 b:01 a:01",
-            "no GPU is left for rank 3 on host nodea: it sees 2 from --device's number on, of ranks 0, 1; ");
-    refuses("a:0 b:7 b:7", "no GPU is left for rank 2 on host nodeb: it sees 1 from --device's number on, of rank 1; ");
+            "no GPU is left for rank 3 on host nodea: it sees 2 from --device's number on, taken by ranks 0, 1; ");
+    refuses("a:0 b:7 b:7",
+            "no GPU is left for rank 2 on host nodeb: it sees 1 from --device's number on, taken by rank 1; ");
 }
 
 static void hosts_are_told_apart(void **state)

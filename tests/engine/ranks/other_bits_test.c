@@ -135,13 +135,13 @@ static void a_rank_with_other_bits_is_found_and_named(void **state)
         unsigned at;
     } cases[] = {
 #ifdef RECORDED
-        {2, 1, "1", "rank 1 has computed other bits than rank 0 (", EAGER},
-        {2, 1, "0", "rank 1 has computed other bits than rank 0 (", RECORDED}};
+        {2, 1, "1", "rank 1 has computed different bits from rank 0 (", EAGER},
+        {2, 1, "0", "rank 1 has computed different bits from rank 0 (", RECORDED}};
 #else
-        {4, 1, "0", "rank 0 has computed other bits than rank 1 (", LATER},
-        {4, 1, "2", "rank 2 has computed other bits than rank 0 (", LATER},
-        {2, 1, "1", "rank 1 has computed other bits than rank 0 (", FIRST},
-        {2, 2, "3", "rank 3 has computed other bits than rank 2 (", LATER}};
+        {4, 1, "0", "rank 0 has computed different bits from rank 1 (", LATER},
+        {4, 1, "2", "rank 2 has computed different bits from rank 0 (", LATER},
+        {2, 1, "1", "rank 1 has computed different bits from rank 0 (", FIRST},
+        {2, 2, "3", "rank 3 has computed different bits from rank 2 (", LATER}};
 #endif
     char why[QUIRE_ERROR_BYTES];
     (void)state;
