@@ -198,6 +198,8 @@ static void note(struct speaker *s, size_t i)
         out->marks |= 1u << t->word.mark;
         s->begun = true;
     }
+    if ((is_word(t, "have") || is_word(t, "has") || is_word(t, "had")) && is_word(next, "to"))
+        out->marks |= 1u << MARK_HAVE_TO;
     out->n_the += is_word(t, "the");
     s->anybody_can = s->anybody_can || (t->word.mark == MARK_CAN && (is_word(next, "i") || is_word(next, "you") ||
                                                                      is_word(next, "we") || is_word(next, "one")));

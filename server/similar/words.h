@@ -59,6 +59,7 @@ enum word_mark {
     MARK_ANY,
     MARK_BEING,
     MARK_BEEN,
+    MARK_HAVE_TO,
     N_MARKS
 };
 

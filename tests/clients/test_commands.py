@@ -100,17 +100,6 @@ def test_a_wrong_command_line_is_explained(arguments, says):
     assert got.returncode == 2 and says in got.stderr and got.stderr.count("\n") == 1
 
 
-def test_the_readme_can_be_pasted(server):
-    """What it asks of http://127.0.0.1:8000, by a shell, as it is printed there."""
-    blocks = re.findall(r"(?:^    .*\n)+", (ROOT / "README.md").read_text(), re.MULTILINE)
-    asked = [block for block in blocks if "curl http" in block]
-    assert asked
-    for block in asked:
-        block = block.replace("http://127.0.0.1:8000", server.url)
-        got = subprocess.run(["bash", "-ec", block], capture_output=True, text=True, timeout=60)
-        assert got.returncode == 0 and "error" not in got.stdout and "data: [DONE]" in got.stdout, got
-
-
 def test_a_directory_is_served_by_its_name(start, tmp_path):
     model, place, link = tmp_path / "my-model", tmp_path / "my-model" / "inside", tmp_path / "as-i-call-it"
     place.mkdir(parents=True)

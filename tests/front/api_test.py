@@ -261,6 +261,8 @@ def test_arguments_never_end_a_chat():
     # A template that knows mappings only.
     with tempfile.TemporaryDirectory() as folder, template_server(folder, EACH_CALL.replace("FILTER", "items | list | tojson")) as s:
         assert rendered(s, with_arguments('{"a":')) == json.dumps([["arguments", '{"a":']])
+        for other in ("[1, 2]", "null", "3", '"x"', "1e400", "true", "[" * 70 + "]" * 70):
+            assert rendered(s, with_arguments(other)) == json.dumps([["arguments", json.loads(other)]]), other
 
 
 def test_echo():

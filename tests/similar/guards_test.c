@@ -110,6 +110,8 @@ static void each_guard_sees_what_it_is_for(void **state)
         {GUARD_DIRECTION, {"foods to eat and not to drink", "foods not to eat and to drink"}},
         {GUARD_LANGUAGE, {"Was ist Photosynthese und wie geht das?", "What is photosynthesis?"}},
         {GUARD_LANGUAGE, {"Что такое фотосинтез?", "What is photosynthesis?"}},
+        {GUARD_WORDS, {"Do I have to pay?", "Do I pay?"}},
+        {GUARD_WORDS, {"What does he have to eat?", "What does he eat?"}},
         {GUARD_WORDS, {"Explain mitosis", "Explain meiosis"}},
         {GUARD_WORDS, {"When was it founded by Romans", "Where was it founded by Romans"}},
         {GUARD_WORDS, {"What is 5 + 3", "What is 5 - 3"}},

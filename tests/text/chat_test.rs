@@ -616,3 +616,19 @@ fn arguments_that_are_a_text_do_not_end_a_chat() {
     let failed = render_text("{{ raise_exception('never') }}", messages).unwrap_err();
     assert_eq!(failed.text, "never");
 }
+
+/// So are arguments that are JSON, and not an object.
+#[test]
+fn arguments_that_are_not_a_mapping_do_not_end_a_chat() {
+    for given in ["[1, 2]", "null", "3", "true"] {
+        let messages = format!(
+            r#"[{{"role":"assistant","tool_calls":[{{"function":{{"name":"f","arguments":{given}}}}}]}}]"#
+        );
+        let arguments = "messages[0].tool_calls[0].function.arguments";
+        let pairs = format!("{{{{ {arguments} | items | list | tojson }}}}");
+        let expected = format!(r#"[["arguments", {given}]]"#);
+        assert_eq!(render_text(&pairs, &messages).unwrap(), expected, "{given}");
+        let plain = format!("{{{{ {arguments} | tojson }}}}");
+        assert_eq!(render_text(&plain, &messages).unwrap(), given, "{given}");
+    }
+}

@@ -160,6 +160,7 @@ fn text_of(tokenizer: &Json) -> Arc<Text> {
             TokenStrings::parse(None, None).unwrap(),
         )
         .unwrap(),
+        digest: [0; 32],
     })
 }
 

@@ -685,13 +685,14 @@ fn members_of(value: &Value) -> Message {
         .collect()
 }
 
-/// The messages with {"arguments": text} in place of arguments that are a text (because the model was cut off or wrote
-/// invalid JSON), for templates that accept only mappings. Returns None if no message has such arguments.
+/// The messages with {"arguments": what was given} in place of arguments that are not a mapping: a list, a number, null,
+/// or a text that was cut or is not JSON. For templates that accept only mappings. Returns None if no message has such
+/// arguments.
 fn with_object_arguments(messages: &[Message]) -> Option<Vec<Message>> {
     let arguments = |call: &Value| call.get_attr("function").ok()?.get_attr("arguments").ok();
     let calls = |message: &Message| member(message, "tool_calls").map_or(Vec::new(), parts);
-    let is_text = |call: &Value| arguments(call).is_some_and(|given| given.as_str().is_some());
-    if !messages.iter().flat_map(calls).any(|call| is_text(&call)) {
+    let is_other = |call: &Value| arguments(call).is_some_and(|given| given.kind() != ValueKind::Map);
+    if !messages.iter().flat_map(calls).any(|call| is_other(&call)) {
         return None;
     }
     let mended = messages.iter().cloned().map(|mut message| {
@@ -709,8 +710,8 @@ fn with_object(call: &Value) -> Value {
     let Some(mut function) = member(&call, "function").map(members_of) else {
         return Value::from_pairs(call);
     };
-    if let Some(text) = member(&function, "arguments").filter(|given| given.as_str().is_some()) {
-        let object = Value::from_pairs(vec![(Value::from("arguments"), text.clone())]);
+    if let Some(given) = member(&function, "arguments").filter(|given| given.kind() != ValueKind::Map) {
+        let object = Value::from_pairs(vec![(Value::from("arguments"), given.clone())]);
         set_member(&mut function, "arguments", object);
         set_member(&mut call, "function", Value::from_pairs(function));
     }

@@ -19,9 +19,12 @@ ROWS = [
     ("Decode, F16, 0.5B", "cpu", "decode-f16", "quire", "llama.cpp"),
     ("Decode, GGUF Q4_K_M, 0.5B", "quantized-models", "decode-q4_k_m", "quire", "llama.cpp"),
     ("16 requests, GGUF Q4_0, 0.5B", "quantized-models", "concurrent-q4_0", "quire", "llama.cpp"),
-    ("Prefill 512 tokens, F16, 0.5B", "cpu", "prefill-f16", "quire, AVX-512", "llama.cpp"),
     ("Prefill 512 tokens, BF16, 0.5B", "cpu", "prefill-bf16", "quire", "llama.cpp"),
 ]
+
+
+GPU = "docs/benchmarks/gpu-h100"
+WEIGHTS_8B_GB = 15.01
 
 
 def records_of(name):
@@ -50,12 +53,29 @@ def line(title, name, row, ours, peer):
         limit = f"{figure(statistics.median(bandwidths))} GB/s, {100 * statistics.median(shares):.0f} % of read bandwidth"
     machine = f"{run['cpu']['Model name'].replace('(R)', '').replace(' Processor', '')}, {run['threads']} cores"
     link = f"[{run['date']}](docs/benchmarks/{name}.md)"
-    return f"| {title} | {figure(mine)} tok/s | {limit} | {figure(other)} tok/s | {machine}, {link} |"
+    return f"| {title} | {figure(mine)} tok/s | {limit} | {peer} {figure(other)} tok/s | {machine}, {link} |"
+
+
+def gpu_json(name):
+    return json.loads((ROOT / GPU / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def gpu_lines():
+    """The two rows of an H100, where no peer ran in turns."""
+    where = f"H100 SXM, [2026-11-26]({GPU}.md)"
+    token_s = gpu_json("latency_1_llama-3.1-8b")["avg_tpot"]
+    rate = WEIGHTS_8B_GB / token_s
+    share = rate / gpu_json("limits")["read_gb_s"]
+    yield (f"| Decode, BF16, 8B, GPU | {figure(1 / token_s)} tok/s | {rate:.0f} GB/s, {100 * share:.0f} % of read bandwidth "
+           f"| – | {where} |")
+    requests = gpu_json("hopper/throughput_500")["requests_per_second"]
+    yield (f"| 500 chats of 202 + 179 tokens, 8B, GPU | {figure(requests)} requests/s | – "
+           f"| – | {where} |")
 
 
 def table():
-    head = "| Work | Quire | of the limit | llama.cpp | machine, date |\n|---|---|---|---|---|\n"
-    return head + "\n".join(line(*row) for row in ROWS)
+    head = "| Work | Quire | of the limit | peer | machine, date |\n|---|---|---|---|---|\n"
+    return head + "\n".join([*(line(*row) for row in ROWS), *gpu_lines()])
 
 
 def main():
