@@ -18,7 +18,6 @@ END = "<!-- end of performance -->"
 ROWS = [
     ("Decode, F16, 0.5B", "cpu", "decode-f16", "quire", "llama.cpp"),
     ("Decode, GGUF Q4_K_M, 0.5B", "quantized-models", "decode-q4_k_m", "quire", "llama.cpp"),
-    ("16 requests, GGUF Q4_0, 0.5B", "quantized-models", "concurrent-q4_0", "quire", "llama.cpp"),
     ("Prefill 512 tokens, BF16, 0.5B", "cpu", "prefill-bf16", "quire", "llama.cpp"),
 ]
 
