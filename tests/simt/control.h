@@ -16,7 +16,7 @@ extern "C" {
 #define SIMT_KERNEL_IS_SKIPPED -2
 /* Makes the nth call of this name from now on return this error and do nothing else. Names: those of CUDA's functions;
  * "launch" for any kernel's launch; "kernel" for its run on the device, after which the device is lost as after a real
- * fault; a kernel's name, as K_LAUNCH has it, for the run of that kernel. n = 0 cancels the request. One request per name. */
+ * fault; "kernel/NAME", NAME as K_LAUNCH has it, for the run of that kernel. n = 0 cancels the request. One request per name. */
 void simt_fail_call(const char *call, unsigned nth, cudaError_t error);
 /* Returns the number of calls of this name so far. NULL counts all calls. */
 unsigned long simt_calls(const char *call);

@@ -672,7 +672,7 @@ cudaError_t queue(cudaStream_t stream, const char *name, const void *kernel, con
     return add(s, [=] {
         cudaError_t asked_for = injected("kernel");
         if (!asked_for)
-            asked_for = injected(name);
+            asked_for = injected((std::string("kernel/") + name).c_str());
         if (asked_for == (cudaError_t)SIMT_KERNEL_HANGS)
             for (;;)
                 pause();

@@ -71,9 +71,9 @@ rows_of() { # name, how many rows are ok
     want "$1: the rows of other kernels are reported" test "$(kernels_of "$1" | grep -c '^ok ')" = "$2"
     want "$1: later steps ran" grep -q "^| a step's operations | ok |" "$work/$1/out/report.md"
 }
-(plant=rmsnorm_kernel:1:700; check "$work/illegal" conformance "$work/illegal/out" 2>/dev/null; echo $? >"$work/illegal/status") &
-(plant=rmsnorm_kernel:1:-1; check "$work/hang" conformance "$work/hang/out" 2>/dev/null; echo $? >"$work/hang/status") &
-(plant=rmsnorm_kernel:1:-2; check "$work/bit" conformance "$work/bit/out" 2>/dev/null; echo $? >"$work/bit/status") &
+(plant=kernel/rmsnorm_kernel:1:700; check "$work/illegal" conformance "$work/illegal/out" 2>/dev/null; echo $? >"$work/illegal/status") &
+(plant=kernel/rmsnorm_kernel:1:-1; check "$work/hang" conformance "$work/hang/out" 2>/dev/null; echo $? >"$work/hang/status") &
+(plant=kernel/rmsnorm_kernel:1:-2; check "$work/bit" conformance "$work/bit/out" 2>/dev/null; echo $? >"$work/bit/status") &
 (plant=cudaFuncGetAttributes:5:209; check "$work/load" conformance "$work/load/out" 2>/dev/null; echo $? >"$work/load/status") &
 wait
 n=$(kernels_of good | grep -c '^ok ')
