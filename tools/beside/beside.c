@@ -22,9 +22,9 @@ struct beside {
     struct hub_model model;
     struct engine_options options;
     struct serving_identity identity;
-    struct key256 vectors; /* what they depend on */
+    struct key256 vectors; /* identity of the vectors' bits: what they depend on */
     struct sampling_defaults sampling;
-    struct watching watching; /* of its death */
+    struct watching watching; /* watches for the engine's death */
     struct serving_death *death;
     struct quire_text *text;
     struct daemon *daemon;

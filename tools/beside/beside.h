@@ -30,9 +30,9 @@ int beside_open(struct event_base *base, const struct beside_flags *flags, const
                 struct front *front, const struct served_model_options *first, void (*gone)(void *context),
                 void *context, struct beside **out, struct quire_error *err);
 struct served_model *beside_model(const struct beside *b);
-/* The size of its vectors, and the identity of their bits. */
+/* Returns the size of its vectors, and the identity of their bits. */
 uint32_t beside_vectors(const struct beside *b, struct key256 *identity);
-/* Once. */
+/* Call once. */
 int beside_connect(struct beside *b, struct quire_error *err);
 /* Returns whether its engine failed; false for NULL. */
 bool beside_died(const struct beside *b);
