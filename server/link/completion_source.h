@@ -8,7 +8,6 @@
  * Everything runs on the thread of the event loop. Events come from the loop or from within submit() itself, because a
  * cache may have the answer at once. The id is set before the first event, and cancel() may be called from within any
  * event. Data that events point to is borrowed until they return.
- *
  */
 #ifndef QUIRE_LINK_COMPLETION_SOURCE_H
 #define QUIRE_LINK_COMPLETION_SOURCE_H

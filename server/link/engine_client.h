@@ -4,7 +4,6 @@
  * may call anything here, including engine_client_close(). Owns the stream. Grants CREDIT as it reads, so that an
  * engine never has to hold more output than this side can take. When the connection to the engine ends, every request
  * gets on_lost once, then on_closed comes. The client stays, unusable, until it is closed.
- *
  */
 #ifndef QUIRE_FRONT_ENGINE_CLIENT_H
 #define QUIRE_FRONT_ENGINE_CLIENT_H

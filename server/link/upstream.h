@@ -14,7 +14,6 @@
  *     a command   upstream_supervise(): a child of this process, restarted when it ends or hangs.
  *
  * Loop's thread; callbacks come there. It frees nothing that its user owns.
- *
  */
 #ifndef QUIRE_LINK_UPSTREAM_H
 #define QUIRE_LINK_UPSTREAM_H
