@@ -49,8 +49,7 @@ static void lost(struct upstream *u, const char *what, const char *why)
 static void say_waiting(struct upstream *u, const char *why)
 {
     size_t n = strlen(u->address);
-    if (strncmp(why, u->address, n) == 0 && why[n] == ':') /* why begins with the address, which the message already
-                                                              has */
+    if (strncmp(why, u->address, n) == 0 && why[n] == ':') /* the log line already has the address */
         why += n + 1 + strspn(why + n + 1, " ");
     if (u->was_ready || (u->said_waiting > 0 && quire_now_s() - u->said_waiting < SAY_EVERY_S))
         return;
