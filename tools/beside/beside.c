@@ -130,8 +130,8 @@ static int open_engine(struct beside *b, struct quire_error *err)
     return QUIRE_OK;
 }
 
-/* A question's vector depends on the engine (weights, pooling, normalization), on how the text becomes tokens, on where a long
- * one is cut, and on the prompts that the model's card puts before it. */
+/* A question's vector depends on the engine (weights, pooling, normalization), on how the text becomes tokens, on where
+ * a long one is cut, and on the prompts that the model's card puts before it. */
 static int read_identity(struct beside *b, struct quire_error *err)
 {
     static const char label[] = "quire embedder 1", prompts_file[] = "config_sentence_transformers.json";

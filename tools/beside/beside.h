@@ -24,8 +24,8 @@ struct engine_options beside_options(const struct beside_flags *flags, const cha
                                      const struct engine_options *first);
 
 /* Opens the model and adds it to the front. options: the first model's; device, threads and tenants are taken from it.
- * first: the first model's options for messages are used for this one. gone: called when the engine stopped or was lost;
- * the loop must end. */
+ * first: the first model's options for messages are used for this one. gone: called when the engine stopped or was
+ * lost; the loop must end. */
 int beside_open(struct event_base *base, const struct beside_flags *flags, const struct engine_options *options,
                 struct front *front, const struct served_model_options *first, void (*gone)(void *context),
                 void *context, struct beside **out, struct quire_error *err);
