@@ -25,7 +25,7 @@ struct line { /* one tenant's queue */
 
 struct turns {
     struct event *go, *resume;
-    /* Limits and counts in the engine: choices; choices of prompts without a first token; the tokens of these prompts. */
+    /* Limits and counts in the engine: choices; choices of prompts without a first token; these prompts' tokens. */
     uint32_t max_choices, max_queued, max_tokens;
     uint64_t n_choices, n_queued, n_tokens; /* current counts */
     uint64_t limit; /* for n_choices: max_choices, or less after the engine's queue was full */

@@ -148,8 +148,7 @@ static bool put_tool_calls(struct buffer *o, struct quire_value calls, size_t in
     return true;
 }
 
-/* Adds a member of a message other than content. Templates test whether a key exists, not whether it is null or empty.
- */
+/* Adds a member of a message other than content. Templates test whether a key exists, not whether it has a value. */
 static bool put_member(struct buffer *o, struct quire_value key, struct quire_value value, size_t index,
                        struct api_error *e)
 {

@@ -61,8 +61,7 @@ struct params_model {
     const struct sampling_defaults *defaults;
 };
 
-/* For chat and completions. `body` must outlive p. Returns false with an error in e. Call params_free() in both cases.
- */
+/* For chat and completions. `body` must outlive p. Returns false with an error in e. Call params_free() always. */
 bool params_read(struct params *p, const struct quire_doc *body, bool chat, const struct params_model *model,
                  struct api_error *e);
 void params_free(struct params *p);
