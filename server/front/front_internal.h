@@ -83,7 +83,7 @@ bool front_can_serve(const struct served_model *m, struct api_error *e);
 const char *front_state(const struct served_model *m);
 /* The tenant of the request's API key. NULL, with a 401 in e: no such key. */
 struct tenant *front_tenant(const struct front *f, const struct http_exchange *x, struct api_error *e);
-/* Returns whether the key is an admin's; without keys, whether the client is on this machine. */
+/* Returns whether the key is an admin's; without keys, whether the client is on this machine and no web page. */
 bool front_is_admin(const struct front *f, const struct http_exchange *x);
 /* The cache domain of a request, by its API key. */
 struct key256 front_cache_domain(const struct front *f, const struct http_exchange *x);
@@ -186,7 +186,7 @@ void unpin_start(struct served_model *m, struct http_exchange *x);
 void policy_start(struct served_model *m, struct http_exchange *x);
 /* Answers the oldest command. refuse NULL: it was executed. */
 void commands_answer(struct served_model *m, const struct wire_refuse *refuse);
-/* Frees the pending commands without replies. */
+/* Answers the pending commands with an error: the engine is unavailable. */
 void commands_end(struct served_model *m);
 
 /* ---- ui.c ---- */

@@ -9,7 +9,7 @@
 
 struct spans {
     struct buffer o;
-    uint64_t epoch_ns; /* the zero of struct timing's clock */
+    uint64_t epoch_ns; /* wall-clock time at the zero of struct timing's clock */
     bool first;        /* no attribute written yet */
     uint32_t n;
 };

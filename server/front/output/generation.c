@@ -146,7 +146,7 @@ static void on_ping(evutil_socket_t fd, short what, void *context)
     event_add(g->ping, &tv);
 }
 
-/* The request was accepted: from here on, silence has a limit. */
+/* The request was accepted: from here on, a silent stream gets a ping after ping_ms. */
 static void await_tokens(struct generation *g)
 {
     g->last_write_us = quire_now_us();

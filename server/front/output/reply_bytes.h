@@ -1,5 +1,5 @@
 /* The memory budget of replies. A reply that is not streamed is held until it is complete, and so are the prompts that
- * a stream repeats. Logprobs turn two bytes of a token into hundreds.
+ * a stream repeats. With logprobs, a token that came as two bytes takes hundreds.
  *
  * Before work begins, a request is rejected if its reply would exceed the limit of one reply. It gets a 429 if other
  * replies have used up the budget. This check uses the typical sizes of tokens and logprobs. The real sizes are
