@@ -16,7 +16,8 @@
 #define MAX_HEAD_BYTES 32768
 #define MAX_PENDING_BYTES ((size_t)1 << 20)
 #define LARGE_BYTES (1 << 20)
-/* 1,024 overflowed when 30,000 connections came within 8 s: whoever knocks then is a second late. */
+/* 1,024 overflowed when 30,000 connections came within 8 s: clients that connect during an overflow are delayed by a
+ * second. */
 #define BACKLOG 4096
 #define MAX_WATCHERS 64 /* connections to the listener for metrics */
 
@@ -82,14 +83,14 @@ static struct http_limits limits_of(const struct front_options *o)
 
 static void prepare_process(void)
 {
-    /* Writing to a client that has gone must be an error, not the end of the process. */
+    /* A write to a client that has disconnected must be an error, not the end of the process. */
     signal(SIGPIPE, SIG_IGN);
-    /* jansson's hash seed is set once, before threads could. */
+    /* Sets jansson's hash seed once, before other threads could. */
     json_object_seed(0);
-    /* Copies of bodies and of long texts go back to the system as they are freed. Left to itself glibc raises the bound
-     * to 32 MiB with the first of them and keeps them all: eight chats of 16 MiB at once then took 363 MiB instead of
-     * 227, and left 123. A heap is not given back by its default of 128 KiB: encoding 64 KiB of prose took 34 ms so, and
-     * 27 with 8 MiB. */
+    /* Returns the memory of bodies and long texts to the system when they are freed. By default, glibc raises the
+     * threshold to 32 MiB with the first of them and keeps them all: eight simultaneous chats of 16 MiB then took 363
+     * MiB instead of 227, and 123 remained. The heap is not trimmed at its default of 128 KiB: with it, encoding 64
+     * KiB of prose took 34 ms, and 27 ms with 8 MiB. */
     mallopt(M_MMAP_THRESHOLD, LARGE_BYTES);
     mallopt(M_TRIM_THRESHOLD, 4 * LARGE_BYTES);
 }
@@ -144,7 +145,7 @@ void front_destroy(struct front *f)
     struct served_model *m;
     if (!f)
         return;
-    /* Connections go first: what they wait for is cancelled with them. */
+    /* Closes connections first: this cancels the requests behind them. */
     http_server_close(f->http);
     http_server_close(f->watchers);
     cache_clears_end(f);

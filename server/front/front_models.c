@@ -1,4 +1,4 @@
-/* Which models a front has. */
+/* The list of a front's models. */
 #include "server/front/front_internal.h"
 
 struct served_model *front_first_model(const struct front *f)

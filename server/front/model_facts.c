@@ -33,7 +33,7 @@ const struct model_facts *model_facts_of(const struct wire_hello *hello)
     return facts;
 }
 
-/* The count is all that changes of facts that are const to everybody else. */
+/* Only the count of holders changes. For all other code, facts are const. */
 static struct model_facts *counted(const struct model_facts *facts)
 {
     return (struct model_facts *)(uintptr_t)facts;

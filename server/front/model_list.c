@@ -16,7 +16,7 @@ const struct model_list *model_list_new(const struct model_view *models, uint32_
     return list;
 }
 
-/* The count is all that changes of a list that is const to everybody else. */
+/* Only the count of holders changes. For all other code, a list is const. */
 static struct model_list *counted(const struct model_list *list)
 {
     return (struct model_list *)(uintptr_t)list;
@@ -62,7 +62,7 @@ bool model_has_name(const struct model_config *config, const char *name)
     return false;
 }
 
-/* "'a', 'b' and 3 more": the served names, which whoever may ask for one may also read on /v1/models. */
+/* "'a', 'b' and 3 more": the served names. A client that may send requests may also read them on /v1/models. */
 static void list_names(const struct model_config *config, char *out, size_t n_bytes)
 {
     size_t n = 0;

@@ -1,7 +1,7 @@
-/* The models of this server, as threads of the text pool see them: nothing here changes once it is made.
+/* The models of this server, as the threads of the text pool see them: constant after construction.
  *
- * A configuration lives as long as the front. Facts are those of the engines that were there when the list was made; when an
- * engine comes, the loop makes another list. Making one is the loop's; any thread may hold and release one.
+ * A configuration lives as long as the front. The facts belong to the engines at the time when the list was made; a
+ * new engine causes a new list. Only the loop makes a list; any thread may hold and release one.
  */
 #ifndef QUIRE_FRONT_MODEL_LIST_H
 #define QUIRE_FRONT_MODEL_LIST_H
@@ -18,22 +18,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What is said of a model when it is added. */
+/* The configuration of a model when it is added. */
 struct model_config {
-    char **names; /* [n_names], the first is for requests that name none */
+    char **names; /* [n_names], the first is for requests without a name */
     size_t n_names;
-    char *root;   /* path or name of what was loaded */
+    char *root;   /* path or name of the loaded model */
     const struct quire_text *text;
-    const struct sampling_defaults *sampling; /* the checkpoint's */
+    const struct sampling_defaults *sampling; /* from the checkpoint */
     enum quire_specials specials_in_messages;
-    enum tool_format tool_format;  /* of its calls */
+    enum tool_format tool_format;  /* of its tool calls */
     bool keeps_billing_header;
-    bool is_tool_tag_special;      /* the tokenizer's decoder leaves the tag out where it leaves out special tokens */
-    bool chat_tells_time;          /* the chat template asks for the time: the same words are another prompt later */
-    bool compares_questions;       /* the response cache compares them with those that were answered */
-    bool for_vectors;              /* where another model generates, it answers the routes of vectors and scores */
+    bool is_tool_tag_special;      /* the tokenizer's decoder omits the tag when it omits special tokens */
+    bool chat_tells_time;          /* the chat template uses the time: the same words give another prompt later */
+    bool compares_questions;       /* the response cache compares them with answered questions */
+    bool for_vectors;              /* if another model generates, it answers the routes for vectors and scores */
     uint32_t max_choices;          /* of a request */
-    struct key256 prompt_identity; /* under which what is keyed by text is kept */
+    struct key256 prompt_identity; /* part of the key of entries that are cached by text */
 };
 
 struct model_view {
@@ -42,25 +42,25 @@ struct model_view {
 };
 
 struct model_list {
-    _Atomic uint32_t n_holders; /* model_list.c's */
+    _Atomic uint32_t n_holders; /* private to model_list.c */
     uint32_t n;
     struct model_view models[];
 };
 
-/* Of n models, whose facts it holds. The caller is its first holder. NULL: no memory. */
+/* Makes a list of n models, whose facts it holds. The caller is the first holder. NULL: out of memory. */
 const struct model_list *model_list_new(const struct model_view *models, uint32_t n);
 const struct model_list *model_list_hold(const struct model_list *list);
-void model_list_release(const struct model_list *list); /* NULL is fine */
+void model_list_release(const struct model_list *list); /* NULL is allowed */
 /* NULL: no model of the list has this configuration. */
 const struct model_view *model_list_find(const struct model_list *list, const struct model_config *config);
-/* Another model of the list than this one that has the name; NULL: none. */
+/* Returns a model of the list other than this one that has the name; NULL: no such model. */
 const struct model_view *model_list_other(const struct model_list *list, const struct model_view *model,
                                           const char *name);
 
-/* Whether it is one of the model's names. */
+/* Returns whether it is one of the model's names. */
 bool model_has_name(const struct model_config *config, const char *name);
-/* The served name for what a request asks for (NULL: the first). NULL, with a 404 in e: there is none; with a 400:
- * another model of the list has it, which the request's route is not for. */
+/* Returns the served name for the name in a request (NULL: the first). NULL, with a 404 in e: unknown; with a 400:
+ * another model of the list has it, but the request's route does not serve that model. */
 const char *model_name(const struct model_list *list, const struct model_view *model, const char *asked,
                        struct api_error *e);
 

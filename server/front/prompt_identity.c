@@ -1,6 +1,6 @@
 #include "server/front/prompt_identity.h"
 
-/* Moves when a release renders or tokenizes the same files in another way. */
+/* Changes when a release renders or tokenizes the same files in another way. */
 static const char label[] = "quire prompt 1";
 
 static void add_number(struct quire_sha256_state *s, bool has, double value)

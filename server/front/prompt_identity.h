@@ -1,7 +1,7 @@
-/* The identity of what lies between a request's body and the engine's tokens: the tokenizer, the chat template, the generation
- * defaults, and the options by which they are used. Whatever is kept by a text (a reply by its body, a question's neighbours, an
- * answer that a stop string cut) is kept under it, since the same text is another prompt under another one. What is kept by
- * tokens alone needs it not. Pure; any thread.
+/* The identity of everything between a request's body and the engine's tokens: the tokenizer, the chat template, the
+ * generation defaults, and the options that change their use. Cache entries with a text as their key (a reply by its
+ * body, a question's neighbours, an answer cut by a stop string) include it, since the same text is another prompt
+ * under another identity. Entries keyed by tokens alone do not need it. Pure; any thread.
  */
 #ifndef QUIRE_FRONT_PROMPT_IDENTITY_H
 #define QUIRE_FRONT_PROMPT_IDENTITY_H
@@ -10,7 +10,7 @@
 #include "request/spec.h"
 #include "text/quire_text.h"
 
-/* tool_format: as an enum tool_format. */
+/* tool_format: an enum tool_format. */
 struct key256 prompt_identity(const struct quire_text *text, const struct sampling_defaults *defaults,
                               enum quire_specials specials_in_messages, int tool_format, bool keeps_billing_header);
 

@@ -11,7 +11,7 @@
 
 /* ---- the engine ----------------------------------------------------------------------------- */
 
-/* Once for each engine. */
+/* Logged once for each engine. */
 static void say_arithmetic(const struct served_model *m, const struct wire_hello *hello)
 {
     char text[WIRE_MAX_TEXT + 1];
@@ -23,8 +23,8 @@ static void say_arithmetic(const struct served_model *m, const struct wire_hello
     quire_log(QUIRE_LOG_INFO, "server", "identity_arithmetic %s: %s", m->facts->arithmetic, text);
 }
 
-/* NULL: nothing that this engine computes may be used again, because it does not tell its identity, or because its bits depend
- * on what else it serves. */
+/* NULL: this engine's results may not be reused, because its identity is unknown, or because its bits depend on other
+ * requests. */
 static const struct key256 *identity_of(const struct wire_hello *hello)
 {
     static const char off[] = "\ninvariance=off\n";
@@ -46,8 +46,8 @@ static bool set_facts(struct served_model *m, const struct model_facts *facts)
     return false;
 }
 
-/* Requests that came while no engine was there have been given what is kept, which is not this engine's if it is another
- * one. */
+/* Without an engine, requests get cached responses. If this engine has another identity, those responses are not its
+ * own. */
 static void take_cache(struct served_model *m, const struct key256 *identity)
 {
     struct api_error e;
@@ -104,7 +104,7 @@ static void on_replaced(void *context)
 {
     struct served_model *m = context;
     m->source = upstream_source(m->upstream);
-    if (m->source.self && m->cache && upstream_was_ready(m->upstream)) { /* what is kept is given until it is there */
+    if (m->source.self && m->cache && upstream_was_ready(m->upstream)) { /* cached responses, until it is ready */
         response_cache_await_below(m->cache, m->source);
         m->source = response_cache_source(m->cache);
     }
@@ -140,7 +140,7 @@ void served_model_set_source(struct served_model *m, struct completion_source so
     m->source = source;
 }
 
-/* ---- its requests ---------------------------------------------------------------------------- */
+/* ---- its requests ---- */
 
 void served_model_end_requests(struct served_model *m, const struct api_error *e)
 {
@@ -156,7 +156,7 @@ const struct model_view *served_model_view(const struct served_model *m)
 
 /* ---- opening and closing -------------------------------------------------------------------- */
 
-/* How this model writes its calls: as is said, or as its chat template shows it. */
+/* How this model writes its calls: by the option, or detected in its chat template. */
 static int choose_tool_format(struct model_config *c, const char *name, struct quire_error *err)
 {
     bool is_auto = !name || strcmp(name, "auto") == 0;

@@ -1,7 +1,7 @@
-/* One model that the front end answers with: its names and text, its engine, the requests under way.
+/* One model of the front end: its names and text, its engine, its running requests.
  *
- * It is added to a front (front_add_model()) and freed with it. Private to server/front. Loop's thread; threads of the text
- * pool see a model's configuration and facts only (model_list.h).
+ * It is added to a front (front_add_model()) and freed with it. Private to server/front. Loop's thread; threads of the
+ * text pool see only a model's configuration and facts (model_list.h).
  */
 #ifndef QUIRE_FRONT_SERVED_MODEL_H
 #define QUIRE_FRONT_SERVED_MODEL_H
@@ -29,19 +29,21 @@ struct served_model {
     TAILQ_ENTRY(served_model) link;
     struct front *front;
     const struct model_config *config;
-    const struct model_facts *facts; /* of the last engine that was ready; others hold their own */
+    const struct model_facts *facts; /* from the last engine that was ready; requests hold their own */
 
     struct upstream *upstream;    /* its engine */
-    struct completion_source source; /* what generations and pins ask */
+    struct completion_source source; /* for generations and pins */
 
-    struct response_cache *cache; /* before the engine; NULL: none */
-    struct cache_price *price;    /* NULL: nobody knows */
-    bool share_answers;           /* of all tenants */
-    struct turns *turns;          /* of prompts that wait to be submitted */
-    struct metrics *counts, *background; /* background: of requests that give way, which alarms are not for */
-    struct wire_stats *told;      /* what its engine said last, of a model that is not the first; NULL: it did not */
+    struct response_cache *cache; /* in front of the engine; NULL: off */
+    struct cache_price *price;    /* NULL: not configured */
+    bool share_answers;           /* between all tenants */
+    struct turns *turns;          /* prompts that wait to be submitted */
+    /* background: counts requests with background priority, which alerts should ignore */
+    struct metrics *counts, *background;
+    /* the last statistics of its engine, for a model other than the first; NULL: not received */
+    struct wire_stats *told;
     struct blocker_names *blockers;
-    struct prefix_watch *prefixes; /* of prompts */
+    struct prefix_watch *prefixes; /* to find where prompts differ */
     TAILQ_HEAD(, generation) generations;
     TAILQ_HEAD(, command) commands; /* in the order in which the engine answers them */
     TAILQ_HEAD(, pin) pins;
@@ -49,11 +51,11 @@ struct served_model {
     TAILQ_HEAD(, embedding) embeddings;
 };
 
-/* Its requests end with this error. */
+/* Ends its requests with this error. */
 void served_model_end_requests(struct served_model *m, const struct api_error *e);
-/* After the last request. NULL is fine. */
+/* Call it after the last request ended. NULL is allowed. */
 void served_model_free(struct served_model *m);
-/* Its configuration and facts in the front's present list. */
+/* Its configuration and facts in the front's current list. */
 const struct model_view *served_model_view(const struct served_model *m);
 
 #endif

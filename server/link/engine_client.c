@@ -32,17 +32,17 @@ struct engine_client {
 
     struct wire_hello ours;
     char model[WIRE_MAX_TEXT];
-    char law[24]; /* what the engine's arithmetic begins with; empty: anything */
+    char law[24]; /* the line with which the engine's arithmetic must begin; empty: any */
     bool has_key;
     struct key256 key;
     uint8_t engine_nonce[WIRE_NONCE_BYTES], our_nonce[WIRE_NONCE_BYTES];
 
     struct client_requests requests;
     uint64_t ungranted; /* bytes read since the last CREDIT */
-    bool takes_predict; /* the engine: one of an older release does not */
+    bool takes_predict; /* the engine takes predictions; one of an older release does not */
     bool stats_asked, spoke;
-    bool moved; /* since engine_client_moved() */
-    const char *given_up; /* why; NULL: it is not */
+    bool moved; /* since the last engine_client_moved() */
+    const char *given_up; /* why engine_client_give_up() was called; NULL: it was not */
     unsigned depth; /* > 0: within a callback of the loop; freeing and writing wait for its end */
     bool closed;    /* engine_client_close() was called */
     char why[QUIRE_ERROR_BYTES];
@@ -74,7 +74,7 @@ void engine_client_close(struct engine_client *c)
         client_free(c);
 }
 
-/* The connection is over: each request hears it once, then the owner. */
+/* Ends the connection: each request gets on_lost once, then the owner gets on_closed. */
 static void fail_connection(struct engine_client *c, const char *why)
 {
     if (c->state == CLIENT_GONE)
@@ -104,7 +104,7 @@ static void flush(struct engine_client *c)
             wire_stream_await_room(c->stream);
             return;
         } else if (errno != EINTR) {
-            /* What the engine said before it went is read first: it may say why. */
+            /* Frames that the engine sent before it closed are read first: they may contain the reason. */
             c->sent = c->out.n;
             event_active(c->broken, EV_TIMEOUT, 0);
         }
@@ -114,7 +114,7 @@ static void flush(struct engine_client *c)
         buffer_free(&c->out);
 }
 
-/* Before something is appended: moves what is left to the front when most was sent. */
+/* Call before a frame is appended. Moves the unsent rest to the front if most was sent. */
 static struct buffer *out_buffer(struct engine_client *c)
 {
     if (c->sent > c->out.n / 2) {
@@ -125,7 +125,7 @@ static struct buffer *out_buffer(struct engine_client *c)
     return &c->out;
 }
 
-/* After it. Without memory for a frame the connection is of no use. */
+/* Call after a frame was appended. If memory for a frame is out, the connection is closed. */
 static void out_changed(struct engine_client *c)
 {
     if (c->out.failed)
@@ -177,8 +177,8 @@ static void answer_greeting(struct engine_client *c, const struct wire_hello *th
     out_changed(c);
 }
 
-/* Answers of another law have other bits: what was kept, recorded or promised of ours does not hold for them. An engine that
- * does not tell is of a release from before this was asked, and so of another law. */
+/* Answers of another numerics version have other bits: answers that were cached, recorded or expected from ours do not
+ * match them. An engine that sends no version is older than this check, and so has another version. */
 static bool is_of_our_law(struct engine_client *c, const struct wire_hello *theirs)
 {
     const size_t n = strlen(c->law);
@@ -198,7 +198,7 @@ static bool is_of_our_law(struct engine_client *c, const struct wire_hello *thei
     return false;
 }
 
-/* Whether it is not zero: an older release tells none. */
+/* Returns whether it is not zero. An older release sends zero. */
 static bool is_told(const struct key256 *identity)
 {
     static const struct key256 none;
@@ -469,7 +469,7 @@ static void on_readable(void *context)
     end_call(c);
 }
 
-/* What had waited for room: the other end has taken some. */
+/* Sends the frames that waited for space, now that the other end has read some. */
 static void on_writable(void *context)
 {
     struct engine_client *c = context;
@@ -507,7 +507,7 @@ static void on_deadline(evutil_socket_t fd, short what, void *context)
     end_call(c);
 }
 
-/* ---- what the owner calls ---- */
+/* ---- calls of the owner ---- */
 
 static void copy_ours(struct engine_client *c, const struct wire_hello *ours)
 {
@@ -571,8 +571,8 @@ int engine_client_open(struct event_base *base, struct wire_stream *stream, cons
     return QUIRE_OK;
 }
 
-/* A frame that waits for nothing goes to the socket with the prompt from where it lies. What the socket does not take
- * is copied, and waits. */
+/* If no frame waits, the prompt goes to the socket from where it lies, without a copy. The part that the socket does
+ * not accept is copied and waits. */
 static int put_submit(struct engine_client *c, uint64_t wire_id, const struct request_spec *spec)
 {
     struct buffer *b = out_buffer(c);
@@ -618,7 +618,7 @@ static int client_submit(void *self, const struct request_spec *spec, const stru
     return status ? quire_fail(err, QUIRE_NO_MEMORY, "engine client: out of memory") : QUIRE_OK;
 }
 
-/* An engine that reads slowly has requests to read before guesses. */
+/* A slow engine should read requests before predictions. */
 static bool client_predict(void *self, uint64_t wire_id, const uint32_t *tokens, uint32_t n)
 {
     struct engine_client *c = self;

@@ -12,7 +12,7 @@
 
 #define BACKLOG_RETRY_MS 10
 
-/* 0 or an errno. */
+/* Returns 0 or an errno. */
 static int wait_connected(int fd, int64_t until_ms)
 {
     for (;;) {
@@ -31,7 +31,7 @@ static int wait_connected(int fd, int64_t until_ms)
     return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n_error) == 0 ? error : errno;
 }
 
-/* 0 or an errno. */
+/* Returns 0 or an errno. */
 static int try_address(const struct wire_address *address, int64_t until_ms, int fd)
 {
     for (;;) {
@@ -39,7 +39,7 @@ static int try_address(const struct wire_address *address, int64_t until_ms, int
             return 0;
         if (errno == EINPROGRESS)
             return wait_connected(fd, until_ms);
-        /* A unix socket whose backlog is full says so at once instead of waiting. */
+        /* A unix socket whose backlog is full returns EAGAIN at once instead of waiting. */
         if (errno != EAGAIN && errno != EINTR)
             return errno;
         if ((int64_t)quire_now_ms() >= until_ms)
@@ -48,7 +48,8 @@ static int try_address(const struct wire_address *address, int64_t until_ms, int
     }
 }
 
-/* A host that is gone is noticed in half a minute: of an engine that has not spoken yet nothing else tells it from a stopped one. */
+/* Keepalive detects a dead host in half a minute. Before the first data from an engine, nothing else distinguishes a
+ * dead host from a stopped engine. */
 static void watch_host(int fd)
 {
     const int yes = 1, idle_s = 10, every_s = 5, n = 4;

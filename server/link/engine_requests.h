@@ -1,4 +1,4 @@
-/* The live requests of one engine client, by wire id. The loop's thread. */
+/* The live requests of one engine client, by wire id. Loop's thread. */
 #ifndef QUIRE_FRONT_ENGINE_REQUESTS_H
 #define QUIRE_FRONT_ENGINE_REQUESTS_H
 
@@ -22,11 +22,11 @@ void client_requests_init(struct client_requests *rs);
 void client_requests_free(struct client_requests *rs);
 uint32_t client_requests_n(const struct client_requests *rs);
 
-/* A request with a fresh id; NULL: no memory. Pointers are good until the next add. */
+/* Returns a request with a fresh id; NULL: out of memory. Pointers are valid until the next add. */
 struct client_request *client_request_add(struct client_requests *rs);
 struct client_request *client_request_find(struct client_requests *rs, uint64_t wire_id);
 void client_request_remove(struct client_requests *rs, struct client_request *r);
-/* Removes any one of them and copies it to *out; false: there is none. */
+/* Removes any one request and copies it to *out. Returns false if the set is empty. */
 bool client_request_take(struct client_requests *rs, struct client_request *out);
 
 #endif

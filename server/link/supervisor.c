@@ -289,7 +289,7 @@ const char *supervisor_how_ended(struct supervisor *k)
     return k->how[0] ? k->how : NULL;
 }
 
-/* ---- the door ---- */
+/* ---- public functions ---- */
 
 int supervisor_begin(struct event_base *base, char *const *argv, uint32_t tries, const struct supervisor_calls *calls,
                      struct supervisor **out, struct quire_error *err)

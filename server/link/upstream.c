@@ -23,21 +23,21 @@ struct upstream {
     struct upstream_owner owner;
 
     enum upstream_state state;
-    struct engine_client *client; /* NULL: none yet; gone ones stay until the next is attached */
+    struct engine_client *client; /* NULL: not connected yet; a lost client stays until the next is attached */
     bool is_connected, was_ready;
     bool is_draining; /* this front end */
     bool hangs; /* FAILED, and the loop is left in a moment */
     uint64_t returns_ms;
     uint32_t n_restarts;
 
-    const char *address; /* NULL: it is not looked for */
+    const char *address; /* NULL: not connected by address */
     struct event *reconnect; /* with an address */
-    struct heartbeat *heartbeat; /* likewise */
+    struct heartbeat *heartbeat; /* likewise, only with an address */
     double said_waiting; /* time of the last message about waiting for the first engine; 0: never */
-    struct supervisor *supervisor; /* NULL: it is no child */
+    struct supervisor *supervisor; /* NULL: the engine is not a child process */
 };
 
-/* ---- what the owner hears ------------------------------------------------------------------- */
+/* ---- events for the owner ---- */
 
 static void lost(struct upstream *u, const char *what, const char *why)
 {
@@ -45,11 +45,11 @@ static void lost(struct upstream *u, const char *what, const char *why)
         u->owner.lost(u->owner.context, what, why);
 }
 
-/* For the first engine, at intervals. */
+/* Only for the first engine, at intervals. */
 static void say_waiting(struct upstream *u, const char *why)
 {
     size_t n = strlen(u->address);
-    if (strncmp(why, u->address, n) == 0 && why[n] == ':') /* it begins with the address, which the line already has */
+    if (strncmp(why, u->address, n) == 0 && why[n] == ':') /* the log line already has the address */
         why += n + 1 + strspn(why + n + 1, " ");
     if (u->was_ready || (u->said_waiting > 0 && quire_now_s() - u->said_waiting < SAY_EVERY_S))
         return;
@@ -288,7 +288,7 @@ int upstream_supervise(struct upstream *u, char *const *argv, uint32_t tries, st
     return supervisor_begin(u->base, argv, tries, &calls, &u->supervisor, err);
 }
 
-/* ---- what is asked of it -------------------------------------------------------------------- */
+/* ---- queries and commands ---- */
 
 enum upstream_state upstream_state(const struct upstream *u)
 {

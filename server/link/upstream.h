@@ -1,18 +1,19 @@
-/* An engine as a front end has it, whatever happens to it: one state, from before its first word to its end.
+/* The engine as a front end sees it, across starts, losses and restarts: one state, from before the first HELLO to the
+ * end.
  *
  *     STARTING    it has never been ready
- *     READY       the handshake is done, requests are taken
- *     DRAINING    it takes nothing new, and finishes what it has
- *     RESTARTING  it is gone, and is being started again
- *     GONE        it is gone, or is waited for again
+ *     READY       the handshake is done, requests are accepted
+ *     DRAINING    it accepts no new requests, and finishes the others
+ *     RESTARTING  it ended, and is being restarted
+ *     GONE        it is unavailable; at an address, the upstream tries to reconnect
  *     FAILED      the engine in this process has stopped for good
  *
- * An upstream owns the connection. How an engine comes is one of three:
- *     a stream    upstream_attach(): the engine is in this process. One that is gone does not come back by itself.
- *     an address  upstream_connect(): it is looked for every second, and asked for a sign of life twice a second.
- *     a command   upstream_supervise(): it is a child of this process, and is started again when it ends or hangs.
+ * An upstream owns the connection. An engine arrives in one of three ways:
+ *     a stream    upstream_attach(): the engine is in this process. It does not return by itself.
+ *     an address  upstream_connect(): tries to connect every second, and sends a heartbeat twice a second.
+ *     a command   upstream_supervise(): a child of this process, restarted when it ends or hangs.
  *
- * Loop's thread; callbacks come there. It frees nothing of its user's.
+ * Loop's thread; callbacks come there. It frees nothing that its user owns.
  */
 #ifndef QUIRE_LINK_UPSTREAM_H
 #define QUIRE_LINK_UPSTREAM_H
@@ -37,79 +38,83 @@ enum upstream_state {
 
 struct upstream;
 
-/* What an engine must prove to be. Strings are borrowed until upstream_close(). */
+/* The identity that an engine must have. Strings are borrowed until upstream_close(). */
 struct upstream_identity {
     const char *model; /* for messages */
     struct key256 text; /* quire_text_identity() */
     struct key256 config, generation; /* SHA-256 of config.json, and of generation_config.json */
-    const char *arithmetic; /* the line with which its arithmetic begins, "law=2\n"; NULL: any */
+    /* the line with the numerics version with which its arithmetic begins, "law=2\n"; NULL: any */
+    const char *arithmetic;
     const char *key_file; /* for tcp, else NULL */
 };
 
-/* Who sends requests to it; all set. */
+/* The sender of requests; all set. */
 struct upstream_user {
-    /* Another engine takes the place of the last one, whose requests are to end now. The source that they went to is no
-     * more, and upstream_source() is another. May be an engine that has not spoken yet. */
+    /* Another engine replaces the last one, whose requests must end now. The old source is gone, and upstream_source()
+     * returns another. The new engine may not have completed its handshake. */
     void (*on_replace)(void *context);
     void (*on_replaced)(void *context);
-    /* The handshake is done; hello is borrowed. False: it cannot be served with, and is lost. */
+    /* The handshake is done; hello is borrowed. Returns false if this engine cannot be used; it is then lost. */
     bool (*on_ready)(void *context, const struct wire_hello *hello);
     void (*on_stats)(void *context, const struct wire_stats *stats);
-    /* As of engine_client.h. */
+    /* As in engine_client.h. */
     void (*on_control)(void *context, const struct wire_refuse *refuse);
-    /* The connection has ended; its requests have got on_lost. */
+    /* The connection has ended; its requests have received on_lost. */
     void (*on_closed)(void *context);
-    /* Asks for statistics, as upstream_ask_stats() does. */
+    /* Requests statistics, as upstream_ask_stats() does. */
     void (*ask)(void *context);
 };
 
-/* Who opened it. Each may be NULL. */
+/* The owner, which opened it. Each function may be NULL. */
 struct upstream_owner {
-    /* Requests are taken. is_first: it was never ready before. */
+    /* Requests are accepted. is_first: it was never ready before. */
     void (*ready)(void *context, bool is_first);
-    /* The first engine at the address is not there yet: why. Every ten seconds. */
+    /* The first engine at the address is not available yet; why is the reason. Every ten seconds. */
     void (*waiting)(void *context, const char *why);
-    /* It is gone and does not come back: nothing can be served. what: "the engine is unavailable", or what else went wrong; why:
-     * "", or the reason. upstream_attach() may follow, not from inside. */
+    /* The engine is gone and does not return: no request can be served. what: "the engine is unavailable", or another
+     * failure; why: "", or the reason. upstream_attach() may follow, but not from within this call. */
     void (*lost)(void *context, const char *what, const char *why);
-    /* upstream_close(): the child had failed by then, or had to be killed. */
+    /* From upstream_close(): the child had already failed, or had to be killed. */
     void (*ended_badly)(void *context);
     void *context;
 };
 
 int upstream_open(struct event_base *base, const struct upstream_user *user, void *user_context, struct upstream **out,
                   struct quire_error *err);
-/* No callback comes any more but ended_badly. NULL is allowed. */
+/* No callback comes any more except ended_badly. NULL is allowed. */
 void upstream_close(struct upstream *u);
 
-/* Before the next three; copied. */
+/* Call before the next three; copied. */
 void upstream_set_identity(struct upstream *u, const struct upstream_identity *identity,
                            const struct upstream_owner *owner);
-/* An engine at the other end of stream, which is consumed also on failure; NULL is one. In place of the last one, if any. */
+/* Attaches the engine at the other end of stream, in place of the last one. stream is consumed also on failure; NULL
+ * is a failure. */
 int upstream_attach(struct upstream *u, struct wire_stream *stream, struct quire_error *err);
-/* Once. One that is not there is waited for, also the first time. What waiting does not mend fails: an address that is
- * none, a key that cannot be read. address: borrowed. */
+/* Call once. Waits for an unavailable engine, also the first time. Fails if waiting cannot help: an invalid address,
+ * or a key that cannot be read. address: borrowed. */
 int upstream_connect(struct upstream *u, const char *address, struct quire_error *err);
-/* Once. argv: NULL-terminated, borrowed; tries: starts in a row, at most. The child is started at once. */
+/* Call once. argv: NULL-terminated, borrowed. tries: maximum consecutive starts. Starts the child at once. */
 int upstream_supervise(struct upstream *u, char *const *argv, uint32_t tries, struct quire_error *err);
 
 enum upstream_state upstream_state(const struct upstream *u);
-/* The handshake is done, and the connection alive: READY, DRAINING, or FAILED for the moment until it ends. */
+/* Returns whether the handshake is done and the connection alive: READY, DRAINING, or FAILED for the moment until it
+ * ends. */
 bool upstream_is_connected(const struct upstream *u);
 bool upstream_was_ready(const struct upstream *u);
-/* RESTARTING: when it is expected, on the clock of quire_now_ms(). Else 0. */
+/* In RESTARTING: when the engine is expected, on the clock of quire_now_ms(). Otherwise 0. */
 uint64_t upstream_returns_ms(const struct upstream *u);
 uint32_t upstream_n_restarts(const struct upstream *u);
-/* self NULL: there is none. Until the next on_replace. */
+/* self is NULL without an engine. Valid until the next on_replace. */
 struct completion_source upstream_source(const struct upstream *u);
 
-/* As of engine_client.h. QUIRE_IO: it is not connected. */
+/* As in engine_client.h. QUIRE_IO: not connected. */
 int upstream_ask_stats(struct upstream *u, uint32_t n_tenants);
 int upstream_control(struct upstream *u, const char *command);
 
-/* This front end drains: an engine that goes is not waited for, nor started again. */
+/* This front end drains: a lost engine is neither waited for nor restarted. */
 void upstream_drain(struct upstream *u);
-/* The engine in this process has stopped for good. hangs: NULL; or why nothing more comes from it: requests end now. */
+/* The engine in this process has stopped for good. hangs: NULL, or why no more data comes from it; then its requests
+ * end now. */
 void upstream_fail(struct upstream *u, const char *hangs);
 
 #endif

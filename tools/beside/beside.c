@@ -22,9 +22,9 @@ struct beside {
     struct hub_model model;
     struct engine_options options;
     struct serving_identity identity;
-    struct key256 vectors; /* what they depend on */
+    struct key256 vectors; /* identity of the vectors' bits: what they depend on */
     struct sampling_defaults sampling;
-    struct watching watching; /* of its death */
+    struct watching watching; /* watches for the engine's death */
     struct serving_death *death;
     struct quire_text *text;
     struct daemon *daemon;
@@ -130,8 +130,8 @@ static int open_engine(struct beside *b, struct quire_error *err)
     return QUIRE_OK;
 }
 
-/* A question's vector depends on the engine (weights, pooling, normalization), on how the text becomes tokens, on where a long
- * one is cut, and on the prompts that the model's card puts before it. */
+/* A question's vector depends on the engine (weights, pooling, normalization), on how the text becomes tokens, on where
+ * a long one is cut, and on the prompts that the model's card puts before it. */
 static int read_identity(struct beside *b, struct quire_error *err)
 {
     static const char label[] = "quire embedder 1", prompts_file[] = "config_sentence_transformers.json";

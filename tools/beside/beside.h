@@ -24,15 +24,15 @@ struct engine_options beside_options(const struct beside_flags *flags, const cha
                                      const struct engine_options *first);
 
 /* Opens the model and adds it to the front. options: the first model's; device, threads and tenants are taken from it.
- * first: the first model's options for messages are used for this one. gone: called when the engine stopped or was lost;
- * the loop must end. */
+ * first: the first model's options for messages are used for this one. gone: called when the engine stopped or was
+ * lost; the loop must end. */
 int beside_open(struct event_base *base, const struct beside_flags *flags, const struct engine_options *options,
                 struct front *front, const struct served_model_options *first, void (*gone)(void *context),
                 void *context, struct beside **out, struct quire_error *err);
 struct served_model *beside_model(const struct beside *b);
-/* The size of its vectors, and the identity of their bits. */
+/* Returns the size of its vectors, and the identity of their bits. */
 uint32_t beside_vectors(const struct beside *b, struct key256 *identity);
-/* Once. */
+/* Call once. */
 int beside_connect(struct beside *b, struct quire_error *err);
 /* Returns whether its engine failed; false for NULL. */
 bool beside_died(const struct beside *b);

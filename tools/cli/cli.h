@@ -25,7 +25,7 @@ enum cli_kind {
     CLI_GROUP,  /* a heading in the help; target is NULL */
 };
 
-/* What --help asks for. */
+/* The help that the command line requests. */
 enum cli_help {
     CLI_HELP_NONE,   /* no --help on the command line */
     CLI_HELP_COMMON, /* --help: the common options, if the command has more than CLI_SHORT_HELP_ABOVE */

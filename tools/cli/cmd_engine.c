@@ -39,7 +39,7 @@ struct engine_command {
     struct event *life;
 };
 
-#define LAST_WORDS_MS 100 /* of a child engine that failed: its front end sends the reason to pending requests */
+#define LAST_WORDS_MS 100 /* time for a failed child engine: its front end sends the reason to pending requests */
 
 static void on_drain(void *context)
 {
@@ -58,7 +58,7 @@ static void on_give_up(void *context)
     event_base_loopbreak(((struct engine_command *)context)->base);
 }
 
-/* ---- kept by quire serve --restart ---- */
+/* ---- supervised by quire serve --restart ---- */
 
 static void on_parent_gone(evutil_socket_t fd, short what, void *context)
 {

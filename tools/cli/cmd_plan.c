@@ -34,7 +34,7 @@ struct planned {
     struct rank_row {
         uint32_t first_layer, end_layer, n_q_heads;
         uint64_t weight_bytes, kv_bytes, swap_bytes, total_bytes;
-        uint64_t device_bytes; /* of its GPU, including the driver's part; 0: it uses host memory */
+        uint64_t device_bytes; /* total on its GPU, including the driver's part; 0: it uses host memory */
     } ranks[COLLECTIVE_MAX_RANKS]; /* [plan.n_ranks] if there are several */
 };
 

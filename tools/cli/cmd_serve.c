@@ -66,7 +66,7 @@ struct serve {
     struct watching *watching;
     struct cache_flags *cache_flags;
     struct beside_flags *beside_flags;
-    char **engine_argv; /* of the engine's process if it is separate */
+    char **engine_argv; /* arguments of the engine's process if it is separate */
 
     struct event_base *base;
     struct hub_model *model;
@@ -80,7 +80,7 @@ struct serve {
     struct log_stats *log_stats;
     struct tls *tls; /* NULL: plain HTTP */
     struct tenants *tenants;
-    uint32_t weights[TENANTS_MAX]; /* of the tenants, for the engine */
+    uint32_t weights[TENANTS_MAX]; /* weights of the tenants, for the engine */
     struct response_cache *cache; /* NULL: off */
     struct front *front;
     struct served_model *served;

@@ -31,7 +31,7 @@ static int parse_cost_model(const char *text, void *target, struct quire_error *
     return cost_file_read(text, target, NULL, err);
 }
 
-/* Accepts a draft model that does not exist, because a simulation needs none. Opening the model reports the error. */
+/* Accepts a draft model that does not exist, because simulations do not load it. Opening the model reports the error. */
 int speculative_flag_parse(const char *text, void *target, struct quire_error *err)
 {
     struct speculative_config *config = target;

@@ -170,7 +170,7 @@ static bool edit_line(struct prompt_line *p, ssize_t *n)
 
 #endif
 
-/* ---- the door ---- */
+/* ---- public functions ---- */
 
 int prompt_line_open(const char *prompt, struct prompt_line **out, struct quire_error *err)
 {

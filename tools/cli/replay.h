@@ -30,7 +30,7 @@ struct replay_report {
     uint64_t n_compared, n_cut /* of those compared */, n_without_answer;
     uint64_t n_choices, n_tokens; /* compared */
     uint64_t n_different;         /* choices */
-    uint64_t n_draft_tokens, n_accepted_tokens; /* of the replay: verified, and accepted */
+    uint64_t n_draft_tokens, n_accepted_tokens; /* verified and accepted draft tokens of the replay */
     bool other_identity; /* identity_arithmetic differs from the recorded engine's, so differences are expected */
     uint32_t n_shown;
     struct replay_difference shown[REPLAY_MAX_SHOWN]; /* the first ones */

@@ -48,7 +48,7 @@ int serving_check_listen(const char *const *addresses, size_t n, const char *key
     return QUIRE_OK;
 }
 
-/* ---- text beside the weights ---- */
+/* ---- text, in parallel with the weights ---- */
 
 struct serving_text_load {
     pthread_t thread;

@@ -1,4 +1,4 @@
-/* Who asks, whether they may, and whether there is an engine to ask. */
+/* Admission: finds the tenant of a request, and checks its limits and whether an engine can serve it. */
 #include "server/front/front_internal.h"
 
 #include "base/clock.h"
@@ -10,7 +10,7 @@
 #define LEAST_RETRY_MS 1000u
 #define MOST_RETRY_MS 60000u
 
-/* Of an engine that is being started again, when it is expected. */
+/* Returns the time until a restarting engine is expected, from LEAST_RETRY_MS to MOST_RETRY_MS. */
 static uint32_t retry_ms(const struct served_model *m)
 {
     const uint64_t now_ms = quire_now_ms(), until_ms = m->front->draining ? 0 : upstream_returns_ms(m->upstream);
@@ -49,7 +49,7 @@ const char *front_state(const struct served_model *m)
     return names[m->front->draining && state != UPSTREAM_FAILED ? UPSTREAM_DRAINING : state];
 }
 
-/* The key of "Authorization: Bearer KEY" or of "x-api-key: KEY"; NULL: none, or two that differ. */
+/* Returns the key of "Authorization: Bearer KEY" or of "x-api-key: KEY"; NULL if both are missing or differ. */
 static const char *key_of(const struct http_exchange *x)
 {
     const char *value = http_header(x, "Authorization"), *other = http_header(x, "x-api-key");
@@ -77,7 +77,7 @@ struct tenant *front_tenant(const struct front *f, const struct http_exchange *x
 bool front_is_admin(const struct front *f, const struct http_exchange *x)
 {
     struct api_error e;
-    /* Browsers name the page that asks: a page that somebody opened on this machine is no admin. */
+    /* Browsers send the page's origin: a page that is open in a browser on this machine is no admin. */
     if (!tenants_ask_key(f->tenants))
         return http_from_loopback(x) && !http_header(x, "origin");
     const struct tenant *tenant = front_tenant(f, x, &e);
@@ -105,7 +105,8 @@ void front_log_refused(const struct front *f, const struct http_exchange *x, con
         quire_log_fields(QUIRE_LOG_INFO, "server", fields, sizeof fields / sizeof *fields, "request");
 }
 
-/* An engine that was there is being started again, or looked for: what is kept can be given. */
+/* Returns whether the engine was ready before and is now being restarted or reconnected: cached responses can be
+ * served. */
 static bool has_answers(const struct served_model *m)
 {
     const enum upstream_state state = upstream_state(m->upstream);

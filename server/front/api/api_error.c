@@ -129,7 +129,7 @@ bool api_is_anthropic(const char *path)
 void api_error_reply(struct http_exchange *x, const struct api_error *e)
 {
     struct buffer o = {0};
-    const char *path = http_path(x); /* NULL: it came to nothing that could be read */
+    const char *path = http_path(x); /* NULL: the head of the request could not be parsed */
     if (e->retry_ms > 0) {
         char text[16];
         snprintf(text, sizeof text, "%u", e->retry_ms / 1000 + (e->retry_ms % 1000 > 0));

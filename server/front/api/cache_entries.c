@@ -1,5 +1,5 @@
-/* POST /cache/entries and POST /cache/import: kept answers as they lie in memory, to look at, to carry elsewhere and to
- * take over. For admins: a kept answer is what somebody was told. */
+/* POST /cache/entries and POST /cache/import: list cached responses as they lie in memory, copy them to another
+ * server, and import them. Only for admins, because a cached response is an answer to another client. */
 #include "server/front/front_internal.h"
 
 #include <sodium.h>
@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_IMPORT ((size_t)4 << 20) /* of a body: it is read on the loop */
-#define PAGE_BYTES ((size_t)1 << 20) /* of answers */
+#define MAX_IMPORT ((size_t)4 << 20) /* limit of a body, which is parsed on the loop */
+#define PAGE_BYTES ((size_t)1 << 20) /* limit of the cached responses in a reply */
 
 static void put_member(struct buffer *o, const char *name, uint64_t value)
 {
@@ -60,7 +60,7 @@ static void put_entry(void *context, const struct kept_answer *k)
     json_out_raw(o, "}");
 }
 
-/* What both begin with. NULL: it was answered. */
+/* The common beginning of both routes. NULL: an error was already sent. */
 static struct quire_doc *begin(struct served_model *m, struct http_exchange *x, char **text)
 {
     struct api_error e;
@@ -112,7 +112,7 @@ void cache_entries_start(struct served_model *m, struct http_exchange *x)
     buffer_free(&o);
 }
 
-/* One answer, checked. False: it is none, or too old. */
+/* Imports one response after checking it. Returns false if it is invalid or expired. */
 static bool import_one(struct served_model *m, struct quire_value entry)
 {
     struct api_error e;

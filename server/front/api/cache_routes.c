@@ -1,14 +1,14 @@
-/* GET /cache/stats and POST /cache/clear: of answers that are kept. */
+/* GET /cache/stats and POST /cache/clear, for the response cache. */
 #include "server/front/front_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Who clears; while a store does. */
+/* A request to clear the cache, while the store does so. */
 struct cache_clear {
     TAILQ_ENTRY(cache_clear) link;
     struct served_model *served;
-    struct http_exchange *x; /* NULL: the client is gone */
+    struct http_exchange *x; /* NULL: the client has disconnected */
 };
 
 static bool is_on(const struct served_model *m, struct http_exchange *x)
@@ -65,7 +65,7 @@ static void put_store(struct buffer *o, const struct store_stats *s)
     json_out_raw(o, "}");
 }
 
-/* By the servers of one Redis. */
+/* The part of the semantic cache that servers share through one Redis. */
 static void put_shared(struct buffer *o, const struct similar_stats *s)
 {
     if (!s->is_shared)
@@ -109,7 +109,7 @@ static void put_similar(struct buffer *o, const struct response_cache_stats *s)
     json_out_raw(o, "]}");
 }
 
-/* Whatever is in memory was put into the store, too: its entries are all there are. */
+/* The totals count one layer only: every entry in memory is also in the store. */
 static void put_totals(struct buffer *o, const struct layer *of)
 {
     put_number(o, "total_entries", (double)of->n_entries);

@@ -1,4 +1,4 @@
-/* What an operator asks of the engine: CONTROL, and the request that waits for its answer. */
+/* An operator's commands to the engine: CONTROL, and the HTTP request that waits for the answer. */
 #include "server/front/front_internal.h"
 
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 struct command {
     TAILQ_ENTRY(command) link;
-    struct http_exchange *x; /* NULL: the client went away; the answer still has its turn */
+    struct http_exchange *x; /* NULL: the client has disconnected; the answer still keeps its position in the order */
     char reply[160];
 };
 
@@ -16,7 +16,7 @@ static void on_gone(void *context)
     ((struct command *)context)->x = NULL;
 }
 
-/* Sends a command; once it is done, x is answered with reply, a JSON text. */
+/* Sends a command. When it is done, x gets reply, a JSON text. */
 static void command_start(struct served_model *m, struct http_exchange *x, const char *command, const char *reply)
 {
     struct api_error e;
@@ -82,14 +82,14 @@ void unpin_start(struct served_model *m, struct http_exchange *x)
     command_start(m, x, command, "{\"object\":\"cache.pins\",\"deleted\":true}");
 }
 
-/* A word of a command: nothing that could end it. */
+/* Returns whether text is one word of a command: no character in it can end the word. */
 static bool is_word(const char *text)
 {
     size_t n = strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.,");
     return n > 0 && n <= 64 && text[n] == '\0';
 }
 
-/* Of 64 bits, as it was written. */
+/* Appends an integer of 64 bits in its original spelling. */
 static bool add_integer(char *list, size_t size, struct quire_value value)
 {
     bool negative;

@@ -20,7 +20,7 @@ int cors_check(const char *origin, struct quire_error *err)
                       origin);
 }
 
-/* What Access-Control-Allow-Origin says to this request; NULL: its page may not read the reply. */
+/* Returns the value of Access-Control-Allow-Origin for this request; NULL: its page may not read the reply. */
 static const char *allowed(const struct front *f, const char *origin)
 {
     for (size_t i = 0; origin && i < f->n_allowed_origins; i++) {
@@ -41,7 +41,7 @@ bool cors_headers(const struct front *f, struct http_exchange *x)
 {
     if (f->n_allowed_origins == 0)
         return false;
-    /* For caches, also where no page asked: the reply would have been another. */
+    /* For caches: the reply depends on Origin, even if the request has no such header. */
     http_add_header(x, "Vary", "Origin");
     const char *origin = allowed(f, http_header(x, "Origin"));
     if (!origin)
@@ -56,8 +56,8 @@ bool cors_begin(const struct front *f, struct http_exchange *x)
     if (!cors_headers(f, x) || strcmp(http_method(x), "OPTIONS") != 0 ||
         !http_header(x, "Access-Control-Request-Method"))
         return false;
-    /* Keys come in a header and cookies are not looked at, so a page can do nothing that its visitor has no key for:
-     * it may send what it likes. "*" would not stand for Authorization. */
+    /* Keys come in a header and cookies are ignored, so a page can only do what its visitor has a key for: it may send
+     * any header. "*" would not include Authorization. */
     const char *headers = http_header(x, "Access-Control-Request-Headers");
     http_add_header(x, "Access-Control-Allow-Methods", "GET, HEAD, POST, DELETE");
     if (headers && !headers[strspn(headers, NAMES)])

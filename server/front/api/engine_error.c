@@ -1,13 +1,13 @@
-/* What an engine says went wrong, as a client is told. */
+/* Turns an engine's error into the error that the client receives. */
 #include "server/front/front_internal.h"
 
 #include <stdio.h>
 
-/* The message is in e->why. */
+/* The message is already in e->why. */
 static void fail_as_said(struct api_error *e, int status, const char *parameter, size_t n_parameter)
 {
     char param[64];
-    bool named = n_parameter < sizeof param; /* else an engine of another time */
+    bool named = n_parameter < sizeof param; /* otherwise the engine is of another release */
     snprintf(param, sizeof param, "%.*s", named ? (int)n_parameter : 0, n_parameter > 0 ? parameter : "");
     api_fail_status(e, status, param[0] ? param : NULL);
 }

@@ -8,10 +8,10 @@
 #include <string.h>
 
 #define HOST_CHARACTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._:[]"
-#define MAX_HOST 255 /* of a name in DNS */
+#define MAX_HOST 255 /* the longest name in DNS */
 
-/* "Example.com.:8080" → "example.com" and 8080; "[::1]" keeps its brackets. port 0: there is none. False: it is neither
- * a name nor an address. name has room for MAX_HOST + 1. */
+/* "Example.com.:8080" → "example.com" and 8080; "[::1]" keeps its brackets. port is 0 if absent. Returns false if host
+ * is neither a name nor an address. name holds MAX_HOST + 1 bytes. */
 static bool split_host(const char *host, char *name, unsigned *port)
 {
     size_t n = *host == '[' ? strcspn(host, "]") + 1 : strcspn(host, ":");
@@ -86,11 +86,12 @@ static bool host_is_allowed(const struct front *f, const char *host)
 
 bool foreign_may(const struct front *f, const struct http_exchange *x, struct api_error *e)
 {
-    /* Who has a key was let in by somebody; and a page has none that it was not given. */
+    /* A client with a key is authorised, and a page has only the keys that its visitor entered. */
     if (tenants_ask_key(f->tenants))
         return true;
     const char *host = http_header(x, "Host"), *origin = http_header(x, "Origin");
-    /* A name that leads here, and that is not this machine's, may be one that a page has made lead here. */
+    /* A name that resolves to this machine but is not its own may come from a page that controls its DNS (DNS
+     * rebinding). */
     if (host && (f->n_allowed_hosts > 0 || http_server_is_local(f->http)) && !host_is_allowed(f, host))
         return api_fail(e, 403, NULL, "permission_denied",
                         "the Host \"%.100s\" is none of this server's: if it is to be reached by this name, start it "

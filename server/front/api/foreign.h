@@ -1,5 +1,5 @@
-/* Requests that a web page has its visitor's browser send: where nobody is asked for a key, being able to reach the port
- * is all that is asked, and a browser can. http-api.md §10. Loop's thread.
+/* Checks requests that a web page makes its visitor's browser send. If the server needs no key, every client that can
+ * reach the port may use it, and a browser can. See http-api.md §10. Loop's thread.
  */
 #ifndef QUIRE_FRONT_FOREIGN_H
 #define QUIRE_FRONT_FOREIGN_H
@@ -11,15 +11,16 @@
 
 struct front;
 
-/* QUIRE_INVALID: it is neither "*" nor a name or address as it stands in a URL, without a port. */
+/* Returns QUIRE_INVALID if it is neither "*" nor a name or address as in a URL, without a port. */
 int foreign_check_host(const char *name, struct quire_error *err);
-/* Whether a Host header, with or without a port, names this machine's loopback. */
+/* Returns whether a Host header, with or without a port, names this machine's loopback. */
 bool foreign_host_is_local(const char *host);
-/* Whether an Origin header is that of the pages that a server under this Host header has: their scheme, host and port. */
+/* Returns whether an Origin header belongs to the pages of the server under this Host header: the same scheme, host
+ * and port. */
 bool foreign_origin_is_own(const char *origin, const char *host, bool tls);
 
-/* At the head of a request. False, with a 403 in e that names the option: a page of another origin, or under another
- * name of this machine, asks, and no key is asked for. */
+/* Call at the head of a request. Returns false if the server needs no key, and the request comes from a page of
+ * another origin or uses another name of this machine. e is then a 403 that names the option. */
 bool foreign_may(const struct front *f, const struct http_exchange *x, struct api_error *e);
 
 #endif

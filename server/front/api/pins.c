@@ -1,5 +1,5 @@
-/* POST /v1/cache/pins: a prompt is computed and its full blocks stay cached for a while; with a time
- * of 0 they are only computed. */
+/* POST /v1/cache/pins: computes a prompt and keeps its full KV blocks cached for a time. With a time of 0 it only
+ * computes them. */
 #include "base/clock.h"
 #include "server/front/batch/prompt_batch.h"
 #include "server/front/front_internal.h"
@@ -16,13 +16,14 @@ struct pin {
     struct served_model *served;
     struct http_exchange *x;
     struct tenant *tenant;
-    struct request_job *job; /* while it is in the pool; afterwards the pin's, until the engine has the prompt */
+    /* belongs to the pool while it is there; afterwards to the pin, until the engine has the prompt */
+    struct request_job *job;
     bool in_pool;
     struct prompt_batch batch;
     struct batch_prompt prompt;
     bool over;
     uint32_t n_cached, n_created;
-    bool queued; /* part of the tenant's queue, to its end */
+    bool queued; /* counts in the tenant's queue, until it ends */
     uint32_t ttl_s, n_prompt;
 };
 
@@ -60,7 +61,7 @@ void pins_end(struct served_model *m, const struct api_error *e)
         fail(p, e);
 }
 
-/* ---- what the engine says ------------------------------------------------------------------- */
+/* ---- events of the engine ---- */
 
 static void on_accepted(struct batch_prompt *prompt, uint64_t engine_id)
 {
@@ -68,7 +69,7 @@ static void on_accepted(struct batch_prompt *prompt, uint64_t engine_id)
     blocker_name_add(p->served->blockers, engine_id, http_request_id(p->x));
     if (prompt_batch_is_submitting(&p->batch))
         return;
-    request_job_free(p->job); /* it may be long, and the engine has it */
+    request_job_free(p->job); /* it may be long, and the engine has a copy */
     p->job = NULL;
 }
 
@@ -116,8 +117,7 @@ static const struct completion_events events = {
 
 /* ---- the request ---------------------------------------------------------------------------- */
 
-/* On the pool. What follows a prefix differs, so a chat is not opened for an answer unless that is
- * asked for. */
+/* On the pool. The text after a prefix varies, so a chat gets no generation prompt unless the request sets one. */
 static bool read_prefix(struct request_job *j, const struct quire_doc *body)
 {
     struct quire_value prompt = json_field_get(body, "prompt");

@@ -9,9 +9,9 @@
 
 struct route {
     const char *path;
-    const char *method; /* GET is also HEAD, without its body */
+    const char *method; /* GET also answers HEAD, without a body */
     void (*start)(struct served_model *m, struct http_exchange *x);
-    bool for_watchers; /* answered on the listener for metrics too, where nobody is asked for a key */
+    bool for_watchers; /* also on the listener for metrics, which needs no key */
 };
 
 static void reply_json(struct http_exchange *x, int status, struct buffer *o)
@@ -32,7 +32,7 @@ static void put_default(struct buffer *o, const char **comma, bool has, const ch
     *comma = ",";
 }
 
-/* What a request that says nothing gets, as far as it is the model's own. */
+/* The default sampling values, as far as the model defines them. */
 static void put_sampling(struct buffer *o, const struct sampling_defaults *s)
 {
     const char *comma = "";
@@ -80,7 +80,7 @@ static void start_models(struct served_model *m, struct http_exchange *x)
     reply_json(x, 200, &o);
 }
 
-/* What a path still has of escapes: "%2F" is "/". out has room for strlen(text) + 1. */
+/* Decodes the escapes that a path still contains: "%2F" is "/". out holds strlen(text) + 1 bytes. */
 static void decode_rest(const char *text, char *out)
 {
     while (*text) {
@@ -120,7 +120,7 @@ static void start_model(struct served_model *m, struct http_exchange *x)
     reply_json(x, 200, &o);
 }
 
-/* Where there are several models, also how each is. */
+/* With several models, the reply includes the state of each. */
 static void reply_health(const struct served_model *m, struct http_exchange *x, bool good, const char *status)
 {
     struct buffer o = {0};
@@ -147,7 +147,7 @@ static void reply_health(const struct served_model *m, struct http_exchange *x, 
     reply_json(x, good ? 200 : 503, &o);
 }
 
-/* Whether requests are taken. */
+/* Replies whether requests are accepted. */
 static void start_ready(struct served_model *m, struct http_exchange *x)
 {
     struct api_error e;
@@ -165,7 +165,8 @@ static bool is_dead(const struct served_model *m)
     return upstream_state(m->upstream) == UPSTREAM_FAILED;
 }
 
-/* Whether a restart would help: not while requests are finished, nor when the engine of another process is away. */
+/* Replies whether a restart would help. It would not help while requests are being finished, nor if the engine of
+ * another process is away. */
 static void start_live(struct served_model *m, struct http_exchange *x)
 {
     const struct served_model *of, *worst = m;
@@ -243,13 +244,13 @@ static const struct route routes[] = {
 };
 static const struct route one_model = {"/v1/models/", "GET", start_model, false};
 
-/* Whether a route has this path. */
+/* Returns whether a route has this path. */
 static bool is_path(const struct route *route, const char *path)
 {
     size_t n = strlen(path), prefix = strlen(route->path);
     if (route == &one_model)
         return n > prefix && memcmp(path, route->path, prefix) == 0;
-    /* A redirect would lose a POST's body, so a slash at the end is just not counted. */
+    /* A redirect would lose a POST's body, so a slash at the end is ignored. */
     if (n > 1 && path[n - 1] == '/')
         n--;
     return n == prefix && memcmp(path, route->path, n) == 0;
@@ -268,7 +269,7 @@ static bool is_open(const char *path)
     return false;
 }
 
-/* NULL: there is none; then allow, "" at first, lists what the path takes. */
+/* Returns NULL for an unknown route. Then allow, "" at first, lists the methods of the path. */
 static const struct route *find_route(const char *path, const char *method, char allow[32])
 {
     const size_t n_routes = sizeof routes / sizeof *routes;
@@ -285,8 +286,7 @@ static const struct route *find_route(const char *path, const char *method, char
     return NULL;
 }
 
-/* Key, route and method are known before the body is read: what is refused for them is refused
- * here. */
+/* Key, route and method are known before the body arrives: requests that fail these checks are rejected here. */
 static void on_head(void *context, struct http_exchange *x)
 {
     struct front *f = context;
@@ -296,12 +296,12 @@ static void on_head(void *context, struct http_exchange *x)
     const struct route *route = find_route(path, method, allow);
     if (cors_begin(f, x))
         return;
-    /* What a preflight that was not answered asks is decided by its answer, not by this one. */
+    /* For an unanswered preflight, the missing CORS headers are the answer; this check does not apply. */
     if (strcmp(method, "OPTIONS") != 0 && !foreign_may(f, x, &e)) {
         api_error_reply(x, &e);
         return;
     }
-    if (api_is_anthropic(path)) /* under the name that its clients look for */
+    if (api_is_anthropic(path)) /* under the name that Anthropic's clients look for */
         http_add_header(x, "request-id", http_request_id(x));
     if (!is_open(path) && !front_tenant(f, x, &e)) {
         api_error_reply(x, &e);
@@ -318,7 +318,7 @@ static void on_head(void *context, struct http_exchange *x)
     api_error_reply(x, &e);
 }
 
-/* Health and metrics are answered whatever else there is. */
+/* Health and metrics are answered whatever the load. */
 static bool is_urgent(void *context, const struct http_exchange *x)
 {
     char allow[32] = "";
@@ -327,7 +327,7 @@ static bool is_urgent(void *context, const struct http_exchange *x)
     return route && route->for_watchers;
 }
 
-/* The listener for metrics: no keys, and nothing else is there. */
+/* The listener for metrics: no keys, and only the routes for watchers. */
 static void on_watcher_head(void *context, struct http_exchange *x)
 {
     struct api_error e;

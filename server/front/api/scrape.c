@@ -1,14 +1,15 @@
-/* /metrics and /cache/stats: the engine is asked for its numbers, and all who wait get its next answer. Where there are two, the second is
- * asked before the first: what it told is kept, since an answer holds only while it is being read. */
+/* /metrics and /cache/stats: requests statistics from the engine; all waiting requests get its next answer. With two
+ * engines, the second gets its request before the first. Its answer is copied, since an answer is valid only while it
+ * is being read. */
 #include "server/front/front_internal.h"
 
 #include "server/front/batch/turns.h"
 
 #include <stdlib.h>
 
-/* An engine in the middle of a long step answers late; the rest is worth more now. */
+/* An engine in the middle of a long step answers late; the other numbers are worth more now. */
 #define STATS_TIMEOUT_S 2
-#define SECOND_TIMEOUT_S 1 /* of the engine beside it, before that */
+#define SECOND_TIMEOUT_S 1 /* for the engine of the companion model, before that */
 
 struct scrape {
     TAILQ_ENTRY(scrape) link;
@@ -32,7 +33,7 @@ static void on_gone(void *context)
     scrape_free(context);
 }
 
-/* The model that answers for vectors, where that is not this one. */
+/* Returns the model that computes vectors, unless it is this one. */
 static struct served_model *second_of(const struct served_model *m)
 {
     struct served_model *second = front_vectors_model(m->front);
@@ -121,7 +122,7 @@ static void forget(struct served_model *m)
     m->told = NULL;
 }
 
-/* The rows only: texts and lists lie in the frame. */
+/* Copies only the rows: texts and lists point into the frame. */
 static void keep(struct served_model *m, const struct wire_stats *stats)
 {
     if (!stats) {

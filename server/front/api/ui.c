@@ -1,11 +1,10 @@
-/* GET /ui: a page to chat with and to watch. It holds no secret and so needs no key; what it asks
- * for does. */
+/* GET /ui: a page for chat and monitoring. It holds no secret and so needs no key; the requests that it sends do. */
 #include "server/front/front_internal.h"
 #include "server/front/api/ui_page.h"
 
 #include <string.h>
 
-/* GET /: whoever opens the server's address in a browser means the page. */
+/* GET /: a browser that opens the server's address gets the page. */
 void root_start(struct served_model *m, struct http_exchange *x)
 {
     (void)m;
@@ -22,7 +21,7 @@ void ui_start(struct served_model *m, struct http_exchange *x)
     http_add_header(x, "Content-Security-Policy", ui_page_policy);
     http_add_header(x, "X-Content-Type-Options", "nosniff");
     http_add_header(x, "Referrer-Policy", "no-referrer");
-    /* A list, weak or not: the tag is a hash, so where it stands it is meant. */
+    /* A list of tags, weak or strong: the tag is a hash, so a substring match is exact. */
     if (known && (strcmp(known, "*") == 0 || strstr(known, ui_page_etag)))
         http_reply(x, 304, NULL, NULL, 0);
     else

@@ -46,7 +46,7 @@ void prompt_batch_settle(struct prompt_batch *b)
 
 /* ---- turns ---------------------------------------------------------------------------------- */
 
-/* A prompt of a request that was taken waits, again. */
+/* A prompt of an accepted request waits for its turn, possibly again. */
 static void wait_for_turn(struct prompt_batch *b, size_t i)
 {
     b->calls->prompt(b->owner, i)->waits = true;
@@ -56,7 +56,8 @@ static void wait_for_turn(struct prompt_batch *b, size_t i)
     say_next(b);
 }
 
-/* The engine has no room, for a request that it has begun: its queue is full of others. */
+/* Returns whether the prompt waits again: the engine's queue is full of other requests, but it has already accepted
+ * prompts of this one. */
 static bool try_later(struct batch_prompt *p)
 {
     struct prompt_batch *b = p->batch;
@@ -69,7 +70,7 @@ static bool try_later(struct batch_prompt *p)
     return true;
 }
 
-/* The owner may be no more afterwards. */
+/* The owner may be freed afterwards. */
 static void submit_one(struct prompt_batch *b, struct batch_prompt *p)
 {
     struct api_error e;
@@ -162,7 +163,7 @@ void prompt_batch_end(struct prompt_batch *b)
         prompt_batch_cancel(b->calls->prompt(b->owner, i));
 }
 
-/* ---- what the source says ------------------------------------------------------------------- */
+/* ---- events of the source ---- */
 
 void prompt_batch_on_accepted(void *context, uint64_t engine_id)
 {

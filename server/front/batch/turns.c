@@ -4,20 +4,20 @@
 
 #include <stdlib.h>
 
-/* Of the engine's places, what requests that are held back may have. */
+/* The share of the engine's sequence slots that held-back requests may use. */
 #define SHARE_NUMERATOR 7u
 #define SHARE_DENOMINATOR 8u
-/* And of its queue, which other front ends may fill too. */
+/* One in so many entries of its queue, which other front ends may fill too. */
 #define QUEUE_SHARE 4u
-/* Prompt tokens that may wait in the engine, in steps: the one that runs and the one after it. */
+/* Prompt tokens that may wait in the engine, in steps: the current step and the next one. */
 #define STEPS_AHEAD 2u
-/* Of an engine that does not say. */
+/* Used if the engine does not report its limits. */
 #define UNKNOWN_SEQS 64u
 #define UNKNOWN_QUEUED 1024u
 #define UNKNOWN_STEP_TOKENS 2048u
 #define PAUSE_US 100000
 
-struct line { /* of a tenant */
+struct line { /* one tenant's queue */
     TAILQ_HEAD(, turn) turns;
     TAILQ_ENTRY(line) link;
     uint64_t n_waiting; /* choices */
@@ -25,13 +25,13 @@ struct line { /* of a tenant */
 
 struct turns {
     struct event *go, *resume;
-    /* In the engine: choices; those of prompts without a first token, and these prompts' tokens. */
+    /* Limits and counts in the engine: choices; choices of prompts without a first token; these prompts' tokens. */
     uint32_t max_choices, max_queued, max_tokens;
-    uint64_t n_choices, n_queued, n_tokens; /* now */
-    uint64_t limit; /* of n_choices: max_choices, or less where the engine's queue was full */
-    uint64_t n_waiting;               /* choices of all lines */
+    uint64_t n_choices, n_queued, n_tokens; /* current counts */
+    uint64_t limit; /* for n_choices: max_choices, or less after the engine's queue was full */
+    uint64_t n_waiting; /* choices of all lines */
     TAILQ_HEAD(, turn) small;
-    TAILQ_HEAD(, line) lines; /* in which somebody waits; whose turn it is comes first */
+    TAILQ_HEAD(, line) lines; /* lines with waiting turns; the next one comes first */
     struct line tenants[TENANTS_MAX];
 };
 
@@ -42,14 +42,14 @@ static bool paused(const struct turns *t)
 
 static bool has_room(const struct turns *t, const struct turn *turn)
 {
-    /* What is larger than the room goes alone. */
+    /* A prompt that is larger than the limit goes alone. */
     bool seqs = t->n_choices == 0 || t->n_choices + turn->n_choices <= t->limit;
     bool queue = t->n_queued == 0 || t->n_queued + turn->n_choices <= t->max_queued;
     bool tokens = t->n_tokens == 0 || t->n_tokens + turn->n_tokens <= t->max_tokens;
     return seqs && queue && tokens;
 }
 
-/* Whoever is next, and is now the last. NULL: nobody may. */
+/* Returns the next turn and moves it to the end of its queue. NULL: no turn can go now. */
 static struct turn *take_next(struct turns *t)
 {
     struct turn *turn = TAILQ_FIRST(&t->small);
@@ -79,7 +79,7 @@ static void on_go(evutil_socket_t fd, short what, void *context)
         turn->next(turn);
 }
 
-/* Later, and once for many: whoever calls is in the middle of something. */
+/* Runs later, once for several calls, because the caller is in the middle of something. */
 static void go(struct turns *t)
 {
     if (t->n_waiting > 0)
@@ -120,7 +120,7 @@ void turns_set_engine(struct turns *t, uint32_t max_seqs, uint32_t max_queued, u
     t->max_tokens = STEPS_AHEAD * (step_tokens > 0 ? step_tokens : UNKNOWN_STEP_TOKENS);
 }
 
-/* ---- who waits ------------------------------------------------------------------------------- */
+/* ---- waiting turns ---- */
 
 static void count(struct turns *t, struct turn *turn)
 {
@@ -170,7 +170,7 @@ uint64_t turns_n_all(const struct turns *t)
     return t->n_waiting;
 }
 
-/* ---- what the engine has ----------------------------------------------------------------------- */
+/* ---- prompts in the engine ---- */
 
 void turns_take(struct turns *t, const struct turn *turn, struct turn_place *place, uint32_t n_tokens)
 {

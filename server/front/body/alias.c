@@ -11,8 +11,8 @@ struct member {
     struct quire_value key, value;
 };
 
-/* Pieces on their way to the digest, which takes many at once. Nothing is allocated: on the loop, which this is on, malloc()
- * may wait for a thread that was stopped in it. */
+/* Pieces on their way to the digest, which takes many at once. Allocates nothing: this runs on the loop, where
+ * malloc() may wait for a thread that was preempted inside it. */
 struct pieces {
     struct quire_sha256_state *s;
     size_t n;
@@ -40,7 +40,8 @@ static int by_key(const void *a, const void *b)
     return order != 0 ? order : (x.n > y.n) - (x.n < y.n);
 }
 
-/* Members of an object, sorted. False: too many, or a key with an escape, which has several spellings. */
+/* Sorts the members of an object. Returns false if there are too many, or a key has an escape, which has several
+ * spellings. */
 static bool sort_members(struct quire_value object, struct member members[MAX_MEMBERS], size_t *n)
 {
     struct member m;
@@ -77,7 +78,7 @@ static bool put_object(struct pieces *o, struct quire_value object)
     return ok;
 }
 
-/* Strings and numbers as they were written: what is written in another way is another digest. */
+/* Strings and numbers are hashed as written: another spelling gives another digest. */
 static bool put_value(struct pieces *o, struct quire_value value)
 {
     struct quire_value item;
@@ -101,7 +102,7 @@ static bool is_key(const struct member *m, const char *name)
     return quire_value_is(m->key, name);
 }
 
-/* What is about this request alone, or may be refused to somebody else. */
+/* Returns whether a member concerns this request alone, or may be refused for another tenant. */
 static bool is_its_own(const struct member *m)
 {
     static const char *const names[] = {
@@ -119,7 +120,7 @@ static bool put_body(struct pieces *o, struct quire_value body)
     size_t n;
     bool ok = sort_members(body, members, &n);
     for (size_t i = 0; i < n && ok; i++) {
-        /* null is as nothing said, and "user" changes nothing. */
+        /* null counts as absent, and "user" changes nothing. */
         if (json_is(members[i].value, QUIRE_NULL) || is_key(&members[i], "user"))
             continue;
         ok = !is_its_own(&members[i]) && put_member(o, &members[i]);

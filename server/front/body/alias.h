@@ -1,5 +1,5 @@
-/* Which bodies ask the same in the same words: a digest that neither the order of members nor blanks move. Who has seen a
- * body before need not render its template and encode its text again. Any thread. */
+/* A digest of requests with the same words: the order of members and white space do not change it. A repeated body
+ * need not be rendered by the template and encoded again. Any thread. */
 #ifndef QUIRE_FRONT_ALIAS_H
 #define QUIRE_FRONT_ALIAS_H
 
@@ -8,10 +8,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define ALIAS_MAX_BODY ((size_t)64 << 10) /* reading it and hashing it take less than a millisecond of the loop */
+#define ALIAS_MAX_BODY ((size_t)64 << 10) /* reading and hashing it takes less than a millisecond of the loop */
 
-/* Adds the body to what is hashed. False: it is none, too long, or says something of how this one request is
- * to be served, which others in the same words might not. */
+/* Adds the body to the hash. Returns false if the body is invalid or too long, or has a field about how this one
+ * request is served, which others with the same words may not share. */
 bool alias_add_body(struct quire_sha256_state *s, const char *text, size_t n);
 
 #endif

@@ -8,7 +8,8 @@
 
 #define FIELD "bad_words"
 
-/* A word is encoded in one go, which nothing cancels: 15 MB held a drain up for 38 s. As long as a stop string. */
+/* A word is encoded in one call, which cannot be cancelled: 15 MB delayed a drain by 38 s. The limit equals that of a
+ * stop string. */
 #define WORD_MAX_BYTES 512
 
 bool bad_words_check(struct quire_value words, struct api_error *e)
@@ -17,7 +18,7 @@ bool bad_words_check(struct quire_value words, struct api_error *e)
     if (!json_is(words, QUIRE_ARRAY))
         return api_bad(e, FIELD, "must be an array of strings");
     for (size_t i = 0; quire_value_next(&rest, NULL, &word); i++) {
-        /* A word takes two numbers at least. */
+        /* A word takes at least two numbers. */
         if (i == REQUEST_MAX_BAD_WORDS / 2)
             return api_bad(e, FIELD, "at most %u words", REQUEST_MAX_BAD_WORDS / 2);
         if (!json_is(word, QUIRE_STRING) || word.n == 2)
@@ -58,7 +59,7 @@ static bool encode(const struct quire_text *text, const char *bytes, size_t n, u
     return status == QUIRE_OK || api_fail_status(e, status, FIELD);
 }
 
-/* padded: what `word` says, after a space. */
+/* padded: the text of `word` after a space. */
 static bool add_word(struct list *list, const struct quire_text *text, struct quire_value word, const char *padded,
                      size_t n_padded, uint32_t vocab_size, struct api_error *e)
 {
@@ -77,7 +78,7 @@ static bool add_word(struct list *list, const struct quire_text *text, struct qu
     return ok;
 }
 
-/* As it stands, and after a space. */
+/* Adds the word as written, and after a space. */
 static bool add_string(struct list *list, const struct quire_text *text, struct quire_value word, uint32_t vocab_size,
                        struct api_error *e)
 {

@@ -11,14 +11,14 @@ static bool bad_message(struct api_error *e, size_t i, const char *field, const 
     return api_bad(e, param, "%s", why);
 }
 
-/* ---- writing messages as a template takes them ----------------------------------------------- */
+/* ---- writing messages in the form of a template ---- */
 
 static void put_value(struct buffer *o, struct quire_value value)
 {
     buffer_append(o, value.text, value.n);
 }
 
-/* What comes next in an array or an object that was begun. */
+/* Adds a comma unless an array or object has just begun. */
 static void put_comma(struct buffer *o)
 {
     if (o->n > 0 && o->data[o->n - 1] != '{' && o->data[o->n - 1] != '[')
@@ -62,7 +62,7 @@ void chat_put_message(struct buffer *o, const char *role)
     json_out_raw(o, ",\"content\":");
 }
 
-/* content: a string, an array or nothing. */
+/* content: a string, an array or absent. */
 static bool put_content(struct buffer *o, struct quire_value content, size_t index, struct api_error *e)
 {
     static const char *const types[] = {"text", NULL};
@@ -70,7 +70,7 @@ static bool put_content(struct buffer *o, struct quire_value content, size_t ind
     snprintf(field, sizeof field, "messages[%zu].content", index);
     if (json_is(content, QUIRE_ARRAY))
         return chat_put_parts(o, content, types, field, e);
-    /* Templates ask whether there is content; few expect it to be null. */
+    /* Templates test whether content exists; few expect it to be null. */
     if (json_is(content, QUIRE_STRING))
         put_value(o, content);
     else
@@ -78,11 +78,11 @@ static bool put_content(struct buffer *o, struct quire_value content, size_t ind
     return true;
 }
 
-/* A call's arguments as templates take them. Levels of nesting that are read; deeper text stays a string. */
+/* Levels of nesting that are parsed in a call's arguments; deeper text stays a string. */
 #define ARGUMENTS_MAX_DEPTH 120
 
-/* Clients send a call's arguments as a JSON string; templates write them as the object they are. A model wrote them: what is not
- * JSON goes to the template as the string, so that one bad call does not end a chat. */
+/* Clients send a call's arguments as a JSON string; templates write them as an object. A model wrote the string: text
+ * that is not JSON goes to the template as the string, so that one bad call does not end a chat. */
 static bool put_arguments(struct buffer *o, struct quire_value arguments, size_t index, struct api_error *e)
 {
     char *text;
@@ -148,7 +148,7 @@ static bool put_tool_calls(struct buffer *o, struct quire_value calls, size_t in
     return true;
 }
 
-/* A member of a message, but content. Templates ask whether a key is there, not whether it is null or empty. */
+/* Adds a member of a message other than content. Templates test whether a key exists, not whether it has a value. */
 static bool put_member(struct buffer *o, struct quire_value key, struct quire_value value, size_t index,
                        struct api_error *e)
 {
@@ -207,7 +207,7 @@ static bool put_messages(struct buffer *o, struct quire_value messages, struct a
 {
     struct quire_value rest = messages, message;
     size_t i;
-    /* They are about as long as they came; growing to it would copy, and have both copies for a while. */
+    /* The output is about as long as the input. Growing in steps would copy, with both copies in memory for a while. */
     buffer_reserve(o, messages.n + 64);
     json_out_raw(o, "[");
     for (i = 0; json_is(messages, QUIRE_ARRAY) && quire_value_next(&rest, NULL, &message); i++) {
@@ -235,7 +235,7 @@ bool chat_take(struct request_job *j, struct buffer *messages, const char *name)
     return request_job_items(j, 1);
 }
 
-/* As it was written, for the template. */
+/* Copies a value as written, for the template. */
 static bool keep(struct request_job *j, struct quire_value value, char **out)
 {
     *out = value.n ? strndup(value.text, value.n) : NULL;
@@ -260,7 +260,7 @@ bool chat_read_messages(struct request_job *j, const struct quire_doc *body)
     return ok;
 }
 
-/* As vLLM: the reply's content begins with the last message's, where both are the same one's. */
+/* As in vLLM: the reply's content begins with the last message's content, if both have the same role. */
 static bool read_echo(struct request_job *j, const struct quire_doc *body)
 {
     struct quire_value rest = {j->messages, strlen(j->messages)}, last;
@@ -277,7 +277,7 @@ static bool read_echo(struct request_job *j, const struct quire_doc *body)
     return json_value_text(content, "messages", &j->params.lead, &j->params.n_lead, &j->error);
 }
 
-/* What the model writes is searched for calls where it was told of tools. */
+/* The model's output is parsed for calls if the prompt lists tools. */
 static bool read_tool_calls(struct request_job *j, const struct quire_doc *body)
 {
     struct params *p = &j->params;

@@ -27,7 +27,7 @@ bool completions_read(struct request_job *j, const struct quire_doc *body)
         return false;
     if (!prompt.n)
         return api_bad(e, "prompt", "is missing");
-    /* An array that begins with a number is one prompt, of ids; else each item is a prompt. */
+    /* An array that begins with a number is one prompt of ids; otherwise each item is a prompt. */
     bool list = json_is(prompt, QUIRE_ARRAY);
     if (list && !quire_value_next(&rest, NULL, &item))
         return api_bad(e, "prompt", "is empty");

@@ -47,7 +47,7 @@ bool json_value_whole(struct quire_value value, const char *name, int64_t min, u
     enum quire_integer is = quire_value_integer(value, &negative, &magnitude);
     if (is == QUIRE_NO_INTEGER)
         return api_bad(e, name, "must be an integer");
-    uint64_t lowest = min < 0 ? 0 - (uint64_t)min : 0; /* the magnitude of the least */
+    uint64_t lowest = min < 0 ? 0 - (uint64_t)min : 0; /* the magnitude of the minimum */
     bool fits = is == QUIRE_INTEGER && (negative ? magnitude <= lowest : magnitude <= max);
     if (!fits || (min > 0 && magnitude < (uint64_t)min))
         return api_bad(e, name, "must be between %lld and %llu, got %.*s", (long long)min, (unsigned long long)max,

@@ -1,4 +1,4 @@
-/* /v1/messages, Anthropic's: its body becomes a chat and its parameters. Text only. */
+/* Anthropic's /v1/messages: turns its body into a chat and parameters. Text only. */
 #include "server/front/body/system_prompt.h"
 #include "server/front/front_internal.h"
 
@@ -55,7 +55,7 @@ static bool read_prompt(struct request_job *j, const struct quire_doc *body)
     struct quire_value system = json_field_get(body, "system");
     struct buffer o = {0};
     json_out_raw(&o, "[");
-    /* An answer that is begun is continued. */
+    /* A last message of the assistant is continued. */
     bool ok = (!system.n || system_prompt_add(&o, system, !j->served->config->keeps_billing_header, e)) &&
               add_messages(&o, json_field_get(body, "messages"), &j->continue_final, e);
     json_out_raw(&o, "]");

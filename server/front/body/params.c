@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what is not built ---------------------------------------------------------------------- */
+/* ---- unsupported fields ---- */
 
-/* Whether a value asks for anything: false, 0, "" and empty lists do not. */
+/* Returns whether a value requests anything: false, 0, "" and empty lists do not. */
 static bool asks(struct quire_value value)
 {
     struct quire_value rest = value, item;
@@ -117,7 +117,7 @@ bool params_tools(const struct quire_doc *body, struct quire_value *out, struct 
         return api_unsupported(e, "tool_choice", "a named function is not supported");
     if (choice.n && !none && !quire_value_is(choice, "auto"))
         return api_bad(e, "tool_choice", "must be \"none\" or \"auto\"");
-    /* A model that is not to call a tool is not told of any: its output is not constrained. */
+    /* Tools are left out if the model must not call one, because its output is not constrained. */
     struct quire_value rest = tools, tool;
     if (!none && tools.n && quire_value_next(&rest, NULL, &tool))
         *out = tools;
@@ -202,7 +202,7 @@ static bool read_logprobs(struct params *p, const struct quire_doc *body, bool c
 bool params_length(struct params *p, const struct quire_doc *body, const char *name, uint32_t least, uint32_t otherwise,
                    struct api_error *e)
 {
-    /* What is past the context is refused when the prompt's length is known. */
+    /* A number beyond the context is refused later, when the prompt's length is known. */
     int64_t n = otherwise;
     if (!json_field_i64(body, name, least, INT32_MAX, &n, e))
         return false;
@@ -253,7 +253,7 @@ static bool read_stream_options(struct params *p, const struct quire_doc *body, 
     return true;
 }
 
-/* As vLLM: how many tokens an event has. */
+/* As in vLLM: how many tokens an event has. */
 static bool read_stream_interval(struct params *p, const struct quire_doc *body, struct api_error *e)
 {
     int64_t n = 1;
@@ -287,7 +287,7 @@ static bool read_request_id(struct params *p, const struct quire_doc *body, stru
     return true;
 }
 
-/* "use_cache": false is neither of the two. */
+/* "use_cache": false means no_cache and no_store. */
 static bool read_cache(struct params *p, const struct quire_doc *body, struct api_error *e)
 {
     struct quire_value cache = json_field_get(body, "cache");

@@ -13,7 +13,7 @@ static void add(struct quire_sha256_state *s, const char *text, size_t n)
     quire_sha256_add(s, text, n);
 }
 
-/* The same words around a question are another prompt under another tokenizer or template. */
+/* With another tokenizer or template, the same words around a question are another prompt. */
 static void begin(struct quire_sha256_state *s, const struct request_job *j)
 {
     const struct key256 *identity = &j->served->config->prompt_identity;
@@ -21,7 +21,7 @@ static void begin(struct quire_sha256_state *s, const struct request_job *j)
     quire_sha256_add(s, identity->bytes, sizeof identity->bytes);
 }
 
-/* Of a prompt that is cut the model sees a part, and it is another question than the whole. */
+/* The model sees only a part of a truncated prompt, and the part is another question than the whole. */
 static void add_cut(struct quire_sha256_state *s, const struct request_job *j)
 {
     const uint8_t end = j->params.truncate_end;
@@ -29,7 +29,7 @@ static void add_cut(struct quire_sha256_state *s, const struct request_job *j)
     quire_sha256_add(s, &end, sizeof end);
 }
 
-/* The last message's content, as it was written; n 0: it is not the user's, or not one that a question is in. */
+/* Returns the last message's content as written; n is 0 if it is not the user's, or cannot be a question. */
 static struct quire_value last_content(const struct request_job *j, size_t n_messages)
 {
     struct quire_value rest = {j->messages, n_messages}, item, last = {0};
@@ -46,10 +46,10 @@ static void take_chat(struct request_job *j)
                  n_kwargs = j->kwargs ? strlen(j->kwargs) : 0;
     const uint8_t how[2] = {j->add_generation_prompt, j->params.lead != NULL};
     struct quire_sha256_state s;
-    if (n + n_tools + n_kwargs > CACHE_KEY_MAX_BYTES) /* nothing is kept of it */
+    if (n + n_tools + n_kwargs > CACHE_KEY_MAX_BYTES) /* longer requests are not cached */
         return;
     const struct quire_value content = last_content(j, n);
-    /* Of a string six bytes are one, at the most. */
+    /* An escape has at most six bytes for one byte of text. */
     if (content.n <= 2 || content.n > 6 * ANSWER_MAX_QUESTION ||
         quire_value_text(content, &j->question.text, &j->question.n, NULL) != QUIRE_OK)
         return;

@@ -1,5 +1,5 @@
-/* What a request asks, apart from what it is asked with: the last message of a chat where it is the user's, or a prompt that
- * is text. Others may ask the same in other words (caching.md). On the pool's threads. */
+/* The question of a request, apart from its context: the last message of a chat if it is the user's, or a prompt of
+ * text. Others may ask the same in other words (caching.md). On the pool's threads. */
 #ifndef QUIRE_FRONT_QUESTION_H
 #define QUIRE_FRONT_QUESTION_H
 
@@ -9,13 +9,13 @@
 
 struct request_job;
 
-struct question { /* owned by who has it */
-    char *text; /* malloc'd; NULL: there is none */
+struct question { /* owned by the struct that contains it */
+    char *text; /* malloc'd; NULL: no question */
     size_t n;
-    struct key256 around; /* digest of all else that the prompt is made of */
+    struct key256 around; /* digest of the rest of the prompt */
 };
 
-/* Fills in j->question, of a job that has been read. Without memory there is none. */
+/* Fills in j->question, for a job that has been read. Leaves it empty if memory is out. */
 void question_take(struct request_job *j);
 
 #endif

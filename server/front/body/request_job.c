@@ -41,7 +41,7 @@ static struct params_model model_of(const struct request_job *j)
                                  j->served->config->sampling};
 }
 
-/* What follows from the parameters, once they are read. */
+/* Sets the fields that depend on the parameters, after they are read. */
 static bool apply_params(struct request_job *j)
 {
     struct params *p = &j->params;
@@ -52,10 +52,10 @@ static bool apply_params(struct request_job *j)
         return api_bad(&j->error, "n", "%u is more than the %u choices of one request (--max-choices-per-request)",
                        p->spec.n, j->served->config->max_choices);
     request_job_salt(j, p->cache_salt);
-    if (p->cache.name_space) /* a salt is hashed once, so that no salt makes another's name space */
+    if (p->cache.name_space) /* a salt is hashed once, so that no salt equals another's name space */
         for (int i = 0; i < 2; i++)
             j->answer_domain = quire_keyed_hash(&j->answer_domain, p->cache.name_space, strlen(p->cache.name_space));
-    /* What was borrowed from the body goes with it. */
+    /* The body will be freed, and its borrowed strings with it. */
     p->model = p->cache_salt = p->cache.name_space = NULL;
     j->add_special = p->add_special;
     j->skip_special = p->skip_special;

@@ -1,9 +1,9 @@
-/* What is done with a request's body before an engine sees it, on a thread of the pool: JSON →
- * checked fields → chat template → token ids; or token ids → text.
+/* The work on a request's body before an engine sees it, on a thread of the pool: JSON → checked fields → chat
+ * template → token ids; or token ids → text.
  *
- * A job owns all it works on, because a request may be gone before its job is. It is filled in
- * and read on the loop's thread; in between it is worked on by one thread of the pool, which
- * sees of the models only what never changes: the list that was there when the request came.
+ * A job owns all its data, because a request may be freed before its job. The loop's thread fills it in and reads it.
+ * In between, one thread of the pool works on it. That thread reads only the constant part of the models: the list
+ * from the time when the request arrived.
  */
 #ifndef QUIRE_FRONT_REQUEST_JOB_H
 #define QUIRE_FRONT_REQUEST_JOB_H
@@ -29,14 +29,14 @@ struct served_model;
 #define REQUEST_MAX_DEPTH 64
 
 struct request_item {
-    char *text; /* malloc'd, not NUL-terminated; NULL: none (yet) */
+    char *text; /* malloc'd, not NUL-terminated; NULL: not set (yet) */
     size_t n_text;
-    uint32_t *ids; /* malloc'd; NULL: none (yet) */
-    uint32_t *places; /* as many, malloc'd: characters of text before each id; NULL unless want_places */
+    uint32_t *ids; /* malloc'd; NULL: not set (yet) */
+    uint32_t *places; /* n_ids numbers, malloc'd: characters of text before each id; NULL unless want_places */
     size_t n_ids;
 };
 
-/* Of its ids only n from one on. */
+/* Keeps only n of its ids, starting at from. */
 static inline void request_item_keep(struct request_item *item, size_t from, size_t n)
 {
     memmove(item->ids, item->ids + from, n * sizeof *item->ids);
@@ -46,69 +46,69 @@ static inline void request_item_keep(struct request_item *item, size_t from, siz
 }
 
 enum vectors_task { VECTORS_EMBED, VECTORS_SCORE, VECTORS_RERANK };
-/* What a request for vectors says besides its texts. */
+/* The fields of a request for vectors, except its texts. */
 struct vectors_ask {
     enum vectors_task task;
     bool base64;
     uint32_t dimensions; /* of an embedding */
-    bool normalize;      /* to length 1, whatever the model does */
-    uint32_t max_tokens; /* of a text, or of a pair: the rest is cut off */
-    uint32_t max_document_tokens; /* of rerank's documents, special tokens aside; 0: no bound but that */
-    size_t n_first;      /* items that are a pair's first texts, 1 or as many as the others */
+    bool normalize;      /* to length 1, even if the model does not */
+    uint32_t max_tokens; /* limit of a text or a pair; the rest is cut off */
+    uint32_t max_document_tokens; /* limit of rerank's documents, without special tokens; 0: only max_tokens applies */
+    size_t n_first; /* number of items that are a pair's first texts: 1, or as many as the others */
     uint32_t top_n;
 };
 
 struct request_job {
-    struct text_job job; /* first: the pool's view */
-    const struct model_list *models; /* held */
-    const struct model_view *served; /* of them, whom it asks */
-    void (*finished)(void *owner, struct request_job *job); /* the job is the owner's again */
+    struct text_job job; /* first member, for the pool */
+    const struct model_list *models; /* holds a reference */
+    const struct model_view *served; /* the requested model; points into models */
+    void (*finished)(void *owner, struct request_job *job); /* the job belongs to the owner again */
     void *owner;
 
-    /* In. */
+    /* Input. */
     char *body; /* malloc'd */
     size_t n_body;
-    /* On the pool: fills in what follows from the body, with request_job_items(). False: error
-     * says why. */
+    /* On the pool: fills in the fields that depend on the body, with request_job_items(). Returns false with an error
+     * in j->error. */
     bool (*read)(struct request_job *j, const struct quire_doc *body);
-    struct key256 cache_domain;         /* the API key's, and read() adds a salt */
-    struct key256 answer_domain;        /* of answers that are kept: likewise, or everybody's; and a name space */
+    struct key256 cache_domain; /* the API key's; read() adds a salt */
+    struct key256 answer_domain; /* domain of cached responses: likewise, or shared by all; plus a name space */
 
     /* Set by read(). */
-    struct params params;   /* of what generates */
-    const char *model;      /* the served name: the configuration's */
-    char *echo;             /* a JSON object of what a reply repeats of the request; malloc'd or NULL */
+    struct params params; /* of generating routes */
+    const char *model; /* the served name; owned by the configuration */
+    char *echo; /* a JSON object with the request's fields that a reply repeats; malloc'd or NULL */
     const char *prompt_name; /* the field that holds the prompt, for errors; static */
-    /* A chat (messages != NULL) is rendered into items[0].text first, and then dropped. JSON texts, malloc'd. */
+    /* A chat (messages != NULL) is first rendered into items[0].text, and then freed. JSON texts, malloc'd. */
     char *messages, *tools, *kwargs;
     bool add_generation_prompt, continue_final;
-    uint32_t mark; /* in its text, inside special tokens that are text there; 0: none (quire_text_chat()) */
-    bool add_special;  /* encoding */
-    bool skip_special; /* decoding */
-    bool want_text;    /* items that have only ids are decoded */
-    bool want_places;  /* with want_text */
+    uint32_t mark; /* appears in the text inside special tokens that count as text; 0: not used (quire_text_chat()) */
+    bool add_special; /* for encoding */
+    bool skip_special; /* for decoding */
+    bool want_text; /* decode items that have only ids */
+    bool want_places; /* with want_text */
     bool want_strings; /* token_strings: tokens of items[0], JSON strings with commas between */
-    /* A reply that needs no engine, made on the pool from what the items have become; NULL: the items are prompts,
-     * and must fit the model's context. */
+    /* Writes a reply that needs no engine, on the pool, from the finished items; NULL: the items are prompts, and must
+     * fit the model's context. */
     void (*put)(struct buffer *o, const struct request_job *j);
-    bool counts_only; /* of text, n_ids is all that is wanted */
+    bool counts_only; /* only n_ids is needed of a text */
     uint32_t ttl_s; /* of a pin */
     struct vectors_ask ask;
     bool background;
     size_t n_items;
     struct request_item *items;
-    struct question question; /* where the cache compares them */
-    struct request_item prediction; /* of the one prompt's answer; its ids are no more than the context has room for,
-                                       and an item more */
+    struct question question; /* if the cache compares questions */
+    /* the expected answer to the only prompt, one item more. Its ids are cut to the model's context */
+    struct request_item prediction;
 
-    /* Out. */
+    /* Output. */
     bool ok;
-    struct api_error error; /* when not ok */
+    struct api_error error; /* valid if not ok */
     char *token_strings;
     size_t n_token_strings;
-    struct buffer reply; /* by put */
+    struct buffer reply; /* written by put */
 
-    /* While it is on the pool. */
+    /* State while it is on the pool. */
     bool is_read;
     struct text_work work;
 };
@@ -121,20 +121,20 @@ struct request_job *request_job_new(const struct served_model *m, struct http_ex
                                     void (*finished)(void *owner, struct request_job *job), void *owner);
 void request_job_free(struct request_job *j);
 
-/* A body that must be a JSON object. False: e says what is wrong. The caller closes *out, also then. */
+/* Parses a body that must be a JSON object. Returns false with an error in e. The caller closes *out in both cases. */
 bool request_body_parse(const char *text, size_t n_bytes, struct quire_doc **out, struct api_error *e);
 
-/* For read(): the parameters of chat and completions, or those that every route has
- * (params_read_common()), and what follows from them. False: error is set, here and below. */
+/* For read(): reads the parameters of chat and completions, or the common ones (params_read_common()), and sets the
+ * fields that depend on them. These functions return false with an error in j->error. */
 bool request_job_params(struct request_job *j, const struct quire_doc *body, bool chat);
 bool request_job_common(struct request_job *j, const struct quire_doc *body);
-/* A "prediction", of routes that have one. */
+/* Reads a "prediction", for routes that have one. */
 bool request_job_prediction(struct request_job *j, const struct quire_doc *body);
-/* Narrows the cache domain by a "cache_salt"; NULL: there is none. */
+/* Narrows the cache domains by a "cache_salt". NULL changes nothing. */
 void request_job_salt(struct request_job *j, const char *salt);
-/* False, when the request asks for more than one choice, for routes that know one only. */
+/* For routes with one answer. Returns false if the request sets more than one choice. */
 bool request_job_one_choice(struct request_job *j);
-/* What a chat was rendered from, when that is done: it may be as long as the body. */
+/* Frees the input of the template after rendering: it may be as long as the body. */
 static inline void request_job_drop_chat(struct request_job *j)
 {
     free(j->messages);
@@ -142,7 +142,7 @@ static inline void request_job_drop_chat(struct request_job *j)
     free(j->kwargs);
     j->messages = j->tools = j->kwargs = NULL;
 }
-/* Room for n items. */
+/* Allocates n items. */
 bool request_job_items(struct request_job *j, size_t n);
 static inline bool request_job_no_memory(struct request_job *j)
 {

@@ -1,5 +1,5 @@
-/* /v1/responses: its body becomes a chat and its parameters. Text only, and nothing is kept between
- * requests: what needs either is refused. */
+/* /v1/responses: turns its body into a chat and parameters. Text only, and the server stores nothing between requests:
+ * fields that need either are rejected. */
 #include "server/front/front_internal.h"
 
 #include <stdio.h>
@@ -23,7 +23,7 @@ static void add_message(struct buffer *o, const char *role, struct quire_value c
     json_out_raw(o, "}");
 }
 
-/* A message item: {type: "message" (or none), role, content: a string or parts}. */
+/* A message item: {type: "message" (or absent), role, content: a string or parts}. */
 static bool add_item(struct buffer *o, struct quire_value item, size_t i, struct api_error *e)
 {
     static const char *const roles[] = {"user", "assistant", "system", "developer"};
@@ -79,7 +79,7 @@ static bool read_input(struct request_job *j, const struct quire_doc *body)
     if (instructions.n && !json_is(instructions, QUIRE_STRING))
         return api_bad(&j->error, "instructions", "must be a string");
     json_out_raw(&o, "[");
-    if (instructions.n && !quire_value_is(instructions, "")) /* an empty one is none, as with vLLM */
+    if (instructions.n && !quire_value_is(instructions, "")) /* an empty string counts as absent, as in vLLM */
         add_message(&o, "system", instructions);
     j->add_generation_prompt = true;
     bool ok = add_input(&o, json_field_get(body, "input"), &j->error);
@@ -121,7 +121,7 @@ static bool read_logprobs(struct request_job *j, const struct quire_doc *body)
         return false;
     if (include.n && !json_is(include, QUIRE_ARRAY))
         return api_bad(e, "include", "must be an array of strings");
-    /* The other things there are to include do not occur in a reply. */
+    /* The other values of include have no effect on a reply. */
     while (include.n && quire_value_next(&rest, NULL, &item)) {
         if (!json_is(item, QUIRE_STRING))
             return api_bad(e, "include", "must be an array of strings");
@@ -143,7 +143,7 @@ static bool read_truncation(struct request_job *j, const struct quire_doc *body)
     return true;
 }
 
-/* ---- what a reply repeats ------------------------------------------------------------------- */
+/* ---- fields that a reply repeats ---- */
 
 static bool check_metadata(const struct quire_doc *body, struct api_error *e)
 {
@@ -156,7 +156,7 @@ static bool check_metadata(const struct quire_doc *body, struct api_error *e)
     return true;
 }
 
-/* The request's value as it was written, or what it is without one. */
+/* Writes the request's value as written, or a default if it is absent. */
 static void put_echo(struct buffer *o, const struct quire_doc *body, const char *key, const char *otherwise)
 {
     struct quire_value value = json_field_get(body, key);
@@ -169,7 +169,7 @@ static void put_echo(struct buffer *o, const struct quire_doc *body, const char 
         json_out_raw(o, otherwise);
 }
 
-/* All fields of the reply that do not depend on what is generated; the SDK's types want them. */
+/* Writes all fields of the reply that do not depend on the generated text; the SDK's types need them. */
 static bool make_echo(struct request_job *j, const struct quire_doc *body)
 {
     const struct sampling_defaults *d = j->served->config->sampling;
@@ -181,7 +181,7 @@ static bool make_echo(struct request_job *j, const struct quire_doc *body)
         !json_field_bool(body, "parallel_tool_calls", &parallel, &j->error) ||
         !json_field_bool(body, "store", &store, &j->error))
         return false;
-    /* 15 digits give a decimal number back as it was written. */
+    /* 15 digits reproduce a decimal number as it was written. */
     snprintf(temperature, sizeof temperature, "%.15g", d->has_temperature ? d->temperature : 1);
     snprintf(top_p, sizeof top_p, "%.15g", d->has_top_p ? d->top_p : 1);
     json_out_raw(&o, "{\"background\":false,\"previous_response_id\":null,\"tools\":[],\"store\":false,"

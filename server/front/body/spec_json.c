@@ -23,7 +23,7 @@ static bool read_number(const struct request_field *f, struct quire_value value,
     return true;
 }
 
-/* Below 0, where the table lets that be said of an unsigned field of 32 bits, means 0. */
+/* A value below 0 means 0, if the table allows it for an unsigned field of 32 bits. */
 static bool read_whole(const struct request_field *f, struct quire_value value, char *to, struct api_error *e)
 {
     const struct request_range *r = request_field_body(f);
@@ -57,7 +57,7 @@ static bool read_ids(const struct request_field *f, struct quire_value value, ui
     return true;
 }
 
-/* The token id that a key says, with its quotes. One spelling per id, so that no id can stand twice. */
+/* Parses a token id from a key with its quotes. Each id has one spelling, so that no id can occur twice. */
 static bool read_id(struct quire_value key, uint32_t vocab_size, uint32_t *out)
 {
     const struct quire_value digits = {key.text + 1, key.n - 2};
@@ -176,7 +176,7 @@ bool spec_json_read(struct request_spec *spec, const struct quire_doc *body, uin
 {
     if (!spec_json_read_rows(&request_spec_layout, spec, body, vocab_size, e))
         return false;
-    if (spec->top_p == 0) { /* also one that is 0 as the fp32 that is sent: only the likeliest token is left */
+    if (spec->top_p == 0) { /* also if it is 0 after the conversion to fp32: only the most likely token remains */
         spec->temperature = 0;
         spec->top_p = 1;
     }

@@ -19,7 +19,8 @@ static size_t skip_blanks(const char *text, size_t n, size_t at)
     return at;
 }
 
-/* Behind "key=value;" from `at` on; the last one's semicolon may be missing at a line's end. 0: there is none. */
+/* Returns the position after "key=value;" from `at` on; the last semicolon may be missing at the end of a line. 0: no
+ * such pair. */
 static size_t behind_pair(const char *text, size_t n, size_t at)
 {
     size_t key = skip_blanks(text, n, at), end = key;
@@ -50,12 +51,12 @@ size_t billing_line_bytes(const char *text, size_t n)
     return end;
 }
 
-/* One text, joined with those before it by a newline. */
+/* Adds one text, joined with those before it by a newline. */
 static void put_text(struct buffer *o, struct quire_value text, bool drops_billing, size_t *n_blocks)
 {
     const char *at = text.text + 1;
     size_t n = text.n - 2, skipped = drops_billing && *n_blocks == 0 ? billing_line_bytes(at, n) : 0;
-    if (skipped > 0 && skipped == n) /* a block of nothing else is none */
+    if (skipped > 0 && skipped == n) /* a block with only a billing line is left out */
         return;
     if ((*n_blocks)++ > 0)
         json_out_raw(o, "\\n");
@@ -88,7 +89,7 @@ bool system_prompt_add(struct buffer *o, struct quire_value system, bool drops_b
         has_text |= o->n > n + (blocks > 0 ? 2 : 0);
     }
     json_out_raw(o, "\"}");
-    if (!has_text) /* a template that has a system prompt of its own writes it, as without the field */
+    if (!has_text) /* a template with its own default system prompt writes it, as if the field were absent */
         o->n = before;
     return true;
 }

@@ -12,35 +12,36 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define TEXT_STACK_BYTES (QUIRE_TEXT_STACK_BYTES + ((size_t)1 << 20)) /* and what lies below it */
+#define TEXT_STACK_BYTES (QUIRE_TEXT_STACK_BYTES + ((size_t)1 << 20)) /* plus the stack of the frames below */
 
 enum state { QUEUED, RUNNING, CANCELLED, FINISHED };
 
-/* By what they hold once they have begun. */
+/* Classes by the memory that jobs hold once they have begun. */
 enum size { SHORT, MEDIUM, LARGE, N_SIZES };
 static const uint32_t most_begun[N_SIZES] = {UINT32_MAX, 16, 1};
 static const uint32_t most_begun_by_tenant[N_SIZES] = {UINT32_MAX, 2, 1};
 
 TAILQ_HEAD(job_list, text_job);
 
-/* What one tenant has. */
+/* One tenant's jobs. */
 struct queue {
     struct job_list fresh[N_SIZES], begun[N_SIZES];
     uint32_t n_jobs; /* in the lists */
     uint32_t n_begun[N_SIZES];
-    bool begun_next; /* whose turn it is, when there are both */
+    bool begun_next; /* fresh and begun jobs take turns: begun is next */
     TAILQ_ENTRY(queue) link; /* while n_jobs > 0 */
 };
 
 struct text_pool {
-    pthread_mutex_t lock; /* all below, and the jobs' states */
-    /* Posted for whoever may find something to do. Not a condition: its signal waits for threads that were woken before and that the
-     * machine has not let run since, and the loop stood for 5 to 20 ms where more threads than cores were busy. */
+    pthread_mutex_t lock; /* protects everything below, and the jobs' states */
+    /* Posted when a thread may find work. This is not a condition variable: its signal waits for threads that were
+     * woken earlier and that the machine has not yet scheduled. The loop waited 5 to 20 ms when more threads than
+     * cores were busy. */
     sem_t wake;
     struct queue queues[TENANTS_MAX];
-    TAILQ_HEAD(, queue) turns; /* tenants that have jobs, the next one first */
+    TAILQ_HEAD(, queue) turns; /* tenants with jobs, the next one first */
     uint32_t n_begun[N_SIZES];
-    uint32_t n_long, max_long; /* slices of jobs that are not short, under way and at most */
+    uint32_t n_long, max_long; /* running slices of jobs that are not short, and their maximum */
     uint64_t n_put;
     struct job_list finished;
     bool closing;
@@ -55,7 +56,7 @@ static enum size size_of(const struct text_job *job)
     return job->n_bytes <= TEXT_SHORT_BYTES ? SHORT : job->n_bytes <= TEXT_MEDIUM_BYTES ? MEDIUM : LARGE;
 }
 
-/* ---- under the lock ------------------------------------------------------------------------- */
+/* ---- with the lock held ---- */
 
 static struct job_list *list_of(struct queue *q, const struct text_job *job)
 {
@@ -93,7 +94,7 @@ static void wake_all(struct text_pool *pool)
         sem_post(&pool->wake);
 }
 
-/* It is over: another may begin. */
+/* Ends a job: another may begin. */
 static void end(struct text_pool *pool, struct text_job *job)
 {
     if (!job->is_begun)
@@ -105,7 +106,7 @@ static void end(struct text_pool *pool, struct text_job *job)
         wake_all(pool);
 }
 
-/* Which of these has waited longest, of the sizes that may be worked on. */
+/* Returns the job that has waited longest, among the sizes that may run now. */
 static struct text_job *oldest(const struct text_pool *pool, const struct queue *q, const struct job_list *lists,
                                bool is_fresh)
 {
@@ -122,7 +123,7 @@ static struct text_job *oldest(const struct text_pool *pool, const struct queue 
     return first;
 }
 
-/* The next slice's; NULL: there is none to be done now. */
+/* Returns the job of the next slice; NULL: no job can run now. */
 static struct text_job *next_job(struct text_pool *pool)
 {
     struct queue *q;
@@ -169,17 +170,17 @@ static void *worker(void *context)
         pthread_mutex_lock(&pool->lock);
         pool->n_long -= is_long;
         if (is_long && !TAILQ_EMPTY(&pool->turns))
-            sem_post(&pool->wake); /* somebody may sleep for that */
+            sem_post(&pool->wake); /* another thread may sleep because of this limit */
         if (more && job->state == RUNNING) {
             put(pool, job);
             continue;
         }
         if (job->state == RUNNING)
             job->state = FINISHED;
-        bool first = TAILQ_EMPTY(&pool->finished); /* else the loop was woken, and takes all there are */
+        bool first = TAILQ_EMPTY(&pool->finished); /* otherwise the loop is already awake, and takes all of them */
         end(pool, job);
         TAILQ_INSERT_TAIL(&pool->finished, job, link);
-        pthread_mutex_unlock(&pool->lock); /* who is woken wants it */
+        pthread_mutex_unlock(&pool->lock); /* the loop, once awake, needs the lock */
         while (first && write(pool->fd, &one, sizeof one) < 0 && errno == EINTR) {
         }
         pthread_mutex_lock(&pool->lock);
@@ -188,7 +189,7 @@ static void *worker(void *context)
     return NULL;
 }
 
-/* On the loop: hands finished jobs back, one at a time, because done() may cancel another. */
+/* On the loop: returns finished jobs, one at a time, because done() may cancel another. */
 static void on_finished(evutil_socket_t fd, short what, void *context)
 {
     struct text_pool *pool = context;
@@ -213,12 +214,13 @@ static void on_finished(evutil_socket_t fd, short what, void *context)
 static int start_threads(struct text_pool *pool, uint32_t n, struct quire_error *err)
 {
     int failed = 0;
-    /* Signals are the loop's; threads inherit the mask they are started under. */
+    /* Only the loop handles signals; threads inherit the mask of their creator. */
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     const uint32_t most = sizeof pool->threads / sizeof pool->threads[0];
-    pthread_attr_t deep; /* where templates render; without so much address space they find a thread themselves */
+    /* templates render on this stack; without enough address space they start a thread themselves */
+    pthread_attr_t deep;
     pthread_attr_init(&deep);
     pthread_attr_setstacksize(&deep, TEXT_STACK_BYTES);
     for (uint32_t i = 0; !failed && i < n && i < most; i++) {

@@ -6,9 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SLICE_US 5000 /* and the piece in which it ends: 5 to 10 ms */
-#define MAX_LISTED_IDS (TEXT_MAX_REPLY_BYTES / 4) /* whatever few digits they have: they take no more than the reply */
-#define IDS_A_LOOK 256 /* ids decoded between two looks at the clock */
+#define SLICE_US 5000 /* plus the rest of the current piece: 5 to 10 ms */
+/* Even with few digits, the ids take no more memory than the reply. */
+#define MAX_LISTED_IDS (TEXT_MAX_REPLY_BYTES / 4)
+#define IDS_A_LOOK 256 /* ids decoded between two readings of the clock */
 
 void text_work_free(struct text_work *w)
 {
@@ -65,7 +66,7 @@ static bool render(struct request_job *j)
 
 /* ---- text → ids ----------------------------------------------------------------------------- */
 
-/* Of what the context has no room for. */
+/* Fails a prompt that does not fit the context. */
 static bool too_long(struct request_job *j, size_t least)
 {
     return api_fail(&j->error, 400, j->prompt_name, "context_length_exceeded",
@@ -79,7 +80,7 @@ static bool too_much(struct request_job *j)
                    TEXT_MAX_REPLY_BYTES >> 20);
 }
 
-/* A number and its comma. */
+/* The length of each number and its comma. */
 static size_t listed_bytes(const uint32_t *ids, size_t n)
 {
     size_t bytes = 0;
@@ -105,7 +106,7 @@ static bool append_ids(struct request_job *j, struct request_item *item, const u
     struct text_work *w = &j->work;
     bool placed = j->want_places && !is_prediction(j, item);
     if (!item->ids || n > w->capacity - item->n_ids) {
-        /* Most prompts are one piece, and have just the room they need. */
+        /* Most prompts are one piece, and get exactly the space they need. */
         size_t capacity = item->ids ? (w->capacity + n) + (w->capacity + n) / 2 : n + (n == 0);
         if (!grow(j, &item->ids, capacity) || (placed && !grow(j, &item->places, capacity)))
             return false;
@@ -120,8 +121,8 @@ static bool append_ids(struct request_job *j, struct request_item *item, const u
     return true;
 }
 
-/* A prompt that is to be cut needs no more of its ids than the context has room for. False: the next would make it too
- * long. */
+/* A prompt that will be truncated needs no more ids than the context allows. Returns false if the next would make it
+ * too long. */
 static bool make_room(const struct request_job *j, struct request_item *item)
 {
     size_t most = j->served->facts->max_model_len;
@@ -135,7 +136,7 @@ static bool make_room(const struct request_job *j, struct request_item *item)
     return true;
 }
 
-/* A piece's ids. */
+/* Takes over the ids of a piece. */
 static bool take_ids(struct request_job *j, struct request_item *item, const uint32_t *ids, size_t n)
 {
     if (is_prediction(j, item))
@@ -151,7 +152,8 @@ static bool take_ids(struct request_job *j, struct request_item *item, const uin
     return fits ? append_ids(j, item, ids, n) : too_much(j);
 }
 
-/* As an answer's text, which no BOS begins: special tokens in it are tokens, since a wrong guess costs time only. */
+/* Encodes it as an answer's text, without BOS. Special tokens in it count as tokens, since a wrong guess costs only
+ * time. */
 static bool begin_prediction(struct request_job *j)
 {
     int status = quire_encoder_open(j->served->config->text, j->prediction.text, j->prediction.n_text, false,
@@ -164,7 +166,7 @@ static bool begin_encoding(struct request_job *j, struct request_item *item)
     const struct quire_text *text = j->served->config->text;
     if (is_prediction(j, item))
         return begin_prediction(j);
-    /* Marks would count. */
+    /* Marks would be counted too. */
     if (!j->put && j->params.truncate == 0 && !j->mark) {
         size_t least = quire_text_least_tokens(text, item->text, item->n_text);
         if (least > j->served->facts->max_model_len)
@@ -195,7 +197,7 @@ static bool encode(struct request_job *j, struct request_item *item, uint64_t un
         if (!take_ids(j, item, ids, n))
             return false;
         if ((j->params.truncate_end || is_prediction(j, item)) && item->n_ids > j->served->facts->max_model_len)
-            break; /* only its beginning stays */
+            break; /* only its beginning is kept */
         if (is_due(until_us))
             return true;
     }
@@ -217,7 +219,7 @@ static bool encode(struct request_job *j, struct request_item *item, uint64_t un
 static bool append_text(struct request_job *j, const char *piece, size_t n)
 {
     struct text_work *w = &j->work;
-    w->n_reply_bytes += json_out_string_bytes(piece, n) - 2; /* the quotes are those of the whole */
+    w->n_reply_bytes += json_out_string_bytes(piece, n) - 2; /* the quotes are counted once, for the whole text */
     if (w->n_reply_bytes > TEXT_MAX_REPLY_BYTES)
         return too_much(j);
     if (j->want_places)
@@ -257,7 +259,7 @@ static bool decode(struct request_job *j, struct request_item *item, uint64_t un
     return true;
 }
 
-/* ---- what a reply is made of ---------------------------------------------------------------- */
+/* ---- contents of a reply ---- */
 
 static bool make_strings(struct request_job *j, uint64_t until_us)
 {
@@ -296,7 +298,7 @@ static bool put_reply(struct request_job *j)
 
 /* ---- slices --------------------------------------------------------------------------------- */
 
-/* The next thing that is to be done, or a part of it. False: it failed. */
+/* Does the next task, or a part of it. Returns false if it failed. */
 static bool step(struct request_job *j, uint64_t until_us)
 {
     struct text_work *w = &j->work;
@@ -306,7 +308,7 @@ static bool step(struct request_job *j, uint64_t until_us)
         struct request_item *item = &j->items[w->n_items];
         if (w->encoder || !item->ids)
             return encode(j, item, until_us);
-        /* What does not fit its context is refused for that, by its exact length. */
+        /* A prompt that does not fit its context is rejected with its exact length. */
         bool fits = j->put || j->params.truncate != 0 || item->n_ids <= j->served->facts->max_model_len;
         if (!item->text && j->want_text && fits)
             return decode(j, item, until_us);

@@ -93,7 +93,7 @@ static void on_text(void *owner, struct request_job *j)
 
 /* ---- on the pool ---------------------------------------------------------------------------- */
 
-/* By its name another model is asked as well. */
+/* The model's name in the body selects another model, too. */
 static bool check_model(struct request_job *j, const struct quire_doc *body)
 {
     const char *model = NULL;
@@ -105,8 +105,7 @@ static bool check_model(struct request_job *j, const struct quire_doc *body)
     return model_name(j->models, j->served, model, &j->error);
 }
 
-/* A prompt; or a text under llama.cpp's names, content and add_special, which is off unless asked
- * for. */
+/* Reads a prompt, or a text under llama.cpp's names: content and add_special, which is off by default. */
 static bool read_prompt(struct request_job *j, const struct quire_doc *body)
 {
     const char *name = json_field_get(body, "prompt").n ? "prompt" : "content";

@@ -6,8 +6,8 @@
 #include <string.h>
 #include <time.h>
 
-/* vLLM's bounds, so that dashboards made for it fit; below its 10 ms between tokens, which small
- * models stay under, three more. */
+/* vLLM's bounds, so that its dashboards fit. Below its 10 ms between tokens, three more bounds, because small models
+ * are faster. */
 static const double ttft_bounds[] = {0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75,
                                      1,     2.5,   5,    7.5,  10,   20,   40,   80,  160,  640, 2560};
 static const double itl_bounds[] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3,
@@ -65,7 +65,7 @@ void metrics_phases(struct metrics *m, double queue_s, double prefill_s, double 
 struct writer {
     struct buffer *o;
     char labels[600]; /* model_name="...",engine="0" */
-    char beside[600]; /* of the model beside it; empty: there is none */
+    char beside[600]; /* labels of the companion model; empty: not configured */
 };
 
 static void put_number(struct buffer *o, double value)
@@ -120,7 +120,7 @@ static void put_bucket(struct writer *w, const char *name, double bound, uint64_
     put_sample(w, name, "_bucket", label, (double)count);
 }
 
-/* last: bounds above it are left out; 0 = none are. */
+/* last: bounds above it are omitted; 0: no bound is omitted. */
 static void put_histogram_samples(struct writer *w, const char *name, const struct histogram *h, double last)
 {
     uint64_t count = 0;
@@ -147,7 +147,7 @@ static void put_histogram(struct writer *w, const char *name, const char *help, 
     put_histogram_to(w, name, help, h, 0);
 }
 
-/* ,name="value": backslash, quote and newline are escaped, and what has no room is left out. */
+/* ,name="value": escapes backslash, quote and newline, and cuts a value that is too long. */
 static void make_label(char *out, size_t size, const char *name, const char *value, size_t n_value)
 {
     size_t n = (size_t)snprintf(out, size, "%s=\"", name);
@@ -172,7 +172,7 @@ static void make_labels(struct writer *w, const char *model, const char *beside)
     snprintf(w->beside, sizeof w->beside, "%s,engine=\"1\"", label);
 }
 
-/* What both models have: the second one's samples after the first's. */
+/* Metrics of both models: the second model's samples follow the first's. */
 static struct writer second_of(const struct writer *w)
 {
     struct writer second = {.o = w->o};
@@ -214,7 +214,7 @@ static void put_policy(struct writer *w, const struct wire_stats *s)
     }
 }
 
-/* The step's tokens: counted by the engine, which knows its steps. */
+/* Tokens of steps: counted by the engine, which plans the steps. */
 static void put_steps(struct writer *w, const struct wire_stats *s)
 {
     static const char name[] = "vllm:iteration_tokens_total";
@@ -265,7 +265,7 @@ static const struct stats_row tenant_rows[] = {STATS_TENANT_ROWS(ROW)};
 #undef ROW
 #define N_ROWS(rows) (sizeof(rows) / sizeof(rows)[0])
 
-/* As /metrics shows it. values: the struct of the row. */
+/* The value in /metrics. values: the struct of the row. */
 static double value_of(const struct stats_row *row, const void *values)
 {
     const char *at = (const char *)values + row->at;
@@ -292,7 +292,7 @@ static const char *type_of(const struct stats_row *row)
     return row->shown == STATS_COUNTER || row->shown == STATS_COUNTER_OF_ALL ? "counter" : "gauge";
 }
 
-/* b: of the companion engine, which shows only what all engines have. */
+/* b: the companion engine's statistics. Only metrics common to all engines are written for it. */
 static void put_rows(struct writer *w, enum stats_group group, const struct wire_stats *s, const struct wire_stats *b)
 {
     for (size_t i = 0; i < N_ROWS(stats_rows); i++) {
@@ -306,7 +306,7 @@ static void put_rows(struct writer *w, enum stats_group group, const struct wire
     }
 }
 
-/* Without speculation they count from 0. */
+/* Written without speculation too: they count from 0. */
 static void put_drafts(struct writer *w, const struct wire_stats *s)
 {
     static const char per_place[] = "vllm:spec_decode_num_accepted_tokens_per_pos_total";
@@ -324,7 +324,7 @@ static void put_drafts(struct writer *w, const struct wire_stats *s)
     }
 }
 
-/* Each rank's time for each other one: what a slow rank costs is under its `peer`. */
+/* The time that each rank waited for each other one: a slow rank's cost has its number as `peer`. */
 static void put_rank_waits(struct writer *w, const struct wire_stats *s)
 {
     static const char name[] = "quire:rank_wait_seconds_total";
@@ -342,7 +342,7 @@ static void put_rank_waits(struct writer *w, const struct wire_stats *s)
     }
 }
 
-/* b: of the companion engine. n_waiting_here: choices whose prompts the engine has not received yet. */
+/* b: the companion engine's statistics. n_waiting_here: choices whose prompts the engine has not received yet. */
 static void put_engine(struct writer *w, const struct wire_stats *s, const struct wire_stats *b,
                        uint64_t n_waiting_here)
 {
@@ -357,7 +357,7 @@ static void put_engine(struct writer *w, const struct wire_stats *s, const struc
     put_rows(w, STATS_LAST, &all, b);
 }
 
-/* w is its own: of an engine that did not answer nothing is said. */
+/* w is a copy. Writes no samples for an engine that did not answer. */
 static void put_engines(struct writer w, const struct wire_stats *s, const struct metrics_about *about)
 {
     static const struct wire_stats none;
@@ -405,7 +405,7 @@ static void put_tenants(struct writer *w, const struct wire_stats *stats, const 
                    (double)tenants_at(tenants, i)->n_limited);
 }
 
-/* ---- what another policy would have done ---- */
+/* ---- the shadow policy ---- */
 
 static void put_shadow_histogram(struct writer *w, const struct wire_stats *s, bool live)
 {
@@ -491,8 +491,7 @@ void metrics_text(struct buffer *o, const struct metrics *m, const struct wire_s
     put_gauge_of_both(&w, "quire:engine_up", "1 when the engine answers.", stats != NULL, about->beside_stats != NULL);
     put_counter(&w, "quire:engine_restarts_total", "Times that the engine was started again (--restart).",
                 about->n_engine_restarts);
-    /* Without the engine's own numbers nothing is said: a counter that falls to 0 would look like
-     * a restart. */
+    /* Without the engine's statistics, its metrics are omitted: a counter that falls to 0 would look like a restart. */
     if (stats)
         put_engines(w, stats, about);
     if (stats && stats->n_shadow_policy > 0)

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <time.h>
 
-/* A span is about 1 KiB: so much waits while a collector is slow. */
+/* A span is about 1 KiB: this much may wait while a collector is slow. */
 #define MAX_WAITING_BYTES ((size_t)4 << 20)
 #define BATCH_EVERY_MS 1000
 #define CONNECT_TIMEOUT_MS 2000L
@@ -22,23 +22,23 @@
 #define NS_PER_MS UINT64_C(1000000)
 
 struct spans {
-    struct buffer json; /* commas between them */
+    struct buffer json; /* separated by commas */
     uint32_t n_spans;
 };
 
 struct otlp {
     char *url, *version;
-    CURL *curl;                /* the thread's */
+    CURL *curl;                /* private to the thread */
     struct curl_slist *headers;
-    bool failing;              /* likewise: the log says so */
+    bool failing;              /* likewise: a failure was already logged */
     pthread_t thread;
     bool has_thread;
 
-    pthread_mutex_t mutex;     /* of what follows */
+    pthread_mutex_t mutex;     /* protects the following members */
     pthread_cond_t changed;
     struct spans waiting;
     bool closing;
-    uint64_t give_up_ns;       /* when closing: of quire_now_ns() */
+    uint64_t give_up_ns;       /* when closing: on the clock of quire_now_ns() */
     struct otlp_counts counts;
 };
 
@@ -48,10 +48,10 @@ static size_t on_body(char *data, size_t size, size_t n, void *context)
 {
     (void)data;
     (void)context;
-    return size * n; /* what a collector has to say is of no use here */
+    return size * n; /* the collector's reply is ignored */
 }
 
-/* Not zero ends the transfer. */
+/* A result other than 0 ends the transfer. */
 static int on_progress(void *context, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t d)
 {
     struct otlp *o = context;
@@ -62,7 +62,7 @@ static int on_progress(void *context, curl_off_t a, curl_off_t b, curl_off_t c, 
     return late;
 }
 
-/* True: the collector took them. */
+/* Returns true if the collector accepted them. */
 static bool post(struct otlp *o, const struct spans *spans, char why[160])
 {
     struct buffer body = {0};
@@ -92,7 +92,7 @@ static bool post(struct otlp *o, const struct spans *spans, char why[160])
     return result == CURLE_OK && code >= 200 && code < 300;
 }
 
-/* A collector that is away is told of once, not with every batch. */
+/* Logs an unavailable collector once, not with every batch. */
 static void note_outcome(struct otlp *o, bool taken, const char *why, uint32_t n_spans)
 {
     pthread_mutex_lock(&o->mutex);
@@ -114,7 +114,7 @@ static void *exporter(void *context)
             pthread_cond_wait(&o->changed, &o->mutex);
         if (o->waiting.n_spans == 0)
             break;
-        /* Others that end soon after go with it. */
+        /* Spans that end soon after are sent in the same batch. */
         const struct timespec due = quire_until_ns(quire_now_ns() + BATCH_EVERY_MS * NS_PER_MS);
         while (!o->closing && o->waiting.json.n < MAX_WAITING_BYTES / 2 &&
                pthread_cond_timedwait(&o->changed, &o->mutex, &due) == 0) {
@@ -132,7 +132,7 @@ static void *exporter(void *context)
     return NULL;
 }
 
-/* ---- the others' side ----------------------------------------------------------------------- */
+/* ---- the callers' side ---- */
 
 void otlp_add(struct otlp *o, const char *json, size_t n_bytes, uint32_t n_spans)
 {
@@ -149,7 +149,7 @@ void otlp_add(struct otlp *o, const char *json, size_t n_bytes, uint32_t n_spans
         buffer_append(&w->json, json, n_bytes);
         w->n_spans += n_spans;
     }
-    w->json.failed = false; /* the next may fit */
+    w->json.failed = false; /* the next span may fit */
     pthread_mutex_unlock(&o->mutex);
 }
 
@@ -209,7 +209,7 @@ int otlp_open(const char *url, const char *version, struct otlp **out, struct qu
         curl_global_init(CURL_GLOBAL_DEFAULT);
         o->version = strdup(version);
         o->curl = curl_easy_init();
-        /* "Expect:" takes out the pause that libcurl makes before a body. */
+        /* "Expect:" removes libcurl's pause before a body. */
         o->headers = curl_slist_append(NULL, "Content-Type: application/json");
         if (!o->version || !o->curl || !o->headers || !curl_slist_append(o->headers, "Expect:"))
             status = quire_fail(err, QUIRE_NO_MEMORY, "out of memory");

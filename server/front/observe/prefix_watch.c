@@ -13,7 +13,7 @@ static size_t shared(const uint32_t *a, const uint32_t *b, size_t n)
     return i;
 }
 
-/* Without memory nothing is kept. */
+/* Keeps nothing if memory is out. */
 static void keep(struct watched_prompt *p, const struct key256 *domain, const uint32_t *ids, size_t n)
 {
     uint32_t *copy = n > 0 ? malloc(n * sizeof *copy) : NULL;
@@ -25,7 +25,7 @@ static void keep(struct watched_prompt *p, const struct key256 *domain, const ui
 
 bool prefix_watch_add(struct prefix_watch *w, const struct key256 *domain, const uint32_t *ids, size_t n, uint32_t *at)
 {
-    struct watched_prompt *oldest = w->prompts, *same = NULL; /* same: begins as this one, as far as both go */
+    struct watched_prompt *oldest = w->prompts, *same = NULL; /* same: has the same beginning, as far as both go */
     size_t longest = 0;
     bool is_alone = true;
     if (n > PREFIX_WATCH_TOKENS)

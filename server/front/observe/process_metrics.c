@@ -15,7 +15,7 @@ static void put(struct buffer *o, const char *name, const char *type, const char
     json_out_raw(o, text);
 }
 
-/* The number at the beginning of the line that begins with key. */
+/* Finds the number at the beginning of the line that begins with key. */
 static bool find_number(const char *path, const char *key, double *out)
 {
     char line[256];
@@ -31,7 +31,7 @@ static bool find_number(const char *path, const char *key, double *out)
     return found;
 }
 
-/* proc(5) numbers the fields of /proc/self/stat from 1; the second is in parentheses and may hold anything. */
+/* proc(5) numbers the fields of /proc/self/stat from 1; the second is in parentheses and may contain any character. */
 #define STAT_UTIME 14
 #define STAT_STIME 15
 #define STAT_START 22
@@ -66,7 +66,7 @@ static bool count_fds(double *out)
     DIR *dir = opendir("/proc/self/fd");
     if (!dir)
         return false;
-    double n = -1; /* the directory's own */
+    double n = -1; /* excludes the directory's own descriptor */
     for (const struct dirent *entry; (entry = readdir(dir));)
         n += entry->d_name[0] != '.';
     closedir(dir);

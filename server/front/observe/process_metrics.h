@@ -1,10 +1,11 @@
-/* process_*: what Prometheus' own clients say of a process, without labels. Linux: from /proc. Any thread. */
+/* process_*: the metrics that Prometheus' own clients export for a process, without labels. Linux: from /proc. Any
+ * thread. */
 #ifndef QUIRE_FRONT_PROCESS_METRICS_H
 #define QUIRE_FRONT_PROCESS_METRICS_H
 
 #include "server/front/output/json_out.h"
 
-/* Appends them; what /proc does not tell is left out. */
+/* Appends them; omits values that /proc does not provide. */
 void process_metrics_text(struct buffer *o);
 
 #endif

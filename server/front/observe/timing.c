@@ -62,7 +62,7 @@ static void put_count(struct buffer *o, const char *key, uint64_t n)
     json_out_u64(o, n);
 }
 
-/* Whoever is not an admin learns no more than whether it was one of its own. */
+/* A client that is not an admin only learns whether the blocker belongs to its own tenant. */
 static void put_blocker(struct buffer *o, const struct wire_account *a, const struct tenant *tenant, bool admin,
                         const struct tenants *tenants, const struct blocker_names *names)
 {

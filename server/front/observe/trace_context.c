@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Exactly n lower-case digits, followed by `end`. */
+/* Checks for exactly n lower-case hexadecimal digits, followed by `end`. */
 static bool is_hex(const char *text, size_t n, char end)
 {
     return strspn(text, "0123456789abcdef") == n && text[n] == end;
@@ -19,7 +19,7 @@ static bool is_zero(const char *text, size_t n)
 
 #define PARENT_BYTES 55
 
-/* "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01". Versions above 00 may say more after a further dash. */
+/* "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01". Versions above 00 may continue after a further dash. */
 static bool read_parent(const char *text, struct trace_context *out)
 {
     if (strlen(text) < PARENT_BYTES)

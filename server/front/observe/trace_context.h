@@ -1,4 +1,4 @@
-/* W3C Trace Context, level 1: what the headers traceparent and tracestate say. Any thread. */
+/* W3C Trace Context, level 1: reads the headers traceparent and tracestate. Any thread. */
 #ifndef QUIRE_FRONT_TRACE_CONTEXT_H
 #define QUIRE_FRONT_TRACE_CONTEXT_H
 
@@ -7,17 +7,17 @@
 #define TRACE_STATE_BYTES 513
 
 struct trace_context {
-    char trace_id[33]; /* hexadecimal; "": there is none */
+    char trace_id[33]; /* hexadecimal; "": no trace */
     char parent_id[17]; /* the caller's span; "": this is the trace's first */
     bool sampled;       /* the caller records, so its children are recorded too */
-    char state[TRACE_STATE_BYTES]; /* tracestate as it came; "": none */
+    char state[TRACE_STATE_BYTES]; /* tracestate as received; "": absent */
 };
 
-/* Headers that are absent (NULL) or malformed count as none, as the recommendation has it: false, and *out is empty. A
- * tracestate that is malformed, or longer than 512 bytes, is left out. */
+/* Absent (NULL) or malformed headers count as absent, as the recommendation requires: returns false with an empty
+ * *out. A tracestate that is malformed, or longer than 512 bytes, is omitted. */
 bool trace_context_read(const char *traceparent, const char *tracestate, struct trace_context *out);
 
-/* Hexadecimal digits of n random bytes, and the NUL. */
+/* Writes n random bytes as hexadecimal digits, and the NUL. */
 void trace_random_id(char *out, unsigned n);
 
 #endif

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A detokenizer needs the prompt's end only: to know that a text has begun, and which bytes of a
- * character it holds. */
+/* A detokenizer needs only the end of the prompt: to see that a text has begun, and which bytes of a character are
+ * pending. */
 #define CONTEXT_TOKENS 64
 
 void choice_init(struct choice *c, uint32_t index, const struct choice_rules *rules)
@@ -55,7 +55,7 @@ static bool contains(const uint32_t *ids, uint32_t n, uint32_t id)
     return false;
 }
 
-/* Through the stop strings. */
+/* Passes a piece through the stop strings. */
 static int hold(struct choice *c, const struct params *p, const char *piece, size_t n_piece, const char **text,
                 size_t *n_text, struct quire_error *err)
 {
@@ -106,7 +106,7 @@ int choice_tail(struct choice *c, const struct choice_rules *rules, const char *
     size_t n_piece, n_rest;
     *text = "";
     *n_text = 0;
-    if (c->stop_string >= 0) /* the text was cut: what follows is not of it */
+    if (c->stop_string >= 0) /* the text was cut: later text does not belong to it */
         return QUIRE_OK;
     int status = quire_detok_finish(c->detok, &piece, &n_piece, err);
     if (status != QUIRE_OK)
@@ -114,7 +114,7 @@ int choice_tail(struct choice *c, const struct choice_rules *rules, const char *
     status = hold(c, rules->params, piece, n_piece, text, n_text, err);
     if (status != QUIRE_OK || c->stop_string >= 0)
         return status;
-    /* What was given out and what is still held back stand side by side in the holder. */
+    /* In the holder, the held-back text directly follows the released text. */
     stop_holder_finish(&c->holder, &rest, &n_rest);
     *n_text += n_rest;
     return QUIRE_OK;

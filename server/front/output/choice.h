@@ -1,7 +1,6 @@
-/* One choice of a reply: generated tokens become text, up to where it stops.
+/* One choice of a reply: generated tokens become text, until it stops.
  *
- * Text is held back while it is half a character or may be the beginning of a stop string. Loop's
- * thread.
+ * Text is held back while it is an incomplete character or may be the beginning of a stop string. Loop's thread.
  */
 #ifndef QUIRE_FRONT_CHOICE_H
 #define QUIRE_FRONT_CHOICE_H
@@ -16,20 +15,20 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What all choices of a request share. */
+/* Shared by all choices of a request. */
 struct choice_rules {
     const struct quire_text *text;
     const struct params *params;
-    const uint32_t *eos; /* of the model */
+    const uint32_t *eos; /* from the model */
     uint32_t n_eos;
 };
 
-/* A generated token, and how many characters of text stand before it, where logprobs are asked for. */
+/* A generated token, and the number of characters of text before it, if the request has logprobs. */
 struct choice_token {
     struct wire_token token;
     uint64_t offset;
 };
-/* What a stream has not shown yet: stream_interval. */
+/* The tokens that a stream has not shown yet: stream_interval. */
 struct choice_waiting {
     struct choice_token *tokens;
     uint32_t n_tokens, capacity;
@@ -42,40 +41,40 @@ struct choice {
     uint32_t index;       /* in the reply */
     struct quire_detok *detok;
     struct stop_holder holder;
-    uint32_t n_tokens;    /* generated up to where it stopped */
-    uint64_t n_chars;     /* of text so far, what is held back included */
+    uint32_t n_tokens;    /* generated until it stopped */
+    uint64_t n_chars;     /* characters so far, including held-back text */
     uint64_t offset;      /* with logprobs: characters of text before the last token's */
     enum choice_finish finish;
     int stop_string;      /* index, or -1 */
     int64_t stop_token;   /* id of one of the request's stop_token_ids, or -1 */
     bool over_in_engine;
     uint32_t n_drafted, n_accepted, n_predicted, n_predicted_right; /* as in struct wire_done */
-    uint64_t first_token_us, last_token_us; /* 0: none came */
-    /* The reply's parts while it is not streamed. */
+    uint64_t first_token_us, last_token_us; /* 0: no token came */
+    /* The parts of a reply that is not streamed. */
     struct buffer text, token_ids, logprobs;
     struct logprobs_arrays arrays;
-    bool opened;          /* streamed: its first event is out */
-    bool shown;           /* streamed: its first token is out */
-    struct tool_parser tools; /* chat; a whole reply uses it at its end */
+    bool opened;          /* streamed: its first event was sent */
+    bool shown;           /* streamed: its first token was sent */
+    struct tool_parser tools; /* for chats; a whole reply uses it at its end */
     uint32_t n_tool_calls;
     struct choice_waiting waiting;
 };
 
 void choice_init(struct choice *c, uint32_t index, const struct choice_rules *rules);
-/* Before its first token. prompt: for the detokenizer's context. QUIRE_NO_MEMORY. */
+/* Call it before the first token. prompt: for the detokenizer's context. QUIRE_NO_MEMORY. */
 int choice_open(struct choice *c, const struct choice_rules *rules, const uint32_t *prompt, size_t n_prompt,
                 struct quire_error *err);
-/* After its last: what it needed for its text. */
+/* Call it after the last token: frees the state for its text. */
 void choice_settle(struct choice *c);
 void choice_close(struct choice *c);
-/* Of a reply, kept in it. */
+/* The bytes of a reply that it holds. */
 uint64_t choice_bytes(const struct choice *c);
 
-/* One more token. *text: what may be shown now, valid until the next call on c. c->finish says
- * whether the choice is over; *text is then not its last: choice_tail() has the rest. */
+/* Adds a token. *text: the text that may be shown now, valid until the next call on c. c->finish reports whether the
+ * choice is over; choice_tail() then returns the rest of the text. */
 int choice_token(struct choice *c, const struct choice_rules *rules, uint32_t token, const char **text, size_t *n_text,
                  struct quire_error *err);
-/* What was held back, once, after the last token. */
+/* Returns the held-back text. Call it once, after the last token. */
 int choice_tail(struct choice *c, const struct choice_rules *rules, const char **text, size_t *n_text,
                 struct quire_error *err);
 

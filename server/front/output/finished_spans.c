@@ -1,4 +1,4 @@
-/* In the JSON of OTLP. */
+/* Writes spans in the JSON of OTLP. */
 #include "server/front/output/finished.h"
 
 #include "base/clock.h"
@@ -9,8 +9,8 @@
 
 struct spans {
     struct buffer o;
-    uint64_t epoch_ns; /* of the zero of struct timing's clock */
-    bool first;        /* no attribute yet */
+    uint64_t epoch_ns; /* wall-clock time at the zero of struct timing's clock */
+    bool first;        /* no attribute written yet */
     uint32_t n;
 };
 
@@ -88,7 +88,7 @@ static void put_seconds(struct spans *s, const char *key, uint64_t us)
     put_number(s, key, "%.6f", (double)us * 1e-6);
 }
 
-/* The attributes that vLLM's span llm_request has, and HTTP's. */
+/* The attributes of vLLM's span llm_request, and HTTP's. */
 static void put_attributes(struct spans *s, const struct finished_request *f)
 {
     const struct timing *t = f->timing;
@@ -144,7 +144,7 @@ static void put_part(struct spans *s, const struct finished_request *f, const ch
     json_out_raw(&s->o, "]}");
 }
 
-/* One that joined another's lookup has waited since it came itself. */
+/* A request that joined another's lookup waits only from its own arrival. */
 static void put_lookup(struct spans *s, const struct finished_request *f, const char *parent,
                        const struct completion_lookup *l)
 {

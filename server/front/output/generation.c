@@ -19,7 +19,7 @@ static void free_prompt(struct generation *g, struct gen_prompt *p)
     buffer_free(&p->prompt_logprobs);
 }
 
-/* What the engine or the pool still does for it is cancelled. */
+/* Frees it, and cancels its work in the engine and the pool. */
 static void generation_free(struct generation *g)
 {
     if (g->job)
@@ -55,7 +55,7 @@ static void count_unfinished(struct generation *g, enum metrics_finish how)
     }
 }
 
-/* The client went away. */
+/* The client disconnected. */
 static void on_gone(void *context)
 {
     struct generation *g = context;
@@ -64,7 +64,7 @@ static void on_gone(void *context)
     generation_free(g);
 }
 
-/* Ends the reply with an error; g is no more, but within a submit(), which does it when it has returned. */
+/* Ends the reply with an error and frees g. Within a submit(), this happens after submit() has returned. */
 static void fail(struct generation *g, const struct api_error *e)
 {
     if (prompt_batch_is_submitting(&g->batch)) {
@@ -97,8 +97,8 @@ static void fail_with(struct generation *g, int status, const char *why)
 
 /* ---- the stream's beginning ----------------------------------------------------------------- */
 
-/* Called when there is something to say, or nothing was said for long: until then the status is
- * open, and a request that is given up in the queue is a 429. */
+/* Called with the first output, or after a long silence. Until then the status is open, and a request that is given up
+ * in the queue gets a 429. */
 static void begin_stream(struct generation *g)
 {
     if (g->begun)
@@ -108,9 +108,9 @@ static void begin_stream(struct generation *g)
     http_add_header(g->x, "Cache-Control", "no-cache");
     http_add_header(g->x, "X-Accel-Buffering", "no");
     http_stream_begin(g->x, 200, "text/event-stream");
-    /* The first events of all choices, in the order of their indices; completions that show their
-     * prompt's logprobs first have to wait for them. All in one piece with what came early: each may repeat a
-     * prompt, and they are not more than the client has had time to take. */
+    /* The first events of all choices, in the order of their indices. Completions that show their prompt's logprobs
+     * must wait for these. All are written in one piece with the earlier events: each may repeat a prompt, and
+     * together they are not more than the client has had time to read. */
     struct buffer early = g->early;
     g->early = (struct buffer){0};
     bool waits = g->params.echo && g->params.spec.n_logprobs >= 0;
@@ -146,7 +146,7 @@ static void on_ping(evutil_socket_t fd, short what, void *context)
     event_add(g->ping, &tv);
 }
 
-/* It was taken: from here on silence has a limit. */
+/* The request was accepted: from here on, a silent stream gets a ping after ping_ms. */
 static void await_tokens(struct generation *g)
 {
     g->last_write_us = quire_now_us();
@@ -172,7 +172,7 @@ static void on_reply_gone(void *context)
     free(whole);
 }
 
-/* Every choice is over. */
+/* Ends the reply: every choice is over. */
 static void complete(struct generation *g)
 {
     g->timing.now_us = quire_now_us();
@@ -200,7 +200,7 @@ static void complete(struct generation *g)
     generation_cache_say(g->served, g->x, &g->cache);
     generation_alias_keep(g, &whole->body);
     generation_over(g, 200, NULL);
-    /* A large one keeps its room until the client has taken it. */
+    /* A large reply stays counted until the client has read it. */
     whole->room = g->room;
     g->room.counted = 0;
     generation_free(g);
@@ -229,7 +229,7 @@ static int show(struct generation *g, struct gen_prompt *p, struct choice *c, co
     return reply_room_grow(&g->room, (int64_t)(choice_bytes(c) - before), err);
 }
 
-/* Shows what waits. */
+/* Shows the waiting tokens. */
 static int show_waiting(struct generation *g, struct gen_prompt *p, struct choice *c, struct quire_error *err)
 {
     struct choice_waiting *w = &c->waiting;
@@ -244,7 +244,7 @@ static int show_waiting(struct generation *g, struct gen_prompt *p, struct choic
     return status;
 }
 
-/* One more piece: at once, or with others, as stream_interval has it. The first token never waits. */
+/* Adds a piece: shows it at once, or with others, depending on stream_interval. The first token never waits. */
 static int add(struct generation *g, struct gen_prompt *p, struct choice *c, const struct gen_piece *piece,
                struct quire_error *err)
 {
@@ -266,7 +266,7 @@ static int add(struct generation *g, struct gen_prompt *p, struct choice *c, con
     return w->n_tokens >= g->params.stream_interval ? show_waiting(g, p, c, err) : QUIRE_OK;
 }
 
-/* c->finish is set: the text that was held back, then the end. */
+/* c->finish is set: writes the held-back text, then the end. */
 static int conclude(struct generation *g, struct gen_prompt *p, struct choice *c, struct quire_error *err)
 {
     struct gen_piece piece = {0};
@@ -313,7 +313,7 @@ static void on_token(void *context, const struct wire_token *token)
     if (token->choice >= g->params.spec.n)
         return;
     struct choice *c = &p->choices[token->choice];
-    if (c->finish != CHOICE_RUNS) /* on its way when the choice stopped */
+    if (c->finish != CHOICE_RUNS) /* in flight when the choice stopped */
         return;
     prompt_batch_began(&p->batch);
     time_token(g, c);
@@ -345,7 +345,7 @@ static void on_prompt_logprob(void *context, const struct wire_token *token)
 
 static void prompt_over(struct generation *g, struct gen_prompt *p)
 {
-    /* A stream has said it all. */
+    /* A stream has already sent them. */
     if (g->params.stream)
         logprobs_arrays_free(&p->arrays);
     for (uint32_t i = 0; g->params.stream && i < g->params.spec.n; i++)
@@ -389,9 +389,9 @@ static void on_done(void *context, const struct wire_done *done)
         prompt_over(g, p);
 }
 
-/* ---- taken or refused ---------------------------------------------------------------------- */
+/* ---- accepted or refused ---- */
 
-/* Not where its deadline is past. */
+/* Returns false if its deadline has passed. */
 static bool may_wait(const void *owner)
 {
     const struct generation *g = owner;
@@ -399,7 +399,7 @@ static bool may_wait(const void *owner)
     return deadline_us == 0 || quire_now_us() - g->timing.arrived_us < deadline_us;
 }
 
-/* The ids are needed no more once the source has them, and has taken them. */
+/* Frees the ids after the source has received and accepted the prompt. */
 static void drop_ids(struct generation *g, struct gen_prompt *p)
 {
     if (!p->batch.accepted)
@@ -412,7 +412,7 @@ static void drop_ids(struct generation *g, struct gen_prompt *p)
     p->item.ids = NULL;
 }
 
-/* The first prompt was taken: so was the request. */
+/* The first prompt was accepted, and so the request. */
 static void on_taken(void *owner)
 {
     struct generation *g = owner;
@@ -453,10 +453,10 @@ static const struct completion_events events = {
 
 /* ---- submitting ----------------------------------------------------------------------------- */
 
-/* What of a tenant may wait here, in requests of the largest size. */
+/* Limit of a tenant's choices that wait here, in requests of the largest size. */
 #define MOST_WAITING 4
 
-/* Cuts the prompt where that is asked for and sets p->max_tokens. */
+/* Truncates the prompt if requested, and sets p->max_tokens. */
 static bool fit_prompt(const struct generation *g, struct gen_prompt *p, struct api_error *e)
 {
     const struct params *params = &g->params;
@@ -464,7 +464,7 @@ static bool fit_prompt(const struct generation *g, struct gen_prompt *p, struct 
     uint64_t context = g->facts->max_model_len;
     bool to_the_end = !params->has_max_tokens && params->max_tokens == 0;
     if (params->truncate != 0) {
-        /* -1: what leaves room for the answer. */
+        /* -1: keep as many tokens as leave space for the answer. */
         uint64_t answer = to_the_end ? 1 : params->max_tokens;
         size_t keep = (size_t)params->truncate;
         if (params->truncate < 0)
@@ -503,7 +503,7 @@ static bool wants_prompt_logprobs(const struct params *params)
     return (params->echo && params->spec.n_logprobs >= 0) || params->spec.n_prompt_logprobs >= 0;
 }
 
-/* Its choices, of which a stream speaks from its beginning on. */
+/* Creates its choices. A stream mentions them from its beginning on. */
 static int prepare(struct generation *g, struct gen_prompt *p, struct quire_error *err)
 {
     uint32_t n = g->params.spec.n, first = (uint32_t)(p - g->prompts) * n;
@@ -516,11 +516,11 @@ static int prepare(struct generation *g, struct gen_prompt *p, struct quire_erro
     return QUIRE_OK;
 }
 
-/* What its events will need: when it is its turn. */
+/* Prepares for its events, when its turn comes. */
 static int open_prompt(struct generation *g, struct gen_prompt *p, struct quire_error *err)
 {
     int status = QUIRE_OK;
-    if (p->opened) /* its second time */
+    if (p->opened) /* its second turn */
         return QUIRE_OK;
     p->opened = true;
     generation_watch_prefix(g, p);
@@ -534,7 +534,7 @@ static int open_prompt(struct generation *g, struct gen_prompt *p, struct quire_
     return status;
 }
 
-/* What the context has no room for beside the prompt cannot be said. */
+/* Limits the prediction to the context: later tokens cannot be generated. */
 static void predict(struct generation *g, const struct gen_prompt *p, struct request_spec *s)
 {
     size_t room = g->facts->max_model_len - p->item.n_ids;
@@ -560,7 +560,7 @@ static int submit(struct batch_prompt *batch, struct quire_error *err)
     predict(g, p, &s);
     front_bill(g->tenant, &s);
     if (g->params.deadline_ms > 0) {
-        /* What is left of it after the text work, and until its turn. */
+        /* The time that remains after the text work and the wait for its turn. */
         uint64_t wanted = (uint64_t)g->params.deadline_ms * 1000;
         uint64_t passed = p->submitted_us - g->timing.arrived_us;
         s.deadline_us = passed < wanted ? wanted - passed : 1;
@@ -612,7 +612,7 @@ static const struct prompt_batch_calls batch_calls = {
     .fail = fail_owner,
 };
 
-/* Nothing is to be computed: the prompt is echoed, that is all. */
+/* Echoes the prompt, for a request without generated tokens. */
 static void echo_only(struct generation *g)
 {
     struct quire_error err;
@@ -634,7 +634,7 @@ static void echo_only(struct generation *g)
     complete(g);
 }
 
-/* By what the key may, and by the headers where the body says nothing. */
+/* Applies the limits of the key, and the headers if the body has no such field. */
 static bool apply_limits(struct generation *g, struct api_error *e)
 {
     const struct tenant *t = g->tenant;
@@ -650,7 +650,7 @@ static bool apply_limits(struct generation *g, struct api_error *e)
     return true;
 }
 
-/* What the job read is the request's from here on. */
+/* Moves the job's results to the request. */
 static bool take_job(struct generation *g, struct request_job *j, struct api_error *e)
 {
     struct served_model *m = g->served;
@@ -687,7 +687,7 @@ static bool take_job(struct generation *g, struct request_job *j, struct api_err
     return true;
 }
 
-/* Whether all its choices may wait. */
+/* Queues its choices. Returns false if they may not all wait. */
 static bool queue(struct generation *g, struct api_error *e)
 {
     const struct served_model *m = g->served;
@@ -710,7 +710,7 @@ static bool queue(struct generation *g, struct api_error *e)
     return true;
 }
 
-/* The text work is done. A server that drains still finishes what it has taken. */
+/* Called after the text work. A draining server still finishes accepted requests. */
 static void on_text(void *owner, struct request_job *job)
 {
     struct generation *g = owner;

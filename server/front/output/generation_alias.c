@@ -1,5 +1,5 @@
-/* A whole reply that was given before to a body in the same words, given again: without a template, a tokenizer or an
- * engine. Its tenant's limits, the counters and the log see a request like any other. */
+/* Serves a cached reply to a body in the same words: without a template, a tokenizer or an engine. The tenant's
+ * limits, the counters and the log treat it like any other request. */
 #include "server/front/output/finished.h"
 #include "server/front/output/generation.h"
 
@@ -13,12 +13,12 @@
 
 #define MAX_CHOICES 8
 #define MAX_REPLY ((size_t)64 << 10)
-#define HEAD '\1' /* JSON escapes it */
+#define HEAD '\1' /* JSON escapes it, so it cannot occur in an event */
 
-/* What is kept: this, and the reply's bytes. The id and the time are another's each time. Of a stream: the head that its events
- * share, n_head bytes, and the events with HEAD in the head's place. */
+/* The cached entry: this struct, then the reply's bytes. The id and the time are replaced each time. An entry of a
+ * stream has n_head bytes of the head that its events share, and then the events with HEAD in place of the head. */
 struct note {
-    uint32_t n_head; /* 0: no stream */
+    uint32_t n_head; /* 0: not a stream */
     uint32_t id_at, n_id, created_at, n_created; /* in the reply, or the head */
     uint32_t n, max_tokens;
     struct {
@@ -27,14 +27,14 @@ struct note {
     } choices[MAX_CHOICES];
 };
 
-/* ---- which --------------------------------------------------------------------------------- */
+/* ---- the alias ---- */
 
 static bool has_dialect(const struct served_model *m, const struct api_dialect *d)
 {
     return (d == &api_chat && !m->config->chat_tells_time) || d == &api_completions;
 }
 
-/* False: this request is not looked for, and its reply is not kept. */
+/* Returns false if this request has no alias: no lookup, and its reply is not cached. */
 static bool alias_of(struct served_model *m, struct http_exchange *x, const struct api_dialect *d, struct key256 *out)
 {
     static const char *const own[] = {"cache-control", "x-quire-deadline-ms", "x-quire-trace"};
@@ -45,7 +45,7 @@ static bool alias_of(struct served_model *m, struct http_exchange *x, const stru
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (http_header(x, own[i]))
             return false;
-    /* What a body means follows from the front end and from what its engine has room for. */
+    /* The meaning of a body depends on the front end and on the engine's limits. */
     const uint32_t sizes[2] = {m->facts->max_model_len, m->facts->vocab_size};
     const struct key256 domain = m->share_answers ? (struct key256){{0}} : front_cache_domain(m->front, x);
     quire_sha256_begin(&s);
@@ -60,9 +60,9 @@ static bool alias_of(struct served_model *m, struct http_exchange *x, const stru
     return true;
 }
 
-/* ---- keeping -------------------------------------------------------------------------------- */
+/* ---- caching ---- */
 
-/* Where the value of a member of the reply's head stands. */
+/* Finds the position of a member's value in the head of the reply. */
 static bool find_value(const struct buffer *body, const char *member, size_t n_head, uint32_t *at, uint32_t *n)
 {
     const char *found = memmem(body->data, n_head, member, strlen(member));
@@ -94,7 +94,7 @@ void generation_alias_keep(const struct generation *g, const struct buffer *body
     struct buffer o = {0};
     const struct buffer *said = body ? body : &g->shown, *names = body ? body : &g->head;
     const size_t n_head = g->head.n < names->n ? g->head.n : names->n;
-    /* A tool call's id is drawn for each reply. */
+    /* Each reply has new random ids for its tool calls. */
     if (!g->has_alias || !g->cache.has_key || g->n_prompts != 1 || note.n > MAX_CHOICES || said->n > MAX_REPLY ||
         said->failed || g->params.tool_format != TOOL_NONE || (!body && response_cache_is_paced(g->served->cache)))
         return;
@@ -114,9 +114,9 @@ void generation_alias_keep(const struct generation *g, const struct buffer *body
     buffer_free(&o);
 }
 
-/* ---- giving --------------------------------------------------------------------------------- */
+/* ---- serving ---- */
 
-/* Who asked for a kept reply. */
+/* A request that is served with a cached reply. */
 struct asked {
     struct served_model *served;
     struct http_exchange *x;
@@ -188,7 +188,7 @@ static void say_over(struct asked *a, const struct note *note, const struct cach
     finished_request_say(&f);
 }
 
-/* The events of a stream, each with this one's head. */
+/* Writes the events of a stream, each with the head of this reply. */
 static void put_stream(struct buffer *o, const struct asked *a, const struct note *note, const char *kept, size_t n)
 {
     const char *p = kept + note->n_head, *end = kept + n, *mark;

@@ -1,4 +1,4 @@
-/* What a request says to a source that keeps answers, and what its reply says of that. */
+/* The fields of a request for the response cache, and the headers of its reply about it. */
 #include "server/front/output/generation.h"
 
 #include <stdio.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* One directive of Cache-Control, n bytes. */
+/* Reads one directive of Cache-Control, n bytes. */
 static void read_directive(const char *at, size_t n, struct params_cache *cache)
 {
     static const char max_age[] = "max-age=";
@@ -22,7 +22,7 @@ static void read_directive(const char *at, size_t n, struct params_cache *cache)
     }
 }
 
-/* What is not known there is ignored, as HTTP has it. */
+/* Ignores unknown directives, as HTTP requires. */
 void generation_cache_header(const struct http_exchange *x, struct params_cache *cache)
 {
     static const char name[] = "cache-control";
@@ -36,8 +36,8 @@ void generation_cache_header(const struct http_exchange *x, struct params_cache 
     }
 }
 
-/* All by which choices are cut here, and not by the engine. Where a stop string ends an answer follows from how its tokens are
- * decoded. */
+/* Digest of all settings by which this front end, not the engine, cuts choices. The position of a stop string depends
+ * on how tokens are decoded. */
 static struct key256 cut_digest(const struct served_model *m, const struct params *p)
 {
     struct quire_sha256_state s;
@@ -77,9 +77,9 @@ void generation_cache_begin(struct generation *g, struct request_job *j)
 void generation_cache_origin(struct generation *g, const struct completion_origin *origin)
 {
     struct generation_cache *c = &g->cache;
-    if (origin->again || c->n_told++ == 0) { /* only what has one prompt is told again */
+    if (origin->again || c->n_told++ == 0) { /* only requests with one prompt get a second report */
         c->layer = origin->layer;
-        c->has_key = origin->from != COMPLETION_SIMILAR; /* whose reply is another question's */
+        c->has_key = origin->from != COMPLETION_SIMILAR; /* a similar question's answer is not the reply to this one */
         c->key = origin->key;
         c->similarity = origin->similarity;
         for (uint32_t i = 0; i < origin->lookups->n; i++)

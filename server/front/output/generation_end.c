@@ -1,4 +1,4 @@
-/* A request is over: what is known of it, what is counted, and who else is told. */
+/* The end of a request: its facts, counters, log line and spans. */
 #include "server/front/output/finished.h"
 #include "server/front/output/generation.h"
 
@@ -50,7 +50,7 @@ void generation_choice_over(struct generation *g, const struct gen_prompt *p, co
 {
     if (c->first_token_us == 0)
         return;
-    /* What it waited for its turn was waiting too. */
+    /* The wait for its turn counts as queue time. */
     uint64_t queue_us = facts_since(p->submitted_us, g->timing.submitted_us) + timing_queue_us(account);
     uint64_t prefill_us = facts_since(c->first_token_us, g->timing.submitted_us + queue_us);
     uint64_t decode_us = c->last_token_us - c->first_token_us;
@@ -95,7 +95,7 @@ static struct finished_request facts_of(struct generation *g, int status, const 
     }
     if (g->n_prompts > 0)
         f.engine_id = g->prompts[0].engine_id;
-    /* The account comes with the end of the engine's work: nobody knows it of a request that was left before. */
+    /* The account comes at the end of the engine's work: it is unknown for a request that was abandoned earlier. */
     if (f.first_us > 0 && g->timing.accounted)
         f.queued_until_us = timing_looked_us(&g->timing) + g->timing.turn_us + timing_queue_us(&g->timing.account);
     if (f.queued_until_us > f.first_us)
@@ -110,7 +110,7 @@ static struct finished_request facts_of(struct generation *g, int status, const 
     return f;
 }
 
-/* ---- all of it ------------------------------------------------------------------------------ */
+/* ---- the whole request ---- */
 
 void generation_over(struct generation *g, int status, const struct api_error *e)
 {

@@ -21,7 +21,7 @@ size_t utf8_count(const char *text, size_t n)
     return count;
 }
 
-/* Bytes that stand for themselves inside a JSON string. */
+/* Returns whether a byte needs no escape in a JSON string. */
 static bool plain(uint8_t c)
 {
     return c >= 0x20 && c < 0x7f && c != '"' && c != '\\';
@@ -125,7 +125,7 @@ void json_out_logprob(struct buffer *o, float value)
         json_out_raw(o, "-9999.0");
         return;
     }
-    /* A logprob is never positive; whatever overflowed upwards must still be a JSON number. */
+    /* A logprob is never positive, but a value that overflowed must still be a JSON number. */
     int n = snprintf(text, sizeof text, "%.9g", isfinite(value) ? (double)value : 0.0);
     buffer_append(o, text, (size_t)n);
     if (!memchr(text, '.', (size_t)n) && !memchr(text, 'e', (size_t)n))

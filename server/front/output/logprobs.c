@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The bytes of a token; an id past the tokenizer stands for none. free(*bytes). */
+/* The bytes of a token; empty for an id outside the tokenizer. free(*bytes). */
 static void get_bytes(const struct logprobs_style *style, uint32_t id, uint8_t **bytes, size_t *n)
 {
     if (quire_text_token_bytes(style->text, id, bytes, n, NULL) != QUIRE_OK) {
@@ -85,7 +85,7 @@ uint64_t logprobs_arrays_bytes(const struct logprobs_arrays *a)
 
 #define MAX_KEYS 21 /* 20 alternatives and the token itself */
 
-/* An object's keys are token strings, and two tokens may have the same one: the likelier stays. */
+/* An object's keys are token strings, and two tokens may have the same string: the more likely one stays. */
 struct keys {
     size_t at[MAX_KEYS], n[MAX_KEYS], count;
 };
@@ -129,7 +129,7 @@ void logprobs_arrays_add(struct logprobs_arrays *a, const struct logprobs_style 
         return;
     }
     json_out_logprob(&a->token_logprobs, token->logprob);
-    /* The token itself is always among them, as with OpenAI. */
+    /* The token itself is always included, as in OpenAI's API. */
     struct keys keys = {.count = 0};
     bool has_own = false;
     json_out_raw(&a->top_logprobs, "{");

@@ -1,7 +1,7 @@
-/* Tokens and their logprobs as OpenAI's JSON, in its two shapes, and vLLM's prompt_logprobs.
+/* Tokens and their logprobs as OpenAI's JSON, in its two forms, and vLLM's prompt_logprobs.
  *
- * A token's string may hold U+FFFD where the token is part of a character; "bytes" has the bytes.
- * as_ids: strings and keys are "token_id:N" instead. Loop's thread.
+ * A token's string may contain U+FFFD if the token is part of a character; "bytes" has the bytes. as_ids: strings and
+ * keys are "token_id:N" instead. Loop's thread.
  */
 #ifndef QUIRE_FRONT_LOGPROBS_H
 #define QUIRE_FRONT_LOGPROBS_H
@@ -16,13 +16,13 @@
 struct logprobs_style {
     const struct quire_text *text;
     bool as_ids;
-    uint32_t n_top; /* alternatives asked for */
+    uint32_t n_top; /* requested alternatives */
 };
 
 /* Chat: {"token","logprob","bytes","top_logprobs":[...]} of one token. */
 void logprobs_chat_entry(struct buffer *o, const struct logprobs_style *style, const struct wire_token *token);
 
-/* Completions: four arrays that grow together. Zero to begin. */
+/* Completions: four arrays that grow together. All zero at first. */
 struct logprobs_arrays {
     struct buffer tokens, token_logprobs, top_logprobs, text_offset; /* items, without brackets */
     size_t n;

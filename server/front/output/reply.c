@@ -5,8 +5,8 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* A token that was tried several times, after mismatches, is one token of the prediction; what the engine drew past a
- * stop string is not in the answer. */
+/* A token that was proposed several times, after mismatches, is one token of the prediction. Tokens that the engine
+ * generated past a stop string are not part of the answer. */
 static void add_prediction(const struct generation *g, const struct choice *c, struct reply_usage *u)
 {
     uint64_t accepted = least(least(c->n_predicted_right, c->n_tokens), g->prediction.n_ids);
@@ -51,7 +51,7 @@ void reply_put_logprobs(struct buffer *o, const struct generation *g, const stru
 
 void reply_emit(struct generation *g)
 {
-    /* Without memory for an event, what the client has must not look whole. */
+    /* If memory for an event is out, the client must not mistake the stream for a complete one. */
     if (g->event.failed || g->early.failed) {
         g->has_alias = false;
         http_cut_off(g->x);

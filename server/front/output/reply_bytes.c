@@ -5,22 +5,24 @@
 #include <malloc.h>
 
 #define MIB ((uint64_t)1 << 20)
-/* Not counted. */
+/* Replies up to this size are not counted. */
 #define FREE_BYTES MIB
-/* New ones are taken up to here; what is above is for those that grow. */
+/* New replies are accepted up to here; the rest is for replies that grow. */
 #define NEW_BYTES (FRONT_REPLIES_BYTES / 4 * 3)
 
-/* What an alternative of a logprob takes, and an id: measured on Qwen's and the demo's vocabularies, a little more. */
-#define ID_BYTES 7     /* and its comma */
+/* The bytes of one alternative of a logprob, and of an id: measured on Qwen's and the demo's vocabularies, then
+ * rounded up. */
+#define ID_BYTES 7     /* with its comma */
 #define RANKED_BYTES 72 /* "1234":{"logprob":-1.23456789,"rank":12,"decoded_token":" the"}, */
 #define ARRAY_BYTES 24  /* " the":-12.3456789, */
 #define ARRAY_TOKEN_BYTES 40
 #define CHAT_BYTES 80 /* {"token":" the","logprob":-12.3456789,"bytes":[32,116,104,101]}, */
-/* A prompt that waits has its ids here, and each choice its state: half of these, for a reply's byte stands for two. */
+/* A waiting prompt holds its ids, and each choice its state. These are half of the real sizes, because a reply's byte
+ * counts as two. */
 #define WAITING_ID_BYTES 2
 #define CHOICE_BYTES 400
 
-/* One that had more gives its memory back to the system: the allocator would keep most of it. */
+/* A reply above this size returns its memory to the system: the allocator would keep most of it. */
 #define TRIMMED_BYTES (8 * MIB)
 
 struct sum {
@@ -42,7 +44,7 @@ static uint64_t alternatives(int32_t n_top)
     return n_top < 0 ? 0 : (uint64_t)n_top + 1;
 }
 
-/* What a reply has of a prompt: all but the logprobs of a chat's once for each choice. */
+/* The bytes of a prompt in a reply. They repeat for each choice, except the logprobs of a chat. */
 static void add_prompt(struct sum *s, const struct generation *g, const struct gen_prompt *p)
 {
     const struct params *params = &g->params;
@@ -57,7 +59,7 @@ static void add_prompt(struct sum *s, const struct generation *g, const struct g
     add(s, "prompt_logprobs", n * n_ids * alternatives(params->spec.n_prompt_logprobs) * RANKED_BYTES);
 }
 
-/* What it will have of the tokens to come; in a stream nothing is kept of them. */
+/* The bytes of the tokens to come; a stream does not keep them. */
 static void add_generated(struct sum *s, const struct generation *g)
 {
     const struct params *params = &g->params;
@@ -89,7 +91,7 @@ void reply_bytes_estimate(const struct generation *g, uint64_t *least, uint64_t 
     *least += waiting;
 }
 
-/* ---- room ------------------------------------------------------------------------------------ */
+/* ---- budget ---- */
 
 static void count(struct reply_room *room)
 {

@@ -1,4 +1,4 @@
-/* /v1/chat/completions: how its replies are written. */
+/* Writes the replies of /v1/chat/completions. */
 #include "server/front/output/reply_choices.h"
 
 #include <inttypes.h>
@@ -24,7 +24,7 @@ static void open_choice(struct generation *g, struct gen_prompt *p, struct choic
     choices_begin_event(g);
     put_prompt_ids(o, g, p);
     choices_begin_choice(g, c);
-    /* Where there may be calls there may be no content: null, until some comes. */
+    /* With possible tool calls there may be no content: null, until content comes. */
     json_out_raw(o, ",\"delta\":{\"role\":\"assistant\",\"content\":");
     json_out_raw(o, g->params.tool_format == TOOL_NONE ? "\"\"" : "null");
     json_out_raw(o, "},\"logprobs\":null,\"finish_reason\":null");
@@ -44,7 +44,7 @@ static void open_choice(struct generation *g, struct gen_prompt *p, struct choic
 struct deltas {
     struct generation *g;
     struct choice *c;
-    const struct gen_piece *piece; /* its tokens go with the first delta; then none */
+    const struct gen_piece *piece; /* its tokens go with the first delta only */
     bool any;
 };
 
@@ -84,7 +84,7 @@ static void put_content_delta(void *context, const char *text, size_t n)
     end_delta(d);
 }
 
-/* What a call begins with; its arguments follow. */
+/* The beginning of a call; its arguments follow. */
 static void put_call_head(struct buffer *o, const struct tool_call *call)
 {
     uint64_t random[2];
@@ -130,7 +130,7 @@ static void put_token(struct generation *g, struct gen_prompt *p, struct choice 
         return;
     }
     bool ok = tool_parser_push(&c->tools, piece->text, piece->n_text, &sink);
-    if (!d.any) { /* all is held back, and the tokens have their event */
+    if (!d.any) { /* all text is held back, but the tokens still get an event */
         begin_delta(&d);
         g->event.failed |= !ok;
         end_delta(&d);

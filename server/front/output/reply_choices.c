@@ -77,7 +77,7 @@ void choices_put_prompt_logprobs(struct buffer *o, const struct generation *g, c
     json_out_raw(o, "]");
 }
 
-/* cached: also what the prefix cache gave and got, and what became of a prediction, which is known at the end. */
+/* cached: includes the counts of the prefix cache and of a prediction, which are known at the end. */
 static void put_usage(struct buffer *o, const struct generation *g, bool cached)
 {
     const struct reply_usage u = reply_usage(g);
@@ -198,7 +198,7 @@ void choices_whole(struct generation *g, struct buffer *o,
             json_out_raw(o, "}");
             choice_close(c);
         }
-        if (g->n_prompts > 1) { /* else what comes after the choices has them too */
+        if (g->n_prompts > 1) { /* otherwise the part after the choices contains them */
             buffer_free(&p->prompt_logprobs);
             logprobs_arrays_free(&p->arrays);
         }

@@ -1,21 +1,21 @@
-/* What the replies of chat and of completions share: both are lists of choices, and their streams
- * are alike. Private to reply_choices.c, reply_chat.c and reply_completions.c. */
+/* Shared by the replies of chat and completions: both are lists of choices, with similar streams. Private to
+ * reply_choices.c, reply_chat.c and reply_completions.c. Loop's thread. */
 #ifndef QUIRE_FRONT_REPLY_CHOICES_H
 #define QUIRE_FRONT_REPLY_CHOICES_H
 
 #include "server/front/output/reply.h"
 
-/* api_dialect's begin, end, error and whole. */
+/* The functions begin, end, error and whole of an api_dialect. */
 void choices_begin(struct generation *g, const char *model, const char *object);
 void choices_end(struct generation *g);
 void choices_error(struct generation *g, const struct api_error *e);
-/* The reply but for what a dialect puts at its end, and the closing brace. put_choice: what a
- * choice has after its index. */
+/* Writes the reply without the dialect's own end and the closing brace. put_choice: writes a choice's fields after its
+ * index. */
 void choices_whole(struct generation *g, struct buffer *o,
                    void (*put_choice)(struct buffer *o, struct generation *g, struct gen_prompt *p, struct choice *c));
 
-/* An event in g->event: {head — a choice's beginning — the choice's fields — its end and the
- * event's. Fields of the event's own go between the first two. */
+/* An event in g->event: {head — a choice's beginning — the choice's fields — its end and the event's. The event's own
+ * fields go between the first two. */
 void choices_begin_event(struct generation *g);
 void choices_begin_choice(struct generation *g, const struct choice *c);
 void choices_end_event(struct generation *g);
@@ -23,13 +23,13 @@ void choices_end_event(struct generation *g);
 /* ---- fields; each begins with a comma ---- */
 
 void choices_put_ids(struct buffer *o, const char *name, const uint32_t *ids, size_t n);
-/* token_ids of a piece, where they are asked for. */
+/* token_ids of a piece, if requested. */
 void choices_put_piece_ids(struct buffer *o, const struct generation *g, const struct gen_piece *piece);
-/* token_ids that were kept, where they are asked for. */
+/* Collected token_ids, if requested. */
 void choices_put_kept_ids(struct buffer *o, const struct generation *g, const struct choice *c);
 /* finish_reason and stop_reason. */
 void choices_put_finish(struct buffer *o, const struct generation *g, const struct choice *c);
-/* prompt_logprobs, where they are asked for. */
+/* prompt_logprobs, if requested. */
 void choices_put_prompt_logprobs(struct buffer *o, const struct generation *g, const struct gen_prompt *p);
 
 /* Keeps a piece's text and id for the whole reply. */

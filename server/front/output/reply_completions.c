@@ -1,4 +1,4 @@
-/* /v1/completions: how its replies are written. */
+/* Writes the replies of /v1/completions. */
 #include "server/front/output/reply_choices.h"
 
 static void begin(struct generation *g, const struct request_job *j)
@@ -12,7 +12,7 @@ static void put_prompt_ids(struct buffer *o, const struct generation *g, const s
         choices_put_ids(o, "prompt_token_ids", p->item.ids, p->item.n_ids);
 }
 
-/* An event for the prompt, where it is asked for. */
+/* An event for the prompt, if requested. */
 static void open_choice(struct generation *g, struct gen_prompt *p, struct choice *c)
 {
     struct buffer *o = &g->event;

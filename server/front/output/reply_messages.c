@@ -1,5 +1,4 @@
-/* /v1/messages, Anthropic's: how its replies are written. A reply is one message of one block of
- * text. */
+/* Writes the replies of Anthropic's /v1/messages. A reply is one message with one block of text. */
 #include "server/front/output/reply.h"
 
 static void begin(struct generation *g, const struct request_job *j)
@@ -13,7 +12,7 @@ static void begin(struct generation *g, const struct request_job *j)
 
 /* ---- parts ---------------------------------------------------------------------------------- */
 
-/* Why the one choice ended. */
+/* The reason why the only choice ended. */
 static void put_stop(struct buffer *o, const struct generation *g)
 {
     const struct choice *c = &g->prompts[0].choices[0];
@@ -29,8 +28,8 @@ static void put_stop(struct buffer *o, const struct generation *g)
         json_out_raw(o, "null");
 }
 
-/* The three counts of input are parts of the prompt that do not overlap. What the cache had is
- * known at the end; until then all of it is input_tokens. */
+/* The three counts of input are disjoint parts of the prompt. The cached part is known at the end; until then all of
+ * it is input_tokens. */
 static void put_usage(struct buffer *o, const struct generation *g)
 {
     const struct reply_usage u = reply_usage(g);

@@ -1,5 +1,5 @@
-/* /v1/responses: how its replies are written. A reply is an object whose output is one message of
- * one part; a stream tells of each level's beginning and end. */
+/* Writes the replies of /v1/responses. A reply is an object whose output is one message of one part; a stream has
+ * events for each level's beginning and end. */
 #include "server/front/output/reply.h"
 
 #include <stdlib.h>
@@ -21,8 +21,8 @@ static void begin(struct generation *g, const struct request_job *j)
 
 /* ---- parts ---------------------------------------------------------------------------------- */
 
-/* Whether an object is written as at its beginning or its end is said by `how`, and not by its
- * choice: that may be over when its first event is made. */
+/* `how` determines whether an object is written as at its beginning or its end. Its choice does not, because it may be
+ * over when the first event is made. */
 static const char *status_of(enum choice_finish how)
 {
     if (how == CHOICE_RUNS)
@@ -38,7 +38,7 @@ static void put_item_id(struct buffer *o, const struct generation *g)
     json_out_raw(o, "\"");
 }
 
-/* Text and logprobs that were kept so far. */
+/* Text and logprobs collected so far. */
 static void put_kept(struct buffer *o, const struct choice *c)
 {
     json_out_raw(o, "\"text\":");
@@ -56,7 +56,7 @@ static void put_part(struct buffer *o, const struct choice *c)
     json_out_raw(o, "}");
 }
 
-/* An item that has begun only has no parts yet. */
+/* An item that has only begun has no parts yet. */
 static void put_item(struct buffer *o, const struct generation *g, const struct choice *c, enum choice_finish how)
 {
     json_out_raw(o, "{\"type\":\"message\",\"id\":");
@@ -95,7 +95,7 @@ static void put_error(struct buffer *o, const struct api_error *e)
     json_out_raw(o, "}");
 }
 
-/* The response object. e: what ended it before its time, or NULL. */
+/* The response object. e: the error that ended it early, or NULL. */
 static void put_response(struct buffer *o, const struct generation *g, enum choice_finish how,
                          const struct api_error *e)
 {
@@ -180,7 +180,7 @@ static void open_choice(struct generation *g, struct gen_prompt *p, struct choic
     part_event(g, "response.content_part.added", c);
 }
 
-/* Keeps what the last events repeat. */
+/* Keeps the text that the last events repeat. */
 static void keep(struct generation *g, struct choice *c, const struct gen_piece *piece)
 {
     buffer_append(&c->text, piece->text, piece->n_text);

@@ -29,7 +29,7 @@ void stop_holder_free(struct stop_holder *h)
     *h = (struct stop_holder){0};
 }
 
-/* Removes what the last call gave out and adds the piece. */
+/* Removes the text that the last call released and adds the piece. */
 static bool append(struct stop_holder *h, const char *piece, size_t n_piece)
 {
     if (h->n_given > 0) {
@@ -53,14 +53,14 @@ static bool append(struct stop_holder *h, const char *piece, size_t n_piece)
     return true;
 }
 
-/* The stop string that is complete first, at an end past n_old; -1: none. */
+/* Returns the stop string that is complete first, at an end past n_old; -1: no match. */
 static int find(const struct stop_holder *h, const struct stop_set *set, size_t n_old, size_t *start)
 {
     int found = -1;
     size_t best_end = 0;
     for (size_t i = 0; i < set->n; i++) {
         size_t n = set->bytes[i];
-        /* What was there before can hold the beginning of a match, not the whole. */
+        /* The earlier text can contain the beginning of a match, but not all of it. */
         size_t from = n_old >= n ? n_old - n + 1 : 0;
         if (h->n < from + n)
             continue;
@@ -77,7 +77,7 @@ static int find(const struct stop_holder *h, const struct stop_set *set, size_t 
     return found;
 }
 
-/* Bytes at the end that may be the beginning of a stop string. */
+/* Number of bytes at the end that may begin a stop string. */
 static size_t held_back(const struct stop_holder *h, const struct stop_set *set)
 {
     size_t most = 0;
@@ -97,7 +97,7 @@ static size_t held_back(const struct stop_holder *h, const struct stop_set *set)
 int stop_holder_push(struct stop_holder *h, const struct stop_set *set, bool armed, bool include, const char *piece,
                      size_t n_piece, const char **out, size_t *n_out)
 {
-    if (set->n == 0) { /* nothing to look for: nothing is copied */
+    if (set->n == 0) { /* without stop strings nothing is copied */
         *out = piece;
         *n_out = n_piece;
         return -1;

@@ -3,10 +3,11 @@
 #include <jansson.h>
 #include <string.h>
 
-/* Calls with a string that does not end, of which what follows is read once more. Each costs as much as all that follows. */
+/* Maximum number of calls with an unterminated string after which the following text is parsed again. Each costs as
+ * much as all text that follows. */
 #define MAX_REREADS 16
-/* What is left is moved down behind each tag: a megabyte of them in one piece would hold the loop for 1.5 s, in such
- * pieces it takes 5 ms. */
+/* The rest is moved down after each tag: with a megabyte of tags in one piece, this would stop the loop for 1.5 s. In
+ * slices of this size it takes 5 ms. */
 #define SLICE_BYTES 4096
 
 /* ---- formats -------------------------------------------------------------------------------- */
@@ -50,7 +51,7 @@ static size_t skip_blank(const char *text, size_t n, size_t at)
     return at;
 }
 
-/* Each of these gives n where what begins at `at` does not end. */
+/* Each returns n if the value that begins at `at` does not end. */
 static size_t skip_string(const char *text, size_t n, size_t at)
 {
     for (at++; at < n && text[at] != '"'; at++)
@@ -86,7 +87,7 @@ static size_t skip_value(const char *text, size_t n, size_t at)
     return at;
 }
 
-/* Of what a call is made of; as everywhere, the last of two members of one name counts. */
+/* The parts of a call. If two members have the same name, the last one counts, as everywhere. */
 enum { MEMBER_NAME, MEMBER_ARGUMENTS, MEMBER_PARAMETERS, N_MEMBERS };
 struct span {
     const char *text;
@@ -112,7 +113,7 @@ static void find_members(const char *text, size_t n, struct span out[N_MEMBERS])
     }
 }
 
-/* Gives an object out if it is a call: one with a name and arguments that at least begin, and are no text. */
+/* Passes an object to the sink if it is a call: it has a name, and arguments that begin and are not a string. */
 static bool give_call(const char *text, size_t n, const struct tool_sink *sink)
 {
     struct span members[N_MEMBERS] = {{NULL, 0}};
@@ -132,9 +133,9 @@ static bool give_call(const char *text, size_t n, const struct tool_sink *sink)
     return is_call;
 }
 
-/* ---- what comes out ------------------------------------------------------------------------- */
+/* ---- output ---- */
 
-/* The first n bytes that are held are content. */
+/* Passes the first n held bytes to the sink as content. */
 static void give_text(struct tool_parser *p, size_t n, const struct tool_sink *sink)
 {
     const char *text = p->held.data;
@@ -154,7 +155,7 @@ static void give_text(struct tool_parser *p, size_t n, const struct tool_sink *s
     buffer_append(&p->blank, text + end, n - end);
 }
 
-/* The first n bytes that are held are done with. */
+/* Removes the first n held bytes. */
 static void drop(struct tool_parser *p, size_t n, enum tool_state state)
 {
     if (n > 0)
@@ -172,9 +173,9 @@ static void give_up(struct tool_parser *p, size_t n, const struct tool_sink *sin
     drop(p, n, p->format == TOOL_HERMES ? TOOL_TEXT : TOOL_PLAIN);
 }
 
-/* ---- states: each returns whether there is more to do with what is held ---------------------- */
+/* ---- states: each returns whether the held text needs another step ---- */
 
-/* Bytes at the end of what is held that may begin the words. */
+/* Number of bytes at the end of the held text that may begin the words. */
 static size_t begun(const struct tool_parser *p, const char *words)
 {
     size_t n = strlen(words) - 1;
@@ -197,7 +198,7 @@ static bool in_text(struct tool_parser *p, bool over, const struct tool_sink *si
     return found != NULL;
 }
 
-/* The start of a reply, or what follows a call's semicolon: blanks, a tag perhaps, and an object. */
+/* At the start of a reply, or after the semicolon that follows a call: blanks, an optional tag, and an object. */
 static bool at_start(struct tool_parser *p, bool over, const struct tool_sink *sink)
 {
     const char *tag = forms[p->format].tag;
@@ -216,7 +217,7 @@ static bool at_start(struct tool_parser *p, bool over, const struct tool_sink *s
     return true;
 }
 
-/* Whether the end tag stands at p->at, as far as the text goes. */
+/* Returns whether the end tag is at p->at, as far as the text goes. */
 static bool at_end_tag(const struct tool_parser *p)
 {
     const char *end = forms[p->format].end;
@@ -232,8 +233,8 @@ static bool end_object(struct tool_parser *p)
     return true;
 }
 
-/* From p->at: blanks and an object, up to its end, which is where its braces are even, where an end tag stands outside a string,
- * or where the text is over. */
+/* From p->at: blanks and an object up to its end. It ends where its braces match, at an end tag outside a string, or
+ * at the end of the text. */
 static bool in_object(struct tool_parser *p, bool over, const struct tool_sink *sink)
 {
     const char *text = p->held.data;
@@ -279,7 +280,7 @@ static void take_call(struct tool_parser *p, size_t n, const struct tool_sink *s
     drop(p, n, p->format == TOOL_HERMES ? TOOL_TEXT : TOOL_AFTER);
 }
 
-/* Behind a hermes object: its end tag, which the text's end may cut off. */
+/* After a hermes object: its end tag, which the end of the text may cut off. */
 static bool after_object(struct tool_parser *p, bool over, const struct tool_sink *sink)
 {
     const char *end = forms[p->format].end;
@@ -293,11 +294,11 @@ static bool after_object(struct tool_parser *p, bool over, const struct tool_sin
     return p->held.n > 0;
 }
 
-/* Behind a llama object: the end, text, or a semicolon and another object. */
+/* After a llama object: the end, text, or a semicolon and another object. */
 static bool after_llama(struct tool_parser *p, bool over, const struct tool_sink *sink)
 {
     const char *text = p->held.data;
-    if (p->end > 0) { /* its own end is all that it needs */
+    if (p->end > 0) { /* it needs no end tag */
         take_call(p, p->end, sink);
         p->end = 0;
         return p->held.n > 0;
@@ -331,7 +332,7 @@ static bool step(struct tool_parser *p, bool over, const struct tool_sink *sink)
     return false;
 }
 
-/* ---- the door ------------------------------------------------------------------------------- */
+/* ---- public functions ---- */
 
 bool tool_parser_push(struct tool_parser *p, const char *text, size_t n, const struct tool_sink *sink)
 {
@@ -343,8 +344,8 @@ bool tool_parser_push(struct tool_parser *p, const char *text, size_t n, const s
     return !p->held.failed && !p->blank.failed;
 }
 
-/* The text is over within a string of an object. If an end tag stands in it the model forgot the quote: what follows is read
- * again. False: out of memory. */
+/* The text ended within a string of an object. If that string contains an end tag, the model forgot the quote: the
+ * text after it is parsed again. Returns false if memory is out. */
 static bool reread(struct tool_parser *p, const struct tool_sink *sink, bool *again)
 {
     const char *end = forms[p->format].end, *found = NULL;

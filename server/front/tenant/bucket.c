@@ -27,7 +27,7 @@ static void advance(struct bucket *b, uint64_t now_us)
         b->at_us = now_us;
 }
 
-/* What n units cost, and no more than a full bucket can have lent. */
+/* The price of n units, limited to what a full bucket can lend. */
 static int64_t price(uint64_t n)
 {
     uint64_t most = (uint64_t)(INT64_MAX / 4 / UNIT);

@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#define RETRY_MS 1000 /* where no bucket says when */
+#define RETRY_MS 1000 /* if no bucket determines the time */
 
 void limits_time(uint64_t us, char out[LIMITS_TIME_BYTES])
 {
@@ -20,7 +20,7 @@ void limits_time(uint64_t us, char out[LIMITS_TIME_BYTES])
     snprintf(out + n, LIMITS_TIME_BYTES - (size_t)n, "%gs", (double)(ms % 60000) / 1000);
 }
 
-/* 429, and when it is worth coming back. */
+/* Fills in a 429 with the time to retry. */
 static bool refuse(struct tenant *t, struct api_error *e, uint64_t wait_us)
 {
     uint64_t ms = wait_us / 1000 + (wait_us % 1000 > 0);

@@ -10,8 +10,8 @@
 #define MAX_PER_MINUTE ((int64_t)BUCKET_MAX_PER_MINUTE)
 
 struct tenants {
-    struct key256 compare_key; /* keys are compared as hashes under it */
-    char *path;                /* NULL: they came from the command line */
+    struct key256 compare_key; /* keys are compared as hashes with this key */
+    char *path;                /* NULL: the keys came from the command line */
     bool ask_key;
     uint32_t n;
     struct tenant *items[TENANTS_MAX];
@@ -77,7 +77,7 @@ static int read_name(const json_t *entry, const char *where, char out[TENANT_MAX
     return QUIRE_OK;
 }
 
-/* A misspelt limit would be no limit. */
+/* A misspelt limit would have no effect. */
 static int refuse_unknown(const json_t *entry, const char *where, struct quire_error *err)
 {
     static const char *const known[] = {
@@ -101,7 +101,7 @@ static int refuse_unknown(const json_t *entry, const char *where, struct quire_e
         bool found = false;
         for (size_t i = 0; i < sizeof known / sizeof *known; i++)
             found |= strcmp(known[i], key) == 0;
-        /* Only what could be a name is shown: a file may hold anything. */
+        /* Shows only text that could be a name: a file may contain anything. */
         size_t n = strspn(key, "abcdefghijklmnopqrstuvwxyz0123456789_");
         if (!found)
             return quire_fail(err, QUIRE_INVALID, "%s: \"%.*s\" is not a field of a tenant", where,
@@ -229,7 +229,7 @@ static struct tenant *add(struct tenants *t, const struct tenant *as, uint64_t n
     return tenant;
 }
 
-/* Keeps what belongs to the running process. */
+/* Changes the settings, and keeps the state of the running process. */
 static void change(struct tenant *tenant, const struct tenant *as, uint64_t now_us)
 {
     const struct tenant old = *tenant;
@@ -255,7 +255,7 @@ static int take(struct tenants *t, const struct list *list, uint64_t now_us, str
                           "%u tenants have been named since the start, and there is room for %u "
                           "more only: restart to forget those that are gone",
                           t->n - 1, TENANTS_MAX - t->n);
-    /* New ones first: only they can fail. */
+    /* Adds new tenants first: only this can fail. */
     for (size_t i = 0; i < list->n; i++) {
         if (find_name(t, list->items[i].name) || add(t, &list->items[i], now_us))
             continue;
@@ -373,7 +373,7 @@ struct tenant *tenants_find(const struct tenants *t, const char *key)
     struct key256 sha256 = quire_sha256(key, strlen(key));
     struct key256 hash = compared(&t->compare_key, &sha256);
     struct tenant *found = NULL;
-    /* All of them, in constant time: how long it takes says nothing. */
+    /* Compares all keys in constant time: the duration reveals nothing. */
     for (uint32_t i = 0; i < t->n; i++) {
         int same = quire_secret_equal(&hash, &t->items[i]->key, sizeof hash);
         if (same & t->items[i]->has_key)

@@ -1,11 +1,11 @@
-/* Who may ask, and how much: one tenant for each API key, from --tenants FILE or from --api-key.
- * http-api.md describes the file.
+/* API keys and their limits: one tenant for each API key, from --tenants FILE or from --api-key. http-api.md describes
+ * the file.
  *
- * The key alone says who a request is from. A tenant keeps its index, its buckets and what it has in
- * flight as long as the process lives: the engine counts under the index, and a file that is read
- * again must not forgive a debt. Tenant 0, "default", is everybody's where no keys are asked for.
+ * The key alone identifies the tenant of a request. A tenant keeps its index, its buckets and its running requests as
+ * long as the process lives: the engine counts by index, and a reloaded file must not cancel a debt. Without keys,
+ * every request belongs to tenant 0, "default".
  *
- * The loop's thread only. Pointers to tenants are valid until tenants_free().
+ * Loop's thread only. Pointers to tenants are valid until tenants_free().
  */
 #ifndef QUIRE_FRONT_TENANTS_H
 #define QUIRE_FRONT_TENANTS_H
@@ -19,7 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define TENANTS_MAX WIRE_MAX_TENANTS /* tenant 0 included */
+#define TENANTS_MAX WIRE_MAX_TENANTS /* including tenant 0 */
 #define TENANT_MAX_NAME 64
 #define TENANT_MAX_KEY 512
 #define TENANT_MAX_WEIGHT 1000
@@ -28,35 +28,35 @@
 struct tenant {
     uint32_t index;
     char name[TENANT_MAX_NAME + 1];
-    bool has_key; /* false: tenant 0, and those that the file no longer names */
-    struct key256 key; /* the key's SHA-256, hashed under a secret of this process */
+    bool has_key; /* false: tenant 0, and those that the file no longer lists */
+    struct key256 key; /* the key's SHA-256, hashed with a secret of this process */
     uint32_t weight, class_index;
-    int32_t priority_min, priority_max; /* what its requests may ask for */
+    int32_t priority_min, priority_max; /* range that its requests may set */
     uint64_t requests_per_minute, tokens_per_minute; /* 0: no limit; here and below */
     uint32_t max_concurrent, max_queued;
     bool admin;
 
     struct bucket requests, tokens;
     uint32_t n_concurrent, n_queued;
-    uint64_t n_limited; /* requests refused for its limits */
+    uint64_t n_limited; /* requests refused because of its limits */
 };
 
 struct tenants;
 
-/* No keys: tenant 0 alone, who is everybody. Keys are copied as hashes. now_us: CLOCK_MONOTONIC, as
- * everywhere below. QUIRE_INVALID: an empty or repeated key, or too many. */
+/* Without keys: only tenant 0, for every request. Keys are copied as hashes. now_us: CLOCK_MONOTONIC, as everywhere
+ * below. QUIRE_INVALID: an empty or repeated key, or too many. */
 int tenants_from_keys(const char *const *keys, size_t n_keys, uint64_t now_us, struct tenants **out,
                       struct quire_error *err);
-/* QUIRE_INVALID names the entry and the field. */
+/* QUIRE_INVALID: the message names the entry and the field. */
 int tenants_from_file(const char *path, uint64_t now_us, struct tenants **out, struct quire_error *err);
-/* Reads the file again. On failure everything is as it was. Tenants of the same name go on; those
- * that are gone have no key any more. QUIRE_EXHAUSTED: more names than indices since the start. */
+/* Reads the file again. A failure changes nothing. Tenants of the same name continue; those missing from the file lose
+ * their key. QUIRE_EXHAUSTED: more names than indices since the start. */
 int tenants_reload(struct tenants *t, uint64_t now_us, struct quire_error *err);
 void tenants_free(struct tenants *t);
 
-/* Whether requests need a key. */
+/* Returns whether requests need a key. */
 bool tenants_ask_key(const struct tenants *t);
-/* The key's tenant; NULL: nobody's. Every key is compared, in constant time. */
+/* Returns the key's tenant; NULL: unknown. Compares every key, in constant time. */
 struct tenant *tenants_find(const struct tenants *t, const char *key);
 /* index below tenants_n(). */
 struct tenant *tenants_at(const struct tenants *t, uint32_t index);
@@ -66,7 +66,7 @@ void tenants_weights(const struct tenants *t, uint32_t weights[TENANTS_MAX]);
 
 /* ---- for its tests ---- */
 
-/* A file's text, of which nothing is kept: whether it would be taken. */
+/* Checks a file's text, without any effect. */
 int tenants_check(const char *text, size_t n_bytes, struct quire_error *err);
 
 #endif

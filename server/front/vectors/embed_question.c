@@ -1,15 +1,16 @@
-/* A text of this process' own gets its vector: what the response cache compares questions by. It stands in line with the
- * vectors that others ask for, but for the turns of tenants: a question that the engine has no room for is not compared. */
+/* Computes the vector of this process' own text, by which the response cache compares questions. It uses the same path
+ * as requests for vectors, but without the turns of tenants: if the engine's queue is full, the question is not
+ * compared. */
 #include "server/front/vectors/vectors.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 struct embedding {
-    struct text_job job; /* first: the pool's view */
+    struct text_job job; /* first member, for the pool */
     TAILQ_ENTRY(embedding) link;
     struct served_model *served;
-    const struct model_facts *facts; /* of the engine that was there when it came; held */
+    const struct model_facts *facts; /* facts about the engine at its arrival; holds a reference */
     char *text;
     size_t n_text;
     uint32_t *ids;
@@ -40,7 +41,7 @@ static void finish(void *owner)
     embedding_free(e);
 }
 
-/* Then there is no vector. */
+/* The caller then gets no vector. */
 static void fail(void *owner, const struct api_error *why)
 {
     struct embedding *e = owner;
@@ -50,7 +51,7 @@ static void fail(void *owner, const struct api_error *why)
     finish(e);
 }
 
-/* ---- what the engine says ------------------------------------------------------------------- */
+/* ---- events of the engine ---- */
 
 static void on_accepted(struct batch_prompt *p, uint64_t engine_id)
 {
@@ -92,7 +93,7 @@ static bool work(struct text_job *job)
 {
     struct embedding *e = (struct embedding *)job;
     (void)vectors_encode(e->served->config->text, e->text, e->n_text, e->facts->max_model_len, &e->ids,
-                         &e->n_ids); /* none: it gets no vector */
+                         &e->n_ids); /* empty: it gets no vector */
     return false;
 }
 

@@ -55,7 +55,7 @@ static void on_gone(void *context)
     vectors_free(context);
 }
 
-/* v is no more, but within a submit(), which does it when it has returned. */
+/* Frees v. Within a submit(), this happens after submit() has returned. */
 static void fail(struct vectors *v, const struct api_error *e)
 {
     if (prompt_batch_is_submitting(&v->batch)) {
@@ -113,7 +113,7 @@ static void complete(struct vectors *v)
     http_reply_large(x, 200, "application/json", o->data, o->n, on_reply_gone, o);
 }
 
-/* ---- what the engine says ------------------------------------------------------------------- */
+/* ---- events of the engine ---- */
 
 static void on_accepted(struct batch_prompt *p, uint64_t engine_id)
 {
@@ -210,7 +210,7 @@ static const struct prompt_batch_calls batch_calls = {
     .fail = fail_owner,
 };
 
-/* What a tenant may have waiting holds for texts as for choices. */
+/* The limit of a tenant's waiting choices also applies to texts. */
 static bool queue(struct vectors *v, struct api_error *e)
 {
     uint32_t n = (uint32_t)v->n_prompts;
@@ -251,7 +251,7 @@ static void on_text(void *owner, struct request_job *j)
         fail(v, &e);
 }
 
-/* Whether the model that is served gives what the route is for. */
+/* Returns whether the model provides what the route needs. */
 static bool may(const struct served_model *m, enum vectors_task task, struct api_error *e)
 {
     if (m->facts->vector_size == 0)

@@ -1,8 +1,8 @@
 /* Routes whose answers are vectors or scores: /v1/embeddings, /v1/score and /v1/rerank.
  *
- * text pool (ids) → prompts → one SUBMIT each, in turns with everybody else's (turns.h) → vectors → one reply. A
- * model that embeds gives each text a vector; one that scores pairs gives each pair its numbers. Private to
- * server/front/vectors. Loop's thread, but for what reads a body.
+ * text pool (ids) → prompts → one SUBMIT each, in turns with other requests (turns.h) → vectors → one reply. An
+ * embedding model gives each text a vector. A model that scores pairs gives each pair its numbers. Private to
+ * server/front/vectors. Loop's thread, except the functions that read a body.
  */
 #ifndef QUIRE_FRONT_VECTORS_H
 #define QUIRE_FRONT_VECTORS_H
@@ -13,11 +13,11 @@
 struct vectors;
 
 struct vectors_prompt {
-    struct batch_prompt batch; /* first: the batch's view */
+    struct batch_prompt batch; /* first member, for the batch */
     struct vectors *v;
     uint32_t *ids;
-    size_t n_ids, segment_from; /* segment_from: where a pair's second text begins; 0: one text */
-    float *values;              /* [job->facts->vector_size], once they came */
+    size_t n_ids, segment_from; /* segment_from: the position of a pair's second text; 0: one text */
+    float *values;              /* [job->facts->vector_size], once they arrived */
 };
 
 struct vectors {
@@ -25,7 +25,7 @@ struct vectors {
     struct served_model *served;
     struct http_exchange *x;
     struct tenant *tenant;
-    struct request_job *job; /* while it is in the pool; afterwards the request's, for its texts */
+    struct request_job *job; /* belongs to the pool while it is there, and then to the request, for its texts */
     bool in_pool;
     struct vectors_ask ask;
     const char *model; /* the served name */
@@ -33,9 +33,9 @@ struct vectors {
     struct vectors_prompt *prompts;
     size_t n_prompts, n_over;
     uint64_t n_tokens;
-    uint32_t n_queued; /* in the tenant's queue */
+    uint32_t n_queued; /* counted in the tenant's queue */
     uint64_t arrived_us;
-    struct prompt_batch batch; /* once something is to be computed */
+    struct prompt_batch batch; /* once a prompt needs the engine */
 };
 
 /* ---- vectors_read.c: on the pool ---- */
@@ -44,17 +44,17 @@ bool score_read(struct request_job *j, const struct quire_doc *body);
 bool rerank_read(struct request_job *j, const struct quire_doc *body);
 
 /* ---- vectors_prompts.c ---- */
-/* The prompts of the job's items: each text's, or each pair's where the model scores pairs; cut to the model's length,
- * with the special tokens at their end kept. */
+/* Makes the prompts of the job's items: one for each text, or for each pair if the model scores pairs. They are cut to
+ * the model's length, with the special tokens at their end kept. */
 bool vectors_make_prompts(struct vectors *v, struct request_job *j, struct api_error *e);
-/* One text's ids, likewise, at most n_most; malloc'd. On the pool. */
+/* Encodes one text likewise, to at most n_most ids; malloc'd. On the pool. */
 bool vectors_encode(const struct quire_text *tokenizer, const char *text, size_t n, size_t n_most, uint32_t **ids,
                     size_t *n_ids);
-/* The numbers that the engine sent for a prompt, [facts->vector_size], malloc'd; NULL when it sent another number of them. */
+/* The numbers that the engine sent for a prompt, [facts->vector_size], malloc'd; NULL if their count is wrong. */
 float *vectors_numbers(const struct model_facts *facts, const struct wire_vector *vector);
 
 /* ---- vectors_reply.c ---- */
-/* All vectors are there. */
+/* Writes the reply, when all vectors have arrived. */
 void vectors_reply(const struct vectors *v, struct buffer *o);
 
 #endif

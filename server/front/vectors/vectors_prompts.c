@@ -1,19 +1,19 @@
-/* What of a request's texts goes to the engine, and the numbers that come back. */
+/* Turns a request's texts into prompts for the engine, and reads the numbers that come back. */
 #include "server/front/vectors/vectors.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* The special tokens that the tokenizer puts around any text: what it makes of none, as far as a text begins so and behind
- * it; and those between the two texts of a pair. */
+/* The special tokens that the tokenizer puts around any text: its ids of an empty text, split into those before and
+ * after a text. Also those between the two texts of a pair. */
 struct specials {
     uint32_t *end; /* [n_end], of `all` */
     uint32_t *all;
     size_t n_begin, n_end;
     uint32_t *between; /* [n_between], of `pair` */
-    uint32_t *pair; /* NULL where there are no pairs */
+    uint32_t *pair; /* NULL without pairs */
     size_t n_between;
-    bool second_type; /* a pair's second text has a type of its own */
+    bool second_type; /* a pair's second text has its own token type */
 };
 
 static void free_specials(struct specials *s)
@@ -40,7 +40,8 @@ static bool find_specials(const struct quire_text *text, struct specials *out, s
     return true;
 }
 
-/* A pair begins and ends as a text does, in every tokenizer of a classifier; what else it has is between. */
+/* In every tokenizer of a classifier, a pair begins and ends like a single text. All other special tokens are between
+ * the texts. */
 static bool find_between(const struct quire_text *text, struct specials *s, struct api_error *e)
 {
     size_t n;
@@ -57,7 +58,7 @@ static bool find_between(const struct quire_text *text, struct specials *s, stru
     return true;
 }
 
-/* As sentence-transformers cuts it: the special tokens stay. */
+/* Cuts as sentence-transformers does: the special tokens stay. */
 static size_t cut(uint32_t *ids, size_t n, size_t most, const uint32_t *end, size_t n_end)
 {
     if (n <= most)
@@ -101,7 +102,7 @@ static bool take_items(struct vectors *v, struct request_job *j, const struct sp
     return true;
 }
 
-/* begin, first, between, second, end; the longer text gives way. */
+/* Joins begin, first, between, second, end; the longer text is cut. */
 static bool join(struct vectors *v, struct vectors_prompt *p, const struct request_item *a,
                  const struct request_item *b, const struct specials *specials, struct api_error *e)
 {

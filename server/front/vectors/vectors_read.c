@@ -1,9 +1,9 @@
-/* Bodies of /v1/embeddings, /v1/score and /v1/rerank. */
+/* Reads the bodies of /v1/embeddings, /v1/score and /v1/rerank. */
 #include "server/front/vectors/vectors.h"
 
 #include <string.h>
 
-#define MAX_TEXTS 2048 /* OpenAI's */
+#define MAX_TEXTS 2048 /* as in OpenAI's API */
 
 /* Fields of other servers that would change the numbers. */
 static const char *const not_built[] = {
@@ -12,7 +12,7 @@ static const char *const not_built[] = {
     "task_type",       "overlap_tokens",       "raw_scores",
 };
 
-/* Those that may ask for what is done anyway. */
+/* Fields that may only request the normal behaviour. */
 static bool check_same(const struct quire_doc *body, struct api_error *e)
 {
     static const struct {
@@ -33,13 +33,13 @@ static bool check_same(const struct quire_doc *body, struct api_error *e)
     return true;
 }
 
-/* Longer texts are truncated, and scores are between 0 and 1: true asks for what is done anyway. */
+/* Longer texts are truncated, and scores are between 0 and 1: true requests the normal behaviour. */
 static bool check_true(const struct quire_doc *body, struct api_error *e)
 {
     static const char *const names[] = {"use_activation", "activation", "truncation", "truncate"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         bool wanted = true;
-        if (quire_value_is(json_field_get(body, names[i]), "END")) /* of "truncate" in other servers */
+        if (quire_value_is(json_field_get(body, names[i]), "END")) /* a value of "truncate" in other servers */
             continue;
         if (!json_field_bool(body, names[i], &wanted, e))
             return false;
@@ -61,12 +61,12 @@ static bool begin(struct request_job *j, const struct quire_doc *body, enum vect
         !json_field_string(body, "user", &user, e))
         return false;
     j->model = model_name(j->models, j->served, model, e);
-    /* -1: to what the model takes, as is done in any case. */
+    /* -1: to the model's limit, which is the normal behaviour. */
     if (!j->model || !json_field_i64(body, "truncate_prompt_tokens", -1, INT32_MAX, &truncate, e))
         return false;
     j->ask.max_tokens = truncate > 0 && truncate < j->served->facts->max_model_len ? (uint32_t)truncate
                                                                                    : j->served->facts->max_model_len;
-    /* Texts are encoded until there is enough of them. */
+    /* Encodes texts only up to the limit. */
     j->params.truncate = j->served->facts->max_model_len;
     j->params.truncate_end = true;
     return json_field_bool(body, "add_special_tokens", &j->add_special, e);
@@ -124,7 +124,7 @@ static bool read_inputs(struct request_job *j, struct quire_value input)
     return true;
 }
 
-/* What modules.json of a model says is done in the engine; what it did cannot be undone here. */
+/* The engine follows the model's modules.json; its normalization cannot be undone here. */
 static bool read_normalize(struct request_job *j, const struct quire_doc *body, const char *name)
 {
     bool wanted = true;
@@ -161,7 +161,7 @@ bool embeddings_read(struct request_job *j, const struct quire_doc *body)
 
 /* ---- pairs ---- */
 
-/* A text, or a list of them; an object has its text in "text", as rerank's documents may. */
+/* A text, or a list of them; an object has its text in "text", as for rerank's documents. */
 static size_t count_texts(struct quire_value value)
 {
     return json_is(value, QUIRE_ARRAY) ? quire_value_count(value) : 1;

@@ -1,4 +1,4 @@
-/* What a client is told of vectors and scores, as vLLM writes it. */
+/* Writes the replies with vectors and scores, in vLLM's form. */
 #include "server/front/vectors/vectors.h"
 
 #include <math.h>
@@ -29,7 +29,7 @@ static void put_usage(const struct vectors *v, struct buffer *o)
     json_out_raw(o, ",\"completion_tokens\":0,\"prompt_tokens_details\":null}}");
 }
 
-/* Nine digits give back the same f32. */
+/* Nine digits reproduce the same f32. */
 static void put_number(struct buffer *o, double value)
 {
     char text[32];
@@ -39,10 +39,11 @@ static void put_number(struct buffer *o, double value)
 
 /* ---- embeddings ---- */
 
-/* What an f32 vector that was normalised may be off by. */
+/* Tolerance for an f32 vector that was normalised. */
 #define IS_NORMALISED 1e-6
 
-/* The first `dimensions` numbers, of length 1 where that is asked for. One that has it already keeps its bits. */
+/* Shortens in place to the first `dimensions` numbers, with length 1 if requested. A vector that already has length 1 keeps
+ * its bits. */
 static void shorten(const struct vectors *v, float *values)
 {
     double squares = 0;
@@ -109,7 +110,7 @@ static double cosine(const float *a, const float *b, uint32_t n)
     return aa > 0 && bb > 0 ? ab / sqrt(aa * bb) : 0;
 }
 
-/* Of pair i: what the model says of it, between 0 and 1; or how near its texts' vectors are. */
+/* The score of pair i: the model's score, between 0 and 1, or the similarity of its texts' vectors. */
 static double score_of(const struct vectors *v, size_t i)
 {
     const struct vectors_prompt *p = v->prompts;
@@ -139,7 +140,7 @@ static void put_scores(const struct vectors *v, struct buffer *o)
     put_usage(v, o);
 }
 
-/* Best first; equal ones as they were. */
+/* Best first; equal scores keep their order. */
 static int by_score(const void *left, const void *right)
 {
     const struct ranked *a = left, *b = right;

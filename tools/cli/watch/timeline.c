@@ -25,7 +25,7 @@ struct track {
     bool lives, waits;
     uint64_t tid;
     uint64_t waits_since; /* arrival, or its preemption */
-    uint64_t end_us;      /* of its last slice: slices of a track never overlap */
+    uint64_t end_us;      /* end of its last slice: slices of a track never overlap */
     uint32_t n_prompt;
     uint32_t n_computed;  /* highest number of positions so far */
     uint64_t decode_us;   /* launch of the first token after the prompt's; 0: not decoding */

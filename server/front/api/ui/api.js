@@ -1,9 +1,9 @@
 "use strict";
-/* The server: requests with the key, errors as people can act on them, server-sent events. */
+/* The connection to the server: requests with the key, readable errors, server-sent events. */
 
 const root = location.pathname.replace(/\/ui\/?$/, "");
 
-/* What the tab keeps. A browser that forbids storage just forgets at a reload. */
+/* Storage of the tab. If a browser forbids storage, a reload loses the values. */
 const kept = {
   get(name) {
     try { return sessionStorage.getItem("quire." + name); } catch { return null; }
@@ -33,7 +33,7 @@ async function errorOf(response) {
   return new ApiError(response.status, fields, ms ? +ms : seconds ? +seconds * 1000 : 0);
 }
 
-/* A response that is an error is thrown; status 0 is a server that cannot be reached. */
+/* Throws an error response; status 0 means that the server cannot be reached. */
 async function request(path, options = {}) {
   const headers = {};
   const key = kept.get("key");
@@ -72,7 +72,7 @@ async function* eventsOf(response) {
   }
 }
 
-/* ---- the document: text only ever becomes text ---- */
+/* ---- the document: text is only inserted as text ---- */
 
 const $ = id => document.getElementById(id);
 

@@ -20,7 +20,7 @@ const charts = [
     remark: last => last.drafted ? (last.accepted * 100 / last.drafted).toFixed(0) + " % since the start" : "nothing was guessed"},
 ];
 const HEIGHT = 128, LEFT = 50, RIGHT = 8, TOP = 10, BOTTOM = 18;
-let cursorTime = null; /* where people point, as a point's time */
+let cursorTime = null; /* time of the point under the cursor */
 
 function makeSvg(tag, attributes) {
   const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
@@ -55,7 +55,7 @@ function beginCharts() {
   new ResizeObserver(drawCharts).observe($("charts"));
 }
 
-/* The least round number that is no less; of whole numbers one whose half, the middle line, is whole. */
+/* The smallest round number that is not smaller. For whole numbers, its half (the middle line) is whole, too. */
 function niceTop(value, whole) {
   const least = whole ? 2 : 1e-3;
   if (!(value > least)) return least;
@@ -63,7 +63,7 @@ function niceTop(value, whole) {
   return (whole ? [2, 4, 6, 10] : [1, 2, 5, 10]).map(factor => factor * ten).find(top => top >= value * .9999) || 20 * ten;
 }
 
-/* A pen that is lifted where there is no value, or nobody looked for 4 s. */
+/* The path has a gap at a missing value, or after 4 s without a point. */
 function pathOf(key, x, y) {
   let path = "", last = null;
   for (const point of points) {
@@ -142,7 +142,7 @@ function drawTip(chart) {
   chart.tip.style.top = "34px";
 }
 
-/* Back to null: nobody points. */
+/* time null: no point is under the cursor. */
 function moveCursor(chart, time) {
   cursorTime = time;
   charts.forEach(drawCursor);

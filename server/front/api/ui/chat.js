@@ -1,11 +1,11 @@
-/* The conversation: turns, the answer that streams in, what it took. */
+/* The conversation: turns, the streamed answer, its time and tokens. */
 
 /* {role, text, tokens, usage, trace, timing, error, stopped}; node and body are its elements. */
 const turns = [];
-let stopper = null; /* of the answer in progress */
+let stopper = null; /* stops the answer in progress */
 
-/* A question whose answer failed or was stopped before its first word is no part of the conversation: many templates want
- * questions and answers in turn. */
+/* Leaves out a question whose answer failed or was stopped before its first word: many templates need questions and
+ * answers in turn. */
 const said = list => list.filter((turn, i) => turn.text && !(turn.role === "user" && list[i + 1] && !list[i + 1].text));
 
 function keepTurns() {
@@ -44,7 +44,7 @@ function putInline(into, text) {
   }
 }
 
-/* Fenced code, `code` and **bold**; all else as it was written. */
+/* Formats fenced code, `code` and **bold**; other text stays as written. */
 function putFormatted(into, text) {
   into.textContent = "";
   let at = 0;
@@ -196,7 +196,7 @@ function editTurn(turn) {
   box.focus();
 }
 
-/* ---- asking ---- */
+/* ---- requests ---- */
 
 function bodyOf(past) {
   const system = $("system").value.trim();
@@ -225,7 +225,7 @@ function takeEvent(turn, event) {
   for (const token of choice.logprobs?.content || []) takeToken(turn, token);
 }
 
-/* Cuts the conversation there and lets the model go on. */
+/* Cuts the conversation there and requests a new answer. */
 async function answerFrom(at) {
   if (stopper || !checkSampling()) return;
   cutTurns(at);

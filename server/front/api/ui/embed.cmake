@@ -1,10 +1,10 @@
-# Joins the page's files into one and writes it as a C array, with what its headers need:
+# Joins the page's files into one and writes it as a C array, with the values for its headers:
 #   cmake -DOUT=FILE.c -P embed.cmake
-# "@NAME@" in page.html stands for the file NAME beside it. The policy names the style and the script by their hashes, so
+# "@NAME@" in page.html is replaced by the file NAME in this folder. The policy names the style and the script by their hashes, so
 # that a browser runs nothing else.
 set(here ${CMAKE_CURRENT_LIST_DIR})
 
-# SHA-256 of text in base64, which CMake does not have: 3 bytes are 4 digits.
+# SHA-256 of text in base64, which CMake does not provide: 3 bytes are 4 digits.
 function(hash_base64 text out)
   set(digits ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/)
   string(SHA256 hex "${text}")
@@ -22,7 +22,7 @@ function(hash_base64 text out)
   set(${out} ${result} PARENT_SCOPE)
 endfunction()
 
-# What stands between the tags, placeholders filled in.
+# The text between the tags, with the placeholders replaced.
 function(part tag out)
   string(REGEX MATCH "<${tag}>(@[a-z.@]+@)</${tag}>" _ "${page}")
   set(names "${CMAKE_MATCH_1}")

@@ -1,4 +1,4 @@
-/* /metrics, read each second while the page is seen: points in time that charts draw. */
+/* Reads /metrics each second while the page is visible, and makes the points of the charts. */
 
 const POLL_MS = 1000, HISTORY_MS = 120000, WINDOW_MS = 10000, RATE_MS = 3500;
 
@@ -14,13 +14,13 @@ function parseMetrics(text) {
   return found;
 }
 
-/* The sum of a metric's samples; null: there is none. */
+/* The sum of a metric's samples; null without samples. */
 function totalOf(found, name) {
   const samples = found.get(name);
   return samples ? samples.reduce((sum, sample) => sum + sample.value, 0) : null;
 }
 
-/* A label of a metric with one sample; null: there is none. */
+/* A label of a metric with one sample; null without samples. */
 function labelOf(found, name, label) {
   const labels = found.get(name)?.[0].labels;
   return labels ? new RegExp(`(?:^|,)${label}="((?:[^"\\\\]|\\\\.)*)"`).exec(labels)?.[1] ?? null : null;
@@ -36,13 +36,13 @@ function histogramOf(found, name) {
   return {buckets: [...buckets].sort((a, b) => a[0] - b[0]), sum: totalOf(found, name + "_sum")};
 }
 
-/* What fell into a histogram since then: {quantile(q), mean}, or null where nothing did. */
+/* The new observations of a histogram since then: {quantile(q), mean}, or null without any. */
 function histogramSince(now, then) {
   const before = new Map(then.buckets);
   const grown = now.buckets.map(([bound, n]) => [bound, n - (before.get(bound) || 0)]);
   const n = grown.length ? grown[grown.length - 1][1] : 0;
   if (n <= 0 || grown.some(([, count]) => count < 0)) return null;
-  /* As histogram_quantile() in Prometheus: straight through the bucket. */
+  /* As histogram_quantile() in Prometheus: linear within the bucket. */
   const quantile = q => {
     let lower = 0, below = 0;
     for (const [bound, count] of grown) {
@@ -56,7 +56,7 @@ function histogramSince(now, then) {
 }
 
 const samples = []; /* {time, found numbers} */
-const points = [];  /* {time, …} as charts draw them */
+const points = [];  /* {time, …} for the charts */
 
 function sampleOf(text, time) {
   const found = parseMetrics(text);
@@ -73,7 +73,7 @@ function sampleOf(text, time) {
     ttft: histogramOf(found, "vllm:time_to_first_token_seconds"), itl: histogramOf(found, "vllm:inter_token_latency_seconds")};
 }
 
-/* The oldest sample that is at most so old; null: there is none before it. */
+/* The oldest sample of the last ms milliseconds; null if it is this one. */
 function sampleSince(sample, ms) {
   const old = samples.find(one => one.time >= sample.time - ms);
   return old && old !== sample ? old : null;

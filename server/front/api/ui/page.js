@@ -1,6 +1,6 @@
-/* What surrounds chat and charts: models, settings, the key, the line that says how the server is. */
+/* The page around chat and charts: models, settings, the key, the line with the server's state. */
 
-/* name, label, least, most, step, what an empty field means where the model says nothing */
+/* name, label, minimum, maximum, step, meaning of an empty field without a default of the model */
 const fields = [
   ["temperature", "Temperature", 0, 2, "any", "1"],
   ["top_p", "Top p", 0, 1, "any", "1"],
@@ -59,7 +59,7 @@ function samplingFields() {
   return body;
 }
 
-/* False: a field holds what no server takes, and is shown. */
+/* Returns false if a field has an invalid value, and shows that field. */
 function checkSampling() {
   if ($("sampling").checkValidity()) return true;
   showView("settings");
@@ -89,7 +89,7 @@ async function loadModels() {
 
 /* ---- the key ---- */
 
-let waitingTurn = null; /* whose answer goes on once there is a key */
+let waitingTurn = null; /* its answer continues once a key is entered */
 
 const keyReason = () => kept.get("key") ? "The server does not take this key." : "This server asks for an API key.";
 
@@ -116,7 +116,7 @@ function beginKey() {
   $("key-form").addEventListener("submit", event => { event.preventDefault(); takeKey($("key").value); });
 }
 
-/* ---- the line of state ---- */
+/* ---- the state line ---- */
 
 function showState(sample, error) {
   const state = $("state");

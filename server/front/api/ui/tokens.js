@@ -1,4 +1,4 @@
-/* Token probabilities: a tint for each token, and what else it could have been. */
+/* Token probabilities: a tint for each token, and its alternatives. */
 
 /* Tokens may end inside a character, so bytes are decoded across them. */
 function takeToken(turn, token) {
@@ -7,7 +7,7 @@ function takeToken(turn, token) {
   turn.tokens.push({text, name: token.token, p: Math.exp(token.logprob), others: token.top_logprobs || []});
 }
 
-/* Once the answer is there: tokens whose text is not shown, as the end of the turn and stop strings are. */
+/* Marks tokens whose text is not shown, such as the end of the turn and stop strings. Called at the end of an answer. */
 function endTokens(turn) {
   let rest = turn.text.trimStart().length;
   let begun = false;
@@ -35,7 +35,7 @@ function makeToken(turn, i) {
   return node;
 }
 
-/* What is there stays; the answer grows at its end. */
+/* Adds only the new tokens at the end of the answer. */
 function putTokens(turn) {
   if (turn.drawn === undefined || turn.ended) {
     turn.body.textContent = "";
@@ -56,7 +56,7 @@ function moveToken(event, node) {
   to.focus();
 }
 
-/* A token's string with what cannot be seen spelled out. */
+/* A token's string with visible names for invisible characters. */
 const spelled = text => text === "" ? "(nothing)" : text.replace(/\n/g, "⏎").replace(/\t/g, "⇥").replace(/^ | $/g, "␣");
 const percent = p => p >= .99995 ? "100 %" : p < .0001 ? "< 0.01 %" : (p * 100).toFixed(p < .01 ? 2 : 1) + " %";
 
