@@ -543,7 +543,7 @@ static void test_slow_clients_are_closed(void **state)
     assert_true(rig_wait_live(&h.rig, 0)); /* both are cancelled */
     assert_int_equal(fake_engine_n_cancelled(h.rig.engine), 2);
     raw_expect_error(&starved, QUIRE_EXHAUSTED, "too slow");
-    /* The client that does not read finds the content of the socket buffers, at most half a frame more, and the end. */
+    /* The client that does not read finds the content of the socket buffers, not half a frame more, and the end. */
     uint8_t bytes[4096];
     while (recv(deaf.fd, bytes, sizeof bytes, 0) > 0) {
     }

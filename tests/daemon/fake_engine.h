@@ -24,8 +24,8 @@ struct fake_engine_options {
     bool hold;              /* no step until fake_engine_release() */
     bool tells_no_arithmetic; /* like an engine of an older release */
     bool not_invariant; /* reports that its bits depend on other requests */
-    uint32_t
-        vector_size; /* at most 16: it returns vectors; number k is the sum of (id + position) mod (k + 3) over the prompt; default 0 */
+    /* At most 16: it returns vectors; number k is the sum of (id + position) mod (k + 3) over the prompt. Default 0. */
+    uint32_t vector_size;
     bool vector_is_scores;
 };
 void fake_engine_options_default(struct fake_engine_options *options);
