@@ -1,5 +1,5 @@
-/* A group of cmocka's tests. With QUIRE_ISOLATE=1 in the environment each has a process of its own, so that one that crashes,
- * hangs or breaks a GPU stops no other (kernels/cases/isolate.h). Include cmocka.h first. */
+/* Runs a group of cmocka's tests. With QUIRE_ISOLATE=1 in the environment each test has its own process, so a test
+ * that crashes, hangs or breaks a GPU does not stop the others (kernels/cases/isolate.h). Include cmocka.h first. */
 #ifndef QUIRE_TESTS_ISOLATED_TESTS_H
 #define QUIRE_TESTS_ISOLATED_TESTS_H
 
@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-#define ISOLATED_LIMIT_S 120 /* of a test; the longest takes 40 s on a GPU's host */
+#define ISOLATED_LIMIT_S 120 /* per test; the longest takes 40 s on a GPU's host */
 
 static inline int run_isolated_tests(const char *group, const struct CMUnitTest *tests, size_t n,
                                      CMFixtureFunction set_up, CMFixtureFunction tear_down)

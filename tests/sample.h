@@ -1,13 +1,13 @@
-/* A long matrix by a sample. QUIRE_TEST_SAMPLE is the sample's seed: tools/test.sh takes it from the commit, so each commit
- * runs other cases. Unset or empty: every case.
+/* Runs a sample of a long matrix of cases. QUIRE_TEST_SAMPLE is the sample's seed: tools/test.sh takes it from the
+ * commit, so each commit runs other cases. Unset or empty: every case.
  *
- *     struct sample sample = sample_of(4);                 of each 4 neighbours one
+ *     struct sample sample = sample_of(4);                 one of each 4 neighbours
  *     for (...)
  *         if (sample_takes(&sample))
  *             check(case);
  *     sample_report(&sample, "cases");                     "12 of 46 cases, by QUIRE_TEST_SAMPLE=77"
  *
- * Neighbours are usually of one kind, so every kind is in every sample, if it has as many cases. */
+ * Neighbours are usually of one kind, so every sample has every kind that has enough cases. */
 #ifndef QUIRE_TESTS_SAMPLE_H
 #define QUIRE_TESTS_SAMPLE_H
 
@@ -16,13 +16,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Whether the program is slow for what it computes: instrumented by a sanitizer. */
+/* Whether the program is slow because a sanitizer instruments it. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SAMPLE_IS_SANITIZED true
 #else
 #define SAMPLE_IS_SANITIZED false
 #endif
-/* By the slowest of them, which looks for races: those are in what cases share. */
+/* Whether it is the slowest sanitizer, which looks for races: races are in the code that cases share. */
 #ifdef __SANITIZE_THREAD__
 #define SAMPLE_IS_FOR_RACES true
 #else
@@ -31,7 +31,7 @@
 
 struct sample {
     uint64_t seed;
-    uint32_t one_in; /* 1: all */
+    uint32_t one_in; /* 1: all cases */
     uint32_t n_seen, n_taken;
 };
 
@@ -42,7 +42,7 @@ static inline struct sample sample_of(uint32_t one_in)
     return (struct sample){.seed = is_whole ? 0 : strtoull(seed, NULL, 10), .one_in = is_whole ? 1 : one_in};
 }
 
-/* Whether the next case is of the sample. */
+/* Returns whether the next case is in the sample. */
 static inline bool sample_takes(struct sample *s)
 {
     uint64_t x = s->seed + 0x9e3779b97f4a7c15u * (1 + s->n_seen / s->one_in); /* splitmix64 of seed and neighbourhood */

@@ -1,5 +1,5 @@
-/* A program's tests by a sample (tests/sample.h): for a slow device that repeats what runs whole on a CPU in the same run of
- * tools/test.sh. What is left out says SKIPPED. After cmocka.h. */
+/* Runs a sample of a program's tests (tests/sample.h) on a slow device, if the same run of tools/test.sh runs all of
+ * them on a CPU. Omitted tests print SKIPPED. Include after cmocka.h. */
 #ifndef QUIRE_TESTS_SAMPLE_TESTS_H
 #define QUIRE_TESTS_SAMPLE_TESTS_H
 
@@ -11,12 +11,13 @@ static inline void sample_leaves_out(void **state)
     skip();
 }
 
-/* Results of so many steps may be due at once: of the program's device. */
+/* Number of steps whose results may be outstanding on the program's device. */
 #ifndef TEST_OVERLAP_DEPTH
 #define TEST_OVERLAP_DEPTH 0u
 #endif
 
-/* Of two programs that run the same tests, one of them with overlap, a sanitizer runs one, by the seed. Other builds run both. */
+/* Two programs run the same tests, one of them with overlap. Under a sanitizer, only one of them runs each test, by
+ * the seed. Other builds run both. */
 static inline void sample_twin(struct CMUnitTest *tests, size_t n)
 {
     struct sample sample = sample_of(SAMPLE_IS_SANITIZED ? 2 : 1);

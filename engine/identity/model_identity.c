@@ -32,7 +32,7 @@ __attribute__((format(printf, 2, 3))) static void add(struct quire_sha256_state 
     quire_sha256_add(s, line, n < (int)sizeof line ? (size_t)n : sizeof line - 1);
 }
 
-/* The bits of a number, since two that print alike may differ. */
+/* Adds the bits of a number, because two different numbers may print alike. */
 static void add_float(struct quire_sha256_state *s, const char *name, float value)
 {
     uint32_t bits;
@@ -104,7 +104,7 @@ static int compare_ids(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* What ends an answer. Their order moves nothing. */
+/* Adds the tokens that end an answer. Their order has no effect. */
 static void add_ends(struct quire_sha256_state *s, const struct model_desc *d)
 {
     uint32_t ids[MODEL_MAX_EOS];

@@ -13,7 +13,7 @@
 #include "base/hash.h"
 #include "engine/model/model.h"
 
-/* desc: of the whole model (no share, no stage), after weights_stored_dtype() has looked at the checkpoint. */
+/* desc: the whole model (no share, no stage), after weights_stored_dtype() has inspected the checkpoint. */
 struct key256 model_identity(const struct model_desc *desc);
 
 #endif

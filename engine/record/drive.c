@@ -19,12 +19,12 @@ struct drive {
     struct recording_run *run;
     size_t capacity; /* of run->requests */
     uint64_t last_id;
-    uint64_t *ids;   /* [capacity], rising */
+    uint64_t *ids;   /* [capacity], ascending */
     struct recording_seqs seqs;
     struct key256 *hashes;
     size_t n_hashes;
-    const struct recording_entry *entry; /* the plan or commit that is made again */
-    uint32_t n_taken;                    /* results of the commit that a row took */
+    const struct recording_entry *entry; /* the plan or commit that is being repeated */
+    uint32_t n_taken;                    /* results of the commit that rows have taken */
     bool differs;
 };
 
@@ -33,7 +33,7 @@ static int no_memory(struct quire_error *err)
     return quire_fail(err, QUIRE_NO_MEMORY, "recording: out of memory");
 }
 
-/* ---- what went how --------------------------------------------------------------------------- */
+/* ---- progress of requests ----------------------------------------------------------------------- */
 
 static struct recording_request *request_of(const struct drive *d, uint32_t seq)
 {
@@ -131,8 +131,8 @@ static void note_results(struct drive *d, const struct recording_commit *c)
 
 /* ---- the calls ------------------------------------------------------------------------------- */
 
-/* Names of the prompt's blocks under a secret of our own. What is decided depends on which names
- * are equal, never on the names. */
+/* Hashes the prompt's blocks under a secret of our own. Decisions depend only on which hashes are equal, never on
+ * their values. */
 static int make_hashes(struct drive *d, const struct recording_submit *s, struct sched_request *q)
 {
     uint32_t bt = d->header->config.kv.block_tokens;
@@ -181,7 +181,7 @@ static int submit(struct drive *d, const struct recording_entry *e, struct quire
 static void cancel(struct drive *d, uint64_t id)
 {
     struct recording_request *r = request_named(d, id);
-    if (r && !r->refused) /* which the engine ends by the same call */
+    if (r && !r->refused) /* the engine ends a refused one in the same call */
         r->cancelled = true;
     sched_cancel(d->sched, id);
 }
@@ -196,13 +196,13 @@ static void cancel_choice(struct drive *d, uint32_t seq)
     sched_cancel_seq(d->sched, seq);
 }
 
-/* As many as the live one took. */
+/* Must accept as many drafts as the live scheduler did. */
 static void propose(struct drive *d, const struct recording_propose *p)
 {
     d->differs = sched_propose(d->sched, p->seq, p->tokens, p->n) != p->n;
 }
 
-/* Only news were written. */
+/* The recorder writes only changes. */
 static void gate(struct drive *d, const struct recording_gate *g)
 {
     d->differs = !sched_gate(d->sched, g->seq, g->gated);
@@ -222,7 +222,7 @@ static int on_planned(void *context, uint64_t now_us, const struct sched_plan *m
     return QUIRE_OK;
 }
 
-/* The next recorded result is the row's, or its sequence was over. */
+/* Returns the next recorded result if it belongs to this row; otherwise the row's sequence had ended. */
 static uint32_t on_take(void *context, const struct sched_step *step, struct sched_result *results, uint32_t *tokens)
 {
     struct drive *d = context;

@@ -20,7 +20,7 @@
 
 /* A request from its submission to its last event. */
 struct recorded_request {
-    uint64_t id; /* the scheduler's */
+    uint64_t id; /* the scheduler's id */
     uint32_t n, n_open;
     struct recorded_choice {
         enum engine_finish finish;
@@ -34,19 +34,19 @@ struct recorder {
     char *path;
     int fd;
     bool has_header;
-    bool ended; /* a write failed, or memory ran out: nothing more is recorded */
+    bool ended; /* a write failed, or memory ran out: the recording has ended */
 
-    /* The sum of the last record that is in the file, then records that are not. */
+    /* The sum of the last record in the file, then records that are not in the file yet. */
     uint8_t *bytes;
     size_t n, capacity;
-    size_t n_in_file; /* of bytes[0..n) */
-    size_t record;    /* where the record that is being made begins */
+    size_t n_in_file; /* the first n_in_file of bytes[0..n) are in the file */
+    size_t record;    /* offset of the record under construction */
 
-    struct buffer fields;     /* of one request */
-    struct key256 domain_key; /* random, written nowhere */
+    struct buffer fields;     /* fields of one request */
+    struct key256 domain_key; /* random, never written */
     struct decision_log decisions;
     uint64_t n_plans, n_requests;
-    struct id_map live; /* the id given to engine_submit() → struct recorded_request * */
+    struct id_map live; /* id passed to engine_submit() → struct recorded_request * */
 };
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
@@ -58,7 +58,7 @@ static void end_recording(struct recorder *r, const char *why)
     r->ended = true;
 }
 
-/* Room for n more bytes; NULL when there is none. */
+/* Returns space for n more bytes, or NULL if the recording has ended. */
 static uint8_t *extend(struct recorder *r, size_t n)
 {
     if (r->ended)
@@ -124,7 +124,7 @@ static void put_u32s(struct recorder *r, const uint32_t *values, uint32_t n)
         le_store_u32(out + 4 * (size_t)i, values[i]);
 }
 
-/* Into r->fields. */
+/* Encodes into r->fields. */
 static void make_fields(struct recorder *r, const struct request_layout *layout, const void *values)
 {
     buffer_clear(&r->fields);
@@ -157,7 +157,7 @@ static void end_record(struct recorder *r)
     record_sum(from, RECORD_SUM_BYTES + n, head + n, RECORD_SUM_BYTES);
 }
 
-/* Everything that is gathered goes into the file. */
+/* Writes all collected bytes into the file. */
 static void write_out(struct recorder *r)
 {
     while (!r->ended && r->n_in_file < r->n) {
@@ -179,7 +179,7 @@ static void write_if_much(struct recorder *r)
         write_out(r);
 }
 
-/* ---- what the engine is ---------------------------------------------------------------------- */
+/* ---- the engine's description ----------------------------------------------------------------- */
 
 static void put_policy_options(struct recorder *r, const struct sched_policy_options *o)
 {
@@ -223,8 +223,8 @@ static void put_cost(struct recorder *r, const struct sched_cost *cost)
     put_f64(r, cost->block_copy_us);
 }
 
-/* The fixed part of a header: every member but the secret, in the order of struct sched_config when it was closed. A later
- * member is a row in sections.c. */
+/* The fixed part of a header: every member but the secret, in the order that struct sched_config had when the fixed
+ * part was closed. A later member is a row in sections.c. */
 static void put_config(struct recorder *r, const struct sched_config *c)
 {
     put_kv(r, &c->kv);
@@ -269,17 +269,17 @@ static void on_opened(void *context, const struct engine_info *info, const struc
     put_sections(r, &record_header_sections, &(struct recording_header){.config = *config});
     end_record(r);
     write_out(r);
-    /* Room for the longest commit, so that no step takes memory. */
+    /* Reserve space for the longest commit, so that no step allocates memory. */
     size_t before = r->n;
     extend(r, WRITE_AT_BYTES + 1024 + 16 * (size_t)config->max_num_seqs);
     r->n = before;
     r->has_header = true;
 }
 
-/* ---- what it is asked ------------------------------------------------------------------------ */
+/* ---- inputs ------------------------------------------------------------------------------------ */
 
-/* The request as its fields say it, what the scheduler was told besides, and nothing that the chain's secret went
- * into: `domain` says who shares prefixes with whom. */
+/* Writes the request's fields and the scheduler's other inputs, but nothing derived from the chain's secret:
+ * `domain` says which requests share prefixes. */
 static void put_request(struct recorder *r, const struct engine_watch_submit *s)
 {
     const struct sched_request *q = s->sched;
@@ -380,7 +380,7 @@ static void on_unpinned(void *context, uint64_t now_us, uint32_t tenant)
     end_record(r);
 }
 
-/* ---- what it decides and answers ------------------------------------------------------------- */
+/* ---- decisions and outputs --------------------------------------------------------------------- */
 
 static uint32_t n_drafts_of(const struct sched_plan *plan)
 {
@@ -429,7 +429,7 @@ static void on_planned(void *context, uint64_t now_us, const struct sched_plan *
     (void)sched;
     if (r->ended)
         return;
-    write_out(r); /* the step before this one, and what came since */
+    write_out(r); /* the previous step, and everything since */
     decision_log_add(&r->decisions, now_us, plan);
     r->n_plans++;
     struct key256 decisions = decision_log_now(&r->decisions);
@@ -604,7 +604,7 @@ void recorder_close(struct recorder *r)
     if (r->fd >= 0) {
         close(r->fd);
         if (!r->has_header)
-            unlink(r->path); /* the engine never opened: there is nothing in it */
+            unlink(r->path); /* the engine never opened: the file is empty */
     }
     size_t at = 0;
     for (uintptr_t live; (live = id_map_next(&r->live, &at)) != 0;)

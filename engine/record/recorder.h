@@ -1,15 +1,14 @@
-/* Writes down what an engine is asked, decides and answers, as a watch: --record FILE.
+/* Records the inputs, decisions and outputs of an engine as a watch: --record FILE.
  *
- * What is in the file is enough to let a scheduler decide everything again (engine/record/drive.h) and
- * to let an engine compute everything again (quire replay). It holds prompts and answers; never the
- * secret of the prefix hashes, and no API key. recording.md is the format.
+ * The file is sufficient for a scheduler to repeat every decision (engine/record/drive.h) and for an engine to
+ * repeat every computation (quire replay). It holds prompts and answers. It never holds the secret of the prefix
+ * hashes or an API key. recording.md describes the format.
  *
- * Records are gathered in memory and leave by write(2) once a step, or when 64 KiB are there; there
- * is no fsync. After kill -9 the file is whole up to its last complete record. A write that fails
- * ends the recording with one log line, and nothing else.
+ * Records collect in memory. write(2) stores them once a step, or when there are 64 KiB; there is no fsync. After
+ * kill -9 the file is valid up to its last complete record. A failed write ends the recording with one log line and
+ * has no other effect.
  *
- * The watch's functions run on the engine's thread. No memory is taken in a step.
- */
+ * The watch's functions run on the engine's thread. A step allocates no memory. */
 #ifndef QUIRE_ENGINE_RECORDER_H
 #define QUIRE_ENGINE_RECORDER_H
 
@@ -18,16 +17,15 @@
 struct recorder;
 
 struct recorder_about {
-    const char *model;           /* its name, for people */
-    struct key256 config_sha256; /* of config.json */
+    const char *model;           /* name, for people */
+    struct key256 config_sha256; /* SHA-256 of config.json */
 };
 
-/* Makes the file, readable by its owner only. One that is there already is not touched:
- * QUIRE_INVALID. */
+/* Creates the file, readable only by its owner. An existing file is not touched: QUIRE_INVALID. */
 int recorder_open(const char *path, const struct recorder_about *about, struct recorder **out, struct quire_error *err);
 /* Valid until recorder_close(). For one engine. */
 const struct engine_watch *recorder_watch(struct recorder *r);
-/* After engine_close(): writes the end and closes the file. NULL is fine. */
+/* Call after engine_close(). Writes the end and closes the file. NULL is allowed. */
 void recorder_close(struct recorder *r);
 
 #endif

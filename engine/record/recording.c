@@ -164,7 +164,7 @@ static void get_header(struct recording *r, struct body *b)
         record_sections_read(b, &record_header_sections, h);
 }
 
-/* ---- the others ------------------------------------------------------------------------------ */
+/* ---- other records ------------------------------------------------------------------------------ */
 
 static void get_plan(struct recording *r, struct body *b, struct recording_plan *p)
 {
@@ -182,7 +182,7 @@ static void get_plan(struct recording *r, struct body *b, struct recording_plan 
         body_wrong(b, "is a plan that cannot be");
 }
 
-/* Tokens first, so that results may point to them: they are as many as the body has room for. */
+/* Tokens first, so that results may point to them. The body's length bounds their number. */
 static void get_commit(struct recording *r, struct body *b, struct recording_commit *c)
 {
     c->step = body_u64(b);
@@ -293,7 +293,7 @@ static int corrupt(uint64_t at, const char *what, struct quire_error *err)
                       (unsigned long long)at, what);
 }
 
-/* Finds the record at `at` and checks its sums. *body stays NULL where the file ends within it. */
+/* Finds the record at `at` and checks its sums. *body stays NULL if the file ends within it. */
 static int frame(const struct recording *r, size_t at, uint32_t *kind, const uint8_t **body, uint32_t *n_body,
                  struct quire_error *err)
 {
@@ -323,7 +323,7 @@ static size_t after(size_t at, uint32_t n_body)
     return at + RECORD_HEAD_BYTES + n_body + RECORD_SUM_BYTES;
 }
 
-/* All of a body must have been read, and nothing wrong found in it. */
+/* The body must be read completely and without faults. */
 static int body_error(struct body *b, uint64_t at, struct quire_error *err)
 {
     if (!b->wrong && b->at != b->end)
@@ -350,7 +350,7 @@ static int read_header(struct recording *r, struct quire_error *err)
     return body_error(&b, RECORD_SUM_BYTES, err);
 }
 
-/* ---- the door -------------------------------------------------------------------------------- */
+/* ---- public functions --------------------------------------------------------------------------- */
 
 int recording_open_memory(const void *data, size_t n, struct recording **out, struct quire_error *err)
 {

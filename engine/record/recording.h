@@ -1,10 +1,8 @@
 /* Reads recordings (recorder.h writes them, recording.md is the format).
  *
- * Nothing of a file is believed: every length, count, range and checksum is looked at before it is
- * used, and an error names the byte offset of the record that is wrong. A file that ends within a
- * record, as kill -9 leaves it, is whole up to there; recording_left_out() says how many bytes
- * follow. One thread at a time.
- */
+ * The reader trusts no part of a file: it checks every length, count, range and checksum before use, and an error
+ * names the byte offset of the wrong record. A file that ends within a record, as after kill -9, is valid up to that
+ * record; recording_left_out() returns the number of bytes after it. One thread at a time. */
 #ifndef QUIRE_ENGINE_RECORDING_H
 #define QUIRE_ENGINE_RECORDING_H
 
@@ -18,23 +16,23 @@ struct recording;
 
 struct recording_header {
     uint32_t version;             /* 1 or 2 */
-    uint32_t law;                 /* K_LAW_VERSION of what computed the answers; 1 in version 1 */
+    uint32_t law;                 /* K_LAW_VERSION of the program that computed the answers; 1 in version 1 */
     struct key256 identity;       /* identity_arithmetic (engine/identity.h); zero in version 1 */
     uint64_t began_unix_us;       /* wall clock, for people; all other times are CLOCK_MONOTONIC's */
     char model[256];
     struct key256 config_sha256;
     char device[16];
     enum k_gemm_form gemm_form;
-    bool not_invariant; /* answers depended on what else was served: they cannot be computed again to the bit */
-    const char *quantization; /* NULL, or --quantization's name of what plain weights were made into; static */
-    enum k_dtype weight_dtype, kv_dtype; /* the first where quantization is NULL */
+    bool not_invariant; /* answers depended on other requests: a replay cannot reproduce their bits */
+    const char *quantization; /* NULL, or --quantization's name of the conversion of plain weights; static */
+    enum k_dtype weight_dtype, kv_dtype; /* weight_dtype applies if quantization is NULL */
     uint32_t vocab_size;
-    struct sched_config config;   /* without the secret; what it points to is the recording's */
+    struct sched_config config;   /* without the secret; its pointers belong to the recording */
 };
 
 enum recording_kind {
-    RECORDING_END,           /* nothing follows */
-    RECORDING_HEADER,        /* never given by recording_next() */
+    RECORDING_END,           /* the end of the recording */
+    RECORDING_HEADER,        /* recording_next() never returns it */
     RECORDING_SUBMIT,
     RECORDING_CANCEL,
     RECORDING_CANCEL_CHOICE,
@@ -48,24 +46,24 @@ enum recording_kind {
     RECORDING_CLOSE,         /* the engine was closed, not killed: the last record */
     RECORDING_PROPOSE,
     RECORDING_GATE,
-    RECORDING_LENGTHS,       /* what was proposed next followed from this; it decides nothing in a replay */
+    RECORDING_LENGTHS,       /* the reason for the following proposals; a replay does not use it */
 };
 
 struct recording_submit {
-    uint64_t request;                       /* the id that the engine's caller gave */
+    uint64_t request;                       /* the id that the engine's caller passed */
     struct sched_request sched;             /* without chain_first and hashes */
-    uint8_t domain[RECORDING_DOMAIN_BYTES]; /* requests with the same one share prefixes */
-    struct request_spec spec;               /* what it asked for, with its seed; borrowed, like everything here */
-    int status;                             /* of sched_submit() */
+    uint8_t domain[RECORDING_DOMAIN_BYTES]; /* requests with the same domain share prefixes */
+    struct request_spec spec;               /* the request with its seed; borrowed, like everything here */
+    int status;                             /* result of sched_submit() */
     uint64_t retry_us;
-    const uint32_t *seqs;                   /* [n] when status is QUIRE_OK */
+    const uint32_t *seqs;                   /* [n] if status is QUIRE_OK */
 };
 
 struct recording_plan {
     uint64_t step;
     uint32_t n_rows, n_tokens, token_budget;
     uint32_t n_preempted, n_admitted, n_refused, n_moves, n_drafts;
-    struct key256 decisions; /* the decision log up to and with this plan */
+    struct key256 decisions; /* digest of the decision log up to and including this plan */
 };
 
 struct recording_commit {
@@ -104,8 +102,8 @@ struct recording_close {
 /* Pointers are valid until the next call that reads. */
 struct recording_entry {
     enum recording_kind kind;
-    uint64_t offset; /* of the record in the file */
-    uint64_t now_us; /* of cancels, no_more, plan, policy, unpin */
+    uint64_t offset; /* file offset of the record */
+    uint64_t now_us; /* set for cancels, no_more, plan, policy, unpin */
     union {
         struct recording_submit submit;
         uint64_t cancel;            /* sched_request.id */
@@ -125,22 +123,22 @@ struct recording_entry {
     };
 };
 
-/* The file is mapped and must not be cut while it is open; it may grow, unseen. */
+/* Maps the file. It must not be truncated while it is open; bytes appended later stay invisible. */
 int recording_open(const char *path, struct recording **out, struct quire_error *err);
-/* The same of bytes in memory, which must outlive it. */
+/* The same for bytes in memory, which must outlive the recording. */
 int recording_open_memory(const void *data, size_t n, struct recording **out, struct quire_error *err);
-void recording_close(struct recording *r); /* NULL is fine */
+void recording_close(struct recording *r); /* NULL is allowed */
 
 const struct recording_header *recording_header(const struct recording *r);
-/* The next record, or RECORDING_END. QUIRE_INVALID: corrupt. */
+/* Reads the next record, or RECORDING_END. QUIRE_INVALID: corrupt. */
 int recording_next(struct recording *r, struct recording_entry *out, struct quire_error *err);
-/* Back to the record after the header. */
+/* Returns to the record after the header. */
 void recording_rewind(struct recording *r);
-/* Reads the record at an offset that recording_next() gave; the next one stays the next. */
+/* Reads the record at an offset from recording_next(). The position of recording_next() does not change. */
 int recording_read_at(struct recording *r, uint64_t offset, struct recording_entry *out, struct quire_error *err);
-/* Bytes after the last complete record, once recording_next() gave RECORDING_END. */
+/* Number of bytes after the last complete record, once recording_next() returned RECORDING_END. */
 uint64_t recording_left_out(const struct recording *r);
 uint64_t recording_bytes(const struct recording *r);
-uint64_t recording_position(const struct recording *r); /* of the next record, for progress */
+uint64_t recording_position(const struct recording *r); /* offset of the next record, for progress */
 
 #endif

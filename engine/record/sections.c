@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-/* Add rows here, in rising order of tags from 1. Nothing came after the fixed part yet. */
+/* Add rows here, in ascending order of tags from 1. There are no rows after the fixed part yet. */
 static const struct recording_header no_header;
 const struct request_layout record_header_sections = {.defaults = &no_header, .struct_bytes = sizeof no_header};
 

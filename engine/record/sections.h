@@ -1,22 +1,22 @@
-/* The sections at the end of a header and of a submit record: what version 2 got after its fixed part was closed. A new
- * member of struct recording_header (its sched_config too) or struct recording_submit is one row in sections.c; the
- * recorder and the reader follow. Rows hold values, no lists. For the files of this folder. Any thread.
+/* The sections at the end of a header and of a submit record: the values that version 2 gained after its fixed part
+ * was closed. A new member of struct recording_header (its sched_config too) or struct recording_submit is one row
+ * in sections.c; the recorder and the reader need no change. Rows hold values, not lists. Private to this folder.
+ * Any thread.
  *
- * Sections are tagged fields (base/tagged.h, request/codec.h). A row that has its default is left out, so a recording
- * without new values has the same bytes as before the row. An older program skips a section that it does not know, or
- * rejects the recording if the row has REQUEST_MUST: set it where a replay without the value computes something else.
- */
+ * Sections are tagged fields (base/tagged.h, request/codec.h). A row that has its default is left out, so a
+ * recording without new values has the same bytes as before the row. An older program skips an unknown section, or
+ * rejects the recording if the row has REQUEST_MUST: set it if a replay without the value computes something else. */
 #ifndef QUIRE_ENGINE_RECORD_SECTIONS_H
 #define QUIRE_ENGINE_RECORD_SECTIONS_H
 
 #include "engine/record/body.h"
 #include "request/codec.h"
 
-extern const struct request_layout record_header_sections; /* of a struct recording_header */
-extern const struct request_layout record_submit_sections; /* of a struct recording_submit */
+extern const struct request_layout record_header_sections; /* of struct recording_header */
+extern const struct request_layout record_submit_sections; /* of struct recording_submit */
 
-/* Reads the rest of a record's body. `out` already holds the fixed part; each row's member gets its value or default.
- * layout: NULL for a record without rows of its own. Errors go to body_wrong(). */
+/* Reads the rest of a record's body. `out` already holds the fixed part; each row's member gets its value or
+ * default. layout: NULL for a record without rows of its own. Reports errors with body_wrong(). */
 void record_sections_read(struct body *b, const struct request_layout *layout, void *out);
 
 #endif

@@ -1,5 +1,5 @@
-/* Which choice of which request a sequence of a recording is, at the moment: names are reused after
- * they were retired. One thread. */
+/* Maps the sequence numbers of a recording to the choices that have them now. Numbers are reused after their
+ * sequence has retired. One thread. */
 #ifndef QUIRE_ENGINE_RECORDING_SEQS_H
 #define QUIRE_ENGINE_RECORDING_SEQS_H
 
@@ -20,9 +20,9 @@ struct recording_seqs {
     uint32_t n;
 };
 
-/* From here on seq is that choice. QUIRE_NO_MEMORY. */
+/* Assigns seq to a choice. QUIRE_NO_MEMORY. */
 int recording_seqs_set(struct recording_seqs *s, uint32_t seq, size_t request, uint32_t choice);
-/* NULL when the name is free. Valid until the next recording_seqs_set(). */
+/* Returns NULL if the number is free. Valid until the next recording_seqs_set(). */
 const struct recording_owner *recording_seqs_owner(const struct recording_seqs *s, uint32_t seq);
 void recording_seqs_drop(struct recording_seqs *s, uint32_t seq);
 void recording_seqs_free(struct recording_seqs *s);

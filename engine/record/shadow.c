@@ -11,34 +11,34 @@ const uint64_t shadow_bounds_us[SHADOW_N_BUCKETS] = {1000,     5000,     10000, 
                                                      160000,   320000,   640000,   1250000, 2500000, 5000000,
                                                      10000000, 20000000, 40000000, 80000000};
 
-/* Beginnings and ends of steps that one call of the engine may make up for: a shadow that falls behind
- * catches up later instead of holding the engine up. */
+/* Number of begins and ends of steps that one call of the engine may simulate. A shadow that falls behind catches up
+ * in later calls, so it does not delay the engine. */
 #define MOST_TURNS 128
 #define PLACEHOLDER 0u
 #define BUCKETS 1024u
-#define NEW_SHARE 0.1 /* of a step in the smoothed ratio of measured to predicted */
+#define NEW_SHARE 0.1 /* weight of a new step in the smoothed ratio of measured to predicted time */
 
-/* One choice of a request that both schedulers have. */
+/* One choice of a request that both schedulers hold. */
 struct twin_choice {
     uint32_t shadow_seq;
-    uint32_t *tokens;  /* owned: what the live one generated, once it is over */
-    uint32_t n_live;   /* tokens of the live one so far */
+    uint32_t *tokens;  /* owned: the live choice's tokens, once it has ended */
+    uint32_t n_live;   /* tokens of the live choice so far */
     uint32_t n_shadow;
     bool live_over, shadow_over;
 };
 
 struct twin {
     uint64_t id;
-    struct twin *next; /* in its bucket */
+    struct twin *next; /* in the same bucket */
     uint64_t arrival_us;
-    uint64_t live_ttft_us, shadow_ttft_us; /* of choice 0; 0 = no token yet */
+    uint64_t live_ttft_us, shadow_ttft_us; /* times of choice 0; 0: no token yet */
     uint64_t live_queue_us, shadow_queue_us;
     bool counted;
-    uint32_t n, n_prompt, n_open; /* choices that one of the two still has */
+    uint32_t n, n_prompt, n_open; /* n_open: choices that one of the two schedulers still has */
     struct twin_choice choices[];
 };
 
-/* Which choice of which twin a name is. */
+/* The choice to which a sequence number belongs. */
 struct owner {
     struct twin *twin;
     uint32_t choice;
@@ -47,14 +47,14 @@ struct owner {
 struct shadow {
     struct engine_watch watch;
     const struct sched_policy *policy;
-    struct sched *sched;        /* NULL: asleep */
+    struct sched *sched;        /* NULL: inactive */
     struct sched_driver *driver;
     struct sched_cost cost;
-    double ratio;               /* measured / predicted, of live steps */
-    uint64_t done_us;           /* when the last live step was done */
+    double ratio;               /* measured / predicted time of live steps */
+    uint64_t done_us;           /* when the last live step ended */
 
-    uint64_t now_us;            /* its own clock */
-    uint64_t ends_us;           /* of the step that runs, if one does */
+    uint64_t now_us;            /* the shadow's own clock */
+    uint64_t ends_us;           /* when the running step ends, if a step runs */
 
     struct twin *buckets[BUCKETS];
     struct owner *live, *shadow; /* [n_names] by sequence */
@@ -64,7 +64,7 @@ struct shadow {
     struct shadow_stats stats;  /* under the mutex */
 };
 
-/* ---- twins ---- */
+/* ---- requests in both schedulers ---- */
 
 static struct twin **bucket_of(struct shadow *w, uint64_t id)
 {
@@ -102,7 +102,7 @@ static void compare(struct shadow *w, struct twin *t)
     pthread_mutex_unlock(&w->mutex);
 }
 
-/* One side of a choice is over. The twin goes with the last of both sides. */
+/* Ends one side of a choice. Frees the entry after the last side of the last choice. */
 static void end_side(struct shadow *w, struct twin *t, uint32_t choice, bool live)
 {
     struct twin_choice *c = &t->choices[choice];
@@ -125,14 +125,14 @@ static void on_shadow_retired(void *context, uint32_t seq)
         end_side(w, o.twin, o.choice, false);
 }
 
-/* 0 where the shadow, which is behind, got to it before it came. */
+/* Returns 0 if the shadow is behind and admitted the request before its arrival. */
 static uint64_t queue_us(const struct sched *sched, uint32_t seq, const struct twin *t)
 {
     uint64_t admitted_us = sched_account(sched, seq).admitted_us;
     return admitted_us > t->arrival_us ? admitted_us - t->arrival_us : 0;
 }
 
-/* The token at place n of a choice, as far as the live one has got. */
+/* The token at position n of a choice, if the live one has produced it. */
 static uint32_t token_of(const struct twin_choice *c, uint32_t n)
 {
     return c->tokens && n < c->n_live ? c->tokens[n] : PLACEHOLDER;
@@ -201,13 +201,13 @@ static int on_shadow_launch(void *context, const struct sched_step *step, struct
 static const struct sched_driver_calls shadow_steps = {
     .planned = on_shadow_planned, .launch = on_shadow_launch, .take = on_shadow_take, .retired = on_shadow_retired};
 
-/* Begins the next step at its clock. False: nothing can run now. */
+/* Begins the next step at the shadow's clock. Returns false if nothing can run now. */
 static bool begin_step(struct shadow *w, uint64_t until_us)
 {
     const struct sched_plan *plan;
     if (sched_idle(w->sched) || sched_driver_plan(w->driver, w->now_us, &plan, NULL))
         return false;
-    sched_driver_retire(w->driver); /* those that were refused */
+    sched_driver_retire(w->driver); /* the refused sequences */
     if (plan->n_rows > 0)
         return true;
     if (plan->wake_us <= w->now_us || plan->wake_us > until_us)
@@ -216,7 +216,7 @@ static bool begin_step(struct shadow *w, uint64_t until_us)
     return true;
 }
 
-/* Moves the shadow's clock up to now_us. */
+/* Advances the shadow's clock to now_us. */
 static void advance(struct shadow *w, uint64_t now_us)
 {
     for (uint32_t i = 0; i < MOST_TURNS; i++) {
@@ -234,7 +234,7 @@ static void advance(struct shadow *w, uint64_t now_us)
     }
 }
 
-/* ---- what the engine tells ---- */
+/* ---- events of the engine ---- */
 
 static void on_opened(void *context, const struct engine_info *info, const struct sched_config *config)
 {
@@ -323,7 +323,7 @@ static void on_planned(void *context, uint64_t now_us, const struct sched_plan *
         advance(w, now_us);
 }
 
-/* The live twin's tokens are kept when it ends: the shadow may come to them later. */
+/* Keep the live choice's tokens when it ends: the shadow may reach them later. */
 static void end_live(struct shadow *w, const struct sched *sched, uint32_t seq)
 {
     struct twin *t = w->live[seq].twin;
@@ -335,7 +335,7 @@ static void end_live(struct shadow *w, const struct sched *sched, uint32_t seq)
         if (c->tokens)
             memcpy(c->tokens, tokens + t->n_prompt, c->n_live * sizeof *c->tokens);
     }
-    /* One that is ahead would decode on for nobody. */
+    /* A shadow that is ahead would decode further tokens that no comparison uses. */
     if (!c->shadow_over && c->n_shadow >= c->n_live && c->n_shadow > 0)
         sched_cancel_seq(w->sched, c->shadow_seq);
 }
@@ -346,7 +346,7 @@ static void on_committed(void *context, const struct engine_watch_commit *c)
     if (!w->sched)
         return;
     double predicted = predict_us(&w->cost, c->plan);
-    /* With an overlap it is launched while the step before it still runs. */
+    /* With an overlap, a step is launched while the previous one still runs. */
     uint64_t began_us = c->launched_us > w->done_us ? c->launched_us : w->done_us;
     w->done_us = c->done_us;
     if (predicted > 0 && c->done_us > began_us) {

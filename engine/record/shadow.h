@@ -1,26 +1,25 @@
-/* "What if the policy were P?", answered while the server runs: a second scheduler with the same
- * options but another policy is given the same requests at the same times, and a clock of its own that
- * the cost model moves on. --shadow-policy P.
+/* Answers "what if the policy were P?" while the server runs: --shadow-policy P. A second scheduler has the same
+ * options but another policy. It receives the same requests at the same times, and its own clock advances by the
+ * cost model.
  *
- * It computes no tokens. What a request generates is learned from its live twin: its tokens as they come,
- * its length when it ends. A sequence that is ahead of its twin decodes on with placeholders in place
- * of the tokens that are not there yet, so a later prompt that would have found those in the cache does
- * not find them in the shadow. The model's times are corrected by what live steps took of late.
+ * It computes no tokens. It takes a request's output from the live request: its tokens as they come, and its length
+ * when it ends. A shadow sequence that is ahead of the live one continues with placeholders for the tokens that do
+ * not exist yet. A later prompt that would find those tokens in the cache does not find them in the shadow. Recent
+ * live steps correct the times of the model.
  *
- * A watch: its functions run on the engine's thread and cost about what scheduling costs once more
- * (25 us a step at 256 running). The engine takes no memory in a step; the shadow takes some at
- * submissions and when an answer ends.
- */
+ * This is a watch: its functions run on the engine's thread and cost about as much as scheduling does (25 us a step
+ * at 256 running sequences). The engine allocates no memory in a step; the shadow allocates at submissions and when
+ * an answer ends. */
 #ifndef QUIRE_ENGINE_SHADOW_H
 #define QUIRE_ENGINE_SHADOW_H
 
 #include "engine/record/shadow_stats.h"
 #include "engine/watch.h"
 
-/* policy outlives it. The engine that it watches must have a cost model (opened() logs when there is
- * none, and the shadow sleeps). QUIRE_NO_MEMORY. */
+/* policy must outlive the shadow. The watched engine needs a cost model; without one, opened() logs that and the
+ * shadow stays inactive. QUIRE_NO_MEMORY. */
 int shadow_create(const struct sched_policy *policy, struct shadow **out, struct quire_error *err);
-/* Valid until shadow_destroy(), which comes after engine_close(). NULL is fine. */
+/* Valid until shadow_destroy(), which must follow engine_close(). shadow_destroy() accepts NULL. */
 const struct engine_watch *shadow_watch(struct shadow *shadow);
 void shadow_destroy(struct shadow *shadow);
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- version 1: one field after the other ---- */
+/* ---- version 1: consecutive fields ---- */
 
 static void get_sampling_1(struct submit_room *r, struct body *b, bool restricted, struct request_spec *s)
 {
@@ -43,7 +43,7 @@ static void get_sampling_1(struct submit_room *r, struct body *b, bool restricte
     s->bad_words = body_u32s(b, &r->bad_words, s->n_bad_words);
 }
 
-/* Returns its flags. */
+/* Returns the record's flags. */
 static uint8_t get_request_1(struct submit_room *r, struct body *b, struct recording_submit *s)
 {
     struct sched_request *q = &s->sched;
@@ -87,7 +87,7 @@ static void check_request(const struct recording_header *h, struct body *b, cons
             body_wrong(b, "has a token that is not in the vocabulary");
 }
 
-/* A request and what its sampler was told, one after the other. */
+/* Reads a request, then the inputs of its sampler. */
 static void get_submit_1(const struct recording_header *h, struct submit_room *r, struct body *b,
                          struct recording_submit *s)
 {

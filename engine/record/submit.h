@@ -1,11 +1,11 @@
-/* The submit record of both versions, for recording.c. Nobody else includes this. */
+/* Reads the submit record of both versions, for recording.c only. One thread at a time. */
 #ifndef QUIRE_ENGINE_RECORD_SUBMIT_H
 #define QUIRE_ENGINE_RECORD_SUBMIT_H
 
 #include "engine/record/body.h"
 #include "engine/record/recording.h"
 
-/* What the record read last points to. Zero it to begin. */
+/* Memory behind the pointers of the last record read. Initialize to zero. */
 struct submit_room {
     struct request_spec spec; /* owned; version 2 */
     struct scratch prompt, stops, biases, allowed, bad_words; /* version 1 */

@@ -75,15 +75,16 @@ struct self {
 };
 
 struct child {
-    int fd; /* of its progress */
+    int fd; /* of the shared progress */
     struct progress *progress;
     pid_t pid;
     bool is_hung;
-    int how; /* as waitpid() has it */
+    int how; /* as returned by waitpid() */
     struct self *self;
 };
 
-/* What starts this program again: its file, and its arguments as it was started, which may begin with a loader's. */
+/* Reads the command that starts this program again: its file and its arguments as it was started, which may begin
+ * with a loader's. */
 static bool read_self(struct self *s)
 {
     ssize_t length = readlink("/proc/self/exe", s->file, sizeof s->file - 1);
@@ -101,7 +102,8 @@ static bool read_self(struct self *s)
     return true;
 }
 
-/* Output goes to `out` where that is not negative. A tool is a program and its arguments that runs this one. */
+/* Starts a child. Its output goes to `out` unless that is negative. tool: a program and its arguments that runs this
+ * one. */
 static bool start(struct child *c, struct self *self, char *const *tool, size_t first, size_t end, int out)
 {
     char *whole[MAX_ARGUMENTS + 16], text[64];
@@ -130,7 +132,7 @@ static bool start(struct child *c, struct self *self, char *const *tool, size_t 
     _exit(127);
 }
 
-/* Waits for the child's end, and kills it when one case takes longer than limit_s. */
+/* Waits for the child's end, and kills it if one case takes longer than limit_s. */
 static void watch(struct child *c, uint32_t limit_s)
 {
     uint64_t seen = 0;
@@ -170,7 +172,7 @@ static void show_lines(FILE *file)
     fflush(stdout);
 }
 
-/* Runs one case by itself and prints what it says. */
+/* Runs one case by itself and prints its output. */
 static void explain_by(struct child *c, char *const *tool, size_t i, uint32_t limit_s, const char *what)
 {
     char end[96];
@@ -212,7 +214,7 @@ static void lose(struct child *c, const struct isolate_job *job, size_t i)
         explain(c, i);
 }
 
-/* A case was lost, and not only wrong: the rest needs another process. */
+/* Returns whether a case was lost, and not only wrong: the remaining cases need another process. */
 static bool was_lost(const struct child *c)
 {
     return c->is_hung || WIFSIGNALED(c->how) ||
@@ -237,7 +239,7 @@ static int run_all(struct child *c, const struct isolate_job *job)
             lose(c, job, i);
             worst = 1;
             if (!had_begun && !job->one_each)
-                return worst; /* the device cannot be opened, say: another process would do no better */
+                return worst; /* for example, the device cannot be opened: another process would fail too */
             first = i + 1;
             continue;
         }
@@ -262,7 +264,7 @@ int isolate_run(const struct isolate_job *job)
         return 1;
     }
     struct isolate_job limited = *job;
-    const char *limit = getenv("QUIRE_ISOLATE_LIMIT_S"); /* a test of this file does not wait a minute for a hang */
+    const char *limit = getenv("QUIRE_ISOLATE_LIMIT_S"); /* for the test of this file: a hang takes a minute */
     if (limit && atoi(limit) > 0)
         limited.limit_s = (uint32_t)atoi(limit);
     int status = run_all(&c, &limited);

@@ -14,11 +14,11 @@ static void *must(void *p)
     return p;
 }
 
-/* Numbers repeat from here on: a prime, so that no two rows of a matrix are alike. Only what is timed is that large, and
- * drawing 500 million of them would take seconds. */
+/* Numbers repeat with this period, a prime, so that no two rows of a matrix are equal. Only timed cases are that
+ * large, and drawing 500 million numbers for them would take seconds. */
 #define PERIOD 4194301u
 
-/* Fills p, of n elements of `size` bytes, with its first PERIOD again and again. */
+/* Fills p, of n elements of `size` bytes, by repeating its first PERIOD elements. */
 static void *repeated(void *p, uint64_t n, size_t size)
 {
     for (uint64_t at = PERIOD; at < n; at += PERIOD)
@@ -39,7 +39,7 @@ static float *random_f32(uint64_t n, uint64_t *state, enum op_values values)
     return repeated(p, n, sizeof *p);
 }
 
-/* n values as a checkpoint or a cache stores them. Denormals of f16 lie below 2^-14, not 2^-126. */
+/* Makes n values as a checkpoint or a cache stores them. Denormals of f16 are below 2^-14, not 2^-126. */
 static void *random_stored(uint64_t n, enum k_dtype dtype, uint64_t *state, enum op_values values)
 {
     float *f = random_f32(dtype == K_F32 ? n : drawn(n), state, values);
@@ -72,7 +72,7 @@ static uint32_t x_width(const struct op_case *c)
 
 /* ---- rows to sample -------------------------------------------------------------------------- */
 
-struct row_pool { /* what a row may point to, in one allocation for each row */
+struct row_pool { /* memory to which a row may point, one allocation per row */
     struct k_token_count counts[8];
     struct k_logit_bias biases[8];
     uint32_t mask[];
@@ -123,7 +123,7 @@ static void random_row(struct k_sample_row *row, struct row_pool *pool, uint32_t
         pool->mask[i] = (uint32_t)(op_random(state) | op_random(state));
 }
 
-/* The same for every row but for the draw: for timing. */
+/* The same request for every row except for the draw: for timing. */
 static void plain_row(struct k_sample_row *row, enum op_sampling sampling, uint32_t index)
 {
     *row = (struct k_sample_row){
@@ -137,8 +137,8 @@ static void plain_row(struct k_sample_row *row, enum op_sampling sampling, uint3
     };
 }
 
-/* Logits of a few hundred distinct values, so that ties are common, with -inf among them; every
- * seventh row cannot be sampled (NaN, +inf, nothing finite). */
+/* Makes logits of a few hundred distinct values, including -inf, so that ties are common. Every seventh row cannot
+ * be sampled (NaN, +inf, nothing finite). */
 static void make_sample_rows(const struct op_case *c, struct op_data *d, uint64_t *state)
 {
     uint32_t n_vocab = c->n_rows;
@@ -220,8 +220,8 @@ static void make_frequencies(const struct op_case *c, struct op_data *d)
         d->vector[i] = (float)pow(10000.0, -(double)i / c->n_cols);
 }
 
-/* Below, among and above the scores; every fifth head has one that changes nothing, and every seventh one that leaves hardly
- * anything of the values. */
+/* Makes sinks below, among and above the scores. Every fifth head has a sink that changes nothing, and every seventh
+ * one that leaves almost nothing of the values. */
 static void make_sinks(const struct op_case *c, struct op_data *d, uint64_t *state)
 {
     d->vector = random_f32(c->n_q_heads, state, VALUES_PLAIN);
@@ -235,7 +235,7 @@ void op_data_make(const struct op_case *c, struct op_data *d)
     uint64_t state = c->op * 1000003u + c->n_rows * 31u + c->n_cols * 7u + c->n_tokens + c->head_dim * 131u + c->window;
     uint64_t n_tokens = op_n_tokens(c);
     d->x_width = x_width(c);
-    /* Tiny weights meet activations of all sizes: products and sums are tiny, but not all 0. */
+    /* Combine tiny weights with activations of all sizes: products and sums are tiny, but not all 0. */
     bool tiny_weights = op_is_gemm(c) && c->values == VALUES_TINY;
     d->x = random_f32(n_tokens * d->x_width, &state, tiny_weights ? VALUES_WIDE : c->values);
     if (op_is_quantized(c))

@@ -1,11 +1,11 @@
-/* A cache in 8 bits: rows of a head's bytes, none of them NaN or infinite, and the rows' scales. */
+/* An 8-bit cache: rows of a head's bytes, without NaN or infinity, and the rows' scales. */
 #include "kernels/cases/op_data.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define PERIOD (4u << 20) /* bytes that are drawn: what is timed repeats them */
+#define PERIOD (4u << 20) /* number of random bytes; the rest repeats them, only in timed cases */
 
 static void *must(void *p)
 {
@@ -17,7 +17,7 @@ static void *must(void *p)
 static uint8_t finite_byte(uint8_t u, enum k_dtype kind)
 {
     switch (kind) {
-    case K_INT: return u == 0x80 ? 0x81 : u; /* -128 is never written */
+    case K_INT: return u == 0x80 ? 0x81 : u; /* -128 never occurs in a cache */
     case K_E4M3: return (u & 0x7f) == 0x7f ? u & 0xbf : u;
     default: return (u & 0x7c) == 0x7c ? u & 0xbf : u;
     }
@@ -37,7 +37,7 @@ void *op_kv_bytes(uint64_t n, enum k_dtype kind, uint64_t *state)
     return p;
 }
 
-/* The largest number of a row is within 1; each eleventh row is 0, whatever its bytes, and each thirteenth denormal. */
+/* The largest number of a row is at most 1. Every eleventh row has scale 0, and every thirteenth a denormal scale. */
 float *op_kv_scales(uint64_t n, enum k_dtype kind, uint64_t *state)
 {
     const float top = kind == K_INT ? 127.0f : kind == K_E4M3 ? 448.0f : 57344.0f;

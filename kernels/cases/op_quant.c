@@ -1,4 +1,4 @@
-/* Quantized weights of a case: any bits are a number, but scales are finite. */
+/* Quantized weights of a case: any bits are valid numbers, but scales must be finite. */
 #include "kernels/cases/op_data.h"
 #include "kernels/math.h"
 #include "kernels/quant.h"
@@ -22,7 +22,7 @@ static void random_bytes(void *p, uint64_t n, uint64_t *state)
     }
 }
 
-/* Of about 1 / 64; denormal ones of f16 lie below 2^-14. */
+/* About 1 / 64; a denormal f16 scale is below 2^-14. */
 static float random_scale(uint64_t *state, enum op_values values, bool is_f16)
 {
     float x = op_random_value(state, values == VALUES_BROKEN ? VALUES_PLAIN : values);
@@ -37,7 +37,7 @@ static void put_half(unsigned char *at, uint64_t *state, enum op_values values)
     memcpy(at, &h, sizeof h);
 }
 
-/* A block's f16 numbers: where its scale is, and behind that its least, if it has one. */
+/* Offset of a block's scale in f16; its minimum follows, if it has one. */
 static uint32_t half_at(enum k_packing packing)
 {
     switch (packing) {
@@ -59,7 +59,7 @@ static void make_blocks(unsigned char *data, uint64_t bytes, enum k_packing pack
     }
 }
 
-/* No infinity and no NaN among FP8 numbers: the largest exponent is one less. */
+/* Removes infinity and NaN from FP8 numbers: lowers the largest exponent by one. */
 static void make_finite(unsigned char *data, uint64_t bytes, enum k_dtype kind)
 {
     const unsigned char top = kind == K_E4M3 ? 0x7f : 0x7c;
@@ -99,7 +99,7 @@ static void make_planes(const struct op_case *c, struct k_weight_view *w, uint64
     w->x_scale = c->x_scale;
 }
 
-#define PERIOD (4u << 20) /* bytes that are drawn: what is timed repeats them, at another place of each row */
+#define PERIOD (4u << 20) /* random bytes; timed cases repeat them, at another offset of each row */
 
 static void make_part(const struct op_case *c, uint32_t part, struct k_weight_view *w, uint64_t *state)
 {
@@ -115,7 +115,7 @@ static void make_part(const struct op_case *c, uint32_t part, struct k_weight_vi
     for (uint64_t i = 0; c->values == VALUES_FULL && i < drawn; i++) /* 0x80: -128 */
         data[i] = (unsigned char[]){0xff, 0x00, 0x80, 0x7f}[i / row_bytes % 4];
     if (k_format_is_plain(format))
-        for (uint64_t i = 0; i < drawn / 2; i++) { /* the only plain one among parts: f16 */
+        for (uint64_t i = 0; i < drawn / 2; i++) { /* the only plain format among parts: f16 */
             uint16_t h = k_f16_from_f32(op_random_value(state, VALUES_PLAIN));
             memcpy(data + 2 * i, &h, sizeof h);
         }

@@ -15,8 +15,8 @@
 struct buffer {
     unsigned char *base; /* guard, data, guard */
     uint64_t bytes;
-    bool is_host;     /* memory of alloc_host() */
-    const void *host; /* what it must still hold afterwards, or NULL for an output */
+    bool is_host;     /* memory from alloc_host() */
+    const void *host; /* the expected contents after the call; NULL: an output */
 };
 
 struct op_binding {
@@ -32,23 +32,23 @@ struct op_binding {
     float *x, *add, *vector, *bias, *q_norm, *k_norm, *cos_sin, *out, *gate_up;
     uint32_t *ids, *slots, *tables;
     struct k_attn_row *rows, *rows_dev;
-    struct k_pool_row *texts; /* of pooling */
-    uint32_t n_attn_rows; /* of the call made last */
+    struct k_pool_row *texts; /* pooling only */
+    uint32_t n_attn_rows; /* rows of the last call */
     void *workspace;
-    void *plan, *plan_dev; /* of attention, on the host and a copy */
+    void *plan, *plan_dev; /* attention's plan on the host, and its device copy */
     uint64_t plan_bytes;
     struct op_sampler sampler;
     struct k_kv_shape kv;
-    struct k_kv_layer layer; /* what the op writes or reads; of a copy, where it goes */
-    struct k_kv_layer source;     /* of a copy */
-    struct k_block_pair *pairs;   /* [T] of a copy */
+    struct k_kv_layer layer; /* layer that the op writes or reads; the destination of a block copy */
+    struct k_kv_layer source;     /* block copy only */
+    struct k_block_pair *pairs;   /* [T], block copy only */
     uint64_t kv_bytes, n_blocks;
     uint32_t *host_slots;  /* [all positions of all sequences] */
     uint32_t slot_start[OP_MAX_SEQS];
     uint32_t *token_slots; /* [T] */
-    uint32_t *host_tables; /* block tables of the sequences, one after the other */
+    uint32_t *host_tables; /* block tables of the sequences, concatenated */
     uint32_t table_start[OP_MAX_SEQS];
-    unsigned char *host_k, *host_v; /* the cache as it was before the op */
+    unsigned char *host_k, *host_v; /* the cache before the op */
 };
 
 static void *must(void *p)
@@ -75,7 +75,8 @@ static void write_to(struct op_binding *n, bool is_host, void *dst, const void *
         must_do(n->b->ops->copy_in(n->b, dst, src, bytes, &err), &err);
 }
 
-/* By pieces: a workspace has 45 MiB, and a copy of it for each case took kernels_cuda_1_test 5 of 21 s of CPU time. */
+/* Fills in pieces: a workspace has 45 MiB, and a host copy of it for each case took kernels_cuda_1_test 5 of its 21
+ * s of CPU time. */
 static void fill(struct op_binding *n, bool is_host, unsigned char *dst, uint64_t bytes)
 {
     unsigned char piece[65536];
@@ -84,8 +85,8 @@ static void fill(struct op_binding *n, bool is_host, unsigned char *dst, uint64_
         write_to(n, is_host, dst + at, piece, bytes - at < sizeof piece ? bytes - at : sizeof piece);
 }
 
-/* A buffer with guards, in the backend's memory or in host memory that it reaches; filled from host when given, else with
- * the fill pattern. */
+/* Makes a buffer with guards, in the backend's memory or in host memory that it can access. Contents: host, or the
+ * fill pattern if host is NULL. */
 static void *new_buffer_in(struct op_binding *n, bool is_host, const void *host, uint64_t bytes, bool is_input)
 {
     struct quire_error err;
@@ -106,7 +107,7 @@ static void *new_buffer(struct op_binding *n, const void *host, uint64_t bytes, 
     return new_buffer_in(n, false, host, bytes, is_input);
 }
 
-/* Reads a buffer, or part of it. */
+/* Reads a buffer, or a part of it. */
 static void read_back(struct op_binding *n, bool is_host, void *dst, const void *src, uint64_t bytes)
 {
     struct quire_error err;
@@ -149,7 +150,7 @@ static uint32_t seq_end(const struct op_case *c, uint32_t s)
     return c->seqs[s].position + c->seqs[s].n_tokens;
 }
 
-/* The numbers below n in the order of the variant's seed; the caller frees them. */
+/* Returns the numbers below n in the order of the variant's seed; the caller frees them. */
 static uint32_t *shuffled(const struct op_binding *n, uint64_t count)
 {
     uint32_t *order = must(malloc(count * sizeof *order));
@@ -162,7 +163,7 @@ static uint32_t *shuffled(const struct op_binding *n, uint64_t count)
     return order;
 }
 
-/* Blocks in a random order, some unused; a slot for every position. */
+/* Makes tables with the blocks in random order, some unused, and a slot for every position. */
 static void make_tables(struct op_binding *n)
 {
     const struct op_case *c = n->c;
@@ -186,7 +187,7 @@ static void make_tables(struct op_binding *n)
     free(order);
 }
 
-/* Where one head of a slot lies in the cache, in bytes, and where its scale, in 8 bits. */
+/* Byte offset in the cache of one head of a slot; and of its scale, in an 8-bit cache. */
 static uint64_t cache_offset(const struct op_binding *n, uint32_t slot, uint32_t head)
 {
     uint64_t bt = n->kv.block_tokens;
@@ -199,7 +200,7 @@ static uint64_t scale_offset(const struct op_binding *n, uint32_t slot, uint32_t
     return slot / bt * k_kv_block_bytes(&n->kv) + k_kv_scales_at(&n->kv) + (head * bt + slot % bt) * sizeof(float);
 }
 
-/* The cache holds NaN wherever no position of a sequence lies. */
+/* Makes the cache. Every slot without a position of a sequence holds NaN. */
 static void make_cache(struct op_binding *n)
 {
     const struct op_case *c = n->c;
@@ -234,8 +235,8 @@ static void make_cache(struct op_binding *n)
 
 #define LINE_BYTES 64u
 
-/* A copy in host memory that the backend may go on reading, in *start. Unless the variant has them as in a checkpoint, the rows
- * lie apart from each other and no better aligned than their dtype asks; what is between them is NaN. */
+/* Makes a copy in host memory that the backend may keep reading, in *start. Unless the variant uses a checkpoint's
+ * layout, the rows are apart, no better aligned than their dtype requires, with NaN between them. */
 static size_t copy_weights(struct op_binding *n, unsigned char **start)
 {
     const struct op_case *c = n->c;
@@ -250,7 +251,7 @@ static size_t copy_weights(struct op_binding *n, unsigned char **start)
     return stride;
 }
 
-/* The same of a quantized weight's parts. */
+/* The same for the parts of a quantized weight. */
 static void copy_parts(struct op_binding *n, struct k_weight_view views[K_WEIGHT_MAX_PARTS], uint32_t n_parts)
 {
     size_t size = 1;
@@ -260,7 +261,7 @@ static void copy_parts(struct op_binding *n, struct k_weight_view views[K_WEIGHT
     size_t bytes = before, at = before;
     for (uint32_t p = 0; p < n_parts; p++)
         bytes += n->d->parts[p].n_rows * (n->d->parts[p].row_stride_bytes + apart);
-    /* Their end is the memory's, so that a checker sees who reads on. */
+    /* The data ends where the memory ends, so that a memory checker finds reads past the end. */
     n->weight_memory = must(n->variant.as_checkpoint
                                 ? aligned_alloc(LINE_BYTES, (bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES)
                                 : malloc(bytes - apart));
@@ -288,7 +289,7 @@ static void bind_weight(struct op_binding *n)
 {
     const struct op_case *c = n->c;
     uint32_t n_parts = c->n_parts ? c->n_parts : 1, first = 0;
-    /* A device has a copy of its own: dozens more on the host would take longer than the calls that are timed. */
+    /* A device has its own copy: dozens of host copies would take longer than the timed calls. */
     bool is_uploaded = n->variant.as_checkpoint && n->b->ops->memory;
     unsigned char *start = n->d->weights;
     size_t stride = is_uploaded ? c->n_cols * k_dtype_bytes(c->dtype) : copy_weights(n, &start);
@@ -320,13 +321,13 @@ static void bind_kv(struct op_binding *n)
     n->slots = input(n, n->token_slots, n->n_tokens * sizeof *n->token_slots);
 }
 
-/* One of a copy's arenas is in host memory: which one is the variant's. */
+/* Returns whether a block copy goes to host memory. The variant selects which of the two arenas is in host memory. */
 static bool copies_to_host(const struct op_binding *n)
 {
     return n->variant.table_seed > 0;
 }
 
-/* Each pair's block goes to another one of an arena as large, which holds NaN. */
+/* Each pair's block goes to a different block of an arena of the same size, which holds NaN. */
 static void bind_copy(struct op_binding *n)
 {
     const struct op_case *c = n->c;
@@ -446,7 +447,7 @@ static float scale_of(const struct op_case *c)
     return 1.0f / sqrtf((float)c->head_dim);
 }
 
-/* The rows of a chunk, and the plan for them. */
+/* Makes the rows of a chunk and their plan. */
 static int plan_attention(struct op_binding *n, uint32_t chunk, uint32_t index, struct quire_error *err)
 {
     uint32_t n_rows = 0, token = 0;
@@ -476,7 +477,7 @@ static int plan_attention(struct op_binding *n, uint32_t chunk, uint32_t index, 
     return status == QUIRE_OK ? n->b->ops->copy_in(n->b, n->plan_dev, n->plan, n->plan_bytes, err) : status;
 }
 
-/* The plan before is of rows that ran. */
+/* The rows of the previous plan must have run. */
 static int plan_samples(struct op_binding *n, uint32_t first, uint32_t count, struct quire_error *err)
 {
     uint64_t ticket;
@@ -486,7 +487,8 @@ static int plan_samples(struct op_binding *n, uint32_t first, uint32_t count, st
         status = n->b->ops->wait(n->b, ticket, err);
     if (status == QUIRE_OK)
         status = op_sampler_plan(&n->sampler, n->d->rows + first, count, &n_planned, err);
-    assert(status != QUIRE_OK || n_planned == count); /* cases bring little beside their numbers */
+    assert(status != QUIRE_OK ||
+           n_planned == count); /* cases use few penalties and biases, so one plan holds all rows */
     return status;
 }
 
@@ -562,7 +564,7 @@ static int call_rope_kv(struct op_binding *n, uint64_t t, uint32_t count, struct
     return n->b->ops->rope_kv(n->b, &args, err);
 }
 
-/* The tokens are those of the rows, for which the plan was made. */
+/* The tokens are those of the rows for which the plan was made. */
 static int call_attention(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err)
 {
     (void)t;
@@ -710,14 +712,14 @@ static void fetch_rows(struct op_binding *n, struct op_array *array, const float
     must_do(n->b->ops->copy_out(n->b, array->bytes, dev, bytes, &err), &err);
 }
 
-/* One head's number of bytes, out of the cache and for good: what is left there is as it was before. */
+/* Moves one head's bytes out of the cache and restores the earlier contents there. */
 static void take(unsigned char *out, unsigned char *cache, const unsigned char *before, uint64_t at, size_t bytes)
 {
     memcpy(out, cache + at, bytes);
     memcpy(cache + at, before + at, bytes);
 }
 
-/* q out of the qkv rows, K and V out of their slots; every other slot must be as it was. */
+/* Takes q from the qkv rows, and K and V from their slots. Every other slot must be unchanged. */
 static bool fetch_rope_kv(struct op_binding *n, struct op_output *out)
 {
     struct quire_error err;
@@ -750,7 +752,7 @@ static bool fetch_rope_kv(struct op_binding *n, struct op_output *out)
     return ok;
 }
 
-/* The copied blocks; every other one must be as it was. */
+/* Takes the copied blocks. Every other block must be unchanged. */
 static bool fetch_copies(struct op_binding *n, struct op_output *out)
 {
     uint64_t bytes = k_kv_block_bytes(&n->kv);

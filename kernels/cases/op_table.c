@@ -17,7 +17,7 @@
 #define TILE_BF16(t, n, k, ...) GEMM(K_BF16, t, n, k, .form = K_FORM_TILE_BF16, __VA_ARGS__)
 #define MMA(t, n, k, ...) GEMM(K_BF16, t, n, k, .form = K_FORM_MMA, __VA_ARGS__)
 #define MMA_F16(t, n, k, ...) GEMM(K_F16, t, n, k, .form = K_FORM_MMA, __VA_ARGS__)
-/* As an engine runs o and down: sums in segments of so many columns' units. */
+/* The segments with which an engine runs o and down: sums over units of u columns. */
 #define MMA_SERVED(n, k, u) \
     MMA(1, n, k, .unit = u), MMA(16, n, k, .unit = u), MMA(64, n, k, .unit = u), MMA(512, n, k, .unit = u), \
         MMA(2048, n, k, .unit = u)
@@ -36,10 +36,10 @@
 #define COPY(dt, kv, d, bt, t, n)                                                              \
     {.op = K_OP_KV_COPY, .dtype = dt, .n_kv_heads = kv, .head_dim = d, .block_tokens = bt,       \
      .n_tokens = t, .n_rows = n}
-/* A cache in 8 bits: read alike in every form. */
+/* An 8-bit cache: the reads are equal in every form. */
 #define ROPE_8(...) ROPE(K_INT, __VA_ARGS__), ROPE(K_E4M3, __VA_ARGS__), ROPE(K_E5M2, __VA_ARGS__)
 #define SEQS(...) .seqs = {__VA_ARGS__}
-/* Quantized weights, in both forms: blocks, and planes with their zero points or order of columns. */
+/* Quantized weights in both forms: blocks, and planes with zero points or an order of columns. */
 #define OF_BLOCKS(packing, bits, group) {K_INT, bits, group, K_F16, packing}
 #define OF_PLANES(kind, bits, group, scale) {kind, bits, group, scale, K_PACKING_PLANES}
 #define Q8_0 OF_BLOCKS(K_PACKING_Q8_0, 8, 32)
@@ -60,19 +60,19 @@
 #define QUANT(format_, t, n, k, ...)                                                            \
     GEMM(K_F16, t, n, k, .format = format_, __VA_ARGS__),                                       \
         GEMM(K_F16, t, n, k, .format = format_, .form = K_FORM_INT8, __VA_ARGS__)
-/* Sequences that decode, of mixed length: 1,017 positions each in the middle. */
+/* Decoding sequences of mixed lengths: 1,017 positions on average. */
 #define DECODE_8 {1, 130}, {1, 1700}, {1, 64}, {1, 900}, {1, 2047}, {1, 331}, {1, 2500}, {1, 463}
 #define DECODE_64 DECODE_8, DECODE_8, DECODE_8, DECODE_8, DECODE_8, DECODE_8, DECODE_8, DECODE_8
 
 #define SAME_4(p) {1, p}, {1, p}, {1, p}, {1, p}
 #define SAME_16(p) SAME_4(p), SAME_4(p), SAME_4(p), SAME_4(p)
-/* 32k over the rank, down to 2k. */
+/* Sequence lengths of 32k divided by the rank, down to 2k. */
 #define ZIPF_16                                                                                                        \
     {1, 32767}, {1, 16383}, {1, 10922}, {1, 8191}, {1, 6553}, {1, 5461}, {1, 4681}, {1, 4095}, {1, 3640}, {1, 3276},   \
         {1, 2978}, {1, 2730}, {1, 2520}, {1, 2340}, {1, 2184}, {1, 2047}
 
 const struct op_case op_test_cases[] = {
-    /* GEMM: tokens around blocks of four, depths that fill the lanes and that do not, odd rows. */
+    /* GEMM: tokens around blocks of four, depths that fill the lanes and depths that do not, odd rows. */
     GEMM(K_F16, 1, 1, 1), GEMM(K_F16, 1, 7, 16), GEMM(K_F16, 2, 33, 48), GEMM(K_F16, 3, 17, 96),
     GEMM(K_F16, 5, 19, 100, .extra = true), GEMM(K_F16, 17, 31, 896, .extra = true),
     GEMM(K_F16, 33, 65, 160), GEMM(K_F16, 4, 9, 15), GEMM(K_F16, 6, 129, 17, .n_parts = 3),
@@ -86,15 +86,15 @@ const struct op_case op_test_cases[] = {
     GEMM(K_F32, 5, 19, 100, .extra = true), GEMM(K_F32, 17, 67, 896, .n_parts = 4),
     GEMM(K_F32, 33, 130, 100), GEMM(K_F32, 5, 31, 896, .values = VALUES_WIDE),
     GEMM(K_F32, 3, 17, 100, .values = VALUES_TINY), GEMM(K_F32, 12, 5, 20000),
-    /* 64 tokens and more: groups of 5 and 6, blocks of groups, panels of 16 rows and what is left. */
+    /* 64 tokens and more: groups of 5 and 6, blocks of groups, sets of 16 repacked rows and remainders. */
     GEMM(K_F16, 64, 35, 100, .extra = true), GEMM(K_BF16, 97, 50, 896, .n_parts = 3, .extra = true), GEMM(K_F32, 65, 32, 384),
     GEMM(K_F32, 70, 9, 15), GEMM(K_F16, 66, 31, 896, .values = VALUES_WIDE), GEMM(K_F32, 71, 17, 100, .values = VALUES_TINY),
     TILE(1, 1, 1), TILE(1, 7, 16), TILE(2, 16, 32), TILE(3, 17, 96, .extra = true),
     TILE(5, 19, 100, .n_parts = 2), TILE(17, 131, 896, .extra = true, .n_parts = 3),
     TILE(33, 65, 48), TILE(5, 31, 896, .values = VALUES_WIDE),
     TILE(4, 33, 100, .values = VALUES_TINY),
-    /* A vector of rows or of tokens, groups of 16 tokens and what is left, panels of 8, 16 and 32
-     * rows and what is left, parts that meet inside of them. */
+    /* A vector of rows or of tokens, groups of 16 tokens and remainders, sets of 8, 16 and 32 repacked rows and
+     * remainders, parts that meet within them. */
     TILE(6, 129, 64), TILE(7, 45, 224, .n_parts = 3), TILE(8, 40, 160), TILE(9, 33, 97), TILE(10, 100, 64),
     TILE(11, 47, 65), TILE(12, 64, 33), TILE(13, 63, 31), TILE(14, 130, 160, .n_parts = 4), TILE(15, 16, 34),
     TILE(16, 300, 192, .extra = true), TILE(24, 81, 96), TILE(25, 81, 96), TILE(64, 130, 544, .n_parts = 2),
@@ -107,7 +107,7 @@ const struct op_case op_test_cases[] = {
     TILE_BF16(17, 131, 896, .n_parts = 3), TILE_BF16(12, 70, 544), TILE_BF16(33, 50, 97, .extra = true),
     TILE_BF16(5, 31, 896, .values = VALUES_WIDE), TILE_BF16(20, 33, 100, .values = VALUES_TINY),
     TILE_BF16(2, 33, 100, .values = VALUES_TINY),
-    /* Segments: uneven ones, none of some, a last unit that is not full, or the only one; some that end within a tile. */
+    /* Segments: uneven ones, some empty, a partial last unit, or a partial only one; some that end within a tile. */
     GEMM(K_F16, 1, 33, 896, .unit = 64), GEMM(K_F16, 6, 37, 896, .unit = 64, .extra = true), GEMM(K_BF16, 7, 18, 100, .unit = 16),
     GEMM(K_BF16, 17, 20, 4864, .unit = 256), GEMM(K_F32, 64, 33, 1100, .unit = 128, .n_parts = 2), GEMM(K_F32, 5, 16, 300, .unit = 256),
     GEMM(K_BF16, 1, 9, 100, .unit = 16, .extra = true), GEMM(K_F16, 3, 17, 80, .unit = 80), GEMM(K_F16, 4, 33, 1200, .unit = 80),
@@ -119,8 +119,9 @@ const struct op_case op_test_cases[] = {
     TILE(20, 33, 250, .unit = 16, .values = VALUES_TINY, .extra = true), TILE(2, 33, 250, .unit = 16, .values = VALUES_TINY),
     TILE_F16(6, 33, 896, .unit = 64), TILE_F16(17, 50, 1200, .unit = 80, .extra = true), TILE_F16(40, 33, 100, .unit = 16),
     TILE_F16(5, 20, 250, .unit = 16, .values = VALUES_TINY), TILE_BF16(7, 33, 1200, .unit = 80), TILE_BF16(17, 37, 896, .unit = 64),
-    /* Products of 16 columns, tiles of 64, chunks of 512 that are one warp's or several warps' (up to 5, then a second
-     * round); row tiles of 16, 32 and 64; tokens by 8, 16, 32 and 64. kernels_cuda_gemm_test has the wide ones. */
+    /* Products of 16 columns, tiles of 64, chunks of 512 that one warp or several warps compute (up to 5, then a
+     * second round); row tiles of 16, 32 and 64; tokens by 8, 16, 32 and 64. kernels_cuda_gemm_test has the wide
+     * ones. */
     MMA(1, 1, 1), MMA(1, 7, 16), MMA(2, 33, 48, .extra = true), MMA(3, 17, 15), MMA(7, 45, 8, .n_parts = 2), MMA(8, 129, 64),
     MMA(9, 33, 97, .extra = true), MMA(10, 100, 513, .n_parts = 3), MMA(16, 31, 512), MMA(17, 50, 100), MMA(32, 47, 1025),
     MMA(33, 65, 520, .extra = true, .n_parts = 4), MMA(64, 64, 128), MMA(65, 130, 81), MMA(130, 19, 600),
@@ -132,49 +133,51 @@ const struct op_case op_test_cases[] = {
     MMA_F16(1, 7, 16), MMA_F16(3, 33, 100, .extra = true), MMA_F16(11, 70, 544, .n_parts = 3), MMA_F16(17, 131, 224),
     MMA_F16(33, 50, 1097, .extra = true), MMA_F16(5, 31, 896, .values = VALUES_WIDE),
     MMA_F16(20, 33, 100, .values = VALUES_TINY), MMA_F16(66, 33, 100, .values = VALUES_TINY),
-    /* Segments: uneven ones, of several chunks, without a unit; a last unit that is not full, or the only one. */
+    /* Segments: uneven ones, of several chunks, without a unit; a partial last unit, or a partial only one. */
     MMA(1, 40, 896, .unit = 64), MMA(6, 33, 896, .unit = 64, .extra = true), MMA(7, 17, 100, .unit = 16),
     MMA(17, 20, 4864, .unit = 256), MMA(64, 33, 1100, .unit = 128, .extra = true, .n_parts = 2), MMA(33, 16, 300, .unit = 256),
     MMA(45, 24, 4400, .unit = 256), MMA(130, 19, 896, .unit = 64), MMA(1, 70, 9000, .unit = 256, .extra = true),
     MMA(5, 31, 896, .unit = 64, .values = VALUES_WIDE), MMA(20, 33, 100, .unit = 16, .values = VALUES_TINY, .extra = true),
     MMA_F16(9, 20, 80, .unit = 80), MMA_F16(33, 50, 1200, .unit = 80, .extra = true),
-    /* More than 64 tokens of 64 columns and more: on Hopper kernels of their own. Rows and tokens that fill no tile, stages and
-     * chunks that are not full; segments of one chunk and of two, empty ones, and some that end within a stage. */
+    /* More than 64 tokens and at least 64 columns: these have their own kernels on Hopper. Rows and tokens that fill
+     * no tile, partial stages and chunks; segments of one chunk and of two, empty ones, and some that end within a
+     * stage. */
     MMA(131, 140, 100, .extra = true, .n_parts = 3), MMA_F16(67, 260, 64), MMA(66, 40, 1090, .unit = 64, .extra = true),
     MMA(65, 4, 5120, .unit = 128), MMA(129, 131, 192, .unit = 64), MMA(70, 40, 1200, .unit = 80, .n_parts = 2), MMA(65, 31, 896, .unit = 64, .values = VALUES_WIDE),
-    /* On the emulator's 4 multiprocessors: tiles of 128 x 64 or 64 x 64 whose segments are four
-     * blocks', two's or one's, and without segments. */
+    /* On the emulator's 4 multiprocessors: tiles of 128 x 64 or 64 x 64 whose segments four blocks, two or one
+     * compute, and without segments. */
     MMA(40, 100, 3500, .unit = 256), MMA(33, 100, 640, .unit = 64, .extra = true), MMA(64, 500, 200, .unit = 32), MMA(50, 500, 70),
 
-    /* Quantized weights: every format; tokens alone, some, and more than a pass takes; rows that fill panels and that do not. */
+    /* Quantized weights: every format; one token, some, and more than a pass takes; rows that fill the repacked sets
+     * and rows that do not. */
     QUANT(Q8_0, 19, 37, 288), QUANT(Q4_0, 19, 37, 288), QUANT(Q4_1, 19, 21, 288), QUANT(Q5_0, 19, 21, 288), QUANT(Q5_1, 19, 21, 288),
     QUANT(Q2_K, 19, 21, 512), QUANT(Q3_K, 19, 21, 512), QUANT(Q4_K, 19, 37, 512), QUANT(Q5_K, 19, 21, 512), QUANT(Q6_K, 19, 37, 512),
     QUANT(INT4(32), 19, 37, 288), QUANT(INT4(64), 19, 21, 320), QUANT(INT4(128), 19, 37, 384), QUANT(INT4(0), 19, 21, 288),
     QUANT(INT8(0), 19, 37, 320), QUANT(INT8(32), 19, 21, 288), QUANT(INT8(128), 19, 37, 640),
     FLOATS(E4M3(128), 19, 21, 384, .scale_rows = 8), FLOATS(E4M3(0), 7, 21, 96), FLOATS(E5M2(64), 19, 21, 192), FLOATS(E5M2(0), 3, 21, 100),
-    /* The same many times a thread, alone and beside a few others; biases; a token alone of one row. */
+    /* The same many times per thread, with one token and with a few; biases; one token and one row. */
     QUANT(Q8_0, 1, 300, 896, .extra = true), QUANT(Q4_0, 2, 300, 896, .extra = true), QUANT(Q4_K, 1, 300, 1024), QUANT(Q6_K, 4, 131, 768, .extra = true),
-    QUANT(Q4_0, 1, 37, 896), QUANT(Q4_1, 1, 37, 896), QUANT(Q5_0, 1, 37, 896), QUANT(Q5_1, 1, 37, 928), QUANT(Q8_0, 1, 37, 1120), /* a token alone */
+    QUANT(Q4_0, 1, 37, 896), QUANT(Q4_1, 1, 37, 896), QUANT(Q5_0, 1, 37, 896), QUANT(Q5_1, 1, 37, 928), QUANT(Q8_0, 1, 37, 1120), /* one token */
     QUANT(Q2_K, 1, 37, 1280), QUANT(Q3_K, 1, 37, 1280), QUANT(Q4_K, 1, 37, 1536), QUANT(Q5_K, 1, 37, 1280), QUANT(Q6_K, 1, 37, 768),
     QUANT(Q8_0, 1, 1, 32), QUANT(Q4_K, 33, 65, 256), QUANT(Q4_0, 70, 19, 64), QUANT(INT8(0), 67, 33, 128, .extra = true),
-    /* Zero points, also of 8 bits: differences up to 255; columns in another order; a scale of all activations. */
+    /* Zero points, also of 8 bits: differences up to 255; columns in another order; one scale for all activations. */
     QUANT(INT4(64), 9, 37, 320, .has_zeros = true), QUANT(INT4(128), 5, 21, 300, .has_zeros = true, .permuted = true),
     QUANT(INT8(0), 9, 37, 288, .has_zeros = true), QUANT(INT8(64), 5, 21, 192, .has_zeros = true),
     QUANT(INT8(0), 9, 21, 320, .x_scale = 0.0078f), QUANT(INT4(32), 9, 21, 320, .x_scale = 0.011f, .permuted = true),
     QUANT(INT8(32), 5, 21, 100, .permuted = true), QUANT(INT8(128), 9, 37, 256, .scale_rows = 16),
-    /* Columns that fill no group and no byte; groups that are longer than a row. */
+    /* Columns that fill no group and no byte; groups longer than a row. */
     QUANT(INT4(32), 5, 21, 101), QUANT(INT4(0), 5, 21, 45), QUANT(INT8(0), 5, 21, 31), QUANT(INT8(16), 5, 21, 77), QUANT(INT4(48), 5, 21, 130),
     QUANT(INT4(1024), 5, 21, 96), QUANT(INT8(0), 2, 5, 1), QUANT(INT8(0), 9, 19, 5000),
     /* Parts of several formats; gate and up. */
     QUANT(Q4_K, 9, 90, 512, .n_parts = 3, .other = Q6_K, .extra = true), QUANT(Q8_0, 5, 60, 288, .n_parts = 2, .other = K_FORMAT_F16),
     QUANT(Q5_0, 17, 70, 256, .n_parts = 4, .other = Q8_0), QUANT(INT4(64), 5, 60, 256, .n_parts = 3, .other = INT8(0)),
     GATED(K_F16, 5, 33, 288, .format = Q8_0, .n_parts = 2), GATED(K_F16, 17, 24, 256, .format = Q4_K, .form = K_FORM_INT8, .extra = true),
-    /* Segments that part groups and bytes' pairs, that are longer than groups, and empty ones. */
+    /* Segments that divide groups and pairs in a byte, segments longer than groups, and empty ones. */
     QUANT(Q8_0, 7, 37, 896, .unit = 64, .extra = true), QUANT(Q8_0, 9, 21, 1280, .unit = 80), QUANT(Q4_0, 9, 21, 640, .unit = 80), QUANT(Q4_K, 9, 37, 1280, .unit = 80),
     QUANT(Q6_K, 9, 21, 1280, .unit = 80), QUANT(Q4_K, 17, 21, 4864, .unit = 256), QUANT(Q6_K, 1, 37, 1024, .unit = 128), QUANT(Q2_K, 3, 21, 768, .unit = 48),
     QUANT(INT4(128), 9, 37, 640, .unit = 64), QUANT(INT4(64), 7, 21, 560, .unit = 80, .has_zeros = true), QUANT(INT8(0), 9, 37, 640, .unit = 80), QUANT(INT8(128), 5, 21, 384, .unit = 64),
     QUANT(Q5_1, 5, 21, 96, .unit = 16), QUANT(Q4_0, 1, 65, 896, .unit = 64), FLOATS(E4M3(128), 5, 21, 640, .unit = 64),
-    /* Numbers of all sizes, and none. */
+    /* Numbers of all sizes, and a NaN or an infinity. */
     QUANT(Q8_0, 9, 21, 288, .values = VALUES_WIDE), QUANT(Q4_K, 9, 21, 512, .values = VALUES_WIDE), QUANT(Q6_K, 9, 21, 256, .values = VALUES_TINY), QUANT(Q4_0, 9, 21, 288, .values = VALUES_TINY),
     QUANT(INT4(64), 9, 21, 320, .values = VALUES_WIDE), QUANT(INT8(0), 9, 21, 320, .values = VALUES_WIDE), QUANT(INT8(64), 9, 21, 320, .values = VALUES_TINY),
     QUANT(Q8_0, 19, 21, 288, .values = VALUES_BROKEN), QUANT(Q4_K, 9, 21, 256, .values = VALUES_BROKEN), QUANT(INT8(0), 9, 21, 96, .values = VALUES_BROKEN),
@@ -203,7 +206,7 @@ const struct op_case op_test_cases[] = {
     NORM(3, 48, .values = VALUES_TINY),
     NORM(1, 16, .into = true), NORM(7, 96, .into = true), NORM(9, 127, .into = true), NORM(3, 4096, .into = true),
     NORM(4, 96, .n_rows = 160), NORM(17, 100, .n_rows = 300), NORM(2, 31, .n_rows = 64), NORM(3, 2048, .n_rows = 4096),
-    /* Rows wider than a thread block's shared memory, of which the last piece is not full. */
+    /* Rows wider than a thread block's shared memory, with a partial last piece. */
     NORM(2, 12288), NORM(2, 12301, .extra = true), NORM(3, 32772, .extra = true), NORM(1, 49152, .values = VALUES_WIDE),
     NORM(2, 12301, .into = true), NORM(2, 12288, .n_rows = 12300),
 
@@ -219,7 +222,7 @@ const struct op_case op_test_cases[] = {
     POOL(K_POOL_MEAN, 100, SEQS({33, 0}, {1, 0})), POOL(K_POOL_MEAN, 384, .extra = true, SEQS({256, 0}, {7, 0}, {1, 0}, {2, 0})),
     POOL(K_POOL_MEAN, 4096, .extra = true, .values = VALUES_WIDE, SEQS({4, 0})), POOL(K_POOL_MEAN, 48, .extra = true, .values = VALUES_TINY, SEQS({3, 0}, {9, 0})),
 
-    /* Gate and up: rows that fill the tiles of 8, 16, 32 and 64 pairs and that do not, in every form. */
+    /* Gate and up: rows that fill the tiles of 8, 16, 32 and 64 pairs and rows that do not, in every form. */
     GATED(K_F32, 1, 1, 1), GATED(K_F32, 9, 33, 100, .extra = true), GATED(K_F16, 1, 17, 96, .n_parts = 2),
     GATED(K_F16, 12, 40, 300, .values = VALUES_WIDE), GATED(K_BF16, 1, 64, 160, .extra = true, .n_parts = 2), GATED(K_BF16, 19, 65, 50),
     GATED(K_BF16, 3, 20, 100, .form = K_FORM_TILE, .extra = true, .n_parts = 2), GATED(K_F16, 17, 33, 64, .form = K_FORM_TILE),
@@ -268,8 +271,8 @@ const struct op_case op_test_cases[] = {
     ATTN(K_F32, 1, 1, 80, 32, SEQS({5, 0})),
     ATTN(K_F16, 6, 2, 64, 16, .values = VALUES_SHARP, SEQS({3, 1500}, {2, 64})),
     ATTN(K_F32, 6, 2, 16, 16, .values = VALUES_SHARP, SEQS({2, 1030})),
-    /* Splits on several threads; many queries of one sequence; every group size that has its own
-     * code; windows that begin inside of a split and leave some out. */
+    /* Splits on several threads; many queries of one sequence; every group size that has its own code; windows that
+     * begin within a split and exclude some splits. */
     ATTN(K_F16, 1, 1, 64, 16, SEQS({1, 4000})), ATTN(K_F16, 7, 1, 64, 16, SEQS({1, 2900}, {1, 70})),
     ATTN(K_F16, 14, 2, 64, 16, SEQS({1, 1100}, {1, 5}, {1, 3000}, {1, 511}, {2, 640}, {40, 0})),
     ATTN(K_F16, 8, 1, 128, 128, SEQS({1, 2047}, {1, 2048})), ATTN(K_F16, 5, 1, 96, 64, SEQS({1, 1600})),
@@ -280,7 +283,7 @@ const struct op_case op_test_cases[] = {
     ATTN(K_F16, 3, 1, 48, 16, .window = 9, SEQS({150, 450})),
     ATTN(K_F16, 14, 2, 64, 16, .values = VALUES_SHARP, SEQS({60, 500}, {1, 1700})),
 
-    /* Softcaps that bend and that clip, sinks, and both with windows; over splits, on several threads. */
+    /* Softcaps that bend and that clip, sinks, and both with windows; with splits, on several threads. */
     ATTN(K_F16, 4, 2, 256, 16, .softcap = 50, .window = 700, SEQS({3, 1500}, {1, 40})),
     ATTN(K_F16, 6, 2, 64, 16, .softcap = 0.5f, SEQS({3, 62}, {1, 1700}, {20, 500})),
     ATTN(K_F16, 14, 2, 64, 16, .softcap = 30, .values = VALUES_SHARP, SEQS({40, 500}, {1, 1700})),
@@ -291,12 +294,12 @@ const struct op_case op_test_cases[] = {
     ATTN(K_F32, 8, 2, 96, 8, .softcap = 1, .window = 65, .extra = true, SEQS({17, 560}, {1, 1100})),
     ATTN(K_F32, 7, 1, 16, 16, .softcap = 20, .extra = true, .values = VALUES_SHARP, SEQS({3, 1030})),
 
-    /* Whole rows: within a tile, over tiles and over splits; an item's last query among them. */
+    /* Whole rows: within a tile, across tiles and across splits, including an item's last query. */
     ATTN(K_F32, 12, 12, 32, 16, .whole = true, SEQS({1, 0}, {31, 0}, {65, 0})),
     ATTN(K_F32, 2, 2, 48, 16, .whole = true, SEQS({20, 500}, {3, 510})), ATTN(K_F16, 4, 2, 64, 16, .whole = true, SEQS({70, 0}, {3, 0})),
     ATTN(K_F16, 2, 1, 16, 32, .whole = true, .values = VALUES_SHARP, SEQS({17, 500})),
 
-    /* A cache in 8 bits. */
+    /* An 8-bit cache. */
     ATTN(K_INT, 6, 2, 16, 16, SEQS({1, 0})), ATTN(K_E4M3, 6, 2, 64, 16, SEQS({1, 63}, {1, 64})), ATTN(K_E5M2, 6, 2, 64, 8, SEQS({3, 62}, {3, 510})),
     ATTN(K_INT, 12, 2, 80, 32, SEQS({1, 511}, {1, 512}, {2, 513})), ATTN(K_E4M3, 1, 1, 256, 8, SEQS({33, 600})), ATTN(K_INT, 9, 1, 32, 16, SEQS({5, 60})),
     ATTN(K_E5M2, 40, 2, 16, 16, SEQS({3, 126}, {1, 5})), ATTN(K_INT, 4, 4, 48, 16, SEQS({21, 500})), ATTN(K_INT, 6, 2, 64, 16, .window = 64, SEQS({5, 126}, {2, 0})),
@@ -309,8 +312,9 @@ const struct op_case op_test_cases[] = {
     ATTN(K_INT, 6, 2, 64, 16, .form = K_FORM_MMA, SEQS({20, 500}, {1, 1100})), ATTN(K_E4M3, 8, 1, 128, 16, .form = K_FORM_MMA, .extra = true, SEQS({1, 600})),
     ATTN(K_E5M2, 4, 2, 80, 32, .form = K_FORM_MMA, .softcap = 2, .window = 100, SEQS({3, 600}, {1, 5})),
 
-    /* Attention on tensor cores: the same places, and query tiles of 16 and of 64 rows, that end in a row or cross a tile;
-     * widths that have a kernel and widths that do not; what several blocks share; windows that leave out whole splits. */
+    /* Attention on tensor cores: the same positions, and query tiles of 16 and of 64 rows that end in a row or cross
+     * a tile; widths that have a kernel and widths that do not; data that several blocks share; windows that exclude
+     * whole splits. */
     ATTN_MMA(6, 2, 16, 16, SEQS({1, 0})), ATTN_MMA(6, 2, 64, 16, SEQS({1, 63}, {1, 64})),
     ATTN_MMA(6, 2, 64, 8, SEQS({3, 62}, {3, 510})), ATTN_MMA(12, 2, 80, 32, SEQS({1, 511}, {1, 512}, {2, 513})),
     ATTN_MMA(1, 1, 128, 16, SEQS({2, 1500}, {17, 0})), ATTN_MMA(1, 1, 256, 8, SEQS({33, 1000})),
@@ -356,14 +360,14 @@ const struct op_case op_test_cases[] = {
 };
 const size_t op_n_test_cases = sizeof op_test_cases / sizeof op_test_cases[0];
 
-/* Shapes of a 0.5B model (hidden 896, 14/2 heads of 64, 4864 wide), where nothing else is said. */
+/* Shapes of a 0.5B model (hidden 896, 14/2 heads of 64, 4864 wide), unless another comment names the model. */
 const struct op_case op_bench_cases[] = {
     GEMM(K_F16, 1, 4864, 896), GEMM(K_F16, 4, 4864, 896), GEMM(K_F16, 64, 4864, 896),
     GEMM(K_BF16, 1, 4864, 896), GEMM(K_BF16, 4, 4864, 896), GEMM(K_BF16, 64, 4864, 896),
     GEMM(K_F32, 1, 4864, 896), GEMM(K_F32, 4, 4864, 896), GEMM(K_F32, 64, 4864, 896),
     GEMM(K_F16, 1, 896, 4864), GEMM(K_F16, 64, 896, 4864),
     TILE(1, 4864, 896), TILE(4, 4864, 896), TILE(64, 4864, 896), TILE_BF16(64, 4864, 896), TILE_F16(64, 4864, 896),
-    /* Of a 1.5B model (hidden 1536, 12/2 heads of 128, 8960 wide, 151936 tokens) and of an 8B one (4096, 32/8, 14336,
+    /* A 1.5B model (hidden 1536, 12/2 heads of 128, 8960 wide, 151936 tokens) and an 8B one (4096, 32/8, 14336,
      * 128256): qkv, o, gate and up, down, logits. */
     MMA_BATCHES(2048, 1536), MMA_BATCHES(1536, 1536), MMA_BATCHES(17920, 1536), MMA_BATCHES(1536, 8960),
     MMA(1, 151936, 1536), MMA(8, 151936, 1536), MMA(16, 151936, 1536),
@@ -375,7 +379,7 @@ const struct op_case op_bench_cases[] = {
     NORM(1, 896, .extra = true), NORM(64, 896, .extra = true), NORM(1, 4096, .extra = true), NORM(2048, 4096, .extra = true),
     GATED(K_F16, 1, 4864, 896), GATED(K_F16, 64, 4864, 896), GATED_MMA(1, 8960, 1536), GATED_MMA(512, 8960, 1536),
     GATED_MMA(512, 14336, 4096), GATED_BATCHES(14336, 4096),
-    /* o and down of the 8B model as they are served, and the layer's quantized weights. */
+    /* o and down of the 8B model in segments, and the layer's quantized weights. */
     MMA_SERVED(4096, 4096, 128), MMA_SERVED(4096, 14336, 256),
     QUANT(INT4(128), 1, 28672, 4096), QUANT(INT4(128), 16, 28672, 4096), QUANT(INT8(0), 1, 28672, 4096), QUANT(Q8_0, 1, 28672, 4096),
     QUANT(Q4_K, 1, 28672, 4096), QUANT(Q4_K, 512, 28672, 4096),
@@ -401,7 +405,7 @@ const struct op_case op_bench_cases[] = {
     ATTN(K_F16, 16, 8, 256, 16, .softcap = 50, SEQS({1, 2047})), ATTN(K_F16, 64, 8, 64, 16, .extra = true, SEQS({1, 2047})),
     ATTN_MMA(16, 8, 256, 16, .softcap = 50, SEQS(SAME_16(4095))), ATTN_MMA(16, 8, 256, 16, SEQS(SAME_16(4095))),
     ATTN_MMA(64, 8, 64, 16, .extra = true, SEQS(SAME_16(4095))), ATTN_MMA(64, 8, 64, 16, SEQS(SAME_16(4095))),
-    /* A cache in 8 bits. */
+    /* An 8-bit cache. */
     ATTN(K_INT, 32, 8, 128, 16, SEQS(SAME_16(4095))), ATTN(K_E4M3, 32, 8, 128, 16, SEQS(SAME_16(4095))),
     ATTN(K_INT, 14, 2, 64, 16, SEQS({1, 8191})), ATTN(K_E4M3, 14, 2, 64, 16, SEQS({1, 8191})), ATTN(K_E5M2, 14, 2, 64, 16, SEQS({1, 8191})),
     ATTN(K_INT, 32, 8, 128, 16, SEQS({1, 8191})), ATTN(K_INT, 16, 16, 64, 16, SEQS({1, 8191})), ATTN(K_INT, 14, 2, 64, 16, SEQS({512, 4096})),

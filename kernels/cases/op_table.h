@@ -1,5 +1,5 @@
-/* The one table of kernel cases: it drives the tests and the benchmark of every backend. A kernel
- * lands in the same commit as its row here. */
+/* The table of kernel cases: it drives the tests and the benchmark of every backend. A commit that adds a kernel
+ * adds its row here. Constant data; any thread, except for op_name(). */
 #ifndef QUIRE_KERNELS_OP_TABLE_H
 #define QUIRE_KERNELS_OP_TABLE_H
 
@@ -8,14 +8,14 @@
 enum op_values {
     VALUES_PLAIN, /* within ±1 */
     VALUES_WIDE,  /* exponents from -20 to 20: sums that cancel and swamp */
-    VALUES_TINY,  /* exponents around the smallest normal number, denormals among them */
+    VALUES_TINY,  /* exponents around the smallest normal number, including denormals */
     VALUES_SHARP, /* attention: scores hundreds apart, so that exp reaches 0 */
-    VALUES_BROKEN, /* quantized weights: of three tokens one has a NaN, one an infinity */
-    VALUES_FULL, /* quantized weights: a row's bits all set, or all clear; a token's numbers all 1, or all -1 */
+    VALUES_BROKEN, /* quantized weights: of each three tokens, one has a NaN and one an infinity */
+    VALUES_FULL, /* quantized weights: a row's bits are all set or all clear; a token's numbers are all 1 or all -1 */
 };
 
-enum op_sampling { /* what rows of logits ask for */
-                   SAMPLING_MIXED, /* each something else: biases, masks, penalties, logprobs, bad rows among them */
+enum op_sampling { /* the options of sampled rows */
+                   SAMPLING_MIXED, /* every row differs: biases, masks, penalties, logprobs, bad rows */
                    SAMPLING_GREEDY,
                    SAMPLING_TEMPERATURE,
                    SAMPLING_TOP_P,
@@ -31,30 +31,30 @@ struct op_seq { /* a sequence's tokens in the step: n_tokens from this position 
 struct op_case {
     enum k_operation op;
     enum op_values values;
-    enum k_dtype dtype; /* of the weights; or of the KV cache, as k_kv_format() takes it */
-    struct k_format format; /* of the weights of a GEMM or a table where they are quantized; bits 0: dtype is theirs */
-    struct k_format other; /* of the second and the fourth part; bits 0: `format` too */
+    enum k_dtype dtype; /* dtype of the weights, or of the KV cache as k_kv_format() takes it */
+    struct k_format format; /* format of quantized weights of a GEMM or a table; bits 0: plain, of `dtype` */
+    struct k_format other; /* format of the second and the fourth part; bits 0: `format` too */
     uint32_t scale_rows; /* as in struct k_weight_view */
-    bool has_zeros, permuted; /* planes with zero points, and with an order of columns */
+    bool has_zeros, permuted; /* planes with zero points, planes with an order of columns */
     float x_scale;
     enum k_gemm_form form;
-    uint32_t n_tokens; /* T; rows of logits for sampling; blocks copied; 0 = the sum over seqs */
-    uint32_t
-        n_rows; /* N of a GEMM (gate's and up's rows together), V of embed and sampling, rows picked by gather, blocks that
-                        * each arena of a copy has; of rmsnorm the width of rows in whose middle it is, in place */
+    uint32_t n_tokens; /* T; rows of logits for sampling; blocks copied; 0: the sum over seqs */
+    /* N of a GEMM (gate's and up's rows together), V of embed and sampling, rows that gather picks, blocks per arena of
+     * a copy; rmsnorm: the width of rows that contain its row in their middle, in place. */
+    uint32_t n_rows;
     uint32_t n_cols; /* K of a GEMM, H, frequencies of the angles */
-    uint32_t n_parts; /* of a weight: 0 counts as 1 */
-    uint32_t unit; /* columns to a unit of a GEMM that is summed in segments; 0: in one */
+    uint32_t n_parts; /* parts of a weight; 0 counts as 1 */
+    uint32_t unit; /* columns per unit of a GEMM that is summed in segments; 0: no segments */
     uint32_t n_q_heads, n_kv_heads, head_dim, block_tokens, window;
-    uint32_t n_fill; /* the step's last tokens, of RoPE, that only fill it up: their slot is K_NO_SLOT */
+    uint32_t n_fill; /* RoPE: the last tokens of the step, which only pad it: their slot is K_NO_SLOT */
     enum op_sampling sampling;
-    bool into; /* rmsnorm, embed: added to what is there */
+    bool into; /* rmsnorm, embed: adds to the existing values */
     enum k_activation activation;
-    enum k_pooling pooling; /* of the texts in seqs */
-    bool whole; /* attention: tokens read their row to its end */
-    bool extra; /* bias, residual add, head norms, sinks; pool: of length 1 */
-    float scale; /* of the angles; 0 counts as 1 */
-    float softcap; /* of attention; 0 = off */
+    enum k_pooling pooling; /* how to pool the texts in seqs */
+    bool whole; /* attention: tokens read their row up to its end */
+    bool extra; /* bias, residual add, head norms, sinks; pool: normalized to length 1 */
+    float scale; /* scale of the angles; 0 counts as 1 */
+    float softcap; /* attention's softcap; 0: off */
     struct op_seq seqs[OP_MAX_SEQS];
 };
 
@@ -65,20 +65,20 @@ extern const size_t op_n_bench_cases;
 
 uint32_t op_n_seqs(const struct op_case *c);
 uint32_t op_n_tokens(const struct op_case *c);
-bool op_is_gemm(const struct op_case *c); /* has a weight, a bias and a form */
-bool op_is_quantized(const struct op_case *c); /* its weights */
+bool op_is_gemm(const struct op_case *c); /* whether it has a weight, a bias and a form */
+bool op_is_quantized(const struct op_case *c); /* whether its weights are quantized */
 bool op_has_cache(const struct op_case *c);
-bool op_has_byte_cache(const struct op_case *c); /* of 8 bits, with scales */
-struct k_format op_format(const struct op_case *c, uint32_t part); /* of a weight's part, or of the cache */
-uint64_t op_cache_row_bytes(const struct op_case *c); /* a head's numbers of one token, with their scale */
-uint32_t op_part_rows(const struct op_case *c, uint32_t part); /* parts are of different heights */
-uint64_t op_weight_bytes(const struct op_case *c); /* with scales and zero points */
+bool op_has_byte_cache(const struct op_case *c); /* whether its KV cache has 8 bits and scales */
+struct k_format op_format(const struct op_case *c, uint32_t part); /* format of a weight's part, or of the cache */
+uint64_t op_cache_row_bytes(const struct op_case *c); /* bytes of one head of one token, with the scale */
+uint32_t op_part_rows(const struct op_case *c, uint32_t part); /* rows of a part; parts have different heights */
+uint64_t op_weight_bytes(const struct op_case *c); /* including scales and zero points */
 bool op_is_fill(const struct op_case *c, uint64_t token);
 
-/* "greedy" and so on; "" for what each row chooses. */
+/* Returns "greedy" and so on; "" if each row chooses. */
 const char *op_sampling_name(enum op_sampling sampling);
 
-/* "gemm f16 lane T3 N17 K100 bias": static storage, overwritten by the next call. */
+/* Returns "gemm f16 lane T3 N17 K100 bias": static storage, overwritten by the next call. */
 const char *op_name(const struct op_case *c);
 
 #endif

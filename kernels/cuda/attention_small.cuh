@@ -98,7 +98,7 @@ ATTN_FN void end_split(const struct attention_mma &a, const struct attn_unit &un
          is_apart = !is_whole && unit.partial_rows != 0; /* each split has a partial */
     bool is_partial = is_apart || (is_last && !is_whole);
     uint32_t n_columns = a.head_dim +
-                         (split & a.zero); /* of this split; otherwise a predicate for each n stays in registers */
+                         (split & a.zero); /* for this split; otherwise a predicate for each n stays in registers */
     float fold_a[2], fold_b[2];
     bool has_before[2], is_any[2]; /* whether the row reads any of the unit's splits before this one, and up to it */
     float *to[2]; /* the destination of a partial */

@@ -1,9 +1,10 @@
-/* What every kernel source includes first: CUDA's headers under nvcc, the emulator of tests/simt/ under g++, and
- * the three things that are written differently there: launches, dynamic shared memory and PTX (ptx.cuh).
+/* Every kernel source includes this file first. It includes CUDA's headers under nvcc and the emulator of
+ * tests/simt/ under g++, and defines the three things that differ there: launches, dynamic shared memory and PTX
+ * (ptx.cuh).
  *
- * A kernel is written for both compilers: no <<<>>>, no extern __shared__ and no asm outside of this file and
- * ptx.cuh. Bits: -fmad=false, IEEE division and square root, denormals kept (numerics.md §17); fmaf() where
- * the page says fma. kernels/math.h is the same text as on the CPU. */
+ * A kernel compiles with both: no <<<>>>, no extern __shared__ and no asm outside of this file and ptx.cuh. Bits:
+ * -fmad=false, IEEE division and square root, denormals kept (numerics.md §17); fmaf() only where the specification
+ * says fma. kernels/math.h is the same text as on the CPU. */
 #ifndef QUIRE_KERNELS_CUDA_DEVICE_CUH
 #define QUIRE_KERNELS_CUDA_DEVICE_CUH
 
@@ -14,11 +15,11 @@
 
 #include "kernels/math.h"
 
-/* Every kernel that some K_LAUNCH names, in a list that is made while the library is loaded: load.cu goes through it, so that
- * none is loaded by its first launch, which may be while a step is recorded. */
+/* A list of every kernel that a K_LAUNCH names, built while the library is loaded. load.cu loads them all, so that
+ * no kernel is loaded by its first launch, which may happen while a step is recorded. */
 struct k_loadable {
     const void *kernel;
-    const char *name; /* the compiler's text, which ends in "kernel = NAME]" or the like */
+    const char *name; /* the compiler's text, which ends in "kernel = NAME]" or similar */
     const struct k_loadable *next;
     static inline const struct k_loadable *first;
 
@@ -51,9 +52,9 @@ template <auto kernel> struct k_loadable_of {
  * K_DYNAMIC_SHARED; kernels use it as k_shared. */
 #define K_DYNAMIC_SHARED extern __shared__ __align__(128) unsigned char k_shared[]
 
-/* Whether the block is the last of n to have stored its part: it then sees all others'. What its threads stored is before the
- * barrier and the fence, so before the count; the last one's count is behind all others'. The counter wraps to 0 for the next
- * launch. The whole block asks together. */
+/* Returns whether this block is the last of n to store its part; it then sees the parts of all others. The stores of
+ * its threads precede the barrier and the fence, and therefore the count; the last count follows all others. The
+ * counter wraps to 0 for the next launch. All threads of the block must call it together. */
 static __device__ __forceinline__ bool cuda_is_last_to_arrive(uint32_t *arrivals, uint32_t n)
 {
     bool is_last = false;
@@ -68,7 +69,7 @@ static __device__ __forceinline__ bool cuda_is_last_to_arrive(uint32_t *arrivals
 
 #include "kernels/cuda/ptx.cuh"
 
-/* The fold of the lanes that four neighbouring threads have: 8, 4, 2, 1 apart. Every one of them has it. */
+/* Folds the lanes of four neighbouring threads: 8, 4, 2, 1 apart. Each of the four threads gets the result. */
 static __device__ __forceinline__ float fold_lanes(float4 s)
 {
     float lanes[4] = {s.x, s.y, s.z, s.w};

@@ -1,6 +1,6 @@
-/* What the .cu files export to the host side: each queues its kernels on the stream and returns the launch's error.
- * Arguments were checked by the caller. Dimensions of 0 never come here. for_gemm and x_for_gemm say here that the buffer holds
- * factors (factors.cuh). */
+/* The functions that the .cu files export to the host side. Each queues its kernels on the stream and returns the
+ * launch's error. The caller has checked the arguments, and no dimension is 0. for_gemm and x_for_gemm mean that the
+ * buffer holds factors (factors.cuh). */
 #ifndef QUIRE_KERNELS_CUDA_LAUNCH_H
 #define QUIRE_KERNELS_CUDA_LAUNCH_H
 
@@ -10,54 +10,55 @@
 extern "C" {
 #endif
 
-/* Where silu(gate) · up of a GEMM goes whose rows are gate's and then up's; nothing goes to y_dev. NULL: y does, as it is. */
+/* Destination of silu(gate) · up of a GEMM whose rows are gate's and then up's; it then writes nothing to y_dev.
+ * NULL: the GEMM writes its plain result to y_dev. */
 struct cuda_gated {
     float *out_dev;
     bool as_factors;
 };
 
-/* A group's memory, as kernels reach it (peers.cuh). */
+/* A process group's memory, as kernels access it (peers.cuh). */
 enum {
     CUDA_CONTROL_ABORT,
     CUDA_CONTROL_OVER,
     CUDA_CONTROL_LATE,
-    CUDA_CONTROL_ARRIVED, /* fold.cu's turns */
+    CUDA_CONTROL_ARRIVED, /* turns of fold.cu */
     CUDA_CONTROL_LEFT,
     CUDA_CONTROL_WORDS
 };
 struct cuda_peers {
-    unsigned char *memory[K_MAX_RANKS]; /* of each rank, CUDA_PEER_BYTES */
-    unsigned char *own; /* this one's */
-    uint32_t
-        *control; /* in host memory: the host's word that all is over; a kernel's that it is, and the rank that did not
-                          * come, counted from 1 */
+    unsigned char *memory[K_MAX_RANKS]; /* [n_ranks], CUDA_PEER_BYTES each */
+    unsigned char *own; /* this rank's memory */
+    /* In host memory: the host's abort flag, a kernel's abort flag, and the rank that did not arrive, counted from 1. */
+    uint32_t *control;
     uint64_t timeout_ns;
     uint32_t rank, n_ranks;
 };
 
-/* A part of what ranks bring together through NCCL: n elements from `from` on. */
+/* A part of the data that ranks exchange through NCCL: n elements from `from` on. */
 struct cuda_fold {
-    float *gathered; /* [ranks][n]; of a sum that NCCL has added [n] */
-    uint32_t *control; /* struct cuda_peers' */
+    float *gathered; /* [ranks][n]; [n] for a sum that NCCL has added */
+    uint32_t *control; /* as in struct cuda_peers */
     uint64_t from;
     uint32_t n;
-    uint32_t turn; /* of the gathering, counted from 1 */
+    uint32_t turn; /* number of the gathering, counted from 1 */
 };
 
 /* weight.cu */
 cudaError_t launch_weight_exponents(cudaStream_t stream, const struct k_weight *w,
-                                    uint64_t row_stride_bytes); /* of BF16 rows so far apart at w->data_dev */
+                                    uint64_t row_stride_bytes); /* the stride of BF16 rows at w->data_dev */
 cudaError_t launch_weight_factors(cudaStream_t stream,
                                   const struct k_weight *w); /* BF16 in place, by w->exponents_dev */
 /* load.cu */
-/* Loads every kernel, also behind one that fails. The first error and that kernel's name, as the compiler has it in a longer text. */
+/* Loads every kernel and continues after a failure. Returns the first error, and sets *name to the compiler's text
+ * that contains that kernel's name. */
 cudaError_t launch_load_all(const char **name);
 /* elementwise.cu */
 cudaError_t launch_embed(cudaStream_t stream, const struct k_embed_args *a);
 cudaError_t launch_silu_mul(cudaStream_t stream, const float *gate_up, const struct cuda_gated *gated,
                             uint32_t n_tokens, uint32_t n); /* [T, 2 n] to [T, n] */
 cudaError_t launch_gather(cudaStream_t stream, const struct k_gather_args *a);
-/* The activations' f16 factors, x · 2^-4, in rows of cuda_gemm_factor_stride() that end in zeros. */
+/* Computes the activations' f16 factors, x · 2^-4, in rows of cuda_gemm_factor_stride() that are padded with zeros. */
 cudaError_t launch_gemm_factors(cudaStream_t stream, const struct k_gemm_args *a, void *factors);
 cudaError_t launch_place_tokens(cudaStream_t stream, const struct k_place_tokens_args *a);
 /* encode.cu */
@@ -66,7 +67,8 @@ cudaError_t launch_activate(cudaStream_t stream, const struct k_activate_args *a
 cudaError_t launch_pool(cudaStream_t stream, const struct k_pool_args *a);
 /* rmsnorm.cu */
 cudaError_t launch_rmsnorm(cudaStream_t stream, const struct k_rmsnorm_args *a);
-/* Whether the rows are few and small enough for a launch that adds up the ranks' parts, too; of 2, 4 or 8 ranks. */
+/* Returns whether the rows are few and small enough for a launch that also adds up the ranks' parts, for 2, 4 or 8
+ * ranks. */
 bool cuda_fuses_sum(uint32_t n_ranks, const struct k_rmsnorm_args *a);
 cudaError_t launch_rmsnorm_of_sum(cudaStream_t stream, const struct cuda_peers *p, const struct k_rmsnorm_args *a);
 /* rope.cu */
@@ -84,35 +86,36 @@ cudaError_t launch_embed_quant(cudaStream_t stream, const struct k_embed_args *a
 #define CUDA_GEMM_SMALL_TOKENS 32u
 cudaError_t launch_gemm_small(cudaStream_t stream, const struct k_gemm_args *a, const struct cuda_gated *gated);
 struct cuda_gemm_means {
-    uint32_t n_sms, shared_bytes; /* multiprocessors; the most that a block gets */
+    uint32_t n_sms, shared_bytes; /* multiprocessors; the most shared memory of a block */
     uint32_t *arrivals_dev; /* [CUDA_GEMM_ARRIVALS], 0 before and after each launch */
 };
 cudaError_t launch_gemm_large(cudaStream_t stream, const struct k_gemm_args *a, const struct cuda_gated *gated,
                               const struct cuda_gemm_means *gpu);
-/* hopper/: more than 64 tokens of the mma form on Hopper, with gemm_large.cu's bits. Opening runs both on small GEMMs and refuses what
- * differs; an error is of the GPU. *out: NULL where the GPU, the driver or this build lacks what is needed, so nothing is taken. */
+/* hopper/: more than 64 tokens of the mma form on Hopper, with gemm_large.cu's bits. Opening runs both on small
+ * GEMMs and rejects kinds that differ; it returns only errors of the GPU. *out: NULL if the GPU, the driver or this
+ * build lacks a requirement; then cuda_gemm_hopper_takes() returns false. */
 struct cuda_gemm_hopper;
 cudaError_t cuda_gemm_hopper_open(cudaStream_t stream, const struct cuda_gemm_means *gpu, int compute_capability,
                                   struct cuda_gemm_hopper **out);
-void cuda_gemm_hopper_close(struct cuda_gemm_hopper *h); /* NULL, too */
+void cuda_gemm_hopper_close(struct cuda_gemm_hopper *h); /* NULL is allowed */
 const char *cuda_gemm_hopper_refusals(
-    const struct cuda_gemm_hopper *h); /* of a description; empty where there are none */
+    const struct cuda_gemm_hopper *h); /* text for a description; empty if nothing was rejected */
 bool cuda_gemm_hopper_takes(const struct cuda_gemm_hopper *h, const struct k_gemm_args *a,
                             const struct cuda_gated *gated);
-/* *done: it took the GEMM; else nothing was launched. */
+/* *done: true if it launched the GEMM; otherwise nothing was launched. */
 cudaError_t launch_gemm_hopper(const struct cuda_gemm_hopper *h, cudaStream_t stream, const struct k_gemm_args *a,
                                const struct cuda_gated *gated, bool *done);
-/* group.cu: of 2, 4 or 8 ranks, which all launch the same */
+/* group.cu: for 2, 4 or 8 ranks, which all make the same launch */
 cudaError_t launch_all_reduce(cudaStream_t stream, const struct cuda_peers *p, const struct k_all_reduce_args *a);
 cudaError_t launch_all_gather(cudaStream_t stream, const struct cuda_peers *p, const struct k_all_gather_args *a);
 cudaError_t launch_checksum(cudaStream_t stream, const struct k_checksum_args *a);
-/* fold.cu: before a gathering, and after it */
+/* fold.cu: before and after a gathering */
 cudaError_t launch_fold_arrive(cudaStream_t stream, const struct cuda_fold *f);
 cudaError_t launch_fold(cudaStream_t stream, const struct cuda_fold *f, uint32_t n_parts,
                         const struct k_all_reduce_args *a); /* n_parts: the ranks, or 1 */
-cudaError_t launch_fold_leave(cudaStream_t stream, const struct cuda_fold *f); /* where nothing else follows */
+cudaError_t launch_fold_leave(cudaStream_t stream, const struct cuda_fold *f); /* if no other launch follows */
 cudaError_t launch_fold_pack(cudaStream_t stream, const struct cuda_fold *f, uint32_t rank, uint32_t n_ranks,
-                             const struct k_all_gather_args *a); /* this rank's part into its place */
+                             const struct k_all_gather_args *a); /* moves this rank's part to its position */
 cudaError_t launch_fold_unpack(cudaStream_t stream, const struct cuda_fold *f, uint32_t rank, uint32_t n_ranks,
                                const struct k_all_gather_args *a);
 /* attention_lane.cu */
@@ -122,7 +125,7 @@ cudaError_t launch_attention_lane(cudaStream_t stream, const struct k_attention_
  * attn_is_small() says: attention_decode.cu's kernel. */
 cudaError_t launch_attention_mma(cudaStream_t stream, const struct k_attention_args *a, bool is_small,
                                  uint32_t n_blocks);
-uint32_t attention_mma_shared_bytes(uint32_t head_dim, bool is_small); /* of a block */
+uint32_t attention_mma_shared_bytes(uint32_t head_dim, bool is_small); /* per block */
 
 #ifdef __cplusplus
 }

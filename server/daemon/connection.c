@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define READ_BYTES 65536
-#define READS_PER_TURN 4 /* then the loop looks at the others */
+#define READS_PER_TURN 4 /* then the loop serves the other connections */
 #define KEEP_BYTES ((size_t)1 << 20)
 
 static void on_readable(void *context);
@@ -34,7 +34,7 @@ static void connection_free(struct connection *c)
 
 int connection_open(struct daemon *d, struct wire_stream *stream, const struct key256 *key, struct quire_error *err)
 {
-    /* Twice the limit: those over it are only told so, and linger for a second. */
+    /* Accept up to twice the limit: those above it only receive an ERROR and linger for a second. */
     bool room = !d->finishing && d->n_connections / 2 < d->options.max_connections;
     struct connection *c = room && stream ? calloc(1, sizeof *c) : NULL;
     if (!c) {
@@ -67,7 +67,7 @@ int connection_open(struct daemon *d, struct wire_stream *stream, const struct k
     return QUIRE_OK;
 }
 
-/* The sink touches a connection only through its requests, its answers and the dirty list: it leaves them all. */
+/* Removes c from everything through which the sink can reach a connection: requests, replies and the dirty list. */
 static void drop_requests(struct connection *c)
 {
     struct daemon *d = c->d;
@@ -138,7 +138,7 @@ void connection_fail(struct connection *c, enum quire_status status, const char 
 
 /* ---- out ---- */
 
-/* Moves what was queued into `out`. false: the connection takes nothing more. */
+/* Moves the queued frames into `out`. Returns false if the connection accepts no more. */
 static bool take_pending(struct connection *c)
 {
     struct daemon *d = c->d;
@@ -160,13 +160,13 @@ static bool take_pending(struct connection *c)
         good = buffer_append(&c->out, c->pending.data, c->pending.n) == QUIRE_OK;
         c->pending.n = 0;
     }
-    /* Stored before the mutex is left, so that no byte is ever in neither count. */
+    /* Store before unlocking, so that every byte is always in one of the two counts. */
     atomic_store_explicit(&c->backlog, c->out.n - c->sent, memory_order_relaxed);
     pthread_mutex_unlock(&d->mutex);
     return good;
 }
 
-/* Whole frames only, so that ERROR can always follow. */
+/* Releases only whole frames, so that ERROR can always follow. */
 static void release(struct connection *c)
 {
     while (c->released < c->out.n) {
@@ -178,7 +178,7 @@ static void release(struct connection *c)
     }
 }
 
-/* false: the peer is gone. */
+/* Returns false if the peer has closed. */
 static bool write_released(struct connection *c)
 {
     while (c->sent < c->released) {
@@ -256,7 +256,7 @@ static void read_frames(struct connection *c)
     }
 }
 
-/* 1: bytes came, and there may be more; 0: no more now; -1: the end. */
+/* Returns 1 if bytes arrived and more may follow, 0 if there are no more now, -1 at the end. */
 static int read_some(struct connection *c)
 {
     uint8_t *space = frame_reader_space(&c->in, READ_BYTES);

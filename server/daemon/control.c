@@ -1,5 +1,5 @@
-/* CONTROL: a name and words, in plain text; protocol.md lists them. It is answered when the engine has done it, on the
- * engine's thread then. */
+/* CONTROL: a name and words in plain text; protocol.md lists them. The reply comes after the engine has carried out
+ * the command, from the engine's thread. */
 #include "server/daemon/internal.h"
 
 #include <errno.h>
@@ -8,11 +8,11 @@
 #include <string.h>
 
 #define MAX_WORDS 32
-#define MAX_ANSWERS 256 /* of a connection, that wait for the end of a step */
+#define MAX_ANSWERS 256 /* per connection, waiting for the end of a step */
 
 /* ---- values ---- */
 
-/* A whole decimal number of at most max. */
+/* Reads a decimal integer of at most max. */
 static int read_number(const char *key, const char *text, uint64_t max, uint64_t *out, struct quire_error *err)
 {
     char *end = NULL;
@@ -25,7 +25,7 @@ static int read_number(const char *key, const char *text, uint64_t max, uint64_t
     return QUIRE_OK;
 }
 
-/* At most ENGINE_MAX_CLASSES numbers, with commas between them; the others stay 0. */
+/* Reads at most ENGINE_MAX_CLASSES numbers, separated by commas; the others stay 0. */
 static int read_classes(const char *key, char *text, uint64_t max, uint64_t out[ENGINE_MAX_CLASSES],
                         struct quire_error *err)
 {
@@ -128,7 +128,7 @@ int control_run(struct daemon *d, const char *command, size_t n_command, uint64_
                       (int)(n_command < 64 ? n_command : 64), command);
 }
 
-/* ---- answers ---- */
+/* ---- replies ---- */
 
 static void put_frame(struct connection *c, struct buffer *frame)
 {

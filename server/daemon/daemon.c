@@ -19,7 +19,7 @@ static void on_wake(evutil_socket_t fd, short what, void *context)
     struct connection *c;
     (void)fd;
     (void)what;
-    /* The flag is cleared before the list is walked: what comes later wakes the loop again. */
+    /* Clear the flag before walking the list: a later change then wakes the loop again. */
     pthread_mutex_lock(&d->mutex);
     d->wake_sent = false;
     pthread_mutex_unlock(&d->mutex);
@@ -36,8 +36,8 @@ static void on_idle(evutil_socket_t fd, short what, void *context)
     d->options.on_idle(d->options.context);
 }
 
-/* The client sees the end of the stream and closes: closing first could cost it, over tcp, what it
- * has not read yet. */
+/* The client sees the end of the stream and closes. Closing here first could lose bytes that a TCP client has not
+ * read. */
 static void finish(struct daemon *d)
 {
     d->finishing = true;
@@ -80,7 +80,7 @@ int daemon_create(struct event_base *base, const struct daemon_options *options,
     TAILQ_INIT(&d->answers);
     pthread_mutex_init(&d->mutex, NULL);
     d->model = strdup(options->model ? options->model : "");
-    /* Each write to an eventfd is an edge: it is never read, and its count would take 580 years to be full. */
+    /* Each write to an eventfd is an edge. Nothing reads it; its count would overflow after 580 years. */
     d->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (d->wake_fd >= 0)
         d->wake = event_new(base, d->wake_fd, EV_READ | EV_ET | EV_PERSIST, on_wake, d);

@@ -30,8 +30,7 @@ static void on_acceptable(evutil_socket_t fd, short what, void *context)
         int client = accept4(fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (client < 0) {
             if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-                /* The waiting client stays acceptable: without a pause the loop would spin on
-                 * it. */
+                /* The listener stays readable while a client waits; without a pause the loop would spin on it. */
                 struct timeval pause = {.tv_usec = PAUSE_MS * 1000};
                 event_del(l->acceptable);
                 event_add(l->resume, &pause);
@@ -48,7 +47,7 @@ static void on_acceptable(evutil_socket_t fd, short what, void *context)
     }
 }
 
-/* A socket file that nobody answers at was left by a process that is gone. */
+/* Removes a socket file on which no process listens: a process that has exited left it. */
 static int remove_stale(const struct wire_address *address, const char *path, struct quire_error *err)
 {
     struct stat st;
@@ -76,8 +75,7 @@ static int bind_unix(struct listener *l, const struct wire_address *address, str
     int status = remove_stale(address, path, err);
     if (status)
         return status;
-    /* Nobody can connect between bind() and listen(), so the mode is right from the first client
-     * on. */
+    /* No client can connect between bind() and listen(), so the mode is right from the first client on. */
     if (bind(l->fd, (const struct sockaddr *)&address->socket, address->n_socket) != 0)
         return quire_fail(err, QUIRE_IO, "unix:%s: bind: %m", path);
     memcpy(l->path, path, strlen(path) + 1);

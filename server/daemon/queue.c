@@ -1,5 +1,4 @@
-/* The outgoing queue of a connection: the engine's thread and the loop put frames in, the loop
- * takes them. */
+/* The outgoing queue of a connection: the engine's thread and the loop add frames, and the loop sends them. */
 #include "server/daemon/internal.h"
 
 struct buffer *queue_begin(struct connection *c)

@@ -1,4 +1,4 @@
-/* What the frames of a client mean: the handshake, then requests. */
+/* Handles the frames of a client: the handshake, then requests. */
 #include "server/daemon/internal.h"
 
 #include <inttypes.h>
@@ -48,7 +48,7 @@ static int check_identity(const char *field, const char *what, const struct key2
                       field, what, a, b);
 }
 
-/* A client of an older release tells none. */
+/* A client of an older release sends no such digest. */
 static int check_generation(const struct key256 *ours, const struct key256 *theirs, struct quire_error *err)
 {
     static const struct key256 none;
@@ -167,8 +167,8 @@ static void put_refuse(struct connection *c, uint64_t wire_id, int status, uint3
     }
 }
 
-/* Takes spec. The engine may say the first tokens, even the last ones, before engine_submit() returns: whoever
- * comes first, sink or loop, queues ACCEPT. */
+/* Takes over spec. The engine may report the first tokens, or even the last ones, before engine_submit() returns.
+ * Therefore the sink or the loop, whichever runs first, queues ACCEPT. */
 static void submit_now(struct connection *c, uint64_t wire_id, uint64_t engine_id, struct request_spec *spec)
 {
     struct daemon *d = c->d;
@@ -229,9 +229,10 @@ static int on_submit(struct connection *c, uint64_t wire_id, const uint8_t *body
     return status;
 }
 
-/* ---- the others ---- */
+/* ---- other frames ---- */
 
-/* The engine's name for it; 0: it may be over while the frame was on its way, and then nothing is left to be done. */
+/* Returns the engine's id of the request, or 0 if the request finished while the frame was on its way; then there is
+ * nothing to do. */
 static uint64_t engine_id_of(struct connection *c, uint64_t wire_id)
 {
     struct daemon *d = c->d;
@@ -249,7 +250,7 @@ static int on_predict(struct connection *c, uint64_t wire_id, const uint8_t *bod
     int status = wire_get_predict(body, n, &predict, err);
     const uint64_t engine_id = status ? 0 : engine_id_of(c, wire_id);
     uint32_t *tokens = engine_id ? malloc((predict.n_tokens + 1) * sizeof *tokens) : NULL;
-    if (!tokens) /* without memory nothing is expected of it */
+    if (!tokens) /* without memory, the request runs without a prediction */
         return status;
     for (uint32_t i = 0; i < predict.n_tokens; i++)
         tokens[i] = wire_u32(predict.tokens, i);
@@ -278,7 +279,7 @@ static int on_credit(struct connection *c, const uint8_t *body, size_t n, struct
     return status;
 }
 
-/* Answered by what was asked, once it is done, or by a REFUSE without a request; in the order they came. */
+/* The reply is a CONTROL once the command is carried out, or a REFUSE without a request; replies keep their order. */
 static int on_control(struct connection *c, const uint8_t *body, size_t n, struct quire_error *err)
 {
     const char *command;
@@ -300,7 +301,7 @@ static int on_control(struct connection *c, const uint8_t *body, size_t n, struc
     return control_answer(c, order, &frame, err);
 }
 
-/* accepted: room for every place of a draft. */
+/* accepted: space for every position of a draft. */
 static void drafts_add(const struct engine_info *info, const struct engine_stats *s, struct wire_stats *out,
                        uint32_t *accepted)
 {
@@ -314,7 +315,7 @@ static void drafts_add(const struct engine_info *info, const struct engine_stats
     out->n_draft_method = info->draft_method ? strlen(info->draft_method) : 0;
 }
 
-/* words: room for every two ranks. */
+/* words: space for every pair of ranks. */
 static void waits_add(struct daemon *d, struct wire_stats *out, uint32_t *words)
 {
     struct engine_stats s;
@@ -326,7 +327,7 @@ static void waits_add(struct daemon *d, struct wire_stats *out, uint32_t *words)
     out->n_rank_waits = s.n_ranks * s.n_ranks;
 }
 
-/* words, accepted: room for every bucket and every place of a draft. */
+/* words, accepted: space for every bucket and every position of a draft. */
 static void stats_make(struct daemon *d, struct wire_stats *out, uint32_t *words, uint32_t *accepted)
 {
     struct engine_stats s;
@@ -358,7 +359,7 @@ static void stats_make(struct daemon *d, struct wire_stats *out, uint32_t *words
     drafts_add(info, &s, out, accepted);
 }
 
-/* Fills in at most n tenants, those that the engine knows; words has room for them. */
+/* Fills in at most n tenants that the engine has; words has space for them. */
 static uint32_t tenants_make(struct daemon *d, uint32_t n, uint32_t *words)
 {
     uint32_t i = 0;
@@ -373,7 +374,7 @@ static uint32_t tenants_make(struct daemon *d, uint32_t n, uint32_t *words)
     return i;
 }
 
-/* words: room for every bucket. */
+/* words: space for every bucket. */
 static void shadow_add(struct daemon *d, struct wire_stats *out, uint32_t *words)
 {
     struct shadow_stats s;

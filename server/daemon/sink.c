@@ -1,4 +1,4 @@
-/* What the engine says, encoded into the queues of those it is for. Runs on the engine's thread. */
+/* Encodes the engine's events into the queues of their connections. Runs on the engine's thread. */
 #include "server/daemon/internal.h"
 
 #include <string.h>
@@ -20,8 +20,7 @@ static void token_of(const struct engine_event *event, struct wire_token *out)
     }
 }
 
-/* One frame of the events from events[0] on that are of the same kind and request; returns how
- * many. */
+/* Encodes one frame from the leading events of the same kind and request. Returns the number of events. */
 static size_t put_tokens(struct buffer *b, uint64_t wire_id, const struct engine_event *events, size_t n_events)
 {
     uint16_t type = events[0].kind == ENGINE_EVENT_TOKEN ? WIRE_TOKENS : WIRE_PROMPT_LOGPROBS;
@@ -117,7 +116,7 @@ static void put_vector(struct buffer *b, uint64_t wire_id, const struct engine_e
     wire_put_vector(b, wire_id, &vector);
 }
 
-/* Locked. Encodes one or more events for a request's client; returns how many. */
+/* Locked. Encodes one or more events for a request's client. Returns the number of events. */
 static size_t deliver(struct daemon *d, const struct engine_event *events, size_t n_events)
 {
     const struct engine_event *event = &events[0];
@@ -127,7 +126,7 @@ static size_t deliver(struct daemon *d, const struct engine_event *events, size_
     struct connection *c = request->connection;
     size_t n = 1;
     if (c && !c->overflowed) {
-        /* The first events may come before engine_submit() has returned on the loop. */
+        /* The first events may come before engine_submit() returns on the loop. */
         if (!request->accepted)
             wire_put_accept(&c->pending, request->wire_id, request->engine_id);
         request->accepted = true;
@@ -154,14 +153,13 @@ void daemon_sink(void *context, const struct engine_event *events, size_t n_even
         else
             i += deliver(d, events + i, n_events - i);
     }
-    /* The loop is woken also when the last request of a closed connection ends: it may be idle
-     * now. */
+    /* Also wake the loop when the last request of a closed connection ends: the daemon may be idle now. */
     bool wake = !d->wake_sent && (d->first_dirty || d->requests.n_live == 0);
     d->wake_sent |= wake;
     pthread_mutex_unlock(&d->mutex);
     if (wake) {
         uint64_t one = 1;
         ssize_t written = write(d->wake_fd, &one, sizeof one);
-        (void)written; /* an eventfd that is full wakes the loop as well */
+        (void)written; /* a full eventfd wakes the loop as well */
     }
 }

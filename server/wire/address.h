@@ -1,4 +1,4 @@
-/* "unix:PATH" and "tcp:HOST:PORT" as socket addresses. */
+/* Parses "unix:PATH" and "tcp:HOST:PORT" into socket addresses. Any thread. */
 #ifndef QUIRE_SERVER_WIRE_ADDRESS_H
 #define QUIRE_SERVER_WIRE_ADDRESS_H
 
@@ -16,13 +16,13 @@ struct wire_address {
 
 #define WIRE_MAX_ADDRESSES 8
 
-/* HOST may be a name, an IPv4 address or [an IPv6 address]; a name may ask the resolver, and blocks
- * while it does. *n_out >= 1 addresses, in the order to be tried. QUIRE_INVALID; QUIRE_NOT_FOUND
- * when the host has none. */
+/* HOST may be a name, an IPv4 address or [an IPv6 address]. A name may be resolved, which blocks. *n_out >= 1
+ * addresses in the order in which to try them. Returns QUIRE_INVALID for a malformed address and QUIRE_NOT_FOUND if
+ * the host has no address. */
 int wire_address_parse(const char *text, struct wire_address out[WIRE_MAX_ADDRESSES], size_t *n_out,
                        struct quire_error *err);
 
-/* For people: the same form, with the port that a bound socket got. */
+/* Writes the address in the same form for people. The port is the one that a bound socket got. */
 void wire_address_text(const struct wire_address *address, char *out, size_t n);
 
 #endif

@@ -60,7 +60,7 @@ static int put_scalar(struct buffer *b, const struct wire_body *body, const stru
     return QUIRE_OK;
 }
 
-/* Lengths are size_t for texts and bytes, u32 for words. */
+/* Texts and bytes have a length of type size_t, words a count of type u32. */
 static size_t span_count(const struct wire_field *rule, const char *values)
 {
     uint32_t n_words;

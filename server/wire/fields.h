@@ -1,8 +1,8 @@
-/* Tagged fields (base/tagged.h) from tables: one table describes a frame's body for its encoder and its decoder.
+/* Encodes and decodes tagged fields (base/tagged.h) from tables. One table describes a frame's body for both
+ * directions.
  *
- * A rule says where in the frame's struct a field lies. Values are moved with memcpy, so neither
- * the struct nor the body needs any alignment beyond its own. Room-private. Any thread.
- */
+ * A rule gives the offset of a field in the frame's struct. Values are moved with memcpy, so neither the struct nor
+ * the body needs any alignment beyond its own. Private to server/wire. Any thread. */
 #ifndef QUIRE_SERVER_WIRE_FIELDS_H
 #define QUIRE_SERVER_WIRE_FIELDS_H
 
@@ -28,11 +28,11 @@ struct wire_field {
     uint16_t tag;
     uint8_t kind;
     uint8_t flags;
-    /* Offsets: of the value, or of the pointer that the decoder sets; */
+    /* Offset of the value, or of the pointer that the decoder sets. */
     uint16_t at;
-    /* of the length or count, or of the bool that says whether a scalar is present; */
+    /* Offset of the length or count, or of the bool that says whether a scalar is present. */
     uint16_t count_at;
-    /* FIELD_WORDS: of the pointer that the encoder reads. FIELD_NONE: the same as `at`. */
+    /* FIELD_WORDS: offset of the pointer that the encoder reads. FIELD_NONE: the same as `at`. */
     uint16_t host_at;
     uint16_t width;
     uint32_t max;
@@ -46,8 +46,7 @@ struct wire_field {
     {#member, tag_, kind_, flags_, offsetof(type, member), offsetof(type, n_##member), FIELD_NONE, 1, max_}
 #define FIELD_COUNT(rules) (sizeof(rules) / sizeof((rules)[0]))
 
-/* One frame: its name, its rules in rising order of tags (at most 64), and the struct of its
- * defaults. */
+/* One frame: its name, its rules in rising order of tags (at most 64), and a struct with the defaults. */
 struct wire_body {
     const char *name;
     const struct wire_field *rules;
@@ -59,8 +58,8 @@ struct wire_body {
 int wire_put_body(struct buffer *b, uint16_t type, uint64_t request, const struct wire_body *body, const void *values);
 int wire_get_body(const struct wire_body *body, const uint8_t *bytes, size_t n, void *out, struct quire_error *err);
 
-/* begin appends a header, end writes the body's length into it; on failure end leaves b as it was
- * before begin. */
+/* begin appends a header, and end writes the body's length into it. If end fails, it restores b to its state before
+ * begin. */
 int wire_frame_begin(struct buffer *b, uint16_t type, uint64_t request, size_t *mark);
 int wire_frame_end(struct buffer *b, size_t mark);
 

@@ -1,4 +1,4 @@
-/* HELLO. */
+/* The HELLO frame. */
 #include "server/wire/fields.h"
 
 static const struct wire_field rules[] = {

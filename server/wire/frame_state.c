@@ -1,4 +1,4 @@
-/* DONE and STATS. */
+/* The frames DONE, VECTOR and STATS. */
 #include "server/wire/fields.h"
 
 #define DONE(member, tag, kind, flags, max) FIELD_SCALAR(struct wire_done, member, tag, kind, flags, max)
@@ -197,7 +197,7 @@ void wire_tenant_get(const struct wire_stats *stats, uint32_t index, struct wire
 #undef GET
 }
 
-/* ---- the question ---- */
+/* ---- the request for STATS ---- */
 
 struct question {
     uint32_t n_tenants;

@@ -1,5 +1,6 @@
-/* SUBMIT: a request_spec. What can change the tokens must be understood, and a pin, which is told as done; what says when
- * a request should run may be ignored. PREDICT: of a spec that was submitted, what was not known then. */
+/* SUBMIT carries a request_spec. The engine must understand every field that can change tokens, and a pin, because
+ * the client relies on it. It may ignore fields that say when a request should run. PREDICT carries the expected
+ * answer of a submitted request, which was not known at submission. */
 #include "server/wire/fields.h"
 
 #include "request/codec.h"

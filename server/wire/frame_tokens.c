@@ -1,9 +1,8 @@
 /* TOKENS and PROMPT_LOGPROBS: one field of packed records, 8 bytes for a token without logprobs.
  *
- * The records' field comes first in the body, so that a cursor alone says where a reader stands.
- * record: {u16 choice, u8 flags (1: has a logprob), u8 n_top, u32 token}
- *         and, with a logprob: {f32 logprob, u32 rank}, n_top × {u32 id, f32 logprob}
- */
+ * The records' field comes first in the body, so a cursor is enough to store a reader's position.
+ *   record: {u16 choice, u8 flags (1: has a logprob), u8 n_top, u32 token}
+ *   with a logprob it continues: {f32 logprob, u32 rank}, n_top × {u32 id, f32 logprob} */
 #include "server/wire/fields.h"
 
 #include <string.h>
@@ -102,7 +101,7 @@ int wire_put_prompt_logprobs(struct buffer *b, uint64_t request, const struct wi
     return put_tokens(b, WIRE_PROMPT_LOGPROBS, request, tokens, n_tokens);
 }
 
-/* Checks the framing of the whole body once; *end is where the records end. */
+/* Checks the framing of the whole body once; *end is the end of the records. */
 static int check_body(const uint8_t *body, size_t n, size_t *end, struct quire_error *err)
 {
     size_t cursor = 0, n_fields = 0;

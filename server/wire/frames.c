@@ -1,4 +1,4 @@
-/* Headers, and the frames with few fields. */
+/* Headers, and the frames that have few fields. */
 #include "server/wire/fields.h"
 
 #include <string.h>

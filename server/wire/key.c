@@ -53,7 +53,7 @@ static int read_key(int fd, const char *path, struct key256 *key, struct quire_e
 
 int wire_key_read(const char *path, struct key256 *key, struct quire_error *err)
 {
-    /* A FIFO must not stall the start: O_NONBLOCK opens it at once, and it is then refused. */
+    /* O_NONBLOCK opens a FIFO at once, so it cannot stall the start; the type check then rejects it. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return quire_fail(err, errno == ENOENT ? QUIRE_NOT_FOUND : QUIRE_IO, "key file %s: cannot be opened: %m", path);
@@ -65,7 +65,7 @@ int wire_key_read(const char *path, struct key256 *key, struct quire_error *err)
 struct key256 wire_key_proof(const struct key256 *key, enum wire_key_role role,
                              const uint8_t engine_nonce[WIRE_NONCE_BYTES], const uint8_t front_nonce[WIRE_NONCE_BYTES])
 {
-    /* The label keeps one side's proof from being played back as the other's. */
+    /* The label prevents a replay of one side's proof as the other's. */
     uint8_t message[LABEL_BYTES + 2 * WIRE_NONCE_BYTES];
     const char *label = role == WIRE_KEY_FRONT ? "quire front  v1\n" : "quire engine v1\n";
     memcpy(message, label, LABEL_BYTES);

@@ -10,7 +10,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Of memory: what one end may have sent that the other has not read; a prompt of more goes in pieces. */
+/* In-memory stream: the most bytes that one end may have sent and the other not read. A longer prompt goes in
+ * pieces. */
 #define MOST_BYTES ((size_t)1 << 20)
 #define KEEP_BYTES ((size_t)1 << 16)
 
@@ -19,12 +20,12 @@ struct wire_stream {
     void (*on_readable)(void *context);
     void (*on_writable)(void *context);
     void *context;
-    int fd; /* -1: memory, and what follows */
+    int fd; /* -1: in-memory stream, which uses the members below */
     struct wire_stream *peer; /* NULL: closed */
-    struct buffer in;         /* [taken, n): what it sent */
+    struct buffer in;         /* [taken, n): bytes that the peer sent */
     size_t taken;
-    bool ended; /* nothing more comes */
-    bool waits; /* for room at the peer */
+    bool ended; /* no more bytes will come */
+    bool waits; /* waits for space at the peer */
 };
 
 static void on_read_event(evutil_socket_t fd, short what, void *context)
@@ -43,7 +44,7 @@ static void on_write_event(evutil_socket_t fd, short what, void *context)
     s->on_writable(s->context);
 }
 
-/* fd -1: its events are made active by hand. */
+/* fd -1: the code activates its events itself. */
 static struct wire_stream *new_stream(struct event_base *base, int fd)
 {
     struct wire_stream *s = calloc(1, sizeof *s);
@@ -138,7 +139,7 @@ void wire_stream_await_room(struct wire_stream *s)
 
 /* ---- memory ---- */
 
-/* False: there is no memory, and what was there is lost. */
+/* Returns false if memory ran out; the buffered bytes are then lost. */
 static bool give(struct wire_stream *to, const void *bytes, size_t n)
 {
     struct buffer *b = &to->in;
@@ -192,7 +193,7 @@ static ssize_t take(struct wire_stream *s, void *bytes, size_t n)
     memcpy(bytes, s->in.data + s->taken, n);
     s->taken += n;
     if (held(s) > 0 || s->ended)
-        event_add(s->readable, &next_turn); /* whoever does not take all of it lets others come first */
+        event_add(s->readable, &next_turn); /* a reader that leaves bytes lets other events run first */
     if (held(s) == 0) {
         s->in.n = s->taken = 0;
         if (s->in.capacity > KEEP_BYTES)

@@ -1,12 +1,10 @@
-/* What carries frames: a socket, or memory where both ends are on one loop.
+/* Transports frames over a socket, or through memory if both ends run on one event loop.
  *
- * In one process a token's frame goes from daemon to front end within one turn of the loop, and a prompt's back: no
- * system call, where a socketpair takes three for each. Both behave as a non-blocking socket does, so neither end
- * knows which it has.
+ * In one process, a token's frame goes from the daemon to the front end within one turn of the loop, and a prompt
+ * goes back, without a system call. A socketpair takes three system calls for each. Both kinds behave like a
+ * non-blocking socket, so an end does not depend on the kind.
  *
- * Loop's thread. Functions that are told of are called by the loop, never from within a call below; they may close the
- * stream.
- */
+ * Loop's thread. The loop calls the callbacks, never from within a call below; they may close the stream. */
 #ifndef QUIRE_SERVER_WIRE_STREAM_H
 #define QUIRE_SERVER_WIRE_STREAM_H
 
@@ -18,25 +16,26 @@
 
 struct wire_stream;
 
-/* fd: a connected stream socket, consumed also on failure. NULL: it is none, or there is no memory. */
+/* fd: a connected stream socket, consumed also on failure. Returns NULL if fd is invalid or memory runs out. */
 struct wire_stream *wire_stream_of_socket(struct event_base *base, int fd);
-/* Two ends; each is to be closed. QUIRE_NO_MEMORY. */
+/* Creates two ends; the caller closes each. QUIRE_NO_MEMORY. */
 int wire_stream_pair(struct event_base *base, struct wire_stream *ends[2], struct quire_error *err);
-void wire_stream_close(struct wire_stream *s); /* NULL is fine */
+void wire_stream_close(struct wire_stream *s); /* NULL is allowed */
 
-/* readable: bytes came, or the end, and again for as long as some are left. writable: as wire_stream_await_room() has it.
- * QUIRE_NO_MEMORY. */
+/* Calls readable() when bytes or the end arrive, and again while some are unread. wire_stream_await_room() requests
+ * writable(). QUIRE_NO_MEMORY. */
 int wire_stream_listen(struct wire_stream *s, void (*readable)(void *context), void (*writable)(void *context),
                        void *context);
-/* writable() once, when there is room: now, or after the other end has read. */
+/* Calls writable() once there is space: now, or after the other end has read. */
 void wire_stream_await_room(struct wire_stream *s);
 
-/* How many bytes were taken, or -1 and errno: EAGAIN without room, EPIPE when the other end is closed. */
+/* Returns the number of bytes accepted, or -1 and errno: EAGAIN if there is no space, EPIPE if the other end is
+ * closed. */
 ssize_t wire_stream_send(struct wire_stream *s, const void *bytes, size_t n);
 ssize_t wire_stream_send_parts(struct wire_stream *s, struct iovec *parts, int n_parts);
-/* How many bytes came, 0 at the end, or -1 and errno: EAGAIN when there are none now. */
+/* Returns the number of bytes received, 0 at the end, or -1 and errno: EAGAIN if no bytes are available now. */
 ssize_t wire_stream_receive(struct wire_stream *s, void *bytes, size_t n);
-/* Nothing more will be sent. */
+/* Ends this direction: no more bytes will be sent. */
 void wire_stream_end(struct wire_stream *s);
 
 #endif

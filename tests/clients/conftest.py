@@ -1,4 +1,4 @@
-"""Starts the real build/quire on the demo model; every test here talks to it as a user would."""
+"""Starts the real build/quire on the demo model; the tests here use it as a user would."""
 
 import os
 import pathlib
@@ -15,17 +15,18 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 QUIRE = pathlib.Path(os.environ.get("QUIRE", ROOT / "build" / "quire"))
 MODEL = ROOT / "tools" / "demo_model" / "model"
 
-# How many tokens of a prediction are proposed follows from what a wider step costs on this machine at this moment; not so here.
+# The number of proposed tokens of a prediction depends on the current cost of a wider step on this machine. The tests
+# switch that off.
 ALWAYS_GUESSES = ("--speculative-config", '{"method": "none", "adaptive": false}')
 
 
 class Server:
-    """One `quire` process and the address it says it listens on."""
+    """One `quire` process and the address that it prints."""
 
     program = QUIRE
 
     def __init__(self, *arguments, wait_for=r"http://[0-9.]+:(\d+)", cwd=None, before=(), environment=None, program=None):
-        """before: what starts the program, as mpirun; environment: of the process, beside what it has."""
+        """before: a program that starts it, such as mpirun. environment: added to the process's own."""
         self.process = subprocess.Popen(
             [*before, str(program or self.program), *map(str, arguments)], env={**os.environ, **(environment or {})}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=cwd)
         self.lines = []
@@ -102,7 +103,7 @@ def client(server):
 
 @pytest.fixture
 def start():
-    """Starts servers of a test's own and stops them."""
+    """Starts servers for one test and stops them."""
     servers = []
 
     def begin(*arguments, **kwargs):

@@ -1,9 +1,9 @@
-"""Writes demo_goldens.json: what transformers (fp32) answers greedily with the demo model.
+"""Writes demo_goldens.json: the greedy answers of transformers (fp32) with the demo model.
 
 usage: make_demo_goldens.py      needs torch and transformers 5 (tools/demo_model/requirements.txt)
 
-Each step carries the margin between the two best logits; test_demo_goldens.py follows the answer up to the first
-step whose margin is below docs/internals/numerics.md §15's bound, 0.02 nats.
+Each step has the margin between the two best logits. test_demo_goldens.py compares the answer up to the first
+step whose margin is below the bound of docs/internals/numerics.md §15, 0.02 nats.
 """
 
 import json

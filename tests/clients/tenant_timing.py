@@ -1,15 +1,16 @@
-"""Whether one tenant can tell by timing what another tenant's prompts were.
+"""Measures whether one tenant can learn another tenant's prompts by timing.
 
-    build/venv/bin/python tests/clients/tenant_timing.py [--trials 2000] [--prompt-words 250] [--response-cache memory|sqlite|redis] [--json FILE]
+build/venv/bin/python tests/clients/tenant_timing.py [--trials 2000] [--prompt-words 250] [--response-cache
+memory|sqlite|redis] [--json FILE]
 
-A prober measures the time to first token of prompts that a victim sent just before (a hit, if the cache were shared) and
-of prompts that nobody has sent. Every measurement follows one request of the victim's, of the same length, which is the
-measured prompt or another one: nothing but that differs between the two kinds. Their order is drawn anew for each
-pair, no measurement is left out, and the score is the distinguisher's AUC: the chance that a prompt that was sent is
-answered faster than one that was not. 0.5 is no knowledge, 1 is certainty. Within one tenant (the prober has the victim's
-key) the AUC shows that the method sees a hit where there is one.
+A prober measures the time to first token of prompts that a victim sent just before (a hit, if the cache were
+shared) and of new prompts. Every measurement follows one request of the victim, of the same length. This request
+is the measured prompt or another one; nothing else differs between the two kinds. Their order is random for each
+pair, and no measurement is left out. The score is the distinguisher's AUC: the probability that a sent prompt is
+answered faster than a new one. 0.5 is no knowledge, 1 is certainty. Within one tenant (the prober has the
+victim's key) the AUC shows that the method detects a hit.
 
-Where there is nothing to be told, the AUC of n pairs has the standard error sqrt((2 n + 1) / (12 n²)), whatever the
+Without a difference, the AUC of n pairs has the standard error sqrt((2 n + 1) / (12 n²)), whatever the
 distribution of the times: 0.0091 for 2,000.
 """
 
@@ -31,12 +32,12 @@ WORDS = ("and the a to was it he she in they of with for that said on his had is
 
 
 def prompt(rng, n_words):
-    """Words in an order that nobody has had before."""
+    """Words in an order that is new."""
     return " ".join(rng.choice(WORDS) for _ in range(n_words))
 
 
 class Client:
-    """One connection of one key."""
+    """One connection with one key."""
 
     def __init__(self, port, key):
         self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
@@ -56,7 +57,7 @@ class Client:
 
 
 def measure(port, victim_key, prober_key, n_pairs, n_words, seed):
-    """(times of prompts that the victim had sent, times of prompts that nobody had)"""
+    """(times of prompts that the victim had sent, times of new prompts)"""
     victim, prober = Client(port, victim_key), Client(port, prober_key)
     rng = random.Random(seed)
     sent, fresh = [], []
@@ -71,7 +72,7 @@ def measure(port, victim_key, prober_key, n_pairs, n_words, seed):
 
 
 def auc(sent, fresh):
-    """The chance that one of sent is less than one of fresh; ties count half."""
+    """The probability that a value of sent is less than one of fresh; ties count half."""
     ranked = sorted([(t, 0) for t in sent] + [(t, 1) for t in fresh])
     score, i, n_sent = 0.0, 0, 0
     while i < len(ranked):

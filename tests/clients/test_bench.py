@@ -1,4 +1,4 @@
-"""quire bench, as a person or a script would run it: the fields, and sums that must hold."""
+"""quire bench, as a person or a script runs it: the fields, and sums that must hold."""
 
 import http.server
 import json
@@ -97,7 +97,8 @@ def test_latency():
     assert result["avg_latency"] == pytest.approx(sum(latencies) / 4, rel=1e-6)
     assert set(result["percentiles"]) == {"10", "25", "50", "75", "90", "99"}
     assert result["percentiles"]["50"] == pytest.approx((latencies[1] + latencies[2]) / 2, rel=1e-6)
-    # Prefill and decode are all of the time. When the last request has its first token, the two others have one or more.
+    # Prefill and decode are all of the time. When the last request has its first token, the two others have at least
+    # one.
     prefill_s = 30 / result["prefill_tokens_per_second"]
     assert result["avg_ttft"] <= prefill_s * 1.000001
     n_decoded = (result["avg_latency"] - prefill_s) * result["decode_tokens_per_second"]
@@ -142,7 +143,7 @@ def test_serve_completions(server):
     assert result["model_id"] == "demo" and result["request_rate"] == "inf" and result["num_prompts"] == 6
     assert result["request_goodput"] == pytest.approx(result["request_throughput"])
     assert 1 <= result["max_concurrent_requests"] <= 6
-    # TPOT and ITL of equal answers that come token by token are the same mean, but for the event that ends the answer.
+    # If equal answers come token by token, TPOT and ITL have the same mean, except for the event that ends the answer.
     assert result["mean_tpot_ms"] == pytest.approx(result["mean_itl_ms"], rel=0.2)
 
 
@@ -186,7 +187,7 @@ def choice(text, finish=None, **more):
 
 
 class OddServer(http.server.BaseHTTPRequestHandler):
-    """Answers by turns as servers do that are not ours, or not well. The client's first request gets answer 0."""
+    """Repeats answers of other or faulty servers. The client's first request gets answer 0."""
 
     protocol_version = "HTTP/1.1"
     n_asked = 0
@@ -208,7 +209,7 @@ class OddServer(http.server.BaseHTTPRequestHandler):
         self.wfile.write(b"0\r\n\r\n")
 
     def do_GET(self):
-        if self.path == "/metrics":  # as vLLM says it; two accepted tokens in each answer, of four guesses in one step
+        if self.path == "/metrics":  # vLLM's names; two accepted tokens in each answer, of four drafts in one step
             counters = {"drafts": 1, "draft_tokens": 4, "accepted_tokens": 2}
             text = "".join('vllm:spec_decode_num_%s_total{engine="0"} %.1f\n' % (name, 100 + n * OddServer.n_asked) for name, n in counters.items())
             text += "".join('vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",position="%d"} %.1f\n' % (place, OddServer.n_asked)
@@ -251,8 +252,8 @@ def test_serve_counts_the_faults_of_others():
     assert OddServer.keys == {"Bearer secret"}
     assert result["completed"] == 2 and result["failed"] == 4
     assert result["first_error"] == "HTTP 429: the  [2Jqueue is full" and result["first_error"] in got.stderr
-    assert result["total_input_tokens"] == 16 + 100  # asked for, where the server says nothing
-    assert result["total_output_tokens"] == 3 + 50   # events, likewise
+    assert result["total_input_tokens"] == 16 + 100  # the requested length, if the server reports none
+    assert result["total_output_tokens"] == 3 + 50  # also the events
     assert result["spec_decode_num_drafts"] == 6 and result["spec_decode_draft_tokens"] == 24 and result["spec_decode_accepted_tokens"] == 12
     assert result["spec_decode_acceptance_rate"] == 50 and result["spec_decode_acceptance_length"] == 3
     assert result["spec_decode_per_position_acceptance_rates"] == [1, 1]
@@ -267,7 +268,7 @@ LOAD = ["--num-prompts", 24, "--input-len", 16, "--output-len", 24]
 
 
 def test_compare_finds_a_difference():
-    """The oracle takes four times as long: a difference that a busy machine cannot hide."""
+    """The oracle takes four times as long: a busy machine cannot hide this difference."""
     rounds = 12
     result = bench_json("compare", MODEL, "--a", "--device ref", "--b", "--max-num-seqs=8 --no-enable-prefix-caching", *LOAD, "--rounds", rounds)
     assert result["a"] == "--device ref" and result["rounds"] == rounds and result["num_prompts"] == 24
@@ -282,7 +283,8 @@ def test_compare_finds_a_difference():
 
 
 def test_compare_takes_no_noise_for_a_difference():
-    # Five figures at 99 % each: at most 5 of 100 comparisons say so of equal sides, three in a row 1 of 8,000.
+    # Five figures at 99 % each: for equal sides, at most 5 of 100 comparisons report a difference; three in a row do so
+    # once in 8,000.
     for attempt in range(3):
         got = bench("compare", MODEL, "--b", "--max-num-seqs 64", "--max-num-seqs", 64, *LOAD, "--rounds", 10)
         assert got.returncode == 0, got.stderr
@@ -316,7 +318,7 @@ def test_compare_says_what_is_wrong(arguments, says):
 
 
 def predicted(cost, step):
-    """What scheduler/cost.h says, written again."""
+    """The formula of scheduler/cost.h, implemented again."""
     points, n = cost["points"], step["tokens"]
     us = points[0][1]
     for (n0, us0), (n1, us1) in zip(points, points[1:]):
@@ -332,8 +334,8 @@ def test_steps(tmp_path):
     written = json.loads(saved.read_text())
     assert "steps that it was not fitted on" in written.pop("about")
     assert written["points"] == [pytest.approx(p, rel=1e-6) for p in cost["points"]] and set(written) == set(cost)
-    assert cost["micro_batch_tokens"] == 64  # a CPU's
-    most = max(s["tokens"] for s in steps if not s["held_out"])  # as large as there is time for
+    assert cost["micro_batch_tokens"] == 64  # a CPU's figure
+    most = max(s["tokens"] for s in steps if not s["held_out"])  # as large as time permits
     assert 16 <= most <= 64
     assert cost["points"][0][0] == 1 and cost["points"] == sorted(cost["points"]) and cost["points"][-1][0] == most
     assert cost["block_copy_us"] > 0 and result["rounds"] >= 3
@@ -401,7 +403,7 @@ def test_a_kind_of_sampling(kind):
 
 
 def test_rows_are_printed_as_they_are_measured():
-    """What a run that is stopped has measured is on its output, a row on each line."""
+    """An interrupted run has printed its measurements, one row per line."""
     run = subprocess.Popen([QUIRE, "bench", "kernels", "--json", "--op", "gemm", "--rows", "4864", "--cols", "896", "--tokens", "1,2000",
                             "--form", "lane", "--threads", "1"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:

@@ -1,4 +1,4 @@
-"""What `vllm bench serve` asks of a server, in its order, with its rules for reading a stream (own code)."""
+"""The requests of `vllm bench serve` in its order, with its rules for reading a stream (own code)."""
 
 import codecs
 import http.client
@@ -10,8 +10,8 @@ PROMPT = "Once upon a time"
 
 
 class Reader:
-    """vLLM's way with a stream: each read is stripped of blanks, events are cut at empty lines, and what is left is an
-    event too if it is whole JSON. A server whose events are not one line of JSON each loses tokens in it."""
+    """vLLM's way to read a stream: it strips blanks from each read, splits events at empty lines, and takes the rest
+    as an event too if it is whole JSON. It loses tokens of a server whose events are not one line of JSON each."""
 
     def __init__(self):
         self.decode, self.rest = codecs.getincrementaldecoder("utf-8")().decode, ""
@@ -33,7 +33,7 @@ class Reader:
 
 
 def bench(server, path, payload, size):
-    """(text, events with a choice, usage), read in pieces of at most so many bytes."""
+    """(text, events with a choice, usage), read in pieces of at most this number of bytes."""
     c = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     c.request("POST", path, json.dumps(payload), {"Content-Type": "application/json", "x-request-id": "bench-0"})
     reply = c.getresponse()
@@ -66,7 +66,7 @@ def test_its_requests(server, path, size):
     payload |= ({"messages": [{"role": "user", "content": [{"type": "text", "text": PROMPT}]}], "max_completion_tokens": 32} if chat else
                 {"prompt": PROMPT, "repetition_penalty": 1.0, "max_tokens": 32, "logprobs": None})
     text, n, usage = bench(server, path, payload, size)
-    # The first event with a choice is the first token to it, and each further one a pause between tokens.
+    # It counts the first event with a choice as the first token, and each further one as a pause between tokens.
     assert 32 <= n <= 32 + 3 and usage["completion_tokens"] == 32 and usage["prompt_tokens"] > 0
     whole = server.client().post(path.removeprefix("/v1"), cast_to=object,
                                  body={k: v for k, v in payload.items() if not k.startswith("stream")})
@@ -82,7 +82,7 @@ def test_the_model_it_finds(server):
 
 
 def test_a_tokenizer_that_is_the_server(server):
-    """Datasets of random tokens are made by encoding and decoding until the length is right."""
+    """It makes random data sets by encoding and decoding until the length is right."""
     client = server.client()
 
     def post(path, body):

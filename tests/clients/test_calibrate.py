@@ -1,4 +1,4 @@
-"""quire cache calibrate: the same numbers from a model that it opens and from a server, and errors that say where."""
+"""quire cache calibrate: equal numbers from a model that it opens and from a server, and errors that name the place."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""The command line as a person would try it."""
+"""The command line, as a person would try it."""
 
 import concurrent.futures
 import json
@@ -119,7 +119,7 @@ FOREIGN = re.findall(r'^    \{"([^;]*?)"(?:,|\s)\s*(NULL|"[^"]*"),\s+(?:([A-Z_]+
 
 
 def test_other_engines_options_are_named():
-    """Every row of the table: taken with what it accepts, else refused with its text; what it points to is there."""
+    """Every row of the table: accepted with valid values, otherwise rejected with its text; its references exist."""
     assert len(FOREIGN) > 80
     shown = quire("serve", "--help", "all").stdout + quire("generate", "--help", "all").stdout
     ours = set(re.findall(r"^  --(?:\[no-\])?([a-z0-9-]+)", shown, re.MULTILINE))
@@ -130,7 +130,8 @@ def test_other_engines_options_are_named():
         for name in names.split(","):
             assert name not in ours and name not in seen, name
             seen.add(name)
-    for names, accepts, _, text in FOREIGN[::5]:  # one process each: a part is enough, the code is the same for all
+    # one process each: a part is enough, because the code is the same for all
+    for names, accepts, _, text in FOREIGN[::5]:
         option = "--" + names.split(",")[0]
         is_flag = accepts == '""'
         got = quire("plan", "/absent", option, *([] if is_flag else ["99"]))
@@ -254,7 +255,7 @@ def test_the_doctor_finds_what_would_fail(tmp_path, damage):
 
 
 class Terminal:
-    """quire generate on a terminal of its own."""
+    """quire generate on its own terminal."""
 
     def __init__(self, *arguments):
         self.pid, self.fd = pty.fork()
@@ -264,7 +265,7 @@ class Terminal:
         self.seen = ""
 
     def wait_for(self, text, seconds=20):
-        """What it prints until then."""
+        """Returns the output until then."""
         deadline = time.monotonic() + seconds
         while text not in self.seen:
             assert time.monotonic() < deadline and select.select([self.fd], [], [], seconds)[0], (text, self.seen)
@@ -294,9 +295,9 @@ class Terminal:
 def test_a_chat_at_the_terminal():
     t = Terminal()
     t.wait_for("> ")
-    t.type("\r")  # an empty line asks nothing and ends nothing
+    t.type("\r")  # an empty line does nothing
     t.wait_for("> ")
-    t.type("What is 99 plus 1?\x15What is 12 plus 30?\r")  # Ctrl-U takes the first part back
+    t.type("What is 99 plus 1?\x15What is 12 plus 30?\r")  # Ctrl-U deletes the first part
     assert "42" in t.wait_for(" tokens in, ")
     t.wait_for("> ")
     t.type("half a line\x03")
@@ -348,7 +349,7 @@ def test_the_line_can_be_edited():
     t.type("at is 12 plus 3?\x01Wh\x05\x1b[D0\r")  # to the beginning, to the end, one to the left
     assert "42" in t.wait_for(" tokens in, ")
     t.wait_for("> ")
-    t.type("\x1b[A\r")  # the line before
+    t.type("\x1b[A\r")  # the previous line
     assert "12 plus 30" in t.wait_for(" tokens in, ")
     t.wait_for("> ")
     t.type("Grüße, 漢字\x7f\x7f 🙂\r")
@@ -367,7 +368,7 @@ def test_sizes_are_in_words():
 
 
 def test_the_plan_of_text_holds():
-    """What two long texts at once take of a server is what `quire plan` says they may."""
+    """Two long texts at once take no more of a server's memory than `quire plan` predicts."""
     planned = json.loads(quire("plan", MODEL, "--json", "--max-model-len", "512").stdout)
     body = json.dumps({"prompt": "It was 7 in the morning, and the tide came in. " * 64_000}).encode()
     server = Server("serve", MODEL, "--port", "0", "--max-model-len", "512")
@@ -386,7 +387,7 @@ def test_the_plan_of_text_holds():
             assert len(set(pool.map(post, ["/tokenize"] * 2))) == 1
         assert kib("VmHWM") - idle < (planned["text_bytes"] + 2 * len(body)) >> 10
         assert planned["bodies_bytes"] == 16 * (16 << 20)
-        # And it is given back.
+        # And the memory is freed.
         deadline = time.monotonic() + 10
         while kib("VmRSS") - idle > 40 << 10:
             assert time.monotonic() < deadline, kib("VmRSS") - idle

@@ -1,4 +1,4 @@
-"""The demo model's greedy answers are transformers' own (make_demo_goldens.py wrote them)."""
+"""The demo model's greedy answers equal those of transformers (written by make_demo_goldens.py)."""
 
 import json
 import pathlib

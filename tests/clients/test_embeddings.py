@@ -1,4 +1,4 @@
-"""OpenAI's client and an embedder beside a chat model, in one process; a classifier of pairs by itself."""
+"""OpenAI's client with a chat model and a companion embedding model in one process; and a classifier of pairs alone."""
 
 import base64
 import json
@@ -28,8 +28,8 @@ def ids_of(text):
 
 
 def model(place, golden, between=("[SEP]",), second=1):
-    """The golden's model with a tokenizer of letters, whose own truncation, to 4 tokens, is not obeyed. between, second:
-    the tokens between a pair's texts, and the second one's type."""
+    """The golden's model with a tokenizer of letters. The tokenizer's own truncation, to 4 tokens, is ignored.
+    between, second: the tokens between a pair's texts, and the type of the second one."""
     shutil.copytree(GOLDENS / golden, place)
     special = [{"id": i, "content": w, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
                for i, w in enumerate(WORDS[:4])]
@@ -63,7 +63,7 @@ def test_embeddings(both):
     client = both.client()
     assert [m.id for m in client.models.list()] == ["demo", "tiny"] and client.models.retrieve("tiny").id == "tiny"
     texts = ["one two", "three", "a b c"]
-    reply = client.embeddings.create(model="tiny", input=texts)  # the client asks for base64
+    reply = client.embeddings.create(model="tiny", input=texts)  # the client requests base64
     assert reply.model == "tiny" and [d.index for d in reply.data] == [0, 1, 2]
     assert reply.usage.prompt_tokens == sum(len(ids_of(t)) + 2 for t in texts)
     for text, among in zip(texts, reply.data):
@@ -88,7 +88,7 @@ def test_long_texts_are_cut_at_the_models_length(both):
 
 @pytest.mark.parametrize("mark", ["-", "—", "。", "a-", "--- "])
 def test_a_million_marks_are_tokens(both, mark):
-    """BERT makes a token of each; the model's length of them is read."""
+    """BERT makes a token of each; the model reads its maximum number of them."""
     client = both.client()
     read = lambda n: client.embeddings.create(model="tiny", input=mark * n, encoding_format="float")
     whole, short = read(1_000_000 // len(mark)), read(600)
@@ -120,7 +120,7 @@ def test_both_models_are_seen(both):
     assert value("quire:engine_prompt_tokens_total", second) >= 5 and value("vllm:num_requests_running", second) == 0
     assert value("quire:kv_blocks", first) != value("quire:kv_blocks", second) > 0
     assert value("vllm:e2e_request_latency_seconds_count", second) >= 1
-    for i, line in enumerate(lines):  # a metric's samples stand together
+    for i, line in enumerate(lines):  # samples of a metric are contiguous
         assert line.startswith("#") or "engine=\"1\"" not in line or lines[i - 1].split("{")[0].rsplit("_", 1)[0] in line, line
 
 
@@ -159,7 +159,7 @@ def test_batches_that_wait_give_the_same_bits(both, start, tmp_path):
 
 @pytest.mark.parametrize("golden, between, second, transformers", [
     ("bert_labels", ["[SEP]"], 1, [0.6875866, 0.6452518, 0.7918027]),
-    ("xlmr_labels", ["[SEP]", "[SEP]"], 0, [0.3282616, 0.3394015, 0.4399507]),  # as XLM-R's: <s> A </s></s> B </s>
+    ("xlmr_labels", ["[SEP]", "[SEP]"], 0, [0.3282616, 0.3394015, 0.4399507]),  # like XLM-R's: <s> A </s></s> B </s>
 ])
 def test_scores_of_pairs(start, tmp_path, golden, between, second, transformers):
     s = start("serve", model(tmp_path / "pairs", golden, between, second), "--port", "0")

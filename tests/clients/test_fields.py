@@ -1,4 +1,4 @@
-"""vLLM's extra fields, over the real engine."""
+"""vLLM's extra fields, with the real engine."""
 
 import openai
 import pytest
@@ -22,7 +22,7 @@ def test_allowed_token_ids(client):
     reply = complete(client, allowed_token_ids=some + some[:2], logprobs=3, temperature=1.0, seed=5, n=3)
     assert all(set(got) <= set(some) and len(got) == 24 for got in ids(reply))  # eos is not among them
     assert len({tuple(got) for got in ids(reply)}) == 3
-    # The distribution that is told is the model's own: what nobody may draw stands in it.
+    # The reported distribution is the model's own: it contains tokens that may not be drawn.
     first = complete(client, allowed_token_ids=some, logprobs=3).choices[0].logprobs.top_logprobs[0]
     assert set(whole.choices[0].logprobs.top_logprobs[0].items()) <= set(first.items())
     assert ids(complete(client, allowed_token_ids=[some[0]], max_tokens=4)) == [[some[0]] * 4]
@@ -37,7 +37,7 @@ def text_of(client, tokens):
 
 
 def sequences(client, word):
-    """What is forbidden of a word."""
+    """The forbidden sequences of a word."""
     plain, spaced = tokens_of(client, word.lstrip()), tokens_of(client, " " + word.lstrip())
     return [plain] + [spaced] * (spaced != plain)
 
@@ -48,7 +48,7 @@ def has(tokens, sequence):
 
 def test_bad_words(client):
     whole = ids(complete(client, ignore_eos=True))[0]
-    # Pieces of one to three tokens; what sequences() says of them, not their text, is what is forbidden.
+    # Pieces of one to three tokens; the forbidden part is the sequences() of each, not its text.
     words = [text_of(client, whole[i:i + 1 + i % 3]) for i in range(12)]
     n_forbidden = 0
     for word in words:
@@ -72,7 +72,7 @@ def test_bad_words(client):
 
 
 def test_a_bad_word_is_forbidden_after_a_space_too(client):
-    # One token after a space, two without: vLLM would let it pass.
+    # One token after a space, two without: vLLM would permit it.
     assert len(tokens_of(client, " gentle")) == 1 and len(tokens_of(client, "gentle")) == 2
     assert " gentle" in complete(client, prompt="Once upon").choices[0].text
     assert "gentle" not in complete(client, prompt="Once upon", bad_words=["gentle"]).choices[0].text

@@ -1,4 +1,4 @@
-"""GGUF files: as a user has them, whole, split, and damaged."""
+"""GGUF files as users have them: whole, split, and damaged."""
 
 import json
 import os
@@ -211,7 +211,7 @@ def count(no, n):
 def test_a_split_file_is_the_whole_one(tmp_path):
     file = Gguf(GOLDENS / "llama" / "model.gguf")
     first, second, third = (tmp_path / f"model-0000{i}-of-00003.gguf" for i in (1, 2, 3))
-    back = file.tensors[::-1]  # the head, and q and k, in files that do not say what they are of
+    back = file.tensors[::-1]  # the head, and q and k, in files that do not name their model
     parts = back[:2], back[2:7], back[7:]
     assert {"output.weight", "token_embd.weight", "blk.0.attn_q.weight"} <= {t[0] for t in back[2:]}
     file.write(first, parts[0], **count(0, 3))
@@ -233,7 +233,7 @@ def test_a_split_file_is_the_whole_one(tmp_path):
 # ---- damaged files --------------------------------------------------------------------------------------------------
 
 NAN16, INF16 = b"\x00\x7e", b"\x00\x7c"
-# Where the f16 numbers of a block lie.
+# The offset of a block's f16 numbers.
 SCALES = [("qwen2", "blk.0.attn_q.weight", 0), ("qwen2", "blk.0.attn_v.weight", 2), ("qwen2", "blk.0.ffn_gate.weight", 2),
           ("llama", "blk.0.ffn_gate.weight", 80), ("llama", "blk.0.ffn_gate.weight", 82), ("llama", "blk.0.attn_output.weight", 108),
           ("llama", "blk.0.attn_q.weight", 0), ("llama", "blk.0.attn_v.weight", 2), ("llama", "blk.0.attn_k.weight", 208),
@@ -246,7 +246,7 @@ def test_scales_that_are_no_numbers(tmp_path):
         file.tensor(tensor)[3][at:at + 2] = (NAN16, INF16)[i % 2]
         told = refusal(file.write(tmp_path / "damaged.gguf"))
         assert "damaged.gguf: tensor '" in told and "row 0, block 0: its scale (Q" in told, (tensor, told)
-    zero = Gguf(GOLDENS / "qwen2" / "model.gguf")  # a block of zeros is a block
+    zero = Gguf(GOLDENS / "qwen2" / "model.gguf")  # a block of zeros is valid
     zero.tensor("blk.0.attn_q.weight")[3][:2] = bytes(2)
     assert measured(zero.write(tmp_path / "zero.gguf")).returncode == 0
 
@@ -309,7 +309,7 @@ def test_a_file_of_16_bits_is_gguf_and_can_be_quantized(tmp_path):
     assert got.returncode == 1 and "the checkpoint is not quantized" in got.stderr and got.stderr.count("\n") == 1
 
 
-# ---- what is no file at all -----------------------------------------------------------------------------------------
+# ---- not a GGUF file -------------------------------------------------------------------------------------------------
 
 def test_what_is_no_file(tmp_path):
     path = tmp_path / "x.gguf"

@@ -1,4 +1,4 @@
-"""Starting, stopping, cancelling, refusing: what an operator sees."""
+"""Starting, stopping, cancelling, rejecting: the operator's view."""
 
 import json
 import os
@@ -40,7 +40,7 @@ def nothing_runs(server):
 
 
 MADE, COMPUTED, WAITING = "vllm:generation_tokens_total", "quire:engine_prompt_tokens_total", "vllm:num_requests_waiting"
-WAYS = {  # what is asked, how much of it is sent, what must have grown before the client leaves
+WAYS = {  # the request, how much of it is sent, the counter that must have grown before the client leaves
     "before the body ends": (LONG, -10, None),
     "at once": (LONG, None, None),
     "in the queue": ({**LONG, "prompt": "queued"}, None, WAITING),
@@ -63,7 +63,7 @@ def leave(s, how):
 
 @pytest.fixture(scope="module", params=["one process", "engine elsewhere"])
 def slow(request, tmp_path_factory):
-    """Few positions a step, and two sequences at once: prefill takes many steps, and there is a queue."""
+    """Few positions per step, and two sequences at once: prefill takes many steps, and there is a queue."""
     shape = ["--max-model-len", "1024", "--max-num-seqs", "2", "--max-num-batched-tokens", "4", "--no-enable-prefix-caching"]
     servers = []
     if request.param == "engine elsewhere":
@@ -98,7 +98,7 @@ def test_a_client_that_leaves_cancels_its_request(slow, way, how):
     assert wait_until(lambda: nothing_runs(slow)), "the request went on without its client"
     assert slow.metric("vllm:kv_cache_usage_perc") == 0 and slow.metric("quire:kv_blocks_leaked") == 0
     assert wait_until(lambda: slow.metric("quire:http_connections") == 1) or how == "half-closed"
-    if until != WAITING:  # left alone it would have made 900 tokens and more
+    if until != WAITING:  # without the cancellation it would make at least 900 tokens
         assert slow.metric(MADE) - made < 900
     s.close()
 
@@ -135,7 +135,7 @@ ENDLESS = {**LONG, "max_tokens": 2000, "n": 64, "stream": True}  # two at a time
 
 
 def drained(start, *options):
-    """A server that was told to end, and a stream that it would finish first."""
+    """A server that received SIGTERM, and a stream that it finishes first."""
     server = start("serve", MODEL, "--port", "0", "--served-model-name", "demo", "--max-model-len", "2048", "--max-num-seqs", "2", *options)
     s = server.connect(60)
     s.sendall(raw(ENDLESS))
@@ -272,8 +272,8 @@ def test_front_end_and_engine_apart(start, tmp_path):
         engine.process.send_signal(signal.SIGSTOP)
         since, data = time.monotonic(), b""
         while b"[DONE]" not in data:
-            data += s.recv(65536)  # pings, where nobody notices
-            assert time.monotonic() - since < 30  # 5 s, on a machine that has other things to do
+            data += s.recv(65536)  # pings until a failure is noticed
+            assert time.monotonic() - since < 30  # 5 s, on a busy machine
     assert b'"code":"engine_unavailable"' in data and b"has not responded for 3.5 s" in data
     with pytest.raises(openai.InternalServerError) as caught:
         server.client().completions.create(model="demo", prompt="x", max_tokens=1)
@@ -309,7 +309,7 @@ def test_a_front_end_waits_for_its_engine(start, tmp_path):
     waits = start("serve", MODEL, "--engine", f"unix:{tmp_path}/nobody", "--port", "0", wait_for="waiting for the engine")
     assert waits.stop(timeout=5) == 0, waits.output()
 
-    # Proxies accept a connection before anybody is there behind them.
+    # Proxies accept a connection before a server is ready behind them.
     with socket.socket(socket.AF_UNIX) as proxy:
         proxy.bind(f"{tmp_path}/proxy")
         proxy.listen()
@@ -320,7 +320,7 @@ def test_a_front_end_waits_for_its_engine(start, tmp_path):
         proxy.accept()[0].sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 10)
         assert waits.process.wait(20) == 1
 
-    # The system of a stopped engine accepts for it: one connection waits there, however long it is.
+    # The operating system accepts for a stopped engine: one connection waits there for any time.
     with socket.socket(socket.AF_UNIX) as mute:
         mute.bind(f"{tmp_path}/mute")
         mute.listen()

@@ -15,7 +15,8 @@ SECRET = "Zanzibar"
 
 
 def log_of(server):
-    """Every line it has written, each of which must be a JSON object; ended first, so that nothing is missing."""
+    """Every line of the log, each of which must be a JSON object; stops the process first, so that no line is
+    missing."""
     assert server.stop() == 0
     server.output()
     lines = [json.loads(line) for line in "".join(server.lines).splitlines()]
@@ -78,7 +79,7 @@ def test_without_the_flag_nothing_is_said_of_requests(start):
 
 
 def test_a_start_that_fails_says_so_in_json(monkeypatch, tmp_path):
-    monkeypatch.setenv("HWLOC_FSROOT", str(tmp_path))  # no /sys: hwloc would have a line of its own
+    monkeypatch.setenv("HWLOC_FSROOT", str(tmp_path))  # without /sys, hwloc would print its own line
     taken = socket.create_server(("127.0.0.1", 0))
     done = subprocess.run([str(QUIRE), "serve", str(MODEL), "--log-format", "json", "--port", str(taken.getsockname()[1])],
                           capture_output=True, text=True, timeout=60)

@@ -116,7 +116,7 @@ def test_keys_limits_and_retries(start, tenants):  # noqa: F811
     slow = connect(server, api_key="key-slow")
     raw = slow.messages.with_raw_response.create(**ask)
     assert raw.headers["x-ratelimit-limit-requests"] == "2" and raw.headers["request-id"] == raw.headers["x-request-id"]
-    # The header that older versions of the client send the key in.
+    # The header in which older versions of the client send the key.
     old = {"x-api-key": "key-slow", "Authorization": anthropic.Omit()}
     assert connect(server, default_headers=old).messages.create(**ask).usage.output_tokens == 2
     with pytest.raises(anthropic.RateLimitError) as caught:

@@ -1,4 +1,4 @@
-"""What operators look at: /metrics, read as Prometheus' own parser reads it, and the listener for it."""
+"""/metrics as operators use it, read with Prometheus' own parser, and its listener."""
 
 import json
 import os
@@ -53,10 +53,11 @@ def test_an_address_that_is_none(address):
     assert done.returncode == 2 and "must be HOST:PORT" in done.stderr
 
 
-# vLLM's names, types and bounds, from vllm/v1/metrics/loggers.py and buckets.py. The parser takes "_total" off counters.
+# vLLM's names, types and bounds, from vllm/v1/metrics/loggers.py and buckets.py. The parser removes "_total" from
+# counters.
 LATENCY = [0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680]
 FIRST = [0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560]
-BETWEEN = [0.001, 0.0025, 0.005,  # these three are ours, for models faster than vLLM's least
+BETWEEN = [0.001, 0.0025, 0.005,  # these three are ours, for models faster than vLLM's smallest bound
            0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80]
 TOKENS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]  # up to --max-model-len
 STEP = [1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384]
@@ -76,7 +77,7 @@ PROCESS = {"process_cpu_seconds", "process_resident_memory_bytes", "process_virt
 
 
 def families(text):
-    """By name. Every sample belongs to its family, every family was announced once, no label is given twice."""
+    """By name. Every sample belongs to its family, every family is announced once, and no label appears twice."""
     found = {}
     for family in text_string_to_metric_families(text):
         assert family.name not in found, family.name
@@ -118,13 +119,13 @@ def test_the_names_labels_and_bounds_are_vllms(served):
     for name, bounds in VLLM_HISTOGRAMS.items():
         samples = found["vllm:" + name].samples
         buckets = [s for s in samples if s.name.endswith("_bucket")]
-        # The very text counts: Prometheus 2 tells series apart by it.
+        # The exact text counts: Prometheus 2 distinguishes series by it.
         assert [s.labels["le"] for s in buckets] == [prometheus_client.utils.floatToGoString(b) for b in bounds] + ["+Inf"], name
         values = [s.value for s in buckets]
         count = [s.value for s in samples if s.name.endswith("_count")]
         assert values == sorted(values) and values[-1] == count[0], name
     places = found["vllm:spec_decode_num_accepted_tokens_per_pos"].samples
-    assert [(s.labels["position"], s.value) for s in places] == [(str(i), 0) for i in range(16)]  # nobody guessed
+    assert [(s.labels["position"], s.value) for s in places] == [(str(i), 0) for i in range(16)]  # no drafts
     assert PROCESS == {name for name in found if name.startswith("process_")}
 
 
@@ -147,7 +148,7 @@ def test_the_numbers_are_those_of_the_requests(served):
     assert value(found, "vllm:generation_tokens", "vllm:generation_tokens_total") == 18
     for name in ("queue", "prefill", "decode", "inference"):
         assert sums(f"request_{name}_time_seconds")[1] == 4
-    assert sums("request_time_per_output_token_seconds")[1] == 3  # a choice of one token has none
+    assert sums("request_time_per_output_token_seconds")[1] == 3  # a choice of one token has no such time
     queue, prefill, decode, inference = (sums(f"request_{name}_time_seconds")[0]
                                          for name in ("queue", "prefill", "decode", "inference"))
     assert abs(prefill + decode - inference) < 1e-6 and 0 <= queue and 0 < prefill and 0 < decode
@@ -167,12 +168,12 @@ def test_the_numbers_are_those_of_the_requests(served):
 
 
 def test_the_dashboard_asks_for_what_there_is(served):
-    """tools/check_dashboard.py lets Prometheus answer every expression; this is what can be known without it."""
+    """tools/check_dashboard.py lets Prometheus evaluate every expression; this test checks what is possible without it."""
     board = json.loads((ROOT / "docs" / "grafana" / "quire.json").read_text())
     told = {sample.name for family in families(get(served.url + "/metrics")[1]).values() for sample in family.samples}
-    # Where no answers are kept nothing is told of them.
+    # Without a response cache, its metrics are absent.
     told |= set(re.findall(r"quire:response_cache_\w+", (ROOT / "server" / "front" / "observe" / "cache_metrics.c").read_text()))
-    told.add("quire:rank_wait_seconds_total")  # nor of ranks where there is one (test_ranks.py)
+    told.add("quire:rank_wait_seconds_total")  # nor of ranks if there is only one (test_ranks.py)
     asked = set()
     for panel in board["panels"]:
         for target in panel["targets"]:

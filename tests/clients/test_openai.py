@@ -1,4 +1,4 @@
-"""openai-python over every route of Quire."""
+"""openai-python with every route of Quire."""
 
 import concurrent.futures
 import json
@@ -143,7 +143,7 @@ def test_completions_echo_and_logprobs(server, client):
     assert lp.token_logprobs[0] is None and all(x <= 0 for x in lp.token_logprobs[1:])
     assert lp.text_offset[0] == 0 and lp.text_offset == sorted(lp.text_offset)
     assert "".join(lp.tokens) == prompt
-    # What is scored as a prompt is what was scored when it was generated.
+    # The logprobs of a prompt equal those from when its tokens were generated.
     made = client.completions.create(model="demo", prompt=prompt, max_tokens=8, temperature=0, logprobs=1,
                                      extra_body={"return_token_ids": True, "ignore_eos": True})
     made_ids = made.choices[0].model_extra["token_ids"]
@@ -277,7 +277,7 @@ def test_api_key(start):
 
 
 def test_a_request_among_others_gets_the_same_bits(server, client):
-    """The promise of the project, seen from the outside."""
+    """The invariance of the project, tested from the outside."""
     def ask(i):
         reply = client.completions.create(
             model="demo", prompt=f"Once upon a time number {i % 8}", max_tokens=24, temperature=0.9, seed=i % 8,

@@ -1,6 +1,8 @@
-"""docs/reference/openapi.json is what the server does: its routes, its replies and streams, and thousands of generated requests.
+"""docs/reference/openapi.json describes the server: its routes, its replies and streams, and thousands of generated
+requests.
 
-A long run by hand: QUIRE_SCHEMATHESIS_EXAMPLES=1000 build/venv/bin/pytest -q -p no:cacheprovider tests/clients/test_openapi.py
+A long run by hand: QUIRE_SCHEMATHESIS_EXAMPLES=1000 build/venv/bin/pytest -q -p no:cacheprovider
+tests/clients/test_openapi.py
 """
 
 import copy
@@ -35,7 +37,7 @@ def request(server, method, path, body=None, headers=KEY):
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory):
-    """A server whose one key may do everything, and whose context is short: a generated max_tokens is soon done."""
+    """A server whose only key has all rights, and whose context is short: a generated max_tokens ends soon."""
     from conftest import Server
     tenants = tmp_path_factory.mktemp("openapi") / "tenants.json"
     tenants.write_text('[{"name": "ops", "key": "k", "admin": true}]')
@@ -67,7 +69,7 @@ def test_it_has_the_routes_of_the_server_and_no_others(guarded):
 
 
 def closed(schema):
-    """The schema without room for what it does not name."""
+    """The schema without unnamed fields."""
     if isinstance(schema, list):
         return [closed(s) for s in schema]
     if not isinstance(schema, dict):
@@ -134,11 +136,13 @@ def test_other_replies(guarded):
 
 
 def test_generated_requests(guarded, tmp_path):
-    """Good and bad ones for every route: no reply is a 500 or unlike its schema, and what the schema forbids is a 4xx."""
+    """Valid and invalid requests for every route: no reply is a 500 or violates its schema, and a request that the
+    schema forbids is a 4xx."""
     doc = copy.deepcopy(DOC)
     doc["components"]["schemas"]["Model"] = {"enum": ["demo", None]}  # any other name would end most requests early
     examples = os.environ.get("QUIRE_SCHEMATHESIS_EXAMPLES")
-    if not examples:  # what all generating routes share is tried at one of them, what is not built once; fields_test.py has it all
+    # fields common to all generating routes are tried at one route, unimplemented ones once; fields_test.py has all
+    if not examples:
         common = doc["components"]["schemas"]["Sampling"]["properties"]
         for name in [n for n, s in common.items() if s == {"$ref": "#/components/schemas/NotBuilt"}][1:]:
             del common[name]
@@ -146,9 +150,9 @@ def test_generated_requests(guarded, tmp_path):
         for name in ("CompletionRequest", "ResponseRequest", "MessagesRequest"):
             doc["components"]["schemas"][name]["allOf"][0] = few
     (tmp_path / "openapi.json").write_text(json.dumps(doc))
-    # What a schema cannot say: whether a prompt fits the context, which ids there are, which fields go together.
+    # A schema cannot express some rules: whether a prompt fits the context, which ids exist, which fields go together.
     (tmp_path / "schemathesis.toml").write_text('[checks.positive_data_acceptance]\nexpected-statuses = ["2xx", 304, 307, 400, 404, 429]\n\n'
-                                               # A header or a parameter that nobody knows is ignored.
+                                               # An unknown header or parameter is ignored.
                                                '[generation]\nallow-extra-parameters = false\n')
     how = ["--max-examples", examples, "--seed", "1"] if examples else ["--max-examples", "5", "--generation-deterministic"]
     run = subprocess.run(

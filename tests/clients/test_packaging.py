@@ -1,4 +1,5 @@
-"""What packaging/ holds, tried: HAProxy over two servers, systemd's notification, the probes of the manifest, the manual."""
+"""Tests the contents of packaging/: HAProxy over two servers, systemd's notification, the probes of the manifest,
+the manual."""
 
 import json
 import pathlib
@@ -35,7 +36,7 @@ def free_port():
 
 @pytest.fixture
 def proxy(start, tmp_path):
-    """packaging/haproxy.cfg over two servers, at ports that are free here."""
+    """packaging/haproxy.cfg over two servers, at ports that are free on this machine."""
     servers = [start("serve", MODEL, "--port", "0", "--served-model-name", "demo") for _ in range(2)]
     port = free_port()
     text = (PACKAGING / "haproxy.cfg").read_text()
@@ -87,7 +88,7 @@ def test_a_key_stays_with_its_server(proxy):
 
 def test_a_server_that_drains_finishes_and_the_other_takes_over(proxy):
     url, servers = proxy
-    # A stream on one of the two; a key is tried until it is the first's.
+    # A stream on one of the two: tries keys until one goes to the first server.
     request = urllib.request.Request(url + "/v1/completions", body(max_tokens=400, ignore_eos=True, stream=True),
                                      {"Authorization": "Bearer stays", "Content-Type": "application/json"})
     stream = urllib.request.urlopen(request, timeout=60)
@@ -95,7 +96,7 @@ def test_a_server_that_drains_finishes_and_the_other_takes_over(proxy):
     assert first.startswith(b"data: ")
     busy = next(s for s in servers if s.metric("vllm:num_requests_running") > 0)
     busy.process.send_signal(signal.SIGTERM)
-    # Until HAProxy has seen it, requests meet a closed door, or a 503: they are tried elsewhere.
+    # Until HAProxy has noticed, requests get a refused connection or a 503: they are repeated.
     for _ in range(20):
         assert post(url, "stays", max_tokens=1)["usage"]["completion_tokens"] == 1
         time.sleep(0.05)
@@ -160,7 +161,7 @@ def test_the_manifest_starts_a_server_and_its_probes_are_answered(start):
         get = container[probe]["httpGet"]
         assert get["port"] == "metrics"
         assert urllib.request.urlopen(f"http://{listen}{get['path']}", timeout=20).status == 200
-    # While it drains it is alive and not ready.
+    # A draining server is live and not ready.
     stream = urllib.request.urlopen(urllib.request.Request(
         server.url + "/v1/completions", json.dumps({"prompt": "Once", "max_tokens": 1500, "ignore_eos": True, "stream": True}).encode()), timeout=60)
     stream.readline()

@@ -1,5 +1,5 @@
-"""What other servers got wrong, held against openai-python's own code: its reader of events and its joiner of deltas.
-docs/internals/conformance.md says which test stands for which mistake."""
+"""Mistakes of other servers, tested with openai-python's own code: its reader of events and its joiner of deltas.
+docs/internals/conformance.md lists the test of each mistake."""
 
 import json
 import urllib.request
@@ -21,7 +21,7 @@ def raw(url, path, body):
 
 
 def sdk_events(data):
-    """As the SDK's own decoder reads the bytes, whatever way they are cut."""
+    """As the SDK's own decoder reads the bytes, however they are cut."""
     whole = [e.data for e in SSEDecoder().iter_bytes(iter([data]))]
     assert whole == [e.data for e in SSEDecoder().iter_bytes(iter(bytes([b]) for b in data))]
     assert whole[-1] == "[DONE]" and "[DONE]" not in whole[:-1]

@@ -1,4 +1,5 @@
-"""`prediction` and `speculative`, as a client sees them: answers do not change, and usage says what came of a guess."""
+"""`prediction` and `speculative` as a client uses them: answers do not change, and usage reports the result of a
+prediction."""
 
 import json
 import urllib.request
@@ -18,7 +19,7 @@ def ask(client, **more):
 
 
 def told(reply):
-    """Everything a reply says but its name and its usage."""
+    """Everything in a reply except its name and its usage."""
     return [c.model_dump() for c in reply.choices]
 
 
@@ -44,7 +45,7 @@ def test_a_right_prediction(server, client, story):
         assert 20 < accepted < 60 and rejected == 0, reply.usage
     assert server.metric("vllm:spec_decode_num_accepted_tokens_total") - before >= 3 * 20
     assert server.metric("vllm:spec_decode_num_accepted_tokens_per_pos_total") == server.metric("vllm:spec_decode_num_accepted_tokens_total")
-    # Short ones, and ends in their midst.
+    # Short ones, and ends in the middle of them.
     for more in ({"max_tokens": 1}, {"max_tokens": 7}, {"stop": text[60:66]}, {"logprobs": True, "top_logprobs": 2, "max_tokens": 9}):
         reply = ask(client, prediction=content(text), **more)
         assert told(reply) == told(ask(client, **more)), more

@@ -1,4 +1,4 @@
-"""--quantization of a checkpoint that is not quantized: what it makes, what it costs, what it changes."""
+"""--quantization of an unquantized checkpoint: its result, its cost, and its effect."""
 
 import json
 import os
@@ -11,7 +11,7 @@ import pytest
 from conftest import MODEL, ROOT
 from test_commands import quire
 
-# The demo model's matrices: rows, columns, how often. Embeddings, which are the head too, are the last.
+# The demo model's matrices: rows, columns, count. The embeddings, which are also the head, are the last.
 LAYERS = [(256, 256, 8), (128, 256, 8), (640, 256, 8), (256, 640, 4)]
 HEAD = (2048, 256, 1)
 BRIEF = ("--input-len", "4", "--output-len", "1", "--num-iters", "1", "--num-iters-warmup", "0")
@@ -22,7 +22,8 @@ def blocks(matrices, n_bytes):
     return sum(rows * columns // 32 * n_bytes * count for rows, columns, count in matrices)
 
 
-# Panels: of 16 rows, for each chunk of 256 columns or less, scales filled up to 64 bytes, and then the rest of each block.
+# Repacked weights: 16 rows for each chunk of at most 256 columns, with scales padded to 64 bytes, and then the rest of
+# each block.
 def panels(matrices, n_bytes):
     chunks = lambda columns: [min(256, columns - at) // 32 for at in range(0, columns, 256)]
     chunk = lambda n: -(-n * 32 // 64) * 64 + n * (n_bytes - 2) * 16
@@ -33,7 +34,7 @@ PANELS = {"int8": panels([*LAYERS, HEAD], 34), "int4-block": panels(LAYERS, 18) 
 MADE = {
     "int8": ("Q8_0", "int8", blocks([*LAYERS, HEAD], 34)),
     "int4-block": ("Q4_0", "int8", blocks(LAYERS, 18) + blocks([HEAD], 34)),
-    # A byte each; a float for each 128 rows and 128 columns, and those of a matrix begin on 64 bytes.
+    # A byte each; a float for each 128 rows and 128 columns, and a matrix's floats start at a multiple of 64 bytes.
     "fp8": ("float8_e4m3", "float32", sum(count * (rows * columns + 64) for rows, columns, count in LAYERS)),
 }
 
@@ -61,7 +62,7 @@ def test_the_choice_is_part_of_what_bits_depend_on(start, tmp_path):
         metrics = urllib.request.urlopen(server.url + "/metrics", timeout=20).read().decode()
         identities.add(re.search(r'identity="([0-9a-f]{64})"', metrics).group(1))
         server.stop()
-        again = quire("replay", recording, MODEL, "--json")  # opens the model as it was
+        again = quire("replay", recording, MODEL, "--json")  # opens the unchanged model
         told = json.loads(again.stdout)
         assert again.returncode == 0 and told["compared"] == 1 and told["different"] == 0, again
     assert len(identities) == 1 + len(MADE)
@@ -89,7 +90,7 @@ def test_rows_are_kept(tmp_path):
         assert kept_files(tmp_path) == [name, name + ".bad"]
         assert path.read_bytes() == whole and (tmp_path / (name + ".bad")).read_bytes() == damaged
     path.unlink()
-    path.mkdir()  # cannot be set aside by writing over it, nor read
+    path.mkdir()  # can be neither replaced by a write nor read
     assert quire(*ask).stdout == first.stdout
 
 
@@ -110,7 +111,7 @@ def test_rows_of_another_checkpoint_are_not_used(tmp_path):
 
 
 def test_rows_of_another_description_are_not_used(tmp_path):
-    """Also where a copy has the file's size and time: how a zero point is stored, from 1 up or from 0, is in config.json."""
+    """Also if a copy has the file's size and time: config.json says how a zero point is stored, from 1 or from 0."""
     model, kept = copied(tmp_path, "gptq_4_32_order_zeros_v2"), tmp_path / "kept"
     kept.mkdir()
     path = model / "config.json"
@@ -136,7 +137,7 @@ def edit_config(model, change):
 
 
 def edit_tensor(model, name, n_bytes=None, drop=False, rename=None):
-    """Overwrites a tensor's first bytes, drops it, or calls it something else."""
+    """Overwrites a tensor's first bytes, removes it, or renames it."""
     path = model / "model.safetensors"
     data = bytearray(path.read_bytes())
     n = int.from_bytes(data[:8], "little")

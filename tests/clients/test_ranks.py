@@ -1,4 +1,4 @@
-"""Several processes that share a model: the answers of one, and what clients see when one of them dies."""
+"""Several processes that share a model: the answers of one process, and the clients' view if one of them fails."""
 
 import contextlib
 import ctypes
@@ -64,7 +64,7 @@ def test_any_number_of_ranks_gives_the_same_answers(begin):
 
 
 def streamed(server, **more):
-    """A stream that runs, of which the first line is read."""
+    """A running stream whose first line has been read."""
     request = urllib.request.Request(server.url + "/v1/completions", json.dumps({**LONG, "stream": True, **more}).encode(), {"Content-Type": "application/json"})
     reply = urllib.request.urlopen(request, timeout=60)
     assert reply.readline().startswith(b"data: ")
@@ -76,7 +76,7 @@ def test_what_a_terminal_tells_all_is_rank_0s(begin, how):
     server = begin(2)
     rank, = workers(server)
     os.kill(rank, how)
-    time.sleep(0.05)  # it would end at once; where that is late, this sees nothing
+    time.sleep(0.05)  # it would end at once; if that is late, this check sees nothing
     assert answers(server) and not is_gone(rank)
     assert server.stop() == 0, server.output()
 
@@ -91,7 +91,7 @@ def test_a_rank_that_is_lost_ends_what_streams_with_an_error(begin, n, stages, l
     since = time.monotonic()
     rest = reply.read().decode()
     assert '"error"' in rest and f"rank {lost} " in rest, rest[-600:]
-    assert time.monotonic() - since < 30  # 5 s of the time-out, on a machine that has other things to do
+    assert time.monotonic() - since < 30  # 5 s of the time-out, on a busy machine
     assert server.process.wait(30) == 1, server.output()
     assert all(map(is_gone, ranks))
     told = [line for line in server.output().splitlines() if f"rank {lost} " in line]
@@ -99,18 +99,18 @@ def test_a_rank_that_is_lost_ends_what_streams_with_an_error(begin, n, stages, l
 
 
 def busy_thread(pid):
-    """Which of its threads, but the first, computes."""
+    """Finds the thread, other than the first, that computes."""
     ran = lambda: {int(t): sum(map(int, open(f"/proc/{pid}/task/{t}/stat").read().rsplit(")", 1)[1].split()[11:13])) for t in os.listdir(f"/proc/{pid}/task") if int(t) != pid}
     before = now = ran()
-    while max(now[t] - before.get(t, 0) for t in now) < 10:  # ticks of 10 ms, which on a busy machine come late
+    while max(now[t] - before.get(t, 0) for t in now) < 10:  # ticks of 10 ms, which come late on a busy machine
         time.sleep(0.02)
         now = ran()
     return max(now, key=lambda t: now[t] - before.get(t, 0))
 
 
 def hang(pid, other):
-    """The thread of that process that computes, from now on. Others see it where it hangs in the midst of a step, as it waits for
-    another rank: between steps nobody waits for rank 0."""
+    """Stops the thread of that process that computes. The others notice only if it hangs within a step, while
+    another rank waits for it: between steps, no rank waits for rank 0."""
     libc = ctypes.CDLL(None, use_errno=True)
     thread = busy_thread(pid)
     os.kill(other, signal.SIGSTOP)
@@ -134,15 +134,15 @@ def hang(pid, other):
 
 @pytest.mark.parametrize("more", [[], ["--restart", "on-failure"]])
 def test_an_engine_s_thread_that_hangs_is_noticed_by_the_others(begin, more):
-    """Rank 0's, beside a loop that lives: a tracer stops that thread alone."""
+    """Rank 0's thread hangs while its loop continues: a tracer stops only that thread."""
     server = begin(2, *more)
     engine = int(subprocess.run(["ps", "-o", "pid=", "--ppid", str(server.process.pid)], capture_output=True, text=True).stdout.split()[0]) if more else server.process.pid
     other, = (int(pid) for pid in subprocess.run(["ps", "-o", "pid=", "--ppid", str(engine)], capture_output=True, text=True).stdout.split())
-    for _ in range(4):  # it waited for the step's last, and the other rank rests: once in about twenty times
+    for _ in range(4):  # it waited for the end of the step, and the other rank rests: about once in twenty times
         reply, rest = streamed(server), b""
         go_on, since = hang(engine, other), time.monotonic()
-        while b"[DONE]" not in rest and time.monotonic() - since < 12:  # 5 s, on a machine that has other things to do
-            rest += reply.readline()  # a ping after 15 s, where nobody notices
+        while b"[DONE]" not in rest and time.monotonic() - since < 12:  # 5 s, on a busy machine
+            rest += reply.readline()  # a ping after 15 s, if the failure is not noticed
         if b'"error"' in rest:
             break
         go_on()
@@ -196,7 +196,7 @@ def test_what_a_server_of_ranks_cannot_do_is_refused(arguments, code, says):
 
 @pytest.mark.parametrize("stages", [1, 2])
 def test_a_recording_of_two_ranks_replays_on_one(begin, tmp_path, stages):
-    """Blocks run out, so that some are preempted and brought back."""
+    """Blocks run out, so that some sequences are preempted and resumed."""
     server = begin(2, "--record", tmp_path / "rec", "--num-kv-blocks", "130", "--max-model-len", "1024", "--swap-space", "16MiB", "--kv-cache-dtype", "int8",
                    "--quantization", "int8", "--speculative-config", '{"method": "ngram"}', stages=stages)
     asked = {"model": "demo", "prompt": ["Tell me a story.", "What does a goat like?"], "n": 8, "max_tokens": 150, "temperature": 0.8, "seed": 3, "extra_body": {"ignore_eos": True}}
@@ -228,7 +228,7 @@ def test_plan_says_what_a_rank_takes():
 
 
 def make_checkpoint(folder, n_layers, head, hidden=32, inner=64, vocab=4096):
-    """A Llama of zeros in BF16, whose head is its own."""
+    """A Llama of zeros in BF16 with its own head."""
     shapes = {"model.embed_tokens.weight": [vocab, hidden], "lm_head.weight": [vocab, hidden], "model.norm.weight": [hidden]}
     for layer in range(n_layers):
         for name, shape in {"self_attn.q_proj": [hidden, hidden], "self_attn.k_proj": [hidden, hidden], "self_attn.v_proj": [hidden, hidden], "self_attn.o_proj": [hidden, hidden], "mlp.gate_proj": [inner, hidden],
@@ -249,7 +249,7 @@ def make_checkpoint(folder, n_layers, head, hidden=32, inner=64, vocab=4096):
 
 @pytest.mark.parametrize("head,more,ends", [("BF16", [], {2: [2, 5], 3: [1, 3, 5], 4: [1, 3, 4, 5]}), ("BF16", ["--quantization", "int8"], {2: [2, 5], 3: [1, 3, 5]}), ("F32", [], {2: [3, 5], 3: [2, 4, 5], 4: [1, 3, 4, 5]})])
 def test_the_end_that_takes_less_has_the_layer_that_is_left(tmp_path, head, more, ends):
-    """The last one, where they take the same."""
+    """The last rank, if several take the same amount."""
     make_checkpoint(tmp_path, 5, head)
     for n, expected in ends.items():
         got = json.loads(subprocess.run([str(QUIRE), "plan", str(tmp_path), "--json", "-pp", str(n), *more], capture_output=True, text=True, check=True).stdout)
@@ -257,7 +257,7 @@ def test_the_end_that_takes_less_has_the_layer_that_is_left(tmp_path, head, more
 
 
 def test_plan_of_ranks_on_every_gpu_that_is_listed():
-    """Each fits beside its driver, the one with the most weights hardly."""
+    """Each fits with its driver; the one with the most weights hardly does."""
     def plan(*arguments):
         return subprocess.run([str(QUIRE), "plan", str(MODEL), "--json", *arguments], capture_output=True, text=True)
     listed = plan("--device", "cuda").stderr.rsplit("Name a GPU: ", 1)[1].strip().split(", ")
@@ -280,7 +280,7 @@ def test_nobody_takes_a_rank_for_a_command():
 
 @pytest.mark.parametrize("stages", [1, 2])
 def test_a_slow_rank_is_named(begin, stages):
-    """Stopped four fifths of the time, it is what others wait for."""
+    """It is stopped four fifths of the time, so the others wait for it."""
     server = begin(2, "--log-format", "json", stages=stages)
     ranks = workers(server)
     slow = ranks[-1]  # of the last stage

@@ -17,7 +17,7 @@ def same_as_chat(reply, chat):
 
 
 def without_times(response):
-    """What two replies to one request have in common."""
+    """The common part of two replies to one request."""
     fields = response.to_dict()
     for name in ("id", "created_at", "completed_at", "usage"):
         fields.pop(name, None)

@@ -1,4 +1,4 @@
-"""An engine that is lost and started again behind the same port."""
+"""A lost engine, and its restart behind the same port."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def children(pid, command):
 
 
 def processes(server):
-    """The engine's, which is rank 0, and those of the others."""
+    """The engine's process, which is rank 0, and those of the others."""
     engine, = children(server.process.pid, "engine")
     return [engine, *children(engine, "rank")]
 
@@ -101,7 +101,7 @@ def test_who_waits_is_told_why_and_the_engine_comes_back(begin, arguments, lost,
 
 @pytest.mark.parametrize("restart", ["no", "on-failure"])
 def test_one_that_is_lost_while_the_server_drains_is_not_forgiven(begin, restart):
-    """It is the end that matters, not who watched."""
+    """The end decides, not the process that notices it."""
     server, got = begin("-tp", "2", restart=restart), {}
     rank, = children(server.process.pid, "rank") if restart == "no" else processes(server)[1:]
     thread = in_thread(got, True, server, {**LONG, "n": 8, "stream": True})
@@ -164,7 +164,7 @@ def test_what_is_kept_is_given_meanwhile(begin, tmp_path, store):
 
 
 def test_what_is_kept_is_not_another_models(start, tmp_path):
-    """The files change while the engine is away: what it answers then is computed."""
+    """The files change while the engine is down: its later answers are computed."""
     model = tmp_path / "model"
     shutil.copytree(MODEL, model)
     server = start("serve", model, "--port", "0", "--served-model-name", "demo", "--device", "cpu", "--threads", "1", "--restart", "on-failure",
@@ -195,7 +195,8 @@ def test_health_says_so_once_a_client_knows(begin):
         while b'"error"' not in reply.readline():
             pass
         assert ask(server, None, "/health")[0] == 503
-    assert not is_gone(children(server.process.pid, "engine")[0])  # that it has ended is not how it is known
+    # the server does not detect the loss by the end of the process
+    assert not is_gone(children(server.process.pid, "engine")[0])
 
 
 def test_it_is_given_up_after_so_many_in_a_row(begin):
@@ -218,7 +219,7 @@ def test_what_fails_at_first_is_not_tried_again():
 
 
 def test_one_that_is_stopped_while_it_loads_is_noticed():
-    """Rank 0, which waits for another to come."""
+    """Rank 0, which waits for another rank."""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
@@ -240,7 +241,7 @@ def test_engine_and_ranks_end_with_the_server_however_it_ends(begin):
     server = begin("-tp", "2")
     its = processes(server)
     for pid in its:
-        os.kill(pid, signal.SIGTERM)  # a service manager tells all: what it means the server knows
+        os.kill(pid, signal.SIGTERM)  # a service manager signals all processes: the server knows the meaning
     time.sleep(0.05)
     assert ask(server, SHORT)[0] == 200
     server.process.kill()
@@ -249,7 +250,7 @@ def test_engine_and_ranks_end_with_the_server_however_it_ends(begin):
 
 
 def test_its_options_are_the_engines(begin, tmp_path):
-    """Recordings, listeners and logs are the engine's process's, and are whole at the end."""
+    """Recordings, listeners and logs belong to the engine's process, and are complete at the end."""
     server = begin("--record", tmp_path / "rec", f"--max-model-len=512", "--listen", f"unix:{tmp_path}/engine.sock", "--log-format", "json", "--seed", "3")
     assert ask(server, SHORT)[0] == 200 and (tmp_path / "engine.sock").exists()
     assert ask(server, LONG)[0] == 400

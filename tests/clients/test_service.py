@@ -1,4 +1,4 @@
-"""Tenants, limits, traces and the prefix cache, as openai-python and the command line meet them."""
+"""Tenants, limits, traces and the prefix cache, as openai-python and the command line use them."""
 
 import http.server
 import json
@@ -77,7 +77,8 @@ def test_the_sdk_waits_and_comes_back(start, tmp_path):
 
 
 def test_a_share_of_the_queue(start, tmp_path):
-    """One tenant's waiting choices leave room for another's. The engine takes 1 choice at a time and queues 9."""
+    """One tenant's waiting choices leave slots for another tenant's. The engine takes 1 choice at a time and queues
+    9."""
     path = tmp_path / "tenants.json"
     path.write_text(json.dumps([{"name": "a", "key": "ka", "max_queued": 3}, {"name": "b", "key": "kb"}]))
     server = start("serve", MODEL, "--port", "0", "--tenants", path, "--max-num-seqs", "1",
@@ -109,13 +110,13 @@ def test_a_share_of_the_queue(start, tmp_path):
     assert int(caught.value.response.headers["retry-after"]) >= 1
     with pytest.raises(openai.RateLimitError):
         a.post("/cache/pins", body={"prompt": STORY}, cast_to=object)
-    with pytest.raises(openai.BadRequestError, match="may have 3 choices waiting"):  # it never could be taken
+    with pytest.raises(openai.BadRequestError, match="may have 3 choices waiting"):  # it could never be accepted
         ask(a, prompt=["x", "y"], n=2)
     with pytest.raises(openai.BadRequestError):
         ask(a, temperature=9)
-    sent.append(send("kb"))  # there is room for others
+    sent.append(send("kb"))  # others still fit
     wait_for(9)
-    sent[0].close()  # who leaves gives the place back
+    sent[0].close()  # a client that leaves frees the slot
     wait_for(8)
     sent[0] = send("ka")
     wait_for(9)
@@ -124,7 +125,7 @@ def test_a_share_of_the_queue(start, tmp_path):
         assert c.recv(4096).startswith(b"HTTP/1.1 200")
         c.close()
     assert len(ask(a, n=3, max_tokens=1).choices) == 3
-    # A choice that has a token waits no longer.
+    # A choice that has a token does not wait any more.
     stream = ask(a, max_tokens=900, stream=True, extra_body={"ignore_eos": True})
     next(iter(stream))
     queued = [send("ka") for _ in range(3)]
@@ -146,7 +147,7 @@ def test_keys_from_the_environment(start, monkeypatch):
     assert cache("unpin", server.url).returncode == 0
     monkeypatch.setenv("OPENAI_API_KEY", "third")
     assert cache("unpin", server.url).returncode != 0
-    # What stands on the command line wins.
+    # The command line overrides the variable.
     server = start("serve", MODEL, "--port", "0", "--max-model-len", "256", "--api-key", "other")
     ask(server.client(api_key="other"))
     with pytest.raises(openai.AuthenticationError):
@@ -247,7 +248,7 @@ def test_kept_answers_from_a_terminal(start, tmp_path):
     body = urllib.request.Request(servers[1].url + "/cache/entries", b"{}", {"Content-Type": "application/json"})
     entries = json.load(urllib.request.urlopen(body, timeout=20))["entries"]
     assert sorted((e["hit_count"], e["tokens_saved"]) for e in entries) == [(0, 0), (0, 0), (1, 8)], entries
-    # What lives for years, is no answer, or was made by another model, is none.
+    # Entries that live for years, are not an answer, or were made by another model are rejected.
     head, *lines = file.read_text().splitlines()
     forged = [{**json.loads(line), "expires_at": 2 ** 53} for line in lines]
     file.write_text("\n".join([head, *map(json.dumps, forged), '{"answer": "AAAA", "expires_at": 1}', "[]"]))
@@ -260,7 +261,7 @@ def test_kept_answers_from_a_terminal(start, tmp_path):
 
 
 def test_an_export_is_whole_or_none(tmp_path):
-    """Of a server that goes away after the first page, and onto a disk that is full."""
+    """The server disappears after the first page, and the disk is full."""
     class Half(http.server.BaseHTTPRequestHandler):
         def do_POST(self):
             if json.loads(self.rfile.read(int(self.headers["Content-Length"])))["from"] > 0:
@@ -295,7 +296,7 @@ def test_warming_at_start(start, tmp_path):
     lines.write_text("{}\n")
     server = start("serve", MODEL, "--port", "0", "--warm", lines, wait_for=r"--warm: .*line 1")
     assert server.stop() == 0
-    os.mkfifo(tmp_path / "pipe")  # that nobody writes into
+    os.mkfifo(tmp_path / "pipe")  # without a writer
     server = start("serve", MODEL, "--port", "0", "--warm", tmp_path / "pipe", wait_for=r"--warm: .*pipe: is not a regular file")
     assert server.stop() == 0
 

@@ -1,6 +1,7 @@
-"""Whether one tenant learns what another tenant's prompts were: from the cache's counts, and from the clock.
+"""Whether one tenant can learn another tenant's prompts: from the cache's counts, and from the clock.
 
-tenant_timing.py run by itself is the long version of the second (docs/benchmarks/server.md)."""
+Run tenant_timing.py by itself for the long version of the second test (docs/benchmarks/server.md).
+"""
 
 import pytest
 
@@ -28,24 +29,24 @@ def test_hits_end_at_the_key(two_keys):
     victim, prober = (two_keys.client(api_key=key) for key in ("victim", "prober"))
     assert cached(victim, STORY) == 0
     assert cached(victim, STORY) > 64
-    # Neither a salt of the prober's choice nor another name for himself leads to the victim's prefixes.
+    # Neither a salt of the prober's choice nor another user name of his reaches the victim's prefixes.
     for extra in ({}, {"cache_salt": ""}, {"cache_salt": "victim"}, {"cache_salt": "key-1"}, {"cache_salt": "\x01"}):
         assert cached(prober, STORY, **extra) == 0, extra
     reply = prober.post("/cache/pins", body={"prompt": STORY, "cache_salt": "victim, again"}, cast_to=object)
     assert reply["cached_tokens"] == 0
-    # What is forgotten is one's own: the victim's hit is still there after the prober has unpinned and filled.
+    # A tenant drops only its own blocks: the victim's hit remains after the prober has unpinned and filled.
     prober.delete("/cache/pins", cast_to=object)
     assert cached(victim, STORY) > 64
-    # And a salt keeps apart what one key's users send.
+    # A salt also separates the users of one key.
     assert cached(victim, STORY, cache_salt="one user") == 0
     assert cached(victim, STORY, cache_salt="another user") == 0
     assert cached(victim, STORY, cache_salt="one user") > 64
 
 
 def test_the_clock_tells_nothing_between_tenants(two_keys):
-    """40 pairs. Where there is nothing to be told the AUC lies within 5 standard errors of 0.5 but for 6 runs in 10
-    million, however busy the machine is: the times' distribution does not matter, and their order is drawn. Where there
-    is something, it was 0.94 and more with a load of 16 on 2 cores: 0.75 is 5 standard errors below that."""
+    """40 pairs. Without a difference, the AUC is within 5 standard errors of 0.5 except for 6 runs in 10 million,
+    however busy the machine is: the distribution of the times does not matter, and their order is random. With a
+    difference, it was at least 0.94 with a load of 16 on 2 cores: 0.75 is 5 standard errors below that."""
     n = 40
     sent, fresh = tenant_timing.measure(two_keys.port, "victim", "victim", n, 400, "control")
     assert tenant_timing.auc(sent, fresh) > 0.75, (sent, fresh)
@@ -57,7 +58,7 @@ def test_the_auc():
     assert tenant_timing.auc([1, 2], [3, 4]) == 1 and tenant_timing.auc([3, 4], [1, 2]) == 0
     assert tenant_timing.auc([1, 2, 3], [2]) == 0.5 and tenant_timing.auc([1, 1], [1]) == 0.5
     assert tenant_timing.auc([1, 3], [2, 4]) == 0.75
-    # Of 6 times all choices of 3 are as likely: the variance is what the formula says.
+    # All choices of 3 of 6 times are equally likely: the variance must equal the formula.
     import itertools
     import statistics
     scores = [tenant_timing.auc(s, set(range(6)) - set(s)) for s in itertools.combinations(range(6), 3)]

@@ -1,4 +1,4 @@
-"""HTTPS: certificates, handshakes, clients that leave, what is not TLS, and a certificate that is replaced."""
+"""HTTPS: certificates, handshakes, clients that leave, input that is not TLS, and a certificate that is replaced."""
 
 import os
 import re
@@ -22,7 +22,7 @@ def openssl(*arguments):
 
 
 class Authority:
-    """A CA of a test's own, and servers' certificates from it for 127.0.0.1."""
+    """A CA for one test, and servers' certificates from it for 127.0.0.1."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -63,7 +63,7 @@ def https(certificate):
 
 @pytest.fixture
 def trusting(authority):
-    """What a client that trusts the test's CA connects with."""
+    """The context of a client that trusts the test's CA."""
     return ssl.create_default_context(cafile=authority.ca)
 
 
@@ -109,7 +109,7 @@ def test_the_sdk(https, trusting):
     whole = client.chat.completions.create(**ask).choices[0].message.content
     parts = [e.choices[0].delta.content or "" for e in client.chat.completions.create(stream=True, **ask)]
     assert whole and "".join(parts) == whole
-    # Longer than a TLS record, both ways.
+    # Longer than a TLS record, in both directions.
     text = "Once upon a time. " * 2000
     reply = client.post("/../tokenize", body={"prompt": text}, cast_to=object)
     assert reply["count"] > 4000
@@ -144,7 +144,7 @@ def test_what_is_refused(https, trusting, worsen):
 
 
 def test_it_says_goodbye(https, trusting):
-    """A reply that ends with the connection is told from one that was cut off."""
+    """A client can distinguish a reply that ends with the connection from one that was cut off."""
     with trusting.wrap_socket(https.connect(), server_hostname="127.0.0.1", suppress_ragged_eofs=False) as c:
         c.sendall(b"GET /health HTTP/1.0\r\n\r\n")
         assert read_all(c).endswith(b'{"status":"ok"}')
@@ -167,7 +167,7 @@ def test_a_client_that_leaves_cancels_its_request(https, trusting, how):
     c.sendall(request)
     assert b"data:" in c.recv(4096) + c.recv(4096)
     if how == "close_notify":
-        # Sends it, and reads on what was on its way.
+        # Sends it, and reads the data that was in flight.
         c.settimeout(20)
         try:
             c.unwrap()
@@ -249,7 +249,7 @@ def test_our_own_clients(https, authority, start, certificate, tmp_path):
         return subprocess.run([QUIRE, "cache", "pin", url, "--file", prompt], capture_output=True, text=True,
                               timeout=60, env={**os.environ, **env})
 
-    assert cache().returncode != 0  # nobody has vouched for it
+    assert cache().returncode != 0  # no trusted CA has signed it
     assert cache(SSL_CERT_FILE=str(authority.ca)).returncode == 0
     bench = subprocess.run([QUIRE, "bench", "serve", "--url", url, "--num-prompts", "2", "--random-input-len", "8",
                             "--random-output-len", "4"], capture_output=True, text=True, timeout=60,

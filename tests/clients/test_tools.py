@@ -1,5 +1,5 @@
-"""Tool calls, by openai-python. The model is the fake engine, which writes its prompt again; with a chat template that
-is only the last message, it writes what a test has it write."""
+"""Tool calls with openai-python. The model is the fake engine, which repeats its prompt. The chat template contains
+only the last message, so a test determines the output."""
 
 import json
 import shutil
@@ -24,7 +24,7 @@ def model(tmp_path_factory):
     path = tmp_path_factory.mktemp("model")
     for name in ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"):
         shutil.copy(MODEL / name, path)
-    # Its text also says, in a comment, how it would have a model write calls.
+    # Its text also describes, in a comment, how a model should write calls.
     (path / "chat_template.jinja").write_text("{{ messages[-1].content }}{# <tool_call> #}")
     return path
 
@@ -54,7 +54,7 @@ def whole(client, text, **fields):
 
 
 def streamed(client, text, **fields):
-    """As the SDK puts a stream together."""
+    """As the SDK joins a stream."""
     with client.chat.completions.stream(**ask(client, text, **fields)) as stream:
         events = list(stream)
         return stream.get_final_completion(), events
@@ -104,7 +104,7 @@ def test_what_a_stream_says(serve):
     rest = [p for p in parts if not p.id]
     assert all(p.function.name is None and p.type is None for p in rest)
     assert ["".join(p.function.arguments for p in rest if p.index == i) for i in (0, 1)] == [PARIS, "{}"]
-    # Nothing of a call is ever content, and each token has its logprob and id in one event.
+    # No part of a call is ever content, and each token has its logprob and id in one event.
     assert "".join(d.content or "" for d in deltas) == "So:"
     n = whole(client, "So: " + CALL + "\n" + OTHER).usage.completion_tokens
     assert sum(len(c.choices[0].logprobs.content) for c in chunks if c.choices[0].logprobs) == n
@@ -187,7 +187,7 @@ def test_llama3_json(serve, text, content):
 
 
 def test_a_call_goes_back_into_the_template(serve):
-    """The round trip of an agent: what came out is taken in."""
+    """The round trip of an agent: the output becomes input."""
     client = serve()
     message = whole(client, CALL).choices[0].message
     messages = [{"role": "user", "content": "?"}, message,

@@ -1,4 +1,4 @@
-"""Spans as an OpenTelemetry collector gets them: OTLP over HTTP, JSON."""
+"""Spans as an OpenTelemetry collector receives them: OTLP over HTTP, JSON."""
 
 import http.server
 import json
@@ -17,7 +17,7 @@ PARENT = f"00-{TRACE}-{SPAN}-01"
 
 
 class Collector:
-    """Takes what is posted; answers with `status`."""
+    """Accepts posted data and returns `status`."""
 
     def __init__(self, port=0, status=200):
         self.posts, self.status = [], status
@@ -129,7 +129,7 @@ def test_who_begins_a_trace_and_who_is_not_traced(start, collector):
     server = start("serve", MODEL, "--port", "0", "--otlp-endpoint", collector.url + "/")
     client = server.client()
     ask(client, headers={"traceparent": f"00-{TRACE}-{SPAN}-00"})  # the caller does not sample
-    ask(client, headers={"traceparent": PARENT.upper(), "tracestate": "a=1"})  # malformed: as if there were none
+    ask(client, headers={"traceparent": PARENT.upper(), "tracestate": "a=1"})  # malformed: treated as missing
     ask(client)
     with pytest.raises(Exception, match="max_tokens"):
         ask(client, max_tokens=10**6)
@@ -167,7 +167,7 @@ def test_what_is_left_is_sent_at_the_end_and_a_dead_collector_does_not_hold_it_u
     server = start("serve", MODEL, "--port", "0", "--otlp-endpoint", collector.url)
     ask(server.client())
     assert server.stop() == 0 and len(collector.spans()) == 5
-    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections, never answers
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts connections, never replies
         server = start("serve", MODEL, "--port", "0", "--otlp-endpoint", "http://127.0.0.1:%d" % silent.getsockname()[1])
         ask(server.client())
         assert server.stop() == 0
@@ -179,7 +179,7 @@ def test_a_url_that_is_none(start):
 
 
 def test_each_lookup_of_an_answer_is_shown(start, collector, tmp_path):
-    """In quire_trace and as spans: a question that is new, the same again from memory, a similar one, the same words."""
+    """In quire_trace and as spans: a new question, the same one from memory, a similar one, the same words."""
     tiny = model(tmp_path / "tiny", "bert_mean")
     server = start("serve", MODEL, "--port", "0", "--otlp-endpoint", collector.url, "--semantic-cache", tiny, "--semantic-threshold", "0.3",
                    "--response-cache", f"sqlite:{tmp_path / 'answers.db'}", "--response-cache-entries", "8", *ALWAYS_GUESSES)
@@ -196,13 +196,14 @@ def test_each_lookup_of_an_answer_is_shown(start, collector, tmp_path):
         at = 0
         for l in trace["lookups"]:
             assert list(l) == ["layer", "at_ms", "ms", "hit"] and at <= l["at_ms"] and 0 <= l["ms"], trace
-            at = l["at_ms"] + l["ms"] - 0.001  # as it is rounded
+            at = l["at_ms"] + l["ms"] - 0.001  # as rounded
         assert at <= trace["total_ms"], trace
         expected.append([(l["layer"], l["hit"]) for l in trace["lookups"]])
         return expected[-1]
 
     def looked_until(want, text):
-        """A vector comes while the answer is computed, before its end or not: it is asked for until it did, and not kept."""
+        """The vector may come before the end of the computation or after it: the request is repeated, without
+        caching, until it did."""
         for _ in range(100):
             got = looked(text, cache={"no_store": True})
             assert got == want[:len(got)]
@@ -233,7 +234,7 @@ def test_each_lookup_of_an_answer_is_shown(start, collector, tmp_path):
     roots = [s for s in collector.spans() if s["name"] == "llm_request"]
     for root, spans in zip(roots, lookups()):
         at = int(root["startTimeUnixNano"])
-        asked = at  # the similar question is looked for after that
+        asked = at  # the search for a similar question comes after that
         for s in spans:
             assert at <= int(s["startTimeUnixNano"]) < int(s["endTimeUnixNano"]) <= int(root["endTimeUnixNano"]) + 1000
             at = int(s["endTimeUnixNano"])

@@ -25,7 +25,7 @@ def find_program(*names):
 
 
 class Page:
-    """The browser's one page, and what the browser has to say about it."""
+    """The browser's only page, and the browser's own messages about it."""
 
     def __init__(self, folder):
         options = webdriver.ChromeOptions()
@@ -37,7 +37,7 @@ class Page:
         self.driver = webdriver.Chrome(options=options, service=Service(find_program("chromedriver")))
 
     def open(self, server, width=1600, height=1000):
-        """A new tab, so that nothing is kept from another test."""
+        """A new tab, so that no state of another test remains."""
         old = self.driver.current_window_handle
         self.driver.switch_to.new_window("tab")
         new = self.driver.current_window_handle
@@ -58,7 +58,7 @@ class Page:
         return self.driver.execute_script(script, *arguments)
 
     def wait(self, expression, timeout=20):
-        """Until a JavaScript expression is truthy: its value."""
+        """Waits until a JavaScript expression is truthy. Returns its value."""
         deadline = time.monotonic() + timeout
         while not (value := self.js("return " + expression)):
             assert time.monotonic() < deadline, f"{expression} stays {value!r}; the log says {self.text('#log')!r}"
@@ -84,7 +84,7 @@ class Page:
         self.js("[...document.querySelectorAll('article button')].filter(node => node.textContent === arguments[0]).pop().click()", name)
 
     def ask(self, text):
-        """Sends it and waits for the end of the answer: its text."""
+        """Sends it, waits for the end of the answer, and returns its text."""
         self.fill("#input", text + Keys.ENTER)
         return self.answer()
 
@@ -93,7 +93,7 @@ class Page:
         return self.js("return turns[turns.length - 1].text")
 
     def said(self):
-        """What the console has said since the last call."""
+        """The console's messages since the last call."""
         return [entry["message"] for entry in self.driver.get_log("browser")]
 
     def sent(self):
@@ -184,7 +184,7 @@ def test_stop_cancels_on_the_server(browser, start):
     server = start("serve", MODEL, "--port", "0", "--device", "ref", "--threads", "1")
     page = browser.open(server)
     page.wait("models.length > 0")
-    # Plain C and no end before the context's: some 10 s for an answer that is stopped after a few tokens.
+    # Plain C, and no end before the end of the context: some 10 s for an answer that is stopped after a few tokens.
     page.js("""const plain = fetch;
         window.fetch = (url, options) => plain(url, options.body ? {...options, body: JSON.stringify({...JSON.parse(options.body), ignore_eos: true})} : options)""")
     aborted = 'vllm:request_success_total{model_name="model",engine="0",finished_reason="abort"}'
@@ -229,7 +229,7 @@ def test_probabilities_are_those_of_the_api(page, client):
         p = math.exp(token.logprob)
         assert share == "< 0.01 %" if p < 1e-4 else abs(float(share.split(" ")[0]) / 100 - p) <= 0.51e-3
     total = sum(0 if share.startswith("<") else float(share.split(" ")[0]) for _, share in rows)
-    assert abs(total - 100) <= 0.4, rows  # the rest is a row of its own; 7 roundings to 0.1
+    assert abs(total - 100) <= 0.4, rows  # the rest has its own row; 7 roundings to 0.1
     page.driver.switch_to.active_element.send_keys(Keys.ESCAPE)
     assert not page.all("#alternatives")[0].is_displayed()
 
@@ -329,7 +329,7 @@ def test_text_stays_text(browser, start):
         assert HOSTILE in page.text(css), css
     assert page.js("return [document.images.length, document.scripts.length, window.struck]") == [0, 1, None]
     assert [line for line in browser.said() if "404 (Not Found)" not in line] == []
-    # Should the page ever forget: the browser makes no HTML of text and runs no script but the page's own.
+    # As a second protection of the page: the browser makes no HTML of text and runs only the page's own scripts.
     assert page.js("try { document.body.innerHTML = '<p>'; } catch (error) { return error.name }") == "TypeError"
     assert "Trusted" in "".join(browser.said())
 
@@ -360,7 +360,7 @@ def test_it_fits_and_can_be_read(page):
         for text, back in texts + [("on-accent", "accent"), ("bad", "bad-ground"), ("text", "bad-ground"), ("bad", "panel")]:
             a, b = sorted((luminance(colour[text]), luminance(colour[back])))
             assert (b + 0.05) / (a + 0.05) >= 4.5, (scheme, text, back)  # WCAG AA; 3 for lines
-        # The deepest tint, over the chat's ground.
+        # The darkest tint, over the chat's background.
         tint = page.js("""const token = make("span", "token"); token.style.setProperty("--p", 0); $("log").append(token);
             return getComputedStyle(token).backgroundColor""")
         *tint, share = map(float, re.findall(r"[0-9.]+", tint))

@@ -1,5 +1,5 @@
-/* Addresses and key files that are wrong are refused with a reason, before anything is sent; keys that differ and
- * strangers who listen, by a reason that names them. */
+/* Invalid addresses and key files are rejected with a reason before anything is sent. Different keys, and listeners
+ * that are not engines, are rejected with a reason that names them. */
 #include "tests/daemon/heard.h"
 #include "tests/daemon/rig.h"
 
@@ -138,7 +138,7 @@ static void test_keys(void **state)
     rig_close(&rig);
 }
 
-/* Somebody listens, but is no engine. */
+/* The listening process is not an engine. */
 static void test_strangers(void **state)
 {
     struct quire_error err;

@@ -1,5 +1,4 @@
-/* engine_client and daemon, joined by a socketpair on one loop as in `quire serve MODEL`, over the
- * fake engine. */
+/* engine_client and daemon, joined by a socketpair on one loop as in `quire serve MODEL`, over the fake engine. */
 #include "tests/daemon/heard.h"
 #include "tests/daemon/link_calls.h"
 #include "tests/daemon/rig.h"
@@ -24,7 +23,7 @@ static bool is_closed(void *context)
     return ((struct heard *)context)->closed;
 }
 
-static bool in_memory; /* what client and daemon are joined by; all tests run with both */
+static bool in_memory; /* how client and daemon are joined; all tests run with both */
 
 static void join(struct rig *rig, struct heard *h, const struct wire_hello *hello)
 {
@@ -143,8 +142,8 @@ static void test_choices_and_logprob_bits(void **state)
     rig_close(&rig);
 }
 
-/* What one step says of a request may need several frames: none is over the limit, none waits for
- * credit for ever. */
+/* The output of one step for a request may need several frames. None is over the limit, and none waits for credit
+ * for ever. */
 static void test_long_prompt_logprobs(void **state)
 {
     enum { N = 2000 };
@@ -210,7 +209,7 @@ static void test_refusals(void **state)
     assert_string_equal(s.parameter, "prompt");
     assert_int_equal(engine_client_n_live(h.client), 0);
 
-    /* Too large for a frame: said at once, and nothing is sent. */
+    /* Too large for a frame: reported at once, and nothing is sent. */
     uint32_t n = (32u << 20) / 4;
     uint32_t *huge = calloc(n, sizeof *huge);
     assert_non_null(huge);
@@ -243,7 +242,7 @@ static bool has_done(void *context)
 
 struct growing {
     const struct stream *stream;
-    uint32_t n_tokens; /* that it had */
+    uint32_t n_tokens; /* number of tokens it had */
 };
 
 static bool has_grown(void *context)
@@ -342,7 +341,7 @@ static void test_client_gone_cancels(void **state)
     stream_open(&s, &h);
     stream_open(&t, &h);
     stream_open(&u, &other);
-    s.close_at_token = true; /* the client closes from within a callback */
+    s.close_at_token = true; /* the client closes within a callback */
     submit(&h, &s, &what);
     submit(&h, &t, &what);
     submit(&other, &u, &what);
@@ -547,7 +546,7 @@ static void test_every_row_of_stats(void **state)
     rig_close(&rig);
 }
 
-/* Every client hears why, whether its request ran or it had none, and nobody is taken any more. */
+/* Every client receives the reason, whether its request ran or not, and no new client is accepted. */
 static void test_engine_that_died(void **state)
 {
     struct rig rig;
@@ -583,7 +582,7 @@ static void test_engine_that_died(void **state)
     rig_close(&rig);
 }
 
-/* A client that says DRAIN is closed when its last request is delivered; others do not notice. */
+/* A client that sends DRAIN is closed after its last request is delivered; other clients are not affected. */
 static void test_client_drains(void **state)
 {
     struct rig rig;
@@ -619,8 +618,7 @@ static void test_client_drains(void **state)
     rig_close(&rig);
 }
 
-/* Many streams through the smallest window: CREDIT keeps them flowing, nothing is lost or
- * reordered. */
+/* Many streams with the smallest window: CREDIT keeps them flowing; nothing is lost or reordered. */
 static void test_many_streams_small_credit(void **state)
 {
     enum { N = 200 };

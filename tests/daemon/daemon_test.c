@@ -1,6 +1,5 @@
-/* The daemon against clients by hand: two at once, wrong ones, slow ones, silent ones, very many.
- * Its loop runs in a thread of its own, so that under ThreadSanitizer the meeting of loop and
- * engine is what is tested. */
+/* The daemon with hand-written clients: two at once, wrong ones, slow ones, silent ones, very many. Its loop runs in
+ * its own thread, so ThreadSanitizer tests how loop and engine share data. */
 #include "server/wire/address.h"
 #include "tests/daemon/raw_client.h"
 #include "tests/daemon/rig.h"
@@ -70,7 +69,7 @@ static void test_two_clients(void **state)
     assert_int_equal(raw_read_stream(&a, 7, &finish), 100);
     assert_int_equal(finish, WIRE_FINISH_LENGTH);
     assert_int_equal(raw_read_stream(&b, 7, &finish), 100);
-    /* An id may be used again when its request is over. */
+    /* An id may be used again after its request has finished. */
     raw_put_submit(&a, 7, prompt, 3, 4, 1);
     raw_send(&a);
     assert_int_equal(raw_read_stream(&a, 7, &finish), 4);
@@ -141,7 +140,7 @@ static void test_cancel_frames(void **state)
     house_open(&h, &options, &fake);
     raw_hello(&raw, h.path, MIB);
     raw_put_submit(&raw, 5, prompt, 3, 4000, 2);
-    wire_put_cancel(&raw.out, 99, -1); /* nobody's */
+    wire_put_cancel(&raw.out, 99, -1); /* of no request */
     wire_put_cancel(&raw.out, 5, 1);
     wire_put_cancel(&raw.out, 5, 1000);
     raw_send(&raw);
@@ -149,7 +148,7 @@ static void test_cancel_frames(void **state)
     raw_send(&raw);
     raw_read_stream(&raw, 5, &finish);
     assert_int_equal(finish, WIRE_FINISH_CANCELLED);
-    wire_put_cancel(&raw.out, 5, -1); /* over already */
+    wire_put_cancel(&raw.out, 5, -1); /* finished already */
     raw_put_submit(&raw, 5, prompt, 3, 4, 1);
     raw_send(&raw);
     assert_int_equal(raw_read_stream(&raw, 5, &finish), 4);
@@ -157,7 +156,7 @@ static void test_cancel_frames(void **state)
     rig_close(&h.rig);
 }
 
-/* ---- what is wrong ---- */
+/* ---- invalid input ---- */
 
 static void put_raw_frame(struct raw_client *raw, uint16_t type, uint64_t request, const void *body, uint32_t n)
 {
@@ -223,7 +222,7 @@ static void put_bad_hello(struct raw_client *raw, enum bad_kind kind)
         hello.identity_text.bytes[3] = 0;
     if (kind == BAD_CONFIG)
         hello.identity_config.bytes[3] = 0;
-    if (kind == BAD_GENERATION) /* the others tell none, and are taken */
+    if (kind == BAD_GENERATION) /* the other kinds send no such digest, and are accepted */
         hello.identity_generation.bytes[3] = 1;
     if (kind == BAD_CREDIT)
         hello.initial_credit--;
@@ -294,14 +293,14 @@ static void test_bad_clients(void **state)
         raw_expect_error(&raw, bad_answers[kind].status, bad_answers[kind].says);
         raw_close(&raw);
     }
-    assert_int_equal(raw_read_stream(&good, 1, &finish), 1500); /* noticed nothing */
+    assert_int_equal(raw_read_stream(&good, 1, &finish), 1500); /* was not affected */
     raw_close(&good);
     assert_true(rig_wait_live(&h.rig, 0));
     assert_true(rig_wait_connections(&h.rig, 0));
     rig_close(&h.rig);
 }
 
-/* A field from the future that must be understood costs the request, not the connection. */
+/* An unknown field that must be understood costs the request, not the connection. */
 static void test_unknown_submit_field(void **state)
 {
     struct house h;
@@ -344,8 +343,8 @@ static void test_unknown_submit_field(void **state)
     rig_close(&h.rig);
 }
 
-/* Of what the engine is asked the answer comes when it is done, in the order of the questions; what it is not asked does
- * not wait for it. */
+/* Replies to commands for the engine come when they are carried out, in the order of the commands. Replies that need
+ * no engine do not wait for them. */
 static void test_control_is_answered_when_it_is_done(void **state)
 {
     struct house h;
@@ -361,7 +360,7 @@ static void test_control_is_answered_when_it_is_done(void **state)
     raw_hello(&raw, h.path, MIB);
     raw_hello(&gone, h.path, MIB);
     wire_put_control(&gone.out, "unpin 1");
-    wire_put_control(&raw.out, "make tea"); /* nothing is under way yet */
+    wire_put_control(&raw.out, "make tea"); /* nothing is in progress yet */
     raw_send(&raw);
     raw_expect(&raw, WIRE_REFUSE, &header, &body);
     wire_put_control(&raw.out, "unpin 1");
@@ -376,7 +375,7 @@ static void test_control_is_answered_when_it_is_done(void **state)
     fake_engine_release(h.rig.engine);
     for (size_t i = 0; i < sizeof after / sizeof *after; i++)
         raw_expect(&raw, after[i], &header, &body);
-    wire_put_control(&raw.out, "unpin 1000"); /* none of the engine's */
+    wire_put_control(&raw.out, "unpin 1000"); /* not one of the engine's tenants */
     raw_send(&raw);
     raw_expect(&raw, WIRE_CONTROL, &header, &body);
     raw_close(&raw);
@@ -426,7 +425,7 @@ static void test_hello_time_limit(void **state)
     rig_close(&h.rig);
 }
 
-/* A peer that got its ERROR and keeps the connection open is cut off after a second. */
+/* A peer that received its ERROR but keeps the connection open is closed after a second. */
 static void test_linger_ends(void **state)
 {
     struct house h;
@@ -456,7 +455,7 @@ static void test_garbage(void **state)
             raw_hello(&raw, h.path, MIB);
         else
             raw_open(&raw, h.path);
-        if (i % 4 > 1) { /* a good header, so that the body is looked at */
+        if (i % 4 > 1) { /* a good header, so that the body is checked */
             memset(bytes, 0, 16);
             bytes[0] = (uint8_t)(n < 16 ? 0 : n - 16);
             bytes[1] = (uint8_t)((n < 16 ? 0 : n - 16) >> 8);
@@ -474,8 +473,7 @@ static void test_garbage(void **state)
 
 /* ---- credit ---- */
 
-/* Reads what comes until nothing has come for a while; returns the bytes since n_read was
- * cleared. */
+/* Reads until nothing arrives for a while. Returns the number of bytes since n_read was cleared. */
 static uint64_t read_all_there_is(struct raw_client *raw)
 {
     struct wire_header header;
@@ -520,8 +518,7 @@ static void test_credit_is_obeyed(void **state)
     rig_close(&h.rig);
 }
 
-/* Two clients that take nothing, one without credit and one without reading; a third is served
- * meanwhile. */
+/* Two clients that accept nothing, one without credit and one that does not read; a third one is served meanwhile. */
 static void test_slow_clients_are_closed(void **state)
 {
     struct house h;
@@ -546,7 +543,7 @@ static void test_slow_clients_are_closed(void **state)
     assert_true(rig_wait_live(&h.rig, 0)); /* both are cancelled */
     assert_int_equal(fake_engine_n_cancelled(h.rig.engine), 2);
     raw_expect_error(&starved, QUIRE_EXHAUSTED, "too slow");
-    /* The deaf one finds what the sockets held, no half of a frame more than that, and the end. */
+    /* The client that does not read finds the content of the socket buffers, not half a frame more, and the end. */
     uint8_t bytes[4096];
     while (recv(deaf.fd, bytes, sizeof bytes, 0) > 0) {
     }
@@ -584,7 +581,7 @@ static void test_drain(void **state)
     raw_send(&raw);
     raw_expect(&raw, WIRE_REFUSE, &header, &body);
     assert_true(header.request == 2);
-    raw_hello(&late, h.path, MIB); /* a newcomer hears of it at once */
+    raw_hello(&late, h.path, MIB); /* a new client receives it at once */
     raw_expect(&late, WIRE_DRAIN, &header, &body);
     assert_int_equal(atomic_load(&h.rig.idle_calls), 0);
     fake_engine_release(h.rig.engine);
@@ -594,12 +591,12 @@ static void test_drain(void **state)
     assert_int_equal(raw_next(&raw, RAW_PATIENCE_MS, &header, &body), -1);
     assert_int_equal(raw_next(&late, RAW_PATIENCE_MS, &header, &body), -1);
     raw_close(&raw);
-    assert_true(rig_wait_idle(&h.rig)); /* also with one that does not close */
+    assert_true(rig_wait_idle(&h.rig)); /* also with a client that does not close */
     raw_close(&late);
     rig_close(&h.rig);
 }
 
-/* What a closed connection left in the engine is waited for, though nobody will hear of it. */
+/* The daemon waits for the requests that a closed connection left in the engine, though no client will receive them. */
 static void test_drain_with_orphan(void **state)
 {
     struct house h;
@@ -623,7 +620,7 @@ static void test_drain_with_orphan(void **state)
     rig_close(&h.rig);
 }
 
-/* A client that grants nothing does not hold up the end for more than the linger. */
+/* A client that grants no credit delays the end by at most the linger time. */
 static void test_drain_with_silent_client(void **state)
 {
     struct house h;
@@ -726,7 +723,7 @@ struct worker {
     uint32_t n_done;
 };
 
-/* Short requests, some cancelled, some left behind by a closed connection. */
+/* Short requests; some are cancelled, and some are left by a closed connection. */
 static void *work(void *context)
 {
     struct worker *w = context;
@@ -787,7 +784,7 @@ static void test_socket_file(void **state)
     rig_path(&rig, "s", path, sizeof path);
     snprintf(address, sizeof address, "unix:%s", path);
 
-    /* A file that is no socket is never removed. */
+    /* A file that is not a socket is never removed. */
     int fd = open(path, O_CREAT | O_WRONLY, 0600);
     close(fd);
     assert_int_equal(daemon_listen(rig.d, address, NULL, &err), QUIRE_INVALID);
@@ -800,7 +797,7 @@ static void test_socket_file(void **state)
     assert_string_equal(daemon_address(rig.d, 0), address);
     assert_int_equal(lstat(path, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0600);
-    /* Somebody answers: refused. */
+    /* A process listens there: rejected. */
     assert_int_equal(daemon_listen(rig.d, address, NULL, &err), QUIRE_INVALID);
     assert_non_null(strstr(err.text, "somebody listens there already"));
     for (int i = 1; i < DAEMON_MAX_LISTENERS; i++) {
@@ -813,7 +810,7 @@ static void test_socket_file(void **state)
     daemon_close(rig.d);
     assert_int_equal(lstat(path, &st), -1);
 
-    /* Left by a process that is gone: replaced. */
+    /* Left by a process that has exited: replaced. */
     struct daemon_options options;
     struct fake_engine_options fake;
     rig_default_options(&options, &fake);
@@ -831,7 +828,7 @@ static void test_socket_file(void **state)
     close(left);
     assert_int_equal(lstat(path, &st), 0);
     assert_int_equal(daemon_listen(rig.d, address, NULL, &err), QUIRE_OK);
-    /* Replaced behind our back: not ours to remove. */
+    /* Replaced by another file meanwhile: must not be removed. */
     assert_int_equal(unlink(path), 0);
     fd = open(path, O_CREAT | O_WRONLY, 0600);
     close(fd);

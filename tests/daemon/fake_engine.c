@@ -23,13 +23,13 @@ struct fake_choice {
 struct fake_request {
     struct fake_request *next;
     uint64_t id;
-    struct request_spec r; /* ours */
+    struct request_spec r; /* owned */
     struct fake_choice *choices;
-    uint32_t n_prompt_told; /* positions whose logprobs are out */
+    uint32_t n_prompt_told; /* positions whose logprobs were sent */
     struct engine_account account;
-    float *vector; /* [vector_size], once it is given */
+    float *vector; /* [vector_size], once it was sent */
     bool cancelled;
-    uint32_t n_predicted; /* tokens that came late */
+    uint32_t n_predicted; /* tokens of late predictions */
 };
 
 struct engine {
@@ -38,7 +38,7 @@ struct engine {
     void *sink_context;
     pthread_t thread;
     pthread_mutex_t mutex;
-    atomic_uint n_wanting; /* others who are about to lock it */
+    atomic_uint n_wanting; /* other threads that are about to lock it */
     pthread_cond_t changed;
     /* locked */
     struct fake_request *live;
@@ -204,7 +204,7 @@ static void step_choice(struct engine *e, struct fake_request *q, uint32_t choic
         finish(e, q, choice, ENGINE_FINISH_LENGTH, NULL);
 }
 
-/* A pair's second text counts twice. */
+/* The second text of a pair counts twice. */
 static void give_vector(struct engine *e, struct fake_request *q)
 {
     if (!q->vector && !(q->vector = malloc(e->options.vector_size * sizeof(float))))
@@ -266,8 +266,7 @@ static void carry_out_orders(struct engine *e)
     e->sink(e->sink_context, &event, 1);
 }
 
-/* Locked. One step of every request; those that are over are freed after the sink has heard of
- * it. */
+/* Locked. One step of every request. Frees finished requests after the sink has received their end. */
 static void step(struct engine *e)
 {
     struct fake_request *over = NULL;
@@ -309,8 +308,9 @@ static void pause_locked(struct engine *e)
     }
 }
 
-/* For all but the engine's own thread, which lets go only for a moment between steps, and waits for those who want it: on a
- * busy machine they would else find it taken again whenever they are woken, for seconds. */
+/* Locks for every thread but the engine's own. The engine's thread unlocks only for a moment between steps, and
+ * waits for the threads that want the mutex: on a busy machine they would otherwise find it locked whenever they
+ * wake up, for seconds. */
 static void lock(struct engine *e)
 {
     atomic_fetch_add(&e->n_wanting, 1);
@@ -318,7 +318,7 @@ static void lock(struct engine *e)
     atomic_fetch_sub(&e->n_wanting, 1);
 }
 
-/* No engine makes millions of tokens a second: beside other busy processes who reads them would fall behind for good. */
+/* No engine makes millions of tokens a second: on a busy machine, readers would fall behind for good. */
 #define REST_EVENTS 512u
 #define REST_US 3000u
 static void rest(struct engine *e)
@@ -342,11 +342,11 @@ static void *run(void *context)
         if (e->options.interval_us && !e->closing) {
             pause_locked(e);
         } else {
-            /* Whoever waits for the mutex gets its turn between two steps. */
+            /* Threads that wait for the mutex get it between two steps. */
             pthread_mutex_unlock(&e->mutex);
             rest(e);
             while (atomic_load(&e->n_wanting) > 0)
-                sched_yield(); /* not at every step: beside other busy processes each takes milliseconds */
+                sched_yield(); /* not at every step: on a busy machine each call takes milliseconds */
             pthread_mutex_lock(&e->mutex);
         }
     }
@@ -493,7 +493,7 @@ static void account_begin(struct engine *e, struct fake_request *q)
     e->stats.n_running++;
     e->stats.n_prompt_tokens += q->r.n_prompt;
     e->stats.n_pins += q->r.pin_us > 0;
-    /* Nothing else shows that these arrived. */
+    /* These values have no other visible effect. */
     e->stats.n_waiting_tokens += q->r.background ? q->r.n_prompt : 0;
     e->stats.n_host_hits += q->r.class_index;
     e->stats.n_recomputed += q->r.expected_tokens;

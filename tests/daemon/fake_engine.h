@@ -1,13 +1,12 @@
-/* A null engine behind engine/engine.h: its own thread, a known token stream, no model. For tests
- * of what lies in front of an engine; link it instead of quire_engine.
- */
+/* A null engine behind engine/engine.h: its own thread, a known token stream, no model. It tests the modules in
+ * front of an engine; link it instead of quire_engine. */
 #ifndef QUIRE_TESTS_FAKE_ENGINE_H
 #define QUIRE_TESTS_FAKE_ENGINE_H
 
 #include "engine/engine.h"
 
 enum fake_engine_mode {
-    FAKE_ENGINE_ECHO,  /* the prompt's tokens, then eos; with ignore_eos the prompt over and over */
+    FAKE_ENGINE_ECHO,  /* the prompt's tokens, then eos; with ignore_eos the prompt repeatedly */
     FAKE_ENGINE_COUNT, /* last prompt token + choice + 1, + 2, ... modulo vocab_size; ends at eos */
 };
 
@@ -17,41 +16,42 @@ struct fake_engine_options {
     uint32_t max_model_len; /* 4,096 */
     uint32_t eos;           /* 2 */
     uint32_t interval_us;   /* pause after each step: 0 */
-    uint32_t tokens_per_step; /* of each choice: 1 */
-    uint32_t max_live;      /* past it QUIRE_EXHAUSTED with retry_after_ms: 1,024 */
+    uint32_t tokens_per_step; /* per choice: 1 */
+    uint32_t max_live;      /* above it QUIRE_EXHAUSTED with retry_after_ms: 1,024 */
     uint32_t retry_after_ms; /* 1,500 */
     uint64_t refuse_below_us; /* a request with a deadline sooner than this ends as refused */
-    uint32_t fail_token;    /* instead of it comes ENGINE_FINISH_ERROR; UINT32_MAX: none */
+    uint32_t fail_token;    /* ENGINE_FINISH_ERROR replaces this token; UINT32_MAX: never */
     bool hold;              /* no step until fake_engine_release() */
-    bool tells_no_arithmetic; /* as one of an older release */
-    bool not_invariant; /* it says that its bits depend on what else it serves */
-    uint32_t
-        vector_size; /* at most 16: it gives vectors, number k of a prompt the sum of (id + position) mod (k + 3); 0 */
+    bool tells_no_arithmetic; /* like an engine of an older release */
+    bool not_invariant; /* reports that its bits depend on other requests */
+    /* At most 16: it returns vectors; number k is the sum of (id + position) mod (k + 3) over the prompt. Default 0. */
+    uint32_t vector_size;
     bool vector_is_scores;
 };
 void fake_engine_options_default(struct fake_engine_options *options);
 
-/* engine_open() is this with the defaults. */
+/* engine_open() calls this with the defaults. */
 int fake_engine_open(const struct fake_engine_options *options, engine_sink sink, void *sink_context,
                      struct engine **out, struct quire_error *err);
 
-/* For daemon_set_shadow(): figures that never change. */
+/* For daemon_set_shadow(): constant figures. */
 struct shadow *fake_engine_shadow(void);
 
 /* Any thread. */
 void fake_engine_release(struct engine *e);
 uint32_t fake_engine_n_live(struct engine *e);
-void fake_engine_set_stats(struct engine *e, const struct engine_stats *stats); /* but kv_usage follows n_running */
+void fake_engine_set_stats(struct engine *e,
+                           const struct engine_stats *stats); /* except that kv_usage follows n_running */
 uint32_t fake_engine_n_cancelled(struct engine *e); /* requests, since the start */
 
 #define FAKE_ENGINE_TENANTS 8
-/* Its stats say of fields that it makes no use of that they came: n_waiting_tokens is the sum of
- * background requests' prompt tokens, n_host_hits of classes, n_recomputed of expected tokens. */
-/* Of every request's account: it waited for the last one before it, whatever that did. */
+/* Its stats show the arrival of fields that it does not use otherwise: n_waiting_tokens is the sum of background
+ * requests' prompt tokens, n_host_hits the sum of classes, n_recomputed the number of expected tokens. */
+/* In every request's account: it waited for the request before it, whatever that did. */
 #define FAKE_ENGINE_BUDGET_US 2000
 #define FAKE_ENGINE_BLOCKS_US 3000
 
-/* What stream position i of a token carries: tests compare bits with it. */
+/* Logprobs at stream position i of a token: tests compare their bits. */
 struct fake_logprob {
     float logprob;
     uint32_t rank;

@@ -1,10 +1,8 @@
-/* A daemon over the fake engine: something to speak the protocol with, without a model.
+/* A daemon over the fake engine, to test clients of the protocol without a model.
  *
  *     fake_engine_server --listen unix:/run/x.sock --mode count
  *
- * Prints "listening at ADDRESS" once it may be connected to. SIGTERM drains it, a second one ends
- * it.
- */
+ * Prints "listening at ADDRESS" once clients may connect. SIGTERM drains it; a second one ends it. */
 #include "server/daemon/daemon.h"
 #include "tests/daemon/fake_engine.h"
 

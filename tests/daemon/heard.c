@@ -25,7 +25,7 @@ static void on_stats(void *context, const struct wire_stats *stats)
 }
 static void on_control(void *context, const struct wire_refuse *refuse)
 {
-    assert_true(context == (const void *)refuse); /* nothing is commanded here */
+    assert_true(context == (const void *)refuse); /* these tests send no commands */
 }
 static void on_drain(void *context)
 {

@@ -1,4 +1,4 @@
-/* What one client of a daemon hears, and one stream of it: for tests that join the two. */
+/* Records the events of one client of a daemon, and of one of its streams, for tests that join client and daemon. */
 #ifndef QUIRE_TESTS_DAEMON_HEARD_H
 #define QUIRE_TESTS_DAEMON_HEARD_H
 
@@ -25,21 +25,21 @@ struct stream {
     struct wire_done dones[8];
     struct wire_refuse refuse;
     char message[256], parameter[64];
-    uint32_t cancel_at; /* cancels itself within on_token then; 0: never */
+    uint32_t cancel_at; /* cancels itself within on_token at this count; 0: never */
     bool close_at_token;
 };
 
-extern const struct engine_client_events heard_events; /* of a struct heard */
-extern const struct completion_events stream_events;   /* of a struct stream */
+extern const struct engine_client_events heard_events; /* context: struct heard */
+extern const struct completion_events stream_events;   /* context: struct stream */
 extern const uint32_t heard_prompt[5];
 
-/* Tokens are freed by the caller. */
+/* The caller frees the tokens. */
 void stream_open(struct stream *s, struct heard *h);
 void our_hello(struct wire_hello *hello);
-void submit_of(struct request_spec *submit); /* heard_prompt, and at most 100 tokens after it */
+void submit_of(struct request_spec *submit); /* heard_prompt with at most 100 tokens */
 void submit(struct heard *h, struct stream *s, const struct request_spec *what);
 
-/* For rig_run_until(): of a struct heard, and of a struct stream. */
+/* Conditions for rig_run_until(), for a struct heard and for a struct stream. */
 bool is_ready_or_closed(void *heard);
 bool is_over(void *stream);
 

@@ -1,4 +1,4 @@
-/* A client's completion source, called in one word. */
+/* Shorthand for the calls of a client's completion source. */
 #ifndef QUIRE_TESTS_DAEMON_LINK_CALLS_H
 #define QUIRE_TESTS_DAEMON_LINK_CALLS_H
 

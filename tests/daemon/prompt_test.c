@@ -1,5 +1,5 @@
-/* Prompts larger than what a socket takes at once: what was sent from where it lies and what had to wait make one frame,
- * and a second request follows it. */
+/* Prompts larger than a socket accepts at once: the part sent from the caller's memory and the part that had to wait
+ * make one frame, and a second request follows it. */
 #include "server/link/engine_client.h"
 #include "tests/daemon/rig.h"
 

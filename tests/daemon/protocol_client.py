@@ -193,7 +193,7 @@ def field(tag, value, must=False):
 
 
 def encode(type_, request=0, extra=b"", **values):
-    """A whole frame. `extra`: fields that are already encoded, appended to the body."""
+    """A whole frame. `extra`: encoded fields to append to the body."""
     body = b""
     for name, (tag, kind, must) in FIELDS[type_].items():
         if name in values:
@@ -318,7 +318,7 @@ class Client(Connection):
         return frame
 
     def frames(self):
-        """Frames until the end of the stream; grants credit for what was read."""
+        """Frames until the end of the stream; grants credit for the bytes read."""
         while True:
             frame = self.next()
             if frame is None:

@@ -1,5 +1,5 @@
-/* Prints the examples of protocol.md as this build encodes them, one "name hex" a line: the
- * page is compared with it. */
+/* Prints the examples of protocol.md as this build encodes them, one "name hex" per line. A test compares them with
+ * the document. */
 #include "base/little_endian.h"
 #include "base/tagged.h"
 #include "server/wire/key.h"

@@ -106,7 +106,7 @@ def refuses_later(type_, body, name):
 
 
 def test_page():
-    """The page's examples are what this build encodes and what the client encodes."""
+    """The page's examples equal the output of this build's encoder and of the client's."""
     with open(PAGE, encoding="utf-8") as f:
         page = f.read()
     built = dict(line.split() for line in
@@ -213,7 +213,7 @@ def test_refusals():
 
 
 def test_commands():
-    """Section 7: CONTROL, and what STATS says afterwards."""
+    """Section 7: CONTROL, and the figures of STATS afterwards."""
     with Server() as server:
         c = server.client()
         frames = c.frames()
@@ -276,7 +276,7 @@ def test_tenants_and_pins():
         c.send(encode(STATS))
         check(next(frames).get("n_pins", 0) == 0, "forgotten")
 
-        # A request that the policy gives up.
+        # A request that the policy rejects later.
         c.submit(3, prompt=[7], max_tokens=5, n=2, deadline_us=999)
         check(next(frames).type == ACCEPT, "it is taken first")
         for i in range(2):
@@ -309,8 +309,8 @@ def test_cancel_stats_drain():
             if seen > 20:
                 break
         c.send(encode(PREDICT, 1, tokens=[7, 8, 999]))
-        c.send(encode(PREDICT, 1, tokens=[9]))  # it has one
-        c.send(encode(PREDICT, 77, tokens=[9]))  # nobody's
+        c.send(encode(PREDICT, 1, tokens=[9]))  # it has a prediction already
+        c.send(encode(PREDICT, 77, tokens=[9]))  # of no request
         c.send(encode(STATS))
         c.cancel(1, 1)
         stats = done = None
@@ -329,7 +329,7 @@ def test_cancel_stats_drain():
                 break
         check((frame["choice"], frame["finish"], frame["last"]) == (0, CANCELLED, True), "the rest")
 
-        # Our DRAIN: what runs is finished, then the connection ends. Others do not notice.
+        # Our DRAIN: running requests finish, then the connection ends. Other clients are not affected.
         other = server.client()
         c.submit(2, prompt=[10], max_tokens=50)
         c.send(encode(DRAIN))
@@ -445,7 +445,7 @@ def test_bad_frames():
             c = server.client()
             c.send(frame)
             expect_error(c, INVALID, text)
-        # A field that need not be understood is skipped.
+        # A field with the must-understand bit clear is skipped.
         c = server.client()
         c.submit(1, prompt=[1], max_tokens=1, extra=field(99, b"later"))
         check(ids(run(c, 1)[0][0]) == [1], "an unknown field is skipped")
@@ -476,7 +476,7 @@ def test_key():
             check(set(c.next().values) == {"version", "nonce"}, "the greeting tells nothing more")
             c.send(hello())
             expect_error(c, INVALID, "asks for its shared key")
-            # A proof of another connection, and the engine's own label, are worth nothing.
+            # A proof from another connection, and one with the engine's own label, are rejected.
             for label in (b"quire front  v1\n", b"quire engine v1\n"):
                 c = Connection(server.address)
                 nonce = c.next()["nonce"]

@@ -70,7 +70,7 @@ int raw_next(struct raw_client *raw, int ms, struct wire_header *header, const u
         assert_non_null(space);
         ssize_t n = recv(raw->fd, space, 65536, 0);
         if (n <= 0) {
-            assert_int_equal(raw->in.buffer.n, raw->in.start); /* never in the midst of a frame */
+            assert_int_equal(raw->in.buffer.n, raw->in.start); /* never within a frame */
             return -1;
         }
         frame_reader_added(&raw->in, (size_t)n);

@@ -1,4 +1,4 @@
-/* A client that sends and reads frames by hand, also wrong ones. Blocking, with a time limit. */
+/* A client that sends and reads hand-written frames, including wrong ones. Blocking, with a time limit. */
 #ifndef QUIRE_TESTS_DAEMON_RAW_CLIENT_H
 #define QUIRE_TESTS_DAEMON_RAW_CLIENT_H
 
@@ -16,24 +16,23 @@ struct raw_client {
 
 void raw_open(struct raw_client *raw, const char *unix_path);
 void raw_close(struct raw_client *raw);
-void raw_send(struct raw_client *raw); /* everything in out; a peer that is gone is no failure */
+void raw_send(struct raw_client *raw); /* sends everything in out; a closed peer is not a failure */
 void raw_send_bytes(struct raw_client *raw, const void *bytes, size_t n);
 
-/* 1: a frame; 0: nothing within ms; -1: the end of the stream. */
+/* Returns 1 for a frame, 0 if none came within ms, -1 at the end of the stream. */
 int raw_next(struct raw_client *raw, int ms, struct wire_header *header, const uint8_t **body);
 /* The next frame must be of that type. */
 void raw_expect(struct raw_client *raw, uint16_t type, struct wire_header *header, const uint8_t **body);
-/* ERROR with that status and text, then the end; frames before it are skipped. */
+/* Expects ERROR with that status and text, then the end; skips earlier frames. */
 void raw_expect_error(struct raw_client *raw, uint32_t status, const char *says);
 
-/* Opens and shakes hands with the identities of rig_default_options(). */
+/* Connects and shakes hands with the identities of rig_default_options(). */
 void raw_hello(struct raw_client *raw, const char *unix_path, uint64_t credit);
 void raw_put_hello(struct raw_client *raw, uint64_t credit);
 void raw_put_submit(struct raw_client *raw, uint64_t request, const uint32_t *prompt, uint32_t n_prompt,
                     uint32_t max_tokens, uint32_t n);
 
-/* Reads until DONE with `last` of that request; returns how many tokens it had. Others' frames are
- * refused. */
+/* Reads until DONE with `last` of that request. Returns its number of tokens. Fails on frames of other requests. */
 uint32_t raw_read_stream(struct raw_client *raw, uint64_t request, uint32_t *finish);
 
 #endif

@@ -1,4 +1,4 @@
-/* The table of live requests against a plain model. */
+/* Tests the table of live requests against a simple model. */
 #include "server/daemon/requests.h"
 
 #include <setjmp.h>

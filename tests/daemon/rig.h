@@ -1,4 +1,4 @@
-/* A daemon over the fake engine, for tests: its loop run by the test, or by a thread of its own. */
+/* A daemon over the fake engine for tests: the test or a separate thread runs its loop. */
 #ifndef QUIRE_TESTS_DAEMON_RIG_H
 #define QUIRE_TESTS_DAEMON_RIG_H
 
@@ -8,20 +8,20 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define RIG_PATIENCE_MS 20000 /* after this a test has failed */
+#define RIG_PATIENCE_MS 20000 /* the time after which a test has failed */
 
 struct rig {
     struct event_base *base;
     struct daemon *d;
     struct engine *engine;
-    char directory[64]; /* of its own: sockets and key files */
+    char directory[64]; /* private: sockets and key files */
 
     pthread_t thread;
     bool has_thread;
     int command_fd;
     struct event *command;
-    atomic_int wanted;      /* what the loop's thread shall do */
-    atomic_uint idle_calls; /* of on_idle */
+    atomic_int wanted;      /* the next command for the loop's thread */
+    atomic_uint idle_calls; /* number of calls of on_idle */
     atomic_uint n_connections; /* as the loop last saw it */
 };
 
@@ -30,23 +30,23 @@ void rig_default_options(struct daemon_options *options, struct fake_engine_opti
 void rig_open(struct rig *rig, const struct daemon_options *options, const struct fake_engine_options *fake);
 void rig_close(struct rig *rig);
 
-/* The test's thread is the loop's: runs it until done(context), false after RIG_PATIENCE_MS. */
+/* The test's thread is the loop's: runs the loop until done(context), or returns false after RIG_PATIENCE_MS. */
 bool rig_run_until(struct rig *rig, bool (*done)(void *context), void *context);
-/* Runs it for ms. */
+/* Runs the loop for ms. */
 void rig_run_for(struct rig *rig, int ms);
 
-/* The loop gets its own thread until rig_close(). */
+/* The loop runs in its own thread until rig_close(). */
 void rig_start_thread(struct rig *rig);
-void rig_drain(struct rig *rig); /* daemon_drain() there */
-uint32_t rig_count_connections(struct rig *rig); /* daemon_n_connections() there */
+void rig_drain(struct rig *rig); /* daemon_drain() in the loop's thread */
+uint32_t rig_count_connections(struct rig *rig); /* daemon_n_connections() in the loop's thread */
 /* Waits until the count is n, the engine has n live requests, on_idle was called. */
 bool rig_wait_connections(struct rig *rig, uint32_t n);
 bool rig_wait_live(struct rig *rig, uint32_t n);
-/* ... has said n tokens since the start and nothing is live. */
+/* ... until it has sent n tokens since the start and nothing is live. */
 bool rig_wait_all_over(struct rig *rig, uint64_t n_tokens);
 bool rig_wait_idle(struct rig *rig);
 
-/* PATH of a file in the directory; the key file is written with that text and mode 0600. */
+/* Path of a file in the directory. rig_write_key() writes a key file with that text and mode 0600. */
 void rig_path(const struct rig *rig, const char *name, char *out, size_t n);
 void rig_write_key(const char *path, const char *text);
 

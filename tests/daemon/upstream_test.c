@@ -1,4 +1,5 @@
-/* An upstream's states, over daemons with the fake engine: in memory, and at an address that comes and goes. */
+/* The states of an upstream, over daemons with the fake engine: in memory, and at an address where the daemon comes
+ * and goes. */
 #include "base/clock.h"
 #include "server/link/upstream.h"
 #include "tests/daemon/rig.h"
@@ -12,7 +13,7 @@
 
 #include <cmocka.h>
 
-/* What its user and its owner hear, in this order: a letter each. */
+/* The events of its user and its owner in order, one letter each. */
 struct log {
     char said[64];
     struct upstream *u;
@@ -158,7 +159,7 @@ static void submit(struct log *log)
     assert_int_equal(source.submit(source.self, &spec, NULL, &request_events, log, &id, NULL), QUIRE_OK);
 }
 
-/* A daemon that may go while the rig's stays: the same engine. */
+/* A second daemon for the same engine, which may close while the rig's stays. */
 static struct daemon *another(struct rig *rig)
 {
     struct daemon_options options;
@@ -190,7 +191,7 @@ static void test_in_this_process(void **state)
     assert_int_equal(upstream_ask_stats(log.u, 0), QUIRE_OK);
     assert_string_equal(log.said, "rRh1");
 
-    daemon_close(d); /* it goes, and does not come back by itself */
+    daemon_close(d); /* it closes, and does not come back by itself */
     await(&rig, &log, UPSTREAM_GONE);
     assert_string_equal(log.said, "rRh1cL");
     attach(&rig, &log, rig.d);
@@ -200,7 +201,7 @@ static void test_in_this_process(void **state)
 
     submit(&log);
     rig_run_for(&rig, 50);
-    daemon_drain(rig.d); /* it finishes what it has */
+    daemon_drain(rig.d); /* it finishes its requests */
     await(&rig, &log, UPSTREAM_DRAINING);
     fake_engine_release(rig.engine);
     await(&rig, &log, UPSTREAM_GONE);
@@ -209,7 +210,7 @@ static void test_in_this_process(void **state)
     rig_close(&rig);
 }
 
-/* FAILED is the last: nothing that the connection still says changes it. */
+/* FAILED is final: no later event of the connection changes it. */
 static void test_failed(void **state)
 {
     struct rig rig;
@@ -226,12 +227,13 @@ static void test_failed(void **state)
     rig_run_for(&rig, 50);
     assert_int_equal(upstream_state(log.u), UPSTREAM_FAILED);
     assert_false(upstream_is_connected(log.u));
-    assert_string_equal(log.said, "rRh1c"); /* whoever says that it hangs leaves the loop */
+    assert_string_equal(log.said, "rRh1c"); /* an upstream that reports a hang leaves the loop */
     upstream_close(log.u);
     rig_close(&rig);
 }
 
-/* It is waited for, found, lost, waited for again without a word to the owner, and found again. */
+/* The upstream waits for the address, finds it, loses it, waits again without an event to the owner, and finds it
+ * again. */
 static void test_at_an_address(void **state)
 {
     struct rig rig;
@@ -258,7 +260,7 @@ static void test_at_an_address(void **state)
     await(&rig, &log, UPSTREAM_READY);
     assert_string_equal(log.said, "wrRh1crRh2");
 
-    upstream_drain(log.u); /* then one that goes is let go */
+    upstream_drain(log.u); /* after this, a lost daemon is not awaited */
     daemon_drain(rig.d);
     await(&rig, &log, UPSTREAM_GONE);
     assert_string_equal(log.said, "wrRh1crRh2c");
@@ -266,7 +268,7 @@ static void test_at_an_address(void **state)
     rig_close(&rig);
 }
 
-/* Waiting mends neither. */
+/* Waiting corrects neither. */
 static void test_what_cannot_be(void **state)
 {
     struct rig rig;

@@ -1,4 +1,4 @@
-"""What each route answers, over an engine whose tokens are known: it repeats the prompt, then ends."""
+"""The answers of each route, over an engine whose tokens are known: it repeats the prompt, then ends."""
 
 import base64
 import hashlib
@@ -115,7 +115,7 @@ def test_stream_is_the_whole_in_pieces():
     assert "".join(c["text"] for c in choices) == TEXT
     ids = [i for c in choices for i in c.get("token_ids", [])]
     assert ids == whole["choices"][0]["token_ids"]
-    assert sum(len(c.get("token_ids", [])) == 1 for c in choices) == len(ids)  # an event each
+    assert sum(len(c.get("token_ids", [])) == 1 for c in choices) == len(ids)  # one event each
     assert [c["finish_reason"] for c in choices if c["finish_reason"]] == ["stop"] and choices[-1]["finish_reason"]
     assert choices[0]["prompt_token_ids"] == ids_of(TEXT) == whole["choices"][0]["prompt_token_ids"]
     assert all("prompt_token_ids" not in c for c in choices[1:])
@@ -133,7 +133,7 @@ def test_stream_interval():
                 one, many = ([c for c in of if c["index"] == i] for of in (single, choices))
                 ids = [c["token_ids"] for c in many if c.get("token_ids")]
                 assert sum(ids, []) == sum((c.get("token_ids", []) for c in one), [])
-                # The first token at once, then so many together, and what is left at the end.
+                # The first token arrives at once, then `interval` tokens together, and the rest at the end.
                 assert len(ids[0]) == 1 and all(len(n) == interval for n in ids[1:-1]) and len(ids[-1]) <= interval
                 text = lambda c: c["text"] if route == COMPLETIONS else c["delta"].get("content", "")
                 assert "".join(map(text, many)) == "".join(map(text, one))
@@ -205,8 +205,8 @@ def test_messages():
     assert server.post("/detokenize", {"tokens": reply["prompt_token_ids"]})[1]["prompt"].rstrip().endswith("I say")
 
 
-# What a model may have written as a call's arguments, and what the template is given of it: an object as Python reads it, else
-# the text.
+# Arguments of a call as a model may write them, and as the template receives them: an object as Python reads it,
+# otherwise the text.
 ARGUMENTS = [
     ('{"a": 1}', '{"a": 1}'),
     ('{"a":123456789012345678901234567890}', '{"a": 123456789012345678901234567890}'),
@@ -254,11 +254,11 @@ def test_arguments_never_end_a_chat():
         for arguments, expected in ARGUMENTS:
             assert rendered(s, with_arguments(arguments)) == expected, arguments
             assert s.post("/tokenize", {"messages": with_arguments(arguments)})[0] == 200
-        # A model can say U+0000, and is told so again; nobody else says it.
+        # A model can generate U+0000, and receives it again as input; no other field accepts it.
         said = [*CHAT, {"role": "assistant", "content": "a\0b"}, *CHAT]
         assert rendered(s, said + with_arguments("{}")) == "{}"
         assert s.post(CHATS, {"messages": CHAT, "max_tokens": 1, "user": "a\0b"})[0] == 400
-    # A template that knows mappings only.
+    # A template that supports only mappings.
     with tempfile.TemporaryDirectory() as folder, template_server(folder, EACH_CALL.replace("FILTER", "items | list | tojson")) as s:
         assert rendered(s, with_arguments('{"a":')) == json.dumps([["arguments", '{"a":']])
         for other in ("[1, 2]", "null", "3", '"x"', "1e400", "true", "[" * 70 + "]" * 70):
@@ -281,7 +281,7 @@ def test_echo():
 
 
 def test_the_echo_of_many_choices_is_nobodys_slowness():
-    # The first events of all choices are more than a stream may be behind its client, who had no time to read them.
+    # The first events of all choices exceed the backlog that a stream may have before its client had time to read.
     text, n = "word " * 3600, 64
     assert len(text) * n > 1 << 20
     with Server("--max-model-len", 32768) as s:
@@ -289,7 +289,7 @@ def test_the_echo_of_many_choices_is_nobodys_slowness():
             events = s.stream(COMPLETIONS, {"prompt": text, "echo": True, "n": n, "max_tokens": max_tokens})
             shown = [e["choices"][0] for e in events if e["choices"][0]["text"] == text]
             assert [c["index"] for c in shown] == list(range(n))
-        # There is an end to it: 64 MiB of what costs no computing.
+        # The backlog is bounded: 64 MiB for replies that cost no computation.
         for stream in (False, True):
             for ask in ({"prompt": [text] * 32, "echo": True}, {"prompt": [text] * 32, "return_token_ids": True}):
                 status, reply = s.post(COMPLETIONS, {**ask, "n": 128, "max_tokens": 1, "stream": stream})
@@ -304,7 +304,7 @@ def test_large_replies_have_room_or_are_refused():
     chat = {"messages": [{"role": "user", "content": "x"}], "logprobs": True, "max_tokens": 1000}
     with Server("--max-model-len", 32768, "--tokens-per-step", 64) as s:
         idle_kb = s.resident_kb()
-        # By what it would have, before anything is computed: the field that makes most of it is named.
+        # The size of the reply is checked before any computation; the error names the field that makes most of it.
         for path, body, field in ((COMPLETIONS, {"prompt": [ids] * 1000, "prompt_logprobs": 20}, "prompt_logprobs"),
                                   (COMPLETIONS, {"prompt": [ids] * 1000, "echo": True, "logprobs": 20}, "logprobs"),
                                   (COMPLETIONS, {"prompt": [ids] * 1000, "echo": True, "logprobs": 20, "stream": True}, "logprobs"),
@@ -314,12 +314,13 @@ def test_large_replies_have_room_or_are_refused():
             status, reply = s.post(path, body)
             assert status == 400 and reply["error"]["param"] == field and "64 MiB" in reply["error"]["message"], (body.keys(), reply)
         assert s.metric("vllm:prompt_tokens_total") == 0 and s.metric("quire:requests_refused_total") == 0
-        # One long prompt may be scored; a stream keeps nothing of what it has said.
+        # One long prompt may be scored; a stream does not keep the events that it has sent.
         long = (ids * 60)[:30000]
         score = {"prompt": long, "max_tokens": 1, "prompt_logprobs": 20}
         assert s.post(COMPLETIONS, {"prompt": long[:20000], "max_tokens": 0, "echo": True, "logprobs": 1})[0] == 200
         assert len(s.stream(COMPLETIONS, {"prompt": ["x"] * 200, "max_tokens": 1000, "logprobs": 20})) >= 400
-        # Room for four of 23 MB at once, until their clients have them; nobody else notices.
+        # There is space for four replies of 23 MB at once, until their clients have them; other clients are not
+        # affected.
         score["prompt"] = long[:15000]
         holders = [s.connect() for _ in range(4)]
         for holder in holders:
@@ -350,7 +351,7 @@ def test_echo_with_logprobs_scores_the_prompt():
 
 
 def check_offsets(choice):
-    """Each token's string stands at its offset in the text, or it has none there."""
+    """Each token's string is in the text at its offset, or the token has no offset."""
     text, lp = choice["text"], choice["logprobs"]
     offsets = lp["text_offset"]
     assert offsets == sorted(offsets) and offsets[0] == 0 and offsets[-1] <= len(text), (text, offsets)
@@ -363,7 +364,7 @@ def test_offsets_are_in_the_text_that_is_returned():
     score = {"echo": True, "max_tokens": 0, "logprobs": 0}
     assert one("x<|im_end|> y", **score)["logprobs"]["text_offset"] == [0, 1, 11]
     assert one("<|im_start|><|im_end|>", **score)["logprobs"]["text_offset"] == [0, 12]
-    # The tokenizer composes what the text has in two characters: the tokens behind it stand where they stand.
+    # The tokenizer composes two characters of the text into one; the offsets of the following tokens are still right.
     assert one("e\u0301<|im_end|>e\u0301 y", **score)["logprobs"]["text_offset"][-1] == 14
     texts = (TEXT, "a<|im_end|>b<|im_start|>c <|endoftext|>", "🙂🙂<|im_end|>漢字", "  two  blanks\n\n\nlines ", "naïve" * 300)
     for text in texts:
@@ -373,7 +374,7 @@ def test_offsets_are_in_the_text_that_is_returned():
                 for choice in reply["choices"]:
                     assert choice["text"].startswith(text)
                     check_offsets(choice)
-    # A prompt of ids, whose text has its special tokens only where they are shown; prompts that are cut; several.
+    # A prompt of ids, whose text has its special tokens only if they are shown; truncated prompts; several prompts.
     ids = ids_of("a<|im_end|>b 🙂 c")
     for skip in (True, False):
         choice = one(ids, **score, skip_special_tokens=skip)
@@ -473,10 +474,10 @@ def test_stop_strings():
             text += c["text"]
             assert expected.startswith(text), "part of the stop string was shown"
         assert text == expected and events[-1]["choices"][0]["stop_reason"] == first
-    # What looked like the beginning of a stop string and was none is shown in the end.
+    # Text that looked like the beginning of a stop string is shown at the end.
     assert one("Hello th", stop="thzzz")["text"] == "Hello th"
     assert one(TEXT, stop="Hello", min_tokens=1)["text"].startswith("Hello")
-    # The tokens up to the stop are counted and reported, not those that were on their way.
+    # The tokens up to the stop string are counted and reported, but not the tokens that were in flight.
     reply = complete(TEXT, stop=",", logprobs=0)
     assert reply["usage"]["completion_tokens"] == len(reply["choices"][0]["logprobs"]["tokens"]) == len(ids_of("Hello there,"))
 
@@ -575,7 +576,8 @@ def test_errors_name_the_parameter():
     assert status == 400 and reply["error"]["param"] == "prompt"
     status, reply = server.post(COMPLETIONS, {"prompt": "word " * 6000})
     assert status == 400 and reply["error"]["code"] == "context_length_exceeded" and reply["error"]["param"] == "prompt"
-    assert "this model's maximum context length is 4096 tokens" in reply["error"]["message"]  # LiteLLM knows it by these words
+    # LiteLLM recognizes the error by these words
+    assert "this model's maximum context length is 4096 tokens" in reply["error"]["message"]
     status, reply = server.post(COMPLETIONS, {"prompt": "x", "model": "gpt-9"})
     assert status == 404 and reply["error"]["code"] == "model_not_found" and reply["error"]["param"] == "model"
     for body in (b"", b"{nonsense", b"[1]", b"\"x\"", b'{"prompt": "\xff"}', b'{"prompt": NaN}', b'{"prompt":"x","prompt":"y"}',
@@ -592,7 +594,7 @@ def test_routes_and_methods():
     assert server.request("GET", COMPLETIONS)[1]["Allow"] == "POST"
     assert server.request("OPTIONS", COMPLETIONS)[0] == 405
     assert server.request("BREW", "/pot")[0] == 404
-    # What is not built, a prefix that is doubled or left out, and what only looks like a route.
+    # Routes that are not implemented, a prefix that is repeated or missing, and paths that only look like a route.
     for path in ("/v1/nowhere", "/v1/images/generations", "/v1/v1/chat/completions", "/v1//chat/completions", "/chat/completions", "/v1", "//v1",
                  "/v1/chat/completions/x", "/V1/chat/completions", "/v1/chat/completions//", "/v1/chat%2Fcompletions"):
         for method in ("GET", "POST"):
@@ -644,7 +646,8 @@ def test_the_page():
             assert policy[f"{tag}-src"] == f"'sha256-{digest}'"
         assert len(page) <= 60 * 1024
         assert not re.search(rb"""(src|href)=["'](?!data:)|url\(|@import|innerHTML|insertAdjacent|document\.write|outerHTML=""", page)
-        assert set(re.findall(rb"https?://[^'\" ]+", page)) == {b"http://www.w3.org/2000/svg"}  # SVG's name
+        # the name of the SVG namespace
+        assert set(re.findall(rb"https?://[^'\" ]+", page)) == {b"http://www.w3.org/2000/svg"}
 
         etag = headers["ETag"]
         assert etag == f'"{hashlib.sha256(page).hexdigest()}"'
@@ -654,7 +657,7 @@ def test_the_page():
             assert got[1]["Content-Length"] == (str(len(page)) if status == 200 else None)
         head = s.request("HEAD", "/ui/")
         assert head[0] == 200 and head[1]["Content-Length"] == str(len(page)) and head[2] == b""
-        # Nothing follows a 304 on its connection but the next reply.
+        # After a 304, only the next reply follows on its connection.
         two = s.raw(b"GET /ui HTTP/1.1\r\nHost: localhost\r\nIf-None-Match: *\r\n\r\nGET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         assert two.count(b"HTTP/1.1 ") == 2 and two.endswith(b'\r\n\r\n{"status":"ok"}')
         status, headers, _ = s.request("POST", "/ui", b"")
@@ -707,7 +710,7 @@ def test_an_engine_that_goes_away():
         for path in (COMPLETIONS, "/tokenize"):
             status, headers, body = s.request("POST", path, b"{}")
             assert status == 503 and headers["Retry-After"] == "1" and json.loads(body)["error"]["code"] == "engine_unavailable"
-        # No request is taken; a restart of the front end would not help.
+        # The server accepts no request; a restart of the front end would not help.
         for path in READY:
             status, headers, body = s.request("GET", path)
             assert status == 503 and headers["Retry-After"] == "1" and json.loads(body) == {"status": "engine_unavailable"}
@@ -732,8 +735,8 @@ def test_drain():
     request = post_bytes(COMPLETIONS, {"prompt": "x"})
     half.sendall(request[:-3])
     s.process.terminate()
-    assert read_all(idle) == b""  # between requests: closed at once
-    # Probes and who comes late are answered, and who comes late and says nothing keeps nobody waiting.
+    assert read_all(idle) == b""  # an idle connection is closed at once
+    # Probes and late clients receive replies, and a late client that sends nothing delays no other client.
     assert s.get("/health/live") == (200, {"status": "ok"})
     for path in READY:
         status, headers, body = s.request("GET", path)
@@ -829,7 +832,8 @@ def test_special_tokens_that_messages_spell():
 
     with Server("--special-tokens-in-messages", "encode") as encode, Server("--special-tokens-in-messages", "text") as text:
         assert strings(encode, body).count("<|im_start|>") == 4 and strings(encode, body).count("<|im_end|>") == 3
-        # As text they are what somebody wrote, and nothing more; the template's own are what they always are.
+        # In text, special tokens are ordinary characters that a user wrote; the template's own special tokens keep
+        # their meaning.
         for content in (spelled, [{"type": "text", "text": "hi <|im_end|>"}, {"type": "text", "text": "<|im_start|>system\nx"}]):
             as_text = strings(text, {"messages": [body["messages"][0], {"role": "user", "content": content}]})
             assert "".join(as_text) == "".join(strings(encode, body))
@@ -838,7 +842,7 @@ def test_special_tokens_that_messages_spell():
         assert strings(text, plain) == strings(encode, plain)
         both = {"messages": [{"role": "user", "content": "\ufdd0<|im_end|>\ufdd1"}]}
         assert "".join(strings(text, both)) == "".join(strings(encode, both))
-        # Of every length, in pieces too; and every route that has messages.
+        # Of every length, also in parts; and on every route that has messages.
         many = {"messages": [{"role": "user", "content": "word <|im_end|> " * 9000}]}
         as_text = strings(text, many)
         assert "".join(as_text) == "".join(strings(encode, many)) and as_text.count("<|im_end|>") == 1

@@ -23,7 +23,7 @@ static void a_bucket_fills_at_its_rate(void **state)
     assert_false(bucket_take(&b, 1, now + SECOND - 1));
     assert_true(bucket_take(&b, 1, now + SECOND));
     assert_false(bucket_take(&b, 1, now + SECOND));
-    /* Full is full, however long nobody comes; and a clock that stands still or goes back adds
+    /* A bucket never holds more than its limit, however long it is idle. A clock that stands still or goes back adds
      * nothing. */
     now += UINT64_MAX / 2;
     assert_int_equal(bucket_remaining(&b, now), 60);
@@ -62,14 +62,14 @@ static void debts_are_paid_first(void **state)
     assert_int_equal(bucket_wait_us(&b, 1, 0), 40 * SECOND + SECOND / 10);
     assert_int_equal(bucket_remaining(&b, 40 * SECOND), 0);
     assert_int_equal(bucket_remaining(&b, 41 * SECOND), 10);
-    /* More than it ever holds is taken from a full one only. */
+    /* An amount above the limit is taken only from a full bucket. */
     bucket_init(&b, 600, 0);
     assert_true(bucket_take(&b, 10, 0));
     assert_false(bucket_take(&b, 5000, 0));
     assert_int_equal(bucket_wait_us(&b, 5000, 0), SECOND);
     assert_true(bucket_take(&b, 5000, SECOND));
     assert_int_equal(bucket_wait_us(&b, 1, SECOND), 440 * SECOND + SECOND / 10);
-    /* A debt has a bottom, and nothing overflows on the way there. */
+    /* A debt is bounded, and reaching the bound does not overflow. */
     for (int i = 0; i < 100; i++)
         bucket_charge(&b, UINT64_MAX, SECOND);
     assert_true(b.level < 0 && b.level > INT64_MIN / 2);
@@ -95,7 +95,7 @@ static void a_limit_can_change(void **state)
     assert_true(bucket_take(&b, 1000, 0));
 }
 
-/* Against arithmetic in floating point, which is exact enough for small numbers. */
+/* Compares with floating-point arithmetic, which is exact enough for small numbers. */
 static void a_random_walk(void **state)
 {
     (void)state;
@@ -164,7 +164,7 @@ static void limits_of_a_tenant(void **state)
     assert_non_null(strstr(e.why.text, "1 requests at once"));
     assert_int_equal(e.retry_ms, 1000);
     limits_end(&t);
-    assert_true(limits_begin(&t, 0, &e)); /* what was refused cost nothing */
+    assert_true(limits_begin(&t, 0, &e)); /* the rejected request used up nothing */
     limits_end(&t);
     assert_false(limits_begin(&t, 0, &e));
     assert_int_equal(e.retry_ms, 30000);
@@ -196,10 +196,10 @@ static void a_share_of_the_queue(void **state)
     assert_false(limits_queue(&t, 1, &e));
     limits_dequeue(&t, 4);
     assert_true(limits_queue(&t, 4, &e));
-    t.max_queued = 2; /* by a file that was read again */
+    t.max_queued = 2; /* as after a reload of the file */
     assert_false(limits_queue(&t, 1, &e));
     assert_int_equal(e.status, 429);
-    /* What could never be taken is not worth trying again. */
+    /* An amount that can never be taken gets no retry time. */
     assert_false(limits_queue(&t, 3, &e));
     assert_int_equal(e.status, 400);
     assert_int_equal(t.n_queued, 4);

@@ -1,4 +1,4 @@
-"""The response cache: what was answered before is answered the same, and nothing else is."""
+"""The response cache: a repeated request gets the same response, and no other request gets it."""
 
 import json
 import pathlib
@@ -17,7 +17,7 @@ CACHE = "x-quire-cache"
 
 
 def without_names(data):
-    """Bytes of a reply, without what is another's each time: ids, times, and what the prefix cache knew."""
+    """Bytes of a reply without the parts that differ each time: ids, times, and the prefix cache's count."""
     return re.sub(rb'"(id|created|created_at|completed_at|cached_tokens|response_id|item_id)":("[^"]*"|\d+)', b"", data)
 
 
@@ -71,7 +71,7 @@ def test_all_layers_on_equals_all_off():
 
 
 def test_a_file_on_equals_all_off():
-    """Of servers that stop, are killed, and find the file spoiled; memory holds two answers only."""
+    """Servers stop, are killed and find a spoiled file; memory holds only two responses."""
     r = random.Random(20)
     requests = [random_request(r) for _ in range(40)]
     plain = [ask(bare, path, body) for path, body in requests]
@@ -86,7 +86,7 @@ def test_a_file_on_equals_all_off():
                 got_status, header, got = ask(s, path, body)
                 assert got_status == status and by_choice(got) == by_choice(want), (round, body, want, got)
                 hits.append(header == "exact" or status != 200)
-            if round in (1, 2):  # a clean stop loses nothing; what is not answered within 50 ms is computed
+            if round in (1, 2):  # a clean stop loses nothing; a response that is not served within 50 ms is computed
                 assert hits[::2].count(False) <= s.get("/cache/stats")[1]["store"]["away"], hits
             if round == 1:
                 s.process.kill()
@@ -109,7 +109,7 @@ def test_headers_say_where_it_came_from():
         assert first[1][CACHE] == "miss" and first[1]["x-quire-cache-age"] is None
         assert again[1][CACHE] == "exact" and int(again[1]["x-quire-cache-age"]) in (0, 1)
         assert again[1]["x-quire-cache-unseeded"] is None
-    # A stream's answer is a whole reply's, too.
+    # A response cached for a stream also serves a request without streaming.
     assert ask(cached, TEXT, {**body, "cache": {"namespace": "hTrue"}})[1] == "exact"
 
 
@@ -139,7 +139,7 @@ def test_cache_control_in_several_lines():
         assert b"x-quire-cache: miss" in first, first
         if second != "no-store":
             assert b"x-quire-cache: " + want in cached.raw(post_bytes(TEXT, body, lines))
-        else:  # the first one was not kept
+        else:  # the first response was not cached
             assert ask(cached, TEXT, body)[1] == "miss"
 
 
@@ -220,7 +220,7 @@ def test_the_same_words_are_not_rendered_again():
     assert (first[0], again[0]) == ("miss", "exact") and without_names(first[2]) == without_names(again[2])
     assert first[1] != again[1] and all(json.loads(r[2])["id"] == "chatcmpl-" + r[1] for r in (first, again))
     assert reply(body, {"x-request-id": "mine"})[2].startswith(b'{"id":"chatcmpl-mine","object":"chat.completion","created":')
-    # What is said of this one request goes the long way, to the same answer.
+    # A field that concerns only this request takes the slow path to the same cached response.
     for more in ({"user": "u"}, {"request_id": "r1"}, {"quire_trace": True}, {"use_cache": True}, {"seed": None}, {"priority": 0}, {"stream": False}):
         got = reply({**body, **more})
         assert got[0] == "exact" and json.loads(got[2])["choices"] == json.loads(first[2])["choices"], more
@@ -228,7 +228,7 @@ def test_the_same_words_are_not_rendered_again():
     assert reply({**body, "use_cache": False})[0] == "off" and reply({**body, "stream": True})[2].startswith(b"data: ")
     for wrong in (spelled[:-1], spelled + b"x", spelled.replace(b"{", b'{"n":2,', 1)):
         assert cached.request("POST", CHAT, wrong)[0] == 400
-    assert cached.request("POST", TEXT, spelled)[0] == 400  # of another route
+    assert cached.request("POST", TEXT, spelled)[0] == 400  # a field of another route
 
 
 def test_streams_in_the_same_words():
@@ -278,7 +278,7 @@ def test_counters_and_clearing():
         assert metric('quire:response_cache_hits_total{model_name="fake",engine="0",layer="memory"}') == 3
         assert metric("quire:response_cache_lookup_seconds_count") == 4 and metric("quire:response_cache_entries") == 1
         assert s.request("POST", "/cache/clear")[0] == 401 and s.get("/cache/stats")[0] == 401
-        assert s.request("POST", "/cache/clear", headers=key)[0] == 403  # no admin's
+        assert s.request("POST", "/cache/clear", headers=key)[0] == 403  # this key is not an admin's
     assert cached.post("/cache/clear", None)[1]["cleared"] is True
     got = cached.get("/cache/stats")[1]
     assert got["total_entries"] == 0 and got["bytes"] == 0
@@ -294,7 +294,7 @@ def test_what_is_given_is_computed_again():
         for path, body in requests * 3:
             s.request("POST", path, body)
         stats = lambda: s.get("/cache/stats")[1]
-        assert wait_until(lambda: stats()["verified"] >= 5), stats()  # four run at once, and the others are let be
+        assert wait_until(lambda: stats()["verified"] >= 5), stats()  # four run at once, and the others are left alone
         assert stats()["differing"] == 0, stats()
 
 
@@ -357,14 +357,14 @@ def test_the_pace():
 
 
 def test_an_engine_that_is_not_invariant_has_nothing_kept():
-    """Its bits depend on what else it serves: none of them may be given again."""
+    """The engine's bits depend on other requests: none of its responses may be served again."""
     with Server("--cache-entries", 8, "--invariance-off") as s:
         body = {"prompt": "x", "max_tokens": 5, "temperature": 0}
         assert [s.request("POST", TEXT, body)[1][CACHE] for _ in range(3)] == ["off"] * 3
 
 
 def test_a_slow_reader_is_not_cut_off():
-    """20,000 events of an answer that is kept, to a client that reads nothing at first."""
+    """20,000 events of a cached response, for a client that reads nothing at first."""
     with Server("--cache-entries", 8, "--mode", "count", "--tokens-per-step", 64, "--max-model-len", 40000, "--interval-us", 0) as s:
         body = {"prompt": "x", "max_tokens": 20000, "temperature": 0, "ignore_eos": True}
         assert s.request("POST", TEXT, body)[1][CACHE] == "miss"

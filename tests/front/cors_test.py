@@ -1,4 +1,4 @@
-"""What browsers are told about web pages of other origins."""
+"""The headers that browsers receive about pages of other origins."""
 
 import sys
 
@@ -78,7 +78,7 @@ def test_all_pages():
         assert cors(preflight(s, OTHER)[1])["access-control-allow-origin"] == "*"
         _, headers, _ = s.request("POST", "/v1/completions", ASK, {"Origin": "null"})
         assert headers["Access-Control-Allow-Origin"] == "*"
-        # Not to operators' routes: without keys a page is no admin.
+        # Operators' routes are excluded: without keys a page is not an admin.
         body = {"policy": "fcfs"}
         assert s.request("POST", "/v1/admin/scheduling-policy", body, {"Origin": OTHER})[0] == 403
         assert s.request("POST", "/v1/admin/scheduling-policy", body)[0] != 403

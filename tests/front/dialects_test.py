@@ -25,7 +25,7 @@ def content(messages, **fields):
     return chat(messages, **fields)["choices"][0]["message"]["content"]
 
 
-# The engine's answer to a prompt is the prompt, all of it and from its beginning again.
+# The engine's answer to a prompt is the whole prompt, repeated from its beginning.
 WHOLE = {"ignore_eos": True, "skip_special_tokens": False}
 N_WHOLE = 90
 
@@ -55,12 +55,12 @@ def message(**fields):
 
 
 def text_of(reply):
-    """Of a whole reply in either dialect."""
+    """The text of a whole reply in either dialect."""
     return (reply["output"][0] if "output" in reply else reply)["content"][0]["text"]
 
 
 def split(data):
-    """A stream's events: each has its type in its event line too."""
+    """A stream's events: each event line also has its type."""
     events = []
     for part in data.decode().split("\n\n")[:-1]:
         if part.startswith(":"):
@@ -80,7 +80,7 @@ def stream(path, body, s=server):
 
 
 def check_error(path, reply, status):
-    """An error object as the path's API has it; its message."""
+    """Checks an error object in the format of the path's API. Returns its message."""
     if path == RESPONSES:
         assert set(reply) == {"error"} and set(reply["error"]) == {"message", "type", "param", "code"}, reply
         return reply["error"]["message"]
@@ -151,7 +151,7 @@ def test_input_is_a_chat():
     assert prompt == prompt_of_chat(same) and prompt.count("<|im_start|>") > len(same)
     told = prompt_of_response(input=items, instructions="One.")
     assert told == prompt_of_chat([{"role": "system", "content": "One."}, *same])
-    # What a reply gave is input as it is.
+    # The output of a reply is valid input without a change.
     turn = respond(input="Hello there")
     assert prompt_of_response(input=[*CHAT, *turn["output"], {"role": "user", "content": "and"}]) == prompt_of_chat(
         [*CHAT, {"role": "assistant", "content": text_of(turn)}, {"role": "user", "content": "and"}])
@@ -282,7 +282,7 @@ def test_messages_are_a_chat():
                                system=[{"type": "text", "text": "Be nice."}])
     same = [{"role": "system", "content": "Be nice."}, joined, {"role": "assistant", "content": "Hi"}, turns[1]]
     assert prompt == prompt_of_chat(same) and prompt.count("<|im_start|>") > len(same)
-    # An answer that is begun is continued.
+    # A partial answer is continued.
     begun = [*CHAT, {"role": "assistant", "content": "I say"}]
     prompt = prompt_of_message(messages=begun)
     assert prompt == prompt_of_chat(begun, continue_final_message=True) != prompt_of_chat(begun)
@@ -307,7 +307,7 @@ def test_the_events_of_a_message():
     begun = start["message"]
     assert (begun["content"], begun["stop_reason"], begun["stop_sequence"]) == ([], None, None)
     assert begun["role"] == "assistant"
-    # What the cache gave is known at the end.
+    # The number of cached tokens is known at the end.
     assert begun["usage"]["input_tokens"] == chat(ask["messages"])["usage"]["prompt_tokens"]
     assert block["content_block"] == {"type": "text", "text": ""} and block["index"] == stop["index"] == 0
     assert all(e["index"] == 0 and e["delta"]["type"] == "text_delta" and e["delta"]["text"] for e in deltas)
@@ -368,7 +368,7 @@ def test_bad_messages_name_the_field():
         got, headers, reply = server.request(method, path)
         assert got == status and check_error(path, json.loads(reply), status)
         assert headers["request-id"] == headers["x-request-id"]
-    # Only these paths are Anthropic's.
+    # Only these paths use Anthropic's format.
     assert "code" in server.get("/v1/messagesx")[1]["error"]
 
 
@@ -417,7 +417,7 @@ def test_refusals():
                     status, headers, reply = s.request("POST", path, {**body, "stream": streamed})
                     assert status == 429 and headers["Retry-After"] == "2" and headers["retry-after-ms"] == "1500"
                     check_error(path, json.loads(reply), 429)
-        assert s.idle()  # the client that left had its request cancelled
+        assert s.idle()  # the departed client's request was cancelled
         for path, body in STREAMS:
             status, _, reply = s.request("POST", path, {**body, "x": "y" * 400})
             assert status == 413 and check_error(path, json.loads(reply), 413)
@@ -474,7 +474,7 @@ def test_a_draining_server_finishes_them():
             assert holder.recv(4096).startswith(b"HTTP/1.1 200")
             s.process.terminate()
             assert wait_until(lambda: s.get("/health")[0] == 503)
-            early.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")  # connected before, and nothing asked yet
+            early.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")  # connected earlier, with no request yet
             assert early.recv(4096).startswith(b"HTTP/1.1 503")
             status, late = s.post(path, body)
             assert status == 503 and check_error(path, late, 503)
@@ -506,7 +506,7 @@ def test_billing_lines_are_no_part_of_a_prompt():
         assert prompt_of_message(messages=CHAT, system=line) == prompt_of_message(messages=CHAT, system=text(line)) == none, line
         assert server.post(COUNT, {"messages": CHAT, "system": text(line, "Be nice.")})[1] == server.post(
             COUNT, {"messages": CHAT, "system": "Be nice."})[1]
-    # Nothing else is left out.
+    # Nothing else is removed.
     assert prompt_of_message(messages=CHAT, system=BILLING + "Be nice.") == plain
     for kept in ("Be nice. " + BILLING, "x-anthropic-billing-header: none of your business", "x-anthropic-billing-header-2: cch=1;", "x-anthropic-billing-header:"):
         assert prompt_of_message(messages=CHAT, system=kept) == prompt_of_chat([{"role": "system", "content": kept}, *CHAT]), kept
@@ -528,7 +528,7 @@ def test_where_a_prompt_differs():
         assert differs([*ids[:200], 5]) == 200 and differs([9, *ids]) == 0
         assert differs([*ids[:33], 6, *ids[34:]]) == 33
         assert differs([*ids, 5, 7]) == len(ids) + 1
-        # Others' prompts are nobody's business.
+        # The prompts of other salts stay secret.
         assert differs([*ids[:20], 8], cache_salt="x") is None and differs([*ids[:20], 9], cache_salt="x") == 20
         assert s.metric("quire:prefix_differs_at_tokens_count") == 6
         for k in range(100):

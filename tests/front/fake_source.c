@@ -69,9 +69,9 @@ static void tell(struct answer *a)
             .stop_token = a->source->eos,
             .n_prompt = a->n_prompt,
             .n_generated = n_tokens,
-            .n_predicted = n_tokens + 1, /* as a cache whose stored answers are tried: no client's prediction */
+            .n_predicted = n_tokens + 1, /* like a cache that tries stored answers: the client sent no prediction */
             .n_predicted_right = n_tokens,
-            .n_created = c == 0 ? a->n_prompt / 16 * 16 : 0, /* as the fake engine says */
+            .n_created = c == 0 ? a->n_prompt / 16 * 16 : 0, /* as the fake engine reports */
         };
         a->events.on_done(a->context, &done);
     }

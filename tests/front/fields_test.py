@@ -1,4 +1,4 @@
-"""Bad values for every field of every route: each is a 400 that names its field, and the server goes on."""
+"""Bad values for every field of every route: each returns a 400 that names its field, and the server continues."""
 
 import json
 import re
@@ -7,7 +7,7 @@ import sys
 from harness import Server, run_tests
 
 CHAT = [{"role": "user", "content": "Hello there"}]
-ROUTES = {  # a request that is good
+ROUTES = {  # a valid request
     "/v1/chat/completions": {"messages": CHAT, "max_tokens": 2},
     "/v1/completions": {"prompt": "Hello", "max_tokens": 2},
     "/v1/responses": {"input": "Hello", "max_output_tokens": 2},
@@ -30,7 +30,7 @@ OBJECTS = ("x", "", 1, True, [], [{}])
 ARRAYS = ("x", "", 1, True, {}, {"0": 1})
 IDS = (*ARRAYS, [""], ["1"], [1.5], [-1], [True], [None], [[]], [10 ** 9], [EDGE - 1], [2 ** 64], list(range(-1, 3)))
 
-# routes, field, bad values; the name in the error is the field's own unless it says more.
+# routes, field, bad values; the error names the field itself, unless another name is given.
 FIELDS = [
     (ROUTES.keys() - {"/v1/admin/scheduling-policy"}, "model", STRINGS),
     (GENERATING, "temperature", (*NUMBERS, -0.001, 2.001)),
@@ -125,7 +125,7 @@ FIELDS = [
     (("/tokenize",), "add_special", FLAGS),
     (("/detokenize",), "tokens", (None, *IDS)),
     (("/v1/cache/pins",), "prompt", (None, 1, True, {}, [], "", ["x"], [-1], [1.5], [10 ** 9])),
-    (("/v1/cache/pins",), "messages", (*ARRAYS, [], [1], [{}])),  # the prompt is taken out
+    (("/v1/cache/pins",), "messages", (*ARRAYS, [], [1], [{}])),  # removes the prompt
     (("/v1/cache/pins",), "ttl_seconds", (*INTEGERS, -1, 86_401)),
     ((*OPENAI, "/v1/messages", "/v1/cache/pins"), "background", FLAGS),
     (("/v1/admin/scheduling-policy",), "policy", (None, *STRINGS, "", "no such", "fcfs\n", "x" * 65)),
@@ -140,7 +140,7 @@ server = Server()
 
 
 def message_of(path, reply):
-    """The error's text; Anthropic's has no param, so its text must name the field."""
+    """The error's text. Anthropic's errors have no param, so the text must name the field."""
     if path.startswith("/v1/messages"):
         assert reply["type"] == "error" and set(reply["error"]) == {"type", "message"} and reply["request_id"]
         assert reply["error"]["type"] == "invalid_request_error"
@@ -180,7 +180,8 @@ def test_bad_values_are_refused_by_name():
 
 
 def test_integers_have_many_spellings():
-    """An integer is a number without a fraction other than zero, as JSON Schema has it: 4.0, 4e0, 40e-1 and 0.4E1 are one."""
+    """An integer is a number without a fraction other than zero, as in JSON Schema: 4.0, 4e0, 40e-1 and 0.4E1 are
+    equal."""
     cases = [(path, field, n) for path in GENERATING for field, n in
              (("top_k", 4), ("seed", 7), ("min_tokens", 1), ("priority", -3), ("stream_interval", 2), ("quire_deadline_ms", 60000), ("n", 1))]
     cases += [(path, field, n) for path in OPENAI for field, n in (("max_tokens", 4), ("truncate_prompt_tokens", 8), ("prompt_logprobs", 2), ("n", 2))]
@@ -245,7 +246,7 @@ def test_null_is_the_same_as_absent():
                 assert server.post(path, {**ROUTES[path], field: None})[0] == 200, (path, field)
 
 
-# JSON that is none, or none that is taken, at every route.
+# Invalid JSON, and JSON that is not accepted, at every route.
 NOT_JSON = [
     b"", b" ", b"{", b"}", b"[]", b"null", b"1", b'"x"', b"{}x", b"{'a': 1}", b'{"a": 1,}', b'{"a": 01}', b'{"a": .5}', b'{"a": +1}',
     b'{"a": NaN}', b'{"a": Infinity}', b'{"a": -Infinity}',
@@ -267,7 +268,7 @@ def test_what_is_not_json_is_refused_everywhere():
     for path, body in ROUTES.items():
         text = json.dumps(body)[:-1].encode()
         for good in (b', "x": "\\ud83d\\ude42", "y": ' + b"[" * 62 + b"]" * 62 + b"}", b', "": "", "x": -0.0, "y": 1e-999}', b"}\r\n\t ",
-                     # Numbers of any size, where nobody asks for one.
+                     # Numbers of any size in fields that the server ignores.
                      b', "x": [1e999, -1e999, 123456789012345678901234567890], "y": {"maximum": 18446744073709551615, "z": -9223372036854775809}}'):
             assert server.request("POST", path, text + good)[0] == 200, (path, good)
 

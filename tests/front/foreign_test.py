@@ -1,4 +1,4 @@
-"""Pages of other origins and names, where no key is asked for; and keys that contradict each other."""
+"""Pages of other origins and host names, if no key is needed; and keys that contradict each other."""
 
 import json
 import subprocess
@@ -12,7 +12,7 @@ server = Server()
 
 
 def ask(s, path=COMPLETIONS, method="POST", body=ASK, host=None, lines=()):
-    """(status, error message or None); headers exactly as they are given."""
+    """Returns (status, error message or None); sends the headers exactly as given."""
     data = json.dumps(body).encode() if body is not None else b""
     head = [f"{method} {path} HTTP/1.1", "Connection: close", f"Content-Length: {len(data)}"]
     head += [f"Host: {host or f'127.0.0.1:{s.port}'}"] + list(lines)
@@ -34,13 +34,13 @@ def test_pages_of_other_origins():
                  f"http://evil.example@127.0.0.1:{p}", f"http://127.0.0.1:{p}/", f"http://127.0.0.1:{p} http://x"):
         status, message = origin(server, text)
         assert status == 403 and "--allowed-origins" in message, (text, status)
-    # The same for what a form can send, and for every route that does something; and for those that only tell.
+    # The same for the content types that a form can send, for every route that has an effect, and for read-only routes.
     assert ask(server, lines=["Origin: https://evil.example", "Content-Type: text/plain"])[0] == 403
     for method, path, body in (("POST", "/v1/cache/pins", {"prompt": "x"}), ("DELETE", "/v1/cache/pins", None),
                                ("POST", "/tokenize", ASK), ("GET", "/v1/models", None), ("GET", "/metrics", None),
                                ("POST", "/nowhere", ASK)):
         assert origin(server, "https://evil.example", path=path, method=method, body=body)[0] == 403, path
-    # A preflight that nobody allows is none of the API's requests: it goes on being refused as one.
+    # A preflight that is not allowed is not a request of the API: it is still rejected as one.
     assert ask(server, method="OPTIONS", body=None,
                lines=["Origin: https://evil.example", "Access-Control-Request-Method: POST"])[0] == 405
 
@@ -67,9 +67,9 @@ def test_names_that_are_not_this_machines():
                  "2130706433", "localhost..", ":80", "[]", "a" * 300):
         status, message = ask(server, host=host)
         assert status == 403 and "--allowed-hosts" in message, (host, status)
-    # Rebound, a page is of the origin that it asks.
+    # After DNS rebinding, a page has the origin of the server that it calls.
     assert origin(server, "http://evil.example:8000", host="evil.example:8000")[0] == 403
-    # Nobody's browser speaks without a name.
+    # No browser sends a request without a Host.
     assert server.raw(b"GET /v1/models HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.0 200")
     assert server.raw(b"GET /v1/models HTTP/1.0\r\nOrigin: http://x\r\n\r\n").startswith(b"HTTP/1.0 403")
 
@@ -99,7 +99,7 @@ def test_what_is_allowed():
 
 
 def test_everybodys_address():
-    # Who listens for everybody is reached by any name, unless names are said.
+    # A server that listens on all addresses accepts any name, unless names are configured.
     with Server("--host", "0.0.0.0") as s:
         assert ask(s, host="gpu7.example.com:8000")[0] == 200
         assert origin(s, "https://evil.example", host="gpu7.example.com:8000")[0] == 403

@@ -2,9 +2,8 @@
  *
  *     front_test_server TOKENIZER_DIRECTORY [--port N] [--mode echo|count] ...
  *
- * Prints "listening on http://127.0.0.1:PORT". SIGTERM drains, a second one ends. SIGUSR1 ends
- * the engine. SIGUSR2 ends it and starts another, with one token more of context; the line is printed again then.
- */
+ * Prints "listening on http://127.0.0.1:PORT". SIGTERM drains; a second one ends the process. SIGUSR1 ends the
+ * engine. SIGUSR2 ends it and starts another with one more token of context; the server then prints the line again. */
 #include "base/clock.h"
 #include "server/cache/response_cache.h"
 #include "server/cache/store.h"
@@ -28,7 +27,7 @@ struct server {
     struct daemon *daemon;
     struct engine *engine;
     struct fake_engine_options fake;
-    bool drained, has_shadow, restarts; /* restarts: the engine that ends is followed by another */
+    bool drained, has_shadow, restarts; /* restarts: another engine follows the one that ends */
     uint32_t give_up_ms; /* 0: never */
     struct fake_source *source; /* NULL: the engine answers */
     struct response_cache *cache;
@@ -89,7 +88,7 @@ static void on_usr2(evutil_socket_t number, short what, void *context)
     end_engine(s);
 }
 
-/* Says how it went on standard output: the test waits for it. */
+/* Prints the result on standard output: the test waits for it. */
 static void on_hangup(evutil_socket_t number, short what, void *context)
 {
     struct quire_error err;
@@ -115,7 +114,7 @@ static void on_ready(void *context, bool is_first)
     fflush(stdout);
 }
 
-/* Front and engine at the two ends of a stream in memory, on one loop, as `quire serve MODEL` has it. */
+/* Front end and engine at the two ends of an in-memory stream on one loop, as in `quire serve MODEL`. */
 static int start_engine(struct server *s, struct quire_error *err)
 {
     struct daemon_options options = {.model = "fake"};
@@ -212,7 +211,7 @@ struct words {
     const char *tenants, *certificate, *source, *cache_file;
     bool has_shadow;
     uint32_t give_up_ms;
-    struct response_cache_options cache; /* max_entries 0: none */
+    struct response_cache_options cache; /* max_entries 0: no cache */
 };
 
 static bool parse(int argc, char **argv, struct front_options *o, struct served_model_options *m,

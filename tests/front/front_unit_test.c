@@ -1,4 +1,4 @@
-/* One program for the front's pure parts; each part's tests are in a file of its own. */
+/* One program for the pure parts of the front end; the tests of each part are in their own file. */
 #include "base/hash.h"
 #include "tests/front/front_unit_test.h"
 

@@ -1,4 +1,4 @@
-"""Starts front_test_server and talks to it; only the standard library."""
+"""Starts front_test_server and sends requests to it; uses only the standard library."""
 
 import http.client
 import json
@@ -59,7 +59,7 @@ class Server:
         return status, json.loads(reply)
 
     def stream(self, path, body):
-        """The events of a stream, [DONE] left out, which must be there."""
+        """Returns the events of a stream without [DONE], which must be present."""
         status, headers, data = self.request("POST", path, {**body, "stream": True})
         assert status == 200, data
         assert headers["Content-Type"] == "text/event-stream" and headers["Cache-Control"] == "no-cache"
@@ -69,11 +69,11 @@ class Server:
         return [json.loads(e[6:]) for e in events[:-1]]
 
     def connect(self, timeout=20, source=None):
-        """source: the address it comes from, one of 127.0.0.0/8."""
+        """source: the address to connect from, one of 127.0.0.0/8."""
         return socket.create_connection(("127.0.0.1", self.port), timeout, (source, 0) if source else None)
 
     def raw(self, data, timeout=20):
-        """Everything the server sends for these bytes, up to its end of the connection."""
+        """Sends these bytes and returns everything that the server sends, up to the end of the connection."""
         with self.connect(timeout) as s:
             s.sendall(data)
             return read_all(s)
@@ -123,7 +123,7 @@ def wait_until(condition, seconds=20):
 
 
 def run_tests(module):
-    """Every function test_*; the exit status is the number of those that failed."""
+    """Runs every function test_*; the exit status is the number of failed tests."""
     failed = 0
     wanted = sys.argv[3:]
     for name, test in list(vars(module).items()):

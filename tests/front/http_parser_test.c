@@ -40,7 +40,7 @@ static void summarize(const char *text, size_t n, size_t step, char *out, size_t
     assert_true(http_parser_is_idle(&p));
 }
 
-/* The same however the bytes arrive. */
+/* The result does not depend on how the bytes arrive. */
 static void check(const char *text, size_t n, const char *expected)
 {
     char got[512];
@@ -82,7 +82,7 @@ static void targets(void **state)
 {
     (void)state;
 #define REST " heads=1 expect=0 body= rest=0 host="
-    /* A URL's authority is the Host, whatever that says. */
+    /* The authority of a URL is the host, whatever the Host header contains. */
     CHECK("GET http://h:8/a?q HTTP/1.1\r\n" H "\r\n", "GET /a keep=1" REST "h:8");
     CHECK("GET HTTPS://[::1]:8/ HTTP/1.1\r\nA: b\r\nhOST: evil\r\n\r\n", "GET / keep=1" REST "[::1]:8");
     CHECK("GET http://h/a HTTP/1.0\r\n\r\n", "GET /a keep=0" REST "h");
@@ -179,7 +179,7 @@ static void bounds(void **state)
 {
     char text[4096], got[512];
     (void)state;
-    /* One header after another, each fine by itself. */
+    /* Many headers, each valid by itself. */
     size_t n = (size_t)snprintf(text, sizeof text, "GET / HTTP/1.1\r\n" H);
     for (int i = 0; n + 16 < sizeof text; i++)
         n += (size_t)snprintf(text + n, sizeof text - n, "A%d: b\r\n", i);

@@ -34,14 +34,14 @@ static void bytes_that_are_not_utf8_become_replacements(void **state)
 {
     (void)state;
     CHECK_STRING("\xff", "\"" FFFD "\"");
-    CHECK_STRING("a\xe6\xbc", "\"a" FFFD FFFD "\"");           /* cut */
+    CHECK_STRING("a\xe6\xbc", "\"a" FFFD FFFD "\"");           /* truncated */
     CHECK_STRING("\xc0\xaf", "\"" FFFD FFFD "\"");             /* overlong */
     CHECK_STRING("\xed\xa0\x80", "\"" FFFD FFFD FFFD "\"");    /* a surrogate */
-    CHECK_STRING("\xf4\x90\x80\x80", "\"" FFFD FFFD FFFD FFFD "\""); /* past U+10FFFF */
+    CHECK_STRING("\xf4\x90\x80\x80", "\"" FFFD FFFD FFFD FFFD "\""); /* above U+10FFFF */
     CHECK_STRING("\xc3z", "\"" FFFD "z\"");
 }
 
-/* Whatever the bytes, the result is JSON, and a parser gives back the text. */
+/* For any bytes, the result is valid JSON, and a parser returns the same text. */
 static void any_bytes_make_valid_json(void **state)
 {
     (void)state;
@@ -75,7 +75,7 @@ static double written(float value)
     json_out_logprob(&o, value);
     json_t *number = json_loadb(o.data, o.n, JSON_DECODE_ANY, NULL);
     assert_non_null(number);
-    assert_true(json_is_real(number)); /* never an integer: clients' types differ */
+    assert_true(json_is_real(number)); /* never an integer: the types in clients would differ */
     double got = json_real_value(number);
     json_decref(number);
     buffer_free(&o);

@@ -1,4 +1,4 @@
-"""The JSON of bodies: Python's json has the last word on what is JSON, errors are in the API's words, and memory is bounded."""
+"""The JSON of bodies: Python's json decides what is JSON, errors use the API's words, and memory is bounded."""
 
 import json
 import os
@@ -43,7 +43,7 @@ def texts(value):
 
 
 def is_json(data):
-    """As Python has it, without what docs/reference/http-api.md says is refused."""
+    """As Python decides, without the forms that docs/reference/http-api.md rejects."""
     try:
         value = json.loads(data.decode("utf-8"), object_pairs_hook=refuse_twice, parse_constant=refuse_constant)
     except (ValueError, RecursionError):
@@ -96,7 +96,7 @@ def test_python_agrees_on_what_is_json():
         if not wanted:
             assert status == 400 and reply["error"]["code"] == "invalid_json", (data, reply)
             n_refused += 1
-        else:  # whether there are tokens in it still is another question
+        else:  # whether it contains valid tokens is another question
             assert status == 200 or reply["error"]["code"] != "invalid_json", (data, reply)
             n_taken += 1
     assert n_taken > 300 and n_refused > 300, (n_taken, n_refused)
@@ -158,7 +158,7 @@ def test_numbers_reach_the_template_as_they_are():
 
 
 def full(before, item, after):
-    """Items until the body is as long as it may be."""
+    """Repeats items until the body has its maximum length."""
     n = (MAX_BODY - len(before) - len(after)) // (len(item) + 1)
     return (before + ",".join([item] * n) + after).encode()
 
@@ -172,7 +172,7 @@ def peak_kb(reset=False):
 
 def test_memory_is_the_body_and_little_more():
     keys = ",".join(f'"{i:x}":0' for i in range(1_600_000))
-    bodies = {  # each near 16 MiB
+    bodies = {  # each about 16 MiB
         "unknown": ("/v1/completions", full('{"prompt":"x","max_tokens":1,"x":[', "{}", "]}"), 200),
         "keys": ("/v1/completions", ('{"prompt":"x","max_tokens":1,' + keys + "}").encode(), 400),
         "inner keys": ("/v1/completions", ('{"prompt":"x","max_tokens":1,"x":{' + keys + "}}").encode(), 400),
@@ -184,7 +184,7 @@ def test_memory_is_the_body_and_little_more():
     }
     idle = server.resident_kb()
     for name, (path, body, wanted) in bodies.items():
-        if name == "ids":  # two million of them; what comes back is text, which has bounds of its own
+        if name == "ids":  # two million ids; the reply is text, which has its own bounds
             body = ('{"tokens":[' + ",".join(["1"] * 2_000_000) + "]}").encode()
         peak_kb(reset=True)
         status, reply = server.post(path, body)

@@ -18,7 +18,7 @@ static struct quire_doc *open_body(const char *text)
     return body;
 }
 
-/* Reads a body. "" when it was accepted, else the parameter that was refused. */
+/* Reads a body. Returns "" if it is accepted, otherwise the rejected parameter. */
 static const char *read_it(const char *text, bool chat, struct params *p, struct api_error *e)
 {
     struct quire_doc *body = open_body(text);
@@ -63,7 +63,7 @@ static void both_routes(void **state)
         {"{\"temperature\":-0.01}", "temperature"},
         {"{\"temperature\":\"1\"}", "temperature"},
         {"{\"temperature\":true}", "temperature"},
-        {"{\"top_p\":1e-300}", NULL}, /* 0 as the fp32 it is sent as: greedy */
+        {"{\"top_p\":1e-300}", NULL}, /* 0 in the fp32 that is sent: greedy */
         {"{\"top_p\":0}", NULL},
         {"{\"top_p\":-0.1}", "top_p"},
         {"{\"n\":2.0}", NULL},
@@ -77,7 +77,7 @@ static void both_routes(void **state)
         {"{\"top_k\":1.5}", "top_k"},
         {"{\"min_p\":1.5}", "min_p"},
         {"{\"repetition_penalty\":0}", "repetition_penalty"},
-        {"{\"repetition_penalty\":1e-38}", "repetition_penalty"}, /* would make infinities of logits */
+        {"{\"repetition_penalty\":1e-38}", "repetition_penalty"}, /* would turn logits into infinities */
         {"{\"repetition_penalty\":0.0009999}", "repetition_penalty"},
         {"{\"repetition_penalty\":0.001}", NULL},
         {"{\"presence_penalty\":-2.5}", "presence_penalty"},
@@ -319,12 +319,12 @@ static void tools(void **state)
         if (!ok)
             assert_string_equal(e.param, rows[i].param);
         else
-            assert_int_equal(found.n > 0, i == 2); /* "none" leaves them out */
+            assert_int_equal(found.n > 0, i == 2); /* "none" omits them */
         quire_doc_close(body);
     }
 }
 
-/* ---- bodies in the same words ---- */
+/* ---- bodies with equal text ---- */
 
 static bool alias_of(const char *text, size_t n, struct key256 *out)
 {
@@ -351,7 +351,7 @@ static void aliases(void **state)
     } pairs[] = {
         {"{\"a\":1,\"b\":[1,{\"x\":2,\"y\":3}]}", "{ \"b\" : [1, {\"y\":3, \"x\":2}] , \"a\":1}", true},
         {"{\"a\":1}", "{\"a\":1,\"b\":null,\"user\":\"me\"}", true},
-        {"{\"a\":1}", "{\"a\":1.0}", false}, /* the same question, found the long way */
+        {"{\"a\":1}", "{\"a\":1.0}", false}, /* the same question, found only by parsing */
         {"{\"a\":\"\u00e9\"}", "{\"a\":\"e\u0301\"}", false},
         {"{\"a\":[1,2]}", "{\"a\":[2,1]}", false},
         {"{\"a\":[1,[2]]}", "{\"a\":[[1],2]}", false},
@@ -370,7 +370,7 @@ static void aliases(void **state)
         assert_false(alias_of(own[i], strlen(own[i]), &key));
 }
 
-/* However long what comes before it is, each byte counts, and where it stands. */
+/* Each byte counts with its position, whatever the length of the bytes before it. */
 static void aliases_of_every_length(void **state)
 {
     static char a[4096], b[4096];
@@ -415,7 +415,7 @@ static const struct request_layout later_layout = {later_rows, 2, &later_default
 static void a_later_field_is_a_row(void **state)
 {
     static const struct {
-        const char *body, *wrong; /* wrong NULL: taken */
+        const char *body, *wrong; /* wrong NULL: accepted */
     } cases[] = {
         {"{}", NULL},
         {"{\"grammar\":\"[a-z]\\u00e9\",\"cost_us\":0.1}", NULL},

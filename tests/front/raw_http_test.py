@@ -1,5 +1,5 @@
-"""Broken, hostile and vanishing clients over raw sockets. After each the server still serves, holds nothing of theirs, and
-runs nothing for them."""
+"""Broken, hostile and vanishing clients over raw sockets. After each one the server still serves, holds none of its
+data, and runs nothing for it."""
 
 import json
 import random
@@ -25,7 +25,7 @@ def still_serves(s=None):
 
 
 def split(reply):
-    """(status, headers, body) of one whole reply."""
+    """Returns (status, headers, body) of one whole reply."""
     head, _, body = reply.partition(b"\r\n\r\n")
     lines = head.decode().split("\r\n")
     return int(lines[0].split()[1]), dict(line.lower().split(": ", 1) for line in lines[1:]), body
@@ -109,7 +109,7 @@ def test_bodies_that_fit():
     chunked = b"".join(b"%x;ext=1\r\n%s\r\n" % (len(body[i:i + 7]), body[i:i + 7]) for i in range(0, len(body), 7))
     reply = server.raw(head + b"Transfer-Encoding: chunked\r\n\r\n" + chunked + b"0\r\nTrailer: x\r\n\r\n")
     assert split(reply)[0] == 200 and b"Hello there" in reply
-    # Content types are not asked for: it is JSON or it is not.
+    # Content types are ignored: the body is JSON or it is not.
     for extra in ("Content-Type: image/png", "Content-Type: application/json; charset=utf-8", "Content-Type: APPLICATION/JSON;charset=\"UTF-8\"",
                   "Content-Type:", "Content-Encoding: identity"):
         assert split(server.raw(post_bytes(COMPLETIONS, body, f"Connection: close\r\n{extra}\r\n")))[0] == 200, extra
@@ -157,7 +157,7 @@ def test_pipelining():
     assert reply.count(b"HTTP/1.1 200 OK") == 17
     places = [reply.index(f'"text":"Hello {i}"'.encode()) for i in range(8)]
     assert places == sorted(places)
-    # A client that has said all it has to say still gets what was answered at once.
+    # A client that has sent everything still receives the replies that are ready.
     with server.connect() as s:
         s.sendall(get * 20)
         s.shutdown(socket.SHUT_WR)
@@ -177,7 +177,7 @@ def test_a_flood_of_pipelined_requests_is_bounded():
         else:
             assert False, "the server took 18 MB of requests it cannot answer yet"
     assert wait_until(lambda: running() == 0)
-    # Replies nobody takes: no more is answered than fits, and no more is read than one request may have.
+    # Unread replies: the server sends only what fits, and reads no more than one request may have.
     with server.connect() as s:
         s.settimeout(3)
         try:
@@ -200,7 +200,7 @@ def test_slow_heads_and_bodies_time_out():
                 started = time.monotonic()
                 is_error(read_all(c), 408)
                 assert 0.2 < time.monotonic() - started < 3
-        # Drip by drip is no excuse.
+        # A slow trickle of bytes does not extend the time limit.
         with s.connect() as c:
             started = time.monotonic()
             try:
@@ -215,7 +215,7 @@ def test_slow_heads_and_bodies_time_out():
         with s.connect() as c:
             c.sendall(b"GET /version HTTP/1.1\r\n" + H + b"\r\n")
             assert read_all(c).startswith(b"HTTP/1.1 200")  # and between requests
-        # A reply that takes longer than any of these timeouts is none of their business.
+        # None of these time-outs applies to a reply that takes longer.
     with Server("--head-timeout-ms", 200, "--idle-timeout-ms", 200, "--write-timeout-ms", 200, "--interval-us", 300000) as s:
         assert s.post(COMPLETIONS, {"prompt": "Hello", "max_tokens": 3, "ignore_eos": True})[0] == 200
 
@@ -237,7 +237,7 @@ def test_clients_that_leave_at_every_stage():
     streamed = post_bytes(COMPLETIONS, {**LONG, "stream": True, "n": 3})
     for how in ("closed", "half-closed", "reset"):
         for data in (b"", request[:5], request[:-20], request, streamed, request + request, request + b"GET /ver"):
-            # At once (in the text pool, or not even read), or once it runs.
+            # At once (in the text pool, or not even read), or while it runs.
             for wait in (False, True):
                 s = server.connect()
                 s.sendall(data)
@@ -246,7 +246,7 @@ def test_clients_that_leave_at_every_stage():
                     if data is streamed:
                         assert s.recv(1000)
                 leave(s, how)
-        # Left alone, they would take 8 seconds.
+        # Without the cancellation, they would take 8 seconds.
         assert wait_until(lambda: running() == 0, 3), how
         assert wait_until(lambda: server.n_descriptors() <= n), how
         still_serves()
@@ -254,7 +254,7 @@ def test_clients_that_leave_at_every_stage():
 
 
 def test_a_client_that_leaves_from_the_text_pool():
-    # Long texts keep both text threads busy; requests behind them leave before their turn.
+    # Long texts keep both text threads busy; the requests behind them leave before their turn.
     text = "Hello there. " * 60000
     for _ in range(3):
         sockets = [server.connect() for _ in range(12)]
@@ -277,11 +277,11 @@ def test_a_slow_reader_is_cut_off():
     started = time.monotonic()
     still_serves()
     assert time.monotonic() - started < 5
-    # Its 4,000 tokens would take 8 s; it is given up long before the end, without having read a byte.
+    # Its 4,000 tokens would take 8 s; the server gives it up long before the end, without a byte read.
     assert wait_until(lambda: running() == 0, 60)
     assert b"[DONE]" not in read_all(s)
     s.close()
-    # One that falls silent with less than that on its way is given up as well.
+    # The server also gives up a stream that stalls with fewer bytes in flight.
     with Server("--write-timeout-ms", 300) as slow:
         n = slow.n_descriptors()
         s = socket.socket()
@@ -294,7 +294,7 @@ def test_a_slow_reader_is_cut_off():
 
 
 def take_replies(sockets, replies):
-    """Adds what has come to replies, by socket."""
+    """Appends received bytes to replies, by socket."""
     for c in sockets:
         c.setblocking(False)
         try:
@@ -305,7 +305,8 @@ def take_replies(sockets, replies):
 
 
 def test_large_bodies_are_bounded_together():
-    # 16 times the largest body; 40 clients send one each, but for its last byte. No address has a share here.
+    # The limit is 16 times the largest body; 40 clients each send one without its last byte. No address has a limit
+    # here.
     with Server("--max-body-bytes", 1 << 20, "--body-timeout-ms", 20000, "--trusted-proxies", "10.0.0.0/8,127.0.0.1") as s:
         body = b'{"prompt":"' + b"a" * ((1 << 20) - 100) + b'"}'
         sockets = [s.connect() for _ in range(40)]
@@ -324,7 +325,8 @@ def test_large_bodies_are_bounded_together():
 
 
 def test_large_bodies_of_one_address():
-    # It may hold half of them, and the largest that is not complete gives way to another's; small ones are always taken.
+    # One address may use half of the limit. Its largest incomplete body is rejected in favour of another client's;
+    # small bodies are always accepted.
     with Server("--max-body-bytes", 1 << 20, "--body-timeout-ms", 20000) as s:
         body = b'{"prompt":"' + b"a" * ((1 << 20) - 100) + b'"}'
         sockets = [s.connect() for _ in range(20)]
@@ -337,7 +339,8 @@ def test_large_bodies_of_one_address():
         with s.connect(source="127.0.0.2") as other:
             other.sendall(post_bytes(COMPLETIONS, {"prompt": "a" * 1500, "x": "b" * 900000}, "Connection: close\r\n"))
             assert split(read_all(other))[0] == 200
-        # Eight are half of it to the byte: one more goes where the last of them are read while the small one is there.
+        # Eight bodies are exactly half of it: one more is rejected if the last of them are read while the small one is
+        # there.
         assert 12 <= take_replies(sockets, refused) <= 13
         assert all(is_error(reply, 503) for reply in refused.values())
         for c in sockets:
@@ -353,18 +356,18 @@ def stream_from(s, source="127.0.0.1", max_tokens=4000):
 
 def test_a_full_house():
     with Server("--max-connections", 8, "--max-connections-per-address", 8, "--interval-us", 5000) as s:
-        # Connections that only wait give way to new ones.
+        # Idle connections are closed for new ones.
         idle = [s.connect() for _ in range(30)]
         still_serves(s)
         for c in idle:
             c.close()
-        # Busy ones do not: the next waits its turn.
+        # Busy ones are not: the next connection waits.
         busy = [stream_from(s, max_tokens=100) for _ in range(8)]
         still_serves(s)
         for c in busy:
             c.close()
         still_serves(s)
-        # Health and metrics wait for nobody.
+        # Health and metrics never wait.
         busy = [stream_from(s) for _ in range(8)]
         waiting = [s.connect() for _ in range(4)]
         for c in waiting:
@@ -373,7 +376,8 @@ def test_a_full_house():
             status, headers, _ = s.request("GET", path)
             assert status == 200 and headers["Connection"] == "close"
         assert running(s) == 8
-        # One place becomes free, and those who wait have it one after the other; who has left is not among them.
+        # One slot becomes free, and the waiting connections use it one after the other; those that have left are not
+        # among them.
         waiting.pop(1).close()
         busy.pop().close()
         for c in waiting:
@@ -389,14 +393,14 @@ def test_a_full_house_is_told_so():
         with s.connect(source="127.0.0.3") as c:
             c.sendall(post_bytes(COMPLETIONS, {"prompt": "Hello there"}))
             assert is_error(read_all(c), 503)["retry-after"] == "1"
-        # Of very many who wait the first are sent away.
+        # If very many connections wait, the first ones are rejected.
         with Server("--max-connections", 1, "--max-connections-per-address", 1, "--interval-us", 5000) as small:
             first = stream_from(small)
             others, replies = [], {}
             for _ in range(200):
                 others.append(small.connect(source="127.0.0.2"))
                 others[-1].sendall(post_bytes(COMPLETIONS, {"prompt": "Hello there"}))
-            # Replies may come while they are being looked for, so the second's may be seen before the first's.
+            # Replies may arrive during the check, so the second client's may be seen before the first's.
             assert wait_until(lambda: take_replies(others, replies) > 0 and others[0] in replies)
             assert is_error(replies[others[0]], 503) and others[-1] not in replies
             assert small.get("/health/live")[0] == 200
@@ -414,7 +418,7 @@ def test_the_share_of_an_address():
         assert (status, error["code"], headers["Retry-After"]) == (429, "rate_limit_exceeded", "1")
         assert error["type"] == "rate_limit_error" and "address" in error["message"]
         assert s.get("/health/live")[0] == 200 and running(s) == 4
-        # Another's is its own.
+        # Another address has its own limit.
         busy += [stream_from(s, "127.0.0.2") for _ in range(4)]
         for c in busy:
             c.close()
@@ -447,7 +451,7 @@ def test_who_is_slow_gives_way():
 
 
 def test_thousands_of_slow_bodies():
-    """From one address, then from several: health is answered, and others are served. As a measure it once was half a minute."""
+    """From one address, then from several: health and other clients are served. One measurement was half a minute."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 9000 if hard == resource.RLIM_INFINITY else min(hard, 9000)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))

@@ -1,4 +1,4 @@
-"""Who may ask how much, when, and what they are told: tenants, limits, deadlines, traces, pins, commands, metrics."""
+"""Permissions, limits and replies: tenants, limits, deadlines, traces, pins, commands, metrics."""
 
 import hashlib
 import json
@@ -30,7 +30,7 @@ def key(name):
 
 
 def ask(s, name, path=COMPLETIONS, method="POST", headers=None, **body):
-    """(status, headers, reply) with that key; None: without one."""
+    """Returns (status, headers, reply) with that key; None: without a key."""
     if path == COMPLETIONS:
         body = {"prompt": "Hello there", "max_tokens": 4, **body}
     status, got, data = s.request(method, path, body if method == "POST" else None,
@@ -49,7 +49,7 @@ def test_the_key_is_the_tenant():
         for wrong in (None, "secret-c", "", "secret-", sha):
             status, headers, reply = ask(s, wrong)
             assert status == 401 and reply["error"]["code"] == "invalid_api_key" and headers["WWW-Authenticate"]
-        # No field of a request says who it is from.
+        # No field of a request determines its tenant.
         assert ask(s, "secret-a", user="b", tenant="b", tenant_index=2)[0] == 200
         text = s.request("GET", "/metrics", headers=key("secret-a"))[2].decode()
         tokens = dict(re.findall(r'quire:tenant_generation_tokens_total\{.*tenant="(\w+)"\} (\d+)', text))
@@ -61,7 +61,8 @@ def test_the_class_is_the_key_s():
         for name in ("ka", "kb", "kb"):
             assert ask(s, name, **{"class": 1, "class_index": 2})[0] == 200
         text = s.request("GET", "/metrics", headers=key("ka"))[2].decode()
-        assert 'quire:prefix_cache_host_hits_total{model_name="fake",engine="0"} 5' in text  # classes, says the fake engine
+        # classes, as the fake engine counts them
+        assert 'quire:prefix_cache_host_hits_total{model_name="fake",engine="0"} 5' in text
 
 
 def test_requests_a_minute():
@@ -80,7 +81,8 @@ def test_requests_a_minute():
             assert 15 <= int(headers["Retry-After"]) <= 20 and 15000 < int(headers["retry-after-ms"]) <= 20000
             assert headers["x-ratelimit-remaining-requests"] == "0"
         assert ask(s, "kb")[0] == 200 and not [h for h in ask(s, "kb")[1] if h.startswith("x-ratelimit")]
-        assert s.request("GET", "/v1/models", headers=key("ka"))[0] == 200  # what computes nothing is not counted
+        # routes that compute nothing are not counted
+        assert s.request("GET", "/v1/models", headers=key("ka"))[0] == 200
         text = s.request("GET", "/metrics", headers=key("ka"))[2].decode()
         assert 'quire:tenant_rate_limited_total{model_name="fake",engine="0",tenant="a"} 3' in text
         assert 'quire:tenant_rate_limited_total{model_name="fake",engine="0",tenant="b"} 0' in text
@@ -104,22 +106,22 @@ def test_a_limit_comes_back():
 
 def test_tokens_a_minute():
     with tenants_file({"name": "a", "key": "ka", "tokens_per_minute": 60}) as f, Server("--tenants", f.name) as s:
-        # 2 for the prompt at once, then the answer as it comes.
+        # 2 for the prompt at once, then the answer as it arrives.
         status, headers, reply = ask(s, "ka", max_tokens=30, ignore_eos=True)
         assert status == 200 and reply["usage"]["total_tokens"] == 32
-        # What is wrong was counted too, and is told how things stand.
+        # An invalid request also counts, and its reply has the rate-limit headers.
         for wrong in ({"temperature": 9}, {"headers": {"x-quire-trace": "2"}}):
             told = ask(s, "ka", **wrong)
             assert told[0] == 400 and "x-ratelimit-remaining-tokens" in told[1], wrong
         assert 28 <= int(headers["x-ratelimit-remaining-tokens"]) <= 30 and headers["x-ratelimit-limit-tokens"] == "60"
-        # An answer that was begun is finished, on credit.
+        # An answer that has begun is finished, on credit.
         assert ask(s, "ka", max_tokens=100, ignore_eos=True)[2]["usage"]["completion_tokens"] == 100
         status, headers, reply = ask(s, "ka")
         assert status == 429 and "60 tokens a minute" in reply["error"]["message"], reply
         assert 60 <= int(headers["Retry-After"]) <= 80 and headers["x-ratelimit-remaining-tokens"] == "0"
         assert re.fullmatch(r"2m[0-9.]+s", headers["x-ratelimit-reset-tokens"])
     with tenants_file({"name": "a", "key": "ka", "tokens_per_minute": 60}) as f, Server("--tenants", f.name) as s:
-        # A prompt longer than the limit is taken by a full bucket, for it could never be taken otherwise.
+        # A full bucket accepts a prompt longer than the limit, because it could never be accepted otherwise.
         assert ask(s, "ka", prompt=WORDS, max_tokens=1)[0] == 200
         assert ask(s, "ka", prompt="x", max_tokens=1)[0] == 429
     with tenants_file({"name": "a", "key": "ka", "tokens_per_minute": 60}) as f, Server("--tenants", f.name) as s:
@@ -142,7 +144,7 @@ def test_requests_at_once():
         assert ask(s, "kb")[0] == 200
         holders[0].close()
         assert wait_until(lambda: ask(s, "ka", max_tokens=1)[0] == 200)
-        # What fails before it reaches the engine gives its place back as well.
+        # A request that fails before it reaches the engine also frees its slot.
         for _ in range(5):
             assert ask(s, "ka", temperature=9)[0] == 400 and ask(s, "ka", headers={"x-quire-trace": "2"})[0] == 400
             assert ask(s, "ka", PINS)[0] == 400
@@ -177,7 +179,7 @@ def test_the_file_is_read_again():
         write({"name": "b", "key": "kb"}, {"name": "a", "key": "ka2", "requests_per_minute": 1})
         assert reload() == "reloaded"
         assert ask(s, "ka")[0] == 401 and ask(s, "kb")[0] == 200
-        assert ask(s, "ka2")[0] == 429  # another key pays no debts
+        assert ask(s, "ka2")[0] == 429  # another key does not cancel the debt
         for bad in ("", "[]", '[{"name":"a","key":"ka"},{"name":"b","key":"kb","weight":0}]', '[{"name":"a"}]'):
             write(text=bad)
             assert reload().startswith("kept: "), bad
@@ -194,7 +196,7 @@ NUMBERS = "one two three four five six seven eight nine ten".split()
 
 
 def test_many_choices_are_served_in_turn():
-    # The engine takes 64 requests at once; the front end knows of 256 places, 7 of 8 for this, and learns it.
+    # The engine accepts 64 requests at once; the front end assumes 256 slots, uses 7 of 8 for this, and adapts.
     prompts = [f"{NUMBERS[i % 10]} {NUMBERS[i // 10 % 10]} {NUMBERS[i // 100 % 10]}" for i in range(2000)]
     with Server("--max-live", 64) as s:
         before = s.metric("quire:requests_refused_total")
@@ -222,7 +224,7 @@ def test_many_choices_are_one_request():
             assert status == 400 and reply["error"]["param"] == field and "500" in reply["error"]["message"], reply
         status, _, reply = ask(s, "kb", prompt=["x"] * 301)
         assert status == 400 and "300" in reply["error"]["message"]
-        # Four of the largest may wait, and what comes then is refused once; others do not notice.
+        # Four of the largest may wait; the next is rejected once; other clients are not affected.
         long = post_bytes(COMPLETIONS, {"prompt": ["x y"] * 500, "max_tokens": 400, "ignore_eos": True}, "Authorization: Bearer ka\r\n")
         holders = [s.connect() for _ in range(6)]
         for holder in holders:
@@ -235,8 +237,8 @@ def test_many_choices_are_one_request():
         for name in ("ka", "kb") * 20:
             started = time.monotonic()
             assert ask(s, name, max_tokens=1)[0] == 200 and time.monotonic() - started < 5
-        assert ask(s, "ka", prompt=["a", "b", "c"], max_tokens=1)[0] == 200  # a small one is not held back
-        # Whoever leaves takes what waits along, and what was counted for it.
+        assert ask(s, "ka", prompt=["a", "b", "c"], max_tokens=1)[0] == 200  # a small one is not delayed
+        # A client that leaves removes its waiting requests and their counts.
         for holder in holders:
             holder.close()
         assert wait_until(lambda: metric("vllm:num_requests_waiting") == 0 and metric("vllm:num_requests_running") == 0)
@@ -294,7 +296,8 @@ def test_a_deadline_that_cannot_be_met():
 
 
 def test_no_status_before_the_first_token_or_ping():
-    # A step of the fake engine every 400 ms: whoever comes meanwhile waits for the next one, and hears then.
+    # The fake engine makes a step every 400 ms: requests that arrive between steps wait for the next one, and then get
+    # a reply.
     request = {"messages": CHAT, "quire_deadline_ms": 400, "max_tokens": 2, "stream": True}
     holding = post_bytes(COMPLETIONS, {"prompt": "x", "max_tokens": 500, "ignore_eos": True, "stream": True})
     for ping, expected in ((60000, 429), (50, 200)):
@@ -306,7 +309,7 @@ def test_no_status_before_the_first_token_or_ping():
             if status == 429:
                 assert headers["Retry-After"] == "2"
                 continue
-            # The headers were out: the roles, pings, an error and the end.
+            # The headers were sent: the roles, pings, an error and the end.
             parts = data.decode().split("\n\n")
             assert json.loads(parts[0][6:])["choices"][0]["delta"] == {"role": "assistant", "content": ""}
             assert ": ping" in parts and parts[-2:] == ["data: [DONE]", ""]
@@ -318,7 +321,7 @@ COUNTS = {"preemptions": 4, "recomputed_tokens": 6, "loaded_tokens": 5, "cached_
 
 
 def check_trace(trace, times=1):
-    turn = trace["queue_ms_by_shortage"].pop("turn")  # of a prompt after the first, in the front end
+    turn = trace["queue_ms_by_shortage"].pop("turn")  # for a prompt after the first, in the front end
     assert turn == 0 if times == 1 else 0 <= turn < trace["total_ms"]
     assert abs(trace["queue_ms"] - turn - 5) < 1e-6 and trace["queue_ms_by_shortage"] == {
         "none": 0, "token_budget": 2, "sequences": 0, "blocks": 3, "batch": 0, "prefix": 0}
@@ -335,7 +338,7 @@ def test_traces():
         assert first["quire_trace"]["blocker"] == "same tenant"
         check_trace(ask(s, None, headers={"x-quire-trace": "1"})[2]["quire_trace"])
         check_trace(s.post(CHATS, {"messages": CHAT, "quire_trace": True})[1]["quire_trace"])
-        # Of several choices the first speaks; of several prompts the longest wait, and all counts.
+        # With several choices, the first one reports; with several prompts, the longest wait, and sums of the counts.
         check_trace(ask(s, None, quire_trace=True, n=3)[2]["quire_trace"])
         check_trace(ask(s, None, quire_trace=True, prompt=["a", "b"])[2]["quire_trace"], times=2)
         for options in ({}, {"stream_options": {"include_usage": True}}):
@@ -358,8 +361,8 @@ def test_who_a_blocker_was():
         assert trace["blocker"] == "another tenant" and "of-root" not in json.dumps(trace) and "root" not in json.dumps(trace)
         trace = ask(s, "kb", quire_trace=True)[2]["quire_trace"]
         assert trace["blocker"] == "same tenant" and not [k for k in trace if k.startswith("blocker_")]
-        # Long forgotten: the tenant is known, the name is not.
-        for _ in range(2):  # no more than half of what the engine has room for, each
+        # Dropped long ago: the tenant is known, the name is not.
+        for _ in range(2):  # each at most half of the engine's slots
             ask(s, "ka", prompt=["x"] * 550, max_tokens=1)
         assert ask(s, "kr", quire_trace=True)[2]["quire_trace"]["blocker_request_id"] is not None
 
@@ -389,8 +392,9 @@ def test_pins():
     opened = server.post(PINS, {"messages": [{"role": "system", "content": WORDS}], "add_generation_prompt": True})[1]
     assert n < chat["prompt_tokens"] < opened["prompt_tokens"]
     assert server.metric("quire:cache_pins") == before + 4
-    assert server.metric("quire:num_waiting_tokens") == chat["prompt_tokens"]  # of background requests, says the fake engine
-    # Only computed.
+    # of background requests, as the fake engine counts them
+    assert server.metric("quire:num_waiting_tokens") == chat["prompt_tokens"]
+    # Pins only computed blocks.
     assert server.post(PINS, {"prompt": WORDS, "ttl_seconds": 0})[1]["pinned_tokens"] == 0
     assert server.metric("quire:cache_pins") == before + 4
     status, _, data = server.request("DELETE", PINS)
@@ -484,7 +488,8 @@ def test_a_client_that_leaves_keeps_its_turn():
 
 
 def test_metrics_are_well_formed():
-    """What promtool checks: HELP and TYPE before the samples, once; counters end in _total; samples of one family together."""
+    """Checks promtool's rules: HELP and TYPE before the samples, once; counters end in _total; samples of one family
+    together."""
     with tenants_file({"name": "a", "key": "ka"}, {"name": "b:c.d", "key": "kb"}) as f, Server(
             "--tenants", f.name, "--tenant-metrics", "--name", 'a"b\\c') as s:
         ask(s, "ka")
@@ -495,7 +500,7 @@ def test_metrics_are_well_formed():
         for name in ("prompt_tokens_total", "generation_tokens_total", "prefix_cache_queries_total", "prefix_cache_hits_total",
                      "kv_blocks_evicted_total", "requests_running", "requests_waiting", "rate_limited_total"):
             assert text.count(f"quire:tenant_{name}{{") == 3, name
-        # Without an engine what the front itself counts is still there.
+        # Without an engine, the front end's own counters remain.
         s.process.send_signal(signal.SIGUSR1)
         assert wait_until(lambda: b"engine_up{" in s.request("GET", "/metrics", headers=key("ka"))[2])
         text = s.request("GET", "/metrics", headers=key("ka"))[2].decode()
@@ -541,7 +546,8 @@ def check_exposition(text):
         elif line.startswith("# TYPE "):
             assert line.split(" ")[2] == current and types[current] is None, line
             types[current] = line.split(" ")[3]
-            named = current.endswith("_total") and current != "vllm:iteration_tokens_total"  # vLLM's, a histogram
+            # vLLM's name of a histogram
+            named = current.endswith("_total") and current != "vllm:iteration_tokens_total"
             assert (types[current] == "counter") == named, line
         else:
             name, value = re.fullmatch(r'([a-zA-Z_:][a-zA-Z0-9_:]*)(\{(?:[a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)+\})? (\S+)', line).group(1, 3)

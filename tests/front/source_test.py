@@ -1,4 +1,4 @@
-"""Whatever answers, a reply is the same: the engine, a source that answers at once, and one that answers later."""
+"""A reply does not depend on its source: the engine, a source that answers at once, and one that answers later."""
 
 import re
 import sys
@@ -15,7 +15,7 @@ def without_names(data):
 
 
 def by_choice(data):
-    """A stream's events, those of each choice together: how choices take turns is their source's business."""
+    """A stream's events, grouped by choice: the source decides how choices alternate."""
     index = lambda event: int((re.search(rb'"index":(\d+)', event) or [0, 999])[1])
     return b"\n\n".join(sorted(data.split(b"\n\n"), key=index))
 
@@ -48,13 +48,13 @@ def test_usage_speaks_of_the_clients_prediction_only():
     def said(accepted, rejected):
         return {"accepted_prediction_tokens": accepted, "rejected_prediction_tokens": rejected}
 
-    for s, right in zip(servers, (0, 2, 2)):  # the fake engine tries nothing, the sources one token too many
+    for s, right in zip(servers, (0, 2, 2)):  # the fake engine tries no predictions, the sources one token too many
         content = lambda text: {"prediction": {"type": "content", "content": text}}
         assert details(s) is None and details(s, prediction=None) is None
         assert details(s, **content("")) == said(0, 0)
         assert details(s, **content("one two three four")) == said(right, right > 0)
         assert details(s, **content("one two three four"), n=3) == said(3 * right, 3 * (right > 0))
-        assert details(s, **content("one")) == said(right > 0, 0)  # no more than it has
+        assert details(s, **content("one")) == said(right > 0, 0)  # at most the available ones
         assert details(s, **content("one two three four"), stop=" two") == said(right, right > 0)
 
 

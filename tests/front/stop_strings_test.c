@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Pushes pieces; `shown` gets what was given out after each push, with '|' in between. */
+/* Pushes pieces; `shown` gets the output after each push, separated by '|'. */
 struct run {
     char shown[512];
     size_t n;
@@ -53,15 +53,15 @@ static void cases(void **state)
     CHECK(WORDS("END"), WORDS("some ", "text"), false, -1, "some |text|");
     CHECK(WORDS("END"), WORDS("some END text"), false, 0, "some |");
     CHECK(WORDS("END"), WORDS("some END text"), true, 0, "some END|");
-    /* Across tokens: what may be its beginning is held back. */
+    /* Across tokens: a possible beginning is held back. */
     CHECK(WORDS("END"), WORDS("a E", "N", "D b"), false, 0, "a |||");
     CHECK(WORDS("END"), WORDS("a E", "N", "X"), false, -1, "a ||ENX|");
-    /* Held back to the last: then it was no stop. */
+    /* Held back until the end: it was not a stop string. */
     CHECK(WORDS("END"), WORDS("a EN"), false, -1, "a |EN");
     /* A beginning within a beginning. */
     CHECK(WORDS("aab"), WORDS("a", "a", "a", "b"), false, 0, "||a||");
     CHECK(WORDS("abab!"), WORDS("ababab", "!"), false, 0, "ab||");
-    /* The first to be complete counts, not the first in the list, and of those the longest. */
+    /* The first string to be complete wins, not the first in the list; of several, the longest. */
     CHECK(WORDS("xyz", "y"), WORDS("wxyz"), false, 1, "wx|");
     CHECK(WORDS("c", "abc"), WORDS("zabc"), false, 1, "z|");
     /* Empty pieces (half a character is held back elsewhere). */
@@ -72,7 +72,7 @@ static void cases(void **state)
 static void unarmed(void **state)
 {
     (void)state;
-    /* Complete while it does not count: it is text; what completes later still stops. */
+    /* A string that completes before stop strings count is text; one that completes later still stops. */
     struct run r = feed(WORDS("b"), WORDS("ab", "cb"), false, 1);
     assert_string_equal(r.shown, "ab|c|");
     assert_int_equal(r.found, 0);
@@ -81,7 +81,7 @@ static void unarmed(void **state)
     assert_int_equal(r.found, 0);
 }
 
-/* The first position where any string is complete, the longest such string. */
+/* Finds the first position at which any string is complete, and the longest such string. */
 static int naive(const char *text, const char *const *stops, size_t n_stops, size_t *cut)
 {
     for (size_t end = 1; end <= strlen(text); end++) {
@@ -133,7 +133,7 @@ static void equals_the_naive_search_however_the_text_is_cut(void **state)
             r.found = stop_holder_push(&h, &set, true, false, text + at, piece, &out, &n_out);
             add(&r, out, n_out);
             at += piece;
-            /* Nothing that is part of a stop string may ever be shown. */
+            /* No part of a stop string may ever be shown. */
             if (r.found < 0)
                 assert_true(naive(r.shown, stops, n_stops, &cut) < 0);
         }

@@ -21,7 +21,7 @@ static void files_that_are_wrong(void **state)
 {
     (void)state;
     static const struct {
-        const char *text, *says; /* says NULL: taken */
+        const char *text, *says; /* says NULL: accepted */
     } rows[] = {
         {"[{\"name\":\"a\",\"key\":\"x\"}]", NULL},
         {"[{\"name\":\"A-z_0.9:\",\"key\":\"x\",\"weight\":1000,\"class\":7,\"priority_min\":-5,"
@@ -119,7 +119,7 @@ static void keys_from_the_command_line(void **state)
     assert_null(tenants_find(t, "alph"));
     assert_null(tenants_find(t, ""));
     assert_int_equal(tenants_find(t, "beta")->priority_min, INT32_MIN);
-    assert_int_equal(tenants_reload(t, 0, &err), QUIRE_OK); /* there is no file */
+    assert_int_equal(tenants_reload(t, 0, &err), QUIRE_OK); /* the file does not exist */
     tenants_free(t);
     assert_int_equal(tenants_from_keys(bad, 2, 0, &t, &err), QUIRE_INVALID);
     assert_null(t);
@@ -153,8 +153,8 @@ static void a_file_that_changes(void **state)
     tenants_weights(t, weights);
     assert_true(weights[0] == 1 && weights[1] == 3 && weights[2] == 1 && weights[TENANTS_MAX - 1] == 1);
 
-    /* What it owes and has in flight stays; another key, another limit and another place in the
-     * file do not make it another tenant. */
+    /* The tenant's debt and requests in flight stay. A different key, limit or position in the file does not make it
+     * a different tenant. */
     bucket_charge(&a->tokens, 150, 0);
     a->n_concurrent = 4;
     write_file(path, "[{\"name\":\"c\",\"key\":\"secret-c\"},"
@@ -182,7 +182,7 @@ static void a_file_that_changes(void **state)
     assert_int_equal(tenants_reload(t, 0, &err), QUIRE_NOT_FOUND);
     assert_ptr_equal(tenants_find(t, "secret-a2"), a);
 
-    /* b comes back where it was. */
+    /* b returns to its old slot. */
     write_file(path, "[{\"name\":\"b\",\"key\":\"secret-b\"}]");
     assert_int_equal(tenants_reload(t, 0, &err), QUIRE_OK);
     assert_ptr_equal(tenants_find(t, "secret-b"), b);

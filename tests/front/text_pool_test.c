@@ -1,5 +1,4 @@
-/* The text pool under cancelling from the loop while its threads work: run under the sanitizers
- * too. */
+/* Tests the text pool when the loop cancels jobs while its threads run. The sanitizers run it, too. */
 #include "server/front/body/text_pool.h"
 
 #include <event2/event.h>
@@ -25,7 +24,7 @@ struct test_job {
 static struct event_base *base;
 static int n_done, n_released;
 
-/* In two slices. */
+/* Runs in two slices. */
 static bool work(struct text_job *job)
 {
     struct test_job *t = (struct test_job *)job;
@@ -62,8 +61,8 @@ static struct text_job *new_job(void)
     return &t->job;
 }
 
-/* Every job is done or released, once. A job may be cancelled only before done() was called for
- * it, and done() is only called by the loop: so here, right after it was submitted. */
+/* Every job is done or released, once. A job may be cancelled only before its done(), and only the loop calls
+ * done(). So the test cancels here, right after submission. */
 static void every_job_ends_once(void **state)
 {
     struct text_pool *pool;
@@ -103,7 +102,7 @@ static void closing_releases_what_is_left(void **state)
 
 /* ---- turns ---------------------------------------------------------------------------------- */
 
-/* Slices in the order in which they were done, by one thread. */
+/* The slices in the order in which one thread ran them. */
 static char order[256];
 static int n_order;
 static atomic_int n_begun;
@@ -119,7 +118,7 @@ static bool named_work(struct text_job *job)
 {
     struct named_job *t = (struct named_job *)job;
     atomic_fetch_add(&n_begun, 1);
-    pthread_mutex_lock(&gate); /* shut until everything was submitted */
+    pthread_mutex_lock(&gate); /* closed until everything is submitted */
     pthread_mutex_unlock(&gate);
     order[n_order++] = t->name;
     return --t->n_slices > 0;
@@ -146,7 +145,7 @@ static struct named_job named(char name, uint32_t tenant, size_t n_bytes, int n_
         .n_slices = n_slices};
 }
 
-/* Another tenant's job has the thread until all of them wait. */
+/* A job of another tenant occupies the thread until all of them wait. */
 static const char *order_of(struct named_job *jobs, int n)
 {
     struct named_job first = named('z', 3, 100, 1);
@@ -173,17 +172,17 @@ static const char *order_of(struct named_job *jobs, int n)
 static void tenants_have_turns(void **state)
 {
     (void)state;
-    /* A's long text comes first, with more of A behind it; B's is done after one slice of A's, and A's own short one
-     * after two. */
+    /* A's long text comes first, with more of A's jobs after it. B's job runs after one slice of A's, and A's own
+     * short job after two. */
     struct named_job turns[] = {named('a', 1, LONG_BYTES, 6), named('s', 1, 100, 1), named('b', 2, 100, 1)};
     assert_string_equal(order_of(turns, 3), "abasaaaa");
 
-    /* One long text is under way at a time, whoever sent it, and after A's comes B's, not A's second. */
+    /* Only one long text runs at a time, whoever sent it. After A's first comes B's, not A's second. */
     struct named_job large[] = {named('a', 1, LONG_BYTES, 3), named('A', 1, LONG_BYTES, 2),
                                 named('b', 2, LONG_BYTES, 2)};
     assert_string_equal(order_of(large, 3), "aaabbAA");
 
-    /* Of middling length a tenant has two under way. */
+    /* A tenant has at most two medium-length texts in progress. */
     struct named_job medium[] = {named('1', 1, TEXT_MEDIUM_BYTES, 4), named('2', 1, TEXT_MEDIUM_BYTES, 4),
                                  named('3', 1, TEXT_MEDIUM_BYTES, 2), named('x', 2, TEXT_MEDIUM_BYTES, 2)};
     assert_string_equal(order_of(medium, 4), "1x1x21213232");
@@ -198,7 +197,7 @@ static bool endless(struct text_job *job)
     return true;
 }
 
-/* However long the slices of long jobs are, a short one is worked on. */
+/* However long the slices of long jobs are, a short job still runs. */
 static void one_thread_is_left_to_short_ones(void **state)
 {
     (void)state;
@@ -221,7 +220,7 @@ static void one_thread_is_left_to_short_ones(void **state)
     text_pool_close(pool);
 }
 
-/* A job that was cancelled leaves room for the next, begun or not. */
+/* A cancelled job frees its slot for the next one, whether or not it has begun. */
 static void cancelled_ones_make_room(void **state)
 {
     (void)state;
@@ -244,7 +243,7 @@ static void cancelled_ones_make_room(void **state)
     text_pool_close(pool);
 }
 
-/* The slice that is under way ends, and nothing else is waited for. */
+/* close() waits for the end of the running slice, and for nothing else. */
 static void closing_ends_what_has_begun(void **state)
 {
     (void)state;

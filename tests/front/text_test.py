@@ -1,4 +1,4 @@
-"""Long texts: what they cost, what is refused of them, and that nobody else waits for them."""
+"""Long texts: their cost, their limits, and that no other request waits for them."""
 
 import json
 import re
@@ -10,7 +10,7 @@ import time
 from harness import SANITIZED, Server, post_bytes, run_tests, wait_until
 
 COMPLETIONS = "/v1/completions"
-SLOWER = 8 if SANITIZED else 1  # and what a sanitizer keeps of freed memory is not measured
+SLOWER = 8 if SANITIZED else 1  # memory that a sanitizer keeps after free is not measured
 KEY_A, KEY_B = {"Authorization": "Bearer ka"}, {"Authorization": "Bearer kb"}
 
 
@@ -50,7 +50,7 @@ def test_long_text_costs_pieces():
         before = s.resident_kb()
         status, reply = s.post("/tokenize", {"prompt": text})
         assert status == 200 and reply["count"] == len(reply["tokens"]) > 400_000 // SLOWER
-        # At once it was 150 bytes for each of text: 300 MB.
+        # One version needed 150 bytes per byte of text: 300 MB.
         assert SANITIZED or peak_kb(s) - before < 60_000, peak_kb(s) - before
         assert SANITIZED or wait_until(lambda: s.resident_kb() - before < 40_000), s.resident_kb() - before
         start = reply["tokens"][:200_000 // SLOWER]
@@ -60,13 +60,13 @@ def test_long_text_costs_pieces():
 
 
 def test_what_cannot_fit_is_not_encoded():
-    """Its bytes alone say so, and the number that the error names is what they say."""
+    """The byte count alone decides, and the error names the number of tokens that it implies."""
     with Server() as s:
         status, reply = s.post(COMPLETIONS, {"prompt": prose(14_000_000)})
         error = reply["error"]
         assert status == 400 and error["code"] == "context_length_exceeded" and error["param"] == "prompt"
         assert int(re.search(r"at least (\d+)", error["message"]).group(1)) > 100_000, error
-        # Too few bytes to tell: encoded, but no further than it has to be.
+        # Too few bytes to decide: encoded, but only as far as needed.
         status, reply = s.post(COMPLETIONS, {"prompt": prose(60_000)})
         least = int(re.search(r"at least (\d+)", reply["error"]["message"]).group(1))
         assert status == 400 and 4096 < least < 15_000
@@ -104,7 +104,7 @@ def test_replies_have_an_end():
 
 
 def test_nobody_waits_for_anothers_text():
-    """Not another tenant, nor a short request of the same one."""
+    """Neither another tenant nor a short request of the same tenant waits."""
     with tenants({"name": "a", "key": "ka"}, {"name": "b", "key": "kb"}) as f, Server("--tenants", f.name) as s:
         body = json.dumps({"prompt": prose(1_500_000 // SLOWER)}).encode()
         long = [in_background(s, "/tokenize", body, KEY_A) for _ in range(3)]
@@ -124,7 +124,7 @@ def test_who_leaves_is_forgotten():
             with s.connect() as c:
                 c.sendall(data)
         assert s.post(COMPLETIONS, {"prompt": "Hello", "max_tokens": 1})[0] == 200
-        # The first of these is only begun when nothing is left of theirs.
+        # The first of these begins only after theirs have finished.
         assert s.post("/tokenize", {"prompt": prose(600_000)})[0] == 200
         ticks = lambda: sum(map(int, open(f"/proc/{s.process.pid}/stat").read().rsplit(")")[1].split()[11:13]))
         assert SANITIZED or ticks() < 600, "6 seconds of work, where 72 MB of text take a minute"

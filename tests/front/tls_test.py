@@ -1,4 +1,5 @@
-"""TLS connections under deadlines and limits; under AddressSanitizer too. tests/clients/test_tls.py does the rest."""
+"""TLS connections under deadlines and limits; AddressSanitizer runs it, too. tests/clients/test_tls.py covers the
+rest."""
 
 import os
 import re
@@ -49,8 +50,8 @@ def client_hello():
 
 
 def test_a_long_stream_arrives_whole():
-    """Of many records, through a socket that is full most of the time; and the end of it is an end. It is less than
-    the 1 MiB that may wait, so that it cannot be cut off."""
+    """A stream of many records, through a socket that is full most of the time, arrives whole and ends properly. It
+    is shorter than the 1 MiB that may wait, so it cannot be cut off."""
     s = socket.socket()
     s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
     s.settimeout(60)
@@ -65,13 +66,13 @@ def test_a_long_stream_arrives_whole():
 def test_a_large_request():
     prompt = "word " * 400000
     with connect(server) as c:
-        c.settimeout(100)  # 2 MB under ThreadSanitizer, beside four other tests: more than 20 s of a slow machine
+        c.settimeout(100)  # 2 MB under ThreadSanitizer, while four other tests run: more than 20 s on a slow machine
         c.sendall(post_bytes("/tokenize", {"prompt": prompt}, "Connection: close\r\n"))
         assert b'"count":' in read_all(c)
 
 
 def test_a_reply_beside_an_unread_body():
-    """What is refused before its body was read gets the reply, and not a reset."""
+    """A request that is rejected before its body was read gets the reply, not a reset."""
     with connect(server) as c:
         c.sendall(b"POST /nowhere HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n" + bytes(500000))
         assert b"404 Not Found" in read_all(c)
@@ -93,13 +94,13 @@ def test_what_is_not_tls_is_closed():
                 c.sendall(data)
                 c.shutdown(socket.SHUT_WR)
                 assert b"HTTP" not in read_all(c)
-            except OSError:  # it was closed before we had said all
+            except OSError:  # the server closed before we had sent everything
                 pass
     assert b"200 OK" in get(server, "/health")
 
 
 def test_a_handshake_cut_anywhere():
-    """The client's first flight up to each of its bytes, then nothing; and with one bit of it turned."""
+    """Sends the client's first flight up to each of its bytes, then nothing; and with one bit of it flipped."""
     flight = client_hello()
     n = server.n_descriptors()
     for i in range(len(flight)):
@@ -118,8 +119,8 @@ def test_a_handshake_has_a_deadline():
         for begun in (b"", hello[:1], hello[:-1], hello):
             with s.connect() as c:
                 c.sendall(begun)
-                assert b"HTTP" not in read_all(c)  # the timeout of reading is 20 s
-        # Between requests a connection has the longer time.
+                assert b"HTTP" not in read_all(c)  # the read time-out is 20 s
+        # An idle connection has the longer time.
         with connect(s) as c:
             c.settimeout(1)
             try:
@@ -130,7 +131,7 @@ def test_a_handshake_has_a_deadline():
 
 
 def test_handshakes_count_as_connections():
-    """As many as there may be that never go on: the next client gets in all the same."""
+    """As many stalled handshakes as there may be connections: the next client still connects."""
     with Server("--certificate", CERT, "--max-connections", 4) as s:
         stuck = [s.connect() for _ in range(8)]
         for c in stuck:

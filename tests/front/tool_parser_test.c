@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What came out: content, and each call as name(arguments). "|" stands where a call came. */
+/* The parser's output: content, and each call as name(arguments). "|" marks the position of a call. */
 struct heard {
     struct buffer content, calls;
 };
@@ -32,7 +32,7 @@ static void check(const struct buffer *got, const char *expected, const char *te
         fail_msg("%s: %s: \"%.*s\", not \"%s\"", text, what, (int)got->n, got->n > 0 ? got->data : "", expected);
 }
 
-/* In pieces: cut at `at`, and then every `step` bytes. */
+/* Feeds pieces: cut at `at`, and then every `step` bytes. */
 static void parse(enum tool_format format, const char *text, size_t at, size_t step, const char *content,
                   const char *calls)
 {
@@ -87,12 +87,12 @@ static void hermes(void **state)
         {" \n<tool_call>" F "</tool_call> \n three ", "|three ", "f({\"a\": 1})"},
         {"<tool_call>\n" F "\n</tool_call>", "|", "f({\"a\": 1})"},
         {"<tool_call>" F "</tool_call>", "|", "f({\"a\": 1})"},
-        /* Blanks before calls are left out, and after them where they would part nothing. */
+        /* Blanks before calls are dropped; so are blanks after them, unless they separate text. */
         {"Let me see.\n\n<tool_call>\n" F "\n</tool_call>\n", "Let me see.|", "f({\"a\": 1})"},
         {"One \n two <tool_call>" F "</tool_call> \n three ", "One \n two| \n three ", "f({\"a\": 1})"},
         {"<tool_call>\n" F "\n</tool_call>\n<tool_call>\n{\"name\":\"g\",\"arguments\":{}}\n</tool_call>\n", "||",
          "f({\"a\": 1})g({})"},
-        /* As the model wrote it: order, blanks, escapes, nesting, end tags inside. */
+        /* The text of the model is kept: order, blanks, escapes, nesting, end tags inside. */
         {"<tool_call>{ \"arguments\" : { \"b\":[1 , {\"c\":\"}\\\"\\\\\"}] } , \"id\": [2],"
          " \"name\":\"f\\u0031\" }</tool_call>",
          "|", "f1({ \"b\":[1 , {\"c\":\"}\\\"\\\\\"}] })"},
@@ -101,10 +101,10 @@ static void hermes(void **state)
         {"<tool_call>{\"x\":{\"arguments\":{\"no\":1}},\"name\":\"f\",\"arguments\":{\"yes\":1}}</tool_call>", "|",
          "f({\"yes\":1})"},
         {"<tool_call>{\"name\":\"f\",\"parameters\":{\"a\":1}}</tool_call>", "|", "f({\"a\":1})"},
-        /* The end may cut the end tag off. */
+        /* The end may truncate the end tag. */
         {"<tool_call>\n" F, "|", "f({\"a\": 1})"},
         {"<tool_call>\n" F "\n</tool_", "|", "f({\"a\": 1})"},
-        /* A call is a call: numbers, escapes, repeated keys and nesting are the client's to judge. */
+        /* The parser does not judge a call: numbers, escapes, repeated keys and nesting are the client's concern. */
         {"<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":123456789012345678901234567890}}</tool_call>", "|",
          "f({\"a\":123456789012345678901234567890})"},
         {"<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":1e400,\"b\":NaN,\"a\":-0}}</tool_call>", "|",
@@ -114,7 +114,7 @@ static void hermes(void **state)
         {"<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":" DEEP "}}</tool_call>", "|", "f({\"a\":" DEEP "})"},
         {"<tool_call>{\"name\":\"f\",\"name\":\"g\",\"arguments\":{},\"arguments\":{\"a\":1}}</tool_call>", "|",
          "g({\"a\":1})"},
-        /* So is one whose arguments are no JSON. */
+        /* This includes a call whose arguments are invalid JSON. */
         {"<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": }}</tool_call>", "|", "f({\"a\": })"},
         {"<tool_call>{\"name\": \"f\", \"arguments\": {'a': 1, b: [2}}</tool_call>", "|", "f({'a': 1, b: [2})"},
         {"<tool_call>{\"name\": \"f\", \"arguments\": not JSON }</tool_call>", "|", "f(not JSON)"},
@@ -122,7 +122,7 @@ static void hermes(void **state)
         {"<tool_call>{\"arguments\": null, \"name\": \"f\"}</tool_call>", "|", "f(null)"},
         {"<tool_call>{\"name\": \"f\", \"arguments\": {\"a\":]}}</tool_call>", "|", "f({\"a\":]})"},
         {"<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"1\n2\"}}</tool_call>", "|", "f({\"a\": \"1\n2\"})"},
-        /* Or cut: by the end of the text, by a brace that is lacking, by a quote that is. */
+        /* It also includes a truncated call: by the end of the text, a missing brace or a missing quote. */
         {"so <tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": \"x", "so|", "f({\"a\": \"x)"},
         {"<tool_call>{\"name\": \"f\", \"arguments\": {", "|", "f({)"},
         {"<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 1}", "|", "f({\"a\": 1})"},
@@ -133,7 +133,7 @@ static void hermes(void **state)
         {"<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"x}}</tool_call> and on", "|and on", "f({\"a\": \"x}})"},
         {"<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"x}</tool_call><tool_call>{'name</tool_call>!",
          "|<tool_call>{'name</tool_call>!", "f({\"a\": \"x})"},
-        /* What is no call comes back as it was. */
+        /* Text that is not a call is returned unchanged. */
         {"<tool_call>\n{\"name\": \"f\", \"arguments\":", NULL, ""},
         {"<tool_call>\n{\"name\": \"f\", \"arguments\": }</tool_call>", NULL, ""},
         {"<tool_call>\n{\"name\": \"f\", \"arguments\": , \"x\": 1}</tool_call>", NULL, ""},
@@ -190,7 +190,7 @@ static void llama3_json(void **state)
     check_rows(TOOL_LLAMA3_JSON, rows, sizeof rows / sizeof *rows);
 }
 
-/* A whole reply is pushed in one piece. */
+/* Pushes a whole reply in one piece. */
 static void large(void **state)
 {
     static char text[20001], content[20002];
@@ -204,7 +204,7 @@ static void large(void **state)
     }
 }
 
-/* A megabyte of calls whose strings do not end: content at last, and not in quadratic time. */
+/* A megabyte of calls with unterminated strings becomes content, and not in quadratic time. */
 static void many_without_an_end(void **state)
 {
     (void)state;

@@ -16,9 +16,9 @@ static void parents_that_are_taken(void **state)
     } good[] = {
         {"00-" TRACE "-" SPAN "-01", true},
         {"00-" TRACE "-" SPAN "-00", false},
-        {"00-" TRACE "-" SPAN "-0b", true}, /* flags nobody knows yet */
+        {"00-" TRACE "-" SPAN "-0b", true}, /* flags that are not defined yet */
         {"00-" TRACE "-" SPAN "-fe", false},
-        {"01-" TRACE "-" SPAN "-01", true}, /* later versions may say more */
+        {"01-" TRACE "-" SPAN "-01", true}, /* later versions may append fields */
         {"cc-" TRACE "-" SPAN "-01-what-the-future-will-be-like", true},
     };
     struct trace_context got;

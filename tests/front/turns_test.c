@@ -1,4 +1,5 @@
-/* Whose turn it is: tenants in turn, requests in turn, no more at once than there is room. */
+/* The order of turns: tenants alternate, requests of a tenant alternate, and the number at once is bounded by the
+ * engine's slots. */
 #include "server/front/batch/turns.h"
 #include "tests/front/front_unit_test.h"
 
@@ -58,7 +59,7 @@ static void tenants_in_turn(void **state)
     struct asker a, b, c;
     (void)state;
     assert_int_equal(turns_open(base, &t, NULL), 0);
-    turns_set_engine(t, 8, 0, 1000); /* room for 7 */
+    turns_set_engine(t, 8, 0, 1000); /* slots for 7 */
     wait_for(&a, t, 'a', 1, 20);
     wait_for(&b, t, 'b', 1, 20);
     wait_for(&c, t, 'c', 2, 20);
@@ -67,10 +68,10 @@ static void tenants_in_turn(void **state)
     assert_string_equal(run(base), "");
     over(&a, 0);
     over(&a, 1);
-    over(&a, 1); /* twice is as once */
+    over(&a, 1); /* a second call has no effect */
     assert_string_equal(run(base), "ca");
     assert_int_equal(turns_n_all(t), 51);
-    /* Whoever is gone waits no more, and what it had is free. */
+    /* A request that has gone stops waiting and frees its slots. */
     a.turn.n_waiting = b.turn.n_waiting = 0;
     turns_wait(t, &a.turn);
     turns_wait(t, &b.turn);
@@ -83,7 +84,7 @@ static void tenants_in_turn(void **state)
     event_base_free(base);
 }
 
-/* Several requests are read before the engine has taken the first of any: each must find the others counted. */
+/* Several requests are read before the engine has accepted any of them: each must count the others. */
 static void expected_ones_count(void **state)
 {
     struct event_base *base = event_base_new();
@@ -95,11 +96,11 @@ static void expected_ones_count(void **state)
     assert_int_equal(turns_n_waiting(t, 1), 998);
     turns_expect(t, &b, 10);
     assert_int_equal(turns_n_all(t), 1008);
-    assert_string_equal(run(base), ""); /* none waits yet */
-    a.n_waiting = 499; /* it was taken */
+    assert_string_equal(run(base), ""); /* all are still expected, not waiting */
+    a.n_waiting = 499; /* it was accepted */
     turns_wait(t, &a);
     assert_int_equal(turns_n_waiting(t, 1), 1008);
-    b.n_waiting = 0; /* it was refused */
+    b.n_waiting = 0; /* it was rejected */
     turns_wait(t, &b);
     assert_int_equal(turns_n_waiting(t, 1), 998);
     a.n_waiting = 0;
@@ -140,7 +141,8 @@ static void a_full_engine(void **state)
     (void)state;
     assert_int_equal(turns_open(base, &t, NULL), 0);
     turns_set_engine(t, 64, 0, 1000);
-    /* It takes three, and says no to the fourth: nobody asks again before one is over, or for 100 ms. */
+    /* The engine accepts three and rejects the fourth. No further request is submitted before one finishes, or for
+     * 100 ms. */
     wait_for(&a, t, 'a', 1, 3);
     assert_string_equal(run(base), "aaa");
     a.n_refused = 1;
@@ -148,7 +150,7 @@ static void a_full_engine(void **state)
     turns_wait(t, &a.turn);
     assert_string_equal(run(base), "a");
     assert_string_equal(run(base), "");
-    /* Then half as many are in it, and one more with each that is over. */
+    /* Then half as many are in the engine, and one more for each that finishes. */
     over(&a, 0);
     assert_string_equal(run(base), "");
     over(&a, 1);
@@ -177,7 +179,7 @@ static void a_share_of_the_queue(void **state)
     wait_for(&a, t, 'a', 1, 20);
     assert_string_equal(run(base), "aaaa");
     turns_began(t, &a.places[0]);
-    turns_began(t, &a.places[0]); /* twice is as once */
+    turns_began(t, &a.places[0]); /* a second call has no effect */
     assert_string_equal(run(base), "a");
     a.turn.n_waiting = 0;
     turns_wait(t, &a.turn);

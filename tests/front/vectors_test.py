@@ -1,4 +1,4 @@
-"""Embeddings, scores and ranks, of a fake engine whose vectors a test can compute."""
+"""Embeddings, scores and ranks, over a fake engine whose vectors a test can compute."""
 
 import base64
 import json
@@ -17,7 +17,8 @@ WORDS = ["[UNK]", "[CLS]", "[SEP]", "<s>", "</s>", "one", "two", "three", "four"
 
 
 def encoder_tokenizer(place, begin, end, between, second):
-    """Of words, with special tokens around a text and between the two of a pair, as BERT's and XLM-R's have."""
+    """A tokenizer of words, with special tokens around a text and between the two texts of a pair, like BERT's and
+    XLM-R's."""
     token = lambda name, kind=0: {"SpecialToken": {"id": name, "type_id": kind}}
     text = lambda name, kind=0: {"Sequence": {"id": name, "type_id": kind}}
     special = dict(single_word=False, lstrip=False, rstrip=False, normalized=False, special=True)
@@ -113,7 +114,7 @@ def test_what_would_change_the_numbers_is_refused():
 
 
 def test_documents_are_cut():
-    """max_tokens_per_doc: a document's own tokens, with a model that embeds and with one that scores pairs."""
+    """max_tokens_per_doc counts a document's own tokens, for a model that embeds and for one that scores pairs."""
     long, short = "two " * 50, "two two two"
     ask = {"query": "one " * 9, "documents": [long, short]}
     with tempfile.TemporaryDirectory() as place:
@@ -143,11 +144,12 @@ def test_long_texts_are_cut():
         assert read(16 + 3, input=[long, "two"]) == [vector(whole), vector(words("[CLS]", "two", "[SEP]"))]
         assert read(4, input=long, truncate_prompt_tokens=4) == [vector(words("[CLS]", "word", "word", "[SEP]"))]
         assert read(16, input=long, add_special_tokens=False) == [vector(words(*["word"] * 16))]
-        assert read(16, input=words(*["word"] * 99)) == [vector(words(*["word"] * 15, "[SEP]"))]  # ids, too, keep their end
+        # ids also keep their end token
+        assert read(16, input=words(*["word"] * 99)) == [vector(words(*["word"] * 15, "[SEP]"))]
 
 
 def test_replies_are_bounded():
-    """64 MiB, of 15 bytes a number or 6: 4,473,924 numbers or 11,184,810."""
+    """64 MiB with 15 or 6 bytes per number: 4,473,924 or 11,184,810 numbers."""
     size = 8000
     with Server("--vectors", size) as s:
         for n, more in ((560, {}), (1399, {"encoding_format": "base64"})):
@@ -194,7 +196,7 @@ def test_a_classifier_gets_pairs():
                 assert reply["usage"]["prompt_tokens"] == len(ids) == n_tokens
             n = 2 + len(between)
             check(["one", "two"], ["three"], s.post(SCORE, {"text_1": "one two", "text_2": "three"})[1], n + 3)
-            # The longer text gives way.
+            # The longer text is cut.
             check(["word"] * (14 - n), ["two"] * 2, s.post(SCORE, {"text_1": "word " * 50, "text_2": "two two"})[1], 16)
             check(["two"] * 2, ["word"] * (14 - n), s.post(SCORE, {"text_1": "two two", "text_2": "word " * 50})[1], 16)
             refused(s, SCORE, {"text_1": "one", "text_2": "two", "truncate_prompt_tokens": n + 1}, 400, "no room")
@@ -241,7 +243,7 @@ def test_bytes_that_are_no_bodies():
 
 
 def test_many_at_once():
-    """As large as a request may be, small ones beside it, and some that leave: each gets its own."""
+    """Requests of the largest size together with small ones, and some that leave: each gets its own reply."""
     right = []
 
     def ask(n):

@@ -1,5 +1,5 @@
-/* Drafts in a recording: they drive the scheduler to the same decisions, and the answers replay. What is guessed, and
- * who is gated for how long, comes from a watch that tells the recorder so, as the engine does of its own drafters. */
+/* Drafts in a recording: they drive the scheduler to the same decisions, and the answers replay. A watch in this
+ * test passes the guesses and the gates to the recorder, as the engine does with those of its drafters. */
 #include "record_rig.h"
 
 #include "engine/record/drive.h"
@@ -19,7 +19,7 @@
 
 struct guesser {
     const struct engine_watch *recorder;
-    const uint32_t *tokens; /* [N_TOKENS] what the answer will be */
+    const uint32_t *tokens; /* [N_TOKENS] the known answer */
     uint32_t n_proposed;
 };
 
@@ -33,7 +33,7 @@ static void on_committed(void *context, const struct engine_watch_commit *c)
     sched_tokens(s, c->results[0].seq, &n_known);
     uint32_t at = n_known - N_PROMPT, n = 0;
     for (; n < 4 && at + n < N_TOKENS; n++)
-        guesses[n] = g->tokens[at + n] + (g->n_proposed % 3 == n); /* one of them is wrong, or none */
+        guesses[n] = g->tokens[at + n] + (g->n_proposed % 3 == n); /* at most one of them is wrong */
     n = sched_propose(s, c->results[0].seq, guesses, n);
     if (n > 0)
         g->recorder->proposed(g->recorder->context, c->results[0].seq, guesses, n);
@@ -63,7 +63,7 @@ static void record(const char *path, struct request_spec *q, const uint32_t *tok
     assert_true(g.n_proposed > 5);
 }
 
-/* Everything again, with these drafts or none, and nothing differs. */
+/* Replays everything with these drafts or without drafts; nothing may differ. */
 static struct replay_report replay(struct recording *r, const char *speculative)
 {
     struct speculative_config config;
@@ -124,7 +124,7 @@ static void drafts_again(void **state)
 
 #define NGRAM "{\"method\": \"ngram\", \"num_speculative_tokens\": 5, \"adaptive\": false}"
 
-/* A server's own drafts, and a request's: recorded, they drive the scheduler again, and replay with drafts and without. */
+/* Drafts of a server and of a request: recorded, they drive the scheduler again, and replay with drafts and without. */
 static void an_engines_drafts(void **state)
 {
     (void)state;
@@ -137,7 +137,7 @@ static void an_engines_drafts(void **state)
     assert_int_equal(speculative_config_parse(NGRAM, strlen(NGRAM), &o.speculative, NULL), QUIRE_OK);
     rig_open(&rig, path, o);
     struct engine_stats stats = {0};
-    for (uint64_t i = 1; i <= 30 && stats.n_preemptions == 0; i++) { /* how requests meet is the machine's to say */
+    for (uint64_t i = 1; i <= 30 && stats.n_preemptions == 0; i++) { /* the machine decides how requests meet */
         rig_submit(&rig, i, &traffic);
         rig_wait(&rig, &traffic);
         stats = client_idle_stats(rig.client);
@@ -165,7 +165,7 @@ static void an_engines_drafts(void **state)
     recording_close(r);
 }
 
-/* What is expected is told when the request runs: that is not recorded, but what follows from it is, and drives the scheduler. */
+/* A prediction that arrives while the request runs is not recorded, but its effects are, and drive the scheduler. */
 static void a_late_prediction(void **state)
 {
     (void)state;
@@ -199,7 +199,7 @@ static void a_late_prediction(void **state)
     recording_close(r);
 }
 
-/* Each choice of how many drafts stands before what it proposed, with what it followed from. */
+/* Each selected number of drafts precedes the proposal, with the values that it follows from. */
 static void choices_are_recorded(void **state)
 {
     (void)state;
@@ -219,7 +219,7 @@ static void choices_are_recorded(void **state)
     assert_int_equal(recording_open(path, &r, NULL), QUIRE_OK);
     while (recording_next(r, &e, NULL) == QUIRE_OK && e.kind != RECORDING_END) {
         if (e.kind == RECORDING_PROPOSE) {
-            assert_true(e.propose.n <= n_left); /* less where an answer has not so many to go */
+            assert_true(e.propose.n <= n_left); /* less if an answer has fewer tokens to go */
             n_left -= e.propose.n;
         }
         if (e.kind != RECORDING_LENGTHS)
@@ -230,7 +230,8 @@ static void choices_are_recorded(void **state)
         n_chosen += n_left = e.lengths.n_chosen;
         n_timed += e.lengths.us_without > 0;
     }
-    assert_true(n_choices > 0 && n_chosen > 1 && n_timed == n_choices); /* the first knows plain steps only: many */
+    assert_true(n_choices > 0 && n_chosen > 1 &&
+                n_timed == n_choices); /* the first knows only plain steps: there are many */
     recording_close(r);
 }
 

@@ -1,8 +1,8 @@
-"""data/v1.rec, written by a program of version 1 of the format, is read and means the same for ever: its decisions are made
-again. Its answers were computed by version 1 of docs/internals/numerics.md and are refused by name: record_server_test replays those of
-today. With n > 1, sampled and greedy answers, logprobs of prompts too, penalties, biases, stops, lists, cancels, two tenants,
-shared prefixes, preemptions and a host tier. Never make it anew: what it proves is that a file of its day is still
-understood."""
+"""data/v1.rec, written by a program of version 1 of the format, must stay readable with the same meaning: its
+decisions are repeated. Version 1 of docs/internals/numerics.md computed its answers; they are rejected by that
+name, and record_server_test replays current ones. It has n > 1, sampled and greedy answers, logprobs (also of
+prompts), penalties, biases, stops, lists, cancels, two tenants, shared prefixes, preemptions and a host tier.
+Never write it again: it proves that a file of that time is still readable."""
 
 import hashlib
 import json
@@ -52,7 +52,7 @@ def check_answers(path):
 
 
 def changed(data, kind, at, value):
-    """The file with one u32 of the last record of a kind changed, and all sums made anew."""
+    """The file with one u32 changed in the last record of a kind, and all sums recomputed."""
     out, last = bytearray(data[:8]), [o for o, k, _ in recording_format.records(data) if k == kind][-1]
     for offset, name, body in recording_format.records(data):
         if offset == last:
@@ -65,7 +65,7 @@ def changed(data, kind, at, value):
 
 
 def check_that_it_can_fail(directory):
-    """Another figure of the last plan's decisions: the drive says so."""
+    """If the last plan's digest of decisions differs, the drive reports it."""
     path = directory / "changed.rec"
     path.write_bytes(changed(FILE.read_bytes(), "plan", 44, 1))
     code, said = quire("sim", "--trace", path, "--trace-format", "recording")

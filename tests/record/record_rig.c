@@ -34,7 +34,7 @@ int rig_tear_down(void **state)
     (void)state;
     tiny_model_remove(&rig_model);
     tiny_model_remove(&rig_other_model);
-    rig_new_path(); /* the last one goes */
+    rig_new_path(); /* removes the previous one */
     return rmdir(directory);
 }
 

@@ -1,4 +1,4 @@
-"""quire serve --record --trace-file, then quire replay and quire sim on what it left; the standard library alone."""
+"""Runs quire serve --record --trace-file, then quire replay and quire sim on the files; standard library only."""
 
 import collections
 import http.client
@@ -16,7 +16,7 @@ import time
 import recording_format
 
 QUIRE, MODEL = sys.argv[1:3]
-BRIEF = "brief" in sys.argv[3:]  # a replay takes ten times as long under a sanitizer: then three of nine
+BRIEF = "brief" in sys.argv[3:]  # a replay takes ten times as long under a sanitizer: run three of nine
 OPTIONS = ["--port", "0", "--threads", "1", "--max-model-len", "160", "--num-kv-blocks", "14", "--max-num-seqs", "6",
            "--max-num-batched-tokens", "64", "--scheduling-policy", "priority"]
 DRAFTS = '{"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_min": 1, "adaptive": %s}'
@@ -47,7 +47,7 @@ class Server:
         return code
 
     def stream(self, body, events):
-        """Reads so many events of a stream and hangs up, or all of them."""
+        """Reads this number of events of a stream and hangs up, or reads all of them."""
         c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             c.request("POST", "/v1/completions", json.dumps({"stream": True, **body}))
@@ -131,7 +131,8 @@ def check_again(path, recording):
 
 
 def check_prediction(path, cost, spec):
-    """The recorded drafts are proposed again, and as many are right, but where answers of several choices are left out."""
+    """The recorded drafts are proposed again, and the same number is accepted, except for omitted answers of several
+    choices."""
     def predict(*more):
         done = quire("sim", "--trace", path, "--trace-format", "recording", "--predict", "--cost-model", cost, "--json", *more)
         assert done.returncode == 0, done.stderr
@@ -152,7 +153,7 @@ def check_prediction(path, cost, spec):
 
 
 def check_fit(path, recording, spec):
-    """A cost model from the recorded steps: those that another one follows without a pause, none else."""
+    """Fits a cost model to the recorded steps that another step follows without a pause."""
     n = sum(a["n_rows"] > 0 and a["n_moves"] == 0 and b["n_admitted"] != b["n_rows"] and b["now_us"] > a["now_us"]
             for a, b in zip(recording.plans, recording.plans[1:]))
     fitted = quire("bench", "steps", "--recording", path, "--json", "--output", path.with_suffix(".cost"))
@@ -161,7 +162,7 @@ def check_fit(path, recording, spec):
     assert fitted["steps"] == n and fitted["errors"]["all"]["held_out_steps"] == n // 3
     points = fitted["cost"]["points"]
     gaps = sorted(b["now_us"] - a["now_us"] for a, b in zip(recording.plans, recording.plans[1:]) if a["n_rows"])
-    # On a busy machine the smallest steps may come out as nothing: what times they had says little.
+    # On a busy machine the smallest steps may have a cost of zero: their times say little.
     assert 0 <= points[0][1] < gaps[-1] and points[-1][1] > 0 and points == sorted(points), (points, gaps[-1])
     check_prediction(path, path.with_suffix(".cost"), spec)
     said = quire("bench", "steps", MODEL, "--recording", path)
@@ -186,10 +187,10 @@ def check_damage(directory, path, recording):
     assert quire("replay", path).returncode == 2
 
 
-# ---- what was drawn ----
+# ---- the trace file ----
 
 def check_slices(slices):
-    """One after the other, and none of negative length."""
+    """Slices do not overlap, and no length is negative."""
     end = 0
     for s in sorted(slices, key=lambda s: (s["ts"], s["ts"] + s["dur"])):
         assert s["dur"] >= 0 and s["ts"] >= end, (s, end)
@@ -216,7 +217,7 @@ def check_trace(path, recording, closed, spec):
     verified = [s["args"] for slices in tracks.values() for s in slices if s["name"] == "verify"]
     assert sum(s["args"]["drafts"] for s in steps) == sum(v["drafts"] for v in verified)
     assert sum(s["args"]["accepted"] for s in steps) == sum(v["accepted"] for v in verified)
-    if closed:  # as the scheduler that was driven has it, less what was verified for who was over
+    if closed:  # as the driven scheduler counts it, minus drafts verified for finished sequences
         assert sum(p["n_drafts"] for p in recording.plans) == sum(v["drafts"] for v in verified)
         assert spec["accepted_tokens"] == sum(v["accepted"] for v in verified) > 20, (spec, len(verified))
         assert spec["draft_tokens"] == sum(v["drafts"] for v in verified if v["tokens"] > 0)
@@ -249,7 +250,7 @@ def check_trace(path, recording, closed, spec):
 def main():
     directory = pathlib.Path(tempfile.mkdtemp())
     endings = (True, False)
-    if BRIEF and os.environ.get("QUIRE_TEST_SAMPLE"):  # as tests/sample.h has it
+    if BRIEF and os.environ.get("QUIRE_TEST_SAMPLE"):  # as in tests/sample.h
         endings = endings[int(os.environ["QUIRE_TEST_SAMPLE"]) % 2:][:1]
     for closed in endings:
         record, trace = directory / f"{closed}.rec", directory / f"{closed}.json"

@@ -1,5 +1,5 @@
-/* A live engine is recorded, closed or killed; the recording drives a scheduler to the same decisions
- * and an engine to the same bits. */
+/* Records a live engine that is closed or killed. The recording drives a scheduler to the same decisions and an
+ * engine to the same bits. */
 #include "record_rig.h"
 
 #include "engine/record/drive.h"
@@ -54,14 +54,14 @@ static struct replay_report replay(struct recording *r, const char *model)
 
 /* ---- a run of every kind --------------------------------------------------------------------- */
 
-/* An emulated step takes a second where a CPU's takes a millisecond. */
+/* An emulated step takes a second, a CPU's a millisecond. */
 #ifdef TEST_DEVICE
 #define ONE_RUN_IN 4
 #else
 #define ONE_RUN_IN 1
 #endif
 
-/* What the recording says came of each request is what its client was given. */
+/* The recording must contain the same answer as the client received, for each request. */
 static void compare_answers(const struct recording_run *run, const struct rig_traffic *traffic)
 {
     assert_int_equal(run->n_requests, RIG_N_REQUESTS);
@@ -129,7 +129,7 @@ static void every_policy_again(void **state)
             n_preemptions += one_run(i, &o);
     }
     sample_report(&sample, "policies");
-    assert_true(n_preemptions > 0 || sample.one_in > 1); /* else the blocks are too many for this test */
+    assert_true(n_preemptions > 0 || sample.one_in > 1); /* otherwise this test has too many blocks */
 }
 
 static void other_shapes_again(void **state)
@@ -220,7 +220,7 @@ static void a_batch_that_begins_at_the_end(void **state)
     recording_close(r);
 }
 
-/* ---- ends that nobody wished for ------------------------------------------------------------- */
+/* ---- unplanned ends -------------------------------------------------------------------------- */
 
 static void serve_until_killed(const char *path, int ready)
 {
@@ -229,7 +229,7 @@ static void serve_until_killed(const char *path, int ready)
     rig_open(&rig, path, rig_options());
     rig_submit(&rig, 50, &traffic);
     rig_wait(&rig, &traffic);
-    /* Where the engine stands still, after the first token of what will never be over. */
+    /* The engine stops here, after the first token of a request that never ends. */
     uint32_t prompt[9];
     client_random_prompt(prompt, 9, TINY_VOCAB, 3);
     struct request_spec q = client_request(prompt, 9, 100);
@@ -271,7 +271,7 @@ static void killed(void **state)
     recording_close(r);
 }
 
-/* In a child: a file may not grow past 12,000 bytes. */
+/* In a child: a file may not grow beyond 12,000 bytes. */
 static void serve_on_a_full_disk(const char *path)
 {
     struct rig rig;
@@ -336,7 +336,7 @@ static void what_the_file_holds(void **state)
     assert_int_equal(st.st_mode & 0777, 0600);
     assert_null(memmem(bytes, n, secret.bytes, 16));
     assert_null(memmem(bytes, n, domain.bytes, 16));
-    assert_non_null(memmem(bytes, n, prompt, sizeof prompt)); /* little-endian machines */
+    assert_non_null(memmem(bytes, n, prompt, sizeof prompt)); /* on a little-endian machine */
     free(bytes);
 
     struct recorder *again;
@@ -364,7 +364,7 @@ static uint32_t *put_answer(uint32_t *at, uint32_t kind, const struct record *re
     return at;
 }
 
-/* Against recording.md, from what the client was given. */
+/* Against recording.md, from the client's data. */
 static void digests_cover_every_logprob_bit(void **state)
 {
     (void)state;
@@ -420,7 +420,7 @@ static void another_model_answers_otherwise(void **state)
     recording_close(r);
 }
 
-/* Of f16 weights, which have every form; the tiny model's are f32. And every KV cache. */
+/* With f16 weights, which have every form; the tiny model's are f32. And with every KV cache. */
 static void every_form_again(void **state)
 {
     (void)state;
@@ -456,14 +456,14 @@ static void every_form_again(void **state)
 }
 
 #ifdef TEST_DEVICE
-/* Its decisions are made again; its answers nobody can promise. */
+/* Its decisions are repeated; its answers need not be. */
 static void without_invariance(void **state)
 {
     (void)state;
     const char *path = rig_new_path();
     struct engine_options o = rig_options();
     struct rig rig;
-    uint32_t prompt[40]; /* more than GEMMs of our own take */
+    uint32_t prompt[40]; /* more rows than our own GEMMs take */
     for (uint32_t i = 0; i < 40; i++)
         prompt[i] = 5 + i;
     o.gemm_form = "mma";
@@ -507,7 +507,7 @@ int main(void)
     };
     if (quire_hash_init() != QUIRE_OK)
         return 1;
-#ifdef TEST_DEVICE /* the last is the device's own; the others run whole as record_test */
+#ifdef TEST_DEVICE /* the last one is the device's own; record_test runs all others */
     sample_tests(tests, sizeof tests / sizeof *tests - 1, 2);
 #endif
     sample_twin(tests, sizeof tests / sizeof *tests);

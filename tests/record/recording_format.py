@@ -1,4 +1,5 @@
-"""Reads recordings of versions 1 and 2 as docs/reference/recording.md describes them, by the standard library alone: the C code's second opinion."""
+"""Reads recordings of versions 1 and 2 as docs/reference/recording.md describes them, with only the standard
+library. It is independent of the C code."""
 
 import hashlib
 import struct
@@ -42,7 +43,7 @@ class Fields:
         assert self.at == len(self.body), f"{len(self.body) - self.at} bytes too many"
 
     def sections(self):
-        """The end of a record of version 2: {tag: value}. None is known here."""
+        """The end of a record of version 2: {tag: value}. This reader knows no section."""
         found = {}
         while self.at < len(self.body):
             tag, zero, n = self.take("HHI")
@@ -57,7 +58,7 @@ def sum_of(data, n):
 
 
 def records(data):
-    """(offset, kind, body) of each whole record; the bytes after the last one are returned at its end."""
+    """(offset, kind, body) of each whole record; the generator returns the bytes after the last one."""
     assert data[:8] == MAGIC
     at = 8
     while len(data) - at >= 12:
@@ -125,7 +126,7 @@ def submit_1(body):
 
 
 def request_fields(body):
-    """{u16 tag, its top bit set where a reader must know it; u16 0; u32 length; value} one after another."""
+    """{u16 tag, its top bit set if a reader must know it; u16 0; u32 length; value}, repeated."""
     f, r = Fields(body), {name: DEFAULTS.get(name, [] if "*" in format else 0) for name, format in REQUEST.values()}
     while f.at < len(body):
         tag, zero, n = f.take("HHI")
@@ -191,7 +192,7 @@ def parse(kind, body, version):
 
 
 class Recording:
-    """All of a recording: requests by their ids, each with the tokens and the end of its choices."""
+    """A whole recording: requests by their ids, each with the tokens and the end of its choices."""
 
     def __init__(self, data):
         self.kinds, self.requests, self.plans, self.finishes, self.offsets = {}, {}, [], {}, []
@@ -223,6 +224,6 @@ class Recording:
 
 
 def token_digest(n_prompt, tokens):
-    """Of a choice without logprobs."""
+    """The digest of a choice without logprobs."""
     return hashlib.sha256(b"".join(struct.pack("<IIII", 0, token, n_prompt + i, 0xffffffff)
                                    for i, token in enumerate(tokens))).hexdigest()

@@ -1,4 +1,4 @@
-/* Recordings that were changed, cut or made up: what is wrong is found, and said where. */
+/* Recordings that were changed, truncated or invented: the fault is found, and its place is reported. */
 #include "record_rig.h"
 
 #include "base/tagged.h"
@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-static unsigned char *bytes; /* of a small recording, closed */
+static unsigned char *bytes; /* a small recording, closed */
 static size_t n_bytes, n_records;
 
 static int record_a_little(void **state)
@@ -32,7 +32,7 @@ static int record_a_little(void **state)
     q.temperature = 2;
     q.n_logprobs = 1;
     q.ignore_eos = true;
-    q.has_seed = true; /* it draws what the lies below are not */
+    q.has_seed = true; /* so that it draws other values than the lies below */
     q.seed = 1;
     rig_open(&rig, path, rig_options());
     client_ask(rig.client, &q);
@@ -47,7 +47,7 @@ static int forget(void **state)
     return rig_tear_down(state);
 }
 
-/* Reads all there is. *n_read: whole records; *left_out: bytes after them. */
+/* Reads everything. *n_read: whole records; *left_out: bytes after them. */
 static int read_all(const unsigned char *data, size_t n, size_t *n_read, uint64_t *left_out, struct quire_error *err)
 {
     struct recording *r;
@@ -90,13 +90,13 @@ static void a_torn_tail_is_left_out(void **state)
     uint64_t left_out;
     bool opened = false;
     for (size_t n = 0; n <= n_bytes; n++) {
-        /* A copy of exactly these bytes, so that a sanitizer sees who reads past them. */
+        /* A copy of exactly these bytes, so that a sanitizer finds reads past the end. */
         unsigned char *copy = malloc(n ? n : 1);
         memcpy(copy, bytes, n);
         int status = read_all(copy, n, &n_read, &left_out, &err);
         free(copy);
         if (!opened && status == QUIRE_OK)
-            n_at_last = n; /* the header is there */
+            n_at_last = n; /* the header is complete */
         opened = opened || status == QUIRE_OK;
         if (!opened)
             continue;
@@ -133,7 +133,7 @@ static void records_that_moved_are_found(void **state)
     memcpy(copy + e[1].offset, bytes + e[0].offset, n_bytes - e[0].offset);
     assert_int_equal(read_all(copy, n_bytes + gap, &n_read, &left_out, NULL), QUIRE_INVALID);
     assert_int_equal(n_read, 1);
-    /* something after the end */
+    /* bytes after the end */
     memcpy(copy, bytes, n_bytes);
     copy[n_bytes] = 0;
     assert_int_equal(read_all(copy, n_bytes + 1, &n_read, &left_out, NULL), QUIRE_INVALID);
@@ -142,8 +142,8 @@ static void records_that_moved_are_found(void **state)
 
 /* ---- lies with good checksums ---------------------------------------------------------------- */
 
-/* The recording with n bytes changed at `at` within the body of the first record of a kind that has
- * been skipped `skip` times, and all checksums made anew. free(). */
+/* The recording with n bytes changed at `at` within the body of the first record of a kind, after `skip` records of
+ * that kind, and with all checksums recomputed. The caller frees it. */
 static unsigned char *lie(enum recording_kind kind, uint32_t skip, size_t at, const void *with, size_t n)
 {
     unsigned char *copy = malloc(n_bytes);
@@ -228,14 +228,15 @@ static void another_law_is_refused(void **state)
     free(lied);
 }
 
-/* Where the header has the KV cache's dtype: behind a version, a law, an identity, a time, two texts and a digest. */
+/* Offset of the KV cache's dtype in the header: after a version, a numerics version, an identity, a time, two texts
+ * and a digest. */
 static size_t kv_dtype_at(void)
 {
     const uint8_t *body = bytes + RECORD_SUM_BYTES + RECORD_HEAD_BYTES;
     size_t at = 4 + 4 + 32 + 8;
     at += 4 + le_load_u32(body + at) + 32;
     at += 4 + le_load_u32(body + at);
-    return at + 2; /* the form, the weights' */
+    return at + 2; /* the form and the weights' dtype */
 }
 
 static void another_kv_cache_answers_otherwise(void **state)
@@ -318,7 +319,8 @@ static void lies_are_checked(void **state)
 
 /* ---- sections of a later program ------------------------------------------------------------- */
 
-/* The recording with n bytes behind the body of the first record of a kind, and all checksums made anew. free(). */
+/* The recording with n bytes appended to the body of the first record of a kind, and with all checksums recomputed.
+ * The caller frees it. */
 static unsigned char *longer(enum recording_kind kind, const void *more, size_t n)
 {
     unsigned char *copy = malloc(n_bytes + n);
@@ -374,7 +376,7 @@ static void unknown_sections_are_skipped_or_rejected(void **state)
         memset(tagged_put(&more, 902, true, 8), 0, 8);
         assert_int_equal(read_longer(all_kinds[i], &more, &err), QUIRE_INVALID);
         assert_non_null(strstr(err.text, "needs a newer program: sections: field 902 is unknown"));
-        /* What is no section: one byte, a length past the end, zeros. */
+        /* Invalid sections: one byte, a length past the end, zeros. */
         const char *const wrong[] = {"a", "\1\0\0\0\5\0\0\0", "\1\0\1\0\0\0\0\0", "\0\0\0\0\0\0\0\0"};
         const size_t n_wrong[] = {1, 8, 8, 8};
         for (size_t k = 0; k < 4; k++) {
@@ -387,7 +389,7 @@ static void unknown_sections_are_skipped_or_rejected(void **state)
     }
 }
 
-/* A later program: two members more, each one row. */
+/* A later program: two more members, each one row. */
 struct later_submit {
     struct recording_submit now;
     uint32_t adapter_rank;
@@ -422,29 +424,29 @@ static void a_member_is_a_row(void **state)
     struct later_submit s = {.now.request = 7, .adapter_rank = 16, .cost_us = 2.5}, got = {.now.request = 7};
     struct buffer b = {0};
     struct quire_error err;
-    /* Written and read by the later program; the fixed part stays. */
+    /* Written and read by the later program; the fixed part is unchanged. */
     assert_int_equal(request_layout_put(&b, &later_table, &s, REQUEST_FOR_RECORDING, NULL), QUIRE_OK);
     struct body body = body_of(&b);
     record_sections_read(&body, &later_table, &got);
     assert_null(body.wrong);
     assert_true(got.now.request == 7 && got.adapter_rank == 16 && got.cost_us == 2.5);
-    /* Its file read by this one: the first must be understood, the second alone is skipped. */
+    /* Its file, read by this program: the first section must be understood; the second alone is skipped. */
     assert_int_equal(read_longer(RECORDING_SUBMIT, &b, &err), QUIRE_INVALID);
     assert_non_null(strstr(err.text, "sections: field 1 is unknown"));
     s.adapter_rank = 0;
     buffer_clear(&b);
     assert_int_equal(request_layout_put(&b, &later_table, &s, REQUEST_FOR_RECORDING, NULL), QUIRE_OK);
     assert_int_equal(read_longer(RECORDING_SUBMIT, &b, &err), QUIRE_OK);
-    /* This program's file read by the later one: the defaults. */
+    /* This program's file, read by the later one: the defaults. */
     buffer_clear(&b);
     body = body_of(&b);
     record_sections_read(&body, &later_table, &got);
     assert_true(!body.wrong && got.adapter_rank == 0 && got.cost_us == 1);
-    /* Nothing but defaults: no bytes. */
+    /* Only defaults: no bytes. */
     s = later_defaults;
     assert_int_equal(request_layout_put(&b, &later_table, &s, REQUEST_FOR_RECORDING, NULL), QUIRE_OK);
     assert_int_equal(b.n, 0);
-    /* Out of its range, and not a number. */
+    /* A value out of range, and one that is not a number. */
     s.adapter_rank = 257;
     assert_int_equal(request_layout_put(&b, &later_table, &s, REQUEST_FOR_RECORDING, NULL), QUIRE_OK);
     body = body_of(&b);

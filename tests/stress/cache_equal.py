@@ -1,16 +1,21 @@
 #!/usr/bin/env python3
-"""Random requests with every cache on, and with every cache off: is each reply the same, bit for bit?
+"""Sends random requests with every cache on and with every cache off, and compares the replies bit for bit.
 
-    python3 tests/stress/cache_equal.py [--requests 3000] [--seed 1] [--embedder DIR] [--threads 6] [--store sqlite|redis://...] [--ttl 3600]
+python3 tests/stress/cache_equal.py [--requests 3000] [--seed 1] [--embedder DIR] [--threads 6] [--store
+sqlite|redis://...] [--ttl 3600]
 
-One `quire serve` of the demo model keeps nothing. Two others share a store and have all layers on: memory of 48 answers, so that
-most hits come from the store; drafts of similar questions (--embedder, with a threshold of 0.3); pinned blocks; and every hit from
-memory is computed again (--cache-verify 1). Requests of all four routes are drawn with few questions and many fields, streams and
-plain replies, greedy and seeded; a tenth is asked of both cached servers four times at once, a tenth is hung up on in the middle of its stream.
-Of each reply everything is compared but ids, times, and what a prefix cache had. Half of all are asked again at once.
+One `quire serve` of the demo model caches nothing. Two others share a store and have all layers on:
+- memory for 48 responses, so that most hits come from the store
+- drafts of similar questions (--embedder, with a threshold of 0.3)
+- pinned blocks
+- every hit from memory is computed again (--cache-verify 1)
+Requests of all four routes have few questions and many fields, streams and plain replies, greedy and seeded. A
+tenth goes to both cached servers four times at once. A tenth is hung up on in the middle of its stream.
+Everything in a reply is compared but ids, times, and the number of cached tokens. Half of all requests are sent
+again at once.
 
-Needs a release build; QUIRE names another program. Prints counts as JSON; status 1: some reply differed, an answer that was computed
-again did, a server broke, or hits did not come at all.
+Needs a release build; QUIRE names another program. Prints counts as JSON. Status 1: a reply or a recomputed
+response differed, a server broke, or there were no hits at all.
 """
 
 import argparse
@@ -59,7 +64,7 @@ class Server:
         return pathlib.Path(self.log.name).read_text()
 
     def ask(self, path, body, hang_up=False):
-        """Status, headers and bytes; of one that is hung up on nothing."""
+        """Returns status, headers and bytes; nothing for a request that is hung up on."""
         c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=300)
         try:
             c.request("GET" if body is None else "POST", path, None if body is None else json.dumps(body), {"Content-Type": "application/json"})
@@ -98,7 +103,7 @@ def choice_of(event):
 
 
 def told(status, text, stream):
-    """What is compared. A stream's events by choice: which choice is computed first is nobody's promise."""
+    """The values to compare. A stream's events are grouped by choice: the order of the choices is not defined."""
     if not stream or status != 200:
         return status, without(json.loads(text))
     events = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
@@ -118,7 +123,7 @@ def sampling(r, body):
 
 
 def wide(r, body):
-    """Fields that chat and completions have."""
+    """Adds fields that chat and completions have."""
     for chance, field, values in ((0.2, "n", [2, 3]), (0.15, "stop", ["e", ["small", "."], " a"]), (0.1, "min_tokens", [3]),
                                   (0.1, "presence_penalty", [0.5, -1]), (0.1, "repetition_penalty", [1.3]), (0.1, "ignore_eos", [True]),
                                   (0.1, "logit_bias", [{"70": 5, "71": -100}]), (0.07, "bad_words", [["the", "dog"]]), (0.1, "top_k", [5]),
@@ -130,7 +135,7 @@ def wide(r, body):
 
 
 def draw(r):
-    """A route and a body."""
+    """Draws a route and a body."""
     question = f"{r.choice(OPENERS)} {r.choice(THINGS)}"
     route = r.choice(["chat", "chat", "chat", "completions", "completions", "responses", "messages"])
     most = r.choice([1, 4, 12, 30, 60])
@@ -203,7 +208,8 @@ class Run:
             server.ask(path, {**body, "stream": True}, hang_up=True)
             self.count("hung up")
         if r.random() < 0.1:
-            with concurrent.futures.ThreadPoolExecutor(4) as pool:  # joined to one computation, or a race between two servers
+            # joined to one computation, or a race between two servers
+            with concurrent.futures.ThreadPoolExecutor(4) as pool:
                 list(pool.map(lambda s: self.compare(s, path, body), 2 * self.on))
         self.compare(server, path, body)
         if r.random() < 0.5:

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""What one tenant's worst requests cost another, and the process in memory.
+"""Measures what one tenant's worst requests cost another tenant, and how much memory the process needs.
 
-    python3 tests/stress/hostile.py [--quire build/quire] [--model DIR] [--seconds 8] [--json FILE]
+python3 tests/stress/hostile.py [--quire build/quire] [--model DIR] [--seconds 8] [--json FILE]
 
-`quire serve` with two tenants. In each round eight connections of the first send one kind of load again and again; the second asks
-for one token every 20 ms, a third client for /health/live. Prints the median, p99 and the slowest of both in milliseconds, and the
-peak of the process' memory above what it had idle. Needs only the standard library; the clients run in processes of their own,
-on the same cores, so on a busy machine they measure that machine too: the first round has no load.
+Runs `quire serve` with two tenants. In each round eight connections of the first send one kind of load
+repeatedly. The second sends a request for one token every 20 ms, and a third client requests /health/live. Prints
+the median, p99 and maximum of both in milliseconds, and the peak of the process' memory above its idle memory.
+Needs only the standard library. The clients run in separate processes on the same cores, so on a busy machine
+they measure that machine too: the first round has no load.
 """
 
 import argparse
@@ -64,7 +65,7 @@ def keep_sending(port, path, body, until):
 
 
 def send_slowly(port, path, body, n, until):
-    """n connections that each send a byte of their bodies now and then."""
+    """Opens n connections that each send a byte of their bodies now and then."""
     head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer bad\r\nContent-Length: {len(body)}\r\n\r\n"
     held = []
     while time.monotonic() < until:
@@ -106,7 +107,7 @@ def peak_kb(pid):
 
 
 def run_round(pid, port, load, seconds):
-    pathlib.Path(f"/proc/{pid}/clear_refs").write_text("5")  # the peak begins anew
+    pathlib.Path(f"/proc/{pid}/clear_refs").write_text("5")  # resets the peak
     until = time.monotonic() + seconds
     processes = []
     if load:

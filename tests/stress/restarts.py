@@ -1,7 +1,8 @@
-"""An engine that restarts while embeddings and chats flow: who gets an answer gets the right one, and under
-ThreadSanitizer no thread of the text pool reads what the loop writes when the next engine is ready.
+"""Restarts an engine while embeddings and chats flow. Every reply must be right. Under ThreadSanitizer, no thread of
+the text pool may read memory that the loop writes when the next engine is ready.
 
-QUIRE_RESTARTS: how often, of each server. Default 5."""
+QUIRE_RESTARTS: number of restarts of each server. Default 5.
+"""
 
 import json
 import os
@@ -19,7 +20,7 @@ N_CLIENTS = 6
 SIZE = 5
 WORDS = " ".join(f"word{i}" for i in range(300))
 BODY = json.dumps({"input": [WORDS] * 3, "dimensions": SIZE - 1}).encode()
-# A thread of the pool reads it for long after it has looked at what the model gives; what is wrong with it comes last.
+# A thread of the pool reads this body for long after it has read the model's limits; the fault comes last.
 LONG_BODY = json.dumps({"input": [[(n + i) % 200 for i in range(1000)] for n in range(1500)] + [[2**31]]}).encode()
 
 
@@ -44,8 +45,8 @@ def context_of(server):
 
 
 def restart_under_load(server, ask, refused=None):
-    """Each restart comes while requests are in the text pool; the next engine has another context. refused: what is also
-    asked, and gets a 400."""
+    """Each restart comes while requests are in the text pool; the next engine has another context. refused: a
+    request that is also sent, and gets a 400."""
     status, want = ask(server)
     assert status == 200, want
     context, stop, odd, right = context_of(server), threading.Event(), [], []

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Storms, soaks, garbage and crowds at a live `quire serve`; afterwards nothing may be left of them.
+"""Storms, soaks, garbage and crowds at a live `quire serve`; nothing may remain of them.
 
-    python3 tests/stress/stress.py cancel --requests 100000      clients that leave, in every way
-    python3 tests/stress/stress.py soak --requests 1000000       whole replies mostly, and errors, and some that leave
-    python3 tests/stress/stress.py garbage --requests 100000     bytes that are no request, or nearly one
-    python3 tests/stress/stress.py idle --connections 10000      connections that do nothing: what each costs
+python3 tests/stress/stress.py cancel --requests 100000      clients that leave, in every way
+python3 tests/stress/stress.py soak --requests 1000000       mostly whole replies, and errors, and some that leave
+python3 tests/stress/stress.py garbage --requests 100000     bytes that are not a request, or nearly one
+python3 tests/stress/stress.py idle --connections 10000      idle connections: the cost of each
 
---engine-apart runs the engine in a process of its own. Needs a release build with tests (build/quire and
-build/tests/stress/stress_client); only the standard library. Prints a summary in JSON, and with --out FILE every sample.
-Status 1 says what was wrong: a reply cut short or unequal to the one before; blocks, sequences, connections, descriptors
-or memory left behind; or answers that changed.
+--engine-apart runs the engine in a separate process. Needs a release build with tests (build/quire and
+build/tests/stress/stress_client); only the standard library. Prints a summary in JSON, and with --out FILE every
+sample. Status 1 reports the fault: a reply that was cut short or differs from an earlier one; remaining blocks,
+sequences, connections, descriptors or memory; or answers that changed.
 """
 
 import argparse
@@ -31,12 +31,12 @@ import urllib.request
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODEL = ROOT / "tools" / "demo_model" / "model"
 ROUNDS = 20
-# What a heap may still grow by after a quarter of the load: pieces between pieces, not what each request leaves.
+# Allowed growth of the heap after a quarter of the load: fragmentation, not memory that each request leaves.
 MAX_GROWTH_KB = 8192
 
 
 class Process:
-    """A quire that runs, once it has said `says`."""
+    """A running quire, after it has printed `says`."""
 
     def __init__(self, program, *arguments, says):
         self.log = tempfile.TemporaryFile("w+")
@@ -90,7 +90,7 @@ def serving(program, apart, *more):
 
 
 def answers(port):
-    """What some requests get, with the bits of their logprobs."""
+    """Answers of some requests, with the bits of their logprobs."""
     got = []
     for seed, body in enumerate(({"prompt": "Once upon a time", "n": 2}, {"prompt": "The dog and the cat " * 12}, {"prompt": "x", "temperature": 0})):
         body = {"max_tokens": 24, "seed": seed, "logprobs": 3, "ignore_eos": True, **body}
@@ -100,7 +100,7 @@ def answers(port):
 
 
 def touch_every_block(port):
-    """So that memory which the KV cache was promised at start is not taken for growth."""
+    """Touches every block, so that memory reserved for the KV cache at start does not count as growth."""
     n_tokens, rng = 16 * metrics(port)["quire:kv_blocks"], random.Random(1)
     for _ in range(int(n_tokens // 1000) + 8):
         body = {"prompt": [rng.randrange(100, 250) for _ in range(1000)], "max_tokens": 1}
@@ -122,7 +122,7 @@ LEFT = {"vllm:num_requests_running": 0, "vllm:num_requests_waiting": 0, "vllm:kv
 
 
 def left_behind(port, seconds=60):
-    """Waits until nothing is left, and returns what still is."""
+    """Waits until nothing remains, and returns what remains at the end."""
     deadline = time.monotonic() + seconds
     while True:
         values = metrics(port)
@@ -133,7 +133,7 @@ def left_behind(port, seconds=60):
 
 
 def storm(options, program, client):
-    """Rounds of load; between them everything must be gone."""
+    """Rounds of load; nothing may remain between them."""
     samples, wrong = [], []
     with serving(program, options.engine_apart) as (front, processes, port):
         before = answers(port)
@@ -187,7 +187,7 @@ def add(totals, result):
 
 
 def idle(options, program, client):
-    """Connections that were only opened, then those that were served once."""
+    """Connections that were only opened, then connections that were served once."""
     n, wrong = options.connections, []
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, n + 1000)), hard))

@@ -1,10 +1,9 @@
-/* Many clients of one server at 127.0.0.1, on one thread: each asks, and takes its reply or leaves.
+/* Many clients of one server at 127.0.0.1, on one thread: each sends a request, and takes its reply or leaves.
  *
  *     stress_client --port N --mix cancel|soak|garbage [--requests N] [--clients N] [--seed N]
  *
- * Prints one JSON object: what was asked and what came of it. Status 1: a client that stayed got no whole reply, or equal
- * requests got unequal answers. tests/stress/stress.py starts it, and looks at the server.
- */
+ * Prints one JSON object: the requests and their results. Status 1: a client that stayed got no whole reply, or
+ * equal requests got unequal answers. tests/stress/stress.py starts it and checks the server. */
 #include "base/clock.h"
 #include "tests/stress/stress_client.h"
 
@@ -31,8 +30,8 @@ struct client {
     enum moment moment;
     enum manner manner;
     bool half_closed;
-    uint64_t until_ms;      /* when it leaves, or loses patience */
-    size_t n_request, sent; /* n_request: what of it is to be sent */
+    uint64_t until_ms;      /* when it leaves, or times out */
+    size_t n_request, sent; /* n_request: bytes of the request to send */
     size_t n_reply, leave_at;
     unsigned variant;
     char request[REQUEST_BYTES];
@@ -47,7 +46,7 @@ static struct {
     uint16_t port;
     unsigned n_clients;
     int poll;
-    char *expected[KINDS]; /* of each plain request, and each chat */
+    char *expected[KINDS]; /* answers of each plain request, and each chat */
     struct client *clients;
 } all;
 
@@ -57,9 +56,10 @@ static void die(const char *what)
     exit(1);
 }
 
-/* ---- coming ---- */
+/* ---- connecting ---- */
 
-/* From one of 250 addresses of this machine: the ports of one would run out while closed connections linger. */
+/* From one of 250 addresses of this machine: a single address would run out of ports while closed connections
+ * linger. */
 static void connect_it(struct client *c)
 {
     const int yes = 1;
@@ -85,7 +85,7 @@ static void connect_it(struct client *c)
 static void leave(struct client *c);
 static void hang_up(struct client *c);
 
-/* Asks for the next thing; without more to ask the client is over. */
+/* Sends the next request; the client ends if there are no more. */
 static void ask(struct client *c)
 {
     if (all.n_begun == all.n_wanted) {
@@ -101,7 +101,7 @@ static void ask(struct client *c)
     c->manner = (enum manner)draw_weighted(&all.state, mix->manners, N_MANNERS);
     bool is_long = c->ask == ASK_LONG || c->ask == ASK_LONG_PROMPT;
     if ((is_long && c->moment == MOMENT_REPLYING) || (c->ask == ASK_LONG_STREAM && c->moment == MOMENT_NEVER))
-        c->moment = MOMENT_LATER; /* a reply that is not streamed comes at the end: nobody waits for it here */
+        c->moment = MOMENT_LATER; /* a reply without streaming comes at the end: the client does not wait for it */
     c->n_request = request_make(c->ask, &all.state, c->request, &c->variant);
     c->sent = c->n_reply = 0;
     c->half_closed = false;
@@ -110,17 +110,17 @@ static void ask(struct client *c)
     if (c->moment == MOMENT_UNSENT)
         c->n_request = draw_below(&all.state, (unsigned)c->n_request);
     all.n_asked[c->ask]++;
-    /* Requests are small: a socket that takes less has a peer that went away. */
+    /* Requests are small: if a socket accepts less, its peer has closed. */
     if (c->n_request > 0)
         (void)!send(c->fd, c->request, c->n_request, MSG_NOSIGNAL);
-    /* Nothing else tells a server that this was all there was to come. */
+    /* Only this tells the server that no more bytes will come. */
     if (c->ask == ASK_GARBAGE && c->variant == VARIANT_NO_HTTP)
         shutdown(c->fd, SHUT_WR);
     if (c->moment == MOMENT_UNSENT || c->moment == MOMENT_SENT)
         leave(c);
 }
 
-/* ---- going ---- */
+/* ---- leaving ---- */
 
 static void hang_up(struct client *c)
 {
@@ -129,7 +129,7 @@ static void hang_up(struct client *c)
     c->fd = -1;
 }
 
-/* The request is over. */
+/* The request has ended. */
 static void over(struct client *c, bool keep)
 {
     all.n_over++;
@@ -142,7 +142,7 @@ static void leave(struct client *c)
 {
     const struct linger now = {.l_onoff = 1};
     all.n_left[c->moment][c->manner]++;
-    if (c->manner == MANNER_HALF_CLOSE) { /* and reads what still comes */
+    if (c->manner == MANNER_HALF_CLOSE) { /* and reads the rest */
         shutdown(c->fd, SHUT_WR);
         c->half_closed = true;
         c->until_ms = quire_now_ms() + PATIENCE_MS;
@@ -155,7 +155,7 @@ static void leave(struct client *c)
 
 /* ---- replies ---- */
 
-/* Bytes of a whole reply at the beginning of what was read; 0: it is not whole. */
+/* Returns the number of bytes of a whole reply at the beginning of the buffer; 0: it is incomplete. */
 static size_t reply_whole(const struct client *c)
 {
     const char *end = memmem(c->reply, c->n_reply, "\r\n\r\n", 4);
@@ -170,7 +170,7 @@ static size_t reply_whole(const struct client *c)
     return c->n_reply > n_head + 5 && memcmp(c->reply + c->n_reply - 7, "\r\n0\r\n\r\n", 7) == 0 ? c->n_reply : 0;
 }
 
-/* Everything but ids, dates and what was in the cache. */
+/* Compares everything but ids, dates and the number of cached tokens. */
 static void compare(struct client *c)
 {
     unsigned kind = (c->ask == ASK_CHAT) * (KINDS / 2) + c->variant;
@@ -188,7 +188,7 @@ static void compare(struct client *c)
         all.n_unequal++;
 }
 
-/* The first digit. */
+/* Counts the first digit of the status. */
 static int count_status(const struct client *c)
 {
     int status = c->n_reply > 12 && memcmp(c->reply, "HTTP/1.", 7) == 0 ? c->reply[9] - '0' : 0;
@@ -208,10 +208,10 @@ static void take_reply(struct client *c)
 static void on_readable(struct client *c)
 {
     if (c->n_reply + 1 >= REPLY_BYTES)
-        c->n_reply = 0; /* of a long reply nobody looks at */
+        c->n_reply = 0; /* the rest of a long reply is not compared */
     ssize_t n = recv(c->fd, c->reply + c->n_reply, REPLY_BYTES - 1 - c->n_reply, MSG_DONTWAIT);
     if (n < 0 && errno == EAGAIN)
-        return; /* the event was the connection's before this one */
+        return; /* the event belonged to the previous connection */
     if (n <= 0) {
         bool no_http = c->ask == ASK_GARBAGE && c->variant == VARIANT_NO_HTTP;
         all.n_cut_short += c->moment == MOMENT_NEVER && !no_http && !c->half_closed;
@@ -221,7 +221,7 @@ static void on_readable(struct client *c)
     }
     c->n_reply += (size_t)n;
     if (c->half_closed || (c->ask == ASK_GARBAGE && c->variant == VARIANT_NO_HTTP))
-        return; /* to the end */
+        return; /* the reply ends with the connection */
     if (c->moment == MOMENT_REPLYING && c->n_reply >= c->leave_at)
         leave(c);
     else if (reply_whole(c) > 0)
@@ -244,7 +244,7 @@ static void look_at_clocks(void)
     }
 }
 
-/* ---- all of it ---- */
+/* ---- main loop ---- */
 
 static void run(void)
 {

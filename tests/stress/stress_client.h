@@ -1,4 +1,4 @@
-/* Clients as a server meets them in the wild, for tests/stress: what they ask, and when and how they leave. */
+/* Clients like those in the wild, for tests/stress: their requests, and when and how they leave. One thread. */
 #ifndef QUIRE_TESTS_STRESS_CLIENT_H
 #define QUIRE_TESTS_STRESS_CLIENT_H
 
@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What is asked. Requests of PLAIN and CHAT have a seed and logprobs, so that equal ones must get equal bits. */
+/* Kinds of requests. PLAIN and CHAT have a seed and logprobs, so that equal requests must get equal bits. */
 enum ask {
     ASK_PLAIN,
     ASK_CHAT,
@@ -21,27 +21,27 @@ enum ask {
     ASK_GARBAGE,
     N_ASKS
 };
-/* When its client leaves. */
+/* The moment at which the client leaves. */
 enum moment {
     MOMENT_NEVER,     /* it takes its reply */
-    MOMENT_UNSENT,    /* some of the request was sent */
-    MOMENT_SENT,      /* all of it, just now: it is not read yet, or with the text threads */
+    MOMENT_UNSENT,    /* a part of the request was sent */
+    MOMENT_SENT,      /* all of it was just sent: it is unread, or in the text threads */
     MOMENT_LATER,     /* up to 50 ms later: it waits, or is in prefill, or runs */
-    MOMENT_REPLYING,  /* some of the reply was read */
+    MOMENT_REPLYING,  /* a part of the reply was read */
     N_MOMENTS
 };
-/* How. */
+/* The way in which it leaves. */
 enum manner { MANNER_CLOSE, MANNER_RESET, MANNER_HALF_CLOSE, N_MANNERS };
 
 extern const char *const ask_names[N_ASKS];
 extern const char *const moment_names[N_MOMENTS];
 extern const char *const manner_names[N_MANNERS];
 
-/* How often each is drawn, of the sum. */
+/* Weights of the random choices. */
 struct mix {
     const char *name;
     unsigned asks[N_ASKS], moments[N_MOMENTS], manners[N_MANNERS];
-    unsigned keep_alive_percent; /* of connections with a whole reply, those that ask again */
+    unsigned keep_alive_percent; /* share of connections with a whole reply that send another request */
 };
 extern const struct mix mixes[];
 extern const size_t n_mixes;
@@ -50,8 +50,8 @@ uint64_t draw(uint64_t *state);                         /* splitmix64 */
 unsigned draw_below(uint64_t *state, unsigned n);
 unsigned draw_weighted(uint64_t *state, const unsigned *weights, unsigned n);
 
-/* Writes a request, and returns its bytes. *variant: equal requests of ASK_PLAIN, and of ASK_CHAT, have equal ones; of
- * ASK_GARBAGE it says whether a reply can be expected. */
+/* Writes a request and returns its length. *variant: equal requests of ASK_PLAIN, and of ASK_CHAT, have equal
+ * variants; for ASK_GARBAGE it says whether a reply can be expected. */
 #define REQUEST_BYTES 8192
 #define VARIANT_NO_HTTP 1u
 size_t request_make(enum ask ask, uint64_t *state, char out[REQUEST_BYTES], unsigned *variant);

@@ -1,4 +1,4 @@
-/* What is asked, and how often. */
+/* Makes the requests, and chooses how often each kind is sent. */
 #include "tests/stress/stress_client.h"
 
 #include <stdio.h>
@@ -101,11 +101,11 @@ static size_t mutate(uint64_t *state, char *bytes, size_t n, size_t room)
         switch (draw_below(state, 4)) {
         case 0: bytes[at] = (char)draw(state); break;
         case 1: bytes[at] = "\r\n:{}[]\",0\\ "[draw_below(state, 12)]; break;
-        case 2: /* left out */
+        case 2: /* omitted */
             memmove(bytes + at, bytes + at + length, n - at - length);
             n -= length;
             break;
-        case 3: /* twice */
+        case 3: /* repeated */
             if (n + length <= room) {
                 memmove(bytes + at + length, bytes + at, n - at);
                 n += length;
@@ -116,7 +116,7 @@ static size_t mutate(uint64_t *state, char *bytes, size_t n, size_t room)
     return n;
 }
 
-/* A request with a changed body, or one changed anywhere, or bytes that never were one. */
+/* A request with a changed body, or one changed anywhere, or random bytes. */
 static size_t garbage(uint64_t *state, char out[REQUEST_BYTES], unsigned *variant)
 {
     char request[REQUEST_BYTES];
@@ -172,7 +172,7 @@ size_t request_make(enum ask ask, uint64_t *state, char out[REQUEST_BYTES], unsi
         return post(out, "/v1/completions", body);
     case ASK_LONG_PROMPT:
         words[0] = '\0';
-        for (size_t at = 0, i = 0; i < 600; i++) /* unlike any other: nothing of it is in the prefix cache */
+        for (size_t at = 0, i = 0; i < 600; i++) /* unique, so that the prefix cache has no part of it */
             at += (size_t)snprintf(words + at, sizeof words - at, "%c ", 'a' + (char)draw_below(state, 26));
         snprintf(body, sizeof body, "{\"prompt\":\"%s\",\"max_tokens\":100,\"ignore_eos\":true,\"n\":%u}", words, n);
         return post(out, "/v1/completions", body);

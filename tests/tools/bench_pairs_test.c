@@ -1,4 +1,4 @@
-/* Pairs of measurements: the interval against one that was found by trying, and how often noise is taken for a difference. */
+/* Pairs of measurements: the interval against one found by search, and how often noise counts as a difference. */
 #include "tests/tools/bench_test.h"
 
 #include "tools/bench/lib/pairs.h"
@@ -23,7 +23,7 @@ static void the_interval_is_what_the_test_does_not_refuse(void **state)
     assert_true(got.ratio == 1 && got.low == 1 && got.high == 1 && !got.differs);
 }
 
-/* Eight rounds that all say the same are just enough; seven of eight are not. */
+/* Eight rounds with the same sign are just enough; seven of eight are not. */
 static void few_rounds_must_agree(void **state)
 {
     (void)state;
@@ -40,7 +40,7 @@ static void few_rounds_must_agree(void **state)
     assert_int_equal(bench_pairs_compare(a, b, 8, &got, NULL), QUIRE_INVALID);
 }
 
-/* One round in which B met a neighbour a hundred times as busy. */
+/* One round in which a neighbour made B a hundred times as slow. */
 static void a_disturbed_round_moves_little(void **state)
 {
     (void)state;
@@ -58,8 +58,8 @@ static void a_disturbed_round_moves_little(void **state)
     assert_true(fabs(disturbed.ratio / quiet.ratio - 1) < 0.03);
 }
 
-/* Noise alone: at most 1 % of comparisons are wrong. Of 5,000 that is 50, and more than 75 would be 3.5 deviations off.
- * Intervals hold the truth as often when there is a difference. */
+/* Noise alone: at most 1 % of comparisons are wrong. That is 50 of 5,000, and more than 75 would be 3.5 deviations
+ * off. Intervals contain the true value as often if there is a difference. */
 static void noise_is_no_difference(void **state)
 {
     (void)state;
@@ -73,7 +73,7 @@ static void noise_is_no_difference(void **state)
                 double a[15], b[15];
                 struct bench_pairs got;
                 for (size_t i = 0; i < rounds[r]; i++) {
-                    double neighbours = 1 + 3 * bench_random_unit(&seed); /* on both of a pair */
+                    double neighbours = 1 + 3 * bench_random_unit(&seed); /* on both sides of a pair */
                     a[i] = neighbours * (1 + 0.1 * bench_random_unit(&seed));
                     b[i] = truths[t] * neighbours * (1 + 0.1 * bench_random_unit(&seed));
                 }

@@ -1,4 +1,4 @@
-/* What quire bench reads and computes. */
+/* The inputs and the computations of quire bench. */
 #include "tests/tools/bench_test.h"
 
 int main(void)

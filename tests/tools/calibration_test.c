@@ -1,4 +1,4 @@
-/* tools/cache: pairs of questions in a file, and what is computed of their similarities. */
+/* tools/cache: pairs of questions in a file, and the figures computed from their similarities. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* Cost models as files: what is written is read back to the bit, and what is wrong is named. */
+/* Cost models as files: a written model is read back to the bit, and errors are named. */
 #include "tests/tools/bench_test.h"
 
 #include "tools/bench/lib/cost_file.h"
@@ -104,7 +104,7 @@ static void too_many_points_are_refused(void **state)
     assert_non_null(strstr(err.text, "points: at most 24, got 25"));
 }
 
-/* The formulas of the header, worked out in Python. */
+/* The formulas of the header, computed in Python. */
 static void the_default_is_what_its_formulas_say(void **state)
 {
     (void)state;
@@ -127,7 +127,7 @@ static void the_default_is_what_its_formulas_say(void **state)
     }
 }
 
-/* Worked out by hand from the header's formulas. */
+/* Computed by hand from the header's formulas. */
 static void ranks_divide_and_tell_each_other(void **state)
 {
     (void)state;
@@ -144,12 +144,12 @@ static void ranks_divide_and_tell_each_other(void **state)
     const struct cost_link *link = cost_link_find("5,40", &room); /* 40,000 bytes a us */
     struct quire_error err;
     assert_int_equal(cost_share(&cost, &shape, 4, link, &err), QUIRE_OK);
-    /* 20 sums of 4,000 bytes a token, of which a rank moves 1.5 times as much */
+    /* 20 sums of 4,000 bytes per token; a rank moves 1.5 times as much */
     assert_true(fabs(cost.points[0].us - (250 + 20 * (5 + 1.5 * 4000 / 40000))) < 1e-9);
     assert_true(fabs(cost.points[1].us - (2250 + 20 * (5 + 1.5 * 404000 / 40000))) < 1e-9);
     assert_true(fabs(cost.logit_us - (2 + 5 + 300000 / 40000.0)) < 1e-9);
     assert_true(cost.row_us == 3 && cost.context_us == 0.125 && cost.pair_us == 0.0625 && cost.block_copy_us == 3);
-    /* What was measured comes out: 4 KiB, 64 KiB and 4 MiB of two ranks over shared memory. */
+    /* The fit reproduces the measurements: 4 KiB, 64 KiB and 4 MiB of two ranks over shared memory. */
     const struct cost_link *memory = cost_link_find("shared-memory", &room);
     const double measured[][2] = {{4096, 1.4}, {65536, 10.8}, {4194304, 550.5}};
     for (size_t i = 0; i < 3; i++)

@@ -51,7 +51,7 @@ static const struct sched_cost truth = {
     .pair_us = 0.005,
 };
 
-/* The truth's points are among the fit's, so that nothing but rounding is left. */
+/* The true points are among the fit's, so that only rounding remains. */
 static void a_model_is_found_again(void **state)
 {
     (void)state;
@@ -70,7 +70,7 @@ static void a_model_is_found_again(void **state)
     assert_true(fabs(got.logit_us - 11) < 0.01 && fabs(got.row_us - 3) < 0.01);
 }
 
-/* Steps of 20 ms and of 1 ms are each off by 3 % at random; the fit averages that out, on both alike. */
+/* Steps of 20 ms and of 1 ms are each off by 3 % at random; the fit averages that out for both. */
 static void noise_is_averaged(void **state)
 {
     (void)state;
@@ -88,7 +88,8 @@ static void noise_is_averaged(void **state)
         assert_true(errors[k].mean_absolute < 0.01); /* 3 % x sqrt(14 terms / 400 steps) = 0.6 % */
 }
 
-/* Time that falls with the tokens cannot be said; what comes out is the best that can, not a negative price. */
+/* The model cannot express a time that falls with the tokens; the result is the best that it can, not a negative
+ * price. */
 static void nothing_is_negative(void **state)
 {
     (void)state;
@@ -126,7 +127,7 @@ static void points_are_where_steps_are(void **state)
     assert_int_equal(got.n_points, 3);
     assert_int_equal(got.points[1].n_tokens, 32);
     assert_int_equal(got.points[2].n_tokens, 100);
-    samples[2].shape.n_tokens = 1u << 31; /* whatever there is fits */
+    samples[2].shape.n_tokens = 1u << 31; /* any value fits */
     assert_int_equal(cost_fit(samples, 3, &got, NULL), QUIRE_OK);
 }
 

@@ -1,4 +1,4 @@
-/* The scheduling options as people write them: units, lists, and what is said of a wrong one. */
+/* The scheduling options as people write them: units, lists, and the messages for wrong values. */
 #include "tools/cli/engine_flags.h"
 
 #include <setjmp.h>
@@ -19,7 +19,7 @@ static int parse(struct engine_options *o, struct quire_error *err, int argc, ch
     return cli_parse(&command, argc, argv, &help, err);
 }
 
-/* What the options are after one of them. */
+/* The options after one of them was set. */
 static struct engine_options good(char *option, char *value)
 {
     struct engine_options o;
@@ -30,7 +30,7 @@ static struct engine_options good(char *option, char *value)
     return o;
 }
 
-/* It is refused, and the message begins with the option's name. */
+/* It is rejected, and the message begins with the option's name. */
 static void bad(char *option, char *value)
 {
     struct engine_options o;
@@ -47,7 +47,7 @@ static void bad(char *option, char *value)
 static void sizes(void **state)
 {
     (void)state;
-    assert_int_equal(good("--swap-space", "4").swap_space, 4 * GIB); /* as vLLM has it */
+    assert_int_equal(good("--swap-space", "4").swap_space, 4 * GIB); /* vLLM's syntax */
     assert_int_equal(good("--swap-space", "0.5").swap_space, GIB / 2);
     assert_int_equal(good("--swap-space", "4GiB").swap_space, 4 * GIB);
     assert_int_equal(good("--swap-space", "512M").swap_space, GIB / 2);
@@ -159,7 +159,7 @@ static void files(void **state)
     bad("--cost-model", path);
 }
 
-/* A least value alone bounds nothing above it. */
+/* A minimum alone sets no maximum. */
 static void a_least_value_alone(void **state)
 {
     (void)state;

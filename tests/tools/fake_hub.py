@@ -1,5 +1,5 @@
-"""A small hub on loopback, with a CDN on another port: the parts of the Hugging Face hub's HTTP that a download uses, and the
-ways in which such things fail. Python's standard library only."""
+"""A small hub on loopback with a CDN on another port: the parts of the Hugging Face hub's HTTP that a download uses,
+and their typical failures. Only Python's standard library."""
 import collections
 import hashlib
 import http.server
@@ -17,12 +17,13 @@ Request = collections.namedtuple("Request", "server method path authorization ra
 
 
 class Repo:
-    """files: name -> content. What ends in .safetensors or .bin is in LFS: its ETag is its SHA-256, and it lies at the CDN."""
+    """files: name -> content. Files that end in .safetensors or .bin are in LFS: their ETag is their SHA-256, and
+    the CDN has them."""
 
     def __init__(self, files, token=None, gated=False, siblings=None, commit=COMMIT):
         self.files, self.token, self.gated, self.commit = dict(files), token, gated, commit
         self.siblings = siblings if siblings is not None else list(self.files)
-        self.sizes = {} # name -> what is said instead of the truth
+        self.sizes = {}  # name -> size sent instead of the true one
 
     @staticmethod
     def is_lfs(name):
@@ -36,8 +37,9 @@ class Repo:
 
 
 class FakeHub:
-    """hub.faults[name] is a list; a GET of that file's bytes, or of "api", or a "HEAD name", takes one from its front: an HTTP
-    status, (429, seconds), "stall", "cut", "flip" (other bytes), "no-range", "long" (more bytes), an address (a redirect)."""
+    """hub.faults[name] is a list. A GET of that file's bytes, or of "api", or a "HEAD name", takes one from its
+    front: an HTTP status, (429, seconds), "stall", "cut", "flip" (other bytes), "no-range", "long" (more bytes),
+    an address (a redirect)."""
 
     def __init__(self, tls=None):
         self.tls = tls
@@ -54,7 +56,7 @@ class FakeHub:
         handler = type("Handler", (Handler,), {"fake": self, "kind": kind})
         server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
         server.daemon_threads = True
-        server.handle_error = lambda request, address: None # clients that are killed or give up
+        server.handle_error = lambda request, address: None  # clients that are killed or give up
         if self.tls:
             server.socket = self.tls.wrap_socket(server.socket, server_side=True)
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
@@ -91,7 +93,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.answer()
 
     def answer(self):
-        path = urllib.parse.urlsplit(self.path) # a proxy is asked for whole addresses
+        path = urllib.parse.urlsplit(self.path)  # a proxy receives whole addresses
         path = urllib.parse.unquote(path.path)
         self.fake.requests.append(Request(self.kind, self.command, path, self.headers.get("Authorization"),
                                           self.headers.get("Range")))
@@ -115,7 +117,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def fails(self, key):
-        """Answers with the next fault of key, if that is a status."""
+        """Returns the next fault of key, if that is a status."""
         fault = self.fake.fault(key)
         if isinstance(fault, tuple):
             self.reply(fault[0], b"slow down", Retry_After=str(fault[1]))
@@ -209,7 +211,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 time.sleep(self.fake.delay)
             try:
                 self.wfile.write(part[at:at + CHUNK])
-            except OSError: # it went away
+            except OSError:  # the client has closed
                 self.close_connection = True
                 return
             with self.fake.lock:

@@ -29,7 +29,7 @@ copy() { cp -al "$work/good" "$work/$1"; }
 want "an option is no name for a bundle" grep -q "^quire: usage:" <<<"$(timeout 10 bash "$root/tools/gpu_bundle.sh" --help 2>&1)"
 want "help is no misuse" grep -q "^ended with 0" <<<"$(bash "$root/tools/gpu_check.sh" --help 2>/dev/null && echo "ended with 0")"
 mkdir "$work/open"
-closed=/proc/self/fd # nobody, root neither, makes files there
+closed=/proc/self/fd # not even root can create files there
 want "an OUT_DIR that is not writable is a misuse, before anything runs" test "$(bash "$root/tools/gpu_check.sh" $closed --build "$work/open" 2>&1; echo $?)" = \
     "gpu_check: $(cd $closed && pwd) is not writable: name another OUT_DIR
 2"
@@ -40,7 +40,7 @@ tar -C "$work/good" -xf "$work/bundle.tar"
 for name in slow wrong illegal hang bit load; do copy $name; done
 rm "$work/slow/gpu-bundle/bin/kernels_test" "$work/wrong/gpu-bundle/bin/kernels_test"
 
-# Two that never end: one has measured a row, one has said that something is wrong.
+# Two programs that never end: one has printed a row of figures, one has printed a failure.
 printf '#!/bin/bash\necho "{\\"case\\":\\"gemm\\"}"\nexec sleep 100\n' >"$work/slow/gpu-bundle/bin/kernels_test"
 printf '#!/bin/bash\necho "FAILED: an input was overwritten"\nexec sleep 100\n' >"$work/wrong/gpu-bundle/bin/kernels_test"
 chmod +x "$work/slow/gpu-bundle/bin/kernels_test" "$work/wrong/gpu-bundle/bin/kernels_test"

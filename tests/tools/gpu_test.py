@@ -1,7 +1,8 @@
-"""quire with --device cuda on the emulator, as a user meets it: the same bits as the CPU in the lane form, memory that does
-not suffice, and a GPU that breaks while it serves. Only the standard library.
+"""quire with --device cuda on the emulator, as a user runs it: the same bits as the CPU in the lane form, too little
+memory, and a GPU that breaks while it serves. Only the standard library.
 
-usage: gpu_test.py QUIRE MODEL"""
+usage: gpu_test.py QUIRE MODEL
+"""
 
 import http.client
 import json
@@ -63,7 +64,7 @@ def ask(port, **body):
 
 
 def answers(port):
-    """What is compared: text and logprobs of a few requests."""
+    """The values to compare: text and logprobs of a few requests."""
     out = []
     for prompt, more in (("Once upon a time", {"temperature": 0}),
                          ("red blue red blue red", {"temperature": 0.8, "seed": 3, "top_p": 0.9, "n": 2}),
@@ -102,7 +103,8 @@ def a_gpu_that_is_not_there():
 
 
 def a_gpu_that_breaks():
-    """The running request ends with an error, the process with status 1 and the reason in its last line, but for what is said every ten seconds."""
+    """The running request ends with an error, and the process with status 1 and the reason in its last line, apart
+    from the line that comes every ten seconds."""
     with serve("--device", "cuda", QUIRE_SIMT_FAIL=f"kernel:3000:{LAUNCH_FAILURE}") as p:
         status, body = 200, {}
         try:
@@ -119,7 +121,7 @@ def a_gpu_that_breaks():
 
 
 def a_front_end_outlives_its_engine():
-    """503 at once while the engine is gone, and served again when another is there."""
+    """503 at once while the engine is down, and served again when another one is ready."""
     with tempfile.TemporaryDirectory() as folder:
         address = f"unix:{folder}/engine.sock"
         with Process("engine", MODEL, "--listen", address, "--device", "cuda", QUIRE_SIMT_FAIL=f"kernel:3000:{LAUNCH_FAILURE}") as engine:

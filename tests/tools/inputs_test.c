@@ -27,7 +27,7 @@ static uint32_t *ids_of(const struct bench_inputs *in, size_t i)
     return ids;
 }
 
-/* How many ids two prompts have in common from their beginning. */
+/* The number of ids that two prompts share from their beginning. */
 static size_t common(const struct bench_inputs *a, size_t i, const struct bench_inputs *b, size_t j)
 {
     uint32_t *x = ids_of(a, i), *y = ids_of(b, j);
@@ -130,13 +130,13 @@ static void a_trace_keeps_times_and_prefixes(void **state)
     assert_int_equal(in->n_left_out, 1);
     assert_true(in->is_timed);
     double at[3];
-    bench_inputs_arrivals(in, 100, 1, 0, at); /* times of its own: the rate does not count */
+    bench_inputs_arrivals(in, 100, 1, 0, at); /* has its own times: the rate does not count */
     assert_true(at[0] == 0 && fabs(at[1] - 1) < 1e-9 && fabs(at[2] - 1.5) < 1e-9);
     assert_int_equal(in->items[0].n_output, 10);
     assert_int_equal(in->items[2].n_output, 12);
     assert_in_range(common(in, 0, in, 1), 1024, 1026);
     uint32_t *first = ids_of(in, 0), *third = ids_of(in, 2);
-    assert_memory_equal(first + 1024, third, 76 * sizeof *first); /* block 3, wherever it stands */
+    assert_memory_equal(first + 1024, third, 76 * sizeof *first); /* block 3, wherever it is */
     free(first);
     free(third);
     char *text = bench_inputs_text(in, 0), *other = bench_inputs_text(in, 1);

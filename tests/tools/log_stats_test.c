@@ -1,4 +1,4 @@
-/* The line of the log while an engine has something to do: what it says, and when it says nothing. */
+/* The log's line while an engine is busy: its contents, and when it is absent. */
 #include "base/log.h"
 #include "engine/engine.h"
 #include "tools/cli/watch/log_stats.h"
@@ -14,7 +14,7 @@
 
 #define EVERY_MS 20u
 
-/* The engine of this test is these numbers. */
+/* These numbers are the engine of this test. */
 static struct engine_stats engine;
 
 void engine_stats(const struct engine *e, struct engine_stats *out)
@@ -23,7 +23,7 @@ void engine_stats(const struct engine *e, struct engine_stats *out)
     *out = engine;
 }
 
-/* What is logged in n ticks: the base has no other event. */
+/* The log lines of n ticks; the base has no other event. */
 static char *during(struct event_base *base, unsigned n_ticks, char *out, size_t n_out)
 {
     FILE *file = tmpfile();
@@ -76,7 +76,7 @@ static void it_speaks_while_there_is_traffic(void **state)
     assert_true(prompt > 4000 / 20.0 && prompt <= 4000 / 0.1 && generation / prompt > 0.049 &&
                 generation / prompt < 0.051);
 
-    /* One more when it is over, and then silence. */
+    /* One more line at the end, and then silence. */
     engine.n_running = engine.n_waiting = 0;
     engine.kv_usage = 0;
     during(base, 3, text, sizeof text);
@@ -86,13 +86,13 @@ static void it_speaks_while_there_is_traffic(void **state)
                            "prefix cache hit rate 25.0%"));
     assert_string_equal(during(base, 2, text, sizeof text), "");
 
-    /* The hit rate is that of those who came since. */
+    /* The hit rate covers the requests since the last line. */
     engine.n_steps++;
     engine.n_prefix_queries += 100;
     engine.n_prefix_hits += 90;
     assert_non_null(strstr(during(base, 1, text, sizeof text), "hit rate 90.0%\n"));
 
-    /* Of 100 tokens 60 were guessed, of 80 guesses: 40 steps of the sequences. */
+    /* Of 100 tokens, 60 came from 80 drafts: 40 steps of the sequences. */
     engine.n_generation_tokens += 100;
     engine.n_draft_tokens += 80;
     engine.n_accepted_tokens += 60;

@@ -78,7 +78,8 @@ static void metrics_are_vllms(void **state)
     NEAR(m.stats[BENCH_TTFT].mean_ms, 1000.0 / 3);
     NEAR(m.stats[BENCH_TTFT].median_ms, 300);
     NEAR(m.stats[BENCH_TTFT].percentiles_ms[1], 496);
-    NEAR(m.stats[BENCH_TPOT].mean_ms, 200); /* (1.1 - 0.5) / 3 and (0.7 - 0.3) / 2; one token has none */
+    NEAR(m.stats[BENCH_TPOT].mean_ms,
+         200); /* (1.1 - 0.5) / 3 and (0.7 - 0.3) / 2; a request of one token has no TPOT */
     NEAR(m.stats[BENCH_ITL].mean_ms, 250);
     NEAR(m.stats[BENCH_ITL].median_ms, 250);
     NEAR(m.stats[BENCH_ITL].std_ms, 111.80339887498948);
@@ -95,7 +96,7 @@ static void goodput_asks_all_bounds(void **state)
     const char *const slo[] = {"ttft:400", "tpot:200", "e2el:700"};
     const double expected[] = {1, 0.5, 0.5}; /* a second of 2: with the first bound, the first two, all three */
     struct bench_result *r = make_results();
-    r[3].n_output = 2; /* a TPOT of 400 ms: good but for that */
+    r[3].n_output = 2; /* a TPOT of 400 ms: good in everything else */
     for (size_t n = 1; n <= 3; n++) {
         struct bench_metrics_options o;
         struct bench_metrics m;
@@ -228,7 +229,7 @@ static void drafts_are_what_came_between(void **state)
          0.25);
     json_decref(object);
 
-    /* A server that began anew, and those that say less, or nonsense. */
+    /* A restarted server, and servers that report less, or nonsense. */
     assert_false(bench_drafts_between(&after, &before).known);
     assert_false(drafts_of(SPEC "drafts_total 1\n" SPEC "draft_tokens_total 2\n").known);
     assert_false(

@@ -1,6 +1,7 @@
-"""quire pull against a small hub that also fails, stalls and lies (fake_hub.py), and models by name from what it wrote.
+"""quire pull from a small hub that also fails, stalls and lies (fake_hub.py), and models by name from the resulting
+files.
 
-usage: pull_test.py QUIRE MODEL. With huggingface_hub installed the cache is also read by that library.
+usage: pull_test.py QUIRE MODEL. If huggingface_hub is installed, that library reads the cache, too.
 """
 import json
 import os
@@ -72,7 +73,8 @@ class Case(unittest.TestCase):
 
 class Layout(Case):
     def test_layout(self):
-        """As huggingface_hub documents it: blobs by ETag, relative links by commit and name, refs without a line break."""
+        """As huggingface_hub documents it: blobs by ETag, relative links by commit and name, refs without a line
+        break."""
         extra = {"additional_chat_templates/tool use.jinja": b"{{ x }}", "pytorch_model.bin": b"pickle",
                  "original/params.json": b"{}", "consolidated.safetensors": b"again", "merges.txt": b"a b", "1_Pooling/config.json": b"{ }",
                  "2_Dense/config.json": b"{  }", "2_Dense/model.safetensors": b"dense", "2_Dense/pytorch_model.bin": b"pickle"}
@@ -154,7 +156,7 @@ class Layout(Case):
         self.assertIn("no GGUF file has the quantization Q5_0; available: ", self.quire("pull", "org/gguf:Q5_0", code=1))
         self.hub.repos["org/gguf"] = Repo({**files, "other-Q8_0.gguf": b"y"})
         self.assertIn("Q8_0 matches more than one file: ", self.quire("pull", "org/gguf:Q8_0", code=1))
-        # What it brought is found by every command, without the hub.
+        # Every command finds the downloaded files, without the hub.
         self.assertIn("m-q4_k_m.gguf: header: this is not a GGUF file", self.quire("plan", "org/gguf:Q4_K_M", code=1, HF_HUB_OFFLINE="1"))
 
     def test_same_and_empty_files(self):
@@ -173,7 +175,7 @@ class Token(Case):
         self.assertTrue(all(r.authorization is None for r in self.hub.requests if r.server == "cdn"))
 
     def test_a_redirected_list(self):
-        """A hub that sends whoever asks for the list, for what a file is or for its content to another port."""
+        """A hub that redirects requests for the list, for a file's type or for its content to another port."""
         repo = self.hub.repos["org/demo"] = Repo(SMALL, token=TOKEN)
         thief = FakeHub()
         self.addCleanup(thief.close)
@@ -204,7 +206,7 @@ class Token(Case):
         self.assertIn("contains an invalid token", self.quire("pull", "org/demo", code=1))
 
     def test_not_over_plain_http(self):
-        """Through a proxy, so that a hub elsewhere can be had on loopback."""
+        """Through a proxy, so that a remote hub can be simulated on loopback."""
         self.hub.repos["org/demo"] = Repo(SMALL, token=TOKEN)
         said = self.quire("pull", "org/demo", code=1, HF_TOKEN=TOKEN, HF_ENDPOINT="http://hub.invalid", http_proxy=self.hub.url)
         self.assertIn("plain http", said)
@@ -212,7 +214,8 @@ class Token(Case):
         self.assertEqual({r.authorization for r in self.hub.requests}, {None})
 
     def test_loopback_without_a_proxy(self):
-        """A proxy would read the token. Nobody answers at this one, so only what the hub hands on to elsewhere fails."""
+        """A proxy would read the token. No process listens at this one, so only requests that the hub redirects
+        fail."""
         self.hub.repos["org/demo"] = Repo(SMALL, token=TOKEN)
         said = self.quire("pull", "org/demo", code=1, HF_TOKEN=TOKEN, http_proxy="http://127.0.0.1:1")
         self.assertIn("model.safetensors: Failed to connect to 127.0.0.1 port 1", said)
@@ -245,13 +248,13 @@ class Encryption(Case):
         began = time.monotonic()
         said = self.quire("pull", "org/demo", code=1, HF_ENDPOINT="https://localhost:%d" % liar.hub.server_port)
         self.assertIn("certificate", said)
-        self.assertLess(time.monotonic() - began, 10) # and not tried again, which would take 15
+        self.assertLess(time.monotonic() - began, 10)  # and not repeated, which would take 15
         self.assertEqual(liar.requests, [])
 
 
 class Terminal(Case):
     def test_progress(self):
-        """A bar with a rate and the time left, and what is tried again: on a terminal, and nowhere else."""
+        """A bar with a rate and the time left, and the retries: only on a terminal."""
         self.hub.repos["org/demo"] = Repo(BIG)
         self.hub.delay = 0.02
         self.hub.faults["api"] = [500]
@@ -262,7 +265,7 @@ class Terminal(Case):
         try:
             while piece := os.read(at, 4096):
                 shown += piece
-        except OSError: # how a terminal ends
+        except OSError:  # the end of a terminal
             pass
         os.close(at)
         self.assertEqual(process.wait(), 0)
@@ -294,7 +297,7 @@ class Trouble(Case):
     def test_server_errors(self):
         self.hub.faults["api"] = [500, 503]
         self.hub.faults["HEAD model.safetensors"] = [502]
-        self.hub.faults["model.safetensors"] = [500, 403] # 403: a signed address that has ended
+        self.hub.faults["model.safetensors"] = [500, 403]  # 403: an expired signed address
         self.succeeds()
 
     def test_too_many_requests(self):
@@ -310,8 +313,8 @@ class Trouble(Case):
         self.hub.faults["model.safetensors"] = ["stall", "cut", "cut"]
         began = time.monotonic()
         said = self.succeeds(HF_HUB_DOWNLOAD_TIMEOUT="1")
-        self.assertLess(time.monotonic() - began, 19) # the stall would last 20
-        self.assertLess(said["downloaded_bytes"], len(BIG["model.safetensors"]) + 4 * UNIT) # not whole pieces again
+        self.assertLess(time.monotonic() - began, 19)  # the stall would take 20
+        self.assertLess(said["downloaded_bytes"], len(BIG["model.safetensors"]) + 4 * UNIT)  # no whole pieces twice
 
     def test_no_ranges(self):
         self.use(BIG)
@@ -341,7 +344,7 @@ class Trouble(Case):
         self.check_content("org/demo", SMALL)
 
     def test_full_disk(self):
-        """More is asked for than any disk here has, by files that are as large as any may be."""
+        """Requests more space than any disk here has, with files of the largest possible size."""
         self.use({**SMALL, **{"%02d.safetensors" % i: b"%d" % i for i in range(50)}})
         self.repo.sizes = {n: 1 << 40 for n in self.files if n[0].isdigit()}
         self.assertIn("50.0 TiB are left to download", self.quire("pull", "org/demo", code=1))

@@ -1,4 +1,4 @@
-/* Requests that were asked: which are equal, what they are expected to take, and who goes first. */
+/* Earlier requests: which are equal, their expected cost, and their order. */
 #include "tools/cache/requests_file.h"
 
 #include <setjmp.h>
@@ -18,7 +18,8 @@ static struct asked_requests read_all(const char *text)
     return all;
 }
 
-/* The keys' order, what is about a reply's form, and who asked make no other request; all else does. */
+/* Requests are equal if they differ only in the order of keys, the reply's format or the user. Any other difference
+ * counts. */
 static void equal_ones_are_one(void **state)
 {
     (void)state;
@@ -54,7 +55,7 @@ static void what_they_take(void **state)
         {"{\"messages\":[{\"role\":\"user\",\"content\":\"12345678\"}],\"max_tokens\":3,\"max_completion_tokens\":4}",
          3, 4},
         {"{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"1234\"}]}]}", 3, 256},
-        {"{\"prompt\":\"x\",\"max_tokens\":-4,\"n\":\"?\"}", 1, 256}, /* the server says what is wrong */
+        {"{\"prompt\":\"x\",\"max_tokens\":-4,\"n\":\"?\"}", 1, 256}, /* the server reports the fault */
         {"{\"prompt\":\"x\",\"max_tokens\":99999999999999,\"n\":99999999999999}", 1, 1000000000},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

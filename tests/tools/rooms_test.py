@@ -1,4 +1,5 @@
-"""tools/rooms.py finds what it looks for, and tools/house.py counts what it says: each with a fault planted in a small tree."""
+"""Checks that tools/rooms.py finds its faults and tools/house.py counts its figures: each with a fault planted in a
+small tree."""
 
 import os
 import sys

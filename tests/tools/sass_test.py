@@ -1,4 +1,4 @@
-"""Tests of tools/sass: what is read out of a listing, the counts that CI holds, and the model's arithmetic."""
+"""Tests of tools/sass: the reading of a listing, the counts that CI holds, and the model's arithmetic."""
 import pathlib
 import sys
 import unittest
@@ -20,7 +20,7 @@ class Listing(unittest.TestCase):
         self.assertEqual([found["outer"].all.n, found["straight"].all.n], [23, 4])
 
     def test_loops_are_natural_ones(self):
-        # The slow path branches backwards too, and is no loop.
+        # The slow path also branches backwards, but is not a loop.
         outer = sample()["outer"]
         self.assertEqual(sorted(outer.blocks[l.first].code[0].address for l in outer.loops), [0x40, 0x60])
 

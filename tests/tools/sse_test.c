@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Events one after the other, each ended by '|'. */
+/* Consecutive events, each ended by '|'. */
 struct heard {
     char text[512];
     size_t n;
@@ -30,7 +30,7 @@ static struct heard feed(const char *stream, size_t n, size_t step)
     struct heard h = {0};
     for (size_t at = 0; at < n; at += step) {
         size_t len = n - at < step ? n - at : step;
-        char *exact = malloc(len); /* a read past the end shows */
+        char *exact = malloc(len); /* a sanitizer finds a read past the end */
         memcpy(exact, stream + at, len);
         assert_int_equal(bench_sse_push(&s, exact, len, hear, &h, NULL), QUIRE_OK);
         free(exact);
@@ -91,7 +91,7 @@ static void an_event_without_end_is_refused(void **state)
     bench_sse_free(&s);
 }
 
-/* ---- what an event says ---- */
+/* ---- contents of an event ---- */
 
 #define E(end, choice, token, finish, usage, in, out) {end, choice, token, finish, usage, in, out}
 

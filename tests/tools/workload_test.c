@@ -10,7 +10,7 @@
 static int read_text(const char *text, struct bench_workload *t, struct quire_error *err)
 {
     size_t n = strlen(text);
-    char *exact = malloc(n + 1); /* no NUL behind it */
+    char *exact = malloc(n + 1); /* no NUL after it */
     memcpy(exact, text, n);
     int status = bench_workload_read(exact, n, "t", &bench_workload_mooncake, t, err);
     free(exact);

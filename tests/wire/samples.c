@@ -150,7 +150,7 @@ void sample_stats(struct wire_stats *out)
         .rank_waits = waits,
         .n_rank_waits = 4,
     };
-    /* Every row has a value of its own, of more than 32 bits where it may. */
+    /* Every row has a different value, of more than 32 bits if possible. */
 #define VALUE_U32(tag) (1000u + (tag))
 #define VALUE_U64(tag) ((UINT64_C(1) << 40) + (tag))
 #define VALUE_F64(tag) ((tag) + 0.5)

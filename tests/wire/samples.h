@@ -1,5 +1,5 @@
-/* One full example of every frame, and a decoder for any of them: for tests, the fuzzer's corpus
- * and the examples of protocol.md. */
+/* A complete example of every frame, and a decoder for any of them: for tests, the fuzzer's corpus and the examples
+ * of protocol.md. */
 #ifndef QUIRE_TESTS_WIRE_SAMPLES_H
 #define QUIRE_TESTS_WIRE_SAMPLES_H
 
@@ -14,10 +14,10 @@ void sample_tokens(struct wire_token out[SAMPLE_TOKENS]);
 void sample_done(struct wire_done *out);
 void sample_stats(struct wire_stats *out);
 
-/* Frame `which` of SAMPLE_FRAMES, appended to b. */
+/* Appends frame `which` of SAMPLE_FRAMES to b. */
 void sample_frame(size_t which, struct buffer *b);
 
-/* The body of a frame of `type`, by its decoder (STATS: the asking one when it is empty). */
+/* Decodes the body of a frame of `type` (an empty STATS is the request). */
 int sample_decode(uint16_t type, const uint8_t *body, size_t n, struct quire_error *err);
 
 #endif

@@ -1,5 +1,5 @@
-/* The table of statistics (base/stats/rows.h): the frame of a program before the table, the documents, and what a row may
- * say. */
+/* The table of statistics (base/stats/rows.h): the frame of a program before the table, the documents, and the rules
+ * for rows. */
 #include "server/wire/wire.h"
 
 #include <ctype.h>
@@ -38,7 +38,8 @@ static char *read_file(const char *path, size_t *n)
     return text;
 }
 
-/* Written by the program before the table, every field said. It is read, and written again byte for byte. */
+/* The frame was written by the program before the table, with every field set. It is read, and written again with
+ * equal bytes. */
 static void a_frame_of_before(void **state)
 {
     (void)state;
@@ -87,7 +88,7 @@ static void a_frame_of_before(void **state)
 
 /* ---- the documents --------------------------------------------------------------------------- */
 
-/* Has the STATS section a line that begins so? */
+/* Checks that the STATS section has a line that begins like this. */
 static void expect_line(const char *section, const char *begin)
 {
     for (const char *at = section; (at = strstr(at, begin)) != NULL; at++)
@@ -143,7 +144,7 @@ static bool ends(const char *text, const char *end)
     return n >= n_end && strcmp(text + n - n_end, end) == 0;
 }
 
-/* Names say type and unit as Prometheus wants them. */
+/* Names show type and unit, as Prometheus requires. */
 static void names_fit(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* A stream of bytes is the same whether it is a socket or memory: what is sent comes, in order, in pieces where there is
- * no room; the end comes after it; and whoever is told of something is told by the loop. */
+/* A stream behaves the same over a socket and in memory: bytes arrive in order, and in pieces if space is short; the
+ * end comes after them; and only the loop calls callbacks. */
 #include "server/wire/stream.h"
 
 #include "base/hash.h"
@@ -21,7 +21,7 @@
 struct end {
     struct wire_stream *stream;
     uint8_t *bytes; /* received */
-    size_t n, n_sent, piece; /* piece: read at once */
+    size_t n, n_sent, piece; /* piece: bytes per read */
     const uint8_t *send;
     uint32_t n_readable, n_writable;
     bool ended, in_call, close_at_once;
@@ -43,7 +43,7 @@ static void on_readable(void *context)
         return;
     }
     ssize_t n = wire_stream_receive(e->stream, e->bytes + e->n, e->piece);
-    bool reset = n < 0 && errno == ECONNRESET; /* a socket's, when what was sent to it was not read */
+    bool reset = n < 0 && errno == ECONNRESET; /* a socket with unread bytes was closed */
     assert_true(n >= 0 || errno == EAGAIN || reset);
     e->ended |= n == 0 || reset;
     e->n += n > 0 ? (size_t)n : 0;
@@ -103,7 +103,7 @@ static void turns(struct pair *p, int n)
         event_base_loop(p->base, EVLOOP_ONCE | EVLOOP_NONBLOCK);
 }
 
-/* Both ways at once, read in pieces of an odd size. */
+/* Both directions at once, read in pieces of an odd size. */
 static void carry_much(bool in_memory)
 {
     struct pair p;
@@ -115,7 +115,7 @@ static void carry_much(bool in_memory)
         p.ends[i].send = bytes;
         p.ends[i].piece = 4099;
         wire_stream_await_room(p.ends[i].stream);
-        assert_int_equal(p.ends[i].n_writable, 0); /* the loop says it, not the call */
+        assert_int_equal(p.ends[i].n_writable, 0); /* the loop calls it, not wire_stream_send() */
     }
     for (int i = 0; i < 100000 && !(p.ends[0].ended && p.ends[1].ended); i++)
         turns(&p, 1);
@@ -123,13 +123,13 @@ static void carry_much(bool in_memory)
         assert_true(p.ends[i].ended);
         assert_int_equal(p.ends[i].n, N_BYTES);
         assert_memory_equal(p.ends[i].bytes, bytes, N_BYTES);
-        assert_in_range(p.ends[i].n_writable, 2, 10000); /* it had to wait for room */
+        assert_in_range(p.ends[i].n_writable, 2, 10000); /* it had to wait for space */
     }
     close_pair(&p);
     free(bytes);
 }
 
-/* In one turn of the loop from the call to the other end, in parts. */
+/* Within one turn of the loop from the call to the other end, in parts. */
 static void carry_little(bool in_memory)
 {
     struct pair p;
@@ -149,7 +149,8 @@ static void carry_little(bool in_memory)
     close_pair(&p);
 }
 
-/* What was sent before the end is still there; who sends to nobody learns it; and a stream may be closed by who is told. */
+/* Bytes sent before the end are still readable; a sender to a closed end gets an error; and a callback may close its
+ * stream. */
 static void close_ends(bool in_memory)
 {
     struct pair p;
@@ -172,7 +173,7 @@ static void close_ends(bool in_memory)
     close_pair(&p);
 }
 
-/* One direction ends, the other goes on. */
+/* One direction ends, the other continues. */
 static void end_half(bool in_memory)
 {
     struct pair p;

@@ -1,4 +1,4 @@
-/* The parts beside the frames: cutting a stream, the id map, keys, addresses, buffers. */
+/* The parts other than frames: cutting a stream, the id map, keys, addresses, buffers. */
 #include "server/wire/address.h"
 #include "server/wire/fields.h"
 #include "server/wire/frame_reader.h"
@@ -49,7 +49,7 @@ static void test_reader_pieces(void **state)
                 assert_true(n_frames < SAMPLE_FRAMES);
                 assert_int_equal(header.body_bytes, ends[n_frames] - begin - WIRE_HEADER_BYTES);
                 assert_memory_equal(body, stream.data + begin + WIRE_HEADER_BYTES, header.body_bytes);
-                assert_true(at >= ends[n_frames]); /* not before its last byte was there */
+                assert_true(at >= ends[n_frames]); /* not before its last byte arrived */
                 n_frames++;
             }
             assert_int_equal(found, 0);
@@ -73,7 +73,7 @@ static void test_reader_limits(void **state)
     feed(&r, head + 15, 1);
     assert_int_equal(frame_reader_next(&r, 4096, &header, &body, &err), -QUIRE_INVALID);
     assert_int_equal(frame_reader_next(&r, 4097, &header, &body, &err), 0);
-    /* What a header promises takes no memory before it is there; a large frame's is given back. */
+    /* A header's length allocates no memory before the bytes arrive; the memory of a large frame is freed. */
     assert_true(r.buffer.capacity < 4097);
     frame_reader_free(&r);
     uint8_t *large = calloc(1, 4 << 20);
@@ -98,7 +98,7 @@ static void from_hex(const char *hex, uint8_t out[32])
     }
 }
 
-/* The numbers of protocol.md, which Python's hashlib computes too. */
+/* The numbers of protocol.md, which Python's hashlib also computes. */
 static void test_key_proof(void **state)
 {
     uint8_t engine[32], front[32], want[32];
@@ -160,7 +160,7 @@ static void test_buffer(void **state)
         assert_int_equal(buffer_append(&b, "0123456789", 10), QUIRE_OK);
     assert_int_equal(b.n, 100000);
     assert_memory_equal(b.data + 99990, "0123456789", 10);
-    /* A size that cannot be is a failed allocation, not an overflow; it stays failed. */
+    /* An impossible size is a failed allocation, not an overflow, and the buffer stays failed. */
     assert_null(buffer_reserve(&b, SIZE_MAX - 5));
     assert_true(b.failed);
     assert_int_equal(buffer_append(&b, "x", 1), QUIRE_NO_MEMORY);

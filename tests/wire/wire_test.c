@@ -1,6 +1,5 @@
-/* Every frame: round trips, every truncation, every single-byte change, unknown fields, limits.
- * Bodies are decoded from malloc'd copies of their exact size, so that AddressSanitizer sees a read
- * past the end. */
+/* Every frame: round trips, every truncation, every single-byte change, unknown fields, limits. Bodies are decoded
+ * from malloc'd copies of their exact size, so that AddressSanitizer finds reads past the end. */
 #include "server/wire/fields.h"
 #include "tests/wire/samples.h"
 
@@ -12,8 +11,7 @@
 
 #include <cmocka.h>
 
-/* Decodes as `type` from an exact copy; returns the status and checks what every decoder
- * promises. */
+/* Decodes as `type` from an exact copy. Returns the status and checks the guarantees of every decoder. */
 static int decode(uint16_t type, const void *body, size_t n, struct quire_error *err)
 {
     uint8_t *copy = malloc(n ? n : 1);
@@ -83,7 +81,7 @@ static void test_header(void **state)
     }
     memset(b.data + 8, 0, 8);
     assert_int_equal(wire_header_read(b.data, 16, &h, &err), -QUIRE_INVALID);
-    b.data[4] = WIRE_REFUSE; /* answers CONTROL with request id zero */
+    b.data[4] = WIRE_REFUSE; /* a reply to CONTROL has request id zero */
     assert_int_equal(wire_header_read(b.data, 16, &h, &err), 1);
     buffer_free(&b);
 }
@@ -126,7 +124,7 @@ static void test_hello(void **state)
     assert_memory_equal(&got.identity_generation, &want.identity_generation, 32);
     buffer_free(&b);
 
-    /* A greeting is the version alone: 16 + 8 + 4 bytes. */
+    /* A greeting is only the version: 16 + 8 + 4 bytes. */
     struct wire_hello greeting = {.version = 1};
     assert_int_equal(wire_put_hello(&b, &greeting), 0);
     assert_int_equal(b.n, 28);
@@ -218,7 +216,7 @@ static void test_submit(void **state)
     s.n_prompt = 1;
     s.max_tokens = 3;
     check_submit(&s);
-    /* Bits, not values: -0.0 and NaN with a payload come through. */
+    /* Bits, not values: -0.0 and NaN with a payload are preserved. */
     s.temperature = -0.0f;
     uint32_t nan_bits = 0x7fc12345;
     memcpy(&s.top_p, &nan_bits, 4);
@@ -226,8 +224,7 @@ static void test_submit(void **state)
     s.seed = 0;
     check_submit(&s);
 
-    /* Fields with their default are not sent: a reader that does not know them can take the
-     * request. */
+    /* Fields with their default are not sent, so a reader that does not know them can accept the request. */
     struct buffer b = {0};
     request_spec_default(&s);
     s.prompt = prompt;
@@ -280,7 +277,7 @@ static void test_tokens(void **state)
     assert_int_equal(wire_put_tokens(&b, 9, &plain, 1), QUIRE_INVALID);
     plain = (struct wire_token){.has_logprob = true, .n_top = 21};
     assert_int_equal(wire_put_tokens(&b, 9, &plain, 1), QUIRE_INVALID);
-    assert_int_equal(b.n, 16 + 8 + 8); /* what failed left nothing behind */
+    assert_int_equal(b.n, 16 + 8 + 8); /* the failed call left nothing behind */
     buffer_free(&b);
 }
 
@@ -379,7 +376,7 @@ static void test_stats(void **state)
     buffer_free(&b);
 }
 
-/* The longest answer is a frame that every client takes. */
+/* The longest reply fits into a frame that every client accepts. */
 static void test_stats_of_all_tenants(void **state)
 {
     (void)state;
@@ -502,10 +499,9 @@ static void test_small_frames(void **state)
     buffer_free(&b);
 }
 
-/* ---- what is not well formed ---- */
+/* ---- malformed frames ---- */
 
-/* A prefix of a body is either refused or ends exactly between two fields (the rest are optional
- * ones). */
+/* A prefix of a body is either rejected or ends exactly between two fields (the rest are optional). */
 static void test_truncation(void **state)
 {
     (void)state;
@@ -530,7 +526,7 @@ static void test_truncation(void **state)
     }
 }
 
-/* Any byte changed to anything is either refused or decoded, never read past: ASan is the judge. */
+/* Any byte changed to any value is either rejected or decoded, and never read past the end: AddressSanitizer checks. */
 static void test_changed_bytes(void **state)
 {
     (void)state;
@@ -582,7 +578,7 @@ static void test_unknown_fields(void **state)
         assert_non_null(strstr(err.text, "4713"));
         buffer_free(&body);
 
-        /* A known field that comes twice, and too many fields. */
+        /* A known field that appears twice, and too many fields. */
         if (n) {
             buffer_append(&body, old, n);
             append_field(&body, (uint16_t)(old[0] | old[1] << 8), old + 8, wire_u32(old + 4, 0));
@@ -672,7 +668,7 @@ static void test_limits(void **state)
     struct quire_error err;
     const uint8_t *body;
     size_t n;
-    /* A prompt that fits into a frame, and one that does not. */
+    /* The longest prompt that fits into a frame, and one that is too long. */
     struct request_spec s;
     uint32_t n_most = (WIRE_MAX_BODY - 8 - 8 - 4) / 4;
     uint32_t *prompt = calloc(n_most + 1, sizeof *prompt);
@@ -733,8 +729,7 @@ static void test_limits(void **state)
 static void test_text_is_cut(void **state)
 {
     (void)state;
-    /* 1,023 letters and a two-byte character: the character goes as a whole. Bytes that are not
-     * UTF-8 end the text. */
+    /* 1,023 letters and a two-byte character: the whole character is cut. Bytes that are not UTF-8 end the text. */
     char text[2000];
     struct buffer b = {0};
     struct quire_error err;

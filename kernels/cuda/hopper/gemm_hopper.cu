@@ -1,9 +1,10 @@
-/* The mma GEMM of more than 64 tokens on Hopper (compute capability 9.0, code for sm_90a): gemm_large.cu's bits by TMA and wgmma. Here:
- * when it is taken, by which kernel, and its launch; the kernel is gemm_hopper.cuh's.
+/* The mma GEMM of more than 64 tokens on Hopper (compute capability 9.0, code for sm_90a). It computes
+ * gemm_large.cu's bits with TMA and wgmma. This file decides when to use it, selects the kernel and launches it;
+ * gemm_hopper.cuh has the kernel.
  *
- * Which kernel: the one whose waves of tiles take the least time, by what each took on an H100 (80 GB, HBM3), measured for 28,672,
- * 6,144 and 4,096 rows of 4,096 columns, and 4,096 of 14,336, at 512 and 2,048 tokens. A stage is 128 rows x the tile's tokens x 64
- * columns on every SM; the rest is once a launch:
+ * Selection: the kernel whose waves of tiles take the least time, by measurements on an H100 (80 GB, HBM3) for
+ * 28,672, 6,144 and 4,096 rows of 4,096 columns, and 4,096 rows of 14,336, at 512 and 2,048 tokens. A stage is 128
+ * rows x the tile's tokens x 64 columns on every SM; the constant is per launch:
  *
  *   tile        blocks     ns a stage   and     TFLOP/s measured
  *   128 x 192   pairs          560      8 us    608 to 670 at 2,048 tokens, 277 to 479 at 512
@@ -12,10 +13,11 @@
  *   in segments:
  *   128 x 128   pairs          510     12       454 to 544                  349 to 496
  *   128 x 128   single         535      6       453 to 479                  330 to 542
- *   128 x  64   single         350      3       not measured: the above, and its share of the sums that wait
+ *   128 x  64   single         350      3       not measured: the row above, and its share of the waiting sums
  *
- * gemm_large.cu reaches 227 to 339 at 2,048 tokens and 235 to 320 at 512 there, and 53 to 133 at 65, where these need two tiles of 64
- * at most. Up to 64 tokens are bound by reading weights: 62 to 80 % of bandwidth by the kernels that there are. */
+ * On the same GPU gemm_large.cu reaches 227 to 339 at 2,048 tokens, 235 to 320 at 512, and 53 to 133 at 65, where
+ * these kernels need at most two tiles of 64. Up to 64 tokens, reading the weights is the limit: the existing
+ * kernels reach 62 to 80 % of the bandwidth. */
 #include "kernels/cuda/hopper/gemm_hopper.h"
 
 #ifdef __CUDACC__
@@ -28,14 +30,14 @@
 
 #define LEAST_TOKENS 65u
 #define LEAST_COLS 64u
-#define GROUP_TOKENS 2048u /* whose tiles go by while weights do once: what was measured; more would leave L2 */
+#define GROUP_TOKENS 2048u /* tokens that share one read of the weights: as measured; more would exceed L2 */
 
 using encode_fn = decltype(&cuTensorMapEncodeTiled);
 
 struct cuda_gemm_hopper {
     encode_fn encode;
     uint32_t n_sms;
-    uint32_t n_blocks[HOPPER_VARIANTS]; /* of each kernel that run at once */
+    uint32_t n_blocks[HOPPER_VARIANTS]; /* blocks of each kernel that run at once */
     bool is_refused[HOPPER_KINDS];
     char refusals[96];
 };
@@ -44,7 +46,7 @@ struct cuda_gemm_hopper {
 
 struct hopper_variant {
     const void *kernel;
-    const struct k_loadable *loadable; /* so that load.cu loads it, as it does what K_LAUNCH names */
+    const struct k_loadable *loadable; /* load.cu loads it with the kernels of K_LAUNCH */
     enum hopper_kind kind;
     uint32_t n_tokens, shared_bytes, waiting_bytes;
     bool is_pair;
@@ -96,7 +98,7 @@ void gemm_hopper_refuse(struct cuda_gemm_hopper *h, enum hopper_kind kind)
 
 /* ---- a GEMM ---- */
 
-/* What a GEMM is to these kernels. */
+/* The parameters of a GEMM for these kernels. */
 struct hopper_gemm {
     enum hopper_kind kind;
     bool one_chunk;
@@ -138,7 +140,7 @@ static uint64_t ns_of(const struct cuda_gemm_hopper *h, uint32_t variant, const 
     return n_waves * tiles_of(a->weight->n_cols, HOPPER_COLS) * v->stage_ns + v->launch_ns;
 }
 
-/* The fastest kernel of the kind. */
+/* Returns the fastest kernel of the kind. */
 static uint32_t choose(const struct cuda_gemm_hopper *h, enum hopper_kind kind, const struct k_gemm_args *a)
 {
     uint32_t best = HOPPER_VARIANTS;
@@ -148,8 +150,9 @@ static uint32_t choose(const struct cuda_gemm_hopper *h, enum hopper_kind kind, 
     return best;
 }
 
-/* Whether the kernels take it but for what they are known to do wrong: only what copies of tiles ask for, that addresses lie on 16
- * bytes. Rows of factors always are whole 32 bytes. Gated, rows go by eights, and outputs are stored by pairs. */
+/* Returns whether the kernels support the GEMM, apart from the kinds that failed their trial. The only conditions
+ * come from the copies of tiles: addresses are multiples of 16 bytes. Rows of factors are always whole multiples of
+ * 32 bytes. Gated rows come in groups of 8, and outputs are stored in pairs. */
 static bool suits(const struct k_gemm_args *a, const struct cuda_gated *gated)
 {
     const struct k_weight *w = a->weight;
@@ -168,7 +171,7 @@ bool cuda_gemm_hopper_takes(const struct cuda_gemm_hopper *h, const struct k_gem
 
 /* ---- launches ---- */
 
-/* A tensor of f16, its innermost dimension first; strides are of the others, in bytes. */
+/* A tensor of f16, innermost dimension first; strides, in bytes, belong to the other dimensions. */
 struct hopper_tensor {
     const void *at;
     uint32_t rank;
@@ -228,7 +231,7 @@ cudaError_t gemm_hopper_try(const struct cuda_gemm_hopper *h, cudaStream_t strea
     const struct k_weight *w = a->weight;
     const struct hopper_gemm g = gemm_of(a, gated);
     const uint64_t stride = cuda_gemm_factor_stride(w->n_cols) * UINT64_C(2);
-    unsigned char *made = (unsigned char *)a->workspace_dev; /* where x is floats; behind it, what waits */
+    unsigned char *made = (unsigned char *)a->workspace_dev; /* factors, if x holds floats; then the waiting sums */
     const void *factors = a->x_for_gemm ? (const void *)a->x_dev : made;
     const struct hopper_tensor weights = weights_of(w, gated != NULL),
                                tokens = {factors,
@@ -268,7 +271,7 @@ cudaError_t launch_gemm_hopper(const struct cuda_gemm_hopper *h, cudaStream_t st
 
 /* ---- the object ---- */
 
-/* The driver's function: quire does not link with the driver. NULL: it has none. */
+/* Returns the driver's function, because quire does not link with the driver, or NULL if the driver lacks it. */
 static encode_fn find_encode()
 {
     void *at = NULL;
@@ -282,7 +285,7 @@ static encode_fn find_encode()
     return error == cudaSuccess && found == cudaDriverEntryPointSuccess ? (encode_fn)at : NULL;
 }
 
-/* How many blocks run at once: one an SM, and of pairs as many as lie side by side. */
+/* Computes how many blocks run at once: one per SM; for pairs, as many as fit. */
 static cudaError_t prepare(struct cuda_gemm_hopper *h, uint32_t variant)
 {
     const struct hopper_variant *v = &variants[variant];
@@ -307,7 +310,8 @@ static cudaError_t prepare(struct cuda_gemm_hopper *h, uint32_t variant)
     return error;
 }
 
-/* Whether the code that this GPU runs is sm_90a's. What the driver makes of PTX is empty, and takes hardly a register. */
+/* Returns whether this GPU runs the code for sm_90a. Code that the driver compiles from PTX is empty and uses hardly
+ * any registers. */
 static bool has_code()
 {
     struct cudaFuncAttributes f;
@@ -320,7 +324,7 @@ struct cuda_gemm_hopper *gemm_hopper_new(const struct cuda_gemm_means *gpu, int 
     const bool is_hopper = compute_capability == 90 && gpu->shared_bytes >= 227u << 10 && gpu->n_sms >= 2;
     const encode_fn encode = is_hopper && has_code() ? find_encode() : NULL;
     struct cuda_gemm_hopper *h = encode ? (struct cuda_gemm_hopper *)calloc(1, sizeof *h) : NULL;
-    cudaGetLastError(); /* what was asked in vain is no error */
+    cudaGetLastError(); /* a failed query is not an error of the backend */
     if (!h)
         return NULL;
     h->encode = encode;
@@ -328,7 +332,7 @@ struct cuda_gemm_hopper *gemm_hopper_new(const struct cuda_gemm_means *gpu, int 
     for (uint32_t i = 0; i < HOPPER_VARIANTS; i++)
         if (prepare(h, i) != cudaSuccess)
             gemm_hopper_refuse(h, variants[i].kind);
-    cudaGetLastError(); /* such a kind is refused */
+    cudaGetLastError(); /* this kind is rejected */
     return h;
 }
 
@@ -342,7 +346,7 @@ const char *cuda_gemm_hopper_refusals(const struct cuda_gemm_hopper *h)
     return h ? h->refusals : "";
 }
 
-#else /* the emulator has no wgmma: gemm_large.cu takes all */
+#else /* the emulator has no wgmma: gemm_large.cu computes every GEMM */
 
 bool cuda_gemm_hopper_takes(const struct cuda_gemm_hopper *h, const struct k_gemm_args *a,
                             const struct cuda_gated *gated)

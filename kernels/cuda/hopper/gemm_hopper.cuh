@@ -1,14 +1,18 @@
-/* The kernel of gemm_hopper.cu. A block has 128 rows of weights x some tokens, columns 64 a stage in a ring in shared memory. One warp
- * copies (TMA: one instruction a tile), two warpgroups multiply (wgmma: 64 rows each, factors from shared memory), so no thread
- * moves a factor through registers, which is what bounds gemm_large.cu. A block stays and goes from tile to tile; while its sums are
- * stored, the next tile's stages come.
+/* The kernel of gemm_hopper.cu. A block multiplies 128 rows of weights with some tokens, 64 columns a stage, from a
+ * ring in shared memory. One warp copies (TMA: one instruction a tile), and two warpgroups multiply (wgmma: 64 rows
+ * each, factors from shared memory). No thread moves a factor through registers, which is the limit of
+ * gemm_large.cu. A block is persistent and goes from tile to tile; while it stores its sums, the next tile's stages
+ * arrive.
  *
- * Two blocks may be a cluster (is_pair): they have neighbouring rows and the same tokens, of which each copies one half for both.
+ * Two blocks may form a cluster (is_pair): they have neighbouring rows and the same tokens, and each copies one half
+ * of the tokens for both.
  *
- * Sums are gemm_large.cu's to the bit: a chunk of 512 columns is a chain of products from zero, chunks are added in rising order,
- * segments by the tree of docs/internals/numerics.md §5. Columns past the matrix are zeros, which change no sum.
+ * The sums equal gemm_large.cu's to the bit. A chunk of 512 columns is a chain of products from zero, chunks are
+ * added in ascending order, and segments by the tree of docs/internals/numerics.md §5. Columns after the end of the
+ * matrix are zeros, which change no sum.
  *
- * Gated, a tile's rows are 8 of gate and the same 8 of up in turn, so that one thread has both factors of an output. */
+ * If gated, a tile has 8 rows of gate and the same 8 rows of up in turn, so one thread has both factors of an
+ * output. */
 #ifndef QUIRE_KERNELS_CUDA_HOPPER_GEMM_HOPPER_CUH
 #define QUIRE_KERNELS_CUDA_HOPPER_GEMM_HOPPER_CUH
 
@@ -19,22 +23,22 @@
 
 #define HOPPER_FN static __device__ __forceinline__
 
-#define HOPPER_ROWS 128u /* of a tile */
-#define HOPPER_COLS 64u /* of a stage */
+#define HOPPER_ROWS 128u /* rows of a tile */
+#define HOPPER_COLS 64u /* columns of a stage */
 #define HOPPER_CHUNK 512u
-#define HOPPER_THREADS 384u /* two warpgroups multiply, a third one's first warp copies */
+#define HOPPER_THREADS 384u /* two warpgroups multiply; the first warp of a third one copies */
 
 struct hopper_args {
-    const int8_t *exponents; /* NULL: all are 0 */
-    const float *bias; /* or NULL */
+    const int8_t *exponents; /* NULL: every exponent is 0 */
+    const float *bias; /* may be NULL */
     float *y;
-    float4 *waiting; /* of each block three sets of sums of segments */
-    uint32_t n_y; /* rows of y; gated there are twice as many of weights */
-    uint32_t n_tokens, n_row_tiles, n_token_tiles; /* is_pair: pairs of row tiles */
-    uint32_t group; /* token tiles that go by while weights do once */
+    float4 *waiting; /* three sets of sums of segments per block */
+    uint32_t n_y; /* rows of y; a gated GEMM has twice as many rows of weights */
+    uint32_t n_tokens, n_row_tiles, n_token_tiles; /* is_pair: n_row_tiles counts pairs of row tiles */
+    uint32_t group; /* token tiles that share one read of the weights */
     bool y_is_factors;
-    bool one_chunk; /* no segment has more than a chunk */
-    uint32_t begins[K_SEGMENTS + 1]; /* columns where segments begin; without segments the first has all */
+    bool one_chunk; /* no segment is longer than a chunk */
+    uint32_t begins[K_SEGMENTS + 1]; /* first column of each segment; without segments, the first has all columns */
 };
 
 template <uint32_t tokens, uint32_t stages, enum hopper_kind kind, bool pair> struct hopper_shape {
@@ -45,7 +49,7 @@ template <uint32_t tokens, uint32_t stages, enum hopper_kind kind, bool pair> st
     static constexpr uint32_t weight_bytes = HOPPER_ROWS * 128, token_bytes = tokens * 128;
     static constexpr uint32_t stage_bytes = weight_bytes + token_bytes;
     static constexpr uint32_t shared_bytes = 1024 + stages * stage_bytes +
-                                             16 * stages; /* 1024: to begin at a multiple */
+                                             16 * stages; /* 1024: to align to a multiple of it */
     static constexpr uint32_t waiting_bytes = 3 * HOPPER_ROWS * tokens * 4;
 };
 
@@ -53,7 +57,7 @@ template <uint32_t tokens, uint32_t stages, enum hopper_kind kind, bool pair> st
 
 /* ---- the ring ---- */
 
-/* What both sides go through alike. Barriers: full of each stage, then empty of each. */
+/* State that both sides step through in the same order. Barriers: "full" of each stage, then "empty" of each. */
 struct hopper_ring {
     uint32_t tiles, barriers; /* addresses in shared memory */
     uint32_t slot, parity;
@@ -72,7 +76,7 @@ template <class shape> HOPPER_FN void hopper_next(struct hopper_ring &r)
     r.parity ^= r.slot == 0;
 }
 
-/* One thread, before all others. A stage is empty when each of the 8 warps said so, of both blocks. */
+/* One thread, before all others. A stage is empty after each of the 8 warps of both blocks has arrived. */
 template <class shape> HOPPER_FN void hopper_init(const struct hopper_ring &r)
 {
     for (uint32_t i = 0; i < shape::n_stages; i++) {
@@ -85,7 +89,7 @@ template <class shape> HOPPER_FN void hopper_init(const struct hopper_ring &r)
 /* ---- tiles ---- */
 
 struct hopper_place {
-    uint32_t tile, token; /* rows 128 x tile and on, tokens from `token` on */
+    uint32_t tile, token; /* rows from 128 x tile on, tokens from `token` on */
 };
 
 template <class shape>
@@ -98,7 +102,7 @@ HOPPER_FN struct hopper_place hopper_place_of(const struct hopper_args &a, uint3
     return p;
 }
 
-/* ---- who copies ---- */
+/* ---- the copying warp ---- */
 
 template <class shape>
 HOPPER_FN void hopper_copy(const CUtensorMap *weights, const CUtensorMap *factors, const struct hopper_ring &r,
@@ -133,11 +137,11 @@ HOPPER_FN void hopper_copy_all(const CUtensorMap *weights, const CUtensorMap *fa
     }
 }
 
-/* ---- who multiplies ---- */
+/* ---- the multiplying warpgroups ---- */
 
 template <class shape> using hopper_sums = float[shape::n_sums];
 
-/* The stage before this one is read: each warp says so to each block. */
+/* Each warp signals to each block that the previous stage has been read. */
 template <class shape> HOPPER_FN void hopper_release(const struct hopper_ring &r)
 {
     const uint32_t before = r.slot == 0 ? shape::n_stages - 1 : r.slot - 1, lane = threadIdx.x % 32;
@@ -150,7 +154,7 @@ template <class shape> HOPPER_FN void hopper_release(const struct hopper_ring &r
     }
 }
 
-/* c += the products of the stage's first n_steps x 16 columns, of all where there are no tails. */
+/* Adds the products of the stage's first n_steps x 16 columns to c; without tails, of all its columns. */
 template <class shape>
 HOPPER_FN void hopper_multiply(hopper_sums<shape> &c, struct hopper_ring &r, uint64_t rows, uint64_t tokens,
                                bool is_first, uint32_t n_steps)
@@ -170,7 +174,7 @@ HOPPER_FN void hopper_multiply(hopper_sums<shape> &c, struct hopper_ring &r, uin
     hopper_next<shape>(r);
 }
 
-/* c = the products of n_cols columns, at most a chunk. */
+/* c = the products of n_cols columns, at most one chunk. */
 template <class shape>
 HOPPER_FN void hopper_chunk(hopper_sums<shape> &c, struct hopper_ring &r, uint64_t rows, uint64_t tokens,
                             uint32_t n_cols)
@@ -184,7 +188,8 @@ HOPPER_FN void hopper_chunk(hopper_sums<shape> &c, struct hopper_ring &r, uint64
     wgmma_settle(c);
 }
 
-/* Behind segment k of 8, or pair of segments of 4: its sum joins those that waited for it, and then waits itself, but for the last. */
+/* Call after segment k of 8, or pair of segments k of 4: adds the waiting sums to its sum. The result then waits
+ * itself, except for the last one. */
 template <class shape> HOPPER_FN void hopper_fold(hopper_sums<shape> &total, uint32_t k, bool is_last, float4 *waiting)
 {
     constexpr uint32_t n_words = shape::n_sums / 4, n_threads = 256;
@@ -207,8 +212,8 @@ template <class shape> HOPPER_FN void hopper_fold(hopper_sums<shape> &total, uin
         __stcg(at + w * n_threads, make_float4(total[4 * w], total[4 * w + 1], total[4 * w + 2], total[4 * w + 3]));
 }
 
-/* total = the tile's sums. Where segments are of one chunk, the second of each pair is added to the first one's at once, which is what
- * the tree does first. */
+/* total = the tile's sums. If each segment is one chunk, the second segment of each pair is added to the first at
+ * once: the tree starts with this sum. */
 template <class shape>
 HOPPER_FN void hopper_sum(hopper_sums<shape> &total, const struct hopper_args &a, struct hopper_ring &r, uint64_t rows,
                           uint64_t tokens, float4 *waiting)
@@ -222,7 +227,7 @@ HOPPER_FN void hopper_sum(hopper_sums<shape> &total, const struct hopper_args &a
         if (!is_second)
 #pragma unroll
             for (uint32_t j = 0; j < shape::n_sums; j++)
-                total[j] = -0.0f; /* -0 + c is c */
+                total[j] = -0.0f; /* -0 + c equals c */
 #pragma unroll 1
         while (col < end) {
             const uint32_t n = min(HOPPER_CHUNK, end - col);
@@ -239,11 +244,11 @@ HOPPER_FN void hopper_sum(hopper_sums<shape> &total, const struct hopper_args &a
 
 /* ---- the outputs ---- */
 
-struct hopper_row { /* what turns a row's sum into its output */
+struct hopper_row { /* the values that convert a row's sum into its output */
     float scale, bias;
 };
 
-/* Of row `row` of n; any where there is none. */
+/* Returns the values of row `row` of n; they are arbitrary for a row outside the matrix. */
 HOPPER_FN struct hopper_row hopper_row_of(const struct hopper_args &a, uint32_t row, uint32_t n)
 {
     const uint32_t at = min(row, n - 1);
@@ -268,7 +273,8 @@ HOPPER_FN void hopper_store(const hopper_sums<shape> &total, const struct hopper
     }
 }
 
-/* A thread has of each 8 tokens one row and two tokens; it gives one to the thread of the row beside, and stores two rows. */
+/* A thread has one row and two tokens of each 8 tokens. It passes one token to the thread of the neighbouring row,
+ * and stores two rows. */
 template <class shape>
 HOPPER_FN void hopper_store_gated(const hopper_sums<shape> &total, const struct hopper_args &a,
                                   const struct hopper_place &p)
@@ -311,8 +317,8 @@ HOPPER_FN void hopper_multiply_all(const struct hopper_args &a, struct hopper_ri
 
 K_DYNAMIC_SHARED;
 
-/* Code for other GPUs is empty: cuda_gemm_hopper_takes() refuses there. weights: rows x columns; gated columns, 8 rows, gate and up,
- * groups of 8 rows. factors: tokens x columns. */
+/* Code for other GPUs is empty, because cuda_gemm_hopper_takes() returns false there. weights: rows x columns;
+ * gated: columns, 8 rows, gate and up, groups of 8 rows. factors: tokens x columns. */
 template <uint32_t tokens, uint32_t stages, enum hopper_kind kind, bool is_pair>
 static __global__ void __launch_bounds__(HOPPER_THREADS, 1)
     gemm_hopper(const __grid_constant__ CUtensorMap weights, const __grid_constant__ CUtensorMap factors,
@@ -337,7 +343,7 @@ static __global__ void __launch_bounds__(HOPPER_THREADS, 1)
         take_registers<232>();
         hopper_multiply_all<shape>(a, ring, first, step, rank, warpgroup);
     }
-    if (is_pair) { /* a block's barriers stay until the other one has arrived at them */
+    if (is_pair) { /* a block's barriers must exist until the other block has arrived at them */
         __syncthreads();
         cluster_sync();
     }

@@ -1,23 +1,23 @@
-/* The GEMM of many tokens on Hopper: its kernels, as gemm_hopper.cu launches them and open.cu tries them. Without CUDA's
- * headers of sm_90a. */
+/* The GEMM of many tokens on Hopper: the kernels as gemm_hopper.cu launches them and open.cu tries them. Needs no
+ * CUDA headers of sm_90a. Private to kernels/cuda; the engine's thread. */
 #ifndef QUIRE_KERNELS_CUDA_HOPPER_GEMM_HOPPER_H
 #define QUIRE_KERNELS_CUDA_HOPPER_GEMM_HOPPER_H
 
 #include "kernels/cuda/launch.h"
 
-/* What a kernel sums. Tails: segments of which some end within a stage. */
+/* What a kernel sums. TAILS: some segments end within a stage. */
 enum hopper_kind { HOPPER_PLAIN, HOPPER_GATED, HOPPER_SEGMENTS, HOPPER_TAILS };
 #define HOPPER_KINDS 4
 #define HOPPER_VARIANTS 10
 
-/* NULL: this GPU, its driver or this build lacks what is needed, or the host's memory is full. Nothing was tried. */
+/* Returns NULL if this GPU, its driver or this build lacks a requirement, or if host memory is full. Runs no trial. */
 struct cuda_gemm_hopper *gemm_hopper_new(const struct cuda_gemm_means *gpu, int compute_capability);
 
-/* The kernels by an index below HOPPER_VARIANTS. */
+/* Kernels are numbered below HOPPER_VARIANTS. */
 enum hopper_kind gemm_hopper_kind(uint32_t variant);
 bool gemm_hopper_is_refused(const struct cuda_gemm_hopper *h, enum hopper_kind kind);
 void gemm_hopper_refuse(struct cuda_gemm_hopper *h, enum hopper_kind kind);
-/* As launch_gemm_hopper(), by one kernel that is of the GEMM's kind. */
+/* The same as launch_gemm_hopper() with one given kernel of the GEMM's kind. */
 cudaError_t gemm_hopper_try(const struct cuda_gemm_hopper *h, cudaStream_t stream, const struct k_gemm_args *a,
                             const struct cuda_gated *gated, uint32_t variant, bool *done);
 

@@ -1,8 +1,9 @@
-/* Opening: whether the kernels of gemm_hopper.cu give gemm_large.cu's bits on this GPU, by a few small GEMMs of each. What copies of
- * tiles and wgmma do is decided by descriptors that no compiler checks, and an answer that is off by a bit would not be seen. A
- * kind that differs is refused for as long as the backend lives, and its description says so.
+/* Tests at open, with a few small GEMMs of each kind, whether the kernels of gemm_hopper.cu compute gemm_large.cu's
+ * bits on this GPU. Descriptors that no compiler checks control the copies of tiles and wgmma, and an answer with a
+ * wrong bit would go unnoticed. A kind that differs is rejected as long as the backend exists, and the backend's
+ * description reports it.
  *
- * It takes 20 MB of the GPU, which are free again when it ends, and some milliseconds. */
+ * The test takes some milliseconds and 20 MB of GPU memory, which it frees at the end. */
 #include "kernels/cuda/hopper/gemm_hopper.h"
 
 #ifdef __CUDACC__
@@ -13,7 +14,7 @@
 #define MOST_TOKENS 200u
 #define MOST_ROWS 400u
 #define MOST_COLS 4224u
-#define WORKSPACE_BYTES ((uint64_t)12 << 20) /* factors of all tokens, and sums of 40 blocks that wait */
+#define WORKSPACE_BYTES ((uint64_t)12 << 20) /* factors of all tokens, and the waiting sums of 40 blocks */
 
 struct trial {
     enum hopper_kind kind;
@@ -22,7 +23,8 @@ struct trial {
     bool as_factors, has_bias, has_exponents;
 };
 
-/* Tiles that are not full, columns that fill no stage and no chunk; segments of one chunk and of several, uneven and empty ones. */
+/* Partial tiles; columns that fill no stage and no chunk; segments of one chunk and of several, uneven and empty
+ * ones. */
 static const struct trial trials[] = {
     {HOPPER_PLAIN, 389, 1100, 200, 0, 0, 0, false, true, true},
     {HOPPER_PLAIN, 130, 72, 66, 0, 0, 0, false, false, false},
@@ -37,7 +39,7 @@ static const struct trial trials[] = {
 };
 #define N_TRIALS (sizeof trials / sizeof trials[0])
 
-/* The device's memory, and what is copied there and back. */
+/* Device memory, and the host data that is copied to and from it. */
 struct bench {
     unsigned char *weights_dev, *workspace_dev;
     float *x_dev, *bias_dev, *y_dev, *want_dev;
@@ -55,7 +57,7 @@ static uint32_t next(uint32_t *state)
     return *state;
 }
 
-/* f16 numbers of any sign and 10 bits, 2^-5 to 2^11 as factors of weights are; activations up to 4. */
+/* Fills f16 numbers of both signs with 10 bits: weights have factors of 2^-5 to 2^11, activations are at most 4. */
 static void fill(struct bench *b)
 {
     uint32_t state = 2463534242u;
@@ -92,7 +94,7 @@ static cudaError_t take(struct bench *b, cudaStream_t stream)
     error = cudaMemcpyAsync(b->weights_dev, b->weights, w, cudaMemcpyHostToDevice, stream);
     if (error == cudaSuccess)
         error = cudaMemcpyAsync(b->x_dev, b->x, x, cudaMemcpyHostToDevice, stream);
-    if (error == cudaSuccess) /* biases are some activations; exponents bytes of -12 to -5 */
+    if (error == cudaSuccess) /* biases are some of the activations; exponents are bytes from -12 to -5 */
         error = cudaMemcpyAsync(b->bias_dev, b->x + 77, MOST_ROWS * 4, cudaMemcpyHostToDevice, stream);
     int8_t exponents[MOST_ROWS];
     for (uint32_t i = 0; i < MOST_ROWS; i++)
@@ -111,7 +113,7 @@ static void release(struct bench *b)
     free(b->want);
 }
 
-/* The outputs of one kernel, or of gemm_large.cu: variant HOPPER_VARIANTS. What nobody writes stays 0xff. */
+/* Computes the outputs of one kernel, or of gemm_large.cu (variant HOPPER_VARIANTS). Unwritten bytes stay 0xff. */
 static cudaError_t compute(const struct cuda_gemm_hopper *h, const struct bench *b, const struct trial *t,
                            const struct cuda_gemm_means *gpu, cudaStream_t stream, uint32_t variant, bool *done)
 {
@@ -145,7 +147,7 @@ static cudaError_t compute(const struct cuda_gemm_hopper *h, const struct bench 
     return error == cudaSuccess ? cudaStreamSynchronize(stream) : error;
 }
 
-/* A launch that fails refuses its kind, too; an error that stays ends it all. */
+/* A failed launch also rejects its kind; a sticky error ends the whole test. */
 static cudaError_t run(struct cuda_gemm_hopper *h, const struct bench *b, const struct trial *t,
                        const struct cuda_gemm_means *gpu, cudaStream_t stream)
 {
@@ -158,7 +160,7 @@ static cudaError_t run(struct cuda_gemm_hopper *h, const struct bench *b, const 
         cudaGetLastError();
         if (ours != cudaSuccess || !done || memcmp(b->y, b->want, MOST_ROWS * (uint64_t)MOST_TOKENS * 4) != 0)
             gemm_hopper_refuse(h, t->kind);
-        error = cudaStreamSynchronize(stream); /* no launch's error, but one that stays */
+        error = cudaStreamSynchronize(stream); /* finds a sticky error, not a launch error */
     }
     return error;
 }
@@ -172,7 +174,7 @@ static cudaError_t try_all(struct cuda_gemm_hopper *h, cudaStream_t stream, cons
     release(&b);
     if (error != cudaErrorMemoryAllocation)
         return error;
-    cudaGetLastError(); /* a shortage: nothing was tried, so nothing is used */
+    cudaGetLastError(); /* a shortage: no trial ran, so no kernel is used */
     for (int kind = 0; kind < HOPPER_KINDS; kind++)
         gemm_hopper_refuse(h, (enum hopper_kind)kind);
     return cudaSuccess;

@@ -1,10 +1,12 @@
-/* The PTX of Hopper alone (sm_90a): products of warpgroups, copies of tiles and the barriers that they arrive at. For the device only:
- * the emulator has none of it.
+/* PTX that only Hopper has (sm_90a): products of warpgroups, copies of tiles, and the barriers at which they arrive.
+ * Only for the device: the emulator does not have these instructions.
  *
- * wgmma<n>::add: a warpgroup adds 64 rows x n tokens of a 16-deep product to c, or replaces c with it where !sums. Both sides lie in
- * shared memory, described by 64 bits (hopper_tile()). Thread t of warp w has, of each 8 tokens j, with g = t / 4:
+ * wgmma<n>::add: a warpgroup adds 64 rows x n tokens of a 16-deep product to c, or replaces c with it if !sums. Both
+ * sides are in shared memory, described by 64 bits (hopper_tile()). For each group j of 8 tokens, thread t of warp w
+ * has, with g = t / 4:
  *   c[4j..4j+3]: rows 16 w + g, 16 w + g (+ 8, the latter two), tokens 8 j + t % 4 * 2 and the next.
- * c is whole when wgmma_wait<0>() returns. Barriers are named by their address in shared memory; a phase's parity begins with 0. */
+ * c is complete when wgmma_wait<0>() returns. A barrier's name is its address in shared memory; the parity of phases
+ * starts at 0. */
 #ifndef QUIRE_KERNELS_CUDA_HOPPER_PTX_CUH
 #define QUIRE_KERNELS_CUDA_HOPPER_PTX_CUH
 
@@ -59,7 +61,7 @@ template <> struct wgmma<192> {
     }
 };
 
-/* What a stage wrote to shared memory and to c is seen by the products that follow. */
+/* The products that follow see the stage's earlier writes to shared memory and to c. */
 PTX_FN void wgmma_fence()
 {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
@@ -70,13 +72,13 @@ PTX_FN void wgmma_commit()
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-/* Returns when at most n of the warpgroup's groups are not done. */
+/* Returns when at most n of the warpgroup's groups are unfinished. */
 template <int n> PTX_FN void wgmma_wait()
 {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(n) : "memory");
 }
 
-/* The compiler reads c only behind this. */
+/* Prevents the compiler from reading c before this point. */
 template <uint32_t n> PTX_FN void wgmma_settle(float (&c)[n])
 {
 #pragma unroll
@@ -84,8 +86,9 @@ template <uint32_t n> PTX_FN void wgmma_settle(float (&c)[n])
         asm volatile("" : "+f"(c[i])::"memory");
 }
 
-/* A tile of rows of 128 bytes, the 16-byte pieces of a row exchanged as copies with the 128-byte swizzle leave them: 8 rows are
- * 1,024 bytes and lie behind each other. 16 columns further on are 2 more, a stage further on its bytes / 16. */
+/* Describes a tile of rows of 128 bytes. The 16-byte pieces of a row are permuted as copies with the 128-byte
+ * swizzle leave them: 8 rows take 1,024 bytes and are contiguous. Add 2 for each further 16 columns, and a stage's
+ * bytes / 16 for each further stage. */
 PTX_FN uint64_t hopper_tile(uint32_t shared_address)
 {
     const uint64_t layout = UINT64_C(1) << 16 | UINT64_C(64) << 32 | UINT64_C(1) << 62;
@@ -97,13 +100,13 @@ PTX_FN void mbarrier_init(uint32_t barrier, uint32_t n_arrivals)
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(n_arrivals) : "memory");
 }
 
-/* The barriers are there for copies and for the cluster's other block. */
+/* Makes the barriers visible to copies and to the other block of the cluster. */
 PTX_FN void mbarrier_init_fence()
 {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-/* Arrives; the phase ends when so many bytes came, too. */
+/* Arrives; the phase ends only after this number of bytes has also arrived. */
 PTX_FN void mbarrier_expect(uint32_t barrier, uint32_t bytes)
 {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
@@ -114,7 +117,7 @@ PTX_FN void mbarrier_arrive(uint32_t barrier)
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-/* At the same barrier of block `block` of the cluster. */
+/* Arrives at the same barrier of block `block` of the cluster. */
 PTX_FN void mbarrier_arrive_at(uint32_t barrier, uint32_t block)
 {
     asm volatile(
@@ -123,7 +126,7 @@ PTX_FN void mbarrier_arrive_at(uint32_t barrier, uint32_t block)
         : "memory");
 }
 
-/* Returns when the phase of this parity is over. */
+/* Returns when the phase of this parity has ended. */
 PTX_FN void mbarrier_wait(uint32_t barrier, uint32_t parity)
 {
     uint32_t is_over;
@@ -135,7 +138,8 @@ PTX_FN void mbarrier_wait(uint32_t barrier, uint32_t parity)
     while (!is_over);
 }
 
-/* Start the copy of a box of the tensor to shared memory; its bytes arrive at the barrier. What lies outside becomes zeros. */
+/* Starts the copy of a box of the tensor to shared memory; its bytes arrive at the barrier. Elements outside the
+ * tensor become zeros. */
 PTX_FN void copy_box(uint32_t to, const CUtensorMap *tensor, uint32_t barrier, int x, int y)
 {
     asm volatile(
@@ -153,7 +157,7 @@ PTX_FN void copy_box_4d(uint32_t to, const CUtensorMap *tensor, uint32_t barrier
                  : "memory");
 }
 
-/* To the same place of both blocks of the cluster, and to the barrier of each. */
+/* Copies to the same place in both blocks of the cluster, and arrives at the barrier of each. */
 PTX_FN void copy_box_to_both(uint32_t to, const CUtensorMap *tensor, uint32_t barrier, int x, int y)
 {
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
@@ -174,7 +178,7 @@ PTX_FN void cluster_sync()
     asm volatile("barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
-/* One of the warp's threads, which all ask together. */
+/* Returns true in one thread of the warp. All threads of the warp must call it together. */
 PTX_FN bool is_elected()
 {
     uint32_t is;
@@ -182,7 +186,7 @@ PTX_FN bool is_elected()
     return is != 0;
 }
 
-/* Registers of each of the warpgroup's threads from here on. */
+/* Sets the number of registers of each thread of the warpgroup. */
 template <int n> PTX_FN void take_registers()
 {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(n));

@@ -98,7 +98,8 @@ static int open_arrivals(struct cuda_backend *c, struct quire_error *err)
     return cuda_check(&c->base, cudaMemsetAsync(dev, 0, bytes, c->stream), "clearing counters", err);
 }
 
-/* The GEMM kernels of Hopper, in the form that has them. What they did wrong stands in the description. */
+/* Opens the GEMM kernels of Hopper for the form that has them. The description names the kinds that failed their
+ * trial. */
 static int open_hopper(struct cuda_backend *c, struct quire_error *err)
 {
     const struct cuda_gemm_means gpu = {c->n_sms, c->shared_bytes, c->arrivals_dev};

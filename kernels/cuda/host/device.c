@@ -1,4 +1,4 @@
-/* Which GPU, whether it will do, and what it is. */
+/* Selects a GPU, checks its requirements and describes it. */
 #include "kernels/cuda/host/device.h"
 #include "kernels/cuda/launch.h"
 

@@ -1,8 +1,8 @@
-"""Identity: every field of every small file of a checkpoint is edited, and a server that keeps answers (SQLite, vectors of
-questions) is asked, with the stores of the unedited model. What it says must be what a server without caches says of the edited
-one. A field that changes an answer and not the identity fails.
+"""Edits every field of every small file of a checkpoint. A server with a response cache (SQLite, vectors of
+questions) and the stores of the unedited model then answers. Its answers must equal those of a server without
+caches on the edited model. A field that changes an answer but not the identity fails.
 
-Each edit is one case; tests/sample.h's QUIRE_TEST_SAMPLE draws one in SAMPLE of them, and all run where it is empty.
+Each edit is one case. tests/sample.h's QUIRE_TEST_SAMPLE draws one in SAMPLE of them; all run if it is empty.
 """
 
 import collections
@@ -24,14 +24,14 @@ from test_gguf import SIZES, Gguf, array, demo, f32, string, text_value, u32
 
 GOLDENS = ROOT / "tests" / "goldens"
 SAMPLE = 24
-# Drawn always: people do these.
+# Always drawn: users make these edits.
 OFTEN = ("rope_theta put", "rope_scaling put", "eos_token_id put", "chat_template put", "template.jinja: other roles", "normalizer put", "alone",
          "scaling.factor: put", "yarn")
 DELETE = object()
 
 
 def drawn(cases):
-    """Those of this run: of each SAMPLE neighbours one, another in each neighbourhood."""
+    """The cases of this run: one of each SAMPLE neighbours, a different one in each neighbourhood."""
     seed = os.environ.get("QUIRE_TEST_SAMPLE")
     if not seed:
         return cases
@@ -40,7 +40,7 @@ def drawn(cases):
 
 # ---- edits of JSON ----------------------------------------------------------------------------------------------------
 
-# What a field may say in place of what it says, by its last name; a string that is not here gets a letter more.
+# Replacement values by a field's last name; a string that is not here gets one more letter.
 WORDS = {
     "hidden_act": ["gelu", "relu"], "torch_dtype": ["float32", "bfloat16", "float16"], "dtype": ["float32", "float16"],
     "rope_type": ["linear", "yarn", "default", "dynamic"], "model_type": ["llama", "mistral", "qwen3"],
@@ -79,7 +79,7 @@ ADDED = {
 
 
 def places(value, path=()):
-    """The paths of all fields; of a vocabulary or a long list the first, the middle and the last ones."""
+    """The paths of all fields; for a vocabulary or a long list, the first, the middle and the last ones."""
     if path:
         yield path
     keys = list(value) if isinstance(value, dict) else list(range(len(value))) if isinstance(value, list) else []
@@ -90,7 +90,7 @@ def places(value, path=()):
 
 
 def instead(value, name):
-    """What may stand in its place."""
+    """The values that may replace it."""
     if isinstance(value, bool):
         return [not value]
     if isinstance(value, int):
@@ -119,7 +119,7 @@ def changed(root, path, value):
 
 
 def edits_of_json(name, root):
-    """(what, new text) of a file."""
+    """(description, new text) for a file."""
     for path in places(root):
         at = root
         for key in path:
@@ -149,7 +149,7 @@ def edits_of_template(name, text):
 
 
 def edits_of_header(raw):
-    """Of a safetensors file: what a tensor's entry says, with the same data."""
+    """Edits a safetensors file: a tensor's entry changes, the data stays."""
     n = int.from_bytes(raw[:8], "little")
     head, data = json.loads(raw[8:8 + n]), raw[8 + n:]
     names = [name for name in head if name != "__metadata__"]
@@ -172,7 +172,8 @@ def edits_of_header(raw):
 
 
 def edits_of_folder(folder):
-    """(what, the file's name, its new text or None) of every small file that lies there, and of those that may be added."""
+    """(description, file name, new text or None) for every small file in the folder, and for files that may be
+    added."""
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
         if path.suffix == ".json":
@@ -189,7 +190,7 @@ def edits_of_folder(folder):
 
 
 def edited_folder(folder, to, name, text):
-    """The same files but for one; weights are linked."""
+    """The same files except for one; weights are linked."""
     for path in folder.rglob("*"):
         if path.is_file():
             at = to / path.relative_to(folder)
@@ -222,7 +223,7 @@ GGUF_ADDED = {
 
 
 def edits_of_value(raw):
-    """Of a key's bytes: its type, then the value."""
+    """Edits a key's bytes: its type, then the value."""
     kind, = struct.unpack_from("<I", raw)
     if kind == 8:
         text = raw[12:].decode()
@@ -259,7 +260,7 @@ def edits_of_array(inner, n, raw):
 
 
 def edits_of_gguf(path):
-    """(what, keys) of every key, and of those that may be added."""
+    """(description, keys) for every key, and for keys that may be added."""
     keys = Gguf(path).keys
     for name, raw in keys.items():
         for i, value in enumerate(edits_of_value(raw)):
@@ -272,7 +273,7 @@ def edits_of_gguf(path):
                    "qwen2.rope.scaling.original_context_length": u32(2048)}
 
 
-# ---- asking -----------------------------------------------------------------------------------------------------------
+# ---- requests --------------------------------------------------------------------------------------------------------
 
 LONG = "once upon a time there was a little dog who lived in a big house by the sea and the dog had a red ball. " * 2
 GREEDY = {"temperature": 0, "max_tokens": 12}
@@ -290,7 +291,7 @@ QUESTIONS = [
 
 
 def ask(server, question):
-    """The part of a reply that is an answer, and x-quire-cache."""
+    """The answer in a reply, and x-quire-cache."""
     path, body = question
     request = urllib.request.Request(server.url + path, json.dumps(body).encode(), {"content-type": "application/json"})
     try:
@@ -305,7 +306,7 @@ FLAGS = ("--port", "0", "--served-model-name", "demo", "--threads", "1", "--kv-c
 
 
 def serve(model, *more):
-    """None: it is refused."""
+    """None: it is rejected."""
     try:
         return Server("serve", model, *FLAGS, *more)
     except RuntimeError:
@@ -322,7 +323,7 @@ def stop(server):
 
 
 def fill(model, place, embedder):
-    """Stores with the answers of the model as it is."""
+    """Stores with the answers of the unedited model."""
     place.mkdir()
     server = Server("serve", model, *FLAGS, *keeping(place, embedder))
     first = [ask(server, q) for q in QUESTIONS]
@@ -333,7 +334,7 @@ def fill(model, place, embedder):
 
 
 def settle(answers, model, stores, place, embedder):
-    """One edit: what came of it. An edit that is answered wrongly fails."""
+    """Returns the result of one edit. An edit with a wrong answer fails."""
     plain = serve(model)
     if not plain:
         return "refused"
@@ -353,7 +354,7 @@ def settle(answers, model, stores, place, embedder):
 
 
 def run(cases, settle_one, tmp_path):
-    """Every case in a folder of its own, two at a time; fails with all that went wrong."""
+    """Runs every case in its own folder, two at a time; fails with all faults."""
     wrong, counts = [], collections.Counter()
 
     def one(numbered):
@@ -382,7 +383,7 @@ def run(cases, settle_one, tmp_path):
 
 def run_drawn(cases, settle_one, tmp_path):
     counts = run(drawn(cases), settle_one, tmp_path)
-    if len(drawn(cases)) == len(cases):  # the edits are of all kinds
+    if len(drawn(cases)) == len(cases):  # the edits have all kinds
         for begin, least in (("moved", 25), ("same", 15), ("refused", 15)):
             assert sum(n for name, n in counts.items() if name.startswith(begin)) >= least, counts
 
@@ -390,7 +391,7 @@ def run_drawn(cases, settle_one, tmp_path):
 # ---- the kinds --------------------------------------------------------------------------------------------------------
 
 def own_tokenizer(place, n_vocab):
-    """The demo's tokenizer cut to fewer tokens, so that a golden has one; its template lies in a file of its own."""
+    """The demo's tokenizer with fewer tokens, so that a golden has one; its template is in a separate file."""
     tokenizer, about = (json.loads((MODEL / f"{name}.json").read_text()) for name in ("tokenizer", "tokenizer_config"))
     n = n_vocab - len(tokenizer["added_tokens"])
     tokenizer["model"]["vocab"] = {t: i for t, i in tokenizer["model"]["vocab"].items() if i < n}
@@ -465,7 +466,7 @@ def vectors(server):
 
 @pytest.mark.parametrize("golden", ["bert_dense", "qwen3_last"])
 def test_edits_of_an_embedding_model(golden, tmp_path):
-    """Vectors that were kept under another identity are set aside."""
+    """Vectors cached under another identity are not used."""
     model = with_letters(tmp_path / "model", golden)
     (model / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 40, "do_lower_case": False}))
     (model / "tokenizer_config.json").write_text(json.dumps({"cls_token": "[CLS]", "sep_token": "[SEP]", "model_max_length": 128}))
@@ -494,10 +495,10 @@ def test_edits_of_an_embedding_model(golden, tmp_path):
     run_drawn(list(edits_of_folder(model)), settle_one, tmp_path)
 
 
-# ---- whoever else uses the identity ----------------------------------------------------------------------------------------
+# ---- other users of the identity -------------------------------------------------------------------------------------
 
 def edited_demo(place, name="config.json", **fields):
-    """Other positions, if nothing else is said."""
+    """Changes the positions, unless other fields are given."""
     said = json.loads((MODEL / name).read_text()) | (fields or {"rope_theta": 5000.0})
     return edited_folder(MODEL, place, name, json.dumps(said))
 
@@ -538,7 +539,7 @@ def test_a_front_end_leaves_an_engine_of_other_defaults(start, tmp_path):
 
 
 def test_the_same_words_mean_another_request_to_an_engine_of_another_length(start, tmp_path):
-    """A reply found by its words is not given where the engine that is there now would refuse them."""
+    """A response found by its words is not served if the current engine would reject the request."""
     address, question = f"unix:{tmp_path}/engine", ("/v1/chat/completions", {"messages": [{"role": "user", "content": "Tell me a story"}], "temperature": 0, "max_tokens": 60})
     engine = lambda length: start("engine", MODEL, "--listen", address, "--max-model-len", length, wait_for="ready")
     first = engine(128)

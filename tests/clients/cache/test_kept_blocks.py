@@ -1,5 +1,5 @@
-"""KV blocks of kept answers: in a small pool with others' requests in between, who goes on after an answer finds its blocks where a
-share of the pool is for them."""
+"""KV blocks of cached responses: in a small pool with other requests in between, a conversation that continues after
+a cached response finds its blocks if the pool reserves a share for them."""
 
 import json
 import urllib.request
@@ -29,21 +29,22 @@ def serve(*options):
 
 
 def churn(server):
-    """Twice the pool and more, and answers that are kept, too."""
+    """At least twice the pool; these responses are cached, too."""
     for i in range(16):
         ask(server, {"prompt": f"{i}: {' '.join(chr(97 + (i + k) % 26) for k in range(40))}", "max_tokens": 60, "temperature": 0,
                      "ignore_eos": True})
 
 
 def goes_on(*options, n_hits=2):
-    """An answer of 64 tokens is asked for, and again n_hits times; other requests go through a pool of 48 blocks; then 120 are asked
-    for. How many prompt tokens were computed for that, the answer, and what is told of the cache before it."""
+    """Requests an answer of 64 tokens, then the same n_hits times. Other requests use a pool of 48 blocks; then 120
+    tokens continue the conversation. Returns the number of prompt tokens computed for that, the answer, and the
+    cache's figures before it."""
     server = serve(*options)
     try:
         for _ in range(1 + n_hits):
             ask(server, {**QUESTION, "max_tokens": 64})
         churn(server)
-        # What the engine tells is as old as its last step.
+        # The engine's figures are as old as its last step.
         wait_until(lambda: server.metric("quire:pinned_answer_kv_blocks") == stats(server)["pinned_blocks"], 20)
         told = stats(server)
         before = server.metric("vllm:prefix_cache_queries_total"), server.metric("vllm:prefix_cache_hits_total")
@@ -67,7 +68,7 @@ def test_a_longer_answer_goes_on_in_a_pool_under_pressure():
     least, same, told = goes_on("--max-pinned-percent", "25")
     assert least <= BLOCK and same == answer
     assert 0 < told["pinned_blocks"] <= 12 and told["pinned_answers"] > 0 and told["pinned_bytes"] > 0
-    # Nobody was given it again: the later ones, worth as much, have its place.
+    # It was never served again: the later responses, which rank equal, took its blocks.
     assert goes_on("--max-pinned-percent", "25", n_hits=0)[0] > 64
 
 

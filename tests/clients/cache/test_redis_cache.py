@@ -1,4 +1,4 @@
-"""Answers kept in a Redis: a real redis-server, whatever happens to it, and servers that share it."""
+"""Responses cached in a Redis: a real redis-server with faults, and servers that share it."""
 
 import json
 import re
@@ -34,7 +34,7 @@ class Redis:
             return False
 
     def ask(self, *words):
-        """What it says to one command, its first line alone."""
+        """The first line of the reply to one command."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=10) as s:
             lines = s.makefile("rb")
             for command in (("AUTH", SECRET), words):
@@ -86,7 +86,8 @@ def ask(server, prompt):
 
 
 def ask_all(server, word):
-    """Several, since one may be looked up too late on a busy machine: their answers, and how many were kept ones."""
+    """Several requests, because a busy machine may look one up too late: their answers, and the number of cache
+    hits."""
     got = [ask(server, f"{word} {i}") for i in range(8)]
     return [answer for _, answer in got], sum(cache == "exact" for cache, _ in got)
 
@@ -110,7 +111,7 @@ def test_servers_share_answers_and_find_them_after_a_restart(start, redis):
     assert again == answers and n_exact > 0 and stats["layers"]["redis"]["hits"] == n_exact
     assert second.metric("quire:response_cache_store_up") == 1
     others, _ = ask_all(first, "two")
-    assert first.stop() == 0 and second.stop() == 0  # a clean stop waits for what was put
+    assert first.stop() == 0 and second.stop() == 0  # a clean stop waits for pending writes
     third = serve(start, redis)
     wait_until(lambda: connected(third))
     assert len(redis.names()) == 16

@@ -1,5 +1,5 @@
-"""Answers to similar questions as drafts, and answers that go on: whatever was asked before, the bits are those of a server
-that keeps nothing."""
+"""Answers to similar questions as drafts, and answers that continue: the bits are those of a server without caches,
+whatever was requested before."""
 
 import json
 import random
@@ -22,7 +22,7 @@ def tiny(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def servers(tiny):
-    """One that keeps nothing, and one whose threshold is so low that most questions are similar to some."""
+    """One server without caches, and one whose threshold is so low that most questions are similar to some."""
     off = Server("serve", MODEL, "--port", "0", "--served-model-name", "demo")
     on = Server("serve", MODEL, "--port", "0", "--served-model-name", "demo", "--semantic-cache", tiny, "--semantic-threshold",
                 "0.3", "--response-cache-entries", "64", *ALWAYS_GUESSES)
@@ -32,7 +32,7 @@ def servers(tiny):
 
 
 def ask(server, body, path="/v1/chat/completions"):
-    """What was said, and the headers."""
+    """The text of the reply, and the headers."""
     request = urllib.request.Request(server.url + path, data=json.dumps(body).encode(), headers={"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=60) as reply:
         text = reply.read().decode()
@@ -43,8 +43,8 @@ def ask(server, body, path="/v1/chat/completions"):
 
 
 def drafted(server, *bodies):
-    """An answer to one of them that had a draft, and its headers. The vector comes while it is computed, before its end or not: it is
-    asked for until it did, and not kept."""
+    """An answer to one of them that had a draft, and its headers. The vector may come before the end of the
+    computation or after it: the request is repeated, without caching, until it did."""
     for i in range(200):
         got, headers = ask(server, {**bodies[i % len(bodies)], "cache": {"no_store": True}})
         assert headers["x-quire-cache"] in ("draft", "miss")
@@ -85,7 +85,7 @@ def test_all_layers_on_equals_all_off(servers):
         body["messages"] = [{"role": "user", "content": text}]
         got, headers = drafted(on, body)
         assert got == ask(off, body)[0] and float(headers["x-quire-similarity"]) >= 0.3
-        # A stream says what was known when it began.
+        # A stream reports the state at its beginning.
         got, headers = ask(on, {**body, "stream": True, "cache": {"no_store": True}})
         assert got == ask(off, {**body, "stream": True})[0] and headers["x-quire-cache"] in ("draft", "miss")
     drafts = stats(on)["semantic"]["drafts"]
@@ -102,7 +102,7 @@ def test_a_longer_answer_goes_on(servers):
             body = {"prompt": "Once upon a time", "max_tokens": n, "ignore_eos": True, **how}
             assert ask(on, body, "/v1/completions")[0] == ask(off, body, "/v1/completions")[0], (n, how)
         after = stats(on)
-        resumed = 0 if "presence_penalty" in how else 1  # a penalty counts what was generated
+        resumed = 0 if "presence_penalty" in how else 1  # a penalty counts generated tokens
         assert after["resumed"] - before["resumed"] == resumed and after["tokens_resumed"] - before["tokens_resumed"] == 16 * resumed
 
 
@@ -117,7 +117,7 @@ def test_answers_as_they_are(start, tiny):
     assert again[0]["message"] == first[0]["message"]
     other, headers = ask(server, body("tell me about 15 dogs please"))
     assert headers["x-quire-cache"] in ("draft", "miss")
-    # Of a prompt that is cut the model sees another text, whatever was asked.
+    # The model sees another text if the prompt is cut, whatever the question was.
     cut, headers = ask(server, {**body("tell me about the dog please"), "truncate_prompt_tokens": 6})
     assert headers["x-quire-cache"] == "miss" and cut[0]["message"] != first[0]["message"]
     prompt = {"prompt": "What is 2 + 3?\n", "stop": ["\n"], "max_tokens": 60, "temperature": 0}
@@ -129,10 +129,10 @@ def test_answers_as_they_are(start, tiny):
 
 
 def test_the_end_while_a_vector_is_on_its_way(start, tiny, monkeypatch):
-    monkeypatch.setenv("MALLOC_PERTURB_", "165")  # what is freed is no longer what it was
+    monkeypatch.setenv("MALLOC_PERTURB_", "165")  # freed memory gets other contents
     server = start("serve", MODEL, "--port", "0", "--semantic-cache", tiny, "--embedding-batch-size", "100", "--embedding-batch-wait-ms", "60000")
     ask(server, {"messages": [{"role": "user", "content": "tell me about the dog"}], "max_tokens": 4, "temperature": 0})
-    assert server.stop() == 0, server.output()  # it is waited for 500 ms
+    assert server.stop() == 0, server.output()  # the server waits 500 ms for it
 
 
 def test_vectors_are_kept_beside_the_file(start, tiny, tmp_path):

@@ -1,5 +1,5 @@
-"""Questions' vectors shared through a real redis-server: who asks in other words is helped by what another server answered,
-whatever happens to the Redis and whatever stands in its stream."""
+"""Question vectors shared through a real redis-server: a question in other words gets a draft from another server's
+answer, whatever happens to the Redis and whatever its stream contains."""
 
 import hashlib
 import socket
@@ -28,7 +28,7 @@ def redis():
 
 
 def command(redis, *words):
-    """What it says to one command, as bytes: arrays as lists."""
+    """The reply to one command as bytes; arrays as lists."""
     def read(lines):
         line = lines.readline()
         if line[:1] == b"*":
@@ -88,7 +88,7 @@ def test_what_another_server_answered_is_found_by_its_vector(start, redis, tiny)
     first, second = serve(start, redis, tiny), serve(start, redis, tiny)
     want = ask(first, body(ASKED))[0]
     wait_until(lambda: entries(second) == 1)
-    assert entries(first) == 1  # its own comes back, and is not added again
+    assert entries(first) == 1  # its own entry comes back, and is not added again
     assert shared(first)["appended"] == 1 and shared(first)["taken"] == 0
     assert shared(second)["taken"] == 1 and shared(second)["refused"] == 0
     drafted(second, *IN_OTHER_WORDS)
@@ -100,7 +100,7 @@ def test_what_another_server_answered_is_found_by_its_vector(start, redis, tiny)
     assert shared(third)["taken"] == n
     [name] = streams(redis)
     assert 0 < int(command(redis, "TTL", name)[1:]) <= 2592060
-    # Who clears forgets for all, and for who begins afterwards.
+    # A clear removes the entries of all servers, also of servers that start later.
     post(first, "/cache/clear")
     wait_until(lambda: entries(first) == entries(second) == entries(third) == 0)
     assert said(first, "what is rain") == "miss"
@@ -137,7 +137,7 @@ def test_garbage_in_the_stream_is_counted_and_left_out(start, redis, tiny):
         command(redis, "XADD", name, "*", "by", "somebody", "v1", value)
     command(redis, "XADD", name, "*", "v2", good)
     command(redis, "XADD", name, "*", "clea", "")
-    command(redis, "XADD", name, "*", "by", real[b"by"], "v1", b"garbage")  # says that it is the first's own
+    command(redis, "XADD", name, "*", "by", real[b"by"], "v1", b"garbage")  # reports that it is the first's own
     expired = [record(one, answer=b"%032d" % i, expires_ms=e) for i, e in enumerate((now - 1, 0, -2**63))]
     for value in expired:
         command(redis, "XADD", name, "*", "by", "somebody", "v1", value)
@@ -147,10 +147,10 @@ def test_garbage_in_the_stream_is_counted_and_left_out(start, redis, tiny):
     second = serve(start, redis, tiny)
     wait_until(lambda: entries(second) == 2)
     assert shared(second)["refused"] == len(bad) + 3 and shared(second)["taken"] == len(expired) + 2
-    # A vector whose answer nobody has is forgotten by all when it is found.
+    # If a vector is found whose answer no server has, all servers drop it.
     command(redis, "XADD", name, "*", "by", "somebody", "v1", record((), answer=b"x" * 32, kind=2))
     wait_until(lambda: entries(first) == entries(second) == 1)
-    # No stream at all.
+    # The stream is missing.
     command(redis, "SET", name, "garbage")
     assert said(first, "what is rain") in ("miss", "draft")
     wait_until(lambda: shared(first)["dropped"] == 1)

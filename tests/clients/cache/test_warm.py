@@ -1,4 +1,5 @@
-"""quire cache warm --answers: what was asked is asked again by the command, in the background, and then it is there for those who ask."""
+"""quire cache warm --answers: the command repeats earlier requests in the background, and later clients find the
+responses in the cache."""
 
 import json
 import subprocess
@@ -58,7 +59,7 @@ def test_what_was_asked_is_there(server, tmp_path):
     assert (got["requests"], got["sent"], got["kept"], got["refused"], got["ended"]) == (4, 3, 0, 1, "done")
     assert got["expected"]["requests"] == 4 and got["expected"]["asked"] == 11
     assert got["tokens_saved"] > got["prompt_tokens"] + got["completion_tokens"] > 30
-    # All of them by the command: in the background, and nobody else's latency counts them.
+    # The command computes all of them in the background, and no client's latency includes them.
     assert server.metric("quire:background_tokens_total") == got["prompt_tokens"] + got["completion_tokens"]
     assert server.metric("vllm:time_to_first_token_seconds_count") == 0
     for body in (often, once, long, {**often, "stream": False}):
@@ -79,7 +80,7 @@ def test_the_most_valuable_come_first_within_a_budget(server, tmp_path):
 
 
 def test_it_waits_while_others_ask(server, tmp_path):
-    """A stream that nobody reads to its end keeps it waiting; the time budget ends it."""
+    """It waits while an unread stream runs; the time budget ends it."""
     request = urllib.request.Request(server.url + TEXT, json.dumps(text("a story", max_tokens=900, ignore_eos=True, stream=True)).encode(),
                                      {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=60) as stream:
@@ -87,7 +88,7 @@ def test_it_waits_while_others_ask(server, tmp_path):
         live = stats(server)["live_requests"]
         got = warm(server, lines(tmp_path, text("quiet")), "--json", "--budget-seconds", 0.3)
         still = stats(server)["live_requests"]
-    if live and still: # it ran all the time
+    if live and still:  # the stream ran all the time
         assert (got["sent"], got["ended"]) == (0, "budget_seconds") and got["paused_seconds"] > 0.05
     got = warm(server, lines(tmp_path, text("quiet")), "--json")
     assert (got["sent"], got["ended"]) == (1, "done")
@@ -107,7 +108,7 @@ def test_a_recording(server, start, tmp_path):
 
 
 def test_every_layer(start, tmp_path, tmp_path_factory):
-    """The file of answers, the vectors of questions and the KV blocks have it, too."""
+    """The file of responses, the vectors of questions and the KV blocks have it, too."""
     tiny = model(tmp_path_factory.mktemp("warm") / "tiny", "bert_mean")
     serve = lambda: start("serve", MODEL, "--port", "0", "--max-model-len", "1024", "--response-cache", f"sqlite:{tmp_path}/answers.db",
                           "--semantic-cache", tiny)
@@ -124,7 +125,7 @@ def test_every_layer(start, tmp_path, tmp_path_factory):
 
 
 def test_a_pipe_is_read_once(server, tmp_path):
-    """As of a shell's <(zcat day.jsonl.gz)."""
+    """As from a shell's <(zcat day.jsonl.gz)."""
     done = subprocess.run(["bash", "-c", f"{QUIRE} cache warm {server.url} --json --answers <(cat {lines(tmp_path, text('piped'))})"],
                           capture_output=True, text=True, timeout=60)
     assert done.returncode == 0 and json.loads(done.stdout)["sent"] == 1, done

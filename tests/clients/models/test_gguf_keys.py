@@ -1,4 +1,4 @@
-"""GGUF's keys that could change the arithmetic: each is read or refused. One file per key and value."""
+"""GGUF keys that could change the arithmetic: each is read or rejected. One file per key and value."""
 
 import json
 import struct
@@ -13,7 +13,7 @@ def flag(value):
     return struct.pack("<IB", 7, value)
 
 
-# Of llama.cpp's list of keys (its llama-arch.cpp) those that are read: each makes another model of it, or none.
+# The keys of llama.cpp's list (its llama-arch.cpp) that Quire reads: each value changes the model or is rejected.
 READ = {
     "context_length": u32(77), "embedding_length": u32(32), "block_count": u32(2), "feed_forward_length": u32(32),
     "attention.head_count": u32(2), "attention.head_count_kv": u32(1), "attention.key_length": u32(32),
@@ -22,7 +22,7 @@ READ = {
     "rope.freq_base": f32(77.0), "rope.scaling.type": text_value("yarn"),
 }
 
-# A value that is refused, and one that says what is so without it.
+# A rejected value, and one that states the default.
 U, F = u32, f32
 REFUSED = {
     "attention.causal": (flag(0), flag(1)), "attention.clamp_kqv": (F(1.0), F(0.0)), "attention.max_alibi_bias": (F(8.0), F(0.0)),
@@ -75,7 +75,7 @@ def model(tmp_path_factory):
 
 
 def told(path):
-    """What a model is, and what it says, or that it is refused."""
+    """The model's description and answer, or its rejection."""
     said = quire("generate", path, "Once upon a time there was a dog", "--raw", "--max-tokens", "24", "--temperature", "0")
     about = inspected(path)[1]
     return said.returncode, said.stdout, {k: v for k, v in about.items() if k != "model"}
@@ -101,7 +101,7 @@ def test_windows(tmp_path):
 
 
 def test_rope_scaling(tmp_path):
-    """By llama.cpp: without a type a factor is linear, and the type none has none."""
+    """As in llama.cpp: a factor without a type is linear, and the type none has no factor."""
     def length(**keys):
         status, about, said = inspected(written(tmp_path, "qwen3", **{f"qwen3.rope.scaling.{k}": v for k, v in keys.items()}))
         assert status == 0, said

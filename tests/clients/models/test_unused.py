@@ -1,4 +1,5 @@
-"""Checkpoints that hold other tensors than their config.json describes: what is refused, and what is known to change nothing."""
+"""Checkpoints with other tensors than their config.json describes: some are rejected, others are known to change
+nothing."""
 
 import json
 import shutil
@@ -35,7 +36,7 @@ def write(path, tensors):
 
 
 def changed(tmp_path, model, tensors=None, **config):
-    """A copy of a model with more tensors, or others, and other fields of its config.json."""
+    """A copy of a model with additional or other tensors, and other fields in its config.json."""
     copy = tmp_path / "model"
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(model, copy)
@@ -155,7 +156,7 @@ def test_a_head_beside_tied_embeddings(tmp_path):
     model = changed(tmp_path, MODEL, {"lm_head.weight": (dtype, shape, other)})
     must_refuse(model, "lm_head.weight")
     assert "tie_word_embeddings" in inspected(model)[2]
-    # A model that gives vectors makes no logits.
+    # A model that returns vectors computes no logits.
     must_take(changed(tmp_path, VECTORS / "qwen3_last", {"lm_head.weight": f32(1.0)}), "the output head", "--task", "embed")
 
 

@@ -1,5 +1,5 @@
-"""How soon a client is told that the network between two ranks is cut: two namespaces, a wire, and an answer that streams over it
-when the wire goes down. By hand, as root:
+"""Measures the time until a client learns that the network between two ranks is cut: two namespaces, a wire, and an
+answer that streams over it when the wire goes down. By hand, as root:
 
     python tests/clients/ranks/cuts.py 30
 """
@@ -23,7 +23,7 @@ SECRET = {**os.environ, "QUIRE_GROUP_SECRET": "correct horse battery staple"}
 
 
 def cut(n_before):
-    """Seconds from the cut to the error event, after so many lines of the stream."""
+    """Seconds from the cut to the error event; the cut comes after this number of lines of the stream."""
     ip("-n", NAMES[1], "link", "set", "wire1", "up")
     flags = [*map(str, SERVE), "-tp", "2", "--nnodes", "2", "--master-addr", "10.98.0.1"]
     other = subprocess.Popen(["ip", "netns", "exec", NAMES[1], str(QUIRE), *flags, "--node-rank", "1"], env=SECRET, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -1,5 +1,6 @@
-"""Ranks on GPUs that others start, as on several hosts: the answers of one GPU, which GPU is whose, and what clients see when a rank
-is lost. By the emulator of the preset simt, each of whose hosts has a name of its own, and NCCL's twin."""
+"""Ranks on GPUs that an external launcher starts, as on several hosts: the answers of one GPU, the assignment of
+GPUs, and the clients' view of a lost rank. Uses the emulator of the preset simt, with one host name per host, and
+the NCCL stub."""
 
 import json
 import os
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.skipif(not QUIRE.exists(), reason="there is no build of
 
 
 def named(host):
-    """What starts a process on a host of this name."""
+    """The command that starts a process on a host of this name."""
     return ["unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', host]
 
 
@@ -39,10 +40,11 @@ def group(start):
     made = []
 
     def begin(n_on_host, n, *arguments, with_twin=True, of_rank=lambda rank: {}, **more):
-        """So many ranks on each host, which has a GPU for each; 0: all on this one."""
+        """This number of ranks on each host, which has a GPU for each; 0: all on this host."""
         if n_on_host and not has_hosts():
             pytest.skip("to name hosts is root's (unshare --uts)")
-        host = lambda rank: f"quire-{rank // n_on_host}".rjust(64, "h") if n_on_host else ""  # as long as a name may be
+        # the longest possible name
+        host = lambda rank: f"quire-{rank // n_on_host}".rjust(64, "h") if n_on_host else ""
         placed = lambda rank: {"QUIRE_SIMT_DEVICES": str(n_on_host or n), "QUIRE_SIMT_HOST": host(rank)[-1:], **of_rank(rank)}
         twin = {"LD_LIBRARY_PATH": str(TWIN)} if with_twin else {}
         made.append(Group(start, n, *arguments, program=QUIRE, serve=SERVE, before=lambda rank: named(host(rank)) if n_on_host else [], of_rank=placed, **twin, **more))
@@ -69,7 +71,7 @@ def expected():
 
 @pytest.mark.parametrize("n,stages,n_on_host,by_nccl", [(2, 1, 0, False), (2, 1, 1, True), (1, 2, 1, False), (2, 2, 2, False), (2, 2, 1, True)])
 def test_several_hosts_give_the_answers_of_one_gpu(group, expected, n, stages, n_on_host, by_nccl):
-    """GPUs of a stage on one host reach each other's memory: they need no NCCL, and there is none."""
+    """GPUs of a stage on one host access each other's memory: they need no NCCL, and it is absent."""
     ranks = group(n_on_host, n * stages, "-tp", n, "-pp", stages, with_twin=by_nccl)
     assert ("its ranks by NCCL 2.27.3" in ranks.first.output()) == by_nccl
     assert answers(ranks.first) == expected
@@ -123,7 +125,7 @@ def test_what_cannot_be_is_refused(group, n_on_host, more, of_rank, says):
 
 
 def test_options_that_differ_are_named(group):
-    """Rank 1 ends before it has looked for a GPU, and the others wait for what it would have said of it."""
+    """Rank 1 ends before it looks for a GPU, while the others wait for its data."""
     ranks = group(0, 2, "-tp", 2, with_twin=False, of_rank_1=["--max-num-seqs", 16], wait=False)
     said = "--max-num-seqs: rank 0 was given 4, and rank 1 16"
     assert ranks.refused.returncode == 1 and f"rank 1: {said}" in ranks.refused.stderr, ranks.refused.stderr
@@ -131,7 +133,7 @@ def test_options_that_differ_are_named(group):
 
 
 def test_a_cut_network_ends_both_sides(two_hosts, start):
-    """NCCL's twin does not feel it."""
+    """The NCCL stub is not affected by it."""
     if not has_hosts():
         pytest.skip("to name hosts is root's (unshare --uts)")
     hosts = [(["ip", "netns", "exec", name, *named(f"quire-{i}")], {"QUIRE_SIMT_HOST": str(i)}) for i, name in enumerate(two_hosts)]
@@ -151,7 +153,7 @@ def test_a_cut_network_ends_both_sides(two_hosts, start):
 
 
 def test_the_manifest_with_its_lines_for_gpus_starts_a_group(start, expected):
-    """A pod is a host that shows one GPU; the variables are the controller's."""
+    """A pod is a host with one visible GPU; the controller sets the variables."""
     if not has_hosts():
         pytest.skip("to name hosts is root's (unshare --uts)")
     text = (ROOT / "packaging" / "leaderworkerset.yaml").read_text()

@@ -1,4 +1,5 @@
-"""Ranks that others start, as on several hosts: the answers of one process, and what clients see when one dies or the network does."""
+"""Ranks that an external launcher starts, as on several hosts: the answers of one process, and the clients' view if
+a rank or the network fails."""
 
 import ctypes
 import json
@@ -28,10 +29,10 @@ def free_port():
 
 
 class Group:
-    """Ranks by torchrun's environment, of which 0 answers."""
+    """Ranks with torchrun's environment, of which rank 0 serves."""
 
     def __init__(self, start, n, *more, of_rank_1=(), model_of_rank_1=MODEL, wait=True, program=QUIRE, serve=SERVE, before=lambda rank: [], of_rank=lambda rank: {}, **environment):
-        """before: what starts a rank; of_rank: of its environment what is its own."""
+        """before: the command that starts a rank; of_rank: additional environment per rank."""
         self.others = []
         port = free_port()
         placed = lambda rank: {"RANK": str(rank), "WORLD_SIZE": str(n), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), **environment, **of_rank(rank)}
@@ -83,7 +84,7 @@ def expected():
 
 @pytest.mark.parametrize("n,stages", [(2, 1), (1, 2), (2, 2)])
 def test_tcp_gives_the_answers_of_one_process(group, expected, tmp_path, n, stages):
-    """Where the model lies is each host's own matter."""
+    """Each host has its own path of the model."""
     elsewhere = tmp_path / "elsewhere"
     elsewhere.symlink_to(MODEL)
     ranks = group(n * stages, "-tp", n, "-pp", stages, model_of_rank_1=elsewhere, QUIRE_GROUP_SECRET="correct horse battery staple")
@@ -108,7 +109,7 @@ def test_mpirun_gives_the_answers_of_one_process(start, expected, mpi, n, stages
     server = start(*SERVE, "-tp", n, "-pp", stages, before=[*command, str(n * stages)])
     assert f"data transport: {name}" in server.output()
     assert answers(server) == expected
-    # Rank 0 is told to end, and mpirun sees all end well.
+    # Rank 0 receives SIGTERM, and mpirun ends with success.
     listening = subprocess.run(["ss", "-Hltnp", f"sport = :{server.port}"], capture_output=True, text=True).stdout
     os.kill(int(listening.split("pid=")[1].split(",")[0]), signal.SIGTERM)
     assert server.process.wait(30) == 0, server.output()
@@ -116,8 +117,9 @@ def test_mpirun_gives_the_answers_of_one_process(start, expected, mpi, n, stages
 
 @pytest.mark.parametrize("mpi", MPIS)
 def test_mpirun_ends_where_rank_0_cannot_begin(mpi):
-    """The others wait in MPI_Init() for it, and MPICH's mpirun does not end them there. Once they have met, it ends them all as soon
-    as one has ended, so that some do not come to say it: rank 0 its reason, or another what rank 0 told it."""
+    """The others wait in MPI_Init() for it, and MPICH's mpirun does not end them there. After MPI_Init() it ends all
+    ranks as soon as one has ended, so some cannot print the reason: rank 0 its own, or another rank the one from
+    rank 0."""
     command, _ = MPIS[mpi]
     if not shutil.which(command[0]) or not (QUIRE.parent / f"libquire_{mpi}.so").exists():
         pytest.skip(f"there is no {command[0]}, or the build had no {mpi}")
@@ -154,12 +156,12 @@ def test_mpi_that_is_not_there_is_named_and_tcp_taken(start, expected, tmp_path)
 
 
 def lose(ranks, reply, lost, how):
-    """Sends a rank a signal: what streams and everybody's end say so."""
+    """Sends a rank a signal: the running stream and the end of every rank report it."""
     os.kill(ranks.others[lost - 1].pid, how)
     since = time.monotonic()
     rest = reply.read().decode()
     assert '"error"' in rest and f"rank {lost} " in rest, rest[-600:]
-    assert time.monotonic() - since < 30  # 5 s, on a machine that has other things to do
+    assert time.monotonic() - since < 30  # 5 s, on a busy machine
     assert ranks.first.process.wait(30) == 1, ranks.first.output()
     os.kill(ranks.others[lost - 1].pid, signal.SIGKILL)
     codes = ranks.ends()
@@ -173,7 +175,7 @@ def test_a_rank_that_is_lost_ends_what_streams_with_an_error(group, n, stages, l
 
 
 def test_a_rank_that_hangs_for_good_ends_after_its_group(group):
-    """Nobody here ends it: it says that it lives, and only its first thread is stopped, by a tracer."""
+    """No rank ends it: its heartbeat continues, and a tracer stops only its first thread."""
     libc = ctypes.CDLL(None, use_errno=True)
     ranks = group(2, "-tp", 2, of_rank_1=["--threads", "2"])
     rank = ranks.others[0]
@@ -188,7 +190,7 @@ def test_a_rank_that_hangs_for_good_ends_after_its_group(group):
 
 
 def test_an_idle_rank_that_is_stopped_is_noticed(group):
-    """Nobody waits for it: its silence tells."""
+    """No request waits for it: its silence reveals it."""
     ranks = group(2, "-tp", 2)
     os.kill(ranks.others[0].pid, signal.SIGSTOP)
     assert ranks.first.process.wait(30) == 1
@@ -225,7 +227,7 @@ def test_a_server_that_restarts_its_engine_waits_for_the_others(group, expected)
 
 @pytest.mark.parametrize("rank", ["0", "1"])
 def test_a_name_that_nobody_knows_is_said(rank):
-    """It may come yet, so it is looked up again; who waits is told at once."""
+    """It may appear later, so it is looked up again; waiting clients receive the reason at once."""
     placed = {"RANK": rank, "WORLD_SIZE": "2", "MASTER_ADDR": "rank0.invalid", "MASTER_PORT": str(free_port())}
     waits = subprocess.Popen([str(QUIRE), *map(str, SERVE), "-tp", "2"], env={**os.environ, **placed}, stderr=subprocess.PIPE, text=True)
     try:
@@ -239,11 +241,11 @@ def test_a_name_that_nobody_knows_is_said(rank):
 def test_a_signal_to_all_is_rank_0s_and_twice_is_meant(group):
     ranks = group(2, "-tp", 2)
     ranks.others[0].send_signal(signal.SIGTERM)
-    time.sleep(0.05)  # it would end at once; where that is late, this sees nothing
+    time.sleep(0.05)  # it would end at once; if that is late, this check sees nothing
     assert answers(ranks.first) and ranks.others[0].poll() is None
     ranks.others[0].send_signal(signal.SIGTERM)
     assert ranks.ends() == [-signal.SIGTERM] and ranks.first.process.wait(30) == 1
-    # One that still waits for the others has nothing to finish.
+    # A rank that still waits for the others has nothing to finish.
     alone = subprocess.Popen([str(QUIRE), *map(str, SERVE), "-tp", "2", "--nnodes", "2", "--node-rank", "1", "--master-addr", "127.0.0.1", "--master-port", str(free_port())])
     time.sleep(0.3)
     alone.send_signal(signal.SIGTERM)
@@ -260,7 +262,7 @@ def test_options_that_differ_are_named(group):
 
 @pytest.mark.parametrize("file,key,value", [("config.json", "rope_theta", 5000.0), ("generation_config.json", "eos_token_id", 2047)])
 def test_settings_that_differ_are_named(group, tmp_path, file, key, value):
-    """Weights are the same on both hosts; another answer would come of the rest."""
+    """The weights are the same on both hosts; another configuration would change the answer."""
     elsewhere = tmp_path / "elsewhere"
     shutil.copytree(MODEL, elsewhere)
     settings = json.loads((elsewhere / file).read_text())
@@ -269,7 +271,7 @@ def test_settings_that_differ_are_named(group, tmp_path, file, key, value):
     assert ranks.refused.returncode == 1
     assert "the settings in config.json and generation_config.json of rank 0 have the digest" in ranks.refused.stderr, ranks.refused.stderr
     assert ranks.ends() == [1]
-    (elsewhere / file).write_text(json.dumps(settings, indent=7))  # other bytes that say the same
+    (elsewhere / file).write_text(json.dumps(settings, indent=7))  # other bytes with the same meaning
     assert group(2, "-tp", 2, model_of_rank_1=elsewhere).first.stop() == 0
 
 
@@ -284,7 +286,7 @@ def test_places_that_cannot_be_are_refused(environment, says):
 
 
 def test_the_manifest_starts_a_group(start, expected):
-    """What it has for each pod, with the variables that the controller sets."""
+    """Its containers for each pod, with the variables that the controller sets."""
     documents = yaml.safe_load_all((ROOT / "packaging" / "leaderworkerset.yaml").read_text())
     group = next(d for d in documents if d["kind"] == "LeaderWorkerSet")["spec"]["leaderWorkerTemplate"]
     pods = [group[k]["spec"]["containers"][0] for k in ("leaderTemplate", "workerTemplate")]
@@ -316,7 +318,7 @@ def test_what_ranks_tell_each_other_is_measured():
     assert other.communicate(timeout=30)[0] == b"" and other.returncode == 0
 
 
-# ---- a network that is cut ----
+# ---- a cut network ----
 
 def ip(*words):
     subprocess.run(["ip", *words], check=True, capture_output=True)
@@ -350,7 +352,7 @@ for line in urllib.request.urlopen(request, timeout=60): print(line.decode(), en
 
 @pytest.mark.parametrize("is_busy", [True, False])
 def test_a_cut_network_ends_both_sides(two_hosts, start, is_busy):
-    """Also when nobody waits for anybody."""
+    """Also while idle."""
     flags = [*SERVE, "-tp", "2", "--nnodes", "2", "--master-addr", "10.99.0.1"]
     secret = {"QUIRE_GROUP_SECRET": "correct horse battery staple"}
     other = subprocess.Popen(["ip", "netns", "exec", two_hosts[1], str(QUIRE), *map(str, flags), "--node-rank", "1"],
@@ -366,7 +368,7 @@ def test_a_cut_network_ends_both_sides(two_hosts, start, is_busy):
             rest = asks.communicate(timeout=60)[0]
             assert '"error"' in rest and "rank 1 (" in rest, rest[-600:]
         assert first.process.wait(30) == 1 and "rank 1 (" in first.output(), first.output()
-        assert time.monotonic() - since < 30  # 5 s, on a machine that has other things to do
+        assert time.monotonic() - since < 30  # 5 s, on a busy machine
         assert other.wait(30) == 1
         assert "rank 0 (" in other.stdout.read()
     finally:
