@@ -51,13 +51,13 @@ LIMITS = [
     ("comment", "text/", 5.0),
     ("comment", "tools/beside/", 5.0),
     ("comment", "tools/cli/", 5.0),
-    ("comment", "", 24.0),
+    ("comment", "", 5.0),
     ("message", "engine/", 3.0),
     ("message", "files/", 3.0),
     ("message", "server/cache/", 3.0),
     ("message", "server/http/", 3.0),
     ("message", "server/similar/", 3.0),
-    ("message", "", 7.0),
+    ("message", "", 3.0),
 ]
 
 # Files that hold examples of what the rules forbid.

@@ -260,7 +260,7 @@ def test_plan_of_ranks_on_every_gpu_that_is_listed():
     """Each fits with its driver; the one with the most weights hardly does."""
     def plan(*arguments):
         return subprocess.run([str(QUIRE), "plan", str(MODEL), "--json", *arguments], capture_output=True, text=True)
-    listed = plan("--device", "cuda").stderr.rsplit("Name a GPU: ", 1)[1].strip().split(", ")
+    listed = plan("--device", "cuda").stderr.rsplit("name one: ", 1)[1].strip().split(", ")
     assert len(listed) >= 8
     for gpu in listed:
         for ranks in ["-tp", "2"], ["-tp", "4"], ["-pp", "3"], ["-tp", "2", "-pp", "3"]:
