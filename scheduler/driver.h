@@ -65,7 +65,7 @@ int sched_driver_turn(struct sched_driver *d, uint64_t now_us, const struct sche
 
 /* The parts of a turn. */
 int sched_driver_plan(struct sched_driver *d, uint64_t now_us, const struct sched_plan **plan, struct quire_error *err);
-/* Commits the oldest step in flight. QUIRE_INVALID if there is none. */
+/* Commits the oldest step in flight. Returns QUIRE_INVALID if no step is in flight. */
 int sched_driver_commit(struct sched_driver *d, struct quire_error *err);
 void sched_driver_retire(struct sched_driver *d);
 

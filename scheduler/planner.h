@@ -68,7 +68,8 @@ void planner_refuse(struct planner *p);
 /* Admits planner_head(), or leaves it unchanged. True: look at the head again, because it was admitted or a pin was
  * dropped for it. False: the shortage is noted; planner_pass() decides whether others may be admitted. */
 bool planner_admit(struct planner *p);
-/* The next sequence to be admitted. QUEUE_NONE if there is none, or none that may pass the skipped flows. */
+/* The next sequence to be admitted. QUEUE_NONE if no sequence waits, or no waiting one may pass
+ * the skipped flows. */
 uint32_t planner_head(const struct planner *p);
 /* After planner_admit() returned false: skips the head's flow if the head found no blocks and the policy allows it.
  * Returns false if no other sequence may be admitted in this plan. */

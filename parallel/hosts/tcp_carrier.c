@@ -97,7 +97,7 @@ static int send_message(void *state, uint32_t peer, const struct message_head *h
 
 /* ---- receiving ---- */
 
-/* Reads the next bytes of a message. Returns false if there are none now, or the connection has ended. */
+/* Reads the next bytes of a message. Returns false if no bytes have arrived, or the connection has ended. */
 static bool read_some(struct tcp *t, uint32_t peer, unsigned char *to, size_t n, size_t *n_read)
 {
     struct line *l = &t->lines[peer];

@@ -258,7 +258,7 @@ static const char *prepare(struct sqlite_file *f, int *code)
 }
 
 /* Records the file's identity and makes it private to its owner, because an old or copied file may be readable by
- * others. It works by name, because closing a descriptor would release SQLite's locks. */
+ * others. It uses paths, because closing a descriptor of its own would release SQLite's locks. */
 static int make_private(struct sqlite_file *f, struct quire_error *err)
 {
     static const char *const beside[] = {"", "-wal", "-shm"};

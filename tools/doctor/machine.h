@@ -24,7 +24,7 @@ struct machine {
     uint64_t files_now, files_most, locked_bytes;   /* RLIMIT_NOFILE soft and hard, RLIMIT_MEMLOCK */
     char huge_pages[16];           /* "madvise"; "" if unavailable */
     bool has_gpu;
-    char gpu[QUIRE_ERROR_BYTES];   /* its name, or why there is none */
+    char gpu[QUIRE_ERROR_BYTES];   /* its name, or why no GPU can be used */
     char driver[160];              /* NVIDIA's version in the kernel; "" without a driver */
 };
 

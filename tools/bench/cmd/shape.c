@@ -40,8 +40,8 @@ static int find_op(const char *name, enum k_operation *out, struct quire_error *
     return quire_fail(err, QUIRE_INVALID, "--op %.32s: must be one of" BENCH_SHAPE_OPS, name);
 }
 
-/* Reads digits at *text and moves *text behind them. Returns false if there are none, or the number exceeds any shape.
- */
+/* Reads digits at *text and moves *text behind them. Returns false without digits, or if the number exceeds every
+ * shape. */
 static bool take_number(const char **text, uint32_t *out)
 {
     uint64_t n = 0;
