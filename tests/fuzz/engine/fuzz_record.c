@@ -118,7 +118,10 @@ static void read_sections(const uint8_t *bytes, size_t n)
         return;
     must(first.u32 <= 1000 && first.i32 >= -5 && first.i32 <= 5 && first.f32 <= 1 && first.f64 >= 0);
     must(request_layout_put(&again, &later_layout, &first, REQUEST_FOR_RECORDING, NULL) == QUIRE_OK);
-    b = (struct body){.at = (const uint8_t *)again.data, .end = (const uint8_t *)again.data + again.n};
+    if (again.n)
+        b = (struct body){.at = (const uint8_t *)again.data, .end = (const uint8_t *)again.data + again.n};
+    else
+        b = (struct body){0};
     record_sections_read(&b, &later_layout, &second);
     must(!b.wrong && request_layout_put(&third, &later_layout, &second, REQUEST_FOR_RECORDING, NULL) == QUIRE_OK);
     must(third.n == again.n && (third.n == 0 || memcmp(third.data, again.data, third.n) == 0));
