@@ -380,6 +380,17 @@ static void on_unpinned(void *context, uint64_t now_us, uint32_t tenant)
     end_record(r);
 }
 
+static void on_served(void *context, uint64_t now_us, const uint32_t *served, uint32_t n_served)
+{
+    struct recorder *r = context;
+    begin_record(r, RECORDING_SERVED);
+    put_u64(r, now_us);
+    put_u32(r, n_served);
+    put_u32s(r, served, 3 * n_served);
+    end_record(r);
+    write_if_much(r);
+}
+
 /* ---- decisions and outputs --------------------------------------------------------------------- */
 
 static uint32_t n_drafts_of(const struct sched_plan *plan)
@@ -532,6 +543,7 @@ static const struct engine_watch functions = {
     .retired = on_retired,
     .policy_changed = on_policy,
     .unpinned = on_unpinned,
+    .served = on_served,
     .events = on_events,
 };
 
