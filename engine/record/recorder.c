@@ -607,16 +607,13 @@ static void write_end(struct recorder *r)
                   (unsigned long long)r->n_requests, (unsigned long long)r->n_plans, hex);
 }
 
-void recorder_close(struct recorder *r)
+/* Without a header, the engine never opened, and the file is empty. */
+static void recorder_free(struct recorder *r)
 {
-    if (!r)
-        return;
-    if (!r->ended && r->has_header)
-        write_end(r);
     if (r->fd >= 0) {
         close(r->fd);
         if (!r->has_header)
-            unlink(r->path); /* the engine never opened: the file is empty */
+            unlink(r->path);
     }
     size_t at = 0;
     for (uintptr_t live; (live = id_map_next(&r->live, &at)) != 0;)
@@ -627,4 +624,21 @@ void recorder_close(struct recorder *r)
     free((char *)r->about.model);
     free(r->path);
     free(r);
+}
+
+void recorder_close(struct recorder *r)
+{
+    if (!r)
+        return;
+    if (!r->ended && r->has_header)
+        write_end(r);
+    recorder_free(r);
+}
+
+void recorder_discard(struct recorder *r)
+{
+    if (!r)
+        return;
+    r->has_header = false;
+    recorder_free(r);
 }
