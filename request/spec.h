@@ -60,10 +60,11 @@ struct request_spec {
     uint64_t pin_us;
     /* keep_us > 0: the client caches the answer. When the answer ends by itself, its full blocks, including generated
      * ones, stay cached for at most keep_us, within the share of pinned blocks and as long as no other cached answer
-     * has more hits. `given` later refers to the answer by keep_name. */
+     * has more hits. Hit reports refer to the answer by keep_name. */
     uint64_t keep_us, keep_name;
-    /* Triples: low and high half of a keep_name, and how often that answer was served so far. A name of zero removes
-     * all of them. */
+    /* Only from clients and recordings older than hit reports (HIT_REPORT frames, sched_served()), and never written. A
+     * hit report before this request, as triples: low and high half of a keep_name, and how often that answer was served
+     * so far. A name of zero removes all of them. */
     const uint32_t *given;
     uint32_t n_given;
     uint32_t expected_tokens; /* expected number of generated tokens; 0: unknown */

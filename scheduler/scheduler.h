@@ -114,9 +114,6 @@ struct sched_request {
         /* keep_us > 0: the same for an answer that the client caches, including generated blocks, for at most keep_us
          * and in competition with others: pins.h */
         keep_name;
-    /* [n_given], triples: low and high half of a keep_name, and how often that answer was served */
-    const uint32_t *given;
-    uint32_t n_given;
     uint32_t tenant; /* small consecutive integer, for policies and counters */
     uint32_t class_index; /* below SCHED_MAX_CLASSES, for policies */
     uint32_t expected_tokens; /* 0: unknown; for policies */
@@ -271,6 +268,9 @@ struct sched_tenant_stats {
 };
 struct sched_tenant_stats sched_tenant_stats(const struct sched *s, uint32_t tenant);
 
+/* A hit report: how often cached answers were served so far, which ranks their pins. served: n_served triples of the low
+ * and high half of a keep_name, and the count. A name of zero drops all of these pins; unknown names are ignored. */
+void sched_served(struct sched *s, const uint32_t *served, uint32_t n_served);
 /* Removes the pins of a tenant (UINT32_MAX: of all), including those of cached answers; returns their number. */
 uint32_t sched_unpin(struct sched *s, uint32_t tenant);
 struct kv_usage sched_kv_usage(const struct sched *s, uint32_t group);

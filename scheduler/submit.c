@@ -224,7 +224,6 @@ int sched_submit(struct sched *s, const struct sched_request *r, uint32_t *seqs,
     struct sched_job *job = NULL;
     if (retry_us)
         *retry_us = 0;
-    pins_given(s, r->given, r->n_given);
     int status = check_request(s, r, err);
     if (!status)
         status = check_room(s, r, err);

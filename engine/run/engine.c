@@ -588,6 +588,11 @@ int engine_predict(struct engine *e, uint64_t request, uint32_t *tokens, uint32_
     return QUIRE_OK;
 }
 
+void engine_report_hits(struct engine *e, const uint32_t *served, uint32_t n_served)
+{
+    mailbox_report_hits(e->mailbox, served, n_served);
+}
+
 void engine_drain(struct engine *e)
 {
     mailbox_refuse_new(e->mailbox);

@@ -43,6 +43,14 @@ static uint32_t retry_ms(uint64_t retry_us)
     return ms == 0 ? 1 : ms > UINT32_MAX ? UINT32_MAX : (uint32_t)ms;
 }
 
+static void take_served(struct engine *e, const uint32_t *served, uint32_t n_served)
+{
+    if (e->dead || n_served == 0)
+        return;
+    sched_served(e->sched, served, n_served);
+    ENGINE_WATCH(e, served, quire_now_us(), served, n_served);
+}
+
 /* Gives a request to the scheduler. */
 static void place(struct engine *e, struct request *r)
 {
@@ -54,6 +62,7 @@ static void place(struct engine *e, struct request *r)
     request.chain_first = r->chain_first;
     request.hashes = r->hashes;
     uint64_t retry_us = 0;
+    take_served(e, r->spec.given, r->spec.n_given / 3);
     int status = sched_submit(e->sched, &request, seqs, &retry_us, &err);
     if (e->n_watches)
         watch_submit(e, r, &request, status, retry_us, seqs);
@@ -136,9 +145,10 @@ static void carry_out_orders(struct engine *e, const struct mailbox_orders *orde
     }
 }
 
-/* Places what was submitted, then the others, so that a prediction and a cancel always find their request placed. */
+/* Takes hit reports, which rank what a request may drop. Places what was submitted, then the others, so that a prediction and a cancel always find their request placed. */
 static void take_mail(struct engine *e, const struct mailbox_mail *mail)
 {
+    take_served(e, mail->served, mail->n_served);
     for (struct request *r = mail->submitted, *next; r; r = next) {
         next = r->next;
         place(e, r);

@@ -32,6 +32,8 @@ int mailbox_submit(struct mailbox *m, struct request *r, uint32_t *retry_after_m
 void mailbox_cancel(struct mailbox *m, uint64_t id, uint32_t choice);
 /* Takes the tokens over, of malloc(): for a live request that has no prediction. */
 void mailbox_predict(struct mailbox *m, uint64_t id, uint32_t *tokens, uint32_t n);
+/* As engine_report_hits(). */
+void mailbox_report_hits(struct mailbox *m, const uint32_t *served, uint32_t n_served);
 void mailbox_refuse_new(struct mailbox *m);
 void mailbox_no_more(struct mailbox *m);
 /* If two policies are set before a drain, the later one counts. The options' weights are not read. This and
@@ -61,6 +63,8 @@ struct mailbox_mail {
     struct request *submitted; /* linked by next, oldest first */
     struct request *predicted; /* linked by next_predicted; their late_prediction is the engine thread's */
     struct request *cancels; /* linked by next_to_end; their choices' cancel_now is set */
+    const uint32_t *served; /* [3 * n_served], valid until the next mailbox_drain() */
+    uint32_t n_served;
     struct mailbox_orders orders;
     bool closing;
 };

@@ -104,10 +104,11 @@ static void on_replaced(void *context)
 {
     struct served_model *m = context;
     m->source = upstream_source(m->upstream);
-    if (m->source.self && m->cache && upstream_was_ready(m->upstream)) { /* cached responses, until it is ready */
-        response_cache_await_below(m->cache, m->source);
+    if (!m->cache || !upstream_was_ready(m->upstream))
+        return;
+    response_cache_await_below(m->cache, m->source); /* also without an engine: the last source is freed */
+    if (m->source.self) /* cached responses, until it is ready */
         m->source = response_cache_source(m->cache);
-    }
 }
 
 static void ask(void *context)

@@ -34,6 +34,7 @@
 #define WIRE_MAX_TOP 20u
 #define WIRE_MAX_TOKEN_RECORD (16u + 8u * WIRE_MAX_TOP)
 #define WIRE_MAX_TENANTS 1024u
+#define WIRE_MAX_SERVED 1024u /* in one HIT_REPORT */
 #define WIRE_MAX_VECTOR 8192u /* numbers; half an event's bytes */
 
 enum wire_type {
@@ -52,6 +53,7 @@ enum wire_type {
     WIRE_ERROR = 13,  /* engine → front: the reason why the connection closes */
     WIRE_VECTOR = 14, /* engine → front: the vector of a request's prompt, before its DONE */
     WIRE_PREDICT = 15, /* front → engine: the expected answer of a live request */
+    WIRE_HIT_REPORT = 16, /* front → engine: how often it has served answers that it caches */
 };
 
 /* Returns the type's name ("SUBMIT") for messages. Static storage. */
@@ -92,6 +94,7 @@ struct wire_hello {
     uint32_t vector_size; /* engine → front: numbers in a prompt's vector; 0: the model generates tokens */
     bool vector_is_scores; /* engine → front: the vector holds a classifier's scores for a pair of texts */
     bool takes_predict; /* engine → front: the engine supports PREDICT */
+    bool takes_hit_report; /* engine → front: the engine supports HIT_REPORT */
 };
 
 struct wire_vector {
@@ -104,6 +107,12 @@ struct wire_predict { /* decoded: n_tokens × u32, unaligned little endian: wire
     uint32_t n_tokens;
     const uint8_t *tokens; /* decoded: n_tokens × u32, unaligned little endian: wire_u32() */
     const uint32_t *ids;   /* for the encoder */
+};
+
+struct wire_hit_report { /* triples of u32: low and high half of a keep_name, and how often that answer was served */
+    uint32_t n_served;
+    const uint8_t *served; /* decoded: 3 * n_served × u32, unaligned little endian: wire_u32() */
+    const uint32_t *words; /* for the encoder */
 };
 
 struct wire_token {                /* one generated or prompt token */
@@ -234,6 +243,7 @@ int wire_tokens_end(struct buffer *b, size_t mark);
 int wire_put_done(struct buffer *b, uint64_t request, const struct wire_done *done);
 int wire_put_vector(struct buffer *b, uint64_t request, const struct wire_vector *vector);
 int wire_put_predict(struct buffer *b, uint64_t request, const struct wire_predict *predict);
+int wire_put_hit_report(struct buffer *b, const struct wire_hit_report *report);
 int wire_put_cancel(struct buffer *b, uint64_t request, int64_t choice); /* choice -1: all choices */
 int wire_put_credit(struct buffer *b, uint64_t n_bytes);
 int wire_put_control(struct buffer *b, const char *command);
@@ -252,6 +262,7 @@ int wire_get_refuse(const uint8_t *body, size_t n, struct wire_refuse *out, stru
 int wire_get_done(const uint8_t *body, size_t n, struct wire_done *out, struct quire_error *err);
 int wire_get_vector(const uint8_t *body, size_t n, struct wire_vector *out, struct quire_error *err);
 int wire_get_predict(const uint8_t *body, size_t n, struct wire_predict *out, struct quire_error *err);
+int wire_get_hit_report(const uint8_t *body, size_t n, struct wire_hit_report *out, struct quire_error *err);
 int wire_get_cancel(const uint8_t *body, size_t n, int64_t *choice, struct quire_error *err);
 int wire_get_credit(const uint8_t *body, size_t n, uint64_t *n_bytes, struct quire_error *err);
 int wire_get_control(const uint8_t *body, size_t n, const char **command, size_t *n_command, struct quire_error *err);

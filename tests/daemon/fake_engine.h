@@ -43,6 +43,7 @@ uint32_t fake_engine_n_live(struct engine *e);
 void fake_engine_set_stats(struct engine *e,
                            const struct engine_stats *stats); /* except that kv_usage follows n_running */
 uint32_t fake_engine_n_cancelled(struct engine *e); /* requests, since the start */
+uint64_t fake_engine_sum_served(struct engine *e); /* of the words of all hit reports */
 
 #define FAKE_ENGINE_TENANTS 8
 /* Its stats show the arrival of fields that it does not use otherwise: n_waiting_tokens is the sum of background

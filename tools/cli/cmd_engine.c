@@ -203,6 +203,7 @@ static int run(struct engine_command *c, struct engine_options *options, struct 
         event_base_dispatch(c->base);
         serving_death_leave(c->death);
     }
+    c->watching.fails = status != QUIRE_OK;
     return status;
 }
 

@@ -54,8 +54,10 @@ static json_t *differences_json(const struct replay_report *r)
     return all;
 }
 
+/* Returns the exit status. */
 static int report(const struct replay_report *r, uint64_t n_left_out, bool json)
 {
+    const int result = r->n_compared == 0 ? 2 : r->n_different > 0;
     char text[160];
     if (json) {
         int code = command_print_json(
@@ -65,7 +67,7 @@ static int report(const struct replay_report *r, uint64_t n_left_out, bool json)
                       (json_int_t)r->n_tokens, "different", (json_int_t)r->n_different, "bytes_left_out",
                       (json_int_t)n_left_out, "draft_tokens", (json_int_t)r->n_draft_tokens, "accepted_tokens",
                       (json_int_t)r->n_accepted_tokens, "differences", differences_json(r)));
-        return code ? code : r->n_different > 0;
+        return code ? code : result;
     }
     if (n_left_out)
         printf("The recording ends within a record: its last %" PRIu64 " bytes were ignored.\n", n_left_out);
@@ -92,7 +94,7 @@ static int report(const struct replay_report *r, uint64_t n_left_out, bool json)
     else
         printf("All %" PRIu64 " choices are equal: %" PRIu64 " tokens and every logprob bit.\n", r->n_choices,
                r->n_tokens);
-    return r->n_different > 0;
+    return result;
 }
 
 static void on_progress(void *context, uint64_t n_tokens)
@@ -179,7 +181,7 @@ int command_replay(int argc, char **argv)
             "recorded times. A request that was cancelled, or running when the server was killed, is compared up to\n"
             "its last recorded token. MODEL is opened with the recorded device, arithmetic form, KV dtype, lengths\n"
             "and blocks.\n\n"
-            "Exit status: 0 all equal, 1 a difference or an error, 2 a wrong command line.",
+            "Exit status: 0 all equal, 1 a difference or an error, 2 a wrong command line, or no answer to compare.",
         .examples =
             "examples:\n"
             "  quire serve ./model --record monday.rec      first, then:\n"

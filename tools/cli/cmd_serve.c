@@ -689,6 +689,7 @@ static int run(struct serve *s, struct quire_error *err)
         if (serving_death_was(s->death) || beside_died(s->beside))
             s->exit_code = 1;
     }
+    s->watching->fails = status != QUIRE_OK;
     close_all(s);
     return status;
 }

@@ -70,7 +70,10 @@ int watching_begin(struct watching *w, const struct recorder_about *about, struc
 
 void watching_end(struct watching *w)
 {
-    recorder_close(w->recorder);
+    if (w->fails)
+        recorder_discard(w->recorder);
+    else
+        recorder_close(w->recorder);
     timeline_close(w->timeline);
     shadow_destroy(w->shadow);
 }

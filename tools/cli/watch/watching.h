@@ -12,6 +12,7 @@
 
 struct watching {
     const char *record, *timeline_path, *shadow_policy; /* from the command line */
+    bool fails; /* set by the owner: the command failed before it served anything, so no recording remains */
     struct recorder *recorder;
     struct timeline *timeline;
     struct shadow *shadow;
