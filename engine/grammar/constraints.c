@@ -9,13 +9,14 @@
 /* A row of the step that is about to run. */
 struct drawn_row {
     struct constraint *x;
-    const uint32_t *drafts;
-    uint32_t n_drafts, at;
+    struct constraint_text text;
+    uint32_t at;
 };
 /* A row of the step that has ended. */
 struct taken_row {
     struct constraint *x;
-    const uint32_t *tokens;
+    struct constraint_text before;
+    const struct k_sample_result *results;
     uint32_t n;
 };
 
@@ -98,8 +99,8 @@ static void draw_one(void *context, uint32_t i)
     struct constraints *c = context;
     const struct drawn_row *row = &c->drawn[i];
     const uint64_t begun_us = quire_now_us();
-    constraint_draws(row->x, row->drafts, row->n_drafts, c->rows + row->at, c->n_vocab,
-                     c->words + (size_t)row->at * c->n_words, c->draws + row->at);
+    constraint_draws(row->x, &row->text, c->rows + row->at, c->n_vocab, c->words + (size_t)row->at * c->n_words,
+                     c->draws + row->at);
     atomic_fetch_add_explicit(&c->work_us, quire_now_us() - begun_us, memory_order_relaxed);
 }
 
@@ -108,7 +109,7 @@ static void take_one(void *context, uint32_t i)
     struct constraints *c = context;
     const struct taken_row *row = &c->taken[i];
     const uint64_t begun_us = quire_now_us();
-    constraint_take(row->x, row->tokens, row->n);
+    constraint_take(row->x, &row->before, row->results, row->n);
     atomic_fetch_add_explicit(&c->work_us, quire_now_us() - begun_us, memory_order_relaxed);
 }
 
@@ -119,11 +120,11 @@ static void join(struct constraints *c)
     c->waited_us += quire_now_us() - begun_us;
 }
 
-void constraints_draw(struct constraints *c, struct constraint *x, const uint32_t *drafts, uint32_t n_drafts,
+void constraints_draw(struct constraints *c, struct constraint *x, const struct constraint_text *text,
                       struct k_sample_row *rows, uint32_t at)
 {
     c->rows = rows;
-    c->drawn[c->n_drawn++] = (struct drawn_row){.x = x, .drafts = drafts, .n_drafts = n_drafts, .at = at};
+    c->drawn[c->n_drawn++] = (struct drawn_row){.x = x, .text = *text, .at = at};
 }
 
 void constraints_start(struct constraints *c)
@@ -133,9 +134,19 @@ void constraints_start(struct constraints *c)
     c->is_started = c->n_drawn > 0;
 }
 
-static void complete(struct k_sample_row *row, const struct constraint_draw *draw, bool failed)
+static bool is_unknown(const struct constraint_draw *draw)
 {
-    if (failed || (!draw->mask && draw->only < 0))
+    return !draw->mask && draw->only < 0;
+}
+
+bool constraints_rejects(const struct constraints *c, uint32_t at)
+{
+    return is_unknown(&c->draws[at]);
+}
+
+static void complete(struct k_sample_row *row, const struct constraint_draw *draw)
+{
+    if (is_unknown(draw))
         row->forced = 0;
     else if (draw->mask)
         row->mask = draw->mask;
@@ -151,9 +162,9 @@ void constraints_ready(struct constraints *c)
     join(c);
     for (uint32_t i = 0; i < c->n_drawn; i++) {
         const struct drawn_row *row = &c->drawn[i];
-        for (uint32_t at = row->at; at <= row->at + row->n_drafts; at++)
+        for (uint32_t at = row->at; at <= row->at + row->text.n_drafts; at++)
             if (c->rows[at].forced < 0) { /* otherwise a draft's row that is not verified */
-                complete(&c->rows[at], &c->draws[at], row->x->status != QUIRE_OK);
+                complete(&c->rows[at], &c->draws[at]);
                 c->n_masks++;
             }
     }
@@ -161,9 +172,10 @@ void constraints_ready(struct constraints *c)
     c->is_started = false;
 }
 
-void constraints_take(struct constraints *c, struct constraint *x, const uint32_t *tokens, uint32_t n)
+void constraints_take(struct constraints *c, struct constraint *x, const struct constraint_text *before,
+                      const struct k_sample_result *results, uint32_t n)
 {
-    c->taken[c->n_taken++] = (struct taken_row){.x = x, .tokens = tokens, .n = n};
+    c->taken[c->n_taken++] = (struct taken_row){.x = x, .before = *before, .results = results, .n = n};
 }
 
 void constraints_taken(struct constraints *c)

@@ -31,16 +31,19 @@ void constraints_destroy(struct constraints *c); /* NULL is fine */
 struct compiler *constraints_compiler(const struct constraints *c); /* any thread */
 const struct engine_grammars *constraints_grammars(const struct constraints *c);
 
-/* Adds a row of the next step: its n_drafts + 1 sampler rows from `at` on, of all the step's `rows`. The drafts must stay
+/* Adds a row of the next step: its n_drafts + 1 sampler rows from `at` on, of all the step's `rows`. The tokens must stay
  * in place until constraints_ready(). */
-void constraints_draw(struct constraints *c, struct constraint *x, const uint32_t *drafts, uint32_t n_drafts,
+void constraints_draw(struct constraints *c, struct constraint *x, const struct constraint_text *text,
                       struct k_sample_row *rows, uint32_t at);
 void constraints_start(struct constraints *c);
 /* Completes the sampler's rows. A row whose grammar failed reports some token; its constraint has the status. */
 void constraints_ready(struct constraints *c);
+/* Whether this sampler row, of a restricted row, must count as rejected: it reports some token. */
+bool constraints_rejects(const struct constraints *c, uint32_t at);
 
 /* Adds the sampled tokens of a row, which must stay in place until constraints_taken(). */
-void constraints_take(struct constraints *c, struct constraint *x, const uint32_t *tokens, uint32_t n);
+void constraints_take(struct constraints *c, struct constraint *x, const struct constraint_text *before,
+                      const struct k_sample_result *results, uint32_t n);
 void constraints_taken(struct constraints *c);
 
 struct constraints_stats {
