@@ -179,7 +179,9 @@ static void carry_out_orders(struct engine *e, const struct mailbox_orders *orde
         for (uint32_t t = 0; t < e->policy_options.n_tenants; t++)
             if (orders->unpin_tenants[t / 64] >> t % 64 & 1)
                 unpin(e, t);
-    if (orders->no_more) {
+    e->no_more |= orders->no_more;
+    if (e->no_more && !e->parked) { /* otherwise requests follow */
+        e->no_more = false;
         sched_no_more(e->sched);
         ENGINE_WATCH(e, no_more, quire_now_us());
     }

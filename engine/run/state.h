@@ -114,6 +114,7 @@ struct engine {
     struct event_queue events;
     struct request *parked;   /* whose grammar is still compiled; newest first */
     uint32_t n_parked;        /* their choices */
+    bool no_more;             /* no request follows those */
     struct request *over;     /* flushed and unknown to the scheduler: freed by events_reap */
     struct step_slot slots[ENGINE_MAX_SLOTS];
     uint32_t depth;
