@@ -59,6 +59,7 @@ const struct request_field request_fields[] = {
     WHOLE(REQUEST_U64, keep_us, "keep", 33, 0, 0, REQUEST_MAX_US),
     WHOLE(REQUEST_U64, keep_name, "keep_name", 34, 0, 0, 0),
     LIST(REQUEST_IDS, given, "given", 35, REQUEST_OLD, REQUEST_MAX_GIVEN),
+    LIST(REQUEST_BYTES, grammar, "grammar", 36, DRAWS, REQUEST_MAX_GRAMMAR),
 };
 const size_t request_n_fields = sizeof request_fields / sizeof request_fields[0];
 

@@ -27,6 +27,7 @@
 #define REQUEST_MAX_ALLOWED_TOKEN_IDS (1u << 22)
 #define REQUEST_MAX_GIVEN 3072u
 #define REQUEST_MAX_BAD_WORDS 16384u /* a row where all of them match costs 0.06 ms, or 0.24 ms with 60,000 biases */
+#define REQUEST_MAX_GRAMMAR (2u << 20)
 #define REQUEST_MAX_US ((int64_t)1 << 50) /* about 35 years: sums of such times do not overflow */
 
 struct request_bias {
@@ -89,6 +90,10 @@ struct request_spec {
     /* for each word, the number of ids and the ids. The last id is forbidden if the generated tokens end in the others */
     const uint32_t *bad_words;
     uint32_t n_bad_words; /* numbers in bad_words */
+
+    /* The answer is a text of this grammar: its normal form, UTF-8 (text/quire_grammar.h). n_grammar 0: any text */
+    const uint8_t *grammar;
+    uint32_t n_grammar;
 };
 
 /* Sets every field to its default. */

@@ -42,8 +42,10 @@ ROOMS = {
     "engine/model/": "base/ files/ request/ kernels/ engine/checkpoint/",
     "engine/identity/": "base/ files/ request/ kernels/ engine/ engine/checkpoint/ engine/model/",
     "engine/forward/": "base/ files/ request/ memory/ scheduler/ speculation/ kernels/ engine/ engine/checkpoint/ engine/model/",
+    # The public header grammars.h is all that it sees of a tokenizer.
+    "engine/grammar/": "base/ kernels/ engine/",
     "engine/ranks/": "base/ files/ request/ memory/ scheduler/ speculation/ parallel/ parallel/hosts/ kernels/ engine/ engine/checkpoint/ engine/model/ engine/forward/",
-    "engine/run/": ENGINE_PARTS + " parallel/ parallel/hosts/ engine/ranks/ engine/identity/ engine/ engine/checkpoint/ engine/model/ engine/forward/",
+    "engine/run/": ENGINE_PARTS + " parallel/ parallel/hosts/ engine/ranks/ engine/grammar/ engine/identity/ engine/ engine/checkpoint/ engine/model/ engine/forward/",
     "engine/record/": ENGINE_PARTS + " engine/ engine/checkpoint/ engine/model/",
     "server/http/": "base/",
     "server/wire/": "base/ request/",

@@ -26,7 +26,7 @@ struct mailbox {
     struct request *live[BUCKETS];
     struct mailbox_orders orders;
     bool has_orders;
-    bool draining, closing, dead;
+    bool draining, closing, dead, woken;
     struct quire_error death;
 
     uint32_t max_choices;
@@ -288,6 +288,14 @@ uint64_t mailbox_unpin(struct mailbox *m, uint32_t tenant)
     return number;
 }
 
+void mailbox_wake(struct mailbox *m)
+{
+    pthread_mutex_lock(&m->mutex);
+    m->woken = true;
+    pthread_cond_signal(&m->wake);
+    pthread_mutex_unlock(&m->mutex);
+}
+
 void mailbox_close(struct mailbox *m)
 {
     pthread_mutex_lock(&m->mutex);
@@ -326,7 +334,7 @@ uint64_t mailbox_next_number(struct mailbox *m)
 
 static bool has_mail(const struct mailbox *m)
 {
-    return m->submitted || m->predicted || m->cancels || m->n_served > 0 || m->has_orders || m->closing;
+    return m->submitted || m->predicted || m->cancels || m->n_served > 0 || m->has_orders || m->closing || m->woken;
 }
 
 /* Under the mutex. */
@@ -350,6 +358,7 @@ void mailbox_drain(struct mailbox *m, uint64_t until_us, struct mailbox_mail *ou
     out->submitted = m->submitted;
     out->cancels = NULL;
     out->closing = m->closing;
+    m->woken = false;
     out->orders = m->orders;
     if (m->has_orders)
         m->orders = (struct mailbox_orders){0};

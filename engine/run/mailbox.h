@@ -42,6 +42,8 @@ uint64_t mailbox_set_policy(struct mailbox *m, const struct sched_policy *policy
                             const struct sched_policy_options *options);
 #define MAILBOX_ALL_TENANTS UINT32_MAX
 uint64_t mailbox_unpin(struct mailbox *m, uint32_t tenant); /* one there is, or all */
+/* Makes a drain that sleeps return. */
+void mailbox_wake(struct mailbox *m);
 void mailbox_close(struct mailbox *m);
 void mailbox_stats(struct mailbox *m, struct engine_stats *out);
 /* Copies the last published counters of an existing tenant. */

@@ -178,6 +178,10 @@ void request_free(struct request *r)
 {
     if (!r)
         return;
+    for (uint32_t i = 0; r->constraints && i < r->spec.n; i++)
+        constraint_free(&r->constraints[i]);
+    free(r->constraints);
+    compiled_release(r->grammar);
     sampling_free(&r->sampling);
     request_spec_free(&r->spec);
     free(r->late_prediction);
@@ -185,6 +189,19 @@ void request_free(struct request *r)
     free(r->counts_memory);
     free(r->rooms);
     free(r);
+}
+
+int request_take_grammar(struct request *r, struct compiled *grammar, struct quire_error *err)
+{
+    r->grammar = grammar;
+    r->constraints = calloc(r->spec.n, sizeof *r->constraints);
+    return r->constraints ? QUIRE_OK : quire_fail(err, QUIRE_NO_MEMORY, "request: out of memory");
+}
+
+void request_constrain(struct request *r, const struct engine_grammars *grammars)
+{
+    for (uint32_t i = 0; i < r->spec.n; i++)
+        r->constraints[i] = (struct constraint){.grammars = grammars, .grammar = compiled_grammar(r->grammar)};
 }
 
 void request_take_prediction(struct request *r)

@@ -11,6 +11,8 @@
 #include "base/hash.h"
 #include "base/status.h"
 #include "engine/engine.h"
+#include "engine/grammar/compiler.h"
+#include "engine/grammar/constraint.h"
 #include "engine/run/sampling.h"
 #include "request/spec.h"
 #include "scheduler/scheduler.h"
@@ -52,6 +54,9 @@ struct request {
     struct k_token_count *prompt_counts;  /* part of it */
     uint32_t n_prompt_counts;
     struct k_logit_bias *rooms;           /* all choices' row_room */
+    struct compiled *grammar;        /* NULL: the answer is free */
+    struct constraint *constraints;  /* [spec.n], or NULL likewise */
+    struct request *next_parked;     /* among those whose grammar is not compiled yet */
 
     uint32_t retry_after_ms;   /* of a REFUSED finish */
     bool flushed;              /* its last DONE event has left through the sink */
@@ -86,6 +91,11 @@ struct request_limits {
 int request_create(uint64_t id, struct request_spec *spec, const struct request_limits *limits, uint64_t now_us,
                    struct request **out, struct quire_error *err);
 void request_free(struct request *r); /* NULL is fine */
+
+/* Takes the grammar, one reference. The request's answer is restricted once the grammar is ready:
+ * request_constrain(). */
+int request_take_grammar(struct request *r, struct compiled *grammar, struct quire_error *err);
+void request_constrain(struct request *r, const struct engine_grammars *grammars);
 
 /* Makes the scheduler's request from a spec with this arrival time; borrows from the spec. The caller adds the
  * hashes, the fields that depend on the sampler, and the positions at which the prompt must not come from the cache. */

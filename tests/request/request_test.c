@@ -62,6 +62,8 @@ static struct request_spec full(void)
         .keep_name = UINT64_MAX,
         .given = ids,
         .n_given = 3,
+        .grammar = (const uint8_t *)"start: \"a\"",
+        .n_grammar = 10,
     };
     memset(s.cache_domain.bytes, 0xab, sizeof s.cache_domain.bytes);
     return s;
