@@ -1,37 +1,97 @@
 #include "server/front/body/text_work.h"
 
+#include "base/buffer.h"
 #include "base/clock.h"
-#include "server/front/front_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define SLICE_US 5000 /* plus the rest of the current piece: 5 to 10 ms */
 /* Even with few digits, the ids take no more memory than the reply. */
 #define MAX_LISTED_IDS (TEXT_MAX_REPLY_BYTES / 4)
 #define IDS_A_LOOK 256 /* ids decoded between two readings of the clock */
 
-void text_work_free(struct text_work *w)
+struct text_work { /* all zero but the first two: not begun */
+    struct text_task *task;
+    struct api_error *error; /* of the current call */
+    uint32_t mark; /* appears in the text inside special tokens that count as text; 0: not used (quire_text_chat()) */
+    size_t n_items; /* finished items */
+    size_t n_ids; /* finished ids of the item, or of its token strings */
+    size_t n_chars; /* decoded characters of the item's text */
+    size_t capacity; /* ids that fit the item */
+    size_t n_reply_bytes;
+    struct quire_encoder *encoder;
+    struct quire_detok *detok;
+    struct buffer text;
+    bool has_strings;
+};
+
+/* ---- the task's data ------------------------------------------------------------------------ */
+
+bool text_task_items(struct text_task *t, size_t n, struct api_error *e)
 {
+    t->items = calloc(n, sizeof *t->items);
+    if (!t->items)
+        return api_no_memory(e);
+    t->n_items = n;
+    return true;
+}
+
+void request_item_keep(struct request_item *item, size_t from, size_t n)
+{
+    memmove(item->ids, item->ids + from, n * sizeof *item->ids);
+    if (item->places)
+        memmove(item->places, item->places + from, n * sizeof *item->places);
+    item->n_ids = n;
+}
+
+void request_item_free(struct request_item *item)
+{
+    free(item->text);
+    free(item->ids);
+    free(item->places);
+    *item = (struct request_item){0};
+}
+
+/* After rendering: it may be as long as the request's body. */
+static void drop_chat(struct text_chat *chat)
+{
+    free(chat->messages);
+    free(chat->tools);
+    free(chat->kwargs);
+    chat->messages = chat->tools = chat->kwargs = NULL;
+}
+
+static void free_work(struct text_task *t)
+{
+    struct text_work *w = t->work;
+    if (!w)
+        return;
     quire_encoder_close(w->encoder);
     quire_detok_close(w->detok);
     buffer_free(&w->text);
-    *w = (struct text_work){0};
+    free(w);
+    t->work = NULL;
 }
 
-static bool checked(struct request_job *j, int status)
+void text_task_free(struct text_task *t)
 {
-    return status == QUIRE_OK || api_fail_status(&j->error, status, j->prompt_name);
+    for (size_t i = 0; i < t->n_items; i++)
+        request_item_free(&t->items[i]);
+    free(t->items);
+    request_item_free(&t->prediction);
+    drop_chat(&t->chat);
+    free(t->token_strings);
+    free_work(t);
 }
 
-static bool is_prediction(const struct request_job *j, const struct request_item *item)
+static bool checked(struct text_work *w, int status)
 {
-    return item == &j->prediction;
+    return status == QUIRE_OK || api_fail_status(w->error, status, w->task->name);
 }
 
-static bool no_memory(struct request_job *j)
+static bool is_prediction(const struct text_work *w, const struct request_item *item)
 {
-    return api_fail(&j->error, 503, NULL, "out_of_memory", "out of memory");
+    return item == &w->task->prediction;
 }
 
 static bool is_due(uint64_t until_us)
@@ -47,36 +107,36 @@ static void item_done(struct text_work *w)
 
 /* ---- a template ----------------------------------------------------------------------------- */
 
-static bool render(struct request_job *j)
+static bool render(struct text_work *w)
 {
+    struct text_chat *c = &w->task->chat;
     const struct quire_chat chat = {
-        .messages_json = j->messages,
-        .tools_json = j->tools,
-        .kwargs_json = j->kwargs,
-        .add_generation_prompt = j->add_generation_prompt,
-        .continue_final = j->continue_final,
-        .specials = j->served->config->specials_in_messages,
+        .messages_json = c->messages,
+        .tools_json = c->tools,
+        .kwargs_json = c->kwargs,
+        .add_generation_prompt = c->add_generation_prompt,
+        .continue_final = c->continue_final,
+        .specials = c->specials,
     };
-    struct request_item *item = &j->items[0];
-    j->work.rendered = true;
-    int status = quire_text_chat(j->served->config->text, &chat, &item->text, &item->n_text, &j->mark, &j->error.why);
-    request_job_drop_chat(j);
-    return checked(j, status);
+    struct request_item *item = &w->task->items[0];
+    int status = quire_text_chat(w->task->tokenizer, &chat, &item->text, &item->n_text, &w->mark, &w->error->why);
+    drop_chat(c);
+    return checked(w, status);
 }
 
 /* ---- text → ids ----------------------------------------------------------------------------- */
 
 /* Fails a prompt that does not fit the context. */
-static bool too_long(struct request_job *j, size_t least)
+static bool too_long(struct text_work *w, size_t least)
 {
-    return api_fail(&j->error, 400, j->prompt_name, "context_length_exceeded",
-                    "%s: this model's maximum context length is %u tokens, the prompt has at least %zu", j->prompt_name,
-                    j->served->facts->max_model_len, least);
+    return api_fail(w->error, 400, w->task->name, "context_length_exceeded",
+                    "%s: this model's maximum context length is %u tokens, the prompt has at least %zu", w->task->name,
+                    w->task->max_tokens, least);
 }
 
-static bool too_much(struct request_job *j)
+static bool too_much(struct text_work *w)
 {
-    return api_bad(&j->error, j->prompt_name, "the reply would be more than %zu MiB: send less at once",
+    return api_bad(w->error, w->task->name, "the reply would be more than %zu MiB: send less at once",
                    TEXT_MAX_REPLY_BYTES >> 20);
 }
 
@@ -92,23 +152,22 @@ static size_t listed_bytes(const uint32_t *ids, size_t n)
     return bytes;
 }
 
-static bool grow(struct request_job *j, uint32_t **numbers, size_t capacity)
+static bool grow(struct text_work *w, uint32_t **numbers, size_t capacity)
 {
     uint32_t *grown = realloc(*numbers, capacity * sizeof *grown);
     if (!grown)
-        return no_memory(j);
+        return api_no_memory(w->error);
     *numbers = grown;
     return true;
 }
 
-static bool append_ids(struct request_job *j, struct request_item *item, const uint32_t *ids, size_t n)
+static bool append_ids(struct text_work *w, struct request_item *item, const uint32_t *ids, size_t n)
 {
-    struct text_work *w = &j->work;
-    bool placed = j->want_places && !is_prediction(j, item);
+    bool placed = w->task->want_places && !is_prediction(w, item);
     if (!item->ids || n > w->capacity - item->n_ids) {
         /* Most prompts are one piece, and get exactly the space they need. */
         size_t capacity = item->ids ? (w->capacity + n) + (w->capacity + n) / 2 : n + (n == 0);
-        if (!grow(j, &item->ids, capacity) || (placed && !grow(j, &item->places, capacity)))
+        if (!grow(w, &item->ids, capacity) || (placed && !grow(w, &item->places, capacity)))
             return false;
         w->capacity = capacity;
     }
@@ -123,12 +182,12 @@ static bool append_ids(struct request_job *j, struct request_item *item, const u
 
 /* A prompt that will be truncated needs no more ids than the context allows. Returns false if the next would make it
  * too long. */
-static bool make_room(const struct request_job *j, struct request_item *item)
+static bool make_room(const struct text_work *w, struct request_item *item)
 {
-    size_t most = j->served->facts->max_model_len;
+    size_t most = w->task->max_tokens;
     if (item->n_ids <= most)
         return true;
-    if (j->params.truncate == 0)
+    if (!w->task->truncates)
         return false;
     if (item->n_ids > 2 * most) {
         request_item_keep(item, item->n_ids - most, most);
@@ -137,77 +196,76 @@ static bool make_room(const struct request_job *j, struct request_item *item)
 }
 
 /* Takes over the ids of a piece. */
-static bool take_ids(struct request_job *j, struct request_item *item, const uint32_t *ids, size_t n)
+static bool take_ids(struct text_work *w, struct request_item *item, const uint32_t *ids, size_t n)
 {
-    if (is_prediction(j, item))
-        return append_ids(j, item, ids, n);
-    if (j->counts_only) {
+    if (is_prediction(w, item))
+        return append_ids(w, item, ids, n);
+    if (w->task->counts_only) {
         item->n_ids += n;
         return true;
     }
-    if (!j->put)
-        return make_room(j, item) ? append_ids(j, item, ids, n) : too_long(j, item->n_ids + n);
-    j->work.n_reply_bytes += listed_bytes(ids, n);
-    bool fits = j->work.n_reply_bytes <= TEXT_MAX_REPLY_BYTES && item->n_ids + n <= MAX_LISTED_IDS;
-    return fits ? append_ids(j, item, ids, n) : too_much(j);
+    if (!w->task->is_reply)
+        return make_room(w, item) ? append_ids(w, item, ids, n) : too_long(w, item->n_ids + n);
+    w->n_reply_bytes += listed_bytes(ids, n);
+    bool fits = w->n_reply_bytes <= TEXT_MAX_REPLY_BYTES && item->n_ids + n <= MAX_LISTED_IDS;
+    return fits ? append_ids(w, item, ids, n) : too_much(w);
 }
 
 /* Encodes it as an answer's text, without BOS. Special tokens in it count as tokens, since a wrong guess costs only
  * time. */
-static bool begin_prediction(struct request_job *j)
+static bool begin_prediction(struct text_work *w)
 {
-    int status = quire_encoder_open(j->served->config->text, j->prediction.text, j->prediction.n_text, false,
-                                    &j->work.encoder, &j->error.why);
-    return status == QUIRE_OK || api_fail_status(&j->error, status, "prediction");
+    int status = quire_encoder_open(w->task->tokenizer, w->task->prediction.text, w->task->prediction.n_text, false,
+                                    &w->encoder, &w->error->why);
+    return status == QUIRE_OK || api_fail_status(w->error, status, "prediction");
 }
 
-static bool begin_encoding(struct request_job *j, struct request_item *item)
+static bool begin_encoding(struct text_work *w, struct request_item *item)
 {
-    const struct quire_text *text = j->served->config->text;
-    if (is_prediction(j, item))
-        return begin_prediction(j);
+    const struct quire_text *text = w->task->tokenizer;
+    if (is_prediction(w, item))
+        return begin_prediction(w);
     /* Marks would be counted too. */
-    if (!j->put && j->params.truncate == 0 && !j->mark) {
+    if (!w->task->is_reply && !w->task->truncates && !w->mark) {
         size_t least = quire_text_least_tokens(text, item->text, item->n_text);
-        if (least > j->served->facts->max_model_len)
-            return too_long(j, least);
+        if (least > w->task->max_tokens)
+            return too_long(w, least);
     }
-    if (!checked(j,
-                 quire_encoder_open(text, item->text, item->n_text, j->add_special, &j->work.encoder, &j->error.why)))
+    if (!checked(w,
+                 quire_encoder_open(text, item->text, item->n_text, w->task->add_special, &w->encoder, &w->error->why)))
         return false;
-    if (j->want_places)
-        quire_encoder_place(j->work.encoder);
-    if (j->mark)
-        quire_encoder_mark(j->work.encoder, j->mark);
+    if (w->task->want_places)
+        quire_encoder_place(w->encoder);
+    if (w->mark)
+        quire_encoder_mark(w->encoder, w->mark);
     return true;
 }
 
-static bool encode(struct request_job *j, struct request_item *item, uint64_t until_us)
+static bool encode(struct text_work *w, struct request_item *item, uint64_t until_us)
 {
-    struct text_work *w = &j->work;
     const uint32_t *ids = NULL;
     size_t n;
-    if (!w->encoder && !begin_encoding(j, item))
+    if (!w->encoder && !begin_encoding(w, item))
         return false;
     for (;;) {
-        if (!checked(j, quire_encoder_next(w->encoder, &ids, &n, &j->error.why)))
+        if (!checked(w, quire_encoder_next(w->encoder, &ids, &n, &w->error->why)))
             return false;
         if (!ids)
             break;
-        if (!take_ids(j, item, ids, n))
+        if (!take_ids(w, item, ids, n))
             return false;
-        if ((j->params.truncate_end || is_prediction(j, item)) && item->n_ids > j->served->facts->max_model_len)
+        if ((w->task->truncate_end || is_prediction(w, item)) && item->n_ids > w->task->max_tokens)
             break; /* only its beginning is kept */
         if (is_due(until_us))
             return true;
     }
     quire_encoder_close(w->encoder);
     w->encoder = NULL;
-    if (!j->want_text || is_prediction(j, item)) {
+    if (!w->task->want_text || is_prediction(w, item)) {
         free(item->text);
         item->text = NULL;
     }
-    if (is_prediction(j, item))
+    if (is_prediction(w, item))
         w->capacity = 0;
     else
         item_done(w);
@@ -216,130 +274,122 @@ static bool encode(struct request_job *j, struct request_item *item, uint64_t un
 
 /* ---- ids → text ----------------------------------------------------------------------------- */
 
-static bool append_text(struct request_job *j, const char *piece, size_t n)
+static bool append_text(struct text_work *w, const char *piece, size_t n)
 {
-    struct text_work *w = &j->work;
     w->n_reply_bytes += json_out_string_bytes(piece, n) - 2; /* the quotes are counted once, for the whole text */
     if (w->n_reply_bytes > TEXT_MAX_REPLY_BYTES)
-        return too_much(j);
-    if (j->want_places)
+        return too_much(w);
+    if (w->task->want_places)
         w->n_chars += utf8_count(piece, n);
-    return buffer_append(&w->text, piece, n) == QUIRE_OK || no_memory(j);
+    return buffer_append(&w->text, piece, n) == QUIRE_OK || api_no_memory(w->error);
 }
 
-static bool decode(struct request_job *j, struct request_item *item, uint64_t until_us)
+static bool decode(struct text_work *w, struct request_item *item, uint64_t until_us)
 {
-    struct text_work *w = &j->work;
-    const struct quire_text *text = j->served->config->text;
+    const struct quire_text *text = w->task->tokenizer;
     const char *piece;
     size_t n;
-    if (!w->detok && !checked(j, quire_detok_open(text, NULL, 0, j->skip_special, &w->detok, &j->error.why)))
+    if (!w->detok && !checked(w, quire_detok_open(text, NULL, 0, w->task->skip_special, &w->detok, &w->error->why)))
         return false;
-    if (j->want_places && !item->places && !grow(j, &item->places, item->n_ids + 1))
+    if (w->task->want_places && !item->places && !grow(w, &item->places, item->n_ids + 1))
         return false;
     while (w->n_ids < item->n_ids) {
-        if (j->want_places)
+        if (w->task->want_places)
             item->places[w->n_ids] = (uint32_t)(w->n_chars + quire_detok_held(w->detok, item->ids[w->n_ids]));
-        if (!checked(j, quire_detok_push(w->detok, item->ids[w->n_ids++], &piece, &n, &j->error.why)) ||
-            !append_text(j, piece, n))
+        if (!checked(w, quire_detok_push(w->detok, item->ids[w->n_ids++], &piece, &n, &w->error->why)) ||
+            !append_text(w, piece, n))
             return false;
         if (w->n_ids % IDS_A_LOOK == 0 && is_due(until_us))
             return true;
     }
-    if (!checked(j, quire_detok_finish(w->detok, &piece, &n, &j->error.why)) || !append_text(j, piece, n))
+    if (!checked(w, quire_detok_finish(w->detok, &piece, &n, &w->error->why)) || !append_text(w, piece, n))
         return false;
     quire_detok_close(w->detok);
     w->detok = NULL;
     item->n_text = w->text.n;
     if (!buffer_text(&w->text))
-        return no_memory(j);
+        return api_no_memory(w->error);
     item->text = w->text.data;
     w->text = (struct buffer){0};
     item_done(w);
     return true;
 }
 
-/* ---- contents of a reply ---- */
+/* ---- contents of a reply ------------------------------------------------------------------- */
 
-static bool make_strings(struct request_job *j, uint64_t until_us)
+static bool make_strings(struct text_work *w, uint64_t until_us)
 {
-    struct text_work *w = &j->work;
-    const struct request_item *item = &j->items[0];
+    const struct request_item *item = &w->task->items[0];
     while (w->n_ids < item->n_ids) {
         uint8_t *bytes;
         size_t n;
-        if (!checked(j,
-                     quire_text_token_bytes(j->served->config->text, item->ids[w->n_ids], &bytes, &n, &j->error.why)))
+        if (!checked(w, quire_text_token_bytes(w->task->tokenizer, item->ids[w->n_ids], &bytes, &n, &w->error->why)))
             return false;
         if (w->n_ids++ > 0)
             buffer_append(&w->text, ",", 1);
         json_out_string(&w->text, (const char *)bytes, n);
         free(bytes);
         if (w->text.failed)
-            return no_memory(j);
+            return api_no_memory(w->error);
         if (w->n_reply_bytes + w->text.n > TEXT_MAX_REPLY_BYTES)
-            return too_much(j);
+            return too_much(w);
         if (w->n_ids % IDS_A_LOOK == 0 && is_due(until_us))
             return true;
     }
-    j->token_strings = w->text.data;
-    j->n_token_strings = w->text.n;
+    w->task->token_strings = w->text.data;
+    w->task->n_token_strings = w->text.n;
     w->text = (struct buffer){0};
     w->has_strings = true;
     return true;
 }
 
-static bool put_reply(struct request_job *j)
-{
-    j->work.has_reply = true;
-    j->put(&j->reply, j);
-    return !j->reply.failed || no_memory(j);
-}
-
 /* ---- slices --------------------------------------------------------------------------------- */
 
-/* Does the next task, or a part of it. Returns false if it failed. */
-static bool step(struct request_job *j, uint64_t until_us)
+/* Does the next part of the task. Returns false if it failed. */
+static bool step(struct text_work *w, uint64_t until_us)
 {
-    struct text_work *w = &j->work;
-    if (j->messages && !w->rendered)
-        return render(j);
-    if (w->n_items < j->n_items) {
-        struct request_item *item = &j->items[w->n_items];
+    struct text_task *t = w->task;
+    if (t->chat.messages)
+        return render(w);
+    if (w->n_items < t->n_items) {
+        struct request_item *item = &t->items[w->n_items];
         if (w->encoder || !item->ids)
-            return encode(j, item, until_us);
+            return encode(w, item, until_us);
         /* A prompt that does not fit its context is rejected with its exact length. */
-        bool fits = j->put || j->params.truncate != 0 || item->n_ids <= j->served->facts->max_model_len;
-        if (!item->text && j->want_text && fits)
-            return decode(j, item, until_us);
+        bool fits = t->is_reply || t->truncates || item->n_ids <= t->max_tokens;
+        if (!item->text && t->want_text && fits)
+            return decode(w, item, until_us);
         item_done(w);
         return true;
     }
-    if (j->prediction.text)
-        return encode(j, &j->prediction, until_us);
-    if (j->want_strings && !w->has_strings)
-        return make_strings(j, until_us);
-    return put_reply(j);
+    if (t->prediction.text)
+        return encode(w, &t->prediction, until_us);
+    return make_strings(w, until_us);
 }
 
-static bool is_done(const struct request_job *j)
+static bool is_done(const struct text_work *w)
 {
-    const struct text_work *w = &j->work;
-    return w->n_items == j->n_items && !j->prediction.text && (w->has_strings || !j->want_strings) &&
-           (w->has_reply || !j->put);
+    const struct text_task *t = w->task;
+    return w->n_items == t->n_items && !t->prediction.text && (w->has_strings || !t->want_strings);
 }
 
-bool text_work_some(struct request_job *j, bool *more)
+bool text_work_some(struct text_task *t, uint64_t until_us, bool *more, struct api_error *e)
 {
-    uint64_t until_us = quire_now_us() + SLICE_US;
-    bool ok = true;
-    while (ok && !is_done(j)) {
-        ok = step(j, until_us);
+    struct text_work *w = t->work ? t->work : calloc(1, sizeof *w);
+    bool ok = w != NULL || api_no_memory(e);
+    *more = false;
+    if (!ok)
+        return false;
+    t->work = w;
+    w->task = t;
+    w->error = e;
+    while (ok && !is_done(w)) {
+        ok = step(w, until_us);
         if (ok && is_due(until_us))
             break;
     }
-    *more = ok && !is_done(j);
+    *more = ok && !is_done(w);
     if (!*more)
-        text_work_free(&j->work);
+        free_work(t);
     return ok;
 }
