@@ -206,6 +206,43 @@ static void test_memory(void **state)
     end_half(true);
 }
 
+/* The bytes move with their buffer, and the stream goes on with the other one. */
+static void test_exchange(void **state)
+{
+    struct pair p;
+    struct buffer b = {0};
+    (void)state;
+    open_pair(&p, true);
+    struct wire_stream *from = p.ends[0].stream, *to = p.ends[1].stream;
+    assert_int_equal(wire_stream_exchange(to, &b, 100), 0); /* none */
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(wire_stream_send(from, "prompt", 6), 6);
+        assert_int_equal(wire_stream_exchange(to, &b, 5), 0); /* too many */
+        assert_int_equal(wire_stream_exchange(to, &b, 6), 6);
+        assert_int_equal(b.n, 6);
+        assert_memory_equal(b.data, "prompt", 6);
+        b.n = 0;
+        assert_int_equal(wire_stream_receive(to, p.ends[1].bytes, 1), -1);
+        assert_int_equal(errno, EAGAIN);
+    }
+    assert_int_equal(wire_stream_send(from, "rest", 4), 4);
+    assert_int_equal(wire_stream_receive(to, p.ends[1].bytes, 1), 1);
+    assert_int_equal(wire_stream_exchange(to, &b, 100), 0); /* some are read already */
+    assert_int_equal(wire_stream_receive(to, p.ends[1].bytes, 9), 3);
+    wire_stream_send(from, "last", 4);
+    wire_stream_end(from);
+    assert_int_equal(wire_stream_exchange(to, &b, 100), 4);
+    turns(&p, 2);
+    assert_true(p.ends[1].ended); /* it is still told of the end */
+    buffer_free(&b);
+    close_pair(&p);
+
+    open_pair(&p, false);
+    assert_int_equal(wire_stream_send(p.ends[0].stream, "x", 1), 1);
+    assert_int_equal(wire_stream_exchange(p.ends[1].stream, &b, 100), 0); /* a socket has no buffer here */
+    close_pair(&p);
+}
+
 static void test_no_socket(void **state)
 {
     (void)state;
@@ -219,6 +256,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sockets),
         cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_exchange),
         cmocka_unit_test(test_no_socket),
     };
     quire_hash_init();
