@@ -25,6 +25,7 @@ struct end {
     const uint8_t *send;
     uint32_t n_readable, n_writable;
     bool ended, in_call, close_at_once;
+    struct buffer *exchange; /* NULL: reads bytes */
 };
 
 struct pair {
@@ -42,6 +43,8 @@ static void on_readable(void *context)
         e->stream = NULL;
         return;
     }
+    if (e->exchange && wire_stream_exchange(e->stream, e->exchange, N_BYTES) > 0)
+        return;
     ssize_t n = wire_stream_receive(e->stream, e->bytes + e->n, e->piece);
     bool reset = n < 0 && errno == ECONNRESET; /* a socket with unread bytes was closed */
     assert_true(n >= 0 || errno == EAGAIN || reset);
@@ -229,11 +232,20 @@ static void test_exchange(void **state)
     assert_int_equal(wire_stream_receive(to, p.ends[1].bytes, 1), 1);
     assert_int_equal(wire_stream_exchange(to, &b, 100), 0); /* some are read already */
     assert_int_equal(wire_stream_receive(to, p.ends[1].bytes, 9), 3);
-    wire_stream_send(from, "last", 4);
-    wire_stream_end(from);
-    assert_int_equal(wire_stream_exchange(to, &b, 100), 4);
     turns(&p, 2);
-    assert_true(p.ends[1].ended); /* it is still told of the end */
+    /* A sender that waits for space is told of it, and the reader of the end. */
+    uint8_t *much = calloc(1, N_BYTES);
+    assert_non_null(much);
+    p.ends[1].exchange = &b;
+    ssize_t n_sent = wire_stream_send(from, much, N_BYTES);
+    assert_in_range(n_sent, 1, N_BYTES - 1);
+    wire_stream_await_room(from);
+    wire_stream_end(from);
+    turns(&p, 4);
+    assert_int_equal(b.n, n_sent);
+    assert_int_equal(p.ends[0].n_writable, 1);
+    assert_true(p.ends[1].ended);
+    free(much);
     buffer_free(&b);
     close_pair(&p);
 
