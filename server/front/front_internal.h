@@ -17,7 +17,7 @@
 #include "server/front/body/request_job.h"
 #include "server/front/output/reply_bytes.h"
 #include "server/front/tenant/tenants.h"
-#include "server/front/body/text_pool.h"
+#include "server/front/text/text_pool.h"
 #include "server/front/observe/timing.h"
 
 #include <stdbool.h>

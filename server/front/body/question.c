@@ -3,7 +3,7 @@
 #include "server/cache/answer.h"
 #include "server/cache/cache_key.h"
 #include "server/front/body/params.h"
-#include "server/front/body/text_work.h"
+#include "server/front/text/text_work.h"
 #include "text/quire_json.h"
 
 #include <stdlib.h>

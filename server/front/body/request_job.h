@@ -12,8 +12,8 @@
 
 #include "base/hash.h"
 #include "server/front/api/api_error.h"
-#include "server/front/body/text_pool.h"
-#include "server/front/body/text_work.h"
+#include "server/front/text/text_pool.h"
+#include "server/front/text/text_work.h"
 #include "server/front/model_list.h"
 #include "text/quire_json.h"
 

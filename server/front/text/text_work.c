@@ -1,4 +1,4 @@
-#include "server/front/body/text_work.h"
+#include "server/front/text/text_work.h"
 
 #include "base/buffer.h"
 #include "base/clock.h"
