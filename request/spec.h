@@ -109,8 +109,8 @@ void request_spec_take_defaults(struct request_spec *spec, const struct sampling
 
 /* Frees the arrays of an owned spec and resets it as request_spec_default() does. */
 void request_spec_free(struct request_spec *spec);
-/* Frees the prompt when it is not needed any more. */
-void request_spec_drop_prompt(struct request_spec *spec);
+/* Hands the prompt of an owned spec to the caller, who frees it. */
+uint32_t *request_spec_take_prompt(struct request_spec *spec);
 /* Makes an owned copy of an owned or borrowing spec. On QUIRE_NO_MEMORY there is nothing to free. */
 int request_spec_copy(struct request_spec *to, const struct request_spec *from, struct quire_error *err);
 /* Moves the contents of `from`, which becomes empty. */

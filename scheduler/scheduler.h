@@ -90,10 +90,14 @@ const struct sched_policy *sched_policy_of(const struct sched *s);
 /* The policy's own figure, or 0 with *name NULL. */
 double sched_policy_figure(const struct sched *s, const char **name);
 
-/* Copied by sched_submit; the scheduler keeps no pointer to the caller's memory. */
+/* Copied by sched_submit; the scheduler keeps no pointer to the caller's memory, except an owned prompt. */
 struct sched_request {
     uint64_t id; /* set by the caller, unique among live requests */
     const uint32_t *prompt;
+    /* NULL: every choice copies the prompt. Otherwise *owned_prompt is the prompt, from malloc(), and the last choice
+     * keeps it. sched_submit() sets *owned_prompt to NULL if it returns QUIRE_OK; otherwise the prompt remains the
+     * caller's, and may have moved. */
+    uint32_t **owned_prompt;
     uint32_t n_prompt; /* >= 1 */
     uint32_t max_tokens; /* maximum of generated tokens; 0: only the prompt is computed */
     uint32_t n; /* choices, >= 1 */

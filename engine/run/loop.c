@@ -63,10 +63,17 @@ static void place_now(struct engine *e, struct request *r)
     request.hashes = r->hashes;
     uint64_t retry_us = 0;
     take_served(e, r->spec.given, r->spec.n_given / 3);
+    uint32_t *prompt = request_take_prompt(r);
+    request.owned_prompt = &prompt;
     int status = sched_submit(e->sched, &request, seqs, &retry_us, &err);
-    if (e->n_watches)
+    request.owned_prompt = NULL;
+    if (e->n_watches) {
+        uint32_t n_tokens;
+        request.prompt = prompt ? prompt : sched_tokens(e->sched, seqs[0], &n_tokens);
         watch_submit(e, r, &request, status, retry_us, seqs);
-    request_drop_prompt(r);
+    }
+    free(prompt);
+    request_drop_hashes(r);
     if (status == QUIRE_EXHAUSTED) {
         r->retry_after_ms = retry_ms(retry_us ? retry_us : RETRY_UNKNOWN_US);
         request_end(e, r, ENGINE_FINISH_REFUSED, retry_us ? NULL : err.text);

@@ -167,9 +167,13 @@ struct sched_request request_schedule(const struct request_spec *s, uint64_t id,
     };
 }
 
-void request_drop_prompt(struct request *r)
+uint32_t *request_take_prompt(struct request *r)
 {
-    request_spec_drop_prompt(&r->spec);
+    return request_spec_take_prompt(&r->spec);
+}
+
+void request_drop_hashes(struct request *r)
+{
     free(r->hashes);
     r->hashes = NULL;
 }

@@ -102,8 +102,10 @@ void request_constrain(struct request *r, const struct engine_grammars *grammars
 struct sched_request request_schedule(const struct request_spec *spec, uint64_t id, uint64_t arrival_us);
 /* Moves a late prediction to the spec, which has no prediction of its own. */
 void request_take_prediction(struct request *r);
-/* The scheduler has copied the prompt: ours goes. */
-void request_drop_prompt(struct request *r);
+/* Hands the prompt to the caller, for the scheduler. */
+uint32_t *request_take_prompt(struct request *r);
+/* The scheduler has copied the hashes: ours go. */
+void request_drop_hashes(struct request *r);
 
 /* The choice's counts, made from the prompt's when its first token is drawn. */
 struct token_counts *request_counts(struct request *r, uint32_t choice);

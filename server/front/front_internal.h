@@ -17,7 +17,7 @@
 #include "server/front/body/request_job.h"
 #include "server/front/output/reply_bytes.h"
 #include "server/front/tenant/tenants.h"
-#include "server/front/body/text_pool.h"
+#include "server/front/text/text_pool.h"
 #include "server/front/observe/timing.h"
 
 #include <stdbool.h>
@@ -25,6 +25,7 @@
 #include <sys/queue.h>
 
 struct api_dialect;
+struct generation_job;
 struct generation;
 struct utility;
 struct scrape;
@@ -109,7 +110,7 @@ void front_bill(const struct tenant *tenant, struct request_spec *spec);
 void front_failed(const struct wire_done *done, struct api_error *e);
 void front_refused(const struct served_model *m, const struct wire_refuse *refuse, struct api_error *e);
 
-/* ---- chat.c, completions.c, responses.c, messages.c, tokenize.c: for request_job, on the pool ---- */
+/* ---- chat.c, completions.c, responses.c, messages.c, tokenize.c: for jobs, on the pool ---- */
 #define CHAT_MAX_MESSAGES 65536
 /* Writes a list of text parts as one JSON string, one part per line, as in vLLM: templates expect strings. types ends
  * with NULL. Returns false with an error in e that names the field. */
@@ -122,12 +123,12 @@ void chat_put_message(struct buffer *o, const char *role);
 bool chat_take(struct request_job *j, struct buffer *messages, const char *name);
 /* Only messages, tools and kwargs. */
 bool chat_read_messages(struct request_job *j, const struct quire_doc *body);
-bool chat_read(struct request_job *j, const struct quire_doc *body);
+bool chat_read(struct generation_job *g, const struct quire_doc *body);
 /* A text, or a list of ids. */
 bool completions_take_prompt(struct request_job *j, struct quire_value prompt, struct request_item *item);
-bool completions_read(struct request_job *j, const struct quire_doc *body);
-bool responses_read(struct request_job *j, const struct quire_doc *body);
-bool messages_read(struct request_job *j, const struct quire_doc *body);
+bool completions_read(struct generation_job *g, const struct quire_doc *body);
+bool responses_read(struct generation_job *g, const struct quire_doc *body);
+bool messages_read(struct generation_job *g, const struct quire_doc *body);
 /* Reads only the fields of the prompt. */
 bool messages_count_read(struct request_job *j, const struct quire_doc *body);
 bool tokenize_read(struct request_job *j, const struct quire_doc *body);
@@ -144,11 +145,13 @@ void generations_end(struct served_model *m, const struct api_error *e);
 /* ---- tokenize.c ---- */
 void tokenize_start(struct served_model *m, struct http_exchange *x);
 void detokenize_start(struct served_model *m, struct http_exchange *x);
-/* Runs the text work of another route on the pool: read parses the body, put writes the reply. counts_only: it only
- * needs the number of tokens of a text. */
-void utility_start(struct served_model *m, struct http_exchange *x,
-                   bool (*read)(struct request_job *j, const struct quire_doc *body),
-                   void (*put)(struct buffer *o, const struct request_job *j), bool counts_only);
+/* A route that only needs text work. Both functions run on the pool. */
+struct utility_calls {
+    bool (*read)(struct request_job *j, const struct quire_doc *body);
+    void (*put)(struct buffer *o, const struct request_job *j); /* writes the reply */
+    bool counts_only; /* it only needs the number of tokens of a text */
+};
+void utility_start(struct served_model *m, struct http_exchange *x, const struct utility_calls *calls);
 /* Ends all of them with an error. */
 void utilities_end(struct front *f, const struct api_error *e);
 

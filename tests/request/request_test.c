@@ -119,7 +119,7 @@ static void all_of_it_comes_back(void **state)
     assert_int_equal(request_spec_put(&b, &s, REQUEST_FOR_FRAME, NULL), QUIRE_OK);
     assert_int_equal(request_spec_get("it", (const uint8_t *)b.data, b.n, &got, &err), QUIRE_OK);
     assert_int_equal(request_spec_copy(&copy, &got, &err), QUIRE_OK);
-    request_spec_drop_prompt(&got);
+    free(request_spec_take_prompt(&got));
     assert_null(got.prompt);
     request_spec_free(&got);
     for (size_t i = 0; i < request_n_fields; i++)

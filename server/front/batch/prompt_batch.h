@@ -69,7 +69,13 @@ void prompt_batch_begin(struct prompt_batch *b, struct served_model *m, const st
 void prompt_batch_expect(struct prompt_batch *b);
 /* Submits the first prompt. The owner may be freed afterwards. */
 void prompt_batch_start(struct prompt_batch *b);
-/* Call it from calls.submit(). */
+/* Call it from calls.submit(). The spec borrows its prompt.
+ *
+ * In one process, a prompt's ids are copied three times on their way to a step: from the tokenizer's pieces into an
+ * item (text_work.c), into a SUBMIT frame (wire/stream.c), and out of the frame (request/codec.c). The engine moves the
+ * last copy to the scheduler's sequence; only further choices copy it again. A frame of more than 256 KiB is also
+ * copied when it is read. Through a socket, the system's two copies replace the one into the frame. A source with
+ * cached answers keeps another copy while a lookup or an earlier request may have the answer. */
 int prompt_batch_send(struct batch_prompt *p, const struct request_spec *spec, const struct completion_terms *terms,
                       struct quire_error *err);
 /* Returns whether the source's submit() is running: complete() and fail() wait. */

@@ -60,7 +60,7 @@ static int hold(struct choice *c, const struct params *p, const char *piece, siz
                 size_t *n_text, struct quire_error *err)
 {
     c->n_chars += utf8_count(piece, n_piece);
-    int found = stop_holder_push(&c->holder, &p->stops, c->n_tokens > p->spec.min_tokens, p->include_stop, piece,
+    int found = stop_holder_push(&c->holder, &p->stops, c->n_tokens > p->spec->min_tokens, p->include_stop, piece,
                                  n_piece, text, n_text);
     if (found == -2)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
@@ -79,9 +79,9 @@ int choice_token(struct choice *c, const struct choice_rules *rules, uint32_t to
     const char *piece = "";
     size_t n_piece = 0;
     c->n_tokens++;
-    bool asked = contains(p->spec.stop_token_ids, p->spec.n_stop_token_ids, token);
-    bool stops = (asked || (!p->spec.ignore_eos && contains(rules->eos, rules->n_eos, token))) &&
-                 c->n_tokens >= p->spec.min_tokens;
+    bool asked = contains(p->spec->stop_token_ids, p->spec->n_stop_token_ids, token);
+    bool stops = (asked || (!p->spec->ignore_eos && contains(rules->eos, rules->n_eos, token))) &&
+                 c->n_tokens >= p->spec->min_tokens;
     /* The engine's DONE comes in a later frame; the token itself already says that it is the
      * last. */
     if (stops) {
@@ -89,7 +89,7 @@ int choice_token(struct choice *c, const struct choice_rules *rules, uint32_t to
         c->stop_token = asked ? (int64_t)token : -1;
     }
     bool is_shown = !stops || p->include_stop;
-    if (p->spec.n_logprobs >= 0)
+    if (p->spec->n_logprobs >= 0)
         c->offset = c->n_chars + quire_detok_held(c->detok, is_shown ? (int64_t)token : -1);
     if (is_shown) {
         int status = quire_detok_push(c->detok, token, &piece, &n_piece, err);

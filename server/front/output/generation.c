@@ -9,7 +9,7 @@
 
 static void free_prompt(struct generation *g, struct gen_prompt *p)
 {
-    for (uint32_t i = 0; p->choices && i < g->params.spec.n; i++)
+    for (uint32_t i = 0; p->choices && i < g->params.spec->n; i++)
         choice_close(&p->choices[i]);
     free(p->choices);
     free(p->item.text);
@@ -23,7 +23,7 @@ static void free_prompt(struct generation *g, struct gen_prompt *p)
 static void generation_free(struct generation *g)
 {
     if (g->job)
-        text_pool_cancel(g->served->front->pool, &g->job->job);
+        text_pool_cancel(g->served->front->pool, &g->job->job.job);
     prompt_batch_end(&g->batch);
     for (size_t i = 0; i < g->n_prompts; i++)
         free_prompt(g, &g->prompts[i]);
@@ -49,7 +49,7 @@ static void count_unfinished(struct generation *g, enum metrics_finish how)
 {
     for (size_t i = 0; i < g->n_prompts; i++) {
         const struct gen_prompt *p = &g->prompts[i];
-        for (uint32_t j = 0; p->choices && j < g->params.spec.n; j++)
+        for (uint32_t j = 0; p->choices && j < g->params.spec->n; j++)
             if (p->choices[j].finish == CHOICE_RUNS && p->batch.accepted)
                 generation_metrics(g)->finished[how]++;
     }
@@ -113,9 +113,9 @@ static void begin_stream(struct generation *g)
      * together they are not more than the client has had time to read. */
     struct buffer early = g->early;
     g->early = (struct buffer){0};
-    bool waits = g->params.echo && g->params.spec.n_logprobs >= 0;
+    bool waits = g->params.echo && g->params.spec->n_logprobs >= 0;
     for (size_t i = 0; i < g->n_prompts && !waits; i++)
-        for (uint32_t j = 0; j < g->params.spec.n; j++)
+        for (uint32_t j = 0; j < g->params.spec->n; j++)
             g->dialect->open(g, &g->prompts[i], &g->prompts[i].choices[j]);
     buffer_append(&g->early, early.data, early.n);
     if (early.failed || g->early.failed)
@@ -310,7 +310,7 @@ static void on_token(void *context, const struct wire_token *token)
     struct gen_prompt *p = context;
     struct generation *g = p->g;
     struct quire_error err;
-    if (token->choice >= g->params.spec.n)
+    if (token->choice >= g->params.spec->n)
         return;
     struct choice *c = &p->choices[token->choice];
     if (c->finish != CHOICE_RUNS) /* in flight when the choice stopped */
@@ -348,7 +348,7 @@ static void prompt_over(struct generation *g, struct gen_prompt *p)
     /* A stream has already sent them. */
     if (g->params.stream)
         logprobs_arrays_free(&p->arrays);
-    for (uint32_t i = 0; g->params.stream && i < g->params.spec.n; i++)
+    for (uint32_t i = 0; g->params.stream && i < g->params.spec->n; i++)
         logprobs_arrays_free(&p->choices[i].arrays);
     g->n_open--;
     prompt_batch_settle(&g->batch);
@@ -362,7 +362,7 @@ static void on_done(void *context, const struct wire_done *done)
     int status = QUIRE_OK;
     if (done->last)
         prompt_batch_over(&p->batch);
-    if (done->choice < g->params.spec.n) {
+    if (done->choice < g->params.spec->n) {
         struct choice *c = &p->choices[done->choice];
         c->over_in_engine = true;
         c->n_drafted = done->n_drafted;
@@ -492,21 +492,21 @@ static bool fit_prompt(const struct generation *g, struct gen_prompt *p, struct 
         p->max_tokens = params->max_tokens;
     else
         p->max_tokens = to_the_end || rest < params->max_tokens ? (uint32_t)rest : params->max_tokens;
-    if (params->spec.min_tokens > p->max_tokens)
-        return api_bad(e, "min_tokens", "%u is more than the %u tokens there may be", params->spec.min_tokens,
+    if (params->spec->min_tokens > p->max_tokens)
+        return api_bad(e, "min_tokens", "%u is more than the %u tokens there may be", params->spec->min_tokens,
                        p->max_tokens);
     return true;
 }
 
 static bool wants_prompt_logprobs(const struct params *params)
 {
-    return (params->echo && params->spec.n_logprobs >= 0) || params->spec.n_prompt_logprobs >= 0;
+    return (params->echo && params->spec->n_logprobs >= 0) || params->spec->n_prompt_logprobs >= 0;
 }
 
 /* Creates its choices. A stream mentions them from its beginning on. */
 static int prepare(struct generation *g, struct gen_prompt *p, struct quire_error *err)
 {
-    uint32_t n = g->params.spec.n, first = (uint32_t)(p - g->prompts) * n;
+    uint32_t n = g->params.spec->n, first = (uint32_t)(p - g->prompts) * n;
     p->g = g;
     p->choices = calloc(n, sizeof *p->choices);
     if (!p->choices)
@@ -524,7 +524,7 @@ static int open_prompt(struct generation *g, struct gen_prompt *p, struct quire_
         return QUIRE_OK;
     p->opened = true;
     generation_watch_prefix(g, p);
-    for (uint32_t i = 0; i < g->params.spec.n && status == QUIRE_OK; i++) {
+    for (uint32_t i = 0; i < g->params.spec->n && status == QUIRE_OK; i++) {
         status = choice_open(&p->choices[i], &g->rules, p->item.ids, p->item.n_ids, err);
         if (g->params.echo)
             p->choices[i].n_chars = utf8_count(p->item.text, p->item.n_text);
@@ -552,7 +552,7 @@ static int submit(struct batch_prompt *batch, struct quire_error *err)
     int status = open_prompt(g, p, err);
     if (status != QUIRE_OK)
         return status;
-    struct request_spec s = g->params.spec;
+    struct request_spec s = *g->params.spec;
     s.prompt = p->item.ids;
     s.n_prompt = (uint32_t)p->item.n_ids;
     s.max_tokens = p->max_tokens;
@@ -619,7 +619,7 @@ static void echo_only(struct generation *g)
     if (g->params.stream)
         begin_stream(g);
     for (size_t i = 0; i < g->n_prompts; i++) {
-        for (uint32_t j = 0; j < g->params.spec.n; j++) {
+        for (uint32_t j = 0; j < g->params.spec->n; j++) {
             struct choice *c = &g->prompts[i].choices[j];
             c->finish = CHOICE_LENGTH;
             int status = open_prompt(g, &g->prompts[i], &err);
@@ -638,7 +638,7 @@ static void echo_only(struct generation *g)
 static bool apply_limits(struct generation *g, struct api_error *e)
 {
     const struct tenant *t = g->tenant;
-    struct request_spec *s = &g->params.spec;
+    struct request_spec *s = g->params.spec;
     if (!g->params.has_priority)
         s->priority = t->priority_min > 0 ? t->priority_min : (t->priority_max < 0 ? t->priority_max : 0);
     if (s->priority < t->priority_min || s->priority > t->priority_max)
@@ -651,33 +651,34 @@ static bool apply_limits(struct generation *g, struct api_error *e)
 }
 
 /* Moves the job's results to the request. */
-static bool take_job(struct generation *g, struct request_job *j, struct api_error *e)
+static bool take_job(struct generation *g, struct generation_job *j, struct api_error *e)
 {
     struct served_model *m = g->served;
-    if (!j->ok) {
-        *e = j->error;
+    struct text_task *text = j->job.text;
+    if (!j->job.ok) {
+        *e = j->job.error;
         return false;
     }
-    g->params = j->params;
-    j->params = (struct params){0};
-    g->cache_domain = j->cache_domain;
+    g->params = *j->params;
+    *j->params = (struct params){0};
+    g->cache_domain = j->job.cache_domain;
     generation_cache_begin(g, j);
     g->rules = (struct choice_rules){m->config->text, &g->params, g->facts->eos, g->facts->n_eos};
     snprintf(g->id, sizeof g->id, "%s%s", g->dialect->id_prefix, generation_name(g));
-    g->prompt_name = j->prompt_name;
+    g->prompt_name = text->name;
     if (!apply_limits(g, e))
         return false;
-    g->prompts = calloc(j->n_items, sizeof *g->prompts);
+    g->prompts = calloc(text->n_items, sizeof *g->prompts);
     if (g->prompts)
         g->dialect->begin(g, j);
     if (!g->prompts || g->head.failed)
         return api_fail(e, 503, NULL, "out_of_memory", "out of memory");
-    g->n_prompts = g->n_open = j->n_items;
-    g->prediction = j->prediction;
-    j->prediction = (struct request_item){0};
-    for (size_t i = 0; i < j->n_items; i++) {
-        g->prompts[i].item = j->items[i];
-        j->items[i] = (struct request_item){0};
+    g->n_prompts = g->n_open = text->n_items;
+    g->prediction = text->prediction;
+    text->prediction = (struct request_item){0};
+    for (size_t i = 0; i < text->n_items; i++) {
+        g->prompts[i].item = text->items[i];
+        text->items[i] = (struct request_item){0};
         if (!g->params.echo) {
             free(g->prompts[i].item.text);
             g->prompts[i].item.text = NULL;
@@ -691,11 +692,11 @@ static bool take_job(struct generation *g, struct request_job *j, struct api_err
 static bool queue(struct generation *g, struct api_error *e)
 {
     const struct served_model *m = g->served;
-    uint32_t n = (uint32_t)g->n_prompts * g->params.spec.n;
+    uint32_t n = (uint32_t)g->n_prompts * g->params.spec->n;
     uint64_t waiting = turns_n_waiting(m->turns, g->tenant->index),
              most = (uint64_t)MOST_WAITING * m->front->max_choices;
     bool is_small = g->n_prompts == 1 || n <= TURNS_SMALL;
-    prompt_batch_begin(&g->batch, g->served, &batch_calls, g, g->tenant, g->n_prompts, g->params.spec.n, is_small);
+    prompt_batch_begin(&g->batch, g->served, &batch_calls, g, g->tenant, g->n_prompts, g->params.spec->n, is_small);
     if (!is_small && waiting + n > most) {
         api_fail(e, 429, NULL, "rate_limit_exceeded",
                  "%llu choices of this key wait for their turn, and %llu may: try again when some are done",
@@ -718,7 +719,7 @@ static void on_text(void *owner, struct request_job *job)
     int status = QUIRE_OK;
     g->job = NULL;
     http_body_freed(g->x);
-    bool ok = take_job(g, job, &e);
+    bool ok = take_job(g, (struct generation_job *)job, &e);
     request_job_free(job);
     for (size_t i = 0; i < g->n_prompts && ok; i++) {
         ok = fit_prompt(g, &g->prompts[i], &e);
@@ -794,7 +795,7 @@ void generation_start(struct served_model *m, struct http_exchange *x, const str
         ok = read_headers(g, &e);
     }
     if (ok) {
-        g->job = request_job_new(m, x, tenant, dialect->read, on_text, g);
+        g->job = generation_job_new(m, x, tenant, dialect->read, on_text, g);
         ok = g->job || api_fail(&e, 503, NULL, "out_of_memory", "out of memory");
     }
     if (!ok) {
@@ -802,10 +803,10 @@ void generation_start(struct served_model *m, struct http_exchange *x, const str
         front_refuse(m->front, x, tenant, &e);
         return;
     }
-    g->facts = model_facts_hold(g->job->served->facts);
+    g->facts = model_facts_hold(g->job->job.served->facts);
     TAILQ_INSERT_TAIL(&m->generations, g, link);
     http_on_gone(x, on_gone, g);
-    text_pool_submit(m->front->pool, &g->job->job);
+    text_pool_submit(m->front->pool, &g->job->job.job);
 }
 
 void generations_end(struct served_model *m, const struct api_error *e)

@@ -10,6 +10,7 @@
 
 #include "server/front/output/choice.h"
 #include "server/front/batch/prompt_batch.h"
+#include "server/front/body/generation_job.h"
 #include "server/front/front_internal.h"
 #include "server/front/observe/trace_context.h"
 
@@ -27,9 +28,9 @@ struct gen_piece {
 struct api_dialect {
     const char *id_prefix; /* beginning of a reply's id, before the request's name */
     /* On the text pool: fills in the job from a request's body. */
-    bool (*read)(struct request_job *j, const struct quire_doc *body);
+    bool (*read)(struct generation_job *j, const struct quire_doc *body);
     /* Builds g->head, which events and replies share, from the job. */
-    void (*begin)(struct generation *g, const struct request_job *j);
+    void (*begin)(struct generation *g, const struct generation_job *j);
     /* A stream's events for each choice: open() writes the events before its first token (a second call does nothing),
      * then come its tokens and its end. */
     void (*open)(struct generation *g, struct gen_prompt *p, struct choice *c);
@@ -52,7 +53,7 @@ struct gen_prompt {
     uint64_t submitted_us;
     uint64_t engine_id; /* the engine's own id, as in its recordings; 0: unknown */
     uint32_t n_cached, n_created;
-    struct choice *choices; /* params.spec.n of them */
+    struct choice *choices; /* params.spec->n of them */
     /* Logprobs of the prompt, for echo and prompt_logprobs. */
     struct logprobs_arrays arrays;
     struct buffer prompt_logprobs;
@@ -93,7 +94,7 @@ struct generation {
     uint32_t header_deadline_ms;
     bool header_timing;
     struct params_cache header_cache;
-    struct request_job *job; /* while it is in the pool */
+    struct generation_job *job; /* while it is in the pool */
     struct gen_prompt *prompts;
     const char *prompt_name; /* the field with the prompts, for errors; static */
     size_t n_prompts, n_open;
@@ -119,7 +120,7 @@ const char *generation_name(const struct generation *g);
 /* Reads Cache-Control. */
 void generation_cache_header(const struct http_exchange *x, struct params_cache *cache);
 /* Sets g->terms from the job; header: the request's. */
-void generation_cache_begin(struct generation *g, struct request_job *j);
+void generation_cache_begin(struct generation *g, struct generation_job *j);
 void generation_cache_origin(struct generation *g, const struct completion_origin *origin);
 /* Writes x-quire-cache and related headers, before the reply begins. */
 void generation_cache_say(const struct served_model *m, struct http_exchange *x, const struct generation_cache *c);

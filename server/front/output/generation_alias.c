@@ -90,7 +90,7 @@ void generation_alias_show(struct generation *g, const void *events, size_t n)
 
 void generation_alias_keep(const struct generation *g, const struct buffer *body)
 {
-    struct note note = {.n = g->params.spec.n, .n_head = body ? 0 : (uint32_t)g->head.n};
+    struct note note = {.n = g->params.spec->n, .n_head = body ? 0 : (uint32_t)g->head.n};
     struct buffer o = {0};
     const struct buffer *said = body ? body : &g->shown, *names = body ? body : &g->head;
     const size_t n_head = g->head.n < names->n ? g->head.n : names->n;

@@ -55,7 +55,7 @@ static struct key256 cut_digest(const struct served_model *m, const struct param
     return quire_sha256_now(&s);
 }
 
-void generation_cache_begin(struct generation *g, struct request_job *j)
+void generation_cache_begin(struct generation *g, struct generation_job *j)
 {
     const struct params_cache *body = &g->params.cache, *header = &g->header_cache;
     g->terms = (struct completion_terms){

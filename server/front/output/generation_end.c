@@ -4,18 +4,24 @@
 
 #include "base/clock.h"
 
+/* A request whose body has not been read counts as live. */
+static bool is_background(const struct generation *g)
+{
+    return g->params.spec && g->params.spec->background;
+}
+
 uint64_t generation_n_live(const struct served_model *m)
 {
     const struct generation *g;
     uint64_t n = 0;
     TAILQ_FOREACH(g, &m->generations, link)
-    n += !g->params.spec.background;
+    n += !is_background(g);
     return n;
 }
 
 struct metrics *generation_metrics(const struct generation *g)
 {
-    return g->params.spec.background ? g->served->background : g->served->counts;
+    return is_background(g) ? g->served->background : g->served->counts;
 }
 
 const char *generation_name(const struct generation *g)
@@ -60,7 +66,7 @@ void generation_choice_over(struct generation *g, const struct gen_prompt *p, co
 
 static void add_choices(const struct generation *g, const struct gen_prompt *p, struct finished_request *f)
 {
-    for (uint32_t i = 0; p->choices && i < g->params.spec.n; i++) {
+    for (uint32_t i = 0; p->choices && i < g->params.spec->n; i++) {
         const struct choice *c = &p->choices[i];
         f->n_choices++;
         f->n_generated += c->n_tokens;
@@ -81,7 +87,7 @@ static struct finished_request facts_of(struct generation *g, int status, const 
         .name = generation_name(g),
         .route = g->route,
         .context = &g->context,
-        .spec = g->n_prompts > 0 ? &g->params.spec : NULL,
+        .spec = g->n_prompts > 0 ? g->params.spec : NULL,
         .max_tokens = g->n_prompts > 0 ? g->prompts[0].max_tokens : 0,
         .status = status,
         .cache_layer = g->cache.layer,

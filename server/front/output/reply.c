@@ -21,7 +21,7 @@ struct reply_usage reply_usage(const struct generation *g)
         u.n_prompt += g->prompts[i].item.n_ids;
         u.n_cached += g->prompts[i].n_cached;
         u.n_created += g->prompts[i].n_created;
-        for (uint32_t j = 0; j < g->params.spec.n; j++) {
+        for (uint32_t j = 0; j < g->params.spec->n; j++) {
             const struct choice *c = &g->prompts[i].choices[j];
             u.n_generated += c->n_tokens;
             add_prediction(g, c, &u);
@@ -41,7 +41,7 @@ struct logprobs_style reply_logprobs_style(const struct generation *g, int32_t n
 
 void reply_put_logprobs(struct buffer *o, const struct generation *g, const struct gen_piece *piece)
 {
-    const struct logprobs_style style = reply_logprobs_style(g, g->params.spec.n_logprobs);
+    const struct logprobs_style style = reply_logprobs_style(g, g->params.spec->n_logprobs);
     for (uint32_t i = 0; i < piece->n_tokens; i++) {
         if (i > 0)
             json_out_raw(o, ",");

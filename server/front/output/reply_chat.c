@@ -4,9 +4,9 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static void begin(struct generation *g, const struct request_job *j)
+static void begin(struct generation *g, const struct generation_job *j)
 {
-    choices_begin(g, j->model, g->params.stream ? "chat.completion.chunk" : "chat.completion");
+    choices_begin(g, j->job.model, g->params.stream ? "chat.completion.chunk" : "chat.completion");
 }
 
 static void put_prompt_ids(struct buffer *o, const struct generation *g, const struct gen_prompt *p)
@@ -61,7 +61,7 @@ static void end_delta(struct deltas *d)
     struct generation *g = d->g;
     struct buffer *o = &g->event;
     json_out_raw(o, "},\"logprobs\":");
-    if (g->params.spec.n_logprobs >= 0 && d->piece->n_tokens > 0) {
+    if (g->params.spec->n_logprobs >= 0 && d->piece->n_tokens > 0) {
         json_out_raw(o, "{\"content\":[");
         reply_put_logprobs(o, g, d->piece);
         json_out_raw(o, "],\"refusal\":null}");
@@ -158,7 +158,7 @@ static void finish(struct generation *g, struct gen_prompt *p, struct choice *c)
 static void collect(struct generation *g, struct choice *c, const struct gen_piece *piece)
 {
     choices_keep(g, c, piece);
-    if (piece->n_tokens == 0 || g->params.spec.n_logprobs < 0)
+    if (piece->n_tokens == 0 || g->params.spec->n_logprobs < 0)
         return;
     if (c->logprobs.n > 0)
         json_out_raw(&c->logprobs, ",");
@@ -220,7 +220,7 @@ static void put_choice(struct buffer *o, struct generation *g, struct gen_prompt
     (void)p;
     put_message(o, g, c);
     json_out_raw(o, ",\"logprobs\":");
-    if (g->params.spec.n_logprobs >= 0) {
+    if (g->params.spec->n_logprobs >= 0) {
         json_out_raw(o, "{\"content\":[");
         buffer_append(o, c->logprobs.data, c->logprobs.n);
         json_out_raw(o, "],\"refusal\":null}");

@@ -70,7 +70,7 @@ void choices_put_finish(struct buffer *o, const struct generation *g, const stru
 
 void choices_put_prompt_logprobs(struct buffer *o, const struct generation *g, const struct gen_prompt *p)
 {
-    if (g->params.spec.n_prompt_logprobs < 0)
+    if (g->params.spec->n_prompt_logprobs < 0)
         return;
     json_out_raw(o, ",\"prompt_logprobs\":[");
     buffer_append(o, p->prompt_logprobs.data, p->prompt_logprobs.n);
@@ -189,7 +189,7 @@ void choices_whole(struct generation *g, struct buffer *o,
     for (size_t i = 0; i < g->n_prompts; i++) {
         struct gen_prompt *p = &g->prompts[i];
         o->failed |= p->prompt_logprobs.failed;
-        for (uint32_t j = 0; j < g->params.spec.n; j++) {
+        for (uint32_t j = 0; j < g->params.spec->n; j++) {
             struct choice *c = &p->choices[j];
             o->failed |= c->text.failed || c->token_ids.failed || c->logprobs.failed;
             json_out_raw(o, c->index > 0 ? ",{\"index\":" : "{\"index\":");
@@ -211,7 +211,7 @@ void choices_whole(struct generation *g, struct buffer *o,
 
 uint64_t reply_prompt_bytes(const struct generation *g, const struct gen_prompt *p)
 {
-    return g->params.spec.n * (p->prompt_logprobs.n + logprobs_arrays_bytes(&p->arrays));
+    return g->params.spec->n * (p->prompt_logprobs.n + logprobs_arrays_bytes(&p->arrays));
 }
 
 void reply_prompt_logprob(struct generation *g, struct gen_prompt *p, const struct wire_token *token)
@@ -219,13 +219,13 @@ void reply_prompt_logprob(struct generation *g, struct gen_prompt *p, const stru
     const struct params *params = &g->params;
     struct wire_token first = {.token = token ? token->token : p->item.ids[0]};
     const struct wire_token *shown = token ? token : &first;
-    if (params->echo && params->spec.n_logprobs >= 0) {
-        const struct logprobs_style style = reply_logprobs_style(g, params->spec.n_logprobs);
+    if (params->echo && params->spec->n_logprobs >= 0) {
+        const struct logprobs_style style = reply_logprobs_style(g, params->spec->n_logprobs);
         bool placed = p->item.places && p->arrays.n < p->item.n_ids;
         logprobs_arrays_add(&p->arrays, &style, shown, placed ? p->item.places[p->arrays.n] : 0);
     }
-    if (params->spec.n_prompt_logprobs >= 0) {
-        const struct logprobs_style style = reply_logprobs_style(g, params->spec.n_prompt_logprobs);
+    if (params->spec->n_prompt_logprobs >= 0) {
+        const struct logprobs_style style = reply_logprobs_style(g, params->spec->n_prompt_logprobs);
         if (token) {
             json_out_raw(&p->prompt_logprobs, ",");
             logprobs_prompt_entry(&p->prompt_logprobs, &style, token);

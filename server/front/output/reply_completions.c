@@ -1,9 +1,9 @@
 /* Writes the replies of /v1/completions. */
 #include "server/front/output/reply_choices.h"
 
-static void begin(struct generation *g, const struct request_job *j)
+static void begin(struct generation *g, const struct generation_job *j)
 {
-    choices_begin(g, j->model, "text_completion");
+    choices_begin(g, j->job.model, "text_completion");
 }
 
 static void put_prompt_ids(struct buffer *o, const struct generation *g, const struct gen_prompt *p)
@@ -26,7 +26,7 @@ static void open_choice(struct generation *g, struct gen_prompt *p, struct choic
     json_out_raw(o, ",\"text\":");
     json_out_string(o, p->item.text, g->params.echo ? p->item.n_text : 0);
     json_out_raw(o, ",\"logprobs\":");
-    if (g->params.echo && g->params.spec.n_logprobs >= 0)
+    if (g->params.echo && g->params.spec->n_logprobs >= 0)
         logprobs_arrays_json(o, NULL, &p->arrays);
     else
         json_out_raw(o, "null");
@@ -37,7 +37,7 @@ static void open_choice(struct generation *g, struct gen_prompt *p, struct choic
 
 static void add_logprobs(const struct generation *g, struct choice *c, const struct gen_piece *piece)
 {
-    const struct logprobs_style style = reply_logprobs_style(g, g->params.spec.n_logprobs);
+    const struct logprobs_style style = reply_logprobs_style(g, g->params.spec->n_logprobs);
     for (uint32_t i = 0; i < piece->n_tokens; i++)
         logprobs_arrays_add(&c->arrays, &style, &piece->tokens[i].token, piece->tokens[i].offset);
 }
@@ -51,7 +51,7 @@ static void put_token(struct generation *g, struct gen_prompt *p, struct choice 
     json_out_raw(o, ",\"text\":");
     json_out_string(o, piece->text, piece->n_text);
     json_out_raw(o, ",\"logprobs\":");
-    if (g->params.spec.n_logprobs >= 0 && piece->n_tokens > 0) {
+    if (g->params.spec->n_logprobs >= 0 && piece->n_tokens > 0) {
         logprobs_arrays_clear(&c->arrays);
         add_logprobs(g, c, piece);
         logprobs_arrays_json(o, NULL, &c->arrays);
@@ -76,7 +76,7 @@ static void finish(struct generation *g, struct gen_prompt *p, struct choice *c)
 static void collect(struct generation *g, struct choice *c, const struct gen_piece *piece)
 {
     choices_keep(g, c, piece);
-    if (g->params.spec.n_logprobs >= 0)
+    if (g->params.spec->n_logprobs >= 0)
         add_logprobs(g, c, piece);
 }
 
@@ -95,7 +95,7 @@ static void put_choice(struct buffer *o, struct generation *g, struct gen_prompt
         json_out_string(o, c->text.data, c->text.n);
     }
     json_out_raw(o, ",\"logprobs\":");
-    if (params->spec.n_logprobs >= 0)
+    if (params->spec->n_logprobs >= 0)
         logprobs_arrays_json(o, params->echo ? &p->arrays : NULL, &c->arrays);
     else
         json_out_raw(o, "null");

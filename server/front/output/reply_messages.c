@@ -1,13 +1,13 @@
 /* Writes the replies of Anthropic's /v1/messages. A reply is one message with one block of text. */
 #include "server/front/output/reply.h"
 
-static void begin(struct generation *g, const struct request_job *j)
+static void begin(struct generation *g, const struct generation_job *j)
 {
     struct buffer *o = &g->head;
     json_out_raw(o, "{\"id\":");
     json_out_text(o, g->id);
     json_out_raw(o, ",\"type\":\"message\",\"role\":\"assistant\",\"model\":");
-    json_out_text(o, j->model);
+    json_out_text(o, j->job.model);
 }
 
 /* ---- parts ---------------------------------------------------------------------------------- */

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-static void begin(struct generation *g, const struct request_job *j)
+static void begin(struct generation *g, const struct generation_job *j)
 {
     struct buffer *o = &g->head;
     json_out_raw(o, "{\"id\":");
@@ -14,7 +14,7 @@ static void begin(struct generation *g, const struct request_job *j)
     json_out_raw(o, ",\"object\":\"response\",\"created_at\":");
     json_out_i64(o, (int64_t)time(NULL));
     json_out_raw(o, ",\"model\":");
-    json_out_text(o, j->model);
+    json_out_text(o, j->job.model);
     json_out_raw(o, ",");
     buffer_append(o, j->echo + 1, strlen(j->echo) - 2); /* without its braces */
 }
@@ -184,7 +184,7 @@ static void open_choice(struct generation *g, struct gen_prompt *p, struct choic
 static void keep(struct generation *g, struct choice *c, const struct gen_piece *piece)
 {
     buffer_append(&c->text, piece->text, piece->n_text);
-    if (piece->n_tokens == 0 || g->params.spec.n_logprobs < 0)
+    if (piece->n_tokens == 0 || g->params.spec->n_logprobs < 0)
         return;
     if (c->logprobs.n > 0)
         json_out_raw(&c->logprobs, ",");
@@ -194,7 +194,7 @@ static void keep(struct generation *g, struct choice *c, const struct gen_piece 
 static void put_token(struct generation *g, struct gen_prompt *p, struct choice *c, const struct gen_piece *piece)
 {
     struct buffer *o = &g->event;
-    bool logprobs = g->params.spec.n_logprobs >= 0 && piece->n_tokens > 0;
+    bool logprobs = g->params.spec->n_logprobs >= 0 && piece->n_tokens > 0;
     open_choice(g, p, c);
     keep(g, c, piece);
     if (piece->n_text == 0 && !logprobs)

@@ -13,9 +13,9 @@
 static void vectors_free(struct vectors *v)
 {
     if (v->in_pool)
-        text_pool_cancel(v->served->front->pool, &v->job->job);
+        text_pool_cancel(v->served->front->pool, &v->job->job.job);
     else
-        request_job_free(v->job);
+        request_job_free((struct request_job *)v->job);
     prompt_batch_end(&v->batch);
     for (size_t i = 0; i < v->n_prompts && v->prompts; i++) {
         free(v->prompts[i].ids);
@@ -125,7 +125,7 @@ static void on_vector(void *context, const struct wire_vector *vector)
 {
     struct vectors_prompt *p = context;
     if (!p->values)
-        p->values = vectors_numbers(p->v->job->served->facts, vector);
+        p->values = vectors_numbers(p->v->job->job.served->facts, vector);
 }
 
 static void on_done(void *context, const struct wire_done *done)
@@ -168,7 +168,7 @@ static int submit(struct batch_prompt *batch, struct quire_error *err)
     s.temperature = 0;
     s.wants_vector = true;
     s.segment_from = (uint32_t)p->segment_from;
-    s.cache_domain = v->cache_domain;
+    s.cache_domain = v->job->job.cache_domain;
     front_bill(v->tenant, &s);
     return prompt_batch_send(batch, &s, NULL, err);
 }
@@ -225,11 +225,11 @@ static bool queue(struct vectors *v, struct api_error *e)
 /* A number takes up to 15 bytes with its comma, or 5.4 of base64. */
 static bool fits_reply(const struct vectors *v, struct api_error *e)
 {
-    uint64_t n_numbers = v->ask.task == VECTORS_EMBED ? (uint64_t)v->n_prompts * v->ask.dimensions : 0;
-    if (n_numbers * (v->ask.base64 ? 6 : 15) <= FRONT_REPLY_BYTES)
+    uint64_t n_numbers = v->job->ask.task == VECTORS_EMBED ? (uint64_t)v->n_prompts * v->job->ask.dimensions : 0;
+    if (n_numbers * (v->job->ask.base64 ? 6 : 15) <= FRONT_REPLY_BYTES)
         return true;
     return api_bad(e, "input", "the reply could be more than %llu MiB: send fewer texts%s",
-                   (unsigned long long)(FRONT_REPLY_BYTES >> 20), v->ask.base64 ? "" : ", or ask for base64");
+                   (unsigned long long)(FRONT_REPLY_BYTES >> 20), v->job->ask.base64 ? "" : ", or ask for base64");
 }
 
 static void on_text(void *owner, struct request_job *j)
@@ -238,12 +238,9 @@ static void on_text(void *owner, struct request_job *j)
     struct api_error e;
     v->in_pool = false;
     http_body_freed(v->x);
-    v->ask = j->ask;
-    v->model = j->model;
-    v->cache_domain = j->cache_domain;
     if (!j->ok)
         e = j->error;
-    bool ok = j->ok && front_can_serve(v->served, &e) && vectors_make_prompts(v, j, &e) && fits_reply(v, &e) &&
+    bool ok = j->ok && front_can_serve(v->served, &e) && vectors_make_prompts(v, &e) && fits_reply(v, &e) &&
               queue(v, &e) && limits_prompt(v->tenant, v->n_tokens, quire_now_us(), &e);
     if (ok)
         prompt_batch_start(&v->batch);
@@ -266,25 +263,33 @@ static bool may(const struct served_model *m, enum vectors_task task, struct api
     return true;
 }
 
-static void start(struct served_model *m, struct http_exchange *x, enum vectors_task task,
-                  bool (*read)(struct request_job *j, const struct quire_doc *body))
+static void start(struct served_model *m, struct http_exchange *x, enum vectors_task task)
 {
+    static const struct request_job_calls calls[] = {
+        [VECTORS_EMBED] = {.n_bytes = sizeof(struct vectors_job), .read = embeddings_read},
+        [VECTORS_SCORE] = {.n_bytes = sizeof(struct vectors_job), .read = score_read},
+        [VECTORS_RERANK] = {.n_bytes = sizeof(struct vectors_job), .read = rerank_read},
+    };
     struct api_error e;
     struct tenant *tenant = front_begin(m, x);
     if (!tenant)
         return;
     bool ok = may(m, task, &e);
     struct vectors *v = ok ? calloc(1, sizeof *v) : NULL;
-    struct request_job *job = v ? request_job_new(m, x, tenant, read, on_text, v) : NULL;
+    struct request_job *job = v ? request_job_new(m, x, tenant, &calls[task], on_text, v) : NULL;
     if (!job) {
         free(v);
         if (ok)
-            api_fail(&e, 503, NULL, "out_of_memory", "out of memory");
+            api_no_memory(&e);
         front_refuse(m->front, x, tenant, &e);
         return;
     }
-    *v = (struct vectors){
-        .served = m, .x = x, .tenant = tenant, .job = job, .in_pool = true, .arrived_us = quire_now_us()};
+    *v = (struct vectors){.served = m,
+                          .x = x,
+                          .tenant = tenant,
+                          .job = (struct vectors_job *)job,
+                          .in_pool = true,
+                          .arrived_us = quire_now_us()};
     TAILQ_INSERT_TAIL(&m->vectors, v, link);
     http_on_gone(x, on_gone, v);
     text_pool_submit(m->front->pool, &job->job);
@@ -292,15 +297,15 @@ static void start(struct served_model *m, struct http_exchange *x, enum vectors_
 
 void embeddings_start(struct served_model *m, struct http_exchange *x)
 {
-    start(m, x, VECTORS_EMBED, embeddings_read);
+    start(m, x, VECTORS_EMBED);
 }
 
 void score_start(struct served_model *m, struct http_exchange *x)
 {
-    start(m, x, VECTORS_SCORE, score_read);
+    start(m, x, VECTORS_SCORE);
 }
 
 void rerank_start(struct served_model *m, struct http_exchange *x)
 {
-    start(m, x, VECTORS_RERANK, rerank_read);
+    start(m, x, VECTORS_RERANK);
 }

@@ -5,18 +5,24 @@
 #include <stdlib.h>
 #include <string.h>
 
+struct utility_job {
+    struct request_job job; /* first member */
+    const struct utility_calls *calls;
+    struct buffer reply;
+};
+
 struct utility {
     TAILQ_ENTRY(utility) link;
     struct served_model *served;
     struct http_exchange *x;
     struct tenant *tenant;
-    struct request_job *job; /* while it is in the pool */
+    struct utility_job *job; /* while it is in the pool */
 };
 
 static void utility_free(struct utility *u)
 {
     if (u->job)
-        text_pool_cancel(u->served->front->pool, &u->job->job);
+        text_pool_cancel(u->served->front->pool, &u->job->job.job);
     limits_end(u->tenant);
     TAILQ_REMOVE(&u->served->front->utilities, u, link);
     free(u);
@@ -30,13 +36,13 @@ static void on_gone(void *context)
 static void put_text(struct buffer *o, const struct request_job *j)
 {
     json_out_raw(o, "{\"prompt\":");
-    json_out_string(o, j->items[0].text, j->items[0].n_text);
+    json_out_string(o, j->text->items[0].text, j->text->items[0].n_text);
     json_out_raw(o, "}");
 }
 
 static void put_tokens(struct buffer *o, const struct request_job *j)
 {
-    const struct request_item *item = &j->items[0];
+    const struct request_item *item = &j->text->items[0];
     json_out_raw(o, "{\"count\":");
     json_out_u64(o, item->n_ids);
     json_out_raw(o, ",\"max_model_len\":");
@@ -48,9 +54,9 @@ static void put_tokens(struct buffer *o, const struct request_job *j)
         json_out_u64(o, item->ids[i]);
     }
     json_out_raw(o, "],\"token_strs\":");
-    if (j->want_strings) {
+    if (j->text->want_strings) {
         json_out_raw(o, "[");
-        buffer_append(o, j->token_strings, j->n_token_strings);
+        buffer_append(o, j->text->token_strings, j->text->n_token_strings);
         json_out_raw(o, "]");
     } else {
         json_out_raw(o, "null");
@@ -78,15 +84,16 @@ static void on_text(void *owner, struct request_job *j)
 {
     struct utility *u = owner;
     struct http_exchange *x = u->x;
+    const struct buffer *reply = &u->job->reply;
     uint64_t now_us = quire_now_us();
     u->job = NULL;
     http_body_freed(x);
-    if (!j->ok || !limits_prompt(u->tenant, j->items[0].n_ids, now_us, &j->error)) {
+    if (!j->ok || !limits_prompt(u->tenant, j->text->items[0].n_ids, now_us, &j->error)) {
         fail(u, &j->error);
     } else {
         limits_headers(u->tenant, now_us, x);
         utility_free(u);
-        http_reply(x, 200, "application/json", j->reply.data, j->reply.n);
+        http_reply(x, 200, "application/json", reply->data, reply->n);
     }
     request_job_free(j);
 }
@@ -114,8 +121,9 @@ static bool read_prompt(struct request_job *j, const struct quire_doc *body)
         return api_bad(&j->error, "prompt", "is missing; /tokenize takes a prompt or messages");
     if (!json_is(text, QUIRE_STRING))
         return api_bad(&j->error, name, "must be a string");
-    j->add_special = strcmp(name, "prompt") == 0;
-    return request_job_items(j, 1) && json_value_text(text, name, &j->items[0].text, &j->items[0].n_text, &j->error);
+    j->text->add_special = strcmp(name, "prompt") == 0;
+    return text_task_items(j->text, 1, &j->error) &&
+           json_value_text(text, name, &j->text->items[0].text, &j->text->items[0].n_text, &j->error);
 }
 
 bool tokenize_read(struct request_job *j, const struct quire_doc *body)
@@ -123,9 +131,9 @@ bool tokenize_read(struct request_job *j, const struct quire_doc *body)
     if (!check_model(j, body))
         return false;
     bool ok = json_field_get(body, "messages").n ? chat_read_messages(j, body) : read_prompt(j, body);
-    return ok && json_field_bool(body, "add_special", &j->add_special, &j->error) &&
-           json_field_bool(body, "add_special_tokens", &j->add_special, &j->error) &&
-           json_field_bool(body, "return_token_strs", &j->want_strings, &j->error);
+    return ok && json_field_bool(body, "add_special", &j->text->add_special, &j->error) &&
+           json_field_bool(body, "add_special_tokens", &j->text->add_special, &j->error) &&
+           json_field_bool(body, "return_token_strs", &j->text->want_strings, &j->error);
 }
 
 bool detokenize_read(struct request_job *j, const struct quire_doc *body)
@@ -135,32 +143,54 @@ bool detokenize_read(struct request_job *j, const struct quire_doc *body)
         return false;
     if (!json_is(tokens, QUIRE_ARRAY))
         return api_bad(&j->error, "tokens", "must be an array of token ids");
-    j->want_text = true;
-    return request_job_items(j, 1) && json_field_token_ids(tokens, "tokens", j->served->facts->vocab_size,
-                                                           &j->items[0].ids, &j->items[0].n_ids, &j->error);
+    j->text->want_text = true;
+    return text_task_items(j->text, 1, &j->error) &&
+           json_field_token_ids(tokens, "tokens", j->served->facts->vocab_size, &j->text->items[0].ids,
+                                &j->text->items[0].n_ids, &j->error);
 }
+
+/* ---- the job -------------------------------------------------------------------------------- */
+
+static bool read_body(struct request_job *j, const struct quire_doc *body)
+{
+    const struct utility_calls *calls = ((struct utility_job *)j)->calls;
+    j->text->is_reply = true;
+    j->text->counts_only = calls->counts_only;
+    return calls->read(j, body);
+}
+
+static bool write_reply(struct request_job *j)
+{
+    struct utility_job *u = (struct utility_job *)j;
+    u->calls->put(&u->reply, j);
+    return !u->reply.failed || api_no_memory(&j->error);
+}
+
+static void free_members(struct request_job *j)
+{
+    buffer_free(&((struct utility_job *)j)->reply);
+}
+
+static const struct request_job_calls job_calls = {sizeof(struct utility_job), read_body, write_reply, free_members};
 
 /* ---- beginning ------------------------------------------------------------------------------ */
 
-void utility_start(struct served_model *m, struct http_exchange *x,
-                   bool (*read)(struct request_job *j, const struct quire_doc *body),
-                   void (*put)(struct buffer *o, const struct request_job *j), bool counts_only)
+void utility_start(struct served_model *m, struct http_exchange *x, const struct utility_calls *calls)
 {
     struct tenant *tenant = front_begin(m, x);
     if (!tenant)
         return;
     struct utility *u = calloc(1, sizeof *u);
-    struct request_job *job = u ? request_job_new(m, x, tenant, read, on_text, u) : NULL;
+    struct request_job *job = u ? request_job_new(m, x, tenant, &job_calls, on_text, u) : NULL;
     if (!job) {
         struct api_error e;
         free(u);
-        api_fail(&e, 503, NULL, "out_of_memory", "out of memory");
+        api_no_memory(&e);
         front_refuse(m->front, x, tenant, &e);
         return;
     }
-    job->put = put;
-    job->counts_only = counts_only;
-    *u = (struct utility){.served = m, .x = x, .tenant = tenant, .job = job};
+    *u = (struct utility){.served = m, .x = x, .tenant = tenant, .job = (struct utility_job *)job};
+    u->job->calls = calls;
     TAILQ_INSERT_TAIL(&m->front->utilities, u, link);
     http_on_gone(x, on_gone, u);
     text_pool_submit(m->front->pool, &job->job);
@@ -168,10 +198,12 @@ void utility_start(struct served_model *m, struct http_exchange *x,
 
 void tokenize_start(struct served_model *m, struct http_exchange *x)
 {
-    utility_start(m, x, tokenize_read, put_tokens, false);
+    static const struct utility_calls calls = {tokenize_read, put_tokens, false};
+    utility_start(m, x, &calls);
 }
 
 void detokenize_start(struct served_model *m, struct http_exchange *x)
 {
-    utility_start(m, x, detokenize_read, put_text, false);
+    static const struct utility_calls calls = {detokenize_read, put_text, false};
+    utility_start(m, x, &calls);
 }

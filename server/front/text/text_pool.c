@@ -1,4 +1,4 @@
-#include "server/front/body/text_pool.h"
+#include "server/front/text/text_pool.h"
 
 #include "server/front/tenant/tenants.h"
 #include "text/quire_text.h"
