@@ -1,11 +1,11 @@
 #include "tools/cache/cmd_calibrate.h"
 
 #include "tools/bench/lib/plot.h"
-#include "tools/bench/lib/progress.h"
+#include "app/command/progress.h"
 #include "tools/cache/calibration.h"
 #include "tools/cache/embedder.h"
 #include "tools/cache/pairs_file.h"
-#include "tools/cli/command.h"
+#include "app/command/command.h"
 
 #include <errno.h>
 #include <math.h>

@@ -1,12 +1,12 @@
 #include "tools/cache/cmd_warm.h"
 
 #include "base/clock.h"
-#include "tools/bench/lib/progress.h"
+#include "app/command/progress.h"
 #include "tools/cache/requests_recording.h"
-#include "tools/cache/warm.h"
+#include "app/warm/warm.h"
 #include "tools/cache/warm_requests.h"
-#include "tools/cli/cli.h"
-#include "tools/cli/command.h"
+#include "app/command/cli.h"
+#include "app/command/command.h"
 
 #include <inttypes.h>
 #include <stdio.h>
