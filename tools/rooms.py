@@ -47,6 +47,7 @@ ROOMS = {
     "engine/": ENGINE_PARTS + " engine/checkpoint/ engine/model/",
     "engine/checkpoint/": "base/ files/ kernels/",
     "engine/model/": "base/ files/ request/ kernels/ engine/checkpoint/",
+    "engine/plan/": "base/ files/ request/ memory/ scheduler/ speculation/ kernels/ engine/ engine/checkpoint/ engine/model/",
     "engine/identity/": "base/ files/ request/ kernels/ engine/ engine/checkpoint/ engine/model/",
     "engine/forward/": "base/ files/ request/ memory/ scheduler/ speculation/ kernels/ engine/ engine/checkpoint/ engine/model/",
     "engine/ranks/": "base/ files/ request/ memory/ scheduler/ speculation/ parallel/ parallel/hosts/ kernels/ engine/ engine/checkpoint/ engine/model/ engine/forward/",
@@ -83,7 +84,7 @@ ROOMS = {
                    " server/front/tenant/bucket.h app/command/ app/flags/ app/models/ app/serving/ app/watch/",
     "app/generate/": ENGINE_PLAN + " text/ engine/record/shadow_stats.h server/wire/ server/link/completion_source.h server/link/engine_client.h"
                      " server/daemon/ app/command/ app/flags/ app/models/ app/serving/ app/watch/",
-    "app/plan/": ENGINE_PLAN + FRONT + " parallel/collective.h app/beside/ app/command/ app/flags/ app/models/",
+    "app/plan/": ENGINE_PLAN + FRONT + " app/beside/ app/command/ app/flags/ app/models/",
     "app/replay/": ENGINE_PLAN + " text/ engine/record/recording.h engine/record/digest.h engine/record/seqs.h"
                    " app/command/ app/flags/ app/models/ app/serving/",
     # "*": every module, except those below the paths after a "!" that are not listed themselves. Tools for developers see
@@ -96,7 +97,7 @@ ROOMS = {
 }
 
 # Known violations: includes, and files that call each other in a circle. This list must only become shorter.
-KNOWN = {"app/plan/ -> engine/model/"}
+KNOWN = set()
 KNOWN_CIRCLES = []
 
 PURE = ("memory/", "scheduler/", "speculation/")
