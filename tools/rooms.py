@@ -82,7 +82,7 @@ ROOMS = {
                   " app/beside/ app/command/ app/flags/ app/models/ app/serving/ app/warm/ app/watch/",
     "app/engine/": ENGINE_WATCH + ENGINE_RECORDER + " text/ server/wire/ server/link/supervisor.h server/daemon/ server/front/tenant/tenants.h"
                    " server/front/tenant/bucket.h app/command/ app/flags/ app/models/ app/serving/ app/watch/",
-    "app/generate/": ENGINE_PLAN + " text/ engine/record/shadow_stats.h server/wire/ server/link/completion_source.h server/link/engine_client.h"
+    "app/generate/": ENGINE_WATCH + " text/ engine/record/shadow_stats.h server/wire/ server/link/completion_source.h server/link/engine_client.h"
                      " server/daemon/ app/command/ app/flags/ app/models/ app/serving/ app/watch/",
     "app/plan/": ENGINE_PLAN + FRONT + " app/beside/ app/command/ app/flags/ app/models/",
     "app/replay/": ENGINE_PLAN + " text/ engine/record/recording.h engine/record/digest.h engine/record/seqs.h"

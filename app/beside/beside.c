@@ -20,10 +20,8 @@
 struct beside {
     struct event_base *base;
     struct hub_model model;
-    struct engine_options options;
     struct serving_identity identity;
     struct key256 vectors; /* identity of the vectors' bits: what they depend on */
-    struct sampling_defaults sampling;
     struct watching watching; /* watches for the engine's death */
     struct serving_death *death;
     struct quire_text *text;
@@ -107,7 +105,7 @@ struct engine_options beside_options(const struct beside_flags *flags, const cha
     return o;
 }
 
-static int open_engine(struct beside *b, struct quire_error *err)
+static int open_engine(struct beside *b, struct engine_options *o, struct quire_error *err)
 {
     const struct daemon_options options = {.identity_text = b->identity.text,
                                            .identity_config = b->identity.config,
@@ -117,9 +115,9 @@ static int open_engine(struct beside *b, struct quire_error *err)
     if (status == QUIRE_OK)
         status = serving_death_begin(b->base, on_died, b, &b->death, err);
     if (status == QUIRE_OK)
-        status = watching_add(&b->watching, &b->options, serving_death_watch(b->death), err);
+        status = watching_add(&b->watching, o, serving_death_watch(b->death), err);
     if (status == QUIRE_OK)
-        status = loading_engine_open(&b->options, daemon_sink, b->daemon, &b->engine, err);
+        status = loading_engine_open(o, daemon_sink, b->daemon, &b->engine, err);
     if (status != QUIRE_OK)
         return status;
     daemon_set_engine(b->daemon, b->engine);
@@ -139,7 +137,7 @@ static int read_identity(struct beside *b, struct quire_error *err)
     struct quire_sha256_state s;
     struct buffer prompts = {0};
     struct key256 text;
-    int status = model_file_read(b->options.model_dir, prompts_file, MAX_PROMPTS_BYTES, &prompts, err);
+    int status = model_file_read(b->model.dir, prompts_file, MAX_PROMPTS_BYTES, &prompts, err);
     if (status == QUIRE_NOT_FOUND)
         status = QUIRE_OK;
     quire_text_digest(b->text, text.bytes);
@@ -155,24 +153,25 @@ static int read_identity(struct beside *b, struct quire_error *err)
     return status;
 }
 
-static int open_model(struct beside *b, struct quire_error *err)
+static int open_model(struct beside *b, struct engine_options *o, struct sampling_defaults *sampling,
+                      struct quire_error *err)
 {
     struct model_desc desc;
-    int status = model_describe(b->options.model_dir, &desc, &b->sampling, err);
+    int status = model_describe(o->model_dir, &desc, sampling, err);
     if (status == QUIRE_OK)
-        status = serving_identity_read(b->options.model_dir, &b->identity, err);
+        status = serving_identity_read(o->model_dir, &b->identity, err);
     if (status == QUIRE_OK)
-        status = quire_text_open(b->options.model_dir, &b->text, err);
+        status = quire_text_open(o->model_dir, &b->text, err);
     if (status == QUIRE_OK && quire_text_n_ids(b->text) > desc.vocab_size)
         status = quire_fail(err, QUIRE_INVALID, "tokenizer.json: has token id %u, but config.json: vocab_size is %u",
                             quire_text_n_ids(b->text) - 1, desc.vocab_size);
     if (status == QUIRE_OK)
-        status = open_engine(b, err);
+        status = open_engine(b, o, err);
     return status == QUIRE_OK ? read_identity(b, err) : status;
 }
 
 static int add_to_front(struct beside *b, struct front *front, const struct served_model_options *first,
-                        const char *given, struct quire_error *err)
+                        const char *given, const struct sampling_defaults *sampling, struct quire_error *err)
 {
     const char *const names[] = {b->model.name};
     const struct served_model_options o = {.names = names,
@@ -182,7 +181,7 @@ static int add_to_front(struct beside *b, struct front *front, const struct serv
                                            .specials_in_messages = first->specials_in_messages,
                                            .keeps_billing_header = first->keeps_billing_header,
                                            .tool_call_parser = "none",
-                                           .sampling = b->sampling,
+                                           .sampling = *sampling,
                                            .for_vectors = true};
     return front_add_model(front, &o, &b->served, err);
 }
@@ -198,15 +197,16 @@ int beside_open(struct event_base *base, const struct beside_flags *flags, const
     b->gone = gone;
     b->context = context;
     int status = hub_model_find(flags->model, false, &b->model, err);
-    b->options = beside_options(flags, b->model.dir, options);
+    struct engine_options own = beside_options(flags, b->model.dir, options);
+    struct sampling_defaults sampling;
     for (size_t i = 0; status == QUIRE_OK && i < first->n_names; i++)
         if (strcmp(first->names[i], b->model.name) == 0)
             status = quire_fail(err, QUIRE_INVALID, "both models are called %s: give --served-model-name",
                                 b->model.name);
     if (status == QUIRE_OK)
-        status = open_model(b, err);
+        status = open_model(b, &own, &sampling, err);
     if (status == QUIRE_OK)
-        status = add_to_front(b, front, first, flags->model, err);
+        status = add_to_front(b, front, first, flags->model, &sampling, err);
     if (status != QUIRE_OK)
         quire_error_prefix(err, "--embedding-model");
     return status;
