@@ -90,7 +90,6 @@ ROOMS = {
     # "*": every module, except those below the paths after a "!" that are not listed themselves. Tools for developers see
     # of app/ only what commands share.
     "tools/": "* !app/ app/command/ app/flags/ app/models/",
-    "tools/bench/": "* !app/ app/command/ app/flags/ app/models/ app/serving/",
     "tools/cache/": "* !app/ app/command/ app/warm/",
     "tools/hub/": "base/ app/command/ app/models/",
     "tests/": "*",

@@ -8,7 +8,8 @@
 #include "files/model_files.h"
 #include "server/daemon/daemon.h"
 #include "app/watch/loading.h"
-#include "app/serving/serving.h"
+#include "app/serving/death.h"
+#include "app/serving/identity.h"
 #include "app/watch/watching.h"
 #include "app/models/cache.h"
 

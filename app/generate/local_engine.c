@@ -1,6 +1,7 @@
 #include "app/generate/local_engine.h"
 
-#include "app/serving/serving.h"
+#include "app/serving/identity.h"
+#include "app/serving/text_load.h"
 #include "app/watch/loading.h"
 #include "server/daemon/daemon.h"
 #include "server/link/engine_client.h"

@@ -5,7 +5,7 @@
 #include "app/command/command.h"
 #include "app/command/commands.h"
 #include "app/flags/engine_flags.h"
-#include "app/serving/serving.h"
+#include "app/serving/identity.h"
 #include "app/models/cache.h"
 #include "app/replay/replay.h"
 

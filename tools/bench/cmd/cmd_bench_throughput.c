@@ -4,7 +4,7 @@
 #include "app/command/command.h"
 #include "app/flags/engine_flags.h"
 #include "app/command/foreign_flags.h"
-#include "app/serving/serving.h"
+#include "app/command/log_format.h"
 #include "app/models/cache.h"
 
 #include <stdio.h>
