@@ -11,8 +11,9 @@ import subprocess
 import sys
 
 BASE = "base/"
-# The engine's public headers, as app/ sees them: to open an engine, to observe it, to plan its memory.
-ENGINE_OPEN = "base/ request/ memory/ scheduler/ speculation/ engine/"
+# The engine's public headers, as app/ sees them: its options, to open an engine, to observe it, to plan its memory.
+ENGINE_OPTIONS = "base/ memory/ scheduler/ speculation/ engine/"
+ENGINE_OPEN = ENGINE_OPTIONS + " request/"
 ENGINE_WATCH = ENGINE_OPEN + " engine/model/model.h engine/model/quantization.h kernels/kernels.h kernels/operations.h"
 ENGINE_PLAN = ENGINE_WATCH + " engine/checkpoint/checkpoint.h"
 ENGINE_RECORDER = " engine/record/recorder.h engine/record/shadow.h engine/record/shadow_stats.h"
@@ -71,7 +72,7 @@ ROOMS = {
     "app/command/": "base/",
     "app/models/": "base/",
     "app/warm/": "base/",
-    "app/flags/": ENGINE_OPEN + " kernels/kernels.h kernels/operations.h app/command/ app/models/",
+    "app/flags/": ENGINE_OPTIONS + " kernels/kernels.h kernels/operations.h app/command/ app/models/",
     "app/watch/": ENGINE_WATCH + ENGINE_RECORDER + " app/command/",
     "app/serving/": ENGINE_WATCH + " files/ text/ app/command/",
     "app/beside/": ENGINE_PLAN + ENGINE_RECORDER + FRONT + " files/ server/daemon/ app/command/ app/models/ app/serving/ app/watch/",
@@ -80,12 +81,12 @@ ROOMS = {
                   " server/cache/redis/url.h server/front/api/cors.h server/front/api/foreign.h server/front/api/api_error."
                   " server/front/output/json_out. server/front/observe/cache_metrics.h"
                   " app/beside/ app/command/ app/flags/ app/models/ app/serving/ app/warm/ app/watch/",
-    "app/engine/": ENGINE_WATCH + ENGINE_RECORDER + " text/ server/wire/ server/link/supervisor.h server/daemon/ server/front/tenant/tenants.h"
+    "app/engine/": ENGINE_WATCH + ENGINE_RECORDER + " server/wire/ server/link/supervisor.h server/daemon/ server/front/tenant/tenants.h"
                    " server/front/tenant/bucket.h app/command/ app/flags/ app/models/ app/serving/ app/watch/",
-    "app/generate/": ENGINE_WATCH + " text/ engine/record/shadow_stats.h server/wire/ server/link/completion_source.h server/link/engine_client.h"
+    "app/generate/": ENGINE_OPEN + " text/ engine/record/shadow_stats.h server/wire/ server/link/completion_source.h server/link/engine_client.h"
                      " server/daemon/ app/command/ app/flags/ app/models/ app/serving/ app/watch/",
     "app/plan/": ENGINE_PLAN + FRONT + " app/beside/ app/command/ app/flags/ app/models/",
-    "app/replay/": ENGINE_PLAN + " text/ engine/record/recording.h engine/record/digest.h engine/record/seqs.h"
+    "app/replay/": ENGINE_PLAN + " engine/record/recording.h engine/record/digest.h engine/record/seqs.h"
                    " app/command/ app/flags/ app/models/ app/serving/",
     # "*": every module, except those below the paths after a "!" that are not listed themselves. Tools for developers see
     # of app/ only what commands share.

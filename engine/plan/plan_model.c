@@ -6,27 +6,21 @@
 
 /* The files of a model and of its draft model. */
 struct files {
-    struct checkpoint *weights, *draft_weights;
-    struct model_desc draft_desc;
+    struct checkpoint *weights, *draft_weights; /* draft_weights: NULL if no draft model is used */
 };
 
 static int open_draft(struct files *f, const struct engine_options *o, const struct model_desc *desc,
-                      struct engine_draft *draft, struct quire_error *err)
+                      struct model_desc *draft_desc, struct quire_error *err)
 {
-    int status = model_open_draft(o->speculative.model, o->model_dir, desc, o->ignore_unused_tensors, &f->draft_desc,
+    int status = model_open_draft(o->speculative.model, o->model_dir, desc, o->ignore_unused_tensors, draft_desc,
                                   &f->draft_weights, err);
-    if (status != QUIRE_OK) {
+    if (status != QUIRE_OK)
         quire_error_prefix(err, "--speculative-config: model");
-        return status;
-    }
-    *draft = (struct engine_draft){.desc = &f->draft_desc,
-                                   .weight_bytes = checkpoint_total_bytes(f->draft_weights),
-                                   .n_tokens = o->speculative.num_speculative_tokens};
-    return QUIRE_OK;
+    return status;
 }
 
 static int open_files(struct files *f, const struct engine_options *o, struct model_desc *desc,
-                      struct engine_draft *draft, struct quire_error *err)
+                      struct model_desc *draft_desc, struct quire_error *err)
 {
     struct sampling_defaults sampling;
     struct weights_unused unused;
@@ -40,7 +34,7 @@ static int open_files(struct files *f, const struct engine_options *o, struct mo
     if (status == QUIRE_OK)
         status = weights_unused(f->weights, desc, o->ignore_unused_tensors, &unused, err);
     if (status == QUIRE_OK && o->speculative.method == DRAFT_MODEL)
-        status = open_draft(f, o, desc, draft, err);
+        status = open_draft(f, o, desc, draft_desc, err);
     return status;
 }
 
@@ -76,12 +70,14 @@ int engine_plan_model(const struct engine_options *options, struct model_desc *d
 {
     struct engine_options o = *options;
     struct files f = {.weights = NULL};
-    struct model_desc share;
-    struct engine_draft draft;
+    struct model_desc share, draft_desc;
     uint64_t weight_bytes = 0;
     int status = engine_plan_place(&o, err);
     if (status == QUIRE_OK)
-        status = open_files(&f, &o, desc, &draft, err);
+        status = open_files(&f, &o, desc, &draft_desc, err);
+    struct engine_draft draft = {.desc = &draft_desc, .n_tokens = o.speculative.num_speculative_tokens};
+    if (status == QUIRE_OK && f.draft_weights)
+        draft.weight_bytes = checkpoint_total_bytes(f.draft_weights);
     const struct engine_draft *used = f.draft_weights ? &draft : NULL;
     if (status == QUIRE_OK)
         status = engine_plan_share(&o, f.weights, desc, 0, &share, &weight_bytes, err);
