@@ -1,9 +1,9 @@
 /* The program quire: selects the command. */
+#include "app/command/command.h"
+#include "app/command/commands.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "engine/engine.h"
-#include "app/command/command.h"
-#include "app/command/commands.h"
 
 #include <signal.h>
 #include <stdio.h>

@@ -1,5 +1,10 @@
 #include "app/beside/beside.h"
 
+#include "app/models/cache.h"
+#include "app/serving/death.h"
+#include "app/serving/identity.h"
+#include "app/watch/loading.h"
+#include "app/watch/watching.h"
 #include "base/log.h"
 #include "base/size.h"
 #include "engine/engine.h"
@@ -7,11 +12,6 @@
 #include "engine/plan.h"
 #include "files/model_files.h"
 #include "server/daemon/daemon.h"
-#include "app/watch/loading.h"
-#include "app/serving/death.h"
-#include "app/serving/identity.h"
-#include "app/watch/watching.h"
-#include "app/models/cache.h"
 
 #include <stdlib.h>
 #include <string.h>

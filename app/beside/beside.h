@@ -3,9 +3,9 @@
 #ifndef QUIRE_APP_BESIDE_BESIDE_H
 #define QUIRE_APP_BESIDE_BESIDE_H
 
+#include "app/command/cli.h"
 #include "engine/options.h"
 #include "server/front/front.h"
-#include "app/command/cli.h"
 
 struct beside;
 

@@ -1,26 +1,26 @@
 /* quire engine: an engine behind sockets, without HTTP or text. */
+#include "app/command/command.h"
+#include "app/command/commands.h"
+#include "app/command/foreign_flags.h"
+#include "app/command/log_format.h"
+#include "app/engine/child.h"
+#include "app/flags/engine_flags.h"
+#include "app/models/cache.h"
+#include "app/serving/death.h"
+#include "app/serving/identity.h"
+#include "app/serving/listen.h"
+#include "app/serving/notify.h"
+#include "app/serving/signals.h"
+#include "app/watch/loading.h"
+#include "app/watch/log_stats.h"
+#include "app/watch/watching.h"
 #include "base/log.h"
 #include "engine/engine.h"
 #include "engine/options.h"
 #include "server/daemon/daemon.h"
 #include "server/front/tenant/tenants.h"
-#include "app/command/command.h"
-#include "app/command/commands.h"
-#include "app/flags/engine_flags.h"
-#include "app/command/foreign_flags.h"
 #include "server/link/supervisor.h"
-#include "app/watch/loading.h"
-#include "app/watch/log_stats.h"
-#include "app/command/log_format.h"
-#include "app/serving/death.h"
-#include "app/serving/identity.h"
-#include "app/serving/listen.h"
-#include "app/serving/signals.h"
-#include "app/models/cache.h"
-#include "app/serving/notify.h"
-#include "app/watch/watching.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -38,9 +38,7 @@ struct engine_command {
     struct cli_list listen;
     uint32_t shutdown_timeout_s;
     bool disable_log_stats;
-    bool is_kept; /* a child of quire serve, which handles signals and ends this process */
-    int front_fd; /* the child's end of the connection */
-    struct event *life;
+    struct engine_child *child; /* NULL, or quire serve handles signals and ends this process */
 };
 
 #define LAST_WORDS_MS 100 /* time for a failed child engine: its front end sends the reason to pending requests */
@@ -62,40 +60,14 @@ static void on_give_up(void *context)
     event_base_loopbreak(((struct engine_command *)context)->base);
 }
 
-/* ---- supervised by quire serve --restart ---- */
-
-static void on_parent_gone(evutil_socket_t fd, short what, void *context)
-{
-    (void)fd;
-    (void)what;
-    event_base_loopbreak(((struct engine_command *)context)->base);
-}
-
 /* At once: closing takes up to half a second while ranks end, and front ends would use the engine meanwhile. */
 static void on_died(void *context, const char *why)
 {
     const struct timeval soon = {.tv_usec = LAST_WORDS_MS * 1000};
     struct engine_command *c = context;
     daemon_engine_died(c->daemon, why);
-    if (c->is_kept)
+    if (c->child)
         event_base_loopexit(c->base, &soon);
-}
-
-static int join_parent(struct engine_command *c, int *life_fd, struct quire_error *err)
-{
-    c->is_kept = true;
-    signal(SIGINT, SIG_IGN);
-    signal(SIGTERM, SIG_IGN);
-    signal(SIGHUP, SIG_IGN);
-    return supervisor_join(&c->front_fd, life_fd, err);
-}
-
-static int serve_parent(struct engine_command *c, int life_fd, struct quire_error *err)
-{
-    c->life = event_new(c->base, life_fd, EV_READ, on_parent_gone, c);
-    if (!c->life || event_add(c->life, NULL) != 0)
-        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
-    return daemon_add_connection(c->daemon, wire_stream_of_socket(c->base, c->front_fd), err);
 }
 
 /* Front ends send the tenant of a request. The engine needs the tenants' weights itself. */
@@ -116,8 +88,7 @@ static int read_weights(struct engine_command *c, struct engine_options *options
 static int open_all(struct engine_command *c, struct engine_options *options, struct quire_error *err)
 {
     struct serving_identity identity;
-    int life_fd = -1;
-    int status = supervisor_is_child() ? join_parent(c, &life_fd, err) : QUIRE_OK;
+    int status = engine_child_join(&c->child, err);
     if (status == QUIRE_OK)
         status = read_weights(c, options, err);
     if (status == QUIRE_OK)
@@ -149,8 +120,8 @@ static int open_all(struct engine_command *c, struct engine_options *options, st
     for (size_t i = 0; i < c->listen.n; i++)
         if ((status = daemon_listen(c->daemon, c->listen.items[i], c->key_file, err)) != QUIRE_OK)
             return status;
-    if (c->is_kept)
-        return serve_parent(c, life_fd, err);
+    if (c->child)
+        return engine_child_serve(c->child, c->base, c->daemon, err);
     const struct serving_drain drain = {on_drain, on_give_up, c, c->shutdown_timeout_s};
     return serving_signals_begin(c->base, &drain, &c->signals, err);
 }
@@ -163,8 +134,7 @@ static void close_all(struct engine_command *c)
     watching_end(&c->watching);
     daemon_close(c->daemon);
     serving_death_end(c->death);
-    if (c->life)
-        event_free(c->life);
+    engine_child_end(c->child);
     if (c->base)
         event_base_free(c->base);
 }

@@ -1,10 +1,10 @@
 /* A rank of an engine with several ranks. Not a command for users: rank 0 starts it, or a launcher does, with rank 0's
  * command. */
-#include "engine/engine.h"
 #include "app/command/command.h"
 #include "app/command/commands.h"
 #include "app/flags/engine_flags.h"
 #include "app/models/cache.h"
+#include "engine/engine.h"
 
 #include <signal.h>
 #include <unistd.h>

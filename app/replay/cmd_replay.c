@@ -1,13 +1,13 @@
 /* quire replay: compares the answers of a recording with those of this engine. */
-#include "base/json.h"
-#include "app/command/progress.h"
 #include "app/command/cli.h"
 #include "app/command/command.h"
 #include "app/command/commands.h"
+#include "app/command/progress.h"
 #include "app/flags/engine_flags.h"
-#include "app/serving/identity.h"
 #include "app/models/cache.h"
 #include "app/replay/replay.h"
+#include "app/serving/identity.h"
+#include "base/json.h"
 
 #include <inttypes.h>
 #include <stdio.h>

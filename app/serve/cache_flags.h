@@ -2,9 +2,9 @@
 #ifndef QUIRE_APP_SERVE_CACHE_FLAGS_H
 #define QUIRE_APP_SERVE_CACHE_FLAGS_H
 
+#include "app/command/cli.h"
 #include "server/cache/response_cache.h"
 #include "server/front/observe/cache_metrics.h"
-#include "app/command/cli.h"
 
 #define CACHE_FLAGS_MAX 17
 

@@ -3,8 +3,8 @@
 #ifndef QUIRE_APP_SERVE_SERVE_VALUES_H
 #define QUIRE_APP_SERVE_SERVE_VALUES_H
 
-#include "server/front/front.h"
 #include "app/command/cli.h"
+#include "server/front/front.h"
 
 #define SERVE_HOST_BYTES 256
 

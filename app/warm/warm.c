@@ -1,8 +1,8 @@
 #include "app/warm/warm.h"
 
-#include "base/log.h"
-#include "base/clock.h"
 #include "app/warm/warm_file.h"
+#include "base/clock.h"
+#include "base/log.h"
 
 #include <inttypes.h>
 #include <pthread.h>

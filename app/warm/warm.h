@@ -3,8 +3,8 @@
 #ifndef QUIRE_APP_WARM_WARM_H
 #define QUIRE_APP_WARM_WARM_H
 
-#include "base/status.h"
 #include "app/warm/client.h"
+#include "base/status.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,8 +1,8 @@
 #include "app/watch/loading.h"
 
+#include "app/command/progress.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "app/command/progress.h"
 
 #define LOG_AFTER_S 2.0
 

@@ -3,8 +3,8 @@
 #ifndef QUIRE_APP_WATCH_LOG_STATS_H
 #define QUIRE_APP_WATCH_LOG_STATS_H
 
-#include "base/status.h"
 #include "app/command/cli.h"
+#include "base/status.h"
 
 #include <event2/event.h>
 #include <stdbool.h>

@@ -2,11 +2,11 @@
 #ifndef QUIRE_APP_WATCH_WATCHING_H
 #define QUIRE_APP_WATCH_WATCHING_H
 
-#include "engine/record/recorder.h"
-#include "engine/options.h"
-#include "engine/record/shadow.h"
 #include "app/command/cli.h"
 #include "app/watch/timeline.h"
+#include "engine/options.h"
+#include "engine/record/recorder.h"
+#include "engine/record/shadow.h"
 
 #define WATCHING_FLAGS_MAX 4
 
