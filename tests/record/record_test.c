@@ -3,7 +3,7 @@
 #include "record_rig.h"
 
 #include "engine/record/drive.h"
-#include "tools/cli/replay.h"
+#include "app/replay/replay.h"
 
 #include <setjmp.h>
 #include <signal.h>
