@@ -64,13 +64,10 @@ static void on_gone(void *context)
     generation_free(g);
 }
 
-/* Ends the reply with an error and frees g. Within a submit(), this happens after submit() has returned. */
-static void fail(struct generation *g, const struct api_error *e)
+/* Ends the reply with an error and frees g. Once the batch has begun, prompt_batch_fail() calls it. */
+static void fail(void *owner, const struct api_error *e)
 {
-    if (prompt_batch_is_submitting(&g->batch)) {
-        prompt_batch_fail(&g->batch, e);
-        return;
-    }
+    struct generation *g = owner;
     count_unfinished(g, METRICS_ERROR);
     if (e->status == 429)
         g->served->counts->n_refused++;
@@ -85,14 +82,6 @@ static void fail(struct generation *g, const struct api_error *e)
         generation_free(g);
         api_error_reply(x, e);
     }
-}
-
-static void fail_with(struct generation *g, int status, const char *why)
-{
-    struct api_error e;
-    snprintf(e.why.text, sizeof e.why.text, "%s", why);
-    front_failed_with(g->served, status, &e);
-    fail(g, &e);
 }
 
 /* ---- the stream's beginning ----------------------------------------------------------------- */
@@ -173,8 +162,9 @@ static void on_reply_gone(void *context)
 }
 
 /* Ends the reply: every choice is over. */
-static void complete(struct generation *g)
+static void complete(void *owner)
 {
+    struct generation *g = owner;
     g->timing.now_us = quire_now_us();
     struct http_exchange *x = g->x;
     if (g->params.stream) {
@@ -193,7 +183,7 @@ static void complete(struct generation *g)
         if (whole)
             buffer_free(&whole->body);
         free(whole);
-        fail_with(g, QUIRE_NO_MEMORY, "there is no memory for the reply");
+        prompt_batch_fail_with(&g->batch, QUIRE_NO_MEMORY, "there is no memory for the reply");
         return;
     }
     limits_headers(g->tenant, g->timing.now_us, x);
@@ -305,9 +295,9 @@ static void time_token(struct generation *g, struct choice *c)
     c->last_token_us = now;
 }
 
-static void on_token(void *context, const struct wire_token *token)
+static void on_token(struct batch_prompt *batch, const struct wire_token *token)
 {
-    struct gen_prompt *p = context;
+    struct gen_prompt *p = (struct gen_prompt *)batch;
     struct generation *g = p->g;
     struct quire_error err;
     if (token->choice >= g->params.spec.n)
@@ -315,7 +305,6 @@ static void on_token(void *context, const struct wire_token *token)
     struct choice *c = &p->choices[token->choice];
     if (c->finish != CHOICE_RUNS) /* in flight when the choice stopped */
         return;
-    prompt_batch_began(&p->batch);
     time_token(g, c);
     struct choice_token one = {.token = *token};
     struct gen_piece piece = {.tokens = &one, .n_tokens = 1};
@@ -326,21 +315,21 @@ static void on_token(void *context, const struct wire_token *token)
     if (status == QUIRE_OK && c->finish != CHOICE_RUNS)
         status = conclude(g, p, c, &err);
     if (status != QUIRE_OK)
-        fail_with(g, status, err.text);
+        prompt_batch_fail_with(&g->batch, status, err.text);
     else if (c->stop_string >= 0 && !c->over_in_engine)
-        g->served->source.cancel(g->served->source.self, p->batch.source_id, token->choice);
+        prompt_batch_cancel_choice(batch, token->choice);
 }
 
-static void on_prompt_logprob(void *context, const struct wire_token *token)
+static void on_prompt_logprob(struct batch_prompt *batch, const struct wire_token *token)
 {
-    struct gen_prompt *p = context;
+    struct gen_prompt *p = (struct gen_prompt *)batch;
     struct generation *g = p->g;
     struct quire_error err;
     uint64_t before = reply_prompt_bytes(g, p);
     reply_prompt_logprob(g, p, token);
     int status = reply_room_grow(&g->room, (int64_t)(reply_prompt_bytes(g, p) - before), &err);
     if (status != QUIRE_OK)
-        fail_with(g, status, err.text);
+        prompt_batch_fail_with(&g->batch, status, err.text);
 }
 
 static void prompt_over(struct generation *g, struct gen_prompt *p)
@@ -350,18 +339,14 @@ static void prompt_over(struct generation *g, struct gen_prompt *p)
         logprobs_arrays_free(&p->arrays);
     for (uint32_t i = 0; g->params.stream && i < g->params.spec.n; i++)
         logprobs_arrays_free(&p->choices[i].arrays);
-    g->n_open--;
-    prompt_batch_settle(&g->batch);
 }
 
-static void on_done(void *context, const struct wire_done *done)
+static bool on_done(struct batch_prompt *batch, const struct wire_done *done)
 {
-    struct gen_prompt *p = context;
+    struct gen_prompt *p = (struct gen_prompt *)batch;
     struct generation *g = p->g;
     struct quire_error err;
     int status = QUIRE_OK;
-    if (done->last)
-        prompt_batch_over(&p->batch);
     if (done->choice < g->params.spec.n) {
         struct choice *c = &p->choices[done->choice];
         c->over_in_engine = true;
@@ -375,8 +360,8 @@ static void on_done(void *context, const struct wire_done *done)
             timing_add(&g->timing, &done->account, p->submitted_us - g->timing.submitted_us, done->n_cached);
         }
         generation_choice_over(g, p, c, &done->account);
-        if (c->finish == CHOICE_RUNS && !prompt_batch_ended_well(&p->batch, done))
-            return;
+        if (c->finish == CHOICE_RUNS && !prompt_batch_ended_well(batch, done))
+            return false;
         if (c->finish == CHOICE_RUNS) {
             bool stopped = done->finish == WIRE_FINISH_STOP;
             c->finish = stopped ? CHOICE_STOP : CHOICE_LENGTH;
@@ -384,9 +369,10 @@ static void on_done(void *context, const struct wire_done *done)
         }
     }
     if (status != QUIRE_OK)
-        fail_with(g, status, err.text);
+        prompt_batch_fail_with(&g->batch, status, err.text);
     else if (done->last)
         prompt_over(g, p);
+    return status == QUIRE_OK;
 }
 
 /* ---- accepted or refused ---- */
@@ -420,14 +406,14 @@ static void on_taken(void *owner)
         await_tokens(g);
 }
 
-static void on_origin(void *context, const struct completion_origin *origin)
+static void on_origin(struct batch_prompt *batch, const struct completion_origin *origin)
 {
-    generation_cache_origin(((struct gen_prompt *)context)->g, origin);
+    generation_cache_origin(((struct gen_prompt *)batch)->g, origin);
 }
 
-static bool has_room(void *context)
+static bool has_room(const struct batch_prompt *batch)
 {
-    const struct generation *g = ((struct gen_prompt *)context)->g;
+    const struct generation *g = ((const struct gen_prompt *)batch)->g;
     return !g->begun || http_stream_has_room(g->x);
 }
 
@@ -439,17 +425,6 @@ static void on_accepted(struct batch_prompt *batch, uint64_t engine_id)
     if (!prompt_batch_is_submitting(&p->g->batch))
         drop_ids(p->g, p);
 }
-
-static const struct completion_events events = {
-    .on_origin = on_origin,
-    .has_room = has_room,
-    .on_accepted = prompt_batch_on_accepted,
-    .on_refused = prompt_batch_on_refused,
-    .on_token = on_token,
-    .on_prompt_logprob = on_prompt_logprob,
-    .on_done = on_done,
-    .on_lost = prompt_batch_on_lost,
-};
 
 /* ---- submitting ----------------------------------------------------------------------------- */
 
@@ -508,6 +483,7 @@ static int prepare(struct generation *g, struct gen_prompt *p, struct quire_erro
 {
     uint32_t n = g->params.spec.n, first = (uint32_t)(p - g->prompts) * n;
     p->g = g;
+    p->batch.n_tokens = (uint32_t)p->item.n_ids;
     p->choices = calloc(n, sizeof *p->choices);
     if (!p->choices)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
@@ -574,42 +550,19 @@ static int submit(struct batch_prompt *batch, struct quire_error *err)
     return status;
 }
 
-static struct batch_prompt *prompt_at(void *owner, size_t i)
-{
-    return &((struct generation *)owner)->prompts[i].batch;
-}
-
-static uint32_t n_tokens(const struct batch_prompt *p)
-{
-    return (uint32_t)((const struct gen_prompt *)p)->item.n_ids;
-}
-
-static bool is_over(const void *owner)
-{
-    return ((const struct generation *)owner)->n_open == 0;
-}
-
-static void complete_owner(void *owner)
-{
-    complete(owner);
-}
-
-static void fail_owner(void *owner, const struct api_error *e)
-{
-    fail(owner, e);
-}
-
 static const struct prompt_batch_calls batch_calls = {
-    .events = &events,
-    .prompt = prompt_at,
-    .n_tokens = n_tokens,
+    .prompt_bytes = sizeof(struct gen_prompt),
     .submit = submit,
     .may_wait = may_wait,
     .on_accepted = on_accepted,
     .on_taken = on_taken,
-    .is_over = is_over,
-    .complete = complete_owner,
-    .fail = fail_owner,
+    .on_origin = on_origin,
+    .has_room = has_room,
+    .on_token = on_token,
+    .on_prompt_logprob = on_prompt_logprob,
+    .on_done = on_done,
+    .complete = complete,
+    .fail = fail,
 };
 
 /* Echoes the prompt, for a request without generated tokens. */
@@ -626,7 +579,7 @@ static void echo_only(struct generation *g)
             if (status == QUIRE_OK)
                 status = conclude(g, &g->prompts[i], c, &err);
             if (status != QUIRE_OK) {
-                fail_with(g, status, err.text);
+                prompt_batch_fail_with(&g->batch, status, err.text);
                 return;
             }
         }
@@ -672,7 +625,7 @@ static bool take_job(struct generation *g, struct request_job *j, struct api_err
         g->dialect->begin(g, j);
     if (!g->prompts || g->head.failed)
         return api_fail(e, 503, NULL, "out_of_memory", "out of memory");
-    g->n_prompts = g->n_open = j->n_items;
+    g->n_prompts = j->n_items;
     g->prediction = j->prediction;
     j->prediction = (struct request_item){0};
     for (size_t i = 0; i < j->n_items; i++) {
@@ -694,9 +647,7 @@ static bool queue(struct generation *g, struct api_error *e)
     uint32_t n = (uint32_t)g->n_prompts * g->params.spec.n;
     uint64_t waiting = turns_n_waiting(m->turns, g->tenant->index),
              most = (uint64_t)MOST_WAITING * m->front->max_choices;
-    bool is_small = g->n_prompts == 1 || n <= TURNS_SMALL;
-    prompt_batch_begin(&g->batch, g->served, &batch_calls, g, g->tenant, g->n_prompts, g->params.spec.n, is_small);
-    if (!is_small && waiting + n > most) {
+    if (!prompt_batch_is_small(&g->batch) && waiting + n > most) {
         api_fail(e, 429, NULL, "rate_limit_exceeded",
                  "%llu choices of this key wait for their turn, and %llu may: try again when some are done",
                  (unsigned long long)waiting, (unsigned long long)most);
@@ -725,6 +676,9 @@ static void on_text(void *owner, struct request_job *job)
         if (ok && (status = prepare(g, &g->prompts[i], &e.why)) != QUIRE_OK)
             ok = api_fail_status(&e, status, NULL);
     }
+    if (ok)
+        prompt_batch_begin(&g->batch, g->served, &batch_calls, g, g->tenant, &g->prompts->batch, g->n_prompts,
+                           g->params.spec.n);
     g->room = (struct reply_room){.replies = g->served->front->replies, .tenant = g->tenant->index};
     ok = ok && reply_room_take(&g->room, g, tenants_ask_key(g->served->front->tenants), &e);
     uint64_t n_tokens = 0;

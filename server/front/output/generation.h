@@ -96,10 +96,10 @@ struct generation {
     struct request_job *job; /* while it is in the pool */
     struct gen_prompt *prompts;
     const char *prompt_name; /* the field with the prompts, for errors; static */
-    size_t n_prompts, n_open;
+    size_t n_prompts;
     struct request_item prediction; /* expected answer of the only prompt. Its ids go to the engine */
     struct reply_room room;
-    struct prompt_batch batch; /* once a prompt needs the engine */
+    struct prompt_batch batch;
     char id[96];
     struct buffer head; /* the beginning of every reply, or of its object: {"id":...,"model":"..." */
     struct buffer event; /* the event being written */
