@@ -443,10 +443,14 @@ static void few_functions(void **state)
 int run_prompt_batch_tests(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_prompt_to_its_end), cmocka_unit_test(answered_within_submit),
-        cmocka_unit_test(others_wait_for_their_turn), cmocka_unit_test(lost_within_submit),
-        cmocka_unit_test(first_prompt_refused), cmocka_unit_test(later_prompt_waits_again),
-        cmocka_unit_test(ended_by_the_engine), cmocka_unit_test(end_cancels_all),
+        cmocka_unit_test(one_prompt_to_its_end),
+        cmocka_unit_test(answered_within_submit),
+        cmocka_unit_test(others_wait_for_their_turn),
+        cmocka_unit_test(lost_within_submit),
+        cmocka_unit_test(first_prompt_refused),
+        cmocka_unit_test(later_prompt_waits_again),
+        cmocka_unit_test(ended_by_the_engine),
+        cmocka_unit_test(end_cancels_all),
         cmocka_unit_test(few_functions),
     };
     return cmocka_run_group_tests_name("prompt_batch", tests, NULL, NULL);

@@ -1,6 +1,6 @@
 /* Serves a cached reply to a body in the same words: without a template, a tokenizer or an engine. The tenant's
  * limits, the counters and the log treat it like any other request. */
-#include "server/front/output/finished.h"
+#include "server/front/finished/finished.h"
 #include "server/front/output/generation.h"
 
 #include "base/clock.h"

@@ -1,5 +1,5 @@
 /* The end of a request: its facts, counters, log line and spans. */
-#include "server/front/output/finished.h"
+#include "server/front/finished/finished.h"
 #include "server/front/output/generation.h"
 
 #include "base/clock.h"
