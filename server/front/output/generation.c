@@ -9,9 +9,7 @@
 
 static void free_prompt(struct generation *g, struct gen_prompt *p)
 {
-    for (uint32_t i = 0; p->choices && i < g->params.spec.n; i++)
-        choice_close(&p->choices[i]);
-    free(p->choices);
+    choice_list_free(p->choices, g->params.spec.n);
     free(p->item.text);
     free(p->item.ids);
     free(p->item.places);
@@ -338,7 +336,7 @@ static void prompt_over(struct generation *g, struct gen_prompt *p)
     if (g->params.stream)
         logprobs_arrays_free(&p->arrays);
     for (uint32_t i = 0; g->params.stream && i < g->params.spec.n; i++)
-        logprobs_arrays_free(&p->choices[i].arrays);
+        logprobs_arrays_free(&p->choices[i].parts->arrays);
 }
 
 static bool on_done(struct batch_prompt *batch, const struct wire_done *done)
@@ -484,11 +482,9 @@ static int prepare(struct generation *g, struct gen_prompt *p, struct quire_erro
     uint32_t n = g->params.spec.n, first = (uint32_t)(p - g->prompts) * n;
     p->g = g;
     p->batch.n_tokens = (uint32_t)p->item.n_ids;
-    p->choices = calloc(n, sizeof *p->choices);
+    p->choices = choice_list_new(n, first, &g->rules);
     if (!p->choices)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
-    for (uint32_t i = 0; i < n; i++)
-        choice_init(&p->choices[i], first + i, &g->rules);
     return QUIRE_OK;
 }
 

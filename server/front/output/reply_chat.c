@@ -18,9 +18,9 @@ static void put_prompt_ids(struct buffer *o, const struct generation *g, const s
 static void open_choice(struct generation *g, struct gen_prompt *p, struct choice *c)
 {
     struct buffer *o = &g->event;
-    if (c->opened)
+    if (c->parts->opened)
         return;
-    c->opened = true;
+    c->parts->opened = true;
     choices_begin_event(g);
     put_prompt_ids(o, g, p);
     choices_begin_choice(g, c);
@@ -102,18 +102,18 @@ static void put_call_deltas(void *context, const struct tool_call *call)
 {
     struct deltas *d = context;
     struct buffer *o = &d->g->event;
-    if (d->c->n_tool_calls > 0 && d->g->params.one_tool_call)
+    if (d->c->parts->n_tool_calls > 0 && d->g->params.one_tool_call)
         return;
     begin_delta(d);
     json_out_raw(o, "\"tool_calls\":[{\"index\":");
-    json_out_u64(o, d->c->n_tool_calls);
+    json_out_u64(o, d->c->parts->n_tool_calls);
     json_out_raw(o, ",");
     put_call_head(o, call);
     json_out_raw(o, "\"\"}}]");
     end_delta(d);
     begin_delta(d);
     json_out_raw(o, "\"tool_calls\":[{\"index\":");
-    json_out_u64(o, d->c->n_tool_calls++);
+    json_out_u64(o, d->c->parts->n_tool_calls++);
     json_out_raw(o, ",\"function\":{\"arguments\":");
     json_out_string(o, call->arguments, call->n_arguments);
     json_out_raw(o, "}}]");
@@ -129,7 +129,7 @@ static void put_token(struct generation *g, struct gen_prompt *p, struct choice 
         put_content_delta(&d, piece->text, piece->n_text);
         return;
     }
-    bool ok = tool_parser_push(&c->tools, piece->text, piece->n_text, &sink);
+    bool ok = tool_parser_push(&c->parts->tools, piece->text, piece->n_text, &sink);
     if (!d.any) { /* all text is held back, but the tokens still get an event */
         begin_delta(&d);
         g->event.failed |= !ok;
@@ -143,8 +143,8 @@ static void finish(struct generation *g, struct gen_prompt *p, struct choice *c)
     struct deltas d = {.g = g, .c = c, .piece = &none};
     const struct tool_sink sink = {put_content_delta, put_call_deltas, &d};
     open_choice(g, p, c);
-    c->tools.is_stopped = c->stop_string >= 0;
-    bool ok = g->params.tool_format == TOOL_NONE || tool_parser_finish(&c->tools, &sink);
+    c->parts->tools.is_stopped = c->stop_string >= 0;
+    bool ok = g->params.tool_format == TOOL_NONE || tool_parser_finish(&c->parts->tools, &sink);
     choices_begin_event(g);
     choices_begin_choice(g, c);
     json_out_raw(&g->event, ",\"delta\":{},\"logprobs\":null");
@@ -160,9 +160,9 @@ static void collect(struct generation *g, struct choice *c, const struct gen_pie
     choices_keep(g, c, piece);
     if (piece->n_tokens == 0 || g->params.spec.n_logprobs < 0)
         return;
-    if (c->logprobs.n > 0)
-        json_out_raw(&c->logprobs, ",");
-    reply_put_logprobs(&c->logprobs, g, piece);
+    if (c->parts->logprobs.n > 0)
+        json_out_raw(&c->parts->logprobs, ",");
+    reply_put_logprobs(&c->parts->logprobs, g, piece);
 }
 
 struct message {
@@ -180,9 +180,9 @@ static void add_content(void *context, const char *text, size_t n)
 static void add_call(void *context, const struct tool_call *call)
 {
     struct message *m = context;
-    if (m->c->n_tool_calls > 0 && m->one_call)
+    if (m->c->parts->n_tool_calls > 0 && m->one_call)
         return;
-    json_out_raw(&m->calls, m->c->n_tool_calls++ > 0 ? ",{" : "{");
+    json_out_raw(&m->calls, m->c->parts->n_tool_calls++ > 0 ? ",{" : "{");
     put_call_head(&m->calls, call);
     json_out_string(&m->calls, call->arguments, call->n_arguments);
     json_out_raw(&m->calls, "}}");
@@ -193,10 +193,11 @@ static void put_message(struct buffer *o, const struct generation *g, struct cho
     struct message m = {.one_call = g->params.one_tool_call, .c = c};
     const struct tool_sink sink = {add_content, add_call, &m};
     buffer_append(&m.content, g->params.lead, g->params.n_lead);
-    c->tools.is_stopped = c->stop_string >= 0;
+    c->parts->tools.is_stopped = c->stop_string >= 0;
     if (g->params.tool_format == TOOL_NONE)
-        buffer_append(&m.content, c->text.data, c->text.n);
-    else if (!tool_parser_push(&c->tools, c->text.data, c->text.n, &sink) || !tool_parser_finish(&c->tools, &sink))
+        buffer_append(&m.content, c->parts->text.data, c->parts->text.n);
+    else if (!tool_parser_push(&c->parts->tools, c->parts->text.data, c->parts->text.n, &sink) ||
+             !tool_parser_finish(&c->parts->tools, &sink))
         o->failed = true;
     json_out_raw(o, ",\"message\":{\"role\":\"assistant\",\"content\":");
     if (m.content.n == 0 && m.calls.n > 0)
@@ -222,7 +223,7 @@ static void put_choice(struct buffer *o, struct generation *g, struct gen_prompt
     json_out_raw(o, ",\"logprobs\":");
     if (g->params.spec.n_logprobs >= 0) {
         json_out_raw(o, "{\"content\":[");
-        buffer_append(o, c->logprobs.data, c->logprobs.n);
+        buffer_append(o, c->parts->logprobs.data, c->parts->logprobs.n);
         json_out_raw(o, "],\"refusal\":null}");
     } else {
         json_out_raw(o, "null");

@@ -50,14 +50,14 @@ void choices_put_kept_ids(struct buffer *o, const struct generation *g, const st
     if (!g->params.return_token_ids)
         return;
     json_out_raw(o, ",\"token_ids\":[");
-    buffer_append(o, c->token_ids.data, c->token_ids.n);
+    buffer_append(o, c->parts->token_ids.data, c->parts->token_ids.n);
     json_out_raw(o, "]");
 }
 
 void choices_put_finish(struct buffer *o, const struct generation *g, const struct choice *c)
 {
     json_out_raw(o, ",\"finish_reason\":");
-    const char *stop = c->n_tool_calls > 0 ? "\"tool_calls\"" : "\"stop\"";
+    const char *stop = c->parts->n_tool_calls > 0 ? "\"tool_calls\"" : "\"stop\"";
     json_out_raw(o, c->finish == CHOICE_STOP ? stop : "\"length\"");
     json_out_raw(o, ",\"stop_reason\":");
     if (c->stop_string >= 0)
@@ -173,11 +173,11 @@ void choices_error(struct generation *g, const struct api_error *e)
 
 void choices_keep(const struct generation *g, struct choice *c, const struct gen_piece *piece)
 {
-    buffer_append(&c->text, piece->text, piece->n_text);
+    buffer_append(&c->parts->text, piece->text, piece->n_text);
     for (uint32_t i = 0; i < piece->n_tokens && g->params.return_token_ids; i++) {
-        if (c->token_ids.n > 0)
-            json_out_raw(&c->token_ids, ",");
-        json_out_u64(&c->token_ids, piece->tokens[i].token.token);
+        if (c->parts->token_ids.n > 0)
+            json_out_raw(&c->parts->token_ids, ",");
+        json_out_u64(&c->parts->token_ids, piece->tokens[i].token.token);
     }
 }
 
@@ -191,7 +191,7 @@ void choices_whole(struct generation *g, struct buffer *o,
         o->failed |= p->prompt_logprobs.failed;
         for (uint32_t j = 0; j < g->params.spec.n; j++) {
             struct choice *c = &p->choices[j];
-            o->failed |= c->text.failed || c->token_ids.failed || c->logprobs.failed;
+            o->failed |= c->parts->text.failed || c->parts->token_ids.failed || c->parts->logprobs.failed;
             json_out_raw(o, c->index > 0 ? ",{\"index\":" : "{\"index\":");
             json_out_u64(o, c->index);
             put_choice(o, g, p, c);

@@ -16,9 +16,9 @@ static void put_prompt_ids(struct buffer *o, const struct generation *g, const s
 static void open_choice(struct generation *g, struct gen_prompt *p, struct choice *c)
 {
     struct buffer *o = &g->event;
-    if (c->opened)
+    if (c->parts->opened)
         return;
-    c->opened = true;
+    c->parts->opened = true;
     if (!g->params.echo && !g->params.return_token_ids)
         return;
     choices_begin_event(g);
@@ -39,7 +39,7 @@ static void add_logprobs(const struct generation *g, struct choice *c, const str
 {
     const struct logprobs_style style = reply_logprobs_style(g, g->params.spec.n_logprobs);
     for (uint32_t i = 0; i < piece->n_tokens; i++)
-        logprobs_arrays_add(&c->arrays, &style, &piece->tokens[i].token, piece->tokens[i].offset);
+        logprobs_arrays_add(&c->parts->arrays, &style, &piece->tokens[i].token, piece->tokens[i].offset);
 }
 
 static void put_token(struct generation *g, struct gen_prompt *p, struct choice *c, const struct gen_piece *piece)
@@ -52,9 +52,9 @@ static void put_token(struct generation *g, struct gen_prompt *p, struct choice 
     json_out_string(o, piece->text, piece->n_text);
     json_out_raw(o, ",\"logprobs\":");
     if (g->params.spec.n_logprobs >= 0 && piece->n_tokens > 0) {
-        logprobs_arrays_clear(&c->arrays);
+        logprobs_arrays_clear(&c->parts->arrays);
         add_logprobs(g, c, piece);
-        logprobs_arrays_json(o, NULL, &c->arrays);
+        logprobs_arrays_json(o, NULL, &c->parts->arrays);
     } else {
         json_out_raw(o, "null");
     }
@@ -87,16 +87,16 @@ static void put_choice(struct buffer *o, struct generation *g, struct gen_prompt
     if (params->echo) {
         struct buffer both = {0};
         buffer_append(&both, p->item.text, p->item.n_text);
-        buffer_append(&both, c->text.data, c->text.n);
+        buffer_append(&both, c->parts->text.data, c->parts->text.n);
         json_out_string(o, both.data, both.n);
         o->failed |= both.failed;
         buffer_free(&both);
     } else {
-        json_out_string(o, c->text.data, c->text.n);
+        json_out_string(o, c->parts->text.data, c->parts->text.n);
     }
     json_out_raw(o, ",\"logprobs\":");
     if (params->spec.n_logprobs >= 0)
-        logprobs_arrays_json(o, params->echo ? &p->arrays : NULL, &c->arrays);
+        logprobs_arrays_json(o, params->echo ? &p->arrays : NULL, &c->parts->arrays);
     else
         json_out_raw(o, "null");
     choices_put_finish(o, g, c);

@@ -50,9 +50,9 @@ static void open_choice(struct generation *g, struct gen_prompt *p, struct choic
 {
     struct buffer *o = &g->event;
     (void)p;
-    if (c->opened)
+    if (c->parts->opened)
         return;
-    c->opened = true;
+    c->parts->opened = true;
     reply_begin_event(g, "message_start");
     json_out_raw(o, ",\"message\":");
     buffer_append(o, g->head.data, g->head.n);
@@ -115,7 +115,7 @@ static void error(struct generation *g, const struct api_error *e)
 static void collect(struct generation *g, struct choice *c, const struct gen_piece *piece)
 {
     (void)g;
-    buffer_append(&c->text, piece->text, piece->n_text);
+    buffer_append(&c->parts->text, piece->text, piece->n_text);
 }
 
 static void whole(struct generation *g, struct buffer *o)
@@ -123,7 +123,7 @@ static void whole(struct generation *g, struct buffer *o)
     const struct choice *c = &g->prompts[0].choices[0];
     buffer_append(o, g->head.data, g->head.n);
     json_out_raw(o, ",\"content\":[{\"type\":\"text\",\"text\":");
-    json_out_string(o, c->text.data, c->text.n);
+    json_out_string(o, c->parts->text.data, c->parts->text.n);
     json_out_raw(o, "}],");
     put_stop(o, g);
     json_out_raw(o, ",");
@@ -131,7 +131,7 @@ static void whole(struct generation *g, struct buffer *o)
     if (g->params.wants_timing)
         reply_put_timing(o, g);
     json_out_raw(o, "}");
-    o->failed |= c->text.failed;
+    o->failed |= c->parts->text.failed;
 }
 
 const struct api_dialect api_messages = {

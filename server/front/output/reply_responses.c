@@ -42,11 +42,11 @@ static void put_item_id(struct buffer *o, const struct generation *g)
 static void put_kept(struct buffer *o, const struct choice *c)
 {
     json_out_raw(o, "\"text\":");
-    json_out_string(o, c->text.data, c->text.n);
+    json_out_string(o, c->parts->text.data, c->parts->text.n);
     json_out_raw(o, ",\"logprobs\":[");
-    buffer_append(o, c->logprobs.data, c->logprobs.n);
+    buffer_append(o, c->parts->logprobs.data, c->parts->logprobs.n);
     json_out_raw(o, "]");
-    o->failed |= c->text.failed || c->logprobs.failed;
+    o->failed |= c->parts->text.failed || c->parts->logprobs.failed;
 }
 
 static void put_part(struct buffer *o, const struct choice *c)
@@ -171,9 +171,9 @@ static void part_event(struct generation *g, const char *type, const struct choi
 static void open_choice(struct generation *g, struct gen_prompt *p, struct choice *c)
 {
     (void)p;
-    if (c->opened)
+    if (c->parts->opened)
         return;
-    c->opened = true;
+    c->parts->opened = true;
     response_event(g, "response.created", CHOICE_RUNS, NULL);
     response_event(g, "response.in_progress", CHOICE_RUNS, NULL);
     item_event(g, "response.output_item.added", c, CHOICE_RUNS);
@@ -183,12 +183,12 @@ static void open_choice(struct generation *g, struct gen_prompt *p, struct choic
 /* Keeps the text that the last events repeat. */
 static void keep(struct generation *g, struct choice *c, const struct gen_piece *piece)
 {
-    buffer_append(&c->text, piece->text, piece->n_text);
+    buffer_append(&c->parts->text, piece->text, piece->n_text);
     if (piece->n_tokens == 0 || g->params.spec.n_logprobs < 0)
         return;
-    if (c->logprobs.n > 0)
-        json_out_raw(&c->logprobs, ",");
-    reply_put_logprobs(&c->logprobs, g, piece);
+    if (c->parts->logprobs.n > 0)
+        json_out_raw(&c->parts->logprobs, ",");
+    reply_put_logprobs(&c->parts->logprobs, g, piece);
 }
 
 static void put_token(struct generation *g, struct gen_prompt *p, struct choice *c, const struct gen_piece *piece)
