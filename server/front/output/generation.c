@@ -7,14 +7,71 @@
 
 /* ---- the end -------------------------------------------------------------------------------- */
 
-static void free_prompt(struct generation *g, struct gen_prompt *p)
+static void reply_free(struct reply *r)
 {
-    choice_list_free(p->choices, g->params.spec.n);
-    free(p->item.text);
-    free(p->item.ids);
-    free(p->item.places);
-    logprobs_arrays_free(&p->arrays);
-    buffer_free(&p->prompt_logprobs);
+    for (size_t i = 0; r && i < r->n_prompts; i++) {
+        struct reply_prompt *p = &r->prompts[i];
+        choice_list_free(p->choices, r->params->spec.n);
+        free(p->item.text);
+        free(p->item.ids);
+        free(p->item.places);
+        logprobs_arrays_free(&p->arrays);
+        buffer_free(&p->prompt_logprobs);
+    }
+    if (!r)
+        return;
+    free(r->prompts);
+    buffer_free(&r->head);
+    buffer_free(&r->event);
+    buffer_free(&r->early);
+    reply_room_leave(&r->room);
+    free(r);
+}
+
+static void terms_free(struct request_terms *terms)
+{
+    if (!terms)
+        return;
+    if (terms->params)
+        params_free(terms->params);
+    free(terms->params);
+    model_facts_release(terms->facts);
+    free(terms);
+}
+
+/* Frees its parts, which read each other while they are freed. */
+static void parts_free(struct generation *g)
+{
+    free(g->prompts);
+    free(g->prediction);
+    reply_free(g->reply);
+    terms_free(g->terms);
+    generation_cache_free(g->cache);
+    free(g->account);
+    free(g);
+}
+
+static struct generation *generation_new(struct served_model *m, struct http_exchange *x,
+                                         const struct api_dialect *dialect)
+{
+    struct generation *g = calloc(1, sizeof *g);
+    if (!g)
+        return NULL;
+    g->served = m;
+    g->x = x;
+    g->terms = calloc(1, sizeof *g->terms);
+    g->account = calloc(1, sizeof *g->account);
+    g->cache = calloc(1, sizeof *g->cache);
+    g->reply = calloc(1, sizeof *g->reply);
+    if (g->terms)
+        g->terms->params = calloc(1, sizeof *g->terms->params);
+    if (!g->terms || !g->terms->params || !g->account || !g->cache || !g->reply) {
+        parts_free(g);
+        return NULL;
+    }
+    *g->reply = (struct reply){
+        .x = x, .dialect = dialect, .served = m, .params = g->terms->params, .account = g->account};
+    return g;
 }
 
 /* Frees it, and cancels its work in the engine and the pool. */
@@ -23,32 +80,20 @@ static void generation_free(struct generation *g)
     if (g->job)
         text_pool_cancel(g->served->front->pool, &g->job->job);
     prompt_batch_end(&g->batch);
-    for (size_t i = 0; i < g->n_prompts; i++)
-        free_prompt(g, &g->prompts[i]);
-    free(g->prompts);
-    free(g->prediction.ids);
-    free(g->question.text);
     if (g->ping)
         event_free(g->ping);
-    params_free(&g->params);
-    model_facts_release(g->facts);
-    buffer_free(&g->head);
-    buffer_free(&g->shown);
-    buffer_free(&g->event);
-    buffer_free(&g->early);
-    limits_dequeue(g->tenant, g->n_queued);
-    limits_end(g->tenant);
+    limits_dequeue(g->account->tenant, g->account->n_queued);
+    limits_end(g->account->tenant);
     TAILQ_REMOVE(&g->served->generations, g, link);
-    reply_room_leave(&g->room);
-    free(g);
+    parts_free(g);
 }
 
 static void count_unfinished(struct generation *g, enum metrics_finish how)
 {
-    for (size_t i = 0; i < g->n_prompts; i++) {
-        const struct gen_prompt *p = &g->prompts[i];
-        for (uint32_t j = 0; p->choices && j < g->params.spec.n; j++)
-            if (p->choices[j].finish == CHOICE_RUNS && p->batch.accepted)
+    for (size_t i = 0; i < g->reply->n_prompts; i++) {
+        const struct choice *choices = g->reply->prompts[i].choices;
+        for (uint32_t j = 0; choices && j < g->terms->params->spec.n; j++)
+            if (choices[j].finish == CHOICE_RUNS && g->prompts[i].batch.accepted)
                 generation_metrics(g)->finished[how]++;
     }
 }
@@ -71,12 +116,12 @@ static void fail(void *owner, const struct api_error *e)
         g->served->counts->n_refused++;
     generation_over(g, e->status, e);
     struct http_exchange *x = g->x;
-    if (g->begun) {
-        g->dialect->error(g, e);
+    if (g->reply->begun) {
+        g->reply->dialect->error(g->reply, e);
         generation_free(g);
         http_stream_end(x);
     } else {
-        limits_headers(g->tenant, quire_now_us(), x);
+        limits_headers(g->account->tenant, quire_now_us(), x);
         generation_free(g);
         api_error_reply(x, e);
     }
@@ -88,30 +133,31 @@ static void fail(void *owner, const struct api_error *e)
  * in the queue gets a 429. */
 static void begin_stream(struct generation *g)
 {
-    if (g->begun)
+    struct reply *r = g->reply;
+    if (r->begun)
         return;
-    limits_headers(g->tenant, quire_now_us(), g->x);
-    generation_cache_say(g->served, g->x, &g->cache);
+    limits_headers(g->account->tenant, quire_now_us(), g->x);
+    generation_cache_say(g->served, g->x, &g->cache->report);
     http_add_header(g->x, "Cache-Control", "no-cache");
     http_add_header(g->x, "X-Accel-Buffering", "no");
     http_stream_begin(g->x, 200, "text/event-stream");
     /* The first events of all choices, in the order of their indices. Completions that show their prompt's logprobs
      * must wait for these. All are written in one piece with the earlier events: each may repeat a prompt, and
      * together they are not more than the client has had time to read. */
-    struct buffer early = g->early;
-    g->early = (struct buffer){0};
-    bool waits = g->params.echo && g->params.spec.n_logprobs >= 0;
-    for (size_t i = 0; i < g->n_prompts && !waits; i++)
-        for (uint32_t j = 0; j < g->params.spec.n; j++)
-            g->dialect->open(g, &g->prompts[i], &g->prompts[i].choices[j]);
-    buffer_append(&g->early, early.data, early.n);
-    if (early.failed || g->early.failed)
+    struct buffer early = r->early;
+    r->early = (struct buffer){0};
+    bool waits = r->params->echo && r->params->spec.n_logprobs >= 0;
+    for (size_t i = 0; i < r->n_prompts && !waits; i++)
+        for (uint32_t j = 0; j < r->params->spec.n; j++)
+            r->dialect->open(r, &r->prompts[i], &r->prompts[i].choices[j]);
+    buffer_append(&r->early, early.data, early.n);
+    if (early.failed || r->early.failed)
         http_cut_off(g->x);
-    g->begun = true;
-    generation_alias_show(g, g->early.data, g->early.n);
-    http_stream_write(g->x, g->early.data, g->early.n);
+    r->begun = true;
+    generation_alias_show(r, r->early.data, r->early.n);
+    http_stream_write(g->x, r->early.data, r->early.n);
     buffer_free(&early);
-    buffer_free(&g->early);
+    buffer_free(&r->early);
 }
 
 static void on_ping(evutil_socket_t fd, short what, void *context)
@@ -163,11 +209,11 @@ static void on_reply_gone(void *context)
 static void complete(void *owner)
 {
     struct generation *g = owner;
-    g->timing.now_us = quire_now_us();
+    g->account->timing.now_us = quire_now_us();
     struct http_exchange *x = g->x;
-    if (g->params.stream) {
+    if (g->terms->params->stream) {
         begin_stream(g);
-        g->dialect->end(g);
+        g->reply->dialect->end(g->reply);
         generation_alias_keep(g, NULL);
         generation_over(g, 200, NULL);
         generation_free(g);
@@ -176,7 +222,7 @@ static void complete(void *owner)
     }
     struct whole_reply *whole = calloc(1, sizeof *whole);
     if (whole)
-        g->dialect->whole(g, &whole->body);
+        g->reply->dialect->whole(g->reply, &whole->body);
     if (!whole || whole->body.failed) {
         if (whole)
             buffer_free(&whole->body);
@@ -184,13 +230,13 @@ static void complete(void *owner)
         prompt_batch_fail_with(&g->batch, QUIRE_NO_MEMORY, "there is no memory for the reply");
         return;
     }
-    limits_headers(g->tenant, g->timing.now_us, x);
-    generation_cache_say(g->served, g->x, &g->cache);
+    limits_headers(g->account->tenant, g->account->timing.now_us, x);
+    generation_cache_say(g->served, g->x, &g->cache->report);
     generation_alias_keep(g, &whole->body);
     generation_over(g, 200, NULL);
     /* A large reply stays counted until the client has read it. */
-    whole->room = g->room;
-    g->room.counted = 0;
+    whole->room = g->reply->room;
+    g->reply->room.counted = 0;
     generation_free(g);
     if (whole->body.n <= COPIED_BYTES) {
         http_reply(x, 200, "application/json", whole->body.data, whole->body.n);
@@ -202,23 +248,23 @@ static void complete(void *owner)
 
 /* ---- tokens --------------------------------------------------------------------------------- */
 
-static int show(struct generation *g, struct gen_prompt *p, struct choice *c, const struct gen_piece *piece,
+static int show(struct generation *g, struct reply_prompt *p, struct choice *c, const struct gen_piece *piece,
                 struct quire_error *err)
 {
     uint64_t before = choice_bytes(c);
-    if (!g->params.stream) {
-        g->dialect->collect(g, c, piece);
+    if (!g->terms->params->stream) {
+        g->reply->dialect->collect(g->reply, c, piece);
     } else {
         begin_stream(g);
-        g->dialect->token(g, p, c, piece);
+        g->reply->dialect->token(g->reply, p, c, piece);
         g->last_write_us = c->last_token_us;
         c->shown = true;
     }
-    return reply_room_grow(&g->room, (int64_t)(choice_bytes(c) - before), err);
+    return reply_room_grow(&g->reply->room, (int64_t)(choice_bytes(c) - before), err);
 }
 
 /* Shows the waiting tokens. */
-static int show_waiting(struct generation *g, struct gen_prompt *p, struct choice *c, struct quire_error *err)
+static int show_waiting(struct generation *g, struct reply_prompt *p, struct choice *c, struct quire_error *err)
 {
     struct choice_waiting *w = &c->waiting;
     const struct gen_piece piece = {w->tokens, w->n_tokens, w->text.data, w->text.n};
@@ -233,11 +279,12 @@ static int show_waiting(struct generation *g, struct gen_prompt *p, struct choic
 }
 
 /* Adds a piece: shows it at once, or with others, depending on stream_interval. The first token never waits. */
-static int add(struct generation *g, struct gen_prompt *p, struct choice *c, const struct gen_piece *piece,
+static int add(struct generation *g, struct reply_prompt *p, struct choice *c, const struct gen_piece *piece,
                struct quire_error *err)
 {
     struct choice_waiting *w = &c->waiting;
-    if (!g->params.stream || g->params.stream_interval <= 1 || !c->shown)
+    const struct params *params = g->terms->params;
+    if (!params->stream || params->stream_interval <= 1 || !c->shown)
         return show(g, p, c, piece, err);
     buffer_append(&w->text, piece->text, piece->n_text);
     if (piece->n_tokens == 0)
@@ -251,22 +298,22 @@ static int add(struct generation *g, struct gen_prompt *p, struct choice *c, con
         w->capacity = capacity;
     }
     w->tokens[w->n_tokens++] = *piece->tokens;
-    return w->n_tokens >= g->params.stream_interval ? show_waiting(g, p, c, err) : QUIRE_OK;
+    return w->n_tokens >= params->stream_interval ? show_waiting(g, p, c, err) : QUIRE_OK;
 }
 
 /* c->finish is set: writes the held-back text, then the end. */
-static int conclude(struct generation *g, struct gen_prompt *p, struct choice *c, struct quire_error *err)
+static int conclude(struct generation *g, struct reply_prompt *p, struct choice *c, struct quire_error *err)
 {
     struct gen_piece piece = {0};
-    int status = choice_tail(c, &g->rules, &piece.text, &piece.n_text, err);
+    int status = choice_tail(c, &g->terms->rules, &piece.text, &piece.n_text, err);
     if (status == QUIRE_OK && piece.n_text > 0)
         status = add(g, p, c, &piece, err);
     if (status == QUIRE_OK)
         status = show_waiting(g, p, c, err);
     if (status != QUIRE_OK)
         return status;
-    if (g->params.stream)
-        g->dialect->finish(g, p, c);
+    if (g->terms->params->stream)
+        g->reply->dialect->finish(g->reply, p, c);
     choice_settle(c);
     struct metrics *m = generation_metrics(g);
     m->finished[c->finish == CHOICE_STOP ? METRICS_STOP : METRICS_LENGTH]++;
@@ -277,15 +324,16 @@ static int conclude(struct generation *g, struct gen_prompt *p, struct choice *c
 static void time_token(struct generation *g, struct choice *c)
 {
     struct metrics *m = generation_metrics(g);
+    struct generation_account *a = g->account;
     uint64_t now = quire_now_us();
     m->n_generation_tokens++;
-    limits_token(g->tenant, now);
-    if (g->timing.first_token_us == 0)
-        g->timing.first_token_us = now;
+    limits_token(a->tenant, now);
+    if (a->timing.first_token_us == 0)
+        a->timing.first_token_us = now;
     if (c->n_tokens == 0) {
-        histogram_observe(&m->ttft, (double)(now - g->timing.arrived_us) * 1e-6);
-        limits_dequeue(g->tenant, 1);
-        g->n_queued--;
+        histogram_observe(&m->ttft, (double)(now - a->timing.arrived_us) * 1e-6);
+        limits_dequeue(a->tenant, 1);
+        a->n_queued--;
         c->first_token_us = now;
     } else {
         histogram_observe(&m->itl, (double)(now - c->last_token_us) * 1e-6);
@@ -298,20 +346,20 @@ static void on_token(struct batch_prompt *batch, const struct wire_token *token)
     struct gen_prompt *p = (struct gen_prompt *)batch;
     struct generation *g = p->g;
     struct quire_error err;
-    if (token->choice >= g->params.spec.n)
+    if (token->choice >= g->terms->params->spec.n)
         return;
-    struct choice *c = &p->choices[token->choice];
+    struct choice *c = &p->reply->choices[token->choice];
     if (c->finish != CHOICE_RUNS) /* in flight when the choice stopped */
         return;
     time_token(g, c);
     struct choice_token one = {.token = *token};
     struct gen_piece piece = {.tokens = &one, .n_tokens = 1};
-    int status = choice_token(c, &g->rules, token->token, &piece.text, &piece.n_text, &err);
+    int status = choice_token(c, &g->terms->rules, token->token, &piece.text, &piece.n_text, &err);
     one.offset = c->offset;
     if (status == QUIRE_OK)
-        status = add(g, p, c, &piece, &err);
+        status = add(g, p->reply, c, &piece, &err);
     if (status == QUIRE_OK && c->finish != CHOICE_RUNS)
-        status = conclude(g, p, c, &err);
+        status = conclude(g, p->reply, c, &err);
     if (status != QUIRE_OK)
         prompt_batch_fail_with(&g->batch, status, err.text);
     else if (c->stop_string >= 0 && !c->over_in_engine)
@@ -323,19 +371,19 @@ static void on_prompt_logprob(struct batch_prompt *batch, const struct wire_toke
     struct gen_prompt *p = (struct gen_prompt *)batch;
     struct generation *g = p->g;
     struct quire_error err;
-    uint64_t before = reply_prompt_bytes(g, p);
-    reply_prompt_logprob(g, p, token);
-    int status = reply_room_grow(&g->room, (int64_t)(reply_prompt_bytes(g, p) - before), &err);
+    uint64_t before = reply_prompt_bytes(g->reply, p->reply);
+    reply_prompt_logprob(g->reply, p->reply, token);
+    int status = reply_room_grow(&g->reply->room, (int64_t)(reply_prompt_bytes(g->reply, p->reply) - before), &err);
     if (status != QUIRE_OK)
         prompt_batch_fail_with(&g->batch, status, err.text);
 }
 
-static void prompt_over(struct generation *g, struct gen_prompt *p)
+static void prompt_over(const struct params *params, struct reply_prompt *p)
 {
     /* A stream has already sent them. */
-    if (g->params.stream)
+    if (params->stream)
         logprobs_arrays_free(&p->arrays);
-    for (uint32_t i = 0; g->params.stream && i < g->params.spec.n; i++)
+    for (uint32_t i = 0; params->stream && i < params->spec.n; i++)
         logprobs_arrays_free(&p->choices[i].parts->arrays);
 }
 
@@ -345,17 +393,18 @@ static bool on_done(struct batch_prompt *batch, const struct wire_done *done)
     struct generation *g = p->g;
     struct quire_error err;
     int status = QUIRE_OK;
-    if (done->choice < g->params.spec.n) {
-        struct choice *c = &p->choices[done->choice];
+    if (done->choice < g->terms->params->spec.n) {
+        struct choice *c = &p->reply->choices[done->choice];
         c->over_in_engine = true;
         c->n_drafted = done->n_drafted;
         c->n_accepted = done->n_accepted;
         c->n_predicted = done->n_predicted;
         c->n_predicted_right = done->n_predicted_right;
         if (done->choice == 0) {
-            p->n_cached = done->n_cached;
-            p->n_created = done->n_created;
-            timing_add(&g->timing, &done->account, p->submitted_us - g->timing.submitted_us, done->n_cached);
+            p->reply->n_cached = done->n_cached;
+            p->reply->n_created = done->n_created;
+            timing_add(&g->account->timing, &done->account, p->submitted_us - g->account->timing.submitted_us,
+                       done->n_cached);
         }
         generation_choice_over(g, p, c, &done->account);
         if (c->finish == CHOICE_RUNS && !prompt_batch_ended_well(batch, done))
@@ -363,13 +412,13 @@ static bool on_done(struct batch_prompt *batch, const struct wire_done *done)
         if (c->finish == CHOICE_RUNS) {
             bool stopped = done->finish == WIRE_FINISH_STOP;
             c->finish = stopped ? CHOICE_STOP : CHOICE_LENGTH;
-            status = conclude(g, p, c, &err);
+            status = conclude(g, p->reply, c, &err);
         }
     }
     if (status != QUIRE_OK)
         prompt_batch_fail_with(&g->batch, status, err.text);
     else if (done->last)
-        prompt_over(g, p);
+        prompt_over(g->terms->params, p->reply);
     return status == QUIRE_OK;
 }
 
@@ -379,8 +428,8 @@ static bool on_done(struct batch_prompt *batch, const struct wire_done *done)
 static bool may_wait(const void *owner)
 {
     const struct generation *g = owner;
-    const uint64_t deadline_us = (uint64_t)g->params.deadline_ms * 1000;
-    return deadline_us == 0 || quire_now_us() - g->timing.arrived_us < deadline_us;
+    const uint64_t deadline_us = (uint64_t)g->terms->params->deadline_ms * 1000;
+    return deadline_us == 0 || quire_now_us() - g->account->timing.arrived_us < deadline_us;
 }
 
 /* Frees the ids after the source has received and accepted the prompt. */
@@ -388,31 +437,33 @@ static void drop_ids(struct generation *g, struct gen_prompt *p)
 {
     if (!p->batch.accepted)
         return;
-    free(g->prediction.ids);
-    g->prediction.ids = NULL;
-    if (g->params.return_token_ids)
+    free(g->prediction);
+    g->prediction = NULL;
+    if (g->terms->params->return_token_ids)
         return;
-    free(p->item.ids);
-    p->item.ids = NULL;
+    free(p->reply->item.ids);
+    p->reply->item.ids = NULL;
 }
 
 /* The first prompt was accepted, and so the request. */
 static void on_taken(void *owner)
 {
     struct generation *g = owner;
-    if (g->params.stream)
+    if (g->terms->params->stream)
         await_tokens(g);
 }
 
 static void on_origin(struct batch_prompt *batch, const struct completion_origin *origin)
 {
-    generation_cache_origin(((struct gen_prompt *)batch)->g, origin);
+    struct generation *g = ((struct gen_prompt *)batch)->g;
+    generation_cache_origin(g->cache, &g->account->timing.lookups, origin);
+    g->reply->is_similar = g->cache->report.n_similar > 0;
 }
 
 static bool has_room(const struct batch_prompt *batch)
 {
     const struct generation *g = ((const struct gen_prompt *)batch)->g;
-    return !g->begun || http_stream_has_room(g->x);
+    return !g->reply->begun || http_stream_has_room(g->x);
 }
 
 static void on_accepted(struct batch_prompt *batch, uint64_t engine_id)
@@ -432,9 +483,10 @@ static void on_accepted(struct batch_prompt *batch, uint64_t engine_id)
 /* Truncates the prompt if requested, and sets p->max_tokens. */
 static bool fit_prompt(const struct generation *g, struct gen_prompt *p, struct api_error *e)
 {
-    const struct params *params = &g->params;
-    const char *name = g->prompt_name;
-    uint64_t context = g->facts->max_model_len;
+    struct request_item *item = &p->reply->item;
+    const struct params *params = g->terms->params;
+    const char *name = g->terms->prompt_name;
+    uint64_t context = g->terms->facts->max_model_len;
     bool to_the_end = !params->has_max_tokens && params->max_tokens == 0;
     if (params->truncate != 0) {
         /* -1: keep as many tokens as leave space for the answer. */
@@ -442,25 +494,25 @@ static bool fit_prompt(const struct generation *g, struct gen_prompt *p, struct 
         size_t keep = (size_t)params->truncate;
         if (params->truncate < 0)
             keep = answer < context ? (size_t)(context - answer) : 0;
-        if (p->item.n_ids > keep) {
-            size_t from = params->truncate_end ? 0 : p->item.n_ids - keep;
-            request_item_keep(&p->item, from, keep);
+        if (item->n_ids > keep) {
+            size_t from = params->truncate_end ? 0 : item->n_ids - keep;
+            request_item_keep(item, from, keep);
         }
     }
-    if (p->item.n_ids == 0)
+    if (item->n_ids == 0)
         return api_bad(e, name, "is empty");
     bool only_prompt = params->has_max_tokens && params->max_tokens == 0;
-    if (p->item.n_ids + !only_prompt > context)
+    if (item->n_ids + !only_prompt > context)
         return api_fail(e, 400, name, "context_length_exceeded",
                         "%s: this model's maximum context length is %llu tokens, the prompt has %zu and leaves no "
                         "room for an answer",
-                        name, (unsigned long long)context, p->item.n_ids);
-    uint64_t rest = context - p->item.n_ids;
+                        name, (unsigned long long)context, item->n_ids);
+    uint64_t rest = context - item->n_ids;
     if (params->has_max_tokens && params->max_tokens > rest)
         return api_fail(e, 400, params->max_tokens_name, "context_length_exceeded",
                         "%s: %u is too large: this model's maximum context length is %llu tokens and the prompt "
                         "has %zu",
-                        params->max_tokens_name, params->max_tokens, (unsigned long long)context, p->item.n_ids);
+                        params->max_tokens_name, params->max_tokens, (unsigned long long)context, item->n_ids);
     if (params->has_max_tokens)
         p->max_tokens = params->max_tokens;
     else
@@ -479,11 +531,10 @@ static bool wants_prompt_logprobs(const struct params *params)
 /* Creates its choices. A stream mentions them from its beginning on. */
 static int prepare(struct generation *g, struct gen_prompt *p, struct quire_error *err)
 {
-    uint32_t n = g->params.spec.n, first = (uint32_t)(p - g->prompts) * n;
-    p->g = g;
-    p->batch.n_tokens = (uint32_t)p->item.n_ids;
-    p->choices = choice_list_new(n, first, &g->rules);
-    if (!p->choices)
+    uint32_t n = g->terms->params->spec.n, first = (uint32_t)(p - g->prompts) * n;
+    p->batch.n_tokens = (uint32_t)p->reply->item.n_ids;
+    p->reply->choices = choice_list_new(n, first, &g->terms->rules);
+    if (!p->reply->choices)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     return QUIRE_OK;
 }
@@ -491,56 +542,58 @@ static int prepare(struct generation *g, struct gen_prompt *p, struct quire_erro
 /* Prepares for its events, when its turn comes. */
 static int open_prompt(struct generation *g, struct gen_prompt *p, struct quire_error *err)
 {
+    struct reply_prompt *shown = p->reply;
     int status = QUIRE_OK;
     if (p->opened) /* its second turn */
         return QUIRE_OK;
     p->opened = true;
     generation_watch_prefix(g, p);
-    for (uint32_t i = 0; i < g->params.spec.n && status == QUIRE_OK; i++) {
-        status = choice_open(&p->choices[i], &g->rules, p->item.ids, p->item.n_ids, err);
-        if (g->params.echo)
-            p->choices[i].n_chars = utf8_count(p->item.text, p->item.n_text);
+    for (uint32_t i = 0; i < g->terms->params->spec.n && status == QUIRE_OK; i++) {
+        status = choice_open(&shown->choices[i], &g->terms->rules, shown->item.ids, shown->item.n_ids, err);
+        if (g->terms->params->echo)
+            shown->choices[i].n_chars = utf8_count(shown->item.text, shown->item.n_text);
     }
-    if (status == QUIRE_OK && wants_prompt_logprobs(&g->params))
-        reply_prompt_logprob(g, p, NULL);
+    if (status == QUIRE_OK && wants_prompt_logprobs(g->terms->params))
+        reply_prompt_logprob(g->reply, shown, NULL);
     return status;
 }
 
 /* Limits the prediction to the context: later tokens cannot be generated. */
 static void predict(struct generation *g, const struct gen_prompt *p, struct request_spec *s)
 {
-    size_t room = g->facts->max_model_len - p->item.n_ids;
-    if (g->prediction.n_ids > room)
-        g->prediction.n_ids = room;
-    s->prediction = g->prediction.ids;
-    s->n_prediction = s->prediction ? (uint32_t)g->prediction.n_ids : 0;
+    size_t room = g->terms->facts->max_model_len - p->reply->item.n_ids;
+    if (g->reply->n_prediction > room)
+        g->reply->n_prediction = room;
+    s->prediction = g->prediction;
+    s->n_prediction = s->prediction ? (uint32_t)g->reply->n_prediction : 0;
 }
 
 static int submit(struct batch_prompt *batch, struct quire_error *err)
 {
     struct gen_prompt *p = (struct gen_prompt *)batch;
     struct generation *g = p->g;
-    p->submitted_us = p == g->prompts && !p->opened ? g->timing.submitted_us : quire_now_us();
+    const struct params *params = g->terms->params;
+    p->submitted_us = p == g->prompts && !p->opened ? g->account->timing.submitted_us : quire_now_us();
     int status = open_prompt(g, p, err);
     if (status != QUIRE_OK)
         return status;
-    struct request_spec s = g->params.spec;
-    s.prompt = p->item.ids;
-    s.n_prompt = (uint32_t)p->item.n_ids;
+    struct request_spec s = params->spec;
+    s.prompt = p->reply->item.ids;
+    s.n_prompt = (uint32_t)p->reply->item.n_ids;
     s.max_tokens = p->max_tokens;
-    s.cache_domain = g->cache_domain;
+    s.cache_domain = g->terms->cache_domain;
     predict(g, p, &s);
-    front_bill(g->tenant, &s);
-    if (g->params.deadline_ms > 0) {
+    front_bill(g->account->tenant, &s);
+    if (params->deadline_ms > 0) {
         /* The time that remains after the text work and the wait for its turn. */
-        uint64_t wanted = (uint64_t)g->params.deadline_ms * 1000;
-        uint64_t passed = p->submitted_us - g->timing.arrived_us;
+        uint64_t wanted = (uint64_t)params->deadline_ms * 1000;
+        uint64_t passed = p->submitted_us - g->account->timing.arrived_us;
         s.deadline_us = passed < wanted ? wanted - passed : 1;
     }
-    if (g->params.echo && s.n_logprobs > s.n_prompt_logprobs)
+    if (params->echo && s.n_logprobs > s.n_prompt_logprobs)
         s.n_prompt_logprobs = s.n_logprobs;
-    struct completion_terms terms = g->terms;
-    terms.is_bounded = g->params.has_max_tokens || p->max_tokens == g->params.max_tokens;
+    struct completion_terms terms = g->cache->terms;
+    terms.is_bounded = params->has_max_tokens || p->max_tokens == params->max_tokens;
     status = prompt_batch_send(batch, &s, &terms, err);
     drop_ids(g, p);
     return status;
@@ -565,15 +618,15 @@ static const struct prompt_batch_calls batch_calls = {
 static void echo_only(struct generation *g)
 {
     struct quire_error err;
-    if (g->params.stream)
+    if (g->terms->params->stream)
         begin_stream(g);
-    for (size_t i = 0; i < g->n_prompts; i++) {
-        for (uint32_t j = 0; j < g->params.spec.n; j++) {
-            struct choice *c = &g->prompts[i].choices[j];
+    for (size_t i = 0; i < g->reply->n_prompts; i++) {
+        for (uint32_t j = 0; j < g->terms->params->spec.n; j++) {
+            struct choice *c = &g->reply->prompts[i].choices[j];
             c->finish = CHOICE_LENGTH;
             int status = open_prompt(g, &g->prompts[i], &err);
             if (status == QUIRE_OK)
-                status = conclude(g, &g->prompts[i], c, &err);
+                status = conclude(g, &g->reply->prompts[i], c, &err);
             if (status != QUIRE_OK) {
                 prompt_batch_fail_with(&g->batch, status, err.text);
                 return;
@@ -586,16 +639,44 @@ static void echo_only(struct generation *g)
 /* Applies the limits of the key, and the headers if the body has no such field. */
 static bool apply_limits(struct generation *g, struct api_error *e)
 {
-    const struct tenant *t = g->tenant;
-    struct request_spec *s = &g->params.spec;
-    if (!g->params.has_priority)
+    const struct tenant *t = g->account->tenant;
+    struct params *params = g->terms->params;
+    struct request_spec *s = &params->spec;
+    if (!params->has_priority)
         s->priority = t->priority_min > 0 ? t->priority_min : (t->priority_max < 0 ? t->priority_max : 0);
     if (s->priority < t->priority_min || s->priority > t->priority_max)
         return api_bad(e, "priority", "this key may have %d to %d, got %d", t->priority_min, t->priority_max,
                        s->priority);
-    if (g->params.deadline_ms == 0)
-        g->params.deadline_ms = g->header_deadline_ms;
-    g->params.wants_timing |= g->header_timing;
+    if (params->deadline_ms == 0)
+        params->deadline_ms = g->terms->header_deadline_ms;
+    params->wants_timing |= g->terms->header_timing;
+    return true;
+}
+
+/* Moves the job's prompts to the reply, which shows them. The text is needed only for an echo. */
+static bool take_prompts(struct generation *g, struct request_job *j)
+{
+    struct reply *r = g->reply;
+    g->prompts = calloc(j->n_items, sizeof *g->prompts);
+    r->prompts = calloc(j->n_items, sizeof *r->prompts);
+    if (!g->prompts || !r->prompts)
+        return false;
+    r->n_prompts = j->n_items;
+    for (size_t i = 0; i < j->n_items; i++) {
+        struct request_item *item = &r->prompts[i].item;
+        *item = j->items[i];
+        j->items[i] = (struct request_item){0};
+        g->prompts[i].g = g;
+        g->prompts[i].reply = &r->prompts[i];
+        if (!r->params->echo) {
+            free(item->text);
+            item->text = NULL;
+            item->n_text = 0;
+        }
+    }
+    g->prediction = j->prediction.ids;
+    r->n_prediction = j->prediction.n_ids;
+    j->prediction.ids = NULL;
     return true;
 }
 
@@ -603,45 +684,31 @@ static bool apply_limits(struct generation *g, struct api_error *e)
 static bool take_job(struct generation *g, struct request_job *j, struct api_error *e)
 {
     struct served_model *m = g->served;
+    struct request_terms *terms = g->terms;
+    struct reply *r = g->reply;
     if (!j->ok) {
         *e = j->error;
         return false;
     }
-    g->params = j->params;
+    *terms->params = j->params;
     j->params = (struct params){0};
-    g->cache_domain = j->cache_domain;
-    generation_cache_begin(g, j);
-    g->rules = (struct choice_rules){m->config->text, &g->params, g->facts->eos, g->facts->n_eos};
-    snprintf(g->id, sizeof g->id, "%s%s", g->dialect->id_prefix, generation_name(g));
-    g->prompt_name = j->prompt_name;
+    terms->cache_domain = j->cache_domain;
+    generation_cache_begin(g->cache, m, terms->params, j);
+    terms->rules = (struct choice_rules){m->config->text, terms->params, terms->facts->eos, terms->facts->n_eos};
+    snprintf(r->id, sizeof r->id, "%s%s", r->dialect->id_prefix, generation_name(g));
+    terms->prompt_name = j->prompt_name;
     if (!apply_limits(g, e))
         return false;
-    g->prompts = calloc(j->n_items, sizeof *g->prompts);
-    if (g->prompts)
-        g->dialect->begin(g, j);
-    if (!g->prompts || g->head.failed)
-        return api_fail(e, 503, NULL, "out_of_memory", "out of memory");
-    g->n_prompts = j->n_items;
-    g->prediction = j->prediction;
-    j->prediction = (struct request_item){0};
-    for (size_t i = 0; i < j->n_items; i++) {
-        g->prompts[i].item = j->items[i];
-        j->items[i] = (struct request_item){0};
-        if (!g->params.echo) {
-            free(g->prompts[i].item.text);
-            g->prompts[i].item.text = NULL;
-            g->prompts[i].item.n_text = 0;
-        }
-    }
-    return true;
+    r->dialect->begin(r, j);
+    return (!r->head.failed && take_prompts(g, j)) || api_fail(e, 503, NULL, "out_of_memory", "out of memory");
 }
 
 /* Queues its choices. Returns false if they may not all wait. */
 static bool queue(struct generation *g, struct api_error *e)
 {
     const struct served_model *m = g->served;
-    uint32_t n = (uint32_t)g->n_prompts * g->params.spec.n;
-    uint64_t waiting = turns_n_waiting(m->turns, g->tenant->index),
+    uint32_t n = (uint32_t)g->reply->n_prompts * g->terms->params->spec.n;
+    uint64_t waiting = turns_n_waiting(m->turns, g->account->tenant->index),
              most = (uint64_t)MOST_WAITING * m->front->max_choices;
     if (!prompt_batch_is_small(&g->batch) && waiting + n > most) {
         api_fail(e, 429, NULL, "rate_limit_exceeded",
@@ -650,11 +717,28 @@ static bool queue(struct generation *g, struct api_error *e)
         e->retry_ms = 1000;
         return false;
     }
-    if (!limits_queue(g->tenant, n, e))
+    if (!limits_queue(g->account->tenant, n, e))
         return false;
     prompt_batch_expect(&g->batch);
-    g->n_queued = n;
+    g->account->n_queued = n;
     return true;
+}
+
+/* Fits the prompts into the context and makes room for their reply. */
+static bool admit(struct generation *g, struct api_error *e)
+{
+    struct reply *r = g->reply;
+    for (size_t i = 0; i < r->n_prompts; i++) {
+        if (!fit_prompt(g, &g->prompts[i], e))
+            return false;
+        int status = prepare(g, &g->prompts[i], &e->why);
+        if (status != QUIRE_OK)
+            return api_fail_status(e, status, NULL);
+    }
+    prompt_batch_begin(&g->batch, g->served, &batch_calls, g, g->account->tenant, &g->prompts->batch, r->n_prompts,
+                       r->params->spec.n);
+    r->room = (struct reply_room){.replies = g->served->front->replies, .tenant = g->account->tenant->index};
+    return reply_room_take(&r->room, r, tenants_ask_key(g->served->front->tenants), e);
 }
 
 /* Called after the text work. A draining server still finishes accepted requests. */
@@ -662,29 +746,19 @@ static void on_text(void *owner, struct request_job *job)
 {
     struct generation *g = owner;
     struct api_error e;
-    int status = QUIRE_OK;
     g->job = NULL;
     http_body_freed(g->x);
     bool ok = take_job(g, job, &e);
     request_job_free(job);
-    for (size_t i = 0; i < g->n_prompts && ok; i++) {
-        ok = fit_prompt(g, &g->prompts[i], &e);
-        if (ok && (status = prepare(g, &g->prompts[i], &e.why)) != QUIRE_OK)
-            ok = api_fail_status(&e, status, NULL);
-    }
-    if (ok)
-        prompt_batch_begin(&g->batch, g->served, &batch_calls, g, g->tenant, &g->prompts->batch, g->n_prompts,
-                           g->params.spec.n);
-    g->room = (struct reply_room){.replies = g->served->front->replies, .tenant = g->tenant->index};
-    ok = ok && reply_room_take(&g->room, g, tenants_ask_key(g->served->front->tenants), &e);
+    ok = ok && admit(g, &e);
     uint64_t n_tokens = 0;
-    for (size_t i = 0; i < g->n_prompts; i++)
-        n_tokens += g->prompts[i].item.n_ids;
-    g->timing.submitted_us = quire_now_us();
-    bool compute = ok && (g->prompts[0].max_tokens > 0 || wants_prompt_logprobs(&g->params));
+    for (size_t i = 0; i < g->reply->n_prompts; i++)
+        n_tokens += g->reply->prompts[i].item.n_ids;
+    g->account->timing.submitted_us = quire_now_us();
+    bool compute = ok && (g->prompts[0].max_tokens > 0 || wants_prompt_logprobs(g->terms->params));
     if (compute)
         ok = queue(g, &e);
-    ok = ok && limits_prompt(g->tenant, n_tokens, g->timing.submitted_us, &e);
+    ok = ok && limits_prompt(g->account->tenant, n_tokens, g->account->timing.submitted_us, &e);
     if (!ok)
         fail(g, &e);
     else if (!compute)
@@ -702,11 +776,11 @@ static bool read_headers(struct generation *g, struct api_error *e)
     unsigned long ms = n > 0 && n < 10 && deadline[n] == '\0' ? strtoul(deadline, NULL, 10) : 0;
     if (deadline && (ms == 0 || ms > PARAMS_MAX_DEADLINE_MS))
         return api_bad(e, "x-quire-deadline-ms", "must be between 1 and %d", PARAMS_MAX_DEADLINE_MS);
-    g->header_deadline_ms = (uint32_t)ms;
-    g->header_timing = trace && strcmp(trace, "1") == 0;
-    generation_cache_header(g->x, &g->header_cache);
-    trace_context_read(http_header(g->x, "traceparent"), http_header(g->x, "tracestate"), &g->context);
-    if (trace && !g->header_timing && strcmp(trace, "0") != 0)
+    g->terms->header_deadline_ms = (uint32_t)ms;
+    g->terms->header_timing = trace && strcmp(trace, "1") == 0;
+    generation_cache_header(g->x, &g->cache->header);
+    trace_context_read(http_header(g->x, "traceparent"), http_header(g->x, "tracestate"), &g->account->context);
+    if (trace && !g->terms->header_timing && strcmp(trace, "0") != 0)
         return api_bad(e, "x-quire-trace", "must be 0 or 1");
     return true;
 }
@@ -728,19 +802,18 @@ void generation_start(struct served_model *m, struct http_exchange *x, const str
         front_refuse(m->front, x, tenant, &e);
         return;
     }
-    struct generation *g = calloc(1, sizeof *g);
+    struct generation *g = generation_new(m, x, dialect);
     bool ok = g || api_fail(&e, 503, NULL, "out_of_memory", "out of memory");
     if (ok) {
-        g->served = m;
-        g->x = x;
-        g->dialect = dialect;
-        snprintf(g->route, sizeof g->route, "%s", http_path(x));
-        g->tenant = tenant;
-        g->admin = front_is_admin(m->front, x);
-        g->has_alias = has_alias;
-        if (has_alias)
-            g->alias = alias;
-        g->timing = timing;
+        snprintf(g->account->route, sizeof g->account->route, "%s", http_path(x));
+        g->account->tenant = tenant;
+        g->account->admin = front_is_admin(m->front, x);
+        g->cache->has_alias = has_alias;
+        if (has_alias) {
+            g->cache->alias = alias;
+            g->reply->record = &g->cache->shown;
+        }
+        g->account->timing = timing;
         ok = read_headers(g, &e);
     }
     if (ok) {
@@ -748,11 +821,12 @@ void generation_start(struct served_model *m, struct http_exchange *x, const str
         ok = g->job || api_fail(&e, 503, NULL, "out_of_memory", "out of memory");
     }
     if (!ok) {
-        free(g);
+        if (g)
+            parts_free(g);
         front_refuse(m->front, x, tenant, &e);
         return;
     }
-    g->facts = model_facts_hold(g->job->served->facts);
+    g->terms->facts = model_facts_hold(g->job->served->facts);
     TAILQ_INSERT_TAIL(&m->generations, g, link);
     http_on_gone(x, on_gone, g);
     text_pool_submit(m->front->pool, &g->job->job);
