@@ -4,6 +4,11 @@
 
 #include <stdio.h>
 
+struct early_error {
+    bool failed;
+    struct api_error error; /* if failed */
+};
+
 static struct batch_prompt *prompt_at(const struct prompt_batch *b, size_t i)
 {
     return (struct batch_prompt *)((char *)b->prompts + i * b->calls->prompt_bytes);
@@ -46,8 +51,8 @@ void prompt_batch_fail(struct prompt_batch *b, const struct api_error *e)
     }
     for (size_t i = 0; i < b->n_prompts; i++)
         cancel(prompt_at(b, i));
-    *b->early = *e;
-    b->failed_early = true;
+    b->early->failed = true;
+    b->early->error = *e;
 }
 
 void prompt_batch_fail_with(struct prompt_batch *b, int status, const char *why)
@@ -82,11 +87,11 @@ static void wait_for_turn(struct prompt_batch *b, size_t i)
 static bool try_later(struct batch_prompt *p)
 {
     struct prompt_batch *b = p->batch;
-    if (b->n_accepted == 0 || upstream_state(b->served->upstream) == UPSTREAM_DRAINING || b->failed_early ||
-        (b->calls->may_wait && !b->calls->may_wait(b->owner)))
+    if (b->n_accepted == 0 || upstream_state(b->served->upstream) == UPSTREAM_DRAINING ||
+        (b->early && b->early->failed) || (b->calls->may_wait && !b->calls->may_wait(b->owner)))
         return false;
     turns_refused(b->served->turns, &p->place);
-    wait_for_turn(b, p->index);
+    wait_for_turn(b, (size_t)((char *)p - (char *)b->prompts) / b->calls->prompt_bytes);
     turns_wait(b->served->turns, &b->turn);
     return true;
 }
@@ -94,16 +99,18 @@ static bool try_later(struct batch_prompt *p)
 /* The owner may be freed afterwards. */
 static void submit_one(struct prompt_batch *b, struct batch_prompt *p)
 {
+    struct early_error early = {.failed = false};
     struct api_error e;
-    b->early = &e;
+    b->early = &early;
     int status = b->calls->submit(p, &e.why);
+    const bool waits = status == QUIRE_EXHAUSTED && try_later(p);
     b->early = NULL;
-    if (status == QUIRE_EXHAUSTED && try_later(p))
+    if (waits)
         return;
     if (status != QUIRE_OK)
         front_failed_with(b->served, status, &e);
-    if (status != QUIRE_OK || b->failed_early)
-        b->calls->fail(b->owner, &e);
+    if (status != QUIRE_OK || early.failed)
+        b->calls->fail(b->owner, status != QUIRE_OK ? &e : &early.error);
     else
         settle(b);
 }
@@ -231,7 +238,7 @@ void prompt_batch_begin(struct prompt_batch *b, struct served_model *m, const st
                             .next = on_turn};
     for (size_t i = 0; i < n_prompts; i++) {
         struct batch_prompt *p = prompt_at(b, i);
-        *p = (struct batch_prompt){.batch = b, .index = (uint32_t)i, .n_tokens = p->n_tokens};
+        *p = (struct batch_prompt){.batch = b, .n_tokens = p->n_tokens};
     }
 }
 

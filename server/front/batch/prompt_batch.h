@@ -21,12 +21,12 @@
 struct served_model;
 struct tenant;
 struct prompt_batch;
+struct early_error; /* private to prompt_batch.c */
 
 struct batch_prompt {
     struct prompt_batch *batch;
     uint64_t source_id; /* the source's name for it, while it is live */
     struct turn_place place;
-    uint32_t index; /* in the request */
     uint32_t n_tokens; /* of the prompt; set by the owner before prompt_batch_begin() */
     bool live; /* submitted, and more events will come */
     bool accepted, waits; /* waits: for its turn */
@@ -66,8 +66,8 @@ struct prompt_batch {
     struct turn turn; /* for the prompts that wait */
     size_t n_prompts, n_accepted, n_over;
     size_t next; /* no prompt before it waits */
-    struct api_error *early; /* while a prompt is being submitted: holds an error until that is done; otherwise NULL */
-    bool failed_early; /* early holds an error */
+    struct early_error
+        *early; /* while a prompt is being submitted: holds an error until that is done; otherwise NULL */
 };
 
 /* prompts: the owner's array, at its first batch_prompt. n_choices: of each prompt. Submits nothing. */

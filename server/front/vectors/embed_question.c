@@ -15,7 +15,6 @@ struct embedding {
     size_t n_text;
     uint32_t *ids;
     size_t n_ids;
-    uint32_t tenant;
     void (*done)(void *context, const float *vector, uint32_t n_numbers);
     void *context;
     struct prompt_batch batch;
@@ -75,7 +74,7 @@ static int submit(struct batch_prompt *p, struct quire_error *err)
     const struct embedding *e = p->batch->owner;
     struct request_spec s;
     vectors_spec(&s, e->ids, e->n_ids);
-    s.tenant = e->tenant;
+    s.tenant = e->job.tenant;
     return prompt_batch_send(p, &s, NULL, err);
 }
 
@@ -121,12 +120,8 @@ static struct embedding *embed(void *self, const char *text, size_t n, uint32_t 
     struct embedding *e = can_embed(m) ? calloc(1, sizeof *e) : NULL;
     if (!e)
         return NULL;
-    *e = (struct embedding){.served = m,
-                            .facts = model_facts_hold(m->facts),
-                            .n_text = n,
-                            .tenant = tenant,
-                            .done = done,
-                            .context = context};
+    *e = (struct embedding){
+        .served = m, .facts = model_facts_hold(m->facts), .n_text = n, .done = done, .context = context};
     e->text = malloc(n + 1);
     if (!e->text) {
         embedding_free(e);

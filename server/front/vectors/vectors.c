@@ -141,7 +141,7 @@ static int submit(struct batch_prompt *batch, struct quire_error *err)
     struct request_spec s;
     vectors_spec(&s, p->ids, p->n_ids);
     s.segment_from = (uint32_t)p->segment_from;
-    s.cache_domain = v->cache_domain;
+    s.cache_domain = v->job->cache_domain;
     front_bill(v->tenant, &s);
     return prompt_batch_send(batch, &s, NULL, err);
 }
@@ -171,11 +171,11 @@ static bool queue(struct vectors *v, struct api_error *e)
 /* A number takes up to 15 bytes with its comma, or 5.4 of base64. */
 static bool fits_reply(const struct vectors *v, struct api_error *e)
 {
-    uint64_t n_numbers = v->ask.task == VECTORS_EMBED ? (uint64_t)v->n_prompts * v->ask.dimensions : 0;
-    if (n_numbers * (v->ask.base64 ? 6 : 15) <= FRONT_REPLY_BYTES)
+    uint64_t n_numbers = v->job->ask.task == VECTORS_EMBED ? (uint64_t)v->n_prompts * v->job->ask.dimensions : 0;
+    if (n_numbers * (v->job->ask.base64 ? 6 : 15) <= FRONT_REPLY_BYTES)
         return true;
     return api_bad(e, "input", "the reply could be more than %llu MiB: send fewer texts%s",
-                   (unsigned long long)(FRONT_REPLY_BYTES >> 20), v->ask.base64 ? "" : ", or ask for base64");
+                   (unsigned long long)(FRONT_REPLY_BYTES >> 20), v->job->ask.base64 ? "" : ", or ask for base64");
 }
 
 static void on_text(void *owner, struct request_job *j)
@@ -184,9 +184,6 @@ static void on_text(void *owner, struct request_job *j)
     struct api_error e;
     v->in_pool = false;
     http_body_freed(v->x);
-    v->ask = j->ask;
-    v->model = j->model;
-    v->cache_domain = j->cache_domain;
     if (!j->ok)
         e = j->error;
     bool ok = j->ok && front_can_serve(v->served, &e) && vectors_make_prompts(v, j, &e) && fits_reply(v, &e) &&

@@ -25,11 +25,8 @@ struct vectors {
     struct served_model *served;
     struct http_exchange *x;
     struct tenant *tenant;
-    struct request_job *job; /* belongs to the pool while it is there, and then to the request, for its texts */
+    struct request_job *job; /* belongs to the pool while it is there, and then to the request: fields and texts */
     bool in_pool;
-    struct vectors_ask ask;
-    const char *model; /* the served name */
-    struct key256 cache_domain;
     struct vectors_prompt *prompts;
     size_t n_prompts;
     uint64_t n_tokens;

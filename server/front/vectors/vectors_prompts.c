@@ -92,8 +92,8 @@ static bool take_items(struct vectors *v, struct request_job *j, const struct sp
         p->n_ids = j->items[i].n_ids;
         j->items[i].ids = NULL;
         size_t n_end = j->add_special ? specials->n_end : 0, n_begin = j->add_special ? specials->n_begin : 0;
-        size_t most = v->ask.max_tokens, of_document = v->ask.max_document_tokens;
-        if (of_document > 0 && i >= v->ask.n_first && of_document + n_begin + n_end < most)
+        size_t most = v->job->ask.max_tokens, of_document = v->job->ask.max_document_tokens;
+        if (of_document > 0 && i >= v->job->ask.n_first && of_document + n_begin + n_end < most)
             most = of_document + n_begin + n_end;
         p->n_ids = cut(p->ids, p->n_ids, most, specials->end, n_end);
         if (p->n_ids == 0)
@@ -107,11 +107,11 @@ static bool join(struct vectors *v, struct vectors_prompt *p, const struct reque
                  const struct request_item *b, const struct specials *specials, struct api_error *e)
 {
     const size_t n_begin = specials->n_begin, n_between = specials->n_between, n_end = specials->n_end;
-    size_t most = v->ask.max_tokens, n_a = a->n_ids - n_end, n_b = b->n_ids - n_begin - n_end;
+    size_t most = v->job->ask.max_tokens, n_a = a->n_ids - n_end, n_b = b->n_ids - n_begin - n_end;
     if (most < n_begin + n_between + n_end + 2)
         return api_bad(e, "truncate_prompt_tokens", "leaves no room for two texts");
-    if (v->ask.max_document_tokens > 0 && n_b > v->ask.max_document_tokens)
-        n_b = v->ask.max_document_tokens;
+    if (v->job->ask.max_document_tokens > 0 && n_b > v->job->ask.max_document_tokens)
+        n_b = v->job->ask.max_document_tokens;
     while (n_a + n_between + n_b + n_end > most)
         *(n_a - n_begin > n_b ? &n_a : &n_b) -= 1;
     p->n_ids = n_a + n_between + n_b + n_end;
@@ -129,7 +129,7 @@ static bool join(struct vectors *v, struct vectors_prompt *p, const struct reque
 
 static bool take_pairs(struct vectors *v, struct request_job *j, const struct specials *specials, struct api_error *e)
 {
-    const size_t least = specials->n_begin + specials->n_end, n_first = v->ask.n_first;
+    const size_t least = specials->n_begin + specials->n_end, n_first = v->job->ask.n_first;
     bool ok = true;
     for (size_t i = 0; i < v->n_prompts && ok; i++) {
         const struct request_item *a = &j->items[n_first == 1 ? 0 : i], *b = &j->items[n_first + i];
@@ -143,9 +143,9 @@ static bool take_pairs(struct vectors *v, struct request_job *j, const struct sp
 
 bool vectors_make_prompts(struct vectors *v, struct request_job *j, struct api_error *e)
 {
-    bool pairs = v->ask.task != VECTORS_EMBED && v->job->served->facts->vector_is_scores;
+    bool pairs = v->job->ask.task != VECTORS_EMBED && v->job->served->facts->vector_is_scores;
     struct specials specials;
-    v->n_prompts = pairs ? j->n_items - v->ask.n_first : j->n_items;
+    v->n_prompts = pairs ? j->n_items - v->job->ask.n_first : j->n_items;
     v->prompts = calloc(v->n_prompts, sizeof *v->prompts);
     if (!v->prompts)
         return api_fail(e, 503, NULL, "out_of_memory", "out of memory");
