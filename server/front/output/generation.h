@@ -22,14 +22,11 @@
 
 /* A fact that the body or a header states about the whole request belongs here. */
 struct request_terms {
-    struct params *params; /* owned; all zero before the text work */
+    struct params *params; /* owned; before the text work only the headers' deadline_ms and wants_timing */
     const struct model_facts *facts; /* facts about the engine at its arrival; holds a reference */
     struct choice_rules rules;
     struct key256 cache_domain;
     const char *prompt_name; /* the field with the prompts, for errors; static */
-    /* From headers, for clients that cannot add fields. */
-    uint32_t header_deadline_ms;
-    bool header_timing;
 };
 
 struct generation_account {
@@ -69,11 +66,24 @@ struct generation {
     uint64_t last_write_us;
 };
 
-/* Its name: the client's, from the body or the header, or one made here. generation_end.c. */
-const char *generation_name(const struct generation *g);
+/* ---- generation.c: its beginning and its end ---- */
+
+/* Frees it, and cancels its work in the engine and the pool. */
+void generation_free(struct generation *g);
+/* Ends the reply with an error and frees the generation, which owner is. Once the batch has begun, use
+ * prompt_batch_fail(). */
+void generation_fail(void *owner, const struct api_error *e);
+
+/* ---- generation_run.c: from its prompts to its reply ---- */
+
+/* Submits its prompts, or only echoes them, after checks of the context's length and of the limits. It may be freed
+ * afterwards. */
+void generation_run(struct generation *g);
 
 /* ---- generation_end.c: counters, log and spans at the end ---- */
 
+/* Its name: the client's, from the body or the header, or one made here. */
+const char *generation_name(const struct generation *g);
 /* The metrics that count it. */
 struct metrics *generation_metrics(const struct generation *g);
 /* Before a prompt is submitted: finds where it differs from earlier ones. */
