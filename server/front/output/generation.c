@@ -1,131 +1,10 @@
+/* The beginning of a generating request: its headers, its text work, its terms. */
 #include "base/clock.h"
 #include "server/front/output/generation.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- the end -------------------------------------------------------------------------------- */
-
-static void reply_free(struct reply *r)
-{
-    for (size_t i = 0; r && i < r->n_prompts; i++) {
-        struct reply_prompt *p = &r->prompts[i];
-        choice_list_free(p->choices, r->params->spec.n);
-        free(p->item.text);
-        free(p->item.ids);
-        free(p->item.places);
-        logprobs_arrays_free(&p->arrays);
-        buffer_free(&p->prompt_logprobs);
-    }
-    if (!r)
-        return;
-    free(r->prompts);
-    buffer_free(&r->head);
-    buffer_free(&r->event);
-    buffer_free(&r->early);
-    reply_room_leave(&r->room);
-    free(r);
-}
-
-static void terms_free(struct request_terms *terms)
-{
-    if (!terms)
-        return;
-    if (terms->params)
-        params_free(terms->params);
-    free(terms->params);
-    model_facts_release(terms->facts);
-    free(terms);
-}
-
-/* Frees its parts, which read each other while they are freed. */
-static void parts_free(struct generation *g)
-{
-    free(g->prompts);
-    free(g->prediction);
-    reply_free(g->reply);
-    terms_free(g->terms);
-    generation_cache_free(g->cache);
-    free(g->account);
-    free(g);
-}
-
-static struct generation *generation_new(struct served_model *m, struct http_exchange *x,
-                                         const struct api_dialect *dialect)
-{
-    struct generation *g = calloc(1, sizeof *g);
-    if (!g)
-        return NULL;
-    g->served = m;
-    g->x = x;
-    g->terms = calloc(1, sizeof *g->terms);
-    g->account = calloc(1, sizeof *g->account);
-    g->cache = calloc(1, sizeof *g->cache);
-    g->reply = calloc(1, sizeof *g->reply);
-    if (g->terms)
-        g->terms->params = calloc(1, sizeof *g->terms->params);
-    if (!g->terms || !g->terms->params || !g->account || !g->cache || !g->reply) {
-        parts_free(g);
-        return NULL;
-    }
-    *g->reply = (struct reply){
-        .x = x, .dialect = dialect, .served = m, .params = g->terms->params, .account = g->account};
-    return g;
-}
-
-void generation_free(struct generation *g)
-{
-    if (g->job)
-        text_pool_cancel(g->served->front->pool, &g->job->job);
-    prompt_batch_end(&g->batch);
-    if (g->ping)
-        event_free(g->ping);
-    limits_dequeue(g->account->tenant, g->account->n_queued);
-    limits_end(g->account->tenant);
-    TAILQ_REMOVE(&g->served->generations, g, link);
-    parts_free(g);
-}
-
-static void count_unfinished(struct generation *g, enum metrics_finish how)
-{
-    for (size_t i = 0; i < g->reply->n_prompts; i++) {
-        const struct choice *choices = g->reply->prompts[i].choices;
-        for (uint32_t j = 0; choices && j < g->terms->params->spec.n; j++)
-            if (choices[j].finish == CHOICE_RUNS && g->prompts[i].batch.accepted)
-                generation_metrics(g)->finished[how]++;
-    }
-}
-
-/* The client disconnected. */
-static void on_gone(void *context)
-{
-    struct generation *g = context;
-    count_unfinished(g, METRICS_ABORT);
-    generation_over(g, 499, NULL);
-    generation_free(g);
-}
-
-void generation_fail(void *owner, const struct api_error *e)
-{
-    struct generation *g = owner;
-    count_unfinished(g, METRICS_ERROR);
-    if (e->status == 429)
-        g->served->counts->n_refused++;
-    generation_over(g, e->status, e);
-    struct http_exchange *x = g->x;
-    if (g->reply->begun) {
-        g->reply->dialect->error(g->reply, e);
-        generation_free(g);
-        http_stream_end(x);
-    } else {
-        limits_headers(g->account->tenant, quire_now_us(), x);
-        generation_free(g);
-        api_error_reply(x, e);
-    }
-}
-
-/* ---- the beginning ----------------------------------------------------------------------------- */
 
 /* Applies the limits of the key. */
 static bool apply_limits(struct request_spec *s, bool has_priority, const struct tenant *t, struct api_error *e)
@@ -271,13 +150,13 @@ void generation_start(struct served_model *m, struct http_exchange *x, const str
     }
     if (!ok) {
         if (g)
-            parts_free(g);
+            generation_parts_free(g);
         front_refuse(m->front, x, tenant, &e);
         return;
     }
     g->terms->facts = model_facts_hold(g->job->served->facts);
     TAILQ_INSERT_TAIL(&m->generations, g, link);
-    http_on_gone(x, on_gone, g);
+    http_on_gone(x, generation_gone, g);
     text_pool_submit(m->front->pool, &g->job->job);
 }
 

@@ -66,13 +66,12 @@ struct generation {
     uint64_t last_write_us;
 };
 
-/* ---- generation.c: its beginning and its end ---- */
+/* ---- generation_parts.c ---- */
 
-/* Frees it, and cancels its work in the engine and the pool. */
-void generation_free(struct generation *g);
-/* Ends the reply with an error and frees the generation, which owner is. Once the batch has begun, use
- * prompt_batch_fail(). */
-void generation_fail(void *owner, const struct api_error *e);
+/* With all its parts, which are empty. NULL: out of memory. */
+struct generation *generation_new(struct served_model *m, struct http_exchange *x, const struct api_dialect *dialect);
+/* Frees it and its parts, and nothing else: it has not begun, or has ended. */
+void generation_parts_free(struct generation *g);
 
 /* ---- generation_run.c: from its prompts to its reply ---- */
 
@@ -80,7 +79,7 @@ void generation_fail(void *owner, const struct api_error *e);
  * afterwards. */
 void generation_run(struct generation *g);
 
-/* ---- generation_end.c: counters, log and spans at the end ---- */
+/* ---- generation_end.c: its end, with counters, log and spans ---- */
 
 /* Its name: the client's, from the body or the header, or one made here. */
 const char *generation_name(const struct generation *g);
@@ -96,5 +95,12 @@ void generation_choice_over(struct generation *g, const struct gen_prompt *p, co
 /* status: of the reply, or of the error that ended its stream; 499: the client disconnected. e: the reason of a
  * failure, or NULL. */
 void generation_over(struct generation *g, int status, const struct api_error *e);
+/* Frees it, and cancels its work in the engine and the pool. */
+void generation_free(struct generation *g);
+/* Ends the reply with an error and frees the generation, which owner is. Once the batch has begun, use
+ * prompt_batch_fail(). */
+void generation_fail(void *owner, const struct api_error *e);
+/* The client disconnected. For http_on_gone(). */
+void generation_gone(void *context);
 
 #endif

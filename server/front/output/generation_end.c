@@ -123,6 +123,56 @@ void generation_over(struct generation *g, int status, const struct api_error *e
     finished_request_say(&f);
 }
 
+void generation_free(struct generation *g)
+{
+    if (g->job)
+        text_pool_cancel(g->served->front->pool, &g->job->job);
+    prompt_batch_end(&g->batch);
+    if (g->ping)
+        event_free(g->ping);
+    limits_dequeue(g->account->tenant, g->account->n_queued);
+    limits_end(g->account->tenant);
+    TAILQ_REMOVE(&g->served->generations, g, link);
+    generation_parts_free(g);
+}
+
+static void count_unfinished(struct generation *g, enum metrics_finish how)
+{
+    for (size_t i = 0; i < g->reply->n_prompts; i++) {
+        const struct choice *choices = g->reply->prompts[i].choices;
+        for (uint32_t j = 0; choices && j < g->terms->params->spec.n; j++)
+            if (choices[j].finish == CHOICE_RUNS && g->prompts[i].batch.accepted)
+                generation_metrics(g)->finished[how]++;
+    }
+}
+
+void generation_gone(void *context)
+{
+    struct generation *g = context;
+    count_unfinished(g, METRICS_ABORT);
+    generation_over(g, 499, NULL);
+    generation_free(g);
+}
+
+void generation_fail(void *owner, const struct api_error *e)
+{
+    struct generation *g = owner;
+    count_unfinished(g, METRICS_ERROR);
+    if (e->status == 429)
+        g->served->counts->n_refused++;
+    generation_over(g, e->status, e);
+    struct http_exchange *x = g->x;
+    if (g->reply->begun) {
+        g->reply->dialect->error(g->reply, e);
+        generation_free(g);
+        http_stream_end(x);
+    } else {
+        limits_headers(g->account->tenant, quire_now_us(), x);
+        generation_free(g);
+        api_error_reply(x, e);
+    }
+}
+
 void reply_put_timing(struct buffer *o, const struct reply *r)
 {
     const struct generation_account *a = r->account;
