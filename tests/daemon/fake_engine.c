@@ -399,6 +399,8 @@ int fake_engine_open(const struct fake_engine_options *options, engine_sink sink
         .cache_dtype = "float16",
         .identity = {.text = "law=1\nweights=none\n"},
     };
+    if (options->has_other_weights)
+        strcpy(e->info.identity.text, "law=1\nweights=others\n");
     if (options->not_invariant)
         strcat(e->info.identity.text, "invariance=off\n");
     if (options->tells_no_arithmetic)

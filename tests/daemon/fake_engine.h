@@ -23,6 +23,7 @@ struct fake_engine_options {
     uint32_t fail_token;    /* ENGINE_FINISH_ERROR replaces this token; UINT32_MAX: never */
     bool hold;              /* no step until fake_engine_release() */
     bool tells_no_arithmetic; /* like an engine of an older release */
+    bool has_other_weights; /* its identity is that of another model */
     bool not_invariant; /* reports that its bits depend on other requests */
     /* At most 16: it returns vectors; number k is the sum of (id + position) mod (k + 3) over the prompt. Default 0. */
     uint32_t vector_size;

@@ -27,7 +27,6 @@ struct pin {
     bool in_pool;
     struct prompt_batch batch;
     struct batch_prompt prompt;
-    bool over;
     uint32_t n_cached, n_created;
     bool queued; /* counts in the tenant's queue, until it ends */
     uint32_t ttl_s, n_prompt;
@@ -51,8 +50,9 @@ static void on_gone(void *context)
     pin_free(context);
 }
 
-static void fail(struct pin *p, const struct api_error *e)
+static void fail(void *owner, const struct api_error *e)
 {
+    struct pin *p = owner;
     struct http_exchange *x = p->x;
     p->served->counts->n_refused += e->status == 429;
     limits_headers(p->tenant, quire_now_us(), x);
@@ -79,17 +79,12 @@ static void on_accepted(struct batch_prompt *prompt, uint64_t engine_id)
     p->job = NULL;
 }
 
-static void on_done(void *context, const struct wire_done *done)
+static bool on_done(struct batch_prompt *prompt, const struct wire_done *done)
 {
-    struct batch_prompt *prompt = context;
     struct pin *p = prompt->batch->owner;
-    prompt_batch_over(prompt);
-    if (!prompt_batch_ended_well(prompt, done))
-        return;
-    p->over = true;
     p->n_cached = done->n_cached;
     p->n_created = done->n_created;
-    prompt_batch_settle(&p->batch);
+    return prompt_batch_ended_well(prompt, done);
 }
 
 static void complete(void *owner)
@@ -111,15 +106,6 @@ static void complete(void *owner)
     http_reply(x, o.failed ? 503 : 200, "application/json", o.data, o.failed ? 0 : o.n);
     buffer_free(&o);
 }
-
-static const struct completion_events events = {
-    .on_accepted = prompt_batch_on_accepted,
-    .on_refused = prompt_batch_on_refused,
-    .on_token = prompt_batch_no_token,
-    .on_prompt_logprob = prompt_batch_no_token,
-    .on_done = on_done,
-    .on_lost = prompt_batch_on_lost,
-};
 
 /* ---- the request ---------------------------------------------------------------------------- */
 
@@ -189,38 +175,15 @@ static int submit(struct batch_prompt *prompt, struct quire_error *err)
     return prompt_batch_send(prompt, &s, NULL, err);
 }
 
-static struct batch_prompt *prompt_at(void *owner, size_t i)
-{
-    (void)i;
-    return &((struct pin *)owner)->prompt;
-}
-
-static uint32_t n_tokens(const struct batch_prompt *prompt)
-{
-    return ((const struct pin *)prompt->batch->owner)->n_prompt;
-}
-
-static bool is_over(const void *owner)
-{
-    return ((const struct pin *)owner)->over;
-}
-
-static void fail_owner(void *owner, const struct api_error *e)
-{
-    fail(owner, e);
-}
-
 static const struct request_job_calls job_calls = {.n_bytes = sizeof(struct pin_job), .read = pin_read};
 
 static const struct prompt_batch_calls batch_calls = {
-    .events = &events,
-    .prompt = prompt_at,
-    .n_tokens = n_tokens,
+    .prompt_bytes = sizeof(struct batch_prompt),
     .submit = submit,
     .on_accepted = on_accepted,
-    .is_over = is_over,
+    .on_done = on_done,
     .complete = complete,
-    .fail = fail_owner,
+    .fail = fail,
 };
 
 static void on_text(void *owner, struct request_job *j)
@@ -236,7 +199,8 @@ static void on_text(void *owner, struct request_job *j)
         fail(p, &e);
         return;
     }
-    prompt_batch_begin(&p->batch, p->served, &batch_calls, p, p->tenant, 1, 1, true);
+    p->prompt.n_tokens = p->n_prompt;
+    prompt_batch_begin(&p->batch, p->served, &batch_calls, p, p->tenant, &p->prompt, 1, 1);
     prompt_batch_start(&p->batch);
 }
 

@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,27 +54,16 @@ static void on_gone(void *context)
     vectors_free(context);
 }
 
-/* Frees v. Within a submit(), this happens after submit() has returned. */
-static void fail(struct vectors *v, const struct api_error *e)
+/* Frees v. */
+static void fail(void *owner, const struct api_error *e)
 {
-    if (prompt_batch_is_submitting(&v->batch)) {
-        prompt_batch_fail(&v->batch, e);
-        return;
-    }
+    struct vectors *v = owner;
     struct http_exchange *x = v->x;
     v->served->counts->n_refused += e->status == 429;
     limits_headers(v->tenant, quire_now_us(), x);
     log_end(v, e->status, e->code ? e->code : "error");
     vectors_free(v);
     api_error_reply(x, e);
-}
-
-static void fail_with(struct vectors *v, int status, const char *why)
-{
-    struct api_error e;
-    snprintf(e.why.text, sizeof e.why.text, "%s", why);
-    api_fail_status(&e, status, NULL);
-    fail(v, &e);
 }
 
 void vectors_end(struct served_model *m, const struct api_error *e)
@@ -92,8 +80,9 @@ static void on_reply_gone(void *context)
     free(o);
 }
 
-static void complete(struct vectors *v)
+static void complete(void *owner)
 {
+    struct vectors *v = owner;
     struct http_exchange *x = v->x;
     struct buffer *o = calloc(1, sizeof *o);
     if (o)
@@ -101,7 +90,7 @@ static void complete(struct vectors *v)
     if (!o || o->failed) {
         if (o)
             on_reply_gone(o);
-        fail_with(v, QUIRE_NO_MEMORY, "there is no memory for the reply");
+        prompt_batch_fail_with(&v->batch, QUIRE_NO_MEMORY, "there is no memory for the reply");
         return;
     }
     limits_headers(v->tenant, quire_now_us(), x);
@@ -121,39 +110,27 @@ static void on_accepted(struct batch_prompt *p, uint64_t engine_id)
     blocker_name_add(v->served->blockers, engine_id, http_request_id(v->x));
 }
 
-static void on_vector(void *context, const struct wire_vector *vector)
+static void on_vector(struct batch_prompt *batch, const struct wire_vector *vector)
 {
-    struct vectors_prompt *p = context;
+    struct vectors_prompt *p = (struct vectors_prompt *)batch;
     if (!p->values)
         p->values = vectors_numbers(p->v->job->job.served->facts, vector);
 }
 
-static void on_done(void *context, const struct wire_done *done)
+static bool on_done(struct batch_prompt *batch, const struct wire_done *done)
 {
-    struct vectors_prompt *p = context;
+    const struct vectors_prompt *p = (struct vectors_prompt *)batch;
     struct vectors *v = p->v;
-    prompt_batch_over(&p->batch);
-    if (!prompt_batch_ended_well(&p->batch, done))
-        return;
+    if (!prompt_batch_ended_well(batch, done))
+        return false;
     if (!p->values) {
-        fail_with(v, QUIRE_INTERNAL, "the engine gave no vector");
-        return;
+        prompt_batch_fail_with(&v->batch, QUIRE_INTERNAL, "the engine gave no vector");
+        return false;
     }
     limits_dequeue(v->tenant, 1);
     v->n_queued--;
-    v->n_over++;
-    prompt_batch_settle(&v->batch);
+    return true;
 }
-
-static const struct completion_events events = {
-    .on_accepted = prompt_batch_on_accepted,
-    .on_refused = prompt_batch_on_refused,
-    .on_token = prompt_batch_no_token,
-    .on_prompt_logprob = prompt_batch_no_token,
-    .on_vector = on_vector,
-    .on_done = on_done,
-    .on_lost = prompt_batch_on_lost,
-};
 
 /* ---- submitting ----------------------------------------------------------------------------- */
 
@@ -162,59 +139,28 @@ static int submit(struct batch_prompt *batch, struct quire_error *err)
     const struct vectors_prompt *p = (struct vectors_prompt *)batch;
     const struct vectors *v = p->v;
     struct request_spec s;
-    request_spec_default(&s);
-    s.prompt = p->ids;
-    s.n_prompt = (uint32_t)p->n_ids;
-    s.temperature = 0;
-    s.wants_vector = true;
+    vectors_spec(&s, p->ids, p->n_ids);
     s.segment_from = (uint32_t)p->segment_from;
     s.cache_domain = v->job->job.cache_domain;
     front_bill(v->tenant, &s);
     return prompt_batch_send(batch, &s, NULL, err);
 }
 
-static struct batch_prompt *prompt_at(void *owner, size_t i)
-{
-    return &((struct vectors *)owner)->prompts[i].batch;
-}
-
-static uint32_t n_tokens(const struct batch_prompt *p)
-{
-    return (uint32_t)((const struct vectors_prompt *)p)->n_ids;
-}
-
-static bool is_over(const void *owner)
-{
-    const struct vectors *v = owner;
-    return v->n_over == v->n_prompts;
-}
-
-static void complete_owner(void *owner)
-{
-    complete(owner);
-}
-
-static void fail_owner(void *owner, const struct api_error *e)
-{
-    fail(owner, e);
-}
-
 static const struct prompt_batch_calls batch_calls = {
-    .events = &events,
-    .prompt = prompt_at,
-    .n_tokens = n_tokens,
+    .prompt_bytes = sizeof(struct vectors_prompt),
     .submit = submit,
     .on_accepted = on_accepted,
-    .is_over = is_over,
-    .complete = complete_owner,
-    .fail = fail_owner,
+    .on_vector = on_vector,
+    .on_done = on_done,
+    .complete = complete,
+    .fail = fail,
 };
 
 /* The limit of a tenant's waiting choices also applies to texts. */
 static bool queue(struct vectors *v, struct api_error *e)
 {
     uint32_t n = (uint32_t)v->n_prompts;
-    prompt_batch_begin(&v->batch, v->served, &batch_calls, v, v->tenant, n, 1, n <= TURNS_SMALL);
+    prompt_batch_begin(&v->batch, v->served, &batch_calls, v, v->tenant, &v->prompts->batch, n, 1);
     if (!limits_queue(v->tenant, n, e))
         return false;
     v->n_queued = n;

@@ -46,7 +46,7 @@ struct vectors {
     struct vectors_job *job; /* belongs to the pool while it is there, and then to the request, for its texts */
     bool in_pool;
     struct vectors_prompt *prompts;
-    size_t n_prompts, n_over;
+    size_t n_prompts;
     uint64_t n_tokens;
     uint32_t n_queued; /* counted in the tenant's queue */
     uint64_t arrived_us;
@@ -65,6 +65,8 @@ bool vectors_make_prompts(struct vectors *v, struct api_error *e);
 /* Encodes one text likewise, to at most n_most ids; malloc'd. On the pool. */
 bool vectors_encode(const struct quire_text *tokenizer, const char *text, size_t n, size_t n_most, uint32_t **ids,
                     size_t *n_ids);
+/* A spec for the vector of these ids, which are borrowed. */
+void vectors_spec(struct request_spec *s, const uint32_t *ids, size_t n_ids);
 /* The numbers that the engine sent for a prompt, [facts->vector_size], malloc'd; NULL if their count is wrong. */
 float *vectors_numbers(const struct model_facts *facts, const struct wire_vector *vector);
 

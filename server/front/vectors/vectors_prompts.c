@@ -159,9 +159,19 @@ bool vectors_make_prompts(struct vectors *v, struct api_error *e)
     free_specials(&specials);
     for (size_t i = 0; i < v->n_prompts && ok; i++) {
         v->prompts[i].v = v;
+        v->prompts[i].batch.n_tokens = (uint32_t)v->prompts[i].n_ids;
         v->n_tokens += v->prompts[i].n_ids;
     }
     return ok;
+}
+
+void vectors_spec(struct request_spec *s, const uint32_t *ids, size_t n_ids)
+{
+    request_spec_default(s);
+    s->prompt = ids;
+    s->n_prompt = (uint32_t)n_ids;
+    s->temperature = 0;
+    s->wants_vector = true;
 }
 
 float *vectors_numbers(const struct model_facts *facts, const struct wire_vector *vector)

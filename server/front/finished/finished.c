@@ -1,4 +1,4 @@
-#include "server/front/output/finished.h"
+#include "server/front/finished/finished.h"
 
 #include "server/front/front_internal.h"
 

@@ -14,7 +14,6 @@
 struct served_model;
 struct tenant;
 struct request_spec;
-struct gen_prompt;
 
 /* Times are on the clock of struct timing; 0: not reached. Pointers are borrowed. */
 struct finished_request {

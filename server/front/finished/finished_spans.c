@@ -1,5 +1,5 @@
 /* Writes spans in the JSON of OTLP. */
-#include "server/front/output/finished.h"
+#include "server/front/finished/finished.h"
 
 #include "base/clock.h"
 #include "server/front/front_internal.h"
