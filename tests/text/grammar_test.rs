@@ -2,11 +2,13 @@
 //! tokenizer itself for forced text. And one walk against the same walk with other calls in between.
 
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::json;
 
-use crate::error::Error;
+use crate::error::{Error, Status};
 use crate::grammar::cache::Grammars;
 use crate::grammar::matcher::Matcher;
 use crate::grammar::tokens::Tokens;
@@ -336,5 +338,218 @@ fn forced_text_has_its_canonical_ids() {
             None => text.vocabulary.encode(forced, false),
         };
         assert_eq!(ids, canonical.unwrap(), "{forced}");
+    }
+}
+
+/// The processor time of all threads: other work on the machine does not count.
+fn cpu() -> Duration {
+    // SAFETY: the clock exists, and the time is plain data.
+    unsafe {
+        let mut t: libc::timespec = std::mem::zeroed();
+        libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut t);
+        Duration::new(t.tv_sec as u64, t.tv_nsec as u32)
+    }
+}
+
+fn listed(n: usize, between: &str, item: impl Fn(usize) -> String) -> String {
+    (0..n).map(item).collect::<Vec<_>>().join(between)
+}
+
+/// Grammars that cannot be, with a part of the message each has.
+fn hopeless() -> Vec<(String, &'static str)> {
+    let strings = |n| listed(n, ",", |i| format!(r#""k{i}":{{"type":"string"}}"#));
+    let chain = listed(65_000, "\n", |i| format!("r{i}: \"x\" r{} | \"b\"", i + 1));
+    vec![
+        (String::new(), "no start rule"),
+        ("start: \"a\" (\n".into(), "1(13)"),
+        ("start: nothere".into(), "at 1(8): unknown name"),
+        ("start: \"a\" start".into(), "no string matches"),
+        (
+            "start: \"a\" b\nb: \"c\" b | \"d\" b".into(),
+            "no string matches",
+        ),
+        ("start: \"x\" T\nT: /[^\\s\\S]/".into(), "no string matches"),
+        ("start: T\nT: /a+/ & /b+/".into(), "no string matches"),
+        ("start: \"a\" <|im_end|>".into(), "no string matches"),
+        ("start: /a(/".into(), "at 1(8): invalid regex"),
+        (
+            "start: x\nx[stop=\"foo\"]: /.*/".into(),
+            "stop= and max_tokens=",
+        ),
+        (r##"start: %json {"$ref":"#"}"##.into(), "no string matches"),
+        (
+            r##"start: %json {"type":"object","properties":{"x":{"$ref":"#"}},"required":["x"]}"##
+                .into(),
+            "no string",
+        ),
+        (
+            r#"start: %json {"$ref":"file:///etc/passwd"}"#.into(),
+            "not present in a registry",
+        ),
+        (
+            r#"start: %json {"$ref":"http://127.0.0.1:9/x"}"#.into(),
+            "not present in a registry",
+        ),
+        ("start: /a{1000000}/".into(), "too complex"),
+        ("start: /((a{100}){100}){100}/".into(), "too complex"),
+        ("start: \"a\"{1000000}".into(), "too complex"),
+        (
+            format!("start: \"{}\"", "word ".repeat(200_000)),
+            "too complex",
+        ),
+        (format!("start: {}", "(".repeat(100_000)), "nested"),
+        (
+            format!("start: /{}a{}/", "(".repeat(10_000), ")".repeat(10_000)),
+            "invalid regex",
+        ),
+        (
+            format!("start: %json {}1{}", "[".repeat(10_000), "]".repeat(10_000)),
+            "recursion",
+        ),
+        (format!("start: r0\n{chain}\nr65000: \"a\""), ""),
+        (
+            format!(r#"start: %json {{"properties":{{{}}}}}"#, strings(10_000)),
+            "an object of 10000 members",
+        ),
+        (
+            format!(
+                r#"start: %json {{"anyOf":[{}]}}"#,
+                listed(10_000, ",", |i| format!(
+                    r#"{{"type":"object","properties":{{"k{i}":{{"type":"string"}}}},"required":["k{i}"]}}"#
+                ))
+            ),
+            "too large",
+        ),
+        (
+            format!("start: \"{}\"", "x".repeat(3 << 20)),
+            "the limit is 2097152",
+        ),
+    ]
+}
+
+#[test]
+fn hopeless_grammars_are_rejected_in_bounded_time() {
+    let text = data("bytelevel");
+    let grammars = grammars_of(&text, &[421], Limits::default());
+    for (normal, part) in hopeless() {
+        let before = cpu();
+        let error = compile(&grammars, &normal).err();
+        let took = cpu() - before;
+        let shown: String = normal.chars().take(60).collect();
+        let error = error.unwrap_or_else(|| panic!("{shown}: compiled"));
+        assert_eq!(error.status, Status::Invalid, "{shown}: {}", error.text);
+        assert!(error.text.contains(part), "{shown}: {}", error.text);
+        // Tests run beside each other, and their time counts.
+        assert!(took < Duration::from_secs(20), "{shown}: {took:?}");
+    }
+    let error = grammars.compile(b"start: \"\xff\"", None).err().unwrap();
+    assert!(error.text.contains("not UTF-8 at byte 8"), "{}", error.text);
+}
+
+#[test]
+fn large_grammars_work() {
+    let text = data("bytelevel");
+    let grammars = grammars_of(&text, &[421], Limits::default());
+    let chain = listed(10_000, "\n", |i| format!("r{i}: \"x\" r{} | \"b\"", i + 1));
+    let refs = listed(1_000, ",", |i| {
+        format!(
+            r##""d{i}":{{"properties":{{"x":{{"$ref":"#/$defs/d{}"}}}}}}"##,
+            (i + 1) % 1_000
+        )
+    });
+    for normal in [
+        format!("start: /{}/", listed(10_000, "|", |i| format!("b{i}"))),
+        format!(
+            r#"start: %json {{"enum":[{}]}}"#,
+            listed(10_000, ",", |i| format!("\"v{i}\""))
+        ),
+        format!("start: r0\n{chain}\nr10000: \"a\""),
+        format!(r##"start: %json {{"$defs":{{{refs}}},"$ref":"#/$defs/d0"}}"##),
+        format!(
+            r#"start: %json {{"type":"string","description":"{}"}}"#,
+            "x".repeat(1 << 20)
+        ),
+    ] {
+        let mut matcher = matcher(&grammars, &normal);
+        let mut random = Random(3);
+        for _ in 0..20 {
+            let ways = allowed(&mut matcher);
+            let Some(id) = ways.get(random.below(ways.len().max(1))) else {
+                break;
+            };
+            assert!(matcher.accept(*id).unwrap());
+        }
+    }
+}
+
+#[test]
+fn a_step_that_is_too_complex_fails_for_good() {
+    let text = data("bytelevel");
+    let mut limits = Limits::default();
+    limits.step_fuel = 100;
+    let grammars = grammars_of(&text, &[421], limits);
+    let mut matcher = matcher(
+        &grammars,
+        "start: \"ab\" /[x-z]/ T\nT: /[a-z]*a[a-z]{12}/ & /[a-z]*b[a-z]{11}/ & ~/.*zz.*/",
+    );
+    let draft = text
+        .vocabulary
+        .encode("abxabcaabbccabcabcabcabcabc", false)
+        .unwrap();
+    // A draft that is too complex is no failure of the matcher.
+    let n = matcher.check(&draft).unwrap();
+    assert!(n > 0 && n < draft.len(), "{n}");
+    assert_eq!(matcher.check(&draft).unwrap(), n);
+    let error = loop {
+        let n = matcher.n_accepted();
+        if let Err(error) = matcher.accept(draft[n]) {
+            break error;
+        }
+    };
+    assert!(error.text.contains("too complex"), "{}", error.text);
+    let mut words = vec![0; matcher.n_words()];
+    assert_eq!(matcher.mask(&mut words).unwrap_err().text, error.text);
+    assert_eq!(matcher.rollback(1).unwrap_err().text, error.text);
+}
+
+#[test]
+fn the_cache_compiles_once_and_evicts_the_oldest() {
+    let text = data("bytelevel");
+    let limits = Limits::default();
+    let tokens = Tokens::new(text.clone(), 430, &[421], limits.parser()).unwrap();
+    let grammars = Grammars::new(tokens, limits.bounds(2, 0));
+    let same = std::thread::scope(|scope| {
+        let ask = || compile(&grammars, GRAMMARS[1]).unwrap();
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(ask)).collect();
+        let all: Vec<_> = threads.into_iter().map(|t| t.join().unwrap()).collect();
+        all.iter().all(|g| Arc::ptr_eq(g, &all[0]))
+    });
+    assert!(same);
+    assert_eq!(grammars.stats().counts(), [3, 1, 0, 0, 1]);
+    compile(&grammars, "start: \"a\"").unwrap();
+    compile(&grammars, GRAMMARS[1]).unwrap();
+    compile(&grammars, "start: \"b\"").unwrap();
+    assert_eq!(grammars.stats().counts(), [4, 3, 1, 0, 2]);
+    compile(&grammars, GRAMMARS[1]).unwrap();
+    compile(&grammars, "start: \"a\"").unwrap();
+    assert!(compile(&grammars, "start: (").is_err());
+    assert_eq!(grammars.stats().counts(), [5, 5, 2, 1, 2]);
+    let flag = AtomicBool::new(true);
+    let error = grammars
+        .compile(b"start: \"c\"", Some(&flag))
+        .err()
+        .unwrap();
+    assert_eq!(error.status, Status::Unavailable);
+}
+
+#[test]
+fn decoders_that_add_text_are_unsupported() {
+    for name in ["wordpiece", "wordlevel", "suffix"] {
+        let error = Tokens::new(data(name), 100, &[0], Limits::default().parser()).err();
+        assert_eq!(error.unwrap().status, Status::Unsupported, "{name}");
+    }
+    for eos in [&[][..], &[425], &[421, 1000]] {
+        let error = Tokens::new(data("bytelevel"), 500, eos, Limits::default().parser()).err();
+        assert_eq!(error.unwrap().status, Status::Invalid, "{eos:?}");
     }
 }

@@ -3,7 +3,8 @@
 pub(crate) mod cache;
 pub(crate) mod compile;
 pub(crate) mod matcher;
-mod nesting;
+mod members;
+mod productive;
 pub(crate) mod tokens;
 
 use std::ffi::{c_char, c_int};
@@ -38,7 +39,7 @@ pub struct Limits {
     compile_fuel: u64,
     symbols: usize,
     lexer_states: usize,
-    step_fuel: u64,
+    pub step_fuel: u64,
     step_items: usize,
     deadline_ms: u32,
 }
@@ -69,6 +70,8 @@ impl Limits {
             step_lexer_fuel: or(self.step_fuel, STEP_FUEL),
             step_max_items: or(self.step_items, STEP_ITEMS),
             max_lexer_states: or(self.lexer_states, LEXER_STATES),
+            // One step has one limit of items, in one row or several.
+            max_items_in_row: or(self.step_items, STEP_ITEMS),
             max_grammar_size: or(self.symbols, SYMBOLS),
             // The crate would put the whole grammar into its messages.
             verbose_errors: false,

@@ -31,6 +31,19 @@ pub struct Stats {
     bytes: u64,
 }
 
+#[cfg(test)]
+impl Stats {
+    pub fn counts(&self) -> [u64; 5] {
+        [
+            self.hits,
+            self.misses,
+            self.evictions,
+            self.failures,
+            self.entries,
+        ]
+    }
+}
+
 enum Slot {
     /// Another thread compiles it.
     Open,
@@ -105,7 +118,7 @@ impl Grammars {
             return Ok(grammar);
         }
         let opened = Opened(self, digest);
-        let grammar = Arc::new(compile::compile(&self.tokens, text, &patience)?);
+        let grammar = compile::compile(&self.tokens, text, &patience)?;
         self.put(digest, &grammar);
         drop(opened);
         Ok(grammar)

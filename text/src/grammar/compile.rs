@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use llguidance::api::TopLevelGrammar;
-use llguidance::earley::{CGrammar, CSymIdx};
 use llguidance::TokenParser;
 use sha2::{Digest, Sha256};
 
-use super::nesting;
+use super::matcher::Matcher;
+use super::members;
+use super::productive::is_productive;
 use super::tokens::Tokens;
 use crate::chat::on_deep_stack;
 use crate::error::{Error, Result, Status};
@@ -59,9 +60,9 @@ pub fn digest(normal: &[u8]) -> [u8; 32] {
     Sha256::digest(normal).into()
 }
 
-pub fn compile(tokens: &Arc<Tokens>, normal: &str, patience: &Patience) -> Result<Grammar> {
+pub fn compile(tokens: &Arc<Tokens>, normal: &str, patience: &Patience) -> Result<Arc<Grammar>> {
     let since = Instant::now();
-    nesting::check(normal)?;
+    members::check(normal)?;
     let start = on_deep_stack(|| {
         patience.check()?;
         let init = TopLevelGrammar::from_lark(normal.to_owned());
@@ -72,104 +73,37 @@ pub fn compile(tokens: &Arc<Tokens>, normal: &str, patience: &Patience) -> Resul
         let spec = parser.parser.grammar().lexer_spec();
         if !spec.can_rollback() {
             return Err(Error::invalid(
-                "grammar: the attributes stop=, max_tokens= and lazy bodies without an end are not supported",
+                "grammar: the attributes stop= and max_tokens= are not supported",
             ));
         }
         patience.check()?;
-        if !is_productive(parser.parser.grammar()) {
+        if !is_productive(&mut parser, tokens) {
             return Err(Error::invalid("grammar: no string matches it"));
         }
         patience.check()?;
         parser.start_without_prompt();
-        parser.compute_ff_tokens();
-        // A deep clone: what the mask stores must not be in each matcher.
-        let mask = parser.deep_clone().compute_mask();
-        mask.map_err(|e| refused(&e.to_string()).at("no token can start it"))?;
-        patience.check()?;
         Ok(parser)
     })?;
     let stats = start.parser.lexer_stats();
-    Ok(Grammar {
+    let grammar = Arc::new(Grammar {
         tokens: tokens.clone(),
         digest: digest(normal.as_bytes()),
         compile_ns: since.elapsed().as_nanos() as u64,
         n_bytes: normal.len() + stats.num_bytes,
         start,
-    })
+    });
+    // What fails at its start is no grammar.
+    let mut words = vec![0; tokens.live.len()];
+    Matcher::new(grammar.clone()).mask(&mut words)?;
+    patience.check()?;
+    Ok(grammar)
 }
 
 /// The crate's message without what it adds for debugging.
 pub fn refused(message: &str) -> Error {
     let message = message.split("\n<").next().unwrap_or(message);
+    if let Some(assertion) = message.strip_prefix("panic: ") {
+        return Error::invalid(format!("grammar: too large for the compiler ({assertion})"));
+    }
     Error::invalid(format!("grammar: {message}"))
-}
-
-/// Whether some string of terminals derives from the start symbol. A symbol that recurses without an end has none.
-fn is_productive(grammar: &CGrammar) -> bool {
-    let mut search = Search::default();
-    search.visit(grammar, grammar.start());
-    let mut changed = true;
-    while changed && !search.is_productive(grammar.start()) {
-        changed = search.pass(grammar);
-    }
-    search.is_productive(grammar.start())
-}
-
-#[derive(Default)]
-struct Search {
-    order: Vec<CSymIdx>,
-    seen: Vec<bool>,
-    productive: Vec<bool>,
-}
-
-impl Search {
-    fn is_productive(&self, symbol: CSymIdx) -> bool {
-        self.productive
-            .get(symbol.as_index())
-            .copied()
-            .unwrap_or(false)
-    }
-
-    /// All symbols that the start reaches, without recursion.
-    fn visit(&mut self, grammar: &CGrammar, start: CSymIdx) {
-        let mut open = vec![start];
-        while let Some(symbol) = open.pop() {
-            let i = symbol.as_index();
-            if self.seen.len() <= i {
-                self.seen.resize(i + 1, false);
-                self.productive.resize(i + 1, false);
-            }
-            if self.seen[i] {
-                continue;
-            }
-            self.seen[i] = true;
-            self.order.push(symbol);
-            let data = grammar.sym_data(symbol);
-            self.productive[i] = data.is_terminal || data.is_nullable;
-            for rule in grammar.rules_of(symbol) {
-                open.extend_from_slice(grammar.rule_rhs(*rule).0);
-            }
-        }
-        // Symbols that others are made of tend to be reached after them.
-        self.order.reverse();
-    }
-
-    fn pass(&mut self, grammar: &CGrammar) -> bool {
-        let mut changed = false;
-        for i in 0..self.order.len() {
-            let symbol = self.order[i];
-            if self.is_productive(symbol) {
-                continue;
-            }
-            let all = |rule| {
-                let (rhs, _, _) = grammar.rule_rhs(rule);
-                rhs.iter().all(|part| self.is_productive(*part))
-            };
-            if grammar.rules_of(symbol).iter().any(|rule| all(*rule)) {
-                self.productive[symbol.as_index()] = true;
-                changed = true;
-            }
-        }
-        changed
-    }
 }

@@ -7,11 +7,12 @@
 
 use std::sync::Arc;
 
+use llguidance::api::StopReason;
 use llguidance::earley::{BiasComputer, ParserRecognizer};
 use llguidance::toktrie::{SimpleVob, TokTrie};
 use llguidance::TokenParser;
 
-use super::compile::{refused, Grammar};
+use super::compile::Grammar;
 use super::tokens::Tokens;
 use crate::error::{Error, Result};
 
@@ -37,9 +38,13 @@ pub struct Matcher {
 }
 
 /// A mask of nothing. Asking for it is the only way to give the lexer its fuel for one step.
-struct Refuel(Arc<Tokens>);
+struct Refuel<'a>(&'a Tokens);
 
-impl BiasComputer for Refuel {
+fn refuel(parser: &mut TokenParser, tokens: &Tokens) {
+    parser.parser.compute_bias(&Refuel(tokens), b" ");
+}
+
+impl BiasComputer for Refuel<'_> {
     fn compute_bias(&self, _: &mut ParserRecognizer<'_>, _: &[u8]) -> SimpleVob {
         SimpleVob::new()
     }
@@ -90,8 +95,7 @@ impl Matcher {
         self.broken = Some(Error::invalid(
             "grammar: the matcher failed; the grammar is too complex for it",
         ));
-        let refuel = Refuel(self.grammar.tokens.clone());
-        self.parser.parser.compute_bias(&refuel, b" ");
+        refuel(&mut self.parser, &self.grammar.tokens);
         let result = f(self);
         self.broken = result.as_ref().err().cloned();
         result
@@ -157,8 +161,12 @@ impl Matcher {
                 words[*id as usize / 32] |= 1 << (id % 32);
                 return Ok(());
             }
-            let mask = m.parser.compute_mask();
-            let mask = mask.map_err(|e| too_complex(&e.to_string()))?;
+            let mask = match m.parser.compute_mask() {
+                Err(_) if m.parser.stop_reason() == StopReason::NoExtensionBias => {
+                    return Err(Error::invalid(NO_TOKEN));
+                }
+                mask => mask.map_err(|e| too_complex(&e.to_string()))?,
+            };
             let live = &m.grammar.tokens.live;
             for ((word, allowed), live) in words.iter_mut().zip(mask.as_slice()).zip(live) {
                 *word = allowed & live;
@@ -168,6 +176,9 @@ impl Matcher {
                 let bit = 1 << (id % 32);
                 let word = &mut words[*id as usize / 32];
                 *word = if may_stop { *word | bit } else { *word & !bit };
+            }
+            if words.iter().all(|word| *word == 0) {
+                return Err(Error::invalid(NO_TOKEN));
             }
             Ok(())
         })
@@ -280,6 +291,10 @@ impl Matcher {
     }
 }
 
+const NO_TOKEN: &str =
+    "grammar: no token of this tokenizer continues what was accepted; the grammar has a dead end";
+
 fn too_complex(message: &str) -> Error {
-    refused(message).at("too complex for one step")
+    let message = message.split("\n<").next().unwrap_or(message);
+    Error::invalid(format!("grammar: too complex here: {message}"))
 }

@@ -1,15 +1,16 @@
-//! Bounds what the grammar compiler walks by recursion: brackets inside brackets.
+//! Bounds what the compiler needs quadratic time for: the members of JSON objects, which `properties` may have many of.
 
 use crate::error::{Error, Result};
 
-const MAX_DEPTH: usize = 500;
+/// The sum of the squares of all objects' members: about 2 s of one core.
+const MAX_WORK: usize = 16_000_000;
 
-/// QUIRE_INVALID with the line and column of the first bracket that is too deep. Only those count that the compiler
-/// sees as brackets: not those in strings, regular expressions (they have a limit of their own), names of special
-/// tokens and comments. Text that the compiler cannot split in the same way is no grammar.
+/// QUIRE_INVALID with the line and column of the object that exceeds the limit. Text that the compiler cannot split
+/// in the same way is no grammar.
 pub fn check(normal: &str) -> Result<()> {
     let bytes = normal.as_bytes();
-    let mut depth = 0usize;
+    let mut open: Vec<(usize, usize)> = Vec::new();
+    let mut work = 0usize;
     let mut at = 0;
     while at < bytes.len() {
         match bytes[at] {
@@ -18,26 +19,36 @@ pub fn check(normal: &str) -> Result<()> {
             b'/' if bytes.get(at + 1) == Some(&b'/') => at = line_end(bytes, at),
             b'/' => at = end(bytes, at, b'/'),
             b'<' => at = special_end(bytes, at),
-            b'(' | b'[' | b'{' => depth += 1,
-            b')' | b']' | b'}' => depth = depth.saturating_sub(1),
+            b'{' => open.push((at, 1)),
+            b'[' | b'(' => open.push((at, 0)),
+            b',' => {
+                if let Some((_, n)) = open.last_mut().filter(|(_, n)| *n > 0) {
+                    *n += 1;
+                }
+            }
+            b'}' | b']' | b')' => {
+                let (at, n) = open.pop().unwrap_or_default();
+                work = work.saturating_add(n * n);
+                if work > MAX_WORK {
+                    return Err(too_many(bytes, at, n));
+                }
+            }
             _ => {}
-        }
-        if depth > MAX_DEPTH {
-            let (line, column) = place(bytes, at);
-            return Err(Error::invalid(format!(
-                "grammar: line {line}, column {column}: more than {MAX_DEPTH} brackets inside each other"
-            )));
         }
         at += 1;
     }
     Ok(())
 }
 
-fn place(bytes: &[u8], at: usize) -> (usize, usize) {
+fn too_many(bytes: &[u8], at: usize, n: usize) -> Error {
     let before = &bytes[..at];
     let start = memchr::memrchr(b'\n', before).map_or(0, |i| i + 1);
     let line = memchr::memchr_iter(b'\n', before).count() + 1;
-    (line, at - start + 1)
+    let column = at - start + 1;
+    Error::invalid(format!(
+        "grammar: line {line}, column {column}: an object of {n} members is too much; the limit is one of 4,000, or \
+         several smaller ones"
+    ))
 }
 
 /// The place of the closing quote or slash.
