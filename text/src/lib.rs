@@ -11,6 +11,7 @@ mod detok;
 mod error;
 mod fit;
 mod follow;
+mod grammar;
 mod jinja;
 mod json;
 mod json_door;
@@ -27,6 +28,9 @@ mod chat_test;
 #[cfg(test)]
 #[path = "../../tests/text/detok_test.rs"]
 mod detok_test;
+#[cfg(test)]
+#[path = "../../tests/text/grammar_test.rs"]
+mod grammar_test;
 #[cfg(test)]
 #[path = "../../tests/text/pieces_test.rs"]
 mod pieces_test;
