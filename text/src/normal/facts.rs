@@ -188,25 +188,32 @@ impl<'a> Facts<'a> {
         let split = |a: &Facts<'a>, b: &Facts<'a>| {
             a.alternatives.iter().any(|parts| {
                 parts.len() <= 100
-                    && parts.iter().all(|p| Facts::of(p, known).disjoint(b, known, depth + 1))
+                    && parts
+                        .iter()
+                        .all(|p| Facts::of(p, known).disjoint(b, known, depth + 1))
             })
         };
         if split(self, other) || split(other, self) {
             return true;
         }
         let kinds = [NULL, BOOLEAN, WHOLE, BROKEN, STRING, ARRAY, OBJECT];
-        kinds.into_iter().filter(|k| shared & k != 0).all(|kind| match kind {
-            WHOLE | BROKEN => self.number.apart(&other.number),
-            STRING => self.length.apart(&other.length),
-            ARRAY => self.items.apart(&other.items),
-            OBJECT => self.objects_disjoint(other, known, depth),
-            _ => false,
-        })
+        kinds
+            .into_iter()
+            .filter(|k| shared & k != 0)
+            .all(|kind| match kind {
+                WHOLE | BROKEN => self.number.apart(&other.number),
+                STRING => self.length.apart(&other.length),
+                ARRAY => self.items.apart(&other.items),
+                OBJECT => self.objects_disjoint(other, known, depth),
+                _ => false,
+            })
     }
 
     /// Whether none of the other's values satisfies this.
     fn excludes_all_of(&self, other: &Facts) -> bool {
-        other.values.is_some_and(|values| values.iter().all(|v| self.excludes(v)))
+        other
+            .values
+            .is_some_and(|values| values.iter().all(|v| self.excludes(v)))
     }
 
     fn excludes(&self, value: &Value) -> bool {
@@ -231,7 +238,9 @@ impl<'a> Facts<'a> {
             }
             mine.iter().any(|a| {
                 let a = Facts::of(a, known);
-                theirs.iter().any(|b| a.disjoint(&Facts::of(b, known), known, depth + 1))
+                theirs
+                    .iter()
+                    .any(|b| a.disjoint(&Facts::of(b, known), known, depth + 1))
             })
         })
     }

@@ -43,7 +43,13 @@ impl Lark {
         name
     }
 
-    /// A rule or terminal with the caller's name; names that begin with q_ or Q_ are this module's.
+    /// A name for a rule that is defined later.
+    pub fn name(&mut self) -> String {
+        self.n_rules += 1;
+        format!("q_{}", self.n_rules)
+    }
+
+    /// Defines a rule with such a name.
     pub fn named(&mut self, name: &str, body: &str) {
         let _ = writeln!(self.rules, "{name}: {body}");
     }
@@ -88,12 +94,18 @@ impl Lark {
         format!("{}?", self.terminal(&body))
     }
 
-    /// Any text that ends with the first occurrence of one of the literals.
-    pub fn text_up_to(&mut self, literals: &[&str]) -> String {
-        let ends: Vec<String> = literals.iter().map(|l| quoted(l)).collect();
+    /// Any text without the `excluded` literals that ends with the first occurrence of one of `ends`.
+    pub fn text_up_to(&mut self, ends: &[&str], excluded: &[&str]) -> String {
+        let others: Vec<&str> = excluded
+            .iter()
+            .filter(|e| !ends.contains(e))
+            .copied()
+            .collect();
+        let text = self.text_without(&others);
+        let ends: Vec<String> = ends.iter().map(|l| quoted(l)).collect();
         self.n_rules += 1;
         let name = format!("q_{}", self.n_rules);
-        let _ = writeln!(self.rules, "{name}[lazy]: /(?s:.)*/ ({})", ends.join(" | "));
+        let _ = writeln!(self.rules, "{name}[lazy]: {text} ({})", ends.join(" | "));
         name
     }
 
@@ -110,7 +122,7 @@ impl Lark {
                 let before = if r.is_special {
                     format!("{} {}", self.text_without(&[]), special(r.end)?)
                 } else {
-                    self.text_up_to(&[r.end])
+                    self.text_up_to(&[r.end], &[])
                 };
                 let blank = self.terminal(r"/[ \t\r\n]{1,16}/");
                 format!("{before} {blank}? {start}")
@@ -124,7 +136,10 @@ impl Lark {
 pub fn special(content: &str) -> Result<String> {
     let inner = content.strip_prefix('<').and_then(|c| c.strip_suffix('>'));
     match inner {
-        Some(i) if !i.is_empty() && !i.contains(|c: char| c == '<' || c == '>' || c.is_whitespace()) => {
+        Some(i)
+            if !i.is_empty()
+                && !i.contains(|c: char| c == '<' || c == '>' || c.is_whitespace()) =>
+        {
             Ok(content.to_string())
         }
         _ => Err(Error::invalid(format!(

@@ -85,7 +85,9 @@ pub fn multiple(value: &Value, at: &Path) -> Result<Value> {
 /// Without repetitions; numbers of equal value are equal.
 pub fn distinct(list: Vec<Value>) -> Vec<Value> {
     let mut seen = HashSet::new();
-    list.into_iter().filter(|v| seen.insert(canonical(v))).collect()
+    list.into_iter()
+        .filter(|v| seen.insert(canonical(v)))
+        .collect()
 }
 
 /// Equal for equal values of JSON schema.

@@ -62,7 +62,11 @@ fn mergeable(a: &Map<String, Value>, b: &Map<String, Value>) -> bool {
     };
     // The inner part of a list of parts stays one, so that no logic loses its path.
     let apart = |m: &Map<String, Value>| m.contains_key("$at") || m.contains_key("allOf");
-    !apart(a) && !apart(b) && !both(&OBJECTS) && !both(&ARRAYS) && !b.keys().any(|k| a.contains_key(k))
+    !apart(a)
+        && !apart(b)
+        && !both(&OBJECTS)
+        && !both(&ARRAYS)
+        && !b.keys().any(|k| a.contains_key(k))
 }
 
 /// The schema of values that satisfy all.
@@ -110,7 +114,10 @@ pub fn any_of(schemas: Vec<Value>) -> Value {
         if schema == json!(false) || parts.len() < 100 && parts.contains(&schema) {
             continue;
         }
-        match (parts.last_mut().and_then(only_values_mut), only_values(&schema)) {
+        match (
+            parts.last_mut().and_then(only_values_mut),
+            only_values(&schema),
+        ) {
             (Some(last), Some(values)) => last.extend(values.iter().cloned()),
             _ => parts.push(schema),
         }
@@ -144,9 +151,13 @@ pub fn check_cycles(definitions: &[Value], places: &[String]) -> Result<()> {
             in_place(&definitions[i], &known, &mut next);
             if next.contains(&start) {
                 let at = Path::Fixed(&places[start]);
-                return at.invalid("the schema refers to itself without a property or an item between");
+                return at
+                    .invalid("the schema refers to itself without a property or an item between");
             }
-            open.extend(next.into_iter().filter(|n| !done.contains(n) && seen.insert(*n)));
+            open.extend(
+                next.into_iter()
+                    .filter(|n| !done.contains(n) && seen.insert(*n)),
+            );
         }
         done.insert(start);
     }
@@ -161,7 +172,9 @@ fn in_place(schema: &Value, known: &Known, out: &mut Vec<usize>) {
     for (key, value) in map {
         match (key.as_str(), value) {
             ("$ref", name) if known.definition(name).is_some() => {
-                let number: Option<usize> = name.as_str().and_then(|n| n.rsplit('d').next()?.parse().ok());
+                let number: Option<usize> = name
+                    .as_str()
+                    .and_then(|n| n.rsplit('d').next()?.parse().ok());
                 out.extend(number);
             }
             ("allOf" | "anyOf" | "oneOf", Value::Array(list)) => {
@@ -177,7 +190,10 @@ fn in_place(schema: &Value, known: &Known, out: &mut Vec<usize>) {
 pub fn without_logic(root: Value, definitions: Vec<Value>) -> Result<(Value, Vec<Value>)> {
     let known = Known::of(&definitions);
     let root = clean(&root, &known)?;
-    let cleaned = definitions.iter().map(|d| clean(d, &known)).collect::<Result<Vec<_>>>()?;
+    let cleaned = definitions
+        .iter()
+        .map(|d| clean(d, &known))
+        .collect::<Result<Vec<_>>>()?;
     Ok(renumbered(root, cleaned))
 }
 
@@ -246,7 +262,10 @@ fn one_of(branches: &[Value], at: &Value, known: &Known) -> Result<Value> {
         for value in values.iter().copied().flatten() {
             *times.entry(canonical(value)).or_default() += 1;
         }
-        let once = values.into_iter().flatten().filter(|v| times[&canonical(v)] == 1);
+        let once = values
+            .into_iter()
+            .flatten()
+            .filter(|v| times[&canonical(v)] == 1);
         let once: Vec<Value> = once.cloned().collect();
         return Ok(match once.is_empty() {
             true => json!(false),
@@ -273,7 +292,10 @@ fn one_of(branches: &[Value], at: &Value, known: &Known) -> Result<Value> {
             let other = negate(&branches[j], known, 0).map_err(|why| {
                 let (a, b) = (i.min(j), i.max(j));
                 let advice = "give them a property with different const values, or use anyOf";
-                refused(at, &format!("branches {a} and {b} may both match ({why}); {advice}"))
+                refused(
+                    at,
+                    &format!("branches {a} and {b} may both match ({why}); {advice}"),
+                )
             })?;
             parts.push(other);
         }

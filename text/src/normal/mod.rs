@@ -1,12 +1,15 @@
 //! The library behind text/quire_grammar_normal.h: one normal Lark text for each form of structured output.
 
+mod automaton;
 mod facts;
 mod formats;
 mod gbnf;
 mod lark;
+mod lexemes;
 mod literals;
 mod logic;
 mod negation;
+mod parameters;
 mod path;
 mod patterns;
 mod refs;
@@ -162,7 +165,9 @@ fn choice(list: &Value) -> Result<String> {
     for (i, item) in list.iter().enumerate() {
         let text = item.as_str().ok_or_else(wrong)?;
         if text.is_empty() {
-            return Err(Error::invalid(format!("/{i}: an empty choice has no token")));
+            return Err(Error::invalid(format!(
+                "/{i}: an empty choice has no token"
+            )));
         }
         if seen.insert(text) {
             options.push(lark::quoted(text));

@@ -75,10 +75,14 @@ fn keyword(key: &str, value: &Value, known: &Known, depth: usize) -> Negated {
         }
         "additionalProperties" | "items" if value == &json!(true) => Ok(json!(false)),
         "allOf" => Ok(any_of(
-            list().map(|s| negate(s, known, depth)).collect::<Result<_, _>>()?,
+            list()
+                .map(|s| negate(s, known, depth))
+                .collect::<Result<_, _>>()?,
         )),
         "anyOf" => Ok(all_of(
-            list().map(|s| negate(s, known, depth)).collect::<Result<_, _>>()?,
+            list()
+                .map(|s| negate(s, known, depth))
+                .collect::<Result<_, _>>()?,
         )),
         "not" => Ok(value.clone()),
         "$at" => Ok(json!(false)),
@@ -98,8 +102,10 @@ fn other_types(value: &Value) -> Negated {
     if has("integer") {
         return Err("the type integer has no complement".to_string());
     }
-    let others: Vec<&str> =
-        TYPES.into_iter().filter(|t| !has(t) && *t != "integer").collect();
+    let others: Vec<&str> = TYPES
+        .into_iter()
+        .filter(|t| !has(t) && *t != "integer")
+        .collect();
     Ok(match others.is_empty() {
         true => json!(false),
         false => json!({"type": others}),
@@ -158,8 +164,10 @@ fn between(numbers: &mut [f64], types: &mut Vec<&str>) -> Vec<Value> {
     };
     let mut out = vec![json!({"type": "number", "exclusiveMaximum": number(numbers[0])})];
     for pair in numbers.windows(2).filter(|p| p[0] < p[1]) {
-        out.push(json!({"type": "number", "exclusiveMinimum": number(pair[0]),
-            "exclusiveMaximum": number(pair[1])}));
+        out.push(
+            json!({"type": "number", "exclusiveMinimum": number(pair[0]),
+            "exclusiveMaximum": number(pair[1])}),
+        );
     }
     let last = numbers[numbers.len() - 1];
     out.push(json!({"type": "number", "exclusiveMinimum": number(last)}));

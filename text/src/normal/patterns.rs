@@ -4,7 +4,9 @@
 //! with names (the library behind llguidance gives them a meaning), and always describes a whole string.
 
 use regex_syntax::ast::{self, Ast};
-use regex_syntax::hir::{Class, ClassUnicode, ClassUnicodeRange, Dot, Hir, HirKind, Look, Repetition};
+use regex_syntax::hir::{
+    Class, ClassUnicode, ClassUnicodeRange, Dot, Hir, HirKind, Look, Repetition,
+};
 
 use crate::error::{Error, Result};
 
@@ -48,10 +50,12 @@ fn parsed(text: &str, wide_dot: bool) -> Result<Hir> {
     }
     let translated = translate(text, wide_dot)?;
     let source = |at: usize| translated.places[at.min(translated.places.len() - 1)];
-    let mut parser = ast::parse::ParserBuilder::new().nest_limit(MAX_NESTING).build();
-    let ast = parser.parse(&translated.text).map_err(|e| {
-        refused(text, source(e.span().start.offset), &e.kind().to_string())
-    })?;
+    let mut parser = ast::parse::ParserBuilder::new()
+        .nest_limit(MAX_NESTING)
+        .build();
+    let ast = parser
+        .parse(&translated.text)
+        .map_err(|e| refused(text, source(e.span().start.offset), &e.kind().to_string()))?;
     if let Err((at, why)) = check(&ast, true, true) {
         return Err(refused(text, source(at), why));
     }
@@ -67,9 +71,7 @@ fn parsed(text: &str, wide_dot: bool) -> Result<Hir> {
 
 fn refused(text: &str, at: usize, why: &str) -> Error {
     let character = text[..at].chars().count() + 1;
-    Error::invalid(format!(
-        "regular expression: character {character}: {why}"
-    ))
+    Error::invalid(format!("regular expression: character {character}: {why}"))
 }
 
 struct Translated {
@@ -184,7 +186,11 @@ impl Translator<'_> {
             _ => return self.plain_escape(c),
         };
         // What a negation excludes is the wider set, so that both dialects agree that the rest matches.
-        let set = if c.is_ascii_uppercase() != negated { wide } else { narrow };
+        let set = if c.is_ascii_uppercase() != negated {
+            wide
+        } else {
+            narrow
+        };
         let not = if c.is_ascii_uppercase() { "^" } else { "" };
         self.emit(&format!("[{not}{set}]"), 2);
         Ok(())
@@ -192,7 +198,9 @@ impl Translator<'_> {
 
     fn plain_escape(&mut self, c: char) -> Result<()> {
         let hex = |n: usize, from: &str| {
-            let digits = from.get(..n).filter(|d| d.bytes().all(|b| b.is_ascii_hexdigit()))?;
+            let digits = from
+                .get(..n)
+                .filter(|d| d.bytes().all(|b| b.is_ascii_hexdigit()))?;
             u32::from_str_radix(digits, 16).ok()
         };
         match c {
@@ -207,7 +215,11 @@ impl Translator<'_> {
                     self.emit("\\u", 2);
                 }
             }
-            'c' => match self.rest()[2..].bytes().next().filter(u8::is_ascii_alphabetic) {
+            'c' => match self.rest()[2..]
+                .bytes()
+                .next()
+                .filter(u8::is_ascii_alphabetic)
+            {
                 Some(letter) => self.emit(&format!("\\x{:02X}", letter % 32), 3),
                 None => return Err(refused(self.source, self.at, "\\c needs a letter")),
             },
@@ -225,7 +237,11 @@ impl Translator<'_> {
 }
 
 /// Anchors stand only where they can match. Returns the first place of something else.
-fn check(ast: &Ast, at_start: bool, at_end: bool) -> std::result::Result<(), (usize, &'static str)> {
+fn check(
+    ast: &Ast,
+    at_start: bool,
+    at_end: bool,
+) -> std::result::Result<(), (usize, &'static str)> {
     use ast::AssertionKind::{EndLine, EndText, StartLine, StartText};
     match ast {
         Ast::Assertion(a) => match a.kind {
@@ -250,11 +266,16 @@ fn check(ast: &Ast, at_start: bool, at_end: bool) -> std::result::Result<(), (us
         Ast::Alternation(a) => a.asts.iter().try_for_each(|x| check(x, at_start, at_end)),
         Ast::Concat(c) => {
             let anchor = |x: &Ast| matches!(x, Ast::Assertion(_) | Ast::Flags(_));
-            let first = c.asts.iter().position(|x| !anchor(x)).unwrap_or(c.asts.len());
+            let first = c
+                .asts
+                .iter()
+                .position(|x| !anchor(x))
+                .unwrap_or(c.asts.len());
             let last = c.asts.iter().rposition(|x| !anchor(x)).unwrap_or(0);
-            c.asts.iter().enumerate().try_for_each(|(i, x)| {
-                check(x, at_start && i <= first, at_end && i >= last)
-            })
+            c.asts
+                .iter()
+                .enumerate()
+                .try_for_each(|(i, x)| check(x, at_start && i <= first, at_end && i >= last))
         }
         _ => Ok(()),
     }
@@ -283,7 +304,11 @@ fn without_groups(hir: &Hir) -> Hir {
 fn edge(hir: &Hir, any: &Hir, left: bool) -> Hir {
     let mine = if left { Look::Start } else { Look::End };
     let beside = |h: &Hir| {
-        let pair = if left { vec![any.clone(), h.clone()] } else { vec![h.clone(), any.clone()] };
+        let pair = if left {
+            vec![any.clone(), h.clone()]
+        } else {
+            vec![h.clone(), any.clone()]
+        };
         Hir::concat(pair)
     };
     match hir.kind() {
@@ -312,7 +337,8 @@ fn printed(hir: &Hir) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         let code = u32::from(c);
-        let is_odd = c.is_control() || matches!(code, 0x2028 | 0x2029 | 0xFEFF) || code & 0xFFFE == 0xFFFE;
+        let is_odd =
+            c.is_control() || matches!(code, 0x2028 | 0x2029 | 0xFEFF) || code & 0xFFFE == 0xFFFE;
         match is_odd {
             true => out.push_str(&format!("\\x{{{code:X}}}")),
             false => out.push(c),
@@ -352,13 +378,19 @@ fn beyond(literals: &[Vec<char>], depth: usize) -> Hir {
         let c = rest[i][depth];
         let n = rest[i..].iter().take_while(|l| l[depth] == c).count();
         let literal = Hir::literal(c.to_string().into_bytes());
-        options.push(Hir::concat(vec![literal, beyond(&rest[i..i + n], depth + 1)]));
+        options.push(Hir::concat(vec![
+            literal,
+            beyond(&rest[i..i + n], depth + 1),
+        ]));
         firsts.push(ClassUnicodeRange::new(c, c));
         i += n;
     }
     let mut others = ClassUnicode::new(firsts);
     others.negate();
-    options.push(Hir::concat(vec![Hir::class(Class::Unicode(others)), anything]));
+    options.push(Hir::concat(vec![
+        Hir::class(Class::Unicode(others)),
+        anything,
+    ]));
     Hir::alternation(options)
 }
 

@@ -57,18 +57,22 @@ impl<'a> Refs<'a> {
                     outer: outer.to_string(),
                 };
                 if base != outer {
-                    self.resources.entry(base.clone()).or_insert_with(|| target.clone());
+                    self.resources
+                        .entry(base.clone())
+                        .or_insert_with(|| target.clone());
                 }
                 for key in ["$anchor", "$dynamicAnchor"] {
                     if let Some(name) = map.get(key).and_then(Value::as_str) {
-                        self.anchors.insert((base.clone(), name.to_string()), target.clone());
+                        self.anchors
+                            .insert((base.clone(), name.to_string()), target.clone());
                         if key == "$dynamicAnchor" {
                             *self.dynamic.entry(name.to_string()).or_default() += 1;
                         }
                     }
                 }
                 if let Some(name) = id_of(value).and_then(|id| id.strip_prefix('#')) {
-                    self.anchors.insert((base.clone(), name.to_string()), target);
+                    self.anchors
+                        .insert((base.clone(), name.to_string()), target);
                 }
                 for (key, value) in map {
                     if !DATA.contains(&key.as_str()) {
@@ -84,7 +88,11 @@ impl<'a> Refs<'a> {
     /// None if nothing in the text has this name.
     pub fn find(&self, reference: &str, base: &str) -> Option<Target<'a>> {
         let (uri, fragment) = reference.split_once('#').unwrap_or((reference, ""));
-        let uri = if uri.is_empty() { base.to_string() } else { join(base, uri) };
+        let uri = if uri.is_empty() {
+            base.to_string()
+        } else {
+            join(base, uri)
+        };
         let resource = self.resources.get(&uri)?;
         let fragment = percent_decoded(fragment);
         if fragment.is_empty() {
@@ -135,7 +143,9 @@ fn is_absolute(uri: &str) -> bool {
     let scheme = uri.split(':').next().unwrap_or_default();
     scheme.len() < uri.len()
         && scheme.starts_with(|c: char| c.is_ascii_alphabetic())
-        && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
+        && scheme
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
 }
 
 fn join(base: &str, uri: &str) -> String {
@@ -171,7 +181,9 @@ fn percent_decoded(text: &str) -> String {
     let mut out = Vec::with_capacity(bytes.len());
     let mut i = 0;
     while i < bytes.len() {
-        let code = text.get(i + 1..i + 3).and_then(|h| u8::from_str_radix(h, 16).ok());
+        let code = text
+            .get(i + 1..i + 3)
+            .and_then(|h| u8::from_str_radix(h, 16).ok());
         match (bytes[i], code) {
             (b'%', Some(code)) => {
                 out.push(code);

@@ -21,7 +21,9 @@ const MAX_DEPTH: usize = 64;
 /// llguidance reads JSON of at most 127 levels. Deeper parts become definitions.
 const MAX_JSON_DEPTH: usize = 30;
 const MAX_DEPENDENCIES: usize = 8;
-pub const TYPES: [&str; 7] = ["null", "boolean", "integer", "number", "string", "array", "object"];
+pub const TYPES: [&str; 7] = [
+    "null", "boolean", "integer", "number", "string", "array", "object",
+];
 
 /// A schema in normal form.
 pub struct Normal {
@@ -141,10 +143,14 @@ impl<'a> Walk<'a> {
     fn schema(&mut self, schema: &'a Value, here: Here) -> Result<Value> {
         self.n_nodes += 1;
         if self.n_nodes > MAX_NODES {
-            return here.at.invalid(format!("the schema has more than {MAX_NODES} parts"));
+            return here
+                .at
+                .invalid(format!("the schema has more than {MAX_NODES} parts"));
         }
         if self.depth >= MAX_DEPTH {
-            return here.at.invalid(format!("schemas are nested deeper than {MAX_DEPTH}"));
+            return here
+                .at
+                .invalid(format!("schemas are nested deeper than {MAX_DEPTH}"));
         }
         let map = match schema {
             Value::Bool(_) => return Ok(schema.clone()),
@@ -153,7 +159,13 @@ impl<'a> Walk<'a> {
         };
         self.depth += 1;
         let base = base_of(schema, here.base);
-        let result = self.object(map, Here { base: &base, ..here });
+        let result = self.object(
+            map,
+            Here {
+                base: &base,
+                ..here
+            },
+        );
         self.depth -= 1;
         let result = result?;
         if logic::json_depth(&result) > MAX_JSON_DEPTH {
@@ -193,15 +205,13 @@ impl<'a> Walk<'a> {
                 return number(map, key, value, at, parts);
             }
             "multipleOf" => literals::multiple(value, at)?,
-            "minLength" | "minItems" | "minProperties" => {
-                match literals::count(value, at)? {
-                    0 => return Ok(()),
-                    n if n > literals::MAX_LEAST => {
-                        return at.invalid(format!("the limit is {}", literals::MAX_LEAST));
-                    }
-                    n => json!(n),
+            "minLength" | "minItems" | "minProperties" => match literals::count(value, at)? {
+                0 => return Ok(()),
+                n if n > literals::MAX_LEAST => {
+                    return at.invalid(format!("the limit is {}", literals::MAX_LEAST));
                 }
-            }
+                n => json!(n),
+            },
             "maxLength" | "maxItems" | "maxProperties" => match literals::count(value, at)? {
                 n if n > literals::UNREACHABLE => return Ok(()),
                 n => json!(n),
@@ -236,7 +246,9 @@ impl<'a> Walk<'a> {
             "items" if value.is_array() => {
                 if !value.as_array().is_some_and(Vec::is_empty) {
                     let items = self.list_of(value, here)?;
-                    parts.plain.insert("prefixItems".to_string(), Value::Array(items));
+                    parts
+                        .plain
+                        .insert("prefixItems".to_string(), Value::Array(items));
                 }
                 return Ok(());
             }
@@ -301,7 +313,10 @@ impl<'a> Walk<'a> {
                 if then == json!(true) && other == json!(true) {
                     return Ok(());
                 }
-                parts.and(any_of(vec![all_of(vec![holds, then]), all_of(vec![not, other])]));
+                parts.and(any_of(vec![
+                    all_of(vec![holds, then]),
+                    all_of(vec![not, other]),
+                ]));
             }
             // Annotations, and what the standard does not know.
             _ => (),
@@ -361,8 +376,7 @@ impl<'a> Walk<'a> {
         let mut out = Map::new();
         for (key, value) in map {
             let at = here.at.key(key);
-            let text = patterns::anywhere(key)
-                .map_err(|e| at.error(e.status, e.text))?;
+            let text = patterns::anywhere(key).map_err(|e| at.error(e.status, e.text))?;
             let schema = self.schema(value, here.with(&at))?;
             if out.insert(patterns::grouped(&text), schema).is_some() {
                 return at.invalid("the same pattern stands here twice");
@@ -382,7 +396,11 @@ impl<'a> Walk<'a> {
         }
         let Some(target) = self.refs.find(name, here.base) else {
             let why = format!("{:?} names nothing in this schema", shortened(name));
-            let advice = if name.starts_with('#') { "" } else { "; nothing is fetched" };
+            let advice = if name.starts_with('#') {
+                ""
+            } else {
+                "; nothing is fetched"
+            };
             return at.invalid(format!("{why}{advice}"));
         };
         Ok(reference(self.definition(target)?))
@@ -399,7 +417,13 @@ impl<'a> Walk<'a> {
         let place = format!("{}{}", self.root, target.at);
         self.places.push(place.clone());
         let at = Path::Fixed(&place);
-        let schema = self.schema(target.schema, Here { at: &at, base: &target.outer })?;
+        let schema = self.schema(
+            target.schema,
+            Here {
+                at: &at,
+                base: &target.outer,
+            },
+        )?;
         self.definitions[i] = schema;
         Ok(i)
     }
@@ -446,7 +470,9 @@ impl<'a> Walk<'a> {
             return here.at.invalid("not an object");
         };
         if map.len() > MAX_DEPENDENCIES {
-            return here.at.invalid(format!("more than {MAX_DEPENDENCIES} cannot be enforced"));
+            return here
+                .at
+                .invalid(format!("more than {MAX_DEPENDENCIES} cannot be enforced"));
         }
         for (name, value) in map {
             let at = here.at.key(name);
@@ -473,11 +499,22 @@ impl<'a> Walk<'a> {
         parts: &mut Parts,
     ) -> Result<()> {
         const IN_PLACE: [&str; 9] = [
-            "$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "not", "if", "dependentSchemas", "contains",
+            "$ref",
+            "$dynamicRef",
+            "allOf",
+            "anyOf",
+            "oneOf",
+            "not",
+            "if",
+            "dependentSchemas",
+            "contains",
         ];
         let (own, moot) = match key {
             "unevaluatedItems" => ("items", map.get("items").is_some_and(|v| !v.is_array())),
-            _ => ("additionalProperties", map.contains_key("additionalProperties")),
+            _ => (
+                "additionalProperties",
+                map.contains_key("additionalProperties"),
+            ),
         };
         if moot || map.contains_key("additionalItems") && own == "items" {
             return Ok(());
@@ -489,7 +526,9 @@ impl<'a> Walk<'a> {
         let mut others = map.keys().filter(|k| IN_PLACE.contains(&k.as_str()));
         if own == "items" {
             if let Some(other) = others.next() {
-                return here.at.invalid(format!("cannot be enforced beside {other}"));
+                return here
+                    .at
+                    .invalid(format!("cannot be enforced beside {other}"));
             }
             parts.plain.insert(own.to_string(), schema);
             return Ok(());
@@ -498,11 +537,18 @@ impl<'a> Walk<'a> {
         for other in others {
             let value = &map[other.as_str()];
             if !self.evaluated(other, value, here.base, &mut names, 0) {
-                return here.at.invalid(format!("cannot be enforced beside this {other}"));
+                return here
+                    .at
+                    .invalid(format!("cannot be enforced beside this {other}"));
             }
         }
         let own_names = map.get("properties").and_then(Value::as_object);
-        names.extend(own_names.into_iter().flat_map(Map::keys).map(|k| (k.clone(), json!(true))));
+        names.extend(
+            own_names
+                .into_iter()
+                .flat_map(Map::keys)
+                .map(|k| (k.clone(), json!(true))),
+        );
         let mut closed = json!({"properties": names, "additionalProperties": schema});
         if let Some(patterns) = map.get("patternProperties").and_then(Value::as_object) {
             let mut all = Map::new();
@@ -551,7 +597,9 @@ impl<'a> Walk<'a> {
         };
         match key {
             "not" => true,
-            "allOf" => value.as_array().is_some_and(|l| l.iter().all(|s| inside(s, base))),
+            "allOf" => value
+                .as_array()
+                .is_some_and(|l| l.iter().all(|s| inside(s, base))),
             "$ref" | "$dynamicRef" => {
                 let target = value.as_str().and_then(|name| self.refs.find(name, base));
                 target.is_some_and(|t| inside(t.schema, &t.outer))
@@ -577,7 +625,9 @@ fn types(value: &Value, at: &Path) -> Result<Value> {
             }
             let list = literals::distinct(list.clone());
             let has_number = list.contains(&json!("number"));
-            let list = list.into_iter().filter(|t| !(has_number && t == &json!("integer")));
+            let list = list
+                .into_iter()
+                .filter(|t| !(has_number && t == &json!("integer")));
             Ok(Value::Array(list.collect()))
         }
         value => known(value).map(|()| value.clone()),
@@ -590,7 +640,9 @@ fn required(value: &Value, at: &Path) -> Result<Value> {
             Ok(Value::Array(literals::distinct(list.clone())))
         }
         // Draft 3 had a boolean in the property itself, and many descriptions still do.
-        None if value.is_boolean() => at.invalid("a boolean belongs to draft 3; list the names in the parent"),
+        None if value.is_boolean() => {
+            at.invalid("a boolean belongs to draft 3; list the names in the parent")
+        }
         _ => at.invalid("not an array of names"),
     }
 }
@@ -624,7 +676,9 @@ fn pattern(value: &Value, at: &Path, parts: &mut Parts) -> Result<()> {
         return at.invalid("not a string");
     };
     let text = patterns::anywhere(text).map_err(|e| at.error(e.status, e.text))?;
-    parts.plain.insert("pattern".to_string(), json!(patterns::grouped(&text)));
+    parts
+        .plain
+        .insert("pattern".to_string(), json!(patterns::grouped(&text)));
     Ok(())
 }
 

@@ -27,7 +27,11 @@ pub fn add(lark: &mut Lark, value: &Value) -> Result<String> {
     let any = lark.rule(&options.join(" | "));
     let literal = |key: &str| -> Result<String> {
         let text = string(map.get(key), &root.key(key))?;
-        Ok(if text.is_empty() { String::new() } else { quoted(text) })
+        Ok(if text.is_empty() {
+            String::new()
+        } else {
+            quoted(text)
+        })
     };
     let (before, between, after) = (literal("before")?, literal("between")?, literal("after")?);
     let most = match map.get("at_most") {
@@ -42,7 +46,11 @@ pub fn add(lark: &mut Lark, value: &Value) -> Result<String> {
         None => format!("({between} {any})*"),
     };
     let parts = [before, any, more, after];
-    let parts: Vec<&str> = parts.iter().map(String::as_str).filter(|p| !p.is_empty()).collect();
+    let parts: Vec<&str> = parts
+        .iter()
+        .map(String::as_str)
+        .filter(|p| !p.is_empty())
+        .collect();
     Ok(parts.join(" "))
 }
 
@@ -64,7 +72,9 @@ fn one<'a>(
     // Literals are matched to their longest: a shorter one could never be chosen.
     let hidden = |b: &&str| *b != begin && (b.starts_with(begin) || begin.starts_with(*b));
     if begins.iter().any(hidden) {
-        return at.key("begin").invalid("is the beginning of another, or has another as its beginning");
+        return at
+            .key("begin")
+            .invalid("is the beginning of another, or has another as its beginning");
     }
     begins.push(begin);
     let schema_at = at.key("schema");
@@ -72,7 +82,11 @@ fn one<'a>(
         None | Some(Value::Null) => lark.schema(&any_object(), &schema_at)?,
         Some(schema) => lark.schema(schema, &schema_at)?,
     };
-    let end = if end.is_empty() { String::new() } else { format!(" {}", quoted(end)) };
+    let end = if end.is_empty() {
+        String::new()
+    } else {
+        format!(" {}", quoted(end))
+    };
     Ok(format!("{} {value}{end}", quoted(begin)))
 }
 

@@ -13,8 +13,12 @@ const MAX_SUBSTRING_BYTES: usize = 1 << 16;
 /// Options of a grammar that change nothing outside it.
 const OPTIONS: [&str; 2] = ["allow_initial_skip", "ignore_once"];
 /// Options of a schema that only concern white space.
-const SCHEMA_OPTIONS: [&str; 4] =
-    ["item_separator", "key_separator", "whitespace_flexible", "whitespace_pattern"];
+const SCHEMA_OPTIONS: [&str; 4] = [
+    "item_separator",
+    "key_separator",
+    "whitespace_flexible",
+    "whitespace_pattern",
+];
 
 struct Reader<'a> {
     text: &'a str,
@@ -31,7 +35,11 @@ pub fn add(lark: &mut Lark, text: &str) -> Result<String> {
     while reader.at < text.len() {
         reader.step(lark)?;
     }
-    let lines = reader.out.lines().map(str::trim_end).filter(|l| !l.trim().is_empty());
+    let lines = reader
+        .out
+        .lines()
+        .map(str::trim_end)
+        .filter(|l| !l.trim().is_empty());
     let text = lines.collect::<Vec<_>>().join("\n") + "\n";
     Ok(lark.users(text))
 }
@@ -88,7 +96,9 @@ impl<'a> Reader<'a> {
 
     fn directive(&mut self, lark: &Lark) -> Result<()> {
         let rest = self.rest();
-        let n = rest[1..].find(|c: char| !c.is_ascii_alphanumeric()).map_or(rest.len(), |i| i + 1);
+        let n = rest[1..]
+            .find(|c: char| !c.is_ascii_alphanumeric())
+            .map_or(rest.len(), |i| i + 1);
         let name = &rest[..n];
         match name {
             "%json" => {
@@ -105,7 +115,9 @@ impl<'a> Reader<'a> {
                 let (value, n) = self.json()?;
                 if n > MAX_SUBSTRING_BYTES {
                     self.at = start;
-                    return Err(self.refused(format!("%regex has {n} bytes; the limit is {MAX_SUBSTRING_BYTES}")));
+                    return Err(self.refused(format!(
+                        "%regex has {n} bytes; the limit is {MAX_SUBSTRING_BYTES}"
+                    )));
                 }
                 self.out.push_str(&format!(" {value}"));
                 self.at += n;
@@ -114,7 +126,9 @@ impl<'a> Reader<'a> {
                 let start = self.at;
                 self.copy(n);
                 let (value, n) = self.json()?;
-                let unknown = |m: &Map<String, Value>| m.keys().find(|k| !OPTIONS.contains(&k.as_str())).cloned();
+                let unknown = |m: &Map<String, Value>| {
+                    m.keys().find(|k| !OPTIONS.contains(&k.as_str())).cloned()
+                };
                 if let Some(key) = value.as_object().and_then(unknown) {
                     self.at = start;
                     return Err(self.refused(format!("the option {key:?} is not supported")));
@@ -125,7 +139,9 @@ impl<'a> Reader<'a> {
             "%import" => {
                 let path = rest[n..].trim_start();
                 if !path.starts_with("common.") && !path.starts_with("common ") {
-                    return Err(self.refused("only the names of `common` can be imported; no file is read"));
+                    return Err(
+                        self.refused("only the names of `common` can be imported; no file is read")
+                    );
                 }
                 self.copy(n);
             }
@@ -147,8 +163,12 @@ impl<'a> Reader<'a> {
 
     fn schema(&mut self, lark: &Lark, mut value: Value, at: usize) -> Result<Value> {
         let mut options = lark.options();
-        if let Some(own) = value.as_object_mut().and_then(|m| m.shift_remove("x-guidance")) {
-            let known = |m: &Map<String, Value>| m.keys().all(|k| SCHEMA_OPTIONS.contains(&k.as_str()));
+        if let Some(own) = value
+            .as_object_mut()
+            .and_then(|m| m.shift_remove("x-guidance"))
+        {
+            let known =
+                |m: &Map<String, Value>| m.keys().all(|k| SCHEMA_OPTIONS.contains(&k.as_str()));
             if !own.as_object().is_some_and(known) {
                 self.at = at;
                 return Err(self.refused("x-guidance has an option that is not supported"));
@@ -164,7 +184,9 @@ impl<'a> Reader<'a> {
 pub fn place(text: &str, at: usize) -> String {
     let before = &text[..at];
     let line = before.matches('\n').count() + 1;
-    let column = before[before.rfind('\n').map_or(0, |i| i + 1)..].chars().count() + 1;
+    let column = before[before.rfind('\n').map_or(0, |i| i + 1)..]
+        .chars()
+        .count()
+        + 1;
     format!("line {line}, column {column}")
 }
-
