@@ -11,8 +11,9 @@ use crate::error::Result;
 pub const MAX_LEAST: u64 = 1 << 16;
 /// A maximum above this has no effect: no answer reaches it.
 pub const UNREACHABLE: u64 = 1 << 24;
-/// llguidance computes with 32 bits, also for the least common multiple of two.
-const MAX_MULTIPLE: f64 = 60_000.0;
+/// llguidance computes with 32 bits, also the least common multiple of two.
+const MAX_MULTIPLE: f64 = 4_000_000_000.0;
+const MAX_MULTIPLE_OF_SEVERAL: f64 = 60_000.0;
 /// Whole numbers up to here have exact doubles.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
@@ -61,19 +62,25 @@ pub fn bound(value: &Value, bound: Bound) -> Option<Value> {
     })
 }
 
-pub fn multiple(value: &Value, at: &Path) -> Result<Value> {
+/// `alone`: the schema has no other multipleOf.
+pub fn multiple(value: &Value, alone: bool, at: &Path) -> Result<Value> {
     let Some(number) = value.as_f64().filter(|n| *n > 0.0) else {
         return at.invalid("not a number above 0");
+    };
+    let most = if alone {
+        MAX_MULTIPLE
+    } else {
+        MAX_MULTIPLE_OF_SEVERAL
     };
     // What llguidance makes of it: an integer of few digits, and a power of ten.
     let mut scaled = number;
     let mut digits = 0;
-    while scaled.fract() != 0.0 && digits < 6 {
+    while scaled.fract() != 0.0 && digits < 15 {
         digits += 1;
         scaled *= 10.0;
     }
     let exact = format!("{scaled:.0}e-{digits}").parse::<f64>() == Ok(number);
-    if scaled.fract() != 0.0 || scaled > MAX_MULTIPLE || !exact {
+    if scaled.fract() != 0.0 || scaled > most || !exact {
         return at.invalid("has too many digits to be enforced");
     }
     Ok(match digits {

@@ -18,6 +18,8 @@ pub struct Refs<'a> {
     resources: HashMap<String, Target<'a>>,
     anchors: HashMap<(String, String), Target<'a>>,
     dynamic: HashMap<String, usize>,
+    /// How often the schema has the keyword multipleOf.
+    pub n_multiples: usize,
 }
 
 /// Keywords whose values are not schemas, whatever they contain.
@@ -29,6 +31,7 @@ impl<'a> Refs<'a> {
             resources: HashMap::new(),
             anchors: HashMap::new(),
             dynamic: HashMap::new(),
+            n_multiples: 0,
         };
         let base = base_of(root, "");
         let target = Target {
@@ -74,6 +77,7 @@ impl<'a> Refs<'a> {
                     self.anchors
                         .insert((base.clone(), name.to_string()), target);
                 }
+                self.n_multiples += usize::from(map.contains_key("multipleOf"));
                 for (key, value) in map {
                     if !DATA.contains(&key.as_str()) {
                         let at = format!("{at}/{}", key.replace('~', "~0").replace('/', "~1"));

@@ -204,7 +204,7 @@ impl<'a> Walk<'a> {
             "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" => {
                 return number(map, key, value, at, parts);
             }
-            "multipleOf" => literals::multiple(value, at)?,
+            "multipleOf" => literals::multiple(value, self.refs.n_multiples <= 1, at)?,
             "minLength" | "minItems" | "minProperties" => match literals::count(value, at)? {
                 0 => return Ok(()),
                 n if n > literals::MAX_LEAST => {
@@ -713,6 +713,15 @@ fn contains(map: &Map<String, Value>, value: &Value, at: &Path, parts: &mut Part
     let most = count("maxContains");
     let all = value == &json!(true) || value.as_object().is_some_and(Map::is_empty);
     if least == 0 && most.is_none() {
+        return Ok(());
+    }
+    if most.is_some_and(|most| most < least) || least > 0 && value == &json!(false) {
+        // No array satisfies it.
+        let others: Vec<&str> = TYPES
+            .into_iter()
+            .filter(|t| !["array", "integer"].contains(t))
+            .collect();
+        parts.and(json!({"type": others}));
         return Ok(());
     }
     if !all {
