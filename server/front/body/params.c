@@ -98,13 +98,10 @@ bool params_tools(const struct quire_doc *body, struct quire_value *out, struct 
     *out = (struct quire_value){0};
     if (!check_tools(tools, e))
         return false;
-    bool none = quire_value_is(choice, "none");
-    if (quire_value_is(choice, "required"))
-        return api_unsupported(e, "tool_choice", "\"required\" is not supported");
-    if (json_is(choice, QUIRE_OBJECT))
-        return api_unsupported(e, "tool_choice", "a named function is not supported");
-    if (choice.n && !none && !quire_value_is(choice, "auto"))
-        return api_bad(e, "tool_choice", "must be \"none\" or \"auto\"");
+    const bool none = quire_value_is(choice, "none");
+    if (choice.n && !none && !json_is(choice, QUIRE_OBJECT) && !quire_value_is(choice, "auto") &&
+        !quire_value_is(choice, "required"))
+        return api_bad(e, "tool_choice", "must be \"none\", \"auto\", \"required\" or an object");
     /* Tools are left out if the model must not call one, because its output is not constrained. */
     struct quire_value rest = tools, tool;
     if (!none && tools.n && quire_value_next(&rest, NULL, &tool))

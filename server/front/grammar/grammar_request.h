@@ -15,6 +15,7 @@ struct grammar_request {
     struct quire_grammar_source source; /* its text is `text` */
     char *text; /* owned; never NULL */
     char field[96]; /* as the client wrote it, for errors: "response_format.json_schema.schema" */
+    uint32_t first_tool; /* of forced calls: the index of the first one in the request's tools */
     struct key256 digest; /* of the source */
 };
 
@@ -29,6 +30,9 @@ bool grammar_request_format(struct quire_value format, const char *field, enum q
 /* Takes over text, which is malloc'd, even if it fails. */
 bool grammar_request_set(struct grammar_request **out, const struct quire_grammar_source *how, char *text, size_t n,
                          const char *field, struct api_error *e);
+/* e has the reason of a rejection, which begins with a place in the text: puts the field before it, as the client wrote
+ * it. */
+void grammar_request_name(const struct grammar_request *r, struct api_error *e);
 void grammar_request_free(struct grammar_request *r); /* NULL is allowed */
 
 #endif

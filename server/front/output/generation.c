@@ -87,19 +87,12 @@ static void fail(struct generation *g, const struct api_error *e)
     generation_fail(g, e);
 }
 
-/* The field as the client wrote it, and then the place in it. */
-static void name_field(struct api_error *e, const char *field)
-{
-    snprintf(e->param, sizeof e->param, "%s", field);
-    quire_error_prefix(&e->why, "%s", field);
-}
-
 static bool take_grammar(struct generation *g, const struct grammar_result *result, struct api_error *e)
 {
     struct params *params = g->terms->params;
     if (!result->ok) {
         *e = result->error;
-        name_field(e, params->grammar->field);
+        grammar_request_name(params->grammar, e);
         return false;
     }
     uint8_t *normal = malloc(result->n);
@@ -152,7 +145,7 @@ static bool find_grammar(struct generation *g)
     g->grammar = grammar_pool_wait(pool, grammars, params->grammar, g->account->tenant->index, counts, on_grammar, g,
                                    &e);
     if (!g->grammar) {
-        name_field(&e, params->grammar->field);
+        grammar_request_name(params->grammar, &e);
         fail(g, &e);
     }
     return false;
