@@ -24,6 +24,7 @@ struct model_config {
     size_t n_names;
     char *root;   /* path or name of the loaded model */
     const struct quire_text *text;
+    struct quire_grammars *grammars; /* NULL: requests with a grammar are rejected */
     const struct sampling_defaults *sampling; /* from the checkpoint */
     enum quire_specials specials_in_messages;
     enum tool_format tool_format;  /* of its tool calls */

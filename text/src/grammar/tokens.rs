@@ -35,7 +35,6 @@ impl Tokens {
         eos: &[u32],
         limits: ParserLimits,
     ) -> Result<Tokens> {
-        check(&text, n_vocab, eos)?;
         let words = words(&text, n_vocab, eos);
         let mut live = vec![0u32; n_vocab.div_ceil(32)];
         for (id, word) in words.iter().enumerate() {
@@ -74,7 +73,7 @@ impl Tokens {
     }
 }
 
-fn check(text: &Text, n_vocab: usize, eos: &[u32]) -> Result<()> {
+pub fn check(text: &Text, n_vocab: usize, eos: &[u32]) -> Result<()> {
     if !text.vocabulary.plan.concatenates() {
         return Err(Error::new(
             Status::Unsupported,
