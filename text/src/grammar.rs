@@ -154,7 +154,7 @@ pub unsafe extern "C" fn quire_grammars_stats(grammars: *const Grammars, out: *m
 /// See quire_grammars_open.
 #[no_mangle]
 pub unsafe extern "C" fn quire_grammars_words(grammars: *const Grammars) -> usize {
-    grammars.as_ref().map_or(0, |g| g.tokens.live.len())
+    grammars.as_ref().map_or(0, |g| g.tokens.live_text.len())
 }
 
 /// # Safety
