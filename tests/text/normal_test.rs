@@ -187,6 +187,17 @@ fn logic_becomes_unions_and_intersections() {
         &[r#"{"kind":"cat","lives":9}"#, r#"{"kind":"dog"}"#],
         &[r#"{"kind":"cat"}"#, r#"{"kind":"dog","lives":9}"#],
     );
+    // 500 kinds without a type of their own.
+    let kinds: Vec<Json> = (0..500)
+        .map(|i| json!({"properties": {"k": {"const": i}}, "required": ["k"], "additionalProperties": false}))
+        .collect();
+    check_schema(
+        json!({"type": "object", "oneOf": kinds}),
+        &[r#"{"k":7}"#],
+        &["7", r#"{"k":500}"#],
+    );
+    let text = refusal(Form::JsonSchema, &json!({ "oneOf": kinds }).to_string());
+    assert!(text.contains("too many branches"), "{text}");
     // Exactly one of two keys.
     check_schema(
         json!({"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
@@ -235,6 +246,11 @@ fn objects_of_patterns_and_names() {
         json!({"type": "object", "propertyNames": {"enum": ["a", "b"]}, "additionalProperties": {"type": "integer"}}),
         &["{}", r#"{"a":1}"#, r#"{"a":1,"b":2}"#],
         &[r#"{"c":1}"#, r#"{"a":"x"}"#],
+    );
+    check_schema(
+        json!({"type": "object", "propertyNames": {"$ref": "#/$defs/N"}, "$defs": {"N": {"type": "string", "enum": ["a"]}}}),
+        &["{}", r#"{"a":1}"#],
+        &[r#"{"c":1}"#],
     );
     check_schema(
         json!({"type": "object", "propertyNames": {"pattern": "^x_"}}),
@@ -310,6 +326,19 @@ fn deep_and_recursive_schemas() {
         ],
         &[r#"{"v":1}"#],
     );
+    let chain = |n: usize| {
+        let mut definitions = serde_json::Map::new();
+        for i in 0..n {
+            definitions.insert(
+                format!("a{i}"),
+                json!({"$ref": format!("#/$defs/a{}", i + 1)}),
+            );
+        }
+        definitions.insert(format!("a{n}"), json!({"type": "null"}));
+        json!({"$ref": "#/$defs/a0", "$defs": definitions}).to_string()
+    };
+    check(Form::JsonSchema, &chain(60), &["null"], &["1"]);
+    assert!(refusal(Form::JsonSchema, &chain(10_000)).contains("nested"));
     let mut schema = json!({"type": "integer"});
     let mut answer = "1".to_string();
     for _ in 0..40 {

@@ -22,7 +22,7 @@ use std::ffi::{c_char, c_int};
 
 use serde_json::{json, Value};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Status};
 use crate::{boundary, c_str, null, put_text, quiet_panics, slice, QuireError};
 use lark::Lark;
 use path::Path;
@@ -31,6 +31,7 @@ use path::Path;
 const MAX_BYTES: usize = 1 << 20;
 /// Of a normal text. llguidance takes about 1 ms for 10 KB.
 const MAX_NORMAL_BYTES: usize = 2 << 20;
+const STACK_BYTES: usize = 16 << 20;
 const MAX_CHOICES: usize = 10_000;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -104,8 +105,21 @@ pub unsafe extern "C" fn quire_grammar_normal(
             is_special: source.reasoning_end_is_special,
         });
         let bytes = slice(source.text.cast::<u8>(), source.n_bytes, "text")?;
-        let text = normal(form, bytes, whitespace, reasoning)?;
+        let text = on_a_deep_stack(|| normal(form, bytes, whitespace, reasoning))?;
         put_text(&text, out, n_bytes)
+    })
+}
+
+/// Schemas nest: the caller's stack need not be made for them.
+fn on_a_deep_stack(f: impl FnOnce() -> Result<String> + Send) -> Result<String> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
+        let thread = thread
+            .spawn_scoped(scope, f)
+            .map_err(|e| Error::new(Status::NoMemory, format!("no thread: {e}")))?;
+        thread
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
 

@@ -11,6 +11,8 @@ use regex_syntax::hir::{
 use crate::error::{Error, Result};
 
 const MAX_BYTES: usize = 1 << 16;
+/// Classes of Unicode, each with hundreds of ranges.
+const MAX_CLASSES: usize = 200;
 const MAX_NESTING: u32 = 100;
 
 const DIGIT: &str = "0-9";
@@ -95,6 +97,7 @@ struct Translator<'a> {
     /// In a class; whether it is a negated one.
     class: Option<bool>,
     wide_dot: bool,
+    n_classes: usize,
 }
 
 fn translate(source: &str, wide_dot: bool) -> Result<Translated> {
@@ -107,6 +110,7 @@ fn translate(source: &str, wide_dot: bool) -> Result<Translated> {
         },
         class: None,
         wide_dot,
+        n_classes: 0,
     };
     while t.at < source.len() {
         t.step()?;
@@ -178,6 +182,12 @@ impl Translator<'_> {
         let Some(c) = self.rest()[1..].chars().next() else {
             return Err(refused(self.source, self.at, "ends with a backslash"));
         };
+        let is_large = "DWSpP".contains(c) || self.class == Some(true) && "dws".contains(c);
+        self.n_classes += usize::from(is_large);
+        if self.n_classes > MAX_CLASSES {
+            let why = format!("more than {MAX_CLASSES} classes of Unicode characters");
+            return Err(refused(self.source, self.at, &why));
+        }
         let negated = self.class == Some(true);
         let (narrow, wide) = match c.to_ascii_lowercase() {
             'd' => (DIGIT, DIGITS),
