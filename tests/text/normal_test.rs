@@ -1,4 +1,4 @@
-//! Normal grammars against llguidance: what each allows and forbids, byte by byte. And what is refused, with its place.
+//! Normal grammars against llguidance: what each allows and forbids, byte by byte. Errors name the place.
 
 use std::sync::OnceLock;
 
@@ -9,6 +9,9 @@ use serde_json::{json, Value as Json};
 
 use crate::error::Status;
 use crate::normal::{normal, Form, Reasoning, Whitespace};
+
+/// Half of what quire_grammar_normal.h asks for.
+const SMALL_STACK_BYTES: usize = 512 << 10;
 
 fn factory() -> &'static ParserFactory {
     static FACTORY: OnceLock<ParserFactory> = OnceLock::new();
@@ -649,4 +652,44 @@ fn structural_tags() {
         let error = refusal(Form::StructuralTag, &tag.to_string());
         assert!(error.contains(place), "{tag}: {error}");
     }
+}
+
+#[test]
+fn the_deepest_texts_fit_a_small_stack() {
+    let mut definitions = serde_json::Map::new();
+    for i in 0..300 {
+        let inner = json!({"properties": {"a": {"$ref": format!("#/$defs/a{}", i + 1)}}});
+        definitions.insert(
+            format!("a{i}"),
+            json!({ "allOf": [{ "if": true, "then": { "anyOf": [inner, { "const": 1 }] } }] }),
+        );
+    }
+    let schema = json!({"$ref": "#/$defs/a0", "$defs": definitions}).to_string();
+    let nots = format!(
+        "{}{{\"oneOf\":[{{}},{{\"type\":\"null\"}}]}}{}",
+        "{\"not\":".repeat(60),
+        "}".repeat(60)
+    );
+    let nested = format!("root ::= {}\"a\"{} root?", "(".repeat(99), ")*".repeat(99));
+    let expression = format!("{}a{}", "(".repeat(99), "b?)".repeat(99));
+    let tags = format!(
+        "{{\"format\":{}{{\"type\":\"any_text\"}}{}}}",
+        r#"{"type":"sequence","elements":["#.repeat(24),
+        "]}".repeat(24)
+    );
+    let texts = [
+        (Form::JsonSchema, schema),
+        (Form::JsonSchema, nots),
+        (Form::Gbnf, nested),
+        (Form::Regex, expression),
+        (Form::StructuralTag, tags),
+    ];
+    let thread = std::thread::Builder::new()
+        .stack_size(SMALL_STACK_BYTES)
+        .spawn(move || {
+            for (form, text) in texts {
+                let _ = normal(form, text.as_bytes(), Whitespace::Compact, None);
+            }
+        });
+    thread.unwrap().join().unwrap();
 }

@@ -1,4 +1,4 @@
-//! What a schema says about its values, to prove that two schemas have none in common.
+//! Facts about the values of a schema. They prove that two schemas are disjoint.
 
 use std::collections::HashSet;
 
@@ -87,7 +87,7 @@ impl Range {
     }
 }
 
-/// Everything that a schema and what it includes say. All of it must hold.
+/// The facts of a schema and of the schemas that it includes. All of them hold.
 pub struct Facts<'a> {
     kinds: u8,
     values: Option<&'a Vec<Value>>,
@@ -235,7 +235,7 @@ impl<'a> Facts<'a> {
             }
     }
 
-    /// A property that one of them requires tells them apart.
+    /// Whether a required property has disjoint schemas in both.
     fn objects_disjoint(&self, other: &Facts<'a>, known: &Known<'a>, depth: usize) -> bool {
         self.required.union(&other.required).any(|name| {
             let mine = self.property(name);

@@ -22,16 +22,15 @@ use std::ffi::{c_char, c_int};
 
 use serde_json::{json, Value};
 
-use crate::error::{Error, Result, Status};
+use crate::error::{Error, Result};
 use crate::{boundary, c_str, null, put_text, quiet_panics, slice, QuireError};
 use lark::Lark;
 use path::Path;
 
 /// Of a client's text.
 const MAX_BYTES: usize = 1 << 20;
-/// Of a normal text. llguidance takes about 1 ms for 10 KB.
+/// Limit for a normal text. llguidance takes about 1 ms for 10 KB.
 const MAX_NORMAL_BYTES: usize = 2 << 20;
-const STACK_BYTES: usize = 16 << 20;
 const MAX_CHOICES: usize = 10_000;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,7 +52,7 @@ pub enum Whitespace {
     Flexible,
 }
 
-/// What ends the reasoning before the structured part.
+/// The end of the reasoning before the structured part.
 pub struct Reasoning<'a> {
     pub end: &'a str,
     pub is_special: bool,
@@ -105,21 +104,8 @@ pub unsafe extern "C" fn quire_grammar_normal(
             is_special: source.reasoning_end_is_special,
         });
         let bytes = slice(source.text.cast::<u8>(), source.n_bytes, "text")?;
-        let text = on_a_deep_stack(|| normal(form, bytes, whitespace, reasoning))?;
+        let text = normal(form, bytes, whitespace, reasoning)?;
         put_text(&text, out, n_bytes)
-    })
-}
-
-/// Schemas nest: the caller's stack need not be made for them.
-fn on_a_deep_stack(f: impl FnOnce() -> Result<String> + Send) -> Result<String> {
-    std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
-        let thread = thread
-            .spawn_scoped(scope, f)
-            .map_err(|e| Error::new(Status::NoMemory, format!("no thread: {e}")))?;
-        thread
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
 
@@ -192,7 +178,7 @@ fn choice(list: &Value) -> Result<String> {
     Ok(format!("({})", options.join(" | ")))
 }
 
-/// The schema of any object, for parts that have none.
+/// The schema for parts without a schema.
 fn any_object() -> Value {
     json!({"type": "object"})
 }

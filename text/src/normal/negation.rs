@@ -7,7 +7,7 @@ use super::patterns;
 use super::schema::TYPES;
 
 const MAX_DEPTH: usize = 16;
-/// Of the literals of one complement.
+/// Limit for the literals of one complement.
 const MAX_CHARACTERS: usize = 2000;
 
 type Negated = Result<Value, String>;

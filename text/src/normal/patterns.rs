@@ -195,7 +195,7 @@ impl Translator<'_> {
             's' => (SPACE, SPACES),
             _ => return self.plain_escape(c),
         };
-        // What a negation excludes is the wider set, so that both dialects agree that the rest matches.
+        // A negation excludes the wider set. Both dialects agree about the rest.
         let set = if c.is_ascii_uppercase() != negated {
             wide
         } else {
@@ -295,7 +295,7 @@ fn is_multi_line(item: &ast::FlagsItem) -> bool {
     matches!(item.kind, ast::FlagsItemKind::Flag(ast::Flag::MultiLine))
 }
 
-/// Without anchors and groups; `any` stands at each edge that has no anchor.
+/// Removes anchors and groups, and adds `any` at each edge without an anchor.
 fn edges(hir: &Hir, any: &Hir) -> Hir {
     let plain = without_groups(hir);
     edge(&edge(&plain, any, true), any, false)
@@ -357,7 +357,7 @@ fn printed(hir: &Hir) -> String {
     out
 }
 
-/// The strings that are none of the literals, as a regular expression of the whole string.
+/// A regular expression that matches every whole string except the literals.
 pub fn none_of(literals: &[&str]) -> String {
     let mut sorted: Vec<Vec<char>> = literals.iter().map(|l| l.chars().collect()).collect();
     sorted.sort();
@@ -365,7 +365,7 @@ pub fn none_of(literals: &[&str]) -> String {
     printed(&beyond(&sorted, 0))
 }
 
-/// What may follow a common beginning of `depth` characters so that the whole is none of the literals.
+/// The rests of strings after `depth` characters that the literals share, except the rests of the literals.
 fn beyond(literals: &[Vec<char>], depth: usize) -> Hir {
     let any = Hir::dot(Dot::AnyChar);
     let anything = Hir::repetition(Repetition {

@@ -17,9 +17,9 @@ use super::refs::{base_of, Refs, Target};
 use crate::error::Result;
 
 const MAX_NODES: usize = 50_000;
-/// Of schemas in each other, references included: llguidance follows them in the same order, on its stack.
+/// Limit for nested schemas and references. llguidance follows them in the same order, on its stack.
 const MAX_DEPTH: usize = 200;
-/// Of all patterns, one part per so many bytes.
+/// Bytes of a pattern that count as one part.
 const PATTERN_BYTES: usize = 40;
 /// llguidance reads JSON of at most 127 levels. Deeper parts become definitions.
 const MAX_JSON_DEPTH: usize = 30;
@@ -40,13 +40,13 @@ struct Walk<'a> {
     definitions: Vec<Value>,
     /// Where each definition stands, for messages.
     places: Vec<String>,
-    /// Where the schema stands in the client's text.
+    /// The path of the schema in the client's text.
     root: String,
     n_nodes: usize,
     depth: usize,
 }
 
-/// What is in effect at a place of the walk.
+/// The state at a place of the walk.
 #[derive(Clone, Copy)]
 struct Here<'p> {
     at: &'p Path<'p>,
@@ -111,8 +111,8 @@ pub fn reference(definition: usize) -> Value {
 struct Parts {
     /// Keywords that llguidance applies together.
     plain: Map<String, Value>,
-    /// Further schemas that all must hold, those that stand before `properties` and those after it: the order decides
-    /// the order of the answer's keys.
+    /// Further schemas, all of which must hold: first those before `properties`, then those after it. This order is the
+    /// order of the answer's keys.
     before: Vec<Value>,
     after: Vec<Value>,
     has_properties: bool,
@@ -308,7 +308,7 @@ impl<'a> Walk<'a> {
             "oneOf" => {
                 let list = self.some_of(value, here)?;
                 let mut one = json!({"oneOf": list, "$at": at.to_string()});
-                // Branches are told apart among the values of the type that stands beside them.
+                // Only values of this type need to match one branch.
                 if let Some(kind) = map.get("type") {
                     one["$type"] = kind.clone();
                 }
@@ -331,7 +331,7 @@ impl<'a> Walk<'a> {
                     all_of(vec![not, other]),
                 ]));
             }
-            // Annotations, and what the standard does not know.
+            // Annotations and unknown keywords.
             _ => (),
         }
         Ok(())
