@@ -1,6 +1,7 @@
 /* Every form in which a client describes a structured answer, as one normal grammar text (quire_grammar.h compiles it).
  *
- * The function is pure. Any thread may call it, and it needs no tokenizer. It never prints, aborts, or lets a panic out.
+ * The function is pure. Any thread with 1 MiB of stack may call it, and it needs no tokenizer. It never prints, aborts, or
+ * lets a panic out.
  * Time and memory are bounded by limits on bytes, depth, nodes and comparisons, not by a clock, so that every machine
  * rejects the same texts.
  *
@@ -8,7 +9,7 @@
  * in insignificant white space, in annotations or in the names of definitions have the same normal text. The order of
  * keys stays as written, because it decides the order of the answer's keys.
  *
- * What the normal text allows is always valid under the client's description. A keyword that cannot be enforced is an
+ * Every answer under the normal text is valid under the client's description. A keyword that cannot be enforced is an
  * error, never ignored. Keywords that have no effect on an answer (title, description, default, examples, unknown
  * formats, unknown keywords, uniqueItems: false) are dropped.
  */

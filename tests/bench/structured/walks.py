@@ -81,7 +81,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         engine = Quire(shared_library(options.archive, os.path.join(folder, "normal.so")))
     rng = random.Random(options.seed)
-    path = os.path.join(HERE, "../text/schemas/schemas.jsonl")
+    path = os.path.join(HERE, "../../text/schemas/schemas.jsonl")
     schemas = suite(options.suite) if options.suite else map(json.loads, open(path))
     n, finished, wrong, refused, normal_ms, compile_ms = 0, 0, 0, [], [], []
     for item in schemas:
