@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "server/front/grammar/grammar_pool.h"
 
 #include <malloc.h>
 #include <signal.h>
@@ -13,6 +14,7 @@
 #include <unistd.h>
 
 #define TEXT_THREADS 2
+#define GRAMMAR_THREADS 2
 #define MAX_HEAD_BYTES 32768
 #define MAX_PENDING_BYTES ((size_t)1 << 20)
 #define LARGE_BYTES (1 << 20)
@@ -106,6 +108,8 @@ static int open_parts(struct front *f, const struct front_options *o, struct qui
     if (status == QUIRE_OK)
         status = text_pool_open(f->base, TEXT_THREADS, &f->pool, err);
     if (status == QUIRE_OK)
+        status = grammar_pool_open(f->base, GRAMMAR_THREADS, &f->grammars, err);
+    if (status == QUIRE_OK)
         status = http_server_open(f->base, o->host, o->port, o->backlog ? o->backlog : BACKLOG, &limits, &front_handler,
                                   f, &f->http, err);
     if (status == QUIRE_OK && o->metrics)
@@ -156,6 +160,7 @@ void front_destroy(struct front *f)
         embeddings_end(m);
     }
     text_pool_close(f->pool);
+    grammar_pool_close(f->grammars);
     while ((m = TAILQ_FIRST(&f->models))) {
         TAILQ_REMOVE(&f->models, m, link);
         served_model_free(m);

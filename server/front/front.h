@@ -27,6 +27,7 @@ struct served_model;
 struct http_network;
 struct response_cache;
 struct cache_price;
+struct quire_grammars;
 struct tls;
 
 /* Maximum bytes of one reply that is held until it is complete, and of all such replies:
@@ -85,7 +86,8 @@ struct served_model_options {
     size_t n_names;
     const char *root; /* "root" on /v1/models: path or name of the loaded model */
     const struct quire_text *text; /* outlives the front */
-    struct quire_grammars *grammars; /* of the text, likewise; NULL: requests with a grammar are rejected */
+    struct quire_grammars *grammars; /* of this text; NULL: requests with a grammar are rejected; outlives the front */
+    bool flexible_whitespace; /* JSON answers may have white space between tokens, unless a request says otherwise */
     enum quire_specials specials_in_messages; /* how special tokens in the text of messages are treated */
     bool keeps_billing_header; /* keeps it in the system prompt of /v1/messages: http-api.md, section 17 */
     const char *tool_call_parser; /* "hermes", "llama3_json", "none"; NULL or "auto": detected in the chat template */

@@ -31,6 +31,7 @@ struct utility;
 struct scrape;
 struct turns;
 struct command;
+struct grammar_pool;
 struct cache_clear;
 struct pin;
 struct vectors;
@@ -42,6 +43,7 @@ struct front {
     struct http_server *http;
     struct http_server *watchers; /* NULL without a listener for metrics */
     struct text_pool *pool;
+    struct grammar_pool *grammars;
     TAILQ_HEAD(, served_model) models; /* the first is for routes without a model */
     const struct model_list *list; /* for threads of the pool */
 

@@ -18,6 +18,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct quire_grammars;
+
 /* The configuration of a model when it is added. */
 struct model_config {
     char **names; /* [n_names], the first is for requests without a name */
@@ -25,6 +27,7 @@ struct model_config {
     char *root;   /* path or name of the loaded model */
     const struct quire_text *text;
     struct quire_grammars *grammars; /* NULL: requests with a grammar are rejected */
+    bool flexible_whitespace;        /* of JSON answers, by default */
     const struct sampling_defaults *sampling; /* from the checkpoint */
     enum quire_specials specials_in_messages;
     enum tool_format tool_format;  /* of its tool calls */

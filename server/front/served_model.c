@@ -224,6 +224,8 @@ static int config_new(const struct front *f, const struct served_model_options *
     if (!c || !copy_names(c, o))
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     c->text = o->text;
+    c->grammars = o->grammars;
+    c->flexible_whitespace = o->flexible_whitespace;
     c->specials_in_messages = o->specials_in_messages;
     c->keeps_billing_header = o->keeps_billing_header;
     c->compares_questions = o->compares;

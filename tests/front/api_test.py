@@ -562,7 +562,7 @@ def test_errors_name_the_parameter():
         ({"max_tokens": 5000}, "max_tokens"), ({"max_completion_tokens": 5000}, "max_completion_tokens"),
         ({"min_tokens": 9, "max_tokens": 8}, "min_tokens"), ({"chat_template_kwargs": 3}, "chat_template_kwargs"),
         ({"add_generation_prompt": True, "continue_final_message": True}, "continue_final_message"),
-        ({"tool_choice": "required"}, "tool_choice"), ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"tool_choice": "required"}, "tool_choice"), ({"response_format": {"type": "xml"}}, "response_format"),
     ]
     for fields, param in bad:
         status, reply = server.post(CHATS, {"messages": CHAT, **fields})

@@ -223,14 +223,14 @@ def test_bad_responses_name_the_field():
            ({"truncation": "some"}, "truncation"), ({"metadata": {"a": 1}}, "metadata"),
            ({"metadata": "x"}, "metadata"),
            ({"user": 3}, "user"), ({"store": "yes"}, "store"), ({"parallel_tool_calls": 1}, "parallel_tool_calls"),
-           ({"text": "x"}, "text"), ({"text": {"format": {"type": "json_object"}}}, "text.format"),
+           ({"text": "x"}, "text"), ({"text": {"format": {"type": "xml"}}}, "text.format"),
            ({"text": {"format": 3}}, "text.format"),
            ({"previous_response_id": "resp_1"}, "previous_response_id"), ({"conversation": "conv_1"}, "conversation"),
            ({"background": True}, "background"), ({"prompt": {"id": "x"}}, "prompt"),
            ({"tools": [{"type": "web_search"}]}, "tools"),
            ({"tool_choice": "required"}, "tool_choice"),
            ({"tool_choice": {"type": "function", "name": "f"}}, "tool_choice"),
-           ({"n": 2}, "n"), ({"structured_outputs": {"json": {}}}, "structured_outputs"), ({"stop": [""]}, "stop"),
+           ({"n": 2}, "n"), ({"structured_outputs": {"json": 1}}, "structured_outputs.json"), ({"stop": [""]}, "stop"),
            ({"stream": 1}, "stream"), ({"input": "word " * 6000}, "input"),
            ({"input": "\n" * 9000, "max_output_tokens": 4}, "input")]
     for fields, param in bad:
@@ -351,7 +351,7 @@ def test_bad_messages_name_the_field():
            ({"thinking": {"type": "enabled", "budget_tokens": 1024}}, "thinking"), ({"container": "x"}, "container"),
            ({"mcp_servers": [{"name": "x"}]}, "mcp_servers"),
            ({"context_management": {"edits": []}}, "context_management"),
-           ({"output_config": {"format": {"type": "json_schema"}}}, "output_config.format"),
+           ({"output_config": {"format": {"type": "json_schema"}}}, "output_config.format.schema"),
            ({"output_format": {"type": "x"}}, "output_format"),
            ({"stream": "yes"}, "stream"), ({"messages": [{**user, "content": "word " * 6000}]}, "messages")]
     for fields, param in bad:

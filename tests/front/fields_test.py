@@ -82,7 +82,7 @@ FIELDS = [
     (OPENAI, "return_token_ids", FLAGS),
     (OPENAI, "return_tokens_as_token_ids", FLAGS),
     ((*OPENAI, "/tokenize", "/v1/cache/pins"), "add_special_tokens", FLAGS),
-    (OPENAI, "response_format", (*OBJECTS, {}, {"type": ""}, {"type": 1}, {"type": "xml"}, {"type": "json_object"})),
+    (OPENAI, "response_format", (*OBJECTS, {}, {"type": ""}, {"type": 1}, {"type": "xml"})),
     (OPENAI, "echo", FLAGS),
     (OPENAI[:1], "logprobs", FLAGS),
     (OPENAI[:1], "top_logprobs", (*INTEGERS, -1, 1, 21)),  # 1 needs "logprobs": true
@@ -114,7 +114,7 @@ FIELDS = [
     (("/v1/responses",), "top_logprobs", (*INTEGERS, -1, 21)),
     (("/v1/responses",), "truncation", (*STRINGS, "", "left")),
     (("/v1/responses",), "metadata", ("x", 1, [], {"a": 1}, {"a": None})),
-    (("/v1/responses",), "text", ("x", 1, [], {"format": 1}, {"format": {}}, {"format": {"type": "json_object"}})),
+    (("/v1/responses",), "text", ("x", 1, [], {"format": 1}, {"format": {}}, {"format": {"type": "xml"}})),
     (("/v1/responses",), "tool_choice", ("required", 1, {}, "", [])),
     (("/v1/responses",), "store", FLAGS),
     (("/v1/responses",), "user", STRINGS),
@@ -132,8 +132,7 @@ FIELDS = [
     (("/v1/admin/scheduling-policy",), "options", ("x", 1, True, [], {"prefill_share": "x"}, {"prefill_share": 1.5}, {"": 1}, {"a b": 1},
                                                   {"a": []}, {"a": {}}, {"a": None}, {"a": [1, "x"]})),
 ]
-REFUSED = ("use_beam_search logits_processors structured_outputs guided_json guided_regex guided_choice guided_grammar "
-           "guided_decoding structural_tag json_schema grammar regex ebnf repetition_detection thinking_token_budget "
+REFUSED = ("use_beam_search logits_processors guided_decoding regex ebnf repetition_detection thinking_token_budget "
            "logprob_token_ids kv_transfer_params vllm_xargs prompt_embeds adapter adapters lora_request").split()
 
 server = Server()

@@ -14,6 +14,7 @@
 #include "server/http/tls.h"
 #include "tests/daemon/fake_engine.h"
 #include "tests/front/fake_source.h"
+#include "text/quire_grammar.h"
 
 #include <getopt.h>
 #include <signal.h>
@@ -360,6 +361,18 @@ static struct answer_store *open_file(void *context, const struct key256 *identi
     return store;
 }
 
+/* The fake engine restricts nothing: the front end compiles. */
+static struct quire_grammars *open_grammars(const struct quire_text *text, struct quire_error *err)
+{
+    const int64_t end = quire_text_token_id(text, "<|im_end|>");
+    const uint32_t eos = end >= 0 ? (uint32_t)end : 0;
+    const struct quire_grammars_options options = {
+        .n_vocab = quire_text_n_ids(text), .eos = &eos, .n_eos = 1, .limits = {.deadline_ms = 5000}};
+    struct quire_grammars *grammars = NULL;
+    quire_grammars_open(text, &options, &grammars, err);
+    return grammars;
+}
+
 int main(int argc, char **argv)
 {
     struct words words = {.n_names = 0};
@@ -398,6 +411,12 @@ int main(int argc, char **argv)
         words.names[words.n_names++] = "fake";
     model.names = words.names;
     model.n_names = words.n_names;
+    struct quire_grammars *grammars = open_grammars(text, &err);
+    if (!grammars) {
+        fprintf(stderr, "front_test_server: %s\n", err.text);
+        return 1;
+    }
+    model.grammars = grammars;
     fake.vocab_size = quire_text_n_ids(text);
     int64_t eos = quire_text_token_id(text, "<|im_end|>");
     fake.eos = eos >= 0 ? (uint32_t)eos : 0;
@@ -436,6 +455,7 @@ int main(int argc, char **argv)
     event_free(usr2);
     event_free(hangup);
     event_base_free(s.base);
+    quire_grammars_release(grammars);
     quire_text_close(text);
     tenants_free(options.tenants);
     tls_free(tls);

@@ -19,5 +19,6 @@ int run_trace_context_tests(void);
 int run_tool_parser_tests(void);
 int run_prompt_batch_tests(void);
 int run_turns_tests(void);
+int run_grammar_fields_tests(void);
 
 #endif

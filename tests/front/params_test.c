@@ -6,7 +6,7 @@
 #include <string.h>
 
 static const struct sampling_defaults no_defaults;
-static const struct params_model model = {1000, 512, &no_defaults};
+static const struct params_model model = {1000, 512, &no_defaults, false};
 
 static struct quire_doc *open_body(const char *text)
 {
@@ -152,7 +152,7 @@ static void both_routes(void **state)
         {"{\"stream_interval\":1.5}", "stream_interval"},
         {"{\"truncate_prompt_tokens\":513}", "truncate_prompt_tokens"},
         {"{\"response_format\":{\"type\":\"text\"}}", NULL},
-        {"{\"response_format\":{\"type\":\"json_object\"}}", "response_format"},
+        {"{\"response_format\":{\"type\":\"json_object\"}}", NULL},
         {"{\"response_format\":{\"type\":\"poem\"}}", "response_format"},
         {"{\"response_format\":\"text\"}", "response_format"},
         {"{\"request_id\":\"abc-1\"}", NULL},
@@ -161,8 +161,9 @@ static void both_routes(void **state)
         {"{\"model\":7}", "model"},
         {"{\"use_beam_search\":false,\"bad_words\":[],\"guided_json\":null}", NULL},
         {"{\"use_beam_search\":true}", "use_beam_search"},
-        {"{\"guided_json\":{\"a\":1}}", "guided_json"},
-        {"{\"structured_outputs\":{\"regex\":\"a\"}}", "structured_outputs"},
+        {"{\"guided_json\":{\"a\":1}}", NULL},
+        {"{\"guided_json\":1}", "guided_json"},
+        {"{\"structured_outputs\":{\"regex\":\"a\"}}", NULL},
         {"{\"logits_processors\":[\"x\"]}", "logits_processors"},
         {"{\"user\":\"me\",\"store\":true,\"metadata\":{\"a\":\"b\"},\"never_heard_of\":[1]}", NULL},
         {"{\"temperature\":null,\"n\":null,\"stop\":null,\"seed\":null,\"logit_bias\":null,"
@@ -246,7 +247,7 @@ static void values_and_defaults(void **state)
         .has_repetition_penalty = true,
         .repetition_penalty = 1.1,
     };
-    const struct params_model with_own = {1000, 512, &own};
+    const struct params_model with_own = {1000, 512, &own, false};
     struct quire_doc *body = open_body("{\"top_k\":0,\"top_p\":null}");
     assert_true(params_read(&p, body, true, &with_own, &e));
     assert_true(p.spec->temperature == 0.7f && p.spec->top_k == 0 && p.spec->top_p == 0.8f);

@@ -1,5 +1,6 @@
 #include "server/front/body/generation_job.h"
 #include "server/front/front_internal.h"
+#include "server/front/grammar/tool_grammar.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -280,16 +281,26 @@ static bool read_echo(struct generation_job *g, const struct quire_doc *body)
     return json_value_text(content, "messages", &g->params->lead, &g->params->n_lead, &g->job.error);
 }
 
+/* An answer in JSON is content, even if it looks like a call. */
+static bool is_json(const struct grammar_request *r)
+{
+    return r && (r->source.form == QUIRE_FORM_JSON_OBJECT || r->source.form == QUIRE_FORM_JSON_SCHEMA);
+}
+
 /* The model's output is parsed for calls if the prompt lists tools. */
 static bool read_tool_calls(struct generation_job *g, const struct quire_doc *body)
 {
     struct params *p = g->params;
+    const enum tool_format format = g->job.served->config->tool_format;
+    struct quire_value tools;
     bool parallel = true;
-    if (!json_field_bool(body, "parallel_tool_calls", &parallel, &g->job.error))
+    if (!json_field_bool(body, "parallel_tool_calls", &parallel, &g->job.error) ||
+        !params_tools(body, &tools, &g->job.error) ||
+        !tool_grammar_read(tools, json_field_get(body, "tool_choice"), !parallel, format, &p->grammar, &g->job.error))
         return false;
-    if (!g->job.text->chat.tools)
+    if (!tools.n || is_json(p->grammar))
         return true;
-    p->tool_format = g->job.served->config->tool_format;
+    p->tool_format = format;
     p->one_tool_call = !parallel;
     if (p->tool_format != TOOL_NONE && g->job.served->config->is_tool_tag_special)
         p->skip_special = false;

@@ -20,7 +20,10 @@ bool generation_job_one_choice(struct generation_job *g)
 
 static struct params_model model_of(const struct model_view *served)
 {
-    return (struct params_model){served->facts->vocab_size, served->facts->max_model_len, served->config->sampling};
+    return (struct params_model){.vocab_size = served->facts->vocab_size,
+                                 .max_model_len = served->facts->max_model_len,
+                                 .defaults = served->config->sampling,
+                                 .flexible_whitespace = served->config->flexible_whitespace};
 }
 
 /* Sets the fields that depend on the parameters, after they are read. */
@@ -59,6 +62,12 @@ bool generation_job_common(struct generation_job *g, const struct quire_doc *bod
 {
     const struct params_model model = model_of(g->job.served);
     return params_read_common(g->params, body, &model, &g->job.error) && apply_params(g);
+}
+
+bool generation_job_format(struct generation_job *g, struct quire_value format, const char *field)
+{
+    const struct params_model model = model_of(g->job.served);
+    return params_format(g->params, format, field, &model, &g->job.error);
 }
 
 static bool encode_bad_words(struct generation_job *g)

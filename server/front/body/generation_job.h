@@ -32,6 +32,8 @@ bool generation_job_params(struct generation_job *g, const struct quire_doc *bod
 bool generation_job_common(struct generation_job *g, const struct quire_doc *body);
 /* Reads a "prediction", for routes that have one. */
 bool generation_job_prediction(struct generation_job *g, const struct quire_doc *body);
+/* Reads a format in the style of response_format from this field. After the common parameters. */
+bool generation_job_format(struct generation_job *g, struct quire_value format, const char *field);
 /* For routes with one answer. Returns false if the request sets more than one choice. */
 bool generation_job_one_choice(struct generation_job *g);
 

@@ -69,7 +69,10 @@ static bool read_prompt(struct request_job *j, const struct quire_doc *body)
 /* ---- parameters ----------------------------------------------------------------------------- */
 
 static const char *const not_built[] = {
-    "tools", "mcp_servers", "container", "context_management", "output_format",
+    "tools",
+    "mcp_servers",
+    "container",
+    "context_management",
 };
 
 static bool refuse_not_built(const struct quire_doc *body, struct api_error *e)
@@ -85,8 +88,6 @@ static bool refuse_not_built(const struct quire_doc *body, struct api_error *e)
         return api_unsupported(e, "tool_choice", "tools are not supported");
     if (output.n && !json_is(output, QUIRE_OBJECT))
         return api_bad(e, "output_config", "must be an object");
-    if (json_field_member(output, "format").n)
-        return api_unsupported(e, "output_config.format", "is not supported");
     return true;
 }
 
@@ -114,12 +115,20 @@ static bool check_temperature(const struct quire_doc *body, struct api_error *e)
            api_bad(e, "temperature", "must be between 0 and 1, got %.*s", JSON_SHOWN(temperature));
 }
 
+/* The format's name in Anthropic's beta, and its newer name. */
+static bool read_format(struct generation_job *g, const struct quire_doc *body)
+{
+    struct quire_value config = json_field_get(body, "output_config");
+    return generation_job_format(g, json_field_get(body, "output_format"), "output_format") &&
+           generation_job_format(g, json_field_member(config, "format"), "output_config.format");
+}
+
 bool messages_read(struct generation_job *g, const struct quire_doc *body)
 {
     struct api_error *e = &g->job.error;
     return refuse_not_built(body, e) && check_temperature(body, e) && check_metadata(body, e) &&
            generation_job_common(g, body) && generation_job_one_choice(g) && read_length(g, body) &&
-           params_stops(g->params, body, "stop_sequences", e) && read_prompt(&g->job, body);
+           read_format(g, body) && params_stops(g->params, body, "stop_sequences", e) && read_prompt(&g->job, body);
 }
 
 /* ---- counting ------------------------------------------------------------------------------- */

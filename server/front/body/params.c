@@ -29,15 +29,7 @@ static bool asks(struct quire_value value)
 static const char *const not_built[] = {
     "use_beam_search",
     "logits_processors",
-    "structured_outputs",
-    "guided_json",
-    "guided_regex",
-    "guided_choice",
-    "guided_grammar",
     "guided_decoding",
-    "structural_tag",
-    "json_schema",
-    "grammar",
     "regex",
     "ebnf",
     "repetition_detection",
@@ -75,19 +67,15 @@ static bool refuse_not_built(const struct quire_doc *body, bool chat, struct api
     return params_refuse(body, not_built_in_chat, sizeof not_built_in_chat / sizeof *not_built_in_chat, e);
 }
 
-static bool read_response_format(const struct quire_doc *body, struct api_error *e)
+static enum quire_grammar_whitespace whitespace_of(const struct params_model *model)
 {
-    static const char *const known[] = {"json_object", "json_schema", "structural_tag", "grammar"};
-    struct quire_value format = json_field_get(body, "response_format");
-    struct quire_value type = quire_value_member(format, "type");
-    if (!format.n || quire_value_is(type, "text"))
-        return true;
-    if (!json_is(type, QUIRE_STRING))
-        return api_bad(e, "response_format", "must be an object with a \"type\"");
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (quire_value_is(type, known[i]))
-            return api_unsupported(e, "response_format", "\"%s\" is not supported", known[i]);
-    return api_bad(e, "response_format", "there is no type %.*s", JSON_SHOWN(type));
+    return model->flexible_whitespace ? QUIRE_WHITESPACE_FLEXIBLE : QUIRE_WHITESPACE_COMPACT;
+}
+
+bool params_format(struct params *p, struct quire_value format, const char *field, const struct params_model *model,
+                   struct api_error *e)
+{
+    return grammar_request_format(format, field, whitespace_of(model), &p->grammar, e);
 }
 
 static bool check_tools(struct quire_value tools, struct api_error *e)
@@ -110,13 +98,10 @@ bool params_tools(const struct quire_doc *body, struct quire_value *out, struct 
     *out = (struct quire_value){0};
     if (!check_tools(tools, e))
         return false;
-    bool none = quire_value_is(choice, "none");
-    if (quire_value_is(choice, "required"))
-        return api_unsupported(e, "tool_choice", "\"required\" is not supported");
-    if (json_is(choice, QUIRE_OBJECT))
-        return api_unsupported(e, "tool_choice", "a named function is not supported");
-    if (choice.n && !none && !quire_value_is(choice, "auto"))
-        return api_bad(e, "tool_choice", "must be \"none\" or \"auto\"");
+    const bool none = quire_value_is(choice, "none");
+    if (choice.n && !none && !json_is(choice, QUIRE_OBJECT) && !quire_value_is(choice, "auto") &&
+        !quire_value_is(choice, "required"))
+        return api_bad(e, "tool_choice", "must be \"none\", \"auto\", \"required\" or an object");
     /* Tools are left out if the model must not call one, because its output is not constrained. */
     struct quire_value rest = tools, tool;
     if (!none && tools.n && quire_value_next(&rest, NULL, &tool))
@@ -328,6 +313,7 @@ bool params_read_common(struct params *p, const struct quire_doc *body, const st
     return params_refuse(body, not_built, sizeof not_built / sizeof *not_built, e) &&
            json_field_string(body, "model", &p->model, e) && json_field_bool(body, "stream", &p->stream, e) &&
            read_spec(p, body, model, e) && read_bad_words(p, body, e) &&
+           grammar_request_read(body, whitespace_of(model), &p->grammar, e) &&
            json_field_bool(body, "include_stop_str_in_output", &p->include_stop, e) &&
            json_field_bool(body, "skip_special_tokens", &p->skip_special, e) && read_stream_interval(p, body, e) &&
            read_service(p, body, e) && read_request_id(p, body, e) && read_cache(p, body, e);
@@ -336,7 +322,8 @@ bool params_read_common(struct params *p, const struct quire_doc *body, const st
 bool params_read(struct params *p, const struct quire_doc *body, bool chat, const struct params_model *model,
                  struct api_error *e)
 {
-    if (!params_read_common(p, body, model, e) || !refuse_not_built(body, chat, e) || !read_response_format(body, e))
+    if (!params_read_common(p, body, model, e) || !refuse_not_built(body, chat, e) ||
+        !params_format(p, json_field_get(body, "response_format"), "response_format", model, e))
         return false;
     if (!chat && !json_field_bool(body, "echo", &p->echo, e))
         return false;
@@ -354,6 +341,7 @@ void params_free(struct params *p)
         request_spec_free(p->spec);
     free(p->spec);
     free(p->lead);
+    grammar_request_free(p->grammar);
     stop_set_free(&p->stops);
     *p = (struct params){0};
 }

@@ -10,6 +10,7 @@
 #include "server/front/api/api_error.h"
 #include "server/front/body/json_field.h"
 #include "server/front/front.h"
+#include "server/front/grammar/grammar_request.h"
 #include "server/front/output/stop_strings.h"
 #include "server/front/output/tool_parser.h"
 
@@ -37,6 +38,7 @@ struct params {
          * spec's */
         bad_words;
     struct stop_set stops;
+    struct grammar_request *grammar; /* the answer's form; owned; NULL: free. spec's grammar follows from it */
     bool has_priority;
     uint32_t deadline_ms; /* until the first token; 0: no deadline */
     bool wants_timing;
@@ -61,6 +63,7 @@ struct params {
 struct params_model {
     uint32_t vocab_size, max_model_len;
     const struct sampling_defaults *defaults;
+    bool flexible_whitespace; /* of JSON answers, by default */
 };
 
 /* For chat and completions. `body` must outlive p. Returns false with an error in e. Call params_free() always. */
@@ -76,6 +79,9 @@ bool params_read_common(struct params *p, const struct quire_doc *body, const st
 /* Read stop strings and the number of tokens (minimum least) from the fields of these names. */
 bool params_stops(struct params *p, const struct quire_doc *body, const char *name, struct api_error *e);
 bool params_length(struct params *p, const struct quire_doc *body, const char *name, uint32_t least, uint32_t otherwise,
+                   struct api_error *e);
+/* Reads a format in the style of response_format from this field; restricts the answer at most once. */
+bool params_format(struct params *p, struct quire_value format, const char *field, const struct params_model *model,
                    struct api_error *e);
 /* Rejects each of n fields that has an effective value. */
 bool params_refuse(const struct quire_doc *body, const char *const *names, size_t n, struct api_error *e);

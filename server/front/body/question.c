@@ -23,6 +23,13 @@ static void begin(struct quire_sha256_state *s, const struct key256 *identity)
     quire_sha256_add(s, identity->bytes, sizeof identity->bytes);
 }
 
+/* A question that is answered in another form has another answer. */
+static void add_form(struct quire_sha256_state *s, const struct params *p)
+{
+    if (p->grammar)
+        quire_sha256_add(s, p->grammar->digest.bytes, sizeof p->grammar->digest.bytes);
+}
+
 /* The model sees only a part of a truncated prompt, and the part is another question than the whole. */
 static void add_cut(struct quire_sha256_state *s, const struct params *p)
 {
@@ -61,6 +68,7 @@ static void take_chat(struct question *q, const struct text_chat *c, const struc
     quire_sha256_add(&s, "chat", 4);
     quire_sha256_add(&s, how, sizeof how);
     add_cut(&s, p);
+    add_form(&s, p);
     add(&s, c->messages, (size_t)(content.text - c->messages));
     add(&s, end, (size_t)(c->messages + n - end));
     add(&s, c->tools, n_tools);
@@ -84,6 +92,7 @@ static void take_prompt(struct question *q, const struct text_task *task, const 
     begin(&s, identity);
     quire_sha256_add(&s, &how, sizeof how);
     add_cut(&s, p);
+    add_form(&s, p);
     q->around = quire_sha256_now(&s);
 }
 

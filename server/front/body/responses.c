@@ -105,11 +105,6 @@ static bool refuse_not_built(const struct quire_doc *body, struct api_error *e)
         return api_unsupported(e, "tool_choice", "tools are not supported");
     if (text.n && !json_is(text, QUIRE_OBJECT))
         return api_bad(e, "text", "must be an object");
-    struct quire_value format = json_field_member(text, "format"), type = quire_value_member(format, "type");
-    if (format.n && !json_is(type, QUIRE_STRING))
-        return api_bad(e, "text.format", "must be an object with a \"type\"");
-    if (format.n && !quire_value_is(type, "text"))
-        return api_unsupported(e, "text.format", "%.*s is not supported", JSON_SHOWN(type));
     return true;
 }
 
@@ -170,6 +165,11 @@ static void put_echo(struct buffer *o, const struct quire_doc *body, const char 
         json_out_raw(o, otherwise);
 }
 
+static struct quire_value text_format(const struct quire_doc *body)
+{
+    return json_field_member(json_field_get(body, "text"), "format");
+}
+
 /* Writes all fields of the reply that do not depend on the generated text; the SDK's types need them. */
 static bool make_echo(struct generation_job *g, const struct quire_doc *body)
 {
@@ -177,6 +177,7 @@ static bool make_echo(struct generation_job *g, const struct quire_doc *body)
     const char *user = NULL;
     char temperature[32], top_p[32];
     bool parallel = true, store = false;
+    const struct quire_value format = text_format(body);
     struct buffer o = {0};
     if (!check_metadata(body, &g->job.error) || !json_field_string(body, "user", &user, &g->job.error) ||
         !json_field_bool(body, "parallel_tool_calls", &parallel, &g->job.error) ||
@@ -187,7 +188,12 @@ static bool make_echo(struct generation_job *g, const struct quire_doc *body)
     snprintf(top_p, sizeof top_p, "%.15g", d->has_top_p ? d->top_p : 1);
     json_out_raw(&o, "{\"background\":false,\"previous_response_id\":null,\"tools\":[],\"store\":false,"
                      "\"max_tool_calls\":null,\"reasoning\":{\"effort\":null,\"summary\":null},"
-                     "\"service_tier\":\"default\",\"text\":{\"format\":{\"type\":\"text\"}}");
+                     "\"service_tier\":\"default\",\"text\":{\"format\":");
+    if (format.n)
+        buffer_append(&o, format.text, format.n);
+    else
+        json_out_raw(&o, "{\"type\":\"text\"}");
+    json_out_raw(&o, "}");
     put_echo(&o, body, "parallel_tool_calls", "true");
     put_echo(&o, body, "instructions", "null");
     put_echo(&o, body, "max_output_tokens", "null");
@@ -209,6 +215,7 @@ bool responses_read(struct generation_job *g, const struct quire_doc *body)
 {
     struct api_error *e = &g->job.error;
     return refuse_not_built(body, e) && generation_job_common(g, body) && generation_job_one_choice(g) &&
-           params_stops(g->params, body, "stop", e) && params_length(g->params, body, "max_output_tokens", 1, 0, e) &&
-           read_logprobs(g, body) && read_truncation(g, body) && make_echo(g, body) && read_input(&g->job, body);
+           generation_job_format(g, text_format(body), "text.format") && params_stops(g->params, body, "stop", e) &&
+           params_length(g->params, body, "max_output_tokens", 1, 0, e) && read_logprobs(g, body) &&
+           read_truncation(g, body) && make_echo(g, body) && read_input(&g->job, body);
 }

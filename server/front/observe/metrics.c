@@ -17,6 +17,8 @@ static const double e2e_bounds[] = {0.3, 0.5, 0.8, 1,  1.5, 2,   2.5, 5,   10,  
 static const double token_bounds[] = {1,    2,    5,    10,    20,    50,    100,    200,    500,
                                       1000, 2000, 5000, 10000, 20000, 50000, 100000, 200000, 500000};
 
+static const double compile_bounds[] = {0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5};
+
 static const double n_bounds[] = {1, 2, 5, 10, 20};
 
 #define BOUNDS(name) {.bounds = name, .n_bounds = sizeof name / sizeof *name}
@@ -38,6 +40,7 @@ void metrics_init(struct metrics *m)
         .max_tokens = BOUNDS(token_bounds),
         .most_tokens = BOUNDS(token_bounds),
         .prefix_differs_at = BOUNDS(token_bounds),
+        .grammars = {.compile = BOUNDS(compile_bounds)},
     };
 }
 

@@ -27,6 +27,22 @@ enum metrics_finish {
     METRICS_N_FINISHES,
 };
 
+/* Why a request's grammar was rejected. */
+enum grammar_rejection {
+    GRAMMAR_INVALID,
+    GRAMMAR_UNSUPPORTED, /* it has a keyword that cannot be enforced */
+    GRAMMAR_TIMED_OUT,
+    GRAMMAR_BUSY, /* too many are being compiled */
+    GRAMMAR_N_REJECTIONS,
+};
+
+/* Of requests with a grammar. */
+struct grammar_counts {
+    uint64_t n_hits, n_misses; /* of the results that the front end remembers */
+    uint64_t rejected[GRAMMAR_N_REJECTIONS];
+    struct histogram compile; /* seconds */
+};
+
 struct metrics {
     uint64_t n_prompt_tokens, n_generation_tokens;
     uint64_t finished[METRICS_N_FINISHES]; /* choices */
@@ -37,6 +53,7 @@ struct metrics {
     struct histogram n, max_tokens, most_tokens;              /* of requests */
     /* for prompts that differ from earlier ones: the position of the first different token */
     struct histogram prefix_differs_at;
+    struct grammar_counts grammars;
 };
 
 /* Other data for /metrics. */

@@ -1,5 +1,6 @@
 /* The beginning of a generating request: its headers, its text work, its terms. */
 #include "base/clock.h"
+#include "server/front/grammar/grammar_pool.h"
 #include "server/front/output/generation.h"
 
 #include <stdio.h>
@@ -78,6 +79,78 @@ static bool take_job(struct generation *g, struct generation_job *j, struct api_
            api_fail(e, 503, NULL, "out_of_memory", "out of memory");
 }
 
+/* ---- its grammar ---- */
+
+static void fail(struct generation *g, const struct api_error *e)
+{
+    g->account->timing.submitted_us = quire_now_us();
+    generation_fail(g, e);
+}
+
+static bool take_grammar(struct generation *g, const struct grammar_result *result, struct api_error *e)
+{
+    struct params *params = g->terms->params;
+    if (!result->ok) {
+        *e = result->error;
+        grammar_request_name(params->grammar, e);
+        return false;
+    }
+    uint8_t *normal = malloc(result->n);
+    if (!normal)
+        return api_no_memory(e);
+    memcpy(normal, result->normal, result->n);
+    params->spec->grammar = normal;
+    params->spec->n_grammar = (uint32_t)result->n;
+    grammar_request_free(params->grammar);
+    params->grammar = NULL;
+    return true;
+}
+
+static void on_grammar(void *owner, const struct grammar_result *result)
+{
+    struct generation *g = owner;
+    struct api_error e;
+    g->grammar = NULL;
+    if (take_grammar(g, result, &e))
+        generation_run(g);
+    else
+        fail(g, &e);
+}
+
+/* Returns whether it may run now; otherwise it waits or has ended. */
+static bool find_grammar(struct generation *g)
+{
+    const struct params *params = g->terms->params;
+    struct served_model *m = g->served;
+    struct grammar_pool *pool = m->front->grammars;
+    struct quire_grammars *grammars = m->config->grammars;
+    struct grammar_counts *counts = &generation_metrics(g)->grammars;
+    struct grammar_result result;
+    struct api_error e;
+    if (!params->grammar)
+        return true;
+    if (!grammars) {
+        api_unsupported(&e, params->grammar->field,
+                        "this server cannot restrict answers: its tokenizer or its engine "
+                        "does not support grammars");
+        fail(g, &e);
+        return false;
+    }
+    if (grammar_pool_find(pool, grammars, params->grammar, counts, &result)) {
+        if (take_grammar(g, &result, &e))
+            return true;
+        fail(g, &e);
+        return false;
+    }
+    g->grammar = grammar_pool_wait(pool, grammars, params->grammar, g->account->tenant->index, counts, on_grammar, g,
+                                   &e);
+    if (!g->grammar) {
+        grammar_request_name(params->grammar, &e);
+        fail(g, &e);
+    }
+    return false;
+}
+
 /* Called after the text work. A draining server still finishes accepted requests. */
 static void on_text(void *owner, struct request_job *job)
 {
@@ -87,12 +160,10 @@ static void on_text(void *owner, struct request_job *job)
     http_body_freed(g->x);
     bool ok = take_job(g, (struct generation_job *)job, &e);
     request_job_free(job);
-    if (ok) {
+    if (!ok)
+        fail(g, &e);
+    else if (find_grammar(g))
         generation_run(g);
-    } else {
-        g->account->timing.submitted_us = quire_now_us();
-        generation_fail(g, &e);
-    }
 }
 
 /* x-quire-deadline-ms and x-quire-trace: for clients that cannot add fields. */

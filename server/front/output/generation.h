@@ -58,6 +58,7 @@ struct generation {
     struct generation_cache *cache;
     struct reply *reply;
     struct generation_job *job; /* while it is in the pool */
+    struct grammar_wait *grammar; /* while its grammar is compiled */
     struct gen_prompt *prompts; /* reply->n_prompts of them; owned */
     uint32_t *prediction; /* ids of the expected answer, until the engine has them; owned */
     struct prompt_batch batch;

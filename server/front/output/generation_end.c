@@ -1,5 +1,6 @@
 /* The end of a request: its facts, counters, log line and spans. */
 #include "server/front/finished/finished.h"
+#include "server/front/grammar/grammar_pool.h"
 #include "server/front/output/generation.h"
 
 #include "base/clock.h"
@@ -133,6 +134,8 @@ void generation_free(struct generation *g)
 {
     if (g->job)
         text_pool_cancel(g->served->front->pool, &g->job->job.job);
+    if (g->grammar)
+        grammar_pool_leave(g->grammar);
     prompt_batch_end(&g->batch);
     if (g->ping)
         event_free(g->ping);

@@ -28,6 +28,7 @@ struct queue {
     struct job_list fresh[N_SIZES], begun[N_SIZES];
     uint32_t n_jobs; /* in the lists */
     uint32_t n_begun[N_SIZES];
+    uint32_t n_running; /* slices */
     bool begun_next; /* fresh and begun jobs take turns: begun is next */
     TAILQ_ENTRY(queue) link; /* while n_jobs > 0 */
 };
@@ -41,6 +42,7 @@ struct text_pool {
     struct queue queues[TENANTS_MAX];
     TAILQ_HEAD(, queue) turns; /* tenants with jobs, the next one first */
     uint32_t n_begun[N_SIZES];
+    bool prefers_idle;
     uint32_t n_long, max_long; /* running slices of jobs that are not short, and their maximum */
     uint64_t n_put;
     struct job_list finished;
@@ -123,12 +125,14 @@ static struct text_job *oldest(const struct text_pool *pool, const struct queue 
     return first;
 }
 
-/* Returns the job of the next slice; NULL: no job can run now. */
-static struct text_job *next_job(struct text_pool *pool)
+/* Among the tenants with at most this many running slices. */
+static struct text_job *next_job_among(struct text_pool *pool, uint32_t max_running)
 {
     struct queue *q;
     TAILQ_FOREACH(q, &pool->turns, link)
     {
+        if (q->n_running > max_running)
+            continue;
         struct text_job *begun = oldest(pool, q, q->begun, false), *fresh = oldest(pool, q, q->fresh, true);
         struct text_job *job = begun && (q->begun_next || !fresh) ? begun : fresh;
         if (!job)
@@ -140,6 +144,13 @@ static struct text_job *next_job(struct text_pool *pool)
         return job;
     }
     return NULL;
+}
+
+/* Returns the job of the next slice; NULL: no job can run now. */
+static struct text_job *next_job(struct text_pool *pool)
+{
+    struct text_job *job = pool->prefers_idle ? next_job_among(pool, 0) : NULL;
+    return job ? job : next_job_among(pool, UINT32_MAX);
 }
 
 /* ---- the threads ---------------------------------------------------------------------------- */
@@ -163,12 +174,14 @@ static void *worker(void *context)
         job->state = RUNNING;
         bool is_long = size_of(job) != SHORT;
         pool->n_long += is_long;
+        pool->queues[job->tenant].n_running++;
         pthread_mutex_unlock(&pool->lock);
 
         bool more = job->work(job);
 
         pthread_mutex_lock(&pool->lock);
         pool->n_long -= is_long;
+        pool->queues[job->tenant].n_running--;
         if (is_long && !TAILQ_EMPTY(&pool->turns))
             sem_post(&pool->wake); /* another thread may sleep because of this limit */
         if (more && job->state == RUNNING) {
@@ -272,6 +285,11 @@ int text_pool_open(struct event_base *base, uint32_t n_threads, struct text_pool
     }
     *out = pool;
     return QUIRE_OK;
+}
+
+void text_pool_prefer_idle(struct text_pool *pool)
+{
+    pool->prefers_idle = true;
 }
 
 void text_pool_close(struct text_pool *pool)

@@ -42,6 +42,9 @@ struct text_job { /* the first member of the owner's struct */
 };
 
 int text_pool_open(struct event_base *base, uint32_t n_threads, struct text_pool **out, struct quire_error *err);
+/* For slices that are not short: a tenant without a running slice comes before the others. Call it before the first
+ * submission. */
+void text_pool_prefer_idle(struct text_pool *pool);
 /* Waits for slices in progress; releases every remaining job. */
 void text_pool_close(struct text_pool *pool);
 

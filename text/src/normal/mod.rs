@@ -149,7 +149,7 @@ fn read_json(text: &str) -> Result<Value> {
     // Bodies of requests may have no \u0000, but values of schemas may.
     let without_nul = text.replace("\\u0000", "\\u0001");
     crate::json::check(without_nul.as_bytes(), 127)
-        .map_err(|e| Error::invalid(format!("not valid JSON: {}", e.text)))?;
+        .map_err(|e| Error::invalid(e.text))?;
     serde_json::from_str(text).map_err(|e| Error::invalid(format!("not valid JSON: {e}")))
 }
 

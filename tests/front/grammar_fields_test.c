@@ -1,0 +1,230 @@
+/* The fields of a body that restrict its answer: which form and text each becomes, and which errors they cause. */
+#include "server/front/grammar/grammar_request.h"
+#include "tests/front/front_unit_test.h"
+
+#include <string.h>
+
+#define SCHEMA "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"}}}"
+#define QUOTED "\"{\\\"type\\\":\\\"object\\\"}\""
+#define COMPACT QUIRE_WHITESPACE_COMPACT
+#define FLEXIBLE QUIRE_WHITESPACE_FLEXIBLE
+
+struct row {
+    const char *body;
+    const char *field; /* that holds the restriction, or of the error; "": none */
+    const char *text;  /* of the restriction, or a part of the error's message */
+    int form;          /* BAD: an error */
+    enum quire_grammar_whitespace whitespace;
+};
+#define BAD (-1)
+
+static bool read_all(const char *text, enum quire_grammar_whitespace otherwise, struct grammar_request **out,
+                     struct api_error *e)
+{
+    struct quire_doc *body;
+    struct quire_error err;
+    *out = NULL;
+    assert_int_equal(quire_doc_open(text, strlen(text), 64, "body", &body, &err), QUIRE_OK);
+    struct quire_value format = quire_doc_field(body, "response_format");
+    bool ok = grammar_request_read(body, otherwise, out, e) &&
+              grammar_request_format(format, "response_format", otherwise, out, e);
+    quire_doc_close(body);
+    return ok;
+}
+
+static void check(const struct row *row)
+{
+    struct grammar_request *r;
+    struct api_error e;
+    const bool ok = read_all(row->body, COMPACT, &r, &e);
+    if (ok != (row->form != BAD))
+        print_error("%s: %s\n", row->body, ok ? "accepted" : e.why.text);
+    assert_int_equal(ok, row->form != BAD);
+    if (!ok) {
+        assert_string_equal(e.param, row->field);
+        assert_int_equal(e.status, 400);
+        if (strncmp(e.why.text, row->field, strlen(row->field)) != 0 || !strstr(e.why.text, row->text))
+            fail_msg("%s: %s", row->body, e.why.text);
+    } else if (!*row->field) {
+        assert_null(r);
+    } else {
+        assert_non_null(r);
+        assert_string_equal(r->field, row->field);
+        assert_int_equal(r->source.form, row->form);
+        assert_int_equal(r->source.whitespace, row->whitespace);
+        assert_int_equal(r->source.n_bytes, strlen(row->text));
+        assert_memory_equal(r->source.text, row->text, strlen(row->text));
+    }
+    grammar_request_free(r);
+}
+
+static const struct row formats[] = {
+    {"{}", "", "", 0, COMPACT},
+    {"{\"response_format\":{\"type\":\"text\"}}", "", "", 0, COMPACT},
+    {"{\"response_format\":{\"type\":\"json_object\"}}", "response_format", "{}", QUIRE_FORM_JSON_OBJECT, COMPACT},
+    {"{\"response_format\":{\"type\":\"json_object\",\"schema\":" SCHEMA "}}", "response_format.schema", SCHEMA,
+     QUIRE_FORM_JSON_SCHEMA, COMPACT},
+    {"{\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"x\",\"strict\":true,\"description\":"
+     "\"d\",\"schema\":" SCHEMA "}}}",
+     "response_format.json_schema.schema", SCHEMA, QUIRE_FORM_JSON_SCHEMA, COMPACT},
+    {"{\"response_format\":{\"type\":\"json_schema\",\"json_schema\":null,\"schema\":" SCHEMA "}}",
+     "response_format.schema", SCHEMA, QUIRE_FORM_JSON_SCHEMA, COMPACT},
+    {"{\"response_format\":{\"type\":\"structural_tag\",\"format\":{}}}", "response_format",
+     "{\"type\":\"structural_tag\",\"format\":{}}", QUIRE_FORM_STRUCTURAL_TAG, COMPACT},
+    {"{\"response_format\":{\"type\":\"grammar\",\"grammar\":\"root ::= \\\"a\\\"\"}}", "response_format.grammar",
+     "root ::= \"a\"", QUIRE_FORM_GBNF, COMPACT},
+    {"{\"response_format\":\"json\"}", "response_format", "must be an object with a \"type\"", BAD, COMPACT},
+    {"{\"response_format\":{}}", "response_format", "must be an object with a \"type\"", BAD, COMPACT},
+    {"{\"response_format\":{\"type\":\"xml\"}}", "response_format", "there is no type \"xml\"", BAD, COMPACT},
+    {"{\"response_format\":{\"type\":\"json_schema\"}}", "response_format.json_schema.schema", "is missing", BAD, COMPACT},
+    {"{\"response_format\":{\"type\":\"json_schema\",\"json_schema\":3}}", "response_format", "must be an object", BAD,
+     COMPACT},
+    {"{\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"schema\":[]}}}",
+     "response_format.json_schema.schema", "must be an object", BAD, COMPACT},
+    {"{\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":1,\"schema\":{}}}}", "response_format",
+     "name must be a string", BAD, COMPACT},
+    {"{\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"strict\":1,\"schema\":{}}}}", "response_format",
+     "must be true or false", BAD, COMPACT},
+    {"{\"response_format\":{\"type\":\"grammar\"}}", "response_format.grammar", "must be a string", BAD, COMPACT},
+};
+
+static const struct row structured[] = {
+    {"{\"structured_outputs\":null}", "", "", 0, COMPACT},
+    {"{\"structured_outputs\":{\"json\":" SCHEMA ",\"regex\":null}}", "structured_outputs.json", SCHEMA,
+     QUIRE_FORM_JSON_SCHEMA, COMPACT},
+    {"{\"structured_outputs\":{\"json\":" QUOTED "}}", "structured_outputs.json", "{\"type\":\"object\"}",
+     QUIRE_FORM_JSON_SCHEMA, COMPACT},
+    {"{\"structured_outputs\":{\"regex\":\"a+\"}}", "structured_outputs.regex", "a+", QUIRE_FORM_REGEX, COMPACT},
+    {"{\"structured_outputs\":{\"choice\":[\"a\",\"b\"]}}", "structured_outputs.choice", "[\"a\",\"b\"]",
+     QUIRE_FORM_CHOICE, COMPACT},
+    {"{\"structured_outputs\":{\"grammar\":\"# ::=\\nstart: \\\"a\\\"\"}}", "structured_outputs.grammar",
+     "# ::=\nstart: \"a\"", QUIRE_FORM_LARK, COMPACT},
+    {"{\"structured_outputs\":{\"grammar\":\"root ::= \\\"a\\\"\"}}", "structured_outputs.grammar", "root ::= \"a\"",
+     QUIRE_FORM_GBNF, COMPACT},
+    {"{\"structured_outputs\":{\"json_object\":true}}", "structured_outputs.json_object", "{}", QUIRE_FORM_JSON_OBJECT,
+     COMPACT},
+    {"{\"structured_outputs\":{\"structural_tag\":" QUOTED "}}", "structured_outputs.structural_tag",
+     "{\"type\":\"object\"}", QUIRE_FORM_STRUCTURAL_TAG, COMPACT},
+    {"{\"structured_outputs\":{\"json\":{},\"disable_any_whitespace\":false}}", "structured_outputs.json", "{}",
+     QUIRE_FORM_JSON_SCHEMA, FLEXIBLE},
+    {"{\"structured_outputs\":{\"json\":{},\"whitespace_pattern\":\"[ ]?\",\"disable_additional_properties\":false}}",
+     "structured_outputs.json", "{}", QUIRE_FORM_JSON_SCHEMA, COMPACT},
+    {"{\"structured_outputs\":[]}", "structured_outputs", "must be an object", BAD, COMPACT},
+    {"{\"structured_outputs\":{}}", "structured_outputs", "needs one of", BAD, COMPACT},
+    {"{\"structured_outputs\":{\"json_object\":false}}", "structured_outputs", "needs one of", BAD, COMPACT},
+    {"{\"structured_outputs\":{\"yaml\":\"x\"}}", "structured_outputs", "has no member \"yaml\"", BAD, COMPACT},
+    {"{\"structured_outputs\":{\"regex\":1}}", "structured_outputs.regex", "must be a string", BAD, COMPACT},
+    {"{\"structured_outputs\":{\"json\":1}}", "structured_outputs.json", "must be an object, or a string", BAD, COMPACT},
+    {"{\"structured_outputs\":{\"choice\":[]}}", "structured_outputs.choice", "non-empty", BAD, COMPACT},
+    {"{\"structured_outputs\":{\"choice\":\"a\"}}", "structured_outputs.choice", "non-empty", BAD, COMPACT},
+    {"{\"structured_outputs\":{\"choice\":[\"a\",1]}}", "structured_outputs.choice", "item 1", BAD, COMPACT},
+    {"{\"structured_outputs\":{\"json_object\":1}}", "structured_outputs.json_object", "true or false", BAD, COMPACT},
+    {"{\"structured_outputs\":{\"json\":{},\"whitespace_pattern\":\"x+\"}}", "structured_outputs.whitespace_pattern",
+     "is not supported", BAD, COMPACT},
+    {"{\"structured_outputs\":{\"json\":{},\"disable_additional_properties\":true}}",
+     "structured_outputs.disable_additional_properties", "additionalProperties", BAD, COMPACT},
+};
+
+static const struct row older[] = {
+    {"{\"guided_json\":null,\"guided_regex\":\"\",\"guided_choice\":[],\"guided_decoding_backend\":\"xgrammar\"}", "", "",
+     0, COMPACT},
+    {"{\"guided_json\":" SCHEMA "}", "guided_json", SCHEMA, QUIRE_FORM_JSON_SCHEMA, COMPACT},
+    {"{\"guided_json\":" QUOTED ",\"guided_whitespace_pattern\":\" ?\"}", "guided_json", "{\"type\":\"object\"}",
+     QUIRE_FORM_JSON_SCHEMA, COMPACT},
+    {"{\"guided_regex\":\"[ab]\"}", "guided_regex", "[ab]", QUIRE_FORM_REGEX, COMPACT},
+    {"{\"guided_choice\":[\"a\"]}", "guided_choice", "[\"a\"]", QUIRE_FORM_CHOICE, COMPACT},
+    {"{\"guided_grammar\":\"start: \\\"a\\\"\"}", "guided_grammar", "start: \"a\"", QUIRE_FORM_LARK, COMPACT},
+    {"{\"guided_json_object\":true}", "guided_json_object", "{}", QUIRE_FORM_JSON_OBJECT, COMPACT},
+    {"{\"grammar\":\"root ::= \\\"a\\\"\"}", "grammar", "root ::= \"a\"", QUIRE_FORM_GBNF, COMPACT},
+    {"{\"json_schema\":" SCHEMA "}", "json_schema", SCHEMA, QUIRE_FORM_JSON_SCHEMA, COMPACT},
+    {"{\"structural_tag\":{\"format\":{}}}", "structural_tag", "{\"format\":{}}", QUIRE_FORM_STRUCTURAL_TAG, COMPACT},
+    {"{\"guided_json\":7}", "guided_json", "must be an object, or a string", BAD, COMPACT},
+    {"{\"guided_regex\":{\"a\":1}}", "guided_regex", "must be a string", BAD, COMPACT},
+    {"{\"guided_whitespace_pattern\":\"x\"}", "guided_whitespace_pattern", "is not supported", BAD, COMPACT},
+};
+
+static const struct row conflicts[] = {
+    {"{\"guided_json\":{},\"guided_regex\":\"a\"}", "guided_regex", "conflicts with guided_json", BAD, COMPACT},
+    {"{\"structured_outputs\":{\"json\":{},\"regex\":\"a\"}}", "structured_outputs.regex",
+     "conflicts with structured_outputs.json", BAD, COMPACT},
+    {"{\"structured_outputs\":{\"json\":{}},\"grammar\":\"x\"}", "grammar", "conflicts with structured_outputs.json",
+     BAD, COMPACT},
+    {"{\"guided_choice\":[\"a\"],\"response_format\":{\"type\":\"json_object\"}}", "response_format",
+     "conflicts with guided_choice", BAD, COMPACT},
+};
+
+static void check_all(const struct row *rows, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        check(&rows[i]);
+}
+
+static void each_form(void **state)
+{
+    (void)state;
+    check_all(formats, sizeof formats / sizeof *formats);
+    check_all(structured, sizeof structured / sizeof *structured);
+    check_all(older, sizeof older / sizeof *older);
+}
+
+static void two_restrictions_conflict(void **state)
+{
+    (void)state;
+    check_all(conflicts, sizeof conflicts / sizeof *conflicts);
+}
+
+/* The server's default counts unless the request states another white space. */
+static void default_whitespace(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *body;
+        enum quire_grammar_whitespace expected;
+    } rows[] = {
+        {"{\"response_format\":{\"type\":\"json_object\"}}", FLEXIBLE},
+        {"{\"guided_json\":{}}", FLEXIBLE},
+        {"{\"structured_outputs\":{\"json\":{}}}", FLEXIBLE},
+        {"{\"structured_outputs\":{\"json\":{},\"disable_any_whitespace\":true}}", COMPACT},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct grammar_request *r;
+        struct api_error e;
+        assert_true(read_all(rows[i].body, FLEXIBLE, &r, &e));
+        assert_int_equal(r->source.whitespace, rows[i].expected);
+        grammar_request_free(r);
+    }
+}
+
+static void digests_differ(void **state)
+{
+    (void)state;
+    static const char *const bodies[] = {
+        "{\"guided_regex\":\"a\"}",
+        "{\"guided_regex\":\"b\"}",
+        "{\"guided_grammar\":\"a\"}",
+        "{\"structured_outputs\":{\"json\":{}}}",
+        "{\"structured_outputs\":{\"json\":{},\"disable_any_whitespace\":false}}",
+    };
+    enum { N = sizeof bodies / sizeof *bodies };
+    struct key256 digests[N];
+    for (size_t i = 0; i < N; i++) {
+        struct grammar_request *r;
+        struct api_error e;
+        assert_true(read_all(bodies[i], COMPACT, &r, &e));
+        digests[i] = r->digest;
+        grammar_request_free(r);
+        for (size_t j = 0; j < i; j++)
+            assert_memory_not_equal(&digests[i], &digests[j], sizeof *digests);
+    }
+}
+
+int run_grammar_fields_tests(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_form),
+        cmocka_unit_test(two_restrictions_conflict),
+        cmocka_unit_test(default_whitespace),
+        cmocka_unit_test(digests_differ),
+    };
+    return cmocka_run_group_tests_name("grammar_fields", tests, NULL, NULL);
+}
