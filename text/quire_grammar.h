@@ -55,8 +55,8 @@ struct quire_grammars_stats {
     uint64_t entries, bytes;          /* in the cache now */
 };
 
-/* Takes about 0.2 s for 152,000 tokens: any thread may do it beside other work. Keeps its own reference to the
- * tokenizer: quire_text_close() may come before the last release. Returns QUIRE_INVALID if an option is wrong. */
+/* Fast: the first compilation prepares the tokens, which takes about 0.2 s for 152,000 of them. Keeps its own reference
+ * to the tokenizer: quire_text_close() may come before the last release. Returns QUIRE_INVALID if an option is wrong. */
 int quire_grammars_open(const struct quire_text *text, const struct quire_grammars_options *options,
                         struct quire_grammars **out, struct quire_error *err);
 struct quire_grammars *quire_grammars_retain(struct quire_grammars *grammars);
@@ -71,6 +71,8 @@ size_t quire_grammars_words(const struct quire_grammars *grammars);
  * QUIRE_EXHAUSTED after the deadline; QUIRE_UNAVAILABLE after cancel. Neither is cached. */
 int quire_grammar_compile(struct quire_grammars *grammars, const char *normal, size_t n, const atomic_bool *cancel,
                           struct quire_grammar **out, struct quire_error *err);
+/* Only from the cache: fast. NULL: it is not there. The caller releases the result. */
+struct quire_grammar *quire_grammar_find(struct quire_grammars *grammars, const char *normal, size_t n);
 struct quire_grammar *quire_grammar_retain(struct quire_grammar *grammar);
 void quire_grammar_release(struct quire_grammar *grammar); /* NULL is fine */
 /* SHA-256 of the normal text: the cache's key. */
@@ -103,8 +105,7 @@ int quire_matcher_check(struct quire_matcher *matcher, const uint32_t *ids, size
 int quire_matcher_rollback(struct quire_matcher *matcher, size_t n, struct quire_error *err);
 /* Up to max ids that are forced next, one after the other; *n may be 0. An eos is never one of them, even if
  * it is the only id that the mask allows. */
-int quire_matcher_forced(struct quire_matcher *matcher, uint32_t *ids, size_t max, size_t *n,
-                         struct quire_error *err);
+int quire_matcher_forced(struct quire_matcher *matcher, uint32_t *ids, size_t max, size_t *n, struct quire_error *err);
 /* The number of ids accepted so far: an eos included. */
 size_t quire_matcher_n_accepted(const struct quire_matcher *matcher);
 /* The grammar is complete here: the mask allows an eos. False after an eos. */

@@ -7,6 +7,7 @@
 #include "app/flags/engine_flags.h"
 #include "app/models/cache.h"
 #include "app/serving/death.h"
+#include "app/serving/grammars.h"
 #include "app/serving/identity.h"
 #include "app/serving/listen.h"
 #include "app/serving/notify.h"
@@ -16,6 +17,7 @@
 #include "app/watch/watching.h"
 #include "base/log.h"
 #include "engine/engine.h"
+#include "engine/model/model.h"
 #include "engine/options.h"
 #include "server/daemon/daemon.h"
 #include "server/front/tenant/tenants.h"
@@ -28,6 +30,7 @@ struct engine_command {
     struct event_base *base;
     struct daemon *daemon;
     struct engine *engine;
+    struct serving_grammars *grammars;
     struct log_stats *log_stats;
     struct serving_signals *signals;
     struct serving_death *death;
@@ -85,6 +88,19 @@ static int read_weights(struct engine_command *c, struct engine_options *options
     return QUIRE_OK;
 }
 
+/* The engine opens the tokenizer only when a request brings a grammar. */
+static int begin_grammars(struct engine_command *c, struct engine_options *options, struct quire_error *err)
+{
+    struct model_desc desc;
+    struct sampling_defaults ignored;
+    int status = model_describe(options->model_dir, &desc, &ignored, err);
+    if (status == QUIRE_OK)
+        status = serving_grammars_begin(options->model_dir, &desc, &c->grammars, err);
+    if (status == QUIRE_OK)
+        options->grammars = serving_grammars_engine(c->grammars);
+    return status;
+}
+
 static int open_all(struct engine_command *c, struct engine_options *options, struct quire_error *err)
 {
     struct serving_identity identity;
@@ -93,6 +109,8 @@ static int open_all(struct engine_command *c, struct engine_options *options, st
         status = read_weights(c, options, err);
     if (status == QUIRE_OK)
         status = serving_identity_read(options->model_dir, &identity, err);
+    if (status == QUIRE_OK)
+        status = begin_grammars(c, options, err);
     if (status != QUIRE_OK)
         return status;
     c->base = event_base_new();
@@ -131,6 +149,7 @@ static void close_all(struct engine_command *c)
     serving_signals_end(c->signals);
     log_stats_end(c->log_stats);
     engine_close(c->engine);
+    serving_grammars_end(c->grammars);
     watching_end(&c->watching);
     daemon_close(c->daemon);
     serving_death_end(c->death);

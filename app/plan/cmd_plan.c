@@ -6,6 +6,7 @@
 #include "app/flags/engine_flags.h"
 #include "app/models/cache.h"
 #include "app/plan/planned.h"
+#include "engine/grammars.h"
 
 #include <stdio.h>
 
@@ -91,6 +92,8 @@ int command_plan(int argc, char **argv)
         return command_fail(2, "MODEL is missing; usage: quire plan MODEL [options]");
     if (beside_check(&beside, &err) != QUIRE_OK)
         return command_fail(2, err.text);
+    static const struct engine_grammars unused; /* a plan calls none of them */
+    options.grammars = &unused;
     if (plan_first(&options, &first, &plans[0], ranks[0], &err) != QUIRE_OK)
         return command_fail(1, err.text);
     if (beside.model && plan_second(&beside, &options, &first, &second, &plans[1], ranks[1], &err) != QUIRE_OK)

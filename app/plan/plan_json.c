@@ -47,6 +47,7 @@ static json_t *plan_json(const struct planned *p)
         {"kv_bytes", plan->kv_bytes},
         {"swap_bytes", plan->swap_bytes},
         {"draft_bytes", plan->draft_bytes},
+        {"mask_bytes", plan->mask_bytes},
         {"draft_weight_bytes", plan->draft_weight_bytes},
         {"draft_model_bytes", plan->draft_model_bytes},
         {"regrouped_bytes", plan->regrouped_bytes},

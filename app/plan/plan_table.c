@@ -61,6 +61,7 @@ static void print_memory(const struct planned *p)
         {"workspace", "scratch of the kernels", plan->workspace_bytes},
         {"KV cache", "all blocks", plan->kv_bytes},
         {"drafts", "draft tables, in host memory (--speculative-config)", plan->draft_bytes},
+        {"masks", "masks of structured output, in host memory", plan->mask_bytes},
         {"its weights", plan->device_memory ? "draft model, copied to the GPU" : "draft model, mapped in place",
          plan->draft_weight_bytes},
         {"its buffers", "parameters, activations, logits, workspace, and blocks for draft tokens",

@@ -71,6 +71,7 @@ static void close_all(struct serve *s)
     reload_end(s->reload);
     tls_free(s->tls);
     tenants_free(s->tenants);
+    serving_grammars_end(s->grammars);
     quire_text_close(s->text);
     if (s->base)
         event_base_free(s->base);

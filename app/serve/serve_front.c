@@ -42,6 +42,15 @@ static int compare_questions(struct serve *s, struct quire_error *err)
     return status;
 }
 
+static struct quire_grammars *use_grammars(struct serve *s)
+{
+    struct quire_error why;
+    struct quire_grammars *grammars = serving_grammars_use(s->grammars, s->text, &why);
+    if (!grammars)
+        quire_log(QUIRE_LOG_WARN, "server", "requests for structured output are rejected: %s", why.text);
+    return grammars;
+}
+
 static int add_models(struct serve *s, const struct sampling_defaults *sampling, struct quire_error *err)
 {
     const struct served_model_options model = {
@@ -49,6 +58,7 @@ static int add_models(struct serve *s, const struct sampling_defaults *sampling,
         .n_names = s->flags->says->names.n,
         .root = s->flags->says->given,
         .text = s->text,
+        .grammars = use_grammars(s),
         .specials_in_messages = s->flags->says->specials_in_messages,
         .keeps_billing_header = s->flags->says->keeps_billing_header,
         .flexible_whitespace = s->flags->says->flexible_whitespace,

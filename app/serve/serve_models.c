@@ -36,9 +36,12 @@ int serve_open_model(struct serve *s, struct sampling_defaults *sampling, struct
     if (status == QUIRE_OK)
         status = serving_identity_read(s->flags->options->model_dir, s->identity, err);
     if (status == QUIRE_OK)
+        status = serving_grammars_begin(NULL, &desc, &s->grammars, err);
+    if (status == QUIRE_OK)
         status = serving_text_begin(s->flags->options->model_dir, &load, err);
     if (status != QUIRE_OK)
         return status;
+    s->flags->options->grammars = serving_grammars_engine(s->grammars);
     if (!s->flags->says->remote && !s->flags->says->restarts)
         status = open_engine(s, err);
     int text_status = serving_text_join(load, &s->text, &text_err);

@@ -7,6 +7,7 @@
 #include "app/serve/own_engine.h"
 #include "app/serve/reload.h"
 #include "app/serve/serve_flags.h"
+#include "app/serving/grammars.h"
 #include "app/serving/identity.h"
 #include "app/serving/signals.h"
 #include "app/warm/warm.h"
@@ -22,6 +23,7 @@ struct serve {
     struct serving_signals *signals;
     struct own_engine *engine; /* NULL with --engine and --restart */
     struct quire_text *text;
+    struct serving_grammars *grammars;
     struct tls *tls; /* NULL: plain HTTP */
     struct tenants *tenants;
     uint32_t weights[TENANTS_MAX]; /* weights of the tenants, for the engine */

@@ -60,7 +60,7 @@ static int plan_rank(const struct engine_options *options, const struct checkpoi
         .weight_bytes = plan.weight_bytes,
         .kv_bytes = plan.kv_bytes,
         .swap_bytes = plan.swap_bytes,
-        .total_bytes = plan.total_bytes - (rank > 0 ? plan.draft_bytes : 0), /* only rank 0 drafts */
+        .total_bytes = plan.total_bytes - (rank > 0 ? plan.draft_bytes + plan.mask_bytes : 0), /* only rank 0 draws */
         .device_bytes = plan.device_memory ? engine_plan_needed_bytes(&plan) + plan.driver_bytes : 0};
     return QUIRE_OK;
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::error::{Error, Status};
-use crate::grammar::cache::Grammars;
+use crate::grammar::cache::{Grammars, Source};
 use crate::grammar::matcher::Matcher;
 use crate::grammar::tokens::Tokens;
 use crate::grammar::Limits;
@@ -33,10 +33,18 @@ fn data(name: &str) -> Arc<Text> {
     Arc::new(Text::open(&dir.join(name)).unwrap())
 }
 
+fn source(text: &Arc<Text>, n_vocab: usize, eos: &[u32], limits: &Limits) -> Source {
+    Source {
+        text: text.clone(),
+        n_vocab,
+        eos: eos.to_vec(),
+        limits: limits.parser(),
+    }
+}
+
 fn grammars_of(text: &Arc<Text>, eos: &[u32], limits: Limits) -> Grammars {
     let n = text.vocabulary.n_ids() as usize + 7;
-    let tokens = Tokens::new(text.clone(), n, eos, limits.parser()).unwrap();
-    Grammars::new(tokens, limits.bounds(0, 0))
+    Grammars::new(source(text, n, eos, &limits), limits.bounds(0, 0)).unwrap()
 }
 
 fn matcher(grammars: &Grammars, normal: &str) -> Matcher {
@@ -516,8 +524,7 @@ fn a_step_that_is_too_complex_fails_for_good() {
 fn the_cache_compiles_once_and_evicts_the_oldest() {
     let text = data("bytelevel");
     let limits = Limits::default();
-    let tokens = Tokens::new(text.clone(), 430, &[421], limits.parser()).unwrap();
-    let grammars = Grammars::new(tokens, limits.bounds(2, 0));
+    let grammars = Grammars::new(source(&text, 430, &[421], &limits), limits.bounds(2, 0)).unwrap();
     let same = std::thread::scope(|scope| {
         let ask = || compile(&grammars, GRAMMARS[1]).unwrap();
         let threads: Vec<_> = (0..4).map(|_| scope.spawn(ask)).collect();

@@ -1,4 +1,4 @@
-//! Normal grammars against llguidance: what each allows and forbids, byte by byte. And what is refused, with its place.
+//! Normal grammars against llguidance: what each allows and forbids, byte by byte. Errors name the place.
 
 use std::sync::OnceLock;
 
@@ -9,6 +9,9 @@ use serde_json::{json, Value as Json};
 
 use crate::error::Status;
 use crate::normal::{normal, Form, Reasoning, Whitespace};
+
+/// Half of what quire_grammar_normal.h asks for.
+const SMALL_STACK_BYTES: usize = 512 << 10;
 
 fn factory() -> &'static ParserFactory {
     static FACTORY: OnceLock<ParserFactory> = OnceLock::new();
@@ -187,6 +190,17 @@ fn logic_becomes_unions_and_intersections() {
         &[r#"{"kind":"cat","lives":9}"#, r#"{"kind":"dog"}"#],
         &[r#"{"kind":"cat"}"#, r#"{"kind":"dog","lives":9}"#],
     );
+    // 500 kinds without a type of their own.
+    let kinds: Vec<Json> = (0..500)
+        .map(|i| json!({"properties": {"k": {"const": i}}, "required": ["k"], "additionalProperties": false}))
+        .collect();
+    check_schema(
+        json!({"type": "object", "oneOf": kinds}),
+        &[r#"{"k":7}"#],
+        &["7", r#"{"k":500}"#],
+    );
+    let text = refusal(Form::JsonSchema, &json!({ "oneOf": kinds }).to_string());
+    assert!(text.contains("too many branches"), "{text}");
     // Exactly one of two keys.
     check_schema(
         json!({"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
@@ -235,6 +249,11 @@ fn objects_of_patterns_and_names() {
         json!({"type": "object", "propertyNames": {"enum": ["a", "b"]}, "additionalProperties": {"type": "integer"}}),
         &["{}", r#"{"a":1}"#, r#"{"a":1,"b":2}"#],
         &[r#"{"c":1}"#, r#"{"a":"x"}"#],
+    );
+    check_schema(
+        json!({"type": "object", "propertyNames": {"$ref": "#/$defs/N"}, "$defs": {"N": {"type": "string", "enum": ["a"]}}}),
+        &["{}", r#"{"a":1}"#],
+        &[r#"{"c":1}"#],
     );
     check_schema(
         json!({"type": "object", "propertyNames": {"pattern": "^x_"}}),
@@ -310,6 +329,19 @@ fn deep_and_recursive_schemas() {
         ],
         &[r#"{"v":1}"#],
     );
+    let chain = |n: usize| {
+        let mut definitions = serde_json::Map::new();
+        for i in 0..n {
+            definitions.insert(
+                format!("a{i}"),
+                json!({"$ref": format!("#/$defs/a{}", i + 1)}),
+            );
+        }
+        definitions.insert(format!("a{n}"), json!({"type": "null"}));
+        json!({"$ref": "#/$defs/a0", "$defs": definitions}).to_string()
+    };
+    check(Form::JsonSchema, &chain(60), &["null"], &["1"]);
+    assert!(refusal(Form::JsonSchema, &chain(10_000)).contains("nested"));
     let mut schema = json!({"type": "integer"});
     let mut answer = "1".to_string();
     for _ in 0..40 {
@@ -620,4 +652,44 @@ fn structural_tags() {
         let error = refusal(Form::StructuralTag, &tag.to_string());
         assert!(error.contains(place), "{tag}: {error}");
     }
+}
+
+#[test]
+fn the_deepest_texts_fit_a_small_stack() {
+    let mut definitions = serde_json::Map::new();
+    for i in 0..300 {
+        let inner = json!({"properties": {"a": {"$ref": format!("#/$defs/a{}", i + 1)}}});
+        definitions.insert(
+            format!("a{i}"),
+            json!({ "allOf": [{ "if": true, "then": { "anyOf": [inner, { "const": 1 }] } }] }),
+        );
+    }
+    let schema = json!({"$ref": "#/$defs/a0", "$defs": definitions}).to_string();
+    let nots = format!(
+        "{}{{\"oneOf\":[{{}},{{\"type\":\"null\"}}]}}{}",
+        "{\"not\":".repeat(60),
+        "}".repeat(60)
+    );
+    let nested = format!("root ::= {}\"a\"{} root?", "(".repeat(99), ")*".repeat(99));
+    let expression = format!("{}a{}", "(".repeat(99), "b?)".repeat(99));
+    let tags = format!(
+        "{{\"format\":{}{{\"type\":\"any_text\"}}{}}}",
+        r#"{"type":"sequence","elements":["#.repeat(24),
+        "]}".repeat(24)
+    );
+    let texts = [
+        (Form::JsonSchema, schema),
+        (Form::JsonSchema, nots),
+        (Form::Gbnf, nested),
+        (Form::Regex, expression),
+        (Form::StructuralTag, tags),
+    ];
+    let thread = std::thread::Builder::new()
+        .stack_size(SMALL_STACK_BYTES)
+        .spawn(move || {
+            for (form, text) in texts {
+                let _ = normal(form, text.as_bytes(), Whitespace::Compact, None);
+            }
+        });
+    thread.unwrap().join().unwrap();
 }

@@ -16,10 +16,9 @@ use llguidance::api::ParserLimits;
 
 use crate::error::{Error, Result};
 use crate::{boundary, null, quiet_panics, slice, text_ref, QuireError, QuireText};
-use cache::{Bounds, Grammars, Stats};
+use cache::{Bounds, Grammars, Source, Stats};
 use compile::Grammar;
 use matcher::Matcher;
-use tokens::Tokens;
 
 const TEXT_BYTES: usize = 2 << 20;
 const COMPILE_FUEL: u64 = 1_000_000;
@@ -104,9 +103,14 @@ pub unsafe extern "C" fn quire_grammars_open(
         let eos = slice(options.eos, options.n_eos, "eos")?;
         let limits = &options.limits;
         let text = text_ref(text)?.clone();
-        let tokens = Tokens::new(text, options.n_vocab as usize, eos, limits.parser())?;
+        let source = Source {
+            text,
+            n_vocab: options.n_vocab as usize,
+            eos: eos.to_vec(),
+            limits: limits.parser(),
+        };
         let bounds = limits.bounds(options.cache_entries, options.cache_bytes);
-        *out = Arc::into_raw(Arc::new(Grammars::new(tokens, bounds)));
+        *out = Arc::into_raw(Arc::new(Grammars::new(source, bounds)?));
         Ok(())
     })
 }
@@ -154,7 +158,7 @@ pub unsafe extern "C" fn quire_grammars_stats(grammars: *const Grammars, out: *m
 /// See quire_grammars_open.
 #[no_mangle]
 pub unsafe extern "C" fn quire_grammars_words(grammars: *const Grammars) -> usize {
-    grammars.as_ref().map_or(0, |g| g.tokens.live.len())
+    grammars.as_ref().map_or(0, |g| g.n_words())
 }
 
 /// # Safety
@@ -174,6 +178,24 @@ pub unsafe extern "C" fn quire_grammar_compile(
         *out = Arc::into_raw(grammars.compile(normal, cancel.as_ref())?);
         Ok(())
     })
+}
+
+/// # Safety
+/// See quire_grammars_open.
+#[no_mangle]
+pub unsafe extern "C" fn quire_grammar_find(
+    grammars: *const Grammars,
+    normal: *const c_char,
+    n: usize,
+) -> *const Grammar {
+    let mut found = std::ptr::null();
+    boundary(std::ptr::null_mut(), || {
+        let grammars = grammars.as_ref().ok_or_else(|| null("grammars"))?;
+        let normal = slice(normal.cast::<u8>(), n, "normal")?;
+        found = grammars.find(normal).map_or(found, Arc::into_raw);
+        Ok(())
+    });
+    found
 }
 
 /// # Safety

@@ -1,12 +1,15 @@
 //! Compiled grammars by the digest of their normal text, so that each is compiled once.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use super::compile::{self, Grammar, Patience};
-use super::tokens::Tokens;
+use llguidance::api::ParserLimits;
+
+use super::tokens::{self, Tokens};
 use crate::error::{Error, Result};
+use crate::load::Text;
 
 /// A waiter looks at its own deadline and flag this often.
 const TICK: Duration = Duration::from_millis(20);
@@ -60,9 +63,18 @@ struct Shelf {
     stats: Stats,
 }
 
+/// What the tokens are made of when the first grammar is compiled.
+pub struct Source {
+    pub text: Arc<Text>,
+    pub n_vocab: usize,
+    pub eos: Vec<u32>,
+    pub limits: ParserLimits,
+}
+
 /// struct quire_grammars
 pub struct Grammars {
-    pub tokens: Arc<Tokens>,
+    source: Source,
+    tokens: OnceLock<Result<Arc<Tokens>>>,
     bounds: Bounds,
     shelf: Mutex<Shelf>,
     closed: Condvar,
@@ -84,13 +96,43 @@ impl Drop for Opened<'_> {
 }
 
 impl Grammars {
-    pub fn new(tokens: Tokens, bounds: Bounds) -> Grammars {
-        Grammars {
-            tokens: Arc::new(tokens),
+    pub fn new(source: Source, bounds: Bounds) -> Result<Grammars> {
+        tokens::check(&source.text, source.n_vocab, &source.eos)?;
+        Ok(Grammars {
+            source,
+            tokens: OnceLock::new(),
             bounds,
             shelf: Mutex::default(),
             closed: Condvar::new(),
-        }
+        })
+    }
+
+    /// The words of a mask.
+    pub fn n_words(&self) -> usize {
+        self.source.n_vocab.div_ceil(32)
+    }
+
+    /// Made by the first caller, because it takes 0.2 s and most servers never need it.
+    fn tokens(&self) -> Result<&Arc<Tokens>> {
+        let s = &self.source;
+        let make = || Tokens::new(s.text.clone(), s.n_vocab, &s.eos, s.limits.clone());
+        let made = self.tokens.get_or_init(|| make().map(Arc::new));
+        made.as_ref().map_err(Error::clone)
+    }
+
+    /// A grammar of the cache. A miss is not counted: the caller compiles next.
+    pub fn find(&self, normal: &[u8]) -> Option<Arc<Grammar>> {
+        let digest = compile::digest(normal);
+        let mut shelf = self.shelf();
+        let now = shelf.clock + 1;
+        let Some(Slot::Ready { grammar, used }) = shelf.slots.get_mut(&digest) else {
+            return None;
+        };
+        *used = now;
+        let grammar = grammar.clone();
+        shelf.clock = now;
+        shelf.stats.hits += 1;
+        Some(grammar)
     }
 
     pub fn stats(&self) -> Stats {
@@ -118,7 +160,7 @@ impl Grammars {
             return Ok(grammar);
         }
         let opened = Opened(self, digest);
-        let grammar = compile::compile(&self.tokens, text, &patience)?;
+        let grammar = compile::compile(self.tokens()?, text, &patience)?;
         self.put(digest, &grammar);
         drop(opened);
         Ok(grammar)

@@ -93,7 +93,7 @@ pub fn compile(tokens: &Arc<Tokens>, normal: &str, patience: &Patience) -> Resul
         start,
     });
     // What fails at its start is no grammar.
-    let mut words = vec![0; tokens.live.len()];
+    let mut words = vec![0; tokens.live_text.len()];
     Matcher::new(grammar.clone()).mask(&mut words)?;
     patience.check()?;
     Ok(grammar)

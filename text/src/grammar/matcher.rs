@@ -75,7 +75,7 @@ impl Matcher {
     }
 
     pub fn n_words(&self) -> usize {
-        self.tokens().live.len()
+        self.tokens().live_text.len()
     }
 
     pub fn n_accepted(&self) -> usize {
@@ -153,12 +153,12 @@ impl Matcher {
 
     pub fn mask(&mut self, words: &mut [u32]) -> Result<()> {
         self.step(|m| {
-            words.fill(0);
-            if m.ended {
-                return Ok(());
-            }
-            if let Some(id) = m.queue()?.first() {
-                words[*id as usize / 32] |= 1 << (id % 32);
+            let forced = m.queue()?.first().copied();
+            if m.ended || forced.is_some() {
+                words.fill(0);
+                if let Some(id) = forced {
+                    words[id as usize / 32] |= 1 << (id % 32);
+                }
                 return Ok(());
             }
             let mask = match m.parser.compute_mask() {
@@ -167,18 +167,21 @@ impl Matcher {
                 }
                 mask => mask.map_err(|e| too_complex(&e.to_string()))?,
             };
-            let live = &m.grammar.tokens.live;
-            for ((word, allowed), live) in words.iter_mut().zip(mask.as_slice()).zip(live) {
-                *word = allowed & live;
-            }
             let may_stop = m.stop_allowed()?;
-            for id in &m.grammar.tokens.eos {
-                let bit = 1 << (id % 32);
-                let word = &mut words[*id as usize / 32];
-                *word = if may_stop { *word | bit } else { *word & !bit };
+            let tokens = &m.grammar.tokens;
+            let mut any = u32::from(may_stop);
+            let both = mask.as_slice().iter().zip(&tokens.live_text);
+            for (word, (allowed, live)) in words.iter_mut().zip(both) {
+                *word = allowed & live;
+                any |= *word;
             }
-            if words.iter().all(|word| *word == 0) {
+            if any == 0 {
                 return Err(Error::invalid(NO_TOKEN));
+            }
+            if may_stop {
+                for id in &tokens.eos {
+                    words[*id as usize / 32] |= 1 << (id % 32);
+                }
             }
             Ok(())
         })
@@ -195,7 +198,7 @@ impl Matcher {
         if self.tokens().eos.contains(&id) {
             return self.stop_allowed();
         }
-        if !self.tokens().is_live(id) {
+        if !self.tokens().is_live_text(id) {
             return Ok(false);
         }
         let valid = self.parser.validate_token(id);

@@ -74,7 +74,7 @@ fn can_match(parser: &mut TokenParser, tokens: &Tokens, symbol: CSymIdx) -> bool
     if let [token] = spec.token_range_lexemes(&alone)[..] {
         let ends = tokens.eos.iter().any(|id| token.contains_token(*id));
         let goes_on = |id: u32| token.contains_token(id) && !tokens.eos.contains(&id);
-        return !ends || (0..tokens.live.len() as u32 * 32).any(goes_on);
+        return !ends || (0..tokens.live_text.len() as u32 * 32).any(goes_on);
     }
     let first = |r: &mut llguidance::earley::ParserRecognizer<'_>| {
         let state = r.lexer_mut().start_state(&alone);

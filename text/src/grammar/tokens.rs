@@ -23,8 +23,8 @@ const SAMPLES: [&str; 5] = ["a", " a", "{\"a\": [1, 2]}", "\n  b", "a  b "];
 /// What all grammars of one tokenizer share.
 pub struct Tokens {
     pub factory: ParserFactory,
-    /// Bit id % 32 of word id / 32: the id has bytes, or is special.
-    pub live: Vec<u32>,
+    /// Bit id % 32 of word id / 32: the id has bytes or is special, and does not end the answer.
+    pub live_text: Vec<u32>,
     pub eos: Vec<u32>,
 }
 
@@ -35,12 +35,11 @@ impl Tokens {
         eos: &[u32],
         limits: ParserLimits,
     ) -> Result<Tokens> {
-        check(&text, n_vocab, eos)?;
         let words = words(&text, n_vocab, eos);
-        let mut live = vec![0u32; n_vocab.div_ceil(32)];
+        let mut live_text = vec![0u32; n_vocab.div_ceil(32)];
         for (id, word) in words.iter().enumerate() {
-            if !word.is_empty() {
-                live[id / 32] |= 1 << (id % 32);
+            if !word.is_empty() && !eos.contains(&(id as u32)) {
+                live_text[id / 32] |= 1 << (id % 32);
             }
         }
         let build = || {
@@ -63,18 +62,18 @@ impl Tokens {
         *factory.limits_mut() = limits;
         Ok(Tokens {
             factory,
-            live,
+            live_text,
             eos: eos.to_vec(),
         })
     }
 
-    pub fn is_live(&self, id: u32) -> bool {
-        let word = self.live.get(id as usize / 32);
+    pub fn is_live_text(&self, id: u32) -> bool {
+        let word = self.live_text.get(id as usize / 32);
         word.is_some_and(|word| word >> (id % 32) & 1 == 1)
     }
 }
 
-fn check(text: &Text, n_vocab: usize, eos: &[u32]) -> Result<()> {
+pub fn check(text: &Text, n_vocab: usize, eos: &[u32]) -> Result<()> {
     if !text.vocabulary.plan.concatenates() {
         return Err(Error::new(
             Status::Unsupported,

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::gbnf::{Node, Set};
 
-/// Of all lexemes of a grammar.
+/// Limit for all lexemes of a grammar together.
 pub const MAX_POSITIONS: usize = 4000;
 const MAX_EDGES: usize = 400_000;
 /// Parts of rules that are visited while an automaton is built.

@@ -1,4 +1,4 @@
-//! What a schema says about its values, to prove that two schemas have none in common.
+//! Facts about the values of a schema. They prove that two schemas are disjoint.
 
 use std::collections::HashSet;
 
@@ -87,7 +87,7 @@ impl Range {
     }
 }
 
-/// Everything that a schema and what it includes say. All of it must hold.
+/// The facts of a schema and of the schemas that it includes. All of them hold.
 pub struct Facts<'a> {
     kinds: u8,
     values: Option<&'a Vec<Value>>,
@@ -115,6 +115,18 @@ impl<'a> Facts<'a> {
         facts
     }
 
+    /// Only values of the type count; null stands for all.
+    pub fn restrict(&mut self, kind: &Value) {
+        match kind {
+            Value::String(name) => self.kinds &= kind_of_type(name),
+            Value::Array(names) => {
+                let names = names.iter().filter_map(Value::as_str);
+                self.kinds &= names.fold(0, |kinds, name| kinds | kind_of_type(name));
+            }
+            _ => (),
+        }
+    }
+
     fn add(&mut self, schema: &'a Value, known: &Known<'a>, depth: usize) {
         let map = match schema {
             Value::Bool(false) => {
@@ -127,11 +139,7 @@ impl<'a> Facts<'a> {
         for (key, value) in map {
             let number = value.as_f64().unwrap_or(f64::NAN);
             match (key.as_str(), value) {
-                ("type", Value::String(name)) => self.kinds &= kind_of_type(name),
-                ("type", Value::Array(names)) => {
-                    let names = names.iter().filter_map(Value::as_str);
-                    self.kinds &= names.fold(0, |kinds, name| kinds | kind_of_type(name));
-                }
+                ("type", kind) => self.restrict(kind),
                 ("enum", Value::Array(values)) => {
                     self.kinds &= values.iter().fold(0, |k, v| k | kind_of_value(v));
                     if self.values.is_none_or(|old| old.len() > values.len()) {
@@ -227,7 +235,7 @@ impl<'a> Facts<'a> {
             }
     }
 
-    /// A property that one of them requires tells them apart.
+    /// Whether a required property has disjoint schemas in both.
     fn objects_disjoint(&self, other: &Facts<'a>, known: &Known<'a>, depth: usize) -> bool {
         self.required.union(&other.required).any(|name| {
             let mine = self.property(name);
@@ -259,4 +267,24 @@ impl<'a> Facts<'a> {
         }
         out
     }
+}
+
+/// Whether all require a property of which each has other values, as in a discriminated union.
+pub fn told_apart<'a>(branches: &[Facts<'a>], known: &Known<'a>) -> bool {
+    let Some(first) = branches.first() else {
+        return false;
+    };
+    first
+        .required
+        .iter()
+        .filter(|name| branches.iter().all(|b| b.required.contains(*name)))
+        .any(|name| {
+            let mut seen = HashSet::new();
+            branches.iter().all(|branch| {
+                let schemas = branch.property(name);
+                let values = schemas.iter().find_map(|s| Facts::of(s, known).values);
+                branch.kinds == OBJECT
+                    && values.is_some_and(|values| values.iter().all(|v| seen.insert(canonical(v))))
+            })
+        })
 }

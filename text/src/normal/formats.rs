@@ -23,7 +23,7 @@ const TIME: &str = concat!(
 const LABEL: &str = "[A-Za-z0-9](?:[A-Za-z0-9]|-[A-Za-z0-9]){0,31}";
 const POINTER: &str = "(?:/(?:[^/~]|~[01])*)*";
 const PATH_CHARACTER: &str = r"(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})";
-// A colon in the first segment would make what stands before it a scheme.
+// Without the colon: the first segment would become a scheme.
 const FIRST_CHARACTER: &str = r"(?:[A-Za-z0-9._~!$&'()*+,;=@-]|%[0-9A-Fa-f]{2})";
 
 pub fn lookup(name: &str) -> Format {

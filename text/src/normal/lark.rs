@@ -54,7 +54,7 @@ impl Lark {
         let _ = writeln!(self.rules, "{name}: {body}");
     }
 
-    /// A grammar of its own, with a rule `start`; the whole grammar unless something stands before it.
+    /// A grammar of its own, with a rule `start`; the whole grammar if no reasoning precedes it.
     pub fn users(&mut self, text: String) -> String {
         let start = format!("%lark {{\n{text}\n}}");
         self.users = Some(text);

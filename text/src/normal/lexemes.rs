@@ -427,7 +427,7 @@ struct Follow {
     changed: bool,
 }
 
-/// Of a part: which lexemes begin and end it.
+/// The lexemes that begin and end a part.
 #[derive(Clone)]
 struct Edges {
     first: Vec<bool>,
@@ -497,7 +497,7 @@ impl Follow {
                 edges.last[*i] = true;
                 edges
             }
-            // Nothing of a text can be a part of a token, but what follows it begins anew, as at the start.
+            // No lexeme overlaps a special token. The lexemes after it are expected as at the start.
             Low::Special(_) => {
                 let mut edges = Edges::none(n, false);
                 edges.last[n - 1] = true;

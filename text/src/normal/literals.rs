@@ -72,7 +72,7 @@ pub fn multiple(value: &Value, alone: bool, at: &Path) -> Result<Value> {
     } else {
         MAX_MULTIPLE_OF_SEVERAL
     };
-    // What llguidance makes of it: an integer of few digits, and a power of ten.
+    // llguidance computes an integer and a power of ten in the same way.
     let mut scaled = number;
     let mut digits = 0;
     while scaled.fract() != 0.0 && digits < 15 {

@@ -1,29 +1,40 @@
 //! `oneOf` and `not`, which llguidance does not enforce, as what it does: unions and intersections.
 
+use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 
 use serde_json::{json, Map, Value};
 
-use super::facts::Facts;
+use super::facts::{self, Facts};
 use super::literals::canonical;
 use super::negation::negate;
 use super::path::Path;
 use crate::error::{Error, Result};
 
 /// Comparisons of two schemas.
-const MAX_COMPARISONS: usize = 200_000;
+const MAX_COMPARISONS: usize = 1_000_000;
+
+/// Pairs of branches of oneOf, each of which takes the complement of the other.
+const MAX_OVERLAPS: usize = 1000;
+
+/// Keywords and characters of complements.
+const MAX_NEGATED: usize = 50_000;
 
 /// All the definitions of a schema, while their logic is still in place.
 pub struct Known<'a> {
     definitions: &'a [Value],
-    left: std::cell::Cell<usize>,
+    left: Cell<usize>,
+    overlaps: Cell<usize>,
+    negated: Cell<usize>,
 }
 
 impl<'a> Known<'a> {
     pub fn of(definitions: &'a [Value]) -> Known<'a> {
         Known {
             definitions,
-            left: std::cell::Cell::new(MAX_COMPARISONS),
+            left: Cell::new(MAX_COMPARISONS),
+            overlaps: Cell::new(0),
+            negated: Cell::new(0),
         }
     }
 
@@ -32,6 +43,18 @@ impl<'a> Known<'a> {
         let left = self.left.get();
         self.left.set(left.saturating_sub(1));
         left > 0
+    }
+
+    /// Counts two branches of a oneOf that may both match. Returns false if there are too many.
+    fn overlap(&self) -> bool {
+        self.overlaps.set(self.overlaps.get() + 1);
+        self.overlaps.get() <= MAX_OVERLAPS
+    }
+
+    /// Counts parts of complements. Returns false if there are too many.
+    pub fn negate(&self, n: usize) -> bool {
+        self.negated.set(self.negated.get() + n);
+        self.negated.get() <= MAX_NEGATED
     }
 
     pub fn definition(&self, reference: &Value) -> Option<&'a Value> {
@@ -202,7 +225,8 @@ fn clean(schema: &Value, known: &Known) -> Result<Value> {
         return Ok(schema.clone());
     };
     if let Some(Value::Array(branches)) = map.get("oneOf") {
-        return one_of(branches, &map["$at"], known);
+        let kind = map.get("$type").unwrap_or(&Value::Null);
+        return one_of(branches, kind, &map["$at"], known);
     }
     if let Some(inner) = map.get("not") {
         let negated = negate(inner, known, 0)
@@ -256,7 +280,7 @@ fn refused(at: &Value, why: &str) -> Error {
     Path::Fixed(at).error(crate::error::Status::Invalid, why)
 }
 
-fn one_of(branches: &[Value], at: &Value, known: &Known) -> Result<Value> {
+fn one_of(branches: &[Value], kind: &Value, at: &Value, known: &Known) -> Result<Value> {
     if let Some(values) = branches.iter().map(only_values).collect::<Option<Vec<_>>>() {
         let mut times: HashMap<String, usize> = HashMap::new();
         for value in values.iter().copied().flatten() {
@@ -272,7 +296,16 @@ fn one_of(branches: &[Value], at: &Value, known: &Known) -> Result<Value> {
             false => json!({"enum": once}),
         });
     }
-    let facts: Vec<Facts> = branches.iter().map(|b| Facts::of(b, known)).collect();
+    let facts = branches.iter().map(|b| {
+        let mut facts = Facts::of(b, known);
+        facts.restrict(kind);
+        facts
+    });
+    let facts: Vec<Facts> = facts.collect();
+    if facts::told_apart(&facts, known) {
+        let branches = branches.iter().map(|b| clean(b, known));
+        return Ok(any_of(branches.collect::<Result<Vec<_>>>()?));
+    }
     let mut overlaps: Vec<Vec<usize>> = vec![Vec::new(); branches.len()];
     for i in 0..branches.len() {
         for j in 0..i {
@@ -282,6 +315,9 @@ fn one_of(branches: &[Value], at: &Value, known: &Known) -> Result<Value> {
             if !facts[i].disjoint(&facts[j], known, 0) {
                 overlaps[i].push(j);
                 overlaps[j].push(i);
+                if !known.overlap() {
+                    return Err(refused(at, "too many branches may match at once"));
+                }
             }
         }
     }

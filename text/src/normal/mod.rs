@@ -29,7 +29,7 @@ use path::Path;
 
 /// Of a client's text.
 const MAX_BYTES: usize = 1 << 20;
-/// Of a normal text. llguidance takes about 1 ms for 10 KB.
+/// Limit for a normal text. llguidance takes about 1 ms for 10 KB.
 const MAX_NORMAL_BYTES: usize = 2 << 20;
 const MAX_CHOICES: usize = 10_000;
 
@@ -52,7 +52,7 @@ pub enum Whitespace {
     Flexible,
 }
 
-/// What ends the reasoning before the structured part.
+/// The end of the reasoning before the structured part.
 pub struct Reasoning<'a> {
     pub end: &'a str,
     pub is_special: bool,
@@ -178,7 +178,7 @@ fn choice(list: &Value) -> Result<String> {
     Ok(format!("({})", options.join(" | ")))
 }
 
-/// The schema of any object, for parts that have none.
+/// The schema for parts without a schema.
 fn any_object() -> Value {
     json!({"type": "object"})
 }

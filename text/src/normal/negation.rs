@@ -7,14 +7,14 @@ use super::patterns;
 use super::schema::TYPES;
 
 const MAX_DEPTH: usize = 16;
-/// Of the literals of one complement.
+/// Limit for the literals of one complement.
 const MAX_CHARACTERS: usize = 2000;
 
 type Negated = Result<Value, String>;
 
 /// Err says what has no complement.
 pub fn negate(schema: &Value, known: &Known, depth: usize) -> Negated {
-    if depth > MAX_DEPTH || !known.spend() {
+    if depth > MAX_DEPTH || !known.negate(1) {
         return Err("it is too complex".to_string());
     }
     let map = match schema {
@@ -44,7 +44,7 @@ fn keyword(key: &str, value: &Value, known: &Known, depth: usize) -> Negated {
     let more = |kind: &str, least: &str| Ok(json!({"type": kind, least: count + 1}));
     match key {
         "type" => other_types(value),
-        "enum" => none_of(list()),
+        "enum" => none_of(list(), known),
         "minimum" => number("exclusiveMaximum"),
         "exclusiveMinimum" => number("maximum"),
         "maximum" => number("exclusiveMinimum"),
@@ -85,7 +85,7 @@ fn keyword(key: &str, value: &Value, known: &Known, depth: usize) -> Negated {
                 .collect::<Result<_, _>>()?,
         )),
         "not" => Ok(value.clone()),
-        "$at" => Ok(json!(false)),
+        "$at" | "$type" => Ok(json!(false)),
         "$ref" => match known.definition(value) {
             Some(definition) => negate(definition, known, depth),
             None => Err("$ref has no complement".to_string()),
@@ -112,7 +112,7 @@ fn other_types(value: &Value) -> Negated {
     })
 }
 
-fn none_of<'a>(values: impl Iterator<Item = &'a Value>) -> Negated {
+fn none_of<'a>(values: impl Iterator<Item = &'a Value>, known: &Known) -> Negated {
     let mut strings = Vec::new();
     let mut numbers = Vec::new();
     let mut flags = [true, true];
@@ -127,7 +127,8 @@ fn none_of<'a>(values: impl Iterator<Item = &'a Value>) -> Negated {
             Value::Object(_) => return Err("an object as a value has no complement".to_string()),
         }
     }
-    if strings.iter().map(|s| s.len()).sum::<usize>() > MAX_CHARACTERS || numbers.len() > 50 {
+    let n: usize = strings.iter().map(|s| s.len()).sum();
+    if n > MAX_CHARACTERS || numbers.len() > 50 || !known.negate(n + numbers.len()) {
         return Err("the values are too many".to_string());
     }
     let mut options = Vec::new();

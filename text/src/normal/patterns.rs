@@ -11,6 +11,8 @@ use regex_syntax::hir::{
 use crate::error::{Error, Result};
 
 const MAX_BYTES: usize = 1 << 16;
+/// Classes of Unicode, each with hundreds of ranges.
+const MAX_CLASSES: usize = 200;
 const MAX_NESTING: u32 = 100;
 
 const DIGIT: &str = "0-9";
@@ -95,6 +97,7 @@ struct Translator<'a> {
     /// In a class; whether it is a negated one.
     class: Option<bool>,
     wide_dot: bool,
+    n_classes: usize,
 }
 
 fn translate(source: &str, wide_dot: bool) -> Result<Translated> {
@@ -107,6 +110,7 @@ fn translate(source: &str, wide_dot: bool) -> Result<Translated> {
         },
         class: None,
         wide_dot,
+        n_classes: 0,
     };
     while t.at < source.len() {
         t.step()?;
@@ -178,6 +182,12 @@ impl Translator<'_> {
         let Some(c) = self.rest()[1..].chars().next() else {
             return Err(refused(self.source, self.at, "ends with a backslash"));
         };
+        let is_large = "DWSpP".contains(c) || self.class == Some(true) && "dws".contains(c);
+        self.n_classes += usize::from(is_large);
+        if self.n_classes > MAX_CLASSES {
+            let why = format!("more than {MAX_CLASSES} classes of Unicode characters");
+            return Err(refused(self.source, self.at, &why));
+        }
         let negated = self.class == Some(true);
         let (narrow, wide) = match c.to_ascii_lowercase() {
             'd' => (DIGIT, DIGITS),
@@ -185,7 +195,7 @@ impl Translator<'_> {
             's' => (SPACE, SPACES),
             _ => return self.plain_escape(c),
         };
-        // What a negation excludes is the wider set, so that both dialects agree that the rest matches.
+        // A negation excludes the wider set. Both dialects agree about the rest.
         let set = if c.is_ascii_uppercase() != negated {
             wide
         } else {
@@ -285,7 +295,7 @@ fn is_multi_line(item: &ast::FlagsItem) -> bool {
     matches!(item.kind, ast::FlagsItemKind::Flag(ast::Flag::MultiLine))
 }
 
-/// Without anchors and groups; `any` stands at each edge that has no anchor.
+/// Removes anchors and groups, and adds `any` at each edge without an anchor.
 fn edges(hir: &Hir, any: &Hir) -> Hir {
     let plain = without_groups(hir);
     edge(&edge(&plain, any, true), any, false)
@@ -347,7 +357,7 @@ fn printed(hir: &Hir) -> String {
     out
 }
 
-/// The strings that are none of the literals, as a regular expression of the whole string.
+/// A regular expression that matches every whole string except the literals.
 pub fn none_of(literals: &[&str]) -> String {
     let mut sorted: Vec<Vec<char>> = literals.iter().map(|l| l.chars().collect()).collect();
     sorted.sort();
@@ -355,7 +365,7 @@ pub fn none_of(literals: &[&str]) -> String {
     printed(&beyond(&sorted, 0))
 }
 
-/// What may follow a common beginning of `depth` characters so that the whole is none of the literals.
+/// The rests of strings after `depth` characters that the literals share, except the rests of the literals.
 fn beyond(literals: &[Vec<char>], depth: usize) -> Hir {
     let any = Hir::dot(Dot::AnyChar);
     let anything = Hir::repetition(Repetition {

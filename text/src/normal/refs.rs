@@ -10,7 +10,7 @@ pub struct Target<'a> {
     pub schema: &'a Value,
     /// Its JSON pointer in the client's text.
     pub at: String,
-    /// What its own `$id` is relative to.
+    /// The base of its own `$id`.
     pub outer: String,
 }
 
@@ -135,7 +135,7 @@ fn id_of(schema: &Value) -> Option<&str> {
     schema.get("$id").and_then(Value::as_str)
 }
 
-/// What references inside the schema are relative to.
+/// The base of references inside the schema.
 pub fn base_of(schema: &Value, outer: &str) -> String {
     match id_of(schema).map(|id| id.split('#').next().unwrap_or_default()) {
         Some(id) if !id.is_empty() => join(outer, id),

@@ -1,7 +1,7 @@
 //! A client's JSON schema as one that llguidance enforces in full: keywords without effect are dropped, keywords that
 //! llguidance lacks are expressed by others, and the rest is refused with its path.
 //!
-//! The walk leaves `oneOf` and `not` in place, with the path under "$at". logic.rs removes them when all definitions
+//! The walk leaves `oneOf` and `not` in place, with the path under "$at" and the type beside `oneOf` under "$type". logic.rs removes them when all definitions
 //! are known.
 
 use std::collections::HashMap;
@@ -17,7 +17,10 @@ use super::refs::{base_of, Refs, Target};
 use crate::error::Result;
 
 const MAX_NODES: usize = 50_000;
-const MAX_DEPTH: usize = 64;
+/// Limit for nested schemas and references. llguidance follows them in the same order, on its stack.
+const MAX_DEPTH: usize = 200;
+/// Bytes of a pattern that count as one part.
+const PATTERN_BYTES: usize = 40;
 /// llguidance reads JSON of at most 127 levels. Deeper parts become definitions.
 const MAX_JSON_DEPTH: usize = 30;
 const MAX_DEPENDENCIES: usize = 8;
@@ -37,13 +40,13 @@ struct Walk<'a> {
     definitions: Vec<Value>,
     /// Where each definition stands, for messages.
     places: Vec<String>,
-    /// Where the schema stands in the client's text.
+    /// The path of the schema in the client's text.
     root: String,
     n_nodes: usize,
     depth: usize,
 }
 
-/// What is in effect at a place of the walk.
+/// The state at a place of the walk.
 #[derive(Clone, Copy)]
 struct Here<'p> {
     at: &'p Path<'p>,
@@ -108,8 +111,8 @@ pub fn reference(definition: usize) -> Value {
 struct Parts {
     /// Keywords that llguidance applies together.
     plain: Map<String, Value>,
-    /// Further schemas that all must hold, those that stand before `properties` and those after it: the order decides
-    /// the order of the answer's keys.
+    /// Further schemas, all of which must hold: first those before `properties`, then those after it. This order is the
+    /// order of the answer's keys.
     before: Vec<Value>,
     after: Vec<Value>,
     has_properties: bool,
@@ -216,7 +219,12 @@ impl<'a> Walk<'a> {
                 n if n > literals::UNREACHABLE => return Ok(()),
                 n => json!(n),
             },
-            "pattern" => return pattern(value, at, parts),
+            "pattern" => {
+                let Some(text) = value.as_str() else {
+                    return at.invalid("not a string");
+                };
+                json!(self.pattern(text, at)?)
+            }
             "format" => return format(value, at, parts),
             _ => return self.structure(map, key, value, here, parts),
         };
@@ -299,7 +307,12 @@ impl<'a> Walk<'a> {
             }
             "oneOf" => {
                 let list = self.some_of(value, here)?;
-                parts.and(json!({"oneOf": list, "$at": at.to_string()}));
+                let mut one = json!({"oneOf": list, "$at": at.to_string()});
+                // Only values of this type need to match one branch.
+                if let Some(kind) = map.get("type") {
+                    one["$type"] = kind.clone();
+                }
+                parts.and(one);
             }
             "not" => {
                 let inner = self.schema(value, here)?;
@@ -318,7 +331,7 @@ impl<'a> Walk<'a> {
                     all_of(vec![not, other]),
                 ]));
             }
-            // Annotations, and what the standard does not know.
+            // Annotations and unknown keywords.
             _ => (),
         }
         Ok(())
@@ -376,13 +389,22 @@ impl<'a> Walk<'a> {
         let mut out = Map::new();
         for (key, value) in map {
             let at = here.at.key(key);
-            let text = patterns::anywhere(key).map_err(|e| at.error(e.status, e.text))?;
+            let pattern = self.pattern(key, &at)?;
             let schema = self.schema(value, here.with(&at))?;
-            if out.insert(patterns::grouped(&text), schema).is_some() {
+            if out.insert(pattern, schema).is_some() {
                 return at.invalid("the same pattern stands here twice");
             }
         }
         Ok(Value::Object(out))
+    }
+
+    fn pattern(&mut self, text: &str, at: &Path) -> Result<String> {
+        let text = patterns::anywhere(text).map_err(|e| at.error(e.status, e.text))?;
+        self.n_nodes += text.len() / PATTERN_BYTES;
+        if self.n_nodes > MAX_NODES {
+            return at.invalid("the patterns of the schema are too large");
+        }
+        Ok(patterns::grouped(&text))
     }
 
     fn reference(&mut self, key: &str, value: &'a Value, here: Here) -> Result<Value> {
@@ -446,7 +468,18 @@ impl<'a> Walk<'a> {
     /// A rule for the names of properties, as a rule for the properties.
     fn names(&mut self, value: &'a Value, here: Here, parts: &mut Parts) -> Result<()> {
         let at = here.at;
-        let names = self.schema(value, here)?;
+        let mut names = value;
+        for _ in 0..8 {
+            let only = names
+                .as_object()
+                .filter(|m| m.len() == 1)
+                .and_then(|m| m.get("$ref"));
+            let target = only
+                .and_then(Value::as_str)
+                .and_then(|r| self.refs.find(r, here.base));
+            names = target.map_or(names, |t| t.schema);
+        }
+        let names = self.schema(names, here)?;
         if logic::is_true(&names) {
             return Ok(());
         }
@@ -542,25 +575,31 @@ impl<'a> Walk<'a> {
                     .invalid(format!("cannot be enforced beside this {other}"));
             }
         }
-        let own_names = map.get("properties").and_then(Value::as_object);
-        names.extend(
-            own_names
-                .into_iter()
-                .flat_map(Map::keys)
-                .map(|k| (k.clone(), json!(true))),
-        );
+        let closed = self.closed(map, names, schema, here.at)?;
+        parts.after.push(closed);
+        Ok(())
+    }
+
+    /// An object whose properties are those of the schema and `names`; all others have `schema`.
+    fn closed(
+        &mut self,
+        map: &Map<String, Value>,
+        mut names: Map<String, Value>,
+        schema: Value,
+        at: &Path,
+    ) -> Result<Value> {
+        let own = map.get("properties").and_then(Value::as_object);
+        let own = own.into_iter().flat_map(Map::keys);
+        names.extend(own.map(|k| (k.clone(), json!(true))));
         let mut closed = json!({"properties": names, "additionalProperties": schema});
         if let Some(patterns) = map.get("patternProperties").and_then(Value::as_object) {
             let mut all = Map::new();
             for key in patterns.keys() {
-                let at = here.at;
-                let text = patterns::anywhere(key).map_err(|e| at.error(e.status, e.text))?;
-                all.insert(patterns::grouped(&text), json!(true));
+                all.insert(self.pattern(key, at)?, json!(true));
             }
             closed["patternProperties"] = Value::Object(all);
         }
-        parts.after.push(closed);
-        Ok(())
+        Ok(closed)
     }
 
     /// Adds the names that an in-place keyword evaluates in every case. Returns false if that depends on the value.
@@ -668,17 +707,6 @@ fn number(
     };
     let name = if is_exclusive { exclusive } else { plain };
     parts.plain.insert(name.to_string(), limit);
-    Ok(())
-}
-
-fn pattern(value: &Value, at: &Path, parts: &mut Parts) -> Result<()> {
-    let Some(text) = value.as_str() else {
-        return at.invalid("not a string");
-    };
-    let text = patterns::anywhere(text).map_err(|e| at.error(e.status, e.text))?;
-    parts
-        .plain
-        .insert("pattern".to_string(), json!(patterns::grouped(&text)));
     Ok(())
 }
 

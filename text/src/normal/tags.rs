@@ -10,7 +10,7 @@ use crate::error::{Error, Result, Status};
 const MAX_DEPTH: usize = 24;
 const MAX_TAGS: usize = 1000;
 
-/// What follows a part, and so ends free text at its end.
+/// The successor of a part. It ends free text.
 #[derive(Clone, Copy)]
 enum Next<'a> {
     /// The end of the answer.

@@ -8,7 +8,7 @@ use super::path::Path;
 use super::schema::Normal;
 use crate::error::{Error, Result};
 
-/// Of the texts of one %regex.
+/// Limit for the texts of one %regex.
 const MAX_SUBSTRING_BYTES: usize = 1 << 16;
 /// Options of a grammar that change nothing outside it.
 const OPTIONS: [&str; 2] = ["allow_initial_skip", "ignore_once"];

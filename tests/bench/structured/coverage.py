@@ -7,7 +7,7 @@ invalid answer does not enforce the schema.
 
     python3 -m venv v && v/bin/pip install jsonschema llguidance==1.9.1 xgrammar
     v/bin/pip download --no-deps --no-binary jsonschema jsonschema && tar xzf jsonschema-*.tar.gz
-    v/bin/python tests/bench/structured_coverage.py --suite jsonschema-*/json/tests/draft2020-12 \
+    v/bin/python tests/bench/structured/coverage.py --suite jsonschema-*/json/tests/draft2020-12 \
         --archive build/cargo/release/libquire_text.a
 """
 import argparse
@@ -19,7 +19,7 @@ import os
 import signal
 import tempfile
 
-from structured_engines import Llguidance, Quire, Refused, Xgrammar, shared_library
+from engines import Llguidance, Quire, Refused, Xgrammar, shared_library
 
 COLUMNS = ["covered", "refused", "narrow", "not enforced"]
 

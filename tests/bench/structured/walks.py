@@ -4,7 +4,7 @@ A random model chooses among the bytes that the mask allows, and prefers those t
 that most answers finish. Every finished answer must be valid, formats included. Prints how many finished, what failed,
 and the time to the normal text and to a compiled grammar (llguidance, in this process).
 
-    v/bin/python tests/bench/structured_walks.py --archive build/cargo/release/libquire_text.a [--suite draft2020-12]
+    v/bin/python tests/bench/structured/walks.py --archive build/cargo/release/libquire_text.a [--suite draft2020-12]
 
 With --suite, the schemas are those of JSON-Schema-Test-Suite that Quire takes.
 """
@@ -18,7 +18,7 @@ import time
 
 import jsonschema
 from llguidance.numpy import allocate_token_bitmask, fill_next_token_bitmask
-from structured_engines import Quire, Refused, shared_library
+from engines import Quire, Refused, shared_library
 
 CLOSING = [ord(c) for c in '"]}']
 PLAIN = [ord(c) for c in 'abcxyz0123456789-:.@/TZ {}[]",']
@@ -81,7 +81,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         engine = Quire(shared_library(options.archive, os.path.join(folder, "normal.so")))
     rng = random.Random(options.seed)
-    path = os.path.join(HERE, "../text/schemas/schemas.jsonl")
+    path = os.path.join(HERE, "../../text/schemas/schemas.jsonl")
     schemas = suite(options.suite) if options.suite else map(json.loads, open(path))
     n, finished, wrong, refused, normal_ms, compile_ms = 0, 0, 0, [], [], []
     for item in schemas:

@@ -108,7 +108,7 @@ class Xgrammar:
         try:
             import torch  # noqa: F401
         except ImportError:
-            # Its masks are torch tensors; whether a grammar accepts a text needs none.
+            # Only its masks are torch tensors. This script uses no mask.
             import tvm_ffi  # noqa: F401 (it would look into the real one)
 
             for name in "torch", "transformers":
