@@ -15,7 +15,6 @@
 #define GUESSES_NO "not supported: drafts have no such option"
 #define NO_MEDIA "not supported yet: models accept text only"
 #define NO_ROPE "not supported: config.json sets RoPE"
-#define NO_STRUCTURE "not supported yet: structured output"
 #define NO_TRANSFER "not supported yet: a KV cache belongs to one engine"
 #define OF_REQUESTS "a field of requests, an option of quire generate, or the model's generation_config.json"
 #define GRAPHS "not supported: nothing is compiled; a GPU's steps are recorded as graphs unless --enforce-eager"
@@ -111,7 +110,9 @@ const struct cli_foreign foreign_flags[] = {
     {"enable-auto-tool-choice", "", "tool calls are always detected, by --tool-call-parser"},
     {"tool-parser-plugin", NULL, "not supported: --tool-call-parser selects a built-in one"},
     {"reasoning-parser,reasoning-format,enable-reasoning,reasoning-budget", NULL, "not supported yet: reasoning stays in the text"},
-    {"guided-decoding-backend,structured-outputs-config,grammar-backend,grammar,grammar-file,json-schema,j", NULL, NO_STRUCTURE},
+    {"guided-decoding-backend,grammar-backend", "auto,llguidance,guidance,xgrammar,outlines,lm-format-enforcer", "grammars are always compiled by llguidance"},
+    {"guided-decoding-disable-any-whitespace", "", "JSON answers are compact unless --structured-outputs-config says otherwise"},
+    {"grammar,grammar-file,json-schema,j", NULL, "not supported: a field of requests here, grammar or json_schema"},
     {"generation-config", "auto", "not supported: defaults come from MODEL's generation_config.json"},
     {"override-generation-config,temp,sampling-defaults,repeat-penalty,min-p", NULL, "not supported: " OF_REQUESTS},
     {"max-logprobs", "20", "not supported: a request may have up to 20"},

@@ -73,6 +73,9 @@ static size_t model_flags(struct serve_flags *f, struct cli_option *out)
         {.names = "tool-call-parser", .kind = CLI_STRING, .target = &f->says->tool_call_parser, .value = "NAME",
          .help = "Format of the model's tool calls: auto, hermes (also Qwen), llama3_json, or none to leave them in "
                  "the text. Default auto: detected from the chat template."},
+        {.names = "structured-outputs-config", .kind = CLI_PARSED, .parse = serve_parse_structured_outputs, .target = &f->says->flexible_whitespace, .value = "JSON",
+         .help = "Structured outputs, as in vLLM. '{\"disable_any_whitespace\": false}' lets JSON answers have white "
+                 "space; by default they are compact. Any \"backend\" of vLLM is accepted: llguidance does the work."},
         {.names = "special-tokens-in-messages", .kind = CLI_PARSED, .parse = serve_parse_specials, .target = &f->says->specials_in_messages, .value = "text|encode|refuse",
          .help = "How to treat special tokens such as <|im_end|> in messages: as text, as tokens (encode), or reply "
                  "400 (refuse). Default text."},

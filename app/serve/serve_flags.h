@@ -29,7 +29,7 @@ struct serve_settings {
     const char *given; /* MODEL, as typed */
     const char *otlp_endpoint, *remote, *key_file, *tenants_file, *warm_file, *tool_call_parser;
     enum quire_specials specials_in_messages;
-    bool keeps_billing_header, tenant_metrics, log_requests, disable_log_stats;
+    bool keeps_billing_header, flexible_whitespace, tenant_metrics, log_requests, disable_log_stats;
     struct cli_list api_keys, names, listen;
     char *environment_keys; /* holds the keys of api_keys if they come from the environment */
     uint32_t shutdown_timeout_s;

@@ -1,5 +1,6 @@
 #include "app/serve/serve_values.h"
 
+#include "base/json.h"
 #include "server/link/supervisor.h"
 
 #include "text/quire_text.h"
@@ -44,6 +45,51 @@ int serve_keys_of_environment(struct cli_list *keys, char **memory, struct quire
         keys->items[keys->n++] = key;
     }
     return QUIRE_OK;
+}
+
+static bool is_backend(const char *name)
+{
+    static const char *const names[] = {"auto", "llguidance", "guidance", "xgrammar", "outlines", "lm-format-enforcer"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return false;
+}
+
+int serve_parse_structured_outputs(const char *text, void *target, struct quire_error *err)
+{
+    static const char *const known[] = {"backend", "disable_any_whitespace", "disable_fallback"};
+    const char *backend = "auto", *key;
+    bool compact = true, fallback = true;
+    json_t *root, *value;
+    int status = quire_json_parse(text, strlen(text), 4, "its value", &root, err);
+    if (status != QUIRE_OK)
+        return status;
+    if (!json_is_object(root))
+        status = quire_fail(err, QUIRE_INVALID, "its value must be a JSON object");
+    json_object_foreach(root, key, value)
+    {
+        bool is_known = false;
+        for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+            is_known |= strcmp(key, known[i]) == 0;
+        if (!is_known && status == QUIRE_OK)
+            status = quire_fail(err, QUIRE_INVALID,
+                                "\"%.40s\" is not supported; supported: backend, "
+                                "disable_any_whitespace, disable_fallback",
+                                key);
+    }
+    if (status == QUIRE_OK)
+        status = quire_json_string(root, "its value", "backend", &backend, err);
+    if (status == QUIRE_OK && !is_backend(backend))
+        status = quire_fail(err, QUIRE_INVALID, "backend: \"%.40s\" is not known; write auto or llguidance", backend);
+    if (status == QUIRE_OK)
+        status = quire_json_bool(root, "its value", "disable_any_whitespace", &compact, err);
+    if (status == QUIRE_OK)
+        status = quire_json_bool(root, "its value", "disable_fallback", &fallback, err);
+    if (status == QUIRE_OK)
+        *(bool *)target = !compact;
+    json_decref(root);
+    return status;
 }
 
 int serve_parse_specials(const char *text, void *target, struct quire_error *err)

@@ -17,6 +17,9 @@ int serve_keys_of_environment(struct cli_list *keys, char **memory, struct quire
 /* --special-tokens-in-messages; target: enum quire_specials *. */
 int serve_parse_specials(const char *text, void *target, struct quire_error *err);
 
+/* --structured-outputs-config, with vLLM's members; target: bool *, true if JSON answers may have white space. */
+int serve_parse_structured_outputs(const char *text, void *target, struct quire_error *err);
+
 /* --restart no|on-failure|on-failure:N; *tries: 0 without it. */
 struct cli_option serve_restart_option(uint32_t *tries);
 

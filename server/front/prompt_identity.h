@@ -12,6 +12,7 @@
 
 /* tool_format: an enum tool_format. */
 struct key256 prompt_identity(const struct quire_text *text, const struct sampling_defaults *defaults,
-                              enum quire_specials specials_in_messages, int tool_format, bool keeps_billing_header);
+                              enum quire_specials specials_in_messages, int tool_format, bool keeps_billing_header,
+                              bool flexible_whitespace);
 
 #endif

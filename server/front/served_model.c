@@ -234,7 +234,7 @@ static int config_new(const struct front *f, const struct served_model_options *
     c->chat_tells_time = quire_text_chat_mentions(o->text, "strftime_now");
     int status = choose_tool_format(c, o->tool_call_parser, err);
     c->prompt_identity = prompt_identity(o->text, &o->sampling, o->specials_in_messages, (int)c->tool_format,
-                                         o->keeps_billing_header);
+                                         o->keeps_billing_header, o->flexible_whitespace);
     return status;
 }
 

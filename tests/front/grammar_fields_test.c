@@ -1,7 +1,9 @@
 /* The fields of a body that restrict its answer: which form and text each becomes, and which errors they cause. */
 #include "server/front/grammar/grammar_request.h"
+#include "server/front/grammar/tool_grammar.h"
 #include "tests/front/front_unit_test.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define SCHEMA "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"}}}"
@@ -76,7 +78,8 @@ static const struct row formats[] = {
     {"{\"response_format\":\"json\"}", "response_format", "must be an object with a \"type\"", BAD, COMPACT},
     {"{\"response_format\":{}}", "response_format", "must be an object with a \"type\"", BAD, COMPACT},
     {"{\"response_format\":{\"type\":\"xml\"}}", "response_format", "there is no type \"xml\"", BAD, COMPACT},
-    {"{\"response_format\":{\"type\":\"json_schema\"}}", "response_format.json_schema.schema", "is missing", BAD, COMPACT},
+    {"{\"response_format\":{\"type\":\"json_schema\"}}", "response_format.json_schema.schema", "is missing", BAD,
+     COMPACT},
     {"{\"response_format\":{\"type\":\"json_schema\",\"json_schema\":3}}", "response_format", "must be an object", BAD,
      COMPACT},
     {"{\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"schema\":[]}}}",
@@ -114,7 +117,8 @@ static const struct row structured[] = {
     {"{\"structured_outputs\":{\"json_object\":false}}", "structured_outputs", "needs one of", BAD, COMPACT},
     {"{\"structured_outputs\":{\"yaml\":\"x\"}}", "structured_outputs", "has no member \"yaml\"", BAD, COMPACT},
     {"{\"structured_outputs\":{\"regex\":1}}", "structured_outputs.regex", "must be a string", BAD, COMPACT},
-    {"{\"structured_outputs\":{\"json\":1}}", "structured_outputs.json", "must be an object, or a string", BAD, COMPACT},
+    {"{\"structured_outputs\":{\"json\":1}}", "structured_outputs.json", "must be an object, or a string", BAD,
+     COMPACT},
     {"{\"structured_outputs\":{\"choice\":[]}}", "structured_outputs.choice", "non-empty", BAD, COMPACT},
     {"{\"structured_outputs\":{\"choice\":\"a\"}}", "structured_outputs.choice", "non-empty", BAD, COMPACT},
     {"{\"structured_outputs\":{\"choice\":[\"a\",1]}}", "structured_outputs.choice", "item 1", BAD, COMPACT},
@@ -126,8 +130,8 @@ static const struct row structured[] = {
 };
 
 static const struct row older[] = {
-    {"{\"guided_json\":null,\"guided_regex\":\"\",\"guided_choice\":[],\"guided_decoding_backend\":\"xgrammar\"}", "", "",
-     0, COMPACT},
+    {"{\"guided_json\":null,\"guided_regex\":\"\",\"guided_choice\":[],\"guided_decoding_backend\":\"xgrammar\"}", "",
+     "", 0, COMPACT},
     {"{\"guided_json\":" SCHEMA "}", "guided_json", SCHEMA, QUIRE_FORM_JSON_SCHEMA, COMPACT},
     {"{\"guided_json\":" QUOTED ",\"guided_whitespace_pattern\":\" ?\"}", "guided_json", "{\"type\":\"object\"}",
      QUIRE_FORM_JSON_SCHEMA, COMPACT},
@@ -218,13 +222,120 @@ static void digests_differ(void **state)
     }
 }
 
+/* ---- forced calls ---- */
+
+#define TOOLS \
+    "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"object\",\"a\":1}}}," \
+    "{\"type\":\"function\",\"function\":{\"name\":\"g\",\"strict\":true,\"parameters\":{\"properties\":{}}}}]"
+#define H_F \
+    "{\"name\":\"f\",\"begin\":\"<tool_call>\\n{\\\"name\\\": \\\"f\\\", \\\"arguments\\\": \",\"schema\":{\"type\":" \
+    "\"object\",\"a\":1},\"end\":\"}\\n</tool_call>\"}"
+#define H_G \
+    "{\"name\":\"g\",\"begin\":\"<tool_call>\\n{\\\"name\\\": \\\"g\\\", \\\"arguments\\\": \",\"schema\":{\"type\":" \
+    "\"object\",\"properties\":{}},\"end\":\"}\\n</tool_call>\"}"
+
+struct tool_row {
+    const char *choice; /* and further members of the body */
+    const char *text;   /* of the grammar; of an error: its message */
+    bool is_single, is_bad;
+    enum tool_format format;
+    uint32_t first;
+};
+
+static void check_tools(const struct tool_row *row)
+{
+    char body_text[1024];
+    struct grammar_request *r = NULL;
+    struct api_error e;
+    struct quire_doc *body;
+    struct quire_error err;
+    snprintf(body_text, sizeof body_text, "{%s}", row->choice);
+    assert_int_equal(quire_doc_open(body_text, strlen(body_text), 64, "body", &body, &err), QUIRE_OK);
+    bool ok = grammar_request_read(body, COMPACT, &r, &e) &&
+              tool_grammar_read(quire_doc_field(body, "tools"), quire_doc_field(body, "tool_choice"), row->is_single,
+                                row->format, &r, &e);
+    if (ok == row->is_bad)
+        fail_msg("%s: %s", body_text, ok ? "accepted" : e.why.text);
+    if (!ok)
+        assert_string_equal(e.why.text, row->text);
+    else if (!row->text)
+        assert_null(r);
+    else {
+        assert_int_equal(r->source.form, QUIRE_FORM_TOOLS);
+        assert_int_equal(r->source.whitespace, QUIRE_WHITESPACE_SPACED);
+        assert_int_equal(r->first_tool, row->first);
+        if (r->source.n_bytes != strlen(row->text) || memcmp(r->source.text, row->text, r->source.n_bytes) != 0)
+            fail_msg("%.*s, not %s", (int)r->source.n_bytes, r->source.text, row->text);
+    }
+    grammar_request_free(r);
+    quire_doc_close(body);
+}
+
+static void forced_calls(void **state)
+{
+    (void)state;
+    static const struct tool_row rows[] = {
+        {TOOLS, NULL, false, false, TOOL_HERMES, 0},
+        {TOOLS ",\"tool_choice\":\"auto\"", NULL, false, false, TOOL_HERMES, 0},
+        {TOOLS ",\"tool_choice\":\"required\"", "{\"calls\":[" H_F "," H_G "],\"between\":\"\\n\"}", false, false,
+         TOOL_HERMES, 0},
+        {TOOLS ",\"tool_choice\":\"required\"", "{\"calls\":[" H_F "," H_G "],\"between\":\"\\n\",\"at_most\":1}", true,
+         false, TOOL_HERMES, 0},
+        {TOOLS ",\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"g\"}}",
+         "{\"calls\":[" H_G "],\"between\":\"\\n\",\"at_most\":1}", false, false, TOOL_HERMES, 1},
+        {"\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"h\"}}],\"tool_choice\":\"required\"",
+         "{\"calls\":[{\"name\":\"h\",\"begin\":\"{\\\"name\\\": \\\"h\\\", \\\"parameters\\\": \",\"end\":\"}\"}],"
+         "\"between\":\"; \"}",
+         false, false, TOOL_LLAMA3_JSON, 0},
+        {"\"tool_choice\":\"required\"", "tool_choice: needs tools", false, true, TOOL_HERMES, 0},
+        {TOOLS ",\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"x\"}}",
+         "tool_choice: no tool has the name \"x\"", false, true, TOOL_HERMES, 0},
+        {TOOLS ",\"tool_choice\":\"required\"",
+         "tool_choice: calls cannot be forced: the format of this model's calls is not known (--tool-call-parser)",
+         false, true, TOOL_NONE, 0},
+        {TOOLS ",\"tool_choice\":\"required\",\"guided_regex\":\"a\"",
+         "tool_choice: conflicts with guided_regex: an answer has one form", false, true, TOOL_HERMES, 0},
+        {TOOLS ",\"tool_choice\":{\"type\":\"x\"}",
+         "tool_choice: must be \"none\", \"auto\", \"required\" or "
+         "{\"type\":\"function\",\"function\":{\"name\":...}}",
+         false, true, TOOL_HERMES, 0},
+        {"\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"a\\u0007\"}}],\"tool_choice\":\"required\"",
+         "tools: item 0: function.name is empty or has a control character", false, true, TOOL_HERMES, 0},
+        {"\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"a\",\"parameters\":[]}}],\"tool_choice\":"
+         "\"required\"",
+         "tools: item 0: function.parameters must be an object", false, true, TOOL_HERMES, 0},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        check_tools(&rows[i]);
+}
+
+/* A place in the grammar's text becomes the place in the client's tools. */
+static void places_of_tools(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *why, *message;
+    } rows[] = {
+        {"/calls/1/schema/properties/a: no", "tools: item 4: function.parameters: /properties/a: no"},
+        {"/calls/0/schema: no", "tools: item 3: function.parameters: no"},
+        {"/: no", "tools: /: no"},
+    };
+    struct grammar_request r = {.source = {.form = QUIRE_FORM_TOOLS}, .field = "tools", .first_tool = 3};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct api_error e;
+        api_fail(&e, 400, NULL, NULL, "%s", rows[i].why);
+        grammar_request_name(&r, &e);
+        assert_string_equal(e.why.text, rows[i].message);
+        assert_string_equal(e.param, "tools");
+    }
+}
+
 int run_grammar_fields_tests(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_form),
-        cmocka_unit_test(two_restrictions_conflict),
-        cmocka_unit_test(default_whitespace),
-        cmocka_unit_test(digests_differ),
+        cmocka_unit_test(each_form),          cmocka_unit_test(two_restrictions_conflict),
+        cmocka_unit_test(default_whitespace), cmocka_unit_test(digests_differ),
+        cmocka_unit_test(forced_calls),       cmocka_unit_test(places_of_tools),
     };
     return cmocka_run_group_tests_name("grammar_fields", tests, NULL, NULL);
 }

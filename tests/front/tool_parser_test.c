@@ -38,7 +38,7 @@ static void parse(enum tool_format format, const char *text, size_t at, size_t s
 {
     struct tool_parser p = {.format = format};
     struct heard h = {0};
-    const struct tool_sink sink = {on_text, on_call, &h};
+    const struct tool_sink sink = {.text = on_text, .call = on_call, .context = &h};
     size_t n = strlen(text);
     assert_true(tool_parser_push(&p, text, at, &sink));
     for (size_t i = at; i < n; i += step)
@@ -212,7 +212,7 @@ static void many_without_an_end(void **state)
     struct buffer text = {0};
     struct heard h = {0};
     struct tool_parser p = {.format = TOOL_HERMES};
-    const struct tool_sink sink = {on_text, on_call, &h};
+    const struct tool_sink sink = {.text = on_text, .call = on_call, .context = &h};
     json_out_raw(&text, "<tool_call>{\"");
     for (size_t i = 0; i < 40000; i++)
         json_out_raw(&text, piece);
@@ -235,12 +235,107 @@ static void names(void **state)
     assert_null(tool_format_tag(TOOL_NONE));
 }
 
+/* ---- forced calls ---- */
+
+static void on_begin(void *context, const struct tool_call *call)
+{
+    struct heard *h = context;
+    if (h->calls.n > 0)
+        json_out_raw(&h->calls, ";");
+    buffer_append(&h->calls, call->name, call->n_name);
+    json_out_raw(&h->calls, "=");
+}
+
+static void on_arguments(void *context, const char *text, size_t n)
+{
+    struct heard *h = context;
+    assert_true(n > 0 && ((unsigned char)text[0] & 0xc0) != 0x80); /* begins with a whole character */
+    buffer_append(&h->calls, text, n);
+}
+
+static const struct tool_sink *forced_sink(struct heard *h)
+{
+    static struct tool_sink sink;
+    sink = (struct tool_sink){
+        .text = on_text, .call = on_call, .begin = on_begin, .arguments = on_arguments, .context = h};
+    return &sink;
+}
+
+static void parse_forced(enum tool_format format, const char *text, size_t at, size_t step, bool is_stopped,
+                         const char *calls)
+{
+    struct tool_parser p = {.format = format, .is_forced = true, .is_stopped = is_stopped};
+    struct heard h = {0};
+    const size_t n = strlen(text);
+    assert_true(tool_parser_push(&p, text, at, forced_sink(&h)));
+    for (size_t i = at; i < n; i += step)
+        assert_true(tool_parser_push(&p, text + i, n - i < step ? n - i : step, forced_sink(&h)));
+    assert_true(tool_parser_finish(&p, forced_sink(&h)));
+    check(&h.content, "", text, "content");
+    check(&h.calls, calls, text, "calls");
+    tool_parser_free(&p);
+    buffer_free(&h.content);
+    buffer_free(&h.calls);
+}
+
+static void forced(void **state)
+{
+    (void)state;
+    static const struct {
+        enum tool_format format;
+        const char *text, *calls;
+        bool is_stopped;
+    } rows[] = {
+        {TOOL_HERMES,
+         "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": {\"b\": \"}</tool_call>漢\"}}}\n</tool_call>",
+         "f={\"a\": {\"b\": \"}</tool_call>漢\"}}", false},
+        {TOOL_HERMES,
+         "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>\n<tool_call>\n{\"name\": \"g\", "
+         "\"arguments\": {\"é\": 1}}\n</tool_call>",
+         "f={};g={\"é\": 1}", false},
+        {TOOL_HERMES, "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": \"cut 😀", "f={\"a\": \"cut 😀", false},
+        {TOOL_HERMES, "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": \"cut", "f={\"a\": \"cut", true},
+        {TOOL_LLAMA3_JSON, "{\"name\": \"f\", \"parameters\": {\"a\": [1, {}]}}; {\"name\": \"g\", \"parameters\": {}}",
+         "f={\"a\": [1, {}]};g={}", false},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const size_t n = strlen(rows[i].text);
+        for (size_t at = 0; at <= n; at++) {
+            parse_forced(rows[i].format, rows[i].text, at, n + 1, rows[i].is_stopped, rows[i].calls);
+            parse_forced(rows[i].format, rows[i].text, at, 3, rows[i].is_stopped, rows[i].calls);
+        }
+    }
+}
+
+/* Arguments do not wait for the end of the call. */
+static void forced_calls_come_in_pieces(void **state)
+{
+    (void)state;
+    static const char begin[] = "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": \"",
+                      end[] = "\"}}\n</tool_call>";
+    struct tool_parser p = {.format = TOOL_HERMES, .is_forced = true};
+    struct heard h = {0};
+    assert_true(tool_parser_push(&p, begin, strlen(begin), forced_sink(&h)));
+    check(&h.calls, "f={\"a\": \"", begin, "the call's beginning");
+    assert_true(tool_parser_push(&p, "xy", 2, forced_sink(&h)));
+    check(&h.calls, "f={\"a\": \"xy", begin, "two more characters");
+    assert_true(tool_parser_push(&p, end, strlen(end), forced_sink(&h)));
+    check(&h.calls, "f={\"a\": \"xy\"}", begin, "the whole call");
+    assert_true(tool_parser_finish(&p, forced_sink(&h)));
+    tool_parser_free(&p);
+    buffer_free(&h.calls);
+}
+
 int run_tool_parser_tests(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hermes), cmocka_unit_test(llama3_json),
-        cmocka_unit_test(large),  cmocka_unit_test(many_without_an_end),
+        cmocka_unit_test(hermes),
+        cmocka_unit_test(llama3_json),
+        cmocka_unit_test(large),
+        cmocka_unit_test(many_without_an_end),
         cmocka_unit_test(names),
+        cmocka_unit_test(forced),
+        cmocka_unit_test(forced_calls_come_in_pieces),
     };
     return cmocka_run_group_tests_name("tool parser", tests, NULL, NULL);
 }

@@ -47,7 +47,7 @@ static struct heard parse(enum tool_format format, const char *text, size_t n, s
 {
     struct tool_parser p = {.format = format};
     struct heard h = {0};
-    const struct tool_sink sink = {on_text, on_call, &h};
+    const struct tool_sink sink = {.text = on_text, .call = on_call, .context = &h};
     for (size_t i = 0; i < n; i += step)
         must(tool_parser_push(&p, text + i, n - i < step ? n - i : step, &sink));
     must(tool_parser_finish(&p, &sink));

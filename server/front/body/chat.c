@@ -302,6 +302,7 @@ static bool read_tool_calls(struct generation_job *g, const struct quire_doc *bo
         return true;
     p->tool_format = format;
     p->one_tool_call = !parallel;
+    p->forces_calls = p->grammar && p->grammar->source.form == QUIRE_FORM_TOOLS;
     if (p->tool_format != TOOL_NONE && g->job.served->config->is_tool_tag_special)
         p->skip_special = false;
     return true;

@@ -48,6 +48,7 @@ struct params {
     uint32_t max_tokens; /* 0 if it is not in the request: up to the end of the context */
     enum tool_format tool_format; /* the format in which the answer is parsed for calls */
     bool one_tool_call; /* further calls are left out */
+    bool forces_calls; /* a grammar does: all of the answer is calls */
     uint32_t stream_interval; /* tokens in an event of a stream */
     char *lead; /* chat: the beginning of a reply's content (echo); owned, or NULL */
     size_t n_lead;

@@ -108,9 +108,9 @@ static bool set_row(const struct place *p, const struct row *row, struct quire_v
 /* Compact JSON has no white space, so any pattern that matches nothing is satisfied. These are the usual ones. */
 static bool check_pattern(struct quire_value pattern, const char *field, struct api_error *e)
 {
-    static const char *const known[] = {"",         " ?",          "[ ]?",        " *",           "[ ]*",
-                                        "\\s?",     "\\s*",        "[\n ]?",      "[\n ]*",       "[\n\t ]*",
-                                        "[\\n ]?",  "[\\n ]*",     "[\\n\\t ]*",  "[ \\t\\n\\r]*", "[ \t\n\r]*"};
+    static const char *const known[] = {
+        "",       " ?",       "[ ]?",    " *",      "[ ]*",       "\\s?",          "\\s*",      "[\n ]?",
+        "[\n ]*", "[\n\t ]*", "[\\n ]?", "[\\n ]*", "[\\n\\t ]*", "[ \\t\\n\\r]*", "[ \t\n\r]*"};
     if (!pattern.n)
         return true;
     if (!json_is(pattern, QUIRE_STRING))
@@ -137,12 +137,9 @@ static bool read_whitespace(struct quire_value object, enum quire_grammar_whites
 /* ---- structured_outputs --------------------------------------------------------------------- */
 
 static const struct row members[] = {
-    {"json", KIND_SCHEMA, QUIRE_FORM_JSON_SCHEMA},
-    {"regex", KIND_STRING, QUIRE_FORM_REGEX},
-    {"choice", KIND_STRINGS, QUIRE_FORM_CHOICE},
-    {"grammar", KIND_GRAMMAR, QUIRE_FORM_LARK},
-    {"json_object", KIND_FLAG, QUIRE_FORM_JSON_OBJECT},
-    {"structural_tag", KIND_TAG, QUIRE_FORM_STRUCTURAL_TAG},
+    {"json", KIND_SCHEMA, QUIRE_FORM_JSON_SCHEMA},      {"regex", KIND_STRING, QUIRE_FORM_REGEX},
+    {"choice", KIND_STRINGS, QUIRE_FORM_CHOICE},        {"grammar", KIND_GRAMMAR, QUIRE_FORM_LARK},
+    {"json_object", KIND_FLAG, QUIRE_FORM_JSON_OBJECT}, {"structural_tag", KIND_TAG, QUIRE_FORM_STRUCTURAL_TAG},
 };
 
 /* Sets the restriction if the member is one; *known: it is, or it is an option. */
@@ -177,7 +174,8 @@ static bool read_structured_outputs(struct quire_value object, struct place *p)
     if (!json_is(object, QUIRE_OBJECT))
         return api_bad(p->e, name, "must be an object");
     if (!read_whitespace(object, &p->whitespace, p->e) ||
-        !check_pattern(json_field_member(object, "whitespace_pattern"), "structured_outputs.whitespace_pattern", p->e) ||
+        !check_pattern(json_field_member(object, "whitespace_pattern"), "structured_outputs.whitespace_pattern",
+                       p->e) ||
         !json_value_bool(json_field_member(object, "disable_additional_properties"),
                          "structured_outputs.disable_additional_properties", &closes, p->e))
         return false;
@@ -190,8 +188,9 @@ static bool read_structured_outputs(struct quire_value object, struct place *p)
         if (!read_member(p, key, value, &known))
             return false;
         if (!known)
-            return api_bad(p->e, name, "has no member %.*s; its members: json, regex, choice, grammar, json_object, "
-                                       "structural_tag, disable_any_whitespace, whitespace_pattern",
+            return api_bad(p->e, name,
+                           "has no member %.*s; its members: json, regex, choice, grammar, json_object, "
+                           "structural_tag, disable_any_whitespace, whitespace_pattern",
                            JSON_SHOWN(key));
     }
     return *p->out != before ||
@@ -295,6 +294,7 @@ bool grammar_request_format(struct quire_value format, const char *field, enum q
         return set_written(&p, QUIRE_FORM_STRUCTURAL_TAG, format);
     if (quire_value_is(type, "grammar"))
         return read_format_grammar(format, &p);
-    return api_bad(e, field, "there is no type %.*s; the types: text, json_object, json_schema, structural_tag, grammar",
+    return api_bad(e, field,
+                   "there is no type %.*s; the types: text, json_object, json_schema, structural_tag, grammar",
                    JSON_SHOWN(type));
 }

@@ -81,8 +81,8 @@ static void result_of(int status, const char *text, size_t n, struct grammar_res
         return;
     api_fail_status(&out->error, is_timeout(status) ? QUIRE_INVALID : status, NULL);
     if (is_timeout(status))
-        snprintf(out->error.why.text, sizeof out->error.why.text,
-                 "compiling it took longer than %d s: make it smaller", GRAMMAR_DEADLINE_MS / 1000);
+        snprintf(out->error.why.text, sizeof out->error.why.text, "compiling it took longer than %d s: make it smaller",
+                 GRAMMAR_DEADLINE_MS / 1000);
     else
         snprintf(out->error.why.text, sizeof out->error.why.text, "%.*s", (int)n, text);
 }

@@ -122,8 +122,9 @@ static bool read_choice(struct quire_value choice, bool *forces, char **name, st
     *forces = true;
     struct quire_value named = quire_value_member(quire_value_member(choice, "function"), "name");
     if (!quire_value_is(quire_value_member(choice, "type"), "function") || !json_is(named, QUIRE_STRING))
-        return api_bad(e, "tool_choice", "must be \"none\", \"auto\", \"required\" or "
-                                         "{\"type\":\"function\",\"function\":{\"name\":...}}");
+        return api_bad(e, "tool_choice",
+                       "must be \"none\", \"auto\", \"required\" or "
+                       "{\"type\":\"function\",\"function\":{\"name\":...}}");
     return json_value_text(named, "tool_choice", name, &n, e);
 }
 
@@ -162,8 +163,9 @@ bool tool_grammar_read(struct quire_value tools, struct quire_value choice, bool
     if (forces && !tools.n)
         api_bad(e, "tool_choice", "needs tools");
     else if (forces && format == TOOL_NONE)
-        api_unsupported(e, "tool_choice", "calls cannot be forced: the format of this model's calls is not known "
-                                          "(--tool-call-parser)");
+        api_unsupported(e, "tool_choice",
+                        "calls cannot be forced: the format of this model's calls is not known "
+                        "(--tool-call-parser)");
     else if (forces && *out)
         api_bad(e, "tool_choice", "conflicts with %s: an answer has one form", (*out)->field);
     else if (forces)

@@ -447,6 +447,19 @@ static void put_shadow(struct writer *w, const struct wire_stats *s)
     put_shadow_histogram(w, s, false);
 }
 
+/* Next to the engine's rows of the same prefix. */
+static void put_grammars(struct writer *w, const struct grammar_counts *g)
+{
+    static const char *const reasons[GRAMMAR_N_REJECTIONS] = {",reason=\"invalid\"", ",reason=\"unsupported\"",
+                                                              ",reason=\"timeout\"", ",reason=\"busy\""};
+    put_counter(w, "quire:grammar_cache_hits_total", "Requests with a grammar whose compilation was known.", g->n_hits);
+    put_counter(w, "quire:grammar_cache_misses_total", "Requests with a grammar that had to be compiled.", g->n_misses);
+    put_type(w, "quire:grammar_rejected_total", "counter", "Requests whose grammar was rejected, by reason.");
+    for (int i = 0; i < GRAMMAR_N_REJECTIONS; i++)
+        put_sample(w, "quire:grammar_rejected_total", "", reasons[i], (double)g->rejected[i]);
+    put_histogram(w, "quire:grammar_compile_seconds", "Compilation of a grammar.", &g->compile);
+}
+
 static void put_histograms(struct writer *w, const struct metrics *m, const struct metrics_about *about)
 {
     put_histogram(w, "vllm:time_to_first_token_seconds", "From a request's arrival to its first token.", &m->ttft);
@@ -525,6 +538,7 @@ void metrics_text(struct buffer *o, const struct metrics *m, const struct wire_s
     if (about->cache)
         cache_metrics_text(o, w.labels, about->cache, about->price);
     put_gauge(&w, "quire:http_connections", "Open connections.", about->n_connections);
+    put_grammars(&w, &m->grammars);
     put_histograms(&w, m, about);
     process_metrics_text(o);
 }

@@ -24,6 +24,7 @@ struct choice *choice_list_new(uint32_t n, uint32_t first, const struct choice_r
     }
     for (uint32_t i = 0; i < n; i++) {
         parts[i].tools.format = rules->params->tool_format;
+        parts[i].tools.is_forced = rules->params->forces_calls;
         choices[i] = (struct choice){.index = first + i, .stop_string = -1, .stop_token = -1, .parts = &parts[i]};
     }
     return choices;

@@ -98,32 +98,55 @@ static void put_call_head(struct buffer *o, const struct tool_call *call)
     json_out_raw(o, ",\"arguments\":");
 }
 
+static void begin_call_delta(struct deltas *d, uint32_t index)
+{
+    begin_delta(d);
+    json_out_raw(&d->r->event, "\"tool_calls\":[{\"index\":");
+    json_out_u64(&d->r->event, index);
+    json_out_raw(&d->r->event, ",");
+}
+
+static void put_call_delta(void *context, const struct tool_call *call)
+{
+    struct deltas *d = context;
+    begin_call_delta(d, d->c->parts->n_tool_calls++);
+    put_call_head(&d->r->event, call);
+    json_out_raw(&d->r->event, "\"\"}}]");
+    end_delta(d);
+}
+
+static void put_arguments_delta(void *context, const char *text, size_t n)
+{
+    struct deltas *d = context;
+    begin_call_delta(d, d->c->parts->n_tool_calls - 1);
+    json_out_raw(&d->r->event, "\"function\":{\"arguments\":");
+    json_out_string(&d->r->event, text, n);
+    json_out_raw(&d->r->event, "}}]");
+    end_delta(d);
+}
+
 static void put_call_deltas(void *context, const struct tool_call *call)
 {
     struct deltas *d = context;
-    struct buffer *o = &d->r->event;
     if (d->c->parts->n_tool_calls > 0 && d->r->params->one_tool_call)
         return;
-    begin_delta(d);
-    json_out_raw(o, "\"tool_calls\":[{\"index\":");
-    json_out_u64(o, d->c->parts->n_tool_calls);
-    json_out_raw(o, ",");
-    put_call_head(o, call);
-    json_out_raw(o, "\"\"}}]");
-    end_delta(d);
-    begin_delta(d);
-    json_out_raw(o, "\"tool_calls\":[{\"index\":");
-    json_out_u64(o, d->c->parts->n_tool_calls++);
-    json_out_raw(o, ",\"function\":{\"arguments\":");
-    json_out_string(o, call->arguments, call->n_arguments);
-    json_out_raw(o, "}}]");
-    end_delta(d);
+    put_call_delta(d, call);
+    put_arguments_delta(d, call->arguments, call->n_arguments);
+}
+
+static struct tool_sink sink_of(struct deltas *d)
+{
+    return (struct tool_sink){.text = put_content_delta,
+                              .call = put_call_deltas,
+                              .begin = put_call_delta,
+                              .arguments = put_arguments_delta,
+                              .context = d};
 }
 
 static void put_token(struct reply *r, struct reply_prompt *p, struct choice *c, const struct gen_piece *piece)
 {
     struct deltas d = {.r = r, .c = c, .piece = piece};
-    const struct tool_sink sink = {put_content_delta, put_call_deltas, &d};
+    const struct tool_sink sink = sink_of(&d);
     open_choice(r, p, c);
     if (r->params->tool_format == TOOL_NONE) {
         put_content_delta(&d, piece->text, piece->n_text);
@@ -141,7 +164,7 @@ static void finish(struct reply *r, struct reply_prompt *p, struct choice *c)
 {
     static const struct gen_piece none;
     struct deltas d = {.r = r, .c = c, .piece = &none};
-    const struct tool_sink sink = {put_content_delta, put_call_deltas, &d};
+    const struct tool_sink sink = sink_of(&d);
     open_choice(r, p, c);
     c->parts->tools.is_stopped = c->stop_string >= 0;
     bool ok = r->params->tool_format == TOOL_NONE || tool_parser_finish(&c->parts->tools, &sink);
@@ -191,7 +214,7 @@ static void add_call(void *context, const struct tool_call *call)
 static void put_message(struct buffer *o, const struct reply *r, struct choice *c)
 {
     struct message m = {.one_call = r->params->one_tool_call, .c = c};
-    const struct tool_sink sink = {add_content, add_call, &m};
+    const struct tool_sink sink = {.text = add_content, .call = add_call, .context = &m};
     buffer_append(&m.content, r->params->lead, r->params->n_lead);
     c->parts->tools.is_stopped = c->stop_string >= 0;
     if (r->params->tool_format == TOOL_NONE)

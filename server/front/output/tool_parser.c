@@ -133,6 +133,53 @@ static bool give_call(const char *text, size_t n, const struct tool_sink *sink)
     return is_call;
 }
 
+/* ---- a forced call ---- */
+
+/* Bytes of whole characters in the first n. */
+static size_t whole_characters(const char *text, size_t n)
+{
+    size_t lead = n;
+    while (lead > 0 && n - lead < 3 && ((unsigned char)text[lead - 1] & 0xc0) == 0x80)
+        lead--;
+    const unsigned char c = lead > 0 ? (unsigned char)text[lead - 1] : 0;
+    const size_t need = c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : c >= 0xc0 ? 2 : 1;
+    return need > n - lead + 1 ? lead - 1 : n;
+}
+
+/* Its arguments have begun: the second brace was opened. Other arguments than objects are left to give_call(). */
+static void begin_call(struct tool_parser *p, const struct tool_sink *sink)
+{
+    const char *text = p->held.data + p->object;
+    const size_t n = p->at - p->object;
+    struct span members[N_MEMBERS] = {{NULL, 0}};
+    find_members(text, n, members);
+    const struct span *arguments = &members[members[MEMBER_ARGUMENTS].n ? MEMBER_ARGUMENTS : MEMBER_PARAMETERS];
+    json_t *name = json_loadb(members[MEMBER_NAME].text ? members[MEMBER_NAME].text : "", members[MEMBER_NAME].n,
+                              JSON_DECODE_ANY, NULL);
+    const struct tool_call call = {.name = json_string_value(name), .n_name = json_string_length(name)};
+    if (call.n_name > 0 && arguments->n > 0 && arguments->text[0] == '{') {
+        p->passed = (size_t)(arguments->text - p->held.data);
+        sink->begin(sink->context, &call);
+    }
+    json_decref(name);
+}
+
+/* Passes on what is known of a forced call. */
+static void pass_call(struct tool_parser *p, const struct tool_sink *sink)
+{
+    if (!p->is_forced || !sink->begin)
+        return;
+    if (p->passed == 0 && (p->depth >= 2 || p->arguments_end > 0))
+        begin_call(p, sink);
+    if (p->passed == 0)
+        return;
+    const size_t end = p->arguments_end ? p->arguments_end : whole_characters(p->held.data, p->at);
+    if (end > p->passed) {
+        sink->arguments(sink->context, p->held.data + p->passed, end - p->passed);
+        p->passed = end;
+    }
+}
+
 /* ---- output ---- */
 
 /* Passes the first n held bytes to the sink as content. */
@@ -161,7 +208,7 @@ static void drop(struct tool_parser *p, size_t n, enum tool_state state)
     if (n > 0)
         memmove(p->held.data, p->held.data + n, p->held.n - n);
     p->held.n -= n;
-    p->at = p->object = 0;
+    p->at = p->object = p->passed = p->arguments_end = 0;
     p->depth = 0;
     p->in_string = p->is_escaped = false;
     p->state = state;
@@ -260,18 +307,22 @@ static bool in_object(struct tool_parser *p, bool over, const struct tool_sink *
         } else if (c == '}' && --p->depth == 0) {
             p->at++;
             return end_object(p);
+        } else if (c == '}' && p->depth == 1) {
+            p->arguments_end = p->at + 1;
         } else if (c == '<' && at_end_tag(p)) {
             return (over || n - p->at >= strlen(forms[p->format].end)) && end_object(p);
         }
     }
-    if (over && p->is_stopped)
+    pass_call(p, sink);
+    if (over && p->is_stopped && p->passed == 0)
         give_up(p, n, sink);
-    return over && !p->is_stopped && end_object(p);
+    return over && (!p->is_stopped || p->passed > 0) && end_object(p);
 }
 
 static void take_call(struct tool_parser *p, size_t n, const struct tool_sink *sink)
 {
-    if (!give_call(p->held.data + p->object, p->end - p->object, sink)) {
+    pass_call(p, sink);
+    if (p->passed == 0 && !give_call(p->held.data + p->object, p->end - p->object, sink)) {
         give_up(p, p->end, sink);
         return;
     }
@@ -285,7 +336,7 @@ static bool after_object(struct tool_parser *p, bool over, const struct tool_sin
 {
     const char *end = forms[p->format].end;
     size_t n_end = strlen(end), from = skip_blank(p->held.data, p->held.n, p->end), n = p->held.n - from;
-    if (n > 0 && memcmp(p->held.data + from, end, n < n_end ? n : n_end) != 0)
+    if (n > 0 && p->passed == 0 && memcmp(p->held.data + from, end, n < n_end ? n : n_end) != 0)
         give_up(p, p->end, sink);
     else if (n >= n_end || over)
         take_call(p, n >= n_end ? from + n_end : p->held.n, sink);
@@ -349,7 +400,7 @@ bool tool_parser_push(struct tool_parser *p, const char *text, size_t n, const s
 static bool reread(struct tool_parser *p, const struct tool_sink *sink, bool *again)
 {
     const char *end = forms[p->format].end, *found = NULL;
-    if (p->state == TOOL_OBJECT && p->in_string && end)
+    if (p->state == TOOL_OBJECT && p->in_string && end && p->passed == 0)
         found = memmem(p->held.data + p->object, p->held.n - p->object, end, strlen(end));
     *again = found != NULL;
     if (!found)

@@ -4,7 +4,8 @@
  * they were written, whatever the size of the pieces. Text that may become a call is held back until this is decided.
  * A call is passed on as a whole: a name, and arguments that are not a string, as the model wrote them, even if
  * truncated or invalid JSON. Text that only resembles a call is content and comes back unchanged. Blanks before a call
- * are omitted, and also those after it, if no text follows or no text came before. Loop's thread.
+ * are omitted, and also those after it, if no text follows or no text came before. If a grammar forces calls
+ * (is_forced), a call begins as soon as its name is known, and its arguments are passed on as they come. Loop's thread.
  */
 #ifndef QUIRE_FRONT_TOOL_PARSER_H
 #define QUIRE_FRONT_TOOL_PARSER_H
@@ -33,6 +34,9 @@ struct tool_call {
 struct tool_sink {
     void (*text)(void *context, const char *text, size_t n);
     void (*call)(void *context, const struct tool_call *call);
+    /* Of a forced call: its name, and then pieces of its arguments, in whole characters. NULL: call() gets it. */
+    void (*begin)(void *context, const struct tool_call *call);
+    void (*arguments)(void *context, const char *text, size_t n);
     void *context;
 };
 
@@ -47,6 +51,9 @@ struct tool_parser { /* zero at first, except format */
     size_t object, end;    /* the position of the object in it */
     uint32_t depth;
     bool in_string, is_escaped, after_call, has_text;
+    bool is_forced; /* set at first: a grammar forces calls */
+    size_t passed;  /* of a forced call that has begun: its arguments are passed on up to here; 0: it has not begun */
+    size_t arguments_end; /* 0: not reached */
     bool is_stopped; /* set before tool_parser_finish(): a stop string ended the text, so a truncated call is content */
 };
 void tool_parser_free(struct tool_parser *p);
