@@ -6,7 +6,10 @@
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/model/model.h"
 #include "engine/options.h"
-#include "kernels/kernels.h"
+#include "kernels/devices.h"
+#include "kernels/format.h"
+#include "kernels/gemm_form.h"
+#include "kernels/planner.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /* The list of operations. All code that enumerates operations expands this list. X(NAME, name, "what it computes"); the
- * arguments of an operation are struct k_<name>_args of kernels.h, which documents the shapes.
+ * arguments of an operation are struct k_<name>_args of kernels/args/, which documents the shapes.
  *
  * The list generates enum k_operation, the members of struct k_backend_ops, the tables of ref and cuda (cpu copies
  * ref's table and replaces some entries), the names of the cases and of `quire bench kernels`, the wrapper backends of

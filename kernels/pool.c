@@ -1,4 +1,5 @@
 #include "base/clock.h"
+#include "kernels/open.h"
 #include "kernels/pool.h"
 #include "kernels/pool_account.h"
 

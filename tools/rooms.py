@@ -25,7 +25,7 @@ ROOMS = {
     "parallel/": "base/",
     "parallel/hosts/": "base/ parallel/",
     "text/": "base/ files/",
-    # kernels.h is the interface, and host/ is shared by backends on host memory; a backend includes no other, except
+    # backend.h is the interface, and host/ is shared by backends on host memory; a backend includes no other, except
     # that cpu uses the reference code for what need not be fast. backend.c and plan.c find them.
     "kernels/": "base/ kernels/host/ kernels/ref/ kernels/cpu/ kernels/cuda/host/ kernels/cuda/plan/",
     "kernels/host/": "base/ kernels/",

@@ -28,6 +28,11 @@
 #include "engine/plan.h"
 #include "engine/model/weights.h"
 #include "memory/kv_cache.h"
+#include "kernels/args/attention.h"
+#include "kernels/args/kv_copy.h"
+#include "kernels/args/rows.h"
+#include "kernels/args/sample.h"
+#include "kernels/group.h"
 
 #include <stdint.h>
 

@@ -1,6 +1,9 @@
 #include "engine/forward/layout.h"
 
 #include "engine/model/share.h"
+#include "kernels/args/attention.h"
+#include "kernels/args/rows.h"
+#include "kernels/args/sample.h"
 
 /* Adds up pieces; an overflow sticks. */
 struct tally {

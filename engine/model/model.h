@@ -8,7 +8,7 @@
 
 #include "base/status.h"
 #include "engine/model/quantization.h"
-#include "kernels/kernels.h"
+#include "kernels/format.h"
 #include "request/spec.h"
 
 #include <stdbool.h>

@@ -4,7 +4,7 @@
 #define QUIRE_ENGINE_QUANTIZATION_H
 
 #include "base/status.h"
-#include "kernels/kernels.h"
+#include "kernels/format.h"
 
 #include <jansson.h>
 #include <stdbool.h>

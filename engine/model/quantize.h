@@ -6,7 +6,8 @@
 #include "base/status.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/model/quantized.h"
-#include "kernels/kernels.h"
+#include "kernels/format.h"
+#include "kernels/weight.h"
 
 #include <stdint.h>
 

@@ -7,7 +7,7 @@
 #include "base/status.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/model/quantization.h"
-#include "kernels/kernels.h"
+#include "kernels/weight.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -8,6 +8,7 @@
 #define QUIRE_ENGINE_SHARE_H
 
 #include "engine/model/tensors.h"
+#include "kernels/weight.h"
 
 struct model_range {
     uint32_t first, n;

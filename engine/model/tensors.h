@@ -6,6 +6,8 @@
 #define QUIRE_ENGINE_TENSORS_H
 
 #include "engine/model/model.h"
+#include "kernels/kv.h"
+#include "kernels/planner.h"
 
 #include <stdbool.h>
 #include <stddef.h>

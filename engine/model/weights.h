@@ -13,7 +13,9 @@
 #include "engine/model/repack_cache.h"
 #include "engine/model/share.h"
 #include "engine/model/tensors.h"
-#include "kernels/kernels.h"
+#include "kernels/backend.h"
+#include "kernels/format.h"
+#include "kernels/gemm_form.h"
 
 /* The weights of a site: y = matrix x + bias. */
 struct site_weight {

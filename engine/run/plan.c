@@ -13,6 +13,7 @@
 #include "engine/forward/layout.h"
 #include "kernels/quant.h"
 #include "memory/kv_cache.h"
+#include "kernels/open.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,6 +3,7 @@
 #define QUIRE_ENGINE_RUN_RANK_H
 
 #include "engine/run/state.h"
+#include "kernels/open.h"
 
 /* The group's collectives, of an engine with e->ranks or, of another rank, e->collective. */
 struct forward_group rank_group(struct engine *e);

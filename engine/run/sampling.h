@@ -9,7 +9,7 @@
 
 #include "base/status.h"
 #include "engine/model/model.h"
-#include "kernels/kernels.h"
+#include "kernels/args/sample.h"
 #include "request/spec.h"
 
 #include <stdbool.h>

@@ -17,6 +17,7 @@
 #include "engine/model/weights.h"
 #include "scheduler/driver.h"
 #include "scheduler/scheduler.h"
+#include "kernels/open.h"
 
 #include <pthread.h>
 

@@ -3,6 +3,7 @@
 #ifndef QUIRE_KERNELS_OP_DATA_H
 #define QUIRE_KERNELS_OP_DATA_H
 
+#include "kernels/args/sample.h"
 #include "kernels/cases/op_table.h"
 
 struct op_data {

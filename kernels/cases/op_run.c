@@ -1,6 +1,12 @@
 #include "kernels/cases/op_run.h"
 
+#include "kernels/args/attention.h"
+#include "kernels/args/gemm.h"
+#include "kernels/args/kv_copy.h"
+#include "kernels/args/norm.h"
+#include "kernels/args/rope.h"
 #include "kernels/cases/op_sample.h"
+#include "kernels/planner.h"
 
 #include <assert.h>
 #include <math.h>

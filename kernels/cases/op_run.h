@@ -1,5 +1,5 @@
-/* Runs a case on a backend through kernels.h only, with a chosen chunk size and block layout. The thread that owns
- * the backend. */
+/* Runs a case on a backend through the interface (kernels/backend.h) only, with a chosen chunk size and block layout.
+ * The thread that owns the backend. */
 #ifndef QUIRE_KERNELS_OP_RUN_H
 #define QUIRE_KERNELS_OP_RUN_H
 

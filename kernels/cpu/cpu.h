@@ -1,5 +1,5 @@
 /* kernels/cpu: docs/internals/numerics.md at the speed of the machine. Computes the same bits as kernels/ref. Calls
- * come from the engine's thread (kernels.h).
+ * come from the engine's thread (backend.h).
  *
  * One binary contains the arithmetic once for each instruction set. cpu_open() selects the best set that the machine
  * has, or the set that the environment variable QUIRE_ISA names. Operations that do not justify an instruction set of
@@ -12,6 +12,7 @@
 #ifndef QUIRE_KERNELS_CPU_H
 #define QUIRE_KERNELS_CPU_H
 
+#include "kernels/args/gemm.h"
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/lane_rows.h"
 #include "kernels/cpu/panels.h"

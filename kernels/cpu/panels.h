@@ -19,6 +19,7 @@
 #ifndef QUIRE_KERNELS_CPU_PANELS_H
 #define QUIRE_KERNELS_CPU_PANELS_H
 
+#include "kernels/backend.h"
 #include "kernels/quant.h"
 
 #define CPU_PANEL_ROWS 16u

@@ -5,8 +5,9 @@
 #define QUIRE_KERNELS_CPU_QUANT_UNPACK_H
 
 #include "kernels/cpu/lanes.h"
-#include "kernels/kernels.h"
+#include "kernels/format.h"
 #include "kernels/quant.h"
+#include "kernels/weight.h"
 
 #define CHUNK 256u /* columns that are unpacked at a time, aligned to this number */
 #define CHUNK_GROUPS 17u /* maximum number of groups in a chunk; each has at least 16 columns */

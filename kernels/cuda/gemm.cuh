@@ -8,6 +8,7 @@
 #ifndef QUIRE_KERNELS_CUDA_GEMM_CUH
 #define QUIRE_KERNELS_CUDA_GEMM_CUH
 
+#include "kernels/args/gemm.h"
 #include "kernels/cuda/factors.cuh"
 #include "kernels/cuda/launch.h"
 

@@ -1,13 +1,18 @@
 /* kernels/host: the common parts of the backends that compute in host memory: memory, weights used in place, the thread
  * pool and tickets. `ref` and `cpu` start with a struct host_backend and differ only in the speed of their arithmetic.
- * Calls come from the engine's thread (kernels.h). */
+ * Calls come from the engine's thread (kernels/backend.h). */
 #ifndef QUIRE_KERNELS_HOST_H
 #define QUIRE_KERNELS_HOST_H
 
+#include "kernels/backend.h"
 #include "kernels/check.h"
+#include "kernels/format.h"
+#include "kernels/gemm_form.h"
+#include "kernels/group.h"
 #include "kernels/host/placement.h"
-#include "kernels/kernels.h"
+#include "kernels/open.h"
 #include "kernels/pool.h"
+#include "kernels/weight.h"
 
 /* An operation is divided into pieces of at least HOST_PIECE_WORK multiply-adds, about 0.7 us. With less than two such
  * pieces the calling thread computes alone. Beyond 8 pieces per thread they are larger, up to 32 per thread from

@@ -1,3 +1,4 @@
+#include "kernels/args/rows.h"
 #include "kernels/math.h"
 #include "kernels/quant.h"
 #include "kernels/ref/ref.h"

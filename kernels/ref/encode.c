@@ -1,5 +1,6 @@
 /* The operations that only encoders use: LayerNorm, GELU and tanh, and the pooling of a text's tokens into one
  * vector. */
+#include "kernels/args/rows.h"
 #include "kernels/math.h"
 #include "kernels/ref/lanes.h"
 #include "kernels/ref/ref.h"

@@ -1,3 +1,4 @@
+#include "kernels/args/rope.h"
 #include "kernels/math.h"
 #include "kernels/ref/ref.h"
 

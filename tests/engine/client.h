@@ -5,6 +5,7 @@
 
 #include "engine/engine.h"
 #include "engine/plan.h"
+#include "kernels/args/sample.h"
 
 #include <stdbool.h>
 #include <stddef.h>

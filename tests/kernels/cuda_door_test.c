@@ -4,6 +4,7 @@
 #include "kernels/cuda/plan/attention_plan.h"
 #include "kernels/cuda/launch.h"
 #include "tests/kernels/cuda_fixture.h"
+#include "kernels/planner.h"
 
 #include <math.h>
 #include <pthread.h>

@@ -1,5 +1,14 @@
 /* The public interface itself: opening, planning, invalid weights, rejected arguments. */
-#include "kernels/kernels.h"
+#include "kernels/args/gemm.h"
+#include "kernels/args/rows.h"
+#include "kernels/args/sample.h"
+#include "kernels/backend.h"
+#include "kernels/devices.h"
+#include "kernels/format.h"
+#include "kernels/gemm_form.h"
+#include "kernels/open.h"
+#include "kernels/planner.h"
+#include "kernels/weight.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -12,6 +12,7 @@
  * case that dies takes no other with it. */
 #include "kernels/cases/isolate.h"
 #include "kernels/cases/op_run.h"
+#include "kernels/open.h"
 #include "tests/kernels/oracle.h"
 #include "tests/kernels/page.h"
 #include "tests/sample.h"

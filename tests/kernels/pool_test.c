@@ -2,6 +2,7 @@
  * has begun nothing; an idle pool sleeps. Also tests the account of whether workers are worthwhile. TSan checks the
  * rest. */
 #include "base/clock.h"
+#include "kernels/open.h"
 #include "kernels/pool.h"
 #include "kernels/pool_account.h"
 

@@ -1,7 +1,7 @@
 #include "tools/cli/engine_flags.h"
 
 #include "base/number.h"
-#include "kernels/kernels.h"
+#include "kernels/open.h"
 
 #include "tools/bench/lib/cost_file.h"
 #include "tools/hub/cache.h"

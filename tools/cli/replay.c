@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "engine/record/digest.h"
 #include "engine/record/seqs.h"
+#include "kernels/kv.h"
 
 #include <pthread.h>
 #include <stdlib.h>

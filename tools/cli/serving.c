@@ -2,7 +2,7 @@
 
 #include "base/log.h"
 #include "files/model_files.h"
-#include "kernels/kernels.h"
+#include "kernels/gemm_form.h"
 
 #include <poll.h>
 #include <pthread.h>

@@ -3,9 +3,15 @@
  *
  * kernels_group_test BACKEND [FAULT]: with a fault the kernels are broken (CMakeLists.txt), and it must be found. */
 #include "base/clock.h"
+#include "kernels/args/group.h"
+#include "kernels/args/norm.h"
+#include "kernels/backend.h"
 #include "kernels/cases/isolate.h"
-#include "kernels/kernels.h"
+#include "kernels/format.h"
+#include "kernels/gemm_form.h"
+#include "kernels/group.h"
 #include "kernels/math.h"
+#include "kernels/open.h"
 #include "parallel/collective.h"
 #ifdef TEST_EMULATED
 #include "tests/simt/control.h"

@@ -11,6 +11,7 @@
 #include <new>
 
 #include "kernels/cuda/host/cublaslt.h"
+#include "kernels/kv.h"
 #include "kernels/math.h"
 #include "tests/simt/runtime.h"
 #include "tests/simt/simt.h"

@@ -18,6 +18,7 @@
 #include <atomic>
 
 #include "kernels/cuda/host/nccl.h"
+#include "kernels/kv.h"
 #include "tests/simt/runtime.h"
 #include "tests/simt/simt.h"
 
