@@ -2,7 +2,9 @@
 
 #include "base/little_endian.h"
 #include "engine/model/row_threads.h"
-#include "kernels/math.h"
+#include "kernels/math/bits.h"
+#include "kernels/math/convert.h"
+#include "kernels/math/round.h"
 
 #include <stdbool.h>
 #include <string.h>

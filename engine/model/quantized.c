@@ -2,7 +2,8 @@
 
 #include "base/little_endian.h"
 #include "engine/model/regroup.h"
-#include "kernels/math.h"
+#include "kernels/math/bits.h"
+#include "kernels/math/convert.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
 #include "engine/model/block_scales.h"
 #include "engine/model/quantize.h"
 #include "engine/model/quantized.h"
-#include "kernels/math.h"
+#include "kernels/math/convert.h"
 #include "kernels/quant.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 #include "kernels/cases/op_data.h"
 
-#include "kernels/math.h"
+#include "kernels/math/convert.h"
 
 #include <assert.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 /* Quantized weights of a case: any bits are valid numbers, but scales must be finite. */
 #include "kernels/cases/op_data.h"
-#include "kernels/math.h"
+#include "kernels/math/convert.h"
 #include "kernels/quant.h"
 
 #include <math.h>

@@ -13,6 +13,7 @@
 #include "kernels/cpu/amx.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/tile.h"
+#include "kernels/math/convert.h"
 
 #define TILE_ROWS 16u
 #define BLOCK_ROWS 32u

@@ -15,6 +15,7 @@
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/quant_rows.h"
 #include "kernels/cpu/quant_unpack.h"
+#include "kernels/math/round.h"
 
 #define PASS 64u /* tokens that use a chunk's bytes while they are in the cache */
 #define X_BLOCK_BYTES (384u << 10) /* activations that fit the second-level cache */

@@ -4,7 +4,7 @@
 #ifndef QUIRE_KERNELS_CPU_LANES_H
 #define QUIRE_KERNELS_CPU_LANES_H
 
-#include "kernels/math.h"
+#include "kernels/math/lane_sum.h"
 
 #include <immintrin.h>
 

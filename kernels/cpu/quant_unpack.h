@@ -6,6 +6,7 @@
 
 #include "kernels/cpu/lanes.h"
 #include "kernels/format.h"
+#include "kernels/math/convert.h"
 #include "kernels/quant.h"
 #include "kernels/weight.h"
 

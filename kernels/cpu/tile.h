@@ -12,9 +12,9 @@
 #define QUIRE_KERNELS_CPU_TILE_H
 
 #include "kernels/cpu/cpu.h"
-#include "kernels/math.h"
 
 #include <immintrin.h>
+#include <string.h>
 
 #define CPU_INLINE static inline __attribute__((always_inline))
 

@@ -11,6 +11,7 @@
 #include "kernels/args/gemm.h"
 #include "kernels/cuda/factors.cuh"
 #include "kernels/cuda/launch.h"
+#include "kernels/math/bits.h"
 
 #define GEMM_FN static __device__ __forceinline__
 

@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/device.cuh"
 #include "kernels/format.h"
+#include "kernels/math/bits.h"
 
 /* Returns the two f16 numbers of a word, the lower half first. */
 static __device__ __forceinline__ float2 widen_half2(uint32_t word)

@@ -12,7 +12,6 @@
 #include "kernels/format.h"
 #include "kernels/gemm_form.h"
 #include "kernels/kv.h"
-#include "kernels/math.h"
 #include "kernels/open.h"
 #include "kernels/planner.h"
 #include "kernels/weight.h"

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "engine/model/quantize.h"
-#include "kernels/math.h"
+#include "kernels/math/convert.h"
 #include "kernels/quant.h"
 
 #include <math.h>

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "engine/model/quantized.h"
-#include "kernels/math.h"
+#include "kernels/math/convert.h"
 #include "kernels/quant.h"
 
 #include "base/json.h"

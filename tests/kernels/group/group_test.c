@@ -10,7 +10,7 @@
 #include "kernels/format.h"
 #include "kernels/gemm_form.h"
 #include "kernels/group.h"
-#include "kernels/math.h"
+#include "kernels/math/checksum.h"
 #include "kernels/open.h"
 #include "parallel/collective.h"
 #ifdef TEST_EMULATED

@@ -12,7 +12,7 @@
 
 #include "kernels/cuda/host/cublaslt.h"
 #include "kernels/kv.h"
-#include "kernels/math.h"
+#include "kernels/math/convert.h"
 #include "tests/simt/runtime.h"
 #include "tests/simt/simt.h"
 
