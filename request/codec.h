@@ -1,4 +1,4 @@
-/* A struct as tagged fields (base/tagged.h), by the rows of its table: a request_spec in SUBMIT frames and recordings, and
+/* A struct as tagged fields (base/encoding/tagged.h), by the rows of its table: a request_spec in SUBMIT frames and recordings, and
  * the sections of recordings. A field that has its default is left out. So bytes of an older program keep their meaning,
  * and a new field needs a row and no new version. A reader skips a field that it does not know, or rejects the bytes if
  * the row has REQUEST_MUST. Any thread.

@@ -1,7 +1,7 @@
 #include "engine/model/model.h"
 
+#include "base/encoding/json.h"
 #include "base/file.h"
-#include "base/json.h"
 #include "engine/model/pooling.h"
 #include "engine/model/rope_config.h"
 #include "files/model_files.h"

@@ -1,6 +1,6 @@
 #include "engine/model/draft.h"
 
-#include "base/json.h"
+#include "base/encoding/json.h"
 #include "engine/model/weights.h"
 #include "files/model_files.h"
 

@@ -7,7 +7,7 @@
 #define QUIRE_ENGINE_MODEL_H
 
 #include "base/status.h"
-#include "engine/model/quantization.h"
+#include "engine/model/quantization/quantization.h"
 #include "kernels/format.h"
 #include "request/spec.h"
 

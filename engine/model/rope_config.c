@@ -1,6 +1,6 @@
 #include "engine/model/rope_config.h"
 
-#include "base/json.h"
+#include "base/encoding/json.h"
 #include "kernels/math/wide.h"
 
 #include <string.h>

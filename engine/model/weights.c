@@ -1,8 +1,8 @@
 #include "engine/model/weights.h"
 
-#include "engine/model/block_scales.h"
-#include "engine/model/quantize.h"
-#include "engine/model/quantized.h"
+#include "engine/model/quantization/block_scales.h"
+#include "engine/model/quantization/quantize.h"
+#include "engine/model/quantization/quantized.h"
 #include "kernels/math/convert.h"
 #include "kernels/quant.h"
 

@@ -10,7 +10,7 @@
 #include "base/status.h"
 #include "engine/model/model.h"
 #include "engine/checkpoint/checkpoint.h"
-#include "engine/model/repack_cache.h"
+#include "engine/model/quantization/repack_cache.h"
 #include "engine/model/share.h"
 #include "engine/model/tensors.h"
 #include "kernels/backend.h"
@@ -43,7 +43,7 @@ struct weights {
     void *params_dev;
     void *regrouped; /* host memory of repacked rows, whose order in the file differs from the kernels', and of rows
                       * quantized at load */
-    const void *kept; /* instead of it: a mapped file of such rows (engine/model/repack_cache.h) */
+    const void *kept; /* instead of it: a mapped file of such rows (engine/model/quantization/repack_cache.h) */
     uint64_t kept_bytes;
     struct k_backend *backend;
 };

@@ -1,6 +1,6 @@
 #include "engine/record/recording.h"
 
-#include "engine/model/quantization.h"
+#include "engine/model/quantization/quantization.h"
 #include "engine/record/format.h"
 #include "engine/record/sections.h"
 #include "engine/record/submit.h"

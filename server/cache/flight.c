@@ -6,7 +6,7 @@
 #include "server/cache/cache_internal.h"
 
 #include "base/clock.h"
-#include "base/little_endian.h"
+#include "base/encoding/little_endian.h"
 #include "base/log.h"
 #include "server/cache/resume.h"
 #include "server/similar/guards.h"

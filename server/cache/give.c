@@ -1,7 +1,7 @@
 /* Decides whether a cached response may be served to a request, and serves it. */
 #include "server/cache/cache_internal.h"
 
-#include "base/little_endian.h"
+#include "base/encoding/little_endian.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 #include "server/wire/fields.h"
 
-#include "base/utf8.h"
+#include "base/encoding/utf8.h"
 
 #include <string.h>
 

@@ -7,10 +7,10 @@
 
 #include "base/buffer.h"
 #include "base/clock.h"
+#include "base/encoding/little_endian.h"
+#include "base/encoding/number.h"
 #include "base/file.h"
 #include "base/id_map.h"
-#include "base/little_endian.h"
-#include "base/number.h"
 #include "base/process.h"
 #include "base/size.h"
 

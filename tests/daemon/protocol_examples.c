@@ -1,7 +1,7 @@
 /* Prints the examples of protocol.md as this build encodes them, one "name hex" per line. A test compares them with
  * the document. */
-#include "base/little_endian.h"
-#include "base/tagged.h"
+#include "base/encoding/little_endian.h"
+#include "base/encoding/tagged.h"
 #include "server/wire/key.h"
 #include "server/wire/wire.h"
 

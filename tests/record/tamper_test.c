@@ -1,7 +1,7 @@
 /* Recordings that were changed, truncated or invented: the fault is found, and its place is reported. */
 #include "record_rig.h"
 
-#include "base/tagged.h"
+#include "base/encoding/tagged.h"
 #include "engine/record/format.h"
 #include "engine/record/sections.h"
 #include "engine/record/drive.h"

@@ -1,7 +1,7 @@
 #include "tools/cache/cache_flags.h"
 
+#include "base/encoding/number.h"
 #include "base/log.h"
-#include "base/number.h"
 #include "server/cache/redis/url.h"
 
 #include <stdio.h>

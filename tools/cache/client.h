@@ -3,7 +3,7 @@
 #ifndef QUIRE_TOOLS_CACHE_CLIENT_H
 #define QUIRE_TOOLS_CACHE_CLIENT_H
 
-#include "base/json.h"
+#include "base/encoding/json.h"
 #include "base/status.h"
 
 #include <stdatomic.h>

@@ -1,7 +1,7 @@
 #include "tools/cli/cli.h"
 
+#include "base/encoding/number.h"
 #include "base/log.h"
-#include "base/number.h"
 
 #include <ctype.h>
 #include <errno.h>

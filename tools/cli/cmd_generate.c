@@ -2,7 +2,7 @@
  * everywhere else. */
 #include "base/buffer.h"
 #include "base/clock.h"
-#include "base/json.h"
+#include "base/encoding/json.h"
 #include "engine/engine.h"
 #include "engine/plan.h"
 #include "server/daemon/daemon.h"

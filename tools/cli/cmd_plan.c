@@ -1,5 +1,5 @@
 /* quire plan: the memory of a model to the byte, from its configuration and weight headers only. */
-#include "base/json.h"
+#include "base/encoding/json.h"
 #include "base/size.h"
 #include "engine/engine.h"
 #include "engine/plan.h"

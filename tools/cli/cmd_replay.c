@@ -1,5 +1,5 @@
 /* quire replay: compares the answers of a recording with those of this engine. */
-#include "base/json.h"
+#include "base/encoding/json.h"
 #include "tools/bench/lib/progress.h"
 #include "tools/cli/cli.h"
 #include "tools/cli/command.h"

@@ -1,6 +1,6 @@
 #include "tools/cli/engine_flags.h"
 
-#include "base/number.h"
+#include "base/encoding/number.h"
 #include "kernels/open.h"
 
 #include "tools/bench/lib/cost_file.h"

@@ -9,7 +9,7 @@
 
 #include "base/hash.h"
 #include "engine/model/model.h"
-#include "engine/model/quantized.h"
+#include "engine/model/quantization/quantized.h"
 #include "kernels/quant.h"
 
 #include <dirent.h>

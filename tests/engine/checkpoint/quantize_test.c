@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "engine/model/quantize.h"
+#include "engine/model/quantization/quantize.h"
 #include "kernels/math/convert.h"
 #include "kernels/quant.h"
 

@@ -6,11 +6,11 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "engine/model/quantized.h"
+#include "engine/model/quantization/quantized.h"
 #include "kernels/math/convert.h"
 #include "kernels/quant.h"
 
-#include "base/json.h"
+#include "base/encoding/json.h"
 
 #include <math.h>
 #include <stdio.h>

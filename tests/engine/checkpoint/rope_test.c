@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "base/json.h"
+#include "base/encoding/json.h"
 #include "engine/model/model.h"
 
 #include <math.h>

@@ -2,9 +2,9 @@
  * counted for it, and all its elements and scales can be read, also those of a plain matrix that is quantized. */
 #include "../fuzz.h"
 
-#include "base/json.h"
-#include "engine/model/quantize.h"
-#include "engine/model/quantized.h"
+#include "base/encoding/json.h"
+#include "engine/model/quantization/quantize.h"
+#include "engine/model/quantization/quantized.h"
 #include "kernels/quant.h"
 #include "kernels/weight_view.h"
 

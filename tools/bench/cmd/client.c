@@ -2,7 +2,7 @@
 
 #include "base/buffer.h"
 #include "base/clock.h"
-#include "base/json.h"
+#include "base/encoding/json.h"
 #include "tools/bench/lib/event.h"
 #include "tools/bench/lib/sse.h"
 

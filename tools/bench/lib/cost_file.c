@@ -1,6 +1,6 @@
 #include "tools/bench/lib/cost_file.h"
 
-#include "base/json.h"
+#include "base/encoding/json.h"
 
 #include <float.h>
 #include <stdio.h>

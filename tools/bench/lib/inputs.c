@@ -1,7 +1,7 @@
 #include "tools/bench/lib/inputs.h"
 
-#include "base/json.h"
-#include "base/number.h"
+#include "base/encoding/json.h"
+#include "base/encoding/number.h"
 #include "tools/bench/lib/draw.h"
 #include "tools/bench/lib/random.h"
 

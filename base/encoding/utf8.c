@@ -1,4 +1,4 @@
-#include "base/utf8.h"
+#include "base/encoding/utf8.h"
 
 /* Unicode 15, table 3-7. */
 size_t utf8_character(const uint8_t *p, size_t n_left)

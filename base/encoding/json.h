@@ -4,8 +4,8 @@
  * "<where>: <key>: must be …". A key that is absent or null leaves *out as it was and is QUIRE_OK,
  * so that a default is written before the call. No global state; any thread on its own values.
  */
-#ifndef QUIRE_BASE_JSON_H
-#define QUIRE_BASE_JSON_H
+#ifndef QUIRE_BASE_ENCODING_JSON_H
+#define QUIRE_BASE_ENCODING_JSON_H
 
 #include "base/status.h"
 

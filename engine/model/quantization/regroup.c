@@ -1,7 +1,7 @@
-#include "engine/model/regroup.h"
+#include "engine/model/quantization/regroup.h"
 
-#include "base/little_endian.h"
-#include "engine/model/row_threads.h"
+#include "base/encoding/little_endian.h"
+#include "engine/model/quantization/row_threads.h"
 
 #define BAND 64u /* rows that are made together: so many words of a cache line are used at once */
 

@@ -5,7 +5,7 @@
 
 #include "base/status.h"
 #include "engine/checkpoint/checkpoint.h"
-#include "engine/model/quantized.h"
+#include "engine/model/quantization/quantized.h"
 #include "kernels/format.h"
 #include "kernels/weight.h"
 

@@ -1,5 +1,5 @@
 /* Reads and checks quantization_config of config.json and translates it into one vocabulary. The tensors themselves
- * decide which matrices are quantized (engine/model/quantized.h). Pure; any thread. */
+ * decide which matrices are quantized (engine/model/quantization/quantized.h). Pure; any thread. */
 #ifndef QUIRE_ENGINE_QUANTIZATION_H
 #define QUIRE_ENGINE_QUANTIZATION_H
 

@@ -1,4 +1,4 @@
-#include "base/json.h"
+#include "base/encoding/json.h"
 
 #include "base/file.h"
 

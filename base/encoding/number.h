@@ -1,6 +1,6 @@
 /* Parses numbers in options and in lists of numbers. Owns nothing. Any thread. */
-#ifndef QUIRE_BASE_NUMBER_H
-#define QUIRE_BASE_NUMBER_H
+#ifndef QUIRE_BASE_ENCODING_NUMBER_H
+#define QUIRE_BASE_ENCODING_NUMBER_H
 
 #include <stdbool.h>
 

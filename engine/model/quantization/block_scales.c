@@ -1,6 +1,6 @@
-#include "engine/model/block_scales.h"
+#include "engine/model/quantization/block_scales.h"
 
-#include "engine/model/row_threads.h"
+#include "engine/model/quantization/row_threads.h"
 #include "kernels/quant.h"
 
 #include <math.h>

@@ -1,8 +1,8 @@
 /* Tagged fields, the parts of frames and recordings: {u16 tag, with the top bit set when the reader must understand the
  * field; u16 zero; u32 length; bytes}, little-endian. Old and new programs interoperate: a reader skips unknown fields
  * that it need not understand. Owns nothing. Any thread on its own values. */
-#ifndef QUIRE_BASE_TAGGED_H
-#define QUIRE_BASE_TAGGED_H
+#ifndef QUIRE_BASE_ENCODING_TAGGED_H
+#define QUIRE_BASE_ENCODING_TAGGED_H
 
 #include "base/buffer.h"
 #include "base/status.h"

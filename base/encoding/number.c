@@ -1,4 +1,4 @@
-#include "base/number.h"
+#include "base/encoding/number.h"
 
 #include <ctype.h>
 #include <errno.h>

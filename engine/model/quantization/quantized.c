@@ -1,7 +1,7 @@
-#include "engine/model/quantized.h"
+#include "engine/model/quantization/quantized.h"
 
-#include "base/little_endian.h"
-#include "engine/model/regroup.h"
+#include "base/encoding/little_endian.h"
+#include "engine/model/quantization/regroup.h"
 #include "kernels/math/bits.h"
 #include "kernels/math/convert.h"
 

@@ -1,6 +1,6 @@
-#include "base/tagged.h"
+#include "base/encoding/tagged.h"
 
-#include "base/little_endian.h"
+#include "base/encoding/little_endian.h"
 
 uint8_t *tagged_put(struct buffer *b, uint16_t tag, bool must, uint32_t n)
 {

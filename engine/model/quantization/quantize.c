@@ -1,7 +1,7 @@
-#include "engine/model/quantize.h"
+#include "engine/model/quantization/quantize.h"
 
-#include "base/little_endian.h"
-#include "engine/model/row_threads.h"
+#include "base/encoding/little_endian.h"
+#include "engine/model/quantization/row_threads.h"
 #include "kernels/math/bits.h"
 #include "kernels/math/convert.h"
 #include "kernels/math/round.h"

@@ -6,7 +6,7 @@
 
 #include "base/status.h"
 #include "engine/checkpoint/checkpoint.h"
-#include "engine/model/quantization.h"
+#include "engine/model/quantization/quantization.h"
 #include "kernels/weight.h"
 
 #include <stdbool.h>
@@ -18,7 +18,7 @@
 struct quantized_room {
     uint8_t *base; /* NULL: only counts */
     uint64_t used;
-    bool is_filled; /* base has what the views would write (engine/model/repack_cache.h): it is only read */
+    bool is_filled; /* base has what the views would write (repack_cache.h): it is only read */
 };
 
 /* Room's next piece; NULL where it only counts. */

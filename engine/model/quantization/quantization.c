@@ -1,6 +1,6 @@
-#include "engine/model/quantization.h"
+#include "engine/model/quantization/quantization.h"
 
-#include "base/json.h"
+#include "base/encoding/json.h"
 #include "engine/model/rope_config.h"
 
 #include <stdio.h>

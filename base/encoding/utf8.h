@@ -1,6 +1,6 @@
 /* Strict UTF-8: no overlong forms, no surrogates, nothing past U+10FFFF. Owns nothing. Any thread. */
-#ifndef QUIRE_BASE_UTF8_H
-#define QUIRE_BASE_UTF8_H
+#ifndef QUIRE_BASE_ENCODING_UTF8_H
+#define QUIRE_BASE_ENCODING_UTF8_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -4,8 +4,8 @@
  * The code lists each byte so that it compiles to one move on a little-endian machine. A loop over the bytes took as
  * long as hashing them.
  */
-#ifndef QUIRE_BASE_LITTLE_ENDIAN_H
-#define QUIRE_BASE_LITTLE_ENDIAN_H
+#ifndef QUIRE_BASE_ENCODING_LITTLE_ENDIAN_H
+#define QUIRE_BASE_ENCODING_LITTLE_ENDIAN_H
 
 #include <stdint.h>
 

@@ -1,4 +1,4 @@
-#include "engine/model/row_threads.h"
+#include "engine/model/quantization/row_threads.h"
 
 #include <pthread.h>
 #include <stdbool.h>

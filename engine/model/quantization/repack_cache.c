@@ -1,7 +1,7 @@
-#include "engine/model/repack_cache.h"
+#include "engine/model/quantization/repack_cache.h"
 
 #include "base/log.h"
-#include "engine/model/row_threads.h"
+#include "engine/model/quantization/row_threads.h"
 
 #include <dirent.h>
 #include <errno.h>
