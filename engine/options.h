@@ -3,7 +3,8 @@
 #define QUIRE_ENGINE_OPTIONS_H
 
 #include "base/hash.h"
-#include "scheduler/scheduler.h"
+#include "scheduler/cost.h"
+#include "scheduler/policy.h"
 #include "speculation/config.h"
 
 #include <stdbool.h>

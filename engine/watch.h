@@ -13,6 +13,9 @@
 #include "engine/engine.h"
 #include "engine/model/model.h"
 #include "scheduler/scheduler.h"
+#include "scheduler/types/config.h"
+#include "scheduler/types/plan.h"
+#include "scheduler/types/request.h"
 #include "speculation/length.h"
 
 struct engine_watch_submit {

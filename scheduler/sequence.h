@@ -28,6 +28,9 @@
 #include "scheduler/pins.h"
 #include "scheduler/queue.h"
 #include "scheduler/scheduler.h"
+#include "scheduler/types/account.h"
+#include "scheduler/types/config.h"
+#include "scheduler/types/plan.h"
 
 enum seq_state {
     SEQ_FREE = 0,

@@ -8,6 +8,9 @@
 
 #include "engine/engine.h"
 #include "engine/plan.h"
+#include "scheduler/types/config.h"
+#include "scheduler/types/plan.h"
+#include "scheduler/types/request.h"
 #include "speculation/length.h"
 
 struct recording;

@@ -9,8 +9,9 @@
 #define QUIRE_ENGINE_MAILBOX_H
 
 #include "engine/engine.h"
-#include "scheduler/scheduler.h"
+#include "scheduler/types/account.h"
 #include "engine/run/request.h"
+#include "scheduler/scheduler.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,6 +1,7 @@
 #include "engine/run/request.h"
 
 #include "memory/prefix.h"
+#include "scheduler/policy.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -13,7 +13,7 @@
 #include "engine/engine.h"
 #include "engine/run/sampling.h"
 #include "request/spec.h"
-#include "scheduler/scheduler.h"
+#include "scheduler/types/request.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -16,7 +16,7 @@
 #include "engine/watch.h"
 #include "engine/model/weights.h"
 #include "scheduler/driver.h"
-#include "scheduler/scheduler.h"
+#include "scheduler/types/account.h"
 #include "kernels/open.h"
 
 #include <pthread.h>
