@@ -9,6 +9,7 @@
  *  3. The rest of that goes to drafts, at the ends of rows that give a token. A full step has no drafts.
  */
 #include "scheduler/planner.h"
+#include "scheduler/sequence.h"
 
 /* ---- chunks and admissions ---- */
 

@@ -10,6 +10,7 @@
  * any step is small, because a request that arrives during the step waits for the step's end.
  */
 #include "scheduler/planner.h"
+#include "scheduler/sequence.h"
 
 #include <string.h>
 

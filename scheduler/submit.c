@@ -1,5 +1,7 @@
 /* Entry and exit of requests: submit, cancel, propose, collect. */
 #include "scheduler/sequence.h"
+#include "scheduler/state/scheduler_state.h"
+#include "scheduler/state/sequence_state.h"
 
 #include <stdlib.h>
 #include <string.h>
