@@ -1,4 +1,5 @@
 /* sched_check(): the invariants at the top of scheduler.c, by number. O(everything): for tests. */
+#include "memory/kv_table.h"
 #include "scheduler/state/scheduler_state.h"
 #include "scheduler/state/sequence_state.h"
 

@@ -1,5 +1,6 @@
 #include "scheduler/pins.h"
 
+#include "memory/kv_table.h"
 #include "scheduler/state/scheduler_state.h"
 #include "scheduler/state/sequence_state.h"
 

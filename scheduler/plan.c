@@ -8,6 +8,7 @@
  *     running one that the policy ranks after it.
  *  3. The rest of that goes to drafts, at the ends of rows that give a token. A full step has no drafts.
  */
+#include "memory/kv_table.h"
 #include "scheduler/planner.h"
 #include "scheduler/sequence.h"
 

@@ -2,6 +2,7 @@
 #ifndef QUIRE_SCHEDULER_PLANNER_H
 #define QUIRE_SCHEDULER_PLANNER_H
 
+#include "memory/kv_cache.h"
 #include "scheduler/state/scheduler_state.h"
 #include "scheduler/state/sequence_state.h"
 

@@ -9,6 +9,7 @@
  * lengthen that step. It keeps its blocks and its slots until a live request finds none (planner_give_way). Its part of
  * any step is small, because a request that arrives during the step waits for the step's end.
  */
+#include "memory/kv_table.h"
 #include "scheduler/planner.h"
 #include "scheduler/sequence.h"
 

@@ -1,3 +1,4 @@
+#include "memory/kv_table.h"
 #include "scheduler/sequence.h"
 #include "scheduler/state/scheduler_state.h"
 #include "scheduler/state/sequence_state.h"

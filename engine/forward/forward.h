@@ -27,12 +27,12 @@
 #include "engine/engine.h"
 #include "engine/plan.h"
 #include "engine/model/weights.h"
-#include "memory/kv_cache.h"
 #include "kernels/args/attention.h"
 #include "kernels/args/kv_copy.h"
 #include "kernels/args/rows.h"
 #include "kernels/args/sample.h"
 #include "kernels/group.h"
+#include "memory/kv_cache.h"
 
 #include <stdint.h>
 

@@ -12,7 +12,6 @@
 #include "engine/run/speculate.h"
 #include "engine/forward/layout.h"
 #include "kernels/quant.h"
-#include "memory/kv_cache.h"
 #include "kernels/open.h"
 
 #include <stdio.h>

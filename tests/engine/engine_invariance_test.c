@@ -4,7 +4,6 @@
  * that sequences are preempted and swapped, other block sizes, other numbers of threads, batches of every kind,
  * every scheduling policy, and every kind, source and length of drafts. */
 #include "guesser.h"
-
 #include "memory/kv_cache.h"
 
 #include <setjmp.h>
