@@ -14,7 +14,9 @@
 #define QUIRE_ENGINE_ENGINE_H
 
 #include "base/hash.h"
+#include "base/stats/members.h"
 #include "base/stats/rows.h"
+#include "base/stats/tenant_rows.h"
 #include "base/status.h"
 #include "engine/identity.h"
 #include "request/spec.h"

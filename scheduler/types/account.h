@@ -2,7 +2,9 @@
 #ifndef QUIRE_SCHEDULER_TYPES_ACCOUNT_H
 #define QUIRE_SCHEDULER_TYPES_ACCOUNT_H
 
+#include "base/stats/members.h"
 #include "base/stats/rows.h"
+#include "base/stats/tenant_rows.h"
 
 #include <stdint.h>
 

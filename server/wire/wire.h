@@ -13,7 +13,9 @@
 
 #include "base/buffer.h"
 #include "base/hash.h"
+#include "base/stats/members.h"
 #include "base/stats/rows.h"
+#include "base/stats/tenant_rows.h"
 #include "base/status.h"
 #include "request/spec.h"
 
