@@ -36,7 +36,7 @@ ROOMS = {
     "kernels/cuda/host/": "base/ kernels/ kernels/cuda/ kernels/cuda/plan/",
     "kernels/cuda/plan/": "base/ kernels/",
     "kernels/cases/": "base/ kernels/",
-    # engine.h and watch.h are the public headers; record/ observes through them and does not depend on run/.
+    # engine.h and the headers beside it are the public ones; record/ observes through them and does not depend on run/.
     "engine/": ENGINE_PARTS + " engine/checkpoint/ engine/model/",
     "engine/checkpoint/": "base/ files/ kernels/",
     "engine/model/": "base/ files/ request/ kernels/ engine/checkpoint/",

@@ -24,7 +24,6 @@
 #define QUIRE_ENGINE_FORWARD_H
 
 #include "base/status.h"
-#include "engine/engine.h"
 #include "engine/plan.h"
 #include "engine/model/weights.h"
 #include "kernels/args/attention.h"
@@ -33,6 +32,7 @@
 #include "kernels/args/sample.h"
 #include "kernels/group.h"
 #include "memory/kv_cache.h"
+#include "engine/model/model.h"
 
 #include <stdint.h>
 

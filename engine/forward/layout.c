@@ -1,6 +1,7 @@
 #include "engine/forward/layout.h"
 
 #include "engine/model/share.h"
+#include "engine/model/tensors.h"
 #include "kernels/args/attention.h"
 #include "kernels/args/rows.h"
 #include "kernels/args/sample.h"

@@ -5,9 +5,8 @@
 #define QUIRE_ENGINE_LAYOUT_H
 
 #include "base/status.h"
-#include "engine/engine.h"
-#include "engine/plan.h"
 #include "engine/model/model.h"
+#include "engine/plan.h"
 
 #include <stdint.h>
 

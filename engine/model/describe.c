@@ -1,4 +1,5 @@
-#include "engine/model/model.h"
+#include "engine/model/describe.h"
+#include "engine/model/layer.h"
 
 #include "base/encoding/json.h"
 #include "base/file.h"

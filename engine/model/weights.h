@@ -8,10 +8,10 @@
 #define QUIRE_ENGINE_WEIGHTS_H
 
 #include "base/status.h"
-#include "engine/model/model.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/model/quantization/repack_cache.h"
 #include "engine/model/share.h"
+#include "engine/model/tensor_table.h"
 #include "engine/model/tensors.h"
 #include "kernels/backend.h"
 #include "kernels/format.h"

@@ -6,8 +6,9 @@
 #ifndef QUIRE_ENGINE_RECORDING_H
 #define QUIRE_ENGINE_RECORDING_H
 
-#include "engine/engine.h"
+#include "engine/event.h"
 #include "engine/plan.h"
+#include "request/spec.h"
 #include "scheduler/types/config.h"
 #include "scheduler/types/plan.h"
 #include "scheduler/types/request.h"

@@ -1,4 +1,8 @@
 #include "engine/engine.h"
+#include "engine/event.h"
+#include "engine/info.h"
+#include "engine/model/describe.h"
+#include "engine/stats.h"
 
 #include "base/clock.h"
 #include "base/log.h"

@@ -8,7 +8,7 @@
 #ifndef QUIRE_ENGINE_MAILBOX_H
 #define QUIRE_ENGINE_MAILBOX_H
 
-#include "engine/engine.h"
+#include "engine/stats.h"
 #include "scheduler/types/account.h"
 #include "engine/run/request.h"
 #include "scheduler/scheduler.h"

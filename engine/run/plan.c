@@ -1,10 +1,8 @@
 /* The memory plan: every arena to the byte, by arithmetic on the description and the options. */
-#include "engine/engine.h"
 
 #include "base/size.h"
 #include "engine/plan.h"
 #include "engine/model/share.h"
-#include "engine/model/tensors.h"
 #include "engine/ranks/parts.h"
 #include "engine/run/draft_room.h"
 #include "base/host_memory.h"
@@ -13,6 +11,8 @@
 #include "engine/forward/layout.h"
 #include "kernels/quant.h"
 #include "kernels/open.h"
+#include "engine/model/tensors.h"
+#include "kernels/kv.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 #include "engine/run/rank.h"
 
+#include "engine/engine.h"
 #include "engine/identity/model_identity.h"
 #include "engine/ranks/gpus.h"
 

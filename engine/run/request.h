@@ -10,7 +10,8 @@
 
 #include "base/hash.h"
 #include "base/status.h"
-#include "engine/engine.h"
+#include "engine/event.h"
+#include "engine/model/model.h"
 #include "engine/run/sampling.h"
 #include "request/spec.h"
 #include "scheduler/types/request.h"

@@ -2,7 +2,6 @@
 #ifndef QUIRE_ENGINE_SCHEDULE_H
 #define QUIRE_ENGINE_SCHEDULE_H
 
-#include "engine/engine.h"
 #include "engine/options.h"
 #include "scheduler/types/config.h"
 

@@ -3,7 +3,8 @@
 #ifndef QUIRE_ENGINE_STATE_H
 #define QUIRE_ENGINE_STATE_H
 
-#include "engine/engine.h"
+#include "engine/event.h"
+#include "engine/info.h"
 #include "engine/options.h"
 #include "engine/plan.h"
 #include "engine/forward/forward.h"

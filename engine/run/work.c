@@ -1,5 +1,6 @@
 /* Runs a rank other than 0: it loads according to rank 0's setup and computes its share of each step. */
 #include "base/log.h"
+#include "engine/engine.h"
 #include "engine/ranks/setup.h"
 #include "engine/run/open.h"
 #include "engine/run/rank.h"

@@ -7,6 +7,8 @@
 #include "server/cache/answer.h"
 
 #include "base/encoding/little_endian.h"
+#include "request/spec.h"
+#include "server/wire/frame.h"
 
 #include <string.h>
 

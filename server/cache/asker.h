@@ -8,6 +8,7 @@
 #define QUIRE_CACHE_ASKER_H
 
 #include "base/id_map.h"
+#include "request/spec.h"
 #include "server/cache/memory_layer.h"
 #include "server/link/completion_source.h"
 

@@ -3,6 +3,7 @@
 #ifndef QUIRE_CACHE_VERIFY_H
 #define QUIRE_CACHE_VERIFY_H
 
+#include "request/spec.h"
 #include "server/cache/memory_layer.h"
 #include "server/link/completion_source.h"
 

@@ -1,5 +1,8 @@
 /* One connection: bytes in, bytes out, time limits. */
+#include "engine/engine.h"
 #include "server/daemon/internal.h"
+#include "server/wire/decode.h"
+#include "server/wire/encode.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,4 +1,6 @@
+#include "engine/engine.h"
 #include "server/daemon/internal.h"
+#include "server/wire/encode.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,12 +2,13 @@
 #ifndef QUIRE_DAEMON_INTERNAL_H
 #define QUIRE_DAEMON_INTERNAL_H
 
+#include "base/buffer.h"
 #include "server/daemon/daemon.h"
 #include "server/daemon/requests.h"
 #include "server/wire/address.h"
+#include "server/wire/frame.h"
 #include "server/wire/frame_reader.h"
 #include "server/wire/key.h"
-#include "server/wire/wire.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -13,7 +13,8 @@
 #define QUIRE_LINK_COMPLETION_SOURCE_H
 
 #include "base/status.h"
-#include "server/wire/wire.h"
+#include "request/spec.h"
+#include "server/wire/records.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,6 +1,8 @@
 #include "server/link/engine_client.h"
 
 #include "server/link/engine_requests.h"
+#include "server/wire/decode.h"
+#include "server/wire/encode.h"
 #include "server/wire/frame_reader.h"
 #include "server/wire/key.h"
 

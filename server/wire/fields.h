@@ -8,7 +8,6 @@
 
 #include "base/encoding/little_endian.h"
 #include "base/encoding/tagged.h"
-#include "server/wire/wire.h"
 
 enum wire_field_kind {
     FIELD_BOOL,  /* 1 byte, 0 or 1 */

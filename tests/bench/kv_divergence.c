@@ -11,6 +11,8 @@
  * memory: WINDOW rows of logits.
  */
 #include "engine/engine.h"
+#include "engine/event.h"
+#include "engine/info.h"
 #include "engine/options.h"
 #include "engine/plan.h"
 #include "kernels/args/sample.h"

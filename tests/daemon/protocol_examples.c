@@ -2,8 +2,11 @@
  * the document. */
 #include "base/encoding/little_endian.h"
 #include "base/encoding/tagged.h"
+#include "server/wire/encode.h"
+#include "server/wire/frame.h"
 #include "server/wire/key.h"
-#include "server/wire/wire.h"
+#include "server/wire/records.h"
+#include "server/wire/stats_frame.h"
 
 #include <stdio.h>
 #include <string.h>

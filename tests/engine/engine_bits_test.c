@@ -7,6 +7,8 @@
 #include "client.h"
 #include "base/hash.h"
 #include "tests/sample.h"
+#include "engine/engine.h"
+#include "engine/info.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,6 @@
 /* Rows that verify drafts: for any guess, right or wrong, every answer has the same bits. Guesses come from a watch,
  * which is called on the engine's thread between two steps, or from a request's prediction. */
+#include "engine/engine.h"
 #include "guesser.h"
 #include "tiny_model.h"
 

@@ -3,6 +3,8 @@
  * must give the same bits: alone or all at once, small chunks or one, prefix hit, miss or no cache, a pool so small
  * that sequences are preempted and swapped, other block sizes, other numbers of threads, batches of every kind,
  * every scheduling policy, and every kind, source and length of drafts. */
+#include "engine/engine.h"
+#include "engine/model/describe.h"
 #include "guesser.h"
 #include "memory/kv_cache.h"
 

@@ -2,7 +2,8 @@
  * as its computation, so one more in a layer is a regression that no other test sees. Also the operations between
  * two steps: one copy to the device, one from it, and nothing else. */
 #include "engine/engine.h"
-#include "engine/model/model.h"
+#include "engine/event.h"
+#include "engine/info.h"
 #include "engine/options.h"
 #include "engine/plan.h"
 #include "tests/engine/client.h"

@@ -1,5 +1,8 @@
 /* Options that engine_open() accepts and rejects, and the memory plan to the byte. */
 #include "client.h"
+#include "engine/engine.h"
+#include "engine/info.h"
+#include "engine/model/describe.h"
 #include "tiny_model.h"
 
 #include <setjmp.h>

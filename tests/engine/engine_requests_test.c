@@ -1,5 +1,6 @@
 /* The life of requests: refused, queued, cancelled, broken, cut short by drain and close. */
 #include "client.h"
+#include "engine/engine.h"
 #include "kernels/args/gemm.h"
 #include "tiny_model.h"
 

@@ -5,6 +5,7 @@
  * Prints "listening on http://127.0.0.1:PORT". SIGTERM drains; a second one ends the process. SIGUSR1 ends the
  * engine. SIGUSR2 ends it and starts another with one more token of context; the server then prints the line again. */
 #include "base/clock.h"
+#include "engine/engine.h"
 #include "server/cache/response_cache.h"
 #include "server/cache/store.h"
 #include "server/daemon/daemon.h"

@@ -3,6 +3,7 @@
 #include "record_rig.h"
 
 #include "engine/record/drive.h"
+#include "engine/stats.h"
 #include "tools/cli/replay.h"
 
 #include <setjmp.h>

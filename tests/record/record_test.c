@@ -2,6 +2,7 @@
  * engine to the same bits. */
 #include "record_rig.h"
 
+#include "engine/engine.h"
 #include "engine/record/drive.h"
 #include "tools/cli/replay.h"
 

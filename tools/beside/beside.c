@@ -2,8 +2,8 @@
 
 #include "base/log.h"
 #include "base/size.h"
-#include "engine/engine.h"
-#include "engine/model/model.h"
+#include "engine/info.h"
+#include "engine/model/describe.h"
 #include "engine/plan.h"
 #include "files/model_files.h"
 #include "server/daemon/daemon.h"
@@ -11,6 +11,7 @@
 #include "tools/cli/serving.h"
 #include "tools/cli/watch/watching.h"
 #include "tools/hub/cache.h"
+#include "engine/engine.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,8 @@
 #include "tools/cache/embedder.h"
 
 #include "engine/engine.h"
+#include "engine/event.h"
+#include "engine/info.h"
 #include "engine/options.h"
 #include "text/quire_text.h"
 

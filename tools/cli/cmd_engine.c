@@ -1,6 +1,6 @@
 /* quire engine: an engine behind sockets, without HTTP or text. */
 #include "base/log.h"
-#include "engine/engine.h"
+#include "engine/info.h"
 #include "engine/options.h"
 #include "server/daemon/daemon.h"
 #include "server/front/tenant/tenants.h"
@@ -15,6 +15,8 @@
 #include "tools/hub/cache.h"
 #include "tools/cli/notify.h"
 #include "tools/cli/watch/watching.h"
+#include "engine/engine.h"
+#include "engine/model/model.h"
 
 #include <signal.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/encoding/json.h"
-#include "engine/engine.h"
+#include "engine/info.h"
 #include "engine/plan.h"
 #include "server/daemon/daemon.h"
 #include "server/link/engine_client.h"
@@ -16,6 +16,8 @@
 #include "tools/cli/prompt_line.h"
 #include "tools/cli/serving.h"
 #include "tools/hub/cache.h"
+#include "server/wire/frame.h"
+#include "engine/engine.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -1,7 +1,6 @@
 /* quire plan: the memory of a model to the byte, from its configuration and weight headers only. */
 #include "base/encoding/json.h"
 #include "base/size.h"
-#include "engine/engine.h"
 #include "engine/plan.h"
 #include "engine/model/draft.h"
 #include "engine/checkpoint/checkpoint.h"
@@ -14,6 +13,7 @@
 #include "tools/cli/engine_flags.h"
 #include "tools/cli/foreign_flags.h"
 #include "tools/hub/cache.h"
+#include "engine/model/describe.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/size.h"
-#include "engine/engine.h"
+#include "engine/info.h"
 #include "engine/plan.h"
 #include "server/daemon/daemon.h"
 #include "server/front/api/cors.h"
@@ -25,6 +25,8 @@
 #include "tools/cli/notify.h"
 #include "tools/cache/warm.h"
 #include "tools/cli/watch/watching.h"
+#include "engine/engine.h"
+#include "engine/model/describe.h"
 
 #include <signal.h>
 #include <stdio.h>

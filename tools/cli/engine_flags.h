@@ -2,7 +2,6 @@
 #ifndef QUIRE_TOOLS_ENGINE_FLAGS_H
 #define QUIRE_TOOLS_ENGINE_FLAGS_H
 
-#include "engine/engine.h"
 #include "engine/options.h"
 #include "tools/cli/cli.h"
 

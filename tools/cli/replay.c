@@ -1,8 +1,11 @@
 #include "tools/cli/replay.h"
 
 #include "base/clock.h"
+#include "engine/engine.h"
+#include "engine/info.h"
 #include "engine/record/digest.h"
 #include "engine/record/seqs.h"
+#include "engine/stats.h"
 #include "kernels/kv.h"
 
 #include <pthread.h>

@@ -1,6 +1,7 @@
 #include "tools/cli/serving.h"
 
 #include "base/log.h"
+#include "engine/engine.h"
 #include "files/model_files.h"
 #include "kernels/gemm_form.h"
 

@@ -1,8 +1,8 @@
 /* quire inspect: the contents of a checkpoint and how Quire would load it, from its config and the headers of its
  * files. */
 #include "base/size.h"
-#include "engine/engine.h"
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/model/describe.h"
 #include "engine/model/weights.h"
 #include "engine/plan.h"
 #include "files/model_files.h"

@@ -10,6 +10,7 @@
 #ifndef QUIRE_FRONT_PROMPT_BATCH_H
 #define QUIRE_FRONT_PROMPT_BATCH_H
 
+#include "request/spec.h"
 #include "server/front/api/api_error.h"
 #include "server/front/batch/turns.h"
 #include "server/link/completion_source.h"

@@ -6,7 +6,7 @@
 #include "server/front/output/json_out.h"
 #include "server/front/observe/otlp.h"
 #include "server/front/tenant/tenants.h"
-#include "server/wire/wire.h"
+#include "server/wire/stats_frame.h"
 
 #include <stdint.h>
 

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "base/hash.h"
-#include "engine/model/model.h"
+#include "engine/model/describe.h"
 #include "engine/model/quantization/quantized.h"
 #include "kernels/quant.h"
 

@@ -6,7 +6,7 @@
 #include <cmocka.h>
 
 #include "base/encoding/json.h"
-#include "engine/model/model.h"
+#include "engine/model/describe.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "engine/engine.h"
 #include "tools/bench/lib/progress.h"
 
 #define LOG_AFTER_S 2.0
