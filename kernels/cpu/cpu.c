@@ -1,6 +1,8 @@
 /* Opens the cpu backend. Like kernels/backend.c it is compiled for the oldest machine of the architecture: it selects
  * an instruction set and uses none. */
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/lane_rows.h"
 #include "kernels/planners.h"
 #include "kernels/quant.h"
 #include "kernels/ref/ref.h"

@@ -12,7 +12,8 @@
  */
 #include "kernels/cpu/amx.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/tile.h"
+#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/tile_split.h"
 #include "kernels/math/convert.h"
 
 #define TILE_ROWS 16u

@@ -15,7 +15,7 @@
  * folds of 16 registers gain nothing if 512 bits execute as two 256-bit halves (docs/benchmarks/segments.md).
  */
 #include "kernels/cpu/isa.h"
-#include "kernels/cpu/lanes.h"
+#include "kernels/cpu/simd/lanes.h"
 
 #define ROWS 4u
 #if defined(__AVX512F__)

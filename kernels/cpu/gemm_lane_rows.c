@@ -13,7 +13,8 @@
  * (docs/benchmarks/lane-rows.txt).
  */
 #include "kernels/cpu/isa.h"
-#include "kernels/cpu/lanes.h"
+#include "kernels/cpu/lane_rows.h"
+#include "kernels/cpu/simd/lanes.h"
 
 #define ROWS CPU_LANE_ROWS
 #define TOKENS 6u /* 2 x 6 sums, 2 registers of weights and an activation: 15 of 16 */

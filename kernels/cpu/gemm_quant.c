@@ -12,6 +12,7 @@
  * the token. AMX's tiles multiply signed bytes, a run's columns of 16 tokens by 16 rows at once (quant_tiles.h). AVX2
  * multiplies bytes in pairs that must not saturate (quant_pairs.h), and keeps 16 rows in two registers.
  */
+#include "kernels/cpu/cpu.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/quant_rows.h"
 #include "kernels/cpu/quant_unpack.h"

@@ -5,7 +5,8 @@
  * The specification's flush of tiny numbers is the machine's flush-to-zero mode.
  */
 #include "kernels/cpu/isa.h"
-#include "kernels/cpu/tile.h"
+#include "kernels/cpu/simd/words.h"
+#include "kernels/cpu/tile_split.h"
 
 #define MXCSR_FLUSH 0x8040u /* flush denormal results and operands */
 

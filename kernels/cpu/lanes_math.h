@@ -3,7 +3,7 @@
 #ifndef QUIRE_KERNELS_CPU_LANES_MATH_H
 #define QUIRE_KERNELS_CPU_LANES_MATH_H
 
-#include "kernels/cpu/lanes.h"
+#include "kernels/cpu/simd/lanes.h"
 #include "kernels/math/exp.h"
 
 CPU_INLINE __m256 lanes_exp8(__m256 x)

@@ -3,8 +3,8 @@
 #ifndef QUIRE_KERNELS_CPU_QUANT_ROWS_H
 #define QUIRE_KERNELS_CPU_QUANT_ROWS_H
 
-#include "kernels/cpu/cpu.h"
-#include "kernels/cpu/lanes.h"
+#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/simd/lanes.h"
 
 #if defined(__AVX512VNNI__)
 #define ROWS 16u

@@ -4,7 +4,7 @@
 #ifndef QUIRE_KERNELS_CPU_QUANT_UNPACK_H
 #define QUIRE_KERNELS_CPU_QUANT_UNPACK_H
 
-#include "kernels/cpu/lanes.h"
+#include "kernels/cpu/simd/lanes.h"
 #include "kernels/format.h"
 #include "kernels/math/convert.h"
 #include "kernels/quant.h"
