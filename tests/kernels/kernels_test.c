@@ -10,9 +10,9 @@
  * kernels_test [--backend ref] [--case SUBSTRING] [--part I/N: each Nth case] [--exact: tensor cores add as the page says, so
  * the mma form is compared bit for bit on hardware too]; `quire bench kernels` times the same table. With QUIRE_ISOLATE=1 a
  * case that dies takes no other with it. */
-#include "kernels/cases/isolate.h"
 #include "kernels/cases/op_run.h"
 #include "kernels/open.h"
+#include "tests/isolate_print.h"
 #include "tests/kernels/oracle.h"
 #include "tests/kernels/page.h"
 #include "tests/sample.h"
@@ -387,8 +387,8 @@ int main(int argc, char **argv)
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
     const struct isolate_range range = isolate_range(op_n_test_cases);
-    const struct isolate_job job = {.n = op_n_test_cases, .limit_s = CASE_LIMIT_S, .explain = true};
+    const struct isolate_job job = {.n = op_n_test_cases, .limit_s = CASE_LIMIT_S};
     if (!range.is_child && getenv("QUIRE_ISOLATE"))
-        return isolate_run(&job);
+        return isolate_run_printing(job, true);
     return run_tests(&options, &range);
 }

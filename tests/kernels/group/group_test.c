@@ -6,13 +6,13 @@
 #include "kernels/args/group.h"
 #include "kernels/args/norm.h"
 #include "kernels/backend.h"
-#include "kernels/cases/isolate.h"
 #include "kernels/format.h"
 #include "kernels/gemm_form.h"
 #include "kernels/group.h"
 #include "kernels/math/checksum.h"
 #include "kernels/open.h"
 #include "parallel/collective.h"
+#include "tests/isolate_print.h"
 #ifdef TEST_EMULATED
 #include "tests/simt/control.h"
 #endif
@@ -727,7 +727,7 @@ static int run_cases(void)
     const struct isolate_range range = isolate_range(n);
     const struct isolate_job job = {.n = n, .limit_s = CASE_LIMIT_S, .one_each = true};
     if (!range.is_child && getenv("QUIRE_ISOLATE"))
-        return isolate_run(&job);
+        return isolate_run_printing(job, false);
     for (size_t i = range.first; i < range.end; i++) {
         char name[96];
         snprintf(name, sizeof name, "%u ranks: %s", cases[i].n_ranks, cases[i].what);
