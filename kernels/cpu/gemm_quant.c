@@ -5,17 +5,21 @@
  * register, and are multiplied by the tokens while they are in the first-level cache. So a product of bytes sums four
  * columns into each row's lane, eight products make a group of 32, and the chains of groups, one per row, run in ROWS
  * lanes. The code is the same for every format and any number of tokens. Formats differ in how their bytes are read
- * from repacked rows (quant_rows.h), or from planes, which have the file's layout and are transposed (quant_unpack.h).
- * A single token reads repacked rows directly (gemm_quant_one.c); planes have their own path for it, below.
+ * from repacked rows (quant/panel_rows.h), or from planes, which have the file's layout and are transposed
+ * (quant/unpack.h). A single token reads repacked rows directly (gemm_quant_one.c); planes have their own path for it,
+ * below.
  *
  * VNNI multiplies unsigned bytes by signed ones: u + 128 by q, and the sum starts at -128 Σ q, which does not depend on
- * the token. AMX's tiles multiply signed bytes, a run's columns of 16 tokens by 16 rows at once (quant_tiles.h). AVX2
- * multiplies bytes in pairs that must not saturate (quant_pairs.h), and keeps 16 rows in two registers.
+ * the token. AMX's tiles multiply signed bytes, a run's columns of 16 tokens by 16 rows at once (quant/tiles.h). AVX2
+ * multiplies bytes in pairs that must not saturate (quant/pairs.h), and keeps 16 rows in two registers.
  */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/isa.h"
-#include "kernels/cpu/quant_rows.h"
-#include "kernels/cpu/quant_unpack.h"
+#include "kernels/cpu/quant/bytes.h"
+#include "kernels/cpu/quant/panel_rows.h"
+#include "kernels/cpu/quant/rows.h"
+#include "kernels/cpu/quant/scales.h"
+#include "kernels/cpu/quant/unpack.h"
 #include "kernels/math/round.h"
 
 #define PASS 64u /* tokens that use a chunk's bytes while they are in the cache */
@@ -284,9 +288,9 @@ struct sums { /* the tokens of a pass by the rows of a block */
 };
 
 #if defined(CPU_AMX_INT8)
-#include "kernels/cpu/quant_tiles.h"
+#include "kernels/cpu/quant/tiles.h"
 #elif HALVES == 2
-#include "kernels/cpu/quant_pairs.h"
+#include "kernels/cpu/quant/pairs.h"
 #else
 /* Computes runs of a chunk within one segment for the T tokens of a group. */
 CPU_INLINE void add_runs(const struct panel *p, const struct cpu_quant_run *runs, uint32_t first, uint32_t last,

@@ -4,7 +4,8 @@
  * are also exact as floats. All reads form one stream. A group of 16 rows of Q4_0 takes 288 bytes and 40 instructions.
  */
 #include "kernels/cpu/isa.h"
-#include "kernels/cpu/quant_rows.h"
+#include "kernels/cpu/quant/panel_rows.h"
+#include "kernels/cpu/quant/rows.h"
 
 /* The sums of 16 rows during a pass over the columns. */
 struct walk {
@@ -43,7 +44,7 @@ CPU_INLINE ints dot_group(struct panel_chunk c, const enum k_packing packing, co
 }
 #else
 #define LESSENED (packing == K_PACKING_Q8_0)
-/* Returns how many steps' pairs fit a sum of 16 bits (quant_pairs.h). Q8_0's n u would saturate. */
+/* Returns how many steps' pairs fit a sum of 16 bits (quant/pairs.h). Q8_0's n u would saturate. */
 CPU_INLINE uint32_t steps_of_16_bits(const enum k_packing packing)
 {
     switch (packing) {
