@@ -1,5 +1,6 @@
 /* One connection: bytes in, bytes out, time limits. */
 #include "engine/engine.h"
+#include "server/daemon/connection.h"
 #include "server/daemon/internal.h"
 #include "server/wire/decode.h"
 #include "server/wire/encode.h"

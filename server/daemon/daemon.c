@@ -1,4 +1,5 @@
 #include "engine/engine.h"
+#include "server/daemon/connection.h"
 #include "server/daemon/internal.h"
 #include "server/wire/encode.h"
 

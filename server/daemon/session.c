@@ -2,6 +2,7 @@
 #include "engine/engine.h"
 #include "engine/info.h"
 #include "engine/stats.h"
+#include "server/daemon/connection.h"
 #include "server/daemon/internal.h"
 #include "server/wire/decode.h"
 #include "server/wire/encode.h"

@@ -1,4 +1,5 @@
 /* Encodes the engine's events into the queues of their connections. Runs on the engine's thread. */
+#include "server/daemon/connection.h"
 #include "server/daemon/internal.h"
 #include "server/wire/encode.h"
 
