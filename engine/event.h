@@ -1,6 +1,6 @@
-/* What an engine reports about its requests: tokens, logprobs, vectors, and how and why a choice ended. Events come on the
- * engine thread; their pointers are borrowed until the sink returns. Times are in microseconds, except where a name says
- * otherwise. */
+/* What an engine reports about its requests: tokens, logprobs, vectors, and how and why a choice ended. Events come on
+ * the engine thread; their pointers are borrowed until the sink returns. Times are in microseconds, except where a name
+ * says otherwise. */
 #ifndef QUIRE_ENGINE_EVENT_H
 #define QUIRE_ENGINE_EVENT_H
 

@@ -1,4 +1,5 @@
-/* An engine's counters and gauges. Counters only grow; the other values are those of the last step boundary. Any thread. */
+/* An engine's counters and gauges. Counters only grow; the other values are those of the last step boundary. Any
+ * thread. */
 #ifndef QUIRE_ENGINE_STATS_H
 #define QUIRE_ENGINE_STATS_H
 

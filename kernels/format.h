@@ -1,5 +1,5 @@
-/* The storage formats of tensors: of a file's tensor, a weight, or a KV cache. Constant data and pure functions; any thread.
- * Sizes are in bytes, except where a name says bits. No function fails. */
+/* The storage formats of tensors: of a file's tensor, a weight, or a KV cache. Constant data and pure functions; any
+ * thread. Sizes are in bytes, except where a name says bits. No function fails. */
 #ifndef QUIRE_KERNELS_FORMAT_H
 #define QUIRE_KERNELS_FORMAT_H
 

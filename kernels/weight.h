@@ -1,6 +1,6 @@
-/* The weight matrices that a backend reads: views of a mapped checkpoint, from which weight_create() of kernels/backend.h
- * makes weights. Owns nothing. Any thread. Rows are output features and columns are input features; strides are in
- * bytes. */
+/* The weight matrices that a backend reads: views of a mapped checkpoint, from which weight_create() of
+ * kernels/backend.h makes weights. Owns nothing. Any thread. Rows are output features and columns are input features;
+ * strides are in bytes. */
 #ifndef QUIRE_KERNELS_WEIGHT_H
 #define QUIRE_KERNELS_WEIGHT_H
 

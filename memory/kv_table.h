@@ -1,6 +1,6 @@
-/* The block tables of one sequence, one for each KV group of its cache (kv_cache.h). A kv_table owns references on blocks
- * and must be destroyed before the cache. Pure; one thread at a time. Lengths are in positions (tokens), except where a
- * name says blocks. */
+/* The block tables of one sequence, one for each KV group of its cache (kv_cache.h). A kv_table owns references on
+ * blocks and must be destroyed before the cache. Pure; one thread at a time. Lengths are in positions (tokens), except
+ * where a name says blocks. */
 #ifndef QUIRE_MEMORY_KV_TABLE_H
 #define QUIRE_MEMORY_KV_TABLE_H
 

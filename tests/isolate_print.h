@@ -1,4 +1,5 @@
-/* Runs the cases of a test in child processes and prints those that were lost (kernels/cases/isolate.h). Main thread. */
+/* Runs the cases of a test in child processes and prints those that were lost (kernels/cases/isolate.h). Main thread.
+ */
 #ifndef QUIRE_TESTS_ISOLATE_PRINT_H
 #define QUIRE_TESTS_ISOLATE_PRINT_H
 

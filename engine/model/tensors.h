@@ -1,5 +1,5 @@
-/* A model's tensors, by the rows of tensor_table.h: which it has, their sizes, names and formats, and the objects in memory
- * that they are parts of. Sizes are in elements, except where a name says bytes. Pure; any thread. */
+/* A model's tensors, by the rows of tensor_table.h: which it has, their sizes, names and formats, and the objects in
+ * memory that they are parts of. Sizes are in elements, except where a name says bytes. Pure; any thread. */
 #ifndef QUIRE_ENGINE_MODEL_TENSORS_H
 #define QUIRE_ENGINE_MODEL_TENSORS_H
 

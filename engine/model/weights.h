@@ -1,9 +1,9 @@
 /* A checkpoint's tensors bound to the description by the table of engine/model/tensors.h: every GEMM weight as the
- * backend's k_weight over the mapping, in place where kernels can read it there, and every norm, bias and inverse frequency as f32 in one arena.
+ * backend's k_weight over the mapping, in place where kernels can read it there, and every norm, bias and inverse
+ * frequency as f32 in one arena.
  *
  * Owns the k_weights, the copies and the arena; borrows the mapping and the backend, which must outlive it.
- * Made and destroyed on the thread that drives the backend; read only by it.
- */
+ * Made and destroyed on the thread that drives the backend; read only by it. */
 #ifndef QUIRE_ENGINE_WEIGHTS_H
 #define QUIRE_ENGINE_WEIGHTS_H
 

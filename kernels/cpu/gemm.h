@@ -1,5 +1,5 @@
-/* What the files of the cpu backend's GEMMs share: the context of a GEMM on every thread, and how its sums become outputs.
- * Built once for each instruction set (kernels/CMakeLists.txt). Pure; any thread. */
+/* What the files of the cpu backend's GEMMs share: the context of a GEMM on every thread, and how its sums become
+ * outputs. Built once for each instruction set (kernels/CMakeLists.txt). Pure; any thread. */
 #ifndef QUIRE_KERNELS_CPU_GEMM_H
 #define QUIRE_KERNELS_CPU_GEMM_H
 

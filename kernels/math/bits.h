@@ -1,6 +1,6 @@
 /* The basis of kernels/math: the bits of floats, selection without branches, and the macros with which the same source
- * compiles as C and as CUDA. The folder holds the elementary functions and conversions of docs/internals/numerics.md §3,
- * the sum of §4 and the counter RNG of §13. All CPU paths produce the same bits.
+ * compiles as C and as CUDA. The folder holds the elementary functions and conversions of docs/internals/numerics.md
+ * §3, the sum of §4 and the counter RNG of §13. All CPU paths produce the same bits.
  *
  * The functions are static inline and free of branches, so a compiler can vectorize a loop over them: a select is a
  * mask, never a jump. They compute no libm function: fma and sqrt are correctly rounded by definition, and rounding to

@@ -1,5 +1,5 @@
-/* The scheduler's state, shared by the files of scheduler/ and private to them. sched_create() of scheduler.h makes it and
- * sched_destroy() frees it. One thread at a time. */
+/* The scheduler's state, shared by the files of scheduler/ and private to them. sched_create() of scheduler.h makes it
+ * and sched_destroy() frees it. One thread at a time. */
 #ifndef QUIRE_SCHEDULER_STATE_SCHEDULER_STATE_H
 #define QUIRE_SCHEDULER_STATE_SCHEDULER_STATE_H
 

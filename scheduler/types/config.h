@@ -1,5 +1,5 @@
-/* How a scheduler is made: its limits, the composition of batches, and preemption. Data only; scheduler.h copies it. Times
- * are in microseconds, lengths in tokens. */
+/* How a scheduler is made: its limits, the composition of batches, and preemption. Data only; scheduler.h copies it.
+ * Times are in microseconds, lengths in tokens. */
 #ifndef QUIRE_SCHEDULER_TYPES_CONFIG_H
 #define QUIRE_SCHEDULER_TYPES_CONFIG_H
 

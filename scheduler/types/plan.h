@@ -1,5 +1,5 @@
-/* A step plan, which sched_plan() of scheduler.h makes, and its results, which sched_commit() takes. Data only: a plan and
- * its arrays belong to the scheduler. Positions and counts are in tokens, times in microseconds. */
+/* A step plan, which sched_plan() of scheduler.h makes, and its results, which sched_commit() takes. Data only: a plan
+ * and its arrays belong to the scheduler. Positions and counts are in tokens, times in microseconds. */
 #ifndef QUIRE_SCHEDULER_TYPES_PLAN_H
 #define QUIRE_SCHEDULER_TYPES_PLAN_H
 

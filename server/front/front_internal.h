@@ -1,6 +1,6 @@
-/* Declarations that the files of the front end share: the state of the server and its models; and, because nearly all of
- * them start or refuse requests, those of api/admission.h, api/starts.h and request_readers.h. Only server/front includes
- * it. Loop's thread, except where noted. */
+/* Declarations that the files of the front end share: the state of the server and its models; and, because nearly all
+ * of them start or refuse requests, those of api/admission.h, api/starts.h and request_readers.h. Only server/front
+ * includes it. Loop's thread, except where noted. */
 #ifndef QUIRE_SERVER_FRONT_FRONT_INTERNAL_H
 #define QUIRE_SERVER_FRONT_FRONT_INTERNAL_H
 

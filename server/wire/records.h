@@ -1,5 +1,5 @@
-/* The contents of frames as structs, except for STATS (stats_frame.h). Data only. Decoded pointers are borrowed from the
- * frame's body. Texts are not NUL-terminated. */
+/* The contents of frames as structs, except for STATS (stats_frame.h). Data only. Decoded pointers are borrowed from
+ * the frame's body. Texts are not NUL-terminated. */
 #ifndef QUIRE_SERVER_WIRE_RECORDS_H
 #define QUIRE_SERVER_WIRE_RECORDS_H
 

@@ -1,5 +1,5 @@
-/* The sums of products of pairs, in integers, of kernels/cpu/quant/pairs.h, which includes this header and describes them.
- * Pure; any thread. */
+/* The sums of products of pairs, in integers, of kernels/cpu/quant/pairs.h, which includes this header and describes
+ * them. Pure; any thread. */
 #ifndef QUIRE_KERNELS_CPU_QUANT_PAIR_SUMS_H
 #define QUIRE_KERNELS_CPU_QUANT_PAIR_SUMS_H
 

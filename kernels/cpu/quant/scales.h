@@ -1,5 +1,5 @@
-/* Reads the scale and the least of each group of a quantized weight, as floats (docs/internals/numerics.md §19), with AVX2
- * instructions. Pure; any thread. */
+/* Reads the scale and the least of each group of a quantized weight, as floats (docs/internals/numerics.md §19), with
+ * AVX2 instructions. Pure; any thread. */
 #ifndef QUIRE_KERNELS_CPU_QUANT_SCALES_H
 #define QUIRE_KERNELS_CPU_QUANT_SCALES_H
 

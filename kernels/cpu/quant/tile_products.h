@@ -1,5 +1,5 @@
-/* The products of one run with AMX's tiles, of kernels/cpu/quant/tiles.h, which includes this header and describes them.
- * Pure; any thread. */
+/* The products of one run with AMX's tiles, of kernels/cpu/quant/tiles.h, which includes this header and describes
+ * them. Pure; any thread. */
 #ifndef QUIRE_KERNELS_CPU_QUANT_TILE_PRODUCTS_H
 #define QUIRE_KERNELS_CPU_QUANT_TILE_PRODUCTS_H
 

@@ -1,6 +1,6 @@
-/* Unpacks quantized weights to bytes (docs/internals/numerics.md §19): q of 256 columns of a row at a time. Fast readers
- * for the formats of kernels/quant.h, with AVX2 instructions; the files that include this header are built for several
- * sets. Pure; any thread. */
+/* Unpacks quantized weights to bytes (docs/internals/numerics.md §19): q of 256 columns of a row at a time. Fast
+ * readers for the formats of kernels/quant.h, with AVX2 instructions; the files that include this header are built for
+ * several sets. Pure; any thread. */
 #ifndef QUIRE_KERNELS_CPU_QUANT_UNPACK_H
 #define QUIRE_KERNELS_CPU_QUANT_UNPACK_H
 

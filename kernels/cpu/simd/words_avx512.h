@@ -1,5 +1,5 @@
-/* The vectors of kernels/cpu/simd/words.h in AVX-512 registers of 16 words. words.h includes it; the functions are those
- * of words_avx2.h. Pure; any thread. */
+/* The vectors of kernels/cpu/simd/words.h in AVX-512 registers of 16 words. words.h includes it; the functions are
+ * those of words_avx2.h. Pure; any thread. */
 #ifndef QUIRE_KERNELS_CPU_SIMD_WORDS_AVX512_H
 #define QUIRE_KERNELS_CPU_SIMD_WORDS_AVX512_H
 

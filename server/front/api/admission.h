@@ -1,5 +1,5 @@
-/* Whether a request may begin, for whom, and what the client hears if it may not: admission.c and engine_error.c. Loop's
- * thread. A function that fails fills an api_error or has sent it. */
+/* Whether a request may begin, for whom, and what the client hears if it may not: admission.c and engine_error.c.
+ * Loop's thread. A function that fails fills an api_error or has sent it. */
 #ifndef QUIRE_SERVER_FRONT_API_ADMISSION_H
 #define QUIRE_SERVER_FRONT_API_ADMISSION_H
 

@@ -1,5 +1,5 @@
-/* The functions with which routes start, and those that end all that have started. Loop's thread. A function that ends them
- * answers each with its error. */
+/* The functions with which routes start, and those that end all that have started. Loop's thread. A function that ends
+ * them answers each with its error. */
 #ifndef QUIRE_SERVER_FRONT_API_STARTS_H
 #define QUIRE_SERVER_FRONT_API_STARTS_H
 
