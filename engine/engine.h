@@ -79,6 +79,12 @@ struct engine_policy_options {
     uint64_t class_ttft_us[ENGINE_MAX_CLASSES];
     uint32_t prompt_price, output_price, prefill_share;
 };
+/* Any thread; returns at once. A hit report: how often the client has served answers that it caches (keep_us of a
+ * request) so far, which ranks their blocks from the next step boundary on. served: n_served triples of the low and high
+ * half of a keep_name, and the count; copied. A name of zero drops the blocks of all cached answers. Of reports within
+ * one step, the engine takes ENGINE_MAX_SERVED triples since the last zero name, and ignores the rest. */
+#define ENGINE_MAX_SERVED 1024u
+void engine_report_hits(struct engine *e, const uint32_t *served, uint32_t n_served);
 /* Any thread; returns at once. Changes the scheduling policy at the next step boundary. Running requests continue,
  * and engine_stats() names the new policy once it is in effect. options: NULL keeps the options that the engine was
  * opened with. Tenants and their weights stay. Returns QUIRE_INVALID if the policy does not exist or rejects the

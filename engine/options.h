@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct engine_grammars; /* engine/grammars.h */
 struct engine_watch; /* engine/watch.h: observes the scheduler */
 
 struct engine_options {
@@ -67,6 +68,10 @@ struct engine_options {
     const char *preemption_mode; /* "auto", "swap", "recompute", "never" */
     uint32_t max_pinned_percent;
     struct speculative_config speculative;
+
+    const struct engine_grammars *grammars; /* NULL: requests with a grammar are rejected. Must outlive the engine */
+    uint32_t n_mask_threads; /* 0 = as many as computing leaves CPUs, 1 to 4 */
+    bool forced_tokens; /* tokens that a grammar forces are verified like drafts, many in one step */
 
     const struct engine_watch *const *watches; /* [n_watches], at most ENGINE_MAX_WATCHES; the array is
                                                   copied, what it points to must outlive the engine */

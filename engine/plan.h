@@ -31,6 +31,7 @@ struct engine_plan {
     uint64_t message_bytes; /* several ranks: message buffers in host memory */
     uint64_t handover_bytes; /* stage buffer of a stage on a GPU, in host memory */
     uint64_t draft_bytes; /* drafters and their state, in host memory */
+    uint64_t mask_bytes; /* masks of grammars, in host memory */
     uint32_t n_kv_groups; /* the model's */
     uint32_t n_draft_groups; /* 1: a draft model's group comes behind them; else 0 */
     struct {
@@ -60,7 +61,7 @@ struct engine_plan {
 /* The part of total_bytes that lies in host memory when a device computes. */
 static inline uint64_t engine_plan_host_bytes(const struct engine_plan *p)
 {
-    return p->swap_bytes + p->draft_bytes + p->regrouped_bytes + p->handover_bytes + p->message_bytes;
+    return p->swap_bytes + p->draft_bytes + p->mask_bytes + p->regrouped_bytes + p->handover_bytes + p->message_bytes;
 }
 
 /* The part of total_bytes that lies on the device. Without a device this is all of it. */

@@ -62,6 +62,8 @@ struct engine_watch {
     void (*policy_changed)(void *context, uint64_t now_us, const struct sched_policy *policy,
                            const struct sched_policy_options *options);
     void (*unpinned)(void *context, uint64_t now_us, uint32_t tenant);
+    /* A hit report, as sched_served() got it. */
+    void (*served)(void *context, uint64_t now_us, const uint32_t *served, uint32_t n_served);
 
     /* Called once when the backend has failed, before every request ends with an error. No request is served
      * afterwards. */

@@ -55,7 +55,7 @@ int request_layout_put(struct buffer *b, const struct request_layout *layout, co
         const struct request_field *f = &layout->rows[i];
         if (what_for == REQUEST_FOR_RECORDING && f->flags & REQUEST_PRIVATE)
             continue;
-        if (request_layout_is_default(layout, f, values))
+        if (f->flags & REQUEST_OLD || request_layout_is_default(layout, f, values))
             continue;
         bool apart = prompt_at && strcmp(f->member, "prompt") == 0;
         status = request_field_is_list(f) ? put_list(b, f, values, apart ? prompt_at : NULL) : put_scalar(b, f, values);

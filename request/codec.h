@@ -9,7 +9,7 @@
 #include "request/fields.h"
 
 enum request_for {
-    REQUEST_FOR_FRAME, /* every field */
+    REQUEST_FOR_FRAME, /* every field except those of older programs (REQUEST_OLD) */
     REQUEST_FOR_RECORDING, /* without private fields */
 };
 

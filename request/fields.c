@@ -58,7 +58,8 @@ const struct request_field request_fields[] = {
     WHOLE(REQUEST_U32, segment_from, "segment_from", 32, DRAWS, 0, REQUEST_MAX_PROMPT),
     WHOLE(REQUEST_U64, keep_us, "keep", 33, 0, 0, REQUEST_MAX_US),
     WHOLE(REQUEST_U64, keep_name, "keep_name", 34, 0, 0, 0),
-    LIST(REQUEST_IDS, given, "given", 35, 0, REQUEST_MAX_GIVEN),
+    LIST(REQUEST_IDS, given, "given", 35, REQUEST_OLD, REQUEST_MAX_GIVEN),
+    LIST(REQUEST_BYTES, grammar, "grammar", 36, DRAWS, REQUEST_MAX_GRAMMAR),
 };
 const size_t request_n_fields = sizeof request_fields / sizeof request_fields[0];
 

@@ -33,6 +33,7 @@ enum request_flags {
     REQUEST_ABOVE = 32, /* the lower bound itself is not allowed */
     REQUEST_NOT_EMPTY = 64, /* a list must have items if it is present */
     REQUEST_MODELS = 128, /* the checkpoint may set its own default */
+    REQUEST_OLD = 256, /* read from the bytes of older programs, never written */
 };
 
 /* Integers up to 64 bits and floats, without rounding. */
@@ -47,7 +48,8 @@ struct request_field {
     const char *name; /* name in the HTTP API and in errors to clients */
     const char *about; /* description in openapi.json; NULL: the name is enough */
     uint16_t tag; /* in frames and recordings; never changes */
-    uint8_t kind, flags;
+    uint8_t kind;
+    uint16_t flags;
     uint16_t at; /* offset of the value in struct request_spec, or of the pointer */
     uint16_t has_at; /* offset of the count, or of the bool that marks presence; 0: neither */
     struct request_range range; /* range that an engine accepts; for lists, `most` items; all zero: no limit */

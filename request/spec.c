@@ -30,10 +30,11 @@ static void *owned(const void *items)
     return (void *)(uintptr_t)items;
 }
 
-void request_spec_drop_prompt(struct request_spec *spec)
+uint32_t *request_spec_take_prompt(struct request_spec *spec)
 {
-    free(owned(spec->prompt));
+    uint32_t *prompt = owned(spec->prompt);
     spec->prompt = NULL;
+    return prompt;
 }
 
 static void free_lists(const struct request_layout *layout, const void *values)

@@ -27,6 +27,7 @@
 #define REQUEST_MAX_ALLOWED_TOKEN_IDS (1u << 22)
 #define REQUEST_MAX_GIVEN 3072u
 #define REQUEST_MAX_BAD_WORDS 16384u /* a row where all of them match costs 0.06 ms, or 0.24 ms with 60,000 biases */
+#define REQUEST_MAX_GRAMMAR (2u << 20)
 #define REQUEST_MAX_US ((int64_t)1 << 50) /* about 35 years: sums of such times do not overflow */
 
 struct request_bias {
@@ -60,10 +61,11 @@ struct request_spec {
     uint64_t pin_us;
     /* keep_us > 0: the client caches the answer. When the answer ends by itself, its full blocks, including generated
      * ones, stay cached for at most keep_us, within the share of pinned blocks and as long as no other cached answer
-     * has more hits. `given` later refers to the answer by keep_name. */
+     * has more hits. Hit reports refer to the answer by keep_name. */
     uint64_t keep_us, keep_name;
-    /* Triples: low and high half of a keep_name, and how often that answer was served so far. A name of zero removes
-     * all of them. */
+    /* Only from clients and recordings older than hit reports (HIT_REPORT frames, sched_served()), and never written. A
+     * hit report before this request, as triples: low and high half of a keep_name, and how often that answer was served
+     * so far. A name of zero removes all of them. */
     const uint32_t *given;
     uint32_t n_given;
     uint32_t expected_tokens; /* expected number of generated tokens; 0: unknown */
@@ -88,6 +90,10 @@ struct request_spec {
     /* for each word, the number of ids and the ids. The last id is forbidden if the generated tokens end in the others */
     const uint32_t *bad_words;
     uint32_t n_bad_words; /* numbers in bad_words */
+
+    /* The answer is a text of this grammar: its normal form, UTF-8 (text/quire_grammar.h). n_grammar 0: any text */
+    const uint8_t *grammar;
+    uint32_t n_grammar;
 };
 
 /* Sets every field to its default. */
@@ -103,8 +109,8 @@ void request_spec_take_defaults(struct request_spec *spec, const struct sampling
 
 /* Frees the arrays of an owned spec and resets it as request_spec_default() does. */
 void request_spec_free(struct request_spec *spec);
-/* Frees the prompt when it is not needed any more. */
-void request_spec_drop_prompt(struct request_spec *spec);
+/* Hands the prompt of an owned spec to the caller, who frees it. */
+uint32_t *request_spec_take_prompt(struct request_spec *spec);
 /* Makes an owned copy of an owned or borrowing spec. On QUIRE_NO_MEMORY there is nothing to free. */
 int request_spec_copy(struct request_spec *to, const struct request_spec *from, struct quire_error *err);
 /* Moves the contents of `from`, which becomes empty. */

@@ -1,5 +1,5 @@
 /* The predicted time of a step, from its shape. `quire bench steps` fits this cost model on a real backend
- * (tools/bench/lib/cost_file.h reads and writes it). It sizes a step for --step-target-ms, weighs swapping against
+ * (app/flags/cost_file.h reads and writes it). It sizes a step for --step-target-ms, weighs swapping against
  * recomputation, and is the clock of `quire sim`.
  *
  *   us(step) = T(n_tokens) + row_us n_rows + logit_us n_logits

@@ -196,15 +196,15 @@ void pins_keep(struct sched *s, const struct sequence *q)
     s->pins.n_kept++;
 }
 
-void pins_given(struct sched *s, const uint32_t *given, uint32_t n)
+void sched_served(struct sched *s, const uint32_t *served, uint32_t n_served)
 {
-    for (uint32_t i = 0; i + 3 <= n; i += 3) {
-        const uint64_t name = given[i] | (uint64_t)given[i + 1] << 32;
+    for (uint32_t i = 0; i < n_served; i++, served += 3) {
+        const uint64_t name = served[0] | (uint64_t)served[1] << 32;
         while (name == 0 && s->pins.kept)
             drop_kept(s, &s->pins.kept);
         for (struct pin *pin = s->pins.kept; pin; pin = pin->next)
             if (pin->name == name)
-                pin->n_given = given[i + 2];
+                pin->n_given = served[2];
     }
 }
 

@@ -7,7 +7,7 @@
  *
  * Cached answers (of a response cache) have pins of the same kind, within the rest of the share, if a share is
  * configured. Such a pin is made when the answer ends, for its prompt and generated tokens. It is ranked by how often
- * the answer was served (pins_given()) or its blocks were hit; tokens per byte are the same for every block. The lowest
+ * the answer was served (sched_served()) or its blocks were hit; tokens per byte are the same for every block. The lowest
  * count is dropped first, and among equals the oldest. A pin that another one extends becomes part of it, and shared
  * blocks count once. These pins are dropped for other pins and, like those, for the only sequence that could run.
  */
@@ -58,8 +58,6 @@ void pins_used(struct sched *s, const struct sequence *q, uint32_t n_blocks, uin
 void pins_expire(struct sched *s, uint64_t now_us);
 /* A sequence of a request with keep_us ended by itself. If memory is short, nothing is pinned. */
 void pins_keep(struct sched *s, const struct sequence *q);
-/* Handles sched_request.given. Unknown names are ignored. */
-void pins_given(struct sched *s, const uint32_t *given, uint32_t n);
 /* The correct value of n_kept_blocks, for checks. O(n_kept²). */
 uint32_t pins_kept_blocks(const struct sched *s);
 /* Drops the cached answer of lowest rank, or the pin that expires first. Returns false if there is no pin. */

@@ -110,6 +110,9 @@ struct sched_stats sched_stats(const struct sched *s);
 
 struct sched_tenant_stats sched_tenant_stats(const struct sched *s, uint32_t tenant);
 
+/* A hit report: how often cached answers were served so far, which ranks their pins. served: n_served triples of the low
+ * and high half of a keep_name, and the count. A name of zero drops all of these pins; unknown names are ignored. */
+void sched_served(struct sched *s, const uint32_t *served, uint32_t n_served);
 /* Removes the pins of a tenant (UINT32_MAX: of all), including those of cached answers; returns their number. */
 uint32_t sched_unpin(struct sched *s, uint32_t tenant);
 struct kv_usage sched_kv_usage(const struct sched *s, uint32_t group);

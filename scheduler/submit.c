@@ -61,14 +61,27 @@ static int check_room(const struct sched *s, const struct sched_request *r, stru
     return QUIRE_OK;
 }
 
+/* Makes space for a sequence's tokens, and hashes after them. With an owned prompt, the prompt is already there. */
+static uint32_t *make_tokens(const struct sched_request *r, bool owned, size_t n_bytes)
+{
+    uint32_t *tokens = owned ? realloc(*r->owned_prompt, n_bytes) : malloc(n_bytes);
+    if (!tokens)
+        return NULL;
+    if (owned)
+        *r->owned_prompt = tokens;
+    else
+        memcpy(tokens, r->prompt, r->n_prompt * sizeof *tokens);
+    return tokens;
+}
+
 /* Fills a free sequence, except for its queue position. On QUIRE_NO_MEMORY it stays free. */
-static int start_sequence(struct sched *s, struct sequence *q, const struct sched_request *r)
+static int start_sequence(struct sched *s, struct sequence *q, const struct sched_request *r, bool owned)
 {
     uint32_t bt = s->config.kv.block_tokens;
     uint32_t n_prompt_hashes = s->config.kv.prefix_caching ? r->n_prompt / bt : 0;
     size_t n_tokens = (size_t)r->n_prompt + r->max_tokens;
     size_t n_hashes = s->config.kv.prefix_caching ? positions_of(r) / bt : 0;
-    uint32_t *tokens = malloc(n_tokens * sizeof *tokens + n_hashes * sizeof(struct key256));
+    uint32_t *tokens = make_tokens(r, owned, n_tokens * sizeof *tokens + n_hashes * sizeof(struct key256));
     if (!tokens)
         return QUIRE_NO_MEMORY;
     *q = (struct sequence){
@@ -106,7 +119,6 @@ static int start_sequence(struct sched *s, struct sequence *q, const struct sche
         q->short_before[s->shortage] += r->arrival_us - s->now_us;
     else
         q->short_before[SCHED_SHORT_OF_NOTHING] -= s->now_us - r->arrival_us;
-    memcpy(tokens, r->prompt, r->n_prompt * sizeof *tokens);
     if (n_prompt_hashes > 0)
         memcpy(q->hashes, r->hashes, n_prompt_hashes * sizeof *q->hashes);
     return QUIRE_OK;
@@ -125,7 +137,7 @@ static int start_all(struct sched *s, struct sched_job *job, const struct sched_
 {
     for (uint32_t i = 0; i < r->n; i++) {
         uint32_t name = s->free_names[--s->n_free_names];
-        if (start_sequence(s, &s->seqs[name], r)) {
+        if (start_sequence(s, &s->seqs[name], r, r->owned_prompt && i + 1 == r->n)) {
             s->free_names[s->n_free_names++] = name;
             while (i-- > 0)
                 free_name(s, job->seqs[i]);
@@ -226,7 +238,6 @@ int sched_submit(struct sched *s, const struct sched_request *r, uint32_t *seqs,
     struct sched_job *job = NULL;
     if (retry_us)
         *retry_us = 0;
-    pins_given(s, r->given, r->n_given);
     int status = check_request(s, r, err);
     if (!status)
         status = check_room(s, r, err);
@@ -240,6 +251,8 @@ int sched_submit(struct sched *s, const struct sched_request *r, uint32_t *seqs,
     sched_rank(s, leader);
     uint64_t retry = ask_policy(s, leader);
     if (retry > 0) {
+        if (r->owned_prompt)
+            s->seqs[job->seqs[r->n - 1]].tokens = NULL; /* the caller keeps it */
         for (uint32_t i = r->n; i-- > 0;)
             free_name(s, job->seqs[i]);
         id_map_remove(&s->jobs, r->id);
@@ -271,6 +284,8 @@ int sched_submit(struct sched *s, const struct sched_request *r, uint32_t *seqs,
     s->tenants[r->tenant].n_waiting += r->n;
     s->stats.n_waiting_tokens += r->n_prompt;
     s->no_more = false;
+    if (r->owned_prompt)
+        *r->owned_prompt = NULL;
     return QUIRE_OK;
 }
 

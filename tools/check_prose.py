@@ -22,6 +22,7 @@ LIMITS = [
     ("doc", "docs/internals/glossary.md", None),  # defines the old terms
     ("doc", "", 3.0),
     ("comment", "base/", 5.0),
+    ("comment", "app/", 5.0),
     ("comment", "engine/", 5.0),
     ("comment", "files/", 5.0),
     ("comment", "kernels/", 5.0),
@@ -49,8 +50,6 @@ LIMITS = [
     ("comment", "tests/tools/", 5.0),
     ("comment", "tests/wire/", 5.0),
     ("comment", "text/", 5.0),
-    ("comment", "tools/beside/", 5.0),
-    ("comment", "tools/cli/", 5.0),
     ("comment", "", 5.0),
     ("message", "engine/", 3.0),
     ("message", "files/", 3.0),

@@ -24,7 +24,7 @@ QUIRE_CUDA_PACKAGES="cuda-toolkit[nvcc,cudart,cccl]==13.0.*"
 # The disassembler, for tools/sass_report.py: 6 MB. Wheels begin with 13.2; they read what any earlier nvcc made.
 QUIRE_SASS_PACKAGES="nvidia-cuda-nvdisasm==13.5.* nvidia-cuda-cuobjdump==13.5.*"
 # The least Rust that the crates in text/Cargo.lock build with (text/Cargo.toml says the same).
-QUIRE_RUST_MIN="1.82"
+QUIRE_RUST_MIN="1.87"
 
 quire_say() { printf 'quire: %s\n' "$*" >&2; }
 quire_die() { printf 'quire: %s\n' "$*" >&2; exit 1; }

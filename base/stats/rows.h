@@ -8,7 +8,7 @@
  *
  * member  Its name in the structs.
  * type    U32, U64, F64 or BOOL.
- * tag     The field in STATS; it never changes. A new row takes the next free tag of the frame: 53.
+ * tag     The field in STATS; it never changes. A new row takes the next free tag of the frame: 57.
  * from    The struct that a module fills in, and the aggregation over KV groups:
  *         SCHED        struct sched_stats; the engine copies it
  *         KV(member)   the sum of this member of struct kv_usage over all groups
@@ -89,6 +89,15 @@
         "Draft tokens that were verified.") \
     ROW(n_accepted_tokens, U64, 45, ENGINE, TOKENS, COUNTER, DRAFTS, "vllm:spec_decode_num_accepted_tokens_total", \
         "Draft tokens that were right.") \
+    /* Of requests with a grammar. Tokens that only one text allows cost no step of their own. */ \
+    ROW(n_masks, U64, 53, ENGINE, TOKENS, COUNTER, MAIN, "quire:grammar_masks_total", \
+        "Sampled tokens that a grammar restricted.") \
+    ROW(n_forced_tokens, U64, 54, ENGINE, TOKENS, COUNTER, MAIN, "quire:grammar_forced_tokens_total", \
+        "Tokens that a grammar forced and that had no step of their own.") \
+    ROW(mask_us, U64, 55, ENGINE, MICROSECONDS, COUNTER, MAIN, "quire:grammar_mask_seconds_total", \
+        "Seconds that threads spent on masks.") \
+    ROW(mask_wait_us, U64, 56, ENGINE, MICROSECONDS, COUNTER, MAIN, "quire:grammar_mask_wait_seconds_total", \
+        "Seconds that the engine waited for masks.") \
     ROW(draft_us, U64, 48, DAEMON, MICROSECONDS, COUNTER, DRAFTS, "quire:spec_decode_draft_seconds_total", \
         "Seconds that a draft model's passes took.") \
     /* Blocks that are referenced while no sequence lives and nothing is pinned. */ \

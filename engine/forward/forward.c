@@ -94,6 +94,12 @@ static struct k_sample_result *results_dev(const struct forward *f)
                           : (struct k_sample_result *)(void *)(f->arena_dev + f->layout.results);
 }
 
+static void rows_are_ready(const struct forward_batch *batch)
+{
+    if (batch->rows_ready)
+        batch->rows_ready(batch->rows_context);
+}
+
 /* n logit rows from `first` on, which the plan is of. */
 static int sample(struct forward *f, const struct forward_batch *batch, const struct k_sample_row *rows, uint32_t first,
                   uint32_t n, struct quire_error *err)
@@ -106,6 +112,8 @@ static int sample(struct forward *f, const struct forward_batch *batch, const st
                                     .workspace_dev = f->sample_workspace_dev,
                                     .n_rows = n,
                                     .n_vocab = f->desc->vocab_size};
+    if (f->is_in_place)
+        rows_are_ready(batch);
     return n ? f->backend->ops->sample(f->backend, &a, err) : QUIRE_OK;
 }
 
@@ -167,6 +175,8 @@ int forward_run(struct forward *f, struct forward_batch *batch, const struct k_s
     forward_fill_logit_rows(f, batch);
     TRY(ops->step_begin(f->backend, err));
     TRY(forward_plan_attention(f, batch, err));
+    if (!f->is_in_place)
+        rows_are_ready(batch);
     TRY(plan_samples(f, batch, rows, batch->n_logits, &n_sampled, &end, err));
     if (batch->n_logits != batch->n_tokens || /* fewer are wanted, or sampled, than recorded */
         (n_sampled < batch->n_logits && !forward_is_shared(f) && !forward_is_stage(f)))

@@ -90,6 +90,10 @@ struct forward_batch {
     uint64_t attention_plan_stride;
     uint8_t *sample_plan, *sample_parts;
     const struct forward_graph *graph; /* set by forward.c: how the step runs */
+    /* NULL, or called once before the sampler's rows are read: in host memory after the layers are computed, for a device
+     * before the step is queued. It may set mask and forced of the rows. */
+    void (*rows_ready)(void *context);
+    void *rows_context;
 };
 
 /* Sizes within the plan's limits. The arrays belong to the caller until forward_run(), which must be the next call.

@@ -167,6 +167,7 @@ static int submit(struct drive *d, const struct recording_entry *e, struct quire
     d->last_id = q.id;
     if (make_hashes(d, s, &q) != QUIRE_OK || add_request(d, e) != QUIRE_OK)
         return no_memory(err);
+    sched_served(d->sched, s->spec.given, s->spec.n_given / 3);
     int status = sched_submit(d->sched, &q, seqs, &retry_us, NULL);
     if (status == QUIRE_NO_MEMORY)
         return no_memory(err);
@@ -288,6 +289,7 @@ static int carry_out(struct drive *d, const struct recording_entry *e, struct qu
     case RECORDING_RETIRED: retire(d, e->seq); break;
     case RECORDING_POLICY: return sched_set_policy(d->sched, e->policy.policy, &e->policy.options, err);
     case RECORDING_UNPIN: sched_unpin(d->sched, e->tenant); break;
+    case RECORDING_SERVED: sched_served(d->sched, e->served.items, e->served.n); break;
     case RECORDING_CLOSE:
         d->run->closed = true;
         d->differs = e->close.n_plans != d->run->n_plans;

@@ -380,6 +380,17 @@ static void on_unpinned(void *context, uint64_t now_us, uint32_t tenant)
     end_record(r);
 }
 
+static void on_served(void *context, uint64_t now_us, const uint32_t *served, uint32_t n_served)
+{
+    struct recorder *r = context;
+    begin_record(r, RECORDING_SERVED);
+    put_u64(r, now_us);
+    put_u32(r, n_served);
+    put_u32s(r, served, 3 * n_served);
+    end_record(r);
+    write_if_much(r);
+}
+
 /* ---- decisions and outputs --------------------------------------------------------------------- */
 
 static uint32_t n_drafts_of(const struct sched_plan *plan)
@@ -532,6 +543,7 @@ static const struct engine_watch functions = {
     .retired = on_retired,
     .policy_changed = on_policy,
     .unpinned = on_unpinned,
+    .served = on_served,
     .events = on_events,
 };
 
@@ -595,16 +607,13 @@ static void write_end(struct recorder *r)
                   (unsigned long long)r->n_requests, (unsigned long long)r->n_plans, hex);
 }
 
-void recorder_close(struct recorder *r)
+/* Without a header, the engine never opened, and the file is empty. */
+static void recorder_free(struct recorder *r)
 {
-    if (!r)
-        return;
-    if (!r->ended && r->has_header)
-        write_end(r);
     if (r->fd >= 0) {
         close(r->fd);
         if (!r->has_header)
-            unlink(r->path); /* the engine never opened: the file is empty */
+            unlink(r->path);
     }
     size_t at = 0;
     for (uintptr_t live; (live = id_map_next(&r->live, &at)) != 0;)
@@ -615,4 +624,21 @@ void recorder_close(struct recorder *r)
     free((char *)r->about.model);
     free(r->path);
     free(r);
+}
+
+void recorder_close(struct recorder *r)
+{
+    if (!r)
+        return;
+    if (!r->ended && r->has_header)
+        write_end(r);
+    recorder_free(r);
+}
+
+void recorder_discard(struct recorder *r)
+{
+    if (!r)
+        return;
+    r->has_header = false;
+    recorder_free(r);
 }

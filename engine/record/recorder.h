@@ -27,5 +27,7 @@ int recorder_open(const char *path, const struct recorder_about *about, struct r
 const struct engine_watch *recorder_watch(struct recorder *r);
 /* Call after engine_close(). Writes the end and closes the file. NULL is allowed. */
 void recorder_close(struct recorder *r);
+/* The same, and removes the file: the program ends before it serves anything. */
+void recorder_discard(struct recorder *r);
 
 #endif

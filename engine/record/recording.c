@@ -1,5 +1,6 @@
 #include "engine/record/recording.h"
 
+#include "engine/engine.h"
 #include "engine/model/quantization/quantization.h"
 #include "engine/record/format.h"
 #include "engine/record/sections.h"
@@ -219,6 +220,16 @@ static void get_propose(struct recording *r, struct body *b, struct recording_pr
     p->tokens = body_u32s(b, &r->tokens, p->n);
 }
 
+static void get_served(struct recording *r, struct body *b, struct recording_served *s)
+{
+    s->n = body_u32(b);
+    if (s->n > ENGINE_MAX_SERVED) {
+        body_wrong(b, "reports more served answers than there may be");
+        s->n = 0;
+    }
+    s->items = body_u32s(b, &r->tokens, 3 * s->n);
+}
+
 static void get_finish(struct recording *r, struct body *b, struct recording_finish *f)
 {
     f->id = body_u64(b);
@@ -281,6 +292,7 @@ static void get_entry(struct recording *r, struct body *b, struct recording_entr
         get_policy_options(b, r->weights, &e->policy.options);
         return;
     case RECORDING_UNPIN: e->tenant = body_u32(b); return;
+    case RECORDING_SERVED: get_served(r, b, &e->served); return;
     default: body_wrong(b, "is of a kind that this program does not know");
     }
 }
@@ -423,7 +435,7 @@ int recording_read_at(struct recording *r, uint64_t offset, struct recording_ent
     if (status != QUIRE_OK || !bytes)
         return status;
     struct body b = {.at = bytes, .end = bytes + n_body};
-    uint32_t last = r->header.version > 1 ? RECORDING_LENGTHS : RECORDING_CLOSE;
+    uint32_t last = r->header.version > 1 ? RECORDING_SERVED : RECORDING_CLOSE;
     out->kind = kind <= last && kind > RECORDING_HEADER ? (enum recording_kind)kind : RECORDING_HEADER;
     get_entry(r, &b, out);
     if (r->header.version > 1)

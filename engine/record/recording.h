@@ -51,6 +51,7 @@ enum recording_kind {
     RECORDING_PROPOSE,
     RECORDING_GATE,
     RECORDING_LENGTHS,       /* the reason for the following proposals; a replay does not use it */
+    RECORDING_SERVED,        /* a hit report; older programs recorded it in the following submit (spec.given) */
 };
 
 struct recording_submit {
@@ -81,6 +82,11 @@ struct recording_propose {
     const uint32_t *tokens;
 };
 
+struct recording_served {
+    uint32_t n; /* at most ENGINE_MAX_SERVED */
+    const uint32_t *items; /* [3 * n], as sched_served() takes them */
+};
+
 struct recording_gate {
     uint32_t seq;
     bool gated;
@@ -107,12 +113,13 @@ struct recording_close {
 struct recording_entry {
     enum recording_kind kind;
     uint64_t offset; /* file offset of the record */
-    uint64_t now_us; /* set for cancels, no_more, plan, policy, unpin */
+    uint64_t now_us; /* set for cancels, no_more, plan, policy, unpin, served */
     union {
         struct recording_submit submit;
         uint64_t cancel;            /* sched_request.id */
         uint32_t seq;               /* cancel_choice, retired */
         struct recording_propose propose;
+        struct recording_served served;
         struct length_reason lengths;
         struct recording_gate gate;
         struct recording_plan plan;

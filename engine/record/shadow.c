@@ -400,6 +400,15 @@ static void on_unpinned(void *context, uint64_t now_us, uint32_t tenant)
     sched_unpin(w->sched, tenant);
 }
 
+static void on_served(void *context, uint64_t now_us, const uint32_t *served, uint32_t n_served)
+{
+    struct shadow *w = context;
+    if (!w->sched)
+        return;
+    advance(w, now_us);
+    sched_served(w->sched, served, n_served);
+}
+
 int shadow_create(const struct sched_policy *policy, struct shadow **out, struct quire_error *err)
 {
     *out = NULL;
@@ -420,7 +429,8 @@ int shadow_create(const struct sched_policy *policy, struct shadow **out, struct
                                      .planned = on_planned,
                                      .committed = on_committed,
                                      .retired = on_retired,
-                                     .unpinned = on_unpinned};
+                                     .unpinned = on_unpinned,
+                                     .served = on_served};
     *out = w;
     return QUIRE_OK;
 }

@@ -152,8 +152,6 @@ static void get_submit_2(const struct recording_header *h, struct submit_room *r
     q->pin_us = spec->pin_us;
     q->keep_us = spec->keep_us;
     q->keep_name = spec->keep_name;
-    q->given = spec->given;
-    q->n_given = spec->n_given;
     q->tenant = spec->tenant;
     q->class_index = spec->class_index;
     q->expected_tokens = spec->expected_tokens;

@@ -22,6 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define DEFAULT_QUEUED_REQUESTS 1024u
 
@@ -41,6 +42,7 @@ void engine_options_default(struct engine_options *options)
         .preemption_mode = "auto",
         .prefix_caching = true,
         .prefix_cache_eviction = "lru",
+        .forced_tokens = true,
     };
     speculative_config_default(&options->speculative);
 }
@@ -97,7 +99,8 @@ static int check_memory(const struct engine_plan *plan, uint32_t n_ranks, struct
     uint64_t available = host_memory_available();
     if (plan->device_memory) {
         int status = check_device_memory(plan, err);
-        if (status != QUIRE_OK || plan->swap_bytes + plan->draft_bytes + plan->handover_bytes <= available)
+        if (status != QUIRE_OK ||
+            plan->swap_bytes + plan->draft_bytes + plan->mask_bytes + plan->handover_bytes <= available)
             return status;
     }
     if (plan->total_bytes <= available / n_ranks)
@@ -384,6 +387,37 @@ static void introduce(struct engine *e, uint32_t max_queued)
     engine_identity_seal(&info->identity);
 }
 
+static void wake(void *engine)
+{
+    struct engine *e = engine;
+    mailbox_wake(e->mailbox);
+}
+
+#define MOST_MASK_THREADS 4u
+
+/* Threads for masks: the CPUs that computing leaves, and at least one. */
+static uint32_t n_mask_threads(const struct engine *e, const struct engine_options *o)
+{
+    const long n_cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    const uint32_t n_left = n_cpus > (long)e->plan.n_threads ? (uint32_t)n_cpus - e->plan.n_threads : 1;
+    if (o->n_mask_threads)
+        return o->n_mask_threads;
+    return n_left < MOST_MASK_THREADS ? n_left : MOST_MASK_THREADS;
+}
+
+static int open_constraints(struct engine *e, const struct engine_options *o, struct quire_error *err)
+{
+    const struct constraints_options options = {.grammars = o->grammars,
+                                                .n_vocab = e->desc.vocab_size,
+                                                .max_rows = e->plan.max_logit_rows,
+                                                .max_seqs = e->plan.max_num_seqs,
+                                                .n_threads = n_mask_threads(e, o),
+                                                .compiled = wake,
+                                                .context = e};
+    e->forced_tokens = o->forced_tokens;
+    return e->plan.mask_bytes ? constraints_create(&options, &e->constraints, err) : QUIRE_OK;
+}
+
 static int open_all(struct engine *e, const struct engine_options *o, struct quire_error *err)
 {
     uint32_t max_queued = o->max_queued_requests ? o->max_queued_requests : DEFAULT_QUEUED_REQUESTS;
@@ -418,6 +452,8 @@ static int open_all(struct engine *e, const struct engine_options *o, struct qui
     }
     if (status == QUIRE_OK)
         status = mailbox_create(max_queued, o->max_queued_tokens, e->policy_options.n_tenants, &e->mailbox, err);
+    if (status == QUIRE_OK)
+        status = open_constraints(e, o, err);
     if (status == QUIRE_OK)
         status = events_create(e, err);
     if (status == QUIRE_OK)
@@ -502,6 +538,7 @@ void engine_close(struct engine *e)
     ranks_stop(e->ranks);
     step_slots_destroy(e);
     events_destroy(e);
+    constraints_destroy(e->constraints); /* its threads wake the mailbox */
     mailbox_destroy(e->mailbox);
     speculate_destroy(e);
     sched_driver_destroy(e->driver);
@@ -535,6 +572,17 @@ static uint64_t next_seed(struct engine *e)
     return z ^ (z >> 31);
 }
 
+static int add_grammar(struct engine *e, struct request *r, struct quire_error *err)
+{
+    struct compiled *grammar;
+    if (!e->constraints)
+        return quire_fail_for(err, QUIRE_UNSUPPORTED, "structured_outputs",
+                              "this engine was opened without a tokenizer");
+    int status = compiler_add(constraints_compiler(e->constraints), (const char *)r->spec.grammar, r->spec.n_grammar,
+                              &grammar, err);
+    return status == QUIRE_OK ? request_take_grammar(r, grammar, err) : status;
+}
+
 int engine_submit(struct engine *e, uint64_t engine_id, struct request_spec *spec, uint32_t *retry_after_ms,
                   struct quire_error *err)
 {
@@ -553,6 +601,8 @@ int engine_submit(struct engine *e, uint64_t engine_id, struct request_spec *spe
     int status = request_create(engine_id, spec, &limits, quire_now_us(), &r, err);
     if (status == QUIRE_OK) {
         status = speculate_check(e, r, err);
+        if (status == QUIRE_OK && r->spec.n_grammar > 0)
+            status = add_grammar(e, r, err);
         if (status != QUIRE_OK)
             request_free(r);
     }
@@ -590,6 +640,11 @@ int engine_predict(struct engine *e, uint64_t request, uint32_t *tokens, uint32_
     }
     mailbox_predict(e->mailbox, request, tokens, n < e->plan.max_model_len ? n : e->plan.max_model_len);
     return QUIRE_OK;
+}
+
+void engine_report_hits(struct engine *e, const uint32_t *served, uint32_t n_served)
+{
+    mailbox_report_hits(e->mailbox, served, n_served);
 }
 
 void engine_drain(struct engine *e)

@@ -43,21 +43,37 @@ static uint32_t retry_ms(uint64_t retry_us)
     return ms == 0 ? 1 : ms > UINT32_MAX ? UINT32_MAX : (uint32_t)ms;
 }
 
+static void take_served(struct engine *e, const uint32_t *served, uint32_t n_served)
+{
+    if (e->dead || n_served == 0)
+        return;
+    sched_served(e->sched, served, n_served);
+    ENGINE_WATCH(e, served, quire_now_us(), served, n_served);
+}
+
 /* Gives a request to the scheduler. */
-static void place(struct engine *e, struct request *r)
+static void place_now(struct engine *e, struct request *r)
 {
     uint32_t seqs[REQUEST_MAX_CHOICES];
     struct quire_error err;
     r->key = e->next_key++;
     struct sched_request request = request_schedule(&r->spec, r->key, r->arrival_us);
-    request.host_gated = sampling_needs_tokens(&r->sampling);
+    request.host_gated = sampling_needs_tokens(&r->sampling) || r->grammar;
     request.chain_first = r->chain_first;
     request.hashes = r->hashes;
     uint64_t retry_us = 0;
+    take_served(e, r->spec.given, r->spec.n_given / 3);
+    uint32_t *prompt = request_take_prompt(r);
+    request.owned_prompt = &prompt;
     int status = sched_submit(e->sched, &request, seqs, &retry_us, &err);
-    if (e->n_watches)
+    request.owned_prompt = NULL;
+    if (e->n_watches) {
+        uint32_t n_tokens;
+        request.prompt = prompt ? prompt : sched_tokens(e->sched, seqs[0], &n_tokens);
         watch_submit(e, r, &request, status, retry_us, seqs);
-    request_drop_prompt(r);
+    }
+    free(prompt);
+    request_drop_hashes(r);
     if (status == QUIRE_EXHAUSTED) {
         r->retry_after_ms = retry_ms(retry_us ? retry_us : RETRY_UNKNOWN_US);
         request_end(e, r, ENGINE_FINISH_REFUSED, retry_us ? NULL : err.text);
@@ -75,11 +91,58 @@ static void place(struct engine *e, struct request *r)
     }
 }
 
+static void park(struct engine *e, struct request *r)
+{
+    r->next_parked = e->parked;
+    e->parked = r;
+    e->n_parked += r->spec.n;
+}
+
+/* A request waits outside the scheduler while its grammar is compiled. */
+static void place(struct engine *e, struct request *r)
+{
+    if (!r->grammar) {
+        place_now(e, r);
+        return;
+    }
+    switch (compiled_state(r->grammar)) {
+    case COMPILED_PENDING: park(e, r); return;
+    case COMPILED_FAILED:
+        r->error = *compiled_error(r->grammar);
+        r->error.parameter = "structured_outputs";
+        r->status = QUIRE_INVALID;
+        request_end(e, r, ENGINE_FINISH_ERROR, NULL);
+        return;
+    case COMPILED_READY:
+        request_constrain(r, constraints_grammars(e->constraints));
+        place_now(e, r);
+        return;
+    }
+}
+
+/* In the order of their arrival. Those that were cancelled meanwhile have their last event. */
+static void place_parked(struct engine *e)
+{
+    struct request *newest = e->parked, *oldest = NULL;
+    e->parked = NULL;
+    e->n_parked = 0;
+    for (struct request *r = newest, *next; r; r = next) {
+        next = r->next_parked;
+        r->next_parked = oldest;
+        oldest = r;
+    }
+    for (struct request *r = oldest, *next; r; r = next) {
+        next = r->next_parked;
+        if (r->n_open > 0)
+            place(e, r);
+    }
+}
+
 /* What the answer is expected to be was not known when it was submitted. */
 static void take_prediction(struct engine *e, struct request *r)
 {
     request_take_prediction(r);
-    for (uint32_t i = 0; i < r->spec.n; i++)
+    for (uint32_t i = 0; r->n_placed > 0 && i < r->spec.n; i++)
         if (!r->choices[i].done)
             speculate_predicted(e, r->choices[i].seq);
 }
@@ -91,6 +154,8 @@ static void carry_out_cancels(struct engine *e, struct request *r)
         if (!c->cancel_now || c->done)
             continue;
         event_done(e, r, i, ENGINE_FINISH_CANCELLED, -1);
+        if (r->n_placed == 0)
+            continue;
         speculate_cancelled(e, c->seq);
         sched_cancel_seq(e->sched, c->seq);
         ENGINE_WATCH(e, cancelled_choice, quire_now_us(), c->seq);
@@ -130,15 +195,18 @@ static void carry_out_orders(struct engine *e, const struct mailbox_orders *orde
         for (uint32_t t = 0; t < e->policy_options.n_tenants; t++)
             if (orders->unpin_tenants[t / 64] >> t % 64 & 1)
                 unpin(e, t);
-    if (orders->no_more) {
+    e->no_more |= orders->no_more;
+    if (e->no_more && !e->parked) { /* otherwise requests follow */
+        e->no_more = false;
         sched_no_more(e->sched);
         ENGINE_WATCH(e, no_more, quire_now_us());
     }
 }
 
-/* Places what was submitted, then the others, so that a prediction and a cancel always find their request placed. */
+/* Takes hit reports, which rank what a request may drop. Places what was submitted, then the others, so that a prediction and a cancel always find their request placed. */
 static void take_mail(struct engine *e, const struct mailbox_mail *mail)
 {
+    take_served(e, mail->served, mail->n_served);
     for (struct request *r = mail->submitted, *next; r; r = next) {
         next = r->next;
         place(e, r);
@@ -149,6 +217,7 @@ static void take_mail(struct engine *e, const struct mailbox_mail *mail)
         next = r->next_to_end;
         carry_out_cancels(e, r);
     }
+    place_parked(e);
     carry_out_orders(e, &mail->orders);
 }
 
@@ -198,6 +267,13 @@ static void measure(struct engine *e, struct engine_stats *stats)
 #define COPY(member, type, tag, from, ...) STATS_WHEN(STATS_IS_SCHED_##from)(stats->member = s.member;)
     STATS_ROWS(COPY)
 #undef COPY
+    stats->n_waiting += e->n_parked;
+    if (e->constraints) {
+        const struct constraints_stats masks = constraints_stats(e->constraints);
+        stats->n_masks = masks.n_masks;
+        stats->mask_us = masks.work_us;
+        stats->mask_wait_us = masks.waited_us;
+    }
     stats->kept_bytes = s.n_kept_blocks * e->plan.kv_block_bytes;
     stats->policy = sched_policy_of(e->sched)->name;
     stats->policy_figure = sched_policy_figure(e->sched, &stats->policy_figure_name);
@@ -334,6 +410,7 @@ static void die(struct engine *e, const char *reason)
     mailbox_die(e->mailbox, reason);
     mailbox_drain(e->mailbox, 0, &mail);
     e->dead = true;
+    e->parked = NULL; /* end_all() ends them too */
     ENGINE_WATCH(e, died, reason); /* before anybody who drains is done with its last request */
     end_all(e, ENGINE_FINISH_ERROR, reason);
     if (mail.orders.number)

@@ -1,5 +1,7 @@
 #include "engine/run/mailbox.h"
 
+#include "engine/engine.h"
+
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +28,7 @@ struct mailbox {
     struct request *live[BUCKETS];
     struct mailbox_orders orders;
     bool has_orders;
-    bool draining, closing, dead;
+    bool draining, closing, dead, woken;
     struct quire_error death;
 
     uint32_t max_choices;
@@ -38,6 +40,9 @@ struct mailbox {
     uint32_t n_tenants;
     uint64_t next_number;
     uint64_t n_orders; /* with a number */
+    uint32_t n_served;
+    uint32_t served[3 * ENGINE_MAX_SERVED];
+    uint32_t served_drained[3 * ENGINE_MAX_SERVED]; /* the engine thread's */
 
     uint64_t window_us, window_tokens, window_finished;
     double tokens_per_second, finished_per_second; /* 0 = not known yet */
@@ -217,6 +222,20 @@ void mailbox_predict(struct mailbox *m, uint64_t id, uint32_t *tokens, uint32_t 
         free(tokens);
 }
 
+void mailbox_report_hits(struct mailbox *m, const uint32_t *served, uint32_t n_served)
+{
+    pthread_mutex_lock(&m->mutex);
+    for (uint32_t i = 0; i < n_served; i++, served += 3) {
+        if ((served[0] | served[1]) == 0) /* nothing before it counts any more */
+            m->n_served = 0;
+        if (m->n_served < ENGINE_MAX_SERVED)
+            memcpy(&m->served[3 * (size_t)m->n_served++], served, 3 * sizeof *served);
+    }
+    if (m->n_served > 0)
+        pthread_cond_signal(&m->wake);
+    pthread_mutex_unlock(&m->mutex);
+}
+
 void mailbox_refuse_new(struct mailbox *m)
 {
     pthread_mutex_lock(&m->mutex);
@@ -271,6 +290,14 @@ uint64_t mailbox_unpin(struct mailbox *m, uint32_t tenant)
     return number;
 }
 
+void mailbox_wake(struct mailbox *m)
+{
+    pthread_mutex_lock(&m->mutex);
+    m->woken = true;
+    pthread_cond_signal(&m->wake);
+    pthread_mutex_unlock(&m->mutex);
+}
+
 void mailbox_close(struct mailbox *m)
 {
     pthread_mutex_lock(&m->mutex);
@@ -309,7 +336,7 @@ uint64_t mailbox_next_number(struct mailbox *m)
 
 static bool has_mail(const struct mailbox *m)
 {
-    return m->submitted || m->predicted || m->cancels || m->has_orders || m->closing;
+    return m->submitted || m->predicted || m->cancels || m->n_served > 0 || m->has_orders || m->closing || m->woken;
 }
 
 /* Under the mutex. */
@@ -333,6 +360,7 @@ void mailbox_drain(struct mailbox *m, uint64_t until_us, struct mailbox_mail *ou
     out->submitted = m->submitted;
     out->cancels = NULL;
     out->closing = m->closing;
+    m->woken = false;
     out->orders = m->orders;
     if (m->has_orders)
         m->orders = (struct mailbox_orders){0};
@@ -357,6 +385,10 @@ void mailbox_drain(struct mailbox *m, uint64_t until_us, struct mailbox_mail *ou
     for (struct request *r = m->predicted; r; r = r->next_predicted)
         r->in_predicted = false;
     m->predicted = NULL;
+    memcpy(m->served_drained, m->served, 3 * m->n_served * sizeof m->served[0]);
+    out->served = m->served_drained;
+    out->n_served = m->n_served;
+    m->n_served = 0;
     pthread_mutex_unlock(&m->mutex);
 }
 

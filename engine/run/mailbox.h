@@ -33,6 +33,8 @@ int mailbox_submit(struct mailbox *m, struct request *r, uint32_t *retry_after_m
 void mailbox_cancel(struct mailbox *m, uint64_t id, uint32_t choice);
 /* Takes the tokens over, of malloc(): for a live request that has no prediction. */
 void mailbox_predict(struct mailbox *m, uint64_t id, uint32_t *tokens, uint32_t n);
+/* As engine_report_hits(). */
+void mailbox_report_hits(struct mailbox *m, const uint32_t *served, uint32_t n_served);
 void mailbox_refuse_new(struct mailbox *m);
 void mailbox_no_more(struct mailbox *m);
 /* If two policies are set before a drain, the later one counts. The options' weights are not read. This and
@@ -41,6 +43,8 @@ uint64_t mailbox_set_policy(struct mailbox *m, const struct sched_policy *policy
                             const struct sched_policy_options *options);
 #define MAILBOX_ALL_TENANTS UINT32_MAX
 uint64_t mailbox_unpin(struct mailbox *m, uint32_t tenant); /* one there is, or all */
+/* Makes a drain that sleeps return. */
+void mailbox_wake(struct mailbox *m);
 void mailbox_close(struct mailbox *m);
 void mailbox_stats(struct mailbox *m, struct engine_stats *out);
 /* Copies the last published counters of an existing tenant. */
@@ -62,6 +66,8 @@ struct mailbox_mail {
     struct request *submitted; /* linked by next, oldest first */
     struct request *predicted; /* linked by next_predicted; their late_prediction is the engine thread's */
     struct request *cancels; /* linked by next_to_end; their choices' cancel_now is set */
+    const uint32_t *served; /* [3 * n_served], valid until the next mailbox_drain() */
+    uint32_t n_served;
     struct mailbox_orders orders;
     bool closing;
 };

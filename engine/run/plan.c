@@ -4,6 +4,7 @@
 #include "engine/plan.h"
 #include "engine/model/share.h"
 #include "engine/ranks/parts.h"
+#include "engine/grammar/constraints.h"
 #include "engine/run/draft_room.h"
 #include "base/host_memory.h"
 #include "engine/run/schedule.h"
@@ -648,7 +649,8 @@ static void plan_total(struct engine_plan *p)
 {
     const uint64_t parts[] = {p->param_bytes,     p->activation_bytes, p->logits_bytes,   p->workspace_bytes,
                               p->kv_bytes,        p->swap_bytes,       p->draft_bytes,    p->draft_model_bytes,
-                              p->regrouped_bytes, p->panel_bytes,      p->handover_bytes, p->message_bytes};
+                              p->regrouped_bytes, p->panel_bytes,      p->handover_bytes, p->message_bytes,
+                              p->mask_bytes};
     p->total_bytes = 0;
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         p->total_bytes = saturating_add(p->total_bytes, parts[i]);
@@ -742,6 +744,8 @@ int engine_plan_make_on(const struct engine_options *options, const struct model
     if (status == QUIRE_OK)
         out->draft_bytes = speculate_bytes(&options->speculative, out) +
                            draft_room_bytes(out->max_num_seqs, out->overlap_depth);
+    if (status == QUIRE_OK && options->grammars && desc->pooling == POOLING_NONE)
+        out->mask_bytes = constraints_bytes(desc->vocab_size, out->max_logit_rows, out->max_num_seqs);
     plan_total(out);
     return status;
 }

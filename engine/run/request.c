@@ -162,17 +162,19 @@ struct sched_request request_schedule(const struct request_spec *s, uint64_t id,
         .pin_us = s->pin_us,
         .keep_us = s->keep_us,
         .keep_name = s->keep_name,
-        .given = s->given,
-        .n_given = s->n_given,
         .tenant = s->tenant,
         .class_index = s->class_index,
         .expected_tokens = s->expected_tokens,
     };
 }
 
-void request_drop_prompt(struct request *r)
+uint32_t *request_take_prompt(struct request *r)
 {
-    request_spec_drop_prompt(&r->spec);
+    return request_spec_take_prompt(&r->spec);
+}
+
+void request_drop_hashes(struct request *r)
+{
     free(r->hashes);
     r->hashes = NULL;
 }
@@ -181,6 +183,10 @@ void request_free(struct request *r)
 {
     if (!r)
         return;
+    for (uint32_t i = 0; r->constraints && i < r->spec.n; i++)
+        constraint_free(&r->constraints[i]);
+    free(r->constraints);
+    compiled_release(r->grammar);
     sampling_free(&r->sampling);
     request_spec_free(&r->spec);
     free(r->late_prediction);
@@ -188,6 +194,19 @@ void request_free(struct request *r)
     free(r->counts_memory);
     free(r->rooms);
     free(r);
+}
+
+int request_take_grammar(struct request *r, struct compiled *grammar, struct quire_error *err)
+{
+    r->grammar = grammar;
+    r->constraints = calloc(r->spec.n, sizeof *r->constraints);
+    return r->constraints ? QUIRE_OK : quire_fail(err, QUIRE_NO_MEMORY, "request: out of memory");
+}
+
+void request_constrain(struct request *r, const struct engine_grammars *grammars)
+{
+    for (uint32_t i = 0; i < r->spec.n; i++)
+        r->constraints[i] = (struct constraint){.grammars = grammars, .grammar = compiled_grammar(r->grammar)};
 }
 
 void request_take_prediction(struct request *r)

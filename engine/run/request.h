@@ -11,6 +11,8 @@
 #include "base/hash.h"
 #include "base/status.h"
 #include "engine/event.h"
+#include "engine/grammar/compiler.h"
+#include "engine/grammar/constraint.h"
 #include "engine/model/model.h"
 #include "engine/run/sampling.h"
 #include "request/spec.h"
@@ -53,6 +55,9 @@ struct request {
     struct k_token_count *prompt_counts;  /* part of it */
     uint32_t n_prompt_counts;
     struct k_logit_bias *rooms;           /* all choices' row_room */
+    struct compiled *grammar;        /* NULL: the answer is free */
+    struct constraint *constraints;  /* [spec.n], or NULL likewise */
+    struct request *next_parked;     /* among those whose grammar is not compiled yet */
 
     uint32_t retry_after_ms;   /* of a REFUSED finish */
     bool flushed;              /* its last DONE event has left through the sink */
@@ -88,13 +93,20 @@ int request_create(uint64_t id, struct request_spec *spec, const struct request_
                    struct request **out, struct quire_error *err);
 void request_free(struct request *r); /* NULL is fine */
 
+/* Takes the grammar, one reference. The request's answer is restricted once the grammar is ready:
+ * request_constrain(). */
+int request_take_grammar(struct request *r, struct compiled *grammar, struct quire_error *err);
+void request_constrain(struct request *r, const struct engine_grammars *grammars);
+
 /* Makes the scheduler's request from a spec with this arrival time; borrows from the spec. The caller adds the
  * hashes, the fields that depend on the sampler, and the positions at which the prompt must not come from the cache. */
 struct sched_request request_schedule(const struct request_spec *spec, uint64_t id, uint64_t arrival_us);
 /* Moves a late prediction to the spec, which has no prediction of its own. */
 void request_take_prediction(struct request *r);
-/* The scheduler has copied the prompt: ours goes. */
-void request_drop_prompt(struct request *r);
+/* Hands the prompt to the caller, for the scheduler. */
+uint32_t *request_take_prompt(struct request *r);
+/* The scheduler has copied the hashes: ours go. */
+void request_drop_hashes(struct request *r);
 
 /* The choice's counts, made from the prompt's when its first token is drawn. */
 struct token_counts *request_counts(struct request *r, uint32_t choice);

@@ -125,7 +125,8 @@ int speculate_check(const struct engine *e, const struct request *r, struct quir
 
 bool speculate_wants(const struct engine *e, const struct request *r)
 {
-    return r->spec.max_drafts > 0 && (r->spec.n_prediction > 0 || e->speculation->drafters[FROM_METHOD]);
+    return r->spec.max_drafts > 0 &&
+           (r->spec.n_prediction > 0 || e->speculation->drafters[FROM_METHOD] || (r->constraints && e->forced_tokens));
 }
 
 /* Whether drafts for a sequence come from the host. */
@@ -172,10 +173,27 @@ static bool is_predicted(const struct engine *e, uint32_t seq)
     return slot > 0 && e->speculation->seqs[slot - 1].source == FROM_REQUEST;
 }
 
+/* The grammar of a sequence's request, or NULL. */
+static struct constraint *constraint_of(const struct engine *e, uint32_t seq)
+{
+    const struct seq_owner *owner = &e->owners[seq];
+    return owner->request->constraints ? &owner->request->constraints[owner->choice] : NULL;
+}
+
+/* Whether the drafts that its row verifies are tokens that its grammar forced. They count neither as drafts nor as
+ * accepted ones. */
+static bool is_forced(const struct engine *e, uint32_t seq)
+{
+    const struct constraint *x = constraint_of(e, seq);
+    return x && x->has_proposed;
+}
+
 void speculate_verified(struct engine *e, const struct sched_row *row)
 {
     struct engine_stats *stats = &e->report.stats;
     struct request_choice *c = &e->owners[row->seq].request->choices[e->owners[row->seq].choice];
+    if (is_forced(e, row->seq))
+        return;
     stats->n_drafts++;
     stats->n_draft_tokens += row->n_draft;
     c->n_drafted += row->n_draft;
@@ -187,6 +205,10 @@ void speculate_accepted(struct engine *e, uint32_t seq, uint32_t at)
 {
     struct engine_stats *stats = &e->report.stats;
     struct request_choice *c = &e->owners[seq].request->choices[e->owners[seq].choice];
+    if (is_forced(e, seq)) {
+        stats->n_forced_tokens++;
+        return;
+    }
     stats->n_accepted_tokens++;
     stats->accepted_at[at]++;
     c->n_accepted++;
@@ -231,7 +253,7 @@ static void learn(struct engine *e, const struct sched_row *row, const struct sc
 {
     struct speculation *s = e->speculation;
     uint32_t slot = e->owners[row->seq].draft_slot;
-    if (slot > 0) /* else they came from others than us */
+    if (slot > 0 && !is_forced(e, row->seq)) /* else they came from others than us */
         lengths_verified(s->lengths, &s->seqs[slot - 1].length, s->seqs[slot - 1].source, row->n_draft,
                          result->n_accepted);
 }
@@ -387,11 +409,22 @@ static void choose(struct engine *e, uint32_t n, uint32_t n_running, double draf
     }
 }
 
+/* Drafts that the grammar forbids, and those after them, are not proposed. */
+static uint32_t n_allowed(struct constraint *x, const struct draft_ask *a, uint32_t n)
+{
+    const uint32_t n_prompt = a->text.n_prompt;
+    const struct constraint_text known = {.tokens = a->text.tokens + n_prompt, .n_tokens = a->text.n_tokens - n_prompt};
+    return constraint_allows(x, &known, a->drafts, n);
+}
+
 static void propose(struct engine *e, uint32_t n)
 {
     struct speculation *s = e->speculation;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t seq = s->fresh[i], n_taken = take_room(e, seq, s->items[i].n);
+        struct constraint *x = constraint_of(e, seq);
+        if (x)
+            n_taken = n_allowed(x, &s->asks[i], n_taken);
         if (n_taken > 0)
             n_taken = sched_propose(e->sched, seq, s->asks[i].drafts, n_taken);
         if (n_taken > 0)
@@ -476,6 +509,35 @@ static int propose_made(struct engine *e, uint32_t n_answered, uint32_t n, uint3
     return status;
 }
 
+/* Proposes the tokens that grammars force, which are always accepted, and leaves the other sequences in s->fresh. */
+static void propose_forced(struct engine *e, uint32_t n_running)
+{
+    struct speculation *s = e->speculation;
+    uint32_t n_left = 0, room = step_room(e, n_running);
+    for (uint32_t i = 0; i < s->n_fresh; i++) {
+        const uint32_t seq = s->fresh[i];
+        const struct request *r = e->owners[seq].request;
+        struct constraint *x = r ? constraint_of(e, seq) : NULL;
+        uint32_t n = x && e->forced_tokens ? x->n_forced : 0;
+        if (x)
+            x->has_proposed = false;
+        if (n > 0 && !r->choices[e->owners[seq].choice].done && runs(e, seq)) {
+            n = n < room ? n : room;
+            n = take_room(e, seq, n < r->spec.max_drafts ? n : r->spec.max_drafts);
+            n = n > 0 ? sched_propose(e->sched, seq, x->forced, n) : 0;
+            x->has_proposed = n > 0;
+        } else {
+            n = 0;
+        }
+        room -= n;
+        if (n > 0)
+            ENGINE_WATCH(e, proposed, seq, x->forced, n);
+        else
+            s->fresh[n_left++] = seq;
+    }
+    s->n_fresh = n_left;
+}
+
 int speculate_propose(struct engine *e, struct quire_error *err)
 {
     struct speculation *s = e->speculation;
@@ -483,6 +545,7 @@ int speculate_propose(struct engine *e, struct quire_error *err)
         return QUIRE_OK;
     uint32_t n_running = sched_stats(e->sched).n_running, n_answered = 0, n = 0;
     s->room_left = draft_room_items(e->plan.max_num_seqs);
+    propose_forced(e, n_running);
     if (step_room(e, n_running) > 0)
         n = gather(e, n_running);
     s->n_fresh = 0;

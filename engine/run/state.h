@@ -8,6 +8,7 @@
 #include "engine/options.h"
 #include "engine/plan.h"
 #include "engine/forward/forward.h"
+#include "engine/grammar/constraints.h"
 #include "engine/run/draft_room.h"
 #include "engine/run/mailbox.h"
 #include "engine/run/request.h"
@@ -100,6 +101,8 @@ struct engine {
     bool has_told_gpus;              /* to the other ranks */
     bool is_across_hosts;            /* the ranks of its stage are; on a GPU, where it matters */
     struct mailbox *mailbox;
+    struct constraints *constraints; /* NULL: this engine has no grammars */
+    bool forced_tokens;              /* as drafts */
 
     pthread_t thread;
     bool has_thread;
@@ -111,6 +114,9 @@ struct engine {
     uint32_t n_owners;
     struct speculation *speculation;
     struct event_queue events;
+    struct request *parked;   /* whose grammar is still compiled; newest first */
+    uint32_t n_parked;        /* their choices */
+    bool no_more;             /* no request follows those */
     struct request *over;     /* flushed and unknown to the scheduler: freed by events_reap */
     struct step_slot slots[ENGINE_MAX_SLOTS];
     uint32_t depth;

@@ -41,6 +41,8 @@ void request_end(struct engine *e, struct request *r, enum engine_finish finish,
     for (uint32_t i = 0; i < r->spec.n; i++)
         if (!r->choices[i].done)
             event_done(e, r, i, finish, -1);
+    if (r->key == 0) /* the scheduler has never seen it */
+        return;
     sched_cancel(e->sched, r->key);
     ENGINE_WATCH(e, cancelled, quire_now_us(), r->key);
 }
@@ -92,12 +94,25 @@ static void add_draw(struct engine *e, struct step_slot *slot, struct drawing *d
     owner->sampled_step = slot->number;
 }
 
+/* The grammar's masks of a row's draws, from the logit row `at` on. */
+static void restrict_row(struct engine *e, struct step_slot *slot, const struct sched_row *row, const uint32_t *tokens,
+                         uint32_t at)
+{
+    const struct seq_owner *owner = &e->owners[row->seq];
+    const uint32_t n_prompt = owner->request->spec.n_prompt;
+    const struct constraint_text text = {.tokens = tokens + n_prompt,
+                                         .n_tokens = row->first + row->count - row->n_draft - n_prompt,
+                                         .n_drafts = row->n_draft};
+    constraints_draw(e->constraints, &owner->request->constraints[owner->choice], &text, slot->rows, at);
+}
+
 /* Sets up the logit rows of one plan row; token_index is where its first token lies in the step. */
 static void add_targets(struct engine *e, struct step_slot *slot, const struct sched_row *row, const uint32_t *tokens,
                         uint32_t token_index, uint32_t *logit_tokens)
 {
     struct request *r = e->owners[row->seq].request;
     uint32_t end = row->first + row->count;
+    uint32_t first_drawn = UINT32_MAX;
     struct drawing drawing = begin_drawing(r, e->owners[row->seq].choice, row, tokens);
     for (uint32_t p = row->first_logit; p < end; p++) {
         uint32_t at = slot->n_targets;
@@ -115,7 +130,11 @@ static void add_targets(struct engine *e, struct step_slot *slot, const struct s
             .seq = row->seq, .position = p + 1, .drawn = drawn, .rejected = !drawing.verifies};
         logit_tokens[at] = token_index + (p - row->first);
         slot->n_targets++;
+        if (drawn && first_drawn == UINT32_MAX)
+            first_drawn = at;
     }
+    if (r->constraints && first_drawn != UINT32_MAX)
+        restrict_row(e, slot, row, tokens, first_drawn);
 }
 
 /* By shifts: a row that decodes has nothing else as slow as three divisions. */
@@ -238,6 +257,27 @@ int step_move(struct engine *e, const struct sched_plan *plan, struct quire_erro
                                                 : status;
 }
 
+static void complete_rows(void *engine)
+{
+    struct engine *e = engine;
+    constraints_ready(e->constraints);
+}
+
+/* The masks are made while the layers are computed. A step that fails must not leave that work behind. */
+static int run_restricted(struct engine *e, struct step_slot *slot, struct forward_batch *batch,
+                          struct quire_error *err)
+{
+    batch->rows_ready = complete_rows;
+    batch->rows_context = e;
+    constraints_start(e->constraints);
+    int status = forward_run(e->forward, batch, slot->rows, &slot->results, &slot->ticket, err);
+    constraints_ready(e->constraints);
+    for (uint32_t i = 0; i < slot->n_targets; i++)
+        slot->targets[i].rejected |= slot->targets[i].drawn && e->owners[slot->targets[i].seq].request->constraints &&
+                                     constraints_rejects(e->constraints, i);
+    return status;
+}
+
 int step_launch(void *engine, const struct sched_step *step, struct quire_error *err)
 {
     struct engine *e = engine;
@@ -277,6 +317,8 @@ int step_launch(void *engine, const struct sched_step *step, struct quire_error 
     }
     if (vectors)
         return forward_run_vectors(e->forward, &batch, &slot->vectors, &slot->ticket, err);
+    if (e->constraints)
+        return run_restricted(e, slot, &batch, err);
     return forward_run(e->forward, &batch, slot->rows, &slot->results, &slot->ticket, err);
 }
 
@@ -308,19 +350,38 @@ static void reject_all(struct engine *e, const struct sched_plan *plan, struct s
     }
 }
 
+/* Draws after drafts: the tokens before them count, and the next step draws this one again, as a step without drafts
+ * does. */
+static void reject_from(struct step_slot *slot, uint32_t i)
+{
+    for (const uint32_t seq = slot->targets[i].seq; i < slot->n_targets && slot->targets[i].seq == seq; i++)
+        slot->targets[i].rejected = true;
+}
+
+static bool is_after_draft(const struct step_slot *slot, uint32_t i)
+{
+    const struct step_target *t = &slot->targets[i];
+    return t->drawn && i > 0 && t[-1].drawn && t[-1].seq == t->seq;
+}
+
 /* A request that cannot draw any token ends with all its choices. Other requests are not affected. */
-static void end_bad_requests(struct engine *e, const struct step_slot *slot)
+static void end_bad_requests(struct engine *e, struct step_slot *slot)
 {
     for (uint32_t i = 0; i < slot->n_targets; i++) {
         if (!slot->results[i].bad_logits || slot->targets[i].rejected)
             continue;
+        if (is_after_draft(slot, i)) {
+            reject_from(slot, i);
+            continue;
+        }
         struct request *r = e->owners[slot->targets[i].seq].request;
         if (r->n_open == 0)
             continue;
         /* Which parameters alone leave some token was checked at submit: only bad words remain. */
         if (slot->targets[i].drawn && sampling_row_forbids_all(&slot->rows[i], e->desc.vocab_size))
-            r->status = quire_fail_for(&r->error, QUIRE_INVALID, "bad_words",
-                                       "every token that might be drawn at position %u is forbidden",
+            r->status = quire_fail_for(&r->error, QUIRE_INVALID, r->constraints ? "structured_outputs" : "bad_words",
+                                       "%s token that might be drawn at position %u is forbidden",
+                                       r->constraints ? "by the grammar and the request's other rules every" : "every",
                                        slot->targets[i].position);
         else
             quire_fail(
@@ -332,10 +393,12 @@ static void end_bad_requests(struct engine *e, const struct step_slot *slot)
     }
 }
 
-/* One drawn token. Returns whether the choice is over. */
-static bool take_token(struct engine *e, struct request *r, uint32_t choice, struct request_choice *c,
-                       uint32_t position, const struct k_sample_result *result)
+/* One drawn token, the nth of its row. Returns whether the choice is over. */
+static bool take_token(struct engine *e, struct request *r, uint32_t choice, uint32_t n, uint32_t position,
+                       const struct k_sample_result *result)
 {
+    struct request_choice *c = &r->choices[choice];
+
     c->n_generated++;
     e->report.stats.n_generation_tokens++;
     if (r->sampling.counts_output)
@@ -343,6 +406,8 @@ static bool take_token(struct engine *e, struct request *r, uint32_t choice, str
     event_token(e, r, choice, position, result);
     if (sampling_stops(&r->sampling, result->token))
         event_done(e, r, choice, ENGINE_FINISH_STOP, result->token);
+    else if (r->constraints && constraint_is_over(&r->constraints[choice], n))
+        event_done(e, r, choice, ENGINE_FINISH_STOP, -1);
     else if (c->n_generated == r->spec.max_tokens)
         event_done(e, r, choice, ENGINE_FINISH_LENGTH, -1);
     return c->done;
@@ -378,7 +443,7 @@ static bool take_row(struct engine *e, const struct step_slot *slot, const struc
             if (n > 0)
                 speculate_accepted(e, seq, n - 1);
             tokens[n++] = result->token;
-            out->finished = take_token(e, r, choice, c, target->position, result);
+            out->finished = take_token(e, r, choice, n, target->position, result);
         } else if (!target->drawn && !r->choices[0].done) {
             /* A prompt's logprobs are choice 0's, though another computes the prompt once that was cancelled. */
             event_prompt_logprob(e, r, target->position, result);
@@ -422,6 +487,58 @@ uint32_t step_take(void *engine, const struct sched_step *step, struct sched_res
     return n;
 }
 
+/* The constraint of a row's choice if `i` is the first draw whose token counts, otherwise NULL. *n: the draws that
+ * count. */
+static struct constraint *constraint_at(const struct engine *e, const struct step_slot *slot, uint32_t i, uint32_t *n)
+{
+    const struct step_target *target = &slot->targets[i];
+    const struct seq_owner *owner = &e->owners[target->seq];
+    struct request *r = owner->request;
+    *n = 1;
+    if (!r->constraints || !target->drawn || target->rejected || r->choices[owner->choice].done)
+        return NULL;
+    while (i + *n < slot->n_targets && target[*n].seq == target->seq && target[*n].drawn && !target[*n].rejected)
+        ++*n;
+    return &r->constraints[owner->choice];
+}
+
+/* The tokens that each restricted row gave, before they become events: they may complete the answer. */
+static void take_constraints(struct engine *e, struct step_slot *slot)
+{
+    for (uint32_t i = 0, n; i < slot->n_targets; i += n) {
+        const struct step_target *target = &slot->targets[i];
+        struct constraint *x = constraint_at(e, slot, i, &n);
+        if (!x)
+            continue;
+        uint32_t n_known, n_prompt = e->owners[target->seq].request->spec.n_prompt;
+        const uint32_t *tokens = sched_tokens(e->sched, target->seq, &n_known);
+        const struct constraint_text before = {.tokens = tokens + n_prompt, .n_tokens = target->position - n_prompt};
+        constraints_take(e->constraints, x, &before, &slot->results[i], n);
+    }
+    constraints_taken(e->constraints);
+    for (uint32_t i = 0, n; i < slot->n_targets; i += n) {
+        const struct constraint *x = constraint_at(e, slot, i, &n);
+        if (x && !x->over && x->n_taken > 0 && x->n_taken < n)
+            reject_from(slot, i + x->n_taken);
+    }
+}
+
+/* A grammar that became too complex ends its request. */
+static void end_failed_grammars(struct engine *e, const struct step_slot *slot)
+{
+    for (uint32_t i = 0; i < slot->n_targets; i++) {
+        const struct seq_owner *owner = &e->owners[slot->targets[i].seq];
+        struct request *r = owner->request;
+        const struct constraint *x = r->constraints ? &r->constraints[owner->choice] : NULL;
+        if (!x || x->status == QUIRE_OK || r->n_open == 0)
+            continue;
+        r->status = x->status;
+        r->error = x->error;
+        r->error.parameter = "structured_outputs";
+        request_end(e, r, ENGINE_FINISH_ERROR, NULL);
+    }
+}
+
 const uint32_t engine_step_bounds[ENGINE_N_STEP_BUCKETS] = {1,   8,    16,   32,   64,   128,  256,
                                                             512, 1024, 2048, 4096, 8192, 16384};
 
@@ -444,7 +561,13 @@ int step_wait(void *engine, const struct sched_step *step, struct quire_error *e
     slot->done_us = e->n_watches ? quire_now_us() : 0;
     if (step->plan->n_tokens > step->plan->n_rows)
         reject_all(e, step->plan, slot);
+    if (e->constraints)
+        end_failed_grammars(e, slot); /* of masks */
     end_bad_requests(e, slot);
+    if (e->constraints) {
+        take_constraints(e, slot);
+        end_failed_grammars(e, slot); /* of tokens */
+    }
     count_tokens(e, step->plan->n_tokens);
     return QUIRE_OK;
 }

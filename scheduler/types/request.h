@@ -1,5 +1,5 @@
 /* A request as sched_submit() of scheduler.h takes it. Data only: the scheduler copies it and keeps no pointer to the
- * caller's memory. Times are in microseconds, lengths in tokens. */
+ * caller's memory, except an owned prompt. Times are in microseconds, lengths in tokens. */
 #ifndef QUIRE_SCHEDULER_TYPES_REQUEST_H
 #define QUIRE_SCHEDULER_TYPES_REQUEST_H
 
@@ -11,6 +11,10 @@
 struct sched_request {
     uint64_t id; /* set by the caller, unique among live requests */
     const uint32_t *prompt;
+    /* NULL: every choice copies the prompt. Otherwise *owned_prompt is the prompt, from malloc(), and the last choice
+     * keeps it. sched_submit() sets *owned_prompt to NULL if it returns QUIRE_OK; otherwise the prompt remains the
+     * caller's, and may have moved. */
+    uint32_t **owned_prompt;
     uint32_t n_prompt; /* >= 1 */
     uint32_t max_tokens; /* maximum of generated tokens; 0: only the prompt is computed */
     uint32_t n; /* choices, >= 1 */
@@ -31,9 +35,6 @@ struct sched_request {
         /* keep_us > 0: the same for an answer that the client caches, including generated blocks, for at most keep_us
          * and in competition with others: pins.h */
         keep_name;
-    /* [n_given], triples: low and high half of a keep_name, and how often that answer was served */
-    const uint32_t *given;
-    uint32_t n_given;
     uint32_t tenant; /* small consecutive integer, for policies and counters */
     uint32_t class_index; /* below SCHED_MAX_CLASSES, for policies */
     uint32_t expected_tokens; /* 0: unknown; for policies */

@@ -1,5 +1,5 @@
-/* State shared by response_cache.c (public functions, counters), flight.c (requests and their computation) and
- * give.c (whether a cached response may be served). */
+/* State shared by response_cache.c (public functions, counters), flight.c (requests and their computation), give.c
+ * (whether a cached response may be served) and hit_report.c (how often responses were served). */
 #ifndef QUIRE_CACHE_INTERNAL_H
 #define QUIRE_CACHE_INTERNAL_H
 
@@ -14,12 +14,13 @@
  * handle. */
 #define OUR_ID (UINT64_C(1) << 63)
 
-/* Hit reports: how often cached responses were served, used by the engine to rank their KV blocks (pins,
- * scheduling.md). They go with the next request. */
-#define NEWS_MOST 64u
-struct given_news {
+/* How often cached responses were served, which the source below has not been told yet. It ranks their KV blocks by it
+ * (pins, scheduling.md). */
+#define HITS_MAX 64u
+struct hit_report {
+    struct event *due; /* pending while something waits */
     uint32_t n, next; /* next: index of the entry that is overwritten when all are used */
-    uint32_t items[3 * NEWS_MOST]; /* as request_spec.given */
+    uint32_t items[3 * HITS_MAX]; /* as completion_source.report_hits takes them */
 };
 
 struct clearing;
@@ -40,7 +41,7 @@ struct response_cache {
     struct id_map flights; /* flights that may be joined, by the first 8 bytes of their key */
     TAILQ_HEAD(, clearing) clearings; /* clears of the store that are in progress */
     struct asker_list replays; /* waiters that receive a cached response */
-    struct given_news given;
+    struct hit_report hit_report;
     uint64_t next_id;
     uint64_t n_clears; /* earlier flights are not joined and not cached after a clear */
     struct response_cache_stats stats; /* counters only */
@@ -84,13 +85,21 @@ struct kept *give_found(struct response_cache *c, const struct key256 *key, cons
 void give_count(struct response_cache *c, const struct answer *answer);
 /* Counts a response served from memory and marks it as recently used. */
 void give_count_memory(struct response_cache *c, struct kept *k);
-/* Marks the spec of a computation whose answer will be cached under this key for ttl_s seconds (0: not cached). The
- * spec borrows the hit reports. Once the source below has received them, they are cleared. */
-void give_mark(const struct response_cache *c, const struct key256 *key, uint32_t ttl_s, struct request_spec *spec);
-/* Adds to the hit reports: the answer was served n_hits times. A zero key clears the reports. */
-void give_note(struct response_cache *c, const struct key256 *key, uint64_t n_hits);
+/* Marks the spec of a computation whose answer will be cached under this key for ttl_s seconds (0: not cached). */
+void give_mark(const struct key256 *key, uint32_t ttl_s, struct request_spec *spec);
 
 /* Starts to serve the answer to the waiter, from its beginning. */
 void give_begin(struct response_cache *c, struct asker *a, const struct answer *answer, const char *layer);
+
+/* ---- hit_report.c ---- */
+/* The name by which the source below knows the answer. Keys are hashes, so 8 bytes identify them. */
+uint64_t hit_report_name(const struct key256 *key);
+int hit_report_open(struct response_cache *c, struct quire_error *err);
+void hit_report_close(struct response_cache *c);
+/* Adds to the report: the answer was served n_hits times. A zero key removes all answers, and goes out at once. Other
+ * reports go out when all entries are used, and otherwise a fifth of a second later. */
+void hit_report_add(struct response_cache *c, const struct key256 *key, uint64_t n_hits);
+/* Sends what waits, so that the source below ranks the next request by it. If that is not possible now, it waits. */
+void hit_report_send(struct response_cache *c);
 
 #endif

@@ -518,10 +518,9 @@ static int submit_below(struct flight *f, const struct request_spec *spec, struc
     if (f->resumed && !resume_spec(f->resumed, spec, &asked, &prompt))
         return quire_fail(err, QUIRE_NO_MEMORY, "the response cache: out of memory");
     const uint32_t ttl_s = f->ttl_s ? f->ttl_s : c->options.ttl_s;
-    give_mark(c, &f->key, f->is_kept ? ttl_s : 0, &asked);
+    give_mark(&f->key, f->is_kept ? ttl_s : 0, &asked);
+    hit_report_send(c);
     int status = c->below.submit(c->below.self, &asked, NULL, &events, f, &f->below_id, err);
-    if (status == QUIRE_OK)
-        c->given.n = 0;
     free(prompt);
     return status;
 }

@@ -1,8 +1,6 @@
 /* Decides whether a cached response may be served to a request, and serves it. */
 #include "server/cache/cache_internal.h"
 
-#include "base/encoding/little_endian.h"
-
 #include <string.h>
 
 bool give_fits(const struct answer *answer, const struct request_spec *spec)
@@ -53,43 +51,17 @@ void give_count(struct response_cache *c, const struct answer *answer)
     c->stats.n_unseeded_hits += answer->unseeded;
 }
 
-/* Keys are hashes, so 8 bytes identify them. */
-static uint64_t keep_name(const struct key256 *key)
-{
-    return le_load_u64(key->bytes);
-}
-
-void give_mark(const struct response_cache *c, const struct key256 *key, uint32_t ttl_s, struct request_spec *spec)
+void give_mark(const struct key256 *key, uint32_t ttl_s, struct request_spec *spec)
 {
     spec->keep_us = (uint64_t)ttl_s * 1000000;
-    spec->keep_name = keep_name(key);
-    spec->given = c->given.items;
-    spec->n_given = 3 * c->given.n;
-}
-
-void give_note(struct response_cache *c, const struct key256 *key, uint64_t n_hits)
-{
-    struct given_news *news = &c->given;
-    const uint64_t name = keep_name(key);
-    const uint32_t item[] = {(uint32_t)name, (uint32_t)(name >> 32),
-                             n_hits > UINT32_MAX ? UINT32_MAX : (uint32_t)n_hits};
-    uint32_t at = 0;
-    if (name == 0)
-        news->n = 0;
-    while (at < news->n && memcmp(&news->items[3 * at], item, 2 * sizeof item[0]) != 0)
-        at++;
-    if (at == NEWS_MOST)
-        at = news->next++ % NEWS_MOST;
-    else if (at == news->n)
-        news->n++;
-    memcpy(&news->items[3 * at], item, sizeof item);
+    spec->keep_name = hit_report_name(key);
 }
 
 void give_count_memory(struct response_cache *c, struct kept *k)
 {
     c->stats.memory.n_hits++;
     memory_layer_use(&c->memory, k);
-    give_note(c, &k->answer.key, k->n_hits);
+    hit_report_add(c, &k->answer.key, k->n_hits);
     if (c->store)
         c->store->ops->hit(c->store, k->answer.key);
     give_count(c, &k->answer);

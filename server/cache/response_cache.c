@@ -192,7 +192,7 @@ void response_cache_clear(struct response_cache *c, void (*done)(void *context, 
     const uint64_t n = memory_layer_clear(&c->memory);
     if (c->similar)
         similar_clear(c->similar);
-    give_note(c, &(struct key256){{0}}, 0);
+    hit_report_add(c, &(struct key256){{0}}, 0);
     c->n_clears++;
     struct clearing *clearing = c->store ? malloc(sizeof *clearing) : NULL;
     if (!clearing) {
@@ -243,7 +243,9 @@ int response_cache_open(struct event_base *base, const struct response_cache_opt
     TAILQ_INIT(&c->clearings);
     c->verifier = (struct verifier){.share = o->verify, .on_differing = on_differing, .context = c};
     TAILQ_INIT(&c->verifier.running);
-    int status = memory_layer_open(&c->memory, c->options.max_entries, c->options.max_bytes, err);
+    int status = hit_report_open(c, err);
+    if (status == QUIRE_OK)
+        status = memory_layer_open(&c->memory, c->options.max_entries, c->options.max_bytes, err);
     if (status != QUIRE_OK) {
         response_cache_close(c);
         return status;
@@ -257,6 +259,7 @@ void response_cache_close(struct response_cache *c)
     if (!c)
         return;
     verifier_stop(&c->verifier);
+    hit_report_close(c);
     similar_close(c->similar);
     close_store(c, CLOSE_WAIT_MS);
     memory_layer_close(&c->memory);
@@ -297,7 +300,7 @@ void response_cache_set_below(struct response_cache *c, struct completion_source
     c->was_told = true;
     c->identity = *identity;
     memory_layer_clear(&c->memory);
-    c->given.n = 0;
+    c->hit_report.n = 0;
     close_store(c, 0); /* the loop goes on, and those answers are no longer requested */
     if (c->options.open_store)
         c->store = c->options.open_store(c->options.context, identity);

@@ -10,8 +10,8 @@ bool resume_key(const struct key256 *identity, const struct request_spec *spec, 
     struct key256 key;
     any_length.max_tokens = 0;
     if (spec->n != 1 || cache_is_unseeded(spec) || spec->min_tokens > 0 || spec->n_bad_words > 0 ||
-        spec->n_prompt_logprobs >= 0 || spec->repetition_penalty != 1 || spec->presence_penalty != 0 ||
-        spec->frequency_penalty != 0 || !cache_key(identity, &any_length, terms, &key))
+        spec->n_grammar > 0 || spec->n_prompt_logprobs >= 0 || spec->repetition_penalty != 1 ||
+        spec->presence_penalty != 0 || spec->frequency_penalty != 0 || !cache_key(identity, &any_length, terms, &key))
         return false;
     static const char what[] = "of any length";
     *out = quire_keyed_hash(&key, what, sizeof what); /* no request has this key */

@@ -10,7 +10,7 @@
 #include "server/cache/memory_layer.h"
 
 /* The name of all answers to it, however long. False: what its tokens were drawn by counts generated tokens (penalties,
- * min_tokens, bad_words), has several choices or no seed. */
+ * min_tokens, bad_words, a grammar), has several choices or no seed. */
 bool resume_key(const struct key256 *identity, const struct request_spec *spec, const struct completion_terms *terms,
                 struct key256 *out);
 /* Finds that answer, shorter than the requested one may become. Returns NULL if it does not exist. The result is

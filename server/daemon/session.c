@@ -107,6 +107,7 @@ static void put_welcome(struct connection *c, const struct wire_hello *theirs)
         .vector_size = info->vector_size,
         .vector_is_scores = info->vector_is_scores,
         .takes_predict = true,
+        .takes_hit_report = true,
         .n_eos = info->n_eos < WIRE_MAX_EOS ? info->n_eos : WIRE_MAX_EOS,
         .eos = eos,
         .description = description,
@@ -262,6 +263,20 @@ static int on_predict(struct connection *c, uint64_t wire_id, const uint8_t *bod
         tokens[i] = wire_u32(predict.tokens, i);
     status = engine_predict(c->d->engine, engine_id, tokens, predict.n_tokens, &why);
     return status ? quire_fail(err, (enum quire_status)status, "PREDICT: tokens: %s", why.text) : QUIRE_OK;
+}
+
+static int on_hit_report(struct connection *c, const uint8_t *body, size_t n, struct quire_error *err)
+{
+    _Static_assert(WIRE_MAX_SERVED <= ENGINE_MAX_SERVED, "the engine takes a whole report");
+    struct wire_hit_report report;
+    uint32_t served[3 * WIRE_MAX_SERVED];
+    int status = wire_get_hit_report(body, n, &report, err);
+    if (status)
+        return status;
+    for (uint32_t i = 0; i < 3 * report.n_served; i++)
+        served[i] = wire_u32(report.served, i);
+    engine_report_hits(c->d->engine, served, report.n_served);
+    return QUIRE_OK;
 }
 
 static int on_cancel(struct connection *c, uint64_t wire_id, const uint8_t *body, size_t n, struct quire_error *err)
@@ -443,6 +458,7 @@ static int on_ready_frame(struct connection *c, const struct wire_header *header
     switch ((enum wire_type)header->type) {
     case WIRE_SUBMIT: return on_submit(c, header->request, body, n, err);
     case WIRE_PREDICT: return on_predict(c, header->request, body, n, err);
+    case WIRE_HIT_REPORT: return on_hit_report(c, body, n, err);
     case WIRE_CANCEL: return on_cancel(c, header->request, body, n, err);
     case WIRE_CREDIT: return on_credit(c, body, n, err);
     case WIRE_CONTROL: return on_control(c, body, n, err);

@@ -10,7 +10,6 @@
 #include "server/front/api/starts.h"
 #include "server/front/body/params.h"
 #include "server/front/body/request_job.h"
-#include "server/front/body/text_pool.h"
 #include "server/front/front.h"
 #include "server/front/model_list.h"
 #include "server/front/observe/metrics.h"
@@ -22,6 +21,7 @@
 #include "server/front/served_model.h"
 #include "server/front/tenant/limits.h"
 #include "server/front/tenant/tenants.h"
+#include "server/front/text/text_pool.h"
 #include "server/http/http.h"
 
 #include <stdbool.h>
@@ -29,6 +29,7 @@
 #include <sys/queue.h>
 
 struct api_dialect;
+struct generation_job;
 struct generation;
 struct utility;
 struct scrape;

@@ -47,7 +47,7 @@ static bool set_facts(struct served_model *m, const struct model_facts *facts)
 }
 
 /* Without an engine, requests get cached responses. If this engine has another identity, those responses are not its
- * own. */
+ * own. They end before m->source changes: a request is cancelled in the source that it was submitted to. */
 static void take_cache(struct served_model *m, const struct key256 *identity)
 {
     struct api_error e;
@@ -56,7 +56,7 @@ static void take_cache(struct served_model *m, const struct key256 *identity)
         api_fail_status(&e, QUIRE_IO, NULL);
         generations_end(m, &e);
     }
-    response_cache_set_below(m->cache, m->source, identity, m->facts->vocab_size);
+    response_cache_set_below(m->cache, upstream_source(m->upstream), identity, m->facts->vocab_size);
     m->source = response_cache_source(m->cache);
 }
 
@@ -67,9 +67,10 @@ static bool on_ready(void *context, const struct wire_hello *hello)
         return false;
     turns_set_engine(m->turns, hello->max_num_seqs, hello->max_queued_requests, hello->max_num_batched_tokens);
     say_arithmetic(m, hello);
-    m->source = upstream_source(m->upstream);
     if (m->cache)
         take_cache(m, identity_of(hello));
+    else
+        m->source = upstream_source(m->upstream);
     return true;
 }
 
@@ -104,10 +105,11 @@ static void on_replaced(void *context)
 {
     struct served_model *m = context;
     m->source = upstream_source(m->upstream);
-    if (m->source.self && m->cache && upstream_was_ready(m->upstream)) { /* cached responses, until it is ready */
-        response_cache_await_below(m->cache, m->source);
+    if (!m->cache || !upstream_was_ready(m->upstream))
+        return;
+    response_cache_await_below(m->cache, m->source); /* also without an engine: the last source is freed */
+    if (m->source.self) /* cached responses, until it is ready */
         m->source = response_cache_source(m->cache);
-    }
 }
 
 static void ask(void *context)

@@ -104,6 +104,10 @@ struct completion_source { /* functions set; `self` is passed to each, and borro
     /* Passes the expected answer of a running request. Returns false if the request takes no prediction, or no longer
      * takes one. NULL: the source never does. A request that already has a prediction keeps it. */
     bool (*predict)(void *self, uint64_t source_id, const uint32_t *tokens, uint32_t n);
+    /* Reports how often cached answers were served so far: triples of the low and high half of their keep_name, and the
+     * count. A name of zero removes all of them. n_served: at most WIRE_MAX_SERVED. Returns false if the report cannot be
+     * sent now. NULL: the source does not rank them. */
+    bool (*report_hits)(void *self, const uint32_t *served, uint32_t n_served);
     /* No further event comes for this request. Ids are below 1 << 63, so that a source in front of this one can use
      * the others. choice >= 0: only that choice ends, its on_done still comes. An id whose last event has come is
      * ignored. */

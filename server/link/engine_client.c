@@ -42,6 +42,7 @@ struct engine_client {
     struct client_requests requests;
     uint64_t ungranted; /* bytes read since the last CREDIT */
     bool takes_predict; /* the engine takes predictions; one of an older release does not */
+    bool takes_hit_report; /* likewise */
     bool stats_asked, spoke;
     bool moved; /* since the last engine_client_moved() */
     const char *given_up; /* why engine_client_give_up() was called; NULL: it was not */
@@ -233,6 +234,7 @@ static void take_welcome(struct engine_client *c, const struct wire_hello *their
         return;
     event_del(c->deadline);
     c->takes_predict = theirs->takes_predict;
+    c->takes_hit_report = theirs->takes_hit_report;
     c->state = CLIENT_READY;
     c->events.on_ready(c->context, theirs);
 }
@@ -397,6 +399,7 @@ static int on_frame(struct engine_client *c, const struct wire_header *header, c
     case WIRE_DRAIN: return on_drain(c, body, n, err);
     case WIRE_SUBMIT:
     case WIRE_PREDICT:
+    case WIRE_HIT_REPORT:
     case WIRE_CANCEL:
     case WIRE_CREDIT:
     case WIRE_ERROR: break;
@@ -632,6 +635,20 @@ static bool client_predict(void *self, uint64_t wire_id, const uint32_t *tokens,
     return true;
 }
 
+static bool client_report_hits(void *self, const uint32_t *served, uint32_t n_served)
+{
+    struct engine_client *c = self;
+    const struct wire_hit_report report = {.words = served, .n_served = n_served};
+    if (!c || c->state != CLIENT_READY) /* NULL: upstream_source() without an engine */
+        return false;
+    if (!c->takes_hit_report)
+        return true;
+    if (c->out.n - c->sent > MAX_OUT_BYTES || wire_put_hit_report(out_buffer(c), &report) != QUIRE_OK)
+        return false;
+    out_changed(c);
+    return true;
+}
+
 static void client_cancel(void *self, uint64_t wire_id, int64_t choice)
 {
     struct engine_client *c = self;
@@ -648,8 +665,11 @@ static void client_cancel(void *self, uint64_t wire_id, int64_t choice)
 
 struct completion_source engine_client_source(struct engine_client *c)
 {
-    return (struct completion_source){
-        .self = c, .submit = client_submit, .predict = client_predict, .cancel = client_cancel};
+    return (struct completion_source){.self = c,
+                                      .submit = client_submit,
+                                      .predict = client_predict,
+                                      .report_hits = client_report_hits,
+                                      .cancel = client_cancel};
 }
 
 int engine_client_ask_stats(struct engine_client *c, uint32_t n_tenants)

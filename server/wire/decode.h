@@ -21,6 +21,7 @@ int wire_get_refuse(const uint8_t *body, size_t n, struct wire_refuse *out, stru
 int wire_get_done(const uint8_t *body, size_t n, struct wire_done *out, struct quire_error *err);
 int wire_get_vector(const uint8_t *body, size_t n, struct wire_vector *out, struct quire_error *err);
 int wire_get_predict(const uint8_t *body, size_t n, struct wire_predict *out, struct quire_error *err);
+int wire_get_hit_report(const uint8_t *body, size_t n, struct wire_hit_report *out, struct quire_error *err);
 int wire_get_cancel(const uint8_t *body, size_t n, int64_t *choice, struct quire_error *err);
 int wire_get_credit(const uint8_t *body, size_t n, uint64_t *n_bytes, struct quire_error *err);
 int wire_get_control(const uint8_t *body, size_t n, const char **command, size_t *n_command, struct quire_error *err);

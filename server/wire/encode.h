@@ -32,6 +32,7 @@ int wire_tokens_end(struct buffer *b, size_t mark);
 int wire_put_done(struct buffer *b, uint64_t request, const struct wire_done *done);
 int wire_put_vector(struct buffer *b, uint64_t request, const struct wire_vector *vector);
 int wire_put_predict(struct buffer *b, uint64_t request, const struct wire_predict *predict);
+int wire_put_hit_report(struct buffer *b, const struct wire_hit_report *report);
 int wire_put_cancel(struct buffer *b, uint64_t request, int64_t choice); /* choice -1: all choices */
 int wire_put_credit(struct buffer *b, uint64_t n_bytes);
 int wire_put_control(struct buffer *b, const char *command);

@@ -28,6 +28,7 @@
 #define WIRE_MAX_TOP 20u
 #define WIRE_MAX_TOKEN_RECORD (16u + 8u * WIRE_MAX_TOP)
 #define WIRE_MAX_TENANTS 1024u
+#define WIRE_MAX_SERVED 1024u /* in one HIT_REPORT */
 #define WIRE_MAX_VECTOR 8192u /* numbers; half an event's bytes */
 
 enum wire_type {
@@ -46,6 +47,7 @@ enum wire_type {
     WIRE_ERROR = 13,  /* engine → front: the reason why the connection closes */
     WIRE_VECTOR = 14, /* engine → front: the vector of a request's prompt, before its DONE */
     WIRE_PREDICT = 15, /* front → engine: the expected answer of a live request */
+    WIRE_HIT_REPORT = 16, /* front → engine: how often it has served answers that it caches */
 };
 
 /* Returns the type's name ("SUBMIT") for messages. Static storage. */

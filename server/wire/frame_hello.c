@@ -26,6 +26,7 @@ static const struct wire_field rules[] = {
     FIELD_SCALAR(struct wire_hello, vector_is_scores, 19, FIELD_BOOL, 0, 0),
     FIELD_SCALAR(struct wire_hello, takes_predict, 20, FIELD_BOOL, 0, 0),
     FIELD_SCALAR(struct wire_hello, identity_generation, 21, FIELD_KEY, 0, 0),
+    FIELD_SCALAR(struct wire_hello, takes_hit_report, 22, FIELD_BOOL, 0, 0),
 };
 static const struct wire_hello defaults;
 static const struct wire_body hello_body = {"HELLO", rules, FIELD_COUNT(rules), &defaults, sizeof defaults};

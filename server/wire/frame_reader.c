@@ -27,6 +27,14 @@ uint8_t *frame_reader_space(struct frame_reader *r, size_t n)
     return buffer_reserve(b, n);
 }
 
+struct buffer *frame_reader_empty(struct frame_reader *r)
+{
+    if (r->start < r->buffer.n)
+        return NULL;
+    r->start = r->buffer.n = 0;
+    return &r->buffer;
+}
+
 void frame_reader_added(struct frame_reader *r, size_t n)
 {
     r->buffer.n += n;

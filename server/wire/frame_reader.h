@@ -16,6 +16,9 @@ void frame_reader_free(struct frame_reader *r);
 
 /* Returns space for at least n bytes, or NULL if memory runs out. Invalidates earlier bodies. */
 uint8_t *frame_reader_space(struct frame_reader *r, size_t n);
+/* Returns the buffer, for another one with bytes in its place, if no byte in it is unread; otherwise NULL. Invalidates
+ * earlier bodies. */
+struct buffer *frame_reader_empty(struct frame_reader *r);
 /* Reports that n bytes were written to that space. */
 void frame_reader_added(struct frame_reader *r, size_t n);
 

@@ -17,12 +17,12 @@ static const struct {
     [WIRE_CREDIT] = {"CREDIT", false},  [WIRE_CONTROL] = {"CONTROL", false},
     [WIRE_STATS] = {"STATS", false},    [WIRE_DRAIN] = {"DRAIN", false},
     [WIRE_ERROR] = {"ERROR", false},    [WIRE_VECTOR] = {"VECTOR", true},
-    [WIRE_PREDICT] = {"PREDICT", true},
+    [WIRE_PREDICT] = {"PREDICT", true}, [WIRE_HIT_REPORT] = {"HIT_REPORT", false},
 };
 
 static bool known_type(uint16_t type)
 {
-    return type >= WIRE_HELLO && type <= WIRE_PREDICT;
+    return type >= WIRE_HELLO && type <= WIRE_HIT_REPORT;
 }
 
 const char *wire_type_name(uint16_t type)
@@ -174,6 +174,26 @@ int wire_get_control(const uint8_t *body, size_t n, const char **command, size_t
     *command = control.command;
     *n_command = control.n_command;
     return QUIRE_OK;
+}
+
+/* ---- HIT_REPORT ---- */
+
+static const struct wire_field hit_report_rules[] = {
+    {"served", 1, FIELD_WORDS, FIELD_REQUIRED | FIELD_MUST, offsetof(struct wire_hit_report, served),
+     offsetof(struct wire_hit_report, n_served), offsetof(struct wire_hit_report, words), 3, WIRE_MAX_SERVED},
+};
+static const struct wire_hit_report hit_report_defaults;
+static const struct wire_body hit_report_body = {"HIT_REPORT", hit_report_rules, FIELD_COUNT(hit_report_rules),
+                                                 &hit_report_defaults, sizeof hit_report_defaults};
+
+int wire_put_hit_report(struct buffer *b, const struct wire_hit_report *report)
+{
+    return wire_put_body(b, WIRE_HIT_REPORT, 0, &hit_report_body, report);
+}
+
+int wire_get_hit_report(const uint8_t *body, size_t n, struct wire_hit_report *out, struct quire_error *err)
+{
+    return wire_get_body(&hit_report_body, body, n, out, err);
 }
 
 /* ---- ERROR ---- */

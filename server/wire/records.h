@@ -35,6 +35,7 @@ struct wire_hello {
     uint32_t vector_size; /* engine → front: numbers in a prompt's vector; 0: the model generates tokens */
     bool vector_is_scores; /* engine → front: the vector holds a classifier's scores for a pair of texts */
     bool takes_predict; /* engine → front: the engine supports PREDICT */
+    bool takes_hit_report; /* engine → front: the engine supports HIT_REPORT */
 };
 
 struct wire_vector {
@@ -47,6 +48,12 @@ struct wire_predict { /* decoded: n_tokens × u32, unaligned little endian: wire
     uint32_t n_tokens;
     const uint8_t *tokens; /* decoded: n_tokens × u32, unaligned little endian: wire_u32() */
     const uint32_t *ids; /* for the encoder */
+};
+
+struct wire_hit_report { /* triples of u32: low and high half of a keep_name, and how often that answer was served */
+    uint32_t n_served;
+    const uint8_t *served; /* decoded: 3 * n_served × u32, unaligned little endian: wire_u32() */
+    const uint32_t *words; /* for the encoder */
 };
 
 struct wire_token { /* one generated or prompt token */

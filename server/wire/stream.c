@@ -1,7 +1,5 @@
 #include "server/wire/stream.h"
 
-#include "base/buffer.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -181,9 +179,20 @@ static ssize_t send_to_peer(struct wire_stream *s, const struct iovec *parts, in
     return (ssize_t)n_sent;
 }
 
-static ssize_t take(struct wire_stream *s, void *bytes, size_t n)
+/* After a read. A reader that leaves bytes lets other events run first. */
+static void after_read(struct wire_stream *s)
 {
     static const struct timeval next_turn = {0};
+    if (held(s) > 0 || s->ended)
+        event_add(s->readable, &next_turn);
+    if (s->peer && s->peer->waits) {
+        s->peer->waits = false;
+        call(s->peer->writable);
+    }
+}
+
+static ssize_t take(struct wire_stream *s, void *bytes, size_t n)
+{
     size_t n_held = held(s);
     if (n_held == 0 && !s->ended)
         errno = EAGAIN;
@@ -192,17 +201,12 @@ static ssize_t take(struct wire_stream *s, void *bytes, size_t n)
     n = n < n_held ? n : n_held;
     memcpy(bytes, s->in.data + s->taken, n);
     s->taken += n;
-    if (held(s) > 0 || s->ended)
-        event_add(s->readable, &next_turn); /* a reader that leaves bytes lets other events run first */
     if (held(s) == 0) {
         s->in.n = s->taken = 0;
         if (s->in.capacity > KEEP_BYTES)
             buffer_free(&s->in);
     }
-    if (s->peer && s->peer->waits) {
-        s->peer->waits = false;
-        call(s->peer->writable);
-    }
+    after_read(s);
     return (ssize_t)n;
 }
 
@@ -224,6 +228,19 @@ ssize_t wire_stream_send(struct wire_stream *s, const void *bytes, size_t n)
 ssize_t wire_stream_receive(struct wire_stream *s, void *bytes, size_t n)
 {
     return s->fd < 0 ? take(s, bytes, n) : recv(s->fd, bytes, n, 0);
+}
+
+size_t wire_stream_exchange(struct wire_stream *s, struct buffer *empty, size_t most)
+{
+    if (s->fd >= 0 || s->taken > 0 || s->in.n == 0 || s->in.n > most)
+        return 0;
+    struct buffer full = s->in;
+    s->in = *empty;
+    *empty = full;
+    if (s->in.capacity > KEEP_BYTES)
+        buffer_free(&s->in);
+    after_read(s);
+    return full.n;
 }
 
 void wire_stream_end(struct wire_stream *s)

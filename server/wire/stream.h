@@ -8,6 +8,7 @@
 #ifndef QUIRE_SERVER_WIRE_STREAM_H
 #define QUIRE_SERVER_WIRE_STREAM_H
 
+#include "base/buffer.h"
 #include "base/status.h"
 
 #include <event2/event.h>
@@ -35,6 +36,9 @@ ssize_t wire_stream_send(struct wire_stream *s, const void *bytes, size_t n);
 ssize_t wire_stream_send_parts(struct wire_stream *s, struct iovec *parts, int n_parts);
 /* Returns the number of bytes received, 0 at the end, or -1 and errno: EAGAIN if no bytes are available now. */
 ssize_t wire_stream_receive(struct wire_stream *s, void *bytes, size_t n);
+/* Receives all bytes of an in-memory stream without a copy, by exchanging its buffer with this empty one. Returns their
+ * number; 0: there are none, there are more than `most`, or it is a socket, and wire_stream_receive() receives. */
+size_t wire_stream_exchange(struct wire_stream *s, struct buffer *empty, size_t most);
 /* Ends this direction: no more bytes will be sent. */
 void wire_stream_end(struct wire_stream *s);
 

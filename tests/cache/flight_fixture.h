@@ -19,7 +19,6 @@ static struct asked {
     bool cancelled, refuses;
     int64_t cut;
     uint64_t keep_us, keep_name;
-    uint32_t n_given, given[12];
     uint32_t max_tokens, n_prompt, n_prediction, prediction[8]; /* the prediction came after it */
 } asked[MOST];
 static uint64_t n_asked;
@@ -38,10 +37,7 @@ static inline int below_submit(void *self, const struct request_spec *spec, cons
     asked[n_asked].n_prompt = spec->n_prompt;
     asked[n_asked].keep_us = spec->keep_us;
     asked[n_asked].keep_name = spec->keep_name;
-    asked[n_asked].n_given = spec->n_given;
-    assert_true(spec->n_given <= 12);
-    if (spec->n_given > 0)
-        memcpy(asked[n_asked].given, spec->given, spec->n_given * sizeof asked[0].given[0]);
+    assert_int_equal(spec->n_given, 0);
     assert_int_equal(spec->n_prediction, 0);
     *id = ++n_asked;
     return QUIRE_OK;
@@ -58,6 +54,23 @@ static inline bool below_predict(void *self, uint64_t id, const uint32_t *tokens
     return true;
 }
 
+static struct reported {
+    uint64_t n; /* reports */
+    uint32_t n_served, served[3 * 64]; /* of the last */
+} reported;
+
+static inline bool below_report_hits(void *self, const uint32_t *served, uint32_t n_served)
+{
+    (void)self;
+    if (is_away)
+        return false;
+    assert_in_range(n_served, 1, 64);
+    reported.n++;
+    reported.n_served = n_served;
+    memcpy(reported.served, served, 3 * n_served * sizeof *served);
+    return true;
+}
+
 static inline void below_cancel(void *self, uint64_t id, int64_t choice)
 {
     (void)self;
@@ -69,7 +82,7 @@ static inline void below_cancel(void *self, uint64_t id, int64_t choice)
 }
 
 static const struct completion_source below = {
-    .submit = below_submit, .predict = below_predict, .cancel = below_cancel};
+    .submit = below_submit, .predict = below_predict, .report_hits = below_report_hits, .cancel = below_cancel};
 
 static inline void say(uint64_t i, uint32_t token)
 {
@@ -185,6 +198,7 @@ static inline void open_cache(struct response_cache_options options)
     base = event_base_new();
     n_asked = 0;
     is_away = false;
+    reported = (struct reported){.n = 0};
     assert_int_equal(response_cache_open(base, &options, &cache, &err), QUIRE_OK);
     response_cache_set_below(cache, below, &identity, 100);
 }

@@ -115,7 +115,7 @@ def test_a_directory_is_served_by_its_name(start, tmp_path):
 
 
 FOREIGN = re.findall(r'^    \{"([^;]*?)"(?:,|\s)\s*(NULL|"[^"]*"),\s+(?:([A-Z_]+)|"([^"]*)")', re.sub(r'"\s*\n\s*"', "", (
-    ROOT / "tools" / "cli" / "foreign_flags.c").read_text()), re.MULTILINE)
+    ROOT / "app" / "command" / "foreign_flags.c").read_text()), re.MULTILINE)
 
 
 def test_other_engines_options_are_named():
@@ -342,7 +342,7 @@ def test_ctrl_c_stops_an_answer_and_no_more():
 def test_the_line_can_be_edited():
     linked = subprocess.run(["ldd", QUIRE], capture_output=True, text=True).stdout
     if "libedit" not in linked:
-        assert "EDIT_FOUND" in (ROOT / "CMakeLists.txt").read_text() + (ROOT / "tools" / "CMakeLists.txt").read_text()
+        assert "EDIT_FOUND" in (ROOT / "CMakeLists.txt").read_text() + (ROOT / "app" / "CMakeLists.txt").read_text()
         pytest.skip("this build found no libedit: the terminal's own editing is there")
     t = Terminal()
     t.wait_for("> ")

@@ -296,6 +296,7 @@ static void test_cancel(void **state)
     const struct completion_source source = engine_client_source(h.client);
     assert_true(source.predict(source.self, s[2].id, heard_prompt, 5));
     assert_false(source.predict(source.self, 4711, heard_prompt, 5));
+    assert_true(source.report_hits(source.self, (const uint32_t[]){1, 20, 300, 4000, 50000, UINT32_MAX}, 2));
     cancel_at(h.client, s[0].id, -1);
     assert_false(source.predict(source.self, s[0].id, heard_prompt, 5));
     cancel_at(h.client, s[0].id, -1);
@@ -314,6 +315,7 @@ static void test_cancel(void **state)
     rig_run_for(&rig, 20);
     assert_int_equal(s[0].n_tokens, seen);
     assert_int_equal(s[1].n_tokens, 20);
+    assert_int_equal(fake_engine_sum_served(rig.engine), 1 + 20 + 300 + 4000 + 50000 + (uint64_t)UINT32_MAX);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(s[i].lost + s[i].last, 0);
         free(s[i].tokens);

@@ -48,6 +48,7 @@ struct engine {
     uint64_t orders_given, orders_done;
     struct engine_stats stats;
     uint32_t n_cancelled;
+    uint64_t sum_served; /* of the words of all hit reports */
     struct engine_tenant_stats tenants[FAKE_ENGINE_TENANTS];
     uint64_t last_request;
     uint32_t last_tenant;
@@ -400,6 +401,8 @@ int fake_engine_open(const struct fake_engine_options *options, engine_sink sink
         .cache_dtype = "float16",
         .identity = {.text = "law=1\nweights=none\n"},
     };
+    if (options->has_other_weights)
+        strcpy(e->info.identity.text, "law=1\nweights=others\n");
     if (options->not_invariant)
         strcat(e->info.identity.text, "invariance=off\n");
     if (options->tells_no_arithmetic)
@@ -618,6 +621,22 @@ int engine_set_policy(struct engine *e, const char *name, const struct engine_po
         return QUIRE_OK;
     }
     return quire_fail(err, QUIRE_INVALID, "there is no policy \"%s\"", name);
+}
+
+void engine_report_hits(struct engine *e, const uint32_t *served, uint32_t n_served)
+{
+    lock(e);
+    for (uint32_t i = 0; i < 3 * n_served; i++)
+        e->sum_served += served[i];
+    pthread_mutex_unlock(&e->mutex);
+}
+
+uint64_t fake_engine_sum_served(struct engine *e)
+{
+    lock(e);
+    const uint64_t sum = e->sum_served;
+    pthread_mutex_unlock(&e->mutex);
+    return sum;
 }
 
 uint64_t engine_unpin(struct engine *e, uint32_t tenant)

@@ -24,6 +24,7 @@ struct fake_engine_options {
     uint32_t fail_token;    /* ENGINE_FINISH_ERROR replaces this token; UINT32_MAX: never */
     bool hold;              /* no step until fake_engine_release() */
     bool tells_no_arithmetic; /* like an engine of an older release */
+    bool has_other_weights; /* its identity is that of another model */
     bool not_invariant; /* reports that its bits depend on other requests */
     /* At most 16: it returns vectors; number k is the sum of (id + position) mod (k + 3) over the prompt. Default 0. */
     uint32_t vector_size;
@@ -44,6 +45,7 @@ uint32_t fake_engine_n_live(struct engine *e);
 void fake_engine_set_stats(struct engine *e,
                            const struct engine_stats *stats); /* except that kv_usage follows n_running */
 uint32_t fake_engine_n_cancelled(struct engine *e); /* requests, since the start */
+uint64_t fake_engine_sum_served(struct engine *e); /* of the words of all hit reports */
 
 #define FAKE_ENGINE_TENANTS 8
 /* Its stats show the arrival of fields that it does not use otherwise: n_waiting_tokens is the sum of background

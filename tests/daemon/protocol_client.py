@@ -11,7 +11,7 @@ import socket
 import struct
 
 HELLO, SUBMIT, ACCEPT, REFUSE, TOKENS, PROMPT_LOGPROBS, DONE = 1, 2, 3, 4, 5, 6, 7
-CANCEL, CREDIT, CONTROL, STATS, DRAIN, ERROR, VECTOR, PREDICT = 8, 9, 10, 11, 12, 13, 14, 15
+CANCEL, CREDIT, CONTROL, STATS, DRAIN, ERROR, VECTOR, PREDICT, HIT_REPORT = 8, 9, 10, 11, 12, 13, 14, 15, 16
 INVALID, NOT_FOUND, UNSUPPORTED, EXHAUSTED = 1, 2, 3, 4
 STOP, LENGTH, CANCELLED, FAILED = 0, 1, 2, 3
 MUST = 0x8000
@@ -28,6 +28,7 @@ FIELDS = {
         "nonce": (13, "bytes", True), "identity_arithmetic": (14, "bytes", False),
         "arithmetic": (15, "text", False), "vector_size": (18, "u32", False),
         "vector_is_scores": (19, "bool", False), "takes_predict": (20, "bool", False), "identity_generation": (21, "bytes", False),
+        "takes_hit_report": (22, "bool", False),
     },
     SUBMIT: {
         "prompt": (1, "u32[]", True), "max_tokens": (2, "u32", True), "n": (3, "u32", True),
@@ -68,6 +69,7 @@ FIELDS = {
         "n_predicted": (29, "u32", False), "n_predicted_right": (30, "u32", False),
     },
     PREDICT: {"tokens": (1, "u32[]", True)},
+    HIT_REPORT: {"served": (1, "u32[]", True)},
     CANCEL: {"choice": (1, "u32", True)},
     CREDIT: {"bytes": (1, "u64", True)},
     CONTROL: {"command": (1, "text", True)},

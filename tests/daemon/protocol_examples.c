@@ -143,6 +143,8 @@ static void print_requests(void)
     print_frame("refuse", &b);
     wire_put_predict(&b, 1, &(struct wire_predict){.ids = allowed, .n_tokens = 3});
     print_frame("predict", &b);
+    wire_put_hit_report(&b, &(struct wire_hit_report){.words = (const uint32_t[]){13, 15, 4}, .n_served = 1});
+    print_frame("hit-report", &b);
     wire_put_cancel(&b, 1, -1);
     print_frame("cancel", &b);
     wire_put_cancel(&b, 2, 1);

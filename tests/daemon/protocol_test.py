@@ -13,7 +13,7 @@ import tempfile
 
 from protocol_client import (
     ACCEPT, CANCELLED, CONTROL, CREDIT, DONE, DRAIN, ERROR, EXHAUSTED, FAILED, FIELDS, HELLO, INVALID, LENGTH,
-    PREDICT, PROMPT_LOGPROBS, REFUSE, STATS, STOP, SUBMIT, TOKENS, UNSUPPORTED, Client, Connection,
+    HIT_REPORT, PREDICT, PROMPT_LOGPROBS, REFUSE, STATS, STOP, SUBMIT, TOKENS, UNSUPPORTED, Client, Connection,
     ProtocolError, decode_body, encode, field, prove, read_key,
 )
 
@@ -133,7 +133,7 @@ def test_page():
         extra = field(1000, b"fast", False) if name.endswith("-later") else b""
         again = encode(type_, request, extra=extra, **decode_body(type_, frame[16:]))
         check(again == frame, "%s encoded again" % name)
-    check(types == set(range(1, 16)), "all types have an example")
+    check(types == set(range(1, 17)), "all types have an example")
     table = page[page.index("\n### STATS\n"):].split("The answer:")[1].split("A tenant's record")[0]
     rows = {name: (int(tag), kind) for tag, name, kind in re.findall(r"^\| (\d+) \| (\w+) \| (\w+) \|", table, re.M)}
     for name, (tag, kind, _) in FIELDS[STATS].items():
@@ -311,6 +311,9 @@ def test_cancel_stats_drain():
         c.send(encode(PREDICT, 1, tokens=[7, 8, 999]))
         c.send(encode(PREDICT, 1, tokens=[9]))  # it has a prediction already
         c.send(encode(PREDICT, 77, tokens=[9]))  # of no request
+        check(c.engine["takes_hit_report"], "the engine takes hit reports")
+        for served in ([13, 15, 4], [], [1] * 3 * 1024, [0, 0, 0]):
+            c.send(encode(HIT_REPORT, served=served))  # no answer comes
         c.send(encode(STATS))
         c.cancel(1, 1)
         stats = done = None
@@ -434,13 +437,17 @@ def test_bad_frames():
                 (header(8, TOKENS, 0, 1) + bytes(8), "TOKENS"),
                 (header(0, STATS, 1), "flags"),
                 (header(0, STATS, 0, 5), "request id"),
-                (header(0, 16), "not a frame type"),
+                (header(0, 17), "not a frame type"),
                 (header((32 << 20) + 1, SUBMIT, 0, 1), "length"),
                 (header(3, CREDIT) + b"abc", "CREDIT: truncated"),
                 (encode(PREDICT, 0, tokens=[1]), "PREDICT: request id"),
                 (encode(PREDICT, 9), "PREDICT: tokens: is missing"),
                 (encode(PREDICT, 9, extra=field(1, b"12345", True)), "PREDICT: tokens: must be a multiple of 4"),
                 (submit + encode(PREDICT, 9, tokens=[999, 1000]), "PREDICT: tokens: 1000 is not below the vocabulary's 1000"),
+                (encode(HIT_REPORT, 1, served=[1, 2, 3]), "HIT_REPORT: request id"),
+                (encode(HIT_REPORT), "HIT_REPORT: served: is missing"),
+                (encode(HIT_REPORT, served=[1, 2]), "HIT_REPORT: served: must be a multiple of 12"),
+                (encode(HIT_REPORT, served=[1] * 3 * 1025), "HIT_REPORT: served: at most 1024"),
                 (encode(CREDIT), "CREDIT: bytes: is missing")):
             c = server.client()
             c.send(frame)

@@ -159,7 +159,7 @@ struct client *client_try_open(const char *model, const struct engine_options *o
         fail("memory", "none left");
     pthread_mutex_init(&c->mutex, NULL);
     pthread_cond_init(&c->changed, NULL);
-    c->next_id = 1000;
+    c->next_id = CLIENT_FIRST_ID;
     o.model_dir = model;
 #ifdef TEST_DEVICE /* in builds for a device */
     if (!o.device || strcmp(o.device, "auto") == 0)

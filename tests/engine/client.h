@@ -50,6 +50,8 @@ int rank_main(void);
 
 struct client;
 
+#define CLIENT_FIRST_ID 1000u /* of a client's requests, in order */
+
 /* model: a directory. The caller sets every option except the model directory. */
 struct client *client_open(const char *model, const struct engine_options *options);
 /* The same, NULL and the error where the engine does not open. */

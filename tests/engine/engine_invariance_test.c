@@ -6,6 +6,8 @@
 #include "engine/engine.h"
 #include "engine/model/describe.h"
 #include "guesser.h"
+#include "toy_grammar.h"
+
 #include "memory/kv_cache.h"
 
 #include <setjmp.h>
@@ -151,6 +153,16 @@ static void restrict_to_some(struct request_spec *s)
     s->n_bad_words = n;
 }
 
+/* Forced tokens, then choices between few and many, in a loop that may end after each round. */
+static struct toy_grammars toys;
+static struct engine_grammars grammars;
+static void restrict_by_grammar(struct request_spec *s)
+{
+    static const char text[] = "!20-20>1;21-21>2;22-22>3;23-26>4,30-30>5;30-60>0;31-31>6;32-32>4,40-70>0";
+    s->grammar = (const uint8_t *)text;
+    s->n_grammar = sizeof text - 1;
+}
+
 /* Short prompts and long answers: a pool for little more than one of them forces preemption. */
 static void make_growing(struct workload *w, uint32_t n_vocab)
 {
@@ -165,6 +177,7 @@ static void make_growing(struct workload *w, uint32_t n_vocab)
         s->temperature = i % 2 ? 0.9f : 0;
         s->ignore_eos = true;
     }
+    restrict_by_grammar(&w->requests[2]);
 }
 
 /* Four requests with everything on, and a crowd of all sorts. */
@@ -213,6 +226,12 @@ static void make_workload(struct workload *w, uint32_t n_vocab)
     w->requests[10].n = 2;
     restrict_to_some(&w->requests[5]);
     restrict_to_some(&w->requests[10]);
+    restrict_by_grammar(&w->requests[6]);
+    restrict_by_grammar(&w->requests[8]);
+    w->requests[8].n = 2;
+    w->requests[8].repetition_penalty = 1.1f;
+    w->requests[9].temperature = 1.4f;
+    restrict_by_grammar(&w->requests[9]);
     for (uint32_t i = 0; i < N_REQUESTS; i++) { /* fields that only the scheduler reads */
         struct request_spec *r = &w->requests[i];
         r->priority = (int32_t)(i % 5) - 2;
@@ -272,6 +291,9 @@ static struct client *open_way(const struct model *model, const struct way *way,
         o.pipeline_parallel_size = has_stages ? 2 : 1;
     }
 #endif
+    toys.n_vocab = model->n_vocab;
+    grammars = toy_grammars(&toys);
+    o.grammars = &grammars;
     o.watches = &watch;
     o.n_watches = watch != NULL;
     return client_open(dir, &o);

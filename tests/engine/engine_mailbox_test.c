@@ -1,5 +1,6 @@
 /* Admission by counters, and the time to come back. */
 #include "base/clock.h"
+#include "engine/engine.h"
 #include "engine/run/mailbox.h"
 
 #include <setjmp.h>
@@ -178,6 +179,36 @@ static void orders(void **state)
     mailbox_destroy(m);
 }
 
+/* What waits for a step is bounded, and a zero name is never lost. */
+static void hit_reports(void **state)
+{
+    (void)state;
+    static uint32_t many[3 * ENGINE_MAX_SERVED];
+    struct mailbox *m;
+    struct mailbox_mail mail;
+    assert_int_equal(mailbox_create(4, 0, 1, &m, NULL), QUIRE_OK);
+    for (uint32_t i = 0; i < 3 * ENGINE_MAX_SERVED; i++)
+        many[i] = 1 + i;
+    mailbox_report_hits(m, many, 0);
+    mailbox_drain(m, 0, &mail);
+    assert_int_equal(mail.n_served, 0);
+    mailbox_report_hits(m, (const uint32_t[]){7, 8, 9}, 1);
+    for (uint32_t i = 0; i < 3; i++)
+        mailbox_report_hits(m, many, ENGINE_MAX_SERVED);
+    mailbox_drain(m, MAILBOX_FOREVER, &mail);
+    assert_int_equal(mail.n_served, ENGINE_MAX_SERVED);
+    assert_true(mail.served[0] == 7 && mail.served[2] == 9);
+    assert_memory_equal(mail.served + 3, many, 3 * (ENGINE_MAX_SERVED - 1) * sizeof many[0]);
+    mailbox_report_hits(m, many, ENGINE_MAX_SERVED);
+    mailbox_report_hits(m, (const uint32_t[]){1, 2, 3, 0, 0, 0, 4, 5, 6}, 3);
+    mailbox_drain(m, MAILBOX_FOREVER, &mail);
+    assert_int_equal(mail.n_served, 2);
+    assert_memory_equal(mail.served, ((const uint32_t[]){0, 0, 0, 4, 5, 6}), 24);
+    mailbox_drain(m, 0, &mail);
+    assert_int_equal(mail.n_served, 0);
+    mailbox_destroy(m);
+}
+
 static void a_wait_ends_in_time(void **state)
 {
     (void)state;
@@ -203,6 +234,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(orders),
+        cmocka_unit_test(hit_reports),
         cmocka_unit_test(a_wait_ends_in_time),
         cmocka_unit_test(waiting_is_never_lost_from_sight),
         cmocka_unit_test(time_to_come_back),

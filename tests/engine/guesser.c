@@ -1,5 +1,7 @@
 #include "guesser.h"
 
+#include "client.h"
+
 #include <stdlib.h>
 
 #define MOST 16u
@@ -19,10 +21,9 @@ static void on_submitted(void *context, const struct engine_watch_submit *s)
 {
     struct guesser *g = context;
     for (uint32_t i = 0; s->status == QUIRE_OK && i < s->sched->n; i++) {
-        g->owners[s->seqs[i]].answer = g->answers[g->n_submitted % g->n_answers];
+        g->owners[s->seqs[i]].answer = g->answers[(s->request - CLIENT_FIRST_ID) % g->n_answers];
         g->owners[s->seqs[i]].choice = i;
     }
-    g->n_submitted++;
 }
 
 static void on_retired(void *context, uint32_t seq)

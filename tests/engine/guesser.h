@@ -22,7 +22,6 @@ struct guesser {
     enum guesses guesses;
     uint32_t k; /* drafts of a row, at most 16; 0: from none to 16, another number each time */
     uint64_t random;
-    uint32_t n_submitted;
     struct {
         const struct answer *answer; /* NULL: the name is free */
         uint32_t choice;

@@ -4,6 +4,7 @@ import json
 import pathlib
 import random
 import re
+import signal
 import socket
 import sys
 import tempfile
@@ -354,6 +355,31 @@ def test_the_pace():
         assert again[1][CACHE] == "exact" and time.monotonic() - began > took / 2
         assert without_names(first[2]) == without_names(again[2])
         assert ask(s, TEXT, body)[1] == "exact"
+
+
+def test_another_model_that_comes_back_ends_live_requests():
+    """While a restarted engine has not greeted, cached responses are served. If it then has the identity of another
+    model, a response that is still being sent ends with an error; with the same identity it goes on."""
+    body = {"prompt": "one two three four", "max_tokens": 16, "temperature": 0, "ignore_eos": True, "stream": True}
+    for is_another in (False, True):
+        more = ["--replaces-weights"] if is_another else []
+        with Server("--cache-entries", 8, "--interval-us", 50000, "--replay-pace", "--late-ms", 300, *more) as s:
+            first = s.request("POST", TEXT, body)
+            s.process.send_signal(signal.SIGUSR2)
+            assert s.process.stdout.readline() == "attached\n"
+            assert s.get("/health")[0] == 503
+            status, headers, data = s.request("POST", TEXT, body)  # at the pace of the first
+            assert status == 200 and headers[CACHE] == "exact"
+            assert s.process.stdout.readline().startswith("listening on ")
+            if is_another:
+                *tokens, last, done, end = data.decode().split("\n\n")
+                assert 1 < len(tokens) < 16 and (done, end) == ("data: [DONE]", ""), data
+                error = json.loads(last.removeprefix("data: "))["error"]
+                assert error["code"] == "engine_unavailable" and error["message"] == "the engine was replaced", error
+            else:
+                assert without_names(data) == without_names(first[2])
+            assert s.idle()
+            assert ask(s, TEXT, {**body, "stream": False})[:2] == (200, "miss" if is_another else "exact")
 
 
 def test_an_engine_that_is_not_invariant_has_nothing_kept():

@@ -3,7 +3,8 @@
  *     front_test_server TOKENIZER_DIRECTORY [--port N] [--mode echo|count] ...
  *
  * Prints "listening on http://127.0.0.1:PORT". SIGTERM drains; a second one ends the process. SIGUSR1 ends the
- * engine. SIGUSR2 ends it and starts another with one more token of context; the server then prints the line again. */
+ * engine. SIGUSR2 ends it and starts another with one more token of context; the server then prints the line again.
+ * With --late-ms N the new engine greets after N ms, and the server first prints "attached". */
 #include "base/clock.h"
 #include "engine/engine.h"
 #include "server/cache/response_cache.h"
@@ -29,7 +30,10 @@ struct server {
     struct engine *engine;
     struct fake_engine_options fake;
     bool drained, has_shadow, restarts; /* restarts: another engine follows the one that ends */
+    bool replaces_weights; /* the other engine is of another model */
     uint32_t give_up_ms; /* 0: never */
+    uint32_t late_ms; /* between the connection of the other engine and its first frame */
+    struct wire_stream *late; /* the engine's end of a connection, until then */
     struct fake_source *source; /* NULL: the engine answers */
     struct response_cache *cache;
 };
@@ -67,6 +71,8 @@ static void on_signal(evutil_socket_t number, short what, void *context)
 
 static void end_engine(struct server *s)
 {
+    wire_stream_close(s->late);
+    s->late = NULL;
     engine_close(s->engine);
     daemon_close(s->daemon);
     s->engine = NULL;
@@ -115,8 +121,28 @@ static void on_ready(void *context, bool is_first)
     fflush(stdout);
 }
 
+static void on_late(evutil_socket_t fd, short what, void *context)
+{
+    struct server *s = context;
+    struct wire_stream *end = s->late;
+    (void)fd;
+    (void)what;
+    s->late = NULL;
+    if (end && daemon_add_connection(s->daemon, end, NULL) != QUIRE_OK)
+        event_base_loopexit(s->base, NULL);
+}
+
+static void greet_later(struct server *s, struct wire_stream *end)
+{
+    const struct timeval wait = {.tv_sec = s->late_ms / 1000, .tv_usec = s->late_ms % 1000 * 1000};
+    s->late = end;
+    event_base_once(s->base, -1, EV_TIMEOUT, on_late, s, &wait);
+    printf("attached\n");
+    fflush(stdout);
+}
+
 /* Front end and engine at the two ends of an in-memory stream on one loop, as in `quire serve MODEL`. */
-static int start_engine(struct server *s, struct quire_error *err)
+static int start_engine(struct server *s, bool is_late, struct quire_error *err)
 {
     struct daemon_options options = {.model = "fake"};
     struct wire_stream *ends[2];
@@ -129,8 +155,11 @@ static int start_engine(struct server *s, struct quire_error *err)
         return status;
     daemon_set_engine(s->daemon, s->engine);
     daemon_set_shadow(s->daemon, s->has_shadow ? fake_engine_shadow() : NULL);
-    status = daemon_add_connection(s->daemon, ends[0], err);
+    if (!is_late)
+        status = daemon_add_connection(s->daemon, ends[0], err);
     int second = upstream_attach(served_model_upstream(s->model), ends[1], err);
+    if (is_late)
+        greet_later(s, ends[0]);
     return status ? status : second;
 }
 
@@ -141,7 +170,8 @@ static void on_restart(evutil_socket_t fd, short what, void *context)
     (void)fd;
     (void)what;
     s->fake.max_model_len++;
-    if (start_engine(s, &err) == QUIRE_OK)
+    s->fake.has_other_weights = s->replaces_weights;
+    if (start_engine(s, s->late_ms > 0, &err) == QUIRE_OK)
         return;
     fprintf(stderr, "front_test_server: %s\n", err.text);
     event_base_loopexit(s->base, NULL);
@@ -191,6 +221,8 @@ static const struct option names[] = {
     {"shadow", no_argument, NULL, 'S'},
     {"refuse-below-ms", required_argument, NULL, 'r'},
     {"give-up-ms", required_argument, NULL, 'g'},
+    {"late-ms", required_argument, NULL, 'a'},
+    {"replaces-weights", no_argument, NULL, 'W'},
     {"cache-entries", required_argument, NULL, 'E'},
     {"cache-ttl", required_argument, NULL, 'l'},
     {"cache-file", required_argument, NULL, 'F'},
@@ -211,7 +243,8 @@ struct words {
     struct http_network networks[MAX_NAMES];
     const char *tenants, *certificate, *source, *cache_file;
     bool has_shadow;
-    uint32_t give_up_ms;
+    bool replaces_weights;
+    uint32_t give_up_ms, late_ms;
     struct response_cache_options cache; /* max_entries 0: no cache */
 };
 
@@ -263,6 +296,8 @@ static bool parse(int argc, char **argv, struct front_options *o, struct served_
         case 'C': words->certificate = optarg; break;
         case 'S': words->has_shadow = true; break;
         case 'g': words->give_up_ms = number; break;
+        case 'a': words->late_ms = number; break;
+        case 'W': words->replaces_weights = true; break;
         case 'E': words->cache.max_entries = number; break;
         case 'l': words->cache.ttl_s = number; break;
         case 'F': words->cache_file = optarg; break;
@@ -303,7 +338,7 @@ static int serve(struct server *s, struct quire_text *text, const struct front_o
         status = front_add_model(s->front, model, &s->model, err);
     if (!status) {
         upstream_set_identity(served_model_upstream(s->model), &identity, &owner);
-        status = start_engine(s, err);
+        status = start_engine(s, false, err);
     }
     if (!status)
         event_base_dispatch(s->base);
@@ -368,8 +403,12 @@ int main(int argc, char **argv)
     int64_t eos = quire_text_token_id(text, "<|im_end|>");
     fake.eos = eos >= 0 ? (uint32_t)eos : 0;
 
-    struct server s = {
-        .base = event_base_new(), .fake = fake, .has_shadow = words.has_shadow, .give_up_ms = words.give_up_ms};
+    struct server s = {.base = event_base_new(),
+                       .fake = fake,
+                       .has_shadow = words.has_shadow,
+                       .replaces_weights = words.replaces_weights,
+                       .give_up_ms = words.give_up_ms,
+                       .late_ms = words.late_ms};
     struct event *terminate = evsignal_new(s.base, SIGTERM, on_signal, &s);
     struct event *interrupt = evsignal_new(s.base, SIGINT, on_signal, &s);
     struct event *usr1 = evsignal_new(s.base, SIGUSR1, on_usr1, &s);

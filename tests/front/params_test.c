@@ -215,11 +215,11 @@ static void values_and_defaults(void **state)
     struct api_error e;
     (void)state;
     assert_string_equal(read_it("{}", true, &p, &e), "");
-    assert_true(p.spec.temperature == 1 && p.spec.top_p == 1 && p.spec.top_k == 0);
-    assert_true(p.spec.min_p == 0 && p.spec.repetition_penalty == 1 && p.spec.n == 1);
-    assert_int_equal(p.spec.n_logprobs, -1);
-    assert_int_equal(p.spec.n_prompt_logprobs, -1);
-    assert_true(p.skip_special && !p.add_special && !p.has_max_tokens && !p.spec.has_seed);
+    assert_true(p.spec->temperature == 1 && p.spec->top_p == 1 && p.spec->top_k == 0);
+    assert_true(p.spec->min_p == 0 && p.spec->repetition_penalty == 1 && p.spec->n == 1);
+    assert_int_equal(p.spec->n_logprobs, -1);
+    assert_int_equal(p.spec->n_prompt_logprobs, -1);
+    assert_true(p.skip_special && !p.add_special && !p.has_max_tokens && !p.spec->has_seed);
     params_free(&p);
 
     assert_string_equal(read_it("{}", false, &p, &e), "");
@@ -230,9 +230,9 @@ static void values_and_defaults(void **state)
         "{\"max_tokens\":3,\"max_completion_tokens\":7,\"logprobs\":true,\"seed\":-1,\"top_k\":-1,"
         "\"temperature\":0.5,\"priority\":-4,\"stop\":[\"ab\",\"c\"]}";
     assert_string_equal(read_it(many, true, &p, &e), "");
-    assert_true(p.has_max_tokens && p.max_tokens == 7 && p.spec.n_logprobs == 0);
-    assert_true(p.spec.has_seed && p.spec.seed == UINT64_MAX && p.spec.top_k == 0);
-    assert_true(p.spec.temperature == 0.5f && p.spec.priority == -4);
+    assert_true(p.has_max_tokens && p.max_tokens == 7 && p.spec->n_logprobs == 0);
+    assert_true(p.spec->has_seed && p.spec->seed == UINT64_MAX && p.spec->top_k == 0);
+    assert_true(p.spec->temperature == 0.5f && p.spec->priority == -4);
     assert_true(p.stops.n == 2 && p.stops.longest == 2);
     params_free(&p);
 
@@ -249,16 +249,16 @@ static void values_and_defaults(void **state)
     const struct params_model with_own = {1000, 512, &own};
     struct quire_doc *body = open_body("{\"top_k\":0,\"top_p\":null}");
     assert_true(params_read(&p, body, true, &with_own, &e));
-    assert_true(p.spec.temperature == 0.7f && p.spec.top_k == 0 && p.spec.top_p == 0.8f);
-    assert_true(p.spec.repetition_penalty == 1.1f);
+    assert_true(p.spec->temperature == 0.7f && p.spec->top_k == 0 && p.spec->top_p == 0.8f);
+    assert_true(p.spec->repetition_penalty == 1.1f);
     params_free(&p);
     quire_doc_close(body);
 
     assert_string_equal(read_it("{\"seed\":18446744073709551615}", false, &p, &e), "");
-    assert_true(p.spec.has_seed && p.spec.seed == UINT64_MAX);
+    assert_true(p.spec->has_seed && p.spec->seed == UINT64_MAX);
     params_free(&p);
     assert_string_equal(read_it("{\"seed\":9223372036854775808}", false, &p, &e), "");
-    assert_true(p.spec.seed == (uint64_t)1 << 63);
+    assert_true(p.spec->seed == (uint64_t)1 << 63);
     params_free(&p);
 }
 
@@ -286,8 +286,8 @@ static void speculative(void **state)
         struct params p;
         struct api_error e;
         assert_string_equal(read_it(rows[i].body, true, &p, &e), "");
-        assert_int_equal(p.spec.max_drafts, rows[i].max_drafts);
-        assert_int_equal(p.spec.draft_method, rows[i].method);
+        assert_int_equal(p.spec->max_drafts, rows[i].max_drafts);
+        assert_int_equal(p.spec->draft_method, rows[i].method);
         params_free(&p);
     }
 }

@@ -1,5 +1,5 @@
 /* Tests the text pool when the loop cancels jobs while its threads run. The sanitizers run it, too. */
-#include "server/front/body/text_pool.h"
+#include "server/front/text/text_pool.h"
 
 #include <event2/event.h>
 #include <pthread.h>

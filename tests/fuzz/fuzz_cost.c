@@ -1,7 +1,7 @@
 /* A cost model's file: an accepted model gives times that rise and convert to integers. */
 #include "fuzz.h"
 
-#include "tools/bench/lib/cost_file.h"
+#include "app/flags/cost_file.h"
 
 #include <stdlib.h>
 

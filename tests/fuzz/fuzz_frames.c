@@ -138,6 +138,21 @@ static void predict(const uint8_t *body, size_t n)
     free(ids);
 }
 
+static void hit_report(const uint8_t *body, size_t n)
+{
+    struct wire_hit_report r;
+    struct quire_error err;
+    struct buffer b = {0};
+    uint32_t words[3 * WIRE_MAX_SERVED];
+    if (wire_get_hit_report(body, n, &r, &err))
+        return;
+    for (uint32_t i = 0; i < 3 * r.n_served; i++)
+        words[i] = wire_u32(r.served, i);
+    must(wire_put_hit_report(&b, &(struct wire_hit_report){.words = words, .n_served = r.n_served}) == QUIRE_OK);
+    must(memcmp(b.data + WIRE_HEADER_BYTES + 8, words, 3 * r.n_served * sizeof *words) == 0);
+    buffer_free(&b);
+}
+
 static void small(const struct wire_header *header, const uint8_t *body)
 {
     struct quire_error err;
@@ -193,6 +208,8 @@ static void frame(const struct wire_header *header, const uint8_t *body)
         submit(copy, header->body_bytes);
     else if (header->type == WIRE_PREDICT)
         predict(copy, header->body_bytes);
+    else if (header->type == WIRE_HIT_REPORT)
+        hit_report(copy, header->body_bytes);
     else
         small(header, copy);
     free(copy);

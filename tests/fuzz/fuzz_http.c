@@ -4,6 +4,7 @@
 #include "fuzz.h"
 
 #include "base/encoding/json.h"
+#include "server/front/body/generation_job.h"
 #include "server/front/front_internal.h"
 #include "server/http/http_parser.h"
 
@@ -22,7 +23,7 @@ static void require(bool promise)
 
 static void check_params(const struct params *p)
 {
-    const struct request_spec *s = &p->spec;
+    const struct request_spec *s = p->spec;
     require(s->temperature >= 0 && s->temperature <= 2 && s->top_p > 0 && s->top_p <= 1);
     require(s->min_p >= 0 && s->min_p <= 1 && s->repetition_penalty > 0);
     require(s->presence_penalty >= -2 && s->presence_penalty <= 2);
@@ -68,7 +69,10 @@ static void check_echo(const char *echo)
     json_decref(object);
 }
 
-static void read_body(const struct quire_doc *body, bool (*read)(struct request_job *, const struct quire_doc *))
+typedef bool read_function(struct request_job *j, const struct quire_doc *body);
+typedef bool read_generation(struct generation_job *g, const struct quire_doc *body);
+
+static struct request_job *new_job(const struct request_job_calls *calls)
 {
     static char name[] = "model";
     static char *names[] = {name};
@@ -77,26 +81,47 @@ static void read_body(const struct quire_doc *body, bool (*read)(struct request_
         .names = names, .n_names = 1, .sampling = &sampling, .max_choices = 4096};
     static struct model_facts facts = {.n_holders = 1, .vocab_size = VOCAB_SIZE, .max_model_len = 512};
     const struct model_view view = {&config, &facts};
-    struct request_job *j = calloc(1, sizeof *j);
+    struct request_job *j = request_job_alloc(calls);
     require(j != NULL);
     j->models = model_list_new(&view, 1);
     require(j->models != NULL);
     j->served = &j->models->models[0];
-    bool ok = read(j, body);
-    /* There is no tokenizer here, so a chat is refused when all else about it was right. */
-    if (ok || j->messages) {
-        if (read != tokenize_read && read != detokenize_read && read != messages_count_read)
-            check_params(&j->params);
-        if (read == responses_read)
-            check_echo(j->echo);
-    }
-    if (ok) {
-        for (size_t i = 0; i < j->n_items; i++)
-            for (size_t k = 0; k < j->items[i].n_ids; k++)
-                require(j->items[i].ids[k] < VOCAB_SIZE);
-    } else {
+    return j;
+}
+
+static void check_job(const struct request_job *j, bool ok)
+{
+    if (!ok) {
         check_error(&j->error);
+        return;
     }
+    for (size_t i = 0; i < j->text->n_items; i++)
+        for (size_t k = 0; k < j->text->items[i].n_ids; k++)
+            require(j->text->items[i].ids[k] < VOCAB_SIZE);
+}
+
+static void read_body(const struct quire_doc *body, read_function *read)
+{
+    static const struct request_job_calls calls = {.n_bytes = sizeof(struct request_job)};
+    struct request_job *j = new_job(&calls);
+    check_job(j, read(j, body));
+    request_job_free(j);
+}
+
+static void read_generating(const struct quire_doc *body, read_generation *read)
+{
+    struct request_job *j = new_job(&generation_job_calls);
+    struct generation_job *g = (struct generation_job *)j;
+    g->params = calloc(1, sizeof *g->params);
+    require(g->params != NULL);
+    bool ok = read(g, body);
+    /* There is no tokenizer here, so a chat is refused when all else about it was right. */
+    if (ok || j->text->chat.messages) {
+        check_params(g->params);
+        if (read == responses_read)
+            check_echo(g->echo);
+    }
+    check_job(j, ok);
     request_job_free(j);
 }
 
@@ -104,15 +129,16 @@ static void try_body(const char *text, size_t n, const char *path)
 {
     static const struct {
         const char *path;
-        bool (*read)(struct request_job *, const struct quire_doc *);
+        read_generation *generation;
+        read_function *other;
     } routes[] = {
-        {"/v1/chat/completions", chat_read},
-        {"/v1/completions", completions_read},
-        {"/v1/responses", responses_read},
-        {"/v1/messages", messages_read},
-        {"/v1/messages/count_tokens", messages_count_read},
-        {"/tokenize", tokenize_read},
-        {"/detokenize", detokenize_read},
+        {"/v1/chat/completions", chat_read, NULL},
+        {"/v1/completions", completions_read, NULL},
+        {"/v1/responses", responses_read, NULL},
+        {"/v1/messages", messages_read, NULL},
+        {"/v1/messages/count_tokens", NULL, messages_count_read},
+        {"/tokenize", NULL, tokenize_read},
+        {"/detokenize", NULL, detokenize_read},
     };
     for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
         struct quire_doc *body;
@@ -120,8 +146,12 @@ static void try_body(const char *text, size_t n, const char *path)
             continue;
         if (quire_doc_open(text, n, REQUEST_MAX_DEPTH, "body", &body, NULL) != QUIRE_OK)
             return;
-        if (json_is(quire_doc_root(body), QUIRE_OBJECT))
-            read_body(body, routes[i].read);
+        if (json_is(quire_doc_root(body), QUIRE_OBJECT)) {
+            if (routes[i].generation)
+                read_generating(body, routes[i].generation);
+            else
+                read_body(body, routes[i].other);
+        }
         quire_doc_close(body);
     }
 }

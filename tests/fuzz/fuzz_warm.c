@@ -3,7 +3,7 @@
 #include "fuzz.h"
 
 #include "tools/cache/requests_file.h"
-#include "tools/cache/warm_file.h"
+#include "app/warm/warm_file.h"
 
 #include <stdlib.h>
 #include <string.h>

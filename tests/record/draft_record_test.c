@@ -4,7 +4,7 @@
 
 #include "engine/record/drive.h"
 #include "engine/stats.h"
-#include "tools/cli/replay.h"
+#include "app/replay/replay.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

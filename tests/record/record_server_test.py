@@ -7,6 +7,7 @@ import os
 import pathlib
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -247,6 +248,22 @@ def check_trace(path, recording, closed, spec):
     assert max(c.get("waiting", 0) for c in counters) > 0
 
 
+def check_without_requests(directory):
+    """A server that cannot listen leaves no recording. One without requests leaves a recording in which there is nothing to compare."""
+    path = directory / "none.rec"
+    with socket.create_server(("127.0.0.1", 0)) as used:
+        got = quire("serve", MODEL, *OPTIONS, "--port", used.getsockname()[1], "--record", path)
+    assert got.returncode == 1 and not path.exists(), got.stderr
+    got = quire("engine", MODEL, "--listen", f"unix:{directory}/no/such/directory", "--record", path)
+    assert got.returncode == 1 and not path.exists(), got.stderr
+    server = Server("--record", path)
+    assert server.end(signal.SIGTERM) == 0, server.log
+    for got in quire("replay", path, MODEL), quire("replay", path, MODEL, "--json"):
+        assert got.returncode == 2 and ("no answers to compare" in got.stdout or json.loads(got.stdout)["compared"] == 0), (got.returncode, got.stdout)
+    assert quire("sim", "--trace", path, "--trace-format", "recording").returncode == 2
+    path.unlink()
+
+
 def main():
     directory = pathlib.Path(tempfile.mkdtemp())
     endings = (True, False)
@@ -274,6 +291,7 @@ def main():
         check_fit(record, recording, spec)
         check_trace(trace, recording, closed, spec)
     check_damage(directory, record, recording)
+    check_without_requests(directory)
     again = quire("serve", MODEL, *OPTIONS, "--record", record)
     assert again.returncode == 1 and "never overwritten" in again.stderr
     for path in directory.iterdir():

@@ -4,7 +4,7 @@
 
 #include "engine/engine.h"
 #include "engine/record/drive.h"
-#include "tools/cli/replay.h"
+#include "app/replay/replay.h"
 
 #include <setjmp.h>
 #include <signal.h>

@@ -6,7 +6,7 @@ import struct
 
 MAGIC = b"QUIREREC"
 KINDS = {1: "header", 2: "submit", 3: "cancel", 4: "cancel_choice", 5: "no_more", 6: "plan", 7: "commit", 8: "retired",
-         9: "policy", 10: "unpin", 11: "finish", 12: "close", 13: "propose", 14: "gate", 15: "lengths"}
+         9: "policy", 10: "unpin", 11: "finish", 12: "close", 13: "propose", 14: "gate", 15: "lengths", 16: "served"}
 
 # The fields of a request (request/fields.c): tag, name, format of one value; * = any number of them.
 REQUEST = {1: ("prompt", "I*"), 2: ("max_tokens", "I"), 3: ("n", "I"), 4: ("min_tokens", "I"), 5: ("temperature", "f"), 6: ("top_p", "f"),

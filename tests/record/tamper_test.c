@@ -5,7 +5,7 @@
 #include "engine/record/format.h"
 #include "engine/record/sections.h"
 #include "engine/record/drive.h"
-#include "tools/cli/replay.h"
+#include "app/replay/replay.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -94,6 +94,14 @@ static void hash_prompt(const struct fake_engine *e, const struct fake_request *
     out->hashes = hashes;
 }
 
+/* The scheduler takes a prompt exactly if it accepts the request, and leaves it as it is otherwise. */
+static bool prompt_is_right(const struct fake_request *r, const uint32_t *owned, int status)
+{
+    if (status == QUIRE_OK)
+        return owned == NULL;
+    return owned && memcmp(owned, r->prompt, r->n_prompt * sizeof *owned) == 0;
+}
+
 bool fake_submit(struct fake_engine *e, struct fake_request *r)
 {
     struct quire_error err = {.text = ""};
@@ -123,8 +131,17 @@ bool fake_submit(struct fake_engine *e, struct fake_request *r)
                                     .keep_us = r->keep_us,
                                     .adapter = r->adapter};
     hash_prompt(e, r, &request, hashes);
+    uint32_t *owned = r->id % 2 ? malloc(r->n_prompt * sizeof *owned) : NULL;
+    if (owned) {
+        request.prompt = memcpy(owned, r->prompt, r->n_prompt * sizeof *owned);
+        request.owned_prompt = &owned;
+    }
     int owed = owed_status(e, r);
     int status = sched_submit(e->sched, &request, names, &retry_us, &err);
+    bool is_right = !request.owned_prompt || prompt_is_right(r, owned, status);
+    free(owned);
+    if (!is_right)
+        return fail(e, "submit gave %s and the wrong prompt back", quire_status_name(status));
     if (owed == QUIRE_OK)
         owed = fake_pin_status(e, r, status == QUIRE_OK);
     bool given_up = owed == QUIRE_OK && status == QUIRE_EXHAUSTED && retry_us > 0 && e->config.policy->refuse;

@@ -1,7 +1,7 @@
 /* Cost models as files: a written model is read back to the bit, and errors are named. */
 #include "tests/tools/bench_test.h"
 
-#include "tools/bench/lib/cost_file.h"
+#include "app/flags/cost_file.h"
 #include "tools/bench/lib/cost_links.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 /* The scheduling options as people write them: units, lists, and the messages for wrong values. */
-#include "tools/cli/engine_flags.h"
+#include "app/flags/engine_flags.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

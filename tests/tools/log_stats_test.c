@@ -1,7 +1,7 @@
 /* The log's line while an engine is busy: its contents, and when it is absent. */
 #include "base/log.h"
 #include "engine/stats.h"
-#include "tools/cli/watch/log_stats.h"
+#include "app/watch/log_stats.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

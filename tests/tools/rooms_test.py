@@ -45,6 +45,18 @@ class Rooms(unittest.TestCase):
         found = complaints(engine__engine_h='#include "memory/kv.h"\n')
         self.assertEqual(found, ["server/daemon/daemon.c may not see memory/kv.h (server/daemon/ -> memory/), by way of engine/engine.h"])
 
+    def test_a_private_header_of_a_folder_with_a_public_one(self):
+        plan = dict(engine__model__model_h="\n", engine__model__weights_h="\n")
+        self.assertEqual(complaints(app__watch__a_c='#include "engine/model/model.h"\n', **plan), [])
+        self.one("app/watch/a.c may not see engine/model/weights.h (app/watch/ -> engine/model/)",
+                 app__watch__a_c='#include "engine/model/weights.h"\n', **plan)
+
+    def test_a_tool_that_sees_a_command_of_the_program(self):
+        app = dict(app__command__cli_h="\n", app__serve__values_h="\n")
+        self.assertEqual(complaints(tools__sim__a_c='#include "app/command/cli.h"\n#include "memory/kv.h"\n', **app), [])
+        self.one("tools/sim/a.c may not see app/serve/values.h (tools/ -> app/serve/)",
+                 tools__sim__a_c='#include "app/serve/values.h"\n', **app)
+
     def test_a_header_without_its_room(self):
         self.one("without its room", memory__more_c='#include "kv.h"\n')
 

@@ -35,6 +35,7 @@ void sample_hello(struct wire_hello *out)
         .arithmetic = "law=1\nform=lane\n",
         .n_arithmetic = 16,
         .takes_predict = true,
+        .takes_hit_report = true,
     };
     memcpy(out->identity_arithmetic.bytes, rising + 3, 32);
     memcpy(out->identity_text.bytes, rising + 1, 32);
@@ -181,6 +182,7 @@ void sample_frame(size_t which, struct buffer *b)
     struct wire_done done;
     struct wire_stats stats;
     const struct wire_predict predict = {.ids = (const uint32_t[]){1, 50, UINT32_MAX}, .n_tokens = 3};
+    const struct wire_hit_report report = {.words = (const uint32_t[]){1, UINT32_MAX, 50, 0, 0, 0}, .n_served = 2};
     const struct wire_vector vector = {.numbers = (const float[]){0.25f, -1.5f, 0x1p-149f}, .n_values = 3};
     struct wire_refuse refuse = {.status = QUIRE_INVALID,
                                  .retry_after_ms = 1500,
@@ -210,6 +212,7 @@ void sample_frame(size_t which, struct buffer *b)
     case 13: wire_put_drain(b); break;
     case 14: wire_put_vector(b, 1, &vector); break;
     case 15: wire_put_predict(b, 1, &predict); break;
+    case 16: wire_put_hit_report(b, &report); break;
     default: wire_put_error(b, QUIRE_INVALID, "HELLO: version: is missing"); break;
     }
 }
@@ -234,6 +237,7 @@ int sample_decode(uint16_t type, const uint8_t *body, size_t n, struct quire_err
         struct wire_stats stats;
         struct wire_vector vector;
         struct wire_predict predict;
+        struct wire_hit_report report;
     } out;
     int64_t choice;
     uint64_t credit;
@@ -258,6 +262,7 @@ int sample_decode(uint16_t type, const uint8_t *body, size_t n, struct quire_err
     case WIRE_ERROR: return wire_get_error(body, n, &status, &text, &n_text, err);
     case WIRE_VECTOR: return wire_get_vector(body, n, &out.vector, err);
     case WIRE_PREDICT: return wire_get_predict(body, n, &out.predict, err);
+    case WIRE_HIT_REPORT: return wire_get_hit_report(body, n, &out.report, err);
     case WIRE_ACCEPT: return wire_get_accept(body, n, &credit, err);
     case WIRE_DRAIN: break;
     }

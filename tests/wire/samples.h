@@ -9,7 +9,7 @@
 #include "server/wire/stats_frame.h"
 
 #define SAMPLE_TOKENS 3
-#define SAMPLE_FRAMES 17
+#define SAMPLE_FRAMES 18
 
 void sample_hello(struct wire_hello *out);
 void sample_submit(struct request_spec *out);

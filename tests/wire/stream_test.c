@@ -25,6 +25,7 @@ struct end {
     const uint8_t *send;
     uint32_t n_readable, n_writable;
     bool ended, in_call, close_at_once;
+    struct buffer *exchange; /* NULL: reads bytes */
 };
 
 struct pair {
@@ -42,6 +43,8 @@ static void on_readable(void *context)
         e->stream = NULL;
         return;
     }
+    if (e->exchange && wire_stream_exchange(e->stream, e->exchange, N_BYTES) > 0)
+        return;
     ssize_t n = wire_stream_receive(e->stream, e->bytes + e->n, e->piece);
     bool reset = n < 0 && errno == ECONNRESET; /* a socket with unread bytes was closed */
     assert_true(n >= 0 || errno == EAGAIN || reset);
@@ -206,6 +209,52 @@ static void test_memory(void **state)
     end_half(true);
 }
 
+/* The bytes move with their buffer, and the stream goes on with the other one. */
+static void test_exchange(void **state)
+{
+    struct pair p;
+    struct buffer b = {0};
+    (void)state;
+    open_pair(&p, true);
+    struct wire_stream *from = p.ends[0].stream, *to = p.ends[1].stream;
+    assert_int_equal(wire_stream_exchange(to, &b, 100), 0); /* none */
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(wire_stream_send(from, "prompt", 6), 6);
+        assert_int_equal(wire_stream_exchange(to, &b, 5), 0); /* too many */
+        assert_int_equal(wire_stream_exchange(to, &b, 6), 6);
+        assert_int_equal(b.n, 6);
+        assert_memory_equal(b.data, "prompt", 6);
+        b.n = 0;
+        assert_int_equal(wire_stream_receive(to, p.ends[1].bytes, 1), -1);
+        assert_int_equal(errno, EAGAIN);
+    }
+    assert_int_equal(wire_stream_send(from, "rest", 4), 4);
+    assert_int_equal(wire_stream_receive(to, p.ends[1].bytes, 1), 1);
+    assert_int_equal(wire_stream_exchange(to, &b, 100), 0); /* some are read already */
+    assert_int_equal(wire_stream_receive(to, p.ends[1].bytes, 9), 3);
+    turns(&p, 2);
+    /* A sender that waits for space is told of it, and the reader of the end. */
+    uint8_t *much = calloc(1, N_BYTES);
+    assert_non_null(much);
+    p.ends[1].exchange = &b;
+    ssize_t n_sent = wire_stream_send(from, much, N_BYTES);
+    assert_in_range(n_sent, 1, N_BYTES - 1);
+    wire_stream_await_room(from);
+    wire_stream_end(from);
+    turns(&p, 4);
+    assert_int_equal(b.n, n_sent);
+    assert_int_equal(p.ends[0].n_writable, 1);
+    assert_true(p.ends[1].ended);
+    free(much);
+    buffer_free(&b);
+    close_pair(&p);
+
+    open_pair(&p, false);
+    assert_int_equal(wire_stream_send(p.ends[0].stream, "x", 1), 1);
+    assert_int_equal(wire_stream_exchange(p.ends[1].stream, &b, 100), 0); /* a socket has no buffer here */
+    close_pair(&p);
+}
+
 static void test_no_socket(void **state)
 {
     (void)state;
@@ -219,6 +268,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sockets),
         cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_exchange),
         cmocka_unit_test(test_no_socket),
     };
     quire_hash_init();

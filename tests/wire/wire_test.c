@@ -66,7 +66,7 @@ static void test_header(void **state)
         const char *says;
     } bad[] = {
         {4, 0, "not a frame type"},
-        {4, 16, "not a frame type"},
+        {4, 17, "not a frame type"},
         {5, 1, "not a frame type"},
         {6, 1, "flags"},
         {7, 0x80, "flags"},

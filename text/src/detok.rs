@@ -84,6 +84,16 @@ impl Plan {
         Plan::Rules(rules)
     }
 
+    /// Whether a text is the bytes of its tokens, one after the other, except at its start and its end.
+    pub fn concatenates(&self) -> bool {
+        let Plan::Rules(rules) = self else {
+            return false;
+        };
+        !rules
+            .iter()
+            .any(|rule| matches!(rule, Rule::Each(_) | Rule::WordPiece { .. } | Rule::Join))
+    }
+
     /// The bytes one token of the model stands for, wherever it appears.
     pub fn token_bytes(&self, token: &str) -> Vec<u8> {
         let Plan::Rules(rules) = self else {

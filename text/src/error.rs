@@ -8,9 +8,11 @@ pub enum Status {
     Invalid = 1,
     NotFound = 2,
     Unsupported = 3,
+    Exhausted = 4,
     NoMemory = 5,
     Io = 6,
     Internal = 7,
+    Unavailable = 8,
 }
 
 /// A status and one line of text that can be shown to a user as it is.

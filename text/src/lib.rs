@@ -11,11 +11,13 @@ mod detok;
 mod error;
 mod fit;
 mod follow;
+mod grammar;
 mod jinja;
 mod json;
 mod json_door;
 mod load;
 mod marks;
+mod normal;
 mod pieces;
 mod python;
 mod python_json;
@@ -27,6 +29,12 @@ mod chat_test;
 #[cfg(test)]
 #[path = "../../tests/text/detok_test.rs"]
 mod detok_test;
+#[cfg(test)]
+#[path = "../../tests/text/grammar_test.rs"]
+mod grammar_test;
+#[cfg(test)]
+#[path = "../../tests/text/normal_test.rs"]
+mod normal_test;
 #[cfg(test)]
 #[path = "../../tests/text/pieces_test.rs"]
 mod pieces_test;
@@ -119,7 +127,7 @@ pub(crate) unsafe fn boundary(err: *mut QuireError, f: impl FnOnce() -> Result<(
 }
 
 /// The library prints nothing, even if it panics.
-fn quiet_panics() {
+pub(crate) fn quiet_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| std::panic::set_hook(Box::new(|_| {})));
 }

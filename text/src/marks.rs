@@ -42,6 +42,13 @@ impl Specials {
             .map(|found| self.contents[found.pattern().as_usize()].as_str())
     }
 
+    /// The text with a mark in each, and the mark. None: none is spelled, or the text has all marks.
+    pub fn as_text(&self, text: &str) -> Option<(String, char)> {
+        self.find.as_ref()?.find(text)?;
+        let mark = unused(std::iter::once(text))?;
+        Some((self.marked(text, mark)?, mark))
+    }
+
     /// Inserts a mark into each, until no special token is spelled; returns None if none was found.
     pub fn marked(&self, text: &str, mark: char) -> Option<String> {
         let find = self.find.as_ref()?;

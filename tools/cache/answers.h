@@ -2,7 +2,7 @@
 #ifndef QUIRE_TOOLS_CACHE_ANSWERS_H
 #define QUIRE_TOOLS_CACHE_ANSWERS_H
 
-#include "tools/cache/client.h"
+#include "app/warm/client.h"
 
 /* Each prints its result. file: "-" is standard output or input. */
 int answers_stats(struct cache_client *client, struct quire_error *err);

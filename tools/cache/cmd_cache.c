@@ -1,8 +1,8 @@
 /* quire cache: pins and fills the prefix cache of a running server, and manages its cached responses. */
 #include "base/file.h"
-#include "tools/cli/cli.h"
-#include "tools/cli/command.h"
-#include "tools/cli/commands.h"
+#include "app/command/cli.h"
+#include "app/command/command.h"
+#include "app/command/commands.h"
 #include "tools/cache/answers.h"
 #include "tools/cache/cmd_calibrate.h"
 #include "tools/cache/cmd_warm.h"

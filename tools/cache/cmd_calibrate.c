@@ -1,11 +1,11 @@
 #include "tools/cache/cmd_calibrate.h"
 
 #include "tools/bench/lib/plot.h"
-#include "tools/bench/lib/progress.h"
+#include "app/command/progress.h"
 #include "tools/cache/calibration.h"
 #include "tools/cache/embedder.h"
 #include "tools/cache/pairs_file.h"
-#include "tools/cli/command.h"
+#include "app/command/command.h"
 
 #include <errno.h>
 #include <math.h>
@@ -235,37 +235,39 @@ static int run_command(struct calibrate_command *c)
     return status == QUIRE_OK ? 0 : command_fail(1, err.text);
 }
 
-int cache_calibrate(int argc, char **argv)
+#define FLAGS_MAX 10
+
+/* Writes the option rows, with a terminating one. */
+static void own_flags(struct calibrate_command *c, struct cli_option out[FLAGS_MAX])
 {
-    struct calibrate_command c = {.precision = 0.99};
     const struct cli_option rows[] = {
         {.names = "embedding-model",
          .kind = CLI_STRING,
-         .target = &c.embedding_model,
+         .target = &c->embedding_model,
          .value = "DIRECTORY",
          .help = "Load this embedding model in the command itself."},
         {.names = "ignore-unused-tensors",
          .kind = CLI_FLAG,
-         .target = &c.ignore_unused,
+         .target = &c->ignore_unused,
          .help = "Continue although its files hold weights that the model does not use."},
         {.names = "url",
          .kind = CLI_STRING,
-         .target = &c.url,
+         .target = &c->url,
          .value = "URL",
          .help = "Use /v1/embeddings of this server instead."},
         {.names = "model",
          .kind = CLI_STRING,
-         .target = &c.model,
+         .target = &c->model,
          .value = "NAME",
          .help = "Embedding model of the server. Default: its first model."},
         {.names = "api-key",
          .kind = CLI_STRING,
-         .target = &c.api_key,
+         .target = &c->api_key,
          .value = "KEY",
          .help = "Bearer token of the server. Default: $OPENAI_API_KEY."},
         {.names = "precision",
          .kind = CLI_F64,
-         .target = &c.precision,
+         .target = &c->precision,
          .min = 0,
          .max = 1,
          .value = "SHARE",
@@ -273,14 +275,23 @@ int cache_calibrate(int argc, char **argv)
                  "0.99."},
         {.names = "picture",
          .kind = CLI_STRING,
-         .target = &c.picture,
+         .target = &c->picture,
          .value = "FILE.svg",
          .help = "Draw precision and recall over the threshold as an SVG file."},
         {.names = "json",
          .kind = CLI_FLAG,
-         .target = &c.json,
+         .target = &c->json,
          .help = "Print one JSON object with every hundredth threshold instead of the table."},
         {0}};
+    _Static_assert(sizeof rows / sizeof rows[0] <= FLAGS_MAX, "raise FLAGS_MAX");
+    memcpy(out, rows, sizeof rows);
+}
+
+int cache_calibrate(int argc, char **argv)
+{
+    struct calibrate_command c = {.precision = 0.99};
+    struct cli_option rows[FLAGS_MAX];
+    own_flags(&c, rows);
     const struct cli_command command = {
         .name = "cache",
         .usage = "quire cache calibrate PAIRS.jsonl --embedding-model DIRECTORY | --url URL [options]",

@@ -1,16 +1,17 @@
 #include "tools/cache/cmd_warm.h"
 
 #include "base/clock.h"
-#include "tools/bench/lib/progress.h"
+#include "app/command/progress.h"
 #include "tools/cache/requests_recording.h"
-#include "tools/cache/warm.h"
+#include "app/warm/warm.h"
 #include "tools/cache/warm_requests.h"
-#include "tools/cli/cli.h"
-#include "tools/cli/command.h"
+#include "app/command/cli.h"
+#include "app/command/command.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct warm_command {
     const char *url, *api_key, *model, *file, *answers;
@@ -108,49 +109,60 @@ static int warm_asked(const struct warm_command *a, struct cache_client *client,
 
 /* ---- the command line ---- */
 
-int cache_warm(int argc, char **argv)
+#define FLAGS_MAX 10
+
+/* Writes the option rows, with a terminating one. */
+static void own_flags(struct warm_command *a, struct cli_option out[FLAGS_MAX])
 {
-    struct warm_command a = {.url = NULL};
-    struct cache_client *client;
-    struct quire_error err;
     const struct cli_option rows[] = {
         {.names = "file",
          .kind = CLI_STRING,
-         .target = &a.file,
+         .target = &a->file,
          .value = "FILE",
          .help = "Prompts, one JSON object per line: {\"prompt\" or \"messages\", \"value\"}."},
         {.names = "answers",
          .kind = CLI_STRING,
-         .target = &a.answers,
+         .target = &a->answers,
          .value = "FILE",
          .help = "Requests to send: a recording (--record), or JSON lines with a body of /v1/chat/completions or "
                  "/v1/completions, or with {\"path\", \"body\", \"count\"}."},
         {.names = "budget-tokens",
          .kind = CLI_U64,
-         .target = &a.budget.tokens,
+         .target = &a->budget.tokens,
          .min = 1,
          .value = "N",
          .help = "With --answers: stop after this many computed tokens. Default: no limit."},
         {.names = "budget-seconds",
          .kind = CLI_F64,
-         .target = &a.budget.seconds,
+         .target = &a->budget.seconds,
          .min = 0.001,
          .value = "S",
          .help = "With --answers: stop after this time, including pauses. Default: no limit."},
-        {.names = "json", .kind = CLI_FLAG, .target = &a.json, .help = "With --answers: print one JSON object."},
+        {.names = "json", .kind = CLI_FLAG, .target = &a->json, .help = "With --answers: print one JSON object."},
         {.names = "api-key",
          .kind = CLI_STRING,
-         .target = &a.api_key,
+         .target = &a->api_key,
          .value = "KEY",
          .help = "Bearer token. Cached prefixes and responses are shared within one key only. Default: "
                  "$OPENAI_API_KEY."},
         {.names = "model",
          .kind = CLI_STRING,
-         .target = &a.model,
+         .target = &a->model,
          .value = "NAME",
          .help = "Name of the served model. Default: the request's model, or the server's first."},
         {.names = NULL},
     };
+    _Static_assert(sizeof rows / sizeof rows[0] <= FLAGS_MAX, "raise FLAGS_MAX");
+    memcpy(out, rows, sizeof rows);
+}
+
+int cache_warm(int argc, char **argv)
+{
+    struct warm_command a = {.url = NULL};
+    struct cache_client *client;
+    struct quire_error err;
+    struct cli_option rows[FLAGS_MAX];
+    own_flags(&a, rows);
     const struct cli_command command = {
         .name = "cache",
         .usage = "quire cache warm URL --file PROMPTS.jsonl | --answers FILE [options]",

@@ -2,7 +2,7 @@
 #ifndef QUIRE_TOOLS_EMBEDDER_H
 #define QUIRE_TOOLS_EMBEDDER_H
 
-#include "tools/cache/client.h"
+#include "app/warm/client.h"
 
 #include <stddef.h>
 

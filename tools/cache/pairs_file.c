@@ -1,6 +1,6 @@
 #include "tools/cache/pairs_file.h"
 
-#include "tools/cache/lines_file.h"
+#include "app/warm/lines_file.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #ifndef QUIRE_TOOLS_WARM_REQUESTS_H
 #define QUIRE_TOOLS_WARM_REQUESTS_H
 
-#include "tools/cache/client.h"
+#include "app/warm/client.h"
 #include "tools/cache/requests_file.h"
 
 struct warm_budget { /* 0: no bound */

@@ -4,12 +4,12 @@
 #include "engine/model/describe.h"
 #include "engine/plan.h"
 #include "text/quire_text.h"
-#include "tools/cli/command.h"
-#include "tools/cli/commands.h"
-#include "tools/cli/engine_flags.h"
-#include "tools/cli/foreign_flags.h"
+#include "app/command/command.h"
+#include "app/command/commands.h"
+#include "app/flags/engine_flags.h"
+#include "app/command/foreign_flags.h"
 #include "tools/doctor/machine.h"
-#include "tools/hub/cache.h"
+#include "app/models/cache.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

@@ -1,9 +1,9 @@
 /* quire pull: downloads a model from a hub into the user's Hugging Face cache, where every command finds it by name. */
 #include "base/clock.h"
 #include "base/size.h"
-#include "tools/cli/cli.h"
-#include "tools/cli/command.h"
-#include "tools/cli/commands.h"
+#include "app/command/cli.h"
+#include "app/command/command.h"
+#include "app/command/commands.h"
 #include "tools/hub/pull.h"
 #include "tools/hub/store.h"
 

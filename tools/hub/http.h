@@ -8,7 +8,7 @@
 #define QUIRE_TOOLS_HUB_HTTP_H
 
 #include "base/status.h"
-#include "tools/hub/cache.h"
+#include "app/models/cache.h"
 #include "tools/hub/list.h"
 
 #include <curl/curl.h>

@@ -1,7 +1,7 @@
 #include "tools/hub/list.h"
 
 #include "base/encoding/json.h"
-#include "tools/hub/quant.h"
+#include "app/models/quant.h"
 
 #include <fnmatch.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 #define QUIRE_TOOLS_HUB_LIST_H
 
 #include "base/status.h"
-#include "tools/hub/cache.h"
+#include "app/models/cache.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -6,11 +6,11 @@
 #include "engine/model/weights.h"
 #include "engine/plan.h"
 #include "files/model_files.h"
-#include "tools/cli/command.h"
-#include "tools/cli/commands.h"
-#include "tools/cli/engine_flags.h"
-#include "tools/cli/foreign_flags.h"
-#include "tools/hub/cache.h"
+#include "app/command/command.h"
+#include "app/command/commands.h"
+#include "app/flags/engine_flags.h"
+#include "app/command/foreign_flags.h"
+#include "app/models/cache.h"
 
 #include <inttypes.h>
 #include <jansson.h>

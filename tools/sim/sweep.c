@@ -1,6 +1,6 @@
 #include "tools/sim/sweep.h"
 
-#include "tools/bench/lib/progress.h"
+#include "app/command/progress.h"
 
 #include <math.h>
 #include <pthread.h>

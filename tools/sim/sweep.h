@@ -5,7 +5,7 @@
 #ifndef QUIRE_TOOLS_SIM_SWEEP_H
 #define QUIRE_TOOLS_SIM_SWEEP_H
 
-#include "tools/cli/cli.h"
+#include "app/command/cli.h"
 
 #include <jansson.h>
 

@@ -51,6 +51,11 @@ bool api_unsupported(struct api_error *e, const char *param, const char *format,
     return false;
 }
 
+bool api_no_memory(struct api_error *e)
+{
+    return api_fail(e, 503, NULL, "out_of_memory", "out of memory");
+}
+
 bool api_fail_status(struct api_error *e, int status, const char *param)
 {
     switch ((enum quire_status)status) {

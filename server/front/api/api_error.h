@@ -31,6 +31,8 @@ bool api_bad(struct api_error *e, const char *param, const char *format, ...)
 /* 400 for a well-formed request for a feature that is not implemented. */
 bool api_unsupported(struct api_error *e, const char *param, const char *format, ...)
     __attribute__((format(printf, 3, 4), cold));
+/* 503: out of memory. */
+bool api_no_memory(struct api_error *e) __attribute__((cold));
 /* Fills in e from a quire_status and the message in e->why. */
 bool api_fail_status(struct api_error *e, int status, const char *param);
 

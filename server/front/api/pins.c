@@ -11,17 +11,22 @@
 #define DEFAULT_TTL_S 300
 #define MAX_TTL_S 86400
 
+struct pin_job {
+    struct request_job job; /* first member */
+    uint32_t ttl_s;
+    bool background;
+};
+
 struct pin {
     TAILQ_ENTRY(pin) link;
     struct served_model *served;
     struct http_exchange *x;
     struct tenant *tenant;
     /* belongs to the pool while it is there; afterwards to the pin, until the engine has the prompt */
-    struct request_job *job;
+    struct pin_job *job;
     bool in_pool;
     struct prompt_batch batch;
     struct batch_prompt prompt;
-    bool over;
     uint32_t n_cached, n_created;
     bool queued; /* counts in the tenant's queue, until it ends */
     uint32_t ttl_s, n_prompt;
@@ -30,9 +35,9 @@ struct pin {
 static void pin_free(struct pin *p)
 {
     if (p->in_pool)
-        text_pool_cancel(p->served->front->pool, &p->job->job);
+        text_pool_cancel(p->served->front->pool, &p->job->job.job);
     else
-        request_job_free(p->job);
+        request_job_free((struct request_job *)p->job);
     prompt_batch_end(&p->batch);
     limits_dequeue(p->tenant, p->queued);
     limits_end(p->tenant);
@@ -45,8 +50,9 @@ static void on_gone(void *context)
     pin_free(context);
 }
 
-static void fail(struct pin *p, const struct api_error *e)
+static void fail(void *owner, const struct api_error *e)
 {
+    struct pin *p = owner;
     struct http_exchange *x = p->x;
     p->served->counts->n_refused += e->status == 429;
     limits_headers(p->tenant, quire_now_us(), x);
@@ -69,21 +75,16 @@ static void on_accepted(struct batch_prompt *prompt, uint64_t engine_id)
     blocker_name_add(p->served->blockers, engine_id, http_request_id(p->x));
     if (prompt_batch_is_submitting(&p->batch))
         return;
-    request_job_free(p->job); /* it may be long, and the engine has a copy */
+    request_job_free(&p->job->job); /* it may be long, and the engine has a copy */
     p->job = NULL;
 }
 
-static void on_done(void *context, const struct wire_done *done)
+static bool on_done(struct batch_prompt *prompt, const struct wire_done *done)
 {
-    struct batch_prompt *prompt = context;
     struct pin *p = prompt->batch->owner;
-    prompt_batch_over(prompt);
-    if (!prompt_batch_ended_well(prompt, done))
-        return;
-    p->over = true;
     p->n_cached = done->n_cached;
     p->n_created = done->n_created;
-    prompt_batch_settle(&p->batch);
+    return prompt_batch_ended_well(prompt, done);
 }
 
 static void complete(void *owner)
@@ -106,15 +107,6 @@ static void complete(void *owner)
     buffer_free(&o);
 }
 
-static const struct completion_events events = {
-    .on_accepted = prompt_batch_on_accepted,
-    .on_refused = prompt_batch_on_refused,
-    .on_token = prompt_batch_no_token,
-    .on_prompt_logprob = prompt_batch_no_token,
-    .on_done = on_done,
-    .on_lost = prompt_batch_on_lost,
-};
-
 /* ---- the request ---------------------------------------------------------------------------- */
 
 /* On the pool. The text after a prefix varies, so a chat gets no generation prompt unless the request sets one. */
@@ -127,35 +119,36 @@ static bool read_prefix(struct request_job *j, const struct quire_doc *body)
         if (!chat_read_messages(j, body))
             return false;
         if (!json_field_get(body, "add_generation_prompt").n)
-            j->add_generation_prompt = false;
+            j->text->chat.add_generation_prompt = false;
         return true;
     }
     if (!prompt.n)
         return api_bad(&j->error, "prompt", "is missing; a pin takes a prompt or messages");
-    j->add_special = true;
-    return request_job_items(j, 1) && completions_take_prompt(j, prompt, &j->items[0]);
+    j->text->add_special = true;
+    return text_task_items(j->text, 1, &j->error) && completions_take_prompt(j, prompt, &j->text->items[0]);
 }
 
 static bool pin_read(struct request_job *j, const struct quire_doc *body)
 {
+    struct pin_job *p = (struct pin_job *)j;
     struct api_error *e = &j->error;
     const char *model = NULL, *salt = NULL;
     int64_t ttl = DEFAULT_TTL_S;
     if (!json_field_string(body, "model", &model, e) || !model_name(j->models, j->served, model, e) ||
         !json_field_i64(body, "ttl_seconds", 0, MAX_TTL_S, &ttl, e) ||
-        !json_field_bool(body, "background", &j->background, e) || !json_field_string(body, "cache_salt", &salt, e) ||
+        !json_field_bool(body, "background", &p->background, e) || !json_field_string(body, "cache_salt", &salt, e) ||
         !read_prefix(j, body))
         return false;
     request_job_salt(j, salt);
-    j->ttl_s = (uint32_t)ttl;
-    return json_field_bool(body, "add_special_tokens", &j->add_special, e);
+    p->ttl_s = (uint32_t)ttl;
+    return json_field_bool(body, "add_special_tokens", &j->text->add_special, e);
 }
 
 static bool check(struct pin *p, struct api_error *e)
 {
-    const struct request_job *j = p->job;
-    const struct request_item *item = &j->items[0];
-    const char *name = j->prompt_name;
+    const struct request_job *j = &p->job->job;
+    const struct request_item *item = &j->text->items[0];
+    const char *name = j->text->name;
     if (item->n_ids == 0)
         return api_bad(e, name, "is empty");
     if (item->n_ids > j->served->facts->max_model_len)
@@ -172,46 +165,25 @@ static int submit(struct batch_prompt *prompt, struct quire_error *err)
     const struct pin *p = prompt->batch->owner;
     struct request_spec s;
     request_spec_default(&s);
-    s.prompt = p->job->items[0].ids;
+    s.prompt = p->job->job.text->items[0].ids;
     s.n_prompt = p->n_prompt;
     s.temperature = 0;
-    s.cache_domain = p->job->cache_domain;
+    s.cache_domain = p->job->job.cache_domain;
     s.pin_us = (uint64_t)p->ttl_s * 1000000;
     s.background = p->job->background;
     front_bill(p->tenant, &s);
     return prompt_batch_send(prompt, &s, NULL, err);
 }
 
-static struct batch_prompt *prompt_at(void *owner, size_t i)
-{
-    (void)i;
-    return &((struct pin *)owner)->prompt;
-}
-
-static uint32_t n_tokens(const struct batch_prompt *prompt)
-{
-    return ((const struct pin *)prompt->batch->owner)->n_prompt;
-}
-
-static bool is_over(const void *owner)
-{
-    return ((const struct pin *)owner)->over;
-}
-
-static void fail_owner(void *owner, const struct api_error *e)
-{
-    fail(owner, e);
-}
+static const struct request_job_calls job_calls = {.n_bytes = sizeof(struct pin_job), .read = pin_read};
 
 static const struct prompt_batch_calls batch_calls = {
-    .events = &events,
-    .prompt = prompt_at,
-    .n_tokens = n_tokens,
+    .prompt_bytes = sizeof(struct batch_prompt),
     .submit = submit,
     .on_accepted = on_accepted,
-    .is_over = is_over,
+    .on_done = on_done,
     .complete = complete,
-    .fail = fail_owner,
+    .fail = fail,
 };
 
 static void on_text(void *owner, struct request_job *j)
@@ -219,7 +191,7 @@ static void on_text(void *owner, struct request_job *j)
     struct pin *p = owner;
     struct api_error e;
     p->in_pool = false;
-    p->ttl_s = j->ttl_s;
+    p->ttl_s = p->job->ttl_s;
     http_body_freed(p->x);
     if (!j->ok)
         e = j->error;
@@ -227,7 +199,8 @@ static void on_text(void *owner, struct request_job *j)
         fail(p, &e);
         return;
     }
-    prompt_batch_begin(&p->batch, p->served, &batch_calls, p, p->tenant, 1, 1, true);
+    p->prompt.n_tokens = p->n_prompt;
+    prompt_batch_begin(&p->batch, p->served, &batch_calls, p, p->tenant, &p->prompt, 1, 1);
     prompt_batch_start(&p->batch);
 }
 
@@ -237,15 +210,15 @@ void pin_start(struct served_model *m, struct http_exchange *x)
     if (!tenant)
         return;
     struct pin *p = calloc(1, sizeof *p);
-    struct request_job *job = p ? request_job_new(m, x, tenant, pin_read, on_text, p) : NULL;
+    struct request_job *job = p ? request_job_new(m, x, tenant, &job_calls, on_text, p) : NULL;
     if (!job) {
         struct api_error e;
         free(p);
-        api_fail(&e, 503, NULL, "out_of_memory", "out of memory");
+        api_no_memory(&e);
         front_refuse(m->front, x, tenant, &e);
         return;
     }
-    *p = (struct pin){.served = m, .x = x, .tenant = tenant, .job = job, .in_pool = true};
+    *p = (struct pin){.served = m, .x = x, .tenant = tenant, .job = (struct pin_job *)job, .in_pool = true};
     TAILQ_INSERT_TAIL(&m->pins, p, link);
     http_on_gone(x, on_gone, p);
     text_pool_submit(m->front->pool, &job->job);

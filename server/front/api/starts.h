@@ -28,11 +28,13 @@ void generations_end(struct served_model *m, const struct api_error *e);
 /* ---- tokenize.c ---- */
 void tokenize_start(struct served_model *m, struct http_exchange *x);
 void detokenize_start(struct served_model *m, struct http_exchange *x);
-/* Runs the text work of another route on the pool: read parses the body, put writes the reply. counts_only: it only
- * needs the number of tokens of a text. */
-void utility_start(struct served_model *m, struct http_exchange *x,
-                   bool (*read)(struct request_job *j, const struct quire_doc *body),
-                   void (*put)(struct buffer *o, const struct request_job *j), bool counts_only);
+/* A route that only needs text work. Both functions run on the pool. */
+struct utility_calls {
+    bool (*read)(struct request_job *j, const struct quire_doc *body);
+    void (*put)(struct buffer *o, const struct request_job *j); /* writes the reply */
+    bool counts_only; /* it only needs the number of tokens of a text */
+};
+void utility_start(struct served_model *m, struct http_exchange *x, const struct utility_calls *calls);
 /* Ends all of them with an error. */
 void utilities_end(struct front *f, const struct api_error *e);
 

@@ -1,5 +1,6 @@
 #include "server/front/body/alias.h"
 
+#include "server/front/body/json_field.h"
 #include "server/front/body/request_job.h"
 
 #include <stdlib.h>

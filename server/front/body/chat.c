@@ -1,3 +1,4 @@
+#include "server/front/body/generation_job.h"
 #include "server/front/front_internal.h"
 
 #include <stdio.h>
@@ -224,77 +225,79 @@ static bool put_messages(struct buffer *o, struct quire_value messages, struct a
 
 bool chat_take(struct request_job *j, struct buffer *messages, const char *name)
 {
-    j->prompt_name = name;
+    j->text->name = name;
     if (!buffer_text(messages))
-        return request_job_no_memory(j);
-    j->messages = messages->data;
+        return api_no_memory(&j->error);
+    j->text->chat.messages = messages->data;
     *messages = (struct buffer){0};
     if (!quire_text_has_chat(j->served->config->text))
         return api_fail(&j->error, 400, name, "unsupported_parameter",
                         "%s: this model has no chat template; /v1/completions takes a prompt", name);
-    return request_job_items(j, 1);
+    return text_task_items(j->text, 1, &j->error);
 }
 
 /* Copies a value as written, for the template. */
 static bool keep(struct request_job *j, struct quire_value value, char **out)
 {
     *out = value.n ? strndup(value.text, value.n) : NULL;
-    return *out || !value.n || request_job_no_memory(j);
+    return *out || !value.n || api_no_memory(&j->error);
 }
 
 bool chat_read_messages(struct request_job *j, const struct quire_doc *body)
 {
     struct api_error *e = &j->error;
+    struct text_chat *c = &j->text->chat;
     struct quire_value tools, kwargs = json_field_get(body, "chat_template_kwargs");
     struct buffer o = {0};
     bool ok = put_messages(&o, json_field_get(body, "messages"), e) && params_tools(body, &tools, e) &&
-              json_field_bool(body, "continue_final_message", &j->continue_final, e);
-    j->add_generation_prompt = !j->continue_final;
-    ok = ok && json_field_bool(body, "add_generation_prompt", &j->add_generation_prompt, e);
-    if (ok && j->add_generation_prompt && j->continue_final)
+              json_field_bool(body, "continue_final_message", &c->continue_final, e);
+    c->add_generation_prompt = !c->continue_final;
+    ok = ok && json_field_bool(body, "add_generation_prompt", &c->add_generation_prompt, e);
+    if (ok && c->add_generation_prompt && c->continue_final)
         ok = api_bad(e, "continue_final_message", "does not go with \"add_generation_prompt\": true");
     if (ok && kwargs.n && !json_is(kwargs, QUIRE_OBJECT))
         ok = api_bad(e, "chat_template_kwargs", "must be an object");
-    ok = ok && keep(j, tools, &j->tools) && keep(j, kwargs, &j->kwargs) && chat_take(j, &o, "messages");
+    ok = ok && keep(j, tools, &c->tools) && keep(j, kwargs, &c->kwargs) && chat_take(j, &o, "messages");
     buffer_free(&o);
     return ok;
 }
 
 /* As in vLLM: the reply's content begins with the last message's content, if both have the same role. */
-static bool read_echo(struct request_job *j, const struct quire_doc *body)
+static bool read_echo(struct generation_job *g, const struct quire_doc *body)
 {
-    struct quire_value rest = {j->messages, strlen(j->messages)}, last;
+    const struct text_chat *chat = &g->job.text->chat;
+    struct quire_value rest = {chat->messages, strlen(chat->messages)}, last;
     bool echo = false;
-    if (!json_field_bool(body, "echo", &echo, &j->error))
+    if (!json_field_bool(body, "echo", &echo, &g->job.error))
         return false;
     if (!echo)
         return true;
     while (quire_value_next(&rest, NULL, &last))
         ;
-    if (j->add_generation_prompt && !quire_value_is(quire_value_member(last, "role"), "assistant"))
+    if (chat->add_generation_prompt && !quire_value_is(quire_value_member(last, "role"), "assistant"))
         return true;
     struct quire_value content = quire_value_member(last, "content");
-    return json_value_text(content, "messages", &j->params.lead, &j->params.n_lead, &j->error);
+    return json_value_text(content, "messages", &g->params->lead, &g->params->n_lead, &g->job.error);
 }
 
 /* The model's output is parsed for calls if the prompt lists tools. */
-static bool read_tool_calls(struct request_job *j, const struct quire_doc *body)
+static bool read_tool_calls(struct generation_job *g, const struct quire_doc *body)
 {
-    struct params *p = &j->params;
+    struct params *p = g->params;
     bool parallel = true;
-    if (!json_field_bool(body, "parallel_tool_calls", &parallel, &j->error))
+    if (!json_field_bool(body, "parallel_tool_calls", &parallel, &g->job.error))
         return false;
-    if (!j->tools)
+    if (!g->job.text->chat.tools)
         return true;
-    p->tool_format = j->served->config->tool_format;
+    p->tool_format = g->job.served->config->tool_format;
     p->one_tool_call = !parallel;
-    if (p->tool_format != TOOL_NONE && j->served->config->is_tool_tag_special)
+    if (p->tool_format != TOOL_NONE && g->job.served->config->is_tool_tag_special)
         p->skip_special = false;
     return true;
 }
 
-bool chat_read(struct request_job *j, const struct quire_doc *body)
+bool chat_read(struct generation_job *g, const struct quire_doc *body)
 {
-    return request_job_params(j, body, true) && chat_read_messages(j, body) && read_echo(j, body) &&
-           read_tool_calls(j, body) && request_job_prediction(j, body);
+    return generation_job_params(g, body, true) && chat_read_messages(&g->job, body) && read_echo(g, body) &&
+           read_tool_calls(g, body) && generation_job_prediction(g, body);
 }

@@ -1,3 +1,4 @@
+#include "server/front/body/generation_job.h"
 #include "server/front/front_internal.h"
 
 #include <stdlib.h>
@@ -19,11 +20,11 @@ bool completions_take_prompt(struct request_job *j, struct quire_value prompt, s
     return json_value_text(prompt, "prompt", &item->text, &item->n_text, e);
 }
 
-bool completions_read(struct request_job *j, const struct quire_doc *body)
+bool completions_read(struct generation_job *g, const struct quire_doc *body)
 {
-    struct api_error *e = &j->error;
+    struct api_error *e = &g->job.error;
     struct quire_value prompt = json_field_get(body, "prompt"), rest = prompt, item = {0};
-    if (!request_job_params(j, body, false) || !request_job_prediction(j, body))
+    if (!generation_job_params(g, body, false) || !generation_job_prediction(g, body))
         return false;
     if (!prompt.n)
         return api_bad(e, "prompt", "is missing");
@@ -33,22 +34,23 @@ bool completions_read(struct request_job *j, const struct quire_doc *body)
         return api_bad(e, "prompt", "is empty");
     bool one = !list || json_is(item, QUIRE_NUMBER);
     size_t n = one ? 1 : quire_value_count(prompt);
-    if (n > j->served->config->max_choices / j->params.spec.n)
+    if (n > g->job.served->config->max_choices / g->params->spec->n)
         return api_bad(e, "prompt",
                        "%zu prompts with n %u are %llu choices, and one request may have %u "
                        "(--max-choices-per-request): send fewer at once",
-                       n, j->params.spec.n, (unsigned long long)n * j->params.spec.n, j->served->config->max_choices);
-    if (n > 1 && j->params.has_prediction)
+                       n, g->params->spec->n, (unsigned long long)n * g->params->spec->n,
+                       g->job.served->config->max_choices);
+    if (n > 1 && g->params->has_prediction)
         return api_bad(e, "prediction", "is of one answer, and there are %zu prompts", n);
-    if (!request_job_items(j, n))
+    if (!text_task_items(g->job.text, n, &g->job.error))
         return false;
     if (one)
-        return completions_take_prompt(j, prompt, &j->items[0]);
+        return completions_take_prompt(&g->job, prompt, &g->job.text->items[0]);
     if (json_array_is_mixed(prompt))
         return api_bad(e, "prompt", "mixes strings and arrays of token ids: send all as one or the other");
     rest = prompt;
     for (size_t i = 0; quire_value_next(&rest, NULL, &item); i++)
-        if (!completions_take_prompt(j, item, &j->items[i]))
+        if (!completions_take_prompt(&g->job, item, &g->job.text->items[i]))
             return false;
     return true;
 }

@@ -1,5 +1,6 @@
 /* Anthropic's /v1/messages: turns its body into a chat and parameters. Text only. */
 #include "server/front/body/system_prompt.h"
+#include "server/front/body/generation_job.h"
 #include "server/front/front_internal.h"
 
 #include <stdio.h>
@@ -57,9 +58,9 @@ static bool read_prompt(struct request_job *j, const struct quire_doc *body)
     json_out_raw(&o, "[");
     /* A last message of the assistant is continued. */
     bool ok = (!system.n || system_prompt_add(&o, system, !j->served->config->keeps_billing_header, e)) &&
-              add_messages(&o, json_field_get(body, "messages"), &j->continue_final, e);
+              add_messages(&o, json_field_get(body, "messages"), &j->text->chat.continue_final, e);
     json_out_raw(&o, "]");
-    j->add_generation_prompt = !j->continue_final;
+    j->text->chat.add_generation_prompt = !j->text->chat.continue_final;
     ok = ok && chat_take(j, &o, "messages");
     buffer_free(&o);
     return ok;
@@ -99,11 +100,11 @@ static bool check_metadata(const struct quire_doc *body, struct api_error *e)
     return true;
 }
 
-static bool read_length(struct request_job *j, const struct quire_doc *body)
+static bool read_length(struct generation_job *g, const struct quire_doc *body)
 {
-    if (!params_length(&j->params, body, "max_tokens", 1, 0, &j->error))
+    if (!params_length(g->params, body, "max_tokens", 1, 0, &g->job.error))
         return false;
-    return j->params.has_max_tokens || api_bad(&j->error, "max_tokens", "is missing");
+    return g->params->has_max_tokens || api_bad(&g->job.error, "max_tokens", "is missing");
 }
 
 static bool check_temperature(const struct quire_doc *body, struct api_error *e)
@@ -113,12 +114,12 @@ static bool check_temperature(const struct quire_doc *body, struct api_error *e)
            api_bad(e, "temperature", "must be between 0 and 1, got %.*s", JSON_SHOWN(temperature));
 }
 
-bool messages_read(struct request_job *j, const struct quire_doc *body)
+bool messages_read(struct generation_job *g, const struct quire_doc *body)
 {
-    struct api_error *e = &j->error;
+    struct api_error *e = &g->job.error;
     return refuse_not_built(body, e) && check_temperature(body, e) && check_metadata(body, e) &&
-           request_job_common(j, body) && request_job_one_choice(j) && read_length(j, body) &&
-           params_stops(&j->params, body, "stop_sequences", e) && read_prompt(j, body);
+           generation_job_common(g, body) && generation_job_one_choice(g) && read_length(g, body) &&
+           params_stops(g->params, body, "stop_sequences", e) && read_prompt(&g->job, body);
 }
 
 /* ---- counting ------------------------------------------------------------------------------- */
@@ -133,11 +134,12 @@ bool messages_count_read(struct request_job *j, const struct quire_doc *body)
 static void put_count(struct buffer *o, const struct request_job *j)
 {
     json_out_raw(o, "{\"input_tokens\":");
-    json_out_u64(o, j->items[0].n_ids);
+    json_out_u64(o, j->text->items[0].n_ids);
     json_out_raw(o, "}");
 }
 
 void messages_count_start(struct served_model *m, struct http_exchange *x)
 {
-    utility_start(m, x, messages_count_read, put_count, true);
+    static const struct utility_calls calls = {messages_count_read, put_count, true};
+    utility_start(m, x, &calls);
 }

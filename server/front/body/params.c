@@ -129,15 +129,14 @@ bool params_tools(const struct quire_doc *body, struct quire_value *out, struct 
 static bool read_spec(struct params *p, const struct quire_doc *body, const struct params_model *model,
                       struct api_error *e)
 {
-    request_spec_default(&p->spec);
-    request_spec_take_defaults(&p->spec, model->defaults);
-    if (!spec_json_read(&p->spec, body, model->vocab_size, e) || !speculative_json_read(&p->spec, body, e))
+    request_spec_take_defaults(p->spec, model->defaults);
+    if (!spec_json_read(p->spec, body, model->vocab_size, e) || !speculative_json_read(p->spec, body, e))
         return false;
     p->has_priority = json_field_get(body, "priority").n > 0;
-    int64_t best_of = p->spec.n;
+    int64_t best_of = p->spec->n;
     if (!json_field_i64(body, "best_of", 1, REQUEST_MAX_CHOICES, &best_of, e))
         return false;
-    if (best_of != p->spec.n)
+    if (best_of != p->spec->n)
         return api_unsupported(e, "best_of", "only the value of n is supported");
     return true;
 }
@@ -185,17 +184,17 @@ static bool read_logprobs(struct params *p, const struct quire_doc *body, bool c
         if (top > 0 && !wanted)
             return api_bad(e, "top_logprobs", "needs \"logprobs\": true");
         if (wanted)
-            p->spec.n_logprobs = (int32_t)top;
+            p->spec->n_logprobs = (int32_t)top;
     } else {
         if (!json_field_i64(body, "logprobs", 0, REQUEST_MAX_LOGPROBS, &top, e))
             return false;
-        p->spec.n_logprobs = (int32_t)top;
+        p->spec->n_logprobs = (int32_t)top;
     }
     if (!json_field_i64(body, "prompt_logprobs", 0, REQUEST_MAX_LOGPROBS, &prompt, e))
         return false;
     if (prompt >= 0 && p->stream)
         return api_bad(e, "prompt_logprobs", "is not given in a stream");
-    p->spec.n_prompt_logprobs = (int32_t)prompt;
+    p->spec->n_prompt_logprobs = (int32_t)prompt;
     return true;
 }
 
@@ -322,7 +321,10 @@ static bool read_cache(struct params *p, const struct quire_doc *body, struct ap
 bool params_read_common(struct params *p, const struct quire_doc *body, const struct params_model *model,
                         struct api_error *e)
 {
-    *p = (struct params){.skip_special = true};
+    *p = (struct params){.spec = malloc(sizeof *p->spec), .skip_special = true};
+    if (!p->spec)
+        return api_no_memory(e);
+    request_spec_default(p->spec);
     return params_refuse(body, not_built, sizeof not_built / sizeof *not_built, e) &&
            json_field_string(body, "model", &p->model, e) && json_field_bool(body, "stream", &p->stream, e) &&
            read_spec(p, body, model, e) && read_bad_words(p, body, e) &&
@@ -348,7 +350,9 @@ bool params_read(struct params *p, const struct quire_doc *body, bool chat, cons
 
 void params_free(struct params *p)
 {
-    request_spec_free(&p->spec);
+    if (p->spec)
+        request_spec_free(p->spec);
+    free(p->spec);
     free(p->lead);
     stop_set_free(&p->stops);
     *p = (struct params){0};

@@ -29,9 +29,11 @@ struct params_cache {
 struct params {
     const char *model;       /* from the request; borrowed from the body, NULL: absent */
     bool stream, include_usage, continuous_usage;
-    struct request_spec spec; /* owned; the prompt and the values from the engine or front end come later */
+    /* Owned, malloc'd, with all it holds; NULL: not read. The prompt and the values from the engine or front end come
+     * later. */
+    struct request_spec *spec;
     struct quire_value
-        /* checked strings, borrowed from the body; empty: not set. With a tokenizer, request_job.c turns them into
+        /* checked strings, borrowed from the body; empty: not set. With a tokenizer, generation_job.c turns them into
          * spec's */
         bad_words;
     struct stop_set stops;

@@ -2,8 +2,11 @@
 
 #include "server/cache/answer.h"
 #include "server/cache/cache_key.h"
-#include "server/front/front_internal.h"
+#include "server/front/body/params.h"
+#include "server/front/text/text_work.h"
+#include "text/quire_json.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static void add(struct quire_sha256_state *s, const char *text, size_t n)
@@ -14,83 +17,85 @@ static void add(struct quire_sha256_state *s, const char *text, size_t n)
 }
 
 /* With another tokenizer or template, the same words around a question are another prompt. */
-static void begin(struct quire_sha256_state *s, const struct request_job *j)
+static void begin(struct quire_sha256_state *s, const struct key256 *identity)
 {
-    const struct key256 *identity = &j->served->config->prompt_identity;
     quire_sha256_begin(s);
     quire_sha256_add(s, identity->bytes, sizeof identity->bytes);
 }
 
 /* The model sees only a part of a truncated prompt, and the part is another question than the whole. */
-static void add_cut(struct quire_sha256_state *s, const struct request_job *j)
+static void add_cut(struct quire_sha256_state *s, const struct params *p)
 {
-    const uint8_t end = j->params.truncate_end;
-    quire_sha256_add(s, &j->params.truncate, sizeof j->params.truncate);
+    const uint8_t end = p->truncate_end;
+    quire_sha256_add(s, &p->truncate, sizeof p->truncate);
     quire_sha256_add(s, &end, sizeof end);
 }
 
 /* Returns the last message's content as written; n is 0 if it is not the user's, or cannot be a question. */
-static struct quire_value last_content(const struct request_job *j, size_t n_messages)
+static struct quire_value last_content(const struct text_chat *chat, size_t n_messages)
 {
-    struct quire_value rest = {j->messages, n_messages}, item, last = {0};
+    struct quire_value rest = {chat->messages, n_messages}, item, last = {0};
     while (quire_value_next(&rest, NULL, &item))
         last = item;
-    if (!quire_value_is(quire_value_member(last, "role"), "user") || j->continue_final)
+    if (!quire_value_is(quire_value_member(last, "role"), "user") || chat->continue_final)
         return (struct quire_value){0};
     return quire_value_member(last, "content");
 }
 
-static void take_chat(struct request_job *j)
+static void take_chat(struct question *q, const struct text_chat *c, const struct params *p,
+                      const struct key256 *identity)
 {
-    const size_t n = strlen(j->messages), n_tools = j->tools ? strlen(j->tools) : 0,
-                 n_kwargs = j->kwargs ? strlen(j->kwargs) : 0;
-    const uint8_t how[2] = {j->add_generation_prompt, j->params.lead != NULL};
+    const size_t n = strlen(c->messages), n_tools = c->tools ? strlen(c->tools) : 0,
+                 n_kwargs = c->kwargs ? strlen(c->kwargs) : 0;
+    const uint8_t how[2] = {c->add_generation_prompt, p->lead != NULL};
     struct quire_sha256_state s;
     if (n + n_tools + n_kwargs > CACHE_KEY_MAX_BYTES) /* longer requests are not cached */
         return;
-    const struct quire_value content = last_content(j, n);
+    const struct quire_value content = last_content(c, n);
     /* An escape has at most six bytes for one byte of text. */
     if (content.n <= 2 || content.n > 6 * ANSWER_MAX_QUESTION ||
-        quire_value_text(content, &j->question.text, &j->question.n, NULL) != QUIRE_OK)
+        quire_value_text(content, &q->text, &q->n, NULL) != QUIRE_OK)
         return;
     const char *end = content.text + content.n;
-    begin(&s, j);
+    begin(&s, identity);
     quire_sha256_add(&s, "chat", 4);
     quire_sha256_add(&s, how, sizeof how);
-    add_cut(&s, j);
-    add(&s, j->messages, (size_t)(content.text - j->messages));
-    add(&s, end, (size_t)(j->messages + n - end));
-    add(&s, j->tools, n_tools);
-    add(&s, j->kwargs, n_kwargs);
-    j->question.around = quire_sha256_now(&s);
+    add_cut(&s, p);
+    add(&s, c->messages, (size_t)(content.text - c->messages));
+    add(&s, end, (size_t)(c->messages + n - end));
+    add(&s, c->tools, n_tools);
+    add(&s, c->kwargs, n_kwargs);
+    q->around = quire_sha256_now(&s);
 }
 
-static void take_prompt(struct request_job *j)
+static void take_prompt(struct question *q, const struct text_task *task, const struct params *p,
+                        const struct key256 *identity)
 {
-    const struct request_item *item = &j->items[0];
-    const uint8_t how = j->add_special;
+    const struct request_item *item = &task->items[0];
+    const uint8_t how = task->add_special;
     struct quire_sha256_state s;
-    if (j->n_items != 1 || !item->text || item->n_text == 0 || item->n_text > ANSWER_MAX_QUESTION || j->params.echo)
+    if (task->n_items != 1 || !item->text || item->n_text == 0 || item->n_text > ANSWER_MAX_QUESTION || p->echo)
         return;
-    j->question.text = malloc(item->n_text);
-    if (!j->question.text)
+    q->text = malloc(item->n_text);
+    if (!q->text)
         return;
-    j->question.n = item->n_text;
-    memcpy(j->question.text, item->text, item->n_text);
-    begin(&s, j);
+    q->n = item->n_text;
+    memcpy(q->text, item->text, item->n_text);
+    begin(&s, identity);
     quire_sha256_add(&s, &how, sizeof how);
-    add_cut(&s, j);
-    j->question.around = quire_sha256_now(&s);
+    add_cut(&s, p);
+    q->around = quire_sha256_now(&s);
 }
 
-void question_take(struct request_job *j)
+void question_take(struct question *q, const struct text_task *task, const struct params *params,
+                   const struct key256 *prompt_identity)
 {
-    if (j->messages)
-        take_chat(j);
+    if (task->chat.messages)
+        take_chat(q, &task->chat, params, prompt_identity);
     else
-        take_prompt(j);
-    if (j->question.n > ANSWER_MAX_QUESTION) {
-        free(j->question.text);
-        j->question = (struct question){0};
+        take_prompt(q, task, params, prompt_identity);
+    if (q->n > ANSWER_MAX_QUESTION) {
+        free(q->text);
+        *q = (struct question){0};
     }
 }

@@ -7,7 +7,8 @@
 
 #include <stddef.h>
 
-struct request_job;
+struct params;
+struct text_task;
 
 struct question { /* owned by the struct that contains it */
     char *text; /* malloc'd; NULL: no question */
@@ -15,7 +16,9 @@ struct question { /* owned by the struct that contains it */
     struct key256 around; /* digest of the rest of the prompt */
 };
 
-/* Fills in j->question, for a job that has been read. Leaves it empty if memory is out. */
-void question_take(struct request_job *j);
+/* Fills in an empty question from the prompt of a task that has not begun. prompt_identity: the model's. Leaves it
+ * empty if memory is out. */
+void question_take(struct question *q, const struct text_task *task, const struct params *params,
+                   const struct key256 *prompt_identity);
 
 #endif

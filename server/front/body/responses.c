@@ -1,5 +1,6 @@
 /* /v1/responses: turns its body into a chat and parameters. Text only, and the server stores nothing between requests:
  * fields that need either are rejected. */
+#include "server/front/body/generation_job.h"
 #include "server/front/front_internal.h"
 
 #include <stdio.h>
@@ -81,7 +82,7 @@ static bool read_input(struct request_job *j, const struct quire_doc *body)
     json_out_raw(&o, "[");
     if (instructions.n && !quire_value_is(instructions, "")) /* an empty string counts as absent, as in vLLM */
         add_message(&o, "system", instructions);
-    j->add_generation_prompt = true;
+    j->text->chat.add_generation_prompt = true;
     bool ok = add_input(&o, json_field_get(body, "input"), &j->error);
     json_out_raw(&o, "]");
     ok = ok && chat_take(j, &o, "input");
@@ -112,9 +113,9 @@ static bool refuse_not_built(const struct quire_doc *body, struct api_error *e)
     return true;
 }
 
-static bool read_logprobs(struct request_job *j, const struct quire_doc *body)
+static bool read_logprobs(struct generation_job *g, const struct quire_doc *body)
 {
-    struct api_error *e = &j->error;
+    struct api_error *e = &g->job.error;
     struct quire_value include = json_field_get(body, "include"), rest = include, item;
     int64_t top = 0;
     if (!json_field_i64(body, "top_logprobs", 0, REQUEST_MAX_LOGPROBS, &top, e))
@@ -126,20 +127,20 @@ static bool read_logprobs(struct request_job *j, const struct quire_doc *body)
         if (!json_is(item, QUIRE_STRING))
             return api_bad(e, "include", "must be an array of strings");
         if (quire_value_is(item, "message.output_text.logprobs"))
-            j->params.spec.n_logprobs = (int32_t)top;
+            g->params->spec->n_logprobs = (int32_t)top;
     }
     return true;
 }
 
-static bool read_truncation(struct request_job *j, const struct quire_doc *body)
+static bool read_truncation(struct generation_job *g, const struct quire_doc *body)
 {
     const char *truncation = NULL;
-    if (!json_field_string(body, "truncation", &truncation, &j->error))
+    if (!json_field_string(body, "truncation", &truncation, &g->job.error))
         return false;
     bool cuts = truncation && strcmp(truncation, "auto") == 0;
     if (truncation && !cuts && strcmp(truncation, "disabled") != 0)
-        return api_bad(&j->error, "truncation", "must be \"auto\" or \"disabled\"");
-    j->params.truncate = cuts ? -1 : 0;
+        return api_bad(&g->job.error, "truncation", "must be \"auto\" or \"disabled\"");
+    g->params->truncate = cuts ? -1 : 0;
     return true;
 }
 
@@ -170,16 +171,16 @@ static void put_echo(struct buffer *o, const struct quire_doc *body, const char 
 }
 
 /* Writes all fields of the reply that do not depend on the generated text; the SDK's types need them. */
-static bool make_echo(struct request_job *j, const struct quire_doc *body)
+static bool make_echo(struct generation_job *g, const struct quire_doc *body)
 {
-    const struct sampling_defaults *d = j->served->config->sampling;
+    const struct sampling_defaults *d = g->job.served->config->sampling;
     const char *user = NULL;
     char temperature[32], top_p[32];
     bool parallel = true, store = false;
     struct buffer o = {0};
-    if (!check_metadata(body, &j->error) || !json_field_string(body, "user", &user, &j->error) ||
-        !json_field_bool(body, "parallel_tool_calls", &parallel, &j->error) ||
-        !json_field_bool(body, "store", &store, &j->error))
+    if (!check_metadata(body, &g->job.error) || !json_field_string(body, "user", &user, &g->job.error) ||
+        !json_field_bool(body, "parallel_tool_calls", &parallel, &g->job.error) ||
+        !json_field_bool(body, "store", &store, &g->job.error))
         return false;
     /* 15 digits reproduce a decimal number as it was written. */
     snprintf(temperature, sizeof temperature, "%.15g", d->has_temperature ? d->temperature : 1);
@@ -198,16 +199,16 @@ static bool make_echo(struct request_job *j, const struct quire_doc *body)
     put_echo(&o, body, "truncation", "\"disabled\"");
     put_echo(&o, body, "user", "null");
     json_out_raw(&o, "}");
-    j->echo = buffer_text(&o) ? o.data : NULL;
-    if (!j->echo)
+    g->echo = buffer_text(&o) ? o.data : NULL;
+    if (!g->echo)
         buffer_free(&o);
-    return j->echo || request_job_no_memory(j);
+    return g->echo || api_no_memory(&g->job.error);
 }
 
-bool responses_read(struct request_job *j, const struct quire_doc *body)
+bool responses_read(struct generation_job *g, const struct quire_doc *body)
 {
-    struct api_error *e = &j->error;
-    return refuse_not_built(body, e) && request_job_common(j, body) && request_job_one_choice(j) &&
-           params_stops(&j->params, body, "stop", e) && params_length(&j->params, body, "max_output_tokens", 1, 0, e) &&
-           read_logprobs(j, body) && read_truncation(j, body) && make_echo(j, body) && read_input(j, body);
+    struct api_error *e = &g->job.error;
+    return refuse_not_built(body, e) && generation_job_common(g, body) && generation_job_one_choice(g) &&
+           params_stops(g->params, body, "stop", e) && params_length(g->params, body, "max_output_tokens", 1, 0, e) &&
+           read_logprobs(g, body) && read_truncation(g, body) && make_echo(g, body) && read_input(&g->job, body);
 }

@@ -7,26 +7,58 @@
  * pending. */
 #define CONTEXT_TOKENS 64
 
-void choice_init(struct choice *c, uint32_t index, const struct choice_rules *rules)
+/* Tokens become text, and the text passes the stop strings. */
+struct choice_decoder {
+    struct quire_detok *detok;
+    struct stop_holder holder;
+};
+
+struct choice *choice_list_new(uint32_t n, uint32_t first, const struct choice_rules *rules)
 {
-    *c = (struct choice){
-        .index = index, .stop_string = -1, .stop_token = -1, .tools.format = rules->params->tool_format};
+    struct choice *choices = calloc(n, sizeof *choices);
+    struct choice_parts *parts = calloc(n, sizeof *parts);
+    if (!choices || !parts) {
+        free(choices);
+        free(parts);
+        return NULL;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        parts[i].tools.format = rules->params->tool_format;
+        choices[i] = (struct choice){.index = first + i, .stop_string = -1, .stop_token = -1, .parts = &parts[i]};
+    }
+    return choices;
+}
+
+void choice_list_free(struct choice *choices, uint32_t n)
+{
+    if (!choices)
+        return;
+    for (uint32_t i = 0; i < n; i++)
+        choice_close(&choices[i]);
+    free(choices->parts);
+    free(choices);
 }
 
 int choice_open(struct choice *c, const struct choice_rules *rules, const uint32_t *prompt, size_t n_prompt,
                 struct quire_error *err)
 {
     size_t n = n_prompt < CONTEXT_TOKENS ? n_prompt : CONTEXT_TOKENS;
+    c->decoder = calloc(1, sizeof *c->decoder);
+    if (!c->decoder)
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     return quire_detok_open(rules->text, n > 0 ? prompt + n_prompt - n : NULL, n, rules->params->skip_special,
-                            &c->detok, err);
+                            &c->decoder->detok, err);
 }
 
 void choice_settle(struct choice *c)
 {
-    if (c->detok)
-        quire_detok_close(c->detok);
-    c->detok = NULL;
-    stop_holder_free(&c->holder);
+    if (c->decoder) {
+        if (c->decoder->detok)
+            quire_detok_close(c->decoder->detok);
+        stop_holder_free(&c->decoder->holder);
+        free(c->decoder);
+        c->decoder = NULL;
+    }
     free(c->waiting.tokens);
     c->waiting.tokens = NULL;
     buffer_free(&c->waiting.text);
@@ -34,17 +66,19 @@ void choice_settle(struct choice *c)
 
 void choice_close(struct choice *c)
 {
+    struct choice_parts *parts = c->parts;
     choice_settle(c);
-    buffer_free(&c->text);
-    buffer_free(&c->token_ids);
-    buffer_free(&c->logprobs);
-    logprobs_arrays_free(&c->arrays);
-    tool_parser_free(&c->tools);
+    buffer_free(&parts->text);
+    buffer_free(&parts->token_ids);
+    buffer_free(&parts->logprobs);
+    logprobs_arrays_free(&parts->arrays);
+    tool_parser_free(&parts->tools);
 }
 
 uint64_t choice_bytes(const struct choice *c)
 {
-    return c->text.n + c->token_ids.n + c->logprobs.n + logprobs_arrays_bytes(&c->arrays);
+    const struct choice_parts *parts = c->parts;
+    return parts->text.n + parts->token_ids.n + parts->logprobs.n + logprobs_arrays_bytes(&parts->arrays);
 }
 
 static bool contains(const uint32_t *ids, uint32_t n, uint32_t id)
@@ -60,8 +94,8 @@ static int hold(struct choice *c, const struct params *p, const char *piece, siz
                 size_t *n_text, struct quire_error *err)
 {
     c->n_chars += utf8_count(piece, n_piece);
-    int found = stop_holder_push(&c->holder, &p->stops, c->n_tokens > p->spec.min_tokens, p->include_stop, piece,
-                                 n_piece, text, n_text);
+    int found = stop_holder_push(&c->decoder->holder, &p->stops, c->n_tokens > p->spec->min_tokens, p->include_stop,
+                                 piece, n_piece, text, n_text);
     if (found == -2)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     if (found >= 0) {
@@ -79,9 +113,9 @@ int choice_token(struct choice *c, const struct choice_rules *rules, uint32_t to
     const char *piece = "";
     size_t n_piece = 0;
     c->n_tokens++;
-    bool asked = contains(p->spec.stop_token_ids, p->spec.n_stop_token_ids, token);
-    bool stops = (asked || (!p->spec.ignore_eos && contains(rules->eos, rules->n_eos, token))) &&
-                 c->n_tokens >= p->spec.min_tokens;
+    bool asked = contains(p->spec->stop_token_ids, p->spec->n_stop_token_ids, token);
+    bool stops = (asked || (!p->spec->ignore_eos && contains(rules->eos, rules->n_eos, token))) &&
+                 c->n_tokens >= p->spec->min_tokens;
     /* The engine's DONE comes in a later frame; the token itself already says that it is the
      * last. */
     if (stops) {
@@ -89,10 +123,10 @@ int choice_token(struct choice *c, const struct choice_rules *rules, uint32_t to
         c->stop_token = asked ? (int64_t)token : -1;
     }
     bool is_shown = !stops || p->include_stop;
-    if (p->spec.n_logprobs >= 0)
-        c->offset = c->n_chars + quire_detok_held(c->detok, is_shown ? (int64_t)token : -1);
+    if (p->spec->n_logprobs >= 0)
+        c->offset = c->n_chars + quire_detok_held(c->decoder->detok, is_shown ? (int64_t)token : -1);
     if (is_shown) {
-        int status = quire_detok_push(c->detok, token, &piece, &n_piece, err);
+        int status = quire_detok_push(c->decoder->detok, token, &piece, &n_piece, err);
         if (status != QUIRE_OK)
             return status;
     }
@@ -108,14 +142,14 @@ int choice_tail(struct choice *c, const struct choice_rules *rules, const char *
     *n_text = 0;
     if (c->stop_string >= 0) /* the text was cut: later text does not belong to it */
         return QUIRE_OK;
-    int status = quire_detok_finish(c->detok, &piece, &n_piece, err);
+    int status = quire_detok_finish(c->decoder->detok, &piece, &n_piece, err);
     if (status != QUIRE_OK)
         return status;
     status = hold(c, rules->params, piece, n_piece, text, n_text, err);
     if (status != QUIRE_OK || c->stop_string >= 0)
         return status;
     /* In the holder, the held-back text directly follows the released text. */
-    stop_holder_finish(&c->holder, &rest, &n_rest);
+    stop_holder_finish(&c->decoder->holder, &rest, &n_rest);
     *n_text += n_rest;
     return QUIRE_OK;
 }

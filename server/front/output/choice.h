@@ -37,35 +37,41 @@ struct choice_waiting {
 
 enum choice_finish { CHOICE_RUNS, CHOICE_STOP, CHOICE_LENGTH };
 
+/* What the reply's dialect collects of a choice: of a reply that is not streamed, or to repeat it at a stream's end. */
+struct choice_parts {
+    struct buffer text, token_ids, logprobs;
+    struct logprobs_arrays arrays;
+    bool opened; /* streamed: its first event was sent */
+    struct tool_parser tools; /* for chats; a whole reply uses it at its end */
+    uint32_t n_tool_calls;
+};
+
 struct choice {
-    uint32_t index;       /* in the reply */
-    struct quire_detok *detok;
-    struct stop_holder holder;
-    uint32_t n_tokens;    /* generated until it stopped */
-    uint64_t n_chars;     /* characters so far, including held-back text */
-    uint64_t offset;      /* with logprobs: characters of text before the last token's */
+    uint32_t index; /* in the reply */
+    struct choice_decoder *decoder; /* private to choice.c; from choice_open() to choice_settle() */
+    uint32_t n_tokens; /* generated until it stopped */
+    uint64_t n_chars; /* characters so far, including held-back text */
+    uint64_t offset; /* with logprobs: characters of text before the last token's */
     enum choice_finish finish;
-    int stop_string;      /* index, or -1 */
-    int64_t stop_token;   /* id of one of the request's stop_token_ids, or -1 */
+    int stop_string; /* index, or -1 */
+    int64_t stop_token; /* id of one of the request's stop_token_ids, or -1 */
     bool over_in_engine;
     uint32_t n_drafted, n_accepted, n_predicted, n_predicted_right; /* as in struct wire_done */
     uint64_t first_token_us, last_token_us; /* 0: no token came */
-    /* The parts of a reply that is not streamed. */
-    struct buffer text, token_ids, logprobs;
-    struct logprobs_arrays arrays;
-    bool opened;          /* streamed: its first event was sent */
-    bool shown;           /* streamed: its first token was sent */
-    struct tool_parser tools; /* for chats; a whole reply uses it at its end */
-    uint32_t n_tool_calls;
+    bool shown; /* streamed: its first token was sent */
     struct choice_waiting waiting;
+    struct choice_parts *parts;
 };
 
-void choice_init(struct choice *c, uint32_t index, const struct choice_rules *rules);
+/* n choices of one prompt, the first with this index. NULL: out of memory. */
+struct choice *choice_list_new(uint32_t n, uint32_t first, const struct choice_rules *rules);
+void choice_list_free(struct choice *choices, uint32_t n); /* NULL is allowed */
 /* Call it before the first token. prompt: for the detokenizer's context. QUIRE_NO_MEMORY. */
 int choice_open(struct choice *c, const struct choice_rules *rules, const uint32_t *prompt, size_t n_prompt,
                 struct quire_error *err);
 /* Call it after the last token: frees the state for its text. */
 void choice_settle(struct choice *c);
+/* Frees its text and its parts. */
 void choice_close(struct choice *c);
 /* The bytes of a reply that it holds. */
 uint64_t choice_bytes(const struct choice *c);

@@ -1,3 +1,4 @@
+/* The beginning of a generating request: its headers, its text work, its terms. */
 #include "base/clock.h"
 #include "server/front/output/generation.h"
 
@@ -5,709 +6,76 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the end -------------------------------------------------------------------------------- */
-
-static void free_prompt(struct generation *g, struct gen_prompt *p)
+/* Applies the limits of the key. */
+static bool apply_limits(struct request_spec *s, bool has_priority, const struct tenant *t, struct api_error *e)
 {
-    for (uint32_t i = 0; p->choices && i < g->params.spec.n; i++)
-        choice_close(&p->choices[i]);
-    free(p->choices);
-    free(p->item.text);
-    free(p->item.ids);
-    free(p->item.places);
-    logprobs_arrays_free(&p->arrays);
-    buffer_free(&p->prompt_logprobs);
-}
-
-/* Frees it, and cancels its work in the engine and the pool. */
-static void generation_free(struct generation *g)
-{
-    if (g->job)
-        text_pool_cancel(g->served->front->pool, &g->job->job);
-    prompt_batch_end(&g->batch);
-    for (size_t i = 0; i < g->n_prompts; i++)
-        free_prompt(g, &g->prompts[i]);
-    free(g->prompts);
-    free(g->prediction.ids);
-    free(g->question.text);
-    if (g->ping)
-        event_free(g->ping);
-    params_free(&g->params);
-    model_facts_release(g->facts);
-    buffer_free(&g->head);
-    buffer_free(&g->shown);
-    buffer_free(&g->event);
-    buffer_free(&g->early);
-    limits_dequeue(g->tenant, g->n_queued);
-    limits_end(g->tenant);
-    TAILQ_REMOVE(&g->served->generations, g, link);
-    reply_room_leave(&g->room);
-    free(g);
-}
-
-static void count_unfinished(struct generation *g, enum metrics_finish how)
-{
-    for (size_t i = 0; i < g->n_prompts; i++) {
-        const struct gen_prompt *p = &g->prompts[i];
-        for (uint32_t j = 0; p->choices && j < g->params.spec.n; j++)
-            if (p->choices[j].finish == CHOICE_RUNS && p->batch.accepted)
-                generation_metrics(g)->finished[how]++;
-    }
-}
-
-/* The client disconnected. */
-static void on_gone(void *context)
-{
-    struct generation *g = context;
-    count_unfinished(g, METRICS_ABORT);
-    generation_over(g, 499, NULL);
-    generation_free(g);
-}
-
-/* Ends the reply with an error and frees g. Within a submit(), this happens after submit() has returned. */
-static void fail(struct generation *g, const struct api_error *e)
-{
-    if (prompt_batch_is_submitting(&g->batch)) {
-        prompt_batch_fail(&g->batch, e);
-        return;
-    }
-    count_unfinished(g, METRICS_ERROR);
-    if (e->status == 429)
-        g->served->counts->n_refused++;
-    generation_over(g, e->status, e);
-    struct http_exchange *x = g->x;
-    if (g->begun) {
-        g->dialect->error(g, e);
-        generation_free(g);
-        http_stream_end(x);
-    } else {
-        limits_headers(g->tenant, quire_now_us(), x);
-        generation_free(g);
-        api_error_reply(x, e);
-    }
-}
-
-static void fail_with(struct generation *g, int status, const char *why)
-{
-    struct api_error e;
-    snprintf(e.why.text, sizeof e.why.text, "%s", why);
-    front_failed_with(g->served, status, &e);
-    fail(g, &e);
-}
-
-/* ---- the stream's beginning ----------------------------------------------------------------- */
-
-/* Called with the first output, or after a long silence. Until then the status is open, and a request that is given up
- * in the queue gets a 429. */
-static void begin_stream(struct generation *g)
-{
-    if (g->begun)
-        return;
-    limits_headers(g->tenant, quire_now_us(), g->x);
-    generation_cache_say(g->served, g->x, &g->cache);
-    http_add_header(g->x, "Cache-Control", "no-cache");
-    http_add_header(g->x, "X-Accel-Buffering", "no");
-    http_stream_begin(g->x, 200, "text/event-stream");
-    /* The first events of all choices, in the order of their indices. Completions that show their prompt's logprobs
-     * must wait for these. All are written in one piece with the earlier events: each may repeat a prompt, and
-     * together they are not more than the client has had time to read. */
-    struct buffer early = g->early;
-    g->early = (struct buffer){0};
-    bool waits = g->params.echo && g->params.spec.n_logprobs >= 0;
-    for (size_t i = 0; i < g->n_prompts && !waits; i++)
-        for (uint32_t j = 0; j < g->params.spec.n; j++)
-            g->dialect->open(g, &g->prompts[i], &g->prompts[i].choices[j]);
-    buffer_append(&g->early, early.data, early.n);
-    if (early.failed || g->early.failed)
-        http_cut_off(g->x);
-    g->begun = true;
-    generation_alias_show(g, g->early.data, g->early.n);
-    http_stream_write(g->x, g->early.data, g->early.n);
-    buffer_free(&early);
-    buffer_free(&g->early);
-}
-
-static void on_ping(evutil_socket_t fd, short what, void *context)
-{
-    struct generation *g = context;
-    uint64_t now = quire_now_us(), silent_ms = (now - g->last_write_us) / 1000;
-    uint64_t wait_ms = g->served->front->ping_ms;
-    (void)fd;
-    (void)what;
-    if (silent_ms >= wait_ms) {
-        begin_stream(g);
-        /* A comment: an event without data would end the stream in some clients. */
-        http_stream_write(g->x, ": ping\n\n", 8);
-        g->last_write_us = now;
-    } else {
-        wait_ms -= silent_ms;
-    }
-    struct timeval tv = {.tv_sec = (time_t)(wait_ms / 1000), .tv_usec = (suseconds_t)(wait_ms % 1000 * 1000)};
-    event_add(g->ping, &tv);
-}
-
-/* The request was accepted: from here on, a silent stream gets a ping after ping_ms. */
-static void await_tokens(struct generation *g)
-{
-    g->last_write_us = quire_now_us();
-    g->ping = event_new(g->served->front->base, -1, 0, on_ping, g);
-    if (!g->ping)
-        begin_stream(g);
-    if (g->ping)
-        on_ping(-1, 0, g);
-}
-
-#define COPIED_BYTES 65536
-
-struct whole_reply {
-    struct buffer body;
-    struct reply_room room;
-};
-
-static void on_reply_gone(void *context)
-{
-    struct whole_reply *whole = context;
-    buffer_free(&whole->body);
-    reply_room_leave(&whole->room);
-    free(whole);
-}
-
-/* Ends the reply: every choice is over. */
-static void complete(struct generation *g)
-{
-    g->timing.now_us = quire_now_us();
-    struct http_exchange *x = g->x;
-    if (g->params.stream) {
-        begin_stream(g);
-        g->dialect->end(g);
-        generation_alias_keep(g, NULL);
-        generation_over(g, 200, NULL);
-        generation_free(g);
-        http_stream_end(x);
-        return;
-    }
-    struct whole_reply *whole = calloc(1, sizeof *whole);
-    if (whole)
-        g->dialect->whole(g, &whole->body);
-    if (!whole || whole->body.failed) {
-        if (whole)
-            buffer_free(&whole->body);
-        free(whole);
-        fail_with(g, QUIRE_NO_MEMORY, "there is no memory for the reply");
-        return;
-    }
-    limits_headers(g->tenant, g->timing.now_us, x);
-    generation_cache_say(g->served, g->x, &g->cache);
-    generation_alias_keep(g, &whole->body);
-    generation_over(g, 200, NULL);
-    /* A large reply stays counted until the client has read it. */
-    whole->room = g->room;
-    g->room.counted = 0;
-    generation_free(g);
-    if (whole->body.n <= COPIED_BYTES) {
-        http_reply(x, 200, "application/json", whole->body.data, whole->body.n);
-        on_reply_gone(whole);
-    } else {
-        http_reply_large(x, 200, "application/json", whole->body.data, whole->body.n, on_reply_gone, whole);
-    }
-}
-
-/* ---- tokens --------------------------------------------------------------------------------- */
-
-static int show(struct generation *g, struct gen_prompt *p, struct choice *c, const struct gen_piece *piece,
-                struct quire_error *err)
-{
-    uint64_t before = choice_bytes(c);
-    if (!g->params.stream) {
-        g->dialect->collect(g, c, piece);
-    } else {
-        begin_stream(g);
-        g->dialect->token(g, p, c, piece);
-        g->last_write_us = c->last_token_us;
-        c->shown = true;
-    }
-    return reply_room_grow(&g->room, (int64_t)(choice_bytes(c) - before), err);
-}
-
-/* Shows the waiting tokens. */
-static int show_waiting(struct generation *g, struct gen_prompt *p, struct choice *c, struct quire_error *err)
-{
-    struct choice_waiting *w = &c->waiting;
-    const struct gen_piece piece = {w->tokens, w->n_tokens, w->text.data, w->text.n};
-    if (w->text.failed)
-        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
-    int status = QUIRE_OK;
-    if (piece.n_tokens > 0 || piece.n_text > 0)
-        status = show(g, p, c, &piece, err);
-    w->n_tokens = 0;
-    buffer_clear(&w->text);
-    return status;
-}
-
-/* Adds a piece: shows it at once, or with others, depending on stream_interval. The first token never waits. */
-static int add(struct generation *g, struct gen_prompt *p, struct choice *c, const struct gen_piece *piece,
-               struct quire_error *err)
-{
-    struct choice_waiting *w = &c->waiting;
-    if (!g->params.stream || g->params.stream_interval <= 1 || !c->shown)
-        return show(g, p, c, piece, err);
-    buffer_append(&w->text, piece->text, piece->n_text);
-    if (piece->n_tokens == 0)
-        return QUIRE_OK;
-    if (w->n_tokens == w->capacity) {
-        uint32_t capacity = w->capacity ? w->capacity * 2 : 8;
-        struct choice_token *tokens = realloc(w->tokens, capacity * sizeof *tokens);
-        if (!tokens)
-            return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
-        w->tokens = tokens;
-        w->capacity = capacity;
-    }
-    w->tokens[w->n_tokens++] = *piece->tokens;
-    return w->n_tokens >= g->params.stream_interval ? show_waiting(g, p, c, err) : QUIRE_OK;
-}
-
-/* c->finish is set: writes the held-back text, then the end. */
-static int conclude(struct generation *g, struct gen_prompt *p, struct choice *c, struct quire_error *err)
-{
-    struct gen_piece piece = {0};
-    int status = choice_tail(c, &g->rules, &piece.text, &piece.n_text, err);
-    if (status == QUIRE_OK && piece.n_text > 0)
-        status = add(g, p, c, &piece, err);
-    if (status == QUIRE_OK)
-        status = show_waiting(g, p, c, err);
-    if (status != QUIRE_OK)
-        return status;
-    if (g->params.stream)
-        g->dialect->finish(g, p, c);
-    choice_settle(c);
-    struct metrics *m = generation_metrics(g);
-    m->finished[c->finish == CHOICE_STOP ? METRICS_STOP : METRICS_LENGTH]++;
-    histogram_observe(&m->generation_tokens, c->n_tokens);
-    return QUIRE_OK;
-}
-
-static void time_token(struct generation *g, struct choice *c)
-{
-    struct metrics *m = generation_metrics(g);
-    uint64_t now = quire_now_us();
-    m->n_generation_tokens++;
-    limits_token(g->tenant, now);
-    if (g->timing.first_token_us == 0)
-        g->timing.first_token_us = now;
-    if (c->n_tokens == 0) {
-        histogram_observe(&m->ttft, (double)(now - g->timing.arrived_us) * 1e-6);
-        limits_dequeue(g->tenant, 1);
-        g->n_queued--;
-        c->first_token_us = now;
-    } else {
-        histogram_observe(&m->itl, (double)(now - c->last_token_us) * 1e-6);
-    }
-    c->last_token_us = now;
-}
-
-static void on_token(void *context, const struct wire_token *token)
-{
-    struct gen_prompt *p = context;
-    struct generation *g = p->g;
-    struct quire_error err;
-    if (token->choice >= g->params.spec.n)
-        return;
-    struct choice *c = &p->choices[token->choice];
-    if (c->finish != CHOICE_RUNS) /* in flight when the choice stopped */
-        return;
-    prompt_batch_began(&p->batch);
-    time_token(g, c);
-    struct choice_token one = {.token = *token};
-    struct gen_piece piece = {.tokens = &one, .n_tokens = 1};
-    int status = choice_token(c, &g->rules, token->token, &piece.text, &piece.n_text, &err);
-    one.offset = c->offset;
-    if (status == QUIRE_OK)
-        status = add(g, p, c, &piece, &err);
-    if (status == QUIRE_OK && c->finish != CHOICE_RUNS)
-        status = conclude(g, p, c, &err);
-    if (status != QUIRE_OK)
-        fail_with(g, status, err.text);
-    else if (c->stop_string >= 0 && !c->over_in_engine)
-        g->served->source.cancel(g->served->source.self, p->batch.source_id, token->choice);
-}
-
-static void on_prompt_logprob(void *context, const struct wire_token *token)
-{
-    struct gen_prompt *p = context;
-    struct generation *g = p->g;
-    struct quire_error err;
-    uint64_t before = reply_prompt_bytes(g, p);
-    reply_prompt_logprob(g, p, token);
-    int status = reply_room_grow(&g->room, (int64_t)(reply_prompt_bytes(g, p) - before), &err);
-    if (status != QUIRE_OK)
-        fail_with(g, status, err.text);
-}
-
-static void prompt_over(struct generation *g, struct gen_prompt *p)
-{
-    /* A stream has already sent them. */
-    if (g->params.stream)
-        logprobs_arrays_free(&p->arrays);
-    for (uint32_t i = 0; g->params.stream && i < g->params.spec.n; i++)
-        logprobs_arrays_free(&p->choices[i].arrays);
-    g->n_open--;
-    prompt_batch_settle(&g->batch);
-}
-
-static void on_done(void *context, const struct wire_done *done)
-{
-    struct gen_prompt *p = context;
-    struct generation *g = p->g;
-    struct quire_error err;
-    int status = QUIRE_OK;
-    if (done->last)
-        prompt_batch_over(&p->batch);
-    if (done->choice < g->params.spec.n) {
-        struct choice *c = &p->choices[done->choice];
-        c->over_in_engine = true;
-        c->n_drafted = done->n_drafted;
-        c->n_accepted = done->n_accepted;
-        c->n_predicted = done->n_predicted;
-        c->n_predicted_right = done->n_predicted_right;
-        if (done->choice == 0) {
-            p->n_cached = done->n_cached;
-            p->n_created = done->n_created;
-            timing_add(&g->timing, &done->account, p->submitted_us - g->timing.submitted_us, done->n_cached);
-        }
-        generation_choice_over(g, p, c, &done->account);
-        if (c->finish == CHOICE_RUNS && !prompt_batch_ended_well(&p->batch, done))
-            return;
-        if (c->finish == CHOICE_RUNS) {
-            bool stopped = done->finish == WIRE_FINISH_STOP;
-            c->finish = stopped ? CHOICE_STOP : CHOICE_LENGTH;
-            status = conclude(g, p, c, &err);
-        }
-    }
-    if (status != QUIRE_OK)
-        fail_with(g, status, err.text);
-    else if (done->last)
-        prompt_over(g, p);
-}
-
-/* ---- accepted or refused ---- */
-
-/* Returns false if its deadline has passed. */
-static bool may_wait(const void *owner)
-{
-    const struct generation *g = owner;
-    const uint64_t deadline_us = (uint64_t)g->params.deadline_ms * 1000;
-    return deadline_us == 0 || quire_now_us() - g->timing.arrived_us < deadline_us;
-}
-
-/* Frees the ids after the source has received and accepted the prompt. */
-static void drop_ids(struct generation *g, struct gen_prompt *p)
-{
-    if (!p->batch.accepted)
-        return;
-    free(g->prediction.ids);
-    g->prediction.ids = NULL;
-    if (g->params.return_token_ids)
-        return;
-    free(p->item.ids);
-    p->item.ids = NULL;
-}
-
-/* The first prompt was accepted, and so the request. */
-static void on_taken(void *owner)
-{
-    struct generation *g = owner;
-    if (g->params.stream)
-        await_tokens(g);
-}
-
-static void on_origin(void *context, const struct completion_origin *origin)
-{
-    generation_cache_origin(((struct gen_prompt *)context)->g, origin);
-}
-
-static bool has_room(void *context)
-{
-    const struct generation *g = ((struct gen_prompt *)context)->g;
-    return !g->begun || http_stream_has_room(g->x);
-}
-
-static void on_accepted(struct batch_prompt *batch, uint64_t engine_id)
-{
-    struct gen_prompt *p = (struct gen_prompt *)batch;
-    p->engine_id = engine_id;
-    generation_prompt_taken(p->g, p);
-    if (!prompt_batch_is_submitting(&p->g->batch))
-        drop_ids(p->g, p);
-}
-
-static const struct completion_events events = {
-    .on_origin = on_origin,
-    .has_room = has_room,
-    .on_accepted = prompt_batch_on_accepted,
-    .on_refused = prompt_batch_on_refused,
-    .on_token = on_token,
-    .on_prompt_logprob = on_prompt_logprob,
-    .on_done = on_done,
-    .on_lost = prompt_batch_on_lost,
-};
-
-/* ---- submitting ----------------------------------------------------------------------------- */
-
-/* Limit of a tenant's choices that wait here, in requests of the largest size. */
-#define MOST_WAITING 4
-
-/* Truncates the prompt if requested, and sets p->max_tokens. */
-static bool fit_prompt(const struct generation *g, struct gen_prompt *p, struct api_error *e)
-{
-    const struct params *params = &g->params;
-    const char *name = g->prompt_name;
-    uint64_t context = g->facts->max_model_len;
-    bool to_the_end = !params->has_max_tokens && params->max_tokens == 0;
-    if (params->truncate != 0) {
-        /* -1: keep as many tokens as leave space for the answer. */
-        uint64_t answer = to_the_end ? 1 : params->max_tokens;
-        size_t keep = (size_t)params->truncate;
-        if (params->truncate < 0)
-            keep = answer < context ? (size_t)(context - answer) : 0;
-        if (p->item.n_ids > keep) {
-            size_t from = params->truncate_end ? 0 : p->item.n_ids - keep;
-            request_item_keep(&p->item, from, keep);
-        }
-    }
-    if (p->item.n_ids == 0)
-        return api_bad(e, name, "is empty");
-    bool only_prompt = params->has_max_tokens && params->max_tokens == 0;
-    if (p->item.n_ids + !only_prompt > context)
-        return api_fail(e, 400, name, "context_length_exceeded",
-                        "%s: this model's maximum context length is %llu tokens, the prompt has %zu and leaves no "
-                        "room for an answer",
-                        name, (unsigned long long)context, p->item.n_ids);
-    uint64_t rest = context - p->item.n_ids;
-    if (params->has_max_tokens && params->max_tokens > rest)
-        return api_fail(e, 400, params->max_tokens_name, "context_length_exceeded",
-                        "%s: %u is too large: this model's maximum context length is %llu tokens and the prompt "
-                        "has %zu",
-                        params->max_tokens_name, params->max_tokens, (unsigned long long)context, p->item.n_ids);
-    if (params->has_max_tokens)
-        p->max_tokens = params->max_tokens;
-    else
-        p->max_tokens = to_the_end || rest < params->max_tokens ? (uint32_t)rest : params->max_tokens;
-    if (params->spec.min_tokens > p->max_tokens)
-        return api_bad(e, "min_tokens", "%u is more than the %u tokens there may be", params->spec.min_tokens,
-                       p->max_tokens);
-    return true;
-}
-
-static bool wants_prompt_logprobs(const struct params *params)
-{
-    return (params->echo && params->spec.n_logprobs >= 0) || params->spec.n_prompt_logprobs >= 0;
-}
-
-/* Creates its choices. A stream mentions them from its beginning on. */
-static int prepare(struct generation *g, struct gen_prompt *p, struct quire_error *err)
-{
-    uint32_t n = g->params.spec.n, first = (uint32_t)(p - g->prompts) * n;
-    p->g = g;
-    p->choices = calloc(n, sizeof *p->choices);
-    if (!p->choices)
-        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
-    for (uint32_t i = 0; i < n; i++)
-        choice_init(&p->choices[i], first + i, &g->rules);
-    return QUIRE_OK;
-}
-
-/* Prepares for its events, when its turn comes. */
-static int open_prompt(struct generation *g, struct gen_prompt *p, struct quire_error *err)
-{
-    int status = QUIRE_OK;
-    if (p->opened) /* its second turn */
-        return QUIRE_OK;
-    p->opened = true;
-    generation_watch_prefix(g, p);
-    for (uint32_t i = 0; i < g->params.spec.n && status == QUIRE_OK; i++) {
-        status = choice_open(&p->choices[i], &g->rules, p->item.ids, p->item.n_ids, err);
-        if (g->params.echo)
-            p->choices[i].n_chars = utf8_count(p->item.text, p->item.n_text);
-    }
-    if (status == QUIRE_OK && wants_prompt_logprobs(&g->params))
-        reply_prompt_logprob(g, p, NULL);
-    return status;
-}
-
-/* Limits the prediction to the context: later tokens cannot be generated. */
-static void predict(struct generation *g, const struct gen_prompt *p, struct request_spec *s)
-{
-    size_t room = g->facts->max_model_len - p->item.n_ids;
-    if (g->prediction.n_ids > room)
-        g->prediction.n_ids = room;
-    s->prediction = g->prediction.ids;
-    s->n_prediction = s->prediction ? (uint32_t)g->prediction.n_ids : 0;
-}
-
-static int submit(struct batch_prompt *batch, struct quire_error *err)
-{
-    struct gen_prompt *p = (struct gen_prompt *)batch;
-    struct generation *g = p->g;
-    p->submitted_us = p == g->prompts && !p->opened ? g->timing.submitted_us : quire_now_us();
-    int status = open_prompt(g, p, err);
-    if (status != QUIRE_OK)
-        return status;
-    struct request_spec s = g->params.spec;
-    s.prompt = p->item.ids;
-    s.n_prompt = (uint32_t)p->item.n_ids;
-    s.max_tokens = p->max_tokens;
-    s.cache_domain = g->cache_domain;
-    predict(g, p, &s);
-    front_bill(g->tenant, &s);
-    if (g->params.deadline_ms > 0) {
-        /* The time that remains after the text work and the wait for its turn. */
-        uint64_t wanted = (uint64_t)g->params.deadline_ms * 1000;
-        uint64_t passed = p->submitted_us - g->timing.arrived_us;
-        s.deadline_us = passed < wanted ? wanted - passed : 1;
-    }
-    if (g->params.echo && s.n_logprobs > s.n_prompt_logprobs)
-        s.n_prompt_logprobs = s.n_logprobs;
-    struct completion_terms terms = g->terms;
-    terms.is_bounded = g->params.has_max_tokens || p->max_tokens == g->params.max_tokens;
-    status = prompt_batch_send(batch, &s, &terms, err);
-    drop_ids(g, p);
-    return status;
-}
-
-static struct batch_prompt *prompt_at(void *owner, size_t i)
-{
-    return &((struct generation *)owner)->prompts[i].batch;
-}
-
-static uint32_t n_tokens(const struct batch_prompt *p)
-{
-    return (uint32_t)((const struct gen_prompt *)p)->item.n_ids;
-}
-
-static bool is_over(const void *owner)
-{
-    return ((const struct generation *)owner)->n_open == 0;
-}
-
-static void complete_owner(void *owner)
-{
-    complete(owner);
-}
-
-static void fail_owner(void *owner, const struct api_error *e)
-{
-    fail(owner, e);
-}
-
-static const struct prompt_batch_calls batch_calls = {
-    .events = &events,
-    .prompt = prompt_at,
-    .n_tokens = n_tokens,
-    .submit = submit,
-    .may_wait = may_wait,
-    .on_accepted = on_accepted,
-    .on_taken = on_taken,
-    .is_over = is_over,
-    .complete = complete_owner,
-    .fail = fail_owner,
-};
-
-/* Echoes the prompt, for a request without generated tokens. */
-static void echo_only(struct generation *g)
-{
-    struct quire_error err;
-    if (g->params.stream)
-        begin_stream(g);
-    for (size_t i = 0; i < g->n_prompts; i++) {
-        for (uint32_t j = 0; j < g->params.spec.n; j++) {
-            struct choice *c = &g->prompts[i].choices[j];
-            c->finish = CHOICE_LENGTH;
-            int status = open_prompt(g, &g->prompts[i], &err);
-            if (status == QUIRE_OK)
-                status = conclude(g, &g->prompts[i], c, &err);
-            if (status != QUIRE_OK) {
-                fail_with(g, status, err.text);
-                return;
-            }
-        }
-    }
-    complete(g);
-}
-
-/* Applies the limits of the key, and the headers if the body has no such field. */
-static bool apply_limits(struct generation *g, struct api_error *e)
-{
-    const struct tenant *t = g->tenant;
-    struct request_spec *s = &g->params.spec;
-    if (!g->params.has_priority)
+    if (!has_priority)
         s->priority = t->priority_min > 0 ? t->priority_min : (t->priority_max < 0 ? t->priority_max : 0);
     if (s->priority < t->priority_min || s->priority > t->priority_max)
         return api_bad(e, "priority", "this key may have %d to %d, got %d", t->priority_min, t->priority_max,
                        s->priority);
-    if (g->params.deadline_ms == 0)
-        g->params.deadline_ms = g->header_deadline_ms;
-    g->params.wants_timing |= g->header_timing;
+    return true;
+}
+
+/* Takes the body's fields. The headers count if the body has no such field. */
+static void take_params(struct params *params, struct generation_job *j)
+{
+    const struct params headers = *params;
+    *params = *j->params;
+    *j->params = (struct params){0};
+    if (params->deadline_ms == 0)
+        params->deadline_ms = headers.deadline_ms;
+    params->wants_timing |= headers.wants_timing;
+}
+
+/* Moves the job's prompts to the reply, which shows them. The text is needed only for an echo. */
+static bool take_prompts(struct generation *g, struct text_task *text)
+{
+    struct reply *r = g->reply;
+    g->prompts = calloc(text->n_items, sizeof *g->prompts);
+    r->prompts = calloc(text->n_items, sizeof *r->prompts);
+    if (!g->prompts || !r->prompts)
+        return false;
+    r->n_prompts = text->n_items;
+    for (size_t i = 0; i < text->n_items; i++) {
+        struct request_item *item = &r->prompts[i].item;
+        *item = text->items[i];
+        text->items[i] = (struct request_item){0};
+        g->prompts[i].g = g;
+        g->prompts[i].reply = &r->prompts[i];
+        if (!r->params->echo) {
+            free(item->text);
+            item->text = NULL;
+            item->n_text = 0;
+        }
+    }
+    g->prediction = text->prediction.ids;
+    r->n_prediction = text->prediction.n_ids;
+    text->prediction.ids = NULL;
     return true;
 }
 
 /* Moves the job's results to the request. */
-static bool take_job(struct generation *g, struct request_job *j, struct api_error *e)
+static bool take_job(struct generation *g, struct generation_job *j, struct api_error *e)
 {
     struct served_model *m = g->served;
-    if (!j->ok) {
-        *e = j->error;
+    struct request_terms *terms = g->terms;
+    struct reply *r = g->reply;
+    if (!j->job.ok) {
+        *e = j->job.error;
         return false;
     }
-    g->params = j->params;
-    j->params = (struct params){0};
-    g->cache_domain = j->cache_domain;
-    generation_cache_begin(g, j);
-    g->rules = (struct choice_rules){m->config->text, &g->params, g->facts->eos, g->facts->n_eos};
-    snprintf(g->id, sizeof g->id, "%s%s", g->dialect->id_prefix, generation_name(g));
-    g->prompt_name = j->prompt_name;
-    if (!apply_limits(g, e))
+    take_params(terms->params, j);
+    terms->cache_domain = j->job.cache_domain;
+    generation_cache_begin(g->cache, m, terms->params, j);
+    terms->rules = (struct choice_rules){m->config->text, terms->params, terms->facts->eos, terms->facts->n_eos};
+    snprintf(r->id, sizeof r->id, "%s%s", r->dialect->id_prefix, generation_name(g));
+    terms->prompt_name = j->job.text->name;
+    if (!apply_limits(terms->params->spec, terms->params->has_priority, g->account->tenant, e))
         return false;
-    g->prompts = calloc(j->n_items, sizeof *g->prompts);
-    if (g->prompts)
-        g->dialect->begin(g, j);
-    if (!g->prompts || g->head.failed)
-        return api_fail(e, 503, NULL, "out_of_memory", "out of memory");
-    g->n_prompts = g->n_open = j->n_items;
-    g->prediction = j->prediction;
-    j->prediction = (struct request_item){0};
-    for (size_t i = 0; i < j->n_items; i++) {
-        g->prompts[i].item = j->items[i];
-        j->items[i] = (struct request_item){0};
-        if (!g->params.echo) {
-            free(g->prompts[i].item.text);
-            g->prompts[i].item.text = NULL;
-            g->prompts[i].item.n_text = 0;
-        }
-    }
-    return true;
-}
-
-/* Queues its choices. Returns false if they may not all wait. */
-static bool queue(struct generation *g, struct api_error *e)
-{
-    const struct served_model *m = g->served;
-    uint32_t n = (uint32_t)g->n_prompts * g->params.spec.n;
-    uint64_t waiting = turns_n_waiting(m->turns, g->tenant->index),
-             most = (uint64_t)MOST_WAITING * m->front->max_choices;
-    bool is_small = g->n_prompts == 1 || n <= TURNS_SMALL;
-    prompt_batch_begin(&g->batch, g->served, &batch_calls, g, g->tenant, g->n_prompts, g->params.spec.n, is_small);
-    if (!is_small && waiting + n > most) {
-        api_fail(e, 429, NULL, "rate_limit_exceeded",
-                 "%llu choices of this key wait for their turn, and %llu may: try again when some are done",
-                 (unsigned long long)waiting, (unsigned long long)most);
-        e->retry_ms = 1000;
-        return false;
-    }
-    if (!limits_queue(g->tenant, n, e))
-        return false;
-    prompt_batch_expect(&g->batch);
-    g->n_queued = n;
-    return true;
+    r->dialect->begin(r, j);
+    return (!r->head.failed && take_prompts(g, j->job.text)) ||
+           api_fail(e, 503, NULL, "out_of_memory", "out of memory");
 }
 
 /* Called after the text work. A draining server still finishes accepted requests. */
@@ -715,48 +83,33 @@ static void on_text(void *owner, struct request_job *job)
 {
     struct generation *g = owner;
     struct api_error e;
-    int status = QUIRE_OK;
     g->job = NULL;
     http_body_freed(g->x);
-    bool ok = take_job(g, job, &e);
+    bool ok = take_job(g, (struct generation_job *)job, &e);
     request_job_free(job);
-    for (size_t i = 0; i < g->n_prompts && ok; i++) {
-        ok = fit_prompt(g, &g->prompts[i], &e);
-        if (ok && (status = prepare(g, &g->prompts[i], &e.why)) != QUIRE_OK)
-            ok = api_fail_status(&e, status, NULL);
+    if (ok) {
+        generation_run(g);
+    } else {
+        g->account->timing.submitted_us = quire_now_us();
+        generation_fail(g, &e);
     }
-    g->room = (struct reply_room){.replies = g->served->front->replies, .tenant = g->tenant->index};
-    ok = ok && reply_room_take(&g->room, g, tenants_ask_key(g->served->front->tenants), &e);
-    uint64_t n_tokens = 0;
-    for (size_t i = 0; i < g->n_prompts; i++)
-        n_tokens += g->prompts[i].item.n_ids;
-    g->timing.submitted_us = quire_now_us();
-    bool compute = ok && (g->prompts[0].max_tokens > 0 || wants_prompt_logprobs(&g->params));
-    if (compute)
-        ok = queue(g, &e);
-    ok = ok && limits_prompt(g->tenant, n_tokens, g->timing.submitted_us, &e);
-    if (!ok)
-        fail(g, &e);
-    else if (!compute)
-        echo_only(g);
-    else
-        prompt_batch_start(&g->batch);
 }
 
 /* x-quire-deadline-ms and x-quire-trace: for clients that cannot add fields. */
 static bool read_headers(struct generation *g, struct api_error *e)
 {
+    struct params *params = g->terms->params;
     const char *deadline = http_header(g->x, "x-quire-deadline-ms");
     const char *trace = http_header(g->x, "x-quire-trace");
     size_t n = deadline ? strspn(deadline, "0123456789") : 0;
     unsigned long ms = n > 0 && n < 10 && deadline[n] == '\0' ? strtoul(deadline, NULL, 10) : 0;
     if (deadline && (ms == 0 || ms > PARAMS_MAX_DEADLINE_MS))
         return api_bad(e, "x-quire-deadline-ms", "must be between 1 and %d", PARAMS_MAX_DEADLINE_MS);
-    g->header_deadline_ms = (uint32_t)ms;
-    g->header_timing = trace && strcmp(trace, "1") == 0;
-    generation_cache_header(g->x, &g->header_cache);
-    trace_context_read(http_header(g->x, "traceparent"), http_header(g->x, "tracestate"), &g->context);
-    if (trace && !g->header_timing && strcmp(trace, "0") != 0)
+    params->deadline_ms = (uint32_t)ms;
+    params->wants_timing = trace && strcmp(trace, "1") == 0;
+    generation_cache_header(g->x, &g->cache->header);
+    trace_context_read(http_header(g->x, "traceparent"), http_header(g->x, "tracestate"), &g->account->context);
+    if (trace && !params->wants_timing && strcmp(trace, "0") != 0)
         return api_bad(e, "x-quire-trace", "must be 0 or 1");
     return true;
 }
@@ -778,39 +131,39 @@ void generation_start(struct served_model *m, struct http_exchange *x, const str
         front_refuse(m->front, x, tenant, &e);
         return;
     }
-    struct generation *g = calloc(1, sizeof *g);
+    struct generation *g = generation_new(m, x, dialect);
     bool ok = g || api_fail(&e, 503, NULL, "out_of_memory", "out of memory");
     if (ok) {
-        g->served = m;
-        g->x = x;
-        g->dialect = dialect;
-        snprintf(g->route, sizeof g->route, "%s", http_path(x));
-        g->tenant = tenant;
-        g->admin = front_is_admin(m->front, x);
-        g->has_alias = has_alias;
-        if (has_alias)
-            g->alias = alias;
-        g->timing = timing;
+        snprintf(g->account->route, sizeof g->account->route, "%s", http_path(x));
+        g->account->tenant = tenant;
+        g->account->admin = front_is_admin(m->front, x);
+        g->cache->has_alias = has_alias;
+        if (has_alias) {
+            g->cache->alias = alias;
+            g->reply->record = &g->cache->shown;
+        }
+        g->account->timing = timing;
         ok = read_headers(g, &e);
     }
     if (ok) {
-        g->job = request_job_new(m, x, tenant, dialect->read, on_text, g);
+        g->job = generation_job_new(m, x, tenant, dialect->read, on_text, g);
         ok = g->job || api_fail(&e, 503, NULL, "out_of_memory", "out of memory");
     }
     if (!ok) {
-        free(g);
+        if (g)
+            generation_parts_free(g);
         front_refuse(m->front, x, tenant, &e);
         return;
     }
-    g->facts = model_facts_hold(g->job->served->facts);
+    g->terms->facts = model_facts_hold(g->job->job.served->facts);
     TAILQ_INSERT_TAIL(&m->generations, g, link);
-    http_on_gone(x, on_gone, g);
-    text_pool_submit(m->front->pool, &g->job->job);
+    http_on_gone(x, generation_gone, g);
+    text_pool_submit(m->front->pool, &g->job->job.job);
 }
 
 void generations_end(struct served_model *m, const struct api_error *e)
 {
     struct generation *g;
     while ((g = TAILQ_FIRST(&m->generations)))
-        fail(g, e);
+        generation_fail(g, e);
 }

@@ -1,6 +1,6 @@
 /* Serves a cached reply to a body in the same words: without a template, a tokenizer or an engine. The tenant's
  * limits, the counters and the log treat it like any other request. */
-#include "server/front/output/finished.h"
+#include "server/front/finished/finished.h"
 #include "server/front/output/generation.h"
 
 #include "base/clock.h"
@@ -74,43 +74,48 @@ static bool find_value(const struct buffer *body, const char *member, size_t n_h
     return end != NULL;
 }
 
-void generation_alias_show(struct generation *g, const void *events, size_t n)
+void generation_alias_show(struct reply *r, const void *events, size_t n)
 {
     const char *p = events, *end = p + n, *head;
     const char mark = HEAD;
-    if (!g->has_alias || g->shown.n > MAX_REPLY)
+    struct buffer *o = r->record;
+    if (!o || o->n > MAX_REPLY)
         return;
-    while (p < end && (head = memmem(p, (size_t)(end - p), g->head.data, g->head.n))) {
-        buffer_append(&g->shown, p, (size_t)(head - p));
-        buffer_append(&g->shown, &mark, 1);
-        p = head + g->head.n;
+    while (p < end && (head = memmem(p, (size_t)(end - p), r->head.data, r->head.n))) {
+        buffer_append(o, p, (size_t)(head - p));
+        buffer_append(o, &mark, 1);
+        p = head + r->head.n;
     }
-    buffer_append(&g->shown, p, (size_t)(end - p));
+    buffer_append(o, p, (size_t)(end - p));
 }
 
 void generation_alias_keep(const struct generation *g, const struct buffer *body)
 {
-    struct note note = {.n = g->params.spec.n, .n_head = body ? 0 : (uint32_t)g->head.n};
+    const struct generation_cache *c = g->cache;
+    const struct reply *r = g->reply;
+    struct note note = {.n = r->params->spec->n, .n_head = body ? 0 : (uint32_t)r->head.n};
     struct buffer o = {0};
-    const struct buffer *said = body ? body : &g->shown, *names = body ? body : &g->head;
-    const size_t n_head = g->head.n < names->n ? g->head.n : names->n;
+    const struct buffer *said = body ? body : r->record, *names = body ? body : &r->head;
+    const size_t n_head = r->head.n < names->n ? r->head.n : names->n;
     /* Each reply has new random ids for its tool calls. */
-    if (!g->has_alias || !g->cache.has_key || g->n_prompts != 1 || note.n > MAX_CHOICES || said->n > MAX_REPLY ||
-        said->failed || g->params.tool_format != TOOL_NONE || (!body && response_cache_is_paced(g->served->cache)))
+    if (!c->has_alias || !said || !c->report.has_key || r->n_prompts != 1 || note.n > MAX_CHOICES ||
+        said->n > MAX_REPLY || said->failed || r->params->tool_format != TOOL_NONE ||
+        (!body && response_cache_is_paced(g->served->cache)))
         return;
     if (!find_value(names, "\"id\":", n_head, &note.id_at, &note.n_id) ||
         !find_value(names, "\"created\":", n_head, &note.created_at, &note.n_created))
         return;
     note.max_tokens = g->prompts[0].max_tokens;
     for (uint32_t i = 0; i < note.n; i++) {
-        note.choices[i].n_tokens = g->prompts[0].choices[i].n_tokens;
-        note.choices[i].stopped = g->prompts[0].choices[i].finish == CHOICE_STOP;
+        const struct choice *choice = &r->prompts[0].choices[i];
+        note.choices[i].n_tokens = choice->n_tokens;
+        note.choices[i].stopped = choice->finish == CHOICE_STOP;
     }
     buffer_append(&o, &note, sizeof note);
-    buffer_append(&o, g->head.data, note.n_head);
+    buffer_append(&o, r->head.data, note.n_head);
     buffer_append(&o, said->data, said->n);
     if (!o.failed)
-        response_cache_keep_reply(g->served->cache, &g->cache.key, &g->alias, o.data, o.n);
+        response_cache_keep_reply(g->served->cache, &c->report.key, &c->alias, o.data, o.n);
     buffer_free(&o);
 }
 
@@ -227,10 +232,10 @@ static void give(struct asked *a, const struct cached_reply *reply)
         put_reply(&o, a, &note, kept, reply->n - sizeof note);
     a->timing.n_cached = reply->n_cached;
     a->timing.first_token_us = quire_now_us();
-    const struct generation_cache cache = {
+    const struct cache_report report = {
         .n_told = 1, .n_kept = 1, .age_s = reply->age_s, .unseeded = reply->unseeded, .layer = "memory"};
     limits_headers(tenant, a->timing.first_token_us, x);
-    generation_cache_say(a->served, x, &cache);
+    generation_cache_say(a->served, x, &report);
     say_over(a, &note, reply);
     limits_end(tenant);
     if (note.n_head > 0 && !o.failed)

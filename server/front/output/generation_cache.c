@@ -1,5 +1,5 @@
 /* The fields of a request for the response cache, and the headers of its reply about it. */
-#include "server/front/output/generation.h"
+#include "server/front/output/generation_cache.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,35 +55,46 @@ static struct key256 cut_digest(const struct served_model *m, const struct param
     return quire_sha256_now(&s);
 }
 
-void generation_cache_begin(struct generation *g, struct request_job *j)
+void generation_cache_begin(struct generation_cache *c, const struct served_model *m, const struct params *params,
+                            struct generation_job *j)
 {
-    const struct params_cache *body = &g->params.cache, *header = &g->header_cache;
-    g->terms = (struct completion_terms){
-        .cut = cut_digest(g->served, &g->params),
+    const struct params_cache *body = &params->cache, *header = &c->header;
+    c->terms = (struct completion_terms){
+        .cut = cut_digest(m, params),
         .domain = j->answer_domain,
         .no_cache = body->no_cache || header->no_cache,
         .no_store = body->no_store || header->no_store,
-        .streams = g->params.stream,
+        .streams = params->stream,
         .question = j->question.text,
         .n_question = j->question.n,
         .around = j->question.around,
         .ttl_s = body->ttl_s,
         .max_age_s = header->max_age_s,
     };
-    g->question = j->question;
+    c->question = j->question;
     j->question = (struct question){0};
 }
 
-void generation_cache_origin(struct generation *g, const struct completion_origin *origin)
+void generation_cache_free(struct generation_cache *c)
 {
-    struct generation_cache *c = &g->cache;
+    if (!c)
+        return;
+    free(c->question.text);
+    buffer_free(&c->shown);
+    free(c);
+}
+
+void generation_cache_origin(struct generation_cache *cache, struct completion_lookups *lookups,
+                             const struct completion_origin *origin)
+{
+    struct cache_report *c = &cache->report;
     if (origin->again || c->n_told++ == 0) { /* only requests with one prompt get a second report */
         c->layer = origin->layer;
         c->has_key = origin->from != COMPLETION_SIMILAR; /* a similar question's answer is not the reply to this one */
         c->key = origin->key;
         c->similarity = origin->similarity;
         for (uint32_t i = 0; i < origin->lookups->n; i++)
-            completion_looked(&g->timing.lookups, origin->lookups->items[i]);
+            completion_looked(lookups, origin->lookups->items[i]);
     }
     c->n_drafted += origin->from == COMPLETION_DRAFTED;
     if (origin->again || origin->from == COMPLETION_COMPUTED || origin->from == COMPLETION_DRAFTED)
@@ -95,7 +106,7 @@ void generation_cache_origin(struct generation *g, const struct completion_origi
         c->age_s = origin->age_s;
 }
 
-void generation_cache_say(const struct served_model *m, struct http_exchange *x, const struct generation_cache *c)
+void generation_cache_say(const struct served_model *m, struct http_exchange *x, const struct cache_report *c)
 {
     char age[16], similarity[16];
     if (!m->cache)

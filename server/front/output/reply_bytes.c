@@ -1,6 +1,6 @@
 #include "server/front/output/reply_bytes.h"
 
-#include "server/front/output/generation.h"
+#include "server/front/output/reply.h"
 
 #include <malloc.h>
 
@@ -45,49 +45,49 @@ static uint64_t alternatives(int32_t n_top)
 }
 
 /* The bytes of a prompt in a reply. They repeat for each choice, except the logprobs of a chat. */
-static void add_prompt(struct sum *s, const struct generation *g, const struct gen_prompt *p)
+static void add_prompt(struct sum *s, const struct reply *r, const struct reply_prompt *p)
 {
-    const struct params *params = &g->params;
-    const uint64_t n = params->spec.n, n_ids = p->item.n_ids;
-    const bool arrays = params->echo && params->spec.n_logprobs >= 0;
+    const struct params *params = r->params;
+    const uint64_t n = params->spec->n, n_ids = p->item.n_ids;
+    const bool arrays = params->echo && params->spec->n_logprobs >= 0;
     if (params->echo)
         add(s, "echo", n * json_out_string_bytes(p->item.text, p->item.n_text));
     if (params->return_token_ids)
         add(s, "return_token_ids", n * n_ids * ID_BYTES);
     if (arrays)
-        add(s, "logprobs", n * n_ids * (ARRAY_TOKEN_BYTES + alternatives(params->spec.n_logprobs) * ARRAY_BYTES));
-    add(s, "prompt_logprobs", n * n_ids * alternatives(params->spec.n_prompt_logprobs) * RANKED_BYTES);
+        add(s, "logprobs", n * n_ids * (ARRAY_TOKEN_BYTES + alternatives(params->spec->n_logprobs) * ARRAY_BYTES));
+    add(s, "prompt_logprobs", n * n_ids * alternatives(params->spec->n_prompt_logprobs) * RANKED_BYTES);
 }
 
 /* The bytes of the tokens to come; a stream does not keep them. */
-static void add_generated(struct sum *s, const struct generation *g)
+static void add_generated(struct sum *s, const struct reply *r)
 {
-    const struct params *params = &g->params;
-    const uint64_t n = (uint64_t)params->spec.n * g->n_prompts;
+    const struct params *params = r->params;
+    const uint64_t n = (uint64_t)params->spec->n * r->n_prompts;
     uint64_t n_tokens = params->has_max_tokens && !params->stream ? n * params->max_tokens : 0;
     if (params->return_token_ids)
         add(s, "return_token_ids", n_tokens * ID_BYTES);
-    const char *field = g->dialect == &api_completions ? "logprobs" : "top_logprobs";
-    const uint64_t bytes = g->dialect == &api_completions ? ARRAY_BYTES : CHAT_BYTES;
-    add(s, field, n_tokens * alternatives(params->spec.n_logprobs) * bytes);
+    const char *field = r->dialect == &api_completions ? "logprobs" : "top_logprobs";
+    const uint64_t bytes = r->dialect == &api_completions ? ARRAY_BYTES : CHAT_BYTES;
+    add(s, field, n_tokens * alternatives(params->spec->n_logprobs) * bytes);
 }
 
-void reply_bytes_estimate(const struct generation *g, uint64_t *least, uint64_t *most, const char **field)
+void reply_bytes_estimate(const struct reply *r, uint64_t *least, uint64_t *most, const char **field)
 {
     struct sum s = {.field = "prompt"};
-    const uint64_t n_choices = (uint64_t)g->n_prompts * g->params.spec.n;
-    for (size_t i = 0; i < g->n_prompts; i++)
-        add_prompt(&s, g, &g->prompts[i]);
-    add(&s, "echo", g->params.spec.n * json_out_string_bytes(g->params.lead, g->params.n_lead));
+    const uint64_t n_choices = (uint64_t)r->n_prompts * r->params->spec->n;
+    for (size_t i = 0; i < r->n_prompts; i++)
+        add_prompt(&s, r, &r->prompts[i]);
+    add(&s, "echo", r->params->spec->n * json_out_string_bytes(r->params->lead, r->params->n_lead));
     *least = s.total;
-    add_generated(&s, g);
+    add_generated(&s, r);
     *most = s.total;
     *field = s.field;
-    if (g->n_prompts == 1)
+    if (r->n_prompts == 1)
         return;
     uint64_t waiting = n_choices * CHOICE_BYTES;
-    for (size_t i = 0; i < g->n_prompts; i++)
-        waiting += g->prompts[i].item.n_ids * WAITING_ID_BYTES;
+    for (size_t i = 0; i < r->n_prompts; i++)
+        waiting += r->prompts[i].item.n_ids * WAITING_ID_BYTES;
     *least += waiting;
 }
 
@@ -103,11 +103,11 @@ static void count(struct reply_room *room)
     room->counted = n;
 }
 
-bool reply_room_take(struct reply_room *room, const struct generation *g, bool shared, struct api_error *e)
+bool reply_room_take(struct reply_room *room, const struct reply *r, bool shared, struct api_error *e)
 {
     uint64_t least, most;
     const char *field;
-    reply_bytes_estimate(g, &least, &most, &field);
+    reply_bytes_estimate(r, &least, &most, &field);
     if (most > FRONT_REPLY_BYTES)
         return api_bad(
             e, field,

@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct generation;
+struct reply;
 
 /* All replies together. All zero at first. */
 struct replies {
@@ -33,11 +33,11 @@ struct reply_room {
 
 /* *least: the bytes of its prompts and their logprobs. *most: also those of generated tokens, if the request limits
  * their number. *field: the field with the largest part; static. */
-void reply_bytes_estimate(const struct generation *g, uint64_t *least, uint64_t *most, const char **field);
+void reply_bytes_estimate(const struct reply *r, uint64_t *least, uint64_t *most, const char **field);
 
 /* Reserves space for a reply. shared: there are several tenants, and no tenant may use all of it. Returns false with a
  * 400 or 429 in e. */
-bool reply_room_take(struct reply_room *room, const struct generation *g, bool shared, struct api_error *e);
+bool reply_room_take(struct reply_room *room, const struct reply *r, bool shared, struct api_error *e);
 /* The reply has grown by so many bytes, or shrunk. QUIRE_INVALID: it exceeds the limit of one reply; QUIRE_EXHAUSTED:
  * the budget is used up now. */
 int reply_room_grow(struct reply_room *room, int64_t n_bytes, struct quire_error *err);

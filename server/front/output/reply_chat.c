@@ -4,45 +4,45 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static void begin(struct generation *g, const struct request_job *j)
+static void begin(struct reply *r, const struct generation_job *j)
 {
-    choices_begin(g, j->model, g->params.stream ? "chat.completion.chunk" : "chat.completion");
+    choices_begin(r, j->job.model, r->params->stream ? "chat.completion.chunk" : "chat.completion");
 }
 
-static void put_prompt_ids(struct buffer *o, const struct generation *g, const struct gen_prompt *p)
+static void put_prompt_ids(struct buffer *o, const struct reply *r, const struct reply_prompt *p)
 {
-    if (g->params.return_token_ids)
+    if (r->params->return_token_ids)
         choices_put_ids(o, "prompt_token_ids", p->item.ids, p->item.n_ids);
 }
 
-static void open_choice(struct generation *g, struct gen_prompt *p, struct choice *c)
+static void open_choice(struct reply *r, struct reply_prompt *p, struct choice *c)
 {
-    struct buffer *o = &g->event;
-    if (c->opened)
+    struct buffer *o = &r->event;
+    if (c->parts->opened)
         return;
-    c->opened = true;
-    choices_begin_event(g);
-    put_prompt_ids(o, g, p);
-    choices_begin_choice(g, c);
+    c->parts->opened = true;
+    choices_begin_event(r);
+    put_prompt_ids(o, r, p);
+    choices_begin_choice(r, c);
     /* With possible tool calls there may be no content: null, until content comes. */
     json_out_raw(o, ",\"delta\":{\"role\":\"assistant\",\"content\":");
-    json_out_raw(o, g->params.tool_format == TOOL_NONE ? "\"\"" : "null");
+    json_out_raw(o, r->params->tool_format == TOOL_NONE ? "\"\"" : "null");
     json_out_raw(o, "},\"logprobs\":null,\"finish_reason\":null");
-    choices_end_event(g);
-    if (g->params.n_lead == 0)
+    choices_end_event(r);
+    if (r->params->n_lead == 0)
         return;
-    choices_begin_event(g);
-    choices_begin_choice(g, c);
+    choices_begin_event(r);
+    choices_begin_choice(r, c);
     json_out_raw(o, ",\"delta\":{\"content\":");
-    json_out_string(o, g->params.lead, g->params.n_lead);
+    json_out_string(o, r->params->lead, r->params->n_lead);
     json_out_raw(o, "},\"logprobs\":null,\"finish_reason\":null");
-    choices_end_event(g);
+    choices_end_event(r);
 }
 
 /* ---- a delta of a stream: content, or a part of a call ---- */
 
 struct deltas {
-    struct generation *g;
+    struct reply *r;
     struct choice *c;
     const struct gen_piece *piece; /* its tokens go with the first delta only */
     bool any;
@@ -50,27 +50,27 @@ struct deltas {
 
 static void begin_delta(struct deltas *d)
 {
-    choices_begin_event(d->g);
-    choices_begin_choice(d->g, d->c);
-    json_out_raw(&d->g->event, ",\"delta\":{");
+    choices_begin_event(d->r);
+    choices_begin_choice(d->r, d->c);
+    json_out_raw(&d->r->event, ",\"delta\":{");
 }
 
 static void end_delta(struct deltas *d)
 {
     static const struct gen_piece none;
-    struct generation *g = d->g;
-    struct buffer *o = &g->event;
+    struct reply *r = d->r;
+    struct buffer *o = &r->event;
     json_out_raw(o, "},\"logprobs\":");
-    if (g->params.spec.n_logprobs >= 0 && d->piece->n_tokens > 0) {
+    if (r->params->spec->n_logprobs >= 0 && d->piece->n_tokens > 0) {
         json_out_raw(o, "{\"content\":[");
-        reply_put_logprobs(o, g, d->piece);
+        reply_put_logprobs(o, r, d->piece);
         json_out_raw(o, "],\"refusal\":null}");
     } else {
         json_out_raw(o, "null");
     }
-    choices_put_piece_ids(o, g, d->piece);
+    choices_put_piece_ids(o, r, d->piece);
     json_out_raw(o, ",\"finish_reason\":null");
-    choices_end_event(g);
+    choices_end_event(r);
     d->piece = &none;
     d->any = true;
 }
@@ -79,8 +79,8 @@ static void put_content_delta(void *context, const char *text, size_t n)
 {
     struct deltas *d = context;
     begin_delta(d);
-    json_out_raw(&d->g->event, "\"content\":");
-    json_out_string(&d->g->event, text, n);
+    json_out_raw(&d->r->event, "\"content\":");
+    json_out_string(&d->r->event, text, n);
     end_delta(d);
 }
 
@@ -101,68 +101,68 @@ static void put_call_head(struct buffer *o, const struct tool_call *call)
 static void put_call_deltas(void *context, const struct tool_call *call)
 {
     struct deltas *d = context;
-    struct buffer *o = &d->g->event;
-    if (d->c->n_tool_calls > 0 && d->g->params.one_tool_call)
+    struct buffer *o = &d->r->event;
+    if (d->c->parts->n_tool_calls > 0 && d->r->params->one_tool_call)
         return;
     begin_delta(d);
     json_out_raw(o, "\"tool_calls\":[{\"index\":");
-    json_out_u64(o, d->c->n_tool_calls);
+    json_out_u64(o, d->c->parts->n_tool_calls);
     json_out_raw(o, ",");
     put_call_head(o, call);
     json_out_raw(o, "\"\"}}]");
     end_delta(d);
     begin_delta(d);
     json_out_raw(o, "\"tool_calls\":[{\"index\":");
-    json_out_u64(o, d->c->n_tool_calls++);
+    json_out_u64(o, d->c->parts->n_tool_calls++);
     json_out_raw(o, ",\"function\":{\"arguments\":");
     json_out_string(o, call->arguments, call->n_arguments);
     json_out_raw(o, "}}]");
     end_delta(d);
 }
 
-static void put_token(struct generation *g, struct gen_prompt *p, struct choice *c, const struct gen_piece *piece)
+static void put_token(struct reply *r, struct reply_prompt *p, struct choice *c, const struct gen_piece *piece)
 {
-    struct deltas d = {.g = g, .c = c, .piece = piece};
+    struct deltas d = {.r = r, .c = c, .piece = piece};
     const struct tool_sink sink = {put_content_delta, put_call_deltas, &d};
-    open_choice(g, p, c);
-    if (g->params.tool_format == TOOL_NONE) {
+    open_choice(r, p, c);
+    if (r->params->tool_format == TOOL_NONE) {
         put_content_delta(&d, piece->text, piece->n_text);
         return;
     }
-    bool ok = tool_parser_push(&c->tools, piece->text, piece->n_text, &sink);
+    bool ok = tool_parser_push(&c->parts->tools, piece->text, piece->n_text, &sink);
     if (!d.any) { /* all text is held back, but the tokens still get an event */
         begin_delta(&d);
-        g->event.failed |= !ok;
+        r->event.failed |= !ok;
         end_delta(&d);
     }
 }
 
-static void finish(struct generation *g, struct gen_prompt *p, struct choice *c)
+static void finish(struct reply *r, struct reply_prompt *p, struct choice *c)
 {
     static const struct gen_piece none;
-    struct deltas d = {.g = g, .c = c, .piece = &none};
+    struct deltas d = {.r = r, .c = c, .piece = &none};
     const struct tool_sink sink = {put_content_delta, put_call_deltas, &d};
-    open_choice(g, p, c);
-    c->tools.is_stopped = c->stop_string >= 0;
-    bool ok = g->params.tool_format == TOOL_NONE || tool_parser_finish(&c->tools, &sink);
-    choices_begin_event(g);
-    choices_begin_choice(g, c);
-    json_out_raw(&g->event, ",\"delta\":{},\"logprobs\":null");
-    choices_put_finish(&g->event, g, c);
-    g->event.failed |= !ok;
-    choices_end_event(g);
+    open_choice(r, p, c);
+    c->parts->tools.is_stopped = c->stop_string >= 0;
+    bool ok = r->params->tool_format == TOOL_NONE || tool_parser_finish(&c->parts->tools, &sink);
+    choices_begin_event(r);
+    choices_begin_choice(r, c);
+    json_out_raw(&r->event, ",\"delta\":{},\"logprobs\":null");
+    choices_put_finish(&r->event, r, c);
+    r->event.failed |= !ok;
+    choices_end_event(r);
 }
 
 /* ---- a whole reply ---- */
 
-static void collect(struct generation *g, struct choice *c, const struct gen_piece *piece)
+static void collect(struct reply *r, struct choice *c, const struct gen_piece *piece)
 {
-    choices_keep(g, c, piece);
-    if (piece->n_tokens == 0 || g->params.spec.n_logprobs < 0)
+    choices_keep(r, c, piece);
+    if (piece->n_tokens == 0 || r->params->spec->n_logprobs < 0)
         return;
-    if (c->logprobs.n > 0)
-        json_out_raw(&c->logprobs, ",");
-    reply_put_logprobs(&c->logprobs, g, piece);
+    if (c->parts->logprobs.n > 0)
+        json_out_raw(&c->parts->logprobs, ",");
+    reply_put_logprobs(&c->parts->logprobs, r, piece);
 }
 
 struct message {
@@ -180,23 +180,24 @@ static void add_content(void *context, const char *text, size_t n)
 static void add_call(void *context, const struct tool_call *call)
 {
     struct message *m = context;
-    if (m->c->n_tool_calls > 0 && m->one_call)
+    if (m->c->parts->n_tool_calls > 0 && m->one_call)
         return;
-    json_out_raw(&m->calls, m->c->n_tool_calls++ > 0 ? ",{" : "{");
+    json_out_raw(&m->calls, m->c->parts->n_tool_calls++ > 0 ? ",{" : "{");
     put_call_head(&m->calls, call);
     json_out_string(&m->calls, call->arguments, call->n_arguments);
     json_out_raw(&m->calls, "}}");
 }
 
-static void put_message(struct buffer *o, const struct generation *g, struct choice *c)
+static void put_message(struct buffer *o, const struct reply *r, struct choice *c)
 {
-    struct message m = {.one_call = g->params.one_tool_call, .c = c};
+    struct message m = {.one_call = r->params->one_tool_call, .c = c};
     const struct tool_sink sink = {add_content, add_call, &m};
-    buffer_append(&m.content, g->params.lead, g->params.n_lead);
-    c->tools.is_stopped = c->stop_string >= 0;
-    if (g->params.tool_format == TOOL_NONE)
-        buffer_append(&m.content, c->text.data, c->text.n);
-    else if (!tool_parser_push(&c->tools, c->text.data, c->text.n, &sink) || !tool_parser_finish(&c->tools, &sink))
+    buffer_append(&m.content, r->params->lead, r->params->n_lead);
+    c->parts->tools.is_stopped = c->stop_string >= 0;
+    if (r->params->tool_format == TOOL_NONE)
+        buffer_append(&m.content, c->parts->text.data, c->parts->text.n);
+    else if (!tool_parser_push(&c->parts->tools, c->parts->text.data, c->parts->text.n, &sink) ||
+             !tool_parser_finish(&c->parts->tools, &sink))
         o->failed = true;
     json_out_raw(o, ",\"message\":{\"role\":\"assistant\",\"content\":");
     if (m.content.n == 0 && m.calls.n > 0)
@@ -215,27 +216,27 @@ static void put_message(struct buffer *o, const struct generation *g, struct cho
     buffer_free(&m.calls);
 }
 
-static void put_choice(struct buffer *o, struct generation *g, struct gen_prompt *p, struct choice *c)
+static void put_choice(struct buffer *o, struct reply *r, struct reply_prompt *p, struct choice *c)
 {
     (void)p;
-    put_message(o, g, c);
+    put_message(o, r, c);
     json_out_raw(o, ",\"logprobs\":");
-    if (g->params.spec.n_logprobs >= 0) {
+    if (r->params->spec->n_logprobs >= 0) {
         json_out_raw(o, "{\"content\":[");
-        buffer_append(o, c->logprobs.data, c->logprobs.n);
+        buffer_append(o, c->parts->logprobs.data, c->parts->logprobs.n);
         json_out_raw(o, "],\"refusal\":null}");
     } else {
         json_out_raw(o, "null");
     }
-    choices_put_finish(o, g, c);
-    choices_put_kept_ids(o, g, c);
+    choices_put_finish(o, r, c);
+    choices_put_kept_ids(o, r, c);
 }
 
-static void whole(struct generation *g, struct buffer *o)
+static void whole(struct reply *r, struct buffer *o)
 {
-    choices_whole(g, o, put_choice);
-    put_prompt_ids(o, g, &g->prompts[0]);
-    choices_put_prompt_logprobs(o, g, &g->prompts[0]);
+    choices_whole(r, o, put_choice);
+    put_prompt_ids(o, r, &r->prompts[0]);
+    choices_put_prompt_logprobs(o, r, &r->prompts[0]);
     json_out_raw(o, "}");
 }
 

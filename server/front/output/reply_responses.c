@@ -6,15 +6,15 @@
 #include <string.h>
 #include <time.h>
 
-static void begin(struct generation *g, const struct request_job *j)
+static void begin(struct reply *r, const struct generation_job *j)
 {
-    struct buffer *o = &g->head;
+    struct buffer *o = &r->head;
     json_out_raw(o, "{\"id\":");
-    json_out_text(o, g->id);
+    json_out_text(o, r->id);
     json_out_raw(o, ",\"object\":\"response\",\"created_at\":");
     json_out_i64(o, (int64_t)time(NULL));
     json_out_raw(o, ",\"model\":");
-    json_out_text(o, j->model);
+    json_out_text(o, j->job.model);
     json_out_raw(o, ",");
     buffer_append(o, j->echo + 1, strlen(j->echo) - 2); /* without its braces */
 }
@@ -31,10 +31,10 @@ static const char *status_of(enum choice_finish how)
 }
 
 /* "msg_..." for "resp_...". */
-static void put_item_id(struct buffer *o, const struct generation *g)
+static void put_item_id(struct buffer *o, const struct reply *r)
 {
     json_out_raw(o, "\"msg_");
-    json_out_raw(o, g->id + strlen(g->dialect->id_prefix));
+    json_out_raw(o, r->id + strlen(r->dialect->id_prefix));
     json_out_raw(o, "\"");
 }
 
@@ -42,11 +42,11 @@ static void put_item_id(struct buffer *o, const struct generation *g)
 static void put_kept(struct buffer *o, const struct choice *c)
 {
     json_out_raw(o, "\"text\":");
-    json_out_string(o, c->text.data, c->text.n);
+    json_out_string(o, c->parts->text.data, c->parts->text.n);
     json_out_raw(o, ",\"logprobs\":[");
-    buffer_append(o, c->logprobs.data, c->logprobs.n);
+    buffer_append(o, c->parts->logprobs.data, c->parts->logprobs.n);
     json_out_raw(o, "]");
-    o->failed |= c->text.failed || c->logprobs.failed;
+    o->failed |= c->parts->text.failed || c->parts->logprobs.failed;
 }
 
 static void put_part(struct buffer *o, const struct choice *c)
@@ -57,10 +57,10 @@ static void put_part(struct buffer *o, const struct choice *c)
 }
 
 /* An item that has only begun has no parts yet. */
-static void put_item(struct buffer *o, const struct generation *g, const struct choice *c, enum choice_finish how)
+static void put_item(struct buffer *o, const struct reply *r, const struct choice *c, enum choice_finish how)
 {
     json_out_raw(o, "{\"type\":\"message\",\"id\":");
-    put_item_id(o, g);
+    put_item_id(o, r);
     json_out_raw(o, ",\"role\":\"assistant\",\"status\":");
     json_out_text(o, status_of(how));
     json_out_raw(o, ",\"content\":[");
@@ -69,9 +69,9 @@ static void put_item(struct buffer *o, const struct generation *g, const struct 
     json_out_raw(o, "]}");
 }
 
-static void put_usage(struct buffer *o, const struct generation *g)
+static void put_usage(struct buffer *o, const struct reply *r)
 {
-    const struct reply_usage u = reply_usage(g);
+    const struct reply_usage u = reply_usage(r);
     json_out_raw(o, "{\"input_tokens\":");
     json_out_u64(o, u.n_prompt);
     json_out_raw(o, ",\"input_tokens_details\":{\"cached_tokens\":");
@@ -96,10 +96,9 @@ static void put_error(struct buffer *o, const struct api_error *e)
 }
 
 /* The response object. e: the error that ended it early, or NULL. */
-static void put_response(struct buffer *o, const struct generation *g, enum choice_finish how,
-                         const struct api_error *e)
+static void put_response(struct buffer *o, const struct reply *r, enum choice_finish how, const struct api_error *e)
 {
-    buffer_append(o, g->head.data, g->head.n);
+    buffer_append(o, r->head.data, r->head.n);
     json_out_raw(o, ",\"status\":");
     json_out_text(o, e ? "failed" : status_of(how));
     json_out_raw(o, ",\"error\":");
@@ -119,131 +118,131 @@ static void put_response(struct buffer *o, const struct generation *g, enum choi
         return;
     }
     json_out_raw(o, ",\"output\":[");
-    put_item(o, g, &g->prompts[0].choices[0], how);
+    put_item(o, r, &r->prompts[0].choices[0], how);
     json_out_raw(o, "],\"usage\":");
-    put_usage(o, g);
-    if (g->params.wants_timing)
-        reply_put_timing(o, g);
+    put_usage(o, r);
+    if (r->params->wants_timing)
+        reply_put_timing(o, r);
     json_out_raw(o, "}");
 }
 
 /* ---- a stream's events ---------------------------------------------------------------------- */
 
-static void begin_event(struct generation *g, const char *type)
+static void begin_event(struct reply *r, const char *type)
 {
-    reply_begin_event(g, type);
-    json_out_raw(&g->event, ",\"sequence_number\":");
-    json_out_u64(&g->event, g->n_events++);
+    reply_begin_event(r, type);
+    json_out_raw(&r->event, ",\"sequence_number\":");
+    json_out_u64(&r->event, r->n_events++);
 }
 
-static void response_event(struct generation *g, const char *type, enum choice_finish how, const struct api_error *e)
+static void response_event(struct reply *r, const char *type, enum choice_finish how, const struct api_error *e)
 {
-    begin_event(g, type);
-    json_out_raw(&g->event, ",\"response\":");
-    put_response(&g->event, g, how, e);
-    reply_end_event(g);
+    begin_event(r, type);
+    json_out_raw(&r->event, ",\"response\":");
+    put_response(&r->event, r, how, e);
+    reply_end_event(r);
 }
 
-static void item_event(struct generation *g, const char *type, const struct choice *c, enum choice_finish how)
+static void item_event(struct reply *r, const char *type, const struct choice *c, enum choice_finish how)
 {
-    begin_event(g, type);
-    json_out_raw(&g->event, ",\"output_index\":0,\"item\":");
-    put_item(&g->event, g, c, how);
-    reply_end_event(g);
+    begin_event(r, type);
+    json_out_raw(&r->event, ",\"output_index\":0,\"item\":");
+    put_item(&r->event, r, c, how);
+    reply_end_event(r);
 }
 
-static void begin_part_event(struct generation *g, const char *type)
+static void begin_part_event(struct reply *r, const char *type)
 {
-    begin_event(g, type);
-    json_out_raw(&g->event, ",\"item_id\":");
-    put_item_id(&g->event, g);
-    json_out_raw(&g->event, ",\"output_index\":0,\"content_index\":0,");
+    begin_event(r, type);
+    json_out_raw(&r->event, ",\"item_id\":");
+    put_item_id(&r->event, r);
+    json_out_raw(&r->event, ",\"output_index\":0,\"content_index\":0,");
 }
 
-static void part_event(struct generation *g, const char *type, const struct choice *c)
+static void part_event(struct reply *r, const char *type, const struct choice *c)
 {
-    begin_part_event(g, type);
-    json_out_raw(&g->event, "\"part\":");
-    put_part(&g->event, c);
-    reply_end_event(g);
+    begin_part_event(r, type);
+    json_out_raw(&r->event, "\"part\":");
+    put_part(&r->event, c);
+    reply_end_event(r);
 }
 
-static void open_choice(struct generation *g, struct gen_prompt *p, struct choice *c)
+static void open_choice(struct reply *r, struct reply_prompt *p, struct choice *c)
 {
     (void)p;
-    if (c->opened)
+    if (c->parts->opened)
         return;
-    c->opened = true;
-    response_event(g, "response.created", CHOICE_RUNS, NULL);
-    response_event(g, "response.in_progress", CHOICE_RUNS, NULL);
-    item_event(g, "response.output_item.added", c, CHOICE_RUNS);
-    part_event(g, "response.content_part.added", c);
+    c->parts->opened = true;
+    response_event(r, "response.created", CHOICE_RUNS, NULL);
+    response_event(r, "response.in_progress", CHOICE_RUNS, NULL);
+    item_event(r, "response.output_item.added", c, CHOICE_RUNS);
+    part_event(r, "response.content_part.added", c);
 }
 
 /* Keeps the text that the last events repeat. */
-static void keep(struct generation *g, struct choice *c, const struct gen_piece *piece)
+static void keep(struct reply *r, struct choice *c, const struct gen_piece *piece)
 {
-    buffer_append(&c->text, piece->text, piece->n_text);
-    if (piece->n_tokens == 0 || g->params.spec.n_logprobs < 0)
+    buffer_append(&c->parts->text, piece->text, piece->n_text);
+    if (piece->n_tokens == 0 || r->params->spec->n_logprobs < 0)
         return;
-    if (c->logprobs.n > 0)
-        json_out_raw(&c->logprobs, ",");
-    reply_put_logprobs(&c->logprobs, g, piece);
+    if (c->parts->logprobs.n > 0)
+        json_out_raw(&c->parts->logprobs, ",");
+    reply_put_logprobs(&c->parts->logprobs, r, piece);
 }
 
-static void put_token(struct generation *g, struct gen_prompt *p, struct choice *c, const struct gen_piece *piece)
+static void put_token(struct reply *r, struct reply_prompt *p, struct choice *c, const struct gen_piece *piece)
 {
-    struct buffer *o = &g->event;
-    bool logprobs = g->params.spec.n_logprobs >= 0 && piece->n_tokens > 0;
-    open_choice(g, p, c);
-    keep(g, c, piece);
+    struct buffer *o = &r->event;
+    bool logprobs = r->params->spec->n_logprobs >= 0 && piece->n_tokens > 0;
+    open_choice(r, p, c);
+    keep(r, c, piece);
     if (piece->n_text == 0 && !logprobs)
         return;
-    begin_part_event(g, "response.output_text.delta");
+    begin_part_event(r, "response.output_text.delta");
     json_out_raw(o, "\"delta\":");
     json_out_string(o, piece->text, piece->n_text);
     json_out_raw(o, ",\"logprobs\":[");
     if (logprobs)
-        reply_put_logprobs(o, g, piece);
+        reply_put_logprobs(o, r, piece);
     json_out_raw(o, "]");
-    reply_end_event(g);
+    reply_end_event(r);
 }
 
-static void finish(struct generation *g, struct gen_prompt *p, struct choice *c)
+static void finish(struct reply *r, struct reply_prompt *p, struct choice *c)
 {
-    open_choice(g, p, c);
-    begin_part_event(g, "response.output_text.done");
-    put_kept(&g->event, c);
-    reply_end_event(g);
-    part_event(g, "response.content_part.done", c);
-    item_event(g, "response.output_item.done", c, c->finish);
+    open_choice(r, p, c);
+    begin_part_event(r, "response.output_text.done");
+    put_kept(&r->event, c);
+    reply_end_event(r);
+    part_event(r, "response.content_part.done", c);
+    item_event(r, "response.output_item.done", c, c->finish);
 }
 
-static void end(struct generation *g)
+static void end(struct reply *r)
 {
-    enum choice_finish how = g->prompts[0].choices[0].finish;
-    response_event(g, how == CHOICE_STOP ? "response.completed" : "response.incomplete", how, NULL);
+    enum choice_finish how = r->prompts[0].choices[0].finish;
+    response_event(r, how == CHOICE_STOP ? "response.completed" : "response.incomplete", how, NULL);
 }
 
-static void error(struct generation *g, const struct api_error *e)
+static void error(struct reply *r, const struct api_error *e)
 {
-    struct buffer *o = &g->event;
-    begin_event(g, "error");
+    struct buffer *o = &r->event;
+    begin_event(r, "error");
     json_out_raw(o, ",\"code\":");
     json_out_text_or_null(o, e->code);
     json_out_raw(o, ",\"message\":");
     json_out_text(o, e->why.text);
     json_out_raw(o, ",\"param\":");
     json_out_text_or_null(o, e->param[0] ? e->param : NULL);
-    reply_end_event(g);
-    response_event(g, "response.failed", CHOICE_RUNS, e);
+    reply_end_event(r);
+    response_event(r, "response.failed", CHOICE_RUNS, e);
 }
 
 /* ---- a whole reply -------------------------------------------------------------------------- */
 
-static void whole(struct generation *g, struct buffer *o)
+static void whole(struct reply *r, struct buffer *o)
 {
-    put_response(o, g, g->prompts[0].choices[0].finish, NULL);
+    put_response(o, r, r->prompts[0].choices[0].finish, NULL);
 }
 
 const struct api_dialect api_responses = {

@@ -15,12 +15,11 @@ struct embedding {
     size_t n_text;
     uint32_t *ids;
     size_t n_ids;
-    uint32_t tenant;
     void (*done)(void *context, const float *vector, uint32_t n_numbers);
     void *context;
     struct prompt_batch batch;
     struct batch_prompt prompt;
-    bool in_pool, is_over;
+    bool in_pool;
     float *values;
 };
 
@@ -53,39 +52,12 @@ static void fail(void *owner, const struct api_error *why)
 
 /* ---- events of the engine ---- */
 
-static void on_accepted(struct batch_prompt *p, uint64_t engine_id)
+static void on_vector(struct batch_prompt *p, const struct wire_vector *vector)
 {
-    (void)p;
-    (void)engine_id;
-}
-
-static void on_vector(void *context, const struct wire_vector *vector)
-{
-    struct embedding *e = ((struct batch_prompt *)context)->batch->owner;
+    struct embedding *e = p->batch->owner;
     if (!e->values)
         e->values = vectors_numbers(e->facts, vector);
 }
-
-static void on_done(void *context, const struct wire_done *done)
-{
-    struct batch_prompt *p = context;
-    struct embedding *e = p->batch->owner;
-    prompt_batch_over(p);
-    if (!prompt_batch_ended_well(p, done))
-        return;
-    e->is_over = true;
-    prompt_batch_settle(&e->batch);
-}
-
-static const struct completion_events events = {
-    .on_accepted = prompt_batch_on_accepted,
-    .on_refused = prompt_batch_on_refused,
-    .on_token = prompt_batch_no_token,
-    .on_prompt_logprob = prompt_batch_no_token,
-    .on_vector = on_vector,
-    .on_done = on_done,
-    .on_lost = prompt_batch_on_lost,
-};
 
 /* ---- text → ids → the engine ---------------------------------------------------------------- */
 
@@ -101,38 +73,16 @@ static int submit(struct batch_prompt *p, struct quire_error *err)
 {
     const struct embedding *e = p->batch->owner;
     struct request_spec s;
-    request_spec_default(&s);
-    s.prompt = e->ids;
-    s.n_prompt = (uint32_t)e->n_ids;
-    s.temperature = 0;
-    s.wants_vector = true;
-    s.tenant = e->tenant;
+    vectors_spec(&s, e->ids, e->n_ids);
+    s.tenant = e->job.tenant;
     return prompt_batch_send(p, &s, NULL, err);
 }
 
-static struct batch_prompt *prompt_at(void *owner, size_t i)
-{
-    (void)i;
-    return &((struct embedding *)owner)->prompt;
-}
-
-static uint32_t n_tokens(const struct batch_prompt *p)
-{
-    return (uint32_t)((const struct embedding *)p->batch->owner)->n_ids;
-}
-
-static bool is_over(const void *owner)
-{
-    return ((const struct embedding *)owner)->is_over;
-}
-
 static const struct prompt_batch_calls batch_calls = {
-    .events = &events,
-    .prompt = prompt_at,
-    .n_tokens = n_tokens,
+    .prompt_bytes = sizeof(struct batch_prompt),
     .submit = submit,
-    .on_accepted = on_accepted,
-    .is_over = is_over,
+    .on_vector = on_vector,
+    .on_done = prompt_batch_ended_well,
     .complete = finish,
     .fail = fail,
 };
@@ -146,7 +96,8 @@ static void on_text(struct text_job *job)
         finish(e);
         return;
     }
-    prompt_batch_begin(&e->batch, e->served, &batch_calls, e, NULL, 1, 1, true);
+    e->prompt.n_tokens = (uint32_t)e->n_ids;
+    prompt_batch_begin(&e->batch, e->served, &batch_calls, e, NULL, &e->prompt, 1, 1);
     prompt_batch_start(&e->batch);
 }
 
@@ -169,12 +120,8 @@ static struct embedding *embed(void *self, const char *text, size_t n, uint32_t 
     struct embedding *e = can_embed(m) ? calloc(1, sizeof *e) : NULL;
     if (!e)
         return NULL;
-    *e = (struct embedding){.served = m,
-                            .facts = model_facts_hold(m->facts),
-                            .n_text = n,
-                            .tenant = tenant,
-                            .done = done,
-                            .context = context};
+    *e = (struct embedding){
+        .served = m, .facts = model_facts_hold(m->facts), .n_text = n, .done = done, .context = context};
     e->text = malloc(n + 1);
     if (!e->text) {
         embedding_free(e);

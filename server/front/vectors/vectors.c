@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,9 +12,9 @@
 static void vectors_free(struct vectors *v)
 {
     if (v->in_pool)
-        text_pool_cancel(v->served->front->pool, &v->job->job);
+        text_pool_cancel(v->served->front->pool, &v->job->job.job);
     else
-        request_job_free(v->job);
+        request_job_free((struct request_job *)v->job);
     prompt_batch_end(&v->batch);
     for (size_t i = 0; i < v->n_prompts && v->prompts; i++) {
         free(v->prompts[i].ids);
@@ -55,27 +54,16 @@ static void on_gone(void *context)
     vectors_free(context);
 }
 
-/* Frees v. Within a submit(), this happens after submit() has returned. */
-static void fail(struct vectors *v, const struct api_error *e)
+/* Frees v. */
+static void fail(void *owner, const struct api_error *e)
 {
-    if (prompt_batch_is_submitting(&v->batch)) {
-        prompt_batch_fail(&v->batch, e);
-        return;
-    }
+    struct vectors *v = owner;
     struct http_exchange *x = v->x;
     v->served->counts->n_refused += e->status == 429;
     limits_headers(v->tenant, quire_now_us(), x);
     log_end(v, e->status, e->code ? e->code : "error");
     vectors_free(v);
     api_error_reply(x, e);
-}
-
-static void fail_with(struct vectors *v, int status, const char *why)
-{
-    struct api_error e;
-    snprintf(e.why.text, sizeof e.why.text, "%s", why);
-    api_fail_status(&e, status, NULL);
-    fail(v, &e);
 }
 
 void vectors_end(struct served_model *m, const struct api_error *e)
@@ -92,8 +80,9 @@ static void on_reply_gone(void *context)
     free(o);
 }
 
-static void complete(struct vectors *v)
+static void complete(void *owner)
 {
+    struct vectors *v = owner;
     struct http_exchange *x = v->x;
     struct buffer *o = calloc(1, sizeof *o);
     if (o)
@@ -101,7 +90,7 @@ static void complete(struct vectors *v)
     if (!o || o->failed) {
         if (o)
             on_reply_gone(o);
-        fail_with(v, QUIRE_NO_MEMORY, "there is no memory for the reply");
+        prompt_batch_fail_with(&v->batch, QUIRE_NO_MEMORY, "there is no memory for the reply");
         return;
     }
     limits_headers(v->tenant, quire_now_us(), x);
@@ -121,39 +110,27 @@ static void on_accepted(struct batch_prompt *p, uint64_t engine_id)
     blocker_name_add(v->served->blockers, engine_id, http_request_id(v->x));
 }
 
-static void on_vector(void *context, const struct wire_vector *vector)
+static void on_vector(struct batch_prompt *batch, const struct wire_vector *vector)
 {
-    struct vectors_prompt *p = context;
+    struct vectors_prompt *p = (struct vectors_prompt *)batch;
     if (!p->values)
-        p->values = vectors_numbers(p->v->job->served->facts, vector);
+        p->values = vectors_numbers(p->v->job->job.served->facts, vector);
 }
 
-static void on_done(void *context, const struct wire_done *done)
+static bool on_done(struct batch_prompt *batch, const struct wire_done *done)
 {
-    struct vectors_prompt *p = context;
+    const struct vectors_prompt *p = (struct vectors_prompt *)batch;
     struct vectors *v = p->v;
-    prompt_batch_over(&p->batch);
-    if (!prompt_batch_ended_well(&p->batch, done))
-        return;
+    if (!prompt_batch_ended_well(batch, done))
+        return false;
     if (!p->values) {
-        fail_with(v, QUIRE_INTERNAL, "the engine gave no vector");
-        return;
+        prompt_batch_fail_with(&v->batch, QUIRE_INTERNAL, "the engine gave no vector");
+        return false;
     }
     limits_dequeue(v->tenant, 1);
     v->n_queued--;
-    v->n_over++;
-    prompt_batch_settle(&v->batch);
+    return true;
 }
-
-static const struct completion_events events = {
-    .on_accepted = prompt_batch_on_accepted,
-    .on_refused = prompt_batch_on_refused,
-    .on_token = prompt_batch_no_token,
-    .on_prompt_logprob = prompt_batch_no_token,
-    .on_vector = on_vector,
-    .on_done = on_done,
-    .on_lost = prompt_batch_on_lost,
-};
 
 /* ---- submitting ----------------------------------------------------------------------------- */
 
@@ -162,59 +139,28 @@ static int submit(struct batch_prompt *batch, struct quire_error *err)
     const struct vectors_prompt *p = (struct vectors_prompt *)batch;
     const struct vectors *v = p->v;
     struct request_spec s;
-    request_spec_default(&s);
-    s.prompt = p->ids;
-    s.n_prompt = (uint32_t)p->n_ids;
-    s.temperature = 0;
-    s.wants_vector = true;
+    vectors_spec(&s, p->ids, p->n_ids);
     s.segment_from = (uint32_t)p->segment_from;
-    s.cache_domain = v->cache_domain;
+    s.cache_domain = v->job->job.cache_domain;
     front_bill(v->tenant, &s);
     return prompt_batch_send(batch, &s, NULL, err);
 }
 
-static struct batch_prompt *prompt_at(void *owner, size_t i)
-{
-    return &((struct vectors *)owner)->prompts[i].batch;
-}
-
-static uint32_t n_tokens(const struct batch_prompt *p)
-{
-    return (uint32_t)((const struct vectors_prompt *)p)->n_ids;
-}
-
-static bool is_over(const void *owner)
-{
-    const struct vectors *v = owner;
-    return v->n_over == v->n_prompts;
-}
-
-static void complete_owner(void *owner)
-{
-    complete(owner);
-}
-
-static void fail_owner(void *owner, const struct api_error *e)
-{
-    fail(owner, e);
-}
-
 static const struct prompt_batch_calls batch_calls = {
-    .events = &events,
-    .prompt = prompt_at,
-    .n_tokens = n_tokens,
+    .prompt_bytes = sizeof(struct vectors_prompt),
     .submit = submit,
     .on_accepted = on_accepted,
-    .is_over = is_over,
-    .complete = complete_owner,
-    .fail = fail_owner,
+    .on_vector = on_vector,
+    .on_done = on_done,
+    .complete = complete,
+    .fail = fail,
 };
 
 /* The limit of a tenant's waiting choices also applies to texts. */
 static bool queue(struct vectors *v, struct api_error *e)
 {
     uint32_t n = (uint32_t)v->n_prompts;
-    prompt_batch_begin(&v->batch, v->served, &batch_calls, v, v->tenant, n, 1, n <= TURNS_SMALL);
+    prompt_batch_begin(&v->batch, v->served, &batch_calls, v, v->tenant, &v->prompts->batch, n, 1);
     if (!limits_queue(v->tenant, n, e))
         return false;
     v->n_queued = n;
@@ -225,11 +171,11 @@ static bool queue(struct vectors *v, struct api_error *e)
 /* A number takes up to 15 bytes with its comma, or 5.4 of base64. */
 static bool fits_reply(const struct vectors *v, struct api_error *e)
 {
-    uint64_t n_numbers = v->ask.task == VECTORS_EMBED ? (uint64_t)v->n_prompts * v->ask.dimensions : 0;
-    if (n_numbers * (v->ask.base64 ? 6 : 15) <= FRONT_REPLY_BYTES)
+    uint64_t n_numbers = v->job->ask.task == VECTORS_EMBED ? (uint64_t)v->n_prompts * v->job->ask.dimensions : 0;
+    if (n_numbers * (v->job->ask.base64 ? 6 : 15) <= FRONT_REPLY_BYTES)
         return true;
     return api_bad(e, "input", "the reply could be more than %llu MiB: send fewer texts%s",
-                   (unsigned long long)(FRONT_REPLY_BYTES >> 20), v->ask.base64 ? "" : ", or ask for base64");
+                   (unsigned long long)(FRONT_REPLY_BYTES >> 20), v->job->ask.base64 ? "" : ", or ask for base64");
 }
 
 static void on_text(void *owner, struct request_job *j)
@@ -238,12 +184,9 @@ static void on_text(void *owner, struct request_job *j)
     struct api_error e;
     v->in_pool = false;
     http_body_freed(v->x);
-    v->ask = j->ask;
-    v->model = j->model;
-    v->cache_domain = j->cache_domain;
     if (!j->ok)
         e = j->error;
-    bool ok = j->ok && front_can_serve(v->served, &e) && vectors_make_prompts(v, j, &e) && fits_reply(v, &e) &&
+    bool ok = j->ok && front_can_serve(v->served, &e) && vectors_make_prompts(v, &e) && fits_reply(v, &e) &&
               queue(v, &e) && limits_prompt(v->tenant, v->n_tokens, quire_now_us(), &e);
     if (ok)
         prompt_batch_start(&v->batch);
@@ -266,25 +209,33 @@ static bool may(const struct served_model *m, enum vectors_task task, struct api
     return true;
 }
 
-static void start(struct served_model *m, struct http_exchange *x, enum vectors_task task,
-                  bool (*read)(struct request_job *j, const struct quire_doc *body))
+static void start(struct served_model *m, struct http_exchange *x, enum vectors_task task)
 {
+    static const struct request_job_calls calls[] = {
+        [VECTORS_EMBED] = {.n_bytes = sizeof(struct vectors_job), .read = embeddings_read},
+        [VECTORS_SCORE] = {.n_bytes = sizeof(struct vectors_job), .read = score_read},
+        [VECTORS_RERANK] = {.n_bytes = sizeof(struct vectors_job), .read = rerank_read},
+    };
     struct api_error e;
     struct tenant *tenant = front_begin(m, x);
     if (!tenant)
         return;
     bool ok = may(m, task, &e);
     struct vectors *v = ok ? calloc(1, sizeof *v) : NULL;
-    struct request_job *job = v ? request_job_new(m, x, tenant, read, on_text, v) : NULL;
+    struct request_job *job = v ? request_job_new(m, x, tenant, &calls[task], on_text, v) : NULL;
     if (!job) {
         free(v);
         if (ok)
-            api_fail(&e, 503, NULL, "out_of_memory", "out of memory");
+            api_no_memory(&e);
         front_refuse(m->front, x, tenant, &e);
         return;
     }
-    *v = (struct vectors){
-        .served = m, .x = x, .tenant = tenant, .job = job, .in_pool = true, .arrived_us = quire_now_us()};
+    *v = (struct vectors){.served = m,
+                          .x = x,
+                          .tenant = tenant,
+                          .job = (struct vectors_job *)job,
+                          .in_pool = true,
+                          .arrived_us = quire_now_us()};
     TAILQ_INSERT_TAIL(&m->vectors, v, link);
     http_on_gone(x, on_gone, v);
     text_pool_submit(m->front->pool, &job->job);
@@ -292,15 +243,15 @@ static void start(struct served_model *m, struct http_exchange *x, enum vectors_
 
 void embeddings_start(struct served_model *m, struct http_exchange *x)
 {
-    start(m, x, VECTORS_EMBED, embeddings_read);
+    start(m, x, VECTORS_EMBED);
 }
 
 void score_start(struct served_model *m, struct http_exchange *x)
 {
-    start(m, x, VECTORS_SCORE, score_read);
+    start(m, x, VECTORS_SCORE);
 }
 
 void rerank_start(struct served_model *m, struct http_exchange *x)
 {
-    start(m, x, VECTORS_RERANK, rerank_read);
+    start(m, x, VECTORS_RERANK);
 }

@@ -12,12 +12,30 @@
 
 struct vectors;
 
+enum vectors_task { VECTORS_EMBED, VECTORS_SCORE, VECTORS_RERANK };
+/* The fields of a request for vectors, except its texts. */
+struct vectors_ask {
+    enum vectors_task task;
+    bool base64;
+    uint32_t dimensions; /* of an embedding */
+    bool normalize;      /* to length 1, even if the model does not */
+    uint32_t max_tokens; /* limit of a text or a pair; the rest is cut off */
+    uint32_t max_document_tokens; /* limit of rerank's documents, without special tokens; 0: only max_tokens applies */
+    size_t n_first; /* number of items that are a pair's first texts: 1, or as many as the others */
+    uint32_t top_n;
+};
+
+struct vectors_job {
+    struct request_job job; /* first member */
+    struct vectors_ask ask;
+};
+
 struct vectors_prompt {
     struct batch_prompt batch; /* first member, for the batch */
     struct vectors *v;
     uint32_t *ids;
     size_t n_ids, segment_from; /* segment_from: the position of a pair's second text; 0: one text */
-    float *values;              /* [job->facts->vector_size], once they arrived */
+    float *values; /* [job->facts->vector_size], once they arrived */
 };
 
 struct vectors {
@@ -25,13 +43,10 @@ struct vectors {
     struct served_model *served;
     struct http_exchange *x;
     struct tenant *tenant;
-    struct request_job *job; /* belongs to the pool while it is there, and then to the request, for its texts */
+    struct vectors_job *job; /* belongs to the pool while it is there, and then to the request, for its texts */
     bool in_pool;
-    struct vectors_ask ask;
-    const char *model; /* the served name */
-    struct key256 cache_domain;
     struct vectors_prompt *prompts;
-    size_t n_prompts, n_over;
+    size_t n_prompts;
     uint64_t n_tokens;
     uint32_t n_queued; /* counted in the tenant's queue */
     uint64_t arrived_us;
@@ -46,10 +61,12 @@ bool rerank_read(struct request_job *j, const struct quire_doc *body);
 /* ---- vectors_prompts.c ---- */
 /* Makes the prompts of the job's items: one for each text, or for each pair if the model scores pairs. They are cut to
  * the model's length, with the special tokens at their end kept. */
-bool vectors_make_prompts(struct vectors *v, struct request_job *j, struct api_error *e);
+bool vectors_make_prompts(struct vectors *v, struct api_error *e);
 /* Encodes one text likewise, to at most n_most ids; malloc'd. On the pool. */
 bool vectors_encode(const struct quire_text *tokenizer, const char *text, size_t n, size_t n_most, uint32_t **ids,
                     size_t *n_ids);
+/* A spec for the vector of these ids, which are borrowed. */
+void vectors_spec(struct request_spec *s, const uint32_t *ids, size_t n_ids);
 /* The numbers that the engine sent for a prompt, [facts->vector_size], malloc'd; NULL if their count is wrong. */
 float *vectors_numbers(const struct model_facts *facts, const struct wire_vector *vector);
 

@@ -85,20 +85,21 @@ bool vectors_encode(const struct quire_text *tokenizer, const char *text, size_t
     return ok;
 }
 
-static bool take_items(struct vectors *v, struct request_job *j, const struct specials *specials, struct api_error *e)
+static bool take_items(struct vectors *v, const struct specials *specials, struct api_error *e)
 {
+    const struct text_task *t = v->job->job.text;
     for (size_t i = 0; i < v->n_prompts; i++) {
         struct vectors_prompt *p = &v->prompts[i];
-        p->ids = j->items[i].ids;
-        p->n_ids = j->items[i].n_ids;
-        j->items[i].ids = NULL;
-        size_t n_end = j->add_special ? specials->n_end : 0, n_begin = j->add_special ? specials->n_begin : 0;
-        size_t most = v->ask.max_tokens, of_document = v->ask.max_document_tokens;
-        if (of_document > 0 && i >= v->ask.n_first && of_document + n_begin + n_end < most)
+        p->ids = t->items[i].ids;
+        p->n_ids = t->items[i].n_ids;
+        t->items[i].ids = NULL;
+        size_t n_end = t->add_special ? specials->n_end : 0, n_begin = t->add_special ? specials->n_begin : 0;
+        size_t most = v->job->ask.max_tokens, of_document = v->job->ask.max_document_tokens;
+        if (of_document > 0 && i >= v->job->ask.n_first && of_document + n_begin + n_end < most)
             most = of_document + n_begin + n_end;
         p->n_ids = cut(p->ids, p->n_ids, most, specials->end, n_end);
         if (p->n_ids == 0)
-            return api_bad(e, j->prompt_name, "text %zu has no tokens", i);
+            return api_bad(e, t->name, "text %zu has no tokens", i);
     }
     return true;
 }
@@ -108,17 +109,17 @@ static bool join(struct vectors *v, struct vectors_prompt *p, const struct reque
                  const struct request_item *b, const struct specials *specials, struct api_error *e)
 {
     const size_t n_begin = specials->n_begin, n_between = specials->n_between, n_end = specials->n_end;
-    size_t most = v->ask.max_tokens, n_a = a->n_ids - n_end, n_b = b->n_ids - n_begin - n_end;
+    size_t most = v->job->ask.max_tokens, n_a = a->n_ids - n_end, n_b = b->n_ids - n_begin - n_end;
     if (most < n_begin + n_between + n_end + 2)
         return api_bad(e, "truncate_prompt_tokens", "leaves no room for two texts");
-    if (v->ask.max_document_tokens > 0 && n_b > v->ask.max_document_tokens)
-        n_b = v->ask.max_document_tokens;
+    if (v->job->ask.max_document_tokens > 0 && n_b > v->job->ask.max_document_tokens)
+        n_b = v->job->ask.max_document_tokens;
     while (n_a + n_between + n_b + n_end > most)
         *(n_a - n_begin > n_b ? &n_a : &n_b) -= 1;
     p->n_ids = n_a + n_between + n_b + n_end;
     p->ids = malloc(p->n_ids * sizeof *p->ids);
     if (!p->ids)
-        return api_fail(e, 503, NULL, "out_of_memory", "out of memory");
+        return api_no_memory(e);
     uint32_t *at = mempcpy(p->ids, a->ids, n_a * sizeof *at);
     at = mempcpy(at, specials->between, n_between * sizeof *at);
     if (specials->second_type)
@@ -128,38 +129,50 @@ static bool join(struct vectors *v, struct vectors_prompt *p, const struct reque
     return true;
 }
 
-static bool take_pairs(struct vectors *v, struct request_job *j, const struct specials *specials, struct api_error *e)
+static bool take_pairs(struct vectors *v, const struct specials *specials, struct api_error *e)
 {
-    const size_t least = specials->n_begin + specials->n_end, n_first = v->ask.n_first;
+    const struct text_task *t = v->job->job.text;
+    const size_t least = specials->n_begin + specials->n_end, n_first = v->job->ask.n_first;
     bool ok = true;
     for (size_t i = 0; i < v->n_prompts && ok; i++) {
-        const struct request_item *a = &j->items[n_first == 1 ? 0 : i], *b = &j->items[n_first + i];
+        const struct request_item *a = &t->items[n_first == 1 ? 0 : i], *b = &t->items[n_first + i];
         if (a->n_ids < least || b->n_ids < least)
-            ok = api_bad(e, j->prompt_name, "pairs need the special tokens: leave add_special_tokens out");
+            ok = api_bad(e, t->name, "pairs need the special tokens: leave add_special_tokens out");
         else
             ok = join(v, &v->prompts[i], a, b, specials, e);
     }
     return ok;
 }
 
-bool vectors_make_prompts(struct vectors *v, struct request_job *j, struct api_error *e)
+bool vectors_make_prompts(struct vectors *v, struct api_error *e)
 {
-    bool pairs = v->ask.task != VECTORS_EMBED && v->job->served->facts->vector_is_scores;
+    const struct text_task *t = v->job->job.text;
+    bool pairs = v->job->ask.task != VECTORS_EMBED && v->job->job.served->facts->vector_is_scores;
     struct specials specials;
-    v->n_prompts = pairs ? j->n_items - v->ask.n_first : j->n_items;
+    v->n_prompts = pairs ? t->n_items - v->job->ask.n_first : t->n_items;
     v->prompts = calloc(v->n_prompts, sizeof *v->prompts);
     if (!v->prompts)
-        return api_fail(e, 503, NULL, "out_of_memory", "out of memory");
+        return api_no_memory(e);
     if (!find_specials(v->served->config->text, &specials, e))
         return false;
     bool ok = (!pairs || find_between(v->served->config->text, &specials, e)) &&
-              (pairs ? take_pairs : take_items)(v, j, &specials, e);
+              (pairs ? take_pairs : take_items)(v, &specials, e);
     free_specials(&specials);
     for (size_t i = 0; i < v->n_prompts && ok; i++) {
         v->prompts[i].v = v;
+        v->prompts[i].batch.n_tokens = (uint32_t)v->prompts[i].n_ids;
         v->n_tokens += v->prompts[i].n_ids;
     }
     return ok;
+}
+
+void vectors_spec(struct request_spec *s, const uint32_t *ids, size_t n_ids)
+{
+    request_spec_default(s);
+    s->prompt = ids;
+    s->n_prompt = (uint32_t)n_ids;
+    s->temperature = 0;
+    s->wants_vector = true;
 }
 
 float *vectors_numbers(const struct model_facts *facts, const struct wire_vector *vector)

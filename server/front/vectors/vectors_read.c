@@ -51,11 +51,12 @@ static bool check_true(const struct quire_doc *body, struct api_error *e)
 
 static bool begin(struct request_job *j, const struct quire_doc *body, enum vectors_task task)
 {
+    struct vectors_ask *ask = &((struct vectors_job *)j)->ask;
     struct api_error *e = &j->error;
     const char *model = NULL, *user = NULL;
     int64_t truncate = 0;
-    j->ask.task = task;
-    j->add_special = true;
+    ask->task = task;
+    j->text->add_special = true;
     if (!params_refuse(body, not_built, sizeof not_built / sizeof *not_built, e) || !check_same(body, e) ||
         !check_true(body, e) || !json_field_string(body, "model", &model, e) ||
         !json_field_string(body, "user", &user, e))
@@ -64,12 +65,12 @@ static bool begin(struct request_job *j, const struct quire_doc *body, enum vect
     /* -1: to the model's limit, which is the normal behaviour. */
     if (!j->model || !json_field_i64(body, "truncate_prompt_tokens", -1, INT32_MAX, &truncate, e))
         return false;
-    j->ask.max_tokens = truncate > 0 && truncate < j->served->facts->max_model_len ? (uint32_t)truncate
-                                                                                   : j->served->facts->max_model_len;
+    ask->max_tokens = truncate > 0 && truncate < j->served->facts->max_model_len ? (uint32_t)truncate
+                                                                                 : j->served->facts->max_model_len;
     /* Encodes texts only up to the limit. */
-    j->params.truncate = j->served->facts->max_model_len;
-    j->params.truncate_end = true;
-    return json_field_bool(body, "add_special_tokens", &j->add_special, e);
+    j->text->truncates = true;
+    j->text->truncate_end = true;
+    return json_field_bool(body, "add_special_tokens", &j->text->add_special, e);
 }
 
 static bool too_many(struct request_job *j, const char *name, size_t n)
@@ -111,15 +112,15 @@ static bool read_inputs(struct request_job *j, struct quire_value input)
     size_t n = one ? 1 : quire_value_count(input);
     if (n > MAX_TEXTS)
         return too_many(j, "input", n);
-    if (!request_job_items(j, n))
+    if (!text_task_items(j->text, n, &j->error))
         return false;
     if (one)
-        return take_input(j, input, &j->items[0]);
+        return take_input(j, input, &j->text->items[0]);
     if (json_array_is_mixed(input))
         return api_bad(&j->error, "input", "mixes strings and arrays of token ids: send all as one or the other");
     rest = input;
     for (size_t i = 0; quire_value_next(&rest, NULL, &item); i++)
-        if (!take_input(j, item, &j->items[i]))
+        if (!take_input(j, item, &j->text->items[i]))
             return false;
     return true;
 }
@@ -127,33 +128,35 @@ static bool read_inputs(struct request_job *j, struct quire_value input)
 /* The engine follows the model's modules.json; its normalization cannot be undone here. */
 static bool read_normalize(struct request_job *j, const struct quire_doc *body, const char *name)
 {
+    struct vectors_ask *ask = &((struct vectors_job *)j)->ask;
     bool wanted = true;
     if (!json_field_bool(body, name, &wanted, &j->error))
         return false;
-    j->ask.normalize |= json_field_get(body, name).n > 0;
+    ask->normalize |= json_field_get(body, name).n > 0;
     return wanted ||
            api_unsupported(&j->error, name, "false is not supported: leave it out for the model's own modules.json");
 }
 
 bool embeddings_read(struct request_job *j, const struct quire_doc *body)
 {
+    struct vectors_ask *ask = &((struct vectors_job *)j)->ask;
     struct api_error *e = &j->error;
     const char *format = "float";
     int64_t dimensions = 0;
     struct quire_value input = json_field_get(body, "input");
-    j->prompt_name = "input";
+    j->text->name = "input";
     if (!begin(j, body, VECTORS_EMBED) || !json_field_string(body, "encoding_format", &format, e) ||
         !json_field_i64(body, "dimensions", 1, INT32_MAX, &dimensions, e) || !read_normalize(j, body, "normalize") ||
         !read_normalize(j, body, "use_activation"))
         return false;
-    j->ask.base64 = strcmp(format, "base64") == 0;
-    if (!j->ask.base64 && strcmp(format, "float") != 0)
+    ask->base64 = strcmp(format, "base64") == 0;
+    if (!ask->base64 && strcmp(format, "float") != 0)
         return api_bad(e, "encoding_format", "must be float or base64");
     if (dimensions > j->served->facts->vector_size)
         return api_bad(e, "dimensions", "%lld is more than the model's %u", (long long)dimensions,
                        j->served->facts->vector_size);
-    j->ask.dimensions = dimensions ? (uint32_t)dimensions : j->served->facts->vector_size;
-    j->ask.normalize |= dimensions > 0;
+    ask->dimensions = dimensions ? (uint32_t)dimensions : j->served->facts->vector_size;
+    ask->normalize |= dimensions > 0;
     if (!input.n)
         return api_bad(e, "input", "is missing");
     return read_inputs(j, input);
@@ -187,8 +190,9 @@ static bool take_texts(struct request_job *j, struct quire_value value, const ch
 
 static bool read_pairs(struct request_job *j, const struct quire_doc *body, const char *first, const char *second)
 {
+    struct vectors_ask *ask = &((struct vectors_job *)j)->ask;
     struct quire_value a = json_field_get(body, first), b = json_field_get(body, second);
-    j->prompt_name = second;
+    j->text->name = second;
     if (!a.n || !b.n)
         return api_bad(&j->error, a.n ? second : first, "is missing");
     size_t n_a = count_texts(a), n_b = count_texts(b);
@@ -198,9 +202,9 @@ static bool read_pairs(struct request_job *j, const struct quire_doc *body, cons
         return too_many(j, n_a > MAX_TEXTS ? first : second, n_a > MAX_TEXTS ? n_a : n_b);
     if (n_a != 1 && n_a != n_b)
         return api_bad(&j->error, second, "has %zu texts, and %s has %zu: one, or as many", n_b, first, n_a);
-    j->ask.n_first = n_a;
-    return request_job_items(j, n_a + n_b) && take_texts(j, a, first, j->items) &&
-           take_texts(j, b, second, j->items + n_a);
+    ask->n_first = n_a;
+    return text_task_items(j->text, n_a + n_b, &j->error) && take_texts(j, a, first, j->text->items) &&
+           take_texts(j, b, second, j->text->items + n_a);
 }
 
 bool score_read(struct request_job *j, const struct quire_doc *body)
@@ -212,6 +216,7 @@ bool score_read(struct request_job *j, const struct quire_doc *body)
 
 bool rerank_read(struct request_job *j, const struct quire_doc *body)
 {
+    struct vectors_ask *ask = &((struct vectors_job *)j)->ask;
     struct api_error *e = &j->error;
     int64_t top_n = INT32_MAX, most = 0;
     bool with_documents = true;
@@ -221,10 +226,10 @@ bool rerank_read(struct request_job *j, const struct quire_doc *body)
         return false;
     if (!json_field_i64(body, "max_tokens_per_doc", 0, INT32_MAX, &most, e))
         return false;
-    j->ask.max_document_tokens = (uint32_t)most;
+    ask->max_document_tokens = (uint32_t)most;
     if (query.n && !json_is(query, QUIRE_STRING))
         return api_bad(e, "query", "must be a string");
-    j->ask.top_n = top_n ? (uint32_t)top_n : INT32_MAX; /* vLLM's 0: all */
-    j->want_text = with_documents;
+    ask->top_n = top_n ? (uint32_t)top_n : INT32_MAX; /* vLLM's 0: all */
+    j->text->want_text = with_documents;
     return read_pairs(j, body, "query", "documents");
 }

@@ -17,7 +17,7 @@ static void begin(const struct vectors *v, struct buffer *o, const char *prefix,
     json_out_raw(o, "\",\"created\":");
     json_out_i64(o, (int64_t)time(NULL));
     json_out_raw(o, ",\"model\":");
-    json_out_text(o, v->model);
+    json_out_text(o, v->job->job.model);
 }
 
 static void put_usage(const struct vectors *v, struct buffer *o)
@@ -47,13 +47,13 @@ static void put_number(struct buffer *o, double value)
 static void shorten(const struct vectors *v, float *values)
 {
     double squares = 0;
-    if (!v->ask.normalize)
+    if (!v->job->ask.normalize)
         return;
-    for (uint32_t i = 0; i < v->ask.dimensions; i++)
+    for (uint32_t i = 0; i < v->job->ask.dimensions; i++)
         squares += (double)values[i] * values[i];
     if (fabs(squares - 1) < IS_NORMALISED)
         return;
-    for (uint32_t i = 0; i < v->ask.dimensions && squares > 0; i++)
+    for (uint32_t i = 0; i < v->job->ask.dimensions && squares > 0; i++)
         values[i] = (float)(values[i] / sqrt(squares));
 }
 
@@ -71,15 +71,15 @@ static void put_embedding(const struct vectors *v, struct buffer *o, size_t i)
     json_out_raw(o, i ? ",{\"index\":" : "{\"index\":");
     json_out_u64(o, i);
     json_out_raw(o, ",\"object\":\"embedding\",\"embedding\":");
-    json_out_raw(o, v->ask.base64 ? "\"" : "[");
-    if (v->ask.base64)
-        put_base64(o, values, v->ask.dimensions);
-    for (uint32_t k = 0; k < v->ask.dimensions && !v->ask.base64; k++) {
+    json_out_raw(o, v->job->ask.base64 ? "\"" : "[");
+    if (v->job->ask.base64)
+        put_base64(o, values, v->job->ask.dimensions);
+    for (uint32_t k = 0; k < v->job->ask.dimensions && !v->job->ask.base64; k++) {
         if (k > 0)
             json_out_raw(o, ",");
         put_number(o, values[k]);
     }
-    json_out_raw(o, v->ask.base64 ? "\"}" : "]}");
+    json_out_raw(o, v->job->ask.base64 ? "\"}" : "]}");
 }
 
 static void put_embeddings(const struct vectors *v, struct buffer *o)
@@ -114,15 +114,15 @@ static double cosine(const float *a, const float *b, uint32_t n)
 static double score_of(const struct vectors *v, size_t i)
 {
     const struct vectors_prompt *p = v->prompts;
-    if (v->job->served->facts->vector_is_scores)
+    if (v->job->job.served->facts->vector_is_scores)
         return 1 / (1 + exp(-(double)p[i].values[0]));
-    return cosine(p[v->ask.n_first == 1 ? 0 : i].values, p[v->ask.n_first + i].values,
-                  v->job->served->facts->vector_size);
+    return cosine(p[v->job->ask.n_first == 1 ? 0 : i].values, p[v->job->ask.n_first + i].values,
+                  v->job->job.served->facts->vector_size);
 }
 
 static size_t n_pairs(const struct vectors *v)
 {
-    return v->job->served->facts->vector_is_scores ? v->n_prompts : v->n_prompts - v->ask.n_first;
+    return v->job->job.served->facts->vector_is_scores ? v->n_prompts : v->n_prompts - v->job->ask.n_first;
 }
 
 static void put_scores(const struct vectors *v, struct buffer *o)
@@ -162,8 +162,8 @@ static void put_ranking(const struct vectors *v, struct buffer *o)
     qsort(ranks, n, sizeof *ranks, by_score);
     begin(v, o, "rerank-", "list");
     json_out_raw(o, ",\"results\":[");
-    for (size_t i = 0; i < n && i < v->ask.top_n; i++) {
-        const struct request_item *document = &v->job->items[v->ask.n_first + ranks[i].index];
+    for (size_t i = 0; i < n && i < v->job->ask.top_n; i++) {
+        const struct request_item *document = &v->job->job.text->items[v->job->ask.n_first + ranks[i].index];
         json_out_raw(o, i ? ",{\"index\":" : "{\"index\":");
         json_out_u64(o, ranks[i].index);
         if (document->text) {
@@ -182,7 +182,7 @@ static void put_ranking(const struct vectors *v, struct buffer *o)
 
 void vectors_reply(const struct vectors *v, struct buffer *o)
 {
-    switch (v->ask.task) {
+    switch (v->job->ask.task) {
     case VECTORS_EMBED: put_embeddings(v, o); break;
     case VECTORS_SCORE: put_scores(v, o); break;
     case VECTORS_RERANK: put_ranking(v, o); break;

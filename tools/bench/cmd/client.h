@@ -8,7 +8,7 @@
 
 #include "tools/bench/lib/inputs.h"
 #include "tools/bench/lib/metrics.h"
-#include "tools/bench/lib/progress.h"
+#include "app/command/progress.h"
 
 struct bench_client;
 

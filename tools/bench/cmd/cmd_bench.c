@@ -1,7 +1,7 @@
 /* quire bench: selects the benchmark. */
 #include "tools/bench/cmd/cmd_bench.h"
 
-#include "tools/cli/commands.h"
+#include "app/command/commands.h"
 
 #include <stdbool.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* The benchmarks of `quire bench`. Each takes the arguments after its name and returns the exit status, as in
- * tools/cli/commands.h. Main thread. */
+ * app/command/commands.h. Main thread. */
 #ifndef QUIRE_TOOLS_CMD_BENCH_H
 #define QUIRE_TOOLS_CMD_BENCH_H
 

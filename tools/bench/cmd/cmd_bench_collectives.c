@@ -5,7 +5,7 @@
 #include "parallel/plan_frame.h"
 #include "tools/bench/cmd/cmd_bench.h"
 #include "tools/bench/lib/metrics.h"
-#include "tools/cli/command.h"
+#include "app/command/command.h"
 
 #include <stdbool.h>
 #include <stdio.h>

@@ -2,9 +2,9 @@
 #include "tools/bench/cmd/engine.h"
 #include "tools/bench/lib/pairs.h"
 #include "tools/bench/cmd/cmd_bench.h"
-#include "tools/cli/command.h"
-#include "tools/cli/engine_flags.h"
-#include "tools/hub/cache.h"
+#include "app/command/command.h"
+#include "app/flags/engine_flags.h"
+#include "app/models/cache.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -2,13 +2,13 @@
  * what the machine can do at most. */
 #include "kernels/cases/isolate.h"
 #include "kernels/cpu/cpu.h"
-#include "tools/bench/lib/progress.h"
+#include "app/command/progress.h"
 #include "tools/bench/cmd/shape.h"
 #include "tools/bench/cmd/timing.h"
 #include "tools/bench/cmd/work.h"
-#include "tools/cli/cli.h"
+#include "app/command/cli.h"
 #include "tools/bench/cmd/cmd_bench.h"
-#include "tools/cli/command.h"
+#include "app/command/command.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* quire bench serve: load on a running server, measured by the client. */
 #include "tools/bench/cmd/client.h"
 #include "tools/bench/cmd/cmd_bench.h"
-#include "tools/cli/command.h"
-#include "tools/hub/cache.h"
+#include "app/command/command.h"
+#include "app/models/cache.h"
 
 #include <math.h>
 #include <stdio.h>

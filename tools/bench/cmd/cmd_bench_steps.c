@@ -2,15 +2,15 @@
 #include "base/clock.h"
 #include "tools/bench/cmd/copy.h"
 #include "tools/bench/lib/metrics.h"
-#include "tools/bench/lib/progress.h"
+#include "app/command/progress.h"
 #include "tools/bench/cmd/recorded.h"
 #include "tools/bench/cmd/scenes.h"
 #include "tools/bench/cmd/cmd_bench.h"
-#include "tools/cli/command.h"
-#include "tools/bench/lib/cost_file.h"
-#include "tools/cli/engine_flags.h"
-#include "tools/cli/foreign_flags.h"
-#include "tools/hub/cache.h"
+#include "app/command/command.h"
+#include "app/flags/cost_file.h"
+#include "app/flags/engine_flags.h"
+#include "app/command/foreign_flags.h"
+#include "app/models/cache.h"
 
 #include <math.h>
 #include <stdio.h>

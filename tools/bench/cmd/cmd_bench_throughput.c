@@ -1,11 +1,11 @@
 /* quire bench throughput: many requests at once to an engine in this process. */
 #include "tools/bench/cmd/engine.h"
 #include "tools/bench/cmd/cmd_bench.h"
-#include "tools/cli/command.h"
-#include "tools/cli/engine_flags.h"
-#include "tools/cli/foreign_flags.h"
-#include "tools/cli/serving.h"
-#include "tools/hub/cache.h"
+#include "app/command/command.h"
+#include "app/flags/engine_flags.h"
+#include "app/command/foreign_flags.h"
+#include "app/command/log_format.h"
+#include "app/models/cache.h"
 
 #include <stdio.h>
 

@@ -10,7 +10,7 @@
 #include "engine/plan.h"
 #include "tools/bench/lib/inputs.h"
 #include "tools/bench/lib/metrics.h"
-#include "tools/bench/lib/progress.h"
+#include "app/command/progress.h"
 
 struct bench_engine;
 

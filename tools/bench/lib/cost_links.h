@@ -14,7 +14,7 @@
 #define QUIRE_TOOLS_COST_LINKS_H
 
 #include "scheduler/cost.h"
-#include "tools/bench/lib/cost_file.h"
+#include "app/flags/cost_file.h"
 
 struct cost_link {
     const char *name;

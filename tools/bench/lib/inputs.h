@@ -14,7 +14,7 @@
 
 #include "text/quire_text.h"
 #include "tools/bench/lib/workload.h"
-#include "tools/cli/cli.h"
+#include "app/command/cli.h"
 
 struct bench_input_options {
     const char *dataset, *path;

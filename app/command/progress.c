@@ -1,0 +1,42 @@
+#include "app/command/progress.h"
+
+#include "base/clock.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#define SHOW_AFTER_S 2.0
+#define DRAW_EVERY_S 0.1
+#define WIDTH 30
+
+void bench_progress_begin(struct bench_progress *p, const char *what, uint64_t total)
+{
+    *p = (struct bench_progress){
+        .what = what, .total = total ? total : 1, .began = quire_now_s(), .is_tty = isatty(STDERR_FILENO)};
+}
+
+void bench_progress_set(struct bench_progress *p, uint64_t done)
+{
+    double now = quire_now_s(), past = now - p->began;
+    if (!p->is_tty || past < SHOW_AFTER_S || now - p->drawn < DRAW_EVERY_S)
+        return;
+    char bar[WIDTH + 1];
+    uint64_t filled = done < p->total ? done * WIDTH / p->total : WIDTH;
+    for (uint64_t i = 0; i < WIDTH; i++)
+        bar[i] = i < filled ? '#' : ' ';
+    bar[WIDTH] = 0;
+    fprintf(stderr, "\r\033[K%s %llu/%llu [%s]", p->what, (unsigned long long)done, (unsigned long long)p->total, bar);
+    if (done > 0)
+        fprintf(stderr, " %.3g/s, about %.0f s left", (double)done / past,
+                past / (double)done * (double)(p->total - (done < p->total ? done : p->total)));
+    fflush(stderr);
+    p->drawn = now;
+    p->shown = true;
+}
+
+void bench_progress_end(struct bench_progress *p)
+{
+    if (p->shown)
+        fputs("\r\033[K", stderr);
+    p->shown = false;
+}

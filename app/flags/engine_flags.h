@@ -1,0 +1,13 @@
+/* The options of every command with an engine, under vLLM's names if the meaning is the same. Main thread. */
+#ifndef QUIRE_APP_FLAGS_ENGINE_FLAGS_H
+#define QUIRE_APP_FLAGS_ENGINE_FLAGS_H
+
+#include "app/flags/schedule_flags.h"
+
+#define ENGINE_FLAGS_MAX 73
+
+/* Writes the option rows for `options` to out[0..return value), without a terminating row. --seed sets has_seed. Both
+ * stay borrowed until cli_parse() has returned. */
+size_t engine_flags(struct engine_options *options, struct cli_option out[ENGINE_FLAGS_MAX]);
+
+#endif

@@ -1,0 +1,77 @@
+/* The program quire: selects the command. */
+#include "app/command/command.h"
+#include "app/command/commands.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "engine/engine.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *about;
+} commands[] = {
+    {"serve", command_serve, "serve a model over the OpenAI API"},
+    {"engine", command_engine, "serve a model over Quire's socket protocol only"},
+    {"generate", command_generate, "answer a prompt, or chat, on this terminal"},
+    {"plan", command_plan, "print the memory that a model needs, to the byte"},
+    {"inspect", command_inspect, "print the contents of a checkpoint and how it would be loaded"},
+    {"doctor", command_doctor, "check this machine, and whether a model would run on it"},
+    {"pull", command_pull, "download a model from the Hugging Face hub"},
+    {"sim", command_sim, "simulate scheduling policies on a trace, on a virtual clock"},
+    {"replay", command_replay, "recompute the answers of a recording and compare every bit"},
+    {"cache", command_cache, "pin prefixes in a running server's cache, fill it, or read its statistics"},
+    {"bench", command_bench, "measure an engine, a server or the kernels"},
+    {"version", command_version, "print the version"},
+};
+#define N_COMMANDS (sizeof commands / sizeof commands[0])
+
+static void print_help(void)
+{
+    puts("usage: quire COMMAND [arguments]\n\n"
+         "Quire serves language models from Hugging Face checkpoint directories, or by their names on the\n"
+         "hub. The bits of an answer do not depend on other requests.\n");
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        printf("  %-10s %s\n", commands[i].name, commands[i].about);
+    puts("\nBegin with\n"
+         "  quire pull Qwen/Qwen2.5-1.5B-Instruct         download a model\n"
+         "  quire doctor Qwen/Qwen2.5-1.5B-Instruct       check whether it runs here\n"
+         "  quire generate ./model \"Tell me a story\"     one answer on this terminal\n"
+         "  quire serve ./model                           an OpenAI server on http://127.0.0.1:8000/v1\n"
+         "\nquire COMMAND --help shows the common options, quire COMMAND --help all shows all of them.");
+}
+
+int main(int argc, char **argv)
+{
+    /* hwloc writes to standard error if /sys is not mounted, for example in a chroot. We log what it finds. */
+    setenv("HWLOC_HIDE_ERRORS", "2", 0);
+    /* If a reader closes its end, write() returns an error instead of ending the process. */
+    signal(SIGPIPE, SIG_IGN);
+    if (quire_hash_init() != 0)
+        return command_fail(1, "libsodium: no source of random numbers");
+
+    const char *name = argc > 1 ? argv[1] : "--help";
+    if (engine_is_rank() && strcmp(name, "rank") == 0)
+        return command_rank();
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
+        if (argc > 2) {
+            char *help[] = {"--help", argv[3]};
+            for (size_t i = 0; i < N_COMMANDS; i++)
+                if (strcmp(argv[2], commands[i].name) == 0)
+                    return commands[i].run(argc > 3 ? 2 : 1, help);
+        }
+        print_help();
+        return argc > 1 ? 0 : 2;
+    }
+    if (strcmp(name, "--version") == 0)
+        return command_version(0, NULL);
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        if (strcmp(name, commands[i].name) == 0)
+            return commands[i].run(argc - 2, argv + 2);
+    fprintf(stderr, "quire: unknown command \"%.64s\"; quire --help lists all commands\n", name);
+    return 2;
+}

@@ -1,0 +1,384 @@
+#include "app/models/cache.h"
+
+#include "app/models/quant.h"
+#include "base/encoding/json.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+#define INDEX_FILE "model.safetensors.index.json"
+#define MAX_INDEX_BYTES (64u << 20)
+#define MAX_DEPTH 16 /* directories in a file name */
+#define SHOWN_MISSING 4
+#define MAX_SNAPSHOT_FILES 20000u
+
+/* ---- names ---- */
+
+/* One half of ORG/NAME. huggingface_hub's rules. */
+static bool part_ok(const char *part, size_t n)
+{
+    if (n == 0 || strchr("-.", part[0]) || strchr("-.", part[n - 1]))
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        bool doubled = i > 0 && part[i] == part[i - 1] && (part[i] == '-' || part[i] == '.');
+        if (doubled || (!isalnum((unsigned char)part[i]) && !strchr("-_.", part[i])))
+            return false;
+    }
+    return true;
+}
+
+/* A branch, a tag, "refs/pr/1" or a commit. It becomes a path below refs/. */
+static bool revision_ok(const char *revision)
+{
+    size_t n = strlen(revision);
+    if (n == 0 || n >= HUB_REVISION_BYTES || strstr(revision, "..") || strstr(revision, "//") ||
+        strchr("/.-", revision[0]) || revision[n - 1] == '/')
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if (!isalnum((unsigned char)revision[i]) && !strchr("-_./+", revision[i]))
+            return false;
+    return strstr(revision, "/.") == NULL;
+}
+
+/* Letters, digits, '-', '_' and '.': "Q4_K_M", "UD-Q4_K_XL". */
+static bool quant_ok(const char *quant, size_t n)
+{
+    if (n == 0 || n >= HUB_QUANT_BYTES)
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if (!isalnum((unsigned char)quant[i]) && !strchr("-_.", quant[i]))
+            return false;
+    return true;
+}
+
+int hub_name_parse(const char *given, struct hub_name *out, struct quire_error *err)
+{
+    const char *at = strchr(given, '@');
+    const size_t n_given = at ? (size_t)(at - given) : strlen(given);
+    const char *colon = memchr(given, ':', n_given);
+    size_t n = colon ? (size_t)(colon - given) : n_given;
+    const char *slash = memchr(given, '/', n);
+    size_t first = slash ? (size_t)(slash - given) : n;
+    if (n >= HUB_NAME_BYTES || !part_ok(given, first) || (slash && !part_ok(slash + 1, n - first - 1)))
+        return quire_fail(err, QUIRE_INVALID,
+                          "\"%.200s\" is not a model name: write ORG/NAME, such as Qwen/Qwen2.5-1.5B-Instruct, with "
+                          "letters, digits, '-', '_' and '.'",
+                          given);
+    if (colon && !quant_ok(colon + 1, n_given - n - 1))
+        return quire_fail(err, QUIRE_INVALID,
+                          "\"%.200s\": write the quantization of a GGUF file after the colon, such as :Q4_K_M", given);
+    if (at && !revision_ok(at + 1))
+        return quire_fail(err, QUIRE_INVALID,
+                          "\"%.200s\": write a branch, a tag or a commit after the @, such as "
+                          "@main",
+                          given);
+    memcpy(out->text, given, n);
+    out->text[n] = 0;
+    snprintf(out->quant, sizeof out->quant, "%.*s", colon ? (int)(n_given - n - 1) : 0, colon ? colon + 1 : "");
+    strcpy(out->revision, at ? at + 1 : "main");
+    return QUIRE_OK;
+}
+
+bool hub_is_commit(const char *text)
+{
+    return strlen(text) == HUB_COMMIT_BYTES - 1 && strspn(text, "0123456789abcdef") == HUB_COMMIT_BYTES - 1;
+}
+
+bool hub_file_name_ok(const char *name)
+{
+    unsigned depth = 0;
+    if (!*name || strlen(name) >= HUB_FILE_NAME_BYTES)
+        return false;
+    for (const char *c = name; *c; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7f || *c == '\\')
+            return false;
+    for (const char *part = name;; depth++) {
+        size_t n = strcspn(part, "/");
+        if (n == 0 || n > 255 || depth > MAX_DEPTH || (n == 1 && part[0] == '.') ||
+            (n == 2 && memcmp(part, "..", 2) == 0))
+            return false;
+        if (!part[n])
+            return true;
+        part += n + 1;
+    }
+}
+
+/* ---- paths ---- */
+
+__attribute__((format(printf, 3, 4))) static int put_path(char out[HUB_PATH_BYTES], struct quire_error *err,
+                                                          const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(out, HUB_PATH_BYTES, format, args);
+    va_end(args);
+    if (n < 0 || n >= HUB_PATH_BYTES)
+        return quire_fail(err, QUIRE_INVALID, "a path in the Hugging Face cache is too long");
+    return QUIRE_OK;
+}
+
+static const char *environment(const char *name)
+{
+    const char *value = getenv(name);
+    return value && *value ? value : NULL;
+}
+
+int hub_home_path(const char *file, char out[HUB_PATH_BYTES], struct quire_error *err)
+{
+    const char *value;
+    if ((value = environment("HF_HOME")))
+        return put_path(out, err, "%s/%s", value, file);
+    if ((value = environment("XDG_CACHE_HOME")))
+        return put_path(out, err, "%s/huggingface/%s", value, file);
+    if ((value = environment("HOME")))
+        return put_path(out, err, "%s/.cache/huggingface/%s", value, file);
+    return quire_fail(err, QUIRE_NOT_FOUND, "the location of the Hugging Face cache is unknown: set HF_HOME or HOME");
+}
+
+int hub_cache_root(char out[HUB_PATH_BYTES], struct quire_error *err)
+{
+    const char *value = environment("HF_HUB_CACHE");
+    return value ? put_path(out, err, "%s", value) : hub_home_path("hub", out, err);
+}
+
+int hub_cache_repo(const struct hub_name *name, char out[HUB_PATH_BYTES], struct quire_error *err)
+{
+    char root[HUB_PATH_BYTES];
+    int status = hub_cache_root(root, err);
+    if (status != QUIRE_OK)
+        return status;
+    const char *slash = strchr(name->text, '/');
+    if (!slash)
+        return put_path(out, err, "%s/models--%s", root, name->text);
+    return put_path(out, err, "%s/models--%.*s--%s", root, (int)(slash - name->text), name->text, slash + 1);
+}
+
+/* ---- checking a snapshot ---- */
+
+/* The missing files, as the error shows them. */
+struct missing {
+    char text[320];
+    size_t n;
+};
+
+static void look_for(const char *dir, const char *file, struct missing *missing)
+{
+    char path[HUB_PATH_BYTES];
+    struct stat info;
+    if (put_path(path, NULL, "%s/%s", dir, file) == QUIRE_OK && stat(path, &info) == 0 && S_ISREG(info.st_mode))
+        return;
+    size_t at = strlen(missing->text);
+    if (missing->n++ < SHOWN_MISSING)
+        snprintf(missing->text + at, sizeof missing->text - at, "%s%.70s", at ? ", " : "", file);
+}
+
+/* Checks every shard that the index names. A missing shard is reported once, whatever number of tensors it holds. */
+static int look_for_shards(const char *dir, struct missing *missing, struct quire_error *err)
+{
+    char path[HUB_PATH_BYTES];
+    json_t *index = NULL, *map = NULL, *value, *seen = json_object();
+    const char *key;
+    int status = put_path(path, err, "%s/" INDEX_FILE, dir);
+    if (status == QUIRE_OK)
+        status = quire_json_read_python_file(path, MAX_INDEX_BYTES, &index, err);
+    if (status == QUIRE_OK)
+        status = quire_json_object(index, INDEX_FILE, "weight_map", &map, err);
+    json_object_foreach(map, key, value)
+    {
+        const char *shard = json_string_value(value);
+        if (status != QUIRE_OK)
+            break;
+        if (!shard || !hub_file_name_ok(shard))
+            status = quire_fail(err, QUIRE_INVALID, INDEX_FILE ": weight_map: contains an invalid file name");
+        else if (!json_object_get(seen, shard) && json_object_set_new(seen, shard, json_true()) == 0)
+            look_for(dir, shard, missing);
+    }
+    json_decref(seen);
+    json_decref(index);
+    return status;
+}
+
+int hub_snapshot_check(const char *dir, bool without_weights, struct quire_error *err)
+{
+    struct missing missing = {.n = 0}, single = {.n = 0}, index = {.n = 0};
+    int status = QUIRE_OK;
+    look_for(dir, "config.json", &missing);
+    look_for(dir, "tokenizer.json", &missing);
+    look_for(dir, "model.safetensors", &single);
+    look_for(dir, INDEX_FILE, &index);
+    if (!without_weights && single.n && index.n)
+        look_for(dir, "model.safetensors", &missing);
+    else if (!without_weights && single.n)
+        status = look_for_shards(dir, &missing, err);
+    if (status != QUIRE_OK || missing.n == 0)
+        return status;
+    if (missing.n > SHOWN_MISSING)
+        return quire_fail(err, QUIRE_NOT_FOUND, "without %s and %zu other files", missing.text,
+                          missing.n - SHOWN_MISSING);
+    return quire_fail(err, QUIRE_NOT_FOUND, "without %s", missing.text);
+}
+
+/* ---- lookup ---- */
+
+/* The commit in refs/REVISION. Returns false if it is missing or invalid. */
+static bool read_ref(const char *repo, const char *revision, char out[HUB_COMMIT_BYTES])
+{
+    char path[HUB_PATH_BYTES];
+    FILE *file = put_path(path, NULL, "%s/refs/%s", repo, revision) == QUIRE_OK ? fopen(path, "re") : NULL;
+    if (!file)
+        return false;
+    size_t n = fread(out, 1, HUB_COMMIT_BYTES - 1, file);
+    fclose(file);
+    out[n] = 0;
+    return hub_is_commit(out);
+}
+
+#define TYPED_BYTES (HUB_NAME_BYTES + HUB_QUANT_BYTES + HUB_REVISION_BYTES)
+
+/* "ORG/NAME" or "ORG/NAME:QUANT@REVISION", for the suggested command. */
+static const char *as_typed(const struct hub_name *name, char out[TYPED_BYTES])
+{
+    bool is_main = strcmp(name->revision, "main") == 0;
+    snprintf(out, TYPED_BYTES, "%s%s%s%s%s", name->text, name->quant[0] ? ":" : "", name->quant, is_main ? "" : "@",
+             is_main ? "" : name->revision);
+    return out;
+}
+
+/* Names of files in any folder of a snapshot. */
+struct names {
+    char **items;
+    size_t n;
+};
+
+static void list_files(const char *dir, const char *below, unsigned depth, struct names *names)
+{
+    char path[HUB_PATH_BYTES], name[HUB_FILE_NAME_BYTES];
+    struct stat info;
+    DIR *open = put_path(path, NULL, "%s/%s", dir, below) == QUIRE_OK ? opendir(path) : NULL;
+    for (struct dirent *entry; open && (entry = readdir(open)) && names->n < MAX_SNAPSHOT_FILES;) {
+        if (entry->d_name[0] == '.' ||
+            (size_t)snprintf(name, sizeof name, "%s%s%s", below, *below ? "/" : "", entry->d_name) >= sizeof name ||
+            !hub_file_name_ok(name) || put_path(path, NULL, "%s/%s", dir, name) != QUIRE_OK || stat(path, &info) != 0)
+            continue;
+        if (S_ISDIR(info.st_mode) && depth < 2)
+            list_files(dir, name, depth + 1, names);
+        char **more = S_ISREG(info.st_mode) ? realloc(names->items, (names->n + 1) * sizeof *more) : NULL;
+        if (more)
+            names->items = more;
+        if (more && (names->items[names->n] = strdup(name)))
+            names->n++;
+    }
+    if (open)
+        closedir(open);
+}
+
+int hub_snapshot_quant(const char *dir, const char *quant, char out[HUB_PATH_BYTES], struct quire_error *err)
+{
+    struct names names = {NULL, 0};
+    struct missing missing = {.n = 0};
+    const char *first = NULL;
+    char name[HUB_FILE_NAME_BYTES];
+    list_files(dir, "", 0, &names);
+    int status = hub_quant_choose(names.items, names.n, quant, &first, err);
+    const unsigned n = status == QUIRE_OK ? hub_quant_n_splits(first) : 0;
+    for (unsigned i = 0; i < n && missing.n <= SHOWN_MISSING; i++)
+        if (hub_quant_split(first, i, name, sizeof name))
+            look_for(dir, name, &missing);
+    if (status == QUIRE_OK && missing.n)
+        status = quire_fail(err, QUIRE_NOT_FOUND, "without %s", missing.text);
+    if (status == QUIRE_OK)
+        status = put_path(out, err, "%s/%s", dir, first);
+    for (size_t i = 0; i < names.n; i++)
+        free(names.items[i]);
+    free(names.items);
+    return status;
+}
+
+static int find_snapshot(const struct hub_name *name, bool without_weights, char out[HUB_PATH_BYTES],
+                         struct quire_error *err)
+{
+    char repo[HUB_PATH_BYTES], commit[HUB_COMMIT_BYTES], typed[TYPED_BYTES];
+    struct stat info;
+    as_typed(name, typed);
+    int status = hub_cache_repo(name, repo, err);
+    if (status != QUIRE_OK)
+        return status;
+    if (hub_is_commit(name->revision))
+        strcpy(commit, name->revision);
+    else if (!read_ref(repo, name->revision, commit))
+        return quire_fail(err, QUIRE_NOT_FOUND,
+                          "%s is not a directory, and the Hugging Face cache has no such model (%.200s); to download "
+                          "it: quire pull %s",
+                          typed, repo, typed);
+    if ((status = put_path(out, err, "%s/snapshots/%s", repo, commit)) != QUIRE_OK)
+        return status;
+    if (stat(out, &info) != 0)
+        return quire_fail(err, QUIRE_NOT_FOUND,
+                          "the Hugging Face cache has no snapshot %s of %s; to download it: quire pull %s", commit,
+                          name->text, typed);
+    struct quire_error missing = {.text = ""};
+    char dir[HUB_PATH_BYTES];
+    strcpy(dir, out);
+    status = name->quant[0] ? hub_snapshot_quant(dir, name->quant, out, &missing)
+                            : hub_snapshot_check(out, without_weights, &missing);
+    if (status == QUIRE_NOT_FOUND)
+        return quire_fail(err, status, "the Hugging Face cache has %s %.330s; to complete it: quire pull %s", typed,
+                          missing.text, typed);
+    if (status != QUIRE_OK)
+        return quire_fail(err, status, "%s: %.300s", typed, missing.text);
+    return QUIRE_OK;
+}
+
+/* The last part of a path such as ".../Qwen2.5-1.5B-Instruct/". Returns false if it is not a name. */
+static bool last_part(const char *path, char out[256])
+{
+    size_t end = strlen(path);
+    while (end > 0 && path[end - 1] == '/')
+        end--;
+    size_t begin = end;
+    while (begin > 0 && path[begin - 1] != '/')
+        begin--;
+    snprintf(out, 256, "%.*s", (int)(end - begin), path + begin);
+    return out[0] && strcmp(out, ".") != 0 && strcmp(out, "..") != 0;
+}
+
+/* The name of a directory: as typed, also for a link; for "." and "..", the name of the target. */
+static void directory_name(const char *dir, char out[256])
+{
+    if (last_part(dir, out))
+        return;
+    char *real = realpath(dir, NULL);
+    if (!real || !last_part(real, out))
+        strcpy(out, "model"); /* "/" has no name */
+    free(real);
+}
+
+int hub_model_find(const char *given, bool without_weights, struct hub_model *out, struct quire_error *err)
+{
+    struct hub_name name;
+    struct stat info;
+    if (stat(given, &info) == 0) {
+        const size_t n = strlen(given), n_end = strlen(".gguf");
+        const bool is_gguf = n > n_end && strcasecmp(given + n - n_end, ".gguf") == 0;
+        if (!S_ISDIR(info.st_mode) && !is_gguf)
+            return quire_fail(err, QUIRE_INVALID,
+                              "%.300s is a file; MODEL must be the directory of a checkpoint, a GGUF file, or a name "
+                              "on the hub",
+                              given);
+        directory_name(given, out->name);
+        if (!S_ISDIR(info.st_mode))
+            out->name[strlen(out->name) - n_end] = 0;
+        return put_path(out->dir, err, "%s", given);
+    }
+    if (hub_name_parse(given, &name, NULL) != QUIRE_OK)
+        return quire_fail(err, QUIRE_NOT_FOUND,
+                          "%.300s: this directory does not exist, and it is not a name like ORG/NAME either", given);
+    snprintf(out->name, sizeof out->name, "%s%s%s", name.text, name.quant[0] ? ":" : "", name.quant);
+    return find_snapshot(&name, without_weights, out->dir, err);
+}

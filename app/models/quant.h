@@ -1,0 +1,21 @@
+/* GGUF files of a repository by quantization: ORG/NAME:Q4_K_M selects the file, or the splits of one, whose name ends
+ * in -Q4_K_M.gguf or .Q4_K_M.gguf, in any case. No state; any thread. */
+#ifndef QUIRE_APP_MODELS_QUANT_H
+#define QUIRE_APP_MODELS_QUANT_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* *first: the file, or its first split. QUIRE_NOT_FOUND (no match, or several): the error lists the files. */
+int hub_quant_choose(char *const *files, size_t n, const char *quant, const char **first, struct quire_error *err);
+
+/* Returns whether `file` is the first one, or another split of it. */
+bool hub_quant_belongs(const char *file, const char *first);
+
+/* Number of splits, 1 for a single file; and the name of the i-th, from 0: false if it is too long. */
+unsigned hub_quant_n_splits(const char *first);
+bool hub_quant_split(const char *first, unsigned i, char *out, size_t n_out);
+
+#endif

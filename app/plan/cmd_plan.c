@@ -1,0 +1,100 @@
+/* quire plan: the memory of a model to the byte, from its configuration and weight headers only. */
+#include "app/beside/beside.h"
+#include "app/command/command.h"
+#include "app/command/commands.h"
+#include "app/command/foreign_flags.h"
+#include "app/flags/engine_flags.h"
+#include "app/models/cache.h"
+#include "app/plan/planned.h"
+
+#include <stdio.h>
+
+/* p points to plan and ranks, which the caller owns. */
+static int make_plan(const struct engine_options *o, struct planned *p, struct engine_plan *plan,
+                     struct engine_plan_rank ranks[ENGINE_MAX_RANKS], struct quire_error *err)
+{
+    struct model_desc desc;
+    int status = engine_plan_model(o, &desc, plan, ranks, err);
+    if (status != QUIRE_OK)
+        return status;
+    snprintf(p->architecture, sizeof p->architecture, "%s", desc.architecture);
+    p->has_vectors = desc.pooling != POOLING_NONE;
+    p->plan = plan;
+    p->ranks = ranks;
+    return QUIRE_OK;
+}
+
+static int plan_first(struct engine_options *o, struct planned *p, struct engine_plan *plan,
+                      struct engine_plan_rank ranks[ENGINE_MAX_RANKS], struct quire_error *err)
+{
+    int status = hub_model_find(p->name, false, &p->model, err);
+    o->model_dir = p->model.dir;
+    return status == QUIRE_OK ? make_plan(o, p, plan, ranks, err) : status;
+}
+
+static int plan_second(const struct beside_flags *flags, const struct engine_options *first_options,
+                       const struct planned *first, struct planned *p, struct engine_plan *plan,
+                       struct engine_plan_rank ranks[ENGINE_MAX_RANKS], struct quire_error *err)
+{
+    if (first->has_vectors)
+        return quire_fail(err, QUIRE_INVALID, "--embedding-model: %s is an embedding model, too: serve one of the two",
+                          first->model.name);
+    *p = (struct planned){.name = flags->model};
+    int status = hub_model_find(p->name, false, &p->model, err);
+    if (status == QUIRE_OK) {
+        const struct engine_options o = beside_options(flags, p->model.dir, first_options);
+        status = make_plan(&o, p, plan, ranks, err);
+    }
+    if (status != QUIRE_OK)
+        quire_error_prefix(err, "--embedding-model");
+    return status;
+}
+
+int command_plan(int argc, char **argv)
+{
+    struct planned first = {0}, second;
+    struct engine_plan plans[2];
+    struct engine_plan_rank ranks[2][ENGINE_MAX_RANKS];
+    bool json = false;
+    struct engine_options options;
+    struct beside_flags beside = {0};
+    struct cli_option rows[ENGINE_FLAGS_MAX + BESIDE_FLAGS_MAX + 3];
+    struct quire_error err;
+
+    engine_options_default(&options);
+    size_t n = engine_flags(&options, rows);
+    n += beside_flags(&beside, rows + n);
+    rows[n++] = (struct cli_option){.names = "Output:", .kind = CLI_GROUP};
+    rows[n++] = (struct cli_option){
+        .names = "json", .kind = CLI_FLAG, .target = &json, .common = true, .help = "Print JSON."};
+    rows[n] = (struct cli_option){0};
+    const struct cli_command command = {
+        .name = "plan",
+        .usage = "quire plan MODEL [options]",
+        .about =
+            "Prints the memory that `quire serve MODEL` with the same options uses, to the byte, and the number of\n"
+            "KV blocks. Reads only config.json and the headers of the weights. Plans for the CPU unless --device\n"
+            "names a GPU, even if this machine has one.",
+        .examples = "examples:\n"
+                    "  quire plan Qwen/Qwen2.5-1.5B-Instruct\n"
+                    "  quire plan ./Qwen2.5-1.5B-Instruct --max-num-seqs 16 --kv-cache-memory 2GiB --json\n"
+                    "  quire plan Qwen/Qwen3-8B --device h200      a GPU that this machine does not have",
+        .options = rows,
+        .positionals = {&first.name},
+        .first_names = FOREIGN_MODEL_NAMES,
+        .foreign = foreign_flags,
+    };
+    int code;
+    if (!command_begin(&command, argc, argv, &code))
+        return code;
+    if (!first.name)
+        return command_fail(2, "MODEL is missing; usage: quire plan MODEL [options]");
+    if (beside_check(&beside, &err) != QUIRE_OK)
+        return command_fail(2, err.text);
+    if (plan_first(&options, &first, &plans[0], ranks[0], &err) != QUIRE_OK)
+        return command_fail(1, err.text);
+    if (beside.model && plan_second(&beside, &options, &first, &second, &plans[1], ranks[1], &err) != QUIRE_OK)
+        return command_fail(1, err.text);
+    (json ? plan_print_json : plan_print_table)(&first, beside.model ? &second : NULL);
+    return 0;
+}

@@ -1,0 +1,90 @@
+#include "app/plan/planned.h"
+
+#include "base/encoding/json.h"
+#include "server/front/front.h"
+
+#include <stdio.h>
+
+static json_t *ranks_json(const struct planned *p)
+{
+    json_t *ranks = json_array();
+    for (uint32_t r = 0; r < p->plan->n_ranks && p->plan->n_ranks > 1; r++) {
+        const struct engine_plan_rank *row = &p->ranks[r];
+        json_array_append_new(
+            ranks, json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "rank", (json_int_t)r, "first_layer",
+                             (json_int_t)row->first_layer, "end_layer", (json_int_t)row->end_layer, "n_q_heads",
+                             (json_int_t)row->n_q_heads, "weight_bytes", (json_int_t)row->weight_bytes, "kv_bytes",
+                             (json_int_t)row->kv_bytes, "swap_bytes", (json_int_t)row->swap_bytes, "total_bytes",
+                             (json_int_t)row->total_bytes, "device_bytes", (json_int_t)row->device_bytes));
+    }
+    return ranks;
+}
+
+static json_t *groups_json(const struct engine_plan *plan)
+{
+    json_t *groups = json_array();
+    for (uint32_t g = 0; g < engine_plan_n_groups(plan); g++)
+        json_array_append_new(
+            groups, json_pack("{s:I, s:I, s:I, s:I, s:I}", "window", (json_int_t)plan->groups[g].window, "n_layers",
+                              (json_int_t)plan->groups[g].n_layers, "n_blocks", (json_int_t)plan->groups[g].n_blocks,
+                              "n_host_blocks", (json_int_t)plan->groups[g].n_host_blocks, "block_bytes",
+                              (json_int_t)plan->groups[g].block_bytes));
+    return groups;
+}
+
+static json_t *plan_json(const struct planned *p)
+{
+    const struct engine_plan *plan = p->plan;
+    const struct {
+        const char *name;
+        uint64_t value;
+    } numbers[] = {
+        {"weight_bytes", plan->weight_bytes},
+        {"param_bytes", plan->param_bytes},
+        {"activation_bytes", plan->activation_bytes},
+        {"workspace_bytes", plan->workspace_bytes},
+        {"logits_bytes", plan->logits_bytes},
+        {"kv_bytes", plan->kv_bytes},
+        {"swap_bytes", plan->swap_bytes},
+        {"draft_bytes", plan->draft_bytes},
+        {"draft_weight_bytes", plan->draft_weight_bytes},
+        {"draft_model_bytes", plan->draft_model_bytes},
+        {"regrouped_bytes", plan->regrouped_bytes},
+        {"panel_bytes", plan->panel_bytes},
+        {"message_bytes", plan->message_bytes},
+        {"handover_bytes", plan->handover_bytes},
+        {"total_bytes", plan->total_bytes},
+        {"device_memory", plan->device_memory},
+        {"device_budget", plan->device_budget},
+        {"driver_bytes", plan->driver_bytes},
+        {"block_tokens", plan->block_tokens},
+        {"max_model_len", plan->max_model_len},
+        {"max_num_seqs", plan->max_num_seqs},
+        {"max_num_batched_tokens", plan->max_num_batched_tokens},
+        {"text_bytes", FRONT_TEXT_BYTES},
+        {"bodies_bytes", FRONT_BODIES_BYTES},
+        {"replies_bytes", 2 * FRONT_REPLIES_BYTES},
+        {"tensor_parallel_size", plan->n_ranks / plan->n_stages},
+        {"pipeline_parallel_size", plan->n_stages},
+    };
+    json_t *out = json_pack("{s:s, s:s, s:s, s:s?, s:s, s:s}", "model", p->name, "architecture", p->architecture,
+                            "device", plan->device, "gpu", plan->gpu ? plan->gpu->title : NULL, "weight_dtype",
+                            k_format_name(plan->weight_format), "kv_dtype", k_format_name(plan->kv_format));
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        json_object_set_new(out, numbers[i].name, json_integer((json_int_t)numbers[i].value));
+    json_object_set_new(out, "kv_groups", groups_json(plan));
+    json_object_set_new(out, "ranks", ranks_json(p));
+    return out;
+}
+
+void plan_print_json(const struct planned *first, const struct planned *second)
+{
+    json_t *root = plan_json(first);
+    if (root && second)
+        json_object_set_new(root, "embedding_model", plan_json(second));
+    if (root) {
+        json_dumpf(root, stdout, JSON_INDENT(2));
+        putchar('\n');
+    }
+    json_decref(root);
+}

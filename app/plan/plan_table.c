@@ -1,0 +1,154 @@
+#include "app/plan/planned.h"
+
+#include "base/size.h"
+#include "server/front/front.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+struct plan_row {
+    const char *key;
+    const char *label;
+    uint64_t bytes;
+};
+
+/* The GPU's memory and its users. */
+static void print_device(const struct engine_plan *plan)
+{
+    printf("  %-12s %15" PRIu64 " bytes  %11s   memory of the GPU\n", "GPU", plan->device_memory,
+           quire_size(plan->device_memory).text);
+    printf("  %-12s %15" PRIu64 " bytes  %11s   limit (--gpu-memory-utilization)\n", "budget", plan->device_budget,
+           quire_size(plan->device_budget).text);
+    printf("  %-12s %15" PRIu64
+           " bytes  %11s   part for the driver: context, modules, recorded steps (assumed; measured at start)\n\n",
+           "driver", plan->driver_bytes, quire_size(plan->driver_bytes).text);
+}
+
+/* second: NULL for a single model. */
+static void print_fit(const struct engine_plan *plan, const struct engine_plan *second)
+{
+    uint64_t needed = engine_plan_needed_bytes(plan) + plan->driver_bytes +
+                      (second ? engine_plan_needed_bytes(second) : 0);
+    if (plan->device_memory && needed > plan->device_budget)
+        printf("  This does not fit: it needs %s more than the budget, and the engine would not start.\n\n",
+               quire_size(needed - plan->device_budget).text);
+}
+
+/* Memory that a front end may use, in addition to allocations at start. */
+static void print_front(void)
+{
+    const struct plan_row rows[] = {
+        {"text", "maximum, in host memory: prompts to tokenize, and replies of /tokenize", FRONT_TEXT_BYTES},
+        {"bodies", "maximum, of all clients together, in host memory", FRONT_BODIES_BYTES},
+        {"replies", "maximum, for large results (logprobs): quire serve, while it builds them",
+         2 * FRONT_REPLIES_BYTES},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        printf("  %-12s %15" PRIu64 " bytes  %11s   %s\n", rows[i].key, rows[i].bytes, quire_size(rows[i].bytes).text,
+               rows[i].label);
+    printf("\n");
+}
+
+static void print_memory(const struct planned *p)
+{
+    const struct engine_plan *plan = p->plan;
+    const struct plan_row rows[] = {
+        {"weights", plan->device_memory ? "copied to the GPU" : "mapped from the checkpoint, used in place",
+         plan->weight_bytes},
+        {"parameters", "norms, biases, RoPE frequencies as f32", plan->param_bytes},
+        {"activations", "buffers of one step", plan->activation_bytes},
+        {"logits", "logit rows of one step", plan->logits_bytes},
+        {"workspace", "scratch of the kernels", plan->workspace_bytes},
+        {"KV cache", "all blocks", plan->kv_bytes},
+        {"drafts", "draft tables, in host memory (--speculative-config)", plan->draft_bytes},
+        {"its weights", plan->device_memory ? "draft model, copied to the GPU" : "draft model, mapped in place",
+         plan->draft_weight_bytes},
+        {"its buffers", "parameters, activations, logits, workspace, and blocks for draft tokens",
+         plan->draft_model_bytes},
+        {"regrouped", "rows that loading quantizes, or repacks into the order that kernels read",
+         plan->regrouped_bytes},
+        {"panels", "rows repacked for one-token kernels of the form int8, in addition to the file's",
+         plan->panel_bytes},
+        {"messages", "shared memory between ranks, on the host", plan->message_bytes},
+        {"handover", "activations passed between stages, through host memory", plan->handover_bytes},
+        {"host tier", "KV blocks evicted from the cache (--swap-space)", plan->swap_bytes},
+    };
+    if (plan->gpu)
+        printf("%s: %s on one %s, weights %s, KV %s\n\n", p->name, p->architecture, plan->gpu->title,
+               k_format_name(plan->weight_format), k_format_name(plan->kv_format));
+    else
+        printf("%s: %s on %s, %u thread%s, weights %s, KV %s\n\n", p->name, p->architecture, plan->device,
+               plan->n_threads, plan->n_threads == 1 ? "" : "s", k_format_name(plan->weight_format),
+               k_format_name(plan->kv_format));
+    if (plan->n_ranks > 1)
+        printf("Rank 0 of %u; the other ranks are listed below.\n\n", plan->n_ranks);
+    const size_t n_rows = sizeof rows / sizeof rows[0], n_always = 7; /* the other rows appear only if they are not 0 */
+    for (size_t i = 0; i < n_rows; i++)
+        if (i < n_always || rows[i].bytes > 0)
+            printf("  %-12s %15" PRIu64 " bytes  %11s   %s\n", rows[i].key, rows[i].bytes,
+                   quire_size(rows[i].bytes).text, rows[i].label);
+    printf("  %-12s %15" PRIu64 " bytes  %11s   everything except the weights\n\n", "planned", plan->total_bytes,
+           quire_size(plan->total_bytes).text);
+}
+
+static void print_limits(const struct engine_plan *plan)
+{
+    for (uint32_t g = 0; g < engine_plan_n_groups(plan); g++) {
+        char span[48];
+        if (g >= plan->n_kv_groups)
+            snprintf(span, sizeof span, "the draft model");
+        else if (plan->groups[g].window)
+            snprintf(span, sizeof span, "window of %u", plan->groups[g].window);
+        else
+            snprintf(span, sizeof span, "full attention");
+        printf("  KV group %u   %u layers, %s: %u blocks of %u tokens, %" PRIu64 " bytes a block, %" PRIu64
+               " tokens in all\n",
+               g, plan->groups[g].n_layers, span, plan->groups[g].n_blocks, plan->block_tokens,
+               plan->groups[g].block_bytes, (uint64_t)plan->groups[g].n_blocks * plan->block_tokens);
+        if (plan->groups[g].n_host_blocks)
+            printf("               %u host blocks, %" PRIu64 " tokens\n", plan->groups[g].n_host_blocks,
+                   (uint64_t)plan->groups[g].n_host_blocks * plan->block_tokens);
+    }
+    printf("\n  longest request %u tokens; %u sequences at once; %u tokens per step\n", plan->max_model_len,
+           plan->max_num_seqs, plan->max_num_batched_tokens);
+}
+
+/* Each of several ranks. */
+static void print_ranks(const struct planned *p)
+{
+    if (p->plan->n_ranks == 1)
+        return;
+    printf("\n  Ranks, all with the same number of KV blocks:\n\n  rank   layers   heads %18s %18s %18s\n", "weights",
+           "KV cache", "planned");
+    for (uint32_t r = 0; r < p->plan->n_ranks; r++) {
+        const struct engine_plan_rank *row = &p->ranks[r];
+        char layers[32];
+        snprintf(layers, sizeof layers, "%u-%u", row->first_layer, row->end_layer - 1);
+        printf("  %4u %8s %7u %18" PRIu64 " %18" PRIu64 " %18" PRIu64 "\n", r, layers, row->n_q_heads,
+               row->weight_bytes, row->kv_bytes, row->total_bytes);
+        if (row->device_bytes > p->plan->device_budget)
+            printf("       does not fit: it needs %s more than its GPU's budget\n",
+                   quire_size(row->device_bytes - p->plan->device_budget).text);
+    }
+}
+
+void plan_print_table(const struct planned *first, const struct planned *second)
+{
+    print_memory(first);
+    print_front();
+    if (first->plan->device_memory)
+        print_device(first->plan);
+    if (!second)
+        print_fit(first->plan, NULL);
+    print_limits(first->plan);
+    print_ranks(first);
+    if (!second)
+        return;
+    printf("\n");
+    print_memory(second);
+    print_limits(second->plan);
+    const uint64_t both = first->plan->total_bytes + second->plan->total_bytes;
+    printf("\n  %-12s %15" PRIu64 " bytes  %11s   planned for both models together\n\n", "both", both,
+           quire_size(both).text);
+    print_fit(first->plan, second->plan);
+}

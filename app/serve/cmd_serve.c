@@ -1,0 +1,84 @@
+/* quire serve: the OpenAI front end, with an engine in this process or elsewhere, on one event loop. */
+#include "app/command/command.h"
+#include "app/command/commands.h"
+#include "app/command/foreign_flags.h"
+#include "app/flags/engine_flags.h"
+#include "app/serve/engine_argv.h"
+#include "app/serve/serve.h"
+#include "app/serve/serve_check.h"
+
+#include <stdlib.h>
+
+/* Without its options and its positional. */
+static const struct cli_command description = {
+    .name = "serve",
+    .usage = "quire serve MODEL [options]",
+    .about =
+        "Serves MODEL over the OpenAI API (docs/reference/http-api.md), with a web page for chat and charts at /ui.\n"
+        "MODEL is a Hugging Face checkpoint directory or the name of a downloaded model (quire pull;\n"
+        "docs/start/models.md). SIGTERM finishes running requests (--shutdown-timeout) and ends the server; a\n"
+        "second SIGTERM ends it at once.",
+    .examples = "examples:\n"
+                "  quire serve ./Qwen2.5-1.5B-Instruct\n"
+                "  quire serve Qwen/Qwen2.5-1.5B-Instruct\n"
+                "  quire serve ./model --host 0.0.0.0 --api-key \"$KEY\" --served-model-name chat\n"
+                "  quire serve ./model --engine unix:/run/quire/engine.sock",
+    .first_names = FOREIGN_MODEL_NAMES,
+    .foreign = foreign_flags,
+};
+
+/* Reads and checks the command line, and the keys of the environment. Returns false with the exit status in *code if
+ * the command ends here. */
+static bool begin(struct serve_flags *f, int argc, char **argv, int *code)
+{
+    struct cli_option rows[SERVE_FLAGS_MAX + ENGINE_FLAGS_MAX + WATCHING_FLAGS_MAX + 1];
+    bool given[ENGINE_FLAGS_MAX + WATCHING_FLAGS_MAX] = {false};
+    struct serve_settings *says = f->says;
+    struct quire_error err;
+    const size_t n_own = serve_flags(f, rows);
+    size_t n = n_own + engine_flags(f->options, rows + n_own);
+    n += watching_flags(f->watching, rows + n);
+    rows[n] = (struct cli_option){0};
+    cli_note_given(rows + n_own, n - n_own, given);
+    struct cli_command command = description;
+    command.options = rows;
+    command.positionals[0] = &says->given;
+    if (!command_begin(&command, argc, argv, code))
+        return false;
+    if (serve_check(f, cli_first_given(rows + n_own, n - n_own), &err) != QUIRE_OK) {
+        *code = command_fail(2, err.text);
+        return false;
+    }
+    if (!says->remote && command_as_rank(says->given, f->options, code))
+        return false;
+    if (!says->tenants_file && serve_keys_of_environment(&says->api_keys, &says->environment_keys, &err) != QUIRE_OK) {
+        *code = command_fail(2, err.text);
+        return false;
+    }
+    if (says->restarts &&
+        engine_argv_make(says, &command, argc, argv, rows + n_own, n - n_own, &f->engine_argv, &err) != QUIRE_OK) {
+        *code = command_fail(1, err.text);
+        return false;
+    }
+    return true;
+}
+
+int command_serve(int argc, char **argv)
+{
+    struct http_settings http = {.host = "127.0.0.1", .port = 8000, .max_connections = 4096};
+    struct serve_settings says = {.specials_in_messages = QUIRE_SPECIALS_TEXT};
+    struct engine_options options;
+    struct watching watching = {0};
+    struct cache_flags cache = {0};
+    struct beside_flags beside = {0};
+    struct serve_flags flags = {
+        .http = &http, .says = &says, .options = &options, .watching = &watching, .cache = &cache, .beside = &beside};
+    struct quire_error err;
+    int code;
+    engine_options_default(&options);
+    if (begin(&flags, argc, argv, &code) && serve_run(&flags, &code, &err) != QUIRE_OK)
+        code = command_fail(1, err.text);
+    free(flags.engine_argv);
+    free(says.environment_keys);
+    return code;
+}

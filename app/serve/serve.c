@@ -1,0 +1,101 @@
+#include "app/serve/serve.h"
+
+#include "app/beside/beside.h"
+#include "app/serve/serve_drain.h"
+#include "app/serve/serve_front.h"
+#include "app/serve/serve_models.h"
+#include "app/serve/serve_state.h"
+#include "app/serve/serve_upstream.h"
+#include "base/clock.h"
+#include "server/front/front.h"
+#include "server/http/tls.h"
+
+static int open_tenants(struct serve *s, struct quire_error *err)
+{
+    _Static_assert(TENANTS_MAX <= SCHED_MAX_TENANTS, "the engine counts every tenant");
+    int status;
+    if (s->flags->says->tenants_file)
+        status = tenants_from_file(s->flags->says->tenants_file, quire_now_us(), &s->tenants, err);
+    else
+        status = tenants_from_keys(s->flags->says->api_keys.items, s->flags->says->api_keys.n, quire_now_us(),
+                                   &s->tenants, err);
+    if (status != QUIRE_OK)
+        return status;
+    tenants_weights(s->tenants, s->weights);
+    /* Space for tenants that a reloaded file, or another front end, may name. */
+    s->flags->options->policy_options.n_tenants = TENANTS_MAX;
+    s->flags->options->policy_options.tenant_weights = s->weights;
+    return QUIRE_OK;
+}
+
+static int open_all(struct serve *s, struct quire_error *err)
+{
+    struct sampling_defaults sampling;
+    s->started = quire_now_s();
+    s->base = event_base_new();
+    if (!s->base)
+        return quire_fail(err, QUIRE_INTERNAL, "libevent cannot create an event loop");
+    if (s->flags->says->names.n == 0)
+        s->flags->says->names.items[s->flags->says->names.n++] = s->model->name;
+    int status = open_tenants(s, err);
+    if (status == QUIRE_OK && s->flags->http->cert_file)
+        status = tls_open(s->flags->http->cert_file, s->flags->http->tls_key_file, &s->tls, err);
+    const struct reload_files files = {s->flags->says->tenants_file, s->tenants, s->flags->http->cert_file, s->tls};
+    if (status == QUIRE_OK)
+        status = reload_begin(s->base, &files, &s->reload, err);
+    if (status == QUIRE_OK)
+        status = cache_flags_begin(s->flags->cache, s->base, err);
+    if (status == QUIRE_OK)
+        status = serve_open_model(s, &sampling, err);
+    if (status == QUIRE_OK && cache_flags_on(s->flags->cache))
+        status = response_cache_open(s->base, &s->flags->cache->options, &s->cache, err);
+    if (status == QUIRE_OK)
+        status = serve_open_front(s, &sampling, err);
+    if (status == QUIRE_OK)
+        status = serve_connect_engine(s, err);
+    if (status == QUIRE_OK)
+        status = serve_drain_begin(s, err);
+    return status;
+}
+
+static void close_all(struct serve *s)
+{
+    serving_signals_end(s->signals);
+    warming_end(s->warming);
+    front_destroy(s->front);
+    if (s->cache) /* vectors of the embedding model may still arrive */
+        response_cache_compare(s->cache, NULL);
+    beside_close(s->beside);
+    response_cache_close(s->cache);
+    own_engine_close(s->engine);
+    reload_end(s->reload);
+    tls_free(s->tls);
+    tenants_free(s->tenants);
+    quire_text_close(s->text);
+    if (s->base)
+        event_base_free(s->base);
+}
+
+int serve_run(struct serve_flags *flags, int *exit_code, struct quire_error *err)
+{
+    const struct serve_settings *says = flags->says;
+    struct hub_model model = {0};
+    struct serving_identity identity = {0};
+    struct serve s = {.flags = flags, .model = &model, .identity = &identity};
+    int status = hub_model_find(says->given, says->remote != NULL, &model, err);
+    flags->options->model_dir = model.dir;
+    if (status == QUIRE_OK)
+        status = open_all(&s, err);
+    if (status == QUIRE_OK && s.engine)
+        status = own_engine_log(s.engine, !says->disable_log_stats, err);
+    if (status == QUIRE_OK) {
+        event_base_dispatch(s.base);
+        own_engine_leave(s.engine);
+        if (own_engine_died(s.engine) || beside_died(s.beside))
+            s.exit_code = 1;
+    }
+    s.flags->watching->fails = status != QUIRE_OK;
+    close_all(&s);
+    *exit_code = s.exit_code;
+    return status;
+}

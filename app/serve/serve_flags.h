@@ -1,0 +1,55 @@
+/* The command line of quire serve: its values, and its options but those of the engine. Main thread. */
+#ifndef QUIRE_APP_SERVE_SERVE_FLAGS_H
+#define QUIRE_APP_SERVE_SERVE_FLAGS_H
+
+#include "app/beside/beside.h"
+#include "app/command/cli.h"
+#include "app/serve/cache_flags.h"
+#include "app/serve/serve_values.h"
+#include "app/watch/watching.h"
+#include "engine/options.h"
+#include "server/http/address.h"
+
+/* The listener for clients and the limits of their connections. */
+struct http_settings {
+    const char *host, *metrics_listen, *cert_file, *tls_key_file;
+    char metrics_host[SERVE_HOST_BYTES];
+    struct front_listen metrics; /* parsed metrics_listen */
+    struct cli_list origins, hosts, proxies;
+    struct http_network networks[CLI_MAX_LIST]; /* parsed proxies */
+    size_t n_networks;
+    uint32_t port;
+    uint64_t max_body_bytes;
+    uint32_t max_choices, max_connections, max_connections_per_address, header_timeout_s, body_timeout_s,
+        idle_timeout_s, write_timeout_s;
+};
+
+/* The server's other options, without its engine's. */
+struct serve_settings {
+    const char *given; /* MODEL, as typed */
+    const char *otlp_endpoint, *remote, *key_file, *tenants_file, *warm_file, *tool_call_parser;
+    enum quire_specials specials_in_messages;
+    bool keeps_billing_header, tenant_metrics, log_requests, disable_log_stats;
+    struct cli_list api_keys, names, listen;
+    char *environment_keys; /* holds the keys of api_keys if they come from the environment */
+    uint32_t shutdown_timeout_s;
+    uint32_t restarts; /* maximum in a row; 0: the engine is in this process */
+};
+
+/* All values. The owner of the command line owns each part; they live longer than the server. */
+struct serve_flags {
+    struct http_settings *http;
+    struct serve_settings *says;
+    struct engine_options *options;
+    struct watching *watching;
+    struct cache_flags *cache;
+    struct beside_flags *beside;
+    char **engine_argv; /* arguments of the engine's process if it is separate; the owner frees the array */
+};
+
+#define SERVE_FLAGS_MAX (CACHE_FLAGS_MAX + BESIDE_FLAGS_MAX + 60)
+
+/* Writes the option rows to out[0..return value). */
+size_t serve_flags(struct serve_flags *f, struct cli_option out[SERVE_FLAGS_MAX]);
+
+#endif

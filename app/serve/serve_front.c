@@ -1,0 +1,115 @@
+#include "app/serve/serve_front.h"
+
+#include "app/beside/beside.h"
+#include "base/log.h"
+#include "server/cache/redis/url.h"
+#include "server/cache/similar.h"
+#include "server/front/front.h"
+
+#include <sys/resource.h>
+
+static void on_beside_gone(void *context)
+{
+    struct serve *s = context;
+    if (s->draining)
+        return;
+    s->exit_code = 1;
+    event_base_loopbreak(s->base);
+}
+
+/* --semantic-cache: uses vectors of the embedding model. */
+static int compare_questions(struct serve *s, struct quire_error *err)
+{
+    struct similar_options options = s->flags->cache->similar;
+    struct similar *similar;
+    struct redis_url redis;
+    char path[4096];
+    options.threshold = (float)s->flags->cache->threshold;
+    options.n_numbers = beside_vectors(s->beside, &options.identity);
+    if (cache_flags_beside(s->flags->cache, ".vectors", path, sizeof path))
+        options.path = path;
+    if (cache_flags_redis(s->flags->cache, &redis))
+        options.shared = &redis;
+    int status = similar_open(s->base, &options, served_model_embedder(beside_model(s->beside)), &similar, err);
+    if (status != QUIRE_OK)
+        return status;
+    response_cache_compare(s->cache, similar);
+    if (options.mode == SIMILAR_ANSWER)
+        quire_log(
+            QUIRE_LOG_WARN, "server",
+            "--semantic-mode answer: what was answered to a similar question is given as it is, and some of these "
+            "answers are wrong (docs/guides/caching.md); with --semantic-mode draft none is");
+    return status;
+}
+
+static int add_models(struct serve *s, const struct sampling_defaults *sampling, struct quire_error *err)
+{
+    const struct served_model_options model = {
+        .names = s->flags->says->names.items,
+        .n_names = s->flags->says->names.n,
+        .root = s->flags->says->given,
+        .text = s->text,
+        .specials_in_messages = s->flags->says->specials_in_messages,
+        .keeps_billing_header = s->flags->says->keeps_billing_header,
+        .tool_call_parser = s->flags->says->tool_call_parser,
+        .sampling = *sampling,
+        .cache = s->cache,
+        .price = s->flags->cache->price.out >= 0 ? &s->flags->cache->price : NULL,
+        .share_answers = s->flags->cache->share_all,
+        .compares = s->flags->cache->semantic_model != NULL,
+    };
+    int status = front_add_model(s->front, &model, &s->served, err);
+    if (status != QUIRE_OK || !s->flags->beside->model)
+        return status;
+    if (s->engine && own_engine_has_vectors(s->engine))
+        return quire_fail(err, QUIRE_INVALID, "--embedding-model: %s is an embedding model, too: serve one of the two",
+                          s->model->name);
+    status = beside_open(s->base, s->flags->beside, s->flags->options, s->front, &model, on_beside_gone, s, &s->beside,
+                         err);
+    if (status == QUIRE_OK)
+        status = beside_connect(s->beside, err);
+    return status == QUIRE_OK && s->flags->cache->semantic_model ? compare_questions(s, err) : status;
+}
+
+/* Raises the limit of open descriptors to n plus a reserve, as far as the system allows. */
+static void allow_descriptors(uint32_t n)
+{
+    struct rlimit files;
+    const rlim_t wanted = (rlim_t)n + 256;
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur >= wanted)
+        return;
+    files.rlim_cur = wanted < files.rlim_max ? wanted : files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+}
+
+int serve_open_front(struct serve *s, const struct sampling_defaults *sampling, struct quire_error *err)
+{
+    const struct front_options options = {
+        .metrics = s->flags->http->metrics_listen ? &s->flags->http->metrics : NULL,
+        .host = s->flags->http->host,
+        .port = (uint16_t)s->flags->http->port,
+        .tls = s->tls,
+        .allowed_origins = s->flags->http->origins.items,
+        .n_allowed_origins = s->flags->http->origins.n,
+        .allowed_hosts = s->flags->http->hosts.items,
+        .n_allowed_hosts = s->flags->http->hosts.n,
+        .tenants = s->tenants,
+        .tenant_metrics = s->flags->says->tenant_metrics,
+        .log_requests = s->flags->says->log_requests,
+        .otlp_endpoint = s->flags->says->otlp_endpoint,
+        .version = QUIRE_VERSION,
+        .max_body_bytes = s->flags->http->max_body_bytes,
+        .max_choices = s->flags->http->max_choices,
+        .max_connections = s->flags->http->max_connections,
+        .max_connections_per_address = s->flags->http->max_connections_per_address,
+        .trusted_proxies = s->flags->http->networks,
+        .n_trusted_proxies = s->flags->http->n_networks,
+        .head_timeout_ms = 1000 * s->flags->http->header_timeout_s,
+        .body_timeout_ms = 1000 * s->flags->http->body_timeout_s,
+        .idle_timeout_ms = 1000 * s->flags->http->idle_timeout_s,
+        .write_timeout_ms = 1000 * s->flags->http->write_timeout_s,
+    };
+    allow_descriptors(s->flags->http->max_connections);
+    int status = front_create(s->base, &options, &s->front, err);
+    return status == QUIRE_OK ? add_models(s, sampling, err) : status;
+}

@@ -1,0 +1,54 @@
+#include "app/serve/serve_models.h"
+
+#include "app/serving/text_load.h"
+#include "engine/model/describe.h"
+#include "server/front/front.h"
+
+static void on_engine_died(void *context, const char *why)
+{
+    struct serve *s = context;
+    (void)why; /* pending requests get the reason from the engine */
+    if (s->served)
+        upstream_fail(served_model_upstream(s->served), own_engine_hangs(s->engine));
+}
+
+static int open_engine(struct serve *s, struct quire_error *err)
+{
+    const struct serve_settings *says = s->flags->says;
+    const struct own_engine_options options = {.model = s->model->name,
+                                               .identity = s->identity,
+                                               .options = s->flags->options,
+                                               .watching = s->flags->watching,
+                                               .listen = says->listen.items,
+                                               .n_listen = says->listen.n,
+                                               .key_file = says->key_file,
+                                               .died = on_engine_died,
+                                               .context = s};
+    return own_engine_open(s->base, &options, &s->engine, err);
+}
+
+int serve_open_model(struct serve *s, struct sampling_defaults *sampling, struct quire_error *err)
+{
+    struct serving_text_load *load;
+    struct model_desc desc;
+    struct quire_error text_err;
+    int status = model_describe(s->flags->options->model_dir, &desc, sampling, err);
+    if (status == QUIRE_OK)
+        status = serving_identity_read(s->flags->options->model_dir, s->identity, err);
+    if (status == QUIRE_OK)
+        status = serving_text_begin(s->flags->options->model_dir, &load, err);
+    if (status != QUIRE_OK)
+        return status;
+    if (!s->flags->says->remote && !s->flags->says->restarts)
+        status = open_engine(s, err);
+    int text_status = serving_text_join(load, &s->text, &text_err);
+    if (status == QUIRE_OK && text_status != QUIRE_OK) {
+        if (err)
+            *err = text_err;
+        return text_status;
+    }
+    if (status == QUIRE_OK && quire_text_n_ids(s->text) > desc.vocab_size)
+        return quire_fail(err, QUIRE_INVALID, "tokenizer.json: has token id %u, but config.json: vocab_size is %u",
+                          quire_text_n_ids(s->text) - 1, desc.vocab_size);
+    return status;
+}

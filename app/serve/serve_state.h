@@ -1,0 +1,39 @@
+/* The running server: its parts, which the files of this folder open one by one. Private to app/serve. Main thread, on
+ * the loop. */
+#ifndef QUIRE_APP_SERVE_SERVE_STATE_H
+#define QUIRE_APP_SERVE_SERVE_STATE_H
+
+#include "app/models/cache.h"
+#include "app/serve/own_engine.h"
+#include "app/serve/reload.h"
+#include "app/serve/serve_flags.h"
+#include "app/serving/identity.h"
+#include "app/serving/signals.h"
+#include "app/warm/warm.h"
+#include "request/spec.h"
+#include "server/cache/response_cache.h"
+
+struct serve {
+    struct serve_flags *flags;
+    struct hub_model *model;
+    struct serving_identity *identity;
+
+    struct event_base *base;
+    struct serving_signals *signals;
+    struct own_engine *engine; /* NULL with --engine and --restart */
+    struct quire_text *text;
+    struct tls *tls; /* NULL: plain HTTP */
+    struct tenants *tenants;
+    uint32_t weights[TENANTS_MAX]; /* weights of the tenants, for the engine */
+    struct response_cache *cache; /* NULL: off */
+    struct front *front;
+    struct served_model *served;
+    struct beside *beside; /* NULL without --embedding-model */
+    struct warming *warming; /* NULL without --warm, and before the engine is available */
+    struct reload *reload; /* NULL if nothing can be reloaded */
+    bool draining;
+    int exit_code;
+    double started;
+};
+
+#endif

@@ -1,0 +1,97 @@
+#include "app/serve/serve_upstream.h"
+
+#include "app/serving/notify.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "server/front/front.h"
+#include "server/link/upstream.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Once, at lower priority than live traffic. A failure does not stop the server. */
+static void begin_warming(struct serve *s, const char *host)
+{
+    char url[300];
+    struct quire_error err;
+    if (!s->flags->says->warm_file)
+        return;
+    snprintf(url, sizeof url, strchr(host, ':') ? "%s://[%s]:%u" : "%s://%s:%u", s->tls ? "https" : "http", host,
+             front_port(s->front));
+    const char *key = s->flags->says->api_keys.n > 0 ? s->flags->says->api_keys.items[0] : NULL;
+    if (warming_begin(url, key, s->flags->says->warm_file, &s->warming, &err) != QUIRE_OK)
+        quire_log(QUIRE_LOG_ERROR, "server", "--warm: %s", err.text);
+}
+
+static void on_engine_ready(void *context, bool is_first)
+{
+    struct serve *s = context;
+    const char *host = s->flags->http->host && strcmp(s->flags->http->host, "0.0.0.0") != 0 ? s->flags->http->host
+                                                                                            : "127.0.0.1";
+    if (!is_first) {
+        quire_log(QUIRE_LOG_INFO, "server", "the engine is available again");
+        return;
+    }
+    quire_log(QUIRE_LOG_INFO, "server", "%s ready on %s://%s:%u/v1 after %.2f s; /ui has chat and charts",
+              s->flags->says->names.items[0], s->tls ? "https" : "http", host, front_port(s->front),
+              quire_now_s() - s->started);
+    if (s->flags->http->metrics_listen)
+        quire_log(QUIRE_LOG_INFO, "server", "metrics and health, without a key, on port %u (%s)",
+                  front_metrics_port(s->front), s->flags->http->metrics_listen);
+    notify_ready();
+    begin_warming(s, host);
+}
+
+static void on_engine_awaited(void *context, const char *why)
+{
+    const struct serve *s = context;
+    quire_log(QUIRE_LOG_WARN, "server", "waiting for the engine at %s: %s; port %u answers 503 until it is available",
+              s->flags->says->remote, why, front_port(s->front));
+}
+
+/* The server cannot continue. */
+static void on_engine_lost(void *context, const char *what, const char *why)
+{
+    struct serve *s = context;
+    s->exit_code = 1;
+    if (s->draining)
+        return;
+    quire_log(QUIRE_LOG_ERROR, "server", "%s%s%s", what, why[0] ? ": " : "", why);
+    event_base_loopbreak(s->base);
+}
+
+static void on_engine_ended_badly(void *context)
+{
+    ((struct serve *)context)->exit_code = 1;
+}
+
+int serve_connect_engine(struct serve *s, struct quire_error *err)
+{
+    struct upstream *upstream = served_model_upstream(s->served);
+    struct wire_stream *ends[2];
+    const struct upstream_identity identity = {.model = s->model->name,
+                                               .text = s->identity->text,
+                                               .config = s->identity->config,
+                                               .generation = s->identity->generation,
+                                               .arithmetic = s->identity->law,
+                                               .key_file = s->flags->says->key_file};
+    const struct upstream_owner owner = {.ready = on_engine_ready,
+                                         .waiting = on_engine_awaited,
+                                         .lost = on_engine_lost,
+                                         .ended_badly = on_engine_ended_badly,
+                                         .context = s};
+    upstream_set_identity(upstream, &identity, &owner);
+    if (s->flags->says->remote)
+        return upstream_connect(upstream, s->flags->says->remote, err);
+    if (s->flags->says->restarts)
+        return upstream_supervise(upstream, s->flags->engine_argv, s->flags->says->restarts, err);
+    int status = wire_stream_pair(s->base, ends, err);
+    if (status != QUIRE_OK)
+        return status;
+    status = own_engine_connect(s->engine, ends[0], err);
+    if (status != QUIRE_OK) {
+        wire_stream_close(ends[1]);
+        return status;
+    }
+    return upstream_attach(upstream, ends[1], err);
+}

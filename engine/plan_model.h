@@ -1,0 +1,28 @@
+/* The memory plan of a model, with all its ranks and its draft model, from the files of its directory: config.json and the
+ * headers of the weights. `quire plan` prints it. Needs no device. No state; any thread. */
+#ifndef QUIRE_ENGINE_PLAN_MODEL_H
+#define QUIRE_ENGINE_PLAN_MODEL_H
+
+#include "base/status.h"
+#include "engine/plan.h"
+#include "engine/stats.h"
+
+/* The part of one rank. */
+struct engine_plan_rank {
+    uint32_t first_layer, end_layer, n_q_heads;
+    uint64_t weight_bytes, kv_bytes, swap_bytes, total_bytes;
+    uint64_t device_bytes; /* total on its GPU, including the driver's part; 0: it uses host memory */
+};
+
+/* Writes the description of the model, and rank 0's plan. ranks[0..plan->n_ranks) are written if there are several.
+ * options->model_dir is the model's directory. Errors as engine_open() reports them for the same options and files. */
+int engine_plan_model(const struct engine_options *options, struct model_desc *desc, struct engine_plan *plan,
+                      struct engine_plan_rank ranks[ENGINE_MAX_RANKS], struct quire_error *err);
+
+/* Memory on the device, including the weights and without the driver's part. */
+static inline uint64_t engine_plan_needed_bytes(const struct engine_plan *plan)
+{
+    return engine_plan_device_bytes(plan) + plan->weight_bytes + plan->draft_weight_bytes;
+}
+
+#endif

@@ -1,0 +1,119 @@
+#include "server/front/body/generation_job.h"
+
+#include "server/front/body/bad_words.h"
+#include "server/front/body/drafts_json.h"
+#include "server/front/front_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool generation_job_prediction(struct generation_job *g, const struct quire_doc *body)
+{
+    struct request_item *p = &g->job.text->prediction;
+    return prediction_json_read(body, &p->text, &p->n_text, &g->params->has_prediction, &g->job.error);
+}
+
+bool generation_job_one_choice(struct generation_job *g)
+{
+    return g->params->spec->n == 1 || api_unsupported(&g->job.error, "n", "there is one answer only on this route");
+}
+
+static struct params_model model_of(const struct model_view *served)
+{
+    return (struct params_model){served->facts->vocab_size, served->facts->max_model_len, served->config->sampling};
+}
+
+/* Sets the fields that depend on the parameters, after they are read. */
+static bool apply_params(struct generation_job *g)
+{
+    struct request_job *j = &g->job;
+    struct params *p = g->params;
+    j->model = model_name(j->models, j->served, p->model, &j->error);
+    if (!j->model)
+        return false;
+    if (p->spec->n > j->served->config->max_choices)
+        return api_bad(&j->error, "n", "%u is more than the %u choices of one request (--max-choices-per-request)",
+                       p->spec->n, j->served->config->max_choices);
+    request_job_salt(j, p->cache_salt);
+    if (p->cache_salt)
+        g->answer_domain = quire_keyed_hash(&g->answer_domain, p->cache_salt, strlen(p->cache_salt));
+    if (p->cache.name_space) /* a salt is hashed once, so that no salt equals another's name space */
+        for (int i = 0; i < 2; i++)
+            g->answer_domain = quire_keyed_hash(&g->answer_domain, p->cache.name_space, strlen(p->cache.name_space));
+    /* The body will be freed, and its borrowed strings with it. */
+    p->model = p->cache_salt = p->cache.name_space = NULL;
+    j->text->add_special = p->add_special;
+    j->text->skip_special = p->skip_special;
+    j->text->want_text = p->echo;
+    j->text->want_places = p->echo && p->spec->n_logprobs >= 0;
+    return true;
+}
+
+bool generation_job_params(struct generation_job *g, const struct quire_doc *body, bool chat)
+{
+    const struct params_model model = model_of(g->job.served);
+    return params_read(g->params, body, chat, &model, &g->job.error) && apply_params(g);
+}
+
+bool generation_job_common(struct generation_job *g, const struct quire_doc *body)
+{
+    const struct params_model model = model_of(g->job.served);
+    return params_read_common(g->params, body, &model, &g->job.error) && apply_params(g);
+}
+
+static bool encode_bad_words(struct generation_job *g)
+{
+    const struct model_view *served = g->job.served;
+    struct params *p = g->params;
+    if (!p->bad_words.n)
+        return true;
+    uint32_t *words = NULL;
+    bool ok = bad_words_encode(p->bad_words, served->config->text, served->facts->vocab_size, &words,
+                               &p->spec->n_bad_words, &g->job.error);
+    p->bad_words = (struct quire_value){0};
+    p->spec->bad_words = words;
+    return ok;
+}
+
+/* ---- calls of the job ----------------------------------------------------------------------- */
+
+static bool read_body(struct request_job *j, const struct quire_doc *body)
+{
+    struct generation_job *g = (struct generation_job *)j;
+    g->params = calloc(1, sizeof *g->params);
+    if (!g->params)
+        return api_no_memory(&j->error);
+    if (!g->read(g, body) || !encode_bad_words(g))
+        return false;
+    j->text->truncates = g->params->truncate != 0;
+    j->text->truncate_end = g->params->truncate_end;
+    if (j->served->config->compares_questions)
+        question_take(&g->question, j->text, g->params, &j->served->config->prompt_identity);
+    return true;
+}
+
+static void free_members(struct request_job *j)
+{
+    struct generation_job *g = (struct generation_job *)j;
+    if (g->params)
+        params_free(g->params);
+    free(g->params);
+    free(g->echo);
+    free(g->question.text);
+}
+
+const struct request_job_calls generation_job_calls = {sizeof(struct generation_job), read_body, NULL, free_members};
+
+struct generation_job *generation_job_new(const struct served_model *m, struct http_exchange *x,
+                                          const struct tenant *tenant,
+                                          bool (*read)(struct generation_job *g, const struct quire_doc *body),
+                                          void (*finished)(void *owner, struct request_job *job), void *owner)
+{
+    struct request_job *j = request_job_new(m, x, tenant, &generation_job_calls, finished, owner);
+    struct generation_job *g = (struct generation_job *)j;
+    if (!g)
+        return NULL;
+    g->read = read;
+    g->answer_domain = m->share_answers ? (struct key256){{0}} : j->cache_domain;
+    return g;
+}

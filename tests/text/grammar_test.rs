@@ -1,0 +1,555 @@
+//! Masks against references that know nothing of the crate: languages small enough to try every token, and the
+//! tokenizer itself for forced text. And one walk against the same walk with other calls in between.
+
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::error::{Error, Status};
+use crate::grammar::cache::Grammars;
+use crate::grammar::matcher::Matcher;
+use crate::grammar::tokens::Tokens;
+use crate::grammar::Limits;
+use crate::load::Text;
+
+/// xorshift: the same cases on every run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        ((self.0 >> 33) % n as u64) as usize
+    }
+}
+
+fn data(name: &str) -> Arc<Text> {
+    let mut dir = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    dir.push("../tests/text/data");
+    Arc::new(Text::open(&dir.join(name)).unwrap())
+}
+
+fn grammars_of(text: &Arc<Text>, eos: &[u32], limits: Limits) -> Grammars {
+    let n = text.vocabulary.n_ids() as usize + 7;
+    let tokens = Tokens::new(text.clone(), n, eos, limits.parser()).unwrap();
+    Grammars::new(tokens, limits.bounds(0, 0))
+}
+
+fn matcher(grammars: &Grammars, normal: &str) -> Matcher {
+    Matcher::new(compile(grammars, normal).unwrap_or_else(|e| panic!("{normal}: {}", e.text)))
+}
+
+fn compile(
+    grammars: &Grammars,
+    normal: &str,
+) -> Result<Arc<crate::grammar::compile::Grammar>, Error> {
+    grammars.compile(normal.as_bytes(), None)
+}
+
+fn mask(matcher: &mut Matcher) -> Vec<u32> {
+    let mut words = vec![!0; matcher.n_words()];
+    matcher.mask(&mut words).unwrap();
+    words
+}
+
+fn allowed(matcher: &mut Matcher) -> Vec<u32> {
+    let words = mask(matcher);
+    let has = |id: &u32| words[*id as usize / 32] >> (id % 32) & 1 == 1;
+    (0..words.len() as u32 * 32).filter(has).collect()
+}
+
+/// A tokenizer of a few letters and some strings of them, each of which byte-level BPE can reach.
+fn letters(words: &[&str]) -> Arc<Text> {
+    let mut vocab = serde_json::Map::new();
+    vocab.insert("<|end|>".into(), json!(0));
+    let mut merges = Vec::new();
+    for letter in ["a", "b", "c"] {
+        vocab.insert(letter.into(), json!(vocab.len()));
+    }
+    for word in words {
+        vocab.insert((*word).into(), json!(vocab.len()));
+        let (left, right) = word.split_at(word.len() - 1);
+        merges.push(json!([left, right]));
+    }
+    let tokenizer = json!({
+        "version": "1.0",
+        "added_tokens": [{"id": 0, "content": "<|end|>", "single_word": false, "lstrip": false, "rstrip": false,
+                          "normalized": false, "special": true}],
+        "normalizer": null,
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false},
+        "post_processor": null,
+        "decoder": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false},
+        "model": {"type": "BPE", "vocab": vocab, "merges": merges},
+    });
+    Arc::new(Text::made(&tokenizer.to_string(), "{}").unwrap())
+}
+
+/// A finite automaton over a, b and c. Each state can reach an accepting one.
+struct Automaton {
+    next: Vec<[Option<usize>; 3]>,
+    accepts: Vec<bool>,
+}
+
+impl Automaton {
+    fn random(random: &mut Random) -> Automaton {
+        let n = 1 + random.below(5);
+        let mut a = Automaton {
+            next: vec![[None; 3]; n],
+            accepts: vec![false; n],
+        };
+        for state in 0..n {
+            for letter in 0..3 {
+                if random.below(3) == 0 {
+                    a.next[state][letter] = Some(random.below(n));
+                }
+            }
+            // The last state accepts; each other one has a way to the next.
+            a.accepts[state] = state == n - 1 || random.below(6) == 0;
+            if state + 1 < n {
+                a.next[state][random.below(3)] = Some(state + 1);
+            }
+        }
+        a
+    }
+
+    fn walk(&self, from: usize, bytes: &[u8]) -> Option<usize> {
+        bytes.iter().try_fold(from, |state, b| {
+            self.next[state][usize::from(b.checked_sub(b'a')?)]
+        })
+    }
+
+    fn lark(&self) -> String {
+        let mut text = String::from("start: s0\n");
+        for (state, next) in self.next.iter().enumerate() {
+            let mut ways: Vec<String> = (0..3)
+                .filter_map(|i| Some(format!("\"{}\" s{}", ["a", "b", "c"][i], next[i]?)))
+                .collect();
+            if self.accepts[state] {
+                ways.push("\"\"".into());
+            }
+            text += &format!("s{state}: {}\n", ways.join(" | "));
+        }
+        text
+    }
+
+    /// The bytes that must follow.
+    fn forced(&self, from: usize) -> String {
+        let mut state = from;
+        let mut text = String::new();
+        while !self.accepts[state] && text.len() < 100 {
+            let ways: Vec<usize> = (0..3).filter(|i| self.next[state][*i].is_some()).collect();
+            let [way] = ways[..] else { break };
+            text.push(char::from(b'a' + way as u8));
+            state = self.next[state][way].unwrap();
+        }
+        text
+    }
+}
+
+#[test]
+fn mask_is_what_a_completion_exists_for() {
+    let text = letters(&["ab", "abc", "aa", "bc", "ca", "cab"]);
+    let grammars = grammars_of(&text, &[0], Limits::default());
+    let mut random = Random(7);
+    let (mut n_free, mut n_forced) = (0, 0);
+    for _ in 0..300 {
+        let automaton = Automaton::random(&mut random);
+        let lark = automaton.lark();
+        let mut matcher = matcher(&grammars, &lark);
+        let mut state = 0;
+        for _ in 0..12 {
+            let mut ways: Vec<u32> = (1..text.vocabulary.n_ids())
+                .filter(|id| {
+                    automaton
+                        .walk(state, &text.vocabulary.token_bytes(*id))
+                        .is_some()
+                })
+                .collect();
+            if automaton.accepts[state] {
+                ways.insert(0, 0);
+            }
+            assert_eq!(matcher.may_stop().unwrap(), automaton.accepts[state]);
+            assert_eq!(matcher.is_over().unwrap(), ways == [0], "{lark}");
+            let forced = automaton.forced(state);
+            let got = allowed(&mut matcher);
+            if forced.is_empty() || got.len() != 1 {
+                assert_eq!(got, ways, "{lark}");
+                n_free += 1;
+            } else {
+                assert!(ways.contains(&got[0]), "{lark}");
+                n_forced += 1;
+            }
+            let id = got[random.below(got.len())];
+            for other in 0..text.vocabulary.n_ids() + 9 {
+                let fits = matcher.check(&[other]).unwrap() == 1;
+                assert_eq!(fits, got.contains(&other), "{lark} {other}");
+            }
+            assert!(matcher.accept(id).unwrap());
+            if id == 0 {
+                assert!(allowed(&mut matcher).is_empty());
+                break;
+            }
+            state = automaton
+                .walk(state, &text.vocabulary.token_bytes(id))
+                .unwrap();
+        }
+    }
+    assert!(n_free > 500 && n_forced > 50, "{n_free} {n_forced}");
+}
+
+const GRAMMARS: [&str; 9] = [
+    r#"start: "{\"name\":\"" /[a-z ]{0,9}/ "\",\"age\":" /[0-9]{1,3}/ "}""#,
+    r#"start: %json {"type":"object","properties":{"first_name":{"type":"string"},"count":{"type":"integer"},
+       "tags":{"type":"array","items":{"enum":["red","green","blue"]}}},"required":["first_name","count","tags"],
+       "additionalProperties":false}"#,
+    r#"start: %json {"type":"object"}"#,
+    r#"start: ("yes" | "no" | "maybe later") " " /[a-z]+/ "!""#,
+    r#"start: value
+       value: "[" (value ("," value)*)? "]" | "nothing" | /[0-9]+/"#,
+    r#"start: "hello world, this is forced text""#,
+    r#"start: "<tool_call>" "{\"a\": " /[0-9]+/ "}" "</tool_call>""#,
+    r#"start: /(true|false|null)( (true|false|null)){0,4}/"#,
+    r#"start: "a" <|im_start|> "b c" /.*/"#,
+];
+
+/// Calls that must not matter.
+fn disturb(matcher: &mut Matcher, random: &mut Random) {
+    for _ in 0..random.below(4) {
+        let ids: Vec<u32> = (0..random.below(5))
+            .map(|_| random.below(430) as u32)
+            .collect();
+        let at = matcher.n_accepted();
+        match random.below(7) {
+            0 => drop(matcher.forced(random.below(4)).unwrap()),
+            1 => drop(matcher.check(&ids).unwrap()),
+            2 => drop(mask(matcher)),
+            3 => *matcher = matcher.deep_clone(),
+            4 => drop(matcher.may_stop().unwrap() || matcher.is_over().unwrap()),
+            5 => {
+                for _ in 0..random.below(6) {
+                    let ways = allowed(matcher);
+                    if ways.is_empty() {
+                        break;
+                    }
+                    assert!(matcher.accept(ways[random.below(ways.len())]).unwrap());
+                    if random.below(2) == 0 {
+                        matcher.forced(3).unwrap();
+                    }
+                }
+                matcher.rollback(matcher.n_accepted() - at).unwrap();
+            }
+            _ => {
+                let ways = allowed(matcher);
+                if let Some(id) = ways.get(random.below(ways.len().max(1))) {
+                    assert_eq!(matcher.check(&[*id]).unwrap(), 1);
+                }
+            }
+        }
+        assert_eq!(matcher.n_accepted(), at);
+    }
+}
+
+#[test]
+fn no_other_call_changes_a_mask() {
+    for (name, eos) in [("bytelevel", 421), ("fallback", 2), ("metaspace", 1)] {
+        let text = data(name);
+        let grammars = grammars_of(&text, &[eos, 0], Limits::default());
+        let mut random = Random(11);
+        for normal in GRAMMARS {
+            if compile(&grammars, normal).is_err() {
+                assert!(
+                    normal.contains("<|") && name != "bytelevel" || name == "metaspace",
+                    "{name} {normal}"
+                );
+                continue;
+            }
+            for _ in 0..12 {
+                let mut plain = matcher(&grammars, normal);
+                let mut other = matcher(&grammars, normal);
+                let mut ids = Vec::new();
+                let mut masks = Vec::new();
+                for _ in 0..25 {
+                    let seen = mask(&mut plain);
+                    disturb(&mut other, &mut random);
+                    assert_eq!(mask(&mut other), seen, "{name} {normal} {ids:?}");
+                    masks.push(seen);
+                    let ways = allowed(&mut plain);
+                    if ways.is_empty() {
+                        break;
+                    }
+                    let id = ways[random.below(ways.len())];
+                    ids.push(id);
+                    assert!(plain.accept(id).unwrap());
+                    assert!(other.accept(id).unwrap());
+                }
+                // The same places without a mask on the way, and all of them again on the way back.
+                let mut silent = matcher(&grammars, normal);
+                assert_eq!(silent.check(&ids).unwrap(), ids.len());
+                assert_eq!(silent.accept_many(&ids).unwrap(), ids.len());
+                for at in (0..masks.len()).rev() {
+                    silent.rollback(silent.n_accepted() - at).unwrap();
+                    assert_eq!(mask(&mut silent), masks[at], "{name} {normal} {ids:?} {at}");
+                }
+            }
+        }
+    }
+}
+
+/// Goes on as a model would that always takes the first allowed id.
+fn run(matcher: &mut Matcher) -> Vec<u32> {
+    let mut ids = Vec::new();
+    while let Some(id) = allowed(matcher).first() {
+        assert!(matcher.accept(*id).unwrap());
+        ids.push(*id);
+        assert!(ids.len() < 500);
+    }
+    ids
+}
+
+#[test]
+fn forced_text_has_its_canonical_ids() {
+    let texts = [
+        "hello world, this is forced text",
+        " leading blanks  and\n\n new lines",
+        "{\"name\":\"value\",\"number\":12345}",
+        "<tool_call>{}</tool_call>",
+        "a special <|im_start|> that is text",
+        "Grüße, 世界 🎉",
+    ];
+    let text = data("bytelevel");
+    let grammars = grammars_of(&text, &[421], Limits::default());
+    for forced in texts {
+        let lark = format!("start: {}", json!(forced));
+        let mut matcher = matcher(&grammars, &lark);
+        let ids = run(&mut matcher);
+        let (end, ids) = ids.split_last().unwrap();
+        assert_eq!(*end, 421);
+        let bytes: Vec<u8> = ids
+            .iter()
+            .flat_map(|id| text.vocabulary.token_bytes(*id))
+            .collect();
+        assert_eq!(bytes, forced.as_bytes());
+        let canonical = match text.vocabulary.spelled.as_text(forced) {
+            Some((marked, mark)) => text.vocabulary.encode_marked(&marked, mark, false),
+            None => text.vocabulary.encode(forced, false),
+        };
+        assert_eq!(ids, canonical.unwrap(), "{forced}");
+    }
+}
+
+/// The processor time of all threads: other work on the machine does not count.
+fn cpu() -> Duration {
+    // SAFETY: the clock exists, and the time is plain data.
+    unsafe {
+        let mut t: libc::timespec = std::mem::zeroed();
+        libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut t);
+        Duration::new(t.tv_sec as u64, t.tv_nsec as u32)
+    }
+}
+
+fn listed(n: usize, between: &str, item: impl Fn(usize) -> String) -> String {
+    (0..n).map(item).collect::<Vec<_>>().join(between)
+}
+
+/// Grammars that cannot be, with a part of the message each has.
+fn hopeless() -> Vec<(String, &'static str)> {
+    let strings = |n| listed(n, ",", |i| format!(r#""k{i}":{{"type":"string"}}"#));
+    let chain = listed(65_000, "\n", |i| format!("r{i}: \"x\" r{} | \"b\"", i + 1));
+    vec![
+        (String::new(), "no start rule"),
+        ("start: \"a\" (\n".into(), "1(13)"),
+        ("start: nothere".into(), "at 1(8): unknown name"),
+        ("start: \"a\" start".into(), "no string matches"),
+        (
+            "start: \"a\" b\nb: \"c\" b | \"d\" b".into(),
+            "no string matches",
+        ),
+        ("start: \"x\" T\nT: /[^\\s\\S]/".into(), "no string matches"),
+        ("start: T\nT: /a+/ & /b+/".into(), "no string matches"),
+        ("start: \"a\" <|im_end|>".into(), "no string matches"),
+        ("start: /a(/".into(), "at 1(8): invalid regex"),
+        (
+            "start: x\nx[stop=\"foo\"]: /.*/".into(),
+            "stop= and max_tokens=",
+        ),
+        (r##"start: %json {"$ref":"#"}"##.into(), "no string matches"),
+        (
+            r##"start: %json {"type":"object","properties":{"x":{"$ref":"#"}},"required":["x"]}"##
+                .into(),
+            "no string",
+        ),
+        (
+            r#"start: %json {"$ref":"file:///etc/passwd"}"#.into(),
+            "not present in a registry",
+        ),
+        (
+            r#"start: %json {"$ref":"http://127.0.0.1:9/x"}"#.into(),
+            "not present in a registry",
+        ),
+        ("start: /a{1000000}/".into(), "too complex"),
+        ("start: /((a{100}){100}){100}/".into(), "too complex"),
+        ("start: \"a\"{1000000}".into(), "too complex"),
+        (
+            format!("start: \"{}\"", "word ".repeat(200_000)),
+            "too complex",
+        ),
+        (format!("start: {}", "(".repeat(100_000)), "nested"),
+        (
+            format!("start: /{}a{}/", "(".repeat(10_000), ")".repeat(10_000)),
+            "invalid regex",
+        ),
+        (
+            format!("start: %json {}1{}", "[".repeat(10_000), "]".repeat(10_000)),
+            "recursion",
+        ),
+        (format!("start: r0\n{chain}\nr65000: \"a\""), ""),
+        (
+            format!(r#"start: %json {{"properties":{{{}}}}}"#, strings(10_000)),
+            "an object of 10000 members",
+        ),
+        (
+            format!(
+                r#"start: %json {{"anyOf":[{}]}}"#,
+                listed(10_000, ",", |i| format!(
+                    r#"{{"type":"object","properties":{{"k{i}":{{"type":"string"}}}},"required":["k{i}"]}}"#
+                ))
+            ),
+            "too large",
+        ),
+        (
+            format!("start: \"{}\"", "x".repeat(3 << 20)),
+            "the limit is 2097152",
+        ),
+    ]
+}
+
+#[test]
+fn hopeless_grammars_are_rejected_in_bounded_time() {
+    let text = data("bytelevel");
+    let grammars = grammars_of(&text, &[421], Limits::default());
+    for (normal, part) in hopeless() {
+        let before = cpu();
+        let error = compile(&grammars, &normal).err();
+        let took = cpu() - before;
+        let shown: String = normal.chars().take(60).collect();
+        let error = error.unwrap_or_else(|| panic!("{shown}: compiled"));
+        assert_eq!(error.status, Status::Invalid, "{shown}: {}", error.text);
+        assert!(error.text.contains(part), "{shown}: {}", error.text);
+        // Tests run beside each other, and their time counts.
+        assert!(took < Duration::from_secs(20), "{shown}: {took:?}");
+    }
+    let error = grammars.compile(b"start: \"\xff\"", None).err().unwrap();
+    assert!(error.text.contains("not UTF-8 at byte 8"), "{}", error.text);
+}
+
+#[test]
+fn large_grammars_work() {
+    let text = data("bytelevel");
+    let grammars = grammars_of(&text, &[421], Limits::default());
+    let chain = listed(10_000, "\n", |i| format!("r{i}: \"x\" r{} | \"b\"", i + 1));
+    let refs = listed(1_000, ",", |i| {
+        format!(
+            r##""d{i}":{{"properties":{{"x":{{"$ref":"#/$defs/d{}"}}}}}}"##,
+            (i + 1) % 1_000
+        )
+    });
+    for normal in [
+        format!("start: /{}/", listed(10_000, "|", |i| format!("b{i}"))),
+        format!(
+            r#"start: %json {{"enum":[{}]}}"#,
+            listed(10_000, ",", |i| format!("\"v{i}\""))
+        ),
+        format!("start: r0\n{chain}\nr10000: \"a\""),
+        format!(r##"start: %json {{"$defs":{{{refs}}},"$ref":"#/$defs/d0"}}"##),
+        format!(
+            r#"start: %json {{"type":"string","description":"{}"}}"#,
+            "x".repeat(1 << 20)
+        ),
+    ] {
+        let mut matcher = matcher(&grammars, &normal);
+        let mut random = Random(3);
+        for _ in 0..20 {
+            let ways = allowed(&mut matcher);
+            let Some(id) = ways.get(random.below(ways.len().max(1))) else {
+                break;
+            };
+            assert!(matcher.accept(*id).unwrap());
+        }
+    }
+}
+
+#[test]
+fn a_step_that_is_too_complex_fails_for_good() {
+    let text = data("bytelevel");
+    let mut limits = Limits::default();
+    limits.step_fuel = 100;
+    let grammars = grammars_of(&text, &[421], limits);
+    let mut matcher = matcher(
+        &grammars,
+        "start: \"ab\" /[x-z]/ T\nT: /[a-z]*a[a-z]{12}/ & /[a-z]*b[a-z]{11}/ & ~/.*zz.*/",
+    );
+    let draft = text
+        .vocabulary
+        .encode("abxabcaabbccabcabcabcabcabc", false)
+        .unwrap();
+    // A draft that is too complex is no failure of the matcher.
+    let n = matcher.check(&draft).unwrap();
+    assert!(n > 0 && n < draft.len(), "{n}");
+    assert_eq!(matcher.check(&draft).unwrap(), n);
+    let error = loop {
+        let n = matcher.n_accepted();
+        if let Err(error) = matcher.accept(draft[n]) {
+            break error;
+        }
+    };
+    assert!(error.text.contains("too complex"), "{}", error.text);
+    let mut words = vec![0; matcher.n_words()];
+    assert_eq!(matcher.mask(&mut words).unwrap_err().text, error.text);
+    assert_eq!(matcher.rollback(1).unwrap_err().text, error.text);
+}
+
+#[test]
+fn the_cache_compiles_once_and_evicts_the_oldest() {
+    let text = data("bytelevel");
+    let limits = Limits::default();
+    let tokens = Tokens::new(text.clone(), 430, &[421], limits.parser()).unwrap();
+    let grammars = Grammars::new(tokens, limits.bounds(2, 0));
+    let same = std::thread::scope(|scope| {
+        let ask = || compile(&grammars, GRAMMARS[1]).unwrap();
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(ask)).collect();
+        let all: Vec<_> = threads.into_iter().map(|t| t.join().unwrap()).collect();
+        all.iter().all(|g| Arc::ptr_eq(g, &all[0]))
+    });
+    assert!(same);
+    assert_eq!(grammars.stats().counts(), [3, 1, 0, 0, 1]);
+    compile(&grammars, "start: \"a\"").unwrap();
+    compile(&grammars, GRAMMARS[1]).unwrap();
+    compile(&grammars, "start: \"b\"").unwrap();
+    assert_eq!(grammars.stats().counts(), [4, 3, 1, 0, 2]);
+    compile(&grammars, GRAMMARS[1]).unwrap();
+    compile(&grammars, "start: \"a\"").unwrap();
+    assert!(compile(&grammars, "start: (").is_err());
+    assert_eq!(grammars.stats().counts(), [5, 5, 2, 1, 2]);
+    let flag = AtomicBool::new(true);
+    let error = grammars
+        .compile(b"start: \"c\"", Some(&flag))
+        .err()
+        .unwrap();
+    assert_eq!(error.status, Status::Unavailable);
+}
+
+#[test]
+fn decoders_that_add_text_are_unsupported() {
+    for name in ["wordpiece", "wordlevel", "suffix"] {
+        let error = Tokens::new(data(name), 100, &[0], Limits::default().parser()).err();
+        assert_eq!(error.unwrap().status, Status::Unsupported, "{name}");
+    }
+    for eos in [&[][..], &[425], &[421, 1000]] {
+        let error = Tokens::new(data("bytelevel"), 500, eos, Limits::default().parser()).err();
+        assert_eq!(error.unwrap().status, Status::Invalid, "{eos:?}");
+    }
+}

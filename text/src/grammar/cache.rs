@@ -1,0 +1,191 @@
+//! Compiled grammars by the digest of their normal text, so that each is compiled once.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::compile::{self, Grammar, Patience};
+use super::tokens::Tokens;
+use crate::error::{Error, Result};
+
+/// A waiter looks at its own deadline and flag this often.
+const TICK: Duration = Duration::from_millis(20);
+
+pub struct Bounds {
+    pub entries: usize,
+    pub bytes: usize,
+    /// Of one normal text.
+    pub text_bytes: usize,
+    pub deadline: Duration,
+}
+
+/// struct quire_grammars_stats
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct Stats {
+    hits: u64,
+    misses: u64,
+    evictions: u64,
+    failures: u64,
+    entries: u64,
+    bytes: u64,
+}
+
+#[cfg(test)]
+impl Stats {
+    pub fn counts(&self) -> [u64; 5] {
+        [
+            self.hits,
+            self.misses,
+            self.evictions,
+            self.failures,
+            self.entries,
+        ]
+    }
+}
+
+enum Slot {
+    /// Another thread compiles it.
+    Open,
+    Ready {
+        grammar: Arc<Grammar>,
+        used: u64,
+    },
+}
+
+#[derive(Default)]
+struct Shelf {
+    slots: HashMap<[u8; 32], Slot>,
+    clock: u64,
+    stats: Stats,
+}
+
+/// struct quire_grammars
+pub struct Grammars {
+    pub tokens: Arc<Tokens>,
+    bounds: Bounds,
+    shelf: Mutex<Shelf>,
+    closed: Condvar,
+}
+
+/// Takes the open slot away however the compilation ends.
+struct Opened<'a>(&'a Grammars, [u8; 32]);
+
+impl Drop for Opened<'_> {
+    fn drop(&mut self) {
+        let mut shelf = self.0.shelf();
+        if matches!(shelf.slots.get(&self.1), Some(Slot::Open)) {
+            shelf.slots.remove(&self.1);
+            shelf.stats.failures += 1;
+        }
+        drop(shelf);
+        self.0.closed.notify_all();
+    }
+}
+
+impl Grammars {
+    pub fn new(tokens: Tokens, bounds: Bounds) -> Grammars {
+        Grammars {
+            tokens: Arc::new(tokens),
+            bounds,
+            shelf: Mutex::default(),
+            closed: Condvar::new(),
+        }
+    }
+
+    pub fn stats(&self) -> Stats {
+        self.shelf().stats
+    }
+
+    pub fn compile(
+        &self,
+        normal: &[u8],
+        cancel: Option<&std::sync::atomic::AtomicBool>,
+    ) -> Result<Arc<Grammar>> {
+        let limit = self.bounds.text_bytes;
+        if normal.len() > limit {
+            let n = normal.len();
+            return Err(Error::invalid(format!(
+                "grammar: {n} bytes in normal form, the limit is {limit}"
+            )));
+        }
+        let text = std::str::from_utf8(normal).map_err(|e| {
+            Error::invalid(format!("grammar: not UTF-8 at byte {}", e.valid_up_to()))
+        })?;
+        let patience = Patience::new(self.bounds.deadline, cancel);
+        let digest = compile::digest(normal);
+        if let Some(grammar) = self.wait(&digest, &patience)? {
+            return Ok(grammar);
+        }
+        let opened = Opened(self, digest);
+        let grammar = compile::compile(&self.tokens, text, &patience)?;
+        self.put(digest, &grammar);
+        drop(opened);
+        Ok(grammar)
+    }
+
+    /// The grammar; or None, and the slot is open for the caller.
+    fn wait(&self, digest: &[u8; 32], patience: &Patience) -> Result<Option<Arc<Grammar>>> {
+        let mut shelf = self.shelf();
+        loop {
+            let now = shelf.clock + 1;
+            match shelf.slots.get_mut(digest) {
+                Some(Slot::Ready { grammar, used }) => {
+                    *used = now;
+                    let grammar = grammar.clone();
+                    shelf.clock = now;
+                    shelf.stats.hits += 1;
+                    return Ok(Some(grammar));
+                }
+                None => {
+                    shelf.slots.insert(*digest, Slot::Open);
+                    shelf.stats.misses += 1;
+                    return Ok(None);
+                }
+                Some(Slot::Open) => {
+                    patience.check()?;
+                    let waited = self.closed.wait_timeout(shelf, TICK);
+                    shelf = waited.unwrap_or_else(PoisonError::into_inner).0;
+                }
+            }
+        }
+    }
+
+    fn put(&self, digest: [u8; 32], grammar: &Arc<Grammar>) {
+        let mut shelf = self.shelf();
+        shelf.clock += 1;
+        let used = shelf.clock;
+        let grammar = grammar.clone();
+        shelf.stats.entries += 1;
+        shelf.stats.bytes += grammar.n_bytes as u64;
+        shelf.slots.insert(digest, Slot::Ready { grammar, used });
+        while shelf.stats.entries > 1
+            && (shelf.stats.entries > self.bounds.entries as u64
+                || shelf.stats.bytes > self.bounds.bytes as u64)
+        {
+            shelf.evict();
+        }
+    }
+
+    fn shelf(&self) -> MutexGuard<'_, Shelf> {
+        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Shelf {
+    /// Takes the grammar away that was not asked for the longest.
+    fn evict(&mut self) {
+        let used = |slot: &Slot| match slot {
+            Slot::Ready { used, .. } => Some(*used),
+            Slot::Open => None,
+        };
+        let ready = self.slots.iter().filter_map(|(k, s)| Some((used(s)?, *k)));
+        if let Some((_, oldest)) = ready.min() {
+            if let Some(Slot::Ready { grammar, .. }) = self.slots.remove(&oldest) {
+                self.stats.entries -= 1;
+                self.stats.bytes -= grammar.n_bytes as u64;
+                self.stats.evictions += 1;
+            }
+        }
+    }
+}

@@ -1,0 +1,737 @@
+//! A client's JSON schema as one that llguidance enforces in full: keywords without effect are dropped, keywords that
+//! llguidance lacks are expressed by others, and the rest is refused with its path.
+//!
+//! The walk leaves `oneOf` and `not` in place, with the path under "$at". logic.rs removes them when all definitions
+//! are known.
+
+use std::collections::HashMap;
+
+use serde_json::{json, Map, Value};
+
+use super::formats::{self, Format};
+use super::literals::{self, Bound};
+use super::logic::{self, all_of, any_of};
+use super::path::{shortened, Path};
+use super::patterns;
+use super::refs::{base_of, Refs, Target};
+use crate::error::Result;
+
+const MAX_NODES: usize = 50_000;
+const MAX_DEPTH: usize = 64;
+/// llguidance reads JSON of at most 127 levels. Deeper parts become definitions.
+const MAX_JSON_DEPTH: usize = 30;
+const MAX_DEPENDENCIES: usize = 8;
+pub const TYPES: [&str; 7] = [
+    "null", "boolean", "integer", "number", "string", "array", "object",
+];
+
+/// A schema in normal form.
+pub struct Normal {
+    root: Value,
+    definitions: Vec<Value>,
+}
+
+struct Walk<'a> {
+    refs: Refs<'a>,
+    numbers: HashMap<*const Value, usize>,
+    definitions: Vec<Value>,
+    /// Where each definition stands, for messages.
+    places: Vec<String>,
+    /// Where the schema stands in the client's text.
+    root: String,
+    n_nodes: usize,
+    depth: usize,
+}
+
+/// What is in effect at a place of the walk.
+#[derive(Clone, Copy)]
+struct Here<'p> {
+    at: &'p Path<'p>,
+    base: &'p str,
+}
+
+impl<'p> Here<'p> {
+    fn with(&self, at: &'p Path<'p>) -> Here<'p> {
+        Here { at, ..*self }
+    }
+}
+
+impl Normal {
+    pub fn any_object() -> Normal {
+        Normal {
+            root: super::any_object(),
+            definitions: Vec::new(),
+        }
+    }
+
+    pub fn of(schema: &Value, at: &Path) -> Result<Normal> {
+        let mut walk = Walk {
+            refs: Refs::of(schema),
+            numbers: HashMap::new(),
+            definitions: Vec::new(),
+            places: Vec::new(),
+            root: at.to_string(),
+            n_nodes: 0,
+            depth: 0,
+        };
+        let root = walk.schema(schema, Here { at, base: "" })?;
+        logic::check_cycles(&walk.definitions, &walk.places)?;
+        let (root, definitions) = logic::without_logic(root, walk.definitions)?;
+        if root == json!(false) {
+            return at.invalid("no value satisfies the schema");
+        }
+        Ok(Normal { root, definitions })
+    }
+
+    /// The text for %json, with llguidance's options.
+    pub fn with_options(mut self, options: Value) -> Value {
+        let mut out = match self.root.take() {
+            Value::Object(map) => map,
+            _ => Map::new(),
+        };
+        if !self.definitions.is_empty() {
+            let named = self.definitions.into_iter().enumerate();
+            let named: Map<String, Value> = named.map(|(i, d)| (format!("d{i}"), d)).collect();
+            out.insert("$defs".to_string(), Value::Object(named));
+        }
+        out.insert("x-guidance".to_string(), options);
+        Value::Object(out)
+    }
+}
+
+pub fn reference(definition: usize) -> Value {
+    json!({"$ref": format!("#/$defs/d{definition}")})
+}
+
+/// A schema while its keywords are read.
+#[derive(Default)]
+struct Parts {
+    /// Keywords that llguidance applies together.
+    plain: Map<String, Value>,
+    /// Further schemas that all must hold, those that stand before `properties` and those after it: the order decides
+    /// the order of the answer's keys.
+    before: Vec<Value>,
+    after: Vec<Value>,
+    has_properties: bool,
+    nullable: bool,
+}
+
+impl Parts {
+    fn and(&mut self, schema: Value) {
+        if self.has_properties {
+            self.after.push(schema);
+        } else {
+            self.before.push(schema);
+        }
+    }
+
+    fn finish(self) -> Value {
+        let mut parts = self.before;
+        if !self.plain.is_empty() {
+            parts.push(Value::Object(self.plain));
+        }
+        parts.extend(self.after);
+        let all = all_of(parts);
+        if self.nullable {
+            return any_of(vec![all, json!({"type": "null"})]);
+        }
+        all
+    }
+}
+
+impl<'a> Walk<'a> {
+    fn schema(&mut self, schema: &'a Value, here: Here) -> Result<Value> {
+        self.n_nodes += 1;
+        if self.n_nodes > MAX_NODES {
+            return here
+                .at
+                .invalid(format!("the schema has more than {MAX_NODES} parts"));
+        }
+        if self.depth >= MAX_DEPTH {
+            return here
+                .at
+                .invalid(format!("schemas are nested deeper than {MAX_DEPTH}"));
+        }
+        let map = match schema {
+            Value::Bool(_) => return Ok(schema.clone()),
+            Value::Object(map) => map,
+            _ => return here.at.invalid("a schema is an object or a boolean"),
+        };
+        self.depth += 1;
+        let base = base_of(schema, here.base);
+        let result = self.object(
+            map,
+            Here {
+                base: &base,
+                ..here
+            },
+        );
+        self.depth -= 1;
+        let result = result?;
+        if logic::json_depth(&result) > MAX_JSON_DEPTH {
+            self.definitions.push(result);
+            self.places.push(here.at.to_string());
+            return Ok(reference(self.definitions.len() - 1));
+        }
+        Ok(result)
+    }
+
+    fn object(&mut self, map: &'a Map<String, Value>, here: Here) -> Result<Value> {
+        let mut parts = Parts::default();
+        for (key, value) in map {
+            let at = here.at.key(key);
+            self.keyword(map, key, value, here.with(&at), &mut parts)?;
+        }
+        Ok(parts.finish())
+    }
+
+    fn keyword(
+        &mut self,
+        map: &'a Map<String, Value>,
+        key: &str,
+        value: &'a Value,
+        here: Here,
+        parts: &mut Parts,
+    ) -> Result<()> {
+        let at = here.at;
+        let plain = match key {
+            "type" => types(value, at)?,
+            "nullable" => {
+                parts.nullable = value == &json!(true);
+                return Ok(());
+            }
+            "const" | "enum" => return self.values(key, value, at, parts),
+            "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" => {
+                return number(map, key, value, at, parts);
+            }
+            "multipleOf" => literals::multiple(value, self.refs.n_multiples <= 1, at)?,
+            "minLength" | "minItems" | "minProperties" => match literals::count(value, at)? {
+                0 => return Ok(()),
+                n if n > literals::MAX_LEAST => {
+                    return at.invalid(format!("the limit is {}", literals::MAX_LEAST));
+                }
+                n => json!(n),
+            },
+            "maxLength" | "maxItems" | "maxProperties" => match literals::count(value, at)? {
+                n if n > literals::UNREACHABLE => return Ok(()),
+                n => json!(n),
+            },
+            "pattern" => return pattern(value, at, parts),
+            "format" => return format(value, at, parts),
+            _ => return self.structure(map, key, value, here, parts),
+        };
+        parts.plain.insert(key.to_string(), plain);
+        Ok(())
+    }
+
+    /// Keywords of arrays and objects.
+    fn structure(
+        &mut self,
+        map: &'a Map<String, Value>,
+        key: &str,
+        value: &'a Value,
+        here: Here,
+        parts: &mut Parts,
+    ) -> Result<()> {
+        let at = here.at;
+        let plain = match key {
+            "properties" => {
+                parts.has_properties = true;
+                self.map_of(value, here)?
+            }
+            "patternProperties" => self.pattern_properties(value, here)?,
+            "additionalProperties" => self.schema(value, here)?,
+            "required" => required(value, at)?,
+            "prefixItems" => Value::Array(self.list_of(value, here)?),
+            "items" if value.is_array() => {
+                if !value.as_array().is_some_and(Vec::is_empty) {
+                    let items = self.list_of(value, here)?;
+                    parts
+                        .plain
+                        .insert("prefixItems".to_string(), Value::Array(items));
+                }
+                return Ok(());
+            }
+            "items" => self.schema(value, here)?,
+            "additionalItems" => {
+                if map.get("items").is_some_and(Value::is_array) {
+                    let items = self.schema(value, here)?;
+                    parts.plain.insert("items".to_string(), items);
+                }
+                return Ok(());
+            }
+            "uniqueItems" => return unique(map, value, at),
+            "propertyNames" => return self.names(value, here, parts),
+            "contains" => return contains(map, value, at, parts),
+            "unevaluatedItems" | "unevaluatedProperties" => {
+                return self.unevaluated(map, key, value, here, parts);
+            }
+            "dependentRequired" | "dependentSchemas" | "dependencies" => {
+                return self.dependent(value, here, parts);
+            }
+            _ => return self.applicator(map, key, value, here, parts),
+        };
+        parts.plain.insert(key.to_string(), plain);
+        Ok(())
+    }
+
+    fn applicator(
+        &mut self,
+        map: &'a Map<String, Value>,
+        key: &str,
+        value: &'a Value,
+        here: Here,
+        parts: &mut Parts,
+    ) -> Result<()> {
+        let at = here.at;
+        match key {
+            "$ref" | "$dynamicRef" | "$recursiveRef" => {
+                let target = self.reference(key, value, here)?;
+                parts.and(target);
+            }
+            "allOf" => {
+                let list = self.some_of(value, here)?;
+                parts.and(all_of(list));
+            }
+            "anyOf" => {
+                let list = self.some_of(value, here)?;
+                parts.and(any_of(list));
+            }
+            "oneOf" => {
+                let list = self.some_of(value, here)?;
+                parts.and(json!({"oneOf": list, "$at": at.to_string()}));
+            }
+            "not" => {
+                let inner = self.schema(value, here)?;
+                parts.and(json!({"not": inner, "$at": at.to_string()}));
+            }
+            "if" => {
+                let holds = self.schema(value, here)?;
+                let not = json!({"not": holds, "$at": at.to_string()});
+                let then = self.optional(map, "then", here)?;
+                let other = self.optional(map, "else", here)?;
+                if then == json!(true) && other == json!(true) {
+                    return Ok(());
+                }
+                parts.and(any_of(vec![
+                    all_of(vec![holds, then]),
+                    all_of(vec![not, other]),
+                ]));
+            }
+            // Annotations, and what the standard does not know.
+            _ => (),
+        }
+        Ok(())
+    }
+
+    /// The schema of a sibling of `if`.
+    fn optional(&mut self, map: &'a Map<String, Value>, key: &str, here: Here) -> Result<Value> {
+        let Some(value) = map.get(key) else {
+            return Ok(json!(true));
+        };
+        let parent = match here.at {
+            Path::Key(parent, _) => *parent,
+            other => other,
+        };
+        let at = parent.key(key);
+        self.schema(value, here.with(&at))
+    }
+
+    fn list_of(&mut self, value: &'a Value, here: Here) -> Result<Vec<Value>> {
+        let Some(list) = value.as_array() else {
+            return here.at.invalid("not an array of schemas");
+        };
+        let mut out = Vec::with_capacity(list.len());
+        for (i, item) in list.iter().enumerate() {
+            let at = here.at.item(i);
+            out.push(self.schema(item, here.with(&at))?);
+        }
+        Ok(out)
+    }
+
+    fn some_of(&mut self, value: &'a Value, here: Here) -> Result<Vec<Value>> {
+        let list = self.list_of(value, here)?;
+        if list.is_empty() {
+            return here.at.invalid("the array is empty");
+        }
+        Ok(list)
+    }
+
+    fn map_of(&mut self, value: &'a Value, here: Here) -> Result<Value> {
+        let Some(map) = value.as_object() else {
+            return here.at.invalid("not an object of schemas");
+        };
+        let mut out = Map::new();
+        for (key, value) in map {
+            let at = here.at.key(key);
+            out.insert(key.clone(), self.schema(value, here.with(&at))?);
+        }
+        Ok(Value::Object(out))
+    }
+
+    fn pattern_properties(&mut self, value: &'a Value, here: Here) -> Result<Value> {
+        let Some(map) = value.as_object() else {
+            return here.at.invalid("not an object of schemas");
+        };
+        let mut out = Map::new();
+        for (key, value) in map {
+            let at = here.at.key(key);
+            let text = patterns::anywhere(key).map_err(|e| at.error(e.status, e.text))?;
+            let schema = self.schema(value, here.with(&at))?;
+            if out.insert(patterns::grouped(&text), schema).is_some() {
+                return at.invalid("the same pattern stands here twice");
+            }
+        }
+        Ok(Value::Object(out))
+    }
+
+    fn reference(&mut self, key: &str, value: &'a Value, here: Here) -> Result<Value> {
+        let at = here.at;
+        let Some(name) = value.as_str() else {
+            return at.invalid("not a string");
+        };
+        let name = if key == "$recursiveRef" { "#" } else { name };
+        if key == "$dynamicRef" && !self.refs.is_unique(name) {
+            return at.invalid("a dynamic reference with several targets cannot be enforced");
+        }
+        let Some(target) = self.refs.find(name, here.base) else {
+            let why = format!("{:?} names nothing in this schema", shortened(name));
+            let advice = if name.starts_with('#') {
+                ""
+            } else {
+                "; nothing is fetched"
+            };
+            return at.invalid(format!("{why}{advice}"));
+        };
+        Ok(reference(self.definition(target)?))
+    }
+
+    fn definition(&mut self, target: Target<'a>) -> Result<usize> {
+        let key: *const Value = target.schema;
+        if let Some(&i) = self.numbers.get(&key) {
+            return Ok(i);
+        }
+        let i = self.definitions.len();
+        self.numbers.insert(key, i);
+        self.definitions.push(json!(true));
+        let place = format!("{}{}", self.root, target.at);
+        self.places.push(place.clone());
+        let at = Path::Fixed(&place);
+        let schema = self.schema(
+            target.schema,
+            Here {
+                at: &at,
+                base: &target.outer,
+            },
+        )?;
+        self.definitions[i] = schema;
+        Ok(i)
+    }
+
+    fn values(&mut self, key: &str, value: &'a Value, at: &Path, parts: &mut Parts) -> Result<()> {
+        let list = match (key, value) {
+            ("const", value) => vec![value.clone()],
+            (_, Value::Array(list)) if !list.is_empty() => list.clone(),
+            _ => return at.invalid("not an array with at least one value"),
+        };
+        self.n_nodes += list.len();
+        if self.n_nodes > MAX_NODES {
+            return at.invalid(format!("the schema has more than {MAX_NODES} parts"));
+        }
+        let list = literals::distinct(list);
+        parts.and(json!({"enum": list}));
+        Ok(())
+    }
+
+    /// A rule for the names of properties, as a rule for the properties.
+    fn names(&mut self, value: &'a Value, here: Here, parts: &mut Parts) -> Result<()> {
+        let at = here.at;
+        let names = self.schema(value, here)?;
+        if logic::is_true(&names) {
+            return Ok(());
+        }
+        let closed = match logic::names_pattern(&names, &self.definitions) {
+            Some(logic::Names::Values(values)) => {
+                let properties: Map<String, Value> =
+                    values.into_iter().map(|v| (v, json!(true))).collect();
+                json!({"properties": properties, "additionalProperties": false})
+            }
+            Some(logic::Names::Pattern(pattern)) => {
+                json!({"patternProperties": {pattern: true}, "additionalProperties": false})
+            }
+            None => return at.invalid("this rule for names cannot be enforced"),
+        };
+        parts.and(closed);
+        Ok(())
+    }
+
+    fn dependent(&mut self, value: &'a Value, here: Here, parts: &mut Parts) -> Result<()> {
+        let Some(map) = value.as_object() else {
+            return here.at.invalid("not an object");
+        };
+        if map.len() > MAX_DEPENDENCIES {
+            return here
+                .at
+                .invalid(format!("more than {MAX_DEPENDENCIES} cannot be enforced"));
+        }
+        for (name, value) in map {
+            let at = here.at.key(name);
+            let then = match value {
+                Value::Array(list) if list.is_empty() => continue,
+                Value::Array(_) => json!({"required": required(value, &at)?}),
+                _ => self.schema(value, here.with(&at))?,
+            };
+            if logic::is_true(&then) {
+                continue;
+            }
+            let absent = json!({"properties": {name: false}});
+            parts.and(any_of(vec![absent, then]));
+        }
+        Ok(())
+    }
+
+    fn unevaluated(
+        &mut self,
+        map: &'a Map<String, Value>,
+        key: &str,
+        value: &'a Value,
+        here: Here,
+        parts: &mut Parts,
+    ) -> Result<()> {
+        const IN_PLACE: [&str; 9] = [
+            "$ref",
+            "$dynamicRef",
+            "allOf",
+            "anyOf",
+            "oneOf",
+            "not",
+            "if",
+            "dependentSchemas",
+            "contains",
+        ];
+        let (own, moot) = match key {
+            "unevaluatedItems" => ("items", map.get("items").is_some_and(|v| !v.is_array())),
+            _ => (
+                "additionalProperties",
+                map.contains_key("additionalProperties"),
+            ),
+        };
+        if moot || map.contains_key("additionalItems") && own == "items" {
+            return Ok(());
+        }
+        let schema = self.schema(value, here)?;
+        if logic::is_true(&schema) {
+            return Ok(());
+        }
+        let mut others = map.keys().filter(|k| IN_PLACE.contains(&k.as_str()));
+        if own == "items" {
+            if let Some(other) = others.next() {
+                return here
+                    .at
+                    .invalid(format!("cannot be enforced beside {other}"));
+            }
+            parts.plain.insert(own.to_string(), schema);
+            return Ok(());
+        }
+        let mut names = Map::new();
+        for other in others {
+            let value = &map[other.as_str()];
+            if !self.evaluated(other, value, here.base, &mut names, 0) {
+                return here
+                    .at
+                    .invalid(format!("cannot be enforced beside this {other}"));
+            }
+        }
+        let own_names = map.get("properties").and_then(Value::as_object);
+        names.extend(
+            own_names
+                .into_iter()
+                .flat_map(Map::keys)
+                .map(|k| (k.clone(), json!(true))),
+        );
+        let mut closed = json!({"properties": names, "additionalProperties": schema});
+        if let Some(patterns) = map.get("patternProperties").and_then(Value::as_object) {
+            let mut all = Map::new();
+            for key in patterns.keys() {
+                let at = here.at;
+                let text = patterns::anywhere(key).map_err(|e| at.error(e.status, e.text))?;
+                all.insert(patterns::grouped(&text), json!(true));
+            }
+            closed["patternProperties"] = Value::Object(all);
+        }
+        parts.after.push(closed);
+        Ok(())
+    }
+
+    /// Adds the names that an in-place keyword evaluates in every case. Returns false if that depends on the value.
+    fn evaluated(
+        &self,
+        key: &str,
+        value: &'a Value,
+        base: &str,
+        names: &mut Map<String, Value>,
+        depth: usize,
+    ) -> bool {
+        if depth > 16 {
+            return false;
+        }
+        let mut inside = |schema: &'a Value, base: &str| {
+            let Some(map) = schema.as_object() else {
+                return schema == &json!(true);
+            };
+            let base = base_of(schema, base);
+            map.iter().all(|(key, value)| match key.as_str() {
+                "properties" => {
+                    let keys = value.as_object().into_iter().flat_map(Map::keys);
+                    names.extend(keys.map(|k| (k.clone(), json!(true))));
+                    true
+                }
+                "additionalProperties" | "unevaluatedProperties" => value == &json!(false),
+                "patternProperties" | "anyOf" | "oneOf" | "if" | "then" | "else"
+                | "dependentSchemas" | "dependencies" | "$recursiveRef" => false,
+                "$ref" | "$dynamicRef" | "allOf" => {
+                    self.evaluated(key, value, &base, names, depth + 1)
+                }
+                _ => true,
+            })
+        };
+        match key {
+            "not" => true,
+            "allOf" => value
+                .as_array()
+                .is_some_and(|l| l.iter().all(|s| inside(s, base))),
+            "$ref" | "$dynamicRef" => {
+                let target = value.as_str().and_then(|name| self.refs.find(name, base));
+                target.is_some_and(|t| inside(t.schema, &t.outer))
+            }
+            _ => false,
+        }
+    }
+}
+
+fn types(value: &Value, at: &Path) -> Result<Value> {
+    let known = |v: &Value| match v.as_str() {
+        Some(name) if TYPES.contains(&name) => Ok(()),
+        _ => at.invalid(format!(
+            "{} is not a type; types: {}",
+            shortened(&v.to_string()),
+            TYPES.join(", ")
+        )),
+    };
+    match value {
+        Value::Array(list) if !list.is_empty() => {
+            for name in list {
+                known(name)?;
+            }
+            let list = literals::distinct(list.clone());
+            let has_number = list.contains(&json!("number"));
+            let list = list
+                .into_iter()
+                .filter(|t| !(has_number && t == &json!("integer")));
+            Ok(Value::Array(list.collect()))
+        }
+        value => known(value).map(|()| value.clone()),
+    }
+}
+
+fn required(value: &Value, at: &Path) -> Result<Value> {
+    match value.as_array() {
+        Some(list) if list.iter().all(Value::is_string) => {
+            Ok(Value::Array(literals::distinct(list.clone())))
+        }
+        // Draft 3 had a boolean in the property itself, and many descriptions still do.
+        None if value.is_boolean() => {
+            at.invalid("a boolean belongs to draft 3; list the names in the parent")
+        }
+        _ => at.invalid("not an array of names"),
+    }
+}
+
+fn number(
+    map: &Map<String, Value>,
+    key: &str,
+    value: &Value,
+    at: &Path,
+    parts: &mut Parts,
+) -> Result<()> {
+    let (bound, plain, exclusive) = match key {
+        "minimum" | "exclusiveMinimum" => (Bound::Least, "minimum", "exclusiveMinimum"),
+        _ => (Bound::Most, "maximum", "exclusiveMaximum"),
+    };
+    // Draft 4: a boolean beside the bound.
+    let is_exclusive = match value {
+        Value::Bool(_) if key == exclusive => return Ok(()),
+        _ => key == exclusive || map.get(exclusive) == Some(&json!(true)),
+    };
+    let Some(limit) = literals::bound(value, bound) else {
+        return at.invalid("not a number");
+    };
+    let name = if is_exclusive { exclusive } else { plain };
+    parts.plain.insert(name.to_string(), limit);
+    Ok(())
+}
+
+fn pattern(value: &Value, at: &Path, parts: &mut Parts) -> Result<()> {
+    let Some(text) = value.as_str() else {
+        return at.invalid("not a string");
+    };
+    let text = patterns::anywhere(text).map_err(|e| at.error(e.status, e.text))?;
+    parts
+        .plain
+        .insert("pattern".to_string(), json!(patterns::grouped(&text)));
+    Ok(())
+}
+
+fn format(value: &Value, at: &Path, parts: &mut Parts) -> Result<()> {
+    let Some(name) = value.as_str() else {
+        return at.invalid("not a string");
+    };
+    match formats::lookup(name) {
+        Format::Unknown => Ok(()),
+        Format::Refused => at.invalid(format!("the format {name:?} cannot be enforced; remove it")),
+        Format::Enforced(schema) => {
+            parts.and(schema);
+            Ok(())
+        }
+    }
+}
+
+fn unique(map: &Map<String, Value>, value: &Value, at: &Path) -> Result<()> {
+    let most = map.get("maxItems").and_then(Value::as_f64);
+    match value {
+        Value::Bool(false) => Ok(()),
+        Value::Bool(true) if most.is_some_and(|n| n <= 1.0) => Ok(()),
+        Value::Bool(true) => at.invalid("cannot be enforced; remove it, or set it to false"),
+        _ => at.invalid("not a boolean"),
+    }
+}
+
+/// Only what the number of items decides.
+fn contains(map: &Map<String, Value>, value: &Value, at: &Path, parts: &mut Parts) -> Result<()> {
+    let count = |key: &str| map.get(key).and_then(Value::as_f64).map(|n| n as u64);
+    let least = count("minContains").unwrap_or(1);
+    let most = count("maxContains");
+    let all = value == &json!(true) || value.as_object().is_some_and(Map::is_empty);
+    if least == 0 && most.is_none() {
+        return Ok(());
+    }
+    if most.is_some_and(|most| most < least) || least > 0 && value == &json!(false) {
+        // No array satisfies it.
+        let others: Vec<&str> = TYPES
+            .into_iter()
+            .filter(|t| !["array", "integer"].contains(t))
+            .collect();
+        parts.and(json!({"type": others}));
+        return Ok(());
+    }
+    if !all {
+        return at.invalid("cannot be enforced");
+    }
+    let mut bounds = Map::new();
+    bounds.insert("minItems".to_string(), json!(least));
+    if let Some(most) = most {
+        bounds.insert("maxItems".to_string(), json!(most));
+    }
+    parts.and(Value::Object(bounds));
+    Ok(())
+}
