@@ -20,7 +20,7 @@ enum k_gemm_form {
 
 /* The numerics version (docs/internals/numerics.md). Code that stores computed results compares it, together with the
  * form and the formats. It changes if and only if a change of the specification changes a bit. */
-#define K_LAW_VERSION 2
+#define K_NUMERICS_VERSION 2
 const char *k_form_name(enum k_gemm_form form); /* "lane", "tile", "tile of bfloat16 activations", "mma", "int8" */
 
 #endif

@@ -81,8 +81,8 @@ static int connect_engine(struct local_engine *l, struct quire_error *err)
                                     .identity_text = l->identity.text,
                                     .identity_config = l->identity.config,
                                     .identity_generation = l->identity.generation,
-                                    .arithmetic = l->identity.law,
-                                    .n_arithmetic = strlen(l->identity.law)};
+                                    .arithmetic = l->identity.numerics,
+                                    .n_arithmetic = strlen(l->identity.numerics)};
     status = engine_client_open(l->base, pair[1], &ours, NULL, &events, l, &l->client, err);
     l->source = engine_client_source(l->client);
     if (status != QUIRE_OK)

@@ -30,7 +30,7 @@ int model_describe_json(const char *config, size_t n_config, const char *generat
                         struct model_desc *out, struct sampling_defaults *sampling, struct quire_error *err);
 
 /* Gives each of n_layers attention over all positions, then an MLP: what the architectures here have in common. */
-void model_make_layers(struct model_desc *desc, enum model_norm_place place, enum model_head_norm head_norm);
+void model_make_layers(struct model_desc *desc, enum model_norm_position place, enum model_head_norm head_norm);
 
 /* Likewise an encoder's: LayerNorm of what a block adds to its input, attention over the whole text, GELU. */
 void model_make_encoder_layers(struct model_desc *desc);

@@ -7,7 +7,7 @@
 /* A layer is a list of blocks; each adds something to the residual stream x. */
 enum model_block_kind { BLOCK_ATTENTION, BLOCK_MLP };
 enum model_norm { NORM_RMS, NORM_LAYER };
-enum model_norm_place {
+enum model_norm_position {
     NORM_PRE,  /* x += block(norm(x)) */
     NORM_POST, /* x += norm(block(x)); all blocks of a model, or none */
     NORM_SUM,  /* x = norm(x + block(x)), of NORM_LAYER; likewise */
@@ -27,7 +27,7 @@ enum model_activation { ACTIVATION_NONE, ACTIVATION_SILU_MUL, ACTIVATION_GELU };
 struct model_block {
     enum model_block_kind kind;
     enum model_norm norm;
-    enum model_norm_place place;
+    enum model_norm_position place;
     /* attention */
     enum model_mask mask;
     uint32_t window; /* of MASK_WINDOW */

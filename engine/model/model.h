@@ -49,8 +49,8 @@ struct model_desc {
     struct k_format lanes_format; /* its format */
     bool int8_activations; /* the weights were made to meet activations in int8 */
     struct quantization quantization;
-    uint64_t panel_bytes; /* bytes that the cpu backend repacks for the form int8; set with weight_format */
-    uint64_t regrouped_bytes; /* bytes of rows that loading repacks; set with weight_format */
+    uint64_t repacked_bytes; /* bytes that the cpu backend repacks for the form int8; set with weight_format */
+    uint64_t repacked_rows_bytes; /* bytes of rows that loading repacks; set with weight_format */
     uint32_t n_next_layers; /* behind the model's in the files: they guess tokens, and are not computed */
     uint32_t vocab_size, hidden_size, n_layers, n_q_heads, n_kv_heads, head_dim;
     uint32_t intermediate_size;

@@ -4,7 +4,7 @@
 #define QUIRE_KERNELS_CPU_GEMM_H
 
 #include "kernels/args/gemm.h"
-#include "kernels/cpu/panels.h"
+#include "kernels/cpu/repacked.h"
 #include "kernels/host/host.h"
 #include "kernels/segments.h"
 
@@ -35,8 +35,8 @@ struct cpu_quant_run {
  * words. */
 #define CPU_QUANT_INPUT_WORDS(columns) ((columns) / 4 + (columns) / 32 + K_SEGMENTS + (columns) / 16)
 /* The packings whose elements are bytes, and those that are repacked. */
-#define CPU_QUANT_PACKINGS(_) _(PLANES) CPU_PANEL_PACKINGS(_)
-#define CPU_PANEL_PACKINGS(_) _(Q8_0) _(Q4_0) _(Q4_1) _(Q5_0) _(Q5_1) _(Q2_K) _(Q3_K) _(Q4_K) _(Q5_K) _(Q6_K)
+#define CPU_QUANT_PACKINGS(_) _(PLANES) CPU_REPACKED_PACKINGS(_)
+#define CPU_REPACKED_PACKINGS(_) _(Q8_0) _(Q4_0) _(Q4_1) _(Q5_0) _(Q5_1) _(Q2_K) _(Q3_K) _(Q4_K) _(Q5_K) _(Q6_K)
 
 /* A GEMM's context on every thread. */
 struct cpu_gemm {

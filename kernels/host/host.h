@@ -36,7 +36,7 @@ struct host_part { /* rows [first_row, first_row + view.n_rows) of the weight */
     struct k_weight_view view;
     uint32_t first_row;
     bool is_bytes; /* quantized, and every q fits an int8 */
-    const unsigned char *panels; /* NULL, or the rows as repacked by cpu (cpu/panels.h) */
+    const unsigned char *repacked; /* NULL, or the rows as repacked by cpu (cpu/repacked.h) */
 };
 
 /* Returns row i of a part. */
@@ -47,7 +47,7 @@ static inline const unsigned char *host_row(const struct host_part *part, uint64
 
 struct k_weight {
     uint32_t n_rows, n_cols, n_parts;
-    void *panels; /* the repacked rows of all parts, or NULL; owned by the weight */
+    void *repacked; /* the repacked rows of all parts, or NULL; owned by the weight */
     struct host_part parts[K_WEIGHT_MAX_PARTS];
 };
 

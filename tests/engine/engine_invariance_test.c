@@ -641,7 +641,7 @@ int main(void)
 #endif
     };
 #ifndef TEST_RANKS
-    sample_twin(tests, sizeof tests / sizeof *tests);
+    sample_overlap(tests, sizeof tests / sizeof *tests);
 #endif
     models_sample = sample_of(ONE_MODEL_IN);
     sample = sample_of(ONE_IN);

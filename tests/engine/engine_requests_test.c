@@ -853,6 +853,6 @@ int main(void)
 #ifdef TEST_EMULATED /* they run completely as engine_requests_test and its emulated copy */
     sample_tests(tests, sizeof tests / sizeof *tests, 2);
 #endif
-    sample_twin(tests, sizeof tests / sizeof *tests);
+    sample_overlap(tests, sizeof tests / sizeof *tests);
     return RUN_ISOLATED(tests, set_up, tear_down);
 }

@@ -150,7 +150,7 @@ static int ask_engine(struct embedder *e, const char *const *texts, size_t n, fl
     return status;
 }
 
-/* ---- the door ---- */
+/* ---- public functions ---- */
 
 static struct embedder *make(void)
 {

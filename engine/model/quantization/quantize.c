@@ -175,15 +175,15 @@ static int make(struct making *m, bool has_planes, struct quire_error *err)
     return QUIRE_OK;
 }
 
-int quantize_view(const struct quantize *q, struct quantized_room *room, struct k_weight_view *out,
+int quantize_view(const struct quantize *q, struct quantized_arena *arena, struct k_weight_view *out,
                   struct quire_error *err)
 {
     const bool has_planes = q->to.packing == K_PACKING_PLANES;
     const uint64_t stride = k_format_bytes(q->to, q->n_cols);
-    struct making m = {.q = q, .stride = stride, .data = quantized_take(room, q->n_rows * stride)};
+    struct making m = {.q = q, .stride = stride, .data = quantized_take(arena, q->n_rows * stride)};
     if (has_planes) {
         const uint64_t n_blocks = (q->n_rows + QUANTIZE_BLOCK_ROWS - 1) / QUANTIZE_BLOCK_ROWS;
-        m.scales = quantized_take(room, n_blocks * ((q->n_cols + q->to.group - 1) / q->to.group) * sizeof *m.scales);
+        m.scales = quantized_take(arena, n_blocks * ((q->n_cols + q->to.group - 1) / q->to.group) * sizeof *m.scales);
     }
     *out = (struct k_weight_view){.data = m.data,
                                   .format = q->to,
@@ -192,5 +192,5 @@ int quantize_view(const struct quantize *q, struct quantized_room *room, struct 
                                   .row_stride_bytes = stride,
                                   .scales = m.scales,
                                   .scale_rows = has_planes ? QUANTIZE_BLOCK_ROWS : 0};
-    return quantized_fills(room) ? make(&m, has_planes, err) : QUIRE_OK;
+    return quantized_fills(arena) ? make(&m, has_planes, err) : QUIRE_OK;
 }

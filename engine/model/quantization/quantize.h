@@ -21,7 +21,7 @@ struct quantize {
 };
 
 /* As quantized_view(). A weight that is not finite, or too large for its scale, is refused by its place. */
-int quantize_view(const struct quantize *q, struct quantized_room *room, struct k_weight_view *out,
+int quantize_view(const struct quantize *q, struct quantized_arena *arena, struct k_weight_view *out,
                   struct quire_error *err);
 
 #endif

@@ -1,7 +1,7 @@
 #include "engine/model/quantization/quantized.h"
 
 #include "base/encoding/little_endian.h"
-#include "engine/model/quantization/regroup.h"
+#include "engine/model/quantization/repack_rows.h"
 #include "kernels/math/bits.h"
 #include "kernels/math/convert.h"
 
@@ -10,15 +10,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ROOM_ALIGN 64u
+#define ARENA_ALIGN 64u
 
-void *quantized_take(struct quantized_room *room, uint64_t bytes)
+void *quantized_take(struct quantized_arena *arena, uint64_t bytes)
 {
-    void *at = room->base ? room->base + room->used : NULL;
-    const uint64_t rest = (ROOM_ALIGN - bytes % ROOM_ALIGN) % ROOM_ALIGN;
-    if (quantized_fills(room)) /* it may be written to a file */
+    void *at = arena->base ? arena->base + arena->used : NULL;
+    const uint64_t rest = (ARENA_ALIGN - bytes % ARENA_ALIGN) % ARENA_ALIGN;
+    if (quantized_fills(arena)) /* it may be written to a file */
         memset((uint8_t *)at + bytes, 0, rest);
-    room->used += bytes + rest;
+    arena->used += bytes + rest;
     return at;
 }
 
@@ -148,7 +148,7 @@ static bool is_rising(const uint32_t *order, uint32_t n)
 }
 
 /* suffix: of the tensor, which may be missing. */
-static int view_order(const struct quantized_matrix *m, const char *suffix, struct quantized_room *room,
+static int view_order(const struct quantized_matrix *m, const char *suffix, struct quantized_arena *arena,
                       struct k_weight_view *out, struct quire_error *err)
 {
     struct checkpoint_tensor t;
@@ -160,10 +160,10 @@ static int view_order(const struct quantized_matrix *m, const char *suffix, stru
     if (status == QUIRE_OK && (t.n_dims != 1 || t.shape[0] != m->n_cols))
         status = quire_fail(err, QUIRE_INVALID, "%.100s: tensor '%.150s': shape: must be [%u]", t.file, t.name,
                             m->n_cols);
-    uint32_t *order = quantized_take(room, (uint64_t)m->n_cols * sizeof *order);
+    uint32_t *order = quantized_take(arena, (uint64_t)m->n_cols * sizeof *order);
     if (status != QUIRE_OK || !order)
         return status;
-    if (quantized_fills(room))
+    if (quantized_fills(arena))
         return sort_columns(m, &t, order, &out->permutation, err);
     out->permutation = is_rising(order, m->n_cols) ? NULL : order;
     return QUIRE_OK;
@@ -190,16 +190,16 @@ static int read_zeros(const struct quantized_matrix *m, const struct checkpoint_
     const uint32_t groups = n_groups(m), bits = m->how->bits, mask = (1u << bits) - 1, middle = 1u << (bits - 1);
     /* Rows and columns change places: a row of qzeros is a row of words along the matrix' rows. */
     const bool is_awq = m->how->layout == QUANTIZATION_AWQ;
-    const struct regroup words = {is_awq ? REGROUP_ALONG_N : REGROUP_ROWS,
-                                  bits,
-                                  is_awq ? m->n_rows : groups,
-                                  is_awq ? groups : m->n_rows,
-                                  t->data,
-                                  NULL,
-                                  NULL};
+    const struct repack_rows words = {is_awq ? REPACK_ROWS_ALONG_N : REPACK_ROWS_BY_ROW,
+                                      bits,
+                                      is_awq ? m->n_rows : groups,
+                                      is_awq ? groups : m->n_rows,
+                                      t->data,
+                                      NULL,
+                                      NULL};
     for (uint32_t n = 0; n < m->n_rows; n++)
         for (uint32_t g = 0; g < groups; g++) {
-            uint32_t z = is_awq ? regroup_element(&words, g, n) : regroup_element(&words, n, g);
+            uint32_t z = is_awq ? repack_rows_element(&words, g, n) : repack_rows_element(&words, n, g);
             z = (z + (m->how->zero_is_less ? 1 : 0)) & mask;
             if (to)
                 to[(uint64_t)n * groups + g] = (int8_t)(bits == 8 ? (int)z - 128 : (int)z);
@@ -229,15 +229,15 @@ static struct k_weight_view new_view(const struct quantized_matrix *m, enum k_dt
                                   .row_stride_bytes = k_format_bytes(format, m->n_cols)};
 }
 
-static void regroup(const struct quantized_matrix *m, const struct checkpoint_tensor *words, enum regroup_source source,
-                    const struct k_weight_view *v)
+static void repack_rows(const struct quantized_matrix *m, const struct checkpoint_tensor *words,
+                        enum repack_rows_source source, const struct k_weight_view *v)
 {
-    const struct regroup r = {
+    const struct repack_rows r = {
         source, m->how->bits, m->n_rows, m->n_cols, words->data, v->permutation, (uint8_t *)(uintptr_t)v->data};
-    regroup_run(&r, m->n_threads);
+    repack_rows_run(&r, m->n_threads);
 }
 
-static int view_by_columns(const struct quantized_matrix *m, struct quantized_room *room, struct k_weight_view *out,
+static int view_by_columns(const struct quantized_matrix *m, struct quantized_arena *arena, struct k_weight_view *out,
                            struct quire_error *err)
 {
     const bool is_gptq = m->how->layout == QUANTIZATION_GPTQ;
@@ -254,26 +254,26 @@ static int view_by_columns(const struct quantized_matrix *m, struct quantized_ro
     if (status != QUIRE_OK)
         return status;
     *out = new_view(m, K_INT, scales.format.kind);
-    status = is_gptq ? view_order(m, "g_idx", room, out, err) : QUIRE_OK;
-    out->data = quantized_take(room, m->n_rows * out->row_stride_bytes);
-    uint8_t *turned = quantized_take(room, scales.n_bytes);
+    status = is_gptq ? view_order(m, "g_idx", arena, out, err) : QUIRE_OK;
+    out->data = quantized_take(arena, m->n_rows * out->row_stride_bytes);
+    uint8_t *turned = quantized_take(arena, scales.n_bytes);
     out->scales = turned;
-    int8_t *z = m->how->symmetric ? NULL : quantized_take(room, (uint64_t)m->n_rows * groups);
+    int8_t *z = m->how->symmetric ? NULL : quantized_take(arena, (uint64_t)m->n_rows * groups);
     out->zero_points = z;
-    if (status != QUIRE_OK || !quantized_fills(room))
+    if (status != QUIRE_OK || !quantized_fills(arena))
         return status;
     status = transpose_scales(m, &scales, turned, err);
     if (status == QUIRE_OK)
         status = read_zeros(m, &zeros, z, err);
     if (status == QUIRE_OK)
-        regroup(m, &words, is_gptq ? REGROUP_ALONG_K : REGROUP_ALONG_N, out);
+        repack_rows(m, &words, is_gptq ? REPACK_ROWS_ALONG_K : REPACK_ROWS_ALONG_N, out);
     return status;
 }
 
 /* ---- compressed-tensors and FP8 ---------------------------------------------------------------------------------- */
 
 /* weight_zero_point, packed along rows or as int8, as [N, groups] of what planes hold: of 4 bits 8 more. */
-static int view_zeros(const struct quantized_matrix *m, struct quantized_room *room, struct k_weight_view *out,
+static int view_zeros(const struct quantized_matrix *m, struct quantized_arena *arena, struct k_weight_view *out,
                       struct quire_error *err)
 {
     const uint32_t groups = n_groups(m), bits = m->how->bits, per_word = 32 / bits;
@@ -285,9 +285,9 @@ static int view_zeros(const struct quantized_matrix *m, struct quantized_room *r
     const bool is_packed = strcmp(t.dtype, "I32") == 0;
     status = find_matrix(m, "weight_zero_point", "I32 I8", is_packed ? ceil_div(m->n_rows, per_word) : m->n_rows,
                          groups, &t, err);
-    int8_t *z = quantized_take(room, n);
+    int8_t *z = quantized_take(arena, n);
     out->zero_points = z;
-    for (uint64_t i = 0; status == QUIRE_OK && quantized_fills(room) && i < n; i++) {
+    for (uint64_t i = 0; status == QUIRE_OK && quantized_fills(arena) && i < n; i++) {
         const uint64_t row = i / groups, word = row / per_word * groups + i % groups;
         const uint8_t *p = t.data;
         const int element = is_packed ? (int)(le_load_u32(p + word * 4) >> row % per_word * bits & ((1u << bits) - 1))
@@ -359,7 +359,7 @@ static int check_shape(const struct quantized_matrix *m, struct quire_error *err
                       (long long)rows, (long long)cols, m->n_rows, m->n_cols);
 }
 
-static int view_packed(const struct quantized_matrix *m, struct quantized_room *room, struct k_weight_view *out,
+static int view_packed(const struct quantized_matrix *m, struct quantized_arena *arena, struct k_weight_view *out,
                        struct quire_error *err)
 {
     const uint32_t per_word = 32 / m->how->bits;
@@ -375,18 +375,18 @@ static int view_packed(const struct quantized_matrix *m, struct quantized_room *
     out->data = words.data;
     status = view_scales(m, out, err);
     if (status == QUIRE_OK && !m->how->symmetric)
-        status = view_zeros(m, room, out, err);
+        status = view_zeros(m, arena, out, err);
     if (status == QUIRE_OK)
-        status = view_order(m, "weight_g_idx", room, out, err);
+        status = view_order(m, "weight_g_idx", arena, out, err);
     if (status != QUIRE_OK || (m->how->bits == 4 && !m->how->in_order))
         return status;
-    out->data = quantized_take(room, m->n_rows * out->row_stride_bytes);
-    if (quantized_fills(room))
-        regroup(m, &words, REGROUP_ROWS, out);
+    out->data = quantized_take(arena, m->n_rows * out->row_stride_bytes);
+    if (quantized_fills(arena))
+        repack_rows(m, &words, REPACK_ROWS_BY_ROW, out);
     return status;
 }
 
-static int view_elements(const struct quantized_matrix *m, struct quantized_room *room, struct k_weight_view *out,
+static int view_elements(const struct quantized_matrix *m, struct quantized_arena *arena, struct k_weight_view *out,
                          struct quire_error *err)
 {
     struct checkpoint_tensor t;
@@ -398,7 +398,7 @@ static int view_elements(const struct quantized_matrix *m, struct quantized_room
     out->data = t.data;
     status = view_scales(m, out, err);
     if (status == QUIRE_OK && !m->how->symmetric)
-        status = view_zeros(m, room, out, err);
+        status = view_zeros(m, arena, out, err);
     return status == QUIRE_OK && m->how->inputs == INPUTS_STATIC ? view_input(m, out, err) : status;
 }
 
@@ -428,7 +428,7 @@ static int check_alone(const struct quantized_matrix *m, struct quire_error *err
                       t.file, t.name);
 }
 
-int quantized_view(const struct quantized_matrix *m, struct quantized_room *room, struct k_weight_view *out,
+int quantized_view(const struct quantized_matrix *m, struct quantized_arena *arena, struct k_weight_view *out,
                    struct quire_error *err)
 {
     int status = check_alone(m, err);
@@ -438,9 +438,9 @@ int quantized_view(const struct quantized_matrix *m, struct quantized_room *room
     case QUANTIZATION_NONE:
     case QUANTIZATION_MADE: break;
     case QUANTIZATION_GPTQ:
-    case QUANTIZATION_AWQ: return view_by_columns(m, room, out, err);
-    case QUANTIZATION_PACKED: return view_packed(m, room, out, err);
-    case QUANTIZATION_ELEMENTS: return view_elements(m, room, out, err);
+    case QUANTIZATION_AWQ: return view_by_columns(m, arena, out, err);
+    case QUANTIZATION_PACKED: return view_packed(m, arena, out, err);
+    case QUANTIZATION_ELEMENTS: return view_elements(m, arena, out, err);
     }
     return quire_fail(err, QUIRE_INTERNAL, "%.150s: is not quantized", m->name);
 }

@@ -15,18 +15,18 @@
 #define QUANTIZED_NAME_BYTES 192
 
 /* Memory that is taken from its front, a piece on each 64 bytes. */
-struct quantized_room {
+struct quantized_arena {
     uint8_t *base; /* NULL: only counts */
     uint64_t used;
     bool is_filled; /* base has what the views would write (repack_cache.h): it is only read */
 };
 
 /* Room's next piece; NULL where it only counts. */
-void *quantized_take(struct quantized_room *room, uint64_t bytes);
+void *quantized_take(struct quantized_arena *arena, uint64_t bytes);
 /* Whether what is taken must be written. */
-static inline bool quantized_fills(const struct quantized_room *room)
+static inline bool quantized_fills(const struct quantized_arena *arena)
 {
-    return room->base && !room->is_filled;
+    return arena->base && !arena->is_filled;
 }
 
 /* What is asked for. */
@@ -44,7 +44,7 @@ bool quantized_has(const struct quantized_matrix *m);
 
 /* Makes the view. If the matrix is not read, only its format and the growth of room->used are meaningful. The error
  * is one line with the file, the tensor and the fault. */
-int quantized_view(const struct quantized_matrix *m, struct quantized_room *room, struct k_weight_view *out,
+int quantized_view(const struct quantized_matrix *m, struct quantized_arena *arena, struct k_weight_view *out,
                    struct quire_error *err);
 
 #endif

@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define REPACK_VERSION 1u /* increment if quantized.c, regroup.c or quantize.c write any different byte */
+#define REPACK_VERSION 1u /* increment if quantized.c, repack_rows.c or quantize.c write any different byte */
 
 /* Everything that the repacked rows depend on. */
 struct repack_source {

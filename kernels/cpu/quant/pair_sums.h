@@ -34,7 +34,7 @@ CPU_INLINE ints widened(ints pairs)
 }
 
 /* Adds n steps, starting at s, to sums of pairs. */
-CPU_INLINE void add_pairs(const struct panel *p, uint32_t s, const uint32_t *u, const uint32_t T, const uint32_t n,
+CPU_INLINE void add_pairs(const struct row_block *p, uint32_t s, const uint32_t *u, const uint32_t T, const uint32_t n,
                           const bool begins, ints c[TOKENS][HALVES])
 {
 #pragma GCC unroll 4
@@ -63,8 +63,8 @@ CPU_INLINE void widen(ints pairs[TOKENS][HALVES], const uint32_t T, const bool b
 }
 
 /* Adds four steps of signed q. */
-CPU_INLINE void add_signed(const struct panel *p, uint32_t s, const uint32_t *u, const uint32_t T, const bool begins,
-                           ints c[TOKENS][HALVES])
+CPU_INLINE void add_signed(const struct row_block *p, uint32_t s, const uint32_t *u, const uint32_t T,
+                           const bool begins, ints c[TOKENS][HALVES])
 {
 #pragma GCC unroll 4
     for (uint32_t i = 0; i < 4; i++) {
@@ -83,8 +83,8 @@ CPU_INLINE void add_signed(const struct panel *p, uint32_t s, const uint32_t *u,
 }
 
 /* Computes Σ n u, or Σ q u, of a run. */
-CPU_INLINE void run_sums(const struct panel *p, const struct cpu_quant_run *run, const uint32_t *u, const uint32_t T,
-                         const enum pairs_kind kind, ints c[TOKENS][HALVES])
+CPU_INLINE void run_sums(const struct row_block *p, const struct cpu_quant_run *run, const uint32_t *u,
+                         const uint32_t T, const enum pairs_kind kind, ints c[TOKENS][HALVES])
 {
     ints pairs[TOKENS][HALVES];
     const uint32_t s = run->step;

@@ -14,9 +14,9 @@
 #include "kernels/cpu/quant/pair_sums.h"
 
 /* Adds a run's sums to y. */
-CPU_INLINE void add_scaled(const struct panel *p, const struct cpu_quant_run *run, const struct inputs *in,
+CPU_INLINE void add_scaled(const struct row_block *p, const struct cpu_quant_run *run, const struct inputs *in,
                            const uint32_t T, const enum pairs_kind kind, float z, ints c[TOKENS][HALVES],
-                           float (*y)[CPU_PANEL_ROWS])
+                           float (*y)[CPU_REPACKED_ROWS])
 {
     const bool least = kind == EIGHT_PAIRS_LEAST || kind == FOUR_PAIRS_LEAST;
     const float *half = in->sum + (uint64_t)run->column / 16 * T;
@@ -42,8 +42,8 @@ CPU_INLINE void add_scaled(const struct panel *p, const struct cpu_quant_run *ru
 }
 
 /* Computes runs of a chunk within one segment for the T tokens of a group. */
-CPU_INLINE void add_runs(const struct panel *p, const struct cpu_quant_run *runs, uint32_t first, uint32_t last,
-                         const struct inputs *in, float (*y)[CPU_PANEL_ROWS], int32_t (*open)[CPU_PANEL_ROWS],
+CPU_INLINE void add_runs(const struct row_block *p, const struct cpu_quant_run *runs, uint32_t first, uint32_t last,
+                         const struct inputs *in, float (*y)[CPU_REPACKED_ROWS], int32_t (*open)[CPU_REPACKED_ROWS],
                          const uint32_t T, const enum pairs_kind kind, float z)
 {
     for (uint32_t r = first; r < last; r++) {
@@ -63,12 +63,13 @@ CPU_INLINE void add_runs(const struct panel *p, const struct cpu_quant_run *runs
 }
 
 /* One copy of the loops for each number of tokens and kind. */
-typedef void (*runs_fn)(const struct panel *p, const struct cpu_quant_run *runs, uint32_t first, uint32_t last,
-                        const struct inputs *in, float (*y)[CPU_PANEL_ROWS], int32_t (*open)[CPU_PANEL_ROWS], float z);
+typedef void (*runs_fn)(const struct row_block *p, const struct cpu_quant_run *runs, uint32_t first, uint32_t last,
+                        const struct inputs *in, float (*y)[CPU_REPACKED_ROWS], int32_t (*open)[CPU_REPACKED_ROWS],
+                        float z);
 #define RUNS(T, kind) \
-    static void runs_##T##_##kind(const struct panel *p, const struct cpu_quant_run *runs, uint32_t first, \
-                                  uint32_t last, const struct inputs *in, float(*y)[CPU_PANEL_ROWS], \
-                                  int32_t(*open)[CPU_PANEL_ROWS], float z) \
+    static void runs_##T##_##kind(const struct row_block *p, const struct cpu_quant_run *runs, uint32_t first, \
+                                  uint32_t last, const struct inputs *in, float(*y)[CPU_REPACKED_ROWS], \
+                                  int32_t(*open)[CPU_REPACKED_ROWS], float z) \
     { \
         add_runs(p, runs, first, last, in, y, open, T, kind, z); \
     }

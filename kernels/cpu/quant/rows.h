@@ -108,7 +108,7 @@ CPU_INLINE int offset_of(const enum k_packing packing)
 
 /* A row block is one stream, and the hardware prefetchers stop at the end of a page. For one token and 136 million
  * weights of Q4_0, two cores of a Sapphire Rapids read 21.2 GB/s without this, and 29.4 with it and large pages
- * (panels.c); for Q8_0 24.0 and 27.9. Distances of 2 and 8 KiB, two or four row blocks at once and the first-level
+ * (repacked.c); for Q8_0 24.0 and 27.9. Distances of 2 and 8 KiB, two or four row blocks at once and the first-level
  * cache are slower or the same. Those figures were measured with all of a chunk's lines prefetched at once. With
  * prefetches group by group, as now, a Zen 3 core takes 0.63 of the time for Q8_0, 0.84 for Q4_0 and 0.6 for Q6_K: a
  * core stalls when more than about twenty lines are in flight.

@@ -22,7 +22,7 @@ static void configure_tiles(uint32_t n_tokens, bool is_long)
 }
 
 /* Starts u q over a run's columns, at most 32, in the sums of one of two sets of tiles. */
-CPU_INLINE void begin_products(const struct panel *p, const struct cpu_quant_run *run, const struct inputs *in,
+CPU_INLINE void begin_products(const struct row_block *p, const struct cpu_quant_run *run, const struct inputs *in,
                                const uint32_t set)
 {
     const uint64_t stride = (uint64_t)in->next_token * 4;
@@ -52,8 +52,8 @@ CPU_INLINE void begin_products(const struct panel *p, const struct cpu_quant_run
 }
 
 /* Returns sum plus the term of a run's sums of token t. */
-CPU_INLINE floats scaled(floats sum, const struct panel *p, const struct cpu_quant_run *run, const struct inputs *in,
-                         const uint32_t T, uint32_t t, const int32_t *c, const bool least)
+CPU_INLINE floats scaled(floats sum, const struct row_block *p, const struct cpu_quant_run *run,
+                         const struct inputs *in, const uint32_t T, uint32_t t, const int32_t *c, const bool least)
 {
     const floats d = _mm512_set1_ps(in->scale[run->scale * (uint64_t)T + t]);
     sum = _mm512_fmadd_ps(_mm512_mul_ps(_mm512_loadu_ps(p->scale[run->group]), d), _mm512_cvtepi32_ps(load_ints(c)),

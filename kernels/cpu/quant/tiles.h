@@ -11,7 +11,7 @@
 #include "kernels/cpu/quant/tile_products.h"
 
 /* Starts runs r and r + 1, if they exist. */
-CPU_INLINE void begin_two(const struct panel *p, const struct cpu_quant_run *runs, uint32_t r, uint32_t last,
+CPU_INLINE void begin_two(const struct row_block *p, const struct cpu_quant_run *runs, uint32_t r, uint32_t last,
                           const struct inputs *in)
 {
     if (r < last)
@@ -21,7 +21,7 @@ CPU_INLINE void begin_two(const struct panel *p, const struct cpu_quant_run *run
 }
 
 /* Computes groups of 16 tokens, whose sums stay in registers. */
-CPU_INLINE void runs_of_16(const struct panel *p, const struct cpu_quant_run *runs, uint32_t first, uint32_t last,
+CPU_INLINE void runs_of_16(const struct row_block *p, const struct cpu_quant_run *runs, uint32_t first, uint32_t last,
                            const struct inputs *in, float (*y)[ROWS], const bool least)
 {
     _Alignas(64) int32_t c[2][2][16][ROWS];
@@ -53,7 +53,7 @@ CPU_INLINE void runs_of_16(const struct panel *p, const struct cpu_quant_run *ru
 }
 
 /* Computes groups of fewer tokens. */
-CPU_INLINE void runs_of_few(const struct panel *p, const struct cpu_quant_run *runs, uint32_t first, uint32_t last,
+CPU_INLINE void runs_of_few(const struct row_block *p, const struct cpu_quant_run *runs, uint32_t first, uint32_t last,
                             const struct inputs *in, float (*y)[ROWS], const bool least)
 {
     _Alignas(64) int32_t c[TOKENS][ROWS];
@@ -66,7 +66,7 @@ CPU_INLINE void runs_of_few(const struct panel *p, const struct cpu_quant_run *r
 }
 
 /* Computes runs longer than a chunk. Their integers are carried from one chunk to the next. */
-static void long_runs(const struct panel *p, const struct cpu_quant_run *runs, uint32_t first, uint32_t last,
+static void long_runs(const struct row_block *p, const struct cpu_quant_run *runs, uint32_t first, uint32_t last,
                       const struct inputs *in, float (*y)[ROWS], int32_t (*open)[ROWS])
 {
     const uint64_t stride = (uint64_t)in->next_token * 4;
@@ -102,7 +102,7 @@ static void long_runs(const struct panel *p, const struct cpu_quant_run *runs, u
 
 /* add_runs() with tiles. kind: 1 if the format has a least value, 2 if a run is longer than a chunk. tiles: the current
  * configuration, 0 for none. */
-static void tile_runs(const struct panel *p, const struct cpu_quant_run *runs, uint32_t first, uint32_t last,
+static void tile_runs(const struct row_block *p, const struct cpu_quant_run *runs, uint32_t first, uint32_t last,
                       const struct inputs *in, float (*y)[ROWS], int32_t (*open)[ROWS], uint32_t kind, uint32_t *tiles)
 {
     if (*tiles != in->T) {

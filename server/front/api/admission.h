@@ -37,7 +37,7 @@ struct key256 front_cache_domain(const struct front *f, const struct http_exchan
 struct tenant *front_begin(struct served_model *m, struct http_exchange *x);
 /* The same for a request that may have a cached response: also succeeds while an engine that was ready before
  * restarts. A request without a cached response then ends with front_can_serve()'s error. */
-struct tenant *front_begin_kept(struct served_model *m, struct http_exchange *x);
+struct tenant *front_begin_cached(struct served_model *m, struct http_exchange *x);
 /* The error of a request that a source did not accept, or lost, with this status; e->why has details. For an engine
  * that is being restarted, it includes the time to retry. */
 void front_failed_with(const struct served_model *m, int status, struct api_error *e);

@@ -1,4 +1,4 @@
-#include "server/cache/asker.h"
+#include "server/cache/waiter.h"
 
 #include "base/clock.h"
 
@@ -6,20 +6,20 @@
 
 #define SLICE_US 2000  /* time of one slice of delivery, before other work of the loop */
 #define EVENTS_A_LOOK 64 /* events between two checks of the clock and the owner's buffer */
-#define ROOM_US 5000 /* until a client that reads slowly is looked at again */
+#define SPACE_US 5000 /* until a client that reads slowly is looked at again */
 
 /* ---- lists ---------------------------------------------------------------------------------- */
 
-void asker_list_init(struct asker_list *list)
+void waiter_list_init(struct waiter_list *list)
 {
     TAILQ_INIT(&list->head);
     list->next = NULL;
     list->n = 0;
 }
 
-static void leave_list(struct asker *a)
+static void leave_list(struct waiter *a)
 {
-    struct asker_list *list = a->list;
+    struct waiter_list *list = a->list;
     if (!list)
         return;
     if (list->next == a)
@@ -29,7 +29,7 @@ static void leave_list(struct asker *a)
     a->list = NULL;
 }
 
-void asker_move(struct asker *a, struct asker_list *to)
+void waiter_move(struct waiter *a, struct waiter_list *to)
 {
     leave_list(a);
     TAILQ_INSERT_TAIL(&to->head, a, link);
@@ -37,19 +37,19 @@ void asker_move(struct asker *a, struct asker_list *to)
     a->list = to;
 }
 
-struct asker *asker_walk(struct asker_list *list, bool first)
+struct waiter *waiter_walk(struct waiter_list *list, bool first)
 {
-    struct asker *a = first ? TAILQ_FIRST(&list->head) : list->next;
+    struct waiter *a = first ? TAILQ_FIRST(&list->head) : list->next;
     list->next = a ? TAILQ_NEXT(a, link) : NULL;
     return a;
 }
 
 /* ---- beginning and end ---------------------------------------------------------------------- */
 
-struct asker *asker_new(struct event_base *base, struct id_map *ids, uint64_t id,
-                        const struct completion_events *events, void *context)
+struct waiter *waiter_new(struct event_base *base, struct id_map *ids, uint64_t id,
+                          const struct completion_events *events, void *context)
 {
-    struct asker *a = calloc(1, sizeof *a);
+    struct waiter *a = calloc(1, sizeof *a);
     if (!a || id_map_add(ids, id, (uintptr_t)a)) {
         free(a);
         return NULL;
@@ -62,12 +62,12 @@ struct asker *asker_new(struct event_base *base, struct id_map *ids, uint64_t id
     return a;
 }
 
-static void free_idle(struct asker *a)
+static void free_idle(struct waiter *a)
 {
     if (a->is_busy)
         return;
-    if (a->kept)
-        kept_leave(a->kept);
+    if (a->cached)
+        cached_leave(a->cached);
     if (a->more)
         event_free(a->more);
     if (a->has_spec)
@@ -75,7 +75,7 @@ static void free_idle(struct asker *a)
     free(a);
 }
 
-void asker_end(struct asker *a)
+void waiter_end(struct waiter *a)
 {
     if (a->is_gone)
         return;
@@ -85,16 +85,16 @@ void asker_end(struct asker *a)
     free_idle(a);
 }
 
-void asker_looked(struct asker_list *list, const char *layer, uint64_t begun_ns, uint64_t ended_ns, bool found)
+void waiter_looked(struct waiter_list *list, const char *layer, uint64_t begun_ns, uint64_t ended_ns, bool found)
 {
-    struct asker *a;
+    struct waiter *a;
     TAILQ_FOREACH(a, &list->head, link)
     completion_looked(&a->lookups, (struct completion_lookup){layer, begun_ns, ended_ns, found});
 }
 
 /* ---- telling -------------------------------------------------------------------------------- */
 
-static void tell_origin(struct asker *a)
+static void tell_origin(struct waiter *a)
 {
     a->origin.again = a->told_origin;
     a->origin.lookups = &a->lookups;
@@ -104,14 +104,14 @@ static void tell_origin(struct asker *a)
     a->lookups.n = 0;
 }
 
-static void begin(struct asker *a)
+static void begin(struct waiter *a)
 {
     if (a->told_origin)
         return;
     tell_origin(a);
 }
 
-static void accept_now(struct asker *a, uint64_t engine_id)
+static void accept_now(struct waiter *a, uint64_t engine_id)
 {
     begin(a);
     if (a->is_gone || a->told_accepted)
@@ -120,7 +120,7 @@ static void accept_now(struct asker *a, uint64_t engine_id)
     a->events.on_accepted(a->context, engine_id);
 }
 
-static void tell_event(struct asker *a, const struct answer_event *e)
+static void tell_event(struct waiter *a, const struct answer_event *e)
 {
     a->told_events = true;
     switch (e->kind) {
@@ -129,7 +129,7 @@ static void tell_event(struct asker *a, const struct answer_event *e)
     case ANSWER_DONE:
         /* An id whose last event has come is ignored. */
         if (e->done.last)
-            asker_end(a);
+            waiter_end(a);
         a->events.on_done(a->context, &e->done);
         return;
     }
@@ -139,11 +139,11 @@ static void on_more(evutil_socket_t fd, short what, void *context)
 {
     (void)fd;
     (void)what;
-    asker_tell(context, false);
+    waiter_tell(context, false);
 }
 
 /* Without a timer there is no later. */
-static bool later(struct asker *a, uint64_t in_us)
+static bool later(struct waiter *a, uint64_t in_us)
 {
     const struct timeval tv = {.tv_sec = (time_t)(in_us / 1000000), .tv_usec = (suseconds_t)(in_us % 1000000)};
     if (!a->more)
@@ -152,7 +152,7 @@ static bool later(struct asker *a, uint64_t in_us)
 }
 
 /* Whether the event is due now; otherwise it is delivered later. */
-static bool is_due(struct asker *a, const struct answer_event *e, uint64_t *looked_us, uint32_t *n_told)
+static bool is_due(struct waiter *a, const struct answer_event *e, uint64_t *looked_us, uint32_t *n_told)
 {
     if (a->paced) {
         const uint64_t now = quire_now_us(), due = a->clock_us + e->pause_us;
@@ -162,7 +162,7 @@ static bool is_due(struct asker *a, const struct answer_event *e, uint64_t *look
     }
     if (++*n_told % EVENTS_A_LOOK != 1)
         return true;
-    if (a->events.has_room && !a->events.has_room(a->context) && later(a, ROOM_US))
+    if (a->events.has_space && !a->events.has_space(a->context) && later(a, SPACE_US))
         return false;
     const uint64_t now = quire_now_us();
     if (*looked_us == 0)
@@ -170,14 +170,14 @@ static bool is_due(struct asker *a, const struct answer_event *e, uint64_t *look
     return now - *looked_us < SLICE_US || !later(a, 0);
 }
 
-static struct answer_events events_of(const struct asker *a)
+static struct answer_events events_of(const struct waiter *a)
 {
-    if (a->kept)
-        return a->kept->answer.events;
+    if (a->cached)
+        return a->cached->answer.events;
     return a->written ? answer_so_far(a->written) : (struct answer_events){0};
 }
 
-void asker_tell(struct asker *a, bool all)
+void waiter_tell(struct waiter *a, bool all)
 {
     struct answer_event e;
     uint64_t looked_us = 0;
@@ -185,7 +185,7 @@ void asker_tell(struct asker *a, bool all)
     if (a->is_busy)
         return; /* the caller that is delivering to it continues */
     a->is_busy = true;
-    if (a->kept || a->is_accepted)
+    if (a->cached || a->is_accepted)
         accept_now(a, a->engine_id);
     while (!a->is_gone) {
         size_t next = a->cursor;
@@ -205,64 +205,64 @@ void asker_tell(struct asker *a, bool all)
 
 /* ---- telling what is not written down ------------------------------------------------------- */
 
-static void enter(struct asker *a)
+static void hold(struct waiter *a)
 {
     a->is_busy = true;
     begin(a);
 }
 
-static void leave(struct asker *a, bool was_busy)
+static void release(struct waiter *a, bool was_busy)
 {
     a->is_busy = was_busy;
     if (a->is_gone)
         free_idle(a);
 }
 
-void asker_tell_again(struct asker_list *list)
+void waiter_tell_again(struct waiter_list *list)
 {
-    for (struct asker *a = asker_walk(list, true); a; a = asker_walk(list, false)) {
+    for (struct waiter *a = waiter_walk(list, true); a; a = waiter_walk(list, false)) {
         const bool was_busy = a->is_busy;
         a->is_busy = true;
         if (a->told_origin && a->lookups.n > 0)
             tell_origin(a);
-        leave(a, was_busy);
+        release(a, was_busy);
     }
 }
 
-void asker_accepted(struct asker *a, uint64_t engine_id)
+void waiter_accepted(struct waiter *a, uint64_t engine_id)
 {
     const bool was_busy = a->is_busy;
     a->is_busy = true;
     accept_now(a, engine_id);
-    leave(a, was_busy);
+    release(a, was_busy);
 }
 
-void asker_token(struct asker *a, const struct wire_token *token, bool of_prompt)
+void waiter_token(struct waiter *a, const struct wire_token *token, bool of_prompt)
 {
     const bool was_busy = a->is_busy;
-    enter(a);
+    hold(a);
     a->told_events = true;
     if (!a->is_gone && of_prompt)
         a->events.on_prompt_logprob(a->context, token);
     else if (!a->is_gone)
         a->events.on_token(a->context, token);
-    leave(a, was_busy);
+    release(a, was_busy);
 }
 
-void asker_done(struct asker *a, const struct wire_done *done)
+void waiter_done(struct waiter *a, const struct wire_done *done)
 {
     const bool was_busy = a->is_busy;
-    enter(a);
+    hold(a);
     a->told_events = true;
     if (!a->is_gone) {
         if (done->last)
-            asker_end(a);
+            waiter_end(a);
         a->events.on_done(a->context, done);
     }
-    leave(a, was_busy);
+    release(a, was_busy);
 }
 
-void asker_refused(struct asker *a, const struct wire_refuse *refuse)
+void waiter_refused(struct waiter *a, const struct wire_refuse *refuse)
 {
     const bool was_busy = a->is_busy;
     const struct wire_done error = {.finish = WIRE_FINISH_ERROR,
@@ -273,25 +273,25 @@ void asker_refused(struct asker *a, const struct wire_refuse *refuse)
                                     .n_parameter = refuse->n_parameter,
                                     .status = refuse->status,
                                     .retry_after_ms = refuse->retry_after_ms};
-    enter(a);
+    hold(a);
     if (!a->is_gone) {
-        asker_end(a);
+        waiter_end(a);
         /* A waiter that was reported as accepted can no longer be rejected. */
         if (a->told_accepted)
             a->events.on_done(a->context, &error);
         else
             a->events.on_refused(a->context, refuse);
     }
-    leave(a, was_busy);
+    release(a, was_busy);
 }
 
-void asker_lost(struct asker *a, const char *why)
+void waiter_lost(struct waiter *a, const char *why)
 {
     const bool was_busy = a->is_busy;
-    enter(a);
+    hold(a);
     if (!a->is_gone) {
-        asker_end(a);
+        waiter_end(a);
         a->events.on_lost(a->context, why);
     }
-    leave(a, was_busy);
+    release(a, was_busy);
 }

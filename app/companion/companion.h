@@ -7,36 +7,36 @@
 #include "engine/options.h"
 #include "server/front/front.h"
 
-struct beside;
+struct companion;
 
-struct beside_flags {
+struct companion_flags {
     const char *model; /* NULL: not configured */
     uint32_t batch_size;
     double batch_wait_ms;
 };
-#define BESIDE_FLAGS_MAX 4
-size_t beside_flags(struct beside_flags *flags, struct cli_option out[BESIDE_FLAGS_MAX]);
+#define COMPANION_FLAGS_MAX 4
+size_t companion_flags(struct companion_flags *flags, struct cli_option out[COMPANION_FLAGS_MAX]);
 /* Checks of several options together. */
-int beside_check(const struct beside_flags *flags, struct quire_error *err);
+int companion_check(const struct companion_flags *flags, struct quire_error *err);
 
 /* Device, threads and tenants are the first model's; model-specific options are the second model's own. */
-struct engine_options beside_options(const struct beside_flags *flags, const char *model_dir,
-                                     const struct engine_options *first);
+struct engine_options companion_options(const struct companion_flags *flags, const char *model_dir,
+                                        const struct engine_options *first);
 
 /* Opens the model and adds it to the front. options: the first model's; device, threads and tenants are taken from it.
  * first: the first model's options for messages are used for this one. gone: called when the engine stopped or was
  * lost; the loop must end. */
-int beside_open(struct event_base *base, const struct beside_flags *flags, const struct engine_options *options,
-                struct front *front, const struct served_model_options *first, void (*gone)(void *context),
-                void *context, struct beside **out, struct quire_error *err);
-struct served_model *beside_model(const struct beside *b);
+int companion_open(struct event_base *base, const struct companion_flags *flags, const struct engine_options *options,
+                   struct front *front, const struct served_model_options *first, void (*gone)(void *context),
+                   void *context, struct companion **out, struct quire_error *err);
+struct served_model *companion_model(const struct companion *b);
 /* Returns the size of its vectors, and the identity of their bits. */
-uint32_t beside_vectors(const struct beside *b, struct key256 *identity);
+uint32_t companion_vectors(const struct companion *b, struct key256 *identity);
 /* Call once. */
-int beside_connect(struct beside *b, struct quire_error *err);
+int companion_connect(struct companion *b, struct quire_error *err);
 /* Returns whether its engine failed; false for NULL. */
-bool beside_died(const struct beside *b);
+bool companion_died(const struct companion *b);
 /* NULL is allowed. The front must already be closed. */
-void beside_close(struct beside *b);
+void companion_close(struct companion *b);
 
 #endif

@@ -1,17 +1,17 @@
-#include "parallel/hosts/place.h"
+#include "parallel/hosts/rank_position.h"
 
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-int place_transport_parse(const char *name, enum place_transport *out, struct quire_error *err)
+int rank_transport_parse(const char *name, enum rank_transport *out, struct quire_error *err)
 {
     static const char *const names[] = {
-        [PLACE_AUTO] = "auto", [PLACE_SHM] = "shm", [PLACE_TCP] = "tcp", [PLACE_MPI] = "mpi"};
+        [TRANSPORT_AUTO] = "auto", [TRANSPORT_SHM] = "shm", [TRANSPORT_TCP] = "tcp", [TRANSPORT_MPI] = "mpi"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(name, names[i]) == 0) {
-            *out = (enum place_transport)i;
+            *out = (enum rank_transport)i;
             return QUIRE_OK;
         }
     return quire_fail(err, QUIRE_INVALID, "must be auto, shm, tcp or mpi, got \"%.40s\"", name);
@@ -48,7 +48,7 @@ static int local_number(const char *name, uint32_t *out, struct quire_error *err
     return QUIRE_OK;
 }
 
-static int set_address(struct place *out, const char *name, const char *value, size_t n, struct quire_error *err)
+static int set_address(struct position *out, const char *name, const char *value, size_t n, struct quire_error *err)
 {
     bool is_name = n > 0 && n < sizeof out->address;
     for (size_t i = 0; i < n && is_name; i++)
@@ -109,7 +109,7 @@ static const struct launcher *find_launcher(void)
     return NULL;
 }
 
-static int take_launcher(const struct launcher *l, uint32_t n_ranks, struct place *out, struct quire_error *err)
+static int take_launcher(const struct launcher *l, uint32_t n_ranks, struct position *out, struct quire_error *err)
 {
     out->launcher = l->name;
     out->is_mpi = l->is_mpi;
@@ -137,9 +137,9 @@ static int take_launcher(const struct launcher *l, uint32_t n_ranks, struct plac
 
 /* The first of "a,b", "node[03-07,09],x" (node03) or "node[3,5]-ib" (node3-ib). Names with more brackets need
  * MASTER_ADDR. */
-static int first_host(const char *name, const char *list, struct place *out, struct quire_error *err)
+static int first_host(const char *name, const char *list, struct position *out, struct quire_error *err)
 {
-    char host[PLACE_ADDRESS_BYTES];
+    char host[RANK_POSITION_ADDRESS_BYTES];
     const size_t n_head = strcspn(list, "[,");
     const char *at = list + n_head;
     size_t n_number = 0, n_tail = 0;
@@ -159,7 +159,7 @@ static int first_host(const char *name, const char *list, struct place *out, str
     return set_address(out, name, host, (size_t)n, err);
 }
 
-static int find_address(const struct place_flags *flags, struct place *out, struct quire_error *err)
+static int find_address(const struct rank_position_flags *flags, struct position *out, struct quire_error *err)
 {
     static const char *const lists[] = {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"};
     if (flags->master_addr)
@@ -178,9 +178,9 @@ static int find_address(const struct place_flags *flags, struct place *out, stru
 }
 
 /* torchrun's own store listens at MASTER_PORT on rank 0's host; Quire uses the next port. */
-static int find_port(const struct place_flags *flags, struct place *out, struct quire_error *err)
+static int find_port(const struct rank_position_flags *flags, struct position *out, struct quire_error *err)
 {
-    uint32_t port = PLACE_PORT;
+    uint32_t port = RANK_POSITION_PORT;
     int status = QUIRE_OK;
     const char *store = variable("TORCHELASTIC_USE_AGENT_STORE");
     if (flags->master_port)
@@ -195,9 +195,10 @@ static int find_port(const struct place_flags *flags, struct place *out, struct 
     return status;
 }
 
-/* ---- the door ---- */
+/* ---- public functions ---- */
 
-static int take_flags(const struct place_flags *flags, uint32_t n_ranks, struct place *out, struct quire_error *err)
+static int take_flags(const struct rank_position_flags *flags, uint32_t n_ranks, struct position *out,
+                      struct quire_error *err)
 {
     if (flags->nnodes != n_ranks)
         return quire_fail(
@@ -214,20 +215,21 @@ static int take_flags(const struct place_flags *flags, uint32_t n_ranks, struct 
     return QUIRE_OK;
 }
 
-int place_find(const struct place_flags *flags, uint32_t n_ranks, struct place *out, struct quire_error *err)
+int rank_position_find(const struct rank_position_flags *flags, uint32_t n_ranks, struct position *out,
+                       struct quire_error *err)
 {
     const struct launcher *l = find_launcher();
     const bool has_flags = flags->nnodes || flags->node_rank || flags->master_addr || flags->master_port;
     int status = QUIRE_OK;
-    *out = (struct place){.size = n_ranks, .n_local = 1};
-    if (flags->transport == PLACE_SHM && has_flags)
+    *out = (struct position){.size = n_ranks, .n_local = 1};
+    if (flags->transport == TRANSPORT_SHM && has_flags)
         return quire_fail(
             err, QUIRE_INVALID,
             "--rank-transport shm is for ranks of one host: leave out --nnodes, --node-rank, --master-addr and "
             "--master-port");
     if (n_ranks > 1 && flags->nnodes)
         status = take_flags(flags, n_ranks, out, err);
-    else if (n_ranks > 1 && flags->transport != PLACE_SHM && l)
+    else if (n_ranks > 1 && flags->transport != TRANSPORT_SHM && l)
         status = take_launcher(l, n_ranks, out, err);
     else if (has_flags)
         return quire_fail(err, QUIRE_INVALID,
@@ -235,12 +237,12 @@ int place_find(const struct place_flags *flags, uint32_t n_ranks, struct place *
                               ? "--master-addr, --master-port and --node-rank need --nnodes"
                               : "--nnodes, --node-rank, --master-addr and --master-port need --tensor-parallel-size "
                                 "or --pipeline-parallel-size");
-    else if (n_ranks > 1 && flags->transport > PLACE_SHM)
+    else if (n_ranks > 1 && flags->transport > TRANSPORT_SHM)
         return quire_fail(
             err, QUIRE_INVALID,
             "--rank-transport: %s needs ranks started by mpirun, srun, torchrun, a LeaderWorkerSet or --nnodes, but "
             "the environment has no launcher's variables",
-            flags->transport == PLACE_MPI ? "mpi" : "tcp");
+            flags->transport == TRANSPORT_MPI ? "mpi" : "tcp");
     if (status != QUIRE_OK || !out->launcher) {
         out->n_local = out->launcher ? out->n_local : n_ranks;
         return status;
@@ -248,7 +250,7 @@ int place_find(const struct place_flags *flags, uint32_t n_ranks, struct place *
     status = find_address(flags, out, err);
     if (status == QUIRE_OK)
         status = find_port(flags, out, err);
-    if (status == QUIRE_OK && !out->address[0] && (!out->is_mpi || flags->transport == PLACE_TCP))
+    if (status == QUIRE_OK && !out->address[0] && (!out->is_mpi || flags->transport == TRANSPORT_TCP))
         status = quire_fail(err, QUIRE_INVALID,
                             "%s does not set the address of rank 0: give --master-addr, or set MASTER_ADDR",
                             out->launcher);

@@ -48,7 +48,7 @@ static void test_open(void **state)
         assert_int_equal(b->ops->planner->overlap_depth, 0);
         b->ops->close(b);
     }
-#if !defined(QUIRE_CUDA_LINKED) /* otherwise see cuda_door_test.c */
+#if !defined(QUIRE_CUDA_LINKED) /* otherwise see cuda_public_header_test.c */
     assert_int_equal(open_device("cuda", &b, &why, &err), QUIRE_UNSUPPORTED);
     assert_non_null(strstr(err.text, "device cuda: no libquire_cuda.so"));
     assert_null(b);

@@ -1,4 +1,4 @@
-#include "parallel/hosts/door.h"
+#include "parallel/hosts/rank_listener.h"
 
 #include "base/clock.h"
 
@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-bool door_is_loopback(const struct sockaddr_storage *address)
+bool rank_listener_is_loopback(const struct sockaddr_storage *address)
 {
     const struct sockaddr_in *four = (const struct sockaddr_in *)(const void *)address;
     const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)(const void *)address;
@@ -21,33 +21,33 @@ bool door_is_loopback(const struct sockaddr_storage *address)
     return address->ss_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&six->sin6_addr);
 }
 
-int door_open(struct door *d, const struct door_own *own, const struct sockaddr *address, socklen_t n_address,
-              struct quire_error *err)
+int rank_listener_open(struct rank_listener *d, const struct rank_listener_own *own, const struct sockaddr *address,
+                       socklen_t n_address, struct quire_error *err)
 {
     const int yes = 1;
     memset(d, 0, sizeof *d);
     d->own = own;
-    for (size_t i = 0; i < DOOR_PLACES; i++)
+    for (size_t i = 0; i < RANK_LISTENER_SLOTS; i++)
         d->callers[i].fd = -1;
     d->fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (d->fd >= 0)
         setsockopt(d->fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-    if (d->fd >= 0 && bind(d->fd, address, n_address) == 0 && listen(d->fd, DOOR_PLACES) == 0)
+    if (d->fd >= 0 && bind(d->fd, address, n_address) == 0 && listen(d->fd, RANK_LISTENER_SLOTS) == 0)
         return QUIRE_OK;
     const int why = errno;
-    door_close(d);
+    rank_listener_close(d);
     return quire_fail(err, why == EADDRNOTAVAIL ? QUIRE_NOT_FOUND : QUIRE_IO, "%s", strerror(why));
 }
 
-static void forget(struct door_caller *c)
+static void forget(struct rank_listener_caller *c)
 {
     close(c->fd);
     c->fd = -1;
 }
 
-void door_close(struct door *d)
+void rank_listener_close(struct rank_listener *d)
 {
-    for (size_t i = 0; i < DOOR_PLACES; i++)
+    for (size_t i = 0; i < RANK_LISTENER_SLOTS; i++)
         if (d->callers[i].fd >= 0)
             forget(&d->callers[i]);
     if (d->fd >= 0)
@@ -55,7 +55,7 @@ void door_close(struct door *d)
     d->fd = -1;
 }
 
-uint16_t door_port(const struct door *d)
+uint16_t rank_listener_port(const struct rank_listener *d)
 {
     struct sockaddr_storage at = {0};
     socklen_t n = sizeof at;
@@ -64,7 +64,7 @@ uint16_t door_port(const struct door *d)
                                           : ((struct sockaddr_in *)(void *)&at)->sin_port);
 }
 
-static void note_refused(struct door *d, const struct sockaddr_storage *address, const char *why)
+static void note_refused(struct rank_listener *d, const struct sockaddr_storage *address, const char *why)
 {
     char host[64] = "?";
     getnameinfo((const struct sockaddr *)address, sizeof *address, host, sizeof host, NULL, 0, NI_NUMERICHOST);
@@ -73,27 +73,27 @@ static void note_refused(struct door *d, const struct sockaddr_storage *address,
 
 /* ---- calls ---- */
 
-static void take_call(struct door *d)
+static void take_call(struct rank_listener *d)
 {
     const int yes = 1;
-    struct door_caller *place = &d->callers[0];
+    struct rank_listener_caller *slot = &d->callers[0];
     struct sockaddr_storage address = {0};
     socklen_t n = sizeof address;
     int fd = accept4(d->fd, (struct sockaddr *)&address, &n, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0)
         return;
-    if (!d->own->has_secret && !door_is_loopback(&address)) {
+    if (!d->own->has_secret && !rank_listener_is_loopback(&address)) {
         note_refused(d, &address, "without QUIRE_GROUP_SECRET, ranks may connect from loopback addresses only");
         close(fd);
         return;
     }
-    for (size_t i = 0; i < DOOR_PLACES && place->fd >= 0; i++)
-        if (d->callers[i].fd < 0 || d->callers[i].until_ms < place->until_ms)
-            place = &d->callers[i];
-    if (place->fd >= 0)
-        forget(place);
+    for (size_t i = 0; i < RANK_LISTENER_SLOTS && slot->fd >= 0; i++)
+        if (d->callers[i].fd < 0 || d->callers[i].until_ms < slot->until_ms)
+            slot = &d->callers[i];
+    if (slot->fd >= 0)
+        forget(slot);
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-    *place = (struct door_caller){.fd = fd, .address = address, .until_ms = quire_now_ms() + DOOR_MS};
+    *slot = (struct rank_listener_caller){.fd = fd, .address = address, .until_ms = quire_now_ms() + RANK_LISTENER_MS};
 }
 
 /* On a connection with nothing sent so far, so that this much always fits into the buffer. */
@@ -103,7 +103,7 @@ static bool say(int fd, const void *bytes, size_t n)
 }
 
 /* The caller has another secret. The answer contains no data of this group. */
-static void turn_away(struct door_caller *c)
+static void turn_away(struct rank_listener_caller *c)
 {
     struct key256 nobodys;
     const struct join_welcome welcome = {.status = QUIRE_INVALID};
@@ -114,7 +114,7 @@ static void turn_away(struct door_caller *c)
 }
 
 /* Returns true if the caller has completed the exchange and belongs to the group. */
-static bool hear(struct door *d, struct door_caller *c, struct quire_error *err)
+static bool hear(struct rank_listener *d, struct rank_listener_caller *c, struct quire_error *err)
 {
     struct join_hello hello;
     unsigned char *to = c->has_hello ? c->proof : c->hello;
@@ -146,7 +146,7 @@ static bool hear(struct door *d, struct door_caller *c, struct quire_error *err)
 }
 
 /* Returns false if there is no such caller. Its slot stays in use until it is answered. */
-static bool look_at(struct door *d, struct door_caller *c, struct door_arrival *out)
+static bool look_at(struct rank_listener *d, struct rank_listener_caller *c, struct rank_listener_arrival *out)
 {
     struct quire_error wrong = {.text = ""};
     if (hear(d, c, &wrong)) {
@@ -161,47 +161,48 @@ static bool look_at(struct door *d, struct door_caller *c, struct door_arrival *
     return false;
 }
 
-bool door_wait(struct door *d, int ms, struct door_arrival *out)
+bool rank_listener_wait(struct rank_listener *d, int ms, struct rank_listener_arrival *out)
 {
-    struct pollfd fds[DOOR_PLACES + 1];
+    struct pollfd fds[RANK_LISTENER_SLOTS + 1];
     uint64_t now = quire_now_ms();
-    for (size_t i = 0; i < DOOR_PLACES; i++) {
-        struct door_caller *c = &d->callers[i];
+    for (size_t i = 0; i < RANK_LISTENER_SLOTS; i++) {
+        struct rank_listener_caller *c = &d->callers[i];
         if (c->fd >= 0 && now >= c->until_ms) {
             note_refused(d, &c->address, "sent no data within the time limit");
             forget(c);
         }
         fds[i] = (struct pollfd){.fd = c->fd, .events = POLLIN};
     }
-    fds[DOOR_PLACES] = (struct pollfd){.fd = d->fd, .events = POLLIN};
-    if (poll(fds, DOOR_PLACES + 1, ms) <= 0)
+    fds[RANK_LISTENER_SLOTS] = (struct pollfd){.fd = d->fd, .events = POLLIN};
+    if (poll(fds, RANK_LISTENER_SLOTS + 1, ms) <= 0)
         return false;
-    for (size_t i = 0; i < DOOR_PLACES; i++)
+    for (size_t i = 0; i < RANK_LISTENER_SLOTS; i++)
         if (fds[i].fd >= 0 && fds[i].revents && look_at(d, &d->callers[i], out))
             return true;
-    if (fds[DOOR_PLACES].revents)
+    if (fds[RANK_LISTENER_SLOTS].revents)
         take_call(d);
     return false;
 }
 
-static struct door_caller *caller_of(struct door *d, const struct door_arrival *arrival)
+static struct rank_listener_caller *caller_of(struct rank_listener *d, const struct rank_listener_arrival *arrival)
 {
-    struct door_caller *c = d->callers;
+    struct rank_listener_caller *c = d->callers;
     while (c->fd != arrival->fd)
         c++;
     return c;
 }
 
-void door_hang_up(struct door *d, const struct door_arrival *arrival)
+void rank_listener_hang_up(struct rank_listener *d, const struct rank_listener_arrival *arrival)
 {
     forget(caller_of(d, arrival));
 }
 
-bool door_answer(struct door *d, const struct door_arrival *arrival, int status, const char *why)
+bool rank_listener_answer(struct rank_listener *d, const struct rank_listener_arrival *arrival, int status,
+                          const char *why)
 {
     struct join_welcome welcome = {.status = (enum quire_status)status, .process = (uint32_t)getpid()};
     unsigned char frame[JOIN_WELCOME_BYTES];
-    struct door_caller *c = caller_of(d, arrival);
+    struct rank_listener_caller *c = caller_of(d, arrival);
     snprintf(welcome.host, sizeof welcome.host, "%s", d->own->host);
     snprintf(welcome.text, sizeof welcome.text, "%s", why);
     join_welcome_write(d->own->key, c->hello, c->challenge, &welcome, frame);
@@ -216,34 +217,34 @@ bool door_answer(struct door *d, const struct door_arrival *arrival, int status,
 
 /* ---- after the meeting ---- */
 
-struct kept_door {
-    struct door door; /* first member, so that a pointer to one is a pointer to the other */
-    struct door_own own;
+struct saved_listener {
+    struct rank_listener listener; /* first member, so that a pointer to one is a pointer to the other */
+    struct rank_listener_own own;
     struct key256 key;
 };
 
-struct door *door_keep(struct door *from)
+struct rank_listener *rank_listener_keep(struct rank_listener *from)
 {
-    struct kept_door *kept = malloc(sizeof *kept);
+    struct saved_listener *kept = malloc(sizeof *kept);
     if (!kept)
         return NULL;
-    kept->door = *from;
+    kept->listener = *from;
     kept->own = *from->own;
     kept->key = *from->own->key;
     kept->own.key = &kept->key;
-    kept->door.own = &kept->own;
-    for (size_t i = 0; i < DOOR_PLACES; i++)
+    kept->listener.own = &kept->own;
+    for (size_t i = 0; i < RANK_LISTENER_SLOTS; i++)
         from->callers[i].fd = -1;
     from->fd = -1;
-    return &kept->door;
+    return &kept->listener;
 }
 
-void door_give_up(struct door *door)
+void rank_listener_give_up(struct rank_listener *listener)
 {
-    struct kept_door *kept = (struct kept_door *)(void *)door;
+    struct saved_listener *kept = (struct saved_listener *)(void *)listener;
     if (!kept)
         return;
-    door_close(door);
+    rank_listener_close(listener);
     explicit_bzero(&kept->key, sizeof kept->key);
     free(kept);
 }

@@ -1,4 +1,4 @@
-"""Checks includes, calls, and the sizes of folders and files. tools/check_rooms.sh runs it.
+"""Checks includes, calls, and the sizes of folders and files. tools/check_modules.sh runs it.
 
 docs/internals/architecture.md draws the modules and gives the reasons. A module is a path prefix; a file belongs to
 the longest one that fits. A file sees its includes and their includes, recursively: a public header that includes a
@@ -23,7 +23,7 @@ FRONT = " text/ server/wire/ server/link/ server/front/front.h server/front/tena
 ENGINE_PARTS = "base/ files/ request/ memory/ scheduler/ speculation/ kernels/ text/"
 # module: the modules and the single headers that its files may see besides itself. The modules that a module may include
 # do not extend to inner modules with their own line, unless stated.
-ROOMS = {
+MODULES = {
     "base/": "",
     "request/": "base/",
     "files/": "base/",
@@ -78,17 +78,17 @@ ROOMS = {
     "app/flags/": ENGINE_OPTIONS + " kernels/format.h kernels/gemm_form.h kernels/open.h app/command/ app/models/",
     "app/watch/": ENGINE_WATCH + ENGINE_RECORDER + " app/command/",
     "app/serving/": ENGINE_WATCH + " files/ text/ app/command/",
-    "app/beside/": ENGINE_PLAN + ENGINE_RECORDER + FRONT + " files/ server/daemon/ app/command/ app/models/ app/serving/ app/watch/",
+    "app/companion/": ENGINE_PLAN + ENGINE_RECORDER + FRONT + " files/ server/daemon/ app/command/ app/models/ app/serving/ app/watch/",
     "app/serve/": ENGINE_PLAN + ENGINE_RECORDER + FRONT + " server/daemon/ server/http/address.h server/http/tls.h server/similar/"
                   " server/cache/response_cache.h server/cache/similar.h server/cache/store.h server/cache/latency.h server/cache/vector_stream.h"
                   " server/cache/redis/url.h server/front/api/cors.h server/front/api/foreign.h server/front/api/api_error."
                   " server/front/output/json_out. server/front/observe/cache_metrics.h"
-                  " app/beside/ app/command/ app/flags/ app/models/ app/serving/ app/warm/ app/watch/",
+                  " app/companion/ app/command/ app/flags/ app/models/ app/serving/ app/warm/ app/watch/",
     "app/engine/": ENGINE_WATCH + ENGINE_RECORDER + " server/wire/ server/link/supervisor.h server/daemon/ server/front/tenant/tenants.h"
                    " server/front/tenant/bucket.h app/command/ app/flags/ app/models/ app/serving/ app/watch/",
     "app/generate/": ENGINE_OPEN + " text/ engine/record/shadow_stats.h server/wire/ server/link/completion_source.h server/link/engine_client.h"
                      " server/daemon/ app/command/ app/flags/ app/models/ app/serving/ app/watch/",
-    "app/plan/": ENGINE_PLAN + FRONT + " app/beside/ app/command/ app/flags/ app/models/",
+    "app/plan/": ENGINE_PLAN + FRONT + " app/companion/ app/command/ app/flags/ app/models/",
     "app/replay/": ENGINE_PLAN + " engine/record/recording.h engine/record/digest.h engine/record/seqs.h kernels/kv.h"
                    " app/command/ app/flags/ app/models/ app/serving/",
     # "*": every module, except those below the paths after a "!" that are not listed themselves. Tools for developers see
@@ -145,36 +145,36 @@ class Tree:
         return self.seen[f]
 
 
-def room_of(path):
-    fits = [room for room in ROOMS if path.startswith(room)]
+def module_of(path):
+    fits = [module for module in MODULES if path.startswith(module)]
     return max(fits, key=len) if fits else None
 
 
 def arrows(tree):
     told = set()
     for f in tree.c_files:
-        room = room_of(f)
-        if room is None:
-            yield f"{f} is in no room"
+        module = module_of(f)
+        if module is None:
+            yield f"{f} is in no module"
             continue
-        may = ROOMS[room].split()
+        may = MODULES[module].split()
         closed = tuple(path[1:] for path in may if path.startswith("!"))
         if may == ["*"]:
             continue
         for header, by in sorted(tree.sees(f).items()):
             if "/" not in header:
-                yield f'{f} includes "{header}" without its room'
+                yield f'{f} includes "{header}" without its module'
                 continue
-            other = room_of(header)
+            other = module_of(header)
             if "*" in may and not header.startswith(closed):
                 continue
-            if other == room or other in may or header in may or f"{room} -> {other}" in KNOWN:
+            if other == module or other in may or header in may or f"{module} -> {other}" in KNOWN:
                 continue
-            if (room, other) in told:
+            if (module, other) in told:
                 continue
-            told.add((room, other))
+            told.add((module, other))
             way = "" if by == f else f", by way of {by}"
-            yield f"{f} may not see {header} ({room} -> {other}){way}"
+            yield f"{f} may not see {header} ({module} -> {other}){way}"
 
 
 def purity(tree):
@@ -184,7 +184,7 @@ def purity(tree):
         for at in [f, *tree.sees(f)]:
             for header in tree.system.get(at, ()):
                 if NOT_PURE.match(header):
-                    yield f"{f} is in a pure room and sees <{header}>" + ("" if at == f else f", by way of {at}")
+                    yield f"{f} is in a pure module and sees <{header}>" + ("" if at == f else f", by way of {at}")
 
 
 def cuda(tree):
@@ -256,7 +256,7 @@ def sizes(tree):
     folders = collections.Counter(os.path.dirname(f) for f in tree.files if f.endswith(SOURCES))
     for folder, n in sorted(folders.items()):
         if n > MAX_FILES and not folder.startswith("tests/fuzz/corpus"):
-            yield f"{folder} has {n} source files: more than one room? (at most {MAX_FILES})"
+            yield f"{folder} has {n} source files: more than one module? (at most {MAX_FILES})"
     for f in tree.files:
         if f.endswith((".c", ".h", ".rs", ".cu", ".cuh", ".cc")):
             n = tree.files[f].count("\n")
@@ -272,13 +272,13 @@ def top(tree):
 
 def known_is_needed(tree):
     """Entries of the list of known violations that are fixed must be removed."""
-    seen = {f"{room_of(f)} -> {room_of(h)}" for f in tree.c_files for h in tree.sees(f) if "/" in h}
+    seen = {f"{module_of(f)} -> {module_of(h)}" for f in tree.c_files for h in tree.sees(f) if "/" in h}
     for known in sorted(KNOWN - seen):
-        yield f"tools/rooms.py: KNOWN: '{known}' is no longer so: take it off"
+        yield f"tools/modules.py: KNOWN: '{known}' is no longer so: take it off"
     in_circles = {f for part in components(calls(tree)) for f in part}
     for f in " ".join(KNOWN_CIRCLES).split():
         if f not in in_circles:
-            yield f"tools/rooms.py: KNOWN_CIRCLES: {f} calls in no circle any more: take it off"
+            yield f"tools/modules.py: KNOWN_CIRCLES: {f} calls in no circle any more: take it off"
 
 
 def of_git():
@@ -296,9 +296,9 @@ def main():
     tree = of_git()
     bad = [line for check in (arrows, purity, cuda, circles, sizes, top, known_is_needed) for line in check(tree)]
     for line in bad:
-        print(f"rooms: {line}", file=sys.stderr)
+        print(f"modules: {line}", file=sys.stderr)
     if not bad:
-        print("rooms: every arrow points down")
+        print("modules: every arrow points down")
     return 1 if bad else 0
 
 

@@ -1,4 +1,4 @@
-"""Checks that tools/rooms.py finds its faults and tools/house.py counts its figures: each with a fault planted in a
+"""Checks that tools/modules.py finds its faults and tools/house.py counts its figures: each with a fault planted in a
 small tree."""
 
 import os
@@ -7,9 +7,9 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tools"))
 import house  # noqa: E402
-import rooms  # noqa: E402
+import modules  # noqa: E402
 
-rooms.KNOWN, rooms.KNOWN_CIRCLES = set(), []
+modules.KNOWN, modules.KNOWN_CIRCLES = set(), []
 
 SOUND = {
     "base/status.h": "int quire_fail(int status);\n",
@@ -19,17 +19,17 @@ SOUND = {
     "engine/engine.h": '#include "base/status.h"\n',
     "server/daemon/daemon.c": '#include "engine/engine.h"\n',
 }
-CHECKS = (rooms.arrows, rooms.purity, rooms.cuda, rooms.circles, rooms.sizes, rooms.top)
+CHECKS = (modules.arrows, modules.purity, modules.cuda, modules.circles, modules.sizes, modules.top)
 
 
 def complaints(**changes):
     files = dict(SOUND)
     files.update({name.replace("__", "/").replace("_h", ".h").replace("_c", ".c"): text for name, text in changes.items()})
-    tree = rooms.Tree(files)
+    tree = modules.Tree(files)
     return [line for check in CHECKS for line in check(tree)]
 
 
-class Rooms(unittest.TestCase):
+class Modules(unittest.TestCase):
     def one(self, words, **changes):
         found = complaints(**changes)
         self.assertEqual(len(found), 1, found)
@@ -41,7 +41,7 @@ class Rooms(unittest.TestCase):
     def test_an_arrow_up(self):
         self.one("may not see engine/engine.h (memory/ -> engine/)", memory__more_c='#include "engine/engine.h"\n')
 
-    def test_a_door_that_hands_a_lower_room_on(self):
+    def test_a_header_that_passes_a_lower_module_on(self):
         found = complaints(engine__engine_h='#include "memory/kv.h"\n')
         self.assertEqual(found, ["server/daemon/daemon.c may not see memory/kv.h (server/daemon/ -> memory/), by way of engine/engine.h"])
 
@@ -57,11 +57,11 @@ class Rooms(unittest.TestCase):
         self.one("tools/sim/a.c may not see app/serve/values.h (tools/ -> app/serve/)",
                  tools__sim__a_c='#include "app/serve/values.h"\n', **app)
 
-    def test_a_header_without_its_room(self):
-        self.one("without its room", memory__more_c='#include "kv.h"\n')
+    def test_a_header_without_its_module(self):
+        self.one("without its module", memory__more_c='#include "kv.h"\n')
 
-    def test_a_clock_in_a_pure_room(self):
-        self.one("memory/more.c is in a pure room and sees <time.h>", memory__more_c="#include <time.h>\n")
+    def test_a_clock_in_a_pure_module(self):
+        self.one("memory/more.c is in a pure module and sees <time.h>", memory__more_c="#include <time.h>\n")
         self.one("by way of base/clock.h", base__clock_h="#include <time.h>\n", memory__more_c='#include "base/clock.h"\n')
 
     def test_cuda_outside_its_folder(self):

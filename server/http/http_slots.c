@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* This many connections without a slot are kept, to send health requests or to wait. More, up to HTTP_ROOM_UNPLACED,
+/* This many connections without a slot are kept, to send health requests or to wait. More, up to HTTP_SLOTS_UNPLACED,
  * are accepted within one turn of the loop, so that their requests are read before they are closed. */
 #define MAX_UNPLACED 64
 /* A new connection is given so long for its first request. */
@@ -54,23 +54,23 @@ static void unlist(struct http_connection *c)
 {
     if (!c->listed)
         return;
-    TAILQ_REMOVE(&c->server->waiting, c, room_link);
+    TAILQ_REMOVE(&c->server->waiting, c, slot_link);
     if (c->peer)
         TAILQ_REMOVE(&c->peer->waiting, c, peer_link);
     c->listed = false;
 }
 
-void http_room_note(struct http_connection *c)
+void http_slots_note(struct http_connection *c)
 {
     unlist(c);
     if (!c->placed || (c->phase != READING && c->phase != LINGERING))
         return;
     if (c->phase == READING) {
-        TAILQ_INSERT_TAIL(&c->server->waiting, c, room_link);
+        TAILQ_INSERT_TAIL(&c->server->waiting, c, slot_link);
         if (c->peer)
             TAILQ_INSERT_TAIL(&c->peer->waiting, c, peer_link);
     } else { /* it has received its whole request */
-        TAILQ_INSERT_HEAD(&c->server->waiting, c, room_link);
+        TAILQ_INSERT_HEAD(&c->server->waiting, c, slot_link);
         if (c->peer)
             TAILQ_INSERT_HEAD(&c->peer->waiting, c, peer_link);
     }
@@ -97,7 +97,7 @@ static struct http_connection *longest(struct http_server *s, struct http_peer *
 {
     const uint64_t now = quire_now_ms();
     struct http_connection *c = TAILQ_FIRST(peer ? &peer->waiting : &s->waiting);
-    for (; c; c = peer ? TAILQ_NEXT(c, peer_link) : TAILQ_NEXT(c, room_link)) {
+    for (; c; c = peer ? TAILQ_NEXT(c, peer_link) : TAILQ_NEXT(c, slot_link)) {
         if (c->phase == READING && !c->served && now - c->opened_ms < FIRST_REQUEST_MS)
             return NULL; /* all later ones are newer */
         if (c->phase == LINGERING || is_unfinished(c) || is_silent(c))
@@ -108,7 +108,7 @@ static struct http_connection *longest(struct http_server *s, struct http_peer *
 
 /* ---- places --------------------------------------------------------------------------------- */
 
-enum http_place http_room_place(struct http_connection *c, struct http_connection **goes)
+enum http_place http_slots_place(struct http_connection *c, struct http_connection **goes)
 {
     struct http_server *s = c->server;
     struct http_peer *peer = c->peer;
@@ -124,17 +124,17 @@ enum http_place http_room_place(struct http_connection *c, struct http_connectio
         *goes = s->n_held == 0 || c->phase == HELD ? longest(s, NULL) : NULL;
         return HTTP_NO_PLACE;
     }
-    TAILQ_REMOVE(&s->unplaced, c, room_link);
+    TAILQ_REMOVE(&s->unplaced, c, slot_link);
     s->n_unplaced--;
     s->n_placed++;
     if (peer)
         peer->n_placed++;
     c->placed = true;
-    http_room_note(c);
+    http_slots_note(c);
     return HTTP_PLACED;
 }
 
-bool http_room_enter(struct http_connection *c, const struct sockaddr *from)
+bool http_slots_enter(struct http_connection *c, const struct sockaddr *from)
 {
     struct http_server *s = c->server;
     const struct http_address address = http_address_of(from);
@@ -145,12 +145,12 @@ bool http_room_enter(struct http_connection *c, const struct sockaddr *from)
             return false;
         c->peer->n_connections++;
     }
-    TAILQ_INSERT_TAIL(&s->unplaced, c, room_link);
+    TAILQ_INSERT_TAIL(&s->unplaced, c, slot_link);
     s->n_unplaced++;
     return true;
 }
 
-void http_room_leave(struct http_connection *c)
+void http_slots_leave(struct http_connection *c)
 {
     struct http_server *s = c->server;
     struct http_peer *peer = c->peer;
@@ -159,7 +159,7 @@ void http_room_leave(struct http_connection *c)
     if (c->placed) {
         s->n_placed--;
     } else {
-        TAILQ_REMOVE(&s->unplaced, c, room_link);
+        TAILQ_REMOVE(&s->unplaced, c, slot_link);
         s->n_unplaced--;
     }
     if (!peer)
@@ -171,12 +171,12 @@ void http_room_leave(struct http_connection *c)
     free(peer);
 }
 
-bool http_room_is_crowded(const struct http_server *s)
+bool http_slots_is_crowded(const struct http_server *s)
 {
-    return s->n_unplaced >= HTTP_ROOM_UNPLACED;
+    return s->n_unplaced >= HTTP_SLOTS_UNPLACED;
 }
 
-struct http_connection *http_room_too_many(struct http_server *s)
+struct http_connection *http_slots_too_many(struct http_server *s)
 {
     return s->n_unplaced > MAX_UNPLACED ? TAILQ_FIRST(&s->unplaced) : NULL;
 }
@@ -191,13 +191,13 @@ static struct http_connection *largest(struct http_server *s, struct http_peer *
         TAILQ_FOREACH(c, &peer->waiting, peer_link)
         found = !found || c->n_body > found->n_body ? c : found;
     } else {
-        TAILQ_FOREACH(c, &s->waiting, room_link)
+        TAILQ_FOREACH(c, &s->waiting, slot_link)
         found = !found || c->n_body > found->n_body ? c : found;
     }
     return found;
 }
 
-bool http_room_for_body(struct http_connection *c, struct http_connection **goes)
+bool http_slots_for_body(struct http_connection *c, struct http_connection **goes)
 {
     struct http_server *s = c->server;
     struct http_peer *over = NULL;

@@ -5,7 +5,7 @@
 #define HOUR UINT64_C(3600000000)
 
 /* 40 blocks of 4 tokens, a quarter of them for pins. */
-static struct sched_config kept_config(void)
+static struct sched_config cached_config(void)
 {
     struct sched_config c = small_config();
     c.kv.groups[0].n_blocks = 40;
@@ -61,7 +61,7 @@ static void end(struct sched *s)
 static void test_a_kept_answer_outlives_others(void **state)
 {
     (void)state;
-    struct sched_config c = kept_config();
+    struct sched_config c = cached_config();
     for (uint32_t percent = 0; percent <= 25; percent += 25) {
         c.max_pinned_percent = percent;
         struct sched *s = open_sched(&c);
@@ -79,7 +79,7 @@ static void test_a_kept_answer_outlives_others(void **state)
 static void test_worth(void **state)
 {
     (void)state;
-    struct sched_config c = kept_config();
+    struct sched_config c = cached_config();
     struct sched *s = open_sched(&c);
     for (uint32_t i = 1; i <= 5; i++)
         ask(s, 1000 * i);
@@ -110,7 +110,7 @@ static void test_worth(void **state)
 static void test_prefixes_count_once(void **state)
 {
     (void)state;
-    struct sched_config c = kept_config();
+    struct sched_config c = cached_config();
     struct sched *s = open_sched(&c);
     struct sched_request r = request_of(1, 1000, 16, 5); /* 20 computed */
     r.keep_us = HOUR;
@@ -144,7 +144,7 @@ static void test_prefixes_count_once(void **state)
 static void test_who_goes_before(void **state)
 {
     (void)state;
-    struct sched_config c = kept_config();
+    struct sched_config c = cached_config();
     struct sched *s = open_sched(&c);
     for (uint32_t i = 1; i <= 5; i++)
         ask(s, 1000 * i);
@@ -166,7 +166,7 @@ static void test_who_goes_before(void **state)
 static void test_their_end(void **state)
 {
     (void)state;
-    struct sched_config c = kept_config();
+    struct sched_config c = cached_config();
     c.policy_options.n_tenants = 2;
     struct sched *s = open_sched(&c);
     const struct sched_plan *p;

@@ -1,4 +1,4 @@
-#include "app/beside/beside.h"
+#include "app/companion/companion.h"
 
 #include "app/models/cache.h"
 #include "app/serving/death.h"
@@ -19,7 +19,7 @@
 
 #define MAX_PROMPTS_BYTES ((size_t)1 << 20)
 
-struct beside {
+struct companion {
     struct event_base *base;
     struct hub_model model;
     struct serving_identity identity;
@@ -34,7 +34,7 @@ struct beside {
     void *context;
 };
 
-size_t beside_flags(struct beside_flags *flags, struct cli_option out[BESIDE_FLAGS_MAX])
+size_t companion_flags(struct companion_flags *flags, struct cli_option out[COMPANION_FLAGS_MAX])
 {
     /* clang-format off */
     const struct cli_option rows[] = {
@@ -50,12 +50,12 @@ size_t beside_flags(struct beside_flags *flags, struct cli_option out[BESIDE_FLA
          .help = "Maximum time that such a batch waits to become full. Default 0."},
     };
     /* clang-format on */
-    _Static_assert(sizeof rows / sizeof rows[0] <= BESIDE_FLAGS_MAX, "raise BESIDE_FLAGS_MAX");
+    _Static_assert(sizeof rows / sizeof rows[0] <= COMPANION_FLAGS_MAX, "raise BESIDE_FLAGS_MAX");
     memcpy(out, rows, sizeof rows);
     return sizeof rows / sizeof rows[0];
 }
 
-int beside_check(const struct beside_flags *flags, struct quire_error *err)
+int companion_check(const struct companion_flags *flags, struct quire_error *err)
 {
     if (!flags->model && (flags->batch_size > 0 || flags->batch_wait_ms > 0))
         return quire_fail(err, QUIRE_INVALID, "%s needs --embedding-model MODEL",
@@ -69,7 +69,7 @@ int beside_check(const struct beside_flags *flags, struct quire_error *err)
 
 static void on_died(void *context, const char *why)
 {
-    struct beside *b = context;
+    struct companion *b = context;
     (void)why; /* pending requests get the reason from the engine */
     if (b->served)
         upstream_fail(served_model_upstream(b->served), NULL);
@@ -77,7 +77,7 @@ static void on_died(void *context, const char *why)
 
 static void on_lost(void *context, const char *what, const char *why)
 {
-    const struct beside *b = context;
+    const struct companion *b = context;
     (void)what; /* the engine is unavailable */
     quire_log(QUIRE_LOG_ERROR, "server", "the engine of %s is unavailable: %s", b->model.name, why);
     b->gone(b->context);
@@ -85,8 +85,8 @@ static void on_lost(void *context, const char *what, const char *why)
 
 /* ---- opening ---- */
 
-struct engine_options beside_options(const struct beside_flags *flags, const char *model_dir,
-                                     const struct engine_options *first)
+struct engine_options companion_options(const struct companion_flags *flags, const char *model_dir,
+                                        const struct engine_options *first)
 {
     struct engine_options o;
     engine_options_default(&o);
@@ -107,7 +107,7 @@ struct engine_options beside_options(const struct beside_flags *flags, const cha
     return o;
 }
 
-static int open_engine(struct beside *b, struct engine_options *o, struct quire_error *err)
+static int open_engine(struct companion *b, struct engine_options *o, struct quire_error *err)
 {
     const struct daemon_options options = {.identity_text = b->identity.text,
                                            .identity_config = b->identity.config,
@@ -132,7 +132,7 @@ static int open_engine(struct beside *b, struct engine_options *o, struct quire_
 
 /* A question's vector depends on the engine (weights, pooling, normalization), on how the text becomes tokens, on where
  * a long one is cut, and on the prompts that the model's card puts before it. */
-static int read_identity(struct beside *b, struct quire_error *err)
+static int read_identity(struct companion *b, struct quire_error *err)
 {
     static const char label[] = "quire embedder 1", prompts_file[] = "config_sentence_transformers.json";
     const struct engine_info *info = engine_info(b->engine);
@@ -155,7 +155,7 @@ static int read_identity(struct beside *b, struct quire_error *err)
     return status;
 }
 
-static int open_model(struct beside *b, struct engine_options *o, struct sampling_defaults *sampling,
+static int open_model(struct companion *b, struct engine_options *o, struct sampling_defaults *sampling,
                       struct quire_error *err)
 {
     struct model_desc desc;
@@ -172,7 +172,7 @@ static int open_model(struct beside *b, struct engine_options *o, struct samplin
     return status == QUIRE_OK ? read_identity(b, err) : status;
 }
 
-static int add_to_front(struct beside *b, struct front *front, const struct served_model_options *first,
+static int add_to_front(struct companion *b, struct front *front, const struct served_model_options *first,
                         const char *given, const struct sampling_defaults *sampling, struct quire_error *err)
 {
     const char *const names[] = {b->model.name};
@@ -188,18 +188,18 @@ static int add_to_front(struct beside *b, struct front *front, const struct serv
     return front_add_model(front, &o, &b->served, err);
 }
 
-int beside_open(struct event_base *base, const struct beside_flags *flags, const struct engine_options *options,
-                struct front *front, const struct served_model_options *first, void (*gone)(void *context),
-                void *context, struct beside **out, struct quire_error *err)
+int companion_open(struct event_base *base, const struct companion_flags *flags, const struct engine_options *options,
+                   struct front *front, const struct served_model_options *first, void (*gone)(void *context),
+                   void *context, struct companion **out, struct quire_error *err)
 {
-    struct beside *b = *out = calloc(1, sizeof *b);
+    struct companion *b = *out = calloc(1, sizeof *b);
     if (!b)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     b->base = base;
     b->gone = gone;
     b->context = context;
     int status = hub_model_find(flags->model, false, &b->model, err);
-    struct engine_options own = beside_options(flags, b->model.dir, options);
+    struct engine_options own = companion_options(flags, b->model.dir, options);
     struct sampling_defaults sampling;
     for (size_t i = 0; status == QUIRE_OK && i < first->n_names; i++)
         if (strcmp(first->names[i], b->model.name) == 0)
@@ -214,18 +214,18 @@ int beside_open(struct event_base *base, const struct beside_flags *flags, const
     return status;
 }
 
-struct served_model *beside_model(const struct beside *b)
+struct served_model *companion_model(const struct companion *b)
 {
     return b->served;
 }
 
-uint32_t beside_vectors(const struct beside *b, struct key256 *identity)
+uint32_t companion_vectors(const struct companion *b, struct key256 *identity)
 {
     *identity = b->vectors;
     return engine_info(b->engine)->vector_size;
 }
 
-int beside_connect(struct beside *b, struct quire_error *err)
+int companion_connect(struct companion *b, struct quire_error *err)
 {
     struct wire_stream *ends[2];
     int status = wire_stream_pair(b->base, ends, err);
@@ -240,18 +240,18 @@ int beside_connect(struct beside *b, struct quire_error *err)
                                                .text = b->identity.text,
                                                .config = b->identity.config,
                                                .generation = b->identity.generation,
-                                               .arithmetic = b->identity.law};
+                                               .arithmetic = b->identity.numerics};
     upstream_set_identity(served_model_upstream(b->served), &identity,
                           &(struct upstream_owner){.lost = on_lost, .context = b});
     return upstream_attach(served_model_upstream(b->served), ends[1], err);
 }
 
-bool beside_died(const struct beside *b)
+bool companion_died(const struct companion *b)
 {
     return b && serving_death_was(b->death);
 }
 
-void beside_close(struct beside *b)
+void companion_close(struct companion *b)
 {
     if (!b)
         return;

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "parallel/hosts/place.h"
+#include "parallel/hosts/rank_position.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -83,29 +83,29 @@ static void launchers_say_which_rank_this_is(void **state)
         {"", NULL, 0, 4, "", 0},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        const struct place_flags none = {.transport = PLACE_AUTO};
-        struct place place;
+        const struct rank_position_flags none = {.transport = TRANSPORT_AUTO};
+        struct position position;
         struct quire_error err = {.text = ""};
         set_environment(rows[i].environment);
-        int status = place_find(&none, 4, &place, &err);
+        int status = rank_position_find(&none, 4, &position, &err);
         if (status != QUIRE_OK)
             print_error("%s: %s\n", rows[i].environment, err.text);
         assert_int_equal(status, QUIRE_OK);
-        assert_true(!place.launcher == !rows[i].launcher);
-        if (place.launcher)
-            assert_string_equal(place.launcher, rows[i].launcher);
-        assert_int_equal(place.rank, rows[i].rank);
-        assert_int_equal(place.n_local, rows[i].n_local);
-        assert_string_equal(place.address, rows[i].address);
-        assert_int_equal(place.port, rows[i].port);
-        assert_int_equal(place.size, 4);
+        assert_true(!position.launcher == !rows[i].launcher);
+        if (position.launcher)
+            assert_string_equal(position.launcher, rows[i].launcher);
+        assert_int_equal(position.rank, rows[i].rank);
+        assert_int_equal(position.n_local, rows[i].n_local);
+        assert_string_equal(position.address, rows[i].address);
+        assert_int_equal(position.port, rows[i].port);
+        assert_int_equal(position.size, 4);
         /* A single process is not a rank, whatever started it. */
-        assert_int_equal(place_find(&none, 1, &place, &err), QUIRE_OK);
-        assert_null(place.launcher);
+        assert_int_equal(rank_position_find(&none, 1, &position, &err), QUIRE_OK);
+        assert_null(position.launcher);
         /* With shm, an engine starts its ranks itself. */
-        const struct place_flags shm = {.transport = PLACE_SHM};
-        assert_int_equal(place_find(&shm, 4, &place, &err), QUIRE_OK);
-        assert_null(place.launcher);
+        const struct rank_position_flags shm = {.transport = TRANSPORT_SHM};
+        assert_int_equal(rank_position_find(&shm, 4, &position, &err), QUIRE_OK);
+        assert_null(position.launcher);
     }
 }
 
@@ -114,7 +114,7 @@ static void what_makes_no_sense_is_named(void **state)
     (void)state;
     static const struct {
         const char *environment, *says;
-        struct place_flags flags;
+        struct rank_position_flags flags;
     } rows[] = {
         {"RANK=x WORLD_SIZE=4", "RANK: \"x\" is not a number", {0}},
         {"RANK=-1 WORLD_SIZE=4", "RANK: \"-1\" is not a number", {0}},
@@ -125,7 +125,7 @@ static void what_makes_no_sense_is_named(void **state)
         {"RANK=0 WORLD_SIZE=4 MASTER_ADDR=a;b", "MASTER_ADDR: \"a;b\" is not the name", {0}},
         {"RANK=0 WORLD_SIZE=4 MASTER_ADDR=a MASTER_PORT=0", "MASTER_PORT: must not be 0", {0}},
         {"RANK=0 WORLD_SIZE=4 MASTER_ADDR=a MASTER_PORT=70000", "MASTER_PORT: \"70000\" is not a number", {0}},
-        {"PMI_RANK=0 PMI_SIZE=4", "PMI does not set the address of rank 0", {.transport = PLACE_TCP}},
+        {"PMI_RANK=0 PMI_SIZE=4", "PMI does not set the address of rank 0", {.transport = TRANSPORT_TCP}},
         {"SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=4 SLURM_JOB_NODELIST=a[1-2]b[3-4]",
          "SLURM_JOB_NODELIST: the first host",
          {0}},
@@ -136,14 +136,14 @@ static void what_makes_no_sense_is_named(void **state)
         {"", "--node-rank 4: with --nnodes 4, it must be 0 to 3", {.nnodes = 4, .node_rank = 4}},
         {"", "--nnodes does not set the address of rank 0", {.nnodes = 4}},
         {"", "need --nnodes", {.master_addr = "a"}},
-        {"", "--rank-transport: tcp needs ranks started by", {.transport = PLACE_TCP}},
-        {"", "--rank-transport shm is for ranks of one host", {.transport = PLACE_SHM, .nnodes = 4}},
+        {"", "--rank-transport: tcp needs ranks started by", {.transport = TRANSPORT_TCP}},
+        {"", "--rank-transport shm is for ranks of one host", {.transport = TRANSPORT_SHM, .nnodes = 4}},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct place place;
+        struct position position;
         struct quire_error err = {.text = ""};
         set_environment(rows[i].environment);
-        int status = place_find(&rows[i].flags, 4, &place, &err);
+        int status = rank_position_find(&rows[i].flags, 4, &position, &err);
         if (status != QUIRE_INVALID || !strstr(err.text, rows[i].says))
             print_error("%s: %d, \"%s\", not \"%s\"\n", rows[i].environment, status, err.text, rows[i].says);
         assert_int_equal(status, QUIRE_INVALID);
@@ -154,18 +154,18 @@ static void what_makes_no_sense_is_named(void **state)
 static void flags_come_first(void **state)
 {
     (void)state;
-    struct place place;
+    struct position position;
     struct quire_error err;
     set_environment("RANK=0 WORLD_SIZE=4 MASTER_ADDR=a MASTER_PORT=5");
-    const struct place_flags all = {.nnodes = 4, .node_rank = 2, .master_addr = "b", .master_port = 6};
-    assert_int_equal(place_find(&all, 4, &place, &err), QUIRE_OK);
-    assert_int_equal(place.rank, 2);
-    assert_string_equal(place.address, "b");
-    assert_int_equal(place.port, 6);
-    const struct place_flags where = {.master_addr = "c"};
-    assert_int_equal(place_find(&where, 4, &place, &err), QUIRE_OK);
-    assert_string_equal(place.address, "c");
-    assert_int_equal(place.port, 5);
+    const struct rank_position_flags all = {.nnodes = 4, .node_rank = 2, .master_addr = "b", .master_port = 6};
+    assert_int_equal(rank_position_find(&all, 4, &position, &err), QUIRE_OK);
+    assert_int_equal(position.rank, 2);
+    assert_string_equal(position.address, "b");
+    assert_int_equal(position.port, 6);
+    const struct rank_position_flags where = {.master_addr = "c"};
+    assert_int_equal(rank_position_find(&where, 4, &position, &err), QUIRE_OK);
+    assert_string_equal(position.address, "c");
+    assert_int_equal(position.port, 5);
 }
 
 int main(void)

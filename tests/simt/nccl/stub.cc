@@ -244,7 +244,7 @@ EXPORT const char *ncclGetErrorString(int result)
 
 EXPORT int ncclGetUniqueId(nccl_id *out)
 {
-    int fd = memfd_create("twin of NCCL", MFD_CLOEXEC);
+    int fd = memfd_create("NCCL stub", MFD_CLOEXEC);
     if (fd < 0 || ftruncate(fd, sizeof(Shared)) != 0)
         return SYSTEM_ERROR;
     snprintf(out->internal, sizeof out->internal, "/proc/%d/fd/%d", (int)getpid(), fd);
