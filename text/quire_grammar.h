@@ -29,7 +29,9 @@ struct quire_grammars; /* the tokens of one tokenizer, and a cache of compiled g
 struct quire_grammar;  /* compiled, immutable */
 struct quire_matcher;  /* where one choice is in its grammar */
 
-/* 0 means the default. All but deadline_ms are counted, not timed: a grammar that one machine rejects, all reject. */
+/* 0 means the default. All but deadline_ms are counted, not timed: a grammar that one machine rejects, all reject. A
+ * step's fuel pays for states of the lexer that the matcher does not have yet, so that a step that fails can succeed in
+ * a matcher that was there before; its mask is the same in each matcher where it succeeds. */
 struct quire_grammar_limits {
     size_t text_bytes;      /* of a normal text; 2 MiB */
     uint64_t compile_fuel;  /* nodes of regular expressions; 1,000,000 */
@@ -55,8 +57,9 @@ struct quire_grammars_stats {
     uint64_t entries, bytes;          /* in the cache now */
 };
 
-/* Fast: the first compilation prepares the tokens, which takes about 0.2 s for 152,000 of them. Keeps its own reference
- * to the tokenizer: quire_text_close() may come before the last release. Returns QUIRE_INVALID if an option is wrong. */
+/* Fast: the first compilation prepares the tokens, which takes about 0.5 s for 152,000 of them. Keeps its own reference
+ * to the tokenizer: quire_text_close() may come before the last release. Returns QUIRE_INVALID if an option is wrong,
+ * and QUIRE_UNSUPPORTED if the decoder adds text to that of the tokens (WordPiece). */
 int quire_grammars_open(const struct quire_text *text, const struct quire_grammars_options *options,
                         struct quire_grammars **out, struct quire_error *err);
 struct quire_grammars *quire_grammars_retain(struct quire_grammars *grammars);
@@ -110,7 +113,7 @@ int quire_matcher_forced(struct quire_matcher *matcher, uint32_t *ids, size_t ma
 size_t quire_matcher_n_accepted(const struct quire_matcher *matcher);
 /* The grammar is complete here: the mask allows an eos. False after an eos. */
 int quire_matcher_may_stop(struct quire_matcher *matcher, bool *may, struct quire_error *err);
-/* The grammar is complete and nothing can follow, or an eos was accepted. */
+/* The grammar is complete and no text can follow, or an eos was accepted. */
 int quire_matcher_is_over(struct quire_matcher *matcher, bool *over, struct quire_error *err);
 
 #endif

@@ -17,6 +17,7 @@
 #include "app/watch/watching.h"
 #include "base/log.h"
 #include "engine/engine.h"
+#include "engine/info.h"
 #include "engine/model/model.h"
 #include "engine/options.h"
 #include "server/daemon/daemon.h"

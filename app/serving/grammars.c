@@ -1,6 +1,7 @@
 #include "app/serving/grammars.h"
 
 #include "engine/model/model.h"
+#include "text/quire_grammar.h"
 
 #include <pthread.h>
 #include <stdlib.h>

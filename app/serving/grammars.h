@@ -8,9 +8,10 @@
 #define QUIRE_APP_SERVING_GRAMMARS_H
 
 #include "engine/grammars.h"
-#include "text/quire_grammar.h"
 
 struct model_desc;
+struct quire_grammars;
+struct quire_text;
 struct serving_grammars;
 
 /* model_dir: where to open the tokenizer when it is needed; NULL: serving_grammars_use() brings it. Copies all. */

@@ -6,6 +6,7 @@
  * engine. SIGUSR2 ends it and starts another with one more token of context; the server then prints the line again.
  * With --late-ms N the new engine greets after N ms, and the server first prints "attached". */
 #include "base/clock.h"
+#include "engine/engine.h"
 #include "server/cache/response_cache.h"
 #include "server/cache/store.h"
 #include "server/daemon/daemon.h"

@@ -221,7 +221,7 @@ static void one_thread_is_left_to_short_ones(void **state)
 }
 
 /* A cancelled job frees its slot for the next one, whether or not it has begun. */
-static void cancelled_ones_make_room(void **state)
+static void cancelled_ones_make_space(void **state)
 {
     (void)state;
     struct text_pool *pool;
@@ -265,9 +265,9 @@ static void closing_ends_what_has_begun(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_job_ends_once),      cmocka_unit_test(closing_releases_what_is_left),
-        cmocka_unit_test(tenants_have_turns),       cmocka_unit_test(one_thread_is_left_to_short_ones),
-        cmocka_unit_test(cancelled_ones_make_room), cmocka_unit_test(closing_ends_what_has_begun),
+        cmocka_unit_test(every_job_ends_once),       cmocka_unit_test(closing_releases_what_is_left),
+        cmocka_unit_test(tenants_have_turns),        cmocka_unit_test(one_thread_is_left_to_short_ones),
+        cmocka_unit_test(cancelled_ones_make_space), cmocka_unit_test(closing_ends_what_has_begun),
     };
     base = event_base_new();
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

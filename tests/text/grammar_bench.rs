@@ -1,4 +1,4 @@
-//! The time of masks in µs beside the crate used directly, in one process and in turns. tests/bench/masks.py runs it.
+//! The time of masks in µs beside the crate used directly, in one process and in turns. tests/bench/grammar/masks.py runs it.
 
 use std::path::Path;
 use std::sync::Arc;

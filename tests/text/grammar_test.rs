@@ -455,7 +455,12 @@ fn hopeless_grammars_are_rejected_in_bounded_time() {
 }
 
 #[test]
-fn large_grammars_work() {
+fn large_grammars_work_on_small_stacks() {
+    let thread = std::thread::Builder::new().stack_size(1 << 20);
+    thread.spawn(large_grammars).unwrap().join().unwrap();
+}
+
+fn large_grammars() {
     let text = data("bytelevel");
     let grammars = grammars_of(&text, &[421], Limits::default());
     let chain = listed(10_000, "\n", |i| format!("r{i}: \"x\" r{} | \"b\"", i + 1));
@@ -559,4 +564,21 @@ fn decoders_that_add_text_are_unsupported() {
         let error = Tokens::new(data("bytelevel"), 500, eos, Limits::default().parser()).err();
         assert_eq!(error.unwrap().status, Status::Invalid, "{eos:?}");
     }
+}
+
+/// The crate keeps a mask by the number of rows and the lexer's state. Both are the same after "a" and after "b".
+#[test]
+fn a_mask_is_not_that_of_another_way() {
+    let text = letters(&["ca", "cab"]);
+    let grammars = grammars_of(&text, &[0], Limits::default());
+    let mut matcher = matcher(
+        &grammars,
+        "start: \"a\" x \"a\" | \"b\" x \"b\"\nx: \"c\" | \"b\"",
+    );
+    let [a, b, c, ca] = [1, 2, 3, 4];
+    assert!(matcher.accept(a).unwrap());
+    assert_eq!(allowed(&mut matcher), [b, c, ca]);
+    matcher.rollback(1).unwrap();
+    assert!(matcher.accept(b).unwrap());
+    assert_eq!(allowed(&mut matcher), [b, c]);
 }

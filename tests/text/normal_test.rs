@@ -255,6 +255,13 @@ fn objects_of_patterns_and_names() {
         &["{}", r#"{"a":1}"#],
         &[r#"{"c":1}"#],
     );
+    // No comma when no name is left.
+    check_schema(
+        json!({"type": "object", "properties": {"a": {}, "b": {}}, "patternProperties": {"^[ab]$": {"type": "null"}},
+            "additionalProperties": false}),
+        &["{}", r#"{"a":null,"b":null}"#],
+        &[r#"{"a":1}"#],
+    );
     check_schema(
         json!({"type": "object", "propertyNames": {"pattern": "^x_"}}),
         &[r#"{"x_1":1}"#],

@@ -49,7 +49,8 @@ static void test_forms(void **state)
     expect(source_of(QUIRE_FORM_GBNF, "root ::= \"a\""), "start: ");
     expect(source_of(QUIRE_FORM_STRUCTURAL_TAG, "{\"format\": {\"type\": \"const_string\", \"value\": \"a\"}}"),
            "start: \"a\"\n");
-    expect(source_of(QUIRE_FORM_TOOLS, "{\"calls\": [{\"name\": \"f\", \"begin\": \"f\"}], \"at_most\": 1}"), "start: q_");
+    expect(source_of(QUIRE_FORM_TOOLS, "{\"calls\": [{\"name\": \"f\", \"begin\": \"f\"}], \"at_most\": 1}"),
+           "start: q_");
 }
 
 static void test_reasoning_and_white_space(void **state)
@@ -69,7 +70,8 @@ static void test_errors(void **state)
     expect_error(source_of(QUIRE_FORM_JSON_SCHEMA, "{\"items\": {\"uniqueItems\": true}}"), QUIRE_INVALID,
                  "/items/uniqueItems: ");
     expect_error(source_of(QUIRE_FORM_REGEX, "a\xff"), QUIRE_INVALID, "byte 1: ");
-    expect_error(source_of(QUIRE_FORM_STRUCTURAL_TAG, "{\"format\": {\"type\": \"x\"}}"), QUIRE_UNSUPPORTED, "/format: ");
+    expect_error(source_of(QUIRE_FORM_STRUCTURAL_TAG, "{\"format\": {\"type\": \"x\"}}"), QUIRE_UNSUPPORTED,
+                 "/format: ");
     expect_error((struct quire_grammar_source){.form = (enum quire_grammar_form)99}, QUIRE_INVALID, "form 99");
     expect_error((struct quire_grammar_source){.form = QUIRE_FORM_REGEX, .n_bytes = 1}, QUIRE_INVALID, "");
 }

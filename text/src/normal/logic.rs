@@ -9,6 +9,7 @@ use super::facts::{self, Facts};
 use super::literals::canonical;
 use super::negation::negate;
 use super::path::Path;
+use super::patterns;
 use crate::error::{Error, Result};
 
 /// Comparisons of two schemas.
@@ -420,7 +421,10 @@ pub fn names_pattern(schema: &Value, definitions: &[Value]) -> Option<Names> {
             let names = values.iter().filter_map(|v| v.as_str().map(str::to_string));
             Some(Names::Values(names.collect()))
         }
-        (None, Some(pattern)) if !has_length => Some(Names::Pattern(pattern)),
+        (None, Some(pattern)) if !has_length => Some(match patterns::finite(&pattern) {
+            Some(names) => Names::Values(names),
+            None => Names::Pattern(pattern),
+        }),
         (None, None) => {
             let most = most.map_or(String::new(), |m| m.to_string());
             Some(Names::Pattern(format!("^(?s:.){{{least},{most}}}$")))

@@ -13,6 +13,8 @@ use crate::error::{Error, Result};
 const MAX_BYTES: usize = 1 << 16;
 /// Classes of Unicode, each with hundreds of ranges.
 const MAX_CLASSES: usize = 200;
+/// Limit for the strings of a finite pattern.
+const MAX_STRINGS: usize = 256;
 const MAX_NESTING: u32 = 100;
 
 const DIGIT: &str = "0-9";
@@ -355,6 +357,57 @@ fn printed(hir: &Hir) -> String {
         }
     }
     out
+}
+
+/// The strings that the result of `grouped` matches, if they are few.
+pub fn finite(grouped: &str) -> Option<Vec<String>> {
+    strings(&regex_syntax::parse(grouped).ok()?)
+}
+
+fn strings(hir: &Hir) -> Option<Vec<String>> {
+    let joined = |heads: Vec<String>, tails: Vec<String>| {
+        let pairs = heads
+            .iter()
+            .flat_map(|h| tails.iter().map(move |t| format!("{h}{t}")));
+        (heads.len() * tails.len() <= MAX_STRINGS).then(|| pairs.collect::<Vec<_>>())
+    };
+    let nothing = || vec![String::new()];
+    match hir.kind() {
+        HirKind::Empty | HirKind::Look(Look::Start | Look::End) => Some(nothing()),
+        HirKind::Literal(l) => Some(vec![std::str::from_utf8(&l.0).ok()?.to_string()]),
+        HirKind::Class(Class::Unicode(class)) => {
+            let n: usize = class.ranges().iter().map(|r| r.len()).sum();
+            let all = class.ranges().iter().flat_map(|r| r.start()..=r.end());
+            (n <= MAX_STRINGS).then(|| all.map(String::from).collect())
+        }
+        HirKind::Concat(subs) => subs
+            .iter()
+            .try_fold(nothing(), |heads, sub| joined(heads, strings(sub)?)),
+        HirKind::Alternation(subs) => {
+            let all: Option<Vec<Vec<String>>> = subs.iter().map(strings).collect();
+            let all = all?.concat();
+            (all.len() <= MAX_STRINGS).then_some(all)
+        }
+        HirKind::Repetition(r) => {
+            let most = r.max.filter(|most| *most <= MAX_STRINGS as u32)?;
+            let sub = strings(&r.sub)?;
+            let mut power = nothing();
+            let mut all = Vec::new();
+            for n in 0..=most {
+                if n >= r.min {
+                    all.extend(power.iter().cloned());
+                }
+                power = if n < most {
+                    joined(power, sub.clone())?
+                } else {
+                    power
+                };
+            }
+            (all.len() <= MAX_STRINGS).then_some(all)
+        }
+        HirKind::Capture(c) => strings(&c.sub),
+        HirKind::Class(_) | HirKind::Look(_) => None,
+    }
 }
 
 /// A regular expression that matches every whole string except the literals.

@@ -185,6 +185,7 @@ impl<'a> Walk<'a> {
             let at = here.at.key(key);
             self.keyword(map, key, value, here.with(&at), &mut parts)?;
         }
+        written_out(&mut parts.plain);
         Ok(parts.finish())
     }
 
@@ -645,6 +646,36 @@ impl<'a> Walk<'a> {
             }
             _ => false,
         }
+    }
+}
+
+/// Makes properties of patterns with few names. llguidance allows a comma after the last property as long as there is a
+/// pattern, even if no name is left.
+fn written_out(plain: &mut Map<String, Value>) {
+    let Some(Value::Object(patterns)) = plain.get_mut("patternProperties") else {
+        return;
+    };
+    let mut found = Vec::new();
+    patterns.retain(|pattern, schema| match patterns::finite(pattern) {
+        Some(names) => {
+            found.extend(names.into_iter().map(|name| (name, schema.clone())));
+            false
+        }
+        None => true,
+    });
+    if patterns.is_empty() {
+        plain.remove("patternProperties");
+    }
+    if found.is_empty() {
+        return;
+    }
+    let properties = plain.entry("properties").or_insert_with(|| json!({}));
+    for (name, schema) in found {
+        let both = match properties.get(&name) {
+            Some(own) => all_of(vec![own.clone(), schema]),
+            None => schema,
+        };
+        properties[name] = both;
     }
 }
 
