@@ -19,7 +19,6 @@
 #include "engine/engine.h"
 #include "engine/info.h"
 #include "engine/model/describe.h"
-#include "engine/model/model.h"
 #include "engine/options.h"
 #include "server/daemon/daemon.h"
 #include "server/front/tenant/tenants.h"
