@@ -84,7 +84,7 @@ MODULES = {
                   " server/cache/redis/url.h server/front/api/cors.h server/front/api/foreign.h server/front/api/api_error."
                   " server/front/output/json_out. server/front/observe/cache_metrics.h"
                   " app/companion/ app/command/ app/flags/ app/models/ app/serving/ app/warm/ app/watch/",
-    "app/engine/": ENGINE_WATCH + ENGINE_RECORDER + " server/wire/ server/link/supervisor.h server/daemon/ server/front/tenant/tenants.h"
+    "app/engine/": ENGINE_WATCH + ENGINE_RECORDER + " engine/model/describe.h server/wire/ server/link/supervisor.h server/daemon/ server/front/tenant/tenants.h"
                    " server/front/tenant/bucket.h app/command/ app/flags/ app/models/ app/serving/ app/watch/",
     "app/generate/": ENGINE_OPEN + " text/ engine/record/shadow_stats.h server/wire/ server/link/completion_source.h server/link/engine_client.h"
                      " server/daemon/ app/command/ app/flags/ app/models/ app/serving/ app/watch/",
