@@ -46,7 +46,7 @@ static struct quire_grammars *use_grammars(struct serve *s)
 {
     struct quire_error why;
     struct quire_grammars *grammars = serving_grammars_use(s->grammars, s->text, &why);
-    if (!grammars)
+    if (!grammars && !(s->engine && own_engine_has_vectors(s->engine)))
         quire_log(QUIRE_LOG_WARN, "server", "requests for structured output are rejected: %s", why.text);
     return grammars;
 }
