@@ -33,8 +33,6 @@ for (const [name, use] of [["AI SDK, openai-compatible", compatible(model)], ["A
 
   add(name, "JSON schema", async function object() {
     Person.parse((await generateObject({ ...ask, schema: Person })).object);
-    assert.equal((await generateObject({ ...ask, output: "array", schema: Weather, schemaName: "cities", maxOutputTokens: 1000,
-      providerOptions: { quire: { logit_bias: { 60: 100 } } } })).object.constructor, Array);
     assert.ok(["tea", "coffee"].includes((await generateObject({ ...ask, output: "enum", enum: ["tea", "coffee"] })).object));
     Person.parse((await generateText({ ...ask, output: Output.object({ schema: Person }) })).output);
   });
@@ -78,7 +76,9 @@ add("AI SDK, Responses", "JSON schema", async function responsesObject() {
 });
 
 add("AI SDK, Responses", "JSON schema, stream", async function responsesObjectStream() {
-  Person.parse(await streamObject({ ...common, model: openai.responses(model), schema: Person, onError }).object);
+  const reply = streamObject({ ...common, model: openai.responses(model), schema: Person, onError });
+  for await (const piece of reply.partialObjectStream); // nothing runs before somebody reads
+  Person.parse(await reply.object);
 });
 
 add("AI SDK, Responses", "tools", async function responsesTools() {

@@ -9,11 +9,12 @@ export const question = "Tell me a story.";
 export const limit = 200; // tokens of a structured answer
 export const endObject = { 92: 100 }; // a logit bias on "}": in JSON mode the demo model would not end an object before the limit
 
-// Bounded, so that the answer of a model that makes no sense still ends.
-export const Person = z.object({
-  name: z.string().max(12),
-  age: z.number().int().min(0).max(150),
-  drinks: z.array(z.enum(["tea", "coffee"])).max(2),
+// Has no strings, numbers or lists without end, and no bounds either: some clients remove them.
+export const Person = z.strictObject({
+  name: z.enum(["Ann", "Bob"]),
+  tall: z.boolean(),
+  address: z.strictObject({ city: z.enum(["Paris", "Rome"]) }),
+  drink: z.enum(["tea", "coffee"]).nullable(),
 });
 export const Weather = z.object({ city: z.string().max(12) });
 export const weather = { name: "weather", description: "The weather.", parameters: z.toJSONSchema(Weather) };

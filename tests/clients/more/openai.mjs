@@ -42,7 +42,7 @@ add(name, "errors", async function errors() {
   await fails(client.chat.completions.create({ ...ask, temperature: 9 }), OpenAI.BadRequestError, (e) => e.param === "temperature");
   await fails(client.chat.completions.create({ ...ask, tool_choice: "required" }), OpenAI.BadRequestError, (e) => e.param === "tool_choice");
   await fails(client.completions.create({ model, prompt: "word ".repeat(5000) }), OpenAI.BadRequestError, (e) => e.code === "context_length_exceeded");
-  await fails(client.embeddings.create({ model, input: "x" }), OpenAI.NotFoundError, (e) => e.code === "unknown_url");
+  await fails(client.embeddings.create({ model, input: "x" }), OpenAI.BadRequestError, (e) => e.param === "model");
 });
 
 add(name, "JSON schema", async function parse() {

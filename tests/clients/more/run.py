@@ -92,10 +92,9 @@ def print_markdown(results):
     print("|---|" + "---|" * len(FEATURES))
     for (client, version), row in cells(results).items():
         print(f"| {client} {version} |", " | ".join(CELLS.get(row.get(f), "–") for f in FEATURES), "|")
-    reasons = sorted({f"{r['client']}, {r['feature']}: {r['why']}" for r in results if r["result"] == "unsupported"})
+    reasons = sorted({r["why"] for r in results if r["result"] == "unsupported"})
     if reasons:
-        print("\nNot supported by the server:\n")
-        print("\n".join(f"- {reason}" for reason in reasons))
+        print(f"\n`no`: not supported by the server: {', '.join(reasons)}.")
 
 
 def main():

@@ -18,15 +18,15 @@ def chat():
 
 @case(NAME, "stream")
 def stream():
-    with client.messages.stream(**ask, temperature=0) as events:
+    with client.messages.stream(**ask, extra_body={"temperature": 0}) as events:
         text = "".join(events.text_stream)
-    assert text == client.messages.create(**ask, temperature=0).content[0].text
+    assert text == client.messages.create(**ask, extra_body={"temperature": 0}).content[0].text
 
 
 @case(NAME, "errors")
 def errors():
     expect(anthropic.NotFoundError, lambda: client.messages.create(**{**ask, "model": "x"}))
-    expect(anthropic.BadRequestError, lambda: client.messages.create(**ask, temperature=9), lambda e: "temperature" in str(e))
+    expect(anthropic.BadRequestError, lambda: client.messages.create(**ask, extra_body={"temperature": 9}), lambda e: "temperature" in str(e))
 
 
 @case(NAME, "JSON schema")

@@ -130,4 +130,4 @@ def messages_tools():
     messages().bind_tools([TOOL], tool_choice="any").invoke(QUESTION)
 
 
-run("langchain-openai")
+run("langchain-openai", {MESSAGES: "langchain-anthropic"})

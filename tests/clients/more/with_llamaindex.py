@@ -2,6 +2,7 @@
 
 from cases import LIMIT, MODEL, QUESTION, URL, Person, case, run
 from llama_index.core.llms import ChatMessage
+from llama_index.core.program import LLMTextCompletionProgram
 from llama_index.core.prompts import PromptTemplate
 from llama_index.core.tools import FunctionTool
 from llama_index.llms.openai_like import OpenAILike
@@ -43,7 +44,9 @@ def json_schema():
 def prompted():
     # What a larger model would do by itself.
     llm = model(additional_kwargs={"extra_body": {"structured_outputs": {"json": Person.model_json_schema()}}})
-    assert isinstance(llm.structured_predict(Person, prompt, question=QUESTION), Person)
+    # Not structured_predict(), which sends tool_choice without tools here; OpenAI and vLLM reject that too.
+    program = LLMTextCompletionProgram.from_defaults(output_cls=Person, llm=llm, prompt_template_str="{question}")
+    assert isinstance(program(question=QUESTION), Person)
 
 
 @case(NAME, "tools")

@@ -6,6 +6,7 @@ from cases import END_OBJECT, LIMIT, MODEL, QUESTION, SERVER, URL, Anything, Per
 from pydantic_ai import Agent, ModelHTTPError, NativeOutput, PromptedOutput, ToolOutput
 from pydantic_ai.models.anthropic import AnthropicModel
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
+from pydantic_ai.profiles import ModelProfile
 from pydantic_ai.profiles.openai import OpenAIModelProfile
 from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
@@ -14,7 +15,8 @@ NAME, RESPONSES, MESSAGES = "pydantic-ai", "pydantic-ai, Responses", "pydantic-a
 provider = OpenAIProvider(base_url=URL, api_key="none")
 chat_model = OpenAIChatModel(MODEL, provider=provider, profile=OpenAIModelProfile(supports_json_schema_output=True, supports_json_object_output=True))
 responses_model = OpenAIResponsesModel(MODEL, provider=provider)
-messages_model = AnthropicModel(MODEL, provider=AnthropicProvider(base_url=SERVER, api_key="none"))
+messages_model = AnthropicModel(MODEL, provider=AnthropicProvider(base_url=SERVER, api_key="none"),
+                                profile=ModelProfile(supports_json_schema_output=True))
 
 
 def ask(output, model=chat_model, **settings):
