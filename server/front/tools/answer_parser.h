@@ -20,6 +20,7 @@ struct answer_parser { /* zero at first, except these */
     struct tool_parser tools; /* format TOOL_NONE: no calls */
     bool one_call; /* further calls are left out */
     uint32_t n_calls; /* passed on so far */
+    bool skips; /* private: in a call that is left out */
 };
 void answer_parser_free(struct answer_parser *p);
 /* Whether there is something to parse. If not, push is not needed: all is text. */

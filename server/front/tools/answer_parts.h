@@ -12,8 +12,8 @@ enum answer_kind { ANSWER_TEXT, ANSWER_REASONING, ANSWER_CALL };
 struct answer_part {
     enum answer_kind kind;
     struct buffer text; /* of a call: its arguments */
-    char *name, *id; /* of a call; id: see tool_call_id() */
-    size_t n_name, n_id;
+    char *name; /* of a call */
+    char *id; /* of a call, as the model wrote it; NULL: it wrote none (tool_call_id()) */
 };
 /* In the order in which they were written; neighbours are of different kinds, or calls. Zero at first. */
 struct answer_parts {
@@ -26,7 +26,7 @@ void answer_parts_free(struct answer_parts *parts);
 /* A sink that adds to them. */
 struct answer_sink answer_parts_sink(struct answer_parts *parts);
 
-/* A call's id: the model's own, or a new random one ("call_" and 24 hex digits). */
+/* A new random id of a call: the prefix, of 5 characters, and 24 hex digits. */
 #define TOOL_CALL_ID_BYTES 30
 void tool_call_id(const char *prefix, char out[TOOL_CALL_ID_BYTES]);
 

@@ -38,13 +38,14 @@ struct reasoning_sink {
     void *context;
 };
 
+/* REASONING_CALL: in a message to a tool, whose text is passed on as written. */
 enum reasoning_state { REASONING_START, REASONING_INSIDE, REASONING_TEXT, REASONING_HEADER, REASONING_CALL };
 
 struct reasoning_parser { /* zero at first, except format and state: REASONING_INSIDE if it begins inside */
     enum reasoning_format format; /* not REASONING_NONE */
     enum reasoning_state state;
-    struct buffer held, blank; /* private, as all that follows */
-    bool at_begin; /* blanks here belong to a tag */
+    struct buffer held, blank; /* private, as all that follows: not passed on yet; blanks before it */
+    bool has_begun; /* something came behind the last tag: blanks no longer belong to it */
 };
 void reasoning_parser_free(struct reasoning_parser *p);
 /* Adds text. Returns false if memory is out. */
