@@ -8,8 +8,9 @@
 /* ---- formats ---- */
 
 /* A tag of a later format occurs in templates of earlier ones, too. */
-static const enum tool_format order[] = {TOOL_KIMI_K2,     TOOL_DEEPSEEK_V31,    TOOL_GLM45,  TOOL_QWEN3_CODER, TOOL_MISTRAL,
-                                         TOOL_OPENAI, TOOL_LLAMA4_PYTHONIC, TOOL_HERMES, TOOL_LLAMA3_JSON};
+static const enum tool_format order[] = {TOOL_KIMI_K2,         TOOL_DEEPSEEK_V31, TOOL_GLM45,
+                                         TOOL_QWEN3_CODER,     TOOL_MISTRAL,      TOOL_OPENAI,
+                                         TOOL_LLAMA4_PYTHONIC, TOOL_HERMES,       TOOL_LLAMA3_JSON};
 
 static enum tool_format detect_tools(const struct quire_text *text)
 {

@@ -8,8 +8,8 @@
 /* ---- formats ---- */
 
 static const char *const think_tags[] = {"<think>", "</think>", NULL};
-static const char *const channel_tags[] = {"<|channel|>", "<|start|>", "<|message|>", "<|end|>", "<|call|>", "<|return|>",
-                                           "<|constrain|>", NULL};
+static const char *const channel_tags[] = {"<|channel|>", "<|start|>",  "<|message|>",   "<|end|>",
+                                           "<|call|>",    "<|return|>", "<|constrain|>", NULL};
 static const struct form {
     const char *name;
     const char *const *tags;
@@ -249,8 +249,7 @@ static bool channel_step(struct reasoning_parser *p, bool over, const struct rea
 static void steps(struct reasoning_parser *p, bool over, const struct reasoning_sink *sink)
 {
     const bool channels = p->format == REASONING_OPENAI_GPTOSS;
-    while (!p->held.failed && p->held.n > 0 &&
-           (channels ? channel_step(p, over, sink) : think_step(p, over, sink))) {
+    while (!p->held.failed && p->held.n > 0 && (channels ? channel_step(p, over, sink) : think_step(p, over, sink))) {
     }
 }
 

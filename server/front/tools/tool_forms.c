@@ -6,16 +6,15 @@ static const char *const hermes_specials[] = {"<tool_call>", "</tool_call>", NUL
 static const char *const llama3_specials[] = {"<|python_tag|>", NULL};
 static const char *const llama4_specials[] = {"<|python_start|>", "<|python_end|>", NULL};
 static const char *const mistral_specials[] = {"[TOOL_CALLS]", "[ARGS]", "[CALL_ID]", NULL};
-static const char *const deepseek_specials[] = {
-    "<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>",
-    NULL};
+static const char *const deepseek_specials[] = {"<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>",
+                                                "<｜tool▁call▁end｜>",    "<｜tool▁calls▁end｜>",  NULL};
 static const char *const glm_specials[] = {"<tool_call>", "</tool_call>", "<arg_key>", "</arg_key>",
                                            "<arg_value>", "</arg_value>", NULL};
 static const char *const kimi_specials[] = {
     "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>", "<|tool_call_begin|>",
-    "<|tool_call_argument_begin|>", "<|tool_call_end|>", NULL};
-static const char *const harmony_specials[] = {"<|channel|>", "<|start|>", "<|message|>", "<|constrain|>", "<|call|>",
-                                               NULL};
+    "<|tool_call_argument_begin|>", "<|tool_call_end|>",          NULL};
+static const char *const harmony_specials[] = {"<|channel|>",   "<|start|>", "<|message|>",
+                                               "<|constrain|>", "<|call|>",  NULL};
 
 static const struct tool_form forms[N_TOOL_FORMATS] = {
     [TOOL_NONE] = {.name = "none"},
