@@ -1,6 +1,6 @@
 #include "base/checksum.h"
 
-#include "base/little_endian.h"
+#include "base/encoding/little_endian.h"
 
 #include <string.h>
 

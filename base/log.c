@@ -1,7 +1,7 @@
 #include "base/log.h"
 
 #include "base/clock.h"
-#include "base/utf8.h"
+#include "base/encoding/utf8.h"
 
 #include <stdarg.h>
 #include <stdbool.h>

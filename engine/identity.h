@@ -22,7 +22,7 @@
 #define ENGINE_IDENTITY_BYTES 512u
 
 struct engine_identity {
-    uint32_t law; /* K_LAW_VERSION: of numerics.md */
+    uint32_t numerics; /* K_NUMERICS_VERSION: of numerics.md */
     struct key256 weights; /* checkpoint_digest() */
     struct key256 model; /* model_identity() */
     const char *weight_format; /* these texts are static */

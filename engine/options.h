@@ -3,7 +3,8 @@
 #define QUIRE_ENGINE_OPTIONS_H
 
 #include "base/hash.h"
-#include "scheduler/scheduler.h"
+#include "scheduler/cost.h"
+#include "scheduler/policy.h"
 #include "speculation/config.h"
 
 #include <stdbool.h>
@@ -46,7 +47,7 @@ struct engine_options {
     uint64_t message_bytes; /* that each takes for messages to the others, where others start them; 0: rank 0 does */
     const char *rank_transport; /* NULL and "auto", "shm", "tcp", "mpi": how ranks reach each other */
     /* For ranks started from outside: rank 0's address and this process's rank. NULL and 0: read from the environment
-     * (parallel/hosts/place.h). */
+     * (parallel/hosts/rank_position.h). */
     const char *master_addr;
     uint32_t master_port, nnodes, node_rank;
     const char *cpu_bind; /* "auto", "none", or the CPU of each compute thread: "0-3,8" */

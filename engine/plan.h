@@ -6,7 +6,10 @@
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/model/model.h"
 #include "engine/options.h"
-#include "kernels/kernels.h"
+#include "kernels/devices.h"
+#include "kernels/format.h"
+#include "kernels/gemm_form.h"
+#include "kernels/planner.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,8 +19,8 @@ struct engine_plan {
     const struct k_planner *planner; /* of it: static */
     const struct k_device *gpu; /* NULL, or the GPU that was named to plan for */
     uint64_t weight_bytes; /* mapped, in place; on a GPU its copy there */
-    uint64_t regrouped_bytes; /* rows that are repacked when they are loaded, in host memory */
-    uint64_t panel_bytes; /* matrices that the cpu backend repacks for the form int8 */
+    uint64_t repacked_rows_bytes; /* rows that are repacked when they are loaded, in host memory */
+    uint64_t repacked_bytes; /* matrices that the cpu backend repacks for the form int8 */
     uint64_t param_bytes; /* norms and biases widened to f32, inverse frequencies */
     uint64_t activation_bytes; /* step buffers */
     uint64_t workspace_bytes; /* the backend's */
@@ -26,7 +29,7 @@ struct engine_plan {
     uint64_t kv_block_bytes; /* one block of every group */
     uint64_t swap_bytes; /* the host tier of all groups */
     uint64_t message_bytes; /* several ranks: message buffers in host memory */
-    uint64_t handover_bytes; /* stage buffer of a stage on a GPU, in host memory */
+    uint64_t stage_buffer_bytes; /* stage buffer of a stage on a GPU, in host memory */
     uint64_t draft_bytes; /* drafters and their state, in host memory */
     uint64_t mask_bytes; /* masks of grammars, in host memory */
     uint32_t n_kv_groups; /* the model's */
@@ -52,13 +55,14 @@ struct engine_plan {
     uint64_t device_memory; /* what it has */
     uint64_t device_budget; /* device memory that the engine may use, including the weights and the driver's share */
     uint64_t driver_bytes; /* context, modules, graphs: measured at start, assumed by a plan without a GPU */
-    uint64_t graph_room_bytes; /* the part reserved for recorded steps before they exist */
+    uint64_t graph_reserve_bytes; /* the part reserved for recorded steps before they exist */
 };
 
 /* The part of total_bytes that lies in host memory when a device computes. */
 static inline uint64_t engine_plan_host_bytes(const struct engine_plan *p)
 {
-    return p->swap_bytes + p->draft_bytes + p->mask_bytes + p->regrouped_bytes + p->handover_bytes + p->message_bytes;
+    return p->swap_bytes + p->draft_bytes + p->mask_bytes + p->repacked_rows_bytes + p->stage_buffer_bytes +
+           p->message_bytes;
 }
 
 /* The part of total_bytes that lies on the device. Without a device this is all of it. */
@@ -81,7 +85,7 @@ struct engine_draft {
 /* Applies options->task. It may turn a generating model into one that returns vectors, according to the files in its
  * directory. Returns QUIRE_INVALID for options that do not fit the task. Call it before engine_plan_make_on(). */
 int engine_plan_task(const struct engine_options *options, struct model_desc *desc, struct quire_error *err);
-/* For ranks started from outside (parallel/hosts/place.h: options and environment): sets local_ranks and
+/* For ranks started from outside (parallel/hosts/rank_position.h: options and environment): sets local_ranks and
  * message_bytes. Returns QUIRE_INVALID if the options contradict each other. Call it before the others. */
 int engine_plan_place(struct engine_options *options, struct quire_error *err);
 /* Makes the description of one of the options' ranks (rank = stage * tensor_parallel_size + its position in the

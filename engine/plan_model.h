@@ -4,8 +4,8 @@
 #define QUIRE_ENGINE_PLAN_MODEL_H
 
 #include "base/status.h"
-#include "engine/engine.h"
 #include "engine/plan.h"
+#include "engine/stats.h"
 
 /* The part of one rank. */
 struct engine_plan_rank {

@@ -10,9 +10,13 @@
 #ifndef QUIRE_ENGINE_WATCH_H
 #define QUIRE_ENGINE_WATCH_H
 
-#include "engine/engine.h"
-#include "engine/model/model.h"
+#include "engine/event.h"
+#include "engine/info.h"
+#include "request/spec.h"
 #include "scheduler/scheduler.h"
+#include "scheduler/types/config.h"
+#include "scheduler/types/plan.h"
+#include "scheduler/types/request.h"
 #include "speculation/length.h"
 
 struct engine_watch_submit {

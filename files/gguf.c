@@ -1,6 +1,6 @@
 #include "files/gguf.h"
 
-#include "base/little_endian.h"
+#include "base/encoding/little_endian.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 #include "files/gguf_made.h"
 
-#include "base/utf8.h"
+#include "base/encoding/utf8.h"
 
 #include <stdio.h>
 #include <stdlib.h>

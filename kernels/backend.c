@@ -1,6 +1,8 @@
 /* Selects a backend. Unlike the arithmetic, this file is compiled for the oldest machine of the architecture, so a
  * machine that lacks instructions gets a message instead of an illegal instruction. */
-#include "kernels/kernels.h"
+#include "kernels/backend.h"
+#include "kernels/open.h"
+#include "kernels/planner.h"
 #if defined(QUIRE_CPU_BACKEND)
 #include "kernels/cpu/cpu.h"
 #endif

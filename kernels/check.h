@@ -3,7 +3,14 @@
 #ifndef QUIRE_KERNELS_CHECK_H
 #define QUIRE_KERNELS_CHECK_H
 
-#include "kernels/kernels.h"
+#include "kernels/args/attention.h"
+#include "kernels/args/group.h"
+#include "kernels/args/norm.h"
+#include "kernels/args/sample.h"
+#include "kernels/backend.h"
+#include "kernels/format.h"
+#include "kernels/group.h"
+#include "kernels/kv.h"
 
 /* Attention's shapes (docs/internals/numerics.md §10). They determine the bits of every answer. */
 #define K_ATTN_TILE 64u

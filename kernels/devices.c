@@ -2,6 +2,7 @@
  * by the driver's reserve, and changes by 0.1 to 0.2 GiB with the driver. The values come from user reports, the lowest
  * where they differ; none of these GPUs was available here. The H100's value is set slightly below those of other 80 GB
  * cards, because there was no report. */
+#include "kernels/devices.h"
 #include "kernels/planners.h"
 
 #include <string.h>

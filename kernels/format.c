@@ -1,3 +1,5 @@
+#include "kernels/backend.h"
+#include "kernels/kv.h"
 #include "kernels/quant.h"
 
 static const struct k_blocks kinds[K_N_PACKINGS] = {

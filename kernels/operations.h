@@ -1,9 +1,9 @@
 /* The list of operations. All code that enumerates operations expands this list. X(NAME, name, "what it computes"); the
- * arguments of an operation are struct k_<name>_args of kernels.h, which documents the shapes.
+ * arguments of an operation are struct k_<name>_args of kernels/args/, which documents the shapes.
  *
  * The list generates enum k_operation, the members of struct k_backend_ops, the tables of ref and cuda (cpu copies
  * ref's table and replaces some entries), the names of the cases and of `quire bench kernels`, the wrapper backends of
- * tests and benchmarks, and the table of docs/internals/kernels.md, which kernels_door_test compares with the list.
+ * tests and benchmarks, and the table of docs/internals/kernels.md, which kernels_public_header_test compares with the list.
  */
 #ifndef QUIRE_KERNELS_OPERATIONS_H
 #define QUIRE_KERNELS_OPERATIONS_H

@@ -2,7 +2,7 @@
 
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/lane_rows.h"
-#include "kernels/cpu/panels.h"
+#include "kernels/cpu/repacked.h"
 #include "kernels/segments.h"
 
 #include <string.h>
@@ -50,7 +50,7 @@ static uint64_t host_weight_bytes(struct k_format format, uint32_t n_rows, uint3
 static uint64_t cpu_weight_bytes(struct k_format format, uint32_t n_rows, uint32_t n_cols)
 {
 #if defined(QUIRE_CPU_BACKEND)
-    return cpu_panels_bytes(format, n_rows, n_cols);
+    return cpu_repacked_bytes(format, n_rows, n_cols);
 #else
     return host_weight_bytes(format, n_rows, n_cols);
 #endif

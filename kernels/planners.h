@@ -4,7 +4,8 @@
 #ifndef QUIRE_KERNELS_PLANNERS_H
 #define QUIRE_KERNELS_PLANNERS_H
 
-#include "kernels/kernels.h"
+#include "kernels/kv.h"
+#include "kernels/planner.h"
 
 extern const struct k_planner ref_planner, cpu_planner, cuda_planner;
 

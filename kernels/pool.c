@@ -1,4 +1,5 @@
 #include "base/clock.h"
+#include "kernels/open.h"
 #include "kernels/pool.h"
 #include "kernels/pool_account.h"
 
@@ -179,7 +180,7 @@ static bool is_over(struct k_pool *pool, struct home *home)
 }
 
 /* Returns whether this worker runs on the owner's CPU, where it blocks the owner. */
-static bool is_beside_owner(struct k_pool *pool)
+static bool is_on_owners_cpu(struct k_pool *pool)
 {
     return sched_getcpu() == atomic_load_explicit(&pool->owner_cpu, memory_order_relaxed);
 }
@@ -210,7 +211,7 @@ static bool wait_awake(struct k_pool *pool, struct home *home, uint64_t *greedy_
             if (away > GREEDY_NS)
                 *greedy_until = begin + away + SHUN_NS;
         }
-        if (home && (!atomic_load_explicit(&pool->in_step, memory_order_relaxed) || is_beside_owner(pool)))
+        if (home && (!atomic_load_explicit(&pool->in_step, memory_order_relaxed) || is_on_owners_cpu(pool)))
             return false;
     } while (waited < WAIT_NS);
     return false;
@@ -229,7 +230,7 @@ static bool wait_for_pieces(struct k_pool *pool, uint32_t thread, uint64_t *gree
         unsigned seen = atomic_load(&pool->n_wakes);
         if (atomic_load(&pool->closing))
             return false;
-        bool has_cpu = !is_beside_owner(pool);
+        bool has_cpu = !is_on_owners_cpu(pool);
         bool is_asked = atomic_load(&pool->in_step) &&
                         thread < atomic_load_explicit(&pool->n_asked, memory_order_relaxed);
         if (is_called(home) || (has_cpu && is_over(pool, home)) ||

@@ -14,7 +14,6 @@
 #define QUIRE_KERNELS_POOL_H
 
 #include "base/status.h"
-#include "kernels/kernels.h"
 
 #include <stdint.h>
 

@@ -1,6 +1,6 @@
 #include "kernels/quant.h"
 
-#include "kernels/math.h"
+#include "kernels/math/convert.h"
 
 #include <string.h>
 

@@ -4,7 +4,8 @@
 #ifndef QUIRE_KERNELS_QUANT_H
 #define QUIRE_KERNELS_QUANT_H
 
-#include "kernels/kernels.h"
+#include "kernels/format.h"
+#include "kernels/weight.h"
 
 /* The layout of one kind of GGUF block. */
 struct k_blocks {

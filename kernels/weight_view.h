@@ -2,7 +2,8 @@
 #ifndef QUIRE_KERNELS_WEIGHT_VIEW_H
 #define QUIRE_KERNELS_WEIGHT_VIEW_H
 
-#include "kernels/kernels.h"
+#include "base/status.h"
+#include "kernels/weight.h"
 
 /* Returns QUIRE_OK and the total number of rows of all parts, which must have equal numbers of columns. Otherwise err
  * names the faulty part. */

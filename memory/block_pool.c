@@ -1,7 +1,5 @@
 #include "memory/block_pool.h"
 
-#include "memory/kv_cache.h"
-
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

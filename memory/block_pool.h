@@ -29,6 +29,7 @@
 #include "base/hash.h"
 #include "base/status.h"
 #include "memory/host_tier.h"
+#include "memory/kv_cache.h"
 #include "memory/prefix_index.h"
 
 #include <stdint.h>

@@ -1,4 +1,3 @@
-#include "memory/kv_cache.h"
 
 #include "memory/kv_internal.h"
 

@@ -3,7 +3,6 @@
 #define QUIRE_MEMORY_KV_INTERNAL_H
 
 #include "memory/block_pool.h"
-#include "memory/kv_cache.h"
 
 struct kv_cache {
     struct kv_config config;

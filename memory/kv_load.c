@@ -6,6 +6,7 @@
  * every host block gets a device block.
  */
 #include "memory/kv_internal.h"
+#include "memory/kv_table.h"
 
 #include <assert.h>
 

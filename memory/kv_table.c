@@ -7,6 +7,7 @@
  * In a group with full attention first_held stays 0.
  */
 #include "memory/kv_internal.h"
+#include "memory/kv_table.h"
 
 #include <assert.h>
 #include <stdlib.h>

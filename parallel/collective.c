@@ -98,9 +98,9 @@ int collective_open_part(struct collective *c, uint32_t part, const uint32_t *ra
     return QUIRE_OK;
 }
 
-void collective_be_lenient(struct collective *c)
+void collective_be_patient(struct collective *c)
 {
-    c->transport->be_lenient(c->state);
+    c->transport->be_patient(c->state);
 }
 
 void collective_leave(struct collective *c)

@@ -56,7 +56,7 @@ int collective_open_part(struct collective *c, uint32_t part, const uint32_t *ra
  * long it takes. For groups in which ranks compute something else before they come, or wait for one that does. A rank
  * that sleeps without end or is stopped is still late, whatever other threads of its process do. An endless loop is not
  * detected. */
-void collective_be_lenient(struct collective *c);
+void collective_be_patient(struct collective *c);
 
 /* ---- calls ---- */
 
@@ -64,7 +64,7 @@ uint32_t collective_rank(const struct collective *c);
 uint32_t collective_size(const struct collective *c);
 
 /* Sets the time-out for a phase such as loading, in which ranks may be far apart; call it before the phase. A stopped
- * rank (SIGSTOP) is still late after COLLECTIVE_TIMEOUT_MS, and one whose whole process makes no progress (at_work.h)
+ * rank (SIGSTOP) is still late after COLLECTIVE_TIMEOUT_MS, and one whose whole process makes no progress (progress.h)
  * after a minute. */
 void collective_set_timeout(struct collective *c, uint32_t timeout_ms);
 

@@ -239,7 +239,7 @@ static int start_watcher(struct group *g, struct quire_error *err)
     return quire_fail(err, g->start_status, "%s", g->start_error.text);
 }
 
-/* ---- the door ---- */
+/* ---- public functions ---- */
 
 static void free_group(struct group *g)
 {

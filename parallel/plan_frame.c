@@ -1,7 +1,7 @@
 #include "parallel/plan_frame.h"
 
 #include "base/checksum.h"
-#include "base/little_endian.h"
+#include "base/encoding/little_endian.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 #include "parallel/shm_member.h"
 
 #include "base/clock.h"
-#include "parallel/at_work.h"
+#include "parallel/progress.h"
 #include "parallel/collective.h"
 
 #include <errno.h>
@@ -313,7 +313,7 @@ static void sleep_for(struct shm_member *m, uint32_t r, uint32_t ms)
 /* How long nothing arrived, and the progress of the rank to blame meanwhile. */
 struct patience {
     uint64_t slept_ns, stopped_ns;
-    struct at_work work;
+    struct progress work;
 };
 
 /* Rank r has not come. Finds the rank that is waited for in the end: r, or the rank that r waits for, as a number in
@@ -340,18 +340,18 @@ static int check_late(struct shm_member *m, uint32_t r, uint64_t ns, struct pati
     const bool loads = m->timeout_ms > STOPPED_MS;
     struct quire_process_look look;
     p->slept_ns += ns;
-    if (!loads && !m->is_lenient && p->slept_ns < (uint64_t)m->timeout_ms * 1000000u)
+    if (!loads && !m->is_patient && p->slept_ns < (uint64_t)m->timeout_ms * 1000000u)
         return QUIRE_OK;
     const uint32_t who = find_culprit(m, r, &look);
     const uint64_t thread = (uint32_t)atomic_load(&rank_of_all(m, who)->thread);
-    at_work_look(&p->work, (uint64_t)who << 32 | thread, &look, ns);
+    progress_look(&p->work, (uint64_t)who << 32 | thread, &look, ns);
     p->stopped_ns = look.is_stopped ? p->stopped_ns + ns : 0;
-    if (m->is_lenient)
+    if (m->is_patient)
         p->slept_ns = p->work.idle_ns;
     if (loads && p->stopped_ns >= STOPPED_MS * UINT64_C(1000000))
         return late(m, who, STOPPED_MS, err);
-    if (loads && p->work.idle_ns >= AT_WORK_LOADING_MS * UINT64_C(1000000))
-        return late(m, who, AT_WORK_LOADING_MS, err);
+    if (loads && p->work.idle_ns >= PROGRESS_LOADING_MS * UINT64_C(1000000))
+        return late(m, who, PROGRESS_LOADING_MS, err);
     return p->slept_ns >= (uint64_t)m->timeout_ms * 1000000u ? late(m, who, m->timeout_ms, err) : QUIRE_OK;
 }
 

@@ -19,7 +19,7 @@ struct shm_member {
     struct shm_call calls[2]; /* of a round and of the previous one; the same for all ranks */
     uint32_t checked; /* the last round for which every peer's call was compared */
     uint32_t timeout_ms;
-    bool is_lenient; /* a computing rank is not late */
+    bool is_patient; /* a computing rank is not late */
     uint64_t keep_ns; /* how long a wait polls without yielding the CPU */
     uint64_t *waited_ns; /* [COLLECTIVE_MAX_RANKS], by names; the caller's */
     int pidfds[COLLECTIVE_MAX_RANKS]; /* -1: not opened yet, or not available */

@@ -248,9 +248,9 @@ static void set_timeout(void *state, uint32_t timeout_ms)
     ((struct shm_member *)state)->timeout_ms = timeout_ms;
 }
 
-static void be_lenient(void *state)
+static void be_patient(void *state)
 {
-    ((struct shm_member *)state)->is_lenient = true;
+    ((struct shm_member *)state)->is_patient = true;
 }
 
 static int open_part(void *state, uint32_t part, const uint32_t *ranks, uint32_t n_ranks, void **out,
@@ -283,7 +283,7 @@ const struct transport shm_transport = {
     .check = check,
     .abort = end,
     .set_timeout = set_timeout,
-    .be_lenient = be_lenient,
+    .be_patient = be_patient,
     .open_part = open_part,
     .leave = leave,
 };

@@ -19,7 +19,7 @@ struct transport {
     int (*check)(const void *state, struct quire_error *err);
     void (*abort)(void *state, const char *why);
     void (*set_timeout)(void *state, uint32_t timeout_ms);
-    void (*be_lenient)(void *state);
+    void (*be_patient)(void *state);
     /* Implements collective_open_part(), which has checked the ranks. *out: a state of this transport. */
     int (*open_part)(void *state, uint32_t part, const uint32_t *ranks, uint32_t n_ranks, void **out,
                      struct quire_error *err);

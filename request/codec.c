@@ -1,6 +1,6 @@
 #include "request/codec.h"
 
-#include "base/tagged.h"
+#include "base/encoding/tagged.h"
 
 #include <stdlib.h>
 #include <string.h>

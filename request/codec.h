@@ -1,8 +1,7 @@
-/* A struct as tagged fields (base/tagged.h), by the rows of its table: a request_spec in SUBMIT frames and recordings, and
- * the sections of recordings. A field that has its default is left out. So bytes of an older program keep their meaning,
- * and a new field needs a row and no new version. A reader skips a field that it does not know, or rejects the bytes if
- * the row has REQUEST_MUST. Any thread.
- */
+/* A struct as tagged fields (base/encoding/tagged.h), by the rows of its table: a request_spec in SUBMIT frames and
+ * recordings, and the sections of recordings. A field that has its default is left out. So bytes of an older program
+ * keep their meaning, and a new field needs a row and no new version. A reader skips a field that it does not know, or
+ * rejects the bytes if the row has REQUEST_MUST. Any thread. */
 #ifndef QUIRE_REQUEST_CODEC_H
 #define QUIRE_REQUEST_CODEC_H
 

@@ -1,6 +1,8 @@
 /* Admission: rejections, batches, the prefix that a request shares with a running one, the host tier, and the required
  * blocks. */
+#include "memory/kv_table.h"
 #include "scheduler/planner.h"
+#include "scheduler/sequence.h"
 
 #include <string.h>
 

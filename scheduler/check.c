@@ -1,5 +1,7 @@
 /* sched_check(): the invariants at the top of scheduler.c, by number. O(everything): for tests. */
-#include "scheduler/sequence.h"
+#include "memory/kv_table.h"
+#include "scheduler/state/scheduler_state.h"
+#include "scheduler/state/sequence_state.h"
 
 #define BROKEN(err, ...) quire_fail(err, QUIRE_INTERNAL, "sched " __VA_ARGS__)
 

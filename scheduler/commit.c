@@ -1,6 +1,9 @@
 /* The results of a step: positions become computed, full blocks get their names, tokens are appended, and resources
  * last touched by the step are released. */
+#include "memory/kv_table.h"
 #include "scheduler/sequence.h"
+#include "scheduler/state/scheduler_state.h"
+#include "scheduler/state/sequence_state.h"
 
 #include "memory/prefix.h"
 

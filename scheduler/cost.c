@@ -108,8 +108,8 @@ static bool fits(const struct sched_cost *cost, const struct sched_shape *shape,
     return sched_cost_us(cost, &with) <= target_us;
 }
 
-uint32_t sched_cost_room(const struct sched_cost *cost, const struct sched_shape *shape, uint32_t first, uint32_t most,
-                         double target_us)
+uint32_t sched_cost_fit(const struct sched_cost *cost, const struct sched_shape *shape, uint32_t first, uint32_t most,
+                        double target_us)
 {
     uint32_t low = 0, high = most;
     while (low < high) {

@@ -54,8 +54,8 @@ double sched_cost_us(const struct sched_cost *cost, const struct sched_shape *sh
 
 /* Maximum of tokens, at most `most`, of one more row without logits from position `first`, such that the step stays
  * within target_us; 0 if even one exceeds it. O(log most). */
-uint32_t sched_cost_room(const struct sched_cost *cost, const struct sched_shape *shape, uint32_t first, uint32_t most,
-                         double target_us);
+uint32_t sched_cost_fit(const struct sched_cost *cost, const struct sched_shape *shape, uint32_t first, uint32_t most,
+                        double target_us);
 
 /* Microseconds to compute positions [first, first + count) alone, in steps of `chunk` tokens, >= 1, and a last one with
  * the rest. No logits. */

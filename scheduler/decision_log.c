@@ -1,6 +1,6 @@
 #include "scheduler/decision_log.h"
 
-#include "base/little_endian.h"
+#include "base/encoding/little_endian.h"
 
 /* Buffers bytes for the hash, whose cost per call is small for large pieces. */
 struct pieces {

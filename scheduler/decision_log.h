@@ -19,6 +19,7 @@
 
 #include "base/hash.h"
 #include "scheduler/scheduler.h"
+#include "scheduler/types/plan.h"
 
 struct decision_log {
     struct quire_sha256_state state;

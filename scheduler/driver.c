@@ -1,6 +1,7 @@
 #include "scheduler/driver.h"
 
-#include "scheduler/sequence.h"
+#include "scheduler/state/scheduler_state.h"
+#include "scheduler/state/sequence_state.h"
 
 #include <stdlib.h>
 

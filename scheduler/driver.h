@@ -11,6 +11,7 @@
 #define QUIRE_SCHEDULER_DRIVER_H
 
 #include "scheduler/scheduler.h"
+#include "scheduler/types/plan.h"
 
 struct sched_driver;
 

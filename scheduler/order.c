@@ -5,6 +5,7 @@
  * therefore sorted first, and the running sequences are distributed to them by counting.
  */
 #include "scheduler/planner.h"
+#include "scheduler/sequence.h"
 
 #include <string.h>
 

@@ -1,6 +1,8 @@
 #include "scheduler/pins.h"
 
-#include "scheduler/sequence.h"
+#include "memory/kv_table.h"
+#include "scheduler/state/scheduler_state.h"
+#include "scheduler/state/sequence_state.h"
 
 #include <stdlib.h>
 #include <string.h>

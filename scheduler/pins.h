@@ -14,8 +14,10 @@
 #ifndef QUIRE_SCHEDULER_PINS_H
 #define QUIRE_SCHEDULER_PINS_H
 
-#include "memory/kv_cache.h"
+#include "base/hash.h"
+#include "base/status.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define SCHED_MAX_PINS 256u

@@ -8,7 +8,9 @@
  *     running one that the policy ranks after it.
  *  3. The rest of that goes to drafts, at the ends of rows that give a token. A full step has no drafts.
  */
+#include "memory/kv_table.h"
 #include "scheduler/planner.h"
+#include "scheduler/sequence.h"
 
 /* ---- chunks and admissions ---- */
 
@@ -108,7 +110,7 @@ static void add_drafts(struct planner *p, struct sched_row *row, struct sequence
     n = n < p->budget ? n : p->budget;
     n = n < p->logits ? n : p->logits;
     if (n > 0 && p->target_us > 0)
-        n = sched_cost_room(&p->s->config.cost, &p->shape, end, n, p->target_us);
+        n = sched_cost_fit(&p->s->config.cost, &p->shape, end, n, p->target_us);
     if (n > 0)
         n = reserve_drafts(p, q, end + n) - end;
     row->count += n;
@@ -217,7 +219,7 @@ static uint32_t token_budget(const struct planner *p)
     uint32_t given = p->slot->plan.n_tokens;
     if (p->target_us == 0)
         return c->max_num_batched_tokens;
-    return given + sched_cost_room(&c->cost, &p->shape, 0, p->budget, p->target_us);
+    return given + sched_cost_fit(&c->cost, &p->shape, 0, p->budget, p->target_us);
 }
 
 /* Tokens that the rows so far leave for prompts. */

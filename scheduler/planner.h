@@ -2,7 +2,9 @@
 #ifndef QUIRE_SCHEDULER_PLANNER_H
 #define QUIRE_SCHEDULER_PLANNER_H
 
-#include "scheduler/sequence.h"
+#include "memory/kv_cache.h"
+#include "scheduler/state/scheduler_state.h"
+#include "scheduler/state/sequence_state.h"
 
 struct planner {
     struct sched *s;

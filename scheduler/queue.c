@@ -1,7 +1,7 @@
 #include "scheduler/queue.h"
 
 #include "base/status.h"
-#include "scheduler/sequence.h"
+#include "scheduler/state/sequence_state.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -9,7 +9,9 @@
  * lengthen that step. It keeps its blocks and its slots until a live request finds none (planner_give_way). Its part of
  * any step is small, because a request that arrives during the step waits for the step's end.
  */
+#include "memory/kv_table.h"
 #include "scheduler/planner.h"
+#include "scheduler/sequence.h"
 
 #include <string.h>
 
@@ -65,7 +67,7 @@ static double shared_target(const struct planner *p, uint32_t flow)
 /* The tokens that fit into the step until then, but always a few. */
 static uint32_t bound_time(const struct planner *p, const struct sequence *q, uint32_t count, double until_us)
 {
-    uint32_t room = sched_cost_room(&p->s->config.cost, &p->shape, q->n_planned, count, until_us);
+    uint32_t room = sched_cost_fit(&p->s->config.cost, &p->shape, q->n_planned, count, until_us);
     uint32_t given = p->slot->plan.n_tokens - p->slot->plan.n_rows;
     uint32_t least = given < SCHED_MIN_CHUNK ? SCHED_MIN_CHUNK - given : 0;
     if (room < least)
@@ -263,7 +265,7 @@ bool planner_give_way(struct planner *p)
     return true;
 }
 
-static bool make_room(struct planner *p, struct sequence *q, uint32_t n_tokens)
+static bool make_space(struct planner *p, struct sequence *q, uint32_t n_tokens)
 {
     struct sched *s = p->s;
     uint32_t bt = s->config.kv.block_tokens;
@@ -296,7 +298,7 @@ static bool prepare_chunk(struct planner *p, struct sequence *q, uint32_t logits
         want = *prompt_left;
     if (want == 0)
         return true;
-    if (!make_room(p, q, q->n_planned + want))
+    if (!make_space(p, q, q->n_planned + want))
         return false;
     p->s->prefills[p->n_prefills++] = (struct prefill){.name = sched_name(p->s, q), .want = want};
     *prompt_left -= want;
@@ -317,7 +319,7 @@ void planner_serve_running(struct planner *p)
             s->computing[p->n_computing++] = sched_name(s, q);
         if (left == 1) {
             if (bound_row(p, q, 1, logits) > 0) {
-                if (q->n_planned >= q->n_reserved && !make_room(p, q, q->n_planned + 1))
+                if (q->n_planned >= q->n_reserved && !make_space(p, q, q->n_planned + 1))
                     continue;
                 add_row(p, q, 1);
             }

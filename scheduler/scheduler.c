@@ -21,7 +21,10 @@
  * 11. The counters of a tenant are those of its sequences; live sequences are counted by flow.
  * 12. A pin holds its blocks, filled ones in a list, and the sum of all pins' blocks is correct.
  * 13. The invariants of memory/kv_cache.h. */
+#include "memory/kv_table.h"
 #include "scheduler/sequence.h"
+#include "scheduler/state/scheduler_state.h"
+#include "scheduler/state/sequence_state.h"
 
 #include <stdlib.h>
 #include <string.h>

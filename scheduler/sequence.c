@@ -1,4 +1,7 @@
+#include "memory/kv_table.h"
 #include "scheduler/sequence.h"
+#include "scheduler/state/scheduler_state.h"
+#include "scheduler/state/sequence_state.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,7 @@
 /* Entry and exit of requests: submit, cancel, propose, collect. */
 #include "scheduler/sequence.h"
+#include "scheduler/state/scheduler_state.h"
+#include "scheduler/state/sequence_state.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -43,7 +45,7 @@ static int check_request(const struct sched *s, const struct sched_request *r, s
 }
 
 /* Returns an error if there is no space for the request now. */
-static int check_room(const struct sched *s, const struct sched_request *r, struct quire_error *err)
+static int check_space(const struct sched *s, const struct sched_request *r, struct quire_error *err)
 {
     const struct sched_config *c = &s->config;
     if (s->stats.n_waiting > c->max_queued_requests - r->n)
@@ -238,7 +240,7 @@ int sched_submit(struct sched *s, const struct sched_request *r, uint32_t *seqs,
         *retry_us = 0;
     int status = check_request(s, r, err);
     if (!status)
-        status = check_room(s, r, err);
+        status = check_space(s, r, err);
     if (status)
         return status;
     uint32_t flow = flow_of(s, r);

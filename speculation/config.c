@@ -1,6 +1,6 @@
 #include "speculation/config.h"
 
-#include "base/json.h"
+#include "base/encoding/json.h"
 #include "speculation/drafter.h"
 #include "speculation/ngram.h"
 #include "speculation/suffix.h"

@@ -3,7 +3,7 @@
 #ifndef QUIRE_TESTS_ISOLATED_TESTS_H
 #define QUIRE_TESTS_ISOLATED_TESTS_H
 
-#include "kernels/cases/isolate.h"
+#include "tests/isolate_print.h"
 
 #include <stdlib.h>
 
@@ -13,9 +13,9 @@ static inline int run_isolated_tests(const char *group, const struct CMUnitTest 
                                      CMFixtureFunction set_up, CMFixtureFunction tear_down)
 {
     const struct isolate_range range = isolate_range(n);
-    const struct isolate_job job = {.n = n, .limit_s = ISOLATED_LIMIT_S, .one_each = true, .explain = true};
+    const struct isolate_job job = {.n = n, .limit_s = ISOLATED_LIMIT_S, .one_each = true};
     if (!range.is_child && getenv("QUIRE_ISOLATE"))
-        return isolate_run(&job);
+        return isolate_run_printing(job, true);
     if (range.first == range.end)
         return 0;
     isolate_enter(range.first, tests[range.first].name);

@@ -18,14 +18,14 @@ static inline void sample_leaves_out(void **state)
 
 /* Two programs run the same tests, one of them with overlap. Under a sanitizer, only one of them runs each test, by
  * the seed. Other builds run both. */
-static inline void sample_twin(struct CMUnitTest *tests, size_t n)
+static inline void sample_overlap(struct CMUnitTest *tests, size_t n)
 {
     struct sample sample = sample_of(SAMPLE_IS_SANITIZED ? 2 : 1);
     if (sample.one_in == 1 || sample.seed % 2 == TEST_OVERLAP_DEPTH)
         return;
     for (size_t i = 0; i < n; i++)
         tests[i] = (struct CMUnitTest){.name = tests[i].name, .test_func = sample_leaves_out};
-    printf("its twin runs, by QUIRE_TEST_SAMPLE=%llu\n", (unsigned long long)sample.seed);
+    printf("the other program runs them, by QUIRE_TEST_SAMPLE=%llu\n", (unsigned long long)sample.seed);
 }
 
 static inline void sample_tests(struct CMUnitTest *tests, size_t n, uint32_t one_in)

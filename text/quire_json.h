@@ -2,7 +2,7 @@
  *
  * A document is checked once as a whole. Text that is not JSON, is nested too deep or repeats a key is rejected
  * before any value is read. A value is then the piece of text as written. Nothing is built from it, so that a body
- * costs no memory except its own bytes, and numbers keep their digits. Files are read with jansson (base/json.h).
+ * costs no memory except its own bytes, and numbers keep their digits. Files are read with jansson (base/encoding/json.h).
  *
  * Values borrow from the text, which the caller that opened the document keeps. Every function that takes a value
  * needs one of an open document. A document belongs to one thread at a time. No call prints, aborts or lets a panic

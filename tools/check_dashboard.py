@@ -49,6 +49,8 @@ def wait_for(url):
 
 def ask(port, key, i):
     body = {"prompt": "Once upon a time there was a small house and a big tree. " * 4 + str(i % 3), "max_tokens": 24}
+    if i % 4 == 0:  # each a grammar of its own
+        body["guided_regex"] = "[a-z ]{5,9}%d" % time.monotonic_ns()
     request = urllib.request.Request(f"http://127.0.0.1:{port}/v1/completions", json.dumps(body).encode(),
                                      {"Authorization": "Bearer " + key})
     try:

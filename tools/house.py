@@ -9,7 +9,7 @@
 The measures:
 
 - **files**: what is under git. Product files are those outside tests/ and docs/.
-- **largest folder**: source files (as tools/rooms.py has them) that lie directly in one folder, tests included.
+- **largest folder**: source files (as tools/modules.py has them) that lie directly in one folder, tests included.
 - **function lengths**: C and CUDA, outside tests/: from the first line of the definition to the brace in column 0 that
   ends it, both counted. Comments above it do not count, blank lines inside do.
 - **leaf declarators of a struct**: C and CUDA, outside tests/. Fields of a nested struct that is held by value count, with or
@@ -32,7 +32,7 @@ import sys
 import tarfile
 from collections import Counter
 
-import rooms
+import modules
 
 FAMILIES = {
     "qkv": re.compile(r"\b(\w*qkv\w*|q_proj)\b|SITE_QKV|[.\"]q_proj", re.I),
@@ -124,7 +124,7 @@ def leaves(files):
     bodies = {}
     for f, text in sorted(files.items()):
         if product(f) and f.endswith((".c", ".h", ".cu", ".cuh")):
-            plain = re.sub(r"//[^\n]*", "", rooms.COMMENT.sub(lambda m: "\n" * m.group().count("\n"), text))
+            plain = re.sub(r"//[^\n]*", "", modules.COMMENT.sub(lambda m: "\n" * m.group().count("\n"), text))
             for m in STRUCT.finditer(plain):
                 where = f"{f}:{plain[: m.start()].count(chr(10)) + 1}"
                 bodies.setdefault(m.group(1), []).append((f, where, m.group(2)))
@@ -150,14 +150,14 @@ def leaves(files):
 def tensor_lists(files):
     for f, text in sorted(files.items()):
         if f.startswith("engine/") and f.endswith((".c", ".h")):
-            for line, name, n, body in blocks(rooms.COMMENT.sub(lambda m: "\n" * m.group().count("\n"), text)):
+            for line, name, n, body in blocks(modules.COMMENT.sub(lambda m: "\n" * m.group().count("\n"), text)):
                 named = [family for family, pattern in FAMILIES.items() if pattern.search(body)]
                 if not body.startswith("enum") and "qkv" in named and len(named) >= 4:
                     yield f"{f}:{line} {name}"
 
 
 def measure(files):
-    folders = Counter(os.path.dirname(f) for f in files if f.endswith(rooms.SOURCES))
+    folders = Counter(os.path.dirname(f) for f in files if f.endswith(modules.SOURCES))
     folder, n_folder = max(folders.items(), key=lambda item: item[1])
     found = sorted(functions(files), reverse=True)
     structs = leaves(files)
@@ -185,7 +185,7 @@ def of_commit(revision):
     with tarfile.open(fileobj=io.BytesIO(git("archive", "--format=tar", revision))) as tar:
         for member in tar:
             if member.isfile():
-                text = tar.extractfile(member).read() if member.name.endswith(rooms.SOURCES) else b""
+                text = tar.extractfile(member).read() if member.name.endswith(modules.SOURCES) else b""
                 files[member.name] = text.decode(errors="replace")
     return files
 
@@ -220,7 +220,7 @@ def main():
     if options.change:
         result = change(options.change)
     else:
-        result = measure(of_commit(options.tree) if options.tree else rooms.of_git().files)
+        result = measure(of_commit(options.tree) if options.tree else modules.of_git().files)
     if options.json:
         print(json.dumps(result, indent=1))
     else:

@@ -3,10 +3,10 @@
 #
 #   bash tools/test.sh                    every part; long matrices by a sample. On 2 cores, build included, 20 minutes are the goal
 #   bash tools/test.sh --all              every part, every case: before a release, or where you changed what samples cover
-#   bash tools/test.sh quick              a minute after a build: rooms, the release's short tests, a few clients
-#   bash tools/test.sh release asan       parts: rooms, release, simt, cuda, clients, asan, tsan, fuzz
+#   bash tools/test.sh quick              a minute after a build: modules, the release's short tests, a few clients
+#   bash tools/test.sh release asan       parts: modules, release, simt, cuda, clients, asan, tsan, fuzz
 #
-# Parts: rooms (who includes whom, the layout of sources, and their text), release (unit, golden and invariance tests), simt (the kernels for GPUs and the engine
+# Parts: modules (who includes whom, the layout of sources, and their text), release (unit, golden and invariance tests), simt (the kernels for GPUs and the engine
 # above them, on an emulator that looks for races and bad addresses: no GPU is needed), cuda (the library for GPUs by
 # NVIDIA's compiler, which is installed if need be: no kernel may spill, none may grow by 3 %), clients (the real openai-python, raw sockets
 # and, for the page at /ui, Chromium against build/quire), asan (the same tests as release under AddressSanitizer and UBSan),
@@ -22,7 +22,7 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 . tools/setup.sh
 
-all="rooms release simt cuda clients asan tsan fuzz"
+all="modules release simt cuda clients asan tsan fuzz"
 whole=""
 parts=""
 for part in "$@"; do
@@ -87,8 +87,8 @@ run_ctest() { # preset [arguments of ctest]
     tally "ctest $1" $((total - bad - $(echo "$absent" | grep -c .))) "$bad"
 }
 
-run_rooms() {
-    if timed rooms bash tools/check_rooms.sh; then tally rooms 1 0; else tally rooms 0 1; fi
+run_modules() {
+    if timed modules bash tools/check_modules.sh; then tally modules 1 0; else tally modules 0 1; fi
     if timed format bash tools/format.sh --check; then tally format 1 0; else tally format 0 1; fi
     if timed text bash tools/docs/check.sh; then tally text 1 0; else tally text 0 1; fi
 }
@@ -179,7 +179,7 @@ run_fuzz() {
 
 # What a change breaks first: everything that is quick in the release build, and a server that answers as it should.
 run_quick() {
-    run_rooms
+    run_modules
     run_ctest release -LE long
     run_clients tests/clients/test_demo_goldens.py tests/clients/test_openai.py
 }

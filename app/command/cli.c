@@ -1,7 +1,7 @@
 #include "app/command/cli.h"
 
+#include "base/encoding/number.h"
 #include "base/log.h"
-#include "base/number.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -284,13 +284,13 @@ static int read_option(struct reading *r, struct quire_error *err)
 static int place_positionals(const struct reading *r, struct quire_error *err)
 {
     const struct cli_command *command = r->command;
-    size_t n_room = 0, at = 0;
-    while (n_room < 4 && command->positionals[n_room])
-        n_room++;
+    size_t n_slots = 0, at = 0;
+    while (n_slots < 4 && command->positionals[n_slots])
+        n_slots++;
     if (r->first)
         *command->positionals[at++] = r->first;
     for (size_t i = 0; i < r->n_positionals; i++) {
-        if (at == n_room)
+        if (at == n_slots)
             return quire_fail(err, QUIRE_INVALID, "\"%s\" is one argument too many; usage: %s", r->positionals[i],
                               command->usage);
         *command->positionals[at++] = r->positionals[i];

@@ -1,6 +1,6 @@
 #include "app/flags/cost_file.h"
 
-#include "base/json.h"
+#include "base/encoding/json.h"
 
 #include <float.h>
 #include <stdio.h>

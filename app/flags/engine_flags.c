@@ -1,6 +1,7 @@
 #include "app/flags/engine_flags.h"
 
-#include "kernels/kernels.h"
+#include "base/encoding/number.h"
+#include "kernels/open.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 
 #include "app/flags/cost_file.h"
 #include "app/models/cache.h"
-#include "base/number.h"
+#include "base/encoding/number.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,6 +1,7 @@
 #include "app/generate/answer.h"
 
 #include "base/clock.h"
+#include "engine/info.h"
 #include "server/link/completion_source.h"
 #include "speculation/figures.h"
 

@@ -7,7 +7,7 @@
 #include "app/generate/local_engine.h"
 #include "app/generate/prompt_line.h"
 #include "app/models/cache.h"
-#include "base/json.h"
+#include "base/encoding/json.h"
 
 #include <signal.h>
 #include <stdio.h>

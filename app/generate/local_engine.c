@@ -3,8 +3,10 @@
 #include "app/serving/identity.h"
 #include "app/serving/text_load.h"
 #include "app/watch/loading.h"
+#include "engine/info.h"
 #include "server/daemon/daemon.h"
 #include "server/link/engine_client.h"
+#include "server/wire/frame.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -79,8 +81,8 @@ static int connect_engine(struct local_engine *l, struct quire_error *err)
                                     .identity_text = l->identity.text,
                                     .identity_config = l->identity.config,
                                     .identity_generation = l->identity.generation,
-                                    .arithmetic = l->identity.law,
-                                    .n_arithmetic = strlen(l->identity.law)};
+                                    .arithmetic = l->identity.numerics,
+                                    .n_arithmetic = strlen(l->identity.numerics)};
     status = engine_client_open(l->base, pair[1], &ours, NULL, &events, l, &l->client, err);
     l->source = engine_client_source(l->client);
     if (status != QUIRE_OK)

@@ -1,7 +1,7 @@
 #include "app/models/cache.h"
 
 #include "app/models/quant.h"
-#include "base/json.h"
+#include "base/encoding/json.h"
 
 #include <ctype.h>
 #include <dirent.h>

@@ -1,5 +1,5 @@
 /* quire plan: the memory of a model to the byte, from its configuration and weight headers only. */
-#include "app/beside/beside.h"
+#include "app/companion/companion.h"
 #include "app/command/command.h"
 #include "app/command/commands.h"
 #include "app/command/foreign_flags.h"
@@ -33,7 +33,7 @@ static int plan_first(struct engine_options *o, struct planned *p, struct engine
     return status == QUIRE_OK ? make_plan(o, p, plan, ranks, err) : status;
 }
 
-static int plan_second(const struct beside_flags *flags, const struct engine_options *first_options,
+static int plan_second(const struct companion_flags *flags, const struct engine_options *first_options,
                        const struct planned *first, struct planned *p, struct engine_plan *plan,
                        struct engine_plan_rank ranks[ENGINE_MAX_RANKS], struct quire_error *err)
 {
@@ -43,7 +43,7 @@ static int plan_second(const struct beside_flags *flags, const struct engine_opt
     *p = (struct planned){.name = flags->model};
     int status = hub_model_find(p->name, false, &p->model, err);
     if (status == QUIRE_OK) {
-        const struct engine_options o = beside_options(flags, p->model.dir, first_options);
+        const struct engine_options o = companion_options(flags, p->model.dir, first_options);
         status = make_plan(&o, p, plan, ranks, err);
     }
     if (status != QUIRE_OK)
@@ -58,13 +58,13 @@ int command_plan(int argc, char **argv)
     struct engine_plan_rank ranks[2][ENGINE_MAX_RANKS];
     bool json = false;
     struct engine_options options;
-    struct beside_flags beside = {0};
-    struct cli_option rows[ENGINE_FLAGS_MAX + BESIDE_FLAGS_MAX + 3];
+    struct companion_flags companion = {0};
+    struct cli_option rows[ENGINE_FLAGS_MAX + COMPANION_FLAGS_MAX + 3];
     struct quire_error err;
 
     engine_options_default(&options);
     size_t n = engine_flags(&options, rows);
-    n += beside_flags(&beside, rows + n);
+    n += companion_flags(&companion, rows + n);
     rows[n++] = (struct cli_option){.names = "Output:", .kind = CLI_GROUP};
     rows[n++] = (struct cli_option){
         .names = "json", .kind = CLI_FLAG, .target = &json, .common = true, .help = "Print JSON."};
@@ -90,14 +90,14 @@ int command_plan(int argc, char **argv)
         return code;
     if (!first.name)
         return command_fail(2, "MODEL is missing; usage: quire plan MODEL [options]");
-    if (beside_check(&beside, &err) != QUIRE_OK)
+    if (companion_check(&companion, &err) != QUIRE_OK)
         return command_fail(2, err.text);
     static const struct engine_grammars unused; /* a plan calls none of them */
     options.grammars = &unused;
     if (plan_first(&options, &first, &plans[0], ranks[0], &err) != QUIRE_OK)
         return command_fail(1, err.text);
-    if (beside.model && plan_second(&beside, &options, &first, &second, &plans[1], ranks[1], &err) != QUIRE_OK)
+    if (companion.model && plan_second(&companion, &options, &first, &second, &plans[1], ranks[1], &err) != QUIRE_OK)
         return command_fail(1, err.text);
-    (json ? plan_print_json : plan_print_table)(&first, beside.model ? &second : NULL);
+    (json ? plan_print_json : plan_print_table)(&first, companion.model ? &second : NULL);
     return 0;
 }

@@ -1,6 +1,6 @@
 #include "app/plan/planned.h"
 
-#include "base/json.h"
+#include "base/encoding/json.h"
 #include "server/front/front.h"
 
 #include <stdio.h>
@@ -50,10 +50,10 @@ static json_t *plan_json(const struct planned *p)
         {"mask_bytes", plan->mask_bytes},
         {"draft_weight_bytes", plan->draft_weight_bytes},
         {"draft_model_bytes", plan->draft_model_bytes},
-        {"regrouped_bytes", plan->regrouped_bytes},
-        {"panel_bytes", plan->panel_bytes},
+        {"regrouped_bytes", plan->repacked_rows_bytes},
+        {"panel_bytes", plan->repacked_bytes},
         {"message_bytes", plan->message_bytes},
-        {"handover_bytes", plan->handover_bytes},
+        {"handover_bytes", plan->stage_buffer_bytes},
         {"total_bytes", plan->total_bytes},
         {"device_memory", plan->device_memory},
         {"device_budget", plan->device_budget},

@@ -67,11 +67,11 @@ static void print_memory(const struct planned *p)
         {"its buffers", "parameters, activations, logits, workspace, and blocks for draft tokens",
          plan->draft_model_bytes},
         {"regrouped", "rows that loading quantizes, or repacks into the order that kernels read",
-         plan->regrouped_bytes},
+         plan->repacked_rows_bytes},
         {"panels", "rows repacked for one-token kernels of the form int8, in addition to the file's",
-         plan->panel_bytes},
+         plan->repacked_bytes},
         {"messages", "shared memory between ranks, on the host", plan->message_bytes},
-        {"handover", "activations passed between stages, through host memory", plan->handover_bytes},
+        {"handover", "activations passed between stages, through host memory", plan->stage_buffer_bytes},
         {"host tier", "KV blocks evicted from the cache (--swap-space)", plan->swap_bytes},
     };
     if (plan->gpu)

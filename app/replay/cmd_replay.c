@@ -7,7 +7,7 @@
 #include "app/models/cache.h"
 #include "app/replay/replay.h"
 #include "app/serving/identity.h"
-#include "base/json.h"
+#include "base/encoding/json.h"
 
 #include <inttypes.h>
 #include <stdio.h>

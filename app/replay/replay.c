@@ -1,8 +1,12 @@
 #include "app/replay/replay.h"
 
 #include "base/clock.h"
+#include "engine/engine.h"
+#include "engine/info.h"
 #include "engine/record/digest.h"
 #include "engine/record/seqs.h"
+#include "engine/stats.h"
+#include "kernels/kv.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -442,13 +446,13 @@ int replay_run(struct replay *p, const char *model_dir, const struct speculative
             err, QUIRE_UNSUPPORTED,
             "the recording was made with --invariance off: its answers depended on other requests, so their bits "
             "cannot be recomputed; quire sim --trace repeats its decisions");
-    if (recording_header(p->recording)->law != K_LAW_VERSION)
+    if (recording_header(p->recording)->numerics != K_NUMERICS_VERSION)
         return quire_fail(
             err, QUIRE_UNSUPPORTED,
             "the recording's answers were computed by version %u of docs/internals/numerics.md, but this program "
             "computes by version %d: their bits cannot be compared. Replay it with the release that made it; quire sim "
             "--trace repeats its decisions",
-            recording_header(p->recording)->law, K_LAW_VERSION);
+            recording_header(p->recording)->numerics, K_NUMERICS_VERSION);
     options_of(recording_header(p->recording), model_dir, &options);
     if (speculative)
         options.speculative = *speculative;

@@ -1,7 +1,7 @@
 #include "app/serve/cache_flags.h"
 
+#include "base/encoding/number.h"
 #include "base/log.h"
-#include "base/number.h"
 #include "server/cache/redis/url.h"
 
 #include <stdio.h>
@@ -156,7 +156,7 @@ static struct answer_store *open_store(void *context, const struct key256 *ident
     return store;
 }
 
-bool cache_flags_beside(const struct cache_flags *f, const char *suffix, char *out, size_t n)
+bool cache_flags_companion(const struct cache_flags *f, const char *suffix, char *out, size_t n)
 {
     const int length = is_file(f) ? snprintf(out, n, "%s%s", f->where + strlen(SQLITE), suffix) : -1;
     return length >= 0 && (size_t)length < n;

@@ -29,7 +29,7 @@ int cache_flags_check(const struct cache_flags *f, struct quire_error *err);
  * answers. A path that cannot be written fails here, before the server starts. */
 int cache_flags_begin(struct cache_flags *f, struct event_base *base, struct quire_error *err);
 /* Path of a file next to the store's file. Returns false if the store is not a file, or the path is too long. */
-bool cache_flags_beside(const struct cache_flags *f, const char *suffix, char *out, size_t n);
+bool cache_flags_companion(const struct cache_flags *f, const char *suffix, char *out, size_t n);
 /* The Redis that stores responses. Returns false if none does. */
 bool cache_flags_redis(const struct cache_flags *f, struct redis_url *out);
 /* Returns whether the cache is on; the default is off. */

@@ -70,9 +70,13 @@ int command_serve(int argc, char **argv)
     struct engine_options options;
     struct watching watching = {0};
     struct cache_flags cache = {0};
-    struct beside_flags beside = {0};
-    struct serve_flags flags = {
-        .http = &http, .says = &says, .options = &options, .watching = &watching, .cache = &cache, .beside = &beside};
+    struct companion_flags companion = {0};
+    struct serve_flags flags = {.http = &http,
+                                .says = &says,
+                                .options = &options,
+                                .watching = &watching,
+                                .cache = &cache,
+                                .companion = &companion};
     struct quire_error err;
     int code;
     engine_options_default(&options);

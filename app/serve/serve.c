@@ -1,6 +1,6 @@
 #include "app/serve/serve.h"
 
-#include "app/beside/beside.h"
+#include "app/companion/companion.h"
 #include "app/serve/serve_drain.h"
 #include "app/serve/serve_front.h"
 #include "app/serve/serve_models.h"
@@ -65,7 +65,7 @@ static void close_all(struct serve *s)
     front_destroy(s->front);
     if (s->cache) /* vectors of the embedding model may still arrive */
         response_cache_compare(s->cache, NULL);
-    beside_close(s->beside);
+    companion_close(s->companion);
     response_cache_close(s->cache);
     own_engine_close(s->engine);
     reload_end(s->reload);
@@ -92,7 +92,7 @@ int serve_run(struct serve_flags *flags, int *exit_code, struct quire_error *err
     if (status == QUIRE_OK) {
         event_base_dispatch(s.base);
         own_engine_leave(s.engine);
-        if (own_engine_died(s.engine) || beside_died(s.beside))
+        if (own_engine_died(s.engine) || companion_died(s.companion))
             s.exit_code = 1;
     }
     s.flags->watching->fails = status != QUIRE_OK;

@@ -66,13 +66,13 @@ int serve_check(struct serve_flags *f, const char *of_engine, struct quire_error
     if (status != QUIRE_OK)
         return status;
     const char *semantic = f->cache->semantic_model;
-    if (semantic && f->beside->model && strcmp(semantic, f->beside->model) != 0)
+    if (semantic && f->companion->model && strcmp(semantic, f->companion->model) != 0)
         return quire_fail(err, QUIRE_INVALID,
                           "--semantic-cache %s: --embedding-model is %s; both options must name the same model",
-                          semantic, f->beside->model);
+                          semantic, f->companion->model);
     if (semantic)
-        f->beside->model = semantic;
-    if (beside_check(f->beside, err) != QUIRE_OK)
+        f->companion->model = semantic;
+    if (companion_check(f->companion, err) != QUIRE_OK)
         return QUIRE_INVALID;
     if (cache_flags_check(f->cache, err) != QUIRE_OK)
         return QUIRE_INVALID;

@@ -155,5 +155,5 @@ size_t serve_flags(struct serve_flags *f, struct cli_option out[SERVE_FLAGS_MAX]
     n += connection_flags(f, out + n);
     n += engine_process_flags(f, out + n);
     n += cache_flags(f->cache, out + n);
-    return n + beside_flags(f->beside, out + n);
+    return n + companion_flags(f->companion, out + n);
 }

@@ -2,7 +2,7 @@
 #ifndef QUIRE_APP_SERVE_SERVE_FLAGS_H
 #define QUIRE_APP_SERVE_SERVE_FLAGS_H
 
-#include "app/beside/beside.h"
+#include "app/companion/companion.h"
 #include "app/command/cli.h"
 #include "app/serve/cache_flags.h"
 #include "app/serve/serve_values.h"
@@ -43,11 +43,11 @@ struct serve_flags {
     struct engine_options *options;
     struct watching *watching;
     struct cache_flags *cache;
-    struct beside_flags *beside;
+    struct companion_flags *companion;
     char **engine_argv; /* arguments of the engine's process if it is separate; the owner frees the array */
 };
 
-#define SERVE_FLAGS_MAX (CACHE_FLAGS_MAX + BESIDE_FLAGS_MAX + 60)
+#define SERVE_FLAGS_MAX (CACHE_FLAGS_MAX + COMPANION_FLAGS_MAX + 60)
 
 /* Writes the option rows to out[0..return value). */
 size_t serve_flags(struct serve_flags *f, struct cli_option out[SERVE_FLAGS_MAX]);

@@ -1,6 +1,6 @@
 #include "app/serve/serve_front.h"
 
-#include "app/beside/beside.h"
+#include "app/companion/companion.h"
 #include "base/log.h"
 #include "server/cache/redis/url.h"
 #include "server/cache/similar.h"
@@ -8,7 +8,7 @@
 
 #include <sys/resource.h>
 
-static void on_beside_gone(void *context)
+static void on_companion_gone(void *context)
 {
     struct serve *s = context;
     if (s->draining)
@@ -25,12 +25,12 @@ static int compare_questions(struct serve *s, struct quire_error *err)
     struct redis_url redis;
     char path[4096];
     options.threshold = (float)s->flags->cache->threshold;
-    options.n_numbers = beside_vectors(s->beside, &options.identity);
-    if (cache_flags_beside(s->flags->cache, ".vectors", path, sizeof path))
+    options.n_numbers = companion_vectors(s->companion, &options.identity);
+    if (cache_flags_companion(s->flags->cache, ".vectors", path, sizeof path))
         options.path = path;
     if (cache_flags_redis(s->flags->cache, &redis))
         options.shared = &redis;
-    int status = similar_open(s->base, &options, served_model_embedder(beside_model(s->beside)), &similar, err);
+    int status = similar_open(s->base, &options, served_model_embedder(companion_model(s->companion)), &similar, err);
     if (status != QUIRE_OK)
         return status;
     response_cache_compare(s->cache, similar);
@@ -46,7 +46,7 @@ static struct quire_grammars *use_grammars(struct serve *s)
 {
     struct quire_error why;
     struct quire_grammars *grammars = serving_grammars_use(s->grammars, s->text, &why);
-    if (!grammars)
+    if (!grammars && !(s->engine && own_engine_has_vectors(s->engine)))
         quire_log(QUIRE_LOG_WARN, "server", "requests for structured output are rejected: %s", why.text);
     return grammars;
 }
@@ -71,15 +71,15 @@ static int add_models(struct serve *s, const struct sampling_defaults *sampling,
         .compares = s->flags->cache->semantic_model != NULL,
     };
     int status = front_add_model(s->front, &model, &s->served, err);
-    if (status != QUIRE_OK || !s->flags->beside->model)
+    if (status != QUIRE_OK || !s->flags->companion->model)
         return status;
     if (s->engine && own_engine_has_vectors(s->engine))
         return quire_fail(err, QUIRE_INVALID, "--embedding-model: %s is an embedding model, too: serve one of the two",
                           s->model->name);
-    status = beside_open(s->base, s->flags->beside, s->flags->options, s->front, &model, on_beside_gone, s, &s->beside,
-                         err);
+    status = companion_open(s->base, s->flags->companion, s->flags->options, s->front, &model, on_companion_gone, s,
+                            &s->companion, err);
     if (status == QUIRE_OK)
-        status = beside_connect(s->beside, err);
+        status = companion_connect(s->companion, err);
     return status == QUIRE_OK && s->flags->cache->semantic_model ? compare_questions(s, err) : status;
 }
 

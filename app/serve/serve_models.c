@@ -1,7 +1,7 @@
 #include "app/serve/serve_models.h"
 
 #include "app/serving/text_load.h"
-#include "engine/model/model.h"
+#include "engine/model/describe.h"
 #include "server/front/front.h"
 
 static void on_engine_died(void *context, const char *why)

@@ -30,7 +30,7 @@ struct serve {
     struct response_cache *cache; /* NULL: off */
     struct front *front;
     struct served_model *served;
-    struct beside *beside; /* NULL without --embedding-model */
+    struct companion *companion; /* NULL without --embedding-model */
     struct warming *warming; /* NULL without --warm, and before the engine is available */
     struct reload *reload; /* NULL if nothing can be reloaded */
     bool draining;

@@ -73,7 +73,7 @@ int serve_connect_engine(struct serve *s, struct quire_error *err)
                                                .text = s->identity->text,
                                                .config = s->identity->config,
                                                .generation = s->identity->generation,
-                                               .arithmetic = s->identity->law,
+                                               .arithmetic = s->identity->numerics,
                                                .key_file = s->flags->says->key_file};
     const struct upstream_owner owner = {.ready = on_engine_ready,
                                          .waiting = on_engine_awaited,

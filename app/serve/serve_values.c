@@ -1,6 +1,6 @@
 #include "app/serve/serve_values.h"
 
-#include "base/json.h"
+#include "base/encoding/json.h"
 #include "server/link/supervisor.h"
 
 #include "text/quire_text.h"

@@ -1,6 +1,7 @@
 #include "app/serving/death.h"
 
 #include "base/log.h"
+#include "engine/engine.h"
 
 #include <poll.h>
 #include <stdatomic.h>

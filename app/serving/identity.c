@@ -2,7 +2,7 @@
 
 #include "base/buffer.h"
 #include "files/model_files.h"
-#include "kernels/kernels.h"
+#include "kernels/gemm_form.h"
 #include "text/quire_text.h"
 
 #include <stdio.h>
@@ -12,7 +12,7 @@
 int serving_identity_read(const char *model, struct serving_identity *out, struct quire_error *err)
 {
     struct buffer config = {0}, generation = {0};
-    snprintf(out->law, sizeof out->law, "law=%d\n", K_LAW_VERSION);
+    snprintf(out->numerics, sizeof out->numerics, "law=%d\n", K_NUMERICS_VERSION);
     int status = model_file_read(model, "config.json", MAX_CONFIG_BYTES, &config, err);
     if (status == QUIRE_OK)
         out->config = quire_sha256(config.data, config.n);

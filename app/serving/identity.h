@@ -9,7 +9,7 @@
  * generation_config.json (of nothing if the file does not exist). */
 struct serving_identity {
     struct key256 text, config, generation;
-    char law[24]; /* "law=2\n": K_LAW_VERSION, the beginning of an engine's arithmetic identity */
+    char numerics[24]; /* "law=2\n": K_NUMERICS_VERSION, the beginning of an engine's arithmetic identity */
 };
 int serving_identity_read(const char *model_dir, struct serving_identity *out, struct quire_error *err);
 

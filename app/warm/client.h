@@ -3,7 +3,7 @@
 #ifndef QUIRE_APP_WARM_CLIENT_H
 #define QUIRE_APP_WARM_CLIENT_H
 
-#include "base/json.h"
+#include "base/encoding/json.h"
 #include "base/status.h"
 
 #include <stdatomic.h>

@@ -2,7 +2,7 @@
 #ifndef QUIRE_APP_WARM_WARM_FILE_H
 #define QUIRE_APP_WARM_WARM_FILE_H
 
-#include "base/json.h"
+#include "base/encoding/json.h"
 #include "base/status.h"
 
 #include <stddef.h>

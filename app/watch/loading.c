@@ -3,6 +3,7 @@
 #include "app/command/progress.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "engine/engine.h"
 
 #define LOG_AFTER_S 2.0
 

@@ -3,8 +3,10 @@
 #ifndef QUIRE_APP_WATCH_LOADING_H
 #define QUIRE_APP_WATCH_LOADING_H
 
-#include "engine/engine.h"
+#include "engine/event.h"
 #include "engine/options.h"
+
+struct engine; /* engine/engine.h */
 
 /* engine_open(), using options->loading. */
 int loading_engine_open(const struct engine_options *options, engine_sink sink, void *sink_context, struct engine **out,

@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "engine/engine.h"
+#include "engine/stats.h"
 #include "speculation/figures.h"
 
 #include <math.h>

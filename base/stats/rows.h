@@ -1,7 +1,8 @@
 /* The statistics of an engine, as a table. A counter is one row here and the code that counts it: struct sched_stats,
  * struct engine_stats, struct wire_stats, the STATS frame and /metrics are made of the rows. docs/reference/protocol.md and
  * docs/reference/metrics.md have a line for each; tests/wire/stats_table_test.c holds them against the rows. Texts, lists
- * and histograms are not rows: wire.h has them. Macros only, for every module.
+ * and histograms are not rows: server/wire/stats_frame.h has them. tenant_rows.h has the rows of one tenant, and
+ * members.h makes members of structs from rows. Macros only, for every module.
  *
  *   ROW(member, type, tag, from, unit, shown, group, name, help)
  *
@@ -18,13 +19,9 @@
  * group   Its place in /metrics: MAIN, DRAFTS (between draft_method_info and the counts per position), LAST.
  * name, help  Its texts in /metrics; NULL if HIDDEN.
  *
- * Rows are in the order of /metrics.
- */
-#ifndef QUIRE_STATS_ROWS_H
-#define QUIRE_STATS_ROWS_H
-
-#include <stdbool.h>
-#include <stdint.h>
+ * Rows are in the order of /metrics. */
+#ifndef QUIRE_BASE_STATS_ROWS_H
+#define QUIRE_BASE_STATS_ROWS_H
 
 /* clang-format off */
 #define STATS_ROWS(ROW) \
@@ -125,56 +122,6 @@
     /* Of the host tier, first group. */ \
     ROW(n_host_blocks, U32, 42, DAEMON, BLOCKS, HIDDEN, MAIN, NULL, NULL)
 
-/* Of one tenant: ROW(member, type, at, shown, name, help). `at`: its byte in the record of 48 bytes in STATS. The record is
- * full, because peers of other versions read records of this size, and a frame for 1,024 tenants has room for 6 more bytes
- * of each. A further counter needs a field of its own and another limit of tenants. */
-#define STATS_TENANT_ROWS(ROW) \
-    ROW(n_prompt_tokens, U64, 0, COUNTER, "quire:tenant_prompt_tokens_total", \
-        "Prompt tokens computed for the tenant.") \
-    ROW(n_generated_tokens, U64, 8, COUNTER, "quire:tenant_generation_tokens_total", \
-        "Tokens generated for the tenant.") \
-    ROW(n_prefix_queries, U64, 16, COUNTER, "quire:tenant_prefix_cache_queries_total", \
-        "The tenant's prompt tokens looked up in the prefix cache.") \
-    ROW(n_prefix_hits, U64, 24, COUNTER, "quire:tenant_prefix_cache_hits_total", \
-        "The tenant's prompt tokens found there, which were not computed.") \
-    ROW(n_evicted_blocks, U64, 32, COUNTER, "quire:tenant_kv_blocks_evicted_total", \
-        "The tenant's cached KV blocks that were given up.") \
-    ROW(n_running, U32, 40, GAUGE, "quire:tenant_requests_running", \
-        "The tenant's sequences in the running batch.") \
-    ROW(n_waiting, U32, 44, GAUGE, "quire:tenant_requests_waiting", \
-        "The tenant's sequences waiting to be run.")
 /* clang-format on */
-
-/* ---- for the structs ---- */
-
-#define STATS_C_U32 uint32_t
-#define STATS_C_U64 uint64_t
-#define STATS_C_F64 double
-#define STATS_C_BOOL bool
-
-/* STATS_WHEN(STATS_IS_SCHED_##from)(text): the text, for the rows that struct sched_stats has; the others likewise. */
-#define STATS_WHEN(condition) STATS_PASTE(STATS_WHEN_, condition)
-#define STATS_PASTE(a, b) STATS_PASTE_NOW(a, b)
-#define STATS_PASTE_NOW(a, b) a##b
-#define STATS_WHEN_0(...)
-#define STATS_WHEN_1(...) __VA_ARGS__
-#define STATS_IS_SCHED_SCHED 1
-#define STATS_IS_SCHED_KV(member) 0
-#define STATS_IS_SCHED_ENGINE 0
-#define STATS_IS_SCHED_DAEMON 0
-#define STATS_IS_KV_SCHED 0
-#define STATS_IS_KV_KV(member) 1
-#define STATS_IS_KV_ENGINE 0
-#define STATS_IS_KV_DAEMON 0
-#define STATS_IS_ENGINE_SCHED 1
-#define STATS_IS_ENGINE_KV(member) 1
-#define STATS_IS_ENGINE_ENGINE 1
-#define STATS_IS_ENGINE_DAEMON 0
-#define STATS_OF_KV_KV(member) member
-
-#define STATS_SCHED_MEMBER(member, type, tag, from, ...) STATS_WHEN(STATS_IS_SCHED_##from)(STATS_C_##type member;)
-#define STATS_ENGINE_MEMBER(member, type, tag, from, ...) STATS_WHEN(STATS_IS_ENGINE_##from)(STATS_C_##type member;)
-#define STATS_WIRE_MEMBER(member, type, ...) STATS_C_##type member;
-#define STATS_TENANT_MEMBER(member, type, ...) STATS_C_##type member;
 
 #endif

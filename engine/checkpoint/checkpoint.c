@@ -1,6 +1,6 @@
 #include "engine/checkpoint/checkpoint.h"
 
-#include "base/json.h"
+#include "base/encoding/json.h"
 #include "engine/checkpoint/checkpoint_table.h"
 #include "files/gguf.h"
 #include "files/model_files.h"

@@ -12,7 +12,7 @@
 
 #include "base/hash.h"
 #include "base/status.h"
-#include "kernels/kernels.h"
+#include "kernels/format.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 #include "engine/checkpoint/checkpoint_table.h"
 
-#include "base/json.h"
-#include "base/little_endian.h"
+#include "base/encoding/json.h"
+#include "base/encoding/little_endian.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -24,10 +24,15 @@
 #define QUIRE_ENGINE_FORWARD_H
 
 #include "base/status.h"
-#include "engine/engine.h"
 #include "engine/plan.h"
 #include "engine/model/weights.h"
+#include "kernels/args/attention.h"
+#include "kernels/args/kv_copy.h"
+#include "kernels/args/rows.h"
+#include "kernels/args/sample.h"
+#include "kernels/group.h"
 #include "memory/kv_cache.h"
+#include "engine/model/model.h"
 
 #include <stdint.h>
 

@@ -1,4 +1,7 @@
 #include "engine/forward/forward_internal.h"
+#include "kernels/args/gemm.h"
+#include "kernels/args/norm.h"
+#include "kernels/args/rope.h"
 
 #include <assert.h>
 

@@ -43,8 +43,8 @@ struct forward {
     float *vectors[2]; /* [max_num_seqs, vector_size] of a model that gives them, likewise */
     struct k_sample_result *results[2]; /* [max_logit_rows] where a step's results come, likewise */
     bool is_in_place; /* the backend computes in host memory, a step at a time: both are used where they are */
-    uint8_t *handover; /* [handover_bytes] stage buffer in host memory, used if the stage computes elsewhere */
-    uint64_t handover_bytes, taken; /* taken: ticket of the last copy from there, 0 before the first */
+    uint8_t *stage_buffer; /* [stage_buffer_bytes] stage buffer in host memory, used if the stage computes elsewhere */
+    uint64_t stage_buffer_bytes, taken; /* taken: ticket of the last copy from there, 0 before the first */
     uint64_t n_begun;
     struct forward_graph graphs[FORWARD_MAX_GRAPHS]; /* by rising size */
     uint32_t n_graphs;

@@ -47,13 +47,14 @@ static int alloc_kv(struct forward *f, const struct engine_plan *plan, struct qu
 }
 
 /* Allocates the stage buffer, which passes data through the host from one stage to the next. */
-static int alloc_handover(struct forward *f, const struct engine_plan *plan, struct quire_error *err)
+static int alloc_stage_buffer(struct forward *f, const struct engine_plan *plan, struct quire_error *err)
 {
-    void *handover = NULL;
-    f->handover_bytes = plan->handover_bytes;
-    int status = plan->handover_bytes ? f->backend->ops->alloc_host(f->backend, plan->handover_bytes, &handover, err)
-                                      : QUIRE_OK;
-    f->handover = handover;
+    void *stage_buffer = NULL;
+    f->stage_buffer_bytes = plan->stage_buffer_bytes;
+    int status = plan->stage_buffer_bytes
+                     ? f->backend->ops->alloc_host(f->backend, plan->stage_buffer_bytes, &stage_buffer, err)
+                     : QUIRE_OK;
+    f->stage_buffer = stage_buffer;
     return status;
 }
 
@@ -145,7 +146,7 @@ int forward_create(struct k_backend *backend, const struct model_desc *desc, con
     if (status == QUIRE_OK)
         status = alloc_staging(f, plan, err);
     if (status == QUIRE_OK)
-        status = alloc_handover(f, plan, err);
+        status = alloc_stage_buffer(f, plan, err);
     if (status == QUIRE_OK)
         status = alloc_buffers(f, plan, err);
     if (status == QUIRE_OK)
@@ -196,7 +197,7 @@ void forward_destroy(struct forward *f)
     free_dev(f, f->sampled_dev);
     free_dev(f, f->logits_dev);
     free_dev(f, f->arena_dev);
-    free_dev(f, f->handover);
+    free_dev(f, f->stage_buffer);
     free_dev(f, f->staging[0]);
     free_dev(f, f->staging[1]);
     free_dev(f, f->results[0]);

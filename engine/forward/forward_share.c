@@ -1,5 +1,6 @@
 /* Combines the parts of a stage's ranks in a pass through the backend: two sums per layer, and the logits. */
 #include "engine/forward/forward_internal.h"
+#include "kernels/args/group.h"
 
 int forward_reduce(struct forward *f, float *y, uint32_t n, uint32_t n_cols, const float *bias, struct quire_error *err)
 {

@@ -16,7 +16,7 @@ static int settle(struct forward *f, struct quire_error *err)
 
 static uint64_t piece_of(const struct forward *f, uint64_t n_bytes, uint64_t at)
 {
-    return n_bytes - at < f->handover_bytes ? n_bytes - at : f->handover_bytes;
+    return n_bytes - at < f->stage_buffer_bytes ? n_bytes - at : f->stage_buffer_bytes;
 }
 
 static int give(struct forward *f, int (*send)(void *context, const void *x, size_t n_bytes, struct quire_error *err),
@@ -28,10 +28,10 @@ static int give(struct forward *f, int (*send)(void *context, const void *x, siz
     for (uint64_t at = 0, n; at < n_bytes; at += n) {
         uint64_t there;
         n = piece_of(f, n_bytes, at);
-        TRY(ops->copy_out(f->backend, f->handover, (const uint8_t *)x_dev + at, n, err));
+        TRY(ops->copy_out(f->backend, f->stage_buffer, (const uint8_t *)x_dev + at, n, err));
         TRY(ops->fence(f->backend, &there, err));
         TRY(ops->wait(f->backend, there, err));
-        TRY(send(f->group.context, f->handover, n, err));
+        TRY(send(f->group.context, f->stage_buffer, n, err));
     }
     return QUIRE_OK;
 }
@@ -45,8 +45,8 @@ static int take(struct forward *f, int (*receive)(void *context, void *x, size_t
     for (uint64_t at = 0, n; at < n_bytes; at += n) {
         n = piece_of(f, n_bytes, at);
         TRY(settle(f, err));
-        TRY(receive(f->group.context, f->handover, n, err));
-        TRY(ops->copy_in(f->backend, (uint8_t *)x_dev + at, f->handover, n, err));
+        TRY(receive(f->group.context, f->stage_buffer, n, err));
+        TRY(ops->copy_in(f->backend, (uint8_t *)x_dev + at, f->stage_buffer, n, err));
         TRY(ops->fence(f->backend, &f->taken, err));
     }
     return QUIRE_OK;
@@ -56,8 +56,9 @@ int forward_clear_stage(struct forward *f, struct quire_error *err)
 {
     if (f->is_in_place || !forward_is_stage(f))
         return QUIRE_OK;
-    memset(f->handover, 0, f->handover_bytes);
-    TRY(f->backend->ops->copy_in(f->backend, f->arena_dev + f->layout.residual, f->handover, f->handover_bytes, err));
+    memset(f->stage_buffer, 0, f->stage_buffer_bytes);
+    TRY(f->backend->ops->copy_in(f->backend, f->arena_dev + f->layout.residual, f->stage_buffer, f->stage_buffer_bytes,
+                                 err));
     return f->backend->ops->fence(f->backend, &f->taken, err);
 }
 

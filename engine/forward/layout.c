@@ -1,6 +1,10 @@
 #include "engine/forward/layout.h"
 
 #include "engine/model/share.h"
+#include "engine/model/tensors.h"
+#include "kernels/args/attention.h"
+#include "kernels/args/rows.h"
+#include "kernels/args/sample.h"
 
 /* Adds up pieces; an overflow sticks. */
 struct tally {
@@ -81,7 +85,7 @@ int step_layout_make(const struct model_desc *desc, const struct engine_plan *pl
     return QUIRE_OK;
 }
 
-uint64_t layout_handover_bytes(const struct model_desc *desc, const struct engine_plan *plan)
+uint64_t layout_stage_buffer_bytes(const struct model_desc *desc, const struct engine_plan *plan)
 {
     const bool is_in_place = plan->planner->on_host && plan->planner->overlap_depth == 0;
     if (!desc->stage.n_stages || is_in_place)

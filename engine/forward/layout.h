@@ -5,9 +5,8 @@
 #define QUIRE_ENGINE_LAYOUT_H
 
 #include "base/status.h"
-#include "engine/engine.h"
-#include "engine/plan.h"
 #include "engine/model/model.h"
+#include "engine/plan.h"
 
 #include <stdint.h>
 
@@ -47,7 +46,7 @@ int step_layout_make(const struct model_desc *desc, const struct engine_plan *pl
 struct k_plan_dims step_plan_dims(const struct model_desc *desc, const struct engine_plan *plan);
 
 /* Host memory of the stage buffer; 0 if the stage computes in host memory. The size is equal on all ranks. */
-uint64_t layout_handover_bytes(const struct model_desc *desc, const struct engine_plan *plan);
+uint64_t layout_stage_buffer_bytes(const struct model_desc *desc, const struct engine_plan *plan);
 
 /* Bytes of K, or of V, of one layer. */
 uint64_t layout_kv_bytes(const struct model_desc *desc, struct k_format format, uint32_t block_tokens,

@@ -7,7 +7,7 @@
 #define QUIRE_ENGINE_CONSTRAINT_H
 
 #include "engine/grammars.h"
-#include "kernels/kernels.h"
+#include "kernels/args/sample.h"
 
 /* As many as a row of a step has drafts, at most. */
 #define CONSTRAINT_MAX_FORCED 64u

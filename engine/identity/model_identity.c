@@ -11,7 +11,7 @@
 /* If a field that changes answers is missing here, the response cache serves another model's answers. This assertion
  * therefore fails whenever the struct changes. The following fields stay out because no bit depends on them:
  *   dtype_stated, scales_cache, quantization.floats    what a file may say is checked by them, or logged
- *   panel_bytes, regrouped_bytes                       memory
+ *   repacked_bytes, repacked_rows_bytes                       memory
  *   needs_lanes, lanes_matrix, lanes_format            decide the GEMM form, which engine_identity has itself
  *   share, stage                                       ranks change no bit
  *   max_position                                       a limit: a request's max_tokens holds it, and RoPE is resolved

@@ -11,7 +11,7 @@ void engine_identity_seal(struct engine_identity *identity)
     snprintf(identity->text, sizeof identity->text,
              "law=%u\nweights=%s\nmodel=%s\nweight_format=%s\nform=%s\nactivation=%s\nkv_format=%s\ninvariance=%s\n"
              "adapters=%s\n",
-             identity->law, weights, model, identity->weight_format, identity->form, identity->activation,
+             identity->numerics, weights, model, identity->weight_format, identity->form, identity->activation,
              identity->kv_format, identity->invariance, identity->adapters);
     identity->digest = quire_sha256(identity->text, strlen(identity->text));
 }

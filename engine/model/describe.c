@@ -1,7 +1,8 @@
-#include "engine/model/model.h"
+#include "engine/model/describe.h"
+#include "engine/model/layer.h"
 
+#include "base/encoding/json.h"
 #include "base/file.h"
-#include "base/json.h"
 #include "engine/model/pooling.h"
 #include "engine/model/rope_config.h"
 #include "files/model_files.h"
@@ -39,7 +40,7 @@ struct architecture {
     bool qkv_bias;              /* always present; o_proj has no bias */
     bool reads_attention_bias;  /* attention_bias puts one on q, k, v and o */
     bool reads_mlp_bias;
-    enum model_norm_place norm_place; /* of every block */
+    enum model_norm_position norm_place; /* of every block */
     enum model_head_norm head_norm;
     enum window_rule window;
     bool encoder;
@@ -124,7 +125,7 @@ void model_make_encoder_layers(struct model_desc *desc)
         desc->layers[l] = layer;
 }
 
-void model_make_layers(struct model_desc *desc, enum model_norm_place place, enum model_head_norm head_norm)
+void model_make_layers(struct model_desc *desc, enum model_norm_position place, enum model_head_norm head_norm)
 {
     const struct model_layer layer = {
         .n_blocks = 2,

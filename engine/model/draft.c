@@ -1,6 +1,7 @@
 #include "engine/model/draft.h"
 
-#include "base/json.h"
+#include "base/encoding/json.h"
+#include "engine/model/describe.h"
 #include "engine/model/weights.h"
 #include "files/model_files.h"
 

@@ -9,8 +9,8 @@
 #define QUIRE_ENGINE_DRAFT_H
 
 #include "base/status.h"
-#include "engine/model/model.h"
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/model/model.h"
 
 /* *checkpoint is the caller's (checkpoint_close). QUIRE_INVALID: another tokenizer; else as model_describe() and
  * checkpoint_open() and weights_unused(). */

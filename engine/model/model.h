@@ -1,64 +1,19 @@
 /* A model is data: one description, made from config.json, drives one forward pass.
  *
  * Differences between architectures are fields here, never branches on a name in the forward pass. Only
- * model_describe() knows the names of architectures.
- */
-#ifndef QUIRE_ENGINE_MODEL_H
-#define QUIRE_ENGINE_MODEL_H
+ * model_describe() knows the names of architectures. Any thread. */
+#ifndef QUIRE_ENGINE_MODEL_MODEL_H
+#define QUIRE_ENGINE_MODEL_MODEL_H
 
-#include "base/status.h"
-#include "engine/model/quantization.h"
-#include "kernels/kernels.h"
-#include "request/spec.h"
+#include "engine/model/layer.h"
+#include "engine/model/quantization/quantization.h"
+#include "kernels/format.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #define MODEL_MAX_LAYERS 256
 #define MODEL_MAX_EOS 16
-
-/* ---- layers ---------------------------------------------------------------------------------------- */
-
-/* A layer is a list of blocks; each adds something to the residual stream x. */
-enum model_block_kind { BLOCK_ATTENTION, BLOCK_MLP };
-enum model_norm { NORM_RMS, NORM_LAYER };
-enum model_norm_place {
-    NORM_PRE,  /* x += block(norm(x)) */
-    NORM_POST, /* x += norm(block(x)); all blocks of a model, or none */
-    NORM_SUM,  /* x = norm(x + block(x)), of NORM_LAYER; likewise */
-};
-enum model_mask {
-    MASK_CAUSAL, /* all positions up to a token's own */
-    MASK_WINDOW, /* the last `window` of them */
-    MASK_NONE,   /* all of the text, which is computed in one step */
-};
-enum model_head_norm {
-    HEAD_NORM_NONE,
-    HEAD_NORM_EACH, /* RMSNorm over each q and k head, before RoPE */
-    HEAD_NORM_ALL,  /* over all q heads of a token, and all k heads */
-};
-enum model_activation { ACTIVATION_NONE, ACTIVATION_SILU_MUL, ACTIVATION_GELU };
-
-struct model_block {
-    enum model_block_kind kind;
-    enum model_norm norm;
-    enum model_norm_place place;
-    /* attention */
-    enum model_mask mask;
-    uint32_t window; /* of MASK_WINDOW */
-    enum model_head_norm head_norm;
-    /* MLP */
-    enum model_activation activation; /* of gate and up; GELU has up only */
-};
-
-#define MODEL_MAX_BLOCKS 2
-#define MODEL_FOLDER_BYTES 65
-struct model_layer {
-    uint32_t n_blocks;
-    struct model_block blocks[MODEL_MAX_BLOCKS];
-};
-
-/* ---- the model ------------------------------------------------------------------------------------- */
 
 enum model_rope { MODEL_ROPE_NONE, MODEL_ROPE_DEFAULT, MODEL_ROPE_LINEAR, MODEL_ROPE_LLAMA3, MODEL_ROPE_YARN };
 
@@ -94,8 +49,8 @@ struct model_desc {
     struct k_format lanes_format; /* its format */
     bool int8_activations; /* the weights were made to meet activations in int8 */
     struct quantization quantization;
-    uint64_t panel_bytes; /* bytes that the cpu backend repacks for the form int8; set with weight_format */
-    uint64_t regrouped_bytes; /* bytes of rows that loading repacks; set with weight_format */
+    uint64_t repacked_bytes; /* bytes that the cpu backend repacks for the form int8; set with weight_format */
+    uint64_t repacked_rows_bytes; /* bytes of rows that loading repacks; set with weight_format */
     uint32_t n_next_layers; /* behind the model's in the files: they guess tokens, and are not computed */
     uint32_t vocab_size, hidden_size, n_layers, n_q_heads, n_kv_heads, head_dim;
     uint32_t intermediate_size;
@@ -135,36 +90,11 @@ struct model_desc {
     int64_t bos; /* -1 if the model has no bos */
 };
 
-/* Reads config.json and, where present, generation_config.json of a directory. Both config layouts
- * (torch_dtype and rope_scaling; dtype and rope_parameters) are understood. QUIRE_INVALID or
- * QUIRE_UNSUPPORTED with "config.json: field: why". */
-int model_describe(const char *model_dir, struct model_desc *out, struct sampling_defaults *sampling,
-                   struct quire_error *err);
-
-/* Turns a description that generates into one that returns vectors, according to modules.json and the files that it
- * names. Without modules.json the last token's vector is used. For an encoder model_describe() has already done
- * this. */
-int model_describe_vector(const char *model_dir, struct model_desc *desc, struct quire_error *err);
-
-/* The same from texts in memory, those that are not there being NULL: what the fuzzer calls. */
-int model_describe_vector_json(const char *modules, const char *pooling, const char *dense, const char *limits,
-                               struct model_desc *desc, struct quire_error *err);
-
 /* Whether a text must be computed in one step: its KV or its vector depends on all of it. */
 static inline bool model_reads_whole(const struct model_desc *desc)
 {
     return desc->encoder || (desc->pooling != POOLING_NONE && desc->pooling != POOLING_LAST);
 }
-
-/* The same from texts in memory (generation may be NULL): what the fuzzer calls. */
-int model_describe_json(const char *config, size_t n_config, const char *generation, size_t n_generation,
-                        struct model_desc *out, struct sampling_defaults *sampling, struct quire_error *err);
-
-/* Gives each of n_layers attention over all positions, then an MLP: what the architectures here have in common. */
-void model_make_layers(struct model_desc *desc, enum model_norm_place place, enum model_head_norm head_norm);
-
-/* Likewise an encoder's: LayerNorm of what a block adds to its input, attention over the whole text, GELU. */
-void model_make_encoder_layers(struct model_desc *desc);
 
 /* How the bulk of its matrices is stored; where no checkpoint was looked at, as config.json says. */
 static inline struct k_format model_weight_format(const struct model_desc *desc)

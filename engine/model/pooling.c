@@ -1,6 +1,6 @@
 #include "engine/model/pooling.h"
 
-#include "base/json.h"
+#include "base/encoding/json.h"
 #include "engine/model/rope_config.h"
 
 #include <string.h>

@@ -1,10 +1,10 @@
 #include "engine/model/model.h"
-#include "kernels/math.h"
+#include "kernels/math/wide.h"
 
 #define TWO_PI 0x1.921fb54442d18p+2
 
 /* Everything here is f64 and rounded to f32 once; floor and ceil are exact, and the rest is
- * kernels/math.h, so that every machine makes the same table. */
+ * kernels/math/, so that every machine makes the same table. */
 
 /* The frequency index at which a position turns `rotations` times over the original context. */
 static double yarn_correction_dim(const struct model_desc *desc, double rotations)

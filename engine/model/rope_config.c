@@ -1,7 +1,7 @@
 #include "engine/model/rope_config.h"
 
-#include "base/json.h"
-#include "kernels/math.h"
+#include "base/encoding/json.h"
+#include "kernels/math/wide.h"
 
 #include <string.h>
 

@@ -1,5 +1,6 @@
 #include "engine/model/share.h"
 
+#include "engine/model/tensors.h"
 #include "kernels/quant.h"
 #include "kernels/segments.h"
 

@@ -7,7 +7,9 @@
 #ifndef QUIRE_ENGINE_SHARE_H
 #define QUIRE_ENGINE_SHARE_H
 
-#include "engine/model/tensors.h"
+#include "engine/model/model.h"
+#include "engine/model/tensor_table.h"
+#include "kernels/weight.h"
 
 struct model_range {
     uint32_t first, n;

@@ -1,5 +1,6 @@
-#include "engine/model/tensors.h"
+#include "engine/model/tensor_table.h"
 
+#include "engine/model/tensors.h"
 #include "kernels/segments.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* Tensors of a checkpoint that the model does not compute with: weights.h's weights_unused(). */
 #include "engine/checkpoint/extras.h"
 #include "engine/model/weights.h"
-#include "kernels/kernels.h"
+#include "kernels/format.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 #include "engine/model/weights.h"
 
-#include "engine/model/block_scales.h"
-#include "engine/model/quantize.h"
-#include "engine/model/quantized.h"
-#include "kernels/math.h"
+#include "engine/model/quantization/block_scales.h"
+#include "engine/model/quantization/quantize.h"
+#include "engine/model/quantization/quantized.h"
+#include "kernels/math/convert.h"
 #include "kernels/quant.h"
 
 #include <stdio.h>
@@ -19,7 +19,7 @@ struct binder {
     bool bare;     /* a checkpoint of a model without its head: names without "model." or "bert." */
     float *params; /* host image of the arena */
     uint64_t at;   /* floats of it that have an owner */
-    struct quantized_room room;
+    struct quantized_arena arena;
     struct weights_progress progress;
     struct quire_error *err;
 };
@@ -68,10 +68,10 @@ static void put_in_order(struct binder *b, struct checkpoint_tensor *t)
     if (!t->interleaved)
         return;
     const size_t row = (size_t)k_format_bytes(t->format, t->shape[1]);
-    char *copy = quantized_take(&b->room, row * t->shape[0]);
+    char *copy = quantized_take(&b->arena, row * t->shape[0]);
     if (!copy) /* it only counts */
         return;
-    for (uint32_t r = 0; r < t->shape[0] && quantized_fills(&b->room); r++)
+    for (uint32_t r = 0; r < t->shape[0] && quantized_fills(&b->arena); r++)
         memcpy(copy + row * model_row(b->desc, r), (const char *)t->data + row * r, row);
     t->data = copy;
 }
@@ -126,7 +126,7 @@ static int view_matrix(struct binder *b, const struct model_tensor *row, uint32_
 {
     const struct quantized_matrix m = quantized_of(b, row, layer);
     if (quantized_has(&m))
-        return quantized_view(&m, &b->room, out, b->err);
+        return quantized_view(&m, &b->arena, out, b->err);
     struct checkpoint_tensor t;
     int status = find(b, row, layer, &t);
     if (status != QUIRE_OK)
@@ -136,7 +136,7 @@ static int view_matrix(struct binder *b, const struct model_tensor *row, uint32_
     put_in_order(b, &t);
     const struct quantize making = quantize_of(b, row, &t, &m);
     if (making.to.bits)
-        return quantize_view(&making, &b->room, out, b->err);
+        return quantize_view(&making, &b->arena, out, b->err);
     *out = (struct k_weight_view){
         .data = t.data,
         .format = t.format,
@@ -399,7 +399,7 @@ static int count_matrix(struct binder *b, const struct model_tensor *row, uint32
     const bool is_quantized = quantized_has(&m);
     struct k_weight_view v = {.n_rows = m.n_rows, .n_cols = m.n_cols};
     if (is_quantized) {
-        int status = quantized_view(&m, &b->room, &v, b->err);
+        int status = quantized_view(&m, &b->arena, &v, b->err);
         if (status != QUIRE_OK)
             return status;
         f->has_quantized = true;
@@ -416,7 +416,7 @@ static int count_matrix(struct binder *b, const struct model_tensor *row, uint32
         if (t.n_dims == 2 && t.shape[0] == m.n_rows && t.shape[1] == m.n_cols) /* another shape is refused later */
             put_in_order(b, &t);
         const struct quantize making = quantize_of(b, row, &t, &m);
-        if (making.to.bits && quantize_view(&making, &b->room, &v, b->err) != QUIRE_OK)
+        if (making.to.bits && quantize_view(&making, &b->arena, &v, b->err) != QUIRE_OK)
             return QUIRE_INVALID;
         f->has_quantized |= making.to.bits > 0;
     }
@@ -433,7 +433,7 @@ static int count_matrix(struct binder *b, const struct model_tensor *row, uint32
         f->lanes_format = v.format;
         snprintf(f->lanes_matrix, sizeof f->lanes_matrix, "%.88s.weight", m.name);
     }
-    f->panel_bytes += k_planner_find("cpu")->weight_bytes(v.format, v.n_rows, v.n_cols);
+    f->repacked_bytes += k_planner_find("cpu")->weight_bytes(v.format, v.n_rows, v.n_cols);
     return QUIRE_OK;
 }
 
@@ -493,8 +493,8 @@ static int look(const struct checkpoint *checkpoint, struct model_desc *desc, st
         if (formats.of[i].layer_bytes >= formats.of[best].layer_bytes && formats.of[i].layer_bytes > 0)
             desc->weight_format = formats.of[best = i].format;
     desc->int8_activations = desc->quantization.inputs != INPUTS_FLOAT;
-    desc->regrouped_bytes = b.room.used;
-    desc->panel_bytes = formats.panel_bytes;
+    desc->repacked_rows_bytes = b.arena.used;
+    desc->repacked_bytes = formats.repacked_bytes;
     desc->needs_lanes = formats.needs_lanes;
     memcpy(desc->lanes_matrix, formats.lanes_matrix, sizeof desc->lanes_matrix);
     desc->lanes_format = formats.lanes_format;
@@ -535,8 +535,8 @@ int weights_look_share(const struct checkpoint *checkpoint, struct model_desc *d
     int status = count_matrices(&b, &contents);
     if (status != QUIRE_OK)
         return status;
-    desc->panel_bytes = contents.panel_bytes;
-    desc->regrouped_bytes = b.room.used;
+    desc->repacked_bytes = contents.repacked_bytes;
+    desc->repacked_rows_bytes = b.arena.used;
     *bytes = 0;
     for (uint32_t i = 0; i < contents.n; i++)
         *bytes += contents.of[i].bytes;
@@ -551,24 +551,24 @@ int weights_look(const struct checkpoint *checkpoint, const struct model_desc *d
     return count_matrices(&b, out);
 }
 
-static int make_room(struct binder *b, const struct repack_source *keep, struct weights *w)
+static int make_space(struct binder *b, const struct repack_source *keep, struct weights *w)
 {
-    if (!b->desc->regrouped_bytes)
+    if (!b->desc->repacked_rows_bytes)
         return QUIRE_OK;
-    int status = keep ? repack_find(keep, b->desc->regrouped_bytes, &w->kept, b->err) : QUIRE_OK;
+    int status = keep ? repack_find(keep, b->desc->repacked_rows_bytes, &w->kept, b->err) : QUIRE_OK;
     if (status != QUIRE_OK)
         return status;
     if (w->kept) {
-        w->kept_bytes = b->desc->regrouped_bytes;
-        b->room = (struct quantized_room){.base = (uint8_t *)(uintptr_t)w->kept, .is_filled = true};
+        w->kept_bytes = b->desc->repacked_rows_bytes;
+        b->arena = (struct quantized_arena){.base = (uint8_t *)(uintptr_t)w->kept, .is_filled = true};
         return QUIRE_OK;
     }
-    w->regrouped = aligned_alloc(64, b->desc->regrouped_bytes);
-    b->room.base = w->regrouped;
-    return w->regrouped
+    w->repacked_rows = aligned_alloc(64, b->desc->repacked_rows_bytes);
+    b->arena.base = w->repacked_rows;
+    return w->repacked_rows
                ? QUIRE_OK
                : quire_fail(b->err, QUIRE_NO_MEMORY, "weights: %llu bytes for repacked rows cannot be allocated",
-                            (unsigned long long)b->desc->regrouped_bytes);
+                            (unsigned long long)b->desc->repacked_rows_bytes);
 }
 
 int weights_create(struct k_backend *backend, const struct checkpoint *checkpoint, const struct model_desc *desc,
@@ -595,11 +595,11 @@ int weights_create(struct k_backend *backend, const struct checkpoint *checkpoin
     w->n_layers = desc->n_layers;
     w->layers = layers;
     w->beside = &layers[desc->n_layers];
-    int status = make_room(&b, keep, w);
+    int status = make_space(&b, keep, w);
     if (status == QUIRE_OK)
         status = bind_all(&b, w);
-    if (status == QUIRE_OK && keep && w->regrouped && b.room.used == desc->regrouped_bytes)
-        repack_keep(keep, w->regrouped, desc->regrouped_bytes);
+    if (status == QUIRE_OK && keep && w->repacked_rows && b.arena.used == desc->repacked_rows_bytes)
+        repack_keep(keep, w->repacked_rows, desc->repacked_rows_bytes);
     free(b.params);
     if (status != QUIRE_OK) {
         weights_destroy(w);
@@ -621,7 +621,7 @@ void weights_destroy(struct weights *w)
         w->backend->ops->weight_destroy(w->backend, w->head.matrix);
     if (w->params_dev)
         w->backend->ops->free(w->backend, w->params_dev);
-    free(w->regrouped);
+    free(w->repacked_rows);
     repack_unmap(w->kept, w->kept_bytes);
     free(w->layers);
     free(w);

@@ -1,19 +1,21 @@
 /* A checkpoint's tensors bound to the description by the table of engine/model/tensors.h: every GEMM weight as the
- * backend's k_weight over the mapping, in place where kernels can read it there, and every norm, bias and inverse frequency as f32 in one arena.
+ * backend's k_weight over the mapping, in place where kernels can read it there, and every norm, bias and inverse
+ * frequency as f32 in one arena.
  *
  * Owns the k_weights, the copies and the arena; borrows the mapping and the backend, which must outlive it.
- * Made and destroyed on the thread that drives the backend; read only by it.
- */
+ * Made and destroyed on the thread that drives the backend; read only by it. */
 #ifndef QUIRE_ENGINE_WEIGHTS_H
 #define QUIRE_ENGINE_WEIGHTS_H
 
 #include "base/status.h"
-#include "engine/model/model.h"
 #include "engine/checkpoint/checkpoint.h"
-#include "engine/model/repack_cache.h"
+#include "engine/model/quantization/repack_cache.h"
 #include "engine/model/share.h"
+#include "engine/model/tensor_table.h"
 #include "engine/model/tensors.h"
-#include "kernels/kernels.h"
+#include "kernels/backend.h"
+#include "kernels/format.h"
+#include "kernels/gemm_form.h"
 
 /* The weights of a site: y = matrix x + bias. */
 struct site_weight {
@@ -39,9 +41,9 @@ struct weights {
     const float *inv_freq; /* [D / 2] */
     uint32_t n_layers;
     void *params_dev;
-    void *regrouped; /* host memory of repacked rows, whose order in the file differs from the kernels', and of rows
+    void *repacked_rows; /* host memory of repacked rows, whose order in the file differs from the kernels', and of rows
                       * quantized at load */
-    const void *kept; /* instead of it: a mapped file of such rows (engine/model/repack_cache.h) */
+    const void *kept; /* instead of it: a mapped file of such rows (engine/model/quantization/repack_cache.h) */
     uint64_t kept_bytes;
     struct k_backend *backend;
 };
@@ -52,7 +54,7 @@ int weights_open(const char *model, const struct model_desc *desc, struct checkp
 
 /* Sets desc->dtype to the dtype that the checkpoint's embedding is stored in: config.json may leave it out, or have been
  * written for other files. Sets weight_format to that of most bytes of the layers' matrices, and with it int8_activations,
- * needs_lanes, regrouped_bytes and panel_bytes. QUIRE_INVALID where quantization_config says otherwise than the tensors. quantization: NULL, or as
+ * needs_lanes, repacked_rows_bytes and repacked_bytes. QUIRE_INVALID where quantization_config says otherwise than the tensors. quantization: NULL, or as
  * quantization_choose() takes it: what the file has, or what its plain weights are made into. */
 int weights_stored_dtype(const struct checkpoint *checkpoint, const char *quantization, struct model_desc *desc,
                          struct quire_error *err);
@@ -68,7 +70,7 @@ struct weights_of_format {
 struct weights_contents {
     struct weights_of_format of[WEIGHTS_MAX_FORMATS];
     uint32_t n;
-    uint64_t panel_bytes; /* model_desc's */
+    uint64_t repacked_bytes; /* model_desc's */
     uint64_t n_vector_weights; /* of norms and biases */
     bool has_quantized; /* as quantization_config says */
     bool needs_lanes; /* model_desc's, and the two after it */
@@ -99,7 +101,7 @@ int weights_unused(const struct checkpoint *checkpoint, const struct model_desc 
 /* Whether the checkpoint names its tensors without "model.", or "bert.": it was saved from the model without its head. */
 bool weights_are_bare(const struct checkpoint *checkpoint, const struct model_desc *desc);
 
-/* Sizes of one rank's part: sets desc->panel_bytes and regrouped_bytes, and counts the bytes of matrices that are
+/* Sizes of one rank's part: sets desc->repacked_bytes and repacked_rows_bytes, and counts the bytes of matrices that are
  * mapped in place. */
 int weights_look_share(const struct checkpoint *checkpoint, struct model_desc *desc, uint64_t *bytes,
                        struct quire_error *err);

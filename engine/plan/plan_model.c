@@ -1,6 +1,7 @@
 #include "engine/plan_model.h"
 
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/model/describe.h"
 #include "engine/model/draft.h"
 #include "engine/model/weights.h"
 

@@ -7,7 +7,7 @@
 #define QUIRE_ENGINE_RANKS_GPUS_H
 
 #include "parallel/host_id.h"
-#include "kernels/kernels.h"
+#include "kernels/open.h"
 #include "parallel/collective.h"
 
 /* The GPUs that a rank reports to the others. */

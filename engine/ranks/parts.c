@@ -21,7 +21,7 @@ static int open_pair(struct collective *whole, uint32_t part, uint32_t first, ui
 {
     int status = collective_open_part(whole, part, (const uint32_t[]){first, second}, 2, out, err);
     if (status == QUIRE_OK)
-        collective_be_lenient(*out);
+        collective_be_patient(*out);
     return status;
 }
 
@@ -44,7 +44,7 @@ int parts_open(struct collective *whole, uint32_t n_stages, struct rank_parts *o
         out->stage = whole;
         return QUIRE_OK;
     }
-    collective_be_lenient(whole);
+    collective_be_patient(whole);
     int status = open_stage(whole, n_places, out, err);
     if (status == QUIRE_OK && stage > 0)
         status = open_pair(whole, PART_OF_LINK + rank - n_places, rank - n_places, rank, &out->before, err);

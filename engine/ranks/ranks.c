@@ -22,7 +22,7 @@ struct ranks {
     struct step_limits limits;
     void *payload; /* buffer for the largest frame; NULL before ranks_ready() */
     bool is_ahead; /* about the other ranks: the last step returned nothing from them */
-    bool has_news; /* a step was sent since the last query of wait times */
+    bool has_stepped; /* a step was sent since the last query of wait times */
     uint64_t look_us; /* when to ask again */
     uint64_t waited_before[COLLECTIVE_MAX_RANKS]; /* while they loaded */
 };
@@ -51,7 +51,7 @@ int ranks_meet(const struct hosts_options *options, struct ranks **out, struct q
     struct ranks *r = calloc(1, sizeof *r);
     if (!r)
         return quire_fail(err, QUIRE_NO_MEMORY, "ranks: out of memory");
-    r->n_ranks = options->place->size;
+    r->n_ranks = options->position->size;
     int status = hosts_join(options, &r->collective, err);
     if (status != QUIRE_OK) {
         free(r);
@@ -140,7 +140,7 @@ int ranks_step(struct ranks *r, const struct forward_batch *batch, struct quire_
     if (batch->n_sources > 0)
         return quire_fail(err, QUIRE_INTERNAL, "ranks: rank 0 does not know the step's tokens yet");
     r->is_ahead = batch->n_logits == 0;
-    r->has_news = true;
+    r->has_stepped = true;
     return send(r, RANK_STEP, r->payload, step_frame_write(&r->limits, batch, r->payload), err);
 }
 
@@ -167,10 +167,10 @@ int ranks_look(struct ranks *r, bool is_idle, struct rank_waits *out, struct qui
     const uint64_t now_us = quire_now_us();
     struct collective *c = r->collective;
     struct collective_stats stats;
-    if (!r->has_news || now_us < r->look_us || (r->is_ahead && !is_idle))
+    if (!r->has_stepped || now_us < r->look_us || (r->is_ahead && !is_idle))
         return QUIRE_OK;
     r->look_us = now_us + LOOK_EVERY_US;
-    r->has_news = false;
+    r->has_stepped = false;
     collective_get_stats(c, &stats);
     for (uint32_t p = 0; p < COLLECTIVE_MAX_RANKS; p++)
         stats.waited_ns[p] -= r->waited_before[p];
@@ -202,10 +202,10 @@ static int compare(const struct rank_report *own, uint32_t rank, const struct ra
     if (strncmp(own->version, other->version, sizeof own->version) != 0)
         return quire_fail(err, QUIRE_INVALID, "rank %u runs quire %.40s, but rank %u runs %.40s: install one version",
                           rank, own->version, other_rank, other->version);
-    if (own->law != other->law)
+    if (own->numerics != other->numerics)
         return quire_fail(err, QUIRE_INVALID,
-                          "rank %u has numerics version %u, but rank %u has %u: install one version", rank, own->law,
-                          other_rank, other->law);
+                          "rank %u has numerics version %u, but rank %u has %u: install one version", rank,
+                          own->numerics, other_rank, other->numerics);
     if (strncmp(own->form, other->form, sizeof own->form) != 0)
         return quire_fail(
             err, QUIRE_INVALID,

@@ -63,7 +63,7 @@ int ranks_tell_waits(struct collective *c, const uint64_t ns[COLLECTIVE_MAX_RANK
 /* How far a rank came, and with what: of all ranks the same but for the status and its text. */
 struct rank_report {
     int32_t status;
-    uint32_t law;
+    uint32_t numerics;
     char text[QUIRE_ERROR_BYTES];
     struct key256 weights; /* checkpoint_digest() */
     struct key256 model; /* model_identity() */

@@ -1,6 +1,6 @@
 #include "engine/ranks/setup.h"
 
-#include "base/little_endian.h"
+#include "base/encoding/little_endian.h"
 
 #include <string.h>
 

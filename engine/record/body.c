@@ -1,6 +1,6 @@
 #include "engine/record/body.h"
 
-#include "base/little_endian.h"
+#include "base/encoding/little_endian.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -103,7 +103,7 @@ void body_key(struct body *b, struct key256 *out)
         memcpy(out->bytes, in, sizeof out->bytes);
 }
 
-void *body_room(struct body *b, struct scratch *s, size_t n, size_t size)
+void *body_scratch(struct body *b, struct scratch *s, size_t n, size_t size)
 {
     if (s->capacity < (n + 1) * size) {
         void *data = realloc(s->data, 2 * (n + 1) * size);
@@ -120,7 +120,7 @@ void *body_room(struct body *b, struct scratch *s, size_t n, size_t size)
 const uint32_t *body_u32s(struct body *b, struct scratch *s, uint32_t n)
 {
     const uint8_t *in = body_bytes(b, 4 * (size_t)n);
-    uint32_t *out = in ? body_room(b, s, n, sizeof *out) : NULL;
+    uint32_t *out = in ? body_scratch(b, s, n, sizeof *out) : NULL;
     for (uint32_t i = 0; out && i < n; i++)
         out[i] = le_load_u32(in + 4 * (size_t)i);
     return out;

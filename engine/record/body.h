@@ -44,7 +44,7 @@ void body_key(struct body *b, struct key256 *out);
 uint32_t body_seq(struct body *b);
 /* Returns space for n elements. The caller must have checked that the body contains their bytes. NULL: out of
  * memory. */
-void *body_room(struct body *b, struct scratch *s, size_t n, size_t size);
+void *body_scratch(struct body *b, struct scratch *s, size_t n, size_t size);
 const uint32_t *body_u32s(struct body *b, struct scratch *s, uint32_t n);
 
 #endif

@@ -1,5 +1,5 @@
 #include "engine/record/digest.h"
-#include "kernels/kernels.h"
+#include "kernels/args/sample.h"
 
 #include "engine/record/format.h"
 

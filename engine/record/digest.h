@@ -11,7 +11,8 @@
 #ifndef QUIRE_ENGINE_RECORD_DIGEST_H
 #define QUIRE_ENGINE_RECORD_DIGEST_H
 
-#include "engine/engine.h"
+#include "base/hash.h"
+#include "engine/event.h"
 
 struct record_digest {
     struct quire_sha256_state state;

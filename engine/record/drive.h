@@ -6,6 +6,7 @@
 
 #include "engine/record/recording.h"
 #include "scheduler/draft_counts.h"
+#include "scheduler/scheduler.h"
 
 /* The course of a request; times are those of the recording, in microseconds. */
 struct recording_request {

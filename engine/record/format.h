@@ -3,8 +3,8 @@
 #ifndef QUIRE_ENGINE_RECORD_FORMAT_H
 #define QUIRE_ENGINE_RECORD_FORMAT_H
 
+#include "base/encoding/little_endian.h"
 #include "base/hash.h"
-#include "base/little_endian.h"
 
 #include <stdint.h>
 #include <string.h>

@@ -254,7 +254,7 @@ static void on_opened(void *context, const struct engine_info *info, const struc
     struct recorder *r = context;
     begin_record(r, RECORDING_HEADER);
     put_u32(r, RECORD_VERSION);
-    put_u32(r, info->identity.law);
+    put_u32(r, info->identity.numerics);
     put_bytes(r, info->identity.digest.bytes, sizeof info->identity.digest.bytes);
     put_u64(r, quire_wall_ns() / 1000);
     put_text(r, r->about.model);

@@ -1,6 +1,7 @@
 #include "engine/record/recording.h"
 
-#include "engine/model/quantization.h"
+#include "engine/engine.h"
+#include "engine/model/quantization/quantization.h"
 #include "engine/record/format.h"
 #include "engine/record/sections.h"
 #include "engine/record/submit.h"
@@ -24,7 +25,7 @@ struct recording {
     bool closed;     /* the CLOSE record was read */
     struct recording_header header;
     uint32_t header_weights[SCHED_MAX_TENANTS], weights[SCHED_MAX_TENANTS];
-    struct submit_room submit;
+    struct submit_scratch submit;
     struct scratch results, tokens, choices;
 };
 
@@ -140,9 +141,9 @@ static void get_header(struct recording *r, struct body *b)
     h->version = body_u32(b);
     if (h->version != 1 && h->version != RECORD_VERSION)
         body_wrong(b, "is of a version that this program does not read");
-    h->law = 1;
+    h->numerics = 1;
     if (h->version > 1) {
-        h->law = body_u32(b);
+        h->numerics = body_u32(b);
         body_key(b, &h->identity);
     }
     h->began_unix_us = body_u64(b);
@@ -194,8 +195,8 @@ static void get_commit(struct recording *r, struct body *b, struct recording_com
         body_wrong(b, "is shorter than its fields");
         return;
     }
-    struct sched_result *results = body_room(b, &r->results, c->n_results, sizeof *results);
-    uint32_t *tokens = body_room(b, &r->tokens, n_words, sizeof *tokens);
+    struct sched_result *results = body_scratch(b, &r->results, c->n_results, sizeof *results);
+    uint32_t *tokens = body_scratch(b, &r->tokens, n_words, sizeof *tokens);
     for (uint32_t i = 0; results && tokens && i < c->n_results && !b->wrong; i++) {
         uint32_t seq = body_seq(b), count = body_u32(b);
         size_t n = (count & ~RECORD_FINISHED) + (r->header.version > 1 ? 1u : 0u);
@@ -237,7 +238,7 @@ static void get_finish(struct recording *r, struct body *b, struct recording_fin
         body_wrong(b, "has choices that cannot be");
         return;
     }
-    struct recording_choice *choices = body_room(b, &r->choices, f->n, sizeof *choices);
+    struct recording_choice *choices = body_scratch(b, &r->choices, f->n, sizeof *choices);
     for (uint32_t i = 0; choices && i < f->n; i++) {
         choices[i].finish = body_below(b, ENGINE_FINISH_REFUSED + 1, "ended in an unknown way");
         choices[i].n_tokens = body_u32(b);
@@ -414,7 +415,7 @@ void recording_close(struct recording *r)
     struct scratch *all[] = {&r->results, &r->tokens, &r->choices};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         free(all[i]->data);
-    submit_room_free(&r->submit);
+    submit_scratch_free(&r->submit);
     if (r->mapped)
         munmap((void *)(uintptr_t)r->bytes, r->n);
     free(r);

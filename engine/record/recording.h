@@ -6,8 +6,12 @@
 #ifndef QUIRE_ENGINE_RECORDING_H
 #define QUIRE_ENGINE_RECORDING_H
 
-#include "engine/engine.h"
+#include "engine/event.h"
 #include "engine/plan.h"
+#include "request/spec.h"
+#include "scheduler/types/config.h"
+#include "scheduler/types/plan.h"
+#include "scheduler/types/request.h"
 #include "speculation/length.h"
 
 struct recording;
@@ -16,9 +20,9 @@ struct recording;
 
 struct recording_header {
     uint32_t version;             /* 1 or 2 */
-    uint32_t law;                 /* K_LAW_VERSION of the program that computed the answers; 1 in version 1 */
-    struct key256 identity;       /* identity_arithmetic (engine/identity.h); zero in version 1 */
-    uint64_t began_unix_us;       /* wall clock, for people; all other times are CLOCK_MONOTONIC's */
+    uint32_t numerics; /* K_NUMERICS_VERSION of the program that computed the answers; 1 in version 1 */
+    struct key256 identity; /* identity_arithmetic (engine/identity.h); zero in version 1 */
+    uint64_t began_unix_us; /* wall clock, for people; all other times are CLOCK_MONOTONIC's */
     char model[256];
     struct key256 config_sha256;
     char device[16];
@@ -27,12 +31,12 @@ struct recording_header {
     const char *quantization; /* NULL, or --quantization's name of the conversion of plain weights; static */
     enum k_dtype weight_dtype, kv_dtype; /* weight_dtype applies if quantization is NULL */
     uint32_t vocab_size;
-    struct sched_config config;   /* without the secret; its pointers belong to the recording */
+    struct sched_config config; /* without the secret; its pointers belong to the recording */
 };
 
 enum recording_kind {
-    RECORDING_END,           /* the end of the recording */
-    RECORDING_HEADER,        /* recording_next() never returns it */
+    RECORDING_END, /* the end of the recording */
+    RECORDING_HEADER, /* recording_next() never returns it */
     RECORDING_SUBMIT,
     RECORDING_CANCEL,
     RECORDING_CANCEL_CHOICE,
@@ -43,21 +47,21 @@ enum recording_kind {
     RECORDING_POLICY,
     RECORDING_UNPIN,
     RECORDING_FINISH,
-    RECORDING_CLOSE,         /* the engine was closed, not killed: the last record */
+    RECORDING_CLOSE, /* the engine was closed, not killed: the last record */
     RECORDING_PROPOSE,
     RECORDING_GATE,
-    RECORDING_LENGTHS,       /* the reason for the following proposals; a replay does not use it */
-    RECORDING_SERVED,        /* a hit report; older programs recorded it in the following submit (spec.given) */
+    RECORDING_LENGTHS, /* the reason for the following proposals; a replay does not use it */
+    RECORDING_SERVED, /* a hit report; older programs recorded it in the following submit (spec.given) */
 };
 
 struct recording_submit {
-    uint64_t request;                       /* the id that the engine's caller passed */
-    struct sched_request sched;             /* without chain_first and hashes */
+    uint64_t request; /* the id that the engine's caller passed */
+    struct sched_request sched; /* without chain_first and hashes */
     uint8_t domain[RECORDING_DOMAIN_BYTES]; /* requests with the same domain share prefixes */
-    struct request_spec spec;               /* the request with its seed; borrowed, like everything here */
-    int status;                             /* result of sched_submit() */
+    struct request_spec spec; /* the request with its seed; borrowed, like everything here */
+    int status; /* result of sched_submit() */
     uint64_t retry_us;
-    const uint32_t *seqs;                   /* [n] if status is QUIRE_OK */
+    const uint32_t *seqs; /* [n] if status is QUIRE_OK */
 };
 
 struct recording_plan {
@@ -112,8 +116,8 @@ struct recording_entry {
     uint64_t now_us; /* set for cancels, no_more, plan, policy, unpin, served */
     union {
         struct recording_submit submit;
-        uint64_t cancel;            /* sched_request.id */
-        uint32_t seq;               /* cancel_choice, retired */
+        uint64_t cancel; /* sched_request.id */
+        uint32_t seq; /* cancel_choice, retired */
         struct recording_propose propose;
         struct recording_served served;
         struct length_reason lengths;
@@ -124,7 +128,7 @@ struct recording_entry {
             const struct sched_policy *policy;
             struct sched_policy_options options;
         } policy;
-        uint32_t tenant;            /* unpin */
+        uint32_t tenant; /* unpin */
         struct recording_finish finish;
         struct recording_close close;
     };

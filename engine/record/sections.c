@@ -1,6 +1,6 @@
 #include "engine/record/sections.h"
 
-#include "base/tagged.h"
+#include "base/encoding/tagged.h"
 #include "engine/record/recording.h"
 
 #include <stdio.h>

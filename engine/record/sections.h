@@ -3,7 +3,7 @@
  * in sections.c; the recorder and the reader need no change. Rows hold values, not lists. Private to this folder.
  * Any thread.
  *
- * Sections are tagged fields (base/tagged.h, request/codec.h). A row that has its default is left out, so a
+ * Sections are tagged fields (base/encoding/tagged.h, request/codec.h). A row that has its default is left out, so a
  * recording without new values has the same bytes as before the row. An older program skips an unknown section, or
  * rejects the recording if the row has REQUEST_MUST: set it if a replay without the value computes something else. */
 #ifndef QUIRE_ENGINE_RECORD_SECTIONS_H

@@ -19,7 +19,7 @@ const uint64_t shadow_bounds_us[SHADOW_N_BUCKETS] = {1000,     5000,     10000, 
 #define NEW_SHARE 0.1 /* weight of a new step in the smoothed ratio of measured to predicted time */
 
 /* One choice of a request that both schedulers hold. */
-struct twin_choice {
+struct compared_choice {
     uint32_t shadow_seq;
     uint32_t *tokens;  /* owned: the live choice's tokens, once it has ended */
     uint32_t n_live;   /* tokens of the live choice so far */
@@ -27,20 +27,20 @@ struct twin_choice {
     bool live_over, shadow_over;
 };
 
-struct twin {
+struct compared {
     uint64_t id;
-    struct twin *next; /* in the same bucket */
+    struct compared *next; /* in the same bucket */
     uint64_t arrival_us;
     uint64_t live_ttft_us, shadow_ttft_us; /* times of choice 0; 0: no token yet */
     uint64_t live_queue_us, shadow_queue_us;
     bool counted;
     uint32_t n, n_prompt, n_open; /* n_open: choices that one of the two schedulers still has */
-    struct twin_choice choices[];
+    struct compared_choice choices[];
 };
 
 /* The choice to which a sequence number belongs. */
 struct owner {
-    struct twin *twin;
+    struct compared *compared;
     uint32_t choice;
 };
 
@@ -56,7 +56,7 @@ struct shadow {
     uint64_t now_us;            /* the shadow's own clock */
     uint64_t ends_us;           /* when the running step ends, if a step runs */
 
-    struct twin *buckets[BUCKETS];
+    struct compared *buckets[BUCKETS];
     struct owner *live, *shadow; /* [n_names] by sequence */
     uint32_t n_names;
 
@@ -66,14 +66,14 @@ struct shadow {
 
 /* ---- requests in both schedulers ---- */
 
-static struct twin **bucket_of(struct shadow *w, uint64_t id)
+static struct compared **bucket_of(struct shadow *w, uint64_t id)
 {
     return &w->buckets[id % BUCKETS];
 }
 
-static void forget(struct shadow *w, struct twin *t)
+static void forget(struct shadow *w, struct compared *t)
 {
-    struct twin **link = bucket_of(w, t->id);
+    struct compared **link = bucket_of(w, t->id);
     while (*link != t)
         link = &(*link)->next;
     *link = t->next;
@@ -90,7 +90,7 @@ static void add_time(struct shadow_times *times, uint64_t ttft_us, uint64_t queu
         times->buckets[i] += ttft_us <= shadow_bounds_us[i];
 }
 
-static void compare(struct shadow *w, struct twin *t)
+static void compare(struct shadow *w, struct compared *t)
 {
     if (t->counted || t->live_ttft_us == 0 || t->shadow_ttft_us == 0)
         return;
@@ -103,9 +103,9 @@ static void compare(struct shadow *w, struct twin *t)
 }
 
 /* Ends one side of a choice. Frees the entry after the last side of the last choice. */
-static void end_side(struct shadow *w, struct twin *t, uint32_t choice, bool live)
+static void end_side(struct shadow *w, struct compared *t, uint32_t choice, bool live)
 {
-    struct twin_choice *c = &t->choices[choice];
+    struct compared_choice *c = &t->choices[choice];
     bool *over = live ? &c->live_over : &c->shadow_over;
     if (*over)
         return;
@@ -120,28 +120,28 @@ static void on_shadow_retired(void *context, uint32_t seq)
 {
     struct shadow *w = context;
     struct owner o = w->shadow[seq];
-    w->shadow[seq].twin = NULL;
-    if (o.twin)
-        end_side(w, o.twin, o.choice, false);
+    w->shadow[seq].compared = NULL;
+    if (o.compared)
+        end_side(w, o.compared, o.choice, false);
 }
 
 /* Returns 0 if the shadow is behind and admitted the request before its arrival. */
-static uint64_t queue_us(const struct sched *sched, uint32_t seq, const struct twin *t)
+static uint64_t queue_us(const struct sched *sched, uint32_t seq, const struct compared *t)
 {
     uint64_t admitted_us = sched_account(sched, seq).admitted_us;
     return admitted_us > t->arrival_us ? admitted_us - t->arrival_us : 0;
 }
 
 /* The token at position n of a choice, if the live one has produced it. */
-static uint32_t token_of(const struct twin_choice *c, uint32_t n)
+static uint32_t token_of(const struct compared_choice *c, uint32_t n)
 {
     return c->tokens && n < c->n_live ? c->tokens[n] : PLACEHOLDER;
 }
 
-static struct sched_result result_of(struct shadow *w, const struct sched_row *row, struct twin *t, uint32_t *token)
+static struct sched_result result_of(struct shadow *w, const struct sched_row *row, struct compared *t, uint32_t *token)
 {
     const struct owner *o = &w->shadow[row->seq];
-    struct twin_choice *c = &t->choices[o->choice];
+    struct compared_choice *c = &t->choices[o->choice];
     struct sched_result out = sched_result_of(row, token);
     *token = token_of(c, c->n_shadow);
     c->n_shadow++;
@@ -161,7 +161,7 @@ static uint32_t on_shadow_take(void *context, const struct sched_step *step, str
     uint32_t n = 0;
     for (uint32_t i = 0; i < step->plan->n_rows; i++) {
         const struct sched_row *row = &step->plan->rows[i];
-        struct twin *t = w->shadow[row->seq].twin;
+        struct compared *t = w->shadow[row->seq].compared;
         if (!row->outputs.tokens || !t)
             continue;
         results[n] = result_of(w, row, t, &tokens[n]);
@@ -268,7 +268,7 @@ static void on_submitted(void *context, const struct engine_watch_submit *s)
     if (!w->sched || s->status != QUIRE_OK || r->n > sizeof seqs / sizeof seqs[0])
         return;
     advance(w, r->arrival_us);
-    struct twin *t = calloc(1, sizeof *t + r->n * sizeof t->choices[0]);
+    struct compared *t = calloc(1, sizeof *t + r->n * sizeof t->choices[0]);
     if (!t)
         return;
     if (sched_submit(w->sched, r, seqs, NULL, NULL)) {
@@ -278,12 +278,12 @@ static void on_submitted(void *context, const struct engine_watch_submit *s)
         pthread_mutex_unlock(&w->mutex);
         return;
     }
-    *t = (struct twin){.id = r->id,
-                       .next = *bucket_of(w, r->id),
-                       .arrival_us = r->arrival_us,
-                       .n = r->n,
-                       .n_prompt = r->n_prompt,
-                       .n_open = r->n};
+    *t = (struct compared){.id = r->id,
+                           .next = *bucket_of(w, r->id),
+                           .arrival_us = r->arrival_us,
+                           .n = r->n,
+                           .n_prompt = r->n_prompt,
+                           .n_open = r->n};
     *bucket_of(w, r->id) = t;
     for (uint32_t i = 0; i < r->n; i++) {
         t->choices[i].shadow_seq = seqs[i];
@@ -305,12 +305,12 @@ static void on_cancelled(void *context, uint64_t now_us, uint64_t id)
 static void on_cancelled_choice(void *context, uint64_t now_us, uint32_t seq)
 {
     struct shadow *w = context;
-    if (!w->sched || !w->live[seq].twin)
+    if (!w->sched || !w->live[seq].compared)
         return;
     advance(w, now_us);
     const struct owner *o = &w->live[seq];
-    if (!o->twin->choices[o->choice].shadow_over)
-        sched_cancel_seq(w->sched, o->twin->choices[o->choice].shadow_seq);
+    if (!o->compared->choices[o->choice].shadow_over)
+        sched_cancel_seq(w->sched, o->compared->choices[o->choice].shadow_seq);
     sched_driver_retire(w->driver);
 }
 
@@ -326,8 +326,8 @@ static void on_planned(void *context, uint64_t now_us, const struct sched_plan *
 /* Keep the live choice's tokens when it ends: the shadow may reach them later. */
 static void end_live(struct shadow *w, const struct sched *sched, uint32_t seq)
 {
-    struct twin *t = w->live[seq].twin;
-    struct twin_choice *c = &t->choices[w->live[seq].choice];
+    struct compared *t = w->live[seq].compared;
+    struct compared_choice *c = &t->choices[w->live[seq].choice];
     uint32_t n_known;
     const uint32_t *tokens = sched_tokens(sched, seq, &n_known);
     if (c->n_live > 0 && !c->shadow_over && n_known >= t->n_prompt + c->n_live) {
@@ -356,7 +356,7 @@ static void on_committed(void *context, const struct engine_watch_commit *c)
     }
     for (uint32_t i = 0; i < c->n_results; i++) {
         const struct sched_result *r = &c->results[i];
-        struct twin *t = w->live[r->seq].twin;
+        struct compared *t = w->live[r->seq].compared;
         uint32_t choice = w->live[r->seq].choice;
         if (!t)
             continue;
@@ -375,11 +375,11 @@ static void on_committed(void *context, const struct engine_watch_commit *c)
 static void on_retired(void *context, uint32_t seq)
 {
     struct shadow *w = context;
-    if (!w->sched || !w->live[seq].twin)
+    if (!w->sched || !w->live[seq].compared)
         return;
     struct owner o = w->live[seq];
-    w->live[seq].twin = NULL;
-    end_side(w, o.twin, o.choice, true);
+    w->live[seq].compared = NULL;
+    end_side(w, o.compared, o.choice, true);
 }
 
 static void on_no_more(void *context, uint64_t now_us)

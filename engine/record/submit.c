@@ -9,7 +9,7 @@
 
 /* ---- version 1: consecutive fields ---- */
 
-static void get_sampling_1(struct submit_room *r, struct body *b, bool restricted, struct request_spec *s)
+static void get_sampling_1(struct submit_scratch *r, struct body *b, bool restricted, struct request_spec *s)
 {
     s->temperature = body_f32(b);
     s->top_p = body_f32(b);
@@ -28,7 +28,7 @@ static void get_sampling_1(struct submit_room *r, struct body *b, bool restricte
     s->stop_token_ids = body_u32s(b, &r->stops, s->n_stop_token_ids);
     s->n_biases = body_u32(b);
     const uint8_t *in = body_bytes(b, 8 * (size_t)s->n_biases);
-    struct request_bias *biases = in ? body_room(b, &r->biases, s->n_biases, sizeof *biases) : NULL;
+    struct request_bias *biases = in ? body_scratch(b, &r->biases, s->n_biases, sizeof *biases) : NULL;
     struct body pairs = {.at = in, .end = in ? in + 8 * (size_t)s->n_biases : NULL};
     for (uint32_t i = 0; biases && i < s->n_biases; i++) {
         biases[i].id = body_u32(&pairs);
@@ -44,7 +44,7 @@ static void get_sampling_1(struct submit_room *r, struct body *b, bool restricte
 }
 
 /* Returns the record's flags. */
-static uint8_t get_request_1(struct submit_room *r, struct body *b, struct recording_submit *s)
+static uint8_t get_request_1(struct submit_scratch *r, struct body *b, struct recording_submit *s)
 {
     struct sched_request *q = &s->sched;
     q->id = body_u64(b);
@@ -88,7 +88,7 @@ static void check_request(const struct recording_header *h, struct body *b, cons
 }
 
 /* Reads a request, then the inputs of its sampler. */
-static void get_submit_1(const struct recording_header *h, struct submit_room *r, struct body *b,
+static void get_submit_1(const struct recording_header *h, struct submit_scratch *r, struct body *b,
                          struct recording_submit *s)
 {
     s->request = body_u64(b);
@@ -103,7 +103,7 @@ static void get_submit_1(const struct recording_header *h, struct submit_room *r
 
 /* ---- version 2: tagged fields ---- */
 
-static void get_spec(struct submit_room *r, struct body *b, struct recording_submit *s)
+static void get_spec(struct submit_scratch *r, struct body *b, struct recording_submit *s)
 {
     uint32_t n = body_u32(b);
     const uint8_t *in = body_bytes(b, n);
@@ -122,7 +122,7 @@ static void get_spec(struct submit_room *r, struct body *b, struct recording_sub
     s->spec = r->spec;
 }
 
-static void get_submit_2(const struct recording_header *h, struct submit_room *r, struct body *b,
+static void get_submit_2(const struct recording_header *h, struct submit_scratch *r, struct body *b,
                          struct recording_submit *s)
 {
     struct sched_request *q = &s->sched;
@@ -160,7 +160,7 @@ static void get_submit_2(const struct recording_header *h, struct submit_room *r
     check_request(h, b, q);
 }
 
-void submit_read(const struct recording_header *h, struct submit_room *r, struct body *b, struct recording_submit *s)
+void submit_read(const struct recording_header *h, struct submit_scratch *r, struct body *b, struct recording_submit *s)
 {
     if (h->version == 1)
         get_submit_1(h, r, b, s);
@@ -175,7 +175,7 @@ void submit_read(const struct recording_header *h, struct submit_room *r, struct
             body_wrong(b, "names a sequence that cannot be");
 }
 
-void submit_room_free(struct submit_room *r)
+void submit_scratch_free(struct submit_scratch *r)
 {
     struct scratch *all[] = {&r->prompt, &r->seqs, &r->stops, &r->biases, &r->allowed, &r->bad_words};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)

@@ -307,7 +307,7 @@ static void draw_row(const struct draft_model *d, const struct asked *a, struct 
         .n_generated = text->n_tokens - text->n_prompt + (r->sampling.n_words ? 0 : a->ask->n),
         .position = text->n_tokens + a->ask->n,
         .choice = owner->choice,
-        .room = c->row_room,
+        .scratch = c->row_scratch,
     };
     sampling_row(&r->sampling, &state, out);
     out->n_logprobs = -1;

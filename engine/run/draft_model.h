@@ -25,7 +25,7 @@
 #include "base/status.h"
 #include "engine/plan.h"
 #include "memory/kv_cache.h"
-#include "scheduler/scheduler.h"
+#include "scheduler/types/plan.h"
 #include "speculation/drafter.h"
 
 struct engine;

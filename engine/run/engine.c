@@ -1,4 +1,8 @@
 #include "engine/engine.h"
+#include "engine/event.h"
+#include "engine/info.h"
+#include "engine/model/describe.h"
+#include "engine/stats.h"
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -96,7 +100,7 @@ static int check_memory(const struct engine_plan *plan, uint32_t n_ranks, struct
     if (plan->device_memory) {
         int status = check_device_memory(plan, err);
         if (status != QUIRE_OK ||
-            plan->swap_bytes + plan->draft_bytes + plan->mask_bytes + plan->handover_bytes <= available)
+            plan->swap_bytes + plan->draft_bytes + plan->mask_bytes + plan->stage_buffer_bytes <= available)
             return status;
     }
     if (plan->total_bytes <= available / n_ranks)
@@ -135,7 +139,7 @@ static int measure_driver(struct engine *e, struct quire_error *err)
         " %s (%s were reserved for them); %s of %s are free",
         quire_size(weights).text, quire_size(p->kv_bytes).text, quire_size(ours - weights - p->kv_bytes).text,
         quire_size(p->driver_bytes).text, e->info.n_graphs, quire_size(e->info.graph_bytes).text,
-        quire_size(p->graph_room_bytes).text, quire_size(available).text, quire_size(total).text);
+        quire_size(p->graph_reserve_bytes).text, quire_size(available).text, quire_size(total).text);
     return QUIRE_OK;
 }
 
@@ -263,8 +267,8 @@ static int open_model(struct engine *e, const struct engine_options *given, stru
 {
     struct engine_options placed = *given;
     const struct engine_options *o = &placed;
-    struct place place;
-    int status = rank_find_place(&placed, &place, err);
+    struct position position;
+    int status = rank_find_position(&placed, &position, err);
     if (status == QUIRE_OK)
         status = engine_prepare(e, o, err);
     if (status != QUIRE_OK)
@@ -369,7 +373,7 @@ static void introduce(struct engine *e, uint32_t max_queued)
         info->device_why = e->plan.device;
     const enum k_gemm_form form = e->plan.gemm_form;
     info->identity = (struct engine_identity){
-        .law = K_LAW_VERSION,
+        .numerics = K_NUMERICS_VERSION,
         .weights = checkpoint_digest(e->checkpoint),
         .model = model_identity(&e->desc),
         .weight_format = e->desc.quantization.made ? e->desc.quantization.made->identity

@@ -1,5 +1,7 @@
 #include "engine/run/mailbox.h"
 
+#include "engine/engine.h"
+
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

@@ -8,9 +8,10 @@
 #ifndef QUIRE_ENGINE_MAILBOX_H
 #define QUIRE_ENGINE_MAILBOX_H
 
-#include "engine/engine.h"
-#include "scheduler/scheduler.h"
+#include "engine/stats.h"
+#include "scheduler/types/account.h"
 #include "engine/run/request.h"
+#include "scheduler/scheduler.h"
 
 #include <stdbool.h>
 #include <stdint.h>

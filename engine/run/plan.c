@@ -1,19 +1,19 @@
 /* The memory plan: every arena to the byte, by arithmetic on the description and the options. */
-#include "engine/engine.h"
 
 #include "base/size.h"
 #include "engine/plan.h"
 #include "engine/model/share.h"
-#include "engine/model/tensors.h"
 #include "engine/ranks/parts.h"
 #include "engine/grammar/constraints.h"
-#include "engine/run/draft_room.h"
+#include "engine/run/draft_scratch.h"
 #include "base/host_memory.h"
 #include "engine/run/schedule.h"
 #include "engine/run/speculate.h"
 #include "engine/forward/layout.h"
 #include "kernels/quant.h"
-#include "memory/kv_cache.h"
+#include "kernels/open.h"
+#include "engine/model/tensors.h"
+#include "kernels/kv.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -49,8 +49,8 @@
 /* Memory that the driver takes: a context and our modules, if no GPU can be queried; and space for recorded graphs,
  * which come after the plan. The value is an assumption. The engine prints the measured value at start. */
 #define ASSUMED_CONTEXT_BYTES ((uint64_t)640 << 20)
-#define MAX_GRAPH_ROOM_BYTES ((uint64_t)256 << 20)
-#define GRAPH_ROOM_SHARE 64u /* part of a small GPU's memory */
+#define MAX_GRAPH_RESERVE_BYTES ((uint64_t)256 << 20)
+#define GRAPH_RESERVE_SHARE 64u /* part of a small GPU's memory */
 
 static uint64_t saturating_mul(uint64_t a, uint64_t b)
 {
@@ -464,7 +464,7 @@ static uint64_t default_kv_bytes(const struct engine_plan *p, const struct model
         return model_reads_whole(desc) && useful < room ? useful : room;
     }
     uint64_t available = host_memory_available() / p->n_ranks; /* the others want as much */
-    uint64_t weights = saturating_add(saturating_add(p->weight_bytes, p->draft_weight_bytes), p->panel_bytes);
+    uint64_t weights = saturating_add(saturating_add(p->weight_bytes, p->draft_weight_bytes), p->repacked_bytes);
     uint64_t left = available > weights ? available - weights : 0;
     uint64_t bytes = left / KV_SHARE_DENOMINATOR * KV_SHARE_NUMERATOR;
     if (bytes > KV_DEFAULT_CAP)
@@ -596,7 +596,7 @@ static int plan_arenas(const struct model_desc *desc, struct engine_plan *p, str
                       layout_align(p->max_logit_rows * sizeof(uint32_t));
     p->workspace_bytes = layout_align(workspace.gemm) + layout_align(workspace.attention) +
                          layout_align(workspace.sample) + workspace.group;
-    p->handover_bytes = layout_handover_bytes(desc, p);
+    p->stage_buffer_bytes = layout_stage_buffer_bytes(desc, p);
     return QUIRE_OK;
 }
 
@@ -647,10 +647,10 @@ static int plan_all_arenas(const struct model_desc *desc, const struct engine_dr
 
 static void plan_total(struct engine_plan *p)
 {
-    const uint64_t parts[] = {p->param_bytes,     p->activation_bytes, p->logits_bytes,   p->workspace_bytes,
-                              p->kv_bytes,        p->swap_bytes,       p->draft_bytes,    p->draft_model_bytes,
-                              p->regrouped_bytes, p->panel_bytes,      p->handover_bytes, p->message_bytes,
-                              p->mask_bytes};
+    const uint64_t parts[] = {
+        p->param_bytes,        p->activation_bytes, p->logits_bytes,      p->workspace_bytes,     p->kv_bytes,
+        p->swap_bytes,         p->draft_bytes,      p->draft_model_bytes, p->repacked_rows_bytes, p->repacked_bytes,
+        p->stage_buffer_bytes, p->message_bytes,    p->mask_bytes};
     p->total_bytes = 0;
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         p->total_bytes = saturating_add(p->total_bytes, parts[i]);
@@ -689,10 +689,10 @@ static int plan_device(const struct engine_options *o, const struct model_desc *
     }
     p->device_memory = at_hand->memory;
     p->device_budget = (uint64_t)((double)at_hand->memory * share);
-    p->graph_room_bytes = at_hand->memory / GRAPH_ROOM_SHARE;
-    if (p->graph_room_bytes > MAX_GRAPH_ROOM_BYTES)
-        p->graph_room_bytes = MAX_GRAPH_ROOM_BYTES;
-    p->driver_bytes = at_hand->memory - at_hand->available + p->graph_room_bytes;
+    p->graph_reserve_bytes = at_hand->memory / GRAPH_RESERVE_SHARE;
+    if (p->graph_reserve_bytes > MAX_GRAPH_RESERVE_BYTES)
+        p->graph_reserve_bytes = MAX_GRAPH_RESERVE_BYTES;
+    p->driver_bytes = at_hand->memory - at_hand->available + p->graph_reserve_bytes;
     p->weight_bytes = model_weight_bytes(desc, p->planner);
     return QUIRE_OK;
 }
@@ -719,14 +719,14 @@ int engine_plan_make_on(const struct engine_options *options, const struct model
     out->n_stages = desc->stage.n_stages ? desc->stage.n_stages : 1;
     out->n_ranks = (desc->share.n_ranks > 1 ? desc->share.n_ranks : 1) * out->n_stages;
     out->message_bytes = plan_messages(options, desc, out);
-    out->regrouped_bytes = desc->regrouped_bytes + (draft ? draft->desc->regrouped_bytes : 0);
+    out->repacked_rows_bytes = desc->repacked_rows_bytes + (draft ? draft->desc->repacked_rows_bytes : 0);
     int status = schedule_config(options, &schedule, err);
     if (status == QUIRE_OK)
         status = plan_device(options, desc, device, out, err);
     if (status == QUIRE_OK)
         status = plan_dtypes(options, desc, out, err);
     if (status == QUIRE_OK && out->gemm_form == K_FORM_INT8 && out->planner == k_planner_find("cpu"))
-        out->panel_bytes = desc->panel_bytes + (draft ? draft->desc->panel_bytes : 0);
+        out->repacked_bytes = desc->repacked_bytes + (draft ? draft->desc->repacked_bytes : 0);
     if (status == QUIRE_OK)
         status = plan_limits(options, desc, out, err);
     if (status == QUIRE_OK)
@@ -743,7 +743,7 @@ int engine_plan_make_on(const struct engine_options *options, const struct model
         status = plan_all_arenas(desc, draft, out, err);
     if (status == QUIRE_OK)
         out->draft_bytes = speculate_bytes(&options->speculative, out) +
-                           draft_room_bytes(out->max_num_seqs, out->overlap_depth);
+                           draft_scratch_bytes(out->max_num_seqs, out->overlap_depth);
     if (status == QUIRE_OK && options->grammars && desc->pooling == POOLING_NONE)
         out->mask_bytes = constraints_bytes(desc->vocab_size, out->max_logit_rows, out->max_num_seqs);
     plan_total(out);

@@ -1,5 +1,6 @@
 #include "engine/run/rank.h"
 
+#include "engine/engine.h"
 #include "engine/identity/model_identity.h"
 #include "engine/ranks/gpus.h"
 
@@ -251,23 +252,23 @@ int engine_plan_fit_all(const struct engine_options *options, const struct check
 
 /* ---- rank and hosts ---- */
 
-static int read_flags(const struct engine_options *o, struct place_flags *out, struct quire_error *err)
+static int read_flags(const struct engine_options *o, struct rank_position_flags *out, struct quire_error *err)
 {
-    *out = (struct place_flags){
+    *out = (struct rank_position_flags){
         .nnodes = o->nnodes, .node_rank = o->node_rank, .master_addr = o->master_addr, .master_port = o->master_port};
-    int status = place_transport_parse(o->rank_transport ? o->rank_transport : "auto", &out->transport, err);
+    int status = rank_transport_parse(o->rank_transport ? o->rank_transport : "auto", &out->transport, err);
     if (status != QUIRE_OK)
         quire_error_prefix(err, "--rank-transport");
     return status;
 }
 
-int rank_find_place(struct engine_options *o, struct place *out, struct quire_error *err)
+int rank_find_position(struct engine_options *o, struct position *out, struct quire_error *err)
 {
-    struct place_flags flags;
+    struct rank_position_flags flags;
     const uint32_t n_ranks = at_least_one(o->tensor_parallel_size) * at_least_one(o->pipeline_parallel_size);
     int status = read_flags(o, &flags, err);
     if (status == QUIRE_OK)
-        status = place_find(&flags, n_ranks, out, err);
+        status = rank_position_find(&flags, n_ranks, out, err);
     if (status != QUIRE_OK)
         return status;
     o->local_ranks = out->n_local;
@@ -277,25 +278,25 @@ int rank_find_place(struct engine_options *o, struct place *out, struct quire_er
 
 int engine_plan_place(struct engine_options *o, struct quire_error *err)
 {
-    struct place place;
-    return rank_find_place(o, &place, err);
+    struct position position;
+    return rank_find_position(o, &position, err);
 }
 
-int rank_hosts_options(const struct engine_options *o, const struct place *place, struct hosts_options *out,
+int rank_hosts_options(const struct engine_options *o, const struct position *position, struct hosts_options *out,
                        struct quire_error *err)
 {
-    struct place_flags flags;
+    struct rank_position_flags flags;
     int status = read_flags(o, &flags, err);
-    *out = (struct hosts_options){.place = place, .transport = flags.transport};
+    *out = (struct hosts_options){.position = position, .transport = flags.transport};
     return status;
 }
 
 int engine_rank(const struct engine_options *options, uint32_t *rank, struct quire_error *err)
 {
     struct engine_options o = *options;
-    struct place place = {.rank = 0};
-    int status = rank_find_place(&o, &place, err);
-    *rank = place.rank;
+    struct position position = {.rank = 0};
+    int status = rank_find_position(&o, &position, err);
+    *rank = position.rank;
     return status;
 }
 
@@ -346,19 +347,19 @@ static int find_others(struct engine *e, const struct engine_options *o, struct 
 {
     struct engine_options copy = *o;
     struct hosts_options hosts;
-    struct place place;
-    int status = rank_find_place(&copy, &place, err);
+    struct position position;
+    int status = rank_find_position(&copy, &position, err);
     if (status != QUIRE_OK)
         return status;
-    if (!place.launcher)
+    if (!position.launcher)
         return ranks_start(e->plan.n_ranks, &e->ranks, err);
-    if (place.rank != 0)
+    if (position.rank != 0)
         return quire_fail(
             err, QUIRE_UNSUPPORTED,
             "%s started this as rank %u: only quire serve and quire engine support ranks started by a launcher; "
             "--rank-transport shm starts them here",
-            place.launcher, place.rank);
-    status = rank_hosts_options(o, &place, &hosts, err);
+            position.launcher, position.rank);
+    status = rank_hosts_options(o, &position, &hosts, err);
     return status == QUIRE_OK ? ranks_meet(&hosts, &e->ranks, err) : status;
 }
 
@@ -366,11 +367,12 @@ void rank_give_up(const struct engine *e, const struct engine_options *options, 
 {
     struct engine_options copy = *options;
     struct hosts_options hosts;
-    struct place place;
+    struct position position;
     struct quire_error ignored;
     struct ranks *ranks;
-    if (e->rank != 0 || rank_find_place(&copy, &place, &ignored) != QUIRE_OK || !place.is_mpi || place.rank != 0 ||
-        rank_hosts_options(options, &place, &hosts, &ignored) != QUIRE_OK || hosts.transport == PLACE_TCP)
+    if (e->rank != 0 || rank_find_position(&copy, &position, &ignored) != QUIRE_OK || !position.is_mpi ||
+        position.rank != 0 || rank_hosts_options(options, &position, &hosts, &ignored) != QUIRE_OK ||
+        hosts.transport == TRANSPORT_TCP)
         return;
     hosts.join_ms = GIVE_UP_MS;
     if (ranks_meet(&hosts, &ranks, &ignored) != QUIRE_OK)
@@ -417,7 +419,7 @@ void rank_report_make(const struct engine *e, int status, const char *text, stru
 {
     memset(out, 0, sizeof *out);
     out->status = status;
-    out->law = K_LAW_VERSION;
+    out->numerics = K_NUMERICS_VERSION;
     snprintf(out->version, sizeof out->version, "%s", QUIRE_VERSION);
     snprintf(out->text, sizeof out->text, "%s", text);
     if (status != QUIRE_OK)

@@ -3,14 +3,15 @@
 #define QUIRE_ENGINE_RUN_RANK_H
 
 #include "engine/run/state.h"
+#include "kernels/open.h"
 
 /* The group's collectives, of an engine with e->ranks or, of another rank, e->collective. */
 struct forward_group rank_group(struct engine *e);
 
 /* Finds this process's rank and the number of ranks and hosts. Settings of this host go into the options. */
-int rank_find_place(struct engine_options *options, struct place *out, struct quire_error *err);
+int rank_find_position(struct engine_options *options, struct position *out, struct quire_error *err);
 /* The options for the connection between ranks, from the engine's options and the place. */
-int rank_hosts_options(const struct engine_options *options, const struct place *place, struct hosts_options *out,
+int rank_hosts_options(const struct engine_options *options, const struct position *position, struct hosts_options *out,
                        struct quire_error *err);
 
 /* Starts the other ranks of a prepared engine and sends them the setup: e->ranks. */

@@ -1,6 +1,7 @@
 #include "engine/run/request.h"
 
 #include "memory/prefix.h"
+#include "scheduler/policy.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -94,16 +95,16 @@ static int make_counts(struct request *out, uint32_t n_vocab)
 }
 
 /* As for counts: no step allocates. */
-static int make_rooms(struct request *out)
+static int make_row_scratch(struct request *out)
 {
-    size_t room = sampling_row_room(&out->sampling);
-    if (room == 0)
+    size_t scratch = sampling_row_scratch(&out->sampling);
+    if (scratch == 0)
         return QUIRE_OK;
-    out->rooms = malloc(out->spec.n * room * sizeof *out->rooms);
-    if (!out->rooms)
+    out->row_scratches = malloc(out->spec.n * scratch * sizeof *out->row_scratches);
+    if (!out->row_scratches)
         return QUIRE_NO_MEMORY;
     for (uint32_t i = 0; i < out->spec.n; i++)
-        out->choices[i].row_room = out->rooms + i * room;
+        out->choices[i].row_scratch = out->row_scratches + i * scratch;
     return QUIRE_OK;
 }
 
@@ -113,8 +114,9 @@ static int make(struct request *made, const struct request_limits *limits, struc
     made->n_open = s->n;
     made->next_prompt_logprob = s->n_prompt_logprobs >= 0 ? 1 : s->n_prompt;
     int status = sampling_init(&made->sampling, s, limits->desc, err);
-    if (status == QUIRE_OK && (make_hashes(made, limits) != QUIRE_OK ||
-                               make_counts(made, limits->desc->vocab_size) != QUIRE_OK || make_rooms(made) != QUIRE_OK))
+    if (status == QUIRE_OK &&
+        (make_hashes(made, limits) != QUIRE_OK || make_counts(made, limits->desc->vocab_size) != QUIRE_OK ||
+         make_row_scratch(made) != QUIRE_OK))
         status = quire_fail(err, QUIRE_NO_MEMORY, "request: out of memory");
     return status;
 }
@@ -191,7 +193,7 @@ void request_free(struct request *r)
     free(r->late_prediction);
     free(r->hashes);
     free(r->counts_memory);
-    free(r->rooms);
+    free(r->row_scratches);
     free(r);
 }
 

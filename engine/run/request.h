@@ -10,12 +10,13 @@
 
 #include "base/hash.h"
 #include "base/status.h"
-#include "engine/engine.h"
+#include "engine/event.h"
 #include "engine/grammar/compiler.h"
 #include "engine/grammar/constraint.h"
+#include "engine/model/model.h"
 #include "engine/run/sampling.h"
 #include "request/spec.h"
-#include "scheduler/scheduler.h"
+#include "scheduler/types/request.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -27,7 +28,7 @@ struct request_choice {
     bool done;             /* its DONE event was given */
     enum engine_finish finish; /* its end has been reported */
     struct token_counts counts;
-    struct k_logit_bias *row_room; /* of sampling_row_room() */
+    struct k_logit_bias *row_scratch; /* of sampling_row_scratch() */
     uint32_t n_drafted, n_accepted; /* drafts verified, and those of them that were right */
     uint32_t n_predicted, n_predicted_right; /* the part of those that came from the request's prediction */
     struct engine_account account; /* as of then */
@@ -53,7 +54,7 @@ struct request {
     struct k_token_count *counts_memory;  /* all choices' counts */
     struct k_token_count *prompt_counts;  /* part of it */
     uint32_t n_prompt_counts;
-    struct k_logit_bias *rooms;           /* all choices' row_room */
+    struct k_logit_bias *row_scratches;           /* all choices' row_scratch */
     struct compiled *grammar;        /* NULL: the answer is free */
     struct constraint *constraints;  /* [spec.n], or NULL likewise */
     struct request *next_parked;     /* among those whose grammar is not compiled yet */

@@ -258,7 +258,7 @@ bool sampling_needs_tokens(const struct sampling *s)
     return s->counts_output || s->n_words > 0;
 }
 
-size_t sampling_row_room(const struct sampling *s)
+size_t sampling_row_scratch(const struct sampling *s)
 {
     return s->n_words ? (size_t)(s->n_early > s->n_biases ? s->n_early : s->n_biases) + s->n_words : 0;
 }
@@ -295,19 +295,19 @@ static void forbid_words(const struct sampling *s, const struct sampling_state *
     uint32_t newest = state->generated[state->n_generated - 1], n = 0, taken = 0;
     for (uint32_t i = first_word_after(s, newest); i < s->n_words && s->words[i].before == newest; i++) {
         uint32_t last = s->words[i].last;
-        if ((n > 0 && state->room[n - 1].id == last) || !awaits_last(s, state, &s->words[i]))
+        if ((n > 0 && state->scratch[n - 1].id == last) || !awaits_last(s, state, &s->words[i]))
             continue;
         while (taken < row->n_biases && row->biases[taken].id < last)
-            state->room[n++] = row->biases[taken++];
+            state->scratch[n++] = row->biases[taken++];
         if (taken < row->n_biases && row->biases[taken].id == last)
             taken++;
-        state->room[n++] = (struct k_logit_bias){.id = last, .bias = -INFINITY};
+        state->scratch[n++] = (struct k_logit_bias){.id = last, .bias = -INFINITY};
     }
     if (n == 0)
         return;
     while (taken < row->n_biases)
-        state->room[n++] = row->biases[taken++];
-    row->biases = state->room;
+        state->scratch[n++] = row->biases[taken++];
+    row->biases = state->scratch;
     row->n_biases = n;
 }
 

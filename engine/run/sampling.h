@@ -9,7 +9,7 @@
 
 #include "base/status.h"
 #include "engine/model/model.h"
-#include "kernels/kernels.h"
+#include "kernels/args/sample.h"
 #include "request/spec.h"
 
 #include <stdbool.h>
@@ -50,7 +50,7 @@ bool sampling_stops(const struct sampling *s, uint32_t token);
 /* Whether a row depends on the tokens generated so far. */
 bool sampling_needs_tokens(const struct sampling *s);
 /* The largest number of biases that one row may need scratch for; 0 if it needs no scratch. */
-size_t sampling_row_room(const struct sampling *s);
+size_t sampling_row_scratch(const struct sampling *s);
 
 /* How often tokens stand in one sequence; ascending ids, kept so from token to token. */
 struct token_counts {
@@ -68,7 +68,7 @@ struct sampling_state {
     const uint32_t *generated;   /* [n_generated]; read only where sampling_needs_tokens() */
     uint32_t n_generated;
     uint32_t position, choice;   /* of the next token */
-    struct k_logit_bias *room;   /* scratch of sampling_row_room() biases; the row may point into it */
+    struct k_logit_bias *scratch;   /* scratch of sampling_row_scratch() biases; the row may point into it */
 };
 /* The row that draws the next token. */
 void sampling_row(const struct sampling *s, const struct sampling_state *state, struct k_sample_row *out);

@@ -2,8 +2,8 @@
 #ifndef QUIRE_ENGINE_SCHEDULE_H
 #define QUIRE_ENGINE_SCHEDULE_H
 
-#include "engine/engine.h"
 #include "engine/options.h"
+#include "scheduler/types/config.h"
 
 /* Fills in everything except the values from the memory plan, the queue's bound and the secret. The tenants' weights
  * stay owned by the caller. Returns QUIRE_INVALID with the option that is wrong or contradicts another one, and the

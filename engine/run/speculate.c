@@ -27,7 +27,7 @@ struct speculation {
     struct draft_ask *asks; /* as many; scratch */
     uint32_t *drafts; /* as many, [DRAFT_MAX] each */
     struct length_item *items; /* as many */
-    uint64_t room_left; /* space left in draft_room.h for the next step */
+    uint64_t space_left; /* space left in draft_scratch.h for the next step */
     bool is_wanted; /* by a request that there was. Until then a commit need not look at its rows */
 
     struct lengths *lengths;
@@ -298,13 +298,13 @@ static uint32_t slot_of(struct engine *e, uint32_t seq)
 }
 
 /* How many of n drafts the sampler's rows will have room for, and takes that from what is left of it. */
-static uint32_t take_room(struct engine *e, uint32_t seq, uint32_t n)
+static uint32_t take_space(struct engine *e, uint32_t seq, uint32_t n)
 {
     struct speculation *s = e->speculation;
     const struct seq_owner *owner = &e->owners[seq];
-    while (n > 0 && draft_room_needed(owner->request, owner->choice, n) > s->room_left)
+    while (n > 0 && draft_scratch_needed(owner->request, owner->choice, n) > s->space_left)
         n--;
-    s->room_left -= draft_room_needed(owner->request, owner->choice, n);
+    s->space_left -= draft_scratch_needed(owner->request, owner->choice, n);
     return n;
 }
 
@@ -316,7 +316,7 @@ static bool runs(const struct engine *e, uint32_t seq)
 }
 
 /* Drafts for which the next step has tokens and logit rows, in addition to every sequence's next token. */
-static uint32_t step_room(const struct engine *e, uint32_t n_running)
+static uint32_t step_space(const struct engine *e, uint32_t n_running)
 {
     uint32_t most = e->plan.max_num_batched_tokens < e->plan.max_logit_rows ? e->plan.max_num_batched_tokens
                                                                             : e->plan.max_logit_rows;
@@ -404,7 +404,7 @@ static void choose(struct engine *e, uint32_t n, uint32_t n_running, double draf
         s->items[i].n = s->asks[i].n;
     }
     if (s->config.adaptive && n > 0) {
-        lengths_choose(s->lengths, s->items, n, n_running, step_room(e, n_running), draft_us, &reason);
+        lengths_choose(s->lengths, s->items, n, n_running, step_space(e, n_running), draft_us, &reason);
         ENGINE_WATCH(e, lengths_chosen, &reason);
     }
 }
@@ -421,7 +421,7 @@ static void propose(struct engine *e, uint32_t n)
 {
     struct speculation *s = e->speculation;
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t seq = s->fresh[i], n_taken = take_room(e, seq, s->items[i].n);
+        uint32_t seq = s->fresh[i], n_taken = take_space(e, seq, s->items[i].n);
         struct constraint *x = constraint_of(e, seq);
         if (x)
             n_taken = n_allowed(x, &s->asks[i], n_taken);
@@ -513,7 +513,7 @@ static int propose_made(struct engine *e, uint32_t n_answered, uint32_t n, uint3
 static void propose_forced(struct engine *e, uint32_t n_running)
 {
     struct speculation *s = e->speculation;
-    uint32_t n_left = 0, room = step_room(e, n_running);
+    uint32_t n_left = 0, room = step_space(e, n_running);
     for (uint32_t i = 0; i < s->n_fresh; i++) {
         const uint32_t seq = s->fresh[i];
         const struct request *r = e->owners[seq].request;
@@ -523,7 +523,7 @@ static void propose_forced(struct engine *e, uint32_t n_running)
             x->has_proposed = false;
         if (n > 0 && !r->choices[e->owners[seq].choice].done && runs(e, seq)) {
             n = n < room ? n : room;
-            n = take_room(e, seq, n < r->spec.max_drafts ? n : r->spec.max_drafts);
+            n = take_space(e, seq, n < r->spec.max_drafts ? n : r->spec.max_drafts);
             n = n > 0 ? sched_propose(e->sched, seq, x->forced, n) : 0;
             x->has_proposed = n > 0;
         } else {
@@ -544,9 +544,9 @@ int speculate_propose(struct engine *e, struct quire_error *err)
     if (s->n_fresh == 0)
         return QUIRE_OK;
     uint32_t n_running = sched_stats(e->sched).n_running, n_answered = 0, n = 0;
-    s->room_left = draft_room_items(e->plan.max_num_seqs);
+    s->space_left = draft_scratch_items(e->plan.max_num_seqs);
     propose_forced(e, n_running);
-    if (step_room(e, n_running) > 0)
+    if (step_space(e, n_running) > 0)
         n = gather(e, n_running);
     s->n_fresh = 0;
     int status = ask(s, FROM_REQUEST, 0, n, &n_answered, err);

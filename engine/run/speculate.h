@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "scheduler/driver.h"
+#include "scheduler/scheduler.h"
 
 #include <stdint.h>
 

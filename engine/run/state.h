@@ -3,12 +3,13 @@
 #ifndef QUIRE_ENGINE_STATE_H
 #define QUIRE_ENGINE_STATE_H
 
-#include "engine/engine.h"
+#include "engine/event.h"
+#include "engine/info.h"
 #include "engine/options.h"
 #include "engine/plan.h"
 #include "engine/forward/forward.h"
 #include "engine/grammar/constraints.h"
-#include "engine/run/draft_room.h"
+#include "engine/run/draft_scratch.h"
 #include "engine/run/mailbox.h"
 #include "engine/run/request.h"
 #include "engine/ranks/parts.h"
@@ -17,7 +18,8 @@
 #include "engine/watch.h"
 #include "engine/model/weights.h"
 #include "scheduler/driver.h"
-#include "scheduler/scheduler.h"
+#include "scheduler/types/account.h"
+#include "kernels/open.h"
 
 #include <pthread.h>
 
@@ -38,7 +40,7 @@ struct step_target {
     uint32_t seq;
     uint32_t position; /* position of the token that is drawn or reported */
     bool drawn;        /* false: a prompt token's logprob */
-    bool rejected;     /* drawn after a draft that was wrong, or not at all: draft_room.h */
+    bool rejected;     /* drawn after a draft that was wrong, or not at all: draft_scratch.h */
 };
 
 /* A launched step until it is committed. */
@@ -52,7 +54,7 @@ struct step_slot {
     const struct k_sample_result *results; /* [n_targets], the forward pass's */
     uint32_t n_vectors;
     const float *vectors;            /* [n_vectors, vector_size], likewise */
-    struct draft_room room;          /* scratch that the rows of drafts point into */
+    struct draft_scratch scratch;          /* scratch that the rows of drafts point into */
 };
 
 /* Events of the current step, in order, until they leave through the sink. */

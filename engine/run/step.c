@@ -20,7 +20,7 @@ int step_slots_create(struct engine *e, struct quire_error *err)
         slot->targets = calloc(n, sizeof *slot->targets);
         slot->rows = calloc(n, sizeof *slot->rows);
         ok = ok && slot->targets && slot->rows &&
-             draft_room_create(&slot->room, e->plan.max_num_seqs, NULL) == QUIRE_OK;
+             draft_scratch_create(&slot->scratch, e->plan.max_num_seqs, NULL) == QUIRE_OK;
     }
     return ok ? QUIRE_OK : quire_fail(err, QUIRE_NO_MEMORY, "steps: out of memory");
 }
@@ -30,7 +30,7 @@ void step_slots_destroy(struct engine *e)
     for (uint32_t i = 0; i < ENGINE_MAX_SLOTS; i++) {
         free(e->slots[i].targets);
         free(e->slots[i].rows);
-        draft_room_destroy(&e->slots[i].room);
+        draft_scratch_destroy(&e->slots[i].scratch);
     }
 }
 
@@ -54,7 +54,7 @@ struct drawing {
     const struct sched_row *row;
     const uint32_t *tokens;
     struct token_counts counts; /* before the draw */
-    struct k_logit_bias *room;  /* of the draw */
+    struct k_logit_bias *scratch;  /* of the draw */
     bool verifies;              /* the scratch that verification needs is available */
 };
 
@@ -65,7 +65,7 @@ static struct drawing begin_drawing(struct request *r, uint32_t choice, const st
     return (struct drawing){.row = row,
                             .tokens = tokens,
                             .counts = r->sampling.counts_output ? *request_counts(r, choice) : c->counts,
-                            .room = c->row_room,
+                            .scratch = c->row_scratch,
                             .verifies = true};
 }
 
@@ -77,14 +77,15 @@ static void add_draw(struct engine *e, struct step_slot *slot, struct drawing *d
     struct seq_owner *owner = &e->owners[row->seq];
     const struct request *r = owner->request;
     if (p + row->n_draft >= row->first + row->count)
-        d->verifies = d->verifies && draft_room_take(&slot->room, &r->sampling, d->tokens[p], &d->counts, &d->room);
+        d->verifies = d->verifies &&
+                      draft_scratch_take(&slot->scratch, &r->sampling, d->tokens[p], &d->counts, &d->scratch);
     const struct sampling_state state = {
         .counts = &d->counts,
         .generated = d->tokens + r->spec.n_prompt,
         .n_generated = p + 1 - r->spec.n_prompt, /* the choice's is one behind with a step in flight */
         .position = p + 1,
         .choice = owner->choice,
-        .room = d->room,
+        .scratch = d->scratch,
     };
     if (d->verifies)
         sampling_row(&r->sampling, &state, &slot->rows[at]);
@@ -293,7 +294,7 @@ int step_launch(void *engine, const struct sched_step *step, struct quire_error 
     slot->number = plan->step;
     slot->launched_us = e->planned_us;
     slot->n_targets = slot->n_vectors = 0;
-    slot->room.n = 0;
+    slot->scratch.n = 0;
     for (uint32_t i = 0; i < plan->n_rows; i++) {
         const struct sched_row *row = &plan->rows[i];
         batch.rows[i] = (struct k_attn_row){

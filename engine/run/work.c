@@ -1,5 +1,6 @@
 /* Runs a rank other than 0: it loads according to rank 0's setup and computes its share of each step. */
 #include "base/log.h"
+#include "engine/engine.h"
 #include "engine/ranks/setup.h"
 #include "engine/run/open.h"
 #include "engine/run/rank.h"
@@ -103,7 +104,7 @@ static int agree(struct rank *r, int status, struct quire_error *err)
     return status;
 }
 
-static int make_room(struct rank *r, struct quire_error *err)
+static int make_space(struct rank *r, struct quire_error *err)
 {
     r->limits = step_limits_of(&r->engine->desc, &r->engine->plan);
     r->max_bytes = step_frame_max_bytes(&r->limits);
@@ -182,7 +183,7 @@ static int take_part(struct rank *r, struct quire_error *err)
     if (status == QUIRE_OK && r->own)
         quire_log(QUIRE_LOG_INFO, "ranks", "rank %u computes on %s", r->engine->rank, r->engine->info.placement);
     if (status == QUIRE_OK)
-        status = make_room(r, err);
+        status = make_space(r, err);
     if (status == QUIRE_OK)
         status = follow(r, err);
     if (status != QUIRE_OK)
@@ -199,10 +200,10 @@ bool engine_is_rank(void)
 static int join(struct engine_options *own, void (*over)(void), struct collective **out, struct quire_error *err)
 {
     struct hosts_options hosts;
-    struct place place;
-    int status = rank_find_place(own, &place, err);
+    struct position position;
+    int status = rank_find_position(own, &position, err);
     if (status == QUIRE_OK)
-        status = rank_hosts_options(own, &place, &hosts, err);
+        status = rank_hosts_options(own, &position, &hosts, err);
     if (status != QUIRE_OK)
         return status;
     hosts.over = over;

@@ -163,39 +163,43 @@ static void describe_end(const struct child *c, uint32_t limit_s, char *out, siz
         snprintf(out, size, "exit status %d", WEXITSTATUS(c->how));
 }
 
-static void show_lines(FILE *file)
+static void report_lines(const struct isolate_job *job, FILE *file)
 {
-    char line[512];
+    char line[512], text[sizeof line + 8];
     rewind(file);
-    for (int n = 0; n < N_LINES_SHOWN && fgets(line, sizeof line, file); n++)
-        printf("  | %s%s", line, strchr(line, '\n') ? "" : "\n");
-    fflush(stdout);
+    for (int n = 0; n < N_LINES_SHOWN && fgets(line, sizeof line, file); n++) {
+        line[strcspn(line, "\n")] = '\0';
+        snprintf(text, sizeof text, "  | %s", line);
+        job->explained(job->context, text);
+    }
 }
 
-/* Runs one case by itself and prints its output. */
-static void explain_by(struct child *c, char *const *tool, size_t i, uint32_t limit_s, const char *what)
+/* Runs one case by itself and reports its output. */
+static void explain_by(struct child *c, const struct isolate_job *job, char *const *tool, size_t i, uint32_t limit_s,
+                       const char *what)
 {
-    char end[96];
+    char end[96], text[192];
     FILE *file = tmpfile();
     if (!file)
         return;
     if (start(c, c->self, tool, i, i + 1, fileno(file))) {
         watch(c, limit_s);
         describe_end(c, limit_s, end, sizeof end);
-        printf("  again %s: %s\n", what, end);
-        show_lines(file);
+        snprintf(text, sizeof text, "  again %s: %s", what, end);
+        job->explained(job->context, text);
+        report_lines(job, file);
     }
     fclose(file);
 }
 
-static void explain(struct child *c, size_t i)
+static void explain(struct child *c, const struct isolate_job *job, size_t i)
 {
     char *sanitizer = getenv("QUIRE_COMPUTE_SANITIZER");
-    explain_by(c, NULL, i, EXPLAIN_LIMIT_S, "with CUDA_LAUNCH_BLOCKING=1");
+    explain_by(c, job, NULL, i, EXPLAIN_LIMIT_S, "with CUDA_LAUNCH_BLOCKING=1");
     if (sanitizer && *sanitizer) {
         char *const tool[] = {sanitizer, (char *)"--tool", (char *)"memcheck", (char *)"--print-limit", (char *)"5",
                               NULL};
-        explain_by(c, tool, i, SANITIZER_LIMIT_S, "under compute-sanitizer");
+        explain_by(c, job, tool, i, SANITIZER_LIMIT_S, "under compute-sanitizer");
     }
 }
 
@@ -205,13 +209,9 @@ static void lose(struct child *c, const struct isolate_job *job, size_t i)
     const bool was_hung = c->is_hung;
     describe_end(c, job->limit_s, how, sizeof how);
     memcpy(name, c->progress->name, sizeof name);
-    if (job->lost)
-        job->lost(job->context, i, name, how);
-    else
-        printf("DIED %s: %s\n", name, how);
-    fflush(stdout);
-    if (job->explain && !was_hung)
-        explain(c, i);
+    job->lost(job->context, i, name, how);
+    if (job->explained && !was_hung)
+        explain(c, job, i);
 }
 
 /* Returns whether a case was lost, and not only wrong: the remaining cases need another process. */
@@ -245,8 +245,8 @@ static int run_all(struct child *c, const struct isolate_job *job)
         }
         const int status = WEXITSTATUS(c->how);
         worst = worst ? worst : status;
-        if (job->one_each && job->explain && status != 0 && status != SKIPPED)
-            explain(c, first);
+        if (job->one_each && job->explained && status != 0 && status != SKIPPED)
+            explain(c, job, first);
         first = end;
         if (!job->one_each)
             break;
@@ -254,21 +254,23 @@ static int run_all(struct child *c, const struct isolate_job *job)
     return worst;
 }
 
-int isolate_run(const struct isolate_job *job)
+int isolate_run(const struct isolate_job *job, int *exit_status, struct quire_error *err)
 {
     static struct self self;
     struct child c = {.fd = memfd_create("quire-cases", 0), .self = &self};
     if (!read_self(&self) || c.fd < 0 || ftruncate(c.fd, sizeof *c.progress) != 0 ||
         !(c.progress = map_progress(c.fd))) {
-        fprintf(stderr, "cannot prepare a child process: %s\n", strerror(errno));
-        return 1;
+        const int why = errno;
+        if (c.fd >= 0)
+            close(c.fd);
+        return quire_fail(err, QUIRE_IO, "cannot prepare a child process: %s", strerror(why));
     }
     struct isolate_job limited = *job;
     const char *limit = getenv("QUIRE_ISOLATE_LIMIT_S"); /* for the test of this file: a hang takes a minute */
     if (limit && atoi(limit) > 0)
         limited.limit_s = (uint32_t)atoi(limit);
-    int status = run_all(&c, &limited);
+    *exit_status = run_all(&c, &limited);
     munmap(c.progress, sizeof *c.progress);
     close(c.fd);
-    return status;
+    return QUIRE_OK;
 }

@@ -11,6 +11,8 @@
 #ifndef QUIRE_KERNELS_ISOLATE_H
 #define QUIRE_KERNELS_ISOLATE_H
 
+#include "base/status.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -35,15 +37,16 @@ struct isolate_job {
     /* Each case has its own process, for cases that cannot report a broken device: every failure counts as one that may
      * need an explanation. */
     bool one_each;
-    /* Reports that case `name` was lost; how is one line of text. NULL: prints "DIED NAME: HOW". If `explain` is
-     * set, the output of the second run follows. */
+    /* Reports that case `name` was lost; how is one line of text. */
     void (*lost)(void *context, size_t i, const char *name, const char *how);
+    /* NULL, or called after it for each line that says how the second run of the case ended and what it printed. A line
+     * has no newline. */
+    void (*explained)(void *context, const char *line);
     void *context;
-    bool explain;
 };
 
-/* Runs all cases. Returns 0 if every child ended with 0; otherwise the first other exit status, or 1 if a case was
- * lost. */
-int isolate_run(const struct isolate_job *job);
+/* Runs all cases. *exit_status: 0 if every child ended with 0; otherwise the first other exit status, or 1 if a case was
+ * lost. Returns QUIRE_IO if no child can be started. */
+int isolate_run(const struct isolate_job *job, int *exit_status, struct quire_error *err);
 
 #endif

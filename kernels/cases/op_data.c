@@ -1,27 +1,20 @@
 #include "kernels/cases/op_data.h"
 
-#include "kernels/math.h"
+#include "kernels/math/convert.h"
 
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-static void *must(void *p)
-{
-    if (!p)
-        abort();
-    return p;
-}
-
 /* Numbers repeat with this period, a prime, so that no two rows of a matrix are equal. Only timed cases are that
  * large, and drawing 500 million numbers for them would take seconds. */
 #define PERIOD 4194301u
 
-/* Fills p, of n elements of `size` bytes, by repeating its first PERIOD elements. */
+/* Fills p, of n elements of `size` bytes, by repeating its first PERIOD elements. p may be NULL. */
 static void *repeated(void *p, uint64_t n, size_t size)
 {
-    for (uint64_t at = PERIOD; at < n; at += PERIOD)
+    for (uint64_t at = PERIOD; p && at < n; at += PERIOD)
         memcpy((char *)p + at * size, p, (n - at < PERIOD ? n - at : PERIOD) * size);
     return p;
 }
@@ -31,10 +24,11 @@ static uint64_t drawn(uint64_t n)
     return n < PERIOD ? n : PERIOD;
 }
 
+/* NULL: memory is out, here and below. */
 static float *random_f32(uint64_t n, uint64_t *state, enum op_values values)
 {
-    float *p = must(malloc((n ? n : 1) * sizeof *p));
-    for (uint64_t i = 0; i < drawn(n); i++)
+    float *p = malloc((n ? n : 1) * sizeof *p);
+    for (uint64_t i = 0; p && i < drawn(n); i++)
         p[i] = op_random_value(state, values);
     return repeated(p, n, sizeof *p);
 }
@@ -45,12 +39,16 @@ static void *random_stored(uint64_t n, enum k_dtype dtype, uint64_t *state, enum
     float *f = random_f32(dtype == K_F32 ? n : drawn(n), state, values);
     if (dtype == K_F32)
         return f;
-    uint16_t *h = must(malloc((n ? n : 1) * sizeof *h));
-    for (uint64_t i = 0; i < drawn(n); i++) {
+    uint16_t *h = malloc((n ? n : 1) * sizeof *h);
+    for (uint64_t i = 0; f && h && i < drawn(n); i++) {
         float x = dtype == K_F16 && values == VALUES_TINY ? ldexpf(f[i], 115) : f[i];
         if (dtype == K_F16 && values == VALUES_WIDE)
             x = ldexpf(x, -6);
         h[i] = dtype == K_F16 ? k_f16_from_f32(x) : k_bf16_from_f32(x);
+    }
+    if (!f) {
+        free(h);
+        return NULL;
     }
     free(f);
     return repeated(h, n, sizeof *h);
@@ -139,13 +137,15 @@ static void plain_row(struct k_sample_row *row, enum op_sampling sampling, uint3
 
 /* Makes logits of a few hundred distinct values, including -inf, so that ties are common. Every seventh row cannot
  * be sampled (NaN, +inf, nothing finite). */
-static void make_sample_rows(const struct op_case *c, struct op_data *d, uint64_t *state)
+static bool make_sample_rows(const struct op_case *c, struct op_data *d, uint64_t *state)
 {
     uint32_t n_vocab = c->n_rows;
     size_t each = sizeof(struct row_pool) + ((size_t)n_vocab + 31) / 32 * sizeof(uint32_t);
     each = (each + 7) / 8 * 8;
-    d->rows = must(calloc(c->n_tokens, sizeof *d->rows));
-    d->pool = must(calloc(c->n_tokens, each));
+    d->rows = calloc(c->n_tokens, sizeof *d->rows);
+    d->pool = calloc(c->n_tokens, each);
+    if (!d->rows || !d->pool)
+        return false;
     for (uint32_t t = 0; t < c->n_tokens; t++) {
         random_row(&d->rows[t], (struct row_pool *)(void *)((char *)d->pool + t * each), n_vocab, state);
         float *z = d->x + (uint64_t)t * n_vocab;
@@ -166,6 +166,7 @@ static void make_sample_rows(const struct op_case *c, struct op_data *d, uint64_
         for (uint32_t i = 0; t % 21 == 20 && i < n_vocab; i++)
             z[i] = -INFINITY;
     }
+    return true;
 }
 
 /* ---- everything else ------------------------------------------------------------------------- */
@@ -180,7 +181,7 @@ static uint64_t block_bytes(const struct op_case *c)
     return k_kv_block_bytes(&(struct k_kv_shape){k_kv_format(c->dtype), c->n_kv_heads, c->head_dim, c->block_tokens});
 }
 
-static void make_kv(const struct op_case *c, struct op_data *d, uint64_t *state)
+static bool make_kv(const struct op_case *c, struct op_data *d, uint64_t *state)
 {
     uint64_t n = 0;
     for (uint32_t s = 0; s < op_n_seqs(c); s++) {
@@ -193,89 +194,120 @@ static void make_kv(const struct op_case *c, struct op_data *d, uint64_t *state)
         d->v = op_kv_bytes(bytes, c->dtype, state);
         d->k_scales = op_kv_scales(n * c->n_kv_heads, c->dtype, state);
         d->v_scales = op_kv_scales(n * c->n_kv_heads, c->dtype, state);
-        return;
+        return d->k && d->v && d->k_scales && d->v_scales;
     }
     uint64_t elements = c->op == K_OP_KV_COPY ? c->n_rows * block_elements(c) : n * c->n_kv_heads * c->head_dim;
     d->k = random_stored(elements, c->dtype, state, VALUES_PLAIN);
     d->v = random_stored(elements, c->dtype, state, VALUES_PLAIN);
+    return d->k && d->v;
 }
 
-static void make_ids(const struct op_case *c, struct op_data *d, uint64_t *state)
+static bool make_ids(const struct op_case *c, struct op_data *d, uint64_t *state)
 {
     uint32_t n = c->op == K_OP_GATHER ? c->n_rows : op_n_tokens(c);
-    d->ids = must(malloc(n * sizeof *d->ids));
-    for (uint32_t i = 0; i < n; i++) {
+    d->ids = malloc((n ? n : 1) * sizeof *d->ids);
+    for (uint32_t i = 0; d->ids && i < n; i++) {
         uint32_t r = (uint32_t)op_random(state);
         if (c->op == K_OP_ROPE_ANGLES)
             d->ids[i] = c->values == VALUES_WIDE ? r >> (6 + r % 16) : i * 97 % 4096;
         else
             d->ids[i] = r % (c->op == K_OP_GATHER ? c->n_tokens : c->n_rows);
     }
+    return d->ids != NULL;
 }
 
-static void make_frequencies(const struct op_case *c, struct op_data *d)
+static bool make_frequencies(const struct op_case *c, struct op_data *d)
 {
-    d->vector = must(malloc(c->n_cols * sizeof *d->vector));
-    for (uint32_t i = 0; i < c->n_cols; i++)
+    d->vector = malloc((c->n_cols ? c->n_cols : 1) * sizeof *d->vector);
+    for (uint32_t i = 0; d->vector && i < c->n_cols; i++)
         d->vector[i] = (float)pow(10000.0, -(double)i / c->n_cols);
+    return d->vector != NULL;
 }
 
 /* Makes sinks below, among and above the scores. Every fifth head has a sink that changes nothing, and every seventh
  * one that leaves almost nothing of the values. */
-static void make_sinks(const struct op_case *c, struct op_data *d, uint64_t *state)
+static bool make_sinks(const struct op_case *c, struct op_data *d, uint64_t *state)
 {
     d->vector = random_f32(c->n_q_heads, state, VALUES_PLAIN);
-    for (uint32_t h = 0; h < c->n_q_heads; h++)
+    for (uint32_t h = 0; d->vector && h < c->n_q_heads; h++)
         d->vector[h] = h % 5 == 4 ? -INFINITY : h % 7 == 2 ? 30.0f + d->vector[h] : 6.0f * d->vector[h];
+    return d->vector != NULL;
 }
 
-void op_data_make(const struct op_case *c, struct op_data *d)
+/* Makes the weights, norms and biases. */
+static bool make_parameters(const struct op_case *c, struct op_data *d, uint64_t *state)
 {
-    memset(d, 0, sizeof *d);
-    uint64_t state = c->op * 1000003u + c->n_rows * 31u + c->n_cols * 7u + c->n_tokens + c->head_dim * 131u + c->window;
-    uint64_t n_tokens = op_n_tokens(c);
-    d->x_width = x_width(c);
-    /* Combine tiny weights with activations of all sizes: products and sums are tiny, but not all 0. */
-    bool tiny_weights = op_is_gemm(c) && c->values == VALUES_TINY;
-    d->x = random_f32(n_tokens * d->x_width, &state, tiny_weights ? VALUES_WIDE : c->values);
-    if (op_is_quantized(c))
-        op_quant_make(c, d, &state);
-    else if (op_is_gemm(c) || c->op == K_OP_EMBED)
-        d->weights = random_stored((uint64_t)c->n_rows * c->n_cols, c->dtype, &state, c->values);
-    if (c->op == K_OP_EMBED || c->op == K_OP_GATHER || c->op == K_OP_ROPE_ANGLES || c->op == K_OP_KV_COPY)
-        make_ids(c, d, &state);
-    if (c->op == K_OP_RMSNORM || c->op == K_OP_LAYERNORM)
-        d->vector = random_f32(c->n_cols, &state, VALUES_PLAIN);
-    if (c->op == K_OP_LAYERNORM)
-        d->bias = random_f32(c->n_cols, &state, VALUES_PLAIN);
-    if (((c->op == K_OP_RMSNORM || c->op == K_OP_LAYERNORM) && c->extra) || c->into)
-        d->add = random_f32(n_tokens * c->n_cols, &state, c->values);
-    if (op_is_gemm(c) && c->extra)
-        d->vector = random_f32(c->n_rows, &state, VALUES_PLAIN);
-    if (c->op == K_OP_ROPE_ANGLES)
-        make_frequencies(c, d);
-    if (c->op == K_OP_ROPE_KV) {
-        d->cos_sin = random_f32(n_tokens * c->head_dim, &state, VALUES_PLAIN);
-        if (c->extra) {
-            d->q_norm = random_f32(c->head_dim, &state, VALUES_PLAIN);
-            d->k_norm = random_f32(c->head_dim, &state, VALUES_PLAIN);
-        }
-    }
-    if (c->op == K_OP_ATTENTION || c->op == K_OP_KV_COPY)
-        make_kv(c, d, &state);
-    if (c->op == K_OP_ATTENTION && c->extra)
-        make_sinks(c, d, &state);
+    const bool is_norm = c->op == K_OP_RMSNORM || c->op == K_OP_LAYERNORM;
+    const uint64_t n_tokens = op_n_tokens(c);
+    if (op_is_quantized(c) && !op_quant_make(c, d, state))
+        return false;
+    if (!op_is_quantized(c) && (op_is_gemm(c) || c->op == K_OP_EMBED) &&
+        !(d->weights = random_stored((uint64_t)c->n_rows * c->n_cols, c->dtype, state, c->values)))
+        return false;
+    if ((c->op == K_OP_EMBED || c->op == K_OP_GATHER || c->op == K_OP_ROPE_ANGLES || c->op == K_OP_KV_COPY) &&
+        !make_ids(c, d, state))
+        return false;
+    if (is_norm && !(d->vector = random_f32(c->n_cols, state, VALUES_PLAIN)))
+        return false;
+    if (c->op == K_OP_LAYERNORM && !(d->bias = random_f32(c->n_cols, state, VALUES_PLAIN)))
+        return false;
+    if (((is_norm && c->extra) || c->into) && !(d->add = random_f32(n_tokens * c->n_cols, state, c->values)))
+        return false;
+    return !op_is_gemm(c) || !c->extra || (d->vector = random_f32(c->n_rows, state, VALUES_PLAIN));
+}
+
+/* Makes what RoPE and attention read besides their tokens. */
+static bool make_positions(const struct op_case *c, struct op_data *d, uint64_t *state)
+{
+    const uint64_t n_angles = (uint64_t)op_n_tokens(c) * c->head_dim;
+    if (c->op == K_OP_ROPE_ANGLES && !make_frequencies(c, d))
+        return false;
+    if (c->op == K_OP_ROPE_KV && !(d->cos_sin = random_f32(n_angles, state, VALUES_PLAIN)))
+        return false;
+    if (c->op == K_OP_ROPE_KV && c->extra &&
+        (!(d->q_norm = random_f32(c->head_dim, state, VALUES_PLAIN)) ||
+         !(d->k_norm = random_f32(c->head_dim, state, VALUES_PLAIN))))
+        return false;
+    if ((c->op == K_OP_ATTENTION || c->op == K_OP_KV_COPY) && !make_kv(c, d, state))
+        return false;
+    return c->op != K_OP_ATTENTION || !c->extra || make_sinks(c, d, state);
+}
+
+/* Gives the tokens the values that the case is about. */
+static void change_tokens(const struct op_case *c, struct op_data *d, uint64_t *state)
+{
+    const uint64_t n_tokens = op_n_tokens(c);
     if (c->op == K_OP_ATTENTION && c->values == VALUES_SHARP) {
         for (uint64_t i = 0; i < n_tokens * d->x_width; i++)
             d->x[i] *= 100.0f;
     }
     for (uint64_t t = 0; c->values == VALUES_BROKEN && t < n_tokens; t++)
         if (t % 3 != 0)
-            d->x[t * d->x_width + op_random(&state) % d->x_width] = t % 3 == 1 ? NAN : INFINITY;
+            d->x[t * d->x_width + op_random(state) % d->x_width] = t % 3 == 1 ? NAN : INFINITY;
     for (uint64_t i = 0; c->values == VALUES_FULL && i < n_tokens * d->x_width; i++)
         d->x[i] = i / d->x_width % 2 ? -1.0f : 1.0f;
-    if (c->op == K_OP_SAMPLE)
-        make_sample_rows(c, d, &state);
+}
+
+static bool make_all(const struct op_case *c, struct op_data *d)
+{
+    uint64_t state = c->op * 1000003u + c->n_rows * 31u + c->n_cols * 7u + c->n_tokens + c->head_dim * 131u + c->window;
+    d->x_width = x_width(c);
+    /* Combine tiny weights with activations of all sizes: products and sums are tiny, but not all 0. */
+    bool tiny_weights = op_is_gemm(c) && c->values == VALUES_TINY;
+    d->x = random_f32((uint64_t)op_n_tokens(c) * d->x_width, &state, tiny_weights ? VALUES_WIDE : c->values);
+    if (!d->x || !make_parameters(c, d, &state) || !make_positions(c, d, &state))
+        return false;
+    change_tokens(c, d, &state);
+    return c->op != K_OP_SAMPLE || make_sample_rows(c, d, &state);
+}
+
+int op_data_make(const struct op_case *c, struct op_data *d, struct quire_error *err)
+{
+    memset(d, 0, sizeof *d);
+    if (make_all(c, d))
+        return QUIRE_OK;
+    op_data_free(d);
+    return quire_fail(err, QUIRE_NO_MEMORY, "%s: no memory for the inputs", op_name(c));
 }
 
 void op_data_free(struct op_data *d)
@@ -288,14 +320,15 @@ void op_data_free(struct op_data *d)
     memset(d, 0, sizeof *d);
 }
 
+/* Without memory its bytes stay NULL. */
 static void add_output(struct op_output *out, uint64_t token_bytes, uint32_t element_bytes)
 {
     assert(out->n_outputs < OP_MAX_OUTPUTS);
-    out->arrays[out->n_outputs++] = (struct op_array){must(calloc(out->n_tokens ? out->n_tokens : 1, token_bytes)),
+    out->arrays[out->n_outputs++] = (struct op_array){calloc(out->n_tokens ? out->n_tokens : 1, token_bytes),
                                                       token_bytes, element_bytes};
 }
 
-void op_output_make(const struct op_case *c, struct op_output *out)
+int op_output_make(const struct op_case *c, struct op_output *out, struct quire_error *err)
 {
     memset(out, 0, sizeof *out);
     out->n_tokens = c->op == K_OP_GATHER ? c->n_rows : c->op == K_OP_POOL ? op_n_seqs(c) : op_n_tokens(c);
@@ -323,6 +356,12 @@ void op_output_make(const struct op_case *c, struct op_output *out)
         break;
     default: add_output(out, (uint64_t)c->n_cols * 4, 4); break;
     }
+    for (uint32_t i = 0; i < out->n_outputs; i++)
+        if (!out->arrays[i].bytes) {
+            op_output_free(out);
+            return quire_fail(err, QUIRE_NO_MEMORY, "%s: no memory for the outputs", op_name(c));
+        }
+    return QUIRE_OK;
 }
 
 void op_output_free(struct op_output *out)

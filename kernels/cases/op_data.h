@@ -3,6 +3,7 @@
 #ifndef QUIRE_KERNELS_OP_DATA_H
 #define QUIRE_KERNELS_OP_DATA_H
 
+#include "kernels/args/sample.h"
 #include "kernels/cases/op_table.h"
 
 struct op_data {
@@ -36,22 +37,23 @@ struct op_output {
     } arrays[OP_MAX_OUTPUTS];
 };
 
-void op_data_make(const struct op_case *c, struct op_data *d);
+/* Returns QUIRE_NO_MEMORY, and then *d is empty. */
+int op_data_make(const struct op_case *c, struct op_data *d, struct quire_error *err);
 void op_data_free(struct op_data *d);
 
-/* Allocates the arrays of the case's outputs, with zeros. */
-void op_output_make(const struct op_case *c, struct op_output *out);
+/* Allocates the arrays of the case's outputs, with zeros. Returns QUIRE_NO_MEMORY, and then *out is empty. */
+int op_output_make(const struct op_case *c, struct op_output *out, struct quire_error *err);
 void op_output_free(struct op_output *out);
 
 /* Returns the position of a token of the step and sets *seq to the index of its sequence. The case must have
  * sequences. */
 uint32_t op_token_position(const struct op_case *c, uint32_t token, uint32_t *seq);
 
-/* op_quant.c: makes the parts of a quantized weight. */
-void op_quant_make(const struct op_case *c, struct op_data *d, uint64_t *state);
+/* op_quant.c: makes the parts of a quantized weight. Returns false if memory is out; op_quant_free() frees what there is. */
+bool op_quant_make(const struct op_case *c, struct op_data *d, uint64_t *state);
 void op_quant_free(struct op_data *d);
 
-/* op_kv.c: make the rows of an 8-bit cache, and the scales of n rows. */
+/* op_kv.c: make the rows of an 8-bit cache, and the scales of n rows. NULL: memory is out. */
 void *op_kv_bytes(uint64_t n, enum k_dtype kind, uint64_t *state);
 float *op_kv_scales(uint64_t n, enum k_dtype kind, uint64_t *state);
 

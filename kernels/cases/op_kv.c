@@ -7,13 +7,6 @@
 
 #define PERIOD (4u << 20) /* number of random bytes; the rest repeats them, only in timed cases */
 
-static void *must(void *p)
-{
-    if (!p)
-        abort();
-    return p;
-}
-
 static uint8_t finite_byte(uint8_t u, enum k_dtype kind)
 {
     switch (kind) {
@@ -25,7 +18,9 @@ static uint8_t finite_byte(uint8_t u, enum k_dtype kind)
 
 void *op_kv_bytes(uint64_t n, enum k_dtype kind, uint64_t *state)
 {
-    uint8_t *p = must(malloc(n ? n : 1));
+    uint8_t *p = malloc(n ? n : 1);
+    if (!p)
+        return NULL;
     const uint64_t drawn = n < PERIOD ? n : PERIOD;
     for (uint64_t i = 0; i < drawn; i += 8) {
         uint64_t bits = op_random(state);
@@ -41,8 +36,8 @@ void *op_kv_bytes(uint64_t n, enum k_dtype kind, uint64_t *state)
 float *op_kv_scales(uint64_t n, enum k_dtype kind, uint64_t *state)
 {
     const float top = kind == K_INT ? 127.0f : kind == K_E4M3 ? 448.0f : 57344.0f;
-    float *p = must(malloc((n ? n : 1) * sizeof *p));
-    for (uint64_t i = 0; i < n; i++) {
+    float *p = malloc((n ? n : 1) * sizeof *p);
+    for (uint64_t i = 0; p && i < n; i++) {
         p[i] = fabsf(op_random_value(state, VALUES_PLAIN)) / top;
         if (i % 11 == 5)
             p[i] = 0.0f;

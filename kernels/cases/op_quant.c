@@ -1,18 +1,11 @@
 /* Quantized weights of a case: any bits are valid numbers, but scales must be finite. */
 #include "kernels/cases/op_data.h"
-#include "kernels/math.h"
+#include "kernels/math/convert.h"
 #include "kernels/quant.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-static void *must(void *p)
-{
-    if (!p)
-        abort();
-    return p;
-}
 
 static void random_bytes(void *p, uint64_t n, uint64_t *state)
 {
@@ -68,12 +61,15 @@ static void make_finite(unsigned char *data, uint64_t bytes, enum k_dtype kind)
             data[i] &= 0xbf;
 }
 
-static void make_planes(const struct op_case *c, struct k_weight_view *w, uint64_t *state)
+/* Returns false if memory is out. */
+static bool make_planes(const struct op_case *c, struct k_weight_view *w, uint64_t *state)
 {
     const uint64_t scale_rows = w->scale_rows ? w->scale_rows : 1;
     const uint64_t groups = w->format.group ? (w->n_cols + w->format.group - 1) / w->format.group : 1;
     const uint64_t n = (w->n_rows + scale_rows - 1) / scale_rows * groups, size = k_dtype_bytes(w->format.scale);
-    unsigned char *scales = must(malloc(n * size));
+    unsigned char *scales = malloc(n * size);
+    if (!scales)
+        return false;
     for (uint64_t i = 0; i < n; i++) {
         float x = random_scale(state, c->values, w->format.scale == K_F16);
         uint16_t h = w->format.scale == K_F16 ? k_f16_from_f32(x) : k_bf16_from_f32(x);
@@ -81,14 +77,18 @@ static void make_planes(const struct op_case *c, struct k_weight_view *w, uint64
     }
     w->scales = scales;
     if (c->has_zeros) {
-        int8_t *zeros = must(malloc(w->n_rows * groups));
+        int8_t *zeros = malloc(w->n_rows * groups);
+        if (!zeros)
+            return false;
         random_bytes(zeros, w->n_rows * groups, state);
         for (uint64_t i = 0; i < w->n_rows * groups && w->format.bits == 4; i++)
             zeros[i] = (int8_t)(zeros[i] & 15);
         w->zero_points = zeros;
     }
     if (c->permuted) {
-        uint32_t *order = must(malloc(w->n_cols * sizeof *order));
+        uint32_t *order = malloc(w->n_cols * sizeof *order);
+        if (!order)
+            return false;
         for (uint32_t i = 0; i < w->n_cols; i++) {
             uint32_t at = (uint32_t)(op_random(state) % (i + 1));
             order[i] = order[at];
@@ -97,18 +97,21 @@ static void make_planes(const struct op_case *c, struct k_weight_view *w, uint64
         w->permutation = order;
     }
     w->x_scale = c->x_scale;
+    return true;
 }
 
 #define PERIOD (4u << 20) /* random bytes; timed cases repeat them, at another offset of each row */
 
-static void make_part(const struct op_case *c, uint32_t part, struct k_weight_view *w, uint64_t *state)
+static bool make_part(const struct op_case *c, uint32_t part, struct k_weight_view *w, uint64_t *state)
 {
     const struct k_format format = op_format(c, part);
     const uint64_t row_bytes = k_format_bytes(format, c->n_cols), n_rows = op_part_rows(c, part);
     const uint64_t bytes = n_rows * row_bytes;
     uint64_t drawn = (PERIOD / row_bytes | 1) * row_bytes;
     drawn = drawn < bytes ? drawn : bytes;
-    unsigned char *data = must(malloc(bytes));
+    unsigned char *data = malloc(bytes);
+    if (!data)
+        return false;
     *w = (struct k_weight_view){.data = data, .format = format, .n_rows = (uint32_t)n_rows, .n_cols = c->n_cols};
     w->row_stride_bytes = row_bytes;
     random_bytes(data, drawn, state);
@@ -126,14 +129,15 @@ static void make_part(const struct op_case *c, uint32_t part, struct k_weight_vi
     for (uint64_t at = drawn; at < bytes; at += drawn)
         memcpy(data + at, data, bytes - at < drawn ? bytes - at : drawn);
     w->scale_rows = format.packing == K_PACKING_PLANES ? c->scale_rows : 0;
-    if (format.packing == K_PACKING_PLANES)
-        make_planes(c, w, state);
+    return format.packing != K_PACKING_PLANES || make_planes(c, w, state);
 }
 
-void op_quant_make(const struct op_case *c, struct op_data *d, uint64_t *state)
+bool op_quant_make(const struct op_case *c, struct op_data *d, uint64_t *state)
 {
     for (uint32_t p = 0; p < (c->n_parts ? c->n_parts : 1); p++)
-        make_part(c, p, &d->parts[p], state);
+        if (!make_part(c, p, &d->parts[p], state))
+            return false;
+    return true;
 }
 
 void op_quant_free(struct op_data *d)

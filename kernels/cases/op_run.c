@@ -1,10 +1,15 @@
 #include "kernels/cases/op_run.h"
 
+#include "kernels/args/attention.h"
+#include "kernels/args/gemm.h"
+#include "kernels/args/kv_copy.h"
+#include "kernels/args/norm.h"
+#include "kernels/args/rope.h"
 #include "kernels/cases/op_sample.h"
+#include "kernels/planner.h"
 
 #include <assert.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,6 +32,8 @@ struct op_binding {
     struct buffer buffers[MAX_BUFFERS];
     uint32_t n_buffers;
     uint32_t n_tokens;
+    int status; /* the first failure, and err says why */
+    struct quire_error err;
     struct k_weight *weight;
     unsigned char *weight_memory;
     float *x, *add, *vector, *bias, *q_norm, *k_norm, *cos_sin, *out, *gate_up;
@@ -51,28 +58,37 @@ struct op_binding {
     unsigned char *host_k, *host_v; /* the cache before the op */
 };
 
-static void *must(void *p)
+/* Keeps the first failure. After it, the binding reads and writes nothing more, and its owner releases it. */
+static void keep(struct op_binding *n, int status)
+{
+    n->status = n->status == QUIRE_OK ? status : n->status;
+}
+
+/* Where a call may write its error: not over the first one. */
+static struct quire_error *error_of(struct op_binding *n)
+{
+    return n->status == QUIRE_OK ? &n->err : NULL;
+}
+
+/* Returns p; NULL is a failure. */
+static void *made(struct op_binding *n, void *p)
 {
     if (!p)
-        abort();
+        keep(n, quire_fail(error_of(n), QUIRE_NO_MEMORY, "%s: no memory on the host", op_name(n->c)));
     return p;
 }
 
-static void must_do(int status, const struct quire_error *err)
+static bool is_ok(const struct op_binding *n)
 {
-    if (status != QUIRE_OK) {
-        printf("FAILED: %s\n", err->text);
-        abort();
-    }
+    return n->status == QUIRE_OK;
 }
 
 static void write_to(struct op_binding *n, bool is_host, void *dst, const void *src, uint64_t bytes)
 {
-    struct quire_error err;
     if (is_host)
         memcpy(dst, src, bytes);
-    else if (bytes > 0)
-        must_do(n->b->ops->copy_in(n->b, dst, src, bytes, &err), &err);
+    else if (bytes > 0 && is_ok(n))
+        keep(n, n->b->ops->copy_in(n->b, dst, src, bytes, &n->err));
 }
 
 /* Fills in pieces: a workspace has 45 MiB, and a host copy of it for each case took kernels_cuda_1_test 5 of its 21
@@ -86,13 +102,15 @@ static void fill(struct op_binding *n, bool is_host, unsigned char *dst, uint64_
 }
 
 /* Makes a buffer with guards, in the backend's memory or in host memory that it can access. Contents: host, or the
- * fill pattern if host is NULL. */
+ * fill pattern if host is NULL. Returns NULL after a failure. */
 static void *new_buffer_in(struct op_binding *n, bool is_host, const void *host, uint64_t bytes, bool is_input)
 {
-    struct quire_error err;
-    struct buffer *buffer = &n->buffers[n->n_buffers++];
     void *base;
-    must_do((is_host ? n->b->ops->alloc_host : n->b->ops->alloc)(n->b, bytes + 2 * GUARD_BYTES, &base, &err), &err);
+    if (is_ok(n))
+        keep(n, (is_host ? n->b->ops->alloc_host : n->b->ops->alloc)(n->b, bytes + 2 * GUARD_BYTES, &base, &n->err));
+    if (!is_ok(n))
+        return NULL;
+    struct buffer *buffer = &n->buffers[n->n_buffers++];
     *buffer = (struct buffer){base, bytes, is_host, is_input ? host : NULL};
     fill(n, is_host, base, host ? GUARD_BYTES : bytes + 2 * GUARD_BYTES);
     if (host) {
@@ -110,11 +128,10 @@ static void *new_buffer(struct op_binding *n, const void *host, uint64_t bytes, 
 /* Reads a buffer, or a part of it. */
 static void read_back(struct op_binding *n, bool is_host, void *dst, const void *src, uint64_t bytes)
 {
-    struct quire_error err;
     if (is_host)
         memcpy(dst, src, bytes);
-    else
-        must_do(n->b->ops->copy_out(n->b, dst, src, bytes, &err), &err);
+    else if (is_ok(n))
+        keep(n, n->b->ops->copy_out(n->b, dst, src, bytes, &n->err));
 }
 
 static void *input(struct op_binding *n, const void *host, uint64_t bytes)
@@ -122,25 +139,30 @@ static void *input(struct op_binding *n, const void *host, uint64_t bytes)
     return host ? new_buffer(n, host, bytes, true) : NULL;
 }
 
-static bool check_buffer(struct op_binding *n, const struct buffer *buffer)
+/* A content that the operation must not have changed. */
+static void expect(struct op_binding *n, bool same, const char *what)
+{
+    if (is_ok(n) && !same)
+        keep(n, quire_fail(&n->err, QUIRE_INTERNAL, "%s: %s", op_name(n->c), what));
+}
+
+static void check_buffer(struct op_binding *n, const struct buffer *buffer)
 {
     unsigned char guards[2 * GUARD_BYTES];
-    bool ok = true;
+    bool same = true;
     read_back(n, buffer->is_host, guards, buffer->base, GUARD_BYTES);
     read_back(n, buffer->is_host, guards + GUARD_BYTES, buffer->base + GUARD_BYTES + buffer->bytes, GUARD_BYTES);
-    for (uint32_t i = 0; i < sizeof guards; i++)
-        ok = ok && guards[i] == FILL;
-    if (!ok)
-        printf("FAILED: a guard was overwritten\n");
-    if (ok && buffer->host && buffer->bytes > 0) {
-        unsigned char *copy = must(malloc(buffer->bytes));
+    for (uint32_t i = 0; is_ok(n) && i < sizeof guards; i++)
+        same = same && guards[i] == FILL;
+    expect(n, same, "a guard was overwritten");
+    if (!is_ok(n) || !buffer->host || buffer->bytes == 0)
+        return;
+    unsigned char *copy = made(n, malloc(buffer->bytes));
+    if (copy) {
         read_back(n, buffer->is_host, copy, buffer->base + GUARD_BYTES, buffer->bytes);
-        ok = memcmp(copy, buffer->host, buffer->bytes) == 0;
-        free(copy);
-        if (!ok)
-            printf("FAILED: an input was overwritten\n");
+        expect(n, is_ok(n) && memcmp(copy, buffer->host, buffer->bytes) == 0, "an input was overwritten");
     }
-    return ok;
+    free(copy);
 }
 
 /* ---- the paged cache ------------------------------------------------------------------------- */
@@ -150,12 +172,12 @@ static uint32_t seq_end(const struct op_case *c, uint32_t s)
     return c->seqs[s].position + c->seqs[s].n_tokens;
 }
 
-/* Returns the numbers below n in the order of the variant's seed; the caller frees them. */
-static uint32_t *shuffled(const struct op_binding *n, uint64_t count)
+/* Returns the numbers below n in the order of the variant's seed; the caller frees them. NULL after a failure. */
+static uint32_t *shuffled(struct op_binding *n, uint64_t count)
 {
-    uint32_t *order = must(malloc(count * sizeof *order));
+    uint32_t *order = made(n, malloc(count * sizeof *order));
     uint64_t state = n->variant.table_seed;
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; order && i < count; i++) {
         uint32_t at = (uint32_t)(op_random(&state) % (i + 1));
         order[i] = order[at];
         order[at] = i;
@@ -176,9 +198,13 @@ static void make_tables(struct op_binding *n)
     }
     n->n_blocks = used + 3;
     uint32_t *order = shuffled(n, n->n_blocks);
-    n->host_tables = must(malloc(used * sizeof *n->host_tables));
+    n->host_tables = made(n, malloc(used * sizeof *n->host_tables));
+    n->host_slots = made(n, malloc(positions * sizeof *n->host_slots));
+    if (!is_ok(n)) {
+        free(order);
+        return;
+    }
     memcpy(n->host_tables, order, used * sizeof *order);
-    n->host_slots = must(malloc(positions * sizeof *n->host_slots));
     uint32_t at = 0;
     for (uint32_t s = 0; s < n_seqs; s++)
         for (uint32_t p = 0; p < seq_end(c, s); p++)
@@ -200,16 +226,26 @@ static uint64_t scale_offset(const struct op_binding *n, uint32_t slot, uint32_t
     return slot / bt * k_kv_block_bytes(&n->kv) + k_kv_scales_at(&n->kv) + (head * bt + slot % bt) * sizeof(float);
 }
 
+/* Allocates what the cache holds before the op: NaN. */
+static bool make_host_cache(struct op_binding *n)
+{
+    n->host_k = made(n, malloc(n->kv_bytes));
+    n->host_v = made(n, malloc(n->kv_bytes));
+    if (!is_ok(n))
+        return false;
+    memset(n->host_k, 0xff, n->kv_bytes);
+    memset(n->host_v, 0xff, n->kv_bytes);
+    return true;
+}
+
 /* Makes the cache. Every slot without a position of a sequence holds NaN. */
 static void make_cache(struct op_binding *n)
 {
     const struct op_case *c = n->c;
     size_t head_bytes = c->head_dim * k_dtype_bytes(c->dtype);
     n->kv_bytes = n->n_blocks * k_kv_block_bytes(&n->kv);
-    n->host_k = must(malloc(n->kv_bytes));
-    n->host_v = must(malloc(n->kv_bytes));
-    memset(n->host_k, 0xff, n->kv_bytes);
-    memset(n->host_v, 0xff, n->kv_bytes);
+    if (!make_host_cache(n))
+        return;
     uint32_t n_positions = 0;
     for (uint32_t s = 0; c->op == K_OP_ATTENTION && s < op_n_seqs(c); s++)
         n_positions += seq_end(c, s);
@@ -243,7 +279,9 @@ static size_t copy_weights(struct op_binding *n, unsigned char **start)
     size_t size = k_dtype_bytes(c->dtype), row_bytes = c->n_cols * size;
     size_t stride = n->variant.as_checkpoint ? row_bytes : row_bytes + 3 * size;
     size_t before = n->variant.as_checkpoint ? 0 : size, bytes = before + c->n_rows * stride;
-    n->weight_memory = must(aligned_alloc(LINE_BYTES, (bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES));
+    n->weight_memory = made(n, aligned_alloc(LINE_BYTES, (bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES));
+    if (!is_ok(n))
+        return 0;
     memset(n->weight_memory, 0xff, bytes);
     *start = n->weight_memory + before;
     for (uint32_t r = 0; r < c->n_rows; r++)
@@ -262,9 +300,11 @@ static void copy_parts(struct op_binding *n, struct k_weight_view views[K_WEIGHT
     for (uint32_t p = 0; p < n_parts; p++)
         bytes += n->d->parts[p].n_rows * (n->d->parts[p].row_stride_bytes + apart);
     /* The data ends where the memory ends, so that a memory checker finds reads past the end. */
-    n->weight_memory = must(n->variant.as_checkpoint
-                                ? aligned_alloc(LINE_BYTES, (bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES)
-                                : malloc(bytes - apart));
+    n->weight_memory = made(n, n->variant.as_checkpoint
+                                   ? aligned_alloc(LINE_BYTES, (bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES)
+                                   : malloc(bytes - apart));
+    if (!is_ok(n))
+        return;
     memset(n->weight_memory, 0xff, bytes - apart);
     for (uint32_t p = 0; p < n_parts; p++) {
         views[p] = n->d->parts[p];
@@ -280,9 +320,9 @@ static void bind_quantized(struct op_binding *n)
 {
     struct k_weight_view views[K_WEIGHT_MAX_PARTS];
     const uint32_t n_parts = n->c->n_parts ? n->c->n_parts : 1;
-    struct quire_error err;
     copy_parts(n, views, n_parts);
-    must_do(n->b->ops->weight_create(n->b, views, n_parts, &n->weight, &err), &err);
+    if (is_ok(n))
+        keep(n, n->b->ops->weight_create(n->b, views, n_parts, &n->weight, &n->err));
 }
 
 static void bind_weight(struct op_binding *n)
@@ -293,14 +333,15 @@ static void bind_weight(struct op_binding *n)
     bool is_uploaded = n->variant.as_checkpoint && n->b->ops->memory;
     unsigned char *start = n->d->weights;
     size_t stride = is_uploaded ? c->n_cols * k_dtype_bytes(c->dtype) : copy_weights(n, &start);
+    if (!is_ok(n))
+        return;
     struct k_weight_view views[K_WEIGHT_MAX_PARTS];
     for (uint32_t p = 0; p < n_parts; p++) {
         uint32_t rows = op_part_rows(c, p);
         views[p] = k_plain_view(start + first * stride, c->dtype, rows, c->n_cols, stride);
         first += rows;
     }
-    struct quire_error err;
-    must_do(n->b->ops->weight_create(n->b, views, n_parts, &n->weight, &err), &err);
+    keep(n, n->b->ops->weight_create(n->b, views, n_parts, &n->weight, &n->err));
 }
 
 static void bind_kv(struct op_binding *n)
@@ -310,10 +351,10 @@ static void bind_kv(struct op_binding *n)
     if (n->variant.block_tokens > 0)
         n->kv.block_tokens = n->variant.block_tokens;
     make_tables(n);
-    make_cache(n);
-    if (c->op != K_OP_ROPE_KV)
+    if (is_ok(n))
+        make_cache(n);
+    if (c->op != K_OP_ROPE_KV || !is_ok(n) || !(n->token_slots = made(n, malloc(n->n_tokens * sizeof *n->token_slots))))
         return;
-    n->token_slots = must(malloc(n->n_tokens * sizeof *n->token_slots));
     for (uint32_t t = 0; t < n->n_tokens; t++) {
         uint32_t seq, position = op_token_position(c, t, &seq);
         n->token_slots[t] = op_is_fill(c, t) ? K_NO_SLOT : n->host_slots[n->slot_start[seq] + position];
@@ -334,17 +375,15 @@ static void bind_copy(struct op_binding *n)
     n->kv = (struct k_kv_shape){k_kv_format(c->dtype), c->n_kv_heads, c->head_dim, c->block_tokens};
     n->n_blocks = c->n_rows;
     n->kv_bytes = n->n_blocks * k_kv_block_bytes(&n->kv);
-    n->host_k = must(malloc(n->kv_bytes));
-    n->host_v = must(malloc(n->kv_bytes));
-    memset(n->host_k, 0xff, n->kv_bytes);
-    memset(n->host_v, 0xff, n->kv_bytes);
+    if (!make_host_cache(n))
+        return;
     n->source.k_dev = new_buffer_in(n, !copies_to_host(n), n->d->k, n->kv_bytes, true);
     n->source.v_dev = new_buffer_in(n, !copies_to_host(n), n->d->v, n->kv_bytes, true);
     n->layer.k_dev = new_buffer_in(n, copies_to_host(n), n->host_k, n->kv_bytes, false);
     n->layer.v_dev = new_buffer_in(n, copies_to_host(n), n->host_v, n->kv_bytes, false);
     uint32_t *order = shuffled(n, n->n_blocks);
-    n->pairs = must(malloc(n->n_tokens * sizeof *n->pairs));
-    for (uint32_t t = 0; t < n->n_tokens; t++)
+    n->pairs = made(n, malloc(n->n_tokens * sizeof *n->pairs));
+    for (uint32_t t = 0; order && n->pairs && t < n->n_tokens; t++)
         n->pairs[t] = (struct k_block_pair){.from = n->d->ids[t], .to = order[t]};
     free(order);
 }
@@ -371,7 +410,7 @@ static void bind_workspace(struct op_binding *n)
     n->plan_bytes = bytes.attention_plan;
     if (c->op == K_OP_ATTENTION) {
         n->plan_dev = new_buffer(n, NULL, n->plan_bytes, false);
-        n->plan = must(calloc(1, n->plan_bytes + 1));
+        n->plan = made(n, calloc(1, n->plan_bytes + 1));
     }
 }
 
@@ -382,19 +421,14 @@ static void bind_texts(struct op_binding *n)
     for (uint32_t s = 0; s < n_texts; token += n->c->seqs[s++].n_tokens)
         rows[s] = (struct k_pool_row){token, n->c->seqs[s].n_tokens};
     n->texts = new_buffer(n, NULL, n_texts * sizeof *rows, false);
-    struct quire_error err;
-    must_do(n->b->ops->copy_in(n->b, n->texts, rows, n_texts * sizeof *rows, &err), &err);
+    write_to(n, false, n->texts, rows, n_texts * sizeof *rows);
 }
 
-struct op_binding *op_bind(struct k_backend *b, const struct op_case *c, const struct op_data *d,
-                           const struct op_variant *variant)
+/* Binds the arrays of op_data. */
+static void bind_arrays(struct op_binding *n)
 {
-    struct op_binding *n = must(calloc(1, sizeof *n));
-    n->b = b;
-    n->c = c;
-    n->d = d;
-    n->variant = *variant;
-    n->n_tokens = op_n_tokens(c);
+    const struct op_case *c = n->c;
+    const struct op_data *d = n->d;
     uint64_t t = n->n_tokens, x_bytes = t * d->x_width * 4;
     bool x_written = c->op == K_OP_RMSNORM || c->op == K_OP_ROPE_KV || c->op == K_OP_SAMPLE || c->op == K_OP_ACTIVATE;
     if (x_bytes > 0)
@@ -407,37 +441,68 @@ struct op_binding *op_bind(struct k_backend *b, const struct op_case *c, const s
     n->k_norm = input(n, d->k_norm, c->head_dim * 4);
     n->cos_sin = input(n, d->cos_sin, t * c->head_dim * 4);
     n->ids = input(n, d->ids, (c->op == K_OP_GATHER ? c->n_rows : t) * 4);
-    if (op_is_quantized(c))
-        bind_quantized(n);
-    else if (d->weights)
-        bind_weight(n);
-    if (c->op == K_OP_ROPE_KV || c->op == K_OP_ATTENTION)
-        bind_kv(n);
-    if (c->op == K_OP_KV_COPY)
-        bind_copy(n);
-    if (c->op == K_OP_ATTENTION || op_is_gemm(c))
-        bind_workspace(n);
     if (c->op == K_OP_GEMM_SILU_MUL)
         n->gate_up = new_buffer(n, NULL, t * c->n_rows * 4, false);
     if (c->op == K_OP_ATTENTION) {
-        n->rows = must(calloc(op_n_seqs(c), sizeof *n->rows));
+        n->rows = made(n, calloc(op_n_seqs(c), sizeof *n->rows));
         n->rows_dev = new_buffer(n, NULL, op_n_seqs(c) * sizeof *n->rows, false);
-    }
-    if (c->op == K_OP_SAMPLE) {
-        struct quire_error err;
-        must_do(op_sampler_open(&n->sampler, b, n->n_tokens, c->n_rows, &err), &err);
     }
     if (c->op == K_OP_POOL)
         bind_texts(n);
+}
+
+static void bind_sampler(struct op_binding *n)
+{
+    keep(n, op_sampler_open(&n->sampler, n->b, n->n_tokens, n->c->n_rows, &n->err));
+    if (!is_ok(n))
+        n->sampler = (struct op_sampler){0};
+}
+
+static void bind_output(struct op_binding *n)
+{
+    const struct op_case *c = n->c;
+    struct op_output shape;
     if ((c->op == K_OP_RMSNORM && c->n_rows) || c->op == K_OP_ACTIVATE) {
         n->out = n->x;
     } else if (c->op != K_OP_ROPE_KV && c->op != K_OP_SAMPLE && c->op != K_OP_KV_COPY) {
-        struct op_output shape;
-        op_output_make(c, &shape);
-        n->out = new_buffer(n, c->into ? d->add : NULL, shape.n_tokens * shape.arrays[0].token_bytes, false);
+        keep(n, op_output_make(c, &shape, &n->err));
+        if (!is_ok(n))
+            return;
+        n->out = new_buffer(n, c->into ? n->d->add : NULL, shape.n_tokens * shape.arrays[0].token_bytes, false);
         op_output_free(&shape);
     }
-    return n;
+}
+
+int op_bind(struct k_backend *b, const struct op_case *c, const struct op_data *d, const struct op_variant *variant,
+            struct op_binding **out, struct quire_error *err)
+{
+    struct op_binding *n = calloc(1, sizeof *n);
+    *out = NULL;
+    if (!n)
+        return quire_fail(err, QUIRE_NO_MEMORY, "%s: no memory on the host", op_name(c));
+    *n = (struct op_binding){.b = b, .c = c, .d = d, .variant = *variant, .n_tokens = op_n_tokens(c)};
+    bind_arrays(n);
+    if (is_ok(n) && op_is_quantized(c))
+        bind_quantized(n);
+    else if (is_ok(n) && d->weights)
+        bind_weight(n);
+    if (is_ok(n) && (c->op == K_OP_ROPE_KV || c->op == K_OP_ATTENTION))
+        bind_kv(n);
+    if (is_ok(n) && c->op == K_OP_KV_COPY)
+        bind_copy(n);
+    if (is_ok(n) && (c->op == K_OP_ATTENTION || op_is_gemm(c)))
+        bind_workspace(n);
+    if (is_ok(n) && c->op == K_OP_SAMPLE)
+        bind_sampler(n);
+    if (is_ok(n))
+        bind_output(n);
+    if (is_ok(n)) {
+        *out = n;
+        return QUIRE_OK;
+    }
+    const int status = quire_fail(err, (enum quire_status)n->status, "%s", n->err.text);
+    op_release(n);
+    return status;
 }
 
 /* ---- calling --------------------------------------------------------------------------------- */
@@ -707,9 +772,7 @@ int op_call(struct op_binding *n, struct quire_error *err)
 
 static void fetch_rows(struct op_binding *n, struct op_array *array, const float *dev, uint32_t n_tokens)
 {
-    struct quire_error err;
-    uint64_t bytes = n_tokens * array->token_bytes;
-    must_do(n->b->ops->copy_out(n->b, array->bytes, dev, bytes, &err), &err);
+    read_back(n, false, array->bytes, dev, n_tokens * array->token_bytes);
 }
 
 /* Moves one head's bytes out of the cache and restores the earlier contents there. */
@@ -720,20 +783,18 @@ static void take(unsigned char *out, unsigned char *cache, const unsigned char *
 }
 
 /* Takes q from the qkv rows, and K and V from their slots. Every other slot must be unchanged. */
-static bool fetch_rope_kv(struct op_binding *n, struct op_output *out)
+static void fetch_rope_kv(struct op_binding *n, struct op_output *out)
 {
-    struct quire_error err;
     uint64_t stride = n->d->x_width * (uint64_t)4;
-    unsigned char *x = must(malloc(n->n_tokens * stride)), *k = must(malloc(n->kv_bytes));
-    must_do(n->b->ops->copy_out(n->b, x, n->x, n->n_tokens * stride, &err), &err);
-    for (uint32_t t = 0; t < n->n_tokens; t++)
+    unsigned char *x = made(n, malloc(n->n_tokens * stride)), *k = made(n, malloc(n->kv_bytes));
+    read_back(n, false, x, n->x, n->n_tokens * stride);
+    for (uint32_t t = 0; is_ok(n) && t < n->n_tokens; t++)
         memcpy(out->arrays[0].bytes + t * out->arrays[0].token_bytes, x + t * stride, out->arrays[0].token_bytes);
     size_t head_bytes = k_format_bytes(n->kv.format, n->kv.head_dim);
-    bool ok = true;
-    for (int side = 0; side < 2; side++) {
+    for (int side = 0; side < 2 && is_ok(n); side++) {
         unsigned char *before = side ? n->host_v : n->host_k;
-        must_do(n->b->ops->copy_out(n->b, k, side ? n->layer.v_dev : n->layer.k_dev, n->kv_bytes, &err), &err);
-        for (uint32_t t = 0; t < n->n_tokens; t++) {
+        read_back(n, false, k, side ? n->layer.v_dev : n->layer.k_dev, n->kv_bytes);
+        for (uint32_t t = 0; is_ok(n) && t < n->n_tokens; t++) {
             for (uint32_t h = 0; h < n->kv.n_kv_heads && !op_is_fill(n->c, t); h++) {
                 unsigned char *row = out->arrays[1 + side].bytes + t * out->arrays[1 + side].token_bytes;
                 uint32_t slot = n->token_slots[t];
@@ -743,65 +804,64 @@ static bool fetch_rope_kv(struct op_binding *n, struct op_output *out)
                          sizeof(float));
             }
         }
-        ok = ok && memcmp(k, before, n->kv_bytes) == 0;
+        expect(n, is_ok(n) && memcmp(k, before, n->kv_bytes) == 0, "a slot that is not the step's was written");
     }
-    if (!ok)
-        printf("FAILED: a slot that is not the step's was written\n");
     free(x);
     free(k);
-    return ok;
 }
 
 /* Takes the copied blocks. Every other block must be unchanged. */
-static bool fetch_copies(struct op_binding *n, struct op_output *out)
+static void fetch_copies(struct op_binding *n, struct op_output *out)
 {
     uint64_t bytes = k_kv_block_bytes(&n->kv);
-    unsigned char *cache = must(malloc(n->kv_bytes));
-    bool ok = true;
-    for (int side = 0; side < 2; side++) {
+    unsigned char *cache = made(n, malloc(n->kv_bytes));
+    for (int side = 0; side < 2 && is_ok(n); side++) {
         const unsigned char *before = side ? n->host_v : n->host_k;
         read_back(n, copies_to_host(n), cache, side ? n->layer.v_dev : n->layer.k_dev, n->kv_bytes);
-        for (uint32_t t = 0; t < n->n_tokens; t++) {
+        for (uint32_t t = 0; is_ok(n) && t < n->n_tokens; t++) {
             uint64_t at = n->pairs[t].to * bytes;
             memcpy(out->arrays[side].bytes + t * bytes, cache + at, bytes);
             memcpy(cache + at, before + at, bytes);
         }
-        ok = ok && memcmp(cache, before, n->kv_bytes) == 0;
+        expect(n, is_ok(n) && memcmp(cache, before, n->kv_bytes) == 0, "a block that is no copy's was written");
     }
-    if (!ok)
-        printf("FAILED: a block that is no copy's was written\n");
     free(cache);
-    return ok;
 }
 
-bool op_fetch(struct op_binding *n, struct op_output *out)
+int op_fetch(struct op_binding *n, struct op_output *out, struct quire_error *err)
 {
-    op_output_make(n->c, out);
-    bool ok = true;
+    int status = op_output_make(n->c, out, err);
+    if (status != QUIRE_OK)
+        return status;
     for (uint32_t i = 0; i < n->n_buffers; i++)
-        ok = check_buffer(n, &n->buffers[i]) && ok;
+        check_buffer(n, &n->buffers[i]);
     if (n->c->op == K_OP_SAMPLE)
         fetch_rows(n, &out->arrays[0], (const float *)n->sampler.results_dev, out->n_tokens);
     else if (n->c->op == K_OP_ROPE_KV)
-        ok = fetch_rope_kv(n, out) && ok;
+        fetch_rope_kv(n, out);
     else if (n->c->op == K_OP_KV_COPY)
-        ok = fetch_copies(n, out) && ok;
+        fetch_copies(n, out);
     else
         fetch_rows(n, &out->arrays[0], n->out, out->n_tokens);
     if (n->c->op == K_OP_RMSNORM && !n->c->n_rows)
         fetch_rows(n, &out->arrays[1], n->x, out->n_tokens);
-    return ok;
+    if (is_ok(n))
+        return QUIRE_OK;
+    op_output_free(out);
+    return quire_fail(err, (enum quire_status)n->status, "%s", n->err.text);
 }
 
 void op_release(struct op_binding *n)
 {
+    if (!n)
+        return;
     for (uint32_t i = 0; i < n->n_buffers; i++)
         n->b->ops->free(n->b, n->buffers[i].base);
     if (n->weight)
         n->b->ops->weight_destroy(n->b, n->weight);
     free(n->rows);
     free(n->plan);
-    if (n->c->op == K_OP_SAMPLE)
+    if (n->sampler.b)
         op_sampler_close(&n->sampler);
     free(n->weight_memory);
     free(n->host_slots);
@@ -813,15 +873,16 @@ void op_release(struct op_binding *n)
     free(n);
 }
 
-bool op_run(struct k_backend *b, const struct op_case *c, const struct op_data *d, const struct op_variant *variant,
-            struct op_output *out)
+int op_run(struct k_backend *b, const struct op_case *c, const struct op_data *d, const struct op_variant *variant,
+           struct op_output *out, struct quire_error *err)
 {
-    struct quire_error err = {.text = ""};
-    struct op_binding *n = op_bind(b, c, d, variant);
-    bool ok = op_call(n, &err) == QUIRE_OK;
-    if (!ok)
-        printf("FAILED: %s\n", err.text);
-    ok = op_fetch(n, out) && ok;
+    struct op_binding *n;
+    *out = (struct op_output){0};
+    int status = op_bind(b, c, d, variant, &n, err);
+    if (status == QUIRE_OK)
+        status = op_call(n, err);
+    if (status == QUIRE_OK)
+        status = op_fetch(n, out, err);
     op_release(n);
-    return ok;
+    return status;
 }

@@ -1,5 +1,5 @@
-/* Runs a case on a backend through kernels.h only, with a chosen chunk size and block layout. The thread that owns
- * the backend. */
+/* Runs a case on a backend through the interface (kernels/backend.h) only, with a chosen chunk size and block layout.
+ * The thread that owns the backend. */
 #ifndef QUIRE_KERNELS_OP_RUN_H
 #define QUIRE_KERNELS_OP_RUN_H
 
@@ -17,10 +17,10 @@ struct op_variant {
     uint32_t n_threads; /* the backend's threads, for its workspace; 0: at most 4 */
 };
 
-/* Binds the inputs to backend memory, with guards around every buffer. */
+/* Binds the inputs to backend memory, with guards around every buffer. On a failure *out is NULL. */
 struct op_binding;
-struct op_binding *op_bind(struct k_backend *b, const struct op_case *c, const struct op_data *d,
-                           const struct op_variant *variant);
+int op_bind(struct k_backend *b, const struct op_case *c, const struct op_data *d, const struct op_variant *variant,
+            struct op_binding **out, struct quire_error *err);
 /* Makes one call of the operation per chunk, in one step. */
 int op_call(struct op_binding *binding, struct quire_error *err);
 /* The same within the step that the caller began; returns when the results are available. */
@@ -30,13 +30,13 @@ int op_call_in_step(struct op_binding *binding, struct quire_error *err);
 int op_queue(struct op_binding *binding, struct quire_error *err);
 /* Restores the data that the operation changes in place. */
 int op_rewind(struct op_binding *binding, struct quire_error *err);
-/* Copies the outputs out. Prints a line and returns false if a guard, an input or a cache slot that the op must not
- * write has changed. */
-bool op_fetch(struct op_binding *binding, struct op_output *out);
-void op_release(struct op_binding *binding);
+/* Copies the outputs out; the caller frees them. Returns QUIRE_INTERNAL if a guard, an input or a cache slot that the op
+ * must not write has changed. On a failure *out is empty. */
+int op_fetch(struct op_binding *binding, struct op_output *out, struct quire_error *err);
+void op_release(struct op_binding *binding); /* NULL is allowed */
 
-/* Does all of the above. Prints a line and returns false on a failure. */
-bool op_run(struct k_backend *b, const struct op_case *c, const struct op_data *d, const struct op_variant *variant,
-            struct op_output *out);
+/* Does all of the above. On a failure *out is empty. */
+int op_run(struct k_backend *b, const struct op_case *c, const struct op_data *d, const struct op_variant *variant,
+           struct op_output *out, struct quire_error *err);
 
 #endif

@@ -1,5 +1,7 @@
 #include "kernels/cases/op_sample.h"
 
+#include "kernels/planner.h"
+
 static uint64_t aligned(uint64_t bytes)
 {
     return (bytes + 63) / 64 * 64;

@@ -1,9 +1,10 @@
-/* Samples rows of logits through kernels.h as a step does: plan, copy of the plan, operation, results. The thread
+/* Samples rows of logits through the interface as a step does: plan, copy of the plan, operation, results. The thread
  * that owns the backend. */
 #ifndef QUIRE_KERNELS_OP_SAMPLE_H
 #define QUIRE_KERNELS_OP_SAMPLE_H
 
-#include "kernels/kernels.h"
+#include "kernels/args/sample.h"
+#include "kernels/backend.h"
 
 /* Memory for steps of at most n_rows rows. The struct owns it. */
 struct op_sampler {

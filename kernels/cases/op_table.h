@@ -3,7 +3,11 @@
 #ifndef QUIRE_KERNELS_OP_TABLE_H
 #define QUIRE_KERNELS_OP_TABLE_H
 
-#include "kernels/kernels.h"
+#include "kernels/args/rows.h"
+#include "kernels/backend.h"
+#include "kernels/format.h"
+#include "kernels/gemm_form.h"
+#include "kernels/kv.h"
 
 enum op_values {
     VALUES_PLAIN, /* within ±1 */

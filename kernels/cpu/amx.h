@@ -1,5 +1,5 @@
 /* AMX's tile operations. Only this file uses their intrinsics. Tile numbers are constants. A test compiles this
- * module's AMX code with a stub of these operations in plain C, which it includes first (tests/kernels/amx_twin.h).
+ * module's AMX code with a stub of these operations in plain C, which it includes first (tests/kernels/amx_stub.h).
  *
  * amx_dpbf16(c, a, b): c[m][n] += e + o with e (o) the chain of fma over the even (odd) k of
  * a[m][k] * b[k][n]; b stores (even, odd) pairs of k next to each other. Denormals are zeros, in and out.
@@ -16,7 +16,7 @@ struct amx_config { /* in the layout of ldtilecfg */
     uint8_t rows[16];
 };
 
-#if !defined(QUIRE_AMX_TWIN)
+#if !defined(QUIRE_AMX_STUB)
 
 #include <immintrin.h>
 

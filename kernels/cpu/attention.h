@@ -4,6 +4,7 @@
 #define QUIRE_KERNELS_CPU_ATTENTION_H
 
 #include "kernels/host/host.h"
+#include "kernels/planner.h"
 
 /* Queries that share each tile of K and V: adjacent tokens of one sequence times query heads [head, head + n_heads) of
  * one KV head. Query i is token i / n_heads, head i % n_heads. Together they read positions [lowest, end); each query

@@ -1,6 +1,8 @@
 /* Opens the cpu backend. Like kernels/backend.c it is compiled for the oldest machine of the architecture: it selects
  * an instruction set and uses none. */
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/lane_rows.h"
 #include "kernels/planners.h"
 #include "kernels/quant.h"
 #include "kernels/ref/ref.h"
@@ -31,7 +33,7 @@ static const char *lacks_vnni(void)
 /* The kernel adds the tiles' 8 KiB to a thread's state only after the process has requested permission. */
 static const char *lacks_tiles(void)
 {
-#if defined(QUIRE_AMX_TWIN) /* the test's tiles need no permission */
+#if defined(QUIRE_AMX_STUB) /* the test's tiles need no permission */
     return NULL;
 #else
     enum { TILE_BIT = 1 << 24, INT8_BIT = 1 << 25, BF16_BIT = 1 << 22, REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
@@ -264,7 +266,7 @@ static int cpu_weight_create(struct k_backend *b, const struct k_weight_view *pa
     int status = host_weight_create(b, parts, n_parts, out, err);
     if (status != QUIRE_OK || b->form != K_FORM_INT8)
         return status;
-    status = cpu_make_panels(b, *out, err);
+    status = cpu_repack(b, *out, err);
     if (status != QUIRE_OK) {
         host_weight_destroy(b, *out);
         *out = NULL;

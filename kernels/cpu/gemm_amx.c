@@ -6,13 +6,15 @@
  * with spread rows, and 31 to 33 for a plain reader. With many tokens W is mostly read from a cache, and adjacent rows
  * give an output that vectors can store.
  *
- * Machines without AMX test this code on tiles in plain C (tests/kernels/amx_twin.h). The bits that hardware produces
+ * Machines without AMX test this code on tiles in plain C (tests/kernels/amx_stub.h). The bits that hardware produces
  * near the least normal number are not documented. cpu_amx_is_exact() measures them, and AMX is offered only if they
  * match the specification.
  */
 #include "kernels/cpu/amx.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/tile.h"
+#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/tile_split.h"
+#include "kernels/math/convert.h"
 
 #define TILE_ROWS 16u
 #define BLOCK_ROWS 32u

@@ -15,7 +15,7 @@
  * folds of 16 registers gain nothing if 512 bits execute as two 256-bit halves (docs/benchmarks/segments.md).
  */
 #include "kernels/cpu/isa.h"
-#include "kernels/cpu/lanes.h"
+#include "kernels/cpu/simd/lanes.h"
 
 #define ROWS 4u
 #if defined(__AVX512F__)
@@ -116,7 +116,7 @@ CPU_INLINE lanes load_lanes(const unsigned char *row, enum k_dtype dtype, uint64
     return lanes_load_f32((const float *)(const void *)row + k);
 }
 
-struct panel { /* R rows of a part, one from each run, and their rows of y */
+struct row_block { /* R rows of a part, one from each run, and their rows of y */
     const unsigned char *rows[ROWS];
     uint32_t out[ROWS];
 };
@@ -126,20 +126,20 @@ struct rest {
     unsigned char w[ROWS][K_LANES * 4];
 };
 
-CPU_INLINE void fill_rest(struct rest *rest, const struct panel *panel, enum k_dtype dtype, uint64_t begin,
+CPU_INLINE void fill_rest(struct rest *rest, const struct row_block *row_block, enum k_dtype dtype, uint64_t begin,
                           uint64_t end, const uint32_t R)
 {
     const uint64_t size = dtype == K_F32 ? 4 : 2;
     memset(rest, 0, sizeof *rest);
     for (uint32_t i = 0; i < R; i++)
-        memcpy(rest->w[i], panel->rows[i] + begin * size, (end - begin) * size);
+        memcpy(rest->w[i], row_block->rows[i] + begin * size, (end - begin) * size);
 }
 
-CPU_INLINE void prefetch_rows(const struct panel *panel, uint64_t offset, bool far, const uint32_t R)
+CPU_INLINE void prefetch_rows(const struct row_block *row_block, uint64_t offset, bool far, const uint32_t R)
 {
 #pragma GCC unroll 4
     for (uint32_t i = 0; i < R; i++) {
-        const char *at = (const char *)panel->rows[i] + offset;
+        const char *at = (const char *)row_block->rows[i] + offset;
         if (far)
             _mm_prefetch(at + PREFETCH_FAR, _MM_HINT_T1);
         _mm_prefetch(at + PREFETCH_NEAR, _MM_HINT_T0);
@@ -147,8 +147,8 @@ CPU_INLINE void prefetch_rows(const struct panel *panel, uint64_t offset, bool f
 }
 
 /* Adds the segments' sums, R rows per token, and stores them. */
-CPU_INLINE void put(const struct cpu_gemm *g, const struct panel *panel, uint32_t token, float *sums, const uint32_t T,
-                    const uint32_t R)
+CPU_INLINE void put(const struct cpu_gemm *g, const struct row_block *row_block, uint32_t token, float *sums,
+                    const uint32_t T, const uint32_t R)
 {
     const struct k_gemm_args *a = &g->args;
     if (g->n_segments > 1)
@@ -158,7 +158,7 @@ CPU_INLINE void put(const struct cpu_gemm *g, const struct panel *panel, uint32_
         float *y = a->y_dev + (token + t) * (uint64_t)a->weight->n_rows;
 #pragma GCC unroll 4
         for (uint32_t i = 0; i < R; i++) {
-            uint32_t r = panel->out[i];
+            uint32_t r = row_block->out[i];
             y[r] = a->bias_dev ? sums[t * ROWS + i] + a->bias_dev[r] : sums[t * ROWS + i];
         }
     }
@@ -175,7 +175,7 @@ CPU_INLINE void add_group_1(lanes s[ROWS], const unsigned char *const *rows, enu
         s[i] = lanes_fma(load_lanes(rows[i], dtype, k), v, s[i]);
 }
 
-CPU_INLINE void dot_1(const struct cpu_gemm *g, const struct panel *panel, enum k_dtype dtype, uint32_t token,
+CPU_INLINE void dot_1(const struct cpu_gemm *g, const struct row_block *row_block, enum k_dtype dtype, uint32_t token,
                       const uint32_t R)
 {
     const float *x = g->args.x_dev + token * (uint64_t)g->args.weight->n_cols;
@@ -185,13 +185,13 @@ CPU_INLINE void dot_1(const struct cpu_gemm *g, const struct panel *panel, enum 
         const uint64_t begin = g->column[segment], end = g->column[segment + 1], full = end - (end - begin) % K_LANES;
         lanes start = begin < end ? lanes_zero() : lanes_splat(CPU_NO_TERM), s[ROWS] = {start, start, start, start};
         for (uint64_t k = begin; k < full; k += K_LANES) {
-            prefetch_rows(panel, k * (dtype == K_F32 ? 4 : 2), false, R);
-            add_group_1(s, panel->rows, dtype, k, x + k, R);
+            prefetch_rows(row_block, k * (dtype == K_F32 ? 4 : 2), false, R);
+            add_group_1(s, row_block->rows, dtype, k, x + k, R);
         }
         if (full < end) {
             struct rest rest;
             float x_rest[K_LANES] = {0};
-            fill_rest(&rest, panel, dtype, full, end, R);
+            fill_rest(&rest, row_block, dtype, full, end, R);
             memcpy(x_rest, x + full, (end - full) * sizeof *x);
             const unsigned char *const rows[ROWS] = {rest.w[0], rest.w[1], rest.w[2], rest.w[3]};
             add_group_1(s, rows, dtype, 0, x_rest, R);
@@ -201,7 +201,7 @@ CPU_INLINE void dot_1(const struct cpu_gemm *g, const struct panel *panel, enum 
             halves[segment * ROWS + i] = lanes_halve(s[i]);
     }
     lanes_fold_halves(halves, g->n_segments * ROWS, folded);
-    put(g, panel, token, folded, 1, R);
+    put(g, row_block, token, folded, 1, R);
 }
 
 /* ---- several tokens -------------------------------------------------------------------------- */
@@ -272,8 +272,8 @@ CPU_INLINE void add_group(vec s[ROWS][TOKENS], const unsigned char *const *rows,
 
 /* Computes a segment's sums of a block of rows with T tokens, [token][row]. AVX2 reads the rows twice, for lanes 0..7
  * and 8..15, because the sums of both do not fit its registers. */
-CPU_INLINE void dot_segment(const struct cpu_gemm *g, const struct panel *panel, enum k_dtype dtype, uint32_t token,
-                            uint32_t segment, bool prefetch, const uint32_t T, float *out)
+CPU_INLINE void dot_segment(const struct cpu_gemm *g, const struct row_block *row_block, enum k_dtype dtype,
+                            uint32_t token, uint32_t segment, bool prefetch, const uint32_t T, float *out)
 {
     const struct k_gemm_args *a = &g->args;
     const uint64_t begin = g->column[segment], end = g->column[segment + 1], full = end - (end - begin) % K_LANES;
@@ -288,12 +288,12 @@ CPU_INLINE void dot_segment(const struct cpu_gemm *g, const struct panel *panel,
                 s[i][t] = vec_zero();
         for (uint64_t k = begin; k < full; k += K_LANES, x += T * VEC) {
             if (prefetch && h == 0)
-                prefetch_rows(panel, k * (dtype == K_F32 ? 4 : 2), T < 6, ROWS);
-            add_group(s, panel->rows, dtype, k + h * VEC, x, T);
+                prefetch_rows(row_block, k * (dtype == K_F32 ? 4 : 2), T < 6, ROWS);
+            add_group(s, row_block->rows, dtype, k + h * VEC, x, T);
         }
         if (full < end) {
             struct rest rest;
-            fill_rest(&rest, panel, dtype, full, end, ROWS);
+            fill_rest(&rest, row_block, dtype, full, end, ROWS);
             const unsigned char *const rows[ROWS] = {rest.w[0], rest.w[1], rest.w[2], rest.w[3]};
             add_group(s, rows, dtype, h * VEC, x, T);
         }
@@ -306,40 +306,40 @@ CPU_INLINE void dot_segment(const struct cpu_gemm *g, const struct panel *panel,
     lanes_fold_halves(halves, T * ROWS, out);
 }
 
-CPU_INLINE void dot(const struct cpu_gemm *g, const struct panel *panel, enum k_dtype dtype, uint32_t token,
+CPU_INLINE void dot(const struct cpu_gemm *g, const struct row_block *row_block, enum k_dtype dtype, uint32_t token,
                     bool prefetch, const uint32_t T)
 {
     float folded[K_SEGMENTS * TOKENS * ROWS];
     for (uint32_t segment = 0; segment < g->n_segments; segment++) {
         float *out = folded + segment * T * ROWS;
         if (g->column[segment] < g->column[segment + 1]) {
-            dot_segment(g, panel, dtype, token, segment, prefetch, T, out);
+            dot_segment(g, row_block, dtype, token, segment, prefetch, T, out);
             continue;
         }
         for (uint32_t i = 0; i < T * ROWS; i++)
             out[i] = CPU_NO_TERM;
     }
-    put(g, panel, token, folded, T, ROWS);
+    put(g, row_block, token, folded, T, ROWS);
 }
 
 /* Computes tokens [begin, end) with a block of rows. The first group reads the rows from memory. */
-CPU_INLINE void dot_tokens(const struct cpu_gemm *g, const struct panel *panel, enum k_dtype dtype, uint32_t begin,
-                           uint32_t end)
+CPU_INLINE void dot_tokens(const struct cpu_gemm *g, const struct row_block *row_block, enum k_dtype dtype,
+                           uint32_t begin, uint32_t end)
 {
     uint32_t t = begin;
     for (; t + TOKENS <= end; t += TOKENS) {
         if (t == begin)
-            dot(g, panel, dtype, t, true, TOKENS);
+            dot(g, row_block, dtype, t, true, TOKENS);
         else
-            dot(g, panel, dtype, t, false, TOKENS);
+            dot(g, row_block, dtype, t, false, TOKENS);
     }
     switch (end - t) {
-    case 1: dot(g, panel, dtype, t, true, 1); break;
-    case 2: dot(g, panel, dtype, t, true, 2); break;
+    case 1: dot(g, row_block, dtype, t, true, 1); break;
+    case 2: dot(g, row_block, dtype, t, true, 2); break;
 #if defined(__AVX512F__)
-    case 3: dot(g, panel, dtype, t, true, 3); break;
-    case 4: dot(g, panel, dtype, t, true, 4); break;
-    case 5: dot(g, panel, dtype, t, true, 5); break;
+    case 3: dot(g, row_block, dtype, t, true, 3); break;
+    case 4: dot(g, row_block, dtype, t, true, 4); break;
+    case 5: dot(g, row_block, dtype, t, true, 5); break;
 #endif
     default: break;
     }
@@ -353,23 +353,23 @@ CPU_INLINE void part_block(const struct cpu_gemm *g, const struct host_part *par
 {
     const uint32_t run = (end - begin) / ROWS;
     for (uint32_t i = 0; i < run; i++) {
-        struct panel panel;
+        struct row_block row_block;
         for (uint32_t j = 0; j < ROWS; j++) {
             /* Each stream is a row ahead of the previous one: runs are often a multiple of 4 KiB apart, and synchronous
              * streams would share one set of the first-level cache. */
             uint32_t row = begin + j * run + (i + j) % run;
-            panel.rows[j] = host_row(part, row);
-            panel.out[j] = part->first_row + row;
+            row_block.rows[j] = host_row(part, row);
+            row_block.out[j] = part->first_row + row;
         }
         if (g->args.n_tokens == 1)
-            dot_1(g, &panel, dtype, 0, ROWS);
+            dot_1(g, &row_block, dtype, 0, ROWS);
         else
-            dot_tokens(g, &panel, dtype, first, last);
+            dot_tokens(g, &row_block, dtype, first, last);
     }
     for (uint32_t row = begin + ROWS * run; row < end; row++) {
-        struct panel panel = {{host_row(part, row)}, {part->first_row + row}};
+        struct row_block row_block = {{host_row(part, row)}, {part->first_row + row}};
         for (uint32_t t = first; t < last; t++)
-            dot_1(g, &panel, dtype, t, 1);
+            dot_1(g, &row_block, dtype, t, 1);
     }
 }
 

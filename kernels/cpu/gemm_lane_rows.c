@@ -13,7 +13,8 @@
  * (docs/benchmarks/lane-rows.txt).
  */
 #include "kernels/cpu/isa.h"
-#include "kernels/cpu/lanes.h"
+#include "kernels/cpu/lane_rows.h"
+#include "kernels/cpu/simd/lanes.h"
 
 #define ROWS CPU_LANE_ROWS
 #define TOKENS 6u /* 2 x 6 sums, 2 registers of weights and an activation: 15 of 16 */
@@ -180,13 +181,13 @@ CPU_INLINE void pack_w_step(const unsigned char *const rows[ROWS], enum k_dtype 
 }
 
 CPU_INLINE void pack_w(const struct cpu_gemm *g, const unsigned char *const rows[ROWS], enum k_dtype dtype,
-                       float *panel)
+                       float *row_block)
 {
     const uint64_t size = dtype == K_F32 ? 4 : 2;
     for (uint32_t segment = 0; segment < g->n_segments; segment++) {
         const uint64_t begin = g->column[segment], end = g->column[segment + 1], full = end - (end - begin) % K_LANES;
         const uint64_t steps = (end - begin + K_LANES - 1) / K_LANES;
-        float *to = panel + begin * ROWS;
+        float *to = row_block + begin * ROWS;
         for (uint64_t k = begin; k < full; k += K_LANES, to += ROWS)
             pack_w_step(rows, dtype, k, to, steps * ROWS);
         if (full < end) {
@@ -289,7 +290,7 @@ CPU_INLINE void prefetch_row(const struct host_part *part, uint32_t row, uint64_
 
 /* Computes repacked rows for a block of tokens. The first block prefetches the next n_next rows. */
 static void dot_block(const struct cpu_gemm *g, const struct host_part *part, uint32_t row, uint32_t n_rows,
-                      const float *panel, uint32_t b, uint32_t n_next)
+                      const float *row_block, uint32_t b, uint32_t n_next)
 {
     const struct k_gemm_args *a = &g->args;
     uint32_t first, last;
@@ -302,7 +303,7 @@ static void dot_block(const struct cpu_gemm *g, const struct host_part *part, ui
     for (uint32_t segment = 0; segment < g->n_segments; segment++) {
         const uint64_t begin = g->column[segment];
         const uint64_t steps = (g->column[segment + 1] - begin + K_LANES - 1) / K_LANES;
-        const float *w = panel + begin * ROWS, *x = packed_block(a, token) + begin * n_tokens;
+        const float *w = row_block + begin * ROWS, *x = packed_block(a, token) + begin * n_tokens;
         float *to = sums + segment * BLOCK * ROWS;
         for (uint32_t i = 0; steps == 0 && i < n_tokens * ROWS; i++)
             to[i] = CPU_NO_TERM;
@@ -321,21 +322,21 @@ static void dot_block(const struct cpu_gemm *g, const struct host_part *part, ui
 
 /* Computes rows [row, row_end) of a part, at most ROWS, for all tokens. If there are fewer rows, the first row fills
  * the others. */
-static void panel_rows(const struct cpu_gemm *g, const struct host_part *part, uint32_t row, uint32_t row_end,
-                       float *panel)
+static void compute_row_block(const struct cpu_gemm *g, const struct host_part *part, uint32_t row, uint32_t row_end,
+                              float *row_block)
 {
     const uint32_t left = row_end - row, n_rows = left < ROWS ? left : ROWS;
     const unsigned char *rows[ROWS];
     for (uint32_t i = 0; i < ROWS; i++)
         rows[i] = host_row(part, row + (i < n_rows ? i : 0));
     if (part->view.format.kind == K_F16)
-        pack_w(g, rows, K_F16, panel);
+        pack_w(g, rows, K_F16, row_block);
     else if (part->view.format.kind == K_BF16)
-        pack_w(g, rows, K_BF16, panel);
+        pack_w(g, rows, K_BF16, row_block);
     else
-        pack_w(g, rows, K_F32, panel);
+        pack_w(g, rows, K_F32, row_block);
     for (uint32_t b = 0; b < n_blocks(&g->args); b++)
-        dot_block(g, part, row, n_rows, panel, b, left - n_rows);
+        dot_block(g, part, row, n_rows, row_block, b, left - n_rows);
 }
 
 void CPU_NAME(cpu_gemm_lane_rows)(void *context, struct k_piece piece)
@@ -343,13 +344,13 @@ void CPU_NAME(cpu_gemm_lane_rows)(void *context, struct k_piece piece)
     const struct cpu_gemm *task = context;
     const struct k_gemm_args *a = &task->args;
     const struct k_weight *w = a->weight;
-    float *panel = packed_block(a, a->n_tokens) + piece.thread * cpu_lane_rows_floats(w->n_cols);
+    float *row_block = packed_block(a, a->n_tokens) + piece.thread * cpu_lane_rows_floats(w->n_cols);
     uint32_t begin, end;
     for (uint32_t p = 0; p < w->n_parts; p++) {
         const struct host_part *part = &w->parts[p];
         if (!k_format_is_plain(part->view.format) || !host_part_share(w, part, ROWS, piece, &begin, &end))
             continue;
         for (uint32_t row = begin; row < end; row += ROWS)
-            panel_rows(task, part, row, end, panel);
+            compute_row_block(task, part, row, end, row_block);
     }
 }

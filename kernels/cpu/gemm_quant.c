@@ -5,16 +5,22 @@
  * register, and are multiplied by the tokens while they are in the first-level cache. So a product of bytes sums four
  * columns into each row's lane, eight products make a group of 32, and the chains of groups, one per row, run in ROWS
  * lanes. The code is the same for every format and any number of tokens. Formats differ in how their bytes are read
- * from repacked rows (quant_rows.h), or from planes, which have the file's layout and are transposed (quant_unpack.h).
- * A single token reads repacked rows directly (gemm_quant_one.c); planes have their own path for it, below.
+ * from repacked rows (quant/compute_row_block.h), or from planes, which have the file's layout and are transposed
+ * (quant/unpack.h). A single token reads repacked rows directly (gemm_quant_one.c); planes have their own path for it,
+ * below.
  *
  * VNNI multiplies unsigned bytes by signed ones: u + 128 by q, and the sum starts at -128 Σ q, which does not depend on
- * the token. AMX's tiles multiply signed bytes, a run's columns of 16 tokens by 16 rows at once (quant_tiles.h). AVX2
- * multiplies bytes in pairs that must not saturate (quant_pairs.h), and keeps 16 rows in two registers.
+ * the token. AMX's tiles multiply signed bytes, a run's columns of 16 tokens by 16 rows at once (quant/tiles.h). AVX2
+ * multiplies bytes in pairs that must not saturate (quant/pairs.h), and keeps 16 rows in two registers.
  */
+#include "kernels/cpu/cpu.h"
 #include "kernels/cpu/isa.h"
-#include "kernels/cpu/quant_rows.h"
-#include "kernels/cpu/quant_unpack.h"
+#include "kernels/cpu/quant/bytes.h"
+#include "kernels/cpu/quant/repacked_rows.h"
+#include "kernels/cpu/quant/rows.h"
+#include "kernels/cpu/quant/scales.h"
+#include "kernels/cpu/quant/unpack.h"
+#include "kernels/math/round.h"
 
 #define PASS 64u /* tokens that use a chunk's bytes while they are in the cache */
 #define X_BLOCK_BYTES (384u << 10) /* activations that fit the second-level cache */
@@ -148,7 +154,7 @@ void CPU_NAME(cpu_quant_round)(void *context, struct k_piece piece)
 #define ROW_GROUPS 20u /* CHUNK_GROUPS, rounded up to a multiple of four */
 #define MAX_RUNS (CHUNK / 16)
 
-struct panel {
+struct row_block {
     _Alignas(64) uint32_t words[CHUNK / 4][ROWS]; /* four columns of each row */
     float scale[ROW_GROUPS][ROWS], least[ROW_GROUPS][ROWS];
 #if HALVES == 1
@@ -194,7 +200,8 @@ CPU_INLINE void turn(const void *from, const uint64_t stride, uint32_t n, void *
 }
 
 /* Loads the chunk starting at column k of the rows that start at `row`. Rows after `last` repeat the last one. */
-static void fill_of_planes(const struct k_weight_view *w, uint32_t row, uint32_t last, uint32_t k, struct panel *out)
+static void fill_of_planes(const struct k_weight_view *w, uint32_t row, uint32_t last, uint32_t k,
+                           struct row_block *out)
 {
     const enum k_packing packing = K_PACKING_PLANES;
     struct rows rows;
@@ -217,23 +224,23 @@ CPU_INLINE bool is_lessened(const enum k_packing packing)
 }
 
 /* Loads 32 columns of a chunk of a repacked weight. */
-CPU_INLINE void fill_32(struct panel_chunk c, const enum k_packing packing, const uint32_t r, struct panel *out)
+CPU_INLINE void fill_32(struct repacked_chunk c, const enum k_packing packing, const uint32_t r, struct row_block *out)
 {
     const ints z = OP(set1_epi8)((char)(is_lessened(packing) ? offset_of(packing) : 0));
 #pragma GCC unroll 8
     for (uint32_t s = r * 8; s < r * 8 + 8; s++)
-        store_ints(out->words[s], OP(sub_epi8)(panel_bytes(c, packing, s), z));
+        store_ints(out->words[s], OP(sub_epi8)(repacked_bytes(c, packing, s), z));
     const uint32_t per_32 = has_sixteens(packing) ? 2 : 1;
 #pragma GCC unroll 2
     for (uint32_t j = r * per_32; j < (r + 1) * per_32; j++) {
-        OP(storeu_ps)(out->scale[j], panel_scale(c, packing, j));
+        OP(storeu_ps)(out->scale[j], repacked_scale(c, packing, j));
         if (has_least(packing))
-            OP(storeu_ps)(out->least[j], panel_least(c, packing, j));
+            OP(storeu_ps)(out->least[j], repacked_least(c, packing, j));
     }
 }
 
-CPU_INLINE void fill_panel(const struct host_part *part, const enum k_packing packing, uint32_t row, uint32_t last,
-                           uint32_t k, struct panel *out)
+CPU_INLINE void fill_row_block(const struct host_part *part, const enum k_packing packing, uint32_t row, uint32_t last,
+                               uint32_t k, struct row_block *out)
 {
     const uint32_t n_cols = part->view.n_cols, n = n_cols - k < CHUNK ? n_cols - k : CHUNK;
     out->next_step = 0;
@@ -241,8 +248,8 @@ CPU_INLINE void fill_panel(const struct host_part *part, const enum k_packing pa
         fill_of_planes(&part->view, row, last, k, out);
         return;
     }
-    const struct panel_chunk c = panel_chunk_at(part, row, k, n);
-    const uint32_t bytes = cpu_panel_chunk_bytes(k_blocks_of(packing), n / k_blocks_of(packing)->columns);
+    const struct repacked_chunk c = repacked_chunk_at(part, row, k, n);
+    const uint32_t bytes = cpu_repacked_chunk_bytes(k_blocks_of(packing), n / k_blocks_of(packing)->columns);
     out->next = (const char *)c.halves + bytes;
     out->next_step = (bytes + n / 4 - 1) / (n / 4);
 #pragma GCC unroll 8
@@ -253,7 +260,7 @@ CPU_INLINE void fill_panel(const struct host_part *part, const enum k_packing pa
 
 #if HALVES == 1
 /* Computes where the sums start. They start at 0 if u is signed. */
-CPU_INLINE void fill_begins(const struct cpu_quant_run *runs, uint32_t n, struct panel *p)
+CPU_INLINE void fill_begins(const struct cpu_quant_run *runs, uint32_t n, struct row_block *p)
 {
     for (uint32_t i = 0; i < n && OFFSET != 0; i++) {
         ints sum = OP_SI(setzero)();
@@ -265,7 +272,7 @@ CPU_INLINE void fill_begins(const struct cpu_quant_run *runs, uint32_t n, struct
 #endif
 
 /* Prefetches a share of the next rows during each run. A prefetch of all at once would stall. */
-CPU_INLINE void fetch_next(const struct panel *p, const struct cpu_quant_run *run)
+CPU_INLINE void fetch_next(const struct row_block *p, const struct cpu_quant_run *run)
 {
     for (uint32_t i = 0; i < run->n_steps * p->next_step; i += 64)
         _mm_prefetch(p->next + run->step * p->next_step + i, _MM_HINT_T0);
@@ -274,20 +281,20 @@ CPU_INLINE void fetch_next(const struct panel *p, const struct cpu_quant_run *ru
 /* ---- products ---------------------------------------------------------------------------------------- */
 
 struct sums { /* the tokens of a pass by the rows of a block */
-    _Alignas(64) float y[K_SEGMENTS][PASS][CPU_PANEL_ROWS];
-    int32_t open[PASS][CPU_PANEL_ROWS]; /* partial sums of a run that is longer than a chunk and has not ended */
+    _Alignas(64) float y[K_SEGMENTS][PASS][CPU_REPACKED_ROWS];
+    int32_t open[PASS][CPU_REPACKED_ROWS]; /* partial sums of a run that is longer than a chunk and has not ended */
 #if defined(CPU_AMX_INT8)
     uint32_t tiles; /* the tile configuration */
 #endif
 };
 
 #if defined(CPU_AMX_INT8)
-#include "kernels/cpu/quant_tiles.h"
+#include "kernels/cpu/quant/tiles.h"
 #elif HALVES == 2
-#include "kernels/cpu/quant_pairs.h"
+#include "kernels/cpu/quant/pairs.h"
 #else
 /* Computes runs of a chunk within one segment for the T tokens of a group. */
-CPU_INLINE void add_runs(const struct panel *p, const struct cpu_quant_run *runs, uint32_t first, uint32_t last,
+CPU_INLINE void add_runs(const struct row_block *p, const struct cpu_quant_run *runs, uint32_t first, uint32_t last,
                          const struct inputs *in, float (*y)[ROWS], int32_t (*open)[ROWS], const uint32_t T,
                          const bool least, const bool is_long)
 {
@@ -341,7 +348,7 @@ CPU_INLINE void add_runs(const struct panel *p, const struct cpu_quant_run *runs
 
 /* One copy of the loops for each number of tokens and kind of run. */
 #define RUNS(name, T, least, is_long) \
-    static void name(const struct panel *p, const struct cpu_quant_run *runs, uint32_t first, uint32_t last, \
+    static void name(const struct row_block *p, const struct cpu_quant_run *runs, uint32_t first, uint32_t last, \
                      const struct inputs *in, float(*y)[ROWS], int32_t(*open)[ROWS]) \
     { \
         add_runs(p, runs, first, last, in, y, open, T, least, is_long); \
@@ -358,7 +365,7 @@ RUNS_OF(5)
 RUNS_OF(6)
 RUNS_OF(7)
 RUNS_OF(8)
-typedef void (*runs_fn)(const struct panel *p, const struct cpu_quant_run *runs, uint32_t first, uint32_t last,
+typedef void (*runs_fn)(const struct row_block *p, const struct cpu_quant_run *runs, uint32_t first, uint32_t last,
                         const struct inputs *in, float (*y)[ROWS], int32_t (*open)[ROWS]);
 #define KINDS(T) {runs_##T, runs_least_##T, runs_long_##T}
 static const runs_fn runs_fns[TOKENS + 1][3] = {{0},      KINDS(1), KINDS(2), KINDS(3), KINDS(4),
@@ -366,7 +373,7 @@ static const runs_fn runs_fns[TOKENS + 1][3] = {{0},      KINDS(1), KINDS(2), KI
 #endif
 
 /* Computes a chunk's runs for tokens [first, last). kind: see product_kind(). */
-static void add_chunk(const struct cpu_gemm *g, struct panel *p, const struct cpu_quant_run *runs, uint32_t n,
+static void add_chunk(const struct cpu_gemm *g, struct row_block *p, const struct cpu_quant_run *runs, uint32_t n,
                       uint32_t kind, float z, uint32_t first, uint32_t last, struct sums *sums)
 {
     const uint32_t next_step = p->next_step;
@@ -375,7 +382,7 @@ static void add_chunk(const struct cpu_gemm *g, struct panel *p, const struct cp
             end++;
         for (uint32_t t = first; t < last; t += TOKENS) {
             const struct inputs in = inputs_at(g, t);
-            float(*y)[CPU_PANEL_ROWS] = sums->y[runs[r].segment] + (t - first);
+            float(*y)[CPU_REPACKED_ROWS] = sums->y[runs[r].segment] + (t - first);
             p->next_step = t == first ? next_step : 0; /* prefetch only once */
 #if defined(CPU_AMX_INT8)
             (void)z;
@@ -402,10 +409,10 @@ CPU_INLINE uint32_t product_kind(const struct host_part *part, const enum k_pack
 }
 
 /* Computes rows [row, row + n_rows), at most one row block, for tokens [first, last), at most PASS. */
-CPU_INLINE void panel_pass(const struct cpu_gemm *g, const struct host_part *part, const enum k_packing packing,
-                           uint32_t row, uint32_t n_rows, uint32_t first, uint32_t last)
+CPU_INLINE void repacked_pass(const struct cpu_gemm *g, const struct host_part *part, const enum k_packing packing,
+                              uint32_t row, uint32_t n_rows, uint32_t first, uint32_t last)
 {
-    struct panel panel[HALVES];
+    struct row_block row_block[HALVES];
     struct sums sums;
     const struct cpu_quant_run *runs = g->runs;
     const uint32_t kind = product_kind(part, packing);
@@ -420,13 +427,13 @@ CPU_INLINE void panel_pass(const struct cpu_gemm *g, const struct host_part *par
         for (n = 1; i + n < g->n_runs && runs[i + n].step != 0;)
             n++;
         for (uint32_t h = 0; h < HALVES; h++)
-            fill_panel(part, packing, row + h * ROWS, row + n_rows - 1, k, &panel[h]);
+            fill_row_block(part, packing, row + h * ROWS, row + n_rows - 1, k, &row_block[h]);
 #if HALVES == 1
-        fill_begins(runs + i, n, panel);
+        fill_begins(runs + i, n, row_block);
 #endif
-        add_chunk(g, panel, runs + i, n, kind, (float)offset_of(packing), first, last, &sums);
+        add_chunk(g, row_block, runs + i, n, kind, (float)offset_of(packing), first, last, &sums);
     }
-    cpu_put_sums(g, part, row, n_rows, first, last, sums.y[0][0], PASS, CPU_PANEL_ROWS);
+    cpu_put_sums(g, part, row, n_rows, first, last, sums.y[0][0], PASS, CPU_REPACKED_ROWS);
 }
 
 /* ---- one token --------------------------------------------------------------------------------------- */
@@ -497,9 +504,13 @@ struct rows_of_sums {
 /* Prefetches the data needed soon: the same columns of a later row, or the next columns after the block's last row. */
 CPU_INLINE void prefetch_ahead(const struct k_weight_view *w, uint32_t row, uint32_t i, uint32_t k, uint32_t n)
 {
-    const bool is_in_panel = i + AHEAD < ROWS, has_more = k + BLOCK * CHUNK < w->n_cols;
-    const uint32_t next = is_in_panel || !has_more ? row + i + AHEAD : row + i + AHEAD - ROWS;
-    prefetch_chunk(w, K_PACKING_PLANES, next, is_in_panel ? k : has_more ? k + BLOCK * CHUNK : k % (BLOCK * CHUNK), n);
+    const bool is_in_row_block = i + AHEAD < ROWS, has_more = k + BLOCK * CHUNK < w->n_cols;
+    const uint32_t next = is_in_row_block || !has_more ? row + i + AHEAD : row + i + AHEAD - ROWS;
+    prefetch_chunk(w, K_PACKING_PLANES, next,
+                   is_in_row_block ? k
+                   : has_more      ? k + BLOCK * CHUNK
+                                   : k % (BLOCK * CHUNK),
+                   n);
 }
 
 /* Computes columns [k, stop), row by row as they lie in memory. */
@@ -613,10 +624,10 @@ CPU_INLINE void part_rows(const struct cpu_gemm *g, const struct host_part *part
 #endif
     for (uint32_t from = 0; from < n_tokens; from += block) {
         const uint32_t to = n_tokens - from < block ? n_tokens : from + block;
-        for (uint32_t row = begin; row < end; row += CPU_PANEL_ROWS)
+        for (uint32_t row = begin; row < end; row += CPU_REPACKED_ROWS)
             for (uint32_t t = from; t < to; t += PASS)
-                panel_pass(g, part, packing, row, end - row < CPU_PANEL_ROWS ? end - row : CPU_PANEL_ROWS, t,
-                           to - t < PASS ? to : t + PASS);
+                repacked_pass(g, part, packing, row, end - row < CPU_REPACKED_ROWS ? end - row : CPU_REPACKED_ROWS, t,
+                              to - t < PASS ? to : t + PASS);
     }
 }
 
@@ -632,10 +643,10 @@ static void (*const part_fns[K_N_PACKINGS])(const struct cpu_gemm *g, const stru
                                             uint32_t e) = {CPU_QUANT_PACKINGS(PART_ENTRY)};
 
 /* Row blocks are not divided: a block belongs to the piece that has its first row. */
-static uint32_t panel_end(const struct host_part *part, uint32_t row)
+static uint32_t repacked_end(const struct host_part *part, uint32_t row)
 {
-    const uint32_t end = (row + CPU_PANEL_ROWS - 1) / CPU_PANEL_ROWS * CPU_PANEL_ROWS;
-    return !part->panels ? row : end < part->view.n_rows ? end : part->view.n_rows;
+    const uint32_t end = (row + CPU_REPACKED_ROWS - 1) / CPU_REPACKED_ROWS * CPU_REPACKED_ROWS;
+    return !part->repacked ? row : end < part->view.n_rows ? end : part->view.n_rows;
 }
 
 void CPU_NAME(cpu_gemm_int8)(void *context, struct k_piece piece)
@@ -645,8 +656,8 @@ void CPU_NAME(cpu_gemm_int8)(void *context, struct k_piece piece)
     uint32_t begin, end;
     for (uint32_t p = g->first_part; p < g->last_part; p++) {
         const struct host_part *part = &w->parts[p];
-        if (host_part_share(w, part, CPU_PANEL_ROWS, piece, &begin, &end))
-            part_fns[part->view.format.packing](g, part, panel_end(part, begin), panel_end(part, end));
+        if (host_part_share(w, part, CPU_REPACKED_ROWS, piece, &begin, &end))
+            part_fns[part->view.format.packing](g, part, repacked_end(part, begin), repacked_end(part, end));
     }
 #if defined(CPU_AMX_INT8)
     amx_release();

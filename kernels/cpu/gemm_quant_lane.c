@@ -6,7 +6,10 @@
  * first: in the order of the columns, padded with zeros to a multiple of 16.
  */
 #include "kernels/cpu/isa.h"
-#include "kernels/cpu/quant_unpack.h"
+#include "kernels/cpu/quant/bytes.h"
+#include "kernels/cpu/quant/scales.h"
+#include "kernels/cpu/quant/unpack.h"
+#include "kernels/cpu/simd/lanes.h"
 
 #if defined(__AVX512F__)
 #define ROWS 4u
@@ -250,7 +253,7 @@ static void part_e5m2(const struct cpu_gemm *g, const struct host_part *part, ui
 }
 
 #if defined(__AVX512F__)
-#include "kernels/cpu/quant_lane_one.h"
+#include "kernels/cpu/quant/lane_one.h"
 #else
 static bool part_one(const struct cpu_gemm *g, const struct host_part *part, uint32_t begin, uint32_t end)
 {

@@ -5,7 +5,8 @@
  * The specification's flush of tiny numbers is the machine's flush-to-zero mode.
  */
 #include "kernels/cpu/isa.h"
-#include "kernels/cpu/tile.h"
+#include "kernels/cpu/simd/words.h"
+#include "kernels/cpu/tile_split.h"
 
 #define MXCSR_FLUSH 0x8040u /* flush denormal results and operands */
 
@@ -164,8 +165,8 @@ static void run_rows(struct rows_job *j)
 }
 
 /* Computes up to VEC_WIDTH rows of a part for the n tokens of a group that is stored as floats. */
-static void rows_panel(const struct cpu_gemm *task, const struct host_part *part, struct rows_job *j,
-                       const uint32_t *numbers, uint64_t group)
+static void tile_row_block(const struct cpu_gemm *task, const struct host_part *part, struct rows_job *j,
+                           const uint32_t *numbers, uint64_t group)
 {
     const struct k_gemm_args *a = &task->args;
     const uint32_t first = (uint32_t)group * TILE_TOKENS, n = a->n_tokens - first;
@@ -199,7 +200,7 @@ static void rows_part(const struct cpu_gemm *task, const struct host_part *part,
             numbers[r] = begin + r * run + (i + r) % run;
             j.rows[r] = host_row(part, numbers[r]);
         }
-        rows_panel(task, part, &j, numbers, group);
+        tile_row_block(task, part, &j, numbers, group);
     }
     j.n_rows = end - begin - run * VEC_WIDTH;
     for (uint32_t r = 0; r < j.n_rows; r++) {
@@ -207,7 +208,7 @@ static void rows_part(const struct cpu_gemm *task, const struct host_part *part,
         j.rows[r] = host_row(part, numbers[r]);
     }
     if (j.n_rows > 0)
-        rows_panel(task, part, &j, numbers, group);
+        tile_row_block(task, part, &j, numbers, group);
 }
 
 /* ---- a vector of tokens ---------------------------------------------------------------------- */

@@ -1,5 +1,7 @@
 #include "kernels/cpu/isa.h"
 
+#include "kernels/cpu/cpu.h"
+
 const struct cpu_isa CPU_NAME(cpu_isa) = {
 #if defined(__AVX512F__)
     .name = "avx512",

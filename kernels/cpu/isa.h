@@ -3,7 +3,8 @@
 #ifndef QUIRE_KERNELS_CPU_ISA_H
 #define QUIRE_KERNELS_CPU_ISA_H
 
-#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/attention.h"
+#include "kernels/cpu/gemm.h"
 
 #if defined(CPU_AMX_INT8)
 #define CPU_NAME(name) name##_amx

@@ -1,9 +1,10 @@
-/* Functions of kernels/math.h on 16 lanes: the same operations in the same order, and so the same bits. Pure; any
+/* Functions of kernels/math/ on 16 lanes: the same operations in the same order, and so the same bits. Pure; any
  * thread. */
 #ifndef QUIRE_KERNELS_CPU_LANES_MATH_H
 #define QUIRE_KERNELS_CPU_LANES_MATH_H
 
-#include "kernels/cpu/lanes.h"
+#include "kernels/cpu/simd/lanes.h"
+#include "kernels/math/exp.h"
 
 CPU_INLINE __m256 lanes_exp8(__m256 x)
 {

@@ -20,6 +20,8 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/widen.cuh"
 #include "kernels/check.h"
+#include "kernels/math/activation.h"
+#include "kernels/math/lane_sum.h"
 
 #define THREADS 128u
 #define MIN_BLOCKS 4 /* per SM, which allows 128 registers; without it the compiler takes 48 and spills */

@@ -4,6 +4,7 @@
 #define QUIRE_KERNELS_CUDA_ATTENTION_SMALL_CUH
 
 #include "kernels/cuda/attention_tiles.cuh"
+#include "kernels/math/exp.h"
 
 /* ---- shared memory ---- */
 

@@ -11,6 +11,7 @@
 #include "kernels/cuda/factors.cuh"
 #include "kernels/cuda/plan/attention_plan.h"
 #include "kernels/cuda/widen.cuh"
+#include "kernels/math/activation.h"
 
 #define ATTN_THREADS 128u
 #define ATTN_WARPS 4u

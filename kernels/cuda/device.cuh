@@ -4,7 +4,7 @@
  *
  * A kernel compiles with both: no <<<>>>, no extern __shared__ and no asm outside of this file and ptx.cuh. Bits:
  * -fmad=false, IEEE division and square root, denormals kept (numerics.md §17); fmaf() only where the specification
- * says fma. kernels/math.h is the same text as on the CPU. */
+ * says fma. kernels/math/ is the same text as on the CPU. */
 #ifndef QUIRE_KERNELS_CUDA_DEVICE_CUH
 #define QUIRE_KERNELS_CUDA_DEVICE_CUH
 
@@ -12,8 +12,6 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 #include <stdint.h>
-
-#include "kernels/math.h"
 
 /* A list of every kernel that a K_LAUNCH names, built while the library is loaded. load.cu loads them all, so that
  * no kernel is loaded by its first launch, which may happen while a step is recorded. */

@@ -12,6 +12,7 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/plan/plan.h"
 #include "kernels/cuda/widen.cuh"
+#include "kernels/math/activation.h"
 
 #define THREADS 256u
 

@@ -8,6 +8,8 @@
  */
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/launch.h"
+#include "kernels/math/activation.h"
+#include "kernels/math/lane_sum.h"
 
 #include "kernels/check.h"
 

@@ -1,4 +1,4 @@
-/* The output of an operation that only GEMMs read (`for_gemm` of kernels.h) in the mma form: f16 factors x · 2^-4, as
+/* The output of an operation that only GEMMs read (`for_gemm` of kernels/args/) in the mma form: f16 factors x · 2^-4, as
  * GEMMs multiply them (docs/internals/numerics.md §17), instead of floats. Element i of the buffer lies at byte 2 i;
  * the float would lie at byte 4 i. So rows follow each other without gaps, in the first half of the buffer. This halves
  * the bytes for writer and reader, and saves a launch that converts. The bits are the same, because a reader of floats

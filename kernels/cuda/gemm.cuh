@@ -8,8 +8,10 @@
 #ifndef QUIRE_KERNELS_CUDA_GEMM_CUH
 #define QUIRE_KERNELS_CUDA_GEMM_CUH
 
+#include "kernels/args/gemm.h"
 #include "kernels/cuda/factors.cuh"
 #include "kernels/cuda/launch.h"
+#include "kernels/math/bits.h"
 
 #define GEMM_FN static __device__ __forceinline__
 

@@ -21,6 +21,8 @@
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/widen.cuh"
+#include "kernels/math/activation.h"
+#include "kernels/math/lane_sum.h"
 #include "kernels/segments.h"
 
 #define THREADS 128u

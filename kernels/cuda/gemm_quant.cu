@@ -19,6 +19,10 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/plan/plan.h"
 #include "kernels/cuda/widen.cuh"
+#include "kernels/math/activation.h"
+#include "kernels/math/convert.h"
+#include "kernels/math/lane_sum.h"
+#include "kernels/math/round.h"
 #include "kernels/segments.h"
 
 #define THREADS 128u

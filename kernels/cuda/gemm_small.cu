@@ -38,6 +38,7 @@
  */
 #include "kernels/cuda/gemm.cuh"
 #include "kernels/cuda/plan/plan.h"
+#include "kernels/math/activation.h"
 #include "kernels/segments.h"
 
 K_DYNAMIC_SHARED;

@@ -13,6 +13,7 @@
  * take as many blocks as they have rows of 512 threads: 16 KiB are two blocks, which meet concurrently.
  */
 #include "kernels/cuda/peers.cuh"
+#include "kernels/math/checksum.h"
 
 #define THREADS 512u
 

@@ -4,6 +4,13 @@
 #ifndef QUIRE_KERNELS_CUDA_LAUNCH_H
 #define QUIRE_KERNELS_CUDA_LAUNCH_H
 
+#include "kernels/args/attention.h"
+#include "kernels/args/gemm.h"
+#include "kernels/args/group.h"
+#include "kernels/args/kv_copy.h"
+#include "kernels/args/norm.h"
+#include "kernels/args/rope.h"
+#include "kernels/args/rows.h"
 #include "kernels/cuda/host/state.h"
 
 #ifdef __cplusplus

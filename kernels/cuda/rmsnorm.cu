@@ -20,6 +20,8 @@
 #include "kernels/cuda/factors.cuh"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/peers.cuh"
+#include "kernels/math/activation.h"
+#include "kernels/math/lane_sum.h"
 
 #define HELD 11264u /* columns in shared memory: 44 of the 48 KB that every GPU has by default; a multiple of ROUND */
 #define EACH 4u /* accesses per thread in the first kernel */

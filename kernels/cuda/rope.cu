@@ -18,6 +18,11 @@
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/launch.h"
 #include "kernels/check.h"
+#include "kernels/math/activation.h"
+#include "kernels/math/convert.h"
+#include "kernels/math/lane_sum.h"
+#include "kernels/math/round.h"
+#include "kernels/math/sincos.h"
 
 /* ---- angles ---------------------------------------------------------------------------------- */
 

@@ -36,6 +36,8 @@
  * The block has 512 threads, because 1,024 threads have 64 registers each and spill.
  */
 #include "kernels/cuda/sample_select.cuh"
+#include "kernels/math/philox.h"
+#include "kernels/math/wide.h"
 
 #define GREEDY_BELOW 1e-5f
 #define SPAN 128u /* tokens in which one warp finds the drawn one */

@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/host/sample.h"
+#include "kernels/math/exp.h"
 
 #define MAX_THREADS 512u
 #define MAX_WARPS 16u

@@ -9,6 +9,7 @@
 #include "kernels/cuda/device.cuh"
 
 #include "kernels/cuda/launch.h"
+#include "kernels/math/bits.h"
 
 #define WARPS_PER_BLOCK 8u
 

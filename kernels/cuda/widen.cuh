@@ -4,7 +4,8 @@
 #define QUIRE_KERNELS_CUDA_WIDEN_CUH
 
 #include "kernels/cuda/device.cuh"
-#include "kernels/kernels.h"
+#include "kernels/format.h"
+#include "kernels/math/bits.h"
 
 /* Returns the two f16 numbers of a word, the lower half first. */
 static __device__ __forceinline__ float2 widen_half2(uint32_t word)

@@ -1,5 +1,6 @@
 #include "kernels/host/host.h"
 
+#include "kernels/planner.h"
 #include "kernels/quant.h"
 
 #include "base/size.h"

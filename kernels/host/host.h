@@ -1,13 +1,18 @@
 /* kernels/host: the common parts of the backends that compute in host memory: memory, weights used in place, the thread
  * pool and tickets. `ref` and `cpu` start with a struct host_backend and differ only in the speed of their arithmetic.
- * Calls come from the engine's thread (kernels.h). */
+ * Calls come from the engine's thread (kernels/backend.h). */
 #ifndef QUIRE_KERNELS_HOST_H
 #define QUIRE_KERNELS_HOST_H
 
+#include "kernels/backend.h"
 #include "kernels/check.h"
+#include "kernels/format.h"
+#include "kernels/gemm_form.h"
+#include "kernels/group.h"
 #include "kernels/host/placement.h"
-#include "kernels/kernels.h"
+#include "kernels/open.h"
 #include "kernels/pool.h"
+#include "kernels/weight.h"
 
 /* An operation is divided into pieces of at least HOST_PIECE_WORK multiply-adds, about 0.7 us. With less than two such
  * pieces the calling thread computes alone. Beyond 8 pieces per thread they are larger, up to 32 per thread from
@@ -31,7 +36,7 @@ struct host_part { /* rows [first_row, first_row + view.n_rows) of the weight */
     struct k_weight_view view;
     uint32_t first_row;
     bool is_bytes; /* quantized, and every q fits an int8 */
-    const unsigned char *panels; /* NULL, or the rows as repacked by cpu (cpu/panels.h) */
+    const unsigned char *repacked; /* NULL, or the rows as repacked by cpu (cpu/repacked.h) */
 };
 
 /* Returns row i of a part. */
@@ -42,7 +47,7 @@ static inline const unsigned char *host_row(const struct host_part *part, uint64
 
 struct k_weight {
     uint32_t n_rows, n_cols, n_parts;
-    void *panels; /* the repacked rows of all parts, or NULL; owned by the weight */
+    void *repacked; /* the repacked rows of all parts, or NULL; owned by the weight */
     struct host_part parts[K_WEIGHT_MAX_PARTS];
 };
 

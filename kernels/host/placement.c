@@ -1,7 +1,7 @@
 #include "kernels/host/placement.h"
 
 #include "kernels/host/cpu_quota.h"
-#include "kernels/kernels.h"
+#include "kernels/open.h"
 
 #include <stdbool.h>
 #include <stdio.h>

@@ -44,7 +44,7 @@ int host_weight_create(struct k_backend *b, const struct k_weight_view *parts, u
 void host_weight_destroy(struct k_backend *b, struct k_weight *w)
 {
     if (w)
-        b->ops->free(b, w->panels);
+        b->ops->free(b, w->repacked);
     free(w);
 }
 

@@ -5,6 +5,9 @@
  * only its own positions of the tile. One thread computes an item from its first split to the merged output, so the
  * result does not depend on the number of threads.
  */
+#include "kernels/math/activation.h"
+#include "kernels/math/convert.h"
+#include "kernels/math/lane_sum.h"
 #include "kernels/ref/lanes.h"
 #include "kernels/ref/ref.h"
 

@@ -1,4 +1,6 @@
-#include "kernels/math.h"
+#include "kernels/args/rows.h"
+#include "kernels/math/activation.h"
+#include "kernels/math/convert.h"
 #include "kernels/quant.h"
 #include "kernels/ref/ref.h"
 

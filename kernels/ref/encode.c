@@ -1,6 +1,8 @@
 /* The operations that only encoders use: LayerNorm, GELU and tanh, and the pooling of a text's tokens into one
  * vector. */
-#include "kernels/math.h"
+#include "kernels/args/rows.h"
+#include "kernels/math/activation.h"
+#include "kernels/math/lane_sum.h"
 #include "kernels/ref/lanes.h"
 #include "kernels/ref/ref.h"
 

@@ -1,5 +1,6 @@
 /* GEMM: y[t, r] = the sum over k of w[r, k] · x[t, k], in its lane form (docs/internals/numerics.md §5). Computes one
  * row with one token at a time and widens a weight once per token. The optimized versions are in kernels/cpu. */
+#include "kernels/math/lane_sum.h"
 #include "kernels/ref/lanes.h"
 #include "kernels/ref/ref.h"
 #include "kernels/segments.h"

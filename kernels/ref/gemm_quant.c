@@ -1,4 +1,6 @@
 /* Quantized weights (docs/internals/numerics.md §19) in both of their forms, one row with one token at a time. */
+#include "kernels/math/lane_sum.h"
+#include "kernels/math/round.h"
 #include "kernels/quant.h"
 #include "kernels/ref/lanes.h"
 #include "kernels/ref/ref.h"

@@ -1,7 +1,8 @@
 /* The tile forms: the result of AMX's TDPBF16PS, for each pair of an activation's bf16 term and a weight's term
  * (docs/internals/numerics.md §6). Computes one row with one token at a time. The optimized versions are in
  * kernels/cpu. */
-#include "kernels/math.h"
+#include "kernels/math/bits.h"
+#include "kernels/math/convert.h"
 #include "kernels/ref/ref.h"
 
 #include <string.h>

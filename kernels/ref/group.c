@@ -1,7 +1,7 @@
 /* The operations of ranks on host memory. They use the group's functions. */
 #include "kernels/ref/ref.h"
 
-#include "kernels/math.h"
+#include "kernels/math/checksum.h"
 
 #include <string.h>
 

@@ -1,4 +1,5 @@
 /* Copies KV blocks from one arena in host memory to another. */
+#include "kernels/args/kv_copy.h"
 #include "kernels/ref/ref.h"
 
 #include <string.h>

@@ -3,8 +3,6 @@
 #ifndef QUIRE_KERNELS_REF_LANES_H
 #define QUIRE_KERNELS_REF_LANES_H
 
-#include "kernels/math.h"
-
 #if defined(__F16C__)
 #include <immintrin.h>
 #endif

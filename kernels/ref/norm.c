@@ -1,4 +1,6 @@
 #include "kernels/check.h"
+#include "kernels/math/activation.h"
+#include "kernels/math/lane_sum.h"
 #include "kernels/ref/lanes.h"
 #include "kernels/ref/ref.h"
 

@@ -8,6 +8,7 @@
 #ifndef QUIRE_KERNELS_REF_H
 #define QUIRE_KERNELS_REF_H
 
+#include "kernels/args/gemm.h"
 #include "kernels/host/host.h"
 
 #define REF_ATTN_QUERIES 8u /* queries that share a widened tile */

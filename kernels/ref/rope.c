@@ -1,4 +1,8 @@
-#include "kernels/math.h"
+#include "kernels/args/rope.h"
+#include "kernels/math/bits.h"
+#include "kernels/math/convert.h"
+#include "kernels/math/round.h"
+#include "kernels/math/sincos.h"
 #include "kernels/ref/ref.h"
 
 #include <string.h>

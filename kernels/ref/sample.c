@@ -6,7 +6,10 @@
  * kept: with top_k 50 at most a twentieth of 152,000 tokens.
  */
 #include "kernels/check.h"
-#include "kernels/math.h"
+#include "kernels/math/bits.h"
+#include "kernels/math/exp.h"
+#include "kernels/math/philox.h"
+#include "kernels/math/wide.h"
 #include "kernels/ref/ref.h"
 
 #include <math.h>

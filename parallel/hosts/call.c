@@ -72,7 +72,7 @@ static int connect_to(const struct sockaddr_storage *address, uint64_t until_ms,
     return status;
 }
 
-static int prove(const struct door_own *own, const struct join_hello *hello, int fd, uint64_t until_ms,
+static int prove(const struct rank_listener_own *own, const struct join_hello *hello, int fd, uint64_t until_ms,
                  struct join_welcome *welcome, struct quire_error *err)
 {
     unsigned char said[JOIN_HELLO_BYTES], challenge[JOIN_CHALLENGE_BYTES], proof[JOIN_PROOF_BYTES],
@@ -98,7 +98,7 @@ static int prove(const struct door_own *own, const struct join_hello *hello, int
     return status;
 }
 
-int call_rank(const struct door_own *own, uint32_t to, enum join_kind kind, uint16_t port,
+int call_rank(const struct rank_listener_own *own, uint32_t to, enum join_kind kind, uint16_t port,
               const struct sockaddr_storage *address, uint64_t until_ms, int *fd, struct join_welcome *welcome,
               struct quire_error *err)
 {
@@ -110,7 +110,7 @@ int call_rank(const struct door_own *own, uint32_t to, enum join_kind kind, uint
                                .process = (uint32_t)getpid(),
                                .port = port};
     const uint64_t answer_ms = quire_now_ms() + ANSWER_MS;
-    if (!own->has_secret && !door_is_loopback(address))
+    if (!own->has_secret && !rank_listener_is_loopback(address))
         return quire_fail(err, QUIRE_INVALID,
                           "not a loopback address, which needs a secret: set QUIRE_GROUP_SECRET to the same value "
                           "for every rank");

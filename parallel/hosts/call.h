@@ -2,11 +2,11 @@
 #ifndef QUIRE_PARALLEL_HOSTS_CALL_H
 #define QUIRE_PARALLEL_HOSTS_CALL_H
 
-#include "parallel/hosts/door.h"
+#include "parallel/hosts/rank_listener.h"
 
 /* Opens one connection to rank `to`. port: where this process listens. until_ms: by quire_now_ms(). QUIRE_UNAVAILABLE:
  * no rank answers there (yet); the caller may retry. Other errors are that rank's final answer. */
-int call_rank(const struct door_own *own, uint32_t to, enum join_kind kind, uint16_t port,
+int call_rank(const struct rank_listener_own *own, uint32_t to, enum join_kind kind, uint16_t port,
               const struct sockaddr_storage *address, uint64_t until_ms, int *fd, struct join_welcome *welcome,
               struct quire_error *err);
 

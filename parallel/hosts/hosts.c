@@ -25,11 +25,11 @@
 
 struct joining {
     const struct hosts_options *options;
-    struct door_own own;
+    struct rank_listener_own own;
     struct key256 key;
-    struct door door; /* rank 0's */
-    bool has_door;
-    struct meeting_place place; /* of the other ranks */
+    struct rank_listener listener; /* rank 0's */
+    bool has_listener;
+    struct meeting_place position; /* of the other ranks */
     void *mpi; /* the carrier's state; NULL: no MPI */
     char library[256]; /* name of the MPI library */
     uint64_t until_ms;
@@ -56,15 +56,15 @@ static int read_secret(struct joining *j, struct quire_error *err)
 
 /* ---- address of rank 0 ---- */
 
-static int look_up(const struct place *place, struct meeting_place *out, struct quire_error *err)
+static int look_up(const struct position *position, struct meeting_place *out, struct quire_error *err)
 {
     const struct addrinfo want = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
     struct addrinfo *found = NULL;
     char port[8];
-    snprintf(port, sizeof port, "%u", place->port);
-    int why = getaddrinfo(place->address, port, &want, &found);
+    snprintf(port, sizeof port, "%u", position->port);
+    int why = getaddrinfo(position->address, port, &want, &found);
     if (why != 0)
-        return quire_fail(err, QUIRE_UNAVAILABLE, "rank 0's address %s: %s", place->address, gai_strerror(why));
+        return quire_fail(err, QUIRE_UNAVAILABLE, "rank 0's address %s: %s", position->address, gai_strerror(why));
     out->n = 0;
     for (struct addrinfo *a = found; a && out->n < MEETING_ADDRESSES; a = a->ai_next)
         if (a->ai_family == AF_INET || a->ai_family == AF_INET6)
@@ -72,21 +72,21 @@ static int look_up(const struct place *place, struct meeting_place *out, struct 
     freeaddrinfo(found);
     return out->n > 0
                ? QUIRE_OK
-               : quire_fail(err, QUIRE_UNAVAILABLE, "rank 0's address %s: the name does not exist", place->address);
+               : quire_fail(err, QUIRE_UNAVAILABLE, "rank 0's address %s: the name does not exist", position->address);
 }
 
 /* A name that a cluster creates may not exist yet. */
 static int look_up_patiently(const struct joining *j, struct meeting_place *out, struct quire_error *err)
 {
     uint64_t said_ms = quire_now_ms() - SAY_EVERY_MS;
-    int status = look_up(j->options->place, out, err);
+    int status = look_up(j->options->position, out, err);
     while (status != QUIRE_OK && quire_now_ms() < j->until_ms) {
         if (quire_now_ms() - said_ms >= SAY_EVERY_MS) {
             said_ms = quire_now_ms();
             quire_log(QUIRE_LOG_WARN, "ranks", "looking up the name again until it is known: %.300s", err->text);
         }
         usleep(200000);
-        status = look_up(j->options->place, out, err);
+        status = look_up(j->options->position, out, err);
     }
     return status;
 }
@@ -94,33 +94,33 @@ static int look_up_patiently(const struct joining *j, struct meeting_place *out,
 static int open_at(struct joining *j, const struct sockaddr_storage *address, struct quire_error *err)
 {
     const socklen_t n = address->ss_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
-    int status = door_open(&j->door, &j->own, (const struct sockaddr *)address, n, err);
-    j->has_door = status == QUIRE_OK;
+    int status = rank_listener_open(&j->listener, &j->own, (const struct sockaddr *)address, n, err);
+    j->has_listener = status == QUIRE_OK;
     return status;
 }
 
 /* At rank 0's address. If that is not one of this host's (a service's, or behind NAT), at all of this host's addresses.
  */
-static int open_door(struct joining *j, struct quire_error *err)
+static int open_listener(struct joining *j, struct quire_error *err)
 {
-    const struct place *place = j->options->place;
+    const struct position *position = j->options->position;
     struct meeting_place at;
     int status = look_up_patiently(j, &at, err);
     if (status != QUIRE_OK)
         return status;
-    if (!j->own.has_secret && !door_is_loopback(&at.addresses[0]))
+    if (!j->own.has_secret && !rank_listener_is_loopback(&at.addresses[0]))
         return quire_fail(err, QUIRE_INVALID,
                           "rank 0's address %s is not a loopback address, which needs a secret: set " SECRET
                           " to the same value for every rank",
-                          place->address);
+                          position->address);
     status = open_at(j, &at.addresses[0], err);
     if (status == QUIRE_NOT_FOUND && j->own.has_secret) {
-        const struct sockaddr_in any = {.sin_family = AF_INET, .sin_port = htons(place->port)};
+        const struct sockaddr_in any = {.sin_family = AF_INET, .sin_port = htons(position->port)};
         memcpy(&at.addresses[0], &any, sizeof any);
         status = open_at(j, &at.addresses[0], err);
     }
     if (status != QUIRE_OK)
-        quire_error_prefix(err, "listening at %s, port %u", place->address, place->port);
+        quire_error_prefix(err, "listening at %s, port %u", position->address, position->port);
     return status == QUIRE_OK ? status : QUIRE_IO;
 }
 
@@ -155,10 +155,10 @@ struct mpi_meeting {
     unsigned char table[JOIN_TABLE_BYTES]; /* n addresses, from the second entry on */
 };
 
-static int open_mpi_door(struct joining *j, struct mpi_meeting *said, struct quire_error *err)
+static int open_mpi_listener(struct joining *j, struct mpi_meeting *said, struct quire_error *err)
 {
     struct sockaddr_storage addresses[1 + MEETING_ADDRESSES], any = {0};
-    const bool is_local = j->options->place->n_local == j->own.size;
+    const bool is_local = j->options->position->n_local == j->own.size;
     const struct sockaddr_in at = {.sin_family = AF_INET,
                                    .sin_addr.s_addr = htonl(is_local ? INADDR_LOOPBACK : INADDR_ANY)};
     memcpy(&any, &at, sizeof at);
@@ -167,7 +167,7 @@ static int open_mpi_door(struct joining *j, struct mpi_meeting *said, struct qui
     if (status != QUIRE_OK)
         return status;
     quire_random(said->secret, sizeof said->secret);
-    said->n = list_addresses(is_local, door_port(&j->door), addresses + 1, COLLECTIVE_MAX_RANKS - 1);
+    said->n = list_addresses(is_local, rank_listener_port(&j->listener), addresses + 1, COLLECTIVE_MAX_RANKS - 1);
     join_table_write(addresses, 1 + said->n, said->table);
     return QUIRE_OK;
 }
@@ -176,7 +176,7 @@ static int share_mpi_meeting(struct joining *j, struct quire_error *err)
 {
     struct mpi_meeting said = {.n = 0};
     struct sockaddr_storage addresses[1 + COLLECTIVE_MAX_RANKS];
-    int own = j->own.rank == 0 ? open_mpi_door(j, &said, err) : QUIRE_OK;
+    int own = j->own.rank == 0 ? open_mpi_listener(j, &said, err) : QUIRE_OK;
     int status = mpi_carrier_share(j->mpi, &said, sizeof said, err);
     if (own != QUIRE_OK || status != QUIRE_OK)
         return own != QUIRE_OK ? own : status;
@@ -186,8 +186,8 @@ static int share_mpi_meeting(struct joining *j, struct quire_error *err)
     if (said.n == 0 || said.n >= COLLECTIVE_MAX_RANKS)
         return quire_fail(err, QUIRE_UNAVAILABLE, "rank 0 has no address that other ranks can reach");
     status = join_table_read(said.table, 1 + said.n, addresses, err);
-    j->place.n = said.n;
-    memcpy(j->place.addresses, addresses + 1, said.n * sizeof addresses[0]);
+    j->position.n = said.n;
+    memcpy(j->position.addresses, addresses + 1, said.n * sizeof addresses[0]);
     return status;
 }
 
@@ -195,27 +195,27 @@ static int share_mpi_meeting(struct joining *j, struct quire_error *err)
  * the log. */
 static int choose_carrier(struct joining *j, struct quire_error *err)
 {
-    const struct place *place = j->options->place;
+    const struct position *position = j->options->position;
     uint32_t rank = 0, size = 0;
     struct quire_error why;
     j->own.carrier = JOIN_BY_TCP;
-    if (j->options->transport == PLACE_TCP || (j->options->transport != PLACE_MPI && !place->is_mpi))
+    if (j->options->transport == TRANSPORT_TCP || (j->options->transport != TRANSPORT_MPI && !position->is_mpi))
         return QUIRE_OK;
-    int status = mpi_carrier_open(place->is_mpich, &rank, &size, j->library, &j->mpi, &why);
-    if (status == QUIRE_OK && (rank != place->rank || size != place->size))
+    int status = mpi_carrier_open(position->is_mpich, &rank, &size, j->library, &j->mpi, &why);
+    if (status == QUIRE_OK && (rank != position->rank || size != position->size))
         return quire_fail(err, QUIRE_INVALID, "%s makes this rank %u of %u, but %s makes it rank %u of %u", j->library,
-                          rank, size, place->launcher, place->rank, place->size);
+                          rank, size, position->launcher, position->rank, position->size);
     if (status == QUIRE_OK) {
         j->own.carrier = JOIN_BY_MPI;
         return QUIRE_OK;
     }
-    if (j->options->transport == PLACE_MPI)
+    if (j->options->transport == TRANSPORT_MPI)
         return quire_fail(err, status, "--rank-transport mpi: %s", why.text);
-    if (!place->address[0])
+    if (!position->address[0])
         return quire_fail(err, status,
                           "%s does not set the address of rank 0, and MPI is not available (%.200s): give "
                           "--master-addr",
-                          place->launcher, why.text);
+                          position->launcher, why.text);
     quire_log(QUIRE_LOG_WARN, "ranks", "using TCP instead of MPI: %s", why.text);
     return QUIRE_OK;
 }
@@ -228,11 +228,11 @@ static int meet(struct joining *j, struct peer_link *links, struct quire_error *
     if (j->mpi)
         status = share_mpi_meeting(j, err);
     else
-        status = j->own.rank == 0 ? open_door(j, err) : look_up_patiently(j, &j->place, err);
+        status = j->own.rank == 0 ? open_listener(j, err) : look_up_patiently(j, &j->position, err);
     if (status != QUIRE_OK)
         return status;
-    return j->own.rank == 0 ? meeting_host(&j->own, &j->door, j->until_ms, links, err)
-                            : meeting_join(&j->own, &j->place, j->until_ms, links, err);
+    return j->own.rank == 0 ? meeting_host(&j->own, &j->listener, j->until_ms, links, err)
+                            : meeting_join(&j->own, &j->position, j->until_ms, links, err);
 }
 
 /* Creates the connections between ranks that have met. Takes links. */
@@ -245,7 +245,7 @@ static int connect_ranks(struct joining *j, const struct peer_link *links, struc
     if (j->mpi)
         mpi_carrier_set_inbox(state, hosts_transport_inbox(m));
     /* MPI never starts more processes than the group has. */
-    struct door *kept = j->has_door && !j->mpi ? door_keep(&j->door) : NULL;
+    struct rank_listener *kept = j->has_listener && !j->mpi ? rank_listener_keep(&j->listener) : NULL;
     int peers_status = peers_open(j->own.rank, j->own.size, links, kept, j->options->over, &peers,
                                   status == QUIRE_OK ? err : NULL);
     if (status == QUIRE_OK && peers_status != QUIRE_OK)
@@ -289,23 +289,23 @@ static int open_transport(void *context, uint64_t *waited_ns, uint32_t *size, vo
     return QUIRE_OK;
 }
 
-size_t hosts_message_bytes(const struct place *place, enum place_transport transport)
+size_t hosts_message_bytes(const struct position *position, enum rank_transport transport)
 {
-    const size_t n_peers = place->size - 1;
-    const bool is_mpi = transport == PLACE_MPI || (transport == PLACE_AUTO && place->is_mpi);
-    return n_peers * INBOX_PLACES * sizeof(struct inbox_message) + place->size * sizeof(struct inbox_message) +
+    const size_t n_peers = position->size - 1;
+    const bool is_mpi = transport == TRANSPORT_MPI || (transport == TRANSPORT_AUTO && position->is_mpi);
+    return n_peers * INBOX_PLACES * sizeof(struct inbox_message) + position->size * sizeof(struct inbox_message) +
            (is_mpi ? mpi_carrier_bytes() : 0);
 }
 
 int hosts_join(const struct hosts_options *options, struct collective **out, struct quire_error *err)
 {
-    const struct place *place = options->place;
+    const struct position *position = options->position;
     struct joining j = {.options = options,
-                        .own = {.rank = place->rank, .size = place->size},
+                        .own = {.rank = position->rank, .size = position->size},
                         .until_ms = quire_now_ms() + (options->join_ms ? options->join_ms : HOSTS_JOIN_MS)};
-    if (place->size < 1 || place->size > COLLECTIVE_MAX_RANKS || place->rank >= place->size)
-        return quire_fail(err, QUIRE_INVALID, "rank %u of a group of %u: a group has at most %d ranks", place->rank,
-                          place->size, COLLECTIVE_MAX_RANKS);
+    if (position->size < 1 || position->size > COLLECTIVE_MAX_RANKS || position->rank >= position->size)
+        return quire_fail(err, QUIRE_INVALID, "rank %u of a group of %u: a group has at most %d ranks", position->rank,
+                          position->size, COLLECTIVE_MAX_RANKS);
     j.own.key = &j.key;
     char name[HOST_NAME_MAX + 1] = "";
     if (gethostname(name, sizeof name) == 0)
@@ -314,12 +314,12 @@ int hosts_join(const struct hosts_options *options, struct collective **out, str
     if (status == QUIRE_OK)
         status = choose_carrier(&j, err);
     if (status == QUIRE_OK)
-        status = transport_collective(&hosts_transport, place->rank, open_transport, &j, out, err);
-    if (j.has_door)
-        door_close(&j.door);
+        status = transport_collective(&hosts_transport, position->rank, open_transport, &j, out, err);
+    if (j.has_listener)
+        rank_listener_close(&j.listener);
     explicit_bzero(&j.key, sizeof j.key);
     if (status == QUIRE_OK)
-        quire_log(QUIRE_LOG_INFO, "ranks", "rank %u of %u, started by %s; data transport: %s", place->rank, place->size,
-                  place->launcher, j.mpi ? j.library : "TCP");
+        quire_log(QUIRE_LOG_INFO, "ranks", "rank %u of %u, started by %s; data transport: %s", position->rank,
+                  position->size, position->launcher, j.mpi ? j.library : "TCP");
     return status;
 }

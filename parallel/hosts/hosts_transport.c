@@ -234,9 +234,9 @@ static void set_timeout(void *state, uint32_t timeout_ms)
         peers_load(m->ways->peers, timeout_ms > COLLECTIVE_TIMEOUT_MS);
 }
 
-static void be_lenient(void *state)
+static void be_patient(void *state)
 {
-    ((struct member *)state)->is_lenient = true;
+    ((struct member *)state)->is_patient = true;
 }
 
 /* ---- opening ---- */
@@ -331,7 +331,7 @@ const struct transport hosts_transport = {
     .check = check,
     .abort = end,
     .set_timeout = set_timeout,
-    .be_lenient = be_lenient,
+    .be_patient = be_patient,
     .open_part = open_part,
     .leave = leave,
 };

@@ -1,6 +1,6 @@
 #include "parallel/hosts/join_frame.h"
 
-#include "base/little_endian.h"
+#include "base/encoding/little_endian.h"
 #include "parallel/hosts/message.h"
 
 #include <string.h>

@@ -20,7 +20,7 @@ static int *link_of(struct peer_link *link, enum join_kind kind)
     return kind == JOIN_DATA ? &link->data : &link->control;
 }
 
-static bool is_whole(const struct door_own *own, const struct peer_link *link)
+static bool is_whole(const struct rank_listener_own *own, const struct peer_link *link)
 {
     return link->control >= 0 && (own->carrier != JOIN_BY_TCP || link->data >= 0);
 }
@@ -48,8 +48,8 @@ static void drop(struct peer_link *link)
 
 /* ---- being called ---- */
 
-static int judge(const struct door_own *own, const struct join_hello *hello, struct peer_link *links, char *why,
-                 size_t n_why)
+static int judge(const struct rank_listener_own *own, const struct join_hello *hello, struct peer_link *links,
+                 char *why, size_t n_why)
 {
     if (hello->size != own->size) {
         snprintf(why, n_why, "rank %u expects %u ranks, but rank %u expects %u", hello->rank, hello->size, own->rank,
@@ -78,12 +78,12 @@ static int judge(const struct door_own *own, const struct join_hello *hello, str
     return QUIRE_INVALID;
 }
 
-static void take(const struct door_own *own, struct door *door, const struct door_arrival *a, struct peer_link *links,
-                 struct sockaddr_storage *addresses)
+static void take(const struct rank_listener_own *own, struct rank_listener *listener,
+                 const struct rank_listener_arrival *a, struct peer_link *links, struct sockaddr_storage *addresses)
 {
     char why[JOIN_TEXT_BYTES] = "";
     int status = judge(own, &a->hello, links, why, sizeof why);
-    if (!door_answer(door, a, status, why) || status != QUIRE_OK)
+    if (!rank_listener_answer(listener, a, status, why) || status != QUIRE_OK)
         return;
     struct peer_link *link = &links[a->hello.rank];
     *link_of(link, a->hello.kind) = a->fd;
@@ -99,7 +99,7 @@ static void take(const struct door_own *own, struct door *door, const struct doo
 }
 
 /* "1, 3" */
-static void list_missing(const struct door_own *own, const struct peer_link *links, char *to, size_t n)
+static void list_missing(const struct rank_listener_own *own, const struct peer_link *links, char *to, size_t n)
 {
     size_t at = 0;
     to[0] = 0;
@@ -109,12 +109,12 @@ static void list_missing(const struct door_own *own, const struct peer_link *lin
 }
 
 /* Waits until every rank above this one has called. */
-static int await_calls(const struct door_own *own, struct door *door, uint64_t until_ms, struct peer_link *links,
-                       struct sockaddr_storage *addresses, struct quire_error *err)
+static int await_calls(const struct rank_listener_own *own, struct rank_listener *listener, uint64_t until_ms,
+                       struct peer_link *links, struct sockaddr_storage *addresses, struct quire_error *err)
 {
     uint64_t said_ms = quire_now_ms();
     char missing[64];
-    struct door_arrival arrival;
+    struct rank_listener_arrival arrival;
     for (;;) {
         list_missing(own, links, missing, sizeof missing);
         const uint64_t now = quire_now_ms();
@@ -122,24 +122,25 @@ static int await_calls(const struct door_own *own, struct door *door, uint64_t u
             return QUIRE_OK;
         if (now >= until_ms)
             return quire_fail(err, QUIRE_UNAVAILABLE, "ranks: %s of %u did not connect%s%.200s", missing, own->size,
-                              door->refused.text[0] ? "; refused was " : "", door->refused.text);
+                              listener->refused.text[0] ? "; refused was " : "", listener->refused.text);
         if (now - said_ms >= SAY_EVERY_MS) {
             said_ms = now;
-            quire_log(QUIRE_LOG_WARN, "ranks", "waiting at port %u for ranks %s of %u%s%.200s", door_port(door),
-                      missing, own->size, door->refused.text[0] ? "; refused was " : "", door->refused.text);
+            quire_log(QUIRE_LOG_WARN, "ranks", "waiting at port %u for ranks %s of %u%s%.200s",
+                      rank_listener_port(listener), missing, own->size,
+                      listener->refused.text[0] ? "; refused was " : "", listener->refused.text);
         }
-        if (door_wait(door, (int)(until_ms - now < 1000 ? until_ms - now : 1000), &arrival))
-            take(own, door, &arrival, links, addresses);
+        if (rank_listener_wait(listener, (int)(until_ms - now < 1000 ? until_ms - now : 1000), &arrival))
+            take(own, listener, &arrival, links, addresses);
     }
 }
 
-int meeting_host(const struct door_own *own, struct door *door, uint64_t until_ms, struct peer_link *links,
-                 struct quire_error *err)
+int meeting_host(const struct rank_listener_own *own, struct rank_listener *listener, uint64_t until_ms,
+                 struct peer_link *links, struct quire_error *err)
 {
     struct sockaddr_storage addresses[COLLECTIVE_MAX_RANKS];
     unsigned char table[JOIN_TABLE_BYTES];
     memset(addresses, 0, sizeof addresses);
-    int status = await_calls(own, door, until_ms, links, addresses, err);
+    int status = await_calls(own, listener, until_ms, links, addresses, err);
     if (status != QUIRE_OK)
         return status;
     join_table_write(addresses, own->size, table);
@@ -151,7 +152,7 @@ int meeting_host(const struct door_own *own, struct door *door, uint64_t until_m
 
 /* ---- calling ---- */
 
-static int call(const struct door_own *own, uint32_t to, enum join_kind kind, uint16_t port,
+static int call(const struct rank_listener_own *own, uint32_t to, enum join_kind kind, uint16_t port,
                 const struct sockaddr_storage *address, uint64_t until_ms, struct peer_link *link,
                 struct quire_error *err)
 {
@@ -167,8 +168,9 @@ static int call(const struct door_own *own, uint32_t to, enum join_kind kind, ui
     return QUIRE_OK;
 }
 
-static int call_both(const struct door_own *own, uint32_t to, uint16_t port, const struct sockaddr_storage *address,
-                     uint64_t until_ms, struct peer_link *link, struct quire_error *err)
+static int call_both(const struct rank_listener_own *own, uint32_t to, uint16_t port,
+                     const struct sockaddr_storage *address, uint64_t until_ms, struct peer_link *link,
+                     struct quire_error *err)
 {
     int status = call(own, to, JOIN_CONTROL, port, address, until_ms, link, err);
     if (status == QUIRE_OK && own->carrier == JOIN_BY_TCP)
@@ -187,48 +189,50 @@ static void say_waiting(const struct sockaddr_storage *address, const char *why)
 }
 
 /* Rank 0 may be started later than this rank. */
-static int find_first(const struct door_own *own, const struct meeting_place *place, uint16_t port, uint64_t until_ms,
-                      struct peer_link *link, struct quire_error *err)
+static int find_first(const struct rank_listener_own *own, const struct meeting_place *position, uint16_t port,
+                      uint64_t until_ms, struct peer_link *link, struct quire_error *err)
 {
     uint64_t said_ms = quire_now_ms();
-    for (uint32_t i = 0;; i = (i + 1) % place->n) {
-        int status = call_both(own, 0, port, &place->addresses[i], until_ms, link, err);
+    for (uint32_t i = 0;; i = (i + 1) % position->n) {
+        int status = call_both(own, 0, port, &position->addresses[i], until_ms, link, err);
         const uint64_t now = quire_now_ms();
         if (status != QUIRE_UNAVAILABLE || now >= until_ms)
             return status;
         if (now - said_ms >= SAY_EVERY_MS) {
             said_ms = now;
-            say_waiting(&place->addresses[i], err->text);
+            say_waiting(&position->addresses[i], err->text);
         }
-        if (i + 1 == place->n)
+        if (i + 1 == position->n)
             poll(NULL, 0, AGAIN_MS);
     }
 }
 
 /* Others call this rank at the address from which it reaches rank 0. It is not known in advance, so it listens on all
  * addresses of that family. */
-static int open_own_door(struct door *door, const struct door_own *own, int family, struct quire_error *err)
+static int open_own_listener(struct rank_listener *listener, const struct rank_listener_own *own, int family,
+                             struct quire_error *err)
 {
     struct sockaddr_in four = {.sin_family = AF_INET,
                                .sin_addr.s_addr = htonl(own->has_secret ? INADDR_ANY : INADDR_LOOPBACK)};
     struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_addr = own->has_secret ? in6addr_any : in6addr_loopback};
-    int status = family == AF_INET6 ? door_open(door, own, (const struct sockaddr *)&six, sizeof six, err)
-                                    : door_open(door, own, (const struct sockaddr *)&four, sizeof four, err);
+    int status = family == AF_INET6
+                     ? rank_listener_open(listener, own, (const struct sockaddr *)&six, sizeof six, err)
+                     : rank_listener_open(listener, own, (const struct sockaddr *)&four, sizeof four, err);
     if (status != QUIRE_OK)
         quire_error_prefix(err, "listening for other ranks");
     return status == QUIRE_OK ? status : QUIRE_IO;
 }
 
-int meeting_join(const struct door_own *own, const struct meeting_place *place, uint64_t until_ms,
+int meeting_join(const struct rank_listener_own *own, const struct meeting_place *position, uint64_t until_ms,
                  struct peer_link *links, struct quire_error *err)
 {
     struct sockaddr_storage addresses[COLLECTIVE_MAX_RANKS];
     unsigned char table[JOIN_TABLE_BYTES];
-    struct door door;
-    int status = open_own_door(&door, own, place->addresses[0].ss_family, err);
+    struct rank_listener listener;
+    int status = open_own_listener(&listener, own, position->addresses[0].ss_family, err);
     if (status != QUIRE_OK)
         return status;
-    status = find_first(own, place, door_port(&door), until_ms, &links[0], err);
+    status = find_first(own, position, rank_listener_port(&listener), until_ms, &links[0], err);
     if (status == QUIRE_OK) {
         status = call_read(links[0].control, table, sizeof table, until_ms, err);
         if (status != QUIRE_OK)
@@ -239,7 +243,7 @@ int meeting_join(const struct door_own *own, const struct meeting_place *place, 
     for (uint32_t r = 1; r < own->rank && status == QUIRE_OK; r++)
         status = call_both(own, r, 0, &addresses[r], until_ms, &links[r], err);
     if (status == QUIRE_OK)
-        status = await_calls(own, &door, until_ms, links, NULL, err);
-    door_close(&door);
+        status = await_calls(own, &listener, until_ms, links, NULL, err);
+    rank_listener_close(&listener);
     return status;
 }

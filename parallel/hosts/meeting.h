@@ -16,11 +16,11 @@ struct meeting_place {
 
 /* For rank 0: collects the connections of all ranks at its listener. until_ms: by quire_now_ms(). links: [size]; filled
  * ones belong to the caller, also after an error. */
-int meeting_host(const struct door_own *own, struct door *door, uint64_t until_ms, struct peer_link *links,
-                 struct quire_error *err);
+int meeting_host(const struct rank_listener_own *own, struct rank_listener *listener, uint64_t until_ms,
+                 struct peer_link *links, struct quire_error *err);
 
 /* The others'. */
-int meeting_join(const struct door_own *own, const struct meeting_place *place, uint64_t until_ms,
+int meeting_join(const struct rank_listener_own *own, const struct meeting_place *position, uint64_t until_ms,
                  struct peer_link *links, struct quire_error *err);
 
 #endif

@@ -1,7 +1,7 @@
 #include "parallel/hosts/member.h"
 
 #include "base/clock.h"
-#include "parallel/at_work.h"
+#include "parallel/progress.h"
 
 #include <poll.h>
 #include <sched.h>
@@ -132,7 +132,7 @@ static int late(struct member *m, uint32_t who, uint32_t ms, struct quire_error 
 /* How long nothing arrived, and the progress of the rank to blame meanwhile. */
 struct patience {
     uint64_t slept_ns;
-    struct at_work work;
+    struct progress work;
 };
 
 /* Checks after ns more of waiting for rank r. A rank of another stage may compute for as long as it needs. */
@@ -141,10 +141,10 @@ static int check_late(struct member *m, uint32_t r, uint64_t ns, struct patience
     const uint32_t who = peers_blame(m->ways->peers, m->names[r]);
     const struct quire_process_look look = {.work_ns = peers_work_ns(m->ways->peers, who)};
     const bool loads = m->timeout_ms > COLLECTIVE_TIMEOUT_MS;
-    at_work_look(&p->work, who, &look, ns);
-    p->slept_ns = m->is_lenient ? p->work.idle_ns : p->slept_ns + ns;
-    if (loads && p->work.idle_ns >= AT_WORK_LOADING_MS * UINT64_C(1000000))
-        return late(m, who, AT_WORK_LOADING_MS, err);
+    progress_look(&p->work, who, &look, ns);
+    p->slept_ns = m->is_patient ? p->work.idle_ns : p->slept_ns + ns;
+    if (loads && p->work.idle_ns >= PROGRESS_LOADING_MS * UINT64_C(1000000))
+        return late(m, who, PROGRESS_LOADING_MS, err);
     return p->slept_ns >= (uint64_t)m->timeout_ms * 1000000u ? late(m, who, m->timeout_ms, err) : QUIRE_OK;
 }
 

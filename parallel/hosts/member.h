@@ -28,7 +28,7 @@ struct member {
     uint32_t n_calls;
     struct message_call calls[MEMBER_CALLS]; /* by number */
     uint32_t timeout_ms;
-    bool is_lenient; /* a computing rank is not late */
+    bool is_patient; /* a computing rank is not late */
 };
 
 /* Starts the next call. */

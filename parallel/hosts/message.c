@@ -1,6 +1,6 @@
 #include "parallel/hosts/message.h"
 
-#include "base/little_endian.h"
+#include "base/encoding/little_endian.h"
 #include "parallel/collective.h"
 
 #include <string.h>

@@ -33,7 +33,7 @@
 #define FAREWELL_MS 200
 
 /* Turns per heartbeat of a listener that expects no rank any more; a caller takes three. */
-#define DOOR_TURNS 4
+#define RANK_LISTENER_TURNS 4
 
 struct peer {
     int fd; /* -1: over */
@@ -55,7 +55,7 @@ struct peers {
     int32_t seen; /* the thread whose work was seen last; 0: the process */
     uint64_t seen_ns, work_ns; /* that, and everything that counts */
     struct peer peers[COLLECTIVE_MAX_RANKS];
-    struct door *door; /* NULL: none */
+    struct rank_listener *listener; /* NULL: none */
     void (*over)(void); /* NULL: no callback */
     int wake_fd, stop_fd;
     pthread_t thread;
@@ -225,28 +225,28 @@ static void beat(struct peers *p)
 
 /* A caller with the number of a living rank is one too many. If that rank may just have died, or the group has ended,
  * the caller belongs to the next group: it retries and finds that listener. */
-static void turn_away(struct peers *p, const struct door_arrival *arrival)
+static void turn_away(struct peers *p, const struct rank_listener_arrival *arrival)
 {
     const uint32_t r = arrival->hello.rank;
     char why[JOIN_TEXT_BYTES];
     const bool is_rank = r < p->size && r != p->rank;
     if (atomic_load(&p->is_over) ||
         (is_rank && (p->peers[r].fd < 0 || atomic_load(&p->peers[r].silent_ns) > STILL_NS))) {
-        door_hang_up(p->door, arrival);
+        rank_listener_hang_up(p->listener, arrival);
         return;
     }
     if (is_rank)
         snprintf(why, sizeof why, "two processes are %s", p->peers[r].name);
     else
         snprintf(why, sizeof why, "rank %u cannot join: all %u ranks are connected", r, p->size);
-    door_answer(p->door, arrival, QUIRE_INVALID, why);
+    rank_listener_answer(p->listener, arrival, QUIRE_INVALID, why);
 }
 
-static void mind_door(struct peers *p)
+static void mind_listener(struct peers *p)
 {
-    struct door_arrival arrival;
-    for (int i = 0; p->door && i < DOOR_TURNS; i++)
-        if (door_wait(p->door, 0, &arrival))
+    struct rank_listener_arrival arrival;
+    for (int i = 0; p->listener && i < RANK_LISTENER_TURNS; i++)
+        if (rank_listener_wait(p->listener, 0, &arrival))
             turn_away(p, &arrival);
 }
 
@@ -273,14 +273,14 @@ static void *run(void *peers)
                     lose(p, r, "has died: its connection closed");
                 close_peer(p, r);
             }
-        mind_door(p);
+        mind_listener(p);
         now = quire_now_ns();
         look_around(p, now - looked);
         looked = now;
     }
 }
 
-/* ---- the door ---- */
+/* ---- public functions ---- */
 
 static int start(struct peers *p, struct quire_error *err)
 {
@@ -293,12 +293,12 @@ static int start(struct peers *p, struct quire_error *err)
     return why == 0 ? QUIRE_OK : quire_fail(err, QUIRE_IO, "starting a thread: %s", strerror(why));
 }
 
-int peers_open(uint32_t rank, uint32_t size, const struct peer_link *links, struct door *door, void (*over)(void),
-               struct peers **out, struct quire_error *err)
+int peers_open(uint32_t rank, uint32_t size, const struct peer_link *links, struct rank_listener *listener,
+               void (*over)(void), struct peers **out, struct quire_error *err)
 {
     struct peers *p = calloc(1, sizeof *p);
     if (!p) {
-        door_give_up(door);
+        rank_listener_give_up(listener);
         for (uint32_t r = 0; r < size; r++)
             if (links[r].control >= 0)
                 close(links[r].control);
@@ -306,7 +306,7 @@ int peers_open(uint32_t rank, uint32_t size, const struct peer_link *links, stru
     }
     p->rank = rank;
     p->size = size;
-    p->door = door;
+    p->listener = listener;
     p->over = over;
     atomic_store(&p->waits_for, PEERS_NOBODY);
     pthread_mutex_init(&p->lock, NULL);
@@ -349,7 +349,7 @@ void peers_close(struct peers *p)
         pthread_join(p->thread, NULL);
         say(p, &leaves);
     }
-    door_give_up(p->door);
+    rank_listener_give_up(p->listener);
     const uint64_t until_ms = quire_now_ms() + FAREWELL_MS;
     for (uint32_t r = 0; r < p->size; r++)
         if (p->peers[r].fd >= 0) {

@@ -9,7 +9,7 @@
 
 #include "base/status.h"
 #include "parallel/collective.h"
-#include "parallel/hosts/door.h"
+#include "parallel/hosts/rank_listener.h"
 
 #include <stdbool.h>
 
@@ -26,10 +26,10 @@ struct peer_link {
     char name[PEER_NAME_BYTES]; /* "rank 1 (HOST, process 77)" */
 };
 
-/* Takes links[0 .. size - 1].control and the door, also after an error. door: rank 0's listener from door_keep(), which
+/* Takes links[0 .. size - 1].control and the listener, also after an error. listener: rank 0's listener from rank_listener_keep(), which
  * rejects callers with the number of a present rank; NULL: no listener. over: of struct hosts_options. */
-int peers_open(uint32_t rank, uint32_t size, const struct peer_link *links, struct door *door, void (*over)(void),
-               struct peers **out, struct quire_error *err);
+int peers_open(uint32_t rank, uint32_t size, const struct peer_link *links, struct rank_listener *listener,
+               void (*over)(void), struct peers **out, struct quire_error *err);
 /* Announces to the others that this rank leaves, and waits a moment until they have it. */
 void peers_close(struct peers *p);
 

@@ -6,7 +6,9 @@
  * u32 prompt, u32 cached, u32 generated, u32 created}. 11 bytes for a plain token. */
 #include "server/cache/answer.h"
 
-#include "base/little_endian.h"
+#include "base/encoding/little_endian.h"
+#include "request/spec.h"
+#include "server/wire/frame.h"
 
 #include <string.h>
 

@@ -14,7 +14,7 @@
 #include "base/buffer.h"
 #include "base/hash.h"
 #include "base/status.h"
-#include "server/wire/wire.h"
+#include "server/wire/records.h"
 
 #define ANSWER_VERSION 2u
 #define ANSWER_MAX_BYTES \

@@ -1,10 +1,10 @@
-/* State shared by response_cache.c (public functions, counters), flight.c (requests and their computation), give.c
+/* State shared by response_cache.c (public functions, counters), flight.c (requests and their computation), serve_hit.c
  * (whether a cached response may be served) and hit_report.c (how often responses were served). */
 #ifndef QUIRE_CACHE_INTERNAL_H
 #define QUIRE_CACHE_INTERNAL_H
 
 #include "base/clock.h"
-#include "server/cache/asker.h"
+#include "server/cache/waiter.h"
 #include "server/cache/cache_key.h"
 #include "server/cache/response_cache.h"
 #include "server/cache/similar.h"
@@ -37,10 +37,10 @@ struct response_cache {
     uint32_t n_vocab;
     struct memory_layer memory;
     struct verifier verifier;
-    struct id_map askers; /* by id */
+    struct id_map waiters; /* by id */
     struct id_map flights; /* flights that may be joined, by the first 8 bytes of their key */
     TAILQ_HEAD(, clearing) clearings; /* clears of the store that are in progress */
-    struct asker_list replays; /* waiters that receive a cached response */
+    struct waiter_list replays; /* waiters that receive a cached response */
     struct hit_report hit_report;
     uint64_t next_id;
     uint64_t n_clears; /* earlier flights are not joined and not cached after a clear */
@@ -55,20 +55,20 @@ static inline int64_t cache_wall_ms(void)
 /* ---- flight.c ---- */
 /* Serves a cached response, joins an identical request in flight, or starts the computation. Afterwards the waiter
  * is in a list, or finished. On failure no event has occurred, and the caller owns the waiter. */
-int flight_ask(struct response_cache *c, struct asker *a, const struct key256 *key, const struct request_spec *spec,
+int flight_ask(struct response_cache *c, struct waiter *a, const struct key256 *key, const struct request_spec *spec,
                struct quire_error *err);
 /* The owner cancels the waiter. The waiter is freed. */
-void flight_leave(struct asker *a);
+void flight_leave(struct waiter *a);
 /* The owner has cut a choice. */
-void flight_cut(struct asker *a, uint32_t choice);
+void flight_cut(struct waiter *a, uint32_t choice);
 
-/* ---- give.c ---- */
+/* ---- serve_hit.c ---- */
 /* A valid answer may still not belong to this request, because a key proves nothing against a program that can write
  * to the store. */
-bool give_fits(const struct answer *answer, const struct request_spec *spec);
-int64_t give_age(const struct answer *answer, int64_t now_s);
+bool hit_fits(const struct answer *answer, const struct request_spec *spec);
+int64_t hit_age(const struct answer *answer, int64_t now_s);
 /* max_age_s 0: any age. */
-bool give_is_young(const struct answer *answer, uint32_t max_age_s, int64_t now_s);
+bool hit_is_young(const struct answer *answer, uint32_t max_age_s, int64_t now_s);
 
 /* The content of a store under a key, borrowed; returned checked, with one reader (the caller). spec: the request
  * with that key; NULL: the response to a similar request. Returns NULL if the content cannot be used. */
@@ -78,18 +78,18 @@ struct store_entry {
     int64_t expires_s;
     uint64_t hits;
 };
-struct kept *give_found(struct response_cache *c, const struct key256 *key, const struct store_entry *e,
-                        const struct request_spec *spec, uint32_t max_age_s);
+struct cached *hit_found(struct response_cache *c, const struct key256 *key, const struct store_entry *e,
+                         const struct request_spec *spec, uint32_t max_age_s);
 
 /* Counts a served response and what it saved. */
-void give_count(struct response_cache *c, const struct answer *answer);
+void hit_count(struct response_cache *c, const struct answer *answer);
 /* Counts a response served from memory and marks it as recently used. */
-void give_count_memory(struct response_cache *c, struct kept *k);
+void hit_count_memory(struct response_cache *c, struct cached *k);
 /* Marks the spec of a computation whose answer will be cached under this key for ttl_s seconds (0: not cached). */
-void give_mark(const struct key256 *key, uint32_t ttl_s, struct request_spec *spec);
+void hit_mark(const struct key256 *key, uint32_t ttl_s, struct request_spec *spec);
 
 /* Starts to serve the answer to the waiter, from its beginning. */
-void give_begin(struct response_cache *c, struct asker *a, const struct answer *answer, const char *layer);
+void hit_begin(struct response_cache *c, struct waiter *a, const struct answer *answer, const char *layer);
 
 /* ---- hit_report.c ---- */
 /* The name by which the source below knows the answer. Keys are hashes, so 8 bytes identify them. */

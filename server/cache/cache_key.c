@@ -1,6 +1,6 @@
 #include "server/cache/cache_key.h"
 
-#include "base/little_endian.h"
+#include "base/encoding/little_endian.h"
 #include "request/fields.h"
 
 #include <string.h>

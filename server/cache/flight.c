@@ -6,7 +6,7 @@
 #include "server/cache/cache_internal.h"
 
 #include "base/clock.h"
-#include "base/little_endian.h"
+#include "base/encoding/little_endian.h"
 #include "base/log.h"
 #include "server/cache/resume.h"
 #include "server/similar/guards.h"
@@ -14,12 +14,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ROOM_FOR_THE_END ((size_t)16 << 10) /* space of an answer that is reserved for the end of each choice */
+#define SPACE_FOR_THE_END ((size_t)16 << 10) /* space of an answer that is reserved for the end of each choice */
 
 struct flight {
     struct response_cache *cache;
     struct key256 key;
-    struct asker_list askers;
+    struct waiter_list waiters;
     struct answer_writer writer;
     uint64_t below_id, engine_id;
     struct store_lookup *lookup;
@@ -33,12 +33,12 @@ struct flight {
                                   * search */
     struct similar_match match;
     struct key256 any_length; /* has_any_length: what the answer may be resumed by */
-    struct kept *resumed; /* the beginning of the answer, with one reader until it has been delivered; or NULL */
+    struct cached *resumed; /* the beginning of the answer, with one reader until it has been delivered; or NULL */
     uint32_t n_prompt;
     uint32_t ttl_s;
     uint64_t n_clears; /* the cache's n_clears when the flight began */
     bool has_spec, is_looking, is_below, is_accepted, is_over;
-    bool is_listed, is_kept, is_direct, is_unseeded, is_unbounded, is_compared, is_drafted, has_any_length;
+    bool is_listed, is_cached, is_direct, is_unseeded, is_unbounded, is_compared, is_drafted, has_any_length;
     unsigned n_busy; /* it is freed when this is 0 */
     bool is_cut[REQUEST_MAX_CHOICES];
     uint32_t n_tokens[REQUEST_MAX_CHOICES];
@@ -103,18 +103,18 @@ static void flight_end(struct flight *f)
         f->cache->store->ops->cancel(f->cache->store, f->lookup);
     similar_ask_free(f->similar);
     if (f->resumed)
-        kept_leave(f->resumed);
+        cached_leave(f->resumed);
     answer_drop(&f->writer);
     free(f->question);
     free(f);
 }
 
-static void enter(struct flight *f)
+static void hold(struct flight *f)
 {
     f->n_busy++;
 }
 
-static void leave(struct flight *f)
+static void release(struct flight *f)
 {
     if (--f->n_busy == 0 && f->is_over)
         flight_end(f);
@@ -130,37 +130,37 @@ static void abandon(struct flight *f)
     flight_end(f);
 }
 
-void flight_leave(struct asker *a)
+void flight_leave(struct waiter *a)
 {
     struct flight *f = a->flight;
-    asker_end(a);
-    if (f && f->askers.n == 0 && !f->is_over)
+    waiter_end(a);
+    if (f && f->waiters.n == 0 && !f->is_over)
         abandon(f);
 }
 
 /* Stops recording and delivers the recorded events to all waiters at once. */
 static void go_direct(struct flight *f)
 {
-    struct asker *a;
+    struct waiter *a;
     unlist(f);
     if (f->is_direct)
         return;
-    for (a = asker_walk(&f->askers, true); a; a = asker_walk(&f->askers, false))
-        asker_tell(a, true);
+    for (a = waiter_walk(&f->waiters, true); a; a = waiter_walk(&f->waiters, false))
+        waiter_tell(a, true);
     f->is_direct = true;
     answer_drop(&f->writer);
-    for (a = asker_walk(&f->askers, true); a; a = asker_walk(&f->askers, false))
+    for (a = waiter_walk(&f->waiters, true); a; a = waiter_walk(&f->waiters, false))
         a->written = NULL;
 }
 
-void flight_cut(struct asker *a, uint32_t choice)
+void flight_cut(struct waiter *a, uint32_t choice)
 {
     struct flight *f = a->flight;
     if (!f || !f->is_below || choice >= f->spec.n || f->is_cut[choice])
         return;
     struct response_cache *c = f->cache;
     f->is_cut[choice] = true;
-    f->is_kept = f->is_kept && memcmp(&a->terms.cut, &(struct key256){0}, sizeof a->terms.cut) != 0;
+    f->is_cached = f->is_cached && memcmp(&a->terms.cut, &(struct key256){0}, sizeof a->terms.cut) != 0;
     c->below.cancel(c->below.self, f->below_id, choice);
 }
 
@@ -168,7 +168,7 @@ void flight_cut(struct asker *a, uint32_t choice)
 
 /* A waiter that joined and has received nothing starts its own computation, because the first request may have had
  * less time or a lower priority. */
-static bool ask_again(struct response_cache *c, struct asker *a, const struct key256 *key, struct quire_error *err)
+static bool ask_again(struct response_cache *c, struct waiter *a, const struct key256 *key, struct quire_error *err)
 {
     if (!a->has_spec || a->tried_again || a->told_events)
         return false;
@@ -192,29 +192,29 @@ struct failure { /* one of these */
 
 static void fail(struct flight *f, struct failure how)
 {
-    struct asker *a;
+    struct waiter *a;
     struct quire_error err;
     const struct key256 key = f->key;
-    enter(f);
+    hold(f);
     f->is_below = false;
     go_direct(f);
     f->cache->stats.n_not_stored++;
-    struct asker_list all;
-    asker_list_init(&all);
-    while ((a = TAILQ_FIRST(&f->askers.head)))
-        asker_move(a, &all);
+    struct waiter_list all;
+    waiter_list_init(&all);
+    while ((a = TAILQ_FIRST(&f->waiters.head)))
+        waiter_move(a, &all);
     while ((a = TAILQ_FIRST(&all.head))) {
         if (ask_again(f->cache, a, &key, &err))
             continue;
         if (how.refuse)
-            asker_refused(a, how.refuse);
+            waiter_refused(a, how.refuse);
         else if (how.done)
-            asker_done(a, how.done);
+            waiter_done(a, how.done);
         else
-            asker_lost(a, how.lost);
+            waiter_lost(a, how.lost);
     }
     flight_end(f);
-    leave(f);
+    release(f);
 }
 
 static void fail_no_memory(struct flight *f)
@@ -228,9 +228,9 @@ static void fail_no_memory(struct flight *f)
 
 static void tell_all(struct flight *f)
 {
-    for (struct asker *a = asker_walk(&f->askers, true); a; a = asker_walk(&f->askers, false))
+    for (struct waiter *a = waiter_walk(&f->waiters, true); a; a = waiter_walk(&f->waiters, false))
         if (!a->behind)
-            asker_tell(a, false);
+            waiter_tell(a, false);
 }
 
 /* It begins as an answer that is kept: from there on it is computed. */
@@ -238,7 +238,7 @@ static void tell_resumed(struct flight *f)
 {
     struct answer_event e;
     size_t cursor = 0;
-    struct kept *k = f->resumed;
+    struct cached *k = f->resumed;
     f->resumed = NULL;
     f->cache->stats.n_resumed++;
     f->cache->stats.n_tokens_resumed += k->answer.n_generated;
@@ -248,7 +248,7 @@ static void tell_resumed(struct flight *f)
         f->n_tokens[0]++;
         answer_token(&f->writer, &e.token, quire_now_us());
     }
-    kept_leave(k);
+    cached_leave(k);
     if (f->writer.bytes.failed)
         fail_no_memory(f);
     else
@@ -258,14 +258,14 @@ static void tell_resumed(struct flight *f)
 static void on_accepted(void *context, uint64_t engine_id)
 {
     struct flight *f = context;
-    enter(f);
+    hold(f);
     f->is_accepted = true;
     f->engine_id = engine_id;
-    for (struct asker *a = asker_walk(&f->askers, true); a; a = asker_walk(&f->askers, false))
-        asker_accepted(a, engine_id);
+    for (struct waiter *a = waiter_walk(&f->waiters, true); a; a = waiter_walk(&f->waiters, false))
+        waiter_accepted(a, engine_id);
     if (f->resumed && !f->is_over)
         tell_resumed(f);
-    leave(f);
+    release(f);
 }
 
 static void on_refused(void *context, const struct wire_refuse *refuse)
@@ -282,14 +282,14 @@ static void take_token(struct flight *f, const struct wire_token *token, bool of
 {
     if (!of_prompt && (token->choice >= f->spec.n || f->is_cut[token->choice]))
         return; /* on its way when the choice was cut */
-    enter(f);
+    hold(f);
     if (!of_prompt)
         f->n_tokens[token->choice]++;
-    if (!f->is_direct && f->writer.bytes.n > ANSWER_MAX_BYTES - ROOM_FOR_THE_END)
+    if (!f->is_direct && f->writer.bytes.n > ANSWER_MAX_BYTES - SPACE_FOR_THE_END)
         go_direct(f);
     if (f->is_direct) {
-        for (struct asker *a = asker_walk(&f->askers, true); a; a = asker_walk(&f->askers, false))
-            asker_token(a, token, of_prompt);
+        for (struct waiter *a = waiter_walk(&f->waiters, true); a; a = waiter_walk(&f->waiters, false))
+            waiter_token(a, token, of_prompt);
     } else {
         if (of_prompt)
             answer_prompt_logprob(&f->writer, token, quire_now_us());
@@ -300,7 +300,7 @@ static void take_token(struct flight *f, const struct wire_token *token, bool of
         else
             tell_all(f);
     }
-    leave(f);
+    release(f);
 }
 
 static void on_token(void *context, const struct wire_token *token)
@@ -313,7 +313,7 @@ static void on_prompt_logprob(void *context, const struct wire_token *token)
     take_token(context, token, true);
 }
 
-static void keep(struct flight *f, struct kept *k, uint32_t ttl_s)
+static void keep(struct flight *f, struct cached *k, uint32_t ttl_s)
 {
     struct response_cache *c = f->cache;
     struct answer_store *store = c->store;
@@ -333,18 +333,18 @@ static void keep(struct flight *f, struct kept *k, uint32_t ttl_s)
 
 /* Delivers the rest of the answer from a cached response. k has one reader, the caller. all: the waiters have
  * received nothing yet. */
-static void hand_over(struct flight *f, struct kept *k, bool all)
+static void hand_over(struct flight *f, struct cached *k, bool all)
 {
     struct response_cache *c = f->cache;
-    struct asker *a;
-    while ((a = TAILQ_FIRST(&f->askers.head))) {
-        asker_move(a, &c->replays);
+    struct waiter *a;
+    while ((a = TAILQ_FIRST(&f->waiters.head))) {
+        waiter_move(a, &c->replays);
         a->flight = NULL;
         a->written = NULL;
-        a->kept = k;
-        kept_read(k);
+        a->cached = k;
+        cached_read(k);
         if (all || !a->behind)
-            asker_tell(a, false);
+            waiter_tell(a, false);
     }
 }
 
@@ -356,21 +356,21 @@ static void finish(struct flight *f)
     const uint32_t ttl_s = f->ttl_s ? f->ttl_s : c->options.ttl_s;
     struct answer answer;
     struct buffer bytes;
-    struct kept *k = NULL;
+    struct cached *k = NULL;
     f->is_below = false;
     unlist(f);
     if (answer_end(&f->writer, now_ms / 1000, f->is_unseeded, &bytes, &answer))
-        k = kept_new(&bytes, &answer, now_ms + (int64_t)ttl_s * 1000);
+        k = cached_new(&bytes, &answer, now_ms + (int64_t)ttl_s * 1000);
     if (!k) {
         fail_no_memory(f);
         return;
     }
-    if (f->is_kept && !is_cleared(f))
+    if (f->is_cached && !is_cleared(f))
         keep(f, k, ttl_s);
     else
         c->stats.n_not_stored++;
     hand_over(f, k, false);
-    kept_leave(k);
+    cached_leave(k);
     flight_end(f);
 }
 
@@ -380,8 +380,8 @@ static void hand_on_done(struct flight *f, const struct wire_done *done)
         f->is_below = false;
         f->cache->stats.n_not_stored++;
     }
-    for (struct asker *a = asker_walk(&f->askers, true); a; a = asker_walk(&f->askers, false))
-        asker_done(a, done);
+    for (struct waiter *a = waiter_walk(&f->waiters, true); a; a = waiter_walk(&f->waiters, false))
+        waiter_done(a, done);
     if (done->last && !f->is_over)
         flight_end(f);
 }
@@ -390,7 +390,7 @@ static void hand_on_done(struct flight *f, const struct wire_done *done)
 static bool is_first_word(const struct flight *f, const struct wire_done *done)
 {
     return done->finish >= WIRE_FINISH_CANCELLED && done->last && !f->is_direct && f->writer.n_generated == 0 &&
-           f->askers.n > 1;
+           f->waiters.n > 1;
 }
 
 static void on_done(void *context, const struct wire_done *done)
@@ -399,20 +399,20 @@ static void on_done(void *context, const struct wire_done *done)
     struct wire_done said = *done;
     const bool sane = done->choice < f->spec.n;
     const bool cut = sane && f->is_cut[done->choice];
-    enter(f);
+    hold(f);
     if (f->is_drafted)
         similar_drafted(f->cache->similar, f->match.similarity, done->n_predicted, done->n_predicted_right);
     if (is_first_word(f, done)) {
         fail(f, (struct failure){.done = done});
     } else if (f->is_direct || !sane || (done->finish >= WIRE_FINISH_CANCELLED && !cut)) {
-        f->is_kept = false;
+        f->is_cached = false;
         go_direct(f);
         hand_on_done(f, done);
     } else {
         /* Shorter than was asked: a limit that the request did not set. */
         if (done->finish == WIRE_FINISH_LENGTH && !cut &&
             (f->is_unbounded || f->n_tokens[done->choice] < f->spec.max_tokens))
-            f->is_kept = false;
+            f->is_cached = false;
         said.n_generated = f->n_tokens[done->choice];
         said.n_prompt = f->n_prompt;
         if (said.n_cached > f->n_prompt)
@@ -432,7 +432,7 @@ static void on_done(void *context, const struct wire_done *done)
         else
             tell_all(f);
     }
-    leave(f);
+    release(f);
 }
 
 static const struct completion_events events = {
@@ -446,13 +446,13 @@ static const struct completion_events events = {
 
 /* ---- asking --------------------------------------------------------------------------------- */
 
-static bool give_from_memory(struct response_cache *c, struct asker *a, const struct key256 *key,
-                             const struct request_spec *spec)
+static bool serve_from_memory(struct response_cache *c, struct waiter *a, const struct key256 *key,
+                              const struct request_spec *spec)
 {
     const uint64_t begun_ns = quire_now_ns();
     const int64_t now_ms = cache_wall_ms();
-    struct kept *k = memory_layer_find(&c->memory, key, now_ms);
-    if (k && (!give_fits(&k->answer, spec) || !give_is_young(&k->answer, a->terms.max_age_s, now_ms / 1000)))
+    struct cached *k = memory_layer_find(&c->memory, key, now_ms);
+    if (k && (!hit_fits(&k->answer, spec) || !hit_is_young(&k->answer, a->terms.max_age_s, now_ms / 1000)))
         k = NULL;
     c->stats.memory.n_lookups++;
     const uint64_t ended_ns = quire_now_ns();
@@ -462,17 +462,17 @@ static bool give_from_memory(struct response_cache *c, struct asker *a, const st
         c->stats.memory.n_misses++;
         return false;
     }
-    give_count_memory(c, k);
-    give_begin(c, a, &k->answer, "memory");
-    a->kept = k;
-    kept_read(k);
-    verifier_given(&c->verifier, k, spec);
-    asker_move(a, &c->replays);
-    asker_tell(a, false);
+    hit_count_memory(c, k);
+    hit_begin(c, a, &k->answer, "memory");
+    a->cached = k;
+    cached_read(k);
+    verifier_served(&c->verifier, k, spec);
+    waiter_move(a, &c->replays);
+    waiter_tell(a, false);
     return true;
 }
 
-static int join(struct flight *f, struct asker *a, const struct request_spec *spec, struct quire_error *err)
+static int join(struct flight *f, struct waiter *a, const struct request_spec *spec, struct quire_error *err)
 {
     if (!a->has_spec) {
         int status = request_spec_copy(&a->spec, spec, err);
@@ -487,10 +487,10 @@ static int join(struct flight *f, struct asker *a, const struct request_spec *sp
     a->behind = true;
     if (!a->terms.no_store && a->terms.ttl_s > f->ttl_s)
         f->ttl_s = a->terms.ttl_s;
-    asker_move(a, &f->askers);
+    waiter_move(a, &f->waiters);
     a->is_accepted = f->is_accepted;
     a->engine_id = f->engine_id;
-    asker_tell(a, false);
+    waiter_tell(a, false);
     return QUIRE_OK;
 }
 
@@ -502,10 +502,10 @@ static void resume(struct flight *f, const struct request_spec *spec)
         return;
     const uint64_t begun_ns = quire_now_ns();
     f->resumed = resume_find(&c->memory, &f->any_length, spec, cache_wall_ms());
-    asker_looked(&f->askers, "beginning", begun_ns, quire_now_ns(), f->resumed);
+    waiter_looked(&f->waiters, "beginning", begun_ns, quire_now_ns(), f->resumed);
     if (!f->resumed)
         return;
-    kept_read(f->resumed);
+    cached_read(f->resumed);
     memory_layer_use(&c->memory, f->resumed);
 }
 
@@ -518,7 +518,7 @@ static int submit_below(struct flight *f, const struct request_spec *spec, struc
     if (f->resumed && !resume_spec(f->resumed, spec, &asked, &prompt))
         return quire_fail(err, QUIRE_NO_MEMORY, "the response cache: out of memory");
     const uint32_t ttl_s = f->ttl_s ? f->ttl_s : c->options.ttl_s;
-    give_mark(&f->key, f->is_kept ? ttl_s : 0, &asked);
+    hit_mark(&f->key, f->is_cached ? ttl_s : 0, &asked);
     hit_report_send(c);
     int status = c->below.submit(c->below.self, &asked, NULL, &events, f, &f->below_id, err);
     free(prompt);
@@ -527,7 +527,7 @@ static int submit_below(struct flight *f, const struct request_spec *spec, struc
 
 static uint32_t max_age_of(const struct flight *f)
 {
-    return TAILQ_FIRST(&f->askers.head)->terms.max_age_s;
+    return TAILQ_FIRST(&f->waiters.head)->terms.max_age_s;
 }
 
 static int launch(struct flight *f, const struct request_spec *spec, struct quire_error *err)
@@ -546,7 +546,7 @@ static int launch(struct flight *f, const struct request_spec *spec, struct quir
 static void launch_later(struct flight *f)
 {
     struct quire_error err;
-    enter(f);
+    hold(f);
     struct request_spec spec = request_spec_move(&f->spec);
     keep_numbers(f, &spec);
     f->has_spec = false;
@@ -555,7 +555,7 @@ static void launch_later(struct flight *f)
     if (status != QUIRE_OK)
         fail(f, (struct failure){.refuse = &(struct wire_refuse){
                                      .status = (uint32_t)status, .message = err.text, .n_message = strlen(err.text)}});
-    leave(f);
+    release(f);
 }
 
 /* ---- similar questions ----------------------------------------------------------------------- */
@@ -566,20 +566,20 @@ static bool may_give(struct flight *f, const struct answer *answer)
     const struct answer_question *q = &answer->question;
     if (!q->text || f->spec.n_prompt_logprobs >= 0 || answer->n_choices != f->spec.n ||
         answer->n_generated > (uint64_t)f->spec.max_tokens * f->spec.n ||
-        !give_is_young(answer, max_age_of(f), cache_wall_ms() / 1000) || answer_was_cut(answer))
+        !hit_is_young(answer, max_age_of(f), cache_wall_ms() / 1000) || answer_was_cut(answer))
         return false;
     const enum guard guard = guard_differs(f->question, f->n_question, q->text, q->n);
     f->cache->stats.n_guarded[guard]++;
     return guard == GUARD_NONE;
 }
 
-static void give_similar(struct flight *f, struct kept *k)
+static void serve_similar(struct flight *f, struct cached *k)
 {
     struct response_cache *c = f->cache;
     unlist(f);
-    for (struct asker *a = asker_walk(&f->askers, true); a; a = asker_walk(&f->askers, false)) {
-        give_count(c, &k->answer);
-        give_begin(c, a, &k->answer, "semantic");
+    for (struct waiter *a = waiter_walk(&f->waiters, true); a; a = waiter_walk(&f->waiters, false)) {
+        hit_count(c, &k->answer);
+        hit_begin(c, a, &k->answer, "semantic");
         a->origin.from = COMPLETION_SIMILAR;
         a->origin.similarity = f->match.similarity;
     }
@@ -595,7 +595,7 @@ static void predict(struct flight *f, const struct answer *answer)
     const uint32_t n = tokens ? answer_tokens(answer, 0, tokens, f->spec.max_tokens) : 0;
     f->is_drafted = n > 0 && below->predict(below->self, f->below_id, tokens, n);
     free(tokens);
-    struct asker *first = TAILQ_FIRST(&f->askers.head);
+    struct waiter *first = TAILQ_FIRST(&f->waiters.head);
     if (!f->is_drafted || first->origin.from != COMPLETION_COMPUTED)
         return;
     first->origin.from = COMPLETION_DRAFTED;
@@ -605,22 +605,22 @@ static void predict(struct flight *f, const struct answer *answer)
 
 /* k: the answer to a similar question; NULL if none was found. If the computation has not started, k may be served
  * as the answer. Otherwise, or if serving is not allowed, k becomes the draft of the computation. */
-static void similar_found(struct flight *f, struct kept *k)
+static void similar_found(struct flight *f, struct cached *k)
 {
-    enter(f);
+    hold(f);
     const bool waits = f->is_looking;
     f->is_looking = false;
     if (k && waits && may_give(f, &k->answer)) {
-        give_similar(f, k);
+        serve_similar(f, k);
     } else {
         if (waits)
             launch_later(f);
         if (k && !f->is_over)
             predict(f, &k->answer);
         if (!f->is_over)
-            asker_tell_again(&f->askers);
+            waiter_tell_again(&f->waiters);
     }
-    leave(f);
+    release(f);
 }
 
 static void on_similar_looked(void *context, enum store_found found, const uint8_t *bytes, size_t n, int64_t created_s,
@@ -630,15 +630,15 @@ static void on_similar_looked(void *context, enum store_found found, const uint8
     const struct store_entry entry = {bytes, n, expires_s, hits};
     (void)created_s;
     f->lookup = NULL;
-    struct kept *k = found == STORE_FOUND ? give_found(f->cache, &f->match.answer, &entry, NULL, 0) : NULL;
-    asker_looked(&f->askers, f->cache->store->ops->name, f->looked_ns, quire_now_ns(), k);
+    struct cached *k = found == STORE_FOUND ? hit_found(f->cache, &f->match.answer, &entry, NULL, 0) : NULL;
+    waiter_looked(&f->waiters, f->cache->store->ops->name, f->looked_ns, quire_now_ns(), k);
     if (k && !is_cleared(f))
         memory_layer_add(&f->cache->memory, k);
     if (!k && found != STORE_AWAY)
         similar_remove(f->cache->similar, &f->match.answer);
     similar_found(f, k);
     if (k)
-        kept_leave(k);
+        cached_leave(k);
 }
 
 /* The nearest question that was answered, if one is near; its answer may have gone by now. */
@@ -647,13 +647,13 @@ static void on_similar(void *context, const struct similar_match *match)
     struct flight *f = context;
     struct response_cache *c = f->cache;
     const struct similar_times t = similar_ask_times(f->similar);
-    asker_looked(&f->askers, "embedding", t.begun_ns, t.embedded_ns, t.looked_ns > 0);
+    waiter_looked(&f->waiters, "embedding", t.begun_ns, t.embedded_ns, t.looked_ns > 0);
     if (t.looked_ns > 0)
-        asker_looked(&f->askers, "similar", t.embedded_ns, t.looked_ns, match);
+        waiter_looked(&f->waiters, "similar", t.embedded_ns, t.looked_ns, match);
     f->looked_ns = quire_now_ns();
-    struct kept *k = match && !is_cleared(f) ? memory_layer_find(&c->memory, &match->answer, cache_wall_ms()) : NULL;
+    struct cached *k = match && !is_cleared(f) ? memory_layer_find(&c->memory, &match->answer, cache_wall_ms()) : NULL;
     if (match)
-        asker_looked(&f->askers, "memory", f->looked_ns, quire_now_ns(), k);
+        waiter_looked(&f->waiters, "memory", f->looked_ns, quire_now_ns(), k);
     if (match)
         f->match = *match;
     f->looked_ns = quire_now_ns();
@@ -664,10 +664,10 @@ static void on_similar(void *context, const struct similar_match *match)
     if (match && !k && !c->store)
         similar_remove(c->similar, &match->answer);
     if (k)
-        kept_read(k);
+        cached_read(k);
     similar_found(f, k);
     if (k)
-        kept_leave(k);
+        cached_leave(k);
 }
 
 /* Nothing is computed before it is known whether the answer to a similar question does. */
@@ -715,35 +715,35 @@ static void on_looked(void *context, enum store_found found, const uint8_t *byte
     f->lookup = NULL;
     f->is_looking = false;
     cache_observe(&c->stats.store.latency, (double)(quire_now_ns() - f->looked_ns) * 1e-9);
-    struct kept *k = found == STORE_FOUND ? give_found(c, &f->key, &(struct store_entry){bytes, n, expires_s, hits},
-                                                       &f->spec, max_age_of(f))
-                                          : NULL;
-    asker_looked(&f->askers, c->store->ops->name, f->looked_ns, quire_now_ns(), k);
+    struct cached *k = found == STORE_FOUND ? hit_found(c, &f->key, &(struct store_entry){bytes, n, expires_s, hits},
+                                                        &f->spec, max_age_of(f))
+                                            : NULL;
+    waiter_looked(&f->waiters, c->store->ops->name, f->looked_ns, quire_now_ns(), k);
     if (!k) {
         c->stats.store.n_misses++;
         if (look_similar(f, true))
             return;
-        enter(f);
+        hold(f);
         launch_later(f);
         if (!f->is_over)
             look_similar(f, false);
-        leave(f);
+        release(f);
         return;
     }
-    enter(f);
+    hold(f);
     c->stats.store.n_hits++;
     c->store->ops->hit(c->store, f->key);
     unlist(f);
     if (!is_cleared(f))
         memory_layer_add(&c->memory, k);
-    for (struct asker *a = asker_walk(&f->askers, true); a; a = asker_walk(&f->askers, false)) {
-        give_count(c, &k->answer);
-        give_begin(c, a, &k->answer, c->store->ops->name);
+    for (struct waiter *a = waiter_walk(&f->waiters, true); a; a = waiter_walk(&f->waiters, false)) {
+        hit_count(c, &k->answer);
+        hit_begin(c, a, &k->answer, c->store->ops->name);
     }
     hand_over(f, k, true);
-    kept_leave(k);
+    cached_leave(k);
     flight_end(f);
-    leave(f);
+    release(f);
 }
 
 /* Queries the store. Returns false if no store exists or it cannot be queried. */
@@ -775,7 +775,7 @@ static bool look(struct flight *f, const struct request_spec *spec)
     return false;
 }
 
-static int begin(struct response_cache *c, struct asker *a, const struct key256 *key, const struct request_spec *spec,
+static int begin(struct response_cache *c, struct waiter *a, const struct key256 *key, const struct request_spec *spec,
                  bool looks, struct quire_error *err)
 {
     struct flight *f = calloc(1, sizeof *f);
@@ -789,12 +789,12 @@ static int begin(struct response_cache *c, struct asker *a, const struct key256 
     keep_numbers(f, spec);
     f->is_unseeded = cache_is_unseeded(spec);
     f->is_unbounded = !a->terms.is_bounded;
-    f->is_kept = !a->terms.no_store && (!f->is_unseeded || c->options.unseeded || c->store);
-    f->is_listed = f->is_kept && looks && !id_map_find(&c->flights, flight_id(key)) &&
+    f->is_cached = !a->terms.no_store && (!f->is_unseeded || c->options.unseeded || c->store);
+    f->is_listed = f->is_cached && looks && !id_map_find(&c->flights, flight_id(key)) &&
                    id_map_add(&c->flights, flight_id(key), (uintptr_t)f) == QUIRE_OK;
-    f->is_direct = !f->is_kept && !f->is_listed;
-    asker_list_init(&f->askers);
-    asker_move(a, &f->askers);
+    f->is_direct = !f->is_cached && !f->is_listed;
+    waiter_list_init(&f->waiters);
+    waiter_move(a, &f->waiters);
     a->origin = (struct completion_origin){.from = COMPLETION_COMPUTED, .layer = "", .key = *key};
     a->flight = f;
     a->written = f->is_direct ? NULL : &f->writer;
@@ -807,26 +807,26 @@ static int begin(struct response_cache *c, struct asker *a, const struct key256 
     f->is_compared = f->question && !f->resumed && spec->n_prediction == 0 && spec->max_tokens > 0;
     if (looks && look(f, spec))
         return QUIRE_OK;
-    enter(f);
+    hold(f);
     int status = launch(f, spec, err);
     if (status != QUIRE_OK) {
-        asker_move(a, &c->replays);
+        waiter_move(a, &c->replays);
         a->flight = NULL;
         a->written = NULL;
         flight_end(f);
     }
     if (!f->is_over)
         look_similar(f, false);
-    leave(f);
+    release(f);
     return status;
 }
 
-int flight_ask(struct response_cache *c, struct asker *a, const struct key256 *key, const struct request_spec *spec,
+int flight_ask(struct response_cache *c, struct waiter *a, const struct key256 *key, const struct request_spec *spec,
                struct quire_error *err)
 {
     const bool looks = !a->terms.no_cache && (!cache_is_unseeded(spec) || c->options.unseeded);
     struct flight *f = looks ? find_flight(c, key, spec->background) : NULL;
-    if (looks && give_from_memory(c, a, key, spec))
+    if (looks && serve_from_memory(c, a, key, spec))
         return QUIRE_OK;
     if (f && !(f->is_looking && a->terms.max_age_s > 0))
         return join(f, a, spec, err);

@@ -1,7 +1,7 @@
 /* Reports to the source below how often cached responses were served. */
 #include "server/cache/cache_internal.h"
 
-#include "base/little_endian.h"
+#include "base/encoding/little_endian.h"
 
 #include <string.h>
 

@@ -1,11 +1,11 @@
 #include "server/cache/memory_layer.h"
 
-#include "base/little_endian.h"
+#include "base/encoding/little_endian.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-uint64_t kept_size(const struct kept *k)
+uint64_t cached_size(const struct cached *k)
 {
     uint64_t size = sizeof *k + k->bytes.n;
     for (const struct rendering *r = k->renderings; r; r = r->next)
@@ -13,9 +13,9 @@ uint64_t kept_size(const struct kept *k)
     return size;
 }
 
-struct kept *kept_new(struct buffer *bytes, const struct answer *answer, int64_t expires_ms)
+struct cached *cached_new(struct buffer *bytes, const struct answer *answer, int64_t expires_ms)
 {
-    struct kept *k = calloc(1, sizeof *k);
+    struct cached *k = calloc(1, sizeof *k);
     /* Returns the memory that growth reserved past the end, so that the counted size equals the allocated size. */
     char *fitted = k ? realloc(bytes->data, bytes->n) : NULL;
     if (!k || !fitted) {
@@ -32,12 +32,12 @@ struct kept *kept_new(struct buffer *bytes, const struct answer *answer, int64_t
     return k;
 }
 
-void kept_read(struct kept *k)
+void cached_read(struct cached *k)
 {
     k->n_readers++;
 }
 
-static void free_unused(struct kept *k)
+static void free_unused(struct cached *k)
 {
     if (k->n_readers > 0 || k->is_listed)
         return;
@@ -45,7 +45,7 @@ static void free_unused(struct kept *k)
     free(k);
 }
 
-void kept_leave(struct kept *k)
+void cached_leave(struct cached *k)
 {
     k->n_readers--;
     free_unused(k);
@@ -71,14 +71,14 @@ void memory_layer_close(struct memory_layer *m)
 }
 
 /* Keys are hashes. */
-static struct kept **bucket(const struct memory_layer *m, const struct key256 *key)
+static struct cached **bucket(const struct memory_layer *m, const struct key256 *key)
 {
     return &m->buckets[le_load_u64(key->bytes) & (m->n_buckets - 1)];
 }
 
-static struct kept *find(const struct memory_layer *m, const struct key256 *key)
+static struct cached *find(const struct memory_layer *m, const struct key256 *key)
 {
-    struct kept *k = *bucket(m, key);
+    struct cached *k = *bucket(m, key);
     while (k && memcmp(k->answer.key.bytes, key->bytes, sizeof key->bytes) != 0)
         k = k->next;
     return k;
@@ -98,9 +98,9 @@ static void drop_rendering(struct memory_layer *m, struct rendering **at)
     free(r);
 }
 
-void memory_layer_remove(struct memory_layer *m, struct kept *k)
+void memory_layer_remove(struct memory_layer *m, struct cached *k)
 {
-    struct kept **at = bucket(m, &k->answer.key);
+    struct cached **at = bucket(m, &k->answer.key);
     if (!k->is_listed)
         return;
     while (k->renderings)
@@ -110,20 +110,20 @@ void memory_layer_remove(struct memory_layer *m, struct kept *k)
     *at = k->next;
     TAILQ_REMOVE(&m->recent, k, link);
     m->n_entries--;
-    m->n_bytes -= kept_size(k);
+    m->n_bytes -= cached_size(k);
     k->is_listed = false;
     free_unused(k);
 }
 
 /* As answer_is_timely(), to the millisecond. */
-static bool is_over(const struct kept *k, int64_t now_ms)
+static bool is_over(const struct cached *k, int64_t now_ms)
 {
     return now_ms >= k->expires_ms || k->answer.created_s > now_ms / 1000 + ANSWER_CLOCKS_DIFFER_S;
 }
 
-struct kept *memory_layer_find(struct memory_layer *m, const struct key256 *key, int64_t now_ms)
+struct cached *memory_layer_find(struct memory_layer *m, const struct key256 *key, int64_t now_ms)
 {
-    struct kept *k = find(m, key);
+    struct cached *k = find(m, key);
     if (!k || !is_over(k, now_ms))
         return k;
     m->n_expired++;
@@ -131,7 +131,7 @@ struct kept *memory_layer_find(struct memory_layer *m, const struct key256 *key,
     return NULL;
 }
 
-void memory_layer_use(struct memory_layer *m, struct kept *k)
+void memory_layer_use(struct memory_layer *m, struct cached *k)
 {
     k->n_hits++;
     if (!k->is_listed)
@@ -143,10 +143,10 @@ void memory_layer_use(struct memory_layer *m, struct kept *k)
 static void evict_last(struct memory_layer *m)
 {
     m->n_evicted++;
-    memory_layer_remove(m, TAILQ_LAST(&m->recent, kept_list));
+    memory_layer_remove(m, TAILQ_LAST(&m->recent, cached_list));
 }
 
-void memory_layer_attach(struct memory_layer *m, struct kept *k, const struct key256 *alias, const void *bytes,
+void memory_layer_attach(struct memory_layer *m, struct cached *k, const struct key256 *alias, const void *bytes,
                          size_t n)
 {
     struct rendering **last = &k->renderings;
@@ -154,18 +154,18 @@ void memory_layer_attach(struct memory_layer *m, struct kept *k, const struct ke
     uint32_t n_there = 0;
     for (const struct rendering *r = k->renderings; r; r = r->next)
         n_there++;
-    if (!k->is_listed || kept_size(k) + size > m->max_bytes || id_map_find(&m->aliases, alias_id(alias)))
+    if (!k->is_listed || cached_size(k) + size > m->max_bytes || id_map_find(&m->aliases, alias_id(alias)))
         return;
     struct rendering *r = malloc(size);
     if (!r || id_map_add(&m->aliases, alias_id(alias), (uintptr_t)r)) {
         free(r);
         return;
     }
-    while (n_there >= KEPT_MAX_RENDERINGS && (*last)->next)
+    while (n_there >= CACHED_MAX_RENDERINGS && (*last)->next)
         last = &(*last)->next;
-    if (n_there >= KEPT_MAX_RENDERINGS)
+    if (n_there >= CACHED_MAX_RENDERINGS)
         drop_rendering(m, last);
-    *r = (struct rendering){.next = k->renderings, .kept = k, .alias = *alias, .n = n};
+    *r = (struct rendering){.next = k->renderings, .cached = k, .alias = *alias, .n = n};
     memcpy(r->bytes, bytes, n);
     k->renderings = r;
     m->n_bytes += size;
@@ -180,7 +180,7 @@ void memory_layer_detach(struct memory_layer *m, const struct key256 *alias)
     const struct rendering *r = (const struct rendering *)id_map_find(&m->aliases, alias_id(alias));
     if (!r || memcmp(r->alias.bytes, alias->bytes, sizeof alias->bytes) != 0)
         return;
-    struct rendering **at = &r->kept->renderings;
+    struct rendering **at = &r->cached->renderings;
     while (*at != r)
         at = &(*at)->next;
     drop_rendering(m, at);
@@ -191,20 +191,20 @@ const struct rendering *memory_layer_rendering(struct memory_layer *m, const str
     const struct rendering *r = (const struct rendering *)id_map_find(&m->aliases, alias_id(alias));
     if (!r || memcmp(r->alias.bytes, alias->bytes, sizeof alias->bytes) != 0)
         return NULL;
-    return memory_layer_find(m, &r->kept->answer.key, now_ms) ? r : NULL;
+    return memory_layer_find(m, &r->cached->answer.key, now_ms) ? r : NULL;
 }
 
-void memory_layer_add(struct memory_layer *m, struct kept *k)
+void memory_layer_add(struct memory_layer *m, struct cached *k)
 {
-    struct kept *old = find(m, &k->answer.key);
-    const uint64_t size = kept_size(k);
+    struct cached *old = find(m, &k->answer.key);
+    const uint64_t size = cached_size(k);
     if (old)
         memory_layer_remove(m, old);
     if (size > m->max_bytes || m->max_entries == 0)
         return;
     while (m->n_entries >= m->max_entries || m->n_bytes > m->max_bytes - size)
         evict_last(m);
-    struct kept **at = bucket(m, &k->answer.key);
+    struct cached **at = bucket(m, &k->answer.key);
     k->next = *at;
     *at = k;
     TAILQ_INSERT_HEAD(&m->recent, k, link);
@@ -216,7 +216,7 @@ void memory_layer_add(struct memory_layer *m, struct kept *k)
 uint64_t memory_layer_clear(struct memory_layer *m)
 {
     const uint64_t n = m->n_entries;
-    struct kept *k;
+    struct cached *k;
     while ((k = TAILQ_FIRST(&m->recent)))
         memory_layer_remove(m, k);
     return n;
@@ -224,7 +224,7 @@ uint64_t memory_layer_clear(struct memory_layer *m)
 
 uint64_t memory_layer_n_expired(const struct memory_layer *m, int64_t now_ms)
 {
-    const struct kept *k;
+    const struct cached *k;
     uint64_t n = 0;
     TAILQ_FOREACH(k, &m->recent, link)
     n += is_over(k, now_ms);

@@ -17,14 +17,14 @@
 /* Bytes that a caller derived from an answer, stored with it under the caller's own name. */
 struct rendering {
     struct rendering *next; /* next rendering of the same answer */
-    struct kept *kept;
+    struct cached *cached;
     struct key256 alias;
     size_t n;
     char bytes[];
 };
-#define KEPT_MAX_RENDERINGS 4 /* the oldest is dropped first */
+#define CACHED_MAX_RENDERINGS 4 /* the oldest is dropped first */
 
-struct kept {
+struct cached {
     struct rendering *renderings; /* the newest first */
     struct answer answer; /* of bytes */
     struct buffer bytes;  /* allocated to their exact size */
@@ -32,43 +32,43 @@ struct kept {
     uint64_t n_hits;
     uint32_t n_readers;
     bool is_listed;
-    TAILQ_ENTRY(kept) link; /* the next to evict is last */
-    struct kept *next; /* next in its bucket */
+    TAILQ_ENTRY(cached) link; /* the next to evict is last */
+    struct cached *next; /* next in its bucket */
 };
 
 struct memory_layer {
     uint32_t max_entries;
     uint64_t max_bytes;
-    TAILQ_HEAD(kept_list, kept) recent;
-    struct kept **buckets; /* n_buckets, a power of two */
+    TAILQ_HEAD(cached_list, cached) recent;
+    struct cached **buckets; /* n_buckets, a power of two */
     size_t n_buckets;
     uint64_t n_entries, n_bytes, n_evicted, n_expired;
     struct id_map aliases; /* renderings of what is listed, by the first 8 bytes of their alias */
 };
 
 /* The counted size of a cached response: its struct, its bytes and its renderings. */
-uint64_t kept_size(const struct kept *k);
+uint64_t cached_size(const struct cached *k);
 /* Takes bytes that answer_check() has passed as `answer`, or that answer_end() made; consumed, also on failure. The
- * caller is a reader until kept_leave(). Returns NULL if memory is short. */
-struct kept *kept_new(struct buffer *bytes, const struct answer *answer, int64_t expires_ms);
-void kept_read(struct kept *k);
-void kept_leave(struct kept *k);
+ * caller is a reader until cached_leave(). Returns NULL if memory is short. */
+struct cached *cached_new(struct buffer *bytes, const struct answer *answer, int64_t expires_ms);
+void cached_read(struct cached *k);
+void cached_leave(struct cached *k);
 
 int memory_layer_open(struct memory_layer *m, uint32_t max_entries, uint64_t max_bytes, struct quire_error *err);
 void memory_layer_close(struct memory_layer *m);
 /* Returns NULL if the key does not exist or has expired. The result is borrowed. */
-struct kept *memory_layer_find(struct memory_layer *m, const struct key256 *key, int64_t now_ms);
+struct cached *memory_layer_find(struct memory_layer *m, const struct key256 *key, int64_t now_ms);
 /* Marks it as served. */
-void memory_layer_use(struct memory_layer *m, struct kept *k);
+void memory_layer_use(struct memory_layer *m, struct cached *k);
 /* Replaces a response under the same key. A response that is too large for the whole layer is not listed. */
-void memory_layer_add(struct memory_layer *m, struct kept *k);
+void memory_layer_add(struct memory_layer *m, struct cached *k);
 /* Bytes are copied. If k is not listed, nothing is stored. Other responses may be evicted. */
-void memory_layer_attach(struct memory_layer *m, struct kept *k, const struct key256 *alias, const void *bytes,
+void memory_layer_attach(struct memory_layer *m, struct cached *k, const struct key256 *alias, const void *bytes,
                          size_t n);
 void memory_layer_detach(struct memory_layer *m, const struct key256 *alias);
 /* Returns NULL if the rendering does not exist or its answer has expired. The result is borrowed. */
 const struct rendering *memory_layer_rendering(struct memory_layer *m, const struct key256 *alias, int64_t now_ms);
-void memory_layer_remove(struct memory_layer *m, struct kept *k);
+void memory_layer_remove(struct memory_layer *m, struct cached *k);
 /* Returns the number of removed responses. */
 uint64_t memory_layer_clear(struct memory_layer *m);
 uint64_t memory_layer_n_expired(const struct memory_layer *m, int64_t now_ms); /* that are listed still */

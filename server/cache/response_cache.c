@@ -25,7 +25,7 @@ void response_cache_stats(const struct response_cache *c, struct response_cache_
     if (!store)
         return;
     out->store_name = store->ops->name;
-    store->ops->stats(store, &out->kept);
+    store->ops->stats(store, &out->cached);
 }
 
 /* ---- as a source ---------------------------------------------------------------------------- */
@@ -39,7 +39,7 @@ static int cache_submit(void *self, const struct request_spec *spec, const struc
     if (!terms || spec->wants_vector || !c->has_identity || (terms->no_cache && terms->no_store) ||
         !cache_key(&c->identity, spec, terms, &key))
         return c->below.submit(c->below.self, spec, terms, events, context, source_id, err);
-    struct asker *a = asker_new(c->base, &c->askers, OUR_ID | c->next_id, events, context);
+    struct waiter *a = waiter_new(c->base, &c->waiters, OUR_ID | c->next_id, events, context);
     if (!a)
         return quire_fail(err, QUIRE_NO_MEMORY, "the response cache: out of memory");
     c->next_id++;
@@ -47,7 +47,7 @@ static int cache_submit(void *self, const struct request_spec *spec, const struc
     *source_id = a->id;
     int status = flight_ask(c, a, &key, spec, err);
     if (status != QUIRE_OK)
-        asker_end(a);
+        waiter_end(a);
     return status;
 }
 
@@ -58,7 +58,7 @@ static void cache_cancel(void *self, uint64_t source_id, int64_t choice)
         c->below.cancel(c->below.self, source_id, choice);
         return;
     }
-    struct asker *a = (struct asker *)id_map_find(&c->askers, source_id);
+    struct waiter *a = (struct waiter *)id_map_find(&c->waiters, source_id);
     if (!a)
         return;
     if (choice < 0)
@@ -82,8 +82,8 @@ bool response_cache_find_reply(struct response_cache *c, const struct key256 *al
     if (!r || verifier_is_due(&c->verifier)) /* the answer itself is looked for later: that is counted */
         return false;
     verifier_pass(&c->verifier);
-    const struct answer *answer = &r->kept->answer;
-    const int64_t age = give_age(answer, now / 1000);
+    const struct answer *answer = &r->cached->answer;
+    const int64_t age = hit_age(answer, now / 1000);
     *out = (struct cached_reply){.bytes = r->bytes,
                                  .n = r->n,
                                  .n_prompt = answer->n_prompt,
@@ -91,7 +91,7 @@ bool response_cache_find_reply(struct response_cache *c, const struct key256 *al
                                  .age_s = age > UINT32_MAX ? UINT32_MAX : (uint32_t)age,
                                  .unseeded = answer->unseeded};
     c->stats.memory.n_lookups++;
-    give_count_memory(c, r->kept);
+    hit_count_memory(c, r->cached);
     cache_observe(&c->stats.memory.latency, (double)(quire_now_ns() - begun_ns) * 1e-9);
     return true;
 }
@@ -104,7 +104,7 @@ bool response_cache_is_paced(const struct response_cache *c)
 void response_cache_keep_reply(struct response_cache *c, const struct key256 *key, const struct key256 *alias,
                                const void *bytes, size_t n)
 {
-    struct kept *k = memory_layer_find(&c->memory, key, cache_wall_ms());
+    struct cached *k = memory_layer_find(&c->memory, key, cache_wall_ms());
     if (k)
         memory_layer_attach(&c->memory, k, alias, bytes, n);
 }
@@ -112,24 +112,24 @@ void response_cache_keep_reply(struct response_cache *c, const struct key256 *ke
 /* ---- listing ---------------------------------------------------------------------------------- */
 
 size_t response_cache_list(const struct response_cache *c, size_t from, size_t max_bytes,
-                           void (*each)(void *context, const struct kept_answer *k), void *context)
+                           void (*each)(void *context, const struct cached_answer *k), void *context)
 {
     const struct memory_layer *m = &c->memory;
     size_t n_bytes = 0;
     for (size_t i = from; i < m->n_buckets; i++) {
         if (n_bytes >= max_bytes)
             return i;
-        for (const struct kept *k = m->buckets[i]; k; k = k->next) {
+        for (const struct cached *k = m->buckets[i]; k; k = k->next) {
             const struct answer *a = &k->answer;
-            const struct kept_answer listed = {.key = a->key,
-                                               .bytes = (const uint8_t *)k->bytes.data,
-                                               .n = k->bytes.n,
-                                               .created_s = a->created_s,
-                                               .expires_s = k->expires_ms / 1000,
-                                               .n_hits = k->n_hits,
-                                               .n_generated = a->n_generated,
-                                               .n_prompt = a->n_prompt,
-                                               .unseeded = a->unseeded};
+            const struct cached_answer listed = {.key = a->key,
+                                                 .bytes = (const uint8_t *)k->bytes.data,
+                                                 .n = k->bytes.n,
+                                                 .created_s = a->created_s,
+                                                 .expires_s = k->expires_ms / 1000,
+                                                 .n_hits = k->n_hits,
+                                                 .n_generated = a->n_generated,
+                                                 .n_prompt = a->n_prompt,
+                                                 .unseeded = a->unseeded};
             each(context, &listed);
             n_bytes += k->bytes.n;
         }
@@ -148,7 +148,7 @@ bool response_cache_import(struct response_cache *c, const void *bytes, size_t n
         buffer_append(&copy, bytes, n))
         return false;
     answer_moved(&answer, bytes, copy.data);
-    struct kept *k = kept_new(&copy, &answer, expires_s * 1000);
+    struct cached *k = cached_new(&copy, &answer, expires_s * 1000);
     if (!k)
         return false;
     memory_layer_add(&c->memory, k);
@@ -158,7 +158,7 @@ bool response_cache_import(struct response_cache *c, const void *bytes, size_t n
         c->store->ops->put(c->store, key, (const uint8_t *)k->bytes.data, k->bytes.n, created_s,
                            ttl_s < UINT32_MAX ? (uint32_t)ttl_s : UINT32_MAX, (uint32_t)answer.n_generated,
                            (struct key256){{0}});
-    kept_leave(k);
+    cached_leave(k);
     return true;
 }
 
@@ -217,7 +217,7 @@ static void close_store(struct response_cache *c, uint32_t wait_ms)
         clearing_free(TAILQ_FIRST(&c->clearings));
 }
 
-static void on_differing(void *context, struct kept *k)
+static void on_differing(void *context, struct cached *k)
 {
     struct response_cache *c = context;
     if (c->store)
@@ -239,7 +239,7 @@ int response_cache_open(struct event_base *base, const struct response_cache_opt
     c->options.max_entries = o->max_entries ? o->max_entries : RESPONSE_CACHE_ENTRIES;
     c->options.max_bytes = o->max_bytes ? o->max_bytes : RESPONSE_CACHE_BYTES;
     c->options.ttl_s = o->ttl_s ? o->ttl_s : RESPONSE_CACHE_TTL_S;
-    asker_list_init(&c->replays);
+    waiter_list_init(&c->replays);
     TAILQ_INIT(&c->clearings);
     c->verifier = (struct verifier){.share = o->verify, .on_differing = on_differing, .context = c};
     TAILQ_INIT(&c->verifier.running);
@@ -263,7 +263,7 @@ void response_cache_close(struct response_cache *c)
     similar_close(c->similar);
     close_store(c, CLOSE_WAIT_MS);
     memory_layer_close(&c->memory);
-    id_map_free(&c->askers);
+    id_map_free(&c->waiters);
     id_map_free(&c->flights);
     free(c);
 }

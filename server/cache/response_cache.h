@@ -71,7 +71,7 @@ void response_cache_keep_reply(struct response_cache *c, const struct key256 *ke
                                const void *bytes, size_t n);
 
 /* The cached responses in memory, without a copy. Borrowed. */
-struct kept_answer {
+struct cached_answer {
     struct key256 key;
     const uint8_t *bytes;
     size_t n;
@@ -83,7 +83,7 @@ struct kept_answer {
 /* Lists cached responses, max_bytes or a little more per call. from: 0 at first, then the previous result. Returns 0
  * after the last. Responses that come or go between calls may be missing; those that stay are listed once. */
 size_t response_cache_list(const struct response_cache *c, size_t from, size_t max_bytes,
-                           void (*each)(void *context, const struct kept_answer *k), void *context);
+                           void (*each)(void *context, const struct cached_answer *k), void *context);
 /* Imports a listed response. Returns false if it is invalid or has expired. */
 bool response_cache_import(struct response_cache *c, const void *bytes, size_t n, int64_t expires_s);
 
@@ -102,7 +102,7 @@ struct response_cache_stats { /* counters only grow; n_entries and n_bytes are o
     struct similar_stats similar;
     enum similar_mode similar_mode;
     const char *store_name; /* NULL: no store */
-    struct store_stats kept; /* statistics of the store */
+    struct store_stats cached; /* statistics of the store */
 };
 void response_cache_stats(const struct response_cache *c, struct response_cache_stats *out);
 /* Removes everything. An answer in computation is delivered to its current waiters, but to no later request. done:

@@ -18,27 +18,27 @@ bool resume_key(const struct key256 *identity, const struct request_spec *spec, 
     return true;
 }
 
-struct kept *resume_find(struct memory_layer *m, const struct key256 *name, const struct request_spec *spec,
-                         int64_t now_ms)
+struct cached *resume_find(struct memory_layer *m, const struct key256 *name, const struct request_spec *spec,
+                           int64_t now_ms)
 {
     const struct rendering *r = memory_layer_rendering(m, name, now_ms);
-    const struct answer *answer = r ? &r->kept->answer : NULL;
+    const struct answer *answer = r ? &r->cached->answer : NULL;
     if (!answer || answer->n_prompt != spec->n_prompt || answer->n_generated == 0 ||
         answer->n_generated >= spec->max_tokens)
         return NULL;
-    return r->kept;
+    return r->cached;
 }
 
-void resume_keep(struct memory_layer *m, struct kept *k, const struct key256 *name, int64_t now_ms)
+void resume_keep(struct memory_layer *m, struct cached *k, const struct key256 *name, int64_t now_ms)
 {
     const struct rendering *r = memory_layer_rendering(m, name, now_ms);
-    if (!answer_was_cut(&k->answer) || (r && r->kept->answer.n_generated >= k->answer.n_generated))
+    if (!answer_was_cut(&k->answer) || (r && r->cached->answer.n_generated >= k->answer.n_generated))
         return;
     memory_layer_detach(m, name);
     memory_layer_attach(m, k, name, "", 0);
 }
 
-bool resume_spec(const struct kept *k, const struct request_spec *spec, struct request_spec *out, uint32_t **prompt)
+bool resume_spec(const struct cached *k, const struct request_spec *spec, struct request_spec *out, uint32_t **prompt)
 {
     const uint32_t n = (uint32_t)k->answer.n_generated; /* below max_tokens: resume_find() */
     uint32_t *tokens = malloc(((size_t)spec->n_prompt + n) * sizeof *tokens);

@@ -15,13 +15,13 @@ bool resume_key(const struct key256 *identity, const struct request_spec *spec, 
                 struct key256 *out);
 /* Finds that answer, shorter than the requested one may become. Returns NULL if it does not exist. The result is
  * borrowed. */
-struct kept *resume_find(struct memory_layer *m, const struct key256 *name, const struct request_spec *spec,
-                         int64_t now_ms);
+struct cached *resume_find(struct memory_layer *m, const struct key256 *name, const struct request_spec *spec,
+                           int64_t now_ms);
 /* One may be resumed from here on; the longest is. */
-void resume_keep(struct memory_layer *m, struct kept *k, const struct key256 *name, int64_t now_ms);
+void resume_keep(struct memory_layer *m, struct cached *k, const struct key256 *name, int64_t now_ms);
 
 /* Makes a spec with these tokens after the prompt, and the rest of the length to generate. `prompt` is malloc'd;
  * everything else is borrowed from spec. Returns false if memory is short. */
-bool resume_spec(const struct kept *k, const struct request_spec *spec, struct request_spec *out, uint32_t **prompt);
+bool resume_spec(const struct cached *k, const struct request_spec *spec, struct request_spec *out, uint32_t **prompt);
 
 #endif

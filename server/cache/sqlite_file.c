@@ -419,7 +419,7 @@ static uint64_t used_bytes(struct sqlite_file *f)
     return (uint64_t)(number(f->statements[FILE_PAGES]) - number(f->statements[FILE_FREE_PAGES])) * f->page_bytes;
 }
 
-static int make_room(struct sqlite_file *f, size_t n, int64_t now_s, uint64_t *n_evicted)
+static int make_space(struct sqlite_file *f, size_t n, int64_t now_s, uint64_t *n_evicted)
 {
     /* An answer's pages, and those of trees that may split. */
     const uint64_t need = n + 16 * f->page_bytes;
@@ -445,7 +445,7 @@ static int make_room(struct sqlite_file *f, size_t n, int64_t now_s, uint64_t *n
 
 int sqlite_file_put(struct sqlite_file *f, const struct sqlite_put *put, int64_t now_s, uint64_t *n_evicted)
 {
-    int code = make_room(f, put->n, now_s, n_evicted);
+    int code = make_space(f, put->n, now_s, n_evicted);
     if (code != SQLITE_OK)
         return code;
     sqlite3_stmt *s = f->statements[FILE_PUT];

@@ -12,7 +12,7 @@
 #include "server/cache/store.h"
 
 #include "base/clock.h"
-#include "base/little_endian.h"
+#include "base/encoding/little_endian.h"
 #include "base/log.h"
 
 #include <event2/event_struct.h>

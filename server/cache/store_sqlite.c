@@ -514,7 +514,7 @@ static void sqlite_cancel(struct answer_store *base, struct store_lookup *l)
     event_del(&l->timer);
 }
 
-static bool has_room(const struct sqlite_store *s, enum item_kind kind, size_t n)
+static bool has_space(const struct sqlite_store *s, enum item_kind kind, size_t n)
 {
     if (kind == HIT)
         return s->n_jobs < MAX_WAITING_JOBS / 2;
@@ -524,7 +524,7 @@ static bool has_room(const struct sqlite_store *s, enum item_kind kind, size_t n
 /* To be sent with send_job(). NULL: there is no room, or no memory. */
 static struct job *new_job(struct sqlite_store *s, enum item_kind kind, struct key256 key, size_t n)
 {
-    struct job *j = has_room(s, kind, n) ? calloc(1, sizeof *j + n) : NULL;
+    struct job *j = has_space(s, kind, n) ? calloc(1, sizeof *j + n) : NULL;
     if (j) {
         j->item.kind = kind;
         j->put.key = key;

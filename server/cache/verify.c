@@ -10,7 +10,7 @@
 struct verification {
     TAILQ_ENTRY(verification) link;
     struct verifier *verifier;
-    struct kept *kept; /* read by it */
+    struct cached *cached; /* read by it */
     uint64_t below_id;
     size_t prompt_cursor, cursors[REQUEST_MAX_CHOICES];
     bool is_cut[REQUEST_MAX_CHOICES];
@@ -32,7 +32,7 @@ static void end(struct verification *a)
     if (!a->is_over) {
         TAILQ_REMOVE(&a->verifier->running, a, link);
         a->verifier->n_running--;
-        kept_leave(a->kept);
+        cached_leave(a->cached);
         a->is_over = true;
     }
     if (!a->is_submitting)
@@ -51,9 +51,9 @@ static void differs(struct verification *a)
     struct verifier *v = a->verifier;
     char key[65];
     v->n_differing++;
-    quire_key256_hex(&a->kept->answer.key, key);
+    quire_key256_hex(&a->cached->answer.key, key);
     quire_log(QUIRE_LOG_ERROR, "cache", "the cached response %s differs from the computed one and was dropped", key);
-    v->on_differing(v->context, a->kept);
+    v->on_differing(v->context, a->cached);
     v->below.cancel(v->below.self, a->below_id, -1);
     end(a);
 }
@@ -61,7 +61,7 @@ static void differs(struct verification *a)
 /* The next that is kept of a choice, or of the prompt. */
 static bool next_of(struct verification *a, bool of_prompt, uint32_t choice, struct answer_event *e)
 {
-    const struct answer *answer = &a->kept->answer;
+    const struct answer *answer = &a->cached->answer;
     size_t *cursor = of_prompt ? &a->prompt_cursor : &a->cursors[choice];
     while (answer_next(answer->events, cursor, e)) {
         if (e->kind == ANSWER_PROMPT_LOGPROB
@@ -87,7 +87,7 @@ static void take_token(struct verification *a, const struct wire_token *token, b
     const uint32_t choice = token->choice;
     if (!of_prompt && choice < REQUEST_MAX_CHOICES && a->is_cut[choice])
         return;
-    const bool known = (of_prompt || choice < a->kept->answer.n_choices) && next_of(a, of_prompt, choice, &e);
+    const bool known = (of_prompt || choice < a->cached->answer.n_choices) && next_of(a, of_prompt, choice, &e);
     if (known && e.kind == ANSWER_DONE && e.done.finish == WIRE_FINISH_CANCELLED) {
         /* The client cut it here. */
         a->is_cut[choice] = true;
@@ -112,7 +112,7 @@ static void on_done(void *context, const struct wire_done *done)
     struct verification *a = context;
     struct answer_event e;
     const uint32_t choice = done->choice;
-    if (choice >= a->kept->answer.n_choices) {
+    if (choice >= a->cached->answer.n_choices) {
         differs(a);
         return;
     }
@@ -154,7 +154,7 @@ static void on_lost(void *context, const char *why)
     end(context);
 }
 
-static void begin(struct verifier *v, struct kept *k, const struct request_spec *spec)
+static void begin(struct verifier *v, struct cached *k, const struct request_spec *spec)
 {
     static const struct completion_events events = {.on_accepted = on_accepted,
                                                     .on_refused = on_refused,
@@ -174,8 +174,8 @@ static void begin(struct verifier *v, struct kept *k, const struct request_spec 
     s.prediction = NULL;
     s.n_prediction = 0;
     a->verifier = v;
-    a->kept = k;
-    kept_read(k);
+    a->cached = k;
+    cached_read(k);
     TAILQ_INSERT_TAIL(&v->running, a, link);
     v->n_running++;
     a->is_submitting = true;
@@ -185,7 +185,7 @@ static void begin(struct verifier *v, struct kept *k, const struct request_spec 
         end(a);
 }
 
-void verifier_given(struct verifier *v, struct kept *k, const struct request_spec *spec)
+void verifier_served(struct verifier *v, struct cached *k, const struct request_spec *spec)
 {
     const bool is_due = verifier_is_due(v) && !k->answer.unseeded;
     if (v->share <= 0)

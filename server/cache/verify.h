@@ -3,6 +3,7 @@
 #ifndef QUIRE_CACHE_VERIFY_H
 #define QUIRE_CACHE_VERIFY_H
 
+#include "request/spec.h"
 #include "server/cache/memory_layer.h"
 #include "server/link/completion_source.h"
 
@@ -16,7 +17,7 @@ struct verifier { /* zero except for the fields named here */
     uint32_t n_running;
     uint64_t n_verified, n_differing;
     /* Called if the cached response differs from the computed one. */
-    void (*on_differing)(void *context, struct kept *k);
+    void (*on_differing)(void *context, struct cached *k);
     void *context;
 };
 
@@ -26,7 +27,7 @@ bool verifier_is_due(const struct verifier *v);
 /* k is given without being compared. */
 void verifier_pass(struct verifier *v);
 /* k is given to spec: the one or the other. */
-void verifier_given(struct verifier *v, struct kept *k, const struct request_spec *spec);
+void verifier_served(struct verifier *v, struct cached *k, const struct request_spec *spec);
 /* The source below no longer exists, so nothing is cancelled there. */
 void verifier_stop(struct verifier *v);
 

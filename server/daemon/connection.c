@@ -1,5 +1,9 @@
 /* One connection: bytes in, bytes out, time limits. */
+#include "engine/engine.h"
+#include "server/daemon/connection.h"
 #include "server/daemon/internal.h"
+#include "server/wire/decode.h"
+#include "server/wire/encode.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -63,7 +67,7 @@ int connection_open(struct daemon *d, struct wire_stream *stream, const struct k
     }
     set_deadline(c, d->options.hello_timeout_ms);
     d->events.opened(c);
-    wire_stream_await_room(stream);
+    wire_stream_await_space(stream);
     return QUIRE_OK;
 }
 
@@ -133,7 +137,7 @@ void connection_fail(struct connection *c, enum quire_status status, const char 
         wire_put_error(b, (uint32_t)status, message);
     connection_out_end(c);
     set_deadline(c, DAEMON_LINGER_MS);
-    wire_stream_await_room(c->stream);
+    wire_stream_await_space(c->stream);
 }
 
 /* ---- out ---- */
@@ -186,7 +190,7 @@ static bool write_released(struct connection *c)
         if (n >= 0) {
             c->sent += (size_t)n;
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-            wire_stream_await_room(c->stream);
+            wire_stream_await_space(c->stream);
             break;
         } else if (errno != EINTR) {
             return false;

@@ -1,5 +1,7 @@
 /* CONTROL: a name and words in plain text; protocol.md lists them. The reply comes after the engine has carried out
  * the command, from the engine's thread. */
+#include "engine/engine.h"
+#include "server/daemon/connection.h"
 #include "server/daemon/internal.h"
 
 #include <errno.h>

@@ -1,4 +1,7 @@
+#include "engine/engine.h"
+#include "server/daemon/connection.h"
 #include "server/daemon/internal.h"
+#include "server/wire/encode.h"
 
 #include <stdlib.h>
 #include <string.h>

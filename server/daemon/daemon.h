@@ -17,7 +17,7 @@
 
 #include "base/hash.h"
 #include "base/status.h"
-#include "engine/engine.h"
+#include "engine/event.h"
 #include "engine/record/shadow_stats.h"
 #include "server/wire/stream.h"
 
@@ -27,6 +27,7 @@
 #include <stdint.h>
 
 struct daemon;
+struct engine; /* engine/engine.h */
 
 struct daemon_options { /* copied by daemon_create */
     struct key256 identity_text;   /* quire_text_identity(); a client with another value is rejected */

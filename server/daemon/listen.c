@@ -1,6 +1,8 @@
 /* Listening sockets. */
 #include "base/log.h"
+#include "server/daemon/connection.h"
 #include "server/daemon/internal.h"
+#include "server/wire/address.h"
 
 #include <errno.h>
 #include <netinet/in.h>

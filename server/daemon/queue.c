@@ -1,4 +1,5 @@
 /* The outgoing queue of a connection: the engine's thread and the loop add frames, and the loop sends them. */
+#include "server/daemon/connection.h"
 #include "server/daemon/internal.h"
 
 struct buffer *queue_begin(struct connection *c)

@@ -1,5 +1,11 @@
 /* Handles the frames of a client: the handshake, then requests. */
+#include "engine/engine.h"
+#include "engine/info.h"
+#include "engine/stats.h"
+#include "server/daemon/connection.h"
 #include "server/daemon/internal.h"
+#include "server/wire/decode.h"
+#include "server/wire/encode.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,5 +1,7 @@
 /* Encodes the engine's events into the queues of their connections. Runs on the engine's thread. */
+#include "server/daemon/connection.h"
 #include "server/daemon/internal.h"
+#include "server/wire/encode.h"
 
 #include <string.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
 #include "server/front/front_internal.h"
 
 #include "base/clock.h"
-#include "base/json.h"
+#include "base/encoding/json.h"
 #include "base/log.h"
 #include "server/front/grammar/grammar_pool.h"
 

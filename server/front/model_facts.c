@@ -1,5 +1,7 @@
 #include "server/front/model_facts.h"
 
+#include "server/wire/decode.h"
+
 #include <stdlib.h>
 
 static struct model_facts *new_facts(uint32_t n_eos)

@@ -6,7 +6,7 @@
 #ifndef QUIRE_FRONT_MODEL_FACTS_H
 #define QUIRE_FRONT_MODEL_FACTS_H
 
-#include "server/wire/wire.h"
+#include "server/wire/records.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -84,7 +84,7 @@ static bool parse_network(const char *text, struct http_network *out)
     return true;
 }
 
-int http_networks_parse(const char *list, struct http_network *out, size_t n_room, size_t *n, struct quire_error *err)
+int http_networks_parse(const char *list, struct http_network *out, size_t n_slots, size_t *n, struct quire_error *err)
 {
     for (;;) {
         char one[80];
@@ -94,8 +94,8 @@ int http_networks_parse(const char *list, struct http_network *out, size_t n_roo
             memcpy(one, list, n_one);
             one[n_one] = '\0';
         }
-        if (*n == n_room)
-            return quire_fail(err, QUIRE_INVALID, "more than %zu networks", n_room);
+        if (*n == n_slots)
+            return quire_fail(err, QUIRE_INVALID, "more than %zu networks", n_slots);
         if (!good || !parse_network(one, &out[*n]))
             return quire_fail(err, QUIRE_INVALID,
                               "\"%.*s\": must be an address or a network: 10.0.0.7, 10.0.0.0/8 or fd00::/8",

@@ -26,9 +26,9 @@ bool http_address_is_loopback(const struct http_address *address);
 /* The range of addresses that belongs to one client: an IPv4 address, or the first 64 bits of an IPv6 address. */
 struct http_address http_address_client(const struct http_address *address);
 
-/* "10.0.0.0/8,::1": networks and addresses with commas between. Adds to out[*n], which has room for n_room.
+/* "10.0.0.0/8,::1": networks and addresses with commas between. Adds to out[*n], which has room for n_slots.
  * QUIRE_INVALID names the one that is wrong. */
-int http_networks_parse(const char *list, struct http_network *out, size_t n_room, size_t *n, struct quire_error *err);
+int http_networks_parse(const char *list, struct http_network *out, size_t n_slots, size_t *n, struct quire_error *err);
 bool http_network_has(const struct http_network *network, const struct http_address *address);
 
 #endif

@@ -73,7 +73,7 @@ void http_connection_enter(struct http_connection *c, enum phase phase)
 {
     c->server->n_held += (phase == HELD) - (c->phase == HELD);
     c->phase = phase;
-    http_room_note(c);
+    http_slots_note(c);
 }
 
 /* A connection that comes during draining is rejected at once and has nothing in progress, so it does not delay the
@@ -107,7 +107,7 @@ static void free_connection(struct http_connection *c)
 {
     struct http_server *s = c->server;
     http_connection_reset_parser(c);
-    http_room_leave(c);
+    http_slots_leave(c);
     TAILQ_REMOVE(&s->connections, c, link);
     if (c->unwritten)
         TAILQ_REMOVE(&s->unwritten, c, unwritten_link);
@@ -225,7 +225,7 @@ static enum http_place find_place(struct http_connection *c)
 {
     for (;;) {
         struct http_connection *goes;
-        enum http_place got = http_room_place(c, &goes);
+        enum http_place got = http_slots_place(c, &goes);
         if (!goes)
             return got;
         send_away(goes, 408, "the connection was closed because others needed it and its request had not arrived");
@@ -281,7 +281,7 @@ static bool may_keep_body(struct http_connection *c)
 {
     struct http_connection *goes;
     bool may;
-    while (!(may = http_room_for_body(c, &goes)) && goes)
+    while (!(may = http_slots_for_body(c, &goes)) && goes)
         refuse(goes, 503, TOO_MANY_BODIES);
     return may;
 }
@@ -551,7 +551,7 @@ static struct http_connection *new_connection(struct http_server *s, evutil_sock
     http_parser_init(&c->parser, s->limits.max_head_bytes, s->limits.max_body_bytes);
     c->bev = new_bufferevent(s, fd);
     c->timer = event_new(s->base, -1, 0, on_timer, c);
-    if (c->bev && c->timer && http_room_enter(c, from)) {
+    if (c->bev && c->timer && http_slots_enter(c, from)) {
         find_place(c);
         return c;
     }
@@ -595,7 +595,7 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
     struct http_server *s = context;
     (void)n_from;
     add_connection(s, fd, from);
-    if (http_room_is_crowded(s)) {
+    if (http_slots_is_crowded(s)) {
         evconnlistener_disable(listener);
         set_resume(s, 0);
     }
@@ -616,11 +616,11 @@ static void on_resume(evutil_socket_t fd, short what, void *context)
     (void)what;
     struct http_connection *next, *first;
     for (struct http_connection *c = TAILQ_FIRST(&s->unplaced); c; c = next) {
-        next = TAILQ_NEXT(c, room_link);
+        next = TAILQ_NEXT(c, slot_link);
         if (c->phase == HELD && find_place(c) == HTTP_PLACED)
             go_on(c);
     }
-    while ((first = http_room_too_many(s)))
+    while ((first = http_slots_too_many(s)))
         send_away(first, 503, TOO_MANY_CONNECTIONS);
     if (s->n_held > 0)
         set_resume(s, LOOK_MS);
@@ -700,7 +700,7 @@ int http_server_open(struct event_base *base, const char *host, uint16_t port, i
     }
     /* Descriptors are for more than connections: the engine, the poll, what the libraries open. */
     struct rlimit files;
-    const rlim_t others = 32 + HTTP_ROOM_UNPLACED;
+    const rlim_t others = 32 + HTTP_SLOTS_UNPLACED;
     if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur != RLIM_INFINITY && files.rlim_cur > 2 * others &&
         s->limits.max_connections > files.rlim_cur - others) {
         s->limits.max_connections = (uint32_t)(files.rlim_cur - others);

@@ -9,8 +9,8 @@
  * itself in HTML, buffers without bound the data that arrives during a reply, lets its read timeout end long
  * replies, and calls exit() in a state that it does not expect.
  */
-#ifndef QUIRE_FRONT_HTTP_H
-#define QUIRE_FRONT_HTTP_H
+#ifndef QUIRE_HTTP_H
+#define QUIRE_HTTP_H
 
 #include "base/status.h"
 #include "server/http/address.h"
@@ -124,7 +124,7 @@ void http_stream_begin(struct http_exchange *x, int status, const char *content_
 void http_stream_write(struct http_exchange *x, const void *bytes, size_t n_bytes);
 void http_stream_end(struct http_exchange *x);
 /* Whether less than a quarter of the limit is pending. For callers that could write all of a long reply at once. */
-bool http_stream_has_room(const struct http_exchange *x);
+bool http_stream_has_space(const struct http_exchange *x);
 
 /* Closes the connection in the middle of a reply; on_gone follows. */
 void http_cut_off(struct http_exchange *x);

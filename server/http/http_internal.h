@@ -1,4 +1,4 @@
-/* State shared by http.c (connections), http_room.c (connection slots) and http_reply.c (output). */
+/* State shared by http.c (connections), http_slots.c (connection slots) and http_reply.c (output). */
 #ifndef QUIRE_HTTP_INTERNAL_H
 #define QUIRE_HTTP_INTERNAL_H
 
@@ -64,7 +64,7 @@ struct http_connection {
     bool from_loopback;
     uint64_t opened_ms;
     size_t n_lingered, n_body;
-    TAILQ_ENTRY(http_connection) link, unwritten_link, room_link, peer_link;
+    TAILQ_ENTRY(http_connection) link, unwritten_link, slot_link, peer_link;
 };
 
 struct http_server {
@@ -84,7 +84,7 @@ struct http_server {
     void (*on_idle)(void *context);
     void *idle_context;
     struct connection_list connections, unwritten;
-    /* By room_link. waiting: with a slot, for a request or the rest of one, the longest first. unplaced: in order of
+    /* By slot_link. waiting: with a slot, for a request or the rest of one, the longest first. unplaced: in order of
      * arrival. */
     struct connection_list waiting, unplaced;
     uint32_t n_unplaced;
@@ -110,14 +110,14 @@ void http_connection_reset_parser(struct http_connection *c);
 /* Makes every change of phase. */
 void http_connection_enter(struct http_connection *c, enum phase phase);
 
-/* ---- http_room.c ---- */
-#define HTTP_ROOM_UNPLACED 96 /* connections besides those that have a place */
+/* ---- http_slots.c ---- */
+#define HTTP_SLOTS_UNPLACED 96 /* connections besides those that have a place */
 /* A new connection, without a place. False: no memory. */
-bool http_room_enter(struct http_connection *c, const struct sockaddr *from);
+bool http_slots_enter(struct http_connection *c, const struct sockaddr *from);
 /* Releases the slot of a connection that is freed; call it after http_connection_reset_parser(). */
-void http_room_leave(struct http_connection *c);
+void http_slots_leave(struct http_connection *c);
 /* Its phase was changed. */
-void http_room_note(struct http_connection *c);
+void http_slots_note(struct http_connection *c);
 enum http_place {
     HTTP_PLACED,
     HTTP_NO_SHARE, /* its address has as many as one may have */
@@ -125,13 +125,13 @@ enum http_place {
 };
 /* Gives c a slot if it has none. *goes: the connection to free before another attempt; NULL if all connections are
  * busy. */
-enum http_place http_room_place(struct http_connection *c, struct http_connection **goes);
+enum http_place http_slots_place(struct http_connection *c, struct http_connection **goes);
 /* The connection to close because too many have no slot; NULL if the number is within the limit. */
-struct http_connection *http_room_too_many(struct http_server *s);
+struct http_connection *http_slots_too_many(struct http_server *s);
 /* So many have no place that accepting must wait for a turn of the loop. */
-bool http_room_is_crowded(const struct http_server *s);
+bool http_slots_is_crowded(const struct http_server *s);
 /* Whether the growing body of c may stay. *goes: the connection whose larger body is to be rejected before another
  * attempt; NULL if no such connection exists. */
-bool http_room_for_body(struct http_connection *c, struct http_connection **goes);
+bool http_slots_for_body(struct http_connection *c, struct http_connection **goes);
 
 #endif

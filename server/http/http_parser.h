@@ -4,8 +4,8 @@
  * appears once and never with Transfer-Encoding, and "chunked" is the only coding. Every size is bounded. Every
  * rejection has a 4xx status and a sentence for the client. One thread at a time.
  */
-#ifndef QUIRE_FRONT_HTTP_PARSER_H
-#define QUIRE_FRONT_HTTP_PARSER_H
+#ifndef QUIRE_HTTP_PARSER_H
+#define QUIRE_HTTP_PARSER_H
 
 #include <stdbool.h>
 #include <stddef.h>

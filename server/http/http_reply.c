@@ -241,7 +241,7 @@ void http_stream_write(struct http_exchange *x, const void *bytes, size_t n_byte
     evbuffer_add_iovec(out, parts, 3);
 }
 
-bool http_stream_has_room(const struct http_exchange *x)
+bool http_stream_has_space(const struct http_exchange *x)
 {
     const struct http_connection *c = x->connection;
     return evbuffer_get_length(bufferevent_get_output(c->bev)) <= c->server->limits.max_pending_bytes / 4;

@@ -3,8 +3,8 @@
  * TLS 1.2 with forward secrecy and authenticated encryption, or 1.3; ALPN says http/1.1. The loop's
  * thread only.
  */
-#ifndef QUIRE_FRONT_TLS_H
-#define QUIRE_FRONT_TLS_H
+#ifndef QUIRE_HTTP_TLS_H
+#define QUIRE_HTTP_TLS_H
 
 #include "base/status.h"
 

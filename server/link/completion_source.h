@@ -13,7 +13,8 @@
 #define QUIRE_LINK_COMPLETION_SOURCE_H
 
 #include "base/status.h"
-#include "server/wire/wire.h"
+#include "request/spec.h"
+#include "server/wire/records.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -40,7 +41,7 @@ struct completion_terms {
 enum completion_from {
     COMPLETION_COMPUTED,
     COMPLETION_DRAFTED, /* computed, with the answer to a similar question as its prediction */
-    COMPLETION_KEPT,
+    COMPLETION_CACHED,
     COMPLETION_JOINED, /* an identical request is in flight */
     COMPLETION_SIMILAR /* the answer to a similar question, unchanged */
 };
@@ -77,11 +78,11 @@ struct completion_origin {
 };
 
 /* The events of one request. on_done with last = true, on_refused and on_lost are each the last call. */
-struct completion_events { /* all set, except on_origin, has_room and on_vector */
+struct completion_events { /* all set, except on_origin, has_space and on_vector */
     /* Comes before on_accepted, and at most once more after it. Only from sources that cache answers. */
     void (*on_origin)(void *context, const struct completion_origin *origin);
     /* Returns whether more tokens may be sent now. A cached answer waits with its rest while a client reads slowly. */
-    bool (*has_room)(void *context);
+    bool (*has_space)(void *context);
     void (*on_accepted)(void *context, uint64_t engine_id); /* wire_put_accept() */
     void (*on_refused)(void *context, const struct wire_refuse *refuse);
     void (*on_token)(void *context, const struct wire_token *token);

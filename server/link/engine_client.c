@@ -1,6 +1,8 @@
 #include "server/link/engine_client.h"
 
 #include "server/link/engine_requests.h"
+#include "server/wire/decode.h"
+#include "server/wire/encode.h"
 #include "server/wire/frame_reader.h"
 #include "server/wire/key.h"
 
@@ -32,7 +34,7 @@ struct engine_client {
 
     struct wire_hello ours;
     char model[WIRE_MAX_TEXT];
-    char law[24]; /* the line with which the engine's arithmetic must begin; empty: any */
+    char numerics[24]; /* the line with which the engine's arithmetic must begin; empty: any */
     bool has_key;
     struct key256 key;
     uint8_t engine_nonce[WIRE_NONCE_BYTES], our_nonce[WIRE_NONCE_BYTES];
@@ -102,7 +104,7 @@ static void flush(struct engine_client *c)
         if (n >= 0) {
             c->sent += (size_t)n;
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-            wire_stream_await_room(c->stream);
+            wire_stream_await_space(c->stream);
             return;
         } else if (errno != EINTR) {
             /* Frames that the engine sent before it closed are read first: they may contain the reason. */
@@ -180,11 +182,11 @@ static void answer_greeting(struct engine_client *c, const struct wire_hello *th
 
 /* Answers of another numerics version have other bits: answers that were cached, recorded or expected from ours do not
  * match them. An engine that sends no version is older than this check, and so has another version. */
-static bool is_of_our_law(struct engine_client *c, const struct wire_hello *theirs)
+static bool is_of_our_numerics(struct engine_client *c, const struct wire_hello *theirs)
 {
-    const size_t n = strlen(c->law);
+    const size_t n = strlen(c->numerics);
     char why[192];
-    if (n == 0 || (theirs->n_arithmetic >= n && memcmp(theirs->arithmetic, c->law, n) == 0))
+    if (n == 0 || (theirs->n_arithmetic >= n && memcmp(theirs->arithmetic, c->numerics, n) == 0))
         return true;
     const char *tells = theirs->n_arithmetic ? theirs->arithmetic : "an older law";
     const size_t n_tells = theirs->n_arithmetic ? theirs->n_arithmetic : strlen(tells);
@@ -194,7 +196,7 @@ static bool is_of_our_law(struct engine_client *c, const struct wire_hello *thei
         why, sizeof why,
         "HELLO: arithmetic: the engine computes by %.*s of docs/internals/numerics.md, this front end knows %.*s: start both from "
         "one release",
-        n_line < sizeof c->law ? (int)n_line : (int)sizeof c->law, tells, (int)n - 1, c->law);
+        n_line < sizeof c->numerics ? (int)n_line : (int)sizeof c->numerics, tells, (int)n - 1, c->numerics);
     fail_connection(c, why);
     return false;
 }
@@ -228,7 +230,7 @@ static void take_welcome(struct engine_client *c, const struct wire_hello *their
         fail_connection(c, "HELLO: identity_generation: generation_config.json differs from the engine's");
         return;
     }
-    if (!is_of_our_law(c, theirs))
+    if (!is_of_our_numerics(c, theirs))
         return;
     event_del(c->deadline);
     c->takes_predict = theirs->takes_predict;
@@ -517,7 +519,8 @@ static void copy_ours(struct engine_client *c, const struct wire_hello *ours)
     size_t n_model = ours->n_model < sizeof c->model ? ours->n_model : sizeof c->model;
     if (n_model)
         memcpy(c->model, ours->model, n_model);
-    snprintf(c->law, sizeof c->law, "%.*s", (int)ours->n_arithmetic, ours->n_arithmetic ? ours->arithmetic : "");
+    snprintf(c->numerics, sizeof c->numerics, "%.*s", (int)ours->n_arithmetic,
+             ours->n_arithmetic ? ours->arithmetic : "");
     c->ours = (struct wire_hello){
         .version = WIRE_VERSION,
         .identity_text = ours->identity_text,

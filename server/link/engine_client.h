@@ -5,11 +5,12 @@
  * engine never has to hold more output than this side can take. When the connection to the engine ends, every request
  * gets on_lost once, then on_closed comes. The client stays, unusable, until it is closed.
  */
-#ifndef QUIRE_FRONT_ENGINE_CLIENT_H
-#define QUIRE_FRONT_ENGINE_CLIENT_H
+#ifndef QUIRE_LINK_ENGINE_CLIENT_H
+#define QUIRE_LINK_ENGINE_CLIENT_H
 
 #include "base/status.h"
 #include "server/link/completion_source.h"
+#include "server/wire/stats_frame.h"
 #include "server/wire/stream.h"
 
 #include <event2/event.h>

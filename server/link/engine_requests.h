@@ -1,6 +1,6 @@
 /* The live requests of one engine client, by wire id. Loop's thread. */
-#ifndef QUIRE_FRONT_ENGINE_REQUESTS_H
-#define QUIRE_FRONT_ENGINE_REQUESTS_H
+#ifndef QUIRE_LINK_ENGINE_REQUESTS_H
+#define QUIRE_LINK_ENGINE_REQUESTS_H
 
 #include "base/id_map.h"
 #include "server/link/completion_source.h"

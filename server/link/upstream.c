@@ -5,6 +5,7 @@
 #include "server/link/engine_client.h"
 #include "server/link/heartbeat.h"
 #include "server/link/supervisor.h"
+#include "server/wire/frame.h"
 #include "server/wire/key.h"
 
 #include <stdlib.h>

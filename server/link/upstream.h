@@ -21,6 +21,7 @@
 #include "base/hash.h"
 #include "base/status.h"
 #include "server/link/completion_source.h"
+#include "server/wire/stats_frame.h"
 #include "server/wire/stream.h"
 
 #include <event2/event.h>

@@ -1,6 +1,6 @@
 #include "server/similar/key_table.h"
 
-#include "base/little_endian.h"
+#include "base/encoding/little_endian.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -102,7 +102,7 @@ static bool append_block(struct row_shape *shape, struct context *c)
     return b;
 }
 
-static bool has_room(struct row_shape *shape, struct context *c)
+static bool has_space(struct row_shape *shape, struct context *c)
 {
     const uint32_t capacity = c->n_blocks ? c->blocks[c->n_blocks - 1]->capacity : 0;
     if (c->n_blocks && c->n_rows < (c->n_blocks - 1) * ROWS_OF_BLOCK + capacity)
@@ -112,7 +112,7 @@ static bool has_room(struct row_shape *shape, struct context *c)
 
 bool rows_add(struct row_shape *shape, struct context *c, struct entry *e, const float *vector)
 {
-    if (!has_room(shape, c))
+    if (!has_space(shape, c))
         return false;
     e->context = c;
     e->row = c->n_rows++;

@@ -130,7 +130,7 @@ static void expire_some(struct vector_index *x)
     }
 }
 
-static void make_room(struct vector_index *x)
+static void make_space(struct vector_index *x)
 {
     struct entry *least = NULL;
     uint8_t least_used = 0; /* when the hand came to it */
@@ -164,7 +164,7 @@ bool vector_index_add(struct vector_index *x, const struct key256 *context, cons
     if (!has_length_1(x, vector))
         return false;
     if (x->n_entries == x->max_entries)
-        make_room(x);
+        make_space(x);
     struct entry *e = calloc(1, sizeof *e);
     struct context *c = e ? context_of(x, context) : NULL;
     if (!c || !rows_add(&x->shape, c, e, vector)) {

@@ -1,6 +1,8 @@
 #include "server/wire/fields.h"
 
-#include "base/utf8.h"
+#include "base/encoding/utf8.h"
+#include "base/hash.h"
+#include "server/wire/frame.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* Encodes and decodes tagged fields (base/tagged.h) from tables. One table describes a frame's body for both
+/* Encodes and decodes tagged fields (base/encoding/tagged.h) from tables. One table describes a frame's body for both
  * directions.
  *
  * A rule gives the offset of a field in the frame's struct. Values are moved with memcpy, so neither the struct nor
@@ -6,9 +6,8 @@
 #ifndef QUIRE_SERVER_WIRE_FIELDS_H
 #define QUIRE_SERVER_WIRE_FIELDS_H
 
-#include "base/little_endian.h"
-#include "base/tagged.h"
-#include "server/wire/wire.h"
+#include "base/encoding/little_endian.h"
+#include "base/encoding/tagged.h"
 
 enum wire_field_kind {
     FIELD_BOOL,  /* 1 byte, 0 or 1 */

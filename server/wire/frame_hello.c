@@ -1,5 +1,8 @@
 /* The HELLO frame. */
+#include "server/wire/decode.h"
+#include "server/wire/encode.h"
 #include "server/wire/fields.h"
+#include "server/wire/frame.h"
 
 static const struct wire_field rules[] = {
     FIELD_SCALAR(struct wire_hello, version, 1, FIELD_32, FIELD_REQUIRED | FIELD_MUST, 0),

@@ -5,7 +5,8 @@
 #ifndef QUIRE_SERVER_WIRE_FRAME_READER_H
 #define QUIRE_SERVER_WIRE_FRAME_READER_H
 
-#include "server/wire/wire.h"
+#include "base/buffer.h"
+#include "server/wire/frame.h"
 
 struct frame_reader {
     struct buffer buffer; /* [start, buffer.n) is unread */

@@ -1,5 +1,8 @@
 /* The frames DONE, VECTOR and STATS. */
+#include "server/wire/decode.h"
+#include "server/wire/encode.h"
 #include "server/wire/fields.h"
+#include "server/wire/frame.h"
 
 #define DONE(member, tag, kind, flags, max) FIELD_SCALAR(struct wire_done, member, tag, kind, flags, max)
 #define ACCOUNT(member, tag, kind) \

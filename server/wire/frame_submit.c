@@ -4,6 +4,9 @@
 #include "server/wire/fields.h"
 
 #include "request/codec.h"
+#include "server/wire/decode.h"
+#include "server/wire/encode.h"
+#include "server/wire/frame.h"
 
 #include <string.h>
 

@@ -3,7 +3,10 @@
  * The records' field comes first in the body, so a cursor is enough to store a reader's position.
  *   record: {u16 choice, u8 flags (1: has a logprob), u8 n_top, u32 token}
  *   with a logprob it continues: {f32 logprob, u32 rank}, n_top × {u32 id, f32 logprob} */
+#include "server/wire/decode.h"
+#include "server/wire/encode.h"
 #include "server/wire/fields.h"
+#include "server/wire/frame.h"
 
 #include <string.h>
 

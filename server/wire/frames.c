@@ -1,5 +1,8 @@
 /* Headers, and the frames that have few fields. */
+#include "server/wire/decode.h"
+#include "server/wire/encode.h"
 #include "server/wire/fields.h"
+#include "server/wire/frame.h"
 
 #include <string.h>
 

@@ -125,7 +125,7 @@ static size_t held(const struct wire_stream *s)
     return s->in.n - s->taken;
 }
 
-void wire_stream_await_room(struct wire_stream *s)
+void wire_stream_await_space(struct wire_stream *s)
 {
     if (s->fd >= 0)
         event_add(s->writable, NULL);

@@ -23,12 +23,12 @@ struct wire_stream *wire_stream_of_socket(struct event_base *base, int fd);
 int wire_stream_pair(struct event_base *base, struct wire_stream *ends[2], struct quire_error *err);
 void wire_stream_close(struct wire_stream *s); /* NULL is allowed */
 
-/* Calls readable() when bytes or the end arrive, and again while some are unread. wire_stream_await_room() requests
+/* Calls readable() when bytes or the end arrive, and again while some are unread. wire_stream_await_space() requests
  * writable(). QUIRE_NO_MEMORY. */
 int wire_stream_listen(struct wire_stream *s, void (*readable)(void *context), void (*writable)(void *context),
                        void *context);
 /* Calls writable() once there is space: now, or after the other end has read. */
-void wire_stream_await_room(struct wire_stream *s);
+void wire_stream_await_space(struct wire_stream *s);
 
 /* Returns the number of bytes accepted, or -1 and errno: EAGAIN if there is no space, EPIPE if the other end is
  * closed. */

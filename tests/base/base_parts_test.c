@@ -7,10 +7,10 @@
 
 #include "base/buffer.h"
 #include "base/clock.h"
+#include "base/encoding/little_endian.h"
+#include "base/encoding/number.h"
 #include "base/file.h"
 #include "base/id_map.h"
-#include "base/little_endian.h"
-#include "base/number.h"
 #include "base/process.h"
 #include "base/size.h"
 
@@ -91,7 +91,7 @@ static void a_buffer_grows_and_keeps_what_it_has(void **state)
     buffer_free(&b);
 }
 
-static void a_buffer_remembers_that_there_was_no_room(void **state)
+static void a_buffer_remembers_that_there_was_no_space(void **state)
 {
     (void)state;
     struct buffer b = {0};
@@ -292,7 +292,7 @@ int main(void)
         cmocka_unit_test(a_moment_becomes_a_timespec),
         cmocka_unit_test(integers_lie_least_significant_byte_first),
         cmocka_unit_test(a_buffer_grows_and_keeps_what_it_has),
-        cmocka_unit_test(a_buffer_remembers_that_there_was_no_room),
+        cmocka_unit_test(a_buffer_remembers_that_there_was_no_space),
         cmocka_unit_test(a_buffer_is_a_string_when_asked),
         cmocka_unit_test(a_file_is_read_up_to_a_bound),
         cmocka_unit_test(an_id_map_is_its_model),

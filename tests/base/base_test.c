@@ -5,8 +5,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "base/encoding/json.h"
 #include "base/hash.h"
-#include "base/json.h"
 #include "base/log.h"
 #include "base/status.h"
 

@@ -4,6 +4,7 @@
  * CPU time. The prompts of 8,192 tokens, 512 blocks, are visited in an order that no cache of the machine can predict.
  */
 #include "memory/kv_cache.h"
+#include "memory/kv_table.h"
 #include "memory/prefix.h"
 #include "tests/bench/host_bench.h"
 

@@ -1,6 +1,7 @@
 /* The engine thread's CPU time of a step in which every sequence decodes: planning, building the step's arrays, passing
  * them to the backend, taking tokens, committing, events. The sink does nothing. */
 #include "engine/engine.h"
+#include "engine/event.h"
 #include "engine/options.h"
 #include "tests/bench/host_bench.h"
 

@@ -3,6 +3,9 @@
  * sched_plan and sched_commit together; of sched_submit, with given hashes. */
 #include "memory/prefix.h"
 #include "scheduler/scheduler.h"
+#include "scheduler/types/config.h"
+#include "scheduler/types/plan.h"
+#include "scheduler/types/request.h"
 #include "tests/bench/host_bench.h"
 
 #include <stdio.h>

@@ -2,6 +2,9 @@
  * 16 tokens. CPU time of sched_plan and sched_commit together. */
 #include "memory/prefix.h"
 #include "scheduler/scheduler.h"
+#include "scheduler/types/config.h"
+#include "scheduler/types/plan.h"
+#include "scheduler/types/request.h"
 #include "tests/bench/host_bench.h"
 
 #include <stdio.h>

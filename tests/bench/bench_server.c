@@ -1,5 +1,6 @@
 #include "tests/bench/bench_server.h"
 
+#include "engine/engine.h"
 #include "tests/bench/host_bench.h"
 
 #include <stdio.h>

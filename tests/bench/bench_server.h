@@ -3,7 +3,7 @@
 #ifndef QUIRE_TESTS_BENCH_SERVER_H
 #define QUIRE_TESTS_BENCH_SERVER_H
 
-#include "engine/engine.h"
+#include "engine/event.h"
 #include "engine/options.h"
 #include "server/daemon/daemon.h"
 #include "server/front/front.h"

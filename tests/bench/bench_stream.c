@@ -3,6 +3,7 @@
  * CPU time per token of the whole server process, all threads, user and system, without the stand-in for the kernels;
  * the clients are another process. Loopback counts the receiver kernel's work on a segment as the sender's system time.
  */
+#include "engine/stats.h"
 #include "tests/bench/bench_server.h"
 #include "tests/bench/host_bench.h"
 

@@ -11,9 +11,13 @@
  * memory: WINDOW rows of logits.
  */
 #include "engine/engine.h"
+#include "engine/event.h"
+#include "engine/info.h"
 #include "engine/options.h"
 #include "engine/plan.h"
-#include "kernels/kernels.h"
+#include "kernels/args/sample.h"
+#include "kernels/backend.h"
+#include "kernels/open.h"
 #include "text/quire_text.h"
 
 #include <math.h>

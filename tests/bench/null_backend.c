@@ -1,7 +1,9 @@
 /* The ref backend without its kernels: memory, weights and copies are real, every operation returns at once, and a
  * sampled token is a function of its position. The linker gives the engine this k_backend_open() instead of the real
  * one (--wrap), so the engine itself is unchanged. */
-#include "kernels/kernels.h"
+#include "kernels/args/sample.h"
+#include "kernels/backend.h"
+#include "kernels/open.h"
 #include "tests/bench/host_bench.h"
 
 #include <errno.h>

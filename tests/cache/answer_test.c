@@ -153,24 +153,24 @@ void answer_test(void **state)
 
 /* ---- memory --------------------------------------------------------------------------------- */
 
-static struct kept *make_kept(uint8_t name, int64_t expires_s)
+static struct cached *make_cached(uint8_t name, int64_t expires_s)
 {
     struct answer answer;
     struct buffer bytes = make((struct key256){{name}}, 3, &answer);
-    return kept_new(&bytes, &answer, expires_s);
+    return cached_new(&bytes, &answer, expires_s);
 }
 
 static void add(struct memory_layer *m, uint8_t name, int64_t expires_s)
 {
-    struct kept *k = make_kept(name, expires_s);
+    struct cached *k = make_cached(name, expires_s);
     assert_non_null(k);
     memory_layer_add(m, k);
-    kept_leave(k);
+    cached_leave(k);
 }
 
 static bool has(struct memory_layer *m, uint8_t name, int64_t now_s)
 {
-    struct kept *k = memory_layer_find(m, &(struct key256){{name}}, now_s);
+    struct cached *k = memory_layer_find(m, &(struct key256){{name}}, now_s);
     if (k)
         memory_layer_use(m, k);
     return k != NULL;
@@ -191,10 +191,10 @@ void timely_test(void **state)
     assert_false(answer_is_timely(0, INT64_MIN, now));
     /* In memory: made at second 123. */
     assert_int_equal(memory_layer_open(&m, 2, 1 << 20, NULL), QUIRE_OK);
-    struct kept *k = make_kept(1, 1000000);
+    struct cached *k = make_cached(1, 1000000);
     k->answer.created_s = 123;
     memory_layer_add(&m, k);
-    kept_leave(k);
+    cached_leave(k);
     assert_true(has(&m, 1, 200000) && has(&m, 1, (123 - ANSWER_CLOCKS_DIFFER_S) * 1000));
     assert_int_equal(memory_layer_n_expired(&m, 0), 1);
     assert_false(has(&m, 1, (123 - ANSWER_CLOCKS_DIFFER_S) * 1000 - 1));
@@ -205,10 +205,10 @@ void memory_layer_test(void **state)
 {
     (void)state;
     struct memory_layer m;
-    struct kept *one = make_kept(1, 100);
-    const uint64_t size = kept_size(one);
+    struct cached *one = make_cached(1, 100);
+    const uint64_t size = cached_size(one);
     assert_true(size == sizeof *one + one->bytes.n);
-    kept_leave(one);
+    cached_leave(one);
     /* Room for two to the byte; for a byte less, one. */
     for (uint64_t less = 0; less < 2; less++) {
         assert_int_equal(memory_layer_open(&m, 10, 2 * size - less, NULL), QUIRE_OK);
@@ -229,19 +229,19 @@ void memory_layer_test(void **state)
     assert_true(!has(&m, 3, 3) && has(&m, 4, 3) && !has(&m, 4, 4) && m.n_entries == 0 && m.n_bytes == 0);
     /* Renderings count, are found by their own name, go with their answer, and are no more than four. */
     add(&m, 5, 100);
-    struct kept *five = memory_layer_find(&m, &(struct key256){{5}}, 0);
+    struct cached *five = memory_layer_find(&m, &(struct key256){{5}}, 0);
     for (uint8_t alias = 1; alias < 7; alias++)
         memory_layer_attach(&m, five, &(struct key256){{alias}}, "text", 4);
-    assert_true(m.n_bytes == size + 4 * (sizeof(struct rendering) + 4) && m.n_bytes == kept_size(five));
+    assert_true(m.n_bytes == size + 4 * (sizeof(struct rendering) + 4) && m.n_bytes == cached_size(five));
     assert_null(memory_layer_rendering(&m, &(struct key256){{2}}, 0));
     assert_memory_equal(memory_layer_rendering(&m, &(struct key256){{3}}, 0)->bytes, "text", 4);
     assert_null(memory_layer_rendering(&m, &(struct key256){{6}}, 100));
     assert_true(m.n_bytes == 0 && m.n_entries == 0 && m.aliases.n == 0);
     /* One that is being read outlives its place. */
-    struct kept *k = make_kept(7, 100);
+    struct cached *k = make_cached(7, 100);
     memory_layer_add(&m, k);
     assert_int_equal(memory_layer_clear(&m), 1);
     assert_true(k->answer.n_generated == 6 && !k->is_listed);
-    kept_leave(k);
+    cached_leave(k);
     memory_layer_close(&m);
 }

@@ -20,7 +20,7 @@ int main(void)
         cmocka_unit_test(flight_clear_test),
         cmocka_unit_test(flight_ttl_test),
         cmocka_unit_test(flight_resume_test),
-        cmocka_unit_test(flight_given_test),
+        cmocka_unit_test(flight_served_test),
         cmocka_unit_test(flight_draft_test),
         cmocka_unit_test(flight_embedder_test),
         cmocka_unit_test(flight_ghost_test),

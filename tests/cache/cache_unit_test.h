@@ -23,7 +23,7 @@ void flight_store_test(void **state);
 void flight_clear_test(void **state);
 void flight_ttl_test(void **state);
 void flight_resume_test(void **state);
-void flight_given_test(void **state);
+void flight_served_test(void **state);
 void flight_draft_test(void **state);
 void flight_embedder_test(void **state);
 void flight_ghost_test(void **state);

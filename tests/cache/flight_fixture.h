@@ -112,7 +112,7 @@ struct ear {
     uint32_t n_accepted, n_done, n_refused, n_lost, finish;
     uint32_t leave_after, cut_after; /* tokens; 0: never */
     uint32_t n_tokens;
-    bool has_no_room, leaves_again; /* leaves_again: it cancels at the second report of its origin */
+    bool is_full, leaves_again; /* leaves_again: it cancels at the second report of its origin */
     float similarity;
     uint32_t n_origins, n_lookups;
 };
@@ -174,13 +174,13 @@ static inline void on_lost(void *context, const char *why)
     ((struct ear *)context)->n_lost++;
 }
 
-static inline bool has_room(void *context)
+static inline bool has_space(void *context)
 {
-    return !((struct ear *)context)->has_no_room;
+    return !((struct ear *)context)->is_full;
 }
 
 static const struct completion_events events = {.on_origin = on_origin,
-                                                .has_room = has_room,
+                                                .has_space = has_space,
                                                 .on_accepted = on_accepted,
                                                 .on_refused = on_refused,
                                                 .on_token = on_token,

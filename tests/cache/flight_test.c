@@ -66,7 +66,7 @@ static void three(const uint32_t leaves[3], bool inside)
         struct ear again = {.n_done = 0};
         ask(&again);
         assert_string_equal(again.said, whole);
-        assert_true(again.from == COMPLETION_KEPT && n_asked == 1);
+        assert_true(again.from == COMPLETION_CACHED && n_asked == 1);
     }
     for (uint32_t i = 0; i < 3; i++) /* the remaining ones */
         if (ears[i].source.cancel)
@@ -164,7 +164,7 @@ void flight_cut_test(void **state)
     assert_int_equal(asked[0].cut, 0);
     end(0, WIRE_FINISH_CANCELLED, 4);
     assert_int_equal(ask_with(&third, &cuts), QUIRE_OK);
-    assert_true(n_asked == 1 && third.from == COMPLETION_KEPT);
+    assert_true(n_asked == 1 && third.from == COMPLETION_CACHED);
     assert_string_equal(first.said, "56");
     assert_string_equal(second.said, "56");
     assert_string_equal(third.said, "56");
@@ -187,7 +187,7 @@ void flight_long_test(void **state)
 {
     (void)state;
     const uint32_t n = (uint32_t)(ANSWER_MAX_BYTES / 170);
-    struct ear first = {.n_done = 0}, slow = {.has_no_room = true}, late = {.n_done = 0};
+    struct ear first = {.n_done = 0}, slow = {.is_full = true}, late = {.n_done = 0};
     open_cache((struct response_cache_options){.max_entries = 4});
     ask(&first);
     asked[0].events.on_accepted(asked[0].context, 1);
@@ -211,14 +211,14 @@ void flight_long_test(void **state)
     /* One that is kept waits with its rest, and goes on in slices. */
     open_cache((struct response_cache_options){.max_entries = 4});
     max_tokens = 1000;
-    struct ear one = {.n_done = 0}, again = {.has_no_room = true};
+    struct ear one = {.n_done = 0}, again = {.is_full = true};
     ask(&one);
     for (uint32_t i = 0; i < 1000; i++)
         say(0, 7);
     end(0, WIRE_FINISH_STOP, 1000);
     ask(&again);
     assert_true(again.n_tokens == 0 && again.n_accepted == 1);
-    again.has_no_room = false;
+    again.is_full = false;
     for (int i = 0; i < 20000 && again.n_done == 0; i++) {
         usleep(1000);
         turn();
@@ -245,7 +245,7 @@ void flight_verify_test(void **state)
     assert_true(response_cache_find_reply(cache, &identity, &reply) && n_asked == 1);
     assert_false(response_cache_find_reply(cache, &identity, &reply)); /* it is due: the request must be known */
     assert_int_equal(ask_with(&ears[1], &cuts), QUIRE_OK);
-    assert_true(n_asked == 2 && ears[1].from == COMPLETION_KEPT && ears[1].n_done == 1);
+    assert_true(n_asked == 2 && ears[1].from == COMPLETION_CACHED && ears[1].n_done == 1);
     say(1, 5);
     say(1, 6);
     assert_int_equal(asked[1].cut, -1);
@@ -496,7 +496,7 @@ void flight_ttl_test(void **state)
     usleep(150000);
     ask(&again);
     if (quire_now_ns() - begun_ns < UINT64_C(900000000)) /* else the machine stood still */
-        assert_true(again.n_done == 1 && again.from == COMPLETION_KEPT);
+        assert_true(again.n_done == 1 && again.from == COMPLETION_CACHED);
     else
         again.source.cancel(again.source.self, again.id, -1);
     close_cache();

@@ -258,7 +258,7 @@ static void on_clear(void *context, bool ok, uint64_t n_removed)
     *(uint64_t *)context = n_removed;
 }
 
-static void kept_and_found_again(void **state)
+static void cached_and_found_again(void **state)
 {
     (void)state;
     struct answer_store *s = open_here(ours);
@@ -762,7 +762,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(urls),
-        cmocka_unit_test_setup_teardown(kept_and_found_again, begin_redis, end_redis),
+        cmocka_unit_test_setup_teardown(cached_and_found_again, begin_redis, end_redis),
         cmocka_unit_test_setup_teardown(clear_takes_only_ours, begin_redis, end_redis),
         cmocka_unit_test_setup_teardown(paused_killed_and_back, begin_redis, end_redis),
         cmocka_unit_test_setup_teardown(strange_values, begin_redis, end_redis),

@@ -39,7 +39,7 @@ void flight_resume_test(void **state)
     late = (struct ear){.n_done = 0};
     ask(&late); /* it is kept as a whole */
     turn();
-    assert_true(late.from == COMPLETION_KEPT && strcmp(late.said, "567891") == 0 && n_asked == 3);
+    assert_true(late.from == COMPLETION_CACHED && strcmp(late.said, "567891") == 0 && n_asked == 3);
     max_tokens = 5; /* shorter than the longest: from the beginning */
     ask(&late);
     assert_true(n_asked == 4 && asked[3].n_prompt == 3);
@@ -61,7 +61,7 @@ static bool is_reported(uint64_t name, uint32_t n_served)
 
 /* The source below learns which answers are cached and how often cached responses were served: before the next
  * request, or after a short time, and not once per served response. */
-void flight_given_test(void **state)
+void flight_served_test(void **state)
 {
     struct ear e = {.n_done = 0};
     bool cleared = false;
@@ -207,7 +207,7 @@ void flight_draft_test(void **state)
     assert_true(e.n_done == 1 && e.from == COMPLETION_COMPUTED && asked[0].n_prediction == 0);
     ask_like(&e, "1 first", 1, 2, false); /* the same: no vector is needed */
     turn();
-    assert_true(e.n_done == 1 && e.from == COMPLETION_KEPT && embeds.n_asked == 1);
+    assert_true(e.n_done == 1 && e.from == COMPLETION_CACHED && embeds.n_asked == 1);
     ask_like(&e, "2 nearly", 1, 3,
              false); /* a longer prompt, so there is less room: still the same but for the question */
     assert_true(n_asked == 2 && asked[1].n_prediction == 0);

@@ -97,7 +97,7 @@ static void settle(struct answer_store *s)
     } while (stats.n_waiting > 0);
 }
 
-static void kept_and_found_again(void **state)
+static void cached_and_found_again(void **state)
 {
     char note[256];
     (void)state;
@@ -472,7 +472,7 @@ static int end(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(kept_and_found_again, begin, end),
+        cmocka_unit_test_setup_teardown(cached_and_found_again, begin, end),
         cmocka_unit_test_setup_teardown(cleared, begin, end),
         cmocka_unit_test_setup_teardown(bounded, begin, end),
         cmocka_unit_test_setup_teardown(for_its_owner_alone, begin, end),

@@ -1,4 +1,5 @@
 /* engine_client and daemon, joined by a socketpair on one loop as in `quire serve MODEL`, over the fake engine. */
+#include "server/wire/frame.h"
 #include "tests/daemon/heard.h"
 #include "tests/daemon/link_calls.h"
 #include "tests/daemon/rig.h"

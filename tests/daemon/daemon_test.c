@@ -1,6 +1,9 @@
 /* The daemon with hand-written clients: two at once, wrong ones, slow ones, silent ones, very many. Its loop runs in
  * its own thread, so ThreadSanitizer tests how loop and engine share data. */
+#include "engine/engine.h"
 #include "server/wire/address.h"
+#include "server/wire/decode.h"
+#include "server/wire/encode.h"
 #include "tests/daemon/raw_client.h"
 #include "tests/daemon/rig.h"
 

@@ -1,5 +1,7 @@
 #include "tests/daemon/fake_engine.h"
 #include "engine/plan.h"
+#include "engine/engine.h"
+#include "engine/info.h"
 
 #include "engine/record/shadow_stats.h"
 

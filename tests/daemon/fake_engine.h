@@ -3,7 +3,8 @@
 #ifndef QUIRE_TESTS_FAKE_ENGINE_H
 #define QUIRE_TESTS_FAKE_ENGINE_H
 
-#include "engine/engine.h"
+#include "engine/event.h"
+#include "engine/stats.h"
 
 enum fake_engine_mode {
     FAKE_ENGINE_ECHO,  /* the prompt's tokens, then eos; with ignore_eos the prompt repeatedly */

@@ -3,6 +3,7 @@
  *     fake_engine_server --listen unix:/run/x.sock --mode count
  *
  * Prints "listening at ADDRESS" once clients may connect. SIGTERM drains it; a second one ends it. */
+#include "engine/engine.h"
 #include "server/daemon/daemon.h"
 #include "tests/daemon/fake_engine.h"
 

@@ -1,9 +1,12 @@
 /* Prints the examples of protocol.md as this build encodes them, one "name hex" per line. A test compares them with
  * the document. */
-#include "base/little_endian.h"
-#include "base/tagged.h"
+#include "base/encoding/little_endian.h"
+#include "base/encoding/tagged.h"
+#include "server/wire/encode.h"
+#include "server/wire/frame.h"
 #include "server/wire/key.h"
-#include "server/wire/wire.h"
+#include "server/wire/records.h"
+#include "server/wire/stats_frame.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,8 @@
 #include "tests/daemon/raw_client.h"
 
+#include "server/wire/decode.h"
+#include "server/wire/encode.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <setjmp.h>

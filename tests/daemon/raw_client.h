@@ -2,8 +2,8 @@
 #ifndef QUIRE_TESTS_DAEMON_RAW_CLIENT_H
 #define QUIRE_TESTS_DAEMON_RAW_CLIENT_H
 
+#include "server/wire/frame.h"
 #include "server/wire/frame_reader.h"
-#include "server/wire/wire.h"
 
 #define RAW_PATIENCE_MS 20000
 

@@ -1,6 +1,7 @@
 #include "tests/daemon/rig.h"
 
 #include "base/clock.h"
+#include "engine/engine.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,7 @@
 #include "client.h"
 
+#include "engine/engine.h"
+
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,8 +3,11 @@
 #ifndef QUIRE_TESTS_ENGINE_CLIENT_H
 #define QUIRE_TESTS_ENGINE_CLIENT_H
 
-#include "engine/engine.h"
+#include "engine/event.h"
 #include "engine/plan.h"
+#include "engine/stats.h"
+#include "kernels/args/sample.h"
+#include "request/spec.h"
 
 #include <stdbool.h>
 #include <stddef.h>

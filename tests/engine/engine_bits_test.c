@@ -7,6 +7,8 @@
 #include "client.h"
 #include "base/hash.h"
 #include "tests/sample.h"
+#include "engine/engine.h"
+#include "engine/info.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -55,9 +57,9 @@ static const struct shape {
         {2, 1, "2 ranks that others started", false, 2},
         {1, 2, "2 stages on hosts of their own", false, 1},
         {2, 2, "2 stages of 2 ranks, a stage on a host", false, 2},
-        {2, 1, "2 ranks by NCCL's twin", true, 0},
-        {2, 1, "2 ranks on hosts of their own, by NCCL's twin", true, 1},
-        {2, 2, "2 stages of 2 ranks on hosts of their own, by NCCL's twin", true, 1},
+        {2, 1, "2 ranks by the NCCL stub", true, 0},
+        {2, 1, "2 ranks on hosts of their own, by the NCCL stub", true, 1},
+        {2, 2, "2 stages of 2 ranks on hosts of their own, by the NCCL stub", true, 1},
 #endif
 },
   *shape;
@@ -409,7 +411,7 @@ static void a_gpu_gives_the_emulators_bits(void **state)
 #if defined TEST_RANKS && defined TEST_DEVICE
 /* Of 130 inner columns the second rank has more than the first, and so less room beside them: in all that the budget leaves there
  * are blocks for both. */
-static void all_ranks_have_room(void **state)
+static void all_ranks_have_space(void **state)
 {
     struct engine_options options;
     struct quire_error err;
@@ -474,7 +476,7 @@ int main(int argc, char **argv)
         n_failed += cmocka_run_group_tests_name(shape->name, tests, NULL, NULL);
     }
 #ifdef TEST_DEVICE
-    const struct CMUnitTest tests[] = {cmocka_unit_test(all_ranks_have_room)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(all_ranks_have_space)};
     n_failed += cmocka_run_group_tests_name("room", tests, NULL, NULL);
 #endif
     return n_failed;

@@ -1,6 +1,11 @@
 /* A draft model: every answer keeps its bits for any draft model. A model that drafts for itself is always right,
  * also with sampling. Its memory equals the plan. */
 #include "client.h"
+#include "engine/engine.h"
+#include "engine/info.h"
+#include "engine/model/describe.h"
+#include "kernels/backend.h"
+#include "kernels/open.h"
 #include "tiny_model.h"
 
 #include "engine/model/draft.h"

@@ -1,5 +1,6 @@
 /* Rows that verify drafts: for any guess, right or wrong, every answer has the same bits. Guesses come from a watch,
  * which is called on the engine's thread between two steps, or from a request's prediction. */
+#include "engine/engine.h"
 #include "guesser.h"
 #include "tiny_model.h"
 
@@ -266,6 +267,6 @@ int main(void)
     struct CMUnitTest tests[] = {
         cmocka_unit_test(test_drafts_change_no_bit), cmocka_unit_test(test_predictions_change_no_bit),
         cmocka_unit_test(test_late_predictions_change_no_bit), cmocka_unit_test(test_one_prediction_is_taken)};
-    sample_twin(tests, sizeof tests / sizeof *tests);
+    sample_overlap(tests, sizeof tests / sizeof *tests);
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

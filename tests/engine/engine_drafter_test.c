@@ -2,6 +2,8 @@
  * The test's own drafter replaces the server's method. It knows the answers and guesses right up to a given
  * position. The linker hands the engine this drafters_create() (--wrap). */
 #include "client.h"
+#include "engine/engine.h"
+#include "request/spec.h"
 #include "tiny_model.h"
 
 #include "engine/run/drafters.h"

@@ -1,6 +1,7 @@
 /* Requests with a grammar: answers follow it, alone and in any company, with the same bits however the engine gets
  * there; and grammars that fail end their own request only. */
 #include "client.h"
+#include "engine/engine.h"
 #include "tiny_model.h"
 #include "toy_grammar.h"
 

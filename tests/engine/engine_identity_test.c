@@ -1,7 +1,8 @@
 /* model_identity(): each field of a description that the engine computes with changes it, and no other field does.
  * tests/clients/cache/test_identity.py checks the effect of a file's fields on answers. */
 #include "engine/identity/model_identity.h"
-#include "engine/model/model.h"
+#include "engine/model/describe.h"
+#include "engine/model/layer.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,6 +3,8 @@
  * must give the same bits: alone or all at once, small chunks or one, prefix hit, miss or no cache, a pool so small
  * that sequences are preempted and swapped, other block sizes, other numbers of threads, batches of every kind,
  * every scheduling policy, and every kind, source and length of drafts. */
+#include "engine/engine.h"
+#include "engine/model/describe.h"
 #include "guesser.h"
 #include "toy_grammar.h"
 
@@ -639,7 +641,7 @@ int main(void)
 #endif
     };
 #ifndef TEST_RANKS
-    sample_twin(tests, sizeof tests / sizeof *tests);
+    sample_overlap(tests, sizeof tests / sizeof *tests);
 #endif
     models_sample = sample_of(ONE_MODEL_IN);
     sample = sample_of(ONE_IN);

@@ -1,5 +1,6 @@
 /* Admission by counters, and the time to come back. */
 #include "base/clock.h"
+#include "engine/engine.h"
 #include "engine/run/mailbox.h"
 
 #include <setjmp.h>

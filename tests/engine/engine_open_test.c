@@ -1,5 +1,8 @@
 /* Options that engine_open() accepts and rejects, and the memory plan to the byte. */
 #include "client.h"
+#include "engine/engine.h"
+#include "engine/info.h"
+#include "engine/model/describe.h"
 #include "tiny_model.h"
 
 #include <setjmp.h>
@@ -192,7 +195,7 @@ static void identity_of_the_arithmetic(void **state)
     snprintf(text, sizeof text,
              "law=%u\nweights=%s\nmodel=%s\nweight_format=float32\nform=lane\nactivation=float32\nkv_format=float32\n"
              "invariance=strict\nadapters=none\n",
-             K_LAW_VERSION, weights, described);
+             K_NUMERICS_VERSION, weights, described);
     assert_string_equal(first.text, text);
 
     /* Neither memory nor scheduling nor threads move a bit. */

@@ -1,5 +1,7 @@
 /* The life of requests: refused, queued, cancelled, broken, cut short by drain and close. */
 #include "client.h"
+#include "engine/engine.h"
+#include "kernels/args/gemm.h"
 #include "tiny_model.h"
 
 #include "engine/run/state.h"
@@ -851,6 +853,6 @@ int main(void)
 #ifdef TEST_EMULATED /* they run completely as engine_requests_test and its emulated copy */
     sample_tests(tests, sizeof tests / sizeof *tests, 2);
 #endif
-    sample_twin(tests, sizeof tests / sizeof *tests);
+    sample_overlap(tests, sizeof tests / sizeof *tests);
     return RUN_ISOLATED(tests, set_up, tear_down);
 }

@@ -1,6 +1,7 @@
 /* The options of the scheduler and its results: policies, batches, pins, rejections, the host tier.
  * engine_invariance_test checks that none of it changes a bit. */
 #include "client.h"
+#include "engine/engine.h"
 #include "tiny_model.h"
 
 #include "engine/run/state.h"

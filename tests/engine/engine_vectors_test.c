@@ -1,7 +1,9 @@
 /* Models that return vectors, against transformers in fp32 (tests/goldens/vectors): every number; the same bits
  * alone and in a batch, on one thread and two, on ref and cpu; and rejections with the name of the fault. */
 #include "engine/engine.h"
-#include "engine/model/model.h"
+#include "engine/event.h"
+#include "engine/info.h"
+#include "engine/model/describe.h"
 #include "engine/options.h"
 #include "engine/plan.h"
 

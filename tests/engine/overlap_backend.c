@@ -2,7 +2,17 @@
  * wait, one step late (overlap depth 1), and steps are recorded and launched as one. The linker hands the engine
  * this k_backend_open() instead of the real one (--wrap), so that the engine itself is as shipped.
  */
-#include "kernels/kernels.h"
+#include "kernels/args/attention.h"
+#include "kernels/args/gemm.h"
+#include "kernels/args/group.h"
+#include "kernels/args/kv_copy.h"
+#include "kernels/args/norm.h"
+#include "kernels/args/rope.h"
+#include "kernels/args/rows.h"
+#include "kernels/args/sample.h"
+#include "kernels/backend.h"
+#include "kernels/open.h"
+#include "kernels/planner.h"
 
 #include <assert.h>
 #include <pthread.h>

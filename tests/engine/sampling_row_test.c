@@ -32,12 +32,12 @@ static bool forbidden(const struct request_spec *s, uint32_t id, const uint32_t 
     return false;
 }
 
-static void check_row(const struct request_spec *s, const struct sampling *made, struct k_logit_bias *room,
+static void check_row(const struct request_spec *s, const struct sampling *made, struct k_logit_bias *scratch,
                       const uint32_t *generated, uint32_t n)
 {
     const struct token_counts none = {0};
     const struct sampling_state state = {
-        .counts = &none, .generated = generated, .n_generated = n, .position = 1 + n, .room = room};
+        .counts = &none, .generated = generated, .n_generated = n, .position = 1 + n, .scratch = scratch};
     struct k_sample_row row;
     sampling_row(made, &state, &row);
     uint32_t at = 0;
@@ -97,13 +97,13 @@ static void rows(void **state)
         struct quire_error err;
         assert_int_equal(request_spec_check(&s, N_VOCAB, &err), QUIRE_OK);
         assert_int_equal(sampling_init(&made, &s, &desc, &err), QUIRE_OK);
-        /* Exactly as large as sampling_row_room() reports, so that a sanitizer detects an overrun. */
-        struct k_logit_bias *room = malloc(sampling_row_room(&made) * sizeof *room);
+        /* Exactly as large as sampling_row_scratch() reports, so that a sanitizer detects an overrun. */
+        struct k_logit_bias *scratch = malloc(sampling_row_scratch(&made) * sizeof *scratch);
         for (uint32_t i = 0; i < 6; i++)
             generated[i] = below(&random, 3);
         for (uint32_t n = 0; n <= 6; n++)
-            check_row(&s, &made, room, generated, n);
-        free(room);
+            check_row(&s, &made, scratch, generated, n);
+        free(scratch);
         sampling_free(&made);
     }
 }
@@ -130,16 +130,16 @@ static void most_words(void **state)
     struct quire_error err;
     assert_int_equal(request_spec_check(&s, desc.vocab_size, &err), QUIRE_OK);
     assert_int_equal(sampling_init(&made, &s, &desc, &err), QUIRE_OK);
-    struct k_logit_bias *room = malloc(sampling_row_room(&made) * sizeof *room);
+    struct k_logit_bias *scratch = malloc(sampling_row_scratch(&made) * sizeof *scratch);
     const struct token_counts none = {0};
     const struct sampling_state at = {
-        .counts = &none, .generated = &generated, .n_generated = 1, .position = 2, .room = room};
+        .counts = &none, .generated = &generated, .n_generated = 1, .position = 2, .scratch = scratch};
     struct k_sample_row row;
     sampling_row(&made, &at, &row);
     assert_int_equal(row.n_biases, n_words);
     for (uint32_t i = 0; i < n_words; i++)
         assert_int_equal(row.biases[i].id, i + 1);
-    free(room);
+    free(scratch);
     sampling_free(&made);
 }
 

@@ -296,7 +296,7 @@ def test_the_echo_of_many_choices_is_nobodys_slowness():
                 assert status == 400 and reply["error"]["param"] in ask and "64 MiB" in reply["error"]["message"], reply
 
 
-def test_large_replies_have_room_or_are_refused():
+def test_large_replies_have_space_or_are_refused():
     if RACES:
         print("        not run: the first of four such replies is given up before ThreadSanitizer is through with the fourth")
         return

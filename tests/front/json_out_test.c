@@ -1,4 +1,4 @@
-#include "base/utf8.h"
+#include "base/encoding/utf8.h"
 #include "server/front/output/json_out.h"
 #include "tests/front/front_unit_test.h"
 

@@ -197,6 +197,16 @@ static bool endless(struct text_job *job)
     return true;
 }
 
+/* One slice, until the three other jobs have begun. */
+static bool endless_until_begun(struct text_job *job)
+{
+    (void)job;
+    atomic_fetch_add(&n_endless, 1);
+    while (atomic_load(&n_begun) < 3)
+        usleep(100);
+    return false;
+}
+
 /* However long the slices of long jobs are, a short job still runs. */
 static void one_thread_is_left_to_short_ones(void **state)
 {
@@ -220,8 +230,41 @@ static void one_thread_is_left_to_short_ones(void **state)
     text_pool_close(pool);
 }
 
+/* Slices may be long. A tenant that waits while another has a running slice comes first, whenever it came. */
+static void idle_tenants_first(void **state)
+{
+    (void)state;
+    for (int prefers = 0; prefers < 2; prefers++) {
+        struct text_pool *pool;
+        struct named_job held = named('h', 1, 100, 1), turning = named('t', 2, 100, 1), more = named('m', 1, 100, 1),
+                         other = named('o', 3, 100, 1);
+        assert_int_equal(text_pool_open(base, 2, &pool, NULL), 0);
+        if (prefers)
+            text_pool_prefer_idle(pool);
+        n_order = n_done = 0;
+        atomic_store(&n_begun, 0);
+        atomic_store(&n_endless, 0);
+        held.job.work = endless_until_begun;
+        memset(order, 0, sizeof order);
+        pthread_mutex_lock(&gate);
+        text_pool_submit(pool, &held.job);
+        while (!atomic_load(&n_endless))
+            usleep(100);
+        text_pool_submit(pool, &turning.job);
+        while (!atomic_load(&n_begun))
+            usleep(100);
+        text_pool_submit(pool, &more.job);
+        text_pool_submit(pool, &other.job);
+        pthread_mutex_unlock(&gate);
+        while (n_done < 4)
+            event_base_loop(base, EVLOOP_ONCE);
+        text_pool_close(pool);
+        assert_string_equal(order, prefers ? "tom" : "tmo");
+    }
+}
+
 /* A cancelled job frees its slot for the next one, whether or not it has begun. */
-static void cancelled_ones_make_room(void **state)
+static void cancelled_ones_make_space(void **state)
 {
     (void)state;
     struct text_pool *pool;
@@ -265,9 +308,10 @@ static void closing_ends_what_has_begun(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_job_ends_once),      cmocka_unit_test(closing_releases_what_is_left),
-        cmocka_unit_test(tenants_have_turns),       cmocka_unit_test(one_thread_is_left_to_short_ones),
-        cmocka_unit_test(cancelled_ones_make_room), cmocka_unit_test(closing_ends_what_has_begun),
+        cmocka_unit_test(every_job_ends_once),       cmocka_unit_test(closing_releases_what_is_left),
+        cmocka_unit_test(tenants_have_turns),        cmocka_unit_test(one_thread_is_left_to_short_ones),
+        cmocka_unit_test(cancelled_ones_make_space), cmocka_unit_test(closing_ends_what_has_begun),
+        cmocka_unit_test(idle_tenants_first),
     };
     base = event_base_new();
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

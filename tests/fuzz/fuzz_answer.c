@@ -2,7 +2,7 @@
  * checks behind them are reached. */
 #include "fuzz.h"
 
-#include "base/little_endian.h"
+#include "base/encoding/little_endian.h"
 #include "server/cache/answer.h"
 
 #include <stdlib.h>

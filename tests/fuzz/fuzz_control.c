@@ -1,7 +1,7 @@
 /* A CONTROL command: every value that reaches the engine is in range, and every error is one line of text. */
 #include "fuzz.h"
-#include "engine/engine.h"
 
+#include "engine/engine.h"
 #include "server/daemon/internal.h"
 
 #include <stdlib.h>

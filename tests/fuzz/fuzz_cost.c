@@ -16,7 +16,7 @@ static void check(const struct sched_cost *cost)
         double us = sched_cost_us(cost, &shape);
         if (!(us >= last && us <= SCHED_COST_MAX_US))
             abort();
-        if (sched_cost_room(cost, &(struct sched_shape){.n_logits = 1}, n, n, us) != n)
+        if (sched_cost_fit(cost, &(struct sched_shape){.n_logits = 1}, n, n, us) != n)
             abort();
         if (!(sched_cost_prefill_us(cost, n, n, 100) <= SCHED_COST_MAX_US))
             abort();

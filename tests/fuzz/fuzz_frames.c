@@ -5,8 +5,12 @@
  */
 #include "fuzz.h"
 
+#include "server/wire/decode.h"
+#include "server/wire/encode.h"
+#include "server/wire/frame.h"
 #include "server/wire/frame_reader.h"
-#include "server/wire/wire.h"
+#include "server/wire/records.h"
+#include "server/wire/stats_frame.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  * of every route. */
 #include "fuzz.h"
 
-#include "base/json.h"
+#include "base/encoding/json.h"
 #include "server/front/body/generation_job.h"
 #include "server/front/front_internal.h"
 #include "server/http/http_parser.h"

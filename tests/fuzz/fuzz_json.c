@@ -1,13 +1,13 @@
 /* A request's JSON: the parser accepts what jansson accepts, except for numbers out of range, and returns the same
  * values.
  *
- * The parser of Python's JSON accepts what its other reader accepts (base/json.h).
+ * The parser of Python's JSON accepts what its other reader accepts (base/encoding/json.h).
  *
  * input: the text
  */
 #include "fuzz.h"
 
-#include "base/json.h"
+#include "base/encoding/json.h"
 #include "text/quire_json.h"
 
 #include <math.h>

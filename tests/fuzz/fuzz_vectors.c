@@ -3,7 +3,7 @@
  * records to correct. */
 #include "fuzz.h"
 
-#include "base/little_endian.h"
+#include "base/encoding/little_endian.h"
 #include "server/similar/vector_index.h"
 #include "server/similar/vector_records.h"
 

@@ -1,5 +1,7 @@
 /* --invariance off on the emulated GPU: GEMMs of many tokens by cuBLASLt's stub, and the behaviour if it has no kernel
  * for a shape, fails, or is missing. Argument `absent`: run without it on the loader's path. */
+#include "kernels/args/gemm.h"
+#include "kernels/planner.h"
 #include "tests/kernels/cuda_fixture.h"
 #include "tests/kernels/page.h"
 

@@ -3,6 +3,7 @@
 #define QUIRE_TESTS_CUDA_FIXTURE_H
 
 #include "kernels/cuda/host/memory.h"
+#include "kernels/open.h"
 #include "tests/simt/control.h"
 
 #include <setjmp.h>

@@ -2,7 +2,9 @@
  * caches names, so each case runs in its own process.
  *
  * cuda_library_test FOLDER: the folder of the libraries. The program must have a bin/ folder of its own. */
-#include "kernels/kernels.h"
+#include "kernels/backend.h"
+#include "kernels/open.h"
+#include "kernels/planner.h"
 
 #include <errno.h>
 #include <limits.h>

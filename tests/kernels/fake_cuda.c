@@ -1,6 +1,7 @@
 /* A substitute for libquire_cuda.so in cuda_library_test. FAKE_OPENS: it opens; otherwise it finds no driver.
  * FAKE_EMPTY: it is not a Quire library. */
 #include "kernels/cuda/host/open.h"
+#include "kernels/planner.h"
 
 #if !defined(FAKE_EMPTY)
 const char quire_cuda_version[] = FAKE_VERSION;

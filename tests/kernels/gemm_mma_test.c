@@ -1,6 +1,8 @@
 /* The mma form of GEMM beyond random numbers: every possible weight, activations at the limits of f16, rows without an
  * exponent, and every number of tokens with its own kernel. Compared bit for bit with the specification. */
 #include "kernels/cuda/launch.h"
+#include "kernels/open.h"
+#include "kernels/planner.h"
 #include "tests/kernels/page.h"
 #include "tests/kernels/page_mma.h"
 #include "tests/sample.h"

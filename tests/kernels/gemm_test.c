@@ -1,5 +1,8 @@
 /* GEMMs with sums that random numbers do not reach: signed zeros, and results on both sides of the smallest normal
  * number, which the tile form flushes. Compared bit for bit with the specification. */
+#include "kernels/args/gemm.h"
+#include "kernels/open.h"
+#include "kernels/planner.h"
 #include "kernels/segments.h"
 #include "tests/kernels/page.h"
 #include "tests/sample.h"

@@ -10,8 +10,9 @@
  * kernels_test [--backend ref] [--case SUBSTRING] [--part I/N: each Nth case] [--exact: tensor cores add as the page says, so
  * the mma form is compared bit for bit on hardware too]; `quire bench kernels` times the same table. With QUIRE_ISOLATE=1 a
  * case that dies takes no other with it. */
-#include "kernels/cases/isolate.h"
 #include "kernels/cases/op_run.h"
+#include "kernels/open.h"
+#include "tests/isolate_print.h"
 #include "tests/kernels/oracle.h"
 #include "tests/kernels/page.h"
 #include "tests/sample.h"
@@ -143,12 +144,22 @@ static bool has_nan(const struct op_output *out, uint32_t token)
 
 /* ---- one case -------------------------------------------------------------------------------- */
 
+/* op_run(), whose failure is printed. */
+static bool run(struct k_backend *b, const struct op_case *c, const struct op_data *d, const struct op_variant *variant,
+                struct op_output *out)
+{
+    struct quire_error err;
+    if (op_run(b, c, d, variant, out, &err) == QUIRE_OK)
+        return true;
+    printf("FAILED: %s\n", err.text);
+    return false;
+}
+
 static bool variant_equals(struct k_backend *b, const struct op_case *c, const struct op_data *d,
                            const struct op_variant *variant, const struct op_output *want, const char *what)
 {
     struct op_output out;
-    bool ok = op_run(b, c, d, variant, &out);
-    ok = same_output(c, want, &out, UINT32_MAX, what) && ok;
+    bool ok = run(b, c, d, variant, &out) && same_output(c, want, &out, UINT32_MAX, what);
     op_output_free(&out);
     return ok;
 }
@@ -197,11 +208,11 @@ static bool check_isolation(struct k_backend *b, const struct op_case *c, struct
     float *at = &d->x[(uint64_t)token * d->x_width], saved = *at;
     *at = NAN;
     struct op_output out;
-    bool ok = op_run(b, c, d, &(struct op_variant){0}, &out);
-    ok = same_output(c, want, &out, token, "a NaN elsewhere") && ok;
+    const bool has_run = run(b, c, d, &(struct op_variant){0}, &out);
+    bool ok = has_run && same_output(c, want, &out, token, "a NaN elsewhere");
     /* A scale that is stated knows no NaN: it makes a zero of it. */
     const bool is_swallowed = c->form == K_FORM_INT8 && c->x_scale != 0;
-    if (!is_swallowed && !has_nan(&out, token)) {
+    if (has_run && !is_swallowed && !has_nan(&out, token)) {
         printf("  a NaN was swallowed\n");
         ok = false;
     }
@@ -240,8 +251,8 @@ static bool check_masked_values(struct k_backend *b, const struct op_case *c, st
     else
         memcpy(at, &(float){INFINITY}, bytes);
     struct op_output out;
-    bool ok = op_run(b, c, d, &(struct op_variant){0}, &out);
-    ok = same_output(c, want, &out, last, "an infinite V that is masked") && ok;
+    bool ok = run(b, c, d, &(struct op_variant){0}, &out) &&
+              same_output(c, want, &out, last, "an infinite V that is masked");
     op_output_free(&out);
     memcpy(at, saved, bytes);
     return ok;
@@ -256,12 +267,16 @@ static bool check_two_steps(struct k_backend *b, const struct op_case *c, struct
     if (c->op != K_OP_GEMM_SILU_MUL)
         return true;
     alone.op = K_OP_GEMM;
-    bool ok = op_run(b, &alone, d, &(struct op_variant){0}, &gate_up);
-    op_output_make(c, &out);
+    if (!run(b, &alone, d, &(struct op_variant){0}, &gate_up))
+        return false;
+    if (op_output_make(c, &out, NULL) != QUIRE_OK) {
+        op_output_free(&gate_up);
+        return false;
+    }
     const float *y = (const float *)(void *)gate_up.arrays[0].bytes;
     for (uint64_t t = 0; t < c->n_tokens; t++)
         page_silu_mul(y + t * c->n_rows, c->n_rows / 2, (float *)(void *)out.arrays[0].bytes + t * (c->n_rows / 2));
-    ok = same_output(c, want, &out, UINT32_MAX, "gemm and then silu") && ok;
+    bool ok = same_output(c, want, &out, UINT32_MAX, "gemm and then silu");
     op_output_free(&gate_up);
     op_output_free(&out);
     return ok;
@@ -277,9 +292,16 @@ static bool check_case(const struct backends *all, const struct op_case *c, bool
     }
     struct op_data d;
     struct op_output out, page;
-    op_data_make(c, &d);
-    bool ok = op_run(with(b, 0), c, &d, &(struct op_variant){0}, &out);
-    ok = oracle_check(c, &d, &out, worst) && ok;
+    struct quire_error err;
+    if (op_data_make(c, &d, &err) != QUIRE_OK) {
+        printf("FAILED: %s\n", err.text);
+        return false;
+    }
+    if (!run(with(b, 0), c, &d, &(struct op_variant){0}, &out)) {
+        op_data_free(&d);
+        return false;
+    }
+    bool ok = oracle_check(c, &d, &out, worst);
     if (c->form != K_FORM_MMA || exact || is_emulated(b[0])) {
         page_run(c, &d, &page);
         ok = same_output(c, &page, &out, UINT32_MAX, "the page") && ok;
@@ -365,8 +387,8 @@ int main(int argc, char **argv)
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
     const struct isolate_range range = isolate_range(op_n_test_cases);
-    const struct isolate_job job = {.n = op_n_test_cases, .limit_s = CASE_LIMIT_S, .explain = true};
+    const struct isolate_job job = {.n = op_n_test_cases, .limit_s = CASE_LIMIT_S};
     if (!range.is_child && getenv("QUIRE_ISOLATE"))
-        return isolate_run(&job);
+        return isolate_run_printing(job, true);
     return run_tests(&options, &range);
 }

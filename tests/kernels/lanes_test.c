@@ -1,4 +1,6 @@
-/* Compares kernels/ref/lanes.h with kernels/math.h, element by element. Built like kernels/ref. */
+/* Compares kernels/ref/lanes.h with kernels/math/, element by element. Built like kernels/ref. */
+#include "kernels/math/convert.h"
+#include "kernels/math/lane_sum.h"
 #include "kernels/ref/lanes.h"
 
 #include <math.h>

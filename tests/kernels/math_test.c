@@ -1,6 +1,14 @@
-/* Compares kernels/math.h with the specification bit for bit, and with wide libm functions within the documented
+/* Compares kernels/math/ with the specification bit for bit, and with wide libm functions within the documented
  * errors. */
-#include "kernels/math.h"
+#include "kernels/math/activation.h"
+#include "kernels/math/bits.h"
+#include "kernels/math/convert.h"
+#include "kernels/math/exp.h"
+#include "kernels/math/lane_sum.h"
+#include "kernels/math/philox.h"
+#include "kernels/math/round.h"
+#include "kernels/math/sincos.h"
+#include "kernels/math/wide.h"
 #include "tests/kernels/page.h"
 
 #include <math.h>

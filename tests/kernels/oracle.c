@@ -407,7 +407,7 @@ static void check_rope_kv(const struct op_case *c, const struct op_data *d, cons
  * more division. Mma form: scores are D/16 instructions, MMA each, of q rounded to f16. Weights are rounded to f16
  * before they are summed, in 16 additions per lane and 2 for the lanes, and multiplied: MMA for 16 positions, some of
  * which may be in half of one. Errors of scores in the hundreds are not small, hence expm1. A softcap does not move two
- * scores further apart, and has its own error: 2 u of its argument, 5.4 u of tanh (kernels/math.h) and u for the
+ * scores further apart, and has its own error: 2 u of its argument, 5.4 u of tanh (kernels/math/) and u for the
  * product by the cap. A sink is one more split, with an exact score.
  */
 static void check_attention_head(const struct op_case *c, const struct op_data *d, const struct op_array *out,
@@ -534,7 +534,7 @@ static void check_layernorm(const struct op_case *c, const struct op_data *d, co
     }
 }
 
-/* GELU by kernels/math.h: off by 3.9e-7 at most, and near 0 and far from it by 10 u of x. */
+/* GELU by kernels/math/activation.h: off by 3.9e-7 at most, and near 0 and far from it by 10 u of x. */
 static void check_activate(const struct op_case *c, const struct op_data *d, const struct op_array *a,
                            struct verdict *v)
 {

@@ -606,7 +606,8 @@ static void page_copy_blocks(const struct op_data *d, struct op_output *out)
 
 void page_run(const struct op_case *c, const struct op_data *d, struct op_output *out)
 {
-    op_output_make(c, out);
+    if (op_output_make(c, out, NULL) != QUIRE_OK)
+        abort(); /* memory is out */
     float *first = (float *)(void *)out->arrays[0].bytes;
     switch (c->op) {
     case K_OP_EMBED:

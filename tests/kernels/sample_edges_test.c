@@ -1,7 +1,9 @@
 /* Compares a backend's sampling with the sorting specification at the limits of a device's code: vocabularies around
  * the sizes at which blocks and lists change, equal logits, ranges that exceed the list, many counts, several rounds,
  * bad rows among good ones. */
-#include "kernels/kernels.h"
+#include "kernels/args/sample.h"
+#include "kernels/backend.h"
+#include "kernels/open.h"
 #include "tests/kernels/page.h"
 #include "kernels/cases/op_sample.h"
 #include "tests/sample.h"

@@ -3,7 +3,9 @@
  *
  * Chi-square limits are the 1 - 10^-4 quantiles. The draws are counter-based, so a result never changes between runs.
  */
-#include "kernels/kernels.h"
+#include "kernels/args/sample.h"
+#include "kernels/backend.h"
+#include "kernels/open.h"
 #include "kernels/cases/op_sample.h"
 #include "tests/sample.h"
 

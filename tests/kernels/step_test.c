@@ -2,8 +2,19 @@
  * rows and tokens, empty calls, rejected ids and shapes.
  *
  * kernels_step_test [BACKEND] */
-#include "kernels/kernels.h"
-#include "kernels/math.h"
+#include "kernels/args/attention.h"
+#include "kernels/args/gemm.h"
+#include "kernels/args/kv_copy.h"
+#include "kernels/args/norm.h"
+#include "kernels/args/rope.h"
+#include "kernels/args/rows.h"
+#include "kernels/backend.h"
+#include "kernels/format.h"
+#include "kernels/gemm_form.h"
+#include "kernels/kv.h"
+#include "kernels/open.h"
+#include "kernels/planner.h"
+#include "kernels/weight.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -7,7 +7,7 @@
  * breaks the model or the copies on purpose, one rule at a time, and must find the difference each time. As a sample
  * (tests/sample.h) it runs half of the operations, from the sample's seed on.
  */
-#include "memory/kv_cache.h"
+#include "memory/kv_table.h"
 #include "tests/memory/kv_model.h"
 #include "tests/sample.h"
 

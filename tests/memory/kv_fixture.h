@@ -3,6 +3,7 @@
 #define QUIRE_TESTS_MEMORY_KV_FIXTURE_H
 
 #include "memory/kv_cache.h"
+#include "memory/kv_table.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

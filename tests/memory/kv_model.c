@@ -17,7 +17,7 @@ void model_open(struct model *m, const struct kv_config *config, enum wrong_rule
             group->spare[b] = b < n_host ? n_host - 1 - b : 0;
         }
     }
-    if (wrong == WRONG_ROOM)
+    if (wrong == WRONG_SPACE)
         m->capacity /= 2;
 }
 

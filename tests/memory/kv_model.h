@@ -27,7 +27,7 @@ enum wrong_rule {
     WRONG_HELD,       /* blocks evicted by a load may displace blocks that it will load */
     WRONG_TAKE_BACK,  /* a host copy stays when its name is computed again */
     WRONG_OWNER,      /* a loaded block belongs to the tenant that loads it */
-    WRONG_ROOM,       /* there is space for one move per block */
+    WRONG_SPACE,       /* there is space for one move per block */
     WRONG_DROP,       /* the host tier is not dropped */
     WRONG_ORDER,      /* the test makes the copies in reverse order */
     N_WRONG

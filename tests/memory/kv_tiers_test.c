@@ -265,7 +265,7 @@ static void test_computed_anew_drops_the_host_copy(void **state)
 }
 
 /* The ledger holds two copies per device block: its old content moves out and other content moves in. */
-static void test_past_the_room_for_moves_nothing_spills(void **state)
+static void test_past_the_space_for_moves_nothing_spills(void **state)
 {
     (void)state;
     struct kv_cache *cache = open_tiers(1, 8, KV_EVICT_LRU);
@@ -504,7 +504,7 @@ int main(void)
         cmocka_unit_test(test_a_load_does_not_push_out_its_own_blocks),
         cmocka_unit_test(test_the_host_gives_up_its_oldest),
         cmocka_unit_test(test_computed_anew_drops_the_host_copy),
-        cmocka_unit_test(test_past_the_room_for_moves_nothing_spills),
+        cmocka_unit_test(test_past_the_space_for_moves_nothing_spills),
         cmocka_unit_test(test_load_with_a_window),
         cmocka_unit_test(test_load_moves_a_window_on),
         cmocka_unit_test(test_load_uses_what_its_window_leaves),

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "parallel/at_work.h"
+#include "parallel/progress.h"
 #include "ranks.h"
 #include "tests/sample.h"
 
@@ -27,22 +27,22 @@ struct parts {
     struct collective *stage, *before, *next;
 };
 
-static int open_link(struct collective *c, uint32_t stage, uint32_t place, struct collective **out,
+static int open_link(struct collective *c, uint32_t stage, uint32_t rank_in_stage, struct collective **out,
                      struct quire_error *err)
 {
-    const uint32_t ends[2] = {stage * N_PLACES + place, (stage + 1) * N_PLACES + place};
+    const uint32_t ends[2] = {stage * N_PLACES + rank_in_stage, (stage + 1) * N_PLACES + rank_in_stage};
     return collective_open_part(c, N_STAGES + ends[0], ends, 2, out, err);
 }
 
 static int open_parts(struct collective *c, struct parts *out, struct quire_error *err)
 {
-    const uint32_t stage = collective_rank(c) / N_PLACES, place = collective_rank(c) % N_PLACES;
+    const uint32_t stage = collective_rank(c) / N_PLACES, rank_in_stage = collective_rank(c) % N_PLACES;
     const uint32_t members[N_PLACES] = {stage * N_PLACES, stage * N_PLACES + 1};
     *out = (struct parts){NULL, NULL, NULL};
     int status = collective_open_part(c, stage, members, N_PLACES, &out->stage, err);
     if (status == QUIRE_OK && stage > 0)
-        status = open_link(c, stage - 1, place, &out->before, err);
-    return status == QUIRE_OK && stage + 1 < N_STAGES ? open_link(c, stage, place, &out->next, err) : status;
+        status = open_link(c, stage - 1, rank_in_stage, &out->before, err);
+    return status == QUIRE_OK && stage + 1 < N_STAGES ? open_link(c, stage, rank_in_stage, &out->next, err) : status;
 }
 
 static void close_parts(struct parts *parts)
@@ -146,34 +146,34 @@ static void who_dies_in_a_stage_ends_all(void **state)
 #define SHORT_MS (SAMPLE_IS_FOR_RACES ? 2000u : 1000u)
 
 /* The rule: 2 % of the time, a page from a disk, or waiting for one. */
-static void at_work_is_who_does_a_share(void **state)
+static void progress_is_a_share_of_the_time(void **state)
 {
     (void)state;
     const uint64_t ms = 1000000;
     struct quire_process_look look = {.work_ns = 5000 * ms};
-    struct at_work w = {0};
-    at_work_look(&w, 3, &look, 100 * ms);
+    struct progress w = {0};
+    progress_look(&w, 3, &look, 100 * ms);
     assert_int_equal(w.idle_ns, 0); /* another rank is waited for */
     look.work_ns += 2 * ms;
-    at_work_look(&w, 3, &look, 100 * ms);
+    progress_look(&w, 3, &look, 100 * ms);
     assert_int_equal(w.idle_ns, 100 * ms); /* not more than a fiftieth */
     look.work_ns += 10 * ms;
-    at_work_look(&w, 3, &look, 100 * ms);
+    progress_look(&w, 3, &look, 100 * ms);
     assert_int_equal(w.idle_ns, 0);
     for (int i = 0; i < 600; i++) { /* a waiting rank's polls, in ticks */
         look.work_ns += i % 100 == 99 ? 10 * ms : 0;
-        at_work_look(&w, 3, &look, 100 * ms);
+        progress_look(&w, 3, &look, 100 * ms);
     }
     assert_int_equal(w.idle_ns, 60000 * ms);
     look.work_ns += QUIRE_PROCESS_PAGE_NS;
-    at_work_look(&w, 3, &look, 100 * ms);
+    progress_look(&w, 3, &look, 100 * ms);
     assert_int_equal(w.idle_ns, 0);
-    at_work_look(&w, 3, &look, 100 * ms);
+    progress_look(&w, 3, &look, 100 * ms);
     look.is_at_disk = true;
-    at_work_look(&w, 3, &look, 100 * ms);
+    progress_look(&w, 3, &look, 100 * ms);
     assert_int_equal(w.idle_ns, 0);
     look = (struct quire_process_look){.work_ns = 0}; /* one that cannot be observed */
-    at_work_look(&w, 3, &look, 100 * ms);
+    progress_look(&w, 3, &look, 100 * ms);
     assert_int_equal(w.idle_ns, 100 * ms);
 }
 
@@ -212,7 +212,7 @@ static int compute_and_sleep(struct collective *c, const void *argument, struct 
         if (rank == i || rank == i + 1) {
             status = collective_open_part(c, i, (const uint32_t[]){i, i + 1}, 2, &links[i], err);
             if (status == QUIRE_OK)
-                collective_be_lenient(links[i]);
+                collective_be_patient(links[i]);
         }
     if (status == QUIRE_OK)
         status = collective_barrier(c, err);
@@ -280,7 +280,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stages_compute_side_by_side),
         cmocka_unit_test(who_dies_in_a_stage_ends_all),
-        cmocka_unit_test(at_work_is_who_does_a_share),
+        cmocka_unit_test(progress_is_a_share_of_the_time),
         cmocka_unit_test(who_computes_is_not_late_and_who_sleeps_is),
 #ifndef TEST_HOSTS
         cmocka_unit_test(parts_are_some_of_the_ranks_by_rising_number),

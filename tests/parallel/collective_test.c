@@ -339,13 +339,13 @@ static void a_group_of_one_needs_nobody(void **state)
 /* One of n ranks that mpirun started: the same, over its MPI. */
 static int run_as_rank(uint32_t n)
 {
-    struct place place;
+    struct position position;
     struct collective *c;
     struct quire_error err = {.text = ""};
     struct outcome mine = {.status = QUIRE_OK};
-    const struct place_flags flags = {.transport = PLACE_MPI};
-    int status = place_find(&flags, n, &place, &err);
-    const struct hosts_options options = {.place = &place, .transport = PLACE_MPI, .timeout_ms = TIMEOUT_MS};
+    const struct rank_position_flags flags = {.transport = TRANSPORT_MPI};
+    int status = rank_position_find(&flags, n, &position, &err);
+    const struct hosts_options options = {.position = &position, .transport = TRANSPORT_MPI, .timeout_ms = TIMEOUT_MS};
     if (status == QUIRE_OK)
         status = hosts_join(&options, &c, &err);
     if (status != QUIRE_OK) {
@@ -359,7 +359,7 @@ static int run_as_rank(uint32_t n)
         status = collective_barrier(c, &err);
     collective_leave(c);
     if (status != QUIRE_OK || mine.problem[0])
-        fprintf(stderr, "rank %u: %s%s\n", place.rank, err.text, mine.problem);
+        fprintf(stderr, "rank %u: %s%s\n", position.rank, err.text, mine.problem);
     return status != QUIRE_OK || mine.problem[0];
 }
 #endif

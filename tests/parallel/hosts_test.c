@@ -59,11 +59,11 @@ static uint32_t add(struct meeting *m, struct start s)
         return i;
     struct quire_error err = {.text = ""};
     struct collective *c = NULL;
-    struct place place = {.launcher = "a test", .rank = s.rank, .size = s.size, .port = m->port};
+    struct position position = {.launcher = "a test", .rank = s.rank, .size = s.size, .port = m->port};
     const struct hosts_options options = {
-        .place = &place, .transport = PLACE_TCP, .join_ms = s.join_ms ? s.join_ms : 20000};
+        .position = &position, .transport = TRANSPORT_TCP, .join_ms = s.join_ms ? s.join_ms : 20000};
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    snprintf(place.address, sizeof place.address, "%s", s.address ? s.address : "127.0.0.1");
+    snprintf(position.address, sizeof position.address, "%s", s.address ? s.address : "127.0.0.1");
     if (s.secret)
         setenv("QUIRE_GROUP_SECRET", s.secret, 1);
     else

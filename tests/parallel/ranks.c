@@ -43,9 +43,9 @@ static int make_group(struct ranks *ranks)
 
 static int join(const struct ranks *ranks, uint32_t rank, struct collective **out, struct quire_error *err)
 {
-    const struct place place = {
+    const struct position position = {
         .launcher = "a test", .rank = rank, .size = ranks->n, .address = "127.0.0.1", .port = ranks->port};
-    const struct hosts_options options = {.place = &place, .timeout_ms = ranks->timeout_ms, .join_ms = 20000};
+    const struct hosts_options options = {.position = &position, .timeout_ms = ranks->timeout_ms, .join_ms = 20000};
     unsetenv("QUIRE_GROUP_SECRET");
     return hosts_join(&options, out, err);
 }

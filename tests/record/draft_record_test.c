@@ -3,6 +3,7 @@
 #include "record_rig.h"
 
 #include "engine/record/drive.h"
+#include "engine/stats.h"
 #include "app/replay/replay.h"
 
 #include <setjmp.h>
@@ -241,6 +242,6 @@ int main(void)
                                  cmocka_unit_test(a_late_prediction), cmocka_unit_test(choices_are_recorded)};
     if (quire_hash_init() != QUIRE_OK)
         return 1;
-    sample_twin(tests, sizeof tests / sizeof *tests);
+    sample_overlap(tests, sizeof tests / sizeof *tests);
     return cmocka_run_group_tests(tests, rig_set_up, rig_tear_down);
 }

@@ -1,5 +1,7 @@
 #include "record_rig.h"
 
+#include "engine/engine.h"
+
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>

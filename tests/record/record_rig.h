@@ -3,6 +3,7 @@
 #define QUIRE_TESTS_RECORD_RIG_H
 
 #include "client.h"
+#include "kernels/kv.h"
 #include "tiny_model.h"
 
 #include "engine/record/recorder.h"

@@ -2,6 +2,7 @@
  * engine to the same bits. */
 #include "record_rig.h"
 
+#include "engine/engine.h"
 #include "engine/record/drive.h"
 #include "app/replay/replay.h"
 
@@ -510,6 +511,6 @@ int main(void)
 #ifdef TEST_DEVICE /* the last one is the device's own; record_test runs all others */
     sample_tests(tests, sizeof tests / sizeof *tests - 1, 2);
 #endif
-    sample_twin(tests, sizeof tests / sizeof *tests);
+    sample_overlap(tests, sizeof tests / sizeof *tests);
     return cmocka_run_group_tests(tests, rig_set_up, rig_tear_down);
 }

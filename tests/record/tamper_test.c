@@ -1,7 +1,7 @@
 /* Recordings that were changed, truncated or invented: the fault is found, and its place is reported. */
 #include "record_rig.h"
 
-#include "base/tagged.h"
+#include "base/encoding/tagged.h"
 #include "engine/record/format.h"
 #include "engine/record/sections.h"
 #include "engine/record/drive.h"
@@ -206,22 +206,22 @@ static void replay_names_what_differs(void **state)
     assert_int_equal(report.shown[0].replayed, ENGINE_FINISH_LENGTH);
 }
 
-static void another_law_is_refused(void **state)
+static void other_numerics_are_refused(void **state)
 {
     (void)state;
-    const uint8_t law[] = {K_LAW_VERSION + 1, 0, 0, 0}; /* after the version */
+    const uint8_t numerics[] = {K_NUMERICS_VERSION + 1, 0, 0, 0}; /* after the version */
     struct recording *r;
     struct replay *p;
     struct replay_report report;
     struct quire_error err;
-    unsigned char *lied = lie(RECORDING_HEADER, 0, 4, law, 4);
+    unsigned char *lied = lie(RECORDING_HEADER, 0, 4, numerics, 4);
     assert_int_equal(recording_open_memory(lied, n_bytes, &r, NULL), QUIRE_OK);
     assert_int_equal(replay_open(r, &p, NULL), QUIRE_OK);
     assert_int_equal(replay_run(p, rig_model.dir, NULL, NULL, NULL, &report, &err), QUIRE_UNSUPPORTED);
     char both[128];
     snprintf(both, sizeof both,
-             "by version %d of docs/internals/numerics.md, but this program computes by version %d:", law[0],
-             K_LAW_VERSION);
+             "by version %d of docs/internals/numerics.md, but this program computes by version %d:", numerics[0],
+             K_NUMERICS_VERSION);
     assert_non_null(strstr(err.text, both));
     replay_close(p);
     recording_close(r);
@@ -482,7 +482,7 @@ int main(void)
         cmocka_unit_test(a_torn_tail_is_left_out),
         cmocka_unit_test(records_that_moved_are_found),
         cmocka_unit_test(replay_names_what_differs),
-        cmocka_unit_test(another_law_is_refused),
+        cmocka_unit_test(other_numerics_are_refused),
         cmocka_unit_test(another_kv_cache_answers_otherwise),
         cmocka_unit_test(drive_names_the_record),
         cmocka_unit_test(lies_are_checked),

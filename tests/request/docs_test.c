@@ -1,6 +1,6 @@
 /* The documents match the table: docs/reference/openapi.json for the fields that every generating route reads (type,
  * range, default, description), docs/reference/protocol.md for all (tag, name, kind, bit, maximum of items). */
-#include "base/json.h"
+#include "base/encoding/json.h"
 #include "request/fields.h"
 
 #include <setjmp.h>

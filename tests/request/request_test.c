@@ -1,5 +1,5 @@
 /* The table of a request's fields, and its uses: bytes, copies and checks of each row. */
-#include "base/tagged.h"
+#include "base/encoding/tagged.h"
 #include "request/codec.h"
 #include "request/fields.h"
 

@@ -128,7 +128,7 @@ static struct sched_shape random_shape(uint64_t *state)
     return shape;
 }
 
-static void room_is_the_largest_count_within_the_target(void **state)
+static void fit_is_the_largest_count_within_the_target(void **state)
 {
     (void)state;
     uint64_t seed = 7;
@@ -138,7 +138,7 @@ static void room_is_the_largest_count_within_the_target(void **state)
         struct sched_shape shape = random_shape(&seed);
         uint32_t first = random_below(&seed, 300), most = random_below(&seed, 200);
         double target = sched_cost_us(&cost, &shape) + random_us(&seed, 3000);
-        uint32_t room = sched_cost_room(&cost, &shape, first, most, target);
+        uint32_t room = sched_cost_fit(&cost, &shape, first, most, target);
         assert_int_equal(room, scan(&cost, &shape, first, most, target));
         n_none += room == 0;
         n_one += room == 1;
@@ -149,7 +149,7 @@ static void room_is_the_largest_count_within_the_target(void **state)
 }
 
 /* The exact cost of a count is within the target; anything less is not. */
-static void room_is_exact_at_the_border(void **state)
+static void fit_is_exact_at_the_border(void **state)
 {
     (void)state;
     const struct sched_shape empty = {0};
@@ -157,12 +157,12 @@ static void room_is_exact_at_the_border(void **state)
         struct sched_shape shape = {0};
         sched_shape_add(&shape, 20, count, 0);
         double us = sched_cost_us(&simple, &shape);
-        assert_int_equal(sched_cost_room(&simple, &empty, 20, 1000, us), count);
-        assert_int_equal(sched_cost_room(&simple, &empty, 20, 1000, nextafter(us, 0)), count - 1);
+        assert_int_equal(sched_cost_fit(&simple, &empty, 20, 1000, us), count);
+        assert_int_equal(sched_cost_fit(&simple, &empty, 20, 1000, nextafter(us, 0)), count - 1);
     }
-    assert_int_equal(sched_cost_room(&simple, &empty, 20, 0, 1e9), 0);
-    assert_int_equal(sched_cost_room(&simple, &empty, 20, 1000, 0), 0);
-    assert_int_equal(sched_cost_room(&simple, &empty, 20, 1000, 1e9), 1000);
+    assert_int_equal(sched_cost_fit(&simple, &empty, 20, 0, 1e9), 0);
+    assert_int_equal(sched_cost_fit(&simple, &empty, 20, 1000, 0), 0);
+    assert_int_equal(sched_cost_fit(&simple, &empty, 20, 1000, 1e9), 1000);
 }
 
 static void more_never_costs_less(void **state)
@@ -264,8 +264,8 @@ int main(void)
         cmocka_unit_test(tokens_are_interpolated),
         cmocka_unit_test(a_step_by_hand),
         cmocka_unit_test(huge_costs_stay_convertible),
-        cmocka_unit_test(room_is_the_largest_count_within_the_target),
-        cmocka_unit_test(room_is_exact_at_the_border),
+        cmocka_unit_test(fit_is_the_largest_count_within_the_target),
+        cmocka_unit_test(fit_is_exact_at_the_border),
         cmocka_unit_test(more_never_costs_less),
         cmocka_unit_test(rounding_makes_no_point_a_peak),
         cmocka_unit_test(a_prompt_is_the_sum_of_its_steps),

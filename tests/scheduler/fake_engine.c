@@ -1,6 +1,7 @@
 #include "tests/scheduler/fake_engine.h"
 
 #include "memory/prefix.h"
+#include "scheduler/scheduler.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -10,7 +10,8 @@
 #ifndef QUIRE_TESTS_SCHEDULER_FAKE_ENGINE_H
 #define QUIRE_TESTS_SCHEDULER_FAKE_ENGINE_H
 
-#include "scheduler/scheduler.h"
+#include "scheduler/types/config.h"
+#include "scheduler/types/plan.h"
 #include "tests/scheduler/fake_model.h"
 
 #include <stdbool.h>

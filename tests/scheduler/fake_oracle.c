@@ -1,4 +1,5 @@
 /* The scheduler's obligations, computed again: the order of simple policies, accounts, and pins. */
+#include "scheduler/scheduler.h"
 #include "tests/scheduler/fake_engine.h"
 
 #include <stdarg.h>

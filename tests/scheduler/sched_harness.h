@@ -3,6 +3,9 @@
 #define QUIRE_TESTS_SCHEDULER_SCHED_HARNESS_H
 
 #include "scheduler/scheduler.h"
+#include "scheduler/types/config.h"
+#include "scheduler/types/plan.h"
+#include "scheduler/types/request.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -13,6 +13,7 @@
  * A failure prints the seed of its episode; `sched_random_test SEED 1` runs that episode first. At the end faults are
  * planted in the driver itself; each must be found.
  */
+#include "scheduler/scheduler.h"
 #include "tests/sample.h"
 #include "tests/scheduler/fake_engine.h"
 

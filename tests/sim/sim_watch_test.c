@@ -72,7 +72,7 @@ static void the_fairness_gap_is_the_largest(void **state)
     }
 }
 
-static void curves_span_everything_in_bounded_room(void **state)
+static void curves_span_everything_in_bounded_space(void **state)
 {
     (void)state;
     struct sim_watch w;
@@ -98,7 +98,7 @@ int run_sim_watch_tests(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(quantiles_are_close),
         cmocka_unit_test(the_fairness_gap_is_the_largest),
-        cmocka_unit_test(curves_span_everything_in_bounded_room),
+        cmocka_unit_test(curves_span_everything_in_bounded_space),
     };
     return cmocka_run_group_tests_name("sim watch", tests, NULL, NULL);
 }

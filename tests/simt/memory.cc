@@ -55,7 +55,7 @@ static bool set_up()
 }
 
 /* Returns an offset followed by `bytes` free bytes, or 0. */
-static size_t find_room(size_t bytes)
+static size_t find_space(size_t bytes)
 {
     if (arena_bytes - arena_top >= bytes) {
         size_t offset = arena_top;
@@ -80,7 +80,7 @@ void *dev_alloc(size_t bytes)
     size_t granules = (bytes + granule - 1) / granule + 1; /* the last granule belongs to no allocation */
     if (bytes > arena_bytes / 2 || n_allocations == max_allocations || !set_up())
         return nullptr;
-    size_t offset = find_room(granules * granule);
+    size_t offset = find_space(granules * granule);
     if (!offset)
         return nullptr;
     for (size_t i = 0; i < granules; i++)

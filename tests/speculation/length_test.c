@@ -217,7 +217,7 @@ static void fair_by_worth(void **state)
     lengths_destroy(s.lengths);
 }
 
-static void room_is_kept(void **state)
+static void space_is_kept(void **state)
 {
     (void)state;
     struct lengths *l;
@@ -291,7 +291,7 @@ int main(void)
         cmocka_unit_test(a_kink_is_found),
         cmocka_unit_test(nearly_the_best_fixed_length),
         cmocka_unit_test(fair_by_worth),
-        cmocka_unit_test(room_is_kept),
+        cmocka_unit_test(space_is_kept),
         cmocka_unit_test(times_are_forgotten),
         cmocka_unit_test(vain_questions_are_few),
     };

@@ -1,6 +1,6 @@
 /* The log's line while an engine is busy: its contents, and when it is absent. */
 #include "base/log.h"
-#include "engine/engine.h"
+#include "engine/stats.h"
 #include "app/watch/log_stats.h"
 
 #include <setjmp.h>

@@ -1,5 +1,9 @@
 #include "tests/wire/samples.h"
 
+#include "server/wire/decode.h"
+#include "server/wire/encode.h"
+#include "server/wire/frame.h"
+
 #include <string.h>
 
 static const uint8_t rising[64] = {

@@ -3,7 +3,10 @@
 #ifndef QUIRE_TESTS_WIRE_SAMPLES_H
 #define QUIRE_TESTS_WIRE_SAMPLES_H
 
-#include "server/wire/wire.h"
+#include "base/buffer.h"
+#include "request/spec.h"
+#include "server/wire/records.h"
+#include "server/wire/stats_frame.h"
 
 #define SAMPLE_TOKENS 3
 #define SAMPLE_FRAMES 18

@@ -1,6 +1,9 @@
 /* The table of statistics (base/stats/rows.h): the frame of a program before the table, the documents, and the rules
  * for rows. */
-#include "server/wire/wire.h"
+#include "server/wire/decode.h"
+#include "server/wire/encode.h"
+#include "server/wire/frame.h"
+#include "server/wire/stats_frame.h"
 
 #include <ctype.h>
 #include <setjmp.h>

@@ -61,7 +61,7 @@ static void on_writable(void *context)
         ssize_t n = wire_stream_send(e->stream, e->send + e->n_sent, N_BYTES - e->n_sent);
         if (n < 0) {
             assert_int_equal(errno, EAGAIN);
-            wire_stream_await_room(e->stream);
+            wire_stream_await_space(e->stream);
             return;
         }
         e->n_sent += (size_t)n;
@@ -117,7 +117,7 @@ static void carry_much(bool in_memory)
     for (int i = 0; i < 2; i++) {
         p.ends[i].send = bytes;
         p.ends[i].piece = 4099;
-        wire_stream_await_room(p.ends[i].stream);
+        wire_stream_await_space(p.ends[i].stream);
         assert_int_equal(p.ends[i].n_writable, 0); /* the loop calls it, not wire_stream_send() */
     }
     for (int i = 0; i < 100000 && !(p.ends[0].ended && p.ends[1].ended); i++)
@@ -239,7 +239,7 @@ static void test_exchange(void **state)
     p.ends[1].exchange = &b;
     ssize_t n_sent = wire_stream_send(from, much, N_BYTES);
     assert_in_range(n_sent, 1, N_BYTES - 1);
-    wire_stream_await_room(from);
+    wire_stream_await_space(from);
     wire_stream_end(from);
     turns(&p, 4);
     assert_int_equal(b.n, n_sent);

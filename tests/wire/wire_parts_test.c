@@ -1,5 +1,6 @@
 /* The parts other than frames: cutting a stream, the id map, keys, addresses, buffers. */
 #include "server/wire/address.h"
+#include "server/wire/encode.h"
 #include "server/wire/fields.h"
 #include "server/wire/frame_reader.h"
 #include "server/wire/key.h"

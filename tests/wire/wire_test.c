@@ -1,6 +1,9 @@
 /* Every frame: round trips, every truncation, every single-byte change, unknown fields, limits. Bodies are decoded
  * from malloc'd copies of their exact size, so that AddressSanitizer finds reads past the end. */
+#include "server/wire/decode.h"
+#include "server/wire/encode.h"
 #include "server/wire/fields.h"
+#include "server/wire/frame.h"
 #include "tests/wire/samples.h"
 
 #include <setjmp.h>

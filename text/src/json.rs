@@ -78,31 +78,31 @@ struct Field {
 /// Buffers that a walk leaves for the next one on its thread. A server that checks one body after the other then
 /// allocates no memory, and never waits for a thread that was suspended in malloc().
 #[derive(Default)]
-struct Room {
+struct Scratch {
     open: Vec<Open>,
     keys: Vec<Key>,
     fields: Vec<Field>,
 }
 
 /// Members; a larger buffer is freed.
-const KEPT_ROOM: usize = 1024;
+const MAX_REUSED: usize = 1024;
 
 thread_local! {
-    static ROOM: Cell<Room> = const { Cell::new(Room { open: Vec::new(), keys: Vec::new(), fields: Vec::new() }) };
+    static SCRATCH: Cell<Scratch> = const { Cell::new(Scratch { open: Vec::new(), keys: Vec::new(), fields: Vec::new() }) };
 }
 
-impl Room {
-    fn take() -> Room {
-        ROOM.try_with(Cell::take).unwrap_or_default()
+impl Scratch {
+    fn take() -> Scratch {
+        SCRATCH.try_with(Cell::take).unwrap_or_default()
     }
 
     fn keep(mut self) {
-        let _ = ROOM.try_with(|kept| {
+        let _ = SCRATCH.try_with(|kept| {
             let was = kept.take();
             self.open.clear();
             self.keys.clear();
             self.fields.clear();
-            kept.set(Room {
+            kept.set(Scratch {
                 open: larger(self.open, was.open),
                 keys: larger(self.keys, was.keys),
                 fields: larger(self.fields, was.fields),
@@ -112,7 +112,7 @@ impl Room {
 }
 
 fn larger<T>(a: Vec<T>, b: Vec<T>) -> Vec<T> {
-    match a.capacity() > b.capacity() && a.capacity() <= KEPT_ROOM {
+    match a.capacity() > b.capacity() && a.capacity() <= MAX_REUSED {
         true => a,
         false => b,
     }
@@ -123,9 +123,9 @@ pub struct Fields(Vec<Field>);
 
 impl Drop for Fields {
     fn drop(&mut self) {
-        Room {
+        Scratch {
             fields: std::mem::take(&mut self.0),
-            ..Room::default()
+            ..Scratch::default()
         }
         .keep();
     }
@@ -353,24 +353,24 @@ pub fn check_of(writer: Writer, bytes: &[u8], max_depth: usize) -> Result<(&str,
     IgnoredAny::deserialize(&mut parser)
         .and_then(|_| parser.end())
         .map_err(|e| not_json(text, &e))?;
-    let room = Room::take();
+    let scratch = Scratch::take();
     let mut walk = Walk {
         text,
         writer,
         max_depth,
-        open: room.open,
-        keys: room.keys,
-        fields: room.fields,
+        open: scratch.open,
+        keys: scratch.keys,
+        fields: scratch.fields,
     };
     walk.all()?;
     if walk.fields.len() > FEW {
         let fields = &mut walk.fields;
         fields.sort_unstable_by(|a, b| a.key.name(text).cmp(&b.key.name(text)));
     }
-    Room {
+    Scratch {
         open: walk.open,
         keys: walk.keys,
-        ..Room::default()
+        ..Scratch::default()
     }
     .keep();
     Ok((text, Fields(walk.fields)))
@@ -568,7 +568,7 @@ mod tests {
 
     /// The second text reuses the first one's buffer, without its content.
     #[test]
-    fn room_is_used_again() {
+    fn scratch_is_used_again() {
         let (text, fields) = check(br#"{"a":[{"b":1}],"c":2}"#, 8).unwrap();
         let at = fields.0.as_ptr();
         assert_eq!(fields.get(text, "c").unwrap().of(text), "2");
@@ -617,11 +617,11 @@ mod tests {
     }
 
     #[test]
-    fn room_of_many_members_is_given_back() {
-        let many: Vec<String> = (0..2 * KEPT_ROOM).map(|i| format!("\"{i}\":{i}")).collect();
+    fn scratch_of_many_members_is_given_back() {
+        let many: Vec<String> = (0..2 * MAX_REUSED).map(|i| format!("\"{i}\":{i}")).collect();
         let text = format!("{{{}}}", many.join(","));
         drop(check(text.as_bytes(), 8).unwrap());
-        let room = Room::take();
-        assert!(room.fields.capacity() <= KEPT_ROOM && room.keys.capacity() <= KEPT_ROOM);
+        let scratch = Scratch::take();
+        assert!(scratch.fields.capacity() <= MAX_REUSED && scratch.keys.capacity() <= MAX_REUSED);
     }
 }

@@ -14,7 +14,7 @@ mod follow;
 mod grammar;
 mod jinja;
 mod json;
-mod json_door;
+mod json_ffi;
 mod load;
 mod marks;
 mod normal;

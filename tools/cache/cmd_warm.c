@@ -65,7 +65,7 @@ static void print_outcome(const struct warm_outcome *o)
     printf("%zu requests, %zu of them already cached: %" PRIu64 " prompt and %" PRIu64
            " generated tokens computed in %.1f s, including %.1f s of pauses; %" PRIu64
            " tokens saved if they are requested as often again\n",
-           o->n_sent, o->n_kept, o->n_prompt, o->n_generated, o->seconds, o->paused_s, o->n_saved);
+           o->n_sent, o->n_cached, o->n_prompt, o->n_generated, o->seconds, o->paused_s, o->n_saved);
     if (o->n_refused > 0)
         printf("%zu were rejected, the first: %s\n", o->n_refused, o->why.text);
     if (o->end != WARM_DONE)
@@ -78,7 +78,7 @@ static int print_json(const struct asked_requests *all, const struct warm_foreca
         "{s:I, s:{s:I,s:I,s:I,s:I}, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f}", "requests", (json_int_t)all->n,
         "expected", "requests", (json_int_t)f->n, "asked", (json_int_t)f->n_asked, "tokens", (json_int_t)f->n_tokens,
         "tokens_saved", (json_int_t)f->n_saved, "ended", warm_end_name(o->end), "sent", (json_int_t)o->n_sent, "kept",
-        (json_int_t)o->n_kept, "refused", (json_int_t)o->n_refused, "prompt_tokens", (json_int_t)o->n_prompt,
+        (json_int_t)o->n_cached, "refused", (json_int_t)o->n_refused, "prompt_tokens", (json_int_t)o->n_prompt,
         "completion_tokens", (json_int_t)o->n_generated, "tokens_saved", (json_int_t)o->n_saved, "seconds", o->seconds,
         "paused_seconds", o->paused_s));
 }

@@ -1,6 +1,8 @@
 #include "tools/cache/embedder.h"
 
 #include "engine/engine.h"
+#include "engine/event.h"
+#include "engine/info.h"
 #include "engine/options.h"
 #include "text/quire_text.h"
 
@@ -148,7 +150,7 @@ static int ask_engine(struct embedder *e, const char *const *texts, size_t n, fl
     return status;
 }
 
-/* ---- the door ---- */
+/* ---- public functions ---- */
 
 static struct embedder *make(void)
 {

@@ -2,7 +2,7 @@
 #ifndef QUIRE_TOOLS_PAIRS_FILE_H
 #define QUIRE_TOOLS_PAIRS_FILE_H
 
-#include "base/json.h"
+#include "base/encoding/json.h"
 #include "base/status.h"
 
 #include <stdbool.h>

@@ -3,7 +3,7 @@
 #ifndef QUIRE_TOOLS_REQUESTS_FILE_H
 #define QUIRE_TOOLS_REQUESTS_FILE_H
 
-#include "base/json.h"
+#include "base/encoding/json.h"
 #include "base/status.h"
 
 #include <stddef.h>

@@ -83,7 +83,7 @@ static int ask(struct warming_run *w, const struct asked_request *r, struct quir
     bool kept = cache_client_was_kept(w->client);
     json_decref(reply);
     o->n_sent++;
-    o->n_kept += kept;
+    o->n_cached += kept;
     o->n_prompt += kept ? 0 : n_prompt;
     o->n_generated += kept ? 0 : n_generated;
     o->n_saved += r->count * (n_prompt + n_generated);

@@ -22,7 +22,7 @@ enum warm_end { WARM_DONE, WARM_TOKENS, WARM_SECONDS };
 
 struct warm_outcome {
     enum warm_end end;
-    size_t n_sent, n_kept, n_refused; /* n_kept: already cached. n_refused: rejected by the server */
+    size_t n_sent, n_cached, n_refused; /* n_cached: already cached. n_refused: rejected by the server */
     uint64_t n_prompt, n_generated; /* computed tokens */
     uint64_t n_saved; /* tokens saved if the cached requests are sent as often again */
     double seconds, paused_s; /* paused_s: part of it, while others sent requests */

@@ -1,7 +1,7 @@
 /* quire doctor: the resources of this machine, and how a model would use them. */
 #include "base/size.h"
-#include "engine/engine.h"
-#include "engine/model/model.h"
+#include "engine/info.h"
+#include "engine/model/describe.h"
 #include "engine/plan.h"
 #include "text/quire_text.h"
 #include "app/command/command.h"

@@ -1,6 +1,7 @@
 #include "tools/doctor/machine.h"
 
 #include "base/host_memory.h"
+#include "kernels/backend.h"
 #include "kernels/host/cpu_quota.h"
 #include "kernels/host/placement.h"
 

@@ -2,7 +2,7 @@
 #ifndef QUIRE_TOOLS_MACHINE_H
 #define QUIRE_TOOLS_MACHINE_H
 
-#include "kernels/kernels.h"
+#include "kernels/open.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 #include "tools/hub/list.h"
 
-#include "base/json.h"
+#include "base/encoding/json.h"
 #include "app/models/quant.h"
 
 #include <fnmatch.h>

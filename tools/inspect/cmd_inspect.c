@@ -1,8 +1,8 @@
 /* quire inspect: the contents of a checkpoint and how Quire would load it, from its config and the headers of its
  * files. */
 #include "base/size.h"
-#include "engine/engine.h"
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/model/describe.h"
 #include "engine/model/weights.h"
 #include "engine/plan.h"
 #include "files/model_files.h"
@@ -135,8 +135,8 @@ static void set_plan(json_t *to, const struct inspected *x)
     set_text(to, "kv_format", k_format_name(x->plan.kv_format));
     set_number(to, "kv_bytes_per_token", token_bytes(x));
     set_number(to, "max_model_len", x->plan.max_model_len);
-    set_number(to, "regrouped_bytes", x->plan.regrouped_bytes);
-    set_number(to, "panel_bytes", x->plan.panel_bytes);
+    set_number(to, "regrouped_bytes", x->plan.repacked_rows_bytes);
+    set_number(to, "panel_bytes", x->plan.repacked_bytes);
 }
 
 static void print_json(const struct inspected *x)
@@ -193,12 +193,12 @@ static void print_plan(const struct inspected *x)
     printf("  %-12s %" PRIu64 " bytes a token in %s; at most %u tokens\n", "KV cache", token_bytes(x),
            k_format_name(x->plan.kv_format), x->desc.max_position);
     printf("  %-12s GEMM form %s, activations %s\n", x->plan.device, k_form_name(x->plan.gemm_form), activations_of(x));
-    if (x->plan.regrouped_bytes)
+    if (x->plan.repacked_rows_bytes)
         printf("  %-12s rows are repacked while loading: %s of memory in addition to the file\n", "loading",
-               quire_size(x->plan.regrouped_bytes).text);
+               quire_size(x->plan.repacked_rows_bytes).text);
     else
         printf("  %-12s %s\n", "loading",
-               x->plan.panel_bytes        ? "repacked for the form int8"
+               x->plan.repacked_bytes     ? "repacked for the form int8"
                : x->plan.planner->on_host ? "used in place"
                                           : "copied to the device");
 }

@@ -1,6 +1,6 @@
 #include "tools/sim/drafts.h"
 
-#include "base/number.h"
+#include "base/encoding/number.h"
 #include "tools/bench/lib/random.h"
 
 #define STREAM_DRAFTS 202

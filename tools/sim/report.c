@@ -9,7 +9,7 @@
 
 _Static_assert(SIM_MAX_CURVES <= PLOT_MAX_LINES, "each curve is a line");
 #define CDF_POINTS 200
-#define NO_ROOM "out of memory for the page"
+#define NO_MEMORY "out of memory for the page"
 
 static void draw_plot(FILE *f, const struct plot *p)
 {
@@ -207,6 +207,6 @@ int sim_report_write(const char *path, const struct sim_metrics *m, const char *
     bool bad = ferror(f) != 0;
     bad |= fclose(f) != 0;
     if (status != QUIRE_OK)
-        return quire_fail(err, QUIRE_NO_MEMORY, NO_ROOM);
+        return quire_fail(err, QUIRE_NO_MEMORY, NO_MEMORY);
     return bad ? quire_fail(err, QUIRE_IO, "--html %.200s: cannot be written", path) : QUIRE_OK;
 }

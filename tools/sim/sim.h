@@ -10,7 +10,8 @@
 #ifndef QUIRE_TOOLS_SIM_H
 #define QUIRE_TOOLS_SIM_H
 
-#include "scheduler/scheduler.h"
+#include "scheduler/types/account.h"
+#include "scheduler/types/config.h"
 #include "tools/sim/drafts.h"
 #include "tools/sim/stages.h"
 #include "tools/sim/workload.h"

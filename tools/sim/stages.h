@@ -14,6 +14,7 @@
 
 #include "scheduler/cost.h"
 #include "scheduler/scheduler.h"
+#include "scheduler/types/plan.h"
 
 #define SIM_MAX_STAGES 8
 

@@ -1,6 +1,6 @@
 #include "tools/sim/workload.h"
 
-#include "base/number.h"
+#include "base/encoding/number.h"
 #include "tools/bench/lib/draw.h"
 #include "tools/bench/lib/random.h"
 

@@ -19,6 +19,7 @@
 #include "kernels/cuda/factors.cuh"
 #include "kernels/cuda/hopper/gemm_hopper.h"
 #include "kernels/cuda/hopper/ptx.cuh"
+#include "kernels/math/activation.h"
 #include "kernels/segments.h"
 
 #define HOPPER_FN static __device__ __forceinline__

@@ -3,6 +3,7 @@
 #ifndef QUIRE_KERNELS_CUDA_HOPPER_GEMM_HOPPER_H
 #define QUIRE_KERNELS_CUDA_HOPPER_GEMM_HOPPER_H
 
+#include "kernels/args/gemm.h"
 #include "kernels/cuda/launch.h"
 
 /* What a kernel sums. TAILS: some segments end within a stage. */

@@ -9,6 +9,7 @@
 #ifndef QUIRE_KERNELS_CUDA_CUBLASLT_H
 #define QUIRE_KERNELS_CUDA_CUBLASLT_H
 
+#include "kernels/args/gemm.h"
 #include "kernels/cuda/host/state.h"
 
 /* Opens the library and makes the current GPU's handle. Returns QUIRE_INVALID if no release of the library can be

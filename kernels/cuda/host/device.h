@@ -3,6 +3,7 @@
 #define QUIRE_KERNELS_CUDA_DEVICE_H
 
 #include "kernels/cuda/host/state.h"
+#include "kernels/open.h"
 
 /* Selects the GPU given by the options' device ("cuda", "cuda:N") and choice for this thread, and fills in its
  * properties. err contains only the reason, for a line that starts with the device. */

@@ -3,7 +3,9 @@
 #ifndef QUIRE_KERNELS_CUDA_GROUP_H
 #define QUIRE_KERNELS_CUDA_GROUP_H
 
+#include "kernels/args/norm.h"
 #include "kernels/cuda/host/state.h"
+#include "kernels/group.h"
 
 /* Members of the backend table. */
 int cuda_join(struct k_backend *b, const struct k_group *group, struct quire_error *err);

@@ -4,7 +4,7 @@
 #ifndef QUIRE_KERNELS_CUDA_NCCL_H
 #define QUIRE_KERNELS_CUDA_NCCL_H
 
-#include "kernels/kernels.h"
+#include "kernels/group.h"
 
 #include <cuda_runtime_api.h>
 

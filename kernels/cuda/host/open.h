@@ -3,7 +3,9 @@
 #ifndef QUIRE_KERNELS_CUDA_OPEN_H
 #define QUIRE_KERNELS_CUDA_OPEN_H
 
-#include "kernels/kernels.h"
+#include "kernels/backend.h"
+#include "kernels/kv.h"
+#include "kernels/open.h"
 
 /* Like k_backend_open() with the device "auto", "cuda" or "cuda:N"; "auto" is GPU 0. err contains only the reason, to
  * follow the device's name. */

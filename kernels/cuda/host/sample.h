@@ -2,8 +2,10 @@
 #ifndef QUIRE_KERNELS_CUDA_SAMPLE_H
 #define QUIRE_KERNELS_CUDA_SAMPLE_H
 
+#include "kernels/args/sample.h"
 #include "kernels/cuda/host/state.h"
 #include "kernels/cuda/plan/sample_plan.h"
+#include "kernels/kv.h"
 
 struct sample_launch {
     float *logits_dev; /* [n_rows, n_vocab] */

@@ -13,7 +13,10 @@
 #ifndef QUIRE_KERNELS_CUDA_STATE_H
 #define QUIRE_KERNELS_CUDA_STATE_H
 
-#include "kernels/kernels.h"
+#include "kernels/backend.h"
+#include "kernels/format.h"
+#include "kernels/gemm_form.h"
+#include "kernels/weight.h"
 
 #include <cuda_runtime_api.h>
 

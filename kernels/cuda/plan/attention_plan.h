@@ -12,7 +12,7 @@
 #ifndef QUIRE_KERNELS_CUDA_ATTENTION_PLAN_H
 #define QUIRE_KERNELS_CUDA_ATTENTION_PLAN_H
 
-#include "kernels/kernels.h"
+#include "kernels/args/attention.h"
 
 #define ATTN_SMALL 16u
 #define ATTN_LARGE 64u

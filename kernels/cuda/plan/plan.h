@@ -3,7 +3,9 @@
 #ifndef QUIRE_KERNELS_CUDA_PLAN_H
 #define QUIRE_KERNELS_CUDA_PLAN_H
 
-#include "kernels/kernels.h"
+#include "kernels/format.h"
+#include "kernels/group.h"
+#include "kernels/planner.h"
 #include "kernels/segments.h" /* K_SEGMENT_FN: for functions that hosts and devices compute */
 
 /* Elements of a token's row of factors in a GEMM's workspace. */

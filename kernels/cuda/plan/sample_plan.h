@@ -4,8 +4,6 @@
 #ifndef QUIRE_KERNELS_CUDA_SAMPLE_PLAN_H
 #define QUIRE_KERNELS_CUDA_SAMPLE_PLAN_H
 
-#include "kernels/kernels.h"
-
 struct sample_row_dev {
     uint64_t seed;
     float temperature, top_p, min_p;

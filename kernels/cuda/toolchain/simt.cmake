@@ -16,7 +16,7 @@ target_compile_options(quire_simt PRIVATE ${simt_cxx_options} -fvisibility=defau
 target_include_directories(quire_simt PUBLIC ${simt_include})
 target_link_libraries(quire_simt PUBLIC Threads::Threads)
 target_link_options(quire_simt INTERFACE -rdynamic) # for cuBLASLt's stub, which calls back
-set(QUIRE_SIMT_CUBLASLT ${CMAKE_BINARY_DIR}/tests/simt/cublaslt CACHE INTERNAL "Where that twin lies")
+set(QUIRE_SIMT_CUBLASLT ${CMAKE_BINARY_DIR}/tests/simt/cublaslt CACHE INTERNAL "Where that stub is")
 
 # Kernels: compiled once normally, for all programs, and once instrumented (races, bounds, alignment), for the tests
 # that link the objects of quire_cuda_instrumented. Symbols that an object defines are not taken from the library.

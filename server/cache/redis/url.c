@@ -20,7 +20,7 @@ static int hex_digit(char c)
 }
 
 /* %41 becomes A. Returns false if the text is too long, or contains an invalid escape or a NUL. */
-static bool decode(const char *from, size_t n, char *out, size_t n_room)
+static bool decode(const char *from, size_t n, char *out, size_t n_slots)
 {
     size_t n_out = 0;
     for (size_t i = 0; i < n; i++) {
@@ -32,7 +32,7 @@ static bool decode(const char *from, size_t n, char *out, size_t n_room)
             c = (char)(high * 16 + low);
             i += 2;
         }
-        if (c == '\0' || n_out + 1 >= n_room)
+        if (c == '\0' || n_out + 1 >= n_slots)
             return false;
         out[n_out++] = c;
     }

@@ -136,7 +136,7 @@ struct tenant *front_begin(struct served_model *m, struct http_exchange *x)
     return begin(m, x, may_serve, &e);
 }
 
-struct tenant *front_begin_kept(struct served_model *m, struct http_exchange *x)
+struct tenant *front_begin_cached(struct served_model *m, struct http_exchange *x)
 {
     struct api_error e = {0};
     bool may_serve = front_can_serve(m, &e) || has_answers(m);

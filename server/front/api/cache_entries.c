@@ -25,7 +25,7 @@ struct listing {
     uint32_t n;
 };
 
-static void put_answer(struct buffer *o, const struct kept_answer *k)
+static void put_answer(struct buffer *o, const struct cached_answer *k)
 {
     const size_t room = sodium_base64_ENCODED_LEN(k->n, sodium_base64_VARIANT_ORIGINAL);
     json_out_raw(o, ",\"answer\":\"");
@@ -37,7 +37,7 @@ static void put_answer(struct buffer *o, const struct kept_answer *k)
     json_out_raw(o, "\"");
 }
 
-static void put_entry(void *context, const struct kept_answer *k)
+static void put_entry(void *context, const struct cached_answer *k)
 {
     struct listing *l = context;
     struct buffer *o = l->o;

@@ -125,10 +125,10 @@ static void answer_stats(struct served_model *m, struct http_exchange *x, const 
     response_cache_stats(m->cache, &s);
     const struct cache_ratio ratio = cache_ratio(&s);
     const struct layer memory = {"memory", &s.memory, s.n_entries, s.n_expired, s.n_bytes, s.n_evicted};
-    const struct layer store = {s.store_name,     &s.store,       s.kept.n_entries,
-                                s.kept.n_expired, s.kept.n_bytes, s.kept.n_evicted};
+    const struct layer store = {s.store_name,       &s.store,         s.cached.n_entries,
+                                s.cached.n_expired, s.cached.n_bytes, s.cached.n_evicted};
     json_out_raw(&o, "{\"object\":\"cache.stats\",");
-    put_totals(&o, s.store_name && s.kept.n_entries >= s.n_entries ? &store : &memory);
+    put_totals(&o, s.store_name && s.cached.n_entries >= s.n_entries ? &store : &memory);
     put_number(&o, "hits", (double)ratio.n_hits);
     put_number(&o, "misses", (double)ratio.n_misses);
     put_number(&o, "hit_rate", ratio.rate);
@@ -168,7 +168,7 @@ static void answer_stats(struct served_model *m, struct http_exchange *x, const 
     if (s.compares)
         put_similar(&o, &s);
     if (s.store_name)
-        put_store(&o, &s.kept);
+        put_store(&o, &s.cached);
     json_out_raw(&o, "}");
     http_reply(x, o.failed ? 503 : 200, "application/json", o.data, o.failed ? 0 : o.n);
     buffer_free(&o);

@@ -50,17 +50,17 @@ static void answer_metrics(struct served_model *m, struct http_exchange *x, cons
     if (m->cache)
         response_cache_stats(m->cache, &cache);
     struct wire_stats second;
-    const struct served_model *beside = second_of(m);
-    const bool has_told = beside && beside->told;
+    const struct served_model *companion = second_of(m);
+    const bool has_told = companion && companion->told;
     if (has_told) {
-        second = *beside->told;
-        second.n_waiting += (uint32_t)turns_n_all(beside->turns);
+        second = *companion->told;
+        second.n_waiting += (uint32_t)turns_n_all(companion->turns);
     }
     const struct metrics_about about = {.model = m->config->names[0],
                                         .background = m->background,
-                                        .beside = beside ? beside->counts : NULL,
-                                        .beside_model = beside ? beside->config->names[0] : NULL,
-                                        .beside_stats = has_told ? &second : NULL,
+                                        .companion = companion ? companion->counts : NULL,
+                                        .companion_model = companion ? companion->config->names[0] : NULL,
+                                        .companion_stats = has_told ? &second : NULL,
                                         .tenants = m->front->tenant_metrics ? m->front->tenants : NULL,
                                         .n_engine_restarts = upstream_n_restarts(m->upstream),
                                         .n_connections = http_server_n_connections(m->front->http),

@@ -173,10 +173,10 @@ static void on_origin(void *context, const struct completion_origin *origin)
         p->batch->calls->on_origin(p, origin);
 }
 
-static bool has_room(void *context)
+static bool has_space(void *context)
 {
     const struct batch_prompt *p = context;
-    return !p->batch->calls->has_room || p->batch->calls->has_room(p);
+    return !p->batch->calls->has_space || p->batch->calls->has_space(p);
 }
 
 static void on_token(void *context, const struct wire_token *token)
@@ -213,7 +213,7 @@ static void on_done(void *context, const struct wire_done *done)
 }
 
 #define EVENTS \
-    .on_origin = on_origin, .has_room = has_room, .on_accepted = on_accepted, .on_refused = on_refused, \
+    .on_origin = on_origin, .has_space = has_space, .on_accepted = on_accepted, .on_refused = on_refused, \
     .on_token = on_token, .on_prompt_logprob = on_prompt_logprob, .on_done = on_done, .on_lost = on_lost
 
 /* A vector for an owner without on_vector is a fault of the source, which the source's own side must see. */

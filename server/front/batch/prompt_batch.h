@@ -10,6 +10,7 @@
 #ifndef QUIRE_FRONT_PROMPT_BATCH_H
 #define QUIRE_FRONT_PROMPT_BATCH_H
 
+#include "request/spec.h"
 #include "server/front/api/api_error.h"
 #include "server/front/batch/turns.h"
 #include "server/link/completion_source.h"
@@ -46,7 +47,7 @@ struct prompt_batch_calls {
     void (*on_taken)(void *owner);
     /* As in struct completion_events. */
     void (*on_origin)(struct batch_prompt *p, const struct completion_origin *origin);
-    bool (*has_room)(const struct batch_prompt *p);
+    bool (*has_space)(const struct batch_prompt *p);
     void (*on_token)(struct batch_prompt *p, const struct wire_token *token);
     void (*on_prompt_logprob)(struct batch_prompt *p, const struct wire_token *token);
     void (*on_vector)(struct batch_prompt *p, const struct wire_vector *vector);

@@ -40,7 +40,7 @@ static bool paused(const struct turns *t)
     return evtimer_pending(t->resume, NULL);
 }
 
-static bool has_room(const struct turns *t, const struct turn *turn)
+static bool has_space(const struct turns *t, const struct turn *turn)
 {
     /* A prompt that is larger than the limit goes alone. */
     bool seqs = t->n_choices == 0 || t->n_choices + turn->n_choices <= t->limit;
@@ -60,7 +60,7 @@ static struct turn *take_next(struct turns *t)
     }
     struct line *line = TAILQ_FIRST(&t->lines);
     turn = line ? TAILQ_FIRST(&line->turns) : NULL;
-    if (!turn || !has_room(t, turn))
+    if (!turn || !has_space(t, turn))
         return NULL;
     TAILQ_REMOVE(&line->turns, turn, link);
     TAILQ_INSERT_TAIL(&line->turns, turn, link);

@@ -4,6 +4,7 @@
 #ifndef QUIRE_FRONT_FINISHED_H
 #define QUIRE_FRONT_FINISHED_H
 
+#include "request/spec.h"
 #include "server/front/api/api_error.h"
 #include "server/front/observe/timing.h"
 #include "server/front/observe/trace_context.h"

@@ -15,7 +15,7 @@ struct grammar_request {
     struct quire_grammar_source source; /* its text is `text` */
     char *text; /* owned; never NULL */
     char field[96]; /* as the client wrote it, for errors: "response_format.json_schema.schema" */
-    uint32_t first_tool; /* of forced calls: the index of the first one in the request's tools */
+    uint32_t first_tool; /* index of the first forced call in the request's tools */
     struct key256 digest; /* of the source */
 };
 

@@ -34,7 +34,7 @@ static void put_begin(struct buffer *o, const char *name, size_t n_name, const s
     buffer_free(&begin);
 }
 
-/* Arguments are an object. A schema that does not say so gets the type, if it does not decide by other means. */
+/* Arguments are an object. A schema without a type gets this type, unless another keyword determines it. */
 static void put_schema(struct buffer *o, struct quire_value parameters)
 {
     static const char *const others[] = {"type", "$ref", "allOf", "anyOf", "oneOf", "enum", "const"};

@@ -153,9 +153,9 @@ void cache_metrics_text(struct buffer *o, const char *labels, const struct respo
                                .n_bytes = s->n_bytes,
                                .n_evicted = s->n_evicted},
                               {.stats = &s->store,
-                               .n_entries = s->kept.n_entries,
-                               .n_bytes = s->kept.n_bytes,
-                               .n_evicted = s->kept.n_evicted}};
+                               .n_entries = s->cached.n_entries,
+                               .n_bytes = s->cached.n_bytes,
+                               .n_evicted = s->cached.n_evicted}};
     snprintf(layers[1].label, sizeof layers[1].label, ",layer=\"%s\"", s->store_name ? s->store_name : "");
     size_t n_layers = s->store_name ? 2 : 1;
     if (s->compares)
@@ -168,7 +168,7 @@ void cache_metrics_text(struct buffer *o, const char *labels, const struct respo
     if (s->compares)
         put_similar(&w, s);
     if (s->store_name)
-        put_store(&w, &s->kept);
+        put_store(&w, &s->cached);
     put_counter(&w, "quire:response_cache_joined_total", "Requests that waited for an identical one in flight.",
                 (double)s->n_joined);
     put_counter(&w, "quire:response_cache_computed_total", "Requests that were computed.", (double)s->n_computed);

@@ -68,7 +68,7 @@ void metrics_phases(struct metrics *m, double queue_s, double prefill_s, double 
 struct writer {
     struct buffer *o;
     char labels[600]; /* model_name="...",engine="0" */
-    char beside[600]; /* labels of the companion model; empty: not configured */
+    char companion[600]; /* labels of the companion model; empty: not configured */
 };
 
 static void put_number(struct buffer *o, double value)
@@ -163,43 +163,44 @@ static void make_label(char *out, size_t size, const char *name, const char *val
     snprintf(out + n, size - n, "\"");
 }
 
-static void make_labels(struct writer *w, const char *model, const char *beside)
+static void make_labels(struct writer *w, const char *model, const char *companion)
 {
     char label[560];
     make_label(label, sizeof label, "model_name", model, strlen(model));
     snprintf(w->labels, sizeof w->labels, "%s,engine=\"0\"", label);
-    w->beside[0] = '\0';
-    if (!beside)
+    w->companion[0] = '\0';
+    if (!companion)
         return;
-    make_label(label, sizeof label, "model_name", beside, strlen(beside));
-    snprintf(w->beside, sizeof w->beside, "%s,engine=\"1\"", label);
+    make_label(label, sizeof label, "model_name", companion, strlen(companion));
+    snprintf(w->companion, sizeof w->companion, "%s,engine=\"1\"", label);
 }
 
 /* Metrics of both models: the second model's samples follow the first's. */
 static struct writer second_of(const struct writer *w)
 {
     struct writer second = {.o = w->o};
-    memcpy(second.labels, w->beside, sizeof second.labels);
+    memcpy(second.labels, w->companion, sizeof second.labels);
     return second;
 }
 
 static void put_second(struct writer *w, const char *name, double value)
 {
     struct writer second = second_of(w);
-    if (w->beside[0] != '\0')
+    if (w->companion[0] != '\0')
         put_sample(&second, name, "", "", value);
 }
 
-static void put_gauge_of_both(struct writer *w, const char *name, const char *help, double value, double beside)
+static void put_gauge_of_both(struct writer *w, const char *name, const char *help, double value, double companion)
 {
     put_gauge(w, name, help, value);
-    put_second(w, name, beside);
+    put_second(w, name, companion);
 }
 
-static void put_counter_of_both(struct writer *w, const char *name, const char *help, uint64_t value, uint64_t beside)
+static void put_counter_of_both(struct writer *w, const char *name, const char *help, uint64_t value,
+                                uint64_t companion)
 {
     put_counter(w, name, help, value);
-    put_second(w, name, (double)beside);
+    put_second(w, name, (double)companion);
 }
 
 static void put_policy(struct writer *w, const struct wire_stats *s)
@@ -364,9 +365,9 @@ static void put_engine(struct writer *w, const struct wire_stats *s, const struc
 static void put_engines(struct writer w, const struct wire_stats *s, const struct metrics_about *about)
 {
     static const struct wire_stats none;
-    if (!about->beside_stats)
-        w.beside[0] = '\0';
-    put_engine(&w, s, about->beside_stats ? about->beside_stats : &none, about->n_waiting);
+    if (!about->companion_stats)
+        w.companion[0] = '\0';
+    put_engine(&w, s, about->companion_stats ? about->companion_stats : &none, about->n_waiting);
 }
 
 /* ---- by tenant ---- */
@@ -469,9 +470,9 @@ static void put_histograms(struct writer *w, const struct metrics *m, const stru
     put_histogram(w, "vllm:request_time_per_output_token_seconds",
                   "Mean time between two tokens of a choice, after its first.", &m->tpot);
     put_histogram(w, "vllm:e2e_request_latency_seconds", "From a request's arrival to the end of its reply.", &m->e2e);
-    if (about->beside) {
+    if (about->companion) {
         struct writer second = second_of(w);
-        put_histogram_samples(&second, "vllm:e2e_request_latency_seconds", &about->beside->e2e, 0);
+        put_histogram_samples(&second, "vllm:e2e_request_latency_seconds", &about->companion->e2e, 0);
     }
     put_histogram(w, "vllm:request_queue_time_seconds", "Of a choice in the engine's queue.", &m->queue);
     put_histogram(w, "vllm:request_prefill_time_seconds", "From the queue to a choice's first token.", &m->prefill);
@@ -502,9 +503,10 @@ void metrics_text(struct buffer *o, const struct metrics *m, const struct wire_s
     };
     struct writer w = {.o = o};
     static const struct metrics none;
-    const struct metrics *b = about->beside ? about->beside : &none;
-    make_labels(&w, about->model, about->beside ? about->beside_model : NULL);
-    put_gauge_of_both(&w, "quire:engine_up", "1 when the engine answers.", stats != NULL, about->beside_stats != NULL);
+    const struct metrics *b = about->companion ? about->companion : &none;
+    make_labels(&w, about->model, about->companion ? about->companion_model : NULL);
+    put_gauge_of_both(&w, "quire:engine_up", "1 when the engine answers.", stats != NULL,
+                      about->companion_stats != NULL);
     put_counter(&w, "quire:engine_restarts_total", "Times that the engine was started again (--restart).",
                 about->n_engine_restarts);
     /* Without the engine's statistics, its metrics are omitted: a counter that falls to 0 would look like a restart. */

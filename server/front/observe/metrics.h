@@ -6,7 +6,7 @@
 #include "server/front/output/json_out.h"
 #include "server/front/observe/otlp.h"
 #include "server/front/tenant/tenants.h"
-#include "server/wire/wire.h"
+#include "server/wire/stats_frame.h"
 
 #include <stdint.h>
 
@@ -60,9 +60,9 @@ struct metrics {
 struct metrics_about {
     const char *model; /* the label */
     const struct metrics *background; /* background requests, for which only sums are written */
-    const struct metrics *beside; /* counters of the companion model; NULL: not configured */
-    const char *beside_model;
-    const struct wire_stats *beside_stats; /* statistics of its engine; NULL: no answer */
+    const struct metrics *companion; /* counters of the companion model; NULL: not configured */
+    const char *companion_model;
+    const struct wire_stats *companion_stats; /* statistics of its engine; NULL: no answer */
     const struct tenants *tenants; /* to be counted separately; NULL: not configured */
     uint32_t n_connections;
     uint32_t n_engine_restarts;

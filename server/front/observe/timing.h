@@ -5,7 +5,7 @@
 #include "server/front/output/json_out.h"
 #include "server/front/tenant/tenants.h"
 #include "server/link/completion_source.h"
-#include "server/wire/wire.h"
+#include "server/wire/records.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -188,13 +188,13 @@ static bool read_headers(struct generation *g, struct api_error *e)
 void generation_start(struct served_model *m, struct http_exchange *x, const struct api_dialect *dialect)
 {
     struct api_error e;
-    struct tenant *tenant = front_begin_kept(m, x);
+    struct tenant *tenant = front_begin_cached(m, x);
     if (!tenant)
         return;
     struct key256 alias;
     bool has_alias;
     struct timing timing = {.arrived_us = quire_now_us()};
-    if (generation_alias_give(m, x, tenant, dialect, &timing, &alias, &has_alias))
+    if (generation_alias_serve(m, x, tenant, dialect, &timing, &alias, &has_alias))
         return;
     if (m->facts->vector_size > 0) {
         api_fail(&e, 400, "model", "model_not_supported", "model: %s generates no text: %s", m->config->names[0],

@@ -233,7 +233,7 @@ static void give(struct asked *a, const struct cached_reply *reply)
     a->timing.n_cached = reply->n_cached;
     a->timing.first_token_us = quire_now_us();
     const struct cache_report report = {
-        .n_told = 1, .n_kept = 1, .age_s = reply->age_s, .unseeded = reply->unseeded, .layer = "memory"};
+        .n_told = 1, .n_cached = 1, .age_s = reply->age_s, .unseeded = reply->unseeded, .layer = "memory"};
     limits_headers(tenant, a->timing.first_token_us, x);
     generation_cache_say(a->served, x, &report);
     say_over(a, &note, reply);
@@ -245,9 +245,9 @@ static void give(struct asked *a, const struct cached_reply *reply)
     buffer_free(&o);
 }
 
-bool generation_alias_give(struct served_model *m, struct http_exchange *x, struct tenant *tenant,
-                           const struct api_dialect *dialect, struct timing *timing, struct key256 *alias,
-                           bool *has_alias)
+bool generation_alias_serve(struct served_model *m, struct http_exchange *x, struct tenant *tenant,
+                            const struct api_dialect *dialect, struct timing *timing, struct key256 *alias,
+                            bool *has_alias)
 {
     struct cached_reply reply;
     struct api_error e;

@@ -100,7 +100,7 @@ void generation_cache_origin(struct generation_cache *cache, struct completion_l
     if (origin->again || origin->from == COMPLETION_COMPUTED || origin->from == COMPLETION_DRAFTED)
         return;
     c->n_similar += origin->from == COMPLETION_SIMILAR;
-    c->n_kept++;
+    c->n_cached++;
     c->unseeded |= origin->unseeded;
     if (origin->age_s > c->age_s)
         c->age_s = origin->age_s;
@@ -115,7 +115,7 @@ void generation_cache_say(const struct served_model *m, struct http_exchange *x,
         snprintf(similarity, sizeof similarity, "%.4f", (double)c->similarity);
         http_add_header(x, "x-quire-similarity", similarity);
     }
-    if (c->n_told == 0 || c->n_kept < c->n_told) {
+    if (c->n_told == 0 || c->n_cached < c->n_told) {
         http_add_header(x, "x-quire-cache", c->n_told == 0 ? "off" : c->n_drafted ? "draft" : "miss");
         return;
     }

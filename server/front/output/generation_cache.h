@@ -11,8 +11,8 @@ struct generation;
 
 /* Reports from the response cache about a request. */
 struct cache_report {
-    uint32_t n_told, n_kept; /* prompts whose origin is known; those of them with a cached response */
-    uint32_t n_drafted, n_similar; /* n_told's with a draft from a similar question, and n_kept's with its answer */
+    uint32_t n_told, n_cached; /* prompts whose origin is known; those of them with a cached response */
+    uint32_t n_drafted, n_similar; /* n_told's with a draft from a similar question, and n_cached's with its answer */
     float similarity; /* of the first prompt */
     uint32_t age_s; /* of the oldest answer */
     bool unseeded;
@@ -48,9 +48,9 @@ void generation_cache_free(struct generation_cache *c); /* NULL is allowed */
 /* Ends a request that front_begin() began, with its cached reply or an error. Returns false if the reply is not
  * cached; has_alias: it may be cached later, under *alias. timing: the first lookup is recorded there; the caller sets
  * arrived_us. */
-bool generation_alias_give(struct served_model *m, struct http_exchange *x, struct tenant *tenant,
-                           const struct api_dialect *dialect, struct timing *timing, struct key256 *alias,
-                           bool *has_alias);
+bool generation_alias_serve(struct served_model *m, struct http_exchange *x, struct tenant *tenant,
+                            const struct api_dialect *dialect, struct timing *timing, struct key256 *alias,
+                            bool *has_alias);
 /* Records events of the stream as they are written. */
 void generation_alias_show(struct reply *r, const void *events, size_t n);
 /* Caches the whole reply; NULL: it was a stream, and all of it was recorded. */

@@ -20,7 +20,7 @@ static void reply_free(struct reply *r)
     buffer_free(&r->head);
     buffer_free(&r->event);
     buffer_free(&r->early);
-    reply_room_leave(&r->room);
+    reply_budget_leave(&r->budget);
     free(r);
 }
 

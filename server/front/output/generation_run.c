@@ -71,14 +71,14 @@ static void await_tokens(struct generation *g)
 
 struct whole_reply {
     struct buffer body;
-    struct reply_room room;
+    struct reply_budget budget;
 };
 
 static void on_reply_gone(void *context)
 {
     struct whole_reply *whole = context;
     buffer_free(&whole->body);
-    reply_room_leave(&whole->room);
+    reply_budget_leave(&whole->budget);
     free(whole);
 }
 
@@ -112,8 +112,8 @@ static void complete(void *owner)
     generation_alias_keep(g, &whole->body);
     generation_over(g, 200, NULL);
     /* A large reply stays counted until the client has read it. */
-    whole->room = g->reply->room;
-    g->reply->room.counted = 0;
+    whole->budget = g->reply->budget;
+    g->reply->budget.counted = 0;
     generation_free(g);
     if (whole->body.n <= COPIED_BYTES) {
         http_reply(x, 200, "application/json", whole->body.data, whole->body.n);
@@ -137,7 +137,7 @@ static int show(struct generation *g, struct reply_prompt *p, struct choice *c, 
         g->last_write_us = c->last_token_us;
         c->shown = true;
     }
-    return reply_room_grow(&g->reply->room, (int64_t)(choice_bytes(c) - before), err);
+    return reply_budget_grow(&g->reply->budget, (int64_t)(choice_bytes(c) - before), err);
 }
 
 /* Shows the waiting tokens. */
@@ -250,7 +250,7 @@ static void on_prompt_logprob(struct batch_prompt *batch, const struct wire_toke
     struct quire_error err;
     uint64_t before = reply_prompt_bytes(g->reply, p->reply);
     reply_prompt_logprob(g->reply, p->reply, token);
-    int status = reply_room_grow(&g->reply->room, (int64_t)(reply_prompt_bytes(g->reply, p->reply) - before), &err);
+    int status = reply_budget_grow(&g->reply->budget, (int64_t)(reply_prompt_bytes(g->reply, p->reply) - before), &err);
     if (status != QUIRE_OK)
         prompt_batch_fail_with(&g->batch, status, err.text);
 }
@@ -337,10 +337,10 @@ static void on_origin(struct batch_prompt *batch, const struct completion_origin
     g->reply->is_similar = g->cache->report.n_similar > 0;
 }
 
-static bool has_room(const struct batch_prompt *batch)
+static bool has_space(const struct batch_prompt *batch)
 {
     const struct generation *g = ((const struct gen_prompt *)batch)->g;
-    return !g->reply->begun || http_stream_has_room(g->x);
+    return !g->reply->begun || http_stream_has_space(g->x);
 }
 
 static void on_accepted(struct batch_prompt *batch, uint64_t engine_id)
@@ -483,7 +483,7 @@ static const struct prompt_batch_calls batch_calls = {
     .on_accepted = on_accepted,
     .on_taken = on_taken,
     .on_origin = on_origin,
-    .has_room = has_room,
+    .has_space = has_space,
     .on_token = on_token,
     .on_prompt_logprob = on_prompt_logprob,
     .on_done = on_done,
@@ -547,8 +547,8 @@ static bool admit(struct generation *g, struct api_error *e)
     }
     prompt_batch_begin(&g->batch, g->served, &batch_calls, g, g->account->tenant, &g->prompts->batch, r->n_prompts,
                        r->params->spec->n);
-    r->room = (struct reply_room){.replies = g->served->front->replies, .tenant = g->account->tenant->index};
-    return reply_room_take(&r->room, r, tenants_ask_key(g->served->front->tenants), e);
+    r->budget = (struct reply_budget){.replies = g->served->front->replies, .tenant = g->account->tenant->index};
+    return reply_budget_take(&r->budget, r, tenants_ask_key(g->served->front->tenants), e);
 }
 
 void generation_run(struct generation *g)

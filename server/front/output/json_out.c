@@ -1,6 +1,6 @@
 #include "server/front/output/json_out.h"
 
-#include "base/utf8.h"
+#include "base/encoding/utf8.h"
 
 #include <math.h>
 #include <stdio.h>

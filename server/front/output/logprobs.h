@@ -7,7 +7,7 @@
 #define QUIRE_FRONT_LOGPROBS_H
 
 #include "server/front/output/json_out.h"
-#include "server/wire/wire.h"
+#include "server/wire/records.h"
 #include "text/quire_text.h"
 
 #include <stdbool.h>

@@ -68,7 +68,7 @@ struct reply {
     struct buffer early; /* events made before the stream has begun */
     bool begun; /* the stream's headers were sent */
     uint64_t n_events; /* for dialects that number them */
-    struct reply_room room;
+    struct reply_budget budget;
     struct buffer *record; /* the stream's events in generation_alias.c's form; NULL: not recorded */
 };
 

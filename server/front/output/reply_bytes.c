@@ -93,17 +93,17 @@ void reply_bytes_estimate(const struct reply *r, uint64_t *least, uint64_t *most
 
 /* ---- budget ---- */
 
-static void count(struct reply_room *room)
+static void count(struct reply_budget *budget)
 {
-    uint64_t n = room->held > room->reserved ? room->held : room->reserved;
+    uint64_t n = budget->held > budget->reserved ? budget->held : budget->reserved;
     if (n <= FREE_BYTES)
         n = 0;
-    room->replies->n_bytes += n - room->counted;
-    room->replies->of_tenants[room->tenant] += n - room->counted;
-    room->counted = n;
+    budget->replies->n_bytes += n - budget->counted;
+    budget->replies->of_tenants[budget->tenant] += n - budget->counted;
+    budget->counted = n;
 }
 
-bool reply_room_take(struct reply_room *room, const struct reply *r, bool shared, struct api_error *e)
+bool reply_budget_take(struct reply_budget *budget, const struct reply *r, bool shared, struct api_error *e)
 {
     uint64_t least, most;
     const char *field;
@@ -114,8 +114,8 @@ bool reply_room_take(struct reply_room *room, const struct reply *r, bool shared
             "the reply would have about %llu MiB, which is more than %llu MiB: send fewer prompts at once, or "
             "ask for fewer choices, tokens or logprobs",
             (unsigned long long)(most / MIB), (unsigned long long)(FRONT_REPLY_BYTES / MIB));
-    const struct replies *all = room->replies;
-    const uint64_t of_tenant = all->of_tenants[room->tenant];
+    const struct replies *all = budget->replies;
+    const uint64_t of_tenant = all->of_tenants[budget->tenant];
     if (least > FREE_BYTES &&
         (all->n_bytes + least > NEW_BYTES || (shared && of_tenant > 0 && of_tenant + least > FRONT_REPLY_BYTES))) {
         api_fail(e, 429, NULL, "rate_limit_exceeded",
@@ -125,31 +125,31 @@ bool reply_room_take(struct reply_room *room, const struct reply *r, bool shared
         e->retry_ms = 1000;
         return false;
     }
-    room->reserved = least;
-    count(room);
+    budget->reserved = least;
+    count(budget);
     return true;
 }
 
-int reply_room_grow(struct reply_room *room, int64_t n_bytes, struct quire_error *err)
+int reply_budget_grow(struct reply_budget *budget, int64_t n_bytes, struct quire_error *err)
 {
-    room->held += (uint64_t)n_bytes;
-    if (room->held <= room->reserved || room->held <= FREE_BYTES)
+    budget->held += (uint64_t)n_bytes;
+    if (budget->held <= budget->reserved || budget->held <= FREE_BYTES)
         return QUIRE_OK;
-    count(room);
-    if (room->held > FRONT_REPLY_BYTES)
+    count(budget);
+    if (budget->held > FRONT_REPLY_BYTES)
         return quire_fail(err, QUIRE_INVALID, "the reply has become larger than the %llu MiB that one may have",
                           (unsigned long long)(FRONT_REPLY_BYTES / MIB));
-    if (room->replies->n_bytes > FRONT_REPLIES_BYTES)
+    if (budget->replies->n_bytes > FRONT_REPLIES_BYTES)
         return quire_fail(err, QUIRE_EXHAUSTED, "there is no room for the reply beside other large replies");
     return QUIRE_OK;
 }
 
-void reply_room_leave(struct reply_room *room)
+void reply_budget_leave(struct reply_budget *budget)
 {
-    bool was_large = room->counted > TRIMMED_BYTES;
-    room->reserved = room->held = 0;
-    if (room->counted > 0)
-        count(room);
+    bool was_large = budget->counted > TRIMMED_BYTES;
+    budget->reserved = budget->held = 0;
+    if (budget->counted > 0)
+        count(budget);
     if (was_large)
         malloc_trim(0);
 }

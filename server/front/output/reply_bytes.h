@@ -25,7 +25,7 @@ struct replies {
 };
 
 /* The bytes of one reply. All zero at first; belongs to its owner. */
-struct reply_room {
+struct reply_budget {
     struct replies *replies;
     uint32_t tenant;
     uint64_t reserved, held, counted;
@@ -37,11 +37,11 @@ void reply_bytes_estimate(const struct reply *r, uint64_t *least, uint64_t *most
 
 /* Reserves space for a reply. shared: there are several tenants, and no tenant may use all of it. Returns false with a
  * 400 or 429 in e. */
-bool reply_room_take(struct reply_room *room, const struct reply *r, bool shared, struct api_error *e);
+bool reply_budget_take(struct reply_budget *budget, const struct reply *r, bool shared, struct api_error *e);
 /* The reply has grown by so many bytes, or shrunk. QUIRE_INVALID: it exceeds the limit of one reply; QUIRE_EXHAUSTED:
  * the budget is used up now. */
-int reply_room_grow(struct reply_room *room, int64_t n_bytes, struct quire_error *err);
+int reply_budget_grow(struct reply_budget *budget, int64_t n_bytes, struct quire_error *err);
 /* Call it after the reply's memory was freed. */
-void reply_room_leave(struct reply_room *room);
+void reply_budget_leave(struct reply_budget *budget);
 
 #endif

@@ -1,6 +1,6 @@
 #include "server/front/tenant/tenants.h"
 
-#include "base/json.h"
+#include "base/encoding/json.h"
 
 #include <stdio.h>
 #include <stdlib.h>

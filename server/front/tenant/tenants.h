@@ -13,7 +13,7 @@
 #include "base/hash.h"
 #include "base/status.h"
 #include "server/front/tenant/bucket.h"
-#include "server/wire/wire.h"
+#include "server/wire/frame.h"
 
 #include <stdbool.h>
 #include <stddef.h>

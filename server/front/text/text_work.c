@@ -182,7 +182,7 @@ static bool append_ids(struct text_work *w, struct request_item *item, const uin
 
 /* A prompt that will be truncated needs no more ids than the context allows. Returns false if the next would make it
  * too long. */
-static bool make_room(const struct text_work *w, struct request_item *item)
+static bool make_space(const struct text_work *w, struct request_item *item)
 {
     size_t most = w->task->max_tokens;
     if (item->n_ids <= most)
@@ -205,7 +205,7 @@ static bool take_ids(struct text_work *w, struct request_item *item, const uint3
         return true;
     }
     if (!w->task->is_reply)
-        return make_room(w, item) ? append_ids(w, item, ids, n) : too_long(w, item->n_ids + n);
+        return make_space(w, item) ? append_ids(w, item, ids, n) : too_long(w, item->n_ids + n);
     w->n_reply_bytes += listed_bytes(ids, n);
     bool fits = w->n_reply_bytes <= TEXT_MAX_REPLY_BYTES && item->n_ids + n <= MAX_LISTED_IDS;
     return fits ? append_ids(w, item, ids, n) : too_much(w);

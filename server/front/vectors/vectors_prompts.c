@@ -1,5 +1,6 @@
 /* Turns a request's texts into prompts for the engine, and reads the numbers that come back. */
 #include "server/front/vectors/vectors.h"
+#include "server/wire/decode.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -16,7 +16,7 @@ from test_hosts import ASK, MPIS, Group, free_port, ip, lose, two_hosts
 from test_ranks import LONG, streamed
 
 QUIRE = ROOT / "build-simt" / "quire"
-TWIN = QUIRE.parent / "tests" / "simt" / "nccl"
+STUB = QUIRE.parent / "tests" / "simt" / "nccl"
 SERVE = ["serve", MODEL, "--port", "0", "--served-model-name", "demo", "--device", "cuda", "--threads", "1", "--max-model-len", "512", "--max-num-seqs", "4"]
 ASKED = [
     {"prompt": "Once upon a time", "max_tokens": 12, "temperature": 0.9, "seed": 7, "logprobs": 3},
@@ -39,15 +39,15 @@ def has_hosts():
 def group(start):
     made = []
 
-    def begin(n_on_host, n, *arguments, with_twin=True, of_rank=lambda rank: {}, **more):
+    def begin(n_on_host, n, *arguments, with_stub=True, of_rank=lambda rank: {}, **more):
         """This number of ranks on each host, which has a GPU for each; 0: all on this host."""
         if n_on_host and not has_hosts():
             pytest.skip("to name hosts is root's (unshare --uts)")
         # the longest possible name
         host = lambda rank: f"quire-{rank // n_on_host}".rjust(64, "h") if n_on_host else ""
         placed = lambda rank: {"QUIRE_SIMT_DEVICES": str(n_on_host or n), "QUIRE_SIMT_HOST": host(rank)[-1:], **of_rank(rank)}
-        twin = {"LD_LIBRARY_PATH": str(TWIN)} if with_twin else {}
-        made.append(Group(start, n, *arguments, program=QUIRE, serve=SERVE, before=lambda rank: named(host(rank)) if n_on_host else [], of_rank=placed, **twin, **more))
+        stub = {"LD_LIBRARY_PATH": str(STUB)} if with_stub else {}
+        made.append(Group(start, n, *arguments, program=QUIRE, serve=SERVE, before=lambda rank: named(host(rank)) if n_on_host else [], of_rank=placed, **stub, **more))
         return made[-1]
 
     yield begin
@@ -72,7 +72,7 @@ def expected():
 @pytest.mark.parametrize("n,stages,n_on_host,by_nccl", [(2, 1, 0, False), (2, 1, 1, True), (1, 2, 1, False), (2, 2, 2, False), (2, 2, 1, True)])
 def test_several_hosts_give_the_answers_of_one_gpu(group, expected, n, stages, n_on_host, by_nccl):
     """GPUs of a stage on one host access each other's memory: they need no NCCL, and it is absent."""
-    ranks = group(n_on_host, n * stages, "-tp", n, "-pp", stages, with_twin=by_nccl)
+    ranks = group(n_on_host, n * stages, "-tp", n, "-pp", stages, with_stub=by_nccl)
     assert ("its ranks by NCCL 2.27.3" in ranks.first.output()) == by_nccl
     assert answers(ranks.first) == expected
     assert ranks.first.stop() == 0, ranks.first.output()
@@ -98,7 +98,7 @@ def test_mpirun_gives_the_answers_of_one_gpu(start, expected, mpi):
 
 def test_a_process_may_see_its_own_gpu_alone(group, expected):
     """As under Slurm's --gpus-per-task."""
-    ranks = group(0, 2, "-tp", 2, with_twin=False, of_rank=lambda rank: {"CUDA_VISIBLE_DEVICES": str(1 - rank)})
+    ranks = group(0, 2, "-tp", 2, with_stub=False, of_rank=lambda rank: {"CUDA_VISIBLE_DEVICES": str(1 - rank)})
     assert "GPU 0 at 0000:01:00" in ranks.first.output()
     assert answers(ranks.first) == expected
     assert ranks.first.stop() == 0 and ranks.ends() == [0]
@@ -119,14 +119,14 @@ def test_a_rank_that_is_lost_ends_what_streams_with_an_error(group, n_on_host, l
     (1, [], lambda rank: {}, "GPUs of several hosts do not reach each other's memory; rank 0: libnccl.so.2 is not there"),
 ])
 def test_what_cannot_be_is_refused(group, n_on_host, more, of_rank, says):
-    ranks = group(n_on_host, 2, "-tp", 2, *more, with_twin=False, of_rank=of_rank, wait=False)
+    ranks = group(n_on_host, 2, "-tp", 2, *more, with_stub=False, of_rank=of_rank, wait=False)
     assert ranks.refused.returncode == 1 and says in ranks.refused.stderr, ranks.refused.stderr
     assert ranks.ends() == [1]
 
 
 def test_options_that_differ_are_named(group):
     """Rank 1 ends before it looks for a GPU, while the others wait for its data."""
-    ranks = group(0, 2, "-tp", 2, with_twin=False, of_rank_1=["--max-num-seqs", 16], wait=False)
+    ranks = group(0, 2, "-tp", 2, with_stub=False, of_rank_1=["--max-num-seqs", 16], wait=False)
     said = "--max-num-seqs: rank 0 was given 4, and rank 1 16"
     assert ranks.refused.returncode == 1 and f"rank 1: {said}" in ranks.refused.stderr, ranks.refused.stderr
     assert ranks.ends() == [1] and said in ranks.others[0].stdout.read()
@@ -137,7 +137,7 @@ def test_a_cut_network_ends_both_sides(two_hosts, start):
     if not has_hosts():
         pytest.skip("to name hosts is root's (unshare --uts)")
     hosts = [(["ip", "netns", "exec", name, *named(f"quire-{i}")], {"QUIRE_SIMT_HOST": str(i)}) for i, name in enumerate(two_hosts)]
-    ranks = Group(start, 2, "-tp", 2, program=QUIRE, serve=SERVE, before=lambda rank: hosts[rank][0], of_rank=lambda rank: hosts[rank][1], LD_LIBRARY_PATH=str(TWIN),
+    ranks = Group(start, 2, "-tp", 2, program=QUIRE, serve=SERVE, before=lambda rank: hosts[rank][0], of_rank=lambda rank: hosts[rank][1], LD_LIBRARY_PATH=str(STUB),
                   MASTER_ADDR="10.99.0.1", QUIRE_GROUP_SECRET="correct horse battery staple")
     try:
         body = json.dumps({**LONG, "max_tokens": 400, "stream": True})
@@ -168,7 +168,7 @@ def test_the_manifest_with_its_lines_for_gpus_starts_a_group(start, expected):
     assert not replaced and "--device=cuda" in arguments
     port = str(free_port())
     placed = lambda index: {"LWS_LEADER_ADDRESS": "localhost", "LWS_GROUP_SIZE": "2", "LWS_WORKER_INDEX": index, "MASTER_PORT": port, "QUIRE_GROUP_SECRET": "correct horse battery staple",
-                            "QUIRE_SIMT_HOST": index, "LD_LIBRARY_PATH": str(TWIN)}
+                            "QUIRE_SIMT_HOST": index, "LD_LIBRARY_PATH": str(STUB)}
     worker = subprocess.Popen([*named("pod-1"), str(QUIRE), *arguments], env={**os.environ, **placed("1")})
     try:
         leader = start(*arguments, before=named("pod-0"), program=QUIRE, environment=placed("0"))

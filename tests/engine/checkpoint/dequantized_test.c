@@ -8,8 +8,8 @@
 #include <cmocka.h>
 
 #include "base/hash.h"
-#include "engine/model/model.h"
-#include "engine/model/quantized.h"
+#include "engine/model/describe.h"
+#include "engine/model/quantization/quantized.h"
 #include "kernels/quant.h"
 
 #include <dirent.h>
@@ -38,7 +38,7 @@ static void check_matrix(const char *model, const struct checkpoint *st, const s
 {
     struct quantized_matrix m = {
         .checkpoint = st, .how = how, .n_rows = n_rows, .n_cols = n_cols, .n_threads = 2, .is_read = true};
-    struct quantized_room counted = {0}, made = {0};
+    struct quantized_arena counted = {0}, made = {0};
     struct k_weight_view v;
     struct quire_error err;
     char got[65];

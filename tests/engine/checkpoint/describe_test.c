@@ -6,7 +6,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "engine/model/model.h"
+#include "engine/model/describe.h"
+#include "engine/model/layer.h"
 #include "engine/model/share.h"
 #include "scratch.h"
 

@@ -7,7 +7,8 @@
 #include <cmocka.h>
 
 #include "../../goldens/golden.h"
-#include "engine/model/model.h"
+#include "engine/model/describe.h"
+#include "engine/model/layer.h"
 #include "engine/checkpoint/checkpoint.h"
 
 #include <stdio.h>

@@ -6,8 +6,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "engine/model/quantize.h"
-#include "kernels/math.h"
+#include "engine/model/quantization/quantize.h"
+#include "kernels/math/convert.h"
 #include "kernels/quant.h"
 
 #include <math.h>
@@ -16,7 +16,7 @@
 
 #define N 300u /* two blocks of 128 rows and a part of one */
 #define K 160u /* 5 blocks of 32; a group of 128 and a part of one */
-#define ROOM (1u << 18)
+#define ARENA_BYTES (1u << 18)
 
 static const struct k_format q8_0 = {K_INT, 8, 32, K_F16, K_PACKING_Q8_0}, q4_0 = {K_INT, 4, 32, K_F16, K_PACKING_Q4_0},
                              e4m3 = {K_E4M3, 8, 128, K_F32, K_PACKING_PLANES};
@@ -38,16 +38,16 @@ static void fill(float w[N][K])
     w[11][8] = 1;
 }
 
-static int quantize(const void *data, enum k_dtype dtype, struct k_format to, uint32_t n_threads, uint8_t *room,
+static int quantize(const void *data, enum k_dtype dtype, struct k_format to, uint32_t n_threads, uint8_t *arena,
                     struct k_weight_view *v, struct quire_error *err)
 {
     const struct checkpoint_tensor t = {
         .data = data, .format = k_format_of(dtype), .file = "a.safetensors", .name = "m.weight", .dtype = "F32"};
     const struct quantize q = {.tensor = &t, .to = to, .n_rows = N, .n_cols = K, .n_threads = n_threads};
-    struct quantized_room counted = {0}, made = {.base = room};
+    struct quantized_arena counted = {0}, made = {.base = arena};
     struct k_weight_view only_counted;
     assert_int_equal(quantize_view(&q, &counted, &only_counted, err), QUIRE_OK);
-    assert_true(counted.used <= ROOM);
+    assert_true(counted.used <= ARENA_BYTES);
     const int status = quantize_view(&q, &made, v, err);
     assert_int_equal(made.used, counted.used);
     return status;
@@ -125,7 +125,7 @@ static void nearest_numbers(void **state)
     const struct k_format formats[] = {q8_0, q4_0, e4m3};
     for (uint32_t f = 0; f < 3; f++)
         for (enum k_dtype dtype = K_F32; dtype <= K_BF16; dtype++) {
-            uint8_t *one = calloc(1, ROOM), *three = calloc(1, ROOM);
+            uint8_t *one = calloc(1, ARENA_BYTES), *three = calloc(1, ARENA_BYTES);
             struct k_weight_view v, other;
             struct quire_error err;
             for (uint32_t i = 0; i < N * K; i++) {
@@ -140,7 +140,7 @@ static void nearest_numbers(void **state)
             assert_int_equal(quantize(data, dtype, formats[f], 1, one, &v, &err), QUIRE_OK);
             check(&v, widened);
             assert_int_equal(quantize(data, dtype, formats[f], 3, three, &other, &err), QUIRE_OK);
-            assert_memory_equal(one, three, ROOM);
+            assert_memory_equal(one, three, ARENA_BYTES);
             free(one);
             free(three);
         }
@@ -150,7 +150,7 @@ static void refused_by_place(void **state)
 {
     (void)state;
     static float w[N][K];
-    uint8_t *room = calloc(1, ROOM);
+    uint8_t *arena = calloc(1, ARENA_BYTES);
     const struct {
         float value;
         struct k_format to;
@@ -162,10 +162,10 @@ static void refused_by_place(void **state)
         fill(w);
         w[201][130] = cases[i].value;
         w[299][0] = NAN; /* only the first is reported, whichever thread comes first */
-        assert_int_equal(quantize(w, K_F32, cases[i].to, 3, room, &v, &err), QUIRE_INVALID);
+        assert_int_equal(quantize(w, K_F32, cases[i].to, 3, arena, &v, &err), QUIRE_INVALID);
         assert_non_null(strstr(err.text, "a.safetensors: tensor 'm.weight': row 201, column 130: "));
     }
-    free(room);
+    free(arena);
 }
 
 static void names(void **state)

@@ -6,11 +6,11 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "engine/model/quantized.h"
-#include "kernels/math.h"
+#include "engine/model/quantization/quantized.h"
+#include "kernels/math/convert.h"
 #include "kernels/quant.h"
 
-#include "base/json.h"
+#include "base/encoding/json.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -182,19 +182,19 @@ static void pack_ct(struct image *im, const struct meant *m, uint32_t bits, bool
 /* ---- read back --------------------------------------------------------------------------------------------------- */
 
 /* Two passes, as weights are loaded: count, then make. */
-static int view_of(const struct checkpoint *st, const struct quantization *how, struct k_weight_view *v, uint8_t **room,
-                   struct quire_error *err)
+static int view_of(const struct checkpoint *st, const struct quantization *how, struct k_weight_view *v,
+                   uint8_t **arena, struct quire_error *err)
 {
     struct quantized_matrix m = {
         .checkpoint = st, .how = how, .name = "m", .n_rows = N, .n_cols = K, .n_threads = 3, .is_read = true};
-    struct quantized_room counted = {0};
-    *room = NULL;
+    struct quantized_arena counted = {0};
+    *arena = NULL;
     assert_true(quantized_has(&m));
     int status = quantized_view(&m, &counted, v, err);
     if (status != QUIRE_OK)
         return status;
     struct k_format format = v->format;
-    struct quantized_room made = {.base = *room = aligned_alloc(64, counted.used ? counted.used : 64)};
+    struct quantized_arena made = {.base = *arena = aligned_alloc(64, counted.used ? counted.used : 64)};
     status = quantized_view(&m, &made, v, err);
     if (status == QUIRE_OK) {
         assert_int_equal(made.used, counted.used);
@@ -253,7 +253,7 @@ static void packed_integers(void **state)
                                    .in_order = cases[i].in_order};
         struct k_weight_view v;
         struct quire_error err;
-        uint8_t *room;
+        uint8_t *arena;
         draw_meant(m, how.bits, how.group, how.symmetric, how.in_order);
         if (how.layout == QUANTIZATION_GPTQ)
             pack_gptq(im, m, how.bits, how.zero_is_less);
@@ -262,14 +262,14 @@ static void packed_integers(void **state)
         else
             pack_ct(im, m, how.bits, how.symmetric, how.in_order);
         struct checkpoint *st = open_image(im);
-        if (view_of(st, &how, &v, &room, &err) != QUIRE_OK)
+        if (view_of(st, &how, &v, &arena, &err) != QUIRE_OK)
             fail_msg("case %zu: %s", i, err.text);
         check_view(&v, m);
         const uint8_t *data = v.data;
         assert_int_equal(data >= im->file && data < im->file + sizeof im->file, cases[i].in_place);
         assert_int_equal(v.permutation != NULL, how.in_order);
         checkpoint_close(st);
-        free(room);
+        free(arena);
         free(im);
         free(m);
     }
@@ -300,7 +300,7 @@ static void elements_in_place(void **state)
                                    .inputs = is_int ? INPUTS_STATIC : INPUTS_FLOAT};
         struct k_weight_view v;
         struct quire_error err;
-        uint8_t *room, *w = add(im, "weight", cases[i].dtype, "[24,160]", N * K);
+        uint8_t *arena, *w = add(im, "weight", cases[i].dtype, "[24,160]", N * K);
         float *s = add(im, cases[i].suffix, "F32", cases[i].shape, 4 * cases[i].n_scales);
         *(float *)add(im, "input_scale", "F32", "[1]", 4) = 0.125f;
         for (uint32_t j = 0; j < N * K; j++)
@@ -308,7 +308,7 @@ static void elements_in_place(void **state)
         for (uint32_t j = 0; j < cases[i].n_scales; j++)
             s[j] = (float)(j + 1) * 0.37f;
         struct checkpoint *st = open_image(im);
-        if (view_of(st, &how, &v, &room, &err) != QUIRE_OK)
+        if (view_of(st, &how, &v, &arena, &err) != QUIRE_OK)
             fail_msg("case %zu: %s", i, err.text);
         assert_true(v.x_scale == (is_int ? 0.125f : 0));
         for (uint32_t n = 0; n < N; n++)
@@ -323,7 +323,7 @@ static void elements_in_place(void **state)
                 assert_true(scale == s[row * groups + (cases[i].group ? k / cases[i].group : 0)]);
             }
         checkpoint_close(st);
-        free(room);
+        free(arena);
         free(im);
     }
 }
@@ -355,7 +355,7 @@ static void bad_tensors(void **state)
         struct quantization how = {.layout = QUANTIZATION_GPTQ, .bits = 4, .group = 32, .in_order = true};
         struct k_weight_view v;
         struct quire_error err;
-        uint8_t *room;
+        uint8_t *arena;
         draw_meant(m, 4, 32, false, true);
         m->zero[0][0] = 3;
         m->scale[3][0] = what[0] == 'n' && what[1] == 'a' ? NAN : what[0] == 'z' ? 0 : what[0] == 'i' ? INFINITY : 1;
@@ -370,11 +370,11 @@ static void bad_tensors(void **state)
         how.bits = strcmp(what, "bits") == 0 ? 8 : 4;
         how.group = what[0] == 'g' ? 64 : 32;
         struct checkpoint *st = open_image(im);
-        assert_int_equal(view_of(st, &how, &v, &room, &err), QUIRE_INVALID);
+        assert_int_equal(view_of(st, &how, &v, &arena, &err), QUIRE_INVALID);
         if (!strstr(err.text, cases[i].says) || !strstr(err.text, "model.safetensors") || strchr(err.text, '\n'))
             fail_msg("%s: %s", what, err.text);
         checkpoint_close(st);
-        free(room);
+        free(arena);
         free(im);
         free(m);
     }
@@ -406,7 +406,7 @@ static void contradictions(void **state)
                                    .symmetric = true};
         struct k_weight_view v;
         struct quire_error err;
-        uint8_t *room;
+        uint8_t *arena;
         draw_meant(m, 4, 32, true, false);
         if (cases[i].floats) {
             add(im, "weight", "F8_E4M3", "[24,160]", N * K);
@@ -418,11 +418,11 @@ static void contradictions(void **state)
             shape[1] = cases[i].cols;
         }
         struct checkpoint *st = open_image(im);
-        int status = view_of(st, &how, &v, &room, &err);
+        int status = view_of(st, &how, &v, &arena, &err);
         if (status != (cases[i].says ? QUIRE_INVALID : QUIRE_OK) || (cases[i].says && !strstr(err.text, cases[i].says)))
             fail_msg("case %zu: status %d, %s", i, status, status == QUIRE_OK ? "" : err.text);
         checkpoint_close(st);
-        free(room);
+        free(arena);
         free(im);
         free(m);
     }

@@ -5,8 +5,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "base/json.h"
-#include "engine/model/model.h"
+#include "base/encoding/json.h"
+#include "engine/model/describe.h"
 
 #include <math.h>
 #include <stdlib.h>

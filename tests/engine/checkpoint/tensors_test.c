@@ -7,8 +7,9 @@
 #include <cmocka.h>
 
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/model/describe.h"
 #include "engine/model/share.h"
-#include "engine/model/tensors.h"
+#include "engine/model/tensor_table.h"
 #include "engine/model/weights.h"
 
 #include <stdio.h>

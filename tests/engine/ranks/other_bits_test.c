@@ -2,7 +2,10 @@
  * middle of an answer (not its lowest, which the sums that follow may round away). On a GPU, whose steps may be recorded, it adds
  * to its residual stream what the others do not. The linker hands the engine this k_backend_open() (--wrap), in every process of the group. */
 #include "engine/engine.h"
-#include "kernels/kernels.h"
+#include "engine/event.h"
+#include "kernels/args/norm.h"
+#include "kernels/backend.h"
+#include "kernels/open.h"
 #include "tests/engine/client.h"
 
 #include <setjmp.h>

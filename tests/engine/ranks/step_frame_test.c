@@ -6,7 +6,6 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "engine/engine.h"
 #include "engine/ranks/setup.h"
 #include "engine/ranks/step_frame.h"
 

@@ -425,7 +425,7 @@ static void few_functions(void **state)
     const struct completion_events *events = f.submitted[0].events;
     assert_null(events->on_vector);
     events->on_origin(f.submitted[0].prompt, &origin);
-    assert_true(events->has_room(f.submitted[0].prompt));
+    assert_true(events->has_space(f.submitted[0].prompt));
     give_accept(&f, 0);
     give_token(&f, 0);
     give_end(&f, 0, WIRE_FINISH_STOP);

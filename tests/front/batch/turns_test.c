@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-struct asker {
+struct waiter {
     struct turn turn; /* first */
     struct turns *turns;
     char name;
@@ -17,7 +17,7 @@ static char order[256];
 
 static void on_next(struct turn *turn)
 {
-    struct asker *a = (struct asker *)turn;
+    struct waiter *a = (struct waiter *)turn;
     struct turn_place *place = &a->places[a->n_submitted++];
     strncat(order, &a->name, 1);
     turn->n_waiting--;
@@ -32,11 +32,11 @@ static void on_next(struct turn *turn)
     turns_wait(a->turns, turn);
 }
 
-static void wait_for(struct asker *a, struct turns *t, char name, uint32_t tenant, uint32_t n)
+static void wait_for(struct waiter *a, struct turns *t, char name, uint32_t tenant, uint32_t n)
 {
-    *a = (struct asker){.turns = t,
-                        .name = name,
-                        .turn = {.tenant = tenant, .n_choices = 1, .n_waiting = n, .n_tokens = 10, .next = on_next}};
+    *a = (struct waiter){.turns = t,
+                         .name = name,
+                         .turn = {.tenant = tenant, .n_choices = 1, .n_waiting = n, .n_tokens = 10, .next = on_next}};
     turns_wait(t, &a->turn);
 }
 
@@ -47,7 +47,7 @@ static const char *run(struct event_base *base)
     return order;
 }
 
-static void over(struct asker *a, uint32_t i)
+static void over(struct waiter *a, uint32_t i)
 {
     turns_leave(a->turns, &a->places[i]);
 }
@@ -56,7 +56,7 @@ static void tenants_in_turn(void **state)
 {
     struct event_base *base = event_base_new();
     struct turns *t;
-    struct asker a, b, c;
+    struct waiter a, b, c;
     (void)state;
     assert_int_equal(turns_open(base, &t, NULL), 0);
     turns_set_engine(t, 8, 0, 1000); /* slots for 7 */
@@ -114,7 +114,7 @@ static void tokens_ahead(void **state)
 {
     struct event_base *base = event_base_new();
     struct turns *t;
-    struct asker a, small;
+    struct waiter a, small;
     (void)state;
     assert_int_equal(turns_open(base, &t, NULL), 0);
     turns_set_engine(t, 64, 0, 12); /* two prompts of 10 tokens ahead */
@@ -122,9 +122,10 @@ static void tokens_ahead(void **state)
     assert_string_equal(run(base), "aa");
     turns_began(t, &a.places[0]);
     assert_string_equal(run(base), "a");
-    small = (struct asker){.turns = t,
-                           .name = 's',
-                           .turn = {.n_choices = 4, .is_small = true, .n_waiting = 3, .n_tokens = 99, .next = on_next}};
+    small = (struct waiter){
+        .turns = t,
+        .name = 's',
+        .turn = {.n_choices = 4, .is_small = true, .n_waiting = 3, .n_tokens = 99, .next = on_next}};
     turns_wait(t, &small.turn);
     assert_string_equal(run(base), "sss");
     a.turn.n_waiting = 0;
@@ -137,7 +138,7 @@ static void a_full_engine(void **state)
 {
     struct event_base *base = event_base_new();
     struct turns *t;
-    struct asker a;
+    struct waiter a;
     (void)state;
     assert_int_equal(turns_open(base, &t, NULL), 0);
     turns_set_engine(t, 64, 0, 1000);
@@ -172,7 +173,7 @@ static void a_share_of_the_queue(void **state)
 {
     struct event_base *base = event_base_new();
     struct turns *t;
-    struct asker a;
+    struct waiter a;
     (void)state;
     assert_int_equal(turns_open(base, &t, NULL), 0);
     turns_set_engine(t, 64, 16, 1000);

@@ -2,7 +2,7 @@
  * the bounds that the rest of the engine relies on. */
 #include "../fuzz.h"
 
-#include "engine/model/model.h"
+#include "engine/model/describe.h"
 
 #include <stdlib.h>
 #include <string.h>

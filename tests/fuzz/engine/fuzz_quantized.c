@@ -2,9 +2,9 @@
  * counted for it, and all its elements and scales can be read, also those of a plain matrix that is quantized. */
 #include "../fuzz.h"
 
-#include "base/json.h"
-#include "engine/model/quantize.h"
-#include "engine/model/quantized.h"
+#include "base/encoding/json.h"
+#include "engine/model/quantization/quantize.h"
+#include "engine/model/quantization/quantized.h"
 #include "kernels/quant.h"
 #include "kernels/weight_view.h"
 
@@ -35,7 +35,7 @@ static void view(const struct checkpoint *st, const struct quantization *how)
 {
     struct quantized_matrix m = {
         .checkpoint = st, .how = how, .name = "m", .n_rows = ROWS, .n_cols = COLS, .n_threads = 1, .is_read = true};
-    struct quantized_room counted = {0}, made = {0};
+    struct quantized_arena counted = {0}, made = {0};
     struct k_weight_view v;
     struct quire_error err;
     if (!quantized_has(&m) || quantized_view(&m, &counted, &v, &err) != QUIRE_OK)
@@ -54,7 +54,7 @@ static void view(const struct checkpoint *st, const struct quantization *how)
 static void quantize(const struct checkpoint *st, enum k_packing packing)
 {
     struct checkpoint_tensor t;
-    struct quantized_room counted = {0}, made = {0};
+    struct quantized_arena counted = {0}, made = {0};
     struct k_weight_view v;
     struct quire_error err;
     float q[1], scale, least;

@@ -2,6 +2,7 @@
 #include "../fuzz.h"
 
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/model/describe.h"
 
 #include "engine/model/weights.h"
 

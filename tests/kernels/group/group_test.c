@@ -3,10 +3,16 @@
  *
  * kernels_group_test BACKEND [FAULT]: with a fault the kernels are broken (CMakeLists.txt), and it must be found. */
 #include "base/clock.h"
-#include "kernels/cases/isolate.h"
-#include "kernels/kernels.h"
-#include "kernels/math.h"
+#include "kernels/args/group.h"
+#include "kernels/args/norm.h"
+#include "kernels/backend.h"
+#include "kernels/format.h"
+#include "kernels/gemm_form.h"
+#include "kernels/group.h"
+#include "kernels/math/checksum.h"
+#include "kernels/open.h"
 #include "parallel/collective.h"
+#include "tests/isolate_print.h"
 #ifdef TEST_EMULATED
 #include "tests/simt/control.h"
 #endif
@@ -28,9 +34,9 @@
 static const char *device;
 static struct quire_error err; /* of the last call that failed */
 #ifdef TEST_EMULATED
-static bool is_apart; /* rank 1's GPU does not reach the others', and ranks have NCCL's twin */
+static bool is_apart; /* rank 1's GPU does not reach the others', and ranks have the NCCL stub */
 static bool is_across; /* every other rank is on another host, whose memory a GPU must not try to reach */
-static bool is_free; /* --invariance off: that twin adds, too */
+static bool is_free; /* --invariance off: that stub adds, too */
 static void be_apart(uint32_t rank)
 {
     if (is_across)
@@ -161,7 +167,7 @@ static float value(uint32_t rank, uint32_t seed, uint64_t i)
     return ldexpf((float)(int32_t)x * 0x1p-31f, (int)(x >> 40 & 15) - 8);
 }
 
-/* The sum over the ranks: by the tree, or from the last rank to the first as NCCL's twin adds. */
+/* The sum over the ranks: by the tree, or from the last rank to the first as the NCCL stub adds. */
 static float tree(uint32_t n_ranks, uint32_t seed, uint64_t i)
 {
     float x[8];
@@ -530,7 +536,7 @@ static void compute_free(struct rank *r, int fd)
     close_rank(r);
 }
 
-/* With NCCL's twin, which `name` has do what it should not on rank `rank`: all hear of it. */
+/* With the NCCL stub, which `name` has do what it should not on rank `rank`: all hear of it. */
 static void refuse(struct rank *r, int fd, uint32_t rank, const char *name, const char *value, int wanted,
                    const char *text)
 {
@@ -721,7 +727,7 @@ static int run_cases(void)
     const struct isolate_range range = isolate_range(n);
     const struct isolate_job job = {.n = n, .limit_s = CASE_LIMIT_S, .one_each = true};
     if (!range.is_child && getenv("QUIRE_ISOLATE"))
-        return isolate_run(&job);
+        return isolate_run_printing(job, false);
     for (size_t i = range.first; i < range.end; i++) {
         char name[96];
         snprintf(name, sizeof name, "%u ranks: %s", cases[i].n_ranks, cases[i].what);
@@ -745,17 +751,17 @@ int main(int argc, char **argv)
         is_across = true;
         all_end_well(4, stay_on_hosts, 0, "GPUs of several hosts need NCCL");
         is_apart = true;
-        all_end_well(4, compute, 0, "the bits of the tree, on several hosts by NCCL's twin");
+        all_end_well(4, compute, 0, "the bits of the tree, on several hosts by the NCCL stub");
         all_end_well(4, lose_one_by_death, -SIGKILL, "on several hosts, a rank that dies ends the others");
         is_across = false;
         for (uint32_t n = 2; n <= 8; n *= 2)
-            all_end_well(n, compute, 0, "the bits of the tree, by NCCL's twin");
-        all_end_well(4, lose_one_by_death, -SIGKILL, "by NCCL's twin, a rank that dies ends the others");
-        all_end_well(2, lose_one_by_word, 0, "by NCCL's twin, a rank that gives up ends the others");
+            all_end_well(n, compute, 0, "the bits of the tree, by the NCCL stub");
+        all_end_well(4, lose_one_by_death, -SIGKILL, "by the NCCL stub, a rank that dies ends the others");
+        all_end_well(2, lose_one_by_word, 0, "by the NCCL stub, a rank that gives up ends the others");
         for (uint32_t n = 2; n <= 4; n *= 2)
-            all_end_well(n, lose_by_waiting, 0, "by NCCL's twin, a rank that does not come ends the others");
-        all_end_well(4, lose_by_error, 0, "an error of NCCL's twin ends all");
-        all_end_well(4, lose_by_async_error, 0, "an error of NCCL's twin that comes later ends all");
+            all_end_well(n, lose_by_waiting, 0, "by the NCCL stub, a rank that does not come ends the others");
+        all_end_well(4, lose_by_error, 0, "an error of the NCCL stub ends all");
+        all_end_well(4, lose_by_async_error, 0, "an error of the NCCL stub that comes later ends all");
         all_end_well(4, refuse_old, 0, "an old NCCL is named");
         all_end_well(4, refuse_other, 0, "two versions of NCCL are named");
         all_end_well(4, refuse_id, 0, "an NCCL that does not start is named");
@@ -763,7 +769,7 @@ int main(int argc, char **argv)
         all_end_well(4, hang_at_start, 0, "an NCCL that hangs at its start is named");
         all_end_well(4, die_at_start, -SIGKILL, "a rank that dies while NCCL starts ends the others");
         is_free = true;
-        all_end_well(4, compute_free, 0, "what NCCL's twin adds up");
+        all_end_well(4, compute_free, 0, "what the NCCL stub adds up");
     }
 #endif
     return status;

@@ -74,7 +74,7 @@ static void *abort_it(void *n)
 }
 
 /* Milliseconds until the abort was over; the stream may go on after a second of it. */
-static uint64_t abort_beside(struct nccl *n, bool *waited)
+static uint64_t abort_meanwhile(struct nccl *n, bool *waited)
 {
     pthread_t thread;
     const uint64_t from = quire_now_ms();
@@ -118,7 +118,7 @@ int main(void)
     if (cudaLaunchHostFunc(stream, block, NULL) != cudaSuccess ||
         nccl_all_gather(n, own, out, N_FLOATS, stream, &err) != QUIRE_OK)
         return fail("an all-gather behind a blocked stream", err.text);
-    const uint64_t abort_ms = abort_beside(n, &waited);
+    const uint64_t abort_ms = abort_meanwhile(n, &waited);
     const bool is_refused = nccl_all_gather(n, own, out, N_FLOATS, stream, &err) == QUIRE_UNAVAILABLE;
     const bool can_go_on = cudaStreamSynchronize(stream) == cudaSuccess; /* the GPU is as it was */
     printf(

@@ -1,7 +1,7 @@
 /* The operations of a single thread: bits, integers, correctly rounded arithmetic, loads with a cache hint.
  *
  * The functions that a GPU approximates (rsqrtf, __expf, __fdividef, ex2, ...) are missing on purpose: no stub has
- * their bits, and kernels use kernels/math.h. */
+ * their bits, and kernels use kernels/math/. */
 #ifndef QUIRE_TESTS_SIMT_DEVICE_SCALAR_H
 #define QUIRE_TESTS_SIMT_DEVICE_SCALAR_H
 

@@ -2,7 +2,7 @@
 
 #include "base/buffer.h"
 #include "base/clock.h"
-#include "base/json.h"
+#include "base/encoding/json.h"
 #include "tools/bench/lib/event.h"
 #include "tools/bench/lib/sse.h"
 
@@ -415,7 +415,7 @@ struct load {
     uint32_t max_concurrency;
 };
 
-static bool has_room(const struct load *l)
+static bool has_space(const struct load *l)
 {
     return l->next < l->in->n && (l->max_concurrency == 0 || l->n_active < l->max_concurrency);
 }
@@ -423,7 +423,7 @@ static bool has_room(const struct load *l)
 static int start_due(struct load *l, struct quire_error *err)
 {
     int status = QUIRE_OK;
-    while (status == QUIRE_OK && has_room(l) && l->arrivals[l->next] <= quire_now_s() - l->began) {
+    while (status == QUIRE_OK && has_space(l) && l->arrivals[l->next] <= quire_now_s() - l->began) {
         status = start(l->c, l->in, l->next, l->began, &l->results[l->next], err);
         l->next++;
         l->n_active++;
@@ -447,7 +447,7 @@ static void finish_done(struct load *l)
 
 static int poll_ms(const struct load *l)
 {
-    double wait = has_room(l) ? (l->arrivals[l->next] - (quire_now_s() - l->began)) * 1e3 : POLL_MS;
+    double wait = has_space(l) ? (l->arrivals[l->next] - (quire_now_s() - l->began)) * 1e3 : POLL_MS;
     return wait <= 0 ? 0 : wait < POLL_MS ? (int)ceil(wait) : POLL_MS;
 }
 

@@ -42,7 +42,7 @@ struct times {
 struct bench {
     uint32_t n_ranks, n_calls;
     bool json;
-    enum place_transport transport;
+    enum rank_transport transport;
     struct collective *c;
     float *x, *y; /* [MAX_BYTES] each */
     double *us; /* [n_calls + n_calls / WARM_UP + 1] */
@@ -175,10 +175,10 @@ static int run_worker(struct bench *b)
 }
 
 /* A rank that mpirun or another launcher started; rank 0 reports. */
-static int run_placed(struct bench *b, const struct place *place)
+static int run_placed(struct bench *b, const struct position *position)
 {
     struct quire_error err;
-    const struct hosts_options options = {.place = place, .transport = b->transport};
+    const struct hosts_options options = {.position = position, .transport = b->transport};
     int status = hosts_join(&options, &b->c, &err);
     if (status == QUIRE_OK)
         status = measure(b, &err);
@@ -187,12 +187,12 @@ static int run_placed(struct bench *b, const struct place *place)
     collective_leave(b->c);
     if (status != QUIRE_OK)
         return command_fail(1, err.text);
-    return place->rank == 0 ? report(b) : 0;
+    return position->rank == 0 ? report(b) : 0;
 }
 
 static int parse_transport(const char *text, void *target, struct quire_error *err)
 {
-    return place_transport_parse(text, target, err);
+    return rank_transport_parse(text, target, err);
 }
 
 static int run_first(struct bench *b)
@@ -261,9 +261,10 @@ int bench_collectives(int argc, char **argv)
         return command_fail(2, "--ranks: must be 1, 2, 4 or 8");
     if (group_is_worker())
         return run_worker(&b);
-    struct place place;
+    struct position position;
     struct quire_error err;
-    if (place_find(&(struct place_flags){.transport = b.transport}, b.n_ranks, &place, &err) != QUIRE_OK)
+    if (rank_position_find(&(struct rank_position_flags){.transport = b.transport}, b.n_ranks, &position, &err) !=
+        QUIRE_OK)
         return command_fail(2, err.text);
-    return place.launcher ? run_placed(&b, &place) : run_first(&b);
+    return position.launcher ? run_placed(&b, &position) : run_first(&b);
 }

@@ -338,14 +338,30 @@ static void report_lost(void *context, size_t i, const char *name, const char *h
         print_json_line(json_pack("{s:s, s:s}", "case", name, "error", how), i > 0 ? "," : "", "\n");
     else
         printf("%s: not measured: %s\n", name, how);
+    fflush(stdout);
+}
+
+static void report_explained(void *context, const char *line)
+{
+    (void)context;
+    printf("%s\n", line);
+    fflush(stdout);
 }
 
 /* On a device, a case that dies takes no other with it. */
 static int run_isolated(struct bench *bench)
 {
-    const struct isolate_job job = {
-        .n = BENCH_MAX_CASES, .limit_s = CASE_LIMIT_S, .lost = report_lost, .context = bench, .explain = !bench->json};
-    return isolate_run(&job);
+    struct quire_error err;
+    int code;
+    const struct isolate_job job = {.n = BENCH_MAX_CASES,
+                                    .limit_s = CASE_LIMIT_S,
+                                    .lost = report_lost,
+                                    .explained = bench->json ? NULL : report_explained,
+                                    .context = bench};
+    if (isolate_run(&job, &code, &err) == QUIRE_OK)
+        return code;
+    fprintf(stderr, "quire: %s\n", err.text);
+    return 1;
 }
 
 int bench_kernels(int argc, char **argv)

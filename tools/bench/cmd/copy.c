@@ -1,6 +1,9 @@
 #include "tools/bench/cmd/copy.h"
 
 #include "base/clock.h"
+#include "kernels/args/kv_copy.h"
+#include "kernels/backend.h"
+#include "kernels/open.h"
 #include "tools/bench/lib/metrics.h"
 
 #include <string.h>

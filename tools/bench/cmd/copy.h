@@ -3,7 +3,7 @@
 #ifndef QUIRE_TOOLS_BENCH_COPY_H
 #define QUIRE_TOOLS_BENCH_COPY_H
 
-#include "engine/engine.h"
+#include "engine/info.h"
 #include "engine/plan.h"
 
 /* Microseconds per block, the median of many. Uses its own backend, opened as for the engine of `info`. */

@@ -1,6 +1,7 @@
 #include "tools/bench/cmd/engine.h"
 
 #include "base/clock.h"
+#include "engine/engine.h"
 
 #include <math.h>
 #include <pthread.h>

@@ -6,7 +6,7 @@
 #ifndef QUIRE_TOOLS_BENCH_ENGINE_H
 #define QUIRE_TOOLS_BENCH_ENGINE_H
 
-#include "engine/engine.h"
+#include "engine/info.h"
 #include "engine/plan.h"
 #include "tools/bench/lib/inputs.h"
 #include "tools/bench/lib/metrics.h"

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "tools/bench/lib/metrics.h"
 #include "tools/bench/lib/random.h"
+#include "engine/engine.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -18,7 +18,7 @@
 #ifndef QUIRE_TOOLS_BENCH_STEPS_H
 #define QUIRE_TOOLS_BENCH_STEPS_H
 
-#include "engine/engine.h"
+#include "engine/info.h"
 #include "engine/plan.h"
 #include "tools/bench/lib/cost_fit.h"
 

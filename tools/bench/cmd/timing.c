@@ -48,7 +48,7 @@ static uint32_t copies_of(const struct k_backend *b, const struct op_case *c)
     return n < most ? (uint32_t)n : most;
 }
 
-/* Operations that do not fit abort, so a device's free memory is checked first. */
+/* A device's free memory is checked first, so that fewer copies are made where not all fit. */
 static int check_memory(struct k_backend *b, const struct op_case *c, uint32_t *n_copies, struct quire_error *err)
 {
     uint64_t total, available;
@@ -225,10 +225,11 @@ int bench_timing_run(struct k_backend *b, const struct op_case *c, uint32_t n_th
     int status = check_memory(b, c, &r.n_copies, err);
     if (status != QUIRE_OK)
         return status;
-    op_data_make(c, &r.data);
-    for (uint32_t i = 0; i < r.n_copies; i++)
-        r.copies[i] = op_bind(b, c, &r.data, &variant);
-    status = time_copies(&r, wide, limits, out, err);
+    status = op_data_make(c, &r.data, err);
+    for (uint32_t i = 0; status == QUIRE_OK && i < r.n_copies; i++)
+        status = op_bind(b, c, &r.data, &variant, &r.copies[i], err);
+    if (status == QUIRE_OK)
+        status = time_copies(&r, wide, limits, out, err);
     for (uint32_t i = 0; i < r.n_copies; i++)
         op_release(r.copies[i]);
     op_data_free(&r.data);

@@ -1,6 +1,6 @@
 #include "tools/bench/lib/cost_links.h"
 
-#include "base/number.h"
+#include "base/encoding/number.h"
 
 #include <string.h>
 

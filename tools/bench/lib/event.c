@@ -1,6 +1,6 @@
 #include "tools/bench/lib/event.h"
 
-#include "base/json.h"
+#include "base/encoding/json.h"
 
 #include <stdio.h>
 #include <string.h>

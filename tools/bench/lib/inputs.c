@@ -1,7 +1,7 @@
 #include "tools/bench/lib/inputs.h"
 
-#include "base/json.h"
-#include "base/number.h"
+#include "base/encoding/json.h"
+#include "base/encoding/number.h"
 #include "tools/bench/lib/draw.h"
 #include "tools/bench/lib/random.h"
 
@@ -83,7 +83,7 @@ size_t bench_input_flags(struct bench_input_options *o, struct cli_option out[BE
 
 /* ---- generated requests ---- */
 
-static int check_room(const struct owner *o, uint64_t n_input, uint64_t n_output, struct quire_error *err)
+static int check_space(const struct owner *o, uint64_t n_input, uint64_t n_output, struct quire_error *err)
 {
     if (o->bounds.max_model_len > 0 && n_input + n_output > o->bounds.max_model_len)
         return quire_fail(err, QUIRE_INVALID,
@@ -108,7 +108,7 @@ static uint32_t draw_length(uint64_t *state, uint32_t length, double ratio)
 static int make_random(struct owner *o, struct quire_error *err)
 {
     const struct bench_input_options *p = &o->options;
-    int status = check_room(o, most(p->input_len, p->range_ratio), most(p->output_len, p->range_ratio), err);
+    int status = check_space(o, most(p->input_len, p->range_ratio), most(p->output_len, p->range_ratio), err);
     for (size_t i = 0; i < o->in.n; i++) {
         uint64_t state = bench_stream(o->bounds.seed, STREAM_LENGTH, i);
         uint32_t n_prompt = draw_length(&state, p->input_len, p->range_ratio);
@@ -126,7 +126,7 @@ static int make_prefixes(struct owner *o, struct quire_error *err)
         o->in.items[i] = (struct bench_input){.n_prompt = p->prefix_len + p->suffix_len,
                                               .n_output = p->output_len,
                                               .prefix = (uint32_t)(i % p->num_prefixes)};
-    return check_room(o, (uint64_t)p->prefix_len + p->suffix_len, p->output_len, err);
+    return check_space(o, (uint64_t)p->prefix_len + p->suffix_len, p->output_len, err);
 }
 
 /* ---- from files ---- */

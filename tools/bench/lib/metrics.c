@@ -1,6 +1,6 @@
 #include "tools/bench/lib/metrics.h"
 
-#include "base/number.h"
+#include "base/encoding/number.h"
 #include "speculation/figures.h"
 
 #include <float.h>

@@ -1,6 +1,6 @@
 #include "tools/bench/lib/workload.h"
 
-#include "base/json.h"
+#include "base/encoding/json.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,0 +1,102 @@
+/* The one table of a model's tensors: what a checkpoint calls each, how large it is, which weight it is a part of and
+ * which of its axes tensor parallelism cuts. Binding, the memory plan, destruction and error messages walk these rows,
+ * so a new tensor is a row of tensors.c and a use in the forward pass. Constant data; any thread. */
+#ifndef QUIRE_ENGINE_MODEL_TENSOR_TABLE_H
+#define QUIRE_ENGINE_MODEL_TENSOR_TABLE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Where a weight is applied. */
+enum model_site {
+    SITE_QKV,     /* [(Q + 2 KV) D, H]: q, k and v stacked */
+    SITE_O,       /* [H, Q D] */
+    SITE_GATE_UP, /* [2 I, H]: gate, then up; an encoder's [I, H]: up alone */
+    SITE_DOWN,    /* [H, I] */
+    SITE_EMBED,   /* [V, H] */
+    SITE_POSITIONS,  /* [P, H] */
+    SITE_SEGMENTS,   /* [S, H] */
+    SITE_POOLER,     /* [H, H]: a classifier's */
+    SITE_CLASSIFIER, /* [L, H] */
+    SITE_DENSE,      /* [D, H]: sentence-transformers' */
+    SITE_LM_HEAD, /* [V, H]; absent where embeddings are tied: model_head_site() */
+    MODEL_N_SITES,
+};
+
+/* Vectors that are no bias of a site. */
+enum model_vector {
+    VEC_ATTENTION_NORM, /* [H] */
+    VEC_MLP_NORM,       /* [H] */
+    VEC_Q_NORM,         /* [D], or [Q D] over all heads */
+    VEC_K_NORM,         /* [D], or [KV D] */
+    VEC_FINAL_NORM,     /* [H] */
+    VEC_ATTENTION_NORM_BIAS, /* [H], of NORM_LAYER */
+    VEC_MLP_NORM_BIAS,
+    VEC_EMBED_NORM,
+    VEC_EMBED_NORM_BIAS,
+    MODEL_N_VECTORS,
+};
+
+enum model_tensor_kind {
+    TENSOR_MATRIX, /* a part of a site's weight */
+    TENSOR_BIAS,   /* a part of a site's bias; parts that the model does not have are zeros */
+    TENSOR_VECTOR,
+};
+
+/* A length that the description knows. */
+enum model_size {
+    SIZE_ONE,
+    SIZE_HIDDEN,
+    SIZE_Q,
+    SIZE_KV,
+    SIZE_INNER,
+    SIZE_VOCAB,
+    SIZE_HEAD_DIM,
+    SIZE_POSITIONS,
+    SIZE_SEGMENTS,
+    SIZE_LABELS,
+    SIZE_DENSE
+};
+
+/* The part that each of several devices would hold: the whole tensor, some of its rows, or some of its columns.
+ * Sites divided by rows produce the input of sites divided by columns, so that a block needs one sum over the
+ * devices. */
+enum model_shard { SHARD_NONE, SHARD_ROWS, SHARD_COLS };
+
+/* What it belongs to. */
+enum model_owner { OF_ATTENTION, OF_MLP, OF_MODEL };
+
+/* The condition under which a model has a tensor. */
+enum model_condition {
+    ALWAYS,
+    IF_Q_BIAS,
+    IF_K_BIAS,
+    IF_V_BIAS,
+    IF_O_BIAS,
+    IF_MLP_BIAS,
+    IF_NORM_PRE,
+    IF_NORM_POST,
+    IF_HEAD_NORM_EACH,
+    IF_HEAD_NORM_ALL,
+    IF_UNTIED,
+    IF_ENCODER, /* this and the following apply to encoders only, those above to decoders only */
+    IF_SEGMENTS,
+    IF_BERT_CLASSIFIER,
+    IF_ROBERTA_CLASSIFIER,
+    IF_DENSE, /* from here on of either kind */
+    IF_DENSE_BIAS,
+};
+
+struct model_tensor {
+    enum model_owner owner;
+    enum model_tensor_kind kind;
+    uint32_t place;   /* enum model_site, of a vector enum model_vector */
+    const char *name; /* as transformers saves it, BERT's for RoBERTa's; '*' is the layer's number */
+    enum model_size rows, cols; /* SIZE_ONE columns of a bias or a vector */
+    enum model_shard shard;
+    enum model_condition when;
+};
+extern const struct model_tensor model_tensors[];
+extern const size_t model_n_tensors;
+
+#endif

@@ -1,0 +1,33 @@
+/* The arguments of RoPE, whose second operation stores K and V. The rules of all operations (threads, order, memory,
+ * errors) are in kernels/backend.h.
+ *
+ * Shapes: row-major, last index fastest. T = tokens in the step, D = head_dim, Q = query heads, KV = KV heads.
+ * Activations are f32. */
+#ifndef QUIRE_KERNELS_ARGS_ROPE_H
+#define QUIRE_KERNELS_ARGS_ROPE_H
+
+#include "kernels/kv.h"
+
+#include <stdint.h>
+
+struct k_rope_angles_args { /* cos and sin of position × inv_freq, once per step, for every layer */
+    const uint32_t *positions_dev; /* [T] */
+    const float *inv_freq_dev; /* [n_freqs] */
+    float *cos_sin_dev; /* [T, n_freqs, 2], each multiplied by scale */
+    uint32_t n_tokens, n_freqs;
+    float scale; /* YaRN's attention factor, otherwise 1 */
+};
+
+struct k_rope_kv_args { /* per-head RMSNorm of q and k (optional), RoPE, storing K and V into their blocks */
+    float *qkv_dev; /* [T, (Q + 2 KV) * D]: q rotated in place */
+    const float *q_norm_dev; /* [D] or NULL */
+    const float *k_norm_dev; /* [D] or NULL */
+    float eps;
+    const float *cos_sin_dev; /* [T, D / 2, 2] */
+    const uint32_t *slots_dev; /* [T]: block id * block_tokens + offset, or K_NO_SLOT */
+    const struct k_kv_shape *kv;
+    const struct k_kv_layer *layer;
+    uint32_t n_tokens, n_q_heads;
+};
+
+#endif

@@ -1,0 +1,19 @@
+/* GPUs whose memory can be planned without owning one: a constant table. Any thread. */
+#ifndef QUIRE_KERNELS_DEVICES_H
+#define QUIRE_KERNELS_DEVICES_H
+
+#include <stdint.h>
+
+struct k_planner; /* kernels/planner.h */
+
+struct k_device {
+    const char *name; /* "h200", as in `quire plan --device` */
+    const struct k_planner *planner;
+    const char *title; /* "NVIDIA H200 SXM" */
+    uint64_t memory_bytes; /* as the driver reports it */
+};
+/* Returns NULL if no such device exists. k_device_at(i) returns NULL past the last. */
+const struct k_device *k_device_find(const char *name);
+const struct k_device *k_device_at(uint32_t i);
+
+#endif

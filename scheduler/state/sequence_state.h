@@ -1,0 +1,104 @@
+/* A sequence and its request, shared by the files of scheduler/ and private to them. Owned by struct sched.
+ *
+ * The states of a sequence, and the function of each transition:
+ *
+ *   FREE --sched_submit--> WAITING (choice 0)        FREE --sched_submit--> FOLLOWING (the others)
+ *   FOLLOWING --sched_release_followers, or its leader ended--> WAITING
+ *   WAITING --sched_plan admits--> RUNNING
+ *   RUNNING --sched_plan preempts--> LEAVING (a launched step touches it) or WAITING
+ *   LEAVING --sched_commit of that step--> WAITING
+ *   any live state --over: sched_end--> ENDING (a launched step touches it) or RETIRED
+ *   ENDING --sched_commit of that step--> RETIRED
+ *   RETIRED --sched_next_retired--> FREE
+ *
+ * The counters of a sequence, all in positions from 0:
+ *
+ *   0 … n_computed … n_planned … n_known + n_sampling ≤ n_prompt + max_tokens
+ *   computed, step    launched,  known tokens, then
+ *   committed         not yet    those being sampled
+ *
+ * While a row that verifies drafts is launched, n_planned is n_drafting past n_known, and nothing more is planned. Its
+ * commit sets n_planned back to n_computed, after the last accepted draft. */
+#ifndef QUIRE_SCHEDULER_STATE_SEQUENCE_STATE_H
+#define QUIRE_SCHEDULER_STATE_SEQUENCE_STATE_H
+
+#include "base/hash.h"
+#include "memory/kv_cache.h"
+#include "scheduler/pins.h"
+#include "scheduler/policy.h"
+#include "scheduler/types/account.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum seq_state {
+    SEQ_FREE = 0,
+    SEQ_WAITING,   /* to be admitted; queued */
+    SEQ_FOLLOWING, /* waits until the plan has its leader's prompt */
+    SEQ_RUNNING,   /* has a block table */
+    SEQ_LEAVING,   /* preempted; keeps its table until its last launched step is committed */
+    SEQ_ENDING,    /* over, likewise */
+    SEQ_RETIRED,   /* over, to be collected by sched_next_retired */
+};
+
+/* Why a sequence waits until the host has its tokens. */
+enum seq_gate {
+    SEQ_GATE_SAMPLER = 1, /* sched_request.host_gated */
+    SEQ_GATE_DRAFTS = 2,  /* sched_gate() */
+};
+
+/* A request: its choices are sequences. */
+struct sched_job {
+    uint64_t id;
+    uint32_t n, n_live;        /* choices; those that are not over */
+    uint32_t n_waiting_tokens; /* length of the prompt until a choice is first admitted, then 0 */
+    bool prompt_logprobs, no_prefix_hits;
+    struct pin *pin;           /* takes over the prompt's blocks when choice 0 ends; NULL: no pin */
+    uint64_t keep_us, keep_name; /* of its request */
+    uint32_t seqs[];           /* [n] names; the name of a choice that is over may belong to another request */
+};
+
+/* Fields that every step reads come first: a step walks a thousand sequences twice. */
+struct sequence {
+    enum seq_state state;
+    bool leads;           /* computes the prompt for the choices that follow; false after it is planned */
+    uint8_t gates;        /* bits of seq_gate; a gated sequence is not planned past the known tokens */
+    bool prompt_logits;   /* needs logits of prompt positions [n_prompt_logits, n_prompt) */
+    bool was_admitted;
+    bool vector;          /* needs the vector of its prompt */
+    uint8_t n_proposed;   /* drafts after the known tokens, for the next row that gives a token */
+    uint8_t n_drafting;   /* drafts that a launched row verifies */
+    uint32_t n_prompt, max_tokens;
+    uint32_t n_positions; /* positions to compute in all, without that of the last token */
+    uint32_t n_known, n_sampling;
+    uint32_t n_computed, n_planned;
+    uint32_t n_reserved;  /* positions for which the table has blocks */
+    uint32_t n_published; /* leading blocks of the table that were offered to the index */
+    uint32_t n_reached;   /* positions ever planned: below it, a row recomputes */
+    uint32_t last_first;  /* first position of the last row */
+    uint64_t last_step;   /* the last plan with a row of this sequence */
+    uint32_t *tokens;     /* [n_prompt + max_tokens]; one allocation with hashes, owned */
+
+    struct sched_candidate key;
+    struct sched_job *job; /* NULL after its end */
+    struct kv_table *table;  /* NULL: holds no table */
+
+    struct key256 *hashes;   /* [n_positions / block_tokens] names of full blocks */
+    struct key256 chain_first;
+    uint32_t n_hashes;        /* known names */
+    uint32_t n_prompt_logits; /* prompt positions whose logits were in a plan */
+    uint32_t queue_index;     /* QUEUE_NONE: not queued */
+    uint32_t adapter;
+
+    /* With reservation: blocks taken over at admission that other sequences hold, too. In a windowed group each holder
+     * releases them and then needs one of its own. */
+    uint32_t n_shared[KV_MAX_GROUPS];
+
+    struct sched_account account;
+    uint64_t short_before[SCHED_N_SHORTAGES]; /* the scheduler's sums when the sequence began to wait */
+    uint64_t waits_since_us;
+    uint64_t n_admissions_before; /* the scheduler's count when the sequence was submitted */
+    uint32_t n_new_before; /* the same, including earlier choices of its request */
+};
+
+#endif

@@ -1,0 +1,213 @@
+/* Assigns connection slots and selects connections to close: see struct http_handler in http.h. This file decides;
+ * http.c acts. */
+#include "server/http/http_internal.h"
+
+#include "base/clock.h"
+
+#include <event2/buffer.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+/* This many connections without a slot are kept, to send health requests or to wait. More, up to HTTP_SLOTS_UNPLACED,
+ * are accepted within one turn of the loop, so that their requests are read before they are closed. */
+#define MAX_UNPLACED 64
+/* A new connection is given so long for its first request. */
+#define FIRST_REQUEST_MS 500
+/* Bodies up to here are never too many: with a limit below the rest, 4,096 connections would hold no more than that. */
+#define SMALL_BODY_BYTES 65536
+
+/* ---- peers ---------------------------------------------------------------------------------- */
+
+static bool is_trusted(const struct http_server *s, const struct http_address *address)
+{
+    for (size_t i = 0; i < s->limits.n_trusted; i++)
+        if (http_network_has(&s->limits.trusted[i], address))
+            return true;
+    return false;
+}
+
+/* The entry for an address; NULL: no memory. */
+static struct http_peer *find_peer(struct http_server *s, const struct http_address *address)
+{
+    const struct http_address client = http_address_client(address);
+    const struct key256 hash = quire_keyed_hash(&s->secret, client.bytes, sizeof client.bytes);
+    uint64_t key;
+    memcpy(&key, hash.bytes, sizeof key);
+    struct http_peer *peer = (struct http_peer *)id_map_find(&s->peers, key);
+    if (peer)
+        return peer;
+    peer = calloc(1, sizeof *peer);
+    if (!peer || id_map_add(&s->peers, key, (uintptr_t)peer) != QUIRE_OK) {
+        free(peer);
+        return NULL;
+    }
+    peer->key = key;
+    TAILQ_INIT(&peer->waiting);
+    return peer;
+}
+
+/* ---- waiting connections ---------------------------------------------------------------------- */
+
+static void unlist(struct http_connection *c)
+{
+    if (!c->listed)
+        return;
+    TAILQ_REMOVE(&c->server->waiting, c, slot_link);
+    if (c->peer)
+        TAILQ_REMOVE(&c->peer->waiting, c, peer_link);
+    c->listed = false;
+}
+
+void http_slots_note(struct http_connection *c)
+{
+    unlist(c);
+    if (!c->placed || (c->phase != READING && c->phase != LINGERING))
+        return;
+    if (c->phase == READING) {
+        TAILQ_INSERT_TAIL(&c->server->waiting, c, slot_link);
+        if (c->peer)
+            TAILQ_INSERT_TAIL(&c->peer->waiting, c, peer_link);
+    } else { /* it has received its whole request */
+        TAILQ_INSERT_HEAD(&c->server->waiting, c, slot_link);
+        if (c->peer)
+            TAILQ_INSERT_HEAD(&c->peer->waiting, c, peer_link);
+    }
+    c->listed = true;
+}
+
+/* Nothing is about to be said, by either side. */
+static bool is_silent(const struct http_connection *c)
+{
+    char byte;
+    return evbuffer_get_length(bufferevent_get_output(c->bev)) == 0 &&
+           evbuffer_get_length(bufferevent_get_input(c->bev)) == 0 &&
+           recv(bufferevent_getfd(c->bev), &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0;
+}
+
+static bool is_unfinished(const struct http_connection *c)
+{
+    return c->phase == READING && (c->x.live || !http_parser_is_idle(&c->parser));
+}
+
+/* The connection that has waited longest and may be closed, of this peer or (NULL) of all; NULL if none may be
+ * closed. */
+static struct http_connection *longest(struct http_server *s, struct http_peer *peer)
+{
+    const uint64_t now = quire_now_ms();
+    struct http_connection *c = TAILQ_FIRST(peer ? &peer->waiting : &s->waiting);
+    for (; c; c = peer ? TAILQ_NEXT(c, peer_link) : TAILQ_NEXT(c, slot_link)) {
+        if (c->phase == READING && !c->served && now - c->opened_ms < FIRST_REQUEST_MS)
+            return NULL; /* all later ones are newer */
+        if (c->phase == LINGERING || is_unfinished(c) || is_silent(c))
+            return c;
+    }
+    return NULL;
+}
+
+/* ---- places --------------------------------------------------------------------------------- */
+
+enum http_place http_slots_place(struct http_connection *c, struct http_connection **goes)
+{
+    struct http_server *s = c->server;
+    struct http_peer *peer = c->peer;
+    *goes = NULL;
+    if (c->placed)
+        return HTTP_PLACED;
+    if (peer && peer->n_placed >= s->limits.max_connections_per_address) {
+        *goes = longest(s, peer);
+        return HTTP_NO_SHARE;
+    }
+    if (s->n_placed >= s->limits.max_connections) {
+        /* Held connections came first. */
+        *goes = s->n_held == 0 || c->phase == HELD ? longest(s, NULL) : NULL;
+        return HTTP_NO_PLACE;
+    }
+    TAILQ_REMOVE(&s->unplaced, c, slot_link);
+    s->n_unplaced--;
+    s->n_placed++;
+    if (peer)
+        peer->n_placed++;
+    c->placed = true;
+    http_slots_note(c);
+    return HTTP_PLACED;
+}
+
+bool http_slots_enter(struct http_connection *c, const struct sockaddr *from)
+{
+    struct http_server *s = c->server;
+    const struct http_address address = http_address_of(from);
+    c->from_loopback = http_address_is_loopback(&address);
+    if (!is_trusted(s, &address)) {
+        c->peer = find_peer(s, &address);
+        if (!c->peer)
+            return false;
+        c->peer->n_connections++;
+    }
+    TAILQ_INSERT_TAIL(&s->unplaced, c, slot_link);
+    s->n_unplaced++;
+    return true;
+}
+
+void http_slots_leave(struct http_connection *c)
+{
+    struct http_server *s = c->server;
+    struct http_peer *peer = c->peer;
+    unlist(c);
+    s->n_held -= c->phase == HELD;
+    if (c->placed) {
+        s->n_placed--;
+    } else {
+        TAILQ_REMOVE(&s->unplaced, c, slot_link);
+        s->n_unplaced--;
+    }
+    if (!peer)
+        return;
+    peer->n_placed -= c->placed;
+    if (--peer->n_connections > 0)
+        return;
+    id_map_remove(&s->peers, peer->key);
+    free(peer);
+}
+
+bool http_slots_is_crowded(const struct http_server *s)
+{
+    return s->n_unplaced >= HTTP_SLOTS_UNPLACED;
+}
+
+struct http_connection *http_slots_too_many(struct http_server *s)
+{
+    return s->n_unplaced > MAX_UNPLACED ? TAILQ_FIRST(&s->unplaced) : NULL;
+}
+
+/* ---- bodies --------------------------------------------------------------------------------- */
+
+/* The connection that holds the largest incomplete body, of this peer or (NULL) of all. */
+static struct http_connection *largest(struct http_server *s, struct http_peer *peer)
+{
+    struct http_connection *c, *found = NULL;
+    if (peer) {
+        TAILQ_FOREACH(c, &peer->waiting, peer_link)
+        found = !found || c->n_body > found->n_body ? c : found;
+    } else {
+        TAILQ_FOREACH(c, &s->waiting, slot_link)
+        found = !found || c->n_body > found->n_body ? c : found;
+    }
+    return found;
+}
+
+bool http_slots_for_body(struct http_connection *c, struct http_connection **goes)
+{
+    struct http_server *s = c->server;
+    struct http_peer *over = NULL;
+    *goes = NULL;
+    if (c->peer && c->peer->n_body_bytes > s->limits.max_all_bodies_bytes / 2)
+        over = c->peer;
+    else if (s->n_body_bytes <= s->limits.max_all_bodies_bytes)
+        return true;
+    struct http_connection *most = largest(s, over);
+    if (most && most->n_body > c->n_body)
+        *goes = most;
+    return c->n_body <= SMALL_BODY_BYTES;
+}

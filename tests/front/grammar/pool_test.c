@@ -1,0 +1,234 @@
+/* Compilations for requests: their results, which are shared and remembered, and their limits. */
+#include "base/hash.h"
+#include "server/front/grammar/grammar_cache.h"
+#include "server/front/grammar/grammar_pool.h"
+#include "server/front/observe/metrics.h"
+#include "text/quire_grammar.h"
+#include "text/quire_text.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#define DIRECTORY QUIRE_SOURCE_DIR "/tools/demo_model/model"
+
+static struct event_base *base;
+static struct quire_grammars *grammars;
+static struct metrics metrics;
+
+struct waiter {
+    int n_done;
+    bool ok;
+    char text[256]; /* the beginning of the normal text, or the message */
+    struct grammar_wait *leaves; /* another one, which its end ends */
+};
+
+static void on_done(void *owner, const struct grammar_result *result)
+{
+    struct waiter *w = owner;
+    w->n_done++;
+    w->ok = result->ok;
+    snprintf(w->text, sizeof w->text, "%.*s", result->ok ? (int)result->n : 200,
+             result->ok ? result->normal : result->error.why.text);
+    if (w->leaves)
+        grammar_pool_leave(w->leaves);
+}
+
+static struct grammar_request *request(enum quire_grammar_form form, const char *text)
+{
+    const struct quire_grammar_source how = {.form = form};
+    struct grammar_request *r = NULL;
+    struct api_error e;
+    assert_true(grammar_request_set(&r, &how, strdup(text), strlen(text), "guided_regex", &e));
+    return r;
+}
+
+static struct grammar_pool *open_pool(void)
+{
+    struct grammar_pool *pool;
+    metrics_init(&metrics);
+    assert_int_equal(grammar_pool_open(base, 2, &pool, NULL), QUIRE_OK);
+    return pool;
+}
+
+static struct grammar_wait *begin(struct grammar_pool *pool, const struct grammar_request *r, uint32_t tenant,
+                                  struct waiter *w, struct api_error *e)
+{
+    struct grammar_result result;
+    *w = (struct waiter){0};
+    assert_false(grammar_pool_find(pool, grammars, r, &metrics.grammars, &result));
+    return grammar_pool_wait(pool, grammars, r, tenant, &metrics.grammars, on_done, w, e);
+}
+
+static void run_until(const struct waiter *w)
+{
+    while (w->n_done == 0)
+        event_base_loop(base, EVLOOP_ONCE);
+}
+
+static uint64_t n_compiled(void)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i <= metrics.grammars.compile.n_bounds; i++)
+        n += metrics.grammars.compile.counts[i];
+    return n;
+}
+
+static void results_are_remembered(void **state)
+{
+    (void)state;
+    struct grammar_pool *pool = open_pool();
+    struct grammar_request *good = request(QUIRE_FORM_REGEX, "ab+"), *bad = request(QUIRE_FORM_REGEX, "a(");
+    struct waiter w;
+    struct api_error e;
+    struct grammar_result result;
+    assert_non_null(begin(pool, good, 1, &w, &e));
+    run_until(&w);
+    assert_true(w.ok && w.n_done == 1);
+    assert_true(grammar_pool_find(pool, grammars, good, &metrics.grammars, &result));
+    assert_true(result.ok && strncmp(result.normal, w.text, result.n) == 0);
+    assert_non_null(begin(pool, bad, 1, &w, &e));
+    run_until(&w);
+    assert_false(w.ok);
+    assert_non_null(strstr(w.text, "character 2"));
+    assert_true(grammar_pool_find(pool, grammars, bad, &metrics.grammars, &result));
+    assert_string_equal(result.error.why.text, w.text);
+    assert_int_equal(result.error.status, 400);
+    assert_int_equal(metrics.grammars.n_hits, 2);
+    assert_int_equal(metrics.grammars.n_misses, 2);
+    assert_int_equal(metrics.grammars.rejected[GRAMMAR_INVALID], 2);
+    assert_int_equal(n_compiled(), 2);
+    grammar_request_free(good);
+    grammar_request_free(bad);
+    grammar_pool_close(pool);
+}
+
+/* Requests with the same text wait for one compilation, and one of them may leave. */
+static void same_text_is_compiled_once(void **state)
+{
+    (void)state;
+    struct grammar_pool *pool = open_pool();
+    struct grammar_request *r = request(QUIRE_FORM_REGEX, "x{3}");
+    struct waiter w[4];
+    struct grammar_wait *waits[4];
+    struct api_error e;
+    for (uint32_t i = 0; i < 4; i++) {
+        waits[i] = begin(pool, r, i, &w[i], &e);
+        assert_non_null(waits[i]);
+    }
+    grammar_pool_leave(waits[0]);
+    w[1].leaves = waits[2]; /* in its done() */
+    run_until(&w[3]);
+    assert_true(w[1].ok && w[3].ok);
+    assert_int_equal(w[0].n_done + w[2].n_done, 0);
+    assert_int_equal(n_compiled(), 1);
+    grammar_request_free(r);
+    grammar_pool_close(pool);
+}
+
+/* When the last one leaves, nothing remains: its tenant may compile as many as before. */
+static void who_leaves_gets_nothing(void **state)
+{
+    (void)state;
+    struct grammar_pool *pool = open_pool();
+    struct waiter w;
+    struct api_error e;
+    for (int i = 0; i < 3 * GRAMMAR_MAX_JOBS; i++) {
+        char text[32];
+        snprintf(text, sizeof text, "y{%d}", i + 1);
+        struct grammar_request *r = request(QUIRE_FORM_REGEX, text);
+        struct grammar_wait *wait = begin(pool, r, 1, &w, &e);
+        assert_non_null(wait);
+        grammar_pool_leave(wait);
+        assert_int_equal(w.n_done, 0);
+        grammar_request_free(r);
+    }
+    grammar_pool_close(pool);
+}
+
+static void the_queue_is_bounded(void **state)
+{
+    (void)state;
+    struct grammar_pool *pool = open_pool();
+    static struct waiter w[2 * GRAMMAR_MAX_JOBS];
+    static struct grammar_wait *waits[2 * GRAMMAR_MAX_JOBS];
+    uint32_t n = 0;
+    for (uint32_t tenant = 1; tenant <= 5; tenant++) {
+        for (uint32_t i = 0; i <= GRAMMAR_MAX_JOBS / 4; i++) {
+            char text[32];
+            struct api_error e;
+            snprintf(text, sizeof text, "t%u{%u}", tenant, i + 1);
+            struct grammar_request *r = request(QUIRE_FORM_REGEX, text);
+            waits[n] = begin(pool, r, tenant, &w[n], &e);
+            const bool fits = tenant < 5 && i < GRAMMAR_MAX_JOBS / 4;
+            assert_int_equal(waits[n] != NULL, fits);
+            n += fits;
+            if (!fits) {
+                assert_int_equal(e.status, tenant < 5 ? 429 : 503);
+                assert_int_equal(e.retry_ms, 1000);
+            }
+            grammar_request_free(r);
+        }
+    }
+    assert_int_equal(n, GRAMMAR_MAX_JOBS);
+    assert_int_equal(metrics.grammars.rejected[GRAMMAR_BUSY], 4 + GRAMMAR_MAX_JOBS / 4 + 1);
+    for (uint32_t i = 0; i < n; i++)
+        grammar_pool_leave(waits[i]);
+    grammar_pool_close(pool);
+}
+
+/* The least recently used results make space. */
+static void the_cache_is_bounded(void **state)
+{
+    (void)state;
+    struct grammar_cache c;
+    struct key256 key = {{0}}, first = {{0}};
+    grammar_cache_init(&c);
+    grammar_cache_add(&c, &first, QUIRE_OK, "first", 5);
+    for (uint32_t i = 1; i < 3 * GRAMMAR_CACHE_ENTRIES; i++) {
+        memcpy(key.bytes, &i, sizeof i);
+        grammar_cache_add(&c, &key, QUIRE_INVALID, "x", 1);
+        const struct grammar_entry *entry = grammar_cache_find(&c, &first); /* used, so it stays */
+        assert_true(entry && entry->n == 5 && entry->status == QUIRE_OK);
+    }
+    assert_int_equal(c.n_entries, GRAMMAR_CACHE_ENTRIES);
+    assert_int_equal(c.n_bytes, GRAMMAR_CACHE_ENTRIES - 1 + 5);
+    const uint32_t old = 1;
+    memset(&key, 0, sizeof key);
+    memcpy(key.bytes, &old, sizeof old);
+    assert_null(grammar_cache_find(&c, &key));
+    char *large = calloc(1, GRAMMAR_CACHE_BYTES);
+    assert_non_null(large);
+    grammar_cache_add(&c, &key, QUIRE_OK, large, GRAMMAR_CACHE_BYTES);
+    assert_int_equal(c.n_entries, 1);
+    free(large);
+    grammar_cache_free(&c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(results_are_remembered),  cmocka_unit_test(same_text_is_compiled_once),
+        cmocka_unit_test(who_leaves_gets_nothing), cmocka_unit_test(the_queue_is_bounded),
+        cmocka_unit_test(the_cache_is_bounded),
+    };
+    struct quire_text *text;
+    struct quire_error err;
+    if (quire_hash_init() || quire_text_open(DIRECTORY, &text, &err))
+        return 1;
+    const uint32_t eos = (uint32_t)quire_text_token_id(text, "<|im_end|>");
+    const struct quire_grammars_options options = {.n_vocab = quire_text_n_ids(text), .eos = &eos, .n_eos = 1};
+    if (quire_grammars_open(text, &options, &grammars, &err))
+        return 1;
+    base = event_base_new();
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    event_base_free(base);
+    quire_grammars_release(grammars);
+    quire_text_close(text);
+    return failed;
+}
