@@ -12,7 +12,7 @@
 #include "server/front/front.h"
 #include "server/front/grammar/grammar_request.h"
 #include "server/front/output/stop_strings.h"
-#include "server/front/output/tool_parser.h"
+#include "server/front/tools/notation.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -47,8 +47,10 @@ struct params {
     const char *max_tokens_name; /* static: "max_tokens" or "max_completion_tokens" */
     uint32_t max_tokens; /* 0 if it is not in the request: up to the end of the context */
     enum tool_format tool_format; /* the format in which the answer is parsed for calls */
+    char *tools; /* the request's, if the format needs the types of arguments; owned, or NULL */
     bool one_tool_call; /* further calls are left out */
-    bool forces_calls; /* a grammar does: all of the answer is calls */
+    enum reasoning_format reasoning_format; /* the format in which the answer is parsed for reasoning */
+    const struct special_tags *tags[2]; /* special tokens that the parsers must see; NULL: none */
     uint32_t stream_interval; /* tokens in an event of a stream */
     char *lead; /* chat: the beginning of a reply's content (echo); owned, or NULL */
     size_t n_lead;
