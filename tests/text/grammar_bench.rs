@@ -7,9 +7,8 @@ use std::time::{Duration, Instant};
 use llguidance::api::TopLevelGrammar;
 use serde_json::Value as Json;
 
-use crate::grammar::cache::Grammars;
+use crate::grammar::cache::{Grammars, Source};
 use crate::grammar::matcher::Matcher;
-use crate::grammar::tokens::Tokens;
 use crate::grammar::Limits;
 use crate::load::Text;
 
@@ -39,23 +38,27 @@ fn follow(text: &Text, words: &[u32], rest: &[u8]) -> Option<(u32, usize)> {
         .max_by_key(|(_, n)| *n)
 }
 
-/// QUIRE_BENCH_TOKENIZER: a model directory. QUIRE_BENCH_CASES: lines of {"name", "schema", "document"}.
+/// QUIRE_BENCH_CASES: lines of {"name", "schema", "document"}.
 #[test]
 #[ignore = "a benchmark"]
 fn masks() {
-    let env = |name| std::env::var(name).unwrap();
-    let text = Arc::new(Text::open(Path::new(&env("QUIRE_BENCH_TOKENIZER"))).unwrap());
-    let eos = text.vocabulary.token_id("<|im_end|>").unwrap();
+    let (text, eos) = open();
     let limits = Limits::default();
+    let n_vocab = text.vocabulary.n_ids() as usize;
+    let source = Source {
+        text: text.clone(),
+        n_vocab,
+        eos,
+        limits: limits.parser(),
+    };
+    let grammars = Grammars::new(source, limits.bounds(0, 0)).unwrap();
     let begin = Instant::now();
-    let n_ids = text.vocabulary.n_ids() as usize;
-    let tokens = Tokens::new(text.clone(), n_ids, &[eos], limits.parser()).unwrap();
+    let tokens = grammars.tokens().unwrap();
     println!(
         "{}",
-        serde_json::json!({"open_ms": begin.elapsed().as_secs_f64() * 1e3, "n_vocab": n_ids})
+        serde_json::json!({"open_ms": begin.elapsed().as_secs_f64() * 1e3, "n_vocab": n_vocab})
     );
-    let grammars = Grammars::new(tokens, limits.bounds(0, 0));
-    for line in std::fs::read_to_string(env("QUIRE_BENCH_CASES"))
+    for line in std::fs::read_to_string(std::env::var("QUIRE_BENCH_CASES").unwrap())
         .unwrap()
         .lines()
     {
@@ -67,7 +70,7 @@ fn masks() {
         let grammar = grammars.compile(normal.as_bytes(), None).unwrap();
         let compile_ms = begin.elapsed().as_secs_f64() * 1e3;
         let document = case["document"].as_str().unwrap().as_bytes();
-        let mut words = vec![0; n_ids.div_ceil(32)];
+        let mut words = vec![0; n_vocab.div_ceil(32)];
         let (mut ours, mut free, mut direct, mut direct_free) = (vec![], vec![], vec![], vec![]);
         let (mut opening, mut ids) = (Vec::new(), Vec::new());
         for round in 0..20 {
@@ -75,7 +78,7 @@ fn masks() {
             let mut matcher = Matcher::new(grammar.clone());
             opening.push(begin.elapsed());
             let init = TopLevelGrammar::from_lark(normal.clone());
-            let mut parser = grammars.tokens.factory.create_parser(init).unwrap();
+            let mut parser = tokens.factory.create_parser(init).unwrap();
             parser.start_without_prompt();
             let mut done = 0;
             ids.clear();
@@ -124,4 +127,12 @@ fn masks() {
             })
         );
     }
+}
+
+/// QUIRE_BENCH_TOKENIZER: a model directory. Its text and the ids that end an answer.
+pub fn open() -> (Arc<Text>, Vec<u32>) {
+    let model = std::env::var("QUIRE_BENCH_TOKENIZER").unwrap();
+    let text = Arc::new(Text::open(Path::new(&model)).unwrap());
+    let eos = text.vocabulary.token_id("<|im_end|>").unwrap();
+    (text, vec![eos])
 }

@@ -30,6 +30,9 @@ mod chat_test;
 #[path = "../../tests/text/detok_test.rs"]
 mod detok_test;
 #[cfg(test)]
+#[path = "../../tests/text/compile_bench.rs"]
+mod compile_bench;
+#[cfg(test)]
 #[path = "../../tests/text/grammar_bench.rs"]
 mod grammar_bench;
 #[cfg(test)]

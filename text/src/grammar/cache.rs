@@ -113,7 +113,7 @@ impl Grammars {
     }
 
     /// Made by the first caller, because it takes 0.2 s and most servers never need it.
-    fn tokens(&self) -> Result<&Arc<Tokens>> {
+    pub fn tokens(&self) -> Result<&Arc<Tokens>> {
         let s = &self.source;
         let make = || Tokens::new(s.text.clone(), s.n_vocab, &s.eos, s.limits.clone());
         let made = self.tokens.get_or_init(|| make().map(Arc::new));
