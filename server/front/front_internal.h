@@ -112,7 +112,7 @@ void front_bill(const struct tenant *tenant, struct request_spec *spec);
 void front_failed(const struct wire_done *done, struct api_error *e);
 void front_refused(const struct served_model *m, const struct wire_refuse *refuse, struct api_error *e);
 
-/* ---- chat.c, completions.c, responses.c, messages.c, tokenize.c: for jobs, on the pool ---- */
+/* ---- chat.c, completions.c, responses.c, messages/messages.c, tokenize.c: for jobs, on the pool ---- */
 #define CHAT_MAX_MESSAGES 65536
 /* Writes a list of text parts as one JSON string, one part per line, as in vLLM: templates expect strings. types ends
  * with NULL. Returns false with an error in e that names the field. */
@@ -126,6 +126,8 @@ bool chat_take(struct request_job *j, struct buffer *messages, const char *name)
 /* Only messages, tools and kwargs. */
 bool chat_read_messages(struct request_job *j, const struct quire_doc *body);
 bool chat_read(struct generation_job *g, const struct quire_doc *body);
+/* The model's output is parsed for calls if the prompt lists tools (checked; may be empty). choice: of a chat. */
+bool chat_use_tools(struct generation_job *g, struct quire_value tools, struct quire_value choice, bool parallel);
 /* A text, or a list of ids. */
 bool completions_take_prompt(struct request_job *j, struct quire_value prompt, struct request_item *item);
 bool completions_read(struct generation_job *g, const struct quire_doc *body);
@@ -157,7 +159,7 @@ void utility_start(struct served_model *m, struct http_exchange *x, const struct
 /* Ends all of them with an error. */
 void utilities_end(struct front *f, const struct api_error *e);
 
-/* ---- messages.c ---- */
+/* ---- messages/messages.c ---- */
 void messages_count_start(struct served_model *m, struct http_exchange *x);
 
 /* ---- pins.c ---- */

@@ -8,6 +8,7 @@
 #include "server/front/output/json_out.h"
 #include "server/front/output/logprobs.h"
 #include "server/front/body/params.h"
+#include "server/front/messages/reply_blocks.h"
 #include "server/front/output/stop_strings.h"
 #include "server/front/output/tool_parser.h"
 #include "text/quire_text.h"
@@ -44,6 +45,7 @@ struct choice_parts {
     bool opened; /* streamed: its first event was sent */
     struct tool_parser tools; /* for chats; a whole reply uses it at its end */
     uint32_t n_tool_calls;
+    struct reply_blocks blocks; /* of Messages */
 };
 
 struct choice {
