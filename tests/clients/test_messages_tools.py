@@ -2,6 +2,7 @@
 
 import anthropic
 import pytest
+from conftest import MODEL
 from test_tools import CALL, OTHER, PARIS, FakeServer, model  # noqa: F401 (a fixture)
 
 TOOLS = [{"name": "weather", "description": "The weather.", "input_schema": {"type": "object"}},
@@ -104,11 +105,49 @@ def test_a_round_trip(claude):
     for content, expected in ((results, "Error: no clock"), (results[::-1], "sunny"),
                               ([*results, {"type": "text", "text": "Go on."}], "Go on."),
                               ([{**results[0], "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
-                                {**results[1], "content": []}], "Error: "),
+                                {**results[1], "content": []}], "Error:"),
                               ([{"type": "tool_result", "tool_use_id": results[0]["tool_use_id"]}, results[1]],
                                "Error: no clock")):
         again = claude.messages.create(**ask("", messages=[*turns, {"role": "user", "content": content}]))
         assert blocks(again) == [expected], content
+
+
+def test_a_forced_call(start):
+    """The demo model knows no calls: a grammar writes them."""
+    server = start("serve", MODEL, "--port", "0", "--served-model-name", "demo", "--tool-call-parser", "hermes")
+    demo = anthropic.Anthropic(base_url=server.url, api_key="none", max_retries=0)
+    schema = {"type": "object", "properties": {"n": {"enum": [1, 2]}}, "required": ["n"], "additionalProperties": False}
+    tools = [{"name": name, "input_schema": schema} for name in ("first", "second")]
+    for choice, names in (({"type": "any"}, ("first", "second")), ({"type": "tool", "name": "second"}, ("second",))):
+        fields = dict(model="demo", max_tokens=200, messages=[{"role": "user", "content": "Go"}], tools=tools,
+                      tool_choice={**choice, "disable_parallel_tool_use": True}, extra_body={"temperature": 0})
+        whole = demo.messages.create(**fields)
+        with demo.messages.stream(**fields) as stream:
+            kinds = [e.type for e in stream]
+            final = stream.get_final_message()
+        assert blocks(whole) == blocks(final) and whole.stop_reason == final.stop_reason == "tool_use"
+        (name, arguments), = blocks(whole)
+        assert name in names and arguments["n"] in (1, 2)
+        assert kinds.count("input_json") > 1  # as they are generated
+    with pytest.raises(anthropic.BadRequestError, match="tool_choice: a forced call leaves no thinking"):
+        demo.messages.create(**{**fields, "max_tokens": 1500}, thinking={"type": "enabled", "budget_tokens": 1024})
+
+
+def test_cache_control_keeps_the_prefix(start):
+    """With few blocks, other prompts evict a chat's blocks, unless they are marked."""
+    server = start("serve", MODEL, "--port", "0", "--served-model-name", "demo", "--kv-cache-memory", "2M",
+                   "--max-model-len", "512", "--max-pinned-percent", "50")
+    demo = anthropic.Anthropic(base_url=server.url, api_key="none", max_retries=0)
+    hits = []
+    for marks in ({}, {"cache_control": {"type": "ephemeral"}}, {"cache_control": {"type": "ephemeral", "ttl": "1h"}}):
+        system = [{"type": "text", "text": f"Mark {len(hits)}. " + "Some rules. " * 30, **marks}]
+        fields = dict(model="demo", max_tokens=4, system=system, messages=[{"role": "user", "content": "Hi"}])
+        demo.messages.create(**fields)
+        for i in range(40):
+            other = [{"role": "user", "content": f"{len(hits)} {i} " + "other words here " * 20}]
+            demo.messages.create(model="demo", max_tokens=1, messages=other)
+        hits.append(demo.messages.create(**fields).usage.cache_read_input_tokens)
+    assert hits[0] == 0 < hits[1] == hits[2], hits
 
 
 def test_choices(claude):

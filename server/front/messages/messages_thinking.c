@@ -47,11 +47,8 @@ static void put(struct buffer *o, struct quire_value kwargs, const char *name, c
 /* *out: the effort in the words of templates, as JSON; NULL: not set. */
 static bool read_effort(const struct quire_doc *body, const char **out, struct api_error *e)
 {
-    static const char *const words[][2] = {{"low", "\"low\""},
-                                           {"medium", "\"medium\""},
-                                           {"high", "\"high\""},
-                                           {"xhigh", "\"high\""},
-                                           {"max", "\"high\""}};
+    static const char *const words[][2] = {
+        {"low", "\"low\""}, {"medium", "\"medium\""}, {"high", "\"high\""}, {"xhigh", "\"high\""}, {"max", "\"high\""}};
     const struct quire_value config = json_field_get(body, "output_config");
     const struct quire_value effort = json_field_member(config, "effort");
     *out = NULL;

@@ -41,7 +41,8 @@ static bool check_tool(struct quire_value tool, size_t i, uint32_t *ttl_s, struc
     if (type.n && !quire_value_is(type, "custom"))
         return api_unsupported(e, path_of(path, i, ".type"),
                                "%.*s is a tool that Anthropic's API defines or runs; only \"custom\" tools, with an "
-                               "input_schema, are supported", JSON_SHOWN(type));
+                               "input_schema, are supported",
+                               JSON_SHOWN(type));
     if (!is_name(name))
         return api_bad(e, path_of(path, i, ".name"), "must be a string of 1 to %d of the characters A-Z a-z 0-9 _ -",
                        MAX_NAME);
@@ -145,8 +146,7 @@ static bool read_choice(struct quire_value choice, struct messages_tools *out, b
 
 /* ---- both ----------------------------------------------------------------------------------- */
 
-bool messages_tools_read(const struct quire_doc *body, struct messages_tools *out, uint32_t *ttl_s,
-                         struct api_error *e)
+bool messages_tools_read(const struct quire_doc *body, struct messages_tools *out, uint32_t *ttl_s, struct api_error *e)
 {
     const struct quire_value tools = json_field_get(body, "tools"), choice = json_field_get(body, "tool_choice");
     struct quire_value rest = tools, tool;

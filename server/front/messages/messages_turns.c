@@ -95,8 +95,10 @@ static bool check_result_content(struct turns *t, struct quire_value content, si
         if (!json_is(type, QUIRE_STRING))
             return api_bad(t->e, path_of(t, i, name), "must be \"text\"");
         if (!quire_value_is(type, "text"))
-            return api_unsupported(t->e, path_of(t, i, name), "a block of type %.*s is not supported; the server reads "
-                                                              "text only", JSON_SHOWN(type));
+            return api_unsupported(t->e, path_of(t, i, name),
+                                   "a block of type %.*s is not supported; the server reads "
+                                   "text only",
+                                   JSON_SHOWN(type));
         snprintf(name, sizeof name, ".content[%zu].text", k);
         if (!json_is(quire_value_member(part, "text"), QUIRE_STRING))
             return api_bad(t->e, path_of(t, i, name), "must be a string");
