@@ -65,10 +65,12 @@ ROOMS = {
     # Tenants and metrics do not depend on requests. Errors are the lowest layer of the front end.
     "server/front/api/api_error.": "base/ server/http/ server/front/output/json_out.",
     "server/front/output/json_out.": "base/",
+    # Notations of models: no request, no reply.
+    "server/front/tools/": "base/ text/ server/front/output/json_out.",
     "server/front/tenant/": "base/ request/ server/http/ server/wire/ server/front/api/api_error. server/front/output/json_out.",
     "server/front/observe/": "base/ request/ server/wire/ server/link/ server/similar/ server/cache/ server/front/tenant/ server/front/output/json_out.",
     "server/front/": "base/ request/ speculation/ text/ server/http/ server/wire/ server/link/ server/similar/ server/cache/ server/front/tenant/ server/front/observe/"
-                     " server/front/api/api_error. server/front/output/json_out.",
+                     " server/front/api/api_error. server/front/output/json_out. server/front/tools/",
     # The program. A part sees no private header of the engine, of the front end or of another part, and no tool.
     "app/": "base/ request/ engine/ app/command/",
     "app/command/": "base/",

@@ -182,6 +182,7 @@ static int add_to_front(struct beside *b, struct front *front, const struct serv
                                            .specials_in_messages = first->specials_in_messages,
                                            .keeps_billing_header = first->keeps_billing_header,
                                            .tool_call_parser = "none",
+                                           .reasoning_parser = "none",
                                            .sampling = *sampling,
                                            .for_vectors = true};
     return front_add_model(front, &o, &b->served, err);

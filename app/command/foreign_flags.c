@@ -109,7 +109,8 @@ const struct cli_foreign foreign_flags[] = {
     /* requests and answers */
     {"enable-auto-tool-choice", "", "tool calls are always detected, by --tool-call-parser"},
     {"tool-parser-plugin", NULL, "not supported: --tool-call-parser selects a built-in one"},
-    {"reasoning-parser,reasoning-format,enable-reasoning,reasoning-budget", NULL, "not supported yet: reasoning stays in the text"},
+    {"enable-reasoning", "", "reasoning is always detected, by --reasoning-parser"},
+    {"reasoning-format,reasoning-budget", NULL, "not supported: --reasoning-parser selects the format"},
     {"guided-decoding-backend,grammar-backend", "auto,llguidance,guidance,xgrammar,outlines,lm-format-enforcer", "grammars are always compiled by llguidance"},
     {"guided-decoding-disable-any-whitespace", "", "JSON answers are compact unless --structured-outputs-config says otherwise"},
     {"grammar,grammar-file,json-schema,j", NULL, "not supported: a field of requests here, grammar or json_schema"},

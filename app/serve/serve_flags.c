@@ -71,8 +71,12 @@ static size_t model_flags(struct serve_flags *f, struct cli_option *out)
         {.names = "served-model-name", .kind = CLI_LIST, .target = &f->says->names, .value = "NAME",
          .common = true, .help = "Model name for requests; may be repeated. Default: MODEL's name, or the directory's."},
         {.names = "tool-call-parser", .kind = CLI_STRING, .target = &f->says->tool_call_parser, .value = "NAME",
-         .help = "Format of the model's tool calls: auto, hermes (also Qwen), llama3_json, or none to leave them in "
-                 "the text. Default auto: detected from the chat template."},
+         .help = "Format of the model's tool calls: auto, hermes (also Qwen), llama3_json, llama4_pythonic, pythonic, mistral, "
+                 "qwen3_coder, deepseek_v3, deepseek_v31, glm45, kimi_k2, openai, or none to leave them in the text. Default "
+                 "auto: detected from the chat template."},
+        {.names = "reasoning-parser", .kind = CLI_STRING, .target = &f->says->reasoning_parser, .value = "NAME",
+         .help = "Format of the model's reasoning: auto, deepseek_r1, qwen3, glm45, openai_gptoss, or none to leave it in the "
+                 "text. Default auto: detected from the chat template."},
         {.names = "structured-outputs-config", .kind = CLI_PARSED, .parse = serve_parse_structured_outputs, .target = &f->says->flexible_whitespace, .value = "JSON",
          .help = "Structured outputs, as in vLLM. '{\"disable_any_whitespace\": false}' lets JSON answers have white "
                  "space; by default they are compact. Any \"backend\" of vLLM is accepted: llguidance does the work."},

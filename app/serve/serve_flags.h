@@ -27,7 +27,7 @@ struct http_settings {
 /* The server's other options, without its engine's. */
 struct serve_settings {
     const char *given; /* MODEL, as typed */
-    const char *otlp_endpoint, *remote, *key_file, *tenants_file, *warm_file, *tool_call_parser;
+    const char *otlp_endpoint, *remote, *key_file, *tenants_file, *warm_file, *tool_call_parser, *reasoning_parser;
     enum quire_specials specials_in_messages;
     bool keeps_billing_header, flexible_whitespace, tenant_metrics, log_requests, disable_log_stats;
     struct cli_list api_keys, names, listen;

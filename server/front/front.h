@@ -90,7 +90,8 @@ struct served_model_options {
     bool flexible_whitespace; /* JSON answers may have white space between tokens, unless a request says otherwise */
     enum quire_specials specials_in_messages; /* how special tokens in the text of messages are treated */
     bool keeps_billing_header; /* keeps it in the system prompt of /v1/messages: http-api.md, section 17 */
-    const char *tool_call_parser; /* "hermes", "llama3_json", "none"; NULL or "auto": detected in the chat template */
+    const char *tool_call_parser; /* a name of tools/tool_parser.h; NULL or "auto": detected in the chat template */
+    const char *reasoning_parser; /* a name of tools/reasoning_parser.h; NULL or "auto" as well */
     struct sampling_defaults sampling; /* from the checkpoint */
     bool for_vectors; /* it answers the routes for vectors and scores, and the first model the others */
     /* NULL: off; outlives the front, which puts it in front of each engine that becomes ready */

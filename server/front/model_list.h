@@ -10,7 +10,7 @@
 #include "request/spec.h"
 #include "server/front/api/api_error.h"
 #include "server/front/model_facts.h"
-#include "server/front/output/tool_parser.h"
+#include "server/front/tools/notation.h"
 #include "text/quire_text.h"
 
 #include <stdatomic.h>
@@ -31,8 +31,9 @@ struct model_config {
     const struct sampling_defaults *sampling; /* from the checkpoint */
     enum quire_specials specials_in_messages;
     enum tool_format tool_format;  /* of its tool calls */
+    enum reasoning_format reasoning_format;
+    struct special_tags tool_tags, reasoning_tags; /* of these formats */
     bool keeps_billing_header;
-    bool is_tool_tag_special;      /* the tokenizer's decoder omits the tag when it omits special tokens */
     bool chat_tells_time;          /* the chat template uses the time: the same words give another prompt later */
     bool compares_questions;       /* the response cache compares them with answered questions */
     bool for_vectors;              /* if another model generates, it answers the routes for vectors and scores */

@@ -14,10 +14,10 @@ static void add_number(struct quire_sha256_state *s, bool has, double value)
 _Static_assert(sizeof(struct sampling_defaults) == 48, "a new default belongs into prompt_identity()");
 
 struct key256 prompt_identity(const struct quire_text *text, const struct sampling_defaults *defaults,
-                              enum quire_specials specials_in_messages, int tool_format, bool keeps_billing_header,
-                              bool flexible_whitespace)
+                              enum quire_specials specials_in_messages, int tool_format, int reasoning_format,
+                              bool keeps_billing_header, bool flexible_whitespace)
 {
-    const uint8_t how[3] = {(uint8_t)specials_in_messages, (uint8_t)tool_format,
+    const uint8_t how[4] = {(uint8_t)specials_in_messages, (uint8_t)tool_format, (uint8_t)reasoning_format,
                             (uint8_t)(keeps_billing_header | flexible_whitespace << 1)};
     struct quire_sha256_state s;
     struct key256 files = {{0}};

@@ -10,9 +10,9 @@
 #include "request/spec.h"
 #include "text/quire_text.h"
 
-/* tool_format: an enum tool_format. */
+/* tool_format: an enum tool_format; reasoning_format: an enum reasoning_format. */
 struct key256 prompt_identity(const struct quire_text *text, const struct sampling_defaults *defaults,
-                              enum quire_specials specials_in_messages, int tool_format, bool keeps_billing_header,
-                              bool flexible_whitespace);
+                              enum quire_specials specials_in_messages, int tool_format, int reasoning_format,
+                              bool keeps_billing_header, bool flexible_whitespace);
 
 #endif

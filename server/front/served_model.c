@@ -158,35 +158,19 @@ const struct model_view *served_model_view(const struct served_model *m)
 
 /* ---- opening and closing -------------------------------------------------------------------- */
 
-/* How this model writes its calls: by the option, or detected in its chat template. */
-static int choose_tool_format(struct model_config *c, const char *name, struct quire_error *err)
+/* How this model writes its calls and its reasoning: by the options, or detected in its chat template. */
+static int choose_formats(struct model_config *c, const struct served_model_options *o, struct quire_error *err)
 {
-    bool is_auto = !name || strcmp(name, "auto") == 0;
-    c->tool_format = TOOL_NONE;
-    if (!is_auto && !tool_format_find(name, &c->tool_format))
-        return quire_fail(err, QUIRE_INVALID,
-                          "tool-call-parser: there is no \"%s\"; there are auto, none, hermes and"
-                          " llama3_json",
-                          name);
-    for (int i = TOOL_HERMES; is_auto && i <= TOOL_LLAMA3_JSON && c->tool_format == TOOL_NONE; i++)
-        if (quire_text_chat_mentions(c->text, tool_format_tag((enum tool_format)i)))
-            c->tool_format = (enum tool_format)i;
-    const char *tag = tool_format_tag(c->tool_format);
-    if (!tag)
-        return QUIRE_OK;
-    uint32_t *ids;
-    size_t n_ids, n_text;
-    char *text;
-    int status = quire_text_encode(c->text, tag, strlen(tag), false, &ids, &n_ids, err);
+    int status = notation_tools(c->text, o->tool_call_parser, &c->tool_format, err);
+    if (status == QUIRE_OK)
+        status = notation_reasoning(c->text, o->reasoning_parser, &c->reasoning_format, err);
     if (status != QUIRE_OK)
         return status;
-    status = quire_text_decode(c->text, ids, n_ids, true, &text, &n_text, err);
-    free(ids);
-    if (status != QUIRE_OK)
-        return status;
-    c->is_tool_tag_special = n_text != strlen(tag);
-    free(text);
-    return QUIRE_OK;
+    if (c->tool_format == TOOL_OPENAI) /* its calls are messages of this format */
+        c->reasoning_format = REASONING_OPENAI_GPTOSS;
+    status = special_tags_of_tools(c->text, c->tool_format, &c->tool_tags, err);
+    return status == QUIRE_OK ? special_tags_of_reasoning(c->text, c->reasoning_format, &c->reasoning_tags, err)
+                              : status;
 }
 
 static void config_free(struct model_config *c)
@@ -232,9 +216,9 @@ static int config_new(const struct front *f, const struct served_model_options *
     c->for_vectors = o->for_vectors;
     c->max_choices = f->max_choices;
     c->chat_tells_time = quire_text_chat_mentions(o->text, "strftime_now");
-    int status = choose_tool_format(c, o->tool_call_parser, err);
+    int status = choose_formats(c, o, err);
     c->prompt_identity = prompt_identity(o->text, &o->sampling, o->specials_in_messages, (int)c->tool_format,
-                                         o->keeps_billing_header, o->flexible_whitespace);
+                                         (int)c->reasoning_format, o->keeps_billing_header, o->flexible_whitespace);
     return status;
 }
 

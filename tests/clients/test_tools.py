@@ -2,8 +2,10 @@
 only the last message, so a test determines the output."""
 
 import json
+import pathlib
 import shutil
 
+import openai
 import pytest
 from conftest import MODEL, QUIRE, Server
 
@@ -123,9 +125,12 @@ def test_choices_stops_and_intervals(serve, interval):
         assert all(calls(c) == [("weather", PARIS)] and c.message.content == "A. B. " for c in reply.choices)
         assert all(c.finish_reason == "tool_calls" for c in reply.choices)
         assert len({c.message.tool_calls[0].id for c in reply.choices}) == 3
-    # A stop within a call leaves text.
-    reply = whole(client, CALL, stop=["days"])
-    assert reply.choices[0].message.content == CALL[:CALL.index("days")] and not reply.choices[0].message.tool_calls
+    # A stop within the arguments cuts them; one before them leaves text.
+    for reply in (whole(client, CALL, stop=["days"]), streamed(client, CALL, stop=["days"])[0]):
+        assert calls(reply.choices[0]) == [("weather", PARIS[:PARIS.index("days")])]
+        assert reply.choices[0].finish_reason == "tool_calls" and reply.choices[0].message.content is None
+    reply = whole(client, CALL, stop=["arguments"])
+    assert reply.choices[0].message.content == CALL[:CALL.index("arguments")] and not reply.choices[0].message.tool_calls
 
 
 def test_length_is_told(serve):
@@ -186,6 +191,113 @@ def test_llama3_json(serve, text, content):
         assert reply.choices[0].message.content == content
 
 
+def texts():
+    for path in sorted((pathlib.Path(__file__).parents[1] / "front" / "tools" / "texts").glob("*.jsonl")):
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        yield pytest.param(path.stem, rows[0], rows[1], id=path.stem)
+
+
+@pytest.mark.parametrize("name,first,second", texts())
+def test_every_format(serve, name, first, second):
+    """Two recorded texts of each format, whole and as a stream that openai-python joins."""
+    client = serve("--tool-call-parser", first["tools"], "--reasoning-parser", first.get("reasoning", "none"))
+    for row in (first, second):
+        tools = row.get("tool_list", TOOLS)
+        whole_reply = whole(client, row["text"], tools=tools)
+        stream, events = streamed(client, row["text"], tools=tools)
+        for reply in (whole_reply, stream):
+            message = reply.choices[0].message
+            assert calls(reply.choices[0]) == [tuple(part[1:3]) for part in row["expected"] if part[0] == "call"]
+            text = "".join(part[1] for part in row["expected"] if part[0] == "text")
+            assert (message.content or "") == text
+            reasoning = "".join(part[1] for part in row["expected"] if part[0] == "reasoning")
+            for field in ("reasoning", "reasoning_content"):
+                assert ((message.model_extra or {}).get(field) or "") == reasoning
+            ids = [part[3] for part in row["expected"] if part[0] == "call" and len(part) > 3]
+            assert not ids or [c.id for c in message.tool_calls] == ids
+
+
+def test_arguments_are_streamed(serve):
+    client = serve()
+    chunks = client.chat.completions.create(**ask(client, CALL), stream=True)
+    pieces = [p.function.arguments for c in chunks for p in c.choices[0].delta.tool_calls or [] if not p.id]
+    assert "".join(pieces) == PARIS and len(pieces) > 10
+
+
+THOUGHT = "<think>\nTwo and two.\n</think>\n\nFour."
+
+
+def test_reasoning(serve):
+    client = serve("--reasoning-parser", "qwen3")
+    reply = whole(client, THOUGHT, tools=None)
+    message = reply.choices[0].message
+    assert (message.content, message.reasoning, message.reasoning_content) == ("Four.", *["Two and two."] * 2)
+    n = reply.usage.completion_tokens_details.reasoning_tokens
+    assert 0 < n < reply.usage.completion_tokens
+    for interval in (1, 4):
+        chunks = list(client.chat.completions.create(
+            **ask(client, THOUGHT, tools=None), stream=True, stream_options={"include_usage": True},
+            extra_body={"stream_interval": interval}))
+        deltas = [c.choices[0].delta for c in chunks if c.choices]
+        assert "".join(d.content or "" for d in deltas) == "Four."
+        assert "".join(getattr(d, "reasoning_content", None) or "" for d in deltas) == "Two and two."
+        assert chunks[-1].usage.completion_tokens_details.reasoning_tokens == n
+    # An answer with a grammar has no reasoning, and other servers keep the text.
+    assert whole(serve("--reasoning-parser", "none"), THOUGHT, tools=None).choices[0].message.content == THOUGHT
+    # The prompt ends inside the reasoning: deepseek_r1 begins there.
+    reply = whole(serve("--reasoning-parser", "deepseek_r1"), "Two.</think>Four.", tools=None)
+    assert (reply.choices[0].message.content, reply.choices[0].message.reasoning) == ("Four.", "Two.")
+    reply = whole(serve("--reasoning-parser", "deepseek_r1"), "Two.", tools=None)
+    assert (reply.choices[0].message.content, reply.choices[0].message.reasoning) == (None, "Two.")
+
+
+def test_variables_of_the_template(tmp_path_factory, model):
+    path = tmp_path_factory.mktemp("variables")
+    for file in model.iterdir():
+        shutil.copy(file, path)
+    (path / "chat_template.jinja").write_text("{{ reasoning_effort }}|{{ enable_thinking }}")
+    server = FakeServer(path)
+    try:
+        def answer(**fields):
+            return whole(server.client(), "?", tools=None, extra_body=fields).choices[0].message.content
+
+        assert answer(reasoning_effort="low", enable_thinking=False) == "low|False"
+        assert answer(reasoning_effort="low", chat_template_kwargs={"reasoning_effort": "high", "x": 1}) == "high|"
+        assert answer(enable_thinking=True, chat_template_kwargs={"reasoning_effort": "high"}) == "high|True"
+        with pytest.raises(openai.BadRequestError, match="enable_thinking"):
+            answer(enable_thinking="yes")
+    finally:
+        assert server.stop() == 0
+
+
+def test_tags_that_are_special_tokens(tmp_path_factory, model):
+    """The parsers see them, also in a request that skips special tokens, and others do not."""
+    path = tmp_path_factory.mktemp("special")
+    for file in model.iterdir():
+        shutil.copy(file, path)
+    tokenizer = json.loads((path / "tokenizer.json").read_text())
+    n = max(t["id"] for t in tokenizer["added_tokens"])
+    n = max(n, *tokenizer["model"]["vocab"].values()) + 1
+    for i, tag in enumerate(["<tool_call>", "</tool_call>", "<think>", "</think>", "<|other|>"]):
+        tokenizer["added_tokens"].append({"id": n + i, "content": tag, "single_word": False, "lstrip": False,
+                                          "rstrip": False, "normalized": False, "special": True})
+    (path / "tokenizer.json").write_text(json.dumps(tokenizer))
+    config = json.loads((path / "config.json").read_text())
+    (path / "config.json").write_text(json.dumps({**config, "vocab_size": n + 5}))
+    server = FakeServer(path, "--special-tokens-in-messages", "encode", "--reasoning-parser", "qwen3")
+    try:
+        client = server.client()
+        text = "<think>Hm.</think>I look.<|other|>" + CALL
+        for reply in (whole(client, text), streamed(client, text)[0]):
+            message = reply.choices[0].message
+            assert (message.reasoning, message.content) == ("Hm.", "I look.")
+            assert calls(reply.choices[0]) == [("weather", PARIS)]
+        reply = whole(client, text, tools=None)
+        assert reply.choices[0].message.content == "I look." + CALL.replace("<tool_call>", "").replace("</tool_call>", "")
+    finally:
+        assert server.stop() == 0
+
+
 def test_a_call_goes_back_into_the_template(serve):
     """The round trip of an agent: the output becomes input."""
     client = serve()
@@ -205,3 +317,5 @@ def test_the_real_server_takes_tools(start):
     assert "42" in reply.choices[0].message.content and reply.choices[0].finish_reason == "stop"
     with pytest.raises(RuntimeError, match="tool-call-parser: there is no \"xml\""):
         start("serve", MODEL, "--port", "0", "--tool-call-parser", "xml")
+    with pytest.raises(RuntimeError, match="reasoning-parser: there is no \"xml\"; there are auto, none, deepseek_r1"):
+        start("serve", MODEL, "--port", "0", "--reasoning-parser", "xml")

@@ -216,6 +216,7 @@ static const struct option names[] = {
     {"keep-billing-header", no_argument, NULL, 'J'},
     {"certificate", required_argument, NULL, 'C'},
     {"tool-call-parser", required_argument, NULL, 'u'},
+    {"reasoning-parser", required_argument, NULL, '1'},
     {"tenant-metrics", no_argument, NULL, 'T'},
     {"source", required_argument, NULL, 'q'},
     {"shadow", no_argument, NULL, 'S'},
@@ -256,6 +257,7 @@ static bool parse(int argc, char **argv, struct front_options *o, struct served_
         uint32_t number = optarg ? (uint32_t)strtoul(optarg, NULL, 10) : 0;
         switch (letter) {
         case 'u': m->tool_call_parser = optarg; break;
+        case '1': m->reasoning_parser = optarg; break;
         case 'p': o->port = (uint16_t)number; break;
         case 'o': f->mode = strcmp(optarg, "count") == 0 ? FAKE_ENGINE_COUNT : FAKE_ENGINE_ECHO; break;
         case 'x': f->max_model_len = number; break;

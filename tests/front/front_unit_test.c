@@ -15,6 +15,7 @@ int main(void)
     failed += run_tenants_tests();
     failed += run_trace_context_tests();
     failed += run_tool_parser_tests();
+    failed += run_answer_texts_tests();
     failed += run_grammar_fields_tests();
     failed += run_prompt_batch_tests();
     failed += run_turns_tests();

@@ -17,6 +17,7 @@ int run_bucket_tests(void);
 int run_tenants_tests(void);
 int run_trace_context_tests(void);
 int run_tool_parser_tests(void);
+int run_answer_texts_tests(void);
 int run_prompt_batch_tests(void);
 int run_turns_tests(void);
 int run_grammar_fields_tests(void);

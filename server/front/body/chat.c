@@ -244,11 +244,52 @@ static bool keep(struct request_job *j, struct quire_value value, char **out)
     return *out || !value.n || api_no_memory(&j->error);
 }
 
+/* The variables of the template: chat_template_kwargs, and fields that stand for one of them unless it has them. */
+static bool read_kwargs(struct request_job *j, const struct quire_doc *body)
+{
+    static const struct {
+        const char *name;
+        enum quire_kind kind;
+        const char *what;
+    } fields[] = {{"reasoning_effort", QUIRE_STRING, "a string"}, {"enable_thinking", QUIRE_BOOL, "true or false"}};
+    const struct quire_value kwargs = json_field_get(body, "chat_template_kwargs");
+    struct buffer o = {0};
+    bool ok = true;
+    if (kwargs.n && !json_is(kwargs, QUIRE_OBJECT))
+        return api_bad(&j->error, "chat_template_kwargs", "must be an object");
+    for (size_t i = 0; ok && i < sizeof fields / sizeof *fields; i++) {
+        const struct quire_value value = json_field_get(body, fields[i].name);
+        if (value.n && !json_is(value, fields[i].kind))
+            ok = api_bad(&j->error, fields[i].name, "must be %s", fields[i].what);
+        if (!ok || !value.n || quire_value_member(kwargs, fields[i].name).n)
+            continue;
+        json_out_raw(&o, o.n == 0 ? "{" : ",");
+        json_out_text(&o, fields[i].name);
+        json_out_raw(&o, ":");
+        put_value(&o, value);
+    }
+    if (ok && o.n == 0)
+        return keep(j, kwargs, &j->text->chat.kwargs);
+    if (ok && quire_value_count(kwargs) > 0) {
+        json_out_raw(&o, ",");
+        buffer_append(&o, kwargs.text + 1, kwargs.n - 1);
+    } else {
+        json_out_raw(&o, "}");
+    }
+    if (ok && !buffer_text(&o))
+        ok = api_no_memory(&j->error);
+    if (ok)
+        j->text->chat.kwargs = o.data;
+    else
+        buffer_free(&o);
+    return ok;
+}
+
 bool chat_read_messages(struct request_job *j, const struct quire_doc *body)
 {
     struct api_error *e = &j->error;
     struct text_chat *c = &j->text->chat;
-    struct quire_value tools, kwargs = json_field_get(body, "chat_template_kwargs");
+    struct quire_value tools;
     struct buffer o = {0};
     bool ok = put_messages(&o, json_field_get(body, "messages"), e) && params_tools(body, &tools, e) &&
               json_field_bool(body, "continue_final_message", &c->continue_final, e);
@@ -256,9 +297,7 @@ bool chat_read_messages(struct request_job *j, const struct quire_doc *body)
     ok = ok && json_field_bool(body, "add_generation_prompt", &c->add_generation_prompt, e);
     if (ok && c->add_generation_prompt && c->continue_final)
         ok = api_bad(e, "continue_final_message", "does not go with \"add_generation_prompt\": true");
-    if (ok && kwargs.n && !json_is(kwargs, QUIRE_OBJECT))
-        ok = api_bad(e, "chat_template_kwargs", "must be an object");
-    ok = ok && keep(j, tools, &c->tools) && keep(j, kwargs, &c->kwargs) && chat_take(j, &o, "messages");
+    ok = ok && keep(j, tools, &c->tools) && read_kwargs(j, body) && chat_take(j, &o, "messages");
     buffer_free(&o);
     return ok;
 }
@@ -297,10 +336,16 @@ bool chat_use_tools(struct generation_job *g, struct quire_value tools, struct q
         return true;
     p->tool_format = format;
     p->one_tool_call = !parallel;
-    p->forces_calls = p->grammar && p->grammar->source.form == QUIRE_FORM_TOOLS;
-    if (p->tool_format != TOOL_NONE && g->job.served->config->is_tool_tag_special)
-        p->skip_special = false;
-    return true;
+    p->tags[0] = &g->job.served->config->tool_tags;
+    return keep(&g->job, tools, &p->tools);
+}
+
+void chat_choose_reasoning(struct generation_job *g)
+{
+    if (g->params->grammar)
+        return;
+    g->params->reasoning_format = g->job.served->config->reasoning_format;
+    g->params->tags[1] = &g->job.served->config->reasoning_tags;
 }
 
 static bool read_tool_calls(struct generation_job *g, const struct quire_doc *body)
@@ -314,6 +359,9 @@ static bool read_tool_calls(struct generation_job *g, const struct quire_doc *bo
 
 bool chat_read(struct generation_job *g, const struct quire_doc *body)
 {
-    return generation_job_params(g, body, true) && chat_read_messages(&g->job, body) && read_echo(g, body) &&
-           read_tool_calls(g, body) && generation_job_prediction(g, body);
+    const bool ok = generation_job_params(g, body, true) && chat_read_messages(&g->job, body) && read_echo(g, body) &&
+                    read_tool_calls(g, body) && generation_job_prediction(g, body);
+    if (ok)
+        chat_choose_reasoning(g);
+    return ok;
 }

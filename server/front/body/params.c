@@ -341,6 +341,7 @@ void params_free(struct params *p)
         request_spec_free(p->spec);
     free(p->spec);
     free(p->lead);
+    free(p->tools);
     grammar_request_free(p->grammar);
     stop_set_free(&p->stops);
     *p = (struct params){0};

@@ -12,7 +12,7 @@
 #include "server/front/front.h"
 #include "server/front/grammar/grammar_request.h"
 #include "server/front/output/stop_strings.h"
-#include "server/front/output/tool_parser.h"
+#include "server/front/tools/notation.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -50,8 +50,10 @@ struct params {
     uint32_t thinking_budget; /* tokens; 0: no limit */
     bool streams_raw_calls; /* arguments of calls are passed on before it is known whether they are JSON */
     enum tool_format tool_format; /* the format in which the answer is parsed for calls */
+    char *tools; /* the request's, if the format needs the types of arguments; owned, or NULL */
     bool one_tool_call; /* further calls are left out */
-    bool forces_calls; /* a grammar does: all of the answer is calls */
+    enum reasoning_format reasoning_format; /* the format in which the answer is parsed for reasoning */
+    const struct special_tags *tags[2]; /* special tokens that the parsers must see; NULL: none */
     uint32_t stream_interval; /* tokens in an event of a stream */
     char *lead; /* chat: the beginning of a reply's content (echo); owned, or NULL */
     size_t n_lead;

@@ -5,11 +5,10 @@
 
 #include <stdlib.h>
 
-/* A call's text around its arguments, and the text between two calls. */
+/* A call's text around its arguments, and the text between two calls. begin NULL: calls of the format are not forced. */
 static const struct form {
     const char *begin, *middle, *end, *between;
-} forms[] = {
-    [TOOL_NONE] = {NULL, NULL, NULL, NULL},
+} forms[N_TOOL_FORMATS] = {
     [TOOL_HERMES] = {"<tool_call>\n{\"name\": ", ", \"arguments\": ", "}\n</tool_call>", "\n"},
     [TOOL_LLAMA3_JSON] = {"{\"name\": ", ", \"parameters\": ", "}", "; "},
 };
@@ -166,6 +165,8 @@ bool tool_grammar_read(struct quire_value tools, struct quire_value choice, bool
         api_unsupported(e, "tool_choice",
                         "calls cannot be forced: the format of this model's calls is not known "
                         "(--tool-call-parser)");
+    else if (forces && !forms[format].begin)
+        api_unsupported(e, "tool_choice", "calls cannot be forced in the format %s", tool_format_name(format));
     else if (forces && *out)
         api_bad(e, "tool_choice", "conflicts with %s: an answer has one form", (*out)->field);
     else if (forces)

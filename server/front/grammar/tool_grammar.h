@@ -4,7 +4,7 @@
 #define QUIRE_FRONT_TOOL_GRAMMAR_H
 
 #include "server/front/grammar/grammar_request.h"
-#include "server/front/output/tool_parser.h"
+#include "server/front/tools/tool_parser.h"
 
 #include <stdbool.h>
 

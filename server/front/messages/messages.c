@@ -176,7 +176,8 @@ bool messages_read(struct generation_job *g, const struct quire_doc *body)
               chat_use_tools(g, value_of(&p.tools.tools), value_of(&p.tools.choice), !p.tools.one_call);
     if (ok) {
         use_cache_control(g, &p);
-        g->params->streams_raw_calls = p.tools.is_eager || g->params->forces_calls;
+        chat_choose_reasoning(g);
+        g->params->streams_raw_calls = p.tools.is_eager || p.tools.forces_calls;
     }
     messages_tools_free(&p.tools);
     return ok;

@@ -75,6 +75,11 @@ static void on_text(void *context, const char *text, size_t n)
     blocks_text(context, text, n);
 }
 
+static void on_reasoning(void *context, const char *text, size_t n)
+{
+    blocks_thinking(context, text, n);
+}
+
 static void on_begin(void *context, const struct tool_call *call)
 {
     blocks_call_begin(context, call->name, call->n_name);
@@ -85,36 +90,30 @@ static void on_arguments(void *context, const char *text, size_t n)
     blocks_call_arguments(context, text, n);
 }
 
-static void on_call(void *context, const struct tool_call *call)
+static void on_end(void *context)
 {
-    struct blocks_writer *w = context;
-    if (w->r->params->one_tool_call && w->c->parts->blocks.n_calls > 0)
-        return;
-    on_begin(w, call);
-    on_arguments(w, call->arguments, call->n_arguments);
-    blocks_call_end(w);
+    blocks_call_end(context);
 }
 
-static struct tool_sink sink_of(struct blocks_writer *w)
+static struct answer_sink sink_of(struct blocks_writer *w)
 {
-    return (struct tool_sink){
-        .text = on_text, .call = on_call, .begin = w->whole ? NULL : on_begin, .arguments = on_arguments, .context = w};
+    return (struct answer_sink){on_reasoning, {on_text, on_begin, on_arguments, on_end, w}};
 }
 
 static bool add_text(struct blocks_writer *w, const char *text, size_t n)
 {
-    const struct tool_sink sink = sink_of(w);
-    if (w->r->params->tool_format != TOOL_NONE)
-        return tool_parser_push(&w->c->parts->tools, text, n, &sink);
+    const struct answer_sink sink = sink_of(w);
+    if (answer_parser_is_needed(&w->c->parts->answer))
+        return answer_parser_push(&w->c->parts->answer, text, n, &sink);
     blocks_text(w, text, n);
     return true;
 }
 
 static bool end_text(struct blocks_writer *w)
 {
-    const struct tool_sink sink = sink_of(w);
-    w->c->parts->tools.is_stopped = w->c->stop_string >= 0;
-    bool ok = w->r->params->tool_format == TOOL_NONE || tool_parser_finish(&w->c->parts->tools, &sink);
+    const struct answer_sink sink = sink_of(w);
+    struct answer_parser *parser = &w->c->parts->answer;
+    bool ok = !answer_parser_is_needed(parser) || answer_parser_finish(parser, &sink);
     blocks_end(w);
     return ok;
 }

@@ -6,12 +6,24 @@
 /* A detokenizer needs only the end of the prompt: to see that a text has begun, and which bytes of a character are
  * pending. */
 #define CONTEXT_TOKENS 64
+/* The end of a prompt that shows whether it opened the reasoning: a tag and blanks. */
+#define TAG_TOKENS 16
 
 /* Tokens become text, and the text passes the stop strings. */
 struct choice_decoder {
     struct quire_detok *detok;
     struct stop_holder holder;
+    struct buffer tagged; /* a piece with a special token that the parsers must see */
+    struct reasoning_parser counter; /* for n_reasoning: tokens come to it one by one */
 };
+
+static void drop_text(void *context, const char *text, size_t n)
+{
+    (void)context;
+    (void)text;
+    (void)n;
+}
+static const struct reasoning_sink no_sink = {drop_text, drop_text, NULL};
 
 struct choice *choice_list_new(uint32_t n, uint32_t first, const struct choice_rules *rules)
 {
@@ -23,8 +35,11 @@ struct choice *choice_list_new(uint32_t n, uint32_t first, const struct choice_r
         return NULL;
     }
     for (uint32_t i = 0; i < n; i++) {
-        parts[i].tools.format = rules->params->tool_format;
-        parts[i].tools.is_forced = rules->params->forces_calls;
+        const struct params *p = rules->params;
+        parts[i].answer = (struct answer_parser){
+            .reasoning.format = p->reasoning_format, .tools.format = p->tool_format, .one_call = p->one_tool_call};
+        if (p->tools)
+            parts[i].answer.tools.tools = (struct quire_value){p->tools, strlen(p->tools)};
         choices[i] = (struct choice){.index = first + i, .stop_string = -1, .stop_token = -1, .parts = &parts[i]};
     }
     return choices;
@@ -40,6 +55,26 @@ void choice_list_free(struct choice *choices, uint32_t n)
     free(choices);
 }
 
+/* Whether the answer begins inside the reasoning depends on the end of the prompt. */
+static int open_reasoning(struct choice *c, const struct choice_rules *rules, const uint32_t *prompt, size_t n_prompt,
+                          struct quire_error *err)
+{
+    const enum reasoning_format format = rules->params->reasoning_format;
+    const size_t n_ids = n_prompt < TAG_TOKENS ? n_prompt : TAG_TOKENS;
+    char *text;
+    size_t n;
+    if (format == REASONING_NONE)
+        return QUIRE_OK;
+    c->decoder->counter.format = format;
+    const int status = quire_text_decode(rules->text, prompt + n_prompt - n_ids, n_ids, false, &text, &n, err);
+    if (status != QUIRE_OK)
+        return status;
+    if (reasoning_begins_inside(format, text, n))
+        c->decoder->counter.state = c->parts->answer.reasoning.state = REASONING_INSIDE;
+    free(text);
+    return QUIRE_OK;
+}
+
 int choice_open(struct choice *c, const struct choice_rules *rules, const uint32_t *prompt, size_t n_prompt,
                 struct quire_error *err)
 {
@@ -47,8 +82,10 @@ int choice_open(struct choice *c, const struct choice_rules *rules, const uint32
     c->decoder = calloc(1, sizeof *c->decoder);
     if (!c->decoder)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
-    return quire_detok_open(rules->text, n > 0 ? prompt + n_prompt - n : NULL, n, rules->params->skip_special,
-                            &c->decoder->detok, err);
+    const int status = open_reasoning(c, rules, prompt, n_prompt, err);
+    return status != QUIRE_OK ? status
+                              : quire_detok_open(rules->text, n > 0 ? prompt + n_prompt - n : NULL, n,
+                                                 rules->params->skip_special, &c->decoder->detok, err);
 }
 
 void choice_settle(struct choice *c)
@@ -57,6 +94,8 @@ void choice_settle(struct choice *c)
         if (c->decoder->detok)
             quire_detok_close(c->decoder->detok);
         stop_holder_free(&c->decoder->holder);
+        buffer_free(&c->decoder->tagged);
+        reasoning_parser_free(&c->decoder->counter);
         free(c->decoder);
         c->decoder = NULL;
     }
@@ -73,15 +112,16 @@ void choice_close(struct choice *c)
     buffer_free(&parts->token_ids);
     buffer_free(&parts->logprobs);
     logprobs_arrays_free(&parts->arrays);
-    tool_parser_free(&parts->tools);
+    answer_parser_free(&parts->answer);
+    answer_parts_free(&parts->shown);
     reply_blocks_free(&parts->blocks);
 }
 
 uint64_t choice_bytes(const struct choice *c)
 {
     const struct choice_parts *parts = c->parts;
-    return parts->text.n + parts->token_ids.n + parts->logprobs.n + logprobs_arrays_bytes(&parts->arrays) +
-           reply_blocks_bytes(&parts->blocks);
+    return parts->text.n + parts->shown.n_bytes + parts->token_ids.n + parts->logprobs.n +
+           logprobs_arrays_bytes(&parts->arrays) + reply_blocks_bytes(&parts->blocks);
 }
 
 static bool contains(const uint32_t *ids, uint32_t n, uint32_t id)
@@ -109,6 +149,38 @@ static int hold(struct choice *c, const struct params *p, const char *piece, siz
     return QUIRE_OK;
 }
 
+/* Decodes a token. A special token that the parsers must see is shown, also to a request that skips these. */
+static int decode(struct choice *c, const struct params *p, uint32_t token, const char **piece, size_t *n_piece,
+                  struct quire_error *err)
+{
+    struct choice_decoder *d = c->decoder;
+    const char *tag = special_tags_find(p->tags[0], token);
+    if (!tag)
+        tag = special_tags_find(p->tags[1], token);
+    int status = quire_detok_push(d->detok, token, piece, n_piece, err);
+    if (status != QUIRE_OK || !tag || !p->skip_special)
+        return status;
+    buffer_clear(&d->tagged);
+    buffer_append(&d->tagged, *piece, *n_piece);
+    buffer_append(&d->tagged, tag, strlen(tag));
+    *piece = d->tagged.data;
+    *n_piece = d->tagged.n;
+    return d->tagged.failed ? quire_fail(err, QUIRE_NO_MEMORY, "out of memory") : QUIRE_OK;
+}
+
+/* Counts a token of the reasoning; the tags at its ends belong to it. */
+static int count_reasoning(struct choice *c, const char *piece, size_t n_piece, struct quire_error *err)
+{
+    struct reasoning_parser *counter = &c->decoder->counter;
+    if (counter->format == REASONING_NONE)
+        return QUIRE_OK;
+    const bool was_inside = reasoning_parser_is_inside(counter);
+    if (!reasoning_parser_push(counter, piece, n_piece, &no_sink))
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    c->n_reasoning += was_inside || reasoning_parser_is_inside(counter);
+    return QUIRE_OK;
+}
+
 int choice_token(struct choice *c, const struct choice_rules *rules, uint32_t token, const char **text, size_t *n_text,
                  struct quire_error *err)
 {
@@ -129,7 +201,9 @@ int choice_token(struct choice *c, const struct choice_rules *rules, uint32_t to
     if (p->spec->n_logprobs >= 0)
         c->offset = c->n_chars + quire_detok_held(c->decoder->detok, is_shown ? (int64_t)token : -1);
     if (is_shown) {
-        int status = quire_detok_push(c->decoder->detok, token, &piece, &n_piece, err);
+        int status = decode(c, p, token, &piece, &n_piece, err);
+        if (status == QUIRE_OK)
+            status = count_reasoning(c, piece, n_piece, err);
         if (status != QUIRE_OK)
             return status;
     }

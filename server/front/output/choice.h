@@ -10,7 +10,7 @@
 #include "server/front/body/params.h"
 #include "server/front/messages/reply_blocks.h"
 #include "server/front/output/stop_strings.h"
-#include "server/front/output/tool_parser.h"
+#include "server/front/tools/answer_parts.h"
 #include "text/quire_text.h"
 
 #include <stdbool.h>
@@ -43,8 +43,8 @@ struct choice_parts {
     struct buffer text, token_ids, logprobs;
     struct logprobs_arrays arrays;
     bool opened; /* streamed: its first event was sent */
-    struct tool_parser tools; /* for chats; a whole reply uses it at its end */
-    uint32_t n_tool_calls;
+    struct answer_parser answer; /* for chats */
+    struct answer_parts shown; /* what it found; of a reply that is not streamed */
     struct reply_blocks blocks; /* of Messages */
 };
 
@@ -52,6 +52,7 @@ struct choice {
     uint32_t index; /* in the reply */
     struct choice_decoder *decoder; /* private to choice.c; from choice_open() to choice_settle() */
     uint32_t n_tokens; /* generated until it stopped */
+    uint32_t n_reasoning; /* tokens of them that belong to the reasoning */
     uint64_t n_chars; /* characters so far, including held-back text */
     uint64_t offset; /* with logprobs: characters of text before the last token's */
     enum choice_finish finish;

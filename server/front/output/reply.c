@@ -26,6 +26,7 @@ struct reply_usage reply_usage(const struct reply *r)
         for (uint32_t j = 0; j < r->params->spec->n; j++) {
             const struct choice *c = &r->prompts[i].choices[j];
             u.n_generated += c->n_tokens;
+            u.n_reasoning += c->n_reasoning;
             add_prediction(r, c, &u);
         }
     }

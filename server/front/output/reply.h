@@ -75,6 +75,7 @@ struct reply {
 /* Tokens of all prompts and choices. The cache's counts are known at the end. */
 struct reply_usage {
     uint64_t n_prompt, n_generated;
+    uint64_t n_reasoning; /* tokens of the answer that belong to the reasoning */
     uint64_t n_cached; /* tokens of the prompt that were found in the prefix cache */
     uint64_t n_created; /* tokens of the prompt that were added to it */
     uint64_t n_accepted, n_rejected; /* the prediction's tokens: in the answer, and proposed but rejected */

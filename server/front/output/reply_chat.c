@@ -1,8 +1,7 @@
 /* Writes the replies of /v1/chat/completions. */
 #include "server/front/output/reply_choices.h"
 
-#include <inttypes.h>
-#include <stdio.h>
+#include <string.h>
 
 static void begin(struct reply *r, const struct generation_job *j)
 {
@@ -84,17 +83,30 @@ static void put_content_delta(void *context, const char *text, size_t n)
     end_delta(d);
 }
 
-/* The beginning of a call; its arguments follow. */
-static void put_call_head(struct buffer *o, const struct tool_call *call)
+static void put_reasoning_delta(void *context, const char *text, size_t n)
 {
-    uint64_t random[2];
-    char id[5 + 32 + 1];
-    quire_random(random, sizeof random);
-    snprintf(id, sizeof id, "call_%016" PRIx64 "%08" PRIx64, random[0], random[1] & UINT32_MAX);
+    struct deltas *d = context;
+    struct buffer *o = &d->r->event;
+    begin_delta(d);
+    json_out_raw(o, "\"reasoning_content\":");
+    json_out_string(o, text, n);
+    json_out_raw(o, ",\"reasoning\":");
+    json_out_string(o, text, n);
+    end_delta(d);
+}
+
+/* The beginning of a call; its arguments follow. id: the model's own; NULL: a new one. */
+static void put_call_head(struct buffer *o, const char *id, size_t n_id, const char *name, size_t n_name)
+{
+    char random[TOOL_CALL_ID_BYTES];
+    tool_call_id("call_", random);
     json_out_raw(o, "\"id\":");
-    json_out_text(o, id);
+    if (id)
+        json_out_string(o, id, n_id);
+    else
+        json_out_text(o, random);
     json_out_raw(o, ",\"type\":\"function\",\"function\":{\"name\":");
-    json_out_string(o, call->name, call->n_name);
+    json_out_string(o, name, n_name);
     json_out_raw(o, ",\"arguments\":");
 }
 
@@ -109,8 +121,8 @@ static void begin_call_delta(struct deltas *d, uint32_t index)
 static void put_call_delta(void *context, const struct tool_call *call)
 {
     struct deltas *d = context;
-    begin_call_delta(d, d->c->parts->n_tool_calls++);
-    put_call_head(&d->r->event, call);
+    begin_call_delta(d, call->index);
+    put_call_head(&d->r->event, call->id, call->n_id, call->name, call->n_name);
     json_out_raw(&d->r->event, "\"\"}}]");
     end_delta(d);
 }
@@ -118,41 +130,34 @@ static void put_call_delta(void *context, const struct tool_call *call)
 static void put_arguments_delta(void *context, const char *text, size_t n)
 {
     struct deltas *d = context;
-    begin_call_delta(d, d->c->parts->n_tool_calls - 1);
+    begin_call_delta(d, d->c->parts->answer.n_calls - 1);
     json_out_raw(&d->r->event, "\"function\":{\"arguments\":");
     json_out_string(&d->r->event, text, n);
     json_out_raw(&d->r->event, "}}]");
     end_delta(d);
 }
 
-static void put_call_deltas(void *context, const struct tool_call *call)
+static void put_no_delta(void *context)
 {
-    struct deltas *d = context;
-    if (d->c->parts->n_tool_calls > 0 && d->r->params->one_tool_call)
-        return;
-    put_call_delta(d, call);
-    put_arguments_delta(d, call->arguments, call->n_arguments);
+    (void)context;
 }
 
-static struct tool_sink sink_of(struct deltas *d)
+static struct answer_sink sink_of(struct deltas *d)
 {
-    return (struct tool_sink){.text = put_content_delta,
-                              .call = put_call_deltas,
-                              .begin = put_call_delta,
-                              .arguments = put_arguments_delta,
-                              .context = d};
+    return (struct answer_sink){put_reasoning_delta,
+                                {put_content_delta, put_call_delta, put_arguments_delta, put_no_delta, d}};
 }
 
 static void put_token(struct reply *r, struct reply_prompt *p, struct choice *c, const struct gen_piece *piece)
 {
     struct deltas d = {.r = r, .c = c, .piece = piece};
-    const struct tool_sink sink = sink_of(&d);
+    const struct answer_sink sink = sink_of(&d);
     open_choice(r, p, c);
-    if (r->params->tool_format == TOOL_NONE) {
+    if (!answer_parser_is_needed(&c->parts->answer)) {
         put_content_delta(&d, piece->text, piece->n_text);
         return;
     }
-    bool ok = tool_parser_push(&c->parts->tools, piece->text, piece->n_text, &sink);
+    bool ok = answer_parser_push(&c->parts->answer, piece->text, piece->n_text, &sink);
     if (!d.any) { /* all text is held back, but the tokens still get an event */
         begin_delta(&d);
         r->event.failed |= !ok;
@@ -164,10 +169,9 @@ static void finish(struct reply *r, struct reply_prompt *p, struct choice *c)
 {
     static const struct gen_piece none;
     struct deltas d = {.r = r, .c = c, .piece = &none};
-    const struct tool_sink sink = sink_of(&d);
+    const struct answer_sink sink = sink_of(&d);
     open_choice(r, p, c);
-    c->parts->tools.is_stopped = c->stop_string >= 0;
-    bool ok = r->params->tool_format == TOOL_NONE || tool_parser_finish(&c->parts->tools, &sink);
+    bool ok = !answer_parser_is_needed(&c->parts->answer) || answer_parser_finish(&c->parts->answer, &sink);
     choices_begin_event(r);
     choices_begin_choice(r, c);
     json_out_raw(&r->event, ",\"delta\":{},\"logprobs\":null");
@@ -180,7 +184,14 @@ static void finish(struct reply *r, struct reply_prompt *p, struct choice *c)
 
 static void collect(struct reply *r, struct choice *c, const struct gen_piece *piece)
 {
-    choices_keep(r, c, piece);
+    struct answer_parts *shown = &c->parts->shown;
+    const struct answer_sink sink = answer_parts_sink(shown);
+    struct gen_piece kept = *piece;
+    if (answer_parser_is_needed(&c->parts->answer)) {
+        shown->failed |= !answer_parser_push(&c->parts->answer, piece->text, piece->n_text, &sink);
+        kept.n_text = 0;
+    }
+    choices_keep(r, c, &kept);
     if (piece->n_tokens == 0 || r->params->spec->n_logprobs < 0)
         return;
     if (c->parts->logprobs.n > 0)
@@ -189,53 +200,60 @@ static void collect(struct reply *r, struct choice *c, const struct gen_piece *p
 }
 
 struct message {
-    struct buffer content, calls;
-    bool one_call;
-    struct choice *c;
+    struct buffer content, reasoning, calls;
 };
 
-static void add_content(void *context, const char *text, size_t n)
+static void add_part(struct message *m, const struct answer_part *part)
 {
-    struct message *m = context;
-    buffer_append(&m->content, text, n);
+    if (part->kind != ANSWER_CALL) {
+        struct buffer *o = part->kind == ANSWER_TEXT ? &m->content : &m->reasoning;
+        buffer_append(o, part->text.data, part->text.n);
+        return;
+    }
+    json_out_raw(&m->calls, m->calls.n > 0 ? ",{" : "{");
+    put_call_head(&m->calls, part->id, part->id ? strlen(part->id) : 0, part->name, strlen(part->name));
+    json_out_string(&m->calls, part->text.data, part->text.n);
+    json_out_raw(&m->calls, "}}");
 }
 
-static void add_call(void *context, const struct tool_call *call)
+static void write_message(struct buffer *o, const struct message *m)
 {
-    struct message *m = context;
-    if (m->c->parts->n_tool_calls > 0 && m->one_call)
-        return;
-    json_out_raw(&m->calls, m->c->parts->n_tool_calls++ > 0 ? ",{" : "{");
-    put_call_head(&m->calls, call);
-    json_out_string(&m->calls, call->arguments, call->n_arguments);
-    json_out_raw(&m->calls, "}}");
+    json_out_raw(o, ",\"message\":{\"role\":\"assistant\",\"content\":");
+    if (m->content.n == 0 && (m->calls.n > 0 || m->reasoning.n > 0))
+        json_out_raw(o, "null");
+    else
+        json_out_string(o, m->content.data, m->content.n);
+    json_out_raw(o, ",\"refusal\":null");
+    if (m->reasoning.n > 0) {
+        json_out_raw(o, ",\"reasoning_content\":");
+        json_out_string(o, m->reasoning.data, m->reasoning.n);
+        json_out_raw(o, ",\"reasoning\":");
+        json_out_string(o, m->reasoning.data, m->reasoning.n);
+    }
+    if (m->calls.n > 0) {
+        json_out_raw(o, ",\"tool_calls\":[");
+        buffer_append(o, m->calls.data, m->calls.n);
+        json_out_raw(o, "]");
+    }
+    json_out_raw(o, "}");
+    o->failed |= m->content.failed || m->reasoning.failed || m->calls.failed;
 }
 
 static void put_message(struct buffer *o, const struct reply *r, struct choice *c)
 {
-    struct message m = {.one_call = r->params->one_tool_call, .c = c};
-    const struct tool_sink sink = {.text = add_content, .call = add_call, .context = &m};
+    struct answer_parts *shown = &c->parts->shown;
+    const struct answer_sink sink = answer_parts_sink(shown);
+    struct message m = {0};
     buffer_append(&m.content, r->params->lead, r->params->n_lead);
-    c->parts->tools.is_stopped = c->stop_string >= 0;
-    if (r->params->tool_format == TOOL_NONE)
-        buffer_append(&m.content, c->parts->text.data, c->parts->text.n);
-    else if (!tool_parser_push(&c->parts->tools, c->parts->text.data, c->parts->text.n, &sink) ||
-             !tool_parser_finish(&c->parts->tools, &sink))
-        o->failed = true;
-    json_out_raw(o, ",\"message\":{\"role\":\"assistant\",\"content\":");
-    if (m.content.n == 0 && m.calls.n > 0)
-        json_out_raw(o, "null");
-    else
-        json_out_string(o, m.content.data, m.content.n);
-    json_out_raw(o, ",\"refusal\":null");
-    if (m.calls.n > 0) {
-        json_out_raw(o, ",\"tool_calls\":[");
-        buffer_append(o, m.calls.data, m.calls.n);
-        json_out_raw(o, "]");
-    }
-    json_out_raw(o, "}");
-    o->failed |= m.content.failed || m.calls.failed;
+    buffer_append(&m.content, c->parts->text.data, c->parts->text.n);
+    if (answer_parser_is_needed(&c->parts->answer))
+        shown->failed |= !answer_parser_finish(&c->parts->answer, &sink);
+    for (uint32_t i = 0; i < shown->n && !shown->failed; i++)
+        add_part(&m, &shown->items[i]);
+    o->failed |= shown->failed;
+    write_message(o, &m);
     buffer_free(&m.content);
+    buffer_free(&m.reasoning);
     buffer_free(&m.calls);
 }
 

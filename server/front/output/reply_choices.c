@@ -57,7 +57,7 @@ void choices_put_kept_ids(struct buffer *o, const struct reply *r, const struct 
 void choices_put_finish(struct buffer *o, const struct reply *r, const struct choice *c)
 {
     json_out_raw(o, ",\"finish_reason\":");
-    const char *stop = c->parts->n_tool_calls > 0 ? "\"tool_calls\"" : "\"stop\"";
+    const char *stop = c->parts->answer.n_calls > 0 ? "\"tool_calls\"" : "\"stop\"";
     json_out_raw(o, c->finish == CHOICE_STOP ? stop : "\"length\"");
     json_out_raw(o, ",\"stop_reason\":");
     if (c->stop_string >= 0)
@@ -75,6 +75,26 @@ void choices_put_prompt_logprobs(struct buffer *o, const struct reply *r, const 
     json_out_raw(o, ",\"prompt_logprobs\":[");
     buffer_append(o, p->prompt_logprobs.data, p->prompt_logprobs.n);
     json_out_raw(o, "]");
+}
+
+/* What the generated tokens were. */
+static void put_details(struct buffer *o, const struct reply *r, const struct reply_usage *u)
+{
+    const bool reasons = r->params->reasoning_format != REASONING_NONE;
+    if (!reasons && !r->params->has_prediction)
+        return;
+    json_out_raw(o, ",\"completion_tokens_details\":{");
+    if (reasons) {
+        json_out_raw(o, "\"reasoning_tokens\":");
+        json_out_u64(o, u->n_reasoning);
+    }
+    if (r->params->has_prediction) {
+        json_out_raw(o, reasons ? ",\"accepted_prediction_tokens\":" : "\"accepted_prediction_tokens\":");
+        json_out_u64(o, u->n_accepted);
+        json_out_raw(o, ",\"rejected_prediction_tokens\":");
+        json_out_u64(o, u->n_rejected);
+    }
+    json_out_raw(o, "}");
 }
 
 /* cached: includes the counts of the prefix cache and of a prediction, which are known at the end. */
@@ -95,13 +115,8 @@ static void put_usage(struct buffer *o, const struct reply *r, bool cached)
         json_out_raw(o, ",\"cache_creation_tokens\":");
         json_out_u64(o, u.n_created);
     }
-    if (cached && r->params->has_prediction) {
-        json_out_raw(o, ",\"completion_tokens_details\":{\"accepted_prediction_tokens\":");
-        json_out_u64(o, u.n_accepted);
-        json_out_raw(o, ",\"rejected_prediction_tokens\":");
-        json_out_u64(o, u.n_rejected);
-        json_out_raw(o, "}");
-    }
+    if (cached)
+        put_details(o, r, &u);
     if (cached && r->is_similar)
         json_out_raw(o, ",\"cached\":true,\"cost\":0");
     json_out_raw(o, "}");

@@ -1,4 +1,5 @@
-#include "server/front/output/tool_parser.h"
+#include "server/front/output/json_out.h"
+#include "server/front/tools/tool_parser.h"
 #include "tests/front/front_unit_test.h"
 
 #include <stdio.h>
@@ -7,6 +8,7 @@
 /* The parser's output: content, and each call as name(arguments). "|" marks the position of a call. */
 struct heard {
     struct buffer content, calls;
+    uint32_t n;
 };
 
 static void on_text(void *context, const char *text, size_t n)
@@ -16,14 +18,30 @@ static void on_text(void *context, const char *text, size_t n)
     buffer_append(&h->content, text, n);
 }
 
-static void on_call(void *context, const struct tool_call *call)
+static void on_begin(void *context, const struct tool_call *call)
 {
     struct heard *h = context;
+    assert_true(call->n_name > 0 && call->index == h->n++);
     json_out_raw(&h->content, "|");
     buffer_append(&h->calls, call->name, call->n_name);
     json_out_raw(&h->calls, "(");
-    buffer_append(&h->calls, call->arguments, call->n_arguments);
-    json_out_raw(&h->calls, ")");
+}
+
+static void on_arguments(void *context, const char *text, size_t n)
+{
+    struct heard *h = context;
+    assert_true(n > 0);
+    buffer_append(&h->calls, text, n);
+}
+
+static void on_end(void *context)
+{
+    json_out_raw(&((struct heard *)context)->calls, ")");
+}
+
+static struct tool_sink sink_of(struct heard *h)
+{
+    return (struct tool_sink){on_text, on_begin, on_arguments, on_end, h};
 }
 
 static void check(const struct buffer *got, const char *expected, const char *text, const char *what)
@@ -38,7 +56,7 @@ static void parse(enum tool_format format, const char *text, size_t at, size_t s
 {
     struct tool_parser p = {.format = format};
     struct heard h = {0};
-    const struct tool_sink sink = {.text = on_text, .call = on_call, .context = &h};
+    const struct tool_sink sink = sink_of(&h);
     size_t n = strlen(text);
     assert_true(tool_parser_push(&p, text, at, &sink));
     for (size_t i = at; i < n; i += step)
@@ -113,7 +131,7 @@ static void hermes(void **state)
          "f({\"a\":\"\\u0000\\ud800\\x\"})"},
         {"<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":" DEEP "}}</tool_call>", "|", "f({\"a\":" DEEP "})"},
         {"<tool_call>{\"name\":\"f\",\"name\":\"g\",\"arguments\":{},\"arguments\":{\"a\":1}}</tool_call>", "|",
-         "g({\"a\":1})"},
+         "f({})"},
         /* This includes a call whose arguments are invalid JSON. */
         {"<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": }}</tool_call>", "|", "f({\"a\": })"},
         {"<tool_call>{\"name\": \"f\", \"arguments\": {'a': 1, b: [2}}</tool_call>", "|", "f({'a': 1, b: [2})"},
@@ -130,9 +148,12 @@ static void hermes(void **state)
         {"<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1}\n</tool_", "|", "f({\"a\": 1})"},
         {"<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": [1</tool_call> and <tool_call>" F "</tool_call>", "|and|",
          "f({\"a\": [1)f({\"a\": 1})"},
-        {"<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"x}}</tool_call> and on", "|and on", "f({\"a\": \"x}})"},
-        {"<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"x}</tool_call><tool_call>{'name</tool_call>!",
-         "|<tool_call>{'name</tool_call>!", "f({\"a\": \"x})"},
+        {"<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"x}}</tool_call> and on", "|",
+         "f({\"a\": \"x}}</tool_call> and on)"},
+        {"<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"x}}\n</tool_call> and on", "|and on",
+         "f({\"a\": \"x}}\n)"},
+        {"<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"x}</tool_call><tool_call>{'name</tool_call>!", "|",
+         "f({\"a\": \"x}</tool_call><tool_call>{'name</tool_call>!)"},
         /* Text that is not a call is returned unchanged. */
         {"<tool_call>\n{\"name\": \"f\", \"arguments\":", NULL, ""},
         {"<tool_call>\n{\"name\": \"f\", \"arguments\": }</tool_call>", NULL, ""},
@@ -146,7 +167,7 @@ static void hermes(void **state)
         {"<tool_call>{\"name\": \"f\"}</tool_call>", NULL, ""},
         {"<tool_call>{\"name\": 3, \"arguments\": {}}</tool_call>", NULL, ""},
         {"<tool_call>{\"name\": \"\", \"arguments\": {}}</tool_call>", NULL, ""},
-        {"<tool_call>" F " oh\n</tool_call>", NULL, ""},
+        {"<tool_call>" F " oh\n</tool_call>", "|oh\n</tool_call>", "f({\"a\": 1})"},
         {"<tool_call>{]}</tool_call>", NULL, ""},
         {"<tool_call> ", NULL, ""},
         {"<tool_call><tool_call>" F "</tool_call>", "<tool_call>|", "f({\"a\": 1})"},
@@ -212,7 +233,7 @@ static void many_without_an_end(void **state)
     struct buffer text = {0};
     struct heard h = {0};
     struct tool_parser p = {.format = TOOL_HERMES};
-    const struct tool_sink sink = {.text = on_text, .call = on_call, .context = &h};
+    const struct tool_sink sink = sink_of(&h);
     json_out_raw(&text, "<tool_call>{\"");
     for (size_t i = 0; i < 40000; i++)
         json_out_raw(&text, piece);
@@ -235,107 +256,80 @@ static void names(void **state)
     assert_null(tool_format_tag(TOOL_NONE));
 }
 
-/* ---- forced calls ---- */
-
-static void on_begin(void *context, const struct tool_call *call)
-{
-    struct heard *h = context;
-    if (h->calls.n > 0)
-        json_out_raw(&h->calls, ";");
-    buffer_append(&h->calls, call->name, call->n_name);
-    json_out_raw(&h->calls, "=");
-}
-
-static void on_arguments(void *context, const char *text, size_t n)
-{
-    struct heard *h = context;
-    assert_true(n > 0 && ((unsigned char)text[0] & 0xc0) != 0x80); /* begins with a whole character */
-    buffer_append(&h->calls, text, n);
-}
-
-static const struct tool_sink *forced_sink(struct heard *h)
-{
-    static struct tool_sink sink;
-    sink = (struct tool_sink){
-        .text = on_text, .call = on_call, .begin = on_begin, .arguments = on_arguments, .context = h};
-    return &sink;
-}
-
-static void parse_forced(enum tool_format format, const char *text, size_t at, size_t step, bool is_stopped,
-                         const char *calls)
-{
-    struct tool_parser p = {.format = format, .is_forced = true, .is_stopped = is_stopped};
-    struct heard h = {0};
-    const size_t n = strlen(text);
-    assert_true(tool_parser_push(&p, text, at, forced_sink(&h)));
-    for (size_t i = at; i < n; i += step)
-        assert_true(tool_parser_push(&p, text + i, n - i < step ? n - i : step, forced_sink(&h)));
-    assert_true(tool_parser_finish(&p, forced_sink(&h)));
-    check(&h.content, "", text, "content");
-    check(&h.calls, calls, text, "calls");
-    tool_parser_free(&p);
-    buffer_free(&h.content);
-    buffer_free(&h.calls);
-}
-
-static void forced(void **state)
+/* Arguments do not wait for the end of the call. */
+static void arguments_come_in_pieces(void **state)
 {
     (void)state;
     static const struct {
         enum tool_format format;
-        const char *text, *calls;
-        bool is_stopped;
+        const char *begin, *end, *first, *more, *all;
     } rows[] = {
-        {TOOL_HERMES,
-         "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": {\"b\": \"}</tool_call>漢\"}}}\n</tool_call>",
-         "f={\"a\": {\"b\": \"}</tool_call>漢\"}}", false},
-        {TOOL_HERMES,
-         "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>\n<tool_call>\n{\"name\": \"g\", "
-         "\"arguments\": {\"é\": 1}}\n</tool_call>",
-         "f={};g={\"é\": 1}", false},
-        {TOOL_HERMES, "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": \"cut 😀", "f={\"a\": \"cut 😀", false},
-        {TOOL_HERMES, "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": \"cut", "f={\"a\": \"cut", true},
-        {TOOL_LLAMA3_JSON, "{\"name\": \"f\", \"parameters\": {\"a\": [1, {}]}}; {\"name\": \"g\", \"parameters\": {}}",
-         "f={\"a\": [1, {}]};g={}", false},
+        {TOOL_HERMES, "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": \"", "\"}}\n</tool_call>", "f({\"a\": \"",
+         "f({\"a\": \"xy", "f({\"a\": \"xy\"})"},
+        {TOOL_QWEN3_CODER, "<function=f>\n<parameter=a>\n", "\n</parameter></function>", "f({\"a\": \"",
+         "f({\"a\": \"xy", "f({\"a\": \"xy\"})"},
+        {TOOL_PYTHONIC, "[f(a='", "')]", "f({\"a\": \"", "f({\"a\": \"xy", "f({\"a\": \"xy\"})"},
+        {TOOL_MISTRAL, "[TOOL_CALLS]f{\"a\": \"", "\"}", "f({\"a\": \"", "f({\"a\": \"xy", "f({\"a\": \"xy\"})"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        const size_t n = strlen(rows[i].text);
-        for (size_t at = 0; at <= n; at++) {
-            parse_forced(rows[i].format, rows[i].text, at, n + 1, rows[i].is_stopped, rows[i].calls);
-            parse_forced(rows[i].format, rows[i].text, at, 3, rows[i].is_stopped, rows[i].calls);
-        }
+        struct tool_parser p = {.format = rows[i].format};
+        struct heard h = {0};
+        const struct tool_sink sink = sink_of(&h);
+        assert_true(tool_parser_push(&p, rows[i].begin, strlen(rows[i].begin), &sink));
+        check(&h.calls, rows[i].first, rows[i].begin, "the call's beginning");
+        assert_true(tool_parser_push(&p, "xy", 2, &sink));
+        check(&h.calls, rows[i].more, rows[i].begin, "two more characters");
+        assert_true(tool_parser_push(&p, rows[i].end, strlen(rows[i].end), &sink));
+        check(&h.calls, rows[i].all, rows[i].begin, "the whole call");
+        assert_true(tool_parser_finish(&p, &sink));
+        tool_parser_free(&p);
+        buffer_free(&h.content);
+        buffer_free(&h.calls);
     }
 }
 
-/* Arguments do not wait for the end of the call. */
-static void forced_calls_come_in_pieces(void **state)
+/* A megabyte of arguments, and of what almost begins calls, in small pieces: a square of the time would be minutes. */
+static void time_is_linear(void **state)
 {
     (void)state;
-    static const char begin[] = "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": \"",
-                      end[] = "\"}}\n</tool_call>";
-    struct tool_parser p = {.format = TOOL_HERMES, .is_forced = true};
-    struct heard h = {0};
-    assert_true(tool_parser_push(&p, begin, strlen(begin), forced_sink(&h)));
-    check(&h.calls, "f={\"a\": \"", begin, "the call's beginning");
-    assert_true(tool_parser_push(&p, "xy", 2, forced_sink(&h)));
-    check(&h.calls, "f={\"a\": \"xy", begin, "two more characters");
-    assert_true(tool_parser_push(&p, end, strlen(end), forced_sink(&h)));
-    check(&h.calls, "f={\"a\": \"xy\"}", begin, "the whole call");
-    assert_true(tool_parser_finish(&p, forced_sink(&h)));
-    tool_parser_free(&p);
-    buffer_free(&h.calls);
+    static const struct {
+        enum tool_format format;
+        const char *begin, *repeated;
+    } rows[] = {
+        {TOOL_HERMES, "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":\"", "<\\\""},
+        {TOOL_HERMES, "<tool_call>{\"arguments\":{\"a\":\"", "</tool_call>"},
+        {TOOL_HERMES, "", "<tool_call>{"},
+        {TOOL_HERMES, "x", " "},
+        {TOOL_QWEN3_CODER, "<function=f><parameter=a>", "\n</parameter\n"},
+        {TOOL_QWEN3_CODER, "", "<function=f>"},
+        {TOOL_GLM45, "<tool_call>f<arg_key>a</arg_key><arg_value>", "[<"},
+        {TOOL_PYTHONIC, "[f(a=[", "'a', {1: 2}, "},
+        {TOOL_KIMI_K2, "", "<|tool_call_begin|>functions."},
+        {TOOL_MISTRAL, "[TOOL_CALLS][", "{\"name\":1},"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct tool_parser p = {.format = rows[i].format};
+        struct heard h = {0};
+        const struct tool_sink sink = sink_of(&h);
+        assert_true(tool_parser_push(&p, rows[i].begin, strlen(rows[i].begin), &sink));
+        const size_t n = strlen(rows[i].repeated);
+        for (size_t k = 0; k < (1 << 20); k += n)
+            assert_true(tool_parser_push(&p, rows[i].repeated, n, &sink));
+        assert_true(tool_parser_finish(&p, &sink));
+        assert_true(h.content.n + h.calls.n >= (1 << 20));
+        tool_parser_free(&p);
+        buffer_free(&h.content);
+        buffer_free(&h.calls);
+    }
 }
 
 int run_tool_parser_tests(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hermes),
-        cmocka_unit_test(llama3_json),
-        cmocka_unit_test(large),
-        cmocka_unit_test(many_without_an_end),
-        cmocka_unit_test(names),
-        cmocka_unit_test(forced),
-        cmocka_unit_test(forced_calls_come_in_pieces),
+        cmocka_unit_test(hermes),         cmocka_unit_test(llama3_json),
+        cmocka_unit_test(large),          cmocka_unit_test(many_without_an_end),
+        cmocka_unit_test(names),          cmocka_unit_test(arguments_come_in_pieces),
+        cmocka_unit_test(time_is_linear),
     };
     return cmocka_run_group_tests_name("tool parser", tests, NULL, NULL);
 }
