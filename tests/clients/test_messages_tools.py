@@ -222,3 +222,26 @@ def test_thousands_of_calls_take_no_time(claude):
                              {"role": "user", "content": [{**RESULT, "tool_use_id": f"t{i}"} for i in range(20000)]}])
     with pytest.raises(anthropic.BadRequestError, match="more than 1024 calls"):
         claude.messages.create(**body)
+
+
+def test_thinking_is_a_block(model):  # noqa: F811
+    server = FakeServer(model, "--reasoning-parser", "qwen3")
+    thinker = anthropic.Anthropic(base_url=server.url, api_key="none", max_retries=0)
+    text = "<think>\nHm. <tool_call>\n</think>\n\nSo:\n" + CALL
+    whole = thinker.messages.create(**ask(text))
+    final, events = streamed(thinker, text)
+    raw = list(thinker.messages.create(**ask(text), stream=True))
+    for reply in (whole, final):
+        assert [b.type for b in reply.content] == ["thinking", "text", "tool_use"] and reply.stop_reason == "tool_use"
+        assert reply.content[0].thinking == "Hm. <tool_call>" and reply.content[0].signature
+        assert blocks(type(reply).model_construct(content=reply.content[1:])) == ["So:", ("weather", WEATHER)]
+    kinds = [e.delta.type for e in raw if e.type == "content_block_delta" and e.index == 0]
+    assert kinds == ["thinking_delta"] * (len(kinds) - 1) + ["signature_delta"] and len(kinds) > 2
+    # The reply is valid input as it is, and its signature may be altered.
+    back = [b.model_dump(exclude_none=True) for b in whole.content]
+    back[0]["signature"] = "x"
+    result = {"type": "tool_result", "tool_use_id": whole.content[2].id, "content": "sunny"}
+    again = thinker.messages.create(**ask("", messages=[{"role": "user", "content": "?"}, {"role": "assistant", "content": back},
+                                                        {"role": "user", "content": [result]}]))
+    assert blocks(again) == ["sunny"]
+    assert server.stop() == 0
