@@ -46,14 +46,16 @@ static void messages(void **state)
         {"[" A "[" TEXT("t") "," USE("1") "]}," U "[" TEXT("go") "," RESULT("1", ",\"content\":\"r\"") "]}]",
          A "\"t\",\"tool_calls\":[" CALL("1") "]}," T "\"r\",\"tool_call_id\":\"1\"}," U "\"go\"}"},
         /* results in another order, in two messages, over two messages of the assistant */
-        {"[" A "[" USE("1") "]}," A "[" USE("2") "]}," U "[" RESULT("2", "") "]}," U "[" RESULT("1", "") "]}," A "\"k\"}]",
-         A "\"\",\"tool_calls\":[" CALL("1") "]}," A "\"\",\"tool_calls\":[" CALL("2") "]}," T
-           "\"\",\"tool_call_id\":\"2\"}," T "\"\",\"tool_call_id\":\"1\"}," A "\"k\"}"},
+        {"[" A "[" USE("1") "]}," A "[" USE("2") "]}," U "[" RESULT("2", "") "]}," U "[" RESULT("1", "") "]}," A
+                                                                                                         "\"k\"}]",
+         A "\"\",\"tool_calls\":[" CALL("1") "]}," A "\"\",\"tool_calls\":[" CALL(
+             "2") "]}," T "\"\",\"tool_call_id\":\"2\"}," T "\"\",\"tool_call_id\":\"1\"}," A "\"k\"}"},
         {"[" A "[" USE("1") "]}," U "[" RESULT("1", ",\"is_error\":true,\"content\":[" TEXT("no") "]") "]}]",
          A "\"\",\"tool_calls\":[" CALL("1") "]}," T "\"Error: no\",\"tool_call_id\":\"1\"}"},
         {"[" A "[" USE("1") "]}," U "[" RESULT("1", ",\"is_error\":true,\"content\":\"error 7\"") "]}]",
          A "\"\",\"tool_calls\":[" CALL("1") "]}," T "\"error 7\",\"tool_call_id\":\"1\"}"},
-        {"[" A "[{\"type\":\"thinking\",\"thinking\":\"h\",\"signature\":3},{\"type\":\"redacted_thinking\"}," TEXT("t") "]}]",
+        {"[" A "[{\"type\":\"thinking\",\"thinking\":\"h\",\"signature\":3},{\"type\":\"redacted_thinking\"}," TEXT(
+             "t") "]}]",
          A "\"t\",\"reasoning_content\":\"h\"}"},
         {"[]", "messages"},
         {"3", "messages"},
@@ -64,7 +66,8 @@ static void messages(void **state)
         {"[" A "[" USE("1") "]}]", "messages[0].content[0]"},
         {"[" A "[" USE("1") "]}," U "\"x\"}," A "\"y\"}]", "messages[0].content[0]"},
         {"[" U "[" RESULT("1", "") "]}]", "messages[0].content[0].tool_use_id"},
-        {"[" A "[" USE("1") "]}," U "[" RESULT("1", ",\"content\":[3]") "]}]", "messages[1].content[0].content[0].type"},
+        {"[" A "[" USE("1") "]}," U "[" RESULT("1", ",\"content\":[3]") "]}]",
+         "messages[1].content[0].content[0].type"},
         {"[" U "[{\"type\":\"text\",\"text\":\"\",\"cache_control\":{}}]}]", "messages[0].content[0].cache_control"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -123,7 +126,8 @@ static void variables(void **state)
     static const struct row rows[] = {
         {"{}", ""},
         {"{\"thinking\":{\"type\":\"adaptive\"}}", "{\"enable_thinking\":true,\"thinking\":true}"},
-        {"{\"thinking\":{\"type\":\"disabled\"},\"chat_template_kwargs\":{ }}", "{\"enable_thinking\":false,\"thinking\":false}"},
+        {"{\"thinking\":{\"type\":\"disabled\"},\"chat_template_kwargs\":{ }}",
+         "{\"enable_thinking\":false,\"thinking\":false}"},
         {"{\"thinking\":{\"type\":\"enabled\",\"budget_tokens\":1024},\"chat_template_kwargs\":{\"thinking\":3 }}",
          "{\"thinking\":3,\"enable_thinking\":true}"},
         {"{\"output_config\":{\"effort\":\"max\"}}", "{\"reasoning_effort\":\"high\"}"},

@@ -15,6 +15,8 @@
 /* Calls of the assistant between two messages of the user. Each result is compared with them. */
 #define MESSAGES_MAX_CALLS 1024
 
+/* ---- cache_control.c ---- */
+
 /* Reads the cache_control of a block, a tool or the body (`owner`), which is at this path; "" is the body.
  * *ttl_s becomes its time in seconds, if that is longer. */
 bool messages_cache_control(struct quire_value owner, const char *path, uint32_t *ttl_s, struct api_error *e);

@@ -34,7 +34,7 @@ struct turns {
     uint32_t *ttl_s;
     size_t message; /* index of the current one */
     bool is_assistants; /* the last message of a user or an assistant was the assistant's */
-    struct call *calls; /* of the assistant since the last message of the user */
+    struct call *calls; /* the assistant's, since the last message of the user */
     size_t n_calls, first_open; /* first_open: all before it are answered */
     char path[96];
 };
@@ -191,7 +191,7 @@ static void put_member(struct buffer *o, const char *key, struct quire_value val
     buffer_append(o, value.text, value.n);
 }
 
-/* Templates have no member for a failed call: its result says so, unless the tool already did. */
+/* Templates have no member for a failed call. The result states it, unless its text already does. */
 static void mark_error(struct buffer *o, size_t string)
 {
     static const char word[] = "Error: ";

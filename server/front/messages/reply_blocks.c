@@ -127,7 +127,7 @@ static void end_block(struct blocks_writer *w)
     b->open = BLOCK_NONE;
 }
 
-/* ---- what the model wrote ------------------------------------------------------------------- */
+/* ---- pieces of the answer ------------------------------------------------------------------- */
 
 static void add_piece(struct blocks_writer *w, enum block_kind kind, const char *text, size_t n)
 {

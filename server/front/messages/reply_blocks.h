@@ -2,7 +2,7 @@
  *
  * A block begins with the first text of its kind and ends with the first of another kind. Anthropic's clients fail on a
  * tool_use block whose input is not a JSON object. So a call is held back until it is complete, and becomes a block of
- * text if its arguments are none. A stream whose calls a grammar forces, or whose client chose it
+ * text if its arguments are not an object. A stream whose calls a grammar forces, or whose client chose it
  * (eager_input_streaming), passes the arguments on as they come. Loop's thread.
  */
 #ifndef QUIRE_FRONT_REPLY_BLOCKS_H
@@ -21,8 +21,8 @@ enum block_kind { BLOCK_NONE, BLOCK_TEXT, BLOCK_THINKING, BLOCK_CALL };
 struct reply_blocks { /* zero at first */
     enum block_kind open;
     uint32_t n, n_calls;        /* blocks that have begun; those of calls */
-    struct buffer text;         /* of the open block, for a whole reply */
-    struct buffer name, arguments; /* of a call that is held back */
+    struct buffer text;         /* the open block's, for a whole reply */
+    struct buffer name, arguments; /* those of a held-back call */
 };
 void reply_blocks_free(struct reply_blocks *b);
 /* The bytes that it holds. */

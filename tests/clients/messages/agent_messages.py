@@ -3,7 +3,7 @@
 The model is the demo model with scripted texts: structured_outputs.choice allows one text per turn. So the engine, its
 prefix cache and the parser of calls are real, and the calls are known. Run by test_agent.py, or alone:
 
-    python tests/clients/agent_messages.py http://127.0.0.1:8000
+    python tests/clients/messages/agent_messages.py http://127.0.0.1:8000
 """
 
 import json
