@@ -86,7 +86,7 @@ struct tool_work {
     struct tool_tagged *tagged;
 };
 
-/* ---- the text ---- */
+/* ---- the text; tool_work.c ---- */
 
 bool tool_is_blank(char c);
 size_t tool_skip_blank(const char *text, size_t n, size_t at);
@@ -96,7 +96,7 @@ enum tool_match tool_match(const char *text, size_t n, size_t at, const char *wo
 /* Number of bytes at the end of the text that may begin the word. */
 size_t tool_begun(const char *text, size_t n, const char *word);
 
-/* ---- output; each drops the first n held bytes ---- */
+/* ---- output; tool_work.c; each drops the first n held bytes ---- */
 
 void tool_drop(struct tool_work *w, size_t n, enum tool_state state);
 /* As text; n may be 0. */
