@@ -31,12 +31,16 @@ static struct reply_blocks *blocks_of(struct blocks_writer *w)
 
 /* ---- one block ------------------------------------------------------------------------------ */
 
-static void put_call_head(struct buffer *o, const struct buffer *name)
+/* Templates of Mistral accept only ids of nine letters and digits. */
+static void put_call_head(const struct blocks_writer *w, struct buffer *o, const struct buffer *name)
 {
     uint64_t random[2];
     char id[48];
     quire_random(random, sizeof random);
-    snprintf(id, sizeof id, "toolu_%016" PRIx64 "%08" PRIx64, random[0], random[1] & UINT32_MAX);
+    if (w->r->params->tool_format == TOOL_MISTRAL)
+        snprintf(id, sizeof id, "%09" PRIx64, random[0] >> 28);
+    else
+        snprintf(id, sizeof id, "toolu_%016" PRIx64 "%08" PRIx64, random[0], random[1] & UINT32_MAX);
     json_out_raw(o, "{\"type\":\"tool_use\",\"id\":");
     json_out_text(o, id);
     json_out_raw(o, ",\"name\":");
@@ -62,7 +66,7 @@ static void begin_block(struct blocks_writer *w, enum block_kind kind)
     begin_event(w, "content_block_start");
     json_out_raw(&w->r->event, ",\"content_block\":");
     if (kind == BLOCK_CALL) {
-        put_call_head(&w->r->event, &b->name);
+        put_call_head(w, &w->r->event, &b->name);
         json_out_raw(&w->r->event, "{}}");
     } else {
         json_out_raw(&w->r->event, kind == BLOCK_TEXT ? "{\"type\":\"text\",\"text\":\"\"}"
@@ -96,7 +100,7 @@ static void put_whole(struct blocks_writer *w)
     if (b->n > 1)
         json_out_raw(o, ",");
     if (b->open == BLOCK_CALL) {
-        put_call_head(o, &b->name);
+        put_call_head(w, o, &b->name);
         buffer_append(o, b->text.data, b->text.n);
     } else {
         json_out_raw(o, b->open == BLOCK_TEXT ? "{\"type\":\"text\",\"text\":"

@@ -245,3 +245,12 @@ def test_thinking_is_a_block(model):  # noqa: F811
                                                         {"role": "user", "content": [result]}]))
     assert blocks(again) == ["sunny"]
     assert server.stop() == 0
+
+
+def test_ids_of_mistral(model):  # noqa: F811
+    """Its templates reject other ids."""
+    server = FakeServer(model, "--tool-call-parser", "mistral")
+    client = anthropic.Anthropic(base_url=server.url, api_key="none", max_retries=0)
+    reply = client.messages.create(**ask('[TOOL_CALLS][{"name": "weather", "arguments": {}}]'))
+    assert blocks(reply) == [("weather", {})] and len(reply.content[0].id) == 9 and reply.content[0].id.isalnum()
+    assert server.stop() == 0
