@@ -165,11 +165,25 @@ bool messages_read(struct generation_job *g, const struct quire_doc *body)
 
 /* ---- counting ------------------------------------------------------------------------------- */
 
+/* The form of the answer does not change the prompt, but it is checked all the same. */
+static bool check_format(const struct quire_doc *body, struct api_error *e)
+{
+    struct quire_value config = json_field_get(body, "output_config");
+    struct grammar_request *r = NULL;
+    bool ok = grammar_request_format(json_field_get(body, "output_format"), "output_format", QUIRE_WHITESPACE_COMPACT,
+                                     &r, e) &&
+              grammar_request_format(json_field_member(config, "format"), "output_config.format",
+                                     QUIRE_WHITESPACE_COMPACT, &r, e);
+    grammar_request_free(r);
+    return ok;
+}
+
 bool messages_count_read(struct request_job *j, const struct quire_doc *body)
 {
     const char *model = NULL;
     struct prompt p = {0};
-    bool ok = refuse_not_built(body, &j->error) && json_field_string(body, "model", &model, &j->error) &&
+    bool ok = refuse_not_built(body, &j->error) && check_format(body, &j->error) &&
+              json_field_string(body, "model", &model, &j->error) &&
               model_name(j->models, j->served, model, &j->error) && read_prompt(j, body, &p);
     messages_tools_free(&p.tools);
     return ok;
