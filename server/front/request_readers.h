@@ -29,6 +29,10 @@ bool chat_read(struct generation_job *g, const struct quire_doc *body);
 bool completions_take_prompt(struct request_job *j, struct quire_value prompt, struct request_item *item);
 bool completions_read(struct generation_job *g, const struct quire_doc *body);
 bool responses_read(struct generation_job *g, const struct quire_doc *body);
+/* The model's output is parsed for calls if the prompt lists tools (checked; may be empty). choice: of a chat. */
+bool chat_use_tools(struct generation_job *g, struct quire_value tools, struct quire_value choice, bool parallel);
+/* How reasoning is found in the answer. A grammar holds from the first token, so such an answer has none. */
+void chat_choose_reasoning(struct generation_job *g);
 bool messages_read(struct generation_job *g, const struct quire_doc *body);
 /* Reads only the fields of the prompt. */
 bool messages_count_read(struct request_job *j, const struct quire_doc *body);

@@ -102,10 +102,11 @@ def test_errors(claude):
         return caught.value.api_message
 
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": ""}}
-    for name, fields in (("tools", {"tools": [{"name": "f", "input_schema": {"type": "object"}}]}),
-                         ("thinking", {"thinking": {"type": "enabled", "budget_tokens": 1024}}),
-                         ("messages[0].content", {"messages": [{"role": "user", "content": [image]}]}),
-                         ("temperature", {"extra_body": {"temperature": 1.5}}), ("max_tokens", {"max_tokens": 2000})):
+    for name, fields in (("tools[0].type", {"tools": [{"type": "web_search_20250305", "name": "web_search"}]}),
+                         ("thinking.budget_tokens", {"thinking": {"type": "enabled", "budget_tokens": 1024}}),
+                         ("messages[0].content[0].type", {"messages": [{"role": "user", "content": [image]}]}),
+                         ("temperature", {"extra_body": {"temperature": 1.5}}),
+                         ("prompt is too long", {"messages": [{"role": "user", "content": "word " * 2000}]})):
         assert fails(anthropic.BadRequestError, "invalid_request_error", **fields).startswith(name + ": ")
     fails(anthropic.NotFoundError, "not_found_error", model="absent")
 

@@ -1,17 +1,32 @@
 """Responses and Anthropic's Messages, over an engine whose tokens are known: it repeats the prompt, then ends."""
 
 import json
+import pathlib
+import shutil
 import signal
 import sys
+import tempfile
 
-from harness import Server, post_bytes, read_all, run_tests, wait_until
+from harness import TOKENIZER, Server, post_bytes, read_all, run_tests, wait_until
 
 RESPONSES, MESSAGES, COUNT, CHATS = "/v1/responses", "/v1/messages", "/v1/messages/count_tokens", "/v1/chat/completions"
 CHAT = [{"role": "user", "content": "Hello there"}]
 ASK = {"max_tokens": 200, "messages": CHAT}
 STREAMS = ((RESPONSES, {"input": "Hello there"}), (MESSAGES, ASK))
 
+def tokenizer_with(template):
+    """A copy of the tokenizer with another chat template."""
+    path = pathlib.Path(tempfile.mkdtemp())
+    for file in pathlib.Path(TOKENIZER).iterdir():
+        if file.suffix == ".json":
+            shutil.copy(file, path)
+    (path / "chat_template.jinja").write_text(template)
+    return str(path)
+
+
 server = Server()
+TEXT = {"type": "text", "text": "x"}
+CALL = {"type": "tool_use", "id": "t1", "name": "f", "input": {"a": 1}}
 BILLING = "x-anthropic-billing-header: cc_version=2.1.36.2e1; cc_entrypoint=cli; cch=36ee5;"
 
 
@@ -300,10 +315,10 @@ def test_the_events_of_a_message():
     whole = message(**ask)
     events = stream(MESSAGES, ask)
     deltas = [e for e in events if e["type"] == "content_block_delta"]
-    assert [e["type"] for e in events] == ["message_start", "content_block_start", "ping",
+    assert [e["type"] for e in events] == ["message_start", "ping", "content_block_start",
                                            *["content_block_delta"] * len(deltas),
                                            "content_block_stop", "message_delta", "message_stop"]
-    start, block, *_, stop, end, _ = events
+    start, _, block, *_, stop, end, _ = events
     begun = start["message"]
     assert (begun["content"], begun["stop_reason"], begun["stop_sequence"]) == ([], None, None)
     assert begun["role"] == "assistant"
@@ -315,6 +330,56 @@ def test_the_events_of_a_message():
     assert end["delta"] == {"stop_reason": "end_turn", "stop_sequence": None} and end["usage"] == whole["usage"]
 
 
+def test_tools_are_a_chats():
+    """The prompt equals that of the same chat, with a template that shows everything."""
+    schema = {"type": "object", "properties": {"a": {"type": "number"}}}
+    tools = [{"name": "f", "description": "A.", "input_schema": schema, "cache_control": {"type": "ephemeral"}},
+             {"type": "custom", "name": "g", "input_schema": {}}]
+    same_tools = [{"type": "function", "function": {"name": "f", "description": "A.", "parameters": schema}},
+                  {"type": "function", "function": {"name": "g", "parameters": {}}}]
+    turns = [{"role": "user", "content": "Go"},
+             {"role": "assistant", "content": [{"type": "thinking", "thinking": "Hm", "signature": "altered"},
+                                               {"type": "redacted_thinking", "data": "x"}, TEXT, CALL,
+                                               {**CALL, "id": "t2"}]},
+             {"role": "user", "content": [{"type": "text", "text": "and"},
+                                          {"type": "tool_result", "tool_use_id": "t1", "content": "one"},
+                                          {"type": "tool_result", "tool_use_id": "t2", "is_error": True,
+                                           "content": [TEXT, TEXT]}]}]
+    call = {"type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
+    same = [{"role": "user", "content": "Go"},
+            {"role": "assistant", "content": "x", "reasoning_content": "Hm",
+             "tool_calls": [{"id": "t1", **call}, {"id": "t2", **call}]},
+            {"role": "tool", "content": "one", "tool_call_id": "t1"},
+            {"role": "tool", "content": "Error: x\nx", "tool_call_id": "t2"}, {"role": "user", "content": "and"}]
+    template = "{{ messages | tojson }}{{ tools | tojson }}{{ enable_thinking }}{{ reasoning_effort }}#"
+    with Server(tokenizer=tokenizer_with(template)) as s:
+        def prompt(path, **fields):
+            status, reply = s.post(path, {"max_tokens": 700, **WHOLE, **fields})
+            assert status == 200, reply
+            text = text_of(reply) if path == MESSAGES else reply["choices"][0]["message"]["content"]
+            return text[:text.index("#")]
+
+        kwargs = {"enable_thinking": True, "reasoning_effort": "high"}
+        expected = prompt(CHATS, messages=same, tools=same_tools, chat_template_kwargs=kwargs)
+        got = prompt(MESSAGES, messages=turns, tools=tools, thinking={"type": "adaptive"},
+                     output_config={"effort": "max"})
+        assert got == expected and '"t2"' in got and got.endswith("Truehigh")
+        none = prompt(MESSAGES, messages=turns, tools=tools, tool_choice={"type": "none"}, thinking={"type": "disabled"})
+        assert none == prompt(CHATS, messages=same, chat_template_kwargs={"enable_thinking": False})
+        # Counting sees the same prompt.
+        fields = {"messages": turns, "tools": tools, "thinking": {"type": "adaptive"}}
+        count = s.post(COUNT, fields)[1]["input_tokens"]
+        usage = s.post(MESSAGES, {"max_tokens": 1, **fields})[1]["usage"]
+        assert count == sum(usage[k] for k in usage if k != "output_tokens")
+        assert count > s.post(COUNT, {"messages": turns})[1]["input_tokens"]
+
+
+def test_a_large_max_tokens_is_cut_to_the_context():
+    reply = message(max_tokens=2000000, ignore_eos=True)
+    n_input = sum(reply["usage"][k] for k in reply["usage"] if k != "output_tokens")
+    assert reply["stop_reason"] == "max_tokens" and n_input + reply["usage"]["output_tokens"] == 4096
+
+
 def test_counting():
     for messages in (CHAT, [*CHAT, {"role": "assistant", "content": "I say"}]):
         fields = {"messages": messages, "system": "Be nice."}
@@ -322,7 +387,7 @@ def test_counting():
         assert status == 200 and set(reply) == {"input_tokens"}
         usage = message(**fields)["usage"]
         assert reply["input_tokens"] == usage["input_tokens"] + usage["cache_creation_input_tokens"]
-    for fields, name in (({"messages": []}, "messages"), ({"tools": [{"name": "f"}]}, "tools"),
+    for fields, name in (({"messages": []}, "messages"), ({"tools": [{"name": "f"}]}, "tools[0].input_schema"),
                          ({"system": 3}, "system")):
         status, reply = server.post(COUNT, {"messages": CHAT, **fields})
         assert status == 400 and check_error(COUNT, reply, 400).startswith(name + ":")
@@ -333,27 +398,29 @@ def test_counting():
 def test_bad_messages_name_the_field():
     user = {"role": "user", "content": "x"}
     bad = [({"max_tokens": None}, "max_tokens"), ({"max_tokens": 0}, "max_tokens"),
-           ({"max_tokens": 5000}, "max_tokens"),
            ({"messages": None}, "messages"), ({"messages": []}, "messages"), ({"messages": [3]}, "messages[0].role"),
            ({"messages": [{**user, "role": "tool"}]}, "messages[0].role"),
            ({"messages": [user, {"role": "user"}]}, "messages[1].content"),
-           ({"messages": [{**user, "content": [{"type": "image", "source": {}}]}]}, "messages[0].content"),
-           ({"messages": [{**user, "content": [{"type": "document"}]}]}, "messages[0].content"),
-           ({"messages": [{**user, "content": [{"type": "tool_result", "tool_use_id": "1"}]}]}, "messages[0].content"),
-           ({"messages": [{**user, "content": [{"type": "text"}]}]}, "messages[0].content"), ({"system": 3}, "system"),
+           ({"messages": [{**user, "content": [{"type": "image", "source": {}}]}]}, "messages[0].content[0].type"),
+           ({"messages": [{**user, "content": [TEXT, {"type": "document"}]}]}, "messages[0].content[1].type"),
+           ({"messages": [{**user, "content": [{"type": "text"}]}]}, "messages[0].content[0].text"),
+           ({"system": 3}, "system"),
            ({"system": [{"type": "image"}]}, "system"), ({"temperature": 1.5}, "temperature"),
            ({"temperature": "1"}, "temperature"),
            ({"top_p": 2}, "top_p"), ({"top_k": -2}, "top_k"), ({"stop_sequences": [""]}, "stop_sequences"),
            ({"n": 2}, "n"),
            ({"stop_sequences": [3]}, "stop_sequences"), ({"metadata": "x"}, "metadata"),
            ({"metadata": {"user_id": 3}}, "metadata.user_id"),
-           ({"tools": [{"name": "f", "input_schema": {}}]}, "tools"), ({"tool_choice": {"type": "any"}}, "tool_choice"),
-           ({"thinking": {"type": "enabled", "budget_tokens": 1024}}, "thinking"), ({"container": "x"}, "container"),
-           ({"mcp_servers": [{"name": "x"}]}, "mcp_servers"),
-           ({"context_management": {"edits": []}}, "context_management"),
+           ({"tool_choice": {"type": "any"}}, "tool_choice"), ({"container": "x"}, "container"),
+           ({"mcp_servers": [{"name": "x"}]}, "mcp_servers"), ({"output_config": {"effort": "x"}}, "output_config.effort"),
+           ({"chat_template_kwargs": 3}, "chat_template_kwargs"),
+           ({"cache_control": {"type": "x"}}, "cache_control"),
+           ({"system": [TEXT, {**TEXT, "cache_control": {"type": "ephemeral", "ttl": "2h"}}]}, "system[1].cache_control"),
+           ({"messages": [user, {"role": "assistant", "content": [CALL]}]}, "messages[1].content[0]"),
            ({"output_config": {"format": {"type": "json_schema"}}}, "output_config.format.schema"),
            ({"output_format": {"type": "x"}}, "output_format"),
-           ({"stream": "yes"}, "stream"), ({"messages": [{**user, "content": "word " * 6000}]}, "messages")]
+           ({"stream": "yes"}, "stream"),
+           ({"messages": [{**user, "content": "word " * 6000}]}, "prompt is too long: messages")]
     for fields, param in bad:
         status, reply = server.post(MESSAGES, {**ASK, **fields})
         assert status == 400, (str(fields)[:200], reply)

@@ -17,6 +17,7 @@ int main(void)
     failed += run_tool_parser_tests();
     failed += run_answer_texts_tests();
     failed += run_grammar_fields_tests();
+    failed += run_messages_tests();
     failed += run_prompt_batch_tests();
     failed += run_turns_tests();
     return failed;

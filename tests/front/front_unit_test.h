@@ -21,5 +21,6 @@ int run_answer_texts_tests(void);
 int run_prompt_batch_tests(void);
 int run_turns_tests(void);
 int run_grammar_fields_tests(void);
+int run_messages_tests(void);
 
 #endif

@@ -116,9 +116,13 @@ static const char *anthropic_type_of(int status)
 void api_error_json_anthropic(struct buffer *o, const struct api_error *e, const char *request_id)
 {
     json_out_raw(o, "{\"type\":\"error\",\"error\":{\"type\":");
+    /* Agents shorten their chat after an error with Anthropic's words. */
+    const bool too_long = e->code && strcmp(e->code, "context_length_exceeded") == 0;
+    char text[sizeof e->why.text + 24];
+    snprintf(text, sizeof text, "%s%s", too_long ? "prompt is too long: " : "", e->why.text);
     json_out_text(o, anthropic_type_of(e->status));
     json_out_raw(o, ",\"message\":");
-    json_out_text(o, e->why.text);
+    json_out_text(o, text);
     json_out_raw(o, "},\"request_id\":");
     json_out_text(o, request_id);
     json_out_raw(o, "}");

@@ -326,16 +326,11 @@ static bool is_json(const struct grammar_request *r)
     return r && (r->source.form == QUIRE_FORM_JSON_OBJECT || r->source.form == QUIRE_FORM_JSON_SCHEMA);
 }
 
-/* The model's output is parsed for calls if the prompt lists tools. */
-static bool read_tool_calls(struct generation_job *g, const struct quire_doc *body)
+bool chat_use_tools(struct generation_job *g, struct quire_value tools, struct quire_value choice, bool parallel)
 {
     struct params *p = g->params;
     const enum tool_format format = g->job.served->config->tool_format;
-    struct quire_value tools;
-    bool parallel = true;
-    if (!json_field_bool(body, "parallel_tool_calls", &parallel, &g->job.error) ||
-        !params_tools(body, &tools, &g->job.error) ||
-        !tool_grammar_read(tools, json_field_get(body, "tool_choice"), !parallel, format, &p->grammar, &g->job.error))
+    if (!tool_grammar_read(tools, choice, !parallel, format, &p->grammar, &g->job.error))
         return false;
     if (!tools.n || is_json(p->grammar))
         return true;
@@ -345,8 +340,7 @@ static bool read_tool_calls(struct generation_job *g, const struct quire_doc *bo
     return keep(&g->job, tools, &p->tools);
 }
 
-/* A grammar holds from the first token, so such an answer has no reasoning. */
-static void choose_reasoning(struct generation_job *g)
+void chat_choose_reasoning(struct generation_job *g)
 {
     if (g->params->grammar)
         return;
@@ -354,11 +348,20 @@ static void choose_reasoning(struct generation_job *g)
     g->params->tags[1] = &g->job.served->config->reasoning_tags;
 }
 
+static bool read_tool_calls(struct generation_job *g, const struct quire_doc *body)
+{
+    struct quire_value tools;
+    bool parallel = true;
+    return json_field_bool(body, "parallel_tool_calls", &parallel, &g->job.error) &&
+           params_tools(body, &tools, &g->job.error) &&
+           chat_use_tools(g, tools, json_field_get(body, "tool_choice"), parallel);
+}
+
 bool chat_read(struct generation_job *g, const struct quire_doc *body)
 {
     const bool ok = generation_job_params(g, body, true) && chat_read_messages(&g->job, body) && read_echo(g, body) &&
                     read_tool_calls(g, body) && generation_job_prediction(g, body);
     if (ok)
-        choose_reasoning(g);
+        chat_choose_reasoning(g);
     return ok;
 }

@@ -114,13 +114,14 @@ void choice_close(struct choice *c)
     logprobs_arrays_free(&parts->arrays);
     answer_parser_free(&parts->answer);
     answer_parts_free(&parts->shown);
+    reply_blocks_free(&parts->blocks);
 }
 
 uint64_t choice_bytes(const struct choice *c)
 {
     const struct choice_parts *parts = c->parts;
     return parts->text.n + parts->shown.n_bytes + parts->token_ids.n + parts->logprobs.n +
-           logprobs_arrays_bytes(&parts->arrays);
+           logprobs_arrays_bytes(&parts->arrays) + reply_blocks_bytes(&parts->blocks);
 }
 
 static bool contains(const uint32_t *ids, uint32_t n, uint32_t id)

@@ -8,6 +8,7 @@
 #include "server/front/output/json_out.h"
 #include "server/front/output/logprobs.h"
 #include "server/front/body/params.h"
+#include "server/front/messages/reply_blocks.h"
 #include "server/front/output/stop_strings.h"
 #include "server/front/tools/answer_parts.h"
 #include "text/quire_text.h"
@@ -44,6 +45,7 @@ struct choice_parts {
     bool opened; /* streamed: its first event was sent */
     struct answer_parser answer; /* for chats */
     struct answer_parts shown; /* what it found; of a reply that is not streamed */
+    struct reply_blocks blocks; /* of Messages */
 };
 
 struct choice {

@@ -385,13 +385,14 @@ static bool fit_prompt(const struct generation *g, struct gen_prompt *p, struct 
                         "room for an answer",
                         name, (unsigned long long)context, item->n_ids);
     uint64_t rest = context - item->n_ids;
-    if (params->has_max_tokens && params->max_tokens > rest)
+    const bool is_too_much = params->has_max_tokens && params->max_tokens > rest;
+    if (is_too_much && !params->clamps_max_tokens)
         return api_fail(e, 400, params->max_tokens_name, "context_length_exceeded",
                         "%s: %u is too large: this model's maximum context length is %llu tokens and the prompt "
                         "has %zu",
                         params->max_tokens_name, params->max_tokens, (unsigned long long)context, item->n_ids);
     if (params->has_max_tokens)
-        p->max_tokens = params->max_tokens;
+        p->max_tokens = is_too_much ? (uint32_t)rest : params->max_tokens;
     else
         p->max_tokens = to_the_end || rest < params->max_tokens ? (uint32_t)rest : params->max_tokens;
     if (params->spec->min_tokens > p->max_tokens)

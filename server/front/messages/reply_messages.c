@@ -1,4 +1,5 @@
-/* Writes the replies of Anthropic's /v1/messages. A reply is one message with one block of text. */
+/* Writes the replies of Anthropic's /v1/messages. A reply is one message with blocks of content. */
+#include "server/front/messages/reply_blocks.h"
 #include "server/front/output/reply.h"
 
 static void begin(struct reply *r, const struct generation_job *j)
@@ -12,17 +13,20 @@ static void begin(struct reply *r, const struct generation_job *j)
 
 /* ---- parts ---------------------------------------------------------------------------------- */
 
-/* The reason why the only choice ended. */
+/* The reason why the only choice ended. A stop string after a call does not keep the client from the call. */
 static void put_stop(struct buffer *o, const struct reply *r)
 {
     const struct choice *c = &r->prompts[0].choices[0];
+    const bool calls = c->parts->blocks.n_calls > 0, stops = c->stop_string >= 0 && !calls;
     json_out_raw(o, "\"stop_reason\":");
-    if (c->stop_string >= 0)
+    if (stops)
         json_out_raw(o, "\"stop_sequence\"");
+    else if (c->finish != CHOICE_STOP)
+        json_out_raw(o, "\"max_tokens\"");
     else
-        json_out_raw(o, c->finish == CHOICE_STOP ? "\"end_turn\"" : "\"max_tokens\"");
+        json_out_raw(o, calls ? "\"tool_use\"" : "\"end_turn\"");
     json_out_raw(o, ",\"stop_sequence\":");
-    if (c->stop_string >= 0)
+    if (stops)
         json_out_string(o, r->params->stops.strings[c->stop_string], r->params->stops.bytes[c->stop_string]);
     else
         json_out_raw(o, "null");
@@ -60,31 +64,74 @@ static void open_choice(struct reply *r, struct reply_prompt *p, struct choice *
     put_usage(o, r);
     json_out_raw(o, "}");
     reply_end_event(r);
-    reply_begin_event(r, "content_block_start");
-    json_out_raw(o, ",\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"\"}");
-    reply_end_event(r);
     reply_begin_event(r, "ping");
     reply_end_event(r);
 }
 
+/* ---- the model's text ---- */
+
+static void on_text(void *context, const char *text, size_t n)
+{
+    blocks_text(context, text, n);
+}
+
+static void on_reasoning(void *context, const char *text, size_t n)
+{
+    blocks_thinking(context, text, n);
+}
+
+static void on_begin(void *context, const struct tool_call *call)
+{
+    blocks_call_begin(context, call->name, call->n_name);
+}
+
+static void on_arguments(void *context, const char *text, size_t n)
+{
+    blocks_call_arguments(context, text, n);
+}
+
+static void on_end(void *context)
+{
+    blocks_call_end(context);
+}
+
+static struct answer_sink sink_of(struct blocks_writer *w)
+{
+    return (struct answer_sink){on_reasoning, {on_text, on_begin, on_arguments, on_end, w}};
+}
+
+static bool add_text(struct blocks_writer *w, const char *text, size_t n)
+{
+    const struct answer_sink sink = sink_of(w);
+    if (answer_parser_is_needed(&w->c->parts->answer))
+        return answer_parser_push(&w->c->parts->answer, text, n, &sink);
+    blocks_text(w, text, n);
+    return true;
+}
+
+static bool end_text(struct blocks_writer *w)
+{
+    const struct answer_sink sink = sink_of(w);
+    struct answer_parser *parser = &w->c->parts->answer;
+    bool ok = !answer_parser_is_needed(parser) || answer_parser_finish(parser, &sink);
+    blocks_end(w);
+    return ok;
+}
+
 static void put_token(struct reply *r, struct reply_prompt *p, struct choice *c, const struct gen_piece *piece)
 {
+    struct blocks_writer w = {.r = r, .c = c};
     open_choice(r, p, c);
-    if (piece->n_text == 0)
-        return;
-    reply_begin_event(r, "content_block_delta");
-    json_out_raw(&r->event, ",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":");
-    json_out_string(&r->event, piece->text, piece->n_text);
-    json_out_raw(&r->event, "}");
-    reply_end_event(r);
+    if (!add_text(&w, piece->text, piece->n_text))
+        http_cut_off(r->x);
 }
 
 static void finish(struct reply *r, struct reply_prompt *p, struct choice *c)
 {
+    struct blocks_writer w = {.r = r, .c = c};
     open_choice(r, p, c);
-    reply_begin_event(r, "content_block_stop");
-    json_out_raw(&r->event, ",\"index\":0");
-    reply_end_event(r);
+    if (!end_text(&w))
+        http_cut_off(r->x);
 }
 
 static void end(struct reply *r)
@@ -120,18 +167,19 @@ static void collect(struct reply *r, struct choice *c, const struct gen_piece *p
 
 static void whole(struct reply *r, struct buffer *o)
 {
-    const struct choice *c = &r->prompts[0].choices[0];
+    struct choice *c = &r->prompts[0].choices[0];
+    struct blocks_writer w = {.r = r, .c = c, .whole = o};
     buffer_append(o, r->head.data, r->head.n);
-    json_out_raw(o, ",\"content\":[{\"type\":\"text\",\"text\":");
-    json_out_string(o, c->parts->text.data, c->parts->text.n);
-    json_out_raw(o, "}],");
+    json_out_raw(o, ",\"content\":[");
+    bool ok = add_text(&w, c->parts->text.data, c->parts->text.n) && end_text(&w);
+    json_out_raw(o, "],");
     put_stop(o, r);
     json_out_raw(o, ",");
     put_usage(o, r);
     if (r->params->wants_timing)
         reply_put_timing(o, r);
     json_out_raw(o, "}");
-    o->failed |= c->parts->text.failed;
+    o->failed |= !ok || c->parts->text.failed;
 }
 
 const struct api_dialect api_messages = {
