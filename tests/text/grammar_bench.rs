@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use llguidance::api::TopLevelGrammar;
 use serde_json::Value as Json;
 
-use crate::grammar::cache::Grammars;
+use crate::grammar::cache::{Grammars, Source};
 use crate::grammar::matcher::Matcher;
 use crate::grammar::tokens::Tokens;
 use crate::grammar::Limits;
@@ -54,7 +54,13 @@ fn masks() {
         "{}",
         serde_json::json!({"open_ms": begin.elapsed().as_secs_f64() * 1e3, "n_vocab": n_ids})
     );
-    let grammars = Grammars::new(tokens, limits.bounds(0, 0));
+    let source = Source {
+        text: text.clone(),
+        n_vocab: n_ids,
+        eos: vec![eos],
+        limits: limits.parser(),
+    };
+    let grammars = Grammars::new(source, limits.bounds(0, 0)).unwrap();
     for line in std::fs::read_to_string(env("QUIRE_BENCH_CASES"))
         .unwrap()
         .lines()
@@ -75,7 +81,7 @@ fn masks() {
             let mut matcher = Matcher::new(grammar.clone());
             opening.push(begin.elapsed());
             let init = TopLevelGrammar::from_lark(normal.clone());
-            let mut parser = grammars.tokens.factory.create_parser(init).unwrap();
+            let mut parser = tokens.factory.create_parser(init).unwrap();
             parser.start_without_prompt();
             let mut done = 0;
             ids.clear();
