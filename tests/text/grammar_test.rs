@@ -11,7 +11,6 @@ use serde_json::json;
 use crate::error::{Error, Status};
 use crate::grammar::cache::{Grammars, Source};
 use crate::grammar::matcher::Matcher;
-use crate::grammar::tokens::Tokens;
 use crate::grammar::Limits;
 use crate::load::Text;
 
@@ -455,6 +454,22 @@ fn hopeless_grammars_are_rejected_in_bounded_time() {
 }
 
 #[test]
+fn a_rejection_does_not_repeat_the_grammar() {
+    let text = data("bytelevel");
+    let grammars = grammars_of(&text, &[421], Limits::default());
+    for (normal, why) in [
+        (
+            r#"start: %json {"type":"object","properties":{"a":{}},"maxProperties":1}"#,
+            "grammar: JSON schema: min/maxProperties only supported when all keys listed in \"properties\" are required",
+        ),
+        ("start: \"a\nb: 1", "grammar: 1(10): lexer error"),
+    ] {
+        let error = compile(&grammars, normal).err().unwrap();
+        assert_eq!(error.text, why);
+    }
+}
+
+#[test]
 fn large_grammars_work_on_small_stacks() {
     let thread = std::thread::Builder::new().stack_size(1 << 20);
     thread.spawn(large_grammars).unwrap().join().unwrap();
@@ -556,13 +571,16 @@ fn the_cache_compiles_once_and_evicts_the_oldest() {
 
 #[test]
 fn decoders_that_add_text_are_unsupported() {
+    let limits = Limits::default();
+    let open = |name: &str, n_vocab: usize, eos: &[u32]| {
+        let source = source(&data(name), n_vocab, eos, &limits);
+        Grammars::new(source, limits.bounds(0, 0)).err().unwrap()
+    };
     for name in ["wordpiece", "wordlevel", "suffix"] {
-        let error = Tokens::new(data(name), 100, &[0], Limits::default().parser()).err();
-        assert_eq!(error.unwrap().status, Status::Unsupported, "{name}");
+        assert_eq!(open(name, 100, &[0]).status, Status::Unsupported, "{name}");
     }
     for eos in [&[][..], &[425], &[421, 1000]] {
-        let error = Tokens::new(data("bytelevel"), 500, eos, Limits::default().parser()).err();
-        assert_eq!(error.unwrap().status, Status::Invalid, "{eos:?}");
+        assert_eq!(open("bytelevel", 500, eos).status, Status::Invalid, "{eos:?}");
     }
 }
 

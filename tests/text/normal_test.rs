@@ -700,3 +700,23 @@ fn the_deepest_texts_fit_a_small_stack() {
         });
     thread.unwrap().join().unwrap();
 }
+
+#[test]
+fn long_lists_of_schemas_take_bounded_time() {
+    let all = |n: usize| {
+        let part = |i: usize| json!({"type": "object", "properties": {format!("a{i}"): {"type": "integer"}}});
+        json!({"allOf": (0..n).map(part).collect::<Vec<_>>()}).to_string()
+    };
+    let since = std::time::Instant::now();
+    of(Form::JsonSchema, &all(15_000));
+    // Comparing each two of them takes a minute.
+    assert!(since.elapsed() < std::time::Duration::from_secs(20));
+    let names = |n: usize| {
+        let named: serde_json::Map<String, Json> =
+            (0..n).map(|i| (format!("^a{i}_"), json!({"type": "integer"}))).collect();
+        json!({"type": "object", "patternProperties": named}).to_string()
+    };
+    of(Form::JsonSchema, &names(100));
+    let why = refusal(Form::JsonSchema, &names(101));
+    assert!(why.contains("/patternProperties/^a100_: the schema has more than 100 patterns"), "{why}");
+}

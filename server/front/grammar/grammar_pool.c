@@ -32,6 +32,7 @@ struct compile {
     TAILQ_HEAD(, grammar_wait) waits;
     bool is_over; /* its requests receive the result, or have gone */
     atomic_bool cancel;
+    uint64_t submitted_us;
     _Atomic uint64_t started_us; /* 0: not yet */
     /* The result; until then, only the thread uses it. */
     int status;
@@ -68,28 +69,25 @@ static bool work(struct text_job *job)
 
 /* ---- results -------------------------------------------------------------------------------- */
 
-static bool is_timeout(int status)
-{
-    return status == QUIRE_EXHAUSTED || status == QUIRE_UNAVAILABLE;
-}
-
 /* text: the normal text, or the reason of a rejection. */
 static void result_of(int status, const char *text, size_t n, struct grammar_result *out)
 {
     *out = (struct grammar_result){.ok = status == QUIRE_OK, .normal = text, .n = n};
     if (out->ok)
         return;
-    api_fail_status(&out->error, is_timeout(status) ? QUIRE_INVALID : status, NULL);
-    if (is_timeout(status))
+    api_fail_status(&out->error, status == QUIRE_EXHAUSTED ? QUIRE_INVALID : status, NULL);
+    if (status == QUIRE_EXHAUSTED)
         snprintf(out->error.why.text, sizeof out->error.why.text, "compiling it took longer than %d s: make it smaller",
                  GRAMMAR_DEADLINE_MS / 1000);
     else
         snprintf(out->error.why.text, sizeof out->error.why.text, "%.*s", (int)n, text);
+    if (status == QUIRE_UNAVAILABLE)
+        out->error.retry_ms = 1000;
 }
 
 static void count_rejection(struct grammar_counts *counts, int status)
 {
-    if (is_timeout(status))
+    if (status == QUIRE_EXHAUSTED)
         counts->rejected[GRAMMAR_TIMED_OUT]++;
     else if (status == QUIRE_INVALID || status == QUIRE_UNSUPPORTED)
         counts->rejected[status == QUIRE_INVALID ? GRAMMAR_INVALID : GRAMMAR_UNSUPPORTED]++;
@@ -165,7 +163,8 @@ static struct compile *find_late(const struct grammar_pool *pool)
     TAILQ_FOREACH(c, &pool->jobs, link)
     {
         const uint64_t started = atomic_load(&c->started_us);
-        if (started > 0 && now > started + (uint64_t)GRAMMAR_DEADLINE_MS * 1000)
+        if (started > 0 ? now > started + (uint64_t)GRAMMAR_DEADLINE_MS * 1000
+                        : now > c->submitted_us + (uint64_t)GRAMMAR_MAX_WAIT_MS * 1000)
             return c;
     }
     return NULL;
@@ -177,9 +176,12 @@ static void on_watch(evutil_socket_t fd, short what, void *context)
     struct compile *c;
     (void)fd;
     (void)what;
+    static const char busy[] = "the server is compiling other grammars: try again soon";
     while ((c = find_late(context))) {
-        histogram_observe(&c->counts->compile, GRAMMAR_DEADLINE_MS * 1e-3);
-        conclude(c, QUIRE_EXHAUSTED, "", 0);
+        const bool has_begun = atomic_load(&c->started_us) > 0;
+        if (has_begun)
+            histogram_observe(&c->counts->compile, GRAMMAR_DEADLINE_MS * 1e-3);
+        conclude(c, has_begun ? QUIRE_EXHAUSTED : QUIRE_UNAVAILABLE, busy, has_begun ? 0 : strlen(busy));
         cancel(c);
     }
 }
@@ -253,9 +255,16 @@ static struct compile *find_job(const struct grammar_pool *pool, const struct ke
     return NULL;
 }
 
+/* A tenant that is alone leaves room for others; beside others it has a fourth. */
+static uint32_t share_of(const struct grammar_pool *pool, uint32_t tenant)
+{
+    const bool is_alone = pool->n_jobs == pool->n_jobs_of[tenant];
+    return is_alone ? GRAMMAR_MAX_JOBS / 4 * 3 : GRAMMAR_MAX_JOBS / 4;
+}
+
 static bool may_begin(const struct grammar_pool *pool, uint32_t tenant, size_t n_bytes, struct api_error *e)
 {
-    if (pool->n_jobs_of[tenant] >= GRAMMAR_MAX_JOBS / 4)
+    if (pool->n_jobs_of[tenant] >= share_of(pool, tenant))
         api_fail(e, 429, NULL, "rate_limit_exceeded", "%u grammars of this key are being compiled: try again soon",
                  pool->n_jobs_of[tenant]);
     else if (pool->n_jobs >= GRAMMAR_MAX_JOBS || pool->n_bytes + n_bytes > GRAMMAR_MAX_JOB_BYTES)
@@ -284,6 +293,7 @@ static struct compile *begin(struct grammar_pool *pool, struct quire_grammars *g
     c->source.text = text;
     c->key = key_of(grammars, r);
     c->counts = counts;
+    c->submitted_us = quire_now_us();
     TAILQ_INIT(&c->waits);
     TAILQ_INSERT_TAIL(&pool->jobs, c, link);
     pool->n_jobs_of[tenant]++;

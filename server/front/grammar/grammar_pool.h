@@ -5,7 +5,8 @@
  * the same text wait for one compilation.
  *
  * Tenants take turns, and while another tenant waits, a tenant has at most one compilation at once. A compilation ends
- * at its deadline, or when the last request that waits for it has gone. Loop's thread, except for the work itself.
+ * at its deadline, or when the last request that waits for it has gone. A compilation that no thread begins in time is
+ * rejected with 503, because threads look at the deadline only between phases. Loop's thread, except for the work itself.
  */
 #ifndef QUIRE_FRONT_GRAMMAR_POOL_H
 #define QUIRE_FRONT_GRAMMAR_POOL_H
@@ -23,7 +24,9 @@ struct grammar_wait; /* a request that waits */
 struct quire_grammars;
 
 #define GRAMMAR_DEADLINE_MS 5000
-/* Compilations that wait or run. More are rejected with 503, and a fourth of them of one tenant with 429. */
+#define GRAMMAR_MAX_WAIT_MS 10000 /* until a thread begins */
+/* Compilations that wait or run. More are rejected with 503. A tenant's are rejected with 429 above three fourths of
+ * them, or above a fourth while other tenants have some. */
 #define GRAMMAR_MAX_JOBS 128
 #define GRAMMAR_MAX_JOB_BYTES ((size_t)32 << 20) /* of their texts */
 

@@ -99,11 +99,24 @@ pub fn compile(tokens: &Arc<Tokens>, normal: &str, patience: &Patience) -> Resul
     Ok(grammar)
 }
 
-/// The crate's message without what it adds for debugging.
+/// The crate's message without what it adds for debugging: the lines of the normal text around the place.
 pub fn refused(message: &str) -> Error {
     let message = message.split("\n<").next().unwrap_or(message);
     if let Some(assertion) = message.strip_prefix("panic: ") {
         return Error::invalid(format!("grammar: too large for the compiler ({assertion})"));
     }
-    Error::invalid(format!("grammar: {message}"))
+    let own = message.lines().take_while(|line| !is_excerpt(line));
+    let message = own.collect::<Vec<_>>().join(" ");
+    // The place in the normal text says nothing to who wrote a schema.
+    let message = match message.split_once("failed to compile JSON schema: ") {
+        Some((_, why)) => format!("JSON schema: {why}"),
+        None => message,
+    };
+    Error::invalid(format!("grammar: {}", message.trim_end()))
+}
+
+/// "   2 | q_1: %json {…"
+fn is_excerpt(line: &str) -> bool {
+    let number = line.split_once(" | ").map_or("", |(number, _)| number.trim());
+    !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit())
 }

@@ -93,6 +93,9 @@ fn mergeable(a: &Map<String, Value>, b: &Map<String, Value>) -> bool {
         && !b.keys().any(|k| a.contains_key(k))
 }
 
+/// Each part of a list is compared with the parts before it only up to this many.
+const MAX_COMPARED: usize = 100;
+
 /// The schema of values that satisfy all.
 pub fn all_of(schemas: Vec<Value>) -> Value {
     let mut parts: Vec<Value> = Vec::new();
@@ -111,7 +114,7 @@ pub fn all_of(schemas: Vec<Value>) -> Value {
         if schema == json!(false) {
             return schema;
         }
-        if is_true(&schema) || parts.len() < 100 && parts.contains(&schema) {
+        if is_true(&schema) || parts.len() < MAX_COMPARED && parts.contains(&schema) {
             continue;
         }
         match (parts.last_mut(), schema) {
@@ -135,7 +138,7 @@ pub fn any_of(schemas: Vec<Value>) -> Value {
         if is_true(&schema) {
             return json!(true);
         }
-        if schema == json!(false) || parts.len() < 100 && parts.contains(&schema) {
+        if schema == json!(false) || parts.len() < MAX_COMPARED && parts.contains(&schema) {
             continue;
         }
         match (

@@ -24,6 +24,8 @@ const PATTERN_BYTES: usize = 40;
 /// llguidance reads JSON of at most 127 levels. Deeper parts become definitions.
 const MAX_JSON_DEPTH: usize = 30;
 const MAX_DEPENDENCIES: usize = 8;
+/// llguidance compares each two of an object, each time in a copy of all.
+const MAX_NAME_PATTERNS: usize = 100;
 pub const TYPES: [&str; 7] = [
     "null", "boolean", "integer", "number", "string", "array", "object",
 ];
@@ -43,6 +45,7 @@ struct Walk<'a> {
     /// The path of the schema in the client's text.
     root: String,
     n_nodes: usize,
+    n_name_patterns: usize,
     depth: usize,
 }
 
@@ -75,6 +78,7 @@ impl Normal {
             places: Vec::new(),
             root: at.to_string(),
             n_nodes: 0,
+            n_name_patterns: 0,
             depth: 0,
         };
         let root = walk.schema(schema, Here { at, base: "" })?;
@@ -391,12 +395,25 @@ impl<'a> Walk<'a> {
         for (key, value) in map {
             let at = here.at.key(key);
             let pattern = self.pattern(key, &at)?;
+            if patterns::finite(&pattern).is_none() {
+                self.name_pattern(&at)?;
+            }
             let schema = self.schema(value, here.with(&at))?;
             if out.insert(pattern, schema).is_some() {
                 return at.invalid("the same pattern stands here twice");
             }
         }
         Ok(Value::Object(out))
+    }
+
+    fn name_pattern(&mut self, at: &Path) -> Result<()> {
+        self.n_name_patterns += 1;
+        if self.n_name_patterns > MAX_NAME_PATTERNS {
+            return at.invalid(format!(
+                "the schema has more than {MAX_NAME_PATTERNS} patterns of names"
+            ));
+        }
+        Ok(())
     }
 
     fn pattern(&mut self, text: &str, at: &Path) -> Result<String> {
@@ -491,6 +508,7 @@ impl<'a> Walk<'a> {
                 json!({"properties": properties, "additionalProperties": false})
             }
             Some(logic::Names::Pattern(pattern)) => {
+                self.name_pattern(at)?;
                 json!({"patternProperties": {pattern: true}, "additionalProperties": false})
             }
             None => return at.invalid("this rule for names cannot be enforced"),
