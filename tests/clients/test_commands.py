@@ -428,7 +428,8 @@ def test_plan():
     assert plan["kv_groups"][0]["n_blocks"] == 100
     assert plan["kv_bytes"] == 100 * plan["kv_groups"][0]["block_bytes"]
     assert plan["total_bytes"] == sum(
-        plan[k] for k in ("param_bytes", "activation_bytes", "workspace_bytes", "logits_bytes", "kv_bytes", "draft_bytes"))
+        plan[k] for k in ("param_bytes", "activation_bytes", "workspace_bytes", "logits_bytes", "kv_bytes", "draft_bytes",
+                           "mask_bytes"))
     drafting = json.loads(quire("plan", MODEL, "--json", "--num-kv-blocks", "100", "--max-model-len", "512", "--speculative-config",
                                 '{"method": "ngram"}').stdout)
     assert drafting["total_bytes"] - drafting["draft_bytes"] == plan["total_bytes"] - plan["draft_bytes"]

@@ -228,7 +228,7 @@ BAD = [
     ({"stream_options": {"include_usage": True}}, "stream_options"),
     ({"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": 3}}}, "response_format"),
     ({"response_format": {"type": "xml"}}, "response_format"),
-    ({"tool_choice": "required", "tools": [{"type": "function", "function": {"name": "f"}}]}, "tool_choice"),
+    ({"tool_choice": "required"}, "tool_choice"),
     ({"stop_token_ids": [-1]}, "stop_token_ids"),
     ({"seed": "x"}, "seed"),
 ]

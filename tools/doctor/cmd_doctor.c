@@ -1,5 +1,6 @@
 /* quire doctor: the resources of this machine, and how a model would use them. */
 #include "base/size.h"
+#include "engine/grammars.h"
 #include "engine/info.h"
 #include "engine/model/describe.h"
 #include "engine/plan.h"
@@ -274,7 +275,9 @@ int command_doctor(int argc, char **argv)
     bool json = false;
     struct cli_option rows[ENGINE_FLAGS_MAX + 3];
 
+    static const struct engine_grammars unused; /* it only plans their memory */
     engine_options_default(&options);
+    options.grammars = &unused;
     size_t n = engine_flags(&options, rows);
     rows[n++] = (struct cli_option){.names = "Output:", .kind = CLI_GROUP};
     rows[n++] = (struct cli_option){
