@@ -6,8 +6,10 @@
 #include "app/flags/engine_flags.h"
 #include "app/models/cache.h"
 #include "app/replay/replay.h"
+#include "app/serving/grammars.h"
 #include "app/serving/identity.h"
 #include "base/encoding/json.h"
+#include "engine/model/describe.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -127,11 +129,26 @@ static int parse_guesses(const char *text, void *target, struct quire_error *err
     return speculative_flag_parse(text, &g->config, err);
 }
 
+/* The tokenizer is opened only if a request has a grammar. */
+static int use_grammars(struct replay *replay, const char *model_dir, struct serving_grammars **out,
+                        struct quire_error *err)
+{
+    struct model_desc desc;
+    struct sampling_defaults ignored;
+    int status = model_describe(model_dir, &desc, &ignored, err);
+    if (status == QUIRE_OK)
+        status = serving_grammars_begin(model_dir, &desc, out, err);
+    if (status == QUIRE_OK)
+        replay_use_grammars(replay, serving_grammars_engine(*out));
+    return status;
+}
+
 static int run(const char *file, const char *model_dir, const struct guesses *guesses, bool json, int *code,
                struct quire_error *err)
 {
     struct recording *recording;
     struct replay *replay = NULL;
+    struct serving_grammars *grammars = NULL;
     struct replay_report done;
     struct bench_progress progress;
     int status = recording_open(file, &recording, err);
@@ -140,6 +157,8 @@ static int run(const char *file, const char *model_dir, const struct guesses *gu
     status = check_model(recording, model_dir, err);
     if (status == QUIRE_OK)
         status = replay_open(recording, &replay, err);
+    if (status == QUIRE_OK)
+        status = use_grammars(replay, model_dir, &grammars, err);
     if (status == QUIRE_OK) {
         bench_progress_begin(&progress, "tokens", replay_n_tokens(replay));
         status = replay_run(replay, model_dir, guesses->given ? &guesses->config : NULL, on_progress, &progress, &done,
@@ -149,6 +168,7 @@ static int run(const char *file, const char *model_dir, const struct guesses *gu
     if (status == QUIRE_OK)
         *code = report(&done, recording_left_out(recording), json);
     replay_close(replay);
+    serving_grammars_end(grammars);
     recording_close(recording);
     return status;
 }

@@ -38,6 +38,7 @@ struct replayed_request {
 
 struct replay {
     struct recording *recording;
+    const struct engine_grammars *grammars; /* NULL: none */
     struct replayed_request *requests;
     size_t n_requests, capacity;
     uint64_t n_tokens;
@@ -436,6 +437,11 @@ static bool has_other_identity(const struct replay *p)
     return h->version > 1 && memcmp(ours, &h->identity, sizeof *ours) != 0;
 }
 
+void replay_use_grammars(struct replay *p, const struct engine_grammars *grammars)
+{
+    p->grammars = grammars;
+}
+
 int replay_run(struct replay *p, const char *model_dir, const struct speculative_config *speculative,
                void (*progress)(void *context, uint64_t n_tokens), void *context, struct replay_report *out,
                struct quire_error *err)
@@ -454,6 +460,7 @@ int replay_run(struct replay *p, const char *model_dir, const struct speculative
             "--trace repeats its decisions",
             recording_header(p->recording)->numerics, K_NUMERICS_VERSION);
     options_of(recording_header(p->recording), model_dir, &options);
+    options.grammars = p->grammars;
     if (speculative)
         options.speculative = *speculative;
     p->guesses = speculative != NULL;

@@ -11,6 +11,7 @@
 #ifndef QUIRE_APP_REPLAY_REPLAY_H
 #define QUIRE_APP_REPLAY_REPLAY_H
 
+#include "engine/grammars.h"
 #include "engine/record/recording.h"
 
 #define REPLAY_MAX_SHOWN 16
@@ -41,6 +42,9 @@ struct replay;
 /* Reads the recording to its end; r must stay open until replay_close(). */
 int replay_open(struct recording *r, struct replay **out, struct quire_error *err);
 uint64_t replay_n_tokens(const struct replay *p); /* tokens to compare */
+/* The functions for requests with a grammar; without them such a request ends with an error. Borrowed until
+ * replay_close(). */
+void replay_use_grammars(struct replay *p, const struct engine_grammars *grammars);
 /* speculative: the drafting method of every request, including its own prediction; NULL: no drafts. progress(context,
  * tokens compared so far) is called at intervals on this thread; may be NULL. */
 int replay_run(struct replay *p, const char *model_dir, const struct speculative_config *speculative,

@@ -47,6 +47,7 @@ FIELDS = {
         "draft_method": (29, "u32", False), "prediction": (30, "u32[]", False),
         "wants_vector": (31, "bool", True), "segment_from": (32, "u32", True),
         "keep_us": (33, "u64", False), "keep_name": (34, "u64", False), "given": (35, "u32[]", False),
+        "grammar": (36, "bytes", True),
     },
     REFUSE: {"status": (1, "u32", True), "retry_after_ms": (2, "u32", False),
              "message": (3, "text", False), "parameter": (4, "text", False)},

@@ -71,6 +71,9 @@ def ask(number):
         body["n"] = 3
     if number % 3 == 1:
         body["logprobs"] = 2
+    if number % 7 == 3:
+        body["structured_outputs"] = {"json": {"type": "object", "properties": {"name": {"type": "string"}, "kind": {"enum": ["red", "green"]}},
+                                               "required": ["name", "kind"], "additionalProperties": False}}
     return body
 
 

@@ -14,7 +14,7 @@ REQUEST = {1: ("prompt", "I*"), 2: ("max_tokens", "I"), 3: ("n", "I"), 4: ("min_
            11: ("frequency_penalty", "f"), 12: ("seed", "Q"), 13: ("ignore_eos", "B"), 14: ("n_logprobs", "i"), 15: ("n_prompt_logprobs", "i"),
            16: ("priority", "i"), 17: ("deadline", "Q"), 19: ("stops", "I*"), 20: ("biases", "If*"), 21: ("tenant", "I"), 22: ("class", "I"),
            23: ("background", "B"), 24: ("pin_us", "Q"), 25: ("expected_tokens", "I"), 26: ("allowed", "I*"), 27: ("bad_words", "I*"), 28: ("max_drafts", "I"),
-           29: ("draft_method", "I"), 30: ("prediction", "I*")}
+           29: ("draft_method", "I"), 30: ("prediction", "I*"), 36: ("grammar", "B*")}
 DEFAULTS = {"n": 1, "temperature": 1, "top_p": 1, "repetition_penalty": 1, "n_logprobs": -1, "n_prompt_logprobs": -1, "max_drafts": 0xffffffff}
 
 
