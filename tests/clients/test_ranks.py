@@ -215,7 +215,7 @@ def test_plan_says_what_a_rank_takes():
     assert 2 * two["kv_bytes"] == one["kv_bytes"] and two["weight_bytes"] < one["weight_bytes"]
     shared = lambda n_groups: n_groups * (4096 + 2 * 131072)
     assert one["message_bytes"] == 0 and two["message_bytes"] == 17 * 4096 + shared(1)
-    assert two["total_bytes"] - sum(two[k] for k in ("param_bytes", "activation_bytes", "workspace_bytes", "logits_bytes", "kv_bytes", "draft_bytes")) == two["message_bytes"]
+    assert two["total_bytes"] - sum(two[k] for k in ("param_bytes", "activation_bytes", "workspace_bytes", "logits_bytes", "kv_bytes", "draft_bytes", "mask_bytes")) == two["message_bytes"]
     apart = plan("-tp", "2", "--threads", "1", "--nnodes", "2", "--node-rank", "1", "--master-addr", "127.0.0.1")
     message = 131072 + 64
     assert apart["message_bytes"] == (16 + 2) * message

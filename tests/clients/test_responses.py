@@ -103,9 +103,6 @@ def test_what_is_not_built_is_named(client):
         with pytest.raises(openai.BadRequestError) as caught:
             client.responses.create(**ASK, **{name: value})
         assert caught.value.param == name and caught.value.code == "unsupported_parameter"
-    with pytest.raises(openai.BadRequestError) as caught:
-        client.responses.create(**ASK, text={"format": {"type": "json_object"}})
-    assert caught.value.param == "text.format"
     with pytest.raises(openai.NotFoundError):
         client.responses.retrieve("resp_1")
     with pytest.raises(openai.NotFoundError):

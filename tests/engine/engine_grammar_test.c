@@ -70,8 +70,10 @@ static void check_follows(const struct answer *a, const char *grammar)
     }
 }
 
-/* The answers of one way to run the engine: alone or all at once. */
-static uint64_t run(const struct engine_options *o, bool at_once, struct client **client, struct answer *answers[8])
+/* The answers of one way to run the engine: alone or all at once. Its engine is closed again: a small GPU has room for
+ * two. */
+static struct engine_stats run(const struct engine_options *o, bool at_once, struct client **client,
+                               struct answer *answers[8])
 {
     *client = client_open(model.dir, o);
     for (uint64_t i = 0; i < 8; i++) {
@@ -83,42 +85,52 @@ static uint64_t run(const struct engine_options *o, bool at_once, struct client 
         client_wait(*client, answers[i]);
     for (uint64_t i = 0; i < 7; i++)
         check_follows(answers[i], i % 3 == 2 ? endless : mixed);
-    return client_idle_stats(*client).n_steps;
+    const struct engine_stats stats = client_idle_stats(*client);
+    client_stop_engine(*client);
+    return stats;
+}
+
+enum { FORCED, PLAIN, NGRAM, STARVED, THREADS, N_WAYS };
+
+static struct engine_options options_of(int way)
+{
+    static const char ngram[] = "{\"method\":\"ngram\",\"num_speculative_tokens\":4,\"adaptive\":false,"
+                                "\"prompt_lookup_min\":1,\"prompt_lookup_max\":2}";
+    struct engine_options o = options();
+    struct quire_error err;
+    o.forced_tokens = way != PLAIN;
+    if (way == NGRAM)
+        assert_int_equal(speculative_config_parse(ngram, strlen(ngram), &o.speculative, &err), QUIRE_OK);
+    if (way == STARVED) { /* preempted again and again */
+        o.num_kv_blocks = 18;
+        o.max_num_batched_tokens = 16;
+    }
+    if (way == THREADS)
+        o.n_threads = 2;
+    return o;
 }
 
 static void bits_do_not_depend_on_the_way(void **state)
 {
     (void)state;
-    static const char ngram[] = "{\"method\":\"ngram\",\"num_speculative_tokens\":4,\"adaptive\":false,"
-                                "\"prompt_lookup_min\":1,\"prompt_lookup_max\":2}";
-    struct client *clients[5];
-    struct answer *answers[5][8];
-    uint64_t steps[5];
-    for (int way = 0; way < 5; way++) {
-        struct engine_options o = options();
-        struct quire_error err;
-        o.forced_tokens = way != 1;
-        if (way == 2)
-            assert_int_equal(speculative_config_parse(ngram, strlen(ngram), &o.speculative, &err), QUIRE_OK);
-        if (way == 3) { /* preempted again and again */
-            o.num_kv_blocks = 18;
-            o.max_num_batched_tokens = 16;
-        }
-        if (way == 4)
-            o.n_threads = 2;
-        steps[way] = run(&o, way >= 2, &clients[way], answers[way]);
+    struct client *clients[N_WAYS];
+    struct answer *answers[N_WAYS][8];
+    struct engine_stats stats[N_WAYS];
+    for (int way = 0; way < N_WAYS; way++) {
+        const struct engine_options o = options_of(way);
+        stats[way] = run(&o, way >= NGRAM, &clients[way], answers[way]);
         for (int i = 0; way > 0 && i < 8; i++)
             assert_true(answers_equal(answers[0][i], answers[way][i]));
     }
-    assert_true(steps[0] < steps[1]);
-    const struct engine_stats stats = client_idle_stats(clients[0]), plain = client_idle_stats(clients[1]);
-    assert_true(stats.n_forced_tokens >= steps[1] - steps[0]); /* the three choices of a request share steps */
-    assert_int_equal(plain.n_forced_tokens, 0);
-    assert_int_equal(stats.n_drafts, 0);
-    assert_true(stats.n_masks >= stats.n_forced_tokens);
-    assert_true(client_idle_stats(clients[2]).n_accepted_tokens > 0);
-    assert_true(client_idle_stats(clients[3]).n_preemptions > 0);
-    for (int way = 0; way < 5; way++)
+    assert_true(stats[FORCED].n_steps < stats[PLAIN].n_steps);
+    /* The three choices of a request share steps. */
+    assert_true(stats[FORCED].n_forced_tokens >= stats[PLAIN].n_steps - stats[FORCED].n_steps);
+    assert_int_equal(stats[PLAIN].n_forced_tokens, 0);
+    assert_int_equal(stats[FORCED].n_drafts, 0);
+    assert_true(stats[FORCED].n_masks >= stats[FORCED].n_forced_tokens);
+    assert_true(stats[NGRAM].n_accepted_tokens > 0);
+    assert_true(stats[STARVED].n_preemptions > 0);
+    for (int way = 0; way < N_WAYS; way++)
         client_close(clients[way]);
     assert_int_equal(toys.n_live, 0);
 }
@@ -183,6 +195,7 @@ static void errors_come_at_the_same_token(void **state)
         r.biases = forbidden;
         r.n_biases = 1;
         answers[forced][1] = client_ask(clients[forced], &r);
+        client_stop_engine(clients[forced]);
     }
     for (int i = 0; i < 2; i++) {
         assert_true(answers_equal(answers[0][i], answers[1][i]));

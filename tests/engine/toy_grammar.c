@@ -68,24 +68,32 @@ static struct toy *parse(struct toy_grammars *all, const char *text, size_t n)
     return t;
 }
 
+static bool is_slow(const char *text, size_t n)
+{
+    return n > 5 && memcmp(text, "slow:", 5) == 0;
+}
+
+static bool is_bad(const char *text, size_t n)
+{
+    return n == 3 && memcmp(text, "bad", 3) == 0;
+}
+
+/* As if everything but slow and bad texts were cached: tests that count steps want no thread's timing. */
 static void *find(void *context, const char *text, size_t n)
 {
-    (void)context;
-    (void)text;
-    (void)n;
-    return NULL;
+    return is_slow(text, n) || is_bad(text, n) ? NULL : parse(context, text, n);
 }
 
 static int compile(void *context, const char *text, size_t n, void **grammar, struct quire_error *err)
 {
     struct toy_grammars *t = context;
     atomic_fetch_add(&t->n_compiled, 1);
-    if (n > 5 && memcmp(text, "slow:", 5) == 0) {
+    if (is_slow(text, n)) {
         usleep(200000);
         text += 5;
         n -= 5;
     }
-    if (n == 3 && memcmp(text, "bad", 3) == 0)
+    if (is_bad(text, n))
         return quire_fail(err, QUIRE_INVALID, "line 1: this is no grammar");
     *grammar = parse(t, text, n);
     return QUIRE_OK;

@@ -71,7 +71,7 @@ FIELDS = [
     ((*OPENAI, "/v1/responses"), "stop", (7, True, {}, "", [""], [1], [None], [["x"]], ["x"] * 33, "x" * 513)),
     (("/v1/messages",), "stop_sequences", (7, True, {}, "", [""], [1], [None], ["x"] * 33, ["x" * 513])),
     (OPENAI, "max_tokens", (*INTEGERS, -1, 4097, 2 ** 31)),
-    (("/v1/messages",), "max_tokens", (*INTEGERS, None, 0, -1, 4097)),
+    (("/v1/messages",), "max_tokens", (*INTEGERS, None, 0, -1)),
     (("/v1/responses",), "max_output_tokens", (*INTEGERS, 0, -1, 4097)),
     (OPENAI[:1], "max_tokens", (0,)),
     (OPENAI[:1], "max_completion_tokens", (*INTEGERS, 0, -1, 4097)),

@@ -21,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define N_SETTINGS 3
 #define CASE_LIMIT_S 60 /* isolated: the longest takes 10 s, of the page on one core */
@@ -144,7 +145,9 @@ static bool has_nan(const struct op_output *out, uint32_t token)
 
 /* ---- one case -------------------------------------------------------------------------------- */
 
-/* op_run(), whose failure is printed. */
+static bool is_child; /* of a test that runs its cases in processes of their own */
+
+/* op_run(), whose failure is printed. A device that failed may be broken: the next cases need another process. */
 static bool run(struct k_backend *b, const struct op_case *c, const struct op_data *d, const struct op_variant *variant,
                 struct op_output *out)
 {
@@ -152,6 +155,9 @@ static bool run(struct k_backend *b, const struct op_case *c, const struct op_da
     if (op_run(b, c, d, variant, out, &err) == QUIRE_OK)
         return true;
     printf("FAILED: %s\n", err.text);
+    fflush(stdout);
+    if (is_child)
+        _exit(ISOLATE_BROKEN);
     return false;
 }
 
@@ -388,7 +394,8 @@ int main(int argc, char **argv)
     setvbuf(stdout, NULL, _IOLBF, 0);
     const struct isolate_range range = isolate_range(op_n_test_cases);
     const struct isolate_job job = {.n = op_n_test_cases, .limit_s = CASE_LIMIT_S};
-    if (!range.is_child && getenv("QUIRE_ISOLATE"))
+    is_child = range.is_child;
+    if (!is_child && getenv("QUIRE_ISOLATE"))
         return isolate_run_printing(job, true);
     return run_tests(&options, &range);
 }

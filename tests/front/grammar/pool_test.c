@@ -151,33 +151,49 @@ static void who_leaves_gets_nothing(void **state)
     grammar_pool_close(pool);
 }
 
+/* Submits one job more of a tenant. status: 0, or of the error. */
+static void submit_job(struct grammar_pool *pool, uint32_t tenant, struct waiter *w, struct grammar_wait **wait,
+                       int status)
+{
+    static uint32_t n_jobs;
+    char text[32];
+    struct api_error e;
+    snprintf(text, sizeof text, "t%u{%u}", tenant, ++n_jobs % 500 + 1);
+    struct grammar_request *r = request(QUIRE_FORM_REGEX, text);
+    *wait = begin(pool, r, tenant, w, &e);
+    assert_int_equal(*wait != NULL, status == 0);
+    if (status) {
+        assert_int_equal(e.status, status);
+        assert_int_equal(e.retry_ms, 1000);
+    }
+    grammar_request_free(r);
+}
+
+/* A tenant alone gets three fourths of the jobs, beside others a fourth. */
 static void the_queue_is_bounded(void **state)
 {
     (void)state;
+    enum { SHARE = GRAMMAR_MAX_JOBS / 4 };
     struct grammar_pool *pool = open_pool();
-    static struct waiter w[2 * GRAMMAR_MAX_JOBS];
-    static struct grammar_wait *waits[2 * GRAMMAR_MAX_JOBS];
+    static struct waiter w[GRAMMAR_MAX_JOBS + 1];
+    static struct grammar_wait *waits[GRAMMAR_MAX_JOBS + 1];
     uint32_t n = 0;
-    for (uint32_t tenant = 1; tenant <= 5; tenant++) {
-        for (uint32_t i = 0; i <= GRAMMAR_MAX_JOBS / 4; i++) {
-            char text[32];
-            struct api_error e;
-            snprintf(text, sizeof text, "t%u{%u}", tenant, i + 1);
-            struct grammar_request *r = request(QUIRE_FORM_REGEX, text);
-            waits[n] = begin(pool, r, tenant, &w[n], &e);
-            const bool fits = tenant < 5 && i < GRAMMAR_MAX_JOBS / 4;
-            assert_int_equal(waits[n] != NULL, fits);
-            n += fits;
-            if (!fits) {
-                assert_int_equal(e.status, tenant < 5 ? 429 : 503);
-                assert_int_equal(e.retry_ms, 1000);
-            }
-            grammar_request_free(r);
-        }
-    }
+    for (uint32_t i = 0; i < SHARE; i++)
+        for (uint32_t tenant = 1; tenant <= 3; tenant++, n++)
+            submit_job(pool, tenant, &w[n], &waits[n], 0);
+    for (uint32_t tenant = 1; tenant <= 3; tenant++)
+        submit_job(pool, tenant, &w[n], &waits[n], 429);
+    for (uint32_t i = 0; i < SHARE; i++, n++)
+        submit_job(pool, 4, &w[n], &waits[n], 0);
+    submit_job(pool, 5, &w[n], &waits[n], 503);
     assert_int_equal(n, GRAMMAR_MAX_JOBS);
-    assert_int_equal(metrics.grammars.rejected[GRAMMAR_BUSY], 4 + GRAMMAR_MAX_JOBS / 4 + 1);
+    assert_int_equal(metrics.grammars.rejected[GRAMMAR_BUSY], 4);
     for (uint32_t i = 0; i < n; i++)
+        grammar_pool_leave(waits[i]);
+    for (uint32_t i = 0; i < 3 * SHARE; i++)
+        submit_job(pool, 1, &w[i], &waits[i], 0);
+    submit_job(pool, 1, &w[n], &waits[n], 429);
+    for (uint32_t i = 0; i < 3 * SHARE; i++)
         grammar_pool_leave(waits[i]);
     grammar_pool_close(pool);
 }
