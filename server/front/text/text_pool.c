@@ -289,7 +289,9 @@ int text_pool_open(struct event_base *base, uint32_t n_threads, struct text_pool
 
 void text_pool_prefer_idle(struct text_pool *pool)
 {
+    pthread_mutex_lock(&pool->lock); /* its threads run already */
     pool->prefers_idle = true;
+    pthread_mutex_unlock(&pool->lock);
 }
 
 void text_pool_close(struct text_pool *pool)
