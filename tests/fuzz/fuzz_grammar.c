@@ -33,7 +33,8 @@ static struct quire_grammars *open_grammars(void)
         .eos = &eos,
         .n_eos = 1,
         .cache_entries = 1,
-        .limits = {.text_bytes = 20000, .compile_fuel = 20000, .symbols = 5000, .lexer_states = 1000, .step_items = 1000}};
+        .limits = {
+            .text_bytes = 20000, .compile_fuel = 20000, .symbols = 5000, .lexer_states = 1000, .step_items = 1000}};
     must(quire_grammars_open(text, &o, &grammars, &err) == QUIRE_OK);
     quire_text_close(text);
     return grammars;
