@@ -11,7 +11,7 @@
  * the string. (1) Forced bytes are encoded together with the token before them. If this changes that token, they are
  * encoded alone. (2) Last tokens that may merge with the free text that follows are not forced. Their bytes are, but
  * any tokens that spell them are allowed. (3) A tokenizer that cannot encode a string without its context (its
- * normalizer adds or drops text) forces no token. What is forced is a function of the grammar and of the accepted ids
+ * normalizer adds or drops text) forces no token. Forced tokens depend on the grammar and on the accepted ids
  * alone: no call of another function changes a mask.
  */
 #ifndef QUIRE_GRAMMAR_H

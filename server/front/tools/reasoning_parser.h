@@ -2,7 +2,7 @@
  *
  * The caller adds text as it is generated, in pieces of whole characters and of any size. Reasoning and text come out
  * in the order in which they were written. The tags between them are omitted, with the blanks beside them; a tag in
- * another place is text. What is held back: a tag, a header of a message (REASONING_MAX_HEADER bytes), or blanks.
+ * another place is text. The parser holds back a tag, a header of a message (REASONING_MAX_HEADER bytes), or blanks.
  * Loop's thread.
  */
 #ifndef QUIRE_FRONT_REASONING_PARSER_H

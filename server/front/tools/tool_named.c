@@ -137,7 +137,7 @@ static enum head_step pass_tags(const struct tool_form *form, struct head *h)
     return step == HEAD_OK ? HEAD_FAILS : step;
 }
 
-/* The bytes that are text if the head is none: its first tag. */
+/* The length of the first tag, which becomes text if no head follows. */
 static size_t first_tag(const struct tool_work *w, const struct tool_form *form)
 {
     const char *const tags[] = {form->lead, form->begins[0], form->begins[1]};

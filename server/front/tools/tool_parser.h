@@ -10,7 +10,7 @@
  * unchanged. Arguments that the model wrote as JSON are not checked; those of other notations are written as JSON.
  * Blanks before a call are omitted, and also those after it, if no text follows or no text came before.
  *
- * Time is linear in the text. What is held back: one incomplete name (TOOL_MAX_HEAD bytes), or an incomplete value
+ * Time is linear in the text. The parser holds back one incomplete name (TOOL_MAX_HEAD bytes), or an incomplete value
  * that must be complete to be written (TOOL_MAX_HELD bytes), or blanks. Loop's thread.
  */
 #ifndef QUIRE_FRONT_TOOL_PARSER_H
