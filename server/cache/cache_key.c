@@ -6,6 +6,8 @@
 #include <string.h>
 
 static const char label[] = "quire answer key 1";
+/* Changes when a release matches the same grammar in another way: other tokens may then be allowed. */
+static const char grammars[] = "grammars 1";
 
 static void add(struct quire_sha256_state *s, uint16_t tag, const void *bytes, size_t n)
 {
@@ -50,6 +52,8 @@ bool cache_key(const struct key256 *identity, const struct request_spec *spec, c
     quire_sha256_add(&s, identity->bytes, sizeof identity->bytes);
     quire_sha256_add(&s, terms->domain.bytes, sizeof terms->domain.bytes);
     quire_sha256_add(&s, terms->cut.bytes, sizeof terms->cut.bytes);
+    if (spec->n_grammar > 0)
+        quire_sha256_add(&s, grammars, sizeof grammars);
     if (!add_fields(&s, spec))
         return false;
     *out = quire_sha256_now(&s);
