@@ -63,6 +63,15 @@ int k_check_kv_shape(const char *operation, const struct k_kv_shape *kv, struct 
     return QUIRE_OK;
 }
 
+int k_check_rotation(const struct k_rope_kv_args *a, struct quire_error *err)
+{
+    if (a->n_fixed % 16 != 0 || a->n_fixed > a->kv->head_dim)
+        return quire_fail(err, QUIRE_INVALID,
+                          "rope: %u numbers of a head of %u are not rotated; must be a multiple of 16", a->n_fixed,
+                          a->kv->head_dim);
+    return QUIRE_OK;
+}
+
 int k_check_attention(const struct k_attention_args *a, struct quire_error *err)
 {
     int status = k_check_kv_shape("attention", a->kv, err);

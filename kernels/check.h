@@ -6,6 +6,7 @@
 #include "kernels/args/attention.h"
 #include "kernels/args/group.h"
 #include "kernels/args/norm.h"
+#include "kernels/args/rope.h"
 #include "kernels/args/sample.h"
 #include "kernels/backend.h"
 #include "kernels/format.h"
@@ -30,6 +31,7 @@ int k_check_rmsnorm(const struct k_rmsnorm_args *a, struct quire_error *err);
 int k_check_group(const char *operation, const struct k_group *group, struct quire_error *err);
 int k_check_all_gather(const struct k_all_gather_args *a, const struct k_group *group, struct quire_error *err);
 int k_check_kv_shape(const char *operation, const struct k_kv_shape *kv, struct quire_error *err);
+int k_check_rotation(const struct k_rope_kv_args *a, struct quire_error *err); /* after k_check_kv_shape() */
 int k_check_attention(const struct k_attention_args *a, struct quire_error *err);
 int k_check_sample(const struct k_sample_plan_args *a, struct quire_error *err);
 int k_check_gate_up(uint32_t n_rows, struct quire_error *err); /* of gemm_silu_mul()'s weight */

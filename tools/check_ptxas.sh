@@ -59,7 +59,7 @@ table=$(paste -d ' ' <(echo "$table") <(echo "$names") | awk '{ print $1, $8, $3
 {
     echo "file kernel GPU registers shared stack spills"
     echo "$table"
-} | column -t
+} | awk '{ printf "%-24s %-64s %-6s %9s %7s %6s %6s\n", $1, $2, $3, $4, $5, $6, $7 }'
 n=$(echo "$table" | grep -c .)
 for gpu in $gpus; do
     echo "$table" | grep -q " $gpu " || complain "nothing was compiled for $gpu"

@@ -1,39 +1,46 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, and runs every test. Continuous integration runs this, and so can you.
 #
-#   bash tools/test.sh                    every part; long matrices by a sample. On 2 cores, build included, 20 minutes are the goal
+#   bash tools/test.sh                    every part but wide; long matrices by a sample. On 2 cores, build included, 16 minutes are the goal
+#   bash tools/test.sh wide               what takes longer: processes killed a hundred times, whole tools on the emulator
 #   bash tools/test.sh --all              every part, every case: before a release, or where you changed what samples cover
 #   bash tools/test.sh quick              a minute after a build: modules, the release's short tests, a few clients
-#   bash tools/test.sh release asan       parts: modules, release, simt, cuda, clients, asan, tsan, fuzz
+#   bash tools/test.sh release asan       parts: modules, release, simt, cuda, clients, asan, tsan, fuzz (together: suite), wide
 #
 # Parts: modules (who includes whom, the layout of sources, and their text), release (unit, golden and invariance tests), simt (the kernels for GPUs and the engine
 # above them, on an emulator that looks for races and bad addresses: no GPU is needed), cuda (the library for GPUs by
 # NVIDIA's compiler, which is installed if need be: no kernel may spill, none may grow by 3 %), clients (the real openai-python, raw sockets
 # and, for the page at /ui, Chromium against build/quire), asan (the same tests as release under AddressSanitizer and UBSan),
-# tsan (what has threads, under ThreadSanitizer), fuzz (each fuzz target for QUIRE_FUZZ_SECONDS, default 3, with --all 60).
+# tsan (what has threads, under ThreadSanitizer), fuzz (each fuzz target for QUIRE_FUZZ_SECONDS, default 3, with --all 60), wide
+# (the tests labelled so of all builds, which the other parts leave out).
 #
 # The sample of a long matrix is drawn by a seed from the commit, so that each commit runs another and all run in time;
 # tests/sample.h says how. The seed is printed; QUIRE_TEST_SAMPLE=SEED runs that sample again, also under ctest, which
 # without it runs everything, but for sanitizers' invariance tests, which would take hours. A program that samples says how many of
 # how many cases it ran.
 #
-# Ends with where the time went and one line "N passed, N failed".
+# Ends with where the time went and one line "N passed, N failed", and how many could not run on this machine.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 . tools/setup.sh
 
 all="modules release simt cuda clients asan tsan fuzz"
+extra="wide suite"
 whole=""
 parts=""
 for part in "$@"; do
-    case " $all quick --all --help " in
+    case " $all $extra quick --all --help " in
         *" $part "*) ;;
-        *) quire_die "there is no part '$part'; there are: $all quick, and --all for every case of each" ;;
+        *) quire_die "there is no part '$part'; there are: $all $extra quick, and --all for every case of each" ;;
     esac
     if [ "$part" = --help ]; then sed -nE '2,/^set /s/^# ?//p' tools/test.sh; exit; fi
-    if [ "$part" = --all ]; then whole=1; else parts="$parts $part"; fi
+    case $part in
+        --all) whole=1 ;;
+        suite) parts="$parts $all" ;;
+        *) parts="$parts $part" ;;
+    esac
 done
-parts=${parts:-$all}
+parts=${parts:-$all${whole:+ wide}}
 
 if [ -n "$whole" ]; then
     export QUIRE_TEST_SAMPLE=""
@@ -46,6 +53,7 @@ passed=0
 failed=0
 failures=""
 not_run=""
+n_not_run=0
 times="" # lines "seconds what"
 slow=""  # lines "seconds part: test"
 tally() { # what passed failed
@@ -60,7 +68,7 @@ timed() { # what command...: how long it took goes into the table at the end
     shift
     "$@"
     status=$?
-    times="$times$((SECONDS - started)) $what"$'\n'
+    times="$times$((SECONDS - started)) ${in_wide:+wide: }$what"$'\n'
     return $status
 }
 
@@ -73,8 +81,10 @@ take_slow() { # part report: JUnit's times of its tests
 # a clock.
 at_once=$((2 * $(nproc) + 1))
 run_ctest() { # preset [arguments of ctest]
-    local report=build/ctest-$1.xml
+    local report=build/ctest-$1.xml without=wide
     rm -f "$report"
+    [ "$1" != tsan ] || without="wide|no_races" # -LE on the command line replaces the preset's
+    [ $# -gt 1 ] || set -- "$1" -LE "$without"
     timed "$1, tests" ctest --preset "$1" -j$at_once --no-tests=error --output-junit "$PWD/$report" "${@:2}"
     local total bad absent
     total=$(sed -nE 's/.*<testsuite .*|.*tests="([0-9]+)".*/\1/p' "$report" | grep -m1 .)
@@ -83,6 +93,7 @@ run_ctest() { # preset [arguments of ctest]
     take_slow "$1" "$report"
     # Tests of instructions, or of a GPU, that this machine lacks: neither passed nor failed, and said so.
     absent=$(sed -nE 's/.*<testcase name="([^"]+)".* status="(notrun|disabled)".*/\1/p' "$report")
+    n_not_run=$((n_not_run + $(echo "$absent" | grep -c .)))
     [ -z "$absent" ] || not_run="$not_run $1:$(echo "$absent" | tr '\n' ' ' | sed 's/ $//; s/ /,/g')"
     tally "ctest $1" $((total - bad - $(echo "$absent" | grep -c .))) "$bad"
 }
@@ -133,13 +144,7 @@ run_clients() { # [files]
         timed "clients, install" wait "$venv" || { tally "clients (the Python clients could not be installed)" 0 1; return; }
         venv=""
     fi
-    if [ $# = 0 ] && [ "$(uname -m)" = x86_64 ]; then
-        set -- tests/clients
-        timed "clients, the emulator's server" quire_build simt ON emulated_ranks
-    elif [ $# = 0 ]; then
-        set -- tests/clients --ignore tests/clients/ranks/test_gpu_hosts.py
-        not_run="$not_run clients:test_gpu_hosts"
-    fi
+    [ $# != 0 ] || set -- tests/clients -m "not wide"
     # Files side by side, for each has servers of its own and mostly waits.
     timed "clients, tests" build/venv/bin/pytest -q -p no:cacheprovider -n $at_once --dist loadfile --junitxml=build/pytest.xml "$@"
     local total bad
@@ -147,7 +152,14 @@ run_clients() { # [files]
     bad=$(sed -nE 's/.*<testsuite [^>]*errors="([0-9]+)" failures="([0-9]+)" skipped="([0-9]+)".*/\1 + \2 + \3/p' build/pytest.xml | head -1)
     if [ -z "$total" ] || [ -z "$bad" ]; then tally "clients (gave no report)" 0 1; return; fi
     take_slow clients build/pytest.xml
-    tally clients $((total - (bad))) $((bad))
+    # Tests say what they lack (conftest.py: cannot_run); any other skip is a failure.
+    local absent
+    absent=$(grep -o '<testcase [^>]*><skipped [^>]*message="could not run here' build/pytest.xml | sed -nE 's/.* name="([^"]+)".*/\1/p')
+    [ -z "$absent" ] || not_run="$not_run clients:$(echo "$absent" | tr '\n' ' ' | sed 's/ $//; s/ /,/g')"
+    local n_absent
+    n_absent=$(echo "$absent" | grep -c .)
+    n_not_run=$((n_not_run + n_absent))
+    tally clients $((total - (bad))) $((bad - n_absent))
 }
 
 run_asan() { # leaks count as failures; a start-up allocation of the C library is none of ours
@@ -177,10 +189,28 @@ run_fuzz() {
     tally "fuzz, $seconds s each" $(($(echo "$targets" | grep -c .) - $(echo "$bad" | grep -c .))) "$(echo "$bad" | grep -c .)"
 }
 
+# The tests that the other parts leave out, of every build; client tests are marked.
+in_wide=""
+run_wide() {
+    in_wide=1
+    run_ctest release -L wide
+    if [ "$(uname -m)" = x86_64 ]; then timed "simt, build" quire_build simt ON && run_ctest simt -L wide; fi
+    if [ "$(uname -m)" = x86_64 ]; then
+        timed "clients, the emulator's server" quire_build simt ON emulated_ranks
+        run_clients tests/clients -m wide
+    else
+        run_clients tests/clients -m wide --ignore tests/clients/ranks/test_gpu_hosts.py
+        not_run="$not_run clients:test_gpu_hosts"
+    fi
+    timed "asan, build" quire_build asan ON && run_ctest asan -L wide
+    timed "tsan, build" quire_build tsan ON && run_ctest tsan -L wide -LE no_races
+    in_wide=""
+}
+
 # What a change breaks first: everything that is quick in the release build, and a server that answers as it should.
 run_quick() {
     run_modules
-    run_ctest release -LE long
+    run_ctest release -LE 'long|wide'
     run_clients tests/clients/test_demo_goldens.py tests/clients/test_openai.py
 }
 
@@ -188,7 +218,7 @@ needs="build test"
 for part in $parts; do
     case $part in
         clients | fuzz | cuda) needs="$needs $part" ;;
-        quick) needs="$needs clients" ;;
+        quick | wide) needs="$needs clients" ;;
     esac
 done
 timed "what was missing" quire_setup $needs
@@ -221,11 +251,12 @@ for part in $parts; do "run_$part"; done
 
 {
     echo "where the time went, in seconds:"
-    printf '%s' "$times" | awk 'NF { printf "%6d  %s\n", $1, substr($0, length($1) + 2); sum += $1 } END { printf "%6d  in all\n", sum }'
+    printf '%s' "$times" | awk 'NF { printf "%6d  %s\n", $1, substr($0, length($1) + 2); sum += $1; if (/ wide: /) wide += $1 }
+        END { printf "%6d  in all", sum; if (wide) printf ", %d without wide", sum - wide; print "" }'
     echo "the slowest tests:"
     printf '%s' "$slow" | grep . | sort -rn | head -12 | awk '{ printf "%6d  %s\n", $1, substr($0, length($1) + 2) }'
 } >&2
 [ -z "$failures" ] || quire_say "failed:$failures"
-[ -z "$not_run" ] || quire_say "this machine could not run:$not_run"
-echo "$passed passed, $failed failed"
+[ -z "$not_run" ] || quire_say "could not run here:$not_run"
+echo "$passed passed, $failed failed$([ $n_not_run = 0 ] || echo ", $n_not_run could not run here")"
 [ "$failed" = 0 ] && [ "$passed" -gt 0 ]

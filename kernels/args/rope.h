@@ -23,11 +23,12 @@ struct k_rope_kv_args { /* per-head RMSNorm of q and k (optional), RoPE, storing
     const float *q_norm_dev; /* [D] or NULL */
     const float *k_norm_dev; /* [D] or NULL */
     float eps;
-    const float *cos_sin_dev; /* [T, D / 2, 2] */
+    const float *cos_sin_dev; /* [T, (D - n_fixed) / 2, 2]; NULL if n_fixed is D */
     const uint32_t *slots_dev; /* [T]: block id * block_tokens + offset, or K_NO_SLOT */
     const struct k_kv_shape *kv;
     const struct k_kv_layer *layer;
     uint32_t n_tokens, n_q_heads;
+    uint32_t n_fixed; /* the last numbers of each head that are not rotated: a multiple of 16, at most D */
 };
 
 #endif

@@ -11,19 +11,26 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct k_embed_args { /* out[t] = table[ids[t]] widened to f32 */
+struct k_embed_args { /* out[t] = table[ids[t]] widened to f32, times scale */
     const struct k_weight *table; /* [V, H] */
     const uint32_t *ids_dev; /* [T], each < V */
     float *out_dev; /* [T, H] */
     uint32_t n_tokens;
     bool into; /* out += the row */
+    float scale; /* 0 means 1 */
 };
 
-enum k_activation { K_ACT_GELU, K_ACT_TANH };
+enum k_activation {
+    K_ACT_GELU,
+    K_ACT_TANH,
+    K_ACT_SCALE, /* x by */
+    K_ACT_SOFTCAP, /* by tanh(x / by), with 1 / by rounded */
+};
 struct k_activate_args { /* x = act(x), in place */
     float *x_dev; /* [T, n] */
     uint32_t n_tokens, n_cols;
     enum k_activation activation;
+    float by; /* of K_ACT_SCALE; of K_ACT_SOFTCAP positive and normal */
 };
 
 enum k_pooling { K_POOL_FIRST, K_POOL_LAST, K_POOL_MEAN };

@@ -259,10 +259,10 @@ static bool make_parameters(const struct op_case *c, struct op_data *d, uint64_t
 /* Makes what RoPE and attention read besides their tokens. */
 static bool make_positions(const struct op_case *c, struct op_data *d, uint64_t *state)
 {
-    const uint64_t n_angles = (uint64_t)op_n_tokens(c) * c->head_dim;
+    const uint64_t n_angles = (uint64_t)op_n_tokens(c) * (c->head_dim - c->n_fixed);
     if (c->op == K_OP_ROPE_ANGLES && !make_frequencies(c, d))
         return false;
-    if (c->op == K_OP_ROPE_KV && !(d->cos_sin = random_f32(n_angles, state, VALUES_PLAIN)))
+    if (c->op == K_OP_ROPE_KV && n_angles > 0 && !(d->cos_sin = random_f32(n_angles, state, VALUES_PLAIN)))
         return false;
     if (c->op == K_OP_ROPE_KV && c->extra &&
         (!(d->q_norm = random_f32(c->head_dim, state, VALUES_PLAIN)) ||

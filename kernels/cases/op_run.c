@@ -439,7 +439,7 @@ static void bind_arrays(struct op_binding *n)
     n->bias = input(n, d->bias, c->n_cols * (uint64_t)4);
     n->q_norm = input(n, d->q_norm, c->head_dim * 4);
     n->k_norm = input(n, d->k_norm, c->head_dim * 4);
-    n->cos_sin = input(n, d->cos_sin, t * c->head_dim * 4);
+    n->cos_sin = input(n, d->cos_sin, t * (c->head_dim - c->n_fixed) * 4);
     n->ids = input(n, d->ids, (c->op == K_OP_GATHER ? c->n_rows : t) * 4);
     if (c->op == K_OP_GEMM_SILU_MUL)
         n->gate_up = new_buffer(n, NULL, t * c->n_rows * 4, false);
@@ -561,7 +561,7 @@ static int plan_samples(struct op_binding *n, uint32_t first, uint32_t count, st
 
 static int call_embed(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err)
 {
-    const struct k_embed_args args = {n->weight, n->ids + t, n->out + t * n->c->n_cols, count, n->c->into};
+    const struct k_embed_args args = {n->weight, n->ids + t, n->out + t * n->c->n_cols, count, n->c->into, n->c->scale};
     return n->b->ops->embed(n->b, &args, err);
 }
 
@@ -620,12 +620,14 @@ static int call_rope_kv(struct op_binding *n, uint64_t t, uint32_t count, struct
                                         .q_norm_dev = n->q_norm,
                                         .k_norm_dev = n->k_norm,
                                         .eps = OP_EPS,
-                                        .cos_sin_dev = n->cos_sin + t * n->c->head_dim,
+                                        .cos_sin_dev = n->cos_sin ? n->cos_sin + t * (n->c->head_dim - n->c->n_fixed)
+                                                                  : NULL,
                                         .slots_dev = n->slots + t,
                                         .kv = &n->kv,
                                         .layer = &n->layer,
                                         .n_tokens = count,
-                                        .n_q_heads = n->c->n_q_heads};
+                                        .n_q_heads = n->c->n_q_heads,
+                                        .n_fixed = n->c->n_fixed};
     return n->b->ops->rope_kv(n->b, &args, err);
 }
 
@@ -670,7 +672,7 @@ static int call_layernorm(struct op_binding *n, uint64_t t, uint32_t count, stru
 
 static int call_activate(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err)
 {
-    const struct k_activate_args args = {n->x + t * n->c->n_cols, count, n->c->n_cols, n->c->activation};
+    const struct k_activate_args args = {n->x + t * n->c->n_cols, count, n->c->n_cols, n->c->activation, n->c->scale};
     return n->b->ops->activate(n->b, &args, err);
 }
 

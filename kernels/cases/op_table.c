@@ -193,6 +193,9 @@ const struct op_case op_test_cases[] = {
     {.op = K_OP_EMBED, .dtype = K_F16, .n_tokens = 5, .n_rows = 300, .n_cols = 100, .n_parts = 2},
     {.op = K_OP_EMBED, .dtype = K_BF16, .n_tokens = 33, .n_rows = 77, .n_cols = 96},
     {.op = K_OP_EMBED, .dtype = K_F32, .n_tokens = 1, .n_rows = 3, .n_cols = 1},
+    {.op = K_OP_EMBED, .dtype = K_BF16, .n_tokens = 7, .n_rows = 40, .n_cols = 101, .scale = 9.797959f},
+    {.op = K_OP_EMBED, .dtype = K_F16, .n_tokens = 3, .n_rows = 40, .n_cols = 96, .scale = 12.0f},
+    {.op = K_OP_EMBED, .n_tokens = 5, .n_rows = 40, .n_cols = 256, .format = Q4_K, .scale = 0.3f},
     {.op = K_OP_EMBED, .dtype = K_F16, .n_tokens = 17, .n_rows = 50, .n_cols = 4097,
      .values = VALUES_TINY},
     {.op = K_OP_EMBED, .dtype = K_F32, .n_tokens = 9, .n_rows = 2, .n_cols = 48, .into = true},
@@ -216,6 +219,10 @@ const struct op_case op_test_cases[] = {
     {.op = K_OP_ACTIVATE, .n_tokens = 1, .n_cols = 1}, {.op = K_OP_ACTIVATE, .n_tokens = 7, .n_cols = 1537},
     {.op = K_OP_ACTIVATE, .n_tokens = 5, .n_cols = 96, .values = VALUES_WIDE}, {.op = K_OP_ACTIVATE, .n_tokens = 3, .n_cols = 33, .values = VALUES_TINY},
     {.op = K_OP_ACTIVATE, .n_tokens = 4, .n_cols = 100, .activation = K_ACT_TANH}, {.op = K_OP_ACTIVATE, .n_tokens = 4, .n_cols = 64, .activation = K_ACT_TANH, .values = VALUES_WIDE},
+
+    {.op = K_OP_ACTIVATE, .n_tokens = 3, .n_cols = 99, .activation = K_ACT_SCALE, .scale = 0.22f},
+    {.op = K_OP_ACTIVATE, .n_tokens = 2, .n_cols = 257, .activation = K_ACT_SOFTCAP, .scale = 30.0f},
+    {.op = K_OP_ACTIVATE, .n_tokens = 4, .n_cols = 64, .activation = K_ACT_SOFTCAP, .scale = 3.0f, .values = VALUES_WIDE},
 
     POOL(K_POOL_FIRST, 1, SEQS({1, 0})), POOL(K_POOL_FIRST, 384, .extra = true, SEQS({5, 0}, {1, 0}, {17, 0})),
     POOL(K_POOL_LAST, 96, SEQS({5, 0}, {1, 0})), POOL(K_POOL_LAST, 127, .extra = true, SEQS({3, 0}, {2, 0})),
@@ -248,6 +255,10 @@ const struct op_case op_test_cases[] = {
     ROPE(K_F16, 3, 3, 48, 16, .values = VALUES_WIDE, SEQS({9, 11})),
     ROPE(K_F16, 5, 1, 96, 16, .extra = true, SEQS({3, 15})), ROPE(K_F16, 2, 1, 144, 16, .extra = true, SEQS({3, 15})),
     ROPE(K_F32, 3, 1, 256, 16, SEQS({2, 15})),
+    /* Heads of which the last numbers are not rotated, or none. */
+    ROPE(K_F16, 6, 2, 128, 16, .n_fixed = 32, SEQS({5, 62})), ROPE(K_F16, 3, 1, 48, 8, .n_fixed = 32, .extra = true, SEQS({9, 11})),
+    ROPE(K_F32, 2, 2, 256, 16, .n_fixed = 64, SEQS({3, 0})), ROPE(K_F32, 4, 2, 64, 16, .n_fixed = 64, SEQS({2, 63})),
+    ROPE(K_INT, 4, 2, 96, 16, .n_fixed = 48, SEQS({7, 1})), ROPE(K_E4M3, 2, 1, 80, 16, .n_fixed = 80, .extra = true, SEQS({2, 9})),
     ROPE(K_F16, 8, 2, 64, 3, .extra = true, .n_fill = 5, SEQS({4, 14}, {7, 0})), ROPE(K_F32, 2, 1, 48, 128, .n_fill = 2, SEQS({2, 7})),
 
     ROPE_8(6, 2, 64, 8, SEQS({5, 62}, {1, 511})), ROPE_8(2, 1, 256, 3, .extra = true, .n_fill = 2, SEQS({9, 14})),
@@ -552,6 +563,10 @@ const char *op_name(const struct op_case *c)
     append(" T%u", op_n_tokens(c));
     if (c->n_fill > 0)
         append(", %u of no slot", c->n_fill);
+    if (c->n_fixed > 0)
+        append(", %u fixed", c->n_fixed);
+    if (c->scale != 0)
+        append(", by %g", (double)c->scale);
     if (c->softcap != 0)
         append(", softcap %g", (double)c->softcap);
     if (c->n_rows > 0)

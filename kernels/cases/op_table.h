@@ -50,6 +50,7 @@ struct op_case {
     uint32_t n_parts; /* parts of a weight; 0 counts as 1 */
     uint32_t unit; /* columns per unit of a GEMM that is summed in segments; 0: no segments */
     uint32_t n_q_heads, n_kv_heads, head_dim, block_tokens, window;
+    uint32_t n_fixed; /* RoPE: the last numbers of a head that are not rotated */
     uint32_t n_fill; /* RoPE: the last tokens of the step, which only pad it: their slot is K_NO_SLOT */
     enum op_sampling sampling;
     bool into; /* rmsnorm, embed: adds to the existing values */
@@ -57,7 +58,7 @@ struct op_case {
     enum k_pooling pooling; /* how to pool the texts in seqs */
     bool whole; /* attention: tokens read their row up to its end */
     bool extra; /* bias, residual add, head norms, sinks; pool: normalized to length 1 */
-    float scale; /* scale of the angles; 0 counts as 1 */
+    float scale; /* scale of the angles or of an embedding, factor or cap of an activation; 0 counts as 1 */
     float softcap; /* attention's softcap; 0: off */
     struct op_seq seqs[OP_MAX_SEQS];
 };

@@ -41,7 +41,7 @@ static __device__ __forceinline__ uint32_t first_column(uint32_t each)
 template <enum k_dtype dtype>
 static __global__ void __launch_bounds__(THREADS)
     embed_kernel(const unsigned char *table, uint64_t row_stride_bytes, uint32_t n_rows, const uint32_t *ids,
-                 float *out, uint32_t n_cols, bool vector, bool into, const int8_t *exponents)
+                 float *out, uint32_t n_cols, bool vector, bool into, float by, const int8_t *exponents)
 {
     uint32_t k = first_column(4), id = ids[blockIdx.x];
     if (k >= n_cols)
@@ -54,6 +54,7 @@ static __global__ void __launch_bounds__(THREADS)
         float scale = k_f32_from_bits((uint32_t)(127 + exponents[id]) << 23);
         v = make_float4(v.x * scale, v.y * scale, v.z * scale, v.w * scale);
     }
+    v = make_float4(v.x * by, v.y * by, v.z * by, v.w * by);
     float *to = out + (uint64_t)blockIdx.x * n_cols + k;
     if (vector) {
         float4 was = into ? *(const float4 *)to : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
@@ -75,14 +76,17 @@ cudaError_t launch_embed(cudaStream_t stream, const struct k_embed_args *a)
     dim3 grid = row_grid(a->n_tokens, table->n_cols, 4);
     bool vector = is_vector(table->n_cols, a->out_dev, NULL);
     const unsigned char *data = (const unsigned char *)table->data_dev;
+    const float by = a->scale != 0 ? a->scale : 1.0f;
     if (table->stored == K_F16)
         return K_LAUNCH(embed_kernel<K_F16>, grid, dim3(THREADS), 0, stream, data, table->row_stride_bytes,
-                        table->n_rows, a->ids_dev, a->out_dev, table->n_cols, vector, a->into, table->exponents_dev);
+                        table->n_rows, a->ids_dev, a->out_dev, table->n_cols, vector, a->into, by,
+                        table->exponents_dev);
     if (table->stored == K_BF16)
         return K_LAUNCH(embed_kernel<K_BF16>, grid, dim3(THREADS), 0, stream, data, table->row_stride_bytes,
-                        table->n_rows, a->ids_dev, a->out_dev, table->n_cols, vector, a->into, table->exponents_dev);
+                        table->n_rows, a->ids_dev, a->out_dev, table->n_cols, vector, a->into, by,
+                        table->exponents_dev);
     return K_LAUNCH(embed_kernel<K_F32>, grid, dim3(THREADS), 0, stream, data, table->row_stride_bytes, table->n_rows,
-                    a->ids_dev, a->out_dev, table->n_cols, vector, a->into, table->exponents_dev);
+                    a->ids_dev, a->out_dev, table->n_cols, vector, a->into, by, table->exponents_dev);
 }
 
 /* ---- SiLU-mul, on the output of cuBLASLt; our own GEMMs include it --------------------------- */

@@ -70,7 +70,12 @@ static __global__ void __launch_bounds__(THREADS) activate_kernel(const struct k
     if (k >= a.n_cols)
         return;
     float *x = a.x_dev + blockIdx.x * (uint64_t)a.n_cols + k;
-    *x = a.activation == K_ACT_GELU ? k_gelu(*x) : k_tanh(*x);
+    switch (a.activation) {
+    case K_ACT_GELU: *x = k_gelu(*x); break;
+    case K_ACT_TANH: *x = k_tanh(*x); break;
+    case K_ACT_SCALE: *x = *x * a.by; break;
+    case K_ACT_SOFTCAP: *x = k_softcap(*x, a.by, 1.0f / a.by); break;
+    }
 }
 
 cudaError_t launch_activate(cudaStream_t stream, const struct k_activate_args *a)

@@ -509,7 +509,7 @@ struct quant_table {
 
 /* An id that is not a row of the table makes its token NaN, as in elementwise.cu. */
 static __global__ void __launch_bounds__(THREADS)
-    embed_quant_kernel(struct quant_table table, const uint32_t *ids, float *out, bool into)
+    embed_quant_kernel(struct quant_table table, const uint32_t *ids, float *out, bool into, float by)
 {
     const uint32_t id = ids[blockIdx.x], k = (blockIdx.y * THREADS + threadIdx.x) * 4;
     if (k >= table.n_cols)
@@ -533,7 +533,7 @@ static __global__ void __launch_bounds__(THREADS)
     }
     for (uint32_t j = 0; j < 4 && k + j < table.n_cols; j++) {
         float *to = out + (uint64_t)blockIdx.x * table.n_cols + (permutation ? permutation[k + j] : k + j);
-        *to = into ? *to + v[j] : v[j];
+        *to = into ? *to + v[j] * by : v[j] * by;
     }
 }
 
@@ -547,5 +547,6 @@ cudaError_t launch_embed_quant(cudaStream_t stream, const struct k_embed_args *a
     table.n_rows = w->n_rows;
     table.n_cols = w->n_cols;
     dim3 grid(a->n_tokens, (w->n_cols + 4 * THREADS - 1) / (4 * THREADS));
-    return K_LAUNCH(embed_quant_kernel, grid, dim3(THREADS), 0, stream, table, a->ids_dev, a->out_dev, a->into);
+    return K_LAUNCH(embed_quant_kernel, grid, dim3(THREADS), 0, stream, table, a->ids_dev, a->out_dev, a->into,
+                    a->scale != 0 ? a->scale : 1.0f);
 }

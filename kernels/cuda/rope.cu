@@ -7,7 +7,9 @@
  * bytes per access: elements, angles and norm weights, all issued at once. A head of 128 has 16 threads, half a warp.
  * Wider heads have a warp. Narrower ones leave threads idle, which costs nothing because bytes are the limit. The data
  * for an f16 cache is 8 bytes per half and thread: neighbours exchange them, so that one stores 16 bytes of the first
- * half and the other 16 bytes of the second. In 8 bits it is 4 bytes per half and thread, stored directly, a quarter of
+ * half and the other 16 bytes of the second. If the last numbers of a head are not rotated, the halves are those of the
+ * rotated part, then those of the rest: a thread's two quads are apart by another distance, and everything else is as
+ * before, because both parts are multiples of 16. In 8 bits it is 4 bytes per half and thread, stored directly, a quarter of
  * the bytes read; the threads of a head compute its maximum by shuffles.
  *
  * The arrays are aligned to 16 bytes, because alloc() aligns them and rows are multiples of 16 numbers.
@@ -62,27 +64,43 @@ struct rope_kv {
     uint64_t block_bytes, scales_at;
     uint32_t n_q_heads, n_kv_heads, head_dim, block_tokens;
     uint32_t head_threads; /* 16, or 32 for heads wider than 128 */
+    uint32_t n_fixed;
 };
 
-/* Elements 4 i to 4 i + 3 of a head's first half, and their partners. */
+/* Four neighbours of a head's first half, and their partners. */
 struct quads {
     float4 low, high;
 };
 
-static __device__ __forceinline__ struct quads load_quads(const float *head, uint32_t i, uint32_t half)
+/* Where thread i's quads lie in a head. */
+struct quad_place {
+    uint32_t low, high;
+    bool is_rotated;
+};
+
+static __device__ __forceinline__ struct quad_place place_of(uint32_t i, uint32_t head_dim, uint32_t n_fixed)
 {
-    return {*(const float4 *)(head + 4 * i), *(const float4 *)(head + half + 4 * i)};
+    const uint32_t n_rotated = head_dim - n_fixed, half = n_rotated / 2;
+    if (4 * i < half)
+        return {4 * i, half + 4 * i, true};
+    const uint32_t low = n_rotated + 4 * i - half;
+    return {low, low + n_fixed / 2, false};
+}
+
+static __device__ __forceinline__ struct quads load_quads(const float *head, const struct quad_place &at)
+{
+    return {*(const float4 *)(head + at.low), *(const float4 *)(head + at.high)};
 }
 
 /* Returns the folded lane sum of the head's squares to every thread of the head. All threads of a block call it
  * together. */
 static __device__ __forceinline__ float sum_squares(float *shared, const struct quads &v, bool is_there, uint32_t i,
-                                                    uint32_t head_dim)
+                                                    const struct quad_place &at, uint32_t head_dim)
 {
     float s = 0.0f;
     if (is_there) {
-        *(float4 *)(shared + 4 * i) = v.low;
-        *(float4 *)(shared + head_dim / 2 + 4 * i) = v.high;
+        *(float4 *)(shared + at.low) = v.low;
+        *(float4 *)(shared + at.high) = v.high;
     }
     __syncwarp();
 #pragma unroll
@@ -139,7 +157,8 @@ template <enum k_dtype kind> static __device__ __forceinline__ uint32_t bytes_of
  * together. */
 template <enum k_dtype kind>
 static __device__ __forceinline__ void store_bytes(unsigned char *head, float *scale, const struct quads &v,
-                                                   bool is_there, uint32_t i, uint32_t half, uint32_t head_threads)
+                                                   bool is_there, uint32_t i, const struct quad_place &at,
+                                                   uint32_t head_threads)
 {
     const float top = kind == K_INT ? K_KV_TOP_INT8 : kind == K_E4M3 ? K_KV_TOP_E4M3 : K_KV_TOP_E5M2;
     uint32_t lanes = head_threads == 32 ? ~0u : 0xffffu << (threadIdx.x & 16);
@@ -151,20 +170,20 @@ static __device__ __forceinline__ void store_bytes(unsigned char *head, float *s
     if (!is_there)
         return;
     const float factor = k_kv_factor(k_f32_from_bits(most), top);
-    *(uint32_t *)(head + 4 * i) = bytes_of<kind>(v.low, factor);
-    *(uint32_t *)(head + half + 4 * i) = bytes_of<kind>(v.high, factor);
+    *(uint32_t *)(head + at.low) = bytes_of<kind>(v.low, factor);
+    *(uint32_t *)(head + at.high) = bytes_of<kind>(v.high, factor);
 }
 
 /* Stores the thread's quads in the cache's head, each number rounded once. All threads of a head call it together. */
 template <enum k_dtype dtype>
 static __device__ __forceinline__ void store_quads(unsigned char *to, const struct quads &v, bool is_there, uint32_t i,
-                                                   uint32_t half, uint32_t head_threads)
+                                                   const struct quad_place &at, uint32_t head_threads)
 {
     if (dtype == K_F32) {
         float *head = (float *)to;
         if (is_there) {
-            *(float4 *)(head + 4 * i) = v.low;
-            *(float4 *)(head + half + 4 * i) = v.high;
+            *(float4 *)(head + at.low) = v.low;
+            *(float4 *)(head + at.high) = v.high;
         }
         return;
     }
@@ -175,7 +194,7 @@ static __device__ __forceinline__ void store_quads(unsigned char *to, const stru
     uint2 mine = is_odd ? high : low, others = is_odd ? low : high;
     others.x = __shfl_xor_sync(lanes, others.x, 1);
     others.y = __shfl_xor_sync(lanes, others.y, 1);
-    uint16_t *head = (uint16_t *)to + (is_odd ? half + 4 * (i - 1) : 4 * i);
+    uint16_t *head = (uint16_t *)to + (is_odd ? at.high - 4 : at.low); /* the pair's quads are neighbours */
     if (is_there)
         *(uint4 *)head = is_odd ? make_uint4(others.x, others.y, mine.x, mine.y)
                                 : make_uint4(mine.x, mine.y, others.x, others.y);
@@ -192,21 +211,22 @@ template <enum k_dtype dtype> static __global__ void __launch_bounds__(THREADS) 
     const float *norm = is_v ? NULL : is_q ? a.q_norm : a.k_norm;
     float *head = a.qkv + ((uint64_t)blockIdx.x * n_heads + head_index) * a.head_dim;
     uint32_t slot = a.slots[blockIdx.x];
+    const struct quad_place at = place_of(i, a.head_dim, a.n_fixed);
     struct quads v = {}, weight = {};
     float4 angles[2] = {};
     if (is_there) {
-        v = load_quads(head, i, half);
-        if (!is_v) {
-            const float4 *from = (const float4 *)(a.cos_sin + (uint64_t)blockIdx.x * a.head_dim) + 2 * i;
+        v = load_quads(head, at);
+        if (!is_v && at.is_rotated) {
+            const float4 *from = (const float4 *)(a.cos_sin + (uint64_t)blockIdx.x * (a.head_dim - a.n_fixed)) + 2 * i;
             angles[0] = from[0];
             angles[1] = from[1];
         }
         if (norm)
-            weight = load_quads(norm, i, half);
+            weight = load_quads(norm, at);
     }
     float squares = 0.0f;
     if (a.q_norm || a.k_norm)
-        squares = sum_squares(shared + mine * (8 * a.head_threads + K_LANES), v, is_there, i, a.head_dim);
+        squares = sum_squares(shared + mine * (8 * a.head_threads + K_LANES), v, is_there, i, at, a.head_dim);
     if (index >= n_heads || (!is_q && slot == K_NO_SLOT)) /* the same for all threads of the head */
         return;
     if (norm) {
@@ -214,7 +234,7 @@ template <enum k_dtype dtype> static __global__ void __launch_bounds__(THREADS) 
         v.low = normed(v.low, rs, weight.low);
         v.high = normed(v.high, rs, weight.high);
     }
-    if (!is_v) {
+    if (!is_v && at.is_rotated) {
         rotate(v.low.x, v.high.x, angles[0].x, angles[0].y);
         rotate(v.low.y, v.high.y, angles[0].z, angles[0].w);
         rotate(v.low.z, v.high.z, angles[1].x, angles[1].y);
@@ -222,8 +242,8 @@ template <enum k_dtype dtype> static __global__ void __launch_bounds__(THREADS) 
     }
     if (is_q) {
         if (is_there) {
-            *(float4 *)(head + 4 * i) = v.low;
-            *(float4 *)(head + half + 4 * i) = v.high;
+            *(float4 *)(head + at.low) = v.low;
+            *(float4 *)(head + at.high) = v.high;
         }
         return;
     }
@@ -231,20 +251,21 @@ template <enum k_dtype dtype> static __global__ void __launch_bounds__(THREADS) 
     uint32_t row = kv_head * a.block_tokens + slot % a.block_tokens;
     unsigned char *block = (unsigned char *)(is_v ? a.v_cache : a.k_cache) + slot / a.block_tokens * a.block_bytes;
     if constexpr (dtype == K_F32 || dtype == K_F16)
-        store_quads<dtype>(block + (uint64_t)row * (a.head_dim * (dtype == K_F32 ? 4 : 2)), v, is_there, i, half,
+        store_quads<dtype>(block + (uint64_t)row * (a.head_dim * (dtype == K_F32 ? 4 : 2)), v, is_there, i, at,
                            a.head_threads);
     else
-        store_bytes<dtype>(block + (uint64_t)row * a.head_dim, (float *)(block + a.scales_at) + row, v, is_there, i,
-                           half, a.head_threads);
+        store_bytes<dtype>(block + (uint64_t)row * a.head_dim, (float *)(block + a.scales_at) + row, v, is_there, i, at,
+                           a.head_threads);
 }
 
 cudaError_t launch_rope_kv(cudaStream_t stream, const struct k_rope_kv_args *a)
 {
     const struct k_kv_shape *kv = a->kv;
     uint32_t head_threads = kv->head_dim > 128 ? 2 * K_LANES : K_LANES, in_block = THREADS / head_threads;
-    struct rope_kv args = {a->qkv_dev,      a->q_norm_dev,   a->k_norm_dev, a->cos_sin_dev,       a->slots_dev,
-                           a->layer->k_dev, a->layer->v_dev, a->eps,        k_kv_block_bytes(kv), k_kv_scales_at(kv),
-                           a->n_q_heads,    kv->n_kv_heads,  kv->head_dim,  kv->block_tokens,     head_threads};
+    struct rope_kv args = {a->qkv_dev,           a->q_norm_dev,      a->k_norm_dev,   a->cos_sin_dev,
+                           a->slots_dev,         a->layer->k_dev,    a->layer->v_dev, a->eps,
+                           k_kv_block_bytes(kv), k_kv_scales_at(kv), a->n_q_heads,    kv->n_kv_heads,
+                           kv->head_dim,         kv->block_tokens,   head_threads,    a->n_fixed};
     dim3 grid(a->n_tokens, (a->n_q_heads + 2 * kv->n_kv_heads + in_block - 1) / in_block), block(THREADS);
     switch (kv->format.kind) {
     case K_F32: return K_LAUNCH(rope_kv_kernel<K_F32>, grid, block, 0, stream, args);

@@ -9,7 +9,7 @@
 /* ---- embed ----------------------------------------------------------------------------------- */
 
 /* Computes fma(scale, q, least) or scale · q, in the order of the input. */
-static void quant_row(const struct k_weight_view *w, uint32_t row, bool into, float *out)
+static void quant_row(const struct k_weight_view *w, uint32_t row, bool into, float by, float *out)
 {
     const bool has_least = k_format_has_least(w->format);
     float q[K_QUANT_READ], scale, least;
@@ -19,14 +19,15 @@ static void quant_row(const struct k_weight_view *w, uint32_t row, bool into, fl
         k_quant_read(w, row, k, end, q);
         k_quant_scale(w, row, k, &scale, &least);
         for (uint32_t i = k; i < end; i++) {
-            float v = has_least ? __builtin_fmaf(scale, q[i - k], least) : scale * q[i - k];
+            float v = (has_least ? __builtin_fmaf(scale, q[i - k], least) : scale * q[i - k]) * by;
             float *at = &out[w->permutation ? w->permutation[i] : i];
             *at = into ? *at + v : v;
         }
     }
 }
 
-static void embed_row(const struct k_weight *table, uint32_t id, bool into, float *restrict out)
+/* by: 1 changes no bit. */
+static void embed_row(const struct k_weight *table, uint32_t id, bool into, float by, float *restrict out)
 {
     uint32_t i = 0;
     while (id >= table->parts[i].first_row + table->parts[i].view.n_rows)
@@ -35,19 +36,19 @@ static void embed_row(const struct k_weight *table, uint32_t id, bool into, floa
     const void *row = host_row(part, id - part->first_row);
     uint32_t n = table->n_cols;
     if (!k_format_is_plain(part->view.format)) {
-        quant_row(&part->view, id - part->first_row, into, out);
+        quant_row(&part->view, id - part->first_row, into, by, out);
     } else if (part->view.format.kind == K_F32) {
         const float *f = row;
         for (uint32_t k = 0; k < n; k++)
-            out[k] = into ? out[k] + f[k] : f[k];
+            out[k] = into ? out[k] + f[k] * by : f[k] * by;
     } else if (part->view.format.kind == K_F16) {
         const uint16_t *h = row;
         for (uint32_t k = 0; k < n; k++)
-            out[k] = into ? out[k] + k_f32_from_f16(h[k]) : k_f32_from_f16(h[k]);
+            out[k] = into ? out[k] + k_f32_from_f16(h[k]) * by : k_f32_from_f16(h[k]) * by;
     } else {
         const uint16_t *h = row;
         for (uint32_t k = 0; k < n; k++)
-            out[k] = into ? out[k] + k_f32_from_bf16(h[k]) : k_f32_from_bf16(h[k]);
+            out[k] = into ? out[k] + k_f32_from_bf16(h[k]) * by : k_f32_from_bf16(h[k]) * by;
     }
 }
 
@@ -57,7 +58,7 @@ static void embed_task(void *context, struct k_piece piece)
     uint64_t begin, end;
     k_pool_share(a->n_tokens, piece, &begin, &end);
     for (uint64_t t = begin; t < end; t++)
-        embed_row(a->table, a->ids_dev[t], a->into, a->out_dev + t * a->table->n_cols);
+        embed_row(a->table, a->ids_dev[t], a->into, a->scale != 0 ? a->scale : 1.0f, a->out_dev + t * a->table->n_cols);
 }
 
 int ref_embed(struct k_backend *b, const struct k_embed_args *a, struct quire_error *err)

@@ -71,12 +71,25 @@ static void activate_task(void *context, struct k_piece piece)
     uint64_t begin, end;
     k_pool_share((uint64_t)a->n_tokens * a->n_cols, piece, &begin, &end);
     float *x = a->x_dev;
-    if (a->activation == K_ACT_GELU)
+    const float by = a->by, inverse = 1.0f / by;
+    switch (a->activation) {
+    case K_ACT_GELU:
         for (uint64_t i = begin; i < end; i++)
             x[i] = k_gelu(x[i]);
-    else
+        break;
+    case K_ACT_TANH:
         for (uint64_t i = begin; i < end; i++)
             x[i] = k_tanh(x[i]);
+        break;
+    case K_ACT_SCALE:
+        for (uint64_t i = begin; i < end; i++)
+            x[i] = x[i] * by;
+        break;
+    case K_ACT_SOFTCAP:
+        for (uint64_t i = begin; i < end; i++)
+            x[i] = k_softcap(x[i], by, inverse);
+        break;
+    }
 }
 
 int ref_activate(struct k_backend *b, const struct k_activate_args *a, struct quire_error *err)

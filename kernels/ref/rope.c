@@ -93,7 +93,7 @@ static void store_head(void *cache, const struct k_kv_shape *kv, uint64_t block,
 
 static void rope_kv_token(const struct k_rope_kv_args *a, uint64_t t)
 {
-    uint32_t head_dim = a->kv->head_dim, n_kv = a->kv->n_kv_heads, half = head_dim / 2;
+    uint32_t head_dim = a->kv->head_dim, n_kv = a->kv->n_kv_heads, half = (head_dim - a->n_fixed) / 2;
     float *q = a->qkv_dev + t * (a->n_q_heads + 2 * (uint64_t)n_kv) * head_dim;
     float *k = q + (uint64_t)a->n_q_heads * head_dim;
     float *v = k + (uint64_t)n_kv * head_dim;
@@ -135,6 +135,8 @@ int ref_rope_kv(struct k_backend *b, const struct k_rope_kv_args *a, struct quir
 {
     const struct k_kv_shape *kv = a->kv;
     int status = k_check_kv_shape("rope", kv, err);
+    if (status == QUIRE_OK)
+        status = k_check_rotation(a, err);
     if (status != QUIRE_OK)
         return status;
     struct k_rope_kv_args args = *a;

@@ -20,6 +20,15 @@ MODEL = ROOT / "tools" / "demo_model" / "model"
 ALWAYS_GUESSES = ("--speculative-config", '{"method": "none", "adaptive": false}')
 
 
+def cannot_run(because):
+    """Ends a test that this machine has no means for. tools/test.sh counts it apart; any other skip is a failure."""
+    pytest.skip(f"could not run here, because {because}")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "wide: tools/test.sh wide runs it; real process groups, or a matrix of which the suite runs one row")
+
+
 class Server:
     """One `quire` process and the address that it prints."""
 

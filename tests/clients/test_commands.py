@@ -14,7 +14,7 @@ import urllib.request
 
 import pytest
 
-from conftest import MODEL, QUIRE, ROOT, Server
+from conftest import MODEL, QUIRE, ROOT, Server, cannot_run
 
 
 def quire(*arguments, stdin=None, timeout=120):
@@ -343,7 +343,7 @@ def test_the_line_can_be_edited():
     linked = subprocess.run(["ldd", QUIRE], capture_output=True, text=True).stdout
     if "libedit" not in linked:
         assert "EDIT_FOUND" in (ROOT / "CMakeLists.txt").read_text() + (ROOT / "app" / "CMakeLists.txt").read_text()
-        pytest.skip("this build found no libedit: the terminal's own editing is there")
+        cannot_run("this build found no libedit")
     t = Terminal()
     t.wait_for("> ")
     t.type("at is 12 plus 3?\x01Wh\x05\x1b[D0\r")  # to the beginning, to the end, one to the left

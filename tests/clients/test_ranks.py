@@ -14,7 +14,7 @@ import urllib.request
 
 import pytest
 
-from conftest import MODEL, QUIRE
+from conftest import MODEL, QUIRE, cannot_run
 
 ASKED = [
     {"prompt": "Once upon a time", "max_tokens": 60, "ignore_eos": True, "temperature": 0, "logprobs": 5},
@@ -120,7 +120,7 @@ def hang(pid, other):
         with open(f"/proc/{pid}/task/{thread}/stat") as f:
             n_asleep = n_asleep + 1 if f.read().rsplit(")", 1)[1].split()[0] == "S" else 0
     if libc.ptrace(0x4206, thread, None, None) != 0 or libc.ptrace(0x4207, thread, None, None) != 0:  # SEIZE, INTERRUPT
-        pytest.skip(f"no tracing here: {os.strerror(ctypes.get_errno())}")
+        cannot_run(f"tracing fails: {os.strerror(ctypes.get_errno())}")
 
     def reap():  # its stop, and its end
         with contextlib.suppress(ChildProcessError):

@@ -183,7 +183,8 @@ static void test_embedding(void **state)
         ids[i] = i;
     put(b, g.bias_dev, ids, sizeof ids);
     float *out_dev = new_memory(b, N * K * 4, false), out[N * K];
-    const struct k_embed_args args = {g.weight, (uint32_t *)(void *)g.bias_dev, out_dev, N, false};
+    const struct k_embed_args args = {
+        .table = g.weight, .ids_dev = (uint32_t *)(void *)g.bias_dev, .out_dev = out_dev, .n_tokens = N};
     ok(b->ops->embed(b, &args, &err), &err);
     ok(b->ops->copy_out(b, out, out_dev, sizeof out, &err), &err);
     for (uint32_t i = 0; i < N * K; i++)

@@ -219,7 +219,9 @@ static void test_embedding(void **state)
     uint32_t *ids_dev = new_memory(b, sizeof ids, false);
     float *out_dev = new_memory(b, sizeof out, false);
     ok(b->ops->copy_in(b, ids_dev, ids, sizeof ids, &err), &err);
-    ok(b->ops->embed(b, &(struct k_embed_args){w, ids_dev, out_dev, N_ROWS, false}, &err), &err);
+    ok(b->ops->embed(b, &(struct k_embed_args){.table = w, .ids_dev = ids_dev, .out_dev = out_dev, .n_tokens = N_ROWS},
+                     &err),
+       &err);
     ok(b->ops->copy_out(b, out, out_dev, sizeof out, &err), &err);
     for (uint32_t i = 0; i < N_ROWS * N_COLS; i++) {
         uint32_t row = ids[i / N_COLS];

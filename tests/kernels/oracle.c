@@ -350,7 +350,8 @@ static void check_bytes(const struct op_case *c, const struct op_array *array, u
 static void check_rope_head(const struct op_case *c, const struct op_data *d, const struct op_output *out, uint64_t t,
                             uint32_t h, struct verdict *v)
 {
-    uint32_t n = c->head_dim, half = n / 2, heads = c->n_q_heads + 2 * c->n_kv_heads;
+    uint32_t n = c->head_dim, n_rotated = n - c->n_fixed, half = n_rotated / 2,
+             heads = c->n_q_heads + 2 * c->n_kv_heads;
     bool is_q = h < c->n_q_heads, is_v = h >= c->n_q_heads + c->n_kv_heads;
     const float *x = d->x + (t * heads + h) * n, *norm = is_q ? d->q_norm : d->k_norm;
     const struct op_array *array = &out->arrays[is_q ? 0 : is_v ? 2 : 1];
@@ -358,14 +359,19 @@ static void check_rope_head(const struct op_case *c, const struct op_data *d, co
     double rs = norm && !is_v ? norm_factor(x, NULL, n) : 1;
     double relative = norm && !is_v ? norm_relative(n) : 0, wants[256], tolerances[256];
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t j = i % half;
-        double a = x[j], b = x[j + half];
-        double cosine = d->cos_sin[t * n + 2 * j], sine = d->cos_sin[t * n + 2 * j + 1];
-        if (norm && !is_v) {
+        const bool is_fixed = i >= n_rotated;
+        uint32_t j = is_fixed ? 0 : i % half;
+        double a = is_fixed ? x[i] : x[j], b = is_fixed ? 0 : x[j + half];
+        double cosine = is_fixed ? 1 : d->cos_sin[t * n_rotated + 2 * j];
+        double sine = is_fixed ? 0 : d->cos_sin[t * n_rotated + 2 * j + 1];
+        if (norm && !is_v && is_fixed) {
+            a *= rs * norm[i];
+        } else if (norm && !is_v) {
             a *= rs * norm[j];
             b *= rs * norm[j + half];
         }
-        double first = i < half ? a * cosine : b * cosine, second = i < half ? -b * sine : a * sine;
+        const bool is_low = i < half || is_fixed;
+        double first = is_low ? a * cosine : b * cosine, second = is_low ? -b * sine : a * sine;
         double want = is_v ? x[i] : first + second;
         double tolerance = is_v ? 0 : (2 * U + relative) * (fabs(first) + fabs(second)) + DENORM;
         wants[i] = want;
@@ -495,8 +501,9 @@ static void check_exact(const struct op_case *c, const struct op_data *d, const 
             double taken = op_is_quantized(c)    ? page_embed_quant(c, d, d->ids[t], (uint32_t)k)
                            : c->op == K_OP_EMBED ? stored(d->weights, c->dtype, at)
                                                  : d->x[at];
-            double want = was + taken;
-            judge(v, t, k, output(&out->arrays[0], t * c->n_cols + k), want, c->into ? U * fabs(want) : 0);
+            double by = c->scale != 0 ? c->scale : 1, want = was + taken * by;
+            double off = (c->into ? U * fabs(want) : 0) + (by != 1 ? U * fabs(taken * by) + DENORM : 0);
+            judge(v, t, k, output(&out->arrays[0], t * c->n_cols + k), want, off);
         }
 }
 
@@ -540,6 +547,13 @@ static void check_activate(const struct op_case *c, const struct op_data *d, con
 {
     for (uint64_t i = 0; i < (uint64_t)c->n_tokens * c->n_cols; i++) {
         double x = d->x[i], want = tanh(x), tolerance = 5.4 * U * fabs(want);
+        if (c->activation == K_ACT_SCALE) {
+            want = x * c->scale;
+            tolerance = U * fabs(want);
+        } else if (c->activation == K_ACT_SOFTCAP) { /* the argument is off by 2 u, the result by one more */
+            want = c->scale * tanh(x / c->scale);
+            tolerance = (5.4 + 2 + 1) * U * fabs(want);
+        }
         if (c->activation == K_ACT_GELU) {
             want = 0.5 * x * erfc(-x / sqrt(2));
             tolerance = 10 * U * fabs(x) < 3.9e-7 ? 10 * U * fabs(x) : 3.9e-7;

@@ -381,7 +381,10 @@ static float page_gelu(float x)
 static void page_activate(const struct op_case *c, const struct op_data *d, float *out)
 {
     for (uint64_t i = 0; i < (uint64_t)c->n_tokens * c->n_cols; i++)
-        out[i] = c->activation == K_ACT_TANH ? page_tanh(d->x[i]) : page_gelu(d->x[i]);
+        out[i] = c->activation == K_ACT_TANH      ? page_tanh(d->x[i])
+                 : c->activation == K_ACT_SCALE   ? d->x[i] * c->scale
+                 : c->activation == K_ACT_SOFTCAP ? c->scale * page_tanh(d->x[i] * (1.0f / c->scale))
+                                                  : page_gelu(d->x[i]);
 }
 
 static void page_pool(const struct op_case *c, const struct op_data *d, float *out)
@@ -456,7 +459,8 @@ static void page_rope_kv(const struct op_case *c, const struct op_data *d, struc
             memcpy(normed, x, n * sizeof *x);
             if (c->extra && !is_v)
                 page_norm_row(x, is_q ? d->q_norm : d->k_norm, normed, n);
-            page_rotate(normed, d->cos_sin + t * n, result, n);
+            memcpy(result, normed, n * sizeof *result);
+            page_rotate(normed, d->cos_sin + t * (n - c->n_fixed), result, n - c->n_fixed);
             uint32_t kv_head = (h - c->n_q_heads) % c->n_kv_heads;
             if (is_q)
                 page_store(&out->arrays[0], t, h, c->n_q_heads, K_F32, result, n);
@@ -590,6 +594,8 @@ static void page_copy_rows(const struct op_case *c, const struct op_data *d, flo
             float v = op_is_quantized(c)    ? page_embed_quant(c, d, d->ids[t], (uint32_t)k)
                       : c->op == K_OP_EMBED ? stored(d->weights, c->dtype, from)
                                             : d->x[from];
+            if (c->scale != 0)
+                v = v * c->scale;
             out[t * c->n_cols + k] = c->into ? d->add[t * c->n_cols + k] + v : v;
         }
     }

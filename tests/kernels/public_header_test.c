@@ -305,7 +305,9 @@ static void test_refused_arguments(void **state)
     float x[64] = {0};
     uint32_t id = 4;
     assert_int_equal(b->ops->weight_create(b, &view, 1, &w, &err), QUIRE_OK);
-    assert_int_equal(b->ops->embed(b, &(struct k_embed_args){w, &id, x, 1, false}, &err), QUIRE_INVALID);
+    assert_int_equal(
+        b->ops->embed(b, &(struct k_embed_args){.table = w, .ids_dev = &id, .out_dev = x, .n_tokens = 1}, &err),
+        QUIRE_INVALID);
     assert_non_null(strstr(err.text, "token id 4"));
     b->ops->weight_destroy(b, w);
 

@@ -107,7 +107,7 @@ static void test_embed_of_no_row(void **state)
     const struct k_weight_view view = k_plain_view(table, K_F32, N_ROWS, N_COLS, N_COLS * sizeof(float));
     OK(b->ops->weight_create(b, &view, 1, &weight, &err));
     void *ids_dev = on_device(ids, sizeof ids), *out_dev = on_device(NULL, sizeof got);
-    const struct k_embed_args args = {weight, ids_dev, out_dev, N_TOKENS, false};
+    const struct k_embed_args args = {.table = weight, .ids_dev = ids_dev, .out_dev = out_dev, .n_tokens = N_TOKENS};
     if (!b->ops->memory) {
         assert_int_equal(b->ops->embed(b, &args, &err), QUIRE_INVALID);
     } else {

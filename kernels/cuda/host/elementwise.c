@@ -67,6 +67,8 @@ int cuda_rope_kv(struct k_backend *b, const struct k_rope_kv_args *a, struct qui
     int status = cuda_alive(b, err);
     if (status == QUIRE_OK)
         status = k_check_kv_shape("rope", a->kv, err);
+    if (status == QUIRE_OK)
+        status = k_check_rotation(a, err);
     if (status != QUIRE_OK || a->n_tokens == 0)
         return status;
     return cuda_check(b, launch_rope_kv(cuda_of(b)->stream, a), "rope_kv", err);

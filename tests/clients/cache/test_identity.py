@@ -425,8 +425,8 @@ def tiny(tmp_path_factory):
     return with_letters(tmp_path_factory.mktemp("identity") / "tiny", "bert_mean")
 
 
-@pytest.mark.parametrize("kind", ["demo", "models/llama3", "models/qwen2_window", "models/qwen2_yarn", "models/llama_bias",
-                                  "quantized/gptq_4_32_order_zeros_v2"])
+@pytest.mark.parametrize("kind", ["demo", *(pytest.param(kind, marks=pytest.mark.wide) for kind in (
+    "models/llama3", "models/qwen2_window", "models/qwen2_yarn", "models/llama_bias", "quantized/gptq_4_32_order_zeros_v2"))])
 def test_edits_of_a_checkpoints_files(kind, tiny, tmp_path):
     model = make(kind, tmp_path / "model")
     answers = fill(model, tmp_path / "stores", tiny)

@@ -11,7 +11,7 @@ import subprocess
 import pytest
 import yaml
 
-from conftest import MODEL, ROOT
+from conftest import MODEL, ROOT, cannot_run
 from test_hosts import ASK, MPIS, Group, free_port, ip, lose, two_hosts
 from test_ranks import LONG, streamed
 
@@ -23,7 +23,7 @@ ASKED = [
     {"prompt": "Tell me a story. " * 30, "max_tokens": 6, "temperature": 0, "logprobs": 3},
 ]
 
-pytestmark = pytest.mark.skipif(not QUIRE.exists(), reason="there is no build of the preset simt")
+pytestmark = [pytest.mark.wide, pytest.mark.skipif(not QUIRE.exists(), reason="could not run here, because there is no build of the preset simt")]
 
 
 def named(host):
@@ -42,7 +42,7 @@ def group(start):
     def begin(n_on_host, n, *arguments, with_stub=True, of_rank=lambda rank: {}, **more):
         """This number of ranks on each host, which has a GPU for each; 0: all on this host."""
         if n_on_host and not has_hosts():
-            pytest.skip("to name hosts is root's (unshare --uts)")
+            cannot_run("unshare --uts needs root")
         # the longest possible name
         host = lambda rank: f"quire-{rank // n_on_host}".rjust(64, "h") if n_on_host else ""
         placed = lambda rank: {"QUIRE_SIMT_DEVICES": str(n_on_host or n), "QUIRE_SIMT_HOST": host(rank)[-1:], **of_rank(rank)}
@@ -86,7 +86,7 @@ def test_several_hosts_give_the_answers_of_one_gpu(group, expected, n, stages, n
 def test_mpirun_gives_the_answers_of_one_gpu(start, expected, mpi):
     command, name = MPIS[mpi]
     if not shutil.which(command[0]) or not (QUIRE.parent / f"libquire_{mpi}.so").exists():
-        pytest.skip(f"there is no {command[0]}, or the build had no {mpi}")
+        cannot_run(f"there is no {command[0]}, or the build had no {mpi}")
     server = start(*SERVE, "-tp", 2, before=[*command, "2"], program=QUIRE, environment={"QUIRE_SIMT_DEVICES": "2"})
     assert f"data transport: {name}" in server.output()
     assert answers(server) == expected
@@ -135,7 +135,7 @@ def test_options_that_differ_are_named(group):
 def test_a_cut_network_ends_both_sides(two_hosts, start):
     """The NCCL stub is not affected by it."""
     if not has_hosts():
-        pytest.skip("to name hosts is root's (unshare --uts)")
+        cannot_run("unshare --uts needs root")
     hosts = [(["ip", "netns", "exec", name, *named(f"quire-{i}")], {"QUIRE_SIMT_HOST": str(i)}) for i, name in enumerate(two_hosts)]
     ranks = Group(start, 2, "-tp", 2, program=QUIRE, serve=SERVE, before=lambda rank: hosts[rank][0], of_rank=lambda rank: hosts[rank][1], LD_LIBRARY_PATH=str(STUB),
                   MASTER_ADDR="10.99.0.1", QUIRE_GROUP_SECRET="correct horse battery staple")
@@ -155,7 +155,7 @@ def test_a_cut_network_ends_both_sides(two_hosts, start):
 def test_the_manifest_with_its_lines_for_gpus_starts_a_group(start, expected):
     """A pod is a host with one visible GPU; the controller sets the variables."""
     if not has_hosts():
-        pytest.skip("to name hosts is root's (unshare --uts)")
+        cannot_run("unshare --uts needs root")
     text = (ROOT / "packaging" / "leaderworkerset.yaml").read_text()
     for line in "- --device=cuda", 'nvidia.com/gpu: "1"':
         assert text.count("# " + line) == 1

@@ -16,10 +16,12 @@ import openai
 import pytest
 import yaml
 
-from conftest import MODEL, QUIRE, ROOT
+from conftest import MODEL, QUIRE, ROOT, cannot_run
 from test_ranks import LONG, answers, is_gone, streamed
 
 SERVE = ["serve", MODEL, "--port", "0", "--served-model-name", "demo", "--device", "cpu", "--threads", "1"]
+
+pytestmark = pytest.mark.wide
 
 
 def free_port():
@@ -105,7 +107,7 @@ MPIS = {"openmpi": (["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe",
 def test_mpirun_gives_the_answers_of_one_process(start, expected, mpi, n, stages):
     command, name = MPIS[mpi]
     if not shutil.which(command[0]) or not (QUIRE.parent / f"libquire_{mpi}.so").exists():
-        pytest.skip(f"there is no {command[0]}, or the build had no {mpi}")
+        cannot_run(f"there is no {command[0]}, or the build had no {mpi}")
     server = start(*SERVE, "-tp", n, "-pp", stages, before=[*command, str(n * stages)])
     assert f"data transport: {name}" in server.output()
     assert answers(server) == expected
@@ -122,7 +124,7 @@ def test_mpirun_ends_where_rank_0_cannot_begin(mpi):
     rank 0."""
     command, _ = MPIS[mpi]
     if not shutil.which(command[0]) or not (QUIRE.parent / f"libquire_{mpi}.so").exists():
-        pytest.skip(f"there is no {command[0]}, or the build had no {mpi}")
+        cannot_run(f"there is no {command[0]}, or the build had no {mpi}")
     got = subprocess.run([*command, "2", str(QUIRE), *map(str, SERVE), "-tp", "2", "--gemm-form", "mma"], capture_output=True, text=True, timeout=60)
     why = "--gemm-form: device cpu does not have mma"
     assert got.returncode != 0 and re.search(f"quire: (rank 0 ended the group: )?{why}", got.stderr), got.stderr
@@ -130,7 +132,7 @@ def test_mpirun_ends_where_rank_0_cannot_begin(mpi):
 
 def test_mpirun_leaves_nothing_of_a_rank_that_is_killed(start):
     if not shutil.which("mpirun.mpich") or not (QUIRE.parent / "libquire_mpich.so").exists():
-        pytest.skip("there is no mpirun.mpich, or the build had no MPICH")
+        cannot_run("there is no mpirun.mpich, or the build had no MPICH")
     server = start(*SERVE, "-tp", "2", before=["mpirun.mpich", "-n", "2"])
     reply = streamed(server)
     proxy, = children(server.process.pid)
@@ -144,7 +146,7 @@ def test_mpirun_leaves_nothing_of_a_rank_that_is_killed(start):
 
 def test_mpi_that_is_not_there_is_named_and_tcp_taken(start, expected, tmp_path):
     if not shutil.which("mpirun.mpich"):
-        pytest.skip("there is no mpirun.mpich")
+        cannot_run("there is no mpirun.mpich")
     alone = tmp_path / "quire"
     shutil.copy(QUIRE, alone)
     lacks = "libquire_mpich.so was not found next to the program, in ../lib or on the loader's path"
@@ -181,7 +183,7 @@ def test_a_rank_that_hangs_for_good_ends_after_its_group(group):
     rank = ranks.others[0]
     reply = streamed(ranks.first)
     if libc.ptrace(0x4206, rank.pid, None, None) != 0 or libc.ptrace(0x4207, rank.pid, None, None) != 0:  # SEIZE, INTERRUPT
-        pytest.skip(f"no tracing here: {os.strerror(ctypes.get_errno())}")
+        cannot_run(f"tracing fails: {os.strerror(ctypes.get_errno())}")
     rest = reply.read().decode()
     assert '"error"' in rest and "rank 1 (" in rest and "within 4.0 s: it hangs" in rest, rest[-600:]
     assert ranks.first.process.wait(30) == 1
@@ -328,21 +330,24 @@ def ip(*words):
 def two_hosts():
     """Two network namespaces with a wire between them."""
     if os.geteuid() != 0 or not shutil.which("ip"):
-        pytest.skip("namespaces of networks are root's, and need ip (iproute2)")
+        cannot_run("network namespaces need root and ip (iproute2)")
     names = [f"quire{os.getpid()}{c}" for c in "ab"]
     try:
         for name in names:
             ip("netns", "add", name)
-    except subprocess.CalledProcessError as e:
-        pytest.skip(f"no namespaces of networks here: {e.stderr}")
-    ip("link", "add", "wire0", "netns", names[0], "type", "veth", "peer", "name", "wire1", "netns", names[1])
-    for i, name in enumerate(names):
-        ip("-n", name, "addr", "add", f"10.99.0.{i + 1}/24", "dev", f"wire{i}")
-        ip("-n", name, "link", "set", f"wire{i}", "up")
-        ip("-n", name, "link", "set", "lo", "up")
-    yield names
-    for name in names:
-        subprocess.run(["ip", "netns", "del", name])
+        ip("link", "add", "wire0", "netns", names[0], "type", "veth", "peer", "name", "wire1", "netns", names[1])
+        for i, name in enumerate(names):
+            ip("-n", name, "addr", "add", f"10.99.0.{i + 1}/24", "dev", f"wire{i}")
+            ip("-n", name, "link", "set", f"wire{i}", "up")
+            ip("-n", name, "link", "set", "lo", "up")
+        yield names
+    except subprocess.CalledProcessError as e: # containers may forbid any of them
+        if e.cmd[0] != "ip":
+            raise
+        cannot_run(f"{' '.join(e.cmd)} fails: {e.stderr.decode().strip()}")
+    finally:
+        for name in names:
+            subprocess.run(["ip", "netns", "del", name], stderr=subprocess.DEVNULL)
 
 
 ASK = """import json, sys, urllib.request
