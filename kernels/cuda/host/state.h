@@ -3,9 +3,9 @@
  * The host side is in C. A file may call the files named before it: state.c errors, and whether a step is being
  * recorded; memory.c allocations, copies, staging, tickets; graph.c recorded steps; device.c selection and
  * description of the GPU; weight.c weights onto the device; cublaslt.c NVIDIA's GEMM; nccl.c NVIDIA's transport
- * between GPUs; gemm.c, attention.c (which have the tables of kernels), sample.c, elementwise.c check arguments and launch; cuda.c the table, open and
- * close. Kernels are in NAME.cu; each compiles on its own with device.cuh. launch.h declares the functions that they
- * export to C.
+ * between GPUs; gemm.c, attention.c, sample.c, elementwise.c check arguments and launch, and the first two have tables
+ * of their kernels; cuda.c the backend's table, open and close. Kernels are in NAME.cu; each compiles on its own with
+ * device.cuh. launch.h and gemm_launch.h declare the functions that they export to C.
  *
  * One thread, the engine's. All work goes to one stream. The first CUDA error is sticky: the backend is unusable,
  * and every later call returns that error. A shortage of memory is not sticky: it returns a status, and the backend
