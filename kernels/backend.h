@@ -21,6 +21,7 @@
 #include "base/status.h"
 #include "kernels/format.h"
 #include "kernels/gemm_form.h"
+#include "kernels/kernel_table.h"
 #include "kernels/operations.h"
 
 #include <stdbool.h>
@@ -52,7 +53,6 @@ struct k_graph; /* the recorded operations of a step of one shape */
 
 struct k_backend_ops {
     const struct k_planner *planner; /* the backend's name and memory requirements */
-    const char *description; /* one line for people: the hardware it runs on */
     void (*close)(struct k_backend *b);
 
     /* Reports the device's memory; `available` bytes are free now. NULL if the backend computes in host memory. */
@@ -68,6 +68,9 @@ struct k_backend_ops {
     void (*weight_destroy)(struct k_backend *b, struct k_weight *w);
     /* Returns whether the operation supports weights, or a KV cache, in this format; for a GEMM, in this form. */
     bool (*supports)(struct k_backend *b, enum k_operation operation, enum k_gemm_form form, struct k_format format);
+    /* Returns row i of the operation's kernels (kernels/kernel_table.h), or NULL past the last. Without a table the
+     * operation has one kernel. kernel_at is NULL if no operation has a table. */
+    const struct k_kernel *(*kernel_at)(enum k_operation operation, uint32_t i);
     /* Makes the backend a rank of the group. After that, K_GROUP_OPERATIONS may be called, by all ranks in the same
      * order. Call it once, by all ranks at the same time, before any graph is recorded. *group is copied; its context
      * must live as long as the backend. Afterwards the graph functions may be NULL, so check them again. Returns
@@ -103,12 +106,14 @@ struct k_backend_ops {
 
 struct k_backend {
     const struct k_backend_ops *ops;
+    const char *description; /* one line for people: the hardware it runs on */
     uint32_t n_threads; /* compute threads on the host, including the caller's */
     const char *placement; /* one line for people: how many threads, on which CPUs, and where memory lies */
     enum k_gemm_form form; /* the form of every GEMM; never K_FORM_AUTO */
     /* NULL, or the library that computes GEMMs of many tokens, "cuBLASLt 13.1.0". The bits of a token then depend on
      * the number of tokens. */
     const char *gemm_library;
+    struct k_kernel_choice choice; /* starts as zeros */
 };
 
 #endif

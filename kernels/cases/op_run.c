@@ -24,6 +24,21 @@ struct buffer {
     const void *host; /* the expected contents after the call; NULL: an output */
 };
 
+/* The KV cache of an operation. */
+struct op_cache {
+    struct k_kv_shape kv;
+    struct k_kv_layer layer; /* layer that the op writes or reads; the destination of a block copy */
+    struct k_kv_layer source;     /* block copy only */
+    struct k_block_pair *pairs;   /* [T], block copy only */
+    uint64_t kv_bytes, n_blocks;
+    uint32_t *host_slots;  /* [all positions of all sequences] */
+    uint32_t slot_start[OP_MAX_SEQS];
+    uint32_t *token_slots; /* [T] */
+    uint32_t *host_tables; /* block tables of the sequences, concatenated */
+    uint32_t table_start[OP_MAX_SEQS];
+    unsigned char *host_k, *host_v; /* the cache before the op */
+};
+
 struct op_binding {
     struct k_backend *b;
     const struct op_case *c;
@@ -45,17 +60,7 @@ struct op_binding {
     void *plan, *plan_dev; /* attention's plan on the host, and its device copy */
     uint64_t plan_bytes;
     struct op_sampler sampler;
-    struct k_kv_shape kv;
-    struct k_kv_layer layer; /* layer that the op writes or reads; the destination of a block copy */
-    struct k_kv_layer source;     /* block copy only */
-    struct k_block_pair *pairs;   /* [T], block copy only */
-    uint64_t kv_bytes, n_blocks;
-    uint32_t *host_slots;  /* [all positions of all sequences] */
-    uint32_t slot_start[OP_MAX_SEQS];
-    uint32_t *token_slots; /* [T] */
-    uint32_t *host_tables; /* block tables of the sequences, concatenated */
-    uint32_t table_start[OP_MAX_SEQS];
-    unsigned char *host_k, *host_v; /* the cache before the op */
+    struct op_cache *cache; /* follows this struct; zeros if the op has no KV cache */
 };
 
 /* Keeps the first failure. After it, the binding reads and writes nothing more, and its owner releases it. */
@@ -189,52 +194,53 @@ static uint32_t *shuffled(struct op_binding *n, uint64_t count)
 static void make_tables(struct op_binding *n)
 {
     const struct op_case *c = n->c;
-    uint32_t bt = n->kv.block_tokens, n_seqs = op_n_seqs(c), used = 0, positions = 0;
+    uint32_t bt = n->cache->kv.block_tokens, n_seqs = op_n_seqs(c), used = 0, positions = 0;
     for (uint32_t s = 0; s < n_seqs; s++) {
-        n->table_start[s] = used;
-        n->slot_start[s] = positions;
+        n->cache->table_start[s] = used;
+        n->cache->slot_start[s] = positions;
         used += (seq_end(c, s) + bt - 1) / bt;
         positions += seq_end(c, s);
     }
-    n->n_blocks = used + 3;
-    uint32_t *order = shuffled(n, n->n_blocks);
-    n->host_tables = made(n, malloc(used * sizeof *n->host_tables));
-    n->host_slots = made(n, malloc(positions * sizeof *n->host_slots));
+    n->cache->n_blocks = used + 3;
+    uint32_t *order = shuffled(n, n->cache->n_blocks);
+    n->cache->host_tables = made(n, malloc(used * sizeof *n->cache->host_tables));
+    n->cache->host_slots = made(n, malloc(positions * sizeof *n->cache->host_slots));
     if (!is_ok(n)) {
         free(order);
         return;
     }
-    memcpy(n->host_tables, order, used * sizeof *order);
+    memcpy(n->cache->host_tables, order, used * sizeof *order);
     uint32_t at = 0;
     for (uint32_t s = 0; s < n_seqs; s++)
         for (uint32_t p = 0; p < seq_end(c, s); p++)
-            n->host_slots[at++] = n->host_tables[n->table_start[s] + p / bt] * bt + p % bt;
-    n->tables = input(n, n->host_tables, used * sizeof *n->host_tables);
+            n->cache->host_slots[at++] = n->cache->host_tables[n->cache->table_start[s] + p / bt] * bt + p % bt;
+    n->tables = input(n, n->cache->host_tables, used * sizeof *n->cache->host_tables);
     free(order);
 }
 
 /* Byte offset in the cache of one head of a slot; and of its scale, in an 8-bit cache. */
 static uint64_t cache_offset(const struct op_binding *n, uint32_t slot, uint32_t head)
 {
-    uint64_t bt = n->kv.block_tokens;
-    return slot / bt * k_kv_block_bytes(&n->kv) +
-           (head * bt + slot % bt) * k_format_bytes(n->kv.format, n->kv.head_dim);
+    uint64_t bt = n->cache->kv.block_tokens;
+    return slot / bt * k_kv_block_bytes(&n->cache->kv) +
+           (head * bt + slot % bt) * k_format_bytes(n->cache->kv.format, n->cache->kv.head_dim);
 }
 static uint64_t scale_offset(const struct op_binding *n, uint32_t slot, uint32_t head)
 {
-    uint64_t bt = n->kv.block_tokens;
-    return slot / bt * k_kv_block_bytes(&n->kv) + k_kv_scales_at(&n->kv) + (head * bt + slot % bt) * sizeof(float);
+    uint64_t bt = n->cache->kv.block_tokens;
+    return slot / bt * k_kv_block_bytes(&n->cache->kv) + k_kv_scales_at(&n->cache->kv) +
+           (head * bt + slot % bt) * sizeof(float);
 }
 
 /* Allocates what the cache holds before the op: NaN. */
 static bool make_host_cache(struct op_binding *n)
 {
-    n->host_k = made(n, malloc(n->kv_bytes));
-    n->host_v = made(n, malloc(n->kv_bytes));
+    n->cache->host_k = made(n, malloc(n->cache->kv_bytes));
+    n->cache->host_v = made(n, malloc(n->cache->kv_bytes));
     if (!is_ok(n))
         return false;
-    memset(n->host_k, 0xff, n->kv_bytes);
-    memset(n->host_v, 0xff, n->kv_bytes);
+    memset(n->cache->host_k, 0xff, n->cache->kv_bytes);
+    memset(n->cache->host_v, 0xff, n->cache->kv_bytes);
     return true;
 }
 
@@ -243,7 +249,7 @@ static void make_cache(struct op_binding *n)
 {
     const struct op_case *c = n->c;
     size_t head_bytes = c->head_dim * k_dtype_bytes(c->dtype);
-    n->kv_bytes = n->n_blocks * k_kv_block_bytes(&n->kv);
+    n->cache->kv_bytes = n->cache->n_blocks * k_kv_block_bytes(&n->cache->kv);
     if (!make_host_cache(n))
         return;
     uint32_t n_positions = 0;
@@ -252,19 +258,19 @@ static void make_cache(struct op_binding *n)
     for (uint32_t p = 0; p < n_positions; p++) {
         for (uint32_t h = 0; h < c->n_kv_heads; h++) {
             uint64_t from = ((uint64_t)p * c->n_kv_heads + h) * head_bytes;
-            uint64_t to = cache_offset(n, n->host_slots[p], h);
-            memcpy(n->host_k + to, (const unsigned char *)n->d->k + from, head_bytes);
-            memcpy(n->host_v + to, (const unsigned char *)n->d->v + from, head_bytes);
+            uint64_t to = cache_offset(n, n->cache->host_slots[p], h);
+            memcpy(n->cache->host_k + to, (const unsigned char *)n->d->k + from, head_bytes);
+            memcpy(n->cache->host_v + to, (const unsigned char *)n->d->v + from, head_bytes);
             if (!op_has_byte_cache(c))
                 continue;
-            to = scale_offset(n, n->host_slots[p], h);
-            memcpy(n->host_k + to, n->d->k_scales + (uint64_t)p * c->n_kv_heads + h, sizeof(float));
-            memcpy(n->host_v + to, n->d->v_scales + (uint64_t)p * c->n_kv_heads + h, sizeof(float));
+            to = scale_offset(n, n->cache->host_slots[p], h);
+            memcpy(n->cache->host_k + to, n->d->k_scales + (uint64_t)p * c->n_kv_heads + h, sizeof(float));
+            memcpy(n->cache->host_v + to, n->d->v_scales + (uint64_t)p * c->n_kv_heads + h, sizeof(float));
         }
     }
     bool is_input = c->op == K_OP_ATTENTION;
-    n->layer.k_dev = new_buffer(n, n->host_k, n->kv_bytes, is_input);
-    n->layer.v_dev = new_buffer(n, n->host_v, n->kv_bytes, is_input);
+    n->cache->layer.k_dev = new_buffer(n, n->cache->host_k, n->cache->kv_bytes, is_input);
+    n->cache->layer.v_dev = new_buffer(n, n->cache->host_v, n->cache->kv_bytes, is_input);
 }
 
 /* ---- binding --------------------------------------------------------------------------------- */
@@ -347,19 +353,21 @@ static void bind_weight(struct op_binding *n)
 static void bind_kv(struct op_binding *n)
 {
     const struct op_case *c = n->c;
-    n->kv = (struct k_kv_shape){k_kv_format(c->dtype), c->n_kv_heads, c->head_dim, c->block_tokens};
+    n->cache->kv = (struct k_kv_shape){k_kv_format(c->dtype), c->n_kv_heads, c->head_dim, c->block_tokens};
     if (n->variant.block_tokens > 0)
-        n->kv.block_tokens = n->variant.block_tokens;
+        n->cache->kv.block_tokens = n->variant.block_tokens;
     make_tables(n);
     if (is_ok(n))
         make_cache(n);
-    if (c->op != K_OP_ROPE_KV || !is_ok(n) || !(n->token_slots = made(n, malloc(n->n_tokens * sizeof *n->token_slots))))
+    if (c->op != K_OP_ROPE_KV || !is_ok(n) ||
+        !(n->cache->token_slots = made(n, malloc(n->n_tokens * sizeof *n->cache->token_slots))))
         return;
     for (uint32_t t = 0; t < n->n_tokens; t++) {
         uint32_t seq, position = op_token_position(c, t, &seq);
-        n->token_slots[t] = op_is_fill(c, t) ? K_NO_SLOT : n->host_slots[n->slot_start[seq] + position];
+        n->cache->token_slots[t] = op_is_fill(c, t) ? K_NO_SLOT
+                                                    : n->cache->host_slots[n->cache->slot_start[seq] + position];
     }
-    n->slots = input(n, n->token_slots, n->n_tokens * sizeof *n->token_slots);
+    n->slots = input(n, n->cache->token_slots, n->n_tokens * sizeof *n->cache->token_slots);
 }
 
 /* Returns whether a block copy goes to host memory. The variant selects which of the two arenas is in host memory. */
@@ -372,19 +380,19 @@ static bool copies_to_host(const struct op_binding *n)
 static void bind_copy(struct op_binding *n)
 {
     const struct op_case *c = n->c;
-    n->kv = (struct k_kv_shape){k_kv_format(c->dtype), c->n_kv_heads, c->head_dim, c->block_tokens};
-    n->n_blocks = c->n_rows;
-    n->kv_bytes = n->n_blocks * k_kv_block_bytes(&n->kv);
+    n->cache->kv = (struct k_kv_shape){k_kv_format(c->dtype), c->n_kv_heads, c->head_dim, c->block_tokens};
+    n->cache->n_blocks = c->n_rows;
+    n->cache->kv_bytes = n->cache->n_blocks * k_kv_block_bytes(&n->cache->kv);
     if (!make_host_cache(n))
         return;
-    n->source.k_dev = new_buffer_in(n, !copies_to_host(n), n->d->k, n->kv_bytes, true);
-    n->source.v_dev = new_buffer_in(n, !copies_to_host(n), n->d->v, n->kv_bytes, true);
-    n->layer.k_dev = new_buffer_in(n, copies_to_host(n), n->host_k, n->kv_bytes, false);
-    n->layer.v_dev = new_buffer_in(n, copies_to_host(n), n->host_v, n->kv_bytes, false);
-    uint32_t *order = shuffled(n, n->n_blocks);
-    n->pairs = made(n, malloc(n->n_tokens * sizeof *n->pairs));
-    for (uint32_t t = 0; order && n->pairs && t < n->n_tokens; t++)
-        n->pairs[t] = (struct k_block_pair){.from = n->d->ids[t], .to = order[t]};
+    n->cache->source.k_dev = new_buffer_in(n, !copies_to_host(n), n->d->k, n->cache->kv_bytes, true);
+    n->cache->source.v_dev = new_buffer_in(n, !copies_to_host(n), n->d->v, n->cache->kv_bytes, true);
+    n->cache->layer.k_dev = new_buffer_in(n, copies_to_host(n), n->cache->host_k, n->cache->kv_bytes, false);
+    n->cache->layer.v_dev = new_buffer_in(n, copies_to_host(n), n->cache->host_v, n->cache->kv_bytes, false);
+    uint32_t *order = shuffled(n, n->cache->n_blocks);
+    n->cache->pairs = made(n, malloc(n->n_tokens * sizeof *n->cache->pairs));
+    for (uint32_t t = 0; order && n->cache->pairs && t < n->n_tokens; t++)
+        n->cache->pairs[t] = (struct k_block_pair){.from = n->d->ids[t], .to = order[t]};
     free(order);
 }
 
@@ -476,11 +484,12 @@ static void bind_output(struct op_binding *n)
 int op_bind(struct k_backend *b, const struct op_case *c, const struct op_data *d, const struct op_variant *variant,
             struct op_binding **out, struct quire_error *err)
 {
-    struct op_binding *n = calloc(1, sizeof *n);
+    struct op_binding *n = calloc(1, sizeof *n + sizeof *n->cache); /* one allocation for both */
     *out = NULL;
     if (!n)
         return quire_fail(err, QUIRE_NO_MEMORY, "%s: no memory on the host", op_name(c));
-    *n = (struct op_binding){.b = b, .c = c, .d = d, .variant = *variant, .n_tokens = op_n_tokens(c)};
+    *n = (struct op_binding){
+        .b = b, .c = c, .d = d, .variant = *variant, .n_tokens = op_n_tokens(c), .cache = (struct op_cache *)(n + 1)};
     bind_arrays(n);
     if (is_ok(n) && op_is_quantized(c))
         bind_quantized(n);
@@ -522,7 +531,7 @@ static int plan_attention(struct op_binding *n, uint32_t chunk, uint32_t index, 
         if (from < seq->n_tokens)
             n->rows[n_rows++] = (struct k_attn_row){token + from,
                                                     seq->n_tokens - from < chunk ? seq->n_tokens - from : chunk,
-                                                    seq->position + from, n->table_start[s]};
+                                                    seq->position + from, n->cache->table_start[s]};
         token += seq->n_tokens;
     }
     n->n_attn_rows = n_rows;
@@ -531,7 +540,7 @@ static int plan_attention(struct op_binding *n, uint32_t chunk, uint32_t index, 
         return status;
     status = n->b->ops->attention_plan(n->b,
                                        &(struct k_attention_plan_args){.rows = n->rows,
-                                                                       .kv = &n->kv,
+                                                                       .kv = &n->cache->kv,
                                                                        .plan = n->plan,
                                                                        .n_rows = n_rows,
                                                                        .n_tokens = n->n_tokens,
@@ -623,8 +632,8 @@ static int call_rope_kv(struct op_binding *n, uint64_t t, uint32_t count, struct
                                         .cos_sin_dev = n->cos_sin ? n->cos_sin + t * (n->c->head_dim - n->c->n_fixed)
                                                                   : NULL,
                                         .slots_dev = n->slots + t,
-                                        .kv = &n->kv,
-                                        .layer = &n->layer,
+                                        .kv = &n->cache->kv,
+                                        .layer = &n->cache->layer,
                                         .n_tokens = count,
                                         .n_q_heads = n->c->n_q_heads,
                                         .n_fixed = n->c->n_fixed};
@@ -642,8 +651,8 @@ static int call_attention(struct op_binding *n, uint64_t t, uint32_t count, stru
                                           .rows_dev = n->rows_dev,
                                           .plan_dev = n->plan_dev,
                                           .tables_dev = n->tables,
-                                          .kv = &n->kv,
-                                          .layer = &n->layer,
+                                          .kv = &n->cache->kv,
+                                          .layer = &n->cache->layer,
                                           .workspace_dev = n->workspace,
                                           .n_rows = n->n_attn_rows,
                                           .n_tokens = n->n_tokens,
@@ -698,7 +707,7 @@ static int call_gather(struct op_binding *n, uint64_t t, uint32_t count, struct 
 
 static int call_kv_copy(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err)
 {
-    const struct k_kv_copy_args args = {&n->kv, &n->source, &n->layer, n->pairs + t, count};
+    const struct k_kv_copy_args args = {&n->cache->kv, &n->cache->source, &n->cache->layer, n->cache->pairs + t, count};
     return n->b->ops->kv_copy(n->b, &args, err);
 }
 
@@ -788,25 +797,25 @@ static void take(unsigned char *out, unsigned char *cache, const unsigned char *
 static void fetch_rope_kv(struct op_binding *n, struct op_output *out)
 {
     uint64_t stride = n->d->x_width * (uint64_t)4;
-    unsigned char *x = made(n, malloc(n->n_tokens * stride)), *k = made(n, malloc(n->kv_bytes));
+    unsigned char *x = made(n, malloc(n->n_tokens * stride)), *k = made(n, malloc(n->cache->kv_bytes));
     read_back(n, false, x, n->x, n->n_tokens * stride);
     for (uint32_t t = 0; is_ok(n) && t < n->n_tokens; t++)
         memcpy(out->arrays[0].bytes + t * out->arrays[0].token_bytes, x + t * stride, out->arrays[0].token_bytes);
-    size_t head_bytes = k_format_bytes(n->kv.format, n->kv.head_dim);
+    size_t head_bytes = k_format_bytes(n->cache->kv.format, n->cache->kv.head_dim);
     for (int side = 0; side < 2 && is_ok(n); side++) {
-        unsigned char *before = side ? n->host_v : n->host_k;
-        read_back(n, false, k, side ? n->layer.v_dev : n->layer.k_dev, n->kv_bytes);
+        unsigned char *before = side ? n->cache->host_v : n->cache->host_k;
+        read_back(n, false, k, side ? n->cache->layer.v_dev : n->cache->layer.k_dev, n->cache->kv_bytes);
         for (uint32_t t = 0; is_ok(n) && t < n->n_tokens; t++) {
-            for (uint32_t h = 0; h < n->kv.n_kv_heads && !op_is_fill(n->c, t); h++) {
+            for (uint32_t h = 0; h < n->cache->kv.n_kv_heads && !op_is_fill(n->c, t); h++) {
                 unsigned char *row = out->arrays[1 + side].bytes + t * out->arrays[1 + side].token_bytes;
-                uint32_t slot = n->token_slots[t];
+                uint32_t slot = n->cache->token_slots[t];
                 take(row + h * head_bytes, k, before, cache_offset(n, slot, h), head_bytes);
                 if (op_has_byte_cache(n->c))
-                    take(row + n->kv.n_kv_heads * head_bytes + h * sizeof(float), k, before, scale_offset(n, slot, h),
-                         sizeof(float));
+                    take(row + n->cache->kv.n_kv_heads * head_bytes + h * sizeof(float), k, before,
+                         scale_offset(n, slot, h), sizeof(float));
             }
         }
-        expect(n, is_ok(n) && memcmp(k, before, n->kv_bytes) == 0, "a slot that is not the step's was written");
+        expect(n, is_ok(n) && memcmp(k, before, n->cache->kv_bytes) == 0, "a slot that is not the step's was written");
     }
     free(x);
     free(k);
@@ -815,17 +824,18 @@ static void fetch_rope_kv(struct op_binding *n, struct op_output *out)
 /* Takes the copied blocks. Every other block must be unchanged. */
 static void fetch_copies(struct op_binding *n, struct op_output *out)
 {
-    uint64_t bytes = k_kv_block_bytes(&n->kv);
-    unsigned char *cache = made(n, malloc(n->kv_bytes));
+    uint64_t bytes = k_kv_block_bytes(&n->cache->kv);
+    unsigned char *cache = made(n, malloc(n->cache->kv_bytes));
     for (int side = 0; side < 2 && is_ok(n); side++) {
-        const unsigned char *before = side ? n->host_v : n->host_k;
-        read_back(n, copies_to_host(n), cache, side ? n->layer.v_dev : n->layer.k_dev, n->kv_bytes);
+        const unsigned char *before = side ? n->cache->host_v : n->cache->host_k;
+        read_back(n, copies_to_host(n), cache, side ? n->cache->layer.v_dev : n->cache->layer.k_dev,
+                  n->cache->kv_bytes);
         for (uint32_t t = 0; is_ok(n) && t < n->n_tokens; t++) {
-            uint64_t at = n->pairs[t].to * bytes;
+            uint64_t at = n->cache->pairs[t].to * bytes;
             memcpy(out->arrays[side].bytes + t * bytes, cache + at, bytes);
             memcpy(cache + at, before + at, bytes);
         }
-        expect(n, is_ok(n) && memcmp(cache, before, n->kv_bytes) == 0, "a block that is no copy's was written");
+        expect(n, is_ok(n) && memcmp(cache, before, n->cache->kv_bytes) == 0, "a block that is no copy's was written");
     }
     free(cache);
 }
@@ -866,12 +876,12 @@ void op_release(struct op_binding *n)
     if (n->sampler.b)
         op_sampler_close(&n->sampler);
     free(n->weight_memory);
-    free(n->host_slots);
-    free(n->token_slots);
-    free(n->pairs);
-    free(n->host_tables);
-    free(n->host_k);
-    free(n->host_v);
+    free(n->cache->host_slots);
+    free(n->cache->token_slots);
+    free(n->cache->pairs);
+    free(n->cache->host_tables);
+    free(n->cache->host_k);
+    free(n->cache->host_v);
     free(n);
 }
 

@@ -178,8 +178,10 @@ int cpu_attention(struct k_backend *b, const struct k_attention_args *a, struct 
         return status;
     uint32_t n_threads = k_pool_n_threads(host_of(b)->pool);
     uint32_t group = a->n_q_heads / a->kv->n_kv_heads;
-    struct attention t = {
-        .args = *a, .run = &cpu_isa_of(b)->attention, .group = group, .item_heads = cpu_attn_item_heads(group)};
+    uint32_t from = 0;
+    const struct cpu_attention_kernel *kernel = (const void *)k_kernel_choose(&cpu_attention_kernels, &b->choice,
+                                                                              b->form, cpu_arch_of(b), NULL, &from);
+    struct attention t = {.args = *a, .run = &kernel->run, .group = group, .item_heads = cpu_attn_item_heads(group)};
     t.n_head_runs = (group + t.item_heads - 1) / t.item_heads * a->kv->n_kv_heads;
     t.item_tokens = CPU_ATTN_QUERIES / t.item_heads;
     while (n_threads > 1 && t.item_tokens > 1 && n_items(&t) < (uint64_t)ITEMS_PER_THREAD * n_threads)

@@ -2,12 +2,12 @@
  * an instruction set and uses none. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/gemm.h"
-#include "kernels/cpu/lane_rows.h"
 #include "kernels/planners.h"
 #include "kernels/quant.h"
 #include "kernels/ref/ref.h"
 
 #include <cpuid.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -58,62 +58,47 @@ static const char *lacks_amx(void)
     return lacks;
 }
 
+/* By enum cpu_arch, best last. lacks NULL: k_backend_open has checked for it. */
+static const struct {
+    const char *name, *description;
+    const char *(*lacks)(void);
+} sets[CPU_MAX_ISAS] = {
+    [CPU_AVX2 - 1] = {"avx2", "the CPU, with AVX2", NULL},
+    [CPU_AVX512 - 1] = {"avx512", "the CPU, with AVX-512", lacks_avx512},
+    [CPU_AVX512VNNI - 1] = {"avx512vnni", "the CPU, with AVX-512 and VNNI", lacks_vnni},
+    [CPU_AMX - 1] = {"amx", "the CPU, with AVX-512 and AMX", lacks_amx},
+};
+
+const char *cpu_arch_name(enum cpu_arch arch)
+{
+    return sets[arch - 1].name;
+}
+
 bool cpu_instruction_set(uint32_t i, struct k_instruction_set *out)
 {
-    static const char *const names[CPU_MAX_ISAS] = {"avx2", "avx512", "avx512vnni", "amx"};
-    static const char *(*const lacks[CPU_MAX_ISAS])(void) = {NULL, lacks_avx512, lacks_vnni, lacks_amx};
     if (i >= CPU_MAX_ISAS)
         return false;
-    *out = (struct k_instruction_set){names[i], i == 0 ? NULL : lacks[i]()};
+    *out = (struct k_instruction_set){sets[i].name, sets[i].lacks ? sets[i].lacks() : NULL};
     return true;
 }
 
-/* Lists the instruction sets that this machine has, best last. */
-static uint32_t sets_of_machine(struct cpu_isa sets[CPU_MAX_ISAS])
+static int choose_arch(enum cpu_arch *out, struct quire_error *err)
 {
-    uint32_t n = 0;
-    sets[n++] = cpu_isa_avx2; /* k_backend_open has checked for AVX2 */
-    if (!lacks_avx512())
-        sets[n++] = cpu_isa_avx512;
-    if (!lacks_vnni()) {
-        sets[n] = cpu_isa_avx512;
-        sets[n].name = "avx512vnni";
-        sets[n].description = "the CPU, with AVX-512 and VNNI";
-        sets[n].quant_round = cpu_quant_round_avx512vnni;
-        sets[n++].gemm_int8 = cpu_gemm_int8_avx512vnni;
-    }
-    if (!lacks_amx()) {
-        sets[n] = sets[n - 1];
-        sets[n].name = "amx";
-        sets[n].description = "the CPU, with AVX-512 and AMX";
-        sets[n].quant_round = cpu_quant_round_amx;
-        sets[n].gemm_int8 = cpu_gemm_int8_amx;
-        sets[n].tile_split = cpu_tile_split_amx;
-        sets[n++].gemm_tile = cpu_gemm_tile_amx;
-    }
-    return n;
-}
-
-static int choose_isa(struct cpu_isa *out, struct quire_error *err)
-{
-    static const char *const known[] = {"avx2", "avx512", "avx512vnni", "amx"};
-    struct cpu_isa sets[CPU_MAX_ISAS];
-    uint32_t n = sets_of_machine(sets);
     const char *asked = getenv("QUIRE_ISA");
-    *out = sets[n - 1];
+    *out = CPU_AVX2;
+    for (uint32_t i = 1; i < CPU_MAX_ISAS && !sets[i].lacks(); i++)
+        *out = (enum cpu_arch)(i + 1);
     if (!asked || asked[0] == '\0')
         return QUIRE_OK;
-    for (uint32_t i = 0; i < n; i++) {
-        *out = sets[i];
-        if (strcmp(asked, sets[i].name) == 0)
-            return QUIRE_OK;
-    }
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-        if (strcmp(asked, known[i]) == 0)
+    for (uint32_t i = 0; i < CPU_MAX_ISAS; i++) {
+        if (strcmp(asked, sets[i].name) != 0)
+            continue;
+        if (i >= *out)
             return quire_fail(err, QUIRE_UNSUPPORTED, "QUIRE_ISA=%s: this machine does not have it%s; its best is %s",
-                              asked,
-                              strcmp(asked, "amx") == 0 ? ", or its sums differ from docs/internals/numerics.md" : "",
-                              sets[n - 1].name);
+                              asked, i + 1 == CPU_AMX ? ", or its sums differ from docs/internals/numerics.md" : "",
+                              cpu_arch_name(*out));
+        *out = (enum cpu_arch)(i + 1);
+        return QUIRE_OK;
     }
     return quire_fail(err, QUIRE_INVALID, "QUIRE_ISA=%.40s: must be avx2, avx512, avx512vnni or amx", asked);
 }
@@ -182,15 +167,26 @@ static bool share_inputs(const struct k_weight_view *a, const struct k_weight_vi
     return a->format.group == b->format.group && a->permutation == b->permutation && a->x_scale == b->x_scale;
 }
 
-static void gemm_lane(struct k_backend *b, struct cpu_gemm *task)
+static const struct cpu_gemm_kernel *choose(struct k_backend *b, const struct cpu_gemm_call *call)
 {
-    const struct k_gemm_args *a = &task->args;
-    const struct cpu_isa *isa = cpu_isa_of(b);
-    const uint64_t inputs = (uint64_t)a->weight->n_cols * a->n_tokens;
-    const bool by_rows = isa->gemm_lane_rows && a->n_tokens >= CPU_LANE_ROWS_TOKENS;
-    if (a->n_tokens > 1)
-        host_run(b, inputs, by_rows ? isa->lane_rows_pack : isa->lane_pack, task);
-    host_run(b, inputs * a->weight->n_rows, by_rows ? isa->gemm_lane_rows : isa->gemm_lane, task);
+    uint32_t from = 0;
+    return (const void *)k_kernel_choose(&cpu_gemm_kernels, &b->choice, b->form, cpu_arch_of(b), call, &from);
+}
+
+static void run(struct k_backend *b, const struct cpu_gemm_kernel *kernel, struct cpu_gemm *task)
+{
+    const struct k_weight *w = task->args.weight;
+    const uint64_t inputs = (uint64_t)w->n_cols * task->args.n_tokens;
+    if (task->args.n_tokens > 1 || !kernel->one_token_as_is)
+        host_run(b, inputs, kernel->prepare, task);
+    host_run(b, inputs * w->n_rows, kernel->multiply, task);
+}
+
+/* Computes the plain parts of a weight together. */
+static void gemm_plain(struct k_backend *b, struct cpu_gemm *task)
+{
+    const struct cpu_gemm_call call = {.is_plain = true, .n_tokens = task->args.n_tokens};
+    run(b, choose(b, &call), task);
 }
 
 /* Computes a weight with quantized parts. The plain parts, in the lane form, come first, because there is only one
@@ -199,20 +195,19 @@ static void gemm_parts(struct k_backend *b, struct cpu_gemm *task)
 {
     const struct k_gemm_args *a = &task->args;
     const struct k_weight *w = a->weight;
-    const struct cpu_isa *isa = cpu_isa_of(b);
-    const uint64_t inputs = (uint64_t)w->n_cols * a->n_tokens;
-    const bool as_int8 = b->form == K_FORM_INT8;
     bool has_plain = false;
     for (uint32_t p = 0; p < w->n_parts; p++)
         has_plain = has_plain || k_format_is_plain(w->parts[p].view.format);
     if (has_plain)
-        gemm_lane(b, task);
+        gemm_plain(b, task);
     for (uint32_t p = 0, end; p < w->n_parts; p = end) {
         const struct host_part *part = &w->parts[p];
         end = p + 1;
         if (k_format_is_plain(part->view.format))
             continue;
-        if (!is_fast(task, p)) {
+        const struct cpu_gemm_call call = {.is_fast = is_fast(task, p), .n_tokens = a->n_tokens};
+        const struct cpu_gemm_kernel *kernel = choose(b, &call);
+        if (!kernel->multiply) {
             ref_gemm_quant(b, a, part);
             continue;
         }
@@ -220,31 +215,21 @@ static void gemm_parts(struct k_backend *b, struct cpu_gemm *task)
             end++;
         task->first_part = p;
         task->last_part = end;
-        find_runs(task, as_int8);
-        host_run(b, inputs, as_int8 ? isa->quant_round : isa->quant_gather, task);
-        host_run(b, inputs * w->n_rows, as_int8 ? isa->gemm_int8 : isa->gemm_quant_lane, task);
+        find_runs(task, b->form == K_FORM_INT8);
+        run(b, kernel, task);
     }
 }
 
 static int cpu_gemm(struct k_backend *b, const struct k_gemm_args *a, struct quire_error *err)
 {
-    const struct k_weight *w = a->weight;
-    const struct cpu_isa *isa = cpu_isa_of(b);
-    const uint64_t inputs = (uint64_t)w->n_cols * a->n_tokens;
-    int status = host_check_form(b, w, err);
+    int status = host_check_form(b, a->weight, err);
     if (status != QUIRE_OK)
         return status;
     struct cpu_gemm task = gemm_task(b, a);
-    if (host_is_quantized(w)) {
+    if (host_is_quantized(a->weight))
         gemm_parts(b, &task);
-        return QUIRE_OK;
-    }
-    if (b->form == K_FORM_LANE || b->form == K_FORM_INT8) {
-        gemm_lane(b, &task);
-        return QUIRE_OK;
-    }
-    host_run(b, inputs, isa->tile_split, &task);
-    host_run(b, inputs * w->n_rows, isa->gemm_tile, &task);
+    else
+        gemm_plain(b, &task);
     return QUIRE_OK;
 }
 
@@ -281,40 +266,43 @@ static void cpu_close(struct k_backend *b)
     host_close(host_of(b));
 }
 
+static struct k_backend_ops cpu_ops;
+
 /* Copies ref's table and replaces the entries that cpu computes faster. */
-static struct k_backend_ops cpu_ops(const char *description)
+static void fill_ops(void)
 {
-    struct k_backend_ops ops = ref_ops;
-    ops.planner = &cpu_planner;
-    ops.description = description;
-    ops.close = cpu_close;
-    ops.weight_create = cpu_weight_create;
-    ops.gemm = cpu_gemm;
-    ops.gemm_silu_mul = cpu_gemm_silu_mul;
-    ops.attention = cpu_attention;
-    return ops;
+    cpu_ops = ref_ops;
+    cpu_ops.planner = &cpu_planner;
+    cpu_ops.close = cpu_close;
+    cpu_ops.weight_create = cpu_weight_create;
+    cpu_ops.kernel_at = cpu_kernel_at;
+    cpu_ops.gemm = cpu_gemm;
+    cpu_ops.gemm_silu_mul = cpu_gemm_silu_mul;
+    cpu_ops.attention = cpu_attention;
 }
 
 int cpu_open(const struct k_backend_options *options, struct k_backend **out, struct quire_error *err)
 {
-    struct cpu_isa isa;
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    enum cpu_arch arch;
     *out = NULL;
-    int status = choose_isa(&isa, err);
+    int status = choose_arch(&arch, err);
     if (status != QUIRE_OK)
         return status;
     struct cpu_backend *c = calloc(1, sizeof *c);
     if (!c)
         return quire_fail(err, QUIRE_NO_MEMORY, "backend cpu: out of memory");
-    c->isa = isa;
-    c->ops = cpu_ops(isa.description);
+    pthread_once(&once, fill_ops);
+    c->arch = arch;
     struct k_backend_options chosen = *options;
-    if (options->form == K_FORM_AUTO && options->weight_format.kind == K_BF16 && isa.gemm_tile == cpu_gemm_tile_amx)
+    if (options->form == K_FORM_AUTO && options->weight_format.kind == K_BF16 && arch == CPU_AMX)
         chosen.form = K_FORM_TILE;
-    status = host_open(&c->host, &c->ops, &chosen, err);
+    status = host_open(&c->host, &cpu_ops, &chosen, err);
     if (status != QUIRE_OK) {
         host_close(&c->host);
         return status;
     }
+    c->host.base.description = sets[arch - 1].description;
     *out = &c->host.base;
     return QUIRE_OK;
 }

@@ -12,6 +12,7 @@
  */
 #include "kernels/cpu/amx.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/isa.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/tile_split.h"
 #include "kernels/math/convert.h"

@@ -1,5 +1,5 @@
-/* Declares the functions of one instruction set, for the files that are built once for each set. CPU_NAME gives each
- * function a name per set. */
+/* Declares the functions of each instruction set, for the files that are built once for each set, and for the tables of
+ * kernels.c. CPU_NAME gives a function the name of the set that is being built. */
 #ifndef QUIRE_KERNELS_CPU_ISA_H
 #define QUIRE_KERNELS_CPU_ISA_H
 
@@ -16,28 +16,31 @@
 #define CPU_NAME(name) name##_avx2
 #endif
 
-void CPU_NAME(cpu_lane_pack)(void *context, struct k_piece piece);
-void CPU_NAME(cpu_gemm_lane)(void *context, struct k_piece piece);
-/* For many tokens; only AVX2 has them. */
-void cpu_lane_rows_pack_avx2(void *context, struct k_piece piece);
-void cpu_gemm_lane_rows_avx2(void *context, struct k_piece piece);
-void CPU_NAME(cpu_quant_gather)(void *context, struct k_piece piece);
-void CPU_NAME(cpu_gemm_quant_lane)(void *context, struct k_piece piece);
-void CPU_NAME(cpu_tile_split)(void *context, struct k_piece piece);
-void CPU_NAME(cpu_gemm_tile)(void *context, struct k_piece piece);
-
-/* AVX-512 uses AVX2's: without VNNI, 256 bits are as fast. */
-void cpu_quant_round_avx2(void *context, struct k_piece piece);
-void cpu_gemm_int8_avx2(void *context, struct k_piece piece);
-
-/* cpu_gemm_int8 of one token and rows [begin, end) of a part with repacked rows. Returns false, without doing anything,
- * if segments divide its groups. */
-bool CPU_NAME(cpu_gemm_int8_one)(const struct cpu_gemm *g, const struct host_part *part, uint32_t begin, uint32_t end);
-
-/* struct cpu_attn_functions */
-void CPU_NAME(cpu_attn_item)(const struct k_attention_args *a, const struct cpu_attn_item *item, float *scratch);
-void CPU_NAME(cpu_attn_splits)(const struct k_attention_args *a, const struct cpu_attn_item *item, uint32_t begin,
-                               uint32_t end, float *partials, float *scratch);
-void CPU_NAME(cpu_attn_merge)(const struct k_attention_args *a, const struct cpu_attn_item *item, float *partials);
+/* The functions of a set. Not every set has all: the tables of kernels.c say which. The tasks are for k_pool_run, with a
+ * struct cpu_gemm; each kernel has one that writes the activations into the workspace first. */
+#define CPU_FUNCTIONS(set) \
+    void cpu_lane_pack_##set(void *context, struct k_piece piece); \
+    void cpu_gemm_lane_##set(void *context, struct k_piece piece); \
+    void cpu_lane_rows_pack_##set(void *context, struct k_piece piece); \
+    void cpu_gemm_lane_rows_##set(void *context, struct k_piece piece); \
+    void cpu_tile_split_##set(void *context, struct k_piece piece); \
+    void cpu_gemm_tile_##set(void *context, struct k_piece piece); \
+    void cpu_quant_round_##set(void *context, struct k_piece piece); \
+    void cpu_gemm_int8_##set(void *context, struct k_piece piece); \
+    void cpu_quant_gather_##set(void *context, struct k_piece piece); \
+    void cpu_gemm_quant_lane_##set(void *context, struct k_piece piece); \
+    /* cpu_gemm_int8 of one token and rows [begin, end) of a part with repacked rows. Returns false, without doing \
+     * anything, if segments divide its groups. */ \
+    bool cpu_gemm_int8_one_##set(const struct cpu_gemm *g, const struct host_part *part, uint32_t begin, \
+                                 uint32_t end); \
+    /* struct cpu_attn_functions */ \
+    void cpu_attn_item_##set(const struct k_attention_args *a, const struct cpu_attn_item *item, float *scratch); \
+    void cpu_attn_splits_##set(const struct k_attention_args *a, const struct cpu_attn_item *item, uint32_t begin, \
+                               uint32_t end, float *partials, float *scratch); \
+    void cpu_attn_merge_##set(const struct k_attention_args *a, const struct cpu_attn_item *item, float *partials);
+CPU_FUNCTIONS(avx2)
+CPU_FUNCTIONS(avx512)
+CPU_FUNCTIONS(avx512vnni)
+CPU_FUNCTIONS(amx)
 
 #endif

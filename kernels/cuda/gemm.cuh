@@ -10,7 +10,7 @@
 
 #include "kernels/args/gemm.h"
 #include "kernels/cuda/factors.cuh"
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/gemm_launch.h"
 #include "kernels/math/bits.h"
 
 #define GEMM_FN static __device__ __forceinline__

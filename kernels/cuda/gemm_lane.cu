@@ -19,7 +19,7 @@
  * holds them. All tiles are in x, where a grid may have 2^31 blocks.
  */
 #include "kernels/cuda/device.cuh"
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/gemm_launch.h"
 #include "kernels/cuda/widen.cuh"
 #include "kernels/math/activation.h"
 #include "kernels/math/lane_sum.h"
@@ -201,8 +201,12 @@ static cudaError_t launch_by_output(cudaStream_t stream, const struct k_gemm_arg
     return gated ? launch<dtype, true>(stream, a, gated->out_dev) : launch<dtype, false>(stream, a, a->y_dev);
 }
 
-cudaError_t launch_gemm_lane(cudaStream_t stream, const struct k_gemm_args *a, const struct cuda_gated *gated)
+cudaError_t launch_gemm_lane(const struct k_kernel *kernel, const struct cuda_gemm_call *call)
 {
+    (void)kernel;
+    const struct k_gemm_args *a = call->args;
+    const struct cuda_gated *gated = call->gated;
+    cudaStream_t stream = call->stream;
     if (a->weight->format.kind == K_F16)
         return launch_by_output<K_F16>(stream, a, gated);
     if (a->weight->format.kind == K_BF16)

@@ -437,17 +437,17 @@ struct large_means {
     const uint16_t *factors;
     uint32_t stride;
     float4 *waiting;
-    struct cuda_gemm_means gpu;
+    const struct cuda_gemm_means *gpu;
 };
 
 template <bool is_gated, bool is_segmented, class shape>
 static cudaError_t launch(const struct large_means *m, const struct gemm_mma_args *a, uint32_t n_owners)
 {
     struct large_tiles tiles = large_tiles_of<shape>(*a);
-    const struct large_owners owners = {n_owners, m->gpu.arrivals_dev};
+    const struct large_owners owners = {n_owners, m->gpu->arrivals_dev};
     uint32_t n_blocks = tiles.n_row_tiles * tiles.n_token_tiles * n_owners, n_y = is_gated ? a->n_rows / 2 : a->n_rows;
     if (is_segmented && n_owners == 1)
-        n_blocks = min(n_blocks, min(m->gpu.n_sms * shape::blocks_on_sm, most_waiting<shape>()));
+        n_blocks = min(n_blocks, min(m->gpu->n_sms * shape::blocks_on_sm, most_waiting<shape>()));
     bool is_vector = n_y % 4 == 0 && (uintptr_t)a->y % 16 == 0;
     cudaError_t error = cudaFuncSetAttribute(gemm_large<is_gated, is_segmented, shape>,
                                              cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shape::shared_bytes);
@@ -461,31 +461,14 @@ static cudaError_t launch(const struct large_means *m, const struct gemm_mma_arg
 template <class shape> static uint64_t cost_of(const struct large_means *m, const struct gemm_mma_args *a)
 {
     struct large_tiles tiles = large_tiles_of<shape>(*a);
-    uint64_t n = (uint64_t)tiles.n_row_tiles * tiles.n_token_tiles, n_waves = (n + m->gpu.n_sms - 1) / m->gpu.n_sms;
-    return shape::shared_bytes <= m->gpu.shared_bytes ? n_waves * shape::port_clocks : UINT64_MAX;
-}
-
-template <bool is_gated, bool is_segmented>
-static cudaError_t launch_by_shape(const struct large_means *m, const struct gemm_mma_args *a)
-{
-    uint64_t of_192 = cost_of<shape_192>(m, a), of_128 = cost_of<shape_128>(m, a), of_64 = cost_of<shape_64>(m, a);
-    if (of_64 <= of_128 && of_64 <= of_192)
-        return launch<is_gated, is_segmented, shape_64>(m, a, 1);
-    return of_128 < of_192 ? launch<is_gated, is_segmented, shape_128>(m, a, 1)
-                           : launch<is_gated, is_segmented, shape_192>(m, a, 1);
+    uint64_t n = (uint64_t)tiles.n_row_tiles * tiles.n_token_tiles, n_waves = (n + m->gpu->n_sms - 1) / m->gpu->n_sms;
+    return shape::shared_bytes <= m->gpu->shared_bytes ? n_waves * shape::port_clocks : UINT64_MAX;
 }
 
 #define FEW_MEMORY_BYTES 16u /* weights per clock and SM, slightly more than an H100 has */
 #define FEW_L2_BYTES 40u /* waiting sums per clock and SM */
 #define FEW_ARRIVAL 1500u /* clocks of a fence and a counter */
 #define FEW_ROUND 1000u /* clocks to exchange four warps' sums */
-
-/* The plan for a GEMM of few tokens: a shape, and owners of its tiles. */
-struct large_way {
-    uint64_t clocks;
-    uint32_t n_owners;
-    cudaError_t (*launch)(const struct large_means *m, const struct gemm_mma_args *a, uint32_t n_owners);
-};
 
 /* Returns the clocks of the busiest SM: its stages, limited by the port or by memory, and the owners' exchange: a block
  * writes its sums, and the last one reads the others'. */
@@ -494,24 +477,45 @@ static uint64_t few_clocks(const struct large_means *m, const struct gemm_mma_ar
 {
     struct large_tiles tiles = large_tiles_of<shape>(*a);
     uint64_t n_tiles = (uint64_t)tiles.n_row_tiles * tiles.n_token_tiles, n = n_tiles * n_owners;
-    if (shape::shared_bytes > m->gpu.shared_bytes ||
+    if (shape::shared_bytes > m->gpu->shared_bytes ||
         (n_owners > 1 && (n > most_waiting<shape>() || n_tiles > CUDA_GEMM_ARRIVALS)))
         return UINT64_MAX;
-    uint64_t n_waves = (n + m->gpu.n_sms - 1) / m->gpu.n_sms;
+    uint64_t n_waves = (n + m->gpu->n_sms - 1) / m->gpu->n_sms;
     uint64_t n_stages = (a->n_cols + n_owners * GEMM_TILE_COLS - 1) / (n_owners * GEMM_TILE_COLS);
     uint64_t stage = shape::port_clocks + shape::n_rows * GEMM_TILE_ROW_BYTES / FEW_MEMORY_BYTES;
     uint64_t fold = n_owners == 1 ? 0 : FEW_ARRIVAL + n_owners * shape::waiting_bytes / 3 / FEW_L2_BYTES;
     return n_waves * n_stages * stage + fold;
 }
 
-template <bool is_gated, bool is_segmented, class shape>
-static void consider(struct large_way *best, const struct large_means *m, const struct gemm_mma_args *a)
+/* The clocks of a launch, and the number of owners of its tiles. */
+struct large_way {
+    uint64_t clocks;
+    uint32_t n_owners;
+};
+
+/* Up to FEW_TOKENS the shapes of many tokens are never the fastest, and only segments have several owners. */
+template <class shape> static struct large_way way_of(const struct large_means *m, const struct gemm_mma_args *a)
 {
-    for (uint32_t n = 1; n <= (is_segmented ? MOST_OWNERS : 1); n *= 2) {
-        const struct large_way way = {few_clocks<shape>(m, a, n), n, launch<is_gated, is_segmented, shape>};
-        if (way.clocks < best->clocks)
-            *best = way;
-    }
+    struct large_way best = {K_KERNEL_NEVER, 1};
+    if (a->n_tokens > FEW_TOKENS)
+        best.clocks = cost_of<shape>(m, a);
+    else if (shape::is_of_few_tokens)
+        for (uint32_t n = 1; n <= (a->unit ? MOST_OWNERS : 1); n *= 2) {
+            const struct large_way way = {few_clocks<shape>(m, a, n), n};
+            best = way.clocks < best.clocks ? way : best;
+        }
+    return best;
+}
+
+/* gemm_small.cu's tile, in which each warp has a chunk. A stage is four times the port and memory, and after each four
+ * chunks their sums are added. */
+static struct large_way way_of_spread(const struct large_means *m, const struct gemm_mma_args *a)
+{
+    uint64_t n_waves = (a->n_rows + (uint64_t)GEMM_SPREAD_ROWS * m->gpu->n_sms - 1) /
+                       (GEMM_SPREAD_ROWS * m->gpu->n_sms);
+    uint64_t n_rounds = (a->n_cols + 4 * GEMM_CHUNK - 1) / (4 * GEMM_CHUNK);
+    uint64_t stage = 2 * (GEMM_SPREAD_ROWS + FEW_TOKENS) + GEMM_SPREAD_ROWS * GEMM_TILE_ROW_BYTES / FEW_MEMORY_BYTES;
+    return {n_waves * n_rounds * (GEMM_TILES_IN_CHUNK * 4 * stage + FEW_ROUND), 1};
 }
 
 static cudaError_t launch_spread(const struct large_means *m, const struct gemm_mma_args *a, uint32_t n_owners)
@@ -520,50 +524,70 @@ static cudaError_t launch_spread(const struct large_means *m, const struct gemm_
     return launch_gemm_spread(m->stream, *a, m->factors, m->stride);
 }
 
-/* Considers gemm_small.cu's tile, in which each warp has a chunk. A stage is four times the port and memory, and after
- * each four chunks their sums are added. */
-static void consider_spread(struct large_way *best, const struct large_means *m, const struct gemm_mma_args *a)
+/* ---- the rows of the table ------------------------------------------------------------------------------- */
+
+typedef cudaError_t large_launch_fn(const struct large_means *m, const struct gemm_mma_args *a, uint32_t n_owners);
+enum { LARGE_PLAIN, LARGE_GATED, LARGE_SEGMENTS, LARGE_KINDS };
+struct large_variant {
+    uint32_t shared_bytes;
+    bool is_of_many_tokens; /* too; otherwise of FEW_TOKENS at most */
+    struct large_way (*way)(const struct large_means *m, const struct gemm_mma_args *a);
+    large_launch_fn *launch[LARGE_KINDS]; /* NULL: this kind is not built */
+};
+
+template <class shape> static constexpr struct large_variant variant_of(bool is_of_many_tokens)
 {
-    uint64_t n_waves = (a->n_rows + (uint64_t)GEMM_SPREAD_ROWS * m->gpu.n_sms - 1) / (GEMM_SPREAD_ROWS * m->gpu.n_sms);
-    uint64_t n_rounds = (a->n_cols + 4 * GEMM_CHUNK - 1) / (4 * GEMM_CHUNK);
-    uint64_t stage = 2 * (GEMM_SPREAD_ROWS + FEW_TOKENS) + GEMM_SPREAD_ROWS * GEMM_TILE_ROW_BYTES / FEW_MEMORY_BYTES;
-    uint64_t clocks = n_waves * n_rounds * (GEMM_TILES_IN_CHUNK * 4 * stage + FEW_ROUND);
-    if (m->gpu.shared_bytes >= GEMM_SPREAD_SHARED_BYTES && clocks < best->clocks)
-        *best = (struct large_way){clocks, 1, launch_spread};
+    return {shape::shared_bytes,
+            is_of_many_tokens,
+            way_of<shape>,
+            {launch<false, false, shape>, launch<true, false, shape>, launch<false, true, shape>}};
 }
 
-template <bool is_gated, bool is_segmented>
-static cudaError_t launch_few(const struct large_means *m, const struct gemm_mma_args *a)
+/* In the order of enum cuda_gemm_large. The smallest GPU's block holds 64x64. */
+static const struct large_variant variants[CUDA_LARGE_VARIANTS] = {
+    variant_of<shape_128_few>(false),
+    variant_of<shape_64>(true),
+    variant_of<shape_192>(true),
+    variant_of<shape_128>(true),
+    {shape_224_few::shared_bytes, false, way_of<shape_224_few>, {NULL, launch<true, false, shape_224_few>, NULL}},
+    {GEMM_SPREAD_SHARED_BYTES, false, way_of_spread, {launch_spread, NULL, NULL}},
+};
+
+static large_launch_fn *launch_of(const struct large_variant *v, const struct cuda_gemm_call *call)
 {
-    struct large_way best = {UINT64_MAX, 1, launch<is_gated, is_segmented, shape_64>};
-    consider<is_gated, is_segmented, shape_128_few>(&best, m, a);
-    consider<is_gated, is_segmented, shape_64>(&best, m, a);
-    if constexpr (is_gated)
-        consider<true, false, shape_224_few>(&best, m, a);
-    else if constexpr (!is_segmented)
-        consider_spread(&best, m, a);
-    return best.launch(m, a, best.n_owners);
+    return v->launch[call->gated ? LARGE_GATED : call->args->unit ? LARGE_SEGMENTS : LARGE_PLAIN];
 }
 
-template <bool is_gated, bool is_segmented>
-static cudaError_t launch_by_tokens(const struct large_means *m, const struct gemm_mma_args *a)
+bool cuda_gemm_large_takes(const struct k_kernel *kernel, const void *of)
 {
-    return a->n_tokens <= FEW_TOKENS ? launch_few<is_gated, is_segmented>(m, a)
-                                     : launch_by_shape<is_gated, is_segmented>(m, a);
+    const struct cuda_gemm_call *call = (const struct cuda_gemm_call *)of;
+    const struct large_variant *v = &variants[kernel->variant];
+    return call->args->weight->n_quant == 0 && launch_of(v, call) != NULL &&
+           (v->is_of_many_tokens || call->args->n_tokens <= FEW_TOKENS) && v->shared_bytes <= call->gpu->shared_bytes;
 }
 
-cudaError_t launch_gemm_large(cudaStream_t stream, const struct k_gemm_args *args, const struct cuda_gated *gated,
-                              const struct cuda_gemm_means *gpu)
+static struct large_means means_of(const struct cuda_gemm_call *call, const struct gemm_mma_args *a)
 {
-    struct gemm_mma_args a = gemm_mma_args_of(args, gated);
-    uint32_t stride = cuda_gemm_factor_stride(a.n_cols);
-    unsigned char *made = (unsigned char *)args->workspace_dev; /* used if x is floats; waiting sums follow */
-    const struct large_means m = {stream, (const uint16_t *)(a.x_is_factors ? (const void *)a.x : made), stride,
-                                  (float4 *)(made + (uint64_t)a.n_tokens * stride * 2), *gpu};
-    cudaError_t error = a.x_is_factors ? cudaSuccess : launch_gemm_factors(stream, args, made);
-    if (error != cudaSuccess)
-        return error;
-    if (gated)
-        return launch_by_tokens<true, false>(&m, &a);
-    return a.unit ? launch_by_tokens<false, true>(&m, &a) : launch_by_tokens<false, false>(&m, &a);
+    const uint32_t stride = cuda_gemm_factor_stride(a->n_cols);
+    unsigned char *made = (unsigned char *)call->args->workspace_dev; /* if x is floats; waiting sums follow */
+    return {call->stream, (const uint16_t *)(a->x_is_factors ? (const void *)a->x : made), stride,
+            (float4 *)(made + (uint64_t)a->n_tokens * stride * 2), call->gpu};
+}
+
+uint64_t cuda_gemm_large_clocks(const struct k_kernel *kernel, const void *of)
+{
+    const struct cuda_gemm_call *call = (const struct cuda_gemm_call *)of;
+    const struct gemm_mma_args a = gemm_mma_args_of(call->args, call->gated);
+    const struct large_means m = means_of(call, &a);
+    return variants[kernel->variant].way(&m, &a).clocks;
+}
+
+cudaError_t launch_gemm_large(const struct k_kernel *kernel, const struct cuda_gemm_call *call)
+{
+    const struct large_variant *v = &variants[kernel->variant];
+    const struct gemm_mma_args a = gemm_mma_args_of(call->args, call->gated);
+    const struct large_means m = means_of(call, &a);
+    const cudaError_t error = a.x_is_factors ? cudaSuccess
+                                             : launch_gemm_factors(call->stream, call->args, call->args->workspace_dev);
+    return error == cudaSuccess ? launch_of(v, call)(&m, &a, v->way(&m, &a).n_owners) : error;
 }

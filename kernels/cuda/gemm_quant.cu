@@ -16,7 +16,7 @@
  * mma runs twice, each time with one half of A set to zero.
  */
 #include "kernels/cuda/device.cuh"
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/gemm_launch.h"
 #include "kernels/cuda/plan/plan.h"
 #include "kernels/cuda/widen.cuh"
 #include "kernels/math/activation.h"
@@ -473,9 +473,12 @@ static cudaError_t launch_range(cudaStream_t stream, struct quant_rows a, const 
     return launch_rows(stream, a, as_int8);
 }
 
-cudaError_t launch_gemm_quant(cudaStream_t stream, const struct k_gemm_args *g, const struct cuda_gated *gated,
-                              bool as_int8)
+cudaError_t launch_gemm_quant(const struct k_kernel *kernel, const struct cuda_gemm_call *call)
 {
+    const struct k_gemm_args *g = call->args;
+    const struct cuda_gated *gated = call->gated;
+    cudaStream_t stream = call->stream;
+    const bool as_int8 = kernel->variant == 1;
     const struct k_weight *w = g->weight;
     const uint32_t half = gated ? w->n_rows / 2 : w->n_rows;
     for (uint32_t i = 0; i < w->n_quant; i++) {

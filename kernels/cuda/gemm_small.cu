@@ -459,8 +459,12 @@ cudaError_t launch_gemm_spread(cudaStream_t stream, const struct gemm_mma_args &
     return launch<false, true, small_spread>(f, a, (a.n_rows + GEMM_SPREAD_ROWS - 1) / GEMM_SPREAD_ROWS, split);
 }
 
-cudaError_t launch_gemm_small(cudaStream_t stream, const struct k_gemm_args *args, const struct cuda_gated *gated)
+cudaError_t launch_gemm_small(const struct k_kernel *kernel, const struct cuda_gemm_call *call)
 {
+    (void)kernel;
+    const struct k_gemm_args *args = call->args;
+    const struct cuda_gated *gated = call->gated;
+    cudaStream_t stream = call->stream;
     struct gemm_mma_args a = gemm_mma_args_of(args, gated);
     void *made = args->workspace_dev;
     cudaError_t error = a.x_is_factors ? cudaSuccess : launch_gemm_factors(stream, args, made);

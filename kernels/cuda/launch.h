@@ -83,35 +83,7 @@ cudaError_t launch_rope_angles(cudaStream_t stream, const struct k_rope_angles_a
 cudaError_t launch_rope_kv(cudaStream_t stream, const struct k_rope_kv_args *a);
 /* kv_copy.cu */
 cudaError_t launch_kv_copy(cudaStream_t stream, const struct k_kv_copy_args *a);
-/* gemm_lane.cu */
-cudaError_t launch_gemm_lane(cudaStream_t stream, const struct k_gemm_args *a, const struct cuda_gated *gated);
-/* gemm_quant.cu: quantized weights in the lane form, or in the form int8. */
-cudaError_t launch_gemm_quant(cudaStream_t stream, const struct k_gemm_args *a, const struct cuda_gated *gated,
-                              bool as_int8);
-cudaError_t launch_embed_quant(cudaStream_t stream, const struct k_embed_args *a);
-/* gemm_small.cu, gemm_large.cu: the mma form; few tokens, and any number of them */
-#define CUDA_GEMM_SMALL_TOKENS 32u
-cudaError_t launch_gemm_small(cudaStream_t stream, const struct k_gemm_args *a, const struct cuda_gated *gated);
-struct cuda_gemm_means {
-    uint32_t n_sms, shared_bytes; /* multiprocessors; the most shared memory of a block */
-    uint32_t *arrivals_dev; /* [CUDA_GEMM_ARRIVALS], 0 before and after each launch */
-};
-cudaError_t launch_gemm_large(cudaStream_t stream, const struct k_gemm_args *a, const struct cuda_gated *gated,
-                              const struct cuda_gemm_means *gpu);
-/* hopper/: more than 64 tokens of the mma form on Hopper, with gemm_large.cu's bits. Opening runs both on small
- * GEMMs and rejects kinds that differ; it returns only errors of the GPU. *out: NULL if the GPU, the driver or this
- * build lacks a requirement; then cuda_gemm_hopper_takes() returns false. */
-struct cuda_gemm_hopper;
-cudaError_t cuda_gemm_hopper_open(cudaStream_t stream, const struct cuda_gemm_means *gpu, int compute_capability,
-                                  struct cuda_gemm_hopper **out);
-void cuda_gemm_hopper_close(struct cuda_gemm_hopper *h); /* NULL is allowed */
-const char *cuda_gemm_hopper_refusals(
-    const struct cuda_gemm_hopper *h); /* text for a description; empty if nothing was rejected */
-bool cuda_gemm_hopper_takes(const struct cuda_gemm_hopper *h, const struct k_gemm_args *a,
-                            const struct cuda_gated *gated);
-/* *done: true if it launched the GEMM; otherwise nothing was launched. */
-cudaError_t launch_gemm_hopper(const struct cuda_gemm_hopper *h, cudaStream_t stream, const struct k_gemm_args *a,
-                               const struct cuda_gated *gated, bool *done);
+cudaError_t launch_embed_quant(cudaStream_t stream, const struct k_embed_args *a); /* gemm_quant.cu */
 /* group.cu: for 2, 4 or 8 ranks, which all make the same launch */
 cudaError_t launch_all_reduce(cudaStream_t stream, const struct cuda_peers *p, const struct k_all_reduce_args *a);
 cudaError_t launch_all_gather(cudaStream_t stream, const struct cuda_peers *p, const struct k_all_gather_args *a);

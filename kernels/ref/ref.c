@@ -11,7 +11,6 @@ static void ref_close(struct k_backend *b)
 }
 
 const struct k_backend_ops ref_ops = {.planner = &ref_planner,
-                                      .description = "plain C on the CPU, the normative arithmetic",
                                       .close = ref_close,
                                       .alloc = host_alloc,
                                       .alloc_host = host_alloc,
@@ -39,6 +38,7 @@ int ref_open(const struct k_backend_options *options, struct k_backend **out, st
     if (!r)
         return quire_fail(err, QUIRE_NO_MEMORY, "backend ref: out of memory");
     int status = host_open(&r->host, &ref_ops, options, err);
+    r->host.base.description = "plain C on the CPU, the normative arithmetic";
     if (status == QUIRE_OK) {
         r->attn_scratch = calloc(k_pool_n_threads(r->host.pool), sizeof *r->attn_scratch);
         if (!r->attn_scratch)

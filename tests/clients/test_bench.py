@@ -396,6 +396,17 @@ def test_kernels_of_a_shape():
     assert case["calls"] == 1 and case["gb_s"] == pytest.approx(2 * positions * 2 * 32 * 2 / case["median_us"] / 1e3, rel=1e-6)
 
 
+def test_a_row_of_the_table_of_kernels():
+    shape = ("kernels", "--quick", "--threads", 1, "--op", "gemm", "--rows", 96, "--cols", 64, "--tokens", 1, "--form", "lane")
+    [case] = bench_json(*shape)["cases"]
+    assert case["kernel"] in ("lane avx512", "lane avx2")
+    [case] = bench_json(*shape, "--kernel", "lane avx2")["cases"]
+    assert case["kernel"] == "lane avx2"
+    unsuited, unknown = bench(*shape, "--kernel", "lane rows avx2"), bench(*shape, "--kernel", "nosuch")
+    assert unsuited.returncode == 1 and "does not take gemm float16 T1 N96 K64" in unsuited.stderr
+    assert unknown.returncode == 1 and "--kernel nosuch: gemm has no kernel of that name" in unknown.stderr
+
+
 @pytest.mark.parametrize("kind", ["greedy", "temperature", "top_p", "full"])
 def test_a_kind_of_sampling(kind):
     [case] = bench_json("kernels", "--quick", "--op", "sample", "--tokens", 2, "--rows", 100, "--sampling", kind)["cases"]

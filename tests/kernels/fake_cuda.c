@@ -15,7 +15,7 @@ int quire_cuda_open(const struct k_backend_options *options, struct k_backend **
                     struct quire_error *err)
 {
     static const struct k_planner planner = {.name = "cuda"};
-    static const struct k_backend_ops ops = {.planner = &planner, .description = "none", .close = fake_close};
+    static const struct k_backend_ops ops = {.planner = &planner, .close = fake_close};
     static struct k_backend backend = {.ops = &ops, .n_threads = 1, .placement = "none", .form = K_FORM_LANE};
     (void)options;
     (void)err;

@@ -1,6 +1,7 @@
 /* Every case of the table on one backend:
  *   against f64, within derived tolerances;
  *   against the page, bit for bit; what tensor cores compute only on the emulator, whose sums have an order;
+ *   every row of the backend's table of kernels (kernels/kernel_table.h) that takes the case: the same bits;
  *   gemm_silu_mul against gemm and the page's silu of what that gave, bit for bit;
  *   the same bits for 1, 2 and 3 threads (on a GPU: for other numbers of multiprocessors and another order of threads,
  *   as far as the emulator can be asked for them), for any cut into calls, and for any block layout;
@@ -67,7 +68,7 @@ static struct k_backend *open_backend(const char *name, uint32_t setting, enum k
 
 static bool is_emulated(const struct k_backend *b)
 {
-    return strstr(b->ops->description, "SIMT emulator") != NULL;
+    return strstr(b->description, "SIMT emulator") != NULL;
 }
 
 /* The backend of a setting, for the next operations. */
@@ -203,6 +204,37 @@ static bool check_invariance(struct k_backend *const *b, const struct op_case *c
     return ok;
 }
 
+#define MOST_ROWS 64u
+static uint32_t row_cases[K_N_OPERATIONS][MOST_ROWS]; /* cases that each row has computed because it was forced */
+
+/* Forces each row of the operation's table. A row of another form, or that does not take the case, leaves the choice to
+ * the table: the case has run already. */
+static bool check_rows(struct k_backend *b, const struct op_case *c, const struct op_data *d,
+                       const struct op_output *want)
+{
+    const struct k_kernel *row;
+    bool ok = true;
+    for (uint32_t i = 0; b->ops->kernel_at && (row = b->ops->kernel_at(c->op, i)) && !is_heavy(b, c); i++) {
+        if (!(row->forms & K_FORM_BIT(b->form)) && c->op != K_OP_ATTENTION)
+            continue;
+        const uint64_t before = b->choice.n_only;
+        b->choice.only = row;
+        ok = variant_equals(b, c, d, &(struct op_variant){0}, want, row->name) && ok;
+        row_cases[c->op][i] += b->choice.n_only > before;
+    }
+    b->choice.only = NULL;
+    return ok;
+}
+
+static void print_rows(const struct k_backend *b)
+{
+    const struct k_kernel *row;
+    for (int op = 0; op < K_N_OPERATIONS && b->ops->kernel_at; op++)
+        for (uint32_t i = 0; (row = b->ops->kernel_at((enum k_operation)op, i)); i++)
+            printf("%s, kernel %s: forced on %u cases\n", k_operation_name((enum k_operation)op), row->name,
+                   row_cases[op][i]);
+}
+
 /* A NaN in the middle token's input: that token's output has one, all others are as they were. */
 static bool check_isolation(struct k_backend *b, const struct op_case *c, struct op_data *d,
                             const struct op_output *want)
@@ -315,6 +347,7 @@ static bool check_case(const struct backends *all, const struct op_case *c, bool
     }
     ok = check_two_steps(with(b, 2), c, &d, &out) && ok;
     ok = check_invariance(b, c, &d, &out) && ok;
+    ok = check_rows(with(b, 0), c, &d, &out) && ok;
     ok = check_isolation(with(b, 1), c, &d, &out) && ok;
     ok = check_masked_values(with(b, 2), c, &d, &out) && ok;
     op_output_free(&out);
@@ -366,6 +399,7 @@ static int run_tests(const struct options *options, const struct isolate_range *
     printf("%s: %u cases, %u failed\n", options->backend, n_run, n_failed);
     sample_report(&sample, "cases");
     sample_report(&large, "large cases");
+    print_rows(all.b[K_FORM_LANE][0]);
     for (int form = 0; form < K_N_FORMS; form++)
         for (uint32_t i = 0; i < N_SETTINGS && all.b[form][i]; i++)
             all.b[form][i]->ops->close(all.b[form][i]);

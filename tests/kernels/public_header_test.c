@@ -44,7 +44,7 @@ static void test_open(void **state)
     for (int i = 0; i < 3; i++) {
         assert_int_equal(open_device(host[i], &b, &why, &err), QUIRE_OK);
         assert_string_equal(b->ops->planner->name, strcmp(host[i], "ref") == 0 ? "ref" : "cpu");
-        assert_true(strlen(why) > 0 && strlen(b->ops->description) > 0);
+        assert_true(strlen(why) > 0 && strlen(b->description) > 0);
         assert_int_equal(b->ops->planner->overlap_depth, 0);
         b->ops->close(b);
     }

@@ -96,7 +96,7 @@ static void look_at_gpu(struct machine *m)
     struct quire_error err;
     m->has_gpu = k_backend_open(&options, &backend, &why, &err) == QUIRE_OK;
     if (m->has_gpu) {
-        snprintf(m->gpu, sizeof m->gpu, "%s", backend->ops->description);
+        snprintf(m->gpu, sizeof m->gpu, "%s", backend->description);
         backend->ops->close(backend);
     } else {
         const char *after = strncmp(err.text, "device cuda: ", 13) == 0 ? err.text + 13 : err.text;

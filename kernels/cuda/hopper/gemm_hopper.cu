@@ -1,8 +1,8 @@
 /* The mma GEMM of more than 64 tokens on Hopper (compute capability 9.0, code for sm_90a). It computes
- * gemm_large.cu's bits with TMA and wgmma. This file decides when to use it, selects the kernel and launches it;
- * gemm_hopper.cuh has the kernel.
+ * gemm_large.cu's bits with TMA and wgmma. This file says when to use it, estimates the kernels' times and launches
+ * them; gemm_hopper.cuh has the kernel. Each variant is a row of host/gemm.c's table.
  *
- * Selection: the kernel whose waves of tiles take the least time, by measurements on an H100 (80 GB, HBM3) for
+ * Estimates: the time of the kernel's waves of tiles, by measurements on an H100 (80 GB, HBM3) for
  * 28,672, 6,144 and 4,096 rows of 4,096 columns, and 4,096 rows of 14,336, at 512 and 2,048 tokens. A stage is 128
  * rows x the tile's tokens x 64 columns on every SM; the constant is per launch:
  *
@@ -131,8 +131,12 @@ static uint32_t row_tiles_of(const struct hopper_variant *v, const struct k_gemm
     return tiles_of(a->weight->n_rows, v->is_pair ? 2 * HOPPER_ROWS : HOPPER_ROWS);
 }
 
-static uint64_t ns_of(const struct cuda_gemm_hopper *h, uint32_t variant, const struct k_gemm_args *a)
+uint64_t cuda_gemm_hopper_clocks(const struct k_kernel *kernel, const void *of)
 {
+    const struct cuda_gemm_call *call = (const struct cuda_gemm_call *)of;
+    const struct k_gemm_args *a = call->args;
+    const struct cuda_gemm_hopper *h = call->gpu->hopper;
+    const uint32_t variant = kernel->variant;
     const struct hopper_variant *v = &variants[variant];
     const uint64_t n_tiles = (uint64_t)row_tiles_of(v, a) * tiles_of(a->n_tokens, v->n_tokens);
     const uint32_t at_once = v->is_pair ? h->n_blocks[variant] / 2 : h->n_blocks[variant];
@@ -140,19 +144,9 @@ static uint64_t ns_of(const struct cuda_gemm_hopper *h, uint32_t variant, const 
     return n_waves * tiles_of(a->weight->n_cols, HOPPER_COLS) * v->stage_ns + v->launch_ns;
 }
 
-/* Returns the fastest kernel of the kind. */
-static uint32_t choose(const struct cuda_gemm_hopper *h, enum hopper_kind kind, const struct k_gemm_args *a)
-{
-    uint32_t best = HOPPER_VARIANTS;
-    for (uint32_t i = 0; i < HOPPER_VARIANTS; i++)
-        if (variants[i].kind == kind && (best == HOPPER_VARIANTS || ns_of(h, i, a) < ns_of(h, best, a)))
-            best = i;
-    return best;
-}
-
 /* Returns whether the kernels support the GEMM, apart from the kinds that failed their trial. The only conditions
- * come from the copies of tiles: addresses are multiples of 16 bytes. Rows of factors are always whole multiples of
- * 32 bytes. Gated rows come in groups of 8, and outputs are stored in pairs. */
+ * come from the copies of tiles: addresses are multiples of 16 bytes, and the weight has a tensor map. Rows of factors
+ * are always whole multiples of 32 bytes. Outputs are stored in pairs. */
 static bool suits(const struct k_gemm_args *a, const struct cuda_gated *gated)
 {
     const struct k_weight *w = a->weight;
@@ -160,13 +154,18 @@ static bool suits(const struct k_gemm_args *a, const struct cuda_gated *gated)
     bool fits = w->n_quant == 0 && w->stored == K_F16 && w->n_cols >= LEAST_COLS && w->row_stride_bytes % 16 == 0;
     fits = fits && (uintptr_t)w->data_dev % 16 == 0 && (uintptr_t)factors % 16 == 0 &&
            (uintptr_t)a->workspace_dev % 16 == 0;
-    return fits && (!gated || (w->n_rows % 16 == 0 && (uintptr_t)gated->out_dev % 16 == 0));
+    return fits && w->has_tensor_map[gated ? CUDA_TENSOR_MAP_GATED : CUDA_TENSOR_MAP_ROWS] &&
+           (!gated || (uintptr_t)gated->out_dev % 16 == 0);
 }
 
-bool cuda_gemm_hopper_takes(const struct cuda_gemm_hopper *h, const struct k_gemm_args *a,
-                            const struct cuda_gated *gated)
+bool cuda_gemm_hopper_takes(const struct k_kernel *kernel, const void *of)
 {
-    return h && a->n_tokens >= LEAST_TOKENS && suits(a, gated) && !h->is_refused[gemm_of(a, gated).kind];
+    const struct cuda_gemm_call *call = (const struct cuda_gemm_call *)of;
+    const struct cuda_gemm_hopper *h = call->gpu->hopper;
+    const enum hopper_kind kind = variants[kernel->variant].kind;
+    if (!h || call->args->n_tokens < LEAST_TOKENS || h->is_refused[kind] || !suits(call->args, call->gated))
+        return false;
+    return gemm_of(call->args, call->gated).kind == kind;
 }
 
 /* ---- launches ---- */
@@ -199,6 +198,21 @@ static struct hopper_tensor weights_of(const struct k_weight *w, bool is_gated)
     return is_gated ? gated : plain;
 }
 
+/* Gated rows come in groups of 8. */
+void cuda_gemm_hopper_describe(const struct cuda_gemm_hopper *h, struct k_weight *w)
+{
+    static_assert(sizeof(CUtensorMap) == CUDA_TENSOR_MAP_BYTES, "the place in a weight");
+    for (uint32_t i = 0; i < CUDA_TENSOR_MAPS; i++) {
+        const bool is_gated = i == CUDA_TENSOR_MAP_GATED;
+        const struct hopper_tensor tensor = weights_of(w, is_gated);
+        CUtensorMap map; /* aligned, as the driver demands and a weight need not be */
+        w->has_tensor_map[i] = h && w->n_quant == 0 && w->stored == K_F16 && w->n_cols >= LEAST_COLS &&
+                               (!is_gated || w->n_rows % 16 == 0) && describe(h, &tensor, &map);
+        if (w->has_tensor_map[i])
+            memcpy(w->tensor_maps[i], &map, sizeof map);
+    }
+}
+
 static cudaError_t launch(const struct cuda_gemm_hopper *h, cudaStream_t stream, uint32_t variant, CUtensorMap *maps,
                           struct hopper_args *args)
 {
@@ -224,25 +238,23 @@ static cudaError_t launch(const struct cuda_gemm_hopper *h, cudaStream_t stream,
     return cudaLaunchKernelExC(&config, v->kernel, values);
 }
 
-cudaError_t gemm_hopper_try(const struct cuda_gemm_hopper *h, cudaStream_t stream, const struct k_gemm_args *a,
-                            const struct cuda_gated *gated, uint32_t variant, bool *done)
+cudaError_t launch_gemm_hopper(const struct k_kernel *kernel, const struct cuda_gemm_call *call)
 {
-    const struct hopper_variant *v = &variants[variant];
+    const struct k_gemm_args *a = call->args;
+    const struct cuda_gated *gated = call->gated;
+    const struct cuda_gemm_hopper *h = call->gpu->hopper;
+    const struct hopper_variant *v = &variants[kernel->variant];
     const struct k_weight *w = a->weight;
     const struct hopper_gemm g = gemm_of(a, gated);
     const uint64_t stride = cuda_gemm_factor_stride(w->n_cols) * UINT64_C(2);
     unsigned char *made = (unsigned char *)a->workspace_dev; /* factors, if x holds floats; then the waiting sums */
     const void *factors = a->x_for_gemm ? (const void *)a->x_dev : made;
-    const struct hopper_tensor weights = weights_of(w, gated != NULL),
-                               tokens = {factors,
-                                         2,
-                                         {w->n_cols, a->n_tokens},
-                                         {stride},
-                                         {HOPPER_COLS, v->is_pair ? v->n_tokens / 2 : v->n_tokens}};
+    const struct hopper_tensor tokens = {
+        factors, 2, {w->n_cols, a->n_tokens}, {stride}, {HOPPER_COLS, v->is_pair ? v->n_tokens / 2 : v->n_tokens}};
     CUtensorMap maps[2];
-    *done = describe(h, &weights, &maps[0]) && describe(h, &tokens, &maps[1]);
-    if (!*done)
-        return cudaSuccess;
+    memcpy(&maps[0], w->tensor_maps[gated ? CUDA_TENSOR_MAP_GATED : CUDA_TENSOR_MAP_ROWS], sizeof maps[0]);
+    if (!describe(h, &tokens, &maps[1]))
+        return cudaErrorNotSupported;
     struct hopper_args args = {w->exponents_dev,
                                a->bias_dev,
                                gated ? gated->out_dev : a->y_dev,
@@ -256,17 +268,8 @@ cudaError_t gemm_hopper_try(const struct cuda_gemm_hopper *h, cudaStream_t strea
                                g.one_chunk,
                                {0}};
     memcpy(args.begins, g.begins, sizeof args.begins);
-    const cudaError_t error = a->x_for_gemm ? cudaSuccess : launch_gemm_factors(stream, a, made);
-    return error == cudaSuccess ? launch(h, stream, variant, maps, &args) : error;
-}
-
-cudaError_t launch_gemm_hopper(const struct cuda_gemm_hopper *h, cudaStream_t stream, const struct k_gemm_args *a,
-                               const struct cuda_gated *gated, bool *done)
-{
-    *done = false;
-    if (!cuda_gemm_hopper_takes(h, a, gated))
-        return cudaSuccess;
-    return gemm_hopper_try(h, stream, a, gated, choose(h, gemm_of(a, gated).kind, a), done);
+    const cudaError_t error = a->x_for_gemm ? cudaSuccess : launch_gemm_factors(call->stream, a, made);
+    return error == cudaSuccess ? launch(h, call->stream, kernel->variant, maps, &args) : error;
 }
 
 /* ---- the object ---- */
@@ -319,9 +322,9 @@ static bool has_code()
     return is_there && f.binaryVersion == 90 && f.numRegs > 100;
 }
 
-struct cuda_gemm_hopper *gemm_hopper_new(const struct cuda_gemm_means *gpu, int compute_capability)
+struct cuda_gemm_hopper *gemm_hopper_new(const struct cuda_gemm_means *gpu)
 {
-    const bool is_hopper = compute_capability == 90 && gpu->shared_bytes >= 227u << 10 && gpu->n_sms >= 2;
+    const bool is_hopper = gpu->compute_capability == 90 && gpu->shared_bytes >= 227u << 10 && gpu->n_sms >= 2;
     const encode_fn encode = is_hopper && has_code() ? find_encode() : NULL;
     struct cuda_gemm_hopper *h = encode ? (struct cuda_gemm_hopper *)calloc(1, sizeof *h) : NULL;
     cudaGetLastError(); /* a failed query is not an error of the backend */
@@ -348,19 +351,27 @@ const char *cuda_gemm_hopper_refusals(const struct cuda_gemm_hopper *h)
 
 #else /* the emulator has no wgmma: gemm_large.cu computes every GEMM */
 
-bool cuda_gemm_hopper_takes(const struct cuda_gemm_hopper *h, const struct k_gemm_args *a,
-                            const struct cuda_gated *gated)
+void cuda_gemm_hopper_describe(const struct cuda_gemm_hopper *h, struct k_weight *w)
 {
-    (void)h, (void)a, (void)gated;
+    (void)h, (void)w;
+}
+
+bool cuda_gemm_hopper_takes(const struct k_kernel *kernel, const void *call)
+{
+    (void)kernel, (void)call;
     return false;
 }
 
-cudaError_t launch_gemm_hopper(const struct cuda_gemm_hopper *h, cudaStream_t stream, const struct k_gemm_args *a,
-                               const struct cuda_gated *gated, bool *done)
+uint64_t cuda_gemm_hopper_clocks(const struct k_kernel *kernel, const void *call)
 {
-    (void)h, (void)stream, (void)a, (void)gated;
-    *done = false;
-    return cudaSuccess;
+    (void)kernel, (void)call;
+    return K_KERNEL_NEVER;
+}
+
+cudaError_t launch_gemm_hopper(const struct k_kernel *kernel, const struct cuda_gemm_call *call)
+{
+    (void)kernel, (void)call;
+    return cudaErrorNotSupported;
 }
 
 void cuda_gemm_hopper_close(struct cuda_gemm_hopper *h)

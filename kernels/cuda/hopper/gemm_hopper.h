@@ -4,7 +4,7 @@
 #define QUIRE_KERNELS_CUDA_HOPPER_GEMM_HOPPER_H
 
 #include "kernels/args/gemm.h"
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/gemm_launch.h"
 
 /* What a kernel sums. TAILS: some segments end within a stage. */
 enum hopper_kind { HOPPER_PLAIN, HOPPER_GATED, HOPPER_SEGMENTS, HOPPER_TAILS };
@@ -12,14 +12,11 @@ enum hopper_kind { HOPPER_PLAIN, HOPPER_GATED, HOPPER_SEGMENTS, HOPPER_TAILS };
 #define HOPPER_VARIANTS 10
 
 /* Returns NULL if this GPU, its driver or this build lacks a requirement, or if host memory is full. Runs no trial. */
-struct cuda_gemm_hopper *gemm_hopper_new(const struct cuda_gemm_means *gpu, int compute_capability);
+struct cuda_gemm_hopper *gemm_hopper_new(const struct cuda_gemm_means *gpu);
 
-/* Kernels are numbered below HOPPER_VARIANTS. */
+/* Kernels are numbered below HOPPER_VARIANTS: `variant` of their rows. */
 enum hopper_kind gemm_hopper_kind(uint32_t variant);
 bool gemm_hopper_is_refused(const struct cuda_gemm_hopper *h, enum hopper_kind kind);
 void gemm_hopper_refuse(struct cuda_gemm_hopper *h, enum hopper_kind kind);
-/* The same as launch_gemm_hopper() with one given kernel of the GEMM's kind. */
-cudaError_t gemm_hopper_try(const struct cuda_gemm_hopper *h, cudaStream_t stream, const struct k_gemm_args *a,
-                            const struct cuda_gated *gated, uint32_t variant, bool *done);
 
 #endif

@@ -114,8 +114,8 @@ static void release(struct bench *b)
 }
 
 /* Computes the outputs of one kernel, or of gemm_large.cu (variant HOPPER_VARIANTS). Unwritten bytes stay 0xff. */
-static cudaError_t compute(const struct cuda_gemm_hopper *h, const struct bench *b, const struct trial *t,
-                           const struct cuda_gemm_means *gpu, cudaStream_t stream, uint32_t variant, bool *done)
+static cudaError_t compute(const struct bench *b, const struct trial *t, const struct cuda_gemm_means *gpu,
+                           cudaStream_t stream, uint32_t variant)
 {
     const uint64_t bytes = MOST_ROWS * (uint64_t)MOST_TOKENS * 4;
     const bool is_ours = variant < HOPPER_VARIANTS;
@@ -127,6 +127,7 @@ static cudaError_t compute(const struct cuda_gemm_hopper *h, const struct bench 
     w.row_stride_bytes = (t->n_cols + 7) / 8 * 16;
     w.data_dev = b->weights_dev;
     w.exponents_dev = t->has_exponents ? b->exponents_dev : NULL;
+    cuda_gemm_hopper_describe(gpu->hopper, &w);
     const struct cuda_gated gated = {out, t->as_factors}, *to = t->kind == HOPPER_GATED ? &gated : NULL;
     struct k_gemm_args a = {};
     a.weight = &w;
@@ -138,10 +139,14 @@ static cudaError_t compute(const struct cuda_gemm_hopper *h, const struct bench 
     a.unit = t->unit;
     a.n_whole = t->n_whole;
     a.first_col = t->first_col;
-    *done = true;
+    const struct cuda_gemm_call call = {&a, to, gpu, stream};
+    struct k_kernel kernel = {};
+    kernel.variant = is_ours ? variant : CUDA_LARGE_64X64;
     cudaError_t error = cudaMemsetAsync(out, 0xff, bytes, stream);
+    if (error == cudaSuccess && is_ours && !cuda_gemm_hopper_takes(&kernel, &call))
+        return cudaErrorNotSupported;
     if (error == cudaSuccess)
-        error = is_ours ? gemm_hopper_try(h, stream, &a, to, variant, done) : launch_gemm_large(stream, &a, to, gpu);
+        error = is_ours ? launch_gemm_hopper(&kernel, &call) : launch_gemm_large(&kernel, &call);
     if (error == cudaSuccess)
         error = cudaMemcpyAsync(is_ours ? b->y : b->want, out, bytes, cudaMemcpyDeviceToHost, stream);
     return error == cudaSuccess ? cudaStreamSynchronize(stream) : error;
@@ -151,14 +156,13 @@ static cudaError_t compute(const struct cuda_gemm_hopper *h, const struct bench 
 static cudaError_t run(struct cuda_gemm_hopper *h, const struct bench *b, const struct trial *t,
                        const struct cuda_gemm_means *gpu, cudaStream_t stream)
 {
-    bool done;
-    cudaError_t error = compute(h, b, t, gpu, stream, HOPPER_VARIANTS, &done);
+    cudaError_t error = compute(b, t, gpu, stream, HOPPER_VARIANTS);
     for (uint32_t v = 0; v < HOPPER_VARIANTS && error == cudaSuccess; v++) {
         if (gemm_hopper_kind(v) != t->kind || gemm_hopper_is_refused(h, t->kind))
             continue;
-        const cudaError_t ours = compute(h, b, t, gpu, stream, v, &done);
+        const cudaError_t ours = compute(b, t, gpu, stream, v);
         cudaGetLastError();
-        if (ours != cudaSuccess || !done || memcmp(b->y, b->want, MOST_ROWS * (uint64_t)MOST_TOKENS * 4) != 0)
+        if (ours != cudaSuccess || memcmp(b->y, b->want, MOST_ROWS * (uint64_t)MOST_TOKENS * 4) != 0)
             gemm_hopper_refuse(h, t->kind);
         error = cudaStreamSynchronize(stream); /* finds a sticky error, not a launch error */
     }
@@ -180,19 +184,19 @@ static cudaError_t try_all(struct cuda_gemm_hopper *h, cudaStream_t stream, cons
     return cudaSuccess;
 }
 
-cudaError_t cuda_gemm_hopper_open(cudaStream_t stream, const struct cuda_gemm_means *gpu, int compute_capability,
-                                  struct cuda_gemm_hopper **out)
+cudaError_t cuda_gemm_hopper_open(cudaStream_t stream, const struct cuda_gemm_means *gpu, struct cuda_gemm_hopper **out)
 {
-    *out = gemm_hopper_new(gpu, compute_capability);
-    return *out ? try_all(*out, stream, gpu) : cudaSuccess;
+    *out = gemm_hopper_new(gpu);
+    struct cuda_gemm_means with = *gpu;
+    with.hopper = *out;
+    return *out ? try_all(*out, stream, &with) : cudaSuccess;
 }
 
 #else
 
-cudaError_t cuda_gemm_hopper_open(cudaStream_t stream, const struct cuda_gemm_means *gpu, int compute_capability,
-                                  struct cuda_gemm_hopper **out)
+cudaError_t cuda_gemm_hopper_open(cudaStream_t stream, const struct cuda_gemm_means *gpu, struct cuda_gemm_hopper **out)
 {
-    (void)stream, (void)gpu, (void)compute_capability;
+    (void)stream, (void)gpu;
     *out = NULL;
     return cudaSuccess;
 }

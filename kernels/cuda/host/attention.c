@@ -1,4 +1,5 @@
-/* The host side of attention: selects the form and makes the plan. */
+/* The host side of attention: selects the form, makes the plan, and has the table of the kernels
+ * (kernels/kernel_table.h). */
 #include "kernels/cuda/host/operations.h"
 #include "kernels/cuda/plan/attention_plan.h"
 #include "kernels/cuda/launch.h"
@@ -26,6 +27,82 @@ static uint32_t n_blocks_of(struct k_backend *b, uint32_t head_dim, bool is_smal
     return n < ATTN_MAX_BLOCKS ? n : ATTN_MAX_BLOCKS;
 }
 
+/* ---- the table ---- */
+
+/* The `call` of the rows. */
+struct attention_call {
+    const struct k_attn_row *rows; /* NULL: a recorded step, in which each row will have one token */
+    uint32_t n_rows, group, head_dim;
+};
+
+static bool takes_all(const struct k_kernel *kernel, const void *call)
+{
+    (void)kernel, (void)call;
+    return true;
+}
+
+static bool takes_small_tiles(const struct k_kernel *kernel, const void *of)
+{
+    const struct attention_call *call = of;
+    (void)kernel;
+    return attn_is_small(call->rows, call->n_rows, call->group, call->head_dim);
+}
+
+static bool takes_large_tiles(const struct k_kernel *kernel, const void *of)
+{
+    (void)kernel;
+    return ((const struct attention_call *)of)->head_dim <= ATTN_MOST_LARGE;
+}
+
+typedef cudaError_t attention_launch_fn(struct k_backend *b, const struct k_attention_args *a);
+
+static cudaError_t launch_lane(struct k_backend *b, const struct k_attention_args *a)
+{
+    return launch_attention_lane(cuda_of(b)->stream, a);
+}
+
+static cudaError_t launch_small_tiles(struct k_backend *b, const struct k_attention_args *a)
+{
+    return launch_attention_mma(cuda_of(b)->stream, a, true, n_blocks_of(b, a->kv->head_dim, true));
+}
+
+static cudaError_t launch_large_tiles(struct k_backend *b, const struct k_attention_args *a)
+{
+    return launch_attention_mma(cuda_of(b)->stream, a, false, n_blocks_of(b, a->kv->head_dim, false));
+}
+
+struct attention_kernel {
+    struct k_kernel kernel;
+    bool is_small; /* query tiles, of the mma form: the plan's grid is that kernel's */
+    attention_launch_fn *launch;
+};
+#define LANE K_FORM_BIT(K_FORM_LANE)
+#define MMA K_FORM_BIT(K_FORM_MMA)
+static const struct attention_kernel kernels[] = {
+    {{"lane", LANE, 80, 0, takes_all, NULL}, false, launch_lane},
+    {{"mma of small query tiles", MMA, 80, 0, takes_small_tiles, NULL}, true, launch_small_tiles},
+    {{"mma of large query tiles", MMA, 80, 0, takes_large_tiles, NULL}, false, launch_large_tiles},
+};
+static const struct k_kernel_table table = K_KERNEL_TABLE(kernels);
+
+const struct k_kernel *cuda_attention_kernel_at(uint32_t i)
+{
+    return k_kernel_at(&table, i);
+}
+
+/* The plan and the launch of the same rows get the same kernel. */
+static const struct attention_kernel *choose(struct k_backend *b, const struct k_attn_row *rows, uint32_t n_rows,
+                                             uint32_t n_q_heads, const struct k_kv_shape *kv, bool whole)
+{
+    const struct attention_call call = {rows, n_rows, n_q_heads / kv->n_kv_heads, kv->head_dim};
+    const enum k_gemm_form form = is_mma(b, kv, whole) ? K_FORM_MMA : K_FORM_LANE;
+    uint32_t from = 0;
+    return (const void *)k_kernel_choose(&table, &b->choice, form, (uint32_t)cuda_of(b)->compute_capability, &call,
+                                         &from);
+}
+
+/* ---- the operations ---- */
+
 int cuda_attention_plan(struct k_backend *b, const struct k_attention_plan_args *a, struct quire_error *err)
 {
     struct k_attention_args args = {
@@ -35,9 +112,9 @@ int cuda_attention_plan(struct k_backend *b, const struct k_attention_plan_args 
         status = k_check_attention(&args, err);
     if (status != QUIRE_OK || !is_mma(b, a->kv, a->whole))
         return status;
-    uint32_t head_dim = a->kv->head_dim;
-    bool is_small = attn_is_small(a->rows, a->n_rows, a->n_q_heads / a->kv->n_kv_heads, head_dim);
-    attn_plan_make(a, n_blocks_of(b, head_dim, is_small), attn_partial_rows(head_dim), a->plan);
+    const struct attention_kernel *kernel = choose(b, a->rows, a->n_rows, a->n_q_heads, a->kv, a->whole);
+    const uint32_t head_dim = a->kv->head_dim;
+    attn_plan_make(a, n_blocks_of(b, head_dim, kernel->is_small), attn_partial_rows(head_dim), a->plan);
     return QUIRE_OK;
 }
 
@@ -51,13 +128,9 @@ int cuda_attention(struct k_backend *b, const struct k_attention_args *a, struct
         status = k_check_attention(&own, err);
     if (status != QUIRE_OK || a->n_rows == 0 || a->n_tokens == 0)
         return status;
-    struct cuda_backend *c = cuda_of(b);
-    uint32_t head_dim = a->kv->head_dim, group = a->n_q_heads / a->kv->n_kv_heads;
-    bool is_small = attn_is_small(c->is_recording ? NULL : a->rows, a->n_rows, group, head_dim);
+    const struct k_attn_row *rows = cuda_of(b)->is_recording ? NULL : a->rows;
+    const struct attention_kernel *kernel = choose(b, rows, a->n_rows, a->n_q_heads, a->kv, a->whole);
     own.n_rows = a->n_rows;
-    own.for_gemm = cuda_leaves_factors(b, a->for_gemm, a->out_dev, a->n_q_heads * head_dim);
-    cudaError_t error = is_mma(b, a->kv, a->whole)
-                            ? launch_attention_mma(c->stream, &own, is_small, n_blocks_of(b, head_dim, is_small))
-                            : launch_attention_lane(c->stream, &own);
-    return cuda_check(b, error, "attention", err);
+    own.for_gemm = cuda_leaves_factors(b, a->for_gemm, a->out_dev, a->n_q_heads * a->kv->head_dim);
+    return cuda_check(b, kernel->launch(b, &own), "attention", err);
 }

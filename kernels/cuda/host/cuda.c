@@ -6,7 +6,7 @@
 #include "kernels/cuda/host/memory.h"
 #include "kernels/cuda/host/open.h"
 #include "kernels/cuda/host/operations.h"
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/gemm_launch.h"
 #include "kernels/cuda/plan/plan.h"
 #include "kernels/planners.h"
 
@@ -40,32 +40,27 @@ static void cuda_close(struct k_backend *b)
     free(c);
 }
 
-static const struct k_backend_ops cuda_ops = {
-    .planner = &cuda_planner,
-    .close = cuda_close,
-    .memory = cuda_memory,
-    .alloc = cuda_alloc,
-    .alloc_host = cuda_alloc_host,
-    .free = cuda_free,
-    .weight_create = cuda_weight_create,
-    .weight_destroy = cuda_weight_destroy,
-    .supports = cuda_supports,
-    .join = cuda_join,
-    .leave = cuda_leave,
-    .step_begin = cuda_step,
-    .step_end = cuda_step,
-    .copy_in = cuda_copy_in,
-    .copy_out = cuda_group_copy_out,
-    .fence = cuda_fence,
-    .wait = cuda_group_wait,
+static const struct k_kernel *cuda_kernel_at(enum k_operation operation, uint32_t i)
+{
+    if (operation == K_OP_GEMM || operation == K_OP_GEMM_SILU_MUL)
+        return cuda_gemm_kernel_at(i);
+    return operation == K_OP_ATTENTION ? cuda_attention_kernel_at(i) : NULL;
+}
+
 #define ENTRY(NAME, name, text) .name = cuda_##name,
-    K_OPERATIONS(ENTRY)
-#undef ENTRY
-        .graph_begin = cuda_graph_begin,
+#define WITHOUT_GRAPHS \
+    .planner = &cuda_planner, .close = cuda_close, .memory = cuda_memory, .alloc = cuda_alloc, \
+    .alloc_host = cuda_alloc_host, .free = cuda_free, .weight_create = cuda_weight_create, \
+    .weight_destroy = cuda_weight_destroy, .supports = cuda_supports, .kernel_at = cuda_kernel_at, .join = cuda_join, \
+    .leave = cuda_leave, .step_begin = cuda_step, .step_end = cuda_step, .copy_in = cuda_copy_in, \
+    .copy_out = cuda_group_copy_out, .fence = cuda_fence, .wait = cuda_group_wait, K_OPERATIONS(ENTRY)
+static const struct k_backend_ops cuda_ops = {
+    WITHOUT_GRAPHS.graph_begin = cuda_graph_begin,
     .graph_end = cuda_graph_end,
     .graph_launch = cuda_graph_launch,
     .graph_destroy = cuda_graph_destroy,
 };
+const struct k_backend_ops cuda_ops_without_graphs = {WITHOUT_GRAPHS};
 
 /* ---- opening ----------------------------------------------------------------------------------- */
 
@@ -102,10 +97,11 @@ static int open_arrivals(struct cuda_backend *c, struct quire_error *err)
  * trial. */
 static int open_hopper(struct cuda_backend *c, struct quire_error *err)
 {
-    const struct cuda_gemm_means gpu = {c->n_sms, c->shared_bytes, c->arrivals_dev};
+    const struct cuda_gemm_means gpu = {c->n_sms, c->shared_bytes, (uint32_t)c->compute_capability, c->arrivals_dev,
+                                        NULL};
     if (c->base.form != K_FORM_MMA)
         return QUIRE_OK;
-    cudaError_t error = cuda_gemm_hopper_open(c->stream, &gpu, c->compute_capability, &c->hopper);
+    cudaError_t error = cuda_gemm_hopper_open(c->stream, &gpu, &c->hopper);
     const size_t n = strlen(c->description);
     snprintf(c->description + n, sizeof c->description - n, "%s", cuda_gemm_hopper_refusals(c->hopper));
     return cuda_check(&c->base, error, "testing the GEMM kernels", err);
@@ -118,9 +114,11 @@ int quire_cuda_open(const struct k_backend_options *options, struct k_backend **
     struct cuda_backend *c = calloc(1, sizeof *c);
     if (!c)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
-    c->ops = cuda_ops;
-    c->ops.description = c->description;
-    c->base = (struct k_backend){.ops = &c->ops, .n_threads = 1, .placement = c->placement, .form = form_of(options)};
+    c->base = (struct k_backend){.ops = &cuda_ops,
+                                 .description = c->description,
+                                 .n_threads = 1,
+                                 .placement = c->placement,
+                                 .form = form_of(options)};
     int status = QUIRE_OK;
     if (c->base.form != K_FORM_LANE && c->base.form != K_FORM_MMA && c->base.form != K_FORM_INT8)
         status = quire_fail(err, QUIRE_UNSUPPORTED, "a GPU supports the GEMM forms lane, mma and int8, not %s",

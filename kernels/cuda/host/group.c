@@ -235,10 +235,7 @@ static int meet_through_nccl(struct k_backend *b, struct cuda_group *g, struct g
         const struct quire_error then = *err;
         return quire_fail(err, status, "%.140s; %.140s", why.text, then.text);
     }
-    c->ops.graph_begin = NULL;
-    c->ops.graph_end = NULL;
-    c->ops.graph_launch = NULL;
-    c->ops.graph_destroy = NULL;
+    c->base.ops = &cuda_ops_without_graphs;
     const size_t at = strlen(c->placement);
     snprintf(c->placement + at, sizeof c->placement - at, ", its ranks by NCCL %s%s", nccl_version(g->nccl),
              adds_by_nccl(b) ? ", sums too" : "");

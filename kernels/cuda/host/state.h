@@ -3,9 +3,9 @@
  * The host side is in C. A file may call the files named before it: state.c errors, and whether a step is being
  * recorded; memory.c allocations, copies, staging, tickets; graph.c recorded steps; device.c selection and
  * description of the GPU; weight.c weights onto the device; cublaslt.c NVIDIA's GEMM; nccl.c NVIDIA's transport
- * between GPUs; gemm.c, attention.c, sample.c, elementwise.c check arguments and launch; cuda.c the table, open and
- * close. Kernels are in NAME.cu; each compiles on its own with device.cuh. launch.h declares the functions that they
- * export to C.
+ * between GPUs; gemm.c, attention.c, sample.c, elementwise.c check arguments and launch, and the first two have tables
+ * of their kernels; cuda.c the backend's table, open and close. Kernels are in NAME.cu; each compiles on its own with
+ * device.cuh. launch.h and gemm_launch.h declare the functions that they export to C.
  *
  * One thread, the engine's. All work goes to one stream. The first CUDA error is sticky: the backend is unusable,
  * and every later call returns that error. A shortage of memory is not sticky: it returns a status, and the backend
@@ -49,6 +49,9 @@ struct cuda_quant {
     const uint32_t *permutation_dev; /* may be NULL */
 };
 
+enum cuda_tensor_map { CUDA_TENSOR_MAP_ROWS, CUDA_TENSOR_MAP_GATED, CUDA_TENSOR_MAPS };
+#define CUDA_TENSOR_MAP_BYTES 128u
+
 /* One matrix with its parts stacked, in device memory. Rows start 16-byte aligned and are padded with zeros. */
 struct k_weight {
     uint32_t n_rows, n_cols;
@@ -59,13 +62,16 @@ struct k_weight {
     int8_t *exponents_dev; /* [n_rows] for F16 factors of BF16: e of each row. NULL: every e is 0 */
     bool has_one_exponent; /* F16 with one e for all rows, for cuBLASLt */
     int exponent; /* that e */
+    /* The matrix as TMA reads it (a CUtensorMap), as rows and as pairs of gate's and up's rows; made by hopper/, which
+     * takes only weights that have the map. */
+    bool has_tensor_map[CUDA_TENSOR_MAPS];
+    unsigned char tensor_maps[CUDA_TENSOR_MAPS][CUDA_TENSOR_MAP_BYTES];
     uint32_t n_quant; /* > 0: quantized; data_dev holds these parts in place of the matrix */
     struct cuda_quant quant[K_WEIGHT_MAX_PARTS];
 };
 
 struct cuda_backend {
     struct k_backend base;
-    struct k_backend_ops ops; /* the table, with this GPU's description */
     int device;
     uint32_t n_sms, shared_bytes; /* multiprocessors; the most shared memory of a block */
     int compute_capability; /* 90 for sm_90 */

@@ -4,7 +4,7 @@
 #include "kernels/cuda/host/memory.h"
 #include "kernels/cuda/host/operations.h"
 #include "kernels/cuda/host/quant.h"
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/gemm_launch.h"
 #include "kernels/cuda/plan/plan.h"
 #include "kernels/weight_view.h"
 
@@ -254,6 +254,7 @@ int cuda_weight_create(struct k_backend *b, const struct k_weight_view *parts, u
         cuda_weight_destroy(b, w);
         return status;
     }
+    cuda_gemm_hopper_describe(cuda_of(b)->hopper, w);
     *out = w;
     return QUIRE_OK;
 }

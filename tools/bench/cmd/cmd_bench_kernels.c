@@ -19,7 +19,7 @@
 
 struct bench {
     /* from the command line */
-    const char *device, *filter;
+    const char *device, *filter, *kernel;
     uint32_t n_threads;
     double limit_gb_s, limit_tflop_s; /* of a device; 0: not given */
     bool json, quick;
@@ -54,8 +54,8 @@ static void print_heading(const struct bench *bench)
                "whose data the step has in a cache have none\n\n",
                bench->description, bench->n_threads,
                bench->quick ? "one call each" : "median of 5 to 31 calls within a step");
-    printf("%-*s %10s %21s %8s %9s  %s\n", bench->name_width, "case", "median us", "10 %  -  90 %", "GB/s", "GFLOP/s",
-           "share");
+    printf("%-*s %10s %21s %8s %9s  %-13s %s\n", bench->name_width, "case", "median us", "10 %  -  90 %", "GB/s",
+           "GFLOP/s", "share", "kernel");
     fflush(stdout); /* also where the first case hangs */
 }
 
@@ -85,7 +85,8 @@ static int print_json_heading(const struct bench *bench)
                            "", ",\"cases\":[\n");
 }
 
-static int report(struct bench *bench, const struct op_case *c, const struct bench_timing *t)
+/* kernel: the row that ran, NULL: the operation has no table of kernels. */
+static int report(struct bench *bench, const struct op_case *c, const struct bench_timing *t, const char *kernel)
 {
     double bytes, flops, share = 0;
     bool by_fma = false;
@@ -102,14 +103,14 @@ static int report(struct bench *bench, const struct op_case *c, const struct ben
         char text[32] = "-";
         if (has_share)
             snprintf(text, sizeof text, "%.0f %% of %s", share * 100, by_fma ? "FMA" : "read");
-        printf("%-*s %10.1f %9.1f - %9.1f %8.2f %9.2f  %s\n", bench->name_width, op_name(c), t->median_us, t->low_us,
-               t->high_us, gb_s, gflop_s, text);
+        printf("%-*s %10.1f %9.1f - %9.1f %8.2f %9.2f  %-13s %s\n", bench->name_width, op_name(c), t->median_us,
+               t->low_us, t->high_us, gb_s, gflop_s, text, kernel ? kernel : "");
         fflush(stdout);
         return QUIRE_OK;
     }
-    json_t *row = json_pack("{s:s, s:i, s:i, s:f, s:f, s:f, s:f, s:f}", "case", op_name(c), "calls", (int)t->n_runs,
-                            "calls_in_burst", (int)t->n_calls, "median_us", t->median_us, "p10_us", t->low_us, "p90_us",
-                            t->high_us, "gb_s", gb_s, "gflop_s", gflop_s);
+    json_t *row = json_pack("{s:s, s:s?, s:i, s:i, s:f, s:f, s:f, s:f, s:f}", "case", op_name(c), "kernel", kernel,
+                            "calls", (int)t->n_runs, "calls_in_burst", (int)t->n_calls, "median_us", t->median_us,
+                            "p10_us", t->low_us, "p90_us", t->high_us, "gb_s", gb_s, "gflop_s", gflop_s);
     int bad = !row || json_object_set_new(row, "read_limit_gb_s", real_or_null(has_share ? t->read_gb_s : 0)) ||
               json_object_set_new(row, "fma_limit_gflop_s", real_or_null(has_share ? t->fma_gflop_s : 0)) ||
               json_object_set_new(row, "limit", has_share ? json_string(by_fma ? "fma" : "read") : json_null()) ||
@@ -121,6 +122,20 @@ static int report(struct bench *bench, const struct op_case *c, const struct ben
     return print_json_line(row, bench->n_rows++ ? "," : "", "\n");
 }
 
+/* Forces the kernel of --kernel on the operation. */
+static int force_kernel(const struct bench *bench, struct k_backend *b, const struct op_case *c,
+                        struct quire_error *err)
+{
+    const struct k_kernel *row;
+    for (uint32_t i = 0; bench->kernel && b->ops->kernel_at && (row = b->ops->kernel_at(c->op, i)); i++)
+        if (strcmp(row->name, bench->kernel) == 0)
+            b->choice.only = row;
+    return !bench->kernel || b->choice.only
+               ? QUIRE_OK
+               : quire_fail(err, QUIRE_INVALID, "--kernel %.40s: %s has no kernel of that name on %s", bench->kernel,
+                            k_operation_name(c->op), bench->backend);
+}
+
 static int bench_case(struct bench *bench, const struct op_case *c, struct quire_error *err)
 {
     const struct k_backend_options options = {.device = bench->device, .n_threads = bench->n_threads, .form = c->form};
@@ -130,7 +145,15 @@ static int bench_case(struct bench *bench, const struct op_case *c, struct quire
     int status = k_backend_open(&options, &b, &why, err);
     if (status != QUIRE_OK)
         return status;
-    status = bench_timing_run(b, c, bench->n_threads, bench->quick, bench->wide, &bench->limits, &t, err);
+    status = force_kernel(bench, b, c, err);
+    if (status == QUIRE_OK)
+        status = bench_timing_run(b, c, bench->n_threads, bench->quick, bench->wide, &bench->limits, &t, err);
+    const bool has_table = b->ops->kernel_at && b->ops->kernel_at(c->op, 0);
+    char kernel[40];
+    snprintf(kernel, sizeof kernel, "%s", has_table && b->choice.last ? b->choice.last->name : "");
+    if (status == QUIRE_OK && bench->kernel && strcmp(kernel, bench->kernel) != 0)
+        status = quire_fail(err, QUIRE_UNSUPPORTED, "--kernel %.40s: does not take %s here; without --kernel, %s does",
+                            bench->kernel, op_name(c), kernel);
     b->ops->close(b);
     if (status != QUIRE_OK)
         return status;
@@ -140,7 +163,9 @@ static int bench_case(struct bench *bench, const struct op_case *c, struct quire
     }
     bench->read_gb_s = t.read_gb_s > bench->read_gb_s ? t.read_gb_s : bench->read_gb_s;
     bench->fma_gflop_s = t.fma_gflop_s > bench->fma_gflop_s ? t.fma_gflop_s : bench->fma_gflop_s;
-    return report(bench, c, &t) == QUIRE_OK ? QUIRE_OK : quire_fail(err, QUIRE_IO, "the results could not be written");
+    return report(bench, c, &t, has_table ? kernel : NULL) == QUIRE_OK
+               ? QUIRE_OK
+               : quire_fail(err, QUIRE_IO, "the results could not be written");
 }
 
 static bool is_chosen(const struct bench *bench, const struct op_case *c)
@@ -225,10 +250,10 @@ static int look_at_backend(struct bench *bench, struct k_format weights, struct 
     if (status != QUIRE_OK)
         return status;
     bool is_cpu = b->ops->planner == k_planner_find("cpu");
-    bench->isa = is_cpu ? cpu_isa_of(b)->name : "";
+    bench->isa = is_cpu ? cpu_arch_name(cpu_arch_of(b)) : "";
     bench->is_device = bench_is_device(b);
     snprintf(bench->backend, sizeof bench->backend, "%s", b->ops->planner->name);
-    snprintf(bench->description, sizeof bench->description, "%s", b->ops->description);
+    snprintf(bench->description, sizeof bench->description, "%s", b->description);
     bench->wide = is_cpu && strcmp(bench->isa, "avx2") != 0;
     for (uint32_t i = 0; bench->cases == bench->from_shape && i < bench->n_all; i++)
         if (bench->from_shape[i].form == K_FORM_AUTO)
@@ -287,6 +312,8 @@ static size_t own_flags(struct bench *bench, struct cli_option *out)
          .help = "Compute threads. Default: the cores this process may use."},
         {.names = "case", .kind = CLI_STRING, .target = &bench->filter, .value = "TEXT",
          .help = "Only cases whose name holds TEXT: gemm, \"float16 T1 \", attention."},
+        {.names = "kernel", .kind = CLI_STRING, .target = &bench->kernel, .value = "NAME",
+         .help = "Measures this row of the operation's table of kernels. Default: the one that the backend chooses."},
         {.names = "quick", .kind = CLI_FLAG, .target = &bench->quick,
          .help = "One call of each case: to see that it runs, not how fast."},
         {.names = "json", .kind = CLI_FLAG, .target = &bench->json, .help = "Print JSON for programs."},
