@@ -20,6 +20,13 @@ struct forward_graph {
             return status_; \
     } while (0)
 
+/* Layers with the same window and the same heads (engine_plan.groups). */
+struct forward_kv_group {
+    struct k_kv_shape shape; /* of this rank's heads */
+    uint32_t n_q_heads, window;
+    struct k_plan_dims dims; /* of the largest step, for its layers */
+};
+
 struct forward {
     struct k_backend *backend;
     const struct model_desc *desc;
@@ -30,13 +37,11 @@ struct forward {
     uint64_t *digest;
     struct step_layout layout;
     uint32_t n_groups;
-    struct k_kv_shape kv_shape;
+    struct forward_kv_group kv_groups[KV_MAX_GROUPS]; /* [n_groups] */
     struct k_kv_layer *kv; /* [n_layers] */
     struct k_kv_layer *host_kv; /* [n_layers]: the host tier; without one all NULL */
-    uint8_t *layer_group; /* [n_layers] */
-    float scale; /* of attention scores */
+    uint8_t *layer_group; /* [n_layers]; 0 of a layer without attention */
 
-    struct k_plan_dims dims; /* of the largest step */
     uint32_t max_decoding; /* tokens of the largest step that is worth recording */
     uint8_t *staging[2]; /* host images of a step's input, layout.input_bytes: steps take turns, so that one
                                 * can be filled while the copy of the other waits for the device */
@@ -55,6 +60,11 @@ struct forward {
     uint8_t *workspace_dev;
     void *gemm_workspace_dev, *attention_workspace_dev, *sample_workspace_dev;
 };
+
+static inline const struct forward_kv_group *forward_group_of(const struct forward *f, uint32_t layer)
+{
+    return &f->kv_groups[f->layer_group[layer]];
+}
 
 /* ---- forward_graph.c: steps that are recorded once and launched as one ---- */
 
@@ -85,7 +95,7 @@ int forward_plan_attention(struct forward *f, const struct forward_batch *batch,
 /* Whether the last layer goes on with the tokens alone whose results are wanted. */
 static inline bool forward_narrows(const struct forward *f)
 {
-    return !model_reads_whole(f->desc);
+    return !model_reads_whole(f->desc->config);
 }
 /* Computes everything between the embedding and the logits, or the vectors in their place. A stage computes its
  * layers, from the residual stream of the previous stage to its own. logits: those of the batch's first. */
@@ -96,17 +106,17 @@ int forward_compute(struct forward *f, const struct forward_batch *batch, float 
 /* Whether other ranks have a part of the same layers. */
 static inline bool forward_is_shared(const struct forward *f)
 {
-    return f->desc->share.n_ranks > 1;
+    return f->desc->shard.n_ranks > 1;
 }
 static inline bool forward_is_stage(const struct forward *f)
 {
-    return f->desc->stage.n_stages > 0;
+    return f->desc->shard.n_stages > 0;
 }
 /* y = the sum of all ranks' y, [n, n_cols], plus the bias of its columns, added once. bias: NULL for no bias. */
 int forward_reduce(struct forward *f, float *y, uint32_t n, uint32_t n_cols, const float *bias,
                    struct quire_error *err);
 /* all: [n, the whole size], of each token what the ranks have side by side; own: [n, this rank's part of it]. */
-int forward_gather(struct forward *f, uint32_t n, enum model_size size, const float *own, float *all,
+int forward_gather(struct forward *f, uint32_t n, uint32_t layer, enum model_size size, const float *own, float *all,
                    struct quire_error *err);
 
 /* Where this rank's rows of the head leave theirs: [n, its part of the vocabulary]. */

@@ -3,32 +3,32 @@
 
 #include "base/size.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 typedef int (*alloc_function)(struct k_backend *b, uint64_t bytes, void **out, struct quire_error *err);
 
 /* K and V of one layer. */
-static int alloc_layer(struct forward *f, alloc_function alloc, uint32_t n_blocks, struct k_kv_layer *out,
-                       struct quire_error *err)
+static int alloc_layer(struct forward *f, alloc_function alloc, const struct k_kv_shape *shape, uint32_t n_blocks,
+                       struct k_kv_layer *out, struct quire_error *err)
 {
-    uint64_t bytes = layout_kv_bytes(f->desc, f->kv_shape.format, f->kv_shape.block_tokens, n_blocks);
-    int status = alloc(f->backend, bytes, &out->k_dev, err);
-    return status == QUIRE_OK ? alloc(f->backend, bytes, &out->v_dev, err) : status;
+    int status = alloc(f->backend, n_blocks * k_kv_block_bytes(shape), &out->k_dev, err);
+    return status == QUIRE_OK ? alloc(f->backend, n_blocks * k_kv_v_block_bytes(shape), &out->v_dev, err) : status;
 }
 
 static int alloc_kv(struct forward *f, const struct engine_plan *plan, struct quire_error *err)
 {
     const struct model_desc *d = f->desc;
     struct k_backend *b = f->backend;
-    for (uint32_t l = 0; l < d->n_layers; l++) {
+    for (uint32_t l = 0; l < d->config->n_layers; l++) {
         uint32_t g = 0;
-        while (plan->groups[g].window != model_window(d, l))
+        if (!model_block_of(d, l, BLOCK_ATTENTION))
+            continue;
+        while (!model_same_kv(d, plan->groups[g].layer, l))
             g++;
         f->layer_group[l] = (uint8_t)g;
         if (l < model_first_layer(d) || l >= model_end_layer(d))
             continue;
-        int status = alloc_layer(f, b->ops->alloc, plan->groups[g].n_blocks, &f->kv[l], err);
+        int status = alloc_layer(f, b->ops->alloc, &f->kv_groups[g].shape, plan->groups[g].n_blocks, &f->kv[l], err);
         if (status != QUIRE_OK) {
             quire_error_prefix(err, "KV cache of %s (--kv-cache-memory or --num-kv-blocks make it smaller)",
                                quire_size(plan->kv_bytes).text);
@@ -36,7 +36,8 @@ static int alloc_kv(struct forward *f, const struct engine_plan *plan, struct qu
         }
         if (plan->groups[g].n_host_blocks == 0)
             continue;
-        status = alloc_layer(f, b->ops->alloc_host, plan->groups[g].n_host_blocks, &f->host_kv[l], err);
+        status = alloc_layer(f, b->ops->alloc_host, &f->kv_groups[g].shape, plan->groups[g].n_host_blocks,
+                             &f->host_kv[l], err);
         if (status != QUIRE_OK) {
             quire_error_prefix(err, "host tier of %s (--swap-space makes it smaller)",
                                quire_size(plan->swap_bytes).text);
@@ -72,9 +73,10 @@ static int alloc_staging(struct forward *f, const struct engine_plan *plan, stru
             return status;
         f->results[i] = results;
         void *vectors = NULL;
-        if (f->desc->pooling != POOLING_NONE)
+        if (f->desc->config->outputs.kind != OUTPUT_TOKENS)
             status = f->backend->ops->alloc_host(
-                f->backend, (uint64_t)plan->max_num_seqs * f->desc->vector_size * sizeof(float), &vectors, err);
+                f->backend, (uint64_t)plan->max_num_seqs * f->desc->config->outputs.vector_size * sizeof(float),
+                &vectors, err);
         if (status != QUIRE_OK)
             return status;
         f->vectors[i] = vectors;
@@ -95,7 +97,7 @@ static int alloc_buffers(struct forward *f, const struct engine_plan *plan, stru
     struct k_plan_bytes workspace;
     const uint64_t sampled_bytes = layout_align(plan->max_logit_rows * sizeof(uint32_t));
     void *arena = NULL, *logits = NULL, *sampled = NULL, *work = NULL;
-    plan->planner->workspace(&f->dims, &workspace);
+    step_plan_workspace(f->desc, plan, &workspace);
     int status = b->ops->alloc(b, f->layout.total, &arena, err);
     f->arena_dev = arena;
     if (status == QUIRE_OK)
@@ -128,18 +130,19 @@ int forward_create(struct k_backend *backend, const struct model_desc *desc, con
     f->weights = weights;
     if (group)
         f->group = *group;
-    f->dims = step_plan_dims(desc, plan);
     f->n_groups = plan->n_kv_groups;
-    f->scale = (float)(1.0 / sqrt((double)desc->head_dim));
-    f->kv_shape = (struct k_kv_shape){.format = plan->kv_format,
-                                      .n_kv_heads = desc->n_kv_heads,
-                                      .head_dim = desc->head_dim,
-                                      .block_tokens = plan->block_tokens};
+    for (uint32_t g = 0; g < KV_MAX_GROUPS; g++)
+        f->kv_groups[g].dims = step_plan_dims(desc, plan, g);
+    for (uint32_t g = 0; g < f->n_groups; g++) {
+        f->kv_groups[g].shape = layout_kv_shape(desc, plan->groups[g].layer, plan);
+        f->kv_groups[g].n_q_heads = model_heads_of(desc, plan->groups[g].layer).n_q;
+        f->kv_groups[g].window = plan->groups[g].window;
+    }
     int status = step_layout_make(desc, plan, &f->layout, err);
     if (status == QUIRE_OK) {
-        f->kv = calloc(desc->n_layers, sizeof *f->kv);
-        f->host_kv = calloc(desc->n_layers, sizeof *f->host_kv);
-        f->layer_group = calloc(desc->n_layers, 1);
+        f->kv = calloc(desc->config->n_layers, sizeof *f->kv);
+        f->host_kv = calloc(desc->config->n_layers, sizeof *f->host_kv);
+        f->layer_group = calloc(desc->config->n_layers, 1);
         if (!f->kv || !f->host_kv || !f->layer_group)
             status = quire_fail(err, QUIRE_NO_MEMORY, "forward pass: out of memory");
     }
@@ -169,7 +172,7 @@ int forward_ready(struct forward *f, bool graphs, struct quire_error *err)
         status = forward_clear_digest(f, err);
     if (status == QUIRE_OK)
         status = forward_clear_stage(f, err);
-    if (status == QUIRE_OK && graphs && f->desc->pooling == POOLING_NONE && ops->graph_begin)
+    if (status == QUIRE_OK && graphs && f->desc->config->outputs.kind == OUTPUT_TOKENS && ops->graph_begin)
         status = forward_graphs_create(f, f->max_decoding, err);
     return status;
 }
@@ -185,11 +188,11 @@ void forward_destroy(struct forward *f)
     if (!f)
         return;
     forward_graphs_destroy(f);
-    for (uint32_t l = 0; f->kv && l < f->desc->n_layers; l++) {
+    for (uint32_t l = 0; f->kv && l < f->desc->config->n_layers; l++) {
         free_dev(f, f->kv[l].k_dev);
         free_dev(f, f->kv[l].v_dev);
     }
-    for (uint32_t l = 0; f->host_kv && l < f->desc->n_layers; l++) {
+    for (uint32_t l = 0; f->host_kv && l < f->desc->config->n_layers; l++) {
         free_dev(f, f->host_kv[l].k_dev);
         free_dev(f, f->host_kv[l].v_dev);
     }
