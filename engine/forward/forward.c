@@ -91,7 +91,7 @@ static int place_tokens(struct forward *f, const struct forward_batch *batch, st
 static struct k_sample_result *results_dev(const struct forward *f)
 {
     return f->is_in_place ? f->results[f->n_begun % 2]
-                          : (struct k_sample_result *)(void *)(f->arena_dev + f->layout.results);
+                          : (struct k_sample_result *)(void *)(f->arena_dev + f->layout->results);
 }
 
 static void rows_are_ready(const struct forward_batch *batch)
@@ -287,11 +287,11 @@ static int copy_run(struct forward *f, const struct kv_move *first, const struct
                     struct quire_error *err)
 {
     for (uint32_t l = model_first_layer(f->desc); l < model_end_layer(f->desc); l++) {
-        if (f->layer_group[l] != first->group || !f->kv[l].k_dev)
+        if (f->kv->layer_group[l] != first->group || !f->kv->layers[l].k_dev)
             continue;
         const struct k_kv_copy_args a = {.kv = &forward_group_of(f, l)->shape,
-                                         .from = first->to_host ? &f->kv[l] : &f->host_kv[l],
-                                         .to = first->to_host ? &f->host_kv[l] : &f->kv[l],
+                                         .from = first->to_host ? &f->kv->layers[l] : &f->kv->host_layers[l],
+                                         .to = first->to_host ? &f->kv->host_layers[l] : &f->kv->layers[l],
                                          .pairs = pairs,
                                          .n_pairs = n_pairs};
         TRY(f->backend->ops->kv_copy(f->backend, &a, err));
@@ -316,11 +316,11 @@ int forward_copy(struct forward *f, const struct k_block_pair *pairs, uint32_t n
 {
     TRY(f->backend->ops->step_begin(f->backend, err));
     for (uint32_t l = model_first_layer(f->desc); l < model_end_layer(f->desc); l++) {
-        if (!f->kv[l].k_dev) /* no attention */
+        if (!f->kv->layers[l].k_dev) /* no attention */
             continue;
         const struct k_kv_copy_args a = {.kv = &forward_group_of(f, l)->shape,
-                                         .from = &f->kv[l],
-                                         .to = &f->kv[l],
+                                         .from = &f->kv->layers[l],
+                                         .to = &f->kv->layers[l],
                                          .pairs = pairs,
                                          .n_pairs = n_pairs};
         TRY(f->backend->ops->kv_copy(f->backend, &a, err));

@@ -46,7 +46,7 @@ static int norm_x(struct pass *p, enum model_norm kind, enum model_vector weight
                                      .add_dev = p->due,
                                      .add_is_part = p->due && p->due_is_part,
                                      .add_bias_dev = p->part_bias,
-                                     .out_dev = buffer(p->f, p->f->layout.normed),
+                                     .out_dev = buffer(p->f, p->f->layout->normed),
                                      .n_cols = p->f->desc->config->hidden_size,
                                      .for_gemm = true};
     p->due = NULL;
@@ -96,7 +96,7 @@ static int linear_shared(struct pass *p, const struct site_weight *weight, struc
     struct forward *f = p->f;
     const enum model_size size = weight == &p->weights->site[SITE_O] ? SIZE_HEADS : SIZE_INNER;
     if (weight->cut == CUT_GATHERED) {
-        float *all = buffer(f, f->layout.inputs);
+        float *all = buffer(f, f->layout->inputs);
         TRY(forward_gather(f, p->n, p->layer, size, gemm.x_dev, all, p->err));
         gemm.x_dev = all;
         gemm.x_for_gemm = false;
@@ -146,7 +146,7 @@ static int linear(struct pass *p, const struct site_weight *weight, enum model_a
     case ACTIVATION_SILU_MUL: break;
     }
     struct k_gemm_silu_mul_args fused = {.gemm = gemm, .out_dev = out, .for_gemm = true};
-    fused.gemm.y_dev = f->layout.has_gate_up ? buffer(f, f->layout.wide) : NULL;
+    fused.gemm.y_dev = f->layout->has_gate_up ? buffer(f, f->layout->wide) : NULL;
     return f->backend->ops->gemm_silu_mul(f->backend, &fused, p->err);
 }
 
@@ -169,7 +169,7 @@ static int norm_all_heads(struct pass *p)
     const struct forward_kv_group *g = forward_group_of(p->f, p->layer);
     const uint32_t n_q = g->n_q_heads * g->shape.head_dim, n_k = g->shape.n_kv_heads * g->shape.head_dim,
                    n_v = g->shape.n_kv_heads * g->shape.v_dim;
-    float *q = buffer(p->f, p->f->layout.wide), *k = q + n_q;
+    float *q = buffer(p->f, p->f->layout->wide), *k = q + n_q;
     struct k_rmsnorm_args a = {.x_dev = q, .out_dev = q, .n_cols = n_q, .row_stride = n_q + n_k + n_v};
     TRY(norm(p, NORM_RMS, VEC_Q_NORM, a));
     a.x_dev = a.out_dev = k;
@@ -186,14 +186,14 @@ static int rope_kv(struct pass *p, const struct model_attention *attention)
     if (attention->head_norm == HEAD_NORM_ALL)
         TRY(norm_all_heads(p));
     const struct k_rope_kv_args a = {
-        .qkv_dev = buffer(f, f->layout.wide),
+        .qkv_dev = buffer(f, f->layout->wide),
         .q_norm_dev = each ? p->weights->vector[VEC_Q_NORM] : NULL,
         .k_norm_dev = each ? p->weights->vector[VEC_K_NORM] : NULL,
         .eps = f->desc->config->rms_eps,
-        .cos_sin_dev = buffer(f, f->layout.angles[attention->rope]),
-        .slots_dev = forward_on_device(f, p->batch->slots[f->layer_group[p->layer]]),
+        .cos_sin_dev = buffer(f, f->layout->angles[attention->rope]),
+        .slots_dev = forward_on_device(f, p->batch->slots[f->kv->layer_group[p->layer]]),
         .kv = &group->shape,
-        .layer = &f->kv[p->layer],
+        .layer = &f->kv->layers[p->layer],
         .n_tokens = p->n,
         .n_q_heads = group->n_q_heads,
     };
@@ -205,7 +205,7 @@ static int rope_kv(struct pass *p, const struct model_attention *attention)
 /* The plan of a group's layers, or of the last layer, whose rows are its own. */
 static void *attention_plan_of(const struct forward *f, const struct forward_batch *batch, uint32_t l)
 {
-    uint32_t i = l + 1 == f->desc->config->n_layers && forward_narrows(f) ? f->n_groups : f->layer_group[l];
+    uint32_t i = l + 1 == f->desc->config->n_layers && forward_narrows(f) ? f->n_groups : f->kv->layer_group[l];
     return batch->attention_plans + i * batch->attention_plan_stride;
 }
 
@@ -231,10 +231,10 @@ int forward_plan_attention(struct forward *f, const struct forward_batch *batch,
     const bool narrows = forward_narrows(f) && model_is_last_stage(f->desc);
     const uint32_t last = narrows ? end - 1 : end;
     for (uint32_t l = model_first_layer(f->desc); l < last; l++) {
-        if (planned[f->layer_group[l]])
+        if (planned[f->kv->layer_group[l]])
             continue;
-        planned[f->layer_group[l]] = true;
-        TRY(plan_layer(f, l, batch, batch->group_rows[f->layer_group[l]], batch->n_rows, err));
+        planned[f->kv->layer_group[l]] = true;
+        TRY(plan_layer(f, l, batch, batch->group_rows[f->kv->layer_group[l]], batch->n_rows, err));
     }
     return batch->n_logits && narrows ? plan_layer(f, last, batch, batch->logit_rows, batch->n_logit_rows, err)
                                       : QUIRE_OK;
@@ -249,8 +249,8 @@ static int attend(struct pass *p, const struct model_attention *attention, const
     struct forward *f = p->f;
     const struct forward_kv_group *group = forward_group_of(f, p->layer);
     const struct k_attention_args a = {
-        .qkv_dev = buffer(f, f->layout.wide),
-        .out_dev = buffer(f, f->layout.narrow),
+        .qkv_dev = buffer(f, f->layout->wide),
+        .out_dev = buffer(f, f->layout->narrow),
         .for_gemm = p->layer + 1 < f->desc->config->n_layers ||
                     !forward_narrows(f), /* the last one's is gathered first */
         .rows = rows,
@@ -258,7 +258,7 @@ static int attend(struct pass *p, const struct model_attention *attention, const
         .plan_dev = forward_on_device(f, attention_plan_of(f, p->batch, p->layer)),
         .tables_dev = forward_on_device(f, p->batch->tables[0]),
         .kv = &group->shape,
-        .layer = &f->kv[p->layer],
+        .layer = &f->kv->layers[p->layer],
         .workspace_dev = f->attention_workspace_dev,
         .n_rows = n_rows,
         .n_tokens = p->n,
@@ -275,11 +275,11 @@ static int attend(struct pass *p, const struct model_attention *attention, const
 static int narrow_to_logits(struct pass *p, const struct model_attention *attention)
 {
     struct forward *f = p->f;
-    float *gathered = buffer(f, f->layout.gathered);
+    float *gathered = buffer(f, f->layout->gathered);
     assert(!p->due);
     TRY(attend(p, attention, p->batch->logit_rows, p->batch->n_logit_rows));
-    TRY(gather(p, buffer(f, f->layout.narrow), buffer(f, f->layout.wide), model_size_of(f->desc, p->layer, SIZE_HEADS),
-               true));
+    TRY(gather(p, buffer(f, f->layout->narrow), buffer(f, f->layout->wide),
+               model_size_of(f->desc, p->layer, SIZE_HEADS), true));
     TRY(gather(p, p->x, gathered, f->desc->config->hidden_size, false));
     p->x = gathered;
     return QUIRE_OK;
@@ -288,11 +288,11 @@ static int narrow_to_logits(struct pass *p, const struct model_attention *attent
 static int attention(struct pass *p, const struct model_block *block, const float *in, float *out)
 {
     struct forward *f = p->f;
-    float *wide = buffer(f, f->layout.wide), *narrow = buffer(f, f->layout.narrow);
+    float *wide = buffer(f, f->layout->wide), *narrow = buffer(f, f->layout->narrow);
     TRY(linear(p, &p->weights->site[SITE_QKV], ACTIVATION_NONE, in, wide));
     TRY(rope_kv(p, &block->attention));
     if (p->layer + 1 < f->desc->config->n_layers || !forward_narrows(f)) {
-        TRY(attend(p, &block->attention, p->batch->group_rows[f->layer_group[p->layer]], p->batch->n_rows));
+        TRY(attend(p, &block->attention, p->batch->group_rows[f->kv->layer_group[p->layer]], p->batch->n_rows));
         return linear(p, &p->weights->site[SITE_O], ACTIVATION_NONE, narrow, out);
     }
     TRY(forward_note(f, p->x, p->n, p->err)); /* all tokens; sampled tokens are checked again at the end */
@@ -304,7 +304,7 @@ static int attention(struct pass *p, const struct model_block *block, const floa
 
 static int mlp(struct pass *p, const struct model_block *block, const float *in, float *out)
 {
-    float *narrow = buffer(p->f, p->f->layout.narrow);
+    float *narrow = buffer(p->f, p->f->layout->narrow);
     TRY(linear(p, &p->weights->site[SITE_GATE_UP], block->mlp.activation, in, narrow));
     return linear(p, &p->weights->site[SITE_DOWN], ACTIVATION_NONE, narrow, out);
 }
@@ -322,7 +322,7 @@ static const struct block_kind block_kinds[] = {
 static int run_block(struct pass *p, const struct model_block *block)
 {
     const struct block_kind *kind = &block_kinds[block->kind];
-    float *delta = buffer(p->f, p->f->layout.delta);
+    float *delta = buffer(p->f, p->f->layout->delta);
     if (block->place == NORM_SUM) {
         TRY(kind->run(p, block, p->x, delta));
         TRY(complete(p, delta, &p->out_is_part));
@@ -335,7 +335,7 @@ static int run_block(struct pass *p, const struct model_block *block)
     }
     TRY(norm_x(p, block->norm, kind->norm));
     p->out_is_part = false;
-    TRY(kind->run(p, block, buffer(p->f, p->f->layout.normed), delta));
+    TRY(kind->run(p, block, buffer(p->f, p->f->layout->normed), delta));
     p->due = delta;
     p->due_is_part = p->out_is_part;
     return QUIRE_OK;
@@ -381,7 +381,7 @@ static int make_angles(struct pass *p)
         const struct k_rope_angles_args angles = {
             .positions_dev = forward_on_device(f, p->batch->positions),
             .inv_freq_dev = f->weights->inv_freq[i],
-            .cos_sin_dev = buffer(f, f->layout.angles[i]),
+            .cos_sin_dev = buffer(f, f->layout->angles[i]),
             .n_tokens = p->n,
             .n_freqs = rope->dim / 2,
             .scale = (float)rope->attention_factor,
@@ -410,7 +410,7 @@ static int pool(struct pass *p, float *out, bool normalize)
 static int pool_dense(struct pass *p, float *out)
 {
     struct forward *f = p->f;
-    float *pooled = buffer(f, f->layout.gathered);
+    float *pooled = buffer(f, f->layout->gathered);
     TRY(pool(p, pooled, false));
     p->n = p->batch->n_logits;
     p->plain = pooled;
@@ -433,7 +433,7 @@ static int pool_dense(struct pass *p, float *out)
 static int classify(struct pass *p)
 {
     struct forward *f = p->f;
-    float *first = buffer(f, f->layout.gathered), *pooled = buffer(f, f->layout.delta);
+    float *first = buffer(f, f->layout->gathered), *pooled = buffer(f, f->layout->delta);
     TRY(pool(p, first, false));
     p->n = p->batch->n_logits;
     p->plain = first;
@@ -451,7 +451,7 @@ static int give_vectors(struct pass *p)
     if (f->desc->config->outputs.kind == OUTPUT_SCORES)
         return classify(p);
     if (!f->desc->config->is_encoder) {
-        float *normed = buffer(f, f->layout.normed);
+        float *normed = buffer(f, f->layout->normed);
         const struct k_rmsnorm_args a = {
             .x_dev = p->x, .add_dev = p->due, .out_dev = normed, .n_cols = f->desc->config->hidden_size};
         TRY(norm(p, f->desc->config->final_norm, VEC_FINAL_NORM, a));
@@ -466,7 +466,7 @@ static int make_logits(struct pass *p)
 {
     struct forward *f = p->f;
     const bool is_shared = f->desc->shard.n_ranks > 1;
-    TRY(linear(p, &f->weights->head, ACTIVATION_NONE, buffer(f, f->layout.normed),
+    TRY(linear(p, &f->weights->head, ACTIVATION_NONE, buffer(f, f->layout->normed),
                is_shared ? forward_own_logits(f) : p->logits));
     return is_shared ? forward_gather_logits(f, p->n, p->logits, p->err) : QUIRE_OK;
 }
@@ -490,7 +490,7 @@ int forward_compute(struct forward *f, const struct forward_batch *batch, float 
                      .err = err,
                      .layer = model_first_layer(f->desc),
                      .n = batch->n_tokens,
-                     .x = buffer(f, f->layout.residual),
+                     .x = buffer(f, f->layout->residual),
                      .logits = logits};
     if (model_is_first_stage(f->desc))
         TRY(embed(&p));

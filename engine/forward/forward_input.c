@@ -13,7 +13,7 @@ void forward_place(struct forward *f, uint8_t *staging, uint32_t n_tokens, uint3
     struct k_plan_dims dims[KV_MAX_GROUPS];
     struct k_plan_bytes bytes;
     for (uint32_t g = 0; g < KV_MAX_GROUPS; g++) {
-        dims[g] = f->kv_groups[g].dims;
+        dims[g] = f->kv->groups[g].dims;
         dims[g].n_tokens = n_tokens;
         dims[g].n_seqs = n_rows;
         dims[g].n_logits = n_logits;
@@ -63,9 +63,9 @@ void *forward_on_device(const struct forward *f, const void *staged)
     if (f->is_in_place)
         return (void *)(uintptr_t)at;
     uint8_t *first = f->staging[0];
-    if (at < first || at >= first + f->layout.input_bytes)
+    if (at < first || at >= first + f->layout->input_bytes)
         first = f->staging[1];
-    return f->arena_dev + f->layout.input + (at - first);
+    return f->arena_dev + f->layout->input + (at - first);
 }
 
 int forward_copy_to_device(struct forward *f, const uint8_t *begin, const uint8_t *end, struct quire_error *err)
@@ -77,7 +77,7 @@ int forward_copy_to_device(struct forward *f, const uint8_t *begin, const uint8_
 
 void forward_fill_logit_rows(const struct forward *f, struct forward_batch *batch)
 {
-    const struct k_attn_row *rows = batch->group_rows[f->layer_group[f->desc->config->n_layers - 1]];
+    const struct k_attn_row *rows = batch->group_rows[f->kv->layer_group[f->desc->config->n_layers - 1]];
     uint32_t row = 0, n = 0;
     for (uint32_t i = 0; i < batch->n_logits; i++) {
         uint32_t token = batch->logit_tokens[i];

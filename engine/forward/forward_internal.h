@@ -27,23 +27,27 @@ struct forward_kv_group {
     struct k_plan_dims dims; /* of the largest step, for its layers */
 };
 
+/* The KV cache and its host tier. Constant once it is allocated. */
+struct forward_kv {
+    struct forward_kv_group groups[KV_MAX_GROUPS]; /* [n_groups] */
+    struct k_kv_layer *layers; /* [n_layers]; NULL of a layer without attention or of another stage */
+    struct k_kv_layer *host_layers; /* [n_layers]: the host tier; without one all NULL */
+    uint8_t *layer_group; /* [n_layers]; 0 of a layer without attention */
+};
+
 struct forward {
     struct k_backend *backend;
     const struct model_desc *desc;
     const struct weights *weights;
     struct forward_group group; /* all NULL without several ranks */
-    /* Several ranks only, in host memory: receives the content of layout.digest at the end of a step, a running number
+    /* Several ranks only, in host memory: receives the content of layout->digest at the end of a step, a running number
      * that must be equal on all ranks of a stage. */
     uint64_t *digest;
-    struct step_layout layout;
-    uint32_t n_groups;
-    struct forward_kv_group kv_groups[KV_MAX_GROUPS]; /* [n_groups] */
-    struct k_kv_layer *kv; /* [n_layers] */
-    struct k_kv_layer *host_kv; /* [n_layers]: the host tier; without one all NULL */
-    uint8_t *layer_group; /* [n_layers]; 0 of a layer without attention */
-
+    struct step_layout *layout; /* owned; constant */
+    uint32_t n_groups; /* of kv */
+    struct forward_kv *kv; /* owned */
     uint32_t max_decoding; /* tokens of the largest step that is worth recording */
-    uint8_t *staging[2]; /* host images of a step's input, layout.input_bytes: steps take turns, so that one
+    uint8_t *staging[2]; /* host images of a step's input, layout->input_bytes: steps take turns, so that one
                                 * can be filled while the copy of the other waits for the device */
     float *vectors[2]; /* [max_num_seqs, vector_size] of a model that gives them, likewise */
     struct k_sample_result *results[2]; /* [max_logit_rows] where a step's results come, likewise */
@@ -54,7 +58,7 @@ struct forward {
     struct forward_graph graphs[FORWARD_MAX_GRAPHS]; /* by rising size */
     uint32_t n_graphs;
     uint64_t graph_bytes; /* device memory that recording used; allocations of other processes can distort it */
-    uint8_t *arena_dev; /* layout.total */
+    uint8_t *arena_dev; /* layout->total */
     float *logits_dev;
     uint32_t *sampled_dev;
     uint8_t *workspace_dev;
@@ -63,7 +67,7 @@ struct forward {
 
 static inline const struct forward_kv_group *forward_group_of(const struct forward *f, uint32_t layer)
 {
-    return &f->kv_groups[f->layer_group[layer]];
+    return &f->kv->groups[f->kv->layer_group[layer]];
 }
 
 /* ---- forward_graph.c: steps that are recorded once and launched as one ---- */

@@ -10,7 +10,7 @@ int forward_reduce(struct forward *f, float *y, uint32_t n, uint32_t n_cols, con
 
 static float *shared_of(const struct forward *f)
 {
-    return (float *)(void *)(f->arena_dev + f->layout.shared);
+    return (float *)(void *)(f->arena_dev + f->layout->shared);
 }
 
 /* Each rank's part of a size, side by side. */
@@ -54,7 +54,7 @@ int forward_gather_logits(struct forward *f, uint32_t n, float *logits, struct q
 
 static uint64_t *digest_dev(const struct forward *f)
 {
-    return (uint64_t *)(void *)(f->arena_dev + f->layout.digest);
+    return (uint64_t *)(void *)(f->arena_dev + f->layout->digest);
 }
 
 int forward_clear_digest(struct forward *f, struct quire_error *err)

@@ -57,7 +57,7 @@ int forward_clear_stage(struct forward *f, struct quire_error *err)
     if (f->is_in_place || !forward_is_stage(f))
         return QUIRE_OK;
     memset(f->stage_buffer, 0, f->stage_buffer_bytes);
-    TRY(f->backend->ops->copy_in(f->backend, f->arena_dev + f->layout.residual, f->stage_buffer, f->stage_buffer_bytes,
+    TRY(f->backend->ops->copy_in(f->backend, f->arena_dev + f->layout->residual, f->stage_buffer, f->stage_buffer_bytes,
                                  err));
     return f->backend->ops->fence(f->backend, &f->taken, err);
 }
@@ -65,7 +65,7 @@ int forward_clear_stage(struct forward *f, struct quire_error *err)
 /* This stage's part of a micro-batch whose input is on its way. */
 static int compute(struct forward *f, const struct forward_batch *micro, float *logits, struct quire_error *err)
 {
-    uint8_t *x = f->arena_dev + f->layout.residual;
+    uint8_t *x = f->arena_dev + f->layout->residual;
     const uint64_t n_bytes = (uint64_t)micro->n_tokens * f->desc->config->hidden_size * sizeof(float);
     if (!model_is_first_stage(f->desc))
         TRY(take(f, f->group.receive, x, n_bytes, err));

@@ -8,6 +8,8 @@
 
 /* A layer is a list of blocks; each adds something to the residual stream x. */
 enum model_block_kind { BLOCK_ATTENTION, BLOCK_MLP };
+/* What a tensor belongs to: a block, by its kind, or what lies beside the layers. */
+enum model_owner { OF_ATTENTION = BLOCK_ATTENTION, OF_MLP = BLOCK_MLP, OF_MODEL };
 enum model_norm { NORM_RMS, NORM_LAYER };
 enum model_norm_position {
     NORM_PRE,  /* x += block(norm(x)) */

@@ -12,7 +12,7 @@ struct model_shard {
     uint32_t first_layer, end_layer;
     bool last_has_more; /* of layers that do not divide: the last stage has one more than the first */
     /* Set by weights_look_share(). */
-    uint64_t repacked_bytes;      /* of matrices that the backend repacks for the form int8 */
+    uint64_t repacked_bytes; /* of matrices that the backend repacks for the form int8 */
     uint64_t repacked_rows_bytes; /* of rows that loading repacks */
 };
 

@@ -111,7 +111,8 @@ struct model_heads model_heads_of(const struct model_desc *desc, uint32_t layer)
 
 bool model_same_kv(const struct model_desc *desc, uint32_t a, uint32_t b)
 {
-    const struct model_block *p = model_block_of(desc, a, BLOCK_ATTENTION), *q = model_block_of(desc, b, BLOCK_ATTENTION);
+    const struct model_block *p = model_block_of(desc, a, BLOCK_ATTENTION),
+                             *q = model_block_of(desc, b, BLOCK_ATTENTION);
     if (!p || !q)
         return !p && !q;
     const struct model_attention *x = &p->attention, *y = &q->attention;

@@ -50,9 +50,6 @@ enum model_tensor_kind {
  * devices. */
 enum model_division { SHARD_NONE, SHARD_ROWS, SHARD_COLS };
 
-/* What it belongs to. */
-enum model_owner { OF_ATTENTION, OF_MLP, OF_MODEL };
-
 /* The condition under which a model has a tensor. */
 enum model_condition {
     ALWAYS,

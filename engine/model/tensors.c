@@ -110,8 +110,7 @@ bool model_has_tensor(const struct model_desc *desc, uint32_t layer, const struc
     const bool beside = layer == desc->config->n_layers;
     if (beside || tensor->owner == OF_MODEL)
         return beside && tensor->owner == OF_MODEL && condition_holds(desc, NULL, tensor->when);
-    const struct model_block *block = model_block_of(desc, layer,
-                                                     tensor->owner == OF_MLP ? BLOCK_MLP : BLOCK_ATTENTION);
+    const struct model_block *block = model_block_of(desc, layer, (enum model_block_kind)tensor->owner);
     return block && condition_holds(desc, block, tensor->when);
 }
 

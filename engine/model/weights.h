@@ -62,7 +62,7 @@ int weights_stored_dtype(const struct checkpoint *checkpoint, const char *quanti
 
 /* The matrices of a checkpoint, grouped by format. */
 #define WEIGHTS_MAX_FORMATS 16u
-#define WEIGHTS_OWNERS 3u
+#define WEIGHTS_OWNERS (OF_MODEL + 1u)
 struct weights_of_format {
     struct k_format format;
     uint64_t n_weights[WEIGHTS_OWNERS]; /* by enum model_owner: embeddings and head are OF_MODEL */
