@@ -26,9 +26,9 @@ static void fill_up(struct forward *f, const struct forward_graph *graph, struct
 /* The least recorded size that holds n tokens, or NULL. */
 static const struct forward_graph *graph_for(const struct forward *f, uint32_t n_tokens)
 {
-    for (uint32_t i = 0; i < f->n_graphs; i++)
-        if (f->graphs[i].n_tokens >= n_tokens)
-            return &f->graphs[i];
+    for (uint32_t i = 0; f->graphs && i < f->graphs->n; i++)
+        if (f->graphs->items[i].n_tokens >= n_tokens)
+            return &f->graphs->items[i];
     return NULL;
 }
 
@@ -37,9 +37,7 @@ void forward_begin(struct forward *f, uint32_t n_tokens, uint32_t n_rows, uint32
                    struct forward_batch *out)
 {
     f->n_begun++;
-    const struct forward_graph *graph = f->n_graphs > 0 && n_tokens == n_rows && n_tokens == n_logits
-                                            ? graph_for(f, n_tokens)
-                                            : NULL;
+    const struct forward_graph *graph = n_tokens == n_rows && n_tokens == n_logits ? graph_for(f, n_tokens) : NULL;
     if (graph) {
         forward_place(f, staging_of(f), graph->n_tokens, graph->n_tokens, graph->n_tokens, n_entries, out);
         out->n_tokens = out->n_rows = out->n_logits = n_tokens;

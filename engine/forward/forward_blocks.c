@@ -131,7 +131,7 @@ static int linear(struct pass *p, const struct site_weight *weight, enum model_a
         .x_dev = x,
         .bias_dev = weight->bias,
         .y_dev = out,
-        .workspace_dev = f->gemm_workspace_dev,
+        .workspace_dev = f->workspace_dev,
         .n_tokens = p->n,
         .unit = weight->unit,
         .x_for_gemm = is_for_gemm(p, x),

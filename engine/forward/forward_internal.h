@@ -11,6 +11,11 @@ struct forward_graph {
     struct k_graph *graph;
 };
 #define FORWARD_MAX_GRAPHS 24u
+struct forward_graphs {
+    struct forward_graph items[FORWARD_MAX_GRAPHS]; /* [n] by rising size */
+    uint32_t n;
+    uint64_t bytes; /* device memory that recording used; allocations of other processes can distort it */
+};
 
 /* The first failure ends the pass. */
 #define TRY(call) \
@@ -55,14 +60,12 @@ struct forward {
     uint8_t *stage_buffer; /* [stage_buffer_bytes] stage buffer in host memory, used if the stage computes elsewhere */
     uint64_t stage_buffer_bytes, taken; /* taken: ticket of the last copy from there, 0 before the first */
     uint64_t n_begun;
-    struct forward_graph graphs[FORWARD_MAX_GRAPHS]; /* by rising size */
-    uint32_t n_graphs;
-    uint64_t graph_bytes; /* device memory that recording used; allocations of other processes can distort it */
+    struct forward_graphs *graphs; /* owned; NULL while no step is recorded */
     uint8_t *arena_dev; /* layout->total */
     float *logits_dev;
     uint32_t *sampled_dev;
-    uint8_t *workspace_dev;
-    void *gemm_workspace_dev, *attention_workspace_dev, *sample_workspace_dev;
+    uint8_t *workspace_dev; /* a GEMM's first */
+    void *attention_workspace_dev, *sample_workspace_dev;
 };
 
 static inline const struct forward_kv_group *forward_group_of(const struct forward *f, uint32_t layer)

@@ -112,7 +112,6 @@ static int alloc_buffers(struct forward *f, const struct engine_plan *plan, stru
     f->workspace_dev = work;
     if (status != QUIRE_OK)
         return status;
-    f->gemm_workspace_dev = f->workspace_dev;
     f->attention_workspace_dev = f->workspace_dev + layout_align(workspace.gemm);
     f->sample_workspace_dev = f->workspace_dev + layout_align(workspace.gemm) + layout_align(workspace.attention);
     return QUIRE_OK;

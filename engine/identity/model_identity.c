@@ -22,7 +22,7 @@
  *   facts: quantization.scales_cache, .floats          what a file may say is checked by them, or logged
  *   shard                                              ranks change no bit */
 #define CHANGED " has changed: add its new fields to model_identity(), or to the list above"
-_Static_assert(sizeof(struct model_config) == 368, "struct model_config" CHANGED);
+_Static_assert(sizeof(struct model_config) == 320, "struct model_config" CHANGED);
 _Static_assert(sizeof(struct model_attention) == 40, "struct model_attention" CHANGED);
 _Static_assert(sizeof(struct model_mlp) == 12, "struct model_mlp" CHANGED);
 _Static_assert(sizeof(struct model_block) == 52, "struct model_block" CHANGED);

@@ -8,6 +8,7 @@ void model_config_free(struct model_config *config)
         return;
     free(config->layers);
     free(config->ropes);
+    free(config->quantization);
     free(config);
 }
 

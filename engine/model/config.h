@@ -52,7 +52,7 @@ struct model_config {
     uint32_t n_ropes;
     struct model_outputs outputs;
     struct model_tokens tokens;
-    struct quantization quantization; /* as config.json says */
+    struct quantization *quantization; /* as config.json says; owned */
 };
 
 void model_config_free(struct model_config *config); /* NULL is fine */

@@ -557,7 +557,7 @@ static int read_all(const json_t *config, const json_t *generation, struct model
     struct model_layer layer = arch->encoder ? model_encoder_layer()
                                              : model_decoder_layer(arch->norm_place, arch->head_norm);
     snprintf(model->architecture, sizeof model->architecture, "%s", arch->name);
-    status = quantization_read(config, &model->quantization, err);
+    status = quantization_read(config, model->quantization, err);
     if (status == QUIRE_OK)
         status = read_dtype(config, model, err);
     if (status == QUIRE_OK)
@@ -576,8 +576,12 @@ static int describe(const json_t *config, const json_t *generation, struct model
 {
     struct model_config *model = calloc(1, sizeof *model);
     *out = NULL;
-    if (!model)
+    if (model)
+        model->quantization = calloc(1, sizeof *model->quantization);
+    if (!model || !model->quantization) {
+        model_config_free(model);
         return quire_fail(err, QUIRE_NO_MEMORY, "model description: out of memory");
+    }
     const int status = read_all(config, generation, model, sampling, err);
     if (status == QUIRE_OK)
         *out = model;

@@ -581,7 +581,7 @@ int weights_open(const char *model, const struct model_config *config, struct ch
 int weights_stored_dtype(const struct checkpoint *checkpoint, const char *quantization,
                          const struct model_config *config, struct checkpoint_facts *out, struct quire_error *err)
 {
-    *out = (struct checkpoint_facts){.dtype = config->dtype, .quantization = config->quantization};
+    *out = (struct checkpoint_facts){.dtype = config->dtype, .quantization = *config->quantization};
     int status = look(checkpoint, config, out, err);
     if (status != QUIRE_OK || !quantization)
         return status;

@@ -7,13 +7,13 @@
 
 /* The files of a model and of its draft model. */
 struct files {
-    struct opened_model model, draft; /* draft: closed if no draft model is used */
+    struct opened_model *model, *draft; /* draft: closed if no draft model is used */
 };
 
 static int open_draft(struct files *f, const struct engine_options *o, struct quire_error *err)
 {
-    int status = model_open_draft(o->speculative.model, o->model_dir, f->model.config, o->ignore_unused_tensors,
-                                  &f->draft, err);
+    int status = model_open_draft(o->speculative.model, o->model_dir, f->model->config, o->ignore_unused_tensors,
+                                  f->draft, err);
     if (status != QUIRE_OK)
         quire_error_prefix(err, "--speculative-config: model");
     return status;
@@ -21,7 +21,7 @@ static int open_draft(struct files *f, const struct engine_options *o, struct qu
 
 static int open_files(struct files *f, const struct engine_options *o, struct quire_error *err)
 {
-    struct opened_model *m = &f->model;
+    struct opened_model *m = f->model;
     struct sampling_defaults sampling;
     struct weights_unused unused;
     int status = model_describe(o->model_dir, &m->config, &sampling, err);
@@ -43,11 +43,12 @@ static int open_files(struct files *f, const struct engine_options *o, struct qu
 static int make_share(struct engine_options *o, const struct files *f, uint32_t rank, struct model_desc *out,
                       uint64_t *weight_bytes, struct quire_error *err)
 {
-    const struct model_desc desc = opened_model_desc(&f->model);
+    const struct model_desc desc = opened_model_desc(f->model);
     uint64_t mapped_bytes;
-    int status = engine_plan_share(o, f->model.checkpoint, &desc, rank, out, weight_bytes, err);
-    return status == QUIRE_OK ? weights_look_share(f->model.checkpoint, engine_plan_planner(o), out, &mapped_bytes, err)
-                              : status;
+    int status = engine_plan_share(o, f->model->checkpoint, &desc, rank, out, weight_bytes, err);
+    return status == QUIRE_OK
+               ? weights_look_share(f->model->checkpoint, engine_plan_planner(o), out, &mapped_bytes, err)
+               : status;
 }
 
 /* Memory of a rank, after rank 0 has set the common number of blocks. */
@@ -80,34 +81,35 @@ int engine_plan_model(const struct engine_options *options, struct model_config 
                       struct engine_plan_rank ranks[ENGINE_MAX_RANKS], struct quire_error *err)
 {
     struct engine_options o = *options;
-    struct files f = {.model = {.config = NULL}};
+    struct opened_model model = {.config = NULL}, draft_model = {.config = NULL};
+    struct files f = {&model, &draft_model};
     struct model_desc share, draft_desc;
     uint64_t weight_bytes = 0, mapped_bytes;
     int status = engine_plan_place(&o, err);
     if (status == QUIRE_OK)
         status = open_files(&f, &o, err);
-    const struct model_desc desc = opened_model_desc(&f.model);
-    draft_desc = opened_model_desc(&f.draft);
+    const struct model_desc desc = opened_model_desc(&model);
+    draft_desc = opened_model_desc(&draft_model);
     struct engine_draft draft = {.desc = &draft_desc, .n_tokens = o.speculative.num_speculative_tokens};
-    const struct engine_draft *used = status == QUIRE_OK && f.draft.checkpoint ? &draft : NULL;
+    const struct engine_draft *used = status == QUIRE_OK && draft_model.checkpoint ? &draft : NULL;
     if (used) {
-        draft.weight_bytes = checkpoint_total_bytes(f.draft.checkpoint);
-        status = weights_look_share(f.draft.checkpoint, engine_plan_planner(&o), &draft_desc, &mapped_bytes, err);
+        draft.weight_bytes = checkpoint_total_bytes(draft_model.checkpoint);
+        status = weights_look_share(draft_model.checkpoint, engine_plan_planner(&o), &draft_desc, &mapped_bytes, err);
     }
     if (status == QUIRE_OK)
         status = make_share(&o, &f, 0, &share, &weight_bytes, err);
     if (status == QUIRE_OK)
         status = engine_plan_make_on(&o, &share, weight_bytes, used, NULL, plan, err);
     if (status == QUIRE_OK)
-        status = engine_plan_fit_all(&o, f.model.checkpoint, &desc, used, NULL, plan, err);
+        status = engine_plan_fit_all(&o, model.checkpoint, &desc, used, NULL, plan, err);
     for (uint32_t r = 0; status == QUIRE_OK && plan->n_ranks > 1 && r < plan->n_ranks; r++)
         status = plan_rank(&o, &f, plan, r, &ranks[r], err);
     *config = NULL;
     if (status == QUIRE_OK) {
-        *config = f.model.config;
-        f.model.config = NULL;
+        *config = model.config;
+        model.config = NULL;
     }
-    opened_model_close(&f.model);
-    opened_model_close(&f.draft);
+    opened_model_close(&model);
+    opened_model_close(&draft_model);
     return status;
 }

@@ -19,6 +19,7 @@ static inline const struct model_desc *described_desc(struct described *d)
 {
     d->config.layers = d->layers;
     d->config.ropes = d->ropes;
+    d->config.quantization = &d->facts.quantization;
     d->desc = (struct model_desc){.config = &d->config, .facts = &d->facts, .shard = d->desc.shard};
     return &d->desc;
 }
@@ -31,7 +32,8 @@ static inline void described_take(struct model_config *config, struct described 
     memcpy(out->layers, config->layers, config->n_layers * sizeof *config->layers);
     memcpy(out->ropes, config->ropes, config->n_ropes * sizeof *config->ropes);
     out->facts.dtype = config->dtype;
-    out->facts.quantization = config->quantization;
+    out->facts.quantization = *config->quantization;
+    out->config.quantization = &out->facts.quantization;
     described_desc(out);
     model_config_free(config);
 }

@@ -279,7 +279,7 @@ static int inspect(struct engine_options *o, struct inspected *x)
     if (status != QUIRE_OK)
         return status;
     x->desc = opened_model_desc(&x->files);
-    x->files.facts.quantization = x->files.config->quantization;
+    x->files.facts.quantization = *x->files.config->quantization;
     x->reached = REACHED_CONFIG;
     return look_at_files(o, x, &x->refused);
 }

@@ -73,7 +73,7 @@ static void check_model(const char *model)
     FILE *f = fopen(path, "r");
     assert_non_null(f);
     for (; fscanf(f, "%127s %u %u %64s", name, &n_rows, &n_cols, want) == 4; n++)
-        check_matrix(model, st, &config->quantization, name, n_rows, n_cols, want);
+        check_matrix(model, st, config->quantization, name, n_rows, n_cols, want);
     assert_int_equal(n, 7);
     fclose(f);
     checkpoint_close(st);
