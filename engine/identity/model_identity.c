@@ -102,11 +102,16 @@ static void add_block(struct quire_sha256_state *s, const struct model_config *c
     const struct model_block *first = block_of(c, 0, b->kind);
     add(s, "block=%u %d %d %d %d %u %d %d\n", layer, (int)b->kind, (int)b->norm, (int)b->place, (int)a->mask,
         a->mask == MASK_WINDOW ? a->window : 0, (int)a->head_norm, (int)m->activation);
-    if (b->kind == BLOCK_ATTENTION &&
-        (!first || !same_attention_sizes(a, &first->attention) || (b == first && !is_plain_attention(a))))
-        add_attention_sizes(s, a);
-    if (b->kind == BLOCK_MLP && (!first || m->inner_size != first->mlp.inner_size || m->bias != first->mlp.bias))
-        add(s, "mlp=%u %d\n", m->inner_size, m->bias);
+    switch (b->kind) { /* the compiler finds a kind that is missing here */
+    case BLOCK_ATTENTION:
+        if (!first || !same_attention_sizes(a, &first->attention) || (b == first && !is_plain_attention(a)))
+            add_attention_sizes(s, a);
+        break;
+    case BLOCK_MLP:
+        if (!first || m->inner_size != first->mlp.inner_size || m->bias != first->mlp.bias)
+            add(s, "mlp=%u %d\n", m->inner_size, m->bias);
+        break;
+    }
 }
 
 static void add_layers(struct quire_sha256_state *s, const struct model_config *c)

@@ -537,6 +537,34 @@ static void plan_of_forms(void **state)
     assert_non_null(strstr(err.text, "model.layers.1.mlp.down_proj.weight is float32"));
 }
 
+/* Layers with other heads are a KV group of their own, whose blocks have their own bytes. */
+static void plan_with_two_shapes(void **state)
+{
+    (void)state;
+    static struct described d;
+    half_billion(&d);
+    struct engine_options o;
+    struct engine_plan p;
+    struct quire_error err;
+    engine_options_default(&o);
+    o.device = "cpu";
+    o.num_kv_blocks = 5000;
+    for (uint32_t l = 20; l < 24; l++) {
+        described_attention(&d, l)->n_kv_heads = 7;
+        described_attention(&d, l)->k_dim = described_attention(&d, l)->v_dim = 128;
+    }
+    assert_int_equal(engine_plan_make(&o, &d.desc, 0, &p, &err), QUIRE_OK);
+    assert_int_equal(p.n_kv_groups, 2);
+    assert_int_equal(p.groups[0].n_layers, 20);
+    assert_int_equal(p.groups[1].n_layers, 4);
+    assert_int_equal(p.groups[0].block_bytes, 20 * 2 * 2 * 64 * 2 * 16);
+    assert_int_equal(p.groups[1].block_bytes, 4 * 2 * 7 * 128 * 2 * 16);
+    assert_int_equal(p.kv_bytes, 5000 * (p.groups[0].block_bytes + p.groups[1].block_bytes));
+    described_attention(&d, 23)->v_dim = 64;
+    assert_int_equal(engine_plan_make(&o, &d.desc, 0, &p, &err), QUIRE_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "heads of K have 128 numbers and heads of V 64"));
+}
+
 static void plan_says_what_to_change(void **state)
 {
     (void)state;
@@ -627,6 +655,7 @@ int main(void)
         cmocka_unit_test(plan_of_another_cache_in_8_bits),
         cmocka_unit_test(plan_for_a_gpu),
         cmocka_unit_test(plan_with_windows),
+        cmocka_unit_test(plan_with_two_shapes),
         cmocka_unit_test(plan_of_forms),
         cmocka_unit_test(plan_says_what_to_change),
         cmocka_unit_test(sizes_overflow),

@@ -175,13 +175,28 @@ static void columns_know_their_rows(void **state)
     }
 }
 
+/* Experts: a tensor each, or one for all. */
+static void names_of_several_matrices(void **state)
+{
+    (void)state;
+    static struct described d = {.config = {.n_layers = 1}};
+    const struct model_tensor row = {.name = "model.layers.*.mlp.experts.*.up_proj.weight"};
+    char name[MODEL_NAME_BYTES];
+    described_desc(&d);
+    model_tensor_name(&d.desc, &row, 0, 0, false, name);
+    assert_string_equal(name, "model.layers.0.mlp.experts.0.up_proj.weight");
+    model_tensor_name(&d.desc, &row, 12, 63, true, name);
+    assert_string_equal(name, "layers.12.mlp.experts.63.up_proj.weight");
+    model_tensor_name(&d.desc, &row, 12, MODEL_ALL_OF, false, name);
+    assert_string_equal(name, "model.layers.12.mlp.experts.up_proj.weight");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_walk_is_the_checkpoint),
-        cmocka_unit_test(each_object_comes_once),
-        cmocka_unit_test(shards_fit_together),
-        cmocka_unit_test(columns_know_their_rows),
+        cmocka_unit_test(the_walk_is_the_checkpoint), cmocka_unit_test(each_object_comes_once),
+        cmocka_unit_test(shards_fit_together),        cmocka_unit_test(columns_know_their_rows),
+        cmocka_unit_test(names_of_several_matrices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
