@@ -3,6 +3,7 @@
 #define QUIRE_ENGINE_FORWARD_INTERNAL_H
 
 #include "engine/forward/forward.h"
+#include "engine/forward/forward_kv.h"
 #include "engine/forward/layout.h"
 
 /* A recorded step of so many tokens, one for each row, all with logits. */
@@ -24,21 +25,6 @@ struct forward_graphs {
         if (status_ != QUIRE_OK) \
             return status_; \
     } while (0)
-
-/* Layers with the same window and the same heads (engine_plan.groups). */
-struct forward_kv_group {
-    struct k_kv_shape shape; /* of this rank's heads */
-    uint32_t n_q_heads, window;
-    struct k_plan_dims dims; /* of the largest step, for its layers */
-};
-
-/* The KV cache and its host tier. Constant once it is allocated. */
-struct forward_kv {
-    struct forward_kv_group groups[KV_MAX_GROUPS]; /* [n_groups] */
-    struct k_kv_layer *layers; /* [n_layers]; NULL of a layer without attention or of another stage */
-    struct k_kv_layer *host_layers; /* [n_layers]: the host tier; without one all NULL */
-    uint8_t *layer_group; /* [n_layers]; 0 of a layer without attention */
-};
 
 struct forward {
     struct k_backend *backend;
